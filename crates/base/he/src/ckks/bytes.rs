@@ -1,4 +1,4 @@
-//! Ciphertexts as they travel. All numbers are little-endian:
+//! Ciphertexts as they are sent. All numbers are little-endian:
 //!
 //! | bytes | what |
 //! | --- | --- |
@@ -10,7 +10,7 @@
 //! | | first half: per prime N words packed to the prime's width |
 //! | | second half, or 16 bytes of seed |
 //!
-//! What is known of the error does not travel: it would say something of the message, and the reader knows
+//! The error estimate is not sent: it would reveal something of the message, and the reader knows
 //! what to expect.
 
 use super::cipher::Ciphertext;
@@ -30,7 +30,7 @@ const SEEDED: u8 = 1;
 const HEADER: usize = 4 + 16;
 const WHAT: &str = "ciphertext";
 
-/// What was read: which of the two forms it was.
+/// A ciphertext read from bytes, by its form.
 pub enum Received {
     /// Both halves.
     Full(Ciphertext),
@@ -113,16 +113,16 @@ fn read_header<'a>(context: &Context, bytes: &'a [u8]) -> Result<(Header, &'a [u
 }
 
 impl Ciphertext {
-    /// Bytes of one at `level`.
+    /// Bytes of a ciphertext at `level`.
     ///
     /// # Panics
-    /// If the parameters have fewer primes.
+    /// If the parameters have fewer than `level` primes.
     #[must_use]
     pub fn bytes_len(context: &Context, level: usize) -> usize {
         HEADER + 2 * half_bytes(context, level)
     }
 
-    /// Both halves, packed.
+    /// Packs both halves.
     #[must_use]
     pub fn to_bytes(&self, context: &Context) -> Vec<u8> {
         let mut out = Vec::with_capacity(Self::bytes_len(context, self.level()) + 8);
@@ -134,7 +134,7 @@ impl Ciphertext {
 }
 
 impl SeededCiphertext {
-    /// The first half, packed, and the seed of the second.
+    /// Packs the first half and appends the seed of the second.
     #[must_use]
     pub fn to_bytes(&self, context: &Context) -> Vec<u8> {
         let mut out = Vec::with_capacity(Self::bytes_len(context, self.level()) + 8);
@@ -144,10 +144,10 @@ impl SeededCiphertext {
         out
     }
 
-    /// Bytes of one at `level`.
+    /// Bytes of a seeded ciphertext at `level`.
     ///
     /// # Panics
-    /// If the parameters have fewer primes.
+    /// If the parameters have fewer than `level` primes.
     #[must_use]
     pub fn bytes_len(context: &Context, level: usize) -> usize {
         HEADER + half_bytes(context, level) + PublicSeed::BYTES
@@ -155,8 +155,8 @@ impl SeededCiphertext {
 }
 
 impl Received {
-    /// Reads a peer's ciphertext in either form. `estimate` is what the reader expects of one with both
-    /// halves.
+    /// Reads a peer's ciphertext in either form. `estimate` is the error that the reader expects of
+    /// a ciphertext with both halves.
     ///
     /// # Errors
     /// [`HeError::Length`], [`HeError::Format`], [`HeError::Range`], [`HeError::Padding`].
@@ -187,7 +187,7 @@ mod tests {
         let plaintext = encoder.encode(&x, 2, context.parameters().scale(2)).unwrap();
         let seeded = bench.secret.encrypt_seeded(&plaintext, &mut bench.prg);
         let bytes = seeded.to_bytes(&context);
-        // 50 and 40 bits a coefficient.
+        // 50 and 40 bits per coefficient.
         assert_eq!((bytes.len(), SeededCiphertext::bytes_len(&context, 2)), (20 + 32 * 90 + 16, 20 + 32 * 90 + 16));
         let full = seeded.expand(&context, 1.0);
         let Ok(Received::Seeded(read)) = Received::from_bytes(&context, &bytes, full.estimate()) else {
@@ -202,8 +202,8 @@ mod tests {
         assert!(read.to_bytes(&context) == bytes && read.scale() == full.scale());
     }
 
-    /// Every cut, and every byte of the header changed, is refused by name or means something else; nothing
-    /// panics.
+    /// Every cut and every changed byte of the header is refused or has another meaning, and
+    /// nothing panics.
     #[test]
     fn damaged_bytes_are_refused() {
         let mut bench = Bench::new(&spec(6), 32);

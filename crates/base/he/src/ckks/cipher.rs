@@ -15,7 +15,7 @@ pub struct Plaintext {
     pub(super) estimate: Estimate,
 }
 
-/// Wiped: with its ciphertext, a decrypted message and its error are as good as the secret key.
+/// Wiped: a decrypted message and its error, with the ciphertext, are as good as the secret key.
 impl Drop for Plaintext {
     fn drop(&mut self) {
         self.poly.zeroize();
@@ -23,19 +23,19 @@ impl Drop for Plaintext {
 }
 
 impl Plaintext {
-    /// Its level.
+    /// Level of the plaintext.
     #[must_use]
     pub fn level(&self) -> usize {
         self.poly.shape().level
     }
 
-    /// Its scale.
+    /// Scale of the plaintext.
     #[must_use]
     pub fn scale(&self) -> Scale {
         self.scale
     }
 
-    /// Number of slots it was encoded with.
+    /// Number of slots of the encoding.
     #[must_use]
     pub fn slots(&self) -> usize {
         self.slots
@@ -59,13 +59,13 @@ pub struct Ciphertext {
 }
 
 impl Ciphertext {
-    /// Its level.
+    /// Level of the ciphertext.
     #[must_use]
     pub fn level(&self) -> usize {
         self.c0.shape().level
     }
 
-    /// Its scale.
+    /// Scale of the ciphertext.
     #[must_use]
     pub fn scale(&self) -> Scale {
         self.scale
@@ -77,7 +77,7 @@ impl Ciphertext {
         self.slots
     }
 
-    /// What is known of its error and of the size of its slots.
+    /// Estimate of the error and of the size of the slots.
     #[must_use]
     pub fn estimate(&self) -> Estimate {
         self.estimate
@@ -89,14 +89,14 @@ impl Ciphertext {
         self.estimate.precision(self.slots, self.scale.to_f64())
     }
 
-    /// States that the slots have this root mean square: estimates of products build on it.
+    /// Sets the root mean square of the slots, which estimates of products use.
     #[must_use]
     pub fn with_magnitude(mut self, magnitude: f64) -> Self {
         self.estimate.magnitude = magnitude;
         self
     }
 
-    /// Says that the slots carry another error of this deviation, of approximation rather than of noise.
+    /// Adds an error of this deviation to the slots' estimate, for approximations (not noise).
     #[must_use]
     pub(super) fn with_slot_error(mut self, deviation: f64) -> Self {
         let of_coefficients = deviation * self.scale.to_f64() / (2.0 * self.slots as f64).sqrt();
@@ -104,7 +104,7 @@ impl Ciphertext {
         self
     }
 
-    /// The same message at a lower level: primes are let go of.
+    /// Drops primes: returns the same message at a lower level.
     ///
     /// # Errors
     /// [`HeError::Level`] if `level` is 0 or above that of the ciphertext.
@@ -119,17 +119,17 @@ impl Ciphertext {
     }
 }
 
-/// Two operands that must agree.
+/// Checks that two operands have the same level.
 pub(super) fn same_level(what: &'static str, left: usize, right: usize) -> Result<(), HeError> {
     if left == right { Ok(()) } else { Err(HeError::Level { what, need: left, have: right }) }
 }
 
-/// Two operands that must agree.
+/// Checks that two operands have the same scale.
 pub(super) fn same_scale(what: &'static str, left: Scale, right: Scale) -> Result<(), HeError> {
     if left.agrees(right) { Ok(()) } else { Err(HeError::Scale { what, left: left.to_f64(), right: right.to_f64() }) }
 }
 
-/// Two operands that must agree.
+/// Checks that two operands have the same number of slots.
 pub(super) fn same_slots(what: &'static str, left: usize, right: usize) -> Result<(), HeError> {
     if left == right { Ok(()) } else { Err(HeError::SlotCount { what, left, right }) }
 }

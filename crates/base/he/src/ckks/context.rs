@@ -1,4 +1,4 @@
-//! What parameters need at run time: transforms, conversions and permutations.
+//! Run-time tables of parameters: transforms, conversions and permutations.
 
 use super::counters::Counters;
 use super::limb::Spares;
@@ -12,14 +12,15 @@ use tacit_arith::ntt::{Galois, NttTable};
 use tacit_arith::pointwise::Pointwise;
 use tacit_arith::rns::{Conversion, RnsBasis};
 
-/// Tables for one set of parameters. Immutable but for caches and counters; share it in an `Arc`.
+/// Tables for one set of parameters. Only caches and counters change, so share a context in an
+/// `Arc`.
 pub struct Context {
     parameters: Parameters,
     basis: RnsBasis,
     permutations: RwLock<HashMap<u32, Arc<Galois>>>,
     raises: RwLock<HashMap<(Shape, usize, usize), Arc<Conversion>>>,
     divisions: RwLock<HashMap<(Shape, usize), Arc<Division>>>,
-    /// By the number of the prime and the gap.
+    /// By the index of the prime and the gap.
     subrings: RwLock<HashMap<(usize, usize), Arc<Subring>>>,
     counters: Counters,
     spares: Arc<Spares>,
@@ -27,21 +28,21 @@ pub struct Context {
 
 /// Transform of polynomials in `X^gap`, mod one prime.
 pub(super) struct Subring {
-    /// Of the ring of `N / gap` coefficients, or the smallest one that has a transform.
+    /// Table of the ring of `N / gap` coefficients, or of the smallest ring that has a transform.
     pub(super) table: NttTable,
-    /// Where the rows of eight that differ are found in the small transform: those of one block after
-    /// another, until blocks repeat.
+    /// Positions in the small transform of the rows of eight that differ, block after block until
+    /// blocks repeat.
     pub(super) rows: Vec<u32>,
 }
 
 impl Subring {
-    /// The smallest degree of a transform, and a block in its order.
+    /// The smallest degree of a transform, and the length of a block in its order.
     const BLOCK: usize = 64;
 
     fn new(degree: usize, modulus: &Modulus, gap: usize) -> Self {
         let gap = gap.min(degree / Self::BLOCK);
         let table = NttTable::new(degree / gap, *modulus).expect("a prime of the ring is one of each subring");
-        // Blocks are transposed: place 8 a + b of one has the value of number 8 b + a.
+        // Blocks are transposed: place 8 a + b of a block has the value of number 8 b + a.
         let place = |i: usize| i / 64 * 64 + 8 * (i % 8) + i % 64 / 8;
         let every = Self::BLOCK * (gap / Self::BLOCK).max(1);
         let (firsts, inside) = ((0..degree).step_by(every), (0..8).step_by(gap));
@@ -54,11 +55,11 @@ impl Subring {
 /// Division by the last primes of a shape.
 pub(super) struct Division {
     pub(super) conversion: Conversion,
-    /// Minus the inverse of the product of the primes divided by, mod each prime that stays.
+    /// Minus the inverse of the product of the removed primes, mod each remaining prime.
     pub(super) factors: Vec<Shoup>,
 }
 
-/// The entry for `key`, made if there is none.
+/// Returns the entry for `key`; makes it if it is absent.
 fn cached<K: std::hash::Hash + Eq, V>(cache: &RwLock<HashMap<K, Arc<V>>>, key: K, make: impl FnOnce() -> V) -> Arc<V> {
     const WHOLE: &str = "nothing panics while it holds the cache";
     if let Some(found) = cache.read().expect(WHOLE).get(&key) {
@@ -76,7 +77,7 @@ impl Context {
     /// Builds the transforms.
     ///
     /// # Errors
-    /// None in practice; the primes are checked again rather than trusted.
+    /// None in practice: the primes come from checked parameters, but are checked again.
     pub fn new(parameters: &Parameters) -> Result<Self, HeError> {
         let primes = [parameters.primes(), parameters.special_primes()].concat();
         let basis = RnsBasis::new(parameters.degree(), &primes)?;
@@ -104,14 +105,13 @@ impl Context {
         self.basis.degree()
     }
 
-    /// What was done so far.
+    /// Counts of the operations so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// What polynomials are made of.
-    /// Gives up the memory that is kept for the next computations.
+    /// Frees the memory that is stored for the next computations.
     pub fn give_up_spares(&self) {
         self.spares.clear();
     }
@@ -156,14 +156,15 @@ impl Context {
         (0..shape.limbs()).map(|k| *self.modulus(shape, k)).collect()
     }
 
-    /// The product of these special primes mod limb `k`.
+    /// Product of the special primes `special` mod limb `k`.
     pub(super) fn special_product(&self, shape: Shape, special: std::ops::Range<usize>, k: usize) -> u64 {
         let m = self.modulus(shape, k);
         self.parameters.special_primes()[special].iter().fold(1, |product, &p| m.mul(product, m.reduce(p)))
     }
 
-    /// Mod up: residues of limbs `first .. first + digit.len()`, as coefficients, become residues of the
-    /// same centred integer mod every other limb of `shape`: `others` are these, in order.
+    /// Mod up: takes residues of limbs `first .. first + digit.len()`, as coefficients, to residues
+    /// of the same centred integer mod every other limb of `shape`. `others` are these limbs, in
+    /// order.
     pub(super) fn raise(&self, shape: Shape, first: usize, digit: &[&[u64]], others: &mut [&mut [u64]]) {
         let own = first..first + digit.len();
         let make = || {
@@ -174,7 +175,7 @@ impl Context {
         cached(&self.raises, (shape, first, digit.len()), make).apply(digit, others);
     }
 
-    /// What dividing by all primes of `shape` but the first `kept` needs.
+    /// Returns the tables to divide by all primes of `shape` after the first `kept`.
     pub(super) fn division(&self, shape: Shape, kept: usize) -> Arc<Division> {
         cached(&self.divisions, (shape, kept), || {
             let moduli = self.moduli(shape);

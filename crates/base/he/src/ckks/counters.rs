@@ -1,4 +1,4 @@
-//! What was done, counted: tests and cost tables hold to these, never to time.
+//! Counts of operations. Tests and cost tables rely on these, never on time.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -17,7 +17,7 @@ pub struct Counts {
     pub ntts: u64,
     /// Inner products of digits with a key.
     pub key_switches: u64,
-    /// Bytes of keys that these read, as the keys are held in memory.
+    /// Bytes of keys that these products read, in the form in memory.
     pub key_bytes: u64,
 }
 
@@ -33,7 +33,7 @@ impl std::ops::Sub for Counts {
 }
 
 impl Counters {
-    /// The counts now.
+    /// Reads the counts.
     #[must_use]
     pub fn read(&self) -> Counts {
         Counts {

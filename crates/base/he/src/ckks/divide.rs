@@ -1,4 +1,4 @@
-//! Division by the last primes of a polynomial: mod down and rescaling are one.
+//! Division by the last primes of a polynomial, which is both mod down and rescaling.
 
 use super::context::Context;
 use super::limb::Limb;
@@ -8,26 +8,27 @@ use rayon::prelude::*;
 use std::sync::Arc;
 
 impl Context {
-    /// Mod down: `round(x / D)` with D the product of all special primes of `x` and of its last `drop`
-    /// others. One transform for each prime of `x`.
+    /// Mod down: `round(x / D)`, where D is the product of all special primes of `x` and of its
+    /// last `drop` other primes. Takes one transform for each prime of `x`.
     ///
     /// # Panics
-    /// If that leaves no prime.
+    /// If no prime would be left.
     #[must_use]
     pub fn divide(&self, x: &Poly<Ntt>, drop: usize) -> Poly<Ntt> {
         assert!(drop < x.shape().level, "division leaves a prime");
         self.divide_to(x, Shape::level(x.shape().level - drop))
     }
 
-    /// `round(x / D)` with D the product of the primes of `x` that come after those of `result`.
+    /// `round(x / D)`, where D is the product of the primes of `x` after those of `result`.
     ///
     /// # Panics
-    /// If those of `result` are not the first ones of `x`.
+    /// If the primes of `result` are not the first ones of `x`.
     pub(super) fn divide_to(&self, x: &Poly<Ntt>, result: Shape) -> Poly<Ntt> {
         self.divide_then(x, result, |_, _| {})
     }
 
-    /// As [`Context::divide_to`], with `finish` on each limb of the result while it is in the cache.
+    /// As [`Context::divide_to`], and calls `finish` on each limb of the result while it is in the
+    /// cache.
     pub(super) fn divide_then(
         &self,
         x: &Poly<Ntt>,
@@ -122,7 +123,7 @@ mod tests {
         limbs.map(|k| (poly.limb(k)[i], context.modulus(poly.shape(), k).value())).collect()
     }
 
-    /// Bit for bit against integers: every digit, at every level.
+    /// Compares raised digits with integers bit for bit: every digit, at every level.
     #[test]
     fn mod_up_is_the_centred_integer() {
         let mut bench = bench();
@@ -151,7 +152,7 @@ mod tests {
         }
     }
 
-    /// Bit for bit against integers: special primes, last primes, and both at once.
+    /// Compares quotients with integers bit for bit: special primes, last primes, and both at once.
     #[test]
     fn mod_down_is_the_rounded_quotient() {
         let mut bench = bench();

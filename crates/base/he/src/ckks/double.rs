@@ -1,5 +1,5 @@
-//! Double-double numbers: 106 bits of mantissa in two doubles, for scales and for tables whose rounding
-//! must not be seen at 2^-50.
+//! Double-double numbers: 106 bits of mantissa in two doubles. Serve scales, and tables whose
+//! rounding must not show at 2^-50.
 
 /// The unevaluated sum `high + low` with `|low| <= ulp(high) / 2`.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -8,7 +8,7 @@ pub struct Double {
     low: f64,
 }
 
-/// `a + b` exactly, for any order of magnitudes.
+/// Returns `a + b` exactly, as sum and rest, for any order of magnitudes.
 fn exact_sum(a: f64, b: f64) -> (f64, f64) {
     let sum = a + b;
     let part = sum - a;
@@ -23,7 +23,7 @@ impl Double {
     /// Pi, to 106 bits.
     pub const PI: Self = Self { high: std::f64::consts::PI, low: 1.224_646_799_147_353_2e-16 };
 
-    /// The number nearest to it as one double.
+    /// The nearest double.
     #[must_use]
     pub fn to_f64(self) -> f64 {
         self.high + self.low
@@ -44,7 +44,7 @@ impl Double {
         bytes
     }
 
-    /// Reads both parts; `None` unless they are the one form of a finite number.
+    /// Reads both parts; `None` unless they are the canonical form of a finite number.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 16]) -> Option<Self> {
         let [high, low] = bytes.as_chunks::<8>().0 else { return None };
@@ -52,17 +52,17 @@ impl Double {
         (high.is_finite() && low.is_finite() && high + low == high).then_some(Self { high, low })
     }
 
-    /// Its absolute value.
+    /// The absolute value.
     #[must_use]
     pub fn abs(self) -> Self {
         if self.high < 0.0 { -self } else { self }
     }
 
-    /// Its cosine, for arguments of at most about 30: the error is below 2^-80.
+    /// The cosine, for arguments of at most about 30, with an error below 2^-80.
     #[must_use]
     pub fn cos(self) -> Self {
-        // Halved until the series is short, then doubled back by cos 2x = 2 cos^2 x - 1, kept as 1 - cos so
-        // that no digits are lost near 1.
+        // Halves the angle until the series is short, then doubles it by cos 2x = 2 cos^2 x - 1.
+        // Works on 1 - cos, so that no digits are lost near 1.
         const HALVINGS: u32 = 8;
         let x = self * Self::power_of_two(-(HALVINGS as i32));
         let square = x * x;

@@ -10,7 +10,7 @@ use tacit_arith::prg::{PublicSeed, SplitPrg};
 use tacit_arith::sample;
 use zeroize::Zeroizing;
 
-/// A fresh ciphertext whose second half is a seed: as it travels.
+/// A fresh ciphertext as it is sent: a seed stands for its second half.
 pub struct SeededCiphertext {
     pub(super) seed: PublicSeed,
     pub(super) c0: Poly<super::poly::Ntt>,
@@ -18,13 +18,13 @@ pub struct SeededCiphertext {
     pub(super) slots: usize,
 }
 
-/// Of a fresh symmetric encryption: the error, and the rounding of the encoding.
+/// Estimate of a fresh symmetric encryption: its error and the rounding of the encoding.
 fn fresh(plaintext: &Plaintext) -> Estimate {
     plaintext.estimate.with_error(ERROR_VARIANCE.sqrt())
 }
 
 impl SecretKey {
-    /// Encrypts with a fresh seed. Whoever sees the same plaintext twice sees two unrelated ciphertexts.
+    /// Encrypts with a fresh seed. Two encryptions of one plaintext look unrelated.
     #[must_use]
     pub fn encrypt_seeded(&self, plaintext: &Plaintext, prg: &mut SplitPrg) -> SeededCiphertext {
         let context = self.context();
@@ -36,15 +36,15 @@ impl SecretKey {
         SeededCiphertext { seed, c0, scale: plaintext.scale, slots: plaintext.slots }
     }
 
-    /// Encrypts, both halves expanded.
+    /// Encrypts and expands both halves.
     #[must_use]
     pub fn encrypt(&self, plaintext: &Plaintext, prg: &mut SplitPrg) -> Ciphertext {
         let seeded = self.encrypt_seeded(plaintext, prg);
         Ciphertext { estimate: fresh(plaintext), ..seeded.expand(self.context(), plaintext.estimate.magnitude) }
     }
 
-    /// The message with its error. What is decrypted stays with the client: passing it on, or acting on it
-    /// where the server sees, gives away more than the message.
+    /// Decrypts to the message with its error. The result must stay with the client: sending it, or
+    /// acting on it where the server sees, reveals more than the message.
     #[must_use]
     pub fn decrypt(&self, ciphertext: &Ciphertext) -> Plaintext {
         let context = self.context();
@@ -56,8 +56,8 @@ impl SecretKey {
 }
 
 impl SeededCiphertext {
-    /// Draws the second half from the seed. `magnitude` is the root mean square that the slots may be taken
-    /// to have.
+    /// Draws the second half from the seed. `magnitude` is the assumed root mean square of the
+    /// slots.
     #[must_use]
     pub fn expand(&self, context: &Context, magnitude: f64) -> Ciphertext {
         let c1 = super::keys::uniform(context, self.c0.shape(), self.seed);
@@ -66,7 +66,7 @@ impl SeededCiphertext {
         Ciphertext { c0: self.c0.clone(), c1, scale: self.scale, slots: self.slots, estimate }
     }
 
-    /// Its level.
+    /// Level of the ciphertext.
     #[must_use]
     pub fn level(&self) -> usize {
         self.c0.shape().level

@@ -1,20 +1,20 @@
-//! Buffers of N words that are used again: every polynomial of a context is made of them. Fresh memory would
-//! cost as much as a transform, for the operating system clears it page by page.
+//! Reusable buffers of N words, of which every polynomial of a context is made. Fresh memory would
+//! cost as much as a transform, because the operating system clears it page by page.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
 use tacit_arith::pages::Long;
 
-/// Bytes that are kept for later at most.
+/// Most bytes that are stored for reuse.
 const MAX_BYTES: usize = 1 << 30;
 
-/// Buffers of one length that nobody uses.
+/// Unused buffers of one length.
 pub(super) struct Spares {
     free: Mutex<Vec<Long<u64>>>,
     degree: usize,
 }
 
-/// N words of the spares, which get back there.
+/// A buffer of N words that returns to its spares on drop.
 pub(super) struct Limb {
     words: Long<u64>,
     spares: Arc<Spares>,
@@ -25,18 +25,18 @@ impl Spares {
         Arc::new(Self { free: Mutex::default(), degree })
     }
 
-    /// Gives up the buffers that nobody uses.
+    /// Frees the unused buffers.
     pub(super) fn clear(&self) {
         self.free.lock().expect(WHOLE).clear();
     }
 
-    /// How many buffers lie there.
+    /// Number of unused buffers.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.free.lock().expect(WHOLE).len()
     }
 
-    /// N words that were anything before: whoever takes them writes all of them.
+    /// N words with arbitrary contents: the caller must write all of them.
     pub(super) fn scratch(self: &Arc<Self>) -> Limb {
         let mut free = self.free.lock().expect(WHOLE);
         let words = free.pop().unwrap_or_else(|| {
@@ -48,7 +48,7 @@ impl Spares {
         Limb { words, spares: self.clone() }
     }
 
-    /// The same N words.
+    /// A copy of N words.
     pub(super) fn copy(self: &Arc<Self>, words: &[u64]) -> Limb {
         let mut limb = self.scratch();
         limb.copy_from_slice(words);

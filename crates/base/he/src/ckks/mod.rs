@@ -1,4 +1,5 @@
-//! RNS-CKKS: approximate arithmetic on encrypted vectors of real or complex numbers ([CKKS17], [CHKKS18]).
+//! RNS-CKKS: approximate arithmetic on encrypted vectors of real or complex numbers ([CKKS17],
+//! [CHKKS18]).
 
 pub mod approximate;
 mod boot;

@@ -1,14 +1,14 @@
-//! What is known of the error in a ciphertext, carried along with it. The model is derived in
-//! `docs/notes/ckks.md`; its constants have the names used there.
+//! Estimates of the error in a ciphertext, carried along with it. `docs/notes/ckks.md` derives the
+//! model and names its constants.
 
 use tacit_arith::sample::ERROR_COINS;
 
 /// Variance of one coefficient of a fresh error.
 pub const ERROR_VARIANCE: f64 = ERROR_COINS as f64 / 2.0;
 
-/// An estimate of the error and of the size of what is encrypted. Errors of coefficients are taken as
-/// independent; an error of deviation d there is one of deviation `d sqrt(2n) / scale` in every one of n
-/// slots, which read 2n coefficients.
+/// An estimate of the error and of the size of an encrypted message. Errors of coefficients are
+/// taken as independent. A deviation d of coefficients makes a deviation `d sqrt(2n) / scale` of
+/// each of n slots, which read 2n coefficients.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Estimate {
     /// Deviation of one coefficient of the error.
@@ -17,21 +17,23 @@ pub struct Estimate {
     pub magnitude: f64,
 }
 
-/// Deviation of a coefficient by rounding both halves of a ciphertext, the second times the ternary secret.
+/// Deviation of a coefficient by rounding both halves of a ciphertext, the second times the ternary
+/// secret.
 #[must_use]
 pub fn rounding_deviation(degree: usize) -> f64 {
     ((1.0 + 2.0 / 3.0 * degree as f64) / 12.0).sqrt()
 }
 
-/// Deviation of the error that the digits of a switch bring: uniform in ranges of `2^digit_log2`, times the
-/// errors of the key, divided by the special modulus of `2^special_log2`. The rounding of that division
-/// comes on top.
+/// Deviation of the error by the digits of a switch: uniform in ranges of `2^digit_log2`, times the
+/// errors of the key, divided by the special modulus of `2^special_log2`. The rounding of that
+/// division is not included.
 #[must_use]
 pub fn digits_deviation(degree: usize, digit_log2: &[f64], special_log2: f64) -> f64 {
     switched_deviation(degree, digit_log2, special_log2, ERROR_VARIANCE.sqrt())
 }
 
-/// The same where the error of the key deviates by `of_key`: derived keys have larger errors than fresh ones.
+/// As [`digits_deviation`], with a key error of deviation `of_key`: derived keys have larger errors
+/// than fresh ones.
 #[must_use]
 pub(super) fn switched_deviation(degree: usize, digit_log2: &[f64], special_log2: f64, of_key: f64) -> f64 {
     let digits: f64 = digit_log2.iter().map(|bits| ((bits - special_log2) * 2.0).exp2() / 12.0).sum();
@@ -44,38 +46,41 @@ pub fn fresh_deviation() -> f64 {
     ERROR_VARIANCE.sqrt()
 }
 
-/// Deviation of a coefficient of what is encrypted under a public key: `e u + e0 + e1 s`, u and s ternary.
+/// Deviation of a coefficient of a public-key encryption's error, `e u + e0 + e1 s` with u and s
+/// ternary.
 #[must_use]
 pub fn public_deviation(degree: usize) -> f64 {
     (ERROR_VARIANCE * (1.0 + 4.0 / 3.0 * degree as f64)).sqrt()
 }
 
 impl Estimate {
-    /// Deviation of the error of a slot (of its real or imaginary part: less by `sqrt 2`).
+    /// Deviation of the error of a slot. Its real and imaginary parts deviate less, by `sqrt 2`.
     #[must_use]
     pub fn slot_deviation(&self, slots: usize, scale: f64) -> f64 {
         self.deviation * (2.0 * slots as f64).sqrt() / scale
     }
 
-    /// Bits of the slots' values, relative to 1, that the error leaves: `-log2` of the slot deviation.
+    /// Bits of the slots' values, relative to 1, that the error leaves: `-log2` of the slot
+    /// deviation.
     #[must_use]
     pub fn precision(&self, slots: usize, scale: f64) -> f64 {
         -self.slot_deviation(slots, scale).log2()
     }
 
-    /// With an independent error of deviation `deviation` added.
+    /// The estimate with an independent error of deviation `deviation` added.
     #[must_use]
     pub fn with_error(self, deviation: f64) -> Self {
         Self { deviation: self.deviation.hypot(deviation), ..self }
     }
 
-    /// Of a sum of independent values.
+    /// The estimate of a sum of independent values.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self { deviation: self.deviation.hypot(other.deviation), magnitude: self.magnitude.hypot(other.magnitude) }
     }
 
-    /// Of a product with something of deviation and magnitude `other`; scales are those of the two factors.
+    /// The estimate of a product with a factor of estimate `other`; the scales are those of the two
+    /// factors.
     #[must_use]
     pub fn times(self, scale: f64, other: Self, other_scale: f64) -> Self {
         let left = self.deviation * other.magnitude * other_scale;
@@ -83,13 +88,13 @@ impl Estimate {
         Self { deviation: left.hypot(right), magnitude: self.magnitude * other.magnitude }
     }
 
-    /// Of half the value by reading the same coefficients with twice the scale.
+    /// The estimate of half the value, if the same coefficients are read at twice the scale.
     #[must_use]
     pub(super) fn with_halved_magnitude(self) -> Self {
         Self { magnitude: self.magnitude / 2.0, ..self }
     }
 
-    /// Of the value times an exact factor that is not part of the scale.
+    /// The estimate of the value times an exact factor that is not part of the scale.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Self {
         Self { deviation: self.deviation * factor.abs(), magnitude: self.magnitude * factor.abs() }

@@ -1,8 +1,9 @@
-//! Known answers, and decryption across libraries: Lattigo's ciphertexts under our decryption, and ours,
-//! which Lattigo decrypted when the vectors were made (`benches/peers/lattigo`).
+//! Known answers, and decryption across libraries: this crate decrypts Lattigo's ciphertexts, and
+//! Lattigo decrypted ours when the vectors were made (`benches/peers/lattigo`).
 //!
-//! `UPDATE_VECTORS=1 cargo test -p tacit-he --lib peer` writes ours anew; then, in `benches/peers/lattigo`,
-//! `go run . vectors ../../../crates/base/he/src/ckks/vectors/ours.json` checks them and prints Lattigo's.
+//! `UPDATE_VECTORS=1 cargo test -p tacit-he --lib peer` rewrites our vectors. Then, in
+//! `benches/peers/lattigo`, `go run . vectors ../../../crates/base/he/src/ckks/vectors/ours.json`
+//! checks them and prints Lattigo's.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use super::*;
 
 const OURS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ckks/vectors/ours.json");
 const LATTIGO: &str = include_str!("vectors/lattigo.json");
-/// Largest error of a slot: the smallest ring, scales of 2^40.
+/// Largest error of a slot, in the smallest ring at scales of 2^40.
 const TOLERANCE: f64 = 1.0 / (1u64 << 30) as f64;
 
-/// All by coefficients, so that no order of a transform matters.
+/// Test vectors in coefficients, so that the order of a transform does not matter.
 #[derive(Serialize, Deserialize, PartialEq, Debug)]
 struct Vectors {
     by: String,
@@ -30,7 +31,7 @@ struct Vectors {
     secret: Vec<i64>,
     x: Vec<[f64; 2]>,
     y: Vec<[f64; 2]>,
-    /// How far the rotation goes.
+    /// Distance of the rotation.
     steps: i64,
     results: BTreeMap<String, Residues>,
 }
@@ -59,7 +60,7 @@ fn complex(values: &[[f64; 2]]) -> Vec<Complex> {
 }
 
 impl Vectors {
-    /// What each result holds.
+    /// The expected slots of each result.
     fn expected(&self) -> BTreeMap<&'static str, Vec<Complex>> {
         let (x, y) = (complex(&self.x), complex(&self.y));
         let pairs = || x.iter().zip(&y);
@@ -115,7 +116,7 @@ fn write(context: &Context, ciphertext: &Ciphertext) -> Residues {
     Residues { scale: ciphertext.scale().to_f64(), c0: half(&ciphertext.c0), c1: half(&ciphertext.c1) }
 }
 
-/// Ours, from a seed that is known.
+/// Our vectors, from a known seed.
 fn ours() -> Vectors {
     let mut bench = Bench::new(&spec(), 1);
     let context = bench.context.clone();
@@ -133,7 +134,7 @@ fn ours() -> Vectors {
         ("conjugation", e.conjugate(&a).unwrap()),
     ];
     let pairs = |values: &[Complex]| values.iter().map(|v| [v.re, v.im]).collect();
-    // The coefficients that `generate` drew first from this seed.
+    // The coefficients that `generate` draws first from this seed.
     let secret = tacit_arith::sample::ternary(prg(1).secret(), parameters.degree()).to_vec();
     Vectors {
         by: "tacit".into(),

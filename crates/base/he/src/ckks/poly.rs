@@ -1,4 +1,5 @@
-//! Polynomials over any subset of the chain: the first `level` primes and the first `special` special ones.
+//! Polynomials over a subset of the chain: the first `level` primes and the first `special` special
+//! primes.
 
 use super::context::Context;
 use super::limb::Limb;
@@ -12,8 +13,8 @@ use tacit_arith::pointwise::Pointwise;
 pub use tacit_arith::rns::{Coeff, Ntt};
 use zeroize::Zeroize;
 
-/// A polynomial `[limbs, N]`: N words in `[0, p)` for each prime of its shape, special primes last. Copies
-/// share their residues until one of them is written to.
+/// A polynomial `[limbs, N]`: N words in `[0, p)` for each prime of its shape, special primes last.
+/// Clones share residues until one of them is written to.
 pub struct Poly<R> {
     limbs: Vec<Arc<Limb>>,
     shape: Shape,
@@ -35,24 +36,24 @@ impl<R> PartialEq for Poly<R> {
 impl<R> Eq for Poly<R> {}
 
 impl<R> Poly<R> {
-    /// Zero.
+    /// The zero polynomial.
     #[must_use]
     pub fn zero(context: &Context, shape: Shape) -> Self {
         Self::of((0..shape.limbs()).map(|_| Arc::new(context.spares().zero())).collect(), shape)
     }
 
-    /// Words that were anything before: whoever takes them writes all of them.
+    /// A polynomial with arbitrary words: the caller must write all of them.
     pub(super) fn scratch(context: &Context, shape: Shape) -> Self {
         Self::of((0..shape.limbs()).map(|_| Arc::new(context.spares().scratch())).collect(), shape)
     }
 
-    /// The same with the limbs `own` of `source`, which are not to be written to.
+    /// As [`Poly::scratch`], with the limbs `own` of `source`, which the caller must not write to.
     pub(super) fn scratch_around<S>(context: &Context, shape: Shape, own: &Range<usize>, source: &Poly<S>) -> Self {
         let limb = |k| if own.contains(&k) { source.limbs[k].clone() } else { Arc::new(context.spares().scratch()) };
         Self::of((0..shape.limbs()).map(limb).collect(), shape)
     }
 
-    /// What `limb` writes, all N words mod each prime.
+    /// Makes a polynomial from words that `limb` writes, all N mod each prime.
     pub(super) fn read(
         context: &Context,
         shape: Shape,
@@ -67,7 +68,7 @@ impl<R> Poly<R> {
         Self { limbs, shape, representation: PhantomData }
     }
 
-    /// Its primes.
+    /// Primes of the polynomial.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.shape
@@ -76,37 +77,37 @@ impl<R> Poly<R> {
     /// The N words mod the `k`-th prime of its shape.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If the shape has fewer primes.
     #[must_use]
     pub fn limb(&self, k: usize) -> &[u64] {
         &self.limbs[k]
     }
 
-    /// Its limbs in order, to be written.
+    /// All limbs in order, mutable.
     pub(super) fn slices_mut(&mut self) -> impl Iterator<Item = &mut [u64]> {
         self.limbs.iter_mut().map(|limb| &mut **Arc::make_mut(limb))
     }
 
-    /// Its limbs but for those of `own`, in order, to be written.
+    /// All limbs except `own`, in order, mutable.
     pub(super) fn slices_around(&mut self, own: Range<usize>) -> impl Iterator<Item = (usize, &mut [u64])> {
         let others = self.limbs.iter_mut().enumerate().filter(move |(k, _)| !own.contains(k));
         others.map(|(k, limb)| (k, &mut **Arc::make_mut(limb)))
     }
 
-    /// Its limbs, to be written side by side.
+    /// All limbs for parallel writing.
     pub(super) fn limbs_mut(&mut self) -> impl IndexedParallelIterator<Item = (usize, &mut [u64])> {
         self.limbs.par_iter_mut().enumerate().map(|(k, limb)| (k, &mut **Arc::make_mut(limb)))
     }
 
-    /// Its limbs side by side, each to be put in the place of what is there.
+    /// All limbs in parallel, each to be replaced as a whole.
     pub(super) fn places(&mut self) -> impl IndexedParallelIterator<Item = (usize, &mut Arc<Limb>)> {
         self.limbs.par_iter_mut().enumerate()
     }
 
-    /// Forgets all residues but those of `shape`, which must be among them.
+    /// Returns the residues of `shape`, whose primes must be among those of the polynomial.
     ///
     /// # Panics
-    /// If they are not.
+    /// If the polynomial lacks a prime of `shape`.
     #[must_use]
     pub fn restricted(&self, shape: Shape) -> Self {
         assert!(
@@ -117,14 +118,14 @@ impl<R> Poly<R> {
         Self::of(self.limbs[..shape.level].iter().chain(special).cloned().collect(), shape)
     }
 
-    /// Lets go of the primes above `level` (and has no special ones).
+    /// Drops the primes above `level`. The polynomial must have no special primes.
     pub(super) fn truncate(&mut self, level: usize) {
         debug_assert!(level <= self.shape.level && self.shape.special == 0);
         self.limbs.truncate(level);
         self.shape.level = level;
     }
 
-    /// The limb of `other` that has the same prime as limb `k` of `self`.
+    /// The limb of `other` at the prime of limb `k` of `shape`.
     fn partner<S>(shape: Shape, other: &Poly<S>, k: usize) -> &[u64] {
         other.limb(if k < shape.level { k } else { other.shape.level + k - shape.level })
     }
@@ -152,7 +153,7 @@ impl<R> Poly<R> {
         self.limbs_mut().for_each(|(k, limb)| context.pointwise(shape, k).neg(limb));
     }
 
-    /// Multiplies by an integer, given mod each prime by `factor(k)`.
+    /// Multiplies by an integer; `factor(k)` is the integer mod the `k`-th prime.
     pub(super) fn scale_assign(&mut self, context: &Context, factor: impl Fn(usize) -> u64 + Sync) {
         let shape = self.shape;
         self.limbs_mut().for_each(|(k, limb)| {
@@ -166,7 +167,7 @@ impl Poly<Coeff> {
     /// Reduces N signed coefficients mod each prime, without branches on them.
     ///
     /// # Panics
-    /// If there are not N of them.
+    /// If there are not N coefficients.
     #[must_use]
     pub fn from_signed(context: &Context, shape: Shape, coefficients: &[i64]) -> Self {
         assert_eq!(coefficients.len(), context.degree(), "one value per coefficient");
@@ -175,7 +176,7 @@ impl Poly<Coeff> {
         poly
     }
 
-    /// Transforms in place.
+    /// Transforms to NTT form in place.
     #[must_use]
     pub fn into_ntt(mut self, context: &Context) -> Poly<Ntt> {
         let shape = self.shape;
@@ -186,7 +187,7 @@ impl Poly<Coeff> {
 }
 
 impl Poly<Ntt> {
-    /// Transforms back in place.
+    /// Transforms back to coefficients in place.
     #[must_use]
     pub fn into_coeff(mut self, context: &Context) -> Poly<Coeff> {
         let shape = self.shape;
@@ -195,14 +196,15 @@ impl Poly<Ntt> {
         Poly::of(self.limbs, shape)
     }
 
-    /// Product; `other` may have more primes.
+    /// Multiplies by `other`, which may have more primes.
     pub fn mul_assign(&mut self, other: &Self, context: &Context) {
         let shape = self.shape;
         debug_assert!(shape.level <= other.shape.level && shape.special <= other.shape.special);
         self.zip(other, context, Pointwise::mul);
     }
 
-    /// Adds a real constant that has been rounded to an integer: its value is the same at every NTT point.
+    /// Adds an integer constant; `value(k)` is the constant mod the `k`-th prime, the same at every
+    /// NTT point.
     pub(super) fn add_constant(&mut self, context: &Context, value: impl Fn(usize) -> u64 + Sync) {
         let shape = self.shape;
         self.limbs_mut().for_each(|(k, limb)| {
@@ -212,7 +214,7 @@ impl Poly<Ntt> {
         });
     }
 
-    /// The image under `X -> X^element`, by a permutation of the NTT order.
+    /// Returns the image under `X -> X^element`, a permutation of the NTT order.
     #[must_use]
     pub fn automorphism(&self, context: &Context, element: u32) -> Self {
         let galois = context.galois(element);
@@ -224,7 +226,7 @@ impl Poly<Ntt> {
 
 impl<R> Zeroize for Poly<R> {
     fn zeroize(&mut self) {
-        // What others share is theirs to wipe.
+        // Shared limbs are left to their other owners.
         self.limbs.iter_mut().filter_map(Arc::get_mut).for_each(|limb| (**limb).zeroize());
     }
 }

@@ -1,15 +1,16 @@
-//! The scale of a plaintext or ciphertext: what its slots were multiplied with before they were rounded.
+//! The scale of a plaintext or ciphertext: the factor by which slots are multiplied before
+//! rounding.
 
 use super::double::Double;
 use std::fmt;
 
-/// A positive scale, kept to about 2^-100: after any chain of products and divisions by primes it is exact
-/// well beyond 2^-50.
+/// A positive scale with a precision of about 2^-100. After any chain of products and divisions by
+/// primes it is exact well beyond 2^-50.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Scale(Double);
 
-/// Two scales agree if they differ by at most this part: far below what any encoding can tell apart, far
-/// above what the arithmetic of scales loses.
+/// Largest relative difference of scales that agree: far below what any encoding can distinguish,
+/// far above the rounding errors of scales.
 const TOLERANCE: f64 = 1.0 / (1u64 << 50) as f64;
 
 impl Scale {
@@ -22,7 +23,7 @@ impl Scale {
         Self(Double::power_of_two(bits as i32))
     }
 
-    /// The scale nearest to a positive number; `None` for others.
+    /// Makes a scale from a positive number; `None` for others.
     #[must_use]
     pub fn new(value: f64) -> Option<Self> {
         (value.is_normal() && value > 0.0).then(|| Self(Double::from(value)))
@@ -34,7 +35,7 @@ impl Scale {
         Self(self.0 * other.0)
     }
 
-    /// The scale that `other` must be multiplied with to give this one.
+    /// The scale by which `other` must be multiplied to give this one.
     #[must_use]
     pub fn over(self, other: Self) -> Self {
         Self(self.0 / other.0)
@@ -52,38 +53,38 @@ impl Scale {
         Self(self.0 / Double::from(prime))
     }
 
-    /// Its square root.
+    /// The square root of the scale.
     #[must_use]
     pub fn sqrt(self) -> Self {
         let guess = Double::from(self.to_f64().sqrt());
         Self((guess + self.0 / guess) * Double::power_of_two(-1))
     }
 
-    /// As 16 bytes.
+    /// Writes the scale as 16 bytes.
     #[must_use]
     pub fn to_bytes(self) -> [u8; 16] {
         self.0.to_bytes()
     }
 
-    /// Reads a scale; `None` unless it is a number from 1 to 2^1000 in its one form.
+    /// Reads a scale; `None` unless it is a number from 1 to 2^1000 in canonical form.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 16]) -> Option<Self> {
         Double::from_bytes(bytes).map(Self).filter(|s| (1.0..=2f64.powi(1000)).contains(&s.to_f64()))
     }
 
-    /// Rounded to a double.
+    /// The scale, rounded to a double.
     #[must_use]
     pub fn to_f64(self) -> f64 {
         self.0.to_f64()
     }
 
-    /// Its logarithm.
+    /// Binary logarithm of the scale.
     #[must_use]
     pub fn log2(self) -> f64 {
         self.to_f64().log2()
     }
 
-    /// Whether both are the same up to 2^-50 of their size.
+    /// Whether both scales are the same up to 2^-50 of their size.
     #[must_use]
     pub fn agrees(self, other: Self) -> bool {
         (self.0 - other.0).abs().to_f64() <= TOLERANCE * self.to_f64()

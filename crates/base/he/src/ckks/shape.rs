@@ -1,16 +1,16 @@
 //! Subsets of the chain of primes.
 
-/// Which primes a polynomial has residues for.
+/// The primes at which a polynomial has residues.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Shape {
-    /// The first so many of `q_0 ..`.
+    /// Number of primes, from `q_0` on.
     pub level: usize,
-    /// The first so many special primes.
+    /// Number of special primes, from the first on.
     pub special: usize,
 }
 
 impl Shape {
-    /// The first `level` primes, no special ones.
+    /// The first `level` primes, without special ones.
     #[must_use]
     pub fn level(level: usize) -> Self {
         Self { level, special: 0 }

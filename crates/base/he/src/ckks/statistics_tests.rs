@@ -1,15 +1,15 @@
-//! Every operation's error over a thousand runs: its deviation is what was estimated.
+//! Errors of every operation over a thousand runs: their deviations are as estimated.
 
 use super::tests::{Bench, spec};
 use super::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Runs that share their keys: a key's error is one draw for all of them.
+/// Runs that share keys. A key's error is one draw for all of them.
 const RUNS_PER_CLIENT: usize = 10;
 const LEVEL: usize = 3;
 
-/// Sums of squares of errors over estimates, for each operation.
+/// Sums of squares of errors divided by their estimates, for each operation.
 #[derive(Default)]
 struct Ratios(BTreeMap<&'static str, (f64, usize)>);
 
@@ -40,7 +40,7 @@ fn scaled(a: &[Complex], factor: f64) -> Vec<Complex> {
     a.iter().map(|v| v.scaled(factor)).collect()
 }
 
-/// One client with what its server needs.
+/// One client and what its server needs: keys, transforms and diagonals.
 struct Client {
     bench: Bench,
     context: Arc<Context>,

@@ -1,4 +1,5 @@
-//! Operations at a small degree: values, refusals, counts. Their errors are in `statistics_tests.rs`.
+//! Operations at a small degree: values, refusals, counts. `statistics_tests.rs` tests their
+//! errors.
 
 use super::*;
 use crate::HeError;
@@ -52,7 +53,7 @@ impl Bench {
         encoder.decode(&self.secret.decrypt(ciphertext)).unwrap().to_vec()
     }
 
-    /// Deviation of the slots' error over what the estimate says.
+    /// Deviation of the slots' error, divided by its estimate.
     pub fn ratio(&self, ciphertext: &Ciphertext, want: &[Complex]) -> f64 {
         let got = self.decrypt(ciphertext);
         let mean = got.iter().zip(want).map(|(a, b)| (*a - *b).abs().powi(2)).sum::<f64>() / want.len() as f64;
@@ -110,7 +111,7 @@ fn what_does_not_fit_is_named() {
     let wide = bench.values(16);
     let wide = bench.encrypt(&wide, 3);
     assert!(matches!(e.add(&a, &wide), Err(HeError::SlotCount { left: 8, right: 16, .. })));
-    // Before anything runs: the same refusals from what a circuit says it needs.
+    // Before a run, the stated needs of a circuit give the same refusals.
     let needs = [e.rotation_need(8, 3, 1).unwrap(), e.conjugation_need(3)];
     assert_eq!(keys.check(&needs), Ok(()));
     assert!(matches!(keys.check(&[e.rotation_need(8, 4, 1).unwrap()]), Err(HeError::KeyTooLow { .. })));
@@ -119,7 +120,7 @@ fn what_does_not_fit_is_named() {
     assert!(matches!(keys.check(&[id]), Err(HeError::KeyAlpha { need: 3, have: 2, .. })));
 }
 
-/// `(beta + 2)(L + alpha)` transforms a key switch, whatever the form of the key.
+/// A key switch takes `(beta + 2)(L + alpha)` transforms, for either form of the key.
 #[test]
 fn transforms_and_key_bytes_are_counted() {
     let mut bench = Bench::new(&spec(8), 3);

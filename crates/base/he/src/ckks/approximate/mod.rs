@@ -1,36 +1,37 @@
-//! Polynomials that stand for functions of slots: sign and ReLU by composites of minimax polynomials
-//! ([LLNK22]), tanh and sigmoid, the inverse. Coefficients are minimax, computed by `docs/scripts/remez.py`.
+//! Polynomial approximations of functions of slots: sign and ReLU by composites of minimax
+//! polynomials ([LLNK22]), tanh and sigmoid, the inverse. `docs/scripts/remez.py` computes the
+//! minimax coefficients.
 
 mod tables;
 
 use super::eval::{Basis, Polynomial};
 use tables::{INVERSE, SIGN, TANH, Table};
 
-/// Sign, for arguments from `2^-alpha` to 1 in size.
+/// An approximation of sign, for arguments from `2^-alpha` to 1 in size.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sign {
-    /// Arguments nearer to zero than `2^-alpha` come out somewhere between -1 and 1.
+    /// Arguments nearer to zero than `2^-alpha` give any result between -1 and 1.
     pub alpha: u32,
-    /// Largest distance from 1 or -1.
+    /// Largest distance of a result from 1 or -1.
     pub error: f64,
-    /// Odd polynomials, the first for the argument, each next one for the result of the one before. Results
-    /// between them stay `2^-20` inside what the next one is made for.
+    /// Odd polynomials: the first applies to the argument, each next one to the last result.
+    /// Intermediate results stay `2^-20` inside the range of the next polynomial.
     pub stages: Vec<Polynomial>,
 }
 
 /// A polynomial for a function on a range.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Approximation {
-    /// Where it holds: see the function that gave it.
+    /// The range, as the function that returned the approximation defines it.
     pub range: f64,
-    /// Largest distance from the function there.
+    /// Largest distance from the function on that range.
     pub error: f64,
     /// The polynomial, for arguments from -1 to 1.
     pub polynomial: Polynomial,
 }
 
 impl Sign {
-    /// The signs there are, by rising depth.
+    /// All approximations of sign, by rising depth.
     #[must_use]
     pub fn all() -> Vec<Self> {
         let of = |table: &tables::SignTable| Self {
@@ -41,7 +42,8 @@ impl Sign {
         SIGN.iter().map(of).collect()
     }
 
-    /// Levels it takes; the ReLU of [`Evaluator::relu`](super::Evaluator::relu) takes one more.
+    /// Levels that the sign takes. The ReLU of [`Evaluator::relu`](super::Evaluator::relu) takes
+    /// one more.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.stages.iter().map(Polynomial::depth).sum()
@@ -63,21 +65,22 @@ fn approximation(table: &Table, map: impl Fn(usize, f64) -> f64, range: f64, fac
     Approximation { range, error: factor * table.error_log2.exp2(), polynomial: chebyshev(&coefficients) }
 }
 
-/// `tanh(range x)` for `|x| <= 1`: by rising range, then degree.
+/// Approximations of `tanh(range x)` for `|x| <= 1`, by rising range, then degree.
 #[must_use]
 pub fn tanh() -> Vec<Approximation> {
     TANH.iter().map(|table| approximation(table, |_, c| c, table.range, 1.0)).collect()
 }
 
-/// `1 / (1 + exp(-range x))` for `|x| <= 1`, as `(1 + tanh(range x / 2)) / 2`: by rising range, then degree.
+/// Approximations of `1 / (1 + exp(-range x))` for `|x| <= 1`, as `(1 + tanh(range x / 2)) / 2`, by
+/// rising range, then degree.
 #[must_use]
 pub fn sigmoid() -> Vec<Approximation> {
     let half = |i, c: f64| if i == 0 { 0.5 } else { c / 2.0 };
     TANH.iter().map(|table| approximation(table, half, 2.0 * table.range, 0.5)).collect()
 }
 
-/// `range / x` for x from `range` to 1, as a polynomial of `(2 x - 1 - range) / (1 - range)`: by falling
-/// range.
+/// Approximations of `range / x` for x from `range` to 1, as polynomials of
+/// `(2 x - 1 - range) / (1 - range)`, by falling range.
 #[must_use]
 pub fn inverse() -> Vec<Approximation> {
     INVERSE.iter().map(|table| approximation(table, |_, c| c, table.range, 1.0)).collect()
@@ -89,7 +92,7 @@ mod tests {
 
     const STEPS: i32 = 20_000;
 
-    /// From `low` to 1, closer where the function is steep.
+    /// Points from `low` to 1, denser where the function is steep.
     fn points(low: f64) -> impl Iterator<Item = f64> {
         (0..=STEPS).map(move |i| low.powf(1.0 - f64::from(i) / f64::from(STEPS)))
     }
@@ -98,7 +101,8 @@ mod tests {
         points.map(|x| error(x).abs()).fold(0.0, tacit_floats::larger)
     }
 
-    /// Errors are as stated (two decimals of their logarithm are not), stages stay where the next one holds.
+    /// Errors are as stated, up to the rounding of their logarithms, and stages stay in the next
+    /// one's range.
     #[test]
     fn signs_are_as_good_as_stated() {
         for sign in Sign::all() {

@@ -1,4 +1,4 @@
-//! What a bootstrap takes, needs and gives, and its tables.
+//! Description and tables of a bootstrap, and the levels, keys and errors that follow from them.
 
 use super::super::context::Context;
 use super::super::encoder::Encoder;
@@ -14,27 +14,29 @@ use crate::HeError;
 use std::f64::consts::PI;
 use std::sync::Arc;
 
-/// Values of size 1 are `2^-MESSAGE_RATIO_BITS` of `q_0` or less: the sine is straight there.
+/// Least ratio bits without the arcsine: values of size 1 are at most `2^-MESSAGE_RATIO_BITS` of
+/// `q_0`, where the sine is nearly straight.
 pub const MESSAGE_RATIO_BITS: u32 = 8;
-/// The same where the arcsine corrects it.
+/// Least ratio bits with the arcsine.
 const CORRECTED_RATIO_BITS: u32 = 6;
-/// The range of all bootstraps.
+/// Range of the multiples of `q_0` in all bootstraps.
 const RANGE: u32 = 16;
 const DOUBLINGS: u32 = 3;
-/// log2 of the probability that the multiple of one coefficient is not below [`RANGE`]: that the sum of
-/// weight + 1 = 33 uniform numbers of `[-1/2, 1/2]` is 15.5 or more, either way (Irwin and Hall).
+/// log2 of the probability that the multiple of `q_0` in one coefficient reaches [`RANGE`]: that
+/// the sum of weight + 1 = 33 uniform numbers of `[-1/2, 1/2]` is at least 15.5 in size (Irwin and
+/// Hall).
 const FAILURE_LOG2: f64 = -121.7;
 
-/// What errors of CoeffToSlot, powers and doublings make of the error of one rescaling of the argument
-/// (docs/notes/ckks.md).
+/// Factor between the errors of CoeffToSlot, powers and doublings together and the error of one
+/// rescaling of the argument (docs/notes/ckks.md).
 const POWERS: f64 = 6.0;
 
-/// How SlotToCoeff is made, however the rest is: keys of its low levels are small.
+/// Method of SlotToCoeff for every description: keys at its low levels are small.
 const DOWN: Method = Method::Flat;
 
 const WHAT: &str = "bootstrapping";
 
-/// How to bootstrap.
+/// Description of a bootstrap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BootstrapSpec {
     /// Number of slots n.
@@ -43,44 +45,44 @@ pub struct BootstrapSpec {
     pub slot_to_coeff: usize,
     /// Levels of CoeffToSlot.
     pub coeff_to_slot: usize,
-    /// `q_0` over a value of size 1, in bits: more makes the sine straighter (two bits each) and noise
-    /// larger (one bit each). At least [`MESSAGE_RATIO_BITS`], or 6 with the arcsine, which gains four bits
-    /// each.
+    /// log2 of `q_0` over a value of size 1. Each bit more makes the sine straighter by two bits
+    /// (four with the arcsine) and noise larger by one bit. At least [`MESSAGE_RATIO_BITS`], or 6
+    /// with the arcsine.
     pub message_ratio_bits: u32,
-    /// Whether two more levels correct the sine by the cubic term of its inverse.
+    /// Whether the cubic term of the arcsine corrects the sine, which takes two more levels.
     pub arcsine: bool,
-    /// How rotations of CoeffToSlot are made: a key for each, or few and chained.
+    /// How CoeffToSlot rotates: with a key for each rotation, or chained with few keys.
     pub method: Method,
-    /// Bytes of diagonals that may be kept transformed.
+    /// Bytes of diagonals that may be stored transformed.
     pub cache_bytes: usize,
 }
 
-/// Tables of one kind of bootstrap.
+/// Tables for bootstraps of one description.
 pub struct Bootstrapper {
     pub(super) context: Arc<Context>,
     pub(super) spec: BootstrapSpec,
-    /// Multiples of `q_0` below this are reduced rightly.
+    /// Multiples of `q_0` below this are reduced correctly.
     range: u32,
     pub(super) to_coefficients: Vec<LinearTransform>,
     pub(super) to_slots: Vec<LinearTransform>,
-    /// How far the slots are rotated before the first transform: chained ones only go forward, and together
-    /// they go that far. Nothing without them.
+    /// Distance by which slots are rotated before the first transform: the sum of the first offsets
+    /// of chained transforms, which only rotate forward. 0 without chained transforms.
     pub(super) turn: i64,
     pub(super) wave: Polynomial,
     pub(super) arcsine: Option<Polynomial>,
 }
 
 impl Bootstrapper {
-    /// Builds the tables: diagonals and the polynomials.
+    /// Builds the diagonals and the polynomials.
     ///
     /// # Errors
-    /// [`HeError::Circuit`] if the parameters have no sparse secret or too few levels, or the description
-    /// makes no sense; [`HeError::Slots`].
+    /// [`HeError::Circuit`] if the parameters have no sparse secret or too few levels, or the
+    /// description is out of range; [`HeError::Slots`].
     pub fn new(context: &Arc<Context>, spec: &BootstrapSpec) -> Result<Self, HeError> {
         Self::with_range(context, spec, RANGE)
     }
 
-    /// Tests count failures with ranges in which they happen.
+    /// As [`Bootstrapper::new`], with another range: tests use ranges in which failures happen.
     pub(super) fn with_range(context: &Arc<Context>, spec: &BootstrapSpec, range: u32) -> Result<Self, HeError> {
         let parameters = context.parameters();
         let refuse = |why: String| Err(HeError::Circuit { what: WHAT, why });
@@ -116,13 +118,14 @@ impl Bootstrapper {
             arcsine,
         };
         let [mut down, mut up] = [built.down(), built.up()];
-        // All distances of a part are multiples of one: there are no blocks.
+        // All distances of a part are multiples of one stride, so no part needs blocks.
         let own = if spec.method.is_chained() { spec.method } else { Method::Flat };
         let methods = |method, parts: &[Diagonals]| vec![method; parts.len()];
         let methods = [methods(DOWN, &down), methods(own, &up)].concat();
         built.turn = settled(spec.slots, methods.into_iter().zip(down.iter_mut().chain(&mut up)))?;
         let (low, top) = (built.level_in(), parameters.levels());
-        // Multiples of q_0 are large where they come in, so what is rounded there must be fine.
+        // The multiples of q_0 are large at the input of CoeffToSlot, so rounding must be fine
+        // there.
         let raised = built.raised_scale();
         let between = raised.times(Scale::power_of_two(1));
         built.to_coefficients = built.transforms(&encoder, DOWN, &down, low, (parameters.scale(low), None))?;
@@ -130,8 +133,8 @@ impl Bootstrapper {
         Ok(built)
     }
 
-    /// Transforms by `parts` from `level` down, from `scale` to canonical scales, `between` them to another
-    /// one.
+    /// Compiles the transforms of `parts` from `level` down. The input has `scale`. Outputs have
+    /// canonical scales, or the scale `between` if given, except the last.
     fn transforms(
         &self,
         encoder: &Encoder,
@@ -159,7 +162,7 @@ impl Bootstrapper {
 
     fn down(&self) -> Vec<Diagonals> {
         let parameters = self.context.parameters();
-        // What brings the scale at level 1 to the ratio asked for.
+        // The factor that brings the scale at level 1 to the ratio asked for.
         let ratio = 2f64.powi(-(self.spec.message_ratio_bits as i32));
         let whole = ratio * parameters.primes()[0] as f64 / parameters.scale(1).to_f64();
         let groups = self.spec.slot_to_coeff;
@@ -167,13 +170,15 @@ impl Bootstrapper {
     }
 
     fn up(&self) -> Vec<Diagonals> {
-        // The sum with the conjugate is twice the real part, and the wave takes a part of the range.
+        // The sum with the conjugate is twice the real part, and the wave's argument is divided by
+        // the range.
         let whole = 1.0 / (2.0 * self.range());
         let groups = self.spec.coeff_to_slot;
         grouped(self.spec.slots, groups, true, whole.powf(1.0 / groups as f64))
     }
 
-    /// Scale after raising: multiples of `q_0` are integers, and the trace has multiplied by its length.
+    /// Scale after raising: `q_0`, so that multiples of `q_0` are integers, times the number of
+    /// terms of the trace.
     pub(super) fn raised_scale(&self) -> Scale {
         let copies = self.context.degree() / (2 * self.spec.slots);
         Scale::ONE
@@ -195,37 +200,38 @@ impl Bootstrapper {
         DOUBLINGS as usize
     }
 
-    /// The sine's slope: an encrypted value of size 1 after EvalMod without arcsine.
+    /// Slope of the sine: the result of EvalMod without the arcsine for an encrypted value of size
+    /// 1.
     pub(super) fn slope(&self) -> f64 {
         2.0 * PI / 2f64.powi(self.spec.message_ratio_bits as i32)
     }
 
-    /// Its description.
+    /// Description of the bootstrap.
     #[must_use]
     pub fn spec(&self) -> &BootstrapSpec {
         &self.spec
     }
 
-    /// The lowest level that it takes; what is higher is dropped to it.
+    /// Lowest level of an input. Inputs above are brought down to it.
     #[must_use]
     pub fn level_in(&self) -> usize {
         1 + self.spec.slot_to_coeff
     }
 
-    /// Levels from the highest that it uses up.
+    /// Levels that a bootstrap takes from the highest.
     #[must_use]
     pub fn depth(&self) -> usize {
         let arcsine = self.arcsine.as_ref().map_or(0, Polynomial::depth);
         self.spec.coeff_to_slot + self.wave.depth() + self.doublings() + arcsine
     }
 
-    /// The level of the result.
+    /// Level of the result.
     #[must_use]
     pub fn level_out(&self) -> usize {
         self.context.parameters().levels() - self.depth()
     }
 
-    /// The keys it needs.
+    /// Keys that a bootstrap needs.
     #[must_use]
     pub fn keys(&self) -> Vec<KeyId> {
         let (context, top) = (&*self.context, self.context.parameters().levels());
@@ -241,8 +247,9 @@ impl Bootstrapper {
         super::super::keys::merged(&keys)
     }
 
-    /// Key switches beside those of its transforms: at which level, and how many. A turn, the way to the
-    /// sparse secret and back, the trace, a conjugation; the products of EvalMod.
+    /// Key switches without those of the transforms, as pairs of level and number: the turn, the
+    /// switches to the sparse secret and back, the trace, the conjugation, and the products of
+    /// EvalMod.
     #[must_use]
     pub fn switches(&self) -> Vec<(usize, usize)> {
         let (top, turned) = (self.context.parameters().levels(), self.context.rotation_element(self.turn) != 1);
@@ -255,7 +262,7 @@ impl Bootstrapper {
         moves.into_iter().chain(products).collect()
     }
 
-    /// Rotations of the trace to the subring.
+    /// Number of rotations of the trace to the subring.
     #[must_use]
     pub fn trace_len(&self) -> usize {
         self.trace().len()
@@ -266,7 +273,7 @@ impl Bootstrapper {
         self.to_coefficients.iter().chain(&self.to_slots).map(LinearTransform::plan)
     }
 
-    /// Bytes of its diagonals.
+    /// Bytes of the diagonals in memory.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.to_coefficients.iter().chain(&self.to_slots).map(LinearTransform::memory_bytes).sum()
@@ -278,23 +285,26 @@ impl Bootstrapper {
         FAILURE_LOG2 + f64::from(self.context.parameters().spec().log_degree)
     }
 
-    /// Largest error of the sine in place of the line (or of its cubic correction), for values up to 1.
+    /// Largest error of the sine (with its cubic correction if any) as an approximation of its
+    /// argument, for values up to 1.
     #[must_use]
     pub fn approximation(&self) -> f64 {
         let angle = self.slope();
         if self.spec.arcsine { 3.0 / 640.0 * angle.powi(4) } else { angle.powi(2) / 6.0 }
     }
 
-    /// What becomes of the value of a slot, but for noise: the value where it is small; a wave of it, as high
-    /// as a sixth of the ratio of [`BootstrapSpec::message_ratio_bits`], beyond.
+    /// Returns the value of a slot after a bootstrap without noise. Small values stay. Large ones
+    /// follow a wave, whose height is a sixth of the ratio of
+    /// [`BootstrapSpec::message_ratio_bits`].
     #[must_use]
     pub fn of_slot(&self, value: f64) -> f64 {
         let sine = (self.slope() * value).sin();
         self.arcsine.as_ref().map_or(sine / self.slope(), |arcsine| arcsine.at(sine))
     }
 
-    /// Deviation of a slot's error by noise alone, before anything runs: one rescaling's at the wave's
-    /// argument, grown by the sine's slope over the range and [`POWERS`], and the result's own rounding.
+    /// Deviation of a slot's error by noise alone, predicted before a run: the error of one
+    /// rescaling at the wave's argument, grown by the sine's slope over the range and by
+    /// [`POWERS`], and the rounding of the result.
     #[must_use]
     pub fn noise(&self) -> f64 {
         let parameters = self.context.parameters();

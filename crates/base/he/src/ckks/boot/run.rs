@@ -1,4 +1,4 @@
-//! The steps of a bootstrap.
+//! The steps of a bootstrap, run on a ciphertext.
 
 use super::super::cipher::{Ciphertext, same_scale, same_slots};
 use super::super::eval::Evaluator;
@@ -12,11 +12,12 @@ use super::plan::Bootstrapper;
 use crate::HeError;
 
 impl Bootstrapper {
-    /// Bootstraps real slots (imaginary parts are lost) of size 1 or less.
+    /// Bootstraps real slots of size 1 or less. Imaginary parts are lost.
     ///
     /// # Errors
-    /// [`HeError::Level`] below [`Bootstrapper::level_in`]; [`HeError::Scale`] if the ciphertext has not the
-    /// canonical scale there; [`HeError::SlotCount`]; missing keys, before anything is computed.
+    /// [`HeError::Level`] below [`Bootstrapper::level_in`]; [`HeError::Scale`] if a ciphertext at
+    /// that level does not have the canonical scale; [`HeError::SlotCount`]; missing keys, before
+    /// anything is computed.
     pub fn bootstrap(&self, evaluator: &Evaluator<'_>, a: &Ciphertext) -> Result<Ciphertext, HeError> {
         evaluator.keys().check(&self.keys())?;
         same_slots("bootstrapping", self.spec.slots, a.slots())?;
@@ -38,7 +39,8 @@ impl Bootstrapper {
         self.eval_mod(evaluator, &real)
     }
 
-    /// From residues mod `q_0` to integers at every prime, as seen under the client's secret.
+    /// Reads residues mod `q_0` as integers at every prime, and switches them back to the client's
+    /// secret.
     fn raise(&self, evaluator: &Evaluator<'_>, a: &Ciphertext) -> Result<Ciphertext, HeError> {
         let context = &*self.context;
         let sparse = evaluator.switch_secret(a, KeyKind::ToSparse)?;
@@ -57,21 +59,22 @@ impl Bootstrapper {
             let moved = evaluator.apply(&sum, context.rotation_element(k))?;
             sum = evaluator.add(&sum, &moved)?;
         }
-        // Coefficients spread as sums of 33 uniform ones; every slot sums 2n of them.
+        // Coefficients spread as sums of 33 uniform numbers, and each slot sums 2n coefficients.
         let spread = (f64::from(SPARSE_WEIGHT as u32 + 1) / 12.0 * 2.0 * self.spec.slots as f64).sqrt();
         sum.estimate = Estimate { magnitude: spread, ..sum.estimate };
         sum.scale = self.raised_scale();
         Ok(sum)
     }
 
-    /// The value behind a multiple of `q_0`.
+    /// Removes the multiples of `q_0` from the slots.
     fn eval_mod(&self, evaluator: &Evaluator<'_>, x: &Ciphertext) -> Result<Ciphertext, HeError> {
         let parameters = self.context.parameters();
         let magnitude = 0.5f64.sqrt();
         let powers = evaluator.powers(x, &[&self.wave])?;
         let start = x.level() - self.wave.depth();
         let end = start - self.doublings();
-        // The last doubling is to end at the scale that makes the sine's slope part of it: back from there.
+        // The last doubling must end at the scale that includes the sine's slope: earlier scales
+        // follow from it.
         let goal = match self.arcsine {
             Some(_) => parameters.scale(end),
             None => {
@@ -96,8 +99,8 @@ impl Bootstrapper {
                 evaluator.polynomial_at(&powers, arcsine, level, parameters.scale(level))?
             }
         };
-        // Values of size 1 at worst; their cubes are smaller by a third on average, Chebyshev polynomials of
-        // them by the root of a half.
+        // Values have size 1 at worst. The mean of their cubes is a third, and that of their
+        // Chebyshev polynomials is the root of a half.
         let mean = if self.spec.arcsine { 0.5f64.sqrt() } else { 1.0 / 3.0 };
         Ok(result.with_magnitude(1.0).with_slot_error(self.approximation() * mean))
     }

@@ -1,18 +1,19 @@
-//! The polynomials of EvalMod: a wave that is exact where it is needed, and an arcsine.
+//! The polynomials of EvalMod: a wave that is exact at integers, and an arcsine.
 //!
-//! What is to be reduced lies near integers, so the polynomial interpolates `cos(2 pi (x - 1/4) / 2^r)` at
-//! all integers of the range ([HK20]): the error at distance d of an integer is d times a product
-//! that is smallest in the middle, where nearly all values are. r doublings turn it into `sin(2 pi x)`.
+//! Arguments lie near integers, so the polynomial interpolates `cos(2 pi (x - 1/4) / 2^r)` at all
+//! integers of the range ([HK20]). The error at distance d of an integer is d times a product that
+//! is smallest in the middle, where nearly all values are. r doublings turn the cosine into
+//! `sin(2 pi x)`.
 //!
-//! The angle is moved by a quarter of a turn, which the doublings undo: `sin(2 pi (x - 1/4) / 2^r)`. A
-//! cosine has its extremes at the values that occur most, where it is a function of squares alone, so that
-//! an error of a square shows most; a sine is straight there.
+//! The angle is moved by a quarter of a turn, which the doublings undo:
+//! `sin(2 pi (x - 1/4) / 2^r)`. A cosine has its extremes at the values that occur most. There it
+//! is a function of squares alone, so an error of a square shows most; a sine is straight there.
 
 use super::super::double::Double;
 
-/// Chebyshev coefficients, for `y = (x - 1/4) / range`, of the polynomial of degree `2 range - 2` through
-/// `sin(2 pi (x - 1/4) / 2^doublings)` at the integers x between `-range` and `range`, for 3 doublings or
-/// more.
+/// Chebyshev coefficients, for `y = (x - 1/4) / range`, of the polynomial of degree `2 range - 2`
+/// through `sin(2 pi (x - 1/4) / 2^doublings)` at the integers x between `-range` and `range`. At
+/// least 3 doublings.
 pub(super) fn wave(range: u32, doublings: u32) -> Vec<f64> {
     let number = |x: f64| Double::from(x);
     let quarter = number(0.25);
@@ -28,7 +29,7 @@ pub(super) fn wave(range: u32, doublings: u32) -> Vec<f64> {
     }
     let value =
         |x: Double| divided.iter().zip(&nodes).rev().fold(Double::ZERO, |sum, (&d, &node)| sum * (x - node) + d);
-    // To the Chebyshev basis by its values at the Chebyshev points.
+    // Converts to the Chebyshev basis by the values at the Chebyshev points.
     let n = nodes.len();
     let circle = |k: usize| (Double::PI * number((k % (4 * n)) as f64) / number(2.0 * n as f64)).cos();
     let points: Vec<Double> = (0..n).map(|k| value(circle(2 * k + 1) * number(f64::from(range)))).collect();
@@ -39,9 +40,10 @@ pub(super) fn wave(range: u32, doublings: u32) -> Vec<f64> {
     (0..n).map(coefficient).collect()
 }
 
-/// Coefficients of v and `v^3` that bring `v = sin(angle z)` back to z for `|z| <= 1`: the series of the
-/// arcsine with its terms of degree 5 and 7 economised by Chebyshev polynomials of `v / sin(angle)`. What is
-/// left is `3/640 angle^4` at most, a sixteenth of what the series without these terms leaves.
+/// Coefficients of v and `v^3` that bring `v = sin(angle z)` back to z for `|z| <= 1`: the series
+/// of the arcsine with its terms of degree 5 and 7 economised by Chebyshev polynomials of
+/// `v / sin(angle)`. The error is at most `3/640 angle^4`, a sixteenth of the error without these
+/// terms.
 pub(super) fn arcsine(angle: f64) -> [f64; 2] {
     let square = angle.sin().powi(2);
     let (fifth, seventh) = (3.0 / 40.0, 15.0 / 336.0);
@@ -57,7 +59,8 @@ mod tests {
     use super::*;
     use std::f64::consts::PI;
 
-    /// After three doublings: the sine near every integer that occurs, to far below what noise leaves.
+    /// After three doublings the wave is the sine near every integer that occurs, to far below the
+    /// noise.
     #[test]
     fn it_is_the_sine_near_integers() {
         let p = Polynomial::new(Basis::Chebyshev, &wave(16, 3)).unwrap();

@@ -1,6 +1,6 @@
-//! The transform between slots and coefficients as a few linear transforms ([CCS19]): stages of the
-//! FFT, several merged into one. Bit reversal is left out: what goes to coefficients and comes back is
-//! slotwise in between, so it cancels.
+//! The transform between slots and coefficients as a few linear transforms ([CCS19]), each of
+//! several merged stages of the FFT. Bit reversal is omitted: all operations between coefficients
+//! and the way back are slotwise, so the two reversals cancel.
 
 use super::super::encoder::{Complex, SlotTransform};
 use super::super::eval::{Method, TransformPlan};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Diagonals by offset mod n.
 pub(super) type Diagonals = BTreeMap<i64, Vec<Complex>>;
 
-/// The stage with half-blocks of `half`: coefficients to slots, or its inverse.
+/// The stage with half-blocks of `half`, from coefficients to slots, or its inverse.
 fn stage(slots: usize, half: usize, inverse: bool) -> Diagonals {
     let twiddles = SlotTransform::stage_twiddles(half);
     let (n, h) = (slots as i64, half as i64);
@@ -32,7 +32,7 @@ fn stage(slots: usize, half: usize, inverse: bool) -> Diagonals {
     diagonals
 }
 
-/// `after` applied to what `before` gives.
+/// `after` applied to the result of `before`.
 fn compose(after: &Diagonals, before: &Diagonals, slots: usize) -> Diagonals {
     let mut product = Diagonals::new();
     for (r, outer) in after {
@@ -44,12 +44,12 @@ fn compose(after: &Diagonals, before: &Diagonals, slots: usize) -> Diagonals {
             }
         }
     }
-    // Where two stages use offsets that cancel, nothing is left of some.
+    // Offsets of two stages may cancel, which leaves some diagonals zero.
     product.retain(|_, values| values.iter().any(|v| *v != Complex::default()));
     product
 }
 
-/// The transform in `groups` parts, in the order in which they are applied, each times `factor`.
+/// Returns the transform in `groups` parts, in the order of application, each times `factor`.
 pub(super) fn grouped(slots: usize, groups: usize, inverse: bool, factor: f64) -> Vec<Diagonals> {
     let stages = slots.trailing_zeros() as usize;
     let mut halves: Vec<usize> = (0..stages).map(|b| 1 << b).collect();
@@ -69,9 +69,9 @@ pub(super) fn grouped(slots: usize, groups: usize, inverse: bool, factor: f64) -
     parts
 }
 
-/// Makes of each chained part, in the order in which they are applied, one whose offsets begin with 0: what
-/// it gives is the same but rotated, and the next one takes that into account. Says by how much the slots are
-/// to be rotated before the first part, for the last one to give what it gave before.
+/// Changes each chained part, in the order of application, so that its offsets begin with 0. Its
+/// result is then rotated, which the next part takes into account. Returns by how much slots must
+/// be rotated before the first part, so that the last part gives the same result as before.
 ///
 /// # Errors
 /// As [`TransformPlan::new`].
@@ -80,7 +80,7 @@ pub(super) fn settled<'a>(
     parts: impl Iterator<Item = (Method, &'a mut Diagonals)>,
 ) -> Result<i64, HeError> {
     let n = slots as i64;
-    // What comes out of a part is that many places behind.
+    // Number of places by which the result of a part is behind.
     let mut behind = 0;
     let (methods, mut parts): (Vec<Method>, Vec<&mut Diagonals>) = parts.unzip();
     let first = |(method, part): (&Method, &&mut Diagonals)| match method {
@@ -120,7 +120,7 @@ mod tests {
         for groups in 1..=5 {
             let forward = grouped(n, groups, false, 2.0);
             let slots = forward.iter().fold(v.clone(), |v, part| apply(part, &v));
-            // The same, by the encoder's transform of what is in bit-reversed order.
+            // The same, by the encoder's transform of values in bit-reversed order.
             let mut want: Vec<Complex> = (0..n).map(|i| v[(i.reverse_bits() >> (usize::BITS - 5)) % n]).collect();
             SlotTransform::new(n).to_slots(&mut want);
             let factor = 2f64.powi(groups as i32);
@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    /// Parts that only go forward do the same to slots that have been turned before.
+    /// Parts that only rotate forward give the same for slots that were rotated before.
     #[test]
     fn settled_parts_go_forward_and_give_the_same() {
         let n = 64;

@@ -24,7 +24,7 @@ fn bootstrap_spec(slots: usize, arcsine: bool, method: Method) -> BootstrapSpec 
     BootstrapSpec { slots, slot_to_coeff: 2, coeff_to_slot: 3, message_ratio_bits: 8, arcsine, method, cache_bytes }
 }
 
-/// Worst error and root mean square over the slots, and what was estimated along the way for the latter.
+/// Worst error and root mean square over the slots, and the estimate of the latter.
 fn errors(bench: &mut Bench, boot: &Bootstrapper) -> [f64; 3] {
     let keys = bench.keys(&boot.keys());
     assert_eq!(keys.len(), boot.keys().len());
@@ -47,7 +47,7 @@ fn errors(bench: &mut Bench, boot: &Bootstrapper) -> [f64; 3] {
     [differences.into_iter().fold(0.0, tacit_floats::larger), mean.sqrt(), estimate]
 }
 
-/// What is too large comes back as a wave, in the clear as encrypted.
+/// Values that are too large follow the same wave in the clear and encrypted.
 #[test]
 fn large_slots_come_back_as_a_wave() {
     for arcsine in [false, true] {
@@ -62,7 +62,7 @@ fn large_slots_come_back_as_a_wave() {
         let off =
             got.iter().zip(&values).map(|(got, &v)| (got.re - boot.of_slot(v)).abs()).fold(0.0, tacit_floats::larger);
         assert!(off < 0.05, "off by {off}");
-        // Terms of higher order come on top of the one that is estimated.
+        // Terms of higher order add to the estimated one.
         let error = [0.5, -1.0].map(|v| (boot.of_slot(v) - v).abs()).into_iter().fold(0.0, tacit_floats::larger);
         assert!(error <= 1.25 * boot.approximation(), "{error}, {} estimated", boot.approximation());
         assert!((boot.of_slot(250.0) - boot.of_slot(-6.0)).abs() < 1e-9 && boot.of_slot(1e9).abs() < 100.0);
@@ -86,8 +86,9 @@ fn slots_come_back_at_a_high_level() {
     }
 }
 
-/// Probability that the multiple of `q_0` of a coefficient is `range` or more, either way: that 33 uniform
-/// numbers of [-1/2, 1/2] sum to `range - 1/2`. Each is taken at 64 places, convolved one by one.
+/// Probability that the multiple of `q_0` of a coefficient is at least `range` in size: that 33
+/// uniform numbers of [-1/2, 1/2] sum to `range - 1/2`. Each number is taken at 64 places,
+/// convolved one by one.
 fn failure(range: u32) -> f64 {
     const PLACES: usize = 64;
     let terms = SPARSE_WEIGHT + 1;
@@ -101,7 +102,8 @@ fn failure(range: u32) -> f64 {
     sums.iter().enumerate().filter(|(i, _)| (*i as f64 - middle).abs() >= bound).map(|(_, p)| p).sum()
 }
 
-/// With ranges of 4 and 5 in place of 16 slots do fail: as many as the theory says, up to four deviations.
+/// With ranges of 4 and 5 instead of 16, slots fail as often as the theory says, up to four
+/// deviations.
 #[test]
 fn failures_are_as_many_as_stated() {
     for (range, runs) in [(4, 8), (5, 16)] {
@@ -122,14 +124,14 @@ fn failures_are_as_many_as_stated() {
         println!("range {range}: {failed} slots of {} failed, {expected:.1} expected", runs * 256);
         assert!((failed as f64 - expected).abs() < 4.0 * expected.sqrt(), "{failed} failed, {expected:.1} expected");
     }
-    // The same sum at the range that is used: what sets state, as far as 64 places tell.
+    // The same sum at the range in use is as stated, as far as 64 places can tell.
     let boot = Bootstrapper::new(&Bench::new(&spec(9, false), 8).context, &bootstrap_spec(256, false, Method::Hoisted));
     let stated = boot.unwrap().failure_log2() - 9.0;
     assert!((failure(16).log2() - stated).abs() < 1.0, "2^{} where 2^{stated} is stated", failure(16).log2());
 }
 
-/// Worst error and root mean square over all slots of `runs` bootstraps of a set, `per_key` with the same
-/// keys. Prints slots by the bits that they keep.
+/// Worst error and root mean square over all slots of `runs` bootstraps of a set, `per_key` with
+/// the same keys. Prints the number of slots by their bits of precision.
 fn histogram(name: &str, spec: &BootstrapSpec, runs: usize, per_key: usize, seed: u8) -> [f64; 2] {
     let set = NamedSet::find(name).unwrap().spec();
     let (mut bits, mut worst, mut squares) = (BTreeMap::<i32, usize>::new(), 0.0f64, 0.0);
@@ -154,7 +156,7 @@ fn histogram(name: &str, spec: &BootstrapSpec, runs: usize, per_key: usize, seed
     [worst, mean]
 }
 
-/// Set B as it is used: some minutes, so `make test-heavy` runs it.
+/// Set B as used in practice. Takes some minutes, so `make test-heavy` runs it.
 #[test]
 #[ignore = "heavy: make test-heavy"]
 fn set_b_keeps_sixteen_bits() {
@@ -163,7 +165,7 @@ fn set_b_keeps_sixteen_bits() {
     assert!(mean < 2f64.powi(-16) && worst < 2f64.powi(-12), "worst 2^{}, rms 2^{}", worst.log2(), mean.log2());
 }
 
-/// Set A as it is used.
+/// Set A as used in practice.
 #[test]
 #[ignore = "heavy: make test-heavy"]
 fn set_a_keeps_twenty_bits() {
@@ -173,7 +175,7 @@ fn set_a_keeps_twenty_bits() {
     assert!(mean < 2f64.powi(-20) && worst < 2f64.powi(-16), "worst 2^{}, rms 2^{}", worst.log2(), mean.log2());
 }
 
-/// What cannot bootstrap is refused before anything runs.
+/// Bad descriptions, missing keys and low levels are refused before anything runs.
 #[test]
 fn refusals_come_first() {
     let mut bench = Bench::new(&spec(9, false), 6);
@@ -205,7 +207,8 @@ fn refusals_come_first() {
     assert!(matches!(refused, Some(HeError::Level { need: 3, have: 2, .. })));
 }
 
-/// Few keys at high levels for the chained variants, of which one has a key and fewer transforms more a part.
+/// Chained variants need few keys at high levels. `Paired` has one key more per part and fewer
+/// transforms.
 #[test]
 fn chained_bootstraps_need_few_keys() {
     let bench = Bench::new(&spec(9, false), 7);

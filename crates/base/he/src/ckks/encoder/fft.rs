@@ -1,5 +1,5 @@
-//! The transform between slots and coefficients: values of a real polynomial at the powers `5^j` of a root of
-//! unity, by an FFT over the rotation group.
+//! The transform between slots and coefficients: values of a real polynomial at the powers `5^j` of
+//! a root of unity, by an FFT over the rotation group.
 
 use std::f64::consts::PI;
 use std::ops::{Add, Mul, Neg, Sub};
@@ -21,19 +21,19 @@ impl Complex {
         Self { re, im }
     }
 
-    /// Its conjugate.
+    /// The complex conjugate.
     #[must_use]
     pub fn conj(self) -> Self {
         Self::new(self.re, -self.im)
     }
 
-    /// Times a real number.
+    /// Multiplies by a real number.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Self {
         Self::new(self.re * factor, self.im * factor)
     }
 
-    /// Its absolute value.
+    /// The absolute value.
     #[must_use]
     pub fn abs(self) -> f64 {
         self.re.hypot(self.im)
@@ -74,8 +74,8 @@ impl Mul for Complex {
     }
 }
 
-/// `exp(2 pi i k / order)`, to the last bit or nearly so: the angle is brought below an eighth of the
-/// circle in integers. `order` is a power of two of at least 8.
+/// `exp(2 pi i k / order)`, exact up to about the last bit: integer arithmetic reduces the angle
+/// below an eighth of the circle. `order` is a power of two of at least 8.
 #[must_use]
 pub fn root(k: usize, order: usize) -> Complex {
     let k = k % order;
@@ -102,7 +102,7 @@ pub struct SlotTransform {
 }
 
 impl SlotTransform {
-    /// Tables for `slots` values.
+    /// Makes the tables for `slots` values.
     #[must_use]
     pub fn new(slots: usize) -> Self {
         debug_assert!(slots.is_power_of_two());
@@ -115,8 +115,8 @@ impl SlotTransform {
         Self { slots, twiddles }
     }
 
-    /// `exp(2 pi i 5^j / 8h)` for j below h: what the second of a pair is multiplied with in the stage of
-    /// half-blocks h.
+    /// `exp(2 pi i 5^j / 8h)` for j below h: factors of the second value of each pair in the stage
+    /// of half-blocks h.
     #[must_use]
     pub fn stage_twiddles(half: usize) -> Vec<Complex> {
         let order = 8 * half;
@@ -129,7 +129,7 @@ impl SlotTransform {
         self.slots
     }
 
-    /// Coefficients `c_k + i c_(k+n)` to slots, in place.
+    /// Transforms coefficients `c_k + i c_(k+n)` to slots, in place.
     ///
     /// # Panics
     /// If there are not n values.
@@ -148,7 +148,7 @@ impl SlotTransform {
         }
     }
 
-    /// The inverse of [`SlotTransform::to_slots`], in place.
+    /// Inverts [`SlotTransform::to_slots`], in place.
     ///
     /// # Panics
     /// If there are not n values.
@@ -170,7 +170,7 @@ impl SlotTransform {
     }
 }
 
-/// Moves entry i to the place whose binary digits are those of i, reversed.
+/// Moves entry i to the place with the reversed binary digits of i.
 fn bit_reverse(values: &mut [Complex]) {
     let bits = values.len().trailing_zeros();
     for i in 0..values.len() {
@@ -185,7 +185,8 @@ fn bit_reverse(values: &mut [Complex]) {
 mod tests {
     use super::*;
 
-    /// Against the definition: slot j is the polynomial's value at the root of order 4n to the power `5^j`.
+    /// Compares with the definition: slot j is the value at the root of order 4n to the power
+    /// `5^j`.
     #[test]
     fn slots_are_values_at_powers_of_five() {
         let n = 16;

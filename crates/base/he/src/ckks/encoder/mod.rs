@@ -1,9 +1,9 @@
-//! Encoding: complex or real slots to a polynomial with integer coefficients, and back ([CKKS17], in
-//! the subring of the slots where there are fewer than N/2).
+//! Encoding of complex or real slots as a polynomial with integer coefficients, and decoding
+//! ([CKKS17]). With fewer than N/2 slots, polynomials lie in the subring of the slots.
 //!
-//! n slots (a power of two, 2 to N/2) use 2n of the N coefficients, those at multiples of `N / 2n`. The
-//! transform works in doubles: its error is below 2^-45 of the largest entry. Coefficients must stay below
-//! 2^62.
+//! n slots (a power of two, 2 to N/2) use 2n of the N coefficients, those at multiples of `N / 2n`.
+//! The transform works in doubles: its error is below 2^-45 of the largest entry. Coefficients must
+//! stay below 2^62.
 
 mod fft;
 
@@ -23,7 +23,7 @@ use zeroize::Zeroizing;
 /// Coefficients stay below `2^MAX_COEFFICIENT_BITS`.
 pub const MAX_COEFFICIENT_BITS: u32 = 62;
 
-/// Encoder of one number of slots.
+/// Encoder for a fixed number of slots.
 pub struct Encoder {
     context: Arc<Context>,
     transform: SlotTransform,
@@ -35,10 +35,10 @@ fn magnitude(values: &[Complex]) -> f64 {
 }
 
 impl Encoder {
-    /// An encoder for `slots` slots.
+    /// Makes an encoder for `slots` slots.
     ///
     /// # Errors
-    /// [`HeError::Slots`] if that is not a power of two from 2 to N/2.
+    /// [`HeError::Slots`] if `slots` is not a power of two from 2 to N/2.
     pub fn new(context: &Arc<Context>, slots: usize) -> Result<Self, HeError> {
         let max = context.degree() / 2;
         if !slots.is_power_of_two() || !(2..=max).contains(&slots) {
@@ -47,7 +47,7 @@ impl Encoder {
         Ok(Self { context: context.clone(), transform: SlotTransform::new(slots) })
     }
 
-    /// The context it encodes for.
+    /// The context of the encoder.
     #[must_use]
     pub fn context(&self) -> &Arc<Context> {
         &self.context
@@ -59,10 +59,12 @@ impl Encoder {
         self.transform.slots()
     }
 
-    /// Rounded coefficients `[N]` of the polynomial whose slots are `values` (zeros follow) times `scale`.
+    /// Returns the rounded coefficients `[N]` of the polynomial with slots `values`, padded by
+    /// zeros, times `scale`.
     ///
     /// # Errors
-    /// [`HeError::TooManyValues`]; [`HeError::TooLarge`] if a coefficient is 2^62 or more, or no number.
+    /// [`HeError::TooManyValues`]; [`HeError::TooLarge`] if a coefficient is 2^62 or more, or not a
+    /// number.
     pub fn coefficients(&self, values: &[Complex], scale: Scale) -> Result<Zeroizing<Vec<i64>>, HeError> {
         let (degree, slots) = (self.context.degree(), self.slots());
         let mut coefficients = Zeroizing::new(vec![0i64; degree]);
@@ -73,7 +75,8 @@ impl Encoder {
         Ok(coefficients)
     }
 
-    /// The same without the zeros between: 2n coefficients, of a polynomial in `X^(N/2n)`.
+    /// As [`Encoder::coefficients`] without the zeros between: 2n coefficients of a polynomial in
+    /// `X^(N/2n)`.
     pub(super) fn small_coefficients(&self, values: &[Complex], scale: Scale) -> Result<Zeroizing<Vec<i64>>, HeError> {
         let slots = self.slots();
         if values.len() > slots {
@@ -95,8 +98,8 @@ impl Encoder {
     /// Encodes complex values at `level` with `scale`.
     ///
     /// # Errors
-    /// [`HeError::TooManyValues`]; [`HeError::TooLarge`] also if the modulus of the level has no room;
-    /// [`HeError::Level`].
+    /// [`HeError::TooManyValues`]; [`HeError::TooLarge`], also if the modulus of the level is too
+    /// small; [`HeError::Level`].
     pub fn encode(&self, values: &[Complex], level: usize, scale: Scale) -> Result<Plaintext, HeError> {
         let levels = self.context.parameters().levels();
         if level == 0 || level > levels {
@@ -109,7 +112,7 @@ impl Encoder {
             return Err(HeError::TooLarge { log2: (largest as f64).log2(), max: half as u32 });
         }
         let poly = Poly::from_signed(&self.context, Shape::level(level), &coefficients).into_ntt(&self.context);
-        // Rounding is uniform over one unit, in 2n of N coefficients.
+        // Rounding errors are uniform over one unit, in 2n of N coefficients.
         let used = 2.0 * self.slots() as f64 / self.context.degree() as f64;
         let estimate = Estimate { deviation: (used / 12.0).sqrt(), magnitude: magnitude(values) };
         Ok(Plaintext { poly, scale, slots: self.slots(), estimate })
@@ -126,14 +129,14 @@ impl Encoder {
         self.encode(&complex, level, scale)
     }
 
-    /// The slots of a plaintext, wiped when they are dropped: they are the message.
+    /// Decodes the slots of a plaintext. They are the message, so they are wiped on drop.
     ///
     /// # Errors
-    /// [`HeError::SlotCount`] if it was encoded with another number of slots.
+    /// [`HeError::SlotCount`] if the plaintext has another number of slots.
     pub fn decode(&self, plaintext: &Plaintext) -> Result<Zeroizing<Vec<Complex>>, HeError> {
         super::cipher::same_slots("decoding", self.slots(), plaintext.slots)?;
         let parameters = self.context.parameters();
-        // As many primes as hold slots up to 2^SLOT_BITS: those above need not be looked at.
+        // Takes as many primes as hold slots up to 2^SLOT_BITS, and ignores those above.
         let room = plaintext.scale.log2() + SLOT_BITS;
         let enough = (1..plaintext.level()).find(|&level| parameters.modulus_log2(level, 0) >= room);
         let mut poly = plaintext.poly.clone();
@@ -152,10 +155,10 @@ impl Encoder {
     }
 }
 
-/// Slots of up to `2^SLOT_BITS` are decoded rightly, as far as the level has room for them.
+/// Slots up to `2^SLOT_BITS` are decoded correctly, as far as the level has room for them.
 const SLOT_BITS: f64 = 50.0;
 
-/// The centred integer behind residues, digit by digit (Garner's mixed radix, digits centred).
+/// Converts residues to a centred integer, digit by digit (Garner's mixed radix, digits centred).
 struct Centred<'a> {
     moduli: Vec<&'a Modulus>,
     /// `inverses[k][j] = q_j^-1 mod q_k` for j below k.
@@ -170,7 +173,7 @@ impl<'a> Centred<'a> {
         Self { moduli, inverses }
     }
 
-    /// Coefficient `i`, rounded to a double.
+    /// Returns coefficient `i`, rounded to a double.
     fn at(&self, poly: &Poly<Coeff>, i: usize) -> f64 {
         let mut digits = Zeroizing::new(Vec::with_capacity(self.moduli.len()));
         let (mut value, mut weight) = (0.0, 1.0);

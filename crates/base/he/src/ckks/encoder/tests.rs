@@ -1,4 +1,4 @@
-//! Slots come back, in every number of them.
+//! Slots are decoded as they were encoded, for every number of slots.
 
 use super::*;
 use crate::ckks::{KeyGroup, Parameters, ParametersSpec, Segment};
@@ -24,8 +24,8 @@ fn values(n: usize) -> Vec<Complex> {
     (0..n).map(|_| Complex::new(next(), next())).collect()
 }
 
-/// Every number of slots, at each level: the error of transform and rounding together, at a scale where the
-/// transform's would show.
+/// Every number of slots at each level: the error of transform and rounding together, at a scale
+/// where the error of the transform would show.
 #[test]
 fn slots_come_back() {
     for (log_degree, scale) in [(7, 58), (13, 58)] {
@@ -73,8 +73,8 @@ fn what_does_not_fit_is_named() {
     assert!(matches!(encoder.decode(&other).err(), Some(HeError::SlotCount { left: 4, right: 8, .. })));
 }
 
-/// Values larger than the two lowest primes come back at a level that has room, and are refused at one that
-/// has none.
+/// Values larger than the two lowest primes are decoded at a level that has room for them, and
+/// refused at one that has none.
 #[test]
 fn levels_hold_what_they_have_room_for() {
     let context = context(6);
@@ -86,7 +86,7 @@ fn levels_hold_what_they_have_room_for() {
     assert!(matches!(encoder.encode(&large, 1, scale).err(), Some(HeError::TooLarge { .. })));
     let plaintext = encoder.encode(&large, context.parameters().levels(), scale).unwrap();
     let mut grown = plaintext.clone();
-    // Times 2^40: 2^98 and more, read with the same scale.
+    // Times 2^40: 2^98 and more, read at the same scale.
     grown.poly.scale_assign(&context, |k| context.modulus(plaintext.poly.shape(), k).reduce(1 << 40));
     let got = encoder.decode(&grown).unwrap();
     let want = |v: Complex| Complex::new(v.re * 2f64.powi(40), v.im * 2f64.powi(40));

@@ -1,4 +1,5 @@
-//! Sums, products, rescaling. Operands agree in level, scale and slots, or it is an error that names both.
+//! Sums, products and rescaling. Operands must agree in level, scale and slots; errors name both
+//! values.
 
 use super::super::cipher::{Ciphertext, Plaintext, same_level, same_scale, same_slots};
 use super::super::context::Context;
@@ -10,26 +11,28 @@ use super::Evaluator;
 use crate::HeError;
 use rayon::prelude::*;
 
-/// Least integer that a change of scale multiplies by: rounding it is off by 2^-20.
+/// Least factor of a change of scale: rounding it to an integer changes it by at most 2^-20.
 const LEAST_FACTOR: f64 = 524_288.0;
 
-/// A real number as an integer times a power of two, reduced mod a prime: exact for any double.
+/// Rounds a real number to an integer, as an integer times a power of two, and reduces it mod a
+/// prime. Exact for any double.
 pub(super) fn reduce_real(modulus: &tacit_arith::modulus::Modulus, value: f64) -> u64 {
     let rounded = value.round_ties_even();
-    // The exponent that leaves at most 62 bits; what is below one unit has been rounded away.
+    // The exponent leaves at most 62 bits; fractions have been rounded away.
     let exponent = (rounded.abs().log2().floor() - 61.0).max(0.0) as i32;
     let mantissa = (rounded / 2f64.powi(exponent)) as i64;
     modulus.mul(modulus.reduce_i64(mantissa), modulus.pow_vartime(2, exponent as u64))
 }
 
-/// A product `c0 + c1 s + c2 s^2`: the first two as a ciphertext, to which others may still be added.
+/// A product `c0 + c1 s + c2 s^2`. The first two are a ciphertext that others can still be added
+/// to.
 pub(in super::super) struct Product {
     pub(in super::super) linear: Ciphertext,
     pub(super) c2: Poly<Ntt>,
 }
 
 impl Product {
-    /// The sum of two products at one level and scale.
+    /// Adds a product of the same level and scale.
     pub(super) fn add_assign(&mut self, other: &Self, context: &Context) {
         self.linear.c0.add_assign(&other.linear.c0, context);
         self.linear.c1.add_assign(&other.linear.c1, context);
@@ -47,7 +50,8 @@ impl Evaluator<'_> {
     /// `a + b`.
     ///
     /// # Errors
-    /// [`HeError::Level`], [`HeError::Scale`], [`HeError::SlotCount`] where they differ.
+    /// [`HeError::Level`], [`HeError::Scale`] or [`HeError::SlotCount`] if the operands differ in
+    /// it.
     pub fn add(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, HeError> {
         Self::matched("addition", a, b)?;
         same_scale("addition", a.scale, b.scale)?;
@@ -106,10 +110,10 @@ impl Evaluator<'_> {
         sum
     }
 
-    /// `a p`, with the product of both scales.
+    /// `a p`; the scale is the product of both scales.
     ///
     /// # Errors
-    /// [`HeError::Level`], [`HeError::SlotCount`] where they differ.
+    /// [`HeError::Level`] or [`HeError::SlotCount`] if the operands differ in it.
     pub fn mul_plain(&self, a: &Ciphertext, p: &Plaintext) -> Result<Ciphertext, HeError> {
         const WHAT: &str = "multiplication by a plaintext";
         same_level(WHAT, a.level(), p.level())?;
@@ -122,7 +126,7 @@ impl Evaluator<'_> {
         Ok(product)
     }
 
-    /// `a` times a real number that is rounded at `scale`; the scale grows by it.
+    /// `a` times a real number that is rounded at `scale`; the scale is multiplied by `scale`.
     #[must_use]
     pub fn mul_real(&self, a: &Ciphertext, value: f64, scale: Scale) -> Ciphertext {
         let mut product = a.clone();
@@ -136,7 +140,7 @@ impl Evaluator<'_> {
         product
     }
 
-    /// `a` times a small integer: neither scale nor level change.
+    /// `a` times a small integer; scale and level stay.
     #[must_use]
     pub fn mul_integer(&self, a: &Ciphertext, value: i64) -> Ciphertext {
         let mut product = a.clone();
@@ -148,29 +152,31 @@ impl Evaluator<'_> {
         product
     }
 
-    /// `a b`, relinearised, with the product of both scales.
+    /// `a b`, relinearised; the scale is the product of both scales.
     ///
     /// # Errors
-    /// [`HeError::Level`], [`HeError::SlotCount`] where they differ; a missing or too low relinearisation
-    /// key.
+    /// [`HeError::Level`] or [`HeError::SlotCount`] if the operands differ in it;
+    /// [`HeError::MissingKey`] or [`HeError::KeyTooLow`] without a relinearisation key for the
+    /// level.
     pub fn mul(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, HeError> {
         self.relinearised(self.product(a, b)?)
     }
 
-    /// `a^2`, relinearised, with the square of the scale.
+    /// `a^2`, relinearised; the scale is squared.
     ///
     /// # Errors
-    /// A missing or too low relinearisation key.
+    /// [`HeError::MissingKey`] or [`HeError::KeyTooLow`] without a relinearisation key for the
+    /// level.
     pub fn square(&self, a: &Ciphertext) -> Result<Ciphertext, HeError> {
         self.relinearised(self.square_times(1, a)?)
     }
 
-    /// `a b` before it is relinearised.
+    /// `a b` before relinearisation.
     pub(super) fn product(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Product, HeError> {
         self.product_times(1, a, b)
     }
 
-    /// `factor a b` before it is relinearised.
+    /// `factor a b` before relinearisation.
     pub(super) fn product_times(&self, factor: u64, a: &Ciphertext, b: &Ciphertext) -> Result<Product, HeError> {
         Self::matched("multiplication", a, b)?;
         let context = self.context;
@@ -189,10 +195,11 @@ impl Evaluator<'_> {
         Ok(Product { linear, c2 })
     }
 
-    /// `factor a^2` before it is relinearised.
+    /// `factor a^2` before relinearisation.
     pub(in super::super) fn square_times(&self, factor: u64, a: &Ciphertext) -> Result<Product, HeError> {
         let mut square = self.product_times(factor, a, a)?;
-        // Both factors have the same error, so it comes twice instead of with its double variance.
+        // Both factors have the same error, so it doubles; independent errors would double its
+        // variance.
         let deviation = 2.0 * a.estimate.deviation * a.estimate.magnitude * a.scale.to_f64();
         square.linear.estimate.deviation = factor as f64 * deviation;
         Ok(square)
@@ -209,7 +216,8 @@ impl Evaluator<'_> {
         Ok(linear)
     }
 
-    /// Relinearises and divides by the last prime of the level, special primes and this one at once.
+    /// Relinearises and rescales by one division by the special primes and the last prime of the
+    /// level.
     pub(in super::super) fn finish(&self, product: Product) -> Result<Ciphertext, HeError> {
         let Product { linear, c2 } = product;
         let level = linear.level();
@@ -223,7 +231,7 @@ impl Evaluator<'_> {
         Ok(self.divided(Ciphertext { c0, c1, estimate, ..linear }, level))
     }
 
-    /// States scale and error of what has been divided by the last prime of `level`.
+    /// Sets scale and error of a ciphertext that was divided by the last prime of `level`.
     fn divided(&self, a: Ciphertext, level: usize) -> Ciphertext {
         let prime = self.context.parameters().primes()[level - 1];
         let estimate = Estimate { deviation: a.estimate.deviation / prime as f64, ..a.estimate };
@@ -231,7 +239,7 @@ impl Evaluator<'_> {
         Ciphertext { scale: a.scale.over_prime(prime), estimate, ..a }
     }
 
-    /// Divides by the last prime of the level: level and scale fall.
+    /// Divides by the last prime of the level, which lowers level and scale.
     ///
     /// # Errors
     /// [`HeError::Level`] at level 1.
@@ -252,11 +260,12 @@ impl Evaluator<'_> {
         self.finish(self.product(a, b)?)
     }
 
-    /// Brings `a` to `level` with exactly `scale`: primes above are let go of, and where the scale differs
-    /// the last step multiplies by the quotient, which takes a level.
+    /// Brings `a` to `level` with exactly `scale`. Drops the primes above. If the scale differs,
+    /// the last step multiplies by the quotient and rescales, which takes a level.
     ///
     /// # Errors
-    /// [`HeError::Level`] if `a` is lower, or is at that level with another scale.
+    /// [`HeError::Level`] if `a` is lower, or is at that level with another scale;
+    /// [`HeError::Scale`] if the quotient is too small to be rounded to an integer.
     pub fn adjust(&self, a: &Ciphertext, level: usize, scale: Scale) -> Result<Ciphertext, HeError> {
         if a.scale.agrees(scale) {
             return a.drop_to(level);
@@ -264,12 +273,12 @@ impl Evaluator<'_> {
         let above = a.drop_to(level + 1)?;
         let prime = self.context.parameters().primes()[level];
         let factor = scale.times_prime(prime).over(a.scale);
-        // Rounded to an integer, a small one would be far off, and one below a half nothing at all.
+        // A small factor loses too much by rounding, and a factor below a half rounds to 0.
         if factor.to_f64() < LEAST_FACTOR {
             return Err(HeError::Scale { what: "adjust", left: a.scale.to_f64(), right: scale.to_f64() });
         }
-        // The factor is an integer up to rounding; what is rounded off would shift the value, so the scale
-        // of the result is taken from the quotient, which is as exact as scales are.
+        // The factor is an integer up to rounding; what is rounded off would shift the value, so
+        // the scale of the result is taken from the quotient, which is as exact as scales are.
         let mut adjusted = self.rescale(&self.mul_real(&above, 1.0, factor))?;
         adjusted.scale = scale;
         Ok(adjusted)

@@ -1,9 +1,10 @@
-//! Diagonals of linear transforms, ready to be multiplied with.
+//! Diagonals of linear transforms, in the form in which they are multiplied.
 //!
-//! One whose values repeat is a polynomial in a power of X: its transform is that of a smaller ring (the
-//! first stages of the large one) with each value as often in a row, in bit-reversed order, as the power
-//! says. In the order of [`tacit_arith::ntt`] a block of 64 words then has fewer rows of eight that differ,
-//! and from `X^64` on blocks repeat: only these rows are made and kept.
+//! A diagonal whose values repeat is a polynomial in a power of X. Its transform is that of a
+//! smaller ring (the first stages of the large one), with each value repeated in a row, in
+//! bit-reversed order, as often as the power says. In the order of [`tacit_arith::ntt`] a block of
+//! 64 words then has fewer rows of eight that differ, and from `X^64` on blocks repeat. Only the
+//! rows that differ are computed and stored.
 
 use super::super::context::{Context, Subring};
 use super::super::encoder::{Complex, Encoder};
@@ -15,7 +16,7 @@ use crate::HeError;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Words of a block in NTT order, and of a row of it.
+/// Words of a block in NTT order, and of a row of a block.
 const BLOCK: usize = 64;
 const ROW: usize = 8;
 
@@ -23,9 +24,9 @@ const ROW: usize = 8;
 pub(super) enum Diagonal {
     /// Transformed.
     Ready(Poly<Ntt>),
-    /// Transformed: the rows that differ, limb by limb.
+    /// Transformed: only the rows that differ, limb by limb.
     Repeated(Vec<Vec<u64>>),
-    /// Coefficients at multiples of `N / len`, to be transformed.
+    /// Not transformed: coefficients at multiples of `N / len`.
     Compact(Vec<i64>),
 }
 
@@ -33,7 +34,8 @@ pub(super) enum Diagonal {
 pub(super) enum Words<'a> {
     Whole(&'a [u64]),
     Made(Limb),
-    /// Rows that differ: so many of each block, each of which stands for so many blocks.
+    /// The rows that differ: `of_block` of them for each block, and each such block stands for
+    /// `blocks` blocks.
     Repeated {
         rows: Rows<'a>,
         of_block: usize,
@@ -41,27 +43,27 @@ pub(super) enum Words<'a> {
     },
 }
 
-/// Kept, or made for now.
+/// Rows that are stored, or computed for one use.
 pub(super) enum Rows<'a> {
     Kept(&'a [u64]),
     Made(Vec<u64>),
 }
 
-/// The shortest power of two of values that repeats, at least 2.
+/// Length of the shortest power of two of values that repeats, at least 2.
 fn period(values: &[Complex]) -> usize {
     let repeats = |p: &usize| values.iter().zip(&values[*p..]).all(|(a, b)| a == b);
     (1..usize::BITS).map(|b| 1 << b).take_while(|p| *p < values.len()).find(repeats).unwrap_or(values.len())
 }
 
 impl Diagonal {
-    /// As integers, in the smallest subring that holds it.
+    /// Encodes values as integers, in the smallest subring that holds them.
     pub(super) fn encode(context: &Arc<Context>, values: &[Complex], scale: Scale) -> Result<Self, HeError> {
         let period = period(values);
         let coefficients = Encoder::new(context, period)?.small_coefficients(&values[..period], scale)?;
         Ok(Self::Compact(coefficients.to_vec()))
     }
 
-    /// Transformed for good if the budget allows.
+    /// Stores the diagonal transformed if the budget `left` allows, and reduces the budget.
     pub(super) fn kept(self, context: &Context, shape: Shape, left: &mut usize) -> Self {
         let Self::Compact(coefficients) = self else { return self };
         let gap = context.degree() / coefficients.len();
@@ -79,7 +81,7 @@ impl Diagonal {
         Self::Repeated((0..shape.limbs()).map(limb).collect())
     }
 
-    /// Limb `k` of `shape`.
+    /// Returns limb `k` of `shape`.
     pub(super) fn limb(&self, context: &Context, shape: Shape, k: usize) -> Words<'_> {
         match self {
             Self::Ready(poly) => Words::Whole(poly.limb(k)),
@@ -124,7 +126,8 @@ impl<'a> Words<'a> {
 }
 
 impl Words<'_> {
-    /// The words of `part`, which begins and ends with blocks; `room` is for those that are to be repeated.
+    /// Returns the words of `part`, a range of whole blocks; `room` has space for rows to be
+    /// repeated.
     pub(super) fn part<'a>(&'a self, part: Range<usize>, room: &'a mut [u64]) -> &'a [u64] {
         match self {
             Self::Whole(words) => &words[part],
@@ -144,14 +147,14 @@ impl Words<'_> {
     }
 }
 
-/// The rows of the transform that differ, mod the prime of `subring`.
+/// Computes the rows of the transform that differ, mod the prime of `subring`.
 fn rows(context: &Context, subring: &Subring, coefficients: &[i64]) -> Vec<u64> {
     let mut small = context.spares().scratch();
     let small = &mut small[..subring.table.degree()];
     if coefficients.len() == small.len() {
         subring.table.pointwise().reduce_signed(coefficients, small);
     } else {
-        // The smallest ring that has a transform is larger than what is needed.
+        // The smallest ring with a transform is larger than needed.
         let gap = small.len() / coefficients.len();
         small.fill(0);
         let places = small.chunks_exact_mut(gap).zip(coefficients);
@@ -161,7 +164,7 @@ fn rows(context: &Context, subring: &Subring, coefficients: &[i64]) -> Vec<u64> 
     subring.rows.iter().map(|&i| small[i as usize]).collect()
 }
 
-/// At the primes of `shape`.
+/// Transforms the coefficients at the primes of `shape`.
 fn expand(context: &Context, shape: Shape, coefficients: &[i64]) -> Poly<Ntt> {
     let made = Poly::read(context, shape, |k, limb| {
         limb.copy_from_slice(&expand_limb(context, shape, k, coefficients));
@@ -170,7 +173,7 @@ fn expand(context: &Context, shape: Shape, coefficients: &[i64]) -> Poly<Ntt> {
     made.expect("nothing is read that could be wrong")
 }
 
-/// All coefficients mod the `k`-th prime of `shape`, transformed.
+/// Transforms the coefficients mod the `k`-th prime of `shape`.
 fn expand_limb(context: &Context, shape: Shape, k: usize, coefficients: &[i64]) -> Limb {
     let mut limb = context.spares().scratch();
     context.pointwise(shape, k).reduce_signed(coefficients, &mut limb);
@@ -183,7 +186,7 @@ mod tests {
     use super::super::super::tests::{Bench, spec};
     use super::*;
 
-    /// However long the period is: what is kept short and repeated is the transform of the whole.
+    /// For every period, the short stored form repeats to the transform of the whole.
     #[test]
     fn repeated_diagonals_are_their_transforms() {
         let context = Bench::new(&spec(9), 4).context;

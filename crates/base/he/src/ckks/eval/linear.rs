@@ -1,13 +1,18 @@
 //! Linear transforms of the slots, by diagonals: `out[i] = sum_d D_d[i] v[i + d]`.
 //!
-//! Diagonals are grouped as baby and giant steps: `d = g (B j + i)` with B values of i from 0 or around it.
-//! Three ways to run: *flat* ([BMTH21]): every baby step comes from one raised ciphertext, products are
-//! summed at the primes of the key, and special primes are divided out once for a giant step and, together
-//! with the rescaling, once at the end. *Hoisted*: the same with blocks of C giant steps, of which
-//! `d = g (B (C k + j) + i)`: what the giant steps of a block give is summed before it goes as far as its
-//! block, so that all blocks use the same keys. *Chained*: baby steps follow one from another, giant steps
-//! are summed as in Horner's rule: three keys do. *Paired*: the same with baby steps two at a time. *Powers*:
-//! each step over powers of two, as it is done where nothing is known of the network.
+//! Diagonals are grouped as baby and giant steps: `d = g (B j + i)` with B values of i from 0 or
+//! around it. Five methods run a transform:
+//! - *Flat* ([BMTH21]): all baby steps come from one raised ciphertext. Products are summed at the
+//!   primes of the key. Special primes are divided out once for each giant step, and once at the
+//!   end with the rescaling.
+//! - *Hoisted*: as flat, with blocks of C giant steps: `d = g (B (C k + j) + i)`. The giant steps
+//!   of a block are summed before the sum is rotated by the block's distance, so that all blocks
+//!   use the same keys.
+//! - *Chained*: each baby step is computed from the one before, and giant steps are summed as in
+//!   Horner's rule, with three keys.
+//! - *Paired*: as chained, with baby steps two at a time.
+//! - *Powers*: each step is a sequence of rotations by powers of two, as without knowledge of the
+//!   network.
 
 use super::super::cipher::{Ciphertext, same_slots};
 use super::super::context::Context;
@@ -25,7 +30,7 @@ use crate::HeError;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
-/// What to compile.
+/// Input of [`LinearTransform::new`].
 pub struct TransformSpec<'a> {
     /// Diagonals of n values by their offset (any representative mod n).
     pub diagonals: &'a BTreeMap<i64, Vec<Complex>>,
@@ -33,21 +38,21 @@ pub struct TransformSpec<'a> {
     pub level: usize,
     /// Scale of the encoded diagonals.
     pub scale: Scale,
-    /// How to run it.
+    /// How the transform rotates, and with which keys.
     pub method: Method,
-    /// Bytes of diagonals that may be kept transformed; the others are kept as integers and transformed at
-    /// each use. Those that repeat after an eighth of the slots or less take an eighth of a polynomial or
-    /// less.
+    /// Bytes of diagonals that may be stored transformed. Other diagonals are stored as integers
+    /// and transformed at each use. Diagonals that repeat after an eighth of the slots or less take
+    /// at most an eighth of a polynomial.
     pub cache_bytes: usize,
 }
 
 /// The products that one giant step sums.
 struct Giant {
-    /// k
+    /// Block k.
     block: i64,
-    /// j
+    /// Giant step j.
     step: i64,
-    /// Baby step i and its diagonal, moved back by the giant step.
+    /// Baby step i and its diagonal, rotated back by the distance of the giant step.
     terms: Vec<(i64, Diagonal)>,
 }
 
@@ -57,7 +62,8 @@ pub struct LinearTransform {
     scale: Scale,
     shape: Shape,
     giants: Vec<Giant>,
-    /// Mean over the slots of the sum of the diagonals' squares: what errors are multiplied with.
+    /// Mean over the slots of the sum of the diagonals' squares: the factor by which error
+    /// variances grow.
     gain: f64,
 }
 
@@ -65,14 +71,15 @@ impl LinearTransform {
     /// Encodes the diagonals.
     ///
     /// # Errors
-    /// [`HeError::Circuit`] for what [`TransformPlan::new`] refuses or a diagonal that has not n values;
-    /// [`HeError::Level`] above the highest level; [`HeError::TooLarge`].
+    /// [`HeError::Circuit`] if [`TransformPlan::new`] refuses the diagonals or one does not have n
+    /// values; [`HeError::Level`] above the highest level; [`HeError::TooLarge`].
     pub fn new(encoder: &Encoder, spec: &TransformSpec<'_>) -> Result<Self, HeError> {
         let (n, offsets) = (encoder.slots(), spec.diagonals.keys().copied());
         Self::with_plan(encoder, spec, TransformPlan::new(n, spec.level, spec.method, offsets)?)
     }
 
-    /// The same with steps that were chosen for these diagonals, level and method.
+    /// As [`LinearTransform::new`], with a plan made for these diagonals, this level and this
+    /// method.
     ///
     /// # Errors
     /// As [`LinearTransform::new`].
@@ -109,19 +116,19 @@ impl LinearTransform {
         Ok(Self { plan, scale: spec.scale, shape, giants, gain })
     }
 
-    /// Its steps.
+    /// Steps of the transform.
     #[must_use]
     pub fn plan(&self) -> &TransformPlan {
         &self.plan
     }
 
-    /// Scale of its diagonals.
+    /// Scale of the diagonals.
     #[must_use]
     pub fn scale(&self) -> Scale {
         self.scale
     }
 
-    /// Bytes of its diagonals in memory.
+    /// Bytes of the diagonals in memory.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.giants.iter().flat_map(|g| &g.terms).map(|(_, diagonal)| diagonal.memory_bytes()).sum()
@@ -148,7 +155,7 @@ impl LinearTransform {
         let most = giants.iter().map(|(words, _)| words.len()).max().unwrap_or(0);
         let mut room = vec![0; PART * most];
         let op = context.pointwise(self.shape, k);
-        // Part by part for all giant steps: babies are read once.
+        // Works part by part for all giant steps, so that baby steps are read once.
         for start in (0..context.degree()).step_by(PART) {
             let part = start..(start + PART).min(context.degree());
             for ((words, places), sums) in giants.iter().zip(&mut *sums) {
@@ -166,16 +173,16 @@ impl LinearTransform {
     }
 }
 
-/// A baby step, and the values that its result is multiplied with.
+/// A baby step and the values of its diagonal.
 type Term = (i64, Vec<Complex>);
 
-/// Both halves of a part of a sum, and how far it is to be rotated.
+/// A distance, and both halves of the part of a sum that is to be rotated by it.
 type Turned = (i64, [Poly<Ntt>; 2]);
 
-/// Words of a limb that are summed together: those of 16 diagonals fit a first cache.
+/// Words of a limb that are summed together: those of 16 diagonals fit in a first-level cache.
 const PART: usize = 256;
 
-/// The limbs of pairs of polynomials, one after another, to be written.
+/// Returns the limbs of pairs of polynomials in order, mutable.
 fn limbs_of(pairs: &mut [[Poly<Ntt>; 2]], limbs: usize) -> Vec<Vec<[&mut [u64]; 2]>> {
     let mut all: Vec<Vec<[&mut [u64]; 2]>> = (0..limbs).map(|_| Vec::with_capacity(pairs.len())).collect();
     for [first, second] in pairs {
@@ -189,8 +196,9 @@ impl Evaluator<'_> {
     /// Applies a transform and rescales: the level falls by one.
     ///
     /// # Errors
-    /// [`HeError::Level`], [`HeError::SlotCount`] if the ciphertext is not what it was compiled for;
-    /// missing keys.
+    /// [`HeError::Level`] or [`HeError::SlotCount`] if the transform was compiled for a higher
+    /// level or other slots; those of [`KeySet::get_with`](super::super::KeySet::get_with) for a
+    /// missing key.
     pub fn transform(&self, a: &Ciphertext, transform: &LinearTransform) -> Result<Ciphertext, HeError> {
         const WHAT: &str = "linear transform";
         same_slots(WHAT, transform.plan.slots, a.slots())?;
@@ -208,8 +216,8 @@ impl Evaluator<'_> {
         let factor = transform.scale.to_f64() / prime as f64;
         let alpha = self.context.parameters().alpha(level);
         let of_keys = self.keys.deviation(&transform.plan.keys(self.context));
-        // Hoisted steps round once, at the end; chained ones at every step, and half of the chain is behind
-        // the mean.
+        // Unchained methods round once, at the end. Chained ones round at every step, and on
+        // average half of the chain precedes a step.
         let steps = match transform.plan.method {
             Method::Flat | Method::Hoisted => self.digits_error(level, alpha, of_keys),
             Method::Paired | Method::Chained | Method::Powers => {
@@ -254,7 +262,7 @@ impl Evaluator<'_> {
         Ok(sum.map(|half| context.divide(&half, 1)))
     }
 
-    /// The sum of parts at the primes of a key, each rotated by the distance that stands with it.
+    /// Returns the sum of parts at the primes of a key, each rotated by its distance.
     fn turned_sum(&self, slots: usize, shape: Shape, parts: Vec<Turned>) -> Result<[Poly<Ntt>; 2], HeError> {
         let (still, moved): (Vec<_>, Vec<_>) = parts.into_iter().partition(|(k, _)| k.rem_euclid(slots as i64) == 0);
         let zero = || [(); 2].map(|()| Poly::zero(self.context, shape));
@@ -268,13 +276,13 @@ impl Evaluator<'_> {
         Ok(sum.unwrap_or_else(zero))
     }
 
-    /// Room for what giant steps sum.
+    /// Allocates the sums of all giant steps.
     fn giants(&self, transform: &LinearTransform) -> Vec<[Poly<Ntt>; 2]> {
         let room = |_: &Giant| [(); 2].map(|()| Poly::scratch(self.context, transform.shape));
         transform.giants.iter().map(room).collect()
     }
 
-    /// What giant steps sum, of baby steps that are ciphertexts.
+    /// Computes the sums of all giant steps from baby steps that are ciphertexts.
     fn products(&self, transform: &LinearTransform, babies: &[&Ciphertext]) -> Vec<[Poly<Ntt>; 2]> {
         let mut inner = self.giants(transform);
         limbs_of(&mut inner, transform.shape.limbs()).into_par_iter().enumerate().for_each(|(k, mut sums)| {

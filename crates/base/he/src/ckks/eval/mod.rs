@@ -1,4 +1,4 @@
-//! Operations on ciphertexts, at the server.
+//! Operations on ciphertexts, run by the server.
 
 mod basic;
 mod diagonal;
@@ -18,7 +18,7 @@ use super::context::Context;
 use super::keys::KeySet;
 use std::sync::Arc;
 
-/// Evaluates on ciphertexts with one client's keys.
+/// Evaluates operations on ciphertexts with one client's keys.
 #[derive(Clone, Copy)]
 pub struct Evaluator<'a> {
     context: &'a Arc<Context>,
@@ -26,7 +26,7 @@ pub struct Evaluator<'a> {
 }
 
 impl<'a> Evaluator<'a> {
-    /// With the keys of `keys`.
+    /// Makes an evaluator with the keys `keys`.
     #[must_use]
     pub fn new(context: &'a Arc<Context>, keys: &'a KeySet) -> Self {
         Self { context, keys }

@@ -1,6 +1,6 @@
-//! Polynomials of a ciphertext at the least depth, `ceil(log2(degree + 1))`: baby steps and giant steps by
-//! powers of two ([PS73]), in the power or the Chebyshev basis ([CCS19]), scales worked out from the
-//! result back to the powers ([BMTH21]), so that every sum is exact in its scale.
+//! Polynomials of a ciphertext at the least depth, `ceil(log2(degree + 1))`: baby steps and giant
+//! steps by powers of two ([PS73]), in the power or the Chebyshev basis ([CCS19]). Scales are
+//! computed from the result back to the powers ([BMTH21]), so that every sum is exact in its scale.
 
 use super::super::cipher::Ciphertext;
 use super::super::context::Context;
@@ -14,7 +14,7 @@ use crate::HeError;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What coefficients are of.
+/// The functions that coefficients belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Basis {
     /// `x^i`.
@@ -30,7 +30,7 @@ pub struct Polynomial {
     coefficients: Vec<f64>,
 }
 
-/// `sum terms[i] B_i + sum q_m B_m`: how a polynomial is put together.
+/// A split of a polynomial for its evaluation: `sum terms[i] B_i + sum q_m B_m`.
 struct Node {
     terms: Vec<(usize, f64)>,
     products: Vec<(usize, Self)>,
@@ -45,7 +45,7 @@ pub struct Powers {
 
 const WHAT: &str = "polynomial";
 
-/// Words that all terms of a sum are added to before the next ones.
+/// Words of a sum to which all terms are added before the next words.
 const PART: usize = 1024;
 
 fn log2_ceil(n: usize) -> usize {
@@ -53,10 +53,10 @@ fn log2_ceil(n: usize) -> usize {
 }
 
 impl Polynomial {
-    /// A polynomial by its coefficients, from the constant.
+    /// Makes a polynomial from its coefficients, the constant first.
     ///
     /// # Errors
-    /// [`HeError::Circuit`] if it is constant or has a coefficient that is no number.
+    /// [`HeError::Circuit`] if the polynomial is constant or a coefficient is not finite.
     pub fn new(basis: Basis, coefficients: &[f64]) -> Result<Self, HeError> {
         let used = coefficients.iter().rposition(|&c| c != 0.0).unwrap_or(0);
         if used == 0 || coefficients.iter().any(|c| !c.is_finite()) {
@@ -66,19 +66,19 @@ impl Polynomial {
         Ok(Self { basis, coefficients: coefficients[..=used].to_vec() })
     }
 
-    /// Its basis.
+    /// Basis of the coefficients.
     #[must_use]
     pub fn basis(&self) -> Basis {
         self.basis
     }
 
-    /// Its degree.
+    /// Degree of the polynomial.
     #[must_use]
     pub fn degree(&self) -> usize {
         self.coefficients.len() - 1
     }
 
-    /// Levels it takes.
+    /// Levels that an evaluation takes.
     #[must_use]
     pub fn depth(&self) -> usize {
         log2_ceil(self.degree() + 1)
@@ -87,7 +87,7 @@ impl Polynomial {
     /// `factor p + addend`.
     ///
     /// # Panics
-    /// If the factor is zero or either is no number.
+    /// If the factor is zero or either number is not finite.
     #[must_use]
     pub fn scaled(&self, factor: f64, addend: f64) -> Self {
         let mut coefficients: Vec<f64> = self.coefficients.iter().map(|c| c * factor).collect();
@@ -95,13 +95,13 @@ impl Polynomial {
         Self::new(self.basis, &coefficients).expect("a multiple of a polynomial is one")
     }
 
-    /// Its value at a real number.
+    /// Value at a real number.
     #[must_use]
     pub fn at(&self, x: f64) -> f64 {
         self.at_each([x])[0]
     }
 
-    /// Its values at some real numbers, side by side.
+    /// Values at several real numbers, computed together.
     #[must_use]
     pub fn at_each<const COUNT: usize>(&self, x: [f64; COUNT]) -> [f64; COUNT] {
         match self.basis {
@@ -119,16 +119,16 @@ impl Polynomial {
         }
     }
 
-    /// Relinearisations of an evaluation at the least depth, powers included: entry i counts those whose
-    /// result is `i + 1` levels below the argument. Products that are summed are relinearised once.
+    /// Relinearisations of an evaluation at the least depth, powers included. Entry i counts those
+    /// whose result is `i + 1` levels below the argument. A sum of products is relinearised once.
     #[must_use]
     pub fn relinearisations(&self) -> Vec<usize> {
         self.node().relinearisations(self.basis, self.depth())
     }
 
-    /// The split with the fewest relinearisations, of those with the fewest products: powers up to some
-    /// power of two are computed whole, products lead beyond. Among equals the one with fewer powers, which
-    /// are the products at the highest levels.
+    /// Chooses the split with the fewest relinearisations, then the fewest products. A split
+    /// computes all powers up to some power of two and uses products beyond. Among equals, the
+    /// split with fewer powers wins: powers are the products at the highest levels.
     fn node(&self) -> Node {
         let split = |log_babies: usize| {
             let mut rest = self.coefficients.clone();
@@ -142,8 +142,8 @@ impl Polynomial {
     }
 }
 
-/// Takes the largest power of two m of the degree out, `p = q B_m + r`, until what is left is a sum of baby
-/// steps that `depth` levels allow.
+/// Splits `p = q B_m + r`, where m is the largest power of two up to the degree, and repeats with r
+/// until the rest is a sum of baby steps that `depth` levels allow.
 fn node(basis: Basis, rest: &mut Vec<f64>, depth: usize, babies: usize) -> Node {
     let mut node = Node { terms: Vec::new(), products: Vec::new() };
     loop {
@@ -179,7 +179,7 @@ impl Node {
         }
     }
 
-    /// The powers that it needs, and what those are made of.
+    /// Returns the powers that the split needs, and those that they are computed from.
     fn closed_powers(&self, basis: Basis) -> BTreeSet<usize> {
         let (mut direct, mut all) = (BTreeSet::new(), BTreeSet::new());
         self.powers(&mut direct);
@@ -187,7 +187,7 @@ impl Node {
         all
     }
 
-    /// As in [`Polynomial::relinearisations`], where the whole takes `depth` levels.
+    /// As [`Polynomial::relinearisations`], where the whole polynomial takes `depth` levels.
     fn relinearisations(&self, basis: Basis, depth: usize) -> Vec<usize> {
         let mut counts = vec![0; depth];
         self.closed_powers(basis).into_iter().filter(|&i| i > 1).for_each(|i| counts[log2_ceil(i) - 1] += 1);
@@ -195,7 +195,8 @@ impl Node {
         counts
     }
 
-    /// Adds one for each sum with products at the levels of `counts`, the last of which is that of the whole.
+    /// Adds one to `counts` at its level for each sum with products. The last entry is the level of
+    /// the whole.
     fn count_sums(&self, counts: &mut [usize]) {
         if let Some((own, above)) = counts.split_last_mut().filter(|_| !self.products.is_empty()) {
             *own += 1;
@@ -203,19 +204,19 @@ impl Node {
         }
     }
 
-    /// Products of ciphertexts, without those that make powers.
+    /// Number of products of ciphertexts, without those that make powers.
     fn count_products(&self) -> usize {
         self.products.iter().map(|(_, quotient)| 1 + quotient.count_products()).sum()
     }
 }
 
-/// What power `i` is the product of: the largest power of two below it, and the rest.
+/// Returns the factors of power `i`: the largest power of two below `i`, and the rest.
 fn factors(i: usize) -> (usize, usize) {
     let m = if i.is_power_of_two() { i / 2 } else { 1 << i.ilog2() };
     (m, i - m)
 }
 
-/// Adds to `into` what computing power `i` needs, itself included.
+/// Adds power `i` and all powers that it is computed from to `into`.
 fn close(basis: Basis, i: usize, into: &mut BTreeSet<usize>) {
     if i == 0 || !into.insert(i) || i == 1 {
         return;
@@ -228,15 +229,15 @@ fn close(basis: Basis, i: usize, into: &mut BTreeSet<usize>) {
     }
 }
 
-/// The powers that polynomials need, and what those are made of.
+/// Returns the powers that polynomials need, and those that they are computed from.
 fn needed(basis: Basis, polynomials: &[&Polynomial]) -> BTreeSet<usize> {
     let mut all: BTreeSet<usize> = polynomials.iter().flat_map(|p| p.node().closed_powers(basis)).collect();
     all.insert(1);
     all
 }
 
-/// Relinearisation keys for products at levels from `from` down to above `to`, each with the special primes
-/// of its levels.
+/// Relinearisation keys for products at levels from `from` down to above `to`. Each key has the
+/// special primes of its level.
 #[must_use]
 pub fn relinearisation_needs(context: &Context, from: usize, to: usize) -> Vec<KeyId> {
     let groups = context.parameters().spec().groups.iter().map(|g| g.up_to_level.min(from)).filter(|&l| l > to);
@@ -244,11 +245,11 @@ pub fn relinearisation_needs(context: &Context, from: usize, to: usize) -> Vec<K
 }
 
 impl Evaluator<'_> {
-    /// The powers of `x` that `polynomials`, all in one basis, need.
+    /// Computes the powers of `x` that `polynomials`, all in one basis, need.
     ///
     /// # Errors
-    /// [`HeError::Circuit`] for no polynomial or several bases; [`HeError::Level`] if `x` is too low;
-    /// missing keys.
+    /// [`HeError::Circuit`] without polynomials or with several bases; [`HeError::Level`] if `x` is
+    /// too low; those of [`KeySet::get`](super::super::KeySet::get) for a missing key.
     pub fn powers(&self, x: &Ciphertext, polynomials: &[&Polynomial]) -> Result<Powers, HeError> {
         let bases: Vec<Basis> = polynomials.iter().map(|p| p.basis).collect();
         let Some(&basis) = bases.first().filter(|basis| bases.iter().all(|b| b == *basis)) else {
@@ -267,7 +268,7 @@ impl Evaluator<'_> {
         Ok(powers)
     }
 
-    /// Power `i` from lower ones: one product, one rescaling.
+    /// Computes power `i` from lower ones by one product and one rescaling.
     fn power(&self, powers: &Powers, i: usize) -> Result<Ciphertext, HeError> {
         let (a, b) = factors(i);
         let (left, right) = (&powers.of[&a], &powers.of[&b]);
@@ -292,7 +293,8 @@ impl Evaluator<'_> {
         Ok(if powers.basis == Basis::Chebyshev { power.with_magnitude(0.5f64.sqrt()) } else { power })
     }
 
-    /// `sum + value x + ..`, where each `x` has the level of the sum or a higher one and the sum is of `scale`.
+    /// Adds `value x` of each term to `sum`, which has `scale`. Each `x` is at the level of the sum
+    /// or above.
     fn add_terms(&self, mut sum: Ciphertext, terms: &[(&Ciphertext, f64)], scale: Scale) -> Ciphertext {
         let (context, shape) = (self.context, sum.c0.shape());
         let scaled: Vec<f64> = terms.iter().map(|(x, value)| value * scale.over(x.scale).to_f64()).collect();
@@ -302,7 +304,7 @@ impl Evaluator<'_> {
                 let op = context.pointwise(shape, k);
                 let factors: Vec<_> =
                     scaled.iter().map(|&v| op.modulus().shoup(reduce_real(op.modulus(), v))).collect();
-                // Part by part, so that the sum stays in the first cache.
+                // Works part by part, so that the sum stays in the first-level cache.
                 for (start, part) in limb.chunks_mut(PART).enumerate().map(|(i, part)| (i * PART, part)) {
                     for (x, &factor) in halves.iter().zip(&factors) {
                         op.add_scaled(part, &x.limb(k)[start..start + part.len()], factor);
@@ -317,11 +319,12 @@ impl Evaluator<'_> {
         sum
     }
 
-    /// `p` of what `powers` are of, at `level` with exactly `scale`.
+    /// Evaluates `p` on the argument of `powers`; the result is at `level` with exactly `scale`.
     ///
     /// # Errors
     /// [`HeError::Level`] if `level` is not below that of the powers by at least the depth of `p`;
-    /// [`HeError::Circuit`] if the powers were not made for `p`; a missing relinearisation key.
+    /// [`HeError::Circuit`] if the powers were not made for `p`; [`HeError::MissingKey`] or
+    /// [`HeError::KeyTooLow`] without a relinearisation key.
     pub fn polynomial_at(
         &self,
         powers: &Powers,
@@ -365,7 +368,7 @@ impl Evaluator<'_> {
             }
         }
         let mut sum = match &mut products {
-            // The scale is that by construction, up to what scales lose.
+            // By construction the scale is `wide`, up to the rounding of scales.
             Some(products) => Ciphertext { scale: wide, ..std::mem::replace(&mut products.linear, zero) },
             None => zero,
         };
@@ -392,7 +395,7 @@ impl Evaluator<'_> {
         self.polynomial_at(&powers, p, level, self.context.parameters().scale(level))
     }
 
-    /// `p_k(.. p_1(x) ..)`: a composite approximation such as minimax sign.
+    /// `p_k(.. p_1(x) ..)`: a composite approximation such as a minimax sign.
     ///
     /// # Errors
     /// As [`Evaluator::polynomial`].
@@ -400,14 +403,16 @@ impl Evaluator<'_> {
         stages.iter().try_fold(x.clone(), |x, p| self.polynomial(&x, p))
     }
 
-    /// `x (1 + sign(x)) / 2` with a composite approximation of sign: one level more than its stages.
+    /// `x (1 + sign(x)) / 2` with a composite approximation of sign. Takes one level more than
+    /// `sign`.
     ///
     /// # Errors
     /// As [`Evaluator::polynomial`].
     pub fn relu(&self, x: &Ciphertext, sign: &[Polynomial]) -> Result<Ciphertext, HeError> {
         let sign = self.composite(x, sign)?;
         let level = sign.level();
-        // Half of x at half the scale is x, read with the whole scale: halving costs nothing.
+        // A ciphertext of x at half the scale encrypts x / 2 when read at the whole scale: halving
+        // is free.
         let x = self.adjust(x, level, sign.scale.over(Scale::power_of_two(1)))?;
         let half = Ciphertext { scale: sign.scale, estimate: x.estimate.with_halved_magnitude(), ..x };
         self.mul_rescale(&half, &self.add_real(&sign, 1.0))

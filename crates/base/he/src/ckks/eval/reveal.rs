@@ -1,4 +1,4 @@
-//! What a ciphertext shows whoever has the secret, beside its message.
+//! What a ciphertext reveals to the holder of the secret beside its message.
 
 use super::super::cipher::{Ciphertext, Plaintext};
 use super::super::context::Context;
@@ -13,16 +13,16 @@ use tacit_arith::prg::{Prg, SplitPrg};
 use tacit_arith::sample;
 use zeroize::Zeroizing;
 
-/// What shares are of.
+/// Name of the operation in errors.
 const WHAT: &str = "shares of coefficients";
 
 impl Evaluator<'_> {
-    /// The same message encrypted anew: a fresh encryption of zero under the client's key is added, with the
-    /// key [`KeyKind::Zero`]. The second half, and how the first follows from it, then say nothing of how the
-    /// ciphertext was made; its error still does.
+    /// Encrypts the message anew: adds a fresh encryption of zero under the client's key, made with
+    /// the key [`KeyKind::Zero`]. The second half, and how the first follows from it, then reveal
+    /// nothing of how the ciphertext was made; its error still does.
     ///
     /// # Errors
-    /// [`HeError::MissingKey`], [`HeError::KeyTooLow`]; what reading the key from a file may fail with.
+    /// [`HeError::MissingKey`], [`HeError::KeyTooLow`]; errors of reading the key from a file.
     pub fn encrypt_anew(&self, a: &Ciphertext, prg: &mut SplitPrg) -> Result<Ciphertext, HeError> {
         let key = self.key(KeyKind::Zero, a.level())?.public(self.context, a.level())?;
         let estimate = Estimate { deviation: 0.0, magnitude: 0.0 };
@@ -31,13 +31,14 @@ impl Evaluator<'_> {
         self.add(a, &key.encrypt(self.context, &zero, prg))
     }
 
-    /// Hides the message and its error: `a`, which is at level 1, with a mask r added to every coefficient,
-    /// uniform mod the lowest prime q; and the server's shares, in the ring of `ring_bits` bits, of the N
-    /// coefficients. The client's are [`SecretKey::share`] of what is sent. Both add up to `2^l m / q`, off
-    /// by one at most, for coefficients m of the message with its error.
+    /// Hides the message and the error of `a`, at level 1: adds a mask r to every coefficient,
+    /// uniform mod the lowest prime q. Returns the hidden ciphertext and the server's shares of the
+    /// N coefficients, in the ring of `ring_bits` bits. [`SecretKey::share`] computes the client's
+    /// shares from the hidden ciphertext. Both add up to `2^l m / q` with `l = ring_bits`, off by
+    /// one at most, for coefficients m of the message with its error.
     ///
     /// # Errors
-    /// [`HeError::Level`] at another level.
+    /// [`HeError::Level`] if `a` is not at level 1.
     ///
     /// # Panics
     /// If the ring is larger than q.
@@ -59,11 +60,11 @@ impl Evaluator<'_> {
 }
 
 impl SecretKey {
-    /// The client's shares, in the ring of `ring_bits` bits, of the N coefficients of what the server hid by
-    /// [`Evaluator::share`].
+    /// Returns the client's shares, in the ring of `ring_bits` bits, of the N coefficients that the
+    /// server hid by [`Evaluator::share`].
     ///
     /// # Errors
-    /// [`HeError::Level`] at another level than 1.
+    /// [`HeError::Level`] if `a` is not at level 1.
     ///
     /// # Panics
     /// If the ring is larger than the lowest prime.
@@ -117,7 +118,7 @@ mod tests {
         assert!(matches!(missing, Some(HeError::MissingKey { .. })));
     }
 
-    /// The parts that are sent look alike whatever the message, and add up to its coefficients.
+    /// Both parties' shares look uniform for every message, and add up to its coefficients.
     #[test]
     fn shares_are_of_the_coefficients() {
         let (mut bench, bits) = (Bench::new(&spec(9), 2), 26);

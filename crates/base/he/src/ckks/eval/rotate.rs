@@ -1,4 +1,4 @@
-//! Rotations and conjugation, one at a time or many of one ciphertext (hoisted, [HS18]).
+//! Rotations and conjugation, single or many of one ciphertext (hoisted, [HS18]).
 
 use super::super::cipher::Ciphertext;
 use super::super::keys::{KeyId, KeyKind, SwitchKey};
@@ -12,23 +12,23 @@ use std::sync::Arc;
 use tacit_arith::ntt::Galois;
 
 impl Evaluator<'_> {
-    /// The slots moved `k` places to the left (slot 0 takes that of slot k).
+    /// Rotates the slots by `k` places to the left (slot 0 takes the value of slot k).
     ///
     /// # Errors
-    /// A missing or too low key.
+    /// [`HeError::MissingKey`] or [`HeError::KeyTooLow`] without a key for the level.
     pub fn rotate(&self, a: &Ciphertext, k: i64) -> Result<Ciphertext, HeError> {
         self.apply(a, self.rotation(a.slots, k))
     }
 
-    /// Complex conjugates of the slots.
+    /// Conjugates the slots.
     ///
     /// # Errors
-    /// A missing or too low key.
+    /// [`HeError::MissingKey`] or [`HeError::KeyTooLow`] without a key for the level.
     pub fn conjugate(&self, a: &Ciphertext) -> Result<Ciphertext, HeError> {
         self.apply(a, self.context.conjugation_element())
     }
 
-    /// The key that a rotation at `level` needs; `None` for one that moves nothing.
+    /// The key that a rotation by `k` at `level` needs; `None` if the rotation moves nothing.
     #[must_use]
     pub fn rotation_need(&self, slots: usize, level: usize, k: i64) -> Option<KeyId> {
         let element = self.rotation(slots, k);
@@ -45,7 +45,7 @@ impl Evaluator<'_> {
         self.context.rotation_element(k.rem_euclid(slots as i64))
     }
 
-    /// The slots under the automorphism of `element`.
+    /// Applies the automorphism of `element` to the slots.
     pub(in super::super) fn apply(&self, a: &Ciphertext, element: u32) -> Result<Ciphertext, HeError> {
         if element == 1 {
             return Ok(a.clone());
@@ -55,10 +55,11 @@ impl Evaluator<'_> {
         Ok(self.switched(a, &sums, element, &key))
     }
 
-    /// Several rotations of one ciphertext, whose digits are raised once.
+    /// Rotates one ciphertext by several distances, and raises its digits once.
     ///
     /// # Errors
-    /// A missing or too low key, or one with other special primes than the others.
+    /// [`HeError::MissingKey`], [`HeError::KeyTooLow`]; [`HeError::KeyAlpha`] if only keys with
+    /// another number of special primes reach the level.
     pub fn rotate_many(&self, a: &Ciphertext, steps: &[i64]) -> Result<Vec<Ciphertext>, HeError> {
         let level = a.level();
         let alpha = self.context.parameters().alpha(level);
@@ -86,7 +87,8 @@ impl Evaluator<'_> {
         sums
     }
 
-    /// What a rotation by `k` of something whose digits are raised to `alpha` special primes needs.
+    /// Finds the permutation and the key of a rotation by `k`, for digits raised to `alpha` special
+    /// primes.
     pub(super) fn hoisted_step(&self, a: &Ciphertext, k: i64, alpha: usize) -> Result<HoistedStep, HeError> {
         let element = self.rotation(a.slots, k);
         if element == 1 {
@@ -96,8 +98,8 @@ impl Evaluator<'_> {
         Ok(HoistedStep { galois: Some(self.context.galois(element)), key: Some(key) })
     }
 
-    /// Limb `k` of both halves of a rotation whose special primes are not divided out: `P` times too large.
-    /// `own` are the digits there.
+    /// Computes limb `k` of both halves of a rotation before the division by the special primes:
+    /// `P` times too large. `own` holds that limb of each digit.
     pub(super) fn hoisted_limb(
         &self,
         a: &Ciphertext,
@@ -131,8 +133,8 @@ impl Evaluator<'_> {
         })
     }
 
-    /// Adds the rotation by `k` of a half in the making (at the primes of the key, `P` times too large): the
-    /// digits of its second half go through the key.
+    /// Adds the rotation by `k` of an unfinished pair `half` (at the primes of the key, `P` times
+    /// too large) to `sum`. The digits of the second half go through the key.
     pub(super) fn add_rotated(
         &self,
         slots: usize,
@@ -160,7 +162,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// One of several rotations of one ciphertext: nothing, or a permutation and a key.
+/// One of several rotations of one ciphertext: the identity, or a permutation and a key.
 pub(super) struct HoistedStep {
     galois: Option<Arc<Galois>>,
     pub(super) key: Option<Arc<SwitchKey>>,

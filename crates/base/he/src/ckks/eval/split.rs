@@ -1,63 +1,63 @@
-//! How a linear transform groups its diagonals, known without their values.
+//! How a linear transform groups its diagonals. The grouping does not depend on their values.
 
 use super::super::context::Context;
 use super::super::keys::{KeyId, KeyKind};
 use crate::HeError;
 use std::collections::BTreeSet;
 
-/// Threads whose room [`TransformPlan::held`] counts.
+/// Number of threads whose memory [`TransformPlan::held`] counts.
 pub(super) const THREADS: usize = 4;
 
-/// How rotations are made.
+/// How a transform rotates, and with which keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method {
-    /// A key for every baby and every giant step: fewest transforms.
+    /// One key for each baby and each giant step: fewest number-theoretic transforms.
     Flat,
-    /// A key for every baby step, every giant step of a block and every block: hardly more transforms, with
-    /// half of the keys where diagonals are those of convolutions.
+    /// One key for each baby step, each giant step of a block and each block. Takes few more
+    /// transforms than `Flat`, and half of its keys for the diagonals of convolutions.
     Hoisted,
-    /// Four keys: as chained, but baby steps come two at a time from one raised ciphertext, one step and two
-    /// steps from it, so that every other one need not be raised.
+    /// Four keys. As `Chained`, but each raised ciphertext gives two baby steps, by one and by two
+    /// strides: every other baby step is not raised.
     Paired,
-    /// Three keys: one baby step, one giant step, and where the chain starts.
+    /// Three keys: one baby step, one giant step, and the start of the chain.
     Chained,
-    /// Keys for powers of two, either way, and no others: what libraries have without being told. Each step
-    /// goes over as few of them as its distance takes.
+    /// Keys for powers of two in both directions, as libraries make by default. Each step is a
+    /// sequence of as few such rotations as its distance allows.
     Powers,
 }
 
 impl Method {
-    /// Whether steps follow one from another.
+    /// Whether each step is computed from the step before.
     #[must_use]
     pub fn is_chained(self) -> bool {
         matches!(self, Self::Paired | Self::Chained | Self::Powers)
     }
 
-    /// Baby steps of a chain that come from one raised ciphertext.
+    /// Baby steps that one raised ciphertext of a chain gives.
     pub(super) fn at_once(self) -> usize {
         if self == Self::Paired { 2 } else { 1 }
     }
 }
 
-/// The steps of a transform, known without its values.
+/// The steps of a transform, which do not depend on its values.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TransformPlan {
     pub(super) slots: usize,
     pub(super) level: usize,
     pub(super) method: Method,
-    /// g
+    /// Stride g.
     pub(super) stride: i64,
-    /// B
+    /// Number of baby steps B.
     babies: i64,
-    /// C, where giant steps come in blocks.
+    /// Giant steps per block C; `None` without blocks.
     block: Option<i64>,
-    /// Whether i and j are around 0 instead of from 0 up.
+    /// Whether i and j are centred on 0; otherwise they start at 0.
     centred: bool,
-    /// Offsets, ascending: between -n/2 and n/2, or all multiples of the stride below n.
+    /// Offsets in ascending order: between -n/2 and n/2, or all multiples of the stride below n.
     pub(super) offsets: Vec<i64>,
 }
 
-/// Where a diagonal is: block k, giant step j and baby step i.
+/// Place of a diagonal: block k, giant step j and baby step i.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Split {
     pub block: i64,
@@ -65,16 +65,17 @@ pub(super) struct Split {
     pub baby: i64,
 }
 
-/// What a transform takes: counted, not timed.
+/// Operations of a transform, counted from its plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TransformWork {
     /// Inner products of digits with a key.
     pub key_switches: usize,
-    /// Number-theoretic transforms mod one prime, but for those of diagonals.
+    /// Number-theoretic transforms mod one prime, without those of diagonals.
     pub ntts: usize,
-    /// Those of diagonals, where none is kept transformed. One that repeats takes a part of a whole one.
+    /// Number-theoretic transforms of diagonals if none is cached. A diagonal that repeats counts
+    /// in full, though it costs only a part.
     pub diagonal_ntts: usize,
-    /// Products of N words: of digits with keys, of diagonals with both halves.
+    /// Products of N words: of digits with keys, and of diagonals with both halves.
     pub products: usize,
 }
 
@@ -106,10 +107,10 @@ impl TransformPlan {
         Ok(choices.into_iter().min_by_key(Self::cost).expect("there is a choice"))
     }
 
-    /// The same with baby steps from 0 up, below `2^log_babies`, and without blocks.
+    /// As [`TransformPlan::new`], with baby steps from 0 up to below `2^log_babies` and no blocks.
     ///
     /// # Errors
-    /// As [`TransformPlan::new`], and where that passes the slots.
+    /// As [`TransformPlan::new`]; [`HeError::Circuit`] also if `2^log_babies` exceeds the slots.
     pub fn with_babies(
         slots: usize,
         level: usize,
@@ -139,7 +140,7 @@ impl TransformPlan {
         Ok((0..=slots.trailing_zeros()).map(|b| Self { babies: 1 << b, ..plain.clone() }).collect())
     }
 
-    /// Giant steps alone.
+    /// A plan with giant steps alone.
     fn plain(slots: usize, level: usize, method: Method, offsets: impl Iterator<Item = i64>) -> Result<Self, HeError> {
         let n = slots as i64;
         let centred = |d: i64| (d + n / 2 - 1).rem_euclid(n) - n / 2 + 1;
@@ -150,14 +151,14 @@ impl TransformPlan {
         }
         let stride = offsets.iter().fold(n, |g, &d| gcd(g, d));
         if offsets.len() as i64 == n / stride {
-            // All that there are: from 0 up, they begin with one that moves nothing.
+            // All offsets occur. Counted from 0 up, the first one needs no rotation.
             offsets = (0..n / stride).map(|d| d * stride).collect();
         }
         Ok(Self { slots, level, method, stride, babies: 1, block: None, centred: false, offsets })
     }
 
-    /// Key switches, those of giant steps weighed double: they divide and raise again. Blocks are there to
-    /// save keys, of which each counts as two more.
+    /// Counts key switches; those of giant steps count double, because each divides and raises
+    /// again. For [`Method::Hoisted`] each key adds two more, because blocks exist to save keys.
     pub(super) fn cost(&self) -> i64 {
         let [babies, giants] = self.steps();
         match self.method {
@@ -176,7 +177,7 @@ impl TransformPlan {
         }
     }
 
-    /// The hops of all steps, one behind the other.
+    /// Rotations of all steps, one after another.
     fn all_hops(&self) -> Vec<i64> {
         self.moves().iter().flatten().flat_map(|&k| powers(k, self.slots)).collect()
     }
@@ -196,14 +197,14 @@ impl TransformPlan {
         self.offsets.iter().map(|&d| self.split(d))
     }
 
-    /// The representative of an offset that is among [`TransformPlan::offsets`].
+    /// Returns the representative of an offset that is among [`TransformPlan::offsets`].
     pub(super) fn representative(&self, offset: i64) -> i64 {
         let n = self.slots as i64;
         let first = self.offsets[0];
         first + (offset - first).rem_euclid(n)
     }
 
-    /// Baby steps i and giant steps j that occur, ascending.
+    /// The baby steps i and giant steps j that occur, in ascending order.
     pub(super) fn steps(&self) -> [Vec<i64>; 2] {
         let (mut babies, mut giants) = (BTreeSet::new(), BTreeSet::new());
         for Split { giant, baby, .. } in self.splits() {
@@ -213,12 +214,12 @@ impl TransformPlan {
         [babies, giants].map(|steps| steps.into_iter().collect())
     }
 
-    /// Slots that giant step `j` moves.
+    /// Slots by which giant step `j` rotates.
     pub(super) fn giant(&self, j: i64) -> i64 {
         self.stride * self.babies * j
     }
 
-    /// Slots that block `k` moves.
+    /// Slots by which block `k` rotates.
     pub(super) fn block(&self, k: i64) -> i64 {
         self.giant(self.block.unwrap_or(0) * k)
     }
@@ -228,7 +229,7 @@ impl TransformPlan {
         self.offsets[0]
     }
 
-    /// Rotations that a key must be there for.
+    /// Rotations that need a key.
     #[must_use]
     pub fn rotations(&self) -> Vec<i64> {
         let [babies, giants] = self.steps();
@@ -251,7 +252,7 @@ impl TransformPlan {
         all.into_iter().map(|k| k.rem_euclid(n)).filter(|&k| k != 0).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// The keys it needs.
+    /// The keys that the transform needs.
     #[must_use]
     pub fn keys(&self, context: &Context) -> Vec<KeyId> {
         let key = |&k: &i64| KeyId::at(context, KeyKind::Galois(context.rotation_element(k)), self.level);
@@ -264,8 +265,8 @@ impl TransformPlan {
         self.offsets.len()
     }
 
-    /// Distances of baby steps, and of what is moved after them (giant steps in each block, blocks): one for
-    /// each time that something is moved, 0 left out.
+    /// Distances of baby steps, and of the rotations after them (giant steps of each block, then
+    /// blocks). One entry for each rotation; a distance of 0 is left out.
     #[must_use]
     pub fn moves(&self) -> [Vec<i64>; 2] {
         let n = self.slots as i64;
@@ -284,13 +285,13 @@ impl TransformPlan {
         self.level
     }
 
-    /// How rotations are made.
+    /// How the transform rotates, and with which keys.
     #[must_use]
     pub fn method(&self) -> Method {
         self.method
     }
 
-    /// log2 of the number of baby steps that there may be.
+    /// log2 of the largest possible number of baby steps.
     #[must_use]
     pub fn log_babies(&self) -> u32 {
         self.babies.trailing_zeros()
@@ -309,7 +310,7 @@ impl TransformPlan {
         }
     }
 
-    /// Steps of the chains that babies and giants make.
+    /// Lengths of the chains of baby and of giant steps.
     fn chain(&self) -> [usize; 2] {
         let [babies, giants] = self.steps();
         let span = (giants[giants.len() - 1] - giants[0]) as usize;
@@ -317,7 +318,7 @@ impl TransformPlan {
         [*babies.last().expect("there is a diagonal") as usize, span + start]
     }
 
-    /// Ciphertexts that the chains raise.
+    /// Number of ciphertexts that the chains raise.
     fn raises(&self) -> usize {
         if self.method == Method::Powers {
             return self.switches();
@@ -326,7 +327,7 @@ impl TransformPlan {
         babies.div_ceil(self.method.at_once()) + giants
     }
 
-    /// Switches one after another of the last step of a chain.
+    /// Number of successive key switches behind the last step of a chain.
     pub(super) fn hops(&self) -> usize {
         if self.method == Method::Powers {
             let most = |moves: &Vec<i64>| moves.iter().map(|&k| powers(k, self.slots).len()).max().unwrap_or(0);
@@ -335,10 +336,10 @@ impl TransformPlan {
         self.raises() + 1
     }
 
-    /// Limbs (of N words) that a run holds at once at most, beside its input, keys and diagonals, with keys
-    /// of `alpha` special primes: ciphertexts of baby steps in a chain, sums of giant steps, and what one
-    /// switch takes. Where steps are not chained, each thread holds those of all baby steps mod one prime;
-    /// some threads are counted.
+    /// Returns the most limbs (of N words) that a run holds at once beside its input, keys and
+    /// diagonals, with keys of `alpha` special primes. Counts the baby-step ciphertexts of a chain,
+    /// the sums of giant steps and the memory of one switch. Without a chain, each of four threads
+    /// holds all baby steps mod one prime.
     #[must_use]
     pub fn held(&self, alpha: usize) -> usize {
         let (level, raised) = (self.level, self.level + alpha);
@@ -360,7 +361,7 @@ impl TransformPlan {
         }
     }
 
-    /// What it takes with keys of `alpha` special primes.
+    /// Operations of a run with keys of `alpha` special primes.
     #[must_use]
     pub fn work(&self, alpha: usize) -> TransformWork {
         let (level, digits, key_switches) = (self.level, self.level.div_ceil(alpha), self.switches());
@@ -385,8 +386,8 @@ impl TransformPlan {
     }
 }
 
-/// Powers of two, either way, that add up to `k` among `n` slots: as few as there can be (its non-adjacent
-/// form).
+/// Returns the fewest positive or negative powers of two that add up to `k` among `n` slots (the
+/// non-adjacent form).
 pub(super) fn powers(k: i64, n: usize) -> Vec<i64> {
     let n = n as i64;
     let mut rest = (k + n / 2).rem_euclid(n) - n / 2;
@@ -414,7 +415,8 @@ mod tests {
     #[test]
     fn distances_are_few_powers_of_two() {
         let n = 1 << 9;
-        // By breadth: one hop more reaches what is a power of two away from what is reached.
+        // Breadth first: each round adds the distances that are one power of two from those of the
+        // last round.
         let generators: Vec<i64> = (0..9).flat_map(|b| [1i64 << b, -(1i64 << b)]).collect();
         let (mut fewest, mut reached) = (vec![None; n], vec![0i64]);
         fewest[0] = Some(0);

@@ -1,5 +1,5 @@
-//! Key switching ([HK20]): digits are raised to the primes of the key, multiplied with it, and the
-//! special primes are divided out.
+//! Key switching ([HK20]): digits are raised to the primes of the key and multiplied with it, and
+//! the result is divided by the special primes.
 
 use super::super::cipher::Ciphertext;
 use super::super::keys::{Gadget, KeyId, KeyKind, SwitchKey, raised};
@@ -10,29 +10,29 @@ use super::Evaluator;
 use crate::HeError;
 use std::sync::Arc;
 
-/// The digits of one polynomial at the primes of a key with alpha special primes: what hoisted rotations
-/// share.
+/// The digits of one polynomial at the primes of a key with alpha special primes. Hoisted rotations
+/// share them.
 pub struct Raised {
     digits: Vec<Poly<Ntt>>,
     alpha: usize,
 }
 
 impl Raised {
-    /// Special primes of the keys they go with.
+    /// Number of special primes of the keys that the digits fit.
     #[must_use]
     pub fn alpha(&self) -> usize {
         self.alpha
     }
 
-    /// The polynomials.
+    /// The digits as polynomials.
     pub(super) fn digits(&self) -> &[Poly<Ntt>] {
         &self.digits
     }
 }
 
 impl Evaluator<'_> {
-    /// The key for `kind` on a ciphertext at `level`: with the special primes that the parameters give to
-    /// that level, if there is one, else the lowest that reaches it.
+    /// Returns the key for `kind` on a ciphertext at `level`: if possible with the special primes
+    /// that the parameters give to that level, else the lowest key that reaches it.
     pub(super) fn key(&self, kind: KeyKind, level: usize) -> Result<Arc<SwitchKey>, HeError> {
         let planned = KeyId::at(self.context, kind, level).alpha;
         match self.keys.get_with(kind, level, planned) {
@@ -41,27 +41,27 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Mod up of every digit: `beta (L + alpha)` transforms.
+    /// Raises every digit (mod up) with `beta (L + alpha)` transforms.
     pub(super) fn raise_half(&self, c: &Poly<Ntt>, alpha: usize) -> Raised {
         Raised { digits: raised(self.context, c, Gadget::plain(c.shape().level, alpha)), alpha }
     }
 
-    /// The digits of a ciphertext's second half, for any number of rotations with keys of `alpha` special
-    /// primes.
+    /// Raises the digits of a ciphertext's second half, for any number of rotations with keys of
+    /// `alpha` special primes.
     #[must_use]
     pub fn raise(&self, a: &Ciphertext, alpha: usize) -> Raised {
         self.raise_half(&a.c1, alpha)
     }
 
-    /// The same message under the secret that the key `kind` switches to.
+    /// Switches a ciphertext to the secret that the key `kind` switches to.
     pub(in super::super) fn switch_secret(&self, a: &Ciphertext, kind: KeyKind) -> Result<Ciphertext, HeError> {
         let key = self.key(kind, a.level())?;
         let sums = key.inner_product(self.context, &a.c1, [None; 2]);
         Ok(self.switched(a, &sums, 1, &key))
     }
 
-    /// What is left to do for `a` after the inner products of its digits with `key`: special primes are
-    /// divided out, its first half is added, and the automorphism of `element` applied.
+    /// Finishes a switch of `a` after the inner products of its digits with `key`: divides by the
+    /// special primes, adds the first half and applies the automorphism of `element`.
     pub(super) fn switched(&self, a: &Ciphertext, sums: &[Poly<Ntt>; 2], element: u32, key: &SwitchKey) -> Ciphertext {
         let context = self.context;
         let shape = a.c0.shape();
@@ -82,13 +82,13 @@ impl Evaluator<'_> {
         Ciphertext { c0, c1, estimate, ..*a }
     }
 
-    /// Deviation of the error that a switch at `level` adds, with a key of alpha special primes whose own
-    /// error deviates by `of_key`.
+    /// Deviation of the error that a switch at `level` adds. The key has alpha special primes and
+    /// an error of deviation `of_key`.
     pub(super) fn switch_error(&self, level: usize, alpha: usize, of_key: f64) -> f64 {
         self.digits_error(level, alpha, of_key).hypot(rounding_deviation(self.context.degree()))
     }
 
-    /// Its part that comes before the special primes are divided out.
+    /// The part of [`Evaluator::switch_error`] before the division by the special primes.
     pub(super) fn digits_error(&self, level: usize, alpha: usize, of_key: f64) -> f64 {
         let (parameters, gadget) = (self.context.parameters(), Gadget::plain(level, alpha));
         let digits = gadget.digit_log2(parameters, level);

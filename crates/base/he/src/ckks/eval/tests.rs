@@ -26,7 +26,7 @@ fn with_babies(encoder: &Encoder, spec: &TransformSpec<'_>, log: u32) -> Result<
     LinearTransform::with_plan(encoder, spec, plan)
 }
 
-/// Methods, bytes that are kept and baby steps; none: as many as are best.
+/// Methods, bytes of stored diagonals, and log2 of baby steps (`None`: as many as are best).
 fn ways(log: u32) -> impl Iterator<Item = (Method, usize, Option<u32>)> {
     let usual = [
         (Method::Flat, 0),
@@ -51,8 +51,8 @@ fn most_keys(method: Method, diagonals: usize) -> usize {
     }
 }
 
-/// All methods, with and without a cache, with strides, negative offsets and repeating diagonals: the
-/// value, the deviation, and exactly the keys that were stated.
+/// All methods, with and without a cache, with strides, negative offsets and repeating diagonals:
+/// the value, the deviation, and exactly the stated keys.
 #[test]
 fn transforms_are_as_the_plain_ones() {
     let level = 4;
@@ -64,7 +64,7 @@ fn transforms_are_as_the_plain_ones() {
         let context = bench.context.clone();
         let encoder = Encoder::new(&context, 64).unwrap();
         let mut diagonals: BTreeMap<i64, Vec<Complex>> = offsets.iter().map(|&d| (d, bench.values(64))).collect();
-        // One that repeats lives in a subring.
+        // A diagonal that repeats lives in a subring.
         let first = diagonals.values_mut().next().unwrap();
         (8..64).for_each(|i| first[i] = first[i % 8]);
         let x = bench.values(64);
@@ -94,7 +94,7 @@ fn transforms_are_as_the_plain_ones() {
             let ratio = bench.ratio(&result, &want);
             squares.entry(Method2(method)).or_default().push(ratio * ratio);
             assert!(worst(&bench.decrypt(&result), &want) < 1e-6);
-            // Without any one of its keys it is refused, not garbage.
+            // Without any one of its keys, the transform is refused.
             if let Some(missing) = needs.first() {
                 let keys = bench.keys(&needs[1..]);
                 assert!(matches!(keys.check(&needs), Err(HeError::MissingKey { .. })), "{missing:?}");
@@ -111,8 +111,8 @@ fn transforms_are_as_the_plain_ones() {
     }
 }
 
-/// Diagonals of a convolution: a 7 x 7 window in rows of 16, from four blocks of 128. What blocks give is
-/// the same, with two thirds of the keys.
+/// Diagonals of a convolution: a 7 x 7 window in rows of 16, from four blocks of 128. Blocks give
+/// the same result with two thirds of the keys.
 #[test]
 fn blocks_share_their_keys() {
     let mut bench = Bench::new(&spec(10), 6);
@@ -236,7 +236,7 @@ fn polynomials_are_as_the_plain_ones() {
             squares.push((degree, bench.ratio(&result, &want).powi(2)));
         }
     }
-    // Errors of powers are taken as independent, which they are less and less as the degree grows.
+    // Errors of powers are estimated as independent, which holds less and less as the degree grows.
     for (degrees, most) in [(1..=3, 1.5), (4..=63, 3.0)] {
         let ratios: Vec<f64> = squares.iter().filter(|(degree, _)| degrees.contains(degree)).map(|(_, s)| *s).collect();
         let mean = (ratios.iter().sum::<f64>() / ratios.len() as f64).sqrt();
@@ -244,8 +244,8 @@ fn polynomials_are_as_the_plain_ones() {
     }
 }
 
-/// The relinearisations of every degree, with all coefficients or the odd ones alone: as few as stated, and
-/// as many as an evaluation makes.
+/// Relinearisations of every degree, with all coefficients or the odd ones alone: as few as stated,
+/// and as many as an evaluation makes.
 #[test]
 fn polynomials_relinearise_as_often_as_stated() {
     const ALL: [usize; 31] =
@@ -277,12 +277,12 @@ fn polynomials_relinearise_as_often_as_stated() {
             assert_eq!((context.counters().read() - before).key_switches, count as u64);
         }
     }
-    // The wave of bootstraps: eleven with eight baby steps.
+    // The wave of bootstraps takes nine; eight baby steps would take eleven.
     let wave = Polynomial::new(Basis::Chebyshev, &coefficients(30)).unwrap();
     assert_eq!(wave.relinearisations(), [1, 2, 2, 3, 1]);
 }
 
-/// Shared powers: the second polynomial costs only its own products.
+/// With shared powers, the second polynomial costs only its own products.
 #[test]
 fn powers_are_shared_and_products_counted() {
     let mut bench = Bench::new(&spec(8), 22);

@@ -1,10 +1,12 @@
-//! Keys that the server makes from others ([LLKN23]): a few masters travel, rotation keys follow from them.
+//! Keys that the server derives ([LLKN23]): the client sends a few masters, and rotation keys
+//! follow from them.
 //!
-//! A rotation key for the automorphism g holds encryptions of `P g_j s` under `g^-1(s)`, mod `Q P`. The
-//! master of h switches from s to `h^-1(s)` mod `Q P P'`: applied to `g(b_j), g(a_j)`, which are under s, and
-//! followed by `g^-1`, it gives encryptions of the same under `(g h)^-1(s)`: a key for g h. To begin with,
-//! `(0, P g_j)` is a key for the identity. Each step adds the error of one switch: that of digits mod P', and
-//! the rounding by P'. Error bound, bytes and transforms are those that [`Derivation`] states.
+//! A rotation key for the automorphism g holds encryptions of `P g_j s` under `g^-1(s)`, mod `Q P`.
+//! The master of h switches from s to `h^-1(s)` mod `Q P P'`. Applied to `g(b_j), g(a_j)`, which
+//! are under s, and followed by `g^-1`, the master gives encryptions of the same under
+//! `(g h)^-1(s)`: a key for g h. The first step starts from `(0, P g_j)`, a key for the identity.
+//! Each step adds the error of one switch: that of digits mod P', and the rounding by P'.
+//! [`Derivation`] states the error bound, bytes and transforms.
 
 use super::super::context::Context;
 use super::super::noise::{fresh_deviation, rounding_deviation, switched_deviation};
@@ -17,32 +19,32 @@ use super::switch::SwitchKey;
 use crate::HeError;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// One key: a master's element times that of an earlier step (or of the identity).
+/// One derived key: its element is a master's times that of an earlier step (or of the identity).
 #[derive(Clone, Copy, Debug)]
 struct Step {
     element: u32,
     before: Option<usize>,
-    /// Its place among the masters.
+    /// Index of the master.
     master: usize,
     is_needed: bool,
 }
 
-/// How the rotation keys of a circuit follow from masters.
+/// A plan that derives the rotation keys of a circuit from masters.
 pub struct Derivation {
     masters: Vec<KeyId>,
-    /// Steps by level and special primes of the keys that they make.
+    /// Steps by the level and special primes of the keys that they make.
     groups: BTreeMap<(usize, usize), Vec<Step>>,
 }
 
-/// Deviation of the error of a key that `master` makes at `level` from a key whose error deviates by `before`
-/// (`None`: from the identity).
+/// Deviation of the error of a key that `master` makes at `level` from a key whose error has the
+/// deviation `before` (`None`: from the identity).
 #[must_use]
 pub fn derived_deviation(context: &Context, master: KeyId, level: usize, before: Option<f64>) -> f64 {
     let (parameters, degree) = (context.parameters(), context.degree());
     let gadget = Gadget::of(master, parameters);
     let (mut digits, special) = (gadget.digit_log2(parameters, level), gadget.special_log2(parameters));
     let Some(before) = before else {
-        // The identity has one residue that is not 0, and it is a constant.
+        // The identity has one residue that is not 0, and that residue is a constant.
         digits.truncate(1);
         return switched_deviation(1, &digits, special, fresh_deviation()).hypot(rounding_deviation(degree));
     };
@@ -51,12 +53,13 @@ pub fn derived_deviation(context: &Context, master: KeyId, level: usize, before:
 }
 
 impl Derivation {
-    /// Plans the keys `needs` from `masters`: each by as few steps as there are, over common ones.
+    /// Plans the keys `needs` from `masters`. Each takes the fewest possible steps and shares them
+    /// with others.
     ///
     /// # Errors
-    /// [`HeError::MissingKey`] for a key that is no rotation's, or no product of the masters' elements;
-    /// [`HeError::KeyTooLow`], [`HeError::KeyAlpha`] where masters are for lower levels or other special
-    /// primes; what [`KeyId::admit`] refuses.
+    /// [`HeError::MissingKey`] for a key that is not of a rotation, or not of a product of the
+    /// masters' elements; [`HeError::KeyTooLow`] or [`HeError::KeyAlpha`] if the masters are for
+    /// lower levels or other special primes; errors of [`KeyId::admit`].
     pub fn new(context: &Context, needs: &[KeyId], masters: &[KeyId]) -> Result<Self, HeError> {
         masters.iter().try_for_each(|master| master.admit(context.parameters()))?;
         let mut wanted: BTreeMap<(usize, usize), Vec<u32>> = BTreeMap::new();
@@ -74,14 +77,14 @@ impl Derivation {
         Ok(Self { masters: masters.to_vec(), groups })
     }
 
-    /// Masters for keys at `level`, of rotations by `distances`.
+    /// Masters that derive keys at `level`, for rotations by `distances`.
     #[must_use]
     pub fn masters(context: &Context, level: usize, distances: &[i64]) -> Vec<KeyId> {
         let kinds = distances.iter().map(|&k| KeyKind::Master(context.rotation_element(k)));
         kinds.map(|kind| KeyId::at(context, kind, level)).collect()
     }
 
-    /// The keys that it makes for the circuit.
+    /// Keys that the plan makes for the circuit.
     pub fn keys(&self) -> impl Iterator<Item = KeyId> {
         self.groups.iter().flat_map(|(&(level, alpha), steps)| {
             let needed = steps.iter().filter(|step| step.is_needed);
@@ -89,42 +92,42 @@ impl Derivation {
         })
     }
 
-    /// Bytes of the masters: to be sent, and to be kept while keys are derived.
+    /// Bytes of the masters, which are sent, and in memory while keys are derived.
     #[must_use]
     pub fn upload_bytes(&self, context: &Context) -> usize {
         self.masters.iter().map(|&id| SwitchKey::packed_bytes(context, id)).sum()
     }
 
-    /// Bytes of the keys that it makes, of which both halves are kept.
+    /// Bytes in memory of the keys that the plan makes, with both halves stored.
     #[must_use]
     pub fn memory_bytes(&self, context: &Context) -> usize {
         self.keys().map(|id| SwitchKey::derived_bytes(context, id)).sum()
     }
 
-    /// Steps, those to keys that nobody needs included.
+    /// Number of steps, including those to intermediate keys.
     #[must_use]
     pub fn steps(&self) -> usize {
         self.groups.values().map(Vec::len).sum()
     }
 
-    /// Transforms that it takes.
+    /// Number of number-theoretic transforms of a run.
     #[must_use]
     pub fn transforms(&self, context: &Context) -> usize {
         let parameters = context.parameters();
         let one = |level, alpha, step: &Step| {
             let master = Gadget::of(self.masters[step.master], parameters);
             let digits = master.digits_at(level).count();
-            // The digits, and both sums.
+            // Transforms of the digits and of both sums.
             Gadget::plain(level, alpha).len() * (digits + 2) * master.at(level).shape.limbs()
         };
         self.groups.iter().map(|(&(l, a), steps)| steps.iter().map(|step| one(l, a, step)).sum::<usize>()).sum()
     }
 
-    /// Makes the keys. Beside them only those are in memory that others follow from.
+    /// Makes the keys. Beside the result, only keys that later steps start from are in memory.
     ///
     /// # Errors
-    /// [`HeError::MissingKey`], [`HeError::KeyTooLow`] or [`HeError::KeyAlpha`] if a master is not in
-    /// `masters`, before anything is computed; what reading one from a file may fail with.
+    /// [`HeError::MissingKey`], [`HeError::KeyTooLow`] or [`HeError::KeyAlpha`] if a master is not
+    /// in `masters`, before anything is computed; errors of reading a master from a file.
     pub fn run(&self, context: &Context, masters: &KeySet) -> Result<KeySet, HeError> {
         masters.check(&self.masters)?;
         let mut set = KeySet::default();
@@ -142,7 +145,8 @@ impl Derivation {
                 if let Some(i) = step.before {
                     readers[i] -= 1;
                 }
-                // What nothing else follows from goes to the set, or away.
+                // A key that no later step starts from moves to the set if it is needed, else it is
+                // dropped.
                 for (i, step) in steps.iter().enumerate().take(made.len()).filter(|(i, _)| readers[*i] == 0) {
                     if let Some(key) = made[i].take().filter(|_| step.is_needed) {
                         set.insert(key);
@@ -154,7 +158,7 @@ impl Derivation {
     }
 }
 
-/// Whether there is a master for keys like `need`.
+/// Checks that a master fits the level and special primes of `need`.
 fn usable(masters: &[KeyId], need: KeyId) -> Result<(), HeError> {
     let key = need.kind.to_string();
     let highest = masters.iter().filter(|m| m.alpha == need.alpha).map(|m| m.level).max();
@@ -166,8 +170,8 @@ fn usable(masters: &[KeyId], need: KeyId) -> Result<(), HeError> {
     }
 }
 
-/// Steps to all of `elements`, each after those it follows from: breadth first over products of the masters'
-/// elements.
+/// Returns steps to all of `elements`, each after the step it starts from. Searches breadth first
+/// over products of the masters' elements.
 fn steps(
     context: &Context,
     masters: &[KeyId],
@@ -183,7 +187,7 @@ fn steps(
         .filter(|(_, m)| fitting(m))
         .filter_map(|(i, m)| if let KeyKind::Master(element) = m.kind { Some((i, element)) } else { None })
         .collect();
-    // For each element that is reached: the one before, and the master.
+    // For each element reached: the element before it, and the master.
     let mut reached: HashMap<u32, (u32, usize)> = HashMap::new();
     let mut missing: Vec<u32> = elements.to_vec();
     let mut next = VecDeque::from([1u32]);
@@ -222,7 +226,8 @@ fn steps(
     Ok(steps)
 }
 
-/// The key `id` from the one before it (or the identity) and the master of what is between them.
+/// Makes the key `id` from the key before it (or the identity) and the master of the element
+/// between them.
 fn derive(context: &Context, id: KeyId, before: Option<&SwitchKey>, master: &SwitchKey) -> Result<SwitchKey, HeError> {
     let gadget = Gadget::of(id, context.parameters());
     let element = before.map_or(1, |key| match key.id().kind {
@@ -245,7 +250,7 @@ fn derive(context: &Context, id: KeyId, before: Option<&SwitchKey>, master: &Swi
     Ok(SwitchKey::derived(context, id, deviation, &pairs))
 }
 
-/// `(0, P g_j)`: under s, an encryption of `P g_j s`.
+/// `(0, P g_j)`: an encryption of `P g_j s` under s.
 fn identity(context: &Context, gadget: Gadget, j: usize) -> [Poly<Ntt>; 2] {
     let shape: Shape = gadget.shape;
     let own = gadget.digit(j);

@@ -1,5 +1,5 @@
-//! Key sets on disk: written key by key, read key by key, each checked against a digest that is bound to
-//! the client, the parameters and the key's place. Evaluation keys are public and not sealed.
+//! Key sets on disk, written and read key by key. The digest of each key is bound to the client,
+//! the parameters and the key's place. Evaluation keys are public, so files are not sealed.
 //!
 //! | bytes | what |
 //! | --- | --- |
@@ -12,9 +12,9 @@
 //! | 32 | digest of all of this |
 //! | | per key: packed, then 32 bytes of digest |
 //!
-//! Packed keys have seeds in place of their uniform halves: the version fixes what these expand to, the order
-//! of [`tacit_arith::sample::uniform`] and that of [`tacit_arith::ntt`] included. Nothing read is larger than
-//! what the parameters imply.
+//! Packed keys have seeds in place of their uniform halves. The version fixes how seeds expand,
+//! including the order of [`tacit_arith::sample::uniform`] and of [`tacit_arith::ntt`]. No read is
+//! larger than the parameters imply.
 
 use super::super::context::Context;
 use super::id::{KeyId, KeyKind};
@@ -30,22 +30,23 @@ const VERSION: u16 = 1;
 const FIXED: usize = 8 + 2 + 32 + 32 + 2;
 const ENTRY: usize = 8;
 pub(super) const DIGEST: usize = 32;
-/// More keys than any circuit needs; less than a hostile file could ask memory for.
+/// More keys than any circuit needs; too few for a hostile file to ask for much memory.
 const MAX_KEYS: usize = 4096;
 const WHAT: &str = "key file";
 
-/// An open key file, locked against changes. Its header has been checked; a key is checked when it is loaded.
+/// An open key file with a shared lock. [`KeyFile::open`] checks the header; loading a key checks
+/// the key.
 pub struct KeyFile {
     path: PathBuf,
     file: File,
     state: FileState,
     bound: [u8; DIGEST],
-    /// Each key with where it starts.
+    /// Each key and its offset in the file.
     entries: Vec<(KeyId, u64)>,
 }
 
-/// Which file it was, and how it was: one that is as it was when its keys were checked needs no check. What
-/// changes behind that shows when a key is loaded.
+/// Identity, length and modification time of a file. A file in the state in which its keys were
+/// checked needs no new check; changes that the state misses are found when a key is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileState {
     device_and_number: [u64; 2],
@@ -54,7 +55,7 @@ pub struct FileState {
 }
 
 impl FileState {
-    /// What a file's metadata say.
+    /// Takes the state from a file's metadata.
     #[must_use]
     pub fn of(metadata: &Metadata) -> Self {
         Self {
@@ -112,7 +113,7 @@ fn read_entry(context: &Context, bytes: [u8; ENTRY]) -> Result<KeyId, HeError> {
     Ok(id)
 }
 
-/// All of a header but its digest.
+/// Builds a header without its digest.
 pub(super) fn header(context: &Context, client: &[u8; 32], ids: &[KeyId]) -> Result<Vec<u8>, HeError> {
     if ids.len() > MAX_KEYS {
         return refuse(format!("{} keys: at most {MAX_KEYS} are written", ids.len()));
@@ -127,8 +128,8 @@ pub(super) fn header(context: &Context, client: &[u8; 32], ids: &[KeyId]) -> Res
     Ok(header)
 }
 
-/// The file that keys are written to until they are whole, made anew: in place of what a crash has left of
-/// one, and of nothing else.
+/// Creates the file that keys are written to until it is complete. Replaces what a crash left of
+/// such a file, and no other file.
 fn new_part(part: &Path) -> io::Result<File> {
     match part.symlink_metadata() {
         Err(e) if e.kind() == ErrorKind::NotFound => {}
@@ -150,14 +151,14 @@ fn new_part(part: &Path) -> io::Result<File> {
     File::create_new(part)
 }
 
-/// The name of a file that is not whole yet.
+/// Name of the file for `path` until it is complete.
 pub(super) fn part_path(path: &Path) -> PathBuf {
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     PathBuf::from(part)
 }
 
-/// Digest of the header: what every key's digest is bound to.
+/// Digest of the header, to which the digest of every key is bound.
 pub(super) fn bind(header: &[u8]) -> [u8; DIGEST] {
     blake3::derive_key("tacit ckks key file 1", header)
 }
@@ -170,12 +171,12 @@ pub(super) fn digest(bound: &[u8; DIGEST], index: usize, bytes: &[u8]) -> [u8; D
 }
 
 impl KeyFile {
-    /// Writes the keys `ids`, each as `key` gives it, so that never more than one is in memory. `client`
-    /// names whose keys they are. What is there already is never overwritten; under its
-    /// name the file is whole or not there (what a crash leaves ends in `.part`).
+    /// Writes the keys `ids`, made one by one by `key`, with at most one in memory. `client`
+    /// identifies the client whose keys they are. Never overwrites a file. At `path` the file is
+    /// complete or absent; a crash leaves a file that ends in `.part`.
     ///
     /// # Errors
-    /// [`HeError::File`]; [`HeError::Format`] for more than 4,096 keys; what `key` fails with.
+    /// [`HeError::File`]; [`HeError::Format`] for more than 4,096 keys; errors of `key`.
     pub fn write(
         path: &Path,
         context: &Context,
@@ -185,7 +186,8 @@ impl KeyFile {
     ) -> Result<(), HeError> {
         let header = header(context, client, ids)?;
         let bound = bind(&header);
-        // Under another name until it is whole; a link, unlike a new name, never replaces what is there.
+        // The file has another name until it is complete. Unlike a rename, a link never replaces a
+        // file.
         let part = part_path(path);
         let mut out = BufWriter::new(new_part(&part).map_err(io(&part))?);
         out.write_all(&header).and_then(|()| out.write_all(&bound)).map_err(io(&part))?;
@@ -203,8 +205,8 @@ impl KeyFile {
     /// Opens a file and checks its header and length.
     ///
     /// # Errors
-    /// [`HeError::File`]; [`HeError::Format`] for another format, version, client or parameters, a damaged
-    /// header; [`HeError::Length`] for a file that is cut or too long.
+    /// [`HeError::File`]; [`HeError::Format`] for another format, version, client or parameters, or
+    /// a damaged header; [`HeError::Length`] for a file that is too short or too long.
     pub fn open(path: &Path, context: &Context, client: &[u8; 32]) -> Result<Self, HeError> {
         let file = File::open(path).map_err(io(path))?;
         file.lock_shared().map_err(io(path))?;
@@ -254,26 +256,26 @@ impl KeyFile {
         Ok(Self { path: path.to_owned(), file, state: FileState::of(&metadata), bound, entries })
     }
 
-    /// The keys in it.
+    /// The keys in the file.
     pub fn ids(&self) -> impl Iterator<Item = KeyId> + Clone {
         self.entries.iter().map(|(id, _)| *id)
     }
 
-    /// How it was when it was opened.
+    /// State of the file when it was opened.
     #[must_use]
     pub fn state(&self) -> FileState {
         self.state
     }
 
-    /// Checks the digests of all keys: what is damaged shows before it is used.
+    /// Checks the digests of all keys, to find damage before a key is used.
     ///
     /// # Errors
-    /// [`HeError::File`]; [`HeError::Format`].
+    /// [`HeError::File`]; [`HeError::Format`] for a damaged key.
     pub fn check(&self, context: &Context) -> Result<(), HeError> {
         (0..self.entries.len()).try_for_each(|index| self.read(context, index).map(drop))
     }
 
-    /// The key in place `index`, packed, with its digest checked.
+    /// Reads the key in place `index` in packed form and checks its digest.
     fn read(&self, context: &Context, index: usize) -> Result<Vec<u8>, HeError> {
         let (id, at) = self.entries[index];
         let mut bytes = vec![0; SwitchKey::packed_bytes(context, id) + DIGEST];
@@ -288,7 +290,8 @@ impl KeyFile {
     /// Reads the key in place `index` and checks it.
     ///
     /// # Errors
-    /// [`HeError::File`]; [`HeError::Format`] if its digest is wrong; what reading a key may fail with.
+    /// [`HeError::File`]; [`HeError::Format`] if its digest is wrong; errors of
+    /// [`SwitchKey::read`].
     pub(super) fn load(&self, context: &Context, index: usize) -> Result<SwitchKey, HeError> {
         SwitchKey::read(context, self.entries[index].0, &self.read(context, index)?)
     }

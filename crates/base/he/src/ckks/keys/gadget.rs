@@ -1,30 +1,31 @@
-//! How a key's digits are cut.
+//! How the primes of a key are cut into digits.
 
 use super::super::params::Parameters;
 use super::super::shape::Shape;
 use super::id::{KeyId, KeyKind};
 use std::ops::Range;
 
-/// The primes of a key: those of what it switches, in digits of `special` primes each, then its special ones.
+/// The primes of a key: those that it switches, in digits of `special` primes each, then its
+/// special primes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) struct Gadget {
-    /// All its primes.
+    /// All primes of the key.
     pub(in super::super) shape: Shape,
-    /// How many of the last ones are its special modulus.
+    /// How many of the last primes are the special modulus of the key.
     pub(in super::super) special: usize,
 }
 
 impl Gadget {
-    /// Of a key for ciphertexts at `level`, with alpha special primes.
+    /// The primes of a key for ciphertexts at `level`, with alpha special primes.
     pub(in super::super) fn plain(level: usize, alpha: usize) -> Self {
         Self { shape: Shape { level, special: alpha }, special: alpha }
     }
 
-    /// Of the key `id`. A master switches the halves of keys, so the special primes of those are to it like
-    /// any other, and all that are left are its own.
+    /// The primes of the key `id`. A master switches halves of keys. It treats their special primes
+    /// like any other, and the remaining special primes are its own.
     ///
     /// # Panics
-    /// If [`KeyId::admit`] refuses it.
+    /// If [`KeyId::admit`] refuses `id`.
     pub(in super::super) fn of(id: KeyId, parameters: &Parameters) -> Self {
         match id.kind {
             KeyKind::Master(_) => {
@@ -36,17 +37,17 @@ impl Gadget {
         }
     }
 
-    /// The primes of what it switches.
+    /// The primes that the key switches.
     pub(in super::super) fn switched(self) -> Shape {
         Shape { special: self.shape.special - self.special, ..self.shape }
     }
 
-    /// The same key's where only the first `level` primes are left.
+    /// The primes of the same key if only the first `level` primes are left.
     pub(in super::super) fn at(self, level: usize) -> Self {
         Self { shape: Shape { level, ..self.shape }, ..self }
     }
 
-    /// Its special primes, as a part of those of the parameters.
+    /// The key's special primes, as a range of those of the parameters.
     pub(in super::super) fn own(self) -> Range<usize> {
         self.switched().special..self.shape.special
     }
@@ -61,7 +62,7 @@ impl Gadget {
         j * self.special..((j + 1) * self.special).min(self.switched().limbs())
     }
 
-    /// The digits that have primes left at `level`: which ones they are, and their limbs there.
+    /// The digits that have primes left at `level`: their numbers and their limbs there.
     pub(in super::super) fn digits_at(self, level: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
         let gone = self.shape.level - level;
         let moved = move |limb: usize| limb.min(level).max(limb.saturating_sub(gone));
@@ -69,14 +70,14 @@ impl Gadget {
         (0..self.len()).map(cut).filter(|(_, limbs)| !limbs.is_empty())
     }
 
-    /// log2 of each digit at `level`.
+    /// log2 of the modulus of each digit at `level`.
     pub(in super::super) fn digit_log2(self, parameters: &Parameters, level: usize) -> Vec<f64> {
         let chain = [&parameters.primes()[..level], &parameters.special_primes()[..self.switched().special]].concat();
         let bits = |limbs: Range<usize>| chain[limbs].iter().map(|&p| (p as f64).log2()).sum();
         self.digits_at(level).map(|(_, limbs)| bits(limbs)).collect()
     }
 
-    /// log2 of its special modulus.
+    /// log2 of the key's special modulus.
     pub(in super::super) fn special_log2(self, parameters: &Parameters) -> f64 {
         parameters.special_primes()[self.own()].iter().map(|&p| (p as f64).log2()).sum()
     }
@@ -88,7 +89,8 @@ mod tests {
 
     #[test]
     fn digits_lose_primes_from_the_middle() {
-        // Primes q0 .. q5, p0, p1 in digits of 3; at level 2 the first keeps two, the last the special ones.
+        // Primes q0 .. q5, p0, p1 in digits of 3. At level 2 the first has two, the last the
+        // special ones.
         let master = Gadget { shape: Shape { level: 6, special: 5 }, special: 3 };
         assert_eq!((master.len(), master.own(), master.switched()), (3, 2..5, Shape { level: 6, special: 2 }));
         assert_eq!(master.digits_at(6).collect::<Vec<_>>(), [(0, 0..3), (1, 3..6), (2, 6..8)]);

@@ -1,24 +1,26 @@
-//! What a key is for.
+//! Identity of a key: its purpose, its level and its special primes.
 
 use super::super::context::Context;
 use super::super::params::{Parameters, Secret};
 use crate::HeError;
 use std::collections::BTreeMap;
 
-/// What a key does.
+/// Purpose of a key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum KeyKind {
-    /// From `s^2` to `s`.
+    /// Switches from `s^2` to `s`.
     Relinearise,
-    /// For the automorphism `X -> X^element`.
+    /// Serves the automorphism `X -> X^element`.
     Galois(u32),
-    /// From the client's secret to the sparse one.
+    /// Switches from the client's secret to the sparse one.
     ToSparse,
-    /// From the sparse secret to the client's.
+    /// Switches from the sparse secret to the client's.
     FromSparse,
-    /// Derives keys: from that of an automorphism to that of it and `X -> X^element`.
+    /// A master: derives the key of an automorphism times `X -> X^element` from that of the
+    /// automorphism.
     Master(u32),
-    /// From nothing to `s`, an encryption of zero: with it anybody encrypts a ciphertext anew.
+    /// Switches from zero to `s`: an encryption of zero, with which anyone can encrypt a ciphertext
+    /// anew.
     Zero,
 }
 
@@ -35,35 +37,35 @@ impl std::fmt::Display for KeyKind {
     }
 }
 
-/// One key: what it does, up to which level, with how many special primes.
+/// One key: its purpose, its highest level and its number of special primes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct KeyId {
-    /// What it does.
+    /// Purpose of the key.
     pub kind: KeyKind,
-    /// The highest level it serves.
+    /// The highest level that the key serves.
     pub level: usize,
-    /// Its special primes; of a master those of the keys that are derived with it.
+    /// Number of special primes; for a master, those of the keys that it derives.
     pub alpha: usize,
 }
 
 impl KeyId {
-    /// The key for `kind` at `level`, with the special primes that the parameters give to that level.
+    /// The key for `kind` at `level`, with the special primes that the parameters give that level.
     #[must_use]
     pub fn at(context: &Context, kind: KeyKind, level: usize) -> Self {
         let alpha = match kind {
-            // The key under the sparse secret has one, whatever its level: its modulus must stay small. What
-            // switches nothing needs none, and every key has one.
+            // The key under the sparse secret has one special prime at any level: its modulus must
+            // stay small. A key that switches nothing needs none, but every key has one.
             KeyKind::ToSparse | KeyKind::Zero => 1,
             _ => context.parameters().alpha(level),
         };
         Self { kind, level, alpha }
     }
 
-    /// Whether such a key may exist with these parameters.
+    /// Checks that the parameters admit such a key.
     ///
     /// # Errors
-    /// [`HeError::InsecureKey`]; [`HeError::Circuit`] for a master where the keys that it is to derive leave
-    /// it no special primes.
+    /// [`HeError::InsecureKey`]; [`HeError::Circuit`] for a master to which the keys that it
+    /// derives leave no special primes.
     pub fn admit(&self, parameters: &Parameters) -> Result<(), HeError> {
         let secret = if self.kind == KeyKind::ToSparse { Secret::Sparse } else { Secret::Ternary };
         let all = parameters.special_primes().len();
@@ -79,7 +81,7 @@ impl KeyId {
     }
 }
 
-/// The keys of `needs` with those left out that another of the list does the work of: the same kind and
+/// Returns the keys of `needs` without those that another one replaces: one of the same kind and
 /// special primes at a higher level.
 #[must_use]
 pub fn merged(needs: &[KeyId]) -> Vec<KeyId> {

@@ -1,4 +1,4 @@
-//! A key file that grows as keys come, over connections and crashes: what has come whole stays.
+//! A key file that grows as keys arrive, across connections and crashes. Complete keys stay.
 
 use super::super::context::Context;
 use super::file::{DIGEST, FileState, bind, digest, header, io, part_path};
@@ -10,28 +10,29 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A key file under its name with `.part`, of which nobody else writes; [`finish`](Self::finish) gives it its
-/// name. Keys are not synced one by one: one that a crash has damaged is found when writing goes on.
+/// A key file under its name with `.part`, locked against other writers; [`finish`](Self::finish)
+/// gives it its name. Keys are not synced one by one: [`resume`](Self::resume) finds those that a
+/// crash has damaged.
 pub struct PartFile {
     path: PathBuf,
     part: PathBuf,
-    /// Locked.
+    /// Locked exclusively.
     file: File,
     bound: [u8; DIGEST],
     ids: Vec<KeyId>,
-    /// Keys that are there, and where they end.
+    /// Number of complete keys, and the offset at which they end.
     there: usize,
     end: u64,
 }
 
 impl PartFile {
-    /// Goes on with the file for `path`, behind the last key of it that is whole, or begins it; see
-    /// [`KeyFile::write`](super::KeyFile::write). A file that has its name loses it until it is whole again.
-    /// `None` if somebody else writes it now, or uses what has its name. Keys of one that `is_checked` are not
-    /// read again.
+    /// Opens the part file for `path` and continues after its last intact key, or creates it; see
+    /// [`KeyFile::write`](super::KeyFile::write). A complete file at `path` becomes a part file
+    /// until it is complete again. Returns `None` if the file is in use. If `is_checked` accepts
+    /// the file's state, its keys are not read again.
     ///
     /// # Errors
-    /// [`HeError::File`]; [`HeError::Format`] for more keys than a file has.
+    /// [`HeError::File`]; [`HeError::Format`] for more keys than a file can have.
     pub fn resume(
         path: &Path,
         context: &Context,
@@ -57,7 +58,7 @@ impl PartFile {
         Ok(Some(found))
     }
 
-    /// The file under its name with `.part`, unless somebody else has it open.
+    /// Opens and locks the part file; `None` if it is in use.
     fn locked(path: &Path, part: &Path) -> Result<Option<File>, HeError> {
         let is_named = !part.exists() && path.exists();
         let at = if is_named { path } else { part };
@@ -69,7 +70,7 @@ impl PartFile {
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(e)) => return Err(io(at)(e)),
         }
-        // Whoever had it locked may have given it the other name since it was opened here.
+        // The last holder of the lock may have renamed the file since it was opened here.
         let same = fs::metadata(at).and_then(|now| Ok(now.ino() == file.metadata()?.ino()));
         if !same.or_else(|e| if e.kind() == ErrorKind::NotFound { Ok(false) } else { Err(io(at)(e)) })? {
             return Ok(None);
@@ -77,14 +78,14 @@ impl PartFile {
         if is_named {
             fs::rename(path, part).map_err(io(path))?;
         } else if path.exists() {
-            // It has become whole since: this one is empty, and would be a second one.
+            // The file was completed in the meantime: this part file is empty and a duplicate.
             fs::remove_file(part).map_err(io(part))?;
             return Ok(None);
         }
         Ok(Some(file))
     }
 
-    /// Whether the file has a name: one without would grow unseen.
+    /// Checks that the file still has a name: a deleted file would grow unseen.
     fn has_name(&self) -> Result<(), HeError> {
         match self.file.metadata().map_err(io(&self.part))?.nlink() {
             0 => Err(io(&self.part)(std::io::Error::new(ErrorKind::NotFound, "it was deleted while keys came"))),
@@ -92,7 +93,7 @@ impl PartFile {
         }
     }
 
-    /// Counts the keys that are whole.
+    /// Counts the intact keys.
     fn look(&mut self, context: &Context, is_checked: bool) -> std::io::Result<()> {
         let len = self.file.metadata()?.len();
         while let Some(&id) = self.ids.get(self.there) {
@@ -106,7 +107,7 @@ impl PartFile {
         Ok(())
     }
 
-    /// Whether the next key of so many bytes, its digest included, is what was written.
+    /// Whether the next key, of so many bytes with its digest, is as written.
     fn is_whole(&self, bytes: usize) -> std::io::Result<bool> {
         let mut bytes = vec![0; bytes];
         self.file.read_exact_at(&mut bytes, self.end)?;
@@ -114,7 +115,7 @@ impl PartFile {
         Ok(stored == digest(&self.bound, self.there, key))
     }
 
-    /// How it is now: all of its keys are whole.
+    /// Current state of the file, all of whose keys are intact.
     ///
     /// # Errors
     /// [`HeError::File`].
@@ -122,7 +123,7 @@ impl PartFile {
         self.file.metadata().map(|metadata| FileState::of(&metadata)).map_err(io(&self.part))
     }
 
-    /// Keys that are there: the first so many of its list.
+    /// Number of keys present: the first ones of the list.
     #[must_use]
     pub fn there(&self) -> usize {
         self.there
@@ -131,11 +132,11 @@ impl PartFile {
     /// Appends the next key of the list, packed.
     ///
     /// # Errors
-    /// [`HeError::File`], also for a file that was deleted; what reading a key may fail with: then nothing is
-    /// appended.
+    /// [`HeError::File`], also for a deleted file; errors of [`SwitchKey::read`], after which
+    /// nothing is appended.
     ///
     /// # Panics
-    /// If all are there.
+    /// If all keys are present.
     pub fn push(&mut self, context: &Context, packed: &[u8]) -> Result<(), HeError> {
         self.has_name()?;
         SwitchKey::read(context, self.ids[self.there], packed)?;
@@ -147,7 +148,7 @@ impl PartFile {
         Ok(())
     }
 
-    /// Gives the file its name, durably, in place of what has it.
+    /// Renames the file to its final name, durably, and replaces a file of that name.
     ///
     /// # Errors
     /// [`HeError::File`].
@@ -171,7 +172,7 @@ mod tests {
 
     const CLIENT: [u8; 32] = [7; 32];
 
-    /// A folder that is gone when the test ends.
+    /// A folder that is deleted when the test ends.
     struct Folder(PathBuf);
 
     impl Drop for Folder {
@@ -203,7 +204,7 @@ mod tests {
         assert!(part.push(&context, &[0xff; 10]).is_err() && part.there() == 2);
         assert!(resume(&CLIENT).is_none(), "it is being written");
         drop(part);
-        // Half a key, and a damaged one: each is written again.
+        // Half a key, and a damaged one: both are written again.
         let length = fs::metadata(part_path(&path)).unwrap().len();
         let file = OpenOptions::new().write(true).open(part_path(&path)).unwrap();
         file.set_len(length + 5).unwrap();
@@ -221,7 +222,7 @@ mod tests {
         ids.iter().for_each(|id| drop(set.get(id.kind, 3).unwrap()));
         assert!(resume(&CLIENT).is_none() && path.exists(), "it is used");
         drop(set);
-        // What has its name goes on as well, behind what is damaged; another's begins anew.
+        // A complete file is resumed after its last intact key; for another client it starts anew.
         assert_eq!(resume(&CLIENT).unwrap().there(), 3);
         resume(&CLIENT).unwrap().finish().unwrap();
         let file = OpenOptions::new().write(true).open(&path).unwrap();
@@ -229,7 +230,7 @@ mod tests {
         assert!(KeyFile::open(&path, &context, &CLIENT).unwrap().check(&context).is_err());
         assert_eq!(resume(&CLIENT).unwrap().there(), 1);
         assert_eq!(resume(&[8; 32]).unwrap().there(), 0);
-        // One that is deleted does not grow on, and does not take the place of another.
+        // A deleted file does not grow, and does not replace another.
         let mut part = resume(&CLIENT).unwrap();
         part.push(&context, &packed[0]).unwrap();
         fs::remove_file(part_path(&path)).unwrap();

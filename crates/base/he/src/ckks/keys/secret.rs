@@ -9,48 +9,50 @@ use tacit_arith::prg::{Prg, PublicSeed, Seed, SplitPrg};
 use tacit_arith::sample::{self, UniformParts};
 use zeroize::{Zeroize, Zeroizing};
 
-/// A secret polynomial with coefficients -1, 0, 1, transformed at every prime. Wiped on drop; neither
-/// printable nor serializable.
+/// A secret polynomial with coefficients -1, 0, 1, transformed at every prime. Wiped on drop;
+/// cannot be printed or serialised.
 pub struct SecretKey {
     context: Arc<Context>,
     s: Zeroizing<Poly<Ntt>>,
-    /// What the sparse secret of bootstrapping follows from.
+    /// Seed of the sparse secret of bootstrapping.
     sparse: Seed,
 }
 
 impl SecretKey {
-    /// Draws a key with coefficients uniform in -1, 0, 1, and a seed for the sparse one of bootstrapping.
+    /// Draws a key with coefficients uniform in -1, 0, 1, and a seed for the sparse secret of
+    /// bootstrapping.
     #[must_use]
     pub fn generate(context: &Arc<Context>, prg: &mut Prg) -> Self {
         let s = transformed(context, &sample::ternary(prg, context.degree()));
         Self { context: context.clone(), s, sparse: prg.next_seed() }
     }
 
-    /// A key that another library drew: N coefficients -1, 0, 1. It has no sparse secret of its own.
+    /// Takes a key that another library drew: N coefficients -1, 0, 1. The seed of its sparse
+    /// secret is fixed.
     #[cfg(test)]
     pub(in super::super) fn from_coefficients(context: &Arc<Context>, coefficients: &[i64]) -> Self {
         Self { context: context.clone(), s: transformed(context, coefficients), sparse: Seed([0; 16]) }
     }
 
-    /// The sparse secret of bootstrapping, at every prime: [`SPARSE_WEIGHT`] coefficients are 1 or -1. It is
-    /// the same whenever switching keys are made, and needed at no other time.
+    /// Derives the sparse secret of bootstrapping at every prime: [`SPARSE_WEIGHT`] coefficients
+    /// are 1 or -1. The secret is the same whenever switching keys are made, and has no other use.
     pub(super) fn sparse(&self) -> Zeroizing<Poly<Ntt>> {
         let mut prg = Prg::from_seed(self.sparse.clone());
         transformed(&self.context, &sparse(&mut prg, self.context.degree(), SPARSE_WEIGHT))
     }
 
-    /// The context it belongs to.
+    /// The context of the key.
     #[must_use]
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
-    /// The polynomial at every prime.
+    /// The secret polynomial at every prime.
     pub(in super::super) fn s(&self) -> &Poly<Ntt> {
         &self.s
     }
 
-    /// A fresh public key at the highest level.
+    /// Makes a fresh public key at the highest level.
     #[must_use]
     pub fn public_key(&self, prg: &mut SplitPrg) -> PublicKey {
         let context = &self.context;
@@ -61,12 +63,12 @@ impl SecretKey {
     }
 }
 
-/// A secret at every prime.
+/// Transforms the coefficients of a secret at every prime.
 fn transformed(context: &Context, coefficients: &[i64]) -> Zeroizing<Poly<Ntt>> {
     Zeroizing::new(Poly::from_signed(context, whole(context), coefficients).into_ntt(context))
 }
 
-/// All primes.
+/// The shape of all primes.
 fn whole(context: &Context) -> Shape {
     Shape { level: context.parameters().levels(), special: context.parameters().special_primes().len() }
 }
@@ -81,15 +83,15 @@ pub(in super::super) fn zero_under(
 ) -> Poly<Ntt> {
     let error = sample::error(prg, context.degree());
     let mut b = Poly::from_signed(context, shape, &error).into_ntt(context);
-    // `a` is public, so this is as secret as the key.
+    // `a` is public, so the product is as secret as the key.
     let mut product = Zeroizing::new(a.clone());
     product.mul_assign(s, context);
     b.sub_assign(&product, context);
     b
 }
 
-/// The uniform polynomial of a seed, in NTT form. Every prime of the chain has a stream of its own, so
-/// residues can be drawn in any order and for any shape.
+/// Expands a seed to its uniform polynomial, in NTT form. Every prime of the chain has its own
+/// stream, so residues can be drawn in any order and for any shape.
 pub(in super::super) fn uniform(context: &Context, shape: Shape, seed: PublicSeed) -> Poly<Ntt> {
     use rayon::prelude::*;
     let mut a = Poly::scratch(context, shape);
@@ -97,20 +99,21 @@ pub(in super::super) fn uniform(context: &Context, shape: Shape, seed: PublicSee
     a
 }
 
-/// Limb `k` of [`uniform`], in parts.
+/// Draws limb `k` of [`uniform`] in parts.
 pub(super) fn uniform_parts(context: &Context, shape: Shape, seed: PublicSeed, k: usize) -> UniformParts {
     UniformParts::new(context.pointwise(shape, k), seed.fork(context.index(shape, k) as u64), context.degree())
 }
 
-/// `n` coefficients of which `weight` are 1 or -1, uniform among all such, without branches or indices that
-/// depend on them: each position joins with the probability that leaves a uniform choice for the rest.
+/// Draws `n` coefficients of which `weight` are 1 or -1, uniform among all such, without branches
+/// or indices that depend on them. Each position is chosen with the probability that leaves a
+/// uniform choice for the rest.
 fn sparse(prg: &mut Prg, n: usize, weight: usize) -> Zeroizing<Vec<i64>> {
     let mut words = Zeroizing::new(vec![0u64; n]);
     prg.fill_u64(&mut words);
     let mut missing = weight as u64;
     let choose = |(i, &word): (usize, &u64)| {
-        // A uniform number below the positions left: it is below `missing` with the right probability, up
-        // to 2^-47.
+        // A uniform number below the number of positions left. It is below `missing` with the right
+        // probability, up to 2^-47.
         let (left, sign) = ((n - i) as u64, (word & 1) as i64);
         let drawn = ((u128::from(word >> 1) * u128::from(left)) >> 63) as u64;
         let chosen = drawn.wrapping_sub(missing) >> 63;
@@ -122,7 +125,7 @@ fn sparse(prg: &mut Prg, n: usize, weight: usize) -> Zeroizing<Vec<i64>> {
     Zeroizing::new(coefficients)
 }
 
-/// `(b, a)` with `b + a s = e`: an encryption of zero that anybody may re-randomise.
+/// `(b, a)` with `b + a s = e`: an encryption of zero that anyone may re-randomise.
 pub struct PublicKey {
     pub(in super::super) b: Poly<Ntt>,
     pub(in super::super) a: Poly<Ntt>,
@@ -133,7 +136,8 @@ mod tests {
     use super::super::super::tests::{Bench, spec};
     use super::*;
 
-    /// Seeds are kept on disk, and keys under what follows from them at servers: it must never change.
+    /// Clients store seeds, and servers store keys under the secrets of seeds: the derivation must
+    /// never change.
     #[test]
     fn a_secret_follows_from_its_seed_for_ever() {
         let context = Bench::new(&spec(8), 1).context;

@@ -1,4 +1,5 @@
-//! Sets of switching keys: what a circuit needs, what is there, and who made it.
+//! Sets of switching keys: which keys a circuit needs, which are present, and which party made
+//! them.
 
 use super::super::context::Context;
 use super::super::noise::fresh_deviation;
@@ -13,24 +14,24 @@ use std::sync::{Arc, Mutex};
 use tacit_arith::prg::SplitPrg;
 use zeroize::Zeroizing;
 
-/// Keys of a file, of which as many as a budget allows are in memory.
+/// Keys of a file, as many of them in memory as a budget allows.
 struct Paged {
     context: Arc<Context>,
     file: KeyFile,
     places: BTreeMap<KeyId, usize>,
     budget: usize,
-    /// The last used, last.
+    /// Loaded keys, the most recently used last.
     loaded: Mutex<VecDeque<(usize, Arc<SwitchKey>)>>,
 }
 
-/// Keys by what they do, of one client: in memory, or in a file and paged by use. Copies share them.
+/// Keys of one client by purpose: in memory, or in a file and loaded on use. Clones share the keys.
 #[derive(Clone, Default)]
 pub struct KeySet {
     keys: BTreeMap<KeyId, Arc<SwitchKey>>,
     paged: Option<Arc<Paged>>,
 }
 
-/// Makes keys of one client, one at a time.
+/// Makes the keys of one client, one at a time.
 pub struct KeyMaker<'a> {
     secret: &'a SecretKey,
     /// The sparse secret of bootstrapping.
@@ -39,20 +40,20 @@ pub struct KeyMaker<'a> {
 }
 
 impl<'a> KeyMaker<'a> {
-    /// A maker of keys for `secret`.
+    /// Creates a maker of keys for `secret`.
     #[must_use]
     pub fn new(secret: &'a SecretKey, prg: &'a mut SplitPrg) -> Self {
         Self { secret, sparse: secret.sparse(), prg }
     }
 
-    /// The key `id`, fresh. Who names the keys that are needed may be the server: one that would have less
-    /// than 128 bits is not made.
+    /// Makes the key `id`. The server may have named the keys that it needs, so a key with less
+    /// than 128 bits of security is refused.
     ///
     /// # Errors
-    /// [`HeError::InsecureKey`]; [`HeError::Circuit`] for a master that has no special primes.
+    /// [`HeError::InsecureKey`]; [`HeError::Circuit`] for a master without special primes.
     ///
     /// # Panics
-    /// If the parameters have fewer primes than it asks for.
+    /// If the parameters have fewer primes than `id` asks for.
     pub fn make(&mut self, id: KeyId) -> Result<SwitchKey, HeError> {
         id.admit(self.secret.context().parameters())?;
         let (context, s, sparse) = (self.secret.context(), self.secret.s(), &*self.sparse);
@@ -63,8 +64,8 @@ impl<'a> KeyMaker<'a> {
                 square.mul_assign(s, context);
                 between(&square, s)
             }
-            // From s to its image under the inverse: the automorphism comes after the switch, on two
-            // polynomials instead of on every digit.
+            // From s to its image under the inverse: the automorphism then follows the switch, on
+            // two polynomials rather than on every digit.
             KeyKind::Galois(element) | KeyKind::Master(element) => {
                 let image = Zeroizing::new(s.automorphism(context, inverse_element(context, element)));
                 between(s, &image)
@@ -77,7 +78,8 @@ impl<'a> KeyMaker<'a> {
 }
 
 impl KeySet {
-    /// Makes the keys `needs` of `secret` (those that do another's work once).
+    /// Makes the keys `needs` of `secret`, without those that another one replaces (see
+    /// [`merged`]).
     ///
     /// # Errors
     /// As [`KeyMaker::make`].
@@ -90,8 +92,8 @@ impl KeySet {
         Ok(set)
     }
 
-    /// The keys of a file, of which at most `budget` bytes stay in memory between uses. A set larger than
-    /// memory works, and so does a budget of nothing.
+    /// Takes the keys from a file. At most `budget` bytes stay in memory between uses. The set may
+    /// be larger than memory, and the budget may be 0.
     #[must_use]
     pub fn paged(context: &Arc<Context>, file: KeyFile, budget: usize) -> Self {
         let places = file.ids().enumerate().map(|(place, id)| (id, place)).collect();
@@ -105,20 +107,20 @@ impl KeySet {
         self.keys.insert(key.id(), Arc::new(key));
     }
 
-    /// Adds the keys that are in memory in `other`.
+    /// Adds the keys that `other` has in memory.
     pub fn extend(&mut self, other: Self) {
         self.keys.extend(other.keys);
     }
 
-    /// Who made the key `id`, if it is there. Those of files were sent.
+    /// The party that made the key `id`; `None` if the key is absent. Keys of files are uploaded.
     #[must_use]
     pub fn origin(&self, id: KeyId) -> Option<Origin> {
         let of_file = || self.paged.as_ref().is_some_and(|p| p.places.contains_key(&id)).then_some(Origin::Uploaded);
         self.keys.get(&id).map(|key| key.origin()).or_else(of_file)
     }
 
-    /// The largest deviation of the errors of the keys that serve `needs`; that of a fresh key where one is
-    /// not there.
+    /// Largest deviation of the errors of the keys that serve `needs`. A missing key counts as a
+    /// fresh one.
     #[must_use]
     pub fn deviation(&self, needs: &[KeyId]) -> f64 {
         let serving = needs.iter().filter_map(|need| self.find(need.kind, need.level, Some(need.alpha)).ok());
@@ -126,7 +128,7 @@ impl KeySet {
         deviations.fold(fresh_deviation(), tacit_floats::larger)
     }
 
-    /// The keys that are there, in memory or in the file.
+    /// The keys present, in memory or in the file.
     #[must_use]
     pub fn ids(&self) -> Vec<KeyId> {
         self.all().collect()
@@ -142,23 +144,23 @@ impl KeySet {
         self.all().count()
     }
 
-    /// Whether there is none.
+    /// Whether the set has no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes in memory now.
+    /// Bytes of the keys in memory now.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let resident: usize = self.keys.values().map(|key| key.memory_bytes()).sum();
         resident + self.paged.as_ref().map_or(0, |paged| paged.memory_bytes())
     }
 
-    /// Holds every key in memory in `form` from now on (an expanded key stays so).
+    /// Converts every key in memory to `form`. Expanded keys stay expanded.
     ///
     /// # Errors
-    /// [`HeError::Range`] for a key that is none.
+    /// [`HeError::Range`] if packed bytes are not residues.
     pub fn hold_as(&mut self, context: &Context, form: KeyForm) -> Result<(), HeError> {
         if form == KeyForm::Expanded {
             for key in self.keys.values_mut() {
@@ -168,8 +170,8 @@ impl KeySet {
         Ok(())
     }
 
-    /// Which key serves `kind` on a ciphertext at `level`: the lowest that reaches it, with `alpha` special
-    /// primes if that is asked for (else with the fewest of these).
+    /// Finds the key that serves `kind` on a ciphertext at `level`: the lowest that reaches the
+    /// level, with `alpha` special primes if given, else with the fewest.
     fn find(&self, kind: KeyKind, level: usize, alpha: Option<usize>) -> Result<KeyId, HeError> {
         let of_kind: Vec<KeyId> = self.all().filter(|id| id.kind == kind).collect();
         let reach = || of_kind.iter().filter(|id| id.level >= level);
@@ -191,28 +193,29 @@ impl KeySet {
         }
     }
 
-    /// The key for `kind` on a ciphertext at `level`: the lowest that reaches it.
+    /// Returns the key for `kind` on a ciphertext at `level`: the lowest that reaches the level.
     ///
     /// # Errors
-    /// [`HeError::MissingKey`], [`HeError::KeyTooLow`]; what reading it from a file may fail with.
+    /// [`HeError::MissingKey`], [`HeError::KeyTooLow`]; errors of reading the key from a file.
     pub fn get(&self, kind: KeyKind, level: usize) -> Result<Arc<SwitchKey>, HeError> {
         self.take(self.find(kind, level, None)?)
     }
 
-    /// As [`KeySet::get`], with `alpha` special primes: keys of one hoisted step share their digits.
+    /// As [`KeySet::get`], with `alpha` special primes, because keys of one hoisted step share
+    /// digits.
     ///
     /// # Errors
-    /// Those of [`KeySet::get`]; [`HeError::KeyAlpha`] if only keys with other special primes reach the
-    /// level.
+    /// Those of [`KeySet::get`]; [`HeError::KeyAlpha`] if only keys with another number of special
+    /// primes reach the level.
     pub fn get_with(&self, kind: KeyKind, level: usize, alpha: usize) -> Result<Arc<SwitchKey>, HeError> {
         self.take(self.find(kind, level, Some(alpha))?)
     }
 
-    /// Whether everything that a circuit needs is there, before it runs.
+    /// Checks that all keys that a circuit needs are present, before it runs.
     ///
     /// # Errors
-    /// [`HeError::MissingKey`], [`HeError::KeyTooLow`] or [`HeError::KeyAlpha`] for the first need that is
-    /// not met.
+    /// [`HeError::MissingKey`], [`HeError::KeyTooLow`] or [`HeError::KeyAlpha`] for the first unmet
+    /// need.
     pub fn check(&self, needs: &[KeyId]) -> Result<(), HeError> {
         needs.iter().try_for_each(|need| self.find(need.kind, need.level, Some(need.alpha)).map(|_| ()))
     }
@@ -237,10 +240,10 @@ impl Paged {
                 return Ok(key);
             }
         }
-        // Read without the lock: two threads may read one key, which costs time and nothing else.
+        // Reads without the lock: two threads may read the same key, which costs only time.
         let key = Arc::new(self.file.load(&self.context, place)?);
         if key.memory_bytes() > self.budget {
-            // It would drive out all others and not stay itself.
+            // Such a key would evict all others and not stay itself.
             return Ok(key);
         }
         let mut loaded = self.loaded.lock().expect(Self::WHOLE);
@@ -254,10 +257,10 @@ impl Paged {
     }
 }
 
-/// The element whose automorphism undoes that of `element`.
+/// Returns the element whose automorphism is the inverse of that of `element`.
 pub(in super::super) fn inverse_element(context: &Context, element: u32) -> u32 {
     let mask = 2 * context.degree() as u32 - 1;
-    // Newton's iteration for the inverse of an odd number mod a power of two: 5 steps from 3 correct bits.
+    // Newton's iteration for the inverse of an odd number mod a power of two: 5 steps from 3 bits.
     (0..5).fold(element, |x, _| x.wrapping_mul(2u32.wrapping_sub(element.wrapping_mul(x)))) & mask
 }
 

@@ -1,8 +1,9 @@
 //! Switching keys: hybrid gadget with digits of alpha primes ([HK20]).
 //!
-//! A key for `s' -> s` at level L with alpha special primes has `beta = ceil(L / alpha)` pairs `(b_j, a_j)`
-//! mod `Q_L P` with `b_j + a_j s = e_j + P g_j s'`, where `g_j` is 1 mod the primes of digit j and 0 mod
-//! the others. It serves every level up to L: lower levels use the first digits and primes.
+//! A key for `s' -> s` at level L with alpha special primes has `beta = ceil(L / alpha)` pairs
+//! `(b_j, a_j)` mod `Q_L P` with `b_j + a_j s = e_j + P g_j s'`, where `g_j` is 1 mod the primes of
+//! digit j and 0 mod the others. The key serves every level up to L: lower levels use the first
+//! digits and primes.
 
 use super::super::context::Context;
 use super::super::noise::fresh_deviation;
@@ -18,56 +19,57 @@ use tacit_arith::pack;
 use tacit_arith::prg::{PublicSeed, SplitPrg};
 use tacit_arith::sample::UniformParts;
 
-/// How a key is held in memory.
+/// Form of a key in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyForm {
-    /// b packed to the width of each prime, a as a seed: as it travels.
+    /// As sent: b packed to the width of each prime, a as a seed.
     Packed,
-    /// Both halves as words: two and a half times the bytes, nothing to draw or unpack.
+    /// Both halves as words: two and a half times the bytes, but ready to multiply.
     Expanded,
 }
 
-/// Where a key comes from.
+/// Which party made a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// Sent by the client.
+    /// The client made and sent the key.
     Uploaded,
-    /// Made by the server from masters: it has no seed, and both halves are kept.
+    /// The server made the key from masters. Without a seed, both halves are stored.
     Derived,
 }
 
-/// One digit's pair. Derived ones have no seed.
+/// The pair of one digit. Pairs of derived keys have no seed.
 enum Digit {
     Packed { seed: PublicSeed, b: Vec<Vec<u8>> },
     Derived { b: Vec<Vec<u8>>, a: Vec<Vec<u8>> },
     Expanded { seed: Option<PublicSeed>, b: Poly<Ntt>, a: Poly<Ntt> },
 }
 
-/// A switching key. Public: it is encrypted under the secret that it switches to.
+/// A switching key. It may be public: it is encrypted under the secret that it switches to.
 pub struct SwitchKey {
     id: KeyId,
     gadget: Gadget,
-    /// Deviation of its error.
+    /// Deviation of the key's error.
     deviation: f64,
     digits: Vec<Digit>,
 }
 
-/// The digits of `c` at the primes that a key has at its level: `beta (L + alpha)` transforms, those of `c`
-/// back included.
+/// Returns the digits of `c`, transformed, at the primes that a key has at the level of `c`. Takes
+/// `beta (L + alpha)` transforms, those from `c` back to coefficients included.
 pub(in super::super) fn raised(context: &Context, c: &Poly<Ntt>, gadget: Gadget) -> Vec<Poly<Ntt>> {
     use rayon::prelude::*;
     let shape = gadget.at(c.shape().level).shape;
     let mut digits = lifted(context, c, gadget);
-    // All digits prime by prime: the factors of a transform are larger than what is transformed.
+    // Goes prime by prime through all digits: the factors of a transform take more memory than a
+    // limb.
     by_limb(&mut digits, shape.limbs()).into_par_iter().enumerate().for_each(|(k, limbs)| {
         limbs.into_iter().for_each(|(_, limb)| context.table(shape, k).forward(limb));
     });
     digits.into_iter().map(|digit| digit.poly).collect()
 }
 
-/// A digit that is not transformed yet.
+/// A digit before its transform.
 struct Lifted {
-    /// Its own limbs: they are what they were, in NTT form. All others are coefficients.
+    /// Limbs of the primes of this digit: unchanged, in NTT form. All others hold coefficients.
     own: Range<usize>,
     poly: Poly<Ntt>,
 }
@@ -87,7 +89,7 @@ fn lifted(context: &Context, c: &Poly<Ntt>, gadget: Gadget) -> Vec<Lifted> {
     gadget.digits_at(level).map(digit).collect()
 }
 
-/// Of each limb, the coefficients of the digits, with their numbers.
+/// Groups the coefficients of all digits by limb, each with the number of its digit.
 fn by_limb(digits: &mut [Lifted], limbs: usize) -> Vec<Vec<(usize, &mut [u64])>> {
     let mut all: Vec<Vec<(usize, &mut [u64])>> = (0..limbs).map(|_| Vec::new()).collect();
     for (j, digit) in digits.iter_mut().enumerate() {
@@ -97,10 +99,10 @@ fn by_limb(digits: &mut [Lifted], limbs: usize) -> Vec<Vec<(usize, &mut [u64])>>
 }
 
 impl SwitchKey {
-    /// The key `id`, from the secret `from` (at every prime) to `to`.
+    /// Makes the key `id`, which switches from the secret `from` (at every prime) to `to`.
     ///
     /// # Panics
-    /// If the parameters do not admit it.
+    /// If the parameters do not admit `id`.
     #[must_use]
     pub(in super::super) fn generate(
         from: &Poly<Ntt>,
@@ -130,13 +132,13 @@ impl SwitchKey {
         Self { id, gadget, deviation: fresh_deviation(), digits: digits.collect() }
     }
 
-    /// What it is for.
+    /// The key's purpose, level and number of special primes.
     #[must_use]
     pub fn id(&self) -> KeyId {
         self.id
     }
 
-    /// Highest level it serves.
+    /// Highest level that the key serves.
     #[must_use]
     pub fn level(&self) -> usize {
         self.id.level
@@ -148,19 +150,19 @@ impl SwitchKey {
         self.id.alpha
     }
 
-    /// Number of digits at its level (beta).
+    /// Number of digits at the key's level (beta).
     #[must_use]
     pub fn digits(&self) -> usize {
         self.digits.len()
     }
 
-    /// Its primes.
+    /// Primes of the key.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.gadget.shape
     }
 
-    /// How it is held.
+    /// Form of the key in memory.
     #[must_use]
     pub fn form(&self) -> KeyForm {
         match self.digits.first() {
@@ -169,7 +171,7 @@ impl SwitchKey {
         }
     }
 
-    /// Who made it.
+    /// Which party made the key.
     #[must_use]
     pub fn origin(&self) -> Origin {
         match self.digits.first() {
@@ -178,16 +180,16 @@ impl SwitchKey {
         }
     }
 
-    /// Deviation of a coefficient of its error.
+    /// Deviation of a coefficient of the key's error.
     #[must_use]
     pub fn deviation(&self) -> f64 {
         self.deviation
     }
 
-    /// The same key with both halves as words.
+    /// Returns the same key with both halves as words.
     ///
     /// # Errors
-    /// [`HeError::Range`] for packed bytes that are no residues.
+    /// [`HeError::Range`] if packed bytes are not residues.
     pub fn expanded(&self, context: &Context) -> Result<Self, HeError> {
         let digits = self.digits.iter().map(|digit| match digit {
             Digit::Packed { seed, b } => {
@@ -217,17 +219,17 @@ impl SwitchKey {
     /// Bytes of the packed form of the key `id`: per digit a seed and one limb per prime.
     ///
     /// # Panics
-    /// If [`KeyId::admit`] refuses it.
+    /// If [`KeyId::admit`] refuses `id`.
     #[must_use]
     pub fn packed_bytes(context: &Context, id: KeyId) -> usize {
         let gadget = Gadget::of(id, context.parameters());
         gadget.len() * (PublicSeed::BYTES + half_bytes(context, gadget.shape))
     }
 
-    /// Bytes that it takes in memory if it is derived: per digit two limbs per prime.
+    /// Bytes in memory of the key `id` if it is derived: per digit two limbs per prime.
     ///
     /// # Panics
-    /// If [`KeyId::admit`] refuses it.
+    /// If [`KeyId::admit`] refuses `id`.
     #[must_use]
     pub fn derived_bytes(context: &Context, id: KeyId) -> usize {
         let gadget = Gadget::of(id, context.parameters());
@@ -237,7 +239,7 @@ impl SwitchKey {
     /// Appends the packed form.
     ///
     /// # Errors
-    /// [`HeError::Format`] for a derived key, which has no seeds: its masters are what travels.
+    /// [`HeError::Format`] for a derived key, which has no seeds: send its masters instead.
     pub fn write(&self, context: &Context, out: &mut Vec<u8>) -> Result<(), HeError> {
         for digit in &self.digits {
             let (seed, packed) = match digit {
@@ -254,11 +256,11 @@ impl SwitchKey {
         Ok(())
     }
 
-    /// Reads a packed key; every residue is checked.
+    /// Reads a packed key and checks every residue.
     ///
     /// # Errors
-    /// [`HeError::InsecureKey`], [`HeError::Circuit`] for a key that the parameters do not admit;
-    /// [`HeError::Length`], [`HeError::Range`], [`HeError::Padding`].
+    /// [`HeError::InsecureKey`] or [`HeError::Circuit`] if the parameters do not admit the key;
+    /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`] for bad bytes.
     pub fn read(context: &Context, id: KeyId, bytes: &[u8]) -> Result<Self, HeError> {
         id.admit(context.parameters())?;
         let gadget = Gadget::of(id, context.parameters());
@@ -285,7 +287,7 @@ impl SwitchKey {
         Ok(Self { id, gadget, deviation: fresh_deviation(), digits })
     }
 
-    /// A key of pairs `(b_j, a_j)` that were made from other keys.
+    /// Makes a key from pairs `(b_j, a_j)` that were computed from other keys.
     pub(super) fn derived(context: &Context, id: KeyId, deviation: f64, pairs: &[[Poly<Ntt>; 2]]) -> Self {
         let digit = |[b, a]: &[Poly<Ntt>; 2]| Digit::Derived { b: pack_limbs(context, b), a: pack_limbs(context, a) };
         let gadget = Gadget::of(id, context.parameters());
@@ -305,10 +307,11 @@ impl SwitchKey {
         })
     }
 
-    /// The first pair at `level`, as a public key: what it is where the key switches nothing.
+    /// Returns the first pair at `level`. For a key that switches nothing, the pair is a public
+    /// key.
     ///
     /// # Errors
-    /// [`HeError::Range`] for packed bytes that are no residues.
+    /// [`HeError::Range`] if packed bytes are not residues.
     ///
     /// # Panics
     /// If `level` is above the key's.
@@ -317,9 +320,9 @@ impl SwitchKey {
         Ok(PublicKey { b, a })
     }
 
-    /// `(sum digit_j b_j, sum digit_j a_j)` for the digits, as [`raised`] makes them, of `c`, which is at or
-    /// below the key's level; `P` times both halves of `plus` are added. Each digit is transformed where it
-    /// is used.
+    /// Returns `(sum digit_j b_j, sum digit_j a_j)` over the digits of `c` (those of [`raised`]),
+    /// and adds `P` times each half of `plus`. `c` is at or below the key's level. Limbs of digits
+    /// are transformed right before use.
     ///
     /// # Panics
     /// If `c` is above the key's level.
@@ -364,10 +367,10 @@ impl SwitchKey {
         context.counters().count_key_switch(per_digit * digits * shape.limbs() / self.shape().limbs());
     }
 
-    /// Limb `k` of `shape` of both inner products; `own` are the digits there.
+    /// Computes limb `k` of `shape` of both inner products; `own` holds that limb of each digit.
     ///
     /// # Panics
-    /// If the digits are not those of something at or below the key's level.
+    /// If the digits are of a polynomial above the key's level.
     pub(in super::super) fn limb_product(
         &self,
         context: &Context,
@@ -379,13 +382,13 @@ impl SwitchKey {
         let fits = shape.level <= self.id.level && shape.special == self.shape().special;
         assert!(fits && self.gadget.digits_at(shape.level).count() == own.len(), "digits fit the key");
         let used: Vec<usize> = self.gadget.digits_at(shape.level).map(|(j, _)| j).collect();
-        // The same prime in the key, which may have more of them.
+        // The same prime in the key, which may have more primes than `shape`.
         let at = if k < shape.level { k } else { self.id.level + k - shape.level };
         self.inner_limb(context, at, &used, own, sums);
     }
 
-    /// The inner products mod the prime of the key's limb `at`, part by part: what is unpacked or drawn is
-    /// used while it is in the cache.
+    /// Computes the inner products mod the prime of the key's limb `at`, part by part: unpacked and
+    /// drawn words are used while in the cache.
     fn inner_limb(
         &self,
         context: &Context,
@@ -423,10 +426,10 @@ impl SwitchKey {
     }
 }
 
-/// Words of a key's limb that are unpacked, drawn and multiplied together.
+/// Words of a key's limb that are unpacked, drawn and multiplied at a time.
 const PART: usize = 512;
 
-/// Limbs of both halves of one digit, to be read from the front.
+/// Limbs of both halves of one digit, read in order from the first word.
 enum Halves<'a> {
     Packed { b: &'a [u8], a: Box<UniformParts> },
     Derived { b: &'a [u8], a: &'a [u8] },
@@ -434,7 +437,8 @@ enum Halves<'a> {
 }
 
 impl Halves<'_> {
-    /// The words `part`, where the one before ended; `room` has space for those of both halves.
+    /// Returns the words `part` of both halves. `part` starts where the last call's part ended;
+    /// `room` has space for both halves.
     fn part<'a>(&'a mut self, modulus: &Modulus, part: Range<usize>, room: &'a mut [u64]) -> [&'a [u64]; 2] {
         match self {
             Self::Expanded { b, a } => [&b[part.clone()], &a[part]],
@@ -459,9 +463,9 @@ fn halved(room: &mut [u64], words: usize) -> [&mut [u64]; 2] {
     [&mut of_b[..words], &mut of_a[..words]]
 }
 
-/// The words `part` of a packed limb.
+/// Unpacks the words `part` of a packed limb.
 fn unpack_part(modulus: &Modulus, packed: &[u8], part: &Range<usize>, out: &mut [u64]) {
-    // Parts have a multiple of eight words, so that they begin with a byte.
+    // Parts have a multiple of eight words, so each begins at a whole byte.
     let bytes = part.start / 8 * modulus.bits() as usize..part.end / 8 * modulus.bits() as usize;
     pack::unpack_into(&packed[bytes], modulus.bits(), modulus.value() - 1, out)
         .expect("keys are checked when they are read");

@@ -1,6 +1,6 @@
-//! Which modulus is secure at which degree, for which secret.
+//! The largest secure modulus by degree and secret.
 
-/// How a secret is drawn.
+/// Distribution of a secret.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Secret {
     /// Coefficients uniform in -1, 0, 1.
@@ -9,16 +9,16 @@ pub enum Secret {
     Sparse,
 }
 
-/// Degree and most bits of the modulus for 128 bits, classical, uniform ternary secret and errors of
-/// deviation 3.19: [BCCC24], table of ternary secrets. Each row is below that of the older standard
-/// ([HES18]: 109, 218, 438, 881), which has none for 2^16.
+/// Degree and most bits of the modulus for 128 bits of classical security, with a uniform ternary
+/// secret and errors of deviation 3.19: [BCCC24], table of ternary secrets. Each row is below that
+/// of the older standard ([HES18]: 109, 218, 438, 881), which has none for 2^16.
 const TERNARY: [(usize, u32); 5] = [(1 << 12, 106), (1 << 13, 214), (1 << 14, 430), (1 << 15, 868), (1 << 16, 1747)];
 
-/// The same for a secret of weight 32: 121 bits at 2^16 ([BTH22]); at 2^15 what was counted, and not more
-/// (`docs/parameters.md`: the lattice estimator's hybrid attacks, and a count of our own).
+/// As [`TERNARY`] for a secret of weight 32: 121 bits at 2^16 ([BTH22]); at 2^15 no more than was
+/// counted (`docs/parameters.md`: the lattice estimator's hybrid attacks, and a count of our own).
 const SPARSE: [(usize, u32); 2] = [(1 << 15, 95), (1 << 16, 121)];
 
-/// The largest modulus in bits that is secure with this secret at this degree; 0 where there is none.
+/// The largest modulus in bits that is secure with this secret at this degree; 0 if there is none.
 #[must_use]
 pub fn max_modulus_bits(degree: usize, secret: Secret) -> u32 {
     let table: &[(usize, u32)] = match secret {
@@ -28,14 +28,14 @@ pub fn max_modulus_bits(degree: usize, secret: Secret) -> u32 {
     table.iter().find(|(n, _)| *n == degree).map_or(0, |&(_, bits)| bits)
 }
 
-/// One kind of key or ciphertext: the modulus that it lives in and the secret that hides it.
+/// One kind of key or ciphertext: its modulus and the secret that hides it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SecurityCheck {
-    /// What is checked, for messages and tables.
+    /// Name of the kind, for messages and tables.
     pub what: String,
-    /// The secret it is encrypted under.
+    /// The secret of the encryption.
     pub secret: Secret,
-    /// Bits of its modulus.
+    /// Bits of the modulus.
     pub modulus_log2: f64,
     /// The most that [`max_modulus_bits`] allows.
     pub max: u32,

@@ -1,23 +1,24 @@
-//! What a parameter set is described by.
+//! The description of a parameter set.
 
 use serde::{Deserialize, Serialize};
 
-/// Non-zero coefficients of the sparse secret that bootstrapping raises under.
+/// Number of non-zero coefficients of the sparse secret, under which bootstrapping raises.
 pub const SPARSE_WEIGHT: usize = 32;
 
-/// Consecutive primes of about one size; a ciphertext at one of their levels has a scale of that size.
+/// Consecutive primes of about one size. A ciphertext at one of their levels has a scale of that
+/// size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Segment {
-    /// How many.
+    /// Number of primes.
     pub count: usize,
-    /// Their size and that of the scale, in bits.
+    /// Size of the primes and of the scale, in bits.
     pub bits: u32,
 }
 
-/// How many special primes the keys of a range of levels use.
+/// Number of special primes of the keys of a range of levels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct KeyGroup {
-    /// Highest level of the range; it starts above that of the group before.
+    /// Highest level of the range, which starts above that of the group before.
     pub up_to_level: usize,
     /// Special primes (alpha): also the number of primes in one digit.
     pub alpha: usize,
@@ -34,7 +35,7 @@ pub struct ParametersSpec {
     pub segments: Vec<Segment>,
     /// Bits of the special primes.
     pub special_bits: u32,
-    /// Special primes by level, ascending; the last group reaches the highest level.
+    /// Special primes by level, ascending. The last group reaches the highest level.
     pub groups: Vec<KeyGroup>,
     /// Whether keys to and from the sparse secret exist (needed for bootstrapping).
     pub encapsulated: bool,

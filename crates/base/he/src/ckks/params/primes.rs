@@ -1,4 +1,4 @@
-//! The choice of primes.
+//! Choice of primes.
 
 use super::super::scale::Scale;
 use super::description::ParametersSpec;
@@ -15,11 +15,11 @@ pub(super) struct Chain {
     pub scales: Vec<Scale>,
 }
 
-/// The unused prime `1 mod step` below 2^50 that is nearest to `target`.
+/// Returns the unused prime `1 mod step` below 2^50 that is nearest to `target`.
 fn nearest(target: f64, step: u64, used: &[u64]) -> Result<u64, HeError> {
     let limit = 1u64 << MAX_MODULUS_BITS;
     let middle = ((target / step as f64) as u64).min(limit / step);
-    // Near a number of this size one in less than 40 candidates is prime.
+    // Near a number of this size, more than one in 40 candidates is prime.
     for away in 0..1 << 14 {
         for k in [middle.checked_sub(away), middle.checked_add(away + 1)].into_iter().flatten() {
             let candidate = k * step + 1;
@@ -32,8 +32,8 @@ fn nearest(target: f64, step: u64, used: &[u64]) -> Result<u64, HeError> {
     Err(HeError::NoPrime { bits: target.log2().round() as u32, step })
 }
 
-/// Chooses primes from the top down. At each level the prime is the one that brings the scale of a rescaled
-/// product of two canonical ciphertexts nearest to the power of two of its segment, so that deviations do
+/// Chooses primes from the top down. The prime of each level brings the scale of a rescaled product
+/// of two canonical ciphertexts nearest to the power of two of its segment, so that deviations do
 /// not double from level to level.
 pub(super) fn choose(spec: &ParametersSpec) -> Result<Chain, HeError> {
     let step = 2 << spec.log_degree;
@@ -44,7 +44,7 @@ pub(super) fn choose(spec: &ParametersSpec) -> Result<Chain, HeError> {
         used.push(prime);
         Ok(prime)
     };
-    // Special primes first: they are to be the largest of all.
+    // Special primes come first, because they must be the largest of all.
     let special = spec.groups.iter().map(|g| g.alpha).max().unwrap_or(0);
     let p = (0..special).map(|_| take(2f64.powi(spec.special_bits as i32))).collect::<Result<Vec<_>, _>>()?;
     let (mut q, mut scales) = (vec![0; levels], vec![Scale::ONE; levels]);

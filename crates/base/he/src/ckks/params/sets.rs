@@ -2,15 +2,16 @@
 
 use super::description::{KeyGroup, ParametersSpec, Segment};
 
-/// A parameter set with what is stated of it.
+/// A parameter set with its stated properties.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct NamedSet {
-    /// Its name.
+    /// Name of the set.
     pub name: &'static str,
-    /// What it is for.
+    /// Purpose of the set.
     pub purpose: &'static str,
-    /// log2 of the probability that one bootstrap fails because a multiple of `q_0` passes the range of the
-    /// sine (weight 32, range 16: 2^-121.7 for each coefficient); `None` without bootstrapping.
+    /// log2 of the probability that one bootstrap fails because a multiple of `q_0` exceeds the
+    /// range of the sine (weight 32, range 16: 2^-121.7 for each coefficient); `None` without
+    /// bootstrapping.
     pub failure_log2: Option<f64>,
     segments: &'static [Segment],
     groups: &'static [KeyGroup],
@@ -26,16 +27,18 @@ const fn group(up_to_level: usize, alpha: usize) -> KeyGroup {
     KeyGroup { up_to_level, alpha }
 }
 
-/// Sets A, B and C. All have 128 bits of security; [`super::Parameters::security`] lists what was checked.
+/// Sets A, B and C. All have 128 bits of security; [`super::Parameters::security`] lists the
+/// checks.
 pub const SETS: [NamedSet; 3] = [
     NamedSet {
         name: "A",
         purpose: "networks with ReLU by composite polynomials: 15 levels between bootstraps, 2^15 slots",
         failure_log2: Some(-105.7),
-        // SlotToCoeff 3, network 15, EvalMod 10 with the cubic correction of the sine, CoeffToSlot 3.
-        // Primes of digits are a bit smaller than special ones: six of them make P 2^6 larger than any
-        // digit, or errors of the digits would show. Lower there is room for more special primes: fewer
-        // digits, so fewer transforms and smaller keys.
+        // SlotToCoeff 3, network 15, EvalMod 10 with the cubic correction of the sine, CoeffToSlot
+        // 3.
+        // Primes of digits are a bit smaller than special ones: six of each make P 2^6 larger than
+        // any digit, so that errors of digits do not show. Lower levels have room for more special
+        // primes: fewer digits, so fewer transforms and smaller keys.
         segments: &[segment(18, 42), segment(10, 49), segment(3, 45)],
         groups: &[group(8, 5), group(16, 8), group(27, 9), group(30, 8), group(31, 7), group(32, 6)],
         log_degree: 16,
@@ -63,13 +66,13 @@ pub const SETS: [NamedSet; 3] = [
 ];
 
 impl NamedSet {
-    /// The set of this name (A, B or C).
+    /// Returns the set of this name (A, B or C).
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
         SETS.iter().find(|set| set.name == name)
     }
 
-    /// Its description.
+    /// Description of the set.
     #[must_use]
     pub fn spec(&self) -> ParametersSpec {
         ParametersSpec {

@@ -1,4 +1,4 @@
-//! From a description to checked parameters.
+//! Chooses and checks parameters from a description.
 
 use super::check::{Secret, SecurityCheck, max_modulus_bits};
 use super::description::ParametersSpec;
@@ -8,16 +8,16 @@ use crate::ckks::scale::Scale;
 use std::ops::RangeInclusive;
 
 const LOG_DEGREES: RangeInclusive<u32> = 12..=16;
-/// Tests may go down to here: the smallest ring of the transforms.
+/// Degrees for tests, down to the smallest ring of the transforms.
 const LOG_DEGREES_FOR_TESTS: RangeInclusive<u32> = 6..=16;
 const PRIME_BITS: RangeInclusive<u32> = 20..=50;
-/// Bits by which a digit may pass its special primes: primes of one size are not equal. A larger digit would
-/// drown the message in the error of switching.
+/// Bits by which a digit may exceed its special primes: primes of one size differ. The switching
+/// error of a larger digit would drown the message.
 const SLACK: f64 = 0.1;
 /// No set at 2^16 has more secure primes than this.
 const MAX_PRIMES: usize = 100;
 
-/// Checked parameters: primes, scales, and 128 bits of security for every key (unless made by
+/// Checked parameters: primes, scales, and 128 bits of security for every key (except those of
 /// `insecure_for_tests`).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Parameters {
@@ -25,17 +25,16 @@ pub struct Parameters {
     q: Vec<u64>,
     p: Vec<u64>,
     scales: Vec<Scale>,
-    /// Whether keys must have 128 bits: not so for tests alone.
+    /// Whether keys must have 128 bits of security; false only in tests.
     checked: bool,
 }
 
 impl Parameters {
-    /// Chooses primes and checks every key at its own modulus against the secret that it is encrypted
-    /// under.
+    /// Chooses primes and checks every key at its own modulus against the secret of its encryption.
     ///
     /// # Errors
-    /// [`HeError::Description`] for a description out of range, [`HeError::NoPrime`] if there are too few
-    /// primes of a size, [`HeError::InsecureKey`] naming the first key that falls short of 128 bits.
+    /// [`HeError::Description`] for a description out of range; [`HeError::NoPrime`] for too few
+    /// primes of a size; [`HeError::InsecureKey`] with the first key below 128 bits.
     pub fn new(spec: &ParametersSpec) -> Result<Self, HeError> {
         let built = Self { checked: true, ..Self::build(spec, LOG_DEGREES)? };
         match built.security().into_iter().find(|check| !check.holds()) {
@@ -46,8 +45,8 @@ impl Parameters {
         }
     }
 
-    /// Parameters **without any check of security**, at degrees down to 64. For tests alone: it exists only
-    /// where the feature `test-util` is on, which nothing that serves may switch on.
+    /// Makes parameters **without any check of security**, at degrees down to 64, for tests alone.
+    /// Exists only with the feature `test-util`, which no serving program may enable.
     ///
     /// # Errors
     /// [`HeError::Description`], [`HeError::NoPrime`].
@@ -101,13 +100,14 @@ impl Parameters {
         Ok(Self { spec: spec.clone(), q: chain.q, p: chain.p, scales: chain.scales, checked: false })
     }
 
-    /// The description.
+    /// The description of the parameters.
     #[must_use]
     pub fn spec(&self) -> &ParametersSpec {
         &self.spec
     }
 
-    /// Digest of degree, primes and key groups: what two parties must share for their bytes to mean the same.
+    /// Digest of degree, primes and key groups. Two parties must share these for their bytes to
+    /// mean the same.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_derive_key("tacit ckks parameters 1");
@@ -150,8 +150,8 @@ impl Parameters {
         &self.p
     }
 
-    /// The canonical scale at `level`: the product of two ciphertexts with it, rescaled, has that of the
-    /// level below, except across the border of two segments.
+    /// The canonical scale at `level`. A rescaled product of two ciphertexts with this scale has
+    /// the canonical scale of the level below, except across the border of two segments.
     ///
     /// # Panics
     /// If `level` is not 1 to [`Parameters::levels`].
@@ -160,7 +160,7 @@ impl Parameters {
         self.scales[level - 1]
     }
 
-    /// Special primes of keys for ciphertexts at `level`.
+    /// Number of special primes of keys for ciphertexts at `level`.
     ///
     /// # Panics
     /// If `level` is above [`Parameters::levels`].
@@ -176,12 +176,12 @@ impl Parameters {
         self.q[..level].iter().chain(&self.p[..special]).map(|&p| (p as f64).log2()).sum()
     }
 
-    /// Whether a key at `level` with `special` special primes may exist: whatever a circuit asks for, a key
-    /// is made, and read, only where its modulus has 128 bits of security for the secret that it is encrypted
-    /// under. The key to the sparse secret has one prime and one special prime.
+    /// Checks that a key at `level` with `special` special primes may exist. Whatever a circuit
+    /// asks for, a key is made or read only if its modulus has 128 bits of security for the secret
+    /// of its encryption. The key to the sparse secret has one prime and one special prime.
     ///
     /// # Errors
-    /// [`HeError::InsecureKey`].
+    /// [`HeError::InsecureKey`] if the key may not exist.
     pub(in super::super) fn admit(
         &self,
         what: &str,
@@ -199,7 +199,8 @@ impl Parameters {
         Err(HeError::InsecureKey { what: what.into(), degree: self.degree(), modulus_log2, max })
     }
 
-    /// What is encrypted under which secret in which modulus, at worst.
+    /// Lists the largest modulus of each kind of key and of ciphertexts, with the secret of its
+    /// encryption.
     #[must_use]
     pub fn security(&self) -> Vec<SecurityCheck> {
         let check = |what: String, secret, modulus_log2| {

@@ -1,4 +1,4 @@
-//! Named sets are secure, and what is not secure or makes no sense is refused by name.
+//! Named sets are secure; insecure or senseless descriptions are refused by name.
 
 use super::*;
 use crate::HeError;
@@ -11,7 +11,7 @@ fn named_sets_have_128_bits() {
         let top = parameters.modulus_log2(levels, parameters.alpha(levels));
         assert!((top - total).abs() < 2.5, "set {name}: {top} bits");
         assert!(parameters.security().iter().all(SecurityCheck::holds));
-        // Deviations of scales from their powers of two do not add up.
+        // Deviations of scales from their powers of two do not accumulate.
         for level in 1..=levels {
             let bits = parameters.scale(level).log2();
             assert!((bits - bits.round()).abs() < 0.01, "set {name}, level {level}: {bits}");
@@ -35,7 +35,7 @@ fn insecure_sets_do_not_build() {
     let spec = NamedSet::find("A").unwrap().spec();
     let wide = ParametersSpec { groups: vec![KeyGroup { up_to_level: 32, alpha: 8 }], ..spec.clone() };
     assert!(matches!(Parameters::new(&wide), Err(HeError::InsecureKey { degree: 65_536, max: 1747, .. })));
-    // The sparse secret has a table of its own, and none below 2^15.
+    // The sparse secret has its own table, without rows below 2^15.
     let small = ParametersSpec {
         log_degree: 13,
         base_bits: 40,
@@ -76,7 +76,7 @@ fn senseless_descriptions_are_refused() {
     assert!(matches!(Parameters::new(&few), Err(HeError::NoPrime { .. })));
 }
 
-/// Whoever names the keys that a circuit needs cannot have one made that gives the secret away.
+/// The party that names the keys of a circuit cannot obtain one that reveals the secret.
 #[test]
 fn keys_below_128_bits_are_not_made() {
     use crate::ckks::keys::{KeyId, KeyKind};

@@ -1,4 +1,4 @@
-//! Derived keys against direct ones, and against what was stated of them.
+//! Derived keys against direct keys, and against the errors and sizes stated for them.
 
 use super::super::super::eval::Evaluator;
 use super::super::super::tests::{Bench, prg, spec};
@@ -25,7 +25,7 @@ fn measured(bench: &Bench, key: &SwitchKey) -> f64 {
         message.mul_assign(bench.secret.s(), context);
         b.sub_assign(&message, context);
         let b = b.into_coeff(context);
-        // It is small, so the first prime holds it; all others must agree.
+        // The error is small, so the first prime holds it, and all others must agree.
         let centred = |k: usize| b.limb(k).iter().map(move |&x| context.modulus(gadget.shape, k).centred(x));
         assert!((1..gadget.shape.limbs()).all(|k| centred(k).eq(centred(0))), "an error is one integer");
         centred(0).map(|x| (x as f64).powi(2)).sum::<f64>()
@@ -34,8 +34,8 @@ fn measured(bench: &Bench, key: &SwitchKey) -> f64 {
     ((0..digits).map(error).sum::<f64>() / (digits * context.degree()) as f64).sqrt()
 }
 
-/// Keys of one to five steps, at the masters' level and below: errors as stated, and rotations with them as
-/// exact as with direct keys, whose error the special primes hide anyway.
+/// Keys of one to five steps, at the masters' level and below, have the stated errors. Rotations
+/// with them are as exact as with direct keys, because the special primes hide the error of a key.
 #[test]
 fn derived_keys_are_as_good_as_direct_ones() {
     let mut bench = Bench::new(&spec(10), 71);
@@ -70,7 +70,8 @@ fn derived_keys_are_as_good_as_direct_ones() {
     }
 }
 
-/// Bytes by formula: two packed halves without seeds, in memory; masters are sent, and go into files.
+/// Bytes by formula: derived keys are two packed halves in memory; masters are sent, and written to
+/// files.
 #[test]
 fn bytes_are_counted() {
     let mut bench = Bench::new(&spec(8), 72);
@@ -78,14 +79,15 @@ fn bytes_are_counted() {
     let masters = Derivation::masters(&context, LEVEL, &[1, 8]);
     let needs = [1, 2, 9, 18].map(|k| galois(&bench, k, LEVEL));
     let plan = Derivation::new(&context, &needs, &masters).unwrap();
-    // Keys have two digits of five primes, masters five of six: one special prime is their own.
+    // Keys have two digits of five primes, masters five of six: one special prime is the master's
+    // own.
     let bytes = |primes: &[u64]| primes.iter().map(|p| 256 / 8 * p.ilog2() as usize + 256 / 8).sum::<usize>();
     let parameters = context.parameters();
     let (own, last) = parameters.special_primes().split_at(2);
     let limbs = bytes(&parameters.primes()[..3]) + bytes(own);
     assert_eq!(plan.memory_bytes(&context), 4 * 2 * 2 * limbs);
     assert_eq!(plan.upload_bytes(&context), 2 * 5 * (16 + limbs + bytes(last)));
-    // 10 is on the way to 18.
+    // 10 is a step on the way to 18.
     assert_eq!((plan.steps(), plan.keys().count()), (5, 4));
     let mut derived = plan.run(&context, &bench.keys(&masters)).unwrap();
     assert_eq!(derived.memory_bytes(), plan.memory_bytes(&context));
@@ -109,7 +111,7 @@ fn bytes_are_counted() {
     let a = bench.encrypt(&x, LEVEL);
     let rotated = bench.decrypt(&Evaluator::new(&context, &from_file).rotate(&a, 18).unwrap());
     assert!((0..128).all(|i| (rotated[i] - x[(i + 18) % 128]).abs() < 1e-6));
-    // As sent: the same key comes back.
+    // A master is read as it was written.
     let id = masters[0];
     let master = KeyMaker::new(&bench.secret, &mut bench.prg).make(id).unwrap();
     let mut bytes = Vec::new();
@@ -119,7 +121,7 @@ fn bytes_are_counted() {
     assert!((0..5).all(|j| read.pair(&context, j).unwrap() == master.pair(&context, j).unwrap()));
 }
 
-/// What cannot be derived is an error with a type: when it is planned, and when masters are not there.
+/// Impossible derivations are typed errors, both when planned and when masters are missing.
 #[test]
 fn what_is_missing_is_named() {
     let mut bench = Bench::new(&spec(8), 73);
@@ -150,7 +152,7 @@ fn what_is_missing_is_named() {
     let refused = planned.run(&context, &low).err();
     assert!(matches!(refused, Some(HeError::KeyTooLow { level: 2, have: 1, .. })));
     assert_eq!(context.counters().read() - before, made, "refused before anything is computed");
-    // Derived keys are held to their level like others.
+    // Derived keys are limited to their level like others.
     let keys = planned.run(&context, &bench.keys(&masters)).unwrap();
     assert!(matches!(keys.check(&[galois(&bench, 4, 3)]), Err(HeError::KeyTooLow { level: 3, have: 2, .. })));
     let x = bench.values(8);
@@ -158,7 +160,7 @@ fn what_is_missing_is_named() {
     assert!(matches!(Evaluator::new(&context, &keys).rotate(&high, 4), Err(HeError::KeyTooLow { .. })));
 }
 
-/// Set A as it would be used: 121 keys at level 5 from eight masters; what that takes is printed.
+/// Set A as it would be used: 121 keys at level 5 from eight masters. Prints the cost.
 #[test]
 #[ignore = "heavy: make test-heavy"]
 fn set_a_derives_the_keys_of_a_network() {
@@ -169,7 +171,7 @@ fn set_a_derives_the_keys_of_a_network() {
     let mut bench = Bench { context: context.clone(), secret, prg };
     let (level, n) = (5, 1 << 15);
     let masters = Derivation::masters(&context, level, &std::array::from_fn::<i64, 8, _>(|i| 1 << (2 * i)));
-    // Baby steps of 1, giant steps of 32 either way.
+    // Baby steps of 1, giant steps of 32 in both directions.
     let distances = (1..32).chain((1..=45).flat_map(|k| [32 * k, n - 32 * k]));
     let needs: Vec<KeyId> = distances.map(|k| galois(&bench, k, level)).collect();
     let plan = Derivation::new(&context, &needs, &masters).unwrap();

@@ -1,4 +1,4 @@
-//! Sets in files: paged under a budget, and refused where a byte is wrong.
+//! Key sets in files: loaded within a budget, and refused if a byte is wrong.
 
 use super::super::super::eval::Evaluator;
 use super::super::super::tests::{Bench, spec};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 const CLIENT: [u8; 32] = [7; 32];
 
-/// A file that is gone when the test ends.
+/// A file that is deleted when the test ends.
 struct TestFile(PathBuf);
 
 impl TestFile {
@@ -38,7 +38,7 @@ fn written(bench: &mut Bench, name: &str) -> TestFile {
     file
 }
 
-/// Budgets for nothing, for two keys and for all: the same answers, and never more in memory than that.
+/// Budgets of 0, of two keys and of all keys give the same answers, and memory stays within each.
 #[test]
 fn sets_larger_than_the_budget_work() {
     let mut bench = Bench::new(&spec(8), 41);
@@ -85,7 +85,8 @@ fn what_is_in_the_way_of_a_part_is_left_alone_unless_it_is_one() {
     }
 }
 
-/// Keys of two makers go together: the sparse secret is that of the client, not of the maker.
+/// Keys of two makers fit together: the sparse secret belongs to the client, so all makers share
+/// it.
 #[test]
 fn makers_share_the_sparse_secret() {
     let mut bench = Bench::new(&spec(8), 44);
@@ -103,8 +104,8 @@ fn makers_share_the_sparse_secret() {
     assert!(bench.decrypt(&back).iter().zip(&x).all(|(got, want)| (*got - *want).abs() < 1e-6));
 }
 
-/// Every kind of damage is refused by name: cut, longer, a flipped bit in each region, keys swapped,
-/// another client's, other parameters'.
+/// Every kind of damage is refused by name: a cut, a longer file, a flipped bit in each region,
+/// swapped keys, another client's keys, other parameters.
 #[test]
 fn damaged_and_foreign_files_are_refused() {
     let mut bench = Bench::new(&spec(6), 42);
