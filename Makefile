@@ -2,7 +2,7 @@
 # Needs: cargo, Python with venv, a C compiler. scripts/preflight.sh says what is missing and how to get it.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-heavy papers-heavy accuracy abuse abuse-test bench lint style clippy abuse-and-clippy fuzz rust-test unit-test integration-test py-test test-programs preflight
+.PHONY: help demo lab quick test test-heavy papers-heavy accuracy abuse abuse-test bench lint style clippy abuse-and-clippy fuzz rust-test unit-test integration-test py-test test-programs preflight
 .PHONY: demo-programs binary python lock clean
 
 VENV := .venv
@@ -16,6 +16,8 @@ FUZZ_SECONDS ?= 60
 help:
 	@echo "make demo       ten handwritten digits, classified privately by two processes on this machine"
 	@echo "make test       everything the project tests: Rust, fuzz smoke, Python"
+	@echo "make quick      unit tests of every crate, each back end on a small network, style (under 4 minutes once built)"
+	@echo "make lab        the program tacit-lab, which \`tacit lab\`, \`tacit simulate\` and \`tacit keyset tables\` run"
 	@echo "make test-heavy bootstrapping with real parameter sets, encrypted networks (many minutes, 8 GB)"
 	@echo "make papers-heavy  figures of the documents (bytes, keys, rounds) beside what their commands print (minutes; ../shared/data)"
 	@echo "make accuracy   private runs on SqueezeNet, MNIST and CIFAR-10 (needs ../shared/data; takes long)"
@@ -55,7 +57,7 @@ test-programs: preflight
 test-heavy: preflight python binary
 	cargo test --locked --release -p tacit-he --quiet -- --ignored
 	cargo test --locked --release -p tacit-backends --test ckks_networks --quiet -- --ignored
-	cargo test --locked --release -p tacit-backends --lib --quiet -- --ignored ckks::campaign_tests::five_hundred
+	cargo test --locked --release -p tacit-ckks --lib --quiet -- --ignored campaign_tests::five_hundred
 	$(PY) examples/ckks_tour.py
 	$(PY) scripts/server_memory.py models/squeezenet_square.onnx -O agreement=0
 
@@ -108,9 +110,12 @@ demo-programs: preflight
 	@echo "== the programs tacit and tacit-server (the first build takes some minutes)"
 	cargo build --locked --release -p tacit-cli -p tacit-serve --bin tacit --bin tacit-server
 
+lab: preflight
+	cargo build --locked --release -p tacit-lab
+
 binary: preflight
-	@echo "== the programs tacit, tacit-server and tacit-sidecar (the first build takes some minutes)"
-	cargo build --locked --release -p tacit-cli -p tacit-serve -p tacit-sidecar
+	@echo "== all programs (the first build takes some minutes)"
+	cargo build --locked --release -p tacit-cli -p tacit-serve -p tacit-sidecar -p tacit-lab
 
 # The venv is made once per lock file; the package is built every time (cargo decides what is stale).
 $(VENV)/.locked: requirements.lock scripts/find_python.sh

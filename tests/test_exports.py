@@ -32,11 +32,13 @@ def table_back_end_agrees(network: bytes, x: np.ndarray) -> None:
         [node("Sigmoid", "c", "s"), node("Mul", "s c", "y")],
         [node("HardSwish", "c", "y")],
         [node("Elu", "c", "y", alpha=0.5)],
+        [node("Softplus", "c", "y")],
+        [node("Mish", "c", "y")],
     ],
-    ids=["silu", "silu_turned", "hard_swish", "elu"],
+    ids=["silu", "silu_turned", "hard_swish", "elu", "softplus", "mish"],
 )
 def test_activations_of_one_table(nodes):
-    network = cover.model_bytes([CONV, *nodes], {"w": 3 * W}, IMAGE, opsets=(("", 14),))
+    network = cover.model_bytes([CONV, *nodes], {"w": 3 * W}, IMAGE, opsets=(("", 18),))
     table_back_end_agrees(network, images(15, *IMAGE[1:]))
 
 

@@ -1,6 +1,6 @@
 """A back end that only the tests have, through the command line and Python: nothing outside of its file and the registry knows it.
 
-It is `crates/backends/tests/toy/mod.rs`, and hides nothing. `make py-test` takes the programs that `cargo test` has built, and builds the Python
+It is `crates/backends/registry/tests/toy/mod.rs`, and hides nothing. `make py-test` takes the programs that `cargo test` has built, and builds the Python
 module with the same feature, `test-util`, which registers it; scripts/check_rules.py sees to it that nothing else is built with it.
 """
 

@@ -88,7 +88,7 @@ pub fn beside(name: &str) -> anyhow::Result<PathBuf> {
     let beside = this.with_file_name(name);
     anyhow::ensure!(
         beside.exists(),
-        "{} is not there: install {name} beside tacit (`cargo build --release --workspace` builds both)",
+        "{} is not there: install {name} beside tacit (in a clone, `make binary` builds all programs)",
         beside.display()
     );
     Ok(beside)

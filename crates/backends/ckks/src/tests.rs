@@ -18,7 +18,7 @@ use super::keyset::{Budget, Design, Goal, PRESETS, Wish, design};
 use super::public::{Port, Public};
 use super::wire::{HELLO, Hello, INPUT, KEY, WELCOME, WELCOME_BYTES, Welcome};
 use tacit_backend_api::{
-    Backend, BackendError, ClientModel, ConnectionResources, Costs, Material, Options, ServerModel,
+    Backend, BackendError, ClientModel, ConnectionResources, Costs, Material, Options, ServerModel, check::check,
 };
 
 /// Two blocks of a residual network on 2 x 8 x 8 inputs, with squares in between.
@@ -85,9 +85,8 @@ fn answers(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, inputs:
         let mut side = client.clone().connect(&ConnectionResources::default())?;
         side.setup(channel)?;
         let sent = channel.total_traffic().sent;
-        let all: Result<Vec<_>, BackendError> =
-            inputs.iter().map(|x| side.online(channel, Material::nothing(), x)).collect();
-        Ok::<_, BackendError>((all?, sent))
+        let all = inputs.iter().map(|x| side.online(channel, Material::nothing(), x));
+        Ok::<_, BackendError>((all.collect::<Result<Vec<_>, _>>()?, sent))
     };
     let serve = |channel: &mut Channel| {
         let mut side = server.clone().connect(&ConnectionResources::default())?;
@@ -230,7 +229,7 @@ fn inputs_that_leave_the_range_are_noticed() {
     let largest = |x: &[f32]| largest_magnitude(server.strain(x).unwrap().iter().map(|s| s.share));
     assert!(largest(&vec![1e5; 128]) > 1.0 && largest(&input(&model, 4)) < 1.0);
     // The advised option exists in this back end.
-    let found = tacit_backend_api::check::check(&wide, &*server, &[vec![1e5; 128]], None, &Watch::default()).unwrap();
+    let found = check(&wide, &*server, &[vec![1e5; 128]], None, &Watch::default()).unwrap();
     let advice = found.advice.unwrap();
     assert!(found.overflowed == 1 && advice.contains("-O margin=1.25"), "{advice}");
     assert!(Ckks.lower(&model, &"margin=2.5".parse().unwrap()).is_ok());
@@ -364,10 +363,10 @@ fn relu_is_a_polynomial_or_a_composite() {
 /// Degrees follow the allowed error; GELU and SiLU are one polynomial, not two.
 #[test]
 fn smooth_activations_are_near_by_one_polynomial() {
-    for function in [Function::Sigmoid, Function::Tanh, Function::GeluGap, Function::SiluGap] {
+    for function in [Function::Sigmoid, Function::Tanh, Function::GeluResidual, Function::SiluResidual] {
         let model = activated([1.0; 2], |graph| {
             let made = graph.push("f", FloatOp::Function(function), &[1], &[]).unwrap();
-            if !function.is_gap() {
+            if function.residual().is_none() {
                 return made;
             }
             let relu = relu(graph);

@@ -14,7 +14,7 @@
 //! There the table takes the magnitude, or the part below zero; neither is ever below the first
 //! piece.
 
-use tacit_graph::Function;
+use tacit_graph::{Function, Symmetry};
 
 use super::integers::quantise;
 use super::tabulated::{Argument, Scales, Tabulated, cut, exceed};
@@ -59,10 +59,10 @@ struct Curve {
 
 impl Curve {
     fn of(function: Function) -> Self {
-        let of = match function {
-            Function::EluGap => Argument::Below,
-            _ if function.is_gap() => Argument::Magnitude,
-            _ => Argument::Itself,
+        let of = match function.residual() {
+            Some(Symmetry::ZeroAbove) => Argument::Below,
+            Some(Symmetry::Even) => Argument::Magnitude,
+            Some(Symmetry::None) | None => Argument::Itself,
         };
         Self { function, of }
     }

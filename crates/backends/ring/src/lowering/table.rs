@@ -20,7 +20,7 @@ use crate::Table;
 /// A sentence, if the input is too large for any table.
 pub(super) fn tabulate(function: Function, scales: &Scales) -> Result<Tabulated, String> {
     let [likely, extreme] = scales.input;
-    let reach = match function.settles() {
+    let reach = match function.saturates_at() {
         Some(end) => likely.max(extreme).min(end),
         None => likely,
     };
@@ -96,7 +96,7 @@ mod tests {
             (Function::Sigmoid, [3.0, 5.0], 1.0, false),
             (Function::Sigmoid, [30.0, 50.0], 1.0, true),
             (Function::Tanh, [1.5, 1.8], 1.0, false),
-            (Function::GeluGap, [9.0, 20.0], 0.2, true),
+            (Function::GeluResidual, [9.0, 20.0], 0.2, true),
             (Function::Exp, [2.0, 3.0], 8.0, true),
             (Function::Reciprocal, [4.0, 5.0], 16.0, true),
             (Function::Sqrt, [4.0, 5.0], 3.0, true),
@@ -132,7 +132,7 @@ mod tests {
         for (function, input, frac_bits) in [
             (Function::Sigmoid, [6.0, 9.0], 12),
             (Function::Tanh, [3.0, 3.5], 13),
-            (Function::GeluGap, [9.0, 20.0], 14),
+            (Function::GeluResidual, [9.0, 20.0], 14),
             (Function::Exp, [2.0, 2.5], 10),
             (Function::Sqrt, [4.0, 5.0], 6),
         ] {
@@ -154,7 +154,7 @@ mod tests {
     fn what_fits_no_table_is_refused() {
         let what = tabulate(Function::Exp, &scales([1e5, 1e5], 1.0)).err().unwrap();
         assert!(what.contains("table_bits"), "{what}");
-        assert!(tabulate(Function::Sigmoid, &scales([1e5, 1e5], 1.0)).is_ok(), "it settles");
+        assert!(tabulate(Function::Sigmoid, &scales([1e5, 1e5], 1.0)).is_ok(), "it saturates");
         assert!(tabulate(Function::Sqrt, &scales([0.0, 0.0], 0.0)).is_ok(), "a tensor of zeros");
     }
 }

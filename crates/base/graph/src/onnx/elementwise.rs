@@ -220,28 +220,30 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// `gelu(x) = relu(x) - gap(x)`: the gap is even and small, so a table of it may be coarse and
-    /// short.
+    /// `gelu(x) = relu(x) - residual(x)`.
     pub(super) fn gelu(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
-        let gap = match super::attribute(n, "approximate").map(|a| a.s.as_slice()) {
-            None | Some(b"none") => Function::GeluGap,
-            Some(b"tanh") => Function::GeluTanhGap,
+        let residual = match super::attribute(n, "approximate").map(|a| a.s.as_slice()) {
+            None | Some(b"none") => Function::GeluResidual,
+            Some(b"tanh") => Function::GeluTanhResidual,
             Some(_) => return Err(fail(n, "its approximation is neither none nor tanh")),
         };
-        self.with_gap(n, &x, gap, 1.0)
+        self.activation(n, &x, residual, 1.0)
     }
 
-    /// `relu(x) - factor * gap(x)`.
-    pub(super) fn with_gap(
-        &mut self,
-        n: &NodeProto,
-        x: &Tensor,
-        gap: Function,
-        factor: f32,
-    ) -> Result<Tensor, GraphError> {
+    /// An operator that is a row of the functions: the function, or `relu(x) - residual(x)`.
+    pub(super) fn function(&mut self, n: &NodeProto, function: Function) -> Result<Tensor, GraphError> {
+        if function.residual().is_none() {
+            return self.unary(n, FloatOp::Function(function));
+        }
+        let x = self.real(n, 0)?;
+        self.activation(n, &x, function, 1.0)
+    }
+
+    /// `relu(x) - factor * residual(x)`.
+    fn activation(&mut self, n: &NodeProto, x: &Tensor, residual: Function, factor: f32) -> Result<Tensor, GraphError> {
         let positive = self.relu(n, x)?;
-        let below = x.with_node(self.push(n, FloatOp::Function(gap), &[x.node], &[])?);
+        let below = x.with_node(self.push(n, FloatOp::Function(residual), &[x.node], &[])?);
         let below = self.scale(n, &below, factor)?;
         self.pair(n, FloatOp::Sub, &positive, &below)
     }
@@ -249,7 +251,7 @@ impl Reader<'_> {
     /// `x` above 0, `alpha * (exp(x) - 1)` below.
     pub(super) fn elu(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
-        self.with_gap(n, &x, Function::EluGap, float(n, "alpha", 1.0)?)
+        self.activation(n, &x, Function::EluResidual, float(n, "alpha", 1.0)?)
     }
 
     /// Returns the input of a product whose other factor is that input's own gate:
@@ -267,10 +269,10 @@ impl Reader<'_> {
         of(value(0), value(1)).or_else(|| of(value(1), value(0)))
     }
 
-    /// `x * sigmoid(x)` as `relu(x) - gap(x)`.
+    /// `x * sigmoid(x)` as `relu(x) - residual(x)`.
     pub(super) fn silu(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.gated(n).ok_or_else(|| fail(n, "is no product with its own sigmoid"))?;
-        self.with_gap(n, &x, Function::SiluGap, 1.0)
+        self.activation(n, &x, Function::SiluResidual, 1.0)
     }
 
     /// Whether a tensor is a class index.

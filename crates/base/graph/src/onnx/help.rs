@@ -1,6 +1,7 @@
 //! The supported operators, and advice for unsupported ones.
 
 use super::ml;
+use crate::Function;
 
 /// A supported operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +32,8 @@ const NORM: &str = "over all outputs, where the network ends by dividing them by
 
 /// Operators on secret tensors, by name. Nodes that depend only on constants and shapes are folded,
 /// and may use more operators.
-pub const OPERATORS: &[Operator] = &[
+/// Those that [`Function`] has a row for are not listed.
+const OPERATORS: &[Operator] = &[
     op("Abs", "one ReLU"),
     op("Add", "of two tensors (broadcast), or of one and constants"),
     op("ArgMax", "over all classes, at the end: reveals the class alone"),
@@ -47,7 +49,6 @@ pub const OPERATORS: &[Operator] = &[
     op("Div", "by constants"),
     op("Dropout", "does nothing"),
     op("Elu", BETWEEN),
-    op("Exp", TABLE),
     op("Expand", "copies elements"),
     op("Flatten", MOVED),
     op(
@@ -60,7 +61,6 @@ pub const OPERATORS: &[Operator] = &[
     op("GlobalAveragePool", "any number of spatial axes"),
     op("GlobalMaxPool", "any number of spatial axes"),
     op("HardSigmoid", "two ReLUs"),
-    op("HardSwish", BETWEEN),
     op("Identity", "does nothing"),
     op("ImageScaler", "as BatchNormalization"),
     op("LeakyRelu", "one ReLU, any slope"),
@@ -94,7 +94,6 @@ pub const OPERATORS: &[Operator] = &[
     op("Softmax", ANY_AXIS),
     op("SpaceToDepth", MOVED),
     op("Split", MOVED),
-    op("Sqrt", TABLE),
     op("Squeeze", MOVED),
     op("Sub", "of two tensors (broadcast), or of one and constants"),
     op("Sum", "as Add"),
@@ -111,6 +110,16 @@ pub const OPERATORS: &[Operator] = &[
     classical("ZipMap", "the scores in the order of the classes"),
 ];
 
+/// Returns all supported operators on secret tensors, by domain and name.
+#[must_use]
+pub fn operators() -> Vec<Operator> {
+    let about = |function: Function| if function.residual().is_some() { BETWEEN } else { TABLE };
+    let functions = Function::ALL.iter().filter_map(|function| Some(op(function.onnx()?, about(*function))));
+    let mut all: Vec<Operator> = OPERATORS.iter().copied().chain(functions).collect();
+    all.sort_by_key(|operator| (operator.domain, operator.name));
+    all
+}
+
 /// Refused operators with their own advice.
 pub const REFUSED: &[&str] = &[
     "Celu",
@@ -124,14 +133,12 @@ pub const REFUSED: &[&str] = &[
     "LSTM",
     "LayerNormalization",
     "Loop",
-    "Mish",
     "Pow",
     "QLinearConv",
     "RNN",
     "Scan",
     "ScatterND",
     "Selu",
-    "Softplus",
     "TopK",
     "Where",
 ];
@@ -140,7 +147,7 @@ pub const REFUSED: &[&str] = &[
 #[must_use]
 pub fn advice(op: &str) -> &'static str {
     match op {
-        "Erf" | "Selu" | "Celu" | "Softplus" | "Softsign" | "Mish" | "Swish" | "QuickGelu" => {
+        "Erf" | "Selu" | "Celu" | "Softsign" | "Swish" | "QuickGelu" => {
             "no back end computes this function of a secret; export GELU as one node (operator set 20) and SiLU as x * Sigmoid(x), or replace it by Relu, LeakyRelu, HardSigmoid or Relu6 (Clip) and fine-tune"
         }
         "LRN" => "it divides by secret values; train without local response normalisation, or with BatchNormalization",

@@ -49,7 +49,7 @@ use proto::{GraphProto, ModelProto, NodeProto};
 use tensor::Constant;
 use view::Tensor;
 
-pub use help::{OPERATORS, Operator, REFUSED, advice};
+pub use help::{Operator, REFUSED, advice, operators};
 
 /// Largest ONNX file in bytes.
 pub const MAX_FILE_BYTES: usize = 2 << 30;
@@ -270,13 +270,7 @@ impl Reader<'_> {
             "Add" | "Sub" | "Mul" | "Div" | "Sum" | "Mean" => self.arithmetic(n)?,
             "Neg" => self.negate(n)?,
             "Gelu" => self.gelu(n)?,
-            "HardSwish" => {
-                let x = self.real(n, 0)?;
-                self.with_gap(n, &x, Function::HardSwishGap, 1.0)?
-            }
             "Elu" => self.elu(n)?,
-            "Exp" => self.unary(n, FloatOp::Function(Function::Exp))?,
-            "Sqrt" => self.unary(n, FloatOp::Function(Function::Sqrt))?,
             "Reciprocal" => self.reciprocal(n)?,
             "Concat" => self.concat(n)?,
             "Slice" => self.slice(n)?,
@@ -293,7 +287,10 @@ impl Reader<'_> {
             "Sigmoid" | "Tanh" => return self.final_activation(n),
             "ArgMax" => self.arg_max(n)?,
             "Where" if self.is_constant(n, 0) => return Err(unsupported(n, select::CONSTANT_MASK.into())),
-            op => return Err(unsupported(n, help::advice(op).into())),
+            op => match Function::of_onnx(op) {
+                Some(function) => self.function(n, function)?,
+                None => return Err(unsupported(n, help::advice(op).into())),
+            },
         };
         Ok(Value::Wire(made))
     }

@@ -206,8 +206,8 @@ fn shape_cases(shape: &[usize], step: usize, seed: u64) -> Vec<Case> {
 
 /// Functions of each element; those of positive numbers on what a sigmoid gives.
 fn function_cases(shape: &[usize], seed: u64) -> Vec<Case> {
-    let of = |name: &'static str, function: Function| {
-        one(name, shape, seed, |n| {
+    let of = |&function: &Function| {
+        one(function.id(), shape, seed, |n| {
             let mut x = n.pointwise(0, 3);
             if function.is_positive() {
                 x = n.push(FloatOp::Function(Function::Sigmoid), &[x], &[]);
@@ -217,30 +217,18 @@ fn function_cases(shape: &[usize], seed: u64) -> Vec<Case> {
     };
     let between = one("functions", shape, seed, |n| {
         let mut x = n.conv(0, geometry(4, 3, 1, 1, [1; 4], 1));
-        // Clipped: far beyond where it settles.
+        // Clipped: far beyond where the function saturates.
         let channels = n.shape(x)[0];
         x = n.push(FloatOp::Affine { scale: vec![16.0; channels], shift: vec![0.5; channels] }, &[x], &[]);
         x = n.push(FloatOp::Function(Function::Tanh), &[x], &[]);
         x = n.conv(x, geometry(3, 3, 1, 1, [1; 4], 1));
-        let (positive, gap) = (FloatOp::Relu, FloatOp::Function(Function::GeluTanhGap));
-        let [positive, gap] = [positive, gap].map(|op| n.push(op, &[x], &[]));
-        x = n.push(FloatOp::Sub, &[positive, gap], &[]);
+        let (positive, residual) = (FloatOp::Relu, FloatOp::Function(Function::GeluTanhResidual));
+        let [positive, residual] = [positive, residual].map(|op| n.push(op, &[x], &[]));
+        x = n.push(FloatOp::Sub, &[positive, residual], &[]);
         let flat = n.flatten(x);
         n.dense(flat, 4)
     });
-    vec![
-        of("sigmoid", Function::Sigmoid),
-        of("tanh", Function::Tanh),
-        of("gelu gap", Function::GeluGap),
-        of("silu gap", Function::SiluGap),
-        of("hard swish gap", Function::HardSwishGap),
-        of("elu gap", Function::EluGap),
-        of("exp", Function::Exp),
-        of("reciprocal", Function::Reciprocal),
-        of("sqrt", Function::Sqrt),
-        of("rsqrt", Function::Rsqrt),
-        between,
-    ]
+    Function::ALL.iter().map(of).chain([between]).collect()
 }
 
 /// A small residual network with everything in it, with both output modes.
