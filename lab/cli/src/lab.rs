@@ -29,14 +29,14 @@ pub struct Args {
 // A doc comment on a variant would hide the help of its command's own `Args`, so some have none.
 #[derive(Subcommand)]
 enum Command {
-    /// List the power sources of this machine, and what to do about those that cannot be used
+    /// List the power sources of this machine, with a remedy for each source that cannot be used
     Sensors(sensors::Args),
     /// Measure the coefficients of the energy model and write a device profile
     Calibrate(calibrate::Args),
     Run(Box<run::Args>),
     Transport(transport::Args),
     Compare(compare::Args),
-    /// Measure what one command costs this host
+    /// Measure the costs of one command on this host
     Measure(measure::Args),
     Mark(mark::Args),
     Report(report::Args),
@@ -44,7 +44,7 @@ enum Command {
     /// Run a built-in workload: bulk transfer or ping-pong over a transport
     #[command(subcommand)]
     Workload(workload::Command),
-    /// One end of a WireGuard tunnel in user space, configured on its standard input
+    /// Run one end of a WireGuard tunnel in user space, configured on standard input
     #[command(hide = true)]
     TunnelProcess,
     /// Run a program over an emulated link

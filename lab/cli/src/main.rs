@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use tacit_cli::program::{self, CommandLine};
 
-/// What measures and simulates: `tacit lab`, `tacit simulate`, `tacit keyset tables`.
+/// Measure and simulate: `tacit lab`, `tacit simulate`, `tacit keyset tables`
 #[derive(Parser)]
 #[command(name = "tacit", version, propagate_version = true, after_help = "Example: tacit lab sensors")]
 struct Cli {
@@ -27,7 +27,7 @@ enum Command {
     Simulate(simulate::SimulateArgs),
     /// Measure power, energy and links: experiments and their reports
     Lab(lab::Args),
-    /// Switching keys of the back end `ckks`
+    /// Print tables of the switching keys of the back end `ckks`
     #[command(after_help = "Example: tacit keyset tables")]
     Keyset {
         #[command(subcommand)]

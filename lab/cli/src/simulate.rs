@@ -17,7 +17,7 @@ use tacit_sim::grids::{Grid, grid_a, grid_b, grid_c, print as print_grid, sensit
 use tacit_sim::table2::{print as print_table2, table2};
 use tacit_sim::{Arrivals, Batches, Mix, ProfileFile, Run, RunFile, Scenario, SimError, Stock, Workload, parse_trace};
 
-/// Play workloads against the scheduler in virtual time.
+/// Play workloads against the scheduler in virtual time
 #[derive(Debug, Args)]
 #[command(after_help = "Example: tacit simulate run --profile shark.json --rate 1 --policy fcfs -o runs.json")]
 pub struct SimulateArgs {
@@ -27,58 +27,61 @@ pub struct SimulateArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// One workload, one seed, one or several policies.
+    /// Run one workload with one seed under one or several policies
     ///
     /// Example: tacit simulate run --profile shark.json --rate 1 --policy fcfs,priority -o runs.json
     Run(Box<RunArgs>),
-    /// The picture of a run: timeline, queues and figures, on one page.
+    /// Draw a run on one page: timeline, queues and figures
     ///
     /// Example: tacit simulate report runs.json -o page.html
     Report {
-        /// What `tacit simulate run -o` wrote.
+        /// File that `tacit simulate run -o` wrote
         file: PathBuf,
-        /// The page to write [default: FILE with .html]; the plots go beside it, to PAGE-plots, as PNG and
-        /// SVG
-        #[arg(short, long)]
+        /// Page to write [default: FILE with .html]; the plots go to PAGE-plots beside the page, as
+        /// PNG and SVG
+        #[arg(short, long, help_heading = "Output")]
         output: Option<PathBuf>,
     },
-    /// The paper's Table 2 beside ours.
+    /// Print the paper's Table 2 beside ours
     ///
     /// Example: tacit simulate paper-table2 --profile shark.json
     PaperTable2(GridArgs),
-    /// What the policies reach: grids A, B, C and sensitivity, with every requirement checked.
+    /// Run grids A, B, C and sensitivity with all policies, and check every requirement
     ///
     /// Example: tacit simulate grids --profile shark.json --only A -o grids.json
     Grids(GridArgs),
-    /// Several servers behind a front: what clients wait, and what a node that dies costs.
+    /// Simulate several servers behind a front: the waits of clients, and the costs of a node that
+    /// dies
     ///
     /// Example: tacit simulate cluster --profile shark.json --nodes 1,4,16,64 --requests 1000000
     Cluster(Box<cluster::ClusterArgs>),
-    /// Run a replay file again; fails where it does something else than recorded.
+    /// Run a replay file again; the command fails if the run differs from the recorded one
     ///
     /// Example: tacit simulate replay recorded.json
     Replay {
-        /// The file.
+        /// Replay file
         file: PathBuf,
     },
 }
 
 #[derive(Debug, Args)]
 struct GridArgs {
-    /// Profile file with measured job times.
-    #[arg(long)]
+    /// Profile file with measured job times
+    #[arg(long, help_heading = "Input")]
     profile: PathBuf,
-    /// Seeds per cell.
+    /// Number of seeds per cell
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(help_heading = "Limits")]
     seeds: u64,
-    /// The first seed; another one than 0 gives requests that no rule was ever compared on.
+    /// First seed; a seed above 0 gives requests that no rule was ever compared on
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1_000_000_000))]
+    #[arg(help_heading = "Input")]
     first_seed: u64,
-    /// Write all figures here, as JSON.
-    #[arg(short, long)]
+    /// Write all figures to this file, as JSON
+    #[arg(short, long, help_heading = "Output")]
     output: Option<PathBuf>,
-    /// Only these grids, for example `A,C` (`grids` only).
-    #[arg(long, value_delimiter = ',')]
+    /// Grids to run, for example `A,C` (`grids` only) [default: all]
+    #[arg(long, value_delimiter = ',', help_heading = "Input")]
     only: Vec<String>,
 }
 
@@ -90,84 +93,91 @@ impl GridArgs {
 
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// Profile file with measured job times.
-    #[arg(long)]
+    /// Profile file with measured job times
+    #[arg(long, help_heading = "Input")]
     profile: PathBuf,
-    /// `swiftsnni-mixed` or `swiftsnni-light`.
-    #[arg(long, default_value = "swiftsnni-mixed")]
+    /// Workload: `swiftsnni-mixed` or `swiftsnni-light`
+    #[arg(long, default_value = "swiftsnni-mixed", help_heading = "Input")]
     workload: String,
-    /// Requests; the workload's own number if not given.
-    #[arg(long)]
+    /// Number of requests [default: the number of the workload]
+    #[arg(long, help_heading = "Input")]
     requests: Option<usize>,
-    /// Requests per second.
-    #[arg(long, default_value_t = 1.0)]
+    /// Requests per second
+    #[arg(long, default_value_t = 1.0, help_heading = "Input")]
     rate: f64,
-    /// `poisson`, `bursts:ON:OFF`, `diurnal:PERIOD:SWING` or `closed:CLIENTS:THINK` (seconds).
-    #[arg(long, default_value = "poisson")]
+    /// Arrivals: `poisson`, `bursts:ON:OFF`, `diurnal:PERIOD:SWING` or `closed:CLIENTS:THINK`
+    /// (seconds)
+    #[arg(long, default_value = "poisson", help_heading = "Input")]
     arrivals: String,
-    /// Requests from a trace file: `seconds,client,model[,inputs[,notice lead]]` a line.
-    #[arg(long)]
+    /// Trace file with the requests: `seconds,client,model[,inputs[,notice lead]]` a line
+    #[arg(long, help_heading = "Input", hide_short_help = true)]
     trace: Option<PathBuf>,
-    /// Share of requests that are announced.
-    #[arg(long, default_value_t = 0.0)]
+    /// Share of announced requests
+    #[arg(long, default_value_t = 0.0, help_heading = "Input")]
     notices: f64,
-    /// Seconds that they are announced ahead.
-    #[arg(long, default_value_t = 60.0)]
+    /// Seconds from a notice to its request
+    #[arg(long, default_value_t = 60.0, help_heading = "Input")]
     lead: f64,
-    /// `N`, `geometric:MEAN` or `pareto:ALPHA:MAX`.
-    #[arg(long, default_value = "1")]
+    /// Inputs of a request: `N`, `geometric:MEAN` or `pareto:ALPHA:MAX`
+    #[arg(long, default_value = "1", help_heading = "Input")]
     batch: String,
-    /// Clients.
-    #[arg(long, default_value_t = 100)]
+    /// Number of clients
+    #[arg(long, default_value_t = 100, help_heading = "Input")]
     clients: u32,
-    /// Share of the requests that one client sends.
-    #[arg(long, default_value_t = 0.0)]
+    /// Share of the requests that one client sends
+    #[arg(long, default_value_t = 0.0, help_heading = "Input", hide_short_help = true)]
     heavy_client: f64,
-    /// Probability that the client leaves within a minute of a request.
-    #[arg(long, default_value_t = 0.0)]
+    /// Probability that the client leaves within a minute of a request
+    #[arg(long, default_value_t = 0.0, help_heading = "Input", hide_short_help = true)]
     departures: f64,
-    /// Probability that a job fails.
-    #[arg(long, default_value_t = 0.0)]
+    /// Probability that a job fails
+    #[arg(long, default_value_t = 0.0, help_heading = "Server", hide_short_help = true)]
     failures: f64,
-    /// Each job takes its time times this to a power in [-1, 1].
-    #[arg(long, default_value_t = 1.0)]
+    /// Factor of the spread of job times: each time is multiplied by the factor to a power in [-1,
+    /// 1]
+    #[arg(long, default_value_t = 1.0, help_heading = "Server", hide_short_help = true)]
     spread: f64,
-    /// Seconds after which a request times out.
-    #[arg(long)]
+    /// Seconds from a request to its timeout
+    #[arg(long, help_heading = "Limits")]
     timeout: Option<f64>,
-    /// Policies: fcfs, priority[:BETA], sequential, srt, adaptive, each with optional +fair[:STRENGTH].
-    #[arg(long, value_delimiter = ',', default_value = "priority")]
+    /// Policies: fcfs, priority[:BETA], sequential, srt, adaptive, each with optional
+    /// +fair[:STRENGTH]
+    #[arg(long, value_delimiter = ',', default_value = "priority", help_heading = "Server")]
     policy: Vec<String>,
-    /// Cores.
-    #[arg(long, default_value_t = 48)]
+    /// Number of cores
+    #[arg(long, default_value_t = 48, help_heading = "Server")]
     cores: u32,
-    /// A dealer makes the material, so many at once: T_pre takes no core, and the time of the profile.
+    /// Materials that a dealer makes at a time: T_pre then takes no core, and the time of the
+    /// profile
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(help_heading = "Material", hide_short_help = true)]
     dealings: Option<u32>,
-    /// Memory in GiB.
-    #[arg(long, default_value_t = 256.0)]
+    /// Memory in GiB
+    #[arg(long, default_value_t = 256.0, help_heading = "Server")]
     memory: f64,
-    /// `pre`, `on`, `both`: the phases that may run on several threads. Speed-up is assumed: Amdahl.
-    #[arg(long)]
+    /// Phases that may run on several threads: `pre`, `on`, `both`. The assumed speed-up is
+    /// Amdahl's
+    #[arg(long, help_heading = "Server", hide_short_help = true)]
     moldable: Option<String>,
-    /// Assumed parallel share of T_on, for `--moldable` and for `sequential`.
-    #[arg(long, default_value_t = 0.95)]
+    /// Assumed parallel share of T_on, for `--moldable` and for `sequential`
+    #[arg(long, default_value_t = 0.95, help_heading = "Server", hide_short_help = true)]
     on_parallel: f64,
-    /// Assumed parallel share of T_pre, for `--moldable`.
-    #[arg(long, default_value_t = 0.95)]
+    /// Assumed parallel share of T_pre, for `--moldable`
+    #[arg(long, default_value_t = 0.95, help_heading = "Server", hide_short_help = true)]
     pre_parallel: f64,
-    /// Keep stock: `own` (of each client, from its rate), or, where material fits any client, `cold` (empty
-    /// at the start) or `full`.
-    #[arg(long)]
+    /// Stock to keep: `own` (of each client, from its rate), or, where material fits any client,
+    /// `cold` (empty at the start) or `full`
+    #[arg(long, help_heading = "Material")]
     pool: Option<String>,
-    /// Largest share of the cores for one request.
-    #[arg(long, default_value_t = 1.0)]
+    /// Largest share of the cores for one request
+    #[arg(long, default_value_t = 1.0, help_heading = "Limits", hide_short_help = true)]
     batch_share: f64,
-    /// Seed.
-    #[arg(long, default_value_t = 0)]
+    /// Seed of the run
+    #[arg(long, default_value_t = 0, help_heading = "Input")]
     seed: u64,
-    /// Write every input and job, the queues and the metrics here, as JSON; with several policies, a list.
-    #[arg(short, long)]
+    /// Write every input and job, the queues and the metrics to this file, as JSON; with several
+    /// policies, as a list
+    #[arg(short, long, help_heading = "Output")]
     output: Option<PathBuf>,
 }
 
@@ -228,7 +238,7 @@ fn grids(args: &GridArgs, as_json: bool) -> Result<()> {
         }
     }
     if grids.is_empty() {
-        bail!("no such grid: expected A, B, C or S");
+        bail!("--only names no grid: give A, B, C or S");
     }
     deliver(args.output.as_deref(), as_json, &grids, "")
 }
@@ -236,7 +246,7 @@ fn grids(args: &GridArgs, as_json: bool) -> Result<()> {
 /// Parses `name:number:number` with exactly `n` numbers.
 fn numbers(text: &str, n: usize) -> Result<Vec<f64>> {
     let values: Result<Vec<f64>, _> = text.split(':').skip(1).map(str::parse).collect();
-    let values = values.with_context(|| format!("numbers in {text:?}"))?;
+    let values = values.with_context(|| format!("{text:?}: a part is no number"))?;
     if values.len() != n || values.iter().any(|v| !(0.0..1e9).contains(v)) {
         bail!("{text:?}: expected {n} numbers after the name, separated by colons");
     }
@@ -261,7 +271,7 @@ fn arrivals(text: &str, rate: f64) -> Result<Arrivals> {
             let v = numbers(text, 2)?;
             Arrivals::Closed { clients: v[0] as u32, think: v[1] }
         }
-        _ => bail!("unknown arrivals {text:?}"),
+        _ => bail!("unknown --arrivals {text:?}: give poisson, bursts, diurnal or closed"),
     })
 }
 
@@ -272,7 +282,10 @@ fn batches(text: &str) -> Result<Batches> {
             let v = numbers(text, 2)?;
             Batches::Pareto { alpha: v[0].max(0.1), max: v[1] as u32 }
         }
-        number => Batches::Fixed(number.parse().with_context(|| format!("batch {text:?}"))?),
+        number => {
+            let wrong = || format!("--batch {text:?}: give N, geometric:MEAN or pareto:ALPHA:MAX");
+            Batches::Fixed(number.parse().with_context(wrong)?)
+        }
     })
 }
 

@@ -15,13 +15,13 @@ use tacit_backends::ckks::keyset::{
 use tacit_cli::owner::SealArgs;
 use tacit_cli::print;
 
-/// The tables and figures of [KDS25] beside ours
+/// Print the tables and figures of [KDS25] beside ours
 ///
-/// By formula, at once: Table 5, Fig. 3 and what of Tables 6 and 7 a formula gives. For each network that is
-/// named: Tables 6 and 7 on our lowering of it (half a minute for ResNet-20). Measured, if asked for: Table 3
-/// (half a minute, 2 GB), Fig. 7 and 8 (five minutes and 5 GB), and Table 4 with Fig. 10 and 11: each network
-/// that is named answers two of its calibration samples with each of five key sets, both parties in this
-/// process (ResNet-20 with squares: five minutes and 5 GB).
+/// The command prints at once, by formula: Table 5, Fig. 3 and parts of Tables 6 and 7. For each
+/// named network it prints Tables 6 and 7 on our lowering (half a minute for ResNet-20). --measure
+/// adds Table 3 (half a minute, 2 GB), or Fig. 7 and 8 (five minutes and 5 GB), or Table 4 with
+/// Fig. 10 and 11. For Table 4, each named network answers two of its calibration samples with each
+/// of five key sets, both parties in this process (ResNet-20 with squares: five minutes and 5 GB).
 ///
 /// Examples: tacit keyset tables
 ///           tacit keyset tables resnet20_aespa.tacit --measure networks
@@ -29,17 +29,18 @@ use tacit_cli::print;
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct TablesArgs {
-    /// Networks, .tacit or ONNX: ResNet-20, SqueezeNet, the GRU. What a file's name says is compared with
+    /// Networks, .tacit or ONNX: ResNet-20, SqueezeNet, the GRU; the name of a file selects the
+    /// paper's network to compare with
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Measure this: on one thread table3 (half a minute) or bootstraps (Fig. 7, 8: five minutes, 5 GB); on
-    /// all of them networks (Table 4, Fig. 10 and 11)
-    #[arg(long, value_name = "WHAT")]
+    /// Measurement to add: on one thread table3 (half a minute) or bootstraps (Fig. 7, 8: five
+    /// minutes, 5 GB), on all threads networks (Table 4, Fig. 10 and 11)
+    #[arg(long, value_name = "WHAT", help_heading = "Output")]
     measure: Vec<measured::What>,
     /// Option of the back end for the networks, e.g. tolerance=0.002; may be repeated
-    #[arg(short = 'O', long = "option", value_name = "KEY=VALUE,...")]
+    #[arg(short = 'O', long = "option", value_name = "KEY=VALUE,...", help_heading = "Model")]
     options: Vec<String>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Model")]
     seal: SealArgs,
 }
 
@@ -129,7 +130,7 @@ struct Line {
 pub fn run(args: &TablesArgs, as_json: bool) -> anyhow::Result<()> {
     ensure!(
         !args.files.is_empty() || !args.measure.contains(&What::Networks),
-        "--measure networks runs the networks that are named: name at least one"
+        "--measure networks needs a network: name at least one file"
     );
     let options = args.options.join(",");
     let mut ours = Vec::new();

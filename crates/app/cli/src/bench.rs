@@ -20,11 +20,11 @@ use tacit_graph::{Interface, Model, Units};
 use tacit_measure::clock::process_cpu_s;
 use tacit_store::keys;
 
-/// Measures private inference: server and client as two processes on this machine, over TLS on loopback.
+/// Measure private inference, with server and client as two processes over TLS on loopback
 ///
-/// Every run is a new client with its own setup. Processor time, memory, bytes and rounds are each party's
-/// own. Two lower bounds are measured beside it, which are not private: `clear` (the server computes on the
-/// plain input) and `local` (the client has the model).
+/// Every run is a new client with its own setup. Processor time, memory, bytes and rounds are each
+/// party's own. The command also measures two lower bounds, which are not private: `clear` (the
+/// server computes on the plain input) and `local` (the client has the model).
 ///
 /// Bytes are those of the protocol, before TLS.
 ///
@@ -34,21 +34,21 @@ use tacit_store::keys;
 #[command(verbatim_doc_comment)]
 pub struct Args {
     /// Model: a .tacit file, or an ONNX file that is imported with defaults
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Model")]
     model: PathBuf,
     #[command(flatten)]
     lowering: Lowering,
-    /// Input: an image or array; without one, seeded values in the model's range
-    #[arg(long, value_name = "FILE")]
+    /// Input, an image or an array [default: seeded values in the model's range]
+    #[arg(long, value_name = "FILE", help_heading = "Input")]
     input: Option<PathBuf>,
     /// Threads of each party
-    #[arg(long, default_value_t = 1, value_parser = tacit_args::count(MAX_THREADS as u64))]
+    #[arg(long, default_value_t = 1, value_parser = tacit_args::count(MAX_THREADS as u64), help_heading = "Device")]
     threads: usize,
-    /// Inferences measured, one after the other
-    #[arg(long, default_value_t = 1, value_parser = tacit_args::count(100_000))]
+    /// Number of inferences to measure, one after the other
+    #[arg(long, default_value_t = 1, value_parser = tacit_args::count(100_000), help_heading = "Input")]
     runs: usize,
     /// Write the report to this file, as JSON
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
 }
 

@@ -24,39 +24,39 @@ const SQUARES: &str = "tiny-square,square-mlp,square-cnn";
 /// Numbers of threads a party.
 const THREADS: [usize; 2] = [1, 2];
 
-/// Measures what private inference takes on this machine, for `tacit plan`
+/// Measure the costs of private inference on this machine, for `tacit plan`
 ///
-/// Networks of the zoo are answered privately on every back end, by two processes of one thread each; from
-/// their times follows what a transform, an oblivious transfer, a multiplication, a byte and an exchange
-/// take at each party, with the error of predicting each network from the others; and from runs with two
-/// threads what those save. What happens while bytes travel does not show on loopback: it is taken over from
-/// the calibration that is built in, or from runs over links (--with). Takes some minutes, with --quick
-/// about one; keep the machine idle.
+/// Two processes of one thread each answer networks of the zoo privately on every back end. Their
+/// times give the costs of a transform, an oblivious transfer, a multiplication, a byte and an
+/// exchange at each party. The command also gives the error of predicting each network from the
+/// others, and the gain of two threads. Loopback does not show the work of a party while bytes
+/// travel. The built-in calibration gives that share, or runs over links do (--with). The command
+/// takes some minutes, with --quick about one; keep the machine idle.
 ///
 /// Example: tacit calibrate -o here.toml && tacit plan net.tacit --server this --server-calibration here.toml
 #[derive(clap::Args)]
 pub struct Args {
-    /// The file to write
-    #[arg(short, long, value_name = "FILE")]
+    /// File to write
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     output: PathBuf,
-    /// Only these back ends [default: all]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    /// Back ends to measure [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Model")]
     backends: Vec<String>,
-    /// Networks of the zoo to measure [default: some for the back end]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    /// Networks of the zoo to measure [default: some for each back end]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Model")]
     networks: Vec<String>,
-    /// What earlier calls with --json wrote, or docs/scripts/plan_check.py --as-runs, of the same machine:
-    /// their runs count as well
-    #[arg(long, value_name = "FILE")]
+    /// File with earlier runs of the same machine, which count as well: the output of an earlier
+    /// call with --json, or of docs/scripts/plan_check.py --as-runs
+    #[arg(long, value_name = "FILE", help_heading = "Input")]
     with: Vec<PathBuf>,
-    /// Measure nothing: fit what --with gives
-    #[arg(long, requires = "with", conflicts_with_all = ["backends", "networks"])]
+    /// Fit the runs of --with, and measure nothing
+    #[arg(long, requires = "with", conflicts_with_all = ["backends", "networks"], help_heading = "Input")]
     no_measure: bool,
-    /// Runs of each
-    #[arg(long, default_value_t = 3, value_parser = tacit_args::count(100))]
+    /// Number of runs of each network
+    #[arg(long, default_value_t = 3, value_parser = tacit_args::count(100), help_heading = "Limits")]
     runs: usize,
-    /// One run of each of a few small networks: plans are a little further off
-    #[arg(long, conflicts_with_all = ["networks", "runs", "no_measure"])]
+    /// Measure a few small networks once each; plans are a little less accurate
+    #[arg(long, conflicts_with_all = ["networks", "runs", "no_measure"], help_heading = "Limits")]
     quick: bool,
 }
 
@@ -100,7 +100,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     let local_mac_s = *seen
         .local_mac_s
         .get(seen.local_mac_s.len() / 2)
-        .context("the float networks took no time that can be measured")?;
+        .context("the float networks ran too fast to measure: give larger --networks")?;
     let networks: BTreeSet<&str> = seen.runs.values().flatten().map(|run| run.network.as_str()).collect();
     let made = format!("{} networks, {} runs each", networks.len(), args.runs());
     let before = Calibration::built_in().backends;
@@ -125,7 +125,7 @@ impl Seen {
         }
         let text = crate::files::read_text(path)?;
         let earlier: Earlier = serde_json::from_str(&text)
-            .with_context(|| format!("{} is not what `tacit calibrate --json` prints", path.display()))?;
+            .with_context(|| format!("{} is no output of `tacit calibrate --json`", path.display()))?;
         for (name, runs) in earlier.runs {
             self.runs.entry(name).or_default().extend(runs);
         }

@@ -14,11 +14,12 @@ const LISTED: usize = 12;
 
 /// Compare a lowered model with its float network on a data set, in the clear
 ///
-/// Says how often both have the same class (and, with labels, how often each is right), how far outputs are
-/// off, and which tensors come near the limits of their rings: what overflows gives wrong answers, and
-/// nothing notices it in private.
+/// The command shows how often both have the same class (and, with labels, how often each is right)
+/// and how far outputs are off. It lists the tensors that come near the limits of their rings: an
+/// overflow gives wrong answers, and no private inference notices an overflow.
 ///
-/// Takes the lowering kept beside the model, if there is one for these options, else lowers it now.
+/// The command reads the lowering beside the model, if that lowering has these options. Otherwise
+/// the command lowers the model now.
 ///
 /// Examples: tacit model check net.tacit --data test.npy --labels classes.npy
 ///           tacit model check net.tacit --data test.npy --backend ckks --run 10
@@ -26,18 +27,19 @@ const LISTED: usize = 12;
 pub struct Args {
     /// Model file
     file: PathBuf,
-    /// Inputs [N, ...input] as .npy or .npz (FILE.npz:NAME), or images; bytes are raw pixels, other numbers
-    /// are inputs as they are; may be repeated
-    #[arg(long, value_name = "FILE", required = true)]
+    /// Inputs [N, ...input] as .npy or .npz (FILE.npz:NAME), or images: bytes are raw pixels, other
+    /// numbers are inputs as they are; may be repeated
+    #[arg(long, value_name = "FILE", required = true, help_heading = "Input")]
     data: Vec<PathBuf>,
-    /// Right class of each input: an array of whole numbers
-    #[arg(long, value_name = "FILE.npy")]
+    /// File with the right class of each input: an array of whole numbers
+    #[arg(long, value_name = "FILE.npy", help_heading = "Input")]
     labels: Option<PathBuf>,
-    /// Only the first so many inputs
-    #[arg(long, value_name = "COUNT")]
+    /// Number of inputs to compare, from the first [default: all]
+    #[arg(long, value_name = "COUNT", help_heading = "Input")]
     limit: Option<usize>,
-    /// Also run the first so many inputs as a client and a server would, both in this process
-    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    /// Number of inputs, from the first, to run privately as well, with both parties in this
+    /// process
+    #[arg(long, value_name = "COUNT", default_value_t = 0, help_heading = "Input")]
     run: usize,
     #[command(flatten)]
     lowering: Lowering,
@@ -116,7 +118,7 @@ fn show_run(ran: &RunReport) -> anyhow::Result<()> {
 fn labels(path: &Path) -> anyhow::Result<Vec<usize>> {
     let array = input::array(path)?;
     let whole = |v: &f32| *v >= 0.0 && v.fract() == 0.0;
-    ensure!(array.data.iter().all(whole), "{}: labels are whole numbers from 0", path.display());
+    ensure!(array.data.iter().all(whole), "{}: the labels must be whole numbers from 0", path.display());
     Ok(array.data.iter().map(|&v| v as usize).collect())
 }
 

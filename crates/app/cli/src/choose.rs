@@ -13,16 +13,17 @@ use tacit_plan::{Choice, Device, Goal, Limits, Offer, Question, Setting, Usage};
 /// Most inputs over which the setup's cost is divided: beyond, its share is negligible.
 const SHARING: f64 = 10.0;
 
-/// What is wanted, and what is planned with.
+/// The wish of the client, and the device and link to plan with.
 #[derive(clap::Args)]
 pub struct ChooseArgs {
     #[command(flatten)]
     pub work: WorkArgs,
-    /// This device for --client-work and budgets: a name of `tacit plan`
-    #[arg(long, value_name = "NAME", default_value = "this")]
+    /// Device to plan with, for --client-work and the budgets: a device name of `tacit plan`
+    #[arg(long, value_name = "NAME", default_value = "this", help_heading = "Device", hide_short_help = true)]
     plan_device: String,
-    /// The link for them: 20mbit/40ms, 15mbit:30mbit/2ms (up:down), or a preset of `tacit lab link`
-    #[arg(long, value_name = "LINK", default_value = "lan")]
+    /// Link to plan with, for --client-work and the budgets: 20mbit/40ms, 15mbit:30mbit/2ms
+    /// (up:down), or a preset of `tacit lab link`
+    #[arg(long, value_name = "LINK", default_value = "lan", help_heading = "Link", hide_short_help = true)]
     plan_link: Link,
 }
 
@@ -75,7 +76,7 @@ pub fn choose(
 ) -> anyhow::Result<Chosen> {
     let Offered { offers, passed, interface } = offers(connect)?;
     let Some(interface) = interface else {
-        bail!("no back end that this client accepts is offered; there are {}", passed.join(", "));
+        bail!("the server offers no back end that this client accepts; the server offers {}", passed.join(", "));
     };
     let inputs = count(&interface)?;
     let setting = Setting {
@@ -104,7 +105,7 @@ pub fn choose(
             && client_cpu_s.is_none_or(|most| chosen.client_cpu_s <= most)
     };
     let Some(best) = ranked.iter().find(|choice| fits(&named(choice))) else {
-        bail!("no back end that this client accepts is within what it wants to do itself; {}", others(None));
+        bail!("no back end that this client accepts is within --client-work and the budgets; {}", others(None));
     };
     let chosen = named(best);
     print::note(&format!("chosen, as planned for an input: {chosen}; {}", others(Some(best.offer))));

@@ -4,14 +4,15 @@ use tacit_plan::{ClientWork, Limits};
 /// How much of the work is the client's.
 #[derive(clap::Args, Clone, Copy, Default)]
 pub struct WorkArgs {
-    /// How much of the work the client does: min (as little as there is), balanced (at most twice that), any
-    #[arg(long, value_name = "WORK")]
+    /// Share of the work that the client does: min (the least possible), balanced (at most twice
+    /// the least), any
+    #[arg(long, value_name = "WORK", help_heading = "Limits")]
     pub client_work: Option<ClientWork>,
-    /// Joules above idle that an input may cost the client, as the planner sees it
-    #[arg(long, value_name = "JOULES", value_parser = budget)]
+    /// Most joules above idle that an input costs the client, as the planner predicts
+    #[arg(long, value_name = "JOULES", value_parser = budget, help_heading = "Limits", hide_short_help = true)]
     client_joules: Option<f64>,
-    /// Processor seconds that an input may cost the client, as the planner sees it
-    #[arg(long, value_name = "SECONDS", value_parser = budget)]
+    /// Most processor seconds that an input costs the client, as the planner predicts
+    #[arg(long, value_name = "SECONDS", value_parser = budget, help_heading = "Limits", hide_short_help = true)]
     client_cpu_s: Option<f64>,
 }
 

@@ -4,10 +4,11 @@ use anyhow::Context;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 
-/// Runs servers on several machines, placed on Ray (in a clone: `pip install '.[ray]'`): `up` a front and a
-/// server on each node, `place` asks the front which server answers a client, `infer` asks it and then there
+/// Run servers on several machines, placed on Ray (in a clone: `pip install '.[ray]'`)
 ///
-/// `tacit cluster --help` shows the options. What it does and what is not built is in docs/scale.md.
+/// `up` starts a front, and a server on each node. `place` asks the front which server answers a
+/// client. `infer` asks the front, and then that server. `tacit cluster --help` shows the options.
+/// docs/scale.md describes clusters and their limits.
 ///
 /// Examples: tacit cluster up cluster.toml --address auto
 ///           tacit cluster place digits --front front.example:7900 --keys keys --client alice

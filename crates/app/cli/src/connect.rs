@@ -18,37 +18,40 @@ use tacit_store::{EXPIRE, SealKey};
 pub struct Connect {
     #[command(flatten)]
     server: ServerArgs,
-    /// Model to use; may be left out if the server has one only
-    #[arg(long, global = true, value_name = "NAME")]
+    /// Model to use [default: the only model of the server]
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Model")]
     model: Option<String>,
-    /// Back end to use; the first that the model is offered with and that keeps the input private, if it is
-    /// left out
-    #[arg(long, global = true, value_name = "NAME")]
+    /// Back end to use [default: the first private back end that the server offers for the model]
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Model")]
     backend: Option<String>,
-    /// Folder for material made ahead of time (see `tacit prepare`, `tacit material`)
-    #[arg(long, global = true, value_name = "DIR", default_value = "material")]
+    /// Folder of stored material (see `tacit prepare`, `tacit material`)
+    #[arg(long, global = true, value_name = "DIR", default_value = "material", help_heading = "Material")]
     material: PathBuf,
     #[command(flatten)]
     dealer: DealerArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Material")]
     seal: SealArgs,
     /// Threads for arithmetic
     #[arg(long, global = true, default_value_t = 1, value_parser = count(MAX_THREADS as u64))]
+    #[arg(help_heading = "Device")]
     threads: usize,
     #[command(flatten)]
     device: DeviceArgs,
-    /// Send at most this fast, to cap power on purpose: 20mbit, 500kbit
-    #[arg(long, global = true, value_name = "RATE")]
+    /// Limit the rate of sending, to cap power: 20mbit, 500kbit
+    #[arg(long, global = true, value_name = "RATE", help_heading = "Link", hide_short_help = true)]
     pace: Option<Rate>,
     /// Seconds that connecting may take [default: 10, with --link slow 150]
     #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(help_heading = "Limits", hide_short_help = true)]
     connect_timeout: Option<u64>,
-    /// Seconds that the server may make no progress
+    /// Longest time without progress of the server, in seconds
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(help_heading = "Limits", hide_short_help = true)]
     stall: u64,
-    /// Seconds that a server is waited for which says that it lives, and nothing else: other jobs come first,
-    /// or it computes
+    /// Longest wait, in seconds, for a server that sends nothing but keepalives: other jobs come
+    /// first, or the server computes
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    #[arg(help_heading = "Limits", hide_short_help = true)]
     patience: u64,
 }
 
@@ -124,7 +127,9 @@ impl Connect {
     /// was named.
     pub fn offered(&self) -> anyhow::Result<(String, Vec<String>)> {
         if let Some(backend) = &self.backend {
-            anyhow::bail!("--backend {backend} leaves nothing to choose: leave it out, or what is to be chosen by");
+            anyhow::bail!(
+                "--backend {backend} leaves nothing to choose: leave out --backend, or --client-work and the budgets"
+            );
         }
         let mut connection = self.connection(false)?;
         let name = self.name(&mut connection)?;

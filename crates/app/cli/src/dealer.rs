@@ -2,8 +2,8 @@
 use crate::program::become_program;
 use std::ffi::OsString;
 
-/// Makes material for servers and their clients, as a third party: runs the program tacit-dealer with these
-/// arguments (`tacit dealer --help` shows them)
+/// Make material for servers and their clients, as a third party (runs the program tacit-dealer;
+/// `tacit dealer --help` shows its options)
 ///
 /// Example: tacit dealer --keys keys --listen 0.0.0.0:7879
 #[derive(clap::Args)]

@@ -3,17 +3,17 @@ use crate::operator::Operator;
 use crate::print;
 use tacit_foreign::plain;
 
-/// Ask a server whether it takes requests: exit code 0 if it does, 1 if not; for probes
+/// Ask a server whether it takes requests, for probes: the exit code is 0 if it does, 1 if not
 ///
-/// What its operator is to do soon, such as renewing a certificate, is said on stderr.
+/// Warnings for the operator, such as a certificate that needs renewal soon, go to standard error.
 ///
 /// Example: tacit health --server 127.0.0.1:7878 --keys keys --client probe
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     operator: Operator,
-    /// Only whether the process answers
-    #[arg(long)]
+    /// Ask only whether the process answers
+    #[arg(long, help_heading = "Server")]
     live: bool,
 }
 

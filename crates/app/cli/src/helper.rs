@@ -8,12 +8,13 @@ use tacit_backends::Registry;
 use tacit_client::{ClientConfig, HelperServer, HelperServerConfig, MAX_THREADS};
 use tacit_store::{EXPIRE, keys};
 
-/// Does a client's offline phase in its place, on a second machine of its own: a home server, a gateway.
+/// Run a client's offline phases on a second machine of the client, such as a gateway
 ///
-/// It takes orders of its owner alone (`tacit prepare --helper`), makes material with the server, and keeps
-/// it sealed until the owner has it. Its certificate says whose helper it is (`tacit keys add-helper`).
-/// Helper and server together learn the inputs of whoever uses material that was made here: run it where
-/// nobody else can look. Ending it loses what was ordered and not made yet, and nothing else.
+/// The helper takes orders only from its owner (`tacit prepare --helper`). It makes material with
+/// the server, and keeps the material sealed until the owner fetches it. The helper's certificate
+/// names the owner (`tacit keys add-helper`). Helper and server together can learn the inputs that
+/// use this material, so run the helper where nobody else has access. A stop of the helper loses
+/// only orders that are not made yet.
 ///
 /// Example: tacit helper --server server.example:7878 --keys keys --client gateway --listen 0.0.0.0:7880
 #[derive(clap::Args)]
@@ -21,14 +22,14 @@ use tacit_store::{EXPIRE, keys};
 pub struct Args {
     #[command(flatten)]
     server: ServerArgs,
-    /// Address to listen on for its owner; port 0 takes a free one and prints it
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7880")]
+    /// Address to listen on for the owner; port 0 takes a free port and prints the address
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7880", help_heading = "Server")]
     listen: SocketAddr,
-    /// Folder for sealed material that its owner has not fetched yet
-    #[arg(long, value_name = "DIR", default_value = "helper")]
+    /// Folder of sealed material that the owner has not fetched yet
+    #[arg(long, value_name = "DIR", default_value = "helper", help_heading = "Material")]
     folder: PathBuf,
     /// Threads for arithmetic
-    #[arg(long, default_value_t = 1, value_parser = count(MAX_THREADS as u64))]
+    #[arg(long, default_value_t = 1, value_parser = count(MAX_THREADS as u64), help_heading = "Device")]
     threads: usize,
     #[command(flatten)]
     device: DeviceArgs,

@@ -15,20 +15,22 @@ use tacit_client::{Answer, Client, ClientError, Progress, infer_many};
 use tacit_graph::{Interface, OutputMode, Units};
 use tacit_measure::clock::process_cpu_s;
 
-/// Classifies images or arrays privately: the server sees none of them.
+/// Classify images or arrays privately: the server sees no input
 ///
-/// Material made by `tacit prepare` is used first, that for single inputs before that for batches. Without
-/// any, as many inputs as back end and server allow are answered as one, and batches run in a pipeline: the
-/// offline phase of the next one during the online phase of this one.
+/// The command uses stored material first (`tacit prepare`): material for single inputs before
+/// material for batches. Without stored material, the parties answer as many inputs as they allow
+/// as one batch. Batches run in a pipeline: the offline phase of the next batch runs during the
+/// online phase of the current one.
 ///
-/// With --json, one JSON object per input; the first one also says what connecting, opening the model and
-/// reading the inputs took (`startup`). An input that lies outside of what the model accepts fails alone: its
-/// object has `error`, the others are answered, and the command ends with 1. `batch` is an input's place
-/// among those that were answered as one, and their number; the first of them has the `phases` of all. Bytes
-/// are those of the protocol, before TLS.
+/// With --json, each input gives one JSON object. The first object also has `startup`: the times of
+/// connecting, opening the model and reading the inputs. An input outside of the accepted range
+/// fails alone: its object has `error`, the other inputs are answered, and the command ends with 1.
+/// `batch` has an input's place in its batch and the size of the batch. The first input of a batch
+/// has the `phases` of all. Bytes are those of the protocol, before TLS.
 ///
-/// --client-work, --client-joules and --client-cpu-s choose among the back ends that the server offers, by
-/// what the planner says that they cost this client; one with a dealer only where --dealer names it.
+/// --client-work, --client-joules and --client-cpu-s choose among the back ends that the server
+/// offers. The planner predicts the costs to this client. A back end with a dealer counts only if
+/// --dealer names the dealer.
 ///
 /// Examples: tacit infer photo.jpg --model squeezenet --labels imagenet.txt
 ///           tacit infer photo.jpg --client-work min --plan-device pi4b --plan-link 20mbit/40ms
@@ -36,7 +38,8 @@ use tacit_measure::clock::process_cpu_s;
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
-    /// Images (PNG, JPEG), or arrays [N, C, H, W] or one input: .npy, .npz with one array, FILE.npz:NAME
+    /// Images (PNG, JPEG), or arrays of one input or of N inputs [N, C, H, W]: .npy, .npz with one
+    /// array, FILE.npz:NAME
     #[arg(required = true, value_name = "FILE")]
     inputs: Vec<PathBuf>,
     #[command(flatten)]
@@ -44,58 +47,61 @@ pub struct Args {
     #[command(flatten)]
     choose: ChooseArgs,
     /// File with one class name per line
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     labels: Option<PathBuf>,
-    /// Classes shown for each input
-    #[arg(long, default_value_t = 5, value_parser = tacit_args::count(1_000_000))]
+    /// Number of classes to show for each input
+    #[arg(long, default_value_t = 5, value_parser = tacit_args::count(1_000_000), help_heading = "Output")]
     top: usize,
-    /// How images of another size are brought to the model's
-    #[arg(long, value_enum, default_value_t = FitArg::Crop)]
+    /// Way to bring images of another size to the model's size
+    #[arg(long, value_enum, default_value_t = FitArg::Crop, help_heading = "Input", hide_short_help = true)]
     fit: FitArg,
-    /// Arrays of numbers hold raw pixels, as arrays of bytes always do; else they are inputs of the ONNX
-    /// network
-    #[arg(long)]
+    /// Read arrays of numbers as raw pixels, not as inputs of the ONNX network; arrays of bytes are
+    /// raw pixels in any case
+    #[arg(long, help_heading = "Input")]
     raw: bool,
-    /// Arrays of numbers are what the model computes on: neither pixels nor inputs of the ONNX network, but
-    /// normalised already
-    #[arg(long, conflicts_with = "raw")]
+    /// Read arrays of numbers as normalised values, which the model computes on; they are neither
+    /// pixels nor inputs of the ONNX network
+    #[arg(long, conflicts_with = "raw", help_heading = "Input", hide_short_help = true)]
     normalised: bool,
-    /// Seconds after which an answer is not wanted any more, counted from its request: a busy server may let
-    /// it wait
+    /// Seconds from the request until the answer is of no more use; a busy server may let the input
+    /// wait
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=604_800))]
+    #[arg(help_heading = "Limits")]
     timeout: Option<u64>,
-    /// Inputs that are answered as one at most, in the exchanges of one input; 1 answers each on its own
+    /// Most inputs to answer as one batch, in the exchanges of one input; 1 answers each input
+    /// alone
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = tacit_args::count(32))]
+    #[arg(help_heading = "Limits", hide_short_help = true)]
     batch: usize,
-    /// How soon answers are needed, for the server's queue
-    #[arg(long, value_enum, default_value_t = DeadlineArg::Normal)]
+    /// Urgency of the answers, for the server's queue
+    #[arg(long, value_enum, default_value_t = DeadlineArg::Normal, help_heading = "Limits", hide_short_help = true)]
     deadline: DeadlineArg,
-    /// Name of the announced input that this is (`tacit notify`): its material is made under that name.
-    /// For as many inputs as were announced under it: of fewer, the rest of the material is burnt
-    #[arg(long, value_name = "NAME")]
+    /// Name of an announced input (`tacit notify`), under which its material is made. Give as many
+    /// inputs as the notice has: with fewer, the rest of the material is burnt
+    #[arg(long, value_name = "NAME", help_heading = "Input", hide_short_help = true)]
     notice: Option<InputId>,
-    /// Show what each phase took, and what came before the first
-    #[arg(long)]
+    /// Show the costs of each phase, and of the steps before the first phase
+    #[arg(long, help_heading = "Output")]
     phases: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum FitArg {
-    /// Short side to 8/7 of the model's, then the centre (usual for ImageNet)
+    /// Scale the short side to 8/7 of the model's, then take the centre (usual for ImageNet)
     Crop,
-    /// Short side to the model's, then the centre
+    /// Scale the short side to the model's, then take the centre
     Fill,
-    /// Both sides to the model's
+    /// Scale both sides to the model's
     Stretch,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum DeadlineArg {
-    /// Somebody waits for it
+    /// A person waits for the answer
     Interactive,
-    /// The usual
+    /// The usual urgency
     Normal,
-    /// When there is room
+    /// The answer may wait until the server has room
     Batch,
 }
 
@@ -226,10 +232,14 @@ fn answer_announced(
 ) -> anyhow::Result<()> {
     // A notice that the server no longer knows gives no size: the inputs are asked as usual.
     let size = client.notices()?.look(name, Duration::ZERO)?.map_or(inputs.len(), |standing| standing.inputs);
-    anyhow::ensure!(inputs.len() <= size, "--notice is for {size}, and there are {} inputs", inputs.len());
+    let given = inputs.len();
+    anyhow::ensure!(given <= size, "--notice is for {size}, and there are {given} inputs: give at most {size}");
     let mut maker = client.again()?;
     let granted = maker.ask_batch(size)?;
-    anyhow::ensure!(granted == size, "--notice is for {size} inputs, and the server runs {granted} as one now");
+    anyhow::ensure!(
+        granted == size,
+        "--notice is for {size} inputs, and the server now runs {granted} as one batch: announce fewer inputs"
+    );
     let announced = client.take_up(maker, name)?;
     let (answers, maker) = client.infer_announced_batch(announced, Units::Normalised, inputs, |_| ())?;
     maker.map_or(Ok(()), Client::close)?;

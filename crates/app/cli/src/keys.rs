@@ -22,11 +22,12 @@ enum Command {
     Init {
         /// Folder to make
         dir: PathBuf,
-        /// Name or address that clients reach the server by (localhost and 127.0.0.1 are always in)
-        #[arg(long = "host", value_name = "HOST")]
+        /// Name or address that clients reach the server by; localhost and 127.0.0.1 are always
+        /// included
+        #[arg(long = "host", value_name = "HOST", help_heading = "Identity")]
         hosts: Vec<String>,
-        /// Name of a client
-        #[arg(long = "client", value_name = "NAME", default_value = "client")]
+        /// Name of a client; may be repeated
+        #[arg(long = "client", value_name = "NAME", default_value = "client", help_heading = "Identity")]
         clients: Vec<String>,
     },
     /// Make a certificate for a further client, or for an operator
@@ -37,19 +38,20 @@ enum Command {
         dir: PathBuf,
         /// Name of the client
         name: String,
-        /// One who may also see everything of a server but inputs and results, and change its policy
-        /// (`tacit status`, `tacit top`)
-        #[arg(long)]
+        /// Make the certificate of an operator, who may see all of a server but inputs and results,
+        /// and change its policy (`tacit status`, `tacit top`)
+        #[arg(long, help_heading = "Identity")]
         operator: bool,
         /// Days that the certificate is valid [default: ten years]
-        #[arg(long, value_name = "DAYS", value_parser = days())]
+        #[arg(long, value_name = "DAYS", value_parser = days(), help_heading = "Identity")]
         days: Option<u32>,
     },
-    /// Make a new certificate for the key that a client, or `server`, has
+    /// Make a new certificate for the existing key of a client or of the server
     ///
-    /// Its fingerprint stays, and with it rules of access, quotas and stored material. Only NAME.pem has to
-    /// reach the machine that uses it; a server reads it on `tacit reload`, a sidecar by itself. If somebody
-    /// else may have the key, revoke the client (docs/serving.md) and add another.
+    /// The fingerprint stays the same, so rules of access, quotas and stored material stay valid.
+    /// Only NAME.pem must reach the machine that uses the certificate: a server reads the file on
+    /// `tacit reload`, a sidecar by itself. If somebody else may have the key, revoke the client
+    /// (docs/serving.md) and add another client.
     ///
     /// Example: tacit keys renew keys alice --days 7
     Renew {
@@ -58,36 +60,40 @@ enum Command {
         /// Name of the client, or `server`
         name: String,
         /// Days that the certificate is valid [default: ten years]
-        #[arg(long, value_name = "DAYS", value_parser = days())]
+        #[arg(long, value_name = "DAYS", value_parser = days(), help_heading = "Identity")]
         days: Option<u32>,
     },
-    /// Show the certificates of a folder: for what, whose, until when, with fingerprints and serial numbers
+    /// Show the certificates of a folder: purpose, holder, end of validity, fingerprint and serial
+    /// number
     ///
     /// Example: tacit keys show keys, or tacit keys show keys alice --json
     Show {
         /// Folder with certificates; no private key is read
         dir: PathBuf,
-        /// Only this one
+        /// Name of one certificate to show [default: all]
         name: Option<String>,
     },
     /// Make certificates for a dealer, and for the server as its customer
     ///
-    /// The dealer gets ca.pem, dealer.pem and dealer.key, the server orders.pem and orders.key; everybody
-    /// else the fingerprint that is printed, to pin.
+    /// The dealer gets ca.pem, dealer.pem and dealer.key. The server gets orders.pem and
+    /// orders.key. Server and clients pin the fingerprint that the command prints.
     ///
     /// Example: tacit keys add-dealer keys --host dealer.example
     AddDealer {
         /// Folder with the CA
         dir: PathBuf,
-        /// Name or address that the dealer is reached by (localhost and 127.0.0.1 are always in)
-        #[arg(long = "host", value_name = "HOST")]
+        /// Name or address that clients and server reach the dealer by; localhost and 127.0.0.1 are
+        /// always included
+        #[arg(long = "host", value_name = "HOST", help_heading = "Identity")]
         hosts: Vec<String>,
     },
-    /// Make a certificate for a client's helper: a second machine of its own that makes its material
+    /// Make a certificate for a client's helper, a second machine of the client that makes its
+    /// material
     ///
-    /// It may run setup and offline phases for the models that its owner may use, and nothing else. The
-    /// helper gets ca.pem, NAME.pem and NAME.key. Revoked (docs/serving.md), it is cut off, and what it has
-    /// made and its owner has not used is destroyed.
+    /// The helper may run setup and offline phases for the models of its owner, and nothing else.
+    /// The helper gets ca.pem, NAME.pem and NAME.key. After a revocation (docs/serving.md) the
+    /// server refuses the helper and destroys the material of the helper that its owner has not
+    /// used.
     ///
     /// Example: tacit keys add-helper keys gateway --of alice --host gateway.local --days 30
     AddHelper {
@@ -95,14 +101,14 @@ enum Command {
         dir: PathBuf,
         /// Name of the helper
         name: String,
-        /// Name of the client whose helper it is
-        #[arg(long, value_name = "NAME")]
+        /// Name of the client that owns the helper
+        #[arg(long, value_name = "NAME", help_heading = "Identity")]
         of: String,
-        /// Name or address under which the client reaches it
-        #[arg(long = "host", value_name = "HOST", required = true)]
+        /// Name or address that the client reaches the helper by
+        #[arg(long = "host", value_name = "HOST", required = true, help_heading = "Identity")]
         hosts: Vec<String>,
         /// Days that the certificate is valid
-        #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = days())]
+        #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = days(), help_heading = "Identity")]
         days: u32,
     },
     /// Show the fingerprint by which the server knows a client

@@ -23,7 +23,7 @@ pub struct SimulateArgs {
     arguments: Vec<OsString>,
 }
 
-/// The tables and figures of [KDS25] beside ours (runs the program tacit-lab)
+/// Print the tables and figures of [KDS25] beside ours (runs the program tacit-lab)
 ///
 /// Example: tacit keyset tables resnet20_aespa.tacit --measure networks
 #[derive(clap::Args)]

@@ -40,8 +40,8 @@ mod zoo;
 
 use clap::{Parser, Subcommand};
 
-/// Private neural-network inference: a client gets a model's answer on its input, and the server never sees
-/// the input.
+/// Run private neural-network inference: a client gets a model's answer on its input, and the
+/// server never sees the input
 #[derive(Parser)]
 #[command(version, propagate_version = true, after_help = EXAMPLES)]
 pub struct Cli {
@@ -67,7 +67,7 @@ Log output: set TACIT_LOG, e.g. TACIT_LOG=info or TACIT_LOG=tacit_client=debug."
 enum Command {
     /// Make a private CA, a server certificate and client certificates
     Keys(keys::Args),
-    /// Import an ONNX network, or show what is in a model file
+    /// Import, lower, check, show, run and seal models
     Model(model::Args),
     Serve(serve::Args),
     Dealer(dealer::Args),
@@ -81,9 +81,9 @@ enum Command {
     Infer(infer::Args),
     Notify(notify::Args),
     Prepare(prepare::Args),
-    /// List or destroy material that was made ahead of time
+    /// List or destroy stored material
     Material(material::Args),
-    /// Switching keys of the back end `ckks`: which a network needs, and what they take
+    /// Choose, measure, list and delete switching keys of the back end `ckks`
     Keyset(keyset::Args),
     Bench(bench::Args),
     Calibrate(calibrate::Args),
@@ -91,7 +91,7 @@ enum Command {
     Zoo(zoo::Args),
     Simulate(lab::SimulateArgs),
     Lab(lab::LabArgs),
-    /// The client process of `bench`
+    /// Run the client process of `bench`
     #[command(hide = true)]
     BenchClient(bench::ClientArgs),
 }

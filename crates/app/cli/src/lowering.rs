@@ -2,21 +2,21 @@
 use crate::owner::SealArgs;
 use tacit_backends::{DEFAULT, Options};
 
-/// What a model is lowered for, and where the key of its files is: as every command takes them that lowers
-/// one.
+/// Back end and options of a lowering, and the key of its files, for every command that lowers a
+/// model.
 #[derive(clap::Args, Clone)]
 pub struct Lowering {
     /// Back end to lower the model for
-    #[arg(long, default_value = DEFAULT)]
+    #[arg(long, default_value = DEFAULT, help_heading = "Model")]
     pub backend: String,
     /// Option of the back end, e.g. frac_bits=12; may be repeated
-    #[arg(short = 'O', long = "option", value_name = "KEY=VALUE,...")]
+    #[arg(short = 'O', long = "option", value_name = "KEY=VALUE,...", help_heading = "Model")]
     options: Vec<String>,
-    /// Share of inputs that should get the float network's class, as calibration samples tell: option
-    /// `agreement` [0.99]
-    #[arg(long, value_name = "SHARE")]
+    /// Share of inputs that should get the float network's class, measured on calibration samples:
+    /// option `agreement` [0.99]
+    #[arg(long, value_name = "SHARE", help_heading = "Model")]
     agreement: Option<f64>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Model")]
     #[allow(missing_docs, reason = "a doc comment would be the heading of its options")]
     pub seal: SealArgs,
 }

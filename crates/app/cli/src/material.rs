@@ -9,10 +9,10 @@ use tacit_client::{Connection, StoredMaterial, Usability};
 use tacit_ids::MaterialId;
 use tacit_store::Store;
 
-/// Lists or destroys material that was made ahead of time, for all models, also those that are gone.
+/// List or destroy stored material, for all models, also for models that are gone
 ///
-/// At the client it speaks of both parties' halves. With --offline it looks at one folder alone, without a
-/// server: also at a server's.
+/// At a client the command shows the halves of both parties. With --offline the command reads one
+/// folder alone, without a server; the folder may be a server's.
 ///
 /// Examples: tacit material list
 ///           tacit material discard --orphans
@@ -29,7 +29,7 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Show material and whether it can be used
+    /// Show material and its state
     ///
     /// Example: tacit material list --digest 5b1f --json
     List {
@@ -42,15 +42,15 @@ enum Command {
     #[command(group(clap::ArgGroup::new("what").required(true).multiple(true)
         .args(["ids", "all", "orphans", "digest", "older_than"])))]
     Discard {
-        /// Ids, as listed
+        /// Ids of the material, as `tacit material list` shows them
         #[arg(value_name = "ID", conflicts_with_all = ["all", "orphans"])]
         ids: Vec<MaterialId>,
-        /// All that is listed
-        #[arg(long, conflicts_with = "orphans")]
+        /// Destroy all listed material
+        #[arg(long, conflicts_with = "orphans", help_heading = "Material")]
         all: bool,
-        /// What cannot be used from here: its model is gone, or the half at the server has its other half in
-        /// another folder, if anywhere
-        #[arg(long, conflicts_with = "offline")]
+        /// Destroy material that this folder cannot use: the model is gone, or the client's half is
+        /// in another folder or lost
+        #[arg(long, conflicts_with = "offline", help_heading = "Material")]
         orphans: bool,
         #[command(flatten)]
         which: Which,
@@ -60,14 +60,15 @@ enum Command {
 /// Which material a command is about; all that is there without any of these.
 #[derive(clap::Args)]
 struct Which {
-    /// Only what belongs to the model, plan or client whose digest begins so (at least 4 hexadecimal digits)
-    #[arg(long, value_name = "HEX", value_parser = digest)]
+    /// Select material by the beginning of the digest of its model, plan or client (at least 4
+    /// hexadecimal digits)
+    #[arg(long, value_name = "HEX", value_parser = digest, help_heading = "Material")]
     digest: Option<String>,
-    /// Only what was made so long ago, or earlier: 90s, 30m, 12h, 30d
-    #[arg(long, value_name = "AGE", value_parser = age)]
+    /// Select material of this age or older: 90s, 30m, 12h, 30d
+    #[arg(long, value_name = "AGE", value_parser = age, help_heading = "Material")]
     older_than: Option<Duration>,
-    /// Look at the folder alone, without the server
-    #[arg(long)]
+    /// Read the folder alone, without the server
+    #[arg(long, help_heading = "Material")]
     offline: bool,
 }
 
@@ -230,7 +231,7 @@ fn list(lines: &[Line], as_json: bool) -> anyhow::Result<()> {
         print::line("no such material: make some with `tacit prepare --count N`")?;
     }
     if !as_json && lines.iter().any(|line| line.state.is_some_and(Usability::is_orphan)) {
-        print::note("`tacit material discard --orphans` destroys what cannot be used from here");
+        print::note("`tacit material discard --orphans` destroys the material that this folder cannot use");
     }
     Ok(())
 }

@@ -20,47 +20,47 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Turn an ONNX network into a model file, and lower it for a back end
+    /// Convert an ONNX network to a model file, and lower the model for a back end
     ///
     /// Example: tacit model import net.onnx --calibrate samples.npy --pixel-scale 0.00392157 --mean 0.485,0.456,0.406 --std
     /// 0.229,0.224,0.225 -o net.tacit
     ///
     /// `--backend none` leaves the lowering to `tacit model lower` or `tacit serve`.
     Import(Box<ImportArgs>),
-    /// Lower a model for a back end ahead of time, so that a server starts without
+    /// Lower a model for a back end ahead of time, so that a server starts faster
     ///
     /// Example: tacit model lower net.tacit --backend cheetah -O frac_bits=12
     Lower(LowerArgs),
     Check(crate::check::Args),
-    /// Show what a model file or a lowered model says
+    /// Show the contents of a model file or of a lowered model
     ///
     /// Example: tacit model inspect net.cheetah.lowered --json
     Inspect {
         /// Model file (.tacit) or lowered model (.lowered)
         file: PathBuf,
-        #[command(flatten)]
+        #[command(flatten, next_help_heading = "Model")]
         seal: SealArgs,
     },
-    /// Seal a model file and its lowerings: plain ones, and ones that you have renamed
+    /// Seal a model file and its lowerings, plain files as well as renamed ones
     ///
-    /// A sealed file opens under the name that it was sealed under, and no other, so that nobody can put one
-    /// model in the place of another. This vouches for the files as they are.
+    /// A sealed file opens only under the name that it was sealed under, so that nobody can put one
+    /// model in the place of another. The user of this command vouches for the files as they are.
     ///
     /// Example: tacit model seal net.tacit -o renamed.tacit --seal key
     Seal {
         /// Model file
         file: PathBuf,
-        /// File to write; the lowerings go beside it [default: in place]
-        #[arg(short, long, value_name = "FILE.tacit")]
+        /// Model file to write, with its lowerings beside it [default: in place]
+        #[arg(short, long, value_name = "FILE.tacit", help_heading = "Output")]
         output: Option<PathBuf>,
-        #[command(flatten)]
+        #[command(flatten, next_help_heading = "Model")]
         seal: SealArgs,
     },
-    /// Run the float network here, in the clear: what every private answer stands for
+    /// Run the float network here, in the clear: the reference for every private answer
     ///
     /// Example: tacit model run net.tacit photo.npy
     Run(RunArgs),
-    /// List the back ends that this program has
+    /// List the back ends of this program
     ///
     /// Example: tacit model backends --json
     Backends,
@@ -81,7 +81,7 @@ struct RunArgs {
     /// Images (PNG, JPEG), or arrays: .npy, .npz with one array, FILE.npz:NAME
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Model")]
     seal: SealArgs,
 }
 
@@ -89,27 +89,29 @@ struct RunArgs {
 struct ImportArgs {
     /// ONNX file
     onnx: PathBuf,
-    /// Model file to write; its name is the name clients ask for
-    #[arg(short, long, value_name = "FILE.tacit")]
+    /// Model file to write; clients ask for the model by the name of the file
+    #[arg(short, long, value_name = "FILE.tacit", help_heading = "Output")]
     output: PathBuf,
-    /// Samples [N, ...input] as .npy or .npz (FILE.npz:NAME): bytes are raw pixels, other numbers are inputs
-    /// as they are
-    #[arg(long, value_name = "FILE.npy")]
+    /// Calibration samples [N, ...input] as .npy or .npz (FILE.npz:NAME): bytes are raw pixels,
+    /// other numbers are inputs as they are
+    #[arg(long, value_name = "FILE.npy", help_heading = "Input")]
     calibrate: Option<PathBuf>,
-    /// Subtracted from pixels, per channel, after --pixel-scale
+    /// Mean to subtract from pixels, per channel, after --pixel-scale
     #[arg(long, value_delimiter = ',', num_args = 1, value_name = "X,...", allow_hyphen_values = true)]
+    #[arg(help_heading = "Input")]
     mean: Vec<f32>,
-    /// Divides pixels, per channel
-    #[arg(long, value_delimiter = ',', value_name = "X,...")]
+    /// Standard deviation to divide pixels by, per channel
+    #[arg(long, value_delimiter = ',', value_name = "X,...", help_heading = "Input")]
     std: Vec<f32>,
-    /// Multiplies raw 8-bit pixels, e.g. 0.00392157
-    #[arg(long, default_value_t = 1.0)]
+    /// Factor to multiply raw 8-bit pixels by, e.g. 0.00392157
+    #[arg(long, default_value_t = 1.0, help_heading = "Input")]
     pixel_scale: f32,
-    /// Range of the network's input, if neither samples nor a normalisation tell
+    /// Range of the network's input, if neither samples nor a normalisation give the range
     #[arg(long, value_delimiter = ',', num_args = 1, value_name = "LOW,HIGH", allow_hyphen_values = true)]
+    #[arg(help_heading = "Input")]
     range: Vec<f32>,
-    /// What the client learns
-    #[arg(long, value_enum, default_value_t = Reveal::Logits)]
+    /// Outputs that the client learns
+    #[arg(long, value_enum, default_value_t = Reveal::Logits, help_heading = "Output")]
     reveal: Reveal,
     #[command(flatten)]
     lowering: Lowering,

@@ -8,18 +8,19 @@ use tacit_backends::Registry;
 use tacit_client::wire::{InputId, LinkClass};
 use tacit_client::{ClientConfig, GONE, MAX_THREADS, Notices, Standing};
 
-/// Announce an input over HTTP, without a connection that stands: for devices that sleep until its turn has
-/// come
+/// Announce an input over HTTP, without a standing connection, for devices that sleep until its
+/// turn
 ///
-/// The input is asked for later, with `tacit infer --notice NAME`.
+/// `tacit infer --notice NAME` asks for the input later.
 ///
 /// Example: tacit notify new --model digits --server server.example:7878 --keys keys --client alice
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     server: ServerArgs,
-    /// Seconds that an answer may take
+    /// Seconds that the server's answer may take
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(help_heading = "Limits")]
     timeout: u64,
     #[command(subcommand)]
     command: Command,
@@ -27,48 +28,52 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Announce an input, and show the name that the server gives it
+    /// Announce an input, and show the name that the server gives to the input
     ///
     /// Example: tacit notify new --model digits --expected 600 --link slow
     New(New),
-    /// Show how an announced input stands: announced, offline, ready or online, and whether its turn has come
+    /// Show the state of an announced input (announced, offline, ready or online) and its turn
     ///
     /// Example: tacit notify look 3fa9c2d107be5e10 --wait 600
     Look {
-        /// Its name
+        /// Name of the announced input
         name: InputId,
-        /// Wait for so long until its turn has come
+        /// Longest wait, in seconds, until the turn of the input has come
         #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=604_800))]
+        #[arg(help_heading = "Limits")]
         wait: u64,
     },
-    /// Take an announced input back
+    /// Withdraw an announced input
     ///
     /// Example: tacit notify withdraw 3fa9c2d107be5e10
     Withdraw {
-        /// Its name
+        /// Name of the announced input
         name: InputId,
     },
 }
 
 #[derive(clap::Args)]
 struct New {
-    /// Model that it is for; may be left out if the server has one only
-    #[arg(long, value_name = "NAME")]
+    /// Model of the input [default: the only model of the server]
+    #[arg(long, value_name = "NAME", help_heading = "Model")]
     model: Option<String>,
-    /// Back end; the first that the model is offered with and that keeps the input private, if it is left out
-    #[arg(long, value_name = "NAME")]
+    /// Back end to use [default: the first private back end that the server offers for the model]
+    #[arg(long, value_name = "NAME", help_heading = "Model")]
     backend: Option<String>,
-    /// Inputs that will be asked for as one; the server says how many it takes so
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count(1024))]
+    /// Number of inputs of the batch; the server says how many inputs it accepts as one batch
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count(1024), help_heading = "Input")]
     inputs: usize,
-    /// Seconds from now in which it will be asked for
+    /// Seconds from now until `tacit infer` asks for the input
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=604_800))]
+    #[arg(help_heading = "Limits")]
     expected: Option<u64>,
-    /// Seconds after that in which the server may forget it [default and most: what the server allows]
+    /// Seconds after the expected time until the server may drop the input [default and most: the
+    /// limit of the server]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=604_800))]
+    #[arg(help_heading = "Limits")]
     ttl: Option<u64>,
-    /// Threads for arithmetic that `tacit infer` will have
-    #[arg(long, default_value_t = 1, value_parser = count(MAX_THREADS as u64))]
+    /// Threads for arithmetic of the later `tacit infer`
+    #[arg(long, default_value_t = 1, value_parser = count(MAX_THREADS as u64), help_heading = "Device")]
     threads: usize,
     #[command(flatten)]
     device: DeviceArgs,

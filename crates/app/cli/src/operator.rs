@@ -10,8 +10,9 @@ use tacit_client::Control;
 pub struct Operator {
     #[command(flatten)]
     server: ServerArgs,
-    /// Seconds that an answer may take
+    /// Seconds that the server's answer may take
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(help_heading = "Limits")]
     timeout: u64,
 }
 

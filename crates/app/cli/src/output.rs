@@ -46,7 +46,7 @@ pub fn check(path: &Path, alike: Alike<'_>) -> anyhow::Result<()> {
     };
     if !is_alike {
         bail!(
-            "{} exists, and it is not what this command writes: nothing is overwritten; choose another name, or remove it first",
+            "{} exists and is no output of this command: nothing is overwritten; choose another name, or remove the file first",
             path.display()
         );
     }

@@ -11,7 +11,8 @@ use zeroize::Zeroizing;
 /// Where the key is that files are sealed with.
 #[derive(clap::Args, Clone, Default)]
 pub struct SealArgs {
-    /// Encrypt files at rest, and read encrypted ones: KEY is a file's name, env:VARIABLE or cmd:COMMAND
+    /// Encrypt files at rest, and read encrypted files; KEY is a file's name, env:VARIABLE or
+    /// cmd:COMMAND
     #[arg(long, global = true, value_name = "KEY", value_parser = given)]
     seal: Option<Given>,
 }

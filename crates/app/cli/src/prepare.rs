@@ -8,11 +8,13 @@ use tacit_client::Client;
 use tacit_client::bench::printed;
 use tacit_measure::clock::process_cpu_s;
 
-/// Makes material for later inputs: the offline phase, ahead of time. Each material serves one input of one
-/// model, or one batch of them. `tacit material` lists and destroys it.
+/// Make material for later inputs: run the offline phase ahead of time
 ///
-/// With --helper, a second machine of this client's own makes it (`tacit helper`), and what is fetched from
-/// there needs none of the offline phase here. Helper and server together would learn the inputs.
+/// One material serves one input of one model, or one batch. `tacit material` lists and destroys
+/// material.
+///
+/// With --helper, a second machine of this client (`tacit helper`) runs the offline phase, and this
+/// machine only fetches the material. Helper and server together could learn the inputs.
 ///
 /// Examples: tacit prepare --model digits --count 10
 ///           tacit prepare --model digits --batch 8
@@ -22,22 +24,23 @@ use tacit_measure::clock::process_cpu_s;
 pub struct Args {
     #[command(flatten)]
     pub connect: Connect,
-    /// Materials to make
-    #[arg(long, default_value_t = 1, value_parser = tacit_args::count(1_000_000))]
+    /// Number of materials to make
+    #[arg(long, default_value_t = 1, value_parser = tacit_args::count(1_000_000), help_heading = "Material")]
     count: usize,
-    /// Inputs that each material is for: they are answered as one, in the exchanges of one input, and if
-    /// fewer come the rest of it is burnt
+    /// Inputs that each material serves as one batch, in the exchanges of one input. If fewer
+    /// inputs come, the rest of the material is burnt
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = tacit_args::count(32))]
+    #[arg(help_heading = "Material")]
     batch: usize,
-    /// Have this client's helper make it, host:port, wait until it is made, and fetch it, with what was
-    /// ordered there before
-    #[arg(long, value_name = "HOST:PORT", conflicts_with = "batch")]
+    /// Order the material from this client's helper, host:port; wait until the helper has made it,
+    /// and fetch it together with earlier orders
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "batch", help_heading = "Material")]
     helper: Option<String>,
-    /// Order from the helper and fetch what it has now, without waiting for the rest
-    #[arg(long, requires = "helper")]
+    /// Order from the helper, and fetch the material that is ready without a wait for the rest
+    #[arg(long, requires = "helper", help_heading = "Material")]
     later: bool,
-    /// Fetch what the helper has now, and order nothing
-    #[arg(long, requires = "helper", conflicts_with_all = ["count", "later"])]
+    /// Fetch the material that the helper has ready, and order none
+    #[arg(long, requires = "helper", conflicts_with_all = ["count", "later"], help_heading = "Material")]
     fetch: bool,
 }
 

@@ -3,10 +3,11 @@ use crate::operator::Operator;
 use crate::print;
 use serde::Deserialize;
 
-/// Have a server look again at its models, certificates and rules of access, without stopping it
+/// Make a running server read its models, certificates and rules of access again
 ///
-/// What is wrong stays as it was, and is said. Model files are lowered where no lowering lies beside them,
-/// which takes its time: this command waits for it.
+/// A file with an error leaves the earlier state in place, and the command prints the error. The
+/// server lowers model files that have no lowering beside them, and the command waits until the
+/// server is done.
 ///
 /// Example: tacit reload --server server.example:7878 --keys keys --client ops
 #[derive(clap::Args)]

@@ -3,8 +3,8 @@
 use crate::program::become_program;
 use std::ffi::OsString;
 
-/// Serves models to authenticated clients: runs the program tacit-server with these arguments
-/// (`tacit serve --help` shows them)
+/// Serve models to authenticated clients (runs the program tacit-server; `tacit serve --help` shows
+/// its options)
 ///
 /// Example: tacit serve digits.tacit squeezenet.tacit --keys keys --listen 0.0.0.0:7878
 #[derive(clap::Args)]

@@ -2,8 +2,8 @@
 use crate::program::become_program;
 use std::ffi::OsString;
 
-/// Answers Open Inference Protocol requests on this machine by private inference: runs the program
-/// tacit-sidecar with these arguments (`tacit sidecar --help` shows them)
+/// Answer Open Inference Protocol requests on this machine by private inference (runs the program
+/// tacit-sidecar; `tacit sidecar --help` shows its options)
 ///
 /// Example: tacit sidecar --server server.example:7878 --keys keys --client alice --token-file token --new-token
 #[derive(clap::Args)]

@@ -7,7 +7,7 @@ use tacit_foreign::plain;
 /// Most rows of a table.
 const MAX: usize = 20;
 
-/// Show what a server does: everything to an operator, to a client what is its own
+/// Show the state of a server: an operator sees everything, a client sees its own part
 ///
 /// Example: tacit status --server server.example:7878 --keys keys --client ops
 #[derive(clap::Args)]

@@ -14,18 +14,19 @@ const CLEAR_REST: &str = "\x1b[J";
 const CLEAR_LINE: &str = "\x1b[K\n";
 const CLEAR: &str = "\x1b[2J";
 
-/// Watch what a server does, until interrupted
+/// Watch the state of a server until interrupted
 ///
 /// Example: tacit top --server server.example:7878 --keys keys --client ops
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     operator: Operator,
-    /// Seconds between two looks
+    /// Seconds between two updates
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(help_heading = "Output")]
     every: u64,
-    /// Look once, without control codes
-    #[arg(long)]
+    /// Print the state once, without control codes
+    #[arg(long, help_heading = "Output")]
     once: bool,
 }
 

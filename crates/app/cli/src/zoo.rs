@@ -7,24 +7,24 @@ use tacit_graph::zoo;
 /// Number of bytes that all ONNX files of this program have in common at the beginning.
 const BEGINNING: usize = 9;
 
-/// Writes a well-known architecture with random (seeded) weights, to measure on.
+/// Write a well-known architecture with random (seeded) weights, for measurements
 ///
-/// `tacit zoo --list` says which there are, with their layers, parameters and multiplications.
+/// `tacit zoo --list` shows the architectures, with their layers, parameters and multiplications.
 ///
 /// Example: tacit zoo squeezenet1.1 -o squeezenet1.1.onnx
 #[derive(clap::Args)]
 pub struct Args {
-    /// Architecture
+    /// Name of the architecture
     #[arg(required_unless_present = "list")]
     name: Option<String>,
     /// ONNX file to write
-    #[arg(short, long, value_name = "FILE.onnx", required_unless_present = "list")]
+    #[arg(short, long, value_name = "FILE.onnx", required_unless_present = "list", help_heading = "Output")]
     output: Option<PathBuf>,
     /// Seed of the weights
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, help_heading = "Model")]
     seed: u64,
-    /// Write nothing: list all architectures, or the one named
-    #[arg(long, conflicts_with = "output")]
+    /// List all architectures, or the named one, and write no file
+    #[arg(long, conflicts_with = "output", help_heading = "Output")]
     list: bool,
 }
 

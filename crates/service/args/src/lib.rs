@@ -20,18 +20,17 @@ pub fn count(most: u64) -> RangedU64ValueParser<usize> {
 /// The server, and the client's identity.
 #[derive(clap::Args)]
 pub struct ServerArgs {
-    /// Server, host:port
-    #[arg(long, global = true, value_name = "HOST:PORT", default_value = "127.0.0.1:7878")]
+    /// Server to connect to, host:port
+    #[arg(long, global = true, value_name = "HOST:PORT", default_value = "127.0.0.1:7878", help_heading = "Server")]
     pub server: String,
     /// Folder with ca.pem and the client's certificate and key
-    #[arg(long, global = true, value_name = "DIR", default_value = "keys")]
+    #[arg(long, global = true, value_name = "DIR", default_value = "keys", help_heading = "Identity")]
     pub keys: PathBuf,
-    /// Name of the client in the key folder; of a server's state, an operator sees everything, a
-    /// client its own part
-    #[arg(long, global = true, value_name = "NAME", default_value = "client")]
+    /// Name of the client or operator in the key folder
+    #[arg(long, global = true, value_name = "NAME", default_value = "client", help_heading = "Identity")]
     pub client: String,
-    /// Name in the server's certificate, if it is not the host of --server
-    #[arg(long, global = true, value_name = "NAME")]
+    /// Name in the server's certificate, if the name differs from the host of --server
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Server", hide_short_help = true)]
     pub server_name: Option<String>,
 }
 
@@ -48,16 +47,18 @@ impl ServerArgs {
 /// Properties of the client's machine, for the server's estimates.
 #[derive(clap::Args)]
 pub struct DeviceArgs {
-    /// Approximate link to the server, for its estimates; over a slow one connecting may take 150 s
-    #[arg(long, global = true, value_enum, default_value_t = LinkArg::Lan)]
+    /// Class of the link to the server, for the server's estimates; with `slow`, connecting may
+    /// take 150 s
+    #[arg(long, global = true, value_enum, default_value_t = LinkArg::Lan, help_heading = "Link")]
     link: LinkArg,
     /// Memory of this device in MiB, for the server's estimates and the size of batches [default:
     /// all memory of the machine]
     #[arg(long, global = true, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(help_heading = "Device", hide_short_help = true)]
     device_memory: Option<u32>,
-    /// Accept this machine's clock, though it is more than a week from the last use of the folder
-    /// of material: what is too old by this clock expires
-    #[arg(long, global = true)]
+    /// Accept this machine's clock although the clock is more than a week off the last use of the
+    /// material folder. Material that is too old by this clock expires
+    #[arg(long, global = true, help_heading = "Device", hide_short_help = true)]
     accept_clock: bool,
 }
 
@@ -102,21 +103,21 @@ impl From<LinkArg> for LinkClass {
 /// requires.
 #[derive(clap::Args)]
 pub struct DealerArgs {
-    /// Dealer that this client trusts, host:port, for back ends with material from a third party
-    /// (`dealt` and `fss`)
-    #[arg(long, global = true, value_name = "HOST:PORT", requires = "dealer_pin")]
+    /// Dealer that this client trusts, host:port, for the back ends `dealt` and `fss`
+    #[arg(long, global = true, value_name = "HOST:PORT", requires = "dealer_pin", help_heading = "Material")]
     dealer: Option<String>,
     /// Fingerprint of the dealer's key, as the dealer prints it
-    #[arg(long, global = true, value_name = "PIN", requires = "dealer")]
+    #[arg(long, global = true, value_name = "PIN", requires = "dealer", help_heading = "Material")]
     dealer_pin: Option<ClientId>,
     /// Folder with ca.pem and this client's certificate for the dealer, if the dealer has its own
-    /// CA [default: that of --keys]
+    /// CA [default: the folder of --keys]
     #[arg(long, global = true, value_name = "DIR", requires = "dealer")]
+    #[arg(help_heading = "Material", hide_short_help = true)]
     dealer_keys: Option<PathBuf>,
-    /// Options that the model must be lowered with, e.g. level=l2 of `fss`, which also checks the
-    /// server. Options are the server's own statement, so a client that relies on one must require
-    /// it. `public=` pins the digest of the model's public part (64 hexadecimal digits)
-    #[arg(long, global = true, value_name = "KEY=VALUE,...")]
+    /// Options that the model's lowering must have, e.g. level=l2 of `fss`, which also checks the
+    /// server. The server chooses the options, so a client must require each option that it relies
+    /// on. `public=` pins the digest of the model's public part (64 hexadecimal digits)
+    #[arg(long, global = true, value_name = "KEY=VALUE,...", help_heading = "Model", hide_short_help = true)]
     require: Option<Options>,
 }
 

@@ -10,9 +10,9 @@ use tacit_meter::source::{
 };
 
 const HELP: &str = "\
-Needs a power sensor (tacit lab sensors) and an otherwise idle machine. Power is read while 0, 1, ... all cores are busy, then with a
-stream over the loopback interface, then back down, and fitted by least squares. Loopback traffic crosses no network card, so the
-joules per byte are a lower bound. Use the profile as --source model:FILE where no sensor is.
+The command needs a power sensor (tacit lab sensors) and an otherwise idle machine. It reads the power while 0, 1, ... all cores are
+busy, then with a stream over the loopback interface, then back down, and fits by least squares. Loopback traffic crosses no network
+card, so the joules per byte are a lower bound. Without a sensor, use the profile as --source model:FILE.
 Example:
   sudo tacit lab calibrate --name my-board -o my-board.toml";
 
@@ -20,16 +20,17 @@ Example:
 #[command(after_help = HELP)]
 pub struct Args {
     /// Name of the device: lower-case letters, digits, dots and hyphens
-    #[arg(long)]
+    #[arg(long, help_heading = "Device")]
     name: String,
-    /// Profile to write; must not exist
-    #[arg(short, long)]
+    /// Profile to write; the file must not exist
+    #[arg(short, long, help_heading = "Output")]
     output: PathBuf,
-    /// Power source; the first usable one if not given (see tacit lab sensors)
-    #[arg(long)]
+    /// Power source (see tacit lab sensors) [default: the first usable source]
+    #[arg(long, help_heading = "Device")]
     source: Option<String>,
     /// Seconds per step
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+    #[arg(help_heading = "Limits")]
     seconds: u64,
 }
 
@@ -67,7 +68,7 @@ fn sensor(name: Option<&str>) -> Result<Box<dyn Source>> {
         None => match detect(&roots).into_iter().find(Detected::is_usable) {
             Some(detected) => detected.into_source()?,
             None => bail!(
-                "there is no power sensor to calibrate with; `tacit lab sensors` tells why and what to do, \
+                "there is no power sensor to calibrate with; `tacit lab sensors` lists reasons and remedies, \
                  and the model can use a built-in device profile instead"
             ),
         },

@@ -4,11 +4,13 @@ use tacit_cli::print;
 use tacit_experiments::campaign;
 use tacit_experiments::compare::{Comparison, Options, Row, Verdict, compare, describe, plain};
 
-/// Compares campaign B to campaign A: for every cell that both have, the ratio of means (B over A) of
-/// latency, goodput, processor time and energy, with its 95 % confidence interval (Fieller's, for two
-/// independent samples with variances of their own).
+/// Compare campaign B to campaign A, cell by cell
 ///
-/// Where the interval contains 1, no difference was seen. Of many comparisons, one in twenty shows a
+/// For every cell of both campaigns, the command prints the ratio of means (B over A) of latency,
+/// goodput, processor time and energy. Each ratio has a 95 % confidence interval (Fieller's, for
+/// two independent samples with variances of their own).
+///
+/// An interval that contains 1 shows no difference. Of many comparisons, one in twenty shows a
 /// difference by chance alone.
 ///
 /// Examples: tacit lab compare before after
@@ -16,15 +18,15 @@ use tacit_experiments::compare::{Comparison, Options, Row, Verdict, compare, des
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
-    /// Folder of the first campaign, which the ratios are relative to
+    /// Folder of the first campaign, the base of the ratios
     a: PathBuf,
     /// Folder of the second campaign
     b: PathBuf,
-    /// Label that need not agree for cells to match: link, transport, workload, pace
-    #[arg(long, value_name = "LABEL", value_delimiter = ',')]
+    /// Label that may differ in matching cells: link, transport, workload, pace
+    #[arg(long, value_name = "LABEL", value_delimiter = ',', help_heading = "Input")]
     ignore: Vec<String>,
-    /// All figures that both campaigns have
-    #[arg(long)]
+    /// Compare all figures that both campaigns have
+    #[arg(long, help_heading = "Output")]
     all: bool,
     /// Print JSON
     #[arg(long)]

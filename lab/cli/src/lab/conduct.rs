@@ -19,7 +19,7 @@ pub fn stopping() -> anyhow::Result<Arc<AtomicBool>> {
     let wish = stop.clone();
     ctrlc::set_handler(move || {
         if !wish.swap(true, Ordering::SeqCst) {
-            print::note("stopping: what was measured is kept; the same command goes on from here");
+            print::note("stopping: finished runs are kept; the same command continues the campaign");
         }
     })?;
     Ok(stop)
@@ -177,13 +177,13 @@ fn conclude(outcome: &Outcome, dir: &Path, as_json: bool) -> anyhow::Result<()> 
         print::note(&format!("{done} runs in {dir}; see them with `tacit lab report {dir}`"));
     }
     if given_up {
-        bail!("ended: five runs in a row failed; what their programs printed is in {dir}/logs");
+        bail!("ended: five runs in a row failed; the output of their programs is in {dir}/logs");
     }
     if stopped {
-        bail!("stopped with {left} runs left; the same command goes on from here");
+        bail!("stopped with {left} runs left; the same command continues the campaign");
     }
     if left > 0 {
-        bail!("{failed} runs failed; what their programs printed is in {dir}/logs; the same command repeats them");
+        bail!("{failed} runs failed; the output of their programs is in {dir}/logs; the same command repeats the runs");
     }
     Ok(())
 }

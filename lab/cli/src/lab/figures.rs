@@ -158,7 +158,7 @@ fn compared(bound: &Figures, text: &str, value: &Value, document: &mut String, u
 
 /// Checks all requested figures.
 pub fn check(asked: &Asked) -> anyhow::Result<Vec<Checked>> {
-    let folder = tempfile::tempdir().context("making a folder for what the commands write")?;
+    let folder = tempfile::tempdir().context("making a folder for the output of the commands")?;
     let mut runner = Runner { asked, folder, printed: HashMap::new() };
     let mut found = Vec::new();
     for bound in figures().iter().filter(|bound| asked.heavy || !bound.heavy) {

@@ -20,9 +20,9 @@ const SERVER_START: Duration = Duration::from_secs(30);
 const INTERRUPTED: i32 = 130;
 
 const HELP: &str = "\
-COMMAND runs on the client side and finds the addresses in TACIT_LINK_SERVER and TACIT_LINK_CLIENT; its exit status is passed on.
-Rates are TCP goodput (payload bits per second); without a rate, the link is not limited. Needs root and iproute2.
-Nothing but the link exists on either side, and nothing is left when this program ends, however it ends.
+COMMAND runs on the client side and finds the addresses in TACIT_LINK_SERVER and TACIT_LINK_CLIENT; this program ends with its exit status.
+Rates are TCP goodput (payload bits per second); without a rate, the link is not limited. The program needs root and iproute2.
+Each side has no network but the link, and the program removes the link whenever it ends.
 Examples:
   tacit lab link --rate 20mbit --rtt 40ms --server 'iperf3 -s -1' --server-port 5201 -- sh -c 'iperf3 -c $TACIT_LINK_SERVER'
   tacit lab link --preset lte --loss 0.01
@@ -31,56 +31,56 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// Goodput both ways: 20mbit, 3.89mbit, 64kbit
-    #[arg(long)]
+    /// Goodput in each direction: 20mbit, 3.89mbit, 64kbit
+    #[arg(long, help_heading = "Link")]
     rate: Option<Rate>,
     /// Goodput from client to server (overrides --rate)
-    #[arg(long)]
+    #[arg(long, help_heading = "Link")]
     up: Option<Rate>,
     /// Goodput from server to client (overrides --rate)
-    #[arg(long)]
+    #[arg(long, help_heading = "Link")]
     down: Option<Rate>,
     /// Round-trip time of the idle link: 40ms
-    #[arg(long)]
+    #[arg(long, help_heading = "Link")]
     rtt: Option<String>,
-    /// The round-trip time varies by this much both ways: 5ms
-    #[arg(long)]
+    /// Variation of the round-trip time, in both directions: 5ms
+    #[arg(long, help_heading = "Link")]
     jitter: Option<String>,
-    /// Fraction of packets lost, each way
-    #[arg(long)]
+    /// Fraction of packets to lose, in each direction
+    #[arg(long, help_heading = "Link")]
     loss: Option<f64>,
-    /// Fraction of packets with a payload byte changed behind the back of all checksums, each way
-    #[arg(long)]
+    /// Fraction of packets with a changed payload byte that no checksum detects, in each direction
+    #[arg(long, help_heading = "Link")]
     corrupt: Option<f64>,
-    /// Fraction of packets sent again later, each way
-    #[arg(long)]
+    /// Fraction of packets to send again later, in each direction
+    #[arg(long, help_heading = "Link")]
     duplicate: Option<f64>,
-    /// Start from a named link (see --list); other options override it
-    #[arg(long)]
+    /// Named link to start from (see --list); other options override its properties
+    #[arg(long, help_heading = "Link")]
     preset: Option<String>,
     /// List the named links and their sources
-    #[arg(long, conflicts_with_all = ["accuracy", "command"])]
+    #[arg(long, conflicts_with_all = ["accuracy", "command"], help_heading = "Output")]
     list: bool,
-    /// Measure a table of links against the bounds they should hold (about a minute)
-    #[arg(long, conflicts_with = "command")]
+    /// Measure a table of links against their bounds (about a minute)
+    #[arg(long, conflicts_with = "command", help_heading = "Output")]
     accuracy: bool,
-    /// Do not measure the link first
-    #[arg(long)]
+    /// Start COMMAND without measuring the link first
+    #[arg(long, help_heading = "Limits")]
     no_measure: bool,
-    /// Time spent on measuring the link
-    #[arg(long, default_value = "3s")]
+    /// Time to measure the link for
+    #[arg(long, default_value = "3s", help_heading = "Limits")]
     effort: String,
-    /// Start this on the server side first (by the shell)
-    #[arg(long, value_name = "SHELL COMMAND")]
+    /// Shell command to start first, on the server side
+    #[arg(long, value_name = "SHELL COMMAND", help_heading = "Server")]
     server: Option<String>,
-    /// Wait until this TCP port listens on the server side
-    #[arg(long, requires = "server")]
+    /// TCP port on the server side to wait for, until the server listens
+    #[arg(long, requires = "server", help_heading = "Server")]
     server_port: Option<u16>,
-    /// Print the measurement as a line of JSON on standard output instead of text on standard error; lists
-    /// and tables as JSON
+    /// Print the measurement as a line of JSON on standard output, not as text on standard error;
+    /// print lists and tables as JSON
     #[arg(long)]
     json: bool,
-    /// What to run on the client side; without it, the link is only measured
+    /// Command to run on the client side [default: none, only measure the link]
     #[arg(last = true)]
     command: Vec<String>,
 }

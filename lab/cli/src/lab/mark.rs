@@ -3,19 +3,19 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use tacit_measure::mark::MarkSender;
 
-/// Tells the measurement that runs this script that a phase begins or ends.
+/// Mark the begin or end of a phase, for the measurement that runs this script
 ///
-/// Does nothing where no measurement runs (TACIT_MARKS is not set).
+/// Without a measurement (TACIT_MARKS is not set) the command does nothing.
 ///
 /// Example: tacit lab mark begin online; ./step; tacit lab mark end online sent_bytes=1000
 #[derive(clap::Args)]
 pub struct Args {
-    /// What happens now
+    /// Event to mark
     #[arg(value_enum)]
     what: What,
     /// Name of the phase: A-Z a-z 0-9 _ . -
     phase: String,
-    /// Figures of the phase, at its end: KEY=NUMBER
+    /// Figures of the phase, for its end: KEY=NUMBER
     figures: Vec<String>,
 }
 
@@ -30,11 +30,11 @@ enum What {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut figures = Vec::new();
     for text in &args.figures {
-        let (key, value) = text.split_once('=').with_context(|| format!("{text:?} is no KEY=NUMBER"))?;
+        let (key, value) = text.split_once('=').with_context(|| format!("{text:?} is no figure: write KEY=NUMBER"))?;
         figures.push((key, value.parse::<f64>().with_context(|| format!("{value:?} is no number"))?));
     }
     if args.what == What::Begin && !figures.is_empty() {
-        bail!("figures are told at the end of a phase");
+        bail!("figures belong at the end of a phase: leave the figures out of `begin`");
     }
     let Some(sender) = MarkSender::from_env("program")? else { return Ok(()) };
     match args.what {

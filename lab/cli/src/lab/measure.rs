@@ -18,10 +18,10 @@ use tacit_meter::source::{Roots, Source, detect, open};
 use tacit_meter::{csv, machine};
 
 const HELP: &str = "\
-Energy is all that the source sees while the command runs, whoever uses it (docs/lab.md: a meter at the plug the whole host, rapl its
-processors, nvml its graphics cards); with --idle, idle power is measured before and after and subtracted. Without a power source all
-else is still measured and joules are absent. The command and what it starts finds a socket for phase marks in TACIT_MARKS
-(docs/lab.md); tacit itself marks setup, offline and online.
+Energy is all energy that the source measures while the command runs, also of other programs (docs/lab.md: a meter at the plug measures
+the whole host, rapl its processors, nvml its graphics cards). --idle measures idle power before and after, and subtracts it. Without a
+power source the result has no joules. The command and its children find a socket for phase marks in TACIT_MARKS (docs/lab.md); tacit
+itself marks setup, offline and online.
 Examples:
   tacit lab measure --idle 30 -- tacit infer photo.png --server server:7878 --model net
   tacit lab measure --source model:raspberry-pi-3b -o run.jsonl --csv run.csv -- ./program";
@@ -30,25 +30,25 @@ Examples:
 #[command(after_help = HELP)]
 pub struct Args {
     /// Seconds between samples, 0.001 or more
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.1)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.1, help_heading = "Device")]
     interval: f64,
-    /// Power source, see `tacit lab sensors`; may be repeated, the first one is the primary [default: all
-    /// that are found]
-    #[arg(long, value_name = "NAME")]
+    /// Power source, see `tacit lab sensors`; may be repeated, and the first source is the primary
+    /// one [default: all sources found]
+    #[arg(long, value_name = "NAME", help_heading = "Device")]
     source: Vec<String>,
-    /// Watch the idle host that long before and after, to subtract its power
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
+    /// Seconds to watch the idle host before and after the command, to subtract its power
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, help_heading = "Device")]
     idle: f64,
     /// Write the record (JSON Lines) to this file
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
     /// Write the samples as CSV to this file; needs -o
-    #[arg(long, value_name = "FILE", requires = "output")]
+    #[arg(long, value_name = "FILE", requires = "output", help_heading = "Output")]
     csv: Option<PathBuf>,
     /// Print the result as JSON to standard output
     #[arg(long)]
     json: bool,
-    /// The command and its arguments
+    /// Command to measure, with its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }

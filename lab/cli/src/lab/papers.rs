@@ -7,14 +7,16 @@ use std::process::{Command, Stdio};
 use tacit_cli::print;
 use tacit_experiments::papers::{Claim, DATA, Quick, claims, counts, quick, told};
 
-/// Lists tables, figures and numbered claims of the papers that tacit stands on, the figure that came out
-/// here, and the command that reproduces it; docs/reproduction.md is the same list.
+/// List tables, figures and numbered claims of the papers that tacit builds on, with our results
 ///
-/// With --run, the quick ones (seconds, without root) are run, and their output is compared with what the
-/// list says. Without a paper named, so are figures of the documents of a clone (README.md, docs/) that
-/// follow from no clock: bytes, keys, rounds, counts. A figure that has drifted is shown with what the
-/// document says and what its command says; --heavy runs those that take minutes, too, --update writes them
-/// anew.
+/// Each entry has the figure that came out here, and the command that reproduces the figure.
+/// docs/reproduction.md is the same list.
+///
+/// With --run, the command runs the quick entries (seconds, without root), and compares their
+/// output with the list. Without a named paper, it also checks figures in the documents of a clone
+/// (README.md, docs/) that follow from no clock: bytes, keys, rounds, counts. For a wrong figure it
+/// shows the value of the document and the value of the figure's command. --heavy also runs
+/// commands that take minutes, --update writes the figures anew.
 ///
 /// Examples: tacit lab papers
 ///           tacit lab papers KDS25 --json
@@ -23,22 +25,22 @@ use tacit_experiments::papers::{Claim, DATA, Quick, claims, counts, quick, told}
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
-    /// Only this paper: PM24, SS26, KDS25 or VPN24
+    /// Paper to list: PM24, SS26, KDS25 or VPN24 [default: all]
     paper: Option<String>,
-    /// Run the quick commands; fails where one says something else
-    #[arg(long)]
+    /// Run the quick commands; the run fails if an output differs from the list
+    #[arg(long, help_heading = "Input")]
     run: bool,
     /// Folder of the shared data, which some commands read
-    #[arg(long, value_name = "DIR", default_value = DATA)]
+    #[arg(long, value_name = "DIR", default_value = DATA, help_heading = "Input")]
     data: PathBuf,
-    /// The clone whose documents are looked at
-    #[arg(long, value_name = "DIR", default_value = ".", requires = "run")]
+    /// Folder of the clone whose documents are checked
+    #[arg(long, value_name = "DIR", default_value = ".", requires = "run", help_heading = "Input")]
     clone: PathBuf,
-    /// Figures of the documents that take minutes, too
-    #[arg(long, requires = "run", conflicts_with = "paper")]
+    /// Run also commands that take minutes, for figures of the documents
+    #[arg(long, requires = "run", conflicts_with = "paper", help_heading = "Input")]
     heavy: bool,
-    /// Write what the commands say into the documents
-    #[arg(long, requires = "run", conflicts_with = "paper")]
+    /// Write the figures of the commands into the documents
+    #[arg(long, requires = "run", conflicts_with = "paper", help_heading = "Output")]
     update: bool,
     /// Print JSON
     #[arg(long)]
@@ -84,7 +86,7 @@ enum Outcome {
 }
 
 fn check(args: &Args, claims: &[Claim]) -> anyhow::Result<()> {
-    let data = args.data.to_str().context("the folder's name is no text")?;
+    let data = args.data.to_str().context("the name of the folder of --data is not UTF-8")?;
     let mut failed = 0;
     let mut shown = Vec::new();
     for command in quick(claims, data)? {
@@ -110,7 +112,7 @@ fn check(args: &Args, claims: &[Claim]) -> anyhow::Result<()> {
     let drifted = figures.iter().filter(|figure| figure.differs()).count();
     let mut wrong = Vec::new();
     if failed > 0 {
-        wrong.push(format!("{failed} commands say something else than the list"));
+        wrong.push(format!("the output of {failed} commands differs from the list"));
     }
     if drifted > 0 {
         let remedy = "--update writes them anew";

@@ -3,15 +3,15 @@ use anyhow::bail;
 use std::path::PathBuf;
 use tacit_cli::report::page;
 
-/// Makes a page of plots and tables from a campaign's folder.
+/// Make a page of plots and tables from a campaign's folder
 ///
 /// Example: tacit lab report sweep -o sweep.html
 #[derive(clap::Args)]
 pub struct Args {
-    /// The campaign's folder: campaign.json, runs.jsonl, records/
+    /// Folder of the campaign: campaign.json, runs.jsonl, records/
     dir: PathBuf,
-    /// The page to write [default: DIR/report.html]; the plots go to DIR/plots as PNG and SVG
-    #[arg(short, long)]
+    /// Page to write [default: DIR/report.html]; the plots go to DIR/plots as PNG and SVG
+    #[arg(short, long, help_heading = "Output")]
     output: Option<PathBuf>,
 }
 

@@ -8,12 +8,11 @@ use std::time::Duration;
 use tacit_cli::print;
 use tacit_experiments::experiment::{BUILT_IN, BuiltIn, Experiment, ExperimentSpec, LinkText, plan};
 
-/// Runs an experiment: every cell (link x transport x workload x pace) as often as it says, each run
-/// measured, everything kept in DIR.
+/// Run an experiment: measure every cell (link x transport x workload x pace) repeatedly
 ///
-/// An experiment is a TOML file (docs/lab.md, "Experiments") or the name of a built-in one. The same command
-/// continues a campaign that was interrupted, and repeats failed runs. Ctrl-C ends it cleanly. Links need
-/// root.
+/// An experiment is a TOML file (docs/lab.md, "Experiments") or the name of a built-in one. The
+/// command keeps all records in DIR. The same command continues an interrupted campaign, and
+/// repeats failed runs. Ctrl-C ends the campaign cleanly. Links need root.
 ///
 /// Examples: sudo tacit lab run pm24-bandwidth -o sweep
 ///           sudo tacit lab run pm24-inference --model squeezenet.tacit --input photo.npy -o squeezenet
@@ -26,64 +25,66 @@ use tacit_experiments::experiment::{BUILT_IN, BuiltIn, Experiment, ExperimentSpe
 pub struct Args {
     #[command(subcommand)]
     of_its_own: Option<OfItsOwn>,
-    /// A TOML file or the name of a built-in experiment (--list)
+    /// TOML file, or name of a built-in experiment (--list)
     #[arg(required_unless_present = "list")]
     experiment: Option<String>,
-    /// Folder of the campaign: made, or continued
+    /// Folder of the campaign, to make or to continue
     #[arg(short, long, value_name = "DIR", required_unless_present_any = ["list", "show", "dry_run"])]
+    #[arg(help_heading = "Output")]
     output: Option<PathBuf>,
-    /// Measured runs of each cell
-    #[arg(long, value_name = "N")]
+    /// Number of measured runs of each cell
+    #[arg(long, value_name = "N", help_heading = "Limits")]
     repetitions: Option<u32>,
-    /// See whether everything works: two repetitions, short baselines, no pauses
-    #[arg(long)]
+    /// Try the experiment: two repetitions, short baselines, no pauses
+    #[arg(long, help_heading = "Limits")]
     quick: bool,
-    /// These links instead of the experiment's: its own names, presets, or none
-    #[arg(long, value_name = "LINK", value_delimiter = ',')]
+    /// Links in place of the experiment's links: names of its own links, presets, or none
+    #[arg(long, value_name = "LINK", value_delimiter = ',', help_heading = "Link")]
     links: Vec<String>,
-    /// Only these workloads of the experiment
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    /// Workloads of the experiment to run [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Input")]
     workloads: Vec<String>,
-    /// These transports instead of the experiment's: plain, tls, wireguard, tls+wireguard
-    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    /// Transports in place of the experiment's transports: plain, tls, wireguard, tls+wireguard
+    #[arg(long, value_name = "KIND", value_delimiter = ',', help_heading = "Link")]
     transports: Vec<String>,
-    /// What {seconds} stands for: how long timed workloads last
-    #[arg(long, value_name = "SECONDS")]
+    /// Seconds that timed workloads last, the value of {seconds}
+    #[arg(long, value_name = "SECONDS", help_heading = "Limits")]
     seconds: Option<f64>,
-    /// Sampling interval, seconds
-    #[arg(long, value_name = "SECONDS")]
+    /// Seconds between samples
+    #[arg(long, value_name = "SECONDS", help_heading = "Device", hide_short_help = true)]
     interval: Option<f64>,
-    /// Power source, as in `tacit lab sensors`; may be given several times, the first is the primary one
-    #[arg(long = "source", value_name = "NAME")]
+    /// Power source, as in `tacit lab sensors`; may be repeated, and the first source is the
+    /// primary one
+    #[arg(long = "source", value_name = "NAME", help_heading = "Device")]
     sources: Vec<String>,
-    /// Device profile for modelled joules where there is no sensor: NAME or NAME/MODE; `none` for no joules
-    #[arg(long, value_name = "PROFILE")]
+    /// Device profile for modelled joules without a sensor: NAME or NAME/MODE; `none` for no joules
+    #[arg(long, value_name = "PROFILE", help_heading = "Device")]
     device: Option<String>,
-    /// Decides the order of the runs
-    #[arg(long, value_name = "N")]
+    /// Seed of the order of the runs
+    #[arg(long, value_name = "N", help_heading = "Input", hide_short_help = true)]
     seed: Option<u64>,
-    /// Take over the runs of this folder's campaign whose cells are the same, measured on such a machine; may
-    /// be given several times
-    #[arg(long, value_name = "DIR")]
+    /// Folder of a campaign of such a machine, to take over the runs of the same cells from; may be
+    /// repeated
+    #[arg(long, value_name = "DIR", help_heading = "Input", hide_short_help = true)]
     from: Vec<PathBuf>,
-    /// Model for private inference: .tacit or ONNX; with pm24-bandwidth, inference takes the place of its
-    /// workloads
-    #[arg(long, value_name = "FILE")]
+    /// Model for private inference: .tacit or ONNX; in pm24-bandwidth, inference takes the place of
+    /// the workloads
+    #[arg(long, value_name = "FILE", help_heading = "Model")]
     model: Option<PathBuf>,
-    /// Input for private inference: an image or .npy; without one, seeded values in the model's range
-    #[arg(long, value_name = "FILE", requires = "model")]
+    /// Input for private inference, an image or .npy [default: seeded values in the model's range]
+    #[arg(long, value_name = "FILE", requires = "model", help_heading = "Input")]
     input: Option<PathBuf>,
     /// Print one JSON object per run, and one at the end
     #[arg(long)]
     json: bool,
     /// List the built-in experiments
-    #[arg(long, conflicts_with_all = ["show", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["show", "dry_run"], help_heading = "Output")]
     list: bool,
-    /// Print the experiment as TOML, options applied and defaults filled in, and end
-    #[arg(long)]
+    /// Print the experiment as TOML, with options applied and defaults filled in, and end
+    #[arg(long, help_heading = "Output")]
     show: bool,
-    /// Print the plan with its time, and end
-    #[arg(long)]
+    /// Print the plan with its duration, and end
+    #[arg(long, help_heading = "Output")]
     dry_run: bool,
 }
 

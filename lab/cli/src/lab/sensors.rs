@@ -8,9 +8,9 @@ use tacit_meter::source::{
 };
 
 const HELP: &str = "\
-Sources are listed in the order of preference: external meter, hwmon, INA3221, tegrastats, RAPL, NVML, then sensors of a part of the
-machine. --self-test reads each one at rest and with all cores busy, and refuses those whose value does not rise; keep the machine
-otherwise idle meanwhile. docs/lab.md tells how to connect a sensor.
+The list has the order of preference: external meter, hwmon, INA3221, tegrastats, RAPL, NVML, then sensors of a part of the machine.
+--self-test reads each source at rest and with all cores busy, and refuses a source whose value does not rise; keep the machine
+otherwise idle meanwhile. docs/lab.md describes how to connect a sensor.
 Examples:
   tacit lab sensors
   sudo tacit lab sensors --self-test
@@ -20,17 +20,18 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// Only this source: a name from the list, external:FILE.csv, external:URL, replay:FILE or
-    /// model:PROFILE[/MODE]
-    #[arg(long)]
+    /// Source to list alone: a name from the list, external:FILE.csv, external:URL, replay:FILE or
+    /// model:PROFILE[/MODE]; may be repeated
+    #[arg(long, help_heading = "Device")]
     source: Vec<String>,
     /// Read each source at rest and with all cores busy
-    #[arg(long)]
+    #[arg(long, help_heading = "Device")]
     self_test: bool,
-    /// Readings at rest, and as many under load
+    /// Number of readings at rest, and of readings under load
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=10_000), requires = "self_test")]
+    #[arg(help_heading = "Limits")]
     readings: u32,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -73,7 +74,7 @@ pub fn run(args: &Args) -> Result<()> {
         bail!("no power source passed the self-test");
     }
     if !args.source.is_empty() && entries.iter().any(|e| !e.usable) {
-        bail!("a source that was asked for cannot be used");
+        bail!("a source of --source cannot be used; the list above has the reason and a remedy");
     }
     Ok(())
 }

@@ -9,45 +9,48 @@ use tacit_experiments::experiment::plan;
 use tacit_experiments::transport::TransportKind;
 use tacit_experiments::vpn24::{self, Paper, Request};
 
-/// Measures what plain TCP, TLS 1.3, WireGuard and TLS inside WireGuard cost, as [VPN24] section III does:
-/// random data from memory, sent and received apart, 1 GiB or what the link carries in 60 s. Prints a verdict
-/// as ratios to plain TCP, and the figures behind it.
+/// Measure the costs of plain TCP, TLS 1.3, WireGuard and TLS inside WireGuard, as section III of
+/// [VPN24] does
 ///
-/// It is a campaign like any other: interrupted, the same command goes on; `tacit lab report DIR` plots it. A
-/// finished campaign is only printed. Links need root. The paper moves 10 GB at 1 Gbit/s; for its tables
-/// beside ours see --paper.
+/// Random data goes from memory to memory, sent and received apart: 1 GiB, or the bytes that the
+/// link carries in 60 s. The command prints a verdict as ratios to plain TCP, and the figures
+/// behind the verdict.
+///
+/// The same command continues an interrupted campaign, and only prints a finished one; `tacit lab
+/// report DIR` plots the campaign. Links need root. The paper moves 10 GB at 1 Gbit/s; --paper
+/// prints the paper's tables beside ours.
 ///
 /// Examples: sudo tacit lab transport -o transports
 ///           sudo tacit lab transport --rates 941mbit,20mbit,unlimited --seconds 10 --repetitions 5 -o quick
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
-    /// Folder of the campaign: made, or continued
-    #[arg(short, long, value_name = "DIR", required_unless_present = "dry_run")]
+    /// Folder of the campaign, to make or to continue
+    #[arg(short, long, value_name = "DIR", required_unless_present = "dry_run", help_heading = "Output")]
     output: Option<PathBuf>,
     /// Links: rates, presets of `tacit lab link`, or unlimited [default: 941, 95.6 and 19.2 Mbit/s of [PM24]]
-    #[arg(long, value_name = "RATE", value_delimiter = ',')]
+    #[arg(long, value_name = "RATE", value_delimiter = ',', help_heading = "Link")]
     rates: Vec<String>,
-    /// Transports [default: plain, tls, wireguard, tls+wireguard]
-    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    /// Transports to compare [default: plain, tls, wireguard, tls+wireguard]
+    #[arg(long, value_name = "KIND", value_delimiter = ',', help_heading = "Link")]
     transports: Vec<TransportKind>,
-    /// Runs of each cell [default: 3]
-    #[arg(long, value_name = "N")]
+    /// Number of runs of each cell [default: 3]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
     repetitions: Option<u32>,
     /// Most bytes of a transfer [default: 1 GiB]
-    #[arg(long)]
+    #[arg(long, help_heading = "Limits")]
     bytes: Option<u64>,
-    /// Longest transfer, seconds; 4 MiB are sent in any case [default: 60]
-    #[arg(long, value_name = "SECONDS")]
+    /// Longest transfer, in seconds; 4 MiB are sent in any case [default: 60]
+    #[arg(long, value_name = "SECONDS", help_heading = "Limits")]
     seconds: Option<u64>,
-    /// A file with the paper's tables, printed beside ours; docs/lab.md explains the format
-    #[arg(long, value_name = "FILE")]
+    /// File with the paper's tables, to print beside ours; docs/lab.md explains the format
+    #[arg(long, value_name = "FILE", help_heading = "Input")]
     paper: Option<PathBuf>,
     /// Print JSON: an object per run, then one with the verdict
     #[arg(long)]
     json: bool,
-    /// Print the plan with its time, and end
-    #[arg(long)]
+    /// Print the plan with its duration, and end
+    #[arg(long, help_heading = "Output")]
     dry_run: bool,
 }
 

@@ -10,21 +10,21 @@ use tacit_experiments::workload::{self, Options, Workload, run_client, run_serve
 use tacit_measure::mark::MarkSender;
 use tacit_net::Rate;
 
-/// Two processes, a server and a client, that move random data from memory and compare every byte. Each
-/// prints one line of JSON when it is done: seconds, bytes, goodput_bps, messages, latency, its CPU seconds
-/// and peak memory.
+/// Move random data from memory between two processes, a server and a client, and compare every
+/// byte. Each process prints one line of JSON at its end: seconds, bytes, goodput_bps, messages,
+/// latency, its CPU seconds and peak memory
 #[derive(clap::Subcommand)]
 #[command(after_help = EXAMPLE)]
 pub enum Command {
-    /// Wait for clients and do what they ask for; the first line printed is {"listening": ADDRESS}
+    /// Serve the transfers of clients; the first printed line is {"listening": ADDRESS}
     ///
     /// Example: tacit lab workload serve --listen 127.0.0.1:4000 --clients 1
     Serve {
-        /// Address to listen on; port 0 takes a free one
-        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+        /// Address to listen on; port 0 takes a free port
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", help_heading = "Server")]
         listen: SocketAddr,
-        /// End after this many clients; without it, go on until killed
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+        /// Number of clients to end after [default: no end]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Limits")]
         clients: Option<u64>,
         #[command(flatten)]
         how: How,
@@ -47,18 +47,19 @@ pub enum Command {
         #[command(flatten)]
         how: How,
     },
-    /// Send a message, wait for its echo, and so on
+    /// Send messages to the server, each after the echo of the message before
     ///
     /// Example: tacit lab workload ping-pong --server 127.0.0.1:4000 --messages 100
     PingPong {
-        /// Where the server is
-        #[arg(long, value_name = "ADDRESS")]
+        /// Address of the server
+        #[arg(long, value_name = "ADDRESS", help_heading = "Server")]
         server: SocketAddr,
-        /// Messages
+        /// Number of messages
         #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+        #[arg(help_heading = "Limits")]
         messages: u64,
-        /// Bytes of a message
-        #[arg(long, default_value_t = 64)]
+        /// Bytes of each message
+        #[arg(long, default_value_t = 64, help_heading = "Limits")]
         size: u64,
         #[command(flatten)]
         how: How,
@@ -68,37 +69,39 @@ pub enum Command {
 const EXAMPLE: &str = "\
 Example: tacit lab workload serve --listen 127.0.0.1:4000 --clients 1 &
          tacit lab workload bulk-send --server 127.0.0.1:4000 --bytes 100000000
-By TLS:  tacit keys init keys --client client, and both with --transport tls --keys keys";
+With TLS: tacit keys init keys --client client, and both with --transport tls --keys keys";
 
 /// What both parties may choose.
 #[derive(clap::Args)]
 pub struct How {
-    /// plain, tls, wireguard or tls+wireguard; for a tunnel, the addresses must be those inside it
-    #[arg(long, value_name = "KIND", default_value = "plain")]
+    /// Transport: plain, tls, wireguard or tls+wireguard; for a tunnel, give the addresses inside
+    /// the tunnel
+    #[arg(long, value_name = "KIND", default_value = "plain", help_heading = "Link")]
     transport: TransportKind,
-    /// Folder with the keys for TLS, as `tacit keys init` lays it out
-    #[arg(long, value_name = "DIR")]
+    /// Folder with the keys for TLS, as `tacit keys init` makes it
+    #[arg(long, value_name = "DIR", help_heading = "Identity")]
     keys: Option<PathBuf>,
-    /// Send at most this fast: 20mbit, 500kbit
-    #[arg(long, value_name = "RATE")]
+    /// Limit the rate of sending: 20mbit, 500kbit
+    #[arg(long, value_name = "RATE", help_heading = "Link")]
     pace: Option<Rate>,
-    /// Seconds that the peer may make no progress
+    /// Longest time without progress of the peer, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(help_heading = "Limits")]
     stall: u64,
 }
 
 /// A bulk transfer.
 #[derive(clap::Args)]
 pub struct Bulk {
-    /// Where the server is
-    #[arg(long, value_name = "ADDRESS")]
+    /// Address of the server
+    #[arg(long, value_name = "ADDRESS", help_heading = "Server")]
     server: SocketAddr,
     /// Most bytes to transfer
-    #[arg(long, default_value_t = 1 << 30)]
+    #[arg(long, default_value_t = 1 << 30, help_heading = "Limits")]
     bytes: u64,
-    /// Stop sending so that the transfer ends after this many seconds, if not all was sent before; 4 MiB are
-    /// sent in any case
+    /// Longest transfer, in seconds; 4 MiB are sent in any case
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(help_heading = "Limits")]
     seconds: Option<u64>,
 }
 

@@ -8,48 +8,53 @@ use std::time::Instant;
 use tacit_sched::policy::PolicySpec;
 use tacit_sim::{Arrivals, ClusterSpec, ClusterSummary, Death, Mix, Placement, Scenario, Workload};
 
-/// Clusters of like nodes, with the placement of `tacit cluster`
+/// Simulate clusters of like nodes, with the placement of `tacit cluster`
 #[derive(Debug, clap::Args)]
 pub struct ClusterArgs {
     /// Profile file with measured job times
-    #[arg(long)]
+    #[arg(long, help_heading = "Input")]
     profile: PathBuf,
-    /// `swiftsnni-mixed`, `swiftsnni-light`, or models with their shares: m1:9,hinet:1
-    #[arg(long, default_value = "swiftsnni-light")]
+    /// Workload: `swiftsnni-mixed`, `swiftsnni-light`, or models with their shares: m1:9,hinet:1
+    #[arg(long, default_value = "swiftsnni-light", help_heading = "Input")]
     workload: String,
     /// Numbers of nodes
     #[arg(long, value_delimiter = ',', default_value = "1,4,16,64", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(help_heading = "Server")]
     nodes: Vec<u32>,
-    /// Requests
+    /// Number of requests
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(help_heading = "Input")]
     requests: u32,
-    /// Work that comes, as a share of what all cores can do
-    #[arg(long, default_value_t = 0.7, value_parser = share)]
+    /// Work that arrives, as a share of the capacity of all cores
+    #[arg(long, default_value_t = 0.7, value_parser = share, help_heading = "Input")]
     load: f64,
-    /// Cores of each node
+    /// Number of cores of each node
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(help_heading = "Server")]
     cores: u32,
-    /// Clients for each node
+    /// Number of clients for each node
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(help_heading = "Input")]
     clients: u32,
-    /// How clients are sent: home (as it is built), name (by their names alone), anew (every request to the
+    /// Placement of clients: home (as built), name (by the names alone), anew (every request to the
     /// shortest wait)
     #[arg(long, value_delimiter = ',', default_value = "home,name,anew", value_parser = placement)]
+    #[arg(help_heading = "Server")]
     placement: Vec<Placement>,
     /// Policy of the nodes' schedulers
-    #[arg(long, default_value = "adaptive")]
+    #[arg(long, default_value = "adaptive", help_heading = "Server")]
     policy: String,
-    /// This many nodes die, one after the other, in the middle of the requests
-    #[arg(long, default_value_t = 0)]
+    /// Number of nodes that die, one after the other, in the middle of the requests
+    #[arg(long, default_value_t = 0, help_heading = "Server")]
     deaths: u32,
-    /// Seconds of a lease; nodes report five times in one
-    #[arg(long, default_value_t = 5.0, value_parser = seconds)]
+    /// Seconds of a lease; nodes report five times per lease
+    #[arg(long, default_value_t = 5.0, value_parser = seconds, help_heading = "Server")]
     lease: f64,
-    /// Seed
-    #[arg(long, default_value_t = 0)]
+    /// Seed of the run
+    #[arg(long, default_value_t = 0, help_heading = "Input")]
     seed: u64,
-    /// Write all figures here, as JSON
-    #[arg(short, long)]
+    /// Write all figures to this file, as JSON
+    #[arg(short, long, help_heading = "Output")]
     output: Option<PathBuf>,
 }
 
@@ -99,7 +104,7 @@ pub fn run(args: &ClusterArgs, as_json: bool) -> Result<()> {
     let mut rows = Vec::new();
     for &nodes in &args.nodes {
         if args.deaths >= nodes.max(1) && args.deaths > 0 {
-            bail!("{} of {nodes} nodes cannot die: one has to stay", args.deaths);
+            bail!("--deaths {} is too high for {nodes} nodes: one node must stay", args.deaths);
         }
         let mut workload = Workload::new(mix(&args.workload)?, Arrivals::Poisson(1.0), 0.0);
         workload.requests = args.requests as usize;

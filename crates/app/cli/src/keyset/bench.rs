@@ -11,27 +11,31 @@ use tacit_he::ckks::{
     Segment,
 };
 
-/// Measure operations on ciphertexts: by level and special primes, and bootstrapping of a set
+/// Measure operations on ciphertexts, by level and special primes, and bootstrapping of a parameter
+/// set
 ///
-/// Beside each time stand the transforms and bytes of keys that it took, and how many times as long it was as
-/// these alone would be at the rates that this machine reaches in the same run. Rotations and products are at
-/// degree 2^16, with primes of 42 bits and keys of both forms (packed as they travel, expanded to words).
-/// Other programs on the machine count: look at its load.
+/// Each row has the time of an operation, its transforms and its bytes of keys. A ratio compares
+/// the time to the time that these transforms and bytes alone would take on this machine. Rotations
+/// and products are at degree 2^16, with primes of 42 bits and keys of both forms (packed for
+/// transfer, expanded to words). Other programs on the machine count: look at its load.
 ///
 /// Example: tacit keyset bench --threads 1 --bootstrap B --json
 #[derive(clap::Args)]
 pub struct BenchArgs {
-    /// Threads
+    /// Number of threads
     #[arg(long, default_value_t = 1, value_name = "COUNT", value_parser = tacit_args::count(256))]
+    #[arg(help_heading = "Device")]
     threads: usize,
-    /// Levels
+    /// Levels to measure at
     #[arg(long, value_delimiter = ',', default_value = "5,15", value_name = "LEVELS", value_parser = tacit_args::count(30))]
+    #[arg(help_heading = "Model")]
     levels: Vec<usize>,
-    /// Special primes
+    /// Numbers of special primes to measure with
     #[arg(long, value_delimiter = ',', default_value = "4,8", value_name = "COUNTS", value_parser = tacit_args::count(10))]
+    #[arg(help_heading = "Model")]
     alphas: Vec<usize>,
-    /// Bootstrap once with this set as well, A (6 GB) or B (3 GB); may be repeated
-    #[arg(long, value_name = "SET")]
+    /// Parameter set to bootstrap once as well, A (6 GB) or B (3 GB); may be repeated
+    #[arg(long, value_name = "SET", help_heading = "Model")]
     bootstrap: Vec<String>,
 }
 

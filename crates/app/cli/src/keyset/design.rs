@@ -18,13 +18,15 @@ const PAGE: &str = include_str!("page.html");
 
 /// Choose the keys of a network for the back end `ckks`
 ///
-/// Says which rotations its layers need, at which level, what key sets for them take by the strategies of
-/// [KDS25] and by those that this back end runs, and which of the latter fits a budget best, with the options
-/// that serve it and a reason for each key. Prints that, and writes it as NAME.keyset.json and as a page with
-/// plots, NAME.keyset.html, which needs nothing else.
+/// The command lists the rotations of the network's layers by level, and the sizes of key sets for
+/// these rotations, by the strategies of [KDS25] and of this back end. It chooses the key set of
+/// this back end that fits the budget best, with the options for `tacit serve` and a reason for
+/// each key. The result goes to standard output, to NAME.keyset.json, and to NAME.keyset.html, a
+/// page with plots that needs no other file.
 ///
-/// Seconds are estimates: transforms and products are counted, and what one of each takes is measured before,
-/// in about a second on one thread of this machine, in the ring of the network.
+/// Seconds are estimates: counted transforms and products, times the seconds of one of each. The
+/// command measures these first, in about a second on one thread of this machine, in the ring of
+/// the network.
 ///
 /// Example: tacit keyset design net.tacit --upload 800MB --goal balanced
 #[derive(clap::Args)]
@@ -32,29 +34,31 @@ const PAGE: &str = include_str!("page.html");
 pub struct DesignArgs {
     /// Model: a .tacit file, or an ONNX file that is imported with defaults
     file: PathBuf,
-    /// Most bytes at the server while it computes for one client, encoded weights included, e.g. 6GB
-    #[arg(long, value_name = "BYTES")]
+    /// Most bytes at the server during an inference of one client, with encoded weights, e.g. 6GB
+    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
     memory: Option<Bytes>,
     /// Most bytes of keys that the client sends, e.g. 800MB
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
     upload: Option<Bytes>,
-    /// What the set is to be best at: latency, upload, memory or balanced
-    #[arg(long, default_value = "balanced")]
+    /// Quantity to optimise: latency, upload, memory or balanced
+    #[arg(long, default_value = "balanced", help_heading = "Limits")]
     goal: Goal,
-    /// The set: auto (searched for), or to look at one of [KDS25]: power-of-two, all-required, alpha=1,
-    /// max-alpha, dynamic, level-aware
-    #[arg(long, default_value = "auto", value_name = "NAME")]
+    /// Key set: auto (search for one), or a set of [KDS25] to look at: power-of-two, all-required,
+    /// alpha=1, max-alpha, dynamic, level-aware
+    #[arg(long, default_value = "auto", value_name = "NAME", help_heading = "Model")]
     strategy: String,
-    /// What the two files are called, without .json and .html [default: NAME.keyset of the model's file]
-    #[arg(short, long, value_name = "PATH")]
+    /// Name of the two output files, without .json and .html [default: NAME.keyset of the model's
+    /// file]
+    #[arg(short, long, value_name = "PATH", help_heading = "Output")]
     out: Option<PathBuf>,
-    /// Measure nothing: count a transform as 100 us, a product with a key as 30 us, with a plaintext as 10 us
-    #[arg(long)]
+    /// Count a transform as 100 us, a product with a key as 30 us, with a plaintext as 10 us, and
+    /// measure nothing
+    #[arg(long, help_heading = "Device")]
     fixed_rates: bool,
     /// Option of the back end, e.g. set=B; may be repeated
-    #[arg(short = 'O', long = "option", value_name = "KEY=VALUE,...")]
+    #[arg(short = 'O', long = "option", value_name = "KEY=VALUE,...", help_heading = "Model")]
     options: Vec<String>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Model")]
     seal: SealArgs,
 }
 
@@ -226,7 +230,7 @@ fn text(found: &Design, how: &str) -> String {
         ));
     }
     line(format!("\nbetween fewest bytes and least time: {} sets that run (in the files)", found.front.len()));
-    line("Bytes are of seeded, packed keys; those at the server with encoded weights and what a step holds. Rotations and transforms are those of linear steps.".into());
+    line("Bytes are of seeded, packed keys; bytes at the server include encoded weights and the values of a step. Rotations and transforms are those of linear steps.".into());
     line(how.into());
     out
 }

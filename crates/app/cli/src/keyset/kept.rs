@@ -7,11 +7,11 @@ use serde_json::json;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tacit_client::wire::Upload;
 
-/// Show the keys that a server keeps of this client
+/// Show the keys of this client that a server keeps
 ///
-/// Keys go up once for a model and a client, before its first inference with the back end `ckks`, and stay at
-/// the server until they are deleted, or the client has not come for 30 days (`tacit serve --expire`). Their
-/// secret stays here, in `secrets` of the folder of material.
+/// A client sends keys once for each model, before its first inference with the back end `ckks`.
+/// The server keeps the keys until the client deletes them or stays away for 30 days (`tacit serve
+/// --expire`). The secret of the keys stays here, in `secrets` of the material folder.
 ///
 /// Example: tacit keyset list --server server.example:7878 --keys keys --client alice
 #[derive(clap::Args)]
@@ -21,7 +21,7 @@ pub struct ListArgs {
     connect: Connect,
 }
 
-/// Delete keys that a server keeps of this client, and their secret here
+/// Delete keys of this client that a server keeps, and their secret here
 ///
 /// The next inference draws another secret and sends keys again.
 ///
@@ -29,11 +29,12 @@ pub struct ListArgs {
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment, group(clap::ArgGroup::new("which").required(true).args(["names", "all"])))]
 pub struct DeleteArgs {
-    /// Which, by the beginnings of their names as listed
+    /// Beginnings of the names of key sets, as `tacit keyset list` shows them
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// All that is listed, and all secrets here, whatever the server says that it has, and before it is asked
-    #[arg(long)]
+    /// Delete all secrets here, and then all listed key sets; the secrets go even if the server
+    /// does not answer
+    #[arg(long, help_heading = "Material")]
     all: bool,
     #[command(flatten)]
     connect: Connect,
@@ -68,7 +69,7 @@ pub fn delete(args: &DeleteArgs, as_json: bool) -> anyhow::Result<()> {
     let secrets = if args.all { args.connect.secrets().forget_all()? } else { 0 };
     let connected = args.connect.connection(false).and_then(|mut connection| Ok((connection.uploads()?, connection)));
     let (mut uploads, mut connection) = match args.all {
-        true => connected.with_context(|| format!("secrets deleted here: {secrets}; nothing at the server"))?,
+        true => connected.with_context(|| format!("secrets deleted here: {secrets}; no keys deleted at the server"))?,
         false => connected?,
     };
     for wanted in &args.names {

@@ -10,8 +10,8 @@ use tacit_he::ckks::{Context, KeyId, KeyKind, NamedSet, Parameters, SETS, Secret
 /// Example: tacit keyset params --set B
 #[derive(clap::Args)]
 pub struct ParamsArgs {
-    /// Only this set: A, B or C
-    #[arg(long, value_name = "NAME")]
+    /// Parameter set to print, A, B or C [default: all]
+    #[arg(long, value_name = "NAME", help_heading = "Model")]
     set: Option<String>,
 }
 

@@ -116,11 +116,11 @@ const FOLDER: FolderKind = FolderKind::public("operator", "deployment");
 /// written.
 pub fn write(folder: &Path, model: &Path, seal: &SealArgs, plan: &Plan) -> anyhow::Result<()> {
     if model.extension().is_none_or(|e| e != "tacit") {
-        bail!("--apply needs a .tacit file, since a server takes no other: `tacit model import {}`", path(model));
+        bail!("--apply needs a .tacit file, which a server can load: run `tacit model import {}` first", path(model));
     }
     let model = &model.canonicalize().with_context(|| format!("finding {}", model.display()))?;
     let Some(choice) = plan.best() else {
-        bail!("no private back end is within the limits, so there is nothing to apply")
+        bail!("no private back end is within the limits: change --limit, or leave out --apply")
     };
     let applied = Applied { offer: &plan.offers[choice.offer], choice, ways: plan.ways };
     let folder = ManagedFolder::open_or_mark(folder, FOLDER, is_ours)?;

@@ -106,7 +106,7 @@ impl FromStr for IdleHours {
 pub enum Tunnel {
     /// TLS alone
     None,
-    /// A WireGuard tunnel in user space below
+    /// A WireGuard tunnel in user space, below TLS
     Wireguard,
 }
 

@@ -23,13 +23,14 @@ use tacit_net::{Phase, Rate};
 use tacit_plan::change::{self, Varied};
 use tacit_plan::{Calibration, Checked, Choice, Device, Goal, Limits, Offer, Prediction, Question, Setting, Usage};
 
-/// Which back end, how many threads and how much stock suit a device, a server and a link
+/// Choose the back end, the threads and the stock that suit a device, a server and a link
 ///
-/// Lowers the model for every back end, and predicts from what each one declares (bytes, exchanges, counts of
-/// primitives, memory) and from a calibration what every phase takes: latency, bytes, processor time, joules
-/// above idle. Beside them are two that are not private: `clear` (the server computes on the plain input) and
-/// `local` (the client has the model). It says where the time goes and what would change the ranking. How
-/// good the predictions are is in docs/planning.md.
+/// The command lowers the model for every back end, and predicts latency, bytes, processor time and
+/// joules above idle of every phase. A prediction comes from a calibration and from the numbers
+/// that a back end declares: bytes, exchanges, counts of primitives, memory. Two ways that are not
+/// private stand beside the back ends: `clear` (the server computes on the plain input) and `local`
+/// (the client has the model). The plan shows the parts of the time and the changes that would
+/// alter the ranking. docs/planning.md says how good the predictions are.
 ///
 /// Examples: tacit plan net.tacit --device pi4b --server 16core --link 20mbit/40ms --goal client-energy
 ///           tacit plan net.tacit --serve
@@ -39,72 +40,81 @@ use tacit_plan::{Calibration, Checked, Choice, Device, Goal, Limits, Offer, Pred
 pub struct Args {
     /// Model: a .tacit file, or an ONNX file that is imported with defaults
     model: PathBuf,
-    #[arg(long, value_name = "NAME", default_value = "pi4b", help = devices("The client's device"))]
+    #[arg(long, value_name = "NAME", default_value = "pi4b", help = devices("Device of the client"))]
+    #[arg(help_heading = "Device")]
     device: String,
-    #[arg(long, value_name = "NAME", default_value = "16core", help = devices("The server's"))]
+    #[arg(long, value_name = "NAME", default_value = "16core", help = devices("Device of the server"))]
+    #[arg(help_heading = "Device")]
     server: String,
-    /// What `tacit calibrate` wrote on the client's device, in place of the estimate for it
-    #[arg(long, value_name = "FILE")]
+    /// File that `tacit calibrate` wrote on the client's device, in place of the estimate for the
+    /// device
+    #[arg(long, value_name = "FILE", help_heading = "Device", hide_short_help = true)]
     device_calibration: Option<PathBuf>,
-    /// What it wrote on the server
-    #[arg(long, value_name = "FILE")]
+    /// File that `tacit calibrate` wrote on the server, in place of the estimate for the server
+    #[arg(long, value_name = "FILE", help_heading = "Device", hide_short_help = true)]
     server_calibration: Option<PathBuf>,
-    /// Rate and round trip, or a preset of `tacit lab link`: 20mbit/40ms, 15mbit:30mbit/2ms (up:down), lte
-    #[arg(long, default_value = "20mbit/40ms")]
+    /// Rate and round-trip time, or a preset of `tacit lab link`: 20mbit/40ms, 15mbit:30mbit/2ms
+    /// (up:down), lte
+    #[arg(long, default_value = "20mbit/40ms", help_heading = "Link")]
     link: Link,
-    /// What is to be small: latency, total, energy, client-energy, bytes, money
-    #[arg(long, default_value = "latency")]
+    /// Quantity to minimise: latency, total, energy, client-energy, bytes, money
+    #[arg(long, default_value = "latency", help_heading = "Limits")]
     goal: Goal,
-    /// What must hold: memory=400MB (of the client), online=1s, upload=50MB, bytes=20MB, agreement=0.99,
-    /// rate=10mbit (what may be used of the link each way: --pace of `tacit infer`), trust=two-party|dealer
-    #[arg(long = "limit", value_name = "KEY=VALUE", value_delimiter = ',')]
+    /// Limits to keep: memory=400MB (of the client), online=1s, upload=50MB, bytes=20MB,
+    /// agreement=0.99, rate=10mbit (of the link, each way: --pace of `tacit infer`),
+    /// trust=two-party|dealer
+    #[arg(long = "limit", value_name = "KEY=VALUE", value_delimiter = ',', help_heading = "Limits")]
     limits: Vec<Limit>,
     #[command(flatten)]
     work: WorkArgs,
-    /// Inputs of a client: 200/day, 10/hour
-    #[arg(long, default_value = "100/day")]
+    /// Inputs of a client in a time: 200/day, 10/hour
+    #[arg(long, default_value = "100/day", help_heading = "Input")]
     requests: Requests,
-    /// Inputs of a client that come at once, at most: what is kept in stock
-    #[arg(long, default_value_t = 1, value_parser = tacit_args::count(100_000))]
+    /// Most inputs of a client at once, which is the stock to keep
+    #[arg(long, default_value_t = 1, value_parser = tacit_args::count(100_000), help_heading = "Input")]
     burst: usize,
-    /// Clients of the server
-    #[arg(long, default_value_t = 1, value_parser = tacit_args::count(1_000_000))]
+    /// Number of clients of the server
+    #[arg(long, default_value_t = 1, value_parser = tacit_args::count(1_000_000), help_heading = "Server")]
     clients: usize,
-    /// Seconds of waiting that a joule of the client counts for, with --goal latency and total
+    /// Seconds of waiting that one joule of the client counts as, with --goal latency or total
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = given::weight)]
+    #[arg(help_heading = "Limits", hide_short_help = true)]
     energy_weight: f64,
-    /// Hours of the day in which link and device have nothing else to do, for example 22-6: the material of a
-    /// day is made then
-    #[arg(long, value_name = "HOUR-HOUR")]
+    /// Hours of the day in which link and device are idle, to make the material of a day in, for
+    /// example 22-6
+    #[arg(long, value_name = "HOUR-HOUR", help_heading = "Limits")]
     idle: Option<IdleHours>,
-    /// What carries the connection below TLS
-    #[arg(long, value_enum, default_value_t = Tunnel::None)]
+    /// Tunnel that carries the connection below TLS
+    #[arg(long, value_enum, default_value_t = Tunnel::None, help_heading = "Link", hide_short_help = true)]
     tunnel: Tunnel,
-    /// For --goal money, in one currency: core-hour=0.04,gb=0.05, and idle-gb=0.01 for what is sent in idle
-    /// hours
-    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
+    /// Prices in one currency, for --goal money: core-hour=0.04,gb=0.05, and idle-gb=0.01 for bytes
+    /// of idle hours
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', help_heading = "Limits", hide_short_help = true)]
     prices: Vec<Price>,
-    /// Options to try beside each back end's own, where it knows them: frac_bits=12; may be repeated
-    #[arg(long = "try", value_name = "KEY=VALUE,...")]
+    /// Options to try beside each back end's own options, where a back end knows them:
+    /// frac_bits=12; may be repeated
+    #[arg(long = "try", value_name = "KEY=VALUE,...", help_heading = "Model")]
     tries: Vec<String>,
     /// Write the plan to this file, as JSON
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
-    /// Predict every back end with one and with two threads over each of these links, too (as JSON, with
-    /// --json and -o): for docs/scripts/plan_check.py
-    #[arg(long, value_name = "LINK,...", value_delimiter = ',')]
+    /// Predict every back end with one and with two threads over each of these links, for
+    /// docs/scripts/plan_check.py. The predictions are JSON, with --json and -o
+    #[arg(long, value_name = "LINK,...", value_delimiter = ',', help_heading = "Output", hide_short_help = true)]
     cells: Vec<Link>,
     /// Write a page with plots (needs the Python package and matplotlib)
-    #[arg(long, value_name = "FILE.html")]
+    #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     page: Option<PathBuf>,
-    /// Answer a browser on this machine: a page with sliders for the link, the weight of energy and memory
+    /// Serve a page to a browser on this machine, with sliders for the link, the weight of energy
+    /// and memory
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:7890")]
     #[arg(conflicts_with_all = ["output", "page", "apply"])]
+    #[arg(help_heading = "Output")]
     serve: Option<SocketAddr>,
-    /// Write what does the best choice to this folder: server.sh, client.sh
-    #[arg(long, value_name = "DIR")]
+    /// Write the scripts for the best choice to this folder: server.sh, client.sh
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
     apply: Option<PathBuf>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Model")]
     seal: SealArgs,
 }
 

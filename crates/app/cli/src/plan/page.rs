@@ -16,7 +16,7 @@ const PAGE: &str = include_str!("page.html");
 pub fn serve(asked: &Asked, address: SocketAddr, as_json: bool) -> anyhow::Result<()> {
     if !address.ip().is_loopback() {
         bail!(
-            "{address} is no address of this machine alone: the page tells what the model costs, so give a loopback address"
+            "{address} is no address of this machine alone: the page shows the model's costs, so give a loopback address"
         );
     }
     // Report a failing plan now instead of to the first browser.

@@ -24,7 +24,7 @@ pub fn of(plan: &Plan, model: &Path, seal: &SealArgs) -> String {
         line(format!("left out: {text}"));
     }
     let Some(best) = plan.best() else {
-        line("no private back end is within the limits; the table says what each would need".into());
+        line("no private back end is within the limits; the table shows the needs of each back end".into());
         return out;
     };
     let offer = &plan.offers[best.offer];

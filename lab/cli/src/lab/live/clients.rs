@@ -169,7 +169,7 @@ impl Ready {
 fn wait(start: Instant, at_s: f64, stop: &AtomicBool) -> anyhow::Result<()> {
     let until = start + Duration::from_secs_f64(at_s);
     loop {
-        anyhow::ensure!(!stop.load(Ordering::Relaxed), "stopped");
+        anyhow::ensure!(!stop.load(Ordering::Relaxed), "the campaign was stopped");
         match until.checked_duration_since(Instant::now()) {
             Some(left) if !left.is_zero() => thread::sleep(left.min(LOOK)),
             _ => return Ok(()),

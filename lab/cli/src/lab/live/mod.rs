@@ -38,14 +38,16 @@ const MAX_FAILURES: usize = 3;
 /// Requests of a cell of `--quick`.
 const QUICK: usize = 16;
 
-/// Runs the policies of [SS26] live: for each policy and workload a real server with real clients on this
-/// machine, and beside it the simulator on the profile just learned and the same arrivals.
+/// Run the policies of [SS26] live: for each policy and workload a real server with real clients
 ///
-/// First every network runs alone: from that come the first estimates of every server, and how fast requests
-/// come. D, W and counts are the server's own. Server and clients have a core each. Needs no root.
+/// Beside each cell the command runs the simulator, on the profile just learned and with the same
+/// arrivals. First every network runs alone, which gives the first estimates of every server and
+/// the rate of the requests. D, W and counts are the server's own. Server and clients have a core
+/// each. The command needs no root.
 ///
-/// The same command continues a campaign that was interrupted; cells that are there are not run again.
-/// Ctrl-C ends it and keeps what is finished. Takes about half an hour; `--quick` a few minutes.
+/// The same command continues an interrupted campaign, and keeps finished cells. Ctrl-C ends the
+/// campaign and keeps finished cells. The campaign takes about half an hour, with `--quick` a few
+/// minutes.
 ///
 /// Examples: tacit lab run ss26-live -o ss26
 ///           tacit lab run ss26-live --quick -o try
@@ -53,67 +55,72 @@ const QUICK: usize = 16;
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
-    /// Folder of the campaign: made, or continued
-    #[arg(short, long, value_name = "DIR", visible_alias = "out")]
+    /// Folder of the campaign, to make or to continue
+    #[arg(short, long, value_name = "DIR", visible_alias = "out", help_heading = "Output")]
     output: PathBuf,
-    /// Policies of the server (see `tacit serve --help`); speed-up is over `sequential`. Every request comes
-    /// from a client of its own, so `+fair` changes nothing
+    /// Policies of the server (see `tacit serve --help`); speed-up is over `sequential`. Every
+    /// request comes from a client of its own, so `+fair` changes nothing
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "sequential,fcfs,priority:0.1,adaptive")]
+    #[arg(help_heading = "Server")]
     policies: Vec<String>,
     /// Workloads of the paper: mixed, light
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "mixed,light")]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "mixed,light", help_heading = "Input")]
     workloads: Vec<String>,
-    /// Shares of requests that are announced, in percent
+    /// Shares of announced requests, in percent
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "0,25", value_parser = settings::percent)]
+    #[arg(help_heading = "Input", hide_short_help = true)]
     notices: Vec<u32>,
-    /// Seconds that they are announced ahead
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    /// Seconds from a notice to its request
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, help_heading = "Input", hide_short_help = true)]
     lead: f64,
-    /// Requests of each cell [default: as many as take 40 minutes in all, 60 to 100]
-    #[arg(long, value_name = "COUNT", value_parser = tacit_args::count(10_000))]
+    /// Number of requests of each cell [default: 60 to 100, to take 40 minutes in all]
+    #[arg(long, value_name = "COUNT", value_parser = tacit_args::count(10_000), help_heading = "Limits")]
     requests: Option<usize>,
-    /// Work that comes in a second, in seconds of a network that runs alone: beyond 1, one at a time falls
-    /// behind
-    #[arg(long, value_name = "SHARE", default_value_t = 1.2)]
+    /// Work that arrives in a second, in seconds of a network that runs alone; above 1, a server
+    /// with one job at a time falls behind
+    #[arg(long, value_name = "SHARE", default_value_t = 1.2, help_heading = "Limits")]
     load: f64,
-    /// Requests a second, in place of what --load gives
-    #[arg(long, value_name = "PER_SECOND")]
+    /// Requests per second, in place of the rate that --load gives
+    #[arg(long, value_name = "PER_SECOND", help_heading = "Limits", hide_short_help = true)]
     rate: Option<f64>,
-    /// Networks in the roles of the paper's M1, HiNet, M2, AlexNet and VGG-16: digits, names of the zoo, or
-    /// files; the last has all roles that are left [default: digits,lenet,m2,resnet32 and a large one]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    /// Networks in the roles of the paper's M1, HiNet, M2, AlexNet and VGG-16: digits, names of the
+    /// zoo, or files. The last network takes all remaining roles [default: digits,lenet,m2,resnet32
+    /// and a large one]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Model")]
     nets: Vec<String>,
-    /// The largest network, after those: a file (.onnx, .tacit), or none [default: SqueezeNet of
-    /// ../shared/data, where that is]
-    #[arg(long, value_name = "FILE")]
+    /// Largest network, after those of --nets: a file (.onnx, .tacit), or none [default: SqueezeNet
+    /// of ../shared/data, if the file exists]
+    #[arg(long, value_name = "FILE", help_heading = "Model")]
     model: Option<String>,
+    /// Print one JSON object per cell, and one at the end
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     lowering: Lowering,
     /// Jobs that the server may run at a time
     #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(help_heading = "Server")]
     cores: u32,
-    /// Cores of a larger machine that the recorded jobs are replayed on, in the simulator
+    /// Cores of a larger simulated machine, which replays the recorded jobs
     #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(help_heading = "Server", hide_short_help = true)]
     slots: u32,
-    /// Leave server and clients on whatever cores the system gives them
-    #[arg(long)]
+    /// Leave the choice of cores for server and clients to the system
+    #[arg(long, help_heading = "Device", hide_short_help = true)]
     no_pin: bool,
-    /// Decides when which requests come
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Seed of the requests and their times
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Input", hide_short_help = true)]
     seed: u64,
-    /// See whether everything works: 16 requests a cell, small networks only
-    #[arg(long)]
+    /// Try the campaign: 16 requests a cell, small networks only
+    #[arg(long, help_heading = "Limits")]
     quick: bool,
-    /// Print one JSON object per cell, and one at the end
-    #[arg(long)]
-    json: bool,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let (nets, lacking) = nets::choose(&args.nets, args.model.as_deref(), args.quick)?;
     let (cores, unpinned) = match (args.no_pin, pin::cores()) {
         (false, Ok(cores)) => (Some(cores), None),
-        (false, Err(why)) => (None, Some(format!("server and clients share what cores there are: {why}"))),
+        (false, Err(why)) => (None, Some(format!("server and clients share the cores of this machine: {why}"))),
         (true, _) => (None, None),
     };
     let settings = Settings {
@@ -191,7 +198,7 @@ fn stopper() -> anyhow::Result<Arc<AtomicBool>> {
     let wish = stop.clone();
     ctrlc::set_handler(move || {
         if !wish.swap(true, Ordering::SeqCst) {
-            print::note("stopping: the cells that are finished are kept; the same command goes on from here");
+            print::note("stopping: finished cells are kept; the same command continues the campaign");
         }
     })?;
     Ok(stop)
@@ -340,11 +347,11 @@ fn conclude(settings: &Settings, outcome: &Outcome, dir: &Path, as_json: bool) -
         }
     }
     if *stopped {
-        bail!("stopped with {left} cells left; the same command goes on from here");
+        bail!("stopped with {left} cells left; the same command continues the campaign");
     }
     if *left > 0 {
         bail!(
-            "{failed} cells failed, {left} are left; what servers said is in {dir}/logs; the same command repeats them"
+            "{failed} cells failed, {left} are left; the servers' messages are in {dir}/logs; the same command repeats the cells"
         );
     }
     Ok(())

@@ -13,8 +13,7 @@ pub struct Cores {
 
 /// Chooses cores from those that this process may use. Fails if there are fewer than two.
 pub fn cores() -> Result<Cores, String> {
-    let allowed =
-        sched_getaffinity(None).map_err(|e| format!("the system does not tell which cores there are: {e}"))?;
+    let allowed = sched_getaffinity(None).map_err(|e| format!("the system does not list its cores: {e}"))?;
     let mut usable = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
     match (usable.next(), usable.next()) {
         (Some(server), Some(clients)) => Ok(Cores { server, clients, dealer: usable.next().unwrap_or(clients) }),

@@ -79,7 +79,7 @@ impl Profile {
             };
             let on = lengths(|p| p.online);
             let runs = on.len();
-            let on_s = median(on).with_context(|| format!("{net}: the server tells of no run of it"))?;
+            let on_s = median(on).with_context(|| format!("{net}: the server's status has no run of this network"))?;
             nets.push(Alone { net: net.clone(), pre_s: median(lengths(|p| p.offline)), on_s, runs });
         }
         Self::plan(settings, nets)

@@ -47,11 +47,11 @@ impl Program {
         let stdout = child.stdout.take().with_context(|| format!("{name}'s output"))?;
         let mut program = Self { child, address: String::new() };
         let mut line = String::new();
-        BufReader::new(stdout).read_line(&mut line).with_context(|| format!("reading what {name} prints"))?;
+        BufReader::new(stdout).read_line(&mut line).with_context(|| format!("reading the output of {name}"))?;
         let told = serde_json::from_str::<Value>(&line).ok();
         match told.as_ref().and_then(|told| told["listening"].as_str()) {
             Some(address) => address.clone_into(&mut program.address),
-            None => bail!("{name} did not start; what it said is in {}", log.display()),
+            None => bail!("{name} did not start; its messages are in {}", log.display()),
         }
         Ok(program)
     }
@@ -67,7 +67,7 @@ impl Program {
         let until = Instant::now() + STOP;
         while self.child.try_wait().context("waiting for the program")?.is_none() {
             if Instant::now() > until {
-                bail!("it did not stop within {} s", STOP.as_secs());
+                bail!("the program did not stop within {} s", STOP.as_secs());
             }
             thread::sleep(Duration::from_millis(20));
         }

@@ -81,16 +81,16 @@ impl Settings {
             policy.parse::<PolicySpec>()?;
         }
         for (what, all) in [("--policies", &self.policies), ("--workloads", &self.workloads), ("--nets", &self.nets)] {
-            ensure!(!all.is_empty(), "{what} names none");
+            ensure!(!all.is_empty(), "{what} is empty: name at least one");
             let twice = all.iter().enumerate().find(|(i, name)| all[..*i].contains(name));
-            ensure!(twice.is_none(), "{what} names {} twice", twice.map_or("", |(_, name)| name));
+            ensure!(twice.is_none(), "{what} names {} twice: name it once", twice.map_or("", |(_, name)| name));
         }
         for name in &self.workloads {
             weights(name)?;
         }
         ensure!(self.nets.len() <= 5, "{} networks; there are five roles, so name five at most", self.nets.len());
         ensure!(self.notices.iter().all(|share| *share <= 100), "--notices are percent: 0 to 100");
-        ensure!(!self.notices.is_empty(), "--notices names none");
+        ensure!(!self.notices.is_empty(), "--notices is empty: give at least one share");
         ensure!((0.0..=3600.0).contains(&self.lead_s), "--lead {} is not from 0 to 3600 seconds", self.lead_s);
         ensure!((0.01..=100.0).contains(&self.load), "--load {} is not from 0.01 to 100", self.load);
         let rate = self.rate.unwrap_or(1.0);

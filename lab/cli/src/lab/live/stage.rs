@@ -63,7 +63,7 @@ struct Parties {
 /// Measures a process from now on.
 fn uses_of(pid: u32) -> anyhow::Result<ProcessTree> {
     let mut tree = ProcessTree::new("/proc");
-    anyhow::ensure!(tree.add(pid, Since::Now), "it is gone");
+    anyhow::ensure!(tree.add(pid, Since::Now), "process {pid} has ended");
     Ok(tree)
 }
 
@@ -205,7 +205,7 @@ impl Stage<'_> {
         // D is the mean over the known jobs, so a missing job would falsify it silently.
         let lost = |(told, input): (&Told, &RecordedInput)| told.failure.is_none() && input.on.is_none();
         if let Some(lost) = played.told.iter().zip(&inputs).position(lost) {
-            anyhow::bail!("request {lost} was answered, and the server's status has no online job of it");
+            anyhow::bail!("the server answered request {lost}, and its status has no online job of this request");
         }
         let recording = Recording {
             believed: profile.models(&self.settings.backend, self.has_dealer()?),

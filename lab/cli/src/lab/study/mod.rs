@@ -20,7 +20,8 @@ use tacit_net::link::{LinkSpecText, parse_duration};
 
 pub const NAME: &str = "pm24-study";
 /// The purpose of the study, in one sentence.
-pub const ABOUT: &str = "[PM24] end to end: networks x back ends x links, a rate cap as a power cap, and what the planner says of other devices";
+pub const ABOUT: &str =
+    "[PM24] end to end: networks x back ends x links, a rate cap as a power cap, and predictions for other devices";
 /// Expected duration: SqueezeNet and ResNet-50 on all links, as planned on the machine of the
 /// built-in calibration.
 pub const ABOUT_TIME: Duration = Duration::from_secs(20 * 3600);
@@ -37,15 +38,19 @@ const PACING: &str = "pacing";
 /// Repetitions of long runs: ten below a minute, three above, one above twenty minutes.
 const LONG_S: [(f64, u32); 2] = [(60.0, 3), (1200.0, 1)];
 
-/// Runs the study of [PM24] end to end: networks x approaches (back ends, and two that are not private) x
-/// links, then the sender held to a pace on the fastest link. Phases, energy, processor time and bytes of
-/// each party are kept for every run.
+/// Run the study of [PM24] end to end: networks x approaches x links, then a cap on the sender's
+/// rate
 ///
-/// A cell that takes less than a minute runs ten times, three times above, once above twenty minutes; what
-/// would take longer than --at-most is left to the planner's prediction, which the report marks as modelled
-/// and checks against the cells that ran. Links need root. The same command goes on where it was
-/// interrupted; `tacit lab report DIR` makes the page. Parts of the study (--nets, --approaches, --links) may
-/// be measured in other folders and sessions, and then taken over with --from.
+/// Approaches are the back ends, and two that are not private. The cap on the rate is on the
+/// fastest link. The study keeps phases, energy, processor time and bytes of each party for every
+/// run.
+///
+/// A cell that takes less than a minute runs ten times, up to twenty minutes three times, above
+/// that once. A cell that would take longer than --at-most is predicted by the planner; the report
+/// marks predictions as modelled, and checks them against measured cells. Links need root. The same
+/// command continues an interrupted study; `tacit lab report DIR` makes the page. Parts of the
+/// study (--nets, --approaches, --links) may be measured in other folders and sessions, and --from
+/// takes these parts over.
 ///
 /// Examples: tacit lab run pm24-study --dry-run
 ///           sudo tacit lab run pm24-study --nets squeezenet -o study
@@ -55,48 +60,48 @@ const LONG_S: [(f64, u32); 2] = [(60.0, 3), (1200.0, 1)];
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
-    /// Folder of the study: made, or continued
-    #[arg(short, long, value_name = "DIR", required_unless_present = "dry_run")]
+    /// Folder of the study, to make or to continue
+    #[arg(short, long, value_name = "DIR", required_unless_present = "dry_run", help_heading = "Output")]
     output: Option<PathBuf>,
-    /// Networks: squeezenet (of ../shared/data where that is), digits, names of the zoo, or files [default:
-    /// squeezenet,resnet50]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    /// Networks: squeezenet (of ../shared/data, if the file exists), digits, names of the zoo, or
+    /// files [default: squeezenet,resnet50]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Model")]
     nets: Vec<String>,
     /// Approaches: cheetah, sci-he (and -12, at 12 fraction bits), dealt, fss, ckks, clear, local [default:
     /// all]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Model")]
     approaches: Vec<String>,
     /// Links: presets of `tacit lab link`, wan-40ms, none for loopback [default: the four of [PM24] and
     /// wan-40ms]
-    #[arg(long, value_name = "LINK", value_delimiter = ',')]
+    #[arg(long, value_name = "LINK", value_delimiter = ',', help_heading = "Link")]
     links: Vec<String>,
-    /// Longest run; what would take longer is left to a prediction
-    #[arg(long, value_name = "TIME", default_value = "1800s", value_parser = parse_duration)]
+    /// Longest run; the planner predicts cells that would take longer
+    #[arg(long, value_name = "TIME", default_value = "1800s", value_parser = parse_duration, help_heading = "Limits")]
     at_most: Duration,
-    /// Runs of a cell that takes less than a minute [default: 10]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// Number of runs of a cell that takes less than a minute [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Limits")]
     repetitions: Option<u32>,
-    /// Device profile for modelled joules where there is no sensor: NAME or NAME/MODE
-    #[arg(long, value_name = "PROFILE", default_value = "generic-x86-server")]
+    /// Device profile for modelled joules without a sensor: NAME or NAME/MODE
+    #[arg(long, value_name = "PROFILE", default_value = "generic-x86-server", help_heading = "Device")]
     device: String,
-    /// Decides the order of the runs
-    #[arg(long, value_name = "N")]
+    /// Seed of the order of the runs
+    #[arg(long, value_name = "N", help_heading = "Input")]
     seed: Option<u64>,
-    /// Take over the runs of this folder's study whose cells are the same, measured on such a machine with
-    /// the same networks and inputs; may be given several times
-    #[arg(long, value_name = "DIR")]
+    /// Folder of a study of such a machine with the same networks and inputs, to take over the runs
+    /// of the same cells from; may be repeated
+    #[arg(long, value_name = "DIR", help_heading = "Input")]
     from: Vec<PathBuf>,
-    /// Leave out the experiment with the sender held to a pace
-    #[arg(long)]
+    /// Leave out the experiment with a cap on the sender's rate
+    #[arg(long, help_heading = "Limits")]
     no_pacing: bool,
-    /// See whether everything works: digits, two links, one repetition
-    #[arg(long)]
+    /// Try the study: digits, two links, one repetition
+    #[arg(long, help_heading = "Limits")]
     quick: bool,
     /// Print one JSON object per run, and one at the end
     #[arg(long)]
     json: bool,
-    /// Print the plan with its time, and end
-    #[arg(long)]
+    /// Print the plan with its duration, and end
+    #[arg(long, help_heading = "Output")]
     dry_run: bool,
 }
 

@@ -25,8 +25,8 @@ use tokio::sync::watch;
 /// Most bytes of a labels file.
 const MAX_LABELS: u64 = 16 << 20;
 
-/// Speaks the Open Inference Protocol (KServe v2) to applications on this machine, and runs
-/// inferences privately at a tacit server: the server sees no input.
+/// Answer Open Inference Protocol (KServe v2) requests on this machine by private inference at a
+/// tacit server: the server sees no input
 ///
 /// Traffic from applications to the sidecar is not encrypted. So the sidecar listens on this
 /// machine only, and requires a token (in the header `Authorization: Bearer TOKEN`) or the right to
@@ -41,60 +41,67 @@ struct Args {
     server: ServerArgs,
     #[command(flatten)]
     dealer: DealerArgs,
-    /// Folder for material made ahead of time; without it, material is made when it is needed
-    #[arg(long, value_name = "DIR")]
+    /// Folder of stored material [default: none, material is made when a request needs it]
+    #[arg(long, value_name = "DIR", help_heading = "Material")]
     material: Option<PathBuf>,
     /// Encrypt stored material: KEY is a file's name, env:VARIABLE or cmd:COMMAND
     #[arg(long, value_name = "KEY", value_parser = SealKey::from_text, requires = "material")]
+    #[arg(help_heading = "Material")]
     seal: Option<SealKey>,
-    /// Most inputs of each model for which material is made ahead; the server decides how many, by
-    /// the rate of this client's requests
+    /// Most inputs of each model to make material for ahead of time; the server decides on the
+    /// number, by the rate of this client's requests
     #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    #[arg(help_heading = "Material")]
     ready: u64,
-    /// Batch size of material made ahead, for requests of several inputs that run as one batch.
-    /// Single inputs do not use material of a larger size. Only one size is possible: with two,
-    /// batches would use up the material for single inputs first
+    /// Batch size of material made ahead of time, for requests of several inputs that run as one
+    /// batch. Single inputs do not use material of a larger size. Only one size is possible: with
+    /// two sizes, batches would use up the material for single inputs first
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count(32))]
+    #[arg(help_heading = "Material", hide_short_help = true)]
     ready_batch: usize,
-    /// Model to offer, with a back end unless the default choice is right; may be given several
-    /// times. Default: all models of the server
-    #[arg(long = "model", value_name = "NAME[=BACKEND]")]
+    /// Model to offer, with a back end unless the default choice is right; may be repeated
+    /// [default: all models of the server]
+    #[arg(long = "model", value_name = "NAME[=BACKEND]", help_heading = "Model")]
     models: Vec<String>,
-    /// File with one class name per line, for a model; may be given several times
-    #[arg(long = "labels", value_name = "MODEL=FILE")]
+    /// File with one class name per line, for a model; may be repeated
+    #[arg(long = "labels", value_name = "MODEL=FILE", help_heading = "Output")]
     labels: Vec<String>,
-    /// Address for HTTP; port 0 takes a free one and prints it
+    /// Address to listen on for HTTP; port 0 takes a free port and prints the address
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8000", conflicts_with = "unix")]
+    #[arg(help_heading = "Server")]
     listen: SocketAddr,
-    /// Address for gRPC as well
-    #[arg(long, value_name = "ADDRESS", requires = "token_file")]
+    /// Address to listen on for gRPC as well
+    #[arg(long, value_name = "ADDRESS", requires = "token_file", help_heading = "Server")]
     grpc: Option<SocketAddr>,
-    /// File with the token that requests must show, readable by its user alone (mode 0600)
-    #[arg(long, value_name = "FILE", required_unless_present = "unix")]
+    /// File with the token that requests must show; only its user may read the file (mode 0600)
+    #[arg(long, value_name = "FILE", required_unless_present = "unix", help_heading = "Identity")]
     token_file: Option<PathBuf>,
-    /// Make the token file if there is none
-    #[arg(long, requires = "token_file")]
+    /// Make the token file if the file does not exist
+    #[arg(long, requires = "token_file", help_heading = "Identity")]
     new_token: bool,
-    /// Socket file for HTTP in place of an address: all users who may open it may send requests
-    #[arg(long, value_name = "PATH")]
+    /// Socket file for HTTP in place of an address; all users who may open the file may send
+    /// requests
+    #[arg(long, value_name = "PATH", help_heading = "Server")]
     unix: Option<PathBuf>,
-    /// Connections to the server for each model
+    /// Number of connections to the server for each model
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = count(64))]
+    #[arg(help_heading = "Limits", hide_short_help = true)]
     workers: usize,
-    /// Most waiting inputs of each model, which is also the largest batch; more are refused
+    /// Most waiting inputs of each model, and the largest batch; the sidecar refuses further inputs
     #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = count(100_000))]
+    #[arg(help_heading = "Limits", hide_short_help = true)]
     queue: usize,
     /// Threads for arithmetic of each connection
-    #[arg(long, default_value_t = 1, value_parser = count(MAX_THREADS as u64))]
+    #[arg(long, default_value_t = 1, value_parser = count(MAX_THREADS as u64), help_heading = "Device")]
     threads: usize,
-    /// Send at most this fast: 20mbit, 500kbit
-    #[arg(long, value_name = "RATE")]
+    /// Limit the rate of sending: 20mbit, 500kbit
+    #[arg(long, value_name = "RATE", help_heading = "Link", hide_short_help = true)]
     pace: Option<Rate>,
     #[command(flatten)]
     told: DeviceArgs,
-    /// Profile of this machine (docs/lab.md), with /MODE if it is not the default one: the page
-    /// then shows joules, modelled from processor time and bytes
-    #[arg(long, value_name = "PROFILE[/MODE]")]
+    /// Profile of this machine (docs/lab.md), with /MODE if the mode is not the default one. With a
+    /// profile the page shows joules, modelled from processor time and bytes
+    #[arg(long, value_name = "PROFILE[/MODE]", help_heading = "Device", hide_short_help = true)]
     device: Option<String>,
     /// Print the line with the addresses as JSON
     #[arg(long)]
@@ -103,7 +110,7 @@ struct Args {
 
 impl Args {
     fn fleet(&self) -> anyhow::Result<FleetConfig> {
-        ensure!(self.ready == 0 || self.material.is_some(), "--ready needs --material, the folder that it is kept in");
+        ensure!(self.ready == 0 || self.material.is_some(), "--ready needs --material, the folder for this material");
         let ServerArgs { server, keys, client: name, server_name } = &self.server;
         let identity = self.server.identity()?;
         if let Some(dir) = &self.material {
