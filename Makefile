@@ -2,7 +2,7 @@
 # Needs: cargo, Python with venv, a C compiler. scripts/preflight.sh says what is missing and how to get it.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab quick test test-heavy papers-heavy accuracy abuse abuse-test bench lint style clippy abuse-and-clippy fuzz rust-test unit-test integration-test py-test test-programs preflight
+.PHONY: help demo lab quick test test-heavy papers-heavy accuracy abuse abuse-test bench lint style deny clippy abuse-and-clippy fuzz rust-test unit-test integration-test py-test test-programs preflight
 .PHONY: demo-programs binary python lock clean
 
 VENV := .venv
@@ -23,7 +23,7 @@ help:
 	@echo "make accuracy   private runs on SqueezeNet, MNIST and CIFAR-10 (needs ../shared/data; takes long)"
 	@echo "make abuse      kills, floods, full disks, restored folders and damaged files against the programs (9 minutes)"
 	@echo "make bench      time, bytes and memory of one private SqueezeNet inference, as JSON"
-	@echo "make lint       formatting, clippy, layering and house rules"
+	@echo "make lint       formatting, clippy, layering and house rules, licences of crates"
 	@echo "make fuzz       every fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)) each (needs nightly Rust and cargo-fuzz)"
 
 # The demo runs both programs and checks them against onnxruntime; it builds nothing else.
@@ -89,7 +89,12 @@ bench: binary
 	$(TACIT_BIN) zoo squeezenet1.1 -o out/squeezenet1.1.onnx
 	$(TACIT_BIN) bench --model out/squeezenet1.1.onnx --runs 1 -o out/bench.json
 
-lint: style clippy
+lint: style deny clippy
+
+# Licences, banned crates and sources.
+deny: preflight
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny --offline --locked check licenses bans sources; \
+	else echo "SKIPPED: licences, bans and sources of crates: cargo-deny is not there (cargo install --locked cargo-deny)"; fi
 
 style: preflight
 	@sh scripts/preflight.sh lint
