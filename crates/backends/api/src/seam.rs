@@ -15,6 +15,7 @@
 mod batch;
 mod dealing;
 mod keeping;
+mod kinds;
 mod material;
 mod once;
 mod options;
@@ -32,20 +33,18 @@ use tacit_graph::{Interface, Model, Watch};
 use tacit_net::Channel;
 use zeroize::Zeroizing;
 
-pub use batch::batch_digest;
-pub use batch::{ONE_BY_ONE, checked_batch, most_inputs};
+pub use batch::{ONE_BY_ONE, batch_digest, checked_batch, most_inputs};
 pub use dealing::{
     Claim, Commitment, ConnectionResources, Dealer, DealerModel, KeyStore, Order, Piece, Place, Seal, Ticket,
     commitment, fresh_seed,
 };
 pub use keeping::{NoRoom, Secrets, UploadName, Uploads};
-pub use material::{Material, MaterialPart};
-pub use material::{check_made_for, write as write_material};
+pub use kinds::{Preparation, Setup, Trust};
+pub use material::{Material, MaterialPart, check_made_for, write as write_material};
 use material::{read_whole, write_whole};
 pub use once::MaterialSeed;
 pub use options::{Options, Reader, within};
-pub use spool::Chunks;
-pub use spool::{MaterialPlace, Spool, Spools};
+pub use spool::{Chunks, MaterialPlace, Spool, Spools};
 pub use stop::{Stop, Wait};
 pub use tacit_arith::prg::Seed;
 
@@ -53,42 +52,6 @@ use crate::{BackendError, Costs, Numerics};
 
 /// Largest public part of a lowering, in bytes, for writers and for clients that accept one.
 pub const MAX_PUBLIC_BYTES: u64 = 64 << 20;
-
-/// The parties that a user of a back end must trust, beside the assumptions of its cryptography.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Trust {
-    /// Client and server must each follow the protocol. No third party is involved.
-    TwoParty,
-    /// A third party makes material. This dealer must not work with client or server.
-    Dealer,
-    /// The server sees the input. Not private; served only where allowed by name.
-    ServerSeesInput,
-}
-
-/// The origin of the material for one input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Preparation {
-    /// Both parties make the material together, bound to the client.
-    TwoParty,
-    /// A third party makes the material, which may be pooled and is bound when it is claimed.
-    Dealt,
-    /// The offline phase makes no material.
-    Nothing,
-}
-
-/// What a connection has to set up, and before which phase.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Setup {
-    /// Nothing.
-    Nothing,
-    /// Keys before the first offline phase. A connection that uses only stored material needs none.
-    BeforeOffline,
-    /// Keys before the first online phase. Their size is that of the setup's upload, see [`Costs`].
-    BeforeOnline,
-}
 
 /// A cryptographic back end. Object-safe: [`crate::Registry`] holds them all.
 pub trait Backend: Send + Sync {
@@ -100,6 +63,12 @@ pub trait Backend: Send + Sync {
 
     /// The parties that its users trust.
     fn trust(&self) -> Trust;
+
+    /// Whether a server keeps a client's keys between connections, so that the client is best
+    /// placed where they lie.
+    fn keeps_keys(&self) -> bool {
+        false
+    }
 
     /// Lowers the owner's model.
     ///

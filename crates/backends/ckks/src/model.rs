@@ -61,6 +61,10 @@ impl Backend for Ckks {
         Trust::TwoParty
     }
 
+    fn keeps_keys(&self) -> bool {
+        true
+    }
+
     fn lower_watched(
         &self,
         model: &Model,

@@ -1,6 +1,6 @@
 //! Configuration of a server.
-use crate::monitor::Limits;
-use crate::traces::Collector;
+use crate::ops::monitor::Limits;
+use crate::ops::traces::Collector;
 use std::net::SocketAddr;
 use std::num::NonZero;
 use std::path::PathBuf;

@@ -22,57 +22,33 @@
 //! [`DealerServer`] is a separate program: it makes material for servers and clients, and works
 //! with neither. [`Front`] is another one: it places the clients of several servers at one of them.
 //!
+//! The files stand in rooms: `accept` (edge, handshakes, access), `session` (worker, client keys,
+//! uploads), `jobs` (driver, queue, limits, estimates), `control`, `ops` (metrics, traces, state,
+//! reload) and `models`; beside them `front` and `dealer`.
+//!
 //! [`Server`] binds a [`Catalog`]; [`ServerHandle`] stops it. A client's error ends its own
 //! connection only.
 #![forbid(unsafe_code)]
 
-mod access;
-mod authentication;
-mod catalog;
-mod client_keys;
-mod closer;
+mod accept;
 mod config;
 mod control;
-mod counted;
 mod dealer;
-mod driver;
-mod edge;
 mod error;
-mod estimates;
-mod event;
 mod front;
-mod gate;
-mod identity;
-mod job;
-mod kinds;
-mod memory;
-mod metrics;
-mod monitor;
-mod pooled;
-mod published;
-mod queue;
-mod quota;
-mod record;
-mod reload;
+mod jobs;
+mod models;
+mod ops;
 mod server;
+mod session;
 mod shared;
-mod signals;
-mod snapshot;
-mod source;
-mod spools;
-mod state;
-mod stock;
-mod traces;
-mod uploads;
-mod warm;
-mod worker;
 
-pub use catalog::{Catalog, Changes};
 pub use config::ServerConfig;
 pub use control::{MAX_BODY_BYTES, NoticeBody, read_notice, read_policy};
 pub use dealer::{DealerConfig, DealerHandle, DealerServer};
 pub use error::ServeError;
 pub use front::{Front, FrontConfig};
+pub use models::catalog::{Catalog, Changes};
+pub use models::source::{Reloaded, Source, Unusable};
+pub use ops::traces::Collector;
 pub use server::{Hangups, Server, ServerHandle};
-pub use source::{Reloaded, Source, Unusable};
-pub use traces::Collector;

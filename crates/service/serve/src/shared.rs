@@ -1,10 +1,10 @@
 //! State that all connections share, and their channel to the driver.
-use crate::access::Rules;
-use crate::event::Event;
-use crate::metrics::Metrics;
-use crate::snapshot::CertificateRow;
-use crate::source::AskReload;
-use crate::state::Usage;
+use crate::accept::access::Rules;
+use crate::jobs::event::Event;
+use crate::models::source::AskReload;
+use crate::ops::metrics::Metrics;
+use crate::ops::snapshot::CertificateRow;
+use crate::ops::state::Usage;
 use crate::{Catalog, ServerConfig};
 use std::net::IpAddr;
 use std::sync::Arc;

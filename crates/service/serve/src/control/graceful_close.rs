@@ -2,7 +2,7 @@
 //! with unread bytes resets it, and the reset discards answers that the peer has not read yet. A
 //! client refused in the middle of a large body would see a broken connection and no reason (RFC
 //! 9112, section 9.6).
-use crate::counted::Counted;
+use crate::accept::counted::Counted;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

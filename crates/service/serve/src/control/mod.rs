@@ -15,8 +15,8 @@ mod state;
 pub use inputs::{NoticeBody, read_notice};
 pub use policy::read_policy;
 
-use crate::authentication::AuthenticatedConnection;
-use crate::event::Event;
+use crate::accept::authentication::AuthenticatedConnection;
+use crate::jobs::event::Event;
 use crate::shared::{CONTROL, OPERATORS, Shared};
 use answer::Peer;
 use axum::body::Body;

@@ -4,9 +4,9 @@ use super::body::json_body;
 use super::keepalive::Keepalive;
 use super::state::State;
 use super::{events, inputs, read_policy};
-use crate::event::Event;
+use crate::jobs::event::Event;
+use crate::ops::snapshot::ClientRow;
 use crate::shared::Shared;
-use crate::snapshot::ClientRow;
 use axum::body::Body;
 use axum::extract::{Extension, State as Shares};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
@@ -94,8 +94,8 @@ async fn models(state: Shares_, Extension(peer): By) -> Answer {
     if peer.is_operator() {
         return Ok(json(&object!({ "models": now.models })));
     }
-    let own = |m: &&crate::snapshot::ModelRow| state.shared.allows(peer.client, &m.name);
-    let known = |m: &crate::snapshot::ModelRow| object!({ "name": m.name, "backends": m.backends });
+    let own = |m: &&crate::ops::snapshot::ModelRow| state.shared.allows(peer.client, &m.name);
+    let known = |m: &crate::ops::snapshot::ModelRow| object!({ "name": m.name, "backends": m.backends });
     Ok(json(&object!({ "models": now.models.iter().filter(own).map(known).collect::<Vec<_>>() })))
 }
 

@@ -1,9 +1,9 @@
 //! State that handlers share: access to the driver, and its latest snapshot.
 use super::MAX_BODY_BYTES;
 use super::answer::Refusal;
-use crate::event::Event;
+use crate::jobs::event::Event;
+use crate::ops::snapshot::Snapshot;
 use crate::shared::Shared;
-use crate::snapshot::Snapshot;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};

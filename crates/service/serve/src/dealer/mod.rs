@@ -10,9 +10,9 @@ mod numbers;
 mod sending;
 
 use crate::ServeError;
-use crate::identity::called;
-use crate::kinds::{BROKEN, LATE, NO_HANDSHAKE, NO_ROOM, STRANGE};
-use crate::signals::Ends;
+use crate::accept::identity::called;
+use crate::accept::kinds::{BROKEN, LATE, NO_HANDSHAKE, NO_ROOM, STRANGE};
+use crate::ops::signals::Ends;
 use ending::Ending;
 use numbers::Numbers;
 use sending::in_pieces;

@@ -3,8 +3,8 @@
 //! A row is written when a node reports more answers, before the front grants the node its lease.
 //! It survives the end of the process; a loss of power may lose the latest rows.
 use crate::ServeError;
-use crate::quota::{DAY_S, MAX_AHEAD, day_of, unix_now};
-use crate::state::schema::{Kind, Sync, connect, failed, prepare};
+use crate::jobs::quota::{DAY_S, MAX_AHEAD, day_of, unix_now};
+use crate::ops::state::schema::{Kind, Sync, connect, failed, prepare};
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

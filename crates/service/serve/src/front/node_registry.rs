@@ -10,6 +10,7 @@ use super::placement::{Site, choose};
 use super::report::Report;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
+use tacit_backends::Registry;
 use tacit_ids::ClientId;
 
 /// Most losses that are remembered for operators.
@@ -296,7 +297,9 @@ impl NodeRegistry {
             waiting_s: node.report.waiting_s,
             stock: node.report.stock.get(&client).copied().unwrap_or(0),
         });
-        let has_keys = open().any(|(_, node)| node.report.models[model].iter().any(|backend| backend == "ckks"));
+        let backends = Registry::standard();
+        let keeps_keys = |id: &String| backends.get(id).is_ok_and(|backend| backend.keeps_keys());
+        let has_keys = open().any(|(_, node)| node.report.models[model].iter().any(keeps_keys));
         let chosen = choose(client, sites.collect(), has_keys.then_some(self.key_copies));
         let none = || Refused::for_now(format!("no node serves {model}"), self.lease);
         let name = chosen.ok_or_else(none)?.name.to_owned();

@@ -2,7 +2,7 @@
 use super::counts::Counts;
 use super::node_registry::{Granted, NodeRegistry, Refused, Ticket};
 use super::report::Report;
-use crate::quota::{Clock, day_of};
+use crate::jobs::quota::{Clock, day_of};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::snapshot::{Amounts, CertificateRow, JobRow, ModelRow, PoolRow, ProfileRow, Queues, Snapshot};
+use crate::ops::snapshot::{Amounts, CertificateRow, JobRow, ModelRow, PoolRow, ProfileRow, Queues, Snapshot};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use tacit_ids::ClientId;

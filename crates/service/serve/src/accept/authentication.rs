@@ -1,0 +1,107 @@
+//! Authentication of a peer that connects: TLS with certificates of both sides.
+use crate::ServeError;
+use crate::accept::counted::Counted;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+use tacit_admission::HandshakeDeadline;
+use tacit_ids::ClientId;
+use tacit_net::NetError;
+use tacit_net::tls::{HTTP_1, HTTP_2, handshake_failed};
+use tacit_store::{Role, Serial, common_name, keys};
+use tokio::net::TcpStream;
+use tokio::time::{sleep_until, timeout_at};
+use tokio_rustls::server::TlsStream;
+use tokio_rustls::{TlsAcceptor, rustls};
+
+/// What was attempted, in errors: the system refuses to watch a socket.
+pub(crate) const WATCHING: &str = "watching a connection";
+/// What was waited for first, in errors.
+const HANDSHAKE: &str = "the TLS handshake";
+
+/// A connection whose peer has proved a certificate.
+pub(crate) struct AuthenticatedConnection {
+    pub(crate) stream: TlsStream<Counted>,
+    /// The key's owner, and the serial number of its certificate.
+    pub(crate) who: (ClientId, Serial),
+    pub(crate) role: Role,
+    /// The holder's name in the certificate, for people.
+    pub(crate) name: Arc<str>,
+}
+
+impl AuthenticatedConnection {
+    /// Whether the peer speaks HTTP.
+    ///
+    /// # Errors
+    /// If a helper speaks HTTP: helpers may not.
+    pub(crate) fn speaks_http(&self) -> Result<bool, ServeError> {
+        match (self.stream.get_ref().1.alpn_protocol(), self.role) {
+            (Some(HTTP_1 | HTTP_2), Role::Helper { .. }) => {
+                let what = "a helper's certificate is good for making material, and not for HTTP";
+                Err(NetError::Tls(what.into()).into())
+            }
+            (protocol, _) => Ok(matches!(protocol, Some(HTTP_1 | HTTP_2))),
+        }
+    }
+}
+
+/// Performs the TLS handshake within the deadline. Until the peer has proved its certificate, it
+/// gets TLS's own messages and no other byte.
+pub(crate) async fn authenticate(
+    tls: Arc<rustls::ServerConfig>,
+    (stream, address): (TcpStream, SocketAddr),
+    deadline: &mut HandshakeDeadline,
+) -> Result<AuthenticatedConnection, ServeError> {
+    // A peer that sends nothing costs no TLS state and gets no byte. (`peek`, because a fresh
+    // socket may be reported readable without a byte.)
+    let first = timeout_at(deadline.end().into(), stream.peek(&mut [0])).await;
+    first.map_err(|_| late(HANDSHAKE, deadline))?.map_err(ServeError::system(WATCHING))?;
+    stream.set_nodelay(true).map_err(ServeError::system(WATCHING))?;
+    let stream = shaken_hands(tls, (stream, address), deadline).await?;
+    let session = stream.get_ref().1;
+    let certificate = session.peer_certificates().and_then(|chain| chain.first());
+    let certificate = certificate.ok_or_else(|| NetError::Tls("the client has no certificate".into()))?;
+    let client = keys::fingerprint(certificate);
+    let who = client.zip(Serial::of(certificate));
+    let who = who.ok_or_else(|| NetError::Tls("the client's certificate cannot be read".into()))?;
+    let role = Role::of(certificate);
+    let name = common_name(certificate).unwrap_or_default().into();
+    Ok(AuthenticatedConnection { stream, who, role, name })
+}
+
+/// Performs the TLS handshake; each byte moves the deadline.
+async fn shaken_hands(
+    tls: Arc<rustls::ServerConfig>,
+    (stream, address): (TcpStream, SocketAddr),
+    deadline: &mut HandshakeDeadline,
+) -> Result<TlsStream<Counted>, ServeError> {
+    let mut accepting = TlsAcceptor::from(tls).accept(Counted::new(stream));
+    let mut timer = pin!(sleep_until(deadline.end().into()));
+    let mut seen = 0;
+    let accepted = poll_fn(|cx| {
+        if let Poll::Ready(accepted) = Pin::new(&mut accepting).poll(cx) {
+            return Poll::Ready(Some(accepted));
+        }
+        let received = accepting.get_ref().map_or(seen, Counted::received);
+        if received > seen {
+            seen = received;
+            deadline.moved(Instant::now());
+            timer.as_mut().reset(deadline.end().into());
+        }
+        timer.as_mut().poll(cx).map(|()| None)
+    });
+    let accepted = accepted.await.ok_or_else(|| late(HANDSHAKE, deadline))?;
+    Ok(accepted.map_err(|e| handshake_failed(&format!("tcp {address}"), &e))?)
+}
+
+/// The error for a message that an unauthenticated peer did not send before the deadline.
+pub(crate) fn late(what: &str, deadline: &HandshakeDeadline) -> ServeError {
+    stalled(what, deadline.expired())
+}
+
+pub(crate) fn stalled(what: &str, detail: String) -> ServeError {
+    NetError::Stalled { doing: format!("waiting for {what}"), detail }.into()
+}

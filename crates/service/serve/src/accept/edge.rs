@@ -1,0 +1,497 @@
+//! Sockets without threads: accepting, TLS, the opening hello, and waiting for requests.
+use crate::accept::authentication::{WATCHING, authenticate, late, stalled};
+use crate::accept::counted::Counted;
+use crate::accept::identity::CertificateIdentity;
+use crate::accept::kinds::{BROKEN, LATE, NO_HANDSHAKE, STRANGE};
+use crate::control::{Control, Visitor};
+use crate::jobs::event::{Decision, Event, TurnedAway};
+use crate::jobs::gate::WITHDRAWN;
+use crate::models::catalog::Offered;
+use crate::session::worker::{self, Connection};
+use crate::shared::Shared;
+use crate::{Catalog, ServeError};
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tacit_admission::{ConnectionId as Number, ConnectionSlot, HandshakeDeadline, Kind};
+use tacit_client::wire::{MAX_REQUEST_BYTES, REPLY, REQUEST, Reply, Request, send};
+use tacit_net::{
+    Channel, Hello, MAX_HELLO_BYTES, NetError, PacedTransport, Phase, Tag, TcpTransport, TlsTransport, Transport,
+};
+use tokio::io::Interest;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{oneshot, watch};
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, sleep_until, timeout_at};
+use tokio_rustls::server::TlsStream;
+
+/// How long accepting pauses after the system failed to accept a connection.
+const PAUSE: Duration = Duration::from_millis(100);
+/// A timeout longer than any wait for a turn.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Farewell to a client when the server stops.
+const STOPS: &str = "the server is being stopped; connect again when it runs";
+/// Kind of refusal: clients that connected while the server stopped.
+const TOO_LATE: Kind = "of clients that came too late";
+/// Farewell to a client whose idle connection was evicted.
+const GAVE_WAY: &str =
+    "all places are taken, and an idle connection of yours gave way to another client's; connect again";
+/// Farewell to a client that sent no request within the idle timeout.
+const SILENT: &str = "nothing was asked for too long (see `tacit serve --idle`); connect again";
+
+/// Detail of the error for a message that is late.
+const OVER: &str = "the time for it is over";
+
+/// Accepts connections until the server stops.
+pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+    let control = Control::new(shared.clone(), stop.clone());
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => return,
+            accepted = listener.accept() => accepted,
+        };
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
+            Err(e) => {
+                // For example out of memory: connections that close free resources.
+                shared.refused("that could not be accepted", None, format!("accepting a connection: {e}"));
+                sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let Some(slot) = admitted(&shared, address, &mut stop).await else { return };
+        // Waits for the driver: new connections must not crowd out requests.
+        if shared.ask(|reply| Event::Accepted { reply }).await.is_none() {
+            return;
+        }
+        let (gone, stop) = (Gone { shared: shared.clone(), number: slot.id(), slot: Some(slot) }, stop.clone());
+        tokio::spawn(connection(gone, (stream, address), control.clone(), stop));
+    }
+}
+
+/// Returns a handshake slot as soon as one is free; `None` if the server stops. Other connections
+/// wait in the system's accept queue meanwhile.
+async fn admitted(shared: &Shared, address: SocketAddr, stop: &mut watch::Receiver<bool>) -> Option<ConnectionSlot> {
+    loop {
+        let at = match shared.admission.admit(address.ip()) {
+            Ok(slot) => return Some(slot),
+            Err(at) => at,
+        };
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return None,
+            () = sleep_until(at.into()) => {}
+        }
+    }
+}
+
+/// Reports a connection's end to the driver when dropped.
+struct Gone {
+    shared: Arc<Shared>,
+    number: Number,
+    /// `None` only during `drop`.
+    slot: Option<ConnectionSlot>,
+}
+
+impl Gone {
+    fn slot(&self) -> &ConnectionSlot {
+        self.slot.as_ref().expect("it is given back when this is dropped, and not before")
+    }
+}
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        drop(self.slot.take());
+        // Fails only if the driver has ended and has no list of connections any more.
+        let _ = self.shared.events.send(Event::Gone { number: self.number });
+    }
+}
+
+/// Serves a connection from its first byte to its end.
+async fn connection(
+    gone: Gone,
+    (stream, address): (TcpStream, SocketAddr),
+    control: Control,
+    mut stop: watch::Receiver<bool>,
+) {
+    let (shared, number) = (&gone.shared, gone.number);
+    let greeted = tokio::select! {
+        biased;
+        _ = stop.wait_for(|stop| *stop) => return,
+        greeted = greet(shared, (stream, address), gone.slot().deadline()) => greeted,
+        // An evicted connection: admission has counted it.
+        () = gone.slot().evicted() => return,
+    };
+    let Greeted { channel, who, watched, closer } = match greeted {
+        Ok(Arrival::Client(greeted)) => *greeted,
+        Ok(Arrival::Visitor(visitor)) => return control.serve(gone.slot(), *visitor).await,
+        Err(e) => return shared.refused(kind(&e), Some(address.ip()), format!("the connection from {address}: {e}")),
+    };
+    let client = who.to_string();
+    let mut connection = Connection::new(&who, channel);
+    let closer = connection.closer(closer);
+    let taken = shared.ask(|reply| Event::Greeted { number, who, closer, reply }).await;
+    // No answer means that the driver has ended, so the server stops.
+    if let Err(TurnedAway { kind, reason }) = taken.unwrap_or(Err(TurnedAway { kind: TOO_LATE, reason: STOPS })) {
+        shared.refused(kind, Some(address.ip()), format!("client {client} at {address}: {reason}"));
+        end(connection, Some(Reply::Refused { reason: reason.into(), again_s: None })).await;
+        return;
+    }
+    tracing::info!(%address, %client, "client connected");
+    let result = match send(&mut connection.channel, REPLY, &Reply::Welcome) {
+        Ok(()) => serve(&gone, connection, watched, &mut stop).await,
+        Err(e) => Err(e.into()),
+    };
+    match result {
+        Ok(()) => tracing::info!(%address, %client, "client done"),
+        Err(e @ ServeError::Panicked) => tracing::error!(%address, %client, "{e}"),
+        Err(e) => {
+            tracing::info!(%address, %client, "connection ended: {e}");
+            shared.refused(BROKEN, Some(address.ip()), format!("the connection of client {client} at {address}: {e}"));
+        }
+    }
+}
+
+/// The kind of refusal that the log counts for a failed authentication or greeting.
+fn kind(error: &ServeError) -> Kind {
+    match error {
+        ServeError::Net(NetError::Stalled { .. }) => LATE,
+        ServeError::Net(NetError::Tls(_)) => NO_HANDSHAKE,
+        _ => STRANGE,
+    }
+}
+
+/// Sends a farewell and closes a connection, in a blocking thread: both may wait for the peer.
+async fn end(mut connection: Connection, last: Option<Reply>) {
+    let ended = spawn_blocking(move || {
+        if let Some(last) = last {
+            // Fails if the peer has left; that is harmless here.
+            let _ = send(&mut connection.channel, REPLY, &last);
+        }
+        drop(connection);
+    });
+    if ended.await.is_err() {
+        tracing::error!("closing a connection panicked");
+    }
+}
+
+/// A connection whose client is authenticated.
+struct Greeted {
+    channel: Channel,
+    who: CertificateIdentity,
+    watched: TcpStream,
+    closer: std::net::TcpStream,
+}
+
+/// A peer that has proved its certificate.
+enum Arrival {
+    Client(Box<Greeted>),
+    Visitor(Box<Visitor>),
+}
+
+/// Performs the TLS handshake and, for clients, exchanges the opening hello.
+async fn greet(
+    shared: &Shared,
+    peer: (TcpStream, SocketAddr),
+    mut deadline: HandshakeDeadline,
+) -> Result<Arrival, ServeError> {
+    let address = peer.1;
+    let known = authenticate(shared.tls(), peer, &mut deadline).await?;
+    if known.speaks_http()? {
+        return Ok(Arrival::Visitor(Visitor { known, address }.into()));
+    }
+    introduce(shared, known.stream, CertificateIdentity::of(known.who, known.role, known.name), deadline)
+        .await
+        .map(|greeted| Arrival::Client(greeted.into()))
+}
+
+/// Exchanges the opening hello.
+async fn introduce(
+    shared: &Shared,
+    stream: TlsStream<Counted>,
+    who: CertificateIdentity,
+    deadline: HandshakeDeadline,
+) -> Result<Greeted, ServeError> {
+    let (stream, session) = stream.into_inner();
+    let stream = stream.into_inner().into_std().map_err(ServeError::system(WATCHING))?;
+    let copy = stream.try_clone().map_err(ServeError::system(WATCHING))?;
+    let transport = TlsTransport::accepted(session, TcpTransport::new(stream)?)?;
+    let watched = watch(copy)?;
+    let closer = transport.closer()?;
+    let transport: Box<dyn Transport> = match shared.config.pace {
+        Some(rate) => Box::new(PacedTransport::new(transport, rate)),
+        None => Box::new(transport),
+    };
+    let mut channel = Channel::new(transport);
+    channel.set_stall_timeout(shared.config.stall_timeout)?;
+    let hello = Hello::opening();
+    channel.send(Tag::HELLO, &hello.to_bytes())?;
+    channel.flush()?;
+    let end = End::Moves(deadline);
+    let whole = Waiting { tag: Tag::HELLO, max: MAX_HELLO_BYTES, end };
+    hello.check(&whole.message(&mut channel, &watched).await?)?;
+    Ok(Greeted { channel, who, watched, closer })
+}
+
+/// Watches a connection's socket for arriving bytes. No handle of the socket may block meanwhile.
+fn watch(copy: std::net::TcpStream) -> Result<TcpStream, ServeError> {
+    copy.set_nonblocking(true).and_then(|()| TcpStream::from_std(copy)).map_err(ServeError::system(WATCHING))
+}
+
+/// Ends watching; the socket blocks again.
+fn unwatch(watched: TcpStream) -> Result<std::net::TcpStream, ServeError> {
+    let copy = watched.into_std().map_err(ServeError::system(WATCHING))?;
+    copy.set_nonblocking(false).map_err(ServeError::system(WATCHING))?;
+    Ok(copy)
+}
+
+/// Waits until bytes have arrived or the connection has ended.
+async fn readable(watched: &TcpStream, end: Instant, late: impl FnOnce() -> ServeError) -> Result<(), ServeError> {
+    let ready = timeout_at(end.into(), watched.readable()).await.map_err(|_| late())?;
+    ready.map_err(ServeError::system(WATCHING))
+}
+
+/// Reads what has arrived. `Ok(None)` (too little) clears the readiness; bytes that arrive
+/// meanwhile set it again.
+fn look<T>(watched: &TcpStream, look: impl FnOnce() -> Result<Option<T>, NetError>) -> Result<Option<T>, NetError> {
+    let mut seen = Ok(None);
+    let _ = watched.try_io(Interest::READABLE, || {
+        seen = look();
+        match seen {
+            Ok(None) => Err(io::ErrorKind::WouldBlock.into()),
+            _ => Ok(()),
+        }
+    });
+    seen
+}
+
+/// A message that a task waits for without a thread.
+struct Waiting {
+    tag: Tag,
+    max: usize,
+    end: End,
+}
+
+/// The deadline of a message.
+enum End {
+    /// Deadline of a peer that has not sent its hello.
+    Moves(HandshakeDeadline),
+    /// Deadline of a request; the `Duration` replaces it once the first bytes have arrived.
+    Idle(Instant, Option<Duration>),
+}
+
+impl End {
+    fn at(&self) -> Instant {
+        match self {
+            Self::Moves(deadline) => deadline.end(),
+            Self::Idle(at, _) => *at,
+        }
+    }
+
+    fn late(&self, what: &str) -> ServeError {
+        match self {
+            Self::Moves(deadline) => late(what, deadline),
+            Self::Idle(..) => stalled(what, OVER.into()),
+        }
+    }
+
+    /// Adjusts the deadline: bytes have arrived, and the message is incomplete.
+    fn moved(&mut self, has_begun: bool) {
+        match self {
+            Self::Moves(deadline) => deadline.moved(Instant::now()),
+            Self::Idle(at, begun) => {
+                if let Some(timeout) = begun.take_if(|_| has_begun) {
+                    *at = Instant::now() + timeout;
+                }
+            }
+        }
+    }
+}
+
+impl Waiting {
+    async fn message(mut self, channel: &mut Channel, watched: &TcpStream) -> Result<Vec<u8>, ServeError> {
+        // A message that was read together with an earlier one does not make the socket readable.
+        if let Some(message) = channel.try_recv(self.tag, self.max)? {
+            return Ok(message);
+        }
+        loop {
+            self.end.moved(channel.has_partial());
+            readable(watched, self.end.at(), || self.end.late(self.tag.name())).await?;
+            if let Some(message) = look(watched, || channel.try_recv(self.tag, self.max))? {
+                return Ok(message);
+            }
+        }
+    }
+}
+
+/// Serves requests until the client leaves or the server stops, then closes the connection.
+async fn serve(
+    gone: &Gone,
+    mut connection: Connection,
+    mut watched: TcpStream,
+    stop: &mut watch::Receiver<bool>,
+) -> Result<(), ServeError> {
+    let (shared, number) = (&gone.shared, gone.number);
+    let mut catalog = shared.catalog.clone();
+    let goodbye = |reason: &str| Some(Reply::Goodbye { reason: reason.into() });
+    let (last, result) = loop {
+        let offered = connection.offered().cloned();
+        let request = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => break (goodbye(STOPS), Ok(())),
+            () = withdrawn(&mut catalog, offered) => break (goodbye(WITHDRAWN), Ok(())),
+            () = gone.slot().evicted() => break (goodbye(GAVE_WAY), Ok(())),
+            request = next_request(shared, &mut connection.channel, &watched) => request,
+        };
+        let request = match request {
+            Ok(None | Some(Request::Bye)) => break (None, Ok(())),
+            Ok(Some(request)) => request,
+            Err(e @ ServeError::Net(NetError::Stalled { .. })) => break (goodbye(SILENT), Err(e)),
+            Err(e) => break (None, Err(e)),
+        };
+        let _busy = gone.slot().busy();
+        // A client sends nothing behind a phase request; it may behind others.
+        let is_phase = request.is_phase();
+        let (reply, decision) = oneshot::channel();
+        // If the driver has ended, the request is dropped, and `decision` fails.
+        let _ = shared.events.send(Event::Requested { number, request, open: connection.open(), reply });
+        let waited = wait(shared, (connection, watched), is_phase, decision).await?;
+        (connection, watched) = (waited.connection, waited.watched);
+        let decision = match waited.decision {
+            Ok(None | Some(Decision::Close)) => break (goodbye(STOPS), Ok(())),
+            // Refused because the model was withdrawn: all later requests would be refused, too.
+            Ok(Some(Decision::Refuse(_))) if is_withdrawn(shared, &connection) => break (goodbye(WITHDRAWN), Ok(())),
+            Ok(Some(decision)) => decision,
+            Err(e) => break (None, Err(e)),
+        };
+        let (back, result) = work(gone, connection, watched, decision).await?;
+        connection = back;
+        watched = match result {
+            Ok(watched) => watched,
+            Err(e) => break (worker::last_words(&e).and_then(goodbye), Err(e)),
+        };
+    };
+    end(connection, last).await;
+    result
+}
+
+/// Has a worker carry out a decision. Returns the connection, and its socket if the connection
+/// continues. A job that panics ends the connection.
+async fn work(
+    gone: &Gone,
+    mut connection: Connection,
+    watched: TcpStream,
+    decision: Decision,
+) -> Result<(Connection, Result<TcpStream, ServeError>), ServeError> {
+    let (shared, number) = (gone.shared.clone(), gone.number);
+    let copy = match unwatch(watched) {
+        Ok(copy) => copy,
+        Err(e) => return Ok((connection, Err(e))),
+    };
+    let job = spawn_blocking(move || {
+        let result = worker::run(&shared, number, &mut connection, decision);
+        (connection, result)
+    });
+    let (mut connection, result) = job.await.map_err(|_| ServeError::Panicked)?;
+    let watched = result.and_then(|()| watch(copy));
+    if watched.is_ok() {
+        // Fails only if the driver has ended.
+        let measured = connection.measured.take();
+        let _ = gone.shared.events.send(Event::Finished { number, measured });
+    }
+    Ok((connection, watched))
+}
+
+/// Waits until a model is no longer offered; forever without a model.
+async fn withdrawn(catalog: &mut watch::Receiver<Arc<Catalog>>, offered: Option<Arc<Offered>>) {
+    let Some(offered) = offered else { return pending().await };
+    // If the driver has ended, the catalog changes no more.
+    if catalog.wait_for(|catalog| !catalog.is_offered(&offered)).await.is_err() {
+        pending().await
+    }
+}
+
+fn is_withdrawn(shared: &Shared, connection: &Connection) -> bool {
+    connection.offered().is_some_and(|offered| !shared.catalog.borrow().is_offered(offered))
+}
+
+/// A connection after waiting for its turn.
+struct Waited {
+    connection: Connection,
+    watched: TcpStream,
+    /// `None` if the driver has ended.
+    decision: Result<Option<Decision>, ServeError>,
+}
+
+/// Waits until the driver has decided or the client leaves. During a long wait for a turn, the
+/// client gets a sign of life at intervals.
+async fn wait(
+    shared: &Shared,
+    (mut connection, mut watched): (Connection, TcpStream),
+    is_phase: bool,
+    mut answer: oneshot::Receiver<Decision>,
+) -> Result<Waited, ServeError> {
+    loop {
+        let decision = tokio::select! {
+            biased;
+            decision = &mut answer => Ok(decision.ok()),
+            left = leaves(&mut connection.channel, &watched), if is_phase => Err(left),
+            () = sleep(shared.config.sign_of_life), if is_phase => {
+                let queued = shared.ask(|reply| Event::Queued { reply }).await.unwrap_or(0);
+                let copy = unwatch(watched)?;
+                let told = spawn_blocking(move || {
+                    let told = worker::still_waiting(&mut connection, queued);
+                    (connection, told)
+                });
+                let (back, told) = told.await.map_err(|_| ServeError::Panicked)?;
+                connection = back;
+                watched = watch(copy)?;
+                match told {
+                    Ok(()) => continue,
+                    Err(e) => Err(e),
+                }
+            }
+        };
+        return Ok(Waited { connection, watched, decision });
+    }
+}
+
+/// Waits until a client, which has to wait silently, leaves or sends something.
+async fn leaves(channel: &mut Channel, watched: &TcpStream) -> ServeError {
+    let never = Instant::now() + FOREVER;
+    loop {
+        if let Err(e) = readable(watched, never, || stalled("a client", OVER.into())).await {
+            return e;
+        }
+        match look(watched, || channel.try_recv(REQUEST, MAX_REQUEST_BYTES)) {
+            Ok(None) => {}
+            Ok(Some(_)) => {
+                let detail = "it asks for something before the last answer".to_owned();
+                return ServeError::Unexpected { what: "request", detail };
+            }
+            Err(e) => return e.into(),
+        }
+    }
+}
+
+/// Returns the next request, waiting at most the idle timeout; `None` when the client has left.
+async fn next_request(
+    shared: &Shared,
+    channel: &mut Channel,
+    watched: &TcpStream,
+) -> Result<Option<Request>, ServeError> {
+    channel.set_phase(Phase::Setup);
+    let waiting = Waiting {
+        tag: REQUEST,
+        max: MAX_REQUEST_BYTES,
+        end: End::Idle(Instant::now() + shared.config.idle_timeout, Some(shared.config.stall_timeout)),
+    };
+    match waiting.message(channel, watched).await {
+        Ok(bytes) => Ok(Some(Request::from_bytes(&bytes)?)),
+        // Closing between two requests without `Bye` is harmless.
+        Err(ServeError::Net(NetError::Closed { .. })) => Ok(None),
+        Err(e) => Err(e),
+    }
+}

@@ -1,0 +1,459 @@
+//! The driver: the one owner of all state that connections share. It holds the connected clients,
+//! jobs, material in memory, limits and counters, and knows whether the server stops. It handles
+//! events one at a time and carries out their consequences itself.
+mod inputs;
+mod models;
+mod pools;
+mod rules;
+mod seen;
+mod stop;
+mod tokens;
+
+use crate::accept::closer::Closer;
+use crate::accept::identity::CertificateIdentity;
+use crate::jobs::event::{Decision, Event, Grant, Turn};
+use crate::jobs::gate::Gate;
+use crate::jobs::job::{Admitted, Asked, Held, Job};
+use crate::jobs::memory::InMemory;
+use crate::jobs::queue::{Effect, JobEnd, Planned, Queue};
+use crate::ops::monitor::Limits;
+use crate::ops::published::Published;
+use crate::ops::record::Record;
+use crate::ops::state::{LearnedDurations, Row};
+use crate::session::pooled::Pooled;
+use crate::{ServeError, ServerConfig};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tacit_admission::{Admission, ConnectionId as Number};
+use tacit_client::wire::Request;
+use tacit_ids::{ClientId, FolderId, MaterialId};
+use tacit_sched::JobPhase;
+use tacit_store::Store;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout_at;
+
+/// A connection whose client is authenticated.
+struct Connection {
+    closer: Closer,
+    who: CertificateIdentity,
+    /// The folder of stored material that the client uses.
+    folder: Option<FolderId>,
+}
+
+pub(crate) struct Driver {
+    admission: Admission,
+    threads: usize,
+    store: Option<Arc<Store>>,
+    queue: Queue,
+    limits: Limits,
+    /// Threads that jobs had at the last report of the machine's load.
+    busy_threads: u32,
+    gate: Gate,
+    record: Record,
+    memory_wait: Duration,
+    /// The most stored materials of one client.
+    stored_per_client: u32,
+    connections: HashMap<Number, Connection>,
+    jobs: BTreeMap<Number, Job>,
+    /// Jobs that wait for a place in memory.
+    waiting: BTreeSet<Number>,
+    memory: InMemory,
+    pools: pools::Pools,
+    /// Requests that wait for an input to reach a state.
+    watchers: Vec<inputs::Watcher>,
+    served: u64,
+    stopping: Option<stop::Stopping>,
+    given_up: bool,
+    published: Arc<Published>,
+    stop: watch::Sender<bool>,
+}
+
+impl Driver {
+    /// A driver without connections. `admission` limits connections, `known` holds durations that
+    /// an earlier run learned, and `stop` becomes true when the server stops.
+    pub(crate) fn new(
+        config: &ServerConfig,
+        store: Option<Arc<Store>>,
+        admission: Admission,
+        gate: Gate,
+        (record, known): (Record, LearnedDurations),
+        published: Arc<Published>,
+        (events, stop): (UnboundedSender<Event>, watch::Sender<bool>),
+    ) -> Result<Self, ServeError> {
+        let (policy, ttl) = (config.policy.clone(), config.pool_ttl);
+        let queue = Queue::new(config.scheduling(), policy, known, config.on_the_way, ttl);
+        Ok(Self {
+            admission,
+            threads: config.threads,
+            store,
+            queue: queue.map_err(|e| ServeError::Usage(e.to_string()))?,
+            limits: config.limits(),
+            busy_threads: 0,
+            gate,
+            record,
+            memory_wait: config.memory_wait,
+            stored_per_client: u32::try_from(config.stored_per_client).unwrap_or(u32::MAX),
+            connections: HashMap::new(),
+            jobs: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            memory: InMemory::new(config.memory_per_client),
+            pools: pools::Pools::new(&config.resources, events),
+            watchers: Vec::new(),
+            served: 0,
+            stopping: None,
+            given_up: false,
+            published,
+            stop,
+        })
+    }
+
+    /// Handles events until the server has stopped and all connections have ended.
+    pub(crate) async fn run(mut self, mut events: UnboundedReceiver<Event>) {
+        self.open_pools();
+        self.run_ready();
+        while !self.has_ended() {
+            let event = match self.alarm() {
+                None => events.recv().await,
+                // Due timers run before further events, however many there are.
+                Some(at) if at <= Instant::now() => {
+                    self.on_timer(Instant::now());
+                    self.publish(false);
+                    continue;
+                }
+                Some(at) => match timeout_at(at.into(), events.recv()).await {
+                    Ok(event) => event,
+                    Err(_) => continue,
+                },
+            };
+            let Some(event) = event else { break };
+            self.handle(event);
+            self.publish(false);
+        }
+        self.admission.close();
+        self.record.close();
+        self.publish(true);
+    }
+
+    /// The next timer; `None` if only events matter.
+    fn alarm(&self) -> Option<Instant> {
+        let waited = self.waiting.iter().filter_map(|number| self.jobs.get(number)?.waits_until()).min();
+        [self.stopping_alarm(), self.admission.alarm(), self.queue.alarm(), waited].into_iter().flatten().min()
+    }
+
+    /// Runs what is due at `now`.
+    fn on_timer(&mut self, now: Instant) {
+        self.admission.sum_up();
+        self.run_ready();
+        self.cut_when_due(now);
+    }
+
+    /// Handles one event. A reply whose receiver is gone is dropped: that task reports its end
+    /// itself.
+    fn handle(&mut self, event: Event) {
+        match event {
+            // Nothing to do: `publish` runs after each event.
+            Event::Visited => {}
+            Event::Accepted { reply } => drop(reply.send(())),
+            Event::Greeted { number, who, closer, reply } => {
+                let _ = reply.send(self.greet(number, who, closer));
+            }
+            Event::Refused { kind } => self.record.refused(kind),
+            Event::Requested { number, request, open, reply } => {
+                self.request(number, Asked { request, open, tokens: 0, reply })
+            }
+            Event::Load(load) => {
+                let running = self.queue.used().cores;
+                let cores = self.limits.cores(&load, running.min(self.busy_threads));
+                self.busy_threads = running;
+                let memory = self.limits.memory(&load, self.queue.used().memory, self.queue.largest_job());
+                self.queue.set_machine(cores, memory);
+            }
+            Event::Queued { reply } => {
+                let counts = self.queue.counts();
+                let _ = reply.send(counts.pre + counts.waiting + counts.ready);
+            }
+            Event::Made { id, binding, material } => self.memory.fill(id, binding, material),
+            Event::Pooled { job, made } => self.pooled(job, made),
+            Event::PoolLost => self.queue.lose_pools(),
+            Event::Over { number, end } => self.queue.finished(number, end),
+            Event::Deviated { number, fault } => self.record.deviated(number, fault),
+            Event::Finished { number, measured } => {
+                self.record.finished(number, measured.as_ref());
+                self.end_job(number);
+            }
+            Event::Snapshot { reply } => drop(reply.send(self.snapshot())),
+            Event::Announced { whose, announce, reply } => drop(reply.send(self.announced(&whose, announce))),
+            Event::Standing { client, name, reply } => drop(reply.send(self.queue.standing(client, name))),
+            Event::Watched { client, name, state, reply } => {
+                self.watchers.push(inputs::Watcher { client, name, state, reply });
+            }
+            Event::TakenBack { client, name, reply } => drop(reply.send(self.queue.cancel(client, name).is_ok())),
+            Event::SetPolicy { policy, reply } => {
+                self.queue.set_policy(policy);
+                tracing::info!("the policy is {} from now on", self.queue.policy());
+                let _ = reply.send(());
+            }
+            Event::Access(rules) => self.set_rules(rules),
+            Event::Models { catalog, reply } => drop(reply.send(self.set_models(*catalog))),
+            Event::Cold { reply } => drop(reply.send(self.cold())),
+            Event::Warmed(learned) => self.warmed(learned),
+            Event::Gone { number } => self.leave(number),
+            Event::Stop { grace } => self.stop(grace),
+        }
+        self.run_ready();
+    }
+
+    fn request(&mut self, number: Number, mut ask: Asked) {
+        if self.stopping.is_some() {
+            let _ = ask.reply.send(Decision::Close);
+            return;
+        }
+        if let Some(connection) = self.connections.get(&number) {
+            let binding = ask.open.as_ref().map(|open| open.binding);
+            let who = connection.who.clone();
+            self.record.asked(number, who.client, &ask.request, binding);
+            let offered = ask.open.as_ref().map(|open| &open.whose.offered);
+            if let Some(reason) = self.gate.turns_away(&who) {
+                return self.refuse_job(number, ask, ServeError::NotGranted(reason.into()));
+            }
+            let pass = who.check(&ask.request, offered);
+            let pass = pass.and_then(|()| self.gate.pass(who.client, &ask.request, offered));
+            match pass.and_then(|()| self.take_tokens(who.client, &ask)) {
+                Ok(tokens) => ask.tokens = tokens,
+                Err(e) => return self.refuse_job(number, ask, e),
+            }
+        }
+        let until = Instant::now() + self.memory_wait;
+        self.jobs.insert(number, Job::Waits { ask, until });
+        self.waiting.insert(number);
+        self.admit(number);
+    }
+
+    /// Retries jobs that wait for memory, then carries out the scheduler's effects until there are
+    /// none.
+    fn run_ready(&mut self) {
+        let waiting: Vec<Number> = self.waiting.iter().copied().collect();
+        waiting.into_iter().for_each(|number| self.admit(number));
+        loop {
+            let effects = self.queue.poll();
+            if effects.is_empty() {
+                break;
+            }
+            effects.into_iter().for_each(|effect| self.carry_out(effect));
+        }
+        self.tell_watchers();
+    }
+
+    /// Whether a job must wait for a place in memory. Jobs that use material need no place, so they
+    /// free places meanwhile.
+    fn must_wait(&self, job: &Job) -> bool {
+        let Job::Waits { ask: Asked { request: Request::Prepare { folder: None, .. }, open: Some(open), .. }, until } =
+            job
+        else {
+            return false;
+        };
+        !self.memory.has_room(open.binding.client, open.whose.offered.batch()) && Instant::now() < *until
+    }
+
+    /// Starts jobs that need no turn, queues phases with the scheduler, refuses impossible
+    /// requests, or leaves the job waiting.
+    fn admit(&mut self, number: Number) {
+        if self.jobs.get(&number).is_none_or(|job| self.must_wait(job)) {
+            return;
+        }
+        self.waiting.remove(&number);
+        let Some(Job::Waits { mut ask, .. }) = self.jobs.remove(&number) else { return };
+        let placed = self.place(number, &mut ask);
+        self.settle_tokens(number, &ask, placed.is_ok());
+        match placed {
+            Ok(Admitted::Queued(held)) => drop(self.jobs.insert(number, Job::Queued { ask, held })),
+            Ok(Admitted::Now { destroyed, notice_ignored }) => {
+                self.jobs.insert(number, Job::Runs { place: None });
+                self.record.started(number, self.threads, None);
+                let (request, turn) = (ask.request, Turn::now(self.threads));
+                let (material, pooled, charge) = (None, None, None);
+                let grant = Grant { request, turn, material, pooled, charge, destroyed, notice_ignored };
+                let _ = ask.reply.send(Decision::Start(Box::new(grant)));
+            }
+            Err(e) => self.refuse_job(number, ask, e),
+        }
+    }
+
+    /// Gets what a request needs of the shared state: a place in the queue, a place in memory for
+    /// its material, the material that it destroys, the name of its client's folder.
+    fn place(&mut self, number: Number, ask: &mut Asked) -> Result<Admitted, ServeError> {
+        let refused = ServeError::NotGranted;
+        let (mut destroyed, mut notice_ignored) = (vec![], None);
+        match (&mut ask.request, &ask.open) {
+            (Request::Prepare { id, folder, of }, Some(open)) => {
+                let place = folder.is_none().then_some(*id);
+                if let Some(id) = place {
+                    self.memory.reserve(id, open.binding.client, open.whose.offered.batch())?;
+                }
+                if let Err(reason) = self.queue.prepare(number, &open.whose, *of, folder.is_some()) {
+                    place.into_iter().for_each(|id| self.memory.give_back(id));
+                    return Err(refused(reason));
+                }
+                return Ok(Admitted::Queued(Held { place, charge: None }));
+            }
+            (Request::Refill { held, most, .. }, Some(open)) => {
+                let most = self.gate.stock(open.whose.client, &open.whose.offered.name, *most);
+                let most = most.min(self.stored_per_client);
+                self.queue.refill(number, &open.whose, *held, most).map_err(refused)?;
+                return Ok(Admitted::Queued(Held::default()));
+            }
+            (Request::Infer { id, of }, Some(open)) => {
+                let charge = self.gate.charge(open.whose.client, &open.whose.offered)?;
+                if let Err(reason) = self.queue.infer(number, &open.whose, *of, *id) {
+                    self.gate.give_back(charge);
+                    return Err(refused(reason));
+                }
+                return Ok(Admitted::Queued(Held { place: None, charge }));
+            }
+            (Request::Ask(ask), Some(open)) => {
+                notice_ignored = self.queue.ask(number, &open.whose, ask).map_err(refused)?;
+            }
+            (Request::Announce(announce), Some(open)) => {
+                self.queue.announce(number, &open.whose, announce).map_err(refused)?;
+            }
+            (Request::Cancel { name }, Some(open)) => {
+                self.queue.cancel(open.binding.client, *name).map_err(refused)?;
+            }
+            (Request::Discard { ids, lost_by }, _) => {
+                if let Some(client) = self.connections.get(&number).map(|c| c.who.client) {
+                    if lost_by.is_some_and(|folder| self.others_use(number, client, folder)) {
+                        ids.clear();
+                    }
+                    destroyed = self.memory.discard(ids, client);
+                }
+            }
+            (Request::Reconcile { folder, .. }, _) => {
+                if let Some(connection) = self.connections.get_mut(&number) {
+                    connection.folder = Some(*folder);
+                }
+            }
+            _ => {}
+        }
+        Ok(Admitted::Now { destroyed, notice_ignored })
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Start { number, phase, threads, planned, material, drawn } => {
+                let pooled = drawn.and_then(|drawn| self.pools.take(drawn));
+                self.start(number, phase, (threads as usize, planned), (material, pooled));
+            }
+            Effect::Deal { job, offered } => self.deal(job, offered),
+            Effect::Drop { material } => drop(self.pools.take(material)),
+            Effect::Drawn { of, found } => self.record.drawn(&of, found),
+            Effect::Refuse { number, reason } => {
+                if let Some(ask) = self.end_job(number) {
+                    self.refuse_job(number, ask, ServeError::NotGranted(reason));
+                }
+            }
+            Effect::Cut { number } => {
+                self.connections.get(&number).into_iter().for_each(|c| c.closer.close());
+            }
+            Effect::Burn { material, client } => self.burn(material, client),
+            Effect::Learned(learned) => self.record.keep(Row::Learned(learned)),
+            Effect::Compared { of, phase, expected, took } => self.record.compared(&of, phase, expected, took),
+            Effect::Answered { client, of, inputs, delay, waiting } => {
+                self.served += u64::from(inputs);
+                for _ in 0..inputs {
+                    self.record.served(client, &of, delay.secs(), waiting.secs());
+                }
+            }
+        }
+    }
+
+    fn refuse_job(&mut self, number: Number, ask: Asked, why: ServeError) {
+        self.record.finished(number, None);
+        let _ = ask.reply.send(Decision::Refuse(why));
+    }
+
+    /// Starts a phase that the scheduler chose, with its threads and planned duration.
+    fn start(
+        &mut self,
+        number: Number,
+        phase: JobPhase,
+        (threads, planned): (usize, Planned),
+        (named, pooled): (Option<MaterialId>, Option<Pooled>),
+    ) {
+        let Some(Job::Queued { ask, held: Held { place, charge } }) = self.jobs.remove(&number) else {
+            return self.queue.finished(number, JobEnd::Failed);
+        };
+        let refuse = |text: &str| Err(ServeError::NotGranted(text.into()));
+        let material = match (&ask.request, &ask.open, phase) {
+            (Request::Infer { id, .. }, Some(_), JobPhase::On) if *id != named => {
+                refuse("this is not the material of that input")
+            }
+            (Request::Infer { id: Some(id), .. }, Some(open), JobPhase::On) => self.memory.take(*id, open.binding),
+            (Request::Infer { .. }, Some(_), JobPhase::On)
+            | (Request::Prepare { .. } | Request::Refill { .. }, Some(_), JobPhase::Pre) => Ok(None),
+            _ => refuse("another phase of that input comes next"),
+        };
+        match material {
+            Ok(material) => {
+                self.jobs.insert(number, Job::Runs { place });
+                self.record.started(number, threads, Some(planned));
+                let (destroyed, notice_ignored) = (vec![], None);
+                let (request, turn) = (ask.request, Turn::now(threads));
+                let grant = Grant { request, turn, material, pooled, charge, destroyed, notice_ignored };
+                let _ = ask.reply.send(Decision::Start(Box::new(grant)));
+            }
+            Err(e) => {
+                self.gate.give_back(charge);
+                place.into_iter().for_each(|id| self.memory.give_back(id));
+                self.queue.finished(number, JobEnd::Failed);
+                self.refuse_job(number, ask, e);
+            }
+        }
+    }
+
+    /// Destroys material that will never be used, in memory and on disk.
+    fn burn(&mut self, material: MaterialId, client: ClientId) {
+        self.memory.discard(&[material], client);
+        if let Some(store) = self.store.clone() {
+            spawn_blocking(move || {
+                if let Err(e) = store.discard(&[material], Some(client)) {
+                    tracing::error!("material {material} cannot be destroyed: {e}");
+                }
+            });
+        }
+    }
+
+    /// Whether another connection of the client uses this folder: it may have claimed material
+    /// there and not yet asked to use it.
+    fn others_use(&self, number: Number, client: ClientId, folder: FolderId) -> bool {
+        let uses = |c: &Connection| c.who.client == client && c.folder == Some(folder);
+        self.connections.iter().any(|(&other, connection)| other != number && uses(connection))
+    }
+
+    /// Removes a job and returns its request if the job had not started.
+    fn end_job(&mut self, number: Number) -> Option<Asked> {
+        self.waiting.remove(&number);
+        let mut job = self.jobs.remove(&number)?;
+        let Held { place, charge } = job.held();
+        place.into_iter().for_each(|id| self.memory.give_back(id));
+        self.gate.give_back(charge);
+        job.pending()
+    }
+
+    fn leave(&mut self, number: Number) {
+        self.end_job(number);
+        self.queue.left(number);
+        let Some(Connection { who: CertificateIdentity { client, helper, .. }, .. }) = self.connections.remove(&number)
+        else {
+            return;
+        };
+        self.record.broke_off(number);
+        self.record.disconnected(client);
+        helper.into_iter().for_each(|helper| self.helper_gone(helper));
+        if !self.connections.values().any(|c| c.who.client == client) {
+            self.gone(client);
+        }
+    }
+}

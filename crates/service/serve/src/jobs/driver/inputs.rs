@@ -1,0 +1,46 @@
+//! Inputs that clients announce and watch without a connection of the protocol (over HTTP).
+use super::Driver;
+use crate::ServeError;
+use crate::jobs::queue::{Standing, Whose};
+use tacit_client::wire::{Announce, InputId, Request};
+use tacit_ids::ClientId;
+use tokio::sync::oneshot;
+
+/// A request that waits for an input's turn, or for a state other than `state`.
+pub(super) struct Watcher {
+    pub(super) client: ClientId,
+    pub(super) name: InputId,
+    pub(super) state: &'static str,
+    pub(super) reply: oneshot::Sender<Option<Standing>>,
+}
+
+impl Driver {
+    /// Answers watchers whose wait has ended, and drops those whose client has left.
+    pub(super) fn tell_watchers(&mut self) {
+        let (queue, limit) = (&self.queue, self.watchers.len());
+        for i in (0..limit).rev() {
+            let Watcher { client, name, state, reply } = &self.watchers[i];
+            let standing = queue.standing(*client, *name);
+            let is_over = standing.is_none_or(|now| now.turn || now.state != *state);
+            if is_over || reply.is_closed() {
+                // Fails only if the client has left.
+                let _ = self.watchers.swap_remove(i).reply.send(standing);
+            }
+        }
+    }
+
+    /// Takes a notice, under the same rules as a notice from a connection.
+    pub(super) fn announced(&mut self, whose: &Whose, announce: Announce) -> Result<Standing, ServeError> {
+        let refused = ServeError::NotGranted;
+        if self.stopping.is_some() {
+            return Err(refused("the server is being stopped".into()));
+        }
+        let (client, name) = (whose.client, announce.name);
+        let request = Request::Announce(announce);
+        self.gate.pass(client, &request, Some(&whose.offered))?;
+        let Request::Announce(announce) = request else { unreachable!("it was made so") };
+        self.queue.announce_alone(whose, &announce).map_err(refused)?;
+        let standing = self.queue.standing(client, name);
+        standing.ok_or_else(|| refused("the input ended as soon as it was announced".into()))
+    }
+}

@@ -1,0 +1,67 @@
+//! Models that are added and withdrawn while the server runs.
+use super::Driver;
+use crate::ServeError;
+use crate::jobs::gate::{WITHDRAWN, burn_those};
+use crate::models::catalog::{Catalog, Changes, Offered, Succession};
+use crate::ops::state::{Learned, Row};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tacit_admission::ConnectionId as Number;
+use tacit_store::Entry;
+use tokio::task::spawn_blocking;
+
+impl Driver {
+    /// Models on offer whose durations are unknown.
+    pub(super) fn cold(&self) -> Vec<Arc<Offered>> {
+        self.gate.catalog().all().filter(|offered| self.queue.is_cold(offered)).cloned().collect()
+    }
+
+    /// Takes the durations that a warm-up run has measured.
+    pub(super) fn warmed(&mut self, learned: Vec<Learned>) {
+        for row in learned {
+            self.queue.expect(row.clone());
+            self.record.keep(Row::Learned(row));
+        }
+    }
+
+    /// Sets the models on offer. Running jobs continue with their model. The edge ends idle
+    /// connections whose open model is withdrawn.
+    pub(super) fn set_models(&mut self, catalog: Catalog) -> Changes {
+        let Succession { catalog, changes, gone } = catalog.after(&self.gate.catalog());
+        let catalog = Arc::new(catalog);
+        self.record.offer(&catalog);
+        self.gate.offer(Arc::clone(&catalog));
+        // Waiting requests for withdrawn models must not enter the queue again.
+        let is_gone = |number: &Number| {
+            let open = self.jobs.get(number).and_then(|job| job.open());
+            open.is_some_and(|open| !catalog.is_offered(&open.whose.offered))
+        };
+        let waiting: Vec<Number> = self.waiting.iter().copied().filter(is_gone).collect();
+        for number in waiting {
+            if let Some(ask) = self.end_job(number) {
+                self.refuse_job(number, ask, ServeError::NotGranted(WITHDRAWN.into()));
+            }
+        }
+        let (plans, kept) = (gone.iter().map(|o| o.plan).collect::<BTreeSet<_>>(), catalog.plans());
+        self.queue.withdraw(&plans.difference(&kept).copied().collect());
+        self.open_pools();
+        // A withdrawn model may return unchanged, a replaced one does not: only the latter's
+        // material is burnt.
+        let replaced: BTreeSet<_> = gone
+            .iter()
+            .filter(|o| catalog.find(o).is_some() && !kept.contains(&o.plan))
+            .flat_map(|o| o.identities())
+            .collect();
+        if let Some(store) = self.store.clone().filter(|_| !replaced.is_empty()) {
+            let is_of_one = move |entry: &Entry| replaced.contains(&(entry.binding.model, entry.binding.plan));
+            spawn_blocking(move || match burn_those(&store, is_of_one) {
+                Ok(burnt) => tracing::info!("{burnt} stored materials of models that were replaced are destroyed"),
+                Err(e) => tracing::error!("material of models that were replaced cannot be destroyed: {e}"),
+            });
+        }
+        let Changes { added, replaced, withdrawn, kept } = &changes;
+        let (added, replaced, withdrawn) = (added.join(" "), replaced.join(" "), withdrawn.join(" "));
+        tracing::info!(%added, %replaced, %withdrawn, kept = kept.len(), "the models on offer were looked at again");
+        changes
+    }
+}

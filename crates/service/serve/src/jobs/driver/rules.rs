@@ -1,0 +1,97 @@
+//! Changes of the access rules while the server runs, and revoked clients.
+use super::{Connection, Driver};
+use crate::accept::access::Rules;
+use crate::accept::closer::Closer;
+use crate::accept::identity::CertificateIdentity;
+use crate::accept::kinds::NO_ROOM;
+use crate::jobs::event::TurnedAway;
+use crate::jobs::gate::burn_revoked;
+use crate::shared::CLIENTS;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tacit_admission::Full;
+use tacit_ids::ClientId;
+use tokio::task::spawn_blocking;
+
+/// The refusal of a client for which there is no connection slot.
+fn no_room(full: Full) -> &'static str {
+    match full {
+        Full::Pool => "all places are taken; try again later",
+        Full::Peer => {
+            "you have as many connections as one client may (see `tacit serve --connections-per-client`); close some"
+        }
+        Full::Evicted => "this connection gave way to newer ones; connect again",
+    }
+}
+
+impl Driver {
+    /// Admits the holder of a certificate, or returns why not.
+    pub(super) fn greet(&mut self, number: u64, who: CertificateIdentity, closer: Closer) -> Result<(), TurnedAway> {
+        if let Some(reason) = self.gate.turns_away(&who) {
+            return Err(TurnedAway { kind: "of clients that were revoked", reason });
+        }
+        let certificate = who.helper.unwrap_or(who.client);
+        if let Err(full) = self.admission.authenticate(number, CLIENTS, certificate.0) {
+            return Err(TurnedAway { kind: NO_ROOM, reason: no_room(full) });
+        }
+        // A name in the access rules takes precedence.
+        let given = self.gate.rules().borrow().of(who.client).name.clone();
+        let name = given.or_else(|| who.helper.is_none().then(|| Arc::clone(&who.name)));
+        self.record.connected(who.client, name);
+        self.connections.insert(number, Connection { closer, who, folder: None });
+        Ok(())
+    }
+
+    /// Sets new rules. Revoked clients are disconnected, and all their material is destroyed. For
+    /// revoked helpers, so is the unused material that they made. Connections with a revoked
+    /// certificate are cut, but their client's material stays for another certificate of the same
+    /// key.
+    pub(super) fn set_rules(&mut self, rules: Arc<Rules>) {
+        tracing::info!("the rules of access have changed");
+        self.gate.set(Arc::clone(&rules));
+        let connected = self.connections.values().map(|c| c.who.client);
+        let known: BTreeSet<ClientId> = connected.chain(self.queue.clients()).collect();
+        for client in known.into_iter().filter(|client| rules.of(*client).revoked) {
+            let client_is = self.record.called(client);
+            tracing::warn!(client = %client_is, "client revoked: its connections are cut, and its material is destroyed");
+            self.queue.revoked(client);
+            self.memory.forget(client);
+        }
+        for connection in self.connections.values().filter(|c| rules.turns_away(&c.who).is_some()) {
+            let Connection { who, closer, .. } = connection;
+            let serial = &who.serial;
+            tracing::warn!(client = %who, "a connection of a client is cut: it, its helper, or the certificate {serial}, was revoked");
+            closer.close();
+        }
+        self.destroy_revoked(None);
+    }
+
+    /// Called when the last connection of a helper has ended.
+    pub(super) fn helper_gone(&self, helper: ClientId) {
+        if self.gate.is_revoked(helper) {
+            self.destroy_revoked(Some(helper));
+        }
+    }
+
+    /// Called when the last connection of a client has ended.
+    pub(super) fn gone(&mut self, client: ClientId) {
+        self.memory.forget(client);
+        if self.gate.is_revoked(client) {
+            // A job that was cut may have finished material or begun to store some.
+            self.destroy_revoked(Some(client));
+        }
+    }
+
+    /// Destroys stored material of one client, or of all, if it is revoked. The rules at the time
+    /// of the work count: a client that is served again by then keeps its material.
+    fn destroy_revoked(&self, only: Option<ClientId>) {
+        let Some(store) = self.store.clone() else { return };
+        let rules = self.gate.rules();
+        spawn_blocking(move || {
+            let is_meant = |client| only.is_none_or(|only| only == client);
+            if let Err(e) = burn_revoked(&store, |client| is_meant(client) && rules.borrow().of(client).revoked) {
+                tracing::error!("what is stored of revoked clients cannot be destroyed: {e}");
+            }
+        });
+    }
+}

@@ -1,0 +1,51 @@
+//! Views of the driver's state.
+use super::Driver;
+use crate::ops::published::Status;
+use crate::ops::snapshot::Snapshot;
+use crate::shared::{CONTROL, OPERATORS};
+
+impl Driver {
+    pub(super) fn publish(&self, ended: bool) {
+        let connections = self.connected();
+        self.published.set(Status { connections, served: self.served, ended });
+    }
+
+    /// Number of all connections.
+    pub(super) fn connected(&self) -> usize {
+        let counts = self.admission.counts();
+        counts.handshakes + counts.pools.iter().sum::<usize>()
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let mut snapshot = self.noted();
+        let rules = self.gate.rules();
+        let rules = rules.borrow();
+        // Names in the access rules take precedence.
+        let jobs = snapshot.jobs.iter_mut().map(|row| (row.client, &mut row.client_name));
+        let clients = snapshot.clients.iter_mut().map(|row| (row.client, &mut row.client_name));
+        for (client, shown) in jobs.chain(clients) {
+            if let Some(name) = rules.of(client).name.as_deref() {
+                name.clone_into(shown);
+            }
+        }
+        snapshot
+    }
+
+    fn noted(&self) -> Snapshot {
+        let counts = self.admission.counts();
+        Snapshot {
+            stopping: self.stopping.is_some(),
+            policy: self.queue.policy(),
+            capacity: self.queue.capacity().into(),
+            used: self.queue.used().into(),
+            queues: self.queue.counts().into(),
+            pools: self.queue.pool_rows(),
+            profile: self.queue.profile(),
+            connections: self.connections.len(),
+            control_connections: counts.pools[CONTROL] + counts.pools[OPERATORS],
+            greetings: counts.handshakes,
+            greeting_places: counts.handshake_slots,
+            ..self.record.snapshot()
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Events that the driver handles, and its answers.
+use crate::ServeError;
+use crate::accept::access::Rules;
+use crate::accept::closer::Closer;
+use crate::accept::identity::CertificateIdentity;
+use crate::jobs::queue::{JobEnd, Standing, Whose};
+use crate::jobs::quota::QuotaCharge;
+use crate::models::catalog::{Catalog, Changes, Offered};
+use crate::ops::monitor::Load;
+use crate::ops::record::Measured;
+use crate::ops::snapshot::Snapshot;
+use crate::ops::state::Learned;
+use crate::session::pooled::Pooled;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tacit_admission::{ConnectionId as Number, Kind};
+use tacit_backends::Material;
+use tacit_client::wire::{Announce, InputId, Request};
+use tacit_ids::{ClientId, MaterialId};
+use tacit_sched::JobId;
+use tacit_sched::policy::PolicySpec;
+use tacit_store::Binding;
+use tokio::sync::oneshot;
+
+/// An event for the driver.
+pub(crate) enum Event {
+    /// A connection was accepted; answered when the driver has handled that.
+    Accepted { reply: oneshot::Sender<()> },
+    /// The client of a connection is authenticated: admit it? `closer` ends the connection.
+    Greeted { number: Number, who: CertificateIdentity, closer: Closer, reply: oneshot::Sender<Result<(), TurnedAway>> },
+    /// A peer was not served or a request not granted; this is logged already.
+    Refused { kind: Kind },
+    /// A client sends a request, with the model that it has open.
+    Requested { number: Number, request: Request, open: Option<Open>, reply: oneshot::Sender<Decision> },
+    /// The machine's load of the last second.
+    Load(Load),
+    /// How many jobs wait?
+    Queued { reply: oneshot::Sender<u32> },
+    /// A job has made material to be held in memory. Sent before the client learns of it.
+    Made { id: MaterialId, binding: Binding, material: Material },
+    /// A dealing for a pool has ended, with a half and how long it took, or without.
+    Pooled { job: JobId, made: Option<(Pooled, Duration)> },
+    /// The dealer has lost what it made ahead of time.
+    PoolLost,
+    /// A scheduled job has ended. Sent before the client learns of it.
+    Over { number: Number, end: JobEnd },
+    /// The client of a job has deviated from the protocol. Its connection ends.
+    Deviated { number: Number, fault: &'static str },
+    /// A connection's job has ended; `measured` is the phase that it ran.
+    Finished { number: Number, measured: Option<Measured> },
+    /// An authenticated peer speaks HTTP and has a connection slot.
+    Visited,
+    /// What is the server's state?
+    Snapshot { reply: oneshot::Sender<Snapshot> },
+    /// A client announces an input without a connection for its phases.
+    Announced { whose: Whose, announce: Announce, reply: oneshot::Sender<Result<Standing, ServeError>> },
+    /// What is the state of a client's input? `None` if it has none of this name.
+    Standing { client: ClientId, name: InputId, reply: oneshot::Sender<Option<Standing>> },
+    /// Answer with the input's state once its turn has come, its state differs from `state`, or it
+    /// has ended.
+    Watched { client: ClientId, name: InputId, state: &'static str, reply: oneshot::Sender<Option<Standing>> },
+    /// A client cancels an input; answered with whether there was one.
+    TakenBack { client: ClientId, name: InputId, reply: oneshot::Sender<bool> },
+    /// Set the policy.
+    SetPolicy { policy: PolicySpec, reply: oneshot::Sender<()> },
+    /// Set the access rules.
+    Access(Arc<Rules>),
+    /// Set the models on offer.
+    Models { catalog: Box<Catalog>, reply: oneshot::Sender<Changes> },
+    /// Which models on offer have unknown durations?
+    Cold { reply: oneshot::Sender<Vec<Arc<Offered>>> },
+    /// Durations that a warm-up has measured.
+    Warmed(Vec<Learned>),
+    /// A connection has ended, and its job if it had one.
+    Gone { number: Number },
+    /// Take no more requests; jobs have `grace` to end, then they are cut.
+    Stop { grace: Duration },
+}
+
+/// The model that a client has open.
+#[derive(Clone)]
+pub(crate) struct Open {
+    pub(crate) binding: Binding,
+    pub(crate) whose: Whose,
+}
+
+/// Why a client is not served.
+pub(crate) struct TurnedAway {
+    pub(crate) kind: Kind,
+    pub(crate) reason: &'static str,
+}
+
+/// The driver's decision on a request.
+pub(crate) enum Decision {
+    /// A worker carries the request out.
+    Start(Box<Grant>),
+    /// The client gets the reason.
+    Refuse(ServeError),
+    /// The server stops.
+    Close,
+}
+
+/// A job's permission to start now.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
+    /// Threads for its arithmetic.
+    pub(crate) threads: usize,
+    /// When the driver decided.
+    pub(crate) decided: Instant,
+}
+
+impl Turn {
+    pub(crate) fn now(threads: usize) -> Self {
+        Self { threads, decided: Instant::now() }
+    }
+}
+
+/// A job that may run.
+pub(crate) struct Grant {
+    /// The request.
+    pub(crate) request: Request,
+    pub(crate) turn: Turn,
+    /// Material from memory; without it, an inference claims material from the store.
+    pub(crate) material: Option<Material>,
+    /// The server's half from a pool, for an offline phase.
+    pub(crate) pooled: Option<Pooled>,
+    /// The quota charge to store before the online phase begins.
+    pub(crate) charge: Option<QuotaCharge>,
+    /// Ids of discarded material that was in memory; it is destroyed already.
+    pub(crate) destroyed: Vec<MaterialId>,
+    /// Why the request's notice was ignored.
+    pub(crate) notice_ignored: Option<String>,
+}

@@ -1,0 +1,81 @@
+//! Requests on their way to a worker.
+use crate::jobs::event::{Decision, Open};
+use crate::jobs::quota::QuotaCharge;
+use std::time::Instant;
+use tacit_client::wire::Request;
+use tacit_ids::MaterialId;
+use tokio::sync::oneshot;
+
+/// A request between its arrival and its end.
+pub(crate) enum Job {
+    /// Waits for a place in memory.
+    Waits {
+        ask: Asked,
+        /// When the request is refused if there is still no place.
+        until: Instant,
+    },
+    /// Waits in the scheduler's queue.
+    Queued { ask: Asked, held: Held },
+    /// Runs; `place` is reserved in memory for the material that it makes.
+    Runs { place: Option<MaterialId> },
+}
+
+/// Reservations of a request that waits for its turn.
+#[derive(Default)]
+pub(crate) struct Held {
+    /// The place in memory for its material.
+    pub(crate) place: Option<MaterialId>,
+    /// The charge against its client's quota.
+    pub(crate) charge: Option<QuotaCharge>,
+}
+
+/// A request, and where its decision goes.
+pub(crate) struct Asked {
+    pub(crate) request: Request,
+    pub(crate) open: Option<Open>,
+    /// Tokens that the request has taken from its client's rate.
+    pub(crate) tokens: u32,
+    pub(crate) reply: oneshot::Sender<Decision>,
+}
+
+impl Job {
+    pub(crate) fn waits_until(&self) -> Option<Instant> {
+        match self {
+            Self::Waits { until, .. } => Some(*until),
+            _ => None,
+        }
+    }
+
+    /// Takes out reservations that are not used yet.
+    pub(crate) fn held(&mut self) -> Held {
+        match self {
+            Self::Waits { .. } => Held::default(),
+            Self::Queued { held, .. } => std::mem::take(held),
+            Self::Runs { place } => Held { place: place.take(), charge: None },
+        }
+    }
+
+    /// The open model of a job that has not started.
+    pub(crate) fn open(&self) -> Option<&Open> {
+        match self {
+            Self::Waits { ask, .. } | Self::Queued { ask, .. } => ask.open.as_ref(),
+            Self::Runs { .. } => None,
+        }
+    }
+
+    /// The request of a job that has not started.
+    pub(crate) fn pending(self) -> Option<Asked> {
+        match self {
+            Self::Waits { ask, .. } | Self::Queued { ask, .. } => Some(ask),
+            Self::Runs { .. } => None,
+        }
+    }
+}
+
+/// The result of admitting a request.
+pub(crate) enum Admitted {
+    /// The request waits for its turn.
+    Queued(Held),
+    /// The request starts now.
+    Now { destroyed: Vec<MaterialId>, notice_ignored: Option<String> },
+}

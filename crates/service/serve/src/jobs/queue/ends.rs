@@ -1,0 +1,60 @@
+//! Ends of inputs, and reports of them.
+use super::{Effect, PendingInput, Queue};
+use crate::jobs::gate::WITHDRAWN;
+use std::sync::Arc;
+use tacit_ids::MaterialId;
+use tacit_sched::{Cause, Event, InputReport, Outcome, Owner, Span, Time};
+
+impl Queue {
+    pub(super) fn answered(&mut self, owner: Owner, report: &InputReport) {
+        if report.outcome == Outcome::Done {
+            let Some(live) = self.live.get(&owner) else { return };
+            let client = live.client;
+            self.demand.answered(client, live.model, self.now());
+            let kind = &self.kinds[report.model.0 as usize];
+            let (of, inputs) = ((Arc::clone(&kind.name), kind.backend), kind.batch);
+            let since = |at: Time| at.since(report.arrived);
+            let (delay, waiting) = (since(report.ended), report.on.started.map_or(Span::ZERO, since));
+            self.effects.push(Effect::Answered { client, of, inputs, delay, waiting });
+        }
+    }
+
+    /// Removes material from the scheduler.
+    pub(super) fn forget(&mut self, material: MaterialId) {
+        self.materials.remove(&material);
+        self.handle_or_ignore(Event::MaterialGone { material });
+    }
+
+    pub(super) fn turn_away(&mut self, owner: Owner, reason: &str) {
+        if let Some(number) = self.live.get_mut(&owner).and_then(|live| live.waits.take()) {
+            self.effects.push(Effect::Refuse { number, reason: reason.into() });
+        }
+    }
+
+    pub(super) fn close(&mut self, owner: Owner) -> Option<PendingInput> {
+        self.offers.forget(owner);
+        let live = self.live.remove(&owner)?;
+        for &name in &live.names {
+            self.names.remove(&(live.client, name));
+        }
+        for number in &live.connections {
+            if let Some(station) = self.stations.get_mut(number) {
+                station.owners.remove(&owner);
+            }
+        }
+        Some(live)
+    }
+}
+
+/// Why an input was not answered, for its client.
+pub(super) fn reason(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Done => "it is answered already",
+        Outcome::Failed => "one of its phases failed",
+        Outcome::TimedOut => "the time for its answer is over",
+        Outcome::Cancelled(Cause::CannotFit) => "it needs more than this machine has",
+        Outcome::Cancelled(Cause::ModelGone) => WITHDRAWN,
+        Outcome::Cancelled(Cause::Shutdown) => "the server is being stopped",
+        Outcome::Cancelled(_) => "it was taken back",
+    }
+}

@@ -1,0 +1,97 @@
+//! Messages between driver and queue.
+use crate::models::catalog::Offered;
+use crate::ops::state::Learned;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tacit_admission::ConnectionId as Number;
+use tacit_client::wire::Device;
+use tacit_ids::{ClientId, MaterialId};
+use tacit_sched::{JobId, JobPhase, Span};
+
+/// The client, model and device of an input.
+#[derive(Clone)]
+pub(crate) struct Whose {
+    pub(crate) client: ClientId,
+    pub(crate) offered: Arc<Offered>,
+    pub(crate) device: Device,
+}
+
+/// The state of an input.
+#[derive(Clone, Copy)]
+pub(crate) struct Standing {
+    /// `announced`, `offline` (its material is being made), `ready` (it is made), or `online`.
+    pub(crate) state: &'static str,
+    /// Number of inputs in its batch.
+    pub(crate) inputs: u32,
+    /// Whether its next phase would start at once if a connection asked for it.
+    pub(crate) turn: bool,
+}
+
+/// How a scheduled job ended.
+pub(crate) enum JobEnd {
+    /// Well: its duration, the material that it made, and the most memory that it held, if counted.
+    Done { took: Duration, made: Option<MaterialId>, memory: Option<u64> },
+    /// Without a result.
+    Failed,
+}
+
+/// Work for the driver.
+pub(crate) enum Effect {
+    /// Start the connection's job.
+    Start {
+        number: Number,
+        phase: JobPhase,
+        threads: u32,
+        planned: Planned,
+        material: Option<MaterialId>,
+        /// A half from a pool, for an offline phase.
+        drawn: Option<MaterialId>,
+    },
+    /// Have a material dealt for a pool.
+    Deal { job: JobId, offered: Arc<Offered> },
+    /// Drop this half of a pool: it will not be used.
+    Drop { material: MaterialId },
+    /// Record that an offline phase looked for a half in a pool.
+    Drawn {
+        /// Name of its model, and the back end.
+        of: (Arc<str>, &'static str),
+        found: bool,
+    },
+    /// Refuse the connection's request.
+    Refuse { number: Number, reason: String },
+    /// End the connection, and its job with it.
+    Cut { number: Number },
+    /// Burn this material, if it belongs to this client: it will not be used.
+    Burn { material: MaterialId, client: ClientId },
+    /// Store the new estimate of a phase.
+    Learned(Learned),
+    /// Record a duration beside the expected one.
+    Compared {
+        /// Name of its model, and the back end.
+        of: (Arc<str>, &'static str),
+        phase: JobPhase,
+        expected: Span,
+        took: Span,
+    },
+    /// Record that an input or a batch was answered.
+    Answered {
+        client: ClientId,
+        /// Name of its model, and the back end.
+        of: (Arc<str>, &'static str),
+        /// Number of inputs in the batch.
+        inputs: u32,
+        /// From its arrival to its end.
+        delay: Span,
+        /// From its arrival to the start of its online phase.
+        waiting: Span,
+    },
+}
+
+/// The queue's information on a job that starts.
+#[derive(Clone, Copy)]
+pub(crate) struct Planned {
+    /// Expected duration.
+    pub(crate) expected: Span,
+    /// When its input was announced or asked for, whichever was first.
+    pub(crate) known: Instant,
+}

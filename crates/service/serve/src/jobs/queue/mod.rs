@@ -1,0 +1,434 @@
+//! The queue of inputs. It tells the scheduler which inputs were requested or announced, and which
+//! connections stand ready for their phases. An input has a lane in the scheduler only while a
+//! connection stands ready for its next phase. So no other job waits for a client that is busy
+//! elsewhere.
+mod arrivals;
+mod ends;
+mod handover;
+mod messages;
+mod models;
+mod paid;
+mod pools;
+mod refill;
+mod settings;
+
+use crate::ops::state::LearnedDurations;
+pub(crate) use messages::{Effect, JobEnd, Planned, Standing, Whose};
+use pools::Pools;
+use refill::Offers;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tacit_admission::ConnectionId as Number;
+use tacit_client::wire::{Device, InputId, Terms};
+use tacit_ids::{ClientId, MaterialId};
+use tacit_sched::demand::Demand;
+use tacit_sched::policy::{Policy, PolicySpec};
+use tacit_sched::{
+    Action, Event, JobId, JobPhase, ModelId, Owner, Rejected, SchedError, Scheduler, Span, Start, Time, Usage, Work,
+};
+
+/// An input that has not ended.
+struct PendingInput {
+    /// When it was announced or asked for, whichever was first.
+    known: Instant,
+    client: ClientId,
+    model: ModelId,
+    /// The client's names for the input, from its request and its notice.
+    names: Vec<InputId>,
+    /// Connections that requested the input or run its phases.
+    connections: BTreeSet<Number>,
+    /// The connection that stands ready for its next phase.
+    waits: Option<Number>,
+    /// Its running job.
+    job: Option<JobId>,
+    /// Its client, while it is between the offline and the online phase.
+    comes: Option<handover::ExpectedClient>,
+    /// Whether its material is for stock.
+    keep: bool,
+    /// Whether it outlives its connections: a notice whose material is on disk.
+    lasts: bool,
+    /// Whether its material is made.
+    made: bool,
+    /// Whether it has cost its client's rate a token: all of its phases together cost one.
+    paid: bool,
+    /// Why its notice was ignored.
+    ignored: Option<String>,
+}
+
+/// Inputs and running job of a connection.
+#[derive(Default)]
+struct Station {
+    /// Inputs that the connection requested or stands ready for.
+    owners: BTreeSet<Owner>,
+    job: Option<JobId>,
+}
+
+/// A running job.
+struct Job {
+    owner: Owner,
+    number: Number,
+    client: ClientId,
+    memory: u64,
+    /// Material that it uses.
+    used: Option<MaterialId>,
+    model: ModelId,
+    phase: JobPhase,
+    threads: u32,
+    /// Expected duration.
+    expected: Span,
+}
+
+pub(crate) struct Queue {
+    scheduler: Scheduler<PolicySpec>,
+    /// Name of the policy.
+    policy: String,
+    epoch: Instant,
+    /// The scheduler's models, by digest of the plan and class of device.
+    models: BTreeMap<([u8; 32], Device), ModelId>,
+    /// Kinds by the scheduler's model id, including withdrawn models.
+    kinds: Vec<Kind>,
+    /// Threads of a job.
+    threads: u32,
+    /// Memory that jobs may take together, if other processes leave it.
+    job_memory: u64,
+    /// Durations that earlier runs have learned.
+    known: LearnedDurations,
+    last: u64,
+    names: HashMap<(ClientId, InputId), Owner>,
+    live: HashMap<Owner, PendingInput>,
+    stations: HashMap<Number, Station>,
+    jobs: HashMap<JobId, Job>,
+    /// How long a lane is kept for a client between its two phases.
+    on_the_way: Duration,
+    /// Inputs whose turn came before their client, with the time when they lose it.
+    due: BTreeSet<(Instant, Owner)>,
+    /// Material that the scheduler knows.
+    materials: HashMap<MaterialId, Owned>,
+    effects: Vec<Effect>,
+    /// Rates at which clients get answers.
+    demand: Demand,
+    offers: Offers,
+    pools: Pools,
+    /// Longest time that a notice may ask the server to wait for its request, and longest time that
+    /// it is kept after that.
+    notice_ttl: Span,
+}
+
+/// Owner and state of a material.
+#[derive(Clone, Copy)]
+struct Owned {
+    client: ClientId,
+    /// Whether both halves are on disk and no phase has used this one: when its input ends, it
+    /// stays usable.
+    in_stock: bool,
+}
+
+/// A model of the scheduler's: a model on offer for a class of devices and a batch size.
+struct Kind {
+    name: Arc<str>,
+    backend: &'static str,
+    plan: [u8; 32],
+    /// The plan for one input.
+    of_one: [u8; 32],
+    /// Inputs in a batch.
+    batch: u32,
+    device: Device,
+    /// Whether a dealer makes all of its material.
+    dealt: bool,
+}
+
+/// The reason of a refusal, for the client.
+type Refused = String;
+
+impl Queue {
+    pub(crate) fn new(
+        config: tacit_sched::Config,
+        policy: PolicySpec,
+        known: LearnedDurations,
+        on_the_way: Duration,
+        pool_ttl: Duration,
+    ) -> Result<Self, SchedError> {
+        let pools = Pools::new(config.pool.is_some(), pool_ttl);
+        let threads = config.on_threads.first().copied().unwrap_or(1);
+        Ok(Self {
+            threads,
+            job_memory: config.capacity.memory,
+            notice_ttl: config.notice_ttl,
+            known,
+            policy: policy.name(),
+            scheduler: Scheduler::new(config, vec![], policy)?,
+            epoch: Instant::now(),
+            models: BTreeMap::new(),
+            kinds: Vec::new(),
+            last: 0,
+            names: HashMap::new(),
+            live: HashMap::new(),
+            stations: HashMap::new(),
+            jobs: HashMap::new(),
+            on_the_way,
+            due: BTreeSet::new(),
+            materials: HashMap::new(),
+            effects: Vec::new(),
+            demand: Demand::default(),
+            offers: Offers::default(),
+            pools,
+        })
+    }
+
+    fn now(&self) -> Time {
+        Time::from_secs(self.epoch.elapsed().as_secs_f64())
+    }
+
+    fn handle(&mut self, event: Event) -> Result<(), Rejected> {
+        let now = self.now();
+        self.scheduler.handle(now, event)
+    }
+
+    /// Sends an event that the scheduler cannot refuse, or whose refusal makes no difference.
+    fn handle_or_ignore(&mut self, event: Event) {
+        // The input may have ended meanwhile.
+        let _ = self.handle(event);
+    }
+
+    fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    fn named(&self, client: ClientId, name: InputId) -> Result<Owner, Refused> {
+        let unknown = || "nothing is asked or announced under this name, or it has ended".to_owned();
+        self.names.get(&(client, name)).copied().ok_or_else(unknown)
+    }
+
+    fn open(&mut self, owner: Owner, number: Option<Number>, whose: &Whose, name: Option<InputId>, model: ModelId) {
+        if let Some(name) = name {
+            self.names.insert((whose.client, name), owner);
+        }
+        let (client, names, connections) = (whose.client, name.into_iter().collect(), BTreeSet::new());
+        let live = PendingInput {
+            known: Instant::now(),
+            client,
+            model,
+            names,
+            connections,
+            waits: None,
+            job: None,
+            comes: None,
+            keep: false,
+            lasts: false,
+            made: false,
+            paid: false,
+            ignored: None,
+        };
+        self.live.insert(owner, live);
+        number.into_iter().for_each(|number| self.attach_connection(owner, number));
+    }
+
+    /// Notes that a connection serves an input.
+    fn attach_connection(&mut self, owner: Owner, number: Number) {
+        if let Some(live) = self.live.get_mut(&owner) {
+            live.connections.insert(number);
+            self.stations.entry(number).or_default().owners.insert(owner);
+        }
+    }
+
+    fn is_free(&self, client: ClientId, name: InputId) -> Result<(), Refused> {
+        match self.names.contains_key(&(client, name)) {
+            true => Err("this name is in use".into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Ends an input or notice at its client's request.
+    pub(crate) fn cancel(&mut self, client: ClientId, name: InputId) -> Result<(), Refused> {
+        let owner = self.named(client, name)?;
+        self.end(owner);
+        Ok(())
+    }
+
+    /// Ends an input that is no longer wanted.
+    fn end(&mut self, owner: Owner) {
+        self.handle_or_ignore(match owner {
+            Owner::Request(request) => Event::Cancel { request },
+            Owner::Notice(notice) => Event::Withdraw { notice },
+        });
+    }
+
+    /// A connection stands ready to make material, for a named input or for stock.
+    pub(crate) fn prepare(
+        &mut self,
+        number: Number,
+        whose: &Whose,
+        of: Option<InputId>,
+        on_disk: bool,
+    ) -> Result<(), Refused> {
+        let owner = match of {
+            None => self.notice(Some(number), whose, None, (None, None), true)?,
+            Some(name) => self.named(whose.client, name)?,
+        };
+        if let Some(live) = self.live.get_mut(&owner).filter(|_| !on_disk) {
+            // Material in memory is lost when its connections end.
+            live.lasts = false;
+        }
+        self.stand_ready(number, whose, owner, on_disk)
+    }
+
+    /// A connection stands ready for the online phase of a named input, or of a new input.
+    pub(crate) fn infer(
+        &mut self,
+        number: Number,
+        whose: &Whose,
+        of: Option<InputId>,
+        material: Option<MaterialId>,
+    ) -> Result<(), Refused> {
+        let owner = match of {
+            None => self.request(number, whose, None, None, material, Terms::default())?,
+            Some(name) => self.named(whose.client, name)?,
+        };
+        self.stand_ready(number, whose, owner, false)
+    }
+
+    /// Ends a connection's job if the scheduler started it.
+    pub(crate) fn finished(&mut self, number: Number, end: JobEnd) {
+        let Some(id) = self.stations.get_mut(&number).and_then(|station| station.job.take()) else { return };
+        let Some(job) = self.jobs.remove(&id) else { return };
+        let Job { owner, client, memory, used, .. } = job;
+        let mut keep = false;
+        if let Some(live) = self.live.get_mut(&owner) {
+            live.job = None;
+            keep = live.keep;
+            live.made |= matches!(end, JobEnd::Done { made: Some(_), .. });
+        }
+        // A connection must stand ready again for the next phase.
+        match (&end, job.phase) {
+            (JobEnd::Done { .. }, JobPhase::Pre) if !keep => self.keep_lane(owner),
+            _ => self.handle_or_ignore(Event::Lanes { of: owner, lanes: 0 }),
+        }
+        match end {
+            JobEnd::Done { took, made, memory: counted } => {
+                // Without a count, the estimate stands. A job that held more than all jobs may take
+                // has run nevertheless: its kind then runs alone, and is not refused.
+                let peak_memory = counted.map_or(memory, |held| held.min(self.job_memory));
+                self.make_room(peak_memory);
+                let usage = Usage { time: Span::from_secs(took.as_secs_f64()), peak_memory };
+                if let Some(used) = used {
+                    self.materials.remove(&used);
+                }
+                let is_taken = self.handle(Event::JobFinished { job: id, usage, material: made }).is_ok();
+                self.learned(&job, is_taken.then_some(usage.time));
+                if made.is_some() && is_taken {
+                    let now = self.now();
+                    self.offers.made(owner, now);
+                }
+                match made {
+                    None => {}
+                    // The input ended while the job did, or its model was withdrawn.
+                    Some(material) if !is_taken || !self.is_served(job.model) => {
+                        self.effects.push(Effect::Burn { material, client })
+                    }
+                    // From here on the ledger manages this stock.
+                    Some(material) if keep => self.forget(material),
+                    Some(material) => drop(self.materials.insert(material, Owned { client, in_stock: false })),
+                }
+            }
+            JobEnd::Failed => self.handle_or_ignore(Event::JobFailed { job: id }),
+        }
+    }
+
+    /// Clients that have inputs or material in the queue.
+    pub(crate) fn clients(&self) -> BTreeSet<ClientId> {
+        self.live.values().map(|live| live.client).chain(self.materials.values().map(|owned| owned.client)).collect()
+    }
+
+    /// Ends all inputs and material of a revoked client.
+    pub(crate) fn revoked(&mut self, client: ClientId) {
+        self.handle_or_ignore(Event::ClientRevoked { client });
+    }
+
+    /// Removes a connection that has ended.
+    pub(crate) fn left(&mut self, number: Number) {
+        self.finished(number, JobEnd::Failed);
+        for owner in self.stations.remove(&number).unwrap_or_default().owners {
+            let Some(live) = self.live.get_mut(&owner) else { continue };
+            live.connections.remove(&number);
+            let is_alone = live.connections.is_empty() && !live.lasts;
+            if live.waits.take_if(|waits| *waits == number).is_some() {
+                self.handle_or_ignore(Event::Lanes { of: owner, lanes: 0 });
+            }
+            if is_alone {
+                self.end(owner);
+            }
+        }
+    }
+
+    /// Returns what the driver has to do now.
+    pub(crate) fn poll(&mut self) -> Vec<Effect> {
+        self.give_up_waiting();
+        self.expire_pools();
+        self.pump();
+        while self.fill() {
+            self.pump();
+        }
+        std::mem::take(&mut self.effects)
+    }
+
+    fn pump(&mut self) {
+        let now = self.now();
+        while let Some(action) = self.scheduler.poll_action(now) {
+            match action {
+                Action::Start(start) => self.start(&start),
+                Action::Stop { job } => match self.jobs.get(&job) {
+                    Some(&Job { number, .. }) => self.effects.push(Effect::Cut { number }),
+                    None => self.stopped_before_it_began(job),
+                },
+                Action::Burn { material } => match self.materials.remove(&material) {
+                    Some(Owned { client, in_stock: false }) => self.effects.push(Effect::Burn { material, client }),
+                    Some(Owned { in_stock: true, .. }) => {}
+                    None => self.dropped(material),
+                },
+                Action::Reject { request, reason } => self.turn_away(Owner::Request(request), &reason.to_string()),
+                Action::NoticeIgnored { request, why, .. } => {
+                    if let Some(live) = self.live.get_mut(&Owner::Request(request)) {
+                        live.ignored = Some(why.to_string());
+                    }
+                }
+                Action::NoticeEnded { notice, why } => {
+                    self.turn_away(Owner::Notice(notice), &why.to_string());
+                    self.close(Owner::Notice(notice));
+                }
+                Action::Report(report) => {
+                    let owner = Owner::Request(report.input.request);
+                    self.turn_away(owner, ends::reason(report.outcome));
+                    self.answered(owner, &report);
+                    self.close(owner);
+                }
+                Action::Stopped => {}
+            }
+        }
+    }
+
+    fn start(&mut self, start: &Start) {
+        let owner = match start.work {
+            Work::Request(input) => Owner::Request(input.request),
+            Work::Notice(notice) => Owner::Notice(notice),
+            Work::Pool => return self.deal(start),
+        };
+        let job = start.job;
+        match self.live.get_mut(&owner).and_then(|live| Some((live.waits.take()?, live))) {
+            Some((number, live)) => {
+                live.job = Some(job);
+                let Start { model, phase, threads, memory, material, estimate: expected, .. } = *start;
+                let (client, used, planned) = (live.client, material, Planned { expected, known: live.known });
+                self.jobs.insert(job, Job { owner, number, client, memory, used, model, phase, threads, expected });
+                self.stations.entry(number).or_default().job = Some(job);
+                if let Some(owned) = material.and_then(|material| self.materials.get_mut(&material)) {
+                    owned.in_stock = false;
+                }
+                let drawn = self.draw(owner, model, phase);
+                self.effects.push(Effect::Start { number, phase, threads, planned, material, drawn });
+            }
+            None => self.put_off(owner, start),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Models that are added and withdrawn, and estimates from their jobs.
+use super::{Effect, Job, Kind, Queue, Refused, Whose};
+use crate::jobs::estimates;
+use crate::models::catalog::Offered;
+use crate::ops::state::Learned;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tacit_backends::Preparation;
+use tacit_sched::{Event, ModelId, Span};
+
+impl Queue {
+    /// Returns the scheduler's model, adding it if it is new.
+    pub(super) fn model(&mut self, whose: &Whose) -> Result<ModelId, Refused> {
+        let device = estimates::class(whose.device);
+        let key = (whose.offered.plan, device);
+        if let Some(&model) = self.models.get(&key) {
+            return Ok(model);
+        }
+        let model = ModelId(self.kinds.len() as u32);
+        let most = self.job_memory;
+        let spec = estimates::spec(&whose.offered, device, &self.known, self.threads, most);
+        self.handle(Event::ModelAdded(spec)).map_err(|e| e.to_string())?;
+        self.models.insert(key, model);
+        // Copies, so that a withdrawn model does not stay in memory.
+        let (name, backend) = (whose.offered.name.as_str().into(), whose.offered.backend);
+        let (plan, of_one, batch) = (whose.offered.plan, whose.offered.of_one().plan, whose.offered.batch());
+        let dealt = estimates::only_waits(&*whose.offered.model);
+        self.kinds.push(Kind { name, backend, plan, of_one, batch, device, dealt });
+        self.make_room(self.memory_of(model));
+        self.open_pool(&whose.offered);
+        Ok(model)
+    }
+
+    /// Whether the duration of any of a model's phases is unknown, for a client on a machine like
+    /// this one.
+    pub(crate) fn is_cold(&self, offered: &Offered) -> bool {
+        let device = estimates::class_name(estimates::HERE);
+        let knows = |phase| self.known.of(offered.plan, &device, phase, self.threads).is_some();
+        let has_offline = offered.model.preparation() != Preparation::Nothing;
+        !knows("online") || has_offline && !knows("offline")
+    }
+
+    /// Adds the expected duration of a phase, until a job of it has run.
+    pub(crate) fn expect(&mut self, learned: Learned) {
+        self.known.add(learned);
+    }
+
+    /// Withdraws plans and their batches: waiting inputs end, running jobs continue, ready material
+    /// is burnt.
+    pub(crate) fn withdraw(&mut self, plans: &BTreeSet<[u8; 32]>) {
+        let kinds = &self.kinds;
+        let is_gone = |model: &ModelId| plans.contains(&kinds[model.0 as usize].of_one);
+        let gone: Vec<ModelId> = self.models.values().copied().filter(is_gone).collect();
+        self.models.retain(|_, model| !is_gone(model));
+        for model in gone {
+            self.handle_or_ignore(Event::ModelRemoved { model });
+        }
+        self.close_pools(plans);
+    }
+
+    /// Whether a model of the scheduler's is on offer.
+    pub(super) fn is_served(&self, model: ModelId) -> bool {
+        let kind = &self.kinds[model.0 as usize];
+        self.models.get(&(kind.plan, kind.device)) == Some(&model)
+    }
+
+    /// Records the new estimate after a job, for later runs. `took` is its duration if that may be
+    /// compared with the expected one.
+    pub(super) fn learned(&mut self, job: &Job, took: Option<Span>) {
+        let estimate = self.scheduler.profile().estimate(job.model, job.phase, 1, job.threads);
+        let Some((estimate, kind)) = estimate.zip(self.kinds.get(job.model.0 as usize)) else { return };
+        if let Some(took) = took.filter(|took| *took > Span::ZERO) {
+            let of = (Arc::clone(&kind.name), kind.backend);
+            self.effects.push(Effect::Compared { of, phase: job.phase, expected: job.expected, took });
+        }
+        self.effects.push(Effect::Learned(Learned {
+            plan: kind.plan,
+            device: estimates::class_name(kind.device),
+            phase: estimates::phase_name(job.phase),
+            threads: job.threads,
+            seconds: estimate.time.secs(),
+            memory: estimate.memory,
+        }));
+    }
+}

@@ -1,0 +1,96 @@
+//! Views of the scheduler's state, and changes of its settings.
+use super::Queue;
+use crate::jobs::estimates::{class_name, phase_name};
+use crate::ops::snapshot::ProfileRow;
+use std::time::{Duration, Instant};
+use tacit_client::wire::Device;
+use tacit_sched::policy::{Policy, PolicySpec};
+use tacit_sched::{Counts, Event, JobPhase, ModelId, Resources};
+
+impl Queue {
+    /// The next timer; `None` if only events matter.
+    pub(crate) fn alarm(&self) -> Option<Instant> {
+        let wakeup = self.scheduler.next_wakeup();
+        let wakeup = wakeup.map(|at| self.epoch + Duration::from_nanos(at.0) + Duration::from_millis(1));
+        wakeup.into_iter().chain(self.due.first().map(|(until, _)| *until)).chain(self.pool_alarm()).min()
+    }
+
+    /// Inputs by state, without stock that waits for an idle server.
+    pub(crate) fn counts(&self) -> Counts {
+        let counts = self.scheduler.counts();
+        Counts { pre: counts.pre.saturating_sub(self.offers.len()), ..counts }
+    }
+
+    pub(crate) fn used(&self) -> Resources {
+        self.scheduler.used()
+    }
+
+    pub(crate) fn capacity(&self) -> Resources {
+        self.scheduler.capacity()
+    }
+
+    /// Actual against expected durations of models on offer, for phases that have run.
+    pub(crate) fn profile(&self) -> Vec<ProfileRow> {
+        let row = |(&(_, device), &model): (&([u8; 32], Device), &ModelId), phase| {
+            let told = self.scheduler.profile().error(model, phase)?;
+            let kind = &self.kinds[model.0 as usize];
+            Some(ProfileRow {
+                model: kind.name.to_string(),
+                backend: kind.backend,
+                phase: phase_name(phase),
+                device: class_name(device),
+                jobs: told.jobs,
+                expected_s: told.expected.secs(),
+                measured_s: told.actual.secs(),
+                error_median: told.median,
+                error_p95: told.p95,
+            })
+        };
+        let phases = |entry| [JobPhase::Pre, JobPhase::On].into_iter().filter_map(move |phase| row(entry, phase));
+        let mut rows: Vec<ProfileRow> = self.models.iter().flat_map(phases).collect();
+        // Sorted by name: plans mean nothing to readers.
+        rows.sort_by(|a, b| (&a.model, a.backend, a.phase, &a.device).cmp(&(&b.model, b.backend, b.phase, &b.device)));
+        rows
+    }
+
+    /// Sets the policy by which jobs start.
+    pub(crate) fn set_policy(&mut self, policy: PolicySpec) {
+        self.policy = policy.name();
+        self.scheduler.set_policy(policy);
+    }
+
+    pub(crate) fn policy(&self) -> String {
+        self.policy.clone()
+    }
+
+    /// Sets the cores and bytes of memory that the machine has for jobs now.
+    pub(crate) fn set_machine(&mut self, cores: u32, memory: u64) {
+        let before = self.scheduler.capacity();
+        let now = Resources { cores, memory, ..before };
+        // A small change is ignored: it would make the scheduler check all inputs every second.
+        if now.cores != before.cores || memory.abs_diff(before.memory) > memory / 64 {
+            self.handle_or_ignore(Event::Capacity(now));
+        }
+    }
+
+    /// Raises the memory to `need` if other processes have taken it: every permitted job can run
+    /// alone.
+    pub(super) fn make_room(&mut self, need: u64) {
+        let (have, need) = (self.scheduler.capacity(), need.min(self.job_memory));
+        if have.memory < need {
+            self.handle_or_ignore(Event::Capacity(Resources { memory: need, ..have }));
+        }
+    }
+
+    /// Expected memory of the largest job among models in use.
+    pub(crate) fn largest_job(&self) -> u64 {
+        self.models.values().map(|model| self.memory_of(*model)).max().unwrap_or(0)
+    }
+
+    /// Expected memory of a model's larger phase.
+    pub(super) fn memory_of(&self, model: ModelId) -> u64 {
+        let phases = [JobPhase::Pre, JobPhase::On].into_iter();
+        let estimates = phases.filter_map(|phase| self.scheduler.profile().estimate(model, phase, 1, self.threads));
+        estimates.map(|estimate| estimate.memory).max().unwrap_or(0)
+    }
+}

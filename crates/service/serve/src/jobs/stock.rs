@@ -1,0 +1,80 @@
+//! Requests about material on disk.
+use crate::ServeError;
+use crate::session::worker::Job;
+use tacit_client::wire::{Half, MAX_IDS, Reply};
+use tacit_ids::{FolderId, MaterialId};
+use tacit_store::{Entry, StoreError};
+
+impl Job<'_> {
+    /// Lists material that is ready for the client's open model.
+    pub(crate) fn stored(&mut self) -> Result<Reply, ServeError> {
+        let binding = self.opened()?.binding;
+        let Some(store) = &self.shared.store else { return Ok(Reply::Ids(vec![])) };
+        let entries = store.list(Some(binding))?;
+        Ok(Reply::Ids(entries.iter().take(MAX_IDS).map(|e| e.id).collect()))
+    }
+
+    /// Lists material whose other half is in this folder of the client's. Usable material there is
+    /// marked as wanted; material unused for too long expires.
+    pub(crate) fn reconcile(&self, folder: FolderId, after: Option<MaterialId>) -> Result<Reply, ServeError> {
+        let Some(store) = &self.shared.store else { return Ok(Reply::Reconciled { folder: None, ids: vec![] }) };
+        if after.is_none() {
+            let mut wanted = store.list_of(self.client())?;
+            wanted.retain(|entry| entry.peer == folder && self.is_offered(entry));
+            store.still_wanted(&wanted.iter().map(|entry| entry.id).collect::<Vec<_>>())?;
+            match store.expire(self.shared.config.expire) {
+                // A clock that may be wrong burns nothing, and the request still succeeds.
+                Err(e @ StoreError::ClockJump { .. }) => tracing::error!("{e}"),
+                other => drop(other?),
+            }
+        }
+        let mut entries = self.page(after)?;
+        entries.retain(|entry| entry.peer == folder);
+        let ids = entries.iter().take(MAX_IDS).map(|entry| entry.id).collect();
+        Ok(Reply::Reconciled { folder: Some(store.folder()), ids })
+    }
+
+    /// Lists all of the client's material.
+    pub(crate) fn halves(&self, after: Option<MaterialId>) -> Result<Reply, ServeError> {
+        let half = |entry: &Entry| Half {
+            id: entry.id,
+            model: entry.binding.model,
+            plan: entry.binding.plan,
+            folder: entry.peer,
+            created: entry.created,
+            bytes: entry.bytes,
+            offered: self.is_offered(entry),
+        };
+        Ok(Reply::Halves(self.page(after)?.iter().take(MAX_IDS).map(half).collect()))
+    }
+
+    /// The client's material after an id, sorted by id.
+    fn page(&self, after: Option<MaterialId>) -> Result<Vec<Entry>, ServeError> {
+        let Some(store) = &self.shared.store else { return Ok(vec![]) };
+        let mut entries = store.list_of(self.client())?;
+        entries.retain(|entry| after.is_none_or(|after| entry.id > after));
+        entries.sort_by_key(|entry| entry.id);
+        Ok(entries)
+    }
+
+    /// Destroys material on disk. Returns all ids that are gone, including `gone` from memory.
+    pub(crate) fn discard(&self, ids: &[MaterialId], mut gone: Vec<MaterialId>) -> Result<Reply, ServeError> {
+        if let Some(store) = &self.shared.store {
+            gone.extend(store.discard(ids, Some(self.client()))?);
+        }
+        Ok(Reply::Ids(gone))
+    }
+
+    /// The refusal of a client that has used up its share of the disk.
+    pub(crate) fn full(&self, held: u64) -> Result<String, ServeError> {
+        let gone = self.page(None)?.iter().filter(|entry| !self.is_offered(entry)).count();
+        Ok(format!(
+            "{held} materials are stored for you, as many as you may have ({gone} of them for models that are gone): use some, or destroy \
+             those that cannot be used with `tacit material discard --orphans`"
+        ))
+    }
+
+    fn is_offered(&self, entry: &Entry) -> bool {
+        self.shared.catalog.borrow().has(&entry.binding)
+    }
+}

@@ -1,0 +1,3 @@
+//! The models that are offered.
+pub(crate) mod catalog;
+pub(crate) mod source;

@@ -1,0 +1,246 @@
+//! Figures for monitoring systems (OpenMetrics). Label values come from the catalog and fixed lists
+//! only, so that clients cannot increase their number.
+use crate::ops::snapshot::{Amounts, Queues, Snapshot};
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+use tacit_client::measure::Figures;
+use tacit_store::Counts;
+
+/// A phase of a model with a back end.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct PhaseLabels {
+    /// `setup`, `offline` or `online`.
+    pub(crate) phase: &'static str,
+    /// Model.
+    pub(crate) model: String,
+    /// Back end.
+    pub(crate) backend: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Input {
+    model: String,
+    backend: String,
+}
+
+/// Labels of pool draws: whether an offline phase found material in a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Drawn {
+    model: String,
+    backend: String,
+    name: &'static str,
+}
+
+/// Results of a draw.
+const FOUND: &str = "found";
+const EMPTY: &str = "empty";
+
+/// A single label.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Named {
+    name: &'static str,
+}
+
+type Real = Gauge<f64, AtomicU64>;
+
+/// All figures. Counters and histograms are updated by events, gauges when the text is asked for.
+pub(crate) struct Metrics {
+    registry: Registry,
+    served: Family<Input, Counter>,
+    delay: Family<Input, Histogram, fn() -> Histogram>,
+    waiting: Family<Input, Histogram, fn() -> Histogram>,
+    phases: Family<PhaseLabels, Histogram, fn() -> Histogram>,
+    errors: Family<PhaseLabels, Histogram, fn() -> Histogram>,
+    dispatch: Histogram,
+    failed: Family<PhaseLabels, Counter>,
+    refused: Family<Named, Counter>,
+    sent: Family<PhaseLabels, Counter>,
+    received: Family<PhaseLabels, Counter>,
+    connections: Family<Named, Gauge>,
+    greeting_places: Gauge,
+    jobs: Family<Named, Gauge>,
+    cores: Family<Named, Gauge>,
+    dealings: Family<Named, Gauge>,
+    memory: Family<Named, Gauge>,
+    disk: Family<Named, Gauge>,
+    materials: Family<Named, Gauge>,
+    pooled: Family<Input, Gauge>,
+    drawn: Family<Drawn, Counter>,
+    stored: Gauge,
+    uptime: Real,
+    expiry: Family<Named, Gauge>,
+}
+
+/// Buckets from a millisecond to nine minutes.
+fn times() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 2.0, 20))
+}
+
+/// Buckets from one hundredth to twenty.
+fn ratios() -> Histogram {
+    Histogram::new(exponential_buckets(0.01, 2.0, 12))
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let mut new = Self {
+            registry: Registry::with_prefix("tacit"),
+            served: Family::default(),
+            delay: Family::new_with_constructor(times as fn() -> Histogram),
+            waiting: Family::new_with_constructor(times as fn() -> Histogram),
+            phases: Family::new_with_constructor(times as fn() -> Histogram),
+            errors: Family::new_with_constructor(ratios as fn() -> Histogram),
+            // From ten microseconds to a second.
+            dispatch: Histogram::new(exponential_buckets(0.000_01, 2.0, 18)),
+            failed: Family::default(),
+            refused: Family::default(),
+            sent: Family::default(),
+            received: Family::default(),
+            connections: Family::default(),
+            greeting_places: Gauge::default(),
+            jobs: Family::default(),
+            cores: Family::default(),
+            dealings: Family::default(),
+            memory: Family::default(),
+            disk: Family::default(),
+            materials: Family::default(),
+            pooled: Family::default(),
+            drawn: Family::default(),
+            stored: Gauge::default(),
+            uptime: Real::default(),
+            expiry: Family::default(),
+        };
+        new.name();
+        new
+    }
+
+    fn name(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("server", "Version of the program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+        registry.register("served_inputs", "Inputs answered", self.served.clone());
+        registry.register("failed_jobs", "Jobs that broke off", self.failed.clone());
+        registry.register("refusals", "Connections and requests refused, by kind", self.refused.clone());
+        registry.register("connections", "Connections now, by kind", self.connections.clone());
+        registry.register("greeting_places", "Most connections of unknown clients", self.greeting_places.clone());
+        registry.register("jobs", "Inputs now, by state", self.jobs.clone());
+        registry.register("materials", "Materials in the ledger, by state", self.materials.clone());
+        registry.register("pooled_materials", "Materials that were dealt for nobody yet", self.pooled.clone());
+        registry.register("pool_draws", "Offline phases that looked for such material", self.drawn.clone());
+        registry.register("cores", "Threads that jobs have, and may have", self.cores.clone());
+        registry.register("dealings", "Materials that a dealer is making, and may", self.dealings.clone());
+        let (delay, waiting) = (self.delay.clone(), self.waiting.clone());
+        let s = Unit::Seconds;
+        registry.register_with_unit("delay", "From an input's arrival to its answer (D)", s.clone(), delay);
+        registry.register_with_unit("waiting", "From an input's arrival to its online phase (W)", s.clone(), waiting);
+        registry.register_with_unit("phase", "Wall time of phases", s.clone(), self.phases.clone());
+        let (error, ratio) = ("Difference of a phase's time from what was expected, over its time", "ratio".to_owned());
+        registry.register_with_unit("profile_error", error, Unit::Other(ratio), self.errors.clone());
+        let dispatch = "From the decision that a phase starts to its first byte to the client";
+        registry.register_with_unit("dispatch", dispatch, s.clone(), self.dispatch.clone());
+        let expiry = "Last second of the certificates in use, since 1970";
+        registry.register_with_unit("certificate_expiry_timestamp", expiry, s.clone(), self.expiry.clone());
+        registry.register_with_unit("uptime", "Time since the start", s, self.uptime.clone());
+        let (sent, received, b) = (self.sent.clone(), self.received.clone(), Unit::Bytes);
+        registry.register_with_unit("link_sent", "What clients were sent, before TLS", b.clone(), sent);
+        registry.register_with_unit("link_received", "What clients have sent, before TLS", b.clone(), received);
+        registry.register_with_unit("memory", "Memory that jobs have, and may have", b.clone(), self.memory.clone());
+        let disk = "Disk that material of inputs under way has, and may have";
+        registry.register_with_unit("disk", disk, b.clone(), self.disk.clone());
+        registry.register_with_unit("stored", "What ready material on disk takes", b, self.stored.clone());
+    }
+
+    /// Records a phase that has ended.
+    pub(crate) fn phase(&self, of: &PhaseLabels, figures: &Figures) {
+        self.phases.get_or_create(of).observe(figures.wall_s);
+        self.sent.get_or_create(of).inc_by(figures.sent_bytes);
+        self.received.get_or_create(of).inc_by(figures.received_bytes);
+    }
+
+    /// Records the time between the decision to start a phase and the message to its client.
+    pub(crate) fn dispatched(&self, after: Duration) {
+        self.dispatch.observe(after.as_secs_f64());
+    }
+
+    /// Records how long a phase took (more than 0 seconds) and was expected to take.
+    pub(crate) fn compared(&self, of: &PhaseLabels, expected_s: f64, took_s: f64) {
+        self.errors.get_or_create(of).observe((took_s - expected_s).abs() / took_s);
+    }
+
+    /// Records an answered input.
+    pub(crate) fn served(&self, model: &str, backend: &str, delay_s: f64, waiting_s: f64) {
+        let input = Input { model: model.to_owned(), backend: backend.to_owned() };
+        self.served.get_or_create(&input).inc();
+        self.delay.get_or_create(&input).observe(delay_s);
+        self.waiting.get_or_create(&input).observe(waiting_s);
+    }
+
+    /// Records an offline phase that looked for material in a pool.
+    pub(crate) fn drawn(&self, model: &str, backend: &str, found: bool) {
+        let name = if found { FOUND } else { EMPTY };
+        self.drawn.get_or_create(&Drawn { model: model.to_owned(), backend: backend.to_owned(), name }).inc();
+    }
+
+    /// Counts a job that broke off.
+    pub(crate) fn failed(&self, of: &PhaseLabels) {
+        self.failed.get_or_create(of).inc();
+    }
+
+    /// Counts a refused connection or request.
+    pub(crate) fn refused(&self, kind: &'static str) {
+        self.refused.get_or_create(&Named { name: kind }).inc();
+    }
+
+    /// Returns all figures as text; gauges show the snapshot and the ledger's counts.
+    pub(crate) fn text(&self, now: &Snapshot, ledger: &Counts) -> String {
+        let whole = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        let set = |family: &Family<Named, Gauge>, name, value: u64| {
+            family.get_or_create(&Named { name }).set(whole(value));
+        };
+        let Counts { ready, ready_bytes, unsettled, burnt } = *ledger;
+        let materials = [("ready", ready), ("unsettled", unsettled), ("burnt", burnt)];
+        materials.into_iter().for_each(|(name, n)| set(&self.materials, name, n));
+        self.stored.set(whole(ready_bytes));
+        self.pooled.clear();
+        for row in &now.pools {
+            let input = Input { model: row.model.clone(), backend: row.backend.to_owned() };
+            self.pooled.get_or_create(&input).inc_by(row.ready as i64);
+            for name in [FOUND, EMPTY] {
+                let (model, backend) = (row.model.clone(), row.backend.to_owned());
+                // Creates the counter, so that it appears even at 0.
+                self.drawn.get_or_create(&Drawn { model, backend, name }).inc_by(0);
+            }
+        }
+        let connections =
+            [("client", now.connections), ("control", now.control_connections), ("unknown", now.greetings)];
+        connections.into_iter().for_each(|(name, n)| set(&self.connections, name, n as u64));
+        self.greeting_places.set(now.greeting_places as i64);
+        let Queues { pre, waiting, transit, ready, running_pre, running_on } = now.queues;
+        let jobs = [
+            ("pre", pre),
+            ("waiting", waiting),
+            ("transit", transit),
+            ("ready", ready),
+            ("running_pre", running_pre),
+            ("running_on", running_on),
+        ];
+        jobs.into_iter().for_each(|(name, n)| set(&self.jobs, name, n as u64));
+        for (name, Amounts { cores, memory, disk, dealings }) in [("used", now.used), ("capacity", now.capacity)] {
+            set(&self.cores, name, cores);
+            set(&self.dealings, name, dealings);
+            set(&self.memory, name, memory);
+            set(&self.disk, name, disk);
+        }
+        now.certificates.iter().for_each(|row| set(&self.expiry, row.name, row.expires_s));
+        self.uptime.set(now.uptime_s);
+        let mut out = String::new();
+        text::encode(&mut out, &self.registry).expect("a String takes everything");
+        out
+    }
+}

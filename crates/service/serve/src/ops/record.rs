@@ -1,0 +1,499 @@
+//! The driver's record of jobs, clients and models since the start, for snapshots, metrics and
+//! traces. Its size is bounded, however many requests arrive.
+use crate::Catalog;
+use crate::accept::identity::called;
+use crate::jobs::estimates::phase_name;
+use crate::jobs::queue::Planned;
+use crate::jobs::quota::Bucket;
+use crate::ops::metrics::{Metrics, PhaseLabels};
+use crate::ops::snapshot::{ClientRow, JobRow, ModelRow, Snapshot};
+use crate::ops::state::{Ended, Keeper, Row};
+use crate::ops::traces::{self, Traces};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Instant;
+use tacit_admission::ConnectionId as Number;
+use tacit_client::measure::Figures;
+use tacit_client::wire::{InputId, Request};
+use tacit_ids::ClientId;
+use tacit_net::Phase;
+use tacit_sched::{JobPhase, Span};
+use tacit_store::Binding;
+
+/// Most ended jobs that are shown.
+const ENDED: usize = 500;
+/// Most running jobs that are shown.
+const RUNNING: usize = 500;
+/// Most clients that are remembered; connected clients are never forgotten.
+const CLIENTS: usize = 1024;
+/// Refusals of one client that are recorded per minute: refusals are cheap to cause.
+const REFUSALS_KEPT: NonZeroU32 = NonZeroU32::new(60).expect("it is not zero");
+/// Seconds over which throughput is averaged.
+const WINDOW: u64 = 60;
+
+/// A phase that a job has run.
+#[derive(Clone, Copy)]
+pub(crate) struct Measured {
+    /// The phase.
+    pub(crate) phase: Phase,
+    /// What the phase cost.
+    pub(crate) figures: Figures,
+    /// The most bytes that its threads held, where this was counted.
+    pub(crate) memory: Option<u64>,
+}
+
+/// A job between its request and its end.
+struct RecordedJob {
+    id: u64,
+    phase: Phase,
+    of: PhaseLabels,
+    client: ClientId,
+    name: Arc<str>,
+    /// The client's name for the input.
+    input: Option<InputId>,
+    queued: Instant,
+    /// When the job started, and its threads.
+    started: Option<(Instant, usize)>,
+    /// What the queue knew at the start; `None` if the job has not started or needs no turn.
+    planned: Option<Planned>,
+    /// How its client deviated from the protocol.
+    fault: Option<&'static str>,
+}
+
+impl RecordedJob {
+    /// Logs the job's end under the input's name, which the client's log shows, too.
+    fn log(&self, outcome: &str, now: Instant) {
+        let input = self.input.map_or_else(|| "none".to_owned(), |name| name.to_string());
+        let PhaseLabels { phase, model, backend } = &self.of;
+        let since = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
+        let (client, name, started) = (self.client, &self.name, self.started.map_or(now, |(at, _)| at));
+        let (queued, ran) = (since(self.queued, started), since(started, now));
+        tracing::info!(%input, %client, %name, %model, %backend, "{phase} {outcome}: queued {queued:.3} s, ran {ran:.3} s");
+    }
+}
+
+impl RecordedJob {
+    /// Returns the job as a trace span.
+    fn traced(&self, measured: Option<&Measured>, outcome: &'static str, now: Instant) -> traces::Ended {
+        let ago = |at: Instant| now.saturating_duration_since(at);
+        let PhaseLabels { phase, model, backend } = self.of.clone();
+        traces::Ended {
+            job: self.id,
+            client: self.client,
+            client_name: Arc::clone(&self.name),
+            input: self.input,
+            phase,
+            model,
+            backend,
+            outcome,
+            queued: ago(self.queued),
+            started: self.started.map(|(at, threads)| (ago(at), threads)),
+            traffic: measured.map(|m| [m.figures.sent_bytes, m.figures.received_bytes]),
+            memory: measured.and_then(|m| m.memory),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Client {
+    /// The name in its certificate.
+    name: Arc<str>,
+    connections: usize,
+    queued: usize,
+    requests: u64,
+    done: u64,
+    failed: u64,
+    refused: u64,
+    /// Number of the last job when the client was last active.
+    last: u64,
+    /// How many refusals of the client may be recorded now.
+    kept: Option<Bucket>,
+    answers: Answers,
+}
+
+#[derive(Default)]
+struct Model {
+    backends: Vec<String>,
+    answers: Answers,
+}
+
+/// Inputs that were answered.
+#[derive(Default)]
+struct Answers {
+    done: u64,
+    delay_s: f64,
+    waiting_s: f64,
+    recent: Recent,
+}
+
+impl Answers {
+    /// Counts one answer in this second.
+    fn count(&mut self, second: u64, delay_s: f64, waiting_s: f64) {
+        self.done += 1;
+        self.delay_s += delay_s;
+        self.waiting_s += waiting_s;
+        self.recent.count(second);
+    }
+
+    /// Mean D and W in seconds; 0 without an answer.
+    fn means(&self) -> [f64; 2] {
+        [self.delay_s, self.waiting_s].map(|sum| if self.done == 0 { 0.0 } else { sum / self.done as f64 })
+    }
+}
+
+/// How many inputs were answered in each of the last seconds.
+#[derive(Default)]
+struct Recent(VecDeque<(u64, u64)>);
+
+impl Recent {
+    fn count(&mut self, second: u64) {
+        match self.0.back_mut() {
+            Some((last, n)) if *last == second => *n += 1,
+            _ => self.0.push_back((second, 1)),
+        }
+        while self.0.front().is_some_and(|(first, _)| first + WINDOW <= second) {
+            self.0.pop_front();
+        }
+    }
+
+    fn per_second(&self, second: u64) -> f64 {
+        let n: u64 = self.0.iter().filter(|(at, _)| at + WINDOW > second).map(|(_, n)| n).sum();
+        n as f64 / WINDOW.min(second + 1) as f64
+    }
+}
+
+/// The record.
+pub(crate) struct Record {
+    start: Instant,
+    /// Model and back end by the digests of public part and plan.
+    names: HashMap<([u8; 32], [u8; 32]), (String, String)>,
+    /// Number of jobs since the start.
+    jobs: u64,
+    live: BTreeMap<Number, RecordedJob>,
+    ended: VecDeque<JobRow>,
+    clients: BTreeMap<ClientId, Client>,
+    models: BTreeMap<String, Model>,
+    /// Answers of all models and clients.
+    answers: Answers,
+    refusals: u64,
+    metrics: Arc<Metrics>,
+    keeper: Keeper,
+    traces: Traces,
+}
+
+impl Record {
+    /// An empty record. `keeper` takes rows that outlive this run, `traces` gets ended phases.
+    pub(crate) fn new(catalog: &Catalog, metrics: Arc<Metrics>, (keeper, traces): (Keeper, Traces)) -> Self {
+        let mut new = Self {
+            start: Instant::now(),
+            names: HashMap::new(),
+            jobs: 0,
+            live: BTreeMap::new(),
+            ended: VecDeque::new(),
+            clients: BTreeMap::new(),
+            models: BTreeMap::new(),
+            answers: Answers::default(),
+            refusals: 0,
+            metrics,
+            keeper,
+            traces,
+        };
+        new.offer(catalog);
+        new
+    }
+
+    /// Sets which models are on offer. Answers of withdrawn models stay in the sums.
+    pub(crate) fn offer(&mut self, catalog: &Catalog) {
+        self.names.clear();
+        self.models.values_mut().for_each(|model| model.backends.clear());
+        for (name, offered) in catalog.offers() {
+            let names = || (name.to_owned(), offered.backend.to_owned());
+            self.names.extend(offered.identities().map(|identity| (identity, names())));
+            self.models.entry(name.to_owned()).or_default().backends.push(offered.backend.to_owned());
+        }
+    }
+
+    fn secs(&self, at: Instant) -> f64 {
+        at.saturating_duration_since(self.start).as_secs_f64()
+    }
+
+    /// Returns a client's row. With too many clients, the least recently active idle one is
+    /// forgotten.
+    fn client(&mut self, client: ClientId) -> &mut Client {
+        if self.clients.len() >= CLIENTS && !self.clients.contains_key(&client) {
+            let idle = self.clients.iter().filter(|(_, c)| c.connections == 0);
+            let oldest = idle.min_by_key(|(_, c)| c.last).map(|(&client, _)| client);
+            oldest.and_then(|oldest| self.clients.remove(&oldest));
+        }
+        let last = self.jobs;
+        let row = self.clients.entry(client).or_default();
+        row.last = last;
+        row
+    }
+
+    /// Counts a connection. `name` is from the client's own certificate; `None` if a helper
+    /// connects.
+    pub(crate) fn connected(&mut self, client: ClientId, name: Option<Arc<str>>) {
+        let row = self.client(client);
+        row.connections += 1;
+        row.name = name.unwrap_or_else(|| Arc::clone(&row.name));
+    }
+
+    /// A client's name and fingerprint: `alice (5f0c..)`.
+    pub(crate) fn called(&self, client: ClientId) -> String {
+        called(self.clients.get(&client).map_or("", |client| &*client.name), client)
+    }
+
+    pub(crate) fn disconnected(&mut self, client: ClientId) {
+        let row = self.client(client);
+        row.connections = row.connections.saturating_sub(1);
+    }
+
+    /// Records a client's request if it is for a job.
+    pub(crate) fn asked(&mut self, number: Number, client: ClientId, request: &Request, binding: Option<Binding>) {
+        let phase = match request {
+            Request::Setup => Phase::Setup,
+            Request::Prepare { .. } | Request::Refill { .. } => Phase::Offline,
+            Request::Infer { .. } => Phase::Online,
+            _ => return,
+        };
+        self.jobs += 1;
+        let row = self.client(client);
+        row.requests += 1;
+        // A request that names no model on offer is refused later.
+        let Some(names) = binding.and_then(|b| self.names.get(&(b.model, b.plan))) else {
+            return self.client(client).refused += 1;
+        };
+        let of = PhaseLabels { phase: phase.name(), model: names.0.clone(), backend: names.1.clone() };
+        let input = request.input();
+        let live = RecordedJob {
+            id: self.jobs,
+            phase,
+            of,
+            client,
+            name: Arc::clone(&self.client(client).name),
+            input,
+            queued: Instant::now(),
+            started: None,
+            planned: None,
+            fault: None,
+        };
+        self.live.insert(number, live);
+        self.client(client).queued += 1;
+    }
+
+    pub(crate) fn started(&mut self, number: Number, threads: usize, planned: Option<Planned>) {
+        let Some(live) = self.live.get_mut(&number) else { return };
+        live.started = Some((Instant::now(), threads));
+        live.planned = planned;
+        let client = live.client;
+        let row = self.client(client);
+        row.queued = row.queued.saturating_sub(1);
+    }
+
+    /// Records a job's end: with its measurements, or refused.
+    pub(crate) fn finished(&mut self, number: Number, measured: Option<&Measured>) {
+        let Some(live) = self.live.remove(&number) else { return };
+        // A job either runs the phase that was asked for, or is refused.
+        let measured = measured.filter(|m| m.phase == live.phase);
+        if let Some(measured) = measured {
+            self.metrics.phase(&live.of, &measured.figures);
+        }
+        self.end(live, measured, if measured.is_some() { "done" } else { "refused" });
+    }
+
+    /// Records an answered input: `delay_s` from its arrival to its answer, `waiting_s` to its
+    /// online phase.
+    pub(crate) fn served(
+        &mut self,
+        client: ClientId,
+        (model, backend): &(Arc<str>, &'static str),
+        delay_s: f64,
+        waiting_s: f64,
+    ) {
+        self.metrics.served(model, backend, delay_s, waiting_s);
+        let second = self.start.elapsed().as_secs();
+        self.answers.count(second, delay_s, waiting_s);
+        self.client(client).answers.count(second, delay_s, waiting_s);
+        if let Some(model) = self.models.get_mut(&**model) {
+            model.answers.count(second, delay_s, waiting_s);
+        }
+    }
+
+    /// Records how long a phase took and how long it was expected to take.
+    pub(crate) fn compared(
+        &self,
+        (model, backend): &(Arc<str>, &'static str),
+        phase: JobPhase,
+        expected: Span,
+        took: Span,
+    ) {
+        let of = PhaseLabels { phase: phase_name(phase), model: model.to_string(), backend: (*backend).to_owned() };
+        self.metrics.compared(&of, expected.secs(), took.secs());
+    }
+
+    /// Records whether an offline phase found material in a pool.
+    pub(crate) fn drawn(&self, (model, backend): &(Arc<str>, &'static str), found: bool) {
+        self.metrics.drawn(model, backend, found);
+    }
+
+    /// Records that a job's client deviated from the protocol.
+    pub(crate) fn deviated(&mut self, number: Number, fault: &'static str) {
+        if let Some(live) = self.live.get_mut(&number) {
+            live.fault = Some(fault);
+        }
+    }
+
+    /// Records the end of a connection, and of its job if there was one.
+    pub(crate) fn broke_off(&mut self, number: Number) {
+        if let Some(live) = self.live.remove(&number) {
+            self.metrics.failed(&live.of);
+            self.end(live, None, "failed");
+        }
+    }
+
+    fn end(&mut self, live: RecordedJob, measured: Option<&Measured>, outcome: &'static str) {
+        let row = self.client(live.client);
+        *match outcome {
+            "done" => &mut row.done,
+            "refused" => &mut row.refused,
+            _ => &mut row.failed,
+        } += 1;
+        let now = Instant::now();
+        let mut bucket = row.kept.unwrap_or_else(|| Bucket::full(now, REFUSALS_KEPT));
+        let is_kept = outcome != "refused" || bucket.take(now, REFUSALS_KEPT, 1).is_ok();
+        row.kept = Some(bucket);
+        if live.started.is_none() {
+            row.queued = row.queued.saturating_sub(1);
+        }
+        if is_kept {
+            live.log(outcome, now);
+            self.keep_ended(&live, measured, outcome, now);
+            self.traces.tell(|| live.traced(measured, outcome, now));
+        }
+        if let Some(mut job) = self.row(&live) {
+            job.memory = measured.and_then(|m| m.memory).unwrap_or(0);
+            (job.ended_s, job.outcome) = (Some(self.secs(Instant::now())), Some(outcome));
+            self.ended.truncate(ENDED - 1);
+            self.ended.push_front(job);
+        }
+    }
+
+    fn keep_ended(&self, live: &RecordedJob, measured: Option<&Measured>, outcome: &'static str, now: Instant) {
+        let started = live.started.map(|(at, _)| at);
+        let since = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
+        self.keep(Row::Ended(Ended {
+            client: live.client,
+            client_name: Arc::clone(&live.name),
+            input: live.input,
+            model: live.of.model.clone(),
+            backend: live.of.backend.clone(),
+            phase: live.of.phase,
+            outcome,
+            fault: live.fault,
+            queued_s: since(live.queued, started.unwrap_or(now)),
+            run_s: started.map(|started| since(started, now)),
+            traffic: measured.map(|m| [m.figures.sent_bytes, m.figures.received_bytes]),
+        }));
+    }
+
+    /// Passes on a row that outlives this run.
+    pub(crate) fn keep(&self, row: Row) {
+        self.keeper.keep(row);
+    }
+
+    /// Waits, for a limited time, until traces are sent and rows are on disk.
+    pub(crate) fn close(&mut self) {
+        self.traces.close();
+        self.keeper.close();
+    }
+
+    /// The job's row; `None` if it has not started.
+    fn row(&self, live: &RecordedJob) -> Option<JobRow> {
+        let (started, threads) = live.started?;
+        Some(JobRow {
+            id: live.id,
+            phase: live.of.phase,
+            model: live.of.model.clone(),
+            backend: live.of.backend.clone(),
+            client: live.client,
+            client_name: live.name.to_string(),
+            input: live.input.map(|name| name.to_string()),
+            threads,
+            memory: 0,
+            known_s: self.secs(live.planned.map_or(live.queued, |planned| planned.known)),
+            queued_s: self.secs(live.queued),
+            started_s: self.secs(started),
+            expected_s: live.planned.map(|planned| planned.expected.secs()),
+            ended_s: None,
+            outcome: None,
+        })
+    }
+
+    /// Counts a refused connection or request.
+    pub(crate) fn refused(&mut self, kind: &'static str) {
+        self.refusals += 1;
+        self.metrics.refused(kind);
+    }
+
+    /// Returns a snapshot of the record; other fields keep their defaults.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let running = self.live.values().filter_map(|live| self.row(live));
+        let jobs: Vec<JobRow> = running.take(RUNNING).chain(self.ended.iter().cloned()).collect();
+        let now = Instant::now();
+        let second = self.secs(now) as u64;
+        let [mean_delay_s, mean_waiting_s] = self.answers.means();
+        Snapshot {
+            version: env!("CARGO_PKG_VERSION"),
+            uptime_s: self.secs(now),
+            jobs,
+            clients: self.client_rows(second),
+            models: self.model_rows(second),
+            mean_delay_s,
+            mean_waiting_s,
+            throughput_per_s: self.answers.recent.per_second(second),
+            refusals: self.refusals,
+            ..Snapshot::default()
+        }
+    }
+
+    fn model_rows(&self, second: u64) -> Vec<ModelRow> {
+        let row = |(name, Model { backends, answers }): (&String, &Model)| {
+            let [mean_delay_s, mean_waiting_s] = answers.means();
+            ModelRow {
+                name: name.clone(),
+                backends: backends.clone(),
+                done: answers.done,
+                mean_delay_s,
+                mean_waiting_s,
+                throughput_per_s: answers.recent.per_second(second),
+            }
+        };
+        self.models.iter().filter(|(_, model)| !model.backends.is_empty()).map(row).collect()
+    }
+
+    fn client_rows(&self, second: u64) -> Vec<ClientRow> {
+        let row = |(&client, row): (&ClientId, &Client)| {
+            let [mean_delay_s, mean_waiting_s] = row.answers.means();
+            ClientRow {
+                client,
+                client_name: row.name.to_string(),
+                connections: row.connections,
+                requests: row.requests,
+                done: row.done,
+                failed: row.failed,
+                refused: row.refused,
+                queued: row.queued,
+                inputs: row.answers.done,
+                mean_delay_s,
+                mean_waiting_s,
+                throughput_per_s: row.answers.recent.per_second(second),
+            }
+        };
+        self.clients.iter().map(row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

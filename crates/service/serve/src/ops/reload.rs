@@ -1,0 +1,145 @@
+//! Reloading files while the server runs: access rules, certificates, models, in this order, so
+//! that a revocation never waits for a model to be lowered. A faulty part stays as it was and is
+//! reported.
+use crate::ServeError;
+use crate::accept::access::Rules;
+use crate::jobs::event::Event;
+use crate::models::catalog::{Catalog, Changes};
+use crate::models::source::{AskReload, Reloaded, Source, Unusable};
+use crate::shared::{Handshakes, Shared};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use tokio::sync::mpsc::Receiver;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, interval_at};
+
+/// Most reloads that wait for the running one: further ones would find nothing else.
+pub(crate) const WAITING: usize = 1;
+
+/// How often the certificates' expiry is checked.
+const LOOKS: Duration = Duration::from_secs(3600);
+
+/// Reads the access rules, if there is a file. Models that it names but that are not on offer may
+/// be another server's.
+pub(crate) fn read_rules(access: Option<&Path>, catalog: &Catalog) -> Result<Rules, ServeError> {
+    let Some(path) = access else { return Ok(Rules::default()) };
+    let rules = Rules::read(path)?;
+    let offered: Vec<&str> = catalog.offers().map(|(name, _)| name).collect();
+    for name in rules.models().into_iter().filter(|name| !offered.contains(name)) {
+        tracing::warn!("access file {}: there is no model `{name}`", path.display());
+    }
+    Ok(rules)
+}
+
+/// Reads the access file again. Returns whether there is one.
+pub(crate) fn access(shared: &Shared) -> Result<bool, ServeError> {
+    let Some(path) = &shared.config.access else { return Ok(false) };
+    let rules = read_rules(Some(path), &shared.catalog())?;
+    if rules.have_quotas() && shared.usage.is_none() {
+        tracing::warn!("quotas begin anew with each start: no records are kept");
+    }
+    // If the driver has ended, no client is served.
+    let _ = shared.events.send(Event::Access(Arc::new(rules)));
+    Ok(true)
+}
+
+/// Carries out reloads one after the other, until the server stops.
+pub(crate) async fn serve(
+    shared: Arc<Shared>,
+    mut source: Option<Box<dyn Source>>,
+    mut asked: Receiver<AskReload>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut looks = interval_at(Instant::now() + LOOKS, LOOKS);
+    loop {
+        let reply = tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => return,
+            _ = looks.tick() => {
+                advise(&shared);
+                continue;
+            }
+            reply = asked.recv() => match reply {
+                Some(reply) => reply,
+                None => return,
+            },
+        };
+        let told = reload(&shared, &mut source).await;
+        if let Err(wrong) = &told {
+            tracing::error!("{wrong}");
+        }
+        // The requester may be gone.
+        let _ = reply.send(told);
+    }
+}
+
+/// Logs advice about certificates in use that expire soon.
+fn advise(shared: &Shared) {
+    let certificates = shared.tls.borrow().certificates();
+    for advice in certificates.into_iter().filter_map(|row| row.advice) {
+        tracing::warn!("{advice}; then `tacit reload`");
+    }
+}
+
+async fn reload(shared: &Arc<Shared>, source: &mut Option<Box<dyn Source>>) -> Result<Reloaded, String> {
+    let mut done = Reloaded::default();
+    let mut wrong = Vec::new();
+    let of_rules = shared.clone();
+    match in_thread(move || access(&of_rules)).await {
+        Some(Ok(read)) => done.access = read,
+        Some(Err(e)) => wrong.push(format!("the rules of access stay as they were: {e}")),
+        None => wrong.push("the rules of access stay as they were: reading them broke down".into()),
+    }
+    if let Some(mut from) = source.take() {
+        let read = in_thread(move || {
+            let identity = from.identity();
+            (from, identity)
+        });
+        // A source that panics is lost, and what it has read with it.
+        let Some((mut from, identity)) = read.await else { return Err(broken(wrong)) };
+        match identity {
+            Ok(identity) => {
+                shared.tls.send_replace(Handshakes::new(&identity, shared.config.max_control));
+                done.certificates = true;
+            }
+            Err(e) => wrong.push(format!("the certificates stay as they were: {e}")),
+        }
+        let read = in_thread(move || {
+            let catalog = from.catalog();
+            (from, catalog)
+        });
+        let Some((from, catalog)) = read.await else { return Err(broken(wrong)) };
+        *source = Some(from);
+        match offer(shared, catalog).await {
+            Ok(changes) => done.models = changes,
+            Err(e) => wrong.push(format!("the models stay as they were: {e}")),
+        }
+    }
+    if wrong.is_empty() { Ok(done) } else { Err(wrong.join("; ")) }
+}
+
+async fn offer(shared: &Shared, catalog: Result<Catalog, Unusable>) -> Result<Changes, Unusable> {
+    let catalog = catalog?;
+    if catalog.is_empty() {
+        return Err("none would be left, and a server needs at least one".into());
+    }
+    let changes = shared.ask(|reply| Event::Models { catalog: Box::new(catalog), reply }).await;
+    changes.ok_or_else(|| "the server is being stopped".into())
+}
+
+fn broken(mut wrong: Vec<String>) -> String {
+    wrong.push(
+        "reading certificates or models broke down, which is a bug in tacit; restart the server to read them".into(),
+    );
+    wrong.join("; ")
+}
+
+/// Runs slow work in a separate thread; `None` if the thread cannot start or panics.
+pub(crate) async fn in_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (reply, done) = oneshot::channel();
+    let thread = thread::Builder::new().name("tacit-reload".into());
+    let started = thread.spawn(move || drop(reply.send(work())));
+    started.ok()?;
+    done.await.ok()
+}

@@ -1,0 +1,374 @@
+//! State that outlives a run of the server, in SQLite beside the ledger: learned durations of
+//! phases, ended phases with their outcomes, and clients' answers per day. It never holds inputs or
+//! results.
+//!
+//! One thread writes rows from a bounded queue, so that no job waits for the disk. Rows that find
+//! the queue full are counted and logged as lost. Quota charges are written directly by the job:
+//! they are on disk before the answer begins.
+pub(crate) mod schema;
+
+use crate::ServeError;
+use crate::jobs::quota::{Clock, MAX_AHEAD, QuotaCharge, Quotas, day_of, unix_now};
+use rusqlite::{Connection, OptionalExtension, Row as SqlRow, Transaction, named_params, params};
+use schema::{NAME, SERVER, Sync, connect, failed, prepare};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use tacit_client::wire::InputId;
+use tacit_ids::ClientId;
+
+/// Most rows that wait to be written.
+const QUEUE: usize = 4096;
+/// Most rows in one transaction.
+const AT_ONCE: usize = 256;
+/// Most classes (plan and device) whose estimates are read at a start.
+const MAX_CLASSES: u32 = 10_000;
+/// Name of the dealing phase for pools in the records, and a pool's class of devices.
+pub(crate) const DEALING: &str = "dealing";
+pub(crate) const POOL: &str = "pool";
+/// Least time between two log messages about lost rows.
+const EVERY: Duration = Duration::from_secs(60);
+/// How long a server that stops waits for the last rows.
+const LAST: Duration = Duration::from_secs(10);
+
+/// How long a phase takes on `threads` threads, and how much memory it needs.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Learned {
+    /// Digest of the plan.
+    pub(crate) plan: [u8; 32],
+    /// Class of devices.
+    pub(crate) device: String,
+    pub(crate) phase: &'static str,
+    pub(crate) threads: u32,
+    pub(crate) seconds: f64,
+    pub(crate) memory: u64,
+}
+
+/// A phase that has ended or was refused.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    pub(crate) client: ClientId,
+    /// The client's name for people; empty if it has none.
+    pub(crate) client_name: Arc<str>,
+    /// The client's name for the input; `None` for stock and setups.
+    pub(crate) input: Option<InputId>,
+    pub(crate) model: String,
+    pub(crate) backend: String,
+    pub(crate) phase: &'static str,
+    pub(crate) outcome: &'static str,
+    /// How its client deviated from the protocol.
+    pub(crate) fault: Option<&'static str>,
+    pub(crate) queued_s: f64,
+    pub(crate) run_s: Option<f64>,
+    /// Bytes sent and received.
+    pub(crate) traffic: Option<[u64; 2]>,
+}
+
+/// A row to write.
+pub(crate) enum Row {
+    Learned(Learned),
+    Ended(Ended),
+}
+
+/// Takes rows without blocking. Without a file, rows are dropped.
+#[derive(Default)]
+pub(crate) struct Keeper(Option<Writing>);
+
+struct Writing {
+    rows: SyncSender<Row>,
+    lost: Arc<AtomicU64>,
+    /// Disconnects when the thread ends.
+    ended: Receiver<()>,
+}
+
+impl Keeper {
+    pub(crate) fn keep(&self, row: Row) {
+        if let Some(writing) = &self.0
+            && writing.rows.try_send(row).is_err()
+        {
+            writing.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until all rows are written, for at most `LAST`.
+    pub(crate) fn close(&mut self) {
+        if let Some(Writing { rows, ended, .. }) = self.0.take() {
+            drop(rows);
+            // The thread sends nothing: this returns when it ends or time is up.
+            let _ = ended.recv_timeout(LAST);
+        }
+    }
+}
+
+/// Answers that count against quotas, on disk.
+pub(crate) struct Usage {
+    path: PathBuf,
+    db: Mutex<Connection>,
+}
+
+impl Usage {
+    /// Writes a charge durably; it is on disk when this returns.
+    ///
+    /// # Errors
+    /// [`ServeError::OverLimit`] if the quota is used up; [`ServeError::State`] if the file cannot
+    /// be written.
+    pub(crate) fn charge(&self, charge: &QuotaCharge) -> Result<(), ServeError> {
+        // A statement that panics has changed nothing, so a poisoned lock is usable.
+        let db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
+        let sql = "INSERT INTO usage (day, client, model, answers) SELECT :day, :client, :model, :inputs WHERE :inputs <= :most
+             ON CONFLICT DO UPDATE SET answers = answers + :inputs WHERE answers + :inputs <= :most";
+        let named = named_params! {
+            ":day": charge.day, ":client": charge.client.0, ":model": charge.model, ":inputs": charge.inputs, ":most": charge.most
+        };
+        match db.prepare_cached(sql).and_then(|mut sql| sql.execute(named)).map_err(failed(&self.path))? {
+            0 => {
+                let sql = "SELECT answers FROM usage WHERE day = ? AND client = ? AND model = ?";
+                let of = params![charge.day, charge.client.0, charge.model];
+                let used: Option<u32> =
+                    db.query_row(sql, of, |row| row.get(0)).optional().map_err(failed(&self.path))?;
+                let left = charge.most.saturating_sub(used.unwrap_or(0));
+                Err(charge.used_up(unix_now(), left))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Durations that earlier runs have learned, by plan and class of devices.
+#[derive(Default)]
+pub(crate) struct LearnedDurations(HashMap<([u8; 32], String), Vec<Learned>>);
+
+impl LearnedDurations {
+    /// Adds what is known of a phase.
+    pub(crate) fn add(&mut self, row: Learned) {
+        self.0.entry((row.plan, row.device.clone())).or_default().push(row);
+    }
+
+    /// Returns what is known of a phase with this number of threads, or else what was learned last.
+    pub(crate) fn of(&self, plan: [u8; 32], device: &str, phase: &str, threads: u32) -> Option<&Learned> {
+        let mut rows = self.0.get(&(plan, device.to_owned()))?.iter().filter(|row| row.phase == phase);
+        let first = rows.next()?;
+        Some(if first.threads == threads { first } else { rows.find(|row| row.threads == threads).unwrap_or(first) })
+    }
+}
+
+/// How many ended phases the file keeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Most {
+    pub(crate) days: u32,
+    /// Bytes of the file; if it is larger, the oldest ended phases are deleted.
+    pub(crate) bytes: u64,
+}
+
+/// The opened state.
+pub(crate) struct State {
+    pub(crate) keeper: Keeper,
+    pub(crate) usage: Option<Usage>,
+    pub(crate) known: LearnedDurations,
+    pub(crate) quotas: Quotas,
+}
+
+impl State {
+    /// The state of a server that has no folder.
+    pub(crate) fn nowhere() -> Self {
+        let quotas = Quotas::new(day_of(unix_now()), HashMap::new());
+        Self { keeper: Keeper::default(), usage: None, known: LearnedDurations::default(), quotas }
+    }
+
+    /// Opens the state file in a folder that only this user can access, or creates it.
+    pub(crate) fn open(dir: &Path, most: Most) -> Result<Self, ServeError> {
+        let path = dir.join(NAME);
+        prepare(&path, &SERVER)?;
+        let (rows, usage) = (connect(&path, Sync::Later)?, connect(&path, Sync::AtOnce)?);
+        let (known, quotas) = read(&usage).map_err(failed(&path))?;
+        let keeper = write_on(rows, &path, most)?;
+        Ok(Self { keeper, usage: Some(Usage { path, db: Mutex::new(usage) }), known, quotas })
+    }
+}
+
+/// Reads what earlier runs have left.
+fn read(db: &Connection) -> rusqlite::Result<(LearnedDurations, Quotas)> {
+    let mut known = LearnedDurations::default();
+    let learned = |row: &SqlRow<'_>| {
+        let phase = match row.get::<_, String>("phase")?.as_str() {
+            "online" => "online",
+            DEALING => DEALING,
+            _ => "offline",
+        };
+        let memory = row.get::<_, i64>("memory")?;
+        Ok(Learned {
+            plan: row.get("plan")?,
+            device: row.get("device")?,
+            phase,
+            threads: row.get("threads")?,
+            seconds: row.get("seconds")?,
+            memory: u64::try_from(memory).unwrap_or(0),
+        })
+    };
+    let sql = "SELECT plan, device, phase, threads, seconds, memory FROM profile ORDER BY updated DESC LIMIT ?";
+    for row in db.prepare(sql)?.query_map([MAX_CLASSES], learned)? {
+        known.add(row?);
+    }
+    // The latest day counts, whatever the clock shows now. Days that only a wrong clock can have
+    // written do not.
+    let (today, believed) = (day_of(unix_now()), day_of(unix_now()) + MAX_AHEAD);
+    let latest: Option<i64> =
+        db.query_row("SELECT max(day) FROM usage WHERE day <= ?", [believed], |row| row.get(0))?;
+    let day = today.max(latest.unwrap_or(i64::MIN));
+    let used = |row: &SqlRow<'_>| Ok(((ClientId(row.get("client")?), row.get("model")?), row.get("answers")?));
+    let mut select =
+        db.prepare("SELECT client, model, min(answers, 4294967295) AS answers FROM usage WHERE day = ?")?;
+    let used = select.query_map([day], used)?.collect::<rusqlite::Result<_>>()?;
+    Ok((known, Quotas::new(day, used)))
+}
+
+/// Deletes what is older than it may be on a day. The latest day of usage stays, so that setting
+/// the clock back resets no quota.
+fn prune(tx: &Transaction<'_>, today: i64, days: u32) -> rusqlite::Result<()> {
+    let first = today.saturating_sub(i64::from(days));
+    tx.execute("DELETE FROM audit WHERE at < ?", [first.saturating_mul(24 * 3600)])?;
+    tx.execute("DELETE FROM usage WHERE day < :first AND day < (SELECT max(day) FROM usage)", [first])?;
+    // A start reads no more than this.
+    tx.execute(
+        "DELETE FROM profile WHERE updated < (SELECT updated FROM profile ORDER BY updated DESC LIMIT 1 OFFSET ?)",
+        [MAX_CLASSES],
+    )?;
+    Ok(())
+}
+
+/// Bytes of the file in use.
+fn used_bytes(db: &Connection) -> rusqlite::Result<u64> {
+    let number = |name| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let pages = number("page_count")?.saturating_sub(number("freelist_count")?);
+    Ok(u64::try_from(pages.saturating_mul(number("page_size")?)).unwrap_or(0))
+}
+
+/// Deletes the oldest ended phases, more than one transaction adds. Returns how many there were.
+fn drop_oldest(tx: &Transaction<'_>) -> rusqlite::Result<usize> {
+    tx.execute("DELETE FROM audit WHERE seq IN (SELECT seq FROM audit ORDER BY seq LIMIT ?)", [8 * AT_ONCE as i64])
+}
+
+/// Starts the thread that owns a connection and writes rows.
+fn write_on(db: Connection, path: &Path, most: Most) -> Result<Keeper, ServeError> {
+    let (rows, queue) = sync_channel(QUEUE);
+    let (end, ended) = sync_channel(0);
+    let lost = Arc::new(AtomicU64::new(0));
+    let mut writer = Writer {
+        db,
+        path: path.to_owned(),
+        most,
+        clock: Clock::new(),
+        pruned: None,
+        full: None,
+        lost: Arc::clone(&lost),
+        told: None,
+        why: "they came faster than the disk takes them".into(),
+    };
+    let thread = thread::Builder::new().name("tacit-state".into()).spawn(move || {
+        writer.work(&queue);
+        drop(end);
+    });
+    thread.map_err(ServeError::system("starting the thread that keeps records"))?;
+    Ok(Keeper(Some(Writing { rows, lost, ended })))
+}
+
+/// The writing thread's state.
+struct Writer {
+    db: Connection,
+    path: PathBuf,
+    most: Most,
+    clock: Clock,
+    /// The day of the last pruning.
+    pruned: Option<i64>,
+    /// The day of the last log message about rows deleted because the file is full.
+    full: Option<i64>,
+    lost: Arc<AtomicU64>,
+    /// When lost rows were last logged.
+    told: Option<Instant>,
+    /// Why the last rows were lost.
+    why: String,
+}
+
+impl Writer {
+    fn work(&mut self, queue: &Receiver<Row>) {
+        // Deletes what is too old before new rows arrive.
+        if let Err(e) = self.write(&[]) {
+            tracing::warn!("old rows of {} stay for now: {e}", self.path.display());
+        }
+        while let Ok(first) = queue.recv() {
+            let rows: Vec<Row> = std::iter::once(first).chain(queue.try_iter().take(AT_ONCE - 1)).collect();
+            if let Err(e) = self.write(&rows) {
+                self.lost.fetch_add(rows.len() as u64, Ordering::Relaxed);
+                self.why = e.to_string();
+            }
+            if self.told.is_none_or(|at| at.elapsed() >= EVERY) {
+                self.tell();
+            }
+        }
+        self.tell();
+    }
+
+    fn tell(&mut self) {
+        match self.lost.swap(0, Ordering::Relaxed) {
+            0 => {}
+            lost => {
+                tracing::error!("{lost} rows of {} are lost: {}", self.path.display(), self.why);
+                self.told = Some(Instant::now());
+            }
+        }
+    }
+
+    fn write(&mut self, rows: &[Row]) -> rusqlite::Result<()> {
+        let now = self.clock.now();
+        let tx = self.db.transaction()?;
+        for row in rows {
+            insert(&tx, row, now)?;
+        }
+        let today = day_of(now);
+        if self.pruned != Some(today) {
+            prune(&tx, today, self.most.days)?;
+        }
+        let too_many = used_bytes(&tx)? > self.most.bytes && drop_oldest(&tx)? > 0;
+        tx.commit()?;
+        self.pruned = Some(today);
+        if too_many && self.full != Some(today) {
+            self.full = Some(today);
+            let (path, most) = (self.path.display(), self.most.bytes >> 20);
+            tracing::warn!("the oldest rows of {path} go, before their days are over: it has {most} MiB (--audit-mib)");
+        }
+        Ok(())
+    }
+}
+
+/// Converts a size to SQLite's signed integer.
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn insert(tx: &Transaction<'_>, row: &Row, now: i64) -> rusqlite::Result<()> {
+    match row {
+        Row::Learned(l) => tx
+            .prepare_cached("REPLACE INTO profile (plan, device, phase, threads, seconds, memory, updated) VALUES (?, ?, ?, ?, ?, ?, ?)")?
+            .execute(params![l.plan, l.device, l.phase, l.threads, l.seconds, signed(l.memory), now])?,
+        Row::Ended(e) => {
+            let input = e.input.map(|name| name.to_string());
+            let name = Some(&*e.client_name).filter(|name| !name.is_empty());
+            let [sent, received] = [0, 1].map(|i| e.traffic.map(|traffic| signed(traffic[i])));
+            tx.prepare_cached(
+                "INSERT INTO audit (at, client, name, input, model, backend, phase, outcome, queued_s, run_s, sent, received, fault)
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            )?
+            .execute(params![
+                now, e.client.0, name, input, e.model, e.backend, e.phase, e.outcome, e.queued_s, e.run_s, sent, received, e.fault
+            ])?
+        }
+    };
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
