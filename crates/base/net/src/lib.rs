@@ -13,7 +13,7 @@
 //! No deadlock arises if both parties write up to [`QUEUE_BYTES`] before either reads: a thread of
 //! the transport queues and writes what the kernel does not take.
 //!
-//! This crate uses no other crate of the project.
+//! Of this project, the crate uses `foreign` alone.
 #![forbid(unsafe_code)]
 
 mod buffered;
