@@ -135,9 +135,7 @@ pub fn check_size(shape: &[usize]) -> Result<(), String> {
 /// # Errors
 /// If a window or padding exceeds [`MAX_WINDOW_SIDE`], or there are too many window positions.
 pub fn check_window(kernel: [usize; 2], pads: [usize; 4], elements: usize) -> Result<(), String> {
-    let fits = |x: usize| x <= MAX_WINDOW_SIDE;
-    if !kernel.into_iter().all(fits)
-        || !pads.into_iter().all(fits)
+    if kernel.into_iter().chain(pads).any(|x| x > MAX_WINDOW_SIDE)
         || elements.saturating_mul(kernel[0] + kernel[1]) > MAX_TOTAL_ELEMENTS
     {
         return Err(format!(
@@ -159,16 +157,18 @@ pub fn conv_shape(c: &ConvGeometry, input: &[usize]) -> Result<Vec<usize>, Strin
     {
         return Err(format!("{} groups do not divide {ch} input and {} output channels", c.groups, c.out_channels));
     }
-    let out = |len, i: usize| {
-        if c.stride[i] == 0 || c.dilation[i] == 0 || c.kernel[i] == 0 {
-            return None;
-        }
-        window_len(len, c.kernel[i], c.stride[i], c.dilation[i], c.pads[i], c.pads[i + 2])
-    };
-    match (out(*h, 0), out(*w, 1)) {
+    match (conv_len(c, *h, 0), conv_len(c, *w, 1)) {
         (Some(oh), Some(ow)) => Ok(vec![c.out_channels, oh, ow]),
         _ => Err(format!("kernel {:?} does not fit into {input:?} with padding {:?}", c.kernel, c.pads)),
     }
+}
+
+/// Returns the length of axis `i` of a convolution's result; `None` if the kernel does not fit.
+fn conv_len(c: &ConvGeometry, len: usize, i: usize) -> Option<usize> {
+    if c.stride[i] == 0 || c.dilation[i] == 0 || c.kernel[i] == 0 {
+        return None;
+    }
+    window_len(len, c.kernel[i], c.stride[i], c.dilation[i], c.pads[i], c.pads[i + 2])
 }
 
 /// Returns the shape of a pool's result.
@@ -179,16 +179,18 @@ pub fn pool_shape(w: &Window, input: &[usize]) -> Result<Vec<usize>, String> {
     let [ch, h, wd] = input else {
         return Err(format!("a pool needs [C, H, W], got {input:?}"));
     };
-    let out = |len, i: usize| {
-        if w.stride[i] == 0 || w.pads[i] >= w.kernel[i] || w.pads[i + 2] >= w.kernel[i] {
-            return None;
-        }
-        window_len(len, w.kernel[i], w.stride[i], 1, w.pads[i], w.pads[i + 2])
-    };
-    match (out(*h, 0), out(*wd, 1)) {
+    match (pool_len(w, *h, 0), pool_len(w, *wd, 1)) {
         (Some(oh), Some(ow)) => Ok(vec![*ch, oh, ow]),
         _ => Err(format!("window {:?} does not fit into {input:?} with padding {:?}", w.kernel, w.pads)),
     }
+}
+
+/// Returns the length of axis `i` of a pool's result; `None` if the window does not fit.
+fn pool_len(w: &Window, len: usize, i: usize) -> Option<usize> {
+    if w.stride[i] == 0 || w.pads[i] >= w.kernel[i] || w.pads[i + 2] >= w.kernel[i] {
+        return None;
+    }
+    window_len(len, w.kernel[i], w.stride[i], 1, w.pads[i], w.pads[i + 2])
 }
 
 /// Returns the shape of tensors joined along the first axis.

@@ -100,6 +100,13 @@ impl InputSpec {
         }
     }
 
+    /// Returns the ONNX network's input for a raw pixel.
+    fn of_pixel(&self, channel: usize, pixel: f32) -> f32 {
+        let mean = self.mean.get(channel).copied().unwrap_or(0.0);
+        let std = self.std.get(channel).copied().unwrap_or(1.0);
+        (pixel * self.pixel_scale - mean) / std
+    }
+
     /// Returns the ONNX network's input for the model's input `value`.
     fn network_value(&self, channel: usize, value: f32) -> f32 {
         match &self.moved {
@@ -147,8 +154,6 @@ impl FinalActivation {
     pub fn apply(self, values: &[f64]) -> Vec<f64> {
         let largest = tacit_floats::range(values.iter().copied())[1];
         let log_sum = largest + values.iter().map(|v| (v - largest).exp()).sum::<f64>().ln();
-        let sigmoid = |v: &f64| 1.0 / (1.0 + (-v).exp());
-        let over = |values: &[f64], norm: f64| values.iter().map(|v| if norm == 0.0 { *v } else { v / norm }).collect();
         match self {
             Self::Softmax => values.iter().map(|v| (v - log_sum).exp()).collect(),
             Self::LogSoftmax => values.iter().map(|v| v - log_sum).collect(),
@@ -194,6 +199,16 @@ impl FinalActivation {
             Self::L1 | Self::L2 | Self::Largest => "Normalizer",
         }
     }
+}
+
+/// Returns `1 / (1 + exp(-v))`.
+fn sigmoid(v: &f64) -> f64 {
+    1.0 / (1.0 + (-v).exp())
+}
+
+/// Divides by a norm; zero changes nothing.
+fn over(values: &[f64], norm: f64) -> Vec<f64> {
+    values.iter().map(|v| if norm == 0.0 { *v } else { v / norm }).collect()
 }
 
 /// Inputs and outputs of a model, the same for every back end. A back end takes the values of
@@ -244,18 +259,15 @@ impl Interface {
     /// Converts values to inputs of the model.
     #[must_use]
     pub fn normalise(&self, values: &[f32], units: Units) -> Vec<f32> {
-        let InputSpec { mean, std, pixel_scale, moved, .. } = &self.input;
         let network = match units {
             Units::Normalised => return values.to_vec(),
             Units::Network => values.to_vec(),
             Units::Pixels => {
                 let inner = (values.len() / self.input_shape[0].max(1)).max(1);
-                let of = |list: &[f32], i: usize, none: f32| list.get(i / inner).copied().unwrap_or(none);
-                let one = |(i, v): (usize, &f32)| (v * pixel_scale - of(mean, i, 0.0)) / of(std, i, 1.0);
-                values.iter().enumerate().map(one).collect()
+                values.iter().enumerate().map(|(i, v)| self.input.of_pixel(i / inner, *v)).collect()
             }
         };
-        moved.as_ref().map_or(network.clone(), |moved| moved.apply(&network))
+        self.input.moved.as_ref().map_or(network.clone(), |moved| moved.apply(&network))
     }
 
     /// Converts values to inputs of the model and checks that the model accepts them.
@@ -283,7 +295,6 @@ impl Interface {
     /// # Errors
     /// Names the inconsistency.
     pub fn check(&self) -> Result<(), GraphError> {
-        let fail = |what: String| Err(GraphError::Interface { what });
         for shape in [&self.input_shape, &self.output_shape] {
             if shape.is_empty() {
                 return fail("a shape without axes".into());
@@ -352,14 +363,14 @@ impl Interface {
     pub fn check_input(&self, input: &[f32]) -> Result<(), GraphError> {
         self.check_length(input.len())?;
         let inner = self.inner();
-        let refused = |(i, x): (usize, &f32)| {
+        let refused = input.iter().enumerate().position(|(i, x)| {
             let [low, high] = self.input.accepted(i / inner);
             // Rounding in the client's own normalisation must not push the extreme pixel out of the
             // range.
             let slack = (high - low).abs() * 1e-4;
             !(x.is_finite() && *x >= low - slack && *x <= high + slack)
-        };
-        let Some(i) = input.iter().enumerate().position(refused) else { return Ok(()) };
+        });
+        let Some(i) = refused else { return Ok(()) };
         let given = self.input.network_value(i / inner, input[i]);
         let [least, most] = self.input.accepted_by_network(i / inner);
         let remedy = match given.is_finite() {
@@ -414,6 +425,11 @@ impl Interface {
         at.reverse();
         format!(" (at {at:?})")
     }
+}
+
+/// Returns the error for an inconsistent interface.
+fn fail(what: String) -> Result<(), GraphError> {
+    Err(GraphError::Interface { what })
 }
 
 #[cfg(test)]

@@ -26,11 +26,9 @@ pub trait Scalar: Copy + Default + PartialOrd + Send + Sync {
 impl Scalar for i64 {
     type Weight = i32;
     fn conv_as_product(plan: &ConvPlan, input: &[Self], weights: &[i32], bias: &[Self]) -> Option<Vec<Self>> {
-        let largest = |values: &[Self]| values.iter().map(|v| v.unsigned_abs()).max().unwrap_or(0) as f64;
         let row = weights.len() / plan.conv.out_channels;
-        let sum = |row: &[i32]| row.iter().map(|w| f64::from(w.unsigned_abs())).sum::<f64>();
-        let heaviest = weights.par_chunks(row.max(1)).map(sum).reduce(|| 0.0, tacit_floats::larger);
-        if largest(input) * heaviest + largest(bias) >= EXACT {
+        let heaviest = weights.par_chunks(row.max(1)).map(magnitude_sum).reduce(|| 0.0, tacit_floats::larger);
+        if largest_magnitude(input) * heaviest + largest_magnitude(bias) >= EXACT {
             return None;
         }
         let input: Vec<f64> = input.iter().map(|&x| x as f64).collect();
@@ -47,6 +45,16 @@ impl Scalar for i64 {
     fn plus(a: Self, b: Self) -> Self {
         a.wrapping_add(b)
     }
+}
+
+/// Returns the largest magnitude; 0 for no values.
+fn largest_magnitude(values: &[i64]) -> f64 {
+    values.iter().map(|v| v.unsigned_abs()).max().unwrap_or(0) as f64
+}
+
+/// Returns the sum of magnitudes of one output's weights.
+fn magnitude_sum(row: &[i32]) -> f64 {
+    row.iter().map(|w| f64::from(w.unsigned_abs())).sum()
 }
 
 impl Scalar for f32 {

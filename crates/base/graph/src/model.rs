@@ -137,7 +137,6 @@ impl Calibration {
 
     /// Checks lengths, and that all values are finite.
     fn check(&self, graph: &FloatGraph) -> Result<(), GraphError> {
-        let fail = |what: &str| Err(GraphError::Calibration { what: what.into() });
         let (nodes, input) = (graph.nodes.len(), graph.nodes[0].elements());
         let output = graph.nodes[graph.output].elements();
         let [max_abs, squares, extreme] = [&self.max_abs, &self.mean_square, &self.extreme];
@@ -145,17 +144,25 @@ impl Calibration {
             [(max_abs, MAX_MAGNITUDE), (squares, MAX_MAGNITUDE * MAX_MAGNITUDE), (extreme, MAX_MAGNITUDE)]
         {
             if sizes.len() != nodes || !sizes.iter().all(|v| (0.0..=most).contains(v)) {
-                return fail("its statistics are not those of the network");
+                return Err(fault("its statistics are not those of the network"));
             }
         }
-        let numbers =
-            |lists: &[Vec<f32>], n: usize| lists.iter().all(|l| l.len() == n && l.iter().all(|v| v.is_finite()));
         if self.samples.is_empty() || self.samples.len() != self.wanted.len() {
-            return fail("no samples, or not one result for each");
+            return Err(fault("no samples, or not one result for each"));
         }
-        if !numbers(&self.samples, input) || !numbers(&self.wanted, output) {
-            return fail("a sample or its result does not fit the network");
+        if !are_finite(&self.samples, input) || !are_finite(&self.wanted, output) {
+            return Err(fault("a sample or its result does not fit the network"));
         }
         Ok(())
     }
+}
+
+/// Returns whether each list holds `n` finite numbers.
+fn are_finite(lists: &[Vec<f32>], n: usize) -> bool {
+    lists.iter().all(|l| l.len() == n && l.iter().all(|v| v.is_finite()))
+}
+
+/// Returns the error for a calibration that does not fit the network.
+fn fault(what: &str) -> GraphError {
+    GraphError::Calibration { what: what.into() }
 }

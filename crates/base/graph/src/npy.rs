@@ -55,7 +55,6 @@ impl Layout {
 }
 
 fn layout(bytes: &[u8]) -> Result<Layout, GraphError> {
-    let fail = |what: &str| GraphError::Npy { what: what.into() };
     if bytes.len() < 10 || &bytes[..6] != b"\x93NUMPY" {
         return Err(fail("this is not a .npy file"));
     }
@@ -86,6 +85,11 @@ fn layout(bytes: &[u8]) -> Result<Layout, GraphError> {
         return Err(GraphError::Npy { what });
     };
     Ok(Layout { shape, kind, size, start: start + header_len, count: n })
+}
+
+/// Returns the error for a file that cannot be read.
+fn fail(what: &str) -> GraphError {
+    GraphError::Npy { what: what.into() }
 }
 
 /// Reads version 1 to 3, C order, element types `<f4`, `<f8`, `|u1`, `<i4`, `<i8`.

@@ -38,7 +38,6 @@ pub fn read_if(
     wanted: Option<&str>,
     accepted: impl Fn(&[usize]) -> Result<(), String>,
 ) -> Result<Npy, GraphError> {
-    let fail = |what: String| GraphError::Npz { what: plain(&what) };
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|e| fail(e.to_string()))?;
     let files: Result<Vec<String>, _> = archive.file_names().map(|name| name.map(|n| n.into_owned())).collect();
     let files = files.map_err(|e| fail(e.to_string()))?;
@@ -58,11 +57,7 @@ pub fn read_if(
     // elements must match it.
     let mut member = member;
     let mut unpacked = Vec::new();
-    let mut unpack = |most: u64, unpacked: &mut Vec<u8>| {
-        let done = member.by_ref().take(most).read_to_end(unpacked);
-        done.map_err(|e| fail(format!("array `{name}` cannot be unpacked: {e}")))
-    };
-    unpack(npy::MAX_HEADER as u64, &mut unpacked)?;
+    unpack(&mut member, name, npy::MAX_HEADER as u64, &mut unpacked)?;
     let layout = npy::Layout::of(&unpacked)?;
     accepted(&layout.shape).map_err(|what| fail(format!("array `{name}`: {what}")))?;
     let (size, most) = (layout.file_bytes(), ALWAYS + MAX_RATIO * bytes.len() as u64);
@@ -74,8 +69,19 @@ pub fn read_if(
     }
     // One further byte shows whether there are too many.
     let rest = (size + 1).saturating_sub(unpacked.len() as u64);
-    unpack(rest, &mut unpacked)?;
+    unpack(&mut member, name, rest, &mut unpacked)?;
     npy::read(&unpacked)
+}
+
+/// Appends at most `most` further bytes of array `name` to `unpacked`.
+fn unpack(member: &mut impl Read, name: &str, most: u64, unpacked: &mut Vec<u8>) -> Result<usize, GraphError> {
+    let done = member.by_ref().take(most).read_to_end(unpacked);
+    done.map_err(|e| fail(format!("array `{name}` cannot be unpacked: {e}")))
+}
+
+/// Returns the error for an archive, with its names escaped.
+fn fail(what: String) -> GraphError {
+    GraphError::Npz { what: plain(&what) }
 }
 
 #[cfg(test)]

@@ -58,9 +58,10 @@ where
     let mut wires: Vec<Option<I::Wire>> = Vec::with_capacity(left.len());
     for (id, node) in graph.nodes().iter().enumerate() {
         let wire = {
-            let alive = |&i: &NodeId| wires[i].as_ref().expect("inputs come earlier, and live until their last reader");
-            let inputs: Vec<&I::Wire> = G::inputs(node).iter().map(alive).collect();
-            interpreter.node(id, node, &inputs)?
+            let inputs = G::inputs(node)
+                .iter()
+                .map(|&i| wires[i].as_ref().expect("inputs come earlier, and live until their last reader"));
+            interpreter.node(id, node, &inputs.collect::<Vec<_>>())?
         };
         wires.push(Some(wire));
         for &i in G::inputs(node) {

@@ -87,7 +87,6 @@ impl Offset {
 /// [`MeasureError::Io`] if the stream fails; [`MeasureError::Malformed`] for an invalid answer, or
 /// `count` 0.
 pub fn measure(stream: &mut (impl Read + Write), count: u32) -> Result<Offset, MeasureError> {
-    let malformed = |detail: String| MeasureError::Malformed { what: "clock exchange".into(), detail };
     let mut best: Option<Offset> = None;
     for number in 0..count {
         let sent = monotonic_ns();
@@ -100,6 +99,11 @@ pub fn measure(stream: &mut (impl Read + Write), count: u32) -> Result<Offset, M
         best = best.into_iter().chain(found).min_by_key(|o| o.bound_ns);
     }
     best.ok_or_else(|| malformed("no exchange took place".into()))
+}
+
+/// Returns the error for an exchange that fails.
+fn malformed(detail: String) -> MeasureError {
+    MeasureError::Malformed { what: "clock exchange".into(), detail }
 }
 
 fn parse_pong(line: &[u8], number: u32) -> Option<u64> {

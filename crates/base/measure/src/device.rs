@@ -200,16 +200,11 @@ impl DeviceProfile {
     }
 
     fn check(&self) -> Result<(), MeasureError> {
-        let word = |s: &str| {
-            !s.is_empty()
-                && s.len() <= 64
-                && s.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.')
-        };
-        if !word(&self.name) {
+        if !is_word(&self.name) {
             return Err(self.malformed("a name has 1 to 64 lower-case letters, digits, dots and hyphens".into()));
         }
         for (i, mode) in self.modes.iter().enumerate() {
-            if !word(&mode.name) || self.modes[..i].iter().any(|m| m.name == mode.name) {
+            if !is_word(&mode.name) || self.modes[..i].iter().any(|m| m.name == mode.name) {
                 return Err(self.malformed(format!("mode {:?} is named twice, or not in lower case", mode.name)));
             }
             let numbers = [
@@ -229,6 +224,13 @@ impl DeviceProfile {
         }
         self.mode(None).map(drop)
     }
+}
+
+/// Whether a text can be the name of a device or mode.
+fn is_word(s: &str) -> bool {
+    !s.is_empty()
+        && s.len() <= 64
+        && s.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.')
 }
 
 #[cfg(test)]

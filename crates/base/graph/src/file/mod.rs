@@ -64,7 +64,6 @@ pub fn write(model: &Model) -> Result<Vec<u8>, GraphError> {
 /// Names the section and its fault: not a model file, another version, truncated or damaged, or an
 /// inconsistent model.
 pub fn read(bytes: &[u8]) -> Result<Model, GraphError> {
-    let fail = |what: String| GraphError::File { section: "header", what };
     let header = checked_header(bytes)?;
     let mut parts = [(0, [0; 32]); 3];
     for (i, part) in parts.iter_mut().enumerate() {
@@ -75,7 +74,10 @@ pub fn read(bytes: &[u8]) -> Result<Model, GraphError> {
     let mut rest = &bytes[HEADER_BYTES..];
     let stated: u64 = parts.iter().map(|p| p.0).sum();
     if rest.len() as u64 != stated {
-        return Err(fail(format!("the file holds {} bytes after the header, its header states {stated}", rest.len())));
+        return Err(bad_header(format!(
+            "the file holds {} bytes after the header, its header states {stated}",
+            rest.len()
+        )));
     }
     let mut sections = [rest; 3];
     for ((section, (length, hash)), (name, _)) in sections.iter_mut().zip(parts).zip(SECTIONS) {
@@ -94,7 +96,7 @@ pub fn read(bytes: &[u8]) -> Result<Model, GraphError> {
 pub fn digest_of_header(from: &mut impl Read) -> Result<[u8; 32], GraphError> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES);
     let read = from.by_ref().take(HEADER_BYTES as u64).read_to_end(&mut bytes);
-    read.map_err(|e| GraphError::File { section: "header", what: e.to_string() })?;
+    read.map_err(|e| bad_header(e.to_string()))?;
     Ok(*blake3::hash(checked_header(&bytes)?).as_bytes())
 }
 
@@ -147,16 +149,20 @@ fn header(parts: &[(u64, blake3::Hash); 3]) -> Header {
 
 /// Returns the header of a file of this version.
 fn checked_header(bytes: &[u8]) -> Result<&[u8], GraphError> {
-    let fail = |what: &str| GraphError::File { section: "header", what: what.into() };
     if bytes.len() < MAGIC.len() || bytes[..8] != MAGIC {
-        return Err(fail("this is not a tacit model file"));
+        return Err(bad_header("this is not a tacit model file"));
     }
-    let version = bytes.get(8..12).ok_or_else(|| fail("the file is truncated"))?;
+    let version = bytes.get(8..12).ok_or_else(|| bad_header("the file is truncated"))?;
     let version = u32::from_le_bytes(array(version));
     if version != VERSION {
         return Err(GraphError::Version { found: version, supported: VERSION });
     }
-    bytes.get(..HEADER_BYTES).ok_or_else(|| fail("the file is truncated"))
+    bytes.get(..HEADER_BYTES).ok_or_else(|| bad_header("the file is truncated"))
+}
+
+/// Returns the error for a header that cannot be read.
+fn bad_header(what: impl Into<String>) -> GraphError {
+    GraphError::File { section: "header", what: what.into() }
 }
 
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {

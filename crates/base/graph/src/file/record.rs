@@ -59,12 +59,6 @@ enum Kind {
 
 impl Structure {
     pub(super) fn of(model: &Model) -> Self {
-        let record = |n: &FloatNode| Record {
-            name: n.name.clone(),
-            op: Kind::of(&n.op),
-            inputs: n.inputs.clone(),
-            shape: n.shape.clone(),
-        };
         Self {
             model_id: model.model_id,
             interface: model.interface.clone(),
@@ -73,13 +67,20 @@ impl Structure {
             calibration: model.calibration.text.clone(),
             guessed: model.calibration.guessed,
             samples: model.calibration.samples.len(),
-            nodes: model.graph.nodes.iter().map(record).collect(),
+            nodes: model.graph.nodes.iter().map(Record::of).collect(),
             output: model.graph.output,
         }
     }
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         postcard::to_stdvec(self).expect("plain data with known lengths has an encoding")
+    }
+}
+
+impl Record {
+    /// Returns the record of a node.
+    fn of(n: &FloatNode) -> Self {
+        Self { name: n.name.clone(), op: Kind::of(&n.op), inputs: n.inputs.clone(), shape: n.shape.clone() }
     }
 }
 
@@ -110,25 +111,24 @@ impl Kind {
     /// Rebuilds the operation on an input of shape `first`, with its numbers from the section.
     fn with_numbers(self, first: &[usize], numbers: &mut Numbers) -> Result<FloatOp, GraphError> {
         let channels = first.first().copied();
-        let count = |n: Option<usize>| n.ok_or_else(|| numbers_do_not_fit("weights"));
         Ok(match self {
             Self::Input => FloatOp::Input,
             Self::Conv(geometry) => {
                 let out = geometry.out_channels;
                 let row = channels.and_then(|c| geometry.row_len(c));
-                let weights = numbers.floats(count(row.and_then(|r| r.checked_mul(out)))?)?;
+                let weights = numbers.floats(weight_count(row.and_then(|r| r.checked_mul(out)))?)?;
                 FloatOp::Conv { geometry, weights, bias: numbers.floats(out)? }
             }
             Self::Dense { out_features } => {
-                let weights = numbers.floats(count(channels.and_then(|c| c.checked_mul(out_features)))?)?;
+                let weights = numbers.floats(weight_count(channels.and_then(|c| c.checked_mul(out_features)))?)?;
                 FloatOp::Dense { weights, bias: numbers.floats(out_features)? }
             }
             Self::Affine => {
-                let n = count(channels)?;
+                let n = weight_count(channels)?;
                 FloatOp::Affine { scale: numbers.floats(n)?, shift: numbers.floats(n)? }
             }
             Self::PositionScale => {
-                FloatOp::PositionScale(numbers.floats(count(first.get(1..).and_then(checked_elements))?)?)
+                FloatOp::PositionScale(numbers.floats(weight_count(first.get(1..).and_then(checked_elements))?)?)
             }
             Self::Relu => FloatOp::Relu,
             Self::Function(f) => FloatOp::Function(f),
@@ -144,6 +144,11 @@ impl Kind {
             Self::Transpose(perm) => FloatOp::Transpose(perm),
         })
     }
+}
+
+/// Returns a count of weights that the structure states, an error if there is none.
+fn weight_count(n: Option<usize>) -> Result<usize, GraphError> {
+    n.ok_or_else(|| numbers_do_not_fit("weights"))
 }
 
 pub(super) fn put_weights(model: &Model, out: &mut impl Write) -> io::Result<()> {
@@ -172,14 +177,13 @@ fn put_floats(values: &[f32], out: &mut impl Write) -> io::Result<()> {
 
 /// Reads a model from its sections and checks it.
 pub(super) fn read(structure: &[u8], weights: &[u8], calibration: &[u8]) -> Result<Model, GraphError> {
-    let fail = |what: String| GraphError::File { section: "structure", what };
     let (s, rest): (Structure, _) =
-        postcard::take_from_bytes(structure).map_err(|e| fail(format!("cannot be decoded: {e}")))?;
+        postcard::take_from_bytes(structure).map_err(|e| bad_structure(format!("cannot be decoded: {e}")))?;
     if !rest.is_empty() {
-        return Err(fail(format!("{} bytes left over", rest.len())));
+        return Err(bad_structure(format!("{} bytes left over", rest.len())));
     }
     let graph = read_graph(s.nodes, s.output, &mut Numbers { section: "weights", rest: weights })?;
-    let calibration = read_calibration(&graph, s.samples, (s.calibration, s.guessed), calibration)?;
+    let calibration = read_calibration(&graph, s.samples, s.calibration, s.guessed, calibration)?;
     let model = Model {
         model_id: s.model_id,
         graph,
@@ -190,6 +194,11 @@ pub(super) fn read(structure: &[u8], weights: &[u8], calibration: &[u8]) -> Resu
     };
     model.check()?;
     Ok(model)
+}
+
+/// Returns the error for a structure that cannot be read.
+fn bad_structure(what: String) -> GraphError {
+    GraphError::File { section: "structure", what }
 }
 
 /// Reads the graph. The stated shapes of earlier nodes give the lengths of the numbers; the model's
@@ -211,23 +220,25 @@ fn read_graph(records: Vec<Record>, output: usize, numbers: &mut Numbers) -> Res
 fn read_calibration(
     graph: &FloatGraph,
     samples: usize,
-    (text, guessed): (String, bool),
+    text: String,
+    guessed: bool,
     section: &[u8],
 ) -> Result<Calibration, GraphError> {
     let mut numbers = Numbers { section: "calibration", rest: section };
     let count = graph.nodes.len();
-    let length = |id: usize| {
-        let node = graph.nodes.get(id).ok_or(GraphError::Output { output: id, count })?;
-        checked_elements(&node.shape).ok_or_else(|| numbers_do_not_fit("calibration"))
-    };
-    let (input, output) = (length(0)?, length(graph.output)?);
+    let (input, output) = (node_length(graph, 0)?, node_length(graph, graph.output)?);
     let (max_abs, mean_square, extreme) = (numbers.doubles(count)?, numbers.doubles(count)?, numbers.doubles(count)?);
     // Each list must be present before the next is allocated: the stated number of samples is not
     // trusted. No list is empty.
-    let mut lists = |n: usize| (0..samples).map(|_| numbers.floats(n.max(1))).collect::<Result<Vec<_>, _>>();
-    let (samples, wanted) = (lists(input)?, lists(output)?);
+    let (samples, wanted) = (numbers.lists(samples, input)?, numbers.lists(samples, output)?);
     numbers.end()?;
     Ok(Calibration { max_abs, mean_square, extreme, samples, wanted, text, guessed })
+}
+
+/// Returns the number of elements of node `id`.
+fn node_length(graph: &FloatGraph, id: usize) -> Result<usize, GraphError> {
+    let node = graph.nodes.get(id).ok_or(GraphError::Output { output: id, count: graph.nodes.len() })?;
+    checked_elements(&node.shape).ok_or_else(|| numbers_do_not_fit("calibration"))
 }
 
 /// Numbers left in a section.
@@ -239,6 +250,11 @@ struct Numbers<'a> {
 impl Numbers<'_> {
     fn floats(&mut self, count: usize) -> Result<Vec<f32>, GraphError> {
         Ok(self.take::<4>(count)?.iter().map(|b| f32::from_le_bytes(*b)).collect())
+    }
+
+    /// Takes `count` lists of `length` floats.
+    fn lists(&mut self, count: usize, length: usize) -> Result<Vec<Vec<f32>>, GraphError> {
+        (0..count).map(|_| self.floats(length.max(1))).collect()
     }
 
     fn doubles(&mut self, count: usize) -> Result<Vec<f64>, GraphError> {

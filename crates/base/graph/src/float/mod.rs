@@ -323,8 +323,12 @@ impl FloatGraph {
             return Err(GraphError::NodeCount { count });
         }
         for (id, node) in self.nodes.iter().enumerate() {
-            let located = |what| GraphError::Node { id, name: node.name.clone(), op: node.op.name(), what };
-            self.check_node(id, node).map_err(located)?;
+            self.check_node(id, node).map_err(|what| GraphError::Node {
+                id,
+                name: node.name.clone(),
+                op: node.op.name(),
+                what,
+            })?;
         }
         if self.output >= count {
             return Err(GraphError::Output { output: self.output, count });

@@ -64,11 +64,11 @@ impl Interpreter for Reference<'_, '_> {
 }
 
 fn compute(graph: &FloatGraph, node: &FloatNode, inputs: &[&Vec<f32>], input: &[f32]) -> Vec<f32> {
-    let shape = |k: usize| graph.nodes[node.inputs[k]].shape.as_slice();
     let x: &[f32] = inputs.first().map_or(&[], |x| x.as_slice());
+    let shape: &[usize] = node.inputs.first().map_or(&[], |&id| graph.nodes[id].shape.as_slice());
     match &node.op {
         FloatOp::Input => input.to_vec(),
-        FloatOp::Conv { geometry, weights, bias } => kernel::conv2d(geometry, x, shape(0), &node.shape, weights, bias),
+        FloatOp::Conv { geometry, weights, bias } => kernel::conv2d(geometry, x, shape, &node.shape, weights, bias),
         FloatOp::Dense { weights, bias } => kernel::dense(x, weights, bias),
         FloatOp::Affine { scale, shift } => {
             let inner = x.len() / scale.len().max(1);
@@ -77,16 +77,16 @@ fn compute(graph: &FloatGraph, node: &FloatNode, inputs: &[&Vec<f32>], input: &[
         FloatOp::PositionScale(f) => kernel::scale_positions(x, f, |v, f| v * f),
         FloatOp::Relu => x.iter().map(|&v| tacit_floats::larger(v, 0.0)).collect(),
         FloatOp::Function(f) => x.iter().map(|v| f.value(f64::from(*v)) as f32).collect(),
-        FloatOp::MaxPool(w) => kernel::pool(w, x, shape(0), &node.shape, tacit_floats::larger),
-        FloatOp::SumPool(w) => kernel::pool(w, x, shape(0), &node.shape, |a, b| a + b),
+        FloatOp::MaxPool(w) => kernel::pool(w, x, shape, &node.shape, tacit_floats::larger),
+        FloatOp::SumPool(w) => kernel::pool(w, x, shape, &node.shape, |a, b| a + b),
         FloatOp::Add => x.iter().zip(inputs[1]).map(|(a, b)| a + b).collect(),
         FloatOp::Sub => x.iter().zip(inputs[1]).map(|(a, b)| a - b).collect(),
         FloatOp::Mul => x.iter().zip(inputs[1]).map(|(a, b)| a * b).collect(),
         FloatOp::Concat => inputs.iter().flat_map(|v| v.iter().copied()).collect(),
-        FloatOp::Slice(s) => kernel::slice(s, x, shape(0)),
-        FloatOp::Pad { before, .. } => kernel::pad(before, x, shape(0), &node.shape),
+        FloatOp::Slice(s) => kernel::slice(s, x, shape),
+        FloatOp::Pad { before, .. } => kernel::pad(before, x, shape, &node.shape),
         FloatOp::Reshape => x.to_vec(),
-        FloatOp::Transpose(perm) => kernel::transpose(perm, x, shape(0)),
+        FloatOp::Transpose(perm) => kernel::transpose(perm, x, shape),
         FloatOp::ArgMax => vec![tacit_floats::first_largest(x).map_or(f32::NAN, |class| class as f32)],
     }
 }

@@ -34,13 +34,12 @@ pub(super) fn measure(
     let mut wanted = Vec::with_capacity(kept);
     for (done, sample) in samples.iter().enumerate() {
         watch.tell("running calibration samples", done, Some(samples.len()))?;
-        let mut tap = |id: usize, _: &_, values: &[f32]| {
+        let result = run_tapped(graph, sample, &mut |id, _, values| {
             let squares: f64 = values.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
             let largest = tacit_floats::largest_magnitude(values.iter().copied());
             max_abs[id] = tacit_floats::larger(max_abs[id], largest);
             mean_square[id] += squares / values.len() as f64 / samples.len() as f64;
-        };
-        let result = run_tapped(graph, sample, &mut tap)?;
+        })?;
         if wanted.len() < kept {
             wanted.push(result);
         }

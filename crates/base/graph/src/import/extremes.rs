@@ -18,8 +18,8 @@ const SEED: u64 = 0x7ac1;
 /// Returns up to `most` extreme inputs with values in `range`, the most informative first.
 #[must_use]
 pub fn extreme_inputs(graph: &FloatGraph, range: [f32; 2], most: usize) -> Vec<Vec<f32>> {
-    let values = |pattern: Vec<bool>| pattern.into_iter().map(|high| range[usize::from(high)]).collect();
-    patterns(graph).into_iter().take(most).map(values).collect()
+    let patterns = patterns(graph).into_iter().take(most);
+    patterns.map(|pattern| pattern.into_iter().map(|high| range[usize::from(high)]).collect()).collect()
 }
 
 /// Returns the largest magnitude of each node's tensor over the extreme inputs with values in
@@ -85,30 +85,34 @@ fn patterns(graph: &FloatGraph) -> Vec<Vec<bool>> {
 fn filters(graph: &FloatGraph) -> Vec<Vec<bool>> {
     let first = graph.nodes.iter().find(|n| n.op.is_linear());
     let Some(node) = first.filter(|n| n.inputs == [0]) else { return Vec::new() };
-    let shape = &graph.nodes[0].shape;
     let (weights, outputs) = match &node.op {
         FloatOp::Conv { weights, bias, .. } | FloatOp::Dense { weights, bias } => (weights, bias.len()),
         _ => return Vec::new(),
     };
     let row_len = weights.len() / outputs.max(1);
     let mut rows: Vec<&[f32]> = weights.chunks(row_len.max(1)).collect();
-    let sum = |row: &[f32]| row.iter().map(|w| f64::from(w.abs())).sum::<f64>();
-    rows.sort_by(|a, b| tacit_floats::falling(&sum(a), &sum(b)));
-    let one = |row: &&[f32]| -> Vec<bool> {
-        match &node.op {
-            FloatOp::Conv { geometry: g, .. } => {
-                let ([kh, kw], inside) = (g.kernel, shape[0] / g.groups.max(1));
-                let (height, width) = (shape[1], shape[2]);
-                let bit = |i: usize| {
-                    let (c, y, x) = (i / (height * width), i / width % height, i % width);
-                    row[(c % inside.max(1)) * kh * kw + y % kh * kw + x % kw] > 0.0
-                };
-                (0..graph.nodes[0].elements()).map(bit).collect()
-            }
-            _ => row.iter().map(|w| *w > 0.0).collect(),
-        }
-    };
-    rows.iter().take(FILTERS).flat_map(|row| [one(row), one(row).iter().map(|b| !b).collect()]).collect()
+    rows.sort_by(|a, b| tacit_floats::falling(&magnitude_sum(a), &magnitude_sum(b)));
+    let best = rows.iter().take(FILTERS).map(|row| signs(graph, &node.op, row));
+    best.flat_map(|high| [high.clone(), high.iter().map(|b| !b).collect()]).collect()
+}
+
+/// Returns the sum of magnitudes of a filter's weights.
+fn magnitude_sum(row: &[f32]) -> f64 {
+    row.iter().map(|w| f64::from(w.abs())).sum()
+}
+
+/// Returns for each input element whether its weight in filter `row` is positive.
+fn signs(graph: &FloatGraph, op: &FloatOp, row: &[f32]) -> Vec<bool> {
+    let FloatOp::Conv { geometry: g, .. } = op else { return row.iter().map(|w| *w > 0.0).collect() };
+    let shape = &graph.nodes[0].shape;
+    let ([kh, kw], inside) = (g.kernel, shape[0] / g.groups.max(1));
+    let (height, width) = (shape[1], shape[2]);
+    (0..graph.nodes[0].elements())
+        .map(|i| {
+            let (c, y, x) = (i / (height * width), i / width % height, i % width);
+            row[(c % inside.max(1)) * kh * kw + y % kh * kw + x % kw] > 0.0
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -88,13 +88,11 @@ impl ImportOptions {
             return Err(GraphError::Input { what: format!("a sample holds {bad}") });
         }
         let inner = n / shape[0];
-        let prepare = |s: &[f32]| -> Vec<f32> {
-            if !npy.is_bytes {
-                return s.to_vec();
-            }
-            s.iter().enumerate().map(|(i, &v)| self.normalise(i / inner, v)).collect()
-        };
-        Ok(npy.data.chunks(n).take(limit).map(prepare).collect())
+        let samples = npy.data.chunks(n).take(limit);
+        if !npy.is_bytes {
+            return Ok(samples.map(<[f32]>::to_vec).collect());
+        }
+        Ok(samples.map(|s| s.iter().enumerate().map(|(i, &v)| self.normalise(i / inner, v)).collect()).collect())
     }
 
     /// Applies the client's normalisation to one raw value.
@@ -225,12 +223,12 @@ fn samples(
         let [low, high] = hull(declared).unwrap_or([-1.0, 1.0]);
         let inner = (n / shape[0].max(1)).max(1);
         let mut rng = SplitMix::new(options.seed);
-        let mut value = |i: usize| {
+        let mut made = vec![vec![0.0; n]; 4];
+        for (i, value) in made.iter_mut().flat_map(|sample| sample.iter_mut().enumerate()) {
             let drawn = rng.range(f64::from(low), f64::from(high)) as f32;
             let of_channel = declared.get(i / inner).or(declared.first());
-            of_channel.map_or(drawn, |[low, high]| drawn.max(*low).min(*high))
-        };
-        let made = (0..4).map(|_| (0..n).map(&mut value).collect()).collect();
+            *value = of_channel.map_or(drawn, |[low, high]| drawn.max(*low).min(*high));
+        }
         return Ok((made, format!("4 seeded random inputs in [{low}, {high}]: headroom is a guess"), true));
     };
     let all = options.prepare(shape, npy, usize::MAX)?;

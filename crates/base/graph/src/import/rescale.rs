@@ -29,10 +29,10 @@ pub(super) fn rescale(
     if exponents.iter().all(|e| *e == 0) {
         return false;
     }
-    let power = |id: usize| f64::from(exponents[id]).exp2();
+    let powers: Vec<f64> = exponents.iter().map(|e| f64::from(*e).exp2()).collect();
     for id in 0..graph.nodes.len() {
         let source = graph.nodes[id].inputs.first().copied().unwrap_or(id);
-        let (made, read) = (power(id), power(source));
+        let (made, read) = (powers[id], powers[source]);
         match &mut graph.nodes[id].op {
             FloatOp::Conv { weights, bias, .. } | FloatOp::Dense { weights, bias } => {
                 times(weights, made / read);
@@ -44,16 +44,16 @@ pub(super) fn rescale(
         measured.max_abs[id] *= made;
         measured.mean_square[id] *= made * made;
     }
-    measured.samples.iter_mut().for_each(|sample| times(sample, power(0)));
-    measured.wanted.iter_mut().for_each(|result| times(result, power(graph.output)));
-    *output_multiplier /= power(graph.output);
+    measured.samples.iter_mut().for_each(|sample| times(sample, powers[0]));
+    measured.wanted.iter_mut().for_each(|result| times(result, powers[graph.output]));
+    *output_multiplier /= powers[graph.output];
     if exponents[0] != 0 {
         let channels = graph.nodes[0].shape[0];
-        let none = || ChannelAffine { scale: vec![1.0; channels], shift: vec![0.0; channels] };
-        let moved = input.moved.get_or_insert_with(none);
-        times(&mut moved.scale, power(0));
-        times(&mut moved.shift, power(0));
-        times(&mut input.range, power(0));
+        let moved =
+            input.moved.get_or_insert_with(|| ChannelAffine { scale: vec![1.0; channels], shift: vec![0.0; channels] });
+        times(&mut moved.scale, powers[0]);
+        times(&mut moved.shift, powers[0]);
+        times(&mut input.range, powers[0]);
     }
     true
 }
@@ -75,12 +75,14 @@ fn exponents(graph: &FloatGraph, mean_square: &[f64]) -> Vec<i32> {
         // Functions and products do not commute with a factor.
         kept[root] |= matches!(graph.nodes[id].op, FloatOp::Function(_) | FloatOp::Mul);
     }
-    let exponent = |root: usize| {
-        let size = 0.5 * largest[root].log2();
-        let usual = largest[root] == 0.0 || (f64::from(-SMALL)..=f64::from(LARGE)).contains(&size);
-        if usual || kept[root] { 0 } else { (-size.round() as i32).clamp(-MAX, MAX) }
-    };
-    group.into_iter().map(exponent).collect()
+    group
+        .into_iter()
+        .map(|root| {
+            let size = 0.5 * largest[root].log2();
+            let usual = largest[root] == 0.0 || (f64::from(-SMALL)..=f64::from(LARGE)).contains(&size);
+            if usual || kept[root] { 0 } else { (-size.round() as i32).clamp(-MAX, MAX) }
+        })
+        .collect()
 }
 
 #[cfg(test)]

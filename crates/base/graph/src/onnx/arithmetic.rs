@@ -18,8 +18,7 @@ impl Reader<'_> {
 
     fn broadcast(&mut self, n: &NodeProto, a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor), GraphError> {
         let rank = a.shape.len().max(b.shape.len());
-        let wide = |x: &Tensor| x.with_ones(&(0..rank - x.shape.len()).collect::<Vec<_>>());
-        let (a, b) = (wide(a), wide(b));
+        let (a, b) = (a.with_rank(rank), b.with_rank(rank));
         let shape: Vec<usize> = a.shape.iter().zip(&b.shape).map(|(x, y)| *x.max(y)).collect();
         Ok((self.expand(n, &a, &shape)?, self.expand(n, &b, &shape)?))
     }
@@ -136,12 +135,12 @@ impl Reader<'_> {
     ) -> Result<Tensor, GraphError> {
         let (values, rank) = (c.to_floats(), x.shape.len().max(c.shape.len()));
         if let [one] = values[..] {
-            let x = x.with_ones(&(0..rank - x.shape.len()).collect::<Vec<_>>());
+            let x = x.with_rank(rank);
             let (scale, shift) = of(one);
             return self.affine(n, &x, scale, shift);
         }
         let own = [vec![1; rank - c.shape.len()], c.shape.clone()].concat();
-        let x = x.with_ones(&(0..rank - x.shape.len()).collect::<Vec<_>>());
+        let x = x.with_rank(rank);
         if own.iter().zip(&x.shape).any(|(o, s)| o != s && *o != 1 && *s != 1) {
             return Err(fail(
                 n,

@@ -113,20 +113,22 @@ impl Reader<'_> {
 
     pub(super) fn clip(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
-        let bound = |k: usize, name: &str| -> Result<Option<f32>, GraphError> {
-            if self.opset < 11 {
-                return super::attribute(n, name).map(|_| float(n, name, 0.0)).transpose();
-            }
-            match self.constant(n, k)? {
-                Some(c) if c.len() == 1 => Ok(Some(c.to_floats()[0])),
-                Some(_) => Err(fail(n, "its bounds are not single numbers")),
-                None => Ok(None),
-            }
-        };
         // Exporters write "no bound" as the largest float.
-        let low = bound(1, "min")?.filter(|v| *v > -1e30);
-        let high = bound(2, "max")?.filter(|v| *v < 1e30);
+        let low = self.bound(n, 1, "min")?.filter(|v| *v > -1e30);
+        let high = self.bound(n, 2, "max")?.filter(|v| *v < 1e30);
         self.between(n, &x, low, high)
+    }
+
+    /// Returns a bound of a Clip: constant input `k`, or attribute `name` in older operator sets.
+    fn bound(&self, n: &NodeProto, k: usize, name: &str) -> Result<Option<f32>, GraphError> {
+        if self.opset < 11 {
+            return super::attribute(n, name).map(|_| float(n, name, 0.0)).transpose();
+        }
+        match self.constant(n, k)? {
+            Some(c) if c.len() == 1 => Ok(Some(c.to_floats()[0])),
+            Some(_) => Err(fail(n, "its bounds are not single numbers")),
+            None => Ok(None),
+        }
     }
 
     /// `max(0, min(1, alpha * x + beta))`.
@@ -185,13 +187,11 @@ impl Reader<'_> {
         // Up to operator set 12 the default axis is 1, and all axes from the stated one on count as
         // one.
         let at = axis(n, int(n, "axis", if self.opset < 13 { 1 } else { -1 }), x.shape.len())?;
-        let over = |i: usize| if self.opset < 13 { i >= at } else { i == at };
         let logarithm = n.op_type == "LogSoftmax";
-        if x.order.iter().any(|&i| !over(i)) {
+        if x.order.iter().any(|&i| if self.opset < 13 { i < at } else { i != at }) {
             // One softmax for each position: `[outer, length, inner]` in the file's order.
-            let product = |axes: std::ops::Range<usize>| u32::try_from(x.shape[axes].iter().product::<usize>());
             let behind = if self.opset < 13 { x.shape.len() } else { at + 1 };
-            let (Ok(length), Ok(inner)) = (product(at..behind), product(behind..x.shape.len())) else {
+            let (Some(length), Some(inner)) = (product(&x.shape[at..behind]), product(&x.shape[behind..])) else {
                 return Err(fail(n, "is too large"));
             };
             self.keeps_batch(n, &x, at)?;
@@ -257,16 +257,8 @@ impl Reader<'_> {
     /// Returns the input of a product whose other factor is that input's own gate:
     /// `x * sigmoid(x)`, as exporters write SiLU.
     pub(super) fn gated(&self, n: &NodeProto) -> Option<Tensor> {
-        let value = |k: usize| n.input.get(k).and_then(|i| self.values.get(i));
-        let of = |x: Option<&Value>, gate: Option<&Value>| match (x, gate) {
-            (Some(Value::Wire(x)), Some(Value::Activated(s, FinalActivation::Sigmoid)))
-                if x.node == s.node && x.shape == s.shape && x.order == s.order =>
-            {
-                Some(x.clone())
-            }
-            _ => None,
-        };
-        of(value(0), value(1)).or_else(|| of(value(1), value(0)))
+        let [a, b] = [0, 1].map(|k: usize| n.input.get(k).and_then(|i| self.values.get(i)));
+        gated_by(a, b).or_else(|| gated_by(b, a))
     }
 
     /// `x * sigmoid(x)` as `relu(x) - residual(x)`.
@@ -327,5 +319,18 @@ impl Reader<'_> {
             result = result.without(&[at]);
         }
         Ok(result)
+    }
+}
+
+/// Returns the product of lengths, if a softmax can state it.
+fn product(lengths: &[usize]) -> Option<u32> {
+    u32::try_from(lengths.iter().product::<usize>()).ok()
+}
+
+/// Returns `x` if `gate` is its sigmoid.
+fn gated_by(x: Option<&Value>, gate: Option<&Value>) -> Option<Tensor> {
+    match (x, gate) {
+        (Some(Value::Wire(x)), Some(Value::Activated(s, FinalActivation::Sigmoid))) if x.is_same(s) => Some(x.clone()),
+        _ => None,
     }
 }

@@ -27,25 +27,22 @@ pub fn decode(t: &TensorProto, folder: Option<&Path>) -> Result<Constant, GraphE
 }
 
 fn read(t: &TensorProto, folder: &Path) -> Result<Vec<u8>, String> {
-    let entry = |key: &str| t.external_data.iter().find(|e| e.key == key).map(|e| e.value.as_str());
-    let number =
-        |key: &str| entry(key).map(|v| v.parse::<u64>().map_err(|_| format!("its {key} is `{v}`"))).transpose();
-    let location = entry("location").ok_or("its data lies in another file, which is not named")?;
+    let location = entry(t, "location").ok_or("its data lies in another file, which is not named")?;
     let inside = Path::new(location).components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
     if !inside {
         return Err(format!("its data lies in `{location}`: only files in the folder of the ONNX file are read"));
     }
     let path = folder.join(location);
-    let said = |e: std::io::Error| format!("its data in {}: {e}; keep that file beside the ONNX file", path.display());
     // A link may lead out of the folder.
-    let (real, root) = (path.canonicalize().map_err(said)?, folder.canonicalize().map_err(said)?);
+    let (real, root) =
+        (path.canonicalize().map_err(|e| said(&path, e))?, folder.canonicalize().map_err(|e| said(&path, e))?);
     if !real.starts_with(&root) {
         return Err(format!("its data lies in {}, outside of the folder of the ONNX file", real.display()));
     }
-    let mut file = open(&real).map_err(said)?;
-    let size = file.metadata().map_err(said)?;
-    let offset = number("offset")?.unwrap_or(0);
-    let length = number("length")?.unwrap_or(size.len().saturating_sub(offset));
+    let mut file = open(&real).map_err(|e| said(&path, e))?;
+    let size = file.metadata().map_err(|e| said(&path, e))?;
+    let offset = number(t, "offset")?.unwrap_or(0);
+    let length = number(t, "length")?.unwrap_or(size.len().saturating_sub(offset));
     if offset.checked_add(length).is_none_or(|end| end > size.len()) {
         return Err(format!(
             "its data is {length} bytes from {offset} of {}, which holds {}",
@@ -57,6 +54,21 @@ fn read(t: &TensorProto, folder: &Path) -> Result<Vec<u8>, String> {
         return Err(format!("its data is {length} bytes, the limit is {}", 8 * MAX_STORED_ELEMENTS));
     }
     let mut bytes = vec![0; usize::try_from(length).map_err(|e| e.to_string())?];
-    file.seek(SeekFrom::Start(offset)).and_then(|_| file.read_exact(&mut bytes)).map_err(said)?;
+    file.seek(SeekFrom::Start(offset)).and_then(|_| file.read_exact(&mut bytes)).map_err(|e| said(&path, e))?;
     Ok(bytes)
+}
+
+/// Returns the entry `key` about the elements of a tensor in another file.
+fn entry<'a>(t: &'a TensorProto, key: &str) -> Option<&'a str> {
+    t.external_data.iter().find(|e| e.key == key).map(|e| e.value.as_str())
+}
+
+/// Returns the entry `key` as a number.
+fn number(t: &TensorProto, key: &str) -> Result<Option<u64>, String> {
+    entry(t, key).map(|v| v.parse::<u64>().map_err(|_| format!("its {key} is `{v}`"))).transpose()
+}
+
+/// Returns the error for a file that cannot be read, with a remedy.
+fn said(path: &Path, e: std::io::Error) -> String {
+    format!("its data in {}: {e}; keep that file beside the ONNX file", path.display())
 }

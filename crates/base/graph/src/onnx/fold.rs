@@ -7,6 +7,7 @@ use super::numbers::{broadcast, by_element, longest_axes};
 use super::proto::NodeProto;
 use super::shape::permutation;
 use super::tensor::{Constant, Data};
+use super::view::agree_but_at;
 use super::{Budget, Reader, attribute, axis, external, fail, float, floats, int, unsupported};
 use crate::GraphError;
 use crate::geometry::checked_elements;
@@ -141,24 +142,28 @@ impl Reader<'_> {
     /// Clips a constant. Bounds are attributes up to operator set 10, then optional inputs: if the
     /// lower bound is absent, the upper one is still input 2.
     fn clipped(&self, n: &NodeProto, c: &Constant) -> Result<Constant, GraphError> {
-        let bound = |k: usize, name: &str| match self.constant(n, k)? {
+        let mut made = c.clone();
+        if let Some(low) = self.constant_bound(n, 1, "min")? {
+            made = broadcast(&made, &low, |x, y| Some(x.max(y)), tacit_floats::larger)
+                .ok_or_else(|| fail(n, "does not fit"))?;
+        }
+        if let Some(high) = self.constant_bound(n, 2, "max")? {
+            made = broadcast(&made, &high, |x, y| Some(x.min(y)), tacit_floats::smaller)
+                .ok_or_else(|| fail(n, "does not fit"))?;
+        }
+        Ok(made)
+    }
+
+    /// Returns a bound of a Clip: constant input `k`, or attribute `name`.
+    fn constant_bound(&self, n: &NodeProto, k: usize, name: &str) -> Result<Option<Constant>, GraphError> {
+        match self.constant(n, k)? {
             Some(b) if b.len() == 1 => Ok(Some((*b).clone())),
             Some(_) => Err(fail(n, "its bounds are not single numbers")),
             None => {
                 let stated = attribute(n, name).map(|_| float(n, name, 0.0)).transpose()?;
                 Ok(stated.map(|v| Constant { shape: vec![], data: Data::Floats(vec![v]) }))
             }
-        };
-        let mut made = c.clone();
-        if let Some(low) = bound(1, "min")? {
-            made = broadcast(&made, &low, |x, y| Some(x.max(y)), tacit_floats::larger)
-                .ok_or_else(|| fail(n, "does not fit"))?;
         }
-        if let Some(high) = bound(2, "max")? {
-            made = broadcast(&made, &high, |x, y| Some(x.min(y)), tacit_floats::smaller)
-                .ok_or_else(|| fail(n, "does not fit"))?;
-        }
-        Ok(made)
     }
 
     fn tiled(&self, n: &NodeProto, c: &Constant) -> Result<Constant, GraphError> {
@@ -204,23 +209,11 @@ impl Reader<'_> {
         let ordered = picked(c, vec![c.len()], &crate::kernel::transpose_index(&order, &c.shape));
         let data = match (&ordered.data, n.op_type.as_str()) {
             (Data::Ints(v), op @ ("ReduceProd" | "ReduceSum" | "ReduceMax" | "ReduceMin")) => {
-                let fold = |g: &[i64]| match op {
-                    "ReduceProd" => g.iter().try_fold(1i64, |p, v| p.checked_mul(*v)),
-                    "ReduceSum" => g.iter().try_fold(0i64, |p, v| p.checked_add(*v)),
-                    "ReduceMax" => g.iter().copied().max(),
-                    _ => g.iter().copied().min(),
-                };
-                Data::Ints(v.chunks(inner).map(fold).collect::<Option<_>>().ok_or_else(|| fail(n, "overflows"))?)
+                let folded: Option<Vec<i64>> = v.chunks(inner).map(|group| fold_ints(op, group)).collect();
+                Data::Ints(folded.ok_or_else(|| fail(n, "overflows"))?)
             }
             (Data::Floats(v), op @ ("ReduceProd" | "ReduceSum" | "ReduceMean" | "ReduceMax" | "ReduceMin")) => {
-                let fold = |g: &[f32]| match op {
-                    "ReduceProd" => g.iter().product(),
-                    "ReduceSum" => g.iter().sum(),
-                    "ReduceMean" => g.iter().sum::<f32>() / inner as f32,
-                    "ReduceMax" => tacit_floats::range(g.iter().copied())[1] as f32,
-                    _ => tacit_floats::range(g.iter().copied())[0] as f32,
-                };
-                Data::Floats(v.chunks(inner).map(fold).collect())
+                Data::Floats(v.chunks(inner).map(|group| fold_floats(op, group)).collect())
             }
             _ => return Ok(None),
         };
@@ -281,6 +274,27 @@ impl Reader<'_> {
     }
 }
 
+/// Reduces a group of integers; `None` on overflow.
+fn fold_ints(op: &str, group: &[i64]) -> Option<i64> {
+    match op {
+        "ReduceProd" => group.iter().try_fold(1i64, |p, v| p.checked_mul(*v)),
+        "ReduceSum" => group.iter().try_fold(0i64, |p, v| p.checked_add(*v)),
+        "ReduceMax" => group.iter().copied().max(),
+        _ => group.iter().copied().min(),
+    }
+}
+
+/// Reduces a group of real numbers.
+fn fold_floats(op: &str, group: &[f32]) -> f32 {
+    match op {
+        "ReduceProd" => group.iter().product(),
+        "ReduceSum" => group.iter().sum(),
+        "ReduceMean" => group.iter().sum::<f32>() / group.len() as f32,
+        "ReduceMax" => tacit_floats::range(group.iter().copied())[1] as f32,
+        _ => tacit_floats::range(group.iter().copied())[0] as f32,
+    }
+}
+
 /// Reads a list of non-negative lengths.
 fn lengths(n: &NodeProto, c: &Constant) -> Result<Vec<usize>, GraphError> {
     let dims: Option<Vec<usize>> = c.as_ints().and_then(|v| v.iter().map(|&d| usize::try_from(d).ok()).collect());
@@ -310,10 +324,7 @@ fn along(c: &Constant, axis: usize, indices: &[usize]) -> Constant {
 fn concat(n: &NodeProto, budget: &Budget, parts: &[&Constant]) -> Result<Constant, GraphError> {
     let first = parts[0];
     let at = axis(n, int(n, "axis", 1), first.shape.len())?;
-    let fits = |c: &&Constant| {
-        c.shape.len() == first.shape.len() && (0..c.shape.len()).all(|i| i == at || c.shape[i] == first.shape[i])
-    };
-    if !parts.iter().all(fits) {
+    if !parts.iter().all(|c| agree_but_at(at, &c.shape, &first.shape)) {
         return Err(fail(n, "joins constants of shapes that differ"));
     }
     let outer: usize = first.shape[..at].iter().product();

@@ -44,8 +44,7 @@ impl Gate {
 
     /// `R h` with its bias.
     fn of_known(&self, h: &[f32]) -> Vec<f32> {
-        let sum = |row: &[f32]| row.iter().zip(h).map(|(r, h)| f64::from(*r) * f64::from(*h)).sum::<f64>() as f32;
-        self.state.chunks(h.len()).zip(&self.state_bias).map(|(row, b)| sum(row) + b).collect()
+        self.state.chunks(h.len()).zip(&self.state_bias).map(|(row, b)| dot(row, h) + b).collect()
     }
 
     /// `sign R h` of a node, with or without the bias.
@@ -82,14 +81,15 @@ impl Reader<'_> {
             made.push(next);
             state = State::Node(next);
         }
-        let batched = |node, shape: Vec<usize>, axis: usize| Tensor::new(node, shape, x.batch.map(|_| axis));
         let h = cell.hidden;
         let all = self.push(n, FloatOp::Concat, &made, &[])?;
         let last = *made.last().expect("a tensor has no empty axis");
         let (all_shape, last_shape) =
             if batch_first { (vec![1, steps, 1, h], vec![1, 1, h]) } else { (vec![steps, 1, 1, h], vec![1, 1, h]) };
         let at = if batch_first { [0, 0] } else { [2, 1] };
-        Ok(vec![Value::Wire(batched(all, all_shape, at[0])), Value::Wire(batched(last, last_shape, at[1]))])
+        let [all_batch, last_batch] = at.map(|axis| x.batch.map(|_| axis));
+        let (all, last) = (Tensor::new(all, all_shape, all_batch), Tensor::new(last, last_shape, last_batch));
+        Ok(vec![Value::Wire(all), Value::Wire(last)])
     }
 
     /// Reads the weights and refuses unsupported forms.
@@ -108,12 +108,11 @@ impl Reader<'_> {
             return Err(fail(n, &format!("{} biases for {hidden} hidden units: 6 each are needed", b.len())));
         }
         let (w, r) = (w.to_floats(), r.to_floats());
-        let part = |list: &[f32], k: usize, each: usize| list[k * hidden * each..(k + 1) * hidden * each].to_vec();
         let gates = [0, 1, 2].map(|k| Gate {
-            input: part(&w, k, features),
-            state: part(&r, k, hidden),
-            input_bias: part(&b, k, 1),
-            state_bias: part(&b, k + 3, 1),
+            input: part(&w, k, hidden * features),
+            state: part(&r, k, hidden * hidden),
+            input_bias: part(&b, k, hidden),
+            state_bias: part(&b, k + 3, hidden),
         });
         Ok(Cell { gates, features, hidden, reset_after: int(n, "linear_before_reset", 0) != 0 })
     }
@@ -220,14 +219,23 @@ impl Reader<'_> {
     }
 }
 
+/// Returns the sum of products of two rows.
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>() as f32
+}
+
+/// Returns the `k`-th part of `len` numbers.
+fn part(list: &[f32], k: usize, len: usize) -> Vec<f32> {
+    list[k * len..(k + 1) * len].to_vec()
+}
+
 /// Refuses unsupported attributes of the operator.
 fn check_attributes(n: &NodeProto) -> Result<(), GraphError> {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).to_lowercase();
-    if let Some(direction) = attribute(n, "direction").map(|a| text(&a.s)).filter(|d| d != "forward") {
+    if let Some(direction) = attribute(n, "direction").map(|a| lowercase(&a.s)).filter(|d| d != "forward") {
         let what = "of the directions, `forward` is supported; reverse the sequence in front of it (Slice with step -1), and join two layers by Concat";
         return Err(unsupported(n, format!("its direction is `{direction}`: {what}")));
     }
-    if let Some(named) = attribute(n, "activations").map(|a| a.strings.iter().map(|s| text(s)).collect::<Vec<_>>())
+    if let Some(named) = attribute(n, "activations").map(|a| a.strings.iter().map(|s| lowercase(s)).collect::<Vec<_>>())
         && named != ["sigmoid", "tanh"]
     {
         return Err(unsupported(
@@ -239,4 +247,9 @@ fn check_attributes(n: &NodeProto) -> Result<(), GraphError> {
         return Err(unsupported(n, "it clips what its functions read; export it without `clip`".into()));
     }
     Ok(())
+}
+
+/// Returns the text of an attribute in lower case.
+fn lowercase(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).to_lowercase()
 }

@@ -113,11 +113,15 @@ const OPERATORS: &[Operator] = &[
 /// Returns all supported operators on secret tensors, by domain and name.
 #[must_use]
 pub fn operators() -> Vec<Operator> {
-    let about = |function: Function| if function.residual().is_some() { BETWEEN } else { TABLE };
     let functions = Function::ALL.iter().filter_map(|function| Some(op(function.onnx()?, about(*function))));
     let mut all: Vec<Operator> = OPERATORS.iter().copied().chain(functions).collect();
     all.sort_by_key(|operator| (operator.domain, operator.name));
     all
+}
+
+/// Returns how a function is computed.
+fn about(function: Function) -> &'static str {
+    if function.residual().is_some() { BETWEEN } else { TABLE }
 }
 
 /// Refused operators with their own advice.

@@ -44,43 +44,61 @@ pub(super) fn input_rank(input: &proto::ValueInfoProto) -> usize {
 /// Returns the shape of one input (the batch counts as 1), the meaning of its first axis, and its
 /// element type.
 pub(super) fn input_type(input: &proto::ValueInfoProto) -> Result<(Vec<usize>, Batch, Element), GraphError> {
-    let fail = |what: &str| file(format!("input `{}`: {what}", input.name));
-    let tensor = input.r#type.as_ref().and_then(|t| t.tensor_type.as_ref()).ok_or_else(|| fail("is not a tensor"))?;
+    let tensor =
+        input.r#type.as_ref().and_then(|t| t.tensor_type.as_ref()).ok_or_else(|| fault(input, "is not a tensor"))?;
     let element = match tensor.elem_type {
         1 | 10 | 11 | 16 => Element::Float,
         2 => Element::Unsigned8,
         3 => Element::Signed8,
         6 | 7 => {
-            return Err(fail(
+            return Err(fault(
+                input,
                 "its elements are integers, as of words or categories: looking secret indices up is not supported; give the network \
              real numbers (one-hot or embedded in front)",
             ));
         }
-        _ => return Err(fail("its elements are not real numbers or 8-bit integers; convert the model to float32")),
+        _ => {
+            return Err(fault(
+                input,
+                "its elements are not real numbers or 8-bit integers; convert the model to float32",
+            ));
+        }
     };
-    let dims = &tensor.shape.as_ref().ok_or_else(|| fail("states no shape"))?.dim;
+    let dims = &tensor.shape.as_ref().ok_or_else(|| fault(input, "states no shape"))?.dim;
     if dims.is_empty() || dims.len() > MAX_RANK {
-        return Err(fail(&format!("it has {} axes: 1 to {MAX_RANK} are supported, with the batch first", dims.len())));
+        return Err(fault(
+            input,
+            &format!("it has {} axes: 1 to {MAX_RANK} are supported, with the batch first", dims.len()),
+        ));
     }
-    let length = |d: &proto::DimensionProto| usize::try_from(d.dim_value).ok().filter(|n| *n > 0);
-    // PaddlePaddle's exporter writes -1 for a length without a name.
-    let named = |d: &proto::DimensionProto| matches!(d.dim_value, 0 | -1);
     let batch = match (dims.len(), length(&dims[0])) {
         (1, Some(_)) | (_, Some(1)) => Batch::One,
         (_, Some(n)) => Batch::Many(n),
-        (_, None) if named(&dims[0]) => Batch::Any,
-        _ => return Err(fail("its first axis has a negative length")),
+        // PaddlePaddle's exporter writes -1 for a length without a name.
+        (_, None) if matches!(dims[0].dim_value, 0 | -1) => Batch::Any,
+        _ => return Err(fault(input, "its first axis has a negative length")),
     };
     let rest = dims.iter().enumerate().map(|(i, d)| match length(d) {
         Some(_) if i == 0 && dims.len() > 1 => Ok(1),
         None if i == 0 => Ok(1),
         Some(n) => Ok(n),
-        None => Err(fail(
+        None => Err(fault(
+            input,
             "only the batch axis may be symbolic: fix the other axes when exporting, or with `python -m \
              onnxruntime.tools.make_dynamic_shape_fixed --input_name NAME --input_shape 1,..`",
         )),
     });
     Ok((rest.collect::<Result<_, _>>()?, batch, element))
+}
+
+/// Returns the length of an axis, if the file states one.
+fn length(d: &proto::DimensionProto) -> Option<usize> {
+    usize::try_from(d.dim_value).ok().filter(|n| *n > 0)
+}
+
+/// Returns the error for an input.
+fn fault(input: &proto::ValueInfoProto, what: &str) -> GraphError {
+    file(format!("input `{}`: {what}", input.name))
 }
 
 /// Largest number of axes of an input.

@@ -59,13 +59,8 @@ impl Reader<'_> {
         let x = self.tensor(n, 0)?;
         let axis = x.shape.len().checked_sub(1).ok_or_else(|| fail(n, "its input has no axes"))?;
         let len = x.shape[axis];
-        let spread = |v: Option<Vec<f32>>, none: f32| match v {
-            None => Ok(vec![none; len]),
-            Some(v) if v.len() == 1 => Ok(vec![v[0]; len]),
-            Some(v) if v.len() == len => Ok(v),
-            Some(v) => Err(fail(n, &format!("{} numbers for {len} features", v.len()))),
-        };
-        let (offset, scale) = (spread(floats(n, "offset")?, 0.0)?, spread(floats(n, "scale")?, 1.0)?);
+        let offset = spread(n, floats(n, "offset")?, 0.0, len)?;
+        let scale = spread(n, floats(n, "scale")?, 1.0, len)?;
         let shift = offset.iter().zip(&scale).map(|(o, s)| -o * s).collect();
         let x = Tensor { integer: false, ..x };
         if len == 1 {
@@ -127,6 +122,16 @@ impl Reader<'_> {
                 return Err(unsupported(n, format!("post_transform {name}: NONE, SOFTMAX and LOGISTIC are supported")));
             }
         })
+    }
+}
+
+/// Returns a number for each of `len` features; `none` is that of an absent list.
+fn spread(n: &NodeProto, list: Option<Vec<f32>>, none: f32, len: usize) -> Result<Vec<f32>, GraphError> {
+    match list {
+        None => Ok(vec![none; len]),
+        Some(v) if v.len() == 1 => Ok(vec![v[0]; len]),
+        Some(v) if v.len() == len => Ok(v),
+        Some(v) => Err(fail(n, &format!("{} numbers for {len} features", v.len()))),
     }
 }
 

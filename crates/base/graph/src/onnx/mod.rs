@@ -297,10 +297,9 @@ impl Reader<'_> {
 
     fn identity(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let to = attribute(n, "to").map(|a| a.i);
-        let is_float = |t: i64| matches!(t, 1 | 10 | 11 | 16);
         let classes =
             matches!(n.input.first().and_then(|i| self.values.get(i)), Some(Value::Wire(x)) if self.is_class(x));
-        if to.is_some_and(|t| !is_float(t)) && !classes {
+        if to.is_some_and(|t| !matches!(t, 1 | 10 | 11 | 16)) && !classes {
             return Err(unsupported(
                 n,
                 "a secret tensor can only be cast to float; where its integers choose rows (an embedding), give the network \

@@ -2,7 +2,6 @@
 //! sentences), in the forms that exporters write. The client does the division.
 
 use super::proto::NodeProto;
-use super::view::Tensor;
 use super::{Reader, Value, axis, fail, file, float, int, unsupported};
 use crate::{FinalActivation, GraphError};
 
@@ -38,13 +37,12 @@ impl Reader<'_> {
     /// Reads the nodes that exporters put between a norm and the division: a guard against zero,
     /// copies.
     pub(super) fn kept_norm(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        let small = |k: usize| -> Result<bool, GraphError> {
-            Ok(self.constant(n, k)?.is_none_or(|c| c.to_floats().iter().all(|v| (0.0..=GUARD).contains(v))))
-        };
         let guards = match n.op_type.as_str() {
             "Clip" if self.opset < 11 => (0.0..=GUARD).contains(&float(n, "min", 0.0)?),
-            "Clip" => small(1)? && self.constant(n, 2)?.is_none_or(|c| c.to_floats().iter().all(|v| *v > 1e30)),
-            "Max" | "Add" => n.input.len() == 2 && small(1)?,
+            "Clip" => {
+                self.is_small(n, 1)? && self.constant(n, 2)?.is_none_or(|c| c.to_floats().iter().all(|v| *v > 1e30))
+            }
+            "Max" | "Add" => n.input.len() == 2 && self.is_small(n, 1)?,
             _ => true,
         };
         match self.values.get(&n.input[0]) {
@@ -53,12 +51,16 @@ impl Reader<'_> {
         }
     }
 
+    /// Returns whether constant input `k` is a guard against division by zero, or absent.
+    fn is_small(&self, n: &NodeProto, k: usize) -> Result<bool, GraphError> {
+        Ok(self.constant(n, k)?.is_none_or(|c| c.to_floats().iter().all(|v| (0.0..=GUARD).contains(v))))
+    }
+
     /// Reads the division of a tensor by its own norm.
     pub(super) fn over_norm(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let x = self.real(n, 0)?;
-        let same = |of: &Tensor| of.node == x.node && of.shape == x.shape && of.order == x.order;
         match n.input.get(1).and_then(|i| self.values.get(i)) {
-            Some(Value::Norm(of, kind)) if same(of) => Ok(Value::Activated(x, *kind)),
+            Some(Value::Norm(of, kind)) if of.is_same(&x) => Ok(Value::Activated(x, *kind)),
             _ => Err(unsupported(n, ADVICE.into())),
         }
     }

@@ -35,8 +35,7 @@ pub(super) fn broadcast(
     floats: impl Fn(f32, f32) -> f32,
 ) -> Option<Constant> {
     let rank = a.shape.len().max(b.shape.len());
-    let wide = |c: &Constant| [vec![1; rank - c.shape.len()], c.shape.clone()].concat();
-    let (sa, sb) = (wide(a), wide(b));
+    let [sa, sb] = [a, b].map(|c| [vec![1; rank - c.shape.len()], c.shape.clone()].concat());
     if sa.iter().zip(&sb).any(|(x, y)| x != y && *x != 1 && *y != 1) {
         return None;
     }
@@ -60,11 +59,13 @@ pub(super) fn broadcast(
 /// broadcast.
 pub(super) fn longest_axes(inputs: &[&Constant]) -> Vec<usize> {
     let rank = inputs.iter().map(|c| c.shape.len()).max().unwrap_or(0);
-    let axis = |from_end: usize| {
-        let lengths = inputs.iter().filter_map(|c| Some(c.shape[c.shape.len().checked_sub(from_end)?]));
-        lengths.max().unwrap_or(1).max(1)
-    };
-    (1..=rank).rev().map(axis).collect()
+    (1..=rank)
+        .rev()
+        .map(|from_end| {
+            let lengths = inputs.iter().filter_map(|c| Some(c.shape[c.shape.len().checked_sub(from_end)?]));
+            lengths.max().unwrap_or(1).max(1)
+        })
+        .collect()
 }
 
 /// Returns for each element of `shape` its position in a broadcast tensor of shape `own`.
@@ -87,7 +88,6 @@ fn positions(own: &[usize], shape: &[usize], count: usize) -> Vec<usize> {
 
 /// Computes a node of arithmetic, comparison or choice on constants; `None` for other nodes.
 pub(super) fn by_element(n: &NodeProto, budget: &Budget, inputs: &[&Constant]) -> Result<Option<Constant>, GraphError> {
-    let does_not_fit = || fail(n, "its constants do not fit each other, or overflow");
     if let [a] = inputs {
         return unary(n, a);
     }
@@ -95,10 +95,9 @@ pub(super) fn by_element(n: &NodeProto, budget: &Budget, inputs: &[&Constant]) -
         budget.elements(n, &longest_axes(inputs))?;
     }
     if let ("Where", [c, a, b]) = (n.op_type.as_str(), inputs) {
-        return choose(c, a, b).map(Some).ok_or_else(does_not_fit);
+        return choose(c, a, b).map(Some).ok_or_else(|| does_not_fit(n));
     }
     let [a, b] = inputs else { return Ok(None) };
-    let truth = |t: bool| Some(i64::from(t));
     let made = match n.op_type.as_str() {
         "Add" => broadcast(a, b, i64::checked_add, |x, y| x + y),
         "Sub" => broadcast(a, b, i64::checked_sub, |x, y| x - y),
@@ -112,56 +111,73 @@ pub(super) fn by_element(n: &NodeProto, budget: &Budget, inputs: &[&Constant]) -
         "Or" => broadcast(a, b, |x, y| truth(x != 0 || y != 0), |_, _| f32::NAN),
         "Equal" | "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual" => {
             let op = n.op_type.as_str();
-            let holds = |o: std::cmp::Ordering| match op {
-                "Equal" => o.is_eq(),
-                "Greater" => o.is_gt(),
-                "GreaterOrEqual" => o.is_ge(),
-                "Less" => o.is_lt(),
-                _ => o.is_le(),
-            };
             let made = broadcast(
                 a,
                 b,
-                |x, y| truth(holds(x.cmp(&y))),
-                |x, y| f32::from(u8::from(x.partial_cmp(&y).is_some_and(holds))),
+                |x, y| truth(holds(op, x.cmp(&y))),
+                |x, y| f32::from(u8::from(x.partial_cmp(&y).is_some_and(|o| holds(op, o)))),
             );
             made.map(|c| Constant { data: Data::Ints(c.to_floats().iter().map(|v| *v as i64).collect()), ..c })
         }
         _ => return Ok(None),
     };
-    made.map(Some).ok_or_else(does_not_fit)
+    made.map(Some).ok_or_else(|| does_not_fit(n))
+}
+
+/// Returns the error for constants that cannot be combined.
+fn does_not_fit(n: &NodeProto) -> GraphError {
+    fail(n, "its constants do not fit each other, or overflow")
+}
+
+/// Returns 1 for true and 0 for false, which never overflows.
+fn truth(t: bool) -> Option<i64> {
+    Some(i64::from(t))
+}
+
+/// Returns whether a comparison holds for two values of this order.
+fn holds(op: &str, o: std::cmp::Ordering) -> bool {
+    match op {
+        "Equal" => o.is_eq(),
+        "Greater" => o.is_gt(),
+        "GreaterOrEqual" => o.is_ge(),
+        "Less" => o.is_lt(),
+        _ => o.is_le(),
+    }
 }
 
 fn unary(n: &NodeProto, c: &Constant) -> Result<Option<Constant>, GraphError> {
     let alpha = float(n, "alpha", 0.01)?;
-    let real = |f: &dyn Fn(f32) -> f32| Data::Floats(c.to_floats().into_iter().map(f).collect());
     let data = match (n.op_type.as_str(), &c.data) {
         ("Neg", Data::Ints(v)) => Data::Ints(v.iter().map(|x| x.wrapping_neg()).collect()),
         ("Abs", Data::Ints(v)) => Data::Ints(v.iter().map(|x| x.wrapping_abs()).collect()),
         ("Not", Data::Ints(v)) => Data::Ints(v.iter().map(|x| i64::from(*x == 0)).collect()),
-        ("Neg", _) => real(&|x| -x),
-        ("Abs", _) => real(&f32::abs),
-        ("Sqrt", _) => real(&f32::sqrt),
-        ("Exp", _) => real(&f32::exp),
-        ("Log", _) => real(&f32::ln),
-        ("Floor", _) => real(&f32::floor),
-        ("Ceil", _) => real(&f32::ceil),
-        ("Round", _) => real(&f32::round_ties_even),
-        ("Reciprocal", _) => real(&|x| 1.0 / x),
-        ("Relu", _) => real(&|x| tacit_floats::larger(x, 0.0)),
-        ("LeakyRelu", _) => real(&|x| if x < 0.0 { alpha * x } else { x }),
-        ("Sigmoid", _) => real(&|x| 1.0 / (1.0 + (-x).exp())),
-        ("Tanh", _) => real(&f32::tanh),
+        ("Neg", _) => real(c, |x| -x),
+        ("Abs", _) => real(c, f32::abs),
+        ("Sqrt", _) => real(c, f32::sqrt),
+        ("Exp", _) => real(c, f32::exp),
+        ("Log", _) => real(c, f32::ln),
+        ("Floor", _) => real(c, f32::floor),
+        ("Ceil", _) => real(c, f32::ceil),
+        ("Round", _) => real(c, f32::round_ties_even),
+        ("Reciprocal", _) => real(c, |x| 1.0 / x),
+        ("Relu", _) => real(c, |x| tacit_floats::larger(x, 0.0)),
+        ("LeakyRelu", _) => real(c, |x| if x < 0.0 { alpha * x } else { x }),
+        ("Sigmoid", _) => real(c, |x| 1.0 / (1.0 + (-x).exp())),
+        ("Tanh", _) => real(c, f32::tanh),
         ("Max" | "Min" | "Sum", _) => c.data.clone(),
         _ => return Ok(None),
     };
     Ok(Some(Constant { shape: c.shape.clone(), data }))
 }
 
+/// Applies a function to each element.
+fn real(c: &Constant, f: impl Fn(f32) -> f32) -> Data {
+    Data::Floats(c.to_floats().into_iter().map(f).collect())
+}
+
 /// Returns `a` where `c` is not 0, else `b`.
 fn choose(c: &Constant, a: &Constant, b: &Constant) -> Option<Constant> {
     // Broadcasts the pair first, then the choice over it.
-    let spread = |x: &Constant, y: &Constant| broadcast(x, y, |p, _| Some(p), |p, _| p);
     let (a, b) = (spread(a, b)?, spread(b, a)?);
     let (a, b) = (spread(&a, c)?, spread(&b, c)?);
     let c = spread(c, &a)?;
@@ -176,4 +192,9 @@ fn choose(c: &Constant, a: &Constant, b: &Constant) -> Option<Constant> {
         }
     };
     Some(Constant { shape: a.shape, data })
+}
+
+/// Returns `x` in the shape of its broadcast with `y`.
+fn spread(x: &Constant, y: &Constant) -> Option<Constant> {
+    broadcast(x, y, |p, _| Some(p), |p, _| p)
 }

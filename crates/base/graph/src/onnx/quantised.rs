@@ -140,8 +140,9 @@ impl Reader<'_> {
         let steps = (0..values.len()).map(|i| (scale[i / inner % length], zero[i / inner % length]));
         let data = if n.op_type == "QuantizeLinear" {
             let [least, most] = self.limits(n)?;
-            let whole = |v: f32, s: f32, z: f32| ((v / s).round_ties_even() + z).clamp(least, most) as i64;
-            Data::Ints(values.iter().zip(steps).map(|(v, (s, z))| whole(*v, s, z)).collect())
+            let whole =
+                values.iter().zip(steps).map(|(v, (s, z))| ((v / s).round_ties_even() + z).clamp(least, most) as i64);
+            Data::Ints(whole.collect())
         } else {
             Data::Floats(values.iter().zip(steps).map(|(q, (s, z))| (q - z) * s).collect())
         };

@@ -3,7 +3,7 @@
 
 use super::proto::NodeProto;
 use super::tensor::{Constant, Data};
-use super::view::Tensor;
+use super::view::{Tensor, agree_but_at};
 use super::{Batch, Reader, attribute, axis, fail, float, int, ints, unsupported};
 use crate::GraphError;
 use crate::float::FloatOp;
@@ -20,10 +20,7 @@ impl Reader<'_> {
         let parts = (0..n.input.len()).map(|k| self.tensor(n, k)).collect::<Result<Vec<_>, _>>()?;
         let first = parts.first().ok_or_else(|| fail(n, "has no inputs"))?;
         let at = axis(n, int(n, "axis", 1), first.shape.len())?;
-        let fits = |x: &Tensor| {
-            x.shape.len() == first.shape.len() && (0..x.shape.len()).all(|i| i == at || x.shape[i] == first.shape[i])
-        };
-        if !parts.iter().all(fits) {
+        if !parts.iter().all(|x| agree_but_at(at, &x.shape, &first.shape)) {
             return Err(fail(
                 n,
                 &format!("shapes {:?} differ outside axis {at}", parts.iter().map(|x| &x.shape).collect::<Vec<_>>()),
@@ -35,11 +32,9 @@ impl Reader<'_> {
         let (_, rest) = first.order_from(&[at]);
         let order = [&[at][..], &rest].concat();
         // Parts stored as images remain images, so that their readers need no reshape.
-        let image = |r: &Self, x: &Tensor| {
-            let stored = r.node_shape(x.node);
-            (x.order == order && stored[0] == x.shape[at]).then(|| stored[1..].to_vec())
-        };
-        let shared = image(self, first).filter(|inner| parts.iter().all(|x| image(self, x).as_ref() == Some(inner)));
+        let shared = self
+            .image(first, &order, at)
+            .filter(|inner| parts.iter().all(|x| self.image(x, &order, at).as_ref() == Some(inner)));
         let mut nodes = Vec::with_capacity(parts.len());
         for x in &parts {
             nodes.push(if shared.is_some() { x.node } else { self.arrange(n, x, &[&[at], &rest])? });
@@ -49,6 +44,12 @@ impl Reader<'_> {
         let made = if let [one] = nodes[..] { one } else { self.push(n, FloatOp::Concat, &nodes, &[])? };
         let order = if shape[at] == 1 { rest } else { order };
         Ok(Tensor { node: made, shape, order, ..first.clone() })
+    }
+
+    /// Returns the lengths behind axis `at` of an image `x` in `order`; `None` for another tensor.
+    fn image(&self, x: &Tensor, order: &[usize], at: usize) -> Option<Vec<usize>> {
+        let stored = self.node_shape(x.node);
+        (x.order == order && stored[0] == x.shape[at]).then(|| stored[1..].to_vec())
     }
 
     /// Joins tensors and constants: pads each tensor with zeros where the others are, adds them up,
@@ -69,8 +70,7 @@ impl Reader<'_> {
                 }
             };
             let at = axis(n, int(n, "axis", 1), part.len())?;
-            let fits = |s: &[usize]| s.len() == part.len() && (0..s.len()).all(|i| i == at || s[i] == part[i]);
-            if shape.as_deref().is_some_and(|s| !fits(s)) {
+            if shape.as_deref().is_some_and(|s| !agree_but_at(at, s, &part)) {
                 return Err(fail(n, &format!("shapes {shape:?} and {part:?} differ outside axis {at}")));
             }
             start += part[at];
@@ -128,28 +128,12 @@ impl Reader<'_> {
         if ends.len() != starts.len() || axes.len() != starts.len() || steps.len() != starts.len() {
             return Err(fail(n, "its starts, ends, axes and steps differ in length"));
         }
-        let one = |i: usize| {
-            let at = axis(n, axes[i], shape.len())?;
-            let (len, step) = (shape[at] as i64, steps[i]);
-            if step == 0 {
-                return Err(fail(n, "steps of 0"));
-            }
-            let from_front = |v: i64| if v < 0 { v.saturating_add(len) } else { v };
-            let (start, end) = (from_front(starts[i]), from_front(ends[i]));
-            let indices: Vec<usize> = if step > 0 {
-                let (start, end) = (start.clamp(0, len), end.clamp(0, len));
-                (start..end.max(start))
-                    .step_by(usize::try_from(step).unwrap_or(usize::MAX))
-                    .map(|v| v as usize)
-                    .collect()
-            } else {
-                let (start, end) = (start.clamp(-1, len - 1), end.clamp(-1, len - 1));
-                let back = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX);
-                (end + 1..start + 1).rev().step_by(back).map(|v| v as usize).collect()
-            };
-            Ok((at, indices))
-        };
-        (0..starts.len()).map(one).collect()
+        (0..starts.len())
+            .map(|i| {
+                let at = axis(n, axes[i], shape.len())?;
+                sliced(n, shape[at] as i64, starts[i], ends[i], steps[i]).map(|indices| (at, indices))
+            })
+            .collect()
     }
 
     pub(super) fn split(&mut self, n: &NodeProto) -> Result<Vec<Tensor>, GraphError> {
@@ -215,7 +199,7 @@ impl Reader<'_> {
         let x = self.tensor(n, 0)?;
         let wanted = self.listed(n, 1, "shape")?.ok_or_else(|| fail(n, "has no shape"))?;
         let rank = x.shape.len().max(wanted.len());
-        let x = x.with_ones(&(0..rank - x.shape.len()).collect::<Vec<_>>());
+        let x = x.with_rank(rank);
         let mut shape = x.shape.clone();
         for (d, &w) in shape[rank - wanted.len()..].iter_mut().zip(&wanted) {
             let w = usize::try_from(w).map_err(|_| fail(n, "a negative length"))?;
@@ -319,18 +303,7 @@ impl Reader<'_> {
             b"constant" => ((-before).max(0), len + after.min(0)),
             _ => (-before, len + after),
         };
-        let source = |i: i64| match mode {
-            b"edge" => Some(i.clamp(0, len - 1)),
-            b"wrap" => Some(i.rem_euclid(len)),
-            b"reflect" if len > 1 => {
-                let period = 2 * (len - 1);
-                let i = i.rem_euclid(period);
-                Some(if i < len { i } else { period - i })
-            }
-            b"constant" => Some(i),
-            _ => None,
-        };
-        let indices: Option<Vec<usize>> = (first..last).map(|i| source(i).map(|v| v as usize)).collect();
+        let indices: Option<Vec<usize>> = (first..last).map(|i| pad_source(mode, len, i).map(|v| v as usize)).collect();
         let indices =
             indices.ok_or_else(|| unsupported(n, format!("padding mode `{}` here", String::from_utf8_lossy(mode))))?;
         self.select(n, x, at, &indices)
@@ -359,10 +332,42 @@ impl Reader<'_> {
         } else {
             node = self.reshaped(n, node, &order.iter().map(|&a| x.shape[a]).collect::<Vec<_>>())?;
         }
-        let of = |pads: &[i64]| axes.iter().map(|a| a.map_or(0, |a| pads[a] as usize)).collect();
-        let node = self.push(n, FloatOp::Pad { before: of(before), after: of(after) }, &[node], &[])?;
+        let [front, behind]: [Vec<usize>; 2] =
+            [before, after].map(|pads| axes.iter().map(|a| a.map_or(0, |a| pads[a] as usize)).collect());
+        let node = self.push(n, FloatOp::Pad { before: front, after: behind }, &[node], &[])?;
         let mut shape = x.shape.clone();
         grown.iter().for_each(|&a| shape[a] += (before[a] + after[a]) as usize);
         Ok(Tensor { node, shape, order, ..x.clone() })
+    }
+}
+
+/// Returns the indices that a Slice selects on one axis; `start` and `end` may count from the end.
+fn sliced(n: &NodeProto, len: i64, start: i64, end: i64, step: i64) -> Result<Vec<usize>, GraphError> {
+    if step == 0 {
+        return Err(fail(n, "steps of 0"));
+    }
+    let [start, end] = [start, end].map(|v| if v < 0 { v.saturating_add(len) } else { v });
+    Ok(if step > 0 {
+        let (start, end) = (start.clamp(0, len), end.clamp(0, len));
+        (start..end.max(start)).step_by(usize::try_from(step).unwrap_or(usize::MAX)).map(|v| v as usize).collect()
+    } else {
+        let (start, end) = (start.clamp(-1, len - 1), end.clamp(-1, len - 1));
+        let back = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX);
+        (end + 1..start + 1).rev().step_by(back).map(|v| v as usize).collect()
+    })
+}
+
+/// Returns the index that padding shows at `i`, on an axis of length `len`.
+fn pad_source(mode: &[u8], len: i64, i: i64) -> Option<i64> {
+    match mode {
+        b"edge" => Some(i.clamp(0, len - 1)),
+        b"wrap" => Some(i.rem_euclid(len)),
+        b"reflect" if len > 1 => {
+            let period = 2 * (len - 1);
+            let i = i.rem_euclid(period);
+            Some(if i < len { i } else { period - i })
+        }
+        b"constant" => Some(i),
+        _ => None,
     }
 }

@@ -21,8 +21,8 @@ impl Reader<'_> {
         };
         // Both may count from the end; values beyond either end are clamped to it.
         let rank = dims.len() as i64;
-        let clamp = |v: i64| (if v < 0 { v.saturating_add(rank) } else { v }).clamp(0, rank) as usize;
-        let (start, end) = (clamp(int(n, "start", 0)), clamp(int(n, "end", rank)));
+        let [start, end] = [int(n, "start", 0), int(n, "end", rank)]
+            .map(|v| (if v < 0 { v.saturating_add(rank) } else { v }).clamp(0, rank) as usize);
         Ok(Constant::ints(dims[start..end.max(start)].to_vec()))
     }
 
@@ -37,10 +37,9 @@ impl Reader<'_> {
                 let gone = match self.listed(n, 1, "axes")? {
                     Some(axes) => axes.iter().map(|&a| axis(n, a, x.shape.len())).collect::<Result<Vec<_>, _>>()?,
                     // A network for any batch size keeps its batch axis.
-                    None => {
-                        let is_batch = |i: usize| self.batch != Batch::One && x.batch == Some(i);
-                        (0..x.shape.len()).filter(|&i| x.shape[i] == 1 && !is_batch(i)).collect()
-                    }
+                    None => (0..x.shape.len())
+                        .filter(|&i| x.shape[i] == 1 && (self.batch == Batch::One || x.batch != Some(i)))
+                        .collect(),
                 };
                 if gone.iter().any(|&i| x.shape[i] != 1) {
                     return Err(fail(n, &format!("squeezes an axis of {:?} that is not 1", x.shape)));
@@ -64,15 +63,14 @@ impl Reader<'_> {
         if checked_elements(&shape) != Some(x.elements()) {
             return Err(fail(n, &format!("{:?} cannot become {shape:?}", x.shape)));
         }
-        let long = |shape: &[usize]| shape.iter().copied().filter(|d| *d != 1).collect::<Vec<_>>();
         let batch = x.batch.filter(|b| *b == 0 && !shape.is_empty());
         if matches!(self.batch, Batch::Many(_)) && x.batch.is_some() && batch.is_none() {
             return Err(unsupported(n, "it moves the batch from the first axis; export it with a batch of 1".into()));
         }
-        if long(&shape) == long(&x.shape) {
+        if long_lengths(&shape).eq(long_lengths(&x.shape)) {
             let (from, to) = (super::view::long_axes(&x.shape), super::view::long_axes(&shape));
-            let moved = |a: &usize| to[from.iter().position(|f| f == a).expect("an axis longer than 1")];
-            return Ok(Tensor { order: x.order.iter().map(moved).collect(), shape, batch, ..x.clone() });
+            let moved = x.order.iter().map(|a| to[from.iter().position(|f| f == a).expect("an axis longer than 1")]);
+            return Ok(Tensor { order: moved.collect(), shape, batch, ..x.clone() });
         }
         let x = self.straight(n, x)?;
         Ok(Tensor { integer: x.integer, ..Tensor::new(x.node, shape, batch) })
@@ -88,9 +86,9 @@ impl Reader<'_> {
         let left = match *left {
             // The same axis at another place.
             FinalActivation::SoftmaxAlong { length, inner, logarithm } => {
-                let distance = |shape: &[usize], at: usize| shape[at + 1..].iter().product::<usize>();
-                let is_it = |&at: &usize| x.shape[at] == length as usize && distance(&x.shape, at) == inner as usize;
-                let at = (0..x.shape.len()).find(is_it).and_then(|at| perm.iter().position(|&p| p == at));
+                let at = (0..x.shape.len())
+                    .find(|&at| x.shape[at] == length as usize && distance(&x.shape, at) == inner as usize)
+                    .and_then(|at| perm.iter().position(|&p| p == at));
                 let at =
                     at.ok_or_else(|| unsupported(n, "it takes the axes of a softmax apart; cut both off".into()))?;
                 let inner = u32::try_from(distance(&made.shape, at)).map_err(|_| fail(n, "is too large"))?;
@@ -135,6 +133,16 @@ impl Reader<'_> {
         }
         reshaped(n, from, &wanted, int(n, "allowzero", 0) != 0)
     }
+}
+
+/// Returns the lengths of the axes that are longer than 1.
+fn long_lengths(shape: &[usize]) -> impl Iterator<Item = usize> {
+    shape.iter().copied().filter(|d| *d != 1)
+}
+
+/// Returns the distance of two elements along axis `at`.
+fn distance(shape: &[usize], at: usize) -> usize {
+    shape[at + 1..].iter().product()
 }
 
 pub(super) fn permutation(n: &NodeProto, rank: usize) -> Result<Vec<usize>, GraphError> {

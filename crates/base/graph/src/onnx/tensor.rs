@@ -66,54 +66,56 @@ impl Constant {
 /// # Errors
 /// Names the tensor and its fault.
 pub fn decode(t: &TensorProto) -> Result<Constant, GraphError> {
-    let fail = |what: String| GraphError::OnnxFile { what: plain(&format!("tensor `{}`: {what}", t.name)) };
+    decoded(t).map_err(|what| GraphError::OnnxFile { what: plain(&format!("tensor `{}`: {what}", t.name)) })
+}
+
+/// Decodes a tensor; an error does not name it.
+fn decoded(t: &TensorProto) -> Result<Constant, String> {
     if t.data_location == 1 {
-        return Err(fail(
+        return Err(
             "its data lies in another file (external data), which only a model that is read from a folder can have; save it as one \
              file (onnx.save_model(..., save_as_external_data=False))"
                 .into(),
-        ));
+        );
     }
     if t.dims.len() > MAX_AXES {
-        return Err(fail(format!("{} axes, the limit is {MAX_AXES}", t.dims.len())));
+        return Err(format!("{} axes, the limit is {MAX_AXES}", t.dims.len()));
     }
     let shape: Vec<usize> = t
         .dims
         .iter()
-        .map(|&d| usize::try_from(d).map_err(|_| fail(format!("shape {:?}", t.dims))))
+        .map(|&d| usize::try_from(d).map_err(|_| format!("shape {:?}", t.dims)))
         .collect::<Result<_, _>>()?;
     let n = checked_elements(&shape)
         .filter(|&n| n <= MAX_STORED_ELEMENTS)
-        .ok_or_else(|| fail(format!("shape {shape:?} has more than {MAX_STORED_ELEMENTS} elements")))?;
+        .ok_or_else(|| format!("shape {shape:?} has more than {MAX_STORED_ELEMENTS} elements"))?;
     let data = match t.data_type {
-        1 => Data::Floats(pick(t, n, &t.float_data, f32::from_le_bytes).map_err(fail)?),
+        1 => Data::Floats(pick(t, n, &t.float_data, f32::from_le_bytes)?),
         11 => {
-            let wide = pick(t, n, &t.double_data, f64::from_le_bytes).map_err(fail)?;
+            let wide = pick(t, n, &t.double_data, f64::from_le_bytes)?;
             Data::Floats(wide.into_iter().map(|x| x as f32).collect())
         }
-        10 => Data::Floats(halves(t, n).map_err(fail)?.into_iter().map(half_to_float).collect()),
-        16 => {
-            Data::Floats(halves(t, n).map_err(fail)?.into_iter().map(|b| f32::from_bits(u32::from(b) << 16)).collect())
-        }
+        10 => Data::Floats(halves(t, n)?.into_iter().map(half_to_float).collect()),
+        16 => Data::Floats(halves(t, n)?.into_iter().map(|b| f32::from_bits(u32::from(b) << 16)).collect()),
         6 => {
-            let narrow = pick(t, n, &t.int32_data, i32::from_le_bytes).map_err(fail)?;
+            let narrow = pick(t, n, &t.int32_data, i32::from_le_bytes)?;
             Data::Ints(narrow.into_iter().map(i64::from).collect())
         }
-        2 | 9 => Data::Ints(small(t, n, |[b]: [u8; 1]| i64::from(b)).map_err(fail)?),
-        3 => Data::Ints(small(t, n, |b| i64::from(i8::from_le_bytes(b))).map_err(fail)?),
-        4 => Data::Ints(small(t, n, |b| i64::from(u16::from_le_bytes(b))).map_err(fail)?),
-        5 => Data::Ints(small(t, n, |b| i64::from(i16::from_le_bytes(b))).map_err(fail)?),
-        7 => Data::Ints(pick(t, n, &t.int64_data, i64::from_le_bytes).map_err(fail)?),
+        2 | 9 => Data::Ints(small(t, n, |[b]: [u8; 1]| i64::from(b))?),
+        3 => Data::Ints(small(t, n, |b| i64::from(i8::from_le_bytes(b)))?),
+        4 => Data::Ints(small(t, n, |b| i64::from(u16::from_le_bytes(b)))?),
+        5 => Data::Ints(small(t, n, |b| i64::from(i16::from_le_bytes(b)))?),
+        7 => Data::Ints(pick(t, n, &t.int64_data, i64::from_le_bytes)?),
         other => {
-            return Err(fail(format!(
+            return Err(format!(
                 "element type {other} is not supported (floats of 16, 32 and 64 bits and integers are); convert the model to float32"
-            )));
+            ));
         }
     };
     if let Data::Floats(v) = &data
         && let Some(bad) = v.iter().position(|x| !x.is_finite())
     {
-        return Err(fail(format!("element {bad} is {}", v[bad])));
+        return Err(format!("element {bad} is {}", v[bad]));
     }
     Ok(Constant { shape, data })
 }

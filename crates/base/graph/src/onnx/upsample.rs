@@ -49,7 +49,7 @@ impl Reader<'_> {
         }
         let [sh, sw] = [axes[0].stride, axes[1].stride];
         let [jh, jw] = [axes[0].per_phase, axes[1].per_phase];
-        let weights = phase_weights(n, &w.to_floats(), [groups, per_group, ins], kernel, &axes)?;
+        let weights = phase_weights(n, &w.to_floats(), groups, per_group, ins, kernel, &axes)?;
         let geometry = ConvGeometry {
             out_channels: out * sh * sw,
             kernel: [jh, jw],
@@ -154,16 +154,8 @@ impl Reader<'_> {
         let len = x.shape[axis];
         let mode = attribute(n, "nearest_mode").map_or(&b"round_prefer_floor"[..], |a| &a.s);
         let mode = if self.opset < 11 { &b"floor"[..] } else { mode };
-        let pick = |c: f64| match mode {
-            b"floor" => c.floor(),
-            b"ceil" => c.ceil(),
-            b"round_prefer_ceil" => (c + 0.5).floor(),
-            _ => (c - 0.5).ceil(),
-        };
-        // Coordinates that differ from a whole number only by rounding count as whole.
-        let whole = |c: f64| if (c - c.round()).abs() < 1e-6 { c.round() } else { c };
         let indices: Vec<usize> =
-            (0..target.length).map(|o| pick(whole(coordinate(o))).clamp(0.0, (len - 1) as f64) as usize).collect();
+            (0..target.length).map(|o| nearest_to(mode, coordinate(o)).clamp(0.0, (len - 1) as f64) as usize).collect();
         let times = target.length / len;
         if times * len == target.length && indices.iter().enumerate().all(|(o, &i)| i == o / times) {
             let mut all = vec![1; x.shape.len()];
@@ -175,14 +167,11 @@ impl Reader<'_> {
 
     fn resize_targets(&self, n: &NodeProto, x: &Tensor) -> Result<Vec<Target>, GraphError> {
         let rank = x.shape.len();
-        let at = |k: usize| -> Result<Option<Vec<f32>>, GraphError> {
-            Ok(self.constant(n, k)?.map(|c| c.to_floats()).filter(|v| !v.is_empty()))
-        };
         let upsample = n.op_type == "Upsample";
         let (scales, sizes) = match (upsample, self.opset) {
             (true, ..9) => (super::floats(n, "scales")?, None),
-            (true, _) | (false, ..11) => (at(1)?, None),
-            _ => (at(2)?, at(3)?),
+            (true, _) | (false, ..11) => (self.some_floats(n, 1)?, None),
+            _ => (self.some_floats(n, 2)?, self.some_floats(n, 3)?),
         };
         if attribute(n, "keep_aspect_ratio_policy").is_some_and(|a| a.s != b"stretch") {
             return Err(unsupported(n, "a kept aspect ratio is not supported; state the sizes".into()));
@@ -208,6 +197,11 @@ impl Reader<'_> {
             targets[axis] = Target { length: length as usize, scale };
         }
         Ok(targets)
+    }
+
+    /// Returns the numbers of constant input `k`, if there are any.
+    fn some_floats(&self, n: &NodeProto, k: usize) -> Result<Option<Vec<f32>>, GraphError> {
+        Ok(self.constant(n, k)?.map(|c| c.to_floats()).filter(|v| !v.is_empty()))
     }
 }
 
@@ -248,6 +242,18 @@ fn coordinates(
     })
 }
 
+/// Rounds a coordinate to that of an element.
+fn nearest_to(mode: &[u8], c: f64) -> f64 {
+    // Coordinates that differ from a whole number only by rounding count as whole.
+    let c = if (c - c.round()).abs() < 1e-6 { c.round() } else { c };
+    match mode {
+        b"floor" => c.floor(),
+        b"ceil" => c.ceil(),
+        b"round_prefer_ceil" => (c + 0.5).floor(),
+        _ => (c - 0.5).ceil(),
+    }
+}
+
 /// Returns the matrix `[out, in]` of a linear interpolation; positions outside take the edge.
 fn linear_matrix(len: usize, target: &Target, coordinate: &dyn Fn(usize) -> f64) -> Vec<f32> {
     let mut matrix = vec![0.0; len * target.length];
@@ -268,7 +274,9 @@ fn linear_matrix(len: usize, target: &Target, coordinate: &dyn Fn(usize) -> f64)
 fn phase_weights(
     n: &NodeProto,
     source: &[f32],
-    [groups, per_group, ins]: [usize; 3],
+    groups: usize,
+    per_group: usize,
+    ins: usize,
     kernel: [usize; 2],
     axes: &[Phases; 2],
 ) -> Result<Vec<f32>, GraphError> {
@@ -309,15 +317,9 @@ fn phases(n: &NodeProto, axis: usize, input: &[usize], kernel: [usize; 2], flat:
     let len = input[axis + 1];
     let fixed = flat && axis == 0;
     let (at, count) = if flat { (0, 1) } else { (axis, 2) };
-    let stated = |name: &str, k: usize, of: usize, default: i64, least: i64| -> Result<usize, GraphError> {
-        let list = ints(n, name).filter(|v| !v.is_empty() && !fixed);
-        let value = list.map_or(Some(default), |v| if v.len() == of { v.get(k).copied() } else { None });
-        let value = value.filter(|v| (least..=1 << 16).contains(v));
-        value.map(|v| v as usize).ok_or_else(|| fail(n, &format!("`{name}` is {:?}", ints(n, name))))
-    };
-    let stride = stated("strides", at, count, 1, 1)?;
-    let dilation = stated("dilations", at, count, 1, 1)?;
-    let extra = stated("output_padding", at, count, 0, 0)?;
+    let stride = stated(n, "strides", fixed, at, count, 1)?;
+    let dilation = stated(n, "dilations", fixed, at, count, 1)?;
+    let extra = stated(n, "output_padding", fixed, at, count, 0)?;
     let taps = (kernel[axis] - 1).checked_mul(dilation).and_then(|t| t.checked_add(1)).filter(|t| *t <= 1 << 20);
     let taps = taps.ok_or_else(|| fail(n, "a kernel that is too long"))?;
     let full = (len - 1) * stride + taps + extra;
@@ -329,7 +331,8 @@ fn phases(n: &NodeProto, axis: usize, input: &[usize], kernel: [usize; 2], flat:
     };
     let (before, length) = match (output, auto) {
         (None, b"NOTSET" | b"") => {
-            let (b, e) = (stated("pads", at, 2 * count, 0, 0)?, stated("pads", at + count, 2 * count, 0, 0)?);
+            let b = stated(n, "pads", fixed, at, 2 * count, 0)?;
+            let e = stated(n, "pads", fixed, at + count, 2 * count, 0)?;
             (b, full.checked_sub(b + e))
         }
         (None, b"VALID") => (0, Some(full)),
@@ -345,6 +348,14 @@ fn phases(n: &NodeProto, axis: usize, input: &[usize], kernel: [usize; 2], flat:
     // The phases extend to the last output that is not cut.
     let behind = (before + length).div_ceil(stride).saturating_sub(len).max(per_phase - 1);
     Ok(Phases { stride, taps, dilation, per_phase, behind, cut: before, length })
+}
+
+/// Returns number `k` of the `of` in an attribute; `least` if it is absent or the axis `fixed`.
+fn stated(n: &NodeProto, name: &str, fixed: bool, k: usize, of: usize, least: i64) -> Result<usize, GraphError> {
+    let list = ints(n, name).filter(|v| !v.is_empty() && !fixed);
+    let value = list.map_or(Some(least), |v| if v.len() == of { v.get(k).copied() } else { None });
+    let value = value.filter(|v| (least..=1 << 16).contains(v));
+    value.map(|v| v as usize).ok_or_else(|| fail(n, &format!("`{name}` is {:?}", ints(n, name))))
 }
 
 #[cfg(test)]

@@ -43,22 +43,20 @@ impl Tensor {
 
     /// Reorders the axes: axis `i` of the result is axis `perm[i]`.
     pub fn transposed(&self, perm: &[usize]) -> Self {
-        let to = |axis: usize| perm.iter().position(|&p| p == axis).expect("every axis is in a permutation");
         Self {
             shape: perm.iter().map(|&p| self.shape[p]).collect(),
-            order: self.order.iter().map(|&a| to(a)).collect(),
-            batch: self.batch.map(to),
+            order: self.order.iter().map(|&a| place_in(perm, a)).collect(),
+            batch: self.batch.map(|b| place_in(perm, b)),
             ..self.clone()
         }
     }
 
     /// Returns the view without `axes`, which have length 1.
     pub fn without(&self, axes: &[usize]) -> Self {
-        let to = |axis: usize| axis - axes.iter().filter(|&&a| a < axis).count();
         Self {
             shape: (0..self.shape.len()).filter(|i| !axes.contains(i)).map(|i| self.shape[i]).collect(),
-            order: self.order.iter().map(|&a| to(a)).collect(),
-            batch: self.batch.filter(|b| !axes.contains(b)).map(to),
+            order: self.order.iter().map(|&a| place_without(axes, a)).collect(),
+            batch: self.batch.filter(|b| !axes.contains(b)).map(|b| place_without(axes, b)),
             ..self.clone()
         }
     }
@@ -77,6 +75,16 @@ impl Tensor {
         }
     }
 
+    /// Inserts axes of length 1 in front of the others, so that there are `rank` axes.
+    pub fn with_rank(&self, rank: usize) -> Self {
+        self.with_ones(&(0..rank - self.shape.len()).collect::<Vec<_>>())
+    }
+
+    /// Returns whether the other view shows the same elements at the same places.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.node == other.node && self.shape == other.shape && self.order == other.order
+    }
+
     /// Returns the axes that the node stores, split into those of `first` and the others.
     pub fn order_from(&self, first: &[usize]) -> (Vec<usize>, Vec<usize>) {
         let (front, rest) = self.order.iter().partition(|a| first.contains(a));
@@ -86,6 +94,21 @@ impl Tensor {
     fn sizes(&self, axes: &[usize]) -> usize {
         axes.iter().map(|&a| self.shape[a]).product()
     }
+}
+
+/// Returns the place of an axis in a permutation of all axes.
+fn place_in(perm: &[usize], axis: usize) -> usize {
+    perm.iter().position(|&p| p == axis).expect("every axis is in a permutation")
+}
+
+/// Returns the place of an axis in a tensor without the other `axes`.
+fn place_without(axes: &[usize], axis: usize) -> usize {
+    axis - axes.iter().filter(|&&a| a < axis).count()
+}
+
+/// Returns whether two shapes differ at most in the length of axis `at`.
+pub(super) fn agree_but_at(at: usize, a: &[usize], b: &[usize]) -> bool {
+    a.len() == b.len() && (0..a.len()).all(|i| i == at || a[i] == b[i])
 }
 
 /// Returns the axes that are longer than 1.
@@ -104,9 +127,8 @@ impl Reader<'_> {
         if wanted != x.order {
             let stored: Vec<usize> = x.order.iter().map(|&a| x.shape[a]).collect();
             node = self.reshaped(n, node, &stored)?;
-            let from = |a: &usize| x.order.iter().position(|o| o == a).expect("an axis of the tensor");
-            let perm = wanted.iter().map(from).collect();
-            node = self.push(n, FloatOp::Transpose(perm), &[node], &[])?;
+            let perm = wanted.iter().map(|a| x.order.iter().position(|o| o == a).expect("an axis of the tensor"));
+            node = self.push(n, FloatOp::Transpose(perm.collect()), &[node], &[])?;
         }
         self.reshaped(n, node, &shape)
     }

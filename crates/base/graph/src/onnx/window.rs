@@ -184,20 +184,7 @@ impl Reader<'_> {
         let window = Window { kernel: e.kernel, stride: e.stride, pads: e.pads };
         let sum = self.push(n, FloatOp::SumPool(window), &[image], &[])?;
         let shape = self.node_shape(sum).to_vec();
-        let counts = |i: usize| -> Vec<usize> {
-            let (low, high) = if include {
-                (0, e.pads[i] + input[i + 1] + e.counted[i + 2])
-            } else {
-                (e.pads[i], e.pads[i] + input[i + 1])
-            };
-            (0..shape[i + 1])
-                .map(|o| {
-                    let start = o * e.stride[i];
-                    (start + e.kernel[i]).min(high).saturating_sub(start.max(low)).max(1)
-                })
-                .collect()
-        };
-        let (rows, columns) = (counts(0), counts(1));
+        let [rows, columns] = [0, 1].map(|i| e.counts(i, input[i + 1], shape[i + 1], include));
         if rows.iter().all(|r| *r == rows[0]) && columns.iter().all(|c| *c == columns[0]) {
             let sum = self.of_image(sum, flat, &x);
             return self.scale(n, &sum, 1.0 / (rows[0] * columns[0]) as f32);
@@ -253,6 +240,20 @@ impl Reader<'_> {
     }
 }
 
+impl Extent {
+    /// Returns how many elements each of `windows` on axis `i`, of length `len`, averages over.
+    fn counts(&self, i: usize, len: usize, windows: usize, include: bool) -> Vec<usize> {
+        let (low, high) =
+            if include { (0, self.pads[i] + len + self.counted[i + 2]) } else { (self.pads[i], self.pads[i] + len) };
+        (0..windows)
+            .map(|o| {
+                let start = o * self.stride[i];
+                (start + self.kernel[i]).min(high).saturating_sub(start.max(low)).max(1)
+            })
+            .collect()
+    }
+}
+
 /// Returns the two axes of a constant matrix; further axes in front must have length 1.
 fn matrix<'a>(n: &NodeProto, shape: &'a [usize]) -> Result<&'a [usize], GraphError> {
     match shape.split_last_chunk::<2>() {
@@ -295,21 +296,10 @@ fn out_by_in(n: &NodeProto, shape: &[usize], values: &[f32], transposed: bool) -
 /// `[C, 1, L]`, with one axis stated).
 fn extent(n: &NodeProto, input: &[usize], flat: bool, kernel: &[i64]) -> Result<Extent, GraphError> {
     let axes = if flat { 1 } else { 2 };
-    let list = |name: &str, stated: Option<&[i64]>, len: usize, default: i64, least: i64| {
-        let values = stated.filter(|v| !v.is_empty()).map_or(vec![default; len], <[i64]>::to_vec);
-        if values.len() != len || values.iter().any(|v| !(least..=MAX_EXTENT).contains(v)) {
-            return Err(fail(
-                n,
-                &format!("`{name}` is {values:?}: {len} numbers from {least} to {MAX_EXTENT} are expected"),
-            ));
-        }
-        Ok(values.iter().map(|&v| v as usize).collect::<Vec<_>>())
-    };
-    let two = |v: Vec<usize>| if flat { [1, v[0]] } else { [v[0], v[1]] };
-    let kernel = two(list("kernel_shape", Some(kernel), axes, 1, 1)?);
-    let stride = two(list("strides", ints(n, "strides"), axes, 1, 1)?);
-    let dilation = two(list("dilations", ints(n, "dilations"), axes, 1, 1)?);
-    let stated = list("pads", ints(n, "pads"), 2 * axes, 0, 0)?;
+    let kernel = two(&list(n, "kernel_shape", Some(kernel), axes, 1)?, flat);
+    let stride = two(&list(n, "strides", ints(n, "strides"), axes, 1)?, flat);
+    let dilation = two(&list(n, "dilations", ints(n, "dilations"), axes, 1)?, flat);
+    let stated = list(n, "pads", ints(n, "pads"), 2 * axes, 0)?;
     let stated = if flat { [0, stated[0], 0, stated[1]] } else { [stated[0], stated[1], stated[2], stated[3]] };
     let auto = attribute(n, "auto_pad").map_or(&b"NOTSET"[..], |a| &a.s);
     let pads = match auto {
@@ -328,4 +318,21 @@ fn extent(n: &NodeProto, input: &[usize], flat: bool, kernel: &[i64]) -> Result<
         other => return Err(fail(n, &format!("auto_pad `{}`", String::from_utf8_lossy(other)))),
     };
     Ok(Extent { kernel, stride, dilation, pads, counted: pads })
+}
+
+/// Returns the `len` numbers of an attribute, which are `least` where it is absent.
+fn list(n: &NodeProto, name: &str, stated: Option<&[i64]>, len: usize, least: i64) -> Result<Vec<usize>, GraphError> {
+    let values = stated.filter(|v| !v.is_empty()).map_or(vec![least; len], <[i64]>::to_vec);
+    if values.len() != len || values.iter().any(|v| !(least..=MAX_EXTENT).contains(v)) {
+        return Err(fail(
+            n,
+            &format!("`{name}` is {values:?}: {len} numbers from {least} to {MAX_EXTENT} are expected"),
+        ));
+    }
+    Ok(values.iter().map(|&v| v as usize).collect())
+}
+
+/// Returns the numbers for two axes; `flat` means that the second alone is stated.
+fn two(v: &[usize], flat: bool) -> [usize; 2] {
+    if flat { [1, v[0]] } else { [v[0], v[1]] }
 }

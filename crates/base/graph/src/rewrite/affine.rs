@@ -108,12 +108,12 @@ impl Work {
     /// not exact, since padded zeros do not get it.
     fn fold_into_consumers(&mut self, id: usize, scale: &[f32], shift: &[f32], readers: &[usize]) -> bool {
         let has_shift = shift.iter().any(|s| *s != 0.0);
-        let fits = |u: &usize| match &self.graph.nodes[*u].op {
+        let fits = readers.iter().all(|u| match &self.graph.nodes[*u].op {
             FloatOp::Conv { geometry, .. } => !has_shift || geometry.pads == [0; 4],
             FloatOp::Dense { .. } => true,
             _ => false,
-        };
-        if readers.is_empty() || !readers.iter().all(fits) {
+        });
+        if readers.is_empty() || !fits {
             return false;
         }
         let mut readers = readers.to_vec();
@@ -169,18 +169,15 @@ impl Work {
         if self.graph.output == id {
             return Ok(false);
         }
-        let same = |v: &[f32]| v.iter().all(|x| *x == v[0]);
         match &self.graph.nodes[reader].op {
             FloatOp::Reshape => {
                 let (inner, target) =
                     (self.graph.nodes[id].elements() / scale.len(), self.graph.nodes[reader].shape[0]);
-                let spread = |v: &[f32]| -> Vec<f32> {
-                    if same(v) { vec![v[0]; target] } else { v.iter().flat_map(|x| vec![*x; inner]).collect() }
-                };
-                if !(same(scale) && same(shift)) && target != inner * scale.len() {
+                if !(is_uniform(scale) && is_uniform(shift)) && target != inner * scale.len() {
                     return Ok(false);
                 }
-                self.graph.nodes[id].op = FloatOp::Affine { scale: spread(scale), shift: spread(shift) };
+                self.graph.nodes[id].op =
+                    FloatOp::Affine { scale: spread(scale, inner, target), shift: spread(shift, inner, target) };
                 self.swap(id, reader)?;
             }
             FloatOp::Relu | FloatOp::MaxPool(_) | FloatOp::SumPool(_) if factor.is_some() => self.swap(id, reader)?,
@@ -197,7 +194,7 @@ impl Work {
         self.graph.sort()?;
         for id in 0..self.graph.nodes.len() {
             let FloatOp::Affine { scale, shift } = &self.graph.nodes[id].op else { continue };
-            if scale.iter().all(|s| *s == scale[0]) && shift.iter().all(|s| *s == shift[0]) {
+            if is_uniform(scale) && is_uniform(shift) {
                 continue;
             }
             let (scale, shift) = (scale.clone(), shift.clone());
@@ -229,8 +226,18 @@ impl Work {
 
 /// Returns the factor of a map that multiplies everything by one number and adds nothing.
 fn uniform_factor(scale: &[f32], shift: &[f32]) -> Option<f32> {
-    let uniform = scale.iter().all(|s| *s == scale[0]) && shift.iter().all(|s| *s == 0.0);
+    let uniform = is_uniform(scale) && shift.iter().all(|s| *s == 0.0);
     uniform.then(|| scale[0])
+}
+
+/// Returns whether all numbers are equal.
+fn is_uniform(v: &[f32]) -> bool {
+    v.iter().all(|x| *x == v[0])
+}
+
+/// Repeats each number `inner` times; equal numbers become `target` of them.
+fn spread(v: &[f32], inner: usize, target: usize) -> Vec<f32> {
+    if is_uniform(v) { vec![v[0]; target] } else { v.iter().flat_map(|x| vec![*x; inner]).collect() }
 }
 
 fn fma(x: f32, scale: f32, shift: f32) -> f32 {

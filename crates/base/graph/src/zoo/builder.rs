@@ -151,8 +151,7 @@ impl Builder {
         if bias {
             inputs.push(self.uniform(out, -0.1, 0.1));
         }
-        let side = |n: usize| (n + 2 * pad - k) / stride + 1;
-        let shape = vec![out, side(x.shape[1]), side(x.shape[2])];
+        let shape = vec![out, side(x.shape[1], k, stride, pad), side(x.shape[2], k, stride, pad)];
         let conv = self.node("Conv", inputs, shape, window(k, stride, pad));
         self.multiplies(x.shape[0] * k * k);
         conv
@@ -199,8 +198,7 @@ impl Builder {
     }
 
     fn pool(&mut self, op: &str, x: &Tensor, k: usize, stride: usize, pad: usize) -> Tensor {
-        let side = |n: usize| (n + 2 * pad - k) / stride + 1;
-        let shape = vec![x.shape[0], side(x.shape[1]), side(x.shape[2])];
+        let shape = vec![x.shape[0], side(x.shape[1], k, stride, pad), side(x.shape[2], k, stride, pad)];
         self.node(op, vec![x.name.clone()], shape, window(k, stride, pad))
     }
 
@@ -244,26 +242,12 @@ impl Builder {
 
     /// Returns the file; the last node makes the output.
     pub fn finish(self) -> ModelProto {
-        let value = |t: &Tensor, name: &str| ValueInfoProto {
-            name: name.into(),
-            r#type: Some(TypeProto {
-                tensor_type: Some(TensorTypeProto {
-                    elem_type: 1,
-                    shape: Some(TensorShapeProto {
-                        dim: std::iter::once(1)
-                            .chain(t.shape.iter().copied())
-                            .map(|d| DimensionProto { dim_value: d as i64, dim_param: String::new() })
-                            .collect(),
-                    }),
-                }),
-            }),
-        };
         ModelProto {
             ir_version: 7,
             producer_name: "tacit".into(),
             graph: Some(GraphProto {
-                input: vec![value(&self.input, &self.input.name)],
-                output: vec![value(&self.last, &self.last.name)],
+                input: vec![value_info(&self.input)],
+                output: vec![value_info(&self.last)],
                 node: self.nodes,
                 name: self.name,
                 initializer: self.tensors,
@@ -273,16 +257,28 @@ impl Builder {
     }
 }
 
+/// Returns the length of an axis after a window of length `k`.
+fn side(n: usize, k: usize, stride: usize, pad: usize) -> usize {
+    (n + 2 * pad - k) / stride + 1
+}
+
+/// Describes a tensor of floats, with a batch of 1.
+fn value_info(t: &Tensor) -> ValueInfoProto {
+    let dims = std::iter::once(1).chain(t.shape.iter().copied());
+    let dim = dims.map(|d| DimensionProto { dim_value: d as i64, dim_param: String::new() }).collect();
+    let tensor_type = Some(TensorTypeProto { elem_type: 1, shape: Some(TensorShapeProto { dim }) });
+    ValueInfoProto { name: t.name.clone(), r#type: Some(TypeProto { tensor_type }) }
+}
+
 fn int(name: &str, i: i64) -> AttributeProto {
     AttributeProto { name: name.into(), i, r#type: 2, ..AttributeProto::default() }
 }
 
 fn window(k: usize, stride: usize, pad: usize) -> Vec<AttributeProto> {
-    let ints = |name: &str, v: usize, n: usize| AttributeProto {
-        name: name.into(),
-        ints: vec![v as i64; n],
-        r#type: 7,
-        ..AttributeProto::default()
-    };
     vec![ints("kernel_shape", k, 2), ints("strides", stride, 2), ints("pads", pad, 4)]
+}
+
+/// Returns an attribute of `n` numbers `v`.
+fn ints(name: &str, v: usize, n: usize) -> AttributeProto {
+    AttributeProto { name: name.into(), ints: vec![v as i64; n], r#type: 7, ..AttributeProto::default() }
 }

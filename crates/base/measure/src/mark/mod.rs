@@ -144,8 +144,8 @@ impl std::fmt::Display for MarkLine {
 
 /// A checked name of a party, phase or figure.
 fn name(text: &str) -> Result<String, String> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
-    if text.is_empty() || text.len() > MAX_NAME || !text.chars().all(allowed) {
+    let is_allowed = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'));
+    if text.is_empty() || text.len() > MAX_NAME || !is_allowed {
         return Err(format!("a name must have 1 to {MAX_NAME} characters of A-Z a-z 0-9 _ . -"));
     }
     Ok(text.to_owned())

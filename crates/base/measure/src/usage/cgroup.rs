@@ -2,7 +2,7 @@
 //! parents and children cannot see.
 use super::{Roots, lines};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A cgroup that belongs to a measured program alone, such as a scope of systemd or a container.
 pub struct Cgroup {
@@ -26,11 +26,7 @@ impl Cgroup {
     /// The cgroup of a process, if it has version 2 and is not this process's own.
     #[must_use]
     pub fn of(roots: &Roots, pid: u32) -> Option<Self> {
-        let path = |who: &str| {
-            let text = fs::read_to_string(roots.proc.join(who).join("cgroup")).ok()?;
-            text.lines().find_map(|line| line.strip_prefix("0::/").map(str::to_owned))
-        };
-        let (theirs, ours) = (path(&pid.to_string())?, path("self")?);
+        let (theirs, ours) = (group(&roots.proc, &pid.to_string())?, group(&roots.proc, "self")?);
         let folder = roots.sys.join("fs/cgroup").join(&theirs);
         let mut found = Self { folder, before_s: 0.0, last: CgroupUsage::default() };
         found.before_s = found.cpu_s().filter(|_| theirs != ours)?;
@@ -52,6 +48,12 @@ impl Cgroup {
         let micros: u64 = lines(&text).find_map(|line| line.strip_prefix("usage_usec ")?.trim().parse().ok())?;
         Some(micros as f64 * 1e-6)
     }
+}
+
+/// Returns the path of a process's cgroup of version 2.
+fn group(proc: &Path, who: &str) -> Option<String> {
+    let text = fs::read_to_string(proc.join(who).join("cgroup")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("0::/").map(str::to_owned))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 use super::{Kept, Roots, lines};
 use crate::MeasureError;
 use crate::sample::CoreSample;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Shortest time between reads of frequencies from `/sys`; those from `/proc/cpuinfo` are read at
@@ -45,15 +45,11 @@ impl HostReader {
     pub fn cores(&mut self) -> Result<Vec<CoreSample>, MeasureError> {
         self.update()?;
         self.frequencies.refresh();
-        let seconds = |now: u64, then: u64| now.saturating_sub(then) as f64 * self.seconds_per_tick;
         let cores = self.cores.iter().enumerate().filter_map(|(number, core)| {
             let (now, then) = (*core)?;
-            Some(CoreSample {
-                user_s: seconds(now[0], then[0]),
-                system_s: seconds(now[1], then[1]),
-                idle_s: seconds(now[2], then[2]),
-                mhz: self.frequencies.mhz(number),
-            })
+            let [user_s, system_s, idle_s] =
+                [0, 1, 2].map(|i: usize| now[i].saturating_sub(then[i]) as f64 * self.seconds_per_tick);
+            Some(CoreSample { user_s, system_s, idle_s, mhz: self.frequencies.mhz(number) })
         });
         Ok(cores.collect())
     }
@@ -70,7 +66,6 @@ impl HostReader {
         let text = self.meminfo.as_mut()?.read().ok()?;
         let (mut total, mut available) = (None, None);
         for line in lines(text) {
-            let kib = |rest: &str| rest.trim().strip_suffix("kB").and_then(|n| n.trim().parse::<u64>().ok());
             if let Some(rest) = line.strip_prefix("MemTotal:") {
                 total = kib(rest);
             } else if let Some(rest) = line.strip_prefix("MemAvailable:") {
@@ -97,6 +92,11 @@ impl HostReader {
     }
 }
 
+/// Reads the value of a line of `/proc/meminfo`.
+fn kib(value: &str) -> Option<u64> {
+    value.trim().strip_suffix("kB").and_then(|n| n.trim().parse::<u64>().ok())
+}
+
 /// A core's number and its user, system and idle ticks. Time stolen by a hypervisor does not count.
 fn core_line(line: &str) -> Option<(usize, [u64; 3])> {
     let mut fields = line.split_ascii_whitespace();
@@ -110,8 +110,12 @@ fn core_line(line: &str) -> Option<(usize, [u64; 3])> {
         }
     }
     let [user, nice, system, idle, io_wait, interrupts, soft_interrupts] = ticks;
-    let sum = |parts: &[u64]| parts.iter().fold(0_u64, |a, &b| a.saturating_add(b));
     Some((number, [sum(&[user, nice]), sum(&[system, interrupts, soft_interrupts]), sum(&[idle, io_wait])]))
+}
+
+/// Adds counters; a sum that is too large stays at the largest number.
+fn sum(parts: &[u64]) -> u64 {
+    parts.iter().fold(0_u64, |a, &b| a.saturating_add(b))
 }
 
 /// The cores' frequencies.
@@ -127,8 +131,8 @@ struct Frequencies {
 
 impl Frequencies {
     fn open(roots: &Roots, cores: usize) -> Self {
-        let path = |n: usize| roots.sys.join(format!("devices/system/cpu/cpu{n}/cpufreq/scaling_cur_freq"));
-        let files: Vec<Option<Kept>> = (0..cores).map(|n| Kept::open(path(n)).ok()).collect();
+        let paths = (0..cores).map(|n| roots.sys.join(format!("devices/system/cpu/cpu{n}/cpufreq/scaling_cur_freq")));
+        let files: Vec<Option<Kept>> = paths.map(|path| Kept::open(path).ok()).collect();
         let none = files.iter().all(Option::is_none);
         let cpuinfo = if none { Kept::open(roots.proc.join("cpuinfo")).ok() } else { None };
         Self { files, cpuinfo, mhz: vec![None; cores], read: None }
@@ -181,11 +185,15 @@ pub fn busy_s(cores: &[CoreSample]) -> f64 {
 /// Whether process `pid` lives in another network namespace than this process.
 #[must_use]
 pub fn foreign_namespace(proc: &Path, pid: u32) -> bool {
-    let namespace = |who: &str| std::fs::read_link(proc.join(who).join("ns/net")).ok();
-    match (namespace(&pid.to_string()), namespace("self")) {
+    match (namespace(proc, &pid.to_string()), namespace(proc, "self")) {
         (Some(theirs), Some(ours)) => theirs != ours,
         _ => false,
     }
+}
+
+/// Names the network namespace of a process.
+fn namespace(proc: &Path, who: &str) -> Option<PathBuf> {
+    std::fs::read_link(proc.join(who).join("ns/net")).ok()
 }
 
 #[cfg(test)]

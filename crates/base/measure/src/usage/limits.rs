@@ -42,11 +42,10 @@ impl ProcessLimits {
         }
         let limits = machine(&roots.proc).into_iter().chain(resources(&own, &status));
         let limits = limits.chain(groups.memory.iter().filter_map(|folder| memory(folder)));
-        let (mut memory_bytes, mut available_bytes) = (None, None);
+        let (mut memory_bytes, mut available_bytes) = (None::<u64>, None::<u64>);
         for Limit { most, used } in limits {
-            let smaller = |known: Option<u64>, new| Some(known.map_or(new, |known: u64| known.min(new)));
-            memory_bytes = smaller(memory_bytes, most);
-            available_bytes = smaller(available_bytes, most.saturating_sub(used));
+            memory_bytes = memory_bytes.into_iter().chain([most]).min();
+            available_bytes = available_bytes.into_iter().chain([most.saturating_sub(used)]).min();
         }
         Self { memory_bytes, available_bytes, cores }
     }
@@ -75,20 +74,22 @@ fn kib(text: &[u8], name: &str) -> Option<u64> {
 /// Processors that the process may run on; 0 if the system does not report them.
 fn affinity(status: &[u8]) -> f64 {
     let mask = lines(status).find_map(|line| line.strip_prefix("Cpus_allowed:"));
-    let ones = |mask: &str| mask.chars().filter_map(|c| c.to_digit(16)).map(u32::count_ones).sum();
-    f64::from(mask.map_or(0, ones))
+    let ones: u32 = mask.map_or(0, |mask| mask.chars().filter_map(|c| c.to_digit(16)).map(u32::count_ones).sum());
+    f64::from(ones)
 }
 
 /// The limits `RLIMIT_AS` and `RLIMIT_DATA` (`ulimit -v`, `-d`), with this process's use.
 fn resources(own: &Path, status: &[u8]) -> impl Iterator<Item = Limit> {
     let text = fs::read(own.join("limits")).unwrap_or_default();
-    let limit = |name: &str| {
-        let value = lines(&text).find_map(|line| line.strip_prefix(name));
-        value.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok())
-    };
-    let address_space = (limit("Max address space"), kib(status, "VmSize:"));
-    let data = (limit("Max data size"), kib(status, "VmData:"));
+    let address_space = (limit(&text, "Max address space"), kib(status, "VmSize:"));
+    let data = (limit(&text, "Max data size"), kib(status, "VmData:"));
     [address_space, data].into_iter().filter_map(|(most, used)| Some(Limit { most: most?, used: used.unwrap_or(0) }))
+}
+
+/// Reads a limit in `/proc/self/limits`, if there is one.
+fn limit(text: &[u8], name: &str) -> Option<u64> {
+    let value = lines(text).find_map(|line| line.strip_prefix(name));
+    value.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok())
 }
 
 /// The folders of the control groups of this process, from its own up to the visible root.
@@ -100,23 +101,22 @@ struct Groups {
 
 impl Groups {
     fn of(roots: &Roots) -> Self {
-        let read = |file: &str| fs::read(roots.proc.join("self").join(file)).unwrap_or_default();
-        let (groups, mounts) = (read("cgroup"), read("mountinfo"));
+        let own = roots.proc.join("self");
+        let [groups, mounts] = ["cgroup", "mountinfo"].map(|file| fs::read(own.join(file)).unwrap_or_default());
         let mut found = Self::default();
         for line in lines(&groups) {
             let mut parts = line.splitn(3, ':').skip(1);
             let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
-            let has = |name| controllers.split(',').any(|controller| controller == name);
-            let (unified, memory, cpu) = (controllers.is_empty(), has("memory"), has("cpu"));
+            let (unified, memory, cpu) =
+                (controllers.is_empty(), lists(controllers, "memory"), lists(controllers, "cpu"));
             let controller = if memory { "memory" } else { "cpu" };
             if !(unified || memory || cpu) {
                 continue;
             }
-            let is_it = |mount: &Mount| match unified {
+            let mount = lines(&mounts).filter_map(Mount::parse).find(|mount| match unified {
                 true => mount.kind == "cgroup2",
-                false => mount.kind == "cgroup" && mount.options.split(',').any(|option| option == controller),
-            };
-            let mount = lines(&mounts).filter_map(Mount::parse).find(is_it);
+                false => mount.kind == "cgroup" && lists(mount.options, controller),
+            });
             let folders = mount.map(|mount| mount.folders(roots, path)).unwrap_or_default();
             if unified || memory {
                 found.memory.extend(folders.iter().cloned());
@@ -127,6 +127,11 @@ impl Groups {
         }
         found
     }
+}
+
+/// Whether a list with commas holds a name.
+fn lists(list: &str, name: &str) -> bool {
+    list.split(',').any(|one| one == name)
 }
 
 /// A line of `/proc/self/mountinfo`.
@@ -186,23 +191,27 @@ fn number(folder: &Path, file: &str) -> Option<u64> {
 /// The memory limit of a group, if any. Memory that the kernel can reclaim does not count as used.
 fn memory(folder: &Path) -> Option<Limit> {
     let stat = fs::read(folder.join("memory.stat")).unwrap_or_default();
-    let of = |names: [&str; 3]| {
-        let value = |name: &str| lines(&stat).find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
-        names.into_iter().filter_map(value).fold(0u64, u64::saturating_add)
-    };
     // Above `memory.high` the kernel slows a group down until it uses less.
     let unified = [number(folder, "memory.max"), number(folder, "memory.high")].into_iter().flatten().min();
     if let Some(most) = unified {
         let used = number(folder, "memory.current").unwrap_or(0);
-        let back = of(["inactive_file", "active_file", "slab_reclaimable"]);
+        let back = sum(&stat, ["inactive_file", "active_file", "slab_reclaimable"]);
         return Some(Limit { most, used: used.saturating_sub(back) });
     }
     // Includes limits of groups above this one that are not mounted here.
-    let above = of(["hierarchical_memory_limit", "", ""]);
+    let above = sum(&stat, ["hierarchical_memory_limit", "", ""]);
     let limits = [number(folder, "memory.limit_in_bytes"), Some(above).filter(|above| *above > 0)];
     let most = limits.into_iter().flatten().min().filter(|most| *most < NO_LIMIT)?;
     let used = number(folder, "memory.usage_in_bytes").unwrap_or(0);
-    Some(Limit { most, used: used.saturating_sub(of(["total_inactive_file", "total_active_file", ""])) })
+    Some(Limit { most, used: used.saturating_sub(sum(&stat, ["total_inactive_file", "total_active_file", ""])) })
+}
+
+/// Adds the values of lines such as `inactive_file 4096`.
+fn sum(stat: &[u8], names: [&str; 3]) -> u64 {
+    let values = names.into_iter().filter_map(|name| {
+        lines(stat).find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<u64>().ok())
+    });
+    values.fold(0, u64::saturating_add)
 }
 
 /// CPU quota of a group in processors, if limited.

@@ -58,11 +58,15 @@ impl NetReader {
 /// Adds the difference to the last reading. A lower counter belongs to a recreated interface and
 /// counts from 0.
 fn add(sum: &mut InterfaceSample, last: &InterfaceSample, now: &InterfaceSample) {
-    let step = |now: u64, last: u64| if now >= last { now - last } else { now };
     sum.rx_bytes = sum.rx_bytes.saturating_add(step(now.rx_bytes, last.rx_bytes));
     sum.tx_bytes = sum.tx_bytes.saturating_add(step(now.tx_bytes, last.tx_bytes));
     sum.rx_packets = sum.rx_packets.saturating_add(step(now.rx_packets, last.rx_packets));
     sum.tx_packets = sum.tx_packets.saturating_add(step(now.tx_packets, last.tx_packets));
+}
+
+/// Returns the growth of a counter.
+fn step(now: u64, last: u64) -> u64 {
+    if now >= last { now - last } else { now }
 }
 
 fn interface_line(line: &str) -> Option<(&str, InterfaceSample)> {

@@ -30,6 +30,12 @@ struct Time {
 }
 
 impl Time {
+    /// Converts ticks of user and kernel time.
+    fn of(ticks: [u64; 2], tick_ns: u64) -> Self {
+        let [user, system] = ticks.map(|ticks| ticks.saturating_mul(tick_ns));
+        Self { user, system }
+    }
+
     fn total(self) -> u64 {
         self.user.saturating_add(self.system)
     }
@@ -86,15 +92,11 @@ impl Stat {
             return None;
         }
         let number = |i: usize| fields.get(i).and_then(|f| f.parse::<u64>().ok());
-        let ticks = |user: u64, system: u64| Time {
-            user: user.saturating_mul(tick_ns),
-            system: system.saturating_mul(tick_ns),
-        };
         // Children's times are signed in the file.
         Some(Self {
             parent: u32::try_from(number(1)?).ok()?,
-            own: ticks(number(11)?, number(12)?),
-            children: ticks(number(13).unwrap_or(0), number(14).unwrap_or(0)),
+            own: Time::of([number(11)?, number(12)?], tick_ns),
+            children: Time::of([number(13).unwrap_or(0), number(14).unwrap_or(0)], tick_ns),
             start: number(19)?,
             resident_pages: number(21).unwrap_or(0),
         })
@@ -184,8 +186,8 @@ impl ProcessTree {
         self.seen.retain(|(seen, _)| *seen != pid);
         // Still visible as a zombie, or sampled since it was reaped.
         if self.seen.len() < in_sight || *gone != Time::default() {
-            let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-            *gone = Time { user: ns(user), system: ns(system) };
+            let [user, system] = [user, system].map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+            *gone = Time { user, system };
         }
     }
 
@@ -245,8 +247,8 @@ impl ProcessTree {
         for (pid, stat) in gone {
             // Follows ancestors that ended as well. A reused id could close a circle, so the number
             // of steps is limited.
-            let up = |pid: &u32| gone.get(pid).map(|s| s.parent);
-            let heir = std::iter::successors(Some(stat.parent), up).take(gone.len() + 1).find(|p| live.contains_key(p));
+            let ancestors = std::iter::successors(Some(stat.parent), |pid| gone.get(pid).map(|s| s.parent));
+            let heir = ancestors.take(gone.len() + 1).find(|p| live.contains_key(p));
             if let Some(heir) = heir {
                 *owed.entry(heir).or_default() += stat.total();
             } else if let Some(root) = self.roots.get_mut(pid) {
