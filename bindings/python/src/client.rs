@@ -66,26 +66,13 @@ impl Client {
         self.check()?;
         let progress = tell.map(|_| Arc::new(Progress::default()));
         let shown = progress.clone();
-        let look = move |_: Python<'_>| match (&shown, tell) {
-            (Some(shown), Some(tell)) => shown
-                .take()
-                .iter()
-                .try_for_each(|Step { phase, fraction }| tell.call1((phase.name(), fraction)).map(drop)),
-            _ => Ok(()),
-        };
         let (inner, closer) = (Arc::clone(&self.inner), Arc::clone(&self.closer));
-        let work = move || {
-            let mut guard = inner.lock().unwrap_or_else(PoisonError::into_inner);
-            let client = guard.as_mut().ok_or_else(|| TacitError::new_err("this client is closed"))?;
-            client.set_progress(progress);
-            let result = work(client);
-            client.set_progress(None);
-            if closer.is_closed() || matches!(&result, Err(e) if ends_connection(e)) {
-                *guard = None;
-            }
-            result.map_err(|e| if e.refuses_answer() { refused(e) } else { to_python(e) })
-        };
-        watched(py, || self.closer.close(), look, work)
+        watched(
+            py,
+            || self.closer.close(),
+            move |_| tell_steps(shown.as_deref(), tell),
+            move || worked(&inner, &closer, progress, work),
+        )
     }
 
     fn check(&self) -> PyResult<()> {
@@ -94,6 +81,34 @@ impl Client {
             false => Ok(()),
         }
     }
+}
+
+/// Calls `tell` with each step since the last time.
+fn tell_steps(shown: Option<&Progress>, tell: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    match (shown, tell) {
+        (Some(shown), Some(tell)) => {
+            shown.take().iter().try_for_each(|Step { phase, fraction }| tell.call1((phase.name(), fraction)).map(drop))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Works on a connection; closes it after an error that leaves the parties out of step.
+fn worked<T>(
+    inner: &Mutex<Option<Inner>>,
+    closer: &Closer,
+    progress: Option<Arc<Progress>>,
+    work: impl FnOnce(&mut Inner) -> Result<T, ClientError>,
+) -> PyResult<T> {
+    let mut guard = inner.lock().unwrap_or_else(PoisonError::into_inner);
+    let client = guard.as_mut().ok_or_else(|| TacitError::new_err("this client is closed"))?;
+    client.set_progress(progress);
+    let result = work(client);
+    client.set_progress(None);
+    if closer.is_closed() || matches!(&result, Err(e) if ends_connection(e)) {
+        *guard = None;
+    }
+    result.map_err(|e| if e.refuses_answer() { refused(e) } else { to_python(e) })
 }
 
 /// Returns whether an error leaves the two parties out of step.
@@ -240,12 +255,11 @@ impl Client {
         let work = move || {
             let mut guard = inner.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(client) = guard.as_mut().filter(|_| !is_closed) {
-                let announce = || {
-                    let mut maker = client.again()?;
+                let making = client.again().and_then(|mut maker| {
                     maker.ask_batch(inputs)?;
                     client.announce_over(maker, expected)
-                };
-                return Ok(Noticed::Making(announce().map_err(to_python)?));
+                });
+                return Ok(Noticed::Making(making.map_err(to_python)?));
             }
             drop(guard);
             let notices = Notices::of(&config).map_err(to_python)?;
@@ -381,8 +395,7 @@ impl Notice {
             }
             None => return Err(used()),
         };
-        let work = move || notices.wait_for_turn(name, within).map_err(to_python);
-        let standing = brief(py, work)?;
+        let standing = brief(py, move || notices.wait_for_turn(name, within).map_err(to_python))?;
         Ok(standing.ok_or_else(|| TacitError::new_err(GONE))?.turn)
     }
 
@@ -421,7 +434,7 @@ pub fn notify(
 ) -> PyResult<Notice> {
     let identity = keys::load_client(&keys, identity).map_err(to_python)?;
     let (expected, ttl) = (seconds(expected_s)?, seconds(ttl_s)?);
-    let work = move || {
+    let noticed = brief(py, move || {
         let memory = memory_mib.map(|mib| u64::from(mib) << 20);
         let config = ClientConfig { server_name, threads, memory, ..ClientConfig::new(&address, identity) };
         let notices = Notices::of(&config).map_err(to_python)?;
@@ -429,8 +442,8 @@ pub fn notify(
         let [model, backend] = chosen.map_err(to_python)?;
         let told = notices.announce(&model, &backend, inputs, expected, ttl).map_err(to_python)?;
         Ok(Noticed::Named(Arc::new(notices), told))
-    };
-    brief(py, work).map(Notice::new)
+    });
+    noticed.map(Notice::new)
 }
 
 fn seconds(time: Option<f64>) -> PyResult<Option<Duration>> {

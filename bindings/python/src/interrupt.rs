@@ -39,8 +39,7 @@ pub fn watched<T: Send + 'static>(
 ) -> PyResult<T> {
     let (sender, mut receiver) = mpsc::sync_channel(1);
     // After an interruption the receiver is gone, and sending fails.
-    let call = move || drop(sender.send(work()));
-    thread::Builder::new().name("tacit-call".into()).spawn(call).map_err(to_python)?;
+    thread::Builder::new().name("tacit-call".into()).spawn(move || drop(sender.send(work()))).map_err(to_python)?;
     loop {
         let (received, back) = py.detach(move || (receiver.recv_timeout(POLL), receiver));
         receiver = back;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tacit_backends::check::useful_error_bound;
 use tacit_backends::lowered::{self, Origin};
-use tacit_backends::{Backend, Costs, Numerics, Options, Plan, Preparation, Registry, ServerModel, Setup, Trust};
+use tacit_backends::{Costs, Numerics, Options, Plan, Preparation, Registry, ServerModel, Setup, Trust};
 use tacit_client::wire;
 use tacit_graph::Interface;
 use tacit_store::seal::Kind;
@@ -68,8 +68,9 @@ pub fn plan_json(plan: &(impl Plan + ?Sized)) -> PyResult<String> {
 /// The back ends of this module as JSON, in the registry's order.
 #[pyfunction]
 pub fn backends_json() -> String {
-    let one = |b: &Arc<dyn Backend>| json!({"id": b.id(), "about": b.about(), "trust": b.trust()});
-    Value::Array(Registry::standard().iter().map(one).collect()).to_string()
+    let registry = Registry::standard();
+    let backends = registry.iter().map(|b| json!({"id": b.id(), "about": b.about(), "trust": b.trust()}));
+    Value::Array(backends.collect()).to_string()
 }
 
 #[pymethods]

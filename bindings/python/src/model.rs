@@ -76,14 +76,13 @@ impl Model {
         seed: u64,
         folder: Option<PathBuf>,
     ) -> PyResult<Self> {
-        let npy = |(shape, data, is_bytes): Samples<'py>| {
-            Ok::<_, PyErr>(Npy { shape, data: data.as_slice()?.to_vec(), is_bytes })
-        };
+        let calibration = samples
+            .map(|(shape, data, is_bytes)| Ok::<_, PyErr>(Npy { shape, data: data.as_slice()?.to_vec(), is_bytes }));
         let stop = Stop::default();
         let options = ImportOptions {
             watch: stop.watch(),
             name,
-            calibration: samples.map(npy).transpose()?,
+            calibration: calibration.transpose()?,
             max_samples,
             pixel_scale: pixels.0,
             mean: pixels.1,
@@ -185,11 +184,11 @@ impl Model {
     /// The float network's outputs for one flat, normalised input.
     fn run<'py>(&self, py: Python<'py>, input: PyReadonlyArray1<'py, f32>) -> PyResult<Bound<'py, PyArray1<f64>>> {
         let (input, model) = (input.as_slice()?.to_vec(), Arc::clone(&self.model));
-        let work = move || {
-            model.interface.check_input(&input)?;
-            Ok::<_, tacit_graph::GraphError>(model.interface.finish(&model.run(&input)?))
-        };
-        Ok(brief(py, move || work().map_err(to_python))?.to_pyarray(py))
+        let answer = brief(py, move || {
+            model.interface.check_input(&input).map_err(to_python)?;
+            Ok(model.interface.finish(&model.run(&input).map_err(to_python)?))
+        });
+        Ok(answer?.to_pyarray(py))
     }
 }
 

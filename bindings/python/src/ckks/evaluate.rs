@@ -103,7 +103,8 @@ impl CkksKeys {
     fn on_both(
         &self,
         py: Python<'_>,
-        (a, b): (&CkksCiphertext, &CkksCiphertext),
+        a: &CkksCiphertext,
+        b: &CkksCiphertext,
         work: impl FnOnce(&Evaluator<'_>, &Ciphertext, &Ciphertext) -> Result<Ciphertext, HeError> + Send + 'static,
     ) -> PyResult<CkksCiphertext> {
         check_same("the second ciphertext", &self.context, &b.context)?;
@@ -127,17 +128,17 @@ impl CkksKeys {
 
     /// Slots of `a` plus those of `b`.
     fn add(&self, py: Python<'_>, a: &CkksCiphertext, b: &CkksCiphertext) -> PyResult<CkksCiphertext> {
-        self.on_both(py, (a, b), |evaluator, a, b| evaluator.add(a, b))
+        self.on_both(py, a, b, |evaluator, a, b| evaluator.add(a, b))
     }
 
     /// Slots of `a` less those of `b`.
     fn sub(&self, py: Python<'_>, a: &CkksCiphertext, b: &CkksCiphertext) -> PyResult<CkksCiphertext> {
-        self.on_both(py, (a, b), |evaluator, a, b| evaluator.sub(a, b))
+        self.on_both(py, a, b, |evaluator, a, b| evaluator.sub(a, b))
     }
 
     /// Slots of `a` times those of `b`, one level lower.
     fn multiply(&self, py: Python<'_>, a: &CkksCiphertext, b: &CkksCiphertext) -> PyResult<CkksCiphertext> {
-        self.on_both(py, (a, b), |evaluator, a, b| evaluator.mul_rescale(a, b))
+        self.on_both(py, a, b, |evaluator, a, b| evaluator.mul_rescale(a, b))
     }
 
     /// The same number added to every slot.

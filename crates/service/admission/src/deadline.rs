@@ -45,14 +45,13 @@ impl HandshakeDeadline {
     /// Explains why the deadline has passed.
     #[must_use]
     pub fn expired(&self) -> String {
-        let seconds = |time: Duration| time.as_secs_f64();
         let MovingDeadline { end, step, last } = self.moving;
         match end == last {
-            true => format!("it took longer than the {:.0} s that a handshake may take", seconds(self.longest)),
+            true => format!("it took longer than the {:.0} s that a handshake may take", self.longest.as_secs_f64()),
             false => format!(
                 "the time for it is over: {:.0} s for the first byte, {:.0} s from one to the next",
-                seconds(step / STEP),
-                seconds(step)
+                (step / STEP).as_secs_f64(),
+                step.as_secs_f64()
             ),
         }
     }

@@ -39,6 +39,13 @@ struct Entry {
     idle_since: Instant,
 }
 
+impl Entry {
+    /// Whether the connection has been idle for long enough to be evicted.
+    fn is_idle(&self, now: Instant) -> bool {
+        self.busy == 0 && now >= self.idle_since + LEAST_IDLE
+    }
+}
+
 /// Connections of authenticated peers of one kind.
 pub struct ConnectionPool {
     limits: PoolLimits,
@@ -103,10 +110,9 @@ impl ConnectionPool {
     /// Chooses the connection to evict for a peer that holds `own`. Its owner still holds at least
     /// as many afterwards as the newcomer.
     fn next_to_go(&self, own: usize, now: Instant) -> Option<ConnectionId> {
-        let is_idle = |entry: &Entry| entry.busy == 0 && now >= entry.idle_since + LEAST_IDLE;
-        let candidates = self.entries.iter().filter(|(_, e)| is_idle(e) && self.by_peer.of(&e.peer) >= own + 2);
-        let oldest_of_most = |(_, e): &(&ConnectionId, &Entry)| (self.by_peer.of(&e.peer), now - e.idle_since);
-        candidates.max_by_key(oldest_of_most).map(|(&id, _)| id)
+        let candidates = self.entries.iter().filter(|(_, e)| e.is_idle(now) && self.by_peer.of(&e.peer) >= own + 2);
+        let next = candidates.max_by_key(|(_, e)| (self.by_peer.of(&e.peer), now - e.idle_since));
+        next.map(|(&id, _)| id)
     }
 }
 

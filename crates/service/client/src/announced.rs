@@ -110,8 +110,9 @@ impl Client {
 
     fn check_makes(&self, maker: &Self) -> Result<(), ClientError> {
         self.check_prepares()?;
-        let of = |client: &Self| (client.binding().client, client.binding().model, client.of_one().digest());
-        if of(maker) != of(self) {
+        let [theirs, own] =
+            [maker, self].map(|client| (client.binding().client, client.binding().model, client.of_one().digest()));
+        if theirs != own {
             let text = "the connection that makes an announced input's material is of another client or model";
             return Err(ClientError::Usage(text.into()));
         }
@@ -169,11 +170,6 @@ impl Client {
         let mut together = self.together(units, inputs)?;
         self.set_batch(announced.inputs)?;
         self.fill_up(&mut together);
-        let timed = |answers: Vec<Answer>| {
-            let request_to_answer_s = began.elapsed().as_secs_f64();
-            let answers = answers.into_iter().take(inputs.len());
-            answers.map(|answer| Answer { request_to_answer_s, ..answer }).collect()
-        };
         let name = InputId::random()?;
         let request = self.asking(name, Some(announced.name), None);
         let ignored = match ask(self.channel_mut(), &request)? {
@@ -184,12 +180,19 @@ impl Client {
         if let Some(why) = ignored {
             tracing::warn!("the input is treated as one that was not announced: {why}");
             drop(announced);
-            return Ok((timed(self.answer_anew(name, None, &together)?), None));
+            return Ok((timed(self.answer_anew(name, None, &together)?, began, inputs.len()), None));
         }
         let (setup, prepared, material, maker) = announced.wait().expect("its maker is taken only here")?;
         claimed(self);
         let material = ClaimedMaterial::made(prepared.id, material);
         let answers = self.online(Asked::Before(name), Some(material), &together)?;
-        Ok((timed(made_for(answers, setup, prepared)), Some(maker)))
+        Ok((timed(made_for(answers, setup, prepared), began, inputs.len()), Some(maker)))
     }
+}
+
+/// Returns the first `count` answers, with the time since `began`.
+fn timed(answers: Vec<Answer>, began: Instant, count: usize) -> Vec<Answer> {
+    let request_to_answer_s = began.elapsed().as_secs_f64();
+    let answers = answers.into_iter().take(count);
+    answers.map(|answer| Answer { request_to_answer_s, ..answer }).collect()
 }

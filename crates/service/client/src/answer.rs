@@ -51,6 +51,5 @@ pub(crate) fn only(mut answers: Vec<Answer>) -> Answer {
 
 /// Adds the setup, if any, and the material that was made to answers.
 pub(crate) fn made_for(answers: Vec<Answer>, setup: Option<PhaseReport>, prepared: Prepared) -> Vec<Answer> {
-    let made = |a: Answer| Answer { setup: setup.or(a.setup), prepared: Some(prepared), ..a };
-    answers.into_iter().map(made).collect()
+    answers.into_iter().map(|a| Answer { setup: setup.or(a.setup), prepared: Some(prepared), ..a }).collect()
 }

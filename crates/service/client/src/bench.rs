@@ -126,25 +126,34 @@ pub fn client_runs(
     (units, input): (Units, &[f32]),
     runs: usize,
 ) -> Result<Vec<ClientRun>, ClientError> {
-    let one = || -> Result<ClientRun, ClientError> {
-        let config = ClientConfig { opened: OpenedModels::default(), ..config.clone() };
-        let mut client = Connection::connect(registry.clone(), config)?.open(model, backend)?;
-        let (setup, prepared) = match client.needs_material()? {
-            true => (client.setup()?, Some(client.prepare()?)),
-            false => (None, None),
-        };
-        let answer = client.infer_in(units, input)?;
-        client.close()?;
-        Ok(ClientRun {
-            setup: setup.or(answer.setup),
-            offline: prepared.map(|p| p.offline),
-            online: answer.online,
-            request_to_answer_s: answer.request_to_answer_s,
-            material_bytes: prepared.map_or([0, 0], |p| p.bytes),
-            values: answer.revealed,
-        })
+    (0..runs).map(|_| client_run(registry, config, model, backend, units, input)).collect()
+}
+
+/// Runs one input over a connection of its own.
+fn client_run(
+    registry: &Registry,
+    config: &ClientConfig,
+    model: &str,
+    backend: Option<&str>,
+    units: Units,
+    input: &[f32],
+) -> Result<ClientRun, ClientError> {
+    let config = ClientConfig { opened: OpenedModels::default(), ..config.clone() };
+    let mut client = Connection::connect(registry.clone(), config)?.open(model, backend)?;
+    let (setup, prepared) = match client.needs_material()? {
+        true => (client.setup()?, Some(client.prepare()?)),
+        false => (None, None),
     };
-    (0..runs).map(|_| one()).collect()
+    let answer = client.infer_in(units, input)?;
+    client.close()?;
+    Ok(ClientRun {
+        setup: setup.or(answer.setup),
+        offline: prepared.map(|p| p.offline),
+        online: answer.online,
+        request_to_answer_s: answer.request_to_answer_s,
+        material_bytes: prepared.map_or([0, 0], |p| p.bytes),
+        values: answer.revealed,
+    })
 }
 
 /// Relative to the largest output: how far float sums in another order differ in a back end that is
@@ -172,8 +181,7 @@ pub fn judge(run: &ClientRun, model: &dyn ServerModel, input: &[f32]) -> Result<
         return Err(unusable("the answer is no number"));
     }
     let top1 = model.interface().output_mode == OutputMode::Top1;
-    let class = |v: &[f64]| if top1 { v.first().map(|&c| c as usize) } else { tacit_floats::first_largest(v) };
-    let (Some(argmax), Some(reference_argmax)) = (class(&run.values), class(&reference)) else {
+    let (Some(argmax), Some(reference_argmax)) = (class(&run.values, top1), class(&reference, top1)) else {
         return Err(unusable("the answer holds no value"));
     };
     let max_error = tacit_floats::largest_distance(&run.values, &reference);
@@ -205,6 +213,11 @@ pub fn judge(run: &ClientRun, model: &dyn ServerModel, input: &[f32]) -> Result<
         material_bytes: MaterialBytes { client: run.material_bytes[0], server: run.material_bytes[1] },
         output,
     })
+}
+
+/// Returns the class that a model's outputs tell; those of a top-1 model are the class itself.
+fn class(values: &[f64], top1: bool) -> Option<usize> {
+    if top1 { values.first().map(|&c| c as usize) } else { tacit_floats::first_largest(values) }
 }
 
 /// Converts a report's figures to the printed form.

@@ -146,8 +146,8 @@ impl Client {
         if self.is_set_up || self.model.setup() == Setup::Nothing {
             return Ok(None);
         }
-        let setup = |side: &mut dyn ClientSide, channel: &mut Channel| Ok(side.setup(channel)?);
-        let ((), report, _) = self.phase(Phase::Setup, None, &Request::Setup, setup)?;
+        let ((), report, _) =
+            self.phase(Phase::Setup, None, &Request::Setup, |side, channel| Ok(side.setup(channel)?))?;
         self.is_set_up = true;
         Ok(Some(report))
     }
@@ -304,14 +304,15 @@ impl Client {
         let inputs = self.model.batch();
         let unit = self.model.input_unit();
         let given = input.chunks(interface.input_len());
-        let answer = |((place, revealed), input): ((usize, &[f64]), &[f32])| {
+        let pairs = revealed.chunks(interface.output_len()).enumerate().zip(given);
+        let answers = pairs.map(|((place, revealed), input)| {
             let class = class_told(interface, revealed)?;
             let (values, revealed) = (interface.finish(revealed), revealed.to_vec());
             let faint = unit.and_then(|unit| Faint::of(input, unit));
             let (part, prepared) = ([place, inputs], None);
             Ok(Answer { name, values, class, revealed, faint, online, part, setup, request_to_answer_s, prepared })
-        };
-        revealed.chunks(interface.output_len()).enumerate().zip(given).map(answer).collect()
+        });
+        answers.collect()
     }
 
     /// Tells the server that the connection ends.

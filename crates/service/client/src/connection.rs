@@ -188,7 +188,7 @@ impl Connection {
             self.channel.recv_max(PUBLIC, bytes).map_err(|e| ClientError::from(e).of(&self.channel, during))?;
         let digest = public_digest(&public);
         let opened = self.config.opened.get_or(&backend, digest, || known.open(&public))?;
-        required(&self.config.require, model, (&opened.describe(), &digest), opened.waives())?;
+        required(&self.config.require, model, &opened.describe(), &digest, opened.waives())?;
         let compared = handshake(&mut self.channel, &Hello::opened(opened.digest(), digest));
         compared.map_err(|e| ClientError::from(e).of(&self.channel, during))?;
         let Self { registry, config, channel, closer, stock } = self;
@@ -237,7 +237,8 @@ const PUBLIC_DIGEST: &str = "public";
 fn required(
     require: &Options,
     model: &str,
-    (public, digest): (&serde_json::Value, &[u8; 32]),
+    public: &serde_json::Value,
+    digest: &[u8; 32],
     waived: Option<(&'static str, &'static str)>,
 ) -> Result<(), ClientError> {
     if let Some((option, value)) = waived
@@ -290,20 +291,19 @@ mod tests {
             (&format!("public={}", "ab".repeat(32)), false),
             (&format!("level=l2,public={}", "ac".repeat(32)), true),
         ] {
-            let said = required(&require.parse().unwrap(), "digits", (&public, &[0xab; 32]), None);
+            let said = required(&require.parse().unwrap(), "digits", &public, &[0xab; 32], None);
             assert_eq!(said.is_err(), refused, "{require}");
         }
         let none = serde_json::json!({});
-        let error = required(&"level=l2".parse().unwrap(), "digits", (&none, &[0; 32]), None).unwrap_err().to_string();
+        let error = required(&"level=l2".parse().unwrap(), "digits", &none, &[0; 32], None).unwrap_err().to_string();
         assert!(error.contains("level=l2") && error.contains("nothing"), "{error}");
     }
 
     #[test]
     fn what_protects_the_client_is_left_out_only_if_it_asks_for_that() {
         let public = serde_json::json!({"options": {"round": false}});
-        let said = |require: &str| {
-            required(&require.parse().unwrap(), "digits", (&public, &[0; 32]), Some(("round", "false")))
-        };
+        let said =
+            |require: &str| required(&require.parse().unwrap(), "digits", &public, &[0; 32], Some(("round", "false")));
         assert!(said("round=false").is_ok() && said("round=true").is_err());
         assert!(said("").unwrap_err().to_string().contains("--require round=false"));
     }

@@ -131,20 +131,24 @@ impl Connector<()> for Secure {
     type Out = ControlConnection;
 
     fn connect(&self, details: &ConnectionDetails<'_>, _: Option<()>) -> Result<Option<ControlConnection>, Error> {
-        let failed = |e: NetError| Error::Io(io::Error::other(e));
         let mut last = NetError::Tls(format!("{} has no address", self.name));
         for address in &details.addrs {
             match TcpTransport::connect(address, *details.timeout.after) {
                 Ok(mut tcp) => {
                     tcp.set_deadline(deadline(&details.timeout));
-                    let transport = self.tls.connect(tcp, &self.name).map_err(failed)?;
+                    let transport = self.tls.connect(tcp, &self.name).map_err(not_connected)?;
                     return Ok(Some(ControlConnection { transport, buffers: LazyBuffers::new(BUFFER, BUFFER) }));
                 }
                 Err(e) => last = e,
             }
         }
-        Err(failed(last))
+        Err(not_connected(last))
     }
+}
+
+/// Wraps the failure of a connection for `ureq`.
+fn not_connected(e: NetError) -> Error {
+    Error::Io(io::Error::other(e))
 }
 
 fn deadline(timeout: &NextTimeout) -> Option<Instant> {

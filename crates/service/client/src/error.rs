@@ -221,14 +221,15 @@ impl ClientError {
 
     /// Adds the server's name if the connection was lost `during` a request.
     pub(crate) fn of(self, channel: &Channel, during: &'static str) -> Self {
-        let lost = |error: &NetError| error.is_gone() || matches!(error, NetError::Stalled { .. });
         match self {
             // This party closed the connection, so the connection is lost.
             Self::Backend(BackendError::Stopped) => {
                 let error = NetError::from_io("stopping", &std::io::ErrorKind::ConnectionAborted.into());
                 Self::Lost { server: server_of(channel), during, error }
             }
-            Self::Net(error) | Self::Backend(BackendError::Net(error)) if lost(&error) => {
+            Self::Net(error) | Self::Backend(BackendError::Net(error))
+                if error.is_gone() || matches!(error, NetError::Stalled { .. }) =>
+            {
                 Self::Lost { server: server_of(channel), during, error }
             }
             other => other,

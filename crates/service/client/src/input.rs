@@ -62,14 +62,18 @@ pub fn array(path: &Path) -> Result<Npy, ClientError> {
 /// As [`array`]; calls `accepted` with the shape before elements are unpacked or converted.
 fn array_if(path: &Path, accepted: impl Fn(&[usize]) -> Result<(), String>) -> Result<Npy, ClientError> {
     let (file, name) = member(path);
-    let fail = |what: String| ClientError::Input { path: path.to_owned(), what };
     let bytes = file::read(&file, MAX_ARRAY_BYTES).map_err(ClientError::file("reading", &file))?;
     if npz::is_npz(&bytes) || has_extension(&file, "npz") {
-        return npz::read_if(&bytes, name.as_deref(), accepted).map_err(|e| fail(e.to_string()));
+        return npz::read_if(&bytes, name.as_deref(), accepted).map_err(|e| wrong(path, e.to_string()));
     }
-    let layout = npy::Layout::of(&bytes).map_err(|e| fail(e.to_string()))?;
-    accepted(&layout.shape).map_err(fail)?;
-    npy::read(&bytes).map_err(|e| fail(e.to_string()))
+    let layout = npy::Layout::of(&bytes).map_err(|e| wrong(path, e.to_string()))?;
+    accepted(&layout.shape).map_err(|what| wrong(path, what))?;
+    npy::read(&bytes).map_err(|e| wrong(path, e.to_string()))
+}
+
+/// Returns the error for a file that is no input of the model.
+fn wrong(path: &Path, what: String) -> ClientError {
+    ClientError::Input { path: path.to_owned(), what }
 }
 
 fn has_extension(path: &Path, wanted: &str) -> bool {
@@ -98,7 +102,6 @@ fn member(path: &Path) -> (PathBuf, Option<String>) {
 }
 
 fn read_array(path: &Path, interface: &Interface, units: Units) -> Result<Vec<Vec<f32>>, ClientError> {
-    let fail = |what: String| ClientError::Input { path: path.to_owned(), what };
     let (wanted, len) = (&interface.input_shape, interface.input_len());
     let array = array_if(path, |shape| {
         let fits = shape == wanted || shape.get(1..) == Some(wanted) || shape == [len];
@@ -114,37 +117,30 @@ fn read_array(path: &Path, interface: &Interface, units: Units) -> Result<Vec<Ve
         }
     })?;
     if let Some(i) = array.data.iter().position(|v| !v.is_finite()) {
-        return Err(fail(format!("element {i} is {}", array.data[i])));
+        return Err(wrong(path, format!("element {i} is {}", array.data[i])));
     }
     let units = if array.is_bytes { Units::Pixels } else { units };
     Ok(array.data.chunks(len).map(|values| interface.normalise(values, units)).collect())
 }
 
 fn read_image(path: &Path, interface: &Interface, fit: Fit) -> Result<Vec<f32>, ClientError> {
-    let fail = |what: String| ClientError::Input { path: path.to_owned(), what };
     let &[channels @ (1 | 3), height, width] = interface.input_shape.as_slice() else {
         let shape = &interface.input_shape;
-        return Err(fail(format!("the model takes {shape:?}, which is no image: give an .npy file")));
+        return Err(wrong(path, format!("the model takes {shape:?}, which is no image: give an .npy file")));
     };
     let bytes = file::read(path, MAX_IMAGE_FILE).map_err(ClientError::file("reading", path))?;
-    let image = decode(&bytes).map_err(fail)?;
+    let image = decode(&bytes).map_err(|what| wrong(path, what))?;
     let pixels = bring_to_size(&image, height as u32, width as u32, fit);
     let raw = if channels == 1 { pixels.to_luma8().into_raw() } else { pixels.to_rgb8().into_raw() };
     // From interleaved [H, W, C] to planes [C, H, W].
-    let plane = |c: usize| raw.iter().skip(c).step_by(channels).map(|&p| f32::from(p));
-    let values: Vec<f32> = (0..channels).flat_map(plane).collect();
+    let planes = (0..channels).flat_map(|c| raw.iter().skip(c).step_by(channels));
+    let values: Vec<f32> = planes.map(|&p| f32::from(p)).collect();
     Ok(interface.normalise(&values, Units::Pixels))
 }
 
 /// Decodes the picture in an image file and turns it upright; an error if the file does not hold
 /// all of its pixels.
 fn decode(bytes: &[u8]) -> Result<DynamicImage, String> {
-    let failed = |e: ImageError| match e {
-        ImageError::Decoding(_) | ImageError::IoError(_) => {
-            format!("the file is damaged or cut short: {}", plain(e.to_string().trim_end()))
-        }
-        other => format!("{} (PNG and JPEG are read)", plain(&other.to_string())),
-    };
     let kept = png::pixels_alone(bytes)?;
     let mut reader = ImageReader::new(Cursor::new(&*kept)).with_guessed_format().map_err(|e| e.to_string())?;
     let format = reader.format();
@@ -166,6 +162,16 @@ fn decode(bytes: &[u8]) -> Result<DynamicImage, String> {
     Ok(image)
 }
 
+/// Says why an image cannot be decoded.
+fn failed(e: ImageError) -> String {
+    match e {
+        ImageError::Decoding(_) | ImageError::IoError(_) => {
+            format!("the file is damaged or cut short: {}", plain(e.to_string().trim_end()))
+        }
+        other => format!("{} (PNG and JPEG are read)", plain(&other.to_string())),
+    }
+}
+
 fn bring_to_size(image: &DynamicImage, height: u32, width: u32, fit: Fit) -> DynamicImage {
     if (image.height(), image.width()) == (height, width) {
         return image.clone();
@@ -178,7 +184,7 @@ fn bring_to_size(image: &DynamicImage, height: u32, width: u32, fit: Fit) -> Dyn
     let (from_w, from_h) = (f64::from(image.width()), f64::from(image.height()));
     let scale = margin * (f64::from(width) / from_w).max(f64::from(height) / from_h);
     // Bounds the scaled side of long thin images: the excess would be cut away anyway.
-    let side = |from: f64, to: u32| ((from * scale).round() as u32).clamp(to, MAX_IMAGE_SIDE);
-    let (w, h) = (side(from_w, width), side(from_h, height));
+    let [w, h] =
+        [(from_w, width), (from_h, height)].map(|(from, to)| ((from * scale).round() as u32).clamp(to, MAX_IMAGE_SIDE));
     image.resize_exact(w, h, FilterType::Triangle).crop_imm((w - width) / 2, (h - height) / 2, width, height)
 }

@@ -383,18 +383,18 @@ impl Frame {
             }
             factors.push((content[6 + 3 * i], unit));
         }
-        let largest = |axis: usize| factors.iter().map(|(_, unit)| unit[axis]).max();
-        let (Some(most_wide), Some(most_high)) = (largest(0), largest(1)) else {
+        let largest = [0, 1].map(|axis: usize| factors.iter().map(|(_, unit)| unit[axis]).max());
+        let [Some(most_wide), Some(most_high)] = largest else {
             return Err("it has no components".into());
         };
         let units = [width.div_ceil(8 * most_wide), height.div_ceil(8 * most_high)];
-        let component = |&(id, unit): &(u8, [usize; 2])| {
+        let components = factors.into_iter().map(|(id, unit)| {
             let blocks = [(width * unit[0]).div_ceil(8 * most_wide), (height * unit[1]).div_ceil(8 * most_high)];
             let stride = units[0] * unit[0];
             let kept = if progressive { stride * units[1] * unit[1] } else { 0 };
             Component { id, unit, blocks, stride, nonzero: vec![0; kept], seen: false }
-        };
-        Ok(Self { progressive, components: factors.iter().map(component).collect(), units })
+        });
+        Ok(Self { progressive, components: components.collect(), units })
     }
 }
 

@@ -36,11 +36,10 @@ impl KeyFolder {
         let mut kept = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
             let path = entry?.path();
-            let has_name = |ending, digits| hex_stem(&path, ending, digits).is_some() && is_file(&path);
-            if has_name(KEPT, 64) {
+            if is_named(&path, KEPT, 64) {
                 let meta = path.metadata()?;
                 kept.push((meta.modified()?, meta.len(), path));
-            } else if has_name(UNFINISHED, 32) && File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
+            } else if is_named(&path, UNFINISHED, 32) && File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
                 fs::remove_file(path)?;
             }
         }
@@ -72,6 +71,11 @@ impl KeyFolder {
 /// Whether `path` is a regular file, not a link.
 fn is_file(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|meta| meta.is_file())
+}
+
+/// Whether `path` is a regular file whose name is that many hexadecimal digits before `ending`.
+fn is_named(path: &Path, ending: &str, digits: usize) -> bool {
+    hex_stem(path, ending, digits).is_some() && is_file(path)
 }
 
 /// An unfinished file.

@@ -92,16 +92,15 @@ impl Notices {
     ) -> Result<[String; 2], ClientError> {
         let answer = self.control.get("/v1/models")?;
         let Models { models } = read("the list of models", answer)?;
-        let known = || models.iter().map(|m| m.name.as_str()).collect::<Vec<_>>().join(", ");
         let offer = match (model, models.as_slice()) {
             (None, [only]) => only,
             (None, _) => {
-                return Err(ClientError::Usage(format!("the server has several models, name one: {}", known())));
+                return Err(ClientError::Usage(format!("the server has several models, name one: {}", names(&models))));
             }
             (Some(name), _) => models
                 .iter()
                 .find(|m| m.name == name)
-                .ok_or_else(|| ClientError::NoModel { name: name.into(), known: known() })?,
+                .ok_or_else(|| ClientError::NoModel { name: name.into(), known: names(&models) })?,
         };
         let backend = match backend {
             Some(name) => name.to_owned(),
@@ -203,6 +202,11 @@ struct Told {
     state: NoticeState,
     inputs: usize,
     turn: bool,
+}
+
+/// Lists the names of models.
+fn names(models: &[Offer]) -> String {
+    models.iter().map(|m| m.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 fn path(name: InputId) -> String {

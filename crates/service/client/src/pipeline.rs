@@ -81,24 +81,31 @@ pub fn infer_many(
             // client.
             Ok(maker)
         });
-        let mut work = || -> Result<(), ClientError> {
-            let mut index = 0;
-            for batch in &batches {
-                let Ok((name, setup, prepared, material)) = receiver.recv() else {
-                    return Ok(());
-                };
-                client.set_batch(batch.len())?;
-                let claimed = Some(ClaimedMaterial::made(prepared.id, material));
-                for answer in made_for(client.online(Asked::Before(name), claimed, &batch.concat())?, setup, prepared) {
-                    each(index, answer)?;
-                    index += 1;
-                }
-            }
-            Ok(())
-        };
-        let answered = work();
+        let answered = answer_all(client, &batches, &receiver, &mut each);
         drop(receiver);
         let made = making.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         answered.and(made.map(|_| ()))
     })
+}
+
+/// Answers batches with the material that arrives, until there is no more.
+fn answer_all(
+    client: &mut Client,
+    batches: &[&[Vec<f32>]],
+    made: &mpsc::Receiver<Made>,
+    mut each: impl FnMut(usize, Answer) -> Result<(), ClientError>,
+) -> Result<(), ClientError> {
+    let mut index = 0;
+    for batch in batches {
+        let Ok((name, setup, prepared, material)) = made.recv() else {
+            return Ok(());
+        };
+        client.set_batch(batch.len())?;
+        let claimed = Some(ClaimedMaterial::made(prepared.id, material));
+        for answer in made_for(client.online(Asked::Before(name), claimed, &batch.concat())?, setup, prepared) {
+            each(index, answer)?;
+            index += 1;
+        }
+    }
+    Ok(())
 }

@@ -23,7 +23,6 @@ pub fn pixels_alone(bytes: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     let Some(mut rest) = bytes.strip_prefix(SIGNATURE) else { return Ok(Cow::Borrowed(bytes)) };
     let mut kept = SIGNATURE.to_vec();
     while !rest.is_empty() {
-        let cut = || "the file is damaged or cut short: a chunk is longer than what is left".to_owned();
         let length = rest.first_chunk::<4>().ok_or_else(cut)?;
         let end = (u32::from_be_bytes(*length) as usize).checked_add(FRAME);
         let (chunk, others) = end.and_then(|end| rest.split_at_checked(end)).ok_or_else(cut)?;
@@ -43,6 +42,11 @@ pub fn pixels_alone(bytes: &[u8]) -> Result<Cow<'_, [u8]>, String> {
         rest = others;
     }
     Ok(Cow::Owned(kept))
+}
+
+/// Says that a chunk is incomplete.
+fn cut() -> String {
+    "the file is damaged or cut short: a chunk is longer than what is left".to_owned()
 }
 
 /// Checks the sides that an image's header states, before the image is decoded.

@@ -54,8 +54,8 @@ fn kind_of(path: &Path) -> Option<Of> {
 
 /// Whether a file in an unmarked folder is a file of secrets.
 fn is_ours(path: &Path) -> bool {
-    let is_lock = || path.ends_with(LOCK) && path.symlink_metadata().is_ok_and(|m| m.is_file() && m.len() == 0);
-    kind_of(path).is_some() || is_lock()
+    kind_of(path).is_some()
+        || path.ends_with(LOCK) && path.symlink_metadata().is_ok_and(|m| m.is_file() && m.len() == 0)
 }
 
 /// A folder of secrets. Secrets that were unused for the lifetime of stored material are destroyed.
@@ -185,19 +185,18 @@ impl SecretsFolder {
     /// at the last use of the folder: the clock may be wrong. The next use decides.
     fn remove_old(&self, lock: &File) -> Result<(), BackendError> {
         let now = SystemTime::now();
-        let keeping_lock = || keeping(&self.dir);
-        let last = lock.metadata().and_then(|meta| meta.modified()).map_err(keeping_lock())?;
-        lock.set_modified(now).map_err(keeping_lock())?;
+        let last = lock.metadata().and_then(|meta| meta.modified()).map_err(keeping(&self.dir))?;
+        lock.set_modified(now).map_err(keeping(&self.dir))?;
         if now.duration_since(last).unwrap_or_default() > JUMP {
             tracing::warn!("{} was not used for long, or the clock is wrong: nothing expires now", self.dir.display());
             return Ok(());
         }
         // A time in the future counts as now.
-        let is_old = |path: &Path, _| {
+        let removed = self.remove(lock, |path, _| {
             let then = path.symlink_metadata()?.modified()?;
             Ok(now.duration_since(then).unwrap_or_default() >= self.expire)
-        };
-        self.remove(lock, is_old).map(drop)
+        });
+        removed.map(drop)
     }
 }
 

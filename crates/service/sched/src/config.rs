@@ -111,18 +111,6 @@ impl Config {
     }
 
     pub(crate) fn check(&self) -> Result<(), SchedError> {
-        let share = |what, value: f64| {
-            if value > 0.0 && value <= 1.0 {
-                return Ok(());
-            }
-            Err(SchedError::OutOfRange { what, value: value.to_string(), allowed: "above 0, at most 1" })
-        };
-        let at_least_one = |what, value: u32| {
-            if value >= 1 {
-                return Ok(());
-            }
-            Err(SchedError::OutOfRange { what, value: value.to_string(), allowed: "at least 1" })
-        };
         share("batch_share", self.batch_share)?;
         at_least_one("max_inputs", self.max_inputs)?;
         at_least_one("max_queued", self.max_queued)?;
@@ -142,6 +130,22 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// Checks that a setting is a share.
+fn share(what: &'static str, value: f64) -> Result<(), SchedError> {
+    if value > 0.0 && value <= 1.0 {
+        return Ok(());
+    }
+    Err(SchedError::OutOfRange { what, value: value.to_string(), allowed: "above 0, at most 1" })
+}
+
+/// Checks that a setting is not zero.
+fn at_least_one(what: &'static str, value: u32) -> Result<(), SchedError> {
+    if value >= 1 {
+        return Ok(());
+    }
+    Err(SchedError::OutOfRange { what, value: value.to_string(), allowed: "at least 1" })
 }
 
 /// Most thread counts of one phase.

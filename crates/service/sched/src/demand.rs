@@ -42,8 +42,8 @@ impl Demand {
     /// T_pre if that is longer, plus two standard deviations. 1 for a client without history.
     #[must_use]
     pub fn stock(&self, client: ClientId, model: ModelId, now: Time, t_pre: Span) -> u32 {
-        let rate = |seen: &Seen| seen.rate.per_second(now, seen.first, WINDOW);
-        let rate = self.0.get(&(client, model)).map_or(0.0, rate);
+        let seen = self.0.get(&(client, model));
+        let rate = seen.map_or(0.0, |seen| seen.rate.per_second(now, seen.first, WINDOW));
         stock_for(rate * t_pre.max(HORIZON).secs()).max(1)
     }
 }

@@ -148,12 +148,16 @@ impl Cell {
     /// Adds a measurement. A full window drops the oldest of the client that has most.
     fn push(&mut self, measured: Measured) {
         if self.window.len() == WINDOW {
-            let count = |from| self.window.iter().filter(|m| m.from == from).count();
-            let most = self.window.iter().map(|m| count(m.from)).max();
-            let oldest = self.window.iter().position(|m| Some(count(m.from)) == most);
+            let most = self.window.iter().map(|m| self.count(m.from)).max();
+            let oldest = self.window.iter().position(|m| Some(self.count(m.from)) == most);
             self.window.remove(oldest.unwrap_or(0));
         }
         self.window.push_back(measured);
+    }
+
+    /// Counts the measurements of a client.
+    fn count(&self, from: Option<ClientId>) -> usize {
+        self.window.iter().filter(|m| m.from == from).count()
     }
 }
 
@@ -210,7 +214,6 @@ impl PhaseTable {
         if let Some(cell) = self.measured(batch, threads) {
             return Some(cell.estimate());
         }
-        let distance = |a: u32, b: u32| a.max(1).ilog2().abs_diff(b.max(1).ilog2());
         let near = self.cells.iter().min_by_key(|c| {
             let other_threads = c.threads != threads;
             (other_threads, distance(c.batch, batch), distance(c.threads, threads), c.threads)
@@ -298,10 +301,7 @@ impl ProfileTable {
         let mut sorted: Vec<f64> = jobs.iter().map(|job| job.error()).collect();
         sorted.sort_unstable_by(tacit_floats::rising);
         let last = sorted.len().checked_sub(1)?;
-        let mean = |of: fn(&Compared) -> Span| {
-            Span::from_secs(jobs.iter().map(|job| of(job).secs()).sum::<f64>() / jobs.len() as f64)
-        };
-        let (expected, actual) = (mean(|job| job.expected), mean(|job| job.actual));
+        let (expected, actual) = (mean(jobs, |job| job.expected), mean(jobs, |job| job.actual));
         Some(ErrorReport {
             jobs: sorted.len(),
             expected,
@@ -316,6 +316,16 @@ impl ProfileTable {
 /// side and share the link.
 pub fn batch_bucket(batch: u32) -> u32 {
     batch.clamp(1, 1 << 20).next_power_of_two()
+}
+
+/// Returns the distance of two numbers in powers of two.
+fn distance(a: u32, b: u32) -> u32 {
+    a.max(1).ilog2().abs_diff(b.max(1).ilog2())
+}
+
+/// Returns the mean of a time of each job.
+fn mean(jobs: &VecDeque<Compared>, of: fn(&Compared) -> Span) -> Span {
+    Span::from_secs(jobs.iter().map(|job| of(job).secs()).sum::<f64>() / jobs.len() as f64)
 }
 
 #[cfg(test)]

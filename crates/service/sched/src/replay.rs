@@ -71,7 +71,6 @@ impl Replay {
     /// # Errors
     /// [`SchedError::BadFile`] with the line and the reason.
     pub fn parse(text: &str) -> Result<Self, SchedError> {
-        let bad = |line: usize, why: String| SchedError::BadFile { what: "replay", line: line + 1, why };
         let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let (at, first) = lines.next().ok_or_else(|| bad(0, "empty file".into()))?;
         let header: Header = serde_json::from_str(first).map_err(|e| bad(at, e.to_string()))?;
@@ -95,17 +94,12 @@ impl Replay {
     /// # Errors
     /// [`SchedError::BadFile`] when a number cannot be written as JSON (an infinite weight).
     pub fn to_text(&self) -> Result<String, SchedError> {
-        let bad = |e: serde_json::Error| SchedError::BadFile { what: "replay", line: 0, why: e.to_string() };
-        let mut text = serde_json::to_string(&self.header).map_err(bad)?;
+        let mut text = serde_json::to_string(&self.header).map_err(unwritten)?;
         text.push('\n');
-        let told = |told: &Told| match told {
-            Told::Event(event) => What::Event(event.clone()),
-            Told::Policy(policy) => What::Policy(policy.clone()),
-        };
         let events = self.events.iter().map(|(t, e)| Line { t: *t, what: told(e) });
         let actions = self.actions.iter().map(|(t, a)| Line { t: *t, what: What::Action(a.clone()) });
         for line in events.chain(actions) {
-            text.push_str(&serde_json::to_string(&line).map_err(bad)?);
+            text.push_str(&serde_json::to_string(&line).map_err(unwritten)?);
             text.push('\n');
         }
         Ok(text)
@@ -143,7 +137,6 @@ impl Replay {
     }
 
     fn compare(&self, now: &[(Time, Action)]) -> Result<(), SchedError> {
-        let show = |list: &[(Time, Action)], at: usize| list.get(at).map_or("nothing".into(), |a| format!("{a:?}"));
         for at in 0..self.actions.len().max(now.len()) {
             if self.actions.get(at) != now.get(at) {
                 let (recorded, now) = (show(&self.actions, at), show(now, at));
@@ -152,6 +145,29 @@ impl Replay {
         }
         Ok(())
     }
+}
+
+/// Returns the error for a line, counted from 0, that cannot be read.
+fn bad(line: usize, why: String) -> SchedError {
+    SchedError::BadFile { what: "replay", line: line + 1, why }
+}
+
+/// Returns the error for a recording that cannot be written.
+fn unwritten(e: serde_json::Error) -> SchedError {
+    SchedError::BadFile { what: "replay", line: 0, why: e.to_string() }
+}
+
+/// Returns what the line of a call holds.
+fn told(told: &Told) -> What {
+    match told {
+        Told::Event(event) => What::Event(event.clone()),
+        Told::Policy(policy) => What::Policy(policy.clone()),
+    }
+}
+
+/// Shows an action of a list, if it is that long.
+fn show(list: &[(Time, Action)], at: usize) -> String {
+    list.get(at).map_or("nothing".into(), |a| format!("{a:?}"))
 }
 
 fn drain(scheduler: &mut Scheduler<PolicySpec>, now: Time, actions: &mut Vec<(Time, Action)>) {

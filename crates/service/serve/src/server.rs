@@ -85,6 +85,11 @@ pub(crate) fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
+/// Names the address and the option in an error of listening.
+pub(crate) fn not_listening(at: SocketAddr) -> impl Fn(io::Error) -> NetError {
+    move |e| NetError::listening(at, "--listen", &e)
+}
+
 /// Checks the clock, then removes what has expired from the store.
 fn settle(store: &Store, config: &ServerConfig) -> Result<(), ServeError> {
     if config.accept_clock {
@@ -180,9 +185,8 @@ impl Server {
             .enable_all()
             .build()
             .map_err(ServeError::system("starting the server's threads"))?;
-        let name = |e| NetError::listening(config.listen, "--listen", &e);
-        let listener = runtime.block_on(async { listen(config.listen) }).map_err(name)?;
-        let address = listener.local_addr().map_err(name)?;
+        let listener = runtime.block_on(async { listen(config.listen) }).map_err(not_listening(config.listen))?;
+        let address = listener.local_addr().map_err(not_listening(config.listen))?;
         let store = config.store.as_deref();
         let store = store.map(|dir| Store::open(dir, Party::Server, config.seal.clone())).transpose()?.map(Arc::new);
         if let Some(store) = &store {
@@ -199,7 +203,7 @@ impl Server {
         }
         let State { keeper, usage, known, quotas } = open_state(&config, &rules)?;
         let traces = config.traces.clone().map_or_else(|| Ok(Traces::default()), Traces::start)?;
-        let record = (Record::new(&catalog, metrics.clone(), (keeper, traces)), known);
+        let record = (Record::new(&catalog, metrics.clone(), keeper, traces), known);
         let (rules_sender, rules) = watch::channel(Arc::new(rules));
         let (catalog_sender, catalog) = watch::channel(Arc::new(catalog));
         let gate = Gate::new(rules_sender, catalog_sender, quotas);
@@ -277,8 +281,7 @@ impl Server {
     pub fn run(self) {
         if !self.shared.config.strict_cores {
             let events = self.shared.events.clone();
-            let tell = move |load| events.send(Event::Load(load)).is_ok();
-            self.runtime.spawn(monitor::watch(tell, self.stop.clone()));
+            self.runtime.spawn(monitor::watch(move |load| events.send(Event::Load(load)).is_ok(), self.stop.clone()));
         }
         self.runtime.spawn(reload::serve(self.shared.clone(), self.source, self.asked, self.stop.clone()));
         self.runtime.spawn(warm::watch(self.shared.clone(), self.stop.clone()));
@@ -325,7 +328,6 @@ impl ServerHandle {
     /// [`ServeError::Reload`] says what is wrong. The faulty part stays as it was; all other
     /// changes hold.
     pub fn reload(&self) -> Result<Reloaded, ServeError> {
-        let stopped = || ServeError::Reload("the server is being stopped".into());
         let reloads = self.shared.upgrade().map(|shared| shared.reloads.clone()).ok_or_else(stopped)?;
         let (reply, answer) = oneshot::channel();
         reloads.blocking_send(reply).map_err(|_| stopped())?;
@@ -352,6 +354,11 @@ impl ServerHandle {
     pub fn served(&self) -> u64 {
         self.published.get().served
     }
+}
+
+/// The error of a reload that a stopping server does not carry out.
+fn stopped() -> ServeError {
+    ServeError::Reload("the server is being stopped".into())
 }
 
 #[cfg(test)]

@@ -49,14 +49,13 @@ impl Handshakes {
 
     /// Expiry of its certificates, and advice about them.
     pub(crate) fn certificates(&self) -> Vec<CertificateRow> {
-        // No advice if the clock shows a time before 1970.
-        let advice = |name, validity: Validity| validity.advice(name).ok().flatten();
-        let row = |&(name, validity): &(&'static str, Validity)| CertificateRow {
+        let rows = self.validity.iter().map(|&(name, validity)| CertificateRow {
             name,
             expires_s: validity.until,
-            advice: advice(name, validity),
-        };
-        self.validity.iter().map(row).collect()
+            // No advice if the clock shows a time before 1970.
+            advice: validity.advice(name).ok().flatten(),
+        });
+        rows.collect()
     }
 }
 

@@ -31,11 +31,10 @@ impl Token {
     /// # Errors
     /// The file cannot be read, is open to other users, or holds no token.
     pub fn read(path: &Path) -> io::Result<Self> {
-        let refused = |what: String| io::Error::other(what);
         let file = tacit_foreign::file::open(path)?;
         let meta = file.metadata()?;
         if meta.mode() & 0o077 != 0 {
-            return Err(refused(format!(
+            return Err(io::Error::other(format!(
                 "it is open to others (mode {:04o}): make a new one (--new-token)",
                 meta.mode() & 0o777
             )));
@@ -45,7 +44,7 @@ impl Token {
         file.take(most as u64 + 2).read_to_string(&mut text)?;
         let token = text.trim_end_matches(['\r', '\n']);
         if !(least..=most).contains(&token.len()) || !token.bytes().all(|b| b.is_ascii_graphic()) {
-            return Err(refused(format!("it does not hold one line of {least} to {most} letters and digits")));
+            return Err(io::Error::other(format!("it does not hold one line of {least} to {most} letters and digits")));
         }
         Ok(Self::new(token))
     }
@@ -110,8 +109,7 @@ impl Access {
     /// The request names another host, comes from a foreign page, or lacks the token.
     pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
         // With two headers, this check might read one and a later reader the other.
-        let is_repeated = |name: HeaderName| headers.get_all(name).iter().nth(1).is_some();
-        if is_repeated(HOST) || is_repeated(ORIGIN) {
+        if is_repeated(headers, HOST) || is_repeated(headers, ORIGIN) {
             return Err(ApiError::Forbidden("the request names its host or its origin more than once"));
         }
         // Otherwise a foreign page whose name a resolver points to this address would pass as the
@@ -119,15 +117,15 @@ impl Access {
         if let Some(hosts) = &self.hosts {
             let header = headers.get(HOST).map(|value| value.to_str().unwrap_or(""));
             let named = [uri.authority().map(|a| a.as_str()), header];
-            let own = |name: &str| hosts.iter().any(|host| host.eq_ignore_ascii_case(name));
-            if named.iter().all(Option::is_none) || !named.into_iter().flatten().all(own) {
+            let mut names = named.into_iter().flatten();
+            let is_own = names.all(|name| hosts.iter().any(|host| host.eq_ignore_ascii_case(name)));
+            if named.iter().all(Option::is_none) || !is_own {
                 return Err(ApiError::Forbidden("the request is for another host than this sidecar's address"));
             }
         }
         if let Some(origin) = headers.get(ORIGIN) {
             let origin = origin.to_str().ok().and_then(|o| o.strip_prefix("http://"));
-            let own = |o: &str| self.hosts.iter().flatten().any(|host| host == o);
-            if !origin.is_some_and(own) {
+            if !origin.is_some_and(|o| self.hosts.iter().flatten().any(|host| host == o)) {
                 return Err(ApiError::Forbidden("the request comes from a web page that is not the sidecar's own"));
             }
         }
@@ -138,6 +136,11 @@ impl Access {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether a request has a header more than once.
+fn is_repeated(headers: &HeaderMap, name: HeaderName) -> bool {
+    headers.get_all(name).iter().nth(1).is_some()
 }
 
 #[cfg(test)]

@@ -50,9 +50,9 @@ impl Ahead {
         }
         if self.makers.is_empty() && self.connecting.is_none() {
             let (lane, connector) = (Arc::clone(&self.lane), self.connector.clone());
-            let connect = move || Ok(connector.open(&lane, &[])?.0);
+            let builder = thread::Builder::new().name("tacit-ahead".into());
             // If the thread cannot start, nothing is announced.
-            self.connecting = thread::Builder::new().name("tacit-ahead".into()).spawn(connect).ok();
+            self.connecting = builder.spawn(move || Ok(connector.open(&lane, &[])?.0)).ok();
         }
         !self.makers.is_empty()
     }
@@ -70,13 +70,13 @@ impl Ahead {
         };
         let (now, later) = inputs.split_at(inputs.len().min(announced.inputs()));
         keys.iter().take(now.len()).for_each(|key| self.lane.also_ends(*key, announced.closer()));
-        let claimed = |client: &Client| {
+        let answered = client.infer_announced_batch(announced, Units::Normalised, now, |client| {
             let next = if later.is_empty() { self.lane.upcoming(client.max_batch()) } else { later.len() };
             if next > 0 && self.has_maker() {
                 self.announced = self.announce(client, next);
             }
-        };
-        let (answers, maker) = client.infer_announced_batch(announced, Units::Normalised, now, claimed)?;
+        });
+        let (answers, maker) = answered?;
         self.makers.extend(maker);
         Ok(answers)
     }

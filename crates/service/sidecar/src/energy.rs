@@ -35,13 +35,17 @@ impl EnergyModel {
 
     /// The basis of the figures, for people.
     pub(crate) fn told(&self) -> Value {
-        let of = |what: &str, unit: &str, c: &Coefficient| json!({ "what": what, "value": c.value, "unit": unit, "source": c.source, "assumed": c.assumed() });
         json!({
             "provenance": "modelled",
             "device": self.device,
-            "coefficients": [of("a busy core", "W", &self.w_per_core), of("a byte", "J", &self.j_per_byte)],
+            "coefficients": [told("a busy core", "W", &self.w_per_core), told("a byte", "J", &self.j_per_byte)],
         })
     }
+}
+
+/// Describes the energy of one unit.
+fn told(what: &str, unit: &str, c: &Coefficient) -> Value {
+    json!({ "what": what, "value": c.value, "unit": unit, "source": c.source, "assumed": c.assumed() })
 }
 
 #[cfg(test)]

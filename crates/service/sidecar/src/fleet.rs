@@ -268,8 +268,9 @@ pub(crate) async fn answers(
     let all = async {
         let mut answered = Answered { answers: Vec::new(), queued: Duration::ZERO, runs: Vec::new() };
         for answer in answers {
-            let lost = |_| Err(ApiError::Unavailable("the sidecar is stopping, or its worker has failed".into()));
-            let Done { answer, queued, worked } = answer.await.unwrap_or_else(lost)?;
+            let Done { answer, queued, worked } = answer.await.unwrap_or_else(|_| {
+                Err(ApiError::Unavailable("the sidecar is stopping, or its worker has failed".into()))
+            })?;
             answered.queued = answered.queued.max(queued);
             if let Some(faint) = answer.faint {
                 tracing::warn!("{faint}");

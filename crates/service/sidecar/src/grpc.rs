@@ -93,8 +93,9 @@ impl GrpcInferenceService for Service {
         request.timeout = request.timeout.into_iter().chain(deadline).min();
         let Reply { outputs, refused } = fleet::infer(&lane, request).await?;
         let (outputs, raw_output_contents) = written(outputs, raw);
-        let text = |value| InferParameter { parameter_choice: Some(ParameterChoice::StringParam(value)) };
-        let parameters = rows::told(&refused).into_iter().map(|(name, value)| (name.to_owned(), text(value)));
+        let parameters = rows::told(&refused).into_iter().map(|(name, value)| {
+            (name.to_owned(), InferParameter { parameter_choice: Some(ParameterChoice::StringParam(value)) })
+        });
         let (model_version, parameters) = (VERSION.into(), parameters.collect());
         Ok(Response::new(ModelInferResponse {
             model_name,
@@ -116,7 +117,7 @@ impl GrpcInferenceService for Service {
     async fn model_statistics(&self, request: Request<ModelStatisticsRequest>) -> Answer<ModelStatisticsResponse> {
         let ModelStatisticsRequest { name, version } = request.into_inner();
         let counts = self.fleet.counts((!name.is_empty()).then_some((&name, &version)))?;
-        let model_stats = counts.into_iter().map(statistics).collect();
+        let model_stats = counts.into_iter().map(|(name, counts)| statistics(name, counts)).collect();
         Ok(Response::new(ModelStatisticsResponse { model_stats }))
     }
 
@@ -135,24 +136,28 @@ impl GrpcInferenceService for Service {
     }
 }
 
-fn statistics((name, counts): (String, Counts)) -> ModelStatistics {
+fn statistics(name: String, counts: Counts) -> ModelStatistics {
     // The message has no field for batch sizes.
     let Counts { last_inference, inference_count, execution_count, inference_stats, batches: _ } = counts;
-    let one = |Total { count, ns }| Some(StatisticDuration { count, ns });
     let Totals { success, fail, queue, compute_input, compute_infer, compute_output, cache_hit, cache_miss } =
         inference_stats;
     let inference_stats = Some(InferStatistics {
-        success: one(success),
-        fail: one(fail),
-        queue: one(queue),
-        compute_input: one(compute_input),
-        compute_infer: one(compute_infer),
-        compute_output: one(compute_output),
-        cache_hit: one(cache_hit),
-        cache_miss: one(cache_miss),
+        success: total(success),
+        fail: total(fail),
+        queue: total(queue),
+        compute_input: total(compute_input),
+        compute_infer: total(compute_infer),
+        compute_output: total(compute_output),
+        cache_hit: total(cache_hit),
+        cache_miss: total(cache_miss),
     });
     let version = VERSION.into();
     ModelStatistics { name, version, last_inference, inference_count, execution_count, inference_stats }
+}
+
+/// Converts a total to its message.
+fn total(total: Total) -> Option<StatisticDuration> {
+    Some(StatisticDuration { count: total.count, ns: total.ns })
 }
 
 /// The time limit of the caller, from the header `grpc-timeout`: up to eight digits and a unit.
@@ -160,8 +165,8 @@ fn deadline(metadata: &MetadataMap) -> Result<Option<Duration>, ApiError> {
     let Some(given) = metadata.get("grpc-timeout") else { return Ok(None) };
     let given = given.to_str().unwrap_or("");
     let split = given.split_at_checked(given.len().saturating_sub(1));
-    let digits = |text: &str| (1..=8).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
-    let (count, unit) = split.filter(|(count, _)| digits(count)).unwrap_or(("", ""));
+    let split = split.filter(|(count, _)| (1..=8).contains(&count.len()) && count.bytes().all(|b| b.is_ascii_digit()));
+    let (count, unit) = split.unwrap_or(("", ""));
     let nanoseconds: u64 = match unit {
         "H" => 3_600_000_000_000,
         "M" => 60_000_000_000,
@@ -214,18 +219,20 @@ pub fn read(request: ModelInferRequest) -> Result<fleet::Request, ApiError> {
 }
 
 fn scalars(parameters: HashMap<String, InferParameter>) -> Result<Parameters, ApiError> {
-    let one = |(name, value): (String, InferParameter)| {
-        let scalar = match value.parameter_choice {
-            Some(ParameterChoice::BoolParam(v)) => Scalar::Flag(v),
-            Some(ParameterChoice::Int64Param(v)) => Scalar::Whole(v),
-            Some(ParameterChoice::StringParam(v)) => Scalar::Text(v),
-            Some(ParameterChoice::DoubleParam(v)) => Scalar::Real(v),
-            Some(ParameterChoice::Uint64Param(v)) => i64::try_from(v).map_or(Scalar::Real(v as f64), Scalar::Whole),
-            None => return Err(unknown("of the request", &name, "those with a value")),
-        };
-        Ok((name, scalar))
-    };
-    parameters.into_iter().map(one).collect()
+    let scalars = parameters.into_iter().map(|(name, value)| scalar(&name, value).map(|scalar| (name, scalar)));
+    scalars.collect()
+}
+
+/// Reads the value of a parameter.
+fn scalar(name: &str, value: InferParameter) -> Result<Scalar, ApiError> {
+    Ok(match value.parameter_choice {
+        Some(ParameterChoice::BoolParam(v)) => Scalar::Flag(v),
+        Some(ParameterChoice::Int64Param(v)) => Scalar::Whole(v),
+        Some(ParameterChoice::StringParam(v)) => Scalar::Text(v),
+        Some(ParameterChoice::DoubleParam(v)) => Scalar::Real(v),
+        Some(ParameterChoice::Uint64Param(v)) => i64::try_from(v).map_or(Scalar::Real(v as f64), Scalar::Whole),
+        None => return Err(unknown("of the request", name, "those with a value")),
+    })
 }
 
 /// Takes values from the list of their datatype; all other lists must be empty.
@@ -244,19 +251,22 @@ fn typed(datatype: &str, mut contents: InferTensorContents) -> Result<Values, Ap
 
 fn written(outputs: Vec<(Tensor, Wanted)>, raw: bool) -> (Vec<InferOutputTensor>, Vec<Vec<u8>>) {
     let raws = if raw { outputs.iter().map(|(tensor, _)| tensor.values.to_bytes()).collect() } else { vec![] };
-    let one = |(Tensor { name, shape, values }, _): (Tensor, Wanted)| {
-        let (datatype, shape) = (values.datatype().into(), shape.into_iter().map(|n| n as i64).collect());
-        let mut contents = InferTensorContents::default();
-        match values {
-            Values::F32(v) => contents.fp32_contents = v,
-            Values::F64(v) => contents.fp64_contents = v,
-            Values::U8(v) => contents.uint_contents = v.into_iter().map(u32::from).collect(),
-            Values::I64(v) => contents.int64_contents = v,
-            Values::Text(v) => contents.bytes_contents = v.into_iter().map(String::into_bytes).collect(),
-        }
-        InferOutputTensor { name, datatype, shape, parameters: HashMap::new(), contents: (!raw).then_some(contents) }
-    };
-    (outputs.into_iter().map(one).collect(), raws)
+    (outputs.into_iter().map(|(tensor, _)| output(tensor, raw)).collect(), raws)
+}
+
+/// Converts an output to its message, without contents if these follow raw.
+fn output(tensor: Tensor, raw: bool) -> InferOutputTensor {
+    let Tensor { name, shape, values } = tensor;
+    let (datatype, shape) = (values.datatype().into(), shape.into_iter().map(|n| n as i64).collect());
+    let mut contents = InferTensorContents::default();
+    match values {
+        Values::F32(v) => contents.fp32_contents = v,
+        Values::F64(v) => contents.fp64_contents = v,
+        Values::U8(v) => contents.uint_contents = v.into_iter().map(u32::from).collect(),
+        Values::I64(v) => contents.int64_contents = v,
+        Values::Text(v) => contents.bytes_contents = v.into_iter().map(String::into_bytes).collect(),
+    }
+    InferOutputTensor { name, datatype, shape, parameters: HashMap::new(), contents: (!raw).then_some(contents) }
 }
 
 #[cfg(test)]

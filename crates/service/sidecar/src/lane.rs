@@ -194,9 +194,8 @@ impl Lane {
     /// ends.
     pub(crate) fn next(&self, closer: &Arc<Closer>, most: usize, patience: Duration) -> Next {
         let state = self.lock();
-        let waits = |s: &mut State| s.waiting.is_empty() && !s.stopping;
-        let (mut state, _) =
-            self.changed.wait_timeout_while(state, patience, waits).unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(state, patience, |s| s.waiting.is_empty() && !s.stopping);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if state.stopping {
             return Next::Stop;
         }
@@ -210,8 +209,8 @@ impl Lane {
         if jobs.is_empty() {
             return Next::Idle;
         }
-        let running = |(key, _): &(Key, Job)| (*key, Running { closers: vec![closer.clone()], given_up: false });
-        state.running.extend(jobs.iter().map(running));
+        let running = jobs.iter().map(|(key, _)| (*key, Running { closers: vec![closer.clone()], given_up: false }));
+        state.running.extend(running);
         Next::Work(jobs)
     }
 
@@ -302,8 +301,10 @@ impl Lane {
     /// whether the lane is stopping.
     pub(crate) fn idle_after_use(&self) -> bool {
         let state = self.lock();
-        let busy = |s: &mut State| !s.stopping && (!s.used || !s.waiting.is_empty() || !s.running.is_empty());
-        let mut state = self.changed.wait_while(state, busy).unwrap_or_else(PoisonError::into_inner);
+        let idle = self
+            .changed
+            .wait_while(state, |s| !s.stopping && (!s.used || !s.waiting.is_empty() || !s.running.is_empty()));
+        let mut state = idle.unwrap_or_else(PoisonError::into_inner);
         state.used = false;
         state.stopping
     }

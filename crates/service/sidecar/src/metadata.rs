@@ -65,18 +65,17 @@ impl ModelMetadata {
     /// Describes the input.
     #[must_use]
     pub fn input(&self) -> TensorDescription {
-        TensorDescription { name: INPUT.into(), datatype: "FP32", shape: batched(&self.interface.input_shape) }
+        told(INPUT, &self.interface.input_shape)
     }
 
     /// Describes the outputs.
     #[must_use]
     pub fn outputs(&self) -> Vec<TensorDescription> {
         let Interface { outputs, output_shape, output_mode, .. } = &self.interface;
-        let told = |name: &str, shape| TensorDescription { name: name.into(), datatype: "FP32", shape };
         match (output_mode, outputs.as_slice()) {
-            (OutputMode::Top1, _) => vec![TensorDescription { datatype: "INT64", ..told(CLASS, batched(&[1])) }],
-            (OutputMode::Logits, []) => vec![told(OUTPUT, batched(output_shape))],
-            (OutputMode::Logits, several) => several.iter().map(|o| told(&o.name, batched(&o.shape))).collect(),
+            (OutputMode::Top1, _) => vec![TensorDescription { datatype: "INT64", ..told(CLASS, &[1]) }],
+            (OutputMode::Logits, []) => vec![told(OUTPUT, output_shape)],
+            (OutputMode::Logits, several) => several.iter().map(|o| told(&o.name, &o.shape)).collect(),
         }
     }
 
@@ -99,11 +98,13 @@ impl ModelMetadata {
     pub fn takes_pixels(&self) -> bool {
         let InputSpec { mean, std, pixel_scale, .. } = &self.interface.input;
         let is_said = !mean.is_empty() || !std.is_empty() || *pixel_scale != 1.0;
-        let takes = |pixel| {
-            let uniform = vec![pixel; self.interface.input_len()];
-            self.interface.accept(&uniform, Units::Pixels).is_ok()
-        };
-        self.has_picture_shape() && (is_said || (takes(0.0) && takes(255.0)))
+        self.has_picture_shape() && (is_said || (self.takes_uniform(0.0) && self.takes_uniform(255.0)))
+    }
+
+    /// Whether the model accepts a picture of equal pixels.
+    fn takes_uniform(&self, pixel: f32) -> bool {
+        let uniform = vec![pixel; self.interface.input_len()];
+        self.interface.accept(&uniform, Units::Pixels).is_ok()
     }
 
     /// Explains why the model takes no pictures.
@@ -121,7 +122,6 @@ impl ModelMetadata {
     /// # Errors
     /// The tensors do not fit the model's input, or all rows are refused.
     pub fn accept(&self, tensors: Vec<Tensor>, most: usize) -> Result<Accepted, ApiError> {
-        let bad = |what: String| Err(ApiError::Bad(what));
         let count = tensors.len();
         let Ok([Tensor { name, shape, values }]) = <[Tensor; 1]>::try_from(tensors) else {
             return bad(format!("{count} inputs: the model has one, `{INPUT}`"));
@@ -215,12 +215,22 @@ impl ModelMetadata {
 
     /// Formats `value:class` or `value:class:label`, largest first.
     fn ranked(&self, values: &[f64], shown: usize) -> Vec<String> {
-        let text = |(class, value): (usize, f64)| match self.labels.get(class) {
+        let ranked = largest(values, shown).into_iter().map(|(class, value)| match self.labels.get(class) {
             Some(label) => format!("{value:.6}:{class}:{label}"),
             None => format!("{value:.6}:{class}"),
-        };
-        largest(values, shown).into_iter().map(text).collect()
+        });
+        ranked.collect()
     }
+}
+
+/// Describes a tensor of real numbers: a batch of this shape.
+fn told(name: &str, shape: &[usize]) -> TensorDescription {
+    TensorDescription { name: name.into(), datatype: "FP32", shape: batched(shape) }
+}
+
+/// Refuses tensors.
+fn bad(what: String) -> Result<Accepted, ApiError> {
+    Err(ApiError::Bad(what))
 }
 
 /// The largest values with their indices, the first of equals first.

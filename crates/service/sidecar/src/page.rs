@@ -6,6 +6,7 @@ use crate::ApiError;
 use crate::energy::EnergyModel;
 use crate::fleet::{self, Fleet};
 use crate::json;
+use crate::lane::Lane;
 use crate::metadata::{ModelMetadata, largest};
 use crate::rest::body;
 use axum::Router;
@@ -69,13 +70,17 @@ fn told(value: &Value) -> Response<Body> {
 }
 
 async fn models(State(fleet): State<Arc<Fleet>>) -> Response<Body> {
-    let one = |lane: Arc<crate::lane::Lane>| match (lane.metadata(), lane.ready()) {
+    told(&fleet.lanes().into_iter().map(|lane| model(&lane)).collect())
+}
+
+/// Describes the model of a lane.
+fn model(lane: &Lane) -> Value {
+    match (lane.metadata(), lane.ready()) {
         (Ok(metadata), Ok(())) => object!({ "name": lane.name(), "ready": true, "pictures": metadata.takes_pixels(),
             "no_pictures": (!metadata.takes_pixels()).then(|| metadata.no_pictures()), "shape": metadata.interface.input_shape,
             "range": metadata.interface.input.range, "backend": metadata.backend, "private": is_private(&metadata) }),
         (_, state) => object!({ "name": lane.name(), "ready": false, "reason": state.err() }),
-    };
-    told(&fleet.lanes().into_iter().map(one).collect())
+    }
 }
 
 fn is_private(metadata: &ModelMetadata) -> bool {
@@ -143,24 +148,32 @@ async fn progress(State(fleet): State<Arc<Fleet>>, Query(asked): Query<Asked>) -
 }
 
 fn top(metadata: &ModelMetadata, answer: &Answer) -> Vec<Value> {
-    let one = |class: usize, value: Option<f64>| object!({ "class": class, "label": metadata.labels.get(class), "value": value });
     match metadata.interface.output_mode {
-        OutputMode::Top1 => vec![one(answer.class, None)],
-        OutputMode::Logits => largest(&answer.values, SHOWN).into_iter().map(|(c, v)| one(c, Some(v))).collect(),
+        OutputMode::Top1 => vec![class(metadata, answer.class, None)],
+        OutputMode::Logits => {
+            largest(&answer.values, SHOWN).into_iter().map(|(c, v)| class(metadata, c, Some(v))).collect()
+        }
     }
+}
+
+/// Describes a class.
+fn class(metadata: &ModelMetadata, class: usize, value: Option<f64>) -> Value {
+    object!({ "class": class, "label": metadata.labels.get(class), "value": value })
 }
 
 /// Phases with this machine's figures; joules are modelled, and null without a named device.
 fn phases(answer: &Answer, energy: Option<&EnergyModel>) -> Vec<Value> {
-    let one = |name: &str, report: &PhaseReport| {
-        let PhaseReport { client, server } = report;
-        object!({ "name": name, "wall_s": client.wall_s, "sent_bytes": client.sent_bytes,
-            "received_bytes": client.received_bytes, "rounds": client.rounds.max(server.rounds),
-            "modelled_j": energy.map(|model| model.joules(client)) })
-    };
-    let setup = answer.setup.as_ref().map(|r| one("setup", r));
-    let offline = answer.prepared.as_ref().map(|p| one("offline", &p.offline));
-    setup.into_iter().chain(offline).chain([one("online", &answer.online)]).collect()
+    let setup = answer.setup.as_ref().map(|r| phase("setup", r, energy));
+    let offline = answer.prepared.as_ref().map(|p| phase("offline", &p.offline, energy));
+    setup.into_iter().chain(offline).chain([phase("online", &answer.online, energy)]).collect()
+}
+
+/// Describes the cost of a phase.
+fn phase(name: &str, report: &PhaseReport, energy: Option<&EnergyModel>) -> Value {
+    let PhaseReport { client, server } = report;
+    object!({ "name": name, "wall_s": client.wall_s, "sent_bytes": client.sent_bytes,
+        "received_bytes": client.received_bytes, "rounds": client.rounds.max(server.rounds),
+        "modelled_j": energy.map(|model| model.joules(client)) })
 }
 
 /// Reads a picture's file or numbers; returns the normalised input.
@@ -178,19 +191,18 @@ fn read(bytes: &Bytes, metadata: &ModelMetadata) -> Result<Vec<f32>, ApiError> {
 /// array file are pixels.
 fn numbers(bytes: &Bytes, metadata: &ModelMetadata) -> Result<(Vec<f32>, Units), ApiError> {
     let (shape, len) = (&metadata.interface.input_shape, metadata.interface.input_len());
-    let bad = |what: String| ApiError::Bad(what);
     if bytes.starts_with(b"\x93NUMPY") {
         // Checks the shape before the elements are converted.
-        let layout = npy::Layout::of(bytes).map_err(|e| bad(e.to_string()))?;
+        let layout = npy::Layout::of(bytes).map_err(|e| ApiError::Bad(e.to_string()))?;
         let found = layout.shape.as_slice();
         if found != shape && !matches!(found, [1, one @ ..] if one == shape) && found != [len] {
             let found = plain(&format!("{found:?}"));
-            return Err(bad(format!("an array of shape {found}: the model takes {shape:?}")));
+            return Err(ApiError::Bad(format!("an array of shape {found}: the model takes {shape:?}")));
         }
-        let array = npy::read(bytes).map_err(|e| bad(e.to_string()))?;
+        let array = npy::read(bytes).map_err(|e| ApiError::Bad(e.to_string()))?;
         return match array.is_bytes {
             true if metadata.takes_pixels() => Ok((array.data, Units::Pixels)),
-            true => Err(bad(format!("bytes are pixels: {}", metadata.no_pictures()))),
+            true => Err(ApiError::Bad(format!("bytes are pixels: {}", metadata.no_pictures()))),
             false => Ok((array.data, Units::Network)),
         };
     }
@@ -199,17 +211,17 @@ fn numbers(bytes: &Bytes, metadata: &ModelMetadata) -> Result<(Vec<f32>, Units),
     }
     let told = serde_json::from_slice::<json::Numbers>(bytes);
     let kinds = "this is no PNG or JPEG picture, no .npy file and no list of numbers in JSON";
-    let json::Numbers(values) = told.map_err(|e| bad(format!("{kinds}: {}", json::cut(&e))))?;
+    let json::Numbers(values) = told.map_err(|e| ApiError::Bad(format!("{kinds}: {}", json::cut(&e))))?;
     if values.len() != len {
-        return Err(bad(format!("{} numbers: the model takes {len}, for {shape:?}", values.len())));
+        return Err(ApiError::Bad(format!("{} numbers: the model takes {len}, for {shape:?}", values.len())));
     }
     Ok((values.into_iter().map(|v| v as f32).collect(), Units::Network))
 }
 
 /// Reads a picture's file; returns the normalised input.
 fn picture(bytes: &Bytes, interface: &Interface) -> Result<Vec<f32>, ApiError> {
-    let internal = |e: io::Error| ApiError::Internal(format!("keeping the picture in memory: {e}"));
-    let (file, path) = in_memory(bytes).map_err(internal)?;
+    let kept = in_memory(bytes);
+    let (file, path) = kept.map_err(|e| ApiError::Internal(format!("keeping the picture in memory: {e}")))?;
     let read = input::read(&path, interface, Fit::Crop, Units::Pixels);
     drop(file);
     let read = read.map_err(|error| match error {

@@ -87,8 +87,8 @@ async fn refused(request: Request) -> ApiError {
         ("/v2/logging", "changing the log"),
     ];
     let named = what.into_iter().find(|(start, _)| path.starts_with(start)).map(|(_, name)| name);
-    let last = || path.rsplit('/').find(|part| *part != "setting").unwrap_or("this");
-    ApiError::Unsupported(named.map_or_else(|| format!("`{}`", last()), str::to_owned))
+    let last = path.rsplit('/').find(|part| *part != "setting").unwrap_or("this");
+    ApiError::Unsupported(named.map_or_else(|| format!("`{last}`"), str::to_owned))
 }
 
 fn answer(value: &Value) -> Response<Body> {
@@ -133,15 +133,20 @@ async fn all_stats(State(fleet): Models) -> Answer {
 }
 
 fn told(counts: &[(String, Counts)]) -> Response<Body> {
-    let one = |(name, counts): &(String, Counts)| {
-        let Counts { last_inference, inference_count, execution_count, inference_stats, batches } = counts;
-        let none = Total::default();
-        let batch = |(size, infer): (&usize, &Total)| json!({ "batch_size": size, "compute_input": none, "compute_infer": infer, "compute_output": none });
-        let batches: Vec<Value> = batches.iter().map(batch).collect();
-        json!({ "name": name, "version": VERSION, "last_inference": last_inference, "inference_count": inference_count,
-            "execution_count": execution_count, "inference_stats": inference_stats, "batch_stats": batches })
-    };
-    answer(&json!({ "model_stats": counts.iter().map(one).collect::<Vec<_>>() }))
+    let stats: Vec<Value> = counts.iter().map(|(name, counts)| model_stats(name, counts)).collect();
+    answer(&json!({ "model_stats": stats }))
+}
+
+/// Describes the counts of a model.
+fn model_stats(name: &str, counts: &Counts) -> Value {
+    let Counts { last_inference, inference_count, execution_count, inference_stats, batches } = counts;
+    let none = Total::default();
+    let batches = batches.iter().map(|(size, infer)| {
+        json!({ "batch_size": size, "compute_input": none, "compute_infer": infer, "compute_output": none })
+    });
+    let batches: Vec<Value> = batches.collect();
+    json!({ "name": name, "version": VERSION, "last_inference": last_inference, "inference_count": inference_count,
+        "execution_count": execution_count, "inference_stats": inference_stats, "batch_stats": batches })
 }
 
 #[derive(serde::Deserialize)]
@@ -179,8 +184,8 @@ async fn infer(State(fleet): Models, Path(named): Path<Named>, request: Request)
     let limit = lane.metadata()?.body_limit(lane.capacity());
     let (bytes, headers) = body(request, limit).await?;
     let header = header_length(&headers)?;
-    let read = move || json::read(&bytes, header);
-    let request = tokio::task::spawn_blocking(read).await.map_err(|e| ApiError::Internal(e.to_string()))??;
+    let read = tokio::task::spawn_blocking(move || json::read(&bytes, header)).await;
+    let request = read.map_err(|e| ApiError::Internal(e.to_string()))??;
     let (id, binary) = (request.id.clone(), request.binary);
     let Reply { outputs, refused } = fleet::infer(&lane, request).await?;
     let (text, raw) = json::write([lane.name(), &id], &outputs, &rows::told(&refused), binary);

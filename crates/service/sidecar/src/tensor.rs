@@ -66,13 +66,11 @@ impl Values {
     /// # Errors
     /// Inputs cannot have the datatype, or a number does not fit it.
     pub fn from_numbers(datatype: &str, numbers: Vec<f64>) -> Result<Self, ApiError> {
-        let refused = |i: usize| ApiError::Bad(format!("value {i} is no number of datatype {datatype}"));
         let values = match datatype {
             "FP32" => Self::F32(numbers.iter().map(|&v| v as f32).collect()),
             "FP64" => Self::F64(numbers),
             "UINT8" => {
-                let byte = |v: f64| (v.fract() == 0.0 && (0.0..=255.0).contains(&v)).then_some(v as u8);
-                let bytes = numbers.iter().enumerate().map(|(i, &v)| byte(v).ok_or_else(|| refused(i)));
+                let bytes = numbers.iter().enumerate().map(|(i, &v)| byte(v).ok_or_else(|| no_byte(i)));
                 Self::U8(bytes.collect::<Result<_, _>>()?)
             }
             other => return Err(not_an_input(other)),
@@ -85,10 +83,8 @@ impl Values {
     /// # Errors
     /// A number is larger than 255.
     pub(crate) fn from_whole(numbers: &[u32]) -> Result<Self, ApiError> {
-        let byte = |(i, &v): (usize, &u32)| {
-            u8::try_from(v).map_err(|_| ApiError::Bad(format!("value {i} is no number of datatype UINT8")))
-        };
-        Ok(Self::U8(numbers.iter().enumerate().map(byte).collect::<Result<_, _>>()?))
+        let bytes = numbers.iter().enumerate().map(|(i, &v)| u8::try_from(v).map_err(|_| no_byte(i)));
+        Ok(Self::U8(bytes.collect::<Result<_, _>>()?))
     }
 
     /// Converts input values from bytes, little endian.
@@ -175,6 +171,16 @@ pub(crate) fn elements(shape: &[usize]) -> Result<usize, ApiError> {
         Some(count) => Ok(count),
         None => Err(ApiError::Bad("the shape has too many axes or values".into())),
     }
+}
+
+/// Converts a number to a pixel.
+fn byte(v: f64) -> Option<u8> {
+    (v.fract() == 0.0 && (0.0..=255.0).contains(&v)).then_some(v as u8)
+}
+
+/// Returns the error for a value that is no pixel.
+fn no_byte(i: usize) -> ApiError {
+    ApiError::Bad(format!("value {i} is no number of datatype UINT8"))
 }
 
 #[cfg(test)]

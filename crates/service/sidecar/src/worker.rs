@@ -268,20 +268,15 @@ fn fill(
     client: &mut Option<Client>,
     [inputs, batch]: [usize; 2],
 ) -> Result<(), ClientError> {
-    let connect = || {
-        let mut open = connector.open(lane, &[])?.0;
-        open.ask_batch(batch.min(inputs))?;
-        Ok::<_, ClientError>(open)
-    };
     let mut open = match client.take() {
         Some(open) => open,
-        None => connect()?,
+        None => connect(lane, connector, batch.min(inputs))?,
     };
     let mut stored = match open.stored() {
         Ok(stored) => stored.len(),
         // The server ends connections that are silent for long.
         Err(error) if is_connection(&error) => {
-            open = connect()?;
+            open = connect(lane, connector, batch.min(inputs))?;
             open.stored()?.len()
         }
         Err(error) => return Err(error),
@@ -298,4 +293,11 @@ fn fill(
     }
     *client = Some(open);
     Ok(())
+}
+
+/// Connects, and asks for a batch of this size.
+fn connect(lane: &Lane, connector: &Connector, batch: usize) -> Result<Client, ClientError> {
+    let mut open = connector.open(lane, &[])?.0;
+    open.ask_batch(batch)?;
+    Ok(open)
 }

@@ -66,8 +66,8 @@ impl<'a> Parts<'a> {
     /// First and last second of the validity, in seconds since 1970.
     pub(crate) fn validity(&self) -> Option<[u64; 2]> {
         let times = elements(self.validity)?;
-        let [from, until] = times.as_slice() else { return None };
-        Some([seconds(*from)?, seconds(*until)?])
+        let [(first, from), (last, until)] = times.as_slice() else { return None };
+        Some([seconds(*first, from)?, seconds(*last, until)?])
     }
 
     /// The names and addresses that the certificate is for.
@@ -78,8 +78,8 @@ impl<'a> Parts<'a> {
             fields.retain(|(tag, _)| *tag != BOOLEAN);
             let [(OBJECT, name), (OCTETS, value)] = fields.as_slice() else { return None };
             if *name == NAMES {
-                for name in elements(expect(value, SEQUENCE)?)? {
-                    hosts.extend(host(name)?);
+                for (tag, content) in elements(expect(value, SEQUENCE)?)? {
+                    hosts.extend(host(tag, content)?);
                 }
             }
         }
@@ -87,7 +87,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-fn host((tag, content): (u8, &[u8])) -> Option<Option<String>> {
+fn host(tag: u8, content: &[u8]) -> Option<Option<String>> {
     use std::net::{Ipv4Addr, Ipv6Addr};
     Some(match (tag, content.len()) {
         (DNS, _) => Some(plain(str::from_utf8(content).ok()?)),
@@ -98,19 +98,22 @@ fn host((tag, content): (u8, &[u8])) -> Option<Option<String>> {
 }
 
 /// Parses a time of a certificate: `YYMMDDhhmmssZ` or `YYYYMMDDhhmmssZ`, in UTC.
-fn seconds((tag, content): (u8, &[u8])) -> Option<u64> {
+fn seconds(tag: u8, content: &[u8]) -> Option<u64> {
     let digits = content.strip_suffix(b"Z").filter(|digits| digits.iter().all(u8::is_ascii_digit))?;
-    let number = |part: &[u8]| part.iter().fold(0u64, |n, digit| 10 * n + u64::from(digit - b'0'));
     let (year, rest) = match (tag == TIMES[0], digits.len()) {
         (true, 12) => (1950 + (number(&digits[..2]) + 50) % 100, &digits[2..]),
         (false, 14) if tag == TIMES[1] => (number(&digits[..4]), &digits[4..]),
         _ => return None,
     };
-    let part = |i: usize| number(&rest[2 * i..2 * i + 2]);
-    let [month, day, hour, minute, second] = [0, 1, 2, 3, 4].map(part);
+    let [month, day, hour, minute, second] = [0, 1, 2, 3, 4].map(|i: usize| number(&rest[2 * i..2 * i + 2]));
     let fits = (1..=12).contains(&month) && (1..=31).contains(&day) && hour < 24 && minute < 60 && second < 60;
     let days = days(year, month, day).filter(|_| fits)?;
     Some(days * 86_400 + hour * 3600 + minute * 60 + second)
+}
+
+/// Reads a number from ASCII digits.
+fn number(digits: &[u8]) -> u64 {
+    digits.iter().fold(0, |n, digit| 10 * n + u64::from(digit - b'0'))
 }
 
 /// Days from 1970 to a date of the Gregorian calendar; `None` before.
@@ -182,11 +185,11 @@ mod tests {
         }
         assert!((0..100_000).all(|day| matches!(super::date(day), [y, m, d] if days(y, m, d) == Some(day))));
         assert_eq!(days(1969, 12, 31), None);
-        assert_eq!(seconds((0x17, b"500101000000Z")), None, "1950");
-        assert_eq!(seconds((0x17, b"491231235959Z")), Some(2_524_607_999));
-        assert_eq!(seconds((0x18, b"20500101000000Z")), Some(2_524_608_000));
+        assert_eq!(seconds(0x17, b"500101000000Z"), None, "1950");
+        assert_eq!(seconds(0x17, b"491231235959Z"), Some(2_524_607_999));
+        assert_eq!(seconds(0x18, b"20500101000000Z"), Some(2_524_608_000));
         for bad in ["20501301000000Z", "2050010100000Z", "20500101000000", "2050010124000aZ", "20500101240000Z"] {
-            assert_eq!(seconds((0x18, bad.as_bytes())), None, "{bad}");
+            assert_eq!(seconds(0x18, bad.as_bytes()), None, "{bad}");
         }
     }
 

@@ -214,8 +214,9 @@ pub fn show(dir: &Path, name: Option<&str>) -> Result<Vec<Shown>, StoreError> {
         }
     };
     names.sort_by_key(|name| (name != "ca", name != SERVER, name.clone()));
-    let one = |name: &String| Shown::of(name, &read_certificate(dir, name)?).ok_or_else(|| not_ours(dir, name));
-    names.iter().map(one).collect()
+    let shown =
+        names.iter().map(|name| Shown::of(name, &read_certificate(dir, name)?).ok_or_else(|| not_ours(dir, name)));
+    shown.collect()
 }
 
 fn issuer(dir: &Path) -> Result<Issuer<'static, KeyPair>, StoreError> {
@@ -397,8 +398,8 @@ fn ca_params(key: &KeyPair) -> Result<CertificateParams, StoreError> {
 
 fn limit(params: &mut CertificateParams, validity: Option<Validity>) -> Result<(), StoreError> {
     if let Some(Validity { from, until }) = validity {
-        let at = |seconds| date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds);
-        (params.not_before, params.not_after) = (at(from), at(until));
+        [params.not_before, params.not_after] =
+            [from, until].map(|seconds| date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds));
         return Ok(());
     }
     let year = 1970 + (clock::now()? / 31_556_952) as i32;
@@ -414,8 +415,8 @@ fn check_host(host: &str) -> Result<(), StoreError> {
 }
 
 fn check_name(name: &str) -> Result<(), StoreError> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if name.is_empty() || name.len() > 64 || !name.chars().all(allowed) || ["ca", SERVER, DEALER].contains(&name) {
+    let is_allowed = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    if name.is_empty() || name.len() > 64 || !is_allowed || ["ca", SERVER, DEALER].contains(&name) {
         return Err(StoreError::ClientName(name.into()));
     }
     Ok(())
@@ -426,11 +427,8 @@ type Pems = (Vec<u8>, Zeroizing<Vec<u8>>, Vec<u8>);
 fn read_pair(dir: &Path, name: &str) -> Result<Pems, StoreError> {
     // Certificates cannot be judged by a clock that is not set.
     clock::now()?;
-    let read = |file: String| {
-        let path = dir.join(file);
-        private::read_open(&path, MADE_BY)
-    };
-    let (cert, ca) = (read(format!("{name}.pem"))?, read("ca.pem".into())?);
+    let cert = private::read_open(&dir.join(format!("{name}.pem")), MADE_BY)?;
+    let ca = private::read_open(&dir.join("ca.pem"), MADE_BY)?;
     let dir = key_folder(dir)?;
     Ok((cert, read_key(&dir.join(format!("{name}.key")), MADE_BY)?, ca))
 }

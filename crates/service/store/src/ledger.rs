@@ -276,12 +276,8 @@ impl Ledger {
     /// Counts materials by state, and the bytes of ready ones.
     pub(crate) fn counts(&self) -> Result<Counts, StoreError> {
         self.read(|db| {
-            let count = |from: &str| {
-                let sql = format!("SELECT count(*) AS number, coalesce(sum(bytes), 0) AS bytes FROM material {from}");
-                db.prepare_cached(&sql)?.query_row([], |row| Ok([unsigned(row, "number")?, unsigned(row, "bytes")?]))
-            };
-            let [ready, ready_bytes] = count("INDEXED BY ready_material WHERE state = 'ready'")?;
-            let [unsettled, _] = count("INDEXED BY unsettled_material WHERE state IN ('generating', 'claimed')")?;
+            let [ready, ready_bytes] = count(db, "INDEXED BY ready_material WHERE state = 'ready'")?;
+            let [unsettled, _] = count(db, "INDEXED BY unsettled_material WHERE state IN ('generating', 'claimed')")?;
             // The rows of used ids are many: they are counted in the index of ids without reading
             // them.
             let all = db
@@ -383,14 +379,7 @@ fn held_by(tx: &Transaction<'_>, client: ClientId) -> rusqlite::Result<u64> {
 /// The expected length and digest of ready material of a binding, or why there is none.
 fn ready(db: &Connection, id: MaterialId, binding: Binding) -> rusqlite::Result<Result<Stored, StoreError>> {
     let sql = "SELECT state, client, model, plan, bytes, digest FROM material WHERE id = ?";
-    let read = |row: &Row<'_>| match row.get("state")? {
-        State::Ready => {
-            let stored = Stored { bytes: unsigned(row, "bytes")?, digest: row.get("digest")? };
-            Ok(Ok((binding_of(row)?, stored)))
-        }
-        other => Ok(Err(other)),
-    };
-    Ok(match db.prepare_cached(sql)?.query_row([id.0], read).optional()? {
+    Ok(match db.prepare_cached(sql)?.query_row([id.0], stored_of).optional()? {
         None | Some(Err(State::Generating)) => Err(StoreError::NoMaterial(id)),
         Some(Err(_)) => Err(StoreError::Burnt(id)),
         Some(Ok((bound, stored))) => match bound.other(&binding) {
@@ -398,6 +387,23 @@ fn ready(db: &Connection, id: MaterialId, binding: Binding) -> rusqlite::Result<
             None => Ok(stored),
         },
     })
+}
+
+/// Reads what is stored as ready material; the state of other material.
+fn stored_of(row: &Row<'_>) -> rusqlite::Result<Result<(Binding, Stored), State>> {
+    match row.get("state")? {
+        State::Ready => {
+            let stored = Stored { bytes: unsigned(row, "bytes")?, digest: row.get("digest")? };
+            Ok(Ok((binding_of(row)?, stored)))
+        }
+        other => Ok(Err(other)),
+    }
+}
+
+/// Counts materials and their bytes.
+fn count(db: &Connection, from: &str) -> rusqlite::Result<[u64; 2]> {
+    let sql = format!("SELECT count(*) AS number, coalesce(sum(bytes), 0) AS bytes FROM material {from}");
+    db.prepare_cached(&sql)?.query_row([], |row| Ok([unsigned(row, "number")?, unsigned(row, "bytes")?]))
 }
 
 fn state_of(tx: &Connection, id: MaterialId) -> rusqlite::Result<Option<State>> {

@@ -100,17 +100,21 @@ pub fn is_marked(dir: &Path, kind: FolderKind) -> Result<bool, StoreError> {
     if text == kind.text() {
         return Ok(true);
     }
-    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
-    let (party, what, version) = (field("party: "), field("kind: "), field("version: "));
-    let known = |text: &str| text.len() <= 64 && text.chars().all(|c| c.is_ascii_graphic() || c == ' ');
+    let [party, what, version] =
+        ["party: ", "kind: ", "version: "].map(|name| text.lines().find_map(|line| line.strip_prefix(name)));
     let holds = match (party, what, version) {
-        (Some(party), Some(what), Some(version)) if [party, what, version].into_iter().all(known) => {
+        (Some(party), Some(what), Some(version)) if [party, what, version].into_iter().all(is_plain) => {
             format!("the {party}'s {what} (version {version})")
         }
         _ => format!("what its mark ({MARK}) does not say"),
     };
     let wanted = format!("the {}'s {} (version {VERSION})", kind.party, kind.what);
     Err(StoreError::OtherFolder { path: dir.to_owned(), holds, wanted })
+}
+
+/// Whether a text is short and printable.
+fn is_plain(text: &str) -> bool {
+    text.len() <= 64 && text.chars().all(|c| c.is_ascii_graphic() || c == ' ')
 }
 
 /// The text of a mark, if there is one. Anything but a regular file under its name is not a mark.
@@ -146,13 +150,13 @@ fn write_mark(dir: &Path, kind: FolderKind) -> Result<(), StoreError> {
     let path = dir.join(MARK);
     let part = private::new_name(&path);
     let mode = if kind.is_private { private::FILE_MODE } else { 0o644 };
-    let failed = || StoreError::file("writing", &path);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&part).map_err(failed())?;
+    let made = OpenOptions::new().write(true).create_new(true).mode(mode).open(&part);
+    let mut file = made.map_err(StoreError::file("writing", &path))?;
     let written = file.write_all(kind.text().as_bytes()).and_then(|()| file.sync_all());
     if let Err(e) = written.and_then(|()| fs::rename(&part, &path)) {
         // This removes the file made above.
         let _ = fs::remove_file(&part);
-        return Err(failed()(e));
+        return Err(StoreError::file("writing", &path)(e));
     }
     sync_folder(dir)?;
     // Another process may have marked the folder for another purpose at the same time.
@@ -177,8 +181,8 @@ pub fn is_database(path: &Path, application: i32) -> bool {
 #[must_use]
 pub fn hex_stem<'a>(path: &'a Path, ending: &str, digits: usize) -> Option<&'a str> {
     let stem = path.file_name()?.to_str()?.strip_suffix(ending)?;
-    let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-    (stem.len() == digits && stem.bytes().all(is_hex)).then_some(stem)
+    let is_hex = stem.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    (stem.len() == digits && is_hex).then_some(stem)
 }
 
 #[cfg(test)]

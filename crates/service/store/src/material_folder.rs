@@ -46,8 +46,8 @@ pub fn material_folder(dir: &Path, party: Party) -> Result<ManagedFolder, StoreE
 
 /// The party of a material folder, by its mark or else its ledger.
 pub(crate) fn party_in(dir: &Path) -> Option<Party> {
-    let is_marked = |party: &Party| managed::is_marked(dir, party.folder()).is_ok_and(|is_so| is_so);
-    PARTIES.into_iter().find(is_marked).or_else(|| {
+    let marked = PARTIES.into_iter().find(|party| managed::is_marked(dir, party.folder()).is_ok_and(|is_so| is_so));
+    marked.or_else(|| {
         let path = dir.join(LEDGER);
         if !is_database(&path, APPLICATION) {
             return None;
@@ -66,7 +66,6 @@ pub(crate) fn is_of_material(path: &Path) -> bool {
     if meta.is_dir() {
         return FOLDERS.contains(&name);
     }
-    let has_hex = |ending: &str, digits| hex_stem(path, ending, digits).is_some();
     let databases = [(LEDGER, APPLICATION), STATE];
     let database = databases.into_iter().find(|(base, _)| name.starts_with(base));
     meta.is_file()
@@ -78,7 +77,7 @@ pub(crate) fn is_of_material(path: &Path) -> bool {
             ("lock", None) => meta.len() == 0,
             ("reserve", None) => Reserve::of(path.parent().unwrap_or(Path::new("."))).is_own(),
             // A ledger must be there: only files that it knows are ever removed.
-            _ if has_hex(MATERIAL, 32) => is_database(&path.with_file_name(LEDGER), APPLICATION),
-            _ => has_hex(".kept", 64) || has_hex(".part", 32),
+            _ if hex_stem(path, MATERIAL, 32).is_some() => is_database(&path.with_file_name(LEDGER), APPLICATION),
+            _ => hex_stem(path, ".kept", 64).or_else(|| hex_stem(path, ".part", 32)).is_some(),
         }
 }

@@ -49,23 +49,27 @@ impl FromStr for Serial {
     type Err = NotASerial;
 
     fn from_str(text: &str) -> Result<Self, NotASerial> {
-        let wrong = || NotASerial(text.chars().take(80).flat_map(char::escape_debug).collect());
-        let is_in_pairs = |text: &str| text.split(':').all(|pair| pair.len() == 2);
-        if text.contains(':') && !is_in_pairs(text) {
-            return Err(wrong());
+        if text.contains(':') && text.split(':').any(|pair| pair.len() != 2) {
+            return Err(wrong(text));
         }
         let digits = text.chars().filter(|c| *c != ':').map(|c| c.to_digit(16).map(|d| d as u8));
-        let mut digits = digits.collect::<Option<Vec<u8>>>().filter(|digits| !digits.is_empty()).ok_or_else(wrong)?;
+        let digits = digits.collect::<Option<Vec<u8>>>().filter(|digits| !digits.is_empty());
+        let mut digits = digits.ok_or_else(|| wrong(text))?;
         if digits.len() % 2 == 1 {
             digits.insert(0, 0);
         }
         let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
         if bytes.len() > MAX {
-            return Err(wrong());
+            return Err(wrong(text));
         }
         let first = bytes.iter().position(|b| *b != 0).unwrap_or(bytes.len());
         Ok(Self(bytes[first..].into()))
     }
+}
+
+/// Returns the error for a text that is no serial number.
+fn wrong(text: &str) -> NotASerial {
+    NotASerial(text.chars().take(80).flat_map(char::escape_debug).collect())
 }
 
 #[cfg(test)]

@@ -112,11 +112,10 @@ impl Store {
 
     fn open_with(dir: PathBuf, party: Option<Party>, key: Option<SealKey>, steps: Steps) -> Result<Self, StoreError> {
         let path = dir.join("lock");
-        let locking = |e| StoreError::file("locking", &path)(e);
-        let (lock, alone) = match Held::alone(private::made_file(&path)?).map_err(locking)? {
+        let (lock, alone) = match Held::alone(private::made_file(&path)?).map_err(StoreError::file("locking", &path))? {
             Some(lock) => (lock, true),
             // Waits for a process that runs recovery.
-            None => (Held::shared(private::made_file(&path)?).map_err(locking)?, false),
+            None => (Held::shared(private::made_file(&path)?).map_err(StoreError::file("locking", &path))?, false),
         };
         let ledger = Ledger::open(&dir, party, key.as_ref())?;
         let reserve = Reserve::of(&dir);
@@ -129,7 +128,7 @@ impl Store {
         store.reserve.close_to_others()?;
         if alone {
             store.roomy(|| store.recover())?;
-            store._lock.share().map_err(locking)?;
+            store._lock.share().map_err(StoreError::file("locking", &path))?;
         }
         Ok(store)
     }
@@ -265,8 +264,9 @@ impl Store {
     pub fn unused_ids(&self) -> Result<BTreeSet<MaterialId>, StoreError> {
         // Orders are read first: an order that is fulfilled meanwhile is then among the ready ones.
         let ordered = self.ledger.ordered()?.into_iter().map(|order| order.id);
-        let unused = |(id, state)| matches!(state, State::Ready | State::Generating).then_some(id);
-        Ok(ordered.chain(self.ledger.live()?.into_iter().filter_map(unused)).collect())
+        let live = self.ledger.live()?.into_iter();
+        let unused = live.filter_map(|(id, state)| matches!(state, State::Ready | State::Generating).then_some(id));
+        Ok(ordered.chain(unused).collect())
     }
 
     /// Records that material of these new ids is ordered from a helper, durably.
@@ -340,8 +340,9 @@ impl Store {
     pub fn expire(&self, age: Duration) -> Result<usize, StoreError> {
         let age = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
         let then = now()?.saturating_sub(age);
-        let is_old = |order: &Ordered| i64::try_from(order.created).is_ok_and(|created| created <= then);
-        let orders: Vec<MaterialId> = self.ordered()?.into_iter().filter(is_old).map(|order| order.id).collect();
+        let mut orders = self.ordered()?;
+        orders.retain(|order| i64::try_from(order.created).is_ok_and(|created| created <= then));
+        let orders: Vec<MaterialId> = orders.into_iter().map(|order| order.id).collect();
         let old = self.ledger.unwanted_since(then)?;
         if orders.is_empty() && old.is_empty() {
             return self.ledger.settle_clock().map(|()| 0);
@@ -365,16 +366,17 @@ impl Store {
     /// Opens the file of claimed material, if it has the expected length.
     fn claimed_file(&self, id: MaterialId, stored: &Stored) -> Result<File, StoreError> {
         let path = self.path(id);
-        let damaged = |what: String| StoreError::Damaged { id, what };
         let file = match File::open(&path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(damaged("its file is missing".into())),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Err(StoreError::Damaged { id, what: "its file is missing".into() });
+            }
             other => other.map_err(StoreError::file("reading material", &path))?,
         };
         let found = file.metadata().map_err(StoreError::file("reading material", &path))?.len();
         let wanted = if self.key.is_some() { sealed_bytes(stored.bytes) } else { stored.bytes };
         // Checked before memory of that size is allocated.
         if found != wanted {
-            return Err(damaged(format!("{found} bytes in the file, {wanted} expected")));
+            return Err(StoreError::Damaged { id, what: format!("{found} bytes in the file, {wanted} expected") });
         }
         Ok(file)
     }
@@ -458,22 +460,22 @@ impl Store {
             }
             // An empty file is left by a spool after a crash. Other files that the ledger never
             // knew are not ours: they stay and are never used.
-            let is_empty = || fs::symlink_metadata(self.path(*id)).is_ok_and(|m| m.is_file() && m.len() == 0);
-            match self.ledger.is_known(*id)? || is_empty() {
+            let path = self.path(*id);
+            let is_ours =
+                self.ledger.is_known(*id)? || fs::symlink_metadata(&path).is_ok_and(|m| m.is_file() && m.len() == 0);
+            match is_ours {
                 true => self.unlink(*id)?,
-                false => {
-                    tracing::warn!("{}: no material of this folder's ledger, left alone", self.path(*id).display())
-                }
+                false => tracing::warn!("{}: no material of this folder's ledger, left alone", path.display()),
             }
         }
         sync_folder(&self.dir)?;
         self.steps.done(Step::Swept);
-        let lost = |(id, state): (&MaterialId, &State)| match state {
+        let lost = live.iter().filter(|&(id, state)| match state {
             State::Claimed => true,
             State::Ready => !files.contains(id),
             State::Generating | State::Burnt => false,
-        };
-        let lost: Vec<MaterialId> = live.iter().filter(|(id, state)| lost((id, state))).map(|(id, _)| *id).collect();
+        });
+        let lost: Vec<MaterialId> = lost.map(|(id, _)| *id).collect();
         self.ledger.burn(&lost)?;
         self.ledger.release_unfinished()?;
         self.sweep_uploads()

@@ -84,8 +84,8 @@ impl Store {
         lasts: bool,
     ) -> Result<(PathBuf, bool), StoreError> {
         let folder = ManagedFolder::open_or_mark(&self.dir().join(FOLDER), KIND, is_upload)?;
-        let is_whole = self.ledger().upload(client, plan_and_name, (bytes, most), lasts)?;
         let (plan, name) = plan_and_name;
+        let is_whole = self.ledger().upload(client, plan, name, bytes, most, lasts)?;
         Ok((folder.path().join(file_name(client, plan, name)), is_whole))
     }
 
@@ -100,10 +100,10 @@ impl Store {
         plan_and_name: (&[u8; 32], &[u8; 32]),
         is_whole: bool,
     ) -> Result<(), StoreError> {
-        if self.ledger().upload_is(client, plan_and_name, is_whole)? {
+        let (plan, name) = plan_and_name;
+        if self.ledger().upload_is(client, plan, name, is_whole)? {
             return Ok(());
         }
-        let (plan, name) = plan_and_name;
         let folder = self.dir().join(FOLDER);
         remove_both(&folder.join(file_name(client, plan, name)))?;
         sync_folder(&folder)?;
@@ -169,8 +169,7 @@ impl Store {
     /// Whether no process has the file open, and so locked.
     fn is_idle(&self, upload: &Upload) -> bool {
         let path = self.dir().join(FOLDER).join(file_name(upload.client, &upload.plan, &upload.name));
-        let is_open = |path: &Path| File::open(path).and_then(Held::alone).is_ok_and(|held| held.is_none());
-        !is_open(&path) && !is_open(&path.with_extension(UNFINISHED))
+        !is_held(&path) && !is_held(&path.with_extension(UNFINISHED))
     }
 
     /// Deletes files of uploads that have ended, while no other process uses the folder. Leaves
@@ -186,19 +185,15 @@ impl Store {
             let path = entry.map_err(StoreError::file("listing", &folder))?.path();
             left.extend(is_upload(&path).then_some(path));
         }
-        let files = |client, plan: &[u8; 32], name: &[u8; 32]| {
-            let path = folder.join(file_name(client, plan, name));
-            [path.with_extension(UNFINISHED), path]
-        };
         for upload in self.uploads()? {
-            left.retain(|path| !files(upload.client, &upload.plan, &upload.name).contains(path));
+            left.retain(|path| !files(&folder, upload.client, &upload.plan, &upload.name).contains(path));
         }
         if left.is_empty() {
             return Ok(());
         }
         let mut ended = Vec::new();
         self.ledger().see_ended(|client, plan, name| {
-            ended.extend(files(client, &plan, &name).into_iter().filter(|path| left.remove(path)));
+            ended.extend(files(&folder, client, &plan, &name).into_iter().filter(|path| left.remove(path)));
         })?;
         ended.iter().try_for_each(|path| remove(path))
     }
@@ -208,6 +203,17 @@ impl Store {
 fn is_upload(path: &Path) -> bool {
     let has_name = hex_stem(path, "", 64).or_else(|| hex_stem(path, ".part", 64)).is_some();
     has_name && fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file())
+}
+
+/// Whether another holder has a file open.
+fn is_held(path: &Path) -> bool {
+    File::open(path).and_then(Held::alone).is_ok_and(|held| held.is_none())
+}
+
+/// Returns both names that the file of an upload may have.
+fn files(folder: &Path, client: ClientId, plan: &[u8; 32], name: &[u8; 32]) -> [PathBuf; 2] {
+    let path = folder.join(file_name(client, plan, name));
+    [path.with_extension(UNFINISHED), path]
 }
 
 /// Deletes a file under either name.

@@ -63,6 +63,11 @@ impl Master {
         let parts = [&self.0[..], id, client, model, plan];
         Zeroizing::new(digest("tacit 2026-11 seal of what a helper returns", &parts))
     }
+
+    /// Returns the order of a material.
+    fn job(&self, id: MaterialId, binding: &Binding) -> Job {
+        Job { id, seed: self.seed(id, binding).into_seed().0, seal: *self.seal(id, binding) }
+    }
 }
 
 impl Client {
@@ -97,12 +102,7 @@ impl Client {
             // Orders are noted before the helper knows them, so that the server's halves do not
             // count as lost.
             store.order(&ids, self.binding, line.helper())?;
-            let job = |id: &MaterialId| Job {
-                id: *id,
-                seed: master.seed(*id, &self.binding).into_seed().0,
-                seal: *master.seal(*id, &self.binding),
-            };
-            let jobs = ids.iter().map(job).collect();
+            let jobs = ids.iter().map(|id| master.job(*id, &self.binding)).collect();
             match line.ask(&Ask::Make { what: what.clone(), jobs }) {
                 Ok(Answer::Done) => ordered.extend(ids),
                 Ok(other) => return Err(line.misplaced(&other)),
@@ -127,8 +127,9 @@ impl Client {
         self.set_batch(1)?;
         let (store, helper) = (self.folder(), line.helper());
         let master = self.master(helper)?;
-        let mine = |ordered: &&tacit_store::Ordered| ordered.helper == helper && ordered.binding == self.binding;
-        let ids: Vec<MaterialId> = store.ordered()?.iter().filter(mine).map(|ordered| ordered.id).collect();
+        let ordered = store.ordered()?;
+        let mine = ordered.iter().filter(|ordered| ordered.helper == helper && ordered.binding == self.binding);
+        let ids: Vec<MaterialId> = mine.map(|ordered| ordered.id).collect();
         let mut collected = HelperDelivery::default();
         for part in ids.chunks(MAX_JOBS) {
             let standings = match line.ask(&Ask::Stand { ids: part.to_vec() })? {
@@ -141,7 +142,7 @@ impl Client {
                         collected.waiting += 1;
                         continue;
                     }
-                    Standing::Made { bytes } => self.fetched(line, (&master, id), bytes)?,
+                    Standing::Made { bytes } => self.fetched(line, &master, id, bytes)?,
                     Standing::Failed { why } => Err(why),
                     Standing::Unknown => Err("the helper does not know of it any more: it was started anew".into()),
                 };
@@ -165,7 +166,8 @@ impl Client {
     fn fetched(
         &self,
         line: &mut HelperLine,
-        (master, id): (&Master, MaterialId),
+        master: &Master,
+        id: MaterialId,
         sealed: u64,
     ) -> Result<Result<FetchedMaterial, String>, ClientError> {
         let most = self.material_bytes + (self.material_bytes >> 10) + MAX_AROUND;

@@ -66,8 +66,8 @@ impl Client {
         self.set_batch(1)?;
         self.setup_before(Phase::Offline)?;
         let request = Request::Prepare { id, folder: Some(folder), of: None };
-        let work = |side: &mut dyn ClientSide, channel: &mut Channel| Ok(side.offline_from(channel, seed)?);
-        let (rest, offline, _) = self.phase(Phase::Offline, None, &request, work)?;
+        let (rest, offline, _) =
+            self.phase(Phase::Offline, None, &request, |side, channel| Ok(side.offline_from(channel, seed)?))?;
         Ok((rest, offline))
     }
 

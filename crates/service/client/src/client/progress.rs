@@ -108,8 +108,9 @@ impl Progress {
     /// The running phases and their progress.
     #[must_use]
     pub fn now(&self) -> Vec<Step> {
-        let step = |running: &Running| Step { phase: running.phase, fraction: running.fraction() };
-        self.lock().running.iter().flatten().map(step).collect()
+        let state = self.lock();
+        let running = state.running.iter().flatten();
+        running.map(|running| Step { phase: running.phase, fraction: running.fraction() }).collect()
     }
 
     /// Steps since the last call, in order; the fraction of a phase never falls.

@@ -76,9 +76,11 @@ pub fn resources_within(
     identity: &ClientIdentity,
     keep: Option<&Path>,
 ) -> Result<ConnectionResources, ClientError> {
-    let config = |(address, pin)| DealerConfig::new(address, pin, identity.clone());
-    let remote = |dealer| RemoteDealer::new(DealerConfig { connect_timeout: within, ..config(dealer) });
-    let dealer = dealer.map(remote).transpose()?;
+    let dealer = dealer.map(|(address, pin)| {
+        let config = DealerConfig::new(address, pin, identity.clone());
+        RemoteDealer::new(DealerConfig { connect_timeout: within, ..config })
+    });
+    let dealer = dealer.transpose()?;
     Ok(ConnectionResources {
         dealer: dealer.map(|dealer| Arc::new(dealer) as Arc<dyn Dealer>),
         keep: keep.map(|dir| Arc::new(KeyFolder::new(dir)) as Arc<dyn KeyStore>),
@@ -122,11 +124,11 @@ impl RemoteDealer {
         let stopped = sender.clone();
         let _wait = self.stop.on_raise(move || drop(stopped.send(None)));
         let (address, timeout) = (self.config.address.clone(), self.config.connect_timeout);
-        let dialling = move || drop(sender.send(Some(TcpTransport::connect(address, timeout))));
-        let started = thread::Builder::new().name("tacit-dial".into()).spawn(dialling);
+        let builder = thread::Builder::new().name("tacit-dial".into());
+        let started = builder.spawn(move || drop(sender.send(Some(TcpTransport::connect(address, timeout)))));
         started.map_err(|e| NetError::from_io("starting a thread", &e))?;
-        let stopped = || NetError::from_io("connecting", &io::ErrorKind::ConnectionAborted.into());
-        dialled.recv().ok().flatten().ok_or_else(stopped)?
+        let dialled = dialled.recv().ok().flatten();
+        dialled.ok_or_else(|| NetError::from_io("connecting", &io::ErrorKind::ConnectionAborted.into()))?
     }
 
     /// Closes the connection when a stop is raised, which ends all waiting on it.
@@ -218,7 +220,8 @@ impl RemoteDealer {
     fn dealt(
         &self,
         channel: &mut Channel,
-        (order, seal): (&Order<'_>, Option<Seal>),
+        order: &Order<'_>,
+        seal: Option<Seal>,
         sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
     ) -> Result<(), Failure> {
         let Order { digest, batch, .. } = *order;
@@ -255,7 +258,8 @@ impl RemoteDealer {
     fn fetched(
         &self,
         channel: &mut Channel,
-        (ticket, claim): (&Ticket, &Claim),
+        ticket: &Ticket,
+        claim: &Claim,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
     ) -> Result<(), Failure> {
         let mut left = match self.ask(channel, &Ask::Fetch { ticket: *ticket, claim: *claim }, &[])? {
@@ -288,7 +292,7 @@ impl Dealer for RemoteDealer {
         seal: &Seal,
         sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
-        self.exchange(|channel| self.dealt(channel, (order, Some(*seal)), sink))
+        self.exchange(|channel| self.dealt(channel, order, Some(*seal), sink))
     }
 
     fn deal_ahead(
@@ -296,7 +300,7 @@ impl Dealer for RemoteDealer {
         order: &Order<'_>,
         sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
-        self.exchange(|channel| self.dealt(channel, (order, None), sink))
+        self.exchange(|channel| self.dealt(channel, order, None, sink))
     }
 
     fn bind(&self, ticket: &Ticket, seal: &Seal) -> Result<bool, BackendError> {
@@ -314,7 +318,7 @@ impl Dealer for RemoteDealer {
         sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
         self.exchange(|channel| {
-            self.fetched(channel, (ticket, claim), sink)?;
+            self.fetched(channel, ticket, claim, sink)?;
             // The dealer may miss this message: only this party can show the claim, and it never
             // does again.
             let _ = crate::wire::send(channel, wire::ASK, &Ask::Taken { ticket: *ticket });

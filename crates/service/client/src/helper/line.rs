@@ -35,15 +35,15 @@ impl HelperLine {
         tcp.set_stall_timeout(stall).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
         tcp.set_deadline(Some(end));
         let tls = identity.tls.connect(tcp, host)?;
-        let wrong = |what: String| ClientError::Helper { address: address.to_owned(), what };
         let certificate = tls.peer_certificate().unwrap_or_default();
         match Role::of(certificate) {
             Role::Helper { owner } if owner == identity.fingerprint => {}
             role => {
-                return Err(wrong(format!("its certificate is that of a {role}, and not of a helper of this client")));
+                let what = format!("its certificate is that of a {role}, and not of a helper of this client");
+                return Err(wrong(address, what));
             }
         }
-        let helper = keys::fingerprint(certificate).ok_or_else(|| wrong("its certificate cannot be read".into()))?;
+        let helper = keys::fingerprint(certificate).ok_or_else(|| wrong(address, "its certificate cannot be read"))?;
         let mut channel = Channel::new(Box::new(tls));
         channel.set_deadline(Some(end));
         handshake(&mut channel, &Hello::opening())?;
@@ -65,7 +65,7 @@ impl HelperLine {
     }
 
     pub(crate) fn wrong(&self, what: impl Into<String>) -> ClientError {
-        ClientError::Helper { address: self.address.clone(), what: what.into() }
+        wrong(&self.address, what)
     }
 
     pub(crate) fn ask(&mut self, ask: &Ask) -> Result<Answer, ClientError> {
@@ -97,4 +97,9 @@ impl HelperLine {
         }
         Ok(bytes)
     }
+}
+
+/// Returns the error for a helper at an address that does something else than it should.
+fn wrong(address: &str, what: impl Into<String>) -> ClientError {
+    ClientError::Helper { address: address.to_owned(), what: what.into() }
 }

@@ -138,9 +138,9 @@ impl HelperServer {
     /// # Errors
     /// A thread cannot be started.
     pub fn run(self) -> Result<(), ClientError> {
-        let start = |e: io::Error| ClientError::Usage(format!("starting a thread: {e}"));
         let own = Arc::clone(&self.shared);
-        thread::Builder::new().name("tacit-making".into()).spawn(move || make_all(&own)).map_err(start)?;
+        let making = thread::Builder::new().name("tacit-making".into()).spawn(move || make_all(&own));
+        making.map_err(|e| ClientError::Usage(format!("starting a thread: {e}")))?;
         let shared = self.shared;
         self.listener.run(|| Accepting::GoOn(LOOK), move |incoming| connection(&shared, incoming));
         Ok(())
@@ -177,9 +177,9 @@ fn is_sealed_material(path: &Path) -> Option<MaterialId> {
 fn swept(folder: &Path, expire: Duration) -> Result<Vec<(MaterialId, u64)>, StoreError> {
     let mut made = Vec::new();
     let mark = folder.join(MARK);
-    let touch = || File::options().write(true).open(&mark).and_then(|mark| mark.set_modified(SystemTime::now()));
     let last = mark.metadata().and_then(|meta| meta.modified()).map_err(failed("reading", &mark))?;
-    touch().map_err(failed("writing", &mark))?;
+    let touched = File::options().write(true).open(&mark).and_then(|mark| mark.set_modified(SystemTime::now()));
+    touched.map_err(failed("writing", &mark))?;
     let is_late = SystemTime::now().duration_since(last).unwrap_or_default() > JUMP;
     if is_late {
         tracing::warn!("{} was not used for long, or the clock is wrong: nothing expires now", folder.display());
@@ -202,19 +202,21 @@ fn swept(folder: &Path, expire: Duration) -> Result<Vec<(MaterialId, u64)>, Stor
 /// Serves a connection from its first byte to its end.
 fn connection(shared: &Shared, incoming: Incoming) {
     let Incoming { stream, from, slot } = incoming;
-    let refused = |kind, error: &WireError| {
-        slot.admission().refused(Turned { kind, from: Some(from.ip()), detail: format!("{from}: {error}") });
-    };
     match authenticate(shared, stream, &slot) {
         // Admission has already counted the eviction.
         Err(_) if slot.is_evicted() => {}
-        Err(error) => refused(kind(&error), &error),
+        Err(error) => turn_away(&slot, from, kind(&error), &error),
         Ok(channel) => {
             if let Err(error) = serve(shared, channel, &slot) {
-                refused("of the owner that broke off", &error);
+                turn_away(&slot, from, "of the owner that broke off", &error);
             }
         }
     }
+}
+
+/// Reports a connection that ended with an error.
+fn turn_away(slot: &ConnectionSlot, from: SocketAddr, kind: RefusalKind, error: &WireError) {
+    slot.admission().refused(Turned { kind, from: Some(from.ip()), detail: format!("{from}: {error}") });
 }
 
 /// Classifies the error of an unauthenticated peer, for the log.
@@ -409,14 +411,13 @@ fn make(shared: &Shared, open: &mut Option<(Arc<What>, Client)>, mut order: Orde
 
 /// Returns a connection to the server with exactly the model open that the order is for.
 fn connected(shared: &Shared, what: &What) -> Result<Client, ClientError> {
-    let connect = || Connection::connect(shared.registry.clone(), shared.config.server.clone());
-    let mut connection = connect();
+    let mut connection = connect(shared);
     for _ in 1..TRIES {
         if !matches!(connection, Err(ClientError::Unreachable { .. })) {
             break;
         }
         thread::sleep(PAUSE);
-        connection = connect();
+        connection = connect(shared);
     }
     let client = connection?.open(&what.model, Some(&what.backend))?;
     let found = client.binding();
@@ -425,6 +426,11 @@ fn connected(shared: &Shared, what: &What) -> Result<Client, ClientError> {
         return Err(ClientError::Usage(what));
     }
     Ok(client)
+}
+
+/// Connects to the owner's server.
+fn connect(shared: &Shared) -> Result<Connection, ClientError> {
+    Connection::connect(shared.registry.clone(), shared.config.server.clone())
 }
 
 #[cfg(test)]

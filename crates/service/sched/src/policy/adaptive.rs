@@ -58,8 +58,10 @@ impl Policy for Adaptive {
         let cores = f64::from(choice.class.capacity.cores.max(1));
         let memory = choice.class.capacity.memory.max(1) as f64;
         let others = choice.queued.saturating_sub(1) as f64 + self.crowding * choice.load.min(1.0);
-        let share = |o: &ThreadOption| tacit_floats::larger(f64::from(o.threads) / cores, o.memory as f64 / memory);
-        let cost = |o: &ThreadOption| o.time.secs() * (1.0 + share(o) * others);
+        let cost = |o: &ThreadOption| {
+            let share = tacit_floats::larger(f64::from(o.threads) / cores, o.memory as f64 / memory);
+            o.time.secs() * (1.0 + share * others)
+        };
         let cheaper = |a: &&ThreadOption, b: &&ThreadOption| tacit_floats::rising(&cost(a), &cost(b));
         let wanted = choice.class.options.iter().min_by(cheaper)?.threads;
         let mean_work = choice.load * cores / choice.arrivals.max(1e-9);
@@ -67,11 +69,11 @@ impl Policy for Adaptive {
         let long = length.secs() > mean_work && choice.running > 0 && choice.waited < length.scaled(self.endurance);
         let least = if long { (f64::from(wanted) * self.least_share).ceil() as u32 } else { 0 };
         let moldable = choice.class.options.len() > 1;
-        let leaves_room = |o: &ThreadOption| {
+        let roomy = choice.options.iter().filter(|o| {
             let crowd = choice.arrivals * o.time.secs() >= self.spare * choice.queued as f64;
             o.threads >= least && (o.threads < choice.free.cores || !(long && moldable && crowd))
-        };
-        choice.options.iter().filter(|o| leaves_room(o)).min_by(cheaper).map(|o| o.threads)
+        });
+        roomy.min_by(cheaper).map(|o| o.threads)
     }
 }
 

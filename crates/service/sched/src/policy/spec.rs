@@ -70,32 +70,40 @@ impl FromStr for PolicySpec {
     /// `fcfs`, `priority`, `priority:BETA`, `sequential`, `srt`, `adaptive`, each with an optional `+fair` or
     /// `+fair:STRENGTH`.
     fn from_str(text: &str) -> Result<Self, SchedError> {
-        let unknown = || SchedError::UnknownPolicy(text.to_owned());
-        let weight = |text: &str| match text.parse::<f64>() {
-            Ok(value) if (0.0..=1e6).contains(&value) => Ok(value),
-            _ => Err(unknown()),
-        };
         if let Some((inner, fair)) = text.rsplit_once("+fair") {
             let strength = match fair.strip_prefix(':') {
-                Some(value) => weight(value)?,
+                Some(value) => weight(value, text)?,
                 None if fair.is_empty() => 1.0,
-                None => return Err(unknown()),
+                None => return Err(unknown(text)),
             };
             return Ok(Self::Fair { strength, inner: Box::new(inner.parse()?) });
         }
         match text.split_once(':') {
-            Some(("priority", beta)) => Ok(Self::Priority { beta: weight(beta)? }),
-            Some(_) => Err(unknown()),
+            Some(("priority", beta)) => Ok(Self::Priority { beta: weight(beta, text)? }),
+            Some(_) => Err(unknown(text)),
             None => match text {
                 "fcfs" => Ok(Self::Fcfs),
                 "priority" => Ok(Self::Priority { beta: 0.1 }),
                 "sequential" => Ok(Self::Sequential),
                 "srt" | "shortest-remaining" => Ok(Self::ShortestRemaining),
                 "adaptive" => Ok(Self::Adaptive(Adaptive::default())),
-                _ => Err(unknown()),
+                _ => Err(unknown(text)),
             },
         }
     }
+}
+
+/// Parses a weight in the text of a policy.
+fn weight(value: &str, policy: &str) -> Result<f64, SchedError> {
+    match value.parse::<f64>() {
+        Ok(value) if (0.0..=1e6).contains(&value) => Ok(value),
+        _ => Err(unknown(policy)),
+    }
+}
+
+/// Returns the error for a text that names no policy.
+fn unknown(policy: &str) -> SchedError {
+    SchedError::UnknownPolicy(policy.to_owned())
 }
 
 #[cfg(test)]

@@ -257,8 +257,7 @@ impl<P: Policy> Scheduler<P> {
         // Only an input that holds the material remembers its name: the number of names is
         // unbounded.
         let is_kept = client.is_some() && pool.is_none();
-        let mut is_new = || if is_kept { !self.stock.knows(material) } else { self.stock.note_found(material) };
-        if !fits_model || late || !is_new() {
+        if !fits_model || late || !self.is_new_material(material, is_kept) {
             return Err(Rejected::BadMaterial(material));
         }
         let disk = self.catalog.disk(model);
@@ -274,6 +273,11 @@ impl<P: Policy> Scheduler<P> {
             self.stock.keep(client, material);
         }
         Ok(())
+    }
+
+    /// Whether material was not known before; remembers the name of what is not kept.
+    fn is_new_material(&mut self, material: MaterialId, is_kept: bool) -> bool {
+        if is_kept { !self.stock.knows(material) } else { self.stock.note_found(material) }
     }
 
     /// Counts inputs of other models that use this model's stock. No effect without a pool.

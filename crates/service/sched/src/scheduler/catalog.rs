@@ -1,6 +1,6 @@
 //! The models, the expected costs of their jobs, and the thread counts of these jobs.
 
-use crate::config::{BoundTo, ModelSpec, PhaseSpec};
+use crate::config::{BoundTo, ModelSpec};
 use crate::error::SchedError;
 use crate::ids::{ClientId, JobPhase, ModelId};
 use crate::message::Usage;
@@ -40,8 +40,8 @@ impl Catalog {
 
     /// Adds a model; its id is its index.
     pub fn add(&mut self, spec: ModelSpec) -> ModelId {
-        let first = |phase: &PhaseSpec| (phase.speedup, phase.first);
-        let id = self.profile.add_model(spec.pre.as_ref().map(first), first(&spec.on));
+        let pre = spec.pre.as_ref().map(|pre| (pre.speedup, pre.first));
+        let id = self.profile.add_model(pre, (spec.on.speedup, spec.on.first));
         self.dealt += usize::from(spec.dealt);
         self.models.push(Served { spec, removed: false });
         id
@@ -73,9 +73,10 @@ impl Catalog {
             });
         }
         let measured = |model, phase| profile.estimate(model, phase, 1, 1).is_some();
-        let lacks =
-            |model: ModelId| !measured(model, JobPhase::On) || self.has_pre(model) && !measured(model, JobPhase::Pre);
-        if let Some(ModelId(model)) = self.ids().find(|&model| lacks(model)) {
+        let lacking = self
+            .ids()
+            .find(|&model| !measured(model, JobPhase::On) || self.has_pre(model) && !measured(model, JobPhase::Pre));
+        if let Some(ModelId(model)) = lacking {
             return Err(SchedError::OutOfRange {
                 what: "measurements in the saved profile",
                 value: format!("none for a phase of model {model}"),

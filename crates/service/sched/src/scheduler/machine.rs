@@ -133,11 +133,8 @@ impl Machine {
     /// A machine with no cores at all counts as paused.
     pub fn never_fits(&self, options: &[ThreadOption], dealing: bool, disk: u64) -> Option<Resources> {
         let paused = self.capacity.cores == 0;
-        let fits = |o: &ThreadOption| {
-            let have = Resources { cores: if paused { u32::MAX } else { self.capacity.cores }, ..self.capacity };
-            o.holds(dealing, disk).fits(&have)
-        };
-        if options.iter().any(fits) {
+        let have = Resources { cores: if paused { u32::MAX } else { self.capacity.cores }, ..self.capacity };
+        if options.iter().any(|o| o.holds(dealing, disk).fits(&have)) {
             return None;
         }
         let least = options.iter().min_by_key(|o| (o.memory, o.threads));

@@ -203,8 +203,8 @@ impl Stock {
 
     /// Disk of pooled material.
     pub fn pooled_disk(&self, disk: impl Fn(ModelId) -> u64) -> u64 {
-        let held = |key: PoolKey| Some(self.pools.as_ref()?.get(&key)?.stock.len() as u64 * disk(key.model));
-        self.pools().into_iter().filter_map(held).sum()
+        let pools = self.pools().into_iter();
+        pools.filter_map(|key| Some(self.pools.as_ref()?.get(&key)?.stock.len() as u64 * disk(key.model))).sum()
     }
 
     /// Disk of pooled and kept material.
@@ -254,7 +254,6 @@ impl Stock {
     /// disk of the stock.
     pub fn allows_refill(&self, need: &Resources, idle: f64, [have, used]: [Resources; 2], pooled: u64) -> bool {
         let Some(pools) = &self.pools else { return false };
-        let share = |part: f64, of: u64| (of as f64 * part) as u64;
         let (config, held) = (&pools.config, &pools.refilling);
         let cores = share(config.core_share * idle, u64::from(have.cores));
         // At least one: a machine with a single dealing would otherwise have no stock.
@@ -338,4 +337,9 @@ impl Stock {
             None => Ok(()),
         }
     }
+}
+
+/// Returns a part of a resource.
+fn share(part: f64, of: u64) -> u64 {
+    (of as f64 * part) as u64
 }

@@ -142,9 +142,9 @@ pub(crate) struct Rules {
 impl Rules {
     /// Reads rules from a file.
     pub(crate) fn read(path: &Path) -> Result<Self, ServeError> {
-        let wrong = |what: String| ServeError::Access { path: path.to_owned(), what };
-        let text = file::read_text(path, MAX_BYTES).map_err(|e| wrong(e.to_string()))?;
-        Self::parse(&text).map_err(wrong)
+        let text = file::read_text(path, MAX_BYTES).map_err(|e| e.to_string());
+        let rules = text.and_then(|text| Self::parse(&text));
+        rules.map_err(|what| ServeError::Access { path: path.to_owned(), what })
     }
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -152,29 +152,10 @@ impl Rules {
         if default.name.is_some() {
             return Err("[default] is for many clients, so it has no name: names stand in [client.FINGERPRINT]".into());
         }
-        let rule = |entry: Entry| Rule {
-            name: entry.name.map(|Called(name)| name),
-            models: entry.models.map(Arc::new),
-            answers: entry.answers.unwrap_or_default(),
-            per_day: entry.queries_per_day,
-            per_minute: entry.rate_per_minute,
-            revoked: entry.revoked.unwrap_or(false),
-        };
-        // A client's table inherits each limit of `[default]` that it does not set.
-        let over_default = |entry: Entry| {
-            let default = default.clone();
-            rule(Entry {
-                name: entry.name,
-                models: entry.models.or(default.models),
-                answers: entry.answers.or(default.answers),
-                queries_per_day: entry.queries_per_day.or(default.queries_per_day),
-                rate_per_minute: entry.rate_per_minute.or(default.rate_per_minute),
-                revoked: entry.revoked.or(default.revoked),
-            })
-        };
-        let clients = client.into_iter().map(|(Fingerprint(id), entry)| (id, over_default(entry))).collect();
+        let clients = client.into_iter().map(|(Fingerprint(id), entry)| (id, entry.over(default.clone()).rule()));
+        let clients = clients.collect();
         let serials = revoked.serials.into_iter().map(|Number(serial)| serial).collect();
-        Ok(Self { default: rule(default), clients, serials })
+        Ok(Self { default: default.rule(), clients, serials })
     }
 
     /// The rules for a client.
@@ -212,6 +193,32 @@ impl Rules {
     /// Models that the rules name.
     pub(crate) fn models(&self) -> BTreeSet<&str> {
         self.all().filter_map(|rule| rule.models.as_deref()).flatten().map(String::as_str).collect()
+    }
+}
+
+impl Entry {
+    /// Adds to a client's table each limit of `[default]` that it does not set.
+    fn over(self, default: Self) -> Self {
+        Self {
+            name: self.name,
+            models: self.models.or(default.models),
+            answers: self.answers.or(default.answers),
+            queries_per_day: self.queries_per_day.or(default.queries_per_day),
+            rate_per_minute: self.rate_per_minute.or(default.rate_per_minute),
+            revoked: self.revoked.or(default.revoked),
+        }
+    }
+
+    /// Makes the rule that a table describes.
+    fn rule(self) -> Rule {
+        Rule {
+            name: self.name.map(|Called(name)| name),
+            models: self.models.map(Arc::new),
+            answers: self.answers.unwrap_or_default(),
+            per_day: self.queries_per_day,
+            per_minute: self.rate_per_minute,
+            revoked: self.revoked.unwrap_or(false),
+        }
     }
 }
 

@@ -52,7 +52,8 @@ impl AuthenticatedConnection {
 /// gets TLS's own messages and no other byte.
 pub(crate) async fn authenticate(
     tls: Arc<rustls::ServerConfig>,
-    (stream, address): (TcpStream, SocketAddr),
+    stream: TcpStream,
+    address: SocketAddr,
     deadline: &mut HandshakeDeadline,
 ) -> Result<AuthenticatedConnection, ServeError> {
     // A peer that sends nothing costs no TLS state and gets no byte. (`peek`, because a fresh
@@ -60,7 +61,7 @@ pub(crate) async fn authenticate(
     let first = timeout_at(deadline.end().into(), stream.peek(&mut [0])).await;
     first.map_err(|_| late(HANDSHAKE, deadline))?.map_err(ServeError::system(WATCHING))?;
     stream.set_nodelay(true).map_err(ServeError::system(WATCHING))?;
-    let stream = shaken_hands(tls, (stream, address), deadline).await?;
+    let stream = shaken_hands(tls, stream, address, deadline).await?;
     let session = stream.get_ref().1;
     let certificate = session.peer_certificates().and_then(|chain| chain.first());
     let certificate = certificate.ok_or_else(|| NetError::Tls("the client has no certificate".into()))?;
@@ -75,7 +76,8 @@ pub(crate) async fn authenticate(
 /// Performs the TLS handshake; each byte moves the deadline.
 async fn shaken_hands(
     tls: Arc<rustls::ServerConfig>,
-    (stream, address): (TcpStream, SocketAddr),
+    stream: TcpStream,
+    address: SocketAddr,
     deadline: &mut HandshakeDeadline,
 ) -> Result<TlsStream<Counted>, ServeError> {
     let mut accepting = TlsAcceptor::from(tls).accept(Counted::new(stream));

@@ -68,7 +68,7 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop:
             return;
         }
         let (gone, stop) = (Gone { shared: shared.clone(), number: slot.id(), slot: Some(slot) }, stop.clone());
-        tokio::spawn(connection(gone, (stream, address), control.clone(), stop));
+        tokio::spawn(connection(gone, stream, address, control.clone(), stop));
     }
 }
 
@@ -112,7 +112,8 @@ impl Drop for Gone {
 /// Serves a connection from its first byte to its end.
 async fn connection(
     gone: Gone,
-    (stream, address): (TcpStream, SocketAddr),
+    stream: TcpStream,
+    address: SocketAddr,
     control: Control,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -120,7 +121,7 @@ async fn connection(
     let greeted = tokio::select! {
         biased;
         _ = stop.wait_for(|stop| *stop) => return,
-        greeted = greet(shared, (stream, address), gone.slot().deadline()) => greeted,
+        greeted = greet(shared, stream, address, gone.slot().deadline()) => greeted,
         // An evicted connection: admission has counted it.
         () = gone.slot().evicted() => return,
     };
@@ -194,11 +195,11 @@ enum Arrival {
 /// Performs the TLS handshake and, for clients, exchanges the opening hello.
 async fn greet(
     shared: &Shared,
-    peer: (TcpStream, SocketAddr),
+    stream: TcpStream,
+    address: SocketAddr,
     mut deadline: HandshakeDeadline,
 ) -> Result<Arrival, ServeError> {
-    let address = peer.1;
-    let known = authenticate(shared.tls(), peer, &mut deadline).await?;
+    let known = authenticate(shared.tls(), stream, address, &mut deadline).await?;
     if known.speaks_http()? {
         return Ok(Arrival::Visitor(Visitor { known, address }.into()));
     }
@@ -357,7 +358,7 @@ async fn serve(
         let (reply, decision) = oneshot::channel();
         // If the driver has ended, the request is dropped, and `decision` fails.
         let _ = shared.events.send(Event::Requested { number, request, open: connection.open(), reply });
-        let waited = wait(shared, (connection, watched), is_phase, decision).await?;
+        let waited = wait(shared, connection, watched, is_phase, decision).await?;
         (connection, watched) = (waited.connection, waited.watched);
         let decision = match waited.decision {
             Ok(None | Some(Decision::Close)) => break (goodbye(STOPS), Ok(())),
@@ -429,7 +430,8 @@ struct Waited {
 /// client gets a sign of life at intervals.
 async fn wait(
     shared: &Shared,
-    (mut connection, mut watched): (Connection, TcpStream),
+    mut connection: Connection,
+    mut watched: TcpStream,
     is_phase: bool,
     mut answer: oneshot::Receiver<Decision>,
 ) -> Result<Waited, ServeError> {

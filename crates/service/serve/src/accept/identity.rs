@@ -57,10 +57,11 @@ impl CertificateIdentity {
     /// Refuses a helper everything but opening a model that its owner may use, the setup, and
     /// material that both parties store.
     pub(crate) fn check(&self, request: &Request, offered: Option<&Arc<Offered>>) -> Result<(), ServeError> {
-        let is_two_party = || offered.is_none_or(|offered| offered.model.preparation() == Preparation::TwoParty);
         let is_granted = match request {
             Request::Open { .. } | Request::Bye => true,
-            Request::Setup | Request::Prepare { folder: Some(_), of: None, .. } => is_two_party(),
+            Request::Setup | Request::Prepare { folder: Some(_), of: None, .. } => {
+                offered.is_none_or(|offered| offered.model.preparation() == Preparation::TwoParty)
+            }
             _ => false,
         };
         match self.helper {

@@ -75,9 +75,8 @@ pub struct NoticeBody {
 /// # Errors
 /// A readable description of the first fault in the body.
 pub fn read_notice(body: &[u8]) -> Result<NoticeBody, String> {
-    let wrong = |e| format!("the body is not {{\"model\": \"NAME\", \"backend\": \"ID\", ..}}: {e}");
-    let Notice { model, backend, inputs, threads, link, memory_mib, expected_s, ttl_s } =
-        serde_json::from_slice(body).map_err(wrong)?;
+    let Notice { model, backend, inputs, threads, link, memory_mib, expected_s, ttl_s } = serde_json::from_slice(body)
+        .map_err(|e| format!("the body is not {{\"model\": \"NAME\", \"backend\": \"ID\", ..}}: {e}"))?;
     for (what, name) in [("model", &model), ("backend", &backend)] {
         if name.is_empty() || name.len() > MAX_NAME {
             return Err(format!("`{what}` has {} bytes, not 1 to {MAX_NAME}", name.len()));
@@ -91,11 +90,6 @@ pub fn read_notice(body: &[u8]) -> Result<NoticeBody, String> {
     if !(1..=MAX_THREADS).contains(&usize::from(threads)) {
         return Err(format!("`threads` is {threads}, not from 1 to {MAX_THREADS}"));
     }
-    let millis = |what: &str, seconds: Option<f64>| match seconds {
-        None => Ok(None),
-        Some(s) if (0.0..=MAX_SECONDS).contains(&s) => Ok(Some((s * 1000.0) as u64)),
-        Some(s) => Err(format!("`{what}` is {s}, not from 0 to {MAX_SECONDS}")),
-    };
     Ok(NoticeBody {
         model: model.into_owned(),
         backend: backend.into_owned(),
@@ -104,6 +98,15 @@ pub fn read_notice(body: &[u8]) -> Result<NoticeBody, String> {
         expected_ms: millis("expected_s", expected_s)?,
         ttl_ms: millis("ttl_s", ttl_s)?,
     })
+}
+
+/// Converts a time of a notice to milliseconds.
+fn millis(what: &str, seconds: Option<f64>) -> Result<Option<u64>, String> {
+    match seconds {
+        None => Ok(None),
+        Some(s) if (0.0..=MAX_SECONDS).contains(&s) => Ok(Some((s * 1000.0) as u64)),
+        Some(s) => Err(format!("`{what}` is {s}, not from 0 to {MAX_SECONDS}")),
+    }
 }
 
 /// The 404 for an unknown name. Inputs are held in memory alone, so those of an earlier run are
@@ -140,7 +143,6 @@ pub(super) async fn announce(state: Shares_, Extension(peer): By, headers: Heade
     let (memory, device) = (shared.config.job_memory, notice.device);
     // Making the plan of a batch is slow, and this thread serves other connections.
     let made = spawn_blocking(move || offered.batched(offered.fitting(most, memory, device)));
-    let internal = |text: &str| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, text);
     let offered = made.await.map_err(|_| internal("making the plan of a batch panicked"))?;
     let offered = offered.map_err(|e| Refusal::new(StatusCode::BAD_REQUEST, e.to_string()))?;
     let name = InputId::random().map_err(|_| internal("no randomness from the operating system"))?;
@@ -152,6 +154,11 @@ pub(super) async fn announce(state: Shares_, Extension(peer): By, headers: Heade
     let mut response = json(&shown(name, &standing));
     *response.status_mut() = StatusCode::CREATED;
     Ok(response)
+}
+
+/// The refusal for a fault of the server's own.
+fn internal(text: &str) -> Refusal {
+    Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, text)
 }
 
 async fn standing(state: &State, peer: Peer, name: InputId) -> Result<Standing, Refusal> {
@@ -169,18 +176,14 @@ pub(super) async fn look(
     uri: Uri,
 ) -> Answer {
     let name = read_name(&name)?;
-    let bad = || {
-        let error = format!("the query takes `wait_s`, whole seconds up to {MAX_WAIT_S}, and nothing else");
-        Refusal::new(StatusCode::BAD_REQUEST, error)
-    };
     let seconds = match uri.query().unwrap_or_default() {
         "" => 0,
-        query => read_wait(query).ok_or_else(bad)?,
+        query => read_wait(query).ok_or_else(bad_query)?,
     };
     let until = Instant::now() + Duration::from_secs(seconds);
     let first = standing(&state, peer, name).await?;
-    let watch = |reply| Event::Watched { client: peer.client, name, state: first.state, reply };
-    let mut change = pin!(state.shared.ask(watch));
+    let mut change =
+        pin!(state.shared.ask(|reply| Event::Watched { client: peer.client, name, state: first.state, reply }));
     while seconds > 0 && Instant::now() < until {
         tokio::select! {
             changed = &mut change => {
@@ -192,6 +195,12 @@ pub(super) async fn look(
         }
     }
     Ok(json(&shown(name, &first)))
+}
+
+/// The refusal of a query that is not `wait_s`.
+fn bad_query() -> Refusal {
+    let error = format!("the query takes `wait_s`, whole seconds up to {MAX_WAIT_S}, and nothing else");
+    Refusal::new(StatusCode::BAD_REQUEST, error)
 }
 
 /// Withdraws an input.

@@ -94,9 +94,9 @@ async fn models(state: Shares_, Extension(peer): By) -> Answer {
     if peer.is_operator() {
         return Ok(json(&object!({ "models": now.models })));
     }
-    let own = |m: &&crate::ops::snapshot::ModelRow| state.shared.allows(peer.client, &m.name);
-    let known = |m: &crate::ops::snapshot::ModelRow| object!({ "name": m.name, "backends": m.backends });
-    Ok(json(&object!({ "models": now.models.iter().filter(own).map(known).collect::<Vec<_>>() })))
+    let own = now.models.iter().filter(|m| state.shared.allows(peer.client, &m.name));
+    let known: Vec<_> = own.map(|m| object!({ "name": m.name, "backends": m.backends })).collect();
+    Ok(json(&object!({ "models": known })))
 }
 
 async fn policy(state: Shares_, Extension(peer): By) -> Answer {
@@ -143,8 +143,9 @@ async fn reload(
 
 async fn watch_events(state: Shares_, Extension(peer): By) -> Answer {
     peer.operator()?;
-    let full = || Refusal::new(StatusCode::TOO_MANY_REQUESTS, "too many are watching; try again later");
-    let place = state.watcher().ok_or_else(full)?;
+    let place = state
+        .watcher()
+        .ok_or_else(|| Refusal::new(StatusCode::TOO_MANY_REQUESTS, "too many are watching; try again later"))?;
     let Shares(state) = state;
     Ok(typed("text/event-stream", events::stream(state, place)))
 }
@@ -159,8 +160,9 @@ async fn metrics(state: Shares_, Extension(peer): By) -> Answer {
 /// error).
 async fn ledger(state: &State) -> Counts {
     let shared = state.shared.clone();
-    let counts = move || shared.store.as_ref().and_then(|store| store.counts().ok()).unwrap_or_default();
-    spawn_blocking(counts).await.unwrap_or_default()
+    let counts =
+        spawn_blocking(move || shared.store.as_ref().and_then(|store| store.counts().ok()).unwrap_or_default());
+    counts.await.unwrap_or_default()
 }
 
 async fn openapi() -> Response {

@@ -13,6 +13,8 @@ use crate::ServeError;
 use crate::accept::identity::called;
 use crate::accept::kinds::{BROKEN, LATE, NO_HANDSHAKE, NO_ROOM, STRANGE};
 use crate::ops::signals::Ends;
+use crate::ops::state::schema::failed;
+use crate::server::not_listening;
 use ending::Ending;
 use numbers::Numbers;
 use sending::in_pieces;
@@ -148,12 +150,11 @@ impl DealerServer {
         let (numbers, first) = Numbers::open(&config.numbers)?;
         let dealings = Dealings::fresh(registry, first)?;
         let hidden = numbers.hidden();
-        let unreadable = |e: rusqlite::Error| ServeError::State { path: config.numbers.clone(), what: e.to_string() };
-        dealings.remember(hidden.map_err(unreadable)?);
-        let failed = |e: std::io::Error| NetError::listening(config.listen, "--listen", &e);
+        dealings.remember(hidden.map_err(failed(&config.numbers))?);
         let admission = Admission::new(limits(&config));
-        let listener = ThreadedListener::bind(config.listen, admission.clone(), "tacit-dealer").map_err(failed)?;
-        let address = listener.address().map_err(failed)?;
+        let listener = ThreadedListener::bind(config.listen, admission.clone(), "tacit-dealer");
+        let listener = listener.map_err(not_listening(config.listen))?;
+        let address = listener.address().map_err(not_listening(config.listen))?;
         let shared = Shared { admission, config, dealings, numbers, ending: Ending::default() };
         Ok(Self { listener, address, shared: Arc::new(shared) })
     }
@@ -183,39 +184,47 @@ impl DealerServer {
             Ends::catch()?
         };
         let handle = self.handle();
-        let heed = move || runtime.block_on(ends.heed(grace, |grace| handle.stop(grace)));
-        let spawned = thread::Builder::new().name("tacit-signals".into()).spawn(heed);
+        let thread = thread::Builder::new().name("tacit-signals".into());
+        let spawned = thread.spawn(move || runtime.block_on(ends.heed(grace, |grace| handle.stop(grace))));
         spawned.map(drop).map_err(ServeError::system("starting a thread"))
     }
 
     /// Serves until stopped.
     pub fn run(self) {
         let (shared, looking) = (Arc::clone(&self.shared), Arc::clone(&self.shared));
-        let accepting = || match (looking.ending.is_over(Instant::now()), looking.ending.is_stopping()) {
+        self.listener.run(|| looking.accepting(), move |incoming| serve(&shared, incoming));
+    }
+}
+
+impl Shared {
+    /// Whether the dealer continues to accept.
+    fn accepting(&self) -> Accepting {
+        match (self.ending.is_over(Instant::now()), self.ending.is_stopping()) {
             (true, _) => Accepting::Over,
             (false, true) => Accepting::GoOn(LOOK),
             // [`DealerHandle::stop`] wakes the listener by connecting.
             (false, false) => Accepting::GoOn(FOREVER),
-        };
-        self.listener.run(accepting, move |incoming| serve(&shared, incoming));
+        }
+    }
+
+    /// Counts a refusal for the log.
+    fn refused(&self, kind: Kind, from: SocketAddr, detail: String) {
+        self.admission.refused(Turned { kind, from: Some(from.ip()), detail });
     }
 }
 
 /// Serves a connection from its first byte to its end.
 fn serve(shared: &Shared, incoming: Incoming) {
     let Incoming { stream, from, slot } = incoming;
-    let refused = |kind, who: &str, error: &ServeError| {
-        shared.admission.refused(Turned { kind, from: Some(from.ip()), detail: format!("{who}{from}: {error}") });
-    };
     let known = match authenticate(shared, stream, &slot) {
         Ok(known) => known,
         // The eviction has counted this connection already.
         Err(_) if slot.is_evicted() => return,
-        Err(error) => return refused(kind(&error), "", &error),
+        Err(error) => return shared.refused(kind(&error), from, format!("{from}: {error}")),
     };
-    let who = format!("{} at ", known.called);
+    let who = format!("{} at {from}", known.called);
     match requests(shared, known, &slot) {
-        Err(error) if !slot.is_evicted() => refused(BROKEN, &who, &error),
+        Err(error) if !slot.is_evicted() => shared.refused(BROKEN, from, format!("{who}: {error}")),
         // A peer that closes between two requests is no error.
         _ => {}
     }
@@ -249,9 +258,9 @@ fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Re
     tcp.set_moving_deadline(deadline);
     let tls = shared.config.tls.accept(tcp)?;
     let certificate = tls.peer_certificate().ok_or(NetError::Tls("a peer without a certificate".into()))?;
-    let unreadable = || NetError::Tls("a certificate that cannot be read".into());
-    let (key, role) = (fingerprint(certificate).ok_or_else(unreadable)?, Role::of(certificate));
-    let (party, name) = (key.0, common_name(certificate));
+    let key = fingerprint(certificate);
+    let key = key.ok_or_else(|| NetError::Tls("a certificate that cannot be read".into()))?;
+    let (party, role, name) = (key.0, Role::of(certificate), common_name(certificate));
     let called = called(&name.unwrap_or_default(), key);
     let pool = if role == Role::Server { SERVERS } else { CLIENTS };
     slot.authenticate(pool, party).map_err(|full| {
@@ -285,7 +294,7 @@ fn requests(shared: &Shared, known: AuthenticatedPeer, slot: &ConnectionSlot) ->
         let (_running, _busy) = (shared.ending.begin(), slot.busy());
         channel.set_stall_timeout(shared.config.stall_timeout)?;
         channel.set_deadline(Some(Instant::now() + shared.config.request_timeout));
-        answered(shared, &mut channel, (party, role), request)?;
+        answered(shared, &mut channel, party, role, request)?;
         // Sending the queued answer counts as part of the request, so a slow reader cannot hold a
         // slot beyond the deadline.
         channel.settle()?;
@@ -294,7 +303,7 @@ fn requests(shared: &Shared, known: AuthenticatedPeer, slot: &ConnectionSlot) ->
 }
 
 /// Answers one request. Most refusals are answers too and keep the connection open.
-fn answered(shared: &Shared, channel: &mut Channel, (party, role): (Party, Role), ask: Ask) -> Result<(), ServeError> {
+fn answered(shared: &Shared, channel: &mut Channel, party: Party, role: Role, ask: Ask) -> Result<(), ServeError> {
     let orders = matches!(ask, Ask::Register { .. } | Ask::Deal { .. } | Ask::Ahead { .. } | Ask::Bind { .. });
     if orders && role != Role::Server {
         let reason = "only a server may order material: its certificate is that of `tacit keys add-dealer` (orders)";
@@ -308,9 +317,9 @@ fn answered(shared: &Shared, channel: &mut Channel, (party, role): (Party, Role)
         return Err(ServeError::NotGranted(reason.into()));
     }
     let done = match ask {
-        Ask::Register { backend, public, part } => register(shared, channel, party, (&backend, public, part))?,
-        Ask::Deal { digest, batch, seal } => return deal(shared, channel, party, ((digest, batch), Some(seal))),
-        Ask::Ahead { digest, batch } => return deal(shared, channel, party, ((digest, batch), None)),
+        Ask::Register { backend, public, part } => register(shared, channel, party, &backend, public, part)?,
+        Ask::Deal { digest, batch, seal } => return deal(shared, channel, party, digest, batch, Some(seal)),
+        Ask::Ahead { digest, batch } => return deal(shared, channel, party, digest, batch, None),
         Ask::Bind { ticket, seal } => match shared.dealings.bind(party, &ticket, seal) {
             Ok(true) => {
                 // The client may fetch its half now.
@@ -362,7 +371,9 @@ fn register(
     shared: &Shared,
     channel: &mut Channel,
     party: Party,
-    (backend, public, part): (&str, u64, u64),
+    backend: &str,
+    public: u64,
+    part: u64,
 ) -> Result<Result<(), BackendError>, ServeError> {
     if public > MAX_PUBLIC || part > MAX_PART {
         let reason = format!("a model of {public} and {part} bytes: {MAX_PUBLIC} and {MAX_PART} are taken at most");
@@ -388,7 +399,9 @@ fn deal(
     shared: &Shared,
     channel: &mut Channel,
     party: Party,
-    ((digest, batch), seal): (([u8; 32], u32), Option<Seal>),
+    digest: [u8; 32],
+    batch: u32,
+    seal: Option<Seal>,
 ) -> Result<(), ServeError> {
     if !shared.dealings.knows(party, digest) {
         return Ok(answer(channel, &Answer::Unknown)?);

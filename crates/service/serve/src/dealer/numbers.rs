@@ -1,6 +1,7 @@
 //! A dealer's file of facts that must survive: the numbers of materials, so that none is used
 //! twice, and which weights each random matrix hides. It holds no material.
 use crate::ServeError;
+use crate::ops::state::schema::failed;
 use rusqlite::{Connection, params};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -23,11 +24,13 @@ const APPLICATION: i32 = 0x7461_636e;
 /// Whether a database is empty, or a dealer's; earlier versions set no application id.
 fn is_ours(db: &Connection) -> rusqlite::Result<bool> {
     let application: i32 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
-    let tables = |name: &str| {
-        let sql = "SELECT count(*) FROM sqlite_schema WHERE name LIKE ?";
-        db.query_row(sql, [name], |row| row.get::<_, i64>(0))
-    };
-    Ok(application == APPLICATION || (application == 0 && (tables("%")? == 0 || tables("numbers")? == 1)))
+    Ok(application == APPLICATION || (application == 0 && (tables(db, "%")? == 0 || tables(db, "numbers")? == 1)))
+}
+
+/// Counts the tables whose names match a pattern.
+fn tables(db: &Connection, name: &str) -> rusqlite::Result<i64> {
+    let sql = "SELECT count(*) FROM sqlite_schema WHERE name LIKE ?";
+    db.query_row(sql, [name], |row| row.get(0))
 }
 
 /// The open file.
@@ -38,9 +41,8 @@ pub(crate) struct Numbers {
 impl Numbers {
     /// Opens or creates the file. Also returns the first number that was never reserved.
     pub(crate) fn open(path: &Path) -> Result<(Self, u64), ServeError> {
-        let failed = |e: rusqlite::Error| ServeError::State { path: path.to_owned(), what: e.to_string() };
-        let db = Connection::open(path).map_err(failed)?;
-        if !is_ours(&db).map_err(failed)? {
+        let db = Connection::open(path).map_err(failed(path))?;
+        if !is_ours(&db).map_err(failed(path))? {
             let what = "this is a database of another program: nothing in it was touched; name another file".into();
             return Err(ServeError::State { path: path.to_owned(), what });
         }
@@ -51,10 +53,10 @@ impl Numbers {
                  (mask BLOB PRIMARY KEY, digest BLOB NOT NULL, server BLOB NOT NULL) WITHOUT ROWID;
              INSERT OR IGNORE INTO numbers VALUES (1, 1);",
         )
-        .map_err(failed)?;
-        db.pragma_update(None, "application_id", APPLICATION).map_err(failed)?;
-        db.execute_batch(TAKE_OVER).map_err(failed)?;
-        let first: i64 = db.query_row("SELECT next FROM numbers", [], |row| row.get(0)).map_err(failed)?;
+        .map_err(failed(path))?;
+        db.pragma_update(None, "application_id", APPLICATION).map_err(failed(path))?;
+        db.execute_batch(TAKE_OVER).map_err(failed(path))?;
+        let first: i64 = db.query_row("SELECT next FROM numbers", [], |row| row.get(0)).map_err(failed(path))?;
         let first = first.cast_unsigned();
         Ok((Self { ledger: Mutex::new((db, first)) }, first))
     }

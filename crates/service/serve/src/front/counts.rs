@@ -103,18 +103,20 @@ impl Counts {
 
     /// Writes the answers of clients on a day and deletes those of earlier days.
     pub(super) fn keep(&mut self, day: i64, counts: &[(ClientId, u64)]) -> Result<(), ServeError> {
-        let write = |db: &mut Connection| {
-            let tx = db.transaction()?;
-            for (client, answers) in counts {
-                let answers = i64::try_from(*answers).unwrap_or(i64::MAX);
-                tx.prepare_cached("REPLACE INTO answers (client, day, answers) VALUES (?, ?, ?)")?
-                    .execute(params![client.0, day, answers])?;
-            }
-            tx.prepare_cached("DELETE FROM answers WHERE day < ?")?.execute([day])?;
-            tx.commit()
-        };
-        write(&mut self.db).map_err(failed(&self.path))
+        write(&mut self.db, day, counts).map_err(failed(&self.path))
     }
+}
+
+/// Writes the answers of a day and deletes those of earlier days, in one transaction.
+fn write(db: &mut Connection, day: i64, counts: &[(ClientId, u64)]) -> rusqlite::Result<()> {
+    let tx = db.transaction()?;
+    for (client, answers) in counts {
+        let answers = i64::try_from(*answers).unwrap_or(i64::MAX);
+        tx.prepare_cached("REPLACE INTO answers (client, day, answers) VALUES (?, ?, ?)")?
+            .execute(params![client.0, day, answers])?;
+    }
+    tx.prepare_cached("DELETE FROM answers WHERE day < ?")?.execute([day])?;
+    tx.commit()
 }
 
 /// Whether a front of version 0.1, which marked no folders, made this file.
@@ -141,11 +143,11 @@ fn read(db: &Connection, today: i64) -> rusqlite::Result<StoredCounts> {
         db.query_row("SELECT max(day) FROM answers WHERE day <= ?", [believed], |row| row.get(0))?;
     let Some(day) = latest else { return Ok(StoredCounts::default()) };
     let mut select = db.prepare("SELECT client, answers FROM answers WHERE day = ?")?;
-    let row = |row: &rusqlite::Row<'_>| {
+    let used = select.query_map([day], |row| {
         let answers: i64 = row.get("answers")?;
         Ok((ClientId(row.get("client")?), u64::try_from(answers).unwrap_or(0)))
-    };
-    let used = select.query_map([day], row)?.collect::<rusqlite::Result<_>>()?;
+    })?;
+    let used = used.collect::<rusqlite::Result<_>>()?;
     Ok(StoredCounts { day, used })
 }
 

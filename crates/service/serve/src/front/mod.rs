@@ -24,7 +24,7 @@ use crate::control::graceful_close::GracefulStream;
 use crate::control::keepalive::Keepalive;
 use crate::control::{Until, exchange, no_room, turn_away};
 use crate::ops::signals::Ends;
-use crate::server::listen;
+use crate::server::{listen, not_listening};
 use counts::Counts;
 use node_registry::NodeRegistry;
 use placement_service::PlacementService;
@@ -114,9 +114,8 @@ impl Front {
     pub fn bind(config: FrontConfig) -> Result<Self, ServeError> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ServeError::system("starting the front"))?;
-        let failed = |e| NetError::listening(config.listen, "--listen", &e);
-        let listener = runtime.block_on(async { listen(config.listen) }).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+        let listener = runtime.block_on(async { listen(config.listen) }).map_err(not_listening(config.listen))?;
+        let address = listener.local_addr().map_err(not_listening(config.listen))?;
         let registry = NodeRegistry::new(config.lease, config.queries_per_day, config.key_copies.max(1));
         let service = open_service(registry, &config)?;
         let (stopper, stop) = watch::channel(false);
@@ -195,7 +194,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
                 let slot = admitted(&shared.admission, address).await;
                 let shared = shared.clone();
                 tokio::spawn(async move {
-                    if let Err(e) = connection(&shared, &slot, (stream, address)).await {
+                    if let Err(e) = connection(&shared, &slot, stream, address).await {
                         let detail = format!("the connection from {address}: {e}");
                         shared.admission.refused(Turned { kind: kind(&e), from: Some(address.ip()), detail });
                     }
@@ -246,12 +245,13 @@ fn kind(error: &ServeError) -> Kind {
 async fn connection(
     shared: &Shared,
     slot: &ConnectionSlot,
-    (stream, address): (TcpStream, SocketAddr),
+    stream: TcpStream,
+    address: SocketAddr,
 ) -> Result<(), ServeError> {
     let mut deadline = slot.deadline();
     let known = tokio::select! {
         biased;
-        known = authenticate(shared.tls.clone(), (stream, address), &mut deadline) => known?,
+        known = authenticate(shared.tls.clone(), stream, address, &mut deadline) => known?,
         () = slot.evicted() => return Ok(()),
     };
     if !known.speaks_http()? {

@@ -291,23 +291,29 @@ impl NodeRegistry {
 
     /// Adds a client without a node to the list of the best node.
     fn move_in(&mut self, client: ClientId, model: &str) -> Result<String, Refused> {
-        let open = || self.nodes.iter().filter(|(_, n)| !n.leaving && n.report.models.contains_key(model));
-        let sites = open().map(|(name, node)| Site {
+        let sites = self.open(model).map(|(name, node)| Site {
             name,
             waiting_s: node.report.waiting_s,
             stock: node.report.stock.get(&client).copied().unwrap_or(0),
         });
         let backends = Registry::standard();
-        let keeps_keys = |id: &String| backends.get(id).is_ok_and(|backend| backend.keeps_keys());
-        let has_keys = open().any(|(_, node)| node.report.models[model].iter().any(keeps_keys));
+        let has_keys = self
+            .open(model)
+            .flat_map(|(_, node)| &node.report.models[model])
+            .any(|id| backends.get(id).is_ok_and(|backend| backend.keeps_keys()));
         let chosen = choose(client, sites.collect(), has_keys.then_some(self.key_copies));
-        let none = || Refused::for_now(format!("no node serves {model}"), self.lease);
-        let name = chosen.ok_or_else(none)?.name.to_owned();
+        let chosen = chosen.ok_or_else(|| Refused::for_now(format!("no node serves {model}"), self.lease))?;
+        let name = chosen.name.to_owned();
         let node = self.nodes.get_mut(&name).expect("it was chosen among them");
         node.clients.insert(client);
         node.version += 1;
         self.placements.insert(client, name.clone());
         Ok(name)
+    }
+
+    /// The nodes that take new clients of a model.
+    fn open(&self, model: &str) -> impl Iterator<Item = (&String, &Node)> {
+        self.nodes.iter().filter(move |(_, n)| !n.leaving && n.report.models.contains_key(model))
     }
 
     /// Whether the ticket's node applies a list with its client; false if the node is gone.

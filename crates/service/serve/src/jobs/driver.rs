@@ -21,6 +21,7 @@ use crate::ops::published::Published;
 use crate::ops::record::Record;
 use crate::ops::state::{LearnedDurations, Row};
 use crate::session::pooled::Pooled;
+use crate::session::worker::refuse;
 use crate::{ServeError, ServerConfig};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -344,7 +345,7 @@ impl Driver {
         match effect {
             Effect::Start { number, phase, threads, planned, material, drawn } => {
                 let pooled = drawn.and_then(|drawn| self.pools.take(drawn));
-                self.start(number, phase, (threads as usize, planned), (material, pooled));
+                self.start(number, phase, threads as usize, planned, material, pooled);
             }
             Effect::Deal { job, offered } => self.deal(job, offered),
             Effect::Drop { material } => drop(self.pools.take(material)),
@@ -379,13 +380,14 @@ impl Driver {
         &mut self,
         number: Number,
         phase: JobPhase,
-        (threads, planned): (usize, Planned),
-        (named, pooled): (Option<MaterialId>, Option<Pooled>),
+        threads: usize,
+        planned: Planned,
+        named: Option<MaterialId>,
+        pooled: Option<Pooled>,
     ) {
         let Some(Job::Queued { ask, held: Held { place, charge } }) = self.jobs.remove(&number) else {
             return self.queue.finished(number, JobEnd::Failed);
         };
-        let refuse = |text: &str| Err(ServeError::NotGranted(text.into()));
         let material = match (&ask.request, &ask.open, phase) {
             (Request::Infer { id, .. }, Some(_), JobPhase::On) if *id != named => {
                 refuse("this is not the material of that input")
@@ -428,8 +430,7 @@ impl Driver {
     /// Whether another connection of the client uses this folder: it may have claimed material
     /// there and not yet asked to use it.
     fn others_use(&self, number: Number, client: ClientId, folder: FolderId) -> bool {
-        let uses = |c: &Connection| c.who.client == client && c.folder == Some(folder);
-        self.connections.iter().any(|(&other, connection)| other != number && uses(connection))
+        self.connections.iter().any(|(&other, c)| other != number && c.who.client == client && c.folder == Some(folder))
     }
 
     /// Removes a job and returns its request if the job had not started.

@@ -42,8 +42,8 @@ const HERE_NAME: &str = "this";
 /// A phase with its expected duration. For an uncalibrated back end, the link's part alone counts.
 fn phase(cost: &PhaseCost, expected: Option<f64>, device: Device) -> PhaseSpec {
     let link = link(device.link);
-    let on_link = || link.waited_s(cost) + cost.exchanges as f64 * link.rtt_s;
-    let time = Span::from_secs(expected.unwrap_or_else(on_link));
+    let time = expected.unwrap_or_else(|| link.waited_s(cost) + cost.exchanges as f64 * link.rtt_s);
+    let time = Span::from_secs(time);
     PhaseSpec { first: Sample { time, memory: cost.server.peak_memory_bytes }, speedup: Speedup::Amdahl(PARALLEL) }
 }
 

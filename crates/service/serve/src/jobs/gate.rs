@@ -88,7 +88,7 @@ impl Gate {
             _ => None,
         };
         if let (Some(inputs), Some(most)) = (inputs, rule.per_day) {
-            self.quotas.look(self.clock.now(), client, (model, inputs), most)?;
+            self.quotas.look(self.clock.now(), client, model, inputs, most)?;
         }
         Ok(())
     }
@@ -98,10 +98,9 @@ impl Gate {
         let Some(per_minute) = self.rules.borrow().of(client).per_minute else { return Ok(0) };
         if self.buckets.len() >= MAX_BUCKETS && !self.buckets.contains_key(&client) {
             let rules = self.rules.borrow().clone();
-            let is_used = |client: &ClientId, bucket: &mut Bucket| {
+            self.buckets.retain(|client, bucket| {
                 rules.of(*client).per_minute.is_some_and(|per_minute| !bucket.is_full(now, per_minute))
-            };
-            self.buckets.retain(is_used);
+            });
         }
         let bucket = self.buckets.entry(client).or_insert_with(|| Bucket::full(now, per_minute));
         bucket.take(now, per_minute, inputs).map(|()| inputs).map_err(|wait| {
@@ -138,10 +137,8 @@ impl Gate {
     /// Charges a batch's answers to the client's quota of the day, if there is one.
     pub(crate) fn charge(&mut self, client: ClientId, offered: &Offered) -> Result<Option<QuotaCharge>, ServeError> {
         let most = self.rules.borrow().of(client).per_day;
-        let of = (offered.name.as_str(), offered.batch());
         let now = self.clock.now();
-        let take = |most| self.quotas.take(now, client, of, most);
-        most.map(take).transpose()
+        most.map(|most| self.quotas.take(now, client, &offered.name, offered.batch(), most)).transpose()
     }
 
     /// Returns how much stock is useful to a client that wants `most`: no more than its answers

@@ -79,9 +79,11 @@ impl InMemory {
     /// Destroys the client's material with these ids, of whatever model. Returns the ids that are
     /// gone now.
     pub(crate) fn discard(&mut self, ids: &[MaterialId], client: ClientId) -> Vec<MaterialId> {
-        let is_hers = |h: &Held| h.client == client && h.material.is_some();
         let mut gone: Vec<MaterialId> = ids.to_vec();
-        gone.retain(|id| self.held.get(id).is_some_and(is_hers) && self.held.remove(id).is_some());
+        gone.retain(|id| {
+            let is_hers = self.held.get(id).is_some_and(|h| h.client == client && h.material.is_some());
+            is_hers && self.held.remove(id).is_some()
+        });
         gone
     }
 

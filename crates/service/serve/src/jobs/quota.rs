@@ -112,10 +112,11 @@ impl Quotas {
         &mut self,
         now: i64,
         client: ClientId,
-        (model, inputs): (&str, u32),
+        model: &str,
+        inputs: u32,
         most: u32,
     ) -> Result<QuotaCharge, ServeError> {
-        let charge = self.look(now, client, (model, inputs), most)?;
+        let charge = self.look(now, client, model, inputs, most)?;
         *self.used.entry((client, model.to_owned())).or_default() += inputs;
         Ok(charge)
     }
@@ -138,7 +139,8 @@ impl Quotas {
         &mut self,
         now: i64,
         client: ClientId,
-        (model, inputs): (&str, u32),
+        model: &str,
+        inputs: u32,
         most: u32,
     ) -> Result<QuotaCharge, ServeError> {
         let key = (client, model.to_owned());
@@ -243,33 +245,31 @@ mod tests {
     #[test]
     fn a_quota_is_each_days_each_models_and_each_clients() {
         let mut quotas = Quotas::new(100, HashMap::from([((ALICE, "m".into()), 1)]));
-        assert_eq!(quotas.take(NOON, ALICE, ("m", 1), 2).unwrap().day, 100);
-        let reason = quotas.take(NOON, ALICE, ("m", 1), 2).unwrap_err().to_string();
+        assert_eq!(quotas.take(NOON, ALICE, "m", 1, 2).unwrap().day, 100);
+        let reason = quotas.take(NOON, ALICE, "m", 1, 2).unwrap_err().to_string();
         assert!(
             reason.contains("quota of 2") && reason.contains("`m`") && reason.contains("in 12 h 0 min"),
             "{reason}"
         );
-        assert!(
-            quotas.take(NOON, ALICE, ("n", 1), 2).is_ok() && quotas.take(NOON, ClientId([2; 32]), ("m", 1), 2).is_ok()
-        );
-        assert!(quotas.take(NOON, ALICE, ("m", 1), 3).is_ok(), "a higher limit counts at once");
-        assert!(quotas.take(NOON, ALICE, ("x", 1), 0).is_err());
-        assert_eq!(quotas.take(NOON + DAY_S, ALICE, ("m", 1), 1).unwrap().day, 101);
+        assert!(quotas.take(NOON, ALICE, "n", 1, 2).is_ok() && quotas.take(NOON, ClientId([2; 32]), "m", 1, 2).is_ok());
+        assert!(quotas.take(NOON, ALICE, "m", 1, 3).is_ok(), "a higher limit counts at once");
+        assert!(quotas.take(NOON, ALICE, "x", 1, 0).is_err());
+        assert_eq!(quotas.take(NOON + DAY_S, ALICE, "m", 1, 1).unwrap().day, 101);
     }
 
     #[test]
     fn a_clock_that_is_set_back_resets_nothing() {
         let mut quotas = Quotas::new(100, HashMap::new());
-        assert!(quotas.take(NOON, ALICE, ("m", 1), 1).is_ok());
+        assert!(quotas.take(NOON, ALICE, "m", 1, 1).is_ok());
         for back in [DAY_S, 99 * DAY_S, NOON, NOON + 5 * DAY_S] {
-            let reason = quotas.take(NOON - back, ALICE, ("m", 1), 1).unwrap_err().to_string();
+            let reason = quotas.take(NOON - back, ALICE, "m", 1, 1).unwrap_err().to_string();
             assert!(reason.contains("is used up"), "{reason}");
         }
-        let error = quotas.take(NOON - DAY_S, ALICE, ("m", 1), 1).unwrap_err();
+        let error = quotas.take(NOON - DAY_S, ALICE, "m", 1, 1).unwrap_err();
         assert!(error.to_string().contains("in 36 h 0 min"), "{error}");
         assert!(matches!(error, ServeError::OverLimit { again_s: 129_600, .. }), "{error:?}");
-        assert_eq!(quotas.take(NOON - DAY_S, ALICE, ("n", 1), 1).unwrap().day, 100, "it counts for the latest day");
-        assert!(quotas.take(NOON + DAY_S, ALICE, ("m", 1), 1).is_ok());
+        assert_eq!(quotas.take(NOON - DAY_S, ALICE, "n", 1, 1).unwrap().day, 100, "it counts for the latest day");
+        assert!(quotas.take(NOON + DAY_S, ALICE, "m", 1, 1).is_ok());
     }
 
     #[test]
@@ -287,13 +287,13 @@ mod tests {
     #[test]
     fn what_was_not_used_comes_back_on_its_own_day_only() {
         let mut quotas = Quotas::new(100, HashMap::new());
-        let first = quotas.take(NOON, ALICE, ("m", 1), 1).unwrap();
-        assert!(quotas.look(NOON, ALICE, ("m", 1), 1).is_err());
+        let first = quotas.take(NOON, ALICE, "m", 1, 1).unwrap();
+        assert!(quotas.look(NOON, ALICE, "m", 1, 1).is_err());
         quotas.give_back(&first);
-        let again = quotas.take(NOON, ALICE, ("m", 1), 1).unwrap();
-        assert!(quotas.take(NOON + DAY_S, ALICE, ("m", 1), 1).is_ok());
+        let again = quotas.take(NOON, ALICE, "m", 1, 1).unwrap();
+        assert!(quotas.take(NOON + DAY_S, ALICE, "m", 1, 1).is_ok());
         quotas.give_back(&again);
-        assert!(quotas.take(NOON + DAY_S, ALICE, ("m", 1), 1).is_err());
+        assert!(quotas.take(NOON + DAY_S, ALICE, "m", 1, 1).is_err());
     }
 
     #[test]

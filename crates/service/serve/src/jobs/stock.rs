@@ -36,7 +36,13 @@ impl Job<'_> {
 
     /// Lists all of the client's material.
     pub(crate) fn halves(&self, after: Option<MaterialId>) -> Result<Reply, ServeError> {
-        let half = |entry: &Entry| Half {
+        let page = self.page(after)?;
+        Ok(Reply::Halves(page.iter().take(MAX_IDS).map(|entry| self.half(entry)).collect()))
+    }
+
+    /// Describes a material to its client.
+    fn half(&self, entry: &Entry) -> Half {
+        Half {
             id: entry.id,
             model: entry.binding.model,
             plan: entry.binding.plan,
@@ -44,8 +50,7 @@ impl Job<'_> {
             created: entry.created,
             bytes: entry.bytes,
             offered: self.is_offered(entry),
-        };
-        Ok(Reply::Halves(self.page(after)?.iter().take(MAX_IDS).map(half).collect()))
+        }
     }
 
     /// The client's material after an id, sorted by id.

@@ -7,13 +7,13 @@ use crate::models::catalog::Offered;
 use crate::ops::reload::in_thread;
 use crate::ops::state::Learned;
 use crate::shared::Shared;
-use rayon::ThreadPoolBuilder;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use tacit_backends::dealer::{Dealings, InProcessDealer};
 use tacit_backends::seam::Dealer;
-use tacit_backends::{Backend, BackendError, ConnectionResources, Material, PhaseCost, Preparation, Registry, Setup};
+use tacit_backends::{Backend, BackendError, ConnectionResources, Material, Preparation, Registry, Setup};
 use tacit_measure::usage::{ProcessLimits, Roots};
 use tacit_net::{Channel, Phase, mem_pair};
 use tacit_sched::JobPhase;
@@ -84,18 +84,19 @@ fn resources(offered: &Offered, backend: &Arc<dyn Backend>) -> Result<[Connectio
         return Ok([ConnectionResources::default(), ConnectionResources::default()]);
     }
     let dealings = Arc::new(Dealings::fresh(Registry::new(vec![Arc::clone(backend)]), 1)?);
-    let of = |party| Some(Arc::new(InProcessDealer::new(Arc::clone(&dealings), [party; 32])) as Arc<dyn Dealer>);
-    Ok([1, 2].map(|party| ConnectionResources { dealer: of(party), ..ConnectionResources::default() }))
+    Ok([1, 2].map(|party| {
+        let dealer = Arc::new(InProcessDealer::new(Arc::clone(&dealings), [party; 32])) as Arc<dyn Dealer>;
+        ConnectionResources { dealer: Some(dealer), ..ConnectionResources::default() }
+    }))
 }
 
 /// Runs one input through all phases. Returns the durations of the server's.
 fn run(offered: &Offered, backend: &Arc<dyn Backend>, threads: usize) -> Result<Vec<Learned>, String> {
     let [client_aids, server_aids] = resources(offered, backend).map_err(|e| e.to_string())?;
     let (mut ours, mut theirs) = mem_pair();
-    let pool = |threads| ThreadPoolBuilder::new().num_threads(threads).build().map_err(|e| e.to_string());
-    let (pool, one) = (pool(threads)?, pool(1)?);
+    let (pool, one) = (thread_pool(threads)?, thread_pool(1)?);
     let took = thread::scope(|scope| {
-        let client = scope.spawn(move || one.install(|| as_client(offered, (&**backend, &client_aids), &mut theirs)));
+        let client = scope.spawn(move || one.install(|| as_client(offered, &**backend, &client_aids, &mut theirs)));
         let took = pool.install(|| as_server(offered, &server_aids, &mut ours));
         // Otherwise the client would wait for a server that has failed.
         drop(ours);
@@ -107,7 +108,7 @@ fn run(offered: &Offered, backend: &Arc<dyn Backend>, threads: usize) -> Result<
     })?;
     let costs = offered.model.costs();
     let phases = [(JobPhase::Pre, costs.offline), (JobPhase::On, costs.online)];
-    let row = |((phase, cost), took): ((JobPhase, PhaseCost), Option<Duration>)| {
+    let learned = phases.into_iter().zip(took).filter_map(|((phase, cost), took)| {
         Some(Learned {
             plan: offered.plan,
             device: estimates::class_name(estimates::HERE),
@@ -116,14 +117,20 @@ fn run(offered: &Offered, backend: &Arc<dyn Backend>, threads: usize) -> Result<
             seconds: took?.as_secs_f64(),
             memory: cost.server.peak_memory_bytes,
         })
-    };
-    Ok(phases.into_iter().zip(took).filter_map(row).collect())
+    });
+    Ok(learned.collect())
+}
+
+/// Starts a pool of threads.
+fn thread_pool(threads: usize) -> Result<ThreadPool, String> {
+    ThreadPoolBuilder::new().num_threads(threads).build().map_err(|e| e.to_string())
 }
 
 /// The client's part, with a blank input.
 fn as_client(
     offered: &Offered,
-    (backend, resources): (&dyn Backend, &ConnectionResources),
+    backend: &dyn Backend,
+    resources: &ConnectionResources,
     channel: &mut Channel,
 ) -> Result<(), BackendError> {
     let model = backend.open(offered.model.public_bytes())?;

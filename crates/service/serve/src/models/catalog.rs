@@ -77,13 +77,13 @@ impl Offered {
             0 => u64::MAX,
             mib => u64::from(mib) << 19,
         };
-        let fits = |batch: &usize| {
+        let fitting = (2..=wanted.min(model.max_batch())).rev().find(|batch| {
             let Ok(costs) = model.batched(*batch).map(|model| model.costs()) else { return false };
             [costs.offline, costs.online]
                 .iter()
                 .all(|phase| phase.server.peak_memory_bytes <= memory && phase.client.peak_memory_bytes <= at_client)
-        };
-        (2..=wanted.min(model.max_batch())).rev().find(fits).unwrap_or(1)
+        });
+        fitting.unwrap_or(1)
     }
 
     /// Bytes of all inputs of the batch.
@@ -158,20 +158,22 @@ impl Catalog {
     /// If the name is already offered with this back end, the back end shows the server the input
     /// without `allow_clear`, or the public part is too large to be sent.
     pub fn offer(&mut self, name: &str, backend: &dyn Backend, model: Arc<dyn ServerModel>) -> Result<(), ServeError> {
-        let refuse = |text: String| Err(ServeError::Usage(format!("model `{name}`: {text}")));
         let id = backend.id();
         if backend.trust() == Trust::ServerSeesInput && !self.allow_clear {
-            return refuse(format!(
+            let text = format!(
                 "with the back end {id} the server sees every input: that must be allowed by name (--allow-clear; in Python allow_clear=True)"
-            ));
+            );
+            return Err(refused(name, &text));
         }
         let public = model.public_bytes();
         if public.len() as u64 > MAX_PUBLIC_BYTES {
-            return refuse(format!("its public part has {} bytes, the limit is {MAX_PUBLIC_BYTES}", public.len()));
+            let text = format!("its public part has {} bytes, the limit is {MAX_PUBLIC_BYTES}", public.len());
+            return Err(refused(name, &text));
         }
         let offers = self.models.entry(name.to_owned()).or_default();
         if offers.iter().any(|o| o.backend == id) {
-            return refuse(format!("it is offered with the back end {id} already: two files of one name?"));
+            let text = format!("it is offered with the back end {id} already: two files of one name?");
+            return Err(refused(name, &text));
         }
         offers.push(Arc::new(Offered::new(name, id, model)));
         Ok(())
@@ -195,12 +197,11 @@ impl Catalog {
     /// Models on offer, by name.
     #[must_use]
     pub fn list(&self) -> Vec<ModelInfo> {
-        let offer = |o: &Arc<Offered>| Offer { backend: o.backend.to_owned(), public: o.public };
-        let info = |(name, offers): (&String, &Vec<Arc<Offered>>)| ModelInfo {
+        let infos = self.models.iter().map(|(name, offers)| ModelInfo {
             name: name.clone(),
-            backends: offers.iter().map(offer).collect(),
-        };
-        self.models.iter().map(info).collect()
+            backends: offers.iter().map(|o| Offer { backend: o.backend.to_owned(), public: o.public }).collect(),
+        });
+        infos.collect()
     }
 
     /// Whether clients learn only the class from a model, with each of its back ends.
@@ -230,10 +231,10 @@ impl Catalog {
         let mut changes = Changes::default();
         let mut gone = Vec::new();
         for offered in self.models.values_mut().flatten() {
-            let (name, is_same) = (offered.label(), |o: &&Arc<Offered>| offered.identity() == o.identity());
+            let name = offered.label();
             match before.find(offered) {
                 None => changes.added.push(name),
-                old @ Some(_) => match old.filter(is_same) {
+                old @ Some(_) => match old.filter(|o| offered.identity() == o.identity()) {
                     Some(old) => {
                         *offered = Arc::clone(old);
                         changes.kept.push(name);
@@ -269,8 +270,7 @@ impl Catalog {
 
     /// Whether a model on offer could use material with this binding.
     pub(crate) fn has(&self, binding: &Binding) -> bool {
-        let of_any_size = |o: &Arc<Offered>| o.public == binding.model && o.sizes.contains(&binding.plan);
-        self.models.values().flatten().any(of_any_size)
+        self.models.values().flatten().any(|o| o.public == binding.model && o.sizes.contains(&binding.plan))
     }
 
     /// Returns a model that the client may use.
@@ -280,7 +280,6 @@ impl Catalog {
         backend: &str,
         allowed: impl Fn(&str) -> bool,
     ) -> Result<Arc<Offered>, ServeError> {
-        let short = |text: &str| text.chars().take(80).collect::<String>();
         let Some(offers) = self.models.get(name).filter(|_| allowed(name)) else {
             let known: Vec<&str> = self.models.keys().map(String::as_str).filter(|name| allowed(name)).collect();
             let text = format!("there is no model `{}`; there are: {}", short(name), known.join(", "));
@@ -292,4 +291,14 @@ impl Catalog {
             ServeError::NotGranted(format!("model `{name}` is not offered with `{asked}`, but with: {known}"))
         })
     }
+}
+
+/// Describes why a model is not offered.
+fn refused(name: &str, text: &str) -> ServeError {
+    ServeError::Usage(format!("model `{name}`: {text}"))
+}
+
+/// Cuts a client's text to what fits in an error.
+fn short(text: &str) -> String {
+    text.chars().take(80).collect()
 }

@@ -199,10 +199,6 @@ impl Metrics {
 
     /// Returns all figures as text; gauges show the snapshot and the ledger's counts.
     pub(crate) fn text(&self, now: &Snapshot, ledger: &Counts) -> String {
-        let whole = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        let set = |family: &Family<Named, Gauge>, name, value: u64| {
-            family.get_or_create(&Named { name }).set(whole(value));
-        };
         let Counts { ready, ready_bytes, unsettled, burnt } = *ledger;
         let materials = [("ready", ready), ("unsettled", unsettled), ("burnt", burnt)];
         materials.into_iter().for_each(|(name, n)| set(&self.materials, name, n));
@@ -243,4 +239,14 @@ impl Metrics {
         text::encode(&mut out, &self.registry).expect("a String takes everything");
         out
     }
+}
+
+/// Sets the gauge of a name.
+fn set(family: &Family<Named, Gauge>, name: &'static str, value: u64) {
+    family.get_or_create(&Named { name }).set(whole(value));
+}
+
+/// Converts a value to a gauge's signed integer.
+fn whole(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
 }

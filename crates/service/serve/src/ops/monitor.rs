@@ -109,11 +109,10 @@ pub(crate) async fn watch(tell: impl Fn(Load) -> bool, mut stop: watch::Receiver
         };
         let now = (cores.iter().map(|c| c.user_s + c.system_s).sum::<f64>(), process_cpu_s());
         let seconds = last.elapsed().as_secs_f64().max(1e-3);
-        let rate = |now: f64, before: f64| ((now - before) / seconds).max(0.0);
         let load = Load {
             cores: cores.len() as f64,
-            busy: rate(now.0, before.0),
-            own: rate(now.1, before.1),
+            busy: ((now.0 - before.0) / seconds).max(0.0),
+            own: ((now.1 - before.1) / seconds).max(0.0),
             resident: resident(),
             jobs: heap::held(),
             process: ProcessLimits::read(&roots),

@@ -66,17 +66,13 @@ impl RecordedJob {
     fn log(&self, outcome: &str, now: Instant) {
         let input = self.input.map_or_else(|| "none".to_owned(), |name| name.to_string());
         let PhaseLabels { phase, model, backend } = &self.of;
-        let since = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
         let (client, name, started) = (self.client, &self.name, self.started.map_or(now, |(at, _)| at));
-        let (queued, ran) = (since(self.queued, started), since(started, now));
+        let (queued, ran) = (seconds(self.queued, started), seconds(started, now));
         tracing::info!(%input, %client, %name, %model, %backend, "{phase} {outcome}: queued {queued:.3} s, ran {ran:.3} s");
     }
-}
 
-impl RecordedJob {
     /// Returns the job as a trace span.
     fn traced(&self, measured: Option<&Measured>, outcome: &'static str, now: Instant) -> traces::Ended {
-        let ago = |at: Instant| now.saturating_duration_since(at);
         let PhaseLabels { phase, model, backend } = self.of.clone();
         traces::Ended {
             job: self.id,
@@ -87,8 +83,8 @@ impl RecordedJob {
             model,
             backend,
             outcome,
-            queued: ago(self.queued),
-            started: self.started.map(|(at, threads)| (ago(at), threads)),
+            queued: now.saturating_duration_since(self.queued),
+            started: self.started.map(|(at, threads)| (now.saturating_duration_since(at), threads)),
             traffic: measured.map(|m| [m.figures.sent_bytes, m.figures.received_bytes]),
             memory: measured.and_then(|m| m.memory),
         }
@@ -184,7 +180,7 @@ pub(crate) struct Record {
 
 impl Record {
     /// An empty record. `keeper` takes rows that outlive this run, `traces` gets ended phases.
-    pub(crate) fn new(catalog: &Catalog, metrics: Arc<Metrics>, (keeper, traces): (Keeper, Traces)) -> Self {
+    pub(crate) fn new(catalog: &Catalog, metrics: Arc<Metrics>, keeper: Keeper, traces: Traces) -> Self {
         let mut new = Self {
             start: Instant::now(),
             names: HashMap::new(),
@@ -208,14 +204,14 @@ impl Record {
         self.names.clear();
         self.models.values_mut().for_each(|model| model.backends.clear());
         for (name, offered) in catalog.offers() {
-            let names = || (name.to_owned(), offered.backend.to_owned());
-            self.names.extend(offered.identities().map(|identity| (identity, names())));
+            let identities = offered.identities();
+            self.names.extend(identities.map(|identity| (identity, (name.to_owned(), offered.backend.to_owned()))));
             self.models.entry(name.to_owned()).or_default().backends.push(offered.backend.to_owned());
         }
     }
 
     fn secs(&self, at: Instant) -> f64 {
-        at.saturating_duration_since(self.start).as_secs_f64()
+        seconds(self.start, at)
     }
 
     /// Returns a client's row. With too many clients, the least recently active idle one is
@@ -382,7 +378,6 @@ impl Record {
 
     fn keep_ended(&self, live: &RecordedJob, measured: Option<&Measured>, outcome: &'static str, now: Instant) {
         let started = live.started.map(|(at, _)| at);
-        let since = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
         self.keep(Row::Ended(Ended {
             client: live.client,
             client_name: Arc::clone(&live.name),
@@ -392,8 +387,8 @@ impl Record {
             phase: live.of.phase,
             outcome,
             fault: live.fault,
-            queued_s: since(live.queued, started.unwrap_or(now)),
-            run_s: started.map(|started| since(started, now)),
+            queued_s: seconds(live.queued, started.unwrap_or(now)),
+            run_s: started.map(|started| seconds(started, now)),
             traffic: measured.map(|m| [m.figures.sent_bytes, m.figures.received_bytes]),
         }));
     }
@@ -459,7 +454,8 @@ impl Record {
     }
 
     fn model_rows(&self, second: u64) -> Vec<ModelRow> {
-        let row = |(name, Model { backends, answers }): (&String, &Model)| {
+        let on_offer = self.models.iter().filter(|(_, model)| !model.backends.is_empty());
+        let rows = on_offer.map(|(name, Model { backends, answers })| {
             let [mean_delay_s, mean_waiting_s] = answers.means();
             ModelRow {
                 name: name.clone(),
@@ -469,12 +465,12 @@ impl Record {
                 mean_waiting_s,
                 throughput_per_s: answers.recent.per_second(second),
             }
-        };
-        self.models.iter().filter(|(_, model)| !model.backends.is_empty()).map(row).collect()
+        });
+        rows.collect()
     }
 
     fn client_rows(&self, second: u64) -> Vec<ClientRow> {
-        let row = |(&client, row): (&ClientId, &Client)| {
+        let rows = self.clients.iter().map(|(&client, row)| {
             let [mean_delay_s, mean_waiting_s] = row.answers.means();
             ClientRow {
                 client,
@@ -490,9 +486,14 @@ impl Record {
                 mean_waiting_s,
                 throughput_per_s: row.answers.recent.per_second(second),
             }
-        };
-        self.clients.iter().map(row).collect()
+        });
+        rows.collect()
     }
+}
+
+/// The seconds from one time to another; 0 if the second is earlier.
+fn seconds(from: Instant, to: Instant) -> f64 {
+    to.saturating_duration_since(from).as_secs_f64()
 }
 
 #[cfg(test)]

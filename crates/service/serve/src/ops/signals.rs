@@ -12,8 +12,7 @@ pub(crate) struct Ends {
 impl Ends {
     /// Catches the signals; needs a runtime.
     pub(crate) fn catch() -> Result<Self, ServeError> {
-        let catch = |kind| signal(kind).map_err(ServeError::system("catching signals"));
-        Ok(Self { interrupt: catch(SignalKind::interrupt())?, terminate: catch(SignalKind::terminate())? })
+        Ok(Self { interrupt: caught(SignalKind::interrupt())?, terminate: caught(SignalKind::terminate())? })
     }
 
     /// Calls `stop` with the time that running jobs still have: `grace` at the first signal, zero
@@ -31,4 +30,9 @@ impl Ends {
             stop(grace);
         }
     }
+}
+
+/// Catches one kind of signal.
+fn caught(kind: SignalKind) -> Result<Signal, ServeError> {
+    signal(kind).map_err(ServeError::system("catching signals"))
 }

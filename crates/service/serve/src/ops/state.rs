@@ -193,22 +193,6 @@ impl State {
 /// Reads what earlier runs have left.
 fn read(db: &Connection) -> rusqlite::Result<(LearnedDurations, Quotas)> {
     let mut known = LearnedDurations::default();
-    let learned = |row: &SqlRow<'_>| {
-        let phase = match row.get::<_, String>("phase")?.as_str() {
-            "online" => "online",
-            DEALING => DEALING,
-            _ => "offline",
-        };
-        let memory = row.get::<_, i64>("memory")?;
-        Ok(Learned {
-            plan: row.get("plan")?,
-            device: row.get("device")?,
-            phase,
-            threads: row.get("threads")?,
-            seconds: row.get("seconds")?,
-            memory: u64::try_from(memory).unwrap_or(0),
-        })
-    };
     let sql = "SELECT plan, device, phase, threads, seconds, memory FROM profile ORDER BY updated DESC LIMIT ?";
     for row in db.prepare(sql)?.query_map([MAX_CLASSES], learned)? {
         known.add(row?);
@@ -219,11 +203,30 @@ fn read(db: &Connection) -> rusqlite::Result<(LearnedDurations, Quotas)> {
     let latest: Option<i64> =
         db.query_row("SELECT max(day) FROM usage WHERE day <= ?", [believed], |row| row.get(0))?;
     let day = today.max(latest.unwrap_or(i64::MIN));
-    let used = |row: &SqlRow<'_>| Ok(((ClientId(row.get("client")?), row.get("model")?), row.get("answers")?));
     let mut select =
         db.prepare("SELECT client, model, min(answers, 4294967295) AS answers FROM usage WHERE day = ?")?;
-    let used = select.query_map([day], used)?.collect::<rusqlite::Result<_>>()?;
+    let used =
+        select.query_map([day], |row| Ok(((ClientId(row.get("client")?), row.get("model")?), row.get("answers")?)))?;
+    let used = used.collect::<rusqlite::Result<_>>()?;
     Ok((known, Quotas::new(day, used)))
+}
+
+/// Reads a row of the table `profile`.
+fn learned(row: &SqlRow<'_>) -> rusqlite::Result<Learned> {
+    let phase = match row.get::<_, String>("phase")?.as_str() {
+        "online" => "online",
+        DEALING => DEALING,
+        _ => "offline",
+    };
+    let memory = row.get::<_, i64>("memory")?;
+    Ok(Learned {
+        plan: row.get("plan")?,
+        device: row.get("device")?,
+        phase,
+        threads: row.get("threads")?,
+        seconds: row.get("seconds")?,
+        memory: u64::try_from(memory).unwrap_or(0),
+    })
 }
 
 /// Deletes what is older than it may be on a day. The latest day of usage stays, so that setting
@@ -242,9 +245,13 @@ fn prune(tx: &Transaction<'_>, today: i64, days: u32) -> rusqlite::Result<()> {
 
 /// Bytes of the file in use.
 fn used_bytes(db: &Connection) -> rusqlite::Result<u64> {
-    let number = |name| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    let pages = number("page_count")?.saturating_sub(number("freelist_count")?);
-    Ok(u64::try_from(pages.saturating_mul(number("page_size")?)).unwrap_or(0))
+    let pages = pragma(db, "page_count")?.saturating_sub(pragma(db, "freelist_count")?);
+    Ok(u64::try_from(pages.saturating_mul(pragma(db, "page_size")?)).unwrap_or(0))
+}
+
+/// Reads a number that SQLite keeps of a file.
+fn pragma(db: &Connection, name: &str) -> rusqlite::Result<i64> {
+    db.pragma_query_value(None, name, |row| row.get(0))
 }
 
 /// Deletes the oldest ended phases, more than one transaction adds. Returns how many there were.

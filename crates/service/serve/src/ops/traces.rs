@@ -34,17 +34,26 @@ impl FromStr for Collector {
     type Err = ServeError;
 
     fn from_str(text: &str) -> Result<Self, ServeError> {
-        let wrong = |what: &str| Err(ServeError::Usage(format!("collector of traces {text:?}: {what}")));
         let Some(rest) = text.strip_prefix("http://") else {
-            return wrong("it begins with http://; one that is elsewhere is reached by a collector on this machine");
+            let what = "it begins with http://; one that is elsewhere is reached by a collector on this machine";
+            return Err(wrong(text, what));
         };
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let is_plain = |part: &str| part.bytes().all(|b| b.is_ascii_graphic() && !b"?#@\\\"<>".contains(&b));
         if host.is_empty() || !is_plain(host) || !is_plain(path) || text.len() > 1024 {
-            return wrong("it is not http://HOST:PORT or http://HOST:PORT/PATH");
+            return Err(wrong(text, "it is not http://HOST:PORT or http://HOST:PORT/PATH"));
         }
         Ok(Self(format!("{}/v1/traces", text.trim_end_matches('/'))))
     }
+}
+
+/// Describes what is wrong with the address of a collector.
+fn wrong(text: &str, what: &str) -> ServeError {
+    ServeError::Usage(format!("collector of traces {text:?}: {what}"))
+}
+
+/// Whether a part of an address has no characters with a meaning of their own.
+fn is_plain(part: &str) -> bool {
+    part.bytes().all(|b| b.is_ascii_graphic() && !b"?#@\\\"<>".contains(&b))
 }
 
 /// A phase that has ended.
@@ -96,14 +105,9 @@ impl Ended {
     /// is the input's name. Job numbers restart with the server, so the run's random bytes go into
     /// every id.
     fn spans(&self, now: SystemTime, run: Run) -> [Value; 2] {
-        let at = |ago: Duration| {
-            let at = now.checked_sub(ago).and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
-            at.as_nanos().to_string()
-        };
         let input = self.input.map_or(self.job, |InputId(name)| name);
         let whose: Vec<u8> = self.client.0.iter().zip(run.0).map(|(a, b)| a ^ b).collect();
         let trace = hex(&[&whose, &input.to_be_bytes()]);
-        let span = |part: u64| hex(&[&(u64::from_be_bytes(run.0) ^ (2 * self.job + part)).to_be_bytes()]);
         let mut attributes = vec![
             text("tacit.client", self.client.to_string()),
             text("tacit.model", &*self.model),
@@ -124,17 +128,29 @@ impl Ended {
         // Status code 1 is ok, 2 an error. Span kind 2 is a server's span, 1 an internal one.
         let code = if self.outcome == "done" { 1 } else { 2 };
         let ran = json!({
-            "traceId": trace, "spanId": span(0), "name": self.phase, "kind": 2,
-            "startTimeUnixNano": at(self.queued), "endTimeUnixNano": at(Duration::ZERO),
+            "traceId": trace, "spanId": self.span_id(run, 0), "name": self.phase, "kind": 2,
+            "startTimeUnixNano": nanos(now, self.queued), "endTimeUnixNano": nanos(now, Duration::ZERO),
             "attributes": attributes, "status": { "code": code },
         });
         let waited = json!({
-            "traceId": trace, "spanId": span(1), "parentSpanId": span(0), "name": "queued", "kind": 1,
-            "startTimeUnixNano": at(self.queued), "endTimeUnixNano": at(self.started.map_or(Duration::ZERO, |s| s.0)),
+            "traceId": trace, "spanId": self.span_id(run, 1), "parentSpanId": self.span_id(run, 0),
+            "name": "queued", "kind": 1, "startTimeUnixNano": nanos(now, self.queued),
+            "endTimeUnixNano": nanos(now, self.started.map_or(Duration::ZERO, |s| s.0)),
             "attributes": [], "status": {},
         });
         [ran, waited]
     }
+
+    /// Returns the id of one of the phase's two spans.
+    fn span_id(&self, run: Run, part: u64) -> String {
+        hex(&[&(u64::from_be_bytes(run.0) ^ (2 * self.job + part)).to_be_bytes()])
+    }
+}
+
+/// The nanoseconds since 1970 of the time that lies `ago` before `now`.
+fn nanos(now: SystemTime, ago: Duration) -> String {
+    let at = now.checked_sub(ago).and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+    at.as_nanos().to_string()
 }
 
 /// The sender of spans; drops them without a collector.

@@ -13,10 +13,14 @@ struct Spooled(Spool);
 
 impl seam::Spools for Spools {
     fn spool(&self, bytes: u64) -> Result<Box<dyn seam::Spool>, BackendError> {
-        let failed = |what: String| BackendError::Spool { what };
         let id = MaterialId::random().map_err(|e| failed(e.to_string()))?;
         Ok(Box::new(Spooled(self.0.spool(id, bytes).map_err(|e| failed(e.to_string()))?)))
     }
+}
+
+/// Makes the error of a file that failed.
+fn failed(what: String) -> BackendError {
+    BackendError::Spool { what }
 }
 
 impl Write for Spooled {
@@ -31,6 +35,6 @@ impl Write for Spooled {
 
 impl seam::Spool for Spooled {
     fn contents(self: Box<Self>) -> Result<Box<dyn Read + Send>, BackendError> {
-        self.0.finish().map_err(|e| BackendError::Spool { what: e.to_string() })
+        self.0.finish().map_err(|e| failed(e.to_string()))
     }
 }

@@ -14,7 +14,8 @@ impl Job<'_> {
         let Some(store) = &self.shared.store else { return Ok(Reply::Uploads(vec![])) };
         store.expire_uploads(self.shared.config.expire)?;
         let catalog = self.shared.catalog();
-        let told = |kept: tacit_store::Upload| Upload {
+        let kept = store.uploads()?.into_iter().filter(|kept| kept.client == self.client());
+        let told = kept.take(MAX_LISTED).map(|kept| Upload {
             name: kept.name,
             plan: kept.plan,
             bytes: kept.bytes,
@@ -22,9 +23,8 @@ impl Job<'_> {
             created: kept.created,
             used: kept.used,
             offered: catalog.of_plan(&kept.plan),
-        };
-        let kept = store.uploads()?.into_iter().filter(|kept| kept.client == self.client());
-        Ok(Reply::Uploads(kept.take(MAX_LISTED).map(told).collect()))
+        });
+        Ok(Reply::Uploads(told.collect()))
     }
 
     /// Deletes the client's uploads of this name.

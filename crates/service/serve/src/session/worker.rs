@@ -226,8 +226,8 @@ impl<'a> Job<'a> {
                 self.opened()?;
                 Reply::Noted { notice_ignored }
             }
-            Request::Prepare { id, folder, .. } => return self.prepare(id, folder, (turn, pooled)),
-            Request::Refill { id, folder, .. } => return self.prepare(id, Some(folder), (turn, pooled)),
+            Request::Prepare { id, folder, .. } => return self.prepare(id, folder, turn, pooled),
+            Request::Refill { id, folder, .. } => return self.prepare(id, Some(folder), turn, pooled),
             Request::Infer { id, .. } => return self.infer(id, material, charge, turn),
             Request::Stored => self.stored()?,
             Request::Reconcile { folder, after } => self.reconcile(folder, after)?,
@@ -315,7 +315,8 @@ impl<'a> Job<'a> {
         &mut self,
         id: MaterialId,
         folder: Option<FolderId>,
-        (turn, pooled): (Turn, Option<Pooled>),
+        turn: Turn,
+        pooled: Option<Pooled>,
     ) -> Result<Done, ServeError> {
         let open = self.opened()?;
         let (binding, bytes, backend) = (open.binding, open.offered.material_bytes, open.offered.backend);
@@ -356,8 +357,8 @@ impl<'a> Job<'a> {
             }
             Some(bytes) => {
                 let mut placing = place.place(bytes)?;
-                let run = |side: &mut dyn ServerSide, channel: &mut Channel| side.offline_into(channel, &mut placing);
-                let ((), meter) = self.phase(Phase::Offline, turn, run)?;
+                let ((), meter) =
+                    self.phase(Phase::Offline, turn, |side, channel| side.offline_into(channel, &mut placing))?;
                 placing.finish()?;
                 Ok(meter)
             }
@@ -372,8 +373,7 @@ impl<'a> Job<'a> {
             return self.phase(Phase::Offline, turn, |side, channel| side.offline(channel));
         };
         let mut spool = store.spool(id, bytes)?;
-        let run = |side: &mut dyn ServerSide, channel: &mut Channel| side.offline_into(channel, &mut spool);
-        let ((), meter) = self.phase(Phase::Offline, turn, run)?;
+        let ((), meter) = self.phase(Phase::Offline, turn, |side, channel| side.offline_into(channel, &mut spool))?;
         Ok((self.opened()?.side.spooled_material(bytes, spool.finish()?)?, meter))
     }
 

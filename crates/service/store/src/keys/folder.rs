@@ -52,18 +52,20 @@ pub(super) fn read_key(path: &Path, doing: &'static str) -> Result<Zeroizing<Vec
 /// Whether an entry of a folder is a certificate or a private key, by name and content.
 fn is_key_file(path: &Path) -> bool {
     let is_file = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
-    let first = || {
-        let mut start = Zeroizing::new(Vec::with_capacity(LINE));
-        fs::File::open(path)?.take(LINE as u64).read_to_end(&mut start)?;
-        let line = start.split(|&byte| byte == b'\n').next().unwrap_or_default();
-        io::Result::Ok(String::from_utf8_lossy(line).trim_end().to_owned())
-    };
-    let Some(first) = is_file.then(first).and_then(Result::ok) else { return false };
+    let Some(first) = is_file.then(|| first_line(path)).and_then(Result::ok) else { return false };
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("pem" | "new") => first == "-----BEGIN CERTIFICATE-----",
         Some("key") => first.starts_with("-----BEGIN ") && first.ends_with("PRIVATE KEY-----"),
         _ => false,
     }
+}
+
+/// Reads the first line of a file.
+fn first_line(path: &Path) -> io::Result<String> {
+    let mut start = Zeroizing::new(Vec::with_capacity(LINE));
+    fs::File::open(path)?.take(LINE as u64).read_to_end(&mut start)?;
+    let line = start.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(line).trim_end().to_owned())
 }
 
 /// Writes the files of a folder that does not exist or is empty. The files are made in a folder

@@ -4,7 +4,7 @@ use super::failed;
 use crate::entry::Party;
 use crate::material_folder::APPLICATION;
 use crate::{SealKey, StoreError, clock};
-use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tacit_ids::FolderId;
@@ -124,16 +124,27 @@ pub(super) fn prepare(
 
 /// Schema version of the ledger; 0 if it has no tables yet.
 fn check_version(db: &Connection, path: &Path) -> Result<usize, StoreError> {
-    let pragma = |name| db.pragma_query_value(None, name, |row| row.get::<_, i32>(0)).map_err(failed(path));
-    let (application, version) = (pragma("application_id")?, pragma("user_version")?);
-    let foreign = |what: String| StoreError::ForeignLedger { path: path.to_owned(), what };
+    let (application, version) = (pragma(db, "application_id", path)?, pragma(db, "user_version", path)?);
     if application != APPLICATION && (application, version) != (0, 0) {
-        return Err(foreign("this is a database of another program".into()));
+        return Err(foreign(path, "this is a database of another program".into()));
     }
     match usize::try_from(version) {
         Ok(version) if version <= MIGRATIONS.len() => Ok(version),
-        _ => Err(foreign(format!("it has version {version}, this program knows {}: update tacit", MIGRATIONS.len()))),
+        _ => {
+            let known = MIGRATIONS.len();
+            Err(foreign(path, format!("it has version {version}, this program knows {known}: update tacit")))
+        }
     }
+}
+
+/// Reads a number that SQLite keeps about a database.
+fn pragma(db: &Connection, name: &str, path: &Path) -> Result<i32, StoreError> {
+    db.pragma_query_value(None, name, |row| row.get(0)).map_err(failed(path))
+}
+
+/// Returns the error for a database that is no ledger of this program.
+fn foreign(path: &Path, what: String) -> StoreError {
+    StoreError::ForeignLedger { path: path.to_owned(), what }
 }
 
 fn migrate(tx: &Transaction<'_>, party: Option<Party>, key: Option<&SealKey>, path: &Path) -> Result<(), StoreError> {
@@ -184,9 +195,10 @@ fn check_party(db: &Connection, party: Option<Party>, path: &Path) -> Result<(),
 
 /// Checks that the folder was made with this key, or without one.
 fn check_key(tx: &Transaction<'_>, key: Option<&SealKey>, path: &Path) -> Result<(), StoreError> {
-    let read = |row: &Row<'_>| Ok((row.get::<_, Option<[u8; 32]>>(0)?, row.get::<_, Option<[u8; 32]>>(1)?));
-    let sealed = tx.query_row("SELECT seal_salt, seal_check FROM folder", [], read).map_err(failed(path))?;
-    match (sealed, key) {
+    let sealed = tx.query_row("SELECT seal_salt, seal_check FROM folder", [], |row| {
+        Ok((row.get::<_, Option<[u8; 32]>>(0)?, row.get::<_, Option<[u8; 32]>>(1)?))
+    });
+    match (sealed.map_err(failed(path))?, key) {
         ((None, None), None) => Ok(()),
         ((None, None), Some(_)) => Err(StoreError::NotSealed(folder_of(path))),
         (_, None) => Err(StoreError::KeyNeeded(folder_of(path))),

@@ -30,8 +30,10 @@ impl Ledger {
     pub(crate) fn upload(
         &self,
         client: ClientId,
-        (plan, name): (&[u8; 32], &[u8; 32]),
-        (bytes, most): (u64, u64),
+        plan: &[u8; 32],
+        name: &[u8; 32],
+        bytes: u64,
+        most: u64,
         lasts: bool,
     ) -> Result<bool, StoreError> {
         let now = now()?;
@@ -68,7 +70,8 @@ impl Ledger {
     pub(crate) fn upload_is(
         &self,
         client: ClientId,
-        (plan, name): (&[u8; 32], &[u8; 32]),
+        plan: &[u8; 32],
+        name: &[u8; 32],
         is_whole: bool,
     ) -> Result<bool, StoreError> {
         let state = if is_whole { "whole" } else { "partial" };

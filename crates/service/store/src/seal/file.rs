@@ -34,18 +34,22 @@ pub fn check_replaced(path: &Path, kind: Kind, content: &[u8]) -> Result<(), Sto
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
         found => found.map_err(StoreError::file("reading", path))?,
     };
-    // The first bytes of a plain file tell its kind.
-    let begins_alike = || {
-        let mut found = Vec::with_capacity(MAGIC.len());
-        let file = File::open(path)?;
-        file.take(MAGIC.len() as u64).read_to_end(&mut found)?;
-        io::Result::Ok(found.len() == MAGIC.len() && content.starts_with(&found))
-    };
-    let is_alike = || Ok(is_sealed_as(path, kind)? || begins_alike()?);
-    match meta.is_file() && is_alike().map_err(StoreError::file("reading", path))? {
+    match meta.is_file() && is_alike(path, kind, content).map_err(StoreError::file("reading", path))? {
         true => Ok(()),
         false => Err(StoreError::NotReplaced { path: path.to_owned(), kind }),
     }
+}
+
+/// Whether a file is sealed as of this kind, or plain and begins like `content`.
+fn is_alike(path: &Path, kind: Kind, content: &[u8]) -> io::Result<bool> {
+    if is_sealed_as(path, kind)? {
+        return Ok(true);
+    }
+    // The first bytes of a plain file tell its kind.
+    let mut found = Vec::with_capacity(MAGIC.len());
+    let file = File::open(path)?;
+    file.take(MAGIC.len() as u64).read_to_end(&mut found)?;
+    Ok(found.len() == MAGIC.len() && content.starts_with(&found))
 }
 
 /// Makes changes of a folder's entries durable.

@@ -30,14 +30,14 @@ impl SealKey {
     /// 16 bytes.
     pub fn from_file(path: &Path) -> Result<Self, StoreError> {
         let origin = format!("file {}", path.display());
-        let fail = |what: String| StoreError::SealKey { origin: origin.clone(), what };
-        let file = File::open(path).map_err(|e| fail(e.to_string()))?;
-        let mode = file.metadata().map_err(|e| fail(e.to_string()))?.mode() & 0o777;
+        let file = File::open(path).map_err(|e| unusable(&origin, e.to_string()))?;
+        let mode = file.metadata().map_err(|e| unusable(&origin, e.to_string()))?.mode() & 0o777;
         if mode & 0o077 != 0 {
             let path = path.display();
-            return Err(fail(format!(
+            let what = format!(
                 "others may use it (mode {mode:04o}): replace the key if they might have, then `chmod 600 {path}`"
-            )));
+            );
+            return Err(unusable(&origin, what));
         }
         Self::read(&origin, file)
     }
@@ -62,14 +62,13 @@ impl SealKey {
     /// [`StoreError::SealKey`]: the command cannot be run, fails, or writes fewer than 16 bytes.
     pub fn from_command(command: &str) -> Result<Self, StoreError> {
         let origin = format!("command `{command}`");
-        let fail = |what: String| StoreError::SealKey { origin: origin.clone(), what };
         let started = Command::new("sh").arg("-c").arg(command).stdout(Stdio::piped()).spawn();
-        let mut child = started.map_err(|e| fail(e.to_string()))?;
+        let mut child = started.map_err(|e| unusable(&origin, e.to_string()))?;
         let output = child.stdout.take().expect("standard output was asked for as a pipe");
         let key = Self::read(&origin, output);
-        let status = child.wait().map_err(|e| fail(e.to_string()))?;
+        let status = child.wait().map_err(|e| unusable(&origin, e.to_string()))?;
         // A command that fails may have written output before.
-        if status.success() { key } else { Err(fail(format!("it failed ({status})"))) }
+        if status.success() { key } else { Err(unusable(&origin, format!("it failed ({status})"))) }
     }
 
     /// Reads the key from a source in the form of a command-line option: `env:NAME`, `cmd:COMMAND`,
@@ -95,12 +94,11 @@ impl SealKey {
     }
 
     fn read(origin: &str, source: impl Read) -> Result<Self, StoreError> {
-        let fail = |what: String| StoreError::SealKey { origin: origin.to_owned(), what };
         // Never grows, so that no copy of the key is left in memory.
         let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_KEY_BYTES as usize + 64));
-        source.take(MAX_KEY_BYTES + 1).read_to_end(&mut bytes).map_err(|e| fail(e.to_string()))?;
+        source.take(MAX_KEY_BYTES + 1).read_to_end(&mut bytes).map_err(|e| unusable(origin, e.to_string()))?;
         if bytes.len() as u64 > MAX_KEY_BYTES {
-            return Err(fail(format!("more than {MAX_KEY_BYTES} bytes: this is no key")));
+            return Err(unusable(origin, format!("more than {MAX_KEY_BYTES} bytes: this is no key")));
         }
         Self::derive(origin, &bytes)
     }
@@ -113,7 +111,7 @@ impl SealKey {
                 0 => "it is empty".into(),
                 n => format!("{n} bytes are too few for a key: at least {MIN_KEY_BYTES}, random, are"),
             };
-            return Err(StoreError::SealKey { origin: origin.to_owned(), what });
+            return Err(unusable(origin, what));
         }
         Ok(Self(blake3::derive_key("tacit 2026-11 sealing key", bytes)))
     }
@@ -123,4 +121,9 @@ impl SealKey {
     pub(crate) fn value(&self, purpose: &'static str, salt: &[u8; 32]) -> blake3::Hash {
         blake3::Hasher::new_keyed(&self.0).update(salt).update(purpose.as_bytes()).finalize()
     }
+}
+
+/// Returns the error for a key that cannot be had from its origin.
+fn unusable(origin: &str, what: String) -> StoreError {
+    StoreError::SealKey { origin: origin.to_owned(), what }
 }

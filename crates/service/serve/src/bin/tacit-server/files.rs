@@ -86,16 +86,18 @@ impl Files {
     fn stamp(&self, path: &Path) -> anyhow::Result<Stamp> {
         ensure!(path.exists(), "{}: there is no such file", path.display());
         let beside = self.offering.all().into_iter().map(|backend| lowered::path_beside(path, backend.id()));
-        let head = |path: PathBuf| {
-            if !path.exists() {
-                return Ok(None);
-            }
-            let (content, _) = seal::open_file(&path, Kind::of_owner_file(&path), self.seal.as_ref())?;
-            let mut head = Vec::new();
-            content.take(HEAD).read_to_end(&mut head).with_context(|| path.display().to_string())?;
-            Ok(Some(head))
-        };
-        [path.to_owned()].into_iter().chain(beside).map(head).collect()
+        [path.to_owned()].into_iter().chain(beside).map(|path| self.head(&path)).collect()
+    }
+
+    /// Reads the first [`HEAD`] bytes of a file, if it exists.
+    fn head(&self, path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+        if !path.exists() {
+            return Ok(None);
+        }
+        let (content, _) = seal::open_file(path, Kind::of_owner_file(path), self.seal.as_ref())?;
+        let mut head = Vec::new();
+        content.take(HEAD).read_to_end(&mut head).with_context(|| path.display().to_string())?;
+        Ok(Some(head))
     }
 }
 

@@ -72,9 +72,8 @@ impl Offering {
 
 impl Beside {
     fn of(&self, path: &Path) -> anyhow::Result<Chosen> {
-        let lies = |backend: &&Arc<dyn Backend>| lowered::path_beside(path, backend.id()).exists();
         let (mut chosen, mut left_out): (Chosen, Vec<String>) = (vec![], vec![]);
-        for backend in self.registry.iter().filter(lies) {
+        for backend in self.registry.iter().filter(|backend| lowered::path_beside(path, backend.id()).exists()) {
             match self.lacks(backend.trust()) {
                 None => chosen.push((Arc::clone(backend), None)),
                 Some(what) => {
@@ -110,17 +109,18 @@ impl Beside {
 /// each names the file.
 pub(crate) fn load(path: &Path, chosen: &Chosen, key: Option<&SealKey>) -> anyhow::Result<Vec<Arc<dyn ServerModel>>> {
     ensure!(path.exists(), "{}: there is no such file", path.display());
-    let open = |path: &Path| Ok(seal::open_file(path, Kind::of_owner_file(path), key)?);
-    let one = |(backend, options): &(Arc<dyn Backend>, Option<Options>)| {
-        let obtained = lowered::obtain(path, &**backend, options.as_ref(), &open);
+    let models = chosen.iter().map(|(backend, options)| {
+        let obtained = lowered::obtain(path, &**backend, options.as_ref(), &|path: &Path| {
+            Ok(seal::open_file(path, Kind::of_owner_file(path), key)?)
+        });
         let obtained = obtained.with_context(|| path.display().to_string())?;
         if let Some(because) = &obtained.lowered_because {
             let id = backend.id();
             tracing::warn!("lowered {} for {id}: {because}; `tacit model lower` keeps it", path.display());
         }
         Ok(obtained.model)
-    };
-    chosen.iter().map(one).collect()
+    });
+    models.collect()
 }
 
 #[cfg(test)]

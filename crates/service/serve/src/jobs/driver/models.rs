@@ -7,7 +7,6 @@ use crate::ops::state::{Learned, Row};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tacit_admission::ConnectionId as Number;
-use tacit_store::Entry;
 use tokio::task::spawn_blocking;
 
 impl Driver {
@@ -32,12 +31,8 @@ impl Driver {
         self.record.offer(&catalog);
         self.gate.offer(Arc::clone(&catalog));
         // Waiting requests for withdrawn models must not enter the queue again.
-        let is_gone = |number: &Number| {
-            let open = self.jobs.get(number).and_then(|job| job.open());
-            open.is_some_and(|open| !catalog.is_offered(&open.whose.offered))
-        };
-        let waiting: Vec<Number> = self.waiting.iter().copied().filter(is_gone).collect();
-        for number in waiting {
+        let waiting = self.waiting.iter().copied().filter(|number| self.is_gone(*number, &catalog));
+        for number in waiting.collect::<Vec<Number>>() {
             if let Some(ask) = self.end_job(number) {
                 self.refuse_job(number, ask, ServeError::NotGranted(WITHDRAWN.into()));
             }
@@ -53,15 +48,23 @@ impl Driver {
             .flat_map(|o| o.identities())
             .collect();
         if let Some(store) = self.store.clone().filter(|_| !replaced.is_empty()) {
-            let is_of_one = move |entry: &Entry| replaced.contains(&(entry.binding.model, entry.binding.plan));
-            spawn_blocking(move || match burn_those(&store, is_of_one) {
-                Ok(burnt) => tracing::info!("{burnt} stored materials of models that were replaced are destroyed"),
-                Err(e) => tracing::error!("material of models that were replaced cannot be destroyed: {e}"),
+            spawn_blocking(move || {
+                let burnt = burn_those(&store, |entry| replaced.contains(&(entry.binding.model, entry.binding.plan)));
+                match burnt {
+                    Ok(burnt) => tracing::info!("{burnt} stored materials of models that were replaced are destroyed"),
+                    Err(e) => tracing::error!("material of models that were replaced cannot be destroyed: {e}"),
+                }
             });
         }
         let Changes { added, replaced, withdrawn, kept } = &changes;
         let (added, replaced, withdrawn) = (added.join(" "), replaced.join(" "), withdrawn.join(" "));
         tracing::info!(%added, %replaced, %withdrawn, kept = kept.len(), "the models on offer were looked at again");
         changes
+    }
+
+    /// Whether the model that a job has open is no longer on offer.
+    fn is_gone(&self, number: Number, catalog: &Catalog) -> bool {
+        let open = self.jobs.get(&number).and_then(|job| job.open());
+        open.is_some_and(|open| !catalog.is_offered(&open.whose.offered))
     }
 }

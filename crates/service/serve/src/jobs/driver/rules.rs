@@ -88,8 +88,10 @@ impl Driver {
         let Some(store) = self.store.clone() else { return };
         let rules = self.gate.rules();
         spawn_blocking(move || {
-            let is_meant = |client| only.is_none_or(|only| only == client);
-            if let Err(e) = burn_revoked(&store, |client| is_meant(client) && rules.borrow().of(client).revoked) {
+            let burnt = burn_revoked(&store, |client| {
+                only.is_none_or(|only| only == client) && rules.borrow().of(client).revoked
+            });
+            if let Err(e) = burnt {
                 tracing::error!("what is stored of revoked clients cannot be destroyed: {e}");
             }
         });

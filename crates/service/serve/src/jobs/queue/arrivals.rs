@@ -77,9 +77,9 @@ impl Queue {
     pub(super) fn model_of(&mut self, whose: &Whose, comes_for: Option<&Owner>) -> Result<ModelId, Refused> {
         let own = self.model(whose)?;
         let announced = comes_for.and_then(|owner| self.live.get(owner)).map(|live| live.model);
-        let is_same =
-            |model: &ModelId| self.is_served(*model) && self.kinds[model.0 as usize].plan == whose.offered.plan;
-        Ok(announced.filter(is_same).unwrap_or(own))
+        let same =
+            announced.filter(|model| self.is_served(*model) && self.kinds[model.0 as usize].plan == whose.offered.plan);
+        Ok(same.unwrap_or(own))
     }
 
     /// Passes connections and jobs of a notice on to its request, which has arrived.
@@ -102,24 +102,24 @@ impl Queue {
 
     /// When a notice's request is expected, and how long the notice is kept after that. Each is at
     /// most the server's `notice_ttl`.
-    fn times(&self, announce: &Announce) -> (Option<Span>, Option<Span>) {
-        let limited = |ms: Option<u64>| ms.map(|ms| Span::from_millis(ms).min(self.notice_ttl));
-        (limited(announce.expected_ms), limited(announce.ttl_ms))
+    fn times(&self, announce: &Announce) -> [Option<Span>; 2] {
+        let times = [announce.expected_ms, announce.ttl_ms];
+        times.map(|ms| ms.map(|ms| Span::from_millis(ms).min(self.notice_ttl)))
     }
 
     /// Takes a notice.
     pub(crate) fn announce(&mut self, number: Number, whose: &Whose, announce: &Announce) -> Result<(), Refused> {
         self.is_free(whose.client, announce.name)?;
-        let times = self.times(announce);
-        self.notice(Some(number), whose, Some(announce.name), times, false).map(drop)
+        let [expected, ttl] = self.times(announce);
+        self.notice(Some(number), whose, Some(announce.name), expected, ttl, false).map(drop)
     }
 
     /// Takes a notice that has no connection. It lasts for its time to live or until it is
     /// cancelled.
     pub(crate) fn announce_alone(&mut self, whose: &Whose, announce: &Announce) -> Result<(), Refused> {
         self.is_free(whose.client, announce.name)?;
-        let times = self.times(announce);
-        let owner = self.notice(None, whose, Some(announce.name), times, false)?;
+        let [expected, ttl] = self.times(announce);
+        let owner = self.notice(None, whose, Some(announce.name), expected, ttl, false)?;
         if let Some(live) = self.live.get_mut(&owner) {
             live.lasts = true;
         }
@@ -147,7 +147,8 @@ impl Queue {
         number: Option<Number>,
         whose: &Whose,
         name: Option<InputId>,
-        (expected, ttl): (Option<Span>, Option<Span>),
+        expected: Option<Span>,
+        ttl: Option<Span>,
         keep: bool,
     ) -> Result<Owner, Refused> {
         let model = self.model(whose)?;

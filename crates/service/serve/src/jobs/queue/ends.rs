@@ -3,7 +3,7 @@ use super::{Effect, PendingInput, Queue};
 use crate::jobs::gate::WITHDRAWN;
 use std::sync::Arc;
 use tacit_ids::MaterialId;
-use tacit_sched::{Cause, Event, InputReport, Outcome, Owner, Span, Time};
+use tacit_sched::{Cause, Event, InputReport, Outcome, Owner, Span};
 
 impl Queue {
     pub(super) fn answered(&mut self, owner: Owner, report: &InputReport) {
@@ -13,8 +13,8 @@ impl Queue {
             self.demand.answered(client, live.model, self.now());
             let kind = &self.kinds[report.model.0 as usize];
             let (of, inputs) = ((Arc::clone(&kind.name), kind.backend), kind.batch);
-            let since = |at: Time| at.since(report.arrived);
-            let (delay, waiting) = (since(report.ended), report.on.started.map_or(Span::ZERO, since));
+            let delay = report.ended.since(report.arrived);
+            let waiting = report.on.started.map_or(Span::ZERO, |at| at.since(report.arrived));
             self.effects.push(Effect::Answered { client, of, inputs, delay, waiting });
         }
     }

@@ -49,8 +49,8 @@ impl Queue {
 
     /// Confirms that a job without a connection was stopped.
     pub(super) fn stopped_before_it_began(&mut self, job: JobId) {
-        let is_due = |comes: &&mut ExpectedClient| comes.due.as_ref().is_some_and(|start| start.job == job);
-        if let Some(comes) = self.live.values_mut().filter_map(|live| live.comes.as_mut()).find(is_due) {
+        let mut coming = self.live.values_mut().filter_map(|live| live.comes.as_mut());
+        if let Some(comes) = coming.find(|comes| comes.due.as_ref().is_some_and(|start| start.job == job)) {
             comes.due = None;
         }
         self.handle_or_ignore(Event::JobStopped { job });

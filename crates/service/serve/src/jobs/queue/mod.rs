@@ -197,8 +197,8 @@ impl Queue {
     }
 
     fn named(&self, client: ClientId, name: InputId) -> Result<Owner, Refused> {
-        let unknown = || "nothing is asked or announced under this name, or it has ended".to_owned();
-        self.names.get(&(client, name)).copied().ok_or_else(unknown)
+        let owner = self.names.get(&(client, name)).copied();
+        owner.ok_or_else(|| "nothing is asked or announced under this name, or it has ended".to_owned())
     }
 
     fn open(&mut self, owner: Owner, number: Option<Number>, whose: &Whose, name: Option<InputId>, model: ModelId) {
@@ -264,7 +264,7 @@ impl Queue {
         on_disk: bool,
     ) -> Result<(), Refused> {
         let owner = match of {
-            None => self.notice(Some(number), whose, None, (None, None), true)?,
+            None => self.notice(Some(number), whose, None, None, None, true)?,
             Some(name) => self.named(whose.client, name)?,
         };
         if let Some(live) = self.live.get_mut(&owner).filter(|_| !on_disk) {

@@ -34,10 +34,14 @@ impl Queue {
     /// Whether the duration of any of a model's phases is unknown, for a client on a machine like
     /// this one.
     pub(crate) fn is_cold(&self, offered: &Offered) -> bool {
-        let device = estimates::class_name(estimates::HERE);
-        let knows = |phase| self.known.of(offered.plan, &device, phase, self.threads).is_some();
         let has_offline = offered.model.preparation() != Preparation::Nothing;
-        !knows("online") || has_offline && !knows("offline")
+        !self.knows(offered, "online") || has_offline && !self.knows(offered, "offline")
+    }
+
+    /// Whether the duration of a phase is known, for a client on a machine like this one.
+    fn knows(&self, offered: &Offered, phase: &str) -> bool {
+        let device = estimates::class_name(estimates::HERE);
+        self.known.of(offered.plan, &device, phase, self.threads).is_some()
     }
 
     /// Adds the expected duration of a phase, until a job of it has run.

@@ -7,19 +7,28 @@ impl Queue {
     /// Whether a request costs its client's rate no token: its input has paid, or does not exist,
     /// so that the request is refused anyway.
     pub(crate) fn is_paid(&self, client: ClientId, request: &Request) -> bool {
-        let owner = |name: InputId| self.names.get(&(client, name));
-        let is_paid = |owner: &Owner| self.live.get(owner).is_some_and(|live| live.paid);
         match request {
             // One notice pays for one request.
             Request::Ask(ask) => {
-                let notice = ask.notice.and_then(owner).filter(|owner| matches!(owner, Owner::Notice(_)));
-                notice.is_some_and(is_paid) || owner(ask.name).is_some()
+                let named = ask.notice.and_then(|name| self.owner(client, name));
+                let notice = named.filter(|owner| matches!(owner, Owner::Notice(_)));
+                notice.is_some_and(|notice| self.has_paid(notice)) || self.owner(client, ask.name).is_some()
             }
             Request::Prepare { of: Some(name), .. } | Request::Infer { of: Some(name), .. } => {
-                owner(*name).is_none_or(is_paid)
+                self.owner(client, *name).is_none_or(|owner| self.has_paid(owner))
             }
             _ => false,
         }
+    }
+
+    /// The input or notice that a client calls by this name.
+    fn owner(&self, client: ClientId, name: InputId) -> Option<&Owner> {
+        self.names.get(&(client, name))
+    }
+
+    /// Whether an input has cost its client's rate a token.
+    fn has_paid(&self, owner: &Owner) -> bool {
+        self.live.get(owner).is_some_and(|live| live.paid)
     }
 
     /// Records that a request's input has paid.
@@ -29,7 +38,7 @@ impl Queue {
             Request::Prepare { of, .. } | Request::Infer { of, .. } => *of,
             _ => None,
         };
-        let owner = name.and_then(|name| self.names.get(&(client, name)).copied());
+        let owner = name.and_then(|name| self.owner(client, name).copied());
         if let Some(live) = owner.and_then(|owner| self.live.get_mut(&owner)) {
             live.paid = true;
         }

@@ -48,6 +48,19 @@ impl Pools {
     fn of_model(&mut self, model: ModelId) -> Option<&mut Pool> {
         self.pools.values_mut().find(|pool| pool.model == model)
     }
+
+    /// Returns the row of a pool.
+    fn row(&self, pool: &Pool) -> PoolRow {
+        let bytes = pool.offered.model.order().map_or(0, |order| order.server_bytes);
+        PoolRow {
+            model: pool.offered.name.clone(),
+            backend: pool.offered.backend,
+            inputs: pool.offered.batch(),
+            ready: pool.stock.len(),
+            dealing: self.dealing.values().filter(|model| **model == pool.model).count(),
+            bytes: bytes * pool.stock.len() as u64,
+        }
+    }
 }
 
 impl Queue {
@@ -175,18 +188,7 @@ impl Queue {
 
     /// Rows of the pools, by model.
     pub(crate) fn pool_rows(&self) -> Vec<PoolRow> {
-        let row = |pool: &Pool| {
-            let bytes = pool.offered.model.order().map_or(0, |order| order.server_bytes);
-            PoolRow {
-                model: pool.offered.name.clone(),
-                backend: pool.offered.backend,
-                inputs: pool.offered.batch(),
-                ready: pool.stock.len(),
-                dealing: self.pools.dealing.values().filter(|model| **model == pool.model).count(),
-                bytes: bytes * pool.stock.len() as u64,
-            }
-        };
-        let mut rows: Vec<PoolRow> = self.pools.pools.values().map(row).collect();
+        let mut rows: Vec<PoolRow> = self.pools.pools.values().map(|pool| self.pools.row(pool)).collect();
         rows.sort_by(|a, b| (&a.model, a.backend, a.inputs).cmp(&(&b.model, b.backend, b.inputs)));
         rows
     }

@@ -109,8 +109,8 @@ impl Offers {
 
     /// A client uses one material of its stock.
     pub(super) fn used(&mut self, client: ClientId, model: ModelId) {
-        let whose = |offer: &&mut Offer| (offer.client, offer.model) == (client, model);
-        self.standing.values_mut().filter(whose).for_each(|offer| offer.held = offer.held.saturating_sub(1));
+        let offers = self.standing.values_mut().filter(|offer| (offer.client, offer.model) == (client, model));
+        offers.for_each(|offer| offer.held = offer.held.saturating_sub(1));
         self.made.take((client, model));
     }
 
@@ -134,7 +134,7 @@ impl Queue {
     /// A connection stands ready to make material for its client's stock, which holds `held` and
     /// may hold `most`. [`fill`](Self::fill) decides when.
     pub(crate) fn refill(&mut self, number: Number, whose: &Whose, held: u32, most: u32) -> Result<(), Refused> {
-        let owner = self.notice(Some(number), whose, None, (None, None), true)?;
+        let owner = self.notice(Some(number), whose, None, None, None, true)?;
         let (client, model) = (whose.client, self.model(whose)?);
         if let Some(PendingInput { waits, .. }) = self.live.get_mut(&owner) {
             *waits = Some(number);
@@ -165,31 +165,43 @@ impl Queue {
     /// the fewest recent turns, and there the one whose stock is least filled.
     fn next_to_fill(&self) -> Option<Owner> {
         let (have, used) = (self.scheduler.capacity(), self.scheduler.used());
-        let share = |of: u64| of / SHARE.1 * SHARE.0 + of % SHARE.1 * SHARE.0 / SHARE.1;
-        // At least one job may run, even on a machine with one core.
-        let is_idle = |each: u32, have: u32, used: u32, running: u64| {
-            let (each, most) = (u64::from(each), share(u64::from(have)).max(u64::from(each)));
-            u64::from(have.saturating_sub(used)) >= each && (running + 1) * each <= most
-        };
         let filling = self.offers.filling.values();
         let dealing = filling.clone().filter(|(_, model)| self.kinds[model.0 as usize].dealt).count() as u64;
         let computing = filling.len() as u64 - dealing;
         let cores_are_idle = is_idle(self.threads, have.cores, used.cores, computing);
         let dealer_is_idle = is_idle(1, have.dealings, used.dealings, dealing);
-        let wants = |(&owner, offer): (&Owner, &Offer)| {
-            let is_idle = if self.kinds[offer.model.0 as usize].dealt { dealer_is_idle } else { cores_are_idle };
-            if !is_idle {
-                return None;
-            }
-            let estimate = self.scheduler.profile().estimate(offer.model, JobPhase::Pre, 1, self.threads);
-            let (t_pre, memory) = estimate.map_or((Span::ZERO, 0), |e| (e.time, e.memory));
-            let fits = used.memory.saturating_add(memory) <= share(have.memory);
-            let wanted = self.demand.stock(offer.client, offer.model, self.now(), t_pre);
-            let covered = self.offers.covered(offer, wanted).filter(|_| fits)?;
+        let startable = self.offers.standing.iter().filter(|(_, offer)| {
+            let is_dealt = self.kinds[offer.model.0 as usize].dealt;
+            if is_dealt { dealer_is_idle } else { cores_are_idle }
+        });
+        let wanting = startable.filter_map(|(&owner, offer)| {
+            let covered = self.fillable(offer, have.memory, used.memory)?;
             Some((self.offers.turns.count(offer.client), covered, owner))
-        };
-        self.offers.standing.iter().filter_map(wants).min().map(|(_, _, owner)| owner)
+        });
+        wanting.min().map(|(_, _, owner)| owner)
     }
+
+    /// Returns how far an offer's stock is filled; `None` if it needs no more, or its job does not
+    /// fit in memory.
+    fn fillable(&self, offer: &Offer, have: u64, used: u64) -> Option<Covered> {
+        let estimate = self.scheduler.profile().estimate(offer.model, JobPhase::Pre, 1, self.threads);
+        let (t_pre, memory) = estimate.map_or((Span::ZERO, 0), |e| (e.time, e.memory));
+        let fits = used.saturating_add(memory) <= share(have);
+        let wanted = self.demand.stock(offer.client, offer.model, self.now(), t_pre);
+        self.offers.covered(offer, wanted).filter(|_| fits)
+    }
+}
+
+/// Returns what refill jobs may take together of a resource.
+fn share(of: u64) -> u64 {
+    of / SHARE.1 * SHARE.0 + of % SHARE.1 * SHARE.0 / SHARE.1
+}
+
+/// Whether a refill job that takes `each` of a resource may start beside `running` others.
+fn is_idle(each: u32, have: u32, used: u32, running: u64) -> bool {
+    // At least one job may run, even on a machine with one core.
+    let (each, most) = (u64::from(each), share(u64::from(have)).max(u64::from(each)));
+    u64::from(have.saturating_sub(used)) >= each && (running + 1) * each <= most
 }
 
 #[cfg(test)]

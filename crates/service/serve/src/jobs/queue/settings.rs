@@ -31,26 +31,31 @@ impl Queue {
 
     /// Actual against expected durations of models on offer, for phases that have run.
     pub(crate) fn profile(&self) -> Vec<ProfileRow> {
-        let row = |(&(_, device), &model): (&([u8; 32], Device), &ModelId), phase| {
-            let told = self.scheduler.profile().error(model, phase)?;
-            let kind = &self.kinds[model.0 as usize];
-            Some(ProfileRow {
-                model: kind.name.to_string(),
-                backend: kind.backend,
-                phase: phase_name(phase),
-                device: class_name(device),
-                jobs: told.jobs,
-                expected_s: told.expected.secs(),
-                measured_s: told.actual.secs(),
-                error_median: told.median,
-                error_p95: told.p95,
-            })
-        };
-        let phases = |entry| [JobPhase::Pre, JobPhase::On].into_iter().filter_map(move |phase| row(entry, phase));
-        let mut rows: Vec<ProfileRow> = self.models.iter().flat_map(phases).collect();
+        let mut rows: Vec<ProfileRow> = Vec::new();
+        for (&(_, device), &model) in &self.models {
+            let phases = [JobPhase::Pre, JobPhase::On].into_iter();
+            rows.extend(phases.filter_map(|phase| self.profile_row(device, model, phase)));
+        }
         // Sorted by name: plans mean nothing to readers.
         rows.sort_by(|a, b| (&a.model, a.backend, a.phase, &a.device).cmp(&(&b.model, b.backend, b.phase, &b.device)));
         rows
+    }
+
+    /// Actual against expected durations of one phase of a model; `None` if it has not run.
+    fn profile_row(&self, device: Device, model: ModelId, phase: JobPhase) -> Option<ProfileRow> {
+        let told = self.scheduler.profile().error(model, phase)?;
+        let kind = &self.kinds[model.0 as usize];
+        Some(ProfileRow {
+            model: kind.name.to_string(),
+            backend: kind.backend,
+            phase: phase_name(phase),
+            device: class_name(device),
+            jobs: told.jobs,
+            expected_s: told.expected.secs(),
+            measured_s: told.actual.secs(),
+            error_median: told.median,
+            error_p95: told.p95,
+        })
     }
 
     /// Sets the policy by which jobs start.

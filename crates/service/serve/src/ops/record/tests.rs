@@ -5,8 +5,7 @@ use tacit_ids::MaterialId;
 const BINDING: Binding = Binding { client: ClientId([1; 32]), model: [2; 32], plan: [3; 32] };
 
 fn record() -> Record {
-    let mut record =
-        Record::new(&Catalog::new(false), Arc::new(Metrics::new()), (Keeper::default(), Traces::default()));
+    let mut record = Record::new(&Catalog::new(false), Arc::new(Metrics::new()), Keeper::default(), Traces::default());
     record.names.insert(([2; 32], [3; 32]), ("m".into(), "toy".into()));
     record.models.insert("m".into(), Model { backends: vec!["toy".into()], ..Model::default() });
     record

@@ -116,8 +116,7 @@ pub(crate) fn prepare(path: &Path, kind: &Kind) -> Result<(), ServeError> {
         return Err(failed(path)(format!("SQLite cannot use WAL here (it uses `{mode}`): choose a local disk")));
     }
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed(path))?;
-    let pragma = |name| tx.pragma_query_value(None, name, |row| row.get::<_, i32>(0)).map_err(failed(path));
-    let (application, version) = (pragma("application_id")?, pragma("user_version")?);
+    let (application, version) = (pragma(&tx, "application_id", path)?, pragma(&tx, "user_version", path)?);
     if application != kind.application && (application, version) != (0, 0) {
         return Err(failed(path)("this is a database of another program"));
     }
@@ -136,6 +135,11 @@ pub(crate) fn prepare(path: &Path, kind: &Kind) -> Result<(), ServeError> {
     }
     tx.pragma_update(None, "application_id", kind.application).map_err(failed(path))?;
     tx.commit().map_err(failed(path))
+}
+
+/// Reads a number in the file's header.
+fn pragma(db: &Connection, name: &str, path: &Path) -> Result<i32, ServeError> {
+    db.pragma_query_value(None, name, |row| row.get(0)).map_err(failed(path))
 }
 
 /// Opens a connection to a prepared file.

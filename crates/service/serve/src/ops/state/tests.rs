@@ -78,8 +78,8 @@ fn charges_count_up_to_the_limit_and_for_the_latest_day() {
     assert!(matches!(&error, ServeError::OverLimit { reason, .. } if reason.contains("quota of 2")), "{error}");
     usage.charge(&charge(today, 2)).unwrap();
     let mut again = State::open(dir.path(), LIMITS).unwrap().quotas;
-    assert!(again.take(unix_now(), ALICE, ("m", 1), 2).is_err(), "the clock was three days ahead once");
-    assert_eq!(again.take(unix_now(), ALICE, ("m", 1), 3).unwrap().day, today + 3);
+    assert!(again.take(unix_now(), ALICE, "m", 1, 2).is_err(), "the clock was three days ahead once");
+    assert_eq!(again.take(unix_now(), ALICE, "m", 1, 3).unwrap().day, today + 3);
 }
 
 #[test]
