@@ -102,8 +102,8 @@ pub fn check(
     let mut tally = Tally::default();
     for (i, some) in inputs.chunks(TOGETHER).enumerate() {
         watch.tell("comparing with the float network", i * TOGETHER, Some(inputs.len()))?;
-        let fits = |k: &usize| lowered.interface().check_input(&some[*k]).is_ok();
-        let taken: Vec<usize> = (0..some.len()).filter(fits).collect();
+        let taken = (0..some.len()).filter(|&k| lowered.interface().check_input(&some[k]).is_ok());
+        let taken: Vec<usize> = taken.collect();
         tally.refused += some.len() - taken.len();
         let taken_inputs: Vec<&[f32]> = taken.iter().map(|&k| &*some[k]).collect();
         let wanted: Vec<Vec<f64>> = taken_inputs.par_iter().map(|x| model.outputs(x)).collect::<Result<_, _>>()?;
@@ -111,7 +111,7 @@ pub fn check(
         for ((k, wanted), DryRun { answer, strains }) in taken.iter().zip(wanted).zip(got) {
             let label = labels.map(|l| l[i * TOGETHER + k]);
             let answer = lowered.check_answer(&answer).is_ok().then_some(answer);
-            tally.add(model, (wanted, answer), strains, label);
+            tally.add(model, wanted, answer, strains, label);
         }
     }
     tally.finish(labels.is_some(), &lowered.remedy())
@@ -142,7 +142,8 @@ impl Tally {
     fn add(
         &mut self,
         model: &Model,
-        (wanted, answer): (Vec<f64>, Option<Vec<f64>>),
+        wanted: Vec<f64>,
+        answer: Option<Vec<f64>>,
         strain: Vec<Strain>,
         label: Option<usize>,
     ) {
@@ -246,11 +247,11 @@ mod tests {
         let mut tally = Tally::default();
         let wanted: Vec<f64> = (0..10).map(f64::from).collect();
         let strained = |share| vec![Strain { node: "a".into(), share }, Strain { node: "a".into(), share }];
-        tally.add(&model, (wanted.clone(), Some(wanted.clone())), strained(0.1), Some(9));
+        tally.add(&model, wanted.clone(), Some(wanted.clone()), strained(0.1), Some(9));
         let mut broken = wanted.clone();
         broken[3] = f64::NAN;
-        tally.add(&model, (wanted.clone(), Some(broken.clone())), strained(f64::NAN), Some(9));
-        tally.add(&model, (broken.clone(), Some(broken)), strained(2.0), Some(0));
+        tally.add(&model, wanted.clone(), Some(broken.clone()), strained(f64::NAN), Some(9));
+        tally.add(&model, broken.clone(), Some(broken), strained(2.0), Some(0));
         let found = tally.finish(true, "").unwrap();
         assert_eq!((found.inputs, found.agreement, found.no_number, found.overflowed), (3, 1.0 / 3.0, 2, 2));
         assert!(found.output_error.is_nan());
@@ -265,13 +266,13 @@ mod tests {
         let model = tiny(OutputMode::Logits);
         let wanted: Vec<f64> = (0..10).map(f64::from).collect();
         let mut tally = Tally::default();
-        tally.add(&model, (wanted.clone(), None), vec![], Some(9));
+        tally.add(&model, wanted.clone(), None, vec![], Some(9));
         let all_refused = tally.finish(true, "").unwrap();
         assert_eq!((all_refused.answers_refused, all_refused.agreement, all_refused.no_number), (1, 0.0, 0));
         assert!(all_refused.output_error.is_nan(), "never an error of 0: {all_refused:?}");
         let mut tally = Tally::default();
-        tally.add(&model, (wanted.clone(), None), vec![], Some(9));
-        tally.add(&model, (wanted.clone(), Some(wanted)), vec![], Some(9));
+        tally.add(&model, wanted.clone(), None, vec![], Some(9));
+        tally.add(&model, wanted.clone(), Some(wanted), vec![], Some(9));
         let found = tally.finish(true, "").unwrap();
         assert_eq!((found.inputs, found.answers_refused, found.agreement, found.output_error), (2, 1, 0.5, 0.0));
         assert_eq!(found.accuracy, Some(Accuracy { float: 1.0, lowered: 0.5 }));
@@ -282,14 +283,14 @@ mod tests {
         let model = tiny(OutputMode::Logits);
         let mut tally = Tally::default();
         for wanted in [-4.0, 0.25, 4.0] {
-            tally.add(&model, (vec![wanted], Some(vec![wanted + 0.08])), vec![], None);
+            tally.add(&model, vec![wanted], Some(vec![wanted + 0.08]), vec![], None);
         }
         let found = tally.finish(false, "").unwrap();
         assert!((found.output_error - 0.01).abs() < 1e-12, "{found:?}");
         // The same if all outputs of an input are equal.
         let mut tally = Tally::default();
-        tally.add(&model, (vec![1.0, 1.0], Some(vec![1.1, 1.1])), vec![], None);
-        tally.add(&model, (vec![1.0, 3.0], Some(vec![1.0, 3.0])), vec![], None);
+        tally.add(&model, vec![1.0, 1.0], Some(vec![1.1, 1.1]), vec![], None);
+        tally.add(&model, vec![1.0, 3.0], Some(vec![1.0, 3.0]), vec![], None);
         let found = tally.finish(false, "").unwrap();
         assert!((found.output_error - 0.025).abs() < 1e-12 && found.tied == 1 && found.agreement == 1.0, "{found:?}");
     }

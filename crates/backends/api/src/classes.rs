@@ -96,14 +96,17 @@ pub fn flip_probability(wanted: &[f32], got: &[f64]) -> f64 {
     if !size.is_finite() {
         return 1.0;
     }
-    let tail = |distance: f64| 0.5 * erfc(distance / SQRT_2);
     if let [one] = wanted {
         return tail(f64::from(one.abs()) / size);
     }
     let Some(top) = tacit_floats::first_largest(wanted) else { return 1.0 };
     let rivals = wanted.iter().filter(|w| **w != wanted[top]);
-    let kept = |w: f32| 1.0 - tail(f64::from(wanted[top] - w) / (SQRT_2 * size));
-    1.0 - rivals.map(|w| kept(*w)).product::<f64>()
+    1.0 - rivals.map(|w| 1.0 - tail(f64::from(wanted[top] - w) / (SQRT_2 * size))).product::<f64>()
+}
+
+/// Returns the probability that a standard normal variable is larger than `distance`.
+fn tail(distance: f64) -> f64 {
+    0.5 * erfc(distance / SQRT_2)
 }
 
 /// The 95 % interval of Wilson for a share seen in `count` samples.

@@ -191,15 +191,13 @@ pub fn read(bytes: &[u8]) -> Result<Lowered<'_>, BackendError> {
     let Some((fixed, body)) = bytes.split_first_chunk::<FIXED>() else {
         return Err(damaged("the file is truncated".into()));
     };
-    let word = |at: usize| u32::from_le_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
-    let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
-    if word(8) != VERSION {
+    if word(fixed, 8) != VERSION {
         return Err(damaged(format!(
             "version {}, this program reads version {VERSION}: lower the model again",
-            word(8)
+            word(fixed, 8)
         )));
     }
-    let lengths = [u64::from(word(12)), long(16), long(24)];
+    let lengths = [u64::from(word(fixed, 12)), long(fixed, 16), long(fixed, 24)];
     check_lengths(lengths)?;
     if body.len() as u64 != lengths.iter().sum::<u64>() {
         return Err(damaged(format!(
@@ -218,6 +216,16 @@ pub fn read(bytes: &[u8]) -> Result<Lowered<'_>, BackendError> {
         Ok(_) => Err(damaged("bytes are left over in its head".into())),
         Err(e) => Err(damaged(e.to_string())),
     }
+}
+
+/// Returns the four bytes from `at` as a number.
+fn word(header: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+}
+
+/// Returns the eight bytes from `at` as a number.
+fn long(header: &[u8], at: usize) -> u64 {
+    u64::from(word(header, at)) | u64::from(word(header, at + 4)) << 32
 }
 
 impl Lowered<'_> {

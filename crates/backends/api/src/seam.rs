@@ -219,8 +219,8 @@ pub trait ServerModel: Plan {
     /// # Errors
     /// An input does not fit the model.
     fn rehearse(&self, inputs: &[&[f32]]) -> Result<Vec<DryRun>, BackendError> {
-        let one = |input: &&[f32]| Ok(DryRun { answer: self.simulate(input)?, strains: self.strain(input)? });
-        inputs.par_iter().map(one).collect()
+        let runs = inputs.par_iter();
+        runs.map(|input| Ok(DryRun { answer: self.simulate(input)?, strains: self.strain(input)? })).collect()
     }
 
     /// The same model with phases for `batch` inputs at once, 2 to [`Plan::max_batch`].

@@ -38,6 +38,13 @@ fn relu(x: f64) -> f64 {
 const UNBOUNDED: &str = "its argument may be of any size on accepted inputs; accept a narrower range (`--range`), or take `dealt`, which \
                          has it by a table";
 
+/// The argument of a function.
+struct Argument {
+    source: NodeId,
+    expr: Expr,
+    span: Span,
+}
+
 /// Least width of one side of zero as a share of the other, where calibration hardly saw it.
 const OTHER_SIDE: f64 = 0.25;
 
@@ -89,21 +96,22 @@ impl Emitter<'_> {
         share: f64,
         f: &(dyn Fn(f64) -> f64 + Sync),
     ) -> Result<Wire, BackendError> {
-        let (expr, span) = self.argument(source)?;
-        self.function_on(id, source, (&expr, span), (share, f))
+        let argument = self.argument(source)?;
+        self.function_on(id, &argument, share, f)
     }
 
     /// As [`Self::function`], on a given range.
     fn function_on(
         &mut self,
         id: NodeId,
-        source: NodeId,
-        (expr, span): (&Expr, Span),
-        (share, f): (f64, &(dyn Fn(f64) -> f64 + Sync)),
+        argument: &Argument,
+        share: f64,
+        f: &(dyn Fn(f64) -> f64 + Sync),
     ) -> Result<Wire, BackendError> {
+        let span = argument.span;
         let ranged = Ranged::new(f, span.middle, span.half, share);
         match ranged.fit(self.options.tolerance) {
-            Some(fit) => Ok(self.fitted(id, source, (expr, span.certain), &ranged, fit)),
+            Some(fit) => Ok(self.fitted(id, argument, &ranged, fit)),
             None => {
                 let [from, to] = ranged.ends();
                 let what = match (to - from).is_finite() {
@@ -124,8 +132,9 @@ impl Emitter<'_> {
     /// default a composite is used where no polynomial is within the tolerance.
     fn relu(&mut self, id: NodeId, source: NodeId) -> Result<Wire, BackendError> {
         let way = self.options.relu;
-        let (expr, span) = self.argument(source)?;
-        let span = span.around_zero();
+        let mut argument = self.argument(source)?;
+        argument.span = argument.span.around_zero();
+        let span = argument.span;
         if span.certain && span.ends()[1] <= 0.0 {
             // The result is certainly zero, and no polynomial is constant.
             let zeros = vec![0.0; self.graph.nodes[id].elements()];
@@ -133,19 +142,18 @@ impl Emitter<'_> {
             return Ok(Wire { origin, polynomial: polynomial.scaled(&zeros, &zeros) });
         }
         if way == ReluBy::Polynomial {
-            return self.function_on(id, source, (&expr, span), (0.0, &relu));
+            return self.function_on(id, &argument, 0.0, &relu);
         }
         let ranged = Ranged::new(&relu, span.middle, span.half, 0.0);
         if let Some(fit) = ranged.fit(self.options.tolerance).filter(|_| way == ReluBy::Auto) {
-            return Ok(self.fitted(id, source, (&expr, span.certain), &ranged, fit));
+            return Ok(self.fitted(id, &argument, &ranged, fit));
         }
         // Composite signs, and their errors, are for arguments from -1 to 1.
-        let range = tacit_floats::largest_magnitude(ranged.ends());
-        let error = |sign: &Sign| sign.relu_error() * range / usable(ranged.top);
-        match Sign::all().into_iter().find(|sign| error(sign) <= self.options.tolerance) {
-            Some(sign) => Ok(self.composite(id, source, (&expr, span.certain), range, (&sign, error(&sign)))),
+        match Sign::all().into_iter().find(|sign| relu_error(sign, &ranged) <= self.options.tolerance) {
+            Some(sign) => Ok(self.composite(id, &argument, &ranged, &sign)),
             None => {
-                let best = Sign::all().iter().map(error).fold(f64::INFINITY, tacit_floats::smaller);
+                let errors = Sign::all().into_iter().map(|sign| relu_error(&sign, &ranged));
+                let best = errors.fold(f64::INFINITY, tacit_floats::smaller);
                 let what = match best.is_finite() {
                     true => format!(
                         "the best composite errs by {best:.1e}: allow that with `-O tolerance`; `dealt` has it by a table"
@@ -157,15 +165,9 @@ impl Emitter<'_> {
         }
     }
 
-    fn composite(
-        &mut self,
-        id: NodeId,
-        source: NodeId,
-        (expr, certain): (&Expr, bool),
-        range: f64,
-        sign: (&Sign, f64),
-    ) -> Wire {
-        let (Sign { stages, .. }, error) = sign;
+    fn composite(&mut self, id: NodeId, argument: &Argument, ranged: &Ranged<'_>, sign: &Sign) -> Wire {
+        let (stages, error) = (&sign.stages, relu_error(sign, ranged));
+        let (range, certain) = (tacit_floats::largest_magnitude(ranged.ends()), argument.span.certain);
         let node = &self.graph.nodes[id];
         let shape = node.shape.clone();
         let n = shape.iter().product();
@@ -178,7 +180,7 @@ impl Emitter<'_> {
             largest: range,
             error,
         });
-        let argument = self.computed(source, shape.clone(), expr, Some([range, 0.0]));
+        let argument = self.computed(argument.source, shape.clone(), &argument.expr, Some([range, 0.0]));
         // Beyond its range a polynomial soon grows without bound.
         self.vectors[argument].limit = Some(1.0);
         let (mut last, mut most) = (argument, 1.0);
@@ -202,22 +204,16 @@ impl Emitter<'_> {
     }
 
     /// Returns the argument of a function, and its range.
-    fn argument(&mut self, source: NodeId) -> Result<(Expr, Span), BackendError> {
+    fn argument(&mut self, source: NodeId) -> Result<Argument, BackendError> {
         let expr = self.expr(source)?;
         let span = self.span(&expr);
-        Ok((expr, span))
+        Ok(Argument { source, expr, span })
     }
 
     /// Adds the polynomial of a function.
-    fn fitted(
-        &mut self,
-        id: NodeId,
-        source: NodeId,
-        (expr, certain): (&Expr, bool),
-        ranged: &Ranged<'_>,
-        fit: Fit,
-    ) -> Wire {
+    fn fitted(&mut self, id: NodeId, argument: &Argument, ranged: &Ranged<'_>, fit: Fit) -> Wire {
         let Fit { polynomial, error } = fit;
+        let certain = argument.span.certain;
         let node = &self.graph.nodes[id];
         self.approximations.push(Approximation {
             node: node.name.clone(),
@@ -229,7 +225,8 @@ impl Emitter<'_> {
             error,
         });
         let shape = node.shape.clone();
-        let argument = self.computed(source, shape.clone(), expr, Some([ranged.half, ranged.middle]));
+        let argument =
+            self.computed(argument.source, shape.clone(), &argument.expr, Some([ranged.half, ranged.middle]));
         // Beyond its range a polynomial soon grows without bound.
         self.vectors[argument].limit = Some(1.0);
         let unit = usable(ranged.top);
@@ -239,4 +236,9 @@ impl Emitter<'_> {
         self.bounds[made] = self.bounds[argument].as_ref().filter(|_| certain).map(|bounds| image.bounds(bounds));
         self.of_vector(made)
     }
+}
+
+/// Returns the error of ReLU by a composite sign, as a share of ReLU's largest value.
+fn relu_error(sign: &Sign, ranged: &Ranged<'_>) -> f64 {
+    sign.relu_error() * tacit_floats::largest_magnitude(ranged.ends()) / usable(ranged.top)
 }

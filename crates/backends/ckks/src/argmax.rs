@@ -14,6 +14,7 @@ use tacit_graph::{InputSpec, Interface, OutputMode};
 use tacit_he::ckks::Parameters;
 
 use super::sparse::Sparse;
+use super::wrong;
 use tacit_backend_api::BackendError;
 use tacit_ring::{FixedPoint, Node, Op, RingGraph, RingSpec};
 use tacit_two_party::cheetah::{self, Cheetah, Plan};
@@ -34,16 +35,14 @@ pub(super) const fn period(n: usize) -> usize {
 fn cosines(n: usize) -> impl Iterator<Item = Vec<f64>> {
     let twice = 2 * period(n);
     let powers = std::iter::successors(Some(1), move |power| Some(5 * power % (2 * twice)));
-    powers.take(twice / 2).map(move |power| {
-        let angle = |k: usize| PI * (k * power % (2 * twice)) as f64 / twice as f64;
-        (1..=n).map(|k| 2.0 * angle(k).cos()).collect()
-    })
+    powers
+        .take(twice / 2)
+        .map(move |power| (1..=n).map(|k| 2.0 * (PI * (k * power % (2 * twice)) as f64 / twice as f64).cos()).collect())
 }
 
 /// Returns the matrix from `n` outputs to slots.
 pub(super) fn matrix(n: usize) -> Sparse {
-    let row = |row: Vec<f64>| row.iter().enumerate().map(|(k, &v)| (k as u32, v as f32)).collect();
-    Sparse::from_rows(n, cosines(n).map(row))
+    Sparse::from_rows(n, cosines(n).map(|row| row.iter().enumerate().map(|(k, &v)| (k as u32, v as f32)).collect()))
 }
 
 /// Returns the `n` outputs from slots.
@@ -73,7 +72,6 @@ impl Best {
     /// # Errors
     /// Too few outputs, too many, or parameters that leave too little room.
     pub fn new(n: usize, parameters: &Parameters) -> Result<Self, BackendError> {
-        let wrong = |what: String| Err(BackendError::Public { what });
         let (prime, scale) = (parameters.primes()[0] as f64, parameters.scale(1).to_f64());
         let width = FRACTION + (prime / scale).log2().ceil() as u32;
         if !(2..=MAX).contains(&n) || period(n) > parameters.degree() / 2 {
@@ -82,13 +80,6 @@ impl Best {
         if f64::from(width) > prime.log2().floor() || prime >= 50f64.exp2() {
             return wrong(format!("shares of {width} bits from a prime of {:.0}", prime.log2()));
         }
-        let node = |name: &str, op, inputs, shape, width| Node {
-            name: name.into(),
-            op,
-            inputs,
-            shape,
-            fixed: FixedPoint { width, frac_bits: 0 },
-        };
         let nodes = vec![
             node("outputs", Op::Input, vec![], vec![n], width),
             node("best", Op::ArgMax, vec![0], vec![1], n.ilog2() + 3),
@@ -119,6 +110,11 @@ impl Best {
         let distance = coefficients.len() / (2 * period(self.n));
         (1..=self.n).map(|k| coefficients[k * distance]).collect()
     }
+}
+
+/// Returns an operation on whole numbers of `width` bits.
+fn node(name: &str, op: Op, inputs: Vec<usize>, shape: Vec<usize>, width: u32) -> Node {
+    Node { name: name.into(), op, inputs, shape, fixed: FixedPoint { width, frac_bits: 0 } }
 }
 
 #[cfg(test)]

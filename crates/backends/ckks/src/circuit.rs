@@ -41,25 +41,19 @@ impl Circuit {
     /// Weights that are too large to be encoded.
     pub fn new(plan: &Plan) -> Result<Self, BackendError> {
         let encoder = Encoder::new(&plan.context, plan.context.degree() / 2).map_err(he)?;
-        let one = |id: usize| match &plan.program.vectors[id].step {
-            Step::Linear { parts, .. } => {
-                let compile = |(i, (of, _)): (usize, &(VectorId, _))| Ok((*of, Compiled::new(plan, &encoder, i, id)?));
-                parts.iter().enumerate().map(compile).collect::<Result<Vec<_>, BackendError>>()
-            }
-            _ => Ok(Vec::new()),
-        };
-        let linear = (0..plan.program.vectors.len()).into_par_iter().map(one).collect::<Result<_, _>>()?;
+        let ids = (0..plan.program.vectors.len()).into_par_iter();
+        let linear = ids.map(|id| Compiled::parts(plan, &encoder, id)).collect::<Result<_, _>>()?;
         Ok(Self { encoder, linear })
     }
 
     /// Returns the bytes of encoded weights.
     #[cfg(test)]
     pub fn memory_bytes(&self) -> usize {
-        let of = |(_, compiled): &(VectorId, Compiled)| match &compiled.product {
+        let bytes = self.linear.iter().flatten().map(|(_, compiled)| match &compiled.product {
             Product::Slots(values, _) => 16 * values.len(),
             Product::Transform(transform) => transform.memory_bytes(),
-        };
-        self.linear.iter().flatten().map(of).sum()
+        });
+        bytes.sum()
     }
 
     /// Computes the result for an encrypted input.
@@ -71,7 +65,8 @@ impl Circuit {
         plan: &Plan,
         evaluator: &Evaluator<'_>,
         input: Ciphertext,
-        (stop, watch): (&Stop, &Watch),
+        stop: &Stop,
+        watch: &Watch,
     ) -> Result<Ciphertext, BackendError> {
         let mut readers: Vec<usize> = plan.program.readers().iter().map(Vec::len).collect();
         let mut made: Vec<Option<Ciphertext>> = Vec::with_capacity(readers.len());
@@ -102,6 +97,12 @@ impl Circuit {
 }
 
 impl Compiled {
+    /// Encodes the parts of a linear step; none for other steps.
+    fn parts(plan: &Plan, encoder: &Encoder, id: VectorId) -> Result<Vec<(VectorId, Self)>, BackendError> {
+        let Step::Linear { parts, .. } = &plan.program.vectors[id].step else { return Ok(Vec::new()) };
+        parts.iter().enumerate().map(|(i, (of, _))| Ok((*of, Self::new(plan, encoder, i, id)?))).collect()
+    }
+
     fn new(plan: &Plan, encoder: &Encoder, index: usize, id: VectorId) -> Result<Self, BackendError> {
         let Step::Linear { parts, .. } = &plan.program.vectors[id].step else { unreachable!("asked for linear steps") };
         let (of, ref matrix) = parts[index];

@@ -75,10 +75,9 @@ impl Shared {
     /// # Errors
     /// [`BackendError::Public`] if a check fails.
     pub fn new(public: Public, digest: [u8; 32]) -> Result<Self, BackendError> {
-        let wrong = |e: tacit_he::HeError| BackendError::Public { what: e.to_string() };
-        let parameters = Parameters::new(&public.parameters).map_err(wrong)?;
+        let parameters = Parameters::new(&public.parameters).map_err(unusable)?;
         public.check(&parameters)?;
-        let context = Arc::new(Context::new(&parameters).map_err(wrong)?);
+        let context = Arc::new(Context::new(&parameters).map_err(unusable)?);
         // Compare the keys that this client would send with the size that the public part states.
         if key_bytes(&context, &public.keys, 0)? != public.costs.setup.server.stored_bytes {
             return Err(BackendError::Public { what: "its keys are not as large as it says".into() });
@@ -101,6 +100,11 @@ impl Shared {
     }
 }
 
+/// Returns the error for parameters that the library refuses.
+fn unusable(error: tacit_he::HeError) -> BackendError {
+    BackendError::Public { what: error.to_string() }
+}
+
 /// One connection.
 pub(super) struct Asking {
     shared: Arc<Shared>,
@@ -116,9 +120,10 @@ pub(super) struct Asking {
 impl Asking {
     pub fn new(shared: Arc<Shared>, resources: &ConnectionResources, mut prg: Prg) -> Self {
         let ConnectionResources { secrets, spared, stop, .. } = resources.clone();
-        let party =
-            |best: &Best| ClientParty::new(best.plan.clone(), Prg::from_seed(prg.next_seed())).stopped_by(&stop);
-        let arg_max = shared.best.as_ref().map(party);
+        let arg_max = shared
+            .best
+            .as_ref()
+            .map(|best| ClientParty::new(best.plan.clone(), Prg::from_seed(prg.next_seed())).stopped_by(&stop));
         Self { shared, stop, secrets, spared, prg: SplitPrg::new(prg), secret: None, arg_max }
     }
 
@@ -163,8 +168,9 @@ impl Asking {
         }
         channel.flush()?;
         let wanted = set_digest(digest, there, &digests);
-        let check = |bytes: &[u8]| if bytes == wanted { Ok(()) } else { Err("not of the keys that were sent".into()) };
-        Ok(channel.recv_with(CONFIRMED, DIGEST, check)?)
+        Ok(channel.recv_with(CONFIRMED, DIGEST, |bytes| {
+            if bytes == wanted { Ok(()) } else { Err("not of the keys that were sent".into()) }
+        })?)
     }
 
     /// Returns the error for a server that takes no keys.

@@ -36,14 +36,13 @@ impl Sent {
     pub fn derived(context: &Context, keys: Vec<KeyId>) -> Result<Self, BackendError> {
         let n = context.degree() / 2;
         let distances: BTreeMap<u32, i64> = (1..n as i64).map(|k| (context.rotation_element(k), k)).collect();
-        let master = |id: &KeyId, k: i64| KeyId { kind: KeyKind::Master(context.rotation_element(k)), ..*id };
         // Grouped by the number of special primes: a master serves keys with as many, up to its
         // level.
         let mut groups: BTreeMap<usize, Vec<(KeyId, i64)>> = BTreeMap::new();
         for id in &keys {
             let KeyKind::Galois(element) = id.kind else { continue };
             let Some(&k) = distances.get(&element) else { continue };
-            if master(id, 1).admit(context.parameters()).is_ok() {
+            if master(context, id, 1).admit(context.parameters()).is_ok() {
                 groups.entry(id.alpha).or_default().push((*id, k));
             }
         }
@@ -51,7 +50,8 @@ impl Sent {
         for of in groups.values() {
             let level = of.iter().map(|(id, _)| id.level).max().unwrap_or(1);
             let generators = generators(n, &of.iter().map(|(_, k)| *k).collect::<Vec<_>>());
-            let masters: Vec<KeyId> = generators.iter().map(|&k| master(&KeyId { level, ..of[0].0 }, k)).collect();
+            let masters: Vec<KeyId> =
+                generators.iter().map(|&k| master(context, &KeyId { level, ..of[0].0 }, k)).collect();
             let needs: Vec<KeyId> = of.iter().map(|(id, _)| *id).collect();
             let derivation = Derivation::new(context, &needs, &masters).map_err(he)?;
             let as_they_are: usize = needs.iter().map(|&id| SwitchKey::packed_bytes(context, id)).sum();
@@ -95,22 +95,29 @@ impl Sent {
     }
 }
 
+/// Returns the master for distance `k`, with the level and primes of a key.
+fn master(context: &Context, id: &KeyId, k: i64) -> KeyId {
+    KeyId { kind: KeyKind::Master(context.rotation_element(k)), ..*id }
+}
+
 /// Returns few distances whose sums give all of `needs`: the signed powers of two, without those
 /// that can be left out while no sum takes more than [`MAX_STEPS`] terms.
 fn generators(n: usize, needs: &[i64]) -> Vec<i64> {
     let mut kept: Vec<i64> = (0..n.trailing_zeros()).flat_map(|b| [1 << b, n as i64 - (1 << b)]).collect();
-    let farthest = |generators: &[i64]| {
-        let hops = Hops::new(n, generators.iter().copied());
-        needs.iter().map(|&k| hops.of(k)).max().unwrap_or(0)
-    };
-    let most = farthest(&kept).max(MAX_STEPS);
+    let most = farthest(n, needs, &kept).max(MAX_STEPS);
     for generator in kept.clone() {
         let without: Vec<i64> = kept.iter().copied().filter(|k| *k != generator).collect();
-        if farthest(&without) <= most {
+        if farthest(n, needs, &without) <= most {
             kept = without;
         }
     }
     kept
+}
+
+/// Returns the most terms of a sum of `generators` that gives one of `needs`.
+fn farthest(n: usize, needs: &[i64], generators: &[i64]) -> u32 {
+    let hops = Hops::new(n, generators.iter().copied());
+    needs.iter().map(|&k| hops.of(k)).max().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -265,13 +265,14 @@ impl Emitter<'_> {
 
     fn sum(&mut self, id: NodeId, a: NodeId, b: NodeId, sign: f64) -> Result<Wire, BackendError> {
         let n = self.graph.nodes[id].elements();
-        let signed = |p: &Elementwise| p.clone().scaled(&vec![sign; n], &vec![0.0; n]);
+        let (signs, zeros) = (vec![sign; n], vec![0.0; n]);
         if self.wires[a].origin == self.wires[b].origin {
-            let polynomial = self.wires[a].polynomial.plus(&signed(&self.wires[b].polynomial));
+            let signed = self.wires[b].polynomial.clone().scaled(&signs, &zeros);
+            let polynomial = self.wires[a].polynomial.plus(&signed);
             return Ok(Wire { origin: self.wires[a].origin, polynomial });
         }
         let (left, right) = (self.expr(a)?, self.expr(b)?);
-        let sum = left.plus(right.scaled(&vec![sign; n], &vec![0.0; n]));
+        let sum = left.plus(right.scaled(&signs, &zeros));
         Ok(self.origin(sum, self.graph.nodes[id].shape.clone(), None))
     }
 
@@ -400,21 +401,15 @@ impl Emitter<'_> {
             return self.uniform(id, of, shape, &coefficients);
         }
         let [c0, c1, c2] = [&in_slots.0[0], &in_slots.0[1], &in_slots.0[2]];
-        let ratio = |list: &[f64]| list.iter().zip(c2).map(|(c, s)| c / s).collect::<Vec<f64>>();
-        let (linear, constant) = (ratio(c1), ratio(c0));
-        let fits = |list: &[f64]| list.iter().all(|v| v.abs() <= MAX_LINEAR);
-        if fits(&linear) && fits(&constant) {
+        let (linear, constant) = (quotients(c1, c2), quotients(c0, c2));
+        if linear.iter().chain(&constant).all(|v| v.abs() <= MAX_LINEAR) {
             return Ok(self.push(id, shape, c2.clone(), 0.0, Step::Square { of, linear, constant }));
         }
         // Some elements have a tiny square coefficient: use factors for all of them.
-        let step = |range: f64| {
-            let over = |list: &[f64]| list.iter().map(|c| c / range).collect::<Vec<f64>>();
-            Step::Quadratic { of, square: over(c2), linear: over(c1), constant: over(c0) }
-        };
-        let value = |i: usize, v: f64| (c2[i] * v + c1[i]) * v + c0[i];
-        let values = |s: &[Vec<f64>]| s[of].iter().enumerate().map(|(i, &v)| value(i, v)).collect();
-        let range = self.magnitude(intervals::of_step(&step(1.0), &self.bounds), &values);
-        Ok(self.push(id, shape, vec![range; n], 0.0, step(range)))
+        let range = self.magnitude(intervals::of_step(&quadratic(of, &in_slots, 1.0), &self.bounds), &|slots| {
+            slots[of].iter().enumerate().map(|(i, &v)| (c2[i] * v + c1[i]) * v + c0[i]).collect()
+        });
+        Ok(self.push(id, shape, vec![range; n], 0.0, quadratic(of, &in_slots, range)))
     }
 
     /// Adds a polynomial that is the same for all elements, given by coefficients of powers.
@@ -426,14 +421,15 @@ impl Emitter<'_> {
         coefficients: &[f64],
     ) -> Result<VectorId, BackendError> {
         let at = |x: f64| coefficients.iter().rev().fold(0.0, |sum, c| sum * x + c);
-        let image = |unit: f64| Image { f: &at, argument: [1.0, 0.0], error: 0.0, unit };
-        let bounds = |unit: f64, known: &[Option<Bounds>]| known[of].as_ref().map(|known| image(unit).bounds(known));
-        let range = self.magnitude(bounds(1.0, &self.bounds), &|slots| slots[of].iter().map(|&v| at(v)).collect());
+        let image = Image { f: &at, argument: [1.0, 0.0], error: 0.0, unit: 1.0 };
+        let certain = self.bounds[of].as_ref().map(|known| image.bounds(known));
+        let range = self.magnitude(certain, &|slots| slots[of].iter().map(|&v| at(v)).collect());
         let fit = fit::interpolated(&|x| at(x) / range, coefficients.len() - 1)
             .ok_or_else(|| refused(self.graph, id, "its polynomial is constant; `dealt` has all functions"))?;
         let n = shape.iter().product();
         let made = self.push(id, shape, vec![range; n], 0.0, Step::Polynomial { of, polynomial: fit.polynomial });
-        self.bounds[made] = bounds(range, &self.bounds);
+        let image = Image { unit: range, ..image };
+        self.bounds[made] = self.bounds[of].as_ref().map(|known| image.bounds(known));
         Ok(made)
     }
 
@@ -452,4 +448,15 @@ impl Emitter<'_> {
         self.computed(id, vec![shape], &expr, Some([range, 0.0]));
         Ok(())
     }
+}
+
+/// Returns the quotients of two lists.
+fn quotients(list: &[f64], by: &[f64]) -> Vec<f64> {
+    list.iter().zip(by).map(|(c, s)| c / s).collect()
+}
+
+/// Returns the step of a polynomial of degree 2, divided by `range`.
+fn quadratic(of: VectorId, p: &Elementwise, range: f64) -> Step {
+    let [constant, linear, square]: [Vec<f64>; 3] = [0usize, 1, 2].map(|d| p.0[d].iter().map(|c| c / range).collect());
+    Step::Quadratic { of, square, linear, constant }
 }

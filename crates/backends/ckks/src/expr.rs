@@ -66,16 +66,20 @@ impl Expr {
     /// Concatenates expressions.
     pub fn joined(all: Vec<Self>) -> Self {
         let rows: usize = all.iter().map(|e| e.bias.len()).sum();
-        let mut first = 0;
-        let place = |e: Self| {
-            let (own, start) = (e.bias.len(), first);
-            first += own;
-            let source = |i: usize| i.checked_sub(start).filter(|i| *i < own).map(|i| i as u32);
-            let matrix = Sparse::select(own, &(0..rows).map(source).collect::<Vec<_>>());
-            e.mapped(&(matrix, vec![0.0; rows]))
-        };
-        let placed: Vec<Self> = all.into_iter().map(place).collect();
+        let (mut first, mut placed) = (0, Vec::with_capacity(all.len()));
+        for e in all {
+            placed.push(e.placed(first, rows));
+            first += e.bias.len();
+        }
         placed.into_iter().reduce(Self::plus).expect("a concatenation has inputs")
+    }
+
+    /// Puts the elements into the rows from `start` on, among `rows`; others are 0.
+    fn placed(&self, start: usize, rows: usize) -> Self {
+        let own = self.bias.len();
+        let sources = (0..rows).map(|i| i.checked_sub(start).filter(|i| *i < own).map(|i| i as u32));
+        let matrix = Sparse::select(own, &sources.collect::<Vec<_>>());
+        self.mapped(&(matrix, vec![0.0; rows]))
     }
 
     /// Evaluates the expression on the slots of all vectors.
@@ -111,9 +115,13 @@ impl Elementwise {
 
     pub fn plus(&self, other: &Self) -> Self {
         let n = self.0[0].len();
-        let at = |p: &Self, d: usize, i: usize| p.0.get(d).map_or(0.0, |list| list[i]);
         let degrees = 0..self.0.len().max(other.0.len());
-        Self(degrees.map(|d| (0..n).map(|i| at(self, d, i) + at(other, d, i)).collect()).collect())
+        Self(degrees.map(|d| (0..n).map(|i| self.at(d, i) + other.at(d, i)).collect()).collect())
+    }
+
+    /// Returns the coefficient of element `i` for a degree; 0 beyond the highest.
+    fn at(&self, degree: usize, i: usize) -> f64 {
+        self.0.get(degree).map_or(0.0, |list| list[i])
     }
 
     pub fn times(&self, other: &Self) -> Self {
@@ -132,13 +140,12 @@ impl Elementwise {
         let n = self.0[0].len();
         let line = Self(vec![vec![shift; n], scale.to_vec()]);
         let (last, rest) = self.0.split_last().expect("a polynomial has a constant");
-        let horner = |sum: Self, c: &Vec<f64>| sum.times(&line).plus(&Self(vec![c.clone()]));
-        rest.iter().rev().fold(Self(vec![last.clone()]), horner)
+        let start = Self(vec![last.clone()]);
+        rest.iter().rev().fold(start, |sum, c| sum.times(&line).plus(&Self(vec![c.clone()])))
     }
 
     /// Returns the coefficients, if all elements have the same.
     pub fn uniform(&self) -> Option<Vec<f64>> {
-        let one = |list: &Vec<f64>| list.iter().all(|c| *c == list[0]).then(|| list[0]);
-        self.0.iter().map(one).collect()
+        self.0.iter().map(|list| list.iter().all(|c| *c == list[0]).then(|| list[0])).collect()
     }
 }

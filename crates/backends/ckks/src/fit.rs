@@ -79,13 +79,12 @@ impl<'f> Ranged<'f> {
 /// Interpolates with degree `degree`.
 pub(super) fn interpolated(f: &dyn Fn(f64) -> f64, degree: usize) -> Option<Fit> {
     let count = degree + 1;
-    let angle = |j: usize| PI * (j as f64 + 0.5) / count as f64;
-    let values: Vec<f64> = (0..count).map(|j| f(angle(j).cos())).collect();
-    let coefficient = |k: usize| {
-        let sum: f64 = values.iter().enumerate().map(|(j, v)| v * (k as f64 * angle(j)).cos()).sum();
+    let values: Vec<f64> = (0..count).map(|j| f(angle(j, count).cos())).collect();
+    let coefficients = (0..count).map(|k| {
+        let sum: f64 = values.iter().enumerate().map(|(j, v)| v * (k as f64 * angle(j, count)).cos()).sum();
         sum * if k == 0 { 1.0 } else { 2.0 } / count as f64
-    };
-    let mut coefficients: Vec<f64> = (0..count).map(coefficient).collect();
+    });
+    let mut coefficients: Vec<f64> = coefficients.collect();
     // Drops the rounding errors in coefficients that are zero for an odd or even function: each
     // would cost products.
     let largest = tacit_floats::largest_magnitude(coefficients.iter().copied());
@@ -93,6 +92,11 @@ pub(super) fn interpolated(f: &dyn Fn(f64) -> f64, degree: usize) -> Option<Fit>
     let polynomial = Polynomial::new(Basis::Chebyshev, &coefficients).ok()?;
     let error = grid().map(|x| (polynomial.at(x) - f(x)).abs()).fold(0.0, tacit_floats::larger);
     Some(Fit { polynomial, error })
+}
+
+/// Returns the angle of point `j` of `count`.
+fn angle(j: usize, count: usize) -> f64 {
+    PI * (j as f64 + 0.5) / count as f64
 }
 
 /// Returns the interpolation of least degree with an error of `tolerance` at most, or else the best

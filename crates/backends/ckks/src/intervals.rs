@@ -28,8 +28,8 @@ impl Image<'_> {
     /// Returns the interval of one element.
     fn of(&self, [low, high]: [f64; 2]) -> [f64; 2] {
         let [scale, shift] = self.argument;
-        let at = |k: usize| (self.f)((low + (high - low) * k as f64 / (POINTS - 1) as f64) * scale + shift);
-        let values: [f64; POINTS] = std::array::from_fn(at);
+        let values: [f64; POINTS] =
+            std::array::from_fn(|k| (self.f)((low + (high - low) * k as f64 / (POINTS - 1) as f64) * scale + shift));
         // Between two points a smooth function exceeds both by an eighth of its second difference
         // at most, and one with a kink by half of it.
         let bends = values.windows(3).map(|w| (w[0] - 2.0 * w[1] + w[2]).abs());
@@ -62,15 +62,14 @@ fn plus([a, b]: [f64; 2], [c, d]: [f64; 2]) -> [f64; 2] {
 
 /// Returns the range of `square v^2 + linear v + constant` over an interval.
 fn quadratic([low, high]: [f64; 2], [square, linear, constant]: [f64; 3]) -> [f64; 2] {
-    let at = |v: f64| (square * v + linear) * v + constant;
     let vertex = -linear / (2.0 * square);
-    let inside = (low < vertex && vertex < high).then(|| at(vertex));
-    ends([at(low), at(high)].into_iter().chain(inside).map(|v| [v, v]))
+    let inside = (low < vertex && vertex < high).then_some(vertex);
+    ends([low, high].into_iter().chain(inside).map(|v| [(square * v + linear) * v + constant; 2]))
 }
 
 fn through(matrix: &Sparse, bounds: &Bounds) -> Bounds {
-    let row = |i: usize| matrix.row(i).fold([0.0; 2], |sum, (c, v)| plus(sum, times([v, v], bounds[c])));
-    (0..matrix.rows()).into_par_iter().map(row).collect()
+    let rows = (0..matrix.rows()).into_par_iter();
+    rows.map(|i| matrix.row(i).fold([0.0; 2], |sum, (c, v)| plus(sum, times([v, v], bounds[c])))).collect()
 }
 
 fn sum<'a>(
@@ -94,22 +93,24 @@ pub(super) fn of_expr(expr: &Expr, known: &[Option<Bounds>]) -> Option<Bounds> {
 /// Returns the intervals of a step's result; `None` for polynomials, and where an argument has
 /// none.
 pub(super) fn of_step(step: &Step, known: &[Option<Bounds>]) -> Option<Bounds> {
-    let each = |of: VectorId, f: &dyn Fn(usize, [f64; 2]) -> [f64; 2]| {
-        let bounds = known[of].as_ref()?;
-        Some(bounds.iter().enumerate().map(|(i, &interval)| f(i, interval)).collect())
-    };
     match step {
         Step::Input | Step::Polynomial { .. } => None,
         Step::Linear { parts, bias } => sum(parts.iter().map(|(of, matrix)| (of, matrix)), bias, known),
-        Step::Square { of, linear, constant } => each(*of, &|i, v| quadratic(v, [1.0, linear[i], constant[i]])),
+        Step::Square { of, linear, constant } => each(known, *of, |i, v| quadratic(v, [1.0, linear[i], constant[i]])),
         Step::Quadratic { of, square, linear, constant } => {
-            each(*of, &|i, v| quadratic(v, [square[i], linear[i], constant[i]]))
+            each(known, *of, |i, v| quadratic(v, [square[i], linear[i], constant[i]]))
         }
         Step::Product { of: [a, b] } => {
             let right = known[*b].as_ref()?;
-            each(*a, &|i, v| times(v, right[i]))
+            each(known, *a, |i, v| times(v, right[i]))
         }
     }
+}
+
+/// Computes each interval from its index and the old one; `None` if there are none.
+fn each(known: &[Option<Bounds>], of: VectorId, f: impl Fn(usize, [f64; 2]) -> [f64; 2]) -> Option<Bounds> {
+    let bounds = known[of].as_ref()?;
+    Some(bounds.iter().enumerate().map(|(i, &interval)| f(i, interval)).collect())
 }
 
 #[cfg(test)]

@@ -120,12 +120,10 @@ impl Judge {
         let (searched, held_out) = calibration.split(&model.graph);
         let samples = Samples { searched: searched.len(), held_out: held_out.len() };
         let judging = if held_out.is_empty() { searched } else { held_out };
-        let sample = |i: usize| Case { input: calibration.samples[i].clone(), wanted: calibration.wanted[i].clone() };
-        let cases = |inputs: Vec<Vec<f32>>| -> Result<Vec<Case>, BackendError> {
-            let one = |input: Vec<f32>| Ok(Case { wanted: run(&model.graph, &input)?, input });
-            inputs.into_par_iter().map(one).collect()
-        };
-        let kinds = [judging.map(sample).collect(), cases(probes::extremes(model))?, cases(probes::drawn(model))?];
+        let judging: Vec<Case> = judging
+            .map(|i| Case { input: calibration.samples[i].clone(), wanted: calibration.wanted[i].clone() })
+            .collect();
+        let kinds = [judging, cases(model, probes::extremes(model))?, cases(model, probes::drawn(model))?];
         Ok(Self {
             mode: model.interface.output_mode,
             multiplier: model.output_multiplier,
@@ -149,31 +147,14 @@ impl Judge {
     pub fn of_program(&self, program: &Program) -> Judged {
         let unit = program.output().scale[0];
         let outcomes = self.kinds.each_ref().map(|cases| self.outcomes(program, cases));
-        let pairs = || self.kinds.iter().flatten().zip(outcomes.iter().flatten());
-        let refuses = |o: &Outcome| !self.is_best_alone() && !o.outputs.iter().all(|v| v.abs() <= unit * (1.0 + SLACK));
-        let inside = pairs().filter(|(_, outcome)| !outcome.left && !refuses(outcome));
-        let far = |case: &Case, o: &Outcome| distance(&o.outputs, &case.wanted, 1.0);
-        let off = tacit_floats::largest_magnitude(inside.map(|(case, outcome)| far(case, outcome))) / unit;
-        let is_right = |case: &Case, o: &Outcome| match self.is_best_alone() {
-            // If no tensor left its range, classes differ only where they are nearly tied.
-            true => !o.left || class(&case.wanted) == class(&o.outputs),
-            false => is_within(far(case, o), (2.0 * off + SLACK) * unit),
-        };
-        let tried = |k: usize| {
-            let all = || self.kinds[k].iter().zip(&outcomes[k]);
-            let wrong = |(case, o): &(&Case, &Outcome)| !refuses(o) && !is_right(case, o);
-            Tried {
-                inputs: self.kinds[k].len(),
-                left: outcomes[k].iter().filter(|o| o.left).count(),
-                refused: outcomes[k].iter().filter(|o| refuses(o)).count(),
-                wrong: all().filter(wrong).count(),
-            }
-        };
-        let judging = || self.kinds[0].iter().zip(&outcomes[0]);
+        let pairs = self.kinds.iter().flatten().zip(outcomes.iter().flatten());
+        let inside = pairs.filter(|(_, outcome)| !outcome.left && !self.refuses(outcome, unit));
+        let off = tacit_floats::largest_magnitude(inside.map(|(case, outcome)| case.far(outcome))) / unit;
+        let judging = self.kinds[0].iter().zip(&outcomes[0]);
         let count = self.kinds[0].len() as f64;
-        let same = judging().filter(|(case, o)| !refuses(o) && class(&case.wanted) == class(&o.outputs)).count();
-        let flips: f64 = judging().map(|(case, o)| flip(&case.wanted, o)).sum();
-        let errors = judging().map(|(case, o)| relative_error(&o.outputs, &case.wanted, self.spread));
+        let same = judging.clone().filter(|(case, o)| !self.refuses(o, unit) && case.has_class_of(o)).count();
+        let flips: f64 = judging.clone().map(|(case, o)| flip(&case.wanted, o)).sum();
+        let errors = judging.map(|(case, o)| relative_error(&o.outputs, &case.wanted, self.spread));
         let (share, is_given) = (1.0 - flips / count, !self.guessed);
         Judged {
             samples: self.samples,
@@ -181,7 +162,34 @@ impl Judge {
             expected: is_given.then(|| Expected { share, interval: interval(share, self.kinds[0].len()) }),
             output_error: errors.fold(0.0, sum) / count,
             off,
-            tried: [0, 1, 2].map(tried),
+            tried: [0usize, 1, 2].map(|k| self.tried(&self.kinds[k], &outcomes[k], unit, off)),
+        }
+    }
+
+    /// Returns the results for the inputs of one kind.
+    fn tried(&self, cases: &[Case], outcomes: &[Outcome], unit: f64, off: f64) -> Tried {
+        let most = (2.0 * off + SLACK) * unit;
+        let pairs = cases.iter().zip(outcomes);
+        let wrong = pairs.filter(|(case, o)| !self.refuses(o, unit) && !self.is_right(case, o, most));
+        Tried {
+            inputs: cases.len(),
+            left: outcomes.iter().filter(|o| o.left).count(),
+            refused: outcomes.iter().filter(|o| self.refuses(o, unit)).count(),
+            wrong: wrong.count(),
+        }
+    }
+
+    /// Returns whether a client refuses an answer whose range is `unit`.
+    fn refuses(&self, outcome: &Outcome, unit: f64) -> bool {
+        !self.is_best_alone() && !outcome.outputs.iter().all(|v| v.abs() <= unit * (1.0 + SLACK))
+    }
+
+    /// Returns whether an answer is right that may be off by `most`.
+    fn is_right(&self, case: &Case, outcome: &Outcome, most: f64) -> bool {
+        match self.is_best_alone() {
+            // If no tensor left its range, classes differ only where they are nearly tied.
+            true => !outcome.left || case.has_class_of(outcome),
+            false => is_within(case.far(outcome), most),
         }
     }
 
@@ -198,15 +206,15 @@ impl Judge {
                 left.iter_mut().zip(slot).for_each(|(left, v)| *left |= v.is_nan() || v.abs() > limit);
             }
         });
-        let outcome = |lane: usize| {
+        let outcomes = (0..cases.len()).map(|lane| {
             let outputs: Vec<f64> = result.iter().map(|v| v[lane]).collect();
             let outputs = match self.is_best_alone() {
                 true => argmax::outputs(&outputs, cases[lane].wanted.len()),
                 false => outputs,
             };
             Outcome { outputs, left: left[lane] }
-        };
-        (0..cases.len()).map(outcome).collect()
+        });
+        outcomes.collect()
     }
 
     /// Judges complete runs, with errors of the arithmetic and all limits. Agreement is that of
@@ -253,6 +261,23 @@ impl Judged {
     pub fn left(&self) -> usize {
         self.tried.iter().map(|tried| tried.left).sum()
     }
+}
+
+impl Case {
+    /// Returns the distance of outputs from the wanted ones.
+    fn far(&self, outcome: &Outcome) -> f64 {
+        distance(&outcome.outputs, &self.wanted, 1.0)
+    }
+
+    /// Returns whether outputs have the wanted class.
+    fn has_class_of(&self, outcome: &Outcome) -> bool {
+        class(&self.wanted) == class(&outcome.outputs)
+    }
+}
+
+/// Runs the float network on inputs.
+fn cases(model: &Model, inputs: Vec<Vec<f32>>) -> Result<Vec<Case>, BackendError> {
+    inputs.into_par_iter().map(|input| Ok(Case { wanted: run(&model.graph, &input)?, input })).collect()
 }
 
 fn sum(a: f64, b: f64) -> f64 {

@@ -44,6 +44,20 @@ impl Held {
         let paged: u64 = self.open.values().map(|(_, budget)| budget).sum();
         used.saturating_add(self.promised).saturating_add(paged)
     }
+
+    /// Returns the set of this name with its derived keys, now the most recently used.
+    fn known(&mut self, name: &UploadName) -> Option<Arc<KeySet>> {
+        let found = self.derived.iter().position(|(of, _)| of == name)?;
+        let known = self.derived.remove(found);
+        let keys = known.1.keys.clone();
+        self.derived.push(known);
+        Some(keys)
+    }
+
+    /// Returns the bytes of derived keys.
+    fn derived_bytes(&self) -> u64 {
+        self.derived.iter().map(|(_, entry)| entry.bytes).sum()
+    }
 }
 
 struct Entry {
@@ -117,25 +131,17 @@ impl KeySets {
         bytes: u64,
         make: impl FnOnce() -> Result<KeySet, BackendError>,
     ) -> Result<Arc<KeySet>, BackendError> {
-        let known = |held: &mut Held| {
-            let found = held.derived.iter().position(|(of, _)| of == name)?;
-            let known = held.derived.remove(found);
-            let keys = known.1.keys.clone();
-            held.derived.push(known);
-            Some(keys)
-        };
-        if let Some(keys) = known(&mut self.held()) {
+        if let Some(keys) = self.held().known(name) {
             return Ok(keys);
         }
         // Derivation takes seconds, so the lock is free meanwhile. If two connections derive, the
         // first result stays.
         let keys = Arc::new(make()?);
         let mut held = self.held();
-        if let Some(keys) = known(&mut held) {
+        if let Some(keys) = held.known(name) {
             return Ok(keys);
         }
-        let of = |held: &Held| held.derived.iter().map(|(_, entry)| entry.bytes).sum::<u64>();
-        while of(&held) + bytes > MAX_DERIVED_BYTES {
+        while held.derived_bytes() + bytes > MAX_DERIVED_BYTES {
             let Some(idle) = held.derived.iter().position(|(_, entry)| entry.is_idle()) else { return Ok(keys) };
             held.derived.remove(idle);
         }

@@ -103,7 +103,7 @@ impl<'a> Draft<'a> {
                     let slots = (self.frame.context.degree() / 2) as u64;
                     self.encoding = self.encoding.max(2 * 16 * slots * moves.offsets.len() as u64);
                     let way = self.frame.way(self.options, id, index);
-                    self.linear((&moves.offsets, from.period.max(to.period)), place.made + 1, way, &mut record)?;
+                    self.linear(&moves.offsets, from.period.max(to.period), place.made + 1, way, &mut record)?;
                     self.folds(&moves.folds, place.made, &mut record);
                 }
             }
@@ -150,7 +150,8 @@ impl<'a> Draft<'a> {
     /// Adds a part of a linear step, whose diagonals repeat after `period` slots.
     fn linear(
         &mut self,
-        (offsets, period): (&BTreeSet<i64>, usize),
+        offsets: &BTreeSet<i64>,
+        period: usize,
         level: usize,
         way: Way,
         record: &mut StepRecord,
@@ -182,8 +183,8 @@ impl<'a> Draft<'a> {
     /// Adds the rotations of folds, which add up shares of a sum.
     fn folds(&mut self, folds: &[usize], level: usize, record: &mut StepRecord) {
         let context = &self.frame.context;
-        let key = |by: &usize| KeyId::at(context, KeyKind::Galois(context.rotation_element(*by as i64)), level);
-        self.needs.extend(folds.iter().map(key));
+        let elements = folds.iter().map(|by| context.rotation_element(*by as i64));
+        self.needs.extend(elements.map(|element| KeyId::at(context, KeyKind::Galois(element), level)));
         record.rotations.extend(folds.iter().map(|by| *by as i64));
         record.switches += folds.len();
         self.switches(level, folds.len() as u64);
@@ -265,7 +266,7 @@ impl<'a> Draft<'a> {
         };
         let parameters = self.frame.context.parameters();
         let best = compared.map(|n| Best::new(n as usize, parameters)).transpose()?;
-        let costs = self.costs((&keys, sent), [input.level, output.level], best.as_ref())?;
+        let costs = self.costs(&keys, sent, [input.level, output.level], best.as_ref())?;
         Ok(Public {
             backend: NAME.into(),
             version: VERSION,
@@ -288,7 +289,8 @@ impl<'a> Draft<'a> {
 
     fn costs(
         &self,
-        (keys, sent): (&[KeyRecord], &Sent),
+        keys: &[KeyRecord],
+        sent: &Sent,
         [level, last]: [usize; 2],
         best: Option<&Best>,
     ) -> Result<Costs, BackendError> {
@@ -338,11 +340,15 @@ impl<'a> Draft<'a> {
             ..talk.into()
         };
         // The server's stored bytes are keys alone.
-        let unkept = |party: PartyCost| PartyCost { stored_bytes: 0, ..party };
         setup.add_work(of_best.setup.client, unkept(of_best.setup.server));
         for phase in [of_best.offline, of_best.online] {
             online.add_work(unkept(phase.client), unkept(phase.server));
         }
         Ok(Costs { setup, online, comparisons: of_best.comparisons, ..Costs::default() })
     }
+}
+
+/// Returns a cost without stored bytes.
+fn unkept(party: PartyCost) -> PartyCost {
+    PartyCost { stored_bytes: 0, ..party }
 }

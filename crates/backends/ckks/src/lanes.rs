@@ -57,8 +57,7 @@ impl Value for [f64; LANES] {
 /// Packs inputs of one length side by side; unused lanes are zeros.
 pub(super) fn side_by_side(inputs: &[&[f32]]) -> Vec<[f64; LANES]> {
     let len = inputs.first().map_or(0, |x| x.len());
-    let at = |i: usize, lane: usize| inputs.get(lane).map_or(0.0, |x| f64::from(x[i]));
-    (0..len).map(|i| std::array::from_fn(|lane| at(i, lane))).collect()
+    (0..len).map(|i| std::array::from_fn(|lane| inputs.get(lane).map_or(0.0, |x| f64::from(x[i])))).collect()
 }
 
 /// Converts one input.

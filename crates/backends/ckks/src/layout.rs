@@ -39,21 +39,25 @@ impl Layout {
     pub fn new(shape: &[usize], input: &[usize], n: usize) -> Option<Self> {
         let ([channels, h, w], [_, gh, gw]) = (image(shape), image(input));
         let count = channels * h * w;
-        let tight = || Self::from_slots((0..count as u32).collect(), n);
         if h * w == 1 {
-            return tight();
+            return Self::tight(count, n);
         }
         let [ty, tx] = [times(gh, h), times(gw, w)];
         let [rows, columns] = [gh.max(h), gw.max(w)];
         let blocks = channels.div_ceil(ty * tx);
         let wide = (rows * columns).next_power_of_two();
         let block = if blocks * wide <= n { wide } else { rows * columns };
-        let slot = |i: usize| {
+        let slots = (0..count).map(|i| {
             let (c, y, x) = (i / (h * w), i / w % h, i % w);
             let (share, place) = (c / (ty * tx), c % (ty * tx));
             (share * block + (y * ty + place / tx) * columns + x * tx + place % tx) as u32
-        };
-        Self::from_slots((0..count).map(slot).collect(), n).or_else(tight)
+        });
+        Self::from_slots(slots.collect(), n).or_else(|| Self::tight(count, n))
+    }
+
+    /// Returns the layout of `count` elements without gaps.
+    fn tight(count: usize, n: usize) -> Option<Self> {
+        Self::from_slots((0..count as u32).collect(), n)
     }
 
     fn from_slots(slots: Vec<u32>, n: usize) -> Option<Self> {
@@ -96,23 +100,25 @@ const FOLD_COST: usize = 4;
 /// hybrid).
 pub(super) fn moves(matrix: &Sparse, from: &Layout, to: &Layout) -> Moves {
     let (inner, outer) = (from.period, to.period);
-    let marked = |offsets: &mut dyn Iterator<Item = i64>| {
-        let mut seen = vec![false; inner];
-        offsets.for_each(|offset| seen[offset.rem_euclid(inner as i64) as usize] = true);
-        seen.iter().enumerate().filter(|(_, seen)| **seen).map(|(d, _)| d as i64).collect::<Vec<i64>>()
-    };
-    let of_row = |(row, &slot): (usize, &u32)| {
+    let distances = to.slots.iter().enumerate().flat_map(|(row, &slot)| {
         matrix.row(row).map(move |(column, _)| i64::from(from.slots[column]) - i64::from(slot))
-    };
-    let first = marked(&mut to.slots.iter().enumerate().flat_map(of_row));
+    });
+    let first = marked(distances, inner);
     let copies = (inner / outer).max(1) as i64;
-    let whole = marked(&mut first.iter().flat_map(|d| (0..copies).map(move |copy| d - copy * outer as i64)));
-    let shares = marked(&mut first.iter().map(|d| d & (outer as i64 - 1)));
+    let whole = marked(first.iter().flat_map(|d| (0..copies).map(move |copy| d - copy * outer as i64)), inner);
+    let shares = marked(first.iter().map(|d| d & (outer as i64 - 1)), inner);
     let folds: Vec<usize> = (0..copies.ilog2()).map(|k| outer << k).collect();
     if 2 * (shares.len() + FOLD_COST * folds.len()) <= whole.len() && !folds.is_empty() {
         return Moves { offsets: shares.into_iter().collect(), folds };
     }
     Moves { offsets: whole.into_iter().map(|d| centred(d, inner)).collect(), folds: Vec::new() }
+}
+
+/// Returns the offsets modulo `period` in order, each once.
+fn marked(offsets: impl Iterator<Item = i64>, period: usize) -> Vec<i64> {
+    let mut seen = vec![false; period];
+    offsets.for_each(|offset| seen[offset.rem_euclid(period as i64) as usize] = true);
+    seen.iter().enumerate().filter(|(_, seen)| **seen).map(|(d, _)| d as i64).collect()
 }
 
 /// Returns the representative of an offset that is nearest to 0.

@@ -127,8 +127,7 @@ impl Frame {
     /// Returns the number of linear transforms (parts of linear steps) in the steps before that of
     /// vector `id`.
     pub fn transforms(&self, id: usize) -> usize {
-        let parts = |step: &Step| if let Step::Linear { parts, .. } = step { parts.len() } else { 0 };
-        self.program.vectors[..id].iter().map(|vector| parts(&vector.step)).sum()
+        self.program.vectors[..id].iter().map(|vector| vector.step.parts()).sum()
     }
 
     /// Returns the distance and level of each fold, which adds up shares of sums.
@@ -186,16 +185,22 @@ fn places(program: &Program, levels: &Levels, setting: &Setting, parameters: &Pa
     let mut places: Vec<Place> = Vec::with_capacity(program.vectors.len());
     for (id, vector) in program.vectors.iter().enumerate() {
         let (made, boots) = (levels.made(id, setting.bootstraps()), levels.boots[id]);
-        let product = |a: Scale, b: Scale| a.times(b).over_prime(parameters.primes()[made]);
         let scale = match (&vector.step, setting.bootstraps()) {
             (_, Some(bootstraps)) if boots => parameters.scale(bootstraps.to),
             (Step::Input | Step::Linear { .. } | Step::Polynomial { .. }, _) => parameters.scale(made),
-            (Step::Square { of, .. } | Step::Quadratic { of, .. }, _) => product(places[*of].scale, places[*of].scale),
-            (Step::Product { of: [a, b] }, _) => product(places[*a].scale, places[*b].scale),
+            (Step::Square { of, .. } | Step::Quadratic { of, .. }, _) => {
+                product(parameters, made, places[*of].scale, places[*of].scale)
+            }
+            (Step::Product { of: [a, b] }, _) => product(parameters, made, places[*a].scale, places[*b].scale),
         };
         places.push(Place { made, scale, boots, level: levels.level[id] });
     }
     places
+}
+
+/// Returns the scale of a product at level `made`.
+fn product(parameters: &Parameters, made: usize, a: Scale, b: Scale) -> Scale {
+    a.times(b).over_prime(parameters.primes()[made])
 }
 
 /// Plans one part of a linear step.

@@ -30,7 +30,7 @@ pub(super) struct Levels {
 pub(super) fn levels(program: &Program, bootstraps: Option<Bootstraps>, most: usize, free: usize) -> Option<Levels> {
     // A bootstrap inside an activation needs another one for the activation's argument: that may
     // save bootstraps or cost some.
-    let ways = [false, true].into_iter().filter_map(|inside| levels_with(program, bootstraps, (most, free), inside));
+    let ways = [false, true].into_iter().filter_map(|inside| levels_with(program, bootstraps, most, free, inside));
     ways.min_by_key(Levels::bootstraps)
 }
 
@@ -38,11 +38,11 @@ pub(super) fn levels(program: &Program, bootstraps: Option<Bootstraps>, most: us
 fn levels_with(
     program: &Program,
     bootstraps: Option<Bootstraps>,
-    (most, free): (usize, usize),
+    most: usize,
+    free: usize,
     inside: bool,
 ) -> Option<Levels> {
     let vectors = &program.vectors;
-    let may = |step: &Step| matches!(step, Step::Linear { .. }) || inside && matches!(step, Step::Polynomial { .. });
     // Levels from a vector back to the nearest vectors that may be bootstrapped, and to the input.
     let mut back: Vec<[Option<usize>; 2]> = Vec::with_capacity(vectors.len());
     for vector in vectors {
@@ -50,7 +50,7 @@ fn levels_with(
         for of in vector.step.inputs() {
             let seen = match vectors[of].step {
                 Step::Input => [None, Some(0)],
-                ref step if may(step) => [Some(0), None],
+                ref step if may_boot(step, inside) => [Some(0), None],
                 _ => back[of],
             };
             own.iter_mut().zip(seen).for_each(|(own, seen)| *own = (*own).max(seen.map(|d| d + vector.step.depth())));
@@ -60,7 +60,7 @@ fn levels_with(
     let mut found = Levels { level: vec![1; vectors.len()], boots: vec![false; vectors.len()] };
     for id in (1..vectors.len()).rev() {
         let mut raw = found.level[id];
-        if let Some(Bootstraps { from, to }) = bootstraps.filter(|_| may(&vectors[id].step)) {
+        if let Some(Bootstraps { from, to }) = bootstraps.filter(|_| may_boot(&vectors[id].step, inside)) {
             let [ranged, input] = back[id];
             // Going back from the result, the first bootstrap found is the last one.
             let to = if found.boots.contains(&true) { to } else { to.saturating_sub(free) };
@@ -76,6 +76,11 @@ fn levels_with(
     let top = bootstraps.map_or(most, |b| b.to);
     let fits = found.level[0] <= most && found.level[1..].iter().all(|level| *level <= top);
     fits.then_some(found)
+}
+
+/// Returns whether a bootstrap may follow a step, `inside` activations too.
+fn may_boot(step: &Step, inside: bool) -> bool {
+    matches!(step, Step::Linear { .. }) || inside && matches!(step, Step::Polynomial { .. })
 }
 
 impl Levels {

@@ -67,3 +67,8 @@ fn no_material(bytes: &[u8]) -> Result<Material, BackendError> {
         _ => Err(BackendError::Material { what: format!("{} bytes for a back end that has none", bytes.len()) }),
     }
 }
+
+/// Returns the error for a public part that makes no sense.
+fn wrong<T>(what: String) -> Result<T, BackendError> {
+    Err(BackendError::Public { what })
+}

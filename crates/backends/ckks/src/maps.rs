@@ -12,8 +12,6 @@ pub(super) type Map = (Sparse, Vec<f64>);
 /// Returns the map of `node` on a tensor of shape `from`, if it is linear and has one input.
 pub(super) fn map(node: &FloatNode, from: &[usize]) -> Option<Map> {
     let (columns, rows) = (from.iter().product::<usize>(), node.elements());
-    let plain = |matrix: Sparse| Some((matrix, vec![0.0; rows]));
-    let indices = || (0..columns).collect::<Vec<usize>>();
     match &node.op {
         FloatOp::Conv { geometry, weights, bias } => {
             let plane = rows / bias.len();
@@ -21,28 +19,28 @@ pub(super) fn map(node: &FloatNode, from: &[usize]) -> Option<Map> {
             Some((conv(geometry, from, &node.shape, weights), bias))
         }
         FloatOp::Dense { weights, bias } => {
-            let row = |w: &[f32]| w.iter().enumerate().map(|(c, &v)| (c as u32, v)).collect();
-            let matrix = Sparse::from_rows(columns, weights.chunks(columns).map(row));
+            let entries = weights.chunks(columns).map(|w| w.iter().enumerate().map(|(c, &v)| (c as u32, v)).collect());
+            let matrix = Sparse::from_rows(columns, entries);
             Some((matrix, bias.iter().map(|&b| b.into()).collect()))
         }
-        FloatOp::Affine { scale, shift } => {
-            let spread = |v: &[f32]| (0..rows).map(|i| f64::from(v[i / (rows / v.len())])).collect::<Vec<f64>>();
-            Some((Sparse::diagonal(&spread(scale)), spread(shift)))
-        }
+        FloatOp::Affine { scale, shift } => Some((Sparse::diagonal(&spread(scale, rows)), spread(shift, rows))),
         FloatOp::PositionScale(factors) => {
-            let factor = |i: usize| f64::from(factors[i % factors.len()]);
-            plain(Sparse::diagonal(&(0..rows).map(factor).collect::<Vec<f64>>()))
+            let diagonal: Vec<f64> = (0..rows).map(|i| f64::from(factors[i % factors.len()])).collect();
+            Some(plain(Sparse::diagonal(&diagonal)))
         }
-        FloatOp::SumPool(window) => plain(sum_pool(window, from, &node.shape)),
-        FloatOp::Slice(slice) => plain(taken(columns, &kernel::slice(slice, &indices(), from))),
+        FloatOp::SumPool(window) => Some(plain(sum_pool(window, from, &node.shape))),
+        FloatOp::Slice(slice) => {
+            let indices: Vec<usize> = (0..columns).collect();
+            Some(plain(taken(columns, &kernel::slice(slice, &indices, from))))
+        }
         FloatOp::Pad { before, .. } => {
             let numbered: Vec<usize> = (1..=columns).collect();
             let padded = kernel::pad(before, &numbered, from, &node.shape);
-            let source = |i: &usize| i.checked_sub(1).map(|i| i as u32);
-            plain(Sparse::select(columns, &padded.iter().map(source).collect::<Vec<_>>()))
+            let sources: Vec<Option<u32>> = padded.iter().map(|i| i.checked_sub(1).map(|i| i as u32)).collect();
+            Some(plain(Sparse::select(columns, &sources)))
         }
-        FloatOp::Reshape => plain(Sparse::identity(columns)),
-        FloatOp::Transpose(perm) => plain(taken(columns, &kernel::transpose_index(perm, from))),
+        FloatOp::Reshape => Some(plain(Sparse::identity(columns))),
+        FloatOp::Transpose(perm) => Some(plain(taken(columns, &kernel::transpose_index(perm, from)))),
         FloatOp::Input
         | FloatOp::Relu
         | FloatOp::Function(_)
@@ -55,6 +53,17 @@ pub(super) fn map(node: &FloatNode, from: &[usize]) -> Option<Map> {
     }
 }
 
+/// Returns the map of a matrix without addends.
+fn plain(matrix: Sparse) -> Map {
+    let addends = vec![0.0; matrix.rows()];
+    (matrix, addends)
+}
+
+/// Repeats each value until there are `rows`.
+fn spread(values: &[f32], rows: usize) -> Vec<f64> {
+    (0..rows).map(|i| f64::from(values[i / (rows / values.len())])).collect()
+}
+
 fn taken(columns: usize, from: &[usize]) -> Sparse {
     Sparse::select(columns, &from.iter().map(|&i| Some(i as u32)).collect::<Vec<_>>())
 }
@@ -65,37 +74,44 @@ fn position(at: usize, stride: usize, tap: usize, dilation: usize, pad: usize, l
 }
 
 fn conv(g: &ConvGeometry, from: &[usize], to: &[usize], weights: &[f32]) -> Sparse {
+    let rows: usize = to.iter().product();
+    Sparse::from_rows(from.iter().product(), (0..rows).map(|i| conv_row(g, from, to, weights, i)))
+}
+
+/// Returns row `i` of the matrix of a convolution.
+fn conv_row(g: &ConvGeometry, from: &[usize], to: &[usize], weights: &[f32], i: usize) -> Vec<(u32, f32)> {
     let (height, width, inside) = (from[1], from[2], from[0] / g.groups);
-    let row = |i: usize| {
-        let (o, y, x) = (i / (to[1] * to[2]), i / to[2] % to[1], i % to[2]);
-        let first = o / (g.out_channels / g.groups) * inside;
-        let mut row = Vec::with_capacity(inside * g.kernel[0] * g.kernel[1]);
-        for c in 0..inside {
-            for ky in 0..g.kernel[0] {
-                let Some(sy) = position(y, g.stride[0], ky, g.dilation[0], g.pads[0], height) else { continue };
-                for kx in 0..g.kernel[1] {
-                    let Some(sx) = position(x, g.stride[1], kx, g.dilation[1], g.pads[1], width) else { continue };
-                    let weight = weights[((o * inside + c) * g.kernel[0] + ky) * g.kernel[1] + kx];
-                    row.push(((((first + c) * height + sy) * width + sx) as u32, weight));
-                }
+    let (o, y, x) = (i / (to[1] * to[2]), i / to[2] % to[1], i % to[2]);
+    let first = o / (g.out_channels / g.groups) * inside;
+    let mut row = Vec::with_capacity(inside * g.kernel[0] * g.kernel[1]);
+    for c in 0..inside {
+        for ky in 0..g.kernel[0] {
+            let Some(sy) = position(y, g.stride[0], ky, g.dilation[0], g.pads[0], height) else { continue };
+            for kx in 0..g.kernel[1] {
+                let Some(sx) = position(x, g.stride[1], kx, g.dilation[1], g.pads[1], width) else { continue };
+                let weight = weights[((o * inside + c) * g.kernel[0] + ky) * g.kernel[1] + kx];
+                row.push(((((first + c) * height + sy) * width + sx) as u32, weight));
             }
         }
-        row
-    };
-    Sparse::from_rows(from.iter().product(), (0..to.iter().product()).map(row))
+    }
+    row
 }
 
 fn sum_pool(w: &Window, from: &[usize], to: &[usize]) -> Sparse {
+    let rows: usize = to.iter().product();
+    Sparse::from_rows(from.iter().product(), (0..rows).map(|i| sum_pool_row(w, from, to, i)))
+}
+
+/// Returns row `i` of the matrix of a sum pool.
+fn sum_pool_row(w: &Window, from: &[usize], to: &[usize], i: usize) -> Vec<(u32, f32)> {
     let (height, width) = (from[1], from[2]);
-    let row = |i: usize| {
-        let (c, y, x) = (i / (to[1] * to[2]), i / to[2] % to[1], i % to[2]);
-        let rows = (0..w.kernel[0]).filter_map(|k| position(y, w.stride[0], k, 1, w.pads[0], height));
-        let columns = |k: usize| position(x, w.stride[1], k, 1, w.pads[1], width);
-        rows.flat_map(|sy| (0..w.kernel[1]).filter_map(columns).map(move |sx| (sy, sx)))
-            .map(|(sy, sx)| (((c * height + sy) * width + sx) as u32, 1.0))
-            .collect()
-    };
-    Sparse::from_rows(from.iter().product(), (0..to.iter().product()).map(row))
+    let (c, y, x) = (i / (to[1] * to[2]), i / to[2] % to[1], i % to[2]);
+    let mut row = Vec::new();
+    for sy in (0..w.kernel[0]).filter_map(|k| position(y, w.stride[0], k, 1, w.pads[0], height)) {
+        let columns = (0..w.kernel[1]).filter_map(|k| position(x, w.stride[1], k, 1, w.pads[1], width));
+        row.extend(columns.map(|sx| (((c * height + sy) * width + sx) as u32, 1.0)));
+    }
+    row
 }
 
 #[cfg(test)]

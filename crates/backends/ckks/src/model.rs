@@ -74,7 +74,7 @@ impl Backend for Ckks {
         Options::read(text)?;
         model.check()?;
         let Settled { model: accepting, held: Held { plan, judged, .. } } = settle(model, text, watch)?;
-        let report = Report::new((model, &accepting), &plan, judged);
+        let report = Report::new(model, &accepting, &plan, judged);
         Ok(Arc::new(Server { report: Some(report), ..Server::new(&accepting, plan)? }))
     }
 

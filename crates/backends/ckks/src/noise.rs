@@ -40,9 +40,13 @@ fn in_slots(context: &Context, deviation: f64, scale: f64) -> f64 {
 /// by the special primes.
 fn switch(context: &Context, level: usize) -> f64 {
     let (parameters, alpha) = (context.parameters(), context.parameters().alpha(level));
-    let bits = |primes: &[u64]| primes.iter().map(|&p| (p as f64).log2()).sum::<f64>();
     let digits: Vec<f64> = parameters.primes()[..level].chunks(alpha).map(bits).collect();
     digits_deviation(context.degree(), &digits, bits(&parameters.special_primes()[..alpha]))
+}
+
+/// Returns the bits of a product of primes.
+fn bits(primes: &[u64]) -> f64 {
+    primes.iter().map(|&p| (p as f64).log2()).sum()
 }
 
 /// Returns the deviation that each vector's own step adds to its slots.
@@ -50,42 +54,52 @@ pub(super) fn of_steps(
     program: &Program,
     places: &[Place],
     layouts: &[Layout],
-    (context, bootstrapper): (&Context, Option<&Bootstrapper>),
+    context: &Context,
+    bootstrapper: Option<&Bootstrapper>,
 ) -> Vec<f64> {
+    (0..places.len()).map(|id| of_step(program, places, layouts, context, bootstrapper, id)).collect()
+}
+
+/// Returns the deviation that the step of vector `id` adds to its slots.
+fn of_step(
+    program: &Program,
+    places: &[Place],
+    layouts: &[Layout],
+    context: &Context,
+    bootstrapper: Option<&Bootstrapper>,
+    id: usize,
+) -> f64 {
     let root = (context.degree() as f64).sqrt();
-    let one = |id: usize| {
-        let (vector, place) = (&program.vectors[id], &places[id]);
-        let rounding = in_slots(context, rounding_deviation(context.degree()), place.scale.to_f64());
-        let own = match &vector.step {
-            Step::Input => in_slots(context, FRESH, place.scale.to_f64()),
-            Step::Linear { parts, .. } => parts.iter().fold(rounding, |sum, (of, matrix)| {
-                let rows = matrix.rows() as f64;
-                let switched = in_slots(context, switch(context, place.made + 1), places[*of].scale.to_f64());
-                let size = tacit_floats::larger(program.vectors[*of].largest, 1.0);
-                let rounded = (matrix.entries() as f64 / rows / 12.0).sqrt() * size * root * 2f64.powi(-DIAGONAL_BITS);
-                let own = sum.hypot(switched * (matrix.squares() / rows).sqrt()).hypot(rounded);
-                if moves(matrix, &layouts[*of], &layouts[id]).folds.is_empty() {
-                    return own;
-                }
-                // Each fold switches keys once, and the folds together add up the error of so many
-                // slots.
-                let folded = rounding.hypot(in_slots(context, switch(context, place.made), place.scale.to_f64()));
-                own.hypot(folded * (layouts[*of].period as f64 / layouts[id].period as f64).sqrt())
-            }),
-            // Each power is rounded, and so is each product of powers.
-            Step::Polynomial { polynomial, .. } => rounding * (1.0 + 2.0 * (polynomial.degree() as f64).sqrt()),
-            Step::Square { .. } | Step::Product { .. } => rounding,
-            Step::Quadratic { .. } => 2.0 * rounding,
-        };
-        // The answer is re-encrypted.
-        let anew = if id + 1 == places.len() { public_deviation(context.degree()) } else { 0.0 };
-        let own = own.hypot(in_slots(context, anew, place.scale.to_f64()));
-        match bootstrapper.filter(|_| place.boots) {
-            Some(boot) => own.hypot(boot.noise()).hypot(boot.approximation() / 3.0),
-            None => own,
-        }
+    let (vector, place) = (&program.vectors[id], &places[id]);
+    let rounding = in_slots(context, rounding_deviation(context.degree()), place.scale.to_f64());
+    let own = match &vector.step {
+        Step::Input => in_slots(context, FRESH, place.scale.to_f64()),
+        Step::Linear { parts, .. } => parts.iter().fold(rounding, |sum, (of, matrix)| {
+            let rows = matrix.rows() as f64;
+            let switched = in_slots(context, switch(context, place.made + 1), places[*of].scale.to_f64());
+            let size = tacit_floats::larger(program.vectors[*of].largest, 1.0);
+            let rounded = (matrix.entries() as f64 / rows / 12.0).sqrt() * size * root * 2f64.powi(-DIAGONAL_BITS);
+            let own = sum.hypot(switched * (matrix.squares() / rows).sqrt()).hypot(rounded);
+            if moves(matrix, &layouts[*of], &layouts[id]).folds.is_empty() {
+                return own;
+            }
+            // Each fold switches keys once, and the folds together add up the error of so many
+            // slots.
+            let folded = rounding.hypot(in_slots(context, switch(context, place.made), place.scale.to_f64()));
+            own.hypot(folded * (layouts[*of].period as f64 / layouts[id].period as f64).sqrt())
+        }),
+        // Each power is rounded, and so is each product of powers.
+        Step::Polynomial { polynomial, .. } => rounding * (1.0 + 2.0 * (polynomial.degree() as f64).sqrt()),
+        Step::Square { .. } | Step::Product { .. } => rounding,
+        Step::Quadratic { .. } => 2.0 * rounding,
     };
-    (0..places.len()).map(one).collect()
+    // The answer is re-encrypted.
+    let anew = if id + 1 == places.len() { public_deviation(context.degree()) } else { 0.0 };
+    let own = own.hypot(in_slots(context, anew, place.scale.to_f64()));
+    match bootstrapper.filter(|_| place.boots) {
+        Some(boot) => own.hypot(boot.noise()).hypot(boot.approximation() / 3.0),
+        None => own,
+    }
 }
 
 /// Returns the result of a run with errors of the deviations `own`.

@@ -73,8 +73,8 @@ impl Plan {
             }
             slots.iter_mut().flatten().for_each(|v| *v = self.arrived(id, *v));
         });
-        let answer = |lane: usize| self.rounded(result.iter().map(|v| v[lane]).collect());
-        strains.into_iter().enumerate().map(|(lane, strains)| DryRun { answer: answer(lane), strains }).collect()
+        let answers = (0..inputs.len()).map(|lane| self.rounded(result.iter().map(|v| v[lane]).collect()));
+        answers.zip(strains).map(|(answer, strains)| DryRun { answer, strains }).collect()
     }
 
     fn rounded(&self, result: Vec<f64>) -> Vec<f64> {

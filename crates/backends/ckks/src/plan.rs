@@ -43,7 +43,7 @@ const MAX_DEVIATION: f64 = 1.0 / 64.0;
 /// A node that cannot be lowered, or a network that no secure parameters hold.
 pub(super) fn plan(model: &Model, options: &Options, approximation: f64, watch: &Watch) -> Result<Plan, BackendError> {
     let emitted = Emitted::new(model, options, Samples::All, watch)?;
-    plan_of(model, &emitted, (options, approximation), watch)
+    plan_of(model, &emitted, options, approximation, watch)
 }
 
 /// Plans a network that is emitted already. `approximation` is the error of answers by polynomials,
@@ -54,15 +54,15 @@ pub(super) fn plan(model: &Model, options: &Options, approximation: f64, watch: 
 pub(super) fn plan_of(
     model: &Model,
     emitted: &Emitted,
-    (options, approximation): (&Options, f64),
+    options: &Options,
+    approximation: f64,
     watch: &Watch,
 ) -> Result<Plan, BackendError> {
     let frame = emitted.frame(options, None)?;
     watch.tell("making tables of bootstraps", 0, None)?;
     let bootstrapper = frame.bootstrapper(options)?;
     watch.tell("estimating errors", 0, None)?;
-    let library = (&*frame.context, bootstrapper.as_ref());
-    let noise = noise::of_steps(&frame.program, &frame.places, &frame.layouts, library);
+    let noise = noise::of_steps(&frame.program, &frame.places, &frame.layouts, &frame.context, bootstrapper.as_ref());
     let deviation = noise::of_result(&frame.program, &noise, model);
     if deviation.is_nan() || deviation > MAX_DEVIATION {
         let what = "the errors of encrypted arithmetic are as large as the outputs. Where features differ much in size, the largest \

@@ -25,26 +25,27 @@ pub(super) fn extremes(model: &Model) -> Vec<Vec<f32>> {
 /// Draws inputs from the accepted range, of three kinds in turn: uniform in the range, at its ends,
 /// and samples with a third of their values drawn anew.
 pub(super) fn drawn(model: &Model) -> Vec<Vec<f32>> {
-    let [low, high] = model.interface.input.range;
     let samples = &model.calibration.samples;
     let mut rng = SplitMix::new(SEED);
-    let one = |i: usize| {
-        let sample = &samples[(i / 3) % samples.len()];
-        let value = |v: &f32| {
-            let drawn = rng.range(low.into(), high.into()) as f32;
-            match (i % 3, rng.next_u64() % 6) {
-                (1, k) => {
-                    if k < 3 {
-                        low
-                    } else {
-                        high
-                    }
+    let numbers = 0..3 * count(model, MAX_DRAWN) / 2;
+    numbers.map(|i| of_kind(i % 3, &samples[(i / 3) % samples.len()], model.interface.input.range, &mut rng)).collect()
+}
+
+/// Draws an input of kind 0, 1 or 2.
+fn of_kind(kind: usize, sample: &[f32], [low, high]: [f32; 2], rng: &mut SplitMix) -> Vec<f32> {
+    let values = sample.iter().map(|v| {
+        let drawn = rng.range(low.into(), high.into()) as f32;
+        match (kind, rng.next_u64() % 6) {
+            (1, k) => {
+                if k < 3 {
+                    low
+                } else {
+                    high
                 }
-                (2, 2..) => v.clamp(low, high),
-                _ => drawn.clamp(low, high),
             }
-        };
-        sample.iter().map(value).collect()
-    };
-    (0..3 * count(model, MAX_DRAWN) / 2).map(one).collect()
+            (2, 2..) => v.clamp(low, high),
+            _ => drawn.clamp(low, high),
+        }
+    });
+    values.collect()
 }

@@ -96,6 +96,11 @@ impl Step {
         }
     }
 
+    /// Returns the number of parts of a linear step; 0 for other steps.
+    pub fn parts(&self) -> usize {
+        if let Self::Linear { parts, .. } = self { parts.len() } else { 0 }
+    }
+
     /// Returns the name for display.
     pub fn name(&self) -> &'static str {
         match self {
@@ -111,13 +116,6 @@ impl Step {
     /// Computes the step from the slots of all earlier vectors (slots of their own elements,
     /// without copies).
     pub fn apply<V: Value>(&self, slots: &[Vec<V>]) -> Vec<V> {
-        let each = |of: VectorId, f: &(dyn Fn(usize, V) -> V + Sync)| {
-            slots[of].par_iter().with_min_len(1 << 10).enumerate().map(|(i, &v)| f(i, v)).collect::<Vec<V>>()
-        };
-        // square v^2 + linear v + constant
-        let quadratic = |v: V, square: f64, linear: f64, constant: f64| {
-            v.times(V::of(square)).plus(V::of(linear)).times(v).plus(V::of(constant))
-        };
         match self {
             Self::Input => slots[0].clone(),
             Self::Linear { parts, bias } => {
@@ -127,14 +125,26 @@ impl Step {
                 }
                 sum
             }
-            Self::Square { of, linear, constant } => each(*of, &|i, v| quadratic(v, 1.0, linear[i], constant[i])),
-            Self::Quadratic { of, square, linear, constant } => {
-                each(*of, &|i, v| quadratic(v, square[i], linear[i], constant[i]))
+            Self::Square { of, linear, constant } => {
+                each(&slots[*of], &|i, v| quadratic(v, 1.0, linear[i], constant[i]))
             }
-            Self::Polynomial { of, polynomial } => each(*of, &|_, v| v.under(polynomial)),
-            Self::Product { of: [a, b] } => each(*a, &|i, v| v.times(slots[*b][i])),
+            Self::Quadratic { of, square, linear, constant } => {
+                each(&slots[*of], &|i, v| quadratic(v, square[i], linear[i], constant[i]))
+            }
+            Self::Polynomial { of, polynomial } => each(&slots[*of], &|_, v| v.under(polynomial)),
+            Self::Product { of: [a, b] } => each(&slots[*a], &|i, v| v.times(slots[*b][i])),
         }
     }
+}
+
+/// Computes each slot from its index and an old slot.
+fn each<V: Value>(slots: &[V], f: &(dyn Fn(usize, V) -> V + Sync)) -> Vec<V> {
+    slots.par_iter().with_min_len(1 << 10).enumerate().map(|(i, &v)| f(i, v)).collect()
+}
+
+/// Returns `square v^2 + linear v + constant`.
+fn quadratic<V: Value>(v: V, square: f64, linear: f64, constant: f64) -> V {
+    v.times(V::of(square)).plus(V::of(linear)).times(v).plus(V::of(constant))
 }
 
 /// All vectors; the first is the input, the last the output.

@@ -7,6 +7,7 @@ use tacit_he::ckks::{Complex, KeyId, KeyKind, Parameters, ParametersSpec, Switch
 
 use super::argmax;
 use super::options::{NAME, Options};
+use super::wrong;
 use tacit_backend_api::seam::version;
 use tacit_backend_api::{BackendError, Costs, Numerics};
 
@@ -135,8 +136,8 @@ impl Port {
     fn holds(&self, slots: &[Complex], stray: f64) -> bool {
         let mut tensor = vec![0.0; self.period];
         self.slots.iter().for_each(|&slot| tensor[slot as usize] = slots[slot as usize].re);
-        let is_near = |(slot, wanted): (&Complex, &f64)| (slot.re - wanted).abs() <= stray && slot.im.abs() <= stray;
-        slots.chunks(self.period).all(|copy| copy.iter().zip(&tensor).all(is_near))
+        let mut pairs = slots.chunks(self.period).flat_map(|copy| copy.iter().zip(&tensor));
+        pairs.all(|(slot, wanted)| (slot.re - wanted).abs() <= stray && slot.im.abs() <= stray)
     }
 }
 
@@ -146,10 +147,6 @@ fn refused() -> BackendError {
                 can recalibrate with inputs like this one, lower with a larger `-O margin`, or offer another back end (`cheetah`, \
                 `dealt`); an input nearer to the calibration samples is answered";
     BackendError::Answer { what: what.into() }
-}
-
-fn wrong<T>(what: String) -> Result<T, BackendError> {
-    Err(BackendError::Public { what })
 }
 
 impl Public {
@@ -244,8 +241,8 @@ impl Public {
         if !self.output.holds(slots, STRAY.max(8.0 * self.relative)) {
             return Err(refused());
         }
-        let value = |&slot: &u32| self.rounded(slots[slot as usize].re * self.output.unit);
-        let answer: Vec<f64> = self.output.slots.iter().map(value).collect();
+        let Port { slots: places, unit, .. } = &self.output;
+        let answer: Vec<f64> = places.iter().map(|&slot| self.rounded(slots[slot as usize].re * unit)).collect();
         self.check_answer(&answer)?;
         Ok(answer)
     }
@@ -258,8 +255,7 @@ impl Public {
     pub fn check_answer(&self, answer: &[f64]) -> Result<(), BackendError> {
         let most = self.output.unit + self.stated();
         // False for NaN.
-        let is_inside = |v: &f64| v.abs() <= most;
-        if self.compared.is_some() || answer.iter().all(is_inside) { Ok(()) } else { Err(refused()) }
+        if self.compared.is_some() || answer.iter().all(|v| v.abs() <= most) { Ok(()) } else { Err(refused()) }
     }
 
     /// Returns the largest expected distance of an answer from the float network's.
@@ -305,8 +301,7 @@ pub(super) fn key_bytes(
     keys: &[KeyRecord],
     digest: usize,
 ) -> Result<u64, BackendError> {
-    let one = |key: &KeyRecord| (SwitchKey::packed_bytes(context, key.id()) + digest) as u64;
-    let total = keys.iter().map(one).sum();
+    let total = keys.iter().map(|key| (SwitchKey::packed_bytes(context, key.id()) + digest) as u64).sum::<u64>();
     if total > MAX_KEY_BYTES {
         wrong(format!("{total} bytes of keys, at most {MAX_KEY_BYTES} are made"))
     } else {

@@ -60,10 +60,6 @@ pub(super) fn uncertain(domain: Domain) -> BackendError {
 
 /// The error that says why the best choice does not hold, and what would help.
 pub(super) fn refusal(Fallen { options, judged }: &Fallen) -> BackendError {
-    let percent = |share: f64| match share > MAX_SHOWN {
-        true => format!("more than {:.0} %", 100.0 * MAX_SHOWN),
-        false => format!("{:.2} %", 100.0 * share),
-    };
     let asked = options.agreement;
     let samples = if judged.samples.held_out > 0 { "samples held out" } else { "samples" };
     let Judged { output_error, tried, .. } = judged;
@@ -100,6 +96,14 @@ pub(super) fn refusal(Fallen { options, judged }: &Fallen) -> BackendError {
         )
     };
     BackendError::Option { backend: NAME, key: "agreement".into(), what }
+}
+
+/// Formats a share in percent.
+fn percent(share: f64) -> String {
+    match share > MAX_SHOWN {
+        true => format!("more than {:.0} %", 100.0 * MAX_SHOWN),
+        false => format!("{:.2} %", 100.0 * share),
+    }
 }
 
 #[cfg(test)]

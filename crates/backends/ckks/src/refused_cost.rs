@@ -28,12 +28,15 @@ pub(super) fn priced(error: BackendError, graph: &FloatGraph) -> BackendError {
 /// window's places for a maximum. Each comparison takes the levels between two bootstraps, so at
 /// least one bootstrap.
 fn compared(graph: &FloatGraph) -> usize {
-    let of = |op: &FloatOp| match op {
-        FloatOp::Relu => 1,
-        FloatOp::MaxPool(window) => window.kernel[0] * window.kernel[1] - 1,
-        _ => 0,
-    };
-    graph.nodes.iter().map(|node| of(&node.op) * node.elements().div_ceil(SLOTS)).sum()
+    let counts = graph.nodes.iter().map(|node| {
+        let each = match &node.op {
+            FloatOp::Relu => 1,
+            FloatOp::MaxPool(window) => window.kernel[0] * window.kernel[1] - 1,
+            _ => 0,
+        };
+        each * node.elements().div_ceil(SLOTS)
+    });
+    counts.sum()
 }
 
 /// Returns a sentence on the cost of comparisons; empty if there are none.

@@ -58,7 +58,7 @@ pub(super) struct Report {
 impl Report {
     /// Builds the report from a model, the same model with its accepted range, its plan, and the
     /// verdict on it.
-    pub fn new((model, accepting): (&Model, &Model), plan: &Plan, judged: Judged) -> Self {
+    pub fn new(model: &Model, accepting: &Model, plan: &Plan, judged: Judged) -> Self {
         let public = &plan.public;
         let (costs, options) = (&public.costs, &public.options);
         let [held_out, extreme, drawn] = judged.tried;
@@ -141,20 +141,23 @@ impl Report {
 impl Report {
     /// Says what was measured where correctness is not certain.
     fn measured(&self) -> String {
-        let all = [self.held_out, self.extreme, self.drawn];
-        let of = |count: fn(&Tried) -> usize| all.iter().map(count).sum::<usize>();
         format!(
             "what is stated was measured, on {} inputs that are accepted ({} samples, {} extreme, {} drawn): {} left what is computed rightly, \
              clients refuse the answers of {}, {} that they take are off by more than is stated. Others that are accepted may get a wrong \
              answer that nobody notices",
-            of(|tried| tried.inputs),
+            self.total(|tried| tried.inputs),
             self.held_out.inputs,
             self.extreme.inputs,
             self.drawn.inputs,
-            of(|tried| tried.left),
-            of(|tried| tried.refused),
-            of(|tried| tried.wrong)
+            self.total(|tried| tried.left),
+            self.total(|tried| tried.refused),
+            self.total(|tried| tried.wrong)
         )
+    }
+
+    /// Returns the sum of a count over all inputs that were tried.
+    fn total(&self, count: fn(&Tried) -> usize) -> usize {
+        [self.held_out, self.extreme, self.drawn].iter().map(count).sum()
     }
 }
 
@@ -175,7 +178,6 @@ fn power(share: f64) -> String {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mib = |bytes: u64| bytes as f64 / (1u64 << 20) as f64;
         writeln!(f, "model         {}, ranges from {}", self.model, self.calibration)?;
         writeln!(f, "parameters    {}: ring degree 2^{}, {} primes, 128 bits", self.set, self.log_degree, self.levels)?;
         writeln!(f, "bootstraps    {}", self.bootstraps)?;
@@ -229,4 +231,9 @@ impl fmt::Display for Report {
             _ => write!(f, "agreement     nothing is promised without calibration samples"),
         }
     }
+}
+
+/// Converts bytes to MiB.
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / (1u64 << 20) as f64
 }

@@ -155,10 +155,6 @@ impl FromStr for Ways {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            "`hoisted`, `flat`, `paired`, `chained`, `powers`, or a way for each transform such as `3h+2c+f5`"
-                .to_owned()
-        };
         if let Ok(steps) = text.parse() {
             return Ok(Self::All(Way { steps, log_babies: None }));
         }
@@ -179,6 +175,11 @@ impl FromStr for Ways {
         }
         Ok(Self::Each(ways))
     }
+}
+
+/// Returns the text on what is allowed for [`Ways`].
+fn wrong() -> String {
+    "`hoisted`, `flat`, `paired`, `chained`, `powers`, or a way for each transform such as `3h+2c+f5`".to_owned()
 }
 
 impl fmt::Display for Ways {

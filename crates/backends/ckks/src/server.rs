@@ -111,11 +111,10 @@ fn keeping(error: tacit_he::HeError) -> BackendError {
 impl Serving {
     pub fn new(shared: Arc<Shared>, resources: &ConnectionResources, mut prg: Prg) -> Self {
         let ConnectionResources { uploads, client, stop, watch, .. } = resources.clone();
-        let party = |best: &Best| {
+        let arg_max = shared.best.as_ref().map(|best| {
             let prg = Prg::from_seed(prg.next_seed());
             ServerParty::new(best.plan.clone(), Arc::new(Weights::default()), prg).stopped_by(&stop)
-        };
-        let arg_max = shared.best.as_ref().map(party);
+        });
         Self { shared, uploads, client, stop, watch, keys: None, file: None, prg: SplitPrg::new(prg), arg_max }
     }
 
@@ -137,11 +136,10 @@ impl Serving {
         let mut digests = Vec::with_capacity(plan.public.keys.len());
         for (index, record) in plan.public.keys.iter().enumerate().skip(there) {
             let len = SwitchKey::packed_bytes(&plan.context, record.id()) + DIGEST;
-            let of = |bytes: &[u8]| key_digest(digest, name, index, bytes);
             let mut packed = Vec::new();
             let (key, own) = channel.recv_with(KEY, len, |bytes| {
                 packed.extend_from_slice(&bytes[..bytes.len() - DIGEST]);
-                read_key(&plan.context, *record, bytes, of)
+                read_key(&plan.context, *record, bytes, |key| key_digest(digest, name, index, key))
             })?;
             take(key, &packed)?;
             digests.push(own);
@@ -162,14 +160,13 @@ impl Serving {
             Self::welcome(channel, Welcome::Known)?;
             return Ok(keys);
         }
-        let no_room = || BackendError::Data { what: format!("no room for {bytes} bytes of keys beside those in use") };
         let room = sets.room(bytes);
         Self::welcome(channel, if room.is_some() { Welcome::Send { there: 0 } } else { Welcome::Full })?;
-        let mut room = room.ok_or_else(no_room)?;
+        let mut room = room.ok_or_else(|| no_room(bytes))?;
         let mut keys = KeySet::default();
         let digest = self.receive(channel, name, 0, |key, packed| {
             keys.insert(key);
-            if room.arrive(packed.len() as u64) { Ok(()) } else { Err(no_room()) }
+            if room.arrive(packed.len() as u64) { Ok(()) } else { Err(no_room(bytes)) }
         })?;
         channel.send(CONFIRMED, &digest)?;
         Ok(room.fill(resident, keys))
@@ -266,6 +263,11 @@ impl Serving {
     }
 }
 
+/// Returns the error where no room is left for keys.
+fn no_room(bytes: u64) -> BackendError {
+    BackendError::Data { what: format!("no room for {bytes} bytes of keys beside those in use") }
+}
+
 impl Drop for Serving {
     fn drop(&mut self) {
         // Keys take hundreds of megabytes, and the next connection would read its keys into other
@@ -309,7 +311,7 @@ impl ServerSide for Serving {
         let evaluator = Evaluator::new(context, &keys);
         // The computation may take longer than the client waits for a silent server.
         let output = channel.while_alive(|| {
-            let output = shared.circuit()?.run(&shared.plan, &evaluator, input, (&self.stop, &self.watch))?;
+            let output = shared.circuit()?.run(&shared.plan, &evaluator, input, &self.stop, &self.watch)?;
             evaluator.encrypt_anew(&output, &mut self.prg).map_err(he)
         })?;
         // A key may have been damaged since the check.

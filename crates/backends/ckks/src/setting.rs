@@ -102,8 +102,7 @@ impl Setting {
     /// makes keys smallest.
     pub fn leveled(log_degree: u32, levels: usize) -> Option<Self> {
         let most = f64::from(max_modulus_bits(1 << log_degree, Secret::Ternary));
-        let bits = |alpha: usize| f64::from(BASE_BITS + SCALE_BITS * (levels as u32 - 1) + SPECIAL_BITS * alpha as u32);
-        let fits = (1..=MAX_SPECIAL.min(levels)).filter(|&alpha| bits(alpha) < most);
+        let fits = (1..=MAX_SPECIAL.min(levels)).filter(|&alpha| bits(levels, alpha) < most);
         let alpha = fits.min_by_key(|&alpha| levels.div_ceil(alpha) * (levels + alpha))?;
         let segments = if levels > 1 { vec![Segment { count: levels - 1, bits: SCALE_BITS }] } else { vec![] };
         let parameters = ParametersSpec {
@@ -134,6 +133,11 @@ impl Setting {
     }
 }
 
+/// Returns the bits of `levels` primes and `alpha` special primes.
+fn bits(levels: usize, alpha: usize) -> f64 {
+    f64::from(BASE_BITS + SCALE_BITS * (levels as u32 - 1) + SPECIAL_BITS * alpha as u32)
+}
+
 /// Returns a setting that holds the program, and the levels in it. `holds` says whether all tensors
 /// fit a number of slots.
 ///
@@ -145,36 +149,13 @@ pub(super) fn choose(
     holds: impl Fn(usize) -> bool,
 ) -> Result<(Setting, Levels), BackendError> {
     let depth = levels(program, None, usize::MAX, 0).map_or(usize::MAX, |found| found.level[0]);
-    let leveled = |largest: u32| {
-        let degrees = LOG_DEGREES.into_iter().filter(move |log| *log <= largest);
-        let mut settings = degrees.filter_map(|log| Setting::leveled(log, depth)).filter(|s| holds(s.slots()));
-        settings.next().and_then(|s| Some((s, levels(program, None, depth, 0)?)))
-    };
-    let named = |set: Set| {
-        let setting = Setting::named(set);
-        let bootstraps = setting.bootstraps()?;
-        // The client may encrypt one level above what bootstraps reach, or lower if inputs would be
-        // too large.
-        let top = bootstraps.to + 1;
-        let small = (1..=top).rev().find(|&level| setting.input_bytes(level) <= INPUT_BYTES).unwrap_or(top);
-        let found = |most| levels(program, Some(bootstraps), most, options.placement as usize);
-        let found = found(small).or_else(|| found(top)).filter(|_| holds(setting.slots()))?;
-        Some((setting, found))
-    };
     let largest = LOG_DEGREES[LOG_DEGREES.len() - 1];
     let found = match options.set {
-        Set::Auto => {
-            let cost = |(set, cost): (Set, usize)| {
-                let (setting, levels) = named(set)?;
-                Some((cost * levels.bootstraps(), setting, levels))
-            };
-            let with_bootstraps = || BOOTSTRAP_COSTS.into_iter().filter_map(cost).min_by_key(|(cost, _, _)| *cost);
-            leveled(SMALL_LOG_DEGREE)
-                .or_else(|| with_bootstraps().map(|(_, setting, levels)| (setting, levels)))
-                .or_else(|| leveled(largest))
-        }
-        Set::Leveled => leveled(largest),
-        set => named(set),
+        Set::Auto => leveled(program, depth, SMALL_LOG_DEGREE, &holds)
+            .or_else(|| cheapest(program, options, &holds))
+            .or_else(|| leveled(program, depth, largest, &holds)),
+        Set::Leveled => leveled(program, depth, largest, &holds),
+        set => named(program, options, set, &holds),
     };
     found.ok_or_else(|| {
         let most = program.vectors.iter().map(|v| v.scale.len()).max().unwrap_or(0);
@@ -185,6 +166,36 @@ pub(super) fn choose(
         );
         BackendError::Option { backend: NAME, key: "set".into(), what }
     })
+}
+
+/// Returns the smallest ring up to degree `2^largest` that holds the program without bootstraps.
+fn leveled(program: &Program, depth: usize, largest: u32, holds: &dyn Fn(usize) -> bool) -> Option<(Setting, Levels)> {
+    let degrees = LOG_DEGREES.into_iter().filter(|log| *log <= largest);
+    let mut settings = degrees.filter_map(|log| Setting::leveled(log, depth)).filter(|s| holds(s.slots()));
+    settings.next().and_then(|s| Some((s, levels(program, None, depth, 0)?)))
+}
+
+/// Returns a set with bootstraps, if it holds the program.
+fn named(program: &Program, options: &Options, set: Set, holds: &dyn Fn(usize) -> bool) -> Option<(Setting, Levels)> {
+    let setting = Setting::named(set);
+    let bootstraps = setting.bootstraps()?;
+    // The client may encrypt one level above what bootstraps reach, or lower if inputs would be too
+    // large.
+    let top = bootstraps.to + 1;
+    let small = (1..=top).rev().find(|&level| setting.input_bytes(level) <= INPUT_BYTES).unwrap_or(top);
+    let placement = options.placement as usize;
+    let found = [small, top].into_iter().find_map(|most| levels(program, Some(bootstraps), most, placement));
+    let found = found.filter(|_| holds(setting.slots()))?;
+    Some((setting, found))
+}
+
+/// Returns the set whose bootstraps cost least.
+fn cheapest(program: &Program, options: &Options, holds: &dyn Fn(usize) -> bool) -> Option<(Setting, Levels)> {
+    let found = BOOTSTRAP_COSTS.into_iter().filter_map(|(set, cost)| {
+        let (setting, levels) = named(program, options, set, holds)?;
+        Some((cost * levels.bootstraps(), setting, levels))
+    });
+    found.min_by_key(|(cost, _, _)| *cost).map(|(_, setting, levels)| (setting, levels))
 }
 
 #[cfg(test)]

@@ -160,13 +160,11 @@ impl Search<'_> {
     fn scaled<'m>(mut self, place: Place<'m>, has_margin: bool) -> Result<Settled<'m>, BackendError> {
         let scales = margins(self.asked, has_margin);
         let mut held = self.first(&place, &scales[..1])?;
-        let is_whole = |held: &Held| held.plan.public.certain && held.judged.refused() == 0;
-        if !held.as_ref().is_some_and(is_whole) {
+        if !held.as_ref().is_some_and(|held| held.plan.public.certain && held.judged.refused() == 0) {
             let certain = Options { domain: Domain::Accepted, ..self.asked.clone() };
             let of_all = self.first(&place, &[certain])?;
-            let dearer = |all: &Held, own: &Held| all.plan.public.error > DEARER * own.plan.public.error;
             held = match (of_all, held) {
-                (Some(all), Some(own)) if dearer(&all, &own) => Some(own),
+                (Some(all), Some(own)) if all.plan.public.error > DEARER * own.plan.public.error => Some(own),
                 (of_all, own) => of_all.or(own),
             };
         }
@@ -230,7 +228,7 @@ impl Search<'_> {
             OutputMode::Logits => stated(tacit_floats::larger(judged.off, emitted.largest_error() / ROOM)),
             OutputMode::Top1 => 0.0,
         };
-        let plan = plan_of(model, &emitted, (options, approximation), self.watch)?;
+        let plan = plan_of(model, &emitted, options, approximation, self.watch)?;
         let runs = Runs {
             rehearse: &|inputs| plan.rehearse(inputs),
             refuses: &|answer| plan.public.check_answer(answer).is_err(),
@@ -259,7 +257,6 @@ impl Search<'_> {
     }
 
     fn falls(&mut self, options: &Options, judged: Judged) {
-        let worth = |judged: &Judged| (Reverse(judged.wrong()), judged.agreement.unwrap_or(1.0) - judged.output_error);
         if self.best.as_ref().is_none_or(|best| worth(&judged) > worth(&best.judged)) {
             self.best = Some(Fallen { options: options.clone(), judged });
         }
@@ -273,6 +270,11 @@ impl Search<'_> {
             _ => uncertain(asked.domain),
         }
     }
+}
+
+/// Returns the worth of a verdict, to compare verdicts by.
+fn worth(judged: &Judged) -> (Reverse<usize>, f64) {
+    (Reverse(judged.wrong()), judged.agreement.unwrap_or(1.0) - judged.output_error)
 }
 
 /// The outcome of a choice.
@@ -301,8 +303,8 @@ fn accepted(asked: &Options) -> Vec<Options> {
 
 fn margins(asked: &Options, has_margin: bool) -> Vec<Options> {
     let margins = if has_margin { vec![asked.margin] } else { MARGINS.to_vec() };
-    let with = |margin| Options { domain: Domain::Calibrated, margin, ..asked.clone() };
-    margins.into_iter().map(with).collect()
+    let margins = margins.into_iter();
+    margins.map(|margin| Options { domain: Domain::Calibrated, margin, ..asked.clone() }).collect()
 }
 
 /// Choices with the ranges of samples.
@@ -319,11 +321,15 @@ fn narrowed(model: &Model, share: f64) -> Option<Model> {
         true => samples[end] as f32,
         false => (own[end] + share * (samples[end] - own[end])) as f32,
     });
-    let width = |[low, high]: [f64; 2]| high - low;
     if width(samples).is_nan() || width(samples) >= (1.0 - ALIKE) * width(own) {
         return None;
     }
     let mut model = model.clone();
     model.interface.input.range = range;
     Some(model)
+}
+
+/// Returns the width of a range.
+fn width([low, high]: [f64; 2]) -> f64 {
+    high - low
 }

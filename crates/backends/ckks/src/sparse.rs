@@ -85,8 +85,8 @@ impl Sparse {
 
     /// Returns `self * x`.
     pub fn apply<V: Value>(&self, x: &[V]) -> Vec<V> {
-        let row = |i| self.row(i).fold(V::of(0.0), |sum, (c, v)| sum.plus(x[c].times(V::of(v))));
-        (0..self.rows()).into_par_iter().map(row).collect()
+        let rows = (0..self.rows()).into_par_iter();
+        rows.map(|i| self.row(i).fold(V::of(0.0), |sum, (c, v)| sum.plus(x[c].times(V::of(v))))).collect()
     }
 
     /// Returns the most entries that [`after`](Self::after) can make.
@@ -96,15 +96,15 @@ impl Sparse {
 
     /// Returns `self * inner`.
     pub fn after(&self, inner: &Self) -> Self {
-        let row = |i: usize| sum_rows(self.row(i).flat_map(|(k, w)| inner.row(k).map(move |(c, v)| (c, w * v))));
-        let rows: Vec<Vec<(u32, f32)>> = (0..self.rows()).into_par_iter().map(row).collect();
+        let rows = (0..self.rows()).into_par_iter();
+        let rows: Vec<Vec<(u32, f32)>> =
+            rows.map(|i| sum_rows(self.row(i).flat_map(|(k, w)| inner.row(k).map(move |(c, v)| (c, w * v))))).collect();
         Self::from_rows(inner.columns, rows)
     }
 
     /// Returns `self + other`; both have one shape.
     pub fn plus(&self, other: &Self) -> Self {
-        let row = |i: usize| sum_rows(self.row(i).chain(other.row(i)));
-        Self::from_rows(self.columns, (0..self.rows()).map(row))
+        Self::from_rows(self.columns, (0..self.rows()).map(|i| sum_rows(self.row(i).chain(other.row(i)))))
     }
 }
 

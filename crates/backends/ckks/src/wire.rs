@@ -79,19 +79,23 @@ impl Welcome {
     }
 
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
-        let wrong = || format!("an answer of {} bytes that means nothing", bytes.len());
-        let (&kind, rest) = bytes.split_first().ok_or_else(wrong)?;
-        let ([first, second], []) = rest.as_chunks::<8>() else { return Err(wrong()) };
+        let (&kind, rest) = bytes.split_first().ok_or_else(|| meaningless(bytes))?;
+        let ([first, second], []) = rest.as_chunks::<8>() else { return Err(meaningless(bytes)) };
         let read = match (kind, u64::from_le_bytes(*first), u64::from_le_bytes(*second)) {
             (0, ..) => Self::Known,
             (1, there, _) => Self::Send { there },
             (2, ..) => Self::Full,
             (3, held, most) => Self::Quota { held, most },
             (4, ..) => Self::Busy,
-            _ => return Err(wrong()),
+            _ => return Err(meaningless(bytes)),
         };
-        if read.to_bytes() == bytes { Ok(read) } else { Err(wrong()) }
+        if read.to_bytes() == bytes { Ok(read) } else { Err(meaningless(bytes)) }
     }
+}
+
+/// Returns the fault of bytes that are no [`Welcome`].
+fn meaningless(bytes: &[u8]) -> String {
+    format!("an answer of {} bytes that means nothing", bytes.len())
 }
 
 /// Returns the digest of the key at position `index` of the set `name` for the plan `plan`.

@@ -65,7 +65,6 @@ impl Opened {
     }
 
     fn read(bytes: &[u8]) -> Result<Self, BackendError> {
-        let wrong = |what: String| BackendError::Public { what };
         version::check((NAME, VERSION), bytes)?;
         let public: Public = match postcard::take_from_bytes(bytes) {
             Ok((public, [])) => public,
@@ -75,6 +74,11 @@ impl Opened {
         public.interface.check()?;
         Self::new(public)
     }
+}
+
+/// Returns the error of a public part.
+fn wrong(what: String) -> BackendError {
+    BackendError::Public { what }
 }
 
 impl Backend for Clear {

@@ -54,15 +54,19 @@ struct Bound<'a> {
 impl Bound<'_> {
     /// Largest sum of magnitudes in a row of the layer's weights.
     fn row_norm(&self, id: NodeId, row_len: usize, facts: WeightFacts) -> f64 {
-        let norm = |row: &[i32]| row.iter().map(|w| f64::from(w.unsigned_abs())).sum::<f64>();
         match self.weights.and_then(|weights| weights.get(id)) {
-            Some(layer) => layer.weights.chunks(row_len.max(1)).map(norm).fold(0.0, tacit_floats::larger),
+            Some(layer) => layer.weights.chunks(row_len.max(1)).map(absolute_sum).fold(0.0, tacit_floats::larger),
             None => {
                 let euclidean = (row_len as f64).sqrt() * f64::from(facts.norm_bits).exp2();
                 euclidean.min(row_len as f64 * f64::from(facts.magnitude_bits).exp2())
             }
         }
     }
+}
+
+/// Returns the sum of the magnitudes of a row.
+fn absolute_sum(row: &[i32]) -> f64 {
+    row.iter().map(|w| f64::from(w.unsigned_abs())).sum()
 }
 
 impl Interpreter for Bound<'_> {

@@ -7,7 +7,7 @@ use tacit_graph::{Interface, MAX_NODES, MAX_TOTAL_ELEMENTS, NodeId, OutputMode, 
 
 use super::RingError;
 use super::fixed::{FixedPoint, MAX_FRAC_BITS, to_signed};
-use super::op::{Conv2d, MAX_MAGNITUDE_BITS, MAX_NORM_BITS, Op, infer_shape};
+use super::op::{Conv2d, MAX_MAGNITUDE_BITS, MAX_NORM_BITS, Op, WeightFacts, infer_shape};
 
 /// One node: an operation and its result tensor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -138,10 +138,10 @@ impl RingGraph {
 
     /// Number of multiplications of one inference in linear layers.
     pub fn macs(&self) -> u64 {
-        let of_node = |(id, (_, row)): (NodeId, (usize, usize))| {
-            (self.spec.nodes[id].elements() as u64).saturating_mul(row as u64)
-        };
-        self.linear_nodes().map(of_node).fold(0, u64::saturating_add)
+        let of_nodes = self
+            .linear_nodes()
+            .map(|(id, (_, row))| (self.spec.nodes[id].elements() as u64).saturating_mul(row as u64));
+        of_nodes.fold(0, u64::saturating_add)
     }
 
     /// Number of weights of linear layers.
@@ -153,13 +153,13 @@ impl RingGraph {
 
     /// Describes the nodes, for users and scripts.
     pub fn describe(&self) -> Vec<serde_json::Value> {
-        let node = |node: &Node| {
+        let nodes = self.spec.nodes.iter().map(|node| {
             serde_json::json!({
                 "kind": node.op.name(), "name": node.name, "inputs": node.inputs, "shape": node.shape,
                 "fixed": node.fixed, "op": node.op,
             })
-        };
-        self.spec.nodes.iter().map(node).collect()
+        });
+        nodes.collect()
     }
 
     /// Returns each linear node with the number of its weight rows (one for each output channel or
@@ -198,12 +198,7 @@ impl RingGraph {
                 )));
             }
             let facts = node.op.facts().expect("linear nodes state facts");
-            let fits = |row: &[i32]| {
-                let norm2: f64 = row.iter().map(|&w| f64::from(w) * f64::from(w)).sum();
-                let largest = row.iter().fold(0, |m, w| m.max(w.unsigned_abs()));
-                u64::from(largest) < 1 << facts.magnitude_bits && norm2.sqrt() <= f64::from(facts.norm_bits).exp2()
-            };
-            if !layer.weights.par_chunks(row_len.max(1)).all(fits) {
+            if !layer.weights.par_chunks(row_len.max(1)).all(|row| fits(row, &facts)) {
                 return Err(fail("weights larger than the public facts state".into()));
             }
         }
@@ -230,24 +225,35 @@ impl SortedGraph for RingGraph {
     }
 }
 
+/// Returns whether a row of weights is as small as the facts state.
+fn fits(row: &[i32], facts: &WeightFacts) -> bool {
+    let norm2: f64 = row.iter().map(|&w| f64::from(w) * f64::from(w)).sum();
+    let largest = row.iter().fold(0, |m, w| m.max(w.unsigned_abs()));
+    u64::from(largest) < 1 << facts.magnitude_bits && norm2.sqrt() <= f64::from(facts.norm_bits).exp2()
+}
+
 /// Checks that the interface is that of the nodes.
 fn check_interface(spec: &RingSpec) -> Result<(), RingError> {
-    let fail = |what| Err(RingError::Interface { what });
     spec.interface.check()?;
     let output = &spec.nodes[spec.output];
     if matches!(output.op, Op::ArgMax) != (spec.interface.output_mode == OutputMode::Top1) {
-        return fail("output mode");
+        return wrong_interface("output mode");
     }
     if spec.interface.input_shape != spec.nodes[0].shape {
-        return fail("input shape");
+        return wrong_interface("input shape");
     }
     if spec.interface.output_shape != output.shape {
-        return fail("output shape");
+        return wrong_interface("output shape");
     }
     if !(spec.output_multiplier.is_finite() && spec.output_multiplier > 0.0) {
-        return fail("output factor");
+        return wrong_interface("output factor");
     }
     Ok(())
+}
+
+/// Returns the error of an interface that is not that of the nodes.
+fn wrong_interface(what: &'static str) -> Result<(), RingError> {
+    Err(RingError::Interface { what })
 }
 
 fn check_node(nodes: &[Node], id: NodeId, node: &Node) -> Result<(), String> {

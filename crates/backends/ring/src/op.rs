@@ -197,15 +197,17 @@ pub fn infer_shape(op: &Op, inputs: &[&[usize]], declared: &[usize]) -> Result<V
 /// A window of `k` real elements needs `k - 1`; padded positions need none. Shapes are `[C, H, W]`
 /// before and after.
 pub fn max_comparisons(window: &Window, input: &[usize], output: &[usize]) -> u64 {
-    let along = |axis: usize| -> u64 {
-        (0..output[axis + 1])
-            .map(|o| {
-                let start = o * window.stride[axis];
-                let low = start.max(window.pads[axis]);
-                let high = (start + window.kernel[axis]).min(window.pads[axis] + input[axis + 1]);
-                high.saturating_sub(low).saturating_sub(1) as u64
-            })
-            .sum()
-    };
-    input[0] as u64 * (input[1] as u64 * along(1) + output[2] as u64 * along(0))
+    let [rows, columns] = [0, 1].map(|axis| comparisons_along(window, input, output, axis));
+    input[0] as u64 * (input[1] as u64 * columns + output[2] as u64 * rows)
+}
+
+/// Counts the comparisons along one axis of an image.
+fn comparisons_along(window: &Window, input: &[usize], output: &[usize], axis: usize) -> u64 {
+    let each = (0..output[axis + 1]).map(|o| {
+        let start = o * window.stride[axis];
+        let low = start.max(window.pads[axis]);
+        let high = (start + window.kernel[axis]).min(window.pads[axis] + input[axis + 1]);
+        high.saturating_sub(low).saturating_sub(1) as u64
+    });
+    each.sum()
 }

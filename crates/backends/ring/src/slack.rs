@@ -2,7 +2,7 @@
 //! would drop anyway, and low bits of the client's share.
 
 use super::share::exact_truncations;
-use super::{Node, Op, RingGraph};
+use super::{Op, RingGraph};
 
 /// A layer's error is below a unit of the truncated result by this many bits. The error is then at
 /// most half a unit, plus an eighth if the server rounds its share ([`rounded`]). Its deviation is
@@ -36,14 +36,21 @@ fn dropped(graph: &RingGraph, exact: &[bool], passes: impl Fn(&Op) -> Option<u32
 /// if a truncation is exact, since the result would show the error, or if an operation other than a
 /// truncation reads the tensor.
 pub fn errors(graph: &RingGraph, exact: &[bool], most: u32) -> Vec<u32> {
-    let passes = |op: &Op| match op {
+    let errors = dropped(graph, exact, passes).into_iter().map(|bits| {
+        let units = 1u64 << bits.unwrap_or(0).saturating_sub(MARGIN).min(31);
+        units.min(u64::from(most)) as u32
+    });
+    errors.collect()
+}
+
+/// Returns the number of bits that an operation before a truncation costs, if it may be there.
+fn passes(op: &Op) -> Option<u32> {
+    match op {
         // Both operands may have an error.
         Op::Add | Op::Sub => Some(1),
         Op::AddConst { .. } | Op::Concat | Op::Slice(_) | Op::Pad { .. } | Op::Reshape => Some(0),
         _ => None,
-    };
-    let units = |bits: Option<u32>| 1u64 << bits.unwrap_or(0).saturating_sub(MARGIN).min(31);
-    dropped(graph, exact, passes).into_iter().map(|bits| units(bits).min(u64::from(most)) as u32).collect()
+    }
 }
 
 /// Returns the number of low bits that the server rounds away from its share of a layer whose error
@@ -61,23 +68,23 @@ pub fn rounding_error(bits: u32) -> u32 {
 /// largest error of any.
 pub(super) fn layer_errors(graph: &RingGraph, most: u32) -> Vec<f64> {
     let errors = errors(graph, &exact_truncations(graph), most);
-    let own = |error: u32| (error + rounding_error(rounded(error))).max(most.min(ANYWHERE));
-    errors.into_iter().map(|error| f64::from(own(error))).collect()
+    let own = errors.into_iter().map(|error| (error + rounding_error(rounded(error))).max(most.min(ANYWHERE)));
+    own.map(f64::from).collect()
 }
 
 /// Returns for each node the number of low bits of the client's share of its tensor that nothing
 /// reads. Such bits exist if all readers of the tensor are local truncations, which shift the
 /// share.
 pub fn unread(graph: &RingGraph, exact: &[bool]) -> Vec<u32> {
-    let of = |(node, least): (&Node, Option<u32>)| if node.op.facts().is_some() { least.unwrap_or(0) } else { 0 };
-    graph.nodes().iter().zip(dropped(graph, exact, |_| None)).map(of).collect()
+    let nodes = graph.nodes().iter().zip(dropped(graph, exact, |_| None));
+    nodes.map(|(node, least)| if node.op.facts().is_some() { least.unwrap_or(0) } else { 0 }).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixtures::spec;
-    use crate::{FixedPoint, Linear, WeightFacts};
+    use crate::{FixedPoint, Linear, Node, WeightFacts};
 
     #[test]
     fn errors_stay_far_below_what_is_truncated() {

@@ -65,8 +65,8 @@ impl Table {
     /// if the mask's low bits are more.
     pub fn masked(&self, x: i64, mask: u64) -> i64 {
         let low = self.lines.as_ref().map_or(0, |lines| lines.low);
-        let part = |v: u64| v & ((1 << low) - 1);
-        self.with(x, i64::from(part((x as u64).wrapping_add(mask)) < part(mask)))
+        let [sum, mask] = [(x as u64).wrapping_add(mask), mask].map(|v| v & ((1 << low) - 1));
+        self.with(x, i64::from(sum < mask))
     }
 
     fn with(&self, x: i64, above: i64) -> i64 {
@@ -79,15 +79,15 @@ impl Table {
 
     /// Smallest and largest result.
     pub fn range(&self) -> [i64; 2] {
-        let ends = |(i, entry): (usize, &i64)| {
+        let ranges = self.entries.iter().enumerate().map(|(i, entry)| {
             let (middle, way) = match &self.lines {
                 None => (*entry, 0),
                 Some(lines) => (entry << lines.shift, lines.slopes[i].abs() << lines.low),
             };
             [middle - way, middle + way]
-        };
-        let join = |a: [i64; 2], b: [i64; 2]| [a[0].min(b[0]), a[1].max(b[1])];
-        self.entries.iter().enumerate().map(ends).reduce(join).expect("a checked table has entries")
+        });
+        let joined = ranges.reduce(|a, b| [a[0].min(b[0]), a[1].max(b[1])]);
+        joined.expect("a checked table has entries")
     }
 
     /// Largest difference between the results of neighbouring numbers, by one choice of pieces.
@@ -101,12 +101,12 @@ impl Table {
     /// Largest difference between the results of one number by either piece.
     pub fn apart(&self) -> u64 {
         let Some(lines) = &self.lines else { return 0 };
-        let of = |[a, b]: [usize; 2]| {
+        let distances = self.ends().map(|[a, b]| {
             let step = (self.entries[b] << lines.shift) - (self.entries[a] << lines.shift);
             let [from, to] = [a, b].map(|i| (step - (lines.slopes[i] << lines.low)).unsigned_abs());
             from.max(to)
-        };
-        self.ends().map(of).max().unwrap_or(0)
+        });
+        distances.max().unwrap_or(0)
     }
 
     /// Returns the places of neighbouring entries, from the lowest index to the highest.
@@ -142,12 +142,16 @@ impl Table {
             return Err(format!("a table of {count} lines with {low} low bits is not supported"));
         }
         // Sums of three results do not overflow a word.
-        let fits = |value: i64, bits: u32| i128::from(value).unsigned_abs() << bits < 1 << 60;
         match self.entries.iter().all(|e| fits(*e, *shift)) && slopes.iter().all(|s| fits(*s, *low)) {
             true => Ok(()),
             false => Err("a table of lines whose results are no numbers of 60 bits".into()),
         }
     }
+}
+
+/// Returns whether a number that is shifted left by `bits` has less than 61 bits.
+fn fits(value: i64, bits: u32) -> bool {
+    i128::from(value).unsigned_abs() << bits < 1 << 60
 }
 
 #[cfg(test)]

@@ -133,9 +133,8 @@ fn timed<T>(
 impl Took {
     /// The mean over `count` inputs.
     fn over(self, count: usize) -> Self {
-        let mean = |bytes: u64| bytes / count.max(1) as u64;
-        let seconds = self.seconds / count.max(1) as f64;
-        Self { seconds, up_bytes: mean(self.up_bytes), down_bytes: mean(self.down_bytes) }
+        let [up_bytes, down_bytes] = [self.up_bytes, self.down_bytes].map(|bytes| bytes / count.max(1) as u64);
+        Self { seconds: self.seconds / count.max(1) as f64, up_bytes, down_bytes }
     }
 }
 
@@ -150,17 +149,16 @@ pub fn run(
     inputs: &[Vec<f32>],
     watch: &Watch,
 ) -> Result<RunReport, BackendError> {
-    let refuse = |what: String| Err(BackendError::Data { what });
     if backend.trust() == Trust::Dealer {
         let id = backend.id();
-        return refuse(format!("`{id}` takes material from a dealer, which does not run here: `tacit bench` has one"));
+        return refused(format!("`{id}` takes material from a dealer, which does not run here: `tacit bench` has one"));
     }
     let inputs: Vec<&Vec<f32>> = inputs.iter().filter(|x| lowered.interface().check_input(x).is_ok()).collect();
     if inputs.is_empty() {
-        return refuse("none of these inputs lies in the range that the model accepts".into());
+        return refused("none of these inputs lies in the range that the model accepts".into());
     }
     let split = Arc::new(Mutex::new(Split::new()));
-    let (answers, [setup, offline, online]) = both(backend, lowered, &inputs, (watch, &split))?;
+    let (answers, [setup, offline, online]) = both(backend, lowered, &inputs, watch, &split)?;
     let [offline, online] = [offline, online].map(|took| took.over(inputs.len()));
     let each = inputs.len() as f64;
     let steps = locked(&split).seconds.iter().map(|(what, seconds)| (*what, seconds / each)).collect();
@@ -183,6 +181,11 @@ pub fn run(
     Ok(ran)
 }
 
+/// Refuses the inputs.
+fn refused(what: String) -> Result<RunReport, BackendError> {
+    Err(BackendError::Data { what })
+}
+
 fn locked(split: &Mutex<Split>) -> std::sync::MutexGuard<'_, Split> {
     split.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -196,7 +199,8 @@ fn both(
     backend: &dyn Backend,
     lowered: &Arc<dyn ServerModel>,
     inputs: &[&Vec<f32>],
-    (watch, split): (&Watch, &Arc<Mutex<Split>>),
+    watch: &Watch,
+    split: &Arc<Mutex<Split>>,
 ) -> Result<(Answers, [Took; 3]), BackendError> {
     let (sets_up, prepares) = (lowered.setup() != Setup::Nothing, lowered.preparation() != Preparation::Nothing);
     let mut took = [Took::default(); 3];
@@ -214,8 +218,7 @@ fn both(
                 false => Material::nothing(),
             };
             let answer = timed(online, channel, |channel| {
-                // The server's steps start with the client's message, so they are part of this
-                // time.
+                // The server's steps start with the client's message, so they are part of this time.
                 locked(split).begin();
                 match side.online(channel, material, input) {
                     Ok(answer) => Ok(Some(answer)),

@@ -238,8 +238,7 @@ impl ConnectionResources {
     /// # Errors
     /// [`BackendError::Dealer`] if this party has none.
     pub fn dealer(&self) -> Result<&dyn Dealer, BackendError> {
-        let none = || BackendError::Dealer { what: "this party was told of none".into() };
-        self.dealer.as_deref().ok_or_else(none)
+        self.dealer.as_deref().ok_or_else(|| BackendError::Dealer { what: "this party was told of none".into() })
     }
 }
 

@@ -83,8 +83,8 @@ impl Stop {
     /// # Errors
     /// [`BackendError::Stopped`] if the phases must end.
     pub fn begin(&self) -> Result<(), BackendError> {
-        let next = |seen: u64| (seen & RAISED == 0).then_some(seen + 1);
-        self.0.layers.fetch_update(Relaxed, Relaxed, next).map(drop).map_err(|_| BackendError::Stopped)
+        let begun = self.0.layers.fetch_update(Relaxed, Relaxed, |seen| (seen & RAISED == 0).then_some(seen + 1));
+        begun.map(drop).map_err(|_| BackendError::Stopped)
     }
 
     /// Walks a graph and counts each node as a layer.

@@ -7,7 +7,6 @@ use crate::BackendError;
 /// [`BackendError::Version`] for another version; [`BackendError::Public`] for another back end or
 /// damaged bytes.
 pub fn check<'a>((name, version): (&'static str, u32), public: &'a [u8]) -> Result<&'a [u8], BackendError> {
-    let wrong = |what: String| BackendError::Public { what };
     let head = postcard::take_from_bytes::<(&str, u32)>(public);
     match head.map_err(|e| wrong(format!("it is not one of {name}: {e}")))? {
         ((of, at), rest) if of == name && at == version => Ok(rest),
@@ -17,4 +16,9 @@ pub fn check<'a>((name, version): (&'static str, u32), public: &'a [u8]) -> Resu
             Err(wrong(format!("it is for the back end `{of}`, not for {name}")))
         }
     }
+}
+
+/// Returns the error of a public part.
+fn wrong(what: String) -> BackendError {
+    BackendError::Public { what }
 }

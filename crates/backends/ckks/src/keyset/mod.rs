@@ -215,17 +215,13 @@ pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch
     let mut searched = Vec::new();
     for (done, (placed, frame)) in frames.iter().enumerate() {
         watch.tell("searching for key sets", done, Some(frames.len()))?;
-        let running = Running::new(frame, (placed, options), wish.rates, &bootstrappers)?;
+        let running = Running::new(frame, placed, options, wish.rates, &bootstrappers)?;
         let front = search::front(&running.problem);
         let picked = search::best(&running.problem, &front, wish.budget, wish.goal);
         points.extend(front.iter().map(|selection| running.point(selection)));
         searched.push((running, front, picked));
     }
-    let cost = |picked: &Option<Selection>| {
-        let cost = |s: &Selection| wish.goal.cost(s.seconds, s.bytes, s.memory);
-        picked.as_ref().map_or((f64::INFINITY, f64::INFINITY), cost)
-    };
-    let best = searched.into_iter().min_by(|a, b| less(cost(&a.2), cost(&b.2)));
+    let best = searched.into_iter().min_by(|a, b| less(cost(wish.goal, a.2.as_ref()), cost(wish.goal, b.2.as_ref())));
     let (running, front, picked) = best.expect("there is a placement");
     let mut runs = running.uniform()?;
     let smallest = front.first().expect("the search begins somewhere");
@@ -259,6 +255,11 @@ pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch
     })
 }
 
+/// Returns the figures to minimise of a selection; infinite ones for none.
+fn cost(goal: Goal, picked: Option<&Selection>) -> (f64, f64) {
+    picked.map_or((f64::INFINITY, f64::INFINITY), |s| goal.cost(s.seconds, s.bytes, s.memory))
+}
+
 /// Returns the placements with the fewest bootstraps: the options of each, and its frame. If the
 /// options give a placement, returns that alone.
 fn placements(emitted: &Emitted, base: &Options) -> Result<Vec<(Options, Frame)>, BackendError> {
@@ -270,7 +271,6 @@ fn placements(emitted: &Emitted, base: &Options) -> Result<Vec<(Options, Frame)>
         // Too many free levels may leave no solution.
         let Ok(frame) = emitted.frame(&options, Some(&found[0].1)) else { continue };
         let (_, usual) = &found[0];
-        let levels = |frame: &Frame| frame.places.iter().map(|place| (place.level, place.boots)).collect::<Vec<_>>();
         let is_new = found.iter().all(|(_, other)| levels(other) != levels(&frame));
         if frame.setting == usual.setting && frame.bootstraps() <= usual.bootstraps() && is_new {
             found.push((options, frame));
@@ -279,6 +279,11 @@ fn placements(emitted: &Emitted, base: &Options) -> Result<Vec<(Options, Frame)>
     let fewest = found.iter().map(|(_, frame)| frame.bootstraps()).min();
     found.retain(|(_, frame)| Some(frame.bootstraps()) == fewest);
     Ok(found)
+}
+
+/// Returns the level of each vector, and whether it is bootstrapped.
+fn levels(frame: &Frame) -> Vec<(usize, bool)> {
+    frame.places.iter().map(|place| (place.level, place.boots)).collect()
 }
 
 /// Returns the points that no other one beats in both bytes and time, by bytes.
@@ -300,8 +305,7 @@ fn less(a: (f64, f64), b: (f64, f64)) -> std::cmp::Ordering {
 /// Returns the best of the sets that run and fit the budget.
 fn choose(choices: &[KeySetChoice], front: &[Selection], wish: &Wish) -> Result<usize, BackendError> {
     let fitting = choices.iter().enumerate().filter(|(_, c)| wish.budget.holds(c.bytes, c.memory));
-    let cost = |c: &KeySetChoice| wish.goal.cost(c.seconds, c.bytes, c.memory);
-    fitting.min_by(|a, b| less(cost(a.1), cost(b.1))).map(|(i, _)| i).ok_or_else(|| {
+    fitting.min_by(|a, b| less(a.1.cost(wish.goal), b.1.cost(wish.goal))).map(|(i, _)| i).ok_or_else(|| {
         let bytes = choices.iter().map(|c| c.bytes).chain(front.iter().map(|s| s.bytes)).min().unwrap_or(0);
         let leanest = choices.iter().min_by_key(|c| c.memory).expect("there are choices");
         let what = format!(
@@ -323,6 +327,13 @@ fn named(choices: &[KeySetChoice], name: &str, budget: Budget) -> Result<usize, 
         false => Err(BackendError::Data {
             what: format!("`{name}` takes {bytes} bytes to send and {memory} at the server: more than is allowed"),
         }),
+    }
+}
+
+impl KeySetChoice {
+    /// Returns the figures to minimise.
+    fn cost(&self, goal: Goal) -> (f64, f64) {
+        goal.cost(self.seconds, self.bytes, self.memory)
     }
 }
 

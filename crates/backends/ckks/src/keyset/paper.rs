@@ -97,17 +97,19 @@ fn at<T: Clone>(list: &[(u64, T)], depth: u64) -> Option<T> {
 /// depth 14); 38 keys of each of several alphas where alpha is dynamic.
 #[must_use]
 pub fn table_5() -> Vec<BootstrapKeys> {
-    let row = |(depth, alpha): (u64, u64)| {
-        let keys = if depth == 14 { 38 } else { 45 };
-        let largest = (alpha > 0).then(|| (alpha, keys * paper_key_bytes(depth, alpha)));
-        let dynamic = at(&DYNAMIC, depth).map(|alphas: &[u64]| {
-            let bytes = alphas.iter().map(|&alpha| KEYS * paper_key_bytes(depth, alpha)).sum();
-            (alphas.to_vec(), bytes)
-        });
-        let paper = at(&PRINTED, depth);
-        BootstrapKeys { depth, single: KEYS * paper_key_bytes(depth, 1), largest, dynamic, paper }
-    };
-    (1..=16).rev().zip(LARGEST).map(row).collect()
+    (1..=16).rev().zip(LARGEST).map(|(depth, alpha)| row_of_table_5(depth, alpha)).collect()
+}
+
+/// Computes a row of the paper's Table 5; `alpha` is the largest one, or 0.
+fn row_of_table_5(depth: u64, alpha: u64) -> BootstrapKeys {
+    let keys = if depth == 14 { 38 } else { 45 };
+    let largest = (alpha > 0).then(|| (alpha, keys * paper_key_bytes(depth, alpha)));
+    let dynamic = at(&DYNAMIC, depth).map(|alphas: &[u64]| {
+        let bytes = alphas.iter().map(|&alpha| KEYS * paper_key_bytes(depth, alpha)).sum();
+        (alphas.to_vec(), bytes)
+    });
+    let paper = at(&PRINTED, depth);
+    BootstrapKeys { depth, single: KEYS * paper_key_bytes(depth, 1), largest, dynamic, paper }
 }
 
 /// The keys of one of our bootstraps at a depth, in the paper's bytes.
@@ -136,15 +138,7 @@ fn dynamic_alpha(primes: u64) -> u64 {
 /// # Errors
 /// None in practice.
 pub fn stage_keys(depth: u64) -> Result<StageKeys, BackendError> {
-    let (primes, n) = (depth + 16, 1i64 << LOG_SLOTS);
-    let stage = |group: u32, level: u64| -> Result<Vec<(i64, u64)>, BackendError> {
-        // A stage merges five butterflies: its distances are multiples of their least stride up to
-        // their sum, either way.
-        let stride = 1i64 << (5 * group);
-        let offsets = (-31..=31).map(|i| (i * stride).rem_euclid(n));
-        let plan = TransformPlan::new(n as usize, level as usize, Method::Flat, offsets).map_err(he)?;
-        Ok(plan.rotations().into_iter().map(|k| (k, level)).collect())
-    };
+    let primes = depth + 16;
     let mut uses: Vec<(i64, u64)> = Vec::new();
     for group in 0..3 {
         uses.extend(stage(2 - group, primes - u64::from(group))?);
@@ -159,6 +153,16 @@ pub fn stage_keys(depth: u64) -> Result<StageKeys, BackendError> {
     let level_aware = highest.iter().map(|(&(_, alpha), &level)| key(level, alpha)).sum();
     let distances = uses.iter().map(|(distance, _)| distance).collect::<BTreeSet<_>>().len();
     Ok(StageKeys { depth, distances, dynamic, level_aware })
+}
+
+/// Returns the distances of a bootstrap's stage, each with its level.
+fn stage(group: u32, level: u64) -> Result<Vec<(i64, u64)>, BackendError> {
+    // A stage merges five butterflies: its distances are multiples of their least stride up to
+    // their sum, either way.
+    let (n, stride) = (1i64 << LOG_SLOTS, 1i64 << (5 * group));
+    let offsets = (-31..=31).map(|i| (i * stride).rem_euclid(n));
+    let plan = TransformPlan::new(n as usize, level as usize, Method::Flat, offsets).map_err(he)?;
+    Ok(plan.rotations().into_iter().map(|k| (k, level)).collect())
 }
 
 /// The alphas that 128 bits allow at a level: the paper's Fig. 3.
@@ -182,13 +186,13 @@ pub struct Alphas {
 pub fn allowed_alphas() -> Result<Vec<Alphas>, BackendError> {
     let set = NamedSet::find("A").expect("a set of the library");
     let parameters = Parameters::new(&set.spec()).map_err(he)?;
-    let row = |level: usize| {
+    let rows = (1..=parameters.levels()).map(|level| {
         let largest = most_special(&parameters, level);
         let whole = (1..=largest).filter(|alpha| level.is_multiple_of(*alpha)).collect();
         let paper = (17..=32).contains(&level).then(|| LARGEST[32 - level]).filter(|alpha| *alpha > 0);
         Alphas { level, largest, whole, paper }
-    };
-    Ok((1..=parameters.levels()).map(row).collect())
+    });
+    Ok(rows.collect())
 }
 
 /// A line of the paper's Tables 6 and 7 that the formula reproduces.

@@ -100,17 +100,19 @@ struct Move {
 
 fn moves(running: &Running<'_>) -> Result<Vec<Move>, BackendError> {
     let mut all = Vec::new();
-    let mut add = |plan: &TransformPlan, times: u64, of_steps: bool| {
-        let of = plan.moves().into_iter().flatten();
-        all.extend(of.map(|distance| Move { distance, level: plan.level(), times, of_steps }));
-    };
     for class in running.problem.classes.iter().filter(|class| !class.transforms.is_empty()) {
-        add(&running.plan(class, Way::FLAT)?, class.transforms.len() as u64, true);
+        all.extend(moves_of(&running.plan(class, Way::FLAT)?, class.transforms.len() as u64, true));
     }
     let boots = running.frame.bootstraps() as u64;
     let stages = running.bootstrappers.first().into_iter().flat_map(|boot| boot.plans());
-    stages.for_each(|plan| add(plan, boots, false));
+    all.extend(stages.flat_map(|plan| moves_of(plan, boots, false)));
     Ok(all)
+}
+
+/// Returns the rotations of a transform that runs `times` times.
+fn moves_of(plan: &TransformPlan, times: u64, of_steps: bool) -> Vec<Move> {
+    let of = plan.moves().into_iter().flatten();
+    of.map(|distance| Move { distance, level: plan.level(), times, of_steps }).collect()
 }
 
 impl Preset {
@@ -131,10 +133,6 @@ impl Preset {
         };
         // The highest level for each distance and number of special primes.
         let mut keys: BTreeMap<(i64, usize), usize> = BTreeMap::new();
-        let mut add = |distance: i64, alpha: usize, level: usize| {
-            let highest = keys.entry((distance, alpha)).or_default();
-            *highest = level.max(*highest);
-        };
         for &distance in &distances {
             let own = moves.iter().filter(|m| !self.powers && m.distance == distance).map(|m| m.level);
             let levels: Vec<usize> = match (self.needed, self.powers) {
@@ -142,7 +140,10 @@ impl Preset {
                 (true, true) => moves.iter().map(|m| m.level).collect(),
                 (false, _) => (1..=top).collect(),
             };
-            levels.into_iter().for_each(|level| add(distance, self.alpha.at(parameters, level), level));
+            for level in levels {
+                let highest = keys.entry((distance, self.alpha.at(parameters, level))).or_default();
+                *highest = level.max(*highest);
+            }
         }
         let others = merged(&running.other_needs());
         let rotation_bytes = keys.iter().map(|(&(_, alpha), &level)| key_bytes(parameters, level, alpha)).sum::<u64>();

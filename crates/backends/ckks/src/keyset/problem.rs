@@ -84,12 +84,9 @@ impl Keys<'_> {
     fn need(&mut self, id: KeyId) -> Need {
         let parameters = self.frame.context.parameters();
         let key = *self.numbers.entry((id.kind, id.alpha)).or_insert_with(|| {
-            let bytes = |level| if level == 0 { 0 } else { key_bytes(parameters, level, id.alpha) };
-            self.list.push(Key {
-                name: id.kind.to_string(),
-                id: Some((id.kind, id.alpha)),
-                bytes: (0..=parameters.levels()).map(bytes).collect(),
-            });
+            let levels = 0..=parameters.levels();
+            let bytes = levels.map(|level| if level == 0 { 0 } else { key_bytes(parameters, level, id.alpha) });
+            self.list.push(Key { name: id.kind.to_string(), id: Some((id.kind, id.alpha)), bytes: bytes.collect() });
             self.list.len() - 1
         });
         Need { key, level: id.level }
@@ -121,9 +118,9 @@ pub(super) fn problem(frame: &Frame, bootstrappers: &[Bootstrapper], rates: &Rat
         }
     }
     let mut problem = Problem { weights: 0, ..Problem::default() };
-    for (offsets, transforms, level, share) in classes(frame, &mut problem.weights) {
-        let plans = plans(frame, &mut keys, (&offsets, level, share), transforms.len(), rates)?;
-        problem.classes.push(Class { transforms, level, plans, offsets, share });
+    for mut class in classes(frame, &mut problem.weights) {
+        class.plans = plans(frame, &mut keys, &class, rates)?;
+        problem.classes.push(class);
     }
     let count = frame.bootstraps();
     if let Some(boot) = bootstrappers.first() {
@@ -137,14 +134,10 @@ pub(super) fn problem(frame: &Frame, bootstrappers: &[Bootstrapper], rates: &Rat
     Ok(Problem { keys: keys.list, fixed, fixed_seconds, ..problem })
 }
 
-/// Distances, the transforms that have them, their level, and the share of the slots that a
-/// diagonal takes.
-type Found = (BTreeSet<i64>, Vec<usize>, usize, f64);
-
-/// Groups transforms by distances and level, in order of the first of each. Adds the bytes of
-/// diagonals to `weights`.
-fn classes(frame: &Frame, weights: &mut u64) -> Vec<Found> {
-    let mut found: Vec<Found> = Vec::new();
+/// Groups transforms by distances and level, in order of the first of each, without plans. Adds the
+/// bytes of diagonals to `weights`.
+fn classes(frame: &Frame, weights: &mut u64) -> Vec<Class> {
+    let mut found: Vec<Class> = Vec::new();
     let n = frame.context.degree() / 2;
     for (id, vector) in frame.program.vectors.iter().enumerate() {
         let Step::Linear { parts, .. } = &vector.step else { continue };
@@ -159,44 +152,42 @@ fn classes(frame: &Frame, weights: &mut u64) -> Vec<Found> {
             let period = from.period.max(to.period);
             *weights += 16 * (period * offsets.len()) as u64;
             let share = period as f64 / n as f64;
-            match found.iter_mut().find(|f| f.0 == offsets && (f.2, f.3) == (level, share)) {
-                Some(same) => same.1.push(transform),
-                None => found.push((offsets, vec![transform], level, share)),
+            match found
+                .iter_mut()
+                .find(|class| class.offsets == offsets && (class.level, class.share) == (level, share))
+            {
+                Some(same) => same.transforms.push(transform),
+                None => {
+                    found.push(Class { transforms: vec![transform], level, plans: Vec::new(), offsets, share });
+                }
             }
         }
     }
     found
 }
 
-/// Returns the plans to run `count` transforms, without plans that another one beats with a subset
-/// of their keys.
-fn plans(
-    frame: &Frame,
-    keys: &mut Keys<'_>,
-    (offsets, level, share): (&BTreeSet<i64>, usize, f64),
-    count: usize,
-    rates: &Rates,
-) -> Result<Vec<Plan>, BackendError> {
-    let context = &*frame.context;
+/// Returns the plans to run the transforms of a class, without plans that another one beats with a
+/// subset of their keys.
+fn plans(frame: &Frame, keys: &mut Keys<'_>, class: &Class, rates: &Rates) -> Result<Vec<Plan>, BackendError> {
+    let (context, level, count) = (&*frame.context, class.level, class.transforms.len());
     let (n, alpha) = (context.degree() / 2, context.parameters().alpha(level));
     let mut plans: Vec<Plan> = Vec::new();
     let mut add = |way: Way, plan: &TransformPlan| {
         plans.push(Plan {
             name: Ways::Each(vec![way]).to_string(),
             way,
-            seconds: count as f64 * rates.transform(&plan.work(alpha), share),
+            seconds: count as f64 * rates.transform(&plan.work(alpha), class.share),
             held: 8 * (plan.held(alpha) * context.degree()) as u64,
             needs: keys.needs(&plan.keys(context)),
         });
     };
     for way in Way::ALL {
-        let of = || offsets.iter().copied();
-        let usual = TransformPlan::new(n, level, way.method(), of()).map_err(he)?;
+        let usual = TransformPlan::new(n, level, way.method(), class.offsets.iter().copied()).map_err(he)?;
         add(way, &usual);
         if way == Way::HOISTED {
             continue;
         }
-        let all = TransformPlan::choices(n, level, way.method(), of()).map_err(he)?;
+        let all = TransformPlan::choices(n, level, way.method(), class.offsets.iter().copied()).map_err(he)?;
         for plan in all.iter().filter(|plan| **plan != usual) {
             add(Way { log_babies: Some(plan.log_babies() as u8), ..way }, plan);
         }
@@ -207,41 +198,46 @@ fn plans(
 fn undominated(plans: Vec<Plan>) -> Vec<Plan> {
     let mut kept: Vec<Plan> = Vec::new();
     for plan in plans {
-        let of: BTreeSet<&Need> = plan.needs.iter().collect();
-        let better = |other: &Plan| {
-            let (usual, held) = (other.way.log_babies.is_none(), other.held <= plan.held);
-            let no_more = other.needs.iter().all(|need| of.contains(need)) && held;
-            no_more && (other.seconds < plan.seconds || (other.seconds == plan.seconds && usual))
-        };
-        if !kept.iter().any(better) {
-            kept.retain(|other| {
-                let of: BTreeSet<&Need> = other.needs.iter().collect();
-                let no_more = plan.needs.iter().all(|need| of.contains(need)) && plan.held <= other.held;
-                !(no_more && plan.seconds <= other.seconds)
-            });
+        let is_beaten = kept.iter().any(|other| {
+            let is_usual = other.way.log_babies.is_none();
+            let is_faster = other.seconds < plan.seconds || (other.seconds == plan.seconds && is_usual);
+            is_faster && takes_no_more(other, &plan)
+        });
+        if !is_beaten {
+            kept.retain(|other| !(plan.seconds <= other.seconds && takes_no_more(&plan, other)));
             kept.push(plan);
         }
     }
     kept
 }
 
+/// Returns whether a plan takes no key that `other` does not take, and no more memory.
+fn takes_no_more(plan: &Plan, other: &Plan) -> bool {
+    let of: BTreeSet<&Need> = other.needs.iter().collect();
+    plan.needs.iter().all(|need| of.contains(need)) && plan.held <= other.held
+}
+
 /// Returns the plan for the transforms of all bootstraps with the tables `boot`.
 fn bootstraps(keys: &mut Keys<'_>, boot: &Bootstrapper, count: usize, rates: &Rates) -> Plan {
     let parameters = keys.frame.context.parameters();
-    let seconds = |plan: &TransformPlan| rates.transform(&plan.work(parameters.alpha(plan.level())), 1.0);
-    let held = |plan: &TransformPlan| 8 * (plan.held(parameters.alpha(plan.level())) * parameters.degree()) as u64;
+    let (mut seconds, mut held) = (0.0, 0u64);
+    for plan in boot.plans() {
+        let alpha = parameters.alpha(plan.level());
+        seconds += rates.transform(&plan.work(alpha), 1.0);
+        held = held.max(8 * (plan.held(alpha) * parameters.degree()) as u64);
+    }
     let way = Way::ALL.into_iter().find(|way| way.method() == boot.spec().method).expect("each method is one");
     Plan {
         name: Ways::All(way).to_string(),
         way,
-        seconds: count as f64 * boot.plans().map(seconds).sum::<f64>(),
-        held: boot.plans().map(held).max().unwrap_or(0),
+        seconds: count as f64 * seconds,
+        held,
         needs: keys.needs(&boot.keys()),
     }
 }
 
 /// Returns the seconds of a bootstrap without its transforms.
 fn beside_transforms(parameters: &Parameters, boot: &Bootstrapper, rates: &Rates) -> f64 {
-    let at = |(level, count): (usize, usize)| count as f64 * rates.switch(level, parameters.alpha(level));
-    boot.switches().into_iter().map(at).sum()
+    let switches = boot.switches().into_iter();
+    switches.map(|(level, count)| count as f64 * rates.switch(level, parameters.alpha(level))).sum()
 }

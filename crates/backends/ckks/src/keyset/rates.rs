@@ -84,9 +84,9 @@ impl Rates {
 /// Returns the bytes of a seeded, packed key at `level` with `alpha` special primes. The parameters
 /// may have fewer special primes: the result is what the key would take.
 pub(super) fn key_bytes(parameters: &tacit_he::ckks::Parameters, level: usize, alpha: usize) -> u64 {
-    let width = |prime: &u64| u64::from(u64::BITS - prime.leading_zeros());
     let special = u64::from(parameters.spec().special_bits);
-    let bits: u64 = parameters.primes()[..level].iter().map(width).sum::<u64>() + alpha as u64 * special;
+    let widths = parameters.primes()[..level].iter().map(|prime| u64::from(u64::BITS - prime.leading_zeros()));
+    let bits = widths.sum::<u64>() + alpha as u64 * special;
     let half = parameters.degree() as u64 / 8 * bits;
     level.div_ceil(alpha) as u64 * (SEED_BYTES + half)
 }

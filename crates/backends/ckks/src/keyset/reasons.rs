@@ -82,7 +82,7 @@ impl Running<'_> {
     /// # Errors
     /// None in practice.
     pub(super) fn reasons(&self, options: &Options) -> Result<(Vec<KeyReason>, Vec<Chain>), BackendError> {
-        let (context, alpha) = (&*self.frame.context, |level| self.frame.context.parameters().alpha(level));
+        let context = &*self.frame.context;
         let (mut roles, mut chains) = (Roles::new(), Vec::new());
         for class in self.problem.classes.iter().filter(|class| !class.transforms.is_empty()) {
             let way = self.frame.way_of(options, class.transforms[0], class.level);
@@ -91,7 +91,7 @@ impl Running<'_> {
             if !way.is_keyed() {
                 let hoisted = self.plan(class, super::super::rotation_method::Way::HOISTED)?;
                 let (distances, by) = (hoisted.rotations().len(), plan.rotations());
-                let switches = plan.work(alpha(class.level)).key_switches;
+                let switches = plan.work(context.parameters().alpha(class.level)).key_switches;
                 chains.push(Chain { nodes, level: class.level, distances, by, switches });
             }
         }
@@ -107,38 +107,41 @@ impl Running<'_> {
         let roles: BTreeMap<u32, (i64, String)> = roles
             .into_iter()
             .map(|(k, roles)| {
-                let role = |(role, nodes): (&str, Vec<String>)| format!("{role} of {}", names(&nodes));
-                let text = roles.into_iter().map(role).collect::<Vec<_>>().join("; ");
+                let texts = roles.into_iter().map(|(role, nodes)| format!("{role} of {}", names(&nodes)));
+                let text = texts.collect::<Vec<_>>().join("; ");
                 (context.rotation_element(k), (k, text))
             })
             .collect();
-        let one = |id: &KeyId| {
-            let known = if let KeyKind::Galois(element) = id.kind { roles.get(&element) } else { None };
-            let boots = of_boots.contains(&id.kind);
-            let reason = match (id.kind, known) {
-                (_, Some((_, text))) => text.clone(),
-                (KeyKind::Relinearise, _) => "products of ciphertexts".to_owned(),
-                (KeyKind::Zero, _) => "answers are encrypted anew".to_owned(),
-                (KeyKind::Master(_), _) => "rotation keys are derived from it and its like".to_owned(),
-                (KeyKind::Galois(element), _) if element == context.conjugation_element() => {
-                    "bootstraps keep the real part".to_owned()
-                }
-                (KeyKind::ToSparse | KeyKind::FromSparse, _) => {
-                    "bootstraps raise residues under a sparse secret".to_owned()
-                }
-                _ if boots => "bootstraps turn the slots once, before the chain".to_owned(),
-                _ => "rotations".to_owned(),
-            };
-            KeyReason {
-                key: known.map_or_else(|| id.kind.to_string(), |(k, _)| format!("rotation by {k}")),
-                distance: known.map(|(k, _)| *k),
-                level: id.level,
-                alpha: id.alpha,
-                bytes: packed_bytes(context, *id),
-                state: if matches!(id.kind, KeyKind::Master(_)) { "uploaded" } else { "uploaded, resident" },
-                reason,
+        Ok((self.keys(options)?.iter().map(|id| self.reason(id, &roles, &of_boots)).collect(), chains))
+    }
+
+    /// Returns a key's reason, from the roles of rotations and the kinds of keys of bootstraps.
+    fn reason(&self, id: &KeyId, roles: &BTreeMap<u32, (i64, String)>, of_boots: &BTreeSet<KeyKind>) -> KeyReason {
+        let context = &*self.frame.context;
+        let known = if let KeyKind::Galois(element) = id.kind { roles.get(&element) } else { None };
+        let boots = of_boots.contains(&id.kind);
+        let reason = match (id.kind, known) {
+            (_, Some((_, text))) => text.clone(),
+            (KeyKind::Relinearise, _) => "products of ciphertexts".to_owned(),
+            (KeyKind::Zero, _) => "answers are encrypted anew".to_owned(),
+            (KeyKind::Master(_), _) => "rotation keys are derived from it and its like".to_owned(),
+            (KeyKind::Galois(element), _) if element == context.conjugation_element() => {
+                "bootstraps keep the real part".to_owned()
             }
+            (KeyKind::ToSparse | KeyKind::FromSparse, _) => {
+                "bootstraps raise residues under a sparse secret".to_owned()
+            }
+            _ if boots => "bootstraps turn the slots once, before the chain".to_owned(),
+            _ => "rotations".to_owned(),
         };
-        Ok((self.keys(options)?.iter().map(one).collect(), chains))
+        KeyReason {
+            key: known.map_or_else(|| id.kind.to_string(), |(k, _)| format!("rotation by {k}")),
+            distance: known.map(|(k, _)| *k),
+            level: id.level,
+            alpha: id.alpha,
+            bytes: packed_bytes(context, *id),
+            state: if matches!(id.kind, KeyKind::Master(_)) { "uploaded" } else { "uploaded, resident" },
+            reason,
+        }
     }
 }

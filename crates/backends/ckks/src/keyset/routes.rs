@@ -5,10 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use tacit_he::ckks::{KeyId, Method, TransformPlan, merged};
+use tacit_he::ckks::{KeyId, Method, TransformPlan, TransformWork, merged};
 
 use super::super::hops::{Hops, NEVER};
-use super::super::levelled_program::he;
 use super::problem::Class;
 use super::rates::{key_bytes, plain_bytes, transforms};
 use super::runnable_sets::Running;
@@ -84,8 +83,8 @@ pub(super) fn routed(running: &Running<'_>, smallest: &Selection, wish: &Wish) -
         if wish.budget.holds(bytes, memory) && cost < best_cost {
             (best, best_cost) = (Some((resident.clone(), bytes, memory, seconds)), cost);
         }
-        let Some(key) = router.next(&resident, &mut queue) else { break };
-        resident.add(key);
+        let Some((distance, level)) = router.next(&resident, &mut queue) else { break };
+        resident.add(distance, level);
     }
     let (resident, bytes, memory, seconds) = best?;
     let (rotations, transforms) = router.work(&resident);
@@ -105,12 +104,51 @@ pub(super) fn routed(running: &Running<'_>, smallest: &Selection, wish: &Wish) -
     })
 }
 
+impl Layer {
+    /// Makes the layer of a class; `None` if it cannot be split.
+    fn new(running: &Running<'_>, class: &Class) -> Option<Self> {
+        let context = &running.frame.context;
+        let (n, alpha) = (context.degree() / 2, context.parameters().alpha(class.level));
+        let mut splits: Vec<Split> = Vec::new();
+        for method in [Method::Flat, Method::Chained] {
+            let plans = TransformPlan::choices(n, class.level, method, class.offsets.iter().copied()).ok()?;
+            splits.extend(plans.iter().map(|plan| {
+                let work = plan.work(alpha);
+                Split::new(plan, &work, running.rates.transform(&work, class.share))
+            }));
+        }
+        // Splits with many more moves than the best are never worth their keys.
+        let least = splits.iter().filter(|s| !s.chained).map(|s| s.moves.len()).min().unwrap_or(0);
+        splits.retain(|s| s.chained || s.moves.len() <= least + least / 2);
+        Some(Self { level: class.level, count: class.transforms.len() as f64, splits })
+    }
+}
+
+impl Split {
+    /// Makes the split of a plan.
+    fn new(plan: &TransformPlan, work: &TransformWork, seconds: f64) -> Self {
+        let chained = plan.method().is_chained();
+        let [babies, giants] = plan.moves();
+        // The moves of a chain are its generators; other splits have a key for each move.
+        let moves = match chained {
+            true => plan.rotations().into_iter().map(|k| (k, false)).collect(),
+            false => babies.into_iter().map(|k| (k, true)).chain(giants.into_iter().map(|k| (k, false))).collect(),
+        };
+        Self { chained, seconds, switches: work.key_switches as u64, ntts: work.ntts as u64, moves }
+    }
+}
+
 impl Resident {
     /// Adds a key for a distance up to a level.
-    fn add(&mut self, (distance, level): (i64, usize)) {
+    fn add(&mut self, distance: i64, level: usize) {
         let highest = self.keys.entry(distance).or_default();
         *highest = level.max(*highest);
         self.hops.iter_mut().filter(|(at, _)| **at <= level).for_each(|(_, hops)| hops.add(distance));
+    }
+
+    /// Returns whether a distance has a key up to a level.
+    fn has(&self, distance: i64, level: usize) -> bool {
+        self.keys.get(&distance).is_some_and(|own| *own >= level)
     }
 }
 
@@ -118,34 +156,8 @@ impl<'a> Router<'a> {
     /// Makes a router; `None` if no transform rotates.
     fn new(running: &'a Running<'a>) -> Option<Self> {
         let n = running.frame.context.degree() as i64 / 2;
-        let layer = |class: &Class| {
-            let alpha = running.frame.context.parameters().alpha(class.level);
-            let of = |method| {
-                let offsets = class.offsets.iter().copied();
-                TransformPlan::choices(n as usize, class.level, method, offsets).map_err(he)
-            };
-            let plans = [of(Method::Flat).ok()?, of(Method::Chained).ok()?];
-            let split = |plan: TransformPlan| {
-                let (work, chained) = (plan.work(alpha), plan.method().is_chained());
-                let seconds = running.rates.transform(&work, class.share);
-                let [babies, giants] = plan.moves();
-                // The moves of a chain are its generators; other splits have a key for each move.
-                let moves = match chained {
-                    true => plan.rotations().into_iter().map(|k| (k, false)).collect(),
-                    false => {
-                        babies.into_iter().map(|k| (k, true)).chain(giants.into_iter().map(|k| (k, false))).collect()
-                    }
-                };
-                Split { chained, seconds, switches: work.key_switches as u64, ntts: work.ntts as u64, moves }
-            };
-            let mut splits: Vec<Split> = plans.into_iter().flatten().map(split).collect();
-            // Splits with many more moves than the best are never worth their keys.
-            let least = splits.iter().filter(|s| !s.chained).map(|s| s.moves.len()).min().unwrap_or(0);
-            splits.retain(|s| s.chained || s.moves.len() <= least + least / 2);
-            Some(Layer { level: class.level, count: class.transforms.len() as f64, splits })
-        };
         let classes = running.problem.classes.iter().filter(|class| !class.transforms.is_empty());
-        let layers: Vec<Layer> = classes.map(layer).collect::<Option<_>>()?;
+        let layers: Vec<Layer> = classes.map(|class| Layer::new(running, class)).collect::<Option<_>>()?;
         (!layers.is_empty()).then_some(Self { running, layers, n })
     }
 
@@ -162,7 +174,7 @@ impl<'a> Router<'a> {
                 boots += plan.seconds;
                 others.extend(&plan.needs);
             } else if let Ok(plan) = self.running.plan(class, plan.way) {
-                plan.rotations().into_iter().for_each(|k| resident.add((k, class.level)));
+                plan.rotations().into_iter().for_each(|k| resident.add(k, class.level));
             }
         }
         let ids: Vec<KeyId> = others
@@ -195,13 +207,13 @@ impl<'a> Router<'a> {
 
     /// Returns the keys that may be added: every distance of every hoisted split.
     fn candidates(&self, resident: &Resident) -> BTreeSet<(i64, usize)> {
-        let of = |layer: &Layer| {
+        let mut found = BTreeSet::new();
+        for layer in &self.layers {
             let hoisted = layer.splits.iter().filter(|split| !split.chained);
-            let distances: Vec<i64> = hoisted.flat_map(|split| split.moves.iter().map(|(k, _)| *k)).collect();
-            distances.into_iter().map(|k| (k, layer.level)).collect::<Vec<_>>()
-        };
-        let there = |(k, level): &(i64, usize)| resident.keys.get(k).is_some_and(|own| own >= level);
-        self.layers.iter().flat_map(of).filter(|key| !there(key)).collect()
+            let distances = hoisted.flat_map(|split| &split.moves).map(|(k, _)| *k);
+            found.extend(distances.filter(|k| !resident.has(*k, layer.level)).map(|k| (k, layer.level)));
+        }
+        found
     }
 
     /// Returns the seconds of one transform of a layer by its best split, and its key switches and
@@ -212,7 +224,7 @@ impl<'a> Router<'a> {
         let switch = self.running.rates.switch(layer.level, alpha);
         let product = (2 * raised * digits) as f64 * self.running.rates.product_s;
         let giant = product + ((digits + 1) * raised) as f64 * self.running.rates.ntt_s;
-        let one = |split: &Split| {
+        let costs = layer.splits.iter().map(|split| {
             let Split { mut seconds, mut switches, mut ntts, chained, ref moves } = *split;
             for &(k, is_baby) in moves {
                 match hops.of(k) {
@@ -226,9 +238,8 @@ impl<'a> Router<'a> {
                 }
             }
             (seconds, switches, ntts)
-        };
-        let best = layer.splits.iter().map(one).min_by(|a, b| tacit_floats::rising(&a.0, &b.0));
-        best.unwrap_or((f64::INFINITY, 0, 0))
+        });
+        costs.min_by(|a, b| tacit_floats::rising(&a.0, &b.0)).unwrap_or((f64::INFINITY, 0, 0))
     }
 
     fn seconds(&self, resident: &Resident) -> f64 {
@@ -236,15 +247,15 @@ impl<'a> Router<'a> {
     }
 
     fn work(&self, resident: &Resident) -> (u64, u64) {
-        let of = |layer: &Layer| {
+        self.layers.iter().fold((0, 0), |sum, layer| {
             let (_, switches, ntts) = self.of_layer(layer, &resident.hops[&layer.level]);
-            [switches, ntts].map(|count| count * layer.count as u64)
-        };
-        self.layers.iter().map(of).fold((0, 0), |sum, [switches, ntts]| (sum.0 + switches, sum.1 + ntts))
+            let count = layer.count as u64;
+            (sum.0 + switches * count, sum.1 + ntts * count)
+        })
     }
 
     /// Returns the seconds that a key saves for each additional byte.
-    fn gain(&self, resident: &Resident, (distance, level): (i64, usize)) -> f64 {
+    fn gain(&self, resident: &Resident, distance: i64, level: usize) -> f64 {
         let before = resident.keys.get(&distance).copied().unwrap_or(0);
         let bytes = self.key_bytes(level).saturating_sub(self.key_bytes(before)).max(1);
         let mut saved = 0.0;
@@ -269,7 +280,8 @@ impl<'a> Router<'a> {
                 return Some(first.key);
             }
             fresh.insert(first.key);
-            queue.push(Candidate { gain: self.gain(resident, first.key), key: first.key });
+            let (distance, level) = first.key;
+            queue.push(Candidate { gain: self.gain(resident, distance, level), key: first.key });
         }
         None
     }

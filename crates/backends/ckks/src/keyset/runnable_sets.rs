@@ -6,10 +6,9 @@ use tacit_he::ckks::{Bootstrapper, KeyId, KeyKind, TransformPlan, TransformWork}
 use super::super::key_requirements::Draft;
 use super::super::levelled_program::{Frame, he};
 use super::super::options::{BOOTSTRAPS, Options};
-use super::super::program::Step;
 use super::super::public::StepRecord;
 use super::super::rotation_method::{Steps, Way, Ways};
-use super::problem::{Class, Need, Problem, problem};
+use super::problem::{Class, Problem, problem};
 use super::rates::{Rates, packed_bytes, plain_bytes};
 use super::search::Selection;
 use super::{FrontPoint, KeySetChoice, TableRow};
@@ -52,14 +51,14 @@ impl<'a> Running<'a> {
     /// None in practice.
     pub fn new(
         frame: &'a Frame,
-        (base, given): (&Options, &seam::Options),
+        base: &Options,
+        given: &seam::Options,
         rates: Rates,
         bootstrappers: &'a [Bootstrapper],
     ) -> Result<Self, BackendError> {
         let mut problem = problem(frame, bootstrappers, &rates)?;
         problem.weights += bootstrappers.iter().map(|boot| boot.memory_bytes() as u64).max().unwrap_or(0);
-        let parts = |step: &Step| if let Step::Linear { parts, .. } = step { parts.len() } else { 0 };
-        let of = frame.program.vectors.iter().map(|v| std::iter::repeat_n(v.name.clone(), parts(&v.step)));
+        let of = frame.program.vectors.iter().map(|v| std::iter::repeat_n(v.name.clone(), v.step.parts()));
         let others = given.iter().filter(|(key, _)| !WRITTEN.contains(key));
         let given = others.map(|(key, value)| format!("{key}={value},")).collect();
         Ok(Self { frame, problem, rates, base: base.clone(), given, bootstrappers, nodes: of.flatten().collect() })
@@ -171,8 +170,8 @@ impl<'a> Running<'a> {
         }
         let (name, about, options) = (name.into(), about.into(), Some(self.text(options)));
         let memory = draft.memory(sent.resident_bytes(context));
-        let is_of_rotations = |id: &KeyId| matches!(id.kind, KeyKind::Galois(_) | KeyKind::Master(_));
-        let moves: Vec<KeyId> = sent.keys.iter().copied().filter(is_of_rotations).collect();
+        let moves = sent.keys.iter().copied().filter(|id| matches!(id.kind, KeyKind::Galois(_) | KeyKind::Master(_)));
+        let moves: Vec<KeyId> = moves.collect();
         let (rotation_keys, rotation_bytes) = (moves.len(), moves.iter().map(|&id| packed_bytes(context, id)).sum());
         let plain_bytes = moves.iter().map(|id| plain_bytes(context.degree(), id.level, id.alpha)).sum();
         Ok(KeySetChoice {
@@ -200,13 +199,13 @@ impl<'a> Running<'a> {
     /// for rotations.
     pub fn other_needs(&self) -> Vec<KeyId> {
         let conjugation = KeyKind::Galois(self.frame.context.conjugation_element());
-        let id = |need: &Need| {
+        let fixed = self.problem.fixed.iter().filter_map(|need| {
             let (kind, alpha) = self.problem.keys[need.key].id?;
             Some(KeyId { kind, level: need.level, alpha })
-        };
+        });
         let boots = self.bootstrappers.iter().flat_map(Bootstrapper::keys);
         let boots = boots.filter(|id| !matches!(id.kind, KeyKind::Galois(_)) || id.kind == conjugation);
-        self.problem.fixed.iter().filter_map(id).chain(boots).collect()
+        fixed.chain(boots).collect()
     }
 
     /// Returns the seconds of everything but rotations: products, bootstraps without their
@@ -214,23 +213,29 @@ impl<'a> Running<'a> {
     pub fn seconds_beside_rotations(&self) -> f64 {
         let mut seconds = self.problem.fixed_seconds;
         let boots = self.frame.bootstraps();
-        let of = |count: usize, diagonals: usize, level: usize, share: f64| {
-            let limbs = (count * diagonals * level) as f64;
-            limbs * (2.0 * self.rates.plain_product_s + share * self.rates.ntt_s)
-        };
         for class in &self.problem.classes {
-            seconds += of(class.transforms.len(), class.offsets.len(), class.level, class.share);
+            let limbs = class.transforms.len() * class.offsets.len() * class.level;
+            seconds += self.diagonal_seconds(limbs, class.share);
         }
         let stages = self.bootstrappers.first().into_iter().flat_map(Bootstrapper::plans);
-        seconds += stages.map(|plan| of(boots, plan.diagonals(), plan.level(), 1.0)).sum::<f64>();
+        let limbs = stages.map(|plan| boots * plan.diagonals() * plan.level());
+        seconds += limbs.map(|limbs| self.diagonal_seconds(limbs, 1.0)).sum::<f64>();
         seconds
+    }
+
+    /// Returns the seconds of so many limbs of diagonals.
+    fn diagonal_seconds(&self, limbs: usize, share: f64) -> f64 {
+        limbs as f64 * (2.0 * self.rates.plain_product_s + share * self.rates.ntt_s)
     }
 
     /// Returns the server's bytes without keys, for plans that are not chained.
     pub fn beside_keys(&self) -> u64 {
-        let hoisted = |class: &Class| class.plans.iter().filter(|plan| plan.way.is_keyed()).map(|plan| plan.held).min();
-        let held = |class: &Class| hoisted(class).unwrap_or(0);
-        self.problem.weights + self.problem.classes.iter().map(held).max().unwrap_or(0)
+        let held = self
+            .problem
+            .classes
+            .iter()
+            .filter_map(|class| class.plans.iter().filter(|plan| plan.way.is_keyed()).map(|plan| plan.held).min());
+        self.problem.weights + held.max().unwrap_or(0)
     }
 
     /// Plans a class's transforms.
@@ -263,20 +268,23 @@ impl<'a> Running<'a> {
 
     /// Returns rotations by level and layer, those of bootstraps last.
     pub fn table(&self) -> Result<Vec<TableRow>, BackendError> {
-        let alpha = |level| self.frame.context.parameters().alpha(level);
-        let row = |nodes, plan: &TransformPlan| TableRow {
-            nodes,
-            level: plan.level(),
-            alpha: alpha(plan.level()),
-            diagonals: plan.diagonals(),
-            rotations: plan.rotations(),
-        };
         let mut rows = Vec::new();
         for class in self.problem.classes.iter().filter(|class| !class.transforms.is_empty()) {
-            rows.push(row(self.nodes(class), &self.plan(class, Way::HOISTED)?));
+            rows.push(self.row(self.nodes(class), &self.plan(class, Way::HOISTED)?));
         }
         let boots = self.bootstrappers.first().into_iter().flat_map(Bootstrapper::plans);
-        rows.extend(boots.map(|plan| row(vec!["bootstraps".into()], plan)));
+        rows.extend(boots.map(|plan| self.row(vec!["bootstraps".into()], plan)));
         Ok(rows)
+    }
+
+    /// Returns the rotations of a transform.
+    fn row(&self, nodes: Vec<String>, plan: &TransformPlan) -> TableRow {
+        TableRow {
+            nodes,
+            level: plan.level(),
+            alpha: self.frame.context.parameters().alpha(plan.level()),
+            diagonals: plan.diagonals(),
+            rotations: plan.rotations(),
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! gains. [`super::problem`] defines the choices; `docs/scripts/keyset_exact.py` solves the same
 //! problem exactly.
 
-use super::problem::{Class, Need, Plan, Problem};
+use super::problem::{Plan, Problem};
 use super::{Budget, Goal, less};
 
 /// Selections of the front from which pairs of changes start.
@@ -26,6 +26,13 @@ struct Tally<'a> {
     picked: Vec<usize>,
     uses: Vec<Vec<u32>>,
     bytes: u64,
+}
+
+/// Another plan for a class.
+#[derive(Clone, Copy)]
+struct Change {
+    class: usize,
+    plan: usize,
 }
 
 impl<'a> Tally<'a> {
@@ -78,16 +85,16 @@ impl<'a> Tally<'a> {
     }
 
     /// Returns all changes of a single class's plan.
-    fn moves(&self) -> Vec<(usize, usize)> {
-        let of = |(class, &picked): (usize, &usize)| {
+    fn moves(&self) -> Vec<Change> {
+        let moves = self.picked.iter().enumerate().flat_map(|(class, &picked)| {
             let plans = self.problem.classes[class].plans.len();
-            (0..plans).filter(move |p| *p != picked).map(move |p| (class, p)).collect::<Vec<_>>()
-        };
-        self.picked.iter().enumerate().flat_map(of).collect()
+            (0..plans).filter(move |plan| *plan != picked).map(move |plan| Change { class, plan })
+        });
+        moves.collect()
     }
 
     /// Looks at the selection with another plan for a class, then restores it.
-    fn with<T>(&mut self, (class, plan): (usize, usize), look: impl FnOnce(&mut Self) -> T) -> T {
+    fn with<T>(&mut self, Change { class, plan }: Change, look: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.picked[class];
         self.change(class, plan);
         let found = look(self);
@@ -98,19 +105,11 @@ impl<'a> Tally<'a> {
 
 /// Finds selections of which none beats another in both bytes and seconds, by bytes.
 pub(super) fn front(problem: &Problem) -> Vec<Selection> {
-    let least = |cost: &dyn Fn(&Plan) -> f64| -> Vec<usize> {
-        let best = |class: &Class| {
-            let plans = class.plans.iter().enumerate();
-            plans.min_by(|a, b| tacit_floats::rising(&cost(a.1), &cost(b.1))).map_or(0, |(i, _)| i)
-        };
-        problem.classes.iter().map(best).collect()
-    };
-    let own = |plan: &Plan| {
-        let bytes = |need: &Need| problem.keys[need.key].bytes[need.level];
-        plan.needs.iter().map(bytes).sum::<u64>() as f64
-    };
-    let smallest = improved(problem, least(&own), &|s| (s.bytes as f64, s.seconds), true);
-    let fastest = least(&|plan| plan.seconds);
+    let lightest = least(problem, &|plan| {
+        plan.needs.iter().map(|need| problem.keys[need.key].bytes[need.level]).sum::<u64>() as f64
+    });
+    let smallest = improved(problem, lightest, &|s| (s.bytes as f64, s.seconds), true);
+    let fastest = least(problem, &|plan| plan.seconds);
     let mut found = Vec::new();
     walk(problem, smallest.picked, &mut found, &|before, after| {
         let gain = before.seconds - after.seconds;
@@ -121,6 +120,15 @@ pub(super) fn front(problem: &Problem) -> Vec<Selection> {
         (saved > 0.0).then(|| (after.seconds - before.seconds) / saved)
     });
     undominated(found)
+}
+
+/// Returns for each class the plan of least cost, each on its own.
+fn least(problem: &Problem, cost: &dyn Fn(&Plan) -> f64) -> Vec<usize> {
+    let best = problem.classes.iter().map(|class| {
+        let plans = class.plans.iter().enumerate();
+        plans.min_by(|a, b| tacit_floats::rising(&cost(a.1), &cost(b.1))).map_or(0, |(i, _)| i)
+    });
+    best.collect()
 }
 
 /// Finds the best selection within the budget, starting from those of the front that cost least;
@@ -149,7 +157,7 @@ fn walk(
     let mut tally = Tally::new(problem, start);
     loop {
         let here = tally.selection();
-        let mut best: Option<(f64, (usize, usize))> = None;
+        let mut best: Option<(f64, Change)> = None;
         for change in tally.moves() {
             let there = tally.with(change, |tally| tally.selection());
             if let Some(price) = price(&here, &there).filter(|p| best.is_none_or(|(least, _)| *p < least)) {
@@ -157,7 +165,7 @@ fn walk(
             }
         }
         found.push(here);
-        let Some((_, (class, plan))) = best else { return };
+        let Some((_, Change { class, plan })) = best else { return };
         tally.change(class, plan);
     }
 }
@@ -182,13 +190,12 @@ pub(super) fn improved(
     pairs: bool,
 ) -> Selection {
     let mut tally = Tally::new(problem, start);
-    let less = |a: (f64, f64), b: (f64, f64)| a.0 < b.0 || (a.0 == b.0 && a.1 < b.1);
     loop {
         let here = cost(&tally.selection());
         let (mut best, mut changes) = (here, Vec::new());
         for change in tally.moves() {
             let there = tally.with(change, |tally| cost(&tally.selection()));
-            if less(there, best) {
+            if is_less(there, best) {
                 (best, changes) = (there, vec![change]);
             }
         }
@@ -196,9 +203,9 @@ pub(super) fn improved(
             for first in tally.moves() {
                 let found = tally.with(first, |tally| {
                     let mut found = None;
-                    for second in tally.moves().into_iter().filter(|second| second.0 > first.0) {
+                    for second in tally.moves().into_iter().filter(|second| second.class > first.class) {
                         let there = tally.with(second, |tally| cost(&tally.selection()));
-                        if less(there, best) {
+                        if is_less(there, best) {
                             (best, found) = (there, Some(second));
                         }
                     }
@@ -212,14 +219,19 @@ pub(super) fn improved(
         if changes.is_empty() {
             return tally.selection();
         }
-        changes.into_iter().for_each(|(class, plan)| tally.change(class, plan));
+        changes.into_iter().for_each(|Change { class, plan }| tally.change(class, plan));
     }
+}
+
+/// Returns whether the first figures are less; the second decide between equal ones.
+fn is_less(a: (f64, f64), b: (f64, f64)) -> bool {
+    a.0 < b.0 || (a.0 == b.0 && a.1 < b.1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::super::rotation_method::Way;
-    use super::super::problem::Key;
+    use super::super::problem::{Class, Key, Need};
     use super::*;
     use tacit_graph::rng::SplitMix;
 

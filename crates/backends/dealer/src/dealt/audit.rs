@@ -173,8 +173,10 @@ fn length(what: &str) -> BackendError {
 
 /// Compares a dealt half with what the seed makes. The seed comes from `source`.
 fn compare(
-    (ticket, plan): (&Ticket, &[u8; 32]),
-    (seed, source): (&Seed, Suspect),
+    ticket: &Ticket,
+    plan: &[u8; 32],
+    seed: &Seed,
+    source: Suspect,
     got: blake3::Hash,
     again: impl FnOnce(&Seed, &mut Sink<'_>) -> Result<(), BackendError>,
 ) -> Result<(), BackendError> {
@@ -230,20 +232,21 @@ impl Ordering<'_> {
         })?;
         let got = got.whole()?;
         let Some(commitment) = commitment else { return wait_for(self.halves[1], channel).map(|()| true) };
-        if !self.toss((&ticket, &commitment), channel, prg)? {
+        if !self.toss(&ticket, &commitment, channel, prg)? {
             return Ok(true);
         }
         opened(&ticket, Suspect::DealerOrServer, dealer.consent(&ticket, &claim))?;
         channel.send(GIVEN_UP, &[1])?;
         channel.flush()?;
         let seed = Seed(*channel.recv(OPENED, 16)?.first_chunk().expect("that many bytes came"));
-        compare((&ticket, &self.plan), (&seed, Suspect::DealerOrServer), got, &again).map(|()| false)
+        compare(&ticket, &self.plan, &seed, Suspect::DealerOrServer, got, &again).map(|()| false)
     }
 
     /// The client's part of the coin toss.
     fn toss(
         &self,
-        (ticket, commitment): (&Ticket, &[u8]),
+        ticket: &Ticket,
+        commitment: &[u8],
         channel: &mut Channel,
         prg: &mut Prg,
     ) -> Result<bool, BackendError> {
@@ -304,6 +307,6 @@ impl Ordering<'_> {
         let seed = opened(&ticket, Suspect::DealerOrClient, dealer.open(&ticket))?;
         channel.send(OPENED, &seed.0)?;
         channel.flush()?;
-        compare((&ticket, &self.plan), (&seed, Suspect::Dealer), got, &again).map(|()| false)
+        compare(&ticket, &self.plan, &seed, Suspect::Dealer, got, &again).map(|()| false)
     }
 }

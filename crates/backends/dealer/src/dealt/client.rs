@@ -39,9 +39,8 @@ pub(super) fn offline(
 ) -> Result<(), BackendError> {
     let [walked, own] = [seed.clone(), seed.clone()].map(Prg::from_seed);
     let phase = Offline { plan, statics, lattice, next: 0, seed: own, channel };
-    let mut tap = |_: NodeId, _: &[u64]| {};
     let Plan { graph, steps, batch, .. } = plan;
-    let mut shares = ClientWalk { graph, steps, batch: *batch, seed: walked, phase, tap: &mut tap };
+    let mut shares = ClientWalk { graph, steps, batch: *batch, seed: walked, phase, tap: &mut |_, _| {} };
     stop.walk(&**graph, &mut shares)?;
     let Offline { channel, .. } = shares.phase;
     Ok(channel.flush()?)
@@ -61,9 +60,9 @@ pub(super) fn online(
     let mut session = Session { role: Role::Client, channel, prg };
     let [walked, own] = [seed.clone(), seed.clone()].map(Prg::from_seed);
     let phase = Online { plan, input, seed: own, session: &mut session };
-    let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
     let Plan { graph, steps, batch, .. } = plan;
-    let mut shares = ClientWalk { graph, steps, batch: *batch, seed: walked, phase, tap: &mut tap };
+    let tap: &mut NodeObserver<'_> = &mut |id, share| tap(id, share);
+    let mut shares = ClientWalk { graph, steps, batch: *batch, seed: walked, phase, tap };
     let mine = stop.walk(&**graph, &mut shares)?;
     revealed(&plan.graph, &mine, RESULT, session.channel)
 }

@@ -72,11 +72,14 @@ impl ClientSide for Asking {
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
         let statics = self.statics()?.clone();
         let ordering = self.model.compiled.ordering(&self.resources);
-        let again = |seed: &Seed, sink: &mut Sink<'_>| sink(&dealer::seeds(seed)[0].0);
         let half = loop {
             let mut half = Chunks::default();
-            let mut take = |bytes: &[u8]| write_material(bytes, &mut half);
-            if ordering.fetch((&mut *channel, &mut self.prg), again, &mut take)? {
+            let is_usable = ordering.fetch(
+                (&mut *channel, &mut self.prg),
+                |seed: &Seed, sink: &mut Sink<'_>| sink(&dealer::seeds(seed)[0].0),
+                &mut |bytes| write_material(bytes, &mut half),
+            )?;
+            if is_usable {
                 break half.into_bytes();
             }
         };

@@ -1,6 +1,5 @@
 //! Costs of one input or a batch, from the plan alone. Traffic is exact, memory is an estimate.
 
-use tacit_arith::ring::ConvSpec;
 use tacit_mpc::codec::Packed;
 use tacit_mpc::dealt::widen_talk;
 use tacit_net::TrafficModel;
@@ -59,8 +58,8 @@ fn setup_talk(plan: &Plan) -> TrafficModel {
 
 /// Multiplications of the dealt linear layers.
 fn dealt_macs(plan: &Plan) -> u64 {
-    let of = |conv: &ConvSpec| (conv.weight_len() / conv.out_ch * conv.out_len()) as u64;
-    plan.batch as u64 * statics::layers(plan).map(|(_, conv, _)| of(conv)).sum::<u64>()
+    let of_layers = statics::layers(plan).map(|(_, conv, _)| (conv.weight_len() / conv.out_ch * conv.out_len()) as u64);
+    plan.batch as u64 * of_layers.sum::<u64>()
 }
 
 /// The traffic of the offline phase: the order, layers that are not dealt, and the moves of shares.

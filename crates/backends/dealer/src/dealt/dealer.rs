@@ -56,9 +56,8 @@ pub(super) fn server_half(
     sink(&server.0)?;
     let [client, again] = [client.clone(), client].map(Prg::from_seed);
     let phase = Dealing { plan, keys: keys.0.iter(), client: again, server: Prg::from_seed(server), sink };
-    let mut tap = |_: NodeId, _: &[u64]| {};
     let Plan { graph, steps, batch, .. } = plan;
-    let mut shares = ClientWalk { graph, steps, batch: *batch, seed: client, phase, tap: &mut tap };
+    let mut shares = ClientWalk { graph, steps, batch: *batch, seed: client, phase, tap: &mut |_, _| {} };
     walk(&**graph, &mut shares).map(drop)
 }
 

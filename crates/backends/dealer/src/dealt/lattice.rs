@@ -75,11 +75,10 @@ impl Layers {
         }
         let options = cheetah::Options::default();
         let errors = slack::errors(graph, &exact_truncations(graph), options.linear_error);
-        let group = |(tensor, nodes): (NodeId, Vec<NodeId>)| {
+        let groups = members.into_iter().map(|(tensor, nodes)| {
             let draft = draft::<Cheetah>(graph, &options, &errors, (tensor, &nodes))?;
             Ok::<_, BackendError>(Group { tensor, nodes, plan: draft.plan(MAX_STEPS) })
-        };
-        let groups = members.into_iter().map(group);
+        });
         Ok(Self { groups: groups.collect::<Result<_, _>>()?, places })
     }
 
@@ -101,8 +100,9 @@ impl Layers {
 
     /// Largest error of a result, in units.
     pub(super) fn max_error(&self) -> u32 {
-        let of = |group: &Group<Cheetah>| (0..group.nodes.len()).map(|k| group.plan.max_error(k)).max();
-        self.groups.iter().filter_map(of).max().unwrap_or(0)
+        let groups = self.groups.iter();
+        let errors = groups.filter_map(|group| (0..group.nodes.len()).map(|k| group.plan.max_error(k)).max());
+        errors.max().unwrap_or(0)
     }
 
     fn plans(&self) -> Vec<&LinearPlan> {

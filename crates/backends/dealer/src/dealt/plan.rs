@@ -94,6 +94,12 @@ impl Plan {
     }
 }
 
+/// Returns the size and the costs of a batch of gates.
+fn canonical_gate(gate: &DealtGate) -> (usize, usize, usize, usize) {
+    let cost = gate.cost();
+    (gate.n(), cost.up, cost.down, cost.material)
+}
+
 impl Masked for Plan {
     type Parts = Parts;
 
@@ -116,11 +122,10 @@ impl Masked for Plan {
 /// `Unsupported` names the first node that cannot be compiled.
 pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError> {
     let steps = steps(&graph, &options)?;
-    let added = |step: &Step, node: &Node| Added { material: dealt_bytes(step, node, 1) as u128, macs: 0 };
-    share::check_sizes(&graph, &steps, added)?;
+    share::check_sizes(&graph, &steps, |step, node| Added { material: dealt_bytes(step, node, 1) as u128, macs: 0 })?;
     let moves = moves(&graph, &steps);
     let lattice = Layers::new(&graph, &masked_bytes(&graph, &steps), options.linear)?;
-    let digest = digest(&graph, &options, (&steps, &lattice));
+    let digest = digest(&graph, &options, &steps, &lattice);
     Ok(Plan { graph: Arc::new(graph), steps, batch: 1, moves, lattice, options, digest })
 }
 
@@ -186,12 +191,8 @@ pub(super) fn moves(graph: &RingGraph, steps: &[Step]) -> Vec<bool> {
     moves
 }
 
-fn digest(graph: &RingGraph, options: &Options, (steps, lattice): (&[Step], &Layers)) -> [u8; 32] {
-    let gate = |gate: &DealtGate| {
-        let cost = gate.cost();
-        (gate.n(), cost.up, cost.down, cost.material)
-    };
-    let steps: Vec<_> = steps.iter().map(|s| (s.number(), s.gates().map(gate).collect::<Vec<_>>())).collect();
+fn digest(graph: &RingGraph, options: &Options, steps: &[Step], lattice: &Layers) -> [u8; 32] {
+    let steps: Vec<_> = steps.iter().map(|s| (s.number(), s.gates().map(canonical_gate).collect::<Vec<_>>())).collect();
     let canonical = postcard::to_stdvec(&(graph.spec(), options, steps, lattice.choices()));
     let canonical = canonical.expect("plain data in memory can be encoded");
     seam::digest("tacit 2026-11 dealt plan", &[&canonical])
@@ -211,9 +212,10 @@ impl Maker<'_> {
             Choice::Two => two,
             Choice::Auto => {
                 // In microseconds: a bit takes 1 / Mbit.
-                let sent = |gate: &DealtGate| 8.0 * gate.cost().material as f64 / f64::from(self.options.dealer_mbit);
+                let [sent_one, sent_two] =
+                    [&one, &two].map(|gate| 8.0 * gate.cost().material as f64 / f64::from(self.options.dealer_mbit));
                 let wait = 1000.0 * f64::from(self.options.rtt_ms);
-                if sent(&one) <= sent(&two) + wait { one } else { two }
+                if sent_one <= sent_two + wait { one } else { two }
             }
         }
     }

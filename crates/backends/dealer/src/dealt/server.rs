@@ -99,9 +99,8 @@ pub(super) fn online(
     let mut seed = Seed([0; SEED_BYTES]);
     seed.0.copy_from_slice(&source.bytes(SEED_BYTES)?);
     let phase = Online { plan, weights, seed: Prg::from_seed(seed), source, session: &mut session };
-    let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
     let Plan { graph, steps, batch, .. } = plan;
-    let mut shares = ServerWalk { graph, steps, batch: *batch, phase, tap: &mut tap };
+    let mut shares = ServerWalk { graph, steps, batch: *batch, phase, tap: &mut |id, share| tap(id, share) };
     let share = stop.walk(&**graph, &mut shares)?;
     session.channel.send_packed(RESULT, &share, plan.graph.output().fixed.width)?;
     Ok(session.channel.flush()?)

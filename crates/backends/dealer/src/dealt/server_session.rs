@@ -39,11 +39,15 @@ impl Serving {
         let order = model.order().expect("a dealt model can be ordered");
         let Server { compiled, weights, keys, .. } = &**model;
         let (ordering, keys) = (compiled.ordering(resources), Keys(keys.to_vec()));
-        let again = |seed: &Seed, sink: &mut Sink<'_>| dealer::server_half(&compiled.plan, &keys, seed, sink);
         let half = loop {
             let mut spool = resources.spool(server::half_bytes(&compiled.plan) as u64)?;
-            let mut take = |bytes: &[u8]| write_material(bytes, &mut *spool);
-            if ordering.order(&order, (&mut *channel, &mut *prg), again, &mut take)? {
+            let is_usable = ordering.order(
+                &order,
+                (&mut *channel, &mut *prg),
+                |seed: &Seed, sink: &mut Sink<'_>| dealer::server_half(&compiled.plan, &keys, seed, sink),
+                &mut |bytes| write_material(bytes, &mut *spool),
+            )?;
+            if is_usable {
                 break Source::Spooled(spool.contents()?);
             }
         };

@@ -11,7 +11,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 use tacit_arith::pack;
 use tacit_arith::prg::{Prg, Seed};
-use tacit_arith::ring::{ConvSpec, conv2d};
+use tacit_arith::ring::{ConvSpec, ShapeError, conv2d};
 use tacit_graph::NodeId;
 use zeroize::{Zeroize, Zeroizing};
 
@@ -92,15 +92,19 @@ impl Matrix {
     }
 
     fn apply_one(&self, conv: &ConvSpec, x: &[u64]) -> Result<Vec<u64>, BackendError> {
-        let fail = |_| BackendError::Misuse("a matrix belongs to another layer");
-        let mut out = conv2d(conv, &self.low, x, self.width).map_err(fail)?;
+        let mut out = conv2d(conv, &self.low, x, self.width).map_err(of_another_layer)?;
         if !self.high.is_empty() {
-            let high = conv2d(conv, &self.high, x, self.width - 32).map_err(fail)?;
+            let high = conv2d(conv, &self.high, x, self.width - 32).map_err(of_another_layer)?;
             out.iter_mut().zip(high).for_each(|(o, h)| *o = o.wrapping_add(h << 32));
         }
         out.iter_mut().for_each(|o| *o &= ring_mask(self.width));
         Ok(out)
     }
+}
+
+/// Returns the error of a matrix that does not have a layer's shape.
+fn of_another_layer(_: ShapeError) -> BackendError {
+    BackendError::Misuse("a matrix belongs to another layer")
 }
 
 /// Draws the entries of one piece of a layer's `A`.
@@ -190,8 +194,8 @@ pub(crate) fn entries_of(plan: &impl Masked, conv: &ConvSpec) -> usize {
 
 /// An entry of the weights, or of the biases after them.
 fn entry(layer: &LayerWeights, i: usize) -> u64 {
-    let bias = || layer.bias[i - layer.weights.len()];
-    layer.weights.get(i).map_or_else(bias, |weight| i64::from(*weight)) as u64
+    let weight = layer.weights.get(i).map(|weight| i64::from(*weight));
+    weight.unwrap_or_else(|| layer.bias[i - layer.weights.len()]) as u64
 }
 
 /// The linear nodes of a plan whose weights are masked: index, shape, width of the ring.
@@ -221,7 +225,7 @@ pub(crate) fn fingerprint(key: &Seed) -> [u8; 32] {
 
 /// Derives the keys of all layers, in node order.
 pub(crate) fn keys(plan: &impl Masked, weights: &Weights, secret: &[u8; 32]) -> Vec<Seed> {
-    let key = |(id, conv, width): (usize, &ConvSpec, u32)| {
+    let keys = layers(plan).map(|(id, conv, width)| {
         let layer = weights.get(id).expect("weights are checked against the graph when they are read or made");
         let mut ints: Zeroizing<Vec<u8>> = Zeroizing::new(Vec::with_capacity(4 * conv.weight_len() + 8 * conv.out_ch));
         ints.extend(layer.weights.iter().flat_map(|w| w.to_le_bytes()));
@@ -232,8 +236,8 @@ pub(crate) fn keys(plan: &impl Masked, weights: &Weights, secret: &[u8; 32]) -> 
         let shape = shape.expect("plain data in memory can be encoded");
         let digest = seam::digest("tacit 2026-11 dealt layer", &[secret, &(id as u64).to_le_bytes(), &shape, &ints]);
         Seed(*digest.first_chunk().expect("a digest has 32 bytes"))
-    };
-    layers(plan).map(key).collect()
+    });
+    keys.collect()
 }
 
 /// Writes `E`, packed at the ring's width, in pieces and layer by layer.
@@ -246,23 +250,26 @@ pub(crate) fn write(
     for ((id, conv, width), key) in layers(plan).zip(keys) {
         let layer: &LayerWeights = weights.get(id).expect("there is a key for each layer with weights");
         let (key, count) = (Prg::from_seed(key.clone()), entries_of(plan, conv));
-        let packed = |piece: usize| {
-            let first = piece * PIECE;
-            let random = entries(&key, piece, PIECE.min(count - first), width);
-            let words = (first..).zip(random.iter()).map(|(i, a)| entry(layer, i).wrapping_sub(*a) & ring_mask(width));
-            let (words, mut out) = (words.collect::<Vec<u64>>(), Vec::new());
-            pack::pack(words.into_iter(), width, &mut out);
-            out
-        };
         let pieces = count.div_ceil(PIECE);
         // A few pieces at a time: `E` of a large layer is never in memory as a whole.
         for first in (0..pieces).step_by(GROUP) {
             let group = first..(first + GROUP).min(pieces);
-            let packed: Vec<Vec<u8>> = group.into_par_iter().map(packed).collect();
+            let packed = group.into_par_iter().map(|piece| packed_piece(layer, &key, piece, count, width));
+            let packed: Vec<Vec<u8>> = packed.collect();
             packed.iter().try_for_each(|bytes| sink(bytes))?;
         }
     }
     Ok(())
+}
+
+/// Returns a piece of the `count` words of a layer's `E`, packed.
+fn packed_piece(layer: &LayerWeights, key: &Prg, piece: usize, count: usize, width: u32) -> Vec<u8> {
+    let first = piece * PIECE;
+    let random = entries(key, piece, PIECE.min(count - first), width);
+    let words = (first..).zip(random.iter()).map(|(i, a)| entry(layer, i).wrapping_sub(*a) & ring_mask(width));
+    let (words, mut out) = (words.collect::<Vec<u64>>(), Vec::new());
+    pack::pack(words.into_iter(), width, &mut out);
+    out
 }
 
 /// Digest of `E` as in the public part, starting from `hasher`.
@@ -304,8 +311,9 @@ pub(crate) fn private_bytes(secret: &[u8; 32], weights: &Weights) -> Zeroizing<V
 
 /// Reads secret and weights from a private part.
 pub(crate) fn read_private(plan: &impl Masked, private: &[u8]) -> Result<(Zeroizing<[u8; 32]>, Weights), BackendError> {
-    let no_secret = || BackendError::Private { what: "it has no secret".into() };
-    let (secret, rest) = private.split_first_chunk().ok_or_else(no_secret)?;
+    let Some((secret, rest)) = private.split_first_chunk() else {
+        return Err(BackendError::Private { what: "it has no secret".into() });
+    };
     Ok((Zeroizing::new(*secret), tacit_ring::read_weights(rest, plan.graph())?))
 }
 

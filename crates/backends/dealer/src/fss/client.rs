@@ -66,9 +66,8 @@ pub(super) fn offline(
     let walked = Prg::from_seed(own.seed().clone());
     let masks = client_masks(&own, When::Offline, &plan.widths()[When::Offline as usize]);
     let phase = Offline { plan, statics, next: 0, ledger: ledger(plan, &own, hash, When::Offline), seed: own, channel };
-    let mut tap = |_: NodeId, _: &[u64]| {};
-    let mut shares =
-        ClientWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, seed: walked, phase, tap: &mut tap };
+    let tap: &mut NodeObserver<'_> = &mut |_, _| {};
+    let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, seed: walked, phase, tap };
     stop.walk(&*plan.graph, &mut shares)?;
     let Offline { channel, ledger, .. } = shares.phase;
     Ok(ledger.answer(masks, channel)?)
@@ -94,9 +93,8 @@ pub(super) fn online(
     let mut session = Session { role: Role::Client, channel, prg };
     let ledger = ledger(plan, &own, hash, When::Online);
     let phase = Online { plan, input, seed: own, hash, batch: 0, source, ledger, session: &mut session };
-    let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
-    let mut shares =
-        ClientWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, seed: walked, phase, tap: &mut tap };
+    let tap: &mut NodeObserver<'_> = &mut |id, share| tap(id, share);
+    let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, seed: walked, phase, tap };
     let mine = stop.walk(&*plan.graph, &mut shares)?;
     let Online { ledger, .. } = shares.phase;
     ledger.answer(masks, session.channel)?;

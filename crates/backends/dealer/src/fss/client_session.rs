@@ -50,12 +50,15 @@ impl Asking {
         let Self { model, resources, prg } = self;
         let plan = &model.compiled.plan;
         let ordering = model.compiled.ordering(resources);
-        // The client's half needs no key of A.
-        let again = |seed: &Seed, sink: &mut Sink<'_>| dealer::deal(Role::Client, plan, &[], seed, sink);
         let (head, mut digesting) = loop {
             let mut taking = Taking::new(plan, Role::Client);
-            let mut take = |bytes: &[u8]| taking.take(bytes, &mut |content| write_material(content, place));
-            if ordering.fetch((&mut *channel, &mut *prg), again, &mut take)? {
+            let is_usable = ordering.fetch(
+                (&mut *channel, &mut *prg),
+                // The client's half needs no key of A.
+                |seed: &Seed, sink: &mut Sink<'_>| dealer::deal(Role::Client, plan, &[], seed, sink),
+                &mut |bytes| taking.take(bytes, &mut |content| write_material(content, place)),
+            )?;
+            if is_usable {
                 break taking.finish()?;
             }
             place.rewind().map_err(|e| BackendError::Spool { what: e.to_string() })?;

@@ -34,13 +34,12 @@ fn packed(node: &Node, batch: usize) -> usize {
 /// The price that the search for scales minimises.
 pub(super) fn price(graph: &RingGraph, options: &Options) -> Result<f64, BackendError> {
     let steps = plan::steps(graph, options)?;
-    let of_one = (options.level, 1);
-    let mut total = walk_talk(graph, &steps, of_one).payload() as f64;
+    let mut total = walk_talk(graph, &steps, options.level, 1).payload() as f64;
     total += packed(graph.output(), 1) as f64;
     for (step, node) in steps.iter().zip(graph.nodes()) {
         let mut dealt: usize =
             plan::batches(step, options.level).map(|cost| cost.client_material + cost.server_material).sum();
-        let linear = LinearBytes::of(step, node, of_one);
+        let linear = LinearBytes::of(step, node, (options.level, 1));
         // The words are sent up once more, and at level `l2` also down.
         total += linear.words as f64 * if options.level == Level::L2 { 2.0 } else { 1.0 };
         dealt += linear.dealt();
@@ -58,7 +57,7 @@ fn check(level: Level, widths: usize, talk: &mut TrafficModel) {
 }
 
 /// The traffic of the online phase before the check.
-fn walk_talk(graph: &RingGraph, steps: &[Step], (level, batch): (Level, usize)) -> TrafficModel {
+fn walk_talk(graph: &RingGraph, steps: &[Step], level: Level, batch: usize) -> TrafficModel {
     let mut talk = TrafficModel::default();
     for (step, node) in steps.iter().zip(graph.nodes()) {
         match step {
@@ -77,7 +76,7 @@ fn walk_talk(graph: &RingGraph, steps: &[Step], (level, batch): (Level, usize)) 
 
 fn online_talk(plan: &Plan) -> TrafficModel {
     let (level, [_, widths]) = (plan.level(), plan.widths().map(|widths| widths.len()));
-    let mut talk = walk_talk(&plan.graph, &plan.steps, (level, plan.batch));
+    let mut talk = walk_talk(&plan.graph, &plan.steps, level, plan.batch);
     check(level, widths, &mut talk);
     talk.down(packed(plan.graph.output(), plan.batch));
     if level == Level::L2 {
@@ -161,12 +160,8 @@ pub(super) fn costs(plan: &Plan) -> Costs {
     let word = 3 * 48;
     let opened: u64 = all_batches(plan).map(|batch| batch.opened as u64).sum();
     let ledger = word * opened + all_batches(plan).map(|batch| batch.held as u64).max().unwrap_or(0);
-    // A matrix entry is stored as 4 bytes, or 8 in rings beyond 32 bits.
-    let matrix = |(_, conv, width): (usize, &tacit_arith::ring::ConvSpec, u32)| {
-        conv.weight_len() as u64 * if width > 32 { 8 } else { 4 }
-    };
-    let matrices: u64 = statics::layers(plan).map(matrix).sum();
-    let layer = statics::layers(plan).map(matrix).max().unwrap_or(0);
+    let matrices: u64 = matrix_bytes(plan).sum();
+    let layer = matrix_bytes(plan).max().unwrap_or(0);
     costs.online.client.peak_memory_bytes = kept + ledger + 16 * largest;
     costs.online.server.peak_memory_bytes = stored + ledger + 16 * largest;
     let gates = costs.online.client.work.aes_blocks + costs.online.server.work.aes_blocks;
@@ -192,6 +187,12 @@ pub(super) fn costs(plan: &Plan) -> Costs {
         peak_memory_bytes: dealing_memory(plan),
     };
     costs
+}
+
+/// Returns the bytes of each stored matrix.
+fn matrix_bytes(plan: &Plan) -> impl Iterator<Item = u64> {
+    // An entry is stored as 4 bytes, or 8 in rings beyond 32 bits.
+    statics::layers(plan).map(|(_, conv, width)| conv.weight_len() as u64 * if width > 32 { 8 } else { 4 })
 }
 
 #[cfg(test)]

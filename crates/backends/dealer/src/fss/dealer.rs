@@ -66,11 +66,11 @@ pub(super) fn tags_and_masks(
     conv: &ConvSpec,
     (width, batch): (u32, usize),
 ) -> [Zeroizing<Vec<Share>>; 2] {
-    let draw = |part, n| Zeroizing::new(draw_shares(ring(width), batch * n, &mut stream_of(seed, (id, part))));
-    [draw(TAGS, conv.in_len()), draw(TAU, conv.out_len())]
+    [(TAGS, conv.in_len()), (TAU, conv.out_len())]
+        .map(|(part, n)| Zeroizing::new(draw_shares(ring(width), batch * n, &mut stream_of(seed, id, part))))
 }
 
-fn stream_of(seed: &Prg, (id, part): (NodeId, u8)) -> Prg {
+fn stream_of(seed: &Prg, id: NodeId, part: u8) -> Prg {
     stream(seed, At { node: id, level: 0 }, part)
 }
 
@@ -79,10 +79,16 @@ fn stream_of(seed: &Prg, (id, part): (NodeId, u8)) -> Prg {
 const AT_ONCE: usize = 1 << 16;
 
 /// The same words with tags, a few at a time.
-fn drawn(seed: &Prg, of: (NodeId, u8), n: usize, width: u32) -> impl Iterator<Item = Zeroizing<Vec<Share>>> + use<> {
-    let mut stream = stream_of(seed, of);
-    let draw = move |first| Zeroizing::new(draw_shares(ring(width), AT_ONCE.min(n - first), &mut stream));
-    (0..n).step_by(AT_ONCE).map(draw)
+fn drawn(
+    seed: &Prg,
+    id: NodeId,
+    part: u8,
+    n: usize,
+    width: u32,
+) -> impl Iterator<Item = Zeroizing<Vec<Share>>> + use<> {
+    let mut stream = stream_of(seed, id, part);
+    let places = (0..n).step_by(AT_ONCE);
+    places.map(move |first| Zeroizing::new(draw_shares(ring(width), AT_ONCE.min(n - first), &mut stream)))
 }
 
 /// Makes a party's half in pieces. `keys`: of the linear layers, in node order.
@@ -107,7 +113,7 @@ pub(super) fn deal(
     };
     counted(&match role {
         Role::Client => client_head(plan, &client, hash, &chooser),
-        Role::Server => server_head(plan, (&server, hash), [&own, &dealer], (&delta, &key)),
+        Role::Server => server_head(plan, &server, hash, [&own, &dealer], &delta, &key),
     })?;
     let reveal = (role == Role::Server && plan.level() == Level::L2).then(|| Reveal::draw(&own, plan));
     let phase = Dealing {
@@ -122,9 +128,8 @@ pub(super) fn deal(
         batch: 0,
         sink: &mut counted,
     };
-    let mut tap = |_: NodeId, _: &[u64]| {};
-    let mut shares =
-        ClientWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, seed: chooser, phase, tap: &mut tap };
+    let Plan { graph, steps, batch, .. } = plan;
+    let mut shares = ClientWalk { graph, steps, batch: *batch, seed: chooser, phase, tap: &mut |_, _| {} };
     let result = Zeroizing::new(walk(&*plan.graph, &mut shares)?);
     if let Some(reveal) = reveal {
         counted(&reveal.deal(&result))?;
@@ -153,9 +158,11 @@ fn input_stream(plan: &Plan, chooser: &Prg) -> Prg {
 /// The head of the server's half.
 fn server_head(
     plan: &Plan,
-    (seed, hash): (&Seed, PublicSeed),
+    seed: &Seed,
+    hash: PublicSeed,
     [client, dealer]: [&Prg; 2],
-    (delta, key): (&Delta, &Key),
+    delta: &Delta,
+    key: &Key,
 ) -> Zeroizing<Vec<u8>> {
     let mut head = Zeroizing::new(Vec::with_capacity(material_format::head_bytes(plan)));
     head.extend_from_slice(&seed.0);
@@ -197,44 +204,47 @@ impl Dealing<'_> {
     }
 
     /// Subtracts tau and the target from `A r`.
-    fn hide(&self, id: NodeId, known: &mut [u64], (masks, target): (&[u64], &[u64]), width: u32) {
-        let take_off = |known: &mut [u64], words: &mut dyn Iterator<Item = u64>| {
-            known.iter_mut().zip(words).for_each(|(k, word)| *k = k.wrapping_sub(word) & ring_mask(width));
-        };
-        take_off(known, &mut target.iter().copied());
-        take_off(known, &mut masks.iter().copied());
+    fn hide(&self, id: NodeId, known: &mut [u64], masks: &[u64], target: &[u64], width: u32) {
+        take_off(known, target.iter().copied(), width);
+        take_off(known, masks.iter().copied(), width);
         if self.plan.level() == Level::L1 {
-            let drawn = drawn(&self.client, (id, TAU), known.len(), width);
+            let drawn = drawn(&self.client, id, TAU, known.len(), width);
             let parts = known.chunks_mut(AT_ONCE).zip(drawn);
-            parts.for_each(|(known, tau)| take_off(known, &mut tau.iter().map(|tau| tau.value as u64)));
+            parts.for_each(|(known, tau)| take_off(known, tau.iter().map(|tau| tau.value as u64), width));
         }
     }
 
     /// Gives the server its values for n words whose tags come from the client's stream. At level
     /// `l1` these are the keys of the tags, otherwise its shares of `values` with tags. Without
     /// `values`, the words are those drawn with the tags.
-    fn words(&mut self, id: NodeId, (part, values): (u8, &[u64]), n: usize, width: u32) -> Result<(), BackendError> {
+    fn words(&mut self, id: NodeId, part: u8, values: &[u64], n: usize, width: u32) -> Result<(), BackendError> {
         let (ring, key, level) = (ring(width), &self.sides.2, self.plan.level());
-        for (at, theirs) in drawn(&self.client, (id, part), n, width).enumerate() {
+        for (at, theirs) in drawn(&self.client, id, part, n, width).enumerate() {
             let mut out = Writer::default();
             let values = values.get(at * AT_ONCE..).unwrap_or_default();
-            let words = theirs.iter().enumerate().map(|(i, theirs)| (values.get(i).copied(), theirs));
-            let held = |(value, theirs): (Option<u64>, &Share)| {
-                let value = value.map_or(theirs.value, u128::from);
-                key.key_of(ring, &Share { value, tag: theirs.tag })
-            };
-            let shared = |(value, theirs): (Option<u64>, &Share)| {
-                let value = value.map_or(theirs.value, u128::from);
-                key.other_share(ring, value, theirs)
-            };
+            let words = theirs.iter().enumerate().map(|(i, theirs)| {
+                let value = values.get(i).map_or(theirs.value, |value| u128::from(*value));
+                (value, theirs)
+            });
             match level {
-                Level::L1 => mac_matmul::write(words.map(held), ring, &mut out),
-                Level::L2 => mac_matmul::write(words.map(shared).flat_map(|s| [s.value, s.tag]), ring, &mut out),
+                Level::L1 => {
+                    let held = words.map(|(value, theirs)| key.key_of(ring, &Share { value, tag: theirs.tag }));
+                    mac_matmul::write(held, ring, &mut out);
+                }
+                Level::L2 => {
+                    let shared = words.map(|(value, theirs)| key.other_share(ring, value, theirs));
+                    mac_matmul::write(shared.flat_map(|s| [s.value, s.tag]), ring, &mut out);
+                }
             }
             (self.sink)(&out.finish())?;
         }
         Ok(())
     }
+}
+
+/// Subtracts words in a ring of `width` bits.
+fn take_off(known: &mut [u64], words: impl Iterator<Item = u64>, width: u32) {
+    known.iter_mut().zip(words).for_each(|(k, word)| *k = k.wrapping_sub(word) & ring_mask(width));
 }
 
 impl ClientPhase<Parts> for Dealing<'_> {
@@ -253,14 +263,14 @@ impl ClientPhase<Parts> for Dealing<'_> {
         let mut known = Zeroizing::new(statics::apply_random(key, conv, r, width)?);
         // Drawn only now: a large layer takes much memory.
         let (target, masks) = (target(), self.masks(id, known.len(), width));
-        self.hide(id, &mut known, (&masks, &target), width);
+        self.hide(id, &mut known, &masks, &target, width);
         for known in known.chunks(AT_ONCE) {
             let mut out = Writer::default();
             out.packed(&Packed::new(known, width));
             (self.sink)(&out.finish())?;
         }
-        self.words(id, (TAGS, r), r.len(), width)?;
-        self.words(id, (TAU, &masks), known.len(), width)?;
+        self.words(id, TAGS, r, r.len(), width)?;
+        self.words(id, TAU, &masks, known.len(), width)?;
         if self.plan.level() == Level::L2 {
             let (mut out, count) = (Writer::default(), statics::entries_of(self.plan, conv));
             let projection = Projection::draw(&self.client, id, conv, (width, batch));

@@ -46,7 +46,8 @@ pub(super) const TAGS: Tag = Tag::new(0x0434, "tags of the share of the result")
 /// them.
 fn enter(
     matrix: &Matrix,
-    (conv, width): (&ConvSpec, u32),
+    conv: &ConvSpec,
+    width: u32,
     shares: (&[Share], &[Share]),
     ledger: &mut Ledger,
 ) -> Result<Vec<u64>, BackendError> {
@@ -78,7 +79,7 @@ pub(super) fn offline_client(
     for (index, (id, conv, width)) in statics::layers(plan).enumerate() {
         stop.begin()?;
         let [c, tau] = tags_and_masks(&seed, id, conv, (width, plan.batch));
-        let own = enter(statics.layer(index), (conv, width), (&c, &tau), &mut ledger)?;
+        let own = enter(statics.layer(index), conv, width, (&c, &tau), &mut ledger)?;
         channel.send_packed(LINEAR, &own, width)?;
         pending.push(own);
     }
@@ -109,7 +110,7 @@ pub(super) fn received(
 ) -> Result<(Vec<u64>, Vec<u64>), BackendError> {
     let c = mac_matmul::read_shares(from, ring(width), batch * conv.in_len())?;
     let tau = mac_matmul::read_shares(from, ring(width), batch * conv.out_len())?;
-    let own = enter(masked, (conv, width), (&c, &tau), ledger)?;
+    let own = enter(masked, conv, width, (&c, &tau), ledger)?;
     let received = channel.recv_packed(LINEAR, own.len(), width)?;
     let opened = opened(&own, &received, width, ledger);
     Ok((own, opened))
@@ -171,8 +172,8 @@ pub(super) fn online_client(
     let mut session = Session { role: Role::Client, channel, prg };
     let party = Party::Client { seed: Box::new(seed), mask: Box::new(mask), input, said: Vec::new() };
     let phase = Online { plan, party, hash, batch: 0, source, ledger, session: &mut session };
-    let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
-    let mut walk = ServerWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, phase, tap: &mut tap };
+    let tap: &mut NodeObserver<'_> = &mut |id, share| tap(id, share);
+    let mut walk = ServerWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, phase, tap };
     let masked = stop.walk(&*plan.graph, &mut walk)?;
     let Online { mut ledger, source, party, .. } = walk.phase;
     project(plan, &party, source, &mut ledger)?;
@@ -214,8 +215,8 @@ pub(super) fn online_server(
     let mut session = Session { role: Role::Server, channel, prg };
     let phase =
         Online { plan, party: Party::Server { weights }, hash, batch: 0, source, ledger, session: &mut session };
-    let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
-    let mut walk = ServerWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, phase, tap: &mut tap };
+    let tap: &mut NodeObserver<'_> = &mut |id, share| tap(id, share);
+    let mut walk = ServerWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, phase, tap };
     stop.walk(&*plan.graph, &mut walk)?;
     let Online { ledger, mut source, .. } = walk.phase;
     ledger.agree(&key, masks, (&mut *session.channel, &mut *session.prg))?;

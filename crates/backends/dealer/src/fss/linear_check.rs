@@ -101,8 +101,8 @@ impl<'a> Projection<'a> {
         let mut words = Zeroizing::new(vec![0u64; conv.out_ch]);
         stream(seed, at, BITS).fill_u64(&mut words);
         let bits = (0..ROWS).flat_map(|row| words.iter().map(move |word| (word >> row & 1) as i32));
-        let pad = |part, n| Zeroizing::new(chosen(seed, at, part, n, width));
-        let pads = [pad(KERNEL, kernel), pad(OFFSETS, offsets)];
+        let pads =
+            [(KERNEL, kernel), (OFFSETS, offsets)].map(|(part, n)| Zeroizing::new(chosen(seed, at, part, n, width)));
         Self { bits: Zeroizing::new(bits.collect()), conv, width, pads }
     }
 
@@ -111,7 +111,6 @@ impl<'a> Projection<'a> {
         let n = words.len() / length;
         let bits = self.bits.chunks_exact(self.conv.out_ch).flat_map(|row| &row[first..first + n]);
         let bits: Zeroizing<Vec<i32>> = Zeroizing::new(bits.copied().collect());
-        let fail = |_| BackendError::Misuse("a projection belongs to another layer");
         let mut out = Zeroizing::new(vec![0; ROWS * length]);
         // Works on some columns at a time, so that all their projections find them in the core's
         // cache.
@@ -121,7 +120,8 @@ impl<'a> Projection<'a> {
             let part: Zeroizing<Vec<u64>> =
                 Zeroizing::new(words.chunks_exact(length).flat_map(|row| &row[from..to]).copied().collect());
             let product = ConvSpec { in_ch: n, out_ch: ROWS, in_h: 1, in_w: to - from, ..ConvSpec::linear(1, 1) };
-            let part = Zeroizing::new(conv2d(&product, &bits, &part, self.width).map_err(fail)?);
+            let part = conv2d(&product, &bits, &part, self.width).map(Zeroizing::new);
+            let part = part.map_err(|_| BackendError::Misuse("a projection belongs to another layer"))?;
             let lines = out.chunks_exact_mut(length).zip(part.chunks_exact(to - from));
             lines.for_each(|(out, part)| out[from..to].copy_from_slice(part));
         }
@@ -162,20 +162,15 @@ impl<'a> Projection<'a> {
 
     /// `pad + sign * (kernel, positions)`. At all positions, adds the projection of one word for
     /// each channel.
-    fn applied(
-        &self,
-        negative: bool,
-        kernel: &[u64],
-        (at, everywhere): (&[u64], &[u64]),
-    ) -> Result<Applied, BackendError> {
+    fn applied(&self, negative: bool, kernel: &[u64], at: &[u64], everywhere: &[u64]) -> Result<Applied, BackendError> {
         let everywhere = self.rows(0, everywhere, 1)?;
         let of_all = at.chunks_exact(sizes(self.conv)[1]).zip(everywhere.iter().cycle());
         let offsets = of_all.flat_map(|(row, more)| row.iter().map(move |word| word.wrapping_add(*more)));
         let padded = |pad: &[u64], words: &mut dyn Iterator<Item = u64>| {
-            let sum = |(pad, word): (&u64, u64)| {
+            let sums = pad.iter().zip(words).map(|(pad, word)| {
                 pad.wrapping_add(if negative { word.wrapping_neg() } else { word }) & ring_mask(self.width)
-            };
-            Zeroizing::new(pad.iter().zip(words).map(sum).collect::<Vec<u64>>())
+            });
+            Zeroizing::new(sums.collect::<Vec<u64>>())
         };
         let kernel = padded(&self.pads[0], &mut kernel.iter().copied());
         Ok(Applied { kernel, offsets: padded(&self.pads[1], &mut { offsets }) })
@@ -192,14 +187,14 @@ impl<'a> Projection<'a> {
             None => random(range.clone()).words(0..range.len()),
         })?;
         let biases = random(weights..count).words(0..count - weights);
-        self.applied(true, &kernel, (&self.positions(known)?, &biases))
+        self.applied(true, &kernel, &self.positions(known)?, &biases)
     }
 
     /// The client's `a + G E` and `b + G (E_b + V)`.
     pub(super) fn for_client(&self, masked: &Matrix, opened: &[u64]) -> Result<Applied, BackendError> {
         let (weights, count) = (self.conv.weight_len(), self.conv.weight_len() + self.conv.out_ch);
         let kernel = self.kernel(|range| masked.words(range))?;
-        self.applied(false, &kernel, (&self.positions(opened)?, &masked.words(weights..count)))
+        self.applied(false, &kernel, &self.positions(opened)?, &masked.words(weights..count))
     }
 
     /// The `T` that the client expects for masked values and the server's result.

@@ -4,7 +4,7 @@
 //! `l x_0` are exact in 64 bits; those of `l x_1` and `h x` are needed only modulo 2^64. This takes
 //! two or three products in words of 64 bits.
 
-use tacit_arith::ring::{ConvSpec, ShapeError, conv2d};
+use tacit_arith::ring::{ConvSpec, conv2d};
 use tacit_mpc::MpcError;
 use tacit_mpc::codec::{Reader, Writer};
 use tacit_mpc::fss::mac::ring::{Ring, Share};
@@ -49,28 +49,32 @@ pub(super) fn apply(
 }
 
 fn apply_one(matrix: &Matrix, conv: &ConvSpec, x: &[u128], bits: u32) -> Result<Zeroizing<Vec<u128>>, BackendError> {
-    let fail = |_: ShapeError| BackendError::Misuse("a matrix belongs to another layer");
     // Biases may follow the weights.
     let (low, high) = matrix.parts();
     let low = low.get(..conv.weight_len()).unwrap_or(low);
     let high = high.get(..conv.weight_len()).unwrap_or(high);
     let split = bits.saturating_sub(64);
     let words = |f: &dyn Fn(u128) -> u64| Zeroizing::new(x.iter().map(|x| f(*x)).collect::<Vec<u64>>());
-    let product = |entries: &[i32], x: &[u64]| conv2d(conv, entries, x, 64).map(Zeroizing::new).map_err(fail);
-    let upper = product(low, &words(&|x| (x >> split) as u64))?;
+    let upper = product(conv, low, &words(&|x| (x >> split) as u64))?;
     let mut out: Vec<u128> = upper.iter().map(|v| u128::from(*v) << split).collect();
     if split > 0 {
-        let lower = product(low, &words(&|x| x as u64 & ((1 << split) - 1)))?;
+        let lower = product(conv, low, &words(&|x| x as u64 & ((1 << split) - 1)))?;
         // The sums are exact and signed.
         out.iter_mut().zip(lower.iter()).for_each(|(o, v)| *o = o.wrapping_add(*v as i64 as u128));
     }
     if !high.is_empty() {
-        let more = product(high, &words(&|x| x as u64))?;
+        let more = product(conv, high, &words(&|x| x as u64))?;
         out.iter_mut().zip(more.iter()).for_each(|(o, v)| *o = o.wrapping_add(u128::from(*v) << 32));
     }
     let mask = u128::MAX >> (128 - bits);
     out.iter_mut().for_each(|o| *o &= mask);
     Ok(Zeroizing::new(out))
+}
+
+/// Returns the product of a layer's entries and words, in words of 64 bits.
+fn product(conv: &ConvSpec, entries: &[i32], x: &[u64]) -> Result<Zeroizing<Vec<u64>>, BackendError> {
+    let product = conv2d(conv, entries, x, 64).map(Zeroizing::new);
+    product.map_err(|_| BackendError::Misuse("a matrix belongs to another layer"))
 }
 
 /// `M x + tau` for words with tags: the shares of a masked layer's result.
@@ -108,12 +112,12 @@ pub(super) fn write(words: impl Iterator<Item = u128>, ring: Ring, out: &mut Wri
 /// Reads the next `count` words.
 pub(super) fn read(from: &mut Reader<'_>, ring: Ring, count: usize) -> Result<Zeroizing<Vec<u128>>, MpcError> {
     let each = word_bytes(ring);
-    let word = |bytes: &[u8]| {
+    let words = from.bytes(count * each)?.chunks_exact(each).map(|bytes| {
         let mut word = [0; 16];
         word[..each].copy_from_slice(bytes);
         u128::from_le_bytes(word) & (u128::MAX >> (128 - ring.share_bits()))
-    };
-    Ok(Zeroizing::new(from.bytes(count * each)?.chunks_exact(each).map(word).collect()))
+    });
+    Ok(Zeroizing::new(words.collect()))
 }
 
 #[cfg(test)]

@@ -204,9 +204,13 @@ pub(super) fn write_masks(masks: &Masks, out: &mut Vec<u8>) {
 }
 
 fn read_masks(from: &mut Reader<'_>) -> Result<Masks, MpcError> {
-    let word = |bytes: &[u8]| bytes.iter().rev().fold(0u128, |word, b| word << 8 | u128::from(*b));
     let words = from.bytes(ROWS * 2 * MASK)?.chunks_exact(2 * MASK);
     Ok(Zeroizing::new(words.map(|w| Share { value: word(&w[..MASK]), tag: word(&w[MASK..]) }).collect()))
+}
+
+/// Returns the number that the bytes encode, the lowest first.
+fn word(bytes: &[u8]) -> u128 {
+    bytes.iter().rev().fold(0u128, |word, b| word << 8 | u128::from(*b))
 }
 
 fn read_seed(from: &mut Reader<'_>) -> Result<[u8; SEED], MpcError> {
@@ -286,10 +290,8 @@ impl Reveal {
 
     fn tags(&self, shares: &[u64]) -> impl Iterator<Item = u128> {
         let mask = u128::MAX >> (128 - ring(self.width).share_bits());
-        let tag = move |(own, share): (&Share, &u64)| {
-            u128::from(self.key).wrapping_mul(u128::from(*share)).wrapping_add(own.tag) & mask
-        };
-        self.own.iter().zip(shares).map(tag)
+        let (words, key) = (self.own.iter().zip(shares), u128::from(self.key));
+        words.map(move |(own, share)| key.wrapping_mul(u128::from(*share)).wrapping_add(own.tag) & mask)
     }
 
     /// Makes the server's part for the mask `c` of the result.
@@ -326,8 +328,8 @@ impl Reveal {
             let what = "the share of the result is not as dealt";
             return Err(MpcError::Misbehaviour { step: "the end of the inference", what });
         }
-        let sum = |(own, share): (&Share, &u64)| share.wrapping_add(own.value as u64) & ring_mask(self.width);
-        Ok(self.own.iter().zip(shares).map(sum).collect())
+        let mask = self.own.iter().zip(shares);
+        Ok(mask.map(|(own, share)| share.wrapping_add(own.value as u64) & ring_mask(self.width)).collect())
     }
 }
 

@@ -56,9 +56,10 @@ impl Backend for Fss {
     ) -> Result<Arc<dyn ServerModel>, BackendError> {
         let (options, ring_options) = options::parse(text)?;
         let with = |relu_drop| Options { relu_drop, ..options };
-        let price = |graph: &RingGraph, dropped| cost::price(graph, &with(dropped));
-        let check = |graph: &RingGraph, dropped| plan::compile(graph.clone(), with(dropped)).map(drop);
-        let target = tacit_ring::Target { price: &price, check: &check };
+        let target = tacit_ring::Target {
+            price: &|graph: &RingGraph, dropped| cost::price(graph, &with(dropped)),
+            check: &|graph: &RingGraph, dropped| plan::compile(graph.clone(), with(dropped)).map(drop),
+        };
         let lowered =
             tacit_ring::lower_for(model, &ring_options, target, watch).map_err(|e| tacit_ring::of_backend(e, NAME))?;
         let mut secret = Zeroizing::new([0; 32]);

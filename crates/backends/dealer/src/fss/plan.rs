@@ -111,6 +111,12 @@ impl Plan {
     }
 }
 
+/// Returns the size and the costs of a batch of gates.
+fn canonical_gate(gate: &FssGate) -> (usize, usize, usize, usize, usize) {
+    let cost = gate.cost();
+    (gate.n(), cost.up, cost.down, cost.client_material, cost.server_material)
+}
+
 impl Masked for Plan {
     type Parts = Parts;
 
@@ -133,18 +139,7 @@ impl Masked for Plan {
 /// `Unsupported` names the first node that cannot be compiled.
 pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError> {
     let steps = steps(&graph, &options)?;
-    let added = |step: &Step, node: &Node| {
-        let of_batches = batches(step, options.level).map(|cost| cost.server_material as u128).sum::<u128>();
-        let material = of_batches + LinearBytes::of(step, node, (options.level, 1)).dealt() as u128;
-        let macs = match step {
-            Step::Linear(conv) if options.level == Level::L2 => {
-                linear_check::work(conv).iter().map(|n| u128::from(*n)).sum()
-            }
-            _ => 0,
-        };
-        Added { material, macs }
-    };
-    share::check_sizes(&graph, &steps, added)?;
+    share::check_sizes(&graph, &steps, |step, node| added(step, node, options.level))?;
     for (id, (step, node)) in steps.iter().zip(graph.nodes()).enumerate() {
         if let Step::Linear(conv) = step
             && let Err(what) = mac_matmul::check(conv, node.fixed.width)
@@ -154,6 +149,17 @@ pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError>
     }
     let digest = digest(&graph, &options, &steps);
     Ok(Plan { graph: Arc::new(graph), steps, batch: 1, options, digest, binding: digest })
+}
+
+/// Returns the material and the multiplications of a step beside those of its weights.
+fn added(step: &Step, node: &Node, level: Level) -> Added {
+    let of_batches = batches(step, level).map(|cost| cost.server_material as u128).sum::<u128>();
+    let material = of_batches + LinearBytes::of(step, node, (level, 1)).dealt() as u128;
+    let macs = match step {
+        Step::Linear(conv) if level == Level::L2 => linear_check::work(conv).iter().map(|n| u128::from(*n)).sum(),
+        _ => 0,
+    };
+    Added { material, macs }
 }
 
 /// Returns the plan for `batch` inputs from the plan for one, with the same exchanges.
@@ -224,11 +230,7 @@ pub(super) fn steps(graph: &RingGraph, options: &Options) -> Result<Vec<Step>, B
 }
 
 fn digest(graph: &RingGraph, options: &Options, steps: &[Step]) -> [u8; 32] {
-    let gate = |gate: &FssGate| {
-        let cost = gate.cost();
-        (gate.n(), cost.up, cost.down, cost.client_material, cost.server_material)
-    };
-    let steps: Vec<_> = steps.iter().map(|s| (s.number(), s.gates().map(gate).collect::<Vec<_>>())).collect();
+    let steps: Vec<_> = steps.iter().map(|s| (s.number(), s.gates().map(canonical_gate).collect::<Vec<_>>())).collect();
     let canonical = postcard::to_stdvec(&(graph.spec(), options, steps));
     let canonical = canonical.expect("plain data in memory can be encoded");
     seam::digest("tacit 2026-11 fss plan", &[&canonical])
@@ -241,7 +243,7 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn gate(&self, n: usize, (width, drop): (u32, u32), values: Vec<Value>) -> FssGate {
+    fn gate(&self, n: usize, width: u32, drop: u32, values: Vec<Value>) -> FssGate {
         FssGate::new(n, width, drop, values, self.options.level.checked())
     }
 }
@@ -253,16 +255,16 @@ impl Compile<Parts> for Maker<'_> {
 
     fn relu(&mut self, n: usize, width: u32, wide: u32, whole: bool) -> Result<FssGate, String> {
         let drop = if whole { 0 } else { self.options.relu_drop.min(width - 4) };
-        Ok(self.gate(n, (width, drop), vec![Value::Tested { wide }]))
+        Ok(self.gate(n, width, drop, vec![Value::Tested { wide }]))
     }
 
     fn maximum(&mut self, n: usize, width: u32, index: Option<u32>) -> FssGate {
         let values = std::iter::once(Value::Tested { wide: width }).chain(index.map(|width| Value::Other { width }));
-        self.gate(n, (width, 0), values.collect())
+        self.gate(n, width, 0, values.collect())
     }
 
     fn carry(&mut self, n: usize, bits: u32, width: u32) -> FssGate {
-        self.gate(n, (bits + 1, 0), vec![Value::MinusOne { width }])
+        self.gate(n, bits + 1, 0, vec![Value::MinusOne { width }])
     }
 
     fn look_up(&mut self, n: usize, width: u32, table: &Table) -> Result<LookUp, String> {

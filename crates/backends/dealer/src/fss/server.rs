@@ -58,8 +58,8 @@ pub(super) fn received(
     let of_words = mac_matmul::apply(masked, conv, &of_r, ring.share_bits())?;
     let words = channel.recv_packed(LINEAR, n, width)?;
     let mask = u128::MAX >> (128 - ring.share_bits());
-    let tag = |(a, b): (&u128, &u128)| Share { value: 0, tag: a.wrapping_add(*b).wrapping_neg() & mask };
-    ledger.values(width, of_words.iter().zip(of_tau.iter()).map(tag), words.iter().copied());
+    let tags = of_words.iter().zip(of_tau.iter()).map(|(a, b)| a.wrapping_add(*b).wrapping_neg() & mask);
+    ledger.values(width, tags.map(|tag| Share { value: 0, tag }), words.iter().copied());
     Ok(words)
 }
 
@@ -79,8 +79,8 @@ pub(super) fn online(
     let ledger = Ledger::new(Role::Server, &material_format::session(plan, hash, When::Online), &delta);
     let mut session = Session { role: Role::Server, channel, prg };
     let phase = Online { plan, weights, seed, hash, batch: 0, source, ledger, session: &mut session };
-    let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
-    let mut shares = ServerWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, phase, tap: &mut tap };
+    let tap: &mut NodeObserver<'_> = &mut |id, share| tap(id, share);
+    let mut shares = ServerWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, phase, tap };
     let share = stop.walk(&*plan.graph, &mut shares)?;
     let Online { ledger, .. } = shares.phase;
     ledger.verify(&key, masks, (session.channel, session.prg))?;

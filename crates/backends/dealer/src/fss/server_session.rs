@@ -38,12 +38,16 @@ impl Serving {
         let order = model.order().expect("there is an order for every model of this back end");
         let Server { compiled, weights, keys, .. } = &**model;
         let (plan, ordering) = (&*compiled.plan, compiled.ordering(resources));
-        let again = |seed: &Seed, sink: &mut Sink<'_>| dealer::deal(Role::Server, plan, keys, seed, sink);
         let half = loop {
             let mut spool = resources.spool(material_format::server_bytes(plan)[0] as u64)?;
             let mut taking = Taking::new(plan, Role::Server);
-            let mut take = |bytes: &[u8]| taking.take(bytes, &mut |content| write_material(content, &mut *spool));
-            if ordering.order(&order, (&mut *channel, &mut *prg), again, &mut take)? {
+            let is_usable = ordering.order(
+                &order,
+                (&mut *channel, &mut *prg),
+                |seed: &Seed, sink: &mut Sink<'_>| dealer::deal(Role::Server, plan, keys, seed, sink),
+                &mut |bytes| taking.take(bytes, &mut |content| write_material(content, &mut *spool)),
+            )?;
+            if is_usable {
                 taking.finish()?;
                 break Source::Spooled(spool.contents()?);
             }

@@ -45,8 +45,8 @@ impl Room {
     /// made.
     fn fits(&self, held: &Held, party: &Party, bytes: u64) -> bool {
         let own = held.parties.get(party).copied().unwrap_or(0);
-        let fits = |held: u64, most: u64| held == 0 || held.saturating_add(bytes) <= most;
-        fits(held.all, self.most[0]) && fits(own, self.most[1])
+        let each = [(held.all, self.most[0]), (own, self.most[1])];
+        each.into_iter().all(|(held, most)| held == 0 || held.saturating_add(bytes) <= most)
     }
 
     /// Reserves `bytes` bytes; `None` if others hold the memory for too long.

@@ -30,30 +30,32 @@ pub fn public_bytes(graph: &RingGraph) -> Result<Vec<u8>, RingError> {
 /// # Errors
 /// If the bytes are too many, are not a graph, or fail the graph's checks.
 pub fn read_public(bytes: &[u8]) -> Result<RingGraph, RingError> {
-    let fail = |what: String| RingError::Encoding { part: "public", what };
     check_public_length(bytes)?;
     let (spec, rest): (RingSpec, _) =
-        postcard::take_from_bytes(bytes).map_err(|e| fail(format!("cannot be decoded: {e}")))?;
+        postcard::take_from_bytes(bytes).map_err(|e| wrong(format!("cannot be decoded: {e}")))?;
     if !rest.is_empty() {
-        return Err(fail(format!("{} bytes left over", rest.len())));
+        return Err(wrong(format!("{} bytes left over", rest.len())));
     }
     RingGraph::new(spec)
+}
+
+/// Returns the error of a public part.
+fn wrong(what: String) -> RingError {
+    RingError::Encoding { part: "public", what }
 }
 
 fn check_public_length(bytes: &[u8]) -> Result<(), RingError> {
     let length = bytes.len() as u64;
     if length > MAX_PUBLIC_BYTES {
-        let what = format!("{length} bytes, the limit is {MAX_PUBLIC_BYTES}");
-        return Err(RingError::Encoding { part: "public", what });
+        return Err(wrong(format!("{length} bytes, the limit is {MAX_PUBLIC_BYTES}")));
     }
     Ok(())
 }
 
 /// Encodes the private part: the weights.
 pub fn weights_to_bytes(weights: &Weights) -> Zeroizing<Vec<u8>> {
-    let size = |l: &LayerWeights| 1 + weight_size(&l.weights) * l.weights.len() + 8 * l.bias.len();
     // The buffer has its full size from the start: a growing buffer would leave copies behind.
-    let mut out = Zeroizing::new(Vec::with_capacity(weights.layers.iter().map(size).sum()));
+    let mut out = Zeroizing::new(Vec::with_capacity(weights.layers.iter().map(layer_bytes).sum()));
     for layer in &weights.layers {
         let size = weight_size(&layer.weights);
         out.push(size as u8);
@@ -73,34 +75,43 @@ pub fn weights_to_bytes(weights: &Weights) -> Zeroizing<Vec<u8>> {
 /// If the length is not what the graph needs, or the weights do not fit the graph
 /// ([`RingGraph::check_weights`]).
 pub fn read_weights(bytes: &[u8], graph: &RingGraph) -> Result<Weights, RingError> {
-    let fail = || RingError::Encoding { part: "private", what: "its length does not fit the graph".into() };
     let mut rest = bytes;
     let mut take = |count: usize| {
-        let (taken, later) = rest.split_at_checked(count).ok_or_else(fail)?;
+        let (taken, later) = rest.split_at_checked(count).ok_or_else(wrong_length)?;
         rest = later;
         Ok::<_, RingError>(taken)
     };
     let mut layers = Vec::new();
     for (node, (rows, row_len)) in graph.linear_nodes() {
-        let count = rows.checked_mul(row_len).ok_or_else(fail)?;
+        let count = rows.checked_mul(row_len).ok_or_else(wrong_length)?;
         let size = usize::from(take(1)?[0]);
-        let raw = take(count.checked_mul(size).ok_or_else(fail)?)?;
+        let raw = take(count.checked_mul(size).ok_or_else(wrong_length)?)?;
         let weights = match size {
             1 => raw.iter().map(|&b| i32::from(b as i8)).collect(),
             2 => raw.as_chunks().0.iter().map(|b| i32::from(i16::from_le_bytes(*b))).collect(),
             4 => raw.as_chunks().0.iter().map(|b| i32::from_le_bytes(*b)).collect(),
             _ => return Err(RingError::Encoding { part: "private", what: format!("weights of {size} bytes") }),
         };
-        let raw = take(rows.checked_mul(8).ok_or_else(fail)?)?;
+        let raw = take(rows.checked_mul(8).ok_or_else(wrong_length)?)?;
         let bias = raw.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b)).collect();
         layers.push(LayerWeights { node, weights, bias });
     }
     if !rest.is_empty() {
-        return Err(fail());
+        return Err(wrong_length());
     }
     let weights = Weights { layers };
     graph.check_weights(&weights)?;
     Ok(weights)
+}
+
+/// Returns the error of a private part that has too few or too many bytes.
+fn wrong_length() -> RingError {
+    RingError::Encoding { part: "private", what: "its length does not fit the graph".into() }
+}
+
+/// Returns the number of encoded bytes of a layer.
+fn layer_bytes(layer: &LayerWeights) -> usize {
+    1 + weight_size(&layer.weights) * layer.weights.len() + 8 * layer.bias.len()
 }
 
 /// Number of bytes that hold each of the weights.

@@ -78,7 +78,8 @@ fn find(model: &Model, options: &RingOptions, emitted: &Emitted, room: f64) -> V
     let read_by_layer: Vec<bool> =
         graph.users().iter().map(|users| users.iter().any(|&u| graph.nodes[u].op.is_linear())).collect();
     let mut found: Vec<Clamp> = Vec::new();
-    let mut visit = |id: usize, spans: &mut Vec<range::Span>| {
+    let (range, error) = (model.interface.input.range, options.linear_error);
+    range::walk_bounds(&emitted.graph, &emitted.weights, range, error, &mut |id, spans| {
         let (node, from) = (&emitted.graph.nodes()[id], emitted.origin[id]);
         let most = likely(stats.max_abs[from], stats.extreme[from], options);
         if !read_by_layer[from] || matches!(node.op, Op::Input) || most == 0.0 {
@@ -96,9 +97,7 @@ fn find(model: &Model, options: &RingOptions, emitted: &Emitted, room: f64) -> V
         }
         let floor = if below { -units } else { f64::NEG_INFINITY };
         spans.iter_mut().for_each(|s| *s = s.map(|v| v.clamp(floor, units)));
-    };
-    let range = model.interface.input.range;
-    range::walk_bounds(&emitted.graph, &emitted.weights, range, options.linear_error, &mut visit);
+    });
     found
 }
 
@@ -121,16 +120,12 @@ fn insert(model: &Model, clamps: &[Clamp]) -> Result<Model, RingError> {
         let mut last = made.graph.nodes.len() - 1;
         if let Some(clamp) = clamps.iter().find(|c| c.node == id) {
             let (name, channels) = (made.graph.nodes[last].name.clone(), made.graph.nodes[last].shape[0]);
-            let affine = |scale: f64, shift: f64| FloatOp::Affine {
-                scale: vec![scale as f32; channels],
-                shift: vec![shift as f32; channels],
-            };
             let most = clamp.most;
             let ops = match clamp.below {
-                false => vec![affine(-1.0, most), FloatOp::Relu, affine(-1.0, most)],
+                false => vec![affine(channels, -1.0, most), FloatOp::Relu, affine(channels, -1.0, most)],
                 true => {
-                    let above = [affine(-1.0, 2.0 * most), FloatOp::Relu, affine(-1.0, most)];
-                    [affine(1.0, most), FloatOp::Relu].into_iter().chain(above).collect()
+                    let above = [affine(channels, -1.0, 2.0 * most), FloatOp::Relu, affine(channels, -1.0, most)];
+                    [affine(channels, 1.0, most), FloatOp::Relu].into_iter().chain(above).collect()
                 }
             };
             for (k, op) in ops.into_iter().enumerate() {
@@ -151,6 +146,11 @@ fn insert(model: &Model, clamps: &[Clamp]) -> Result<Model, RingError> {
         clamps.len()
     ));
     Ok(made)
+}
+
+/// Returns the same factor and addend for each channel.
+fn affine(channels: usize, scale: f64, shift: f64) -> FloatOp {
+    FloatOp::Affine { scale: vec![scale as f32; channels], shift: vec![shift as f32; channels] }
 }
 
 #[cfg(test)]

@@ -107,16 +107,13 @@ fn finish(problem: &Problem, mut e: Emitter, output: NodeId, top1: bool) -> Resu
     }
     let layers: Vec<NodeId> = e.weights.iter().map(|l| l.node).collect();
     let mut weights = Weights { layers: std::mem::take(&mut e.weights) };
-    let place = |weights: &mut Weights, moved: &[NodeId]| {
-        weights.layers.iter_mut().zip(&layers).for_each(|(layer, &node)| layer.node = moved[node]);
-    };
     let (likely, extreme) = needs(&e);
     // Unlikely inputs must not exclude all rings. If there is no room for them, the report warns
     // that they may overflow.
     let both = likely.iter().zip(extreme).map(|(a, b)| *a.max(&b)).collect();
     let mut rings = Rings::new(&e, both).or_else(|_| Rings::new(&e, likely))?;
     if problem.options.clamp {
-        place(&mut weights, &rings.moved);
+        place(&mut weights, &layers, &rings.moved);
         let moved = rings.moved.clone();
         let graph = rings.graph(problem, output, top1)?;
         let error = problem.options.linear_error;
@@ -124,9 +121,14 @@ fn finish(problem: &Problem, mut e: Emitter, output: NodeId, top1: bool) -> Resu
         let bounds: Vec<f64> = moved.iter().map(|&id| bounds[id]).collect();
         rings = Rings::new(&e, certain(&e, &bounds))?;
     }
-    place(&mut weights, &rings.moved);
+    place(&mut weights, &layers, &rings.moved);
     let origin = std::mem::take(&mut rings.origin);
     Ok(Emitted { graph: rings.graph(problem, output, top1)?, weights, origin })
+}
+
+/// Sets the node of each layer's weights to the emitted one.
+fn place(weights: &mut Weights, layers: &[NodeId], moved: &[NodeId]) {
+    weights.layers.iter_mut().zip(layers).for_each(|(layer, &node)| layer.node = moved[node]);
 }
 
 /// Nodes with their rings.
@@ -165,11 +167,11 @@ impl Rings {
 /// Returns the narrowest rings for bounds that no input exceeds.
 fn certain(e: &Emitter, bounds: &[f64]) -> Vec<u32> {
     let quartered = width::quartered(&e.nodes);
-    let one = |(id, node): (usize, &Node)| match known_width(e, id, node) {
+    let widths = e.nodes.iter().enumerate().map(|(id, node)| match known_width(e, id, node) {
         Some(width) => width,
         None => width::least_width(bounds[id] + 1.0, quartered[id]),
-    };
-    e.nodes.iter().enumerate().map(one).collect()
+    });
+    widths.collect()
 }
 
 /// Returns the known ring of an index: the index of a table, or that of an arg max.
@@ -185,37 +187,24 @@ fn known_width(e: &Emitter, id: NodeId, node: &Node) -> Option<u32> {
 /// Returns the narrowest rings for calibrated magnitudes with the guard, and for extreme inputs.
 fn needs(e: &Emitter) -> (Vec<u32>, Vec<u32>) {
     let quartered = width::quartered(&e.nodes);
-    let one = |(id, node): (usize, &Node)| {
+    let widths = e.nodes.iter().enumerate().map(|(id, node)| {
         if let Some(width) = known_width(e, id, node) {
             return (width, width);
         }
-        // Rounding adds one unit.
-        let units = |size: f64| size * f64::from(node.fixed.frac_bits).exp2() + 1.0;
         let [likely, extreme] = match e.sized.get(&id) {
             Some(Size::Units(units)) => *units,
-            _ => e.sizes(e.origin[id]).map(units),
+            // Rounding adds one unit.
+            _ => e.sizes(e.origin[id]).map(|size| size * f64::from(node.fixed.frac_bits).exp2() + 1.0),
         };
         (width::needed_width(likely), width::least_width(extreme, quartered[id]))
-    };
-    e.nodes.iter().enumerate().map(one).unzip()
+    });
+    widths.unzip()
 }
 
 /// Returns the scales of tensors. Tensors that must share one scale (joined, or passed through)
 /// take that of their common mean square.
 fn targets(graph: &FloatGraph, stats: &Calibration, scheme: &Scheme) -> Vec<u32> {
-    let passes = |op: &FloatOp| {
-        matches!(
-            op,
-            FloatOp::Relu
-                | FloatOp::MaxPool(_)
-                | FloatOp::Reshape
-                | FloatOp::Transpose(_)
-                | FloatOp::Slice(_)
-                | FloatOp::Pad { .. }
-                | FloatOp::Concat
-        ) || matches!(op, FloatOp::Affine { scale, .. } if scale.iter().all(|s| s.abs() == 1.0))
-    };
-    let group = graph.groups(passes);
+    let group = graph.groups(keeps_magnitudes);
     let mut sums = vec![(0.0, 0.0); graph.nodes.len()];
     for (id, node) in graph.nodes.iter().enumerate() {
         let r = group[id];
@@ -228,6 +217,20 @@ fn targets(graph: &FloatGraph, stats: &Calibration, scheme: &Scheme) -> Vec<u32>
             scheme.tensor(squares / count)
         })
         .collect()
+}
+
+/// Returns whether the results of an operation have the magnitudes of its inputs.
+fn keeps_magnitudes(op: &FloatOp) -> bool {
+    matches!(
+        op,
+        FloatOp::Relu
+            | FloatOp::MaxPool(_)
+            | FloatOp::Reshape
+            | FloatOp::Transpose(_)
+            | FloatOp::Slice(_)
+            | FloatOp::Pad { .. }
+            | FloatOp::Concat
+    ) || matches!(op, FloatOp::Affine { scale, .. } if scale.iter().all(|s| s.abs() == 1.0))
 }
 
 impl Emitter<'_> {
@@ -368,8 +371,8 @@ impl Emitter<'_> {
         let source = node.inputs[0];
         let x = self.narrow(source);
         let row = weights.len() / bias.len();
-        let size = |i: usize| self.stats.mean_square[i].sqrt();
-        let gain = (row as f64).sqrt() * size(source) / size(id);
+        let [before, after] = [source, id].map(|i| self.stats.mean_square[i].sqrt());
+        let gain = (row as f64).sqrt() * before / after;
         // A tensor that is always zero gives no information about the size of weights.
         let gain = if gain.is_finite() && gain > 0.0 { gain } else { 1.0 };
         let largest = largest_magnitude(weights.iter().copied());
@@ -417,16 +420,20 @@ impl Emitter<'_> {
     /// Computes a sum or difference. Pending operands are added before truncation; a narrow operand
     /// brings the other to its scale.
     fn sum(&mut self, id: usize, node: &FloatNode, op: Op) -> Wire {
-        let pending = |e: &Self, i: usize| e.wires[i].frac > e.target[i];
         let (a, b) = (node.inputs[0], node.inputs[1]);
-        let frac = if pending(self, a) && pending(self, b) {
+        let frac = if self.is_pending(a) && self.is_pending(b) {
             self.wires[a].frac.max(self.wires[b].frac)
         } else {
-            let narrow = [a, b].into_iter().filter(|&i| !pending(self, i)).map(|i| self.wires[i].frac);
+            let narrow = [a, b].into_iter().filter(|&i| !self.is_pending(i)).map(|i| self.wires[i].frac);
             narrow.chain([self.target[id]]).max().unwrap_or(0)
         };
         let (x, y) = (self.exactly(a, frac), self.exactly(b, frac));
         self.add(id, &node.name, op, &[x.id, y.id], frac)
+    }
+
+    /// Returns whether a tensor has more fraction bits than its target.
+    fn is_pending(&self, i: usize) -> bool {
+        self.wires[i].frac > self.target[i]
     }
 
     /// Returns the revealed tensor. It is never an untruncated product: the lowest bits of a

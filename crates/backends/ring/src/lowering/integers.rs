@@ -31,10 +31,9 @@ pub(super) fn facts(weights: &[i32], row: usize, frac_bits: u32, round: u32) -> 
         .map(|r| r.iter().map(|&w| f64::from(w) * f64::from(w)).sum::<f64>())
         .fold(0.0, tacit_floats::larger);
     let norm_bits = if norm2 <= 1.0 { 0 } else { norm2.sqrt().log2().ceil() as u32 };
-    let rounded = |bits: u32, most: u32| bits.next_multiple_of(round).min(most);
     WeightFacts {
         frac_bits,
-        magnitude_bits: rounded(32 - largest.leading_zeros(), MAX_MAGNITUDE_BITS),
-        norm_bits: rounded(norm_bits, MAX_NORM_BITS),
+        magnitude_bits: (32 - largest.leading_zeros()).next_multiple_of(round).min(MAX_MAGNITUDE_BITS),
+        norm_bits: norm_bits.next_multiple_of(round).min(MAX_NORM_BITS),
     }
 }

@@ -115,36 +115,40 @@ impl Default for RingOptions {
 
 impl RingOptions {
     fn check(&self) -> Result<(), RingError> {
-        let fail = |name, what| Err(RingError::Option { name, what });
         for (name, bits) in [
             ("frac_bits", self.frac_bits),
             ("weight_bits", self.weight_bits),
             ("max_frac_bits", Some(self.max_frac_bits)),
         ] {
             if bits.is_some_and(|b| b > MAX_FRAC_BITS) {
-                return fail(name, "must be at most 47");
+                return wrong_option(name, "must be at most 47");
             }
         }
         if self.weight_bits.is_some() && self.frac_bits.is_none() {
-            return fail("weight_bits", "belongs to `frac_bits`: the search chooses both or none");
+            return wrong_option("weight_bits", "belongs to `frac_bits`: the search chooses both or none");
         }
         if !(0.0..=38.0).contains(&self.guard_bits) {
-            return fail("guard_bits", "must be 0 to 38");
+            return wrong_option("guard_bits", "must be 0 to 38");
         }
         if !(self.error_bound.is_finite() && self.error_bound >= 0.0) {
-            return fail("error_bound", "must be a number from 0");
+            return wrong_option("error_bound", "must be a number from 0");
         }
         if !(0.0..=1.0).contains(&self.agreement) {
-            return fail("agreement", "must be 0 to 1");
+            return wrong_option("agreement", "must be 0 to 1");
         }
         if !(4..=MAX_TABLE_BITS).contains(&self.table_bits) {
-            return fail("table_bits", "must be 4 to 16");
+            return wrong_option("table_bits", "must be 4 to 16");
         }
         if !(1..=31).contains(&self.round_facts) {
-            return fail("round_facts", "must be 1 to 31");
+            return wrong_option("round_facts", "must be 1 to 31");
         }
         Ok(())
     }
+}
+
+/// Returns the error of an option that is out of range.
+fn wrong_option(name: &'static str, what: &'static str) -> Result<(), RingError> {
+    Err(RingError::Option { name, what })
 }
 
 /// A lowered model at its owner.
@@ -235,10 +239,9 @@ pub fn lower_for(
 /// Refuses unsupported forms. Per-channel constants would be weights: the importer makes depthwise
 /// layers of them. Back ends of this level do not multiply shares.
 fn check_forms(model: &Model) -> Result<(), BackendError> {
-    let uniform = |v: &[f32]| v.iter().all(|x| *x == v[0]);
     for (id, node) in model.graph.nodes.iter().enumerate() {
         match &node.op {
-            FloatOp::Affine { scale, shift } if !(uniform(scale) && uniform(shift)) => {
+            FloatOp::Affine { scale, shift } if !(is_uniform(scale) && is_uniform(shift)) => {
                 return Err(RingError::Unsupported {
                     name: node.name.clone(),
                     what: "a factor or addend for each channel is not supported: import the ONNX file again",
@@ -259,4 +262,9 @@ fn check_forms(model: &Model) -> Result<(), BackendError> {
         }
     }
     Ok(())
+}
+
+/// Returns whether all numbers are the same.
+fn is_uniform(numbers: &[f32]) -> bool {
+    numbers.iter().all(|x| *x == numbers[0])
 }

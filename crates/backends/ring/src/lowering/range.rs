@@ -5,6 +5,7 @@
 //! layer's weights and are too loose for deep networks; rings of deep networks rest on calibration.
 
 use std::convert::Infallible;
+use std::iter::repeat_n;
 
 use tacit_floats::{larger, smaller};
 use tacit_graph::{Interpreter, NodeId, walk};
@@ -59,7 +60,7 @@ impl Bounds<'_, '_> {
         let layer = self.weights.get(id).expect("a lowered model has the weights of its layers");
         // One unit more than declared, since shares are rounded as well.
         let error = self.errors[id] + 1.0;
-        let output = |(o, row): (usize, &[i32])| {
+        let outputs = layer.weights.chunks(row_len.max(1)).enumerate().map(|(o, row)| {
             let bias = layer.bias[o] as f64;
             let mut sum = [bias, bias];
             for ([low, high], weights) in inputs(o).iter().zip(row.chunks(taps.max(1))) {
@@ -70,8 +71,8 @@ impl Bounds<'_, '_> {
                 }
             }
             [sum[0] - error, sum[1] + error]
-        };
-        layer.weights.chunks(row_len.max(1)).enumerate().map(output).collect()
+        });
+        outputs.collect()
     }
 }
 
@@ -91,8 +92,7 @@ fn times([low, high]: Span, factor: f64) -> Span {
 /// Returns the channel spans of a tensor of shape `to` that has the elements of one of shape
 /// `from`, in order.
 fn reshaped(spans: &[Span], from: &[usize], to: &[usize]) -> Vec<Span> {
-    let inner = |shape: &[usize]| shape[1..].iter().product::<usize>().max(1);
-    let (old, new) = (inner(from), inner(to));
+    let [old, new] = [from, to].map(|shape| shape[1..].iter().product::<usize>().max(1));
     (0..to[0]).map(|c| join((c * new / old..=((c + 1) * new - 1) / old).map(|i| spans[i]))).collect()
 }
 
@@ -111,12 +111,11 @@ impl Interpreter for Bounds<'_, '_> {
             Op::Conv2d(c) => {
                 let g = &c.geometry;
                 let (taps, inside) = (g.kernel[0] * g.kernel[1], before[0] / g.groups);
-                let read = |o: usize| -> Vec<Span> {
+                self.layer(id, taps * inside, taps, |o| {
                     let group = o / (g.out_channels / g.groups);
                     let spans = &x[group * inside..(group + 1) * inside];
                     if g.pads == [0; 4] { spans.to_vec() } else { spans.iter().map(|s| with_zero(*s)).collect() }
-                };
-                self.layer(id, taps * inside, taps, read)
+                })
             }
             Op::Linear(_) => self.layer(id, before[0], 1, |_| x.clone()),
             Op::Relu => each(&|[low, high]| [low.max(0.0), high.max(0.0)]),
@@ -143,8 +142,7 @@ impl Interpreter for Bounds<'_, '_> {
             Op::Pad { before, after } => {
                 let flat = before[1..].iter().chain(&after[1..]).all(|p| *p == 0);
                 let inside = each(&|s| if flat { s } else { with_zero(s) });
-                let zeros = |count: usize| std::iter::repeat_n([0.0, 0.0], count);
-                zeros(before[0]).chain(inside).chain(zeros(after[0])).collect()
+                repeat_n([0.0; 2], before[0]).chain(inside).chain(repeat_n([0.0; 2], after[0])).collect()
             }
             Op::Reshape => reshaped(x, before, &node.shape),
             Op::Transpose { perm } if perm[0] == 0 => x.clone(),

@@ -12,7 +12,7 @@ pub use super::search::Choice;
 use super::search::Found;
 use super::{Problem, range, resolution, width};
 use crate::op::max_comparisons;
-use crate::{Node, Op, RingError, RingGraph, reference};
+use crate::{Op, RingError, RingGraph, reference};
 use tacit_backend_api::classes::{interval, useful_bound};
 
 /// Number of samples for which every tensor is compared with the float network.
@@ -319,23 +319,12 @@ fn errors(problem: &Problem, emitted: &Emitted) -> Result<Vec<(f64, f64)>, RingE
         let mut typed: Vec<Vec<(usize, Vec<i64>)>> = vec![Vec::new(); model.graph.nodes.len()];
         let fixed = graph.input().fixed;
         let ints: Vec<i64> = sample.iter().map(|&x| fixed.quantize(f64::from(x))).collect();
-        // A node that has a factor applied but not yet its addend is no tensor of the float
-        // network.
-        let half_done = |id: usize, node: &Node| {
-            let float = &model.graph.nodes[emitted.origin[id]].op;
-            match (&node.op, float) {
-                (Op::MulConst { .. }, FloatOp::Affine { shift, .. }) => shift[0] != 0.0,
-                // Nodes that prepare the index of a table.
-                (op, FloatOp::Function(_)) => !matches!(op, Op::LookUp(_)),
-                _ => false,
+        reference::run_tapped(graph, &emitted.weights, &ints, &mut |id, node, values| {
+            let from = emitted.origin[id];
+            if !matches!(node.op, Op::ArgMax) && !is_half_done(&node.op, &model.graph.nodes[from].op) {
+                typed[from].push((id, values.to_vec()));
             }
-        };
-        let mut tap = |id: usize, node: &Node, values: &[i64]| {
-            if !matches!(node.op, Op::ArgMax) && !half_done(id, node) {
-                typed[emitted.origin[id]].push((id, values.to_vec()));
-            }
-        };
-        reference::run_tapped(graph, &emitted.weights, &ints, &mut tap)?;
+        })?;
         run_tapped(&model.graph, sample, &mut |from, _, values| {
             for (id, ints) in std::mem::take(&mut typed[from]) {
                 let fixed = graph.nodes()[id].fixed;
@@ -351,6 +340,17 @@ fn errors(problem: &Problem, emitted: &Emitted) -> Result<Vec<(f64, f64)>, RingE
         })?;
     }
     Ok(errors)
+}
+
+/// Returns whether a node's result is no tensor of the float network, whose operation is `float`.
+fn is_half_done(op: &Op, float: &FloatOp) -> bool {
+    match (op, float) {
+        // The factor is applied, but not yet the addend.
+        (Op::MulConst { .. }, FloatOp::Affine { shift, .. }) => shift[0] != 0.0,
+        // Nodes that prepare the index of a table.
+        (op, FloatOp::Function(_)) => !matches!(op, Op::LookUp(_)),
+        _ => false,
+    }
 }
 
 /// Returns for each node whether its range is certain, and a summary over all nodes.
@@ -383,12 +383,12 @@ fn overflow(problem: &Problem, emitted: &Emitted) -> (Overflow, Vec<bool>) {
 fn extremes(problem: &Problem, emitted: &Emitted) -> Option<String> {
     let (nodes, extreme) = (emitted.graph.nodes(), &problem.model.calibration.extreme);
     let quartered = width::quartered(nodes);
-    let over = |&id: &usize| {
+    let over = (0..nodes.len()).filter(|&id| {
         let node = &nodes[id];
         let size = extreme[emitted.origin[id]] * f64::from(node.fixed.frac_bits).exp2();
         !matches!(node.op, Op::ArgMax) && size >= width::limit(node.fixed.width, quartered[id])
-    };
-    let names: Vec<&str> = (0..nodes.len()).filter(over).map(|id| nodes[id].name.as_str()).collect();
+    });
+    let names: Vec<&str> = over.map(|id| nodes[id].name.as_str()).collect();
     let first = names.first()?;
     Some(format!(
         "extreme inputs (checkerboards, stripes, noise at both ends of the accepted range) overflow the rings of {} tensors, the first \

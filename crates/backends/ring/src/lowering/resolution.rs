@@ -46,14 +46,14 @@ fn tensors(problem: &Problem, emitted: &Emitted) -> Option<String> {
     let squares = &problem.model.calibration.mean_square;
     let steps =
         |id: usize| squares[emitted.origin[id]].sqrt() * f64::from(emitted.graph.nodes()[id].fixed.frac_bits).exp2();
-    let lost = |id: &usize| {
-        let node = &emitted.graph.nodes()[*id];
+    let lost = (0..emitted.graph.nodes().len()).filter(|&id| {
+        let node = &emitted.graph.nodes()[id];
         // Nodes that prepare the index of a table are no tensors of the float network.
-        let of_table = matches!(problem.model.graph.nodes[emitted.origin[*id]].op, FloatOp::Function(_));
+        let of_table = matches!(problem.model.graph.nodes[emitted.origin[id]].op, FloatOp::Function(_));
         let is_tensor = !matches!(node.op, Op::ArgMax | Op::MulConst { .. }) && !of_table;
-        is_tensor && steps(*id) > 0.0 && steps(*id) < FEWEST_STEPS
-    };
-    let lost: Vec<usize> = (0..emitted.graph.nodes().len()).filter(lost).collect();
+        is_tensor && steps(id) > 0.0 && steps(id) < FEWEST_STEPS
+    });
+    let lost: Vec<usize> = lost.collect();
     let first = *lost.first()?;
     Some(format!(
         "the scales leave next to nothing of {} tensors: the values of the first, `{}`, are {:.1e} steps on average; more fraction bits \

@@ -74,7 +74,8 @@ struct Trial {
 /// `relu_drop` bits.
 fn quality(
     problem: &Problem,
-    (emitted, relu_drop): (&Emitted, u32),
+    emitted: &Emitted,
+    relu_drop: u32,
     which: Range<usize>,
     seed: u64,
 ) -> Result<Quality, RingError> {
@@ -147,7 +148,7 @@ pub(super) fn cheapest(problem: &Problem, target: &Target) -> Result<Found, Back
 pub(super) fn judge(problem: &Problem, (scheme, relu_drop): (&Scheme, u32)) -> Result<Quality, RingError> {
     let judges = if problem.held_out.is_empty() { &problem.searched } else { &problem.held_out };
     let (emitted, seed) = (emit(problem, scheme, false)?, problem.options.seed.wrapping_add(JUDGED));
-    quality(problem, (&emitted, relu_drop), judges.clone(), seed)
+    quality(problem, &emitted, relu_drop, judges.clone(), seed)
 }
 
 struct Search<'a> {
@@ -220,7 +221,7 @@ impl<'a> Search<'a> {
         }
         let Some((emitted, cost)) = self.computable(trial)? else { return Ok(None) };
         let Problem { searched, options, .. } = self.problem;
-        let found = quality(self.problem, (&emitted, trial.relu_drop), searched.clone(), options.seed)?;
+        let found = quality(self.problem, &emitted, trial.relu_drop, searched.clone(), options.seed)?;
         self.tried.insert(trial, (cost, found));
         Ok(Some(found))
     }
@@ -229,7 +230,7 @@ impl<'a> Search<'a> {
     fn cheapest(&mut self, demands: Demands) -> Result<Trial, BackendError> {
         let reachable = self.reachable()?;
         match self.cheapest_scales(reachable, demands)? {
-            Some((cost, trial)) => self.fewest_tested((cost, trial), reachable, demands),
+            Some((cost, trial)) => self.fewest_tested(cost, trial, reachable, demands),
             None => self.finest(),
         }
     }
@@ -266,7 +267,8 @@ impl<'a> Search<'a> {
     /// weights. Random inputs give too little information about small values.
     fn fewest_tested(
         &mut self,
-        (mut least, scales): (f64, Trial),
+        mut least: f64,
+        scales: Trial,
         reachable: f64,
         demands: Demands,
     ) -> Result<Trial, BackendError> {
@@ -297,13 +299,12 @@ impl<'a> Search<'a> {
 
     fn accepts(&mut self, trial: Trial, agreement: f64, demands: Demands) -> Result<bool, BackendError> {
         let guessed = self.problem.model.calibration.guessed;
-        let keeps = |q: &Quality| match guessed {
-            // Random inputs have no meaningful class, so margins give no information.
-            true => q.agreement >= agreement,
-            false => q.flips <= demands.flips,
-        };
         let q = self.quality(trial)?;
-        Ok(q.is_some_and(|q| keeps(&q) && q.error <= demands.error))
+        Ok(q.is_some_and(|q| {
+            // Random inputs have no meaningful class, so margins give no information.
+            let keeps = if guessed { q.agreement >= agreement } else { q.flips <= demands.flips };
+            keeps && q.error <= demands.error
+        }))
     }
 
     /// Tries slightly coarser and finer scales than the chosen ones, if samples are cheap to run.

@@ -40,7 +40,7 @@ pub(super) fn at(function: Function, scales: &Scales, half_span: i32, coarsest: 
         if low < 1 || scales.frac_bits as i32 + low + 1 > MAX_BITS[1] {
             continue;
         }
-        let (error, made) = with(&function, scales, (index as u32, low as u32), frac as u32);
+        let (error, made) = with(&function, scales, index as u32, low as u32, frac as u32);
         if error <= 1.0 {
             return Some(made);
         }
@@ -84,8 +84,9 @@ impl Curve {
 fn steepest(function: &Curve, scales: &Scales, span: i32) -> f64 {
     let (value, step) = (function.value(scales), f64::from(span - 12).exp2());
     let first = if function.starts_at_zero() { 0 } else { -2048 };
-    let slope = |i: i32| (value(f64::from(i + 1) * step) - value(f64::from(i) * step)).abs() / step;
-    (first..first + 4096).map(slope).fold(0.0, tacit_floats::larger)
+    let slopes =
+        (first..first + 4096).map(|i: i32| (value(f64::from(i + 1) * step) - value(f64::from(i) * step)).abs() / step);
+    slopes.fold(0.0, tacit_floats::larger)
 }
 
 /// Values of the function at the places of all pieces, and of one more piece below them.
@@ -111,7 +112,7 @@ struct Sample {
 impl Samples {
     /// Samples of `count` pieces of `2^low` numbers of `frac` fraction bits, half of them below
     /// `centre`.
-    fn new(function: &Curve, scales: &Scales, (count, low): (i64, u32), (centre, frac): (i64, u32)) -> Self {
+    fn new(function: &Curve, scales: &Scales, count: i64, low: u32, centre: i64, frac: u32) -> Self {
         let (unit, value) = ((-f64::from(frac)).exp2(), function.value(scales));
         let least = if function.starts_at_zero() { 0.0 } else { f64::NEG_INFINITY };
         let spacing = f64::from(low).exp2() / PLACES as f64;
@@ -119,12 +120,12 @@ impl Samples {
         let at = |place: i64| (centre as f64 + place as f64 * spacing) * unit;
         let places = -origin..(count / 2) * PLACES + 1;
         let first = places.clone().find(|&place| at(place) >= least).unwrap_or(-origin);
-        let sample = |place: i64| {
+        let values = places.map(|place| {
             let x = at(place);
             let [below, above] = [x - 0.5 * unit, x + 0.5 * unit];
             Sample { at: value(x), below: value(below.max(least)), above: value(above.max(least)) }
-        };
-        Self { origin, first, values: places.map(sample).collect(), length: spacing * unit }
+        });
+        Self { origin, first, values: values.collect(), length: spacing * unit }
     }
 
     fn at(&self, place: i64) -> Sample {
@@ -134,14 +135,14 @@ impl Samples {
 
 /// Makes pieces of `2^low` numbers, chosen by an index of the given bits, and returns their error
 /// in units of the result's scale.
-fn with(function: &Curve, scales: &Scales, (index, low): (u32, u32), frac: u32) -> (f64, Tabulated) {
+fn with(function: &Curve, scales: &Scales, index: u32, low: u32, frac: u32) -> (f64, Tabulated) {
     let half = 1i64 << (index + low - 1);
     let centre = if function.starts_at_zero() { half } else { 0 };
     let frac_bits = scales.frac_bits + low + 1;
     let slope_unit = (f64::from(frac_bits) - f64::from(frac)).exp2();
     let entry_unit = f64::from(scales.frac_bits + 2).exp2();
     let count = 1i64 << index;
-    let samples = Samples::new(function, scales, (count, low), (centre, frac));
+    let samples = Samples::new(function, scales, count, low, centre, frac);
     let (mut entries, mut slopes) = (vec![0; count as usize], vec![0; count as usize]);
     let mut error = 0f64;
     for piece in -count / 2..count / 2 {

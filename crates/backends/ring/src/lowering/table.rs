@@ -45,11 +45,13 @@ pub(super) fn tabulate(function: Function, scales: &Scales) -> Result<Tabulated,
         }
         frac += 1;
     };
-    let units = |made: &Tabulated| {
-        f64::from(made.table.error) * (f64::from(scales.frac_bits) - f64::from(made.table.frac_bits)).exp2()
-    };
     let lines = spline::at(function, scales, half_span, coarsest);
-    Ok(lines.filter(|lines| units(lines) < units(&one)).unwrap_or(one))
+    Ok(lines.filter(|lines| error_units(lines, scales) < error_units(&one, scales)).unwrap_or(one))
+}
+
+/// Returns the error of a table in units of the results.
+fn error_units(made: &Tabulated, scales: &Scales) -> f64 {
+    f64::from(made.table.error) * (f64::from(scales.frac_bits) - f64::from(made.table.frac_bits)).exp2()
 }
 
 fn at(function: Function, scales: &Scales, bits: u32, frac: u32) -> Tabulated {

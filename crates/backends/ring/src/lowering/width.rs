@@ -33,12 +33,13 @@ pub(super) fn limit(width: u32, quartered: bool) -> f64 {
 pub(super) fn quartered(nodes: &[Node]) -> Vec<bool> {
     let mut found = vec![false; nodes.len()];
     for node in nodes {
-        let needs_it = |i: usize| match node.op {
-            Op::MaxPool(_) | Op::ArgMax | Op::Widen => true,
-            Op::Relu => node.fixed.width == 0 || node.fixed.width > nodes[i].fixed.width,
-            _ => false,
-        };
-        node.inputs.iter().for_each(|&i| found[i] |= needs_it(i));
+        for &i in &node.inputs {
+            found[i] |= match node.op {
+                Op::MaxPool(_) | Op::ArgMax | Op::Widen => true,
+                Op::Relu => node.fixed.width == 0 || node.fixed.width > nodes[i].fixed.width,
+                _ => false,
+            };
+        }
     }
     found
 }
@@ -51,11 +52,11 @@ pub fn strain(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Result<Vec
     let nodes = graph.nodes();
     let quartered = quartered(nodes);
     let found = reference::magnitudes(graph, weights, input)?;
-    let one = |((node, largest), quartered): ((&Node, u64), bool)| {
+    let strains = nodes.iter().zip(found).zip(quartered).map(|((node, largest), quartered)| {
         let share = largest as f64 / limit(node.fixed.width, quartered);
         Strain { node: node.name.clone(), share: if matches!(node.op, Op::ArgMax) { 0.0 } else { share } }
-    };
-    Ok(nodes.iter().zip(found).zip(quartered).map(one).collect())
+    });
+    Ok(strains.collect())
 }
 
 fn bits(largest: f64) -> u32 {

@@ -143,15 +143,17 @@ pub fn range_check(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Resul
             reserved[node.inputs[0]] = Some(table.reserved());
         }
     }
-    // Lines reserve a piece above all numbers.
-    let free = |node: NodeId, v: i64| if v < 0 { 0 } else { reserved[node].unwrap_or(0) };
-    let found = largest(graph, weights, input, |node, v| v.saturating_add(free(node, v)).unsigned_abs())?;
-    let one = |(node, (n, max_abs)): (NodeId, (&Node, u64))| {
+    let found = largest(graph, weights, input, |node, v| {
+        // Lines reserve a piece above all numbers.
+        let free = if v < 0 { 0 } else { reserved[node].unwrap_or(0) };
+        v.saturating_add(free).unsigned_abs()
+    })?;
+    let found = graph.nodes().iter().zip(found).enumerate().filter_map(|(node, (n, max_abs))| {
         // An index uses all of its ring.
         let limit = 1u64 << (n.fixed.width - if reserved[node].is_some() { 1 } else { 2 });
         (max_abs >= limit).then(|| OutOfRange { node, name: n.name.clone(), max_abs, limit })
-    };
-    Ok(graph.nodes().iter().zip(found).enumerate().filter_map(one).collect())
+    });
+    Ok(found.collect())
 }
 
 /// Turns real inputs (after normalisation) into the integers of the `Input` node.
@@ -237,8 +239,11 @@ impl<'a> Reference<'a> {
         match &mut self.truncation {
             Truncation::Shares(rng) if self.relu_drop > 0 => {
                 let drop = self.relu_drop.min(width.saturating_sub(4));
-                let is_negative = |rng: &mut SplitMix, x| to_signed(shifted(rng, x, width, drop), width - drop) < 0;
-                input.iter().map(|&x| if is_negative(rng, x) { 0 } else { x }).collect()
+                let results = input.iter().map(|&x| {
+                    let is_negative = to_signed(shifted(rng, x, width, drop), width - drop) < 0;
+                    if is_negative { 0 } else { x }
+                });
+                results.collect()
             }
             _ => input.iter().map(|&x| x.max(0)).collect(),
         }

@@ -39,11 +39,10 @@ impl Level {
 
     /// Returns `left - right` of the pairs of each of `batch` inputs.
     pub(super) fn difference(&self, list: &[u64], width: u32, batch: usize) -> Vec<u64> {
-        let pairs = |list: &[u64]| -> Vec<u64> {
+        each(list, batch, |list| {
             let pairs = self.left.par_iter().zip(&self.right).with_min_len(PART);
             pairs.map(|(&a, &b)| list[a as usize].wrapping_sub(list[b as usize]) & ring_mask(width)).collect()
-        };
-        each(list, batch, pairs)
+        })
     }
 
     /// Returns `right` of the pairs of each of `batch` inputs.

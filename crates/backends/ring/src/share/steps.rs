@@ -92,8 +92,8 @@ impl<K: Kind> Step<K> {
             Self::Local => Self::Local,
             Self::Relu(gate) => Self::Relu(gate.times(batch)),
             Self::Reduce { levels, indexed } => {
-                let times = |(level, gate): &(Arc<Level>, K::Gate)| (Arc::clone(level), gate.times(batch));
-                Self::Reduce { levels: levels.iter().map(times).collect(), indexed: *indexed }
+                let levels = levels.iter().map(|(level, gate)| (Arc::clone(level), gate.times(batch)));
+                Self::Reduce { levels: levels.collect(), indexed: *indexed }
             }
             Self::Widen(widen) => Self::Widen(widen.times(batch)),
             Self::LookUp(table) => Self::LookUp(table.times(batch)),
@@ -141,7 +141,7 @@ pub fn steps<K: Kind>(graph: &RingGraph, make: &mut impl Compile<K>) -> Result<V
             Op::Truncate { bits } if exact[id] => {
                 Ok(Step::TruncateExact { bits: *bits, gate: make.carry(node.elements(), *bits, node.fixed.width) })
             }
-            _ => nonlinear(graph, (node, shown[id] || clips[id]), make).map_err(|what| BackendError::Unsupported {
+            _ => nonlinear(graph, node, shown[id] || clips[id], make).map_err(|what| BackendError::Unsupported {
                 node: id,
                 name: node.name.clone(),
                 op: node.op.name(),
@@ -175,7 +175,8 @@ fn only_ends(graph: &RingGraph, id: NodeId) -> bool {
 /// values that such a test loses would show in the result, or would miss a table.
 fn nonlinear<K: Kind>(
     graph: &RingGraph,
-    (node, whole): (&Node, bool),
+    node: &Node,
+    whole: bool,
     make: &mut impl Compile<K>,
 ) -> Result<Step<K>, String> {
     let Some(input) = node.inputs.first().map(|&i| &graph.nodes()[i]) else { return Ok(Step::Input) };

@@ -65,9 +65,8 @@ pub(super) fn offline<L: Lattice>(
         pieces: Vec::new(),
         session,
     };
-    let mut tap = |_: NodeId, _: &[u64]| {};
     let Plan { graph, steps, batch, .. } = plan;
-    let mut shares = ClientWalk { graph, steps, batch: *batch, seed: seeded, phase, tap: &mut tap };
+    let mut shares = ClientWalk { graph, steps, batch: *batch, seed: seeded, phase, tap: &mut |_, _| {} };
     stop.walk(&**graph, &mut shares)?;
     let Offline { linear, pieces, .. } = shares.phase;
     Ok(ClientMaterial { plan: plan.digest(), seed, linear, pieces })
@@ -98,9 +97,8 @@ pub fn online_traced<L: Lattice>(
         pieces: pieces.into_iter(),
         session: &mut *session,
     };
-    let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
     let Plan { graph, steps, batch, .. } = plan;
-    let mut shares = ClientWalk { graph, steps, batch: *batch, seed, phase, tap: &mut tap };
+    let mut shares = ClientWalk { graph, steps, batch: *batch, seed, phase, tap: &mut |id, share| tap(id, share) };
     let mine = stop.walk(&**graph, &mut shares)?;
     revealed(&plan.graph, &mine, RESULT, session.channel)
 }

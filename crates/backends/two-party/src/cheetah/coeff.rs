@@ -120,19 +120,18 @@ impl Lattice for Cheetah {
     /// Lets encryptions choose masks where that saves more than a material's keys cost. The keys
     /// cover as many splitting steps as pay for themselves. Keys of a connection cost nothing here.
     fn plans(drafts: Vec<(LinearDraft, bool)>) -> Vec<LinearPlan> {
-        let score = |most: u32| drafts.iter().map(|(draft, _)| draft.score(most)).sum::<usize>();
-        let with_keys = |&most: &u32| score(most) + expansion_key_bytes(most);
+        let with_keys = |&most: &u32| score(&drafts, most) + expansion_key_bytes(most);
         let most = (0..=MAX_STEPS).min_by_key(with_keys).expect("there is a number of steps");
         let mut saved = 0;
-        let choose = |(draft, free): &(LinearDraft, bool)| {
+        let choosing = drafts.iter().map(|(draft, free)| {
             let given = draft.plan(most);
             let before = given.up_bytes();
             let plan = if *free { given.choosing() } else { given };
             saved += before - plan.up_bytes();
             plan
-        };
-        let choosing: Vec<LinearPlan> = drafts.iter().map(choose).collect();
-        let worth = score(MAX_STEPS) + saved as usize > with_keys(&most) + PUBLIC_KEY_BYTES;
+        });
+        let choosing: Vec<LinearPlan> = choosing.collect();
+        let worth = score(&drafts, MAX_STEPS) + saved as usize > with_keys(&most) + PUBLIC_KEY_BYTES;
         if worth { choosing } else { drafts.iter().map(|(draft, _)| draft.plan(MAX_STEPS)).collect() }
     }
 
@@ -203,8 +202,7 @@ impl Lattice for Cheetah {
         plans: &[&LinearPlan],
         session: &mut Session<'_>,
     ) -> Result<Option<linear::ClientKeys>, BackendError> {
-        let send = || Keys::send(plans, session.prg, session.channel);
-        Ok(by_connection(plans).then(send).transpose()?)
+        Ok(by_connection(plans).then(|| Keys::send(plans, session.prg, session.channel)).transpose()?)
     }
 
     fn server_setup(
@@ -215,8 +213,9 @@ impl Lattice for Cheetah {
     }
 
     fn secret(plans: &[&LinearPlan], seed: &Prg) -> Result<Option<linear::ClientKeys>, BackendError> {
-        let draw = || Ok::<_, LinearError>(linear::ClientKeys::draw(&context()?, &mut seed.fork(KEYS)));
-        Ok(by_material(plans).then(draw).transpose()?)
+        let keys = by_material(plans)
+            .then(|| Ok::<_, LinearError>(linear::ClientKeys::draw(&context()?, &mut seed.fork(KEYS))));
+        Ok(keys.transpose()?)
     }
 
     fn send_public(plans: &[&LinearPlan], seed: &Prg, session: &mut Session<'_>) -> Result<(), BackendError> {
@@ -269,4 +268,9 @@ impl Lattice for Cheetah {
         let Session { channel, prg, .. } = session;
         Ok(LinearServer::run(keys, plan, &checked, prg, channel)?)
     }
+}
+
+/// Returns the score of the best plans with at most so many steps.
+fn score(drafts: &[(LinearDraft, bool)], most: u32) -> usize {
+    drafts.iter().map(|(draft, _)| draft.score(most)).sum()
 }

@@ -19,21 +19,16 @@ use tacit_ring::{Node, RingGraph};
 pub fn online_bytes<L: Lattice>(graph: &RingGraph, options: &Options) -> Result<u64, BackendError> {
     let (steps, _) = plan::steps::<L>(graph, options)?;
     let mut talk = TrafficModel::default();
-    say_online(graph, (&steps, 1), &mut talk);
+    say_online(graph, &steps, 1, &mut talk);
     Ok(talk.payload())
 }
 
 /// Returns the costs of the setup and of a plan's inputs, as the first of a connection.
 pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
-    let said = |says: fn(&Plan<L>, &mut TrafficModel)| {
-        let mut talk = TrafficModel::default();
-        says(plan, &mut talk);
-        PhaseCost::from(talk)
-    };
     let mut costs = Costs {
-        setup: setup(plan, said(TrafficOf::setup)),
-        offline: said(TrafficOf::offline),
-        online: said(TrafficOf::online),
+        setup: setup(plan, said(plan, TrafficOf::setup)),
+        offline: said(plan, TrafficOf::offline),
+        online: said(plan, TrafficOf::online),
         comparisons: plan.comparisons(),
         weights: plan.graph.weights(),
         ..Costs::default()
@@ -54,10 +49,18 @@ pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
     }
     costs.offline.add_work(PartyCost::default(), L::public(&plan.lattice()));
     costs.online.server.work.macs = plan.batch as u64 * plan.graph.macs();
-    let [client, server] = extension(rots(plan));
+    let (client, server) = rots(plan);
+    let [client, server] = extension(client, server);
     costs.offline.add_work(client, server);
     memory(plan, &mut costs);
     costs
+}
+
+/// Returns the traffic of a phase.
+fn said<L: Lattice>(plan: &Plan<L>, says: fn(&Plan<L>, &mut TrafficModel)) -> PhaseCost {
+    let mut talk = TrafficModel::default();
+    says(plan, &mut talk);
+    PhaseCost::from(talk)
 }
 
 /// Appends the messages of a plan's phases to a traffic model.
@@ -90,12 +93,12 @@ impl TrafficOf {
 
     /// The online phase.
     pub fn online<L: Lattice>(plan: &Plan<L>, talk: &mut TrafficModel) {
-        say_online(&plan.graph, (&plan.steps, plan.batch), talk);
+        say_online(&plan.graph, &plan.steps, plan.batch, talk);
     }
 }
 
 /// Appends the messages of the online phase.
-fn say_online(graph: &RingGraph, (steps, batch): (&[Step], usize), talk: &mut TrafficModel) {
+fn say_online(graph: &RingGraph, steps: &[Step], batch: usize, talk: &mut TrafficModel) {
     let packed = |node: &Node| Packed::len_bytes(batch * node.elements(), node.fixed.width);
     for (step, node) in steps.iter().zip(graph.nodes()) {
         match step {
@@ -145,14 +148,15 @@ fn keeps(costs: &mut Costs, client: u64, server: u64) {
 
 /// Work of the OT extension in both directions, at client and server. The tree leaf of an OT costs
 /// one AES call at both parties; its strings cost two at the sender and one at the receiver.
-fn extension((client_receives, server_receives): (usize, usize)) -> [PartyCost; 2] {
+fn extension(client_receives: usize, server_receives: usize) -> [PartyCost; 2] {
     let (received, sent) = (client_receives as u64, server_receives as u64);
-    let ots = received + sent;
-    let party = |received: u64, sent: u64| PartyCost {
-        work: Work { ots, aes_blocks: 2 * received + 3 * sent, ..Work::default() },
-        ..PartyCost::default()
-    };
-    [party(received, sent), party(sent, received)]
+    [extended(received, sent), extended(sent, received)]
+}
+
+/// Returns the work of the OT extension at a party that receives and sends so many OTs.
+fn extended(received: u64, sent: u64) -> PartyCost {
+    let work = Work { ots: received + sent, aes_blocks: 2 * received + 3 * sent, ..Work::default() };
+    PartyCost { work, ..PartyCost::default() }
 }
 
 /// The cost of the setup; `said` is its traffic.
@@ -172,14 +176,18 @@ fn setup<L: Lattice>(plan: &Plan<L>, said: PhaseCost) -> PhaseCost {
 /// largest group, and the two largest tensors in 64-bit words.
 fn memory<L: Lattice>(plan: &Plan<L>, costs: &mut Costs) {
     let (client_rots, server_rots) = rots(plan);
-    let set = |n: usize| 2 * 16 * params::set_for(n).secret() as u64;
     let largest =
         plan.graph.nodes().iter().map(|n| 8 * (plan.batch * n.elements()) as u64).max().expect("a graph has nodes");
-    let common = set(client_rots) + set(server_rots) + 2 * largest;
+    let common = extension_bytes(client_rots) + extension_bytes(server_rots) + 2 * largest;
     for (offline, online) in
         [(&mut costs.offline.client, &mut costs.online.client), (&mut costs.offline.server, &mut costs.online.server)]
     {
         offline.peak_memory_bytes += offline.stored_bytes + common;
         online.peak_memory_bytes = offline.stored_bytes + 2 * largest;
     }
+}
+
+/// Returns the bytes of the secrets of an extension to `n` OTs, and of the next.
+fn extension_bytes(n: usize) -> u64 {
+    2 * 16 * params::set_for(n).secret() as u64
 }

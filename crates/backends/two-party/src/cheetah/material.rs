@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::MaterialSeed;
-use tacit_ring::{Node, Op};
+use tacit_ring::Op;
 
 /// Material of one non-linear step.
 pub(super) enum Piece<G, W> {
@@ -66,9 +66,9 @@ fn piece_specs<L: Lattice>(plan: &Plan<L>) -> impl Iterator<Item = PieceSpec<'_>
 /// Numbers of elements of the linear layers' results, and the bits that a party stores of each
 /// element; `left` are the bits left out.
 fn linear_shares<'a, L: Lattice>(plan: &'a Plan<L>, left: &'a [u32]) -> impl Iterator<Item = (usize, u32)> + 'a {
-    let linear = |&(node, _): &(&Node, &u32)| matches!(node.op, Op::Conv2d(_) | Op::Linear(_));
-    let nodes = plan.graph.nodes().iter().zip(left).filter(linear);
-    nodes.map(|(node, left)| (plan.batch * node.elements(), node.fixed.width - left))
+    let nodes = plan.graph.nodes().iter().zip(left);
+    let linear = nodes.filter(|(node, _)| matches!(node.op, Op::Conv2d(_) | Op::Linear(_)));
+    linear.map(|(node, left)| (plan.batch * node.elements(), node.fixed.width - left))
 }
 
 /// Writes the content common to both halves: the shares of the linear outputs, then the pieces.
@@ -96,7 +96,8 @@ type Parts<G, W> = (Vec<Packed>, Vec<Piece<G, W>>);
 /// Reads the output of `write`, to the end.
 fn read<L: Lattice, G, W>(
     plan: &Plan<L>,
-    (mut from, left): (Reader<'_>, &[u32]),
+    mut from: Reader<'_>,
+    left: &[u32],
     gate: Read<GateSpec, G>,
     wrap: Read<WrapSpec, W>,
 ) -> Result<Parts<G, W>, MpcError> {
@@ -153,7 +154,7 @@ impl ClientMaterial {
     }
 
     fn read_rest<L: Lattice>(plan: &Plan<L>, seed: Seed, from: Reader<'_>) -> Result<Self, BackendError> {
-        let (linear, pieces) = read(plan, (from, &plan.unread), ClientGate::read, ClientWrap::read)?;
+        let (linear, pieces) = read(plan, from, &plan.unread, ClientGate::read, ClientWrap::read)?;
         Ok(Self { plan: plan.digest(), seed, linear, pieces })
     }
 }
@@ -171,7 +172,7 @@ impl ServerMaterial {
     /// # Errors
     /// [`BackendError::Material`] if the bytes do not fit the plan.
     pub fn from_bytes<L: Lattice>(plan: &Plan<L>, bytes: &[u8]) -> Result<Self, BackendError> {
-        let (linear, pieces) = read(plan, (Reader::new(bytes), &plan.rounded), ServerGate::read, ServerWrap::read)?;
+        let (linear, pieces) = read(plan, Reader::new(bytes), &plan.rounded, ServerGate::read, ServerWrap::read)?;
         Ok(Self { plan: plan.digest(), linear, pieces })
     }
 }

@@ -92,9 +92,10 @@ pub(crate) fn lower<L: Lattice>(
 ) -> Result<Arc<dyn ServerModel>, BackendError> {
     let (options, ring_options) = L::parse(text)?;
     let with = |relu_drop| Options { relu_drop, ..options };
-    let price = |graph: &RingGraph, dropped| cost::online_bytes::<L>(graph, &with(dropped)).map(|bytes| bytes as f64);
-    let check = |graph: &RingGraph, dropped| plan::compile::<L>(graph.clone(), with(dropped)).map(drop);
-    let target = tacit_ring::Target { price: &price, check: &check };
+    let target = tacit_ring::Target {
+        price: &|graph, dropped| cost::online_bytes::<L>(graph, &with(dropped)).map(|bytes| bytes as f64),
+        check: &|graph, dropped| plan::compile::<L>(graph.clone(), with(dropped)).map(drop),
+    };
     let lowered = tacit_ring::lower_for(model, &ring_options, target, watch);
     let lowered = lowered.map_err(|error| tacit_ring::of_backend(error, L::NAME))?;
     let compiled = Compiled::<L>::new(lowered.graph, with(lowered.relu_drop))?;

@@ -66,17 +66,21 @@ const ROUND_TRIP: RangeInclusive<u32> = 0..=1 << 30;
 /// `weighed1` to `weighed16`, `masked1` to `masked4`, or `direct1` to `direct4`.
 struct LeavesText(Leaves);
 
+impl LeavesText {
+    /// Reads one kind of leaves: its name and an allowed number.
+    fn of(text: &str, name: &str, allowed: RangeInclusive<u32>, kind: fn(u32) -> Leaves) -> Option<Self> {
+        let number: u32 = text.strip_prefix(name)?.parse().ok()?;
+        allowed.contains(&number).then(|| Self(kind(number)))
+    }
+}
+
 impl FromStr for LeavesText {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let of = |name: &str, allowed: RangeInclusive<u32>, kind: fn(u32) -> Leaves| {
-            let number = text.strip_prefix(name)?.parse().ok()?;
-            allowed.contains(&number).then(|| Self(kind(number)))
-        };
-        of("weighed", WEIGHTS, Leaves::Weighed)
-            .or_else(|| of("masked", LEAVES, Leaves::Masked))
-            .or_else(|| of("direct", LEAVES, Leaves::Direct))
+        Self::of(text, "weighed", WEIGHTS, Leaves::Weighed)
+            .or_else(|| Self::of(text, "masked", LEAVES, Leaves::Masked))
+            .or_else(|| Self::of(text, "direct", LEAVES, Leaves::Direct))
             .ok_or_else(|| "`weighed1` to `weighed16`, `masked1` to `masked4`, or `direct1` to `direct4`".into())
     }
 }

@@ -12,7 +12,7 @@ use super::linear::Consumer;
 use super::options::Options;
 use tacit_backend_api::{BackendError, Numerics, seam};
 use tacit_ring::share::{self, Compile, Kind, conv_spec};
-use tacit_ring::{Node, RingGraph, slack};
+use tacit_ring::{RingGraph, slack};
 
 /// The steps of this back end.
 pub(super) struct Parts;
@@ -141,12 +141,12 @@ impl<L: Lattice> Plan<L> {
 
 /// A step's kind, and for each batch of gates the sizes on the wire and in material.
 fn canonical(step: &Step) -> (u8, Vec<[usize; 7]>) {
-    let gate = |gate: &GateSpec| {
+    let gates = step.gates().map(|gate| {
         let (n, cost) = (gate.n(), gate.cost());
         let wire = [cost.offline_up, cost.offline_down, cost.online_up, cost.online_down];
         [n, wire[0], wire[1], wire[2], wire[3], cost.client_material, cost.server_material]
-    };
-    (step.number(), step.gates().map(gate).collect())
+    });
+    (step.number(), gates.collect())
 }
 
 /// Compiles a graph.
@@ -157,27 +157,31 @@ pub fn compile<L: Lattice>(graph: RingGraph, options: Options) -> Result<Plan<L>
     let (steps, members) = steps::<L>(&graph, &options)?;
     let exact: Vec<bool> = steps.iter().map(|step| matches!(step, Step::TruncateExact { .. })).collect();
     let errors = slack::errors(&graph, &exact, options.linear_error);
-    let free = |tensor: NodeId| matches!(steps[tensor], Step::Input | Step::Relu(_));
-    let drafts = members
-        .iter()
-        .map(|(tensor, nodes)| Ok((draft::<L>(&graph, &options, &errors, (*tensor, nodes))?, free(*tensor))));
+    let drafts = members.iter().map(|(tensor, nodes)| {
+        Ok((draft::<L>(&graph, &options, &errors, (*tensor, nodes))?, is_free(&steps[*tensor])))
+    });
     let plans = L::plans(drafts.collect::<Result<_, BackendError>>()?);
-    let group = |((tensor, nodes), plan): ((NodeId, Vec<NodeId>), L::Plan)| Group { tensor, nodes, plan };
-    let groups: Vec<Group<L>> = members.into_iter().zip(plans).map(group).collect();
+    let groups = members.into_iter().zip(plans);
+    let groups: Vec<Group<L>> = groups.map(|((tensor, nodes), plan)| Group { tensor, nodes, plan }).collect();
     let mut of_tensor = vec![None; steps.len()];
-    let read = groups.iter().enumerate().filter(|(_, group)| free(group.tensor));
+    let read = groups.iter().enumerate().filter(|(_, group)| is_free(&steps[group.tensor]));
     read.for_each(|(index, group)| of_tensor[group.tensor] = Some(index));
-    let digest = digest(&graph, &options, (&steps, &groups));
+    let digest = digest(&graph, &options, &steps, &groups);
     let rounded: Vec<u32> = rounded(&graph, &errors);
     let unread = slack::unread(&graph, &exact);
     let graph = Arc::new(graph);
     Ok(Plan { free: of_tensor, unread, rounded, graph, options, steps, groups, batch: 1, digest })
 }
 
+/// Returns whether the client may choose its share of a step's result.
+fn is_free(step: &Step) -> bool {
+    matches!(step, Step::Input | Step::Relu(_))
+}
+
 /// For each node, the number of low bits that rounding removes from the server's share.
 fn rounded(graph: &RingGraph, errors: &[u32]) -> Vec<u32> {
-    let of = |(node, &error): (&Node, &u32)| if node.op.facts().is_some() { slack::rounded(error) } else { 0 };
-    graph.nodes().iter().zip(errors).map(of).collect()
+    let nodes = graph.nodes().iter().zip(errors);
+    nodes.map(|(node, &error)| if node.op.facts().is_some() { slack::rounded(error) } else { 0 }).collect()
 }
 
 /// Derives the plan for `batch` inputs at once from the plan for one. Each exchange has the gates
@@ -204,7 +208,7 @@ pub fn batched<L: Lattice>(one: &Plan<L>, batch: usize) -> Plan<L> {
 /// Digest of the public part, the options and the choices of planning: the steps with the sizes of
 /// their messages and material, the sizes of tiles, and the bits of ciphertexts (which follow from
 /// floating-point estimates).
-fn digest<L: Lattice>(graph: &RingGraph, options: &Options, (steps, groups): (&[Step], &[Group<L>])) -> [u8; 32] {
+fn digest<L: Lattice>(graph: &RingGraph, options: &Options, steps: &[Step], groups: &[Group<L>]) -> [u8; 32] {
     let tiles: Vec<_> = groups.iter().map(|group| (&group.nodes, L::choices(&group.plan))).collect();
     let steps: Vec<_> = steps.iter().map(canonical).collect();
     let canonical = postcard::to_stdvec(&(graph.spec(), options, steps, tiles));
@@ -246,8 +250,8 @@ impl Compile<Parts> for Maker<'_> {
 
     fn relu(&mut self, n: usize, width: u32, wide: u32, whole: bool) -> Result<GateSpec, String> {
         let drop = if whole { 0 } else { self.options.relu_drop.min(width - 4) };
-        let gate = |place| GateSpec::widening(n, width, drop, self.options.leaves, (wide, place));
-        let [way, behind] = [gate(Widening::OnTheWay), gate(Widening::Behind)];
+        let [way, behind] = [Widening::OnTheWay, Widening::Behind]
+            .map(|place| GateSpec::widening(n, width, drop, self.options.leaves, (wide, place)));
         let [most, least] = [&way, &behind].map(|gate| gate.cost().online_up + gate.cost().online_down);
         // Widening within the gate takes the value and its wrap bits from one word of OT output.
         let behind_pays = most >= least + self.options.round_trip as usize;
@@ -299,7 +303,7 @@ mod tests {
     use super::*;
     use tacit_ring::FixedPoint;
     use tacit_ring::fixtures::spec;
-    use tacit_ring::{Linear, Op, WeightFacts};
+    use tacit_ring::{Linear, Node, Op, WeightFacts};
 
     fn widening_relu(width: u32, wide: u32) -> RingGraph {
         let node = |op, inputs, width| Node {

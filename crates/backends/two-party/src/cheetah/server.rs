@@ -97,9 +97,8 @@ pub fn online_traced<L: Lattice>(
     check_made_for(&made_for, &plan.digest())?;
     let (linear, pieces) = (linear.into_iter(), pieces.into_iter());
     let phase = Online { plan, weights, own, session: &mut *session, linear, pieces };
-    let mut tap = |id: NodeId, share: &[u64]| tap(id, share);
     let Plan { graph, steps, batch, .. } = plan;
-    let mut shares = ServerWalk { graph, steps, batch: *batch, phase, tap: &mut tap };
+    let mut shares = ServerWalk { graph, steps, batch: *batch, phase, tap: &mut |id, share| tap(id, share) };
     let share = stop.walk(&**graph, &mut shares)?;
     session.channel.send_packed(RESULT, &share, plan.graph.output().fixed.width)?;
     Ok(session.channel.flush()?)

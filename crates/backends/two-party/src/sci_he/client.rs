@@ -90,13 +90,13 @@ impl ClientKeys {
         for limb in 0..upload.limbs as usize {
             let digits = Zeroizing::new(digits(&mut rest, upload.limb_bits, plain));
             for start in (0..count).step_by(batch()) {
-                let one = |i: usize| {
+                let range = start..(start + batch()).min(count);
+                let frames = range.into_par_iter().map(|i| {
                     let slots = Zeroizing::new(layout.encode(&digits, i / blocks, i % blocks));
                     let prg = &mut SplitPrg::new(base.fork((limb * count + i) as u64));
                     encryptor.encrypt(plain, &slots, prg)
-                };
-                let range = start..(start + batch()).min(count);
-                let frames: Vec<Vec<u8>> = range.into_par_iter().map(one).collect();
+                });
+                let frames: Vec<Vec<u8>> = frames.collect();
                 frames.iter().try_for_each(|frame| session.channel.send(TAG_UP, frame))?;
             }
         }
@@ -121,10 +121,10 @@ impl ClientKeys {
         for (start, part) in units.chunks(batch()).enumerate() {
             let frames = part.iter().map(|_| session.channel.recv(TAG_DOWN, ANSWER_BYTES));
             let frames: Vec<Vec<u8>> = frames.collect::<Result<_, _>>()?;
-            let open = |(i, frame): (usize, &Vec<u8>)| {
+            let opened = frames.par_iter().enumerate().map(|(i, frame)| {
                 opener.open(plain, frame, public.fork((start * batch() + i) as u64)).map(Zeroizing::new)
-            };
-            let opened: Result<Vec<_>, HeError> = frames.par_iter().enumerate().map(open).collect();
+            });
+            let opened: Result<Vec<_>, HeError> = opened.collect();
             for (unit, slots) in part.iter().zip(opened.map_err(LinearError::from)?) {
                 unit.places(plan, upload).for_each(|(slot, at)| field[at] = slots[slot]);
             }

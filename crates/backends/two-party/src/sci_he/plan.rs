@@ -92,11 +92,11 @@ impl SlotPlan {
     /// The choices of planning for each upload: tile outputs (rows, columns), classes, field and
     /// digits. Both parties must have made the same choices.
     pub fn choices(&self) -> Vec<u64> {
-        let one = |u: &Upload| {
+        let choices = self.uploads.iter().flat_map(|u| {
             let sizes = [u.layout.tile_out.0, u.layout.tile_out.1, u.layout.classes].map(|size| size as u64);
             [sizes[0], sizes[1], sizes[2], u.prime, u.limbs.into()]
-        };
-        self.uploads.iter().flat_map(one).collect()
+        });
+        choices.collect()
     }
 
     /// The Galois keys that the server needs.
@@ -130,8 +130,11 @@ impl SlotPlan {
                 [0, 1].map(|half| products.iter().filter(|halves| halves[half].is_some()).count())
             })
         };
-        let sum = |a: [usize; 2], b: [usize; 2]| [a[0] + b[0], a[1] + b[1]];
-        (0..outputs).map(|output| (0..blocks).map(|input| of(output, input)).fold([0; 2], sum)).collect()
+        let sums = (0..outputs).map(|output| {
+            let inputs = (0..blocks).map(|input| of(output, input));
+            inputs.fold([0; 2], |a: [usize; 2], b| [a[0] + b[0], a[1] + b[1]])
+        });
+        sums.collect()
     }
 }
 
@@ -151,10 +154,10 @@ impl Upload {
             turns: turns.iter().map(|t| chain::depth(&chain::chain(t))).max().unwrap_or(0),
         };
         let widest = largest_plain_log2(&noise);
-        let needed = |bits: u32| of.iter().map(|(c, _)| plain_log2(c, bits)).fold(0.0, tacit_floats::larger);
         for limbs in 1..=MAX_LIMBS {
             let limb_bits = ring_bits.div_ceil(limbs);
-            if let Some(prime) = plain_prime(needed(limb_bits)).filter(|&p| (p as f64).log2() <= widest) {
+            let needed = of.iter().map(|(c, _)| plain_log2(c, limb_bits)).fold(0.0, tacit_floats::larger);
+            if let Some(prime) = plain_prime(needed).filter(|&p| (p as f64).log2() <= widest) {
                 return Ok(Self { layout, members, turns, prime, limbs, limb_bits, ring_bits });
             }
         }
@@ -187,14 +190,19 @@ fn plain_log2(c: &Consumer, bits: u32) -> f64 {
 
 /// All sensible layouts.
 fn candidates(frame: &Frame) -> impl Iterator<Item = Layout> + '_ {
-    let sizes = |total: usize| (1..=total).filter(move |&size| size == total.div_ceil(total.div_ceil(size)));
     let classes = std::iter::successors(Some(1), |c| Some(2 * c)).take_while(|&c| c <= MAX_CLASSES);
     classes.flat_map(move |classes| {
-        let fits = move |h: usize, w: usize| (h + frame.span.0) * (w + frame.span.1) * classes <= ROW;
-        let widest = move |h: usize| sizes(frame.out.1).take_while(|&w| fits(h, w)).last();
-        let tiles = sizes(frame.out.0).filter_map(move |h| widest(h).map(|w| (h, w)));
+        let tiles = sizes(frame.out.0).filter_map(move |h| {
+            let fitting = sizes(frame.out.1).take_while(|&w| (h + frame.span.0) * (w + frame.span.1) * classes <= ROW);
+            fitting.last().map(|w| (h, w))
+        });
         tiles.map(move |tile_out| Layout { frame: frame.clone(), tile_out, classes })
     })
+}
+
+/// Returns the sizes that divide `total` into parts of about the same size.
+fn sizes(total: usize) -> impl Iterator<Item = usize> {
+    (1..=total).filter(move |&size| size == total.div_ceil(total.div_ceil(size)))
 }
 
 /// Weighted cost in bytes, extrapolated from the first input block.

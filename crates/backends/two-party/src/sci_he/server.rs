@@ -145,16 +145,16 @@ impl Job<'_> {
         let mut number = 0;
         for part in units.chunk_by(|a, b| (a.limb, a.tile) == (b.limb, b.tile)) {
             let sums = self.sums(part, ciphertexts, done);
-            let finish = |(i, sums): (usize, Sums)| {
+            done.rotations += sums.iter().filter(|sums| sums[1].is_some()).count() as u64;
+            let answers = sums.into_par_iter().enumerate().map(|(i, sums)| {
                 let c = self.joined(sums);
                 let streams = (&mut secret.fork((number + i) as u64), public.fork((number + i) as u64));
                 let mut answer = vec![];
                 let keys = self.keys;
                 let share = reshare(&keys.ctx, self.plain, &keys.public, c, streams, &mut answer);
                 (answer, Zeroizing::new(share))
-            };
-            done.rotations += sums.iter().filter(|sums| sums[1].is_some()).count() as u64;
-            let answers: Vec<(Vec<u8>, Zeroizing<Vec<u64>>)> = sums.into_par_iter().enumerate().map(finish).collect();
+            });
+            let answers: Vec<(Vec<u8>, Zeroizing<Vec<u64>>)> = answers.collect();
             for (unit, (answer, share)) in part.iter().zip(answers) {
                 session.channel.send(TAG_DOWN, &answer)?;
                 unit.places(self.plan, self.upload).for_each(|(slot, at)| field[at] = share[slot]);
@@ -182,15 +182,16 @@ impl Job<'_> {
         let first = (units[0].limb * layout.tiles() + units[0].tile) * blocks;
         let mut sums: Vec<Sums> = units.iter().map(|_| [None, None]).collect();
         for block in 0..blocks {
-            let products = |unit: &Unit| {
+            let products = units.par_iter().map(|unit| {
                 let c = &self.plan.consumers()[unit.layer];
                 let (conv, weights) = (&c.conv, self.weights[unit.layer]);
                 let kernel = conv.kernel.0 * conv.kernel.1;
-                let weight = |o: usize, inner: usize, tap: usize| weights[(o * conv.group_in() + inner) * kernel + tap];
-                let taps = &self.plan.taps[unit.layer];
-                layout.products(c, taps, &self.upload.turns[block], (unit.output, block), weight)
-            };
-            let products: Vec<Products> = units.par_iter().map(products).collect();
+                let (taps, turns) = (&self.plan.taps[unit.layer], &self.upload.turns[block]);
+                layout.products(c, taps, turns, (unit.output, block), |o, inner, tap| {
+                    weights[(o * conv.group_in() + inner) * kernel + tap]
+                })
+            });
+            let products: Vec<Products> = products.collect();
             done.products += products.iter().map(|p| p.count() as u64).sum::<u64>();
             let steps = chain::chain(&self.upload.turns[block]);
             done.rotations += chain::rotations(&steps) as u64;
@@ -203,19 +204,14 @@ impl Job<'_> {
 
     /// Hands all turns of a ciphertext, with their indices, to `sink` in groups.
     fn walk(&self, steps: &[Step], c: &Ciphertext, sink: &mut Sink<'_>) {
-        let ctx = &self.keys.ctx;
         let (mut anchor, mut raised): (Ciphertext, Option<Raised>) = (c.clone(), None);
         let mut group = vec![];
-        let turn = |anchor: &Ciphertext, raised: &mut Option<Raised>, by: usize| {
-            let raised = raised.get_or_insert_with(|| raise(ctx, anchor));
-            turned(ctx, anchor, raised, self.keys.key(Turn::Left(by)))
-        };
         for step in steps {
             match *step {
                 Step::Use(index, 0) => group.push((index, anchor.clone())),
-                Step::Use(index, by) => group.push((index, turn(&anchor, &mut raised, by))),
+                Step::Use(index, by) => group.push((index, self.turn(&anchor, &mut raised, by))),
                 Step::Move(by) => {
-                    anchor = turn(&anchor, &mut raised, by);
+                    anchor = self.turn(&anchor, &mut raised, by);
                     raised = None;
                     sink(&std::mem::take(&mut group));
                 }
@@ -224,15 +220,23 @@ impl Job<'_> {
         sink(&group);
     }
 
+    /// Turns a ciphertext by `by` slots. Raises it first unless `raised` has done so.
+    fn turn(&self, anchor: &Ciphertext, raised: &mut Option<Raised>, by: usize) -> Ciphertext {
+        let ctx = &self.keys.ctx;
+        let raised = raised.get_or_insert_with(|| raise(ctx, anchor));
+        turned(ctx, anchor, raised, self.keys.key(Turn::Left(by)))
+    }
+
     /// Adds the products of all output blocks with some turns.
     fn add(&self, sums: &mut [Sums], products: &[Products], turned: &[Turned]) {
         let ctx = &self.keys.ctx;
         for half in [0, 1] {
-            let terms = |products: &Products| -> Vec<(WeightPoly, &Ciphertext)> {
+            let terms = products.par_iter().map(|products| {
                 let used = turned.iter().filter_map(|(index, c)| Some((products.weights[*index][half].as_ref()?, c)));
-                used.map(|(weights, c)| (WeightPoly::new(ctx, self.plain, &self.classes, weights), c)).collect()
-            };
-            let terms: Vec<_> = products.par_iter().map(terms).collect();
+                used.map(|(weights, c)| (WeightPoly::new(ctx, self.plain, &self.classes, weights), c))
+                    .collect::<Vec<_>>()
+            });
+            let terms: Vec<Vec<(WeightPoly, &Ciphertext)>> = terms.collect();
             let used = sums.iter_mut().zip(terms).filter(|(_, terms)| !terms.is_empty());
             let mut used: Vec<(&mut Sum, Vec<(WeightPoly, &Ciphertext)>)> =
                 used.map(|(sums, terms)| (sums[half].get_or_insert_with(|| Sum::new(ctx)), terms)).collect();

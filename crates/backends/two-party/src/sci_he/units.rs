@@ -48,8 +48,8 @@ pub(super) fn units(plan: &SlotPlan, upload: &Upload) -> Vec<Unit> {
                 let offset = first + limb * c.conv.out_len();
                 first += upload.limbs as usize * c.conv.out_len();
                 if layout.has_outputs(c, tile) {
-                    let of = |output| Unit { limb, tile, layer, output, offset };
-                    units.extend((0..layout.out_blocks(c)).map(of));
+                    let outputs = 0..layout.out_blocks(c);
+                    units.extend(outputs.map(|output| Unit { limb, tile, layer, output, offset }));
                 }
             }
         }

@@ -24,12 +24,14 @@ impl Emitter<'_> {
             frac_bits: self.target[id],
             most_bits: self.table_bits,
         };
-        let fail = |what| RingError::NoRing { what: format!("node `{name}` ({}): {what}", function.name()) };
-        let made = table::tabulate(function, &scales).map_err(fail)?;
+        let made = table::tabulate(function, &scales).map_err(|what| {
+            let what = format!("node `{name}` ({}): {what}", function.name());
+            RingError::NoRing { what }
+        })?;
         let x = self.at_most(source, made.frac);
         let half = 1i64 << (made.table.bits() - 1);
         let units = scales.input.map(|size| size * f64::from(made.frac).exp2() + 2.0 * half as f64 + 1.0);
-        let (x, offset) = self.argument(id, name, x, (&made, units));
+        let (x, offset) = self.argument(id, name, x, &made, units);
         let table = made.table;
         let index = self.add(id, &format!("{name}.index"), Op::AddConst { value: offset }, &[x.id], x.frac);
         self.sized.insert(index.id, Size::Ring(table.bits()));
@@ -42,7 +44,7 @@ impl Emitter<'_> {
 
     /// Returns the looked-up part of `x`, clipped if it may leave the table, and the addend that
     /// makes it an index.
-    fn argument(&mut self, id: usize, name: &str, x: Wire, (made, units): (&Tabulated, [f64; 2])) -> (Wire, i64) {
+    fn argument(&mut self, id: usize, name: &str, x: Wire, made: &Tabulated, units: [f64; 2]) -> (Wire, i64) {
         let mut step = |part: &str, op: Op, inputs: &[NodeId]| {
             let made = self.add(id, &format!("{name}.{part}"), op, inputs, x.frac);
             self.sized.insert(made.id, Size::Units(units));

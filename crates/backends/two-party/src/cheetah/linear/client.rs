@@ -35,16 +35,17 @@ impl<'a> LinearClient<'a> {
         let (each, of_one) = (upload.tiling.uploads(), mask.len() / self.plan.batch);
         for (input, mask) in mask.chunks_exact_mut(of_one).enumerate() {
             for start in (0..each).step_by(batch()) {
-                let one = |i: usize| {
+                let range = start..(start + batch()).min(each);
+                let found = range.into_par_iter().map(|i| {
                     let blank = encryptor.blank(&mut SplitPrg::new(base.fork((input * each + i) as u64)));
-                    let new = |(at, place): (usize, Place)| match place {
+                    let places = upload.tiling.places(i).into_iter().enumerate();
+                    let new = places.filter_map(|(at, place)| match place {
                         Place::Element { at: element, new: true } => Some((element as usize, blank.mask(at))),
                         _ => None,
-                    };
-                    upload.tiling.places(i).into_iter().enumerate().filter_map(new).collect::<Vec<_>>()
-                };
-                let range = start..(start + batch()).min(each);
-                let found: Vec<Vec<(usize, u64)>> = range.into_par_iter().map(one).collect();
+                    });
+                    new.collect::<Vec<_>>()
+                });
+                let found: Vec<Vec<(usize, u64)>> = found.collect();
                 found.into_iter().flatten().for_each(|(at, chosen)| mask[at] = mask[at] & !low | chosen);
             }
         }
@@ -80,15 +81,15 @@ impl<'a> LinearClient<'a> {
             let each = tiling.uploads();
             let count = self.plan.batch * each;
             for start in (0..count).step_by(batch()) {
-                let one = |i: usize| {
+                let range = start..(start + batch()).min(count);
+                let frames = range.into_par_iter().map(|i| {
                     let mask = &mask[i / each * of_one..][..of_one];
                     let places = tiling.places(i % each);
                     let message: Vec<u64> = places.iter().map(|place| place.value(mask)).collect();
                     let blank = encryptor.blank(&mut SplitPrg::new(base.fork(i as u64)));
                     blank.encrypt(&zeroize::Zeroizing::new(message), &upload.free(&places))
-                };
-                let range = start..(start + batch()).min(count);
-                let frames: Vec<Vec<u8>> = range.into_par_iter().map(one).collect();
+                });
+                let frames: Vec<Vec<u8>> = frames.collect();
                 frames.iter().try_for_each(|f| sink(f))?;
             }
         }
@@ -122,13 +123,12 @@ impl<'a> LinearClient<'a> {
             let range = start..(start + batch()).min(count);
             let frames: Vec<(usize, Vec<u8>)> =
                 range.map(|i| Ok((i, source(upload.params.down_bytes())?))).collect::<Result<_, LinearError>>()?;
-            let open = |(i, frame): &(usize, Vec<u8>)| {
+            let opened = frames.par_iter().map(|(i, frame)| {
                 let (output, input, tile) = (i / per_block, i % per_block / tiles.len(), i % tiles.len());
                 let (positions, indices) = upload.tiling.positions(c, tiles[tile], output);
                 Ok((input * each, indices, opener.open(frame, public.fork(*i as u64), &positions)?))
-            };
-            let opened: Vec<(usize, Vec<usize>, Vec<u64>)> =
-                frames.par_iter().map(open).collect::<Result<_, LinearError>>()?;
+            });
+            let opened: Vec<(usize, Vec<usize>, Vec<u64>)> = opened.collect::<Result<_, LinearError>>()?;
             for (first, indices, values) in opened {
                 indices.iter().zip(values).for_each(|(&at, v)| share[first + at] = v & mask);
             }

@@ -66,22 +66,25 @@ impl LinearPlan {
     /// counters).
     #[must_use]
     pub fn cost(&self) -> LinearCost {
-        let count = |u: &Upload| (self.batch * u.tiling.uploads()) as u64;
-        let parts = |u: &Upload| (self.batch * u.tiling.parts()) as u64;
+        let parts = self.uploads.iter().map(|u| (self.batch * u.tiling.parts()) as u64);
         LinearCost {
             up_bytes: self.up_bytes(),
-            uploads: self.uploads.iter().map(count).sum(),
-            halvings: self.uploads.iter().map(|u| count(u) * ((1 << u.tiling.steps) - 1)).sum(),
-            memory_bytes: self.uploads.iter().map(parts).sum::<u64>() * Ciphertexts::MEMORY_BYTES as u64,
+            uploads: self.uploads.iter().map(|u| self.ciphertexts(u)).sum(),
+            halvings: self.uploads.iter().map(|u| self.ciphertexts(u) * ((1 << u.tiling.steps) - 1)).sum(),
+            memory_bytes: parts.sum::<u64>() * Ciphertexts::MEMORY_BYTES as u64,
             consumers: (0..self.consumers().len()).map(|k| self.consumer_cost(k)).collect(),
         }
+    }
+
+    /// Returns the number of ciphertexts of an upload.
+    fn ciphertexts(&self, upload: &Upload) -> u64 {
+        (self.batch * upload.tiling.uploads()) as u64
     }
 
     /// Bytes from client to server, message headers included.
     #[must_use]
     pub fn up_bytes(&self) -> u64 {
-        let message = |bytes: usize| (bytes + HEADER_BYTES) as u64;
-        self.batch as u64 * self.uploads.iter().flat_map(frames).map(message).sum::<u64>()
+        self.batch as u64 * self.uploads.iter().flat_map(frames).map(message_bytes).sum::<u64>()
     }
 
     /// NTTs at the client, in each phase, for the masks that encryptions choose: two per
@@ -110,12 +113,17 @@ impl LinearPlan {
         let (blocks, tiles) = (u.tiling.out_blocks(c), self.batch * u.tiling.tiles_of(c).len());
         let joined: usize = (0..blocks).map(|o| self.joined(k, o).len()).sum();
         let passes = tiles.div_ceil(super::server::TILES_AT_ONCE);
-        let message = |bytes: usize| (bytes + HEADER_BYTES) as u64;
         ConsumerCost {
-            down_bytes: message(PublicSeed::BYTES) + (blocks * tiles) as u64 * message(u.params.down_bytes()),
+            down_bytes: message_bytes(PublicSeed::BYTES)
+                + (blocks * tiles) as u64 * message_bytes(u.params.down_bytes()),
             answers: (blocks * tiles) as u64,
             weight_polys: (joined * passes) as u64,
             products: (joined * tiles) as u64,
         }
     }
+}
+
+/// Returns the bytes of a message with its header.
+fn message_bytes(bytes: usize) -> u64 {
+    (bytes + HEADER_BYTES) as u64
 }

@@ -82,8 +82,9 @@ impl LinearPlan {
     #[must_use]
     pub fn choosing(mut self) -> Self {
         if let Some(first) = self.uploads.first_mut() {
-            let free = |i: usize| first.tiling.places(i).into_iter().filter(|place| place.is_free()).count();
-            first.chosen = Some((0..first.tiling.uploads()).map(free).collect());
+            let places = (0..first.tiling.uploads()).map(|i| first.tiling.places(i));
+            let free = places.map(|places| places.into_iter().filter(|place| place.is_free()).count());
+            first.chosen = Some(free.collect());
         }
         self
     }
@@ -139,13 +140,13 @@ impl LinearPlan {
     /// made the same choices.
     #[must_use]
     pub fn choices(&self) -> Vec<[u64; 7]> {
-        let one = |u: &Upload| {
+        let choices = self.uploads.iter().map(|u| {
             let (t, (rows, columns)) = (&u.tiling, u.tiling.tile_out);
             let sizes = [rows, columns, t.ct, t.mt].map(|size| size as u64);
             let [steps, up, down] = [t.steps, u.params.up_bits(), u.params.down_bits()].map(u64::from);
             [steps, sizes[0], sizes[1], sizes[2], sizes[3], up, down]
-        };
-        self.uploads.iter().map(one).collect()
+        });
+        choices.collect()
     }
 
     /// A layer, its upload and its taps.
@@ -171,11 +172,11 @@ impl LinearDraft {
     pub fn new(consumers: &[Consumer], max_error: u32) -> Result<Self, LinearError> {
         let strides = strides(consumers)?;
         let draft = Self { consumers: consumers.to_vec(), strides, uploads: Vec::new() };
-        let of = |&stride: &(usize, usize)| {
+        let uploads = draft.strides.iter().map(|&stride| {
             let members: Vec<Consumer> = consumers.iter().filter(|c| c.conv.stride == stride).copied().collect();
             Upload::all(&members, max_error).map_err(|e| draft.locate(stride, e))
-        };
-        let uploads = draft.strides.iter().map(of).collect::<Result<_, _>>()?;
+        });
+        let uploads = uploads.collect::<Result<_, _>>()?;
         Ok(Self { uploads, ..draft })
     }
 
@@ -207,11 +208,11 @@ impl LinearDraft {
     #[must_use]
     pub fn plan(&self, most_steps: u32) -> LinearPlan {
         let uploads: Vec<Upload> = self.uploads.iter().map(|of| Self::best(of, most_steps).1.clone()).collect();
-        let upload = |c: &Consumer| {
+        let upload_of = self.consumers.iter().map(|c| {
             let upload = self.strides.iter().position(|&s| s == c.conv.stride);
             upload.expect("the strides of all layers were gathered")
-        };
-        let upload_of: Vec<usize> = self.consumers.iter().map(upload).collect();
+        });
+        let upload_of: Vec<usize> = upload_of.collect();
         let taps = self.consumers.iter().zip(&upload_of).map(|(c, &upload)| uploads[upload].tiling.frame.taps(c));
         LinearPlan { taps: taps.collect(), consumers: self.consumers.clone(), uploads, upload_of, batch: 1 }
     }
@@ -250,29 +251,24 @@ impl Upload {
         members: &[Consumer],
         max_error: u32,
     ) -> Result<Option<(usize, Self)>, HeError> {
-        let single = params(members, (1, steps), max_error, 1.0)?;
+        let single = params(members, 1, steps, max_error, 1.0)?;
         // Parameters may not exist for many output channels in a part.
         let counts = (0..=DEGREE.ilog2()).map(|log2| 1 << log2);
-        let most = counts.take_while(|&mt| params(members, (mt, steps), max_error, 1.0).is_ok()).last();
+        let most = counts.take_while(|&mt| params(members, mt, steps, max_error, 1.0).is_ok()).last();
         let fitting = candidates(frame, steps).filter(|tiling| most.is_some_and(|most| tiling.mt <= most));
         let scored = fitting.map(|tiling| (score(&tiling, members, &single), tiling));
         let Some((score, tiling)) = scored.min_by_key(|(score, _)| *score) else { return Ok(None) };
         let down: usize = members.iter().map(|c| tiling.tiles_of(c).len() * tiling.out_blocks(c)).sum();
-        let params = params(members, (tiling.mt, steps), max_error, tiling.uploads() as f64 / down as f64)?;
+        let params = params(members, tiling.mt, steps, max_error, tiling.uploads() as f64 / down as f64)?;
         Ok(Some((score, Self { tiling, params, chosen: None })))
     }
 }
 
 /// Parameters for layers with `mt` output channels in a part and `steps` splitting steps.
-fn params(
-    members: &[Consumer],
-    (mt, steps): (usize, u32),
-    max_error: u32,
-    up_per_down: f64,
-) -> Result<Params, HeError> {
+fn params(members: &[Consumer], mt: usize, steps: u32, max_error: u32, up_per_down: f64) -> Result<Params, HeError> {
     let ring_bits = members.iter().map(|c| c.ring_bits).max().expect("a group has a layer");
-    let norm = |c: &Consumer| 4f64.powi(c.norm_log2.min(64) as i32) * mt.min(c.conv.out_ch) as f64;
-    let norm_sq = members.iter().map(norm).fold(1.0, tacit_floats::larger);
+    let norms = members.iter().map(|c| 4f64.powi(c.norm_log2.min(64) as i32) * mt.min(c.conv.out_ch) as f64);
+    let norm_sq = norms.fold(1.0, tacit_floats::larger);
     let max_error = max_error.max(Params::smallest_error(ring_bits, norm_sq)?);
     Params::new(&ParamsSpec { ring_bits, norm_sq, steps, max_error, up_per_down })
 }
@@ -292,8 +288,8 @@ fn candidates(frame: &Arc<Frame>, steps: u32) -> impl Iterator<Item = Tiling> {
         Some(((h, w), area))
     });
     let all = fitting.flat_map(move |(tile_out, area)| {
-        let make = move |ct| Tiling { frame: Arc::clone(frame), tile_out, ct, mt: n / (ct * area), steps };
-        sizes(frame.virtual_channels(), n / area).map(make)
+        let sizes = sizes(frame.virtual_channels(), n / area);
+        sizes.map(move |ct| Tiling { frame: Arc::clone(frame), tile_out, ct, mt: n / (ct * area), steps })
     });
     all.filter(move |tiling| steps == 0 || tiling.parts() <= MAX_PARTS)
 }

@@ -142,12 +142,12 @@ impl<'a> LinearServer<'a> {
             for start in (0..count).step_by(batch()) {
                 let frames = (start..(start + batch()).min(count)).map(|i| Ok((i, source(upload.up_bytes(i % each))?)));
                 let frames: Vec<(usize, Vec<u8>)> = frames.collect::<Result<_, LinearError>>()?;
-                let parse = |(i, frame): &(usize, Vec<u8>)| {
+                let parsed = frames.par_iter().map(|(i, frame)| {
                     let free = upload.free(&upload.tiling.places(i % each));
                     let whole = Ciphertext::from_bytes(&keys.ctx, &upload.params, frame, &free)?;
                     Ok(keys.expansion.expand(&keys.ctx, whole, steps))
-                };
-                let parsed: Vec<Vec<Ciphertext>> = frames.par_iter().map(parse).collect::<Result<_, LinearError>>()?;
+                });
+                let parsed: Vec<Vec<Ciphertext>> = parsed.collect::<Result<_, LinearError>>()?;
                 for (i, expanded) in (start..).zip(parsed) {
                     // The last ciphertext of an input may have room for more parts than the tensor
                     // has.
@@ -198,8 +198,8 @@ impl<'a> LinearServer<'a> {
         let (secret, public) = (Prg::from_seed(random.secret().next_seed()), random.public_seed());
         sink(&public.to_bytes())?;
         let of_one = tiling.tiles_of(c);
-        let of_input = |input: usize| of_one.iter().map(move |tile| input * tiling.tiles() + tile);
-        let tiles = (0..self.plan.batch).flat_map(of_input).collect();
+        let inputs = 0..self.plan.batch;
+        let tiles = inputs.flat_map(|input| of_one.iter().map(move |tile| input * tiling.tiles() + tile)).collect();
         let job = Job { consumer: c, taps, weights, upload, tiles, secret, public, buffers: Buffers::default() };
         let parts = self.parts(&job, tiling.out_blocks(c));
         let mut result =
@@ -252,8 +252,9 @@ impl<'a> LinearServer<'a> {
                     weights.put(ctx, (row, k), &buffer);
                 }
             }
-            let of_tile = |&tile: &usize| inputs.iter().map(|input| tile * tiling.in_blocks() + input).collect();
-            sums.add(ctx, &weights, ciphertexts, &tiles.iter().map(of_tile).collect::<Vec<_>>());
+            let of_tiles =
+                tiles.iter().map(|&tile| inputs.iter().map(|input| tile * tiling.in_blocks() + input).collect());
+            sums.add(ctx, &weights, ciphertexts, &of_tiles.collect::<Vec<_>>());
             unit.weight_polys += (outputs.len() * inputs.len()) as u64;
             unit.products += (outputs.len() * inputs.len() * tiles.len()) as u64;
         }

@@ -18,37 +18,41 @@ pub fn weights(spec: &ConvSpec, size: i32, prg: &mut Prg) -> Vec<i32> {
 
 /// The layers of `convs` (shape, width of the ring) with weights `values`.
 pub fn consumers(convs: &[(ConvSpec, u32)], values: &[Vec<i32>]) -> Vec<Consumer> {
-    let consumer = |((conv, ring_bits), w): (&(ConvSpec, u32), &Vec<i32>)| Consumer {
+    let consumers = convs.iter().zip(values).map(|((conv, ring_bits), w)| Consumer {
         conv: *conv,
         ring_bits: *ring_bits,
         norm_log2: weight_norm_log2(conv.out_ch, w),
-    };
-    convs.iter().zip(values).map(consumer).collect()
+    });
+    consumers.collect()
 }
 
 /// A layer of every class: padding on any side, strides, dilation, groups, many channels, tiles,
 /// fully connected.
 pub fn classes() -> Vec<ConvSpec> {
-    let pad = |c: ConvSpec, pads| ConvSpec { pads, ..c };
     vec![
         conv(3, 5, (7, 9), 3),
-        pad(conv(3, 4, (9, 7), 3), [1, 1, 1, 1]),
-        pad(conv(2, 3, (8, 11), 3), [0, 2, 1, 0]),
-        ConvSpec { stride: (2, 2), ..pad(conv(3, 8, (15, 13), 3), [1, 1, 1, 1]) },
+        padded(conv(3, 4, (9, 7), 3), [1, 1, 1, 1]),
+        padded(conv(2, 3, (8, 11), 3), [0, 2, 1, 0]),
+        ConvSpec { stride: (2, 2), ..padded(conv(3, 8, (15, 13), 3), [1, 1, 1, 1]) },
         ConvSpec { stride: (2, 2), ..conv(4, 6, (9, 9), 1) },
-        ConvSpec { stride: (3, 2), ..pad(conv(2, 3, (17, 12), 5), [2, 1, 0, 2]) },
-        ConvSpec { stride: (2, 2), ..pad(conv(3, 2, (70, 70), 7), [3, 3, 3, 3]) },
-        ConvSpec { dilation: (2, 3), ..pad(conv(2, 2, (14, 15), 3), [2, 3, 2, 3]) },
+        ConvSpec { stride: (3, 2), ..padded(conv(2, 3, (17, 12), 5), [2, 1, 0, 2]) },
+        ConvSpec { stride: (2, 2), ..padded(conv(3, 2, (70, 70), 7), [3, 3, 3, 3]) },
+        ConvSpec { dilation: (2, 3), ..padded(conv(2, 2, (14, 15), 3), [2, 3, 2, 3]) },
         ConvSpec { groups: 3, ..conv(6, 9, (6, 6), 3) },
-        ConvSpec { groups: 10, ..pad(conv(10, 10, (12, 12), 3), [1, 1, 1, 1]) },
-        ConvSpec { groups: 4, stride: (2, 2), ..pad(conv(4, 8, (11, 11), 3), [1, 1, 1, 1]) },
+        ConvSpec { groups: 10, ..padded(conv(10, 10, (12, 12), 3), [1, 1, 1, 1]) },
+        ConvSpec { groups: 4, stride: (2, 2), ..padded(conv(4, 8, (11, 11), 3), [1, 1, 1, 1]) },
         conv(70, 33, (5, 5), 1),
         conv(2, 2, (66, 67), 3),
-        pad(conv(1, 2, (100, 90), 3), [1, 1, 1, 1]),
+        padded(conv(1, 2, (100, 90), 3), [1, 1, 1, 1]),
         ConvSpec::linear(1000, 10),
         ConvSpec::linear(300, 200),
         ConvSpec::linear(1, 1),
     ]
+}
+
+/// Returns a layer with padding.
+fn padded(conv: ConvSpec, pads: [usize; 4]) -> ConvSpec {
+    ConvSpec { pads, ..conv }
 }
 
 /// Small layers of any shape.

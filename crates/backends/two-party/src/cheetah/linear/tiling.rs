@@ -43,12 +43,11 @@ pub struct Consumer {
 /// [`LinearError::Shape`]; [`LinearError::Group`] if there are no consumers, or one reads another
 /// tensor than the first.
 pub fn strides(consumers: &[Consumer]) -> Result<Vec<(usize, usize)>, LinearError> {
-    let input = |c: &Consumer| (c.conv.in_ch, c.conv.in_h, c.conv.in_w);
     let first = consumers.first().ok_or(LinearError::Group { consumer: 0 })?;
     let mut strides = vec![];
     for (k, c) in consumers.iter().enumerate() {
         c.conv.check()?;
-        if input(c) != input(first) {
+        if input_shape(c) != input_shape(first) {
             return Err(LinearError::Group { consumer: k });
         }
         if !strides.contains(&c.conv.stride) {
@@ -56,6 +55,11 @@ pub fn strides(consumers: &[Consumer]) -> Result<Vec<(usize, usize)>, LinearErro
         }
     }
     Ok(strides)
+}
+
+/// Returns channels, height and width of a layer's input.
+fn input_shape(c: &Consumer) -> (usize, usize, usize) {
+    (c.conv.in_ch, c.conv.in_h, c.conv.in_w)
 }
 
 /// The common frame of the layers of one upload.
@@ -101,13 +105,17 @@ fn axis(pad: usize, origin: usize, k: usize, dilation: usize, stride: usize) -> 
     (d % stride, d / stride)
 }
 
+/// Returns the largest of one size of the layers.
+fn most(consumers: &[Consumer], size: impl Fn(&Consumer) -> usize) -> usize {
+    consumers.iter().map(size).max().expect("a frame has a layer")
+}
+
 impl Frame {
     /// The frame of `consumers`. The list must be checked and not empty; its layers must read one
     /// tensor and have one stride.
     pub fn new(consumers: &[Consumer]) -> Self {
         let conv = &consumers[0].conv;
-        let most = |f: &dyn Fn(&Consumer) -> usize| consumers.iter().map(f).max().expect("a frame has a layer");
-        let origin = (most(&|c| c.conv.pads[0]), most(&|c| c.conv.pads[1]));
+        let origin = (most(consumers, |c| c.conv.pads[0]), most(consumers, |c| c.conv.pads[1]));
         let mut frame = Self {
             channels: conv.in_ch,
             in_h: conv.in_h,
@@ -117,7 +125,7 @@ impl Frame {
             first: (usize::MAX, usize::MAX),
             span: (0, 0),
             phases: vec![],
-            out: (most(&|c| c.conv.out_h()), most(&|c| c.conv.out_w())),
+            out: (most(consumers, |c| c.conv.out_h()), most(consumers, |c| c.conv.out_w())),
         };
         let mut last = (0, 0);
         for consumer in consumers {
@@ -148,11 +156,11 @@ impl Frame {
 
     /// The taps of a consumer of this frame.
     pub fn taps(&self, consumer: &Consumer) -> Vec<Tap> {
-        let place = |(index, phase, shift): RawTap| {
+        let taps = self.raw_taps(consumer).into_iter().map(|(index, phase, shift)| {
             let phase = self.phases.binary_search(&phase).expect("the frame has every phase of its layers");
             Tap { index, phase, shift: (shift.0 - self.first.0, shift.1 - self.first.1) }
-        };
-        self.raw_taps(consumer).into_iter().map(place).collect()
+        });
+        taps.collect()
     }
 
     /// Channels times phases in use.
@@ -258,11 +266,11 @@ impl Tiling {
 
     /// Tiles in which the consumer has outputs.
     pub fn tiles_of(&self, consumer: &Consumer) -> Vec<usize> {
-        let used = |&tile: &usize| {
+        let used = (0..self.tiles()).filter(|&tile| {
             let (rows, columns) = self.outputs(consumer, tile);
             rows.0 < rows.1 && columns.0 < columns.1
-        };
-        (0..self.tiles()).filter(used).collect()
+        });
+        used.collect()
     }
 
     /// The content of each of the N coefficients of uploaded polynomial number `upload`.
@@ -301,8 +309,12 @@ impl Tiling {
                     let x = ((first.1 + j) * f.stride.1 + phase.1).wrapping_sub(f.origin.1);
                     // Neighbouring tiles overlap by the rows and columns of the halo.
                     let new = (ty == 0 || i >= f.span.0) && (tx == 0 || j >= f.span.1);
-                    let at = || u32::try_from(row + x).expect("a tensor of fewer than 2^32 elements");
-                    put(if x < f.in_w { Place::Element { at: at(), new } } else { Place::Zero });
+                    put(if x < f.in_w {
+                        let at = u32::try_from(row + x).expect("a tensor of fewer than 2^32 elements");
+                        Place::Element { at, new }
+                    } else {
+                        Place::Zero
+                    });
                 }
             }
         }
