@@ -282,10 +282,9 @@ fn batches(text: &str) -> Result<Batches> {
             let v = numbers(text, 2)?;
             Batches::Pareto { alpha: v[0].max(0.1), max: v[1] as u32 }
         }
-        number => {
-            let wrong = || format!("--batch {text:?}: give N, geometric:MEAN or pareto:ALPHA:MAX");
-            Batches::Fixed(number.parse().with_context(wrong)?)
-        }
+        number => Batches::Fixed(
+            number.parse().with_context(|| format!("--batch {text:?}: give N, geometric:MEAN or pareto:ALPHA:MAX"))?,
+        ),
     })
 }
 

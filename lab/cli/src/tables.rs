@@ -102,8 +102,12 @@ const NETWORKS: [Network; 5] = [
 /// Returns the paper's network that a file's name matches.
 fn network(file: &Path) -> Option<&'static Network> {
     let name = file.file_stem()?.to_string_lossy().to_lowercase();
-    let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
-    NETWORKS.iter().find(|network| has(network.words) && !has(network.not))
+    NETWORKS.iter().find(|network| has_any(&name, network.words) && !has_any(&name, network.not))
+}
+
+/// Whether a name contains any of the words.
+fn has_any(name: &str, words: &[&str]) -> bool {
+    words.iter().any(|word| name.contains(word))
 }
 
 #[derive(Serialize)]
@@ -127,6 +131,20 @@ struct Line {
     paper_bytes: Option<u64>,
 }
 
+impl Line {
+    /// Converts the keys of a strategy; takes the paper's size from `network`.
+    fn of(choice: &KeySetChoice, network: Option<&Network>) -> Self {
+        let place = STRATEGIES.iter().position(|name| *name == choice.name);
+        Self {
+            strategy: choice.name.clone(),
+            rotation_keys: choice.rotation_keys,
+            plain_bytes: choice.plain_bytes,
+            packed_bytes: choice.rotation_bytes,
+            paper_bytes: place.and_then(|i| Some(network?.printed[i] * 1_000_000)),
+        }
+    }
+}
+
 pub fn run(args: &TablesArgs, as_json: bool) -> anyhow::Result<()> {
     ensure!(
         !args.files.is_empty() || !args.measure.contains(&What::Networks),
@@ -135,11 +153,11 @@ pub fn run(args: &TablesArgs, as_json: bool) -> anyhow::Result<()> {
     let options = args.options.join(",");
     let mut ours = Vec::new();
     for file in &args.files {
-        ours.push(on_ours(file, (&options, &args.seal))?);
+        ours.push(on_ours(file, &options, &args.seal)?);
     }
     let left: Vec<&str> = NETWORKS.iter().map(|n| n.name).filter(|n| ours.iter().all(|o| o.network != *n)).collect();
-    let one = |what: &What| measured::measure(*what).transpose();
-    let measured = args.measure.iter().filter_map(one).collect::<anyhow::Result<Vec<Value>>>()?;
+    let measured = args.measure.iter().filter_map(|what| measured::measure(*what).transpose());
+    let measured = measured.collect::<anyhow::Result<Vec<Value>>>()?;
     let run_by_sets = if args.measure.contains(&What::Networks) { by_sets(args, &ours, &options)? } else { Vec::new() };
     let stages = (1..=16).rev().map(stage_keys).collect::<Result<Vec<_>, _>>()?;
     let alphas = allowed_alphas()?;
@@ -182,7 +200,7 @@ pub fn run(args: &TablesArgs, as_json: bool) -> anyhow::Result<()> {
 
 /// Measures the networks end to end, by key set.
 fn by_sets(args: &TablesArgs, ours: &[OnOurs], options: &str) -> anyhow::Result<Vec<networks::Measured>> {
-    let one = |(file, of): (&PathBuf, &OnOurs)| {
+    let all = args.files.iter().zip(ours).map(|(file, of)| {
         let asked = networks::Asked {
             name: &of.network,
             paper: network(file).and_then(|network| network.table_4),
@@ -190,8 +208,8 @@ fn by_sets(args: &TablesArgs, ours: &[OnOurs], options: &str) -> anyhow::Result<
             chosen: of.chosen.as_deref(),
         };
         networks::measure(file, &asked, &args.seal)
-    };
-    args.files.iter().zip(ours).map(one).collect()
+    });
+    all.collect()
 }
 
 fn gb(bytes: u64) -> String {
@@ -199,13 +217,13 @@ fn gb(bytes: u64) -> String {
 }
 
 fn formulas() -> Vec<Value> {
-    let one = |line: &tacit_backends::ckks::keyset::PaperAlphas| {
+    let lines = PAPER_ALPHAS.map(|line| {
         json!({
             "what": line.what, "keys": line.keys, "alphas": line.alphas,
             "bytes": line.keys * dynamic_key_bytes(line.alphas), "paper_bytes": line.printed * 1_000_000,
         })
-    };
-    PAPER_ALPHAS.iter().map(one).collect()
+    });
+    lines.into()
 }
 
 fn print_table_5() -> anyhow::Result<()> {
@@ -243,42 +261,30 @@ fn print_stages(stages: &[tacit_backends::ckks::keyset::StageKeys]) -> anyhow::R
     ))?;
     print::line(&format!("{:>5} {:>10} {:>12} {:>12} {:>12}", "depth", "dynamic", "paper", "level-aware", "paper"))?;
     for (row, paper) in stages.iter().zip(table_5()) {
-        let printed = |i: usize| paper.paper.map_or("-".into(), |both| gb(both[i] * 1_000_000));
+        let [dynamic, level_aware] = [0, 1].map(|i| paper.paper.map_or("-".into(), |both| gb(both[i] * 1_000_000)));
         print::line(&format!(
-            "{:>5} {:>10} {:>12} {:>12} {:>12}",
+            "{:>5} {:>10} {dynamic:>12} {:>12} {level_aware:>12}",
             row.depth,
             gb(row.dynamic),
-            printed(0),
-            gb(row.level_aware),
-            printed(1)
+            gb(row.level_aware)
         ))?;
     }
     Ok(())
 }
 
 /// Computes the keys of each strategy on our lowering of a network.
-fn on_ours(file: &Path, (options, seal): (&str, &SealArgs)) -> anyhow::Result<OnOurs> {
+fn on_ours(file: &Path, options: &str, seal: &SealArgs) -> anyhow::Result<OnOurs> {
     let model = tacit_cli::bench::load(file, seal)?;
     let (watch, shown) = print::watch();
     let found = design(&model, &options.parse()?, &Wish::default(), &watch)?;
     shown.finish_and_clear();
     let of = network(file);
-    let line = |choice: &KeySetChoice| {
-        let place = STRATEGIES.iter().position(|name| *name == choice.name);
-        Line {
-            strategy: choice.name.clone(),
-            rotation_keys: choice.rotation_keys,
-            plain_bytes: choice.plain_bytes,
-            packed_bytes: choice.rotation_bytes,
-            paper_bytes: place.and_then(|i| Some(of?.printed[i] * 1_000_000)),
-        }
-    };
     Ok(OnOurs {
         network: of.map_or_else(|| found.model.clone(), |network| network.name.to_owned()),
         file: file.display().to_string(),
         parameters: format!("{}, ring degree 2^{}", found.parameters.0, found.parameters.1),
         chosen: found.choices[found.chosen].options.clone(),
-        lines: found.choices.iter().map(line).collect(),
+        lines: found.choices.iter().map(|choice| Line::of(choice, of)).collect(),
     })
 }
 

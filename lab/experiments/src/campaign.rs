@@ -150,14 +150,15 @@ pub fn load(dir: &Path) -> Result<Loaded, LabError> {
         }
         read => read.map_err(LabError::io(&path))?,
     };
-    let broken = |detail: String| LabError::Spec { what: path.display().to_string(), detail };
+    let what = path.display().to_string();
     // Reads the version first: a later layout may differ everywhere else.
-    let version: Version = serde_json::from_slice(&text).map_err(|e| broken(format!("not a campaign: {e}")))?;
+    let version: Version =
+        serde_json::from_slice(&text).map_err(|e| LabError::spec(&what, format!("not a campaign: {e}")))?;
     if version.version != VERSION {
         let detail = format!("layout version {}, this program reads version {VERSION}", version.version);
-        return Err(broken(detail));
+        return Err(LabError::spec(what, detail));
     }
-    let campaign = serde_json::from_slice(&text).map_err(|e| broken(e.to_string()))?;
+    let campaign = serde_json::from_slice(&text).map_err(|e| LabError::spec(what, e.to_string()))?;
     let path = dir.join(RUNS);
     if !path.exists() {
         return Ok(Loaded { campaign, runs: vec![] });

@@ -112,14 +112,13 @@ fn cells(loaded: &Loaded, options: &Options) -> BTreeMap<Cell, Metrics> {
 }
 
 fn add(run: &Run, metrics: &mut Metrics) {
-    let mut push = |name: String, value: f64| metrics.entry(name).or_default().values.push(value);
     for (name, value) in &run.results {
-        push(name.clone(), *value);
+        push(metrics, name.clone(), *value);
     }
-    push("duration_s".into(), run.duration_s);
+    push(metrics, "duration_s".into(), run.duration_s);
     for (party, used) in &run.parties {
-        push(format!("{party}_cpu_s"), used.user_s + used.system_s);
-        push(format!("{party}_peak_bytes"), used.rss_bytes as f64);
+        push(metrics, format!("{party}_cpu_s"), used.user_s + used.system_s);
+        push(metrics, format!("{party}_peak_bytes"), used.rss_bytes as f64);
     }
     for (party, energy) in &run.energy {
         for (kind, value) in [("net", energy.net_j), ("gross", Some(energy.gross_j))] {
@@ -134,6 +133,11 @@ fn add(run: &Run, metrics: &mut Metrics) {
             }
         }
     }
+}
+
+/// Adds a value of a metric.
+fn push(metrics: &mut Metrics, name: String, value: f64) {
+    metrics.entry(name).or_default().values.push(value);
 }
 
 /// Metrics that are always shown. Gross energy only if there is no net energy.
@@ -151,18 +155,17 @@ fn compare_cell(cell: &Cell, a: &Metrics, b: &Metrics, all: bool, result: &mut C
         if !(all || usual(metric, a, b)) {
             continue;
         }
-        let at = || format!("{}, {}", describe(cell), plain(metric));
         let kinds: Vec<&str> = in_a.provenance.union(&in_b.provenance).copied().collect();
         if kinds.len() > 1 {
-            result.notes.push(format!("{}: {} joules are not comparable", at(), kinds.join(" and ")));
+            result.notes.push(format!("{}: {} joules are not comparable", at(cell, metric), kinds.join(" and ")));
             continue;
         }
         if in_a.below_noise + in_b.below_noise > 0 {
             let (n, of) = (in_a.below_noise + in_b.below_noise, in_a.values.len() + in_b.values.len());
-            result.notes.push(format!("{}: {n} of {of} runs are below the noise of the idle power", at()));
+            result.notes.push(format!("{}: {n} of {of} runs are below the noise of the idle power", at(cell, metric)));
         }
         let (Some(sa), Some(sb)) = (Summary::of(&in_a.values), Summary::of(&in_b.values)) else {
-            result.notes.push(format!("{}: not all values are finite", at()));
+            result.notes.push(format!("{}: not all values are finite", at(cell, metric)));
             continue;
         };
         // Two zero means have no ratio.
@@ -170,6 +173,11 @@ fn compare_cell(cell: &Cell, a: &Metrics, b: &Metrics, all: bool, result: &mut C
         let (cell, metric, verdict) = (cell.clone(), metric.clone(), verdict(&ratio));
         result.rows.push(Row { cell, metric, a: sa, b: sb, ratio, verdict, provenance: in_a.as_is });
     }
+}
+
+/// Describes a metric of a cell.
+fn at(cell: &Cell, metric: &str) -> String {
+    format!("{}, {}", describe(cell), plain(metric))
 }
 
 fn verdict(ratio: &Ratio) -> Verdict {

@@ -63,6 +63,11 @@ impl LabError {
         move |source| Self::Io { path, source }
     }
 
+    /// Describes an invalid specification.
+    pub(crate) fn spec(what: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::Spec { what: what.into(), detail: detail.into() }
+    }
+
     /// For `map_err`: an error with its failed step.
     pub(crate) fn failed<E: std::fmt::Display>(step: impl Into<String>) -> impl FnOnce(E) -> Self {
         let step = step.into();

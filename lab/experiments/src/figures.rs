@@ -178,12 +178,14 @@ fn refuse(text: &str, detail: &str) -> LabError {
 fn number(inside: &str) -> Option<Part> {
     let (expression, form) = inside.rsplit_once(':').unwrap_or((inside, ""));
     let (above, below) = expression.split_once(" over ").map_or((expression, None), |(a, b)| (a, Some(b)));
-    let pointers = |sum: &str| -> Option<Vec<String>> {
-        let all: Vec<String> = sum.split(" + ").map(String::from).collect();
-        all.iter().all(|pointer| pointer.starts_with('/')).then_some(all)
-    };
     let below = below.map_or(Some(Vec::new()), pointers)?;
     Some(Part::Number { above: pointers(above)?, below, form: Form::parse(form)? })
+}
+
+/// Parses a sum of pointers.
+fn pointers(sum: &str) -> Option<Vec<String>> {
+    let all: Vec<String> = sum.split(" + ").map(String::from).collect();
+    all.iter().all(|pointer| pointer.starts_with('/')).then_some(all)
 }
 
 impl Form {
@@ -226,12 +228,18 @@ fn grouped(text: &str) -> String {
 fn digits(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut end = usize::from(bytes.first() == Some(&b'-'));
-    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
     let start = end;
-    while is_digit(end) || (end > start && matches!(bytes.get(end), Some(b'.' | b',')) && is_digit(end + 1)) {
+    while is_digit(bytes, end)
+        || (end > start && matches!(bytes.get(end), Some(b'.' | b',')) && is_digit(bytes, end + 1))
+    {
         end += 1;
     }
     (end > start).then_some(end)
+}
+
+/// Returns whether there is a digit at a place.
+fn is_digit(bytes: &[u8], at: usize) -> bool {
+    bytes.get(at).is_some_and(u8::is_ascii_digit)
 }
 
 fn sum(pointers: &[String], value: &Value) -> Result<f64, LabError> {

@@ -122,14 +122,14 @@ pub fn quick(claims: &[Claim], data: &str) -> Result<Vec<Quick>, LabError> {
 /// # Errors
 /// [`LabError::Spec`] if the command is not one of `tacit`.
 pub fn words(command: &str, filled: &[(&str, &str)]) -> Result<Vec<String>, LabError> {
-    let refuse = |detail: &str| LabError::Spec { what: command.into(), detail: detail.into() };
-    let words = shlex::split(command).ok_or_else(|| refuse("its quotes do not end"))?;
+    let words = shlex::split(command).ok_or_else(|| LabError::spec(command, "its quotes do not end"))?;
     match words.split_first() {
         Some((first, rest)) if first == "tacit" => {
-            let fill = |word: &String| filled.iter().fold(word.clone(), |word, (name, text)| word.replace(name, text));
-            Ok(rest.iter().map(fill).collect())
+            let words =
+                rest.iter().map(|word| filled.iter().fold(word.clone(), |word, (name, text)| word.replace(name, text)));
+            Ok(words.collect())
         }
-        _ => Err(refuse("it is no command of tacit")),
+        _ => Err(LabError::spec(command, "it is no command of tacit")),
     }
 }
 

@@ -72,13 +72,14 @@ pub fn experiment(request: &Request) -> Result<Experiment, LabError> {
 
 /// Mean duration of a transfer over all links, for the estimate of the campaign's length.
 fn expected_seconds(experiment: &Experiment, bytes: u64, seconds: u64) -> f64 {
-    let of = |rate: Option<Rate>| {
+    let links = experiment.links();
+    let times = links.iter().map(|l| {
         // Unlimited links usually reach some Gbit/s.
+        let rate = l.spec.as_ref().and_then(|s| s.up());
         let bits_per_second = rate.map_or(2e9, |r| r.bits_per_second() as f64);
         (bytes as f64 * 8.0 / bits_per_second).min(seconds as f64)
-    };
-    let links = experiment.links();
-    links.iter().map(|l| of(l.spec.as_ref().and_then(|s| s.up()))).sum::<f64>() / links.len().max(1) as f64
+    });
+    times.sum::<f64>() / links.len().max(1) as f64
 }
 
 /// A link by its rate or name.

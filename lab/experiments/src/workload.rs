@@ -12,6 +12,7 @@ mod bulk;
 use crate::LabError;
 use crate::transport::TransportKind;
 use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -76,20 +77,22 @@ impl Workload {
     }
 
     fn check(&self) -> Result<(), LabError> {
-        let within = |what: &str, value: u64, most: u64| {
-            let detail = format!("{what} must be 1 to {most}, not {value}");
-            if (1..=most).contains(&value) { Ok(()) } else { Err(LabError::Spec { what: self.name().into(), detail }) }
-        };
         match *self {
             Self::BulkSend(bulk) | Self::BulkReceive(bulk) => {
-                within("bytes", bulk.bytes, MAX_BYTES)?;
-                within("seconds", bulk.seconds.unwrap_or(1), MAX_SECONDS)
+                self.check_within("bytes", bulk.bytes, MAX_BYTES)?;
+                self.check_within("seconds", bulk.seconds.unwrap_or(1), MAX_SECONDS)
             }
             Self::PingPong { messages, size } => {
-                within("messages", messages, MAX_MESSAGES)?;
-                within("size", size, MAX_SIZE)
+                self.check_within("messages", messages, MAX_MESSAGES)?;
+                self.check_within("size", size, MAX_SIZE)
             }
         }
+    }
+
+    /// Checks that a number is 1 to `most`.
+    fn check_within(&self, what: &str, value: u64, most: u64) -> Result<(), LabError> {
+        let detail = format!("{what} must be 1 to {most}, not {value}");
+        if (1..=most).contains(&value) { Ok(()) } else { Err(LabError::spec(self.name(), detail)) }
     }
 
     fn encode(&self, seed: u64) -> [u8; REQUEST] {
@@ -107,9 +110,8 @@ impl Workload {
     }
 
     fn decode(request: &[u8; REQUEST]) -> Result<(Self, u64), LabError> {
-        let bad = |detail: String| LabError::Failed { step: "reading a workload request".into(), detail };
         if !request.starts_with(MAGIC) {
-            return Err(bad("the peer is no tacit workload, or the bytes were changed on the way".into()));
+            return Err(bad_request("the peer is no tacit workload, or the bytes were changed on the way"));
         }
         let [op, bytes, seconds, messages, size, seed] = words(&request[8..]);
         let bulk = Bulk { bytes, seconds: (seconds > 0).then_some(seconds) };
@@ -117,11 +119,16 @@ impl Workload {
             1 => Self::BulkSend(bulk),
             2 => Self::BulkReceive(bulk),
             3 => Self::PingPong { messages, size },
-            other => return Err(bad(format!("there is no workload number {other}"))),
+            other => return Err(bad_request(format!("there is no workload number {other}"))),
         };
         workload.check()?;
         Ok((workload, seed))
     }
+}
+
+/// Describes an unreadable request.
+fn bad_request(detail: impl Into<String>) -> LabError {
+    LabError::Failed { step: "reading a workload request".into(), detail: detail.into() }
 }
 
 /// Little-endian words; missing bytes read as 0.
@@ -155,10 +162,20 @@ impl Latency {
     #[must_use]
     pub fn of(times: &mut [f64]) -> Option<Self> {
         times.sort_by(tacit_floats::rising);
-        let rank = |p: f64| times.get(((times.len() as f64 * p).ceil() as usize).max(1) - 1).copied();
         let mean_s = times.iter().sum::<f64>() / times.len() as f64;
-        Some(Self { mean_s, min_s: *times.first()?, p50_s: rank(0.5)?, p95_s: rank(0.95)?, max_s: *times.last()? })
+        Some(Self {
+            mean_s,
+            min_s: *times.first()?,
+            p50_s: rank(times, 0.5)?,
+            p95_s: rank(times, 0.95)?,
+            max_s: *times.last()?,
+        })
     }
+}
+
+/// Returns the quantile `p` of ascending times (nearest rank).
+fn rank(times: &[f64], p: f64) -> Option<f64> {
+    times.get(((times.len() as f64 * p).ceil() as usize).max(1) - 1).copied()
 }
 
 /// One party's results of one run.
@@ -208,9 +225,13 @@ pub struct Options<'a> {
 /// CPU time of this process: user and kernel seconds, and its peak memory in bytes.
 fn usage() -> Result<(f64, f64, u64), LabError> {
     let usage = getrusage(UsageWho::RUSAGE_SELF).map_err(LabError::failed("asking for CPU time"))?;
-    let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 * 1e-6;
     let peak = tacit_measure::usage::high_water_bytes(Path::new("/proc/self")).unwrap_or(0);
     Ok((seconds(usage.user_time()), seconds(usage.system_time()), peak))
+}
+
+/// Returns a time in seconds.
+fn seconds(time: TimeVal) -> f64 {
+    time.tv_sec() as f64 + time.tv_usec() as f64 * 1e-6
 }
 
 fn failed(step: &str) -> impl Fn(io::Error) -> LabError + '_ {
@@ -283,12 +304,11 @@ struct Check {
 impl Check {
     fn compare(&mut self, got: &[u8], expected: &[u8]) {
         if got != expected {
-            let differs = |(a, b): (&u8, &u8)| a != b;
-            let first = got.iter().zip(expected).position(differs).unwrap_or(0) as u64;
+            let first = got.iter().zip(expected).position(|(a, b)| a != b).unwrap_or(0) as u64;
             if self.wrong == 0 {
                 self.first = self.received + first;
             }
-            self.wrong += got.iter().zip(expected).filter(|&pair| differs(pair)).count() as u64;
+            self.wrong += got.iter().zip(expected).filter(|(a, b)| a != b).count() as u64;
         }
         self.received += got.len() as u64;
     }

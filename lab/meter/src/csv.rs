@@ -26,11 +26,10 @@ use std::io::Write;
 /// [`MeterError::Io`] if the writer fails.
 pub fn to_csv(record: &Record, mut to: impl Write) -> Result<(), MeterError> {
     let columns = Columns::of(record);
-    let mut put = |row: &str| writeln!(to, "{row}").map_err(MeterError::io("CSV file"));
-    put(&columns.head())?;
+    writeln!(to, "{}", columns.head()).map_err(MeterError::io("CSV file"))?;
     let mut phases: Vec<Phases<'_>> = columns.speakers.iter().map(|party| Phases::of(record, party)).collect();
     for sample in &record.samples {
-        put(&columns.row(sample, &mut phases))?;
+        writeln!(to, "{}", columns.row(sample, &mut phases)).map_err(MeterError::io("CSV file"))?;
     }
     Ok(())
 }
@@ -61,19 +60,15 @@ impl<'a> Columns<'a> {
 
     fn head(&self) -> String {
         let mut names = vec!["t_s".to_owned()];
-        let mut group = |prefix: String, fields: &[&str]| {
-            names.extend(fields.iter().map(|f| field(&format!("{prefix}.{f}"))));
-        };
-        self.rails.iter().for_each(|(source, _, rail)| group(format!("power.{source}.{rail}"), &["w", "j"]));
+        let power = ["w", "j"];
+        names.extend(self.rails.iter().flat_map(|(source, _, rail)| group(&format!("power.{source}.{rail}"), &power)));
         let party = ["user_s", "system_s", "rss_bytes", "processes"];
-        self.parties.iter().for_each(|name| group(format!("party.{name}"), &party));
-        (0..self.cores).for_each(|n| group(format!("core.{n}"), &["user_s", "system_s", "idle_s", "mhz"]));
+        names.extend(self.parties.iter().flat_map(|name| group(&format!("party.{name}"), &party)));
+        let core = ["user_s", "system_s", "idle_s", "mhz"];
+        names.extend((0..self.cores).flat_map(|n| group(&format!("core.{n}"), &core)));
         names.push("memory_bytes".into());
         let interface = ["rx_bytes", "tx_bytes", "rx_packets", "tx_packets"];
-        let mut group = |prefix: String, fields: &[&str]| {
-            names.extend(fields.iter().map(|f| field(&format!("{prefix}.{f}"))));
-        };
-        self.interfaces.iter().for_each(|name| group(format!("if.{name}"), &interface));
+        names.extend(self.interfaces.iter().flat_map(|name| group(&format!("if.{name}"), &interface)));
         names.extend(self.speakers.iter().map(|name| field(&format!("phase.{name}"))));
         names.join(",")
     }
@@ -148,6 +143,11 @@ impl<'a> Phases<'a> {
         }
         self.open.last().copied()
     }
+}
+
+/// Returns the names of columns with a common prefix.
+fn group(prefix: &str, fields: &[&str]) -> Vec<String> {
+    fields.iter().map(|f| field(&format!("{prefix}.{f}"))).collect()
 }
 
 /// A field, quoted if necessary.

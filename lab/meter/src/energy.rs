@@ -135,9 +135,9 @@ pub fn energy_curve(samples: &[Sample], name: &str, counted: &[bool]) -> Vec<(f6
     let mut first_reading = None;
     for sample in samples {
         let Some(rails) = sample.power.get(name) else { continue };
-        let counted = || rails.iter().zip(counted).filter(|(_, counted)| **counted).map(|(rail, _)| rail);
-        let joules: f64 = counted().map(|rail| rail.j).sum();
-        if counted().any(|rail| rail.w.is_none()) {
+        let mut rails = rails.iter().zip(counted).filter(|(_, counted)| **counted).map(|(rail, _)| rail);
+        let joules: f64 = rails.clone().map(|rail| rail.j).sum();
+        if rails.any(|rail| rail.w.is_none()) {
             // A counter's first reading has no power yet, but its energy starts there.
             first_reading = (sample.t, joules).into();
             continue;
@@ -196,18 +196,18 @@ pub fn attribute(
         Provenance::Measured | Provenance::Attributed => Provenance::Attributed,
     };
     let equal = 1.0 / cpu_s.len() as f64;
-    let part = |cpu: f64, of: f64| if of > 0.0 { cpu / of } else { equal };
-    let shared = |cpu: f64| {
-        let share = part(cpu, all);
+    let shared = cpu_s.iter().map(|(party, &cpu)| {
+        let share = if all > 0.0 { cpu / all } else { equal };
         // The spread of c / (c + d + others), with the same uncertainty for c and each d, and the
         // others' time known; zero for a single party.
         let spread = ((1.0 - share).powi(2) + (cpu_s.len() - 1) as f64 * share.powi(2)).sqrt();
         let share_sd = if all > 0.0 { (cpu_sd_s / all * spread).min(1.0) } else { 0.0 };
         let net_j = host.net_j.map(|net| net * share);
         let net_sd_j = host.net_j.zip(host.net_sd_j).map(|(net, sd)| (sd * share).hypot(net * share_sd));
-        let idle_j = host.idle_j.map(|idle| idle * part(cpu, parties));
+        let idle_share = if parties > 0.0 { cpu / parties } else { equal };
+        let idle_j = host.idle_j.map(|idle| idle * idle_share);
         let gross_j = idle_j.zip(net_j).map_or(host.gross_j * share, |(idle, net)| idle + net);
-        EnergyFigure {
+        let figure = EnergyFigure {
             provenance,
             gross_j,
             idle_j,
@@ -215,9 +215,10 @@ pub fn attribute(
             net_sd_j,
             mean_w: if host.gross_j > 0.0 { host.mean_w * gross_j / host.gross_j } else { 0.0 },
             below_noise: net_j.zip(net_sd_j).is_some_and(|(net, sd)| net.abs() < 2.0 * sd),
-        }
-    };
-    cpu_s.iter().map(|(party, &cpu)| (party.clone(), shared(cpu))).collect()
+        };
+        (party.clone(), figure)
+    });
+    shared.collect()
 }
 
 /// Coefficients of the energy model.

@@ -41,6 +41,11 @@ impl MeterError {
         let path = path.into();
         move |source| Self::Io { path, source }
     }
+
+    /// Describes unexpected content.
+    pub(crate) fn malformed(what: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::Malformed { what: what.into(), detail: detail.into() }
+    }
 }
 
 impl From<MeasureError> for MeterError {

@@ -22,26 +22,21 @@ pub fn facts(roots: &Roots, extra: &BTreeMap<String, String>) -> BTreeMap<String
         }
     };
     let cpuinfo = fs::read_to_string(roots.proc.join("cpuinfo")).unwrap_or_default();
-    let field = |name: &str| {
-        let named = |line: &&str| line.split_once(':').is_some_and(|(key, _)| key.trim() == name);
-        cpuinfo.lines().find(named).and_then(|l| l.split_once(':')).map(|(_, value)| value.trim().to_owned())
-    };
     put(
         "cpu",
-        field("model name")
-            .or_else(|| field("Hardware"))
-            .or_else(|| field("CPU part").map(|p| format!("CPU part {p}"))),
+        field(&cpuinfo, "model name")
+            .or_else(|| field(&cpuinfo, "Hardware"))
+            .or_else(|| field(&cpuinfo, "CPU part").map(|p| format!("CPU part {p}"))),
     );
     let cores = count_cores(&roots.proc);
     put("cores", (cores > 0).then(|| cores.to_string()));
     put("architecture", Some(std::env::consts::ARCH.to_owned()));
-    if let Some(flags) = field("flags") {
+    if let Some(flags) = field(&cpuinfo, "flags") {
         let virtual_machine = flags.split_ascii_whitespace().any(|f| f == "hypervisor");
         put("hypervisor", Some(if virtual_machine { "yes" } else { "no" }.to_owned()));
     }
     let cpus = roots.sys.join("devices/system/cpu");
     put("governor", distinct(&cpus, cores, "cpufreq/scaling_governor", |v| Some(v.to_owned())));
-    let mhz = |khz: &str| khz.parse::<u64>().ok().map(|k| (k / 1000).to_string());
     put("min_mhz", distinct(&cpus, cores, "cpufreq/scaling_min_freq", mhz));
     put("max_mhz", distinct(&cpus, cores, "cpufreq/scaling_max_freq", mhz));
     let turbo = line(&cpus.join("intel_pstate/no_turbo")).map(|v| v == "0");
@@ -56,6 +51,17 @@ pub fn facts(roots: &Roots, extra: &BTreeMap<String, String>) -> BTreeMap<String
     facts
 }
 
+/// Returns a field of `/proc/cpuinfo`.
+fn field(cpuinfo: &str, name: &str) -> Option<String> {
+    let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+    fields.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned())
+}
+
+/// Converts kilohertz to megahertz.
+fn mhz(khz: &str) -> Option<String> {
+    khz.parse::<u64>().ok().map(|k| (k / 1000).to_string())
+}
+
 /// First line of a small file, trimmed.
 fn line(path: &Path) -> Option<String> {
     let text = fs::read(path).ok().filter(|t| t.len() <= 1 << 16)?;
@@ -64,14 +70,14 @@ fn line(path: &Path) -> Option<String> {
 
 fn count_cores(proc: &Path) -> usize {
     let stat = fs::read_to_string(proc.join("stat")).unwrap_or_default();
-    let is_core = |l: &&str| l.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-    stat.lines().filter(is_core).count().min(MAX_CORES)
+    let cores = stat.lines().filter_map(|l| l.strip_prefix("cpu"));
+    cores.filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit())).count().min(MAX_CORES)
 }
 
 /// A setting of all cores: one value, or all distinct values, sorted and separated by `/`.
 fn distinct(cpus: &Path, cores: usize, file: &str, read: impl Fn(&str) -> Option<String>) -> Option<String> {
-    let of = |n: usize| read(&line(&cpus.join(format!("cpu{n}")).join(file))?);
-    let mut values: Vec<String> = (0..cores).filter_map(of).collect();
+    let values = (0..cores).filter_map(|n| read(&line(&cpus.join(format!("cpu{n}")).join(file))?));
+    let mut values: Vec<String> = values.collect();
     values.sort();
     values.dedup();
     (!values.is_empty()).then(|| values.join("/"))

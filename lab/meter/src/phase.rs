@@ -77,16 +77,21 @@ impl PhaseCost {
 /// User and kernel seconds of a party at a time. A party without a process tree of its own name
 /// gets those of the only tree (a program that plays both parties).
 fn cpu_at(samples: &[Sample], party: &str, t: f64) -> Option<[f64; 2]> {
-    let of = |sample: &Sample| match sample.parties.get(party) {
+    samples.iter().rev().find_map(|sample| cpu_in(sample, party))?;
+    // A party's use before it was added is zero.
+    let [user_s, system_s] = [0, 1].map(|part| {
+        interpolated(samples.len(), |i| (samples[i].t, cpu_in(&samples[i], party).map_or(0.0, |cpu| cpu[part])), t)
+    });
+    Some([user_s?, system_s?])
+}
+
+/// Returns user and kernel seconds of a party in a sample.
+fn cpu_in(sample: &Sample, party: &str) -> Option<[f64; 2]> {
+    match sample.parties.get(party) {
         Some(party) => Some([party.user_s, party.system_s]),
         None if sample.parties.len() == 1 => sample.parties.values().next().map(|p| [p.user_s, p.system_s]),
         None => None,
-    };
-    samples.iter().rev().find_map(of)?;
-    // A party's use before it was added is zero.
-    let at =
-        |part: usize| interpolated(samples.len(), |i| (samples[i].t, of(&samples[i]).map_or(0.0, |cpu| cpu[part])), t);
-    Some([at(0)?, at(1)?])
+    }
 }
 
 /// Linear interpolation in points of increasing time; constant before the first and after the last.

@@ -129,38 +129,28 @@ pub fn read_record(path: &Path) -> Result<Record, MeterError> {
 /// # Errors
 /// As [`read_record`].
 pub fn parse_record(mut reader: impl BufRead, name: &str) -> Result<Record, MeterError> {
-    let malformed =
-        |number: u64, detail: String| MeterError::Malformed { what: format!("{name}, line {number}"), detail };
     let mut line = Vec::new();
     let mut number = 1;
-    let mut next = |line: &mut Vec<u8>, number: u64| -> Result<bool, MeterError> {
-        line.clear();
-        let got = reader.by_ref().take(MAX_LINE as u64 + 1).read_until(b'\n', line).map_err(MeterError::io(name))?;
-        if got > MAX_LINE {
-            return Err(malformed(number, format!("longer than {MAX_LINE} bytes")));
-        }
-        Ok(got > 0)
-    };
-    if !next(&mut line, 1)? {
-        return Err(malformed(1, "the file is empty: not even a header was written".into()));
+    if !next_line(&mut reader, name, 1, &mut line)? {
+        return Err(malformed(name, 1, "the file is empty: not even a header was written"));
     }
-    let header = parse_header(&line).map_err(|detail| malformed(1, detail))?;
+    let header = parse_header(&line).map_err(|detail| malformed(name, 1, detail))?;
     let mut record = Record { header, samples: vec![], marks: vec![], notes: vec![], summary: None, incomplete: None };
     loop {
         number += 1;
-        if !next(&mut line, number)? {
+        if !next_line(&mut reader, name, number, &mut line)? {
             break;
         }
         match parse_line(&line) {
             Ok(_) if record.summary.is_some() => {
-                return Err(malformed(number, "the record goes on after its summary".into()));
+                return Err(malformed(name, number, "the record goes on after its summary"));
             }
-            Ok(Line::Header(_)) => return Err(malformed(number, "a second header".into())),
+            Ok(Line::Header(_)) => return Err(malformed(name, number, "a second header")),
             Ok(Line::Sample(sample)) => record.samples.push(sample),
             Ok(Line::Mark(mark)) => record.marks.push(mark),
             Ok(Line::Note(note)) => record.notes.push(note),
             Ok(Line::Summary(summary)) => record.summary = Some(summary),
-            Err(detail) if line.last() == Some(&b'\n') => return Err(malformed(number, detail)),
+            Err(detail) if line.last() == Some(&b'\n') => return Err(malformed(name, number, detail)),
             Err(_) => {
                 record.incomplete = Some(format!("line {number}, the last, is torn and was left out"));
                 break;
@@ -171,6 +161,21 @@ pub fn parse_record(mut reader: impl BufRead, name: &str) -> Result<Record, Mete
         record.incomplete = Some("the record ended without a summary".into());
     }
     Ok(record)
+}
+
+/// Reads a line; false at the end of the file.
+fn next_line(reader: &mut impl BufRead, name: &str, number: u64, line: &mut Vec<u8>) -> Result<bool, MeterError> {
+    line.clear();
+    let got = reader.by_ref().take(MAX_LINE as u64 + 1).read_until(b'\n', line).map_err(MeterError::io(name))?;
+    if got > MAX_LINE {
+        return Err(malformed(name, number, format!("longer than {MAX_LINE} bytes")));
+    }
+    Ok(got > 0)
+}
+
+/// Describes a malformed line.
+fn malformed(name: &str, number: u64, detail: impl Into<String>) -> MeterError {
+    MeterError::malformed(format!("{name}, line {number}"), detail)
 }
 
 /// Parses one line of a record.

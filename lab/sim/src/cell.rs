@@ -83,7 +83,6 @@ impl Cell {
         let rows: Result<Vec<Row>, SimError> =
             seeds.clone().map(|seed| Ok(Row::of(&scenario.run(seed)?, scenario))).collect();
         let rows = rows?;
-        let over = |figure: fn(&Row) -> f64| Interval::of(&rows.iter().map(figure).collect::<Vec<_>>());
         let workload = &scenario.workload;
         Ok(Self {
             label: label.to_owned(),
@@ -92,19 +91,24 @@ impl Cell {
             notices: workload.notice_share,
             cores: scenario.config.capacity.cores,
             stock: scenario.stock,
-            delay: over(|r| r.summary.all.input_delay),
-            waiting: over(|r| r.summary.all.waiting_time),
-            p50: over(|r| r.summary.all.p50),
-            p95: over(|r| r.summary.all.p95),
-            p99: over(|r| r.summary.all.p99),
-            vgg16_p99: over(|r| r.summary.models.get("vgg16").map_or(0.0, |m| m.p99)),
-            throughput: over(|r| r.summary.throughput),
-            makespan: over(|r| r.summary.makespan),
-            offered: over(|r| r.offered),
-            core_use: over(|r| r.summary.core_use),
-            memory_use: over(|r| r.summary.memory_use),
+            delay: over(&rows, |r| r.summary.all.input_delay),
+            waiting: over(&rows, |r| r.summary.all.waiting_time),
+            p50: over(&rows, |r| r.summary.all.p50),
+            p95: over(&rows, |r| r.summary.all.p95),
+            p99: over(&rows, |r| r.summary.all.p99),
+            vgg16_p99: over(&rows, |r| r.summary.models.get("vgg16").map_or(0.0, |m| m.p99)),
+            throughput: over(&rows, |r| r.summary.throughput),
+            makespan: over(&rows, |r| r.summary.makespan),
+            offered: over(&rows, |r| r.offered),
+            core_use: over(&rows, |r| r.summary.core_use),
+            memory_use: over(&rows, |r| r.summary.memory_use),
             delays: rows.iter().map(|r| r.summary.all.input_delay).collect(),
-            others_delay: over(|r| r.others_delay),
+            others_delay: over(&rows, |r| r.others_delay),
         })
     }
+}
+
+/// Returns the interval of a figure over the seeds.
+fn over(rows: &[Row], figure: fn(&Row) -> f64) -> Interval {
+    Interval::of(&rows.iter().map(figure).collect::<Vec<_>>())
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use tacit_sched::{InputReport, JobPhase, Outcome, Span, Time};
+use tacit_sched::{JobPhase, Outcome, Span, Time};
 
 use crate::engine::{Engine, Run};
 use crate::error::SimError;
@@ -118,23 +118,7 @@ impl ClusterSpec {
         if self.nodes == 0 || self.deaths.iter().any(|death| death.node >= self.nodes) {
             return Err(SimError::NoSuchNode { nodes: self.nodes });
         }
-        let node = |k: usize| {
-            Ok(Node {
-                engine: self.scenario.engine(seed.wrapping_add(k as u64))?,
-                wait_s: 0.0,
-                next_report: Time::ZERO,
-                alive: true,
-                asked: Vec::new(),
-            })
-        };
-        let mean = |phase: JobPhase| {
-            let times = self.scenario.models.iter().map(|model| match phase {
-                JobPhase::Pre => model.pre.map_or(0.0, |pre| pre.first.time.secs()),
-                JobPhase::On => model.on.first.time.secs(),
-            });
-            times.sum::<f64>() / self.scenario.models.len().max(1) as f64
-        };
-        let nodes = (0..self.nodes).map(node).collect::<Result<Vec<_>, SimError>>()?;
+        let nodes = (0..self.nodes).map(|k| self.node(seed, k)).collect::<Result<Vec<_>, SimError>>()?;
         let arrivals = self.scenario.trace.clone().unwrap_or_else(|| self.scenario.workload.draw(seed));
         let first = arrivals.iter().map(|arrival| arrival.at).min().unwrap_or(Time::ZERO);
         let cluster = Cluster {
@@ -142,7 +126,7 @@ impl ClusterSpec {
             core_seconds: vec![0.0; nodes.len()],
             nodes,
             homes: BTreeMap::new(),
-            typical: [mean(JobPhase::Pre), mean(JobPhase::On)],
+            typical: [self.mean_s(JobPhase::Pre), self.mean_s(JobPhase::On)],
             moved: 0,
             events: 0,
             answered: Vec::new(),
@@ -151,6 +135,26 @@ impl ClusterSpec {
             inputs: arrivals.iter().map(|arrival| arrival.inputs as usize).sum(),
         };
         Ok(cluster.play(arrivals))
+    }
+
+    /// Starts node `k`.
+    fn node(&self, seed: u64, k: usize) -> Result<Node<'_>, SimError> {
+        Ok(Node {
+            engine: self.scenario.engine(seed.wrapping_add(k as u64))?,
+            wait_s: 0.0,
+            next_report: Time::ZERO,
+            alive: true,
+            asked: Vec::new(),
+        })
+    }
+
+    /// Returns the mean seconds of the models' phase.
+    fn mean_s(&self, phase: JobPhase) -> f64 {
+        let times = self.scenario.models.iter().map(|model| match phase {
+            JobPhase::Pre => model.pre.map_or(0.0, |pre| pre.first.time.secs()),
+            JobPhase::On => model.on.first.time.secs(),
+        });
+        times.sum::<f64>() / self.scenario.models.len().max(1) as f64
     }
 }
 
@@ -205,12 +209,17 @@ impl Cluster<'_> {
             return home;
         }
         self.report(now);
-        let wait = |k: usize| if self.spec.placement == Placement::Name { 0.0 } else { self.nodes[k].wait_s };
         let alive = (0..self.nodes.len()).filter(|k| self.nodes[*k].alive);
         // The larger weight decides between equal waits.
         alive.min_by(|a, b| {
-            tacit_floats::rising(&wait(*a), &wait(*b)).then_with(|| weight(client, *b).cmp(&weight(client, *a)))
+            tacit_floats::rising(&self.wait_s(*a), &self.wait_s(*b))
+                .then_with(|| weight(client, *b).cmp(&weight(client, *a)))
         })
+    }
+
+    /// Returns the wait at node `k` that decides its choice.
+    fn wait_s(&self, k: usize) -> f64 {
+        if self.spec.placement == Placement::Name { 0.0 } else { self.nodes[k].wait_s }
     }
 
     /// Makes the reports that are due, each with the state at its due time.
@@ -251,8 +260,8 @@ impl Cluster<'_> {
         let node = &self.nodes[k];
         let run = node.engine.run_so_far();
         let whole = answered(run);
-        let done = |report: &&InputReport| report.outcome == Outcome::Done && whole.contains(&report.input.request.0);
-        for report in run.reports.iter().filter(done) {
+        let done = run.reports.iter().filter(|r| r.outcome == Outcome::Done && whole.contains(&r.input.request.0));
+        for report in done {
             let asked = node.asked[report.input.request.0 as usize];
             let started = report.on.started.unwrap_or(report.ended);
             self.answered.push([report.ended.since(asked).secs(), started.since(asked).secs()]);
@@ -264,13 +273,8 @@ impl Cluster<'_> {
 
     fn summary(mut self) -> ClusterSummary {
         let done = self.answered.len();
-        let mean = |at: usize| self.answered.iter().map(|a| a[at]).sum::<f64>() / done.max(1) as f64;
-        let (input_delay, waiting_time) = (mean(0), mean(1));
+        let (input_delay, waiting_time) = (mean(&self.answered, 0), mean(&self.answered, 1));
         self.answered.sort_unstable_by(|a, b| tacit_floats::rising(&a[0], &b[0]));
-        let percentile = |share: f64| {
-            let rank = (share * done as f64).ceil() as usize;
-            self.answered.get(rank.clamp(1, done.max(1)) - 1).map_or(0.0, |a| a[0])
-        };
         let makespan = self.last.since(self.first).secs().max(f64::MIN_POSITIVE);
         let busy: f64 = self.core_seconds.iter().sum();
         let cores = self.nodes.len() as f64 * f64::from(self.spec.scenario.config.capacity.cores);
@@ -282,8 +286,8 @@ impl Cluster<'_> {
             lost: self.inputs.saturating_sub(done),
             input_delay,
             waiting_time,
-            p95: percentile(0.95),
-            p99: percentile(0.99),
+            p95: percentile(&self.answered, 0.95),
+            p99: percentile(&self.answered, 0.99),
             throughput: done as f64 / makespan,
             core_use: busy / (makespan * cores),
             busiest: if busy > 0.0 { most * self.nodes.len() as f64 / busy } else { 0.0 },
@@ -291,6 +295,17 @@ impl Cluster<'_> {
             events: self.events,
         }
     }
+}
+
+/// Returns the mean of figure `at`.
+fn mean(answered: &[[f64; 2]], at: usize) -> f64 {
+    answered.iter().map(|a| a[at]).sum::<f64>() / answered.len().max(1) as f64
+}
+
+/// Returns the percentile of the input delays, which ascend.
+fn percentile(answered: &[[f64; 2]], share: f64) -> f64 {
+    let rank = (share * answered.len() as f64).ceil() as usize;
+    answered.get(rank.clamp(1, answered.len().max(1)) - 1).map_or(0.0, |a| a[0])
 }
 
 /// Requests whose inputs have all ended.

@@ -65,13 +65,12 @@ impl Comparison {
     /// # Errors
     /// [`SimError::Scheduler`] if the scheduler refuses the configuration.
     pub fn of(recording: &Recording) -> Result<(Self, (Scenario, Run)), SimError> {
-        let played = |scenario: Scenario| scenario.run(0).map(|run| (scenario, run));
         let profile = played(recording.scenario(recording.cores))?;
         let replay = played(recording.replay(recording.cores, false))?;
         let handed = played(recording.replay_as_came())?;
-        let delay = |(scenario, run): &(Scenario, Run)| Summary::of(run, scenario).all.input_delay;
         let live = Summary::of(&recording.run(), &profile.0).all.input_delay;
-        let [simulated, replayed, handed] = [&profile, &replay, &handed].map(delay);
+        let [simulated, replayed, handed] =
+            [&profile, &replay, &handed].map(|(scenario, run)| Summary::of(run, scenario).all.input_delay);
         let compared = Self {
             live,
             simulated,
@@ -125,6 +124,11 @@ impl Comparison {
         }
         Some(parts.join("; "))
     }
+}
+
+/// Runs a scenario with seed 0.
+fn played(scenario: Scenario) -> Result<(Scenario, Run), SimError> {
+    scenario.run(0).map(|run| (scenario, run))
 }
 
 /// Total time of the jobs over their time by the server's table after the run.

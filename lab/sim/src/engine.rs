@@ -178,8 +178,7 @@ impl Engine<'_> {
 
     /// Remaining time of the running jobs at `now`, in seconds.
     pub(crate) fn left_s(&self, now: Time) -> f64 {
-        let expected = |(start, from, _): &(Start, Time, Option<RequestId>)| (*from + start.estimate).since(now).secs();
-        self.running.values().map(expected).sum()
+        self.running.values().map(|(start, from, _)| (*from + start.estimate).since(now).secs()).sum()
     }
 
     pub(crate) fn run_so_far(&self) -> &Run {

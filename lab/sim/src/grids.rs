@@ -85,14 +85,11 @@ impl Grid {
     /// Checks for every cell without a pool that D is lower with notices than without, by more than
     /// the 95 % interval.
     fn check_notices(&mut self, seeds: &Range<u64>) -> Result<(), SimError> {
-        let twins = |with: &Cell, c: &Cell| {
-            c.notices == 0.0 && (&c.label, c.cores, c.rate, c.stock) == (&with.label, with.cores, with.rate, with.stock)
-        };
         for with in 0..self.cells.len() {
             let cell = &self.cells[with];
             if cell.notices > 0.0
                 && cell.stock == Stock::None
-                && let Some(without) = self.cells.iter().position(|c| twins(cell, c))
+                && let Some(without) = self.cells.iter().position(|c| is_twin(c, cell))
             {
                 let check = self.compare(with, without, seeds)?;
                 self.checks.push(check);
@@ -127,6 +124,11 @@ impl Grid {
     }
 }
 
+/// Returns whether `c` is the cell of `with` without notices.
+fn is_twin(c: &Cell, with: &Cell) -> bool {
+    c.notices == 0.0 && (&c.label, c.cores, c.rate, c.stock) == (&with.label, with.cores, with.rate, with.stock)
+}
+
 fn adaptive() -> PolicySpec {
     PolicySpec::Adaptive(Adaptive::default())
 }
@@ -141,8 +143,7 @@ fn mixed(rate: f64, notices: f64) -> Result<Workload, SimError> {
 
 /// Cores, rate and share of notices of every cell.
 fn cells() -> impl Iterator<Item = (u32, f64, f64)> {
-    let rates = |cores| [0.0, 0.25].map(|notices| RATES.map(|rate| (cores, rate, notices)));
-    [48, 16].into_iter().flat_map(rates).flatten()
+    [48, 16].into_iter().flat_map(|cores| [0.0, 0.25].map(|notices| RATES.map(|rate| (cores, rate, notices)))).flatten()
 }
 
 fn name(cores: u32, rate: f64, notices: f64) -> String {
@@ -186,10 +187,11 @@ pub fn grid_a(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, SimErro
 pub fn grid_b(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, SimError> {
     let mut grid = Grid::new("B: moldable T_on, pools allowed");
     for (cores, rate, notices) in cells() {
-        let scenario = |policy| Scenario::new(profile, policy, cores, mixed(rate, notices)?);
-        let paper = grid.add(&priority().name(), scenario(priority())?, seeds)?;
+        let single = Scenario::new(profile, priority(), cores, mixed(rate, notices)?)?;
+        let paper = grid.add(&priority().name(), single, seeds)?;
         for (stock, label) in [(Stock::None, "no pool"), (Stock::Cold, "cold pool"), (Stock::Full, "full pool")] {
-            let moldable = scenario(adaptive())?.with_on_threads(Config::thread_counts(cores), PARALLEL);
+            let moldable = Scenario::new(profile, adaptive(), cores, mixed(rate, notices)?)?
+                .with_on_threads(Config::thread_counts(cores), PARALLEL);
             let ours = grid.add(&format!("adaptive, {label}"), moldable.with_stock(stock), seeds)?;
             if stock == Stock::Cold && cores == 48 {
                 let at = name(cores, rate, notices);
@@ -241,16 +243,15 @@ pub fn sensitivity(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, Si
     let flood = Workload { heavy_client: 0.9, ..mixed(1.0, 0.0)? };
     for policy in [PolicySpec::Fcfs, priority(), PolicySpec::ShortestRemaining, adaptive()] {
         let label = policy.name();
-        let on = |load: &Workload| Scenario::new(profile, policy.clone(), 16, load.clone());
-        let base = on(&mixed(0.5, 0.0)?)?;
-        let mut share = on(&heavy)?;
+        let base = on_16_cores(profile, &policy, &mixed(0.5, 0.0)?)?;
+        let mut share = on_16_cores(profile, &policy, &heavy)?;
         share.config.batch_share = 0.5;
         for (what, scenario) in [
             ("base", base.clone()),
             ("first estimates x2, /2", Scenario { bias: vec![2.0, 0.5, 2.0, 0.5, 2.0], ..base.clone() }),
             ("each job x2 to /2", Scenario { spread: 2.0, ..base }),
-            ("bursts", on(&bursts)?),
-            ("heavy-tailed batches, rate 0.2", on(&heavy)?),
+            ("bursts", on_16_cores(profile, &policy, &bursts)?),
+            ("heavy-tailed batches, rate 0.2", on_16_cores(profile, &policy, &heavy)?),
             ("the same, a request holds half", share),
         ] {
             grid.add(&format!("{label}; {what}"), scenario, seeds)?;
@@ -264,6 +265,11 @@ pub fn sensitivity(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, Si
         }
     }
     Ok(grid)
+}
+
+/// Returns the scenario of a workload on 16 cores.
+fn on_16_cores(profile: &ProfileFile, policy: &PolicySpec, load: &Workload) -> Result<Scenario, SimError> {
+    Scenario::new(profile, policy.clone(), 16, load.clone())
 }
 
 /// A grid as Markdown: its cells, then its checks.

@@ -94,7 +94,6 @@ impl Summary {
         }
         let all = Metrics::of(&run.reports.iter().collect::<Vec<_>>());
         let makespan = run.last.since(run.first).secs();
-        let per = |x: f64, y: f64| if y > 0.0 { x / y } else { 0.0 };
         Self {
             throughput: per(all.done as f64, makespan),
             makespan,
@@ -106,6 +105,11 @@ impl Summary {
             outcomes,
         }
     }
+}
+
+/// Returns `x / y`; 0 for `y` of 0.
+fn per(x: f64, y: f64) -> f64 {
+    if y > 0.0 { x / y } else { 0.0 }
 }
 
 /// Mean of a figure over seeds with the half-width of its 95 % confidence interval (Student's t).

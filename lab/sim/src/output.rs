@@ -81,24 +81,25 @@ pub struct RunFile<'a> {
 }
 
 fn ways(phase: &PhaseSpec, threads: &[u32]) -> Vec<Way> {
-    let secs = |threads| phase.first.time.scaled(phase.speedup.factor(threads)).secs();
-    threads.iter().map(|&threads| Way { threads, secs: secs(threads), memory: phase.first.memory }).collect()
+    let ways = threads.iter().map(|&threads| {
+        let secs = phase.first.time.scaled(phase.speedup.factor(threads)).secs();
+        Way { threads, secs, memory: phase.first.memory }
+    });
+    ways.collect()
 }
 
 impl Input {
     fn of(report: &InputReport, scenario: &Scenario, run: &Run) -> Self {
         let arrived = report.arrived.secs();
         let ended = report.ended.secs();
-        let secs = |t: Option<Time>| t.map(|t| t.secs());
-        // A phase that never started lasts until the end; one before the request costs the request
-        // nothing.
-        let after = |t: Option<f64>| t.unwrap_or(ended).max(arrived);
         let pre_start = secs(report.pre.started);
         let pre_finish = secs(report.pre.finished);
         let on_start = secs(report.on.started);
         let pooled = report.source == Source::Pool && pre_start.is_none();
-        let begin = if pooled { arrived } else { after(pre_start) };
-        let ready = if pooled { arrived } else { after(pre_finish) };
+        // A phase that never started lasts until the end; one before the request costs the request
+        // nothing.
+        let [begin, ready, on_begin] = [pre_start, pre_finish, on_start].map(|t| t.unwrap_or(ended).max(arrived));
+        let (begin, ready) = if pooled { (arrived, arrived) } else { (begin, ready) };
         let arrival = &run.arrivals[report.input.request.0 as usize];
         Self {
             request: report.input.request.0,
@@ -117,10 +118,15 @@ impl Input {
             on_threads: report.on.threads,
             in_pre_queue: begin - arrived,
             in_pre: ready - begin,
-            in_ready_queue: after(on_start) - ready,
+            in_ready_queue: on_begin - ready,
             ended,
         }
     }
+}
+
+/// Returns a time in seconds.
+fn secs(time: Option<Time>) -> Option<f64> {
+    time.map(|time| time.secs())
 }
 
 impl RunFile<'_> {

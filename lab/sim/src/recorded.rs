@@ -147,7 +147,6 @@ impl Recording {
     /// As [`scenario`](Self::scenario), but every job takes its recorded time. With `handover`,
     /// clients also come for T_on with the recorded delay after T_pre; without, they come at once.
     pub fn replay(&self, cores: u32, handover: bool) -> Scenario {
-        let length = |job: Option<RecordedJob>| job.map(|job| Span::from_secs(job.length()));
         let times = self.inputs.iter().map(|input| RequestTimes {
             pre: length(input.pre),
             on: length(input.on),
@@ -194,11 +193,6 @@ impl Recording {
 
     fn report(&self, i: usize) -> InputReport {
         let (input, arrival) = (&self.inputs[i], &self.arrivals[i]);
-        let stamp = |job: Option<RecordedJob>| Stamp {
-            started: job.map(|job| Time::from_secs(job.from)),
-            finished: job.map(|job| Time::from_secs(job.to)),
-            threads: u32::from(job.is_some()),
-        };
         let ended = input.on.or(input.pre).map_or(input.arrived, |job| job.to);
         InputReport {
             input: InputId { request: RequestId(i as u64), index: 0 },
@@ -247,12 +241,26 @@ impl Recording {
         // At the same moment, ends precede starts, so that no core is held twice.
         changes.sort_by(|a, b| tacit_floats::rising(&a.0, &b.0).then(a.2.cmp(&b.2)));
         let mut now = [0i64; 4];
-        let sample = |(at, which, by): (f64, usize, i64)| {
+        let samples = changes.into_iter().map(|(at, which, by)| {
             now[which] += by;
             let [pre, transit, ready, cores] = now.map(|n| n.max(0) as u32);
             QueueSample { at: at.max(0.0), pre, waiting: 0, transit, ready, stock: 0, cores, memory: 0 }
-        };
-        changes.into_iter().map(sample).collect()
+        });
+        samples.collect()
+    }
+}
+
+/// Returns the length of a job.
+fn length(job: Option<RecordedJob>) -> Option<Span> {
+    job.map(|job| Span::from_secs(job.length()))
+}
+
+/// Returns the stamp of a job.
+fn stamp(job: Option<RecordedJob>) -> Stamp {
+    Stamp {
+        started: job.map(|job| Time::from_secs(job.from)),
+        finished: job.map(|job| Time::from_secs(job.to)),
+        threads: u32::from(job.is_some()),
     }
 }
 

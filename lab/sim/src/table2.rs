@@ -104,29 +104,33 @@ pub fn print(rows: &[Row]) -> String {
         "| workload | policy | rate | D no notice | D 25 % | W | throughput | speedup | makespan |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for row in rows {
-        let paper = |i: usize| row.paper[i].map_or("-".to_owned(), |x| format!("{x:.2}"));
-        let (p, a) = (&row.plain, &row.announced);
+        let (paper, p, a) = (row.paper.map(shown), &row.plain, &row.announced);
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} / {:.2} ± {:.2} | {} / {:.2} ± {:.2} | {} / {:.2} | {} / {:.2} | {} / {:.2} | {} / {:.0} |",
             row.workload,
             row.policy,
             row.rate,
-            paper(0),
+            paper[0],
             p.delay.mean,
             p.delay.half,
-            paper(1),
+            paper[1],
             a.delay.mean,
             a.delay.half,
-            paper(2),
+            paper[2],
             p.waiting.mean,
-            paper(3),
+            paper[3],
             p.throughput.mean,
-            paper(4),
+            paper[4],
             row.speedup,
-            paper(5),
+            paper[5],
             p.makespan.mean,
         );
     }
     text
+}
+
+/// Returns the printed form of a figure of the paper.
+fn shown(figure: Option<f64>) -> String {
+    figure.map_or("-".to_owned(), |x| format!("{x:.2}"))
 }

@@ -106,29 +106,31 @@ impl Arrivals {
     /// the others).
     fn times(&self, n: usize, rng: &mut Rng) -> Vec<Time> {
         let mut t = 0.0;
-        let mut next = || -> f64 {
-            match *self {
-                Self::Poisson(rate) => t += exponential(rng, 1.0 / rate),
-                Self::Closed { think, .. } => return exponential(rng, think),
-                Self::Bursts { rate, on, off } => {
-                    // Time advances only while the source is on; the gaps are added afterwards.
-                    t += exponential(rng, on / ((on + off) * rate));
-                    return t + (t / on).floor() * off;
-                }
-                Self::Diurnal { rate, period, swing } => loop {
-                    t += exponential(rng, 1.0 / (rate * (1.0 + swing)));
-                    let now = 1.0 + swing * (t / period * std::f64::consts::TAU).sin();
-                    if rng.f64() * (1.0 + swing) <= now {
-                        break;
-                    }
-                },
-            }
-            t
-        };
         let n = if let Self::Closed { clients, .. } = self { n.min(*clients as usize) } else { n };
-        let mut times: Vec<Time> = (0..n).map(|_| Time::from_secs(next())).collect();
+        let mut times: Vec<Time> = (0..n).map(|_| Time::from_secs(self.next(&mut t, rng))).collect();
         times.sort_unstable();
         times
+    }
+
+    /// Draws the next arrival in seconds; `t` is the source's time so far.
+    fn next(&self, t: &mut f64, rng: &mut Rng) -> f64 {
+        match *self {
+            Self::Poisson(rate) => *t += exponential(rng, 1.0 / rate),
+            Self::Closed { think, .. } => return exponential(rng, think),
+            Self::Bursts { rate, on, off } => {
+                // Time advances only while the source is on; the gaps are added afterwards.
+                *t += exponential(rng, on / ((on + off) * rate));
+                return *t + (*t / on).floor() * off;
+            }
+            Self::Diurnal { rate, period, swing } => loop {
+                *t += exponential(rng, 1.0 / (rate * (1.0 + swing)));
+                let now = 1.0 + swing * (*t / period * std::f64::consts::TAU).sin();
+                if rng.f64() * (1.0 + swing) <= now {
+                    break;
+                }
+            },
+        }
+        *t
     }
 }
 
@@ -223,7 +225,7 @@ impl Workload {
         let times = self.arrivals.times(self.requests, times);
         let models = self.mix.draw(self.requests, models);
         let closed = matches!(self.arrivals, Arrivals::Closed { .. });
-        let mut arrival = |(i, model): (usize, u32)| {
+        let arrivals = models.into_iter().enumerate().map(|(i, model)| {
             let client = if closed && i < times.len() {
                 i as u64
             } else if self.heavy_client > 0.0 && clients.f64() < self.heavy_client {
@@ -240,8 +242,8 @@ impl Workload {
                 lead: announced.then_some(self.notice_lead),
                 leaves: None,
             }
-        };
-        let mut arrivals: Vec<Arrival> = models.into_iter().enumerate().map(&mut arrival).collect();
+        });
+        let mut arrivals: Vec<Arrival> = arrivals.collect();
         for arrival in &mut arrivals {
             if departures.f64() < self.departures {
                 arrival.leaves = Some(arrival.at + Span::from_secs(60.0 * departures.f64()));
@@ -281,13 +283,8 @@ pub fn parse_trace(text: &str) -> Result<(Mix, Vec<Arrival>), SimError> {
         if line.is_empty() {
             continue;
         }
-        let bad = |why: &str| SimError::BadFile { what: "trace", line: at + 1, why: why.to_owned() };
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
-        let number = |i: usize, what: &str| -> Result<f64, SimError> {
-            let value = fields.get(i).and_then(|f| f.parse::<f64>().ok()).filter(|v| (0.0..1e9).contains(v));
-            value.ok_or_else(|| bad(what))
-        };
-        let name = *fields.get(2).ok_or_else(|| bad("expected seconds,client,model"))?;
+        let name = *fields.get(2).ok_or_else(|| bad_line(at, "expected seconds,client,model"))?;
         let model = match mix.counts.iter().position(|c| c.0 == name) {
             Some(model) => model,
             None => {
@@ -297,14 +294,29 @@ pub fn parse_trace(text: &str) -> Result<(Mix, Vec<Arrival>), SimError> {
         };
         mix.counts[model].1 += 1;
         arrivals.push(Arrival {
-            at: Time::from_secs(number(0, "first field: seconds")?),
-            client: number(1, "second field: client number")? as u64,
+            at: Time::from_secs(number(&fields, 0, at, "first field: seconds")?),
+            client: number(&fields, 1, at, "second field: client number")? as u64,
             model: model as u32,
-            inputs: if fields.len() > 3 { number(3, "fourth field: inputs")?.max(1.0) as u32 } else { 1 },
-            lead: if fields.len() > 4 { Some(Span::from_secs(number(4, "fifth field: notice lead")?)) } else { None },
+            inputs: if fields.len() > 3 { number(&fields, 3, at, "fourth field: inputs")?.max(1.0) as u32 } else { 1 },
+            lead: if fields.len() > 4 {
+                Some(Span::from_secs(number(&fields, 4, at, "fifth field: notice lead")?))
+            } else {
+                None
+            },
             leaves: None,
         });
     }
     arrivals.sort_by_key(|a| a.at);
     Ok((mix, arrivals))
+}
+
+/// Reads field `i` of line `at` (from 0).
+fn number(fields: &[&str], i: usize, at: usize, what: &str) -> Result<f64, SimError> {
+    let value = fields.get(i).and_then(|f| f.parse::<f64>().ok()).filter(|v| (0.0..1e9).contains(v));
+    value.ok_or_else(|| bad_line(at, what))
+}
+
+/// Describes a malformed line `at` (from 0) of a trace.
+fn bad_line(at: usize, why: &str) -> SimError {
+    SimError::BadFile { what: "trace", line: at + 1, why: why.to_owned() }
 }

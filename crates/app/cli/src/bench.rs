@@ -141,7 +141,7 @@ pub fn measured(model: &Path, backend: &str, runs: usize, threads: &[usize]) -> 
     let mut seen = Vec::new();
     for &threads in threads {
         bench.threads = threads;
-        seen.push((threads, bench.two_parties((backend, &options, &*lowered), runs, &hidden)?.runs));
+        seen.push((threads, bench.two_parties(backend, &options, &*lowered, runs, &hidden)?.runs));
     }
     let local: Local = serde_json::from_str(&bench.client(None, "local")?)?;
     let local_macs = bench.model.graph.macs();
@@ -167,9 +167,9 @@ pub(crate) fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     let bar = print::bar(args.runs + 2, "measuring");
     let options = args.lowering.options()?;
     let lowered = bench.lower(&**backend, &options)?;
-    let Both { runs, dealing } = bench.two_parties((&**backend, &options, &*lowered), args.runs, &bar)?;
+    let Both { runs, dealing } = bench.two_parties(&**backend, &options, &*lowered, args.runs, &bar)?;
     let (options, lowered) = (Options::default(), bench.lower(&**clear, &Options::default())?);
-    let clear = bench.two_parties((&**clear, &options, &*lowered), 1, &bar)?.runs.pop();
+    let clear = bench.two_parties(&**clear, &options, &*lowered, 1, &bar)?.runs.pop();
     let clear = clear.context("one run was asked for")?;
     let local: Local = serde_json::from_str(&bench.client(None, "local")?)?;
     bar.finish_and_clear();
@@ -259,7 +259,9 @@ impl<'a> Bench<'a> {
 
     fn two_parties(
         &self,
-        (backend, options, lowered): (&dyn Backend, &Options, &dyn ServerModel),
+        backend: &dyn Backend,
+        options: &Options,
+        lowered: &dyn ServerModel,
         runs: usize,
         bar: &indicatif::ProgressBar,
     ) -> anyhow::Result<Both> {
@@ -379,8 +381,8 @@ pub fn seeded(interface: &Interface) -> Vec<f32> {
     let [low, high] = interface.input.range;
     let mut rng = SplitMix::new(1);
     // 24 bits fit an f32 exactly.
-    let unit = |word: u64| (word >> 40) as f32 / (1u64 << 24) as f32;
-    let mut values = (0..interface.input_len()).map(|_| low + (high - low) * unit(rng.next_u64())).collect::<Vec<_>>();
+    let units = (0..interface.input_len()).map(|_| (rng.next_u64() >> 40) as f32 / (1u64 << 24) as f32);
+    let mut values = units.map(|unit| low + (high - low) * unit).collect::<Vec<_>>();
     interface.clip(&mut values);
     values
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use tacit_backends::Registry;
+use tacit_backends::{Costs, Registry};
 use tacit_client::bench::{PhaseFigures, Run};
 use tacit_graph::zoo;
 use tacit_net::Phase;
@@ -182,22 +182,22 @@ fn model(name: &str, folder: &Path) -> anyhow::Result<PathBuf> {
 }
 
 fn observations(network: &str, measured: &Measured) -> Vec<Observation> {
-    let of_run = |threads: usize, run: &Run| {
-        let seen = |phase: Phase| {
-            let figures = run.phases.get(phase.name())?;
-            // Skip phases whose keys or weights were not sent because a party still had them.
-            let all = figures.client.sent_bytes + figures.server.sent_bytes >= measured.costs.of(phase).bytes() / 2;
-            all.then(|| (phase, observed(figures)))
-        };
-        Observation {
-            network: network.to_owned(),
-            threads: threads as u32,
-            link: None,
-            costs: measured.costs,
-            phases: Phase::ALL.into_iter().filter_map(seen).collect(),
-        }
-    };
-    measured.runs.iter().flat_map(|(threads, runs)| runs.iter().map(|run| of_run(*threads, run))).collect()
+    let mut all = Vec::new();
+    for (threads, runs) in &measured.runs {
+        all.extend(runs.iter().map(|run| observation(network, measured.costs, *threads as u32, run)));
+    }
+    all
+}
+
+/// Returns the figures of a run.
+fn observation(network: &str, costs: Costs, threads: u32, run: &Run) -> Observation {
+    let phases = Phase::ALL.into_iter().filter_map(|phase| {
+        let figures = run.phases.get(phase.name())?;
+        // Skip phases whose keys or weights were not sent because a party still had them.
+        let all = figures.client.sent_bytes + figures.server.sent_bytes >= costs.of(phase).bytes() / 2;
+        all.then(|| (phase, observed(figures)))
+    });
+    Observation { network: network.to_owned(), threads, link: None, costs, phases: phases.collect() }
 }
 
 fn observed(figures: &PhaseFigures) -> Observed {
@@ -219,7 +219,6 @@ fn show(calibration: &Calibration, skipped: &[String], path: &Path) -> anyhow::R
     print::line(&format!("{}: {}", path.display(), calibration.machine))?;
     for (name, backend) in &calibration.backends {
         for (phase, rates) in &backend.phases {
-            let percent = |error: f64| format!("{:.0} %", 100.0 * error);
             let phase = format!("{phase:?}").to_lowercase();
             let (client, server) = (percent(rates.client.error), percent(rates.server.error));
             print::line(&format!(
@@ -231,4 +230,9 @@ fn show(calibration: &Calibration, skipped: &[String], path: &Path) -> anyhow::R
         print::note(&format!("not measured: {line}"));
     }
     Ok(())
+}
+
+/// Formats a share for people.
+fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
 }

@@ -51,9 +51,10 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     let backend = registry.get(&lowering.backend)?;
     let model = lowering.seal.read_model(file)?;
     let key = lowering.seal.key();
-    let open = |path: &Path| Ok(seal::open_file(path, Kind::of_owner_file(path), key)?);
-    let obtained = lowered::obtain(file, &**backend, lowering.given_options()?.as_ref(), &open)
-        .with_context(|| file.display().to_string())?;
+    let obtained = lowered::obtain(file, &**backend, lowering.given_options()?.as_ref(), &|path: &Path| {
+        Ok(seal::open_file(path, Kind::of_owner_file(path), key)?)
+    });
+    let obtained = obtained.with_context(|| file.display().to_string())?;
     if let Some(because) = obtained.lowered_because {
         print::note(&format!("lowered now: {because}"));
     }
@@ -100,14 +101,10 @@ fn show_run(ran: &RunReport) -> anyhow::Result<()> {
     if *no_number > 0 {
         print::line(&format!("no number    ON {no_number} INPUTS: their answers are wrong"))?;
     }
-    let took = |name: &str, took: &Took| {
-        let [up, down] = [took.up_bytes, took.down_bytes].map(|bytes| bytes as f64 / 1e6);
-        print::line(&format!("  {name:<10} {:.2} s, {up:.2} MB up, {down:.2} MB down", took.seconds))
-    };
     let RunReport { setup, offline, online, steps, .. } = ran;
-    took("setup", setup)?;
-    took("offline", offline)?;
-    took("online", online)?;
+    show_took("setup", setup)?;
+    show_took("offline", offline)?;
+    show_took("online", online)?;
     if !steps.is_empty() {
         let each = steps.iter().map(|(what, seconds)| format!("{what} {seconds:.2} s")).collect::<Vec<_>>();
         print::line(&format!("    server   {}", each.join(", ")))?;
@@ -115,15 +112,20 @@ fn show_run(ran: &RunReport) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Prints the costs of a phase.
+fn show_took(name: &str, took: &Took) -> anyhow::Result<()> {
+    let [up, down] = [took.up_bytes, took.down_bytes].map(|bytes| bytes as f64 / 1e6);
+    print::line(&format!("  {name:<10} {:.2} s, {up:.2} MB up, {down:.2} MB down", took.seconds))
+}
+
 fn labels(path: &Path) -> anyhow::Result<Vec<usize>> {
     let array = input::array(path)?;
-    let whole = |v: &f32| *v >= 0.0 && v.fract() == 0.0;
-    ensure!(array.data.iter().all(whole), "{}: the labels must be whole numbers from 0", path.display());
+    let are_whole = array.data.iter().all(|v| *v >= 0.0 && v.fract() == 0.0);
+    ensure!(are_whole, "{}: the labels must be whole numbers from 0", path.display());
     Ok(array.data.iter().map(|&v| v as usize).collect())
 }
 
 fn show(found: &Checked) -> anyhow::Result<()> {
-    let percent = |share: f64| format!("{:.2} %", 100.0 * share);
     print::line(&format!("inputs       {} compared, {} refused as out of range", found.inputs, found.refused))?;
     let [low, high] = found.interval.map(percent);
     let error = match (found.output_error.is_finite(), found.answers_refused == found.inputs) {
@@ -177,4 +179,9 @@ fn show(found: &Checked) -> anyhow::Result<()> {
         0 => Ok(()),
         more => print::line(&format!("  and {more} more")),
     }
+}
+
+/// Formats a share for people.
+fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
 }

@@ -51,6 +51,12 @@ impl Chosen {
             wall_s: p.offline.wall_s + p.online.wall_s + p.setup.wall_s / inputs,
         }
     }
+
+    /// Whether the client's costs are within limits; the others concern the server or a day.
+    fn is_within(&self, limits: &Limits) -> bool {
+        limits.client_j.is_none_or(|most| self.client_j <= most)
+            && limits.client_cpu_s.is_none_or(|most| self.client_cpu_s <= most)
+    }
 }
 
 impl fmt::Display for Chosen {
@@ -98,13 +104,7 @@ pub fn choose(
         said.extend(passed.iter().cloned());
         if said.is_empty() { "nothing else is offered".to_owned() } else { format!("beside {}", said.join(", ")) }
     };
-    // Other limits concern the server or a whole day.
-    let Limits { client_j, client_cpu_s, .. } = question.limits;
-    let fits = |chosen: &Chosen| {
-        client_j.is_none_or(|most| chosen.client_j <= most)
-            && client_cpu_s.is_none_or(|most| chosen.client_cpu_s <= most)
-    };
-    let Some(best) = ranked.iter().find(|choice| fits(&named(choice))) else {
+    let Some(best) = ranked.iter().find(|choice| named(choice).is_within(&question.limits)) else {
         bail!("no back end that this client accepts is within --client-work and the budgets; {}", others(None));
     };
     let chosen = named(best);

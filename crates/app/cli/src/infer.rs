@@ -138,11 +138,13 @@ pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
     let labels = args.labels.as_deref().map(read_labels).transpose()?.unwrap_or_default();
     // A file may hold many inputs, which share the work that is done once.
     let mut read = None;
-    let count = |interface: &Interface| {
-        let (_, taken) = read.insert((interface.clone(), read_inputs(&args, interface)?));
-        Ok(taken.inputs.len())
+    let chosen = match args.choose.work.is_asked() {
+        true => Some(choose(&args.choose, &args.connect, |interface| {
+            let (_, taken) = read.insert((interface.clone(), read_inputs(&args, interface)?));
+            Ok(taken.inputs.len())
+        })?),
+        false => None,
     };
-    let chosen = args.choose.work.is_asked().then(|| choose(&args.choose, &args.connect, count)).transpose()?;
     let (mut client, mut startup) = match &chosen {
         Some(chosen) => args.connect.open_with(false, Some(&chosen.backend))?,
         None => args.connect.open(false)?,
@@ -252,18 +254,13 @@ fn answer_all(client: &mut Client, inputs: &[Vec<f32>], printer: &Printer<'_>) -
     let progress = Arc::<Progress>::default();
     print::tell_phases(&bar, Arc::clone(&progress), client.model().costs().setup.up_bytes);
     client.set_progress(Some(progress));
-    let show = |index: usize, answer: &Answer| -> anyhow::Result<()> {
-        bar.suspend(|| printer.print(index, answer))?;
-        bar.inc(1);
-        Ok(())
-    };
     client.begin_call(inputs.len())?;
     let mut done = 0;
     while let left @ 1.. = inputs.len() - done
         && (left == 1 || client.next_stored(left)?.is_some())
     {
         for answer in client.infer_next(Units::Normalised, &inputs[done..])? {
-            show(done, &answer)?;
+            printer.print_above(&bar, done, &answer)?;
             done += 1;
         }
     }
@@ -273,7 +270,7 @@ fn answer_all(client: &mut Client, inputs: &[Vec<f32>], printer: &Printer<'_>) -
             // An answer that cannot be printed fails the command at the end; the server still
             // answers the remaining inputs.
             if shown.is_ok() {
-                shown = show(done + index, &answer);
+                shown = printer.print_above(&bar, done + index, &answer);
             }
             Ok(())
         })?;
@@ -308,6 +305,13 @@ impl Printer<'_> {
         let mut order: Vec<usize> = (0..answer.values.len()).collect();
         order.sort_by(|&a, &b| tacit_floats::falling(&answer.values[a], &answer.values[b]).then(a.cmp(&b)));
         order.into_iter().take(self.args.top).map(|c| (c, Some(answer.values[c]))).collect()
+    }
+
+    /// Prints an answer above the bar, and counts it there.
+    fn print_above(&self, bar: &indicatif::ProgressBar, index: usize, answer: &Answer) -> anyhow::Result<()> {
+        bar.suspend(|| self.print(index, answer))?;
+        bar.inc(1);
+        Ok(())
     }
 
     fn print(&self, index: usize, answer: &Answer) -> anyhow::Result<()> {

@@ -80,17 +80,17 @@ fn digest(text: &str) -> Result<String, String> {
 
 /// Parses a number of seconds, minutes, hours or days.
 fn age(text: &str) -> Result<Duration, String> {
-    let wrong = || "a number with a unit is needed: 90s, 30m, 12h, 30d".to_owned();
-    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
+    const WRONG: &str = "a number with a unit is needed: 90s, 30m, 12h, 30d";
+    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or(WRONG)?;
     let seconds = match unit {
         "s" => 1,
         "m" => 60,
         "h" => 3600,
         "d" => 24 * 3600,
-        _ => return Err(wrong()),
+        _ => return Err(WRONG.into()),
     };
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wrong)
+    let number: u64 = number.parse().map_err(|_| WRONG)?;
+    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(|| WRONG.into())
 }
 
 /// A line of the list.
@@ -129,20 +129,22 @@ impl Which {
                     .collect(),
                 })
                 .collect(),
-            Place::Both(connection) => {
-                let line = |StoredMaterial { id, model, plan, created, bytes, state }| Line {
+            Place::Both(connection) => connection
+                .material()?
+                .into_iter()
+                .map(|StoredMaterial { id, model, plan, created, bytes, state }| Line {
                     id,
                     bytes,
                     age: now.saturating_sub(created),
                     state: Some(state),
                     digests: vec![("model", hex(&model)), ("plan", hex(&plan))],
-                };
-                connection.material()?.into_iter().map(line).collect()
-            }
+                })
+                .collect(),
         };
         lines.retain(|line| {
-            let begins = |wanted: &String| line.digests.iter().any(|(_, digest)| digest.starts_with(wanted));
-            self.digest.as_ref().is_none_or(begins) && self.older_than.is_none_or(|age| line.age >= age.as_secs())
+            let mut digests = line.digests.iter().map(|(_, digest)| digest);
+            self.digest.as_ref().is_none_or(|wanted| digests.any(|digest| digest.starts_with(wanted)))
+                && self.older_than.is_none_or(|age| line.age >= age.as_secs())
         });
         Ok(lines)
     }

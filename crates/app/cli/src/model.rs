@@ -281,9 +281,10 @@ fn show_lowered(file: &lowered::Lowered<'_>, as_json: bool) -> anyhow::Result<()
     crate::print::line(&format!("answers: {:?}", plan.numerics()))?;
     let nodes = plan.describe();
     for (id, node) in nodes["nodes"].as_array().into_iter().flatten().enumerate() {
-        let text = |key: &str| node[key].as_str().map_or_else(|| node[key].to_string(), str::to_owned);
+        let [kind, shape, name] = ["kind", "shape", "name"]
+            .map(|key| node[key].as_str().map_or_else(|| node[key].to_string(), str::to_owned));
         let bits = format!("{} bits, {} fraction", node["fixed"]["width"], node["fixed"]["frac_bits"]);
-        crate::print::line(&format!("{id:>4} {:<10} {:<18} {bits:<24} {}", text("kind"), text("shape"), text("name")))?;
+        crate::print::line(&format!("{id:>4} {kind:<10} {shape:<18} {bits:<24} {name}"))?;
     }
     Ok(())
 }

@@ -29,16 +29,15 @@ pub fn write(path: &Path, bytes: &[u8], alike: Alike<'_>) -> anyhow::Result<()> 
 /// Refuses to write here, unless there is no file, an empty one, one of the same kind, or no
 /// regular file (a pipe, a terminal).
 pub fn check(path: &Path, alike: Alike<'_>) -> anyhow::Result<()> {
-    let reading = || format!("reading {}", path.display());
     let meta = match fs::metadata(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        found => found.with_context(reading)?,
+        found => found.with_context(|| reading(path))?,
     };
     if !meta.is_file() || meta.len() == 0 {
         return Ok(());
     }
     let mut found = Vec::new();
-    File::open(path).and_then(|file| file.take(MAX).read_to_end(&mut found)).with_context(reading)?;
+    File::open(path).and_then(|file| file.take(MAX).read_to_end(&mut found)).with_context(|| reading(path))?;
     let is_alike = match alike {
         Alike::Json(value) => serde_json::from_slice(&found).is_ok_and(|found: Value| has_keys_of(&found, value)),
         Alike::Beginning(beginning) => found.starts_with(beginning),
@@ -53,14 +52,21 @@ pub fn check(path: &Path, alike: Alike<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Names a failed step for an error.
+fn reading(path: &Path) -> String {
+    format!("reading {}", path.display())
+}
+
 /// Whether two documents have more keys in common than not; a list counts by its first member.
 fn has_keys_of(found: &Value, wanted: &Value) -> bool {
-    let keys = |value: &Value| -> BTreeSet<String> {
-        let object = if let Value::Array(list) = value { list.first().unwrap_or(value) } else { value };
-        object.as_object().map_or_else(BTreeSet::new, |object| object.keys().cloned().collect())
-    };
     let (found, wanted) = (keys(found), keys(wanted));
     found.intersection(&wanted).count() * 2 > found.union(&wanted).count()
+}
+
+/// Returns the keys of an object, or of the first object of a list.
+fn keys(value: &Value) -> BTreeSet<String> {
+    let object = if let Value::Array(list) = value { list.first().unwrap_or(value) } else { value };
+    object.as_object().map_or_else(BTreeSet::new, |object| object.keys().cloned().collect())
 }
 
 #[cfg(test)]

@@ -63,21 +63,14 @@ impl SealArgs {
     /// that were sealed under another name. Returns the written paths.
     pub fn seal_anew(&self, from: &Path, to: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let key = self.key().context("give the key to seal with (--seal)")?;
-        let read = |path: &Path, limit: u64| -> anyhow::Result<Zeroizing<Vec<u8>>> {
-            let (content, bytes) = seal::open_renamed(path, Kind::of_owner_file(path), Some(key))?;
-            anyhow::ensure!(bytes <= limit, "{}: {bytes} bytes, the limit is {limit}", path.display());
-            let mut all = Zeroizing::new(Vec::with_capacity(bytes as usize + 1));
-            content.take(limit).read_to_end(&mut all).with_context(|| path.display().to_string())?;
-            Ok(all)
-        };
-        let model = read(from, tacit_graph::file::MAX_BYTES)?;
+        let model = read_renamed(from, key, tacit_graph::file::MAX_BYTES)?;
         tacit_graph::file::read(&model).with_context(|| from.display().to_string())?;
         self.write_model(to, &model)?;
         let mut written = vec![to.to_owned()];
         for backend in Registry::standard().iter() {
             let [from, to] = [from, to].map(|path| lowered::path_beside(path, backend.id()));
             if from.exists() {
-                seal::write_file(&to, Kind::lowered(&to), self.key(), &read(&from, lowered::MAX_BYTES)?)?;
+                seal::write_file(&to, Kind::lowered(&to), self.key(), &read_renamed(&from, key, lowered::MAX_BYTES)?)?;
                 written.push(to);
             }
         }
@@ -102,4 +95,13 @@ impl SealArgs {
         seal::write_file(&path, Kind::lowered(&path), self.key(), &lowered::write(&origin, made)?)?;
         Ok(path)
     }
+}
+
+/// Reads a plain file, or a file that was sealed under any name.
+fn read_renamed(path: &Path, key: &SealKey, limit: u64) -> anyhow::Result<Zeroizing<Vec<u8>>> {
+    let (content, bytes) = seal::open_renamed(path, Kind::of_owner_file(path), Some(key))?;
+    anyhow::ensure!(bytes <= limit, "{}: {bytes} bytes, the limit is {limit}", path.display());
+    let mut all = Zeroizing::new(Vec::with_capacity(bytes as usize + 1));
+    content.take(limit).read_to_end(&mut all).with_context(|| path.display().to_string())?;
+    Ok(all)
 }

@@ -47,24 +47,19 @@ pub struct Args {
 pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     let (mut client, startup) = args.connect.open(true)?;
     if let Some(helper) = &args.helper {
-        have_made(&mut client, &startup, (&args, helper), as_json)?;
+        have_made(&mut client, &startup, &args, helper, as_json)?;
         // The server may have closed the idle connection while the helper worked.
         let _ = client.close();
         return Ok(());
     }
-    make(&mut client, &startup, (args.count, args.batch), as_json)?;
+    make(&mut client, &startup, args.count, args.batch, as_json)?;
     Ok(client.close()?)
 }
 
 /// Pause between two questions to the helper.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-fn have_made(
-    client: &mut Client,
-    startup: &Startup,
-    (args, helper): (&Args, &str),
-    as_json: bool,
-) -> anyhow::Result<()> {
+fn have_made(client: &mut Client, startup: &Startup, args: &Args, helper: &str, as_json: bool) -> anyhow::Result<()> {
     let mut line = args.connect.helper(helper)?;
     let ordered = if args.fetch { vec![] } else { client.order(&mut line, args.count)? };
     let mut lost = 0;
@@ -109,7 +104,7 @@ fn have_made(
     Ok(())
 }
 
-fn make(client: &mut Client, startup: &Startup, (count, batch): (usize, usize), as_json: bool) -> anyhow::Result<()> {
+fn make(client: &mut Client, startup: &Startup, count: usize, batch: usize, as_json: bool) -> anyhow::Result<()> {
     match as_json {
         true => print::line(&json!({ "startup": startup }).to_string())?,
         false => print::note(&startup.to_string()),

@@ -51,21 +51,17 @@ pub fn shown(status: &Status, most: usize) -> String {
             q.pre, q.waiting, q.transit, q.ready, q.running_pre, q.running_on
         ),
     );
-    let of = |used: u64, most: u64, show: fn(u64) -> String| match most {
-        0 => show(used),
-        most => format!("{} of {}", show(used), show(most)),
-    };
     let dealings = match used.dealings {
         0 => String::new(),
-        used => format!("   dealings {}", of(used, capacity.dealings, |n| n.to_string())),
+        used => format!("   dealings {}", share(used, capacity.dealings, |n| n.to_string())),
     };
     line(
         &mut out,
         format_args!(
             "cores {}   memory {}   disk {}{dealings}",
-            of(used.cores, capacity.cores, |n| n.to_string()),
-            of(used.memory, capacity.memory, print::bytes),
-            of(used.disk, capacity.disk, print::bytes)
+            share(used.cores, capacity.cores, |n| n.to_string()),
+            share(used.memory, capacity.memory, print::bytes),
+            share(used.disk, capacity.disk, print::bytes)
         ),
     );
     line(
@@ -86,6 +82,14 @@ pub fn shown(status: &Status, most: usize) -> String {
     out
 }
 
+/// Formats the used part of a capacity, or the used amount alone if the capacity is 0.
+fn share(used: u64, most: u64, show: fn(u64) -> String) -> String {
+    match most {
+        0 => show(used),
+        most => format!("{} of {}", show(used), show(most)),
+    }
+}
+
 /// Adds the pools: material dealt ahead of time. Adds nothing if there are none.
 fn pools(out: &mut String, rows: &[Pool], most: usize) {
     for row in rows.iter().take(most) {
@@ -103,7 +107,6 @@ fn pools(out: &mut String, rows: &[Pool], most: usize) {
 }
 
 fn models(out: &mut String, status: &Status, most: usize) {
-    let name = |text: &str| cut(text, 24);
     line(
         out,
         format_args!("\n{:<24} {:<16} {:>8} {:>8} {:>10} {:>10}", "MODEL", "BACK ENDS", "INPUTS", "PER S", "D", "W"),
@@ -111,7 +114,7 @@ fn models(out: &mut String, status: &Status, most: usize) {
     for m in status.models.iter().take(most) {
         let (d, w, rate) = (time(m.mean_delay_s), time(m.mean_waiting_s), m.throughput_per_s);
         let backends = cut(&m.backends.join(","), 16);
-        line(out, format_args!("{:<24} {backends:<16} {:>8} {rate:>8.2} {d:>10} {w:>10}", name(&m.name), m.done));
+        line(out, format_args!("{:<24} {backends:<16} {:>8} {rate:>8.2} {d:>10} {w:>10}", cut(&m.name, 24), m.done));
     }
 }
 
@@ -167,19 +170,23 @@ fn jobs(out: &mut String, status: &Status, most: usize) {
         "JOB", "PHASE", "MODEL", "BACK END", "CLIENT", "THR", "QUEUED", "RAN", "STATE"
     );
     line(out, format_args!("{header}"));
-    let row = |job: &Job| {
-        let queued = time(job.started_s - job.queued_s);
-        let ran = time(job.ended_s.unwrap_or(status.uptime_s) - job.started_s);
-        let (phase, model, backend) = (cut(&job.phase, 8), cut(&job.model, 20), cut(&job.backend, 10));
-        let client = called(&job.client_name, &job.client, 18);
-        let state = plain(job.outcome.as_deref().unwrap_or("running"));
-        format!(
-            "{:>6} {phase:<8} {model:<20} {backend:<10} {client:<18} {:>3} {queued:>9} {ran:>9}  {state}",
-            job.id, job.threads
-        )
-    };
-    status.jobs.iter().take(most).for_each(|job| line(out, format_args!("{}", row(job))));
+    for row in status.jobs.iter().take(most) {
+        line(out, format_args!("{}", job(row, status.uptime_s)));
+    }
     more(out, status.jobs.len(), most);
+}
+
+/// Formats the row of a job; `now_s` is the server's time.
+fn job(job: &Job, now_s: f64) -> String {
+    let queued = time(job.started_s - job.queued_s);
+    let ran = time(job.ended_s.unwrap_or(now_s) - job.started_s);
+    let (phase, model, backend) = (cut(&job.phase, 8), cut(&job.model, 20), cut(&job.backend, 10));
+    let client = called(&job.client_name, &job.client, 18);
+    let state = plain(job.outcome.as_deref().unwrap_or("running"));
+    format!(
+        "{:>6} {phase:<8} {model:<20} {backend:<10} {client:<18} {:>3} {queued:>9} {ran:>9}  {state}",
+        job.id, job.threads
+    )
 }
 
 fn line(out: &mut String, text: std::fmt::Arguments<'_>) {

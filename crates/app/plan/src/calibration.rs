@@ -38,20 +38,20 @@ pub struct Rates {
 impl Rates {
     /// Fits the rates to runs of networks.
     fn new(seen: &[Seen<'_>], phase: Phase, party: usize) -> Self {
-        let row = |one: &Seen<'_>| (one.network, one.counts(phase, party), one.took.cpu_s[party]);
-        let Fit { seconds, error } = fit(&seen.iter().map(row).collect::<Vec<_>>());
+        let timed = seen.iter().map(|one| (one.network, one.counts(phase, party), one.took.cpu_s[party]));
+        let Fit { seconds, error } = fit(&timed.collect::<Vec<_>>());
         let named = Primitive::ALL.into_iter().zip(seconds).filter(|(_, seconds)| *seconds > 0.0);
         // Prefer runs of the programs as users run them, if there are enough: `tacit bench` keeps
         // more on disk.
         let enough = seen.iter().filter(|one| one.is_far()).count() > MEMORY_COLUMNS;
+        let counted = seen.iter().filter(|one| one.is_far() || !enough);
         // Three columns of the same solver.
-        let row = |one: &Seen<'_>| {
+        let rows = counted.map(|one| {
             let mut columns: Counts = [0.0; _];
             columns[..MEMORY_COLUMNS].copy_from_slice(&memory(&one.run.costs, phase, party));
             (one.network, columns, one.took.peak_bytes[party] as f64)
-        };
-        let rows: Vec<_> = seen.iter().filter(|one| one.is_far() || !enough).map(row).collect();
-        let [process, by_declared, by_weights, ..] = fit(&rows).seconds;
+        });
+        let [process, by_declared, by_weights, ..] = fit(&rows.collect::<Vec<_>>()).seconds;
         // TOML has infinities, JSON has not.
         let error = error.min(f64::from(u16::MAX));
         Self { seconds: named.collect(), error, resident: [process, by_declared, by_weights] }
@@ -189,8 +189,8 @@ impl Calibration {
     /// # Errors
     /// The file cannot be read, is no calibration, or has a value that is not allowed.
     pub fn read(path: &Path) -> Result<Self, PlanError> {
-        let io = |source| PlanError::Io { path: path.to_owned(), source };
-        let text = file::read_text(path, MAX_FILE).map_err(io)?;
+        let text = file::read_text(path, MAX_FILE);
+        let text = text.map_err(|source| PlanError::Io { path: path.to_owned(), source })?;
         Self::parse(&text).map_err(|detail| PlanError::Wrong { what: path.display().to_string(), detail })
     }
 
@@ -207,8 +207,8 @@ impl Calibration {
             ));
         }
         let phases = || read.backends.values().flat_map(|backend| backend.phases.values());
-        let rates = || phases().flat_map(|phase| [&phase.client, &phase.server]);
-        let times = rates().flat_map(|rates| rates.seconds.values().chain([&rates.error]).chain(&rates.resident));
+        let rates = phases().flat_map(|phase| [&phase.client, &phase.server]);
+        let times = rates.flat_map(|rates| rates.seconds.values().chain([&rates.error]).chain(&rates.resident));
         let times = times.chain(phases().flat_map(|phase| phase.dealer.values()));
         // The bound keeps sums finite; no plan needs a billion seconds.
         if times.chain([&read.local_mac_s]).any(|time| !(0.0..=1e9).contains(time)) || read.local_mac_s == 0.0 {

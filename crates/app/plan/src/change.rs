@@ -45,14 +45,18 @@ impl Knob {
     }
 
     fn set(self, setting: &Setting, to: f64) -> Setting {
-        let faster = |device: &Device| Device { slower: device.slower.map(|s| s / to), ..device.clone() };
         match self {
             Self::Rate => Setting { link: setting.link.at_rate(1e6 * to), ..setting.clone() },
             Self::RoundTrip => Setting { link: setting.link.at_rtt(to / 1e3), ..setting.clone() },
-            Self::Client => Setting { client: faster(&setting.client), ..setting.clone() },
-            Self::Server => Setting { server: faster(&setting.server), ..setting.clone() },
+            Self::Client => Setting { client: faster(&setting.client, to), ..setting.clone() },
+            Self::Server => Setting { server: faster(&setting.server, to), ..setting.clone() },
         }
     }
+}
+
+/// Returns a device that is faster by a factor.
+fn faster(device: &Device, by: f64) -> Device {
+    Device { slower: device.slower.map(|s| s / by), ..device.clone() }
 }
 
 /// The best offer over a range of a knob, in its unit.
@@ -89,12 +93,16 @@ const HALVINGS: u32 = 16;
 /// As [`Question::ranked`].
 pub fn vary(question: &Question<'_>, setting: &Setting) -> Result<Vec<Varied>, PlanError> {
     let mut all = Knob::ALL.into_iter().map(|knob| one(question, setting, knob)).collect::<Result<Vec<_>, _>>()?;
-    let moved = |v: &Varied| match v.score {
-        [Some(a), Some(b)] if a > 0.0 && b > 0.0 => (a / b).ln().abs(),
-        _ => f64::INFINITY,
-    };
     all.sort_by(|a, b| tacit_floats::falling(&moved(a), &moved(b)));
     Ok(all)
+}
+
+/// Returns how far a knob moves the score, as a logarithm.
+fn moved(varied: &Varied) -> f64 {
+    match varied.score {
+        [Some(a), Some(b)] if a > 0.0 && b > 0.0 => (a / b).ln().abs(),
+        _ => f64::INFINITY,
+    }
 }
 
 fn one(question: &Question<'_>, setting: &Setting, knob: Knob) -> Result<Varied, PlanError> {

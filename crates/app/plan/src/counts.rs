@@ -57,11 +57,10 @@ pub type Counts = [f64; Primitive::ALL.len()];
 /// cross a link.
 #[must_use]
 pub fn counts(costs: &Costs, phase: Phase, party: usize, carried: u64) -> Counts {
-    let of = |cost: &PhaseCost| -> PartyCost { [cost.client, cost.server][party] };
-    let (cost, own) = (costs.of(phase), of(costs.of(phase)));
+    let (cost, own) = (costs.of(phase), of_party(costs.of(phase), party));
     // The online phase reads stored material and uses it up.
     let (used, tests) = match phase {
-        Phase::Online => (of(&costs.offline).stored_bytes, costs.comparisons),
+        Phase::Online => (of_party(&costs.offline, party).stored_bytes, costs.comparisons),
         Phase::Setup | Phase::Offline => (0, 0),
     };
     let work = &own.work;
@@ -79,6 +78,11 @@ pub fn counts(costs: &Costs, phase: Phase, party: usize, carried: u64) -> Counts
         tests,
     ];
     counts.map(|count| count as f64)
+}
+
+/// Returns a party's part of a phase.
+fn of_party(cost: &PhaseCost, party: usize) -> PartyCost {
+    [cost.client, cost.server][party]
 }
 
 /// Size from which a server with a material folder keeps dealt material on disk instead of in

@@ -66,12 +66,14 @@ impl Device {
     /// No device has that name; the error lists the names that exist.
     pub fn named(name: &str) -> Result<Self, PlanError> {
         let file: File = toml::from_str(BUILT_IN).expect("a test reads it");
-        let known = || file.device.iter().map(|d| d.name.as_str()).collect::<Vec<_>>().join(", ");
         let found = file.device.iter().find(|d| d.name == name || d.also.iter().any(|also| also == name));
-        let Some(entry) = found else { return wrong(format!("device {name:?}"), format!("there are {}", known())) };
+        let Some(entry) = found else {
+            let known = file.device.iter().map(|d| d.name.as_str()).collect::<Vec<_>>().join(", ");
+            return wrong(format!("device {name:?}"), format!("there are {known}"));
+        };
         let (profile, mode) = DeviceProfile::load_with_mode(&entry.energy)?;
         let mode = profile.mode(mode)?;
-        let slower = |primitive: Primitive| entry.slower.get(&primitive).copied().unwrap_or(entry.otherwise);
+        let slower = Primitive::ALL.map(|primitive| entry.slower.get(&primitive).copied().unwrap_or(entry.otherwise));
         let energy = [
             ("idle power", &mode.base_w),
             ("power of a core", &mode.w_per_core),
@@ -84,7 +86,7 @@ impl Device {
             cores: entry.cores,
             memory_bytes: (entry.memory_gib * f64::from(1 << 30)) as u64,
             calibration: Arc::new(Calibration::built_in()),
-            slower: Primitive::ALL.map(slower),
+            slower,
             base_w: mode.base_w.value,
             j_per_cpu_s: mode.w_per_core.value,
             j_per_byte: mode.j_per_byte.value,
@@ -103,8 +105,8 @@ impl Device {
     #[must_use]
     pub fn listed() -> String {
         let file: File = toml::from_str(BUILT_IN).expect("a test reads it");
-        let one = |d: &Entry| format!("{} ({})", d.name, d.also.join(", "));
-        file.device.iter().map(one).collect::<Vec<_>>().join(", ")
+        let names = file.device.iter().map(|d| format!("{} ({})", d.name, d.also.join(", ")));
+        names.collect::<Vec<_>>().join(", ")
     }
 
     /// Returns this device with a calibration of its own.

@@ -103,9 +103,13 @@ impl Link {
     /// bucket does not carry more than its rate in total.
     #[must_use]
     fn least_s(&self, cost: &PhaseCost, elsewhere: u64) -> f64 {
-        let of = |bytes: u64, bits: f64| 8.0 * (bytes as f64 - self.bucket).max(0.0) / bits;
-        let up = of(cost.up_bytes.saturating_sub(cost.queued_bytes), self.up_bits);
-        up.max(of(cost.down_bytes + elsewhere, self.down_bits))
+        let up = self.least_way_s(cost.up_bytes.saturating_sub(cost.queued_bytes), self.up_bits);
+        up.max(self.least_way_s(cost.down_bytes + elsewhere, self.down_bits))
+    }
+
+    /// Returns the least seconds of bytes one way: those beyond a bucket pass at the rate.
+    fn least_way_s(&self, bytes: u64, bits: f64) -> f64 {
+        8.0 * (bytes as f64 - self.bucket).max(0.0) / bits
     }
 
     /// Seconds that the link is idle while `bytes` are sent at once, starting with a window of

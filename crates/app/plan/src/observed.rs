@@ -64,8 +64,7 @@ impl<'a> Seen<'a> {
         let mut all = Vec::new();
         for (at, network) in networks.iter().enumerate() {
             for is_far in [false, true] {
-                let wanted = |run: &Observation| run.threads == 1 && run.link.is_some() == is_far;
-                let seen = median(runs, network, phase, wanted);
+                let seen = median(runs, network, phase, |run| run.threads == 1 && run.link.is_some() == is_far);
                 all.extend(seen.map(|(run, took)| Self { network: at, run, took }));
             }
         }
@@ -155,14 +154,14 @@ pub(crate) fn shares(runs: &[Observation], networks: &[String], phase: Phase) ->
 /// Fits the time that offline phases take beyond the parties' own computing to the material that is
 /// dealt.
 pub(crate) fn dealer(runs: &[Observation], networks: &[String], apart: f64) -> BTreeMap<Primitive, f64> {
-    let one = |(at, network): (usize, &String)| {
+    let rows = networks.iter().enumerate().filter_map(|(at, network)| {
         let run = runs.iter().find(|run| run.network == *network)?;
         let (_, seen) = median(runs, network, Phase::Offline, Observation::is_plain)?;
         let [a, b] = seen.cpu_s;
         let waited = (seen.wall_s - a.max(b) - apart * a.min(b)).max(0.0);
         (run.costs.dealing != DealingCost::default()).then(|| (at, dealing_counts(&run.costs.dealing), waited))
-    };
-    let rows: Vec<(usize, Counts, f64)> = networks.iter().enumerate().filter_map(one).collect();
+    });
+    let rows: Vec<(usize, Counts, f64)> = rows.collect();
     let seconds = if rows.is_empty() { [0.0; _] } else { fit(&rows).seconds };
     Primitive::ALL.into_iter().zip(seconds).filter(|(_, seconds)| *seconds > 0.0).collect()
 }

@@ -87,12 +87,11 @@ impl Prediction {
     pub fn of(backend: &str, costs: &Costs, setting: &Setting) -> Option<Self> {
         let rates = [&setting.client, &setting.server].map(|device| device.calibration.backends.get(backend));
         let [Some(client), Some(server)] = rates else { return None };
-        let phase = |phase: Phase| match costs.of(phase) {
+        let [setup, offline, online] = Phase::ALL.map(|phase| match costs.of(phase) {
             // A phase that the back end does not have costs nothing.
             none if *none == PhaseCost::default() => Some(Predicted::default()),
             _ => Some(predict([client.phases.get(&phase)?, server.phases.get(&phase)?], costs, phase, setting)),
-        };
-        let [setup, offline, online] = Phase::ALL.map(phase);
+        });
         Some(Self { setup: setup?, offline: offline?, online: online? })
     }
 
@@ -117,8 +116,7 @@ impl Prediction {
     /// Payload bytes both ways for one input; `inputs` inputs share the setup.
     #[must_use]
     pub fn bytes(&self, inputs: f64) -> f64 {
-        let both = |phase: &Predicted| (phase.up_bytes + phase.down_bytes) as f64;
-        both(&self.offline) + both(&self.online) + both(&self.setup) / inputs.max(1.0)
+        both_ways(&self.offline) + both_ways(&self.online) + both_ways(&self.setup) / inputs.max(1.0)
     }
 
     /// Peak memory of the client's process, bytes.
@@ -134,6 +132,11 @@ impl Prediction {
     }
 }
 
+/// Returns the payload bytes of a phase, both ways.
+fn both_ways(phase: &Predicted) -> f64 {
+    (phase.up_bytes + phase.down_bytes) as f64
+}
+
 /// Returns the wall time of one second of computing on `threads` threads that share the part
 /// `parallel` of it ([Amdahl](https://doi.org/10.1145/1465482.1465560)).
 #[must_use]
@@ -145,10 +148,10 @@ pub fn with_threads(parallel: f64, threads: u32, cores: u32) -> f64 {
 fn predict([of_client, of_server]: [&PhaseRates; 2], costs: &Costs, phase: Phase, setting: &Setting) -> Predicted {
     let (client, server, link, cost) = (&setting.client, &setting.server, &setting.link, costs.of(phase));
     let dealt = costs.dealt_bytes(phase);
-    let below = |device: &Device, bytes: u64| link.tunnel_s * device.slower[BYTE] * bytes as f64;
     let carried = costs.carried(phase);
     let cpu_s = |rates: &Rates, party: usize, device: &Device| {
-        rates.cpu_s(&counts(costs, phase, party, carried[party]), &device.slower) + below(device, carried[party])
+        let below = link.tunnel_s * device.slower[BYTE] * carried[party] as f64;
+        rates.cpu_s(&counts(costs, phase, party, carried[party]), &device.slower) + below
     };
     let (client_cpu_s, server_cpu_s) = (cpu_s(&of_client.client, 0, client), cpu_s(&of_server.server, 1, server));
     let a = client_cpu_s * with_threads(of_client.parallel, setting.client_threads, client.cores);

@@ -64,10 +64,12 @@ impl FromStr for Goal {
     type Err = PlanError;
 
     fn from_str(text: &str) -> Result<Self, PlanError> {
-        let known = || Self::ALL.map(|goal| goal.to_string()).join(", ");
         match Self::ALL.into_iter().find(|goal| goal.to_string() == text) {
             Some(goal) => Ok(goal),
-            None => wrong(format!("goal {text:?}"), format!("there are {}", known())),
+            None => {
+                let known = Self::ALL.map(|goal| goal.to_string()).join(", ");
+                wrong(format!("goal {text:?}"), format!("there are {known}"))
+            }
         }
     }
 }
@@ -200,9 +202,13 @@ impl Question<'_> {
         }
         let mut choices: Vec<Choice> = (0..self.offers.len()).filter_map(|at| self.choice(at, setting)).collect();
         self.mark(&mut choices);
-        let key = |c: &Choice| (!self.offers[c.offer].is_private(), !c.objections.is_empty());
-        choices.sort_by(|a, b| key(a).cmp(&key(b)).then(tacit_floats::rising(&a.score, &b.score)));
+        choices.sort_by(|a, b| self.faults(a).cmp(&self.faults(b)).then(tacit_floats::rising(&a.score, &b.score)));
         Ok(choices)
+    }
+
+    /// Returns whether a choice is not private, and whether it breaks a limit.
+    fn faults(&self, choice: &Choice) -> (bool, bool) {
+        (!self.offers[choice.offer].is_private(), !choice.objections.is_empty())
     }
 
     /// Returns the best private choice that breaks no limit.
@@ -210,8 +216,7 @@ impl Question<'_> {
     /// # Errors
     /// As [`ranked`](Self::ranked).
     pub fn best(&self, setting: &Setting) -> Result<Option<Choice>, PlanError> {
-        let fits = |c: &Choice| self.offers[c.offer].is_private() && c.objections.is_empty();
-        Ok(self.ranked(setting)?.into_iter().find(fits))
+        Ok(self.ranked(setting)?.into_iter().find(|choice| self.faults(choice) == (false, false)))
     }
 
     /// Returns the rate, bit/s of the link's slower way, beyond which an offer gains less than a
@@ -220,20 +225,22 @@ impl Question<'_> {
     #[must_use]
     pub fn enough_rate(&self, offer: usize, setting: &Setting, gain: f64) -> Option<f64> {
         let has = setting.link.up_bits.min(setting.link.down_bits);
-        let score = |rate: f64| {
-            let link = setting.link.capped(rate);
-            Some(self.choice(offer, &Setting { link, ..setting.clone() })?.score)
-        };
-        let most = (1.0 + gain) * score(has)?;
+        let most = (1.0 + gain) * self.score_at(offer, setting, has)?;
         let (mut low, mut high) = (has / 1e4, has);
-        if score(low)? <= most {
+        if self.score_at(offer, setting, low)? <= most {
             return None;
         }
         for _ in 0..40 {
             let middle = (low * high).sqrt();
-            if score(middle)? <= most { high = middle } else { low = middle }
+            if self.score_at(offer, setting, middle)? <= most { high = middle } else { low = middle }
         }
         (high < 0.8 * has).then_some(high)
+    }
+
+    /// Returns an offer's score on the link limited to `rate` bit/s each way.
+    fn score_at(&self, offer: usize, setting: &Setting, rate: f64) -> Option<f64> {
+        let link = setting.link.capped(rate);
+        Some(self.choice(offer, &Setting { link, ..setting.clone() })?.score)
     }
 
     /// Evaluates an offer: the fewest threads that break the fewest limits and reach the best score
@@ -244,11 +251,7 @@ impl Question<'_> {
             for server_threads in powers(setting.server.cores) {
                 let setting = Setting { client_threads, server_threads, ..setting.clone() };
                 let found = self.with_threads(at, &setting)?;
-                let better = |best: &Choice| {
-                    let fewer = found.objections.len().cmp(&best.objections.len());
-                    fewer.is_lt() || (fewer.is_eq() && found.score < 0.99 * best.score)
-                };
-                if best.as_ref().is_none_or(better) {
+                if best.as_ref().is_none_or(|best| is_better(&found, best)) {
                     best = Some(found);
                 }
             }
@@ -311,7 +314,6 @@ impl Question<'_> {
 
     fn objections(&self, offer: &Offer, choice: &Choice, setting: &Setting) -> Vec<String> {
         let (p, limits) = (&choice.predicted, &self.limits);
-        let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
         let mut said = Vec::new();
         if offer.trust == Some(Trust::Dealer) && !limits.dealer {
             said.push("a dealer would have to be trusted (--limit trust=dealer)".into());
@@ -377,16 +379,32 @@ impl Question<'_> {
     /// Marks the private choices that no other private choice beats in all three figures.
     fn mark(&self, choices: &mut [Choice]) {
         let inputs = self.inputs_for_setup();
-        let of = |c: &Choice| [c.predicted.online.wall_s, c.predicted.client_j(inputs), c.predicted.bytes(inputs)];
-        let figures: Vec<_> = choices.iter().map(|c| (self.offers[c.offer].is_private(), of(c))).collect();
+        let figures = choices.iter().map(|c| {
+            let p = &c.predicted;
+            (self.offers[c.offer].is_private(), [p.online.wall_s, p.client_j(inputs), p.bytes(inputs)])
+        });
+        let figures: Vec<(bool, [f64; 3])> = figures.collect();
         for (at, choice) in choices.iter_mut().enumerate() {
             let (private, own) = figures[at];
-            let beaten = |(other_private, other): &(bool, [f64; 3])| {
-                *other_private && other.iter().zip(own).all(|(o, m)| *o <= m) && *other != own
-            };
-            choice.pareto = private && !figures.iter().any(beaten);
+            choice.pareto = private && !figures.iter().any(|(private, other)| *private && beats(other, &own));
         }
     }
+}
+
+/// Returns whether a choice breaks fewer limits than the best, or as many with a score 1 % better.
+fn is_better(found: &Choice, best: &Choice) -> bool {
+    let fewer = found.objections.len().cmp(&best.objections.len());
+    fewer.is_lt() || (fewer.is_eq() && found.score < 0.99 * best.score)
+}
+
+/// Returns whether no figure of `other` is larger and one is smaller.
+fn beats(other: &[f64; 3], own: &[f64; 3]) -> bool {
+    other.iter().zip(own).all(|(o, m)| o <= m) && other != own
+}
+
+/// Formats bytes in MiB.
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
 /// Predicts the float network at the client.

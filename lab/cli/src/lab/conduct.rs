@@ -50,14 +50,13 @@ pub fn carry_out(
 pub fn show_plan(experiment: &Experiment, jobs: &[plan::Job], as_json: bool) -> anyhow::Result<()> {
     let spec = experiment.spec();
     if as_json {
-        let of = |cell| jobs.iter().filter(|j| j.cell == cell).count();
-        let one = |cell| {
+        let cells = plan::cells(experiment).into_iter().map(|cell| {
             let each = plan::estimate(experiment, cell).as_secs_f64();
-            json!({ "cell": plan::labels(experiment, cell), "runs": of(cell), "seconds_each": each })
-        };
-        let cells: Vec<_> = plan::cells(experiment).into_iter().map(one).collect();
+            let runs = jobs.iter().filter(|j| j.cell == cell).count();
+            json!({ "cell": plan::labels(experiment, cell), "runs": runs, "seconds_each": each })
+        });
         return print::json(&json!({
-            "name": spec.name, "description": spec.description, "cells": cells, "runs": jobs.len(),
+            "name": spec.name, "description": spec.description, "cells": cells.collect::<Vec<_>>(), "runs": jobs.len(),
             "seconds": plan::total(experiment, jobs).as_secs_f64(), "root": plan::needs_root(experiment),
         }));
     }

@@ -53,14 +53,13 @@ impl Checked {
     /// Formats the result in a line or two.
     pub fn told(&self) -> String {
         let Self { command, document, .. } = self;
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let [old, new] = [&self.old, &self.new].map(|text| text.as_deref().unwrap_or_default());
         match self {
             Self { skipped: Some(reason), .. } => format!("  skipped: {document} by `{command}`: {reason}"),
             Self { problem: Some(problem), .. } => format!("  DIFFERS: {document} by `{command}`: {problem}"),
-            _ if self.old == self.new => format!("  holds: {document}: {}", text(&self.old)),
+            _ if self.old == self.new => format!("  holds: {document}: {old}"),
             _ => {
                 let word = if self.updated { "written anew" } else { "DIFFERS" };
-                let (old, new) = (text(&self.old), text(&self.new));
                 format!("  {word}: {document} by `{command}`\n    old  {old}\n    new  {new}")
             }
         }
@@ -84,7 +83,6 @@ impl Runner<'_> {
     }
 
     fn start(&self, command: &str) -> anyhow::Result<String> {
-        let absolute = |path: &Path| std::path::absolute(path).map(|path| path.display().to_string());
         let (data, clone) = (absolute(self.asked.data)?, absolute(self.asked.clone)?);
         let words = words(command, &[("{data}", &data), ("{clone}", &clone)])?;
         let program = tacit_cli::program::beside("tacit")?;
@@ -123,8 +121,7 @@ impl Runner<'_> {
             Ok(value) => value,
             Err(error) => return Ok(vec![Checked { problem: Some(format!("{error:#}")), ..Checked::of(bound) }]),
         };
-        let read = || fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()));
-        let mut document = read()?;
+        let mut document = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
         let mut found = Vec::new();
         for text in &bound.texts {
             found.push(compared(bound, text, &value, &mut document, self.asked.update));
@@ -134,6 +131,11 @@ impl Runner<'_> {
         }
         Ok(found)
     }
+}
+
+/// Returns a path that does not depend on the current folder, as text.
+fn absolute(path: &Path) -> std::io::Result<String> {
+    std::path::absolute(path).map(|path| path.display().to_string())
 }
 
 /// Compares a text of `document` with the command's output; replaces the text if updating is

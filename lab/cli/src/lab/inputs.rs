@@ -26,10 +26,8 @@ pub fn prepare(dir: &Path, model: Option<&Path>, input: Option<&Path>) -> anyhow
     let folder = dir.join("inputs");
     campaign::managed_folder(dir)?;
     campaign::own_folder(&folder)?;
-    let read = |path: &Path| tacit_cli::files::read(path, file::MAX_BYTES);
     let (given, values) = (model.map(read).transpose()?, input.map(read).transpose()?);
-    let digest = |bytes: Option<&Vec<u8>>| bytes.map_or("built in".into(), |b| blake3::hash(b).to_hex().to_string());
-    let source = json!({"model": digest(given.as_ref()), "input": digest(values.as_ref())});
+    let source = json!({"model": digest(given.as_deref()), "input": digest(values.as_deref())});
     match fs::read(folder.join(SOURCE)) {
         Ok(there) if serde_json::from_slice::<serde_json::Value>(&there).is_ok_and(|t| t == source) => return Ok(()),
         Ok(_) => {
@@ -55,6 +53,16 @@ pub fn prepare(dir: &Path, model: Option<&Path>, input: Option<&Path>) -> anyhow
     write(&folder.join("input.npy"), &values)?;
     // Write this file last: without it, the next run makes both files again.
     write(&folder.join(SOURCE), source.to_string().as_bytes())
+}
+
+/// Reads a file that the user names.
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    tacit_cli::files::read(path, file::MAX_BYTES)
+}
+
+/// Returns the digest of a given file.
+fn digest(bytes: Option<&[u8]>) -> String {
+    bytes.map_or("built in".into(), |b| blake3::hash(b).to_hex().to_string())
 }
 
 /// Imports the demo's network with calibration.

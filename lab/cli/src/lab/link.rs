@@ -1,7 +1,6 @@
 //! `tacit lab link`: a program over an emulated link.
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use std::net::Ipv4Addr;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -10,7 +9,7 @@ use tacit_experiments::campaign::LinkFigures;
 use tacit_experiments::link::accuracy::{RATES, RTTS, Row};
 use tacit_experiments::link::{CONGESTION_CONTROL, Link, Side};
 use tacit_net::Rate;
-use tacit_net::link::{LinkSpec, LinkSpecText, PRESETS, Preset, format_duration, parse_duration};
+use tacit_net::link::{LinkSpec, LinkSpecText, PRESETS, format_duration, parse_duration};
 
 /// How long `COMMAND` may take to end after Ctrl-C.
 const GRACE: Duration = Duration::from_secs(3);
@@ -124,8 +123,10 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn list(as_json: bool) -> Result<()> {
     if as_json {
-        let one = |preset: &Preset| json!({ "name": preset.name, "link": LinkSpec::from(preset).describe(), "source": preset.source });
-        return print::json(&PRESETS.iter().map(one).collect());
+        let presets = PRESETS.iter().map(
+            |preset| json!({ "name": preset.name, "link": LinkSpec::from(preset).describe(), "source": preset.source }),
+        );
+        return print::json(&presets.collect());
     }
     for preset in PRESETS {
         print::line(&format!(
@@ -240,8 +241,8 @@ fn serve_and_run(link: &Link, args: &Args, mut command: Command) -> Result<i32> 
 }
 
 fn with_addresses<'a>(link: &Link, command: &'a mut Command) -> &'a mut Command {
-    let text = |side| Ipv4Addr::to_string(&link.address(side));
-    command.env("TACIT_LINK_SERVER", text(Side::Server)).env("TACIT_LINK_CLIENT", text(Side::Client))
+    let [server, client] = [Side::Server, Side::Client].map(|side| link.address(side).to_string());
+    command.env("TACIT_LINK_SERVER", server).env("TACIT_LINK_CLIENT", client)
 }
 
 /// Waits for the end of the process; after Ctrl-C at most for `GRACE`.

@@ -54,10 +54,6 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let seconds = |name: &str, value: f64, least: f64| {
-        ensure!((least..=86_400.0).contains(&value), "--{name} must be {least} to 86400 seconds, not {value}");
-        Ok(Duration::from_secs_f64(value))
-    };
     let plan = Plan {
         interval: seconds("interval", args.interval, 0.001)?,
         idle: seconds("idle", args.idle, 0.0)?,
@@ -87,6 +83,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     ensure!(measured.status.success(), "the command failed: {}", measured.status);
     Ok(())
+}
+
+/// Checks the value of option `name`, and returns the duration.
+fn seconds(name: &str, value: f64, least: f64) -> anyhow::Result<Duration> {
+    ensure!((least..=86_400.0).contains(&value), "--{name} must be {least} to 86400 seconds, not {value}");
+    Ok(Duration::from_secs_f64(value))
 }
 
 /// How an earlier table is recognised.

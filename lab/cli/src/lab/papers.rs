@@ -144,8 +144,11 @@ fn carry_out(command: &Quick, args: &Args) -> anyhow::Result<Outcome> {
         bail!("tacit {line}: {}", ran.status);
     }
     let output = String::from_utf8_lossy(&ran.stdout);
-    let lacks = |texts: &[String]| texts.iter().find(|text| !output.contains(text.as_str())).cloned();
-    Ok(Outcome::RunReport(command.checks.iter().map(|(claim, texts)| (*claim, lacks(texts))).collect()))
+    let checks = command.checks.iter().map(|(claim, texts)| {
+        let lacks = texts.iter().find(|text| !output.contains(text.as_str())).cloned();
+        (*claim, lacks)
+    });
+    Ok(Outcome::RunReport(checks.collect()))
 }
 
 fn tell(command: &Quick, outcome: &Outcome, claims: &[Claim]) -> anyhow::Result<()> {
@@ -167,11 +170,11 @@ fn as_json(command: &Quick, outcome: &Outcome, claims: &[Claim]) -> serde_json::
     match outcome {
         Outcome::Skipped(reason) => json!({ "command": words, "skipped": reason }),
         Outcome::RunReport(checks) => {
-            let one = |(number, lacks): &(usize, Option<String>)| {
+            let checked = checks.iter().map(|(number, lacks)| {
                 let Claim { paper, place, claim, .. } = &claims[*number];
                 json!({ "paper": paper, "place": place, "claim": claim, "holds": lacks.is_none(), "lacks": lacks })
-            };
-            json!({ "command": words, "claims": checks.iter().map(one).collect::<Vec<_>>() })
+            });
+            json!({ "command": words, "claims": checked.collect::<Vec<_>>() })
         }
     }
 }

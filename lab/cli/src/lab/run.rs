@@ -4,7 +4,6 @@ use super::{inputs, live, study};
 use anyhow::{Context, bail};
 use serde_json::json;
 use std::path::PathBuf;
-use std::time::Duration;
 use tacit_cli::print;
 use tacit_experiments::experiment::{BUILT_IN, BuiltIn, Experiment, ExperimentSpec, LinkText, plan};
 
@@ -134,8 +133,10 @@ fn list(as_json: bool) -> anyhow::Result<()> {
         rows.push((name, time, format!("{about} (options of its own)")));
     }
     if as_json {
-        let one = |(name, time, about): &(&str, Duration, String)| json!({ "name": name, "seconds": time.as_secs(), "description": about });
-        return print::json(&rows.iter().map(one).collect());
+        let rows = rows
+            .iter()
+            .map(|(name, time, about)| json!({ "name": name, "seconds": time.as_secs(), "description": about }));
+        return print::json(&rows.collect());
     }
     rows.iter().try_for_each(|(name, time, about)| print::line(&format!("{name:<16} about {:<7} {about}", span(*time))))
 }
@@ -178,11 +179,7 @@ fn override_lists(args: &Args, spec: &mut ExperimentSpec) -> anyhow::Result<()> 
         spec.transports.clone_from(&args.transports);
     }
     if !args.links.is_empty() {
-        let own = |name: &String| {
-            let named = |l: &&LinkText| matches!(l, LinkText::Table(t) if t.name.as_ref() == Some(name));
-            spec.links.iter().find(named).cloned().unwrap_or_else(|| LinkText::Name(name.clone()))
-        };
-        spec.links = args.links.iter().map(own).collect();
+        spec.links = args.links.iter().map(|name| own_link(&spec.links, name)).collect();
     }
     for name in &args.workloads {
         if !spec.workloads.iter().any(|w| w.name == *name) {
@@ -194,4 +191,10 @@ fn override_lists(args: &Args, spec: &mut ExperimentSpec) -> anyhow::Result<()> 
         spec.workloads.retain(|w| args.workloads.contains(&w.name));
     }
     Ok(())
+}
+
+/// Returns the experiment's own link of this name, else the preset.
+fn own_link(links: &[LinkText], name: &str) -> LinkText {
+    let own = links.iter().find(|l| matches!(l, LinkText::Table(t) if t.name.as_deref() == Some(name)));
+    own.cloned().unwrap_or_else(|| LinkText::Name(name.to_owned()))
 }

@@ -143,10 +143,7 @@ fn show_usable(entry: &Entry) -> Result<()> {
         print::line(&format!("            at {}", entry.place))?;
     }
     if let Some(info) = &entry.info {
-        let rails = |counted: bool| -> Vec<&str> {
-            info.rails.iter().filter(|r| r.counted == counted).map(|r| r.name.as_str()).collect()
-        };
-        let (counted, others) = (rails(true), rails(false));
+        let (counted, others) = (rails(info, true), rails(info, false));
         print::line(&format!("            counts {}", counted.join(" + ")))?;
         if !others.is_empty() {
             print::line(&format!("            also reads {}", others.join(", ")))?;
@@ -171,4 +168,9 @@ fn show_usable(entry: &Entry) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Names the rails that a source counts, or the other rails.
+fn rails(info: &SourceInfo, counted: bool) -> Vec<&str> {
+    info.rails.iter().filter(|r| r.counted == counted).map(|r| r.name.as_str()).collect()
 }

@@ -90,12 +90,14 @@ fn mix(text: &str) -> Result<Mix> {
     if !text.contains(':') {
         return Ok(Mix::named(text)?);
     }
-    let one = |part: &str| {
-        let (name, count) = part.split_once(':').with_context(|| format!("{part:?}: expected MODEL:SHARE"))?;
-        let count = count.parse().ok().filter(|count| (1..=1_000_000).contains(count));
-        Ok((name.to_owned(), count.with_context(|| format!("{part:?}: a share is a whole number from 1"))?))
-    };
-    Ok(Mix { name: "given".into(), counts: text.split(',').map(one).collect::<Result<_>>()? })
+    Ok(Mix { name: "given".into(), counts: text.split(',').map(model_share).collect::<Result<_>>()? })
+}
+
+/// Parses a model with its share: `m1:9`.
+fn model_share(part: &str) -> Result<(String, u32)> {
+    let (name, count) = part.split_once(':').with_context(|| format!("{part:?}: expected MODEL:SHARE"))?;
+    let count = count.parse().ok().filter(|count| (1..=1_000_000).contains(count));
+    Ok((name.to_owned(), count.with_context(|| format!("{part:?}: a share is a whole number from 1"))?))
 }
 
 pub fn run(args: &ClusterArgs, as_json: bool) -> Result<()> {
@@ -113,10 +115,6 @@ pub fn run(args: &ClusterArgs, as_json: bool) -> Result<()> {
         let rate = args.load * f64::from(nodes * args.cores) / core_seconds(&scenario);
         scenario.workload.arrivals = Arrivals::Poisson(rate);
         let length_s = f64::from(args.requests) / rate;
-        let death = |k: u32| Death {
-            node: k as usize,
-            at_s: length_s * (0.3 + 0.4 * f64::from(k) / f64::from(args.deaths.max(1))),
-        };
         for &placement in &args.placement {
             let spec = ClusterSpec {
                 scenario: scenario.clone(),
@@ -124,7 +122,7 @@ pub fn run(args: &ClusterArgs, as_json: bool) -> Result<()> {
                 placement,
                 report_s: args.lease / 5.0,
                 lease_s: args.lease,
-                deaths: (0..args.deaths).map(death).collect(),
+                deaths: (0..args.deaths).map(|k| args.death(k, length_s)).collect(),
             };
             let began = Instant::now();
             let summary = spec.run(args.seed)?;
@@ -132,6 +130,14 @@ pub fn run(args: &ClusterArgs, as_json: bool) -> Result<()> {
         }
     }
     deliver(args.output.as_deref(), as_json, &rows, &table(&rows))
+}
+
+impl ClusterArgs {
+    /// Returns the death of node `k` in a run of `length_s` seconds.
+    fn death(&self, k: u32, length_s: f64) -> Death {
+        let share = 0.3 + 0.4 * f64::from(k) / f64::from(self.deaths.max(1));
+        Death { node: k as usize, at_s: length_s * share }
+    }
 }
 
 /// Returns the mean core-seconds of a request, by the shares of the models.

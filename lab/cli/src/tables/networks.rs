@@ -69,10 +69,10 @@ pub fn measure(file: &Path, asked: &Asked<'_>, seal: &SealArgs) -> anyhow::Resul
     let mut sets = Vec::new();
     for (set, rotations, column) in SETS {
         let paper = column.and_then(|column| Some(asked.paper?[column]));
-        sets.push(of_set((&model, asked.name), set, &joined(asked.options, rotations), paper)?);
+        sets.push(of_set(&model, asked.name, set, &joined(asked.options, rotations), paper)?);
     }
     if let Some(chosen) = asked.chosen {
-        sets.push(of_set((&model, asked.name), "chosen by `design`", chosen, None)?);
+        sets.push(of_set(&model, asked.name, "chosen by `design`", chosen, None)?);
     }
     let threads = rayon::current_num_threads();
     let (network, file, options) = (asked.name.into(), file.display().to_string(), asked.options.into());
@@ -85,7 +85,8 @@ fn joined(options: &str, more: &str) -> String {
 }
 
 fn of_set(
-    (model, name): (&Model, &str),
+    model: &Model,
+    name: &str,
     set: &'static str,
     options: &str,
     paper_s: Option<[f64; 3]>,
@@ -97,8 +98,8 @@ fn of_set(
     let ran = run_privately(model, (&Ckks, &lowered), inputs, &watch)?;
     shown.finish_and_clear();
     ensure!(ran.off <= ran.bound, "{name}, key set {set}: off by {:.2e}, {:.2e} is stated", ran.off, ran.bound);
-    let of = |what: &str| ran.steps.get(what).copied().unwrap_or_default();
-    let (layers_s, bootstraps_s, online_s) = (of("linear"), of("bootstrap"), ran.online.seconds);
+    let [layers_s, bootstraps_s] = ["linear", "bootstrap"].map(|what| ran.steps.get(what).copied().unwrap_or_default());
+    let online_s = ran.online.seconds;
     let rest_s = (online_s - layers_s - bootstraps_s).max(0.0);
     let key_bytes = lowered.costs().setup.server.stored_bytes;
     Ok(OfSet { set, options: options.into(), key_bytes, layers_s, bootstraps_s, rest_s, online_s, paper_s, ran })

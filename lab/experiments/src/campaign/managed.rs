@@ -16,17 +16,19 @@ const MANAGED: FolderKind = FolderKind::public("lab", "measurements");
 /// [`LabError::Keys`] for a folder with other content, a link, or a folder that cannot be created.
 pub fn managed_folder(dir: &Path) -> Result<(), LabError> {
     // A folder of version 0.1 is recognised by its description.
-    let described = |name: &str, key: &str| {
-        let text = open(&dir.join(name)).and_then(|file| {
-            let mut text = vec![];
-            file.take(MAX_FILE).read_to_end(&mut text).map(|_| text)
-        });
-        let value: Option<serde_json::Value> = text.ok().and_then(|text| serde_json::from_slice(&text).ok());
-        value.is_some_and(|value| value.get(key).is_some())
-    };
-    let is_ours = described(CAMPAIGN, "version") || described("study.json", "format");
+    let is_ours = is_described(dir, CAMPAIGN, "version") || is_described(dir, "study.json", "format");
     ManagedFolder::open_or_mark(dir, MANAGED, |_| is_ours)?;
     Ok(())
+}
+
+/// Returns whether JSON file `name` of the folder has the key.
+fn is_described(dir: &Path, name: &str, key: &str) -> bool {
+    let text = open(&dir.join(name)).and_then(|file| {
+        let mut text = vec![];
+        file.take(MAX_FILE).read_to_end(&mut text).map(|_| text)
+    });
+    let value: Option<serde_json::Value> = text.ok().and_then(|text| serde_json::from_slice(&text).ok());
+    value.is_some_and(|value| value.get(key).is_some())
 }
 
 /// Creates a marked folder inside one of measurements. Marks a folder of an earlier version as it
@@ -41,8 +43,9 @@ pub fn own_folder(path: &Path) -> Result<(), LabError> {
         return Err(LabError::Spec { what: path.display().to_string(), detail });
     }
     let is_inside = path.parent().is_some_and(|parent| is_marked(parent, MANAGED).unwrap_or(false));
-    let is_ours = |entry: &Path| is_inside && entry.symlink_metadata().is_ok_and(|meta| meta.is_file());
-    ManagedFolder::open_or_mark(path, MANAGED, is_ours)?;
+    ManagedFolder::open_or_mark(path, MANAGED, |entry| {
+        is_inside && entry.symlink_metadata().is_ok_and(|meta| meta.is_file())
+    })?;
     Ok(())
 }
 

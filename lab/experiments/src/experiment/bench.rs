@@ -125,8 +125,7 @@ impl Bench<'_> {
         let link = &self.experiment.links()[job.cell.link];
         let Some(spec) = &link.spec else {
             let home = Ipv4Addr::LOCALHOST;
-            let find = || port::find().map_err(|e| Broken::Run(format!("finding a free port: {e}")));
-            let (place, port, dealer_port) = (Place::Host, find()?, find()?);
+            let (place, port, dealer_port) = (Place::Host, free_port()?, free_port()?);
             return Ok((Site { tunnel: None, place, client: home, server: home, port, dealer_port }, None));
         };
         let up = Link::up(spec)?;
@@ -142,8 +141,8 @@ impl Bench<'_> {
         } else {
             None
         };
-        let address = |side| tunnel.as_ref().map_or_else(|| up.address(side), |t| t.address(side));
-        let (client, server) = (address(Side::Client), address(Side::Server));
+        let [client, server] = [Side::Client, Side::Server]
+            .map(|side| tunnel.as_ref().map_or_else(|| up.address(side), |t| t.address(side)));
         let place = Place::Link(Box::new(up));
         let [port, dealer_port] = PORTS;
         Ok((Site { tunnel, place, client, server, port, dealer_port }, figures))
@@ -188,7 +187,8 @@ impl Bench<'_> {
     fn start(
         &self,
         setting: &Setting<'_>,
-        (party, side): (&'static str, Side),
+        party: &'static str,
+        side: Side,
         command: &CommandLine,
         socket: &Path,
     ) -> Result<Program, LabError> {
@@ -227,7 +227,7 @@ impl Bench<'_> {
         ready: Option<&str>,
         socket: &Path,
     ) -> Result<Program, Broken> {
-        let mut program = self.start(setting, (party, Side::Server), command, socket)?;
+        let mut program = self.start(setting, party, Side::Server, command, socket)?;
         let patience = START.min(Duration::from_secs_f64(self.experiment.spec().timeout_s));
         match wait_ready(&mut program, ready, setting.site.port, patience, self.stop)? {
             Waited::Done => Ok(program),
@@ -274,7 +274,7 @@ impl Bench<'_> {
         // Ensures at least one sample of a server that ends before the next regular sample.
         sampler.sample_now();
         sampler.mark("runner", "run", Edge::Begin, BTreeMap::new());
-        let started = self.start(setting, (name(Side::Client), Side::Client), &setting.workload.client, &socket);
+        let started = self.start(setting, name(Side::Client), Side::Client, &setting.workload.client, &socket);
         let ended = started.and_then(|mut client| {
             sampler.add_process("client", client.pid(), Since::Birth);
             let patience = Duration::from_secs_f64(self.experiment.spec().timeout_s);
@@ -390,6 +390,11 @@ impl Bench<'_> {
             .collect();
         Ok(whole.then_some(Idle { when: when.into(), record, duration_s, power }))
     }
+}
+
+/// Finds a free port for a run.
+fn free_port() -> Result<u16, Broken> {
+    port::find().map_err(|e| Broken::Run(format!("finding a free port: {e}")))
 }
 
 /// Values of the placeholders of a workload with a dealer; creates the keys of all three parties.

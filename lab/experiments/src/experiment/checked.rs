@@ -73,13 +73,9 @@ impl Experiment {
         check_numbers(&spec)?;
         check_values(&spec)?;
         let links = spec.links.iter().enumerate().map(|(i, l)| read_link(i, l)).collect::<Result<Vec<_>, _>>()?;
-        let read_transport = |(i, t): (usize, &String)| t.parse().map_err(|e| at(&format!("transports[{i}]"), &e));
-        let transports = spec.transports.iter().enumerate().map(read_transport).collect::<Result<Vec<_>, _>>()?;
-        let read_pace = |(i, p): (usize, &String)| match p.as_str() {
-            "none" => Ok(None),
-            rate => rate.parse().map(Some).map_err(|e| wrong(&format!("paces[{i}]"), &format!("{e}; or none"))),
-        };
-        let paces = spec.paces.iter().enumerate().map(read_pace).collect::<Result<Vec<_>, _>>()?;
+        let transports =
+            spec.transports.iter().enumerate().map(|(i, t)| read_transport(i, t)).collect::<Result<Vec<_>, _>>()?;
+        let paces = spec.paces.iter().enumerate().map(|(i, p)| read_pace(i, p)).collect::<Result<Vec<_>, _>>()?;
         let workloads = spec
             .workloads
             .iter()
@@ -173,8 +169,8 @@ fn at(key: &str, error: &LabError) -> LabError {
 }
 
 fn check_name(key: &str, name: &str) -> Result<(), LabError> {
-    let fine = |c: u8| c.is_ascii_alphanumeric() || b".-_+".contains(&c);
-    if name.is_empty() || name.len() > 64 || !name.bytes().all(fine) {
+    let is_fine = name.bytes().all(|c| c.is_ascii_alphanumeric() || b".-_+".contains(&c));
+    if name.is_empty() || name.len() > 64 || !is_fine {
         return Err(wrong(key, &format!("`{name}` is no name: 1 to 64 letters, digits and . - _ +")));
     }
     Ok(())
@@ -289,12 +285,25 @@ fn read_link(index: usize, text: &LinkText) -> Result<Link, LabError> {
     }
 }
 
+/// Parses a transport of the experiment.
+fn read_transport(index: usize, text: &str) -> Result<TransportKind, LabError> {
+    text.parse().map_err(|e| at(&format!("transports[{index}]"), &e))
+}
+
+/// Parses a pace of the experiment.
+fn read_pace(index: usize, text: &str) -> Result<Option<Rate>, LabError> {
+    match text {
+        "none" => Ok(None),
+        rate => rate.parse().map(Some).map_err(|e| wrong(&format!("paces[{index}]"), &format!("{e}; or none"))),
+    }
+}
+
 fn read_workload(key: &str, text: &WorkloadSpec, spec: &ExperimentSpec) -> Result<Workload, LabError> {
     check_name(&format!("{key}.name"), &text.name)?;
-    let command = |part: &str, line: &str| CommandLine::parse(&format!("{key}.{part}"), line, &spec.values);
-    let client = command("client", &text.client)?;
-    let server = text.server.as_deref().map(|line| command("server", line)).transpose()?;
-    let dealer = text.dealer.as_deref().map(|line| command("dealer", line)).transpose()?;
+    let [client, server, dealer] = ["client", "server", "dealer"].map(|part| format!("{key}.{part}"));
+    let client = CommandLine::parse(&client, &text.client, &spec.values)?;
+    let server = text.server.as_deref().map(|line| CommandLine::parse(&server, line, &spec.values)).transpose()?;
+    let dealer = text.dealer.as_deref().map(|line| CommandLine::parse(&dealer, line, &spec.values)).transpose()?;
     if text.ready.as_deref().is_some_and(str::is_empty) {
         return Err(wrong(
             &format!("{key}.ready"),

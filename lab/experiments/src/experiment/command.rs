@@ -34,11 +34,10 @@ impl CommandLine {
     /// # Errors
     /// [`LabError::Spec`] for no command, an open quote, an unknown placeholder.
     pub fn parse(what: &str, text: &str, values: &BTreeMap<String, String>) -> Result<Self, LabError> {
-        let wrong = |detail: String| LabError::Spec { what: what.into(), detail };
-        let words =
-            shlex::split(text).ok_or_else(|| wrong(format!("`{text}` has an open quote or ends in a backslash")))?;
+        let words = shlex::split(text)
+            .ok_or_else(|| LabError::spec(what, format!("`{text}` has an open quote or ends in a backslash")))?;
         if words.is_empty() {
-            return Err(wrong("no command; write a program and its arguments".into()));
+            return Err(LabError::spec(what, "no command; write a program and its arguments"));
         }
         for word in &words {
             for name in names(word) {
@@ -47,12 +46,12 @@ impl CommandLine {
                         PLACEHOLDERS.iter().map(|(k, _)| *k).chain(values.keys().map(String::as_str)).collect();
                     let detail =
                         format!("unknown placeholder {{{name}}}; there are {}, and {{{{ for a brace", known.join(", "));
-                    return Err(wrong(detail));
+                    return Err(LabError::spec(what, detail));
                 }
                 if name == "pace" && word != "{pace}" {
-                    return Err(wrong(format!(
-                        "`{word}`: {{pace}} must be a word of its own, since it becomes `--pace RATE`"
-                    )));
+                    let detail =
+                        format!("`{word}`: {{pace}} must be a word of its own, since it becomes `--pace RATE`");
+                    return Err(LabError::spec(what, detail));
                 }
             }
         }

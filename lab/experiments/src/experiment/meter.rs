@@ -131,14 +131,13 @@ impl Meter {
             stopped.attribute(primary, others_s);
         } else if let Some(coefficients) = &self.coefficients {
             let duration = stopped.summary.duration_s;
-            let of = |party: &str, cpu_s: f64| {
-                let seen = stopped.party_bytes.get(party).map(|b| *b as f64);
-                let moved = seen.or_else(|| bytes.get(party).copied()).unwrap_or(0.0);
-                energy::modelled(cpu_s, moved, duration, coefficients)
-            };
             let parties = &stopped.summary.parties;
-            let figures = parties.iter().map(|(name, p)| (name.clone(), of(name, p.user_s + p.system_s))).collect();
-            stopped.summary.party_energy = figures;
+            let figures = parties.iter().map(|(name, p)| {
+                let seen = stopped.party_bytes.get(name).map(|b| *b as f64);
+                let moved = seen.or_else(|| bytes.get(name).copied()).unwrap_or(0.0);
+                (name.clone(), energy::modelled(p.user_s + p.system_s, moved, duration, coefficients))
+            });
+            stopped.summary.party_energy = figures.collect();
         }
         stopped.summary.party_energy.clone()
     }

@@ -153,11 +153,11 @@ impl Clock {
     /// Expected time of `jobs`.
     #[must_use]
     pub fn left(&self, experiment: &Experiment, jobs: &[Job]) -> Duration {
-        let of = |job: &Job| match self.taken.get(&job.cell) {
+        let times = jobs.iter().map(|job| match self.taken.get(&job.cell) {
             Some((seconds, n)) => Duration::from_secs_f64(seconds / f64::from(*n)),
             None => estimate(experiment, job.cell),
-        };
-        jobs.iter().map(of).sum()
+        });
+        times.sum()
     }
 }
 

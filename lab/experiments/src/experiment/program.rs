@@ -65,6 +65,20 @@ pub(super) struct Start<'a> {
     pub scratch: &'a Scratch,
 }
 
+impl Start<'_> {
+    /// Returns the path of an output.
+    fn output(&self, kind: &str) -> PathBuf {
+        let mut path = self.log.as_os_str().to_owned();
+        path.push(format!(".{}.{kind}", self.party));
+        PathBuf::from(path)
+    }
+}
+
+/// Creates an output file.
+fn new_file(path: &Path) -> Result<File, LabError> {
+    campaign::create(path).map_err(LabError::io(path))
+}
+
 /// `client` or `server`.
 pub(super) fn name(side: Side) -> &'static str {
     match side {
@@ -78,17 +92,11 @@ impl Program {
     /// this process.
     pub(super) fn start(place: &Place, start: &Start<'_>) -> Result<Self, LabError> {
         let party = start.party;
-        let path = |kind: &str| {
-            let mut path = start.log.as_os_str().to_owned();
-            path.push(format!(".{party}.{kind}"));
-            PathBuf::from(path)
-        };
-        let (out, err) = (path("out"), path("err"));
-        let file = |path: &Path| campaign::create(path).map_err(LabError::io(path));
+        let (out, err) = (start.output("out"), start.output("err"));
         let mut command = Command::new(&start.words[0]);
         command.args(&start.words[1..]).envs(start.environment).current_dir(start.dir).process_group(0);
         start.scratch.mark(&mut command);
-        command.stdin(Stdio::null()).stdout(file(&out)?).stderr(file(&err)?);
+        command.stdin(Stdio::null()).stdout(new_file(&out)?).stderr(new_file(&err)?);
         let child = match place {
             Place::Host => command.spawn().map_err(LabError::failed(format!("starting {:?}", start.words[0])))?,
             Place::Link(link) => link.spawn(start.side, &mut command)?,
@@ -97,15 +105,12 @@ impl Program {
         let pid = child.id();
         // A thread that blocks in the kernel: no polling beside the measured programs, and kernels
         // before 5.3 lack pidfds.
-        let watch = move || {
+        let watcher = std::thread::Builder::new().name("tacit-watch".into()).spawn(move || {
             if wait_ended(pid).is_ok() {
                 _ = tell.send(());
             }
-        };
-        std::thread::Builder::new()
-            .name("tacit-watch".into())
-            .spawn(watch)
-            .map_err(LabError::io(Path::new("thread")))?;
+        });
+        watcher.map_err(LabError::io(Path::new("thread")))?;
         Ok(Self { party, child, out, err, ended, is_over: false, reaped: None })
     }
 

@@ -104,7 +104,7 @@ pub fn run(
         begin(&mut folder, &dir, &experiment, &machine)?;
     }
     for from in &settings.from {
-        let taken = take_over(&experiment, &machine, (&mut folder, &mut done), from)?;
+        let taken = take_over(&experiment, &machine, &mut folder, &mut done, from)?;
         tell(Event::Note(format!("{taken} runs taken over from {}", from.display())));
     }
     let jobs = plan::remaining(&experiment, &done);
@@ -117,11 +117,7 @@ pub fn run(
     begin(&mut folder, &dir, &experiment, &machine)?;
     tell(Event::Note(meter.describe()));
     let mut bench = Bench { experiment: &experiment, dir: &dir, program: &settings.program, meter, stop };
-    let mut conduct = |what: Step<'_>| match what {
-        Step::Job(job) => bench.conduct(job).map(|r| r.map_or(Stepped::Stopped, |r| Stepped::Run(Box::new(r)))),
-        Step::Idle(when, number) => bench.idle(when, number).map(|i| i.map_or(Stepped::Stopped, Stepped::Idle)),
-    };
-    let mut outcome = drive(&experiment, &jobs, &mut folder, stop, &mut conduct, tell)?;
+    let mut outcome = drive(&experiment, &jobs, &mut folder, stop, &mut |what| conduct(&mut bench, what), tell)?;
     outcome.done += finished;
     Ok(outcome)
 }
@@ -137,6 +133,14 @@ enum Stepped {
     Run(Box<Run>),
     Idle(Idle),
     Stopped,
+}
+
+/// Performs a task.
+fn conduct(bench: &mut Bench<'_>, what: Step<'_>) -> Result<Stepped, LabError> {
+    match what {
+        Step::Job(job) => bench.conduct(job).map(|r| r.map_or(Stepped::Stopped, |r| Stepped::Run(Box::new(r)))),
+        Step::Idle(when, number) => bench.idle(when, number).map(|i| i.map_or(Stepped::Stopped, Stepped::Idle)),
+    }
 }
 
 /// Performs the jobs with `conduct` (tests replace it and need neither root nor time).
@@ -220,7 +224,7 @@ fn idle(
 
 /// Change of idle power during the campaign, by source.
 fn drift(before: &Idle, after: &Idle) -> Vec<String> {
-    let of = |(name, b): (&String, &campaign::IdlePower)| {
+    let notes = before.power.iter().filter_map(|(name, b)| {
         let a = after.power.get(name)?;
         let sd = a.mean_sd_w.hypot(b.mean_sd_w);
         let drift = a.mean_w - b.mean_w;
@@ -229,8 +233,8 @@ fn drift(before: &Idle, after: &Idle) -> Vec<String> {
             "idle power by {name}: {:.3} W before, {:.3} W after; drift {drift:+.3} W is {weight} (standard uncertainty {sd:.3} W)",
             b.mean_w, a.mean_w
         ))
-    };
-    before.power.iter().filter_map(of).collect()
+    });
+    notes.collect()
 }
 
 /// The experiment with its seed, and its runs in the folder.

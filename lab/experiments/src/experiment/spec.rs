@@ -154,11 +154,11 @@ impl ExperimentSpec {
     /// [`LabError::Spec`] with the line, for invalid TOML, an unknown or missing key, or a value of
     /// a wrong type.
     pub fn from_toml(what: &str, text: &str) -> Result<Self, LabError> {
-        let wrong = |detail: String| LabError::Spec { what: what.into(), detail };
         if text.len() > MAX_FILE {
-            return Err(wrong(format!("{} bytes; an experiment file has at most {MAX_FILE}", text.len())));
+            let detail = format!("{} bytes; an experiment file has at most {MAX_FILE}", text.len());
+            return Err(LabError::spec(what, detail));
         }
-        toml::from_str(text).map_err(|e| wrong(e.to_string().trim_end().to_owned()))
+        toml::from_str(text).map_err(|e| LabError::spec(what, e.to_string().trim_end()))
     }
 
     /// The TOML text with all defaults filled in.
@@ -172,13 +172,11 @@ impl ExperimentSpec {
     /// The keys in which two experiments differ, with both values; empty if equal.
     #[must_use]
     pub fn differences(&self, other: &Self) -> Vec<String> {
-        let table = |spec: &Self| toml::Table::try_from(spec).unwrap_or_default();
         let (a, b) = (table(self), table(other));
         let keys: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
-        let show = |table: &toml::Table, key: &str| table.get(key).map_or("absent".into(), ToString::to_string);
         keys.into_iter()
             .filter(|k| a.get(*k) != b.get(*k))
-            .map(|k| format!("`{k}` is {} there and {} here", show(&a, k), show(&b, k)))
+            .map(|k| format!("`{k}` is {} there and {} here", shown(&a, k), shown(&b, k)))
             .collect()
     }
 
@@ -192,6 +190,16 @@ impl ExperimentSpec {
         self.interval_s = self.interval_s.min(0.1);
         self.measure_s = self.measure_s.min(1.0);
     }
+}
+
+/// Returns the specification as a TOML table.
+fn table(spec: &ExperimentSpec) -> toml::Table {
+    toml::Table::try_from(spec).unwrap_or_default()
+}
+
+/// Returns the printed value of a key.
+fn shown(table: &toml::Table, key: &str) -> String {
+    table.get(key).map_or("absent".into(), ToString::to_string)
 }
 
 mod defaults {

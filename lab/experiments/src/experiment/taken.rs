@@ -23,23 +23,22 @@ const SAME: [&str; 4] = ["architecture", "cores", "cpu", "tacit"];
 pub(super) fn take_over(
     experiment: &Experiment,
     machine: &BTreeMap<String, String>,
-    (folder, done): (&mut Folder, &mut Vec<Run>),
+    folder: &mut Folder,
+    done: &mut Vec<Run>,
     from: &Path,
 ) -> Result<usize, LabError> {
-    let what = || from.display().to_string();
     let loaded = campaign::load(from)?;
-    let there = Experiment::new(ExperimentSpec::from_toml(&what(), &loaded.campaign.spec)?)?;
+    let there = Experiment::new(ExperimentSpec::from_toml(&from.display().to_string(), &loaded.campaign.spec)?)?;
     let mut differences = common(there.spec()).differences(&common(experiment.spec()));
     for fact in SAME {
         let (a, b) = (loaded.campaign.machine.get(fact), machine.get(fact));
         if a != b {
-            let show = |value: Option<&String>| value.map_or("unknown".into(), |v| format!("{v:?}"));
-            differences.push(format!("`{fact}` of the machine is {} there and {} here", show(a), show(b)));
+            differences.push(format!("`{fact}` of the machine is {} there and {} here", shown(a), shown(b)));
         }
     }
     if !differences.is_empty() {
         let detail = format!("its runs cannot be taken over: {}", differences.join("; "));
-        return Err(LabError::Spec { what: what(), detail });
+        return Err(LabError::Spec { what: from.display().to_string(), detail });
     }
     let cells: BTreeMap<campaign::Cell, Cell> =
         plan::cells(experiment).into_iter().map(|cell| (plan::labels(experiment, cell), cell)).collect();
@@ -47,17 +46,17 @@ pub(super) fn take_over(
     let same: BTreeMap<campaign::Cell, Cell> = theirs
         .filter_map(|(labels, their)| {
             let our = *cells.get(&labels)?;
-            alike(part(&there, their), part(experiment, our)).then_some((labels, our))
+            alike(&there, their, experiment, our).then_some((labels, our))
         })
         .collect();
     let mut taken = 0;
     for run in loaded.runs.into_iter().filter(|run| run.failure.is_none()) {
         let Some(&cell) = same.get(&run.cell) else { continue };
-        let of_cell = || done.iter().filter(|there| there.cell == run.cell && there.failure.is_none());
-        if of_cell().any(|there| measured(there) == measured(&run)) {
+        let of_cell = done.iter().filter(|there| there.cell == run.cell && there.failure.is_none());
+        if of_cell.clone().any(|there| measured(there) == measured(&run)) {
             continue;
         }
-        let used: BTreeSet<u32> = of_cell().map(|there| there.repetition).collect();
+        let used: BTreeSet<u32> = of_cell.map(|there| there.repetition).collect();
         let repetition = (0..).find(|n| !used.contains(n)).expect("a cell has fewer runs than numbers");
         let job = Job { cell, repetition, warm_up: false };
         let record = record(&run, from, folder.path(), &plan::file_stem(experiment, &job))?;
@@ -67,6 +66,11 @@ pub(super) fn take_over(
         taken += 1;
     }
     Ok(taken)
+}
+
+/// Returns the printed value of a fact.
+fn shown(value: Option<&String>) -> String {
+    value.map_or("unknown".into(), |v| format!("{v:?}"))
 }
 
 /// A specification without the lists of cells, the numbers of runs and the order.
@@ -93,7 +97,8 @@ fn part(experiment: &Experiment, cell: Cell) -> (&Link, &Workload) {
 }
 
 /// Whether cells of one name are equal, ignoring estimates.
-fn alike((link, workload): (&Link, &Workload), (our_link, ours): (&Link, &Workload)) -> bool {
+fn alike(there: &Experiment, their: Cell, experiment: &Experiment, our: Cell) -> bool {
+    let ((link, workload), (our_link, ours)) = (part(there, their), part(experiment, our));
     let (takes, moves_bytes, round_trips) = (ours.takes, ours.moves_bytes, ours.round_trips);
     link == our_link && Workload { takes, moves_bytes, round_trips, ..workload.clone() } == *ours
 }
@@ -175,7 +180,7 @@ client = "tacit b"
         let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         drop(folder(from.path(), text, runs));
         let (mut into, mut done) = (folder(to.path(), TEXT, &[]), vec![]);
-        let number = take_over(&experiment(TEXT), &machine("x"), (&mut into, &mut done), from.path())?;
+        let number = take_over(&experiment(TEXT), &machine("x"), &mut into, &mut done, from.path())?;
         assert_eq!((number, &campaign::load(to.path()).unwrap().runs), (done.len(), &done));
         Ok(done)
     }
@@ -193,7 +198,7 @@ client = "tacit b"
         let own = run("a", 0, 0.5);
         let (mut into, mut done) = (folder(to.path(), TEXT, from_ref(&own)), vec![own.clone()]);
         let mut take =
-            |into: &mut Folder| take_over(&experiment(TEXT), &machine("x"), (into, &mut done), from.path()).unwrap();
+            |into: &mut Folder| take_over(&experiment(TEXT), &machine("x"), into, &mut done, from.path()).unwrap();
         assert_eq!((take(&mut into), take(&mut into)), (2, 0));
         let there = campaign::load(to.path()).unwrap().runs;
         let with_record = Run { record: "records/c000-r01.jsonl".into(), ..run("a", 1, 1.0) };
@@ -225,7 +230,7 @@ client = "tacit b"
         let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         drop(folder(from.path(), TEXT, &runs));
         let (mut into, mut done) = (folder(to.path(), TEXT, &[]), vec![]);
-        let error = take_over(&experiment(TEXT), &machine("y"), (&mut into, &mut done), from.path()).unwrap_err();
+        let error = take_over(&experiment(TEXT), &machine("y"), &mut into, &mut done, from.path()).unwrap_err();
         assert!(error.to_string().contains("`cpu` of the machine is \"x\" there and \"y\" here"), "{error}");
         for outside in ["../secret", "/etc/passwd", "records/../../secret", "secret"] {
             let error = taken(TEXT, &[Run { record: outside.into(), ..run("a", 0, 1.0) }]).unwrap_err().to_string();

@@ -63,9 +63,13 @@ fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
 }
 
+/// Reads a counter.
+fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
 impl Shared {
     fn read(&self) -> LinkCounters {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let schedstat = format!("/proc/self/task/{}/schedstat", self.thread.load(Ordering::Relaxed));
         let schedstat = std::fs::read_to_string(schedstat).unwrap_or_default();
         let cpu = schedstat.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0);
@@ -79,6 +83,11 @@ impl Shared {
             cpu: Duration::from_nanos(cpu),
         }
     }
+}
+
+/// Describes a failure to start.
+fn failed(error: impl std::fmt::Display) -> LabError {
+    LabError::Failed { step: "starting the link emulator".into(), detail: error.to_string() }
 }
 
 /// Both directions between two TUN devices; dropping it ends them.
@@ -95,20 +104,16 @@ impl Emulator {
     /// # Errors
     /// [`LabError::Failed`] where a thread does not start.
     pub(super) fn start(devices: [SyncDevice; 2], directions: [Direction; 2]) -> Result<Self, LabError> {
-        let failed = |error: &dyn std::fmt::Display| LabError::Failed {
-            step: "starting the link emulator".into(),
-            detail: error.to_string(),
-        };
-        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| failed(&error))?);
+        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(failed)?);
         let devices = devices.map(Arc::new);
         let mut this = Self { stop, threads: Vec::new(), shared: Default::default() };
         for (i, direction) in directions.into_iter().enumerate() {
-            devices[i].set_nonblocking(true).map_err(|error| failed(&error))?;
+            devices[i].set_nonblocking(true).map_err(failed)?;
             let (from, to) = (devices[i].clone(), devices[1 - i].clone());
             let (stop, shared) = (this.stop.clone(), this.shared[i].clone());
             let thread = std::thread::Builder::new().name(format!("link-pump-{i}"));
-            let pump = move || Pump::new(&from, &to, &stop, direction, &shared).run();
-            this.threads.push(thread.spawn(pump).map_err(|error| failed(&error))?);
+            let pump = thread.spawn(move || Pump::new(&from, &to, &stop, direction, &shared).run());
+            this.threads.push(pump.map_err(failed)?);
         }
         Ok(this)
     }

@@ -63,6 +63,13 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     Some((low + high) / 2.0)
 }
 
+/// Opens a UDP socket on a side.
+fn bind(link: &Link, side: Side) -> io::Result<UdpSocket> {
+    let address = link.address(side);
+    // A socket belongs to the namespace of its creation, independent of its user.
+    link.within(side, move || UdpSocket::bind((address, 0))).map_err(io::Error::other)?
+}
+
 /// A pair of UDP sockets, of which the server's answers.
 struct Echo {
     client: UdpSocket,
@@ -73,12 +80,7 @@ struct Echo {
 
 impl Echo {
     fn open(link: &Link) -> io::Result<Self> {
-        let bind = |side: Side| {
-            let address = link.address(side);
-            // A socket belongs to the namespace of its creation, independent of its user.
-            link.within(side, move || UdpSocket::bind((address, 0))).map_err(io::Error::other)?
-        };
-        let (client, server) = (bind(Side::Client)?, bind(Side::Server)?);
+        let (client, server) = (bind(link, Side::Client)?, bind(link, Side::Server)?);
         client.connect(server.local_addr()?)?;
         let patience = 2 * (link.spec().rtt() + link.spec().jitter()) + Duration::from_millis(1500);
         client.set_read_timeout(Some(patience))?;

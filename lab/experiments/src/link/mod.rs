@@ -162,10 +162,9 @@ impl Link {
 
 /// One direction of the emulator.
 fn direction(spec: &LinkSpec, rate: Option<Rate>, seed: u64) -> Direction {
-    let half = |time: Duration| u64::try_from(time.as_nanos() / 2).unwrap_or(u64::MAX);
     let treatment = Treatment {
-        delay: half(spec.rtt()),
-        jitter: half(spec.jitter()),
+        delay: half_ns(spec.rtt()),
+        jitter: half_ns(spec.jitter()),
         loss: spec.loss(),
         corrupt: spec.corrupt(),
         duplicate: spec.duplicate(),
@@ -176,6 +175,11 @@ fn direction(spec: &LinkSpec, rate: Option<Rate>, seed: u64) -> Direction {
     // With offload, 64 KiB and the header for the segmentation.
     let slot = if setup::offload(spec) { 66_000 } else { setup::MTU as usize };
     Direction { treatment, capacity, slot, seed }
+}
+
+/// Returns half of a time in nanoseconds.
+fn half_ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos() / 2).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -82,12 +82,18 @@ pub(super) struct Fate {
 impl Treatment {
     /// Decides the fate of `packet` (an IP packet, changed in place), which arrives at `now`.
     pub(super) fn decide(&self, now: u64, packet: &mut [u8], random: &mut fastrand::Rng) -> Fate {
-        let mut chance = |probability: f64| probability > 0.0 && random.f64() < probability;
-        let (lost, corrupt, replayed) = (chance(self.loss), chance(self.corrupt), chance(self.duplicate));
+        let lost = chance(random, self.loss);
+        let corrupt = chance(random, self.corrupt);
+        let replayed = chance(random, self.duplicate);
         let corrupted = corrupt && !lost && packet::corrupt(packet, random);
         let wobble = if self.jitter == 0 { 0 } else { random.u64(0..=2 * self.jitter) };
         Fate { lost, corrupted, replayed: replayed && !lost, due: now + self.delay - self.jitter + wobble }
     }
+}
+
+/// Decides an event of this probability.
+fn chance(random: &mut fastrand::Rng, probability: f64) -> bool {
+    probability > 0.0 && random.f64() < probability
 }
 
 #[cfg(test)]

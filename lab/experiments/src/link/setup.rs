@@ -53,8 +53,12 @@ impl Shape {
 
 /// Whether the emulator moves TCP segments together on this link.
 pub(super) fn offload(spec: &LinkSpec) -> bool {
-    let fast = |rate: Option<Rate>| rate.is_none_or(|rate| rate.bits_per_second() >= OFFLOAD_FROM);
-    !spec.impaired() && (fast(spec.up()) || fast(spec.down()))
+    !spec.impaired() && (is_fast(spec.up()) || is_fast(spec.down()))
+}
+
+/// Returns whether the emulator moves TCP segments together at a rate.
+fn is_fast(rate: Option<Rate>) -> bool {
+    rate.is_none_or(|rate| rate.bits_per_second() >= OFFLOAD_FROM)
 }
 
 /// Creates a TUN device in the namespace; it disappears with its last user.
@@ -62,7 +66,7 @@ pub(super) fn offload(spec: &LinkSpec) -> bool {
 /// # Errors
 /// [`LabError::Unavailable`] without `/dev/net/tun` or without the right to use it.
 pub(super) fn tun(namespace: &Namespace, offload: bool) -> Result<SyncDevice, LabError> {
-    let make = move || {
+    let made = namespace.within(move || {
         DeviceBuilder::new()
             .name(INTERFACE)
             .with(|options| {
@@ -70,8 +74,8 @@ pub(super) fn tun(namespace: &Namespace, offload: bool) -> Result<SyncDevice, La
             })
             .inherit_enable_state()
             .build_sync()
-    };
-    namespace.within(make)?.map_err(|error| {
+    })?;
+    made.map_err(|error| {
         let (reason, remedy) = match error.kind() {
             io::ErrorKind::PermissionDenied => ("opening /dev/net/tun was not permitted", "run as root (sudo)"),
             _ => (
@@ -129,10 +133,6 @@ pub(super) fn configure(side: Side, spec: &LinkSpec) -> Result<(), LabError> {
 
 /// Kernel settings of the namespace.
 fn settings(spec: &LinkSpec) -> Result<(), LabError> {
-    let set = |name: &str, value: &str| {
-        let path = std::path::Path::new("/proc/sys/net").join(name);
-        std::fs::write(&path, value).map_err(LabError::io(path))
-    };
     // For routes that programs add, such as those of a tunnel. Some hosts allow only their own
     // default here (then such a route needs its own `congctl`, as this crate's routes have), so an
     // error is ignored.
@@ -155,6 +155,12 @@ fn settings(spec: &LinkSpec) -> Result<(), LabError> {
         set("ipv4/tcp_wmem", &format!("4096 16384 {most}"))?;
     }
     Ok(())
+}
+
+/// Writes a kernel setting of the network.
+fn set(name: &str, value: &str) -> Result<(), LabError> {
+    let path = std::path::Path::new("/proc/sys/net").join(name);
+    std::fs::write(&path, value).map_err(LabError::io(path))
 }
 
 /// Runs a tool of iproute2.

@@ -149,8 +149,7 @@ impl Tunnel {
     /// # Errors
     /// [`LabError::Failed`] if the operating system has no random numbers.
     pub fn ends(link: &Link) -> Result<[EndConfig; 2], LabError> {
-        let random = || SecretKey::random().map_err(LabError::failed("making the tunnel's keys"));
-        let secrets = [random()?, random()?];
+        let secrets = [random_key()?, random_key()?];
         let public = [secrets[0].public(), secrets[1].public()];
         // In the private range 10.0.0.0/8; the link's addresses are in 198.18.0.0/15.
         let inner = [Ipv4Addr::new(10, 213, 77, 1), Ipv4Addr::new(10, 213, 77, 2)];
@@ -192,12 +191,11 @@ impl Tunnel {
         let [client, server] = ends;
         kernel::up(link, Side::Server, server)?;
         kernel::up(link, Side::Client, client)?;
-        let both = || {
+        wait_for_session(options.patience, || {
             let up = [Side::Client, Side::Server].map(|side| kernel::connected(link, side, INTERFACE.into()));
             let [client, server] = up;
             Ok((client? && server?, String::new()))
-        };
-        wait_for_session(options.patience, both)?;
+        })?;
         let facts = facts(&format!("kernel, {version}"), "the kernel has it; its CPU time belongs to no process");
         Ok(Self { inner, ends: None, facts })
     }
@@ -253,6 +251,11 @@ impl Tunnel {
     pub fn facts(&self) -> &BTreeMap<String, String> {
         &self.facts
     }
+}
+
+/// Makes a fresh key.
+fn random_key() -> Result<SecretKey, LabError> {
+    SecretKey::random().map_err(LabError::failed("making the tunnel's keys"))
 }
 
 fn facts(implementation: &str, reason: &str) -> BTreeMap<String, String> {

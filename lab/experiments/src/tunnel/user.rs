@@ -39,7 +39,6 @@ pub struct Io {
 impl Io {
     /// Creates both in this thread's network namespace; dropping this removes the interface.
     pub(super) fn open(config: &EndConfig) -> Result<Self, LabError> {
-        let failed = |step: &str, e: io::Error| LabError::Failed { step: step.into(), detail: e.to_string() };
         let device = DeviceBuilder::new()
             .name(&config.interface)
             .ipv4(config.inner, 30, None)
@@ -52,11 +51,11 @@ impl Io {
                     reason: format!("the TUN interface was refused: {e}"),
                     remedy: "run as root, or give CAP_NET_ADMIN".into(),
                 },
-                _ => failed("making the tunnel's interface", e),
+                _ => LabError::failed("making the tunnel's interface")(e),
             })?;
-        device.set_nonblocking(true).map_err(|e| failed("preparing the tunnel's interface", e))?;
-        let socket = UdpSocket::bind(config.local).map_err(|e| failed("opening the tunnel's socket", e))?;
-        socket.connect(config.remote).map_err(|e| failed("opening the tunnel's socket", e))?;
+        device.set_nonblocking(true).map_err(LabError::failed("preparing the tunnel's interface"))?;
+        let socket = UdpSocket::bind(config.local).map_err(LabError::failed("opening the tunnel's socket"))?;
+        socket.connect(config.remote).map_err(LabError::failed("opening the tunnel's socket"))?;
         // A few milliseconds without a core must not lose datagrams. If this is refused (no rights
         // beyond this namespace), the system's limit applies.
         if setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER).is_err() {

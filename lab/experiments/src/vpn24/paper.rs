@@ -76,17 +76,17 @@ impl Paper {
     }
 
     fn parse(what: &str, text: &str) -> Result<Self, LabError> {
-        let wrong = |detail: String| LabError::Spec { what: what.into(), detail };
         if text.len() as u64 > MAX_FILE {
-            return Err(wrong(format!("is larger than {MAX_FILE} bytes")));
+            return Err(LabError::spec(what, format!("is larger than {MAX_FILE} bytes")));
         }
-        let paper: Self = toml::from_str(text).map_err(|e| wrong(e.to_string().trim_end().to_owned()))?;
+        let paper: Self = toml::from_str(text).map_err(|e| LabError::spec(what, e.to_string().trim_end()))?;
         for (i, value) in paper.values.iter().enumerate() {
             if !(value.value.is_finite() && value.value >= 0.0) {
-                return Err(wrong(format!("values[{i}].value must be a number from 0 up, not {}", value.value)));
+                let detail = format!("values[{i}].value must be a number from 0 up, not {}", value.value);
+                return Err(LabError::spec(what, detail));
             }
             if value.device.is_empty() || value.unit.is_empty() {
-                return Err(wrong(format!("values[{i}] needs a device and a unit")));
+                return Err(LabError::spec(what, format!("values[{i}] needs a device and a unit")));
             }
         }
         Ok(paper)
@@ -96,12 +96,12 @@ impl Paper {
     /// one.
     #[must_use]
     pub fn ratio_to_plain(&self, value: &PaperValue) -> Option<f64> {
-        let same = |v: &&PaperValue| {
+        let same = self.values.iter().find(|v| {
             v.transport == TransportKind::Plain
                 && (v.table, &v.device, &v.power_mode, v.role, &v.unit)
                     == (value.table, &value.device, &value.power_mode, value.role, &value.unit)
-        };
-        self.values.iter().find(same).filter(|plain| plain.value > 0.0).map(|plain| value.value / plain.value)
+        });
+        same.filter(|plain| plain.value > 0.0).map(|plain| value.value / plain.value)
     }
 }
 

@@ -68,25 +68,28 @@ pub struct Row {
 pub fn rows(runs: &[Run]) -> Vec<Row> {
     let mut cells: BTreeMap<(String, String, TransportKind), Vec<&Run>> = BTreeMap::new();
     for run in runs.iter().filter(|r| r.failure.is_none()) {
-        let label = |key: &str| run.cell.get(key).cloned().unwrap_or_default();
-        let Ok(transport) = label("transport").parse() else { continue };
-        cells.entry((label("link"), label("workload"), transport)).or_default().push(run);
+        let Ok(transport) = label(run, "transport").parse() else { continue };
+        cells.entry((label(run, "link"), label(run, "workload"), transport)).or_default().push(run);
     }
     let none = vec![];
-    let row = |((link, role, transport), runs): (&(String, String, TransportKind), &Vec<&Run>)| {
+    let rows = cells.iter().map(|((link, role, transport), runs)| {
         let plain = cells.get(&(link.clone(), role.clone(), TransportKind::Plain)).unwrap_or(&none);
-        let figure = |value: &dyn Fn(&Run) -> Option<f64>| figure(runs, plain, value);
         Row {
             link: link.clone(),
             role: role.clone(),
             transport: *transport,
             runs: runs.len(),
-            mb_per_s: figure(&|r| Some(bytes(r)? / MB / seconds(r)?)),
-            messages: figure(&|r| r.results.get("messages").copied()),
+            mb_per_s: figure(runs, plain, &|r| Some(bytes(r)? / MB / seconds(r)?)),
+            messages: figure(runs, plain, &|r| r.results.get("messages").copied()),
             parties: ["client", "server"].into_iter().map(|p| (p.to_owned(), party(runs, plain, p))).collect(),
         }
-    };
-    cells.iter().map(row).collect()
+    });
+    rows.collect()
+}
+
+/// Returns a label of the run's cell.
+fn label(run: &Run, key: &str) -> String {
+    run.cell.get(key).cloned().unwrap_or_default()
 }
 
 /// Bytes of the transfer.
@@ -100,32 +103,31 @@ fn seconds(run: &Run) -> Option<f64> {
 }
 
 fn party(runs: &[&Run], plain: &[&Run], name: &str) -> Party {
-    let figure = |value: &dyn Fn(&Run) -> Option<f64>| figure(runs, plain, value);
     // Joules of different origin have no ratio.
     let alike: &[&Run] = if weakest(runs, name) == weakest(plain, name) { plain } else { &[] };
-    let net = |r: &Run| Some(r.energy.get(name)?.net_j? * MB / bytes(r)?);
-    let shared = |r: &Run| Some(r.energy.get(name)?.net_sd_j? * MB / bytes(r)?);
     Party {
-        user_s_per_gb: figure(&|r| Some(r.parties.get(name)?.user_s * GB / bytes(r)?)),
-        system_s_per_gb: figure(&|r| Some(r.parties.get(name)?.system_s * GB / bytes(r)?)),
-        cpu_s_per_gb: figure(&|r| {
+        user_s_per_gb: figure(runs, plain, &|r| Some(r.parties.get(name)?.user_s * GB / bytes(r)?)),
+        system_s_per_gb: figure(runs, plain, &|r| Some(r.parties.get(name)?.system_s * GB / bytes(r)?)),
+        cpu_s_per_gb: figure(runs, plain, &|r| {
             let party = r.parties.get(name)?;
             Some((party.user_s + party.system_s) * GB / bytes(r)?)
         }),
-        net_j_per_mb: figure_with(runs, alike, &net, &shared),
+        net_j_per_mb: figure_with(runs, alike, &|r| Some(r.energy.get(name)?.net_j? * MB / bytes(r)?), &|r| {
+            Some(r.energy.get(name)?.net_sd_j? * MB / bytes(r)?)
+        }),
         provenance: weakest(runs, name),
-        memory_bytes: figure(&|r| Some(r.parties.get(name)?.rss_bytes as f64)),
+        memory_bytes: figure(runs, plain, &|r| Some(r.parties.get(name)?.rss_bytes as f64)),
     }
 }
 
 /// The least direct origin of joules among all runs.
 fn weakest(runs: &[&Run], party: &str) -> Option<Provenance> {
-    let rank = |p: &Provenance| match p {
+    let origins = runs.iter().filter_map(|r| r.energy.get(party)).map(|e| e.provenance);
+    origins.max_by_key(|origin| match origin {
         Provenance::Measured => 0,
         Provenance::Attributed => 1,
         Provenance::Modelled => 2,
-    };
-    runs.iter().filter_map(|r| r.energy.get(party)).map(|e| e.provenance).max_by_key(rank)
+    })
 }
 
 fn figure(runs: &[&Run], plain: &[&Run], value: &dyn Fn(&Run) -> Option<f64>) -> Option<Figure> {
@@ -140,22 +142,27 @@ fn figure_with(
     value: &dyn Fn(&Run) -> Option<f64>,
     shared: &dyn Fn(&Run) -> Option<f64>,
 ) -> Option<Figure> {
-    let uncertain = |s: Summary, runs: &[&Run]| {
-        let all: Vec<f64> = runs.iter().filter_map(|r| shared(r)).collect();
-        s.with_shared(&all)
-    };
-    let all = |runs: &[&Run]| {
-        let values: Option<Vec<f64>> = runs.iter().map(|r| value(r)).collect();
-        values.and_then(|v| Summary::of(&v))
-    };
-    let ours = all(runs)?;
-    let ratio = all(plain).and_then(|theirs| stats::ratio(&uncertain(ours, runs), &uncertain(theirs, plain)));
+    let ours = summary(runs, value)?;
+    let ratio = summary(plain, value)
+        .and_then(|theirs| stats::ratio(&uncertain(ours, runs, shared), &uncertain(theirs, plain, shared)));
     Some(Figure {
         mean: ours.mean,
         sd: ours.sd,
         ratio: ratio.map(|r| r.ratio),
         interval: ratio.and_then(|r| r.interval).map(|i| [i.low, i.high]),
     })
+}
+
+/// Returns the summary of a value of all runs; `None` if a run lacks the value.
+fn summary(runs: &[&Run], value: &dyn Fn(&Run) -> Option<f64>) -> Option<Summary> {
+    let values: Option<Vec<f64>> = runs.iter().map(|r| value(r)).collect();
+    values.and_then(|v| Summary::of(&v))
+}
+
+/// Adds the shared uncertainties of the runs to a summary.
+fn uncertain(summary: Summary, runs: &[&Run], shared: &dyn Fn(&Run) -> Option<f64>) -> Summary {
+    let all: Vec<f64> = runs.iter().filter_map(|r| shared(r)).collect();
+    summary.with_shared(&all)
 }
 
 /// A table as text: aligned columns, the first ones left, numbers right.
@@ -171,13 +178,23 @@ pub struct Table {
     pub words: usize,
 }
 
+impl Table {
+    /// Returns the head and the rows.
+    fn lines(&self) -> impl Iterator<Item = &Vec<String>> {
+        std::iter::once(&self.head).chain(&self.rows)
+    }
+
+    /// Returns the characters of the longest cell of a column.
+    fn width(&self, column: usize) -> usize {
+        self.lines().filter_map(|l| l.get(column)).map(|c| c.chars().count()).max().unwrap_or(0)
+    }
+}
+
 impl std::fmt::Display for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "{}", self.title)?;
-        let lines = || std::iter::once(&self.head).chain(&self.rows);
-        let width = |column: usize| lines().filter_map(|l| l.get(column)).map(|c| c.chars().count()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
-        for line in lines() {
+        let widths: Vec<usize> = (0..self.head.len()).map(|column| self.width(column)).collect();
+        for line in self.lines() {
             let cells = line.iter().zip(&widths).enumerate().map(|(i, (cell, width))| {
                 if i < self.words { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
             });
@@ -209,25 +226,31 @@ fn ratio(figure: Option<Figure>) -> String {
 #[must_use]
 pub fn verdict(rows: &[Row]) -> Table {
     let head = ["link", "client", "transport", "speed", "client CPU", "server CPU", "client J/MB", "server J/MB"];
-    let line = |row: &Row| {
-        let of = |name: &str, value: fn(&Party) -> Option<Figure>| ratio(row.parties.get(name).and_then(value));
-        vec![
-            row.link.clone(),
-            row.role.clone(),
-            row.transport.to_string(),
-            ratio(row.mb_per_s),
-            of("client", |p| p.cpu_s_per_gb),
-            of("server", |p| p.cpu_s_per_gb),
-            of("client", |p| p.net_j_per_mb),
-            of("server", |p| p.net_j_per_mb),
-        ]
-    };
     Table {
         title: "Ratios to plain TCP on the same link (95 % confidence intervals)".into(),
         head: head.map(String::from).to_vec(),
-        rows: rows.iter().filter(|r| r.transport != TransportKind::Plain).map(line).collect(),
+        rows: rows.iter().filter(|r| r.transport != TransportKind::Plain).map(ratios).collect(),
         words: 3,
     }
+}
+
+/// Returns a row's line of the verdict.
+fn ratios(row: &Row) -> Vec<String> {
+    vec![
+        row.link.clone(),
+        row.role.clone(),
+        row.transport.to_string(),
+        ratio(row.mb_per_s),
+        party_ratio(row, "client", |p| p.cpu_s_per_gb),
+        party_ratio(row, "server", |p| p.cpu_s_per_gb),
+        party_ratio(row, "client", |p| p.net_j_per_mb),
+        party_ratio(row, "server", |p| p.net_j_per_mb),
+    ]
+}
+
+/// Returns the printed ratio of a party's figure.
+fn party_ratio(row: &Row, name: &str, value: fn(&Party) -> Option<Figure>) -> String {
+    ratio(row.parties.get(name).and_then(value))
 }
 
 /// The figures behind the verdict, a line for each party.

@@ -3,7 +3,7 @@ use crate::MeterError;
 use crate::energy::{self, Baseline};
 use crate::record::{Line, Mark, Note, Sample, Summary};
 use crate::record_file::RecordWriter;
-use crate::source::{Source, SourceInfo};
+use crate::source::Source;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -90,11 +90,12 @@ impl Stopped {
     /// Idle baselines by source; requires a run on an idle host with `keep_samples`.
     #[must_use]
     pub fn baselines(&self) -> BTreeMap<String, Baseline> {
-        let of = |info: &SourceInfo| {
+        let baselines = self.sources.iter().filter_map(|source| {
+            let info = source.info();
             let counted: Vec<bool> = info.rails.iter().map(|r| r.counted).collect();
             Some((info.name.clone(), Baseline::from_samples(&self.samples, &info.name, &counted)?))
-        };
-        self.sources.iter().filter_map(|s| of(s.info())).collect()
+        });
+        baselines.collect()
     }
 
     /// Divides the energy of the host's primary source among the parties by processor time

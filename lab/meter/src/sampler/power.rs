@@ -40,11 +40,10 @@ impl Metered {
 
     /// Reads the source. Returns a remark for the record when a failure begins or ends.
     pub(super) fn read(&mut self, usage: &Usage, started_ns: u64) -> (Option<Vec<RailSample>>, Option<String>) {
-        let seconds = |ns: u64| ns.saturating_sub(started_ns) as f64 * 1e-9;
-        let begin = seconds(monotonic_ns());
+        let begin = seconds_since(started_ns);
         let read = self.source.read(usage);
         // The value is from some moment within the call.
-        let t = (begin + seconds(monotonic_ns())) / 2.0;
+        let t = (begin + seconds_since(started_ns)) / 2.0;
         self.read_at = Some(t);
         match read.and_then(|values| self.checked(values)) {
             Ok(values) => {
@@ -89,11 +88,14 @@ impl Metered {
     /// Joules of the counted rails, and the observed time in seconds; `None` if no counted rail
     /// ever gave a value.
     pub(super) fn energy(&self) -> Option<(f64, f64)> {
-        let info = self.source.info();
-        let counted = || self.rails.iter().zip(&info.rails).filter(|(_, r)| r.counted).map(|(rail, _)| rail);
-        let spans = counted().map(|r| Some(r.last?.0 - r.first?));
+        let spans = self.counted().map(|r| Some(r.last?.0 - r.first?));
         let span = spans.collect::<Option<Vec<f64>>>()?.into_iter().reduce(tacit_floats::smaller)?;
-        Some((counted().map(|r| r.joules).sum(), span)).filter(|(_, span)| *span > 0.0)
+        Some((self.counted().map(|r| r.joules).sum(), span)).filter(|(_, span)| *span > 0.0)
+    }
+
+    /// Returns the counted rails.
+    fn counted(&self) -> impl Iterator<Item = &Rail> {
+        self.rails.iter().zip(&self.source.info().rails).filter(|(_, r)| r.counted).map(|(rail, _)| rail)
     }
 }
 
@@ -124,6 +126,11 @@ impl Rail {
 /// Usage for the sources.
 pub(super) fn usage(t: f64, cpu_s: f64, bytes: u64) -> Usage {
     Usage { elapsed: Duration::from_secs_f64(t.max(0.0)), cpu_s, bytes }
+}
+
+/// Returns the seconds since a time.
+fn seconds_since(started_ns: u64) -> f64 {
+    monotonic_ns().saturating_sub(started_ns) as f64 * 1e-9
 }
 
 #[cfg(test)]

@@ -59,9 +59,8 @@ pub struct Fit {
 /// [`MeterError::Malformed`] if there are too few different steps, a number is not finite, or power does not
 /// rise with busy cores.
 pub fn fit(steps: &[Step]) -> Result<Fit, MeterError> {
-    let malformed = |detail: &str| MeterError::Malformed { what: "calibration".into(), detail: detail.into() };
     if steps.iter().any(|s| ![s.watts, s.cores, s.bytes_per_s].iter().all(|x| x.is_finite())) {
-        return Err(malformed("a step has a number that is not finite"));
+        return Err(MeterError::malformed("calibration", "a step has a number that is not finite"));
     }
     let most = steps.iter().map(|s| s.bytes_per_s).fold(0.0, tacit_floats::larger);
     if most > 0.0 {
@@ -76,8 +75,8 @@ pub fn fit(steps: &[Step]) -> Result<Fit, MeterError> {
     }
     let still: Vec<Step> = steps.iter().filter(|s| s.bytes_per_s == 0.0).copied().collect();
     let rows: Vec<[f64; 2]> = still.iter().map(|s| [1.0, s.cores]).collect();
-    let (x, errors, residual_w) =
-        least_squares(&rows, &still).ok_or_else(|| malformed("too few steps with different load"))?;
+    let (x, errors, residual_w) = least_squares(&rows, &still)
+        .ok_or_else(|| MeterError::malformed("calibration", "too few steps with different load"))?;
     checked(x, errors, None, residual_w, still.len())
 }
 
@@ -150,8 +149,8 @@ fn invert<const N: usize>(mut a: [[f64; N]; N]) -> Option<[[f64; N]; N]> {
 /// The loads to step through: 0 to all cores, one network stream, and back.
 pub fn loads(cores: u32) -> Vec<Load> {
     let levels = cores.min(MAX_LEVELS - 1);
-    let level = |i: u32| Load { cores: (cores * i).div_ceil(levels.max(1)), network: false };
-    let up: Vec<Load> = (0..=levels).map(level).collect();
+    let up = (0..=levels).map(|i| Load { cores: (cores * i).div_ceil(levels.max(1)), network: false });
+    let up: Vec<Load> = up.collect();
     let network = [Load { cores: 0, network: true }; 2];
     up.iter().copied().chain(network).chain(up.iter().rev().copied()).collect()
 }
@@ -199,23 +198,25 @@ impl Fit {
     /// [`MeterError::Malformed`] if the name is invalid or a coefficient is out of the profile's
     /// ranges.
     pub fn profile(&self, name: &str, sensor: &str) -> Result<DeviceProfile, MeterError> {
-        let steps = self.steps;
-        let cite = |number: &Fitted, unit: &str| {
-            format!("tacit lab calibrate with {sensor}, {steps} steps, standard error {:.2e} {unit}", number.error)
-        };
-        let base_w = Coefficient { value: self.base_w.value, source: cite(&self.base_w, "W") };
-        let w_per_core = Coefficient { value: self.w_per_core.value, source: cite(&self.w_per_core, "W") };
+        let base_w = Coefficient { value: self.base_w.value, source: self.cite(&self.base_w, "W", sensor) };
+        let w_per_core = Coefficient { value: self.w_per_core.value, source: self.cite(&self.w_per_core, "W", sensor) };
         let j_per_byte = match &self.j_per_byte {
             Some(number) => Coefficient {
                 value: number.value,
-                source: format!("{}; loopback traffic, without a network card", cite(number, "J")),
+                source: format!("{}; loopback traffic, without a network card", self.cite(number, "J", sensor)),
             },
             None => Coefficient {
                 value: 0.0,
                 source: format!("tacit lab calibrate with {sensor}: loopback traffic cost nothing beyond its CPU time"),
             },
         };
-        let description = format!("calibrated; residual {:.3} W over {steps} steps", self.residual_w);
+        let description = format!("calibrated; residual {:.3} W over {} steps", self.residual_w, self.steps);
         Ok(DeviceProfile::single(name, &description, [base_w, w_per_core, j_per_byte])?)
+    }
+
+    /// Describes the origin of a number.
+    fn cite(&self, number: &Fitted, unit: &str, sensor: &str) -> String {
+        let (steps, error) = (self.steps, number.error);
+        format!("tacit lab calibrate with {sensor}, {steps} steps, standard error {error:.2e} {unit}")
     }
 }

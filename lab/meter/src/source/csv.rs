@@ -48,21 +48,13 @@ impl Format {
         let header = header.trim_start_matches('\u{feff}').trim();
         let semicolons = header.contains(';');
         let names: Vec<String> = fields(header, semicolons).map(str::to_ascii_lowercase).collect();
-        let wrong = |detail: String| {
-            let detail = format!("{detail}; expected a header such as time_s,watts, found {:?}", shorten(header));
-            MeterError::Malformed { what: "CSV header".into(), detail }
-        };
-        let find = |wanted: &str| -> Result<Option<usize>, MeterError> {
-            let mut found = names.iter().enumerate().filter(|(_, name)| *name == wanted).map(|(i, _)| i);
-            let first = found.next();
-            if found.next().is_some() { Err(wrong(format!("column {wanted} is there twice"))) } else { Ok(first) }
-        };
-        let time = find("time_s")?.ok_or_else(|| wrong("there is no column time_s".into()))?;
-        let (value, kind) = match (find("watts")?, find("joules")?) {
+        let time =
+            column(header, &names, "time_s")?.ok_or_else(|| wrong_header(header, "there is no column time_s"))?;
+        let (value, kind) = match (column(header, &names, "watts")?, column(header, &names, "joules")?) {
             (Some(watts), None) => (watts, Kind::Watts),
             (None, Some(joules)) => (joules, Kind::Joules),
-            (None, None) => return Err(wrong("there is no column watts or joules".into())),
-            (Some(_), Some(_)) => return Err(wrong("columns watts and joules are both there".into())),
+            (None, None) => return Err(wrong_header(header, "there is no column watts or joules")),
+            (Some(_), Some(_)) => return Err(wrong_header(header, "columns watts and joules are both there")),
         };
         Ok(Self { semicolons, columns: names.len(), time, value, kind })
     }
@@ -81,31 +73,53 @@ impl Format {
         if line.is_empty() || line.starts_with('#') {
             return Ok(None);
         }
-        let wrong = |detail: String| MeterError::Malformed { what: format!("CSV line {:?}", shorten(line)), detail };
         let fields: Vec<&str> = fields(line, self.semicolons).collect();
         if fields.len() != self.columns {
             let mut detail = format!("{} fields, the header has {}", fields.len(), self.columns);
             if !self.semicolons && fields.len() == 2 * self.columns {
                 detail += "; decimal commas? write decimal points, or part fields by semicolons";
             }
-            return Err(wrong(detail));
+            return Err(wrong_line(line, detail));
         }
-        let number = |index: usize| {
-            let field = fields[index];
-            let point =
-                if self.semicolons && !field.contains('.') { field.replacen(',', ".", 1) } else { field.to_string() };
-            match point.parse::<f64>() {
-                Ok(number) if number.is_finite() => Ok(number),
-                _ => Err(wrong(format!("{field:?} is no number; write it as 1234.5"))),
-            }
-        };
-        let (time, value) = (number(self.time)?, number(self.value)?);
+        let (time, value) = (self.number(line, fields[self.time])?, self.number(line, fields[self.value])?);
         let most = if self.kind == Kind::Watts { MAX_WATTS } else { MAX_JOULES };
         if time.abs() > MAX_SECONDS || value.abs() > most {
-            return Err(wrong("the number is absurd".into()));
+            return Err(wrong_line(line, "the number is absurd"));
         }
         Ok(Some((time, value)))
     }
+
+    /// Parses a field of a line.
+    fn number(&self, line: &str, field: &str) -> Result<f64, MeterError> {
+        let point =
+            if self.semicolons && !field.contains('.') { field.replacen(',', ".", 1) } else { field.to_string() };
+        match point.parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok(number),
+            _ => Err(wrong_line(line, format!("{field:?} is no number; write it as 1234.5"))),
+        }
+    }
+}
+
+/// Finds a column; `None` without one.
+fn column(header: &str, names: &[String], wanted: &str) -> Result<Option<usize>, MeterError> {
+    let mut found = names.iter().enumerate().filter(|(_, name)| *name == wanted).map(|(i, _)| i);
+    let first = found.next();
+    if found.next().is_some() {
+        Err(wrong_header(header, format!("column {wanted} is there twice")))
+    } else {
+        Ok(first)
+    }
+}
+
+/// Describes a wrong header.
+fn wrong_header(header: &str, detail: impl std::fmt::Display) -> MeterError {
+    let detail = format!("{detail}; expected a header such as time_s,watts, found {:?}", shorten(header));
+    MeterError::malformed("CSV header", detail)
+}
+
+/// Describes a wrong line.
+fn wrong_line(line: &str, detail: impl Into<String>) -> MeterError {
+    MeterError::malformed(format!("CSV line {:?}", shorten(line)), detail)
 }
 
 fn fields(line: &str, semicolons: bool) -> impl Iterator<Item = &str> {
@@ -203,17 +217,16 @@ impl GrowingCsv {
 
     /// New whole lines; an unfinished line waits for the next read.
     fn whole_lines(&mut self) -> Result<String, MeterError> {
-        let io = |error| MeterError::io(&self.path)(error);
-        let mut file = File::open(&self.path).map_err(io)?;
-        let length = file.metadata().map_err(io)?.len();
+        let mut file = File::open(&self.path).map_err(MeterError::io(&self.path))?;
+        let length = file.metadata().map_err(MeterError::io(&self.path))?.len();
         if length < self.offset {
             // The file was rewritten.
             let (format, start) = header(&mut BufReader::new(&mut file), &self.path)?;
             (self.format, self.offset, self.last, self.first) = (format, start, None, None);
         }
-        file.seek(SeekFrom::Start(self.offset)).map_err(io)?;
+        file.seek(SeekFrom::Start(self.offset)).map_err(MeterError::io(&self.path))?;
         let mut bytes = Vec::new();
-        file.take(MAX_CHUNK).read_to_end(&mut bytes).map_err(io)?;
+        file.take(MAX_CHUNK).read_to_end(&mut bytes).map_err(MeterError::io(&self.path))?;
         let end = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
         if end == 0 && bytes.len() as u64 > MAX_LINE {
             self.offset += bytes.len() as u64;

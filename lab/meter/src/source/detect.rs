@@ -58,8 +58,11 @@ fn program(name: &str) -> Option<PathBuf> {
 
 /// Searches for every source and opens usable ones, in the order of preference.
 pub fn detect(roots: &Roots) -> Vec<Detected> {
-    let external = |place: &String| Detected::of(&format!("external:{place}"), place, open_external(place));
-    let mut found: Vec<Detected> = roots.external.iter().map(external).collect();
+    let mut found: Vec<Detected> = roots
+        .external
+        .iter()
+        .map(|place| Detected::of(&format!("external:{place}"), place, open_external(place)))
+        .collect();
     let chips = hwmon::detect(&roots.tree);
     found.extend(chips.host);
     let rails = chips.ina3221.or_else(|| ina3221::detect(&roots.tree));
@@ -143,8 +146,8 @@ pub fn open(name: &str, roots: &Roots) -> Result<Box<dyn Source>, MeterError> {
     }
     let found = detect(&Roots { external: Vec::new(), model: None, ..roots.clone() });
     let names: Vec<String> = found.iter().filter(|d| d.is_usable()).map(|d| d.name.clone()).collect();
-    let fits = |d: &Detected| d.name == name || d.name.split(':').next() == Some(name);
-    let (usable, unusable): (Vec<_>, Vec<_>) = found.into_iter().filter(fits).partition(Detected::is_usable);
+    let fitting = found.into_iter().filter(|d| d.name == name || d.name.split(':').next() == Some(name));
+    let (usable, unusable): (Vec<_>, Vec<_>) = fitting.partition(Detected::is_usable);
     let Some(detected) = usable.into_iter().chain(unusable).next() else {
         let usable = if names.is_empty() { "none".into() } else { names.join(", ") };
         return Err(MeterError::Source {

@@ -76,10 +76,9 @@ impl ThisMachine {
     }
 
     fn network(&mut self) -> Result<(), MeterError> {
-        let io = |error| MeterError::io("127.0.0.1")(error);
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io)?;
-        let sender = TcpStream::connect(listener.local_addr().map_err(io)?).map_err(io)?;
-        let (receiver, _) = listener.accept().map_err(io)?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(loopback_error)?;
+        let sender = TcpStream::connect(listener.local_addr().map_err(loopback_error)?).map_err(loopback_error)?;
+        let (receiver, _) = listener.accept().map_err(loopback_error)?;
         let (stop, sent, received) = (self.stop.clone(), self.bytes.clone(), self.bytes.clone());
         self.threads.push(std::thread::spawn(move || {
             let (mut sender, block) = (sender, [0x5a; 64 << 10]);
@@ -95,6 +94,11 @@ impl ThisMachine {
         }));
         Ok(())
     }
+}
+
+/// Describes an error of the loopback connection.
+fn loopback_error(error: std::io::Error) -> MeterError {
+    MeterError::io("127.0.0.1")(error)
 }
 
 /// Multiplications that depend on each other and cannot be optimised away.

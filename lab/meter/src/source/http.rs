@@ -4,7 +4,7 @@
 //! `#UNIT=POINTER`: `UNIT` is `watts`, `joules`, `wh` or `kwh`, `POINTER` a JSON pointer (RFC 6901), for
 //! example `http://plug/rpc/Switch.GetStatus?id=0#watts=/apower`. Numbers may be given as strings.
 use super::csv::meter_rail;
-use super::poll::Polled;
+use super::poll::{Polled, Reader};
 use super::sysfs::shorten;
 use super::{Provenance, Source, SourceInfo, Value};
 use crate::MeterError;
@@ -35,17 +35,21 @@ impl Field {
     /// # Errors
     /// [`MeterError::Malformed`] for an unknown unit or a pointer that does not begin with a slash.
     pub fn parse(text: &str) -> Result<Self, MeterError> {
-        let wrong = |detail: String| MeterError::Malformed { what: format!("#{}", shorten(text)), detail };
         let (unit, pointer) =
-            text.split_once('=').ok_or_else(|| wrong("expected for example #watts=/apower".into()))?;
+            text.split_once('=').ok_or_else(|| wrong_field(text, "expected for example #watts=/apower"))?;
         let Some(&(_, cumulative, factor)) = UNITS.iter().find(|(name, ..)| *name == unit) else {
-            return Err(wrong(format!("unknown unit {unit:?}, expected watts, joules, wh or kwh")));
+            return Err(wrong_field(text, format!("unknown unit {unit:?}, expected watts, joules, wh or kwh")));
         };
         if !pointer.starts_with('/') {
-            return Err(wrong("a JSON pointer begins with /".into()));
+            return Err(wrong_field(text, "a JSON pointer begins with /"));
         }
         Ok(Self { pointer: pointer.into(), cumulative, factor })
     }
+}
+
+/// Describes a wrong field.
+fn wrong_field(text: &str, detail: impl Into<String>) -> MeterError {
+    MeterError::malformed(format!("#{}", shorten(text)), detail)
 }
 
 /// Reads the number of an answer: watts, or joules since the meter began. Without `field`, member
@@ -55,8 +59,8 @@ impl Field {
 /// [`MeterError::Malformed`] if the answer is not JSON or the number is missing, not finite or out
 /// of range.
 pub fn parse_body(body: &str, field: Option<&Field>) -> Result<Value, MeterError> {
-    let wrong = |detail: String| MeterError::Malformed { what: format!("answer {:?}", shorten(body)), detail };
-    let json: serde_json::Value = serde_json::from_str(body).map_err(|e| wrong(format!("no JSON: {e}")))?;
+    let json: serde_json::Value =
+        serde_json::from_str(body).map_err(|e| wrong_answer(body, format!("no JSON: {e}")))?;
     let (member, cumulative, factor) = match field {
         Some(field) => (json.pointer(&field.pointer), field.cumulative, field.factor),
         None => match (json.get("watts"), json.get("joules")) {
@@ -64,14 +68,20 @@ pub fn parse_body(body: &str, field: Option<&Field>) -> Result<Value, MeterError
             (watts, None) => (watts, false, 1.0),
         },
     };
-    let member = member.ok_or_else(|| wrong("it has no such member".into()))?;
+    let member = member.ok_or_else(|| wrong_answer(body, "it has no such member"))?;
     let number = member.as_f64().or_else(|| member.as_str()?.trim().parse().ok());
-    let number = number.ok_or_else(|| wrong(format!("{:?} is no number", shorten(&member.to_string()))))? * factor;
+    let number =
+        number.ok_or_else(|| wrong_answer(body, format!("{:?} is no number", shorten(&member.to_string()))))? * factor;
     let most = if cumulative { 1e15 } else { 1e6 };
     if !number.is_finite() || number.abs() > most {
-        return Err(wrong(format!("{number} is absurd")));
+        return Err(wrong_answer(body, format!("{number} is absurd")));
     }
     Ok(if cumulative { Value::Joules(number) } else { Value::Watts(number) })
+}
+
+/// Describes a wrong answer.
+fn wrong_answer(body: &str, detail: impl Into<String>) -> MeterError {
+    MeterError::malformed(format!("answer {:?}", shorten(body)), detail)
 }
 
 /// Makes a meter's cumulative energy start at 0 here, and refuses decreases.
@@ -98,32 +108,35 @@ fn since_start(value: Value, first: &mut Option<f64>, last: &mut f64) -> Result<
 /// answer lacks the number.
 pub fn open(address: &str) -> Result<Box<dyn Source>, MeterError> {
     let name = format!("external:{address}");
-    let failure = |reason: String| MeterError::Source { name: name.clone(), reason, remedy: REMEDY.into() };
     let (url, field) = match address.split_once('#') {
         Some((url, field)) => (url.to_string(), Some(Field::parse(field)?)),
         None => (address.to_string(), None),
     };
     if !url.starts_with("http://") {
-        return Err(failure("only plain http:// addresses are polled, in a network that you trust".into()));
+        return Err(failure(&name, "only plain http:// addresses are polled, in a network that you trust"));
     }
     let agent: ureq::Agent =
         ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).max_redirects(2).proxy(None).build().new_agent();
-    let ask = move || -> Result<Value, String> {
-        let mut answer = agent.get(&url).call().map_err(|e| e.to_string())?;
-        let body = answer.body_mut().with_config().limit(MAX_BODY).read_to_string().map_err(|e| e.to_string())?;
-        parse_body(&body, field.as_ref()).map_err(|e| e.to_string())
-    };
     let (mut first, mut last) = (None, 0.0);
-    let value = since_start(ask().map_err(&failure)?, &mut first, &mut last)?;
-    let info = SourceInfo {
-        name: name.clone(),
-        provenance: Provenance::Measured,
-        rails: vec![meter_rail()],
-        min_interval_ms: INTERVAL_MS,
-    };
-    let reader = move || {
-        let value = ask().map_err(|reason| MeterError::Malformed { what: "polling".into(), detail: reason })?;
-        Ok(vec![since_start(value, &mut first, &mut last)?])
-    };
-    Ok(Box::new(Polled::start(info, REMEDY, vec![value], Box::new(reader))))
+    let asked = ask(&agent, &url, field.as_ref()).map_err(|reason| failure(&name, reason))?;
+    let value = since_start(asked, &mut first, &mut last)?;
+    let info =
+        SourceInfo { name, provenance: Provenance::Measured, rails: vec![meter_rail()], min_interval_ms: INTERVAL_MS };
+    let reader: Reader = Box::new(move || {
+        let asked = ask(&agent, &url, field.as_ref()).map_err(|reason| MeterError::malformed("polling", reason))?;
+        Ok(vec![since_start(asked, &mut first, &mut last)?])
+    });
+    Ok(Box::new(Polled::start(info, REMEDY, vec![value], reader)))
+}
+
+/// Asks a meter for its value.
+fn ask(agent: &ureq::Agent, url: &str, field: Option<&Field>) -> Result<Value, String> {
+    let mut answer = agent.get(url).call().map_err(|e| e.to_string())?;
+    let body = answer.body_mut().with_config().limit(MAX_BODY).read_to_string().map_err(|e| e.to_string())?;
+    parse_body(&body, field).map_err(|e| e.to_string())
+}
+
+/// Describes a meter that cannot be used.
+fn failure(name: &str, reason: impl Into<String>) -> MeterError {
+    MeterError::Source { name: name.into(), reason: reason.into(), remedy: REMEDY.into() }
 }

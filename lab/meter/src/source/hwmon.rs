@@ -102,27 +102,24 @@ fn interval(tree: &dyn Tree, folder: &str) -> u32 {
 /// The best reading per channel number, in the order of numbers.
 fn channels(tree: &dyn Tree, folder: &str, chip: &str) -> Vec<Channel> {
     let files = tree.list(folder).unwrap_or_default();
-    let numbers = |stem: &str, end: &str| -> Vec<u32> {
-        files.iter().filter_map(|f| f.strip_prefix(stem)?.strip_suffix(end)?.parse().ok()).collect()
-    };
     // The INA3221 driver numbers shunt voltages in4 to in6, and curr4 is the sum of the channels: no rails.
-    let rail = |n: u32| !chip.starts_with("ina3221") || (1..=3).contains(&n);
-    let currents = numbers("curr", "_input");
+    let rails = if chip.starts_with("ina3221") { 1..=3 } else { 0..=u32::MAX };
+    let currents = numbers(&files, "curr", "_input");
     let mut best: BTreeMap<u32, (Reading, [&str; 2])> = BTreeMap::new();
-    for n in numbers("in", "_input").into_iter().filter(|n| rail(*n) && currents.contains(n)) {
+    for n in numbers(&files, "in", "_input").into_iter().filter(|n| rails.contains(n) && currents.contains(n)) {
         let product =
             Reading::Product { volt: format!("{folder}/in{n}_input"), curr: format!("{folder}/curr{n}_input") };
         best.insert(n, (product, ["in", "curr"]));
     }
     for end in ["_average", "_input"] {
-        for n in numbers("power", end) {
+        for n in numbers(&files, "power", end) {
             best.insert(
                 n,
                 (Reading::Power { path: format!("{folder}/power{n}{end}"), per_watt: 1e6 }, ["power", "in"]),
             );
         }
     }
-    for n in numbers("energy", "_input") {
+    for n in numbers(&files, "energy", "_input") {
         let counter = Counter::new(1e-6, None);
         best.insert(n, (Reading::Energy { path: format!("{folder}/energy{n}_input"), counter }, ["energy", "power"]));
     }
@@ -133,4 +130,9 @@ fn channels(tree: &dyn Tree, folder: &str, chip: &str) -> Vec<Channel> {
         (name != "NC").then_some(Channel { name, reading })
     });
     named.collect()
+}
+
+/// Returns the channel numbers of the files with a stem and an end.
+fn numbers(files: &[String], stem: &str, end: &str) -> Vec<u32> {
+    files.iter().filter_map(|f| f.strip_prefix(stem)?.strip_suffix(end)?.parse().ok()).collect()
 }

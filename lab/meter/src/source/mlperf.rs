@@ -25,9 +25,8 @@ impl EnergyTrace {
     /// # Errors
     /// [`MeterError::Malformed`] if the first byte, the rate, a sample or the length is wrong.
     pub fn parse(bytes: &[u8]) -> Result<Self, MeterError> {
-        let malformed = |detail: String| MeterError::Malformed { what: "mlperf energy trace".into(), detail };
         let Some((&[MAGIC, a, b, c, d], samples)) = bytes.split_first_chunk::<5>() else {
-            return Err(malformed("it does not begin with the byte 0xF1 and a sampling rate".into()));
+            return Err(malformed("it does not begin with the byte 0xF1 and a sampling rate"));
         };
         let rate = f32::from_le_bytes([a, b, c, d]);
         if !(1e-3..=1e7).contains(&rate) {
@@ -57,10 +56,14 @@ impl EnergyTrace {
     /// Joules between two times, in whole samples with rounded limits; times outside count as the
     /// nearer end.
     pub fn joules_between(&self, from_s: f64, to_s: f64) -> f64 {
-        // The cast saturates.
-        let index = |t: f64| ((t * self.rate_hz).round() as usize).min(self.samples());
-        let window = self.microjoules.get(index(from_s)..index(to_s)).unwrap_or_default();
+        let window = self.microjoules.get(self.index(from_s)..self.index(to_s)).unwrap_or_default();
         window.iter().map(|&uj| f64::from(uj)).sum::<f64>() * 1e-6
+    }
+
+    /// Returns the sample at a time.
+    fn index(&self, t: f64) -> usize {
+        // The cast saturates.
+        ((t * self.rate_hz).round() as usize).min(self.samples())
     }
 
     /// The trace as a course of cumulative energy.
@@ -79,17 +82,22 @@ impl EnergyTrace {
     }
 }
 
+/// Describes an invalid trace.
+fn malformed(detail: impl Into<String>) -> MeterError {
+    MeterError::malformed("mlperf energy trace", detail)
+}
+
 /// Reads the edges between windows, seconds.
 ///
 /// # Errors
 /// [`MeterError::Malformed`] if the text is not a JSON array of finite, rising, non-negative
 /// numbers.
 pub fn parse_timestamps(text: &str) -> Result<Vec<f64>, MeterError> {
-    let malformed = |detail: String| MeterError::Malformed { what: "mlperf time stamps".into(), detail };
-    let times: Vec<f64> =
-        serde_json::from_str(text).map_err(|e| malformed(format!("{e}; expected an array of seconds")))?;
+    let what = "mlperf time stamps";
+    let times: Vec<f64> = serde_json::from_str(text)
+        .map_err(|e| MeterError::malformed(what, format!("{e}; expected an array of seconds")))?;
     if !times.is_sorted() || times.iter().any(|t| !(0.0..1e9).contains(t)) {
-        return Err(malformed("times must be seconds that do not go back".into()));
+        return Err(MeterError::malformed(what, "times must be seconds that do not go back"));
     }
     Ok(times)
 }

@@ -3,7 +3,7 @@
 //! The chip reports volts and amperes of the rails after the board's converters. Their sum lacks
 //! the converters' losses and the devices on USB and the pins; the input (`EXT5V_V`) has no current
 //! reading. Use the chip for comparisons, and an external meter for absolute figures.
-use super::poll::Polled;
+use super::poll::{Polled, Reader};
 use super::sysfs::shorten;
 use super::{Provenance, Rail, Source, SourceInfo, Value};
 use crate::MeterError;
@@ -58,10 +58,6 @@ fn ask(program: &Path) -> Result<Vec<(String, f64)>, MeterError> {
 pub fn open(program: &Path) -> Result<Box<dyn Source>, MeterError> {
     let first = ask(program)?;
     let rails: Vec<Rail> = first.iter().map(|(name, _)| Rail { name: name.clone(), counted: true }).collect();
-    let values = |found: &[(String, f64)], rails: &[Rail]| -> Vec<Value> {
-        let of = |rail: &Rail| found.iter().find(|(name, _)| *name == rail.name);
-        rails.iter().map(|rail| of(rail).map_or(Value::Missing, |(_, watts)| Value::Watts(*watts))).collect()
-    };
     let info = SourceInfo {
         name: NAME.into(),
         provenance: Provenance::Measured,
@@ -70,6 +66,15 @@ pub fn open(program: &Path) -> Result<Box<dyn Source>, MeterError> {
     };
     let now = values(&first, &rails);
     let program = program.to_path_buf();
-    let reader = move || Ok(values(&ask(&program)?, &rails));
-    Ok(Box::new(Polled::start(info, REMEDY, now, Box::new(reader))))
+    let reader: Reader = Box::new(move || Ok(values(&ask(&program)?, &rails)));
+    Ok(Box::new(Polled::start(info, REMEDY, now, reader)))
+}
+
+/// Returns the found values in the order of the rails.
+fn values(found: &[(String, f64)], rails: &[Rail]) -> Vec<Value> {
+    let values = rails.iter().map(|rail| {
+        let of_rail = found.iter().find(|(name, _)| *name == rail.name);
+        of_rail.map_or(Value::Missing, |(_, watts)| Value::Watts(*watts))
+    });
+    values.collect()
 }

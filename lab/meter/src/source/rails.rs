@@ -18,8 +18,9 @@ use super::Rail;
 const TOTALS: [fn(&str) -> bool; 3] = [
     |name| name == "VDD_MUX",
     |name| {
-        let numbered = |stem: &str| name.strip_prefix(stem).is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
-        ["VDD_IN", "POM_5V_IN", "POWER TOTAL", "TOTAL"].contains(&name) || numbered("VIN") || numbered("PIN")
+        ["VDD_IN", "POM_5V_IN", "POWER TOTAL", "TOTAL"].contains(&name)
+            || is_numbered(name, "VIN")
+            || is_numbered(name, "PIN")
     },
     |name| name.starts_with("ESOCKET") || name == "CARD",
 ];
@@ -27,11 +28,15 @@ const TOTALS: [fn(&str) -> bool; 3] = [
 /// Marks the counted rails.
 pub(crate) fn count(names: impl IntoIterator<Item = String>) -> Vec<Rail> {
     let mut rails: Vec<Rail> = names.into_iter().map(|name| Rail { name, counted: true }).collect();
-    let is = |class: fn(&str) -> bool, rail: &Rail| class(&rail.name.to_uppercase());
-    if let Some(class) = TOTALS.into_iter().find(|&class| rails.iter().any(|rail| is(class, rail))) {
-        rails.iter_mut().for_each(|rail| rail.counted = is(class, rail));
+    if let Some(class) = TOTALS.into_iter().find(|class| rails.iter().any(|rail| class(&rail.name.to_uppercase()))) {
+        rails.iter_mut().for_each(|rail| rail.counted = class(&rail.name.to_uppercase()));
     }
     rails
+}
+
+/// Returns whether a name is the stem and digits.
+fn is_numbered(name: &str, stem: &str) -> bool {
+    name.strip_prefix(stem).is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
 }
 
 #[cfg(test)]

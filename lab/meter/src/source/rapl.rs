@@ -85,17 +85,22 @@ fn zones(tree: &dyn Tree) -> Vec<Zone> {
     let mut ids: Vec<String> = tree.list(FOLDER).unwrap_or_default();
     // Numeric order; hexadecimal ids last.
     ids.sort_by_key(|id| (id.len(), id.clone()));
-    let named = |prefix: &str| -> Vec<Zone> {
-        let of_kind = ids.iter().filter(|id| id.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(':')));
-        let zone = |id: &String| Some(Zone { id: id.clone(), name: tree.read(&format!("{FOLDER}/{id}/name")).ok()? });
-        of_kind.filter_map(zone).collect()
-    };
-    let mut zones = named("intel-rapl");
-    let mmio = named("intel-rapl-mmio");
+    let mut zones = named(tree, &ids, "intel-rapl");
+    let mmio = named(tree, &ids, "intel-rapl-mmio");
     if !zones.iter().any(|z| z.name.starts_with("package")) {
         zones.extend(mmio);
     }
     zones
+}
+
+/// Reads the zones whose ids have a prefix.
+fn named(tree: &dyn Tree, ids: &[String], prefix: &str) -> Vec<Zone> {
+    let of_kind = ids.iter().filter(|id| id.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(':')));
+    let zones = of_kind.filter_map(|id| {
+        let name = tree.read(&format!("{FOLDER}/{id}/name")).ok()?;
+        Some(Zone { id: id.clone(), name })
+    });
+    zones.collect()
 }
 
 fn explain(error: &io::Error, path: &str) -> (String, String) {

@@ -86,19 +86,25 @@ pub fn self_test(
     plan: &SelfTest,
 ) -> Result<SelfTestReport, MeterError> {
     let own = Duration::from_millis(u64::from(source.info().min_interval_ms));
-    let interval = plan.interval.max(own);
-    let readings = plan.readings.max(3);
-    let settle = plan.settle.max(own * 2);
-    let mut stretch = |machine: &mut dyn Exercise, cores: u32| {
-        machine.load(Load { cores, network: false })?;
-        machine.wait(settle);
-        watch(source, machine, interval, readings)
-    };
-    let idle = stretch(machine, 0)?;
+    let plan =
+        SelfTest { readings: plan.readings.max(3), interval: plan.interval.max(own), settle: plan.settle.max(own * 2) };
+    let idle = stretch(source, machine, &plan, 0)?;
     let cores = machine.cores();
-    let busy = stretch(machine, cores);
+    let busy = stretch(source, machine, &plan, cores);
     machine.load(Load::default())?;
-    judge(source.info(), cores, [&idle, &busy?], readings)
+    judge(source.info(), cores, [&idle, &busy?], plan.readings)
+}
+
+/// Reads the source while this many cores are busy.
+fn stretch(
+    source: &mut dyn Source,
+    machine: &mut dyn Exercise,
+    plan: &SelfTest,
+    cores: u32,
+) -> Result<Watched, MeterError> {
+    machine.load(Load { cores, network: false })?;
+    machine.wait(plan.settle);
+    watch(source, machine, plan.interval, plan.readings)
 }
 
 fn judge(
@@ -107,25 +113,22 @@ fn judge(
     [idle, busy]: [&Watched; 2],
     readings: u32,
 ) -> Result<SelfTestReport, MeterError> {
-    let refuse = |reason: String, remedy: &str| {
-        Err(MeterError::Source { name: info.name.clone(), reason, remedy: remedy.into() })
-    };
     let enough = (readings as usize).div_ceil(2).max(2);
     if idle.watts.len() < enough || busy.watts.len() < enough {
         let got = idle.watts.len() + busy.watts.len();
         let why = idle.error.as_ref().or(busy.error.as_ref()).map_or(String::new(), |e| format!(" ({e})"));
-        return refuse(format!("only {got} of {} readings had a value{why}", 2 * readings), "look after the sensor");
+        let reason = format!("only {got} of {} readings had a value{why}", 2 * readings);
+        return Err(refusal(info, reason, "look after the sensor"));
     }
     let all: Vec<f64> = idle.watts.iter().chain(&busy.watts).copied().collect();
     let report = SelfTestReport { idle: level(&idle.watts), load: level(&busy.watts), resolution_w: resolution(&all) };
     let connected = "check that it measures this machine's supply and is not frozen; another source may do";
     if report.resolution_w == 0.0 {
         let reason = format!("it stands still at {:.3} W, at rest and with all cores busy", report.idle.mean_w);
-        return refuse(reason, connected);
+        return Err(refusal(info, reason, connected));
     }
-    let variance = |level: &Level| level.sd_w.powi(2) / level.n as f64;
     let rounding = 2.0 * report.resolution_w.powi(2) / 12.0;
-    let uncertainty = (variance(&report.idle) + variance(&report.load) + rounding).sqrt();
+    let uncertainty = (mean_variance(&report.idle) + mean_variance(&report.load) + rounding).sqrt();
     let rise = report.load.mean_w - report.idle.mean_w;
     if rise <= 2.0 * uncertainty {
         let (idle_w, load_w) = (report.idle.mean_w, report.load.mean_w);
@@ -135,9 +138,19 @@ fn judge(
         if share > RESTLESS {
             let percent = share * 100.0;
             let reason = format!("{reason}; but the machine was {percent:.0} % busy at rest");
-            return refuse(reason, "stop other work and try again");
+            return Err(refusal(info, reason, "stop other work and try again"));
         }
-        return refuse(reason, connected);
+        return Err(refusal(info, reason, connected));
     }
     Ok(report)
+}
+
+/// Describes a source that fails the test.
+fn refusal(info: &SourceInfo, reason: String, remedy: &str) -> MeterError {
+    MeterError::Source { name: info.name.clone(), reason, remedy: remedy.into() }
+}
+
+/// Returns the variance of a level's mean.
+fn mean_variance(level: &Level) -> f64 {
+    level.sd_w.powi(2) / level.n as f64
 }

@@ -37,9 +37,13 @@ fn rail_name(word: &str) -> Option<&str> {
 /// The first number of `920/920` or `5542mW/5542mW`.
 fn watts(word: &str) -> Option<f64> {
     let (now, average) = word.split_once('/')?;
-    let milliwatts = |text: &str| text.strip_suffix("mW").unwrap_or(text).parse::<u32>().ok();
     milliwatts(average)?;
     Some(f64::from(milliwatts(now)?) / 1e3)
+}
+
+/// Parses `920` or `5542mW`.
+fn milliwatts(text: &str) -> Option<u32> {
+    text.strip_suffix("mW").unwrap_or(text).parse::<u32>().ok()
 }
 
 /// Seconds, from a fixed day, of a line that begins with `MM-DD-YYYY HH:MM:SS`, as JetPack 5 writes
@@ -63,7 +67,7 @@ fn stamp(line: &str) -> Option<f64> {
 /// # Errors
 /// [`MeterError::Malformed`] if no line has rails, or a line has other rails than the first.
 pub fn parse_log(text: &str, interval_s: f64) -> Result<Trace, MeterError> {
-    let malformed = |detail: String| MeterError::Malformed { what: "tegrastats log".into(), detail };
+    let what = "tegrastats log";
     let (mut names, mut times, mut samples) = (Vec::new(), Vec::new(), Vec::new());
     let mut first = None;
     for (number, line) in text.lines().enumerate() {
@@ -75,7 +79,8 @@ pub fn parse_log(text: &str, interval_s: f64) -> Result<Trace, MeterError> {
         if names.is_empty() {
             names = found_names;
         } else if names != found_names {
-            return Err(malformed(format!("line {} has rails {found_names:?}, the first line {names:?}", number + 1)));
+            let detail = format!("line {} has rails {found_names:?}, the first line {names:?}", number + 1);
+            return Err(MeterError::malformed(what, detail));
         }
         let counted = times.len() as f64 * interval_s;
         let time = stamp(line).map_or(counted, |s| s - *first.get_or_insert(s));
@@ -83,7 +88,7 @@ pub fn parse_log(text: &str, interval_s: f64) -> Result<Trace, MeterError> {
         samples.push(watts);
     }
     if names.is_empty() {
-        return Err(malformed("no line has a power rail such as VDD_IN 5542mW/5542mW".into()));
+        return Err(MeterError::malformed(what, "no line has a power rail such as VDD_IN 5542mW/5542mW"));
     }
     Trace::new(rails::count(names), Kind::Watts, times, samples)
 }
@@ -139,10 +144,9 @@ impl Tegrastats {
     }
 
     fn first_rails(&self, patience: Duration) -> Result<Vec<super::Rail>, MeterError> {
-        let waiting = |latest: &mut Latest| latest.at.is_none() && !latest.ended;
         let guard = lock(&self.latest);
-        let (latest, _) =
-            self.latest.1.wait_timeout_while(guard, patience, waiting).unwrap_or_else(PoisonError::into_inner);
+        let waited = self.latest.1.wait_timeout_while(guard, patience, |latest| latest.at.is_none() && !latest.ended);
+        let (latest, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if latest.at.is_none() {
             let reason = format!("no power rails in its output within {:.0} s", patience.as_secs_f64());
             return Err(Self::failure(reason));
@@ -184,11 +188,11 @@ impl Source for Tegrastats {
             return Err(Self::failure("the program has ended".into()));
         }
         let fresh = latest.at.is_some_and(|at| at.elapsed() <= self.stale);
-        let value = |rail: &super::Rail| {
+        let values = self.info.rails.iter().map(|rail| {
             let found = latest.rails.iter().find(|(name, _)| *name == rail.name).filter(|_| fresh);
             found.map_or(Value::Missing, |(_, watts)| Value::Watts(*watts))
-        };
-        Ok(self.info.rails.iter().map(value).collect())
+        });
+        Ok(values.collect())
     }
 }
 

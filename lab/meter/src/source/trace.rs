@@ -29,15 +29,14 @@ impl Trace {
     /// [`MeterError::Malformed`] if there are no samples, lengths differ, a number is not finite,
     /// or time or energy decreases.
     pub fn new(rails: Vec<Rail>, kind: Kind, times: Vec<f64>, samples: Vec<Vec<f64>>) -> Result<Self, MeterError> {
-        let malformed = |detail: String| Err(MeterError::Malformed { what: "power trace".into(), detail });
         let Some(&start) = times.first() else {
-            return malformed("it has no samples".into());
+            return Err(malformed("it has no samples"));
         };
         if times.len() != samples.len() || samples.iter().any(|s| s.len() != rails.len()) {
-            return malformed("times, samples and rails differ in number".into());
+            return Err(malformed("times, samples and rails differ in number"));
         }
         if times.iter().chain(samples.iter().flatten()).any(|x| !x.is_finite()) {
-            return malformed("a number is not finite".into());
+            return Err(malformed("a number is not finite"));
         }
         let mut joules: Vec<Vec<f64>> = Vec::with_capacity(samples.len());
         for (i, sample) in samples.iter().enumerate() {
@@ -50,10 +49,10 @@ impl Trace {
             let energy: Vec<f64> = energy.collect();
             if let Some((time, _, sum)) = before {
                 if times[i] < time {
-                    return malformed(format!("time goes back from {time} s to {} s", times[i]));
+                    return Err(malformed(format!("time goes back from {time} s to {} s", times[i])));
                 }
                 if energy.iter().zip(sum).any(|(now, then)| now < then) {
-                    return malformed(format!("energy falls at {} s", times[i]));
+                    return Err(malformed(format!("energy falls at {} s", times[i])));
                 }
             }
             joules.push(energy);
@@ -83,4 +82,9 @@ impl Trace {
         let between = self.joules[before].iter().zip(&self.joules[after]);
         Some(between.map(|(a, b)| a + (b - a) * share).collect())
     }
+}
+
+/// Describes an invalid trace.
+fn malformed(detail: impl Into<String>) -> MeterError {
+    MeterError::malformed("power trace", detail)
 }

@@ -6,7 +6,7 @@ use crate::output::{self, Alike};
 use crate::owner::SealArgs;
 use crate::{page, print};
 use serde_json::Value;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -150,16 +150,18 @@ const TITLE: &str = "<title>tacit keyset design</title>";
 
 /// Returns the paths of the two files.
 fn files(args: &DesignArgs) -> [PathBuf; 2] {
-    let with = |base: &OsStr, text: &str| {
-        let mut name = base.to_owned();
-        name.push(text);
-        name
-    };
     let base = match &args.out {
         Some(out) => out.as_os_str().to_owned(),
-        None => with(args.file.file_stem().unwrap_or(args.file.as_os_str()), ".keyset"),
+        None => joined(args.file.file_stem().unwrap_or(args.file.as_os_str()), ".keyset"),
     };
-    [".json", ".html"].map(|kind| with(&base, kind).into())
+    [".json", ".html"].map(|kind| joined(&base, kind).into())
+}
+
+/// Appends a text to a name.
+fn joined(base: &OsStr, text: &str) -> OsString {
+    let mut name = base.to_owned();
+    name.push(text);
+    name
 }
 
 fn told(found: &Design, how: &str) -> anyhow::Result<Value> {

@@ -47,8 +47,8 @@ impl Bench {
 
     /// Makes keys for rotations at `level`.
     pub fn rotation_keys(&mut self, distances: &[i64], level: usize) -> anyhow::Result<KeySet> {
-        let kind = |&k: &i64| KeyKind::Galois(self.context.rotation_element(k));
-        let needs: Vec<KeyId> = distances.iter().map(|k| KeyId::at(&self.context, kind(k), level)).collect();
+        let kinds = distances.iter().map(|&k| KeyKind::Galois(self.context.rotation_element(k)));
+        let needs: Vec<KeyId> = kinds.map(|kind| KeyId::at(&self.context, kind, level)).collect();
         Ok(KeySet::generate(&self.secret, &needs, &mut self.prg)?)
     }
 }

@@ -86,8 +86,8 @@ fn derivation(context: &Context, key: KeyId) -> Value {
 }
 
 fn show(set: &Value) -> anyhow::Result<()> {
-    let text = |key: &str| set[key].as_str().unwrap_or("?").to_owned();
-    print::line(&format!("set {}: {}", text("set"), text("purpose")))?;
+    let [name, purpose] = ["set", "purpose"].map(|key| set[key].as_str().unwrap_or("?"));
+    print::line(&format!("set {name}: {purpose}"))?;
     print::line(&format!(
         "  degree {}, {} levels, {:.0} bits with special primes, 128 bits of security",
         set["degree"],

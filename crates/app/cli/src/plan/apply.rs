@@ -12,8 +12,7 @@ use tacit_store::{FolderKind, ManagedFolder};
 
 /// Quotes a word for the shell.
 fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
+    if !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=:,".contains(c)) {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', r"'\''"))
@@ -129,14 +128,15 @@ pub fn write(folder: &Path, model: &Path, seal: &SealArgs, plan: &Plan) -> anyho
     // The name comes from the model file: without control characters it stays inside the comment
     // line.
     let name: String = plan.model.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let head = |who: &str, needs: &str| format!("#!/bin/sh\n# The {who}{HEAD}{name}. Needs: {needs}\nset -eu\n");
     let at_client = format!("{dealer}keys/ with ca.pem, alice.pem, alice.key");
     let keys = "[ -d keys ] || tacit keys init keys --host \"$(uname -n)\" --client alice >&2";
-    let server = head("server", &format!("{dealer}keys/ of `tacit keys init`; they are made if there are none"))
+    let server = head(&name, "server", &format!("{dealer}keys/ of `tacit keys init`; they are made if there are none"))
         + &format!("{keys}\nexec {}\n", applied.server_at("\"${LISTEN:-0.0.0.0:7878}\"", model, seal));
-    let client =
-        head("client", &format!("SERVER=host:port, INPUT=file, {at_client}")) + &applied.client().join("\n") + "\n";
+    let client = head(&name, "client", &format!("SERVER=host:port, INPUT=file, {at_client}"))
+        + &applied.client().join("\n")
+        + "\n";
     let sidecar = head(
+        &name,
         "sidecar, for applications that speak the Open Inference Protocol",
         &format!("SERVER=host:port, {at_client}"),
     ) + &format!("exec {} --listen \"${{LISTEN:-127.0.0.1:8000}}\"\n", applied.sidecar());
@@ -149,15 +149,24 @@ pub fn write(folder: &Path, model: &Path, seal: &SealArgs, plan: &Plan) -> anyho
     applied.cron().map_or(Ok(()), |line| put(&folder.join(CRON), &line, "$DEPLOYMENT"))
 }
 
+/// Returns the first lines of a script.
+fn head(model: &str, who: &str, needs: &str) -> String {
+    format!("#!/bin/sh\n# The {who}{HEAD}{model}. Needs: {needs}\nset -eu\n")
+}
+
 /// Whether a file in an unmarked folder was written by version 0.1, or made by its scripts.
 fn is_ours(path: &Path) -> bool {
-    let holds = |text| path.is_file() && output::check(path, Alike::Holds(text)).is_ok();
     match path.file_name().and_then(|name| name.to_str()) {
-        Some("server.sh" | "client.sh" | "sidecar.sh") => holds(HEAD),
-        Some(CRON) => holds("$DEPLOYMENT"),
+        Some("server.sh" | "client.sh" | "sidecar.sh") => holds(path, HEAD),
+        Some(CRON) => holds(path, "$DEPLOYMENT"),
         Some("keys" | "material") => path.is_dir(),
         _ => false,
     }
+}
+
+/// Whether a file contains a text.
+fn holds(path: &Path, text: &str) -> bool {
+    path.is_file() && output::check(path, Alike::Holds(text)).is_ok()
 }
 
 fn put(path: &Path, text: &str, alike: &str) -> anyhow::Result<()> {

@@ -18,7 +18,6 @@ impl FromStr for Link {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let rate = |text: &str| text.parse::<Rate>().map_err(|e| e.to_string());
         let parts: Vec<&str> = text.splitn(3, '/').collect();
         let spec = match parts.get(1) {
             None => LinkSpecText { preset: Some(text.into()), ..LinkSpecText::default() },
@@ -37,7 +36,6 @@ impl FromStr for Link {
             None => 0,
             Some(bytes) => bytes.parse::<u32>().map_err(|_| format!("`{bytes}` is no number of bytes"))?,
         };
-        let bits = |rate: Option<Rate>| rate.map_or(UNLIMITED, |rate| rate.bits_per_second() as f64);
         Ok(Self(tacit_plan::Link {
             name: spec.name().to_owned(),
             up_bits: bits(spec.up()),
@@ -47,6 +45,16 @@ impl FromStr for Link {
             tunnel_s: 0.0,
         }))
     }
+}
+
+/// Parses a rate.
+fn rate(text: &str) -> Result<Rate, String> {
+    text.parse::<Rate>().map_err(|e| e.to_string())
+}
+
+/// Returns a rate in bit/s.
+fn bits(rate: Option<Rate>) -> f64 {
+    rate.map_or(UNLIMITED, |rate| rate.bits_per_second() as f64)
 }
 
 /// A number of requests in a time: `200/day`.
@@ -59,16 +67,16 @@ impl FromStr for Requests {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "write for example 200/day, 10/hour, 0.5/s".to_owned();
-        let (count, time) = text.split_once('/').ok_or_else(wrong)?;
+        const WRONG: &str = "write for example 200/day, 10/hour, 0.5/s";
+        let (count, time) = text.split_once('/').ok_or(WRONG)?;
         let seconds = match time {
             "day" => SECONDS_A_DAY,
             "hour" => 3600.0,
             "minute" | "min" => 60.0,
             "s" | "second" => 1.0,
-            _ => return Err(wrong()),
+            _ => return Err(WRONG.into()),
         };
-        let per_day = count.parse::<f64>().map_err(|_| wrong())? * SECONDS_A_DAY / seconds;
+        let per_day = count.parse::<f64>().map_err(|_| WRONG)? * SECONDS_A_DAY / seconds;
         if !(per_day > 0.0 && per_day <= 1e9) {
             return Err("must be more than none, and at most 10^9 a day".into());
         }
@@ -159,8 +167,8 @@ impl FromStr for Limit {
 
 /// Parses a number of bytes: `400MB`, `1.5GiB`, `64kB`.
 fn bytes(text: &str) -> Result<u64, String> {
-    let wrong = || "write for example 400MB, 64kB, 1.5GiB".to_owned();
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
+    const WRONG: &str = "write for example 400MB, 64kB, 1.5GiB";
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or(WRONG)?;
     let unit = match &text[split..] {
         "B" => 1.0,
         "kB" | "KB" => 1e3,
@@ -169,11 +177,11 @@ fn bytes(text: &str) -> Result<u64, String> {
         "KiB" => 1024.0,
         "MiB" => 1048576.0,
         "GiB" => 1073741824.0,
-        _ => return Err(wrong()),
+        _ => return Err(WRONG.into()),
     };
-    let number: f64 = text[..split].parse().map_err(|_| wrong())?;
+    let number: f64 = text[..split].parse().map_err(|_| WRONG)?;
     if !(number >= 0.0 && number * unit < 1e18) {
-        return Err(wrong());
+        return Err(WRONG.into());
     }
     Ok((number * unit) as u64)
 }

@@ -285,24 +285,31 @@ impl Plan {
     /// Predicts all offers over other links with fixed numbers of threads; `bytes` counts those
     /// between client and server alone.
     fn cells(&self, links: &[Link]) -> serde_json::Value {
-        let one = |offer: &Offer, at: usize, threads: u32| {
-            let link = links[at].0.clone();
-            let setting = Setting { client_threads: threads, server_threads: threads, link, ..self.setting.clone() };
-            let predicted = Prediction::of(&offer.backend, &offer.costs, &setting);
-            let bytes: BTreeMap<Phase, u64> = Phase::ALL.map(|phase| (phase, offer.costs.of(phase).bytes())).into();
-            json!({"backend": offer.backend, "options": offer.options, "threads": threads, "link": at, "predicted": predicted,
-                "bytes": bytes, "costs": offer.costs})
-        };
-        let over = |offer| (0..links.len()).flat_map(move |at| [1, 2].map(|threads| one(offer, at, threads)));
-        self.offers.iter().flat_map(over).collect()
+        let mut cells = Vec::new();
+        for offer in &self.offers {
+            for at in 0..links.len() {
+                cells.extend([1, 2].map(|threads| self.cell(offer, links, at, threads)));
+            }
+        }
+        cells.into()
+    }
+
+    /// Predicts an offer over the link at index `at`.
+    fn cell(&self, offer: &Offer, links: &[Link], at: usize, threads: u32) -> serde_json::Value {
+        let link = links[at].0.clone();
+        let setting = Setting { client_threads: threads, server_threads: threads, link, ..self.setting.clone() };
+        let predicted = Prediction::of(&offer.backend, &offer.costs, &setting);
+        let bytes: BTreeMap<Phase, u64> = Phase::ALL.map(|phase| (phase, offer.costs.of(phase).bytes())).into();
+        json!({"backend": offer.backend, "options": offer.options, "threads": threads, "link": at, "predicted": predicted,
+            "bytes": bytes, "costs": offer.costs})
     }
 
     fn json(&self) -> serde_json::Value {
-        let shown = |choice: &Choice| {
+        let ranked = self.ranked.iter().map(|choice| {
             let offer = &self.offers[choice.offer];
             json!({"backend": offer.backend, "options": offer.options, "private": offer.is_private(), "trust": offer.trust,
                 "agreement": offer.agreement, "choice": choice})
-        };
+        });
         json!({
             "format": "tacit-plan",
             "version": 1,
@@ -313,7 +320,7 @@ impl Plan {
             "usage": self.usage,
             "ways": self.ways,
             "setting": self.setting,
-            "ranked": self.ranked.iter().map(shown).collect::<Vec<_>>(),
+            "ranked": ranked.collect::<Vec<_>>(),
             "offers": self.offers.iter().map(|o| json!({"backend": o.backend, "options": o.options})).collect::<Vec<_>>(),
             "varied": self.varied,
             "enough_rate": self.enough_rate,

@@ -56,11 +56,16 @@ pub fn of(model: &Model, tries: &[String]) -> anyhow::Result<(Vec<Offer>, Vec<St
 /// Reads from a report the share of inputs that should get the float network's class. Back ends on
 /// rings estimate it from held-out samples; others count on the calibration samples.
 fn agreement(report: &Value) -> Option<f64> {
-    let counted = || match (report["same_class"][0].as_f64(), report["same_class"][1].as_f64()) {
+    let share = report["expected"]["share"].as_f64().or_else(|| report["agreement"].as_f64());
+    share.or_else(|| counted(&report["same_class"]))
+}
+
+/// Returns the first of two counts as a share of the second.
+fn counted(counts: &Value) -> Option<f64> {
+    match (counts[0].as_f64(), counts[1].as_f64()) {
         (Some(same), Some(all)) if all > 0.0 => Some(same / all),
         _ => None,
-    };
-    report["expected"]["share"].as_f64().or_else(|| report["agreement"].as_f64()).or_else(counted)
+    }
 }
 
 /// Lists the offers that the calibrations do not cover.

@@ -21,11 +21,10 @@ pub fn serve(asked: &Asked, address: SocketAddr, as_json: bool) -> anyhow::Resul
     }
     // Report a failing plan now instead of to the first browser.
     asked.clone().plan()?;
-    let refused = |e: Box<dyn std::error::Error + Send + Sync>| match e.downcast::<std::io::Error>() {
+    let server = Server::http(address).map_err(|e| match e.downcast::<std::io::Error>() {
         Ok(e) => anyhow::Error::new(NetError::listening(address, "--serve", &e)),
         Err(e) => anyhow::anyhow!("listening on {address}: {e}"),
-    };
-    let server = Server::http(address).map_err(refused)?;
+    })?;
     let address = server.server_addr().to_ip().context("the page's address")?;
     match as_json {
         true => print::line(&json!({ "listening": format!("http://{address}") }).to_string())?,
@@ -62,14 +61,16 @@ struct Asking<'a> {
 
 impl<'a> Asking<'a> {
     fn of(request: &'a Request) -> Self {
-        let all = |name: &'static str| {
-            let named = request.headers().iter().filter(move |header| header.field.equiv(name));
-            named.map(|header| header.value.as_str()).collect()
-        };
         let get = *request.method() == Method::Get;
-        let (hosts, origins, sites) = (all("Host"), all("Origin"), all("Sec-Fetch-Site"));
+        let [hosts, origins, sites] = ["Host", "Origin", "Sec-Fetch-Site"].map(|name| values(request, name));
         Self { get, target: request.url(), hosts, origins, sites }
     }
+}
+
+/// Returns all values of a header.
+fn values<'a>(request: &'a Request, name: &'static str) -> Vec<&'a str> {
+    let named = request.headers().iter().filter(|header| header.field.equiv(name));
+    named.map(|header| header.value.as_str()).collect()
 }
 
 /// An answer.
@@ -91,7 +92,6 @@ impl Told {
     }
 
     fn response(self) -> Response<std::io::Cursor<Vec<u8>>> {
-        let header = |name: &str, value: &str| Header::from_bytes(name, value).expect("letters, digits and quotes");
         let mut response = Response::from_string(self.body).with_status_code(self.code);
         response.add_header(header("Content-Type", self.kind));
         response.add_header(header("Cache-Control", "no-store"));
@@ -105,17 +105,21 @@ impl Told {
     }
 }
 
+/// Returns a header of an answer.
+fn header(name: &str, value: &str) -> Header {
+    Header::from_bytes(name, value).expect("letters, digits and quotes")
+}
+
 /// # Errors
 /// The operating system gives no randomness.
 fn answer(asked: &Asked, hosts: &[String], asking: &Asking<'_>) -> anyhow::Result<Told> {
     // DNS rebinding: a page under another name that resolves to this address would pass for this
     // page otherwise.
-    let own = |name: &&str| hosts.iter().any(|host| host.eq_ignore_ascii_case(name));
-    if asking.hosts.len() != 1 || !asking.hosts.iter().all(own) {
+    if asking.hosts.len() != 1 || !asking.hosts.iter().all(|name| is_own(hosts, name)) {
         return Ok(Told::error(403, "the request is for another host than this page's address"));
     }
-    let ours = |origin: &&str| origin.strip_prefix("http://").is_some_and(|name| own(&name));
-    if !asking.origins.iter().all(ours) {
+    let mut names = asking.origins.iter().map(|origin| origin.strip_prefix("http://"));
+    if !names.all(|name| name.is_some_and(|name| is_own(hosts, name))) {
         return Ok(Told::error(403, "the request comes from a web page that is not this one"));
     }
     if !asking.get {
@@ -134,6 +138,11 @@ fn answer(asked: &Asked, hosts: &[String], asking: &Asking<'_>) -> anyhow::Resul
         }),
         _ => Ok(Told::error(404, "there are / and /plan")),
     }
+}
+
+/// Whether a name is one of the page's hosts.
+fn is_own(hosts: &[String], name: &str) -> bool {
+    hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
 }
 
 fn page() -> anyhow::Result<Told> {

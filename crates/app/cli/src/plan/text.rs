@@ -104,22 +104,27 @@ fn table(plan: &Plan) -> Vec<String> {
             score(plan.goal, choice.score),
         ]);
     }
-    let wide = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().expect("there is a head");
-    let widths: Vec<usize> = (0..head.len()).map(wide).collect();
-    let shown = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).enumerate().map(|(i, (cell, &wide))| match i {
-            0 | 1 => format!("{cell:<wide$}"),
-            _ => format!("{cell:>wide$}"),
-        });
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    let mut lines = vec![shown(&rows[0])];
+    let widths = (0..head.len()).map(|column| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.max().expect("there is a head")
+    });
+    let widths: Vec<usize> = widths.collect();
+    let mut lines = vec![padded(&rows[0], &widths)];
     for (row, choice) in rows[1..].iter().zip(&plan.ranked) {
-        lines.push(shown(row));
+        lines.push(padded(row, &widths));
         lines.extend(choice.objections.iter().map(|objection| format!("    not within the limits: {objection}")));
     }
     lines.push("* nothing private is better in latency, client energy and bytes at once; times for one input, joules above idle".into());
     lines
+}
+
+/// Formats a row with cells of these widths.
+fn padded(row: &[String], widths: &[usize]) -> String {
+    let cells = row.iter().zip(widths).enumerate().map(|(i, (cell, &wide))| match i {
+        0 | 1 => format!("{cell:<wide$}"),
+        _ => format!("{cell:>wide$}"),
+    });
+    cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
 }
 
 fn seconds(s: f64) -> String {
@@ -193,20 +198,25 @@ fn unit(knob: Knob) -> (&'static str, &'static str) {
 
 /// Formats a line for each knob: its effect on the score, and the best choice for each range.
 fn changes(plan: &Plan) -> Vec<String> {
-    let one = |varied: &Varied| {
-        let (what, unit) = unit(varied.knob);
-        let [low, high] = varied.score.map(|s| s.map_or("nothing".into(), |s| score(plan.goal, s)));
-        let reign = |reign: &Reign| {
-            let best = reign.offer.map_or("nothing".into(), |at| name(&plan.offers[at]));
-            format!("{best} from {}{unit}", figure(reign.from))
-        };
-        let who = match varied.reigns.as_slice() {
-            [_] => "the same is best everywhere".into(),
-            several => several.iter().map(reign).collect::<Vec<_>>().join(", "),
-        };
-        format!("  {what} {}{unit}: {low} at a quarter, {high} at four times; {who}", figure(varied.at))
+    let head = "what would change it:".to_owned();
+    std::iter::once(head).chain(plan.varied.iter().map(|varied| change(plan, varied))).collect()
+}
+
+/// Formats the line of a knob.
+fn change(plan: &Plan, varied: &Varied) -> String {
+    let (what, unit) = unit(varied.knob);
+    let [low, high] = varied.score.map(|s| s.map_or("nothing".into(), |s| score(plan.goal, s)));
+    let who = match varied.reigns.as_slice() {
+        [_] => "the same is best everywhere".into(),
+        several => several.iter().map(|reign| best_from(plan, reign, unit)).collect::<Vec<_>>().join(", "),
     };
-    std::iter::once("what would change it:".to_owned()).chain(plan.varied.iter().map(one)).collect()
+    format!("  {what} {}{unit}: {low} at a quarter, {high} at four times; {who}", figure(varied.at))
+}
+
+/// Formats the best choice of a range, and the range's lower end.
+fn best_from(plan: &Plan, reign: &Reign, unit: &str) -> String {
+    let best = reign.offer.map_or("nothing".into(), |at| name(&plan.offers[at]));
+    format!("{best} from {}{unit}", figure(reign.from))
 }
 
 /// Says whether the client had better compute by itself.
@@ -235,7 +245,6 @@ fn beside_local(plan: &Plan, best: &Choice) -> Option<String> {
 /// Describes how far plans were off in the last comparison with measurements.
 fn checked() -> String {
     let Checked { machine, cells, times, median, p90, bytes_exact, memory_median, memory_p90 } = Checked::built_in();
-    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
     format!(
         "how far off: in {cells} measured cells that no calibration had seen, half of {times} times were within {}, nine of ten within {}; \
          bytes exact in {bytes_exact}; memory within {} and {} ({machine}; docs/planning.md)",
@@ -246,26 +255,32 @@ fn checked() -> String {
     )
 }
 
+/// Formats a share for people.
+fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}
+
 fn sure(plan: &Plan, best: &Choice) -> String {
     let p = &best.predicted;
-    let percent = |p: &Predicted| match p.error {
-        error if error < 10.0 => format!("{:.0} %", 100.0 * error),
-        _ => "an unknown share".into(),
-    };
-    let assumed = |device: &tacit_plan::Device| device.sources.iter().filter(|s| s.contains("assumed")).count();
     let mut text = format!(
         "computing is known to +-{} of an answer's time and +-{} of its material's; bytes are the back end's own",
-        percent(&p.online),
-        percent(&p.offline)
+        error(&p.online),
+        error(&p.offline)
     );
     for (who, device) in [("client", &plan.setting.client), ("server", &plan.setting.server)] {
-        let (assumed, all) = (assumed(device), device.sources.len());
+        let assumed = device.sources.iter().filter(|s| s.contains("assumed")).count();
+        let all = device.sources.len();
         if assumed > 0 {
             write!(text, "; of {}, the {who}, {assumed} of {all} figures are assumed", device.name)
                 .expect("a string takes everything");
         }
     }
     text + " (`tacit calibrate` there replaces the speed)"
+}
+
+/// Formats the error of a predicted time.
+fn error(p: &Predicted) -> String {
+    if p.error < 10.0 { percent(p.error) } else { "an unknown share".into() }
 }
 
 #[cfg(test)]

@@ -48,7 +48,8 @@ pub struct Told {
 pub fn connect(
     address: &str,
     keys_dir: &Path,
-    (nets, backend): (&[String], &str),
+    nets: &[String],
+    backend: &str,
     dealer: Option<&Dealer>,
     arrivals: &[Arrival],
     stop: &AtomicBool,
@@ -88,17 +89,14 @@ pub fn connect(
 /// Runs each request at its time after `start`, in a thread of its own; returns the outcomes in
 /// order. Setting `stop` ends all connections.
 pub fn drive(ready: Vec<Ready>, start: Instant, stop: &AtomicBool, done: &AtomicUsize) -> anyhow::Result<Vec<Told>> {
-    let both = |ready: &Ready| [Some(ready.client.closer()), ready.maker.as_ref().map(Client::closer)];
-    let closers: Vec<Arc<Closer>> = ready.iter().flat_map(both).flatten().collect();
+    let closers =
+        ready.iter().flat_map(|ready| [Some(ready.client.closer()), ready.maker.as_ref().map(Client::closer)]);
+    let closers: Vec<Arc<Closer>> = closers.flatten().collect();
     thread::scope(|scope| {
         let mut threads = Vec::with_capacity(ready.len());
         for request in ready {
-            let work = move || {
-                let told = request.run(start, stop);
-                done.fetch_add(1, Ordering::Relaxed);
-                told
-            };
-            let spawned = thread::Builder::new().name("tacit-request".into()).spawn_scoped(scope, work);
+            let builder = thread::Builder::new().name("tacit-request".into());
+            let spawned = builder.spawn_scoped(scope, move || request.run(start, stop, done));
             match spawned.context("starting a thread for each request") {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
@@ -127,20 +125,17 @@ pub fn one_by_one(
     stop: &AtomicBool,
     done: &AtomicUsize,
 ) -> anyhow::Result<Vec<Told>> {
-    let ask = |request: Ready| {
-        let told = request.run(start, stop);
-        done.fetch_add(1, Ordering::Relaxed);
-        told
-    };
-    Ok(ready.into_iter().map(ask).collect())
+    Ok(ready.into_iter().map(|request| request.run(start, stop, done)).collect())
 }
 
 impl Ready {
-    fn run(self, start: Instant, stop: &AtomicBool) -> Told {
+    /// Runs the request, and counts it in `done`.
+    fn run(self, start: Instant, stop: &AtomicBool, done: &AtomicUsize) -> Told {
         let mut told = Told::default();
         if let Err(error) = self.ask(start, stop, &mut told) {
             told.failure = Some(format!("{error:#}"));
         }
+        done.fetch_add(1, Ordering::Relaxed);
         told
     }
 

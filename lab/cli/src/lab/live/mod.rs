@@ -225,10 +225,8 @@ impl Campaigning<'_> {
     /// Runs the cells that are missing.
     fn carry_out(mut self) -> anyhow::Result<Outcome> {
         let cells = self.stage.settings.cells();
-        let is_there =
-            |runs: &[Run], cell: &Cell| runs.iter().any(|run| run.failure.is_none() && run.cell == cell.labels());
-        let todo: Vec<(usize, Cell)> =
-            cells.into_iter().enumerate().filter(|(_, cell)| !is_there(&self.runs, cell)).collect();
+        let todo = cells.into_iter().enumerate().filter(|(_, cell)| results::finished(&self.runs, cell).is_none());
+        let todo: Vec<(usize, Cell)> = todo.collect();
         let mut outcome = Outcome { runs: vec![], failed: 0, left: todo.len(), stopped: false };
         let learned = self.stage.dir.join("profile");
         let profile = match todo.is_empty() {
@@ -315,16 +313,13 @@ impl Campaigning<'_> {
         if self.as_json {
             return print::line(&json!(run).to_string());
         }
-        let of = |key: &str| run.results.get(key).copied().unwrap_or(f64::NAN);
+        let [d, w, makespan, simulated] = ["delay_s", "waiting_s", "makespan_s", "simulated.delay_s"]
+            .map(|key| run.results.get(key).copied().unwrap_or(f64::NAN));
         print::note(&match &run.failure {
             Some(failure) => format!("{}: FAILED: {failure}", cell.name()),
             None => format!(
-                "{}: D {:.3} s, W {:.3} s, makespan {:.1} s; simulated D {:.3} s",
-                cell.name(),
-                of("delay_s"),
-                of("waiting_s"),
-                of("makespan_s"),
-                of("simulated.delay_s")
+                "{}: D {d:.3} s, W {w:.3} s, makespan {makespan:.1} s; simulated D {simulated:.3} s",
+                cell.name()
             ),
         });
         Ok(())

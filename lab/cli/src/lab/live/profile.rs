@@ -49,20 +49,25 @@ pub struct Profile {
 
 /// Returns the runs to measure: all networks in turn, so that only the network differs.
 pub fn runs(nets: usize) -> Vec<Arrival> {
-    let run = |i: usize| Arrival {
+    let runs = (0..RUNS * nets).map(|i| Arrival {
         at: Time::ZERO,
         client: i as u64,
         model: (i % nets) as u32,
         inputs: 1,
         lead: None,
         leaves: None,
-    };
-    (0..RUNS * nets).map(run).collect()
+    });
+    runs.collect()
 }
 
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_unstable_by(tacit_floats::rising);
     values.get(values.len() / 2).copied()
+}
+
+/// Returns the seconds of a phase in all runs that have the phase.
+fn lengths(runs: &[Phases], of: fn(&Phases) -> Option<RecordedJob>) -> Vec<f64> {
+    runs.iter().filter_map(of).map(|job| job.length()).collect()
 }
 
 impl Profile {
@@ -74,13 +79,10 @@ impl Profile {
         for (i, net) in settings.nets.iter().enumerate() {
             let mine = clients.iter().skip(i).step_by(settings.nets.len());
             let mine: Vec<Phases> = mine.filter_map(|client| phases.get(client.as_str()).copied()).collect();
-            let lengths = |of: fn(&Phases) -> Option<RecordedJob>| {
-                mine.iter().filter_map(of).map(|job| job.length()).collect::<Vec<f64>>()
-            };
-            let on = lengths(|p| p.online);
+            let on = lengths(&mine, |p| p.online);
             let runs = on.len();
             let on_s = median(on).with_context(|| format!("{net}: the server's status has no run of this network"))?;
-            nets.push(Alone { net: net.clone(), pre_s: median(lengths(|p| p.offline)), on_s, runs });
+            nets.push(Alone { net: net.clone(), pre_s: median(lengths(&mine, |p| p.offline)), on_s, runs });
         }
         Self::plan(settings, nets)
     }
@@ -119,11 +121,7 @@ impl Profile {
     /// Returns the networks for scheduler and simulator. `dealt`: whether a dealer makes the
     /// material.
     pub fn models(&self, backend: &str, dealt: bool) -> Vec<ModelSpec> {
-        let phase = |seconds: f64| PhaseSpec {
-            first: Sample { time: Span::from_secs(seconds), memory: 0 },
-            speedup: Speedup::None,
-        };
-        let model = |net: &Alone| ModelSpec {
+        let models = self.nets.iter().map(|net| ModelSpec {
             name: net.net.clone(),
             backend: backend.to_owned(),
             link: "loopback".into(),
@@ -132,8 +130,8 @@ impl Profile {
             dealt,
             pre: net.pre_s.map(phase),
             on: phase(net.on_s),
-        };
-        self.nets.iter().map(model).collect()
+        });
+        models.collect()
     }
 
     /// Writes the profile into a campaign's folder.
@@ -151,13 +149,22 @@ impl Profile {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             read => read.with_context(|| format!("reading {}", path.display()))?,
         };
-        let broken = || format!("{}: remove it, and the networks are measured again", path.display());
-        let read: Self = serde_json::from_slice(&text).with_context(broken)?;
+        let read: Self = serde_json::from_slice(&text).with_context(|| broken(&path))?;
         let seconds = read.nets.iter().flat_map(|net| [net.pre_s.unwrap_or(0.0), net.on_s]);
         let is_sound = seconds.chain([read.expected_s]).all(|s| (0.0..1e9).contains(&s))
             && read.rates.values().all(|rate| (1e-6..1e6).contains(rate))
             && (1..=100_000).contains(&read.requests);
-        ensure!(is_sound, "{}", broken());
+        ensure!(is_sound, "{}", broken(&path));
         Ok(Some(read))
     }
+}
+
+/// Returns a phase of this length on any number of threads.
+fn phase(seconds: f64) -> PhaseSpec {
+    PhaseSpec { first: Sample { time: Span::from_secs(seconds), memory: 0 }, speedup: Speedup::None }
+}
+
+/// Returns the error text for a damaged profile.
+fn broken(path: &Path) -> String {
+    format!("{}: remove it, and the networks are measured again", path.display())
 }

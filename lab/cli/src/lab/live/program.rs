@@ -40,8 +40,9 @@ impl Program {
         scratch.mark(&mut command);
         // A child inherits the core of the thread that starts it.
         let started = thread::scope(|scope| {
-            let start = || pin::here(core).and_then(|()| command.spawn().with_context(|| format!("starting {name}")));
-            scope.spawn(start).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            let starting = scope
+                .spawn(|| pin::here(core).and_then(|()| command.spawn().with_context(|| format!("starting {name}"))));
+            starting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
         let mut child = started?;
         let stdout = child.stdout.take().with_context(|| format!("{name}'s output"))?;

@@ -39,44 +39,59 @@ pub fn compared(comparison: &Comparison) -> Vec<(&'static str, f64)> {
 }
 
 fn comparison(results: &BTreeMap<String, f64>) -> Option<Comparison> {
-    let of = |key: &str| results.get(key).copied();
     Some(Comparison {
-        live: of("recorded.delay_s")?,
-        simulated: of("simulated.delay_s")?,
-        ratio: of("simulated.ratio")?,
-        replayed: of("replayed.delay_s")?,
-        replayed_ratio: of("replayed.ratio")?,
-        handed: of("handed.delay_s")?,
-        handed_ratio: of("handed.ratio")?,
-        job_ratio: of("jobs.over_profile")?,
-        side_by_side: of("jobs.side_by_side"),
-        gap: of("jobs.gap_s")?,
-        passed: of("jobs.passed")?,
+        live: figure(results, "recorded.delay_s")?,
+        simulated: figure(results, "simulated.delay_s")?,
+        ratio: figure(results, "simulated.ratio")?,
+        replayed: figure(results, "replayed.delay_s")?,
+        replayed_ratio: figure(results, "replayed.ratio")?,
+        handed: figure(results, "handed.delay_s")?,
+        handed_ratio: figure(results, "handed.ratio")?,
+        job_ratio: figure(results, "jobs.over_profile")?,
+        side_by_side: figure(results, "jobs.side_by_side"),
+        gap: figure(results, "jobs.gap_s")?,
+        passed: figure(results, "jobs.passed")?,
     })
+}
+
+/// Returns a figure of a run, if the run has one.
+fn figure(results: &BTreeMap<String, f64>, key: &str) -> Option<f64> {
+    results.get(key).copied()
+}
+
+/// Finds the successful run of a cell.
+pub fn finished<'a>(runs: &'a [Run], cell: &Cell) -> Option<&'a Run> {
+    runs.iter().find(|run| run.failure.is_none() && run.cell == cell.labels())
 }
 
 /// Returns rows for the cells that were run, in their order.
 pub fn rows(cells: &[Cell], runs: &[Run]) -> Vec<Row> {
-    let find = |cell: &Cell| runs.iter().find(|run| run.failure.is_none() && run.cell == cell.labels());
-    let figure = |cell: &Cell, key: &str| find(cell)?.results.get(key).copied();
-    let row = |cell: &Cell| {
-        let results = find(cell)?.results.clone();
-        let silent = Cell { notices: 0, ..cell.clone() };
-        let alone = Cell { policy: "sequential".into(), ..silent.clone() };
-        let delta = || Some(figure(&silent, "delay_s")? - results.get("delay_s")?);
-        let makespan = results.get("makespan_s").filter(|seconds| **seconds > 0.0);
-        Some(Row {
-            cell: cell.clone(),
-            delta_d_s: if cell.notices > 0 { delta() } else { None },
-            speed_up: makespan.and_then(|mine| Some(figure(&alone, "makespan_s")? / mine)),
-            reason: comparison(&results).and_then(|compared| compared.reason()),
-            results,
-        })
-    };
-    cells.iter().filter_map(row).collect()
+    cells.iter().filter_map(|cell| Row::of(cell, runs)).collect()
 }
 
 impl Row {
+    /// Compares a cell with the other cells; none if the cell has no successful run.
+    fn of(cell: &Cell, runs: &[Run]) -> Option<Self> {
+        let results = finished(runs, cell)?.results.clone();
+        let silent = Cell { notices: 0, ..cell.clone() };
+        let alone = Cell { policy: "sequential".into(), ..silent.clone() };
+        let [silent, alone] = [silent, alone].map(|other| finished(runs, &other));
+        let silent_s = silent.filter(|_| cell.notices > 0).and_then(|run| figure(&run.results, "delay_s"));
+        let alone_s = alone.and_then(|run| figure(&run.results, "makespan_s"));
+        let makespan = figure(&results, "makespan_s").filter(|seconds| *seconds > 0.0);
+        Some(Self {
+            cell: cell.clone(),
+            delta_d_s: silent_s.zip(figure(&results, "delay_s")).map(|(silent_s, own_s)| silent_s - own_s),
+            speed_up: alone_s.zip(makespan).map(|(alone_s, own_s)| alone_s / own_s),
+            reason: comparison(&results).and_then(|compared| compared.reason()),
+            results,
+        })
+    }
+
+    /// Formats a figure.
+    fn shown(&self, key: &str, digits: usize) -> String {
+        shown(figure(&self.results, key), digits)
+    }
     /// Returns the row as JSON.
     pub fn json(&self) -> Value {
         json!({"cell": self.cell.labels(), "results": self.results, "delta_d_s": self.delta_d_s, "speed_up": self.speed_up,
@@ -92,22 +107,20 @@ pub fn table(rows: &[Row], slots: u32) -> String {
          | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
     );
     for row in rows {
-        let shown = |value: Option<f64>, digits: usize| value.map_or("-".to_owned(), |v| format!("{v:.digits$}"));
-        let of = |key: &str, digits| shown(row.results.get(key).copied(), digits);
         let Cell { workload, notices, policy } = &row.cell;
         let cells = [
             workload.clone(),
             format!("{notices} %"),
             policy.clone(),
-            of("delay_s", 3),
-            of("waiting_s", 3),
+            row.shown("delay_s", 3),
+            row.shown("waiting_s", 3),
             shown(row.delta_d_s, 3),
-            of("throughput_per_s", 3),
+            row.shown("throughput_per_s", 3),
             shown(row.speed_up, 2),
-            of("makespan_s", 1),
-            of("simulated.delay_s", 3),
-            of("simulated.ratio", 2),
-            of("slots.delay_s", 3),
+            row.shown("makespan_s", 1),
+            row.shown("simulated.delay_s", 3),
+            row.shown("simulated.ratio", 2),
+            row.shown("slots.delay_s", 3),
         ];
         writeln!(text, "| {} |", cells.join(" | ")).expect("a String takes everything");
     }
@@ -119,6 +132,11 @@ pub fn table(rows: &[Row], slots: u32) -> String {
         }
     }
     text
+}
+
+/// Formats a value with this number of decimals.
+fn shown(value: Option<f64>, digits: usize) -> String {
+    value.map_or("-".to_owned(), |v| format!("{v:.digits$}"))
 }
 
 #[cfg(test)]

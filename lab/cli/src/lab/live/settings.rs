@@ -64,8 +64,9 @@ impl Cell {
     /// Returns the cell's labels in `runs.jsonl`.
     pub fn labels(&self) -> BTreeMap<String, String> {
         let notices = format!("{} %", self.notices);
-        let of = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        [of("workload", &self.workload), of("notices", &notices), of("policy", &self.policy)].into()
+        [("workload", self.workload.clone()), ("notices", notices), ("policy", self.policy.clone())]
+            .map(|(key, value)| (key.to_owned(), value))
+            .into()
     }
 
     /// Returns the cell's name for people.
@@ -103,8 +104,11 @@ impl Settings {
         let mut cells = Vec::new();
         for workload in &self.workloads {
             for &notices in &self.notices {
-                let cell = |policy: &String| Cell { workload: workload.clone(), notices, policy: policy.clone() };
-                cells.extend(self.policies.iter().map(cell));
+                cells.extend(self.policies.iter().map(|policy| Cell {
+                    workload: workload.clone(),
+                    notices,
+                    policy: policy.clone(),
+                }));
             }
         }
         cells
@@ -160,17 +164,21 @@ impl Settings {
 
 /// Lists the keys whose values differ between the texts of two campaigns.
 pub fn differences(there: &str, here: &str) -> Vec<String> {
-    let read = |text: &str| -> BTreeMap<String, String> {
-        let pairs = text.lines().filter_map(|line| line.split_once(" = "));
-        pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
-    };
     let (there, here) = (read(there), read(here));
     let keys: std::collections::BTreeSet<&String> = there.keys().chain(here.keys()).collect();
-    let said = |of: Option<&String>| of.map_or("absent".to_owned(), Clone::clone);
     keys.into_iter()
         .filter(|key| there.get(*key) != here.get(*key))
-        .map(|key| format!("`{key}` is {} there and {} here", said(there.get(key)), said(here.get(key))))
+        .map(|key| {
+            let [there, here] = [&there, &here].map(|all| all.get(key).map_or("absent", String::as_str));
+            format!("`{key}` is {there} there and {here} here")
+        })
         .collect()
+}
+
+/// Reads the values of a campaign's text by key.
+fn read(text: &str) -> BTreeMap<String, String> {
+    let pairs = text.lines().filter_map(|line| line.split_once(" = "));
+    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
 fn weights(workload: &str) -> anyhow::Result<[u32; 5]> {
@@ -191,10 +199,10 @@ fn by_net(weights: [u32; 5], nets: usize) -> Vec<u32> {
 /// Divides `n` in these shares by largest remainders; the first of equal remainders wins.
 fn scale(weights: &[u32], n: usize) -> Vec<u32> {
     let total: u64 = weights.iter().map(|&w| u64::from(w)).sum::<u64>().max(1);
-    let share = |w: u32| u64::from(w) * n as u64;
-    let mut counts: Vec<u32> = weights.iter().map(|&w| (share(w) / total) as u32).collect();
+    let shares: Vec<u64> = weights.iter().map(|&w| u64::from(w) * n as u64).collect();
+    let mut counts: Vec<u32> = shares.iter().map(|share| (share / total) as u32).collect();
     let mut order: Vec<usize> = (0..weights.len()).collect();
-    order.sort_by_key(|&i| std::cmp::Reverse(share(weights[i]) % total));
+    order.sort_by_key(|&i| std::cmp::Reverse(shares[i] % total));
     let left = n - counts.iter().sum::<u32>() as usize;
     order.into_iter().take(left).for_each(|i| counts[i] += 1);
     counts

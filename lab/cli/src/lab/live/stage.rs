@@ -93,9 +93,10 @@ impl Stage<'_> {
 
     /// Starts a dealer, if the back end has one, and then a server.
     fn start(&self, policy: &str, connections: usize, learned: Option<&Path>, log: &str) -> anyhow::Result<Parties> {
-        let log_of = |who: &str| self.dir.join("logs").join(format!("{log}.{who}.err"));
         let dealer = match self.has_dealer()? {
-            true => Some(Dealer::start(self.cores.map(|cores| cores.dealer), &log_of("dealer"), self.scratch)?),
+            true => {
+                Some(Dealer::start(self.cores.map(|cores| cores.dealer), &self.log_file(log, "dealer"), self.scratch)?)
+            }
             false => None,
         };
         let how = Start {
@@ -108,9 +109,14 @@ impl Stage<'_> {
             core: self.cores.map(|cores| cores.server),
             learned,
             dealer: dealer.as_ref(),
-            log: &log_of("server"),
+            log: &self.log_file(log, "server"),
         };
         Ok(Parties { server: Server::start(&how, self.scratch)?, dealer })
+    }
+
+    /// Returns the file for the messages of the program `who`.
+    fn log_file(&self, log: &str, who: &str) -> PathBuf {
+        self.dir.join("logs").join(format!("{log}.{who}.err"))
     }
 
     /// Runs `work` in a thread on the clients' core.
@@ -125,11 +131,12 @@ impl Stage<'_> {
     /// Connects clients and plays their requests against a server.
     fn play(&self, parties: &Parties, arrivals: &[Arrival], in_turn: bool) -> anyhow::Result<Option<Played>> {
         let (keys, stop) = (self.keys(), self.stop);
-        let nets = (self.settings.nets.as_slice(), self.settings.backend.as_str());
+        let (nets, backend) = (self.settings.nets.as_slice(), self.settings.backend.as_str());
         let Parties { server, dealer } = parties;
         let interface = server.interface(&keys)?;
-        let connect = || clients::connect(server.address(), &keys, nets, dealer.as_ref(), arrivals, stop);
-        let Some(ready) = self.as_client(connect)? else { return Ok(None) };
+        let ready = self
+            .as_client(|| clients::connect(server.address(), &keys, nets, backend, dealer.as_ref(), arrivals, stop))?;
+        let Some(ready) = ready else { return Ok(None) };
         let mut tree = uses_of(server.pid()).context("the server")?;
         let mut dealers = dealer.as_ref().map(|dealer| uses_of(dealer.pid()).context("the dealer")).transpose()?;
         let (cpu_s, over) = (process_cpu_s(), AtomicBool::new(false));
@@ -203,8 +210,8 @@ impl Stage<'_> {
         parties.server.stop(None)?;
         let inputs = inputs(&arrivals, &clients, &played);
         // D is the mean over the known jobs, so a missing job would falsify it silently.
-        let lost = |(told, input): (&Told, &RecordedInput)| told.failure.is_none() && input.on.is_none();
-        if let Some(lost) = played.told.iter().zip(&inputs).position(lost) {
+        let mut all = played.told.iter().zip(&inputs);
+        if let Some(lost) = all.position(|(told, input)| told.failure.is_none() && input.on.is_none()) {
             anyhow::bail!("the server answered request {lost}, and its status has no online job of this request");
         }
         let recording = Recording {
@@ -243,32 +250,34 @@ impl Stage<'_> {
             let (failed, all) = (failures.len(), played.told.len());
             format!("{failed} of {all} requests were not answered; the first because of: {first}")
         });
-        let named = |scenario: &Scenario, run: &tacit_sim::Run, what: &str| {
-            let mut file = RunFile::of(scenario, self.settings.seed, run);
-            file.policy = format!("{}, {what}", file.policy);
-            serde_json::to_value(file)
-        };
         let (scenario, simulated) = &simulated;
         let on_slots = format!("simulated on {} slots", self.settings.slots);
         let timelines = [
-            named(scenario, &live, "live")?,
-            named(scenario, simulated, "simulated")?,
-            named(&slots.0, &slots.1, &on_slots)?,
+            self.timeline(scenario, &live, "live")?,
+            self.timeline(scenario, simulated, "simulated")?,
+            self.timeline(&slots.0, &slots.1, &on_slots)?,
         ];
         self.write("timelines", stem, &json!(timelines))?;
         self.write("cells", stem, &self.raw(&run.cell, recording, played))
     }
 
+    /// Returns a run as JSON, with `what` beside the name of the policy.
+    fn timeline(&self, scenario: &Scenario, run: &tacit_sim::Run, what: &str) -> serde_json::Result<Value> {
+        let mut file = RunFile::of(scenario, self.settings.seed, run);
+        file.policy = format!("{}, {what}", file.policy);
+        serde_json::to_value(file)
+    }
+
     /// Returns the plan and all records of a cell as JSON.
     fn raw(&self, cell: &campaign::Cell, recording: &Recording, played: &Played) -> Value {
         let nets = &self.settings.nets;
-        let arrival = |a: &Arrival| {
+        let arrivals = recording.arrivals.iter().map(|a| {
             let lead_s = a.lead.map(|lead| lead.secs());
             json!({"at_s": a.at.secs(), "client": a.client, "net": nets[a.model as usize], "lead_s": lead_s})
-        };
+        });
         json!({
             "cell": cell,
-            "arrivals": recording.arrivals.iter().map(arrival).collect::<Vec<_>>(),
+            "arrivals": arrivals.collect::<Vec<_>>(),
             "clients": played.told,
             "server": recording.inputs,
             "learned": recording.learned(),
@@ -288,15 +297,15 @@ impl Stage<'_> {
 /// fingerprint.
 fn inputs(arrivals: &[Arrival], clients: &[String], played: &Played) -> Vec<RecordedInput> {
     let phases = played.watched.phases();
-    let input = |(i, arrival): (usize, &Arrival)| {
+    let inputs = arrivals.iter().enumerate().map(|(i, arrival)| {
         let Phases { known, offline: pre, online: on } = phases.get(clients[i].as_str()).copied().unwrap_or_default();
         // A request arrives at the server with its first phase, unless it was announced: then that
         // phase may be long over.
         let first = pre.or(on).filter(|_| arrival.lead.is_none()).map(|job| job.queued);
         let arrived = first.unwrap_or(played.told[i].asked_s);
         RecordedInput { known: known.unwrap_or(arrived), arrived, pre, on }
-    };
-    arrivals.iter().enumerate().map(input).collect()
+    });
+    inputs.collect()
 }
 
 fn figures(recording: &Recording, played: &Played, summary: &Summary) -> BTreeMap<String, f64> {
@@ -306,7 +315,6 @@ fn figures(recording: &Recording, played: &Played, summary: &Summary) -> BTreeMa
     let late = told.iter().zip(&recording.arrivals).map(|(told, arrival)| told.asked_s - arrival.at.secs());
     let announced = recording.arrivals.iter().filter(|arrival| arrival.lead.is_some());
     let makespan = summary.makespan;
-    let use_of = |cpu_s: f64| if makespan > 0.0 { cpu_s / makespan } else { 0.0 };
     let mut figures: BTreeMap<String, f64> = [
         ("requests", told.len() as f64),
         ("answered", answered.len() as f64),
@@ -314,20 +322,31 @@ fn figures(recording: &Recording, played: &Played, summary: &Summary) -> BTreeMa
         ("rate_per_s", recording.workload.arrivals.rate()),
         ("delay_s", last.mean_delay_s),
         ("waiting_s", last.mean_waiting_s),
-        ("throughput_per_s", use_of(answered.len() as f64)),
+        ("throughput_per_s", per_second(answered.len() as f64, makespan)),
         ("makespan_s", makespan),
         ("client.delay_s", seen / answered.len().max(1) as f64),
         ("client.late_s", late.fold(0.0, tacit_floats::larger)),
-        ("client.core_use", use_of(played.clients_cpu_s)),
-        ("server.core_use", use_of(played.server.user_s + played.server.system_s)),
+        ("client.core_use", per_second(played.clients_cpu_s, makespan)),
+        ("server.core_use", per_second(cpu_s(&played.server), makespan)),
     ]
     .map(|(key, value)| (key.to_owned(), value))
     .into();
-    figures.extend(played.dealer.iter().map(|used| ("dealer.core_use".into(), use_of(used.user_s + used.system_s))));
+    let dealer = played.dealer.iter().map(|used| ("dealer.core_use".to_owned(), per_second(cpu_s(used), makespan)));
+    figures.extend(dealer);
     for model in &last.models {
         figures.insert(format!("net.{}.answered", model.name), model.done as f64);
         figures.insert(format!("net.{}.delay_s", model.name), model.mean_delay_s);
         figures.insert(format!("net.{}.waiting_s", model.name), model.mean_waiting_s);
     }
     figures
+}
+
+/// Divides by the makespan; returns 0 if there is none.
+fn per_second(amount: f64, makespan: f64) -> f64 {
+    if makespan > 0.0 { amount / makespan } else { 0.0 }
+}
+
+/// Returns the processor seconds of a party.
+fn cpu_s(used: &PartySample) -> f64 {
+    used.user_s + used.system_s
 }

@@ -37,11 +37,11 @@ impl Approach {
         if names.is_empty() {
             return Ok(all.to_vec());
         }
-        let find = |name: &String| match all.iter().find(|approach| approach.name == name) {
+        let chosen = names.iter().map(|name| match all.iter().find(|approach| approach.name == name) {
             Some(approach) => Ok(*approach),
             None => bail!("no approach {name:?}; there are {}", all.map(|approach| approach.name).join(", ")),
-        };
-        names.iter().map(find).collect()
+        });
+        chosen.collect()
     }
 
     /// Options of the back end.

@@ -60,7 +60,6 @@ pub fn offers(dir: Option<&Path>, nets: &[Net], approaches: &[Approach]) -> anyh
 /// cannot be taken over. The identity that every import draws may differ.
 pub fn same_inputs(dir: &Path, from: &Path) -> anyhow::Result<()> {
     let [ours, theirs] = [dir, from].map(|folder| folder.join("inputs"));
-    let reading = |path: &Path| format!("reading {}", path.display());
     for entry in fs::read_dir(&theirs).with_context(|| reading(&theirs))? {
         let their = entry.with_context(|| reading(&theirs))?.path();
         let Some(our) = their.file_name().map(|name| ours.join(name)).filter(|our| our.exists()) else { continue };
@@ -70,10 +69,7 @@ pub fn same_inputs(dir: &Path, from: &Path) -> anyhow::Result<()> {
                 let (a, b) = (seal.read_model(&our)?, seal.read_model(&their)?);
                 Model { model_id: a.model_id, ..b } == a
             }
-            Some("npy") => {
-                let read = |path: &Path| fs::read(path).with_context(|| reading(path));
-                read(&our)? == read(&their)?
-            }
+            Some("npy") => read(&our)? == read(&their)?,
             _ => true,
         };
         if !same {
@@ -82,6 +78,16 @@ pub fn same_inputs(dir: &Path, from: &Path) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Reads a file of a study.
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    fs::read(path).with_context(|| reading(path))
+}
+
+/// Names a failed step for an error.
+fn reading(path: &Path) -> String {
+    format!("reading {}", path.display())
 }
 
 /// Replaces a file of the study atomically.

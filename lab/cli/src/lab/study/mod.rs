@@ -151,26 +151,15 @@ fn nets(args: &Args) -> anyhow::Result<Vec<Net>> {
         ([], false) => vec!["squeezenet", "resnet50"],
         (named, _) => named.iter().map(String::as_str).collect(),
     };
-    let named = |name: &&str| if *name == "squeezenet" { Ok(Net::squeezenet()) } else { Net::named(name) };
-    names.iter().map(named).collect()
+    names.iter().map(|name| if *name == "squeezenet" { Ok(Net::squeezenet()) } else { Net::named(name) }).collect()
 }
 
 impl Study<'_> {
     fn links(&self) -> Vec<LinkText> {
-        let wan = || {
-            let rate = Some("100mbit".parse().expect("it is a rate"));
-            LinkText::Table(LinkSpecText {
-                name: Some(WAN.into()),
-                rate,
-                rtt: Some("40ms".into()),
-                ..LinkSpecText::default()
-            })
-        };
-        let named = |name: &str| if name == WAN { wan() } else { LinkText::Name(name.into()) };
         match (&self.args.links[..], self.args.quick) {
-            ([], true) => QUICK_LINKS.map(named).into(),
-            ([], false) => LINKS.into_iter().chain([WAN]).map(named).collect(),
-            (given, _) => given.iter().map(|name| named(name)).collect(),
+            ([], true) => QUICK_LINKS.map(link).into(),
+            ([], false) => LINKS.into_iter().chain([WAN]).map(link).collect(),
+            (given, _) => given.iter().map(|name| link(name)).collect(),
         }
     }
 
@@ -197,8 +186,7 @@ impl Study<'_> {
             spec.fewer.iter_mut().for_each(|fewer| fewer.repetitions = fewer.repetitions.min(1));
         }
         for net in &self.nets {
-            let of = (&self.approaches[..], &self.offered[..]);
-            let [endless, waiting] = [0.0, 1.0].map(|rtt_s| predict::of("this", net, of, predict::endless(rtt_s)));
+            let [endless, waiting] = [0.0, 1.0].map(|rtt_s| self.predicted("this", net, predict::endless(rtt_s)));
             let (endless, waiting) = (endless?, waiting?);
             for approach in &self.approaches {
                 let (Some(endless), Some(waiting)) = (endless.get(approach.name), waiting.get(approach.name)) else {
@@ -216,9 +204,10 @@ impl Study<'_> {
     /// The experiment with a paced sender: the first network on the fastest emulated link.
     fn pacing(&self) -> anyhow::Result<Option<ExperimentSpec>> {
         let mut spec = self.main()?;
-        let there = |name: &str| spec.workloads.iter().any(|workload| workload.name == name);
-        let named = |approach: &str| format!("{}+{approach}", self.nets[0]);
-        let wanted = PACED.map(|alike| alike.map(named).into_iter().find(|name| there(name)));
+        let wanted = PACED.map(|alike| {
+            let names = alike.map(|approach| format!("{}+{approach}", self.nets[0]));
+            names.into_iter().find(|name| spec.workloads.iter().any(|workload| workload.name == *name))
+        });
         spec.workloads.retain(|workload| wanted.iter().flatten().any(|name| *name == workload.name));
         let links = Experiment::new(self.main()?)?;
         let rates = links.links().iter().map(|link| link.spec.as_ref().map(|_| predict::link(link).up_bits));
@@ -239,19 +228,25 @@ impl Study<'_> {
 
     /// Lists the cells that do not run, and why.
     fn left_out(&self) -> Vec<String> {
-        let planned = |o: &Offered| {
-            let of = (&self.approaches[..], &self.offered[..]);
-            predict::of("this", &o.net, of, predict::endless(0.0))
-                .is_ok_and(|all| all.contains_key(o.approach.as_str()))
-        };
-        let why = |o: &Offered| match (&o.refused, &o.costs) {
+        let texts = self.offered.iter().filter_map(|o| match (&o.refused, &o.costs) {
             (Some(why), _) => Some(format!("{} on {}: refused: {why}", o.net, o.approach)),
-            (None, Some(costs)) if !planned(o) => {
+            (None, Some(costs)) if !self.is_planned(o) => {
                 Some(format!("{} on {}: {}", o.net, o.approach, predict::unplanned(costs)))
             }
             _ => None,
-        };
-        self.offered.iter().filter_map(why).collect()
+        });
+        texts.collect()
+    }
+
+    /// Whether the planner has a figure for a lowering.
+    fn is_planned(&self, o: &Offered) -> bool {
+        let predicted = self.predicted("this", &o.net, predict::endless(0.0));
+        predicted.is_ok_and(|all| all.contains_key(o.approach.as_str()))
+    }
+
+    /// Predicts the approaches for a network on a device over a link.
+    fn predicted(&self, device: &str, net: &str, link: tacit_plan::Link) -> anyhow::Result<predict::ByApproach> {
+        predict::of(device, net, &self.approaches, &self.offered, link)
     }
 
     /// Returns the report's data besides the runs: predictions for every cell on this machine, and
@@ -259,11 +254,10 @@ impl Study<'_> {
     fn json(&self, experiment: &Experiment) -> anyhow::Result<Value> {
         let (profile, mode) = DeviceProfile::load_with_mode(&self.args.device)?;
         let coefficients = Coefficients::from(profile.mode(mode)?);
-        let of = (&self.approaches[..], &self.offered[..]);
         let (mut cells, mut boards) = (Vec::new(), Vec::new());
         for (at, link) in experiment.links().iter().enumerate() {
             for net in &self.nets {
-                for (name, predicted) in predict::of("this", net, of, predict::link(link))? {
+                for (name, predicted) in self.predicted("this", net, predict::link(link))? {
                     let workload = format!("{net}+{name}");
                     let place = experiment.workloads().iter().position(|w| w.name == workload);
                     let place = place.context("every approach that is planned has a workload")?;
@@ -275,7 +269,7 @@ impl Study<'_> {
                     }));
                 }
                 for board in predict::BOARDS {
-                    for (name, predicted) in predict::of(board, net, of, predict::link(link))? {
+                    for (name, predicted) in self.predicted(board, net, predict::link(link))? {
                         boards.push(json!({
                             "device": board, "net": net, "approach": name, "link": link.name,
                             "phases": predict::phases(&predicted),
@@ -295,4 +289,13 @@ impl Study<'_> {
             "cells": cells, "boards": boards, "left_out": self.left_out(),
         }))
     }
+}
+
+/// Returns the link of this name, of the study or a preset.
+fn link(name: &str) -> LinkText {
+    if name != WAN {
+        return LinkText::Name(name.into());
+    }
+    let rate = Some("100mbit".parse().expect("it is a rate"));
+    LinkText::Table(LinkSpecText { name: Some(WAN.into()), rate, rtt: Some("40ms".into()), ..LinkSpecText::default() })
 }

@@ -16,12 +16,11 @@ const AROUND: (f64, f64) = (0.5, 8.0);
 pub const BOARDS: [&str; 3] = ["raspberry-pi-3b", "raspberry-pi-4b", "jetson-nano"];
 
 /// Predictions of one network at one device over one link, by approach.
-type ByApproach = BTreeMap<&'static str, Prediction>;
+pub type ByApproach = BTreeMap<&'static str, Prediction>;
 
 /// Converts a link of an experiment to the planner's form.
 pub fn link(link: &Link) -> tacit_plan::Link {
     let spec = link.spec.as_ref();
-    let bits = |rate: Option<tacit_net::Rate>| rate.map_or(UNLIMITED, |rate| rate.bits_per_second() as f64);
     tacit_plan::Link {
         name: link.name.clone(),
         up_bits: bits(spec.and_then(|s| s.up())),
@@ -32,31 +31,23 @@ pub fn link(link: &Link) -> tacit_plan::Link {
     }
 }
 
+/// Returns a rate in bit/s.
+fn bits(rate: Option<tacit_net::Rate>) -> f64 {
+    rate.map_or(UNLIMITED, |rate| rate.bits_per_second() as f64)
+}
+
 /// Predicts the approaches that the calibration covers, with one thread a party.
 pub fn of(
     device: &str,
     net: &str,
-    (approaches, offered): (&[Approach], &[Offered]),
+    approaches: &[Approach],
+    offered: &[Offered],
     link: tacit_plan::Link,
 ) -> anyhow::Result<ByApproach> {
-    let one = |name: &str| Device::named(name).map(|device| Device { cores: 1, ..device });
-    let setting = Setting { client: one(device)?, server: one("this")?, client_threads: 1, server_threads: 1, link };
-    let cost = |name: &str| {
-        let of = offered.iter().find(|o| o.net == net && o.approach == name);
-        of.and_then(|o| o.costs)
-    };
-    let offer = |approach: &Approach| {
-        // Any lowering declares the float network's multiplications.
-        let costs = match approach.name {
-            LOCAL => cost("clear").or_else(|| offered.iter().filter(|o| o.net == net).find_map(|o| o.costs)),
-            name => cost(name),
-        };
-        let trust = approach.trust();
-        let backend = if approach.name == LOCAL { LOCAL } else { approach.backend };
-        let offer = |costs| Offer { backend: backend.into(), options: String::new(), trust, costs, agreement: None };
-        costs.map(|costs| (approach.name, offer(costs)))
-    };
-    let (names, offers): (Vec<&'static str>, Vec<Offer>) = approaches.iter().filter_map(offer).unzip();
+    let (client, server) = (single_core(device)?, single_core("this")?);
+    let setting = Setting { client, server, client_threads: 1, server_threads: 1, link };
+    let offers = approaches.iter().filter_map(|approach| Some((approach.name, offer(approach, net, offered)?)));
+    let (names, offers): (Vec<&'static str>, Vec<Offer>) = offers.unzip();
     if offers.is_empty() {
         return Ok(BTreeMap::new());
     }
@@ -66,16 +57,41 @@ pub fn of(
     Ok(ranked.into_iter().map(|choice| (names[choice.offer], choice.predicted)).collect())
 }
 
+/// Returns one core of a device.
+fn single_core(name: &str) -> Result<Device, tacit_plan::PlanError> {
+    Device::named(name).map(|device| Device { cores: 1, ..device })
+}
+
+/// Returns what an approach offers for a network; none if its costs are unknown.
+fn offer(approach: &Approach, net: &str, offered: &[Offered]) -> Option<Offer> {
+    let mut of_net = offered.iter().filter(|o| o.net == net);
+    let (backend, wanted) = match approach.name {
+        LOCAL => (LOCAL, "clear"),
+        name => (approach.backend, name),
+    };
+    let costs = of_net.clone().find(|o| o.approach == wanted).and_then(|o| o.costs);
+    let costs = match approach.name {
+        // Any lowering declares the float network's multiplications.
+        LOCAL => costs.or_else(|| of_net.find_map(|o| o.costs)),
+        _ => costs,
+    };
+    let (backend, options, trust) = (backend.to_owned(), String::new(), approach.trust());
+    costs.map(|costs| Offer { backend, options, trust, costs, agreement: None })
+}
+
 /// Sets a workload's estimates from two predictions: for a link without limits, and for one with a
 /// round trip of one second.
 pub fn estimate(workload: &mut WorkloadSpec, endless: &Prediction, waiting: &Prediction) {
-    let sum =
-        |of: fn(&tacit_plan::predict::Predicted) -> f64, p: &Prediction| of(&p.setup) + of(&p.offline) + of(&p.online);
-    let computing = sum(|p| p.compute_s, endless);
-    let bytes = sum(|p| p.up_bytes.max(p.down_bytes) as f64 + 0.5 * p.up_bytes.min(p.down_bytes) as f64, endless);
+    let computing = sum(endless, |p| p.compute_s);
+    let bytes = sum(endless, |p| p.up_bytes.max(p.down_bytes) as f64 + 0.5 * p.up_bytes.min(p.down_bytes) as f64);
     workload.takes_s = Some(AROUND.0 + computing);
     workload.moves_bytes = bytes as u64;
-    workload.round_trips = if workload.server.is_some() { AROUND.1 + sum(|p| p.round_trips_s, waiting) } else { 0.0 };
+    workload.round_trips = if workload.server.is_some() { AROUND.1 + sum(waiting, |p| p.round_trips_s) } else { 0.0 };
+}
+
+/// Sums a figure over the phases.
+fn sum(p: &Prediction, of: fn(&tacit_plan::predict::Predicted) -> f64) -> f64 {
+    of(&p.setup) + of(&p.offline) + of(&p.online)
 }
 
 /// Returns a link on which only round trips take time.
@@ -98,17 +114,19 @@ pub fn phases(p: &Prediction) -> Value {
 /// Explains why the planner has no figure for a lowering, with the costs that the lowering
 /// declares.
 pub fn unplanned(costs: &Costs) -> String {
-    let work = |of: fn(&tacit_backends::Work) -> u64| {
-        let parties = [&costs.setup, &costs.offline, &costs.online].map(|p| of(&p.client.work) + of(&p.server.work));
-        parties.iter().sum::<u64>()
-    };
     let memory = [&costs.setup, &costs.offline, &costs.online].map(|p| p.server.peak_memory_bytes).into_iter().max();
     format!(
         "left out: the calibration says nothing of it. It declares {} key switches, {} transforms, {:.0} MB of keys up and {:.1} GB of \
          memory at the server",
-        work(|w| w.key_switches),
-        work(|w| w.ntts),
+        work(costs, |w| w.key_switches),
+        work(costs, |w| w.ntts),
         costs.setup.up_bytes as f64 / 1e6,
         memory.unwrap_or(0) as f64 / 1e9,
     )
+}
+
+/// Sums a count over the phases and both parties.
+fn work(costs: &Costs, of: fn(&tacit_backends::Work) -> u64) -> u64 {
+    let parties = [&costs.setup, &costs.offline, &costs.online].map(|p| of(&p.client.work) + of(&p.server.work));
+    parties.iter().sum()
 }
