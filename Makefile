@@ -33,7 +33,7 @@ demo: preflight
 
 # Tests wait more than they compute: they run side by side, and what each of them prints stands together.
 # A first build is not incremental, which is a third less work for our crates; where cargo has built incrementally, it goes on so.
-test rust-test unit-test integration-test test-programs clippy: export CARGO_INCREMENTAL := $(if $(wildcard $(TARGET)/debug/incremental/*),1,0)
+quick test rust-test unit-test integration-test test-programs clippy: export CARGO_INCREMENTAL := $(if $(wildcard $(TARGET)/debug/incremental/*),1,0)
 test: style
 	@$(MAKE) --no-print-directory -j2 test-programs $(VENV)/.locked
 	@echo "== the tests of the crates, those in Python, and a minute of abuse with clippy, side by side; each is printed when it has ended"
@@ -114,6 +114,13 @@ fuzz: preflight
 demo-programs: preflight
 	@echo "== the programs tacit and tacit-server (the first build takes some minutes)"
 	cargo build --locked --release -p tacit-cli -p tacit-serve --bin tacit --bin tacit-server
+
+# What a change breaks at once: tests that take many seconds each are left to `make test`.
+quick: style test-programs
+	cargo test --locked --workspace --quiet --lib --bins -- $(addprefix --skip ,$(SLOW))
+	cargo test --locked --workspace --quiet --test suite -- conforms_on_every_operation_once check::
+
+SLOW := found_or_nothing_came_of_it every_changed_bit changed_material kept_tests derived_keys_answer_as memory_that_another numbers_never_repeat
 
 lab: preflight
 	cargo build --locked --release -p tacit-lab
