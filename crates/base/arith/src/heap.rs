@@ -124,8 +124,7 @@ impl Account {
     /// Opens an account; `None` if [`MAX_ACCOUNTS`] are open.
     #[must_use]
     pub fn open() -> Option<Self> {
-        let free = |slot: &&Slot| slot.taken.compare_exchange(false, true, Acquire, Relaxed).is_ok();
-        let slot = SLOTS.iter().find(free)?;
+        let slot = SLOTS.iter().find(|slot| slot.taken.compare_exchange(false, true, Acquire, Relaxed).is_ok())?;
         slot.live.store(0, Relaxed);
         slot.peak.store(0, Relaxed);
         Some(Self(slot))
@@ -174,8 +173,7 @@ impl Drop for Visit<'_> {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        let is_mine = |mine: Option<&'static Slot>| mine.is_some_and(|slot| std::ptr::eq(slot, self.0));
-        if is_mine(MINE.get()) {
+        if MINE.get().is_some_and(|slot| std::ptr::eq(slot, self.0)) {
             MINE.set(None);
         }
         self.0.taken.store(false, Release);

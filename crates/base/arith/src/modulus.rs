@@ -144,6 +144,11 @@ impl Modulus {
         r
     }
 
+    /// Precomputes the multiplicand `2^exponent mod p`; time depends on the exponent.
+    pub(crate) fn power_of_two(&self, exponent: u64) -> Shoup {
+        self.shoup(self.pow_vartime(2, exponent))
+    }
+
     /// The inverse of a non-zero `a`; 0 for 0.
     #[must_use]
     pub fn inv(&self, a: u64) -> u64 {
@@ -200,7 +205,6 @@ pub fn is_prime(n: u64) -> bool {
     if n.is_multiple_of(2) {
         return false;
     }
-    let mul = |a: u64, b: u64| ((u128::from(a) * u128::from(b)) % u128::from(n)) as u64;
     let shift = (n - 1).trailing_zeros();
     'base: for base in [2u64, 325, 9375, 28178, 450_775, 9_780_504, 1_795_265_022] {
         let (mut b, mut e, mut x) = (base % n, (n - 1) >> shift, 1u64);
@@ -209,16 +213,16 @@ pub fn is_prime(n: u64) -> bool {
         }
         while e != 0 {
             if e & 1 == 1 {
-                x = mul(x, b);
+                x = mul_mod(x, b, n);
             }
-            b = mul(b, b);
+            b = mul_mod(b, b, n);
             e >>= 1;
         }
         if x == 1 || x == n - 1 {
             continue;
         }
         for _ in 1..shift {
-            x = mul(x, x);
+            x = mul_mod(x, x, n);
             if x == n - 1 {
                 continue 'base;
             }
@@ -226,6 +230,12 @@ pub fn is_prime(n: u64) -> bool {
         return false;
     }
     true
+}
+
+/// Computes `a b mod n`; time depends on the values.
+#[inline]
+fn mul_mod(a: u64, b: u64, n: u64) -> u64 {
+    ((u128::from(a) * u128::from(b)) % u128::from(n)) as u64
 }
 
 #[cfg(test)]

@@ -39,3 +39,8 @@ pub enum MpcError {
         what: String,
     },
 }
+
+/// Refuses an argument `got` that may be at most `max`.
+pub(crate) fn beyond<T>(what: &'static str, got: usize, max: usize) -> Result<T, MpcError> {
+    Err(MpcError::OutOfRange { what, max, got })
+}

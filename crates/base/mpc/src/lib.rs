@@ -39,3 +39,8 @@ impl Role {
 pub(crate) fn low_mask(width: u32) -> u64 {
     if width >= u64::BITS { u64::MAX } else { (1 << width) - 1 }
 }
+
+/// Returns the bytes of `n` packed numbers of each of the widths.
+pub(crate) fn packed_bytes(n: usize, widths: &[u32]) -> usize {
+    widths.iter().map(|&w| (n * w as usize).div_ceil(8)).sum()
+}

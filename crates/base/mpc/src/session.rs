@@ -69,9 +69,14 @@ pub fn run_sessions<C, S: Send>(
     server: impl FnOnce(&mut Session<'_>, Ots) -> S + Send,
 ) -> (C, S) {
     let (client_ot, server_ot) = crate::ot::ideal::ots(seed);
-    let prg = |party: u8| Prg::from_seed(tacit_arith::prg::Seed([party; 16]));
     crate::run_pair(
         |channel| client(&mut Session { role: Role::Client, channel, prg: &mut prg(1) }, Ots::new(client_ot)),
         |channel| server(&mut Session { role: Role::Server, channel, prg: &mut prg(2) }, Ots::new(server_ot)),
     )
+}
+
+/// Returns the randomness of a party in [`run_sessions`].
+#[cfg(any(test, feature = "test-util"))]
+fn prg(party: u8) -> Prg {
+    Prg::from_seed(tacit_arith::prg::Seed([party; 16]))
 }

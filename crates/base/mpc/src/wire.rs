@@ -48,8 +48,10 @@ impl PackedMessages for Channel {
 }
 
 fn packed_len(tag: Tag, count: usize, width: u32) -> Result<usize, NetError> {
-    let what = || format!("{count} values of {width} bits are no message");
-    pack::packed_len(count, width).ok_or_else(|| NetError::Malformed { tag, what: what() })
+    pack::packed_len(count, width).ok_or_else(|| {
+        let what = format!("{count} values of {width} bits are no message");
+        NetError::Malformed { tag, what }
+    })
 }
 
 #[cfg(test)]

@@ -52,20 +52,16 @@ impl Hello {
         let Some(rest) = bytes.strip_prefix(&MAGIC) else {
             return Err(NetError::NotTacit { got: bytes.iter().take(16).copied().collect() });
         };
-        let malformed = || NetError::Malformed {
-            tag: Tag::HELLO,
-            what: format!("it has {} bytes, version {} has {}", bytes.len(), self.version, self.to_bytes().len()),
-        };
-        let (version, rest) = rest.split_first_chunk::<4>().ok_or_else(malformed)?;
+        let (version, rest) = rest.split_first_chunk::<4>().ok_or_else(|| self.malformed(bytes))?;
         // The version comes before the length check: another version may have another layout.
         let theirs = u32::from_le_bytes(*version);
         if theirs != self.version {
             return Err(NetError::VersionMismatch { ours: self.version, theirs });
         }
-        let (plan, rest) = rest.split_first_chunk::<32>().ok_or_else(malformed)?;
-        let (public, rest) = rest.split_first_chunk::<32>().ok_or_else(malformed)?;
+        let (plan, rest) = rest.split_first_chunk::<32>().ok_or_else(|| self.malformed(bytes))?;
+        let (public, rest) = rest.split_first_chunk::<32>().ok_or_else(|| self.malformed(bytes))?;
         if !rest.is_empty() {
-            return Err(malformed());
+            return Err(self.malformed(bytes));
         }
         // The public part comes first: different public parts give different plans.
         if *public != self.public {
@@ -75,6 +71,14 @@ impl Hello {
             return Err(NetError::PlanMismatch { ours: short_hex(&self.plan), theirs: short_hex(plan) });
         }
         Ok(())
+    }
+
+    /// Returns the error of a peer's payload `bytes` with another length.
+    fn malformed(&self, bytes: &[u8]) -> NetError {
+        NetError::Malformed {
+            tag: Tag::HELLO,
+            what: format!("it has {} bytes, version {} has {}", bytes.len(), self.version, self.to_bytes().len()),
+        }
     }
 }
 

@@ -138,8 +138,9 @@ impl ByteQueue {
                 let state = self.lock();
                 (state.bytes, state.busy)
             };
-            let moved = |s: &State| s.error.is_some() || s.bytes != bytes || s.busy != busy;
-            let (state, in_time) = self.wait(timeout.min(LOOK), |s| (s.chunks.is_empty() && !s.busy) || moved(s));
+            let (state, in_time) = self.wait(timeout.min(LOOK), |s| {
+                (s.chunks.is_empty() && !s.busy) || s.error.is_some() || s.bytes != bytes || s.busy != busy
+            });
             state.check()?;
             if state.chunks.is_empty() && !state.busy {
                 return Ok(());

@@ -77,7 +77,6 @@ impl FromStr for Rate {
     type Err = BadRate;
 
     fn from_str(text: &str) -> Result<Self, BadRate> {
-        let wrong = |reason| BadRate { text: text.to_owned(), reason };
         let lower = text.trim().to_ascii_lowercase();
         let split = lower.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(lower.len());
         let (number, unit) = lower.split_at(split);
@@ -86,17 +85,22 @@ impl FromStr for Rate {
             "kbit" => KBIT,
             "mbit" => MBIT,
             "gbit" => GBIT,
-            "" => return Err(wrong("the unit is missing")),
-            _ => return Err(wrong("this is not a number with a unit of bit, kbit, mbit or gbit")),
+            "" => return Err(wrong(text, "the unit is missing")),
+            _ => return Err(wrong(text, "this is not a number with a unit of bit, kbit, mbit or gbit")),
         };
-        let number: f64 = number.trim().parse().map_err(|_| wrong("this is not a decimal number with a unit"))?;
+        let number: f64 = number.trim().parse().map_err(|_| wrong(text, "this is not a decimal number with a unit"))?;
         let bits = number * unit as f64;
         if bits.is_nan() || bits <= 0.0 {
-            return Err(wrong("a rate must be above 0 (leave it out for no limit)"));
+            return Err(wrong(text, "a rate must be above 0 (leave it out for no limit)"));
         }
         // The cast saturates; `new` refuses values that are too large or round to 0.
-        Self::new(bits.round() as u64).ok_or_else(|| wrong("a rate is from 1bit to 1000gbit"))
+        Self::new(bits.round() as u64).ok_or_else(|| wrong(text, "a rate is from 1bit to 1000gbit"))
     }
+}
+
+/// Returns the error of a rate `text` with the fault `reason`.
+fn wrong(text: &str, reason: &'static str) -> BadRate {
+    BadRate { text: text.to_owned(), reason }
 }
 
 impl TryFrom<String> for Rate {

@@ -165,24 +165,29 @@ impl TcpTransport {
 /// # Errors
 /// [`NetError::Address`] with the fault.
 pub fn split_address(text: &str) -> Result<(&str, u16), NetError> {
-    let wrong = |what| NetError::Address { given: text.to_owned(), what };
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
-            let (host, after) = rest.split_once(']').ok_or_else(|| wrong("the closing bracket is missing"))?;
-            (host, after.strip_prefix(':').ok_or_else(|| wrong("the port is missing"))?)
+            let (host, after) =
+                rest.split_once(']').ok_or_else(|| bad_address(text, "the closing bracket is missing"))?;
+            (host, after.strip_prefix(':').ok_or_else(|| bad_address(text, "the port is missing"))?)
         }
-        None => text.rsplit_once(':').ok_or_else(|| wrong("the port is missing"))?,
+        None => text.rsplit_once(':').ok_or_else(|| bad_address(text, "the port is missing"))?,
     };
     if host.is_empty() {
-        return Err(wrong("the host is missing"));
+        return Err(bad_address(text, "the host is missing"));
     }
     if host.contains(':') && !text.starts_with('[') {
-        return Err(wrong("an IPv6 address needs brackets"));
+        return Err(bad_address(text, "an IPv6 address needs brackets"));
     }
     match port.parse() {
-        Ok(0) | Err(_) => Err(wrong("the port must be a number from 1 to 65535")),
+        Ok(0) | Err(_) => Err(bad_address(text, "the port must be a number from 1 to 65535")),
         Ok(port) => Ok((host, port)),
     }
+}
+
+/// Returns the error of an address `text` with the fault `what`.
+fn bad_address(text: &str, what: &'static str) -> NetError {
+    NetError::Address { given: text.to_owned(), what }
 }
 
 fn no_answer(timeout: Duration) -> io::Error {
@@ -205,12 +210,20 @@ fn look_up(to: String, timeout: Duration) -> io::Result<Vec<SocketAddr>> {
 /// # Errors
 /// [`NetError::Io`] if loopback is not available.
 pub fn tcp_pair() -> Result<(Channel, Channel), NetError> {
-    let name = |e: io::Error| NetError::from_io("opening a loopback connection", &e);
-    let listener = TcpListener::bind("127.0.0.1:0").map_err(name)?;
-    let client = TcpStream::connect(listener.local_addr().map_err(name)?).map_err(name)?;
-    let (server, _) = listener.accept().map_err(name)?;
-    let channel = |s| Ok::<_, NetError>(Channel::new(Box::new(TcpTransport::new(s)?)));
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(no_loopback)?;
+    let client = TcpStream::connect(listener.local_addr().map_err(no_loopback)?).map_err(no_loopback)?;
+    let (server, _) = listener.accept().map_err(no_loopback)?;
     Ok((channel(client)?, channel(server)?))
+}
+
+/// Names the step of an error of a loopback connection.
+fn no_loopback(e: io::Error) -> NetError {
+    NetError::from_io("opening a loopback connection", &e)
+}
+
+/// Makes a channel over a connected stream.
+fn channel(stream: TcpStream) -> Result<Channel, NetError> {
+    Ok(Channel::new(Box::new(TcpTransport::new(stream)?)))
 }
 
 impl Read for TcpTransport {

@@ -43,17 +43,16 @@ impl Galois {
         }
         let blocks = degree / BLOCK;
         let block_bits = blocks.trailing_zeros();
-        let reverse = |b: u64| if blocks == 1 { 0 } else { b.reverse_bits() >> (u64::BITS - block_bits) };
         let low = order / BLOCK as u64; // exponents of a block are equal mod this
         let sources = (0..blocks as u64).map(|b| {
-            let product = (2 * reverse(b) + 1) * element;
-            (reverse(product % low / 2) as u32, (product / low % BLOCK as u64) as u8)
+            let product = (2 * reversed(b, block_bits) + 1) * element;
+            (reversed(product % low / 2, block_bits) as u32, (product / low % BLOCK as u64) as u8)
         });
-        let place = |t: u64| inside_block(t as usize);
         let mut inside = Box::new([[0; BLOCK]; BLOCK]);
         for (carry, row) in inside.iter_mut().enumerate() {
             for t in 0..BLOCK as u64 {
-                row[place(t)] = place((element * t + carry as u64) % BLOCK as u64) as u8;
+                let image = (element * t + carry as u64) % BLOCK as u64;
+                row[inside_block(t as usize)] = inside_block(image as usize) as u8;
             }
         }
         Ok(Self { degree, element, sources: sources.collect(), inside })
@@ -115,6 +114,11 @@ impl Galois {
             at = (at + self.element as usize) % (2 * self.degree);
         }
     }
+}
+
+/// Reverses the lowest `bits` bits of `b`, which has no others.
+fn reversed(b: u64, bits: u32) -> u64 {
+    if bits == 0 { 0 } else { b.reverse_bits() >> (u64::BITS - bits) }
 }
 
 /// The place inside its block of the element with the high exponent bits `t`: bit-reversed, then

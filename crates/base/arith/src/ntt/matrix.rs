@@ -19,10 +19,10 @@ struct Product<'a, W> {
 impl<'a, W> Product<'a, W> {
     fn new((rows, columns): (&'a [&'a [W]], &'a [&'a [W]]), count: usize, sums: &[usize]) -> Self {
         let len = columns.first().map_or(0, |c| c.len());
-        let whole = |factors: &[&[W]]| {
+        let whole = [rows, columns].iter().all(|factors| {
             factors.len().is_multiple_of(count.max(1)) && factors.iter().all(|factor| factor.len() == len)
-        };
-        assert!(len.is_multiple_of(64) && whole(rows) && whole(columns), "factors of length {len}, {count} in a row");
+        });
+        assert!(len.is_multiple_of(64) && whole, "factors of length {len}, {count} in a row");
         let this = Self { rows, columns, count, len };
         let (height, width) = this.size();
         assert!(sums.iter().all(|&l| l == height * width * len), "{sums:?} words for {height} x {width} sums of {len}");

@@ -79,12 +79,11 @@ fn twiddle_values(n: usize, modulus: &Modulus, root: u64) -> Vec<u64> {
 /// them. Each block of 64 has 7 vectors of 8 factors: one for the stage of width 4, two for width
 /// 2, four for width 1.
 fn block_order(n: usize) -> impl Iterator<Item = usize> {
-    let stages = move |b: usize| {
+    (0..n / 64).flat_map(move |b| {
         [(0, n / 8), (1, n / 4), (2, n / 2)].into_iter().flat_map(move |(log_stride, groups)| {
             (0..1 << log_stride).flat_map(move |h| (0..8).map(move |j| groups + (((b * 8 + j) << log_stride) | h)))
         })
-    };
-    (0..n / 64).flat_map(stages)
+    })
 }
 
 /// Transform of one degree and modulus. Immutable and shareable between threads.

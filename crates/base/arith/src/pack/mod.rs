@@ -89,8 +89,8 @@ pub fn pack_into(values: &[u64], width: u32, out: &mut [u8]) {
 pub fn pack_pairs(n: usize, widths: [u32; 2], f: impl Fn(usize, [&mut [u64]; 2]) + Sync) -> [Vec<u8>; 2] {
     let mut packed = widths.map(|width| vec![0; checked_len(n, width)]);
     let [first, second] = &mut packed;
-    let size = |width| PART / 8 * width as usize;
-    let parts = first.par_chunks_mut(size(widths[0])).zip(second.par_chunks_mut(size(widths[1])));
+    let [a, b] = widths.map(|width| PART / 8 * width as usize);
+    let parts = first.par_chunks_mut(a).zip(second.par_chunks_mut(b));
     let room = || widths.map(|_| vec![0; PART.min(n)]);
     parts.enumerate().with_min_len(WORTH / 4).for_each_init(room, |[a, b], (part, (first, second))| {
         let len = PART.min(n - part * PART);

@@ -56,8 +56,7 @@ impl Pointwise {
     /// As [`Pointwise::new`], on the fastest kernels of `cpu`.
     #[must_use]
     pub fn with_cpu(cpu: Cpu, modulus: Modulus) -> Self {
-        let power = |exponent| modulus.shoup(modulus.pow_vartime(2, exponent));
-        let (radix, radix52) = (power(64), [power(52), power(104)]);
+        let (radix, radix52) = (modulus.power_of_two(64), [52, 104].map(|exponent| modulus.power_of_two(exponent)));
         Self { modulus, radix, radix52, reduction: Reduction::new(&modulus), arithmetic: cpu.arithmetic() }
     }
 

@@ -71,22 +71,21 @@ impl ConvSpec {
     /// [`ShapeError`] for a zero or huge dimension, groups that do not divide the channels, or a
     /// kernel larger than the padded input.
     pub fn check(&self) -> Result<(), ShapeError> {
-        let fail = |reason| Err(ShapeError::new(reason, self));
         let (kernel, stride, dilation) = (self.kernel, self.stride, self.dilation);
         let positive = [self.in_ch, self.out_ch, self.in_h, self.in_w, self.groups, kernel.0, kernel.1];
         let steps = [stride.0, stride.1, dilation.0, dilation.1];
         if positive.iter().chain(&steps).any(|&v| v == 0 || v > MAX_DIMENSION) {
-            return fail("a dimension is zero or too large");
+            return Err(ShapeError::new("a dimension is zero or too large", self));
         }
         if self.pads.iter().any(|&v| v > MAX_DIMENSION) {
-            return fail("padding too large");
+            return Err(ShapeError::new("padding too large", self));
         }
         if !self.in_ch.is_multiple_of(self.groups) || !self.out_ch.is_multiple_of(self.groups) {
-            return fail("groups do not divide the channels");
+            return Err(ShapeError::new("groups do not divide the channels", self));
         }
         let (padded_h, padded_w) = self.padded();
         if self.extent().0 > padded_h || self.extent().1 > padded_w {
-            return fail("kernel larger than the padded input");
+            return Err(ShapeError::new("kernel larger than the padded input", self));
         }
         let limit = MAX_DIMENSION as u64 * MAX_DIMENSION as u64;
         let volume =
@@ -97,7 +96,7 @@ impl ConvSpec {
             volume(&[self.out_ch, self.out_h(), self.out_w()]),
         ];
         if volumes.contains(&None) {
-            return fail("a tensor is too large");
+            return Err(ShapeError::new("a tensor is too large", self));
         }
         Ok(())
     }

@@ -30,9 +30,8 @@ impl RnsBasis {
             }
             tables.push(NttTable::new(degree, Modulus::new(value)?)?);
         }
-        let inverse = |m: &Modulus, p: u64| m.shoup(m.inv(m.reduce(p)));
-        let row = |t: &NttTable| primes.iter().map(|&p| inverse(t.modulus(), p)).collect();
-        let inverses = tables.iter().map(row).collect();
+        let moduli = tables.iter().map(NttTable::modulus);
+        let inverses = moduli.map(|m| primes.iter().map(|&p| m.shoup(m.inv(m.reduce(p)))).collect()).collect();
         Ok(Self { degree, tables, inverses })
     }
 

@@ -83,26 +83,19 @@ impl Conversion {
         if from.len() > MAX_SOURCES {
             return Err(LatticeError::Sources { count: from.len() });
         }
-        // The product of all sources but the one at `left_out`, mod m.
-        let product = |m: &Modulus, left_out: usize| {
-            let kept = from.iter().enumerate().filter(|(i, _)| *i != left_out);
-            kept.fold(1, |r, (_, q)| m.mul(r, m.reduce(q.value())))
-        };
-        let source = |(i, m): (usize, &Modulus)| Source {
+        let sources = from.iter().enumerate().map(|(i, m)| Source {
             modulus: *m,
-            factor: m.shoup(m.inv(product(m, i))),
+            factor: m.shoup(m.inv(product(from, i, m))),
             reciprocal: 1.0 / m.value() as f64,
-        };
-        let target = |m: &Modulus| {
-            let mut factors: Vec<u64> = (0..from.len()).map(|i| product(m, i)).collect();
-            factors.push(m.neg(product(m, from.len())));
+        });
+        let targets = to.iter().map(|m| {
+            let mut factors: Vec<u64> = (0..from.len()).map(|i| product(from, i, m)).collect();
+            factors.push(m.neg(product(from, from.len(), m)));
             let reals = factors.iter().map(|&c| c as f64).collect();
-            let power = |exponent| m.shoup(m.pow_vartime(2, exponent));
-            let (radix, radix52) = (power(64), [power(52), power(104)]);
+            let (radix, radix52) = (m.power_of_two(64), [52, 104].map(|exponent| m.power_of_two(exponent)));
             Target { modulus: *m, factors, reals, radix, radix52, reduction: Reduction::new(m) }
-        };
-        let (from, to) = (from.iter().enumerate().map(source).collect(), to.iter().map(target).collect());
-        Ok(Self { from, to, arithmetic: cpu.arithmetic() })
+        });
+        Ok(Self { from: sources.collect(), to: targets.collect(), arithmetic: cpu.arithmetic() })
     }
 
     /// The name of the kernel in use, for reports.
@@ -256,4 +249,10 @@ unsafe fn block<'a>(
             }
         }
     }
+}
+
+/// Returns the product of all moduli of `from` but the one at `left_out`, mod m.
+fn product(from: &[Modulus], left_out: usize, m: &Modulus) -> u64 {
+    let kept = from.iter().enumerate().filter(|(i, _)| *i != left_out);
+    kept.fold(1, |r, (_, q)| m.mul(r, m.reduce(q.value())))
 }

@@ -33,8 +33,8 @@ impl<R> RnsPoly<R> {
         let (degree, level) = (basis.degree(), words.len() / basis.degree());
         let fits = words.len() == level * degree && (1..=basis.levels()).contains(&level);
         assert!(fits, "{} words, degree {degree}", words.len());
-        let reduced = |(i, part): (usize, &[u64])| part.iter().all(|&v| v < basis.modulus(i).value());
-        debug_assert!(words.chunks_exact(degree).enumerate().all(reduced), "words are reduced");
+        let mut parts = words.chunks_exact(degree).enumerate();
+        debug_assert!(parts.all(|(i, part)| part.iter().all(|&v| v < basis.modulus(i).value())), "words are reduced");
         Self::of(words, degree)
     }
 

@@ -113,8 +113,7 @@ impl Small {
         let exponents = exponents(&tables[0])?;
         let mut place = vec![0; 2 * degree];
         exponents.iter().enumerate().for_each(|(at, &e)| place[e] = at as u32);
-        let run = |run: &[usize]| place[run[0] % (2 * degree)];
-        let runs = large.chunks(DEGREE / degree).map(run).collect();
+        let runs = large.chunks(DEGREE / degree).map(|run| place[run[0] % (2 * degree)]).collect();
         Ok(Self { degree, exponents, tables, runs })
     }
 }
@@ -143,6 +142,6 @@ fn places(exponents: &[usize]) -> Vec<u32> {
     let mut place = vec![0; order];
     exponents.iter().enumerate().for_each(|(at, &e)| place[e] = at as u32);
     let powers: Vec<usize> = std::iter::successors(Some(1), |e| Some(e * 5 % order)).take(ROW).collect();
-    let row = |of: fn(usize) -> usize| powers.iter().map(move |&e| of(e)).collect::<Vec<usize>>();
-    row(|e| e).into_iter().chain(row(|e| 2 * DEGREE - e)).map(|e| place[e]).collect()
+    let inverses = powers.iter().map(|&e| 2 * DEGREE - e);
+    powers.iter().copied().chain(inverses).map(|e| place[e]).collect()
 }

@@ -49,10 +49,14 @@ pub(super) fn deviation(noise: &Noise, plain_log2: f64) -> f64 {
 #[must_use]
 pub fn largest_plain_log2(noise: &Noise) -> f64 {
     let modulus: f64 = PRIMES[..ANSWER].iter().map(|&q| (q as f64).log2()).sum();
-    let fits = |bits: f64| bits + MARGIN_LOG2 + (TAIL * deviation(noise, bits)).log2() <= modulus;
     let mut bits = 50.0;
-    while bits > 0.0 && !fits(bits) {
+    while bits > 0.0 && !fits(noise, bits, modulus) {
         bits -= 1.0 / 16.0;
     }
     bits
+}
+
+/// Tells whether shares are exact for a plaintext prime of `2^bits` and a modulus of `2^modulus`.
+fn fits(noise: &Noise, bits: f64, modulus: f64) -> bool {
+    bits + MARGIN_LOG2 + (TAIL * deviation(noise, bits)).log2() <= modulus
 }

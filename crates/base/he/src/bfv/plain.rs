@@ -47,11 +47,11 @@ impl Plain {
         let modulus = Modulus::new(prime)?;
         let basis = ctx.basis();
         let q = (0..FRESH).fold(1, |q, k| modulus.mul(q, modulus.reduce(basis.modulus(k).value())));
-        let minus_inverse = |k: usize| {
+        let minus_inverse = (0..FRESH).map(|k| {
             let m = basis.modulus(k);
             m.shoup(m.neg(m.inv(m.reduce(prime))))
-        };
-        let part = |i: usize| {
+        });
+        let parts = std::array::from_fn(|i| {
             let (m, other) = (basis.modulus(i), basis.modulus(1 - i));
             let value = u128::from(m.value());
             Part {
@@ -60,14 +60,13 @@ impl Plain {
                 quotient: (u128::from(prime) << 76) / value,
                 fraction: (1 << 112) / value,
             }
-        };
-        let small = |at: usize| NttTable::new(ctx.small[at].degree, modulus);
+        });
         Ok(Self {
             table: NttTable::new(DEGREE, modulus)?,
-            small: [small(0)?, small(1)?],
+            small: [NttTable::new(ctx.small[0].degree, modulus)?, NttTable::new(ctx.small[1].degree, modulus)?],
             factor: modulus.shoup(q),
-            minus_inverse: (0..FRESH).map(minus_inverse).collect(),
-            parts: std::array::from_fn(part),
+            minus_inverse: minus_inverse.collect(),
+            parts,
         })
     }
 

@@ -25,8 +25,7 @@ impl Sum {
     /// Zero.
     #[must_use]
     pub fn new(ctx: &Context) -> Self {
-        let zero = || Accumulator::new(ctx.basis(), FRESH);
-        Self { b: zero(), a: zero() }
+        Self { b: Accumulator::new(ctx.basis(), FRESH), a: Accumulator::new(ctx.basis(), FRESH) }
     }
 
     /// The sum as a ciphertext.

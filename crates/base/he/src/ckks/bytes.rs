@@ -54,8 +54,8 @@ fn header(form: u8, level: usize, slots: usize, scale: Scale, out: &mut Vec<u8>)
 /// Bytes of one packed polynomial at `level`.
 fn half_bytes(context: &Context, level: usize) -> usize {
     let shape = Shape::level(level);
-    let bits = |k| context.modulus(shape, k).bits();
-    (0..level).map(|k| pack::packed_len(context.degree(), bits(k)).expect("a residue fits one word")).sum()
+    let bits = (0..level).map(|k| context.modulus(shape, k).bits());
+    bits.map(|bits| pack::packed_len(context.degree(), bits).expect("a residue fits one word")).sum()
 }
 
 fn write_half(context: &Context, half: &Poly<Ntt>, out: &mut Vec<u8>) {

@@ -42,14 +42,16 @@ impl Subring {
     fn new(degree: usize, modulus: &Modulus, gap: usize) -> Self {
         let gap = gap.min(degree / Self::BLOCK);
         let table = NttTable::new(degree / gap, *modulus).expect("a prime of the ring is one of each subring");
-        // Blocks are transposed: place 8 a + b of a block has the value of number 8 b + a.
-        let place = |i: usize| i / 64 * 64 + 8 * (i % 8) + i % 64 / 8;
         let every = Self::BLOCK * (gap / Self::BLOCK).max(1);
         let (firsts, inside) = ((0..degree).step_by(every), (0..8).step_by(gap));
-        let row = |first: usize| (0..8).map(move |b| first + 8 * b);
-        let rows = firsts.flat_map(|first| inside.clone().flat_map(move |a| row(first + a)));
+        let rows = firsts.flat_map(|first| inside.clone().flat_map(move |a| (0..8).map(move |b| first + a + 8 * b)));
         Self { table, rows: rows.map(|i| place(i / gap) as u32).collect() }
     }
+}
+
+/// Returns the place of value `i`: place 8 a + b of a block has the value of number 8 b + a.
+fn place(i: usize) -> usize {
+    i / 64 * 64 + 8 * (i % 8) + i % 64 / 8
 }
 
 /// Division by the last primes of a shape.
@@ -167,12 +169,12 @@ impl Context {
     /// order.
     pub(super) fn raise(&self, shape: Shape, first: usize, digit: &[&[u64]], others: &mut [&mut [u64]]) {
         let own = first..first + digit.len();
-        let make = || {
+        let raise = cached(&self.raises, (shape, first, digit.len()), || {
             let moduli = self.moduli(shape);
             let others: Vec<Modulus> = (0..moduli.len()).filter(|k| !own.contains(k)).map(|k| moduli[k]).collect();
             conversion(&moduli[own.clone()], &others)
-        };
-        cached(&self.raises, (shape, first, digit.len()), make).apply(digit, others);
+        });
+        raise.apply(digit, others);
     }
 
     /// Returns the tables to divide by all primes of `shape` after the first `kept`.
@@ -180,9 +182,11 @@ impl Context {
         cached(&self.divisions, (shape, kept), || {
             let moduli = self.moduli(shape);
             let (stay, go) = moduli.split_at(kept);
-            let product = |m: &Modulus| go.iter().fold(1, |product, d| m.mul(product, m.reduce(d.value())));
-            let factor = |m: &Modulus| m.shoup(m.neg(m.inv(product(m))));
-            Division { conversion: conversion(go, stay), factors: stay.iter().map(factor).collect() }
+            let factors = stay.iter().map(|m| {
+                let product = go.iter().fold(1, |product, d| m.mul(product, m.reduce(d.value())));
+                m.shoup(m.neg(m.inv(product)))
+            });
+            Division { conversion: conversion(go, stay), factors: factors.collect() }
         })
     }
 

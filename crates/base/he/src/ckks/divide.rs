@@ -40,12 +40,12 @@ impl Context {
         assert!(is_first && 0 < kept && kept <= shape.limbs(), "division leaves the first primes");
         let division = self.division(shape, kept);
         self.counters().count_ntts(shape.limbs());
-        let copy = |k: usize| {
+        let low = (kept..shape.limbs()).into_par_iter().map(|k| {
             let mut limb = self.spares().copy(x.limb(k));
             self.table(shape, k).inverse(&mut limb);
             limb
-        };
-        let low: Vec<Limb> = (kept..shape.limbs()).into_par_iter().map(copy).collect();
+        });
+        let low: Vec<Limb> = low.collect();
         let mut result = Poly::<Ntt>::scratch(self, result);
         let from: Vec<&[u64]> = low.iter().map(|limb| &**limb).collect();
         division.conversion.apply(&from, &mut result.slices_mut().collect::<Vec<_>>());

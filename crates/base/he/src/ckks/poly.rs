@@ -49,8 +49,9 @@ impl<R> Poly<R> {
 
     /// As [`Poly::scratch`], with the limbs `own` of `source`, which the caller must not write to.
     pub(super) fn scratch_around<S>(context: &Context, shape: Shape, own: &Range<usize>, source: &Poly<S>) -> Self {
-        let limb = |k| if own.contains(&k) { source.limbs[k].clone() } else { Arc::new(context.spares().scratch()) };
-        Self::of((0..shape.limbs()).map(limb).collect(), shape)
+        let limbs = (0..shape.limbs())
+            .map(|k| if own.contains(&k) { source.limbs[k].clone() } else { Arc::new(context.spares().scratch()) });
+        Self::of(limbs.collect(), shape)
     }
 
     /// Makes a polynomial from words that `limb` writes, all N mod each prime.

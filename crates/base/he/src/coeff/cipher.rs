@@ -171,8 +171,8 @@ impl Ciphertext {
         let short = pack::unpack(short, drawn, params.chosen_bits(), params.chosen_max());
         let [given, short] = [given, short].map(|values| values.map_err(HeError::packed(WHAT)));
         let (mut given, mut short) = (given?.into_iter(), short?.into_iter());
-        let next = |&chosen: &bool| if chosen { short.next() } else { given.next() };
-        let values: Vec<u64> = chosen.iter().map(next).map(|v| v.expect("as many as were counted")).collect();
+        let values = chosen.iter().map(|&chosen| if chosen { short.next() } else { given.next() });
+        let values: Vec<u64> = values.map(|v| v.expect("as many as were counted")).collect();
         let a = uniform(ctx.ring(), FRESH, PublicSeed::from_bytes(seed));
         let mut words = Vec::with_capacity(FRESH * DEGREE);
         for (i, inverse) in ctx.inverse_parts(params.steps()).into_iter().enumerate() {

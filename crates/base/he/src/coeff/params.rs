@@ -65,8 +65,7 @@ fn expansion(steps: u32) -> f64 {
 }
 
 /// Deviation of the phase error E mod P1 for the given roundings.
-fn deviation((norm_sq, steps): (f64, u32), up_drop: u32, down_drop: u32) -> f64 {
-    let rounding = |drop: u32| 4f64.powi(drop as i32) / 12.0;
+fn deviation(norm_sq: f64, steps: u32, up_drop: u32, down_drop: u32) -> f64 {
     let zero_encryption = 2.0 * ERROR_VARIANCE * TERNARY_NORM_SQ;
     let switch = (TERNARY_NORM_SQ + 1.0) / 12.0;
     let answer = if down_drop == 0 { 0.0 } else { rounding(down_drop) * TERNARY_NORM_SQ };
@@ -75,6 +74,11 @@ fn deviation((norm_sq, steps): (f64, u32), up_drop: u32, down_drop: u32) -> f64 
     // weights of all parts.
     let multiplied = fresh + expansion(steps) * 2f64.powi(steps as i32);
     (zero_encryption + switch + answer + multiplied * norm_sq / (P2 as f64).powi(2)).sqrt()
+}
+
+/// Returns the variance of a rounding that drops `drop` bits.
+fn rounding(drop: u32) -> f64 {
+    4f64.powi(drop as i32) / 12.0
 }
 
 impl Params {
@@ -87,12 +91,9 @@ impl Params {
     pub fn new(spec: &ParamsSpec) -> Result<Self, HeError> {
         check_ring(spec.ring_bits)?;
         let ParamsSpec { ring_bits, norm_sq, steps, max_error, .. } = *spec;
-        let fits = |up: u32, down: u32| {
-            let threshold = (f64::from(spec.max_error) - 1.0 / 4096.0) * P1 as f64 / 2f64.powi(spec.ring_bits as i32);
-            TAIL * deviation((norm_sq, steps), up, down) < threshold
-        };
+        let threshold = (f64::from(spec.max_error) - 1.0 / 4096.0) * P1 as f64 / 2f64.powi(spec.ring_bits as i32);
         let choices = (0..30).filter_map(|down| {
-            let up = (MIN_UP_DROP..=50).rev().find(|&up| fits(up, down))?;
+            let up = (MIN_UP_DROP..=50).rev().find(|&up| TAIL * deviation(norm_sq, steps, up, down) < threshold)?;
             Some((up, down))
         });
         let saved = |&(up, down): &(u32, u32)| f64::from(up) * spec.up_per_down + f64::from(down);
@@ -111,7 +112,7 @@ impl Params {
     /// large that the bound would exceed 2^20.
     pub fn smallest_error(ring_bits: u32, norm_sq: f64) -> Result<u32, HeError> {
         check_ring(ring_bits)?;
-        let needed = TAIL * deviation((norm_sq, 0), MIN_UP_DROP, 0) * 2f64.powi(ring_bits as i32) / P1 as f64;
+        let needed = TAIL * deviation(norm_sq, 0, MIN_UP_DROP, 0) * 2f64.powi(ring_bits as i32) / P1 as f64;
         let error = (needed + 1.0 / 2048.0).ceil().max(1.0);
         if error > f64::from(1 << 20) || !error.is_finite() {
             return Err(HeError::TooNoisy { ring_bits, norm_log2: norm_sq.log2() / 2.0, max_error: 1 << 20 });
@@ -147,7 +148,7 @@ impl Params {
     /// Bound on the phase error |E| mod P1 behind [`Params::max_error`].
     #[must_use]
     pub fn phase_error_bound(&self) -> f64 {
-        TAIL * deviation((self.norm_sq, self.steps), self.up_drop, self.down_drop)
+        TAIL * deviation(self.norm_sq, self.steps, self.up_drop, self.down_drop)
     }
 
     /// Low bits of `b` dropped in a fresh ciphertext.
@@ -206,8 +207,7 @@ impl Params {
     /// If `chosen` is above N.
     #[must_use]
     pub fn up_bytes(&self, chosen: usize) -> usize {
-        let bytes = |count, bits| packed_len(count, bits).expect("a coefficient fits one word");
-        PublicSeed::BYTES + bytes(DEGREE - chosen, self.up_bits()) + bytes(chosen, self.chosen_bits())
+        PublicSeed::BYTES + packed_bytes(DEGREE - chosen, self.up_bits()) + packed_bytes(chosen, self.chosen_bits())
     }
 
     /// Bytes of an answer: N packed coefficients.
@@ -215,6 +215,11 @@ impl Params {
     pub fn down_bytes(&self) -> usize {
         polynomial_bytes(self.down_bits())
     }
+}
+
+/// Returns the bytes of `count` packed coefficients of `bits` bits.
+fn packed_bytes(count: usize, bits: u32) -> usize {
+    packed_len(count, bits).expect("a coefficient fits one word")
 }
 
 fn check_ring(bits: u32) -> Result<(), HeError> {

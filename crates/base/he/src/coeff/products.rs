@@ -36,8 +36,8 @@ impl Ciphertexts {
     /// Room for `count` ciphertexts, all zero.
     #[must_use]
     pub fn new(count: usize) -> Self {
-        let part = || Part { wide: vec![0; count * PART], narrow: vec![0; count * PART] };
-        Self { parts: (0..2 * PARTS).map(|_| part()).collect(), count }
+        let parts = (0..2 * PARTS).map(|_| Part { wide: vec![0; count * PART], narrow: vec![0; count * PART] });
+        Self { parts: parts.collect(), count }
     }
 
     /// Stores a ciphertext at `index`.
@@ -139,11 +139,10 @@ fn narrowed(to: &mut [u16], from: &[u64]) {
 /// possible. Depends on indices alone. Width equals period if no narrower rows contain all entries.
 fn shape(entries: &[(usize, i32)]) -> (usize, usize) {
     let used = entries.iter().fold(0, |used, (at, _)| used | at);
-    let period = |width: usize| match used / width {
-        0 => DEGREE,
-        above => width << above.trailing_zeros(),
-    };
-    let shapes = [8, 16, 32, 64].map(|width| (width, period(width)));
+    let shapes = [8, 16, 32, 64].map(|width: usize| match used / width {
+        0 => (width, DEGREE),
+        above => (width, width << above.trailing_zeros()),
+    });
     shapes.into_iter().min_by_key(|(width, period)| (DEGREE / period * width, *width)).expect("there are four shapes")
 }
 
@@ -210,18 +209,20 @@ impl Sums {
     #[must_use]
     pub fn sum(&self, ctx: &Context, (o, t): (usize, usize)) -> Sum {
         assert!(o < self.rows && t < self.columns, "sum ({o}, {t}) of {} x {}", self.rows, self.columns);
-        let half = |half: usize| {
-            let places = (0..PARTS).map(|part| {
-                let from = (((half * PARTS + part) * self.rows + o) * self.columns + t) * PART;
-                from..from + PART
-            });
-            let gather = |words: &[u64]| places.clone().flat_map(|at| &words[at]).copied().collect::<Vec<u64>>();
-            let (mut low, mut high) = (gather(&self.low), gather(&self.high));
-            low.extend(gather(&self.narrow));
-            high.resize(FRESH * DEGREE, 0);
-            Accumulator::of(ctx.basis(), (low, high), self.products)
-        };
-        Sum { b: half(0), a: half(1) }
+        Sum { b: self.half(ctx, 0, o, t), a: self.half(ctx, 1, o, t) }
+    }
+
+    /// Returns one half of sum (o, t).
+    fn half(&self, ctx: &Context, half: usize, o: usize, t: usize) -> Accumulator {
+        let places = (0..PARTS).map(|part| {
+            let from = (((half * PARTS + part) * self.rows + o) * self.columns + t) * PART;
+            from..from + PART
+        });
+        let gather = |words: &[u64]| places.clone().flat_map(|at| &words[at]).copied().collect::<Vec<u64>>();
+        let (mut low, mut high) = (gather(&self.low), gather(&self.high));
+        low.extend(gather(&self.narrow));
+        high.resize(FRESH * DEGREE, 0);
+        Accumulator::of(ctx.basis(), (low, high), self.products)
     }
 }
 

@@ -58,8 +58,8 @@ impl Sum {
         let ring = ToRing::new(P1, params.ring_bits());
         // Only the coefficients at `positions` are divided by P2.
         let (b1, b2) = (b.residue(0), b.residue(1));
-        let share = |(&j, &c): (&usize, &u64)| ring.apply(m.sub(ctx.rescale.apply(b1[j], b2[j]), c));
-        positions.iter().zip(&mask).map(share).collect()
+        let shares = positions.iter().zip(&mask).map(|(&j, &c)| ring.apply(m.sub(ctx.rescale.apply(b1[j], b2[j]), c)));
+        shares.collect()
     }
 }
 

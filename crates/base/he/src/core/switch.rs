@@ -66,11 +66,11 @@ impl Switching {
     pub fn new(ring: &Ring) -> Result<Self, HeError> {
         let moduli: Vec<Modulus> = (0..ring.basis().levels()).map(|k| *ring.basis().modulus(k)).collect();
         let fresh = moduli.len() - 1;
-        let digit = |j: usize| {
+        let digits = (0..fresh).map(|j| {
             let others: Vec<Modulus> = moduli.iter().enumerate().filter(|(k, _)| *k != j).map(|(_, m)| *m).collect();
             Conversion::new(&moduli[j..=j], &others)
-        };
-        let digits = (0..fresh).map(digit).collect::<Result<_, _>>()?;
+        });
+        let digits = digits.collect::<Result<_, _>>()?;
         let special = Conversion::new(&moduli[fresh..], &moduli[..fresh])?;
         let inverses = moduli[..fresh].iter().map(|m| m.shoup(m.inv(m.reduce(moduli[fresh].value())))).collect();
         Ok(Self { fresh, digits, special, inverses })
@@ -111,11 +111,10 @@ impl Switching {
             return Err(HeError::Length { what, got: bytes.len(), expected });
         };
         let (seed, full) = (PublicSeed::from_bytes(seed), self.fresh + 1);
-        let digit = |(j, part): (usize, &[u8])| {
+        let digits = packed.chunks_exact(packed.len() / self.fresh).enumerate().map(|(j, part)| {
             let b = take_polynomial(ring, full, part, what)?;
             Ok([b, uniform(ring, full, seed.fork(j as u64))])
-        };
-        let digits = packed.chunks_exact(packed.len() / self.fresh).enumerate().map(digit);
+        });
         Ok(SwitchingKey(digits.collect::<Result<_, HeError>>()?))
     }
 

@@ -1,6 +1,7 @@
 //! Costs of a batch of dealt gates: payload bytes without frame headers.
 
 use super::{BLOCK, DealtGate, Exchanges, block};
+use crate::packed_bytes;
 
 /// Bytes and waits of a batch of gates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,13 +24,12 @@ impl DealtGate {
     /// The cost of the whole batch.
     #[must_use]
     pub fn cost(&self) -> DealtCost {
-        let packed = |widths: &[u32]| widths.iter().map(|&w| (self.n * w as usize).div_ceil(8)).sum::<usize>();
         let (plane, masked) = (self.n.div_ceil(8), self.masked_bits());
         let signs = if self.exchanges == Exchanges::Two { plane } else { 0 };
         let results: Vec<u32> = self.values.iter().map(|v| v.width()).collect();
         let mut cost = DealtCost {
-            up: masked * plane + signs + packed(&results),
-            down: packed(&self.opened()) + masked * plane + signs,
+            up: masked * plane + signs + packed_bytes(self.n, &results),
+            down: packed_bytes(self.n, &self.opened()) + masked * plane + signs,
             exchanges: if self.exchanges == Exchanges::Two { 2 } else { 1 },
             ..DealtCost::default()
         };

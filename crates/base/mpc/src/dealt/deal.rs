@@ -25,17 +25,17 @@ pub fn deal<E>(
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     let shares: Vec<&[u64]> = std::iter::once(tested).chain(gate.others(values)).collect();
-    let one = |index: usize| {
-        let range = block::range(gate.n, index);
-        let shares: Vec<&[u64]> = shares.iter().map(|s| &s[range.clone()]).collect();
-        match gate.is_narrow() {
-            true => dealt::<u32>(gate, &shares, (client, server, index)),
-            false => dealt::<u64>(gate, &shares, (client, server, index)),
-        }
-    };
     for first in (0..block::count(gate.n)).step_by(block::AT_ONCE) {
         let last = (first + block::AT_ONCE).min(block::count(gate.n));
-        let blocks: Vec<Vec<u8>> = (first..last).into_par_iter().map(one).collect();
+        let blocks = (first..last).into_par_iter().map(|index| {
+            let range = block::range(gate.n, index);
+            let shares: Vec<&[u64]> = shares.iter().map(|s| &s[range.clone()]).collect();
+            match gate.is_narrow() {
+                true => dealt::<u32>(gate, &shares, (client, server, index)),
+                false => dealt::<u64>(gate, &shares, (client, server, index)),
+            }
+        });
+        let blocks: Vec<Vec<u8>> = blocks.collect();
         blocks.iter().try_for_each(|block| sink(block))?;
     }
     Ok(())

@@ -198,11 +198,11 @@ impl Evaluation<'_> {
     ) -> Vec<W> {
         let (xh, part) = (&self.opened[index][range.clone()], &self.parts[index][range]);
         let public = self.public();
-        let one = |i: usize| {
+        let shares = (0..xh.len()).map(|i| {
             let own = W::of(xh[i] & public).minus(W::of(part[i])).times(W::small(addend[i]));
             own.plus(W::of(xh[i]).times(t[i])).minus(tr[i])
-        };
-        (0..xh.len()).map(one).collect()
+        });
+        shares.collect()
     }
 
     /// Widening: adds `2^n d ((1 - msb xh) msb R - wrap)`.
@@ -233,21 +233,21 @@ impl Evaluation<'_> {
         };
         let mut opened: Vec<Bits> = mine.iter().zip(&theirs).map(|(a, b)| a.xor(b)).collect();
         if self.gate.exchanges == Exchanges::Two {
-            let sign = |(i, block): (usize, &Opening)| self.masked_sign(block, &self.cut(&opened, i));
-            let signs: Vec<Vec<u64>> = blocks.par_iter().enumerate().map(sign).collect();
+            let signs = blocks.par_iter().enumerate();
+            let signs: Vec<Vec<u64>> = signs.map(|(i, block)| self.masked_sign(block, &self.cut(&opened, i))).collect();
             let mine = joined(1, n, &signs, |sign| (sign, sign.len()));
             planes::send(session.channel, SIGN, &mine)?;
             let theirs = planes::recv(session.channel, SIGN, 1, n)?;
             opened = vec![mine[0].xor(&theirs[0])];
         }
         drop(blocks);
-        let one = |i: usize| match self.gate.is_narrow() {
+        let parts = (0..block::count(n)).into_par_iter().map(|i| match self.gate.is_narrow() {
             true => self.multiply::<u32>(i, &self.cut(&opened, i)),
             false => self.multiply::<u64>(i, &self.cut(&opened, i)),
-        };
-        let parts: Vec<Vec<Vec<u64>>> = (0..block::count(n)).into_par_iter().map(one).collect::<Result<_, _>>()?;
-        let value = |k: usize| parts.iter().flat_map(|part| part[k].iter().copied()).collect();
-        Ok((0..self.gate.values.len()).map(value).collect())
+        });
+        let parts: Vec<Vec<Vec<u64>>> = parts.collect::<Result<_, _>>()?;
+        let values = 0..self.gate.values.len();
+        Ok(values.map(|k| parts.iter().flat_map(|part| part[k].iter().copied()).collect()).collect())
     }
 
     /// One block's part of a batch's planes.
@@ -260,14 +260,14 @@ impl Evaluation<'_> {
 /// The first `count` planes of a batch in the form of the messages, from its blocks' planes.
 /// `planes` returns a block's planes with their number of words each.
 fn joined<B>(count: usize, n: usize, blocks: &[B], planes: impl Fn(&B) -> (&Vec<u64>, usize)) -> Vec<Bits> {
-    let plane = |p: usize| {
+    let joined = (0..count).map(|p| {
         let words = blocks.iter().map(&planes).flat_map(|(all, words)| all[p * words..][..words].iter().copied());
         let bits = Bits::from_words(n, words.collect());
         let mut bits = bits.expect("blocks have whole words, the last one ends the batch");
         bits.clear_tail();
         bits
-    };
-    (0..count).map(plane).collect()
+    });
+    joined.collect()
 }
 
 /// The client's online part. `prg` is the stream that `deal` used for the client.
@@ -314,11 +314,11 @@ pub fn server_online(
         let what = format!("{} bytes for a batch of gates, {} expected", given.len(), gate.cost().material);
         return Err(MpcError::Material { what });
     }
-    let draw = |i: usize| {
+    let draws = (0..block::count(gate.n)).into_par_iter().map(|i| {
         let len = block::range(gate.n, i).len();
         std::mem::take(&mut ServerDraw::new(gate, len, &mut block::plane_stream(prg, i)).rho)
-    };
-    let draws: Vec<Vec<Vec<u64>>> = (0..block::count(gate.n)).into_par_iter().map(draw).collect();
+    });
+    let draws: Vec<Vec<Vec<u64>>> = draws.collect();
     let (mut opened, mut parts) = (Vec::new(), Vec::new());
     let own = std::iter::once(tested).chain(gate.others(values));
     for (index, (share, width)) in own.zip(gate.opened()).enumerate() {

@@ -73,11 +73,10 @@ impl Terms {
     /// The plane of a monomial's product. `masks` are planes in the order `a_1 .. a_{D-1}, b_0 ..
     /// b_{D-2}`.
     pub(super) fn product(&self, monomial: Monomial, masks: &[u64], words: usize) -> Vec<u64> {
-        let plane = |i: usize| &masks[i * words..][..words];
         let mut out = vec![u64::MAX; words];
         let factors = (0..self.digits - 1).filter(|j| monomial.set >> j & 1 == 1);
         for index in factors.chain(monomial.low.map(|i| self.digits - 1 + i)) {
-            out.iter_mut().zip(plane(index)).for_each(|(o, m)| *o &= m);
+            out.iter_mut().zip(&masks[index * words..][..words]).for_each(|(o, m)| *o &= m);
         }
         out
     }
@@ -96,18 +95,15 @@ impl Terms {
         let flip = sign(&q[0]);
         let (e_signs, l_signs): (Vec<Vec<i8>>, Vec<Vec<i8>>) =
             (e.iter().map(|e| sign(e)).collect(), l.iter().map(|l| sign(l)).collect());
-        // The product over the digits above `low`: signs for those in `set`, opened bits for the
-        // others.
-        let above_low = |low: usize, set: usize| {
-            let members = (0..d - 1).filter(|j| above(low, d) >> j & 1 == 1);
-            let factors = members.map(|j| if set >> j & 1 == 1 { &e_signs[j] } else { &e[j] });
-            factors.fold(flip.clone(), |product, factor| times(product, factor))
-        };
         let (mut k0, mut of_sets) = (vec![0i8; len], vec![vec![0i8; len]; 1 << (d - 1)]);
         let mut of_pairs = Vec::with_capacity(self.monomials.len());
         for low in 0..d - 1 {
             for set in subsets(above(low, d)) {
-                let product = above_low(low, set);
+                // The product over the digits above `low`: signs for those in `set`, opened bits for
+                // the others.
+                let members = (0..d - 1).filter(|j| above(low, d) >> j & 1 == 1);
+                let factors = members.map(|j| if set >> j & 1 == 1 { &e_signs[j] } else { &e[j] });
+                let product = factors.fold(flip.clone(), |product, factor| times(product, factor));
                 let sum = if set == 0 { &mut k0 } else { &mut of_sets[set] };
                 sum.iter_mut().zip(&product).zip(&l[low]).for_each(|((s, p), l)| *s += p * l);
                 of_pairs.push((Monomial { set, low: Some(low) }, times(product, &l_signs[low])));

@@ -13,8 +13,7 @@ pub(super) struct Expander {
 impl Expander {
     /// For trees with `leaves` leaves.
     pub(super) fn new(leaves: usize) -> Self {
-        let zeros = || Zeroizing::new(vec![Block::ZERO; leaves]);
-        Self { nodes: zeros(), hashes: zeros() }
+        Self { nodes: Zeroizing::new(vec![Block::ZERO; leaves]), hashes: Zeroizing::new(vec![Block::ZERO; leaves]) }
     }
 
     /// Expands a tree from the nodes of one level through the levels of `hashes`, each with its

@@ -19,6 +19,7 @@ use super::expand::Expander;
 use super::group::GROUP;
 use super::tree_hash::{Place, Purpose, TreeHash, Work};
 use crate::MpcError;
+use crate::error::beyond;
 
 /// The widest authenticated table, in bits of its input.
 pub const MAX_BITS: u32 = 12;
@@ -40,15 +41,14 @@ impl Table {
     /// # Errors
     /// `OutOfRange` if the entries are not `2^bits`, or one has more than `out_bits` bits.
     pub fn new(bits: u32, out_bits: u32, entries: Vec<u64>) -> Result<Self, MpcError> {
-        let range = |what, got: usize, max| Err(MpcError::OutOfRange { what, max, got });
         if bits > MAX_TABLE_BITS {
-            return range("the bits of a table's input", bits as usize, MAX_TABLE_BITS as usize);
+            return beyond("the bits of a table's input", bits as usize, MAX_TABLE_BITS as usize);
         }
         if out_bits > 64 {
-            return range("the bits of a table's results", out_bits as usize, 64);
+            return beyond("the bits of a table's results", out_bits as usize, 64);
         }
         if entries.len() != 1 << bits {
-            return range(
+            return beyond(
                 "the difference between a table's entries and its places",
                 (1usize << bits).abs_diff(entries.len()),
                 0,
@@ -56,7 +56,7 @@ impl Table {
         }
         let mask = crate::low_mask(out_bits);
         match entries.iter().find(|&&v| v > mask) {
-            Some(&v) => range("an entry of a table", v as usize, mask as usize),
+            Some(&v) => beyond("an entry of a table", v as usize, mask as usize),
             None => Ok(Self {
                 bits,
                 out_bits,

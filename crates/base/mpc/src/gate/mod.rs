@@ -38,7 +38,7 @@ pub use wrap::{ClientWrap, ServerWrap, WrapSpec};
 use self::grow::{ClientGrow, ServerGrow};
 use crate::codec::{Reader, Writer};
 use crate::wire::PackedMessages;
-use crate::{MpcError, Ots, Session, low_mask};
+use crate::{MpcError, Ots, Session, low_mask, packed_bytes};
 
 const MOVE: Tag = Tag::new(0x0340, "share difference");
 
@@ -124,14 +124,13 @@ impl GateSpec {
     /// Cost of the whole batch: bytes by direction and phase, random OTs, exchanges.
     pub fn cost(&self) -> GateCost {
         let n = self.n();
-        let packed = |widths: &[u32]| widths.iter().map(|&w| (n * w as usize).div_ceil(8)).sum::<usize>();
         let plane = n.div_ceil(8);
         let (mut client_rots, mut server_rots) = self.compare.rots();
         client_rots += n;
         let (up, down) = self.compare.offline_bytes();
         let (opened, levels) = self.compare.tree().opened();
         // For values that are not constant, the client's part is sent offline, the server's online.
-        let (values, secret) = (packed(&self.mux.widths), packed(self.mux.server_parts()));
+        let (values, secret) = (packed_bytes(n, &self.mux.widths), packed_bytes(n, self.mux.server_parts()));
         if self.mux.constant.is_none() {
             server_rots += n;
         }
@@ -146,19 +145,19 @@ impl GateSpec {
             client_material: 0,
             server_material: 0,
         };
-        let own = plane + packed(&self.mux.client_strings());
+        let own = plane + packed_bytes(n, &self.mux.client_strings());
         let (client, server) = self.compare.material_bytes();
         cost.client_material = client + own;
         cost.server_material = server + own + secret;
         if let Some(wrap) = self.mux.wrap {
-            cost.offline_up += plane + packed(&[wrap.extra]);
-            cost.online_down += packed(&[wrap.extra]);
-            cost.client_material += packed(&[wrap.extra]);
-            cost.server_material += 2 * packed(&[wrap.extra]);
+            cost.offline_up += plane + packed_bytes(n, &[wrap.extra]);
+            cost.online_down += packed_bytes(n, &[wrap.extra]);
+            cost.client_material += packed_bytes(n, &[wrap.extra]);
+            cost.server_material += 2 * packed_bytes(n, &[wrap.extra]);
             cost.client_rots += n;
         }
         if let Some(grow) = self.grow {
-            let extra = packed(&[grow.extra]);
+            let extra = packed_bytes(n, &[grow.extra]);
             cost.offline_up += extra;
             cost.online_up += extra;
             cost.online_down += plane;

@@ -13,7 +13,7 @@
 //! choice bit and 2 or 4 string bits are corrected.
 
 use tacit_arith::bits::Bits;
-use tacit_net::{Channel, Tag, TrafficModel};
+use tacit_net::{Tag, TrafficModel};
 
 use crate::ot::{PlannedOts, ReceiverPlanes, SenderPlanes};
 use crate::planes::{self, conditional_swap, xor_and};
@@ -94,12 +94,11 @@ impl Node {
 
     /// The party's masked shares of the operands, for opening.
     pub(super) fn masked(self, below: &[Leaf], planes: &[Bits]) -> Vec<Bits> {
-        let eq = |i: usize| below[i].eq.as_ref().expect("only the lowest group has no `eq`, and nothing multiplies it");
-        let mut operands = vec![(eq(self.groups - 1), &planes[0])];
+        let mut operands = vec![(eq_of(below, self.groups - 1), &planes[0])];
         if self.is_three() {
-            operands.extend([(&below[1].lt, &planes[1]), (eq(1), &planes[2])]);
+            operands.extend([(&below[1].lt, &planes[1]), (eq_of(below, 1), &planes[2])]);
         }
-        let lowest = [Some(&below[0].lt), self.with_eq.then(|| eq(0))];
+        let lowest = [Some(&below[0].lt), self.with_eq.then(|| eq_of(below, 0))];
         operands.extend(lowest.into_iter().flatten().zip(self.lower_masks().map(|at| &planes[at])));
         operands.into_iter().map(|(share, mask)| share.xor(mask)).collect()
     }
@@ -261,12 +260,12 @@ pub(super) fn offline(
     for (index, &node) in nodes.iter().enumerate() {
         let (received, sent) = both(session, ots, n, node.opened() - 1)?;
         let a = received.choice;
-        let other = |i: usize| {
+        let others = (0..node.opened() - 1).map(|i| {
             let mask = sent.m0[i].xor(&sent.m1[i]);
             let with_a = cross(&a, &mask, &received.m[i], &sent.m0[i]);
             [mask, with_a]
-        };
-        let others: Vec<[Bits; 2]> = (0..node.opened() - 1).map(other).collect();
+        });
+        let others: Vec<[Bits; 2]> = others.collect();
         if node.is_three() {
             let (received, sent) = both(session, ots, n, 2 * node.lower())?;
             mine.push(received.choice.xor(&others[1][0]));
@@ -284,28 +283,32 @@ pub(super) fn offline(
             let flip = next();
             let of = &mut made[index];
             let c = &of.others[1][0];
-            let string = |(i, string): (usize, &Bits)| {
+            let products = of.others[2..].iter().flatten().enumerate().map(|(i, string)| {
                 conditional_swap(&mut sent.m0[i], &mut sent.m1[i], &flip);
                 let mut share = received.m[i].clone();
                 xor_and(&mut share, c, &next());
                 cross(c, string, &share, &sent.m0[i])
-            };
-            let products: Vec<Bits> = of.others[2..].iter().flatten().enumerate().map(string).collect();
+            });
+            let products: Vec<Bits> = products.collect();
             of.with_c = products.chunks_exact(2).map(|pair| [pair[0].clone(), pair[1].clone()]).collect();
         }
     }
     Ok(made.into_iter().map(Products::planes).collect())
 }
 
+/// Returns the `eq` of a group that has one.
+fn eq_of(below: &[Leaf], i: usize) -> &Bits {
+    below[i].eq.as_ref().expect("only the lowest group has no `eq`, and nothing multiplies it")
+}
+
 /// Sends planes and receives as many; the server sends first.
 fn exchange(session: &mut Session<'_>, mine: &[Bits], n: usize) -> Result<Vec<Bits>, MpcError> {
-    let send = |channel: &mut Channel| planes::send(channel, CORRECTIONS, mine);
     if session.role == Role::Server {
-        send(session.channel)?;
+        planes::send(session.channel, CORRECTIONS, mine)?;
     }
     let theirs = planes::recv(session.channel, CORRECTIONS, mine.len(), n)?;
     if session.role == Role::Client {
-        send(session.channel)?;
+        planes::send(session.channel, CORRECTIONS, mine)?;
     }
     Ok(theirs)
 }

@@ -43,17 +43,10 @@ impl Program {
         let all = (1usize << bits) - 1;
         // Coefficient of a set S of b's. In `eq`: the x's of all other bits. In `lt`: the x of the
         // lowest bit of S, and those of the other bits above it.
-        let lt = |set: usize| match set {
-            0 => Value::Zero,
-            _ => {
-                let lowest = 1 << set.trailing_zeros();
-                product(lowest | (all & !set & !(lowest - 1)))
-            }
-        };
         let mut program = Self {
             sums: Vec::new(),
             strings: vec![Vec::new(); bits],
-            lt: (0..=all).map(lt).collect(),
+            lt: (0..=all).map(|set| lt(set, all)).collect(),
             eq: if with_eq { (0..=all).map(|set| product(all & !set)).collect() } else { Vec::new() },
             kept: Vec::new(),
         };
@@ -69,11 +62,11 @@ impl Program {
 
     /// The coefficients after the substitution `b_mask = d_mask ^ v_mask`.
     fn masked(&mut self, mask: usize, coefficients: &[Value]) -> Vec<Value> {
-        let one = |(set, &base): (usize, &Value)| match coefficients.get(set | 1 << mask) {
+        let values = coefficients.iter().enumerate().map(|(set, &base)| match coefficients.get(set | 1 << mask) {
             Some(&factor) if set >> mask & 1 == 0 => self.sum(Sum { base, mask, factor }),
             _ => base,
-        };
-        coefficients.iter().enumerate().map(one).collect()
+        });
+        values.collect()
     }
 
     fn sum(&mut self, sum: Sum) -> Value {
@@ -138,6 +131,15 @@ impl Program {
     pub(super) fn kept(&self) -> &[usize] {
         &self.kept
     }
+}
+
+/// Returns the coefficient in `lt` of a set among `all` bits.
+fn lt(set: usize, all: usize) -> Value {
+    if set == 0 {
+        return Value::Zero;
+    }
+    let lowest = 1 << set.trailing_zeros();
+    product(lowest | (all & !set & !(lowest - 1)))
 }
 
 #[cfg(test)]

@@ -60,16 +60,16 @@ impl CompareSpec {
     /// cheapest number of digits that needs no more round trips than digits of three bits.
     pub fn new(n: usize, width: u32, leaves: Leaves) -> Self {
         let bits = width.max(2) - 1;
-        let fewest = |most: u32| bits.div_ceil(most.clamp(1, MAX_BITS)) as usize;
         let weight = if let Leaves::Weighed(weight) = leaves { weight as usize } else { WEIGHT };
         let joins = Joins::new(bits as usize, weight);
         let count = match leaves {
-            Leaves::Direct(most) | Leaves::Masked(most) => fewest(most),
+            Leaves::Direct(most) | Leaves::Masked(most) => fewest(bits, most),
             Leaves::Weighed(_) => {
-                let quick = |&count: &usize| Joins::round_trips(count) <= Joins::round_trips(fewest(3));
-                let cost = |&count: &usize| 8 * corrections(bits, count) + joins.cost(count);
-                let counts = (fewest(MAX_BITS)..=bits as usize).filter(quick);
-                counts.min_by_key(cost).expect("digits of three bits are quick enough")
+                let trips = Joins::round_trips(fewest(bits, 3));
+                let counts =
+                    (fewest(bits, MAX_BITS)..=bits as usize).filter(|&count| Joins::round_trips(count) <= trips);
+                let cheapest = counts.min_by_key(|&count| 8 * corrections(bits, count) + joins.cost(count));
+                cheapest.expect("digits of three bits are quick enough")
             }
         };
         let joins = joins.shape(count);
@@ -111,6 +111,11 @@ impl CompareSpec {
     }
 }
 
+/// Returns the smallest number of digits for `bits` bits if a digit has `most` bits at most.
+fn fewest(bits: u32, most: u32) -> usize {
+    bits.div_ceil(most.clamp(1, MAX_BITS)) as usize
+}
+
 /// `count` digits of `bits` bits in all, as equal as possible, the largest first.
 fn cut(bits: u32, count: usize) -> Vec<u32> {
     let count = count as u32;
@@ -119,6 +124,6 @@ fn cut(bits: u32, count: usize) -> Vec<u32> {
 
 /// Offline bits of masked leaves of `count` digits.
 fn corrections(bits: u32, count: usize) -> usize {
-    let digit = |(i, size): (usize, u32)| Program::new(size as usize, i > 0).corrections();
-    cut(bits, count).into_iter().enumerate().map(digit).sum()
+    let sizes = cut(bits, count).into_iter().enumerate();
+    sizes.map(|(i, size)| Program::new(size as usize, i > 0).corrections()).sum()
 }

@@ -214,8 +214,7 @@ impl Joins {
             (0..=digits / 3).flat_map(|threes| (0..=(digits - 3 * threes) / 2).map(move |twos| [threes, twos]));
         let costs = choices.filter_map(|[threes, twos]| {
             let (rest, _) = above[digits - 2 * threes - twos]?;
-            let cost = |node: Node| 2 * (8 * (weight * node.opened() + node.corrections()) + OT_EIGHTHS * node.ots());
-            let own: usize = nodes([threes, twos]).map(cost).sum();
+            let own: usize = nodes([threes, twos]).map(|node| node_cost(node, weight)).sum();
             Some((rest + own, [threes, twos]))
         });
         costs.min()
@@ -256,8 +255,12 @@ impl Joins {
 /// The nodes of a level, the larger ones lowest; groups above them pass unchanged. Does not set
 /// `folded`.
 fn nodes([threes, twos]: [usize; 2]) -> impl Iterator<Item = Node> {
-    let groups = move |i: usize| if i < threes { 3 } else { 2 };
-    (0..threes + twos).map(move |i| Node { groups: groups(i), with_eq: i > 0, folded: false })
+    (0..threes + twos).map(move |i| Node { groups: if i < threes { 3 } else { 2 }, with_eq: i > 0, folded: false })
+}
+
+/// Returns the cost of a node, in eighths of an offline bit.
+fn node_cost(node: Node, weight: usize) -> usize {
+    2 * (8 * (weight * node.opened() + node.corrections()) + OT_EIGHTHS * node.ots())
 }
 
 #[cfg(test)]

@@ -17,8 +17,7 @@ pub struct IdealReceiver(Prg);
 pub fn pair(seed: u64) -> (IdealSender, IdealReceiver) {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let prg = || Prg::from_seed(Seed(bytes));
-    (IdealSender(prg()), IdealReceiver(prg()))
+    (IdealSender(Prg::from_seed(Seed(bytes))), IdealReceiver(Prg::from_seed(Seed(bytes))))
 }
 
 /// Both directions for both parties: first the client's, then the server's.

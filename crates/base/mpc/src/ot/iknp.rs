@@ -32,14 +32,20 @@ fn column(seed: Block, n: usize) -> Vec<u64> {
 
 /// Rows of a 128-column bit matrix given by columns.
 fn rows(columns: &[Vec<u64>]) -> Vec<Block> {
-    let groups = columns[0].len();
-    let half = |from: usize, g: usize| {
-        let mut m = std::array::from_fn(|j| columns[from + j][g]);
-        transpose64(&mut m);
-        m
-    };
-    let join = |(low, high): (u64, u64)| Block((high as u128) << 64 | low as u128);
-    (0..groups).flat_map(|g| half(0, g).into_iter().zip(half(64, g)).map(join)).collect()
+    let groups = 0..columns[0].len();
+    let rows = groups.flat_map(|g| {
+        let halves = half(columns, 0, g).into_iter().zip(half(columns, 64, g));
+        halves.map(|(low, high)| Block((high as u128) << 64 | low as u128))
+    });
+    rows.collect()
+}
+
+/// Returns 64 half rows: group `g` of the 64 columns at `from`.
+#[inline]
+fn half(columns: &[Vec<u64>], from: usize, g: usize) -> [u64; 64] {
+    let mut m = std::array::from_fn(|j| columns[from + j][g]);
+    transpose64(&mut m);
+    m
 }
 
 /// Bytes of the message for `n` OTs.

@@ -71,11 +71,10 @@ impl Schedule {
         }
         let params = self.params;
         let left = params.trees - self.next_tree;
-        let needed = |next: LpnParams| next.base().div_ceil(params.leaves());
         let demand = self.reserved.saturating_add(groups.saturating_mul(GROUP));
         let spare = match params.upgrade(demand) {
-            Some(larger) if needed(larger) <= left => return self.next(larger),
-            _ if needed(params) < left => left - needed(params),
+            Some(larger) if self.needed(larger) <= left => return self.next(larger),
+            _ if self.needed(params) < left => left - self.needed(params),
             _ => return self.next(params),
         };
         let per_tree = params.leaves() / GROUP;
@@ -85,6 +84,11 @@ impl Schedule {
         self.next_tree += trees;
         (self.ready, self.taken) = if extra { (per_tree, 0) } else { (self.ready, self.ready) };
         Step::Batch { first, whole, extra }
+    }
+
+    /// Returns the number of trees in use that feed an extension with set `next`.
+    fn needed(&self, next: LpnParams) -> usize {
+        next.base().div_ceil(self.params.leaves())
     }
 
     fn next(&self, next: LpnParams) -> Step {
@@ -132,42 +136,44 @@ impl PlannedOts {
     /// receiver.
     #[must_use]
     pub fn reserved(client_receives: usize, server_receives: usize) -> Self {
-        let with = |n| {
-            let mut schedule = Schedule::new(COTS_PER_DELTA);
-            schedule.reserve(n);
-            schedule
-        };
-        Self { to_client: with(client_receives), to_server: with(server_receives) }
+        Self { to_client: expecting(client_receives), to_server: expecting(server_receives) }
     }
 
     /// Draws `n` OTs with the client as receiver.
     pub fn client_receives(&mut self, n: usize, talk: &mut TrafficModel) {
-        draw(&mut self.to_client, n, talk, (TrafficModel::down, TrafficModel::up));
+        draw(&mut self.to_client, n, talk, TrafficModel::down, TrafficModel::up);
     }
 
     /// Draws `n` OTs with the server as receiver.
     pub fn server_receives(&mut self, n: usize, talk: &mut TrafficModel) {
-        draw(&mut self.to_server, n, talk, (TrafficModel::up, TrafficModel::down));
+        draw(&mut self.to_server, n, talk, TrafficModel::up, TrafficModel::down);
     }
+}
+
+/// Starts the schedule of a connection that expects `n` OTs.
+fn expecting(n: usize) -> Schedule {
+    let mut schedule = Schedule::new(COTS_PER_DELTA);
+    schedule.reserve(n);
+    schedule
 }
 
 type Say = fn(&mut TrafficModel, usize);
 
 /// `sends` adds a message of the OT sender, `receives` one of the OT receiver.
-fn draw(schedule: &mut Schedule, n: usize, talk: &mut TrafficModel, (sends, receives): (Say, Say)) {
+fn draw(schedule: &mut Schedule, n: usize, talk: &mut TrafficModel, sends: Say, receives: Say) {
     let mut groups = n.div_ceil(GROUP);
     schedule.begin(groups);
     while groups > 0 {
         let params = schedule.params();
-        let corrections = |trees: usize| 16 * params.corrections() * trees;
+        let corrections = 16 * params.corrections();
         match schedule.step(groups) {
             Step::Left { groups: now, .. } => groups -= now,
             Step::Batch { whole, extra, .. } => {
-                sends(talk, corrections(whole + usize::from(extra)));
+                sends(talk, corrections * (whole + usize::from(extra)));
                 groups -= whole * (params.leaves() / GROUP);
             }
             Step::Extend(next) => {
-                schedule.feed(next).into_iter().for_each(|(_, trees)| sends(talk, corrections(trees)));
+                schedule.feed(next).into_iter().for_each(|(_, trees)| sends(talk, corrections * trees));
                 schedule.extended(next);
             }
             Step::Refresh => {

@@ -182,9 +182,8 @@ fn setup_bounded(
     let receiver_base = iknp::receive(ch, prg, &keys, BOOTSTRAP)?;
     let sender_base = iknp::send(ch, delta, &chosen, BOOTSTRAP)?;
 
-    let mut own = || Prg::from_seed(prg.next_seed());
-    let sender = SendingParty { delta, prg: own(), context: sending };
-    let receiver = ReceivingParty { prg: own(), context: receiving };
+    let sender = SendingParty { delta, prg: Prg::from_seed(prg.next_seed()), context: sending };
+    let receiver = ReceivingParty { prg: Prg::from_seed(prg.next_seed()), context: receiving };
     Ok(Ot {
         sender: RotSender(Stock::new(sender, (sender_seed, sender_base), bound)),
         receiver: RotReceiver(Stock::new(receiver, (receiver_seed, receiver_base), bound)),
@@ -226,8 +225,7 @@ impl RandomOtSender for RotSender {
             spread(batch, (2 * k).max(1), 0, &mut m0);
             spread(batch, (2 * k).max(1), k, &mut m1);
         })?;
-        let collect = |planes: Vec<Vec<u64>>| planes.into_iter().map(|words| bits(n, words)).collect();
-        Ok(SenderPlanes { m0: collect(m0), m1: collect(m1) })
+        Ok(SenderPlanes { m0: all_bits(n, m0), m1: all_bits(n, m1) })
     }
 
     fn words(&mut self, ch: &mut Channel, n: usize) -> Result<(Vec<u64>, Vec<u64>), MpcError> {
@@ -264,7 +262,7 @@ impl RandomOtReceiver for RotReceiver {
             spread(batch, 1 + k, 1, &mut m);
         })?;
         let [choice] = choice;
-        Ok(ReceiverPlanes { choice: bits(n, choice), m: m.into_iter().map(|words| bits(n, words)).collect() })
+        Ok(ReceiverPlanes { choice: bits(n, choice), m: all_bits(n, m) })
     }
 
     fn words(&mut self, ch: &mut Channel, n: usize) -> Result<(Bits, Vec<u64>), MpcError> {
@@ -278,6 +276,11 @@ impl RandomOtReceiver for RotReceiver {
         })?;
         Ok((bits(n, choice), m))
     }
+}
+
+/// Makes planes of `n` bits from their words.
+fn all_bits(n: usize, planes: Vec<Vec<u64>>) -> Vec<Bits> {
+    planes.into_iter().map(|words| bits(n, words)).collect()
 }
 
 #[cfg(test)]

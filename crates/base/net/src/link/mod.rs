@@ -91,16 +91,12 @@ impl LinkSpec {
         let overridden =
             *text != LinkSpecText { name: text.name.clone(), preset: text.preset.clone(), ..Default::default() };
         let from = base.unwrap_or_else(Self::unlimited);
-        let time = |key: &str, text: &Option<String>, default| match text {
-            Some(text) => parse_duration(text).map_err(|detail| wrong(&format!("{key} {text:?}"), &detail)),
-            None => Ok(default),
-        };
         let mut spec = Self {
             name: String::new(),
             up: text.up.or(text.rate).or(from.up),
             down: text.down.or(text.rate).or(from.down),
-            rtt: time("rtt", &text.rtt, from.rtt)?,
-            jitter: time("jitter", &text.jitter, from.jitter)?,
+            rtt: time("rtt", text.rtt.as_deref(), from.rtt)?,
+            jitter: time("jitter", text.jitter.as_deref(), from.jitter)?,
             loss: fraction("loss", text.loss, from.loss)?,
             corrupt: fraction("corrupt", text.corrupt, from.corrupt)?,
             duplicate: fraction("duplicate", text.duplicate, from.duplicate)?,
@@ -226,6 +222,14 @@ impl From<&Preset> for LinkSpec {
 
 fn wrong(what: &str, detail: &str) -> BadLink {
     BadLink { what: what.into(), detail: detail.into() }
+}
+
+/// Parses the duration of a key, if there is one.
+fn time(key: &str, text: Option<&str>, default: Duration) -> Result<Duration, BadLink> {
+    match text {
+        Some(text) => parse_duration(text).map_err(|detail| wrong(&format!("{key} {text:?}"), &detail)),
+        None => Ok(default),
+    }
 }
 
 fn fraction(key: &str, value: Option<f64>, default: f64) -> Result<f64, BadLink> {

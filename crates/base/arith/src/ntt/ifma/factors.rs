@@ -37,7 +37,6 @@ fn reversed(i: usize, bits: u32) -> usize {
 impl Factors {
     pub(in super::super) fn new(n: usize, modulus: &Modulus, root: u64) -> Self {
         let all = twiddle_values(n, modulus, root);
-        let power = |exponent: usize| modulus.pow_vartime(root, exponent as u64);
         let blocks = n / 64;
         let mut block = Vec::with_capacity(BLOCK_FACTORS * blocks);
         for b in 0..blocks {
@@ -48,11 +47,13 @@ impl Factors {
         }
         let mut lane = Vec::with_capacity(112);
         for l in 1..8 {
-            let values: Vec<u64> = (0..8).map(|i| power(n / 32 * reversed(i, 3) * l)).collect();
+            let exponents = (0..8).map(|i| n / 32 * reversed(i, 3) * l);
+            let values: Vec<u64> = exponents.map(|exponent| modulus.pow_vartime(root, exponent as u64)).collect();
             lane.extend(&values);
             lane.extend(values.iter().map(|&w| modulus.shoup(w).quotient));
         }
-        let corners = [n / 2, n / 4, n / 2 + n / 4].map(|exponent| modulus.shoup(power(exponent)));
+        let corners = [n / 2, n / 4, n / 2 + n / 4];
+        let corners = corners.map(|exponent| modulus.shoup(modulus.pow_vartime(root, exponent as u64)));
         let last = modulus.shoup(modulus.mul(all[1], modulus.inv(n as u64)));
         let value = all[..n / 8].to_vec();
         let quotient = value.iter().map(|&w| modulus.shoup(w).quotient).collect();

@@ -34,12 +34,12 @@ impl Sign {
     /// All approximations of sign, by rising depth.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        let of = |table: &tables::SignTable| Self {
+        let all = SIGN.iter().map(|table| Self {
             alpha: table.alpha,
             error: table.error_log2.exp2(),
             stages: table.stages.iter().map(|c| chebyshev(c)).collect(),
-        };
-        SIGN.iter().map(of).collect()
+        });
+        all.collect()
     }
 
     /// Levels that the sign takes. The ReLU of [`Evaluator::relu`](super::Evaluator::relu) takes
@@ -75,8 +75,12 @@ pub fn tanh() -> Vec<Approximation> {
 /// rising range, then degree.
 #[must_use]
 pub fn sigmoid() -> Vec<Approximation> {
-    let half = |i, c: f64| if i == 0 { 0.5 } else { c / 2.0 };
     TANH.iter().map(|table| approximation(table, half, 2.0 * table.range, 0.5)).collect()
+}
+
+/// Returns coefficient `i` of `(1 + p) / 2` for a polynomial p with coefficient `c`.
+fn half(i: usize, c: f64) -> f64 {
+    if i == 0 { 0.5 } else { c / 2.0 }
 }
 
 /// Approximations of `range / x` for x from `range` to 1, as polynomials of

@@ -85,7 +85,6 @@ impl Bootstrapper {
     /// As [`Bootstrapper::new`], with another range: tests use ranges in which failures happen.
     pub(super) fn with_range(context: &Arc<Context>, spec: &BootstrapSpec, range: u32) -> Result<Self, HeError> {
         let parameters = context.parameters();
-        let refuse = |why: String| Err(HeError::Circuit { what: WHAT, why });
         if !parameters.spec().encapsulated {
             return refuse("the parameters have no sparse secret".to_owned());
         }
@@ -120,16 +119,15 @@ impl Bootstrapper {
         let [mut down, mut up] = [built.down(), built.up()];
         // All distances of a part are multiples of one stride, so no part needs blocks.
         let own = if spec.method.is_chained() { spec.method } else { Method::Flat };
-        let methods = |method, parts: &[Diagonals]| vec![method; parts.len()];
-        let methods = [methods(DOWN, &down), methods(own, &up)].concat();
+        let methods = [vec![DOWN; down.len()], vec![own; up.len()]].concat();
         built.turn = settled(spec.slots, methods.into_iter().zip(down.iter_mut().chain(&mut up)))?;
         let (low, top) = (built.level_in(), parameters.levels());
         // The multiples of q_0 are large at the input of CoeffToSlot, so rounding must be fine
         // there.
         let raised = built.raised_scale();
         let between = raised.times(Scale::power_of_two(1));
-        built.to_coefficients = built.transforms(&encoder, DOWN, &down, low, (parameters.scale(low), None))?;
-        built.to_slots = built.transforms(&encoder, own, &up, top, (raised, Some(between)))?;
+        built.to_coefficients = built.transforms(&encoder, DOWN, &down, low, parameters.scale(low), None)?;
+        built.to_slots = built.transforms(&encoder, own, &up, top, raised, Some(between))?;
         Ok(built)
     }
 
@@ -141,12 +139,12 @@ impl Bootstrapper {
         method: Method,
         parts: &[Diagonals],
         level: usize,
-        (scale, between): (Scale, Option<Scale>),
+        mut scale: Scale,
+        between: Option<Scale>,
     ) -> Result<Vec<LinearTransform>, HeError> {
         let parameters = self.context.parameters();
         let mut left = self.spec.cache_bytes;
-        let mut scale = scale;
-        let compile = |(i, diagonals)| {
+        let transforms = parts.iter().enumerate().map(|(i, diagonals)| {
             let level: usize = level - i;
             let canonical = parameters.scale(level - 1);
             let goal = between.filter(|_| i + 1 < parts.len()).unwrap_or(canonical);
@@ -156,8 +154,8 @@ impl Bootstrapper {
             let transform = LinearTransform::new(encoder, &spec)?;
             left = left.saturating_sub(transform.memory_bytes());
             Ok(transform)
-        };
-        parts.iter().enumerate().map(compile).collect()
+        });
+        transforms.collect()
     }
 
     fn down(&self) -> Vec<Diagonals> {
@@ -235,14 +233,15 @@ impl Bootstrapper {
     #[must_use]
     pub fn keys(&self) -> Vec<KeyId> {
         let (context, top) = (&*self.context, self.context.parameters().levels());
-        let key = |kind, level| KeyId::at(context, kind, level);
-        let mut keys = vec![key(KeyKind::ToSparse, 1), key(KeyKind::FromSparse, top)];
+        let mut keys = vec![KeyId::at(context, KeyKind::ToSparse, 1), KeyId::at(context, KeyKind::FromSparse, top)];
         keys.extend(self.to_coefficients.iter().chain(&self.to_slots).flat_map(|t| t.plan().keys(context)));
         let turned = context.rotation_element(self.turn);
-        keys.extend((turned != 1).then(|| key(KeyKind::Galois(turned), self.level_in())));
-        keys.extend(self.trace().iter().map(|&k| key(KeyKind::Galois(context.rotation_element(k)), top)));
+        keys.extend((turned != 1).then(|| KeyId::at(context, KeyKind::Galois(turned), self.level_in())));
+        keys.extend(
+            self.trace().iter().map(|&k| KeyId::at(context, KeyKind::Galois(context.rotation_element(k)), top)),
+        );
         let real = top - self.spec.coeff_to_slot;
-        keys.push(key(KeyKind::Galois(context.conjugation_element()), real));
+        keys.push(KeyId::at(context, KeyKind::Galois(context.conjugation_element()), real));
         keys.extend(relinearisation_needs(context, real, self.level_out()));
         super::super::keys::merged(&keys)
     }
@@ -309,8 +308,13 @@ impl Bootstrapper {
     pub fn noise(&self) -> f64 {
         let parameters = self.context.parameters();
         let slot = rounding_deviation(self.context.degree()) * (2.0 * self.spec.slots as f64).sqrt();
-        let at = |level: usize| slot / parameters.scale(level).to_f64();
-        let input = 2.0 * PI * self.range() * at(parameters.levels() - self.spec.coeff_to_slot);
-        (POWERS * input / self.slope()).hypot(at(self.level_out()))
+        let real = parameters.levels() - self.spec.coeff_to_slot;
+        let input = 2.0 * PI * self.range() * (slot / parameters.scale(real).to_f64());
+        (POWERS * input / self.slope()).hypot(slot / parameters.scale(self.level_out()).to_f64())
     }
+}
+
+/// Refuses a description.
+fn refuse<T>(why: String) -> Result<T, HeError> {
+    Err(HeError::Circuit { what: WHAT, why })
 }

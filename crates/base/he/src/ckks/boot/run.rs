@@ -1,6 +1,7 @@
 //! The steps of a bootstrap, run on a ciphertext.
 
 use super::super::cipher::{Ciphertext, same_scale, same_slots};
+use super::super::context::Context;
 use super::super::eval::Evaluator;
 use super::super::keys::KeyKind;
 use super::super::noise::Estimate;
@@ -45,15 +46,9 @@ impl Bootstrapper {
         let context = &*self.context;
         let sparse = evaluator.switch_secret(a, KeyKind::ToSparse)?;
         let top = Shape::level(context.parameters().levels());
-        let lift = |half: Poly<Ntt>| {
-            let shape = half.shape();
-            let half = half.into_coeff(context);
-            let modulus = context.modulus(shape, 0);
-            let integers: Vec<i64> = half.limb(0).iter().map(|&x| modulus.centred(x)).collect();
-            Poly::from_signed(context, top, &integers).into_ntt(context)
-        };
         let scale = Scale::ONE.times_prime(context.parameters().primes()[0]);
-        let lifted = Ciphertext { c0: lift(sparse.c0), c1: lift(sparse.c1), scale, ..sparse };
+        let lifted =
+            Ciphertext { c0: lift(context, sparse.c0, top), c1: lift(context, sparse.c1, top), scale, ..sparse };
         let mut sum = evaluator.switch_secret(&lifted, KeyKind::FromSparse)?;
         for k in self.trace() {
             let moved = evaluator.apply(&sum, context.rotation_element(k))?;
@@ -82,8 +77,7 @@ impl Bootstrapper {
                 parameters.scale(end).over(slope)
             }
         };
-        let before = |scale: Scale, level: usize| scale.times_prime(parameters.primes()[level]).sqrt();
-        let first = (end..start).fold(goal, before);
+        let first = (end..start).fold(goal, |scale, level| scale.times_prime(parameters.primes()[level]).sqrt());
         let mut c = evaluator.polynomial_at(&powers, &self.wave, start, first)?.with_magnitude(magnitude);
         for _ in 0..self.doublings() {
             let mut square = evaluator.square_times(2, &c)?;
@@ -104,4 +98,13 @@ impl Bootstrapper {
         let mean = if self.spec.arcsine { 0.5f64.sqrt() } else { 1.0 / 3.0 };
         Ok(result.with_magnitude(1.0).with_slot_error(self.approximation() * mean))
     }
+}
+
+/// Reads residues mod the first prime as centred integers at the primes of `to`.
+fn lift(context: &Context, half: Poly<Ntt>, to: Shape) -> Poly<Ntt> {
+    let shape = half.shape();
+    let half = half.into_coeff(context);
+    let modulus = context.modulus(shape, 0);
+    let integers: Vec<i64> = half.limb(0).iter().map(|&x| modulus.centred(x)).collect();
+    Poly::from_signed(context, to, &integers).into_ntt(context)
 }

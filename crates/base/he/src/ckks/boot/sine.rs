@@ -15,7 +15,6 @@ use super::super::double::Double;
 /// through `sin(2 pi (x - 1/4) / 2^doublings)` at the integers x between `-range` and `range`. At
 /// least 3 doublings.
 pub(super) fn wave(range: u32, doublings: u32) -> Vec<f64> {
-    let number = |x: f64| Double::from(x);
     let quarter = number(0.25);
     let nodes: Vec<Double> = (1 - i64::from(range)..i64::from(range)).map(|x| number(x as f64) - quarter).collect();
     let angle = number(2.0) * Double::PI * Double::power_of_two(-(doublings as i32));
@@ -31,13 +30,22 @@ pub(super) fn wave(range: u32, doublings: u32) -> Vec<f64> {
         |x: Double| divided.iter().zip(&nodes).rev().fold(Double::ZERO, |sum, (&d, &node)| sum * (x - node) + d);
     // Converts to the Chebyshev basis by the values at the Chebyshev points.
     let n = nodes.len();
-    let circle = |k: usize| (Double::PI * number((k % (4 * n)) as f64) / number(2.0 * n as f64)).cos();
-    let points: Vec<Double> = (0..n).map(|k| value(circle(2 * k + 1) * number(f64::from(range)))).collect();
-    let coefficient = |m: usize| {
-        let sum = points.iter().enumerate().fold(Double::ZERO, |sum, (k, &p)| sum + p * circle(m * (2 * k + 1)));
+    let points: Vec<Double> = (0..n).map(|k| value(circle(2 * k + 1, n) * number(f64::from(range)))).collect();
+    let coefficients = (0..n).map(|m| {
+        let sum = points.iter().enumerate().fold(Double::ZERO, |sum, (k, &p)| sum + p * circle(m * (2 * k + 1), n));
         (sum * number(if m == 0 { 1.0 } else { 2.0 }) / number(n as f64)).to_f64()
-    };
-    (0..n).map(coefficient).collect()
+    });
+    coefficients.collect()
+}
+
+/// Converts a number to a [`Double`].
+fn number(x: f64) -> Double {
+    Double::from(x)
+}
+
+/// Computes `cos(pi k / 2n)`.
+fn circle(k: usize, n: usize) -> Double {
+    (Double::PI * number((k % (4 * n)) as f64) / number(2.0 * n as f64)).cos()
 }
 
 /// Coefficients of v and `v^3` that bring `v = sin(angle z)` back to z for `|z| <= 1`: the series

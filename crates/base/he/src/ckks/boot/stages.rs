@@ -83,11 +83,11 @@ pub(super) fn settled<'a>(
     // Number of places by which the result of a part is behind.
     let mut behind = 0;
     let (methods, mut parts): (Vec<Method>, Vec<&mut Diagonals>) = parts.unzip();
-    let first = |(method, part): (&Method, &&mut Diagonals)| match method {
+    let firsts = methods.iter().zip(&parts).map(|(method, part)| match method {
         Method::Paired | Method::Chained => Ok(TransformPlan::new(slots, 2, *method, part.keys().copied())?.first()),
         Method::Flat | Method::Hoisted | Method::Powers => Ok(0),
-    };
-    let firsts: Vec<i64> = methods.iter().zip(&parts).map(first).collect::<Result<_, HeError>>()?;
+    });
+    let firsts: Vec<i64> = firsts.collect::<Result<_, HeError>>()?;
     let turn = firsts.iter().sum::<i64>();
     behind -= turn;
     for (part, first) in parts.iter_mut().zip(firsts) {

@@ -80,11 +80,12 @@ impl Mul for Complex {
 pub fn root(k: usize, order: usize) -> Complex {
     let k = k % order;
     let (quarter, rest) = (k / (order / 4), k % (order / 4));
-    let angle = |n: usize| 2.0 * PI * n as f64 / order as f64;
     let first = if rest <= order / 8 {
-        Complex::new(angle(rest).cos(), angle(rest).sin())
+        let angle = 2.0 * PI * rest as f64 / order as f64;
+        Complex::new(angle.cos(), angle.sin())
     } else {
-        Complex::new(angle(order / 4 - rest).sin(), angle(order / 4 - rest).cos())
+        let angle = 2.0 * PI * (order / 4 - rest) as f64 / order as f64;
+        Complex::new(angle.sin(), angle.cos())
     };
     match quarter {
         0 => first,

@@ -168,8 +168,11 @@ struct Centred<'a> {
 impl<'a> Centred<'a> {
     fn new(context: &'a Context, shape: Shape) -> Self {
         let moduli: Vec<&Modulus> = (0..shape.level).map(|k| context.modulus(shape, k)).collect();
-        let inverse = |m: &Modulus, q: &Modulus| m.shoup(m.inv(m.reduce(q.value())));
-        let inverses = (0..moduli.len()).map(|k| moduli[..k].iter().map(|q| inverse(moduli[k], q)).collect()).collect();
+        let inverses = moduli.iter().enumerate().map(|(k, m)| {
+            let below = moduli[..k].iter();
+            below.map(|q| m.shoup(m.inv(m.reduce(q.value())))).collect()
+        });
+        let inverses = inverses.collect();
         Self { moduli, inverses }
     }
 

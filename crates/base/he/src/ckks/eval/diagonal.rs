@@ -51,8 +51,8 @@ pub(super) enum Rows<'a> {
 
 /// Length of the shortest power of two of values that repeats, at least 2.
 fn period(values: &[Complex]) -> usize {
-    let repeats = |p: &usize| values.iter().zip(&values[*p..]).all(|(a, b)| a == b);
-    (1..usize::BITS).map(|b| 1 << b).take_while(|p| *p < values.len()).find(repeats).unwrap_or(values.len())
+    let mut periods = (1..usize::BITS).map(|b| 1usize << b).take_while(|p| *p < values.len());
+    periods.find(|p| values.iter().zip(&values[*p..]).all(|(a, b)| a == b)).unwrap_or(values.len())
 }
 
 impl Diagonal {
@@ -77,8 +77,8 @@ impl Diagonal {
         if gap == 1 {
             return Self::Ready(expand(context, shape, &coefficients));
         }
-        let limb = |k| rows(context, &context.subring(shape, k, gap), &coefficients);
-        Self::Repeated((0..shape.limbs()).map(limb).collect())
+        let limbs = (0..shape.limbs()).map(|k| rows(context, &context.subring(shape, k, gap), &coefficients));
+        Self::Repeated(limbs.collect())
     }
 
     /// Returns limb `k` of `shape`.

@@ -105,14 +105,15 @@ impl LinearTransform {
         let mut left = spec.cache_bytes;
         let mut giants = Vec::with_capacity(by_giant.len());
         for ((block, step), terms) in by_giant {
-            let encode = |(i, values): Term| {
+            let terms = terms.into_iter().map(|(i, values)| {
                 Ok((i, Diagonal::encode(context, &values, spec.scale)?.kept(context, shape, &mut left)))
-            };
-            let terms = terms.into_iter().map(encode).collect::<Result<_, HeError>>()?;
+            });
+            let terms = terms.collect::<Result<_, HeError>>()?;
             giants.push(Giant { block, step, terms });
         }
-        let squares = |values: &Vec<Complex>| values.iter().map(|v| v.re * v.re + v.im * v.im).sum::<f64>();
-        let gain = spec.diagonals.values().map(squares).sum::<f64>() / n as f64;
+        let diagonals = spec.diagonals.values();
+        let squares = diagonals.map(|values| values.iter().map(|v| v.re * v.re + v.im * v.im).sum::<f64>());
+        let gain = squares.sum::<f64>() / n as f64;
         Ok(Self { plan, scale: spec.scale, shape, giants, gain })
     }
 
@@ -236,8 +237,9 @@ impl Evaluator<'_> {
     fn hoisted(&self, a: &Ciphertext, transform: &LinearTransform) -> Result<[Poly<Ntt>; 2], HeError> {
         let (context, plan, shape) = (self.context, &transform.plan, transform.shape);
         let raised: Raised = self.raise(a, shape.special);
-        let baby = |i: &i64| self.hoisted_step(a, plan.stride * i, shape.special);
-        let babies: Vec<HoistedStep> = plan.steps()[0].iter().map(baby).collect::<Result<_, _>>()?;
+        let [steps, _] = plan.steps();
+        let babies = steps.iter().map(|i| self.hoisted_step(a, plan.stride * i, shape.special));
+        let babies: Vec<HoistedStep> = babies.collect::<Result<_, _>>()?;
         let mut inner = self.giants(transform);
         // All threads together hold what `THREADS` would hold of all baby steps.
         let at_once = babies.len().div_ceil(rayon::current_num_threads().div_ceil(THREADS)).max(1);
@@ -256,8 +258,9 @@ impl Evaluator<'_> {
         for (inner, giant) in inner.into_iter().zip(&transform.giants) {
             blocks.entry(plan.block(giant.block)).or_default().push((plan.giant(giant.step), inner));
         }
-        let of_block = |(distance, parts)| Ok((distance, self.turned_sum(a.slots, shape, parts)?));
-        let blocks = blocks.into_iter().map(of_block).collect::<Result<Vec<_>, HeError>>()?;
+        let blocks = blocks.into_iter();
+        let blocks = blocks.map(|(distance, parts)| Ok((distance, self.turned_sum(a.slots, shape, parts)?)));
+        let blocks = blocks.collect::<Result<Vec<_>, HeError>>()?;
         let sum = self.turned_sum(a.slots, shape, blocks)?;
         Ok(sum.map(|half| context.divide(&half, 1)))
     }
@@ -278,8 +281,7 @@ impl Evaluator<'_> {
 
     /// Allocates the sums of all giant steps.
     fn giants(&self, transform: &LinearTransform) -> Vec<[Poly<Ntt>; 2]> {
-        let room = |_: &Giant| [(); 2].map(|()| Poly::scratch(self.context, transform.shape));
-        transform.giants.iter().map(room).collect()
+        transform.giants.iter().map(|_| [(); 2].map(|()| Poly::scratch(self.context, transform.shape))).collect()
     }
 
     /// Computes the sums of all giant steps from baby steps that are ciphertexts.

@@ -130,15 +130,15 @@ impl Polynomial {
     /// computes all powers up to some power of two and uses products beyond. Among equals, the
     /// split with fewer powers wins: powers are the products at the highest levels.
     fn node(&self) -> Node {
-        let split = |log_babies: usize| {
+        let splits = (0..self.depth()).map(|log_babies| {
             let mut rest = self.coefficients.clone();
             node(self.basis, &mut rest, self.depth(), 1 << log_babies)
-        };
-        let work = |node: &Node| {
+        });
+        let best = splits.min_by_key(|node| {
             let relinearisations = node.relinearisations(self.basis, self.depth()).into_iter().sum::<usize>();
             (relinearisations, node.closed_powers(self.basis).len() + node.count_products())
-        };
-        (0..self.depth()).map(split).min_by_key(work).expect("the depth of what is no constant is at least 1")
+        });
+        best.expect("the depth of what is no constant is at least 1")
     }
 }
 

@@ -64,15 +64,15 @@ impl Evaluator<'_> {
         let level = a.level();
         let alpha = self.context.parameters().alpha(level);
         let raised = self.raise(a, alpha);
-        let one = |&k: &i64| match self.rotation(a.slots, k) {
+        let rotated = steps.iter().map(|&k| match self.rotation(a.slots, k) {
             1 => Ok(a.clone()),
             element => {
                 let key = self.keys.get_with(KeyKind::Galois(element), level, alpha)?;
                 let sums = self.hoisted_product(&raised, &key);
                 Ok(self.switched(a, &sums, element, &key))
             }
-        };
-        steps.iter().map(one).collect()
+        });
+        rotated.collect()
     }
 
     fn hoisted_product(&self, raised: &Raised, key: &SwitchKey) -> [Poly<Ntt>; 2] {

@@ -100,8 +100,8 @@ impl TransformPlan {
             Method::Hoisted => {
                 let blocks =
                     |b: i64| sizes().skip(1).take_while(move |c| b * c < slots as i64).map(move |c| (b, Some(c)));
-                let shapes = || sizes().flat_map(|b| std::iter::once((b, None)).chain(blocks(b)));
-                shapes().flat_map(|(b, c)| [plan(b, c, false), plan(b, c, true)]).collect()
+                let shapes = sizes().flat_map(|b| std::iter::once((b, None)).chain(blocks(b)));
+                shapes.flat_map(|(b, c)| [plan(b, c, false), plan(b, c, true)]).collect()
             }
         };
         Ok(choices.into_iter().min_by_key(Self::cost).expect("there is a choice"))
@@ -119,11 +119,11 @@ impl TransformPlan {
         log_babies: u32,
     ) -> Result<Self, HeError> {
         let mut choices = Self::choices(slots, level, method, offsets)?;
-        let why = || format!("2^{log_babies} baby steps among {slots} slots");
-        match choices.len() > log_babies as usize {
-            true => Ok(choices.swap_remove(log_babies as usize)),
-            false => Err(HeError::Circuit { what: "linear transform", why: why() }),
+        if choices.len() > log_babies as usize {
+            return Ok(choices.swap_remove(log_babies as usize));
         }
+        let why = format!("2^{log_babies} baby steps among {slots} slots");
+        Err(HeError::Circuit { what: "linear transform", why })
     }
 
     /// The plans of [`TransformPlan::with_babies`] by their number of baby steps: 1, 2, 4, .. , n.
@@ -143,8 +143,8 @@ impl TransformPlan {
     /// A plan with giant steps alone.
     fn plain(slots: usize, level: usize, method: Method, offsets: impl Iterator<Item = i64>) -> Result<Self, HeError> {
         let n = slots as i64;
-        let centred = |d: i64| (d + n / 2 - 1).rem_euclid(n) - n / 2 + 1;
-        let mut offsets: Vec<i64> = offsets.map(centred).collect::<BTreeSet<_>>().into_iter().collect();
+        let centred = offsets.map(|d| (d + n / 2 - 1).rem_euclid(n) - n / 2 + 1);
+        let mut offsets: Vec<i64> = centred.collect::<BTreeSet<_>>().into_iter().collect();
         if offsets.is_empty() || level < 2 {
             let why = format!("{} diagonals at level {level}: at least one and level 2 are needed", offsets.len());
             return Err(HeError::Circuit { what: "linear transform", why });
@@ -183,14 +183,16 @@ impl TransformPlan {
     }
 
     pub(super) fn split(&self, offset: i64) -> Split {
-        let divided = |d: i64, size: i64| {
-            let least = if self.centred { -(size / 2) } else { 0 };
-            let rest = (d - least).rem_euclid(size) + least;
-            ((d - rest) / size, rest)
-        };
-        let (giant, baby) = divided(offset / self.stride, self.babies);
-        let (block, giant) = self.block.map_or((0, giant), |size| divided(giant, size));
+        let (giant, baby) = self.divided(offset / self.stride, self.babies);
+        let (block, giant) = self.block.map_or((0, giant), |size| self.divided(giant, size));
         Split { block, giant, baby }
+    }
+
+    /// Returns quotient and rest of `d` by `size`; centred plans have rests around 0.
+    fn divided(&self, d: i64, size: i64) -> (i64, i64) {
+        let least = if self.centred { -(size / 2) } else { 0 };
+        let rest = (d - least).rem_euclid(size) + least;
+        ((d - rest) / size, rest)
     }
 
     fn splits(&self) -> impl Iterator<Item = Split> {
@@ -255,8 +257,8 @@ impl TransformPlan {
     /// The keys that the transform needs.
     #[must_use]
     pub fn keys(&self, context: &Context) -> Vec<KeyId> {
-        let key = |&k: &i64| KeyId::at(context, KeyKind::Galois(context.rotation_element(k)), self.level);
-        self.rotations().iter().map(key).collect()
+        let elements = self.rotations().into_iter().map(|k| context.rotation_element(k));
+        elements.map(|element| KeyId::at(context, KeyKind::Galois(element), self.level)).collect()
     }
 
     /// Number of diagonals.
@@ -330,8 +332,9 @@ impl TransformPlan {
     /// Number of successive key switches behind the last step of a chain.
     pub(super) fn hops(&self) -> usize {
         if self.method == Method::Powers {
-            let most = |moves: &Vec<i64>| moves.iter().map(|&k| powers(k, self.slots).len()).max().unwrap_or(0);
-            return self.moves().iter().map(most).sum::<usize>() + 1;
+            let moves = self.moves();
+            let most = moves.iter().map(|moves| moves.iter().map(|&k| powers(k, self.slots).len()).max().unwrap_or(0));
+            return most.sum::<usize>() + 1;
         }
         self.raises() + 1
     }

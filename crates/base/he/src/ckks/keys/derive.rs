@@ -113,14 +113,17 @@ impl Derivation {
     /// Number of number-theoretic transforms of a run.
     #[must_use]
     pub fn transforms(&self, context: &Context) -> usize {
-        let parameters = context.parameters();
-        let one = |level, alpha, step: &Step| {
-            let master = Gadget::of(self.masters[step.master], parameters);
-            let digits = master.digits_at(level).count();
-            // Transforms of the digits and of both sums.
-            Gadget::plain(level, alpha).len() * (digits + 2) * master.at(level).shape.limbs()
-        };
-        self.groups.iter().map(|(&(l, a), steps)| steps.iter().map(|step| one(l, a, step)).sum::<usize>()).sum()
+        let groups = self.groups.iter();
+        let steps = groups.flat_map(|(&(level, alpha), steps)| steps.iter().map(move |step| (level, alpha, step)));
+        steps.map(|(level, alpha, step)| self.step_transforms(context, level, alpha, step)).sum()
+    }
+
+    /// Returns the number of number-theoretic transforms of one step to a key at `level`.
+    fn step_transforms(&self, context: &Context, level: usize, alpha: usize, step: &Step) -> usize {
+        let master = Gadget::of(self.masters[step.master], context.parameters());
+        let digits = master.digits_at(level).count();
+        // Transforms of the digits and of both sums.
+        Gadget::plain(level, alpha).len() * (digits + 2) * master.at(level).shape.limbs()
     }
 
     /// Makes the keys. Beside the result, only keys that later steps start from are in memory.
@@ -180,11 +183,10 @@ fn steps(
     elements: &[u32],
 ) -> Result<Vec<Step>, HeError> {
     let mask = 2 * context.degree() as u32 - 1;
-    let fitting = |m: &KeyId| m.alpha == alpha && m.level >= level;
     let factors: Vec<(usize, u32)> = masters
         .iter()
         .enumerate()
-        .filter(|(_, m)| fitting(m))
+        .filter(|(_, m)| m.alpha == alpha && m.level >= level)
         .filter_map(|(i, m)| if let KeyKind::Master(element) = m.kind { Some((i, element)) } else { None })
         .collect();
     // For each element reached: the element before it, and the master.

@@ -216,10 +216,9 @@ impl KeyFile {
         }
         let len = metadata.len();
         let got = usize::try_from(len).unwrap_or(usize::MAX);
-        let short = |expected| Err(HeError::Length { what: WHAT, got, expected });
         let mut header = vec![0; FIXED];
         if got < FIXED {
-            return short(FIXED);
+            return Err(HeError::Length { what: WHAT, got, expected: FIXED });
         }
         file.read_exact_at(&mut header, 0).map_err(io(path))?;
         if header[..8] != MAGIC || header[8..10] != VERSION.to_le_bytes() {
@@ -234,7 +233,7 @@ impl KeyFile {
         let count = usize::from(u16::from_le_bytes([header[74], header[75]]));
         let body = FIXED + ENTRY * count + DIGEST;
         if count > MAX_KEYS || got < body {
-            return short(body);
+            return Err(HeError::Length { what: WHAT, got, expected: body });
         }
         header.resize(body, 0);
         file.read_exact_at(&mut header[FIXED..], FIXED as u64).map_err(io(path))?;
@@ -251,7 +250,8 @@ impl KeyFile {
             at += (SwitchKey::packed_bytes(context, id) + DIGEST) as u64;
         }
         if len != at {
-            return short(usize::try_from(at).unwrap_or(usize::MAX));
+            let expected = usize::try_from(at).unwrap_or(usize::MAX);
+            return Err(HeError::Length { what: WHAT, got, expected });
         }
         Ok(Self { path: path.to_owned(), file, state: FileState::of(&metadata), bound, entries })
     }

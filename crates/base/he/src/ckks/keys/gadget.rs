@@ -66,15 +66,15 @@ impl Gadget {
     pub(in super::super) fn digits_at(self, level: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
         let gone = self.shape.level - level;
         let moved = move |limb: usize| limb.min(level).max(limb.saturating_sub(gone));
-        let cut = move |j| (j, moved(self.digit(j).start)..moved(self.digit(j).end));
-        (0..self.len()).map(cut).filter(|(_, limbs)| !limbs.is_empty())
+        let digits = (0..self.len()).map(move |j| (j, moved(self.digit(j).start)..moved(self.digit(j).end)));
+        digits.filter(|(_, limbs)| !limbs.is_empty())
     }
 
     /// log2 of the modulus of each digit at `level`.
     pub(in super::super) fn digit_log2(self, parameters: &Parameters, level: usize) -> Vec<f64> {
         let chain = [&parameters.primes()[..level], &parameters.special_primes()[..self.switched().special]].concat();
-        let bits = |limbs: Range<usize>| chain[limbs].iter().map(|&p| (p as f64).log2()).sum();
-        self.digits_at(level).map(|(_, limbs)| bits(limbs)).collect()
+        let digits = self.digits_at(level);
+        digits.map(|(_, limbs)| chain[limbs].iter().map(|&p| (p as f64).log2()).sum::<f64>()).collect()
     }
 
     /// log2 of the key's special modulus.

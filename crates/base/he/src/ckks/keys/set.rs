@@ -115,8 +115,8 @@ impl KeySet {
     /// The party that made the key `id`; `None` if the key is absent. Keys of files are uploaded.
     #[must_use]
     pub fn origin(&self, id: KeyId) -> Option<Origin> {
-        let of_file = || self.paged.as_ref().is_some_and(|p| p.places.contains_key(&id)).then_some(Origin::Uploaded);
-        self.keys.get(&id).map(|key| key.origin()).or_else(of_file)
+        let held = self.keys.get(&id).map(|key| key.origin());
+        held.or_else(|| self.paged.as_ref().is_some_and(|p| p.places.contains_key(&id)).then_some(Origin::Uploaded))
     }
 
     /// Largest deviation of the errors of the keys that serve `needs`. A missing key counts as a

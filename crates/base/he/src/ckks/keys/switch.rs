@@ -78,15 +78,15 @@ fn lifted(context: &Context, c: &Poly<Ntt>, gadget: Gadget) -> Vec<Lifted> {
     let level = c.shape().level;
     let shape = gadget.at(level).shape;
     let coefficients = c.clone().into_coeff(context);
-    let digit = |(_, own): (usize, Range<usize>)| {
+    let digits = gadget.digits_at(level).map(|(_, own)| {
         let mut poly = Poly::<Ntt>::scratch_around(context, shape, &own, c);
         let parts: Vec<&[u64]> = own.clone().map(|k| coefficients.limb(k)).collect();
         let mut others: Vec<&mut [u64]> = poly.slices_around(own.clone()).map(|(_, limb)| limb).collect();
         context.raise(shape, own.start, &parts, &mut others);
         context.counters().count_ntts(others.len());
         Lifted { own, poly }
-    };
-    gadget.digits_at(level).map(digit).collect()
+    });
+    digits.collect()
 }
 
 /// Groups the coefficients of all digits by limb, each with the number of its digit.
@@ -208,12 +208,12 @@ impl SwitchKey {
     /// Bytes in memory.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let of = |digit: &Digit| match digit {
+        let bytes = self.digits.iter().map(|digit| match digit {
             Digit::Packed { b, .. } => PublicSeed::BYTES + b.iter().map(Vec::len).sum::<usize>(),
             Digit::Derived { b, a } => b.iter().chain(a).map(Vec::len).sum(),
             Digit::Expanded { b, .. } => 16 * b.shape().limbs() * b.limb(0).len(),
-        };
-        self.digits.iter().map(of).sum()
+        });
+        bytes.sum()
     }
 
     /// Bytes of the packed form of the key `id`: per digit a seed and one limb per prime.
@@ -289,9 +289,9 @@ impl SwitchKey {
 
     /// Makes a key from pairs `(b_j, a_j)` that were computed from other keys.
     pub(super) fn derived(context: &Context, id: KeyId, deviation: f64, pairs: &[[Poly<Ntt>; 2]]) -> Self {
-        let digit = |[b, a]: &[Poly<Ntt>; 2]| Digit::Derived { b: pack_limbs(context, b), a: pack_limbs(context, a) };
         let gadget = Gadget::of(id, context.parameters());
-        Self { id, gadget, deviation, digits: pairs.iter().map(digit).collect() }
+        let digits = pairs.iter().map(|pair| pair.each_ref().map(|half| pack_limbs(context, half)));
+        Self { id, gadget, deviation, digits: digits.map(|[b, a]| Digit::Derived { b, a }).collect() }
     }
 
     /// The pair of digit `j`.
@@ -482,12 +482,12 @@ fn limb_bytes(context: &Context, shape: Shape, k: usize) -> usize {
 
 fn pack_limbs(context: &Context, poly: &Poly<Ntt>) -> Vec<Vec<u8>> {
     let shape = poly.shape();
-    let packed = |k: usize| {
+    let packed = (0..shape.limbs()).map(|k| {
         let mut out = Vec::with_capacity(limb_bytes(context, shape, k) + 8);
         pack::pack(poly.limb(k).iter().copied(), context.modulus(shape, k).bits(), &mut out);
         out
-    };
-    (0..shape.limbs()).map(packed).collect()
+    });
+    packed.collect()
 }
 
 fn unpack_limb(context: &Context, shape: Shape, k: usize, bytes: &[u8], out: &mut [u64]) -> Result<(), HeError> {

@@ -57,7 +57,6 @@ impl Parameters {
 
     fn build(spec: &ParametersSpec, degrees: RangeInclusive<u32>) -> Result<Self, HeError> {
         debug_assert!(LOG_DEGREES_FOR_TESTS.contains(degrees.start()));
-        let refuse = |why: String| Err(HeError::Description { why });
         if !degrees.contains(&spec.log_degree) {
             return refuse(format!(
                 "degree 2^{} is not one of 2^{} to 2^{}",
@@ -89,11 +88,11 @@ impl Parameters {
             return refuse(format!("q_0 of {} bits holds no scale of the lowest level", spec.base_bits));
         }
         let chain = primes::choose(spec)?;
-        let bits = |primes: &[u64]| primes.iter().map(|&p| (p as f64).log2()).sum::<f64>();
         for group in &spec.groups {
-            let special = bits(&chain.p[..group.alpha]);
-            if let Some(digit) = chain.q[..group.up_to_level].chunks(group.alpha).find(|d| bits(d) > special + SLACK) {
-                let (alpha, digit) = (group.alpha, bits(digit));
+            let special = product_log2(&chain.p[..group.alpha]);
+            let mut digits = chain.q[..group.up_to_level].chunks(group.alpha);
+            if let Some(digit) = digits.find(|d| product_log2(d) > special + SLACK) {
+                let (alpha, digit) = (group.alpha, product_log2(digit));
                 return refuse(format!("{alpha} special primes of {special:.1} bits for a digit of {digit:.1}"));
             }
         }
@@ -203,23 +202,35 @@ impl Parameters {
     /// encryption.
     #[must_use]
     pub fn security(&self) -> Vec<SecurityCheck> {
-        let check = |what: String, secret, modulus_log2| {
-            let max = max_modulus_bits(self.degree(), secret);
-            SecurityCheck { what, secret, modulus_log2, max }
-        };
         let mut checks: Vec<SecurityCheck> = self
             .spec
             .groups
             .iter()
             .map(|g| {
                 let what = format!("keys up to level {} with {} special primes", g.up_to_level, g.alpha);
-                check(what, Secret::Ternary, self.modulus_log2(g.up_to_level, g.alpha))
+                self.check(what, Secret::Ternary, self.modulus_log2(g.up_to_level, g.alpha))
             })
             .collect();
-        checks.push(check("ciphertexts".into(), Secret::Ternary, self.modulus_log2(self.levels(), 0)));
+        checks.push(self.check("ciphertexts".into(), Secret::Ternary, self.modulus_log2(self.levels(), 0)));
         if self.spec.encapsulated {
-            checks.push(check("the key to the sparse secret".into(), Secret::Sparse, self.modulus_log2(1, 1)));
+            checks.push(self.check("the key to the sparse secret".into(), Secret::Sparse, self.modulus_log2(1, 1)));
         }
         checks
     }
+
+    /// Returns the check of a modulus of `2^modulus_log2` for `secret`.
+    fn check(&self, what: String, secret: Secret, modulus_log2: f64) -> SecurityCheck {
+        let max = max_modulus_bits(self.degree(), secret);
+        SecurityCheck { what, secret, modulus_log2, max }
+    }
+}
+
+/// Refuses a description.
+fn refuse<T>(why: String) -> Result<T, HeError> {
+    Err(HeError::Description { why })
+}
+
+/// Returns log2 of the product of `primes`.
+fn product_log2(primes: &[u64]) -> f64 {
+    primes.iter().map(|&p| (p as f64).log2()).sum::<f64>()
 }

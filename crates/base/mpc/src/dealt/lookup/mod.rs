@@ -114,13 +114,13 @@ pub fn deal_look_up<E>(
     if spec.keys().is_some() {
         sink(&seed)?;
     }
-    let one = |index: usize| {
-        let c = &c[block::range(spec.n, index)];
-        dealt(spec, c, (Streams::new(client, index), Streams::new(server, index)), (seed, index))
-    };
     for first in (0..block::count(spec.n)).step_by(block::AT_ONCE) {
         let last = (first + block::AT_ONCE).min(block::count(spec.n));
-        let blocks: Vec<Zeroizing<Vec<u8>>> = (first..last).into_par_iter().map(one).collect();
+        let blocks = (first..last).into_par_iter().map(|index| {
+            let c = &c[block::range(spec.n, index)];
+            dealt(spec, c, (Streams::new(client, index), Streams::new(server, index)), (seed, index))
+        });
+        let blocks: Vec<Zeroizing<Vec<u8>>> = blocks.collect();
         blocks.iter().try_for_each(|block| sink(block))?;
     }
     Ok(())
@@ -332,17 +332,16 @@ pub fn server_look_up(
         return Err(MpcError::Material { what });
     }
     let half = Half::Server { prg, given };
-    let masked = |index: usize, s: &[u64]| {
+    let xh = joined(&Half::all(spec, s, |index, s| {
         let rho = draw(&mut Streams::new(prg, index).indices(), s.len(), spec.index_bits());
         let sums = s.iter().zip(rho.iter()).map(|(s, r)| s.wrapping_add(*r) & low_mask(spec.index_bits()));
         Ok(Zeroizing::new(sums.collect()))
-    };
-    let xh = joined(&Half::all(spec, s, masked)?);
+    })?);
     session.channel.send_packed(OPENED, &xh, spec.index_bits())?;
     if let Some(shape) = spec.keys() {
-        let of = |index: usize| &spec.given(given, index)[..shape.bytes(block::range(spec.n, index).len())];
-        let parts: Vec<&[u8]> =
-            std::iter::once(&given[..spec.head()]).chain((0..block::count(spec.n)).map(of)).collect();
+        let blocks = 0..block::count(spec.n);
+        let keys = blocks.map(|i| &spec.given(given, i)[..shape.bytes(block::range(spec.n, i).len())]);
+        let parts: Vec<&[u8]> = std::iter::once(&given[..spec.head()]).chain(keys).collect();
         session.channel.send(KEYS, &parts.concat())?;
     }
     let mine = joined(&Half::all(spec, &xh, |index, xh| half.masked(spec, index, xh))?);

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::super::{DealtCost, block};
 use super::{MAX_INDEX_BITS, ONE_HOT_BITS};
+use crate::error::beyond;
 use crate::fss::dpf::Shape;
 use crate::fss::table::Table;
-use crate::{MpcError, low_mask};
+use crate::{MpcError, low_mask, packed_bytes};
 
 /// Widest looked-up number, pieces of lines included.
 pub const MAX_SPLINE_BITS: u32 = 40;
@@ -98,20 +99,19 @@ impl LookUp {
     }
 
     fn with(n: usize, width: u32, entries: &[i64], lines: Option<Lines<'_>>) -> Result<Self, MpcError> {
-        let range = |what, got: usize, max| Err(MpcError::OutOfRange { what, max, got });
         let bits = entries.len().max(1).ilog2();
         if entries.len() != 1 << bits || !(1..=MAX_INDEX_BITS).contains(&bits) {
-            return range("the entries of a table (a power of two)", entries.len(), 1 << MAX_INDEX_BITS);
+            return beyond("the entries of a table (a power of two)", entries.len(), 1 << MAX_INDEX_BITS);
         }
         if !(2..64).contains(&width) {
-            return range("the ring of a table's results", width as usize, 63);
+            return beyond("the ring of a table's results", width as usize, 63);
         }
         let (low, shift) = lines.map_or((0, 0), |lines| (lines.low, lines.shift));
         if lines.is_some_and(|lines| lines.low == 0 || lines.slopes.len() != entries.len()) {
-            return range("the pieces without a slope or low bits", entries.len(), 0);
+            return beyond("the pieces without a slope or low bits", entries.len(), 0);
         }
         if low > MAX_SPLINE_BITS - bits || shift >= width {
-            return range("the bits of a number that is looked up", bits.saturating_add(low.max(shift)) as usize, 40);
+            return beyond("the bits of a number that is looked up", bits.saturating_add(low.max(shift)) as usize, 40);
         }
         let (mut above_both, smallest, entry_bits) = above(entries, width - shift)?;
         let (mut flattest, mut out_bits) = (0, entry_bits);
@@ -119,7 +119,7 @@ impl LookUp {
             let (slopes, least, slope_bits) = above(lines.slopes, width)?;
             (flattest, out_bits) = (least, entry_bits + slope_bits);
             if out_bits > u64::BITS {
-                return range("the bits of a piece's entry and slope", out_bits as usize, 64);
+                return beyond("the bits of a piece's entry and slope", out_bits as usize, 64);
             }
             above_both.iter_mut().zip(slopes).for_each(|(entry, slope)| *entry |= slope << entry_bits);
         }
@@ -222,8 +222,7 @@ impl LookUp {
 
     /// Shape of the point functions, if any.
     pub(super) fn keys(&self) -> Option<Shape> {
-        let shape = || Shape::new(self.bits).expect("an index has at most 16 bits");
-        (self.bits > ONE_HOT_BITS).then(shape)
+        (self.bits > ONE_HOT_BITS).then(|| Shape::new(self.bits).expect("an index has at most 16 bits"))
     }
 
     /// Words of a one-hot vector.
@@ -261,21 +260,24 @@ impl LookUp {
     /// The cost of the whole batch.
     #[must_use]
     pub fn cost(&self) -> DealtCost {
-        let packed = |width: u32| (self.n * width as usize).div_ceil(8);
         let keys = self.key_bytes().unwrap_or(0);
-        let drawn = |words: usize| (self.n * words).div_ceil(2);
         let [own, hashed] = match self.keys() {
-            None => [drawn(self.words()), 0],
+            None => [self.drawn(self.words()), 0],
             Some(shape) => [self.n, shape.one_hot_work(self.n).hashes as usize],
         };
         DealtCost {
-            up: packed(self.out_bits) + packed(self.width),
-            down: packed(self.index_bits()) + packed(self.out_bits) + keys,
+            up: packed_bytes(self.n, &[self.out_bits, self.width]),
+            down: packed_bytes(self.n, &[self.index_bits(), self.out_bits]) + keys,
             exchanges: 1,
             material: self.material(),
-            client_aes: own + hashed + drawn(1 + self.words_dealt().len()),
-            server_aes: hashed + drawn(2) + if hashed > 0 { self.n } else { 0 },
+            client_aes: own + hashed + self.drawn(1 + self.words_dealt().len()),
+            server_aes: hashed + self.drawn(2) + if hashed > 0 { self.n } else { 0 },
         }
+    }
+
+    /// Returns the blocks of a stream that has `words` words for each look-up.
+    fn drawn(&self, words: usize) -> usize {
+        (self.n * words).div_ceil(2)
     }
 
     /// A block's part of the server's material.

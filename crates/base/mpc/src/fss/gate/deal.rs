@@ -129,8 +129,11 @@ pub fn deal_client<E>(
     shares: &ClientShares<'_>,
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let one = |index| Zeroizing::new(block::to_bytes(&piece(gate, sides, streams, shares, index).keys.corrections));
-    pieces(gate.n(), one, sink)
+    pieces(
+        gate.n(),
+        |i| Zeroizing::new(block::to_bytes(&piece(gate, sides, streams, shares, i).keys.corrections)),
+        sink,
+    )
 }
 
 /// Makes the server's material for a batch, in pieces: correction words, tables, tags of the dealt
@@ -145,26 +148,34 @@ pub fn deal_server<E>(
     shares: &ClientShares<'_>,
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let one = |index| {
-        let piece = piece(gate, sides, streams, shares, index);
-        let len = piece.secrets[0].len();
-        let mut lambda = Zeroizing::new(vec![0u64; len]);
-        streams.dealer.fork(index as u64).fill_u64(&mut lambda);
-        lambda.iter_mut().for_each(|l| *l &= 1);
-        let [_, mut tags, constants] = client_streams(streams.client, index);
-        let signs = piece.secrets[0].iter().zip(lambda.iter()).map(|(r, l)| r >> (gate.width() - 1) ^ l);
-        let signs: Zeroizing<Vec<u64>> = Zeroizing::new(signs.collect());
-        let tags = Zeroizing::new(sides.delta.deal_bits(&bit_plane(&signs, 0), &mut tags));
-        let mut out = Zeroizing::new(Vec::with_capacity(gate.server_bytes(len)));
-        out.extend_from_slice(&block::to_bytes(&piece.keys.corrections));
-        for blocks in [&*piece.keys.tops, &*tags] {
-            out.extend_from_slice(&Zeroizing::new(block::to_bytes(blocks)));
-        }
-        let words = Words { gate, sides, shares, index, piece: &piece, lambda: &lambda };
-        words.write(constants, &mut out);
-        out
-    };
-    pieces(gate.n(), one, sink)
+    pieces(gate.n(), |index| server_piece(gate, sides, streams, shares, index), sink)
+}
+
+/// Makes the server's material of a piece.
+fn server_piece(
+    gate: &FssGate,
+    sides: &Sides<'_>,
+    streams: &DealerStreams<'_>,
+    shares: &ClientShares<'_>,
+    index: usize,
+) -> Zeroizing<Vec<u8>> {
+    let piece = piece(gate, sides, streams, shares, index);
+    let len = piece.secrets[0].len();
+    let mut lambda = Zeroizing::new(vec![0u64; len]);
+    streams.dealer.fork(index as u64).fill_u64(&mut lambda);
+    lambda.iter_mut().for_each(|l| *l &= 1);
+    let [_, mut tags, constants] = client_streams(streams.client, index);
+    let signs = piece.secrets[0].iter().zip(lambda.iter()).map(|(r, l)| r >> (gate.width() - 1) ^ l);
+    let signs: Zeroizing<Vec<u64>> = Zeroizing::new(signs.collect());
+    let tags = Zeroizing::new(sides.delta.deal_bits(&bit_plane(&signs, 0), &mut tags));
+    let mut out = Zeroizing::new(Vec::with_capacity(gate.server_bytes(len)));
+    out.extend_from_slice(&block::to_bytes(&piece.keys.corrections));
+    for blocks in [&*piece.keys.tops, &*tags] {
+        out.extend_from_slice(&Zeroizing::new(block::to_bytes(blocks)));
+    }
+    let words = Words { gate, sides, shares, index, piece: &piece, lambda: &lambda };
+    words.write(constants, &mut out);
+    out
 }
 
 /// The server's words of a piece.

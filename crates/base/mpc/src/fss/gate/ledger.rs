@@ -99,8 +99,11 @@ impl Ledger {
 
     /// Checks that there are masks for all values.
     pub(super) fn covered(&self, masks: &[(u32, Masks)]) -> Result<(), MpcError> {
-        let masked = |width: &u32| masks.iter().any(|(masked, _)| masked == width);
-        match self.values.iter().find(|(width, values)| !values.opened.is_empty() && !masked(width)) {
+        let unmasked = self
+            .values
+            .iter()
+            .find(|(width, values)| !values.opened.is_empty() && !masks.iter().any(|(masked, _)| masked == *width));
+        match unmasked {
             None => Ok(()),
             Some((width, _)) => Err(MpcError::Material { what: format!("no masks for words of {width} bits") }),
         }

@@ -189,8 +189,7 @@ pub fn deal_look_up_client<E>(
     c: &[u64],
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let one = |index| Zeroizing::new(block::to_bytes(&dealt(spec, sides, streams, c, index).1.corrections));
-    pieces(spec.n(), one, sink)
+    pieces(spec.n(), |i| Zeroizing::new(block::to_bytes(&dealt(spec, sides, streams, c, i).1.corrections)), sink)
 }
 
 /// Makes the server's material, with the client's final shares `target`: correction words, tables,
@@ -205,27 +204,34 @@ pub fn deal_look_up_server<E>(
     (c, target): (&[u64], &[u64]),
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let one = |index| {
-        let ((secrets, keys), target) = (dealt(spec, sides, streams, c, index), &target[range(spec.n(), index)]);
-        let mut lambda = Zeroizing::new(vec![0u64; target.len()]);
-        streams.dealer.fork(index as u64).fill_u64(&mut lambda);
-        let [_, mut tags, mut stream] = client_streams(streams.client, index);
-        let tags = Zeroizing::new(sides.delta.deal_bits(&spec.flat(&lambda), &mut tags));
-        let mut out = Zeroizing::new(Vec::with_capacity(spec.server_bytes(target.len())));
-        out.extend_from_slice(&block::to_bytes(&keys.corrections));
-        for blocks in [&*keys.tops, &*tags] {
-            out.extend_from_slice(&Zeroizing::new(block::to_bytes(blocks)));
-        }
-        let mut draw = || Constants::draw(&mut stream, spec.ring(), target.len());
-        for &word in &spec.words {
-            let needed = |i: usize| spec.table.word(word, lambda[i], secrets[i]);
-            columns::write(&draw(), (sides.key, spec.checked), needed, &mut out);
-        }
-        let last = |i: usize| spec.table.base().wrapping_sub(target[i]);
-        columns::write(&draw(), (sides.key, spec.checked), last, &mut out);
-        out
-    };
-    pieces(spec.n(), one, sink)
+    pieces(spec.n(), |index| server_piece(spec, sides, streams, c, target, index), sink)
+}
+
+/// Makes the server's material of a piece.
+fn server_piece(
+    spec: &FssLookUp,
+    sides: &Sides<'_>,
+    streams: &DealerStreams<'_>,
+    c: &[u64],
+    target: &[u64],
+    index: usize,
+) -> Zeroizing<Vec<u8>> {
+    let ((secrets, keys), target) = (dealt(spec, sides, streams, c, index), &target[range(spec.n(), index)]);
+    let mut lambda = Zeroizing::new(vec![0u64; target.len()]);
+    streams.dealer.fork(index as u64).fill_u64(&mut lambda);
+    let [_, mut tags, mut stream] = client_streams(streams.client, index);
+    let tags = Zeroizing::new(sides.delta.deal_bits(&spec.flat(&lambda), &mut tags));
+    let mut out = Zeroizing::new(Vec::with_capacity(spec.server_bytes(target.len())));
+    out.extend_from_slice(&block::to_bytes(&keys.corrections));
+    for blocks in [&*keys.tops, &*tags] {
+        out.extend_from_slice(&Zeroizing::new(block::to_bytes(blocks)));
+    }
+    let mut draw = || Constants::draw(&mut stream, spec.ring(), target.len());
+    for &word in &spec.words {
+        columns::write(&draw(), (sides.key, spec.checked), |i| spec.table.word(word, lambda[i], secrets[i]), &mut out);
+    }
+    columns::write(&draw(), (sides.key, spec.checked), |i| spec.table.base().wrapping_sub(target[i]), &mut out);
+    out
 }
 
 /// The client's keys of a piece, and its tags of the dealt bits.
@@ -233,7 +239,8 @@ fn client_keys(
     spec: &FssLookUp,
     prg: &Prg,
     corrections: &[u8],
-    (index, len): (usize, usize),
+    index: usize,
+    len: usize,
 ) -> Result<(Keys, Zeroizing<Vec<Block>>), MpcError> {
     let [mut tops, mut tags, _] = client_streams(prg, index);
     let corrections = &corrections[spec.client_bytes(PIECE) * index..][..spec.client_bytes(len)];
@@ -260,20 +267,19 @@ fn blocks(
 ) -> Result<Zeroizing<Vec<Block>>, MpcError> {
     let m = spec.out_bits();
     let mut out = Zeroizing::new(vec![Block::ZERO; spec.n() * m]);
-    let one = |(index, out): (usize, &mut [Block])| {
+    out.par_chunks_mut(PIECE * m).enumerate().try_for_each(|(index, out)| {
         let (keys, tags) = keys(index, out.len() / m)?;
         let points: Vec<u64> = points[range(spec.n(), index)].iter().map(|xh| xh >> spec.table.low()).collect();
         let mut hash = TreeHash::new(hash);
         table::look_up(&keys, &mut hash, place(batch, index), spec.table.entries(), &points, out)?;
         out.iter_mut().zip(tags.iter()).for_each(|(out, tag)| *out ^= *tag);
         Ok::<_, MpcError>(())
-    };
-    out.par_chunks_mut(PIECE * m).enumerate().try_for_each(one)?;
+    })?;
     Ok(out)
 }
 
 /// The client's constants of a piece.
-fn drawn(spec: &FssLookUp, prg: &Prg, (index, len): (usize, usize)) -> Vec<Shared<'static>> {
+fn drawn(spec: &FssLookUp, prg: &Prg, index: usize, len: usize) -> Vec<Shared<'static>> {
     let [_, _, mut stream] = client_streams(prg, index);
     (0..spec.columns()).map(|_| Shared::Drawn(Constants::draw(&mut stream, spec.ring(), len))).collect()
 }
@@ -300,18 +306,18 @@ fn words<'a>(
     (bits, masked): (&Bits, &[u64]),
     columns: impl Fn(usize, usize) -> Vec<Shared<'a>> + Sync,
 ) -> Zeroizing<Vec<Share>> {
-    let one = |index: usize| {
+    let pieces = (0..spec.n().div_ceil(PIECE)).into_par_iter().map(|index| {
         let (range, mask) = (range(spec.n(), index), spec.ring().mask());
         let columns = columns(index, range.len());
-        let word = |(at, i): (usize, usize)| {
+        let shares = range.enumerate().map(|(at, i)| {
             let with: Vec<u128> = coefficients(spec, spec.opened(bits, i), masked[i]).collect();
             let of = Zeroizing::new(columns.iter().map(|column| column.get(at)).collect::<Vec<_>>());
             let part = |part: fn(&Share) -> u128| combined(&with, of.iter().map(part)) & mask;
             Share { value: part(|share| share.value), tag: part(|share| share.tag) }
-        };
-        Zeroizing::new(range.enumerate().map(word).collect::<Vec<Share>>())
-    };
-    let pieces: Vec<Zeroizing<Vec<Share>>> = (0..spec.n().div_ceil(PIECE)).into_par_iter().map(one).collect();
+        });
+        Zeroizing::new(shares.collect::<Vec<Share>>())
+    });
+    let pieces: Vec<Zeroizing<Vec<Share>>> = pieces.collect();
     Zeroizing::new(pieces.iter().flat_map(|piece| piece.iter().cloned()).collect())
 }
 
@@ -329,14 +335,13 @@ pub fn client_look_up(
 ) -> Result<(), MpcError> {
     fits(corrections, spec.client_bytes(spec.n()))?;
     let xh = session.channel.recv_packed(OPENED, spec.n(), spec.table.index_bits())?;
-    let keys = |index: usize, len: usize| client_keys(spec, prg, corrections, (index, len));
-    let tags = blocks(spec, (hash, batch), &xh, keys)?;
+    let tags = blocks(spec, (hash, batch), &xh, |index, len| client_keys(spec, prg, corrections, index, len))?;
     let own = delta::bits(&tags);
     let theirs = planes::recv_one(session.channel, BITS, own.len())?;
     planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
     let bits = own.xor(&theirs);
     ledger.bits(&tags, &bits);
-    let words = words(spec, (&bits, &xh), |index, len| drawn(spec, prg, (index, len)));
+    let words = words(spec, (&bits, &xh), |index, len| drawn(spec, prg, index, len));
     let width = spec.table.width();
     let low: Vec<u64> = words.iter().map(|word| spec.ring().low(word)).collect();
     session.channel.send_packed(WORDS, &low, width)?;
@@ -369,19 +374,18 @@ pub fn server_look_up(
     session.channel.send_packed(OPENED, &xh, index_bits)?;
     // The client begins while this party evaluates.
     session.channel.flush()?;
-    let keys = |index: usize, len: usize| server_keys(spec, spec.piece(dealt, index), len);
-    let tags = blocks(spec, (hash, batch), &xh, keys)?;
+    let tags = blocks(spec, (hash, batch), &xh, |index, len| server_keys(spec, spec.piece(dealt, index), len))?;
     let own = delta::bits(&tags);
     planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
     let bits = own.xor(&planes::recv_one(session.channel, BITS, own.len())?);
     ledger.bits(&tags, &bits);
     let received = session.channel.recv_packed(WORDS, n, width)?;
-    let one = |index: usize| {
+    let made = (0..count).into_par_iter().map(|index| {
         let (range, piece) = (range(n, index), spec.piece(dealt, index));
         let mut rest = &piece[piece.len() - spec.column_bytes(range.len())..];
         let columns: Vec<Given<'_>> =
             (0..spec.columns()).map(|_| Given::take(&mut rest, spec.ring(), range.len())).collect();
-        let made = |(at, i): (usize, usize)| {
+        let made = range.clone().enumerate().map(|(at, i)| {
             let opened = spec.opened(&bits, i);
             let with: Vec<u128> = coefficients(spec, opened, xh[i]).collect();
             let share = combined(&with, columns.iter().map(|column| u128::from(column.get(at).0))) as u64;
@@ -389,15 +393,15 @@ pub fn server_look_up(
             let public = spec.table.public(opened, xh[i]);
             let share = share.wrapping_add(public).wrapping_add(received[i]) & low_mask(width);
             (share, Share { value: 0, tag: key.wrapping_neg() & spec.ring().mask() })
-        };
+        });
         let (mut shares, mut keys) = (Vec::with_capacity(range.len()), Zeroizing::new(Vec::with_capacity(range.len())));
-        range.enumerate().map(made).for_each(|(share, key)| {
+        made.for_each(|(share, key)| {
             shares.push(share);
             keys.push(key);
         });
         (shares, keys)
-    };
-    let made: Vec<Made> = (0..count).into_par_iter().map(one).collect();
+    });
+    let made: Vec<Made> = made.collect();
     ledger.values(width, made.iter().flat_map(|(_, keys)| keys.iter().cloned()), received.iter().copied());
     Ok(made.iter().flat_map(|(shares, _)| shares.iter().copied()).collect())
 }
@@ -414,20 +418,19 @@ pub fn shared_look_up(
     session: &mut Session<'_>,
     ledger: &mut Ledger,
 ) -> Result<Vec<u64>, MpcError> {
-    let keys = |index: usize, len: usize| match half {
-        Half::Client(prg, corrections) => client_keys(spec, prg, corrections, (index, len)),
-        Half::Server(dealt) => server_keys(spec, spec.piece(dealt, index), len),
-    };
     match half {
         Half::Client(_, corrections) => fits(corrections, spec.client_bytes(spec.n()))?,
         Half::Server(dealt) => fits(dealt, spec.server_bytes(spec.n()))?,
     }
-    let tags = blocks(spec, (hash, batch), masked, keys)?;
+    let tags = blocks(spec, (hash, batch), masked, |index, len| match half {
+        Half::Client(prg, corrections) => client_keys(spec, prg, corrections, index, len),
+        Half::Server(dealt) => server_keys(spec, spec.piece(dealt, index), len),
+    })?;
     let own = delta::bits(&tags);
     let bits = super::shared::open_bits(&own, BITS, session)?;
     ledger.bits(&tags, &bits);
     let shares = words(spec, (&bits, masked), |index, len| match half {
-        Half::Client(prg, _) => drawn(spec, prg, (index, len)),
+        Half::Client(prg, _) => drawn(spec, prg, index, len),
         Half::Server(dealt) => given(spec, spec.piece(dealt, index), len),
     });
     let opened = open_words(&[(spec.ring(), shares)], WORDS, session, ledger)?.pop();

@@ -36,14 +36,13 @@ pub(super) fn blocks(
     keys: impl Fn(usize, usize) -> Result<(Keys, Zeroizing<Vec<Block>>), MpcError> + Sync,
 ) -> Result<Zeroizing<Vec<Block>>, MpcError> {
     let (bound, mut out) = (gate.comparison().1, Zeroizing::new(vec![Block::ZERO; gate.n()]));
-    let one = |(index, out): (usize, &mut [Block])| {
+    out.par_chunks_mut(PIECE).enumerate().try_for_each(|(index, out)| {
         let (keys, tags) = keys(index, out.len())?;
         let points = &points[range(gate.n(), index)];
         keys.eval(&mut TreeHash::new(hash), place(batch, index), points, bound, out);
         out.iter_mut().zip(tags.iter()).for_each(|(out, tag)| *out ^= *tag);
         Ok::<_, MpcError>(())
-    };
-    out.par_chunks_mut(PIECE).enumerate().try_for_each(one)?;
+    })?;
     Ok(out)
 }
 
@@ -81,9 +80,11 @@ pub(super) struct Columns<'a> {
 pub(super) fn drawn(gate: &FssGate, prg: &Prg, (index, len): (usize, usize)) -> Columns<'static> {
     let [_, _, mut stream] = client_streams(prg, index);
     let slope = Shared::Drawn(Constants::draw(&mut stream, gate.slope(), len));
-    let mut draw = |v: &Value| Shared::Drawn(Constants::draw(&mut stream, ring(v.width()), len));
-    let constants = gate.values().iter().map(|v| (0..gate.branches(*v)).map(|_| draw(v)).collect()).collect();
-    Columns { slope, constants }
+    let constants = gate.values().iter().map(|v| {
+        let branches = 0..gate.branches(*v);
+        branches.map(|_| Shared::Drawn(Constants::draw(&mut stream, ring(v.width()), len))).collect()
+    });
+    Columns { slope, constants: constants.collect() }
 }
 
 /// `(1 - 2q) a P + C` with tags, for each value: a party's shares of the words of a piece.
@@ -157,15 +158,15 @@ pub fn client_online(
     for width in gate.opened() {
         opened.push(session.channel.recv_packed(OPENED, n, width)?);
     }
-    let keys = |index: usize, len: usize| client_keys(gate, prg, corrections, (index, len));
-    let tags = blocks(gate, (hash, batch), &opened[0], keys)?;
+    let tags = blocks(gate, (hash, batch), &opened[0], |index, len| client_keys(gate, prg, corrections, (index, len)))?;
     let own = delta::bits(&tags);
     let theirs = planes::recv_one(session.channel, BITS, n)?;
     planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
     let bits = own.xor(&theirs);
     ledger.bits(&tags, &bits);
-    let one = |index: usize| words(gate, (&opened, &bits), index, |len| drawn(gate, prg, (index, len)));
-    let pieces: Vec<Vec<Zeroizing<Vec<Share>>>> = (0..n.div_ceil(PIECE)).into_par_iter().map(one).collect();
+    let pieces = (0..n.div_ceil(PIECE)).into_par_iter();
+    let pieces: Vec<Vec<Zeroizing<Vec<Share>>>> =
+        pieces.map(|index| words(gate, (&opened, &bits), index, |len| drawn(gate, prg, (index, len)))).collect();
     for (k, value) in gate.values().iter().enumerate() {
         let shares = || pieces.iter().flat_map(|piece| piece[k].iter());
         let low: Vec<u64> = shares().map(|share| share.value as u64 & low_mask(value.width())).collect();
@@ -203,18 +204,18 @@ pub fn server_online(
         received.push(session.channel.recv_packed(WORDS, n, value.width())?);
     }
     let public = Public { gate, opened, bits };
-    let one = |index: usize| {
+    let pieces = (0..n.div_ceil(PIECE)).into_par_iter().map(|index| {
         let len = range(n, index).len();
         let given = &piece(index, len)[gate.server_bytes(len) - gate.column_bytes(len)..];
         public.server_words(index, given, &received, bases)
-    };
-    let pieces: Vec<Vec<Made>> = (0..n.div_ceil(PIECE)).into_par_iter().map(one).collect();
+    });
+    let pieces: Vec<Vec<Made>> = pieces.collect();
     for (k, value) in gate.values().iter().enumerate() {
         let shares = pieces.iter().flat_map(|piece| piece[k].1.iter().cloned());
         ledger.values(value.width(), shares, received[k].iter().copied());
     }
-    let joined = |k: usize| pieces.iter().flat_map(|piece| piece[k].0.iter().copied()).collect();
-    Ok((0..gate.values().len()).map(joined).collect())
+    let values = 0..gate.values().len();
+    Ok(values.map(|k| pieces.iter().flat_map(|piece| piece[k].0.iter().copied()).collect()).collect())
 }
 
 /// Masks and sends the server's openings; returns the public values.
@@ -257,9 +258,11 @@ impl Public<'_> {
         let (range, mut rest) = (range(gate.n(), index), given);
         let len = range.len();
         let slope = Given::take(&mut rest, gate.slope(), len);
-        let mut take = |v: &Value| Given::take(&mut rest, ring(v.width()), len);
-        let constants: Vec<Vec<Given<'_>>> =
-            gate.values().iter().map(|v| (0..gate.branches(*v)).map(|_| take(v)).collect()).collect();
+        let constants = gate
+            .values()
+            .iter()
+            .map(|v| (0..gate.branches(*v)).map(|_| Given::take(&mut rest, ring(v.width()), len)).collect());
+        let constants: Vec<Vec<Given<'_>>> = constants.collect();
         let mut made = vec![(Vec::with_capacity(len), Zeroizing::new(Vec::with_capacity(len))); gate.values().len()];
         for (at, i) in range.enumerate() {
             let (share, key) = slope.get(at);

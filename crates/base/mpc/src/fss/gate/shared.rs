@@ -39,8 +39,8 @@ pub fn open_words(
     session: &mut Session<'_>,
     ledger: &mut Ledger,
 ) -> Result<Vec<Vec<u64>>, MpcError> {
-    let low = |(ring, shares): &(Ring, Zeroizing<Vec<Share>>)| shares.iter().map(|share| ring.low(share)).collect();
-    let own: Vec<Vec<u64>> = words.iter().map(low).collect();
+    let own = words.iter().map(|(ring, shares)| shares.iter().map(|share| ring.low(share)).collect());
+    let own: Vec<Vec<u64>> = own.collect();
     let send = |channel: &mut Channel| {
         own.iter().zip(words).try_for_each(|(own, (ring, _))| channel.send_packed(tag, own, ring.width()))
     };
@@ -84,8 +84,10 @@ fn columns<'a>(gate: &FssGate, half: Half<'a>, (index, len): (usize, usize)) -> 
             let given = &given[gate.server_bytes(PIECE) * index..][..gate.server_bytes(len)];
             let mut rest = &given[given.len() - gate.column_bytes(len)..];
             let slope = Shared::take(&mut rest, gate.slope(), len);
-            let mut take = |width: u32| Shared::take(&mut rest, ring(width), len);
-            let constants = gate.values().iter().map(|v| (0..gate.branches(*v)).map(|_| take(v.width())).collect());
+            let constants = gate
+                .values()
+                .iter()
+                .map(|v| (0..gate.branches(*v)).map(|_| Shared::take(&mut rest, ring(v.width()), len)).collect());
             Columns { slope, constants: constants.collect() }
         }
     }
@@ -110,17 +112,18 @@ pub fn shared_online(
         Half::Server(given) => fits(given, cost.server_material)?,
     }
     let masked: Vec<Vec<u64>> = std::iter::once(tested).chain(gate.others(values)).map(<[u64]>::to_vec).collect();
-    let keys = |index: usize, len: usize| match half {
+    let tags = party::blocks(gate, (hash, batch), &masked[0], |index, len| match half {
         Half::Client(prg, corrections) => party::client_keys(gate, prg, corrections, (index, len)),
         Half::Server(given) => {
             party::server_keys(gate, &given[gate.server_bytes(PIECE) * index..][..gate.server_bytes(len)], len)
         }
-    };
-    let tags = party::blocks(gate, (hash, batch), &masked[0], keys)?;
+    })?;
     let bits = open_bits(&delta::bits(&tags), BITS, session)?;
     ledger.bits(&tags, &bits);
-    let one = |index: usize| party::words(gate, (&masked, &bits), index, |len| columns(gate, half, (index, len)));
-    let pieces: Vec<Vec<Zeroizing<Vec<Share>>>> = (0..n.div_ceil(PIECE)).into_par_iter().map(one).collect();
+    let pieces = (0..n.div_ceil(PIECE))
+        .into_par_iter()
+        .map(|index| party::words(gate, (&masked, &bits), index, |len| columns(gate, half, (index, len))));
+    let pieces: Vec<Vec<Zeroizing<Vec<Share>>>> = pieces.collect();
     let shares = |k: usize| Zeroizing::new(pieces.iter().flat_map(|piece| piece[k].iter().cloned()).collect());
     let words: Vec<_> = gate.values().iter().enumerate().map(|(k, v)| (ring(v.width()), shares(k))).collect();
     let mut words = open_words(&words, party::WORDS, session, ledger)?;
@@ -156,8 +159,8 @@ pub fn shared_widen(
     };
     let (offset, wide) = (1u64 << (spec.width - 2), spec.width + spec.extra);
     let masked: Vec<u64> = masked.iter().map(|xh| xh.wrapping_add(offset) & low_mask(spec.width)).collect();
-    let top = |xh: u64| (xh >> (spec.width - 1)) as usize;
-    let words: Vec<Share> = masked.iter().enumerate().map(|(i, xh)| constants[top(*xh)].get(i)).collect();
+    let words = masked.iter().map(|xh| (xh >> (spec.width - 1)) as usize).enumerate();
+    let words: Vec<Share> = words.map(|(i, top)| constants[top].get(i)).collect();
     let words = [(spec.ring(), Zeroizing::new(words))];
     let mut opened = open_words(&words, widen::WORDS, session, ledger)?.pop().expect("one list was opened");
     let pairs = opened.iter_mut().zip(&masked);

@@ -178,15 +178,14 @@ impl FssGate {
     #[must_use]
     pub fn cost(&self) -> FssCost {
         let (n, shape) = (self.n, self.comparison().0);
-        let packed = |widths: &[u32]| widths.iter().map(|&w| Packed::len_bytes(n, w)).sum::<usize>();
         let results: Vec<u32> = self.values.iter().map(|v| v.width()).collect();
         let constants = 1 + self.values.iter().map(|&v| self.branches(v)).sum::<usize>();
         let (down, masks) = match self.checked {
-            Checked::Client => (packed(&self.opened()), (n * self.opened().len()).div_ceil(2)),
-            Checked::Both => (packed(&results), 0),
+            Checked::Client => (packed(n, &self.opened()), (n * self.opened().len()).div_ceil(2)),
+            Checked::Both => (packed(n, &results), 0),
         };
         FssCost {
-            up: n.div_ceil(8) + packed(&results),
+            up: n.div_ceil(8) + packed(n, &results),
             down: down + n.div_ceil(8),
             exchanges: 1,
             client_material: self.client_bytes(n),
@@ -232,4 +231,9 @@ impl FssWiden {
             ..FssCost::default()
         }
     }
+}
+
+/// Returns the bytes of messages with `n` numbers of each of the widths.
+fn packed(n: usize, widths: &[u32]) -> usize {
+    widths.iter().map(|&w| Packed::len_bytes(n, w)).sum()
 }

@@ -100,9 +100,8 @@ pub fn server_widen(
     let mask = spec.ring().mask();
     let shares = known.iter().map(|(_, key)| Share { value: 0, tag: key.wrapping_neg() & mask });
     ledger.values(wide, shares, received.iter().copied());
-    let results = masked.iter().zip(&known).zip(&received);
-    let one = |((xh, (known, _)), word): ((&u64, &(u64, u128)), &u64)| {
+    let results = masked.iter().zip(&known).zip(&received).map(|((xh, (known, _)), word)| {
         xh.wrapping_sub(offset).wrapping_add(*known).wrapping_add(*word) & low_mask(wide)
-    };
-    Ok(results.map(one).collect())
+    });
+    Ok(results.collect())
 }

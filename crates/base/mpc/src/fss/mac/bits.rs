@@ -78,14 +78,16 @@ impl BitCheck {
     pub fn finish(mut self) -> Digests {
         self.hash.update(&self.bits.to_le_bytes());
         let digest = Zeroizing::new(*self.hash.finalize().as_bytes());
-        let of = |role| {
-            let mut hash = blake3::Hasher::new_derive_key("tacit fss check of opened bits 1, digest of a role");
-            hash.update(&*digest);
-            hash.update(&[u8::from(role == Role::Server)]);
-            *hash.finalize().as_bytes()
-        };
-        Digests { own: of(self.role), expected: of(self.role.peer()) }
+        Digests { own: of_role(&digest, self.role), expected: of_role(&digest, self.role.peer()) }
     }
+}
+
+/// Returns the digest that a role shows.
+fn of_role(digest: &[u8; DIGEST], role: Role) -> [u8; DIGEST] {
+    let mut hash = blake3::Hasher::new_derive_key("tacit fss check of opened bits 1, digest of a role");
+    hash.update(digest);
+    hash.update(&[u8::from(role == Role::Server)]);
+    *hash.finalize().as_bytes()
 }
 
 impl Drop for BitCheck {

@@ -298,8 +298,8 @@ impl<'a> Check<'a> {
     /// This party's first message: its masked part of the combined high bits of each subset,
     /// [`SIGMA`] bits each.
     pub fn highs(&self) -> Vec<u64> {
-        let masked = |(row, mask): (&Sums, &Share)| row.high.wrapping_add(mask.value as u64) & self.ring.high_mask();
-        self.rows.iter().zip(self.masks.iter()).map(masked).collect()
+        let rows = self.rows.iter().zip(self.masks.iter());
+        rows.map(|(row, mask)| row.high.wrapping_add(mask.value as u64) & self.ring.high_mask()).collect()
     }
 
     /// The digest that this party commits to and then shows; an honest peer's is the same.
@@ -325,13 +325,13 @@ impl<'a> Check<'a> {
     fn residues(&self, received: &[u64]) -> Zeroizing<Vec<u128>> {
         let (ring, key) = (self.ring, u128::from(self.key.0));
         let rows = self.rows.iter().zip(self.masks.iter()).zip(self.highs().into_iter().zip(received));
-        let residue = |((row, mask), (own, received)): ((&Sums, &Share), (u64, &u64))| {
+        let residues = rows.map(|((row, mask), (own, received))| {
             let high = u128::from(own.wrapping_add(*received) & ring.high_mask());
             let y = row.opened.wrapping_add(high << ring.width);
             let tags = row.tags.wrapping_add(mask.tag << ring.width);
             tags.wrapping_sub(y.wrapping_mul(key)) & ring.mask()
-        };
-        Zeroizing::new(rows.map(residue).collect())
+        });
+        Zeroizing::new(residues.collect())
     }
 }
 
