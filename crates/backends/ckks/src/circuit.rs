@@ -1,6 +1,5 @@
 //! Runs a plan's steps on ciphertexts.
 
-use rayon::prelude::*;
 use tacit_graph::Watch;
 use tacit_he::HeError;
 use tacit_he::ckks::{Ciphertext, Complex, Encoder, Evaluator, LinearTransform, Scale, TransformSpec};
@@ -41,7 +40,9 @@ impl Circuit {
     /// Weights that are too large to be encoded.
     pub fn new(plan: &Plan) -> Result<Self, BackendError> {
         let encoder = Encoder::new(&plan.context, plan.context.degree() / 2).map_err(he)?;
-        let ids = (0..plan.program.vectors.len()).into_par_iter();
+        // One step after another: its numbers before they are encoded take more memory than anything
+        // else here, and all threads encode them.
+        let ids = 0..plan.program.vectors.len();
         let linear = ids.map(|id| Compiled::parts(plan, &encoder, id)).collect::<Result<_, _>>()?;
         Ok(Self { encoder, linear })
     }

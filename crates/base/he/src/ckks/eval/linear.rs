@@ -105,11 +105,13 @@ impl LinearTransform {
         let mut left = spec.cache_bytes;
         let mut giants = Vec::with_capacity(by_giant.len());
         for ((block, step), terms) in by_giant {
-            let terms = terms.into_iter().map(|(i, values)| {
-                Ok((i, Diagonal::encode(context, &values, spec.scale)?.kept(context, shape, &mut left)))
+            let encoded = terms.into_par_iter().map(|(i, values)| {
+                let diagonal = Diagonal::encode(context, &values, spec.scale)?;
+                Ok((i, diagonal))
             });
-            let terms = terms.collect::<Result<_, HeError>>()?;
-            giants.push(Giant { block, step, terms });
+            let encoded = encoded.collect::<Result<Vec<_>, HeError>>()?;
+            let kept = encoded.into_iter().map(|(i, diagonal)| (i, diagonal.kept(context, shape, &mut left)));
+            giants.push(Giant { block, step, terms: kept.collect() });
         }
         let diagonals = spec.diagonals.values();
         let squares = diagonals.map(|values| values.iter().map(|v| v.re * v.re + v.im * v.im).sum::<f64>());
