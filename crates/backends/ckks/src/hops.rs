@@ -1,6 +1,10 @@
-//! Shortest paths through the slots. Distances are the vertices of the Cayley graph of Z_n, whose
-//! generators are the rotations that have a key. At one level every edge is one key switch, so
-//! fewest hops are least time.
+//! The fewest key switches that a rotation by each distance takes with given rotation keys.
+//!
+//! A rotation by a distance without a key is made of rotations that have one ("hops"). Distances
+//! are integers modulo the number n of slots, and a key leads from each distance to another: this
+//! is the Cayley graph of Z_n whose generators are the rotations with a key, and the fewest hops
+//! are shortest paths from 0. At one level every hop is one key switch, so fewest hops are least
+//! time.
 
 use std::collections::VecDeque;
 

@@ -13,8 +13,8 @@ use super::program::Program;
 use tacit_backend_api::classes::{class, flip_probability, interval, relative_error, spread, told};
 use tacit_backend_api::{BackendError, DryRun};
 
-/// Error of an answer, beyond the measured one, from which on it counts as wrong; as a share of the
-/// outputs' range.
+/// An answer counts as wrong if its error exceeds twice the largest measured one by more than this
+/// share of the outputs' range. A client refuses outputs that exceed their range by more than it.
 const SLACK: f64 = 1.0 / 64.0;
 
 /// An input, and the float network's result.
@@ -56,10 +56,11 @@ pub(super) struct Expected {
 
 /// Results for the inputs of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(super) struct Tried {
+pub(super) struct TrialCounts {
     pub inputs: usize,
     /// Inputs for which a tensor left the domain of its polynomial or bootstrap.
-    pub left: usize,
+    #[serde(rename = "left")]
+    pub outside_domain: usize,
     /// Inputs whose answer a client refuses.
     pub refused: usize,
     /// Inputs whose answer is wrong, and no client notices.
@@ -77,11 +78,12 @@ pub(super) struct Judged {
     /// Mean over these samples of the outputs' root mean square error, as a share of the outputs'
     /// range.
     pub output_error: f64,
-    /// Largest distance from the float network, over answers for which no tensor left its range, as
-    /// a share of the outputs' range.
-    pub off: f64,
+    /// Largest distance from the float network, as a share of the outputs' range, over the answers
+    /// that no client refuses and for which no tensor left its domain.
+    #[serde(rename = "off")]
+    pub max_deviation: f64,
     /// Results on judging samples, extreme inputs, and inputs drawn from the accepted range.
-    pub tried: [Tried; 3],
+    pub tried: [TrialCounts; 3],
 }
 
 /// Runs in the clear that include everything both parties compute.
@@ -89,14 +91,14 @@ pub(super) struct Runs<'r> {
     pub rehearse: &'r dyn Fn(&[&[f32]]) -> Vec<DryRun>,
     /// Returns whether a client refuses an answer.
     pub refuses: &'r dyn Fn(&[f64]) -> bool,
-    /// Largest error that is stated.
+    /// The largest error that is stated for answers: an answer that is off by more is wrong.
     pub stated: f64,
 }
 
 /// The result of one input.
 struct Outcome {
     outputs: Vec<f64>,
-    left: bool,
+    left_domain: bool,
 }
 
 /// Returns the largest distance of outputs from `multiplier` times the wanted values; NaN if either
@@ -114,7 +116,8 @@ impl Judge {
     /// Makes a judge with the float network's results.
     ///
     /// # Errors
-    /// None in practice.
+    /// [`BackendError::Graph`], the error of [`run`], if an input does not have as many values as
+    /// the network's input.
     pub fn new(model: &Model) -> Result<Self, BackendError> {
         let calibration = &model.calibration;
         let (searched, held_out) = calibration.split(&model.graph);
@@ -148,8 +151,8 @@ impl Judge {
         let unit = program.output().scale[0];
         let outcomes = self.kinds.each_ref().map(|cases| self.outcomes(program, cases));
         let pairs = self.kinds.iter().flatten().zip(outcomes.iter().flatten());
-        let inside = pairs.filter(|(_, outcome)| !outcome.left && !self.refuses(outcome, unit));
-        let off = tacit_floats::largest_magnitude(inside.map(|(case, outcome)| case.far(outcome))) / unit;
+        let inside = pairs.filter(|(_, outcome)| !outcome.left_domain && !self.refuses(outcome, unit));
+        let max_deviation = tacit_floats::largest_magnitude(inside.map(|(case, outcome)| case.far(outcome))) / unit;
         let judging = self.kinds[0].iter().zip(&outcomes[0]);
         let count = self.kinds[0].len() as f64;
         let same = judging.clone().filter(|(case, o)| !self.refuses(o, unit) && case.has_class_of(o)).count();
@@ -161,19 +164,19 @@ impl Judge {
             agreement: is_given.then_some(same as f64 / count),
             expected: is_given.then(|| Expected { share, interval: interval(share, self.kinds[0].len()) }),
             output_error: errors.fold(0.0, sum) / count,
-            off,
-            tried: [0usize, 1, 2].map(|k| self.tried(&self.kinds[k], &outcomes[k], unit, off)),
+            max_deviation,
+            tried: [0usize, 1, 2].map(|k| self.trial_counts(&self.kinds[k], &outcomes[k], unit, max_deviation)),
         }
     }
 
     /// Returns the results for the inputs of one kind.
-    fn tried(&self, cases: &[Case], outcomes: &[Outcome], unit: f64, off: f64) -> Tried {
-        let most = (2.0 * off + SLACK) * unit;
+    fn trial_counts(&self, cases: &[Case], outcomes: &[Outcome], unit: f64, max_deviation: f64) -> TrialCounts {
+        let most = (2.0 * max_deviation + SLACK) * unit;
         let pairs = cases.iter().zip(outcomes);
         let wrong = pairs.filter(|(case, o)| !self.refuses(o, unit) && !self.is_right(case, o, most));
-        Tried {
+        TrialCounts {
             inputs: cases.len(),
-            left: outcomes.iter().filter(|o| o.left).count(),
+            outside_domain: outcomes.iter().filter(|o| o.left_domain).count(),
             refused: outcomes.iter().filter(|o| self.refuses(o, unit)).count(),
             wrong: wrong.count(),
         }
@@ -188,7 +191,7 @@ impl Judge {
     fn is_right(&self, case: &Case, outcome: &Outcome, most: f64) -> bool {
         match self.is_best_alone() {
             // If no tensor left its range, classes differ only where they are nearly tied.
-            true => !outcome.left || case.has_class_of(outcome),
+            true => !outcome.left_domain || case.has_class_of(outcome),
             false => is_within(case.far(outcome), most),
         }
     }
@@ -199,11 +202,14 @@ impl Judge {
 
     fn outcomes_of(&self, program: &Program, cases: &[Case]) -> Vec<Outcome> {
         let inputs: Vec<&[f32]> = cases.iter().map(|case| &*case.input).collect();
-        let mut left = [false; LANES];
+        let mut left_domain = [false; LANES];
         let result = program.run(side_by_side(&inputs), |id, slots: &mut Vec<[f64; LANES]>| {
             let Some(limit) = program.vectors[id].limit else { return };
             for slot in slots.iter() {
-                left.iter_mut().zip(slot).for_each(|(left, v)| *left |= v.is_nan() || v.abs() > limit);
+                left_domain
+                    .iter_mut()
+                    .zip(slot)
+                    .for_each(|(left_domain, v)| *left_domain |= v.is_nan() || v.abs() > limit);
             }
         });
         let outcomes = (0..cases.len()).map(|lane| {
@@ -212,7 +218,7 @@ impl Judge {
                 true => argmax::outputs(&outputs, cases[lane].wanted.len()),
                 false => outputs,
             };
-            Outcome { outputs, left: left[lane] }
+            Outcome { outputs, left_domain: left_domain[lane] }
         });
         outcomes.collect()
     }
@@ -224,16 +230,16 @@ impl Judge {
         let mut same = 0;
         for (k, cases) in self.kinds.iter().enumerate() {
             let inputs: Vec<&[f32]> = cases.iter().map(|case| &*case.input).collect();
-            let mut tried = Tried { inputs: cases.len(), ..Tried::default() };
+            let mut tried = TrialCounts { inputs: cases.len(), ..TrialCounts::default() };
             for (case, DryRun { answer, strains }) in cases.iter().zip((runs.rehearse)(&inputs)) {
-                let left = strains.iter().any(|s| !is_within(s.share, 1.0));
+                let left_domain = strains.iter().any(|s| !is_within(s.share, 1.0));
                 let refused = (runs.refuses)(&answer);
                 let is_same = told(self.mode, &answer) == class(&case.wanted);
                 let is_right = match self.is_best_alone() {
-                    true => is_same || !left,
+                    true => is_same || !left_domain,
                     false => is_within(distance(&answer, &case.wanted, self.multiplier), runs.stated),
                 };
-                tried.left += usize::from(left);
+                tried.outside_domain += usize::from(left_domain);
                 tried.refused += usize::from(refused);
                 tried.wrong += usize::from(!refused && !is_right);
                 same += usize::from(k == 0 && is_same && !refused);
@@ -258,8 +264,8 @@ impl Judged {
     }
 
     /// Returns the number of inputs for which a tensor left its domain.
-    pub fn left(&self) -> usize {
-        self.tried.iter().map(|tried| tried.left).sum()
+    pub fn outside_domain(&self) -> usize {
+        self.tried.iter().map(|tried| tried.outside_domain).sum()
     }
 }
 

@@ -14,7 +14,8 @@ use super::options::Options;
 use super::public::Public;
 use tacit_backend_api::BackendError;
 
-/// A frame with bootstrap tables and the public part, for one way to make rotations.
+/// Everything that the server runs a network with: the [`Frame`], tables for bootstraps, the public
+/// part, and the keys of one choice of rotations.
 pub(super) struct Plan {
     pub public: Public,
     pub options: Options,

@@ -110,18 +110,18 @@ fn percent(share: f64) -> String {
 mod tests {
     use tacit_graph::geometry::Window;
 
-    use super::super::judge::{Samples, Tried};
+    use super::super::judge::{Samples, TrialCounts};
     use super::*;
 
     #[test]
     fn a_wrong_answer_is_borne_by_name_alone() {
-        let tried = |wrong: usize| Tried { inputs: 20, wrong, ..Tried::default() };
+        let tried = |wrong: usize| TrialCounts { inputs: 20, wrong, ..TrialCounts::default() };
         let judged = Judged {
             samples: Samples { searched: 16, held_out: 20 },
             agreement: Some(1.0),
             expected: None,
             output_error: 0.0,
-            off: 0.0,
+            max_deviation: 0.0,
             tried: [tried(0), tried(1), tried(1)],
         };
         let fallen = Fallen { options: Options::default(), judged };

@@ -6,7 +6,7 @@ use serde::Serialize;
 use tacit_graph::{FEWEST_SAMPLES, Model};
 
 use super::fit::Approximation;
-use super::judge::{Expected, Judged, Samples, Tried};
+use super::judge::{Expected, Judged, Samples, TrialCounts};
 use super::options::Domain;
 use super::plan::Plan;
 use tacit_backend_api::LoweringReport;
@@ -49,9 +49,9 @@ pub(super) struct Report {
     output_error: f64,
     /// Held-out samples (all samples if there are none), extreme inputs, inputs drawn from the
     /// accepted range.
-    held_out: Tried,
-    extreme: Tried,
-    drawn: Tried,
+    held_out: TrialCounts,
+    extreme: TrialCounts,
+    drawn: TrialCounts,
     warnings: Vec<String>,
 }
 
@@ -149,14 +149,14 @@ impl Report {
             self.held_out.inputs,
             self.extreme.inputs,
             self.drawn.inputs,
-            self.total(|tried| tried.left),
+            self.total(|tried| tried.outside_domain),
             self.total(|tried| tried.refused),
             self.total(|tried| tried.wrong)
         )
     }
 
     /// Returns the sum of a count over all inputs that were tried.
-    fn total(&self, count: fn(&Tried) -> usize) -> usize {
+    fn total(&self, count: fn(&TrialCounts) -> usize) -> usize {
         [self.held_out, self.extreme, self.drawn].iter().map(count).sum()
     }
 }
@@ -206,7 +206,12 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "ranges        left by {} of {} samples, {} of {} extreme inputs, {} of {} drawn from the accepted range",
-            held_out.left, held_out.inputs, extreme.left, extreme.inputs, drawn.left, drawn.inputs
+            held_out.outside_domain,
+            held_out.inputs,
+            extreme.outside_domain,
+            extreme.inputs,
+            drawn.outside_domain,
+            drawn.inputs
         )?;
         writeln!(
             f,

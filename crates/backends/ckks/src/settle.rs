@@ -225,7 +225,7 @@ impl Search<'_> {
         let approximation = match model.interface.output_mode {
             // Few inputs come near the worst point of a polynomial, so the measured error may be
             // far too small.
-            OutputMode::Logits => stated(tacit_floats::larger(judged.off, emitted.largest_error() / ROOM)),
+            OutputMode::Logits => stated(tacit_floats::larger(judged.max_deviation, emitted.largest_error() / ROOM)),
             OutputMode::Top1 => 0.0,
         };
         let plan = plan_of(model, &emitted, options, approximation, self.watch)?;
@@ -250,7 +250,7 @@ impl Search<'_> {
         let is_vouched = plan.is_certain()
             || match mode {
                 OutputMode::Logits => plan.options.domain == Domain::Calibrated,
-                OutputMode::Top1 => (by_name || !self.functions) && judged.left() == 0,
+                OutputMode::Top1 => (by_name || !self.functions) && judged.outside_domain() == 0,
             };
         self.endless |= !is_vouched;
         is_vouched

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 pub const QUEUE_BYTES: usize = 128 << 20;
 
 /// How often a party that waits for its peer to read checks whether the peer is still there.
-pub(crate) const LOOK: Duration = Duration::from_millis(250);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 #[derive(Default)]
 struct State {
@@ -123,8 +123,8 @@ impl ByteQueue {
     }
 
     /// Waits until everything was consumed. An error if the consumer fails, makes no progress for
-    /// `stall`, or is not done by the deadline. Each time that nothing has moved for [`LOOK`],
-    /// `look` is called; its error ends the wait.
+    /// `stall`, or is not done by the deadline. Each time that nothing has moved for
+    /// [`POLL_INTERVAL`], `look` is called; its error ends the wait.
     pub(crate) fn settle(
         &self,
         stall: Duration,
@@ -138,7 +138,7 @@ impl ByteQueue {
                 let state = self.lock();
                 (state.bytes, state.busy)
             };
-            let (state, in_time) = self.wait(timeout.min(LOOK), |s| {
+            let (state, in_time) = self.wait(timeout.min(POLL_INTERVAL), |s| {
                 (s.chunks.is_empty() && !s.busy) || s.error.is_some() || s.bytes != bytes || s.busy != busy
             });
             state.check()?;

@@ -1,6 +1,6 @@
 //! TCP with a queue behind the kernel's send buffer.
 use crate::deadline::MovingDeadline;
-use crate::queue::{ByteQueue, LOOK};
+use crate::queue::{ByteQueue, POLL_INTERVAL};
 use crate::transport::{DEFAULT_STALL, Transport, allowed_wait, timed_out};
 use crate::{Channel, NetError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -129,7 +129,7 @@ impl TcpTransport {
     /// is read before the timeout.
     fn push(&self, chunk: Vec<u8>, wait: Duration) -> io::Result<()> {
         let end = Instant::now() + wait;
-        while !self.queue.has_room(LOOK.min(end.saturating_duration_since(Instant::now()))) {
+        while !self.queue.has_room(POLL_INTERVAL.min(end.saturating_duration_since(Instant::now()))) {
             self.still_there()?;
             if Instant::now() >= end {
                 return Err(timed_out(wait));

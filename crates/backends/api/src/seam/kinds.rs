@@ -1,4 +1,5 @@
-//! What kind of back end one is.
+//! The properties that tell back ends apart for their users: whom to trust, where material comes
+//! from, and when a connection sets up keys.
 #[cfg(doc)]
 use crate::Costs;
 

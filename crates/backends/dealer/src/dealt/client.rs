@@ -14,8 +14,8 @@ use zeroize::Zeroizing;
 
 use super::dealer::{GATE, mask, moved};
 use super::lattice;
-use super::plan::{Parts, Plan};
-use super::statics::Statics;
+use super::masked_weights::MaskedWeights;
+use super::plan::{DealtStepTypes, Plan};
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::Stop;
 use tacit_ring::Node;
@@ -32,13 +32,13 @@ pub(super) const MOVE: Tag = Tag::new(0x0422, "moved share");
 /// Runs the offline phase with the half `seed`. `lattice` computes the layers that are not dealt.
 pub(super) fn offline(
     plan: &Plan,
-    (statics, lattice): (&Statics, lattice::Client<'_>),
+    (masked_weights, lattice): (&MaskedWeights, lattice::Client<'_>),
     seed: &Seed,
     channel: &mut Channel,
     stop: &Stop,
 ) -> Result<(), BackendError> {
     let [walked, own] = [seed.clone(), seed.clone()].map(Prg::from_seed);
-    let phase = Offline { plan, statics, lattice, next: 0, seed: own, channel };
+    let phase = Offline { plan, masked_weights, lattice, next: 0, seed: own, channel };
     let Plan { graph, steps, batch, .. } = plan;
     let mut shares = ClientWalk { graph, steps, batch: *batch, seed: walked, phase, tap: &mut |_, _| {} };
     stop.walk(&**graph, &mut shares)?;
@@ -69,7 +69,7 @@ pub(super) fn online(
 
 struct Offline<'a> {
     plan: &'a Plan,
-    statics: &'a Statics,
+    masked_weights: &'a MaskedWeights,
     lattice: lattice::Client<'a>,
     /// The next dealt linear layer.
     next: usize,
@@ -77,7 +77,7 @@ struct Offline<'a> {
     channel: &'a mut Channel,
 }
 
-impl ClientPhase<Parts> for Offline<'_> {
+impl ClientPhase<DealtStepTypes> for Offline<'_> {
     fn input(&mut self, _: &[u64], _: u32) -> Result<(), BackendError> {
         Ok(())
     }
@@ -87,7 +87,7 @@ impl ClientPhase<Parts> for Offline<'_> {
         if let Some(place) = self.plan.lattice.place(id) {
             return self.lattice.share(place, r, self.channel);
         }
-        let mut share = self.statics.layer(self.next).apply(conv, r)?;
+        let mut share = self.masked_weights.layer(self.next).apply(conv, r)?;
         self.next += 1;
         let masks = Zeroizing::new(mask(&self.seed, id, share.len(), width));
         share.iter_mut().zip(masks.iter()).for_each(|(c, t)| *c = c.wrapping_add(*t) & ring_mask(width));
@@ -125,7 +125,7 @@ struct Online<'a, 's> {
     session: &'a mut Session<'s>,
 }
 
-impl ClientPhase<Parts> for Online<'_, '_> {
+impl ClientPhase<DealtStepTypes> for Online<'_, '_> {
     fn input(&mut self, share: &[u64], width: u32) -> Result<(), BackendError> {
         let masked: Vec<u64> = self.input.iter().zip(share).map(|(&x, r)| (x as u64).wrapping_sub(*r)).collect();
         Ok(self.session.channel.send_packed(INPUT, &masked, width)?)

@@ -10,8 +10,8 @@ use super::audit::Sink;
 use super::compiled::Client;
 use super::dealer::{self, SEED_BYTES};
 use super::lattice;
+use super::masked_weights::{self, MaskedWeights};
 use super::setup::Expected;
-use super::statics::{self, Statics};
 use tacit_backend_api::seam::{Chunks, ConnectionResources, check_made_for, write_material};
 use tacit_backend_api::{BackendError, ClientSide, Material, MaterialPart};
 use tacit_ring::reference;
@@ -43,8 +43,8 @@ impl Asking {
         Self { model, resources, prg, keys: None }
     }
 
-    fn statics(&self) -> Result<&Arc<Statics>, BackendError> {
-        self.model.statics.get().ok_or(BackendError::Misuse("the setup comes first"))
+    fn masked_weights(&self) -> Result<&Arc<MaskedWeights>, BackendError> {
+        self.model.masked_weights.get().ok_or(BackendError::Misuse("the setup comes first"))
     }
 
     fn read(&self, bytes: &[u8]) -> Result<ClientMaterial, BackendError> {
@@ -63,14 +63,15 @@ impl ClientSide for Asking {
     /// Sends keys if some layers are not dealt. Fetches `E`, unless this process or its folder has
     /// it.
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
-        let Client { compiled, statics } = &*self.model;
+        let Client { compiled, masked_weights } = &*self.model;
         self.keys = compiled.plan.lattice.client_setup((&mut *channel, &mut self.prg))?;
-        let expected = Expected { plan: &*compiled.plan, digest: compiled.statics, hasher: statics::hasher };
-        expected.take(statics, &self.resources, channel)
+        let expected =
+            Expected { plan: &*compiled.plan, digest: compiled.masked_weights, hasher: masked_weights::hasher };
+        expected.take(masked_weights, &self.resources, channel)
     }
 
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
-        let statics = self.statics()?.clone();
+        let masked_weights = self.masked_weights()?.clone();
         let ordering = self.model.compiled.ordering(&self.resources);
         let half = loop {
             let mut half = Chunks::default();
@@ -86,7 +87,7 @@ impl ClientSide for Asking {
         let material = self.read(&half)?;
         let plan = &self.model.compiled.plan;
         let lattice = lattice::Client::new(&plan.lattice, self.keys.as_ref(), &mut self.prg);
-        super::client::offline(plan, (&statics, lattice), &material.seed, channel, &self.resources.stop)?;
+        super::client::offline(plan, (&masked_weights, lattice), &material.seed, channel, &self.resources.stop)?;
         Ok(Material::new(material))
     }
 

@@ -7,9 +7,9 @@ use zeroize::Zeroizing;
 
 use super::audit::Ordering;
 use super::dealer::SEED_BYTES;
+use super::masked_weights::{self, MaskedWeights};
 use super::options::{NAME, Options};
 use super::plan::{self, Plan};
-use super::statics::{self, Statics};
 use super::{cost, server};
 use tacit_backend_api::{BackendError, ConnectionResources, Costs, seam};
 use tacit_ring::{self, Weights, public};
@@ -21,11 +21,11 @@ pub const VERSION: u32 = 5;
 pub(super) struct Compiled {
     pub(super) public: Arc<[u8]>,
     /// The plan for one input.
-    pub(super) one: Arc<Plan>,
+    pub(super) single_plan: Arc<Plan>,
     /// The plan for the batch of this model.
     pub(super) plan: Arc<Plan>,
     /// Digest of `E`.
-    pub(super) statics: [u8; 32],
+    pub(super) masked_weights: [u8; 32],
 }
 
 /// The model at the server.
@@ -34,7 +34,7 @@ pub(super) struct Server {
     pub(super) weights: Arc<Weights>,
     pub(super) secret: Zeroizing<[u8; 32]>,
     pub(super) keys: Arc<Vec<Seed>>,
-    pub(super) part: Arc<Zeroizing<Vec<u8>>>,
+    pub(super) dealer_part: Arc<Zeroizing<Vec<u8>>>,
     pub(super) report: Option<tacit_ring::RingReport>,
 }
 
@@ -42,30 +42,31 @@ pub(super) struct Server {
 pub(super) struct Client {
     pub(super) compiled: Compiled,
     /// `E`, once a connection of this process has received it.
-    pub(super) statics: Arc<OnceLock<Arc<Statics>>>,
+    pub(super) masked_weights: Arc<OnceLock<Arc<MaskedWeights>>>,
 }
 
 impl Compiled {
     /// Reads the public part, which is untrusted bytes.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, BackendError> {
-        let ((options, statics), rest): ((Options, [u8; 32]), _) = public::read((NAME, VERSION), bytes)?;
+        let ((options, masked_weights), rest): ((Options, [u8; 32]), _) = public::read((NAME, VERSION), bytes)?;
         options.check()?;
         let plan = plan::compile(tacit_ring::read_public(rest)?, options)?;
-        Ok(Self::of_one(bytes.into(), Arc::new(plan), statics))
+        Ok(Self::of_single_plan(bytes.into(), Arc::new(plan), masked_weights))
     }
 
-    fn of_one(public: Arc<[u8]>, one: Arc<Plan>, statics: [u8; 32]) -> Self {
-        Self { public, plan: Arc::clone(&one), one, statics }
+    fn of_single_plan(public: Arc<[u8]>, single_plan: Arc<Plan>, masked_weights: [u8; 32]) -> Self {
+        Self { public, plan: Arc::clone(&single_plan), single_plan, masked_weights }
     }
 
     /// Returns the same model for a batch.
     pub(super) fn batched(&self, batch: usize) -> Result<Self, BackendError> {
-        let (public, one, statics) = (Arc::clone(&self.public), Arc::clone(&self.one), self.statics);
+        let (public, single_plan, masked_weights) =
+            (Arc::clone(&self.public), Arc::clone(&self.single_plan), self.masked_weights);
         let plan = match seam::checked_batch(batch, self.max_batch())? {
-            1 => Arc::clone(&one),
-            batch => Arc::new(plan::batched(&one, batch)),
+            1 => Arc::clone(&single_plan),
+            batch => Arc::new(plan::batched(&single_plan, batch)),
         };
-        Ok(Self { public, one, plan, statics })
+        Ok(Self { public, single_plan, plan, masked_weights })
     }
 
     /// How this model orders material for its batch.
@@ -79,7 +80,7 @@ impl Compiled {
     }
 
     pub(super) fn max_batch(&self) -> usize {
-        seam::most_inputs(&cost::costs(&self.one))
+        seam::most_inputs(&cost::costs(&self.single_plan))
     }
 
     pub(super) fn costs(&self) -> Costs {
@@ -93,7 +94,7 @@ impl Compiled {
 
     /// Digest of the model for one input, by which a dealer knows the model.
     pub(super) fn digest_of_one(&self) -> [u8; 32] {
-        seam::digest("tacit 2026-11 dealt", &[&self.one.digest(), &self.statics])
+        seam::digest("tacit 2026-11 dealt", &[&self.single_plan.digest(), &self.masked_weights])
     }
 }
 
@@ -103,25 +104,33 @@ impl Server {
         secret: Zeroizing<[u8; 32]>,
         report: Option<tacit_ring::RingReport>,
     ) -> Result<Self, BackendError> {
-        let keys = statics::keys(&*plan, &weights, &secret);
-        let statics = statics::digest(&*plan, &weights, &keys, statics::hasher())?;
-        let public = public::write((NAME, VERSION), &(plan.options(), statics), plan.graph())?;
-        let part = Zeroizing::new(keys.iter().flat_map(|key| key.0).collect());
-        let (weights, keys, part) = (Arc::new(weights), Arc::new(keys), Arc::new(part));
-        Ok(Self { compiled: Compiled::of_one(public.into(), plan, statics), weights, secret, keys, part, report })
+        let keys = masked_weights::keys(&*plan, &weights, &secret);
+        let masked_weights = masked_weights::digest(&*plan, &weights, &keys, masked_weights::hasher())?;
+        let public = public::write((NAME, VERSION), &(plan.options(), masked_weights), plan.graph())?;
+        let dealer_part = Zeroizing::new(keys.iter().flat_map(|key| key.0).collect());
+        let (weights, keys, dealer_part) = (Arc::new(weights), Arc::new(keys), Arc::new(dealer_part));
+        Ok(Self {
+            compiled: Compiled::of_single_plan(public.into(), plan, masked_weights),
+            weights,
+            secret,
+            keys,
+            dealer_part,
+            report,
+        })
     }
 
     /// Returns the same model for a batch.
     pub(super) fn batched(&self, batch: usize) -> Result<Self, BackendError> {
-        let (weights, keys, part) = (Arc::clone(&self.weights), Arc::clone(&self.keys), Arc::clone(&self.part));
+        let (weights, keys, dealer_part) =
+            (Arc::clone(&self.weights), Arc::clone(&self.keys), Arc::clone(&self.dealer_part));
         let (compiled, secret) = (self.compiled.batched(batch)?, self.secret.clone());
-        Ok(Self { compiled, weights, secret, keys, part, report: None })
+        Ok(Self { compiled, weights, secret, keys, dealer_part, report: None })
     }
 }
 
 impl Client {
     /// Returns the same model for a batch, with the same shared `E`.
     pub(super) fn batched(&self, batch: usize) -> Result<Self, BackendError> {
-        Ok(Self { compiled: self.compiled.batched(batch)?, statics: Arc::clone(&self.statics) })
+        Ok(Self { compiled: self.compiled.batched(batch)?, masked_weights: Arc::clone(&self.masked_weights) })
     }
 }

@@ -7,7 +7,7 @@ use tacit_net::TrafficModel;
 use super::dealer::SEED_BYTES;
 use super::options::Options;
 use super::plan::{self, Plan, Step};
-use super::{audit, server, setup, statics};
+use super::{audit, masked_weights, server, setup};
 use tacit_backend_api::{BackendError, Costs, DealingCost, PartyCost, Work};
 use tacit_ring::{Node, RingGraph};
 
@@ -51,14 +51,15 @@ fn online_talk(graph: &RingGraph, steps: &[Step], batch: usize) -> TrafficModel 
 
 /// The traffic of the setup: keys for layers that are not dealt, and `E` of the others.
 fn setup_talk(plan: &Plan) -> TrafficModel {
-    let mut talk = setup::talk(statics::bytes(plan));
+    let mut talk = setup::talk(masked_weights::bytes(plan));
     plan.lattice.setup_talk(&mut talk);
     talk
 }
 
 /// Multiplications of the dealt linear layers.
 fn dealt_macs(plan: &Plan) -> u64 {
-    let of_layers = statics::layers(plan).map(|(_, conv, _)| (conv.weight_len() / conv.out_ch * conv.out_len()) as u64);
+    let of_layers =
+        masked_weights::layers(plan).map(|(_, conv, _)| (conv.weight_len() / conv.out_ch * conv.out_len()) as u64);
     plan.batch as u64 * of_layers.sum::<u64>()
 }
 
@@ -108,15 +109,15 @@ pub(super) fn costs(plan: &Plan) -> Costs {
     let largest = plan.graph.nodes().iter().map(|n| 8 * plan.elements(n) as u64).max().expect("a graph has nodes");
     // A matrix entry is stored as 4 bytes, or 8 in rings beyond 32 bits.
     let matrices: u64 =
-        statics::layers(plan).map(|(_, c, width)| c.weight_len() as u64 * if width > 32 { 8 } else { 4 }).sum();
+        masked_weights::layers(plan).map(|(_, c, width)| c.weight_len() as u64 * if width > 32 { 8 } else { 4 }).sum();
     memory(plan, &mut costs, [matrices, largest]);
     let gates = costs.online.client.work.aes_blocks + costs.online.server.work.aes_blocks;
-    let layer = statics::layers(plan).map(|(_, c, _)| 4 * c.weight_len() as u64).max().unwrap_or(0);
+    let layer = masked_weights::layers(plan).map(|(_, c, _)| 4 * c.weight_len() as u64).max().unwrap_or(0);
     costs.dealing = DealingCost {
         client_bytes: SEED_BYTES as u64,
         server_bytes: half,
         work: Work { macs, aes_blocks: gates + matrices / 16, ..Work::default() },
-        peak_memory_bytes: 2 * layer.min(statics::AT_ONCE_BYTES) + 8 * largest,
+        peak_memory_bytes: 2 * layer.min(masked_weights::AT_ONCE_BYTES) + 8 * largest,
     };
     costs
 }

@@ -9,8 +9,8 @@ use tacit_mpc::dealt::{DealtGate, LookUp, deal, deal_look_up, deal_widen};
 use tacit_mpc::gate::WrapSpec;
 use zeroize::Zeroizing;
 
-use super::plan::{Parts, Plan};
-use super::statics;
+use super::masked_weights;
+use super::plan::{DealtStepTypes, Plan};
 use tacit_arith::ring::ConvSpec;
 use tacit_backend_api::BackendError;
 use tacit_ring::Node;
@@ -69,7 +69,7 @@ struct Dealing<'a> {
     sink: &'a mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
 }
 
-impl ClientPhase<Parts> for Dealing<'_> {
+impl ClientPhase<DealtStepTypes> for Dealing<'_> {
     fn input(&mut self, _: &[u64], _: u32) -> Result<(), BackendError> {
         Ok(())
     }
@@ -81,7 +81,7 @@ impl ClientPhase<Parts> for Dealing<'_> {
         }
         let width = self.plan.graph.nodes()[id].fixed.width;
         let key = self.keys.next().ok_or(BackendError::Misuse("there is a key for each linear layer that is dealt"))?;
-        let mut known = Zeroizing::new(statics::apply_random(key, conv, r, width)?);
+        let mut known = Zeroizing::new(masked_weights::apply_random(key, conv, r, width)?);
         let masks = Zeroizing::new(mask(&self.client, id, known.len(), width));
         known.iter_mut().zip(masks.iter()).for_each(|(k, t)| *k = k.wrapping_sub(*t) & ring_mask(width));
         let mut out = Writer::default();

@@ -17,8 +17,8 @@
 //! dealer (`lattice`). The client moves its shares of them as of the others.
 //!
 //! `docs/threat-model.md` says which parties must not work together, and what each pair would
-//! learn. `plan` compiles, `statics` holds A and E, `dealer` makes the halves, and `client` and
-//! `server` are the parties' phases. `model` implements the back end on `compiled`.
+//! learn. `plan` compiles, `masked_weights` holds A and E, `dealer` makes the halves, and `client`
+//! and `server` are the parties' phases. `model` implements the back end on `compiled`.
 //! `client_session` and `server_session` are a connection at either party.
 
 pub(crate) mod audit;
@@ -28,6 +28,7 @@ pub(crate) mod compiled;
 mod cost;
 mod dealer;
 mod lattice;
+pub(crate) mod masked_weights;
 mod model;
 mod options;
 mod plan;
@@ -35,7 +36,6 @@ mod server;
 mod server_session;
 pub(crate) mod setup;
 pub(crate) mod source;
-pub(crate) mod statics;
 
 pub use compiled::VERSION;
 pub use model::Dealt;

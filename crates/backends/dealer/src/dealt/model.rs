@@ -15,11 +15,11 @@ use super::client_session::Asking;
 use super::compiled::{Client, Compiled, Server};
 use super::cost;
 use super::dealer::{self, Keys, SEED_BYTES};
+use super::masked_weights;
 use super::options::{self, NAME, Options};
 use super::plan;
 use super::server;
 use super::server_session::Serving;
-use super::statics;
 use tacit_backend_api::seam::{self, ConnectionResources, DealerModel, Order};
 use tacit_backend_api::{
     Backend, BackendError, ClientModel, ClientSide, LoweringReport, ServerModel, ServerSide, Strain, Trust,
@@ -73,8 +73,8 @@ impl Backend for Dealt {
 
     fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError> {
         let compiled = Compiled::read(public)?;
-        let (secret, weights) = statics::read_private(&*compiled.plan, private)?;
-        let server = Server::new((compiled.one, weights), secret, None)?;
+        let (secret, weights) = masked_weights::read_private(&*compiled.plan, private)?;
+        let server = Server::new((compiled.single_plan, weights), secret, None)?;
         if *server.compiled.public != *public {
             return Err(BackendError::Private { what: "it belongs to another public part".into() });
         }
@@ -82,12 +82,12 @@ impl Backend for Dealt {
     }
 
     fn open(&self, public: &[u8]) -> Result<Arc<dyn ClientModel>, BackendError> {
-        Ok(Arc::new(Client { compiled: Compiled::read(public)?, statics: Arc::default() }))
+        Ok(Arc::new(Client { compiled: Compiled::read(public)?, masked_weights: Arc::default() }))
     }
 
     fn dealing(&self, public: &[u8], part: &[u8]) -> Result<Arc<dyn DealerModel>, BackendError> {
         let compiled = Compiled::read(public)?;
-        let keys = statics::read_keys(&*compiled.plan, part)?;
+        let keys = masked_weights::read_keys(&*compiled.plan, part)?;
         Ok(Arc::new(Dealing { compiled, keys: Arc::new(Keys(keys)) }))
     }
 }
@@ -101,7 +101,7 @@ impl ServerModel for Server {
     }
 
     fn private_bytes(&self) -> Result<Zeroizing<Vec<u8>>, BackendError> {
-        Ok(statics::private_bytes(&self.secret, &self.weights))
+        Ok(masked_weights::private_bytes(&self.secret, &self.weights))
     }
 
     fn report(&self) -> Option<&dyn LoweringReport> {
@@ -122,7 +122,7 @@ impl ServerModel for Server {
             digest: self.compiled.digest_of_one(),
             batch: self.compiled.batch() as u32,
             public: &self.compiled.public,
-            part: &self.part,
+            part: &self.dealer_part,
             server_bytes: server::half_bytes(&self.compiled.plan) as u64,
         })
     }
@@ -160,7 +160,7 @@ impl DealerModel for Dealing {
     }
 
     fn masks(&self) -> Vec<[u8; 32]> {
-        self.keys.0.iter().map(statics::fingerprint).collect()
+        self.keys.0.iter().map(masked_weights::fingerprint).collect()
     }
 
     fn client_bytes(&self) -> u64 {

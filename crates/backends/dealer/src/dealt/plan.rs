@@ -11,22 +11,22 @@ use tacit_mpc::gate::WrapSpec;
 
 use super::Options;
 use super::lattice::Layers;
+use super::masked_weights::{MaskedPlan, bytes_of};
 use super::options::Choice;
-use super::statics::{Masked, bytes_of};
 use tacit_backend_api::{BackendError, Numerics, seam};
-use tacit_ring::share::{self, Added, Compile, Kind, conv_spec};
+use tacit_ring::share::{self, Added, Compile, StepTypes, conv_spec};
 use tacit_ring::{Node, RingGraph, Table};
 
 /// The step types of this back end.
-pub(crate) struct Parts;
+pub(crate) struct DealtStepTypes;
 
-impl Kind for Parts {
+impl StepTypes for DealtStepTypes {
     type Linear = ConvSpec;
     type Gate = DealtGate;
     type Widen = WrapSpec;
 }
 
-pub(crate) type Step = share::Step<Parts>;
+pub(crate) type Step = share::Step<DealtStepTypes>;
 
 /// A compiled model.
 pub struct Plan {
@@ -100,8 +100,8 @@ fn canonical_gate(gate: &DealtGate) -> (usize, usize, usize, usize) {
     (gate.n(), cost.up, cost.down, cost.material)
 }
 
-impl Masked for Plan {
-    type Parts = Parts;
+impl MaskedPlan for Plan {
+    type Types = DealtStepTypes;
 
     fn graph(&self) -> &RingGraph {
         &self.graph
@@ -111,7 +111,7 @@ impl Masked for Plan {
         &self.steps
     }
 
-    fn masks(&self, node: NodeId) -> bool {
+    fn masks_node(&self, node: NodeId) -> bool {
         self.lattice.place(node).is_none()
     }
 }
@@ -221,13 +221,13 @@ impl Maker<'_> {
     }
 }
 
-impl Compile<Parts> for Maker<'_> {
+impl Compile<DealtStepTypes> for Maker<'_> {
     fn linear(&mut self, tensor: NodeId, id: NodeId) -> ConvSpec {
         conv_spec(self.graph, tensor, id)
     }
 
-    fn relu(&mut self, n: usize, width: u32, wide: u32, whole: bool) -> Result<DealtGate, String> {
-        let drop = if whole { 0 } else { self.options.relu_drop.min(width - 4) };
+    fn relu(&mut self, n: usize, width: u32, wide: u32, tests_all_bits: bool) -> Result<DealtGate, String> {
+        let drop = if tests_all_bits { 0 } else { self.options.relu_drop.min(width - 4) };
         Ok(self.gate(n, width, drop, &[Value::Tested { wide }]))
     }
 

@@ -17,7 +17,7 @@ use super::audit::Sink;
 use super::client::{INPUT, MOVE, RESULT};
 use super::dealer::{GATE, SEED_BYTES};
 use super::lattice;
-use super::plan::{Parts, Plan};
+use super::plan::{DealtStepTypes, Plan};
 use super::source::Source;
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::Stop;
@@ -114,7 +114,7 @@ struct Online<'a, 's> {
     session: &'a mut Session<'s>,
 }
 
-impl ServerPhase<Parts> for Online<'_, '_> {
+impl ServerPhase<DealtStepTypes> for Online<'_, '_> {
     fn input(&mut self, node: &Node) -> Result<Vec<u64>, BackendError> {
         Ok(self.session.channel.recv_packed(INPUT, self.plan.elements(node), node.fixed.width)?)
     }

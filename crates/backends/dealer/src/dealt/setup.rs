@@ -7,7 +7,7 @@ use tacit_arith::prg::Seed;
 use tacit_mpc::MpcError;
 use tacit_net::{Channel, Tag, TrafficModel};
 
-use super::statics::{self, Gathering, Masked, Statics};
+use super::masked_weights::{self, MaskedPlan, MaskedWeights, MaskedWeightsReceiver};
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::{ConnectionResources, Place};
 use tacit_ring::Weights;
@@ -19,18 +19,19 @@ const STATICS: Tag = Tag::new(0x0424, "masked weights");
 /// Bytes of `E` in one message.
 const PIECE: usize = 4 << 20;
 
-/// The traffic of the setup of a client that has not stored its `statics` bytes of masked weights.
-pub(crate) fn talk(statics: u64) -> TrafficModel {
+/// The traffic of the setup of a client that has not stored its `masked_weights` bytes of masked
+/// weights.
+pub(crate) fn talk(masked_weights: u64) -> TrafficModel {
     let (mut talk, piece) = (TrafficModel::default(), PIECE as u64);
     talk.up(1);
-    talk.downs(statics / piece, PIECE);
-    talk.downs(u64::from(!statics.is_multiple_of(piece)), (statics % piece) as usize);
+    talk.downs(masked_weights / piece, PIECE);
+    talk.downs(u64::from(!masked_weights.is_multiple_of(piece)), (masked_weights % piece) as usize);
     talk
 }
 
 /// The server's part: sends `E` if the client wants it.
 pub(crate) fn give(
-    plan: &impl Masked,
+    plan: &impl MaskedPlan,
     weights: &Weights,
     keys: &[Seed],
     channel: &mut Channel,
@@ -44,7 +45,7 @@ pub(crate) fn give(
         }
     }
     let mut buffer = Vec::with_capacity(PIECE);
-    statics::write(plan, weights, keys, &mut |mut bytes| {
+    masked_weights::write(plan, weights, keys, &mut |mut bytes| {
         while !bytes.is_empty() {
             let (now, later) = bytes.split_at(bytes.len().min(PIECE - buffer.len()));
             buffer.extend_from_slice(now);
@@ -70,54 +71,58 @@ pub(crate) struct Expected<'a, P> {
     pub(crate) hasher: fn() -> blake3::Hasher,
 }
 
-impl<P: Masked> Expected<'_, P> {
+impl<P: MaskedPlan> Expected<'_, P> {
     /// The client's part. Stores `E` in `own`, which all connections of a process share.
     pub(crate) fn take(
         &self,
-        own: &OnceLock<Arc<Statics>>,
+        own: &OnceLock<Arc<MaskedWeights>>,
         resources: &ConnectionResources,
         channel: &mut Channel,
     ) -> Result<(), BackendError> {
         let kept = own.get().cloned().or_else(|| self.kept(resources));
         channel.send(WANTED, &[u8::from(kept.is_none())])?;
         channel.flush()?;
-        let statics = match kept {
-            Some(statics) => statics,
+        let masked_weights = match kept {
+            Some(masked_weights) => masked_weights,
             None => self.received(resources, channel)?,
         };
         // Another connection may have stored the same `E` first.
-        let _ = own.set(statics);
+        let _ = own.set(masked_weights);
         Ok(())
     }
 
     /// Loads `E` from the folder, if it has the digest of the public part.
-    fn kept(&self, resources: &ConnectionResources) -> Option<Arc<Statics>> {
+    fn kept(&self, resources: &ConnectionResources) -> Option<Arc<MaskedWeights>> {
         let mut source = resources.keep.as_ref()?.load(self.digest)?;
-        let (mut gathering, mut piece) = (Gathering::new(self.plan, (self.hasher)()), vec![0; PIECE]);
+        let (mut receiver, mut piece) = (MaskedWeightsReceiver::new(self.plan, (self.hasher)()), vec![0; PIECE]);
         loop {
             // Stored bytes that do not fit are fetched again.
             match source.read(&mut piece).ok()? {
-                0 => return gathering.finish(&self.digest).ok().map(Arc::new),
-                n => gathering.push(&piece[..n]).ok()?,
+                0 => return receiver.finish(&self.digest).ok().map(Arc::new),
+                n => receiver.push(&piece[..n]).ok()?,
             }
         }
     }
 
     /// Receives `E` from the server, and stores it if there is a place.
-    fn received(&self, resources: &ConnectionResources, channel: &mut Channel) -> Result<Arc<Statics>, BackendError> {
-        let total = statics::bytes(self.plan);
-        let mut gathering = Gathering::new(self.plan, (self.hasher)());
+    fn received(
+        &self,
+        resources: &ConnectionResources,
+        channel: &mut Channel,
+    ) -> Result<Arc<MaskedWeights>, BackendError> {
+        let total = masked_weights::bytes(self.plan);
+        let mut receiver = MaskedWeightsReceiver::new(self.plan, (self.hasher)());
         let mut place = resources.keep.as_ref().and_then(|keep| keep.place(self.digest, total));
         let mut left = total as usize;
         while left > 0 {
             let piece = channel.recv(STATICS, left.min(PIECE))?;
             left -= piece.len();
-            gathering.push(&piece)?;
+            receiver.push(&piece)?;
             // A full folder is no reason to fail.
             place = place.and_then(|mut place| place.write_all(&piece).is_ok().then_some(place));
         }
-        let statics = gathering.finish(&self.digest)?;
+        let masked_weights = receiver.finish(&self.digest)?;
         place.into_iter().for_each(Place::keep);
-        Ok(Arc::new(statics))
+        Ok(Arc::new(masked_weights))
     }
 }

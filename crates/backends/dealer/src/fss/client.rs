@@ -7,7 +7,7 @@ use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
 use tacit_mpc::dealt::LookUp;
 use tacit_mpc::fss::delta::DeltaShare;
-use tacit_mpc::fss::gate::{FssGate, FssWiden, Ledger, client_look_up, client_online, client_widen};
+use tacit_mpc::fss::gate::{CheckTranscript, FssGate, FssWiden, client_look_up, client_online, client_widen};
 use tacit_mpc::fss::mac::ring::Share;
 use tacit_mpc::wire::PackedMessages;
 use tacit_mpc::{Role, Session};
@@ -18,9 +18,9 @@ use super::Level;
 use super::dealer::{GATE, tags_and_masks, target};
 use super::mac_matmul::{self, ring};
 use super::material_format::{self, ClientHead, DELTA, When, client_masks};
-use super::plan::{Parts, Plan, tagged};
+use super::plan::{FssStepTypes, Plan, tagged};
+use crate::dealt::masked_weights::MaskedWeights;
 use crate::dealt::source::Source;
-use crate::dealt::statics::Statics;
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::{Stop, check_made_for};
 use tacit_ring::Node;
@@ -49,15 +49,15 @@ impl ClientMaterial {
     }
 }
 
-pub(super) fn ledger(plan: &Plan, seed: &Prg, hash: PublicSeed, when: When) -> Ledger {
+pub(super) fn transcript(plan: &Plan, seed: &Prg, hash: PublicSeed, when: When) -> CheckTranscript {
     let delta = DeltaShare::draw(&mut seed.fork(DELTA));
-    Ledger::new(Role::Client, &material_format::session(plan, hash, when), &delta)
+    CheckTranscript::new(Role::Client, &material_format::session_digest(plan, hash, when), &delta)
 }
 
 /// Runs the offline phase.
 pub(super) fn offline(
     plan: &Plan,
-    statics: &Statics,
+    masked_weights: &MaskedWeights,
     head: ClientHead,
     channel: &mut Channel,
     stop: &Stop,
@@ -65,12 +65,19 @@ pub(super) fn offline(
     let ClientHead { seed: own, hash, .. } = head;
     let walked = Prg::from_seed(own.seed().clone());
     let masks = client_masks(&own, When::Offline, &plan.widths()[When::Offline as usize]);
-    let phase = Offline { plan, statics, next: 0, ledger: ledger(plan, &own, hash, When::Offline), seed: own, channel };
+    let phase = Offline {
+        plan,
+        masked_weights,
+        next: 0,
+        transcript: transcript(plan, &own, hash, When::Offline),
+        seed: own,
+        channel,
+    };
     let tap: &mut NodeObserver<'_> = &mut |_, _| {};
     let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, seed: walked, phase, tap };
     stop.walk(&*plan.graph, &mut shares)?;
-    let Offline { channel, ledger, .. } = shares.phase;
-    Ok(ledger.answer(masks, channel)?)
+    let Offline { channel, transcript, .. } = shares.phase;
+    Ok(transcript.answer(masks, channel)?)
 }
 
 /// Runs the online phase with material from `source`, made for the plan of digest `made_for`.
@@ -91,40 +98,40 @@ pub(super) fn online(
     let walked = Prg::from_seed(own.seed().clone());
     let masks = client_masks(&own, When::Online, &plan.widths()[When::Online as usize]);
     let mut session = Session { role: Role::Client, channel, prg };
-    let ledger = ledger(plan, &own, hash, When::Online);
-    let phase = Online { plan, input, seed: own, hash, batch: 0, source, ledger, session: &mut session };
+    let transcript = transcript(plan, &own, hash, When::Online);
+    let phase = Online { plan, input, seed: own, hash, batch: 0, source, transcript, session: &mut session };
     let tap: &mut NodeObserver<'_> = &mut |id, share| tap(id, share);
     let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, seed: walked, phase, tap };
     let mine = stop.walk(&*plan.graph, &mut shares)?;
-    let Online { ledger, .. } = shares.phase;
-    ledger.answer(masks, session.channel)?;
+    let Online { transcript, .. } = shares.phase;
+    transcript.answer(masks, session.channel)?;
     revealed(&plan.graph, &mine, RESULT, session.channel)
 }
 
 struct Offline<'a> {
     plan: &'a Plan,
-    statics: &'a Statics,
+    masked_weights: &'a MaskedWeights,
     /// The next linear layer.
     next: usize,
-    ledger: Ledger,
+    transcript: CheckTranscript,
     seed: Prg,
     channel: &'a mut Channel,
 }
 
-impl ClientPhase<Parts> for Offline<'_> {
+impl ClientPhase<FssStepTypes> for Offline<'_> {
     fn input(&mut self, _: &[u64], _: u32) -> Result<(), BackendError> {
         Ok(())
     }
 
     fn linear(&mut self, conv: &ConvSpec, id: NodeId, r: &[u64]) -> Result<Vec<u64>, BackendError> {
-        let (width, matrix) = (self.plan.graph.nodes()[id].fixed.width, self.statics.layer(self.next));
+        let (width, matrix) = (self.plan.graph.nodes()[id].fixed.width, self.masked_weights.layer(self.next));
         self.next += 1;
         let (ring, [tags, tau]) = (ring(width), tags_and_masks(&self.seed, id, conv, (width, self.plan.batch)));
         let x = r.iter().zip(tags.iter()).map(|(r, tag)| Share { value: u128::from(*r), tag: tag.tag });
         let words = mac_matmul::words(matrix, conv, ring, (&Zeroizing::new(x.collect::<Vec<_>>()), &tau))?;
         let low: Vec<u64> = words.iter().map(|word| word.value as u64 & ring_mask(width)).collect();
         self.channel.send_packed(LINEAR, &low, width)?;
-        self.ledger.values(width, words.iter().cloned(), low.iter().copied());
+        self.transcript.values(width, words.iter().cloned(), low.iter().copied());
         Ok(target(&self.seed, id, low.len(), width))
     }
 
@@ -154,11 +161,11 @@ struct Online<'a, 's> {
     batch: u32,
     /// Correction words.
     source: Source<'a>,
-    ledger: Ledger,
+    transcript: CheckTranscript,
     session: &'a mut Session<'s>,
 }
 
-impl ClientPhase<Parts> for Online<'_, '_> {
+impl ClientPhase<FssStepTypes> for Online<'_, '_> {
     fn input(&mut self, share: &[u64], width: u32) -> Result<(), BackendError> {
         let masked: Vec<u64> = self.input.iter().zip(share).map(|(&x, r)| (x as u64).wrapping_sub(*r)).collect();
         Ok(self.session.channel.send_packed(INPUT, &masked, width)?)
@@ -174,12 +181,12 @@ impl ClientPhase<Parts> for Online<'_, '_> {
         let corrections = self.source.bytes(gate.cost().client_material)?;
         let (place, prg) = ((self.hash, self.batch), stream(&self.seed, at, GATE));
         self.batch += 1;
-        Ok(client_online(gate, place, (&prg, &corrections), self.session, &mut self.ledger)?)
+        Ok(client_online(gate, place, (&prg, &corrections), self.session, &mut self.transcript)?)
     }
 
     fn widen(&mut self, id: NodeId, spec: &FssWiden, _: &[u64], _: &[u64]) -> Result<(), BackendError> {
         let prg = stream(&self.seed, At { node: id, level: 0 }, GATE);
-        Ok(client_widen(spec, &prg, self.session, &mut self.ledger)?)
+        Ok(client_widen(spec, &prg, self.session, &mut self.transcript)?)
     }
 
     fn look_up(&mut self, id: NodeId, table: &LookUp, _: &[u64], _: &[u64]) -> Result<(), BackendError> {
@@ -187,7 +194,7 @@ impl ClientPhase<Parts> for Online<'_, '_> {
         let corrections = self.source.bytes(spec.cost().client_material)?;
         let (place, prg) = ((self.hash, self.batch), stream(&self.seed, At { node: id, level: 0 }, GATE));
         self.batch += 1;
-        Ok(client_look_up(&spec, place, (&prg, &corrections), self.session, &mut self.ledger)?)
+        Ok(client_look_up(&spec, place, (&prg, &corrections), self.session, &mut self.transcript)?)
     }
 
     fn settle(&mut self, _: NodeId, _: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {

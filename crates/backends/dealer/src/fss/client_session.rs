@@ -15,9 +15,9 @@ use super::material_format::ClientHead;
 use super::receive::Taking;
 use super::{Level, dealer, l2_phases, material_format};
 use crate::dealt::audit::Sink;
+use crate::dealt::masked_weights::MaskedWeights;
 use crate::dealt::setup::Expected;
 use crate::dealt::source::{Source, SpooledMaterial};
-use crate::dealt::statics::Statics;
 use tacit_backend_api::seam::{Chunks, ConnectionResources, MaterialPlace, write_material};
 use tacit_backend_api::{BackendError, ClientSide, Material, MaterialPart};
 use tacit_ring::reference;
@@ -31,7 +31,7 @@ pub(super) struct Asking {
 
 impl MaterialPart for ClientMaterial {
     fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        material_format::sealed(&self.plan, Role::Client, &self.bytes)
+        material_format::with_digest_appended(&self.plan, Role::Client, &self.bytes)
     }
 }
 
@@ -40,13 +40,13 @@ impl Asking {
         Self { model, resources, prg }
     }
 
-    fn statics(&self) -> Result<&Arc<Statics>, BackendError> {
-        self.model.statics.get().ok_or(BackendError::Misuse("the setup comes first"))
+    fn masked_weights(&self) -> Result<&Arc<MaskedWeights>, BackendError> {
+        self.model.masked_weights.get().ok_or(BackendError::Misuse("the setup comes first"))
     }
 
     /// Streams the client's half to `place`, followed by the results of the offline phase.
     fn make(&mut self, channel: &mut Channel, place: &mut dyn MaterialPlace) -> Result<(), BackendError> {
-        let statics = self.statics()?.clone();
+        let masked_weights = self.masked_weights()?.clone();
         let Self { model, resources, prg } = self;
         let plan = &model.compiled.plan;
         let ordering = model.compiled.ordering(resources);
@@ -65,8 +65,10 @@ impl Asking {
         };
         let head = ClientHead::read(plan, &head)?;
         let more = match plan.level() {
-            Level::L1 => client::offline(plan, &statics, head, channel, &resources.stop).map(|()| Zeroizing::default()),
-            Level::L2 => l2_phases::offline_client(plan, &statics, head, (channel, prg), &resources.stop),
+            Level::L1 => {
+                client::offline(plan, &masked_weights, head, channel, &resources.stop).map(|()| Zeroizing::default())
+            }
+            Level::L2 => l2_phases::offline_client(plan, &masked_weights, head, (channel, prg), &resources.stop),
         }?;
         digesting.update(&more);
         write_material(&more, place)?;
@@ -82,9 +84,9 @@ impl ClientSide for Asking {
 
     /// Fetches `E`, unless this process or its folder has it.
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
-        let Client { compiled, statics } = &*self.model;
-        Expected { plan: &*compiled.plan, digest: compiled.stated.statics, hasher }.take(
-            statics,
+        let Client { compiled, masked_weights } = &*self.model;
+        Expected { plan: &*compiled.plan, digest: compiled.stated.masked_weights, hasher }.take(
+            masked_weights,
             &self.resources,
             channel,
         )

@@ -1,7 +1,7 @@
 //! Costs of one input or a batch, from the plan alone. Traffic is exact, memory is an estimate.
 
 use tacit_mpc::codec::Packed;
-use tacit_mpc::fss::gate::{FssCost, Ledger};
+use tacit_mpc::fss::gate::{CheckTranscript, FssCost};
 use tacit_net::TrafficModel;
 
 use super::l2_phases::TAGS_BYTES;
@@ -9,7 +9,7 @@ use super::linear_check;
 use super::material_format;
 use super::options::{Level, Options};
 use super::plan::{self, LinearBytes, Plan, Step};
-use crate::dealt::{audit, setup, statics};
+use crate::dealt::{audit, masked_weights, setup};
 use tacit_backend_api::{BackendError, Costs, DealingCost, Work, seam};
 use tacit_ring::{Node, RingGraph};
 
@@ -51,8 +51,8 @@ pub(super) fn price(graph: &RingGraph, options: &Options) -> Result<f64, Backend
 /// Adds the traffic of the check at the end of a phase, with words of `widths` widths.
 fn check(level: Level, widths: usize, talk: &mut TrafficModel) {
     match level {
-        Level::L1 => Ledger::talk(widths, talk),
-        Level::L2 => Ledger::agree_talk(widths, talk),
+        Level::L1 => CheckTranscript::talk(widths, talk),
+        Level::L2 => CheckTranscript::agree_talk(widths, talk),
     }
 }
 
@@ -111,7 +111,7 @@ fn made(plan: &Plan, costs: &mut Costs) {
     costs.offline.server.work = Work { macs: 2 * macs, ..Work::default() };
     if level == Level::L2 {
         costs.offline.server.work.macs += 2 * macs;
-        for (_, conv, _) in statics::layers(plan) {
+        for (_, conv, _) in masked_weights::layers(plan) {
             let [matrix, online] = linear_check::work(conv);
             costs.offline.client.work.macs += matrix;
             costs.online.client.work.macs += batch * online;
@@ -129,10 +129,10 @@ fn all_batches(plan: &Plan) -> impl Iterator<Item = FssCost> {
 /// much again is being made, and some pieces wait to be sent.
 pub(super) fn dealing_memory(plan: &Plan) -> u64 {
     let largest = plan.graph.nodes().iter().map(|n| 8 * plan.elements(n) as u64).max().expect("a graph has nodes");
-    let layer = statics::layers(plan).map(|(_, conv, _)| 8 * conv.weight_len() as u64).max().unwrap_or(0);
+    let layer = masked_weights::layers(plan).map(|(_, conv, _)| 8 * conv.weight_len() as u64).max().unwrap_or(0);
     let pieces = all_batches(plan).map(|batch| batch.dealt_at_once as u64).max().unwrap_or(0);
     let rows = match plan.level() {
-        Level::L1 => statics::AT_ONCE_BYTES,
+        Level::L1 => masked_weights::AT_ONCE_BYTES,
         Level::L2 => linear_check::AT_ONCE_BYTES,
     };
     8 * largest + 2 * layer.min(rows) + 2 * pieces + (4 << 20)
@@ -142,7 +142,7 @@ pub(super) fn dealing_memory(plan: &Plan) -> u64 {
 pub(super) fn costs(plan: &Plan) -> Costs {
     let (level, macs) = (plan.level(), plan.batch as u64 * plan.graph.macs());
     let mut costs = Costs {
-        setup: setup::talk(statics::bytes(plan)).into(),
+        setup: setup::talk(masked_weights::bytes(plan)).into(),
         offline: offline_talk(plan).into(),
         online: online_talk(plan).into(),
         weights: plan.graph.weights(),
@@ -159,11 +159,11 @@ pub(super) fn costs(plan: &Plan) -> Costs {
     // Opened words take 48 bytes each, as a share with tag, in a list that doubles by copying.
     let word = 3 * 48;
     let opened: u64 = all_batches(plan).map(|batch| batch.opened as u64).sum();
-    let ledger = word * opened + all_batches(plan).map(|batch| batch.held as u64).max().unwrap_or(0);
+    let transcript = word * opened + all_batches(plan).map(|batch| batch.held as u64).max().unwrap_or(0);
     let matrices: u64 = matrix_bytes(plan).sum();
     let layer = matrix_bytes(plan).max().unwrap_or(0);
-    costs.online.client.peak_memory_bytes = kept + ledger + 16 * largest;
-    costs.online.server.peak_memory_bytes = stored + ledger + 16 * largest;
+    costs.online.client.peak_memory_bytes = kept + transcript + 16 * largest;
+    costs.online.server.peak_memory_bytes = stored + transcript + 16 * largest;
     let gates = costs.online.client.work.aes_blocks + costs.online.server.work.aes_blocks;
     costs.setup.client.stored_bytes = matrices;
     // The matrices are streamed.
@@ -172,12 +172,12 @@ pub(super) fn costs(plan: &Plan) -> Costs {
     made(plan, &mut costs);
     costs.offline.client.stored_bytes = kept;
     costs.offline.server.stored_bytes = stored;
-    let linear = statics::layers(plan).map(|(_, conv, _)| (plan.batch * conv.out_len()) as u64).sum::<u64>();
+    let linear = masked_weights::layers(plan).map(|(_, conv, _)| (plan.batch * conv.out_len()) as u64).sum::<u64>();
     // A party with a folder for material holds little of it in memory. The server's stored material
     // replaces its half and is a part of it.
     costs.offline.client.peak_memory_bytes = matrices + kept + word * linear + 16 * largest;
     costs.offline.server.peak_memory_bytes = half + layer + word * linear + 16 * largest;
-    let projections = statics::layers(plan).map(|(_, conv, _)| linear_check::work(conv)[0]);
+    let projections = masked_weights::layers(plan).map(|(_, conv, _)| linear_check::work(conv)[0]);
     let projected = if level == Level::L2 { projections.sum() } else { 0 };
     costs.dealing = DealingCost {
         client_bytes: client,
@@ -192,7 +192,7 @@ pub(super) fn costs(plan: &Plan) -> Costs {
 /// Returns the bytes of each stored matrix.
 fn matrix_bytes(plan: &Plan) -> impl Iterator<Item = u64> {
     // An entry is stored as 4 bytes, or 8 in rings beyond 32 bits.
-    statics::layers(plan).map(|(_, conv, width)| conv.weight_len() as u64 * if width > 32 { 8 } else { 4 })
+    masked_weights::layers(plan).map(|(_, conv, width)| conv.weight_len() as u64 * if width > 32 { 8 } else { 4 })
 }
 
 #[cfg(test)]
@@ -214,7 +214,7 @@ mod tests {
         });
         let plan = compile(RingGraph::new(spec(nodes.collect())).unwrap(), Options::default()).unwrap();
         let online = costs(&plan).online.client.peak_memory_bytes;
-        // Seven layers in the ledger, and blocks of the bits of one: entries of -9 to 13 have 5
+        // Seven layers in the transcript, and blocks of the bits of one: entries of -9 to 13 have 5
         // bits.
         let least = material_format::client_bytes(&plan)[1] + 7 * n * 3 * 48 + 16 * 5 * n;
         assert!((least as u64..2 * least as u64).contains(&online), "{online}, {least}");

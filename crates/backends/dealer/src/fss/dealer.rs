@@ -19,8 +19,8 @@ use super::Level;
 use super::linear_check::Projection;
 use super::mac_matmul::{self, ring};
 use super::material_format::{self, DELTA, Digesting, KEY, Reveal, When, mask_stream};
-use super::plan::{Parts, Plan, Step, tagged};
-use crate::dealt::statics;
+use super::plan::{FssStepTypes, Plan, Step, tagged};
+use crate::dealt::masked_weights;
 use tacit_backend_api::BackendError;
 use tacit_ring::Node;
 use tacit_ring::fixed::ring_mask;
@@ -247,7 +247,7 @@ fn take_off(known: &mut [u64], words: impl Iterator<Item = u64>, width: u32) {
     known.iter_mut().zip(words).for_each(|(k, word)| *k = k.wrapping_sub(word) & ring_mask(width));
 }
 
-impl ClientPhase<Parts> for Dealing<'_> {
+impl ClientPhase<FssStepTypes> for Dealing<'_> {
     fn input(&mut self, _: &[u64], _: u32) -> Result<(), BackendError> {
         Ok(())
     }
@@ -260,7 +260,7 @@ impl ClientPhase<Parts> for Dealing<'_> {
             return Ok(target());
         }
         let key = self.keys.next().ok_or(BackendError::Misuse("there is a key for each linear layer"))?;
-        let mut known = Zeroizing::new(statics::apply_random(key, conv, r, width)?);
+        let mut known = Zeroizing::new(masked_weights::apply_random(key, conv, r, width)?);
         // Drawn only now: a large layer takes much memory.
         let (target, masks) = (target(), self.masks(id, known.len(), width));
         self.hide(id, &mut known, &masks, &target, width);
@@ -272,7 +272,7 @@ impl ClientPhase<Parts> for Dealing<'_> {
         self.words(id, TAGS, r, r.len(), width)?;
         self.words(id, TAU, &masks, known.len(), width)?;
         if self.plan.level() == Level::L2 {
-            let (mut out, count) = (Writer::default(), statics::entries_of(self.plan, conv));
+            let (mut out, count) = (Writer::default(), masked_weights::entries_of(self.plan, conv));
             let projection = Projection::draw(&self.client, id, conv, (width, batch));
             projection.for_server(key, count, &known)?.write(width, &mut out);
             (self.sink)(&out.finish())?;

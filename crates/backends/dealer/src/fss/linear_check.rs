@@ -35,7 +35,7 @@ use tacit_graph::NodeId;
 use tacit_mpc::codec::{Packed, Reader, Writer};
 use zeroize::Zeroizing;
 
-use crate::dealt::statics::{self, Matrix};
+use crate::dealt::masked_weights::{self, Matrix};
 use tacit_backend_api::BackendError;
 use tacit_ring::fixed::ring_mask;
 use tacit_ring::share::{At, chosen, stream};
@@ -179,7 +179,7 @@ impl<'a> Projection<'a> {
     /// The server's beta and kappa. `key`: the key of A, which has `count` entries; `known`: K.
     pub(super) fn for_server(&self, key: &Seed, count: usize, known: &[u64]) -> Result<Applied, BackendError> {
         let (key, width, weights) = (Prg::from_seed(key.clone()), self.width, self.conv.weight_len());
-        let random = |range: Range<usize>| statics::random(&key, range, count, width);
+        let random = |range: Range<usize>| masked_weights::draw_mask(&key, range, count, width);
         // A small matrix with many groups is drawn in one step.
         let whole = (weights <= AT_ONCE).then(|| random(0..weights));
         let kernel = self.kernel(|range| match &whole {
@@ -262,7 +262,7 @@ mod tests {
         for conv in [ConvSpec::linear(30, 7), conv(4, 6, 3, 2, 1), conv(6, 4, 2, 1, 2), conv(5, 5, 3, 1, 5), large] {
             for (width, batch) in [(13, 1), (32, 3), (37, 1), (37, 2)] {
                 let (count, weights) = (conv.weight_len() + conv.out_ch, conv.weight_len());
-                let a = statics::random(&Prg::from_seed(key.clone()), 0..count, count, width);
+                let a = masked_weights::draw_mask(&Prg::from_seed(key.clone()), 0..count, count, width);
                 let e = random(5, count, width);
                 let [xh, known, opened] = [(6, conv.in_len()), (7, conv.out_len()), (8, conv.out_len())]
                     .map(|(b, n)| random(b, batch * n, width));

@@ -10,7 +10,7 @@ use tacit_mpc::codec::{Reader, Writer};
 use tacit_mpc::fss::mac::ring::{Ring, Share};
 use zeroize::Zeroizing;
 
-use crate::dealt::statics::Matrix;
+use crate::dealt::masked_weights::Matrix;
 use tacit_backend_api::BackendError;
 
 /// The ring of words of `width` bits with their spare bits.
@@ -123,7 +123,7 @@ pub(super) fn read(from: &mut Reader<'_>, ring: Ring, count: usize) -> Result<Ze
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dealt::statics;
+    use crate::dealt::masked_weights;
     use tacit_arith::prg::{Prg, Seed};
 
     #[test]
@@ -132,7 +132,7 @@ mod tests {
         let mut random = Prg::from_seed(Seed([4; 16]));
         for width in [2, 13, 23, 24, 25, 31, 32, 33, 40] {
             let bits = ring(width).share_bits();
-            let matrix = statics::random(&Prg::from_seed(Seed([9; 16])), 0..1500, 1500, width);
+            let matrix = masked_weights::draw_mask(&Prg::from_seed(Seed([9; 16])), 0..1500, 1500, width);
             let (low, high) = matrix.parts();
             // Also with every bit of the words set, where the sums are largest.
             for full in [false, true] {

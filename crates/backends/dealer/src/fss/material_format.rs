@@ -1,25 +1,51 @@
-//! The format of the two halves of a material.
+//! The format of the two halves of a material, and of what either party stores of its half.
 //!
-//! ```text
-//! client: seed 16 | seed of the hash keys 16 | correction words of all batches | digest 32
-//! server: seed 16 | seed of the hash keys 16 | share of Delta 16 | key 8 | masks
-//!         | pieces of all steps | digest 32
-//! ```
-//! At level `l2`, where both parties are checked, the seed of the input's mask (16) precedes the
-//! client's correction words. The server's half ends with its share of the result's mask and the
-//! tags that it is checked by ([`Reveal`]). The data of a linear layer is then `A r - t`, shares
-//! with tags of r and tau, and a projection ([`super::linear_check`]). The key is a share of a key.
+//! Sizes are in bytes; `l2` marks fields of level `l2`, where both parties are checked.
 //!
-//! Masks: those of one check for each width of words, offline, then online. Steps in node order:
-//! for a linear layer `A r - t` (packed), then the values that its tags are checked with; for a
-//! batch of gates the dealt data. The digest covers all bytes before it, the plan with `E`, and the
-//! role of the half's party. It detects damage and halves of the other party or of another model.
-//! The digest is no tag, and no security rests on it.
+//! **Client, as dealt**
 //!
-//! Material stored at the server has `A r - t + V` for a linear layer, without the values that its
-//! tags are checked with. At the client at level `l2`, the projections stand between correction
-//! words and digest. Either party stores its half as it arrives ([`super::receive`]), and then adds
-//! to it ([`super::server_ingest`]).
+//! | bytes | level | meaning |
+//! | --- | --- | --- |
+//! | 16 | both | seed of the client's shares and masks |
+//! | 16 | both | public seed of the hash keys |
+//! | 16 | `l2` | seed of the input's mask |
+//! | by plan | both | correction words of all batches |
+//! | 32 | both | digest |
+//!
+//! **Client, as stored**: the same, and at level `l2` the projections of all linear layers
+//! ([`super::linear_check`]) between correction words and digest.
+//!
+//! **Server, as dealt**
+//!
+//! | bytes | level | meaning |
+//! | --- | --- | --- |
+//! | 16 | both | seed of the server's randomness |
+//! | 16 | both | public seed of the hash keys |
+//! | 16 | both | the server's share of Delta |
+//! | 8 | both | the key; at level `l2`, a share of it |
+//! | by plan | both | masks of the check for each width of words, offline, then online |
+//! | by plan | both | the steps in node order, as below |
+//! | by plan | `l2` | the server's share of the result's mask, and its tags ([`Reveal`]) |
+//! | 32 | both | digest |
+//!
+//! A linear layer has these fields. A batch of gates has its dealt data.
+//!
+//! | bytes | level | meaning |
+//! | --- | --- | --- |
+//! | packed | both | `A r - t` |
+//! | by plan | `l1` | keys of the tags of r and tau, by which the client's words are checked |
+//! | by plan | `l2` | the server's shares of r and tau, with tags |
+//! | by plan | `l2` | projection, by which the client checks the result ([`super::linear_check`]) |
+//!
+//! **Server, as stored**: the same, but a linear layer has `A r - t + V` in place of `A r - t`, and
+//! no keys or shares of r and tau.
+//!
+//! The digest covers all bytes before it, the plan with `E`, and the role of the half's party. It
+//! detects damage and halves of the other party or of another model. The digest is no tag, and no
+//! security rests on it.
+//!
+//! Either party stores its half as it arrives ([`super::receive`]), and then adds to it
+//! ([`super::server_ingest`]).
 
 use std::collections::BTreeSet;
 
@@ -34,8 +60,8 @@ use zeroize::Zeroizing;
 use super::mac_matmul::{self, ring};
 use super::plan::{LinearBytes, Plan, Step, batches};
 use super::{Level, linear_check};
+use crate::dealt::masked_weights;
 use crate::dealt::source::Source;
-use crate::dealt::statics;
 use tacit_backend_api::{BackendError, seam};
 use tacit_ring::fixed::ring_mask;
 
@@ -43,8 +69,8 @@ use tacit_ring::fixed::ring_mask;
 const SEED: usize = 16;
 /// Bytes of a digest.
 pub(super) const DIGEST: usize = 32;
-/// Bytes of a word of 41 bits.
-const MASK: usize = 6;
+/// Bytes of the value or the tag of a check's mask: a word of 41 bits.
+const MASK_WORD_BYTES: usize = 6;
 
 /// Numbers of streams from a party's seed. `NODE` and the numbers after it are parts of
 /// `share::stream`.
@@ -72,8 +98,8 @@ pub(super) fn client_masks(seed: &Prg, when: When, widths: &BTreeSet<u32>) -> Ve
     widths.iter().map(|&w| (w, draw_masks(ring(w), &mut mask_stream(seed, when, w)))).collect()
 }
 
-/// The name of the session that opens values of a material, which is used once.
-pub(super) fn session(plan: &Plan, hash: PublicSeed, when: When) -> [u8; 32] {
+/// The digest that names the session in which values of a material are opened. It is used once.
+pub(super) fn session_digest(plan: &Plan, hash: PublicSeed, when: When) -> [u8; 32] {
     seam::digest("tacit 2026-11 fss session", &[&plan.binding(), &hash.to_bytes(), &[when as u8]])
 }
 
@@ -137,8 +163,8 @@ pub(super) fn checked<'a>(plan: &Plan, role: Role, bytes: &'a [u8], len: usize) 
     digesting(&plan.binding(), role, content).check(stated).map(|()| content)
 }
 
-/// Appends the digest. `binding`: of the half's plan.
-pub(super) fn sealed(binding: &[u8; 32], role: Role, content: &[u8]) -> Zeroizing<Vec<u8>> {
+/// Returns `content` with its digest appended. `binding`: of the half's plan.
+pub(super) fn with_digest_appended(binding: &[u8; 32], role: Role, content: &[u8]) -> Zeroizing<Vec<u8>> {
     let mut out = Zeroizing::new(Vec::with_capacity(content.len() + DIGEST));
     out.extend_from_slice(content);
     out.extend_from_slice(&digesting(binding, role, content).finish());
@@ -159,14 +185,16 @@ pub(super) fn client_bytes(plan: &Plan) -> [usize; 2] {
     let half = client_head(plan) + batches.map(|cost| cost.client_material).sum::<usize>();
     let projections = match plan.level() {
         Level::L1 => 0,
-        Level::L2 => statics::layers(plan).map(|(_, conv, width)| linear_check::bytes(conv, width, plan.batch)).sum(),
+        Level::L2 => {
+            masked_weights::layers(plan).map(|(_, conv, width)| linear_check::bytes(conv, width, plan.batch)).sum()
+        }
     };
     [half, half + projections]
 }
 
 /// Length of the head of the server's half, in bytes.
 pub(super) fn head_bytes(plan: &Plan) -> usize {
-    3 * SEED + 8 + plan.widths().iter().map(|widths| widths.len() * ROWS * 2 * MASK).sum::<usize>()
+    3 * SEED + 8 + plan.widths().iter().map(|widths| widths.len() * ROWS * 2 * MASK_WORD_BYTES).sum::<usize>()
 }
 
 /// Bytes of the server's half, and of its stored material, both without digest.
@@ -199,13 +227,15 @@ pub(super) fn with_digest(len: usize) -> u64 {
 /// Encodes masks.
 pub(super) fn write_masks(masks: &Masks, out: &mut Vec<u8>) {
     for Share { value, tag } in masks.iter().map(|m| Share { value: m.value, tag: m.tag }) {
-        [value, tag].iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()[..MASK]));
+        [value, tag].iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()[..MASK_WORD_BYTES]));
     }
 }
 
 fn read_masks(from: &mut Reader<'_>) -> Result<Masks, MpcError> {
-    let words = from.bytes(ROWS * 2 * MASK)?.chunks_exact(2 * MASK);
-    Ok(Zeroizing::new(words.map(|w| Share { value: word(&w[..MASK]), tag: word(&w[MASK..]) }).collect()))
+    let words = from.bytes(ROWS * 2 * MASK_WORD_BYTES)?.chunks_exact(2 * MASK_WORD_BYTES);
+    Ok(Zeroizing::new(
+        words.map(|w| Share { value: word(&w[..MASK_WORD_BYTES]), tag: word(&w[MASK_WORD_BYTES..]) }).collect(),
+    ))
 }
 
 /// Returns the number that the bytes encode, the lowest first.

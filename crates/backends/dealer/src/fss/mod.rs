@@ -13,9 +13,9 @@
 //! * online its masked input, which is its own choice, and for each gate a bit and a word with tags
 //!   (`tacit_mpc::fss::gate`).
 //!
-//! Both parties enter all of this into a ledger. The server checks the words of the offline phase
-//! before it stores the material. It checks everything that was opened online before it sends its
-//! share of the result.
+//! Both parties enter all of this into a transcript. The server checks the words of the offline
+//! phase before it stores the material. It checks everything that was opened online before it sends
+//! its share of the result.
 //!
 //! At level `l2` **both parties are checked**. Both have the same masked values, only the dealer
 //! has the masks, and every message has a tag that its sender cannot forge (`l2_phases`,

@@ -14,12 +14,12 @@ use tacit_mpc::Role;
 use zeroize::Zeroizing;
 
 use super::client_session::Asking;
-use super::compiled::{Client, Compiled, Server, of_keys};
+use super::compiled::{Client, Compiled, Server, dealer_keys_digest};
 use super::options::{self, NAME, Options};
 use super::plan;
 use super::server_session::Serving;
 use super::{cost, dealer, material_format};
-use crate::dealt::statics;
+use crate::dealt::masked_weights;
 use tacit_backend_api::seam::{self, ConnectionResources, DealerModel, Order};
 use tacit_backend_api::{
     Backend, BackendError, ClientModel, ClientSide, LoweringReport, ServerModel, ServerSide, Strain, Trust,
@@ -73,9 +73,9 @@ impl Backend for Fss {
 
     fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError> {
         let compiled = Compiled::read(public)?;
-        let (secret, weights) = statics::read_private(&*compiled.plan, private)?;
+        let (secret, weights) = masked_weights::read_private(&*compiled.plan, private)?;
         drop(compiled.plan);
-        let plan = Arc::into_inner(compiled.one).expect("nobody else has it");
+        let plan = Arc::into_inner(compiled.single_plan).expect("nobody else has it");
         let server = Server::new((plan, weights), secret, None)?;
         if *server.compiled.public != *public {
             return Err(BackendError::Private { what: "it belongs to another public part".into() });
@@ -84,15 +84,15 @@ impl Backend for Fss {
     }
 
     fn open(&self, public: &[u8]) -> Result<Arc<dyn ClientModel>, BackendError> {
-        Ok(Arc::new(Client { compiled: Compiled::read(public)?, statics: Arc::default() }))
+        Ok(Arc::new(Client { compiled: Compiled::read(public)?, masked_weights: Arc::default() }))
     }
 
     fn dealing(&self, public: &[u8], part: &[u8]) -> Result<Arc<dyn DealerModel>, BackendError> {
         let compiled = Compiled::read(public)?;
-        if of_keys(&compiled.stated.statics, part) != compiled.stated.keys {
+        if dealer_keys_digest(&compiled.stated.masked_weights, part) != compiled.stated.keys {
             return Err(BackendError::Private { what: "these keys are not those that the public part states".into() });
         }
-        let keys = statics::read_keys(&*compiled.plan, part)?;
+        let keys = masked_weights::read_keys(&*compiled.plan, part)?;
         Ok(Arc::new(Dealing { compiled, keys: Arc::new(keys) }))
     }
 }
@@ -106,7 +106,7 @@ impl ServerModel for Server {
     }
 
     fn private_bytes(&self) -> Result<Zeroizing<Vec<u8>>, BackendError> {
-        Ok(statics::private_bytes(&self.secret, &self.weights))
+        Ok(masked_weights::private_bytes(&self.secret, &self.weights))
     }
 
     fn report(&self) -> Option<&dyn LoweringReport> {
@@ -124,10 +124,10 @@ impl ServerModel for Server {
     fn order(&self) -> Option<Order<'_>> {
         Some(Order {
             backend: NAME,
-            digest: self.compiled.one.binding(),
+            digest: self.compiled.single_plan.binding(),
             batch: self.compiled.batch() as u32,
             public: &self.compiled.public,
-            part: &self.part,
+            part: &self.dealer_part,
             server_bytes: material_format::with_digest(material_format::server_bytes(&self.compiled.plan)[0]),
         })
     }
@@ -169,7 +169,7 @@ impl DealerModel for Dealing {
     }
 
     fn masks(&self) -> Vec<[u8; 32]> {
-        self.keys.iter().map(statics::fingerprint).collect()
+        self.keys.iter().map(masked_weights::fingerprint).collect()
     }
 
     fn client_bytes(&self) -> u64 {

@@ -10,21 +10,21 @@ use tacit_mpc::fss::gate::{FssCost, FssGate, FssLookUp, FssWiden};
 
 use super::mac_matmul;
 use super::{Level, Options, linear_check};
-use crate::dealt::statics::Masked;
+use crate::dealt::masked_weights::MaskedPlan;
 use tacit_backend_api::{BackendError, Numerics, seam};
-use tacit_ring::share::{self, Added, Compile, Kind, conv_spec};
+use tacit_ring::share::{self, Added, Compile, StepTypes, conv_spec};
 use tacit_ring::{Node, RingGraph, Table};
 
 /// The step types of this back end.
-pub(crate) struct Parts;
+pub(crate) struct FssStepTypes;
 
-impl Kind for Parts {
+impl StepTypes for FssStepTypes {
     type Linear = ConvSpec;
     type Gate = FssGate;
     type Widen = FssWiden;
 }
 
-pub(crate) type Step = share::Step<Parts>;
+pub(crate) type Step = share::Step<FssStepTypes>;
 
 /// A compiled model.
 pub struct Plan {
@@ -83,8 +83,8 @@ impl Plan {
     /// Binds the plan to a model, by the digests of its masked weights and of the keys of their
     /// masks.
     #[must_use]
-    pub fn bound_to(self, [statics, keys]: [&[u8; 32]; 2]) -> Self {
-        let binding = seam::digest("tacit 2026-11 fss", &[&self.digest, statics, keys]);
+    pub fn bound_to(self, [masked_weights, keys]: [&[u8; 32]; 2]) -> Self {
+        let binding = seam::digest("tacit 2026-11 fss", &[&self.digest, masked_weights, keys]);
         Self { binding, ..self }
     }
 
@@ -117,8 +117,8 @@ fn canonical_gate(gate: &FssGate) -> (usize, usize, usize, usize, usize) {
     (gate.n(), cost.up, cost.down, cost.client_material, cost.server_material)
 }
 
-impl Masked for Plan {
-    type Parts = Parts;
+impl MaskedPlan for Plan {
+    type Types = FssStepTypes;
 
     fn graph(&self) -> &RingGraph {
         &self.graph
@@ -248,13 +248,13 @@ impl Maker<'_> {
     }
 }
 
-impl Compile<Parts> for Maker<'_> {
+impl Compile<FssStepTypes> for Maker<'_> {
     fn linear(&mut self, tensor: NodeId, id: NodeId) -> ConvSpec {
         conv_spec(self.graph, tensor, id)
     }
 
-    fn relu(&mut self, n: usize, width: u32, wide: u32, whole: bool) -> Result<FssGate, String> {
-        let drop = if whole { 0 } else { self.options.relu_drop.min(width - 4) };
+    fn relu(&mut self, n: usize, width: u32, wide: u32, tests_all_bits: bool) -> Result<FssGate, String> {
+        let drop = if tests_all_bits { 0 } else { self.options.relu_drop.min(width - 4) };
         Ok(self.gate(n, width, drop, vec![Value::Tested { wide }]))
     }
 

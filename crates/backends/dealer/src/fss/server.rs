@@ -7,7 +7,7 @@ use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
 use tacit_mpc::codec::Reader;
 use tacit_mpc::dealt::LookUp;
-use tacit_mpc::fss::gate::{FssGate, FssWiden, Ledger, server_look_up, server_online, server_widen};
+use tacit_mpc::fss::gate::{CheckTranscript, FssGate, FssWiden, server_look_up, server_online, server_widen};
 use tacit_mpc::fss::mac::ring::Share;
 use tacit_mpc::wire::PackedMessages;
 use tacit_mpc::{Role, Session};
@@ -19,9 +19,9 @@ use super::client::{INPUT, LINEAR, RESULT};
 use super::dealer::GATE;
 use super::mac_matmul::{self, ring};
 use super::material_format::{self, ServerHead, When};
-use super::plan::{Parts, Plan, tagged};
+use super::plan::{FssStepTypes, Plan, tagged};
+use crate::dealt::masked_weights::Matrix;
 use crate::dealt::source::Source;
-use crate::dealt::statics::Matrix;
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::{Stop, check_made_for};
 use tacit_ring::share::{At, NodeObserver, ServerPhase, ServerShares, ServerWalk, linear_online, stream};
@@ -44,14 +44,15 @@ impl ServerMaterial {
     }
 }
 
-/// Receives a layer's words from the client, and enters them into the ledger with the keys of their
-/// tags, which are next in `from`. `masked`: the layer's weights.
-pub(super) fn received(
+/// Receives the client's masked output `V = E r + tau` of a linear layer. Computes the MAC key of
+/// each word from the dealt keys of the tags of r and tau, which are next in `from`. Records words
+/// and keys in `transcript` for the final check. `masked`: the layer's `E`.
+pub(super) fn receive_linear_output(
     masked: &Matrix,
     (conv, width, batch): (&ConvSpec, u32, usize),
     from: &mut Reader<'_>,
     channel: &mut Channel,
-    ledger: &mut Ledger,
+    transcript: &mut CheckTranscript,
 ) -> Result<Vec<u64>, BackendError> {
     let (ring, n) = (ring(width), batch * conv.out_len());
     let (of_r, of_tau) = (mac_matmul::read(from, ring, batch * conv.in_len())?, mac_matmul::read(from, ring, n)?);
@@ -59,7 +60,7 @@ pub(super) fn received(
     let words = channel.recv_packed(LINEAR, n, width)?;
     let mask = u128::MAX >> (128 - ring.share_bits());
     let tags = of_words.iter().zip(of_tau.iter()).map(|(a, b)| a.wrapping_add(*b).wrapping_neg() & mask);
-    ledger.values(width, tags.map(|tag| Share { value: 0, tag }), words.iter().copied());
+    transcript.values(width, tags.map(|tag| Share { value: 0, tag }), words.iter().copied());
     Ok(words)
 }
 
@@ -76,14 +77,15 @@ pub(super) fn online(
     check_made_for(&made_for, &plan.binding())?;
     let head = ServerHead::read(plan, &mut Reader::new(&source.bytes(material_format::head_bytes(plan))?))?;
     let ServerHead { seed, hash, delta, key, masks: [_, masks] } = head;
-    let ledger = Ledger::new(Role::Server, &material_format::session(plan, hash, When::Online), &delta);
+    let transcript =
+        CheckTranscript::new(Role::Server, &material_format::session_digest(plan, hash, When::Online), &delta);
     let mut session = Session { role: Role::Server, channel, prg };
-    let phase = Online { plan, weights, seed, hash, batch: 0, source, ledger, session: &mut session };
+    let phase = Online { plan, weights, seed, hash, batch: 0, source, transcript, session: &mut session };
     let tap: &mut NodeObserver<'_> = &mut |id, share| tap(id, share);
     let mut shares = ServerWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, phase, tap };
     let share = stop.walk(&*plan.graph, &mut shares)?;
-    let Online { ledger, .. } = shares.phase;
-    ledger.verify(&key, masks, (session.channel, session.prg))?;
+    let Online { transcript, .. } = shares.phase;
+    transcript.verify(&key, masks, (session.channel, session.prg))?;
     session.channel.send_packed(RESULT, &share, plan.graph.output().fixed.width)?;
     Ok(session.channel.flush()?)
 }
@@ -96,11 +98,11 @@ struct Online<'a, 's> {
     /// Number of the next batch.
     batch: u32,
     source: Source<'a>,
-    ledger: Ledger,
+    transcript: CheckTranscript,
     session: &'a mut Session<'s>,
 }
 
-impl ServerPhase<Parts> for Online<'_, '_> {
+impl ServerPhase<FssStepTypes> for Online<'_, '_> {
     fn input(&mut self, node: &Node) -> Result<Vec<u64>, BackendError> {
         Ok(self.session.channel.recv_packed(INPUT, self.plan.elements(node), node.fixed.width)?)
     }
@@ -116,13 +118,13 @@ impl ServerPhase<Parts> for Online<'_, '_> {
         let (place, prg) = ((self.hash, self.batch), stream(&self.seed, at, GATE));
         self.batch += 1;
         let shares = (shares.tested, shares.values, shares.bases);
-        Ok(server_online(gate, place, shares, (&prg, &given), self.session, &mut self.ledger)?)
+        Ok(server_online(gate, place, shares, (&prg, &given), self.session, &mut self.transcript)?)
     }
 
     fn widen(&mut self, id: NodeId, spec: &FssWiden, _: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError> {
         let given = self.source.bytes(spec.cost().server_material)?;
         let prg = stream(&self.seed, At { node: id, level: 0 }, GATE);
-        Ok(server_widen(spec, x, (&prg, &given), self.session, &mut self.ledger)?)
+        Ok(server_widen(spec, x, (&prg, &given), self.session, &mut self.transcript)?)
     }
 
     fn look_up(&mut self, id: NodeId, table: &LookUp, x: &[u64]) -> Result<Vec<u64>, BackendError> {
@@ -130,7 +132,7 @@ impl ServerPhase<Parts> for Online<'_, '_> {
         let given = self.source.bytes(spec.cost().server_material)?;
         let (place, prg) = ((self.hash, self.batch), stream(&self.seed, At { node: id, level: 0 }, GATE));
         self.batch += 1;
-        Ok(server_look_up(&spec, place, x, (&prg, &given), self.session, &mut self.ledger)?)
+        Ok(server_look_up(&spec, place, x, (&prg, &given), self.session, &mut self.transcript)?)
     }
 
     fn settle(&mut self, _: NodeId, _: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {

@@ -7,7 +7,7 @@ use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
 use tacit_mpc::Role;
 use tacit_mpc::codec::{Packed, Reader, Writer};
-use tacit_mpc::fss::gate::Ledger;
+use tacit_mpc::fss::gate::CheckTranscript;
 use tacit_mpc::wire::PackedMessages;
 use tacit_net::Channel;
 use zeroize::Zeroizing;
@@ -18,8 +18,8 @@ use super::plan::{LinearBytes, Plan, Step};
 use super::server::{self, NO_WEIGHTS};
 use super::{Level, l2_phases};
 use crate::dealt::audit::Sink;
+use crate::dealt::masked_weights;
 use crate::dealt::source::Source;
-use crate::dealt::statics;
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::Stop;
 use tacit_ring::fixed::ring_mask;
@@ -34,7 +34,7 @@ pub(super) struct Intake<'a> {
     /// The half.
     source: Source<'a>,
     kept: Digesting,
-    ledger: Ledger,
+    transcript: CheckTranscript,
     /// At level `l2`: the server's words, which are sent after all words of the client have
     /// arrived.
     pending: Vec<(Vec<u64>, u32)>,
@@ -51,10 +51,10 @@ impl<'a> Intake<'a> {
     ) -> Result<(Self, ServerHead), BackendError> {
         let bytes = source.bytes(material_format::head_bytes(plan))?;
         let head = ServerHead::read(plan, &mut Reader::new(&bytes))?;
-        let session = material_format::session(plan, head.hash, When::Offline);
-        let ledger = Ledger::new(Role::Server, &session, &head.delta);
+        let session = material_format::session_digest(plan, head.hash, When::Offline);
+        let transcript = CheckTranscript::new(Role::Server, &session, &head.delta);
         let (keys, kept, pending) = (keys.iter(), Digesting::new(&plan.binding(), Role::Server), Vec::new());
-        let mut intake = Self { plan, weights, keys, source, kept, ledger, pending, sink };
+        let mut intake = Self { plan, weights, keys, source, kept, transcript, pending, sink };
         intake.keep(&bytes)?;
         Ok((intake, head))
     }
@@ -80,8 +80,8 @@ impl<'a> Intake<'a> {
         }
         let [masks, _] = head.masks;
         match plan.level() {
-            Level::L1 => self.ledger.verify(&head.key, masks, (channel, prg))?,
-            Level::L2 => self.ledger.agree(&head.key, masks, (channel, prg))?,
+            Level::L1 => self.transcript.verify(&head.key, masks, (channel, prg))?,
+            Level::L2 => self.transcript.agree(&head.key, masks, (channel, prg))?,
         }
         (self.sink)(&self.kept.finish())
     }
@@ -108,12 +108,19 @@ impl<'a> Intake<'a> {
         let mut from = Reader::new(&bytes);
         let mut known = Zeroizing::new(from.packed(self.plan.elements(node), width)?.values());
         let key = self.keys.next().ok_or(BackendError::Misuse("there is a key for each linear layer"))?;
-        let masked = statics::masked(self.weights.get(id).ok_or(NO_WEIGHTS)?, key, width);
+        let masked = masked_weights::mask_weights(self.weights.get(id).ok_or(NO_WEIGHTS)?, key, width);
         let words = match level {
-            Level::L1 => server::received(&masked, (conv, width, batch), &mut from, channel, &mut self.ledger)?,
+            Level::L1 => {
+                server::receive_linear_output(&masked, (conv, width, batch), &mut from, channel, &mut self.transcript)?
+            }
             Level::L2 => {
-                let (own, opened) =
-                    l2_phases::received(&masked, (conv, width, batch), &mut from, channel, &mut self.ledger)?;
+                let (own, opened) = l2_phases::receive_linear_output(
+                    &masked,
+                    (conv, width, batch),
+                    &mut from,
+                    channel,
+                    &mut self.transcript,
+                )?;
                 self.pending.push((own, width));
                 opened
             }

@@ -59,7 +59,7 @@ impl Serving {
 
 impl MaterialPart for ServerMaterial {
     fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        material_format::sealed(&self.plan, Role::Server, &self.bytes)
+        material_format::with_digest_appended(&self.plan, Role::Server, &self.bytes)
     }
 }
 

@@ -22,8 +22,8 @@ use super::receive::Taking;
 use super::server::{self, ServerMaterial};
 use super::server_ingest::Intake;
 use super::{Level, Options, Plan, compile, dealer, l2_phases, material_format, plan};
+use crate::dealt::masked_weights::{self, MaskedWeights};
 use crate::dealt::source::Source;
-use crate::dealt::statics::{self, Statics};
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::Stop;
 use tacit_ring::fixtures::spec;
@@ -106,7 +106,7 @@ struct Case {
     plan: Plan,
     weights: Weights,
     keys: Vec<Seed>,
-    statics: Statics,
+    masked_weights: MaskedWeights,
     input: Vec<i64>,
     halves: [Vec<u8>; 2],
 }
@@ -150,18 +150,18 @@ impl Case {
         let input = (0..batch * graph.input().elements()).map(|_| (random.next_u64() % 61) as i64 - 30).collect();
         let one = compile(graph, Options { level, ..Options::default() }).expect("a plan");
         let (plan, weights) = (plan::batched(&one, batch), Weights { layers });
-        let keys = statics::keys(&plan, &weights, &[7; 32]);
+        let keys = masked_weights::keys(&plan, &weights, &[7; 32]);
         let mut masked = Vec::new();
         let mut push = |bytes: &[u8]| {
             masked.extend_from_slice(bytes);
             Ok(())
         };
-        statics::write(&plan, &weights, &keys, &mut push).unwrap();
-        let mut gathering = statics::Gathering::new(&plan, blake3::Hasher::new());
-        gathering.push(&masked).unwrap();
-        let statics = gathering.finish(blake3::hash(&masked).as_bytes()).unwrap();
+        masked_weights::write(&plan, &weights, &keys, &mut push).unwrap();
+        let mut receiver = masked_weights::MaskedWeightsReceiver::new(&plan, blake3::Hasher::new());
+        receiver.push(&masked).unwrap();
+        let masked_weights = receiver.finish(blake3::hash(&masked).as_bytes()).unwrap();
         let halves = [Role::Client, Role::Server].map(|role| dealt(role, &plan, &keys, 5));
-        Self { plan, weights, keys, statics, input, halves }
+        Self { plan, weights, keys, masked_weights, input, halves }
     }
 
     /// Runs all phases, the client with `material`. `flip`: the bit to change in each party's
@@ -174,7 +174,7 @@ impl Case {
             Channel::new(Box::new(Flipping { inner, pending: Vec::new(), frame: 0, target: flip[party], seen }))
         };
         let (ours, mut theirs) = (end(ends.0, 0), end(ends.1, 1));
-        let Self { plan, weights, keys, statics, input, halves } = self;
+        let Self { plan, weights, keys, masked_weights, input, halves } = self;
         let mut prgs = [8, 9].map(|seed| Prg::from_seed(Seed([seed; 16])));
         let [our_prg, their_prg] = &mut prgs;
         let (answer, server) = std::thread::scope(|scope| {
@@ -196,7 +196,7 @@ impl Case {
                 }
             });
             // Dropped before the server is waited for.
-            let answer = Self::ask(plan, statics, material, input, (ours, our_prg));
+            let answer = Self::ask(plan, masked_weights, material, input, (ours, our_prg));
             (answer, server.join().expect("no panic"))
         });
         Seen { frames: seen.map(|seen| seen.lock().unwrap().clone()), answer, server }
@@ -217,21 +217,21 @@ impl Case {
     /// Runs the client's phases.
     fn ask(
         plan: &Plan,
-        statics: &Statics,
+        masked_weights: &MaskedWeights,
         half: &[u8],
         input: &[i64],
         (mut ours, prg): (Channel, &mut Prg),
     ) -> Result<Vec<i64>, BackendError> {
         let stop = Stop::default();
-        let half = material_format::sealed(&plan.binding(), Role::Client, half);
+        let half = material_format::with_digest_appended(&plan.binding(), Role::Client, half);
         let (mut made, head) = Self::taken(plan, Role::Client, &half)?;
         let head = ClientHead::read(plan, &head)?;
         let more = match plan.level() {
-            Level::L1 => client::offline(plan, statics, head, &mut ours, &stop).map(|()| Zeroizing::default()),
-            Level::L2 => l2_phases::offline_client(plan, statics, head, (&mut ours, &mut *prg), &stop),
+            Level::L1 => client::offline(plan, masked_weights, head, &mut ours, &stop).map(|()| Zeroizing::default()),
+            Level::L2 => l2_phases::offline_client(plan, masked_weights, head, (&mut ours, &mut *prg), &stop),
         }?;
         made.extend_from_slice(&more);
-        let made = material_format::sealed(&plan.binding(), Role::Client, &made);
+        let made = material_format::with_digest_appended(&plan.binding(), Role::Client, &made);
         let (made, line) = (ClientMaterial::read(plan, &made)?, (&mut ours, prg));
         let made = (made.plan, Source::Memory(Reader::new(&made.bytes)));
         match plan.level() {
@@ -434,7 +434,8 @@ fn a_server_with_changed_material_is_found_or_nothing_came_of_it() {
         for bit in (0..8 * len).filter(|bit| bit % 19 == 0 && *bit >= 128) {
             let mut changed = right.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            case.halves[1] = material_format::sealed(&case.plan.binding(), Role::Server, &changed).to_vec();
+            case.halves[1] =
+                material_format::with_digest_appended(&case.plan.binding(), Role::Server, &changed).to_vec();
             let seen = case.run(case.material(), [None; 2]);
             tried += 1;
             match seen.answer {

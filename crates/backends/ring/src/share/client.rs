@@ -14,7 +14,7 @@ use tacit_net::{Channel, Tag};
 
 use super::local::apply;
 use super::truncate;
-use super::{Batch, Kind, Level, NodeObserver, Step};
+use super::{Batch, Level, NodeObserver, Step, StepTypes};
 use crate::fixed::{ring_mask, to_signed};
 use crate::{Node, RingGraph};
 use tacit_backend_api::BackendError;
@@ -44,7 +44,7 @@ pub struct GateShares<'a> {
 pub(super) const NO_TABLES: BackendError = BackendError::Misuse("this back end plans no look-ups");
 
 /// The actions of a phase at the steps that a party cannot compute alone.
-pub trait ClientPhase<K: Kind> {
+pub trait ClientPhase<K: StepTypes> {
     /// Called before the client takes the random `share` as its share of a node's tensor. The phase
     /// may replace the share, by the same value in all phases.
     fn choose(&mut self, _id: NodeId, _share: &mut [u64]) -> Result<(), BackendError> {
@@ -69,7 +69,7 @@ pub trait ClientPhase<K: Kind> {
 }
 
 /// The walk over the client's shares.
-pub struct ClientWalk<'a, K: Kind, P> {
+pub struct ClientWalk<'a, K: StepTypes, P> {
     /// The graph.
     pub graph: &'a RingGraph,
     /// Its steps, one for each node.
@@ -123,7 +123,7 @@ pub fn stream(seed: &Prg, at: At, part: u8) -> Prg {
     seed.fork((at.node as u64) << 24 | (at.level as u64) << 8 | u64::from(part))
 }
 
-impl<K: Kind, P: ClientPhase<K>> Interpreter for ClientWalk<'_, K, P> {
+impl<K: StepTypes, P: ClientPhase<K>> Interpreter for ClientWalk<'_, K, P> {
     type Node = Node;
     type Wire = Vec<u64>;
     type Error = BackendError;
@@ -183,7 +183,7 @@ impl<K: Kind, P: ClientPhase<K>> Interpreter for ClientWalk<'_, K, P> {
     }
 }
 
-impl<K: Kind, P: ClientPhase<K>> ClientWalk<'_, K, P> {
+impl<K: StepTypes, P: ClientPhase<K>> ClientWalk<'_, K, P> {
     fn reduce(
         &mut self,
         id: NodeId,

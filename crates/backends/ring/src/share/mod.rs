@@ -2,8 +2,8 @@
 //! every tensor before it knows its input**: the steps of a graph, and the walks of both parties
 //! over them.
 //!
-//! A back end defines its linear layers, batches of gates and widenings ([`Kind`]), makes them when
-//! the graph is compiled ([`Compile`]), and implements their phases ([`ClientPhase`],
+//! A back end defines its linear layers, batches of gates and widenings ([`StepTypes`]), makes them
+//! when the graph is compiled ([`Compile`]), and implements their phases ([`ClientPhase`],
 //! [`ServerPhase`]). `local` holds the operations that need no other party, `reduce` the comparison
 //! schedules of pools, `truncate` the truncations that must be exact.
 
@@ -23,7 +23,7 @@ pub use linear::linear_online;
 pub use reduce::Level;
 pub use server::{ServerPhase, ServerShares, ServerWalk};
 pub use size::{Added, check_sizes};
-pub use steps::{Compile, Kind, Step, conv_spec, steps};
+pub use steps::{Compile, Step, StepTypes, conv_spec, steps};
 pub use truncate::exact as exact_truncations;
 
 /// A callback that gets a party's share of each node's tensor (`[B, elements]` for a batch of B

@@ -10,7 +10,7 @@ use tacit_mpc::gate::slices;
 use super::client::NO_TABLES;
 use super::local::apply;
 use super::truncate;
-use super::{At, Batch, Kind, Level, NodeObserver, Step};
+use super::{At, Batch, Level, NodeObserver, Step, StepTypes};
 use crate::{Node, RingGraph};
 use tacit_backend_api::BackendError;
 
@@ -25,7 +25,7 @@ pub struct ServerShares<'a> {
 }
 
 /// The actions of the online phase at the steps that the server cannot compute alone.
-pub trait ServerPhase<K: Kind> {
+pub trait ServerPhase<K: StepTypes> {
     /// Returns the masked input.
     fn input(&mut self, node: &Node) -> Result<Vec<u64>, BackendError>;
     /// Returns the share of a linear layer's result.
@@ -43,7 +43,7 @@ pub trait ServerPhase<K: Kind> {
 }
 
 /// The walk over the server's shares.
-pub struct ServerWalk<'a, K: Kind, P> {
+pub struct ServerWalk<'a, K: StepTypes, P> {
     /// The graph.
     pub graph: &'a RingGraph,
     /// Its steps, one for each node.
@@ -57,7 +57,7 @@ pub struct ServerWalk<'a, K: Kind, P> {
     pub tap: &'a mut NodeObserver<'a>,
 }
 
-impl<K: Kind, P: ServerPhase<K>> Interpreter for ServerWalk<'_, K, P> {
+impl<K: StepTypes, P: ServerPhase<K>> Interpreter for ServerWalk<'_, K, P> {
     type Node = Node;
     type Wire = Vec<u64>;
     type Error = BackendError;
@@ -90,7 +90,7 @@ impl<K: Kind, P: ServerPhase<K>> Interpreter for ServerWalk<'_, K, P> {
     }
 }
 
-impl<K: Kind, P: ServerPhase<K>> ServerWalk<'_, K, P> {
+impl<K: StepTypes, P: ServerPhase<K>> ServerWalk<'_, K, P> {
     fn reduce(
         &mut self,
         id: NodeId,

@@ -3,7 +3,7 @@
 
 use tacit_arith::ring::ConvSpec;
 
-use super::{Kind, Step};
+use super::{Step, StepTypes};
 use crate::{Node, Op, RingGraph};
 use tacit_backend_api::BackendError;
 
@@ -24,7 +24,7 @@ pub struct Added {
 ///
 /// # Errors
 /// `Unsupported` names the node that exceeds a limit.
-pub fn check_sizes<K: Kind<Linear = ConvSpec>>(
+pub fn check_sizes<K: StepTypes<Linear = ConvSpec>>(
     graph: &RingGraph,
     steps: &[Step<K>],
     added: impl Fn(&Step<K>, &Node) -> Added,

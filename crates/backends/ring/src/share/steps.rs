@@ -13,8 +13,8 @@ use crate::fixed::MIN_COMPARED_WIDTH;
 use crate::{Node, Op, RingGraph, Table};
 use tacit_backend_api::BackendError;
 
-/// The types of a back end's steps.
-pub trait Kind {
+/// The types that a back end computes its steps with.
+pub trait StepTypes {
     /// A linear layer.
     type Linear;
     /// A batch of gates `base + [y >= 0] X`.
@@ -24,7 +24,7 @@ pub trait Kind {
 }
 
 /// How one node is evaluated.
-pub enum Step<K: Kind> {
+pub enum Step<K: StepTypes> {
     /// The client's input, masked.
     Input,
     /// A linear layer.
@@ -44,7 +44,7 @@ pub enum Step<K: Kind> {
     Widen(K::Widen),
     /// Look-ups in a public table.
     LookUp(LookUp),
-    /// Truncation without error, for results that would show its carry.
+    /// Exact floor division by `2^bits`, where the usual error of one unit would reach the output.
     TruncateExact {
         /// Bits dropped.
         bits: u32,
@@ -53,7 +53,7 @@ pub enum Step<K: Kind> {
     },
 }
 
-impl<K: Kind> Step<K> {
+impl<K: StepTypes> Step<K> {
     /// Returns the step's batches of gates in order, including empty ones.
     pub fn gates(&self) -> impl Iterator<Item = &K::Gate> {
         let one = match self {
@@ -103,17 +103,18 @@ impl<K: Kind> Step<K> {
 }
 
 /// Makes a back end's steps. An error is a sentence that says why a step cannot be made.
-pub trait Compile<K: Kind> {
-    /// Whether every truncation must give the floor. Otherwise only those must whose carry would
-    /// show.
+pub trait Compile<K: StepTypes> {
+    /// Whether every truncation must be exact. Otherwise only those are exact whose error of one
+    /// unit would reach the output.
     fn exact(&self) -> bool {
         false
     }
     /// Makes the linear layer `id`, which reads the tensor of node `tensor`.
     fn linear(&mut self, tensor: NodeId, id: NodeId) -> K::Linear;
     /// Makes a ReLU of `n` values in a ring of `width` bits, into a ring of `wide` bits. If
-    /// `whole`, the test must leave no bit out.
-    fn relu(&mut self, n: usize, width: u32, wide: u32, whole: bool) -> Result<K::Gate, String>;
+    /// `tests_all_bits`, the sign test must read every bit of a value. Otherwise it may leave low
+    /// bits out, and small positive results may become 0.
+    fn relu(&mut self, n: usize, width: u32, wide: u32, tests_all_bits: bool) -> Result<K::Gate, String>;
     /// Makes maxima of `n` pairs; with `index`, also of positions in a ring of that many bits.
     fn maximum(&mut self, n: usize, width: u32, index: Option<u32>) -> K::Gate;
     /// Makes the carry tests of a truncation of `n` values by `bits` to a ring of `width` bits.
@@ -131,7 +132,7 @@ pub trait Compile<K: Kind> {
 ///
 /// # Errors
 /// `Unsupported` names the first node that cannot be compiled.
-pub fn steps<K: Kind>(graph: &RingGraph, make: &mut impl Compile<K>) -> Result<Vec<Step<K>>, BackendError> {
+pub fn steps<K: StepTypes>(graph: &RingGraph, make: &mut impl Compile<K>) -> Result<Vec<Step<K>>, BackendError> {
     let exact = if make.exact() { truncate::all(graph) } else { truncate::exact(graph) };
     let (shown, clips) = (truncate::shown(graph), truncate::into_tables(graph));
     let nodes = graph.nodes().iter().enumerate();
@@ -171,12 +172,12 @@ fn only_ends(graph: &RingGraph, id: NodeId) -> bool {
     behind[id]
 }
 
-/// Makes the step of a non-linear or local node. `whole` forbids tests of fewer bits: the small
-/// values that such a test loses would show in the result, or would miss a table.
-fn nonlinear<K: Kind>(
+/// Makes the step of a non-linear or local node. `tests_all_bits` is set where a ReLU that leaves
+/// low bits out of its test would show in the result, or would let an index leave its table.
+fn nonlinear<K: StepTypes>(
     graph: &RingGraph,
     node: &Node,
-    whole: bool,
+    tests_all_bits: bool,
     make: &mut impl Compile<K>,
 ) -> Result<Step<K>, String> {
     let Some(input) = node.inputs.first().map(|&i| &graph.nodes()[i]) else { return Ok(Step::Input) };
@@ -192,7 +193,7 @@ fn nonlinear<K: Kind>(
             .collect()
     };
     Ok(match &node.op {
-        Op::Relu => Step::Relu(make.relu(n, width, wide, whole)?),
+        Op::Relu => Step::Relu(make.relu(n, width, wide, tests_all_bits)?),
         Op::LookUp(table) => Step::LookUp(make.look_up(n, wide, table)?),
         Op::MaxPool(w) => Step::Reduce { levels: levels(max_pool(&input.shape, w, &node.shape), None), indexed: false },
         Op::ArgMax => {

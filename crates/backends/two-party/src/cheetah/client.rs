@@ -14,7 +14,7 @@ use tacit_net::Tag;
 use super::cost;
 use super::lattice::Lattice;
 use super::material::{ClientMaterial, MADE, Piece};
-use super::plan::{Parts, Plan};
+use super::plan::{CheetahStepTypes, Plan};
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::{Stop, check_made_for};
 use tacit_ring::Node;
@@ -142,7 +142,7 @@ struct Offline<'a, 's, L: Lattice> {
     session: &'a mut Session<'s>,
 }
 
-impl<L: Lattice> ClientPhase<Parts> for Offline<'_, '_, L> {
+impl<L: Lattice> ClientPhase<CheetahStepTypes> for Offline<'_, '_, L> {
     fn choose(&mut self, id: NodeId, share: &mut [u64]) -> Result<(), BackendError> {
         self.masks.choose(id, share)
     }
@@ -192,7 +192,7 @@ struct Online<'a, 's, L: Lattice> {
     session: &'a mut Session<'s>,
 }
 
-impl<L: Lattice> ClientPhase<Parts> for Online<'_, '_, L> {
+impl<L: Lattice> ClientPhase<CheetahStepTypes> for Online<'_, '_, L> {
     fn choose(&mut self, id: NodeId, share: &mut [u64]) -> Result<(), BackendError> {
         self.masks.choose(id, share)
     }

@@ -11,20 +11,20 @@ use super::lattice::Lattice;
 use super::linear::Consumer;
 use super::options::Options;
 use tacit_backend_api::{BackendError, Numerics, seam};
-use tacit_ring::share::{self, Compile, Kind, conv_spec};
+use tacit_ring::share::{self, Compile, StepTypes, conv_spec};
 use tacit_ring::{RingGraph, slack};
 
 /// The steps of this back end.
-pub(super) struct Parts;
+pub(super) struct CheetahStepTypes;
 
-impl Kind for Parts {
+impl StepTypes for CheetahStepTypes {
     /// Member `index` of a group that shares one encrypted tensor.
     type Linear = (usize, usize);
     type Gate = GateSpec;
     type Widen = WrapSpec;
 }
 
-pub(super) type Step = share::Step<Parts>;
+pub(super) type Step = share::Step<CheetahStepTypes>;
 
 /// Linear layers that read one tensor, whose mask is encrypted once for all of them.
 pub struct Group<L: Lattice> {
@@ -233,7 +233,7 @@ struct Maker<'a> {
     members: Members,
 }
 
-impl Compile<Parts> for Maker<'_> {
+impl Compile<CheetahStepTypes> for Maker<'_> {
     fn exact(&self) -> bool {
         self.exact
     }
@@ -248,8 +248,8 @@ impl Compile<Parts> for Maker<'_> {
         (group, self.members[group].1.len() - 1)
     }
 
-    fn relu(&mut self, n: usize, width: u32, wide: u32, whole: bool) -> Result<GateSpec, String> {
-        let drop = if whole { 0 } else { self.options.relu_drop.min(width - 4) };
+    fn relu(&mut self, n: usize, width: u32, wide: u32, tests_all_bits: bool) -> Result<GateSpec, String> {
+        let drop = if tests_all_bits { 0 } else { self.options.relu_drop.min(width - 4) };
         let [way, behind] = [Widening::OnTheWay, Widening::Behind]
             .map(|place| GateSpec::widening(n, width, drop, self.options.leaves, (wide, place)));
         let [most, least] = [&way, &behind].map(|gate| gate.cost().online_up + gate.cost().online_down);

@@ -11,7 +11,7 @@ use super::client::{INPUT, RESULT, WIDEN};
 use super::cost;
 use super::lattice::Lattice;
 use super::material::{MADE, Piece, ServerMaterial};
-use super::plan::{Parts, Plan, Step};
+use super::plan::{CheetahStepTypes, Plan, Step};
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::{Stop, check_made_for};
 use tacit_ring::fixed::ring_mask;
@@ -114,7 +114,7 @@ struct Online<'a, 's, L: Lattice> {
     pieces: std::vec::IntoIter<Piece<ServerGate, ServerWrap>>,
 }
 
-impl<L: Lattice> ServerPhase<Parts> for Online<'_, '_, L> {
+impl<L: Lattice> ServerPhase<CheetahStepTypes> for Online<'_, '_, L> {
     fn input(&mut self, node: &Node) -> Result<Vec<u64>, BackendError> {
         let mut share = self.session.channel.recv_packed(INPUT, self.plan.batch * node.elements(), node.fixed.width)?;
         if let Some(own) = self.own {

@@ -102,7 +102,7 @@ pub struct AttributeProto {
     /// Strings.
     #[prost(bytes = "vec", repeated, tag = "9")]
     pub strings: Vec<Vec<u8>>,
-    /// The field in use: 1 f, 2 i, 3 s, 4 t, 6 floats, 7 ints.
+    /// The field in use: 1 f, 2 i, 3 s, 4 t, 6 floats, 7 ints, 8 strings.
     #[prost(int32, tag = "20")]
     pub r#type: i32,
 }

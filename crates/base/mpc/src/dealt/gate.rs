@@ -1,4 +1,14 @@
-//! Evaluation of the gate by either party.
+//! Online evaluation, by either party, of a batch of gates `z_k = base_k + [y >= 0] X_k`.
+//!
+//! | symbol | meaning |
+//! | --- | --- |
+//! | `d` | `[y >= 0]`, the sign bit of the tested value y; never opened |
+//! | `xh` | the opened, masked value: `y + R`, or `X_k + R` with another R |
+//! | `R` | `rho - c`, the mask of a value; only the dealer knows all of it |
+//! | `T` | a term: a dealt -1, 0 or 1, by which the opened bits are unmasked (`terms`) |
+//!
+//! With public coefficients, `d = addend + sum of coefficient times T`. The parties hold dealt
+//! shares of each T and of each `T R`, so `d X = d (xh - R)` is a linear combination of shares.
 
 use rayon::prelude::*;
 use tacit_arith::bits::{Bits, transpose};
@@ -141,15 +151,16 @@ impl Evaluation<'_> {
         sign
     }
 
-    /// The party's shares of `d X` for each value, from the last opening: all digits' bits (one
-    /// exchange), or the sign (two).
+    /// The party's shares of `d X` for each value X, with `d = [y >= 0]`, from the last opening:
+    /// that of all digits' bits (one exchange), or of the masked sign (two).
     fn multiply<W: Lane>(&self, index: usize, opened: &[u64]) -> Result<Vec<Vec<u64>>, MpcError> {
         let (gate, range) = (self.gate, block::range(self.gate.n, index));
         let len = range.len();
         let (addend, factors) = gate.terms.coefficients(opened, block::words(len), len);
         let mut columns = self.columns(index, len);
         let (per_term, own) = gate.columns();
-        // Sums over the terms, column by column: of T, and of T R, ...
+        // Sums over the terms T, weighted by their coefficients in d: of T, then of T R for each
+        // value and, if the tested value is widened, of T times R's top bit.
         let mut sums = vec![vec![W::default(); len]; per_term.len()];
         let mut column = vec![W::default(); len];
         for factor in &factors {
@@ -188,7 +199,8 @@ impl Evaluation<'_> {
         Ok(results.collect())
     }
 
-    /// `d (xh - R)` for the `index`-th opened value, from the sums of `T` and `T R`.
+    /// The party's share of `d X = d (xh - R)` for the `index`-th opened value. `addend` is the
+    /// public part of d; `t` and `tr` are the weighted sums of the terms T, and of T R.
     fn product<W: Lane>(
         &self,
         index: usize,

@@ -40,7 +40,7 @@ pub(super) fn ots(digit: Digit) -> usize {
 
 /// Draws of OTs for a digit.
 pub(super) fn draws(digit: Digit) -> usize {
-    program(digit).strings().len()
+    program(digit).ot_factors().len()
 }
 
 /// Bits of a digit that the client sends offline.
@@ -51,7 +51,7 @@ pub(super) fn corrections(digit: Digit) -> usize {
 /// Planes of the client's material: its shares of coefficients that its number does not determine.
 /// Excludes the constant of `lt` where a node has folded it in.
 pub(super) fn client_planes(digit: Digit) -> usize {
-    program(digit).kept().len() - usize::from(digit.folded)
+    program(digit).material_sums().len() - usize::from(digit.folded)
 }
 
 /// Planes of the server's material: the same planes, and its masks.
@@ -82,13 +82,18 @@ impl<'a> Shares<'a> {
     /// The shares that the material stores.
     fn kept(self) -> impl Iterator<Item = Bits> {
         let Self { program, mut sums, .. } = self;
-        program.kept().iter().map(move |&i| sums[i].take().expect("every sum was made")).collect::<Vec<_>>().into_iter()
+        program
+            .material_sums()
+            .iter()
+            .map(move |&i| sums[i].take().expect("every sum was made"))
+            .collect::<Vec<_>>()
+            .into_iter()
     }
 
     /// Restores the shares from the material. A folded constant of `lt` counts as zero.
     fn restored(program: &'a Program, known: Known<'a>, (planes, folded): (&[Bits], bool)) -> Self {
         let mut shares = Self::new(program, known);
-        let mut kept = program.kept().iter();
+        let mut kept = program.material_sums().iter();
         if folded {
             let n = match shares.known {
                 Known::Client(bits) | Known::Server(bits) => bits[0].len(),
@@ -105,7 +110,7 @@ impl<'a> Shares<'a> {
     /// The share of a value; `None` for zero.
     fn of(&self, value: Value) -> Option<Bits> {
         match (value, &self.known) {
-            (Value::Known(set), Known::Client(x)) => {
+            (Value::ClientProduct(set), Known::Client(x)) => {
                 let mut factors = x.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1).map(|(_, x)| x);
                 let first = factors.next().expect("a product has a factor").clone();
                 Some(factors.fold(first, |product, x| product.and(x)))
@@ -209,7 +214,7 @@ pub(super) fn client_offline(
     for digit in spec.digits() {
         let (program, x) = (program(digit), complements(digit, numbers));
         let mut shares = Shares::new(&program, Known::Client(&x));
-        for (mask, factors) in program.strings().iter().enumerate().rev() {
+        for (mask, factors) in program.ot_factors().iter().enumerate().rev() {
             let strings = ots.sender.planes(session.channel, spec.n(), factors.len())?;
             for ((m0, m1), &factor) in strings.m0.iter().zip(&strings.m1).zip(factors) {
                 fixes.push(xor(shares.of(factor), &m0.xor(m1)));
@@ -234,7 +239,7 @@ pub(super) fn server_offline(
 ) -> Result<LeafMaterial, MpcError> {
     let mut received = Vec::new();
     for digit in spec.digits() {
-        for factors in program(digit).strings().iter().rev() {
+        for factors in program(digit).ot_factors().iter().rev() {
             received.push(ots.receiver.planes(session.channel, spec.n(), factors.len())?);
         }
     }
@@ -249,7 +254,7 @@ pub(super) fn server_offline(
         // The list has the highest bit first.
         masks.reverse();
         let mut shares = Shares::new(&program, Known::Server(&masks));
-        for (mask, factors) in program.strings().iter().enumerate().rev() {
+        for (mask, factors) in program.ot_factors().iter().enumerate().rev() {
             let v = &masks[mask];
             let mut products = std::mem::take(&mut strings[masks.len() - 1 - mask]);
             for (product, &factor) in products.iter_mut().zip(factors) {

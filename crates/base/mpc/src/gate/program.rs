@@ -1,4 +1,5 @@
-//! The coefficients of a masked digit and their derivation, the same at both parties: see `masked`.
+//! Symbolic derivation of less-than and equality for one digit, the same at both parties; see
+//! [`super::masked`].
 
 /// A bit that both parties share, classified by public knowledge. Equal expressions stand for equal
 /// values with equal shares.
@@ -9,7 +10,7 @@ pub(super) enum Value {
     /// The server's share is one, the client's zero.
     One,
     /// The product of the client's bits in this non-empty set. The server's share is zero.
-    Known(u32),
+    ClientProduct(u32),
     /// A sum of the program.
     Sum(usize),
 }
@@ -22,19 +23,24 @@ pub(super) struct Sum {
     pub(super) factor: Value,
 }
 
-/// A digit's polynomials in the opened bits, and the sums that compute them.
+/// The polynomials `lt` and `eq` of a digit in its opened bits, and the sums that compute their
+/// coefficients.
 pub(super) struct Program {
     sums: Vec<Sum>,
-    /// For each mask, the factors of its OT.
-    strings: Vec<Vec<Value>>,
+    /// `ot_factors[i]`: the values other than 1 that the server's mask `v_i` is multiplied with.
+    /// `v_i` is the choice bit of one OT, which has a pair of strings for each of these values.
+    ot_factors: Vec<Vec<Value>>,
+    /// Coefficient of each set of opened bits in `lt`.
     lt: Vec<Value>,
+    /// The same for `eq`; empty if it is not needed.
     eq: Vec<Value>,
-    kept: Vec<usize>,
+    /// Indices of the sums whose shares are material.
+    material_sums: Vec<usize>,
 }
 
 /// The product of the bits in a set.
 fn product(set: usize) -> Value {
-    if set == 0 { Value::One } else { Value::Known(set as u32) }
+    if set == 0 { Value::One } else { Value::ClientProduct(set as u32) }
 }
 
 impl Program {
@@ -45,17 +51,17 @@ impl Program {
         // lowest bit of S, and those of the other bits above it.
         let mut program = Self {
             sums: Vec::new(),
-            strings: vec![Vec::new(); bits],
+            ot_factors: vec![Vec::new(); bits],
             lt: (0..=all).map(|set| lt(set, all)).collect(),
             eq: if with_eq { (0..=all).map(|set| product(all & !set)).collect() } else { Vec::new() },
-            kept: Vec::new(),
+            material_sums: Vec::new(),
         };
         for mask in (0..bits).rev() {
             program.eq = program.masked(mask, &program.eq.clone());
             program.lt = program.masked(mask, &program.lt.clone());
         }
         for value in [program.lt.clone(), program.eq.clone()].concat() {
-            program.keep(value);
+            program.add_to_material(value);
         }
         program
     }
@@ -73,9 +79,9 @@ impl Program {
         if sum.factor == Value::Zero {
             return sum.base;
         }
-        let strings = &mut self.strings[sum.mask];
-        if sum.factor != Value::One && !strings.contains(&sum.factor) {
-            strings.push(sum.factor);
+        let ot_factors = &mut self.ot_factors[sum.mask];
+        if sum.factor != Value::One && !ot_factors.contains(&sum.factor) {
+            ot_factors.push(sum.factor);
         }
         let known = self.sums.iter().position(|s| *s == sum);
         Value::Sum(known.unwrap_or_else(|| {
@@ -86,18 +92,18 @@ impl Program {
 
     /// Makes a value's shares material, unless they follow from others: shares of sums with a
     /// factor of one follow from the base and the mask.
-    fn keep(&mut self, value: Value) {
+    fn add_to_material(&mut self, value: Value) {
         let Value::Sum(i) = value else { return };
         match self.sums[i] {
-            Sum { factor: Value::One, base, .. } => self.keep(base),
-            _ if self.kept.contains(&i) => {}
-            _ => self.kept.push(i),
+            Sum { factor: Value::One, base, .. } => self.add_to_material(base),
+            _ if self.material_sums.contains(&i) => {}
+            _ => self.material_sums.push(i),
         }
     }
 
     /// Number of bits that the client sends.
     pub(super) fn corrections(&self) -> usize {
-        self.strings.iter().map(Vec::len).sum()
+        self.ot_factors.iter().map(Vec::len).sum()
     }
 
     /// All sums, each after its base and factor.
@@ -110,10 +116,10 @@ impl Program {
         self.sums.iter().copied().enumerate().filter(move |(_, sum)| sum.mask == mask)
     }
 
-    /// For each mask, lowest first, the factors of its OT. The substitution order is highest mask
-    /// first.
-    pub(super) fn strings(&self) -> &[Vec<Value>] {
-        &self.strings
+    /// For each mask, lowest first, the values that its OT multiplies it with. The substitution order
+    /// is highest mask first.
+    pub(super) fn ot_factors(&self) -> &[Vec<Value>] {
+        &self.ot_factors
     }
 
     /// Coefficient of each set of opened bits in `lt`.
@@ -128,8 +134,8 @@ impl Program {
 
     /// The sums whose shares are material. The first is the constant of `lt`, on which no other sum
     /// depends.
-    pub(super) fn kept(&self) -> &[usize] {
-        &self.kept
+    pub(super) fn material_sums(&self) -> &[usize] {
+        &self.material_sums
     }
 }
 
@@ -151,7 +157,7 @@ mod tests {
         match value {
             Value::Zero => false,
             Value::One => true,
-            Value::Known(set) => x & set as usize == set as usize,
+            Value::ClientProduct(set) => x & set as usize == set as usize,
             Value::Sum(i) => {
                 let Sum { base, mask, factor } = program.sums[i];
                 self::value(program, base, x, v) ^ (v >> mask & 1 == 1 && self::value(program, factor, x, v))
@@ -182,7 +188,7 @@ mod tests {
     fn the_constant_of_lt_is_kept_first_and_for_nothing_else() {
         for (bits, with_eq) in (1..=4).flat_map(|bits| [(bits, false), (bits, true)]) {
             let program = Program::new(bits, with_eq);
-            let constant = Value::Sum(program.kept[0]);
+            let constant = Value::Sum(program.material_sums[0]);
             assert_eq!(program.lt[0], constant);
             assert!(!program.lt[1..].contains(&constant) && !program.eq.contains(&constant));
             // Sums that follow from others when the material is read.
@@ -196,7 +202,7 @@ mod tests {
         let costs = |with_eq| {
             [1, 2, 3, 4].map(|bits| {
                 let program = Program::new(bits, with_eq);
-                (program.corrections(), program.kept.len())
+                (program.corrections(), program.material_sums.len())
             })
         };
         assert_eq!(costs(true), [(1, 1), (5, 4), (16, 11), (43, 26)]);

@@ -8,7 +8,7 @@ fn every_changed_byte_of_a_half_is_found_before_it_is_used() {
     let stored = {
         // The server's stored material also has the results of the offline phase.
         let len = material_format::server_bytes(&case.plan)[1];
-        material_format::sealed(&case.plan.binding(), Role::Server, &vec![7; len])
+        material_format::with_digest_appended(&case.plan.binding(), Role::Server, &vec![7; len])
     };
     for byte in 0..case.halves[0].len() {
         let mut half = case.halves[0].clone();
@@ -34,8 +34,11 @@ fn halves_of_others_are_refused() {
     // The right length with the wrong role.
     let content = &ours[..material_format::client_bytes(&case.plan)[0]];
     assert!(
-        ClientMaterial::read(&case.plan, &material_format::sealed(&case.plan.binding(), Role::Server, content))
-            .is_err()
+        ClientMaterial::read(
+            &case.plan,
+            &material_format::with_digest_appended(&case.plan.binding(), Role::Server, content)
+        )
+        .is_err()
     );
     assert!(ClientMaterial::read(&cases[1].plan, ours).is_err());
     // Material of one plan is not used for another.
@@ -50,8 +53,9 @@ fn halves_of_others_are_refused() {
 #[test]
 fn halves_of_another_model_of_equal_shapes_are_refused() {
     let case = &cases(Level::L1)[0];
-    let [one, two] = [[1; 32], [2; 32]].map(|statics| {
-        let plan = compile(case.plan.graph().clone(), *case.plan.options()).unwrap().bound_to([&statics, &[3; 32]]);
+    let [one, two] = [[1; 32], [2; 32]].map(|masked_weights| {
+        let plan =
+            compile(case.plan.graph().clone(), *case.plan.options()).unwrap().bound_to([&masked_weights, &[3; 32]]);
         let halves = [Role::Client, Role::Server].map(|role| dealt(role, &plan, &case.keys, 5));
         (plan, halves)
     });
@@ -62,7 +66,10 @@ fn halves_of_another_model_of_equal_shapes_are_refused() {
         assert!(material_format::checked(&two.0, role, &one.1[index], len).is_err(), "another E");
     }
     let stored = ClientMaterial::read(&one.0, &one.1[0]).unwrap();
-    assert!(ClientMaterial::read(&one.0, &material_format::sealed(&stored.plan, Role::Client, &stored.bytes)).is_ok());
+    assert!(
+        ClientMaterial::read(&one.0, &material_format::with_digest_appended(&stored.plan, Role::Client, &stored.bytes))
+            .is_ok()
+    );
 }
 
 #[test]

@@ -111,7 +111,7 @@ impl LinearPlan {
         let (c, upload, _) = self.consumer(k).expect("`cost` counts the plan's own layers");
         let u = &self.uploads[upload];
         let (blocks, tiles) = (u.tiling.out_blocks(c), self.batch * u.tiling.tiles_of(c).len());
-        let joined: usize = (0..blocks).map(|o| self.joined(k, o).len()).sum();
+        let joined: usize = (0..blocks).map(|o| self.inputs_reaching(k, o).len()).sum();
         let passes = tiles.div_ceil(super::server::TILES_AT_ONCE);
         ConsumerCost {
             down_bytes: message_bytes(PublicSeed::BYTES)

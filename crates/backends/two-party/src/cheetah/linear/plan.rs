@@ -6,11 +6,12 @@ use std::sync::Arc;
 use tacit_he::HeError;
 use tacit_he::coeff::{DEGREE, MAX_STEPS, Params, ParamsSpec};
 
-/// The worth, in bytes, of an upload, an answer, a weight polynomial and a product, besides the
-/// bytes that they send. It is processor time at 100 Mbit/s (80 ns a byte; about 0.1 ms, 0.1 ms, 10
-/// us and 2.5 us measured).
+// Processor time as bytes: what a link of 100 Mbit/s sends in this time, at 80 ns a byte.
+/// The worth, in bytes, of an upload or an answer beside the bytes sent (about 0.1 ms measured).
 const POLY_WORTH: usize = 1200;
+/// The worth, in bytes, of a polynomial of weights (about 10 us measured).
 const WEIGHT_WORTH: usize = 120;
+/// The worth, in bytes, of a product of polynomials (about 2.5 us measured).
 const PRODUCT_WORTH: usize = 30;
 /// The worth, in bytes, of halving a part of an uploaded ciphertext (about 0.1 ms).
 const HALVING_WORTH: usize = 1200;
@@ -142,7 +143,7 @@ impl LinearPlan {
     pub fn choices(&self) -> Vec<[u64; 7]> {
         let choices = self.uploads.iter().map(|u| {
             let (t, (rows, columns)) = (&u.tiling, u.tiling.tile_out);
-            let sizes = [rows, columns, t.ct, t.mt].map(|size| size as u64);
+            let sizes = [rows, columns, t.in_channels_per_part, t.out_channels_per_part].map(|size| size as u64);
             let [steps, up, down] = [t.steps, u.params.up_bits(), u.params.down_bits()].map(u64::from);
             [steps, sizes[0], sizes[1], sizes[2], sizes[3], up, down]
         });
@@ -156,8 +157,8 @@ impl LinearPlan {
         Ok((&self.consumers[consumer], upload, &self.taps[consumer]))
     }
 
-    /// Input blocks that reach output block `output`.
-    pub(super) fn joined(&self, consumer: usize, output: usize) -> Vec<usize> {
+    /// The input blocks that output block `output` of a layer depends on.
+    pub(super) fn inputs_reaching(&self, consumer: usize, output: usize) -> Vec<usize> {
         let (c, taps) = (&self.consumers[consumer], &self.taps[consumer]);
         let tiling = &self.uploads[self.upload_of[consumer]].tiling;
         (0..tiling.in_blocks()).filter(|&input| tiling.joined(c, taps, output, input)).collect()
@@ -165,10 +166,13 @@ impl LinearPlan {
 }
 
 impl LinearDraft {
-    /// See [`LinearPlan::new`].
+    /// Drafts a plan for `consumers`, which all read the same tensor: for each of their strides,
+    /// the best upload for every number of splitting steps. `max_error` is as in
+    /// [`LinearPlan::new`].
     ///
     /// # Errors
-    /// As [`LinearPlan::new`].
+    /// [`LinearError::Shape`], [`LinearError::Group`], [`LinearError::Tile`], or
+    /// [`LinearError::He`] if no parameters fit the rings and norms.
     pub fn new(consumers: &[Consumer], max_error: u32) -> Result<Self, LinearError> {
         let strides = strides(consumers)?;
         let draft = Self { consumers: consumers.to_vec(), strides, uploads: Vec::new() };
@@ -193,21 +197,22 @@ impl LinearDraft {
     }
 
     /// The cheapest version of an upload with at most `most_steps` splitting steps.
-    fn best(of: &[Option<(usize, Upload)>], most_steps: u32) -> &(usize, Upload) {
-        let within = of.iter().take(most_steps as usize + 1).flatten();
+    fn cheapest(candidates: &[Option<(usize, Upload)>], most_steps: u32) -> &(usize, Upload) {
+        let within = candidates.iter().take(most_steps as usize + 1).flatten();
         within.min_by_key(|(score, _)| *score).expect("an upload that is not taken apart, or nothing else, was checked")
     }
 
     /// Weighted cost in bytes with at most `most_steps` splitting steps.
     #[must_use]
     pub fn score(&self, most_steps: u32) -> usize {
-        self.uploads.iter().map(|of| Self::best(of, most_steps).0).sum()
+        self.uploads.iter().map(|candidates| Self::cheapest(candidates, most_steps).0).sum()
     }
 
     /// The plan with at most `most_steps` splitting steps.
     #[must_use]
     pub fn plan(&self, most_steps: u32) -> LinearPlan {
-        let uploads: Vec<Upload> = self.uploads.iter().map(|of| Self::best(of, most_steps).1.clone()).collect();
+        let uploads: Vec<Upload> =
+            self.uploads.iter().map(|candidates| Self::cheapest(candidates, most_steps).1.clone()).collect();
         let upload_of = self.consumers.iter().map(|c| {
             let upload = self.strides.iter().position(|&s| s == c.conv.stride);
             upload.expect("the strides of all layers were gathered")
@@ -254,20 +259,32 @@ impl Upload {
         let single = params(members, 1, steps, max_error, 1.0)?;
         // Parameters may not exist for many output channels in a part.
         let counts = (0..=DEGREE.ilog2()).map(|log2| 1 << log2);
-        let most = counts.take_while(|&mt| params(members, mt, steps, max_error, 1.0).is_ok()).last();
-        let fitting = candidates(frame, steps).filter(|tiling| most.is_some_and(|most| tiling.mt <= most));
+        let most = counts
+            .take_while(|&out_channels_per_part| params(members, out_channels_per_part, steps, max_error, 1.0).is_ok())
+            .last();
+        let fitting =
+            candidates(frame, steps).filter(|tiling| most.is_some_and(|most| tiling.out_channels_per_part <= most));
         let scored = fitting.map(|tiling| (score(&tiling, members, &single), tiling));
         let Some((score, tiling)) = scored.min_by_key(|(score, _)| *score) else { return Ok(None) };
         let down: usize = members.iter().map(|c| tiling.tiles_of(c).len() * tiling.out_blocks(c)).sum();
-        let params = params(members, tiling.mt, steps, max_error, tiling.uploads() as f64 / down as f64)?;
+        let params =
+            params(members, tiling.out_channels_per_part, steps, max_error, tiling.uploads() as f64 / down as f64)?;
         Ok(Some((score, Self { tiling, params, chosen: None })))
     }
 }
 
-/// Parameters for layers with `mt` output channels in a part and `steps` splitting steps.
-fn params(members: &[Consumer], mt: usize, steps: u32, max_error: u32, up_per_down: f64) -> Result<Params, HeError> {
+/// Parameters for layers with `out_channels_per_part` output channels in a part of an answer, and
+/// `steps` splitting steps.
+fn params(
+    members: &[Consumer],
+    out_channels_per_part: usize,
+    steps: u32,
+    max_error: u32,
+    up_per_down: f64,
+) -> Result<Params, HeError> {
     let ring_bits = members.iter().map(|c| c.ring_bits).max().expect("a group has a layer");
-    let norms = members.iter().map(|c| 4f64.powi(c.norm_log2.min(64) as i32) * mt.min(c.conv.out_ch) as f64);
+    let norms =
+        members.iter().map(|c| 4f64.powi(c.norm_log2.min(64) as i32) * out_channels_per_part.min(c.conv.out_ch) as f64);
     let norm_sq = norms.fold(1.0, tacit_floats::larger);
     let max_error = max_error.max(Params::smallest_error(ring_bits, norm_sq)?);
     Params::new(&ParamsSpec { ring_bits, norm_sq, steps, max_error, up_per_down })
@@ -289,23 +306,30 @@ fn candidates(frame: &Arc<Frame>, steps: u32) -> impl Iterator<Item = Tiling> {
     });
     let all = fitting.flat_map(move |(tile_out, area)| {
         let sizes = sizes(frame.virtual_channels(), n / area);
-        sizes.map(move |ct| Tiling { frame: Arc::clone(frame), tile_out, ct, mt: n / (ct * area), steps })
+        sizes.map(move |in_channels_per_part| Tiling {
+            frame: Arc::clone(frame),
+            tile_out,
+            in_channels_per_part,
+            out_channels_per_part: n / (in_channels_per_part * area),
+            steps,
+        })
     });
     all.filter(move |tiling| steps == 0 || tiling.parts() <= MAX_PARTS)
 }
 
 /// Weighted cost in bytes. Counts of weight polynomials are estimated for grouped layers.
 fn score(t: &Tiling, members: &[Consumer], single: &Params) -> usize {
-    // Each doubling of `mt` costs half a bit of every uploaded coefficient.
-    let spread = DEGREE / 16 * t.mt.ilog2() as usize;
+    // Each doubling of `out_channels_per_part` costs half a bit of every uploaded coefficient.
+    let spread = DEGREE / 16 * t.out_channels_per_part.ilog2() as usize;
     let phases = t.frame.phases.len();
     let halvings = ((1 << t.steps) - 1) * HALVING_WORTH;
     let mut total = t.uploads() * (single.up_bytes(0) + spread + POLY_WORTH + halvings);
     for c in members {
         let (h, w) = (c.conv.out_h().div_ceil(t.tile_out.0), c.conv.out_w().div_ceil(t.tile_out.1));
         let groups = (t.outputs_at_once().min(c.conv.out_ch) / c.conv.group_out() + 1).min(c.conv.groups);
-        let inputs =
-            ((groups * c.conv.group_in() * phases).div_ceil(t.ct) + usize::from(c.conv.groups > 1)).min(t.in_blocks());
+        let inputs = ((groups * c.conv.group_in() * phases).div_ceil(t.in_channels_per_part)
+            + usize::from(c.conv.groups > 1))
+        .min(t.in_blocks());
         let weights = t.out_blocks(c) * inputs;
         total += h * w * t.out_blocks(c) * (single.down_bytes() + POLY_WORTH);
         total += weights * (WEIGHT_WORTH + h * w * PRODUCT_WORTH);

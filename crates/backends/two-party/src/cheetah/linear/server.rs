@@ -223,7 +223,7 @@ impl<'a> LinearServer<'a> {
         let most = if tiles > TILES_AT_ONCE { 1 } else { (SUMS_AT_ONCE / tiles.max(1)).min(OUTPUTS_AT_ONCE) };
         let most = most.min(blocks.div_ceil(threads));
         let joined: Vec<Vec<usize>> =
-            (0..blocks).map(|output| self.plan.joined(job.weights.consumer, output)).collect();
+            (0..blocks).map(|output| self.plan.inputs_reaching(job.weights.consumer, output)).collect();
         let (mut parts, mut first) = (vec![], 0);
         while first < blocks {
             let alike = joined[first..].iter().take(most).take_while(|inputs| **inputs == joined[first]).count();

@@ -5,14 +5,15 @@
 //! without a kernel tap are dropped. A *virtual channel* is a pair (channel, phase). On phase
 //! planes every layer has stride 1. Output rows and columns are cut into tiles; an input tile has
 //! `A = rows * columns` elements with its halo. A part of a polynomial has `n = N / 2^steps`
-//! coefficients and holds `ct` virtual channels of one tile,
+//! coefficients and holds `ct` ([`Tiling::in_channels_per_part`]) virtual channels of one tile,
 //!
 //! `x[c A + i columns + j]`, and weights are
 //! `w[m ct A + (ct - 1 - c) A + (span - d).row * columns + (span - d).column]` for output channel
-//! `m < mt` of a part of a block and tap shift `d`, with `mt * ct * A <= n`. Output `(m, i, j)` is
-//! coefficient `m ct A + (ct - 1) A + (i + span.row) columns + j + span.column` of the product.
-//! Products of other channels land in other slots; coefficients that spill over a slot's end land
-//! below the slot's first output, since a shift is at most `span`.
+//! `m < mt` ([`Tiling::out_channels_per_part`]) of a part of a block and tap shift `d`, with
+//! `mt * ct * A <= n`. Output `(m, i, j)` is coefficient
+//! `m ct A + (ct - 1) A + (i + span.row) columns + j + span.column` of the product. Products of
+//! other channels land in other slots; coefficients that spill over a slot's end land below the
+//! slot's first output, since a shift is at most `span`.
 //!
 //! Part p of a polynomial consists of the coefficients `k 2^steps + p`. An uploaded polynomial
 //! holds `2^steps` parts of the tensor, in order. The server splits it and moves each part to the
@@ -198,10 +199,10 @@ pub(super) struct Tiling {
     pub frame: Arc<Frame>,
     /// Output rows and columns of a full tile.
     pub tile_out: (usize, usize),
-    /// Virtual channels in one input polynomial.
-    pub ct: usize,
+    /// Virtual channels in one part of an input polynomial.
+    pub in_channels_per_part: usize,
     /// Output channels in one part of an answer polynomial.
-    pub mt: usize,
+    pub out_channels_per_part: usize,
     /// log2 of the parts of a polynomial.
     pub steps: u32,
 }
@@ -217,7 +218,7 @@ impl Tiling {
     }
 
     pub fn in_blocks(&self) -> usize {
-        self.frame.virtual_channels().div_ceil(self.ct)
+        self.frame.virtual_channels().div_ceil(self.in_channels_per_part)
     }
 
     pub fn out_blocks(&self, consumer: &Consumer) -> usize {
@@ -226,7 +227,7 @@ impl Tiling {
 
     /// Output channels in one answer polynomial.
     pub fn outputs_at_once(&self) -> usize {
-        self.mt << self.steps
+        self.out_channels_per_part << self.steps
     }
 
     /// Parts of the tensor: input blocks of all tiles.
@@ -290,7 +291,7 @@ impl Tiling {
         let (ty, tx) = (tile / self.grid().1, tile % self.grid().1);
         let first = (ty * self.tile_out.0 + f.first.0, tx * self.tile_out.1 + f.first.1);
         let mut put = |place| *out.next().expect("channels fit a part") = place;
-        for v in (block * self.ct..).take(self.ct) {
+        for v in (block * self.in_channels_per_part..).take(self.in_channels_per_part) {
             if v >= f.virtual_channels() {
                 // No weights belong to this channel: its values reach no output.
                 (0..self.area()).for_each(|_| put(Place::Unread));
@@ -320,7 +321,7 @@ impl Tiling {
         }
         // Coefficients behind the channels meet the weights of further outputs, if a part has
         // several outputs. Otherwise they do not reach the last slot, which holds the outputs.
-        let rest = if self.mt == 1 { Place::Unread } else { Place::Zero };
+        let rest = if self.out_channels_per_part == 1 { Place::Unread } else { Place::Zero };
         out.for_each(|place| *place = rest);
     }
 
@@ -332,7 +333,11 @@ impl Tiling {
         let (mut coefficients, mut indices) = (vec![], vec![]);
         let first = block * self.outputs_at_once();
         for m in 0..self.outputs_at_once().min(consumer.conv.out_ch - first) {
-            let (part, slot) = (m / self.mt, (m % self.mt * self.ct + self.ct - 1) * self.area());
+            let (part, slot) = (
+                m / self.out_channels_per_part,
+                (m % self.out_channels_per_part * self.in_channels_per_part + self.in_channels_per_part - 1)
+                    * self.area(),
+            );
             for y in rows.0..rows.1 {
                 for x in columns.0..columns.1 {
                     let (i, j) = (y - ty * self.tile_out.0, x - tx * self.tile_out.1);
@@ -356,7 +361,8 @@ impl Tiling {
         let (group_in, group_out) = (consumer.conv.group_in(), consumer.conv.group_out());
         let groups = first / group_out..=(end - 1) / group_out;
         let phases = self.frame.phases.len();
-        (input * self.ct..((input + 1) * self.ct).min(self.frame.virtual_channels()))
+        (input * self.in_channels_per_part
+            ..((input + 1) * self.in_channels_per_part).min(self.frame.virtual_channels()))
             .any(|v| groups.contains(&(v / phases / group_in)) && taps.iter().any(|t| t.phase == v % phases))
     }
 
@@ -374,8 +380,8 @@ impl Tiling {
         let conv = &consumer.conv;
         let (first, end) = self.out_channels(consumer, output);
         let (phases, kernel) = (self.frame.phases.len(), conv.kernel.0 * conv.kernel.1);
-        for slot in 0..self.ct {
-            let v = input * self.ct + slot;
+        for slot in 0..self.in_channels_per_part {
+            let v = input * self.in_channels_per_part + slot;
             if v >= self.frame.virtual_channels() {
                 break;
             }
@@ -385,10 +391,13 @@ impl Tiling {
             let to = end.min((group + 1) * conv.group_out());
             for tap in taps.iter().filter(|t| t.phase == phase) {
                 let (row, column) = (self.frame.span.0 - tap.shift.0, self.frame.span.1 - tap.shift.1);
-                let within = (self.ct - 1 - slot) * self.area() + row * self.columns() + column;
+                let within = (self.in_channels_per_part - 1 - slot) * self.area() + row * self.columns() + column;
                 for o in from..to {
                     let weight = weights[(o * conv.group_in() + inner) * kernel + tap.index];
-                    let (part, slot) = ((o - first) / self.mt, (o - first) % self.mt * self.ct * self.area());
+                    let (part, slot) = (
+                        (o - first) / self.out_channels_per_part,
+                        (o - first) % self.out_channels_per_part * self.in_channels_per_part * self.area(),
+                    );
                     out.push((((slot + within) << self.steps) + part, weight));
                 }
             }

@@ -1,27 +1,51 @@
 //! Look-ups in a public table of up to 2^16 entries, or pieces of lines, with dealt material.
 //!
-//! As in a gate the server opens `xh = x + R mod 2^k`, `R = rho - c`, over the whole ring of the index. Both
-//! parties hold XOR shares of the one-hot vector of R: `T(x) = sum_j [j = R] T(xh - j)` is local, bit by bit
-//! of the result. The bits are opened under masks, of which arithmetic shares were dealt:
-//! ```text
-//! y = base + sum_t 2^t (o_t + (1 - 2 o_t) M_t)       M_t in the ring of w - t bits
-//! ```
-//! * up to [`ONE_HOT_BITS`] bits the dealer gives the server the difference of the one-hot vectors:
-//!   `2^k` bits (at least 64);
-//! * above that both have keys of an early-terminated point function ([`crate::fss::dpf`]):
-//!   `16 (k - 6)` bytes, the same for both. The server forwards the keys online, so that the client's
-//!   half is still a seed.
+//! **Who holds what.** Client and server hold shares `x = c + s mod 2^k` of the index. The dealer
+//! knows the client's share c, and the mask rho, which the server draws from its dealt seed. The
+//! client has the seed of its half, from which it draws its shares of all masks. The server has its
+//! own seed and the bytes that [`deal_look_up`] makes.
+//!
+//! | symbol | meaning | held by |
+//! | --- | --- | --- |
+//! | `R = rho - c` | mask of the index | dealer; the parties share its one-hot vector |
+//! | `xh = x + R` | masked index | public once the server has sent it |
+//! | `M_t` | mask of bit t of the result | XOR shares and arithmetic shares at both parties |
+//! | `o_t` | bit t of the entry, XOR `M_t` | public once both have sent their shares |
+//! | `base` | smallest entry; entries are relative to it | public |
+//! | `w` | bits of the ring of the result | public |
+//!
+//! **Steps of a look-up.**
+//! 1. The server sends `xh = s + rho mod 2^k`.
+//! 2. Both parties hold XOR shares of the one-hot vector of R, so each computes its share of
+//!    `T(x) = sum_j [j = R] T(xh - j)` alone, bit by bit.
+//! 3. Both open these bits under the masks: this gives `o_t`.
+//! 4. Each computes its share of the result from its arithmetic shares of `M_t`:
+//!    ```text
+//!    y = base + sum_t 2^t (o_t + (1 - 2 o_t) M_t)       M_t in the ring of w - t bits
+//!    ```
+//! 5. The client sends the difference of its share to the share that it is to end with.
+//!
+//! **The one-hot vectors.**
+//! * Up to [`ONE_HOT_BITS`] bits the dealer gives the server the difference of the one-hot vectors:
+//!   `2^k` bits (at least 64).
+//! * Above that both have keys of an early-terminated point function ([`crate::fss::dpf`]):
+//!   `16 (k - 6)` bytes, the same for both. The server forwards the keys online, so that the
+//!   client's half is still a seed.
 //!
 //! **Pieces of lines** ([`LookUp::lines`]): the number has s bits more than the index of a piece.
 //! With P and Q the s low bits of xh and R, `l = P - Q` and `i = floor(xh / 2^s) - floor(R / 2^s)`,
 //! `x = 2^s i + l` and `|l| < 2^s`: i is `floor(x / 2^s)` or one more, depending on the mask. Bits
-//! of the piece's entry and of its slope are opened alike. A bit b of the slope counts
-//! `b l = o (P - Q) + (1 - 2 o)(P M - M Q)`, for which shares of `M Q` and of Q were dealt.
+//! of the piece's entry and of its slope are opened alike. With o and M the opened bit and the mask
+//! of a bit b of the slope, `b l = o (P - Q) + (1 - 2 o)(P M - M Q)`. Shares of `M Q` and of Q were
+//! dealt for this.
 //!
-//! Cost of a look-up from k (and s) bits to m bits, of these m' of a slope, in a ring of w: material `2^k`
-//! bits or the key, and at most w bits for each of `m + m' + 1` words (m without lines), at the server;
-//! online `k + s + m` bits (and the key) down, `m + w` bits up, one exchange. A batch with keys has a public
-//! seed of 16 bytes more in both. Exact for every index, and for i and l as above. Semi-honest.
+//! **Cost** of a look-up from k (and s) bits to m bits, of these m' of a slope:
+//! * material at the server: `2^k` bits or the key, and at most w bits for each of `m + m' + 1`
+//!   words (m without lines);
+//! * online: `k + s + m` bits (and the key) down, `m + w` bits up, one exchange;
+//! * a batch with keys has a public seed of 16 bytes more in both.
+//!
+//! Exact for every index, and for i and l as above. Semi-honest.
 
 mod spec;
 #[cfg(test)]
@@ -94,7 +118,8 @@ fn public_seed(server: &Prg) -> [u8; 16] {
     server.fork(u64::MAX).next_seed().0
 }
 
-fn place(index: usize) -> Place {
+/// The place of a block's trees in a batch.
+fn place_of(index: usize) -> Place {
     let group = index * super::BLOCK / GROUP;
     Place { batch: 0, group: u32::try_from(group).expect("a batch has fewer than 2^40 look-ups") }
 }
@@ -152,7 +177,7 @@ fn dealt(
         Some(shape) => {
             let mut hash = TreeHash::new(PublicSeed::from_bytes(seed));
             let (mut ours, mut theirs) = (client.vectors(), server.vectors());
-            let words = dpf::deal(&mut hash, place(index), shape, &pieces, &mut ours, &mut theirs);
+            let words = dpf::deal(&mut hash, place_of(index), shape, &pieces, &mut ours, &mut theirs);
             words.iter().for_each(|word| out.extend_from_slice(&word.to_bytes()));
         }
     }
@@ -204,7 +229,7 @@ impl Half<'_> {
                 let keys = Keys::new(role, shape, len, &mut streams.vectors(), words)?;
                 let mut hash = TreeHash::new(PublicSeed::from_bytes(seed));
                 let points: Vec<u64> = xh.iter().map(|xh| xh >> spec.low).collect();
-                let shares = Zeroizing::new(keys.look_up(&mut hash, place(index), spec.entries(), &points)?);
+                let shares = Zeroizing::new(keys.look_up(&mut hash, place_of(index), spec.entries(), &points)?);
                 out.iter_mut().zip(shares.iter()).for_each(|(mask, share)| *mask ^= share);
             }
             None => {
@@ -224,7 +249,8 @@ impl Half<'_> {
         Ok(out)
     }
 
-    /// The party's shares of a block's results in their ring, from the opened bits and the masked numbers.
+    /// The party's shares of a block's results in their ring, from the opened bits and the masked
+    /// numbers.
     fn shares(
         &self,
         spec: &LookUp,
@@ -263,14 +289,17 @@ impl Half<'_> {
         out.iter_mut().for_each(|v| *v &= low_mask(spec.width));
         Ok(out)
     }
+}
 
-    fn all<T: Send>(
-        spec: &LookUp,
-        of: &[u64],
-        one: impl Fn(usize, &[u64]) -> Result<T, MpcError> + Sync,
-    ) -> Result<Vec<T>, MpcError> {
-        (0..block::count(spec.n)).into_par_iter().map(|index| one(index, &of[block::range(spec.n, index)])).collect()
-    }
+/// Calls `per_block` for each block with its index and its part of `values` (`[n]`), in parallel,
+/// and returns the results in order.
+fn map_blocks<T: Send>(
+    spec: &LookUp,
+    values: &[u64],
+    per_block: impl Fn(usize, &[u64]) -> Result<T, MpcError> + Sync,
+) -> Result<Vec<T>, MpcError> {
+    let blocks = (0..block::count(spec.n)).into_par_iter();
+    blocks.map(|index| per_block(index, &values[block::range(spec.n, index)])).collect()
 }
 
 /// The sum of the entries at which a share of a one-hot vector is 1. The time does not depend on
@@ -305,11 +334,12 @@ pub fn client_look_up(spec: &LookUp, target: &[u64], prg: &Prg, session: &mut Se
         return Err(MpcError::Material { what: format!("{} bytes of keys for {} look-ups", keys.len(), spec.n) });
     }
     let half = Half::Client { prg, keys: &keys };
-    let mine = joined(&Half::all(spec, &xh, |index, xh| half.masked(spec, index, xh))?);
+    let mine = joined(&map_blocks(spec, &xh, |index, xh| half.masked(spec, index, xh))?);
     session.channel.send_packed(BITS, &mine, spec.out_bits)?;
     let opened = xor(&mine, &theirs);
-    let shares =
-        Half::all(spec, &opened, |index, opened| half.shares(spec, index, (opened, &xh[block::range(spec.n, index)])))?;
+    let shares = map_blocks(spec, &opened, |index, opened| {
+        half.shares(spec, index, (opened, &xh[block::range(spec.n, index)]))
+    })?;
     let shares = joined(&shares);
     let moved = shares.iter().zip(target).map(|(y, r)| y.wrapping_sub(*r)).collect::<Vec<u64>>();
     let moved = Zeroizing::new(moved);
@@ -332,7 +362,7 @@ pub fn server_look_up(
         return Err(MpcError::Material { what });
     }
     let half = Half::Server { prg, given };
-    let xh = joined(&Half::all(spec, s, |index, s| {
+    let xh = joined(&map_blocks(spec, s, |index, s| {
         let rho = draw(&mut Streams::new(prg, index).indices(), s.len(), spec.index_bits());
         let sums = s.iter().zip(rho.iter()).map(|(s, r)| s.wrapping_add(*r) & low_mask(spec.index_bits()));
         Ok(Zeroizing::new(sums.collect()))
@@ -344,12 +374,13 @@ pub fn server_look_up(
         let parts: Vec<&[u8]> = std::iter::once(&given[..spec.head()]).chain(keys).collect();
         session.channel.send(KEYS, &parts.concat())?;
     }
-    let mine = joined(&Half::all(spec, &xh, |index, xh| half.masked(spec, index, xh))?);
+    let mine = joined(&map_blocks(spec, &xh, |index, xh| half.masked(spec, index, xh))?);
     session.channel.send_packed(BITS, &mine, spec.out_bits)?;
     let theirs = session.channel.recv_packed(BITS, spec.n, spec.out_bits)?;
     let opened = xor(&mine, &theirs);
-    let parts =
-        Half::all(spec, &opened, |index, opened| half.shares(spec, index, (opened, &xh[block::range(spec.n, index)])))?;
+    let parts = map_blocks(spec, &opened, |index, opened| {
+        half.shares(spec, index, (opened, &xh[block::range(spec.n, index)]))
+    })?;
     let mut shares = joined(&parts).to_vec();
     let moved = Zeroizing::new(session.channel.recv_packed(MOVE, spec.n, spec.width)?);
     shares.iter_mut().zip(moved.iter()).for_each(|(y, d)| *y = y.wrapping_add(*d) & low_mask(spec.width));

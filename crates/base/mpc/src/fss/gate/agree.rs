@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::super::mac::bits::DIGEST;
 use super::super::mac::ring::{self, Check, KeyShare, Masks, ROWS, SIGMA};
-use super::ledger::{DIGESTS, HIGHS, Ledger, check};
+use super::check_transcript::{CheckTranscript, DIGESTS, HIGHS, check};
 use crate::codec::Packed;
 use crate::wire::PackedMessages;
 use crate::{MpcError, Role};
@@ -105,7 +105,7 @@ impl Digests {
     }
 }
 
-impl Ledger {
+impl CheckTranscript {
     /// Bytes that each party sends for a check of both, client first, with values in rings of
     /// `widths` different widths.
     #[must_use]

@@ -1,5 +1,9 @@
-//! Words of rings with spare bits: the client's draws, and the server's material that belongs to
-//! them.
+//! The client's constants, which hide what it sends in a gate or a widening, and the server's
+//! material for them.
+//!
+//! A constant is a word with a tag. Both are longer than the values of the gate, as
+//! [`mac::ring`](super::super::mac::ring) needs. The client draws its words from its seed; the
+//! server's words are dealt.
 
 use tacit_arith::block::Block;
 use tacit_arith::prg::Prg;

@@ -33,9 +33,9 @@ use super::super::compare::{self, Keys, Shape};
 use super::super::mac::ring::{Ring, Share};
 use super::super::tree_hash::TreeHash;
 use super::super::{delta, table};
+use super::check_transcript::CheckTranscript;
 use super::columns::{self, Constants, Given, Shared};
 use super::deal::{DealerStreams, Sides, client_streams, pieces, place, range};
-use super::ledger::Ledger;
 use super::party::fits;
 use super::shared::{Half, open_words};
 use super::spec::{Checked, FssCost, given_bytes, ring};
@@ -331,7 +331,7 @@ pub fn client_look_up(
     (hash, batch): (PublicSeed, u32),
     (prg, corrections): (&Prg, &[u8]),
     session: &mut Session<'_>,
-    ledger: &mut Ledger,
+    transcript: &mut CheckTranscript,
 ) -> Result<(), MpcError> {
     fits(corrections, spec.client_bytes(spec.n()))?;
     let xh = session.channel.recv_packed(OPENED, spec.n(), spec.table.index_bits())?;
@@ -340,12 +340,12 @@ pub fn client_look_up(
     let theirs = planes::recv_one(session.channel, BITS, own.len())?;
     planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
     let bits = own.xor(&theirs);
-    ledger.bits(&tags, &bits);
+    transcript.bits(&tags, &bits);
     let words = words(spec, (&bits, &xh), |index, len| drawn(spec, prg, index, len));
     let width = spec.table.width();
     let low: Vec<u64> = words.iter().map(|word| spec.ring().low(word)).collect();
     session.channel.send_packed(WORDS, &low, width)?;
-    ledger.values(width, words.iter().cloned(), low.iter().copied());
+    transcript.values(width, words.iter().cloned(), low.iter().copied());
     Ok(())
 }
 
@@ -363,7 +363,7 @@ pub fn server_look_up(
     s: &[u64],
     (prg, dealt): (&Prg, &[u8]),
     session: &mut Session<'_>,
-    ledger: &mut Ledger,
+    transcript: &mut CheckTranscript,
 ) -> Result<Vec<u64>, MpcError> {
     fits(dealt, spec.server_bytes(spec.n()))?;
     let (n, width, count) = (spec.n(), spec.table.width(), spec.n().div_ceil(PIECE));
@@ -378,7 +378,7 @@ pub fn server_look_up(
     let own = delta::bits(&tags);
     planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
     let bits = own.xor(&planes::recv_one(session.channel, BITS, own.len())?);
-    ledger.bits(&tags, &bits);
+    transcript.bits(&tags, &bits);
     let received = session.channel.recv_packed(WORDS, n, width)?;
     let made = (0..count).into_par_iter().map(|index| {
         let (range, piece) = (range(n, index), spec.piece(dealt, index));
@@ -402,7 +402,7 @@ pub fn server_look_up(
         (shares, keys)
     });
     let made: Vec<Made> = made.collect();
-    ledger.values(width, made.iter().flat_map(|(_, keys)| keys.iter().cloned()), received.iter().copied());
+    transcript.values(width, made.iter().flat_map(|(_, keys)| keys.iter().cloned()), received.iter().copied());
     Ok(made.iter().flat_map(|(shares, _)| shares.iter().copied()).collect())
 }
 
@@ -416,7 +416,7 @@ pub fn shared_look_up(
     masked: &[u64],
     half: Half<'_>,
     session: &mut Session<'_>,
-    ledger: &mut Ledger,
+    transcript: &mut CheckTranscript,
 ) -> Result<Vec<u64>, MpcError> {
     match half {
         Half::Client(_, corrections) => fits(corrections, spec.client_bytes(spec.n()))?,
@@ -428,12 +428,12 @@ pub fn shared_look_up(
     })?;
     let own = delta::bits(&tags);
     let bits = super::shared::open_bits(&own, BITS, session)?;
-    ledger.bits(&tags, &bits);
+    transcript.bits(&tags, &bits);
     let shares = words(spec, (&bits, masked), |index, len| match half {
         Half::Client(prg, _) => drawn(spec, prg, index, len),
         Half::Server(dealt) => given(spec, spec.piece(dealt, index), len),
     });
-    let opened = open_words(&[(spec.ring(), shares)], WORDS, session, ledger)?.pop();
+    let opened = open_words(&[(spec.ring(), shares)], WORDS, session, transcript)?.pop();
     let mut words = opened.expect("one list was opened");
     let width = spec.table.width();
     for (i, word) in words.iter_mut().enumerate() {

@@ -54,11 +54,11 @@ fn run(table: &LookUp, (x, c): (&[u64], &[u64]), spoil: impl FnOnce(&mut Vec<u8>
     let place = (dealing.hash, 5);
     let (traffic, shares) = dealing.run(
         &[width],
-        |session, ledger| client_look_up(&spec, place, (&dealing.client, &ours), session, ledger),
-        |session, ledger| server_look_up(&spec, place, &s, (&dealing.server, &given), session, ledger),
+        |session, transcript| client_look_up(&spec, place, (&dealing.client, &ours), session, transcript),
+        |session, transcript| server_look_up(&spec, place, &s, (&dealing.server, &given), session, transcript),
     );
     let shares = shares?;
-    let (cost, [up, down]) = (spec.cost(), Ledger::bytes(1));
+    let (cost, [up, down]) = (spec.cost(), CheckTranscript::bytes(1));
     for (moved, stated) in traffic.expect("the client").into_iter().zip([cost.up + up, cost.down + down]) {
         assert!((stated as u64..=stated as u64 + 64 * 16).contains(&moved), "{moved} bytes, {stated} stated");
     }
@@ -109,8 +109,8 @@ fn shared(table: &LookUp, (x, c): (&[u64], &[u64]), spoil: impl FnOnce(&mut [Vec
     let mut halves = halves(&spec, &sides, &streams, c, &target);
     spoil(&mut halves);
     let masked: Vec<u64> = x.iter().zip(c).map(|(x, c)| x.wrapping_sub(*c)).collect();
-    let results = shared_tests::run(seed, &[width], &halves, |half, session, ledger| {
-        Ok(vec![shared_look_up(&spec, (PublicSeed::from_bytes(HASH), 5), &masked, half, session, ledger)?])
+    let results = shared_tests::run(seed, &[width], &halves, |half, session, transcript| {
+        Ok(vec![shared_look_up(&spec, (PublicSeed::from_bytes(HASH), 5), &masked, half, session, transcript)?])
     });
     (results, target)
 }

@@ -33,9 +33,9 @@
 //! [`FssWiden::cost`]. Argument: `docs/notes/fss.md`.
 
 mod agree;
+mod check_transcript;
 mod columns;
 mod deal;
-mod ledger;
 mod lookup;
 #[cfg(test)]
 mod lookup_tests;
@@ -49,8 +49,8 @@ mod talk;
 mod tests;
 mod widen;
 
+pub use check_transcript::CheckTranscript;
 pub use deal::{DealerStreams, Sides, deal_client, deal_server};
-pub use ledger::Ledger;
 pub use lookup::{FssLookUp, client_look_up, deal_look_up_client, deal_look_up_server, server_look_up, shared_look_up};
 pub use party::{Shares, client_online, server_online};
 pub use shared::{Half, open_words, shared_online, shared_widen};

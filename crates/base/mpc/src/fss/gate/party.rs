@@ -11,9 +11,9 @@ use super::super::compare::Keys;
 use super::super::delta;
 use super::super::mac::ring::Share;
 use super::super::tree_hash::TreeHash;
+use super::check_transcript::CheckTranscript;
 use super::columns::{Constants, Given, Shared};
 use super::deal::{client_streams, place, range, rho};
-use super::ledger::Ledger;
 use super::spec::ring;
 use super::{FssGate, PIECE};
 use crate::dealt::Value;
@@ -150,7 +150,7 @@ pub fn client_online(
     (hash, batch): (PublicSeed, u32),
     (prg, corrections): (&Prg, &[u8]),
     session: &mut Session<'_>,
-    ledger: &mut Ledger,
+    transcript: &mut CheckTranscript,
 ) -> Result<(), MpcError> {
     let n = gate.n();
     fits(corrections, gate.cost().client_material)?;
@@ -163,7 +163,7 @@ pub fn client_online(
     let theirs = planes::recv_one(session.channel, BITS, n)?;
     planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
     let bits = own.xor(&theirs);
-    ledger.bits(&tags, &bits);
+    transcript.bits(&tags, &bits);
     let pieces = (0..n.div_ceil(PIECE)).into_par_iter();
     let pieces: Vec<Vec<Zeroizing<Vec<Share>>>> =
         pieces.map(|index| words(gate, (&opened, &bits), index, |len| drawn(gate, prg, (index, len)))).collect();
@@ -171,7 +171,7 @@ pub fn client_online(
         let shares = || pieces.iter().flat_map(|piece| piece[k].iter());
         let low: Vec<u64> = shares().map(|share| share.value as u64 & low_mask(value.width())).collect();
         session.channel.send_packed(WORDS, &low, value.width())?;
-        ledger.values(value.width(), shares().cloned(), low.iter().copied());
+        transcript.values(value.width(), shares().cloned(), low.iter().copied());
     }
     Ok(())
 }
@@ -187,7 +187,7 @@ pub fn server_online(
     (tested, values, bases): Shares<'_>,
     (prg, given): (&Prg, &[u8]),
     session: &mut Session<'_>,
-    ledger: &mut Ledger,
+    transcript: &mut CheckTranscript,
 ) -> Result<Vec<Vec<u64>>, MpcError> {
     let n = gate.n();
     fits(given, gate.cost().server_material)?;
@@ -198,7 +198,7 @@ pub fn server_online(
     planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
     let theirs = planes::recv_one(session.channel, BITS, n)?;
     let bits = own.xor(&theirs);
-    ledger.bits(&tags, &bits);
+    transcript.bits(&tags, &bits);
     let mut received = Vec::new();
     for value in gate.values() {
         received.push(session.channel.recv_packed(WORDS, n, value.width())?);
@@ -212,7 +212,7 @@ pub fn server_online(
     let pieces: Vec<Vec<Made>> = pieces.collect();
     for (k, value) in gate.values().iter().enumerate() {
         let shares = pieces.iter().flat_map(|piece| piece[k].1.iter().cloned());
-        ledger.values(value.width(), shares, received[k].iter().copied());
+        transcript.values(value.width(), shares, received[k].iter().copied());
     }
     let values = 0..gate.values().len();
     Ok(values.map(|k| pieces.iter().flat_map(|piece| piece[k].0.iter().copied()).collect()).collect())

@@ -11,8 +11,8 @@ use zeroize::Zeroizing;
 
 use super::super::delta;
 use super::super::mac::ring::{Ring, Share};
+use super::check_transcript::CheckTranscript;
 use super::columns::Shared;
-use super::ledger::Ledger;
 use super::party::{self, BITS, Columns, Shares, branch, fits, public};
 use super::spec::ring;
 use super::{FssGate, FssWiden, PIECE, widen};
@@ -29,7 +29,7 @@ pub enum Half<'a> {
 }
 
 /// Opens lists of words: sends the low bits of a party's shares, and enters the opened words into
-/// the ledger. The client sends all of its own first.
+/// the transcript. The client sends all of its own first.
 ///
 /// # Errors
 /// Channel errors.
@@ -37,7 +37,7 @@ pub fn open_words(
     words: &[(Ring, Zeroizing<Vec<Share>>)],
     tag: Tag,
     session: &mut Session<'_>,
-    ledger: &mut Ledger,
+    transcript: &mut CheckTranscript,
 ) -> Result<Vec<Vec<u64>>, MpcError> {
     let own = words.iter().map(|(ring, shares)| shares.iter().map(|share| ring.low(share)).collect());
     let own: Vec<Vec<u64>> = own.collect();
@@ -58,7 +58,7 @@ pub fn open_words(
     }
     for (((ring, shares), own), received) in words.iter().zip(&own).zip(&mut received) {
         let sums = own.iter().zip(received.iter()).map(|(own, received)| u128::from(*own) + u128::from(*received));
-        ledger.values(ring.width(), shares.iter().cloned(), sums);
+        transcript.values(ring.width(), shares.iter().cloned(), sums);
         received.iter_mut().zip(own).for_each(|(r, own)| *r = r.wrapping_add(*own) & low_mask(ring.width()));
     }
     Ok(received)
@@ -104,7 +104,7 @@ pub fn shared_online(
     (tested, values, bases): Shares<'_>,
     half: Half<'_>,
     session: &mut Session<'_>,
-    ledger: &mut Ledger,
+    transcript: &mut CheckTranscript,
 ) -> Result<Vec<Vec<u64>>, MpcError> {
     let (n, cost) = (gate.n(), gate.cost());
     match half {
@@ -119,14 +119,14 @@ pub fn shared_online(
         }
     })?;
     let bits = open_bits(&delta::bits(&tags), BITS, session)?;
-    ledger.bits(&tags, &bits);
+    transcript.bits(&tags, &bits);
     let pieces = (0..n.div_ceil(PIECE))
         .into_par_iter()
         .map(|index| party::words(gate, (&masked, &bits), index, |len| columns(gate, half, (index, len))));
     let pieces: Vec<Vec<Zeroizing<Vec<Share>>>> = pieces.collect();
     let shares = |k: usize| Zeroizing::new(pieces.iter().flat_map(|piece| piece[k].iter().cloned()).collect());
     let words: Vec<_> = gate.values().iter().enumerate().map(|(k, v)| (ring(v.width()), shares(k))).collect();
-    let mut words = open_words(&words, party::WORDS, session, ledger)?;
+    let mut words = open_words(&words, party::WORDS, session, transcript)?;
     for i in 0..n {
         for (k, p) in public(gate.values(), &masked, i).enumerate() {
             let value = gate.values()[k];
@@ -147,7 +147,7 @@ pub fn shared_widen(
     masked: &[u64],
     half: Half<'_>,
     session: &mut Session<'_>,
-    ledger: &mut Ledger,
+    transcript: &mut CheckTranscript,
 ) -> Result<Vec<u64>, MpcError> {
     let constants = match half {
         Half::Client(prg, _) => widen::constants(spec, prg).map(Shared::Drawn),
@@ -162,7 +162,7 @@ pub fn shared_widen(
     let words = masked.iter().map(|xh| (xh >> (spec.width - 1)) as usize).enumerate();
     let words: Vec<Share> = words.map(|(i, top)| constants[top].get(i)).collect();
     let words = [(spec.ring(), Zeroizing::new(words))];
-    let mut opened = open_words(&words, widen::WORDS, session, ledger)?.pop().expect("one list was opened");
+    let mut opened = open_words(&words, widen::WORDS, session, transcript)?.pop().expect("one list was opened");
     let pairs = opened.iter_mut().zip(&masked);
     pairs.for_each(|(word, xh)| *word = xh.wrapping_sub(offset).wrapping_add(*word) & low_mask(wide));
     Ok(opened)

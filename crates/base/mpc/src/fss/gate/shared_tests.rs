@@ -34,7 +34,7 @@ pub(super) fn run(
     seed: u8,
     widths: &[u32],
     halves: &[Vec<u8>; 2],
-    each: impl Fn(Half<'_>, &mut Session<'_>, &mut Ledger) -> Result<Vec<Vec<u64>>, MpcError> + Sync,
+    each: impl Fn(Half<'_>, &mut Session<'_>, &mut CheckTranscript) -> Result<Vec<Vec<u64>>, MpcError> + Sync,
 ) -> Results {
     let [client, dealer] = [1, 3].map(|part| prg(seed).fork(part));
     let (delta, key) = (Delta::draw(&mut dealer.fork(100)), Key::draw(&mut dealer.fork(101), &mut client.fork(98)));
@@ -53,9 +53,9 @@ pub(super) fn run(
     let shares = [DeltaShare::draw(&mut client.fork(99)), delta.split(&mut client.fork(99))];
     let keys = [KeyShare::draw(&mut client.fork(98)), key.other()];
     let party = |index: usize, half: Half<'_>, masks, session: &mut Session<'_>| {
-        let mut ledger = Ledger::new([Role::Client, Role::Server][index], &SESSION, &shares[index]);
-        let results = each(half, session, &mut ledger)?;
-        ledger.agree(&keys[index], masks, (session.channel, session.prg))?;
+        let mut transcript = CheckTranscript::new([Role::Client, Role::Server][index], &SESSION, &shares[index]);
+        let results = each(half, session, &mut transcript)?;
+        transcript.agree(&keys[index], masks, (session.channel, session.prg))?;
         Ok(results)
     };
     let (a, b) = run_sessions(
@@ -93,10 +93,10 @@ impl Batch {
     }
 
     fn run(&self, seed: u8, halves: &[Vec<u8>; 2]) -> Results {
-        run(seed, &self.widths(), halves, |half, session, ledger| {
+        run(seed, &self.widths(), halves, |half, session, transcript| {
             let values: Vec<&[u64]> = self.masked.iter().map(Vec::as_slice).collect();
             let place = (PublicSeed::from_bytes(HASH), 5);
-            shared_online(&self.gate, place, (values[0], &values, &[]), half, session, ledger)
+            shared_online(&self.gate, place, (values[0], &values, &[]), half, session, transcript)
         })
     }
 
@@ -183,8 +183,8 @@ fn widening_is_exact_for_every_value_and_mask() {
             let given = deal_widen(&spec, &key, [&client, &server], (&c, &target));
             assert_eq!(given.len(), spec.cost().server_material);
             let halves = [Vec::new(), given.to_vec()];
-            let results = run(6, &[wide], &halves, |half, session, ledger| {
-                Ok(vec![shared_widen(&spec, &masked, half, session, ledger)?])
+            let results = run(6, &[wide], &halves, |half, session, transcript| {
+                Ok(vec![shared_widen(&spec, &masked, half, session, transcript)?])
             });
             for results in results {
                 for (i, xh) in results.expect("honest parties")[0].iter().enumerate() {
@@ -224,11 +224,11 @@ fn changed_material_of_either_party_is_found_or_without_effect() {
 fn what_the_server_alone_computed_is_held_against_what_the_client_expects() {
     for wrong in [false, true] {
         let batch = relu(5, 8, 0, &[3, 4], &[9, 30]);
-        let results = run(6, &batch.widths(), &batch.halves(6), |half, session, ledger| {
+        let results = run(6, &batch.widths(), &batch.halves(6), |half, session, transcript| {
             let values: Vec<&[u64]> = batch.masked.iter().map(Vec::as_slice).collect();
-            ledger.project(&[1, 2, if wrong && session.role == Role::Server { 4 } else { 3 }]);
+            transcript.project(&[1, 2, if wrong && session.role == Role::Server { 4 } else { 3 }]);
             let place = (PublicSeed::from_bytes(HASH), 5);
-            shared_online(&batch.gate, place, (values[0], &values, &[]), half, session, ledger)
+            shared_online(&batch.gate, place, (values[0], &values, &[]), half, session, transcript)
         });
         assert_eq!(results[0].is_err(), wrong);
         // The client leaves without showing its digests: the server releases nothing.

@@ -6,7 +6,7 @@ use tacit_net::TrafficModel;
 use super::super::mac::bits::DIGEST;
 use super::super::mac::ring::{ROWS, SIGMA};
 use super::agree::COIN_BYTES;
-use super::ledger::Ledger;
+use super::check_transcript::CheckTranscript;
 use super::spec::Checked;
 use super::{FssGate, FssLookUp, FssWiden};
 use crate::codec::Packed;
@@ -55,7 +55,7 @@ impl FssLookUp {
     }
 }
 
-impl Ledger {
+impl CheckTranscript {
     /// Adds the messages of a check of the client, for values in rings of `widths` widths.
     pub fn talk(widths: usize, talk: &mut TrafficModel) {
         talk.down(16);

@@ -67,8 +67,8 @@ impl Dealing {
     pub(super) fn run<S: Send>(
         &self,
         widths: &[u32],
-        client: impl FnOnce(&mut crate::Session<'_>, &mut Ledger) -> Result<(), MpcError>,
-        server: impl FnOnce(&mut crate::Session<'_>, &mut Ledger) -> Result<S, MpcError> + Send,
+        client: impl FnOnce(&mut crate::Session<'_>, &mut CheckTranscript) -> Result<(), MpcError>,
+        server: impl FnOnce(&mut crate::Session<'_>, &mut CheckTranscript) -> Result<S, MpcError> + Send,
     ) -> (Result<[u64; 2], MpcError>, Result<S, MpcError>) {
         let [ours, theirs] = self.masks(widths);
         let (client_delta, mut stream) = (DeltaShare::draw(&mut self.client.fork(99)), self.client.fork(99));
@@ -76,16 +76,16 @@ impl Dealing {
         run_sessions(
             1,
             |session, _| {
-                let mut ledger = Ledger::new(Role::Client, &SESSION, &client_delta);
-                client(session, &mut ledger)?;
-                ledger.answer(ours, session.channel)?;
+                let mut transcript = CheckTranscript::new(Role::Client, &SESSION, &client_delta);
+                client(session, &mut transcript)?;
+                transcript.answer(ours, session.channel)?;
                 let traffic = session.channel.total_traffic();
                 Ok([traffic.sent, traffic.received])
             },
             |session, _| {
-                let mut ledger = Ledger::new(Role::Server, &SESSION, &server_delta);
-                let result = server(session, &mut ledger)?;
-                ledger.verify(&key, theirs, (session.channel, session.prg))?;
+                let mut transcript = CheckTranscript::new(Role::Server, &SESSION, &server_delta);
+                let result = server(session, &mut transcript)?;
+                transcript.verify(&key, theirs, (session.channel, session.prg))?;
                 Ok(result)
             },
         )
@@ -137,13 +137,13 @@ impl Batch {
         let place = (dealing.hash, 5);
         let (traffic, results) = dealing.run(
             &widths(gate),
-            |session, ledger| client_online(gate, place, (&dealing.client, &ours), session, ledger),
-            |session, ledger| {
-                server_online(gate, place, (&s, &theirs, &server_bases), (&dealing.server, &given), session, ledger)
+            |session, transcript| client_online(gate, place, (&dealing.client, &ours), session, transcript),
+            |session, transcript| {
+                server_online(gate, place, (&s, &theirs, &server_bases), (&dealing.server, &given), session, transcript)
             },
         );
         let results = results?;
-        let [up, down] = Ledger::bytes(widths(gate).len());
+        let [up, down] = CheckTranscript::bytes(widths(gate).len());
         let headers = 64 * 16;
         for (moved, stated) in traffic.expect("the client").into_iter().zip([cost.up + up, cost.down + down]) {
             assert!((stated as u64..=stated as u64 + headers).contains(&moved), "{moved} bytes, {stated} stated");
@@ -237,8 +237,8 @@ fn widening_is_exact_for_every_value_and_share() {
             assert_eq!(given.len(), spec.cost().server_material);
             let (_, share) = dealing.run(
                 &[width + extra],
-                |session, ledger| client_widen(&spec, &dealing.client, session, ledger),
-                |session, ledger| server_widen(&spec, &s, (&dealing.server, &given), session, ledger),
+                |session, transcript| client_widen(&spec, &dealing.client, session, transcript),
+                |session, transcript| server_widen(&spec, &s, (&dealing.server, &given), session, transcript),
             );
             for (i, share) in share.expect("honest parties").iter().enumerate() {
                 let sum = share.wrapping_add(target[i]) & low_mask(width + extra);
@@ -276,8 +276,8 @@ fn values_that_were_not_dealt_are_found() {
     let given = deal_widen(&spec, &dealing.key, [&dealing.client, &dealing.server], (&zeros, &zeros));
     let (_, result) = dealing.run(
         &[9],
-        |session, ledger| client_widen(&spec, &other.client, session, ledger),
-        |session, ledger| server_widen(&spec, &zeros, (&dealing.server, &given), session, ledger),
+        |session, transcript| client_widen(&spec, &other.client, session, transcript),
+        |session, transcript| server_widen(&spec, &zeros, (&dealing.server, &given), session, transcript),
     );
     assert!(matches!(result, Err(MpcError::Misbehaviour { .. })));
     assert!(KeyShare::new(1 << 41).is_err());
@@ -348,11 +348,11 @@ fn words_without_masks_are_an_error_at_both_parties() {
     let (key, delta) = (KeyShare::new(3).unwrap(), DeltaShare::draw(&mut Prg::from_seed(Seed([1; 16]))));
     for role in [Role::Client, Role::Server] {
         let (mut channel, _peer) = tacit_net::mem_pair();
-        let mut ledger = Ledger::new(role, &SESSION, &delta);
-        ledger.values(9, share(), std::iter::once(1u64));
+        let mut transcript = CheckTranscript::new(role, &SESSION, &delta);
+        transcript.values(9, share(), std::iter::once(1u64));
         let done = match role {
-            Role::Client => ledger.answer(Vec::new(), &mut channel),
-            Role::Server => ledger.verify(&key, Vec::new(), (&mut channel, &mut Prg::from_seed(Seed([2; 16])))),
+            Role::Client => transcript.answer(Vec::new(), &mut channel),
+            Role::Server => transcript.verify(&key, Vec::new(), (&mut channel, &mut Prg::from_seed(Seed([2; 16])))),
         };
         assert!(matches!(done, Err(MpcError::Material { .. })), "{role:?}: {done:?}");
         assert_eq!(channel.total_traffic().sent, 0, "nothing is said before");

@@ -1,14 +1,25 @@
-//! Signed widening without a comparison: `y + 2^(n-2) = xh - R + 2^n (1 - m) msb(R)`, m the top bit of xh,
-//! for `|y| < 2^(n-2)`. The server opens m; the client sends its constant for that m.
+//! Signed widening: brings shares of a signed value from a ring of n bits into one of n + extra
+//! bits, without a comparison.
+//!
+//! Let y be the value, with `|y| < 2^(n-2)`, shared as `y = c + s` by client and server. The server
+//! has a mask rho and computes `xh = s + 2^(n-2) + rho mod 2^n`. With `R = rho - c mod 2^n` and m
+//! the top bit of xh,
+//! ```text
+//! y + 2^(n-2) = xh - R + 2^n (1 - m) msb(R)
+//! ```
+//! holds in the wider ring. The server opens m. The right side without xh depends on m alone: the
+//! client has a constant for either m and sends that for the opened one, with which the server gets
+//! its share. If both parties are checked, both have xh, and R is the dealer's alone
+//! ([`shared_widen`](super::shared_widen)).
 
 use tacit_arith::prg::Prg;
 use tacit_net::Tag;
 use zeroize::Zeroizing;
 
 use super::super::mac::ring::{Key, Share};
+use super::check_transcript::CheckTranscript;
 use super::columns::{self, Constants, Given};
 use super::deal::wrapped;
-use super::ledger::Ledger;
 use super::party::fits;
 use super::{Checked, FssWiden};
 use crate::planes::{self, bit_plane};
@@ -62,7 +73,7 @@ pub fn client_widen(
     spec: &FssWiden,
     prg: &Prg,
     session: &mut Session<'_>,
-    ledger: &mut Ledger,
+    transcript: &mut CheckTranscript,
 ) -> Result<(), MpcError> {
     let constants = constants(spec, prg);
     let tops = planes::recv_one(session.channel, TOPS, spec.n)?;
@@ -71,7 +82,7 @@ pub fn client_widen(
     let wide = spec.width + spec.extra;
     let low: Vec<u64> = words.iter().map(|w| w.value as u64 & low_mask(wide)).collect();
     session.channel.send_packed(WORDS, &low, wide)?;
-    ledger.values(wide, words.iter().cloned(), low.iter().copied());
+    transcript.values(wide, words.iter().cloned(), low.iter().copied());
     Ok(())
 }
 
@@ -84,7 +95,7 @@ pub fn server_widen(
     s: &[u64],
     (prg, given): (&Prg, &[u8]),
     session: &mut Session<'_>,
-    ledger: &mut Ledger,
+    transcript: &mut CheckTranscript,
 ) -> Result<Vec<u64>, MpcError> {
     fits(given, spec.server_bytes())?;
     let (mut rest, wide) = (given, spec.width + spec.extra);
@@ -99,7 +110,7 @@ pub fn server_widen(
     let known: Vec<(u64, u128)> = tops.iter().enumerate().map(|(i, top)| constants[usize::from(top)].get(i)).collect();
     let mask = spec.ring().mask();
     let shares = known.iter().map(|(_, key)| Share { value: 0, tag: key.wrapping_neg() & mask });
-    ledger.values(wide, shares, received.iter().copied());
+    transcript.values(wide, shares, received.iter().copied());
     let results = masked.iter().zip(&known).zip(&received).map(|((xh, (known, _)), word)| {
         xh.wrapping_sub(offset).wrapping_add(*known).wrapping_add(*word) & low_mask(wide)
     });

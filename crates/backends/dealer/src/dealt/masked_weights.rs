@@ -17,7 +17,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use tacit_backend_api::{BackendError, seam};
 use tacit_ring::fixed::ring_mask;
-use tacit_ring::share::{Kind, Step};
+use tacit_ring::share::{Step, StepTypes};
 use tacit_ring::{self, LayerWeights, RingGraph, Weights};
 
 /// Number of weights per stream: rows are generated in parallel.
@@ -108,7 +108,7 @@ fn of_another_layer(_: ShapeError) -> BackendError {
 }
 
 /// Draws the entries of one piece of a layer's `A`.
-fn entries(key: &Prg, piece: usize, count: usize, width: u32) -> Zeroizing<Vec<u64>> {
+fn draw_mask_piece(key: &Prg, piece: usize, count: usize, width: u32) -> Zeroizing<Vec<u64>> {
     let mut prg = key.fork(piece as u64);
     let mask = ring_mask(width);
     if width > 32 {
@@ -123,10 +123,10 @@ fn entries(key: &Prg, piece: usize, count: usize, width: u32) -> Zeroizing<Vec<u
 }
 
 /// Draws the entries `range` of a layer's `A`, which has `count` entries.
-pub(crate) fn random(key: &Prg, range: Range<usize>, count: usize, width: u32) -> Matrix {
+pub(crate) fn draw_mask(key: &Prg, range: Range<usize>, count: usize, width: u32) -> Matrix {
     let pieces = (range.start / PIECE..range.end.div_ceil(PIECE)).into_par_iter().map(|piece| {
         let first = piece * PIECE;
-        let words = entries(key, piece, PIECE.min(count - first), width);
+        let words = draw_mask_piece(key, piece, PIECE.min(count - first), width);
         let (from, to) = (range.start.max(first) - first, range.end.min(first + words.len()) - first);
         Matrix::new(&words[from..to], width)
     });
@@ -150,7 +150,7 @@ pub(crate) fn apply_random(key: &Seed, conv: &ConvSpec, x: &[u64], width: u32) -
 fn apply_by(at_once: usize, key: &Seed, conv: &ConvSpec, x: &[u64], width: u32) -> Result<Vec<u64>, BackendError> {
     let (key, count) = (Prg::from_seed(key.clone()), conv.weight_len());
     if count <= at_once {
-        return random(&key, 0..count, count, width).apply(conv, x);
+        return draw_mask(&key, 0..count, count, width).apply(conv, x);
     }
     let row = conv.group_in() * conv.kernel.0 * conv.kernel.1;
     let (rows, inputs) = ((at_once / row).max(1), conv.group_in() * conv.in_h * conv.in_w);
@@ -161,7 +161,7 @@ fn apply_by(at_once: usize, key: &Seed, conv: &ConvSpec, x: &[u64], width: u32) 
             let out_ch = rows.min(conv.group_out() - first);
             let part = ConvSpec { in_ch: conv.group_in(), out_ch, groups: 1, ..*conv };
             let channel = group * conv.group_out() + first;
-            let matrix = random(&key, channel * row..(channel + out_ch) * row, count, width);
+            let matrix = draw_mask(&key, channel * row..(channel + out_ch) * row, count, width);
             for (x, out) in x.chunks_exact(conv.in_len()).zip(out.chunks_exact_mut(conv.out_len())) {
                 let rows = matrix.apply(&part, &x[group * inputs..][..inputs])?;
                 out[channel * positions..][..rows.len()].copy_from_slice(&rows);
@@ -172,13 +172,13 @@ fn apply_by(at_once: usize, key: &Seed, conv: &ConvSpec, x: &[u64], width: u32) 
 }
 
 /// A plan whose linear layers are masked.
-pub(crate) trait Masked {
+pub(crate) trait MaskedPlan {
     /// The step types of its back end.
-    type Parts: Kind<Linear = ConvSpec>;
+    type Types: StepTypes<Linear = ConvSpec>;
     fn graph(&self) -> &RingGraph;
-    fn steps(&self) -> &[Step<Self::Parts>];
+    fn steps(&self) -> &[Step<Self::Types>];
     /// Whether the weights of a linear node are masked. The client gets nothing of other nodes.
-    fn masks(&self, _node: NodeId) -> bool {
+    fn masks_node(&self, _node: NodeId) -> bool {
         true
     }
     /// Whether biases are masked too, as the entries after a layer's weights.
@@ -188,21 +188,21 @@ pub(crate) trait Masked {
 }
 
 /// Number of entries of a layer's `A` and `E`.
-pub(crate) fn entries_of(plan: &impl Masked, conv: &ConvSpec) -> usize {
+pub(crate) fn entries_of(plan: &impl MaskedPlan, conv: &ConvSpec) -> usize {
     conv.weight_len() + if plan.biases() { conv.out_ch } else { 0 }
 }
 
 /// An entry of the weights, or of the biases after them.
-fn entry(layer: &LayerWeights, i: usize) -> u64 {
+fn weight_or_bias(layer: &LayerWeights, i: usize) -> u64 {
     let weight = layer.weights.get(i).map(|weight| i64::from(*weight));
     weight.unwrap_or_else(|| layer.bias[i - layer.weights.len()]) as u64
 }
 
 /// The linear nodes of a plan whose weights are masked: index, shape, width of the ring.
-pub(crate) fn layers<P: Masked>(plan: &P) -> impl Iterator<Item = (usize, &ConvSpec, u32)> {
+pub(crate) fn layers<P: MaskedPlan>(plan: &P) -> impl Iterator<Item = (usize, &ConvSpec, u32)> {
     let nodes = plan.graph().nodes().iter().zip(plan.steps()).enumerate();
     nodes.filter_map(move |(id, (node, step))| match step {
-        Step::Linear(conv) if plan.masks(id) => Some((id, conv, node.fixed.width)),
+        Step::Linear(conv) if plan.masks_node(id) => Some((id, conv, node.fixed.width)),
         _ => None,
     })
 }
@@ -213,7 +213,7 @@ pub(super) fn bytes_of(entries: usize, width: u32) -> u64 {
 }
 
 /// Bytes of `E` over all layers.
-pub(crate) fn bytes(plan: &impl Masked) -> u64 {
+pub(crate) fn bytes(plan: &impl MaskedPlan) -> u64 {
     layers(plan).map(|(_, conv, width)| bytes_of(entries_of(plan, conv), width)).sum()
 }
 
@@ -224,7 +224,7 @@ pub(crate) fn fingerprint(key: &Seed) -> [u8; 32] {
 }
 
 /// Derives the keys of all layers, in node order.
-pub(crate) fn keys(plan: &impl Masked, weights: &Weights, secret: &[u8; 32]) -> Vec<Seed> {
+pub(crate) fn keys(plan: &impl MaskedPlan, weights: &Weights, secret: &[u8; 32]) -> Vec<Seed> {
     let keys = layers(plan).map(|(id, conv, width)| {
         let layer = weights.get(id).expect("weights are checked against the graph when they are read or made");
         let mut ints: Zeroizing<Vec<u8>> = Zeroizing::new(Vec::with_capacity(4 * conv.weight_len() + 8 * conv.out_ch));
@@ -242,7 +242,7 @@ pub(crate) fn keys(plan: &impl Masked, weights: &Weights, secret: &[u8; 32]) -> 
 
 /// Writes `E`, packed at the ring's width, in pieces and layer by layer.
 pub(crate) fn write(
-    plan: &impl Masked,
+    plan: &impl MaskedPlan,
     weights: &Weights,
     keys: &[Seed],
     sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
@@ -265,8 +265,8 @@ pub(crate) fn write(
 /// Returns a piece of the `count` words of a layer's `E`, packed.
 fn packed_piece(layer: &LayerWeights, key: &Prg, piece: usize, count: usize, width: u32) -> Vec<u8> {
     let first = piece * PIECE;
-    let random = entries(key, piece, PIECE.min(count - first), width);
-    let words = (first..).zip(random.iter()).map(|(i, a)| entry(layer, i).wrapping_sub(*a) & ring_mask(width));
+    let random = draw_mask_piece(key, piece, PIECE.min(count - first), width);
+    let words = (first..).zip(random.iter()).map(|(i, a)| weight_or_bias(layer, i).wrapping_sub(*a) & ring_mask(width));
     let (words, mut out) = (words.collect::<Vec<u64>>(), Vec::new());
     pack::pack(words.into_iter(), width, &mut out);
     out
@@ -274,7 +274,7 @@ fn packed_piece(layer: &LayerWeights, key: &Prg, piece: usize, count: usize, wid
 
 /// Digest of `E` as in the public part, starting from `hasher`.
 pub(crate) fn digest(
-    plan: &impl Masked,
+    plan: &impl MaskedPlan,
     weights: &Weights,
     keys: &[Seed],
     mut hasher: blake3::Hasher,
@@ -290,7 +290,7 @@ pub(crate) fn digest(
 ///
 /// # Errors
 /// `Private` if the number of keys differs from that of linear layers.
-pub(crate) fn read_keys(plan: &impl Masked, part: &[u8]) -> Result<Vec<Seed>, BackendError> {
+pub(crate) fn read_keys(plan: &impl MaskedPlan, part: &[u8]) -> Result<Vec<Seed>, BackendError> {
     let layers = layers(plan).count();
     let (keys, rest) = part.as_chunks();
     if keys.len() != layers || !rest.is_empty() {
@@ -310,7 +310,10 @@ pub(crate) fn private_bytes(secret: &[u8; 32], weights: &Weights) -> Zeroizing<V
 }
 
 /// Reads secret and weights from a private part.
-pub(crate) fn read_private(plan: &impl Masked, private: &[u8]) -> Result<(Zeroizing<[u8; 32]>, Weights), BackendError> {
+pub(crate) fn read_private(
+    plan: &impl MaskedPlan,
+    private: &[u8],
+) -> Result<(Zeroizing<[u8; 32]>, Weights), BackendError> {
     let Some((secret, rest)) = private.split_first_chunk() else {
         return Err(BackendError::Private { what: "it has no secret".into() });
     };
@@ -318,10 +321,10 @@ pub(crate) fn read_private(plan: &impl Masked, private: &[u8]) -> Result<(Zeroiz
 }
 
 /// Computes a layer's `E` at the server.
-pub(crate) fn masked(layer: &LayerWeights, key: &Seed, width: u32) -> Matrix {
+pub(crate) fn mask_weights(layer: &LayerWeights, key: &Seed, width: u32) -> Matrix {
     let key = Prg::from_seed(key.clone());
     let pieces = layer.weights.par_chunks(PIECE).enumerate().map(|(piece, weights)| {
-        let random = entries(&key, piece, weights.len(), width);
+        let random = draw_mask_piece(&key, piece, weights.len(), width);
         let words = weights.iter().zip(random.iter());
         let words: Vec<u64> = words.map(|(&w, a)| (i64::from(w) as u64).wrapping_sub(*a) & ring_mask(width)).collect();
         Matrix::new(&words, width)
@@ -332,9 +335,9 @@ pub(crate) fn masked(layer: &LayerWeights, key: &Seed, width: u32) -> Matrix {
 }
 
 /// The client's matrices `E`, in node order.
-pub(crate) struct Statics(Vec<Matrix>);
+pub(crate) struct MaskedWeights(Vec<Matrix>);
 
-impl Statics {
+impl MaskedWeights {
     /// The matrix of the `index`-th linear layer.
     pub(crate) fn layer(&self, index: usize) -> &Matrix {
         &self.0[index]
@@ -342,7 +345,7 @@ impl Statics {
 }
 
 /// Receives `E` in the order of [`write`], with a few megabytes of memory beside the matrices.
-pub(crate) struct Gathering<'a> {
+pub(crate) struct MaskedWeightsReceiver<'a> {
     /// Number of entries and width of the layers that have not begun.
     layers: Box<dyn Iterator<Item = (usize, u32)> + 'a>,
     matrices: Vec<Matrix>,
@@ -358,9 +361,9 @@ pub(super) fn hasher() -> blake3::Hasher {
     blake3::Hasher::new_derive_key("tacit 2026-11 dealt masked weights")
 }
 
-impl<'a> Gathering<'a> {
+impl<'a> MaskedWeightsReceiver<'a> {
     /// Starts to receive. `hasher` is the start of the digest in the public part.
-    pub(crate) fn new(plan: &'a impl Masked, hasher: blake3::Hasher) -> Self {
+    pub(crate) fn new(plan: &'a impl MaskedPlan, hasher: blake3::Hasher) -> Self {
         let layers = Box::new(layers(plan).map(|(_, conv, width)| (entries_of(plan, conv), width)));
         Self { layers, matrices: Vec::new(), left: 0, buffer: Vec::new(), hasher }
     }
@@ -393,14 +396,14 @@ impl<'a> Gathering<'a> {
     }
 
     /// Returns all matrices, if they are complete and have this digest.
-    pub(crate) fn finish(mut self, digest: &[u8; 32]) -> Result<Statics, BackendError> {
+    pub(crate) fn finish(mut self, digest: &[u8; 32]) -> Result<MaskedWeights, BackendError> {
         if self.left > 0 || self.layers.next().is_some() {
             return Err(wrong("fewer bytes of masked weights than it has".into()));
         }
         if self.hasher.finalize().as_bytes() != digest {
             return Err(wrong("the masked weights are others than it says".into()));
         }
-        Ok(Statics(self.matrices))
+        Ok(MaskedWeights(self.matrices))
     }
 }
 

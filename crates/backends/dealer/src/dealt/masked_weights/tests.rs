@@ -38,11 +38,11 @@ fn masked_weights_and_masks_add_up_to_the_weights() {
         let digest = *hasher().update(&masked).finalize().as_bytes();
         // Pieces of any size.
         let read = |bytes: &[u8], piece: usize| {
-            let mut gathering = Gathering::new(&plan, hasher());
-            bytes.chunks(piece).try_for_each(|bytes| gathering.push(bytes))?;
-            gathering.finish(&digest)
+            let mut receiver = MaskedWeightsReceiver::new(&plan, hasher());
+            bytes.chunks(piece).try_for_each(|bytes| receiver.push(bytes))?;
+            receiver.finish(&digest)
         };
-        let statics = read(&masked, 7).unwrap();
+        let masked_weights = read(&masked, 7).unwrap();
         assert!(read(&masked, 1 << 20).is_ok());
         assert!(read(&masked[1..], 64).is_err() && read(&[&masked[..], &[0]].concat(), 64).is_err());
         let mut other = masked.clone();
@@ -50,7 +50,7 @@ fn masked_weights_and_masks_add_up_to_the_weights() {
         assert!(read(&other, 64).is_err());
         let x: Vec<u64> = (0..30u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) & ring_mask(width)).collect();
         let (_, conv, _) = layers(&plan).next().unwrap();
-        let masked = statics.layer(0).apply(conv, &x).unwrap();
+        let masked = masked_weights.layer(0).apply(conv, &x).unwrap();
         let mask = apply_random(&keys[0], conv, &x, width).unwrap();
         let plain = conv2d(conv, &weights.layers[0].weights, &x, width).unwrap();
         for ((e, a), w) in masked.iter().zip(&mask).zip(&plain) {

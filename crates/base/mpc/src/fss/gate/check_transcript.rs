@@ -1,6 +1,7 @@
 //! The opened values of a session, and the final check if only the client is checked. The server
 //! draws the subsets after all values are opened, the client answers, and the server compares
-//! before it sends anything else. If both are checked, [`Ledger::agree`] is the final check.
+//! before it sends anything else. If both are checked, [`CheckTranscript::agree`] is the final
+//! check.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +44,7 @@ impl Opened {
 }
 
 /// All opened values of one session, at one party.
-pub struct Ledger {
+pub struct CheckTranscript {
     pub(super) role: Role,
     pub(super) session: [u8; 32],
     pub(super) bits: BitCheck,
@@ -51,8 +52,8 @@ pub struct Ledger {
     pub(super) projections: blake3::Hasher,
 }
 
-impl Ledger {
-    /// A ledger for a session name that both parties derive alike and that is used once.
+impl CheckTranscript {
+    /// A transcript for a session name that both parties derive alike and that is used once.
     #[must_use]
     pub fn new(role: Role, session: &[u8; 32], delta: &DeltaShare) -> Self {
         let mut projections = blake3::Hasher::new_derive_key("tacit 2026-11 fss projections");
