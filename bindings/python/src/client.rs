@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tacit_backends::Registry;
 use tacit_client::wire::{Deadline, InputId, LinkClass, Terms};
 use tacit_client::{
-    Announced, Answer, ClientConfig, ClientError, Closer, GONE, Notices, PhaseReport, Prepared, Progress, Standing,
-    Step,
+    Announced, Answer, ClientConfig, ClientError, Closer, Notices, PhaseReport, Prepared, Progress, Standing, Step,
+    UNKNOWN_INPUT_MESSAGE,
 };
 use tacit_graph::Units;
 use tacit_store::keys;
@@ -396,7 +396,7 @@ impl Notice {
             None => return Err(used()),
         };
         let standing = brief(py, move || notices.wait_for_turn(name, within).map_err(to_python))?;
-        Ok(standing.ok_or_else(|| TacitError::new_err(GONE))?.turn)
+        Ok(standing.ok_or_else(|| TacitError::new_err(UNKNOWN_INPUT_MESSAGE))?.turn)
     }
 
     /// Takes it back; nothing if it was used.

@@ -233,7 +233,7 @@ fn answer_announced(
     printer: &Printer<'_>,
 ) -> anyhow::Result<()> {
     // A notice that the server no longer knows gives no size: the inputs are asked as usual.
-    let size = client.notices()?.look(name, Duration::ZERO)?.map_or(inputs.len(), |standing| standing.inputs);
+    let size = client.notices()?.state(name, Duration::ZERO)?.map_or(inputs.len(), |standing| standing.inputs);
     let given = inputs.len();
     anyhow::ensure!(given <= size, "--notice is for {size}, and there are {given} inputs: give at most {size}");
     let mut maker = client.again()?;

@@ -12,8 +12,8 @@ pub struct Lowering {
     /// Option of the back end, e.g. frac_bits=12; may be repeated
     #[arg(short = 'O', long = "option", value_name = "KEY=VALUE,...", help_heading = "Model")]
     options: Vec<String>,
-    /// Share of inputs that should get the float network's class, measured on calibration samples:
-    /// option `agreement` [0.99]
+    /// Least share of calibration samples that must get the float network's class: option
+    /// `agreement` [0.99]
     #[arg(long, value_name = "SHARE", help_heading = "Model")]
     agreement: Option<f64>,
     #[command(flatten, next_help_heading = "Model")]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tacit_args::{DeviceArgs, ServerArgs, count};
 use tacit_backends::Registry;
 use tacit_client::wire::{InputId, LinkClass};
-use tacit_client::{ClientConfig, GONE, MAX_THREADS, Notices, Standing};
+use tacit_client::{ClientConfig, MAX_THREADS, Notices, Standing, UNKNOWN_INPUT_MESSAGE};
 
 /// Announce an input over HTTP, without a standing connection, for devices that sleep until its
 /// turn
@@ -98,10 +98,10 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
         }
         Command::Look { name, wait } => {
             let standing = Notices::of(&config)?.wait_for_turn(name, Duration::from_secs(wait))?;
-            show(&standing.ok_or_else(|| anyhow::anyhow!(GONE))?, as_json)
+            show(&standing.ok_or_else(|| anyhow::anyhow!(UNKNOWN_INPUT_MESSAGE))?, as_json)
         }
         Command::Withdraw { name } => {
-            anyhow::ensure!(Notices::of(&config)?.take_back(name)?, GONE);
+            anyhow::ensure!(Notices::of(&config)?.take_back(name)?, UNKNOWN_INPUT_MESSAGE);
             match as_json {
                 true => print::json(&json!({ "name": name.to_string(), "state": Value::Null })),
                 false => print::line(&format!("{name} was taken back")),

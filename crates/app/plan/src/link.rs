@@ -69,20 +69,22 @@ impl Link {
 
     /// Computes the time of a phase on this link, on one connection since the setup.
     #[must_use]
-    pub fn takes(&self, costs: &Costs, phase: Phase) -> OnLink {
+    pub fn phase_time(&self, costs: &Costs, phase: Phase) -> OnLink {
         let cost = costs.of(phase);
         // The dealer's bytes cross the client's link as well, in addition to those of the parties.
         let dealt = costs.dealt_bytes(phase);
         let from_dealer = phase == Phase::Offline && costs.dealing != DealingCost::default();
         let trips = cost.exchanges + if from_dealer { DEALER_TRIPS } else { 0 };
         // Bytes of earlier phases have widened the connection's windows.
-        let before = Phase::ALL.into_iter().take_while(|earlier| *earlier != phase).map(|earlier| costs.of(earlier));
-        let windows = before
+        let earlier_costs =
+            Phase::ALL.into_iter().take_while(|earlier| *earlier != phase).map(|earlier| costs.of(earlier));
+        let windows = earlier_costs
             .fold([FIRST_WINDOW; 2], |[up, down], cost| [up + cost.up_bytes as f64, down + cost.down_bytes as f64]);
-        let climbs_s = self.climbs_s(cost, windows) + self.climb_s(self.down_bits, FIRST_WINDOW, dealt);
+        let slow_start_s =
+            self.phase_slow_start_s(cost, windows) + self.slow_start_idle_s(self.down_bits, FIRST_WINDOW, dealt);
         OnLink {
             transfer_s: self.waited_s(cost) + self.transfer_s(0, dealt),
-            round_trips_s: self.rtt_s * trips as f64 + climbs_s,
+            round_trips_s: self.rtt_s * trips as f64 + slow_start_s,
             least_s: self.least_s(cost, dealt),
         }
     }
@@ -92,11 +94,11 @@ impl Link {
     pub fn waited_s(&self, cost: &PhaseCost) -> f64 {
         // The waited bytes are taken to divide between both ways as all bytes do.
         let share = cost.waited_bytes as f64 / cost.bytes().max(1) as f64;
-        let takes = share * self.transfer_s(cost.up_bytes, cost.down_bytes);
+        let transfer_s = share * self.transfer_s(cost.up_bytes, cost.down_bytes);
         // A bucket refills while the sender pauses: each way saves a bucket's bytes at each
         // exchange.
         let spared = 8.0 * self.bucket * (1.0 / self.up_bits + 1.0 / self.down_bits);
-        (takes - (cost.exchanges + 1) as f64 * spared).max(0.0)
+        (transfer_s - (cost.exchanges + 1) as f64 * spared).max(0.0)
     }
 
     /// Least seconds of a phase whose client also receives `elsewhere` bytes from another sender: a
@@ -116,7 +118,7 @@ impl Link {
     /// `window` bytes. A sender with a full window waits for acknowledgements and then has twice as
     /// many bytes under way (slow start, RFC 5681), until they fill the link.
     #[must_use]
-    pub fn climb_s(&self, bits: f64, mut window: f64, bytes: u64) -> f64 {
+    pub fn slow_start_idle_s(&self, bits: f64, mut window: f64, bytes: u64) -> f64 {
         let (mut left, mut idle_s) = (bytes as f64 - window, 0.0);
         while left > 0.0 {
             let waits = self.rtt_s - 8.0 * window / bits;
@@ -133,15 +135,18 @@ impl Link {
     /// Seconds that a phase's client waits until the windows up and down carry the largest burst.
     /// If both ways are used at the same time, the longer wait counts.
     #[must_use]
-    pub fn climbs_s(&self, cost: &PhaseCost, [up, down]: [f64; 2]) -> f64 {
+    pub fn phase_slow_start_s(&self, cost: &PhaseCost, [up, down]: [f64; 2]) -> f64 {
         // The client does not wait for queued bytes.
         let waited_up = cost.up_burst.saturating_sub(cost.queued_bytes);
-        let climbs = [self.climb_s(self.up_bits, up, waited_up), self.climb_s(self.down_bits, down, cost.down_burst)];
-        let ways = [cost.up_bytes.saturating_sub(cost.queued_bytes), cost.down_bytes];
-        let [shorter, longer] = [ways[0].min(ways[1]), ways[0].max(ways[1])];
+        let idle_s = [
+            self.slow_start_idle_s(self.up_bits, up, waited_up),
+            self.slow_start_idle_s(self.down_bits, down, cost.down_burst),
+        ];
+        let way_bytes = [cost.up_bytes.saturating_sub(cost.queued_bytes), cost.down_bytes];
+        let [shorter, longer] = [way_bytes[0].min(way_bytes[1]), way_bytes[0].max(way_bytes[1])];
         // 0: both ways at the same time; 1: one after the other.
-        let apart = cost.waited_bytes.saturating_sub(longer) as f64 / shorter.max(1) as f64;
-        climbs[0].max(climbs[1]) + apart.min(1.0) * climbs[0].min(climbs[1])
+        let sequential_share = cost.waited_bytes.saturating_sub(longer) as f64 / shorter.max(1) as f64;
+        idle_s[0].max(idle_s[1]) + sequential_share.min(1.0) * idle_s[0].min(idle_s[1])
     }
 
     /// Returns the link in a WireGuard tunnel in user space.

@@ -110,7 +110,7 @@ impl Observation {
     fn on_link(&self, phase: Phase) -> Option<OnLink> {
         let SeenLink { bits, rtt_s, bucket } = self.link?;
         let link = Link { name: String::new(), up_bits: bits, down_bits: bits, rtt_s, bucket, tunnel_s: 0.0 };
-        Some(link.takes(&self.costs, phase))
+        Some(link.phase_time(&self.costs, phase))
     }
 }
 

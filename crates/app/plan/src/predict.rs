@@ -159,7 +159,7 @@ fn predict([of_client, of_server]: [&PhaseRates; 2], costs: &Costs, phase: Phase
     // The dealer's machine is assumed to perform as the server's calibration.
     let dealer_s = if phase == Phase::Offline { of_server.dealer_s(&costs.dealing) } else { 0.0 };
     let compute_s = a.max(b) + of_server.apart * a.min(b) + dealer_s;
-    let OnLink { transfer_s, round_trips_s, least_s } = link.takes(costs, phase);
+    let OnLink { transfer_s, round_trips_s, least_s } = link.phase_time(costs, phase);
     let shares = [(&of_client.client, a), (&of_server.server, b)];
     let uncertain = shares.iter().map(|(rates, s)| (rates.error * s).powi(2)).sum::<f64>().sqrt();
     let together = compute_s.max(transfer_s) + (1.0 - of_server.hidden) * compute_s.min(transfer_s);

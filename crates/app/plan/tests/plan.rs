@@ -243,12 +243,12 @@ fn a_young_connection_fills_its_link_by_and_by() {
     // 14, 29, 58, 116, 232 kB are sent in one round trip each; then the link is full: 500 kB under way.
     let idle = |k: i32| 0.04 - 8.0 * 14_480.0 * f64::from(k).exp2() / 100e6;
     let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} and {b}");
-    close(link.climb_s(100e6, 14_480.0, 14_480), 0.0);
-    close(link.climb_s(100e6, 14_480.0, 15_000), idle(0));
-    close(link.climb_s(100e6, 14_480.0, 100_000), idle(0) + idle(1));
-    close(link.climb_s(100e6, 14_480.0, 1 << 30), (0..6).map(idle).filter(|s| *s > 0.0).sum());
-    close(link.climb_s(100e6, 500_000.0, 1 << 30), 0.0);
-    close(link.climb_s(1e4, 14_480.0, 1 << 30), 0.0);
+    close(link.slow_start_idle_s(100e6, 14_480.0, 14_480), 0.0);
+    close(link.slow_start_idle_s(100e6, 14_480.0, 15_000), idle(0));
+    close(link.slow_start_idle_s(100e6, 14_480.0, 100_000), idle(0) + idle(1));
+    close(link.slow_start_idle_s(100e6, 14_480.0, 1 << 30), (0..6).map(idle).filter(|s| *s > 0.0).sum());
+    close(link.slow_start_idle_s(100e6, 500_000.0, 1 << 30), 0.0);
+    close(link.slow_start_idle_s(1e4, 14_480.0, 1 << 30), 0.0);
     // Ways at the same time climb at the same time, and what is queued is nobody's wait.
     let said = |up_burst, queued_bytes, waited_bytes| {
         let [up_bytes, down_bytes] = [up_burst, 100_000];
@@ -262,7 +262,7 @@ fn a_young_connection_fills_its_link_by_and_by() {
             ..PhaseCost::default()
         }
     };
-    let (one, climbs) = (idle(0) + idle(1), |cost| link.climbs_s(&cost, [14_480.0; 2]));
+    let (one, climbs) = (idle(0) + idle(1), |cost| link.phase_slow_start_s(&cost, [14_480.0; 2]));
     close(climbs(said(100_000, 0, 200_000)), 2.0 * one);
     close(climbs(said(100_000, 0, 100_000)), one);
     close(climbs(said(900_000, 890_000, 100_000)), one);

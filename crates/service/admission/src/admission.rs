@@ -4,16 +4,16 @@ use crate::deadline::HandshakeDeadline;
 use crate::eviction::{Evicted, Eviction};
 use crate::handshakes::HandshakeSlots;
 use crate::pools::{ConnectionPool, Full, Peer, PoolLimits};
-use crate::refusals::{Kind, RefusalSummary};
+use crate::refusals::{RefusalReason, RefusalSummary};
 use std::collections::HashMap;
 use std::net::{IpAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Connections that were evicted from a handshake slot.
-const GAVE_WAY: Kind = "that gave way to newer ones before they had said who they are";
+const GAVE_WAY: RefusalReason = "that gave way to newer ones before they had said who they are";
 /// Connections that were evicted from a pool.
-const IDLE_GAVE_WAY: Kind = "of known peers that were idle and gave way to others";
+const IDLE_GAVE_WAY: RefusalReason = "of known peers that were idle and gave way to others";
 
 /// How many connections a program admits.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct Limits {
 }
 
 /// Called for each refusal, for counters.
-type Observer = Box<dyn Fn(Kind) + Send + Sync>;
+type Observer = Box<dyn Fn(RefusalReason) + Send + Sync>;
 
 struct State {
     next: ConnectionId,
@@ -62,8 +62,8 @@ pub struct Counts {
 /// A refusal to count.
 #[derive(Clone, Debug)]
 pub struct Turned {
-    /// Kind of the refusal, in the plural, for sums.
-    pub kind: Kind,
+    /// Why it was refused, in the plural, for sums.
+    pub kind: RefusalReason,
     /// The peer's address, if known.
     pub from: Option<IpAddr>,
     /// Description of this refusal.
@@ -79,7 +79,7 @@ impl Admission {
 
     /// As [`new`](Self::new); calls `observer` for each refusal.
     #[must_use]
-    pub fn observed(limits: Limits, observer: impl Fn(Kind) + Send + Sync + 'static) -> Self {
+    pub fn observed(limits: Limits, observer: impl Fn(RefusalReason) + Send + Sync + 'static) -> Self {
         Self::build(limits, Some(Box::new(observer)))
     }
 

@@ -37,7 +37,7 @@ pub use eviction::Evicted;
 pub use files::{handshake_slots, raise_open_files};
 pub use handshakes::{HandshakeSlots, LEAST_TIME};
 pub use pools::{ConnectionPool, Full, LEAST_IDLE, Peer, PoolLimits};
-pub use refusals::{Kind, RefusalSummary};
+pub use refusals::{RefusalReason, RefusalSummary};
 pub use threaded::{Accepting, Incoming, ThreadedListener, listen};
 
 /// Id of a connection within a process; ids grow.

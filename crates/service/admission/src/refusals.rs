@@ -12,21 +12,28 @@ const MAX_ADDRESSES: usize = 1024;
 /// Most characters of the description of a refusal, which peers can influence.
 const MAX_DETAIL: usize = 500;
 
-/// A kind of refusal, in the plural.
-pub type Kind = &'static str;
+/// Why connections or requests were refused: a phrase in the plural that follows their number.
+pub type RefusalReason = &'static str;
+
 /// Refusals that are counted but not logged yet.
 #[derive(Default)]
 pub struct RefusalSummary {
     /// When the next line may be logged.
     quiet_until: Option<Instant>,
-    kinds: BTreeMap<Kind, u64>,
+    kinds: BTreeMap<RefusalReason, u64>,
     addresses: HashMap<IpAddr, u64>,
     last: String,
 }
 
 impl RefusalSummary {
     /// Counts a refusal; returns the line to log now, if any.
-    pub fn count(&mut self, now: Instant, kind: Kind, from: Option<IpAddr>, mut detail: String) -> Option<String> {
+    pub fn count(
+        &mut self,
+        now: Instant,
+        kind: RefusalReason,
+        from: Option<IpAddr>,
+        mut detail: String,
+    ) -> Option<String> {
         if let Some((end, _)) = detail.char_indices().nth(MAX_DETAIL) {
             detail.truncate(end);
         }

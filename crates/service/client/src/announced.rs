@@ -21,14 +21,14 @@ pub struct Announced {
     name: InputId,
     inputs: usize,
     closer: Arc<Closer>,
-    maker: Option<JoinHandle<Result<Made, ClientError>>>,
+    maker_thread: Option<JoinHandle<Result<Made, ClientError>>>,
 }
 
 impl Announced {
     /// Whether the material is made, or has failed.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.maker.as_ref().is_none_or(JoinHandle::is_finished)
+        self.maker_thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Number of inputs.
@@ -44,14 +44,14 @@ impl Announced {
     }
 
     fn wait(mut self) -> Option<Result<Made, ClientError>> {
-        let maker = self.maker.take()?;
-        Some(maker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        let maker_thread = self.maker_thread.take()?;
+        Some(maker_thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     }
 }
 
 impl Drop for Announced {
     fn drop(&mut self) {
-        if self.maker.is_some() {
+        if self.maker_thread.is_some() {
             self.closer.close();
         }
     }
@@ -85,7 +85,7 @@ impl Client {
             Reply::Noted { .. } => {}
             other => return Err(misplaced(request.name(), &other).into()),
         }
-        Self::making(maker, name)
+        Self::start_maker_thread(maker, name)
     }
 
     /// Takes up an input of this client that was announced in another way, such as over HTTP, under
@@ -97,7 +97,7 @@ impl Client {
     /// for the material fails.
     pub fn take_up(&self, maker: Self, name: InputId) -> Result<Announced, ClientError> {
         self.check_makes(&maker)?;
-        Self::making(maker, name)
+        Self::start_maker_thread(maker, name)
     }
 
     /// This client's notices over HTTP, and their states.
@@ -119,15 +119,16 @@ impl Client {
         Ok(())
     }
 
-    fn making(mut maker: Self, name: InputId) -> Result<Announced, ClientError> {
-        let (closer, inputs) = (maker.closer(), maker.model().batch());
-        let making = thread::Builder::new().name("tacit-announced".into()).spawn(move || {
-            let setup = maker.setup_before(Phase::Offline)?;
-            let (prepared, material) = maker.make_for(name, None)?;
-            Ok((setup, prepared, material, maker))
+    /// Starts the thread that makes an announced input's material on a connection.
+    fn start_maker_thread(mut connection: Self, name: InputId) -> Result<Announced, ClientError> {
+        let (closer, inputs) = (connection.closer(), connection.model().batch());
+        let started = thread::Builder::new().name("tacit-announced".into()).spawn(move || {
+            let setup = connection.setup_before(Phase::Offline)?;
+            let (prepared, material) = connection.make_for(name, None)?;
+            Ok((setup, prepared, material, connection))
         });
-        let maker = making.map_err(|e| ClientError::Usage(format!("cannot start a thread: {e}")))?;
-        Ok(Announced { name, inputs, closer, maker: Some(maker) })
+        let maker_thread = started.map_err(|e| ClientError::Usage(format!("cannot start a thread: {e}")))?;
+        Ok(Announced { name, inputs, closer, maker_thread: Some(maker_thread) })
     }
 
     /// As [`infer_in`](Self::infer_in) for an announced input: waits for the material that is being
@@ -182,7 +183,7 @@ impl Client {
             drop(announced);
             return Ok((timed(self.answer_anew(name, None, &together)?, began, inputs.len()), None));
         }
-        let (setup, prepared, material, maker) = announced.wait().expect("its maker is taken only here")?;
+        let (setup, prepared, material, maker) = announced.wait().expect("its thread is taken only here")?;
         claimed(self);
         let material = ClaimedMaterial::made(prepared.id, material);
         let answers = self.online(Asked::Before(name), Some(material), &together)?;

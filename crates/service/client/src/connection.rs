@@ -121,9 +121,11 @@ impl Connection {
         }
     }
 
-    /// Deletes uploads at the server, after the secrets here of the plans that the server names for
-    /// them. Returns how many uploads the server had. ([`SecretsFolder::forget_all`] relies on no
-    /// server.) The next use of such a model draws a new secret and uploads new keys.
+    /// For each upload, first destroys the local secret of its plan (the server names the plan),
+    /// then asks the server to delete the upload. Returns how many uploads the server had. The next
+    /// use of such a model draws a new secret and uploads new keys.
+    ///
+    /// [`SecretsFolder::forget_all`] destroys all secrets of keys without any server.
     ///
     /// # Errors
     /// Errors of the folder of secrets or the connection.
@@ -228,8 +230,8 @@ pub(crate) fn choose<'a>(
     Err(ClientError::NoBackend { model: model.into(), offered: passed_over.join(", ") })
 }
 
-/// Name of a requirement that no back end's option has: the digest of the public part, which binds
-/// all that a client has of a model.
+/// Key in `require` for the digest of the public part; no back end may use it as an option name. A
+/// required digest fixes everything that the client receives of the model.
 const PUBLIC_DIGEST: &str = "public";
 
 /// Refuses a model that was not lowered with these options, or whose public part has another

@@ -96,7 +96,7 @@ pub use error::ClientError;
 pub use helper::{HelperLine, HelperServer, HelperServerConfig};
 pub use key_folder::KeyFolder;
 pub use measure::{Figures, PhaseReport};
-pub use notices::{GONE, NoticeState, Notices, Standing};
+pub use notices::{NoticeState, Notices, Standing, UNKNOWN_INPUT_MESSAGE};
 pub use opened::OpenedModels;
 pub use pipeline::infer_many;
 pub use secrets::SecretsFolder;

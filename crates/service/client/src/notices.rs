@@ -12,8 +12,8 @@ use tacit_backends::Registry;
 use tacit_foreign::plain;
 
 /// Explains to people that a server does not have an input. A server has notices in memory alone.
-pub const GONE: &str = "nothing of this client's is announced under this name: its time is over, it was used or taken back, or the server \
-                        was started anew since, and it is lost";
+pub const UNKNOWN_INPUT_MESSAGE: &str = "nothing of this client's is announced under this name: its time is over, it was \
+                                         used or taken back, or the server was started anew since, and it is lost";
 
 /// Longest that a server holds a request for a turn open.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -134,33 +134,34 @@ impl Notices {
                 body[key] = json!(time.as_secs_f64());
             }
         }
-        standing(self.control.post("/v1/inputs", &body)?)
+        parse_state(self.control.post("/v1/inputs", &body)?)
     }
 
     /// Returns the state of an input: at once, or, with `wait` (at most a minute), when its turn
-    /// has come or its state has changed. `None` if the server has none of this name: [`GONE`].
+    /// has come or its state has changed. `None` if the server has none of this name:
+    /// [`UNKNOWN_INPUT_MESSAGE`].
     ///
     /// # Errors
     /// As [`Control::get`].
-    pub fn look(&self, name: InputId, wait: Duration) -> Result<Option<Standing>, ClientError> {
+    pub fn state(&self, name: InputId, wait: Duration) -> Result<Option<Standing>, ClientError> {
         let path = path(name);
         // The server waits for whole seconds; this function sleeps for the rest.
         let seconds = wait.min(LONGEST_WAIT).as_secs();
-        let told = match seconds {
+        let answer = match seconds {
             0 => self.control.get(&path),
             _ => self.control.get_after(&format!("{path}?wait_s={seconds}"), Duration::from_secs(seconds)),
         };
-        known(told)?.map(standing).transpose()
+        none_if_unknown(answer)?.map(parse_state).transpose()
     }
 
     /// Waits until an input's turn has come, or for `within`; returns its state then.
     ///
     /// # Errors
-    /// As [`look`](Self::look).
+    /// As [`state`](Self::state).
     pub fn wait_for_turn(&self, name: InputId, within: Duration) -> Result<Option<Standing>, ClientError> {
         let end = Instant::now() + within;
-        let mut told = self.look(name, Duration::ZERO)?;
-        while let Some(standing) = told
+        let mut state = self.state(name, Duration::ZERO)?;
+        while let Some(standing) = state
             && !standing.turn
             && Instant::now() < end
         {
@@ -168,9 +169,9 @@ impl Notices {
             if left < Duration::from_secs(1) {
                 std::thread::sleep(left.min(PAUSE));
             }
-            told = self.look(name, left)?;
+            state = self.state(name, left)?;
         }
-        Ok(told)
+        Ok(state)
     }
 
     /// Withdraws an input; returns whether there was one of this name.
@@ -178,7 +179,7 @@ impl Notices {
     /// # Errors
     /// As [`Control::delete`].
     pub fn take_back(&self, name: InputId) -> Result<bool, ClientError> {
-        Ok(known(self.control.delete(&path(name)))?.is_some())
+        Ok(none_if_unknown(self.control.delete(&path(name)))?.is_some())
     }
 }
 
@@ -196,8 +197,9 @@ struct Offer {
     backends: Vec<String>,
 }
 
+/// The body of an answer about an announced input.
 #[derive(Deserialize)]
-struct Told {
+struct InputStateBody {
     name: String,
     state: NoticeState,
     inputs: usize,
@@ -217,18 +219,18 @@ fn read<T: for<'de> Deserialize<'de>>(what: &'static str, answer: Value) -> Resu
     serde_json::from_value(answer).map_err(|e| ClientError::Unexpected { what, detail: plain(&e.to_string()) })
 }
 
-fn standing(answer: Value) -> Result<Standing, ClientError> {
+fn parse_state(answer: Value) -> Result<Standing, ClientError> {
     let what = "state of an input";
-    let Told { name, state, inputs, turn } = read(what, answer)?;
+    let InputStateBody { name, state, inputs, turn } = read(what, answer)?;
     let name =
         name.parse().map_err(|e: crate::wire::NotAName| ClientError::Unexpected { what, detail: e.to_string() })?;
     Ok(Standing { name, state, inputs, turn })
 }
 
 /// Turns the error of an unknown input into `None`.
-fn known<T>(told: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
-    match told {
-        Ok(told) => Ok(Some(told)),
+fn none_if_unknown<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
         Err(ClientError::Denied { status: 404, .. }) => Ok(None),
         Err(e) => Err(e),
     }
@@ -242,16 +244,16 @@ mod tests {
     fn what_a_server_tells_of_an_input_is_read() {
         let told = json!({"name": "00000000000000ff", "state": "ready", "inputs": 3, "turn": true, "more": 1});
         let wanted = Standing { name: InputId(255), state: NoticeState::Ready, inputs: 3, turn: true };
-        assert_eq!(standing(told).unwrap(), wanted);
+        assert_eq!(parse_state(told).unwrap(), wanted);
         for wrong in [
             json!({"name": "ff", "state": "ready", "inputs": 1, "turn": true}),
             json!({"name": "00000000000000ff", "state": "lost", "inputs": 1, "turn": true}),
             json!(null),
         ] {
-            assert!(matches!(standing(wrong), Err(ClientError::Unexpected { .. })));
+            assert!(matches!(parse_state(wrong), Err(ClientError::Unexpected { .. })));
         }
         let denied = |status| ClientError::Denied { server: "s".into(), status, why: "w".into() };
-        assert_eq!(known::<()>(Err(denied(404))).unwrap(), None);
-        assert_eq!(known::<()>(Err(denied(403))).unwrap_err().to_string(), "s refuses (403): w");
+        assert_eq!(none_if_unknown::<()>(Err(denied(404))).unwrap(), None);
+        assert_eq!(none_if_unknown::<()>(Err(denied(403))).unwrap_err().to_string(), "s refuses (403): w");
     }
 }

@@ -25,14 +25,14 @@ const MASTERS: [u64; 2] = [32, 149];
 
 /// Purpose of a secret.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Of {
+enum SecretPurpose {
     /// Keys that a server stores; they can be made again.
     Keys,
     /// Orders from a helper; without the secret they are lost.
     Helper,
 }
 
-impl Of {
+impl SecretPurpose {
     fn ending(self) -> &'static str {
         match self {
             Self::Keys => ".secret",
@@ -43,18 +43,20 @@ impl Of {
 
 /// The purpose of a file of secrets, finished or left unfinished by a crash; `None` for other
 /// files.
-fn kind_of(path: &Path) -> Option<Of> {
+fn purpose_of(path: &Path) -> Option<SecretPurpose> {
     let whole = unfinished_of(path).unwrap_or_else(|| path.to_owned());
-    let of = [Of::Keys, Of::Helper].into_iter().find(|of| hex_stem(&whole, of.ending(), 64).is_some())?;
+    let purpose = [SecretPurpose::Keys, SecretPurpose::Helper]
+        .into_iter()
+        .find(|purpose| hex_stem(&whole, purpose.ending(), 64).is_some())?;
     let meta = path.symlink_metadata().ok().filter(|meta| meta.is_file() && meta.len() <= LARGEST)?;
     // Version 0.1 named a master key like the secret of a key. Its length, plain or sealed, tells
     // them apart.
-    Some(if MASTERS.contains(&meta.len()) { Of::Helper } else { of })
+    Some(if MASTERS.contains(&meta.len()) { SecretPurpose::Helper } else { purpose })
 }
 
 /// Whether a file in an unmarked folder is a file of secrets.
 fn is_ours(path: &Path) -> bool {
-    kind_of(path).is_some()
+    purpose_of(path).is_some()
         || path.ends_with(LOCK) && path.symlink_metadata().is_ok_and(|m| m.is_file() && m.len() == 0)
 }
 
@@ -97,7 +99,7 @@ impl SecretsFolder {
     /// [`BackendError::Keeping`].
     pub fn forget_all(&self) -> Result<usize, BackendError> {
         match self.is_there()? {
-            true => self.remove(&self.locked()?, |_, of| Ok(of == Of::Keys)),
+            true => self.remove(&self.locked()?, |_, purpose| Ok(purpose == SecretPurpose::Keys)),
             false => Ok(0),
         }
     }
@@ -109,9 +111,9 @@ impl SecretsFolder {
     pub fn master(&self, name: &[u8; 32], fresh: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, BackendError> {
         let lock = self.locked()?;
         self.remove_old(&lock)?;
-        let path = self.path(name, Of::Helper);
+        let path = self.path(name, SecretPurpose::Helper);
         // Version 0.1 named it like the secret of a key.
-        let earlier = self.path(name, Of::Keys);
+        let earlier = self.path(name, SecretPurpose::Keys);
         if path.symlink_metadata().is_err() && earlier.symlink_metadata().is_ok() {
             let mut master = Zeroizing::new(Vec::new());
             let opened = open_renamed(&earlier, Kind::secret(&earlier), self.seal.as_ref()).map_err(failed)?;
@@ -122,9 +124,9 @@ impl SecretsFolder {
         self.kept(&path, fresh).map(|(master, _)| master)
     }
 
-    fn path(&self, plan: &[u8; 32], of: Of) -> PathBuf {
+    fn path(&self, plan: &[u8; 32], purpose: SecretPurpose) -> PathBuf {
         let name: String = plan.iter().map(|b| format!("{b:02x}")).collect();
-        self.dir.join(name + of.ending())
+        self.dir.join(name + purpose.ending())
     }
 
     /// Returns the content of a file, marked as used now, and whether it existed. Stores `fresh`,
@@ -164,12 +166,16 @@ impl SecretsFolder {
 
     /// Destroys the secrets that `is_gone` selects, and their unfinished files, durably; returns
     /// the number of secrets. Leaves other files alone.
-    fn remove(&self, _lock: &File, is_gone: impl Fn(&Path, Of) -> io::Result<bool>) -> Result<usize, BackendError> {
+    fn remove(
+        &self,
+        _lock: &File,
+        is_gone: impl Fn(&Path, SecretPurpose) -> io::Result<bool>,
+    ) -> Result<usize, BackendError> {
         let (mut removed, mut secrets) = (0, 0);
         for entry in fs::read_dir(&self.dir).map_err(keeping(&self.dir))? {
             let path = entry.map_err(keeping(&self.dir))?.path();
-            let Some(of) = kind_of(&path) else { continue };
-            if is_gone(&path, of).map_err(keeping(&path))? {
+            let Some(purpose) = purpose_of(&path) else { continue };
+            if is_gone(&path, purpose).map_err(keeping(&path))? {
                 fs::remove_file(&path).map_err(keeping(&path))?;
                 removed += 1;
                 secrets += usize::from(unfinished_of(&path).is_none());
@@ -204,14 +210,14 @@ impl Secrets for SecretsFolder {
     fn secret(&self, plan: &[u8; 32], fresh: Zeroizing<Vec<u8>>) -> Result<(Zeroizing<Vec<u8>>, bool), BackendError> {
         let lock = self.locked()?;
         self.remove_old(&lock)?;
-        self.kept(&self.path(plan, Of::Keys), fresh)
+        self.kept(&self.path(plan, SecretPurpose::Keys), fresh)
     }
 
     fn forget(&self, plan: &[u8; 32]) -> Result<(), BackendError> {
         if !self.is_there()? {
             return Ok(());
         }
-        let path = self.path(plan, Of::Keys);
+        let path = self.path(plan, SecretPurpose::Keys);
         self.remove(&self.locked()?, |found, _| Ok(found == path)).map(drop)
     }
 
@@ -243,7 +249,7 @@ mod tests {
         assert_eq!(got(&folder, 1, b"two"), (b"one".to_vec(), true));
         assert_eq!(got(&folder, 2, b"two"), (b"two".to_vec(), false));
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
-        let path = folder.path(&[1; 32], Of::Keys);
+        let path = folder.path(&[1; 32], SecretPurpose::Keys);
         assert_eq!((mode(&path), mode(&folder.dir)), (0o600, 0o700));
         folder.forget(&[1; 32]).unwrap();
         folder.forget(&[1; 32]).unwrap();
@@ -254,16 +260,16 @@ mod tests {
         age(&path, DAY);
         assert_eq!(got(&folder, 1, b"newer"), (b"newer".to_vec(), false));
         // Secrets of models that are never used again expire, too, and so do unfinished files.
-        let left = folder.path(&[3; 32], Of::Keys).with_extension("secret.123-0.part");
+        let left = folder.path(&[3; 32], SecretPurpose::Keys).with_extension("secret.123-0.part");
         fs::write(&left, b"three").unwrap();
         [&path, &left].into_iter().for_each(|path| age(path, DAY));
         assert_eq!(got(&folder, 2, b"new"), (b"two".to_vec(), true));
         assert!(!path.exists() && !left.exists());
-        age(&folder.path(&[2; 32], Of::Keys), DAY);
+        age(&folder.path(&[2; 32], SecretPurpose::Keys), DAY);
         // After a jump of the clock, disuse may be an illusion: nothing expires at first.
         age(&folder.dir.join(LOCK), JUMP + DAY);
         folder.expire().unwrap();
-        assert!(folder.path(&[2; 32], Of::Keys).exists());
+        assert!(folder.path(&[2; 32], SecretPurpose::Keys).exists());
         folder.expire().unwrap();
         assert_eq!(fs::read_dir(&folder.dir).unwrap().count(), 2, "but for the lock and the mark");
     }
@@ -301,7 +307,7 @@ mod tests {
         assert_eq!(master(b"two"), b"one");
         assert_eq!(fs::read_dir(&folder.dir).unwrap().count(), 6, "lock, mark, master, and three of somebody");
         // The name in version 0.1.
-        fs::rename(folder.path(&[1; 32], Of::Helper), folder.path(&[1; 32], Of::Keys)).unwrap();
+        fs::rename(folder.path(&[1; 32], SecretPurpose::Helper), folder.path(&[1; 32], SecretPurpose::Keys)).unwrap();
         assert_eq!(master(b"three"), b"one");
     }
 
@@ -312,7 +318,7 @@ mod tests {
         let chmod = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         got(&folder, 1, b"one");
-        let path = folder.path(&[1; 32], Of::Keys);
+        let path = folder.path(&[1; 32], SecretPurpose::Keys);
         chmod(&folder.dir, 0o755);
         chmod(&path, 0o644);
         assert_eq!(got(&folder, 1, b"two"), (b"one".to_vec(), true));
@@ -337,7 +343,7 @@ mod tests {
         let folder = |key| SecretsFolder::new(dir.path(), key, DAY);
         assert_eq!(got(&folder(key()), 1, b"one"), (b"one".to_vec(), false));
         assert_eq!(got(&folder(key()), 1, b"two"), (b"one".to_vec(), true));
-        let bytes = fs::read(folder(None).path(&[1; 32], Of::Keys)).unwrap();
+        let bytes = fs::read(folder(None).path(&[1; 32], SecretPurpose::Keys)).unwrap();
         assert!(!bytes.windows(3).any(|w| w == b"one"));
         let error = folder(None).secret(&[1; 32], Zeroizing::default()).unwrap_err().to_string();
         assert!(error.contains("sealed"), "{error}");

@@ -21,14 +21,12 @@ pub(crate) fn stock_for(inputs: f64) -> u32 {
 /// Events per second, as an exponentially decaying average without bias at the start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ArrivalRate {
-    first: Option<Time>,
     last: Time,
     mass: f64,
 }
 
 impl ArrivalRate {
     pub fn add(&mut self, now: Time, amount: f64, window: Span) {
-        self.first.get_or_insert(now);
         self.mass = self.mass * self.decay(now, window) + amount;
         self.last = now;
     }
@@ -54,7 +52,8 @@ pub(crate) struct Pool {
     target: u32,
     /// Whether refills pause until the next arrival, because one failed.
     paused: bool,
-    urgency: u64,
+    /// Stock and running refills, in millionths of the target. The lowest is refilled first.
+    coverage_ppm: u64,
 }
 
 /// All pools, and the order of their refills.
@@ -91,12 +90,12 @@ impl Pools {
     /// Changes a pool and updates its place in the order of refills.
     pub fn change<R>(&mut self, key: PoolKey, change: impl FnOnce(&mut Pool) -> R) -> R {
         let pool = self.pools.entry(key).or_default();
-        self.wanting.remove(&(pool.urgency, key));
+        self.wanting.remove(&(pool.coverage_ppm, key));
         let result = change(pool);
         let have = pool.stock.len() + pool.refills.len();
-        pool.urgency = (have as u64 * 1_000_000) / u64::from(pool.target.max(1));
+        pool.coverage_ppm = (have as u64 * 1_000_000) / u64::from(pool.target.max(1));
         if have < pool.target as usize && !pool.paused {
-            self.wanting.insert((pool.urgency, key));
+            self.wanting.insert((pool.coverage_ppm, key));
         }
         result
     }
@@ -131,17 +130,17 @@ impl Pools {
     }
 
     pub fn wants(&self, key: &PoolKey) -> bool {
-        self.pools.get(key).is_some_and(|p| self.wanting.contains(&(p.urgency, *key)))
+        self.pools.get(key).is_some_and(|p| self.wanting.contains(&(p.coverage_ppm, *key)))
     }
 
     /// The best covered pool that is not empty.
     pub fn richest(&self) -> Option<PoolKey> {
         let stocked = self.pools.iter().filter(|(_, p)| !p.stock.is_empty());
-        stocked.max_by_key(|(key, p)| (p.urgency, **key)).map(|(key, _)| *key)
+        stocked.max_by_key(|(key, p)| (p.coverage_ppm, **key)).map(|(key, _)| *key)
     }
 
     /// Takes this material out of a pool.
-    pub fn pull(&mut self, key: PoolKey, material: MaterialId) {
+    pub fn remove_material(&mut self, key: PoolKey, material: MaterialId) {
         self.change(key, |pool| pool.stock.retain(|&other| other != material));
     }
 

@@ -1,5 +1,5 @@
 //! Errors of a server.
-use crate::accept::kinds::{OVER_QUOTA, OVER_RATE};
+use crate::accept::refusal_reasons::{OVER_QUOTA, OVER_RATE};
 use std::path::PathBuf;
 use tacit_backends::BackendError;
 use tacit_client::wire::WireError;

@@ -8,7 +8,7 @@ use crate::ops::state::Usage;
 use crate::{Catalog, ServerConfig};
 use std::net::IpAddr;
 use std::sync::Arc;
-use tacit_admission::{Admission, Kind, Limits, PoolLimits, Turned};
+use tacit_admission::{Admission, Limits, PoolLimits, RefusalReason, Turned};
 use tacit_client::measure::Marks;
 use tacit_ids::ClientId;
 use tacit_net::ServerTls;
@@ -116,7 +116,7 @@ impl Shared {
     }
 
     /// Counts a refusal for the log.
-    pub(crate) fn refused(&self, kind: Kind, from: Option<IpAddr>, detail: String) {
+    pub(crate) fn refused(&self, kind: RefusalReason, from: Option<IpAddr>, detail: String) {
         self.admission.refused(Turned { kind, from, detail });
     }
 }

@@ -41,7 +41,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Open files reserved for authenticated connections and everything else.
 const OTHER_FILES: u64 = 512;
 /// Interval of checking whether a log entry is due.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Pause of accepting when the system is out of resources.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Most concurrent requests of one connection (HTTP/2).
@@ -297,7 +297,7 @@ async fn due(admission: &Admission) {
     loop {
         match admission.alarm() {
             Some(at) => return sleep_until(at.into()).await,
-            None => sleep(LOOK).await,
+            None => sleep(POLL_INTERVAL).await,
         }
     }
 }

@@ -18,7 +18,7 @@ use tacit_graph::Units;
 const PING: Duration = Duration::from_secs(30);
 /// Interval of checking an idle connection, so that the loss of a server is noticed before the next
 /// request.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// First and longest pause between two attempts to connect.
 const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(10)];
 
@@ -37,8 +37,8 @@ impl Backoff {
     }
 }
 
-/// Starts the workers of a model, and the thread that makes material ahead. `ready` limits its
-/// inputs, and their batch size.
+/// Starts the workers of a model, and the thread that makes material ahead. `ready`: the number of
+/// inputs to keep material for (0: none, and no such thread), and the largest batch.
 pub(crate) fn start(
     lane: &Arc<Lane>,
     connector: &Connector,
@@ -108,7 +108,7 @@ fn answer_all(lane: &Arc<Lane>, connector: &Connector, mut client: Client) -> En
             // The caller of the announced input has left: frees its place at the server for others.
             ahead.withdraw();
         }
-        match lane.next(&closer, client.max_batch(), LOOK) {
+        match lane.next(&closer, client.max_batch(), POLL_INTERVAL) {
             Next::Work(jobs) => {
                 let answered = answer_some(lane, &mut client, &mut ahead, jobs, &mut ended);
                 // Drops old steps: only running phases are shown.

@@ -118,7 +118,8 @@ fn number(digits: &[u8]) -> u64 {
 
 /// Days from 1970 to a date of the Gregorian calendar; `None` before.
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
-    // With years that begin in March, the leap day is the last day.
+    // The "days from civil" algorithm: years begin on 1 March, so that the leap day is their last
+    // day. Day 0 is 1 March of year 0, 719,468 days before 1970.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year.checked_sub(1)?, month + 9) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
     days.checked_sub(719_468)
@@ -126,6 +127,7 @@ fn days(year: u64, month: u64, day: u64) -> Option<u64> {
 
 /// Year, month and day of a number of days after 1970.
 pub(crate) fn date(days: u64) -> [u64; 3] {
+    // The inverse, "civil from days": day 0 is 1 March of year 0, and 400 years have 146,097 days.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

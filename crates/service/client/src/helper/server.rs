@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime};
 use tacit_admission::{
-    Accepting, Admission, ConnectionSlot, Incoming, Kind as RefusalKind, Limits, PoolLimits, ThreadedListener, Turned,
+    Accepting, Admission, ConnectionSlot, Incoming, Limits, PoolLimits, RefusalReason, ThreadedListener, Turned,
     handshake_slots,
 };
 use tacit_backends::Registry;
@@ -40,7 +40,7 @@ const MAX_HANDSHAKES: usize = 512;
 const FILES: u64 = 2;
 const OTHER_FILES: u64 = 64;
 /// Interval of the sweep for expired material.
-const LOOK: Duration = Duration::from_secs(3600);
+const POLL_INTERVAL: Duration = Duration::from_secs(3600);
 /// Time from accepting a connection to the end of its handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long a connection may send no request, or receive no data.
@@ -142,7 +142,7 @@ impl HelperServer {
         let making = thread::Builder::new().name("tacit-making".into()).spawn(move || make_all(&own));
         making.map_err(|e| ClientError::Usage(format!("starting a thread: {e}")))?;
         let shared = self.shared;
-        self.listener.run(|| Accepting::GoOn(LOOK), move |incoming| connection(&shared, incoming));
+        self.listener.run(|| Accepting::GoOn(POLL_INTERVAL), move |incoming| connection(&shared, incoming));
         Ok(())
     }
 }
@@ -215,12 +215,12 @@ fn connection(shared: &Shared, incoming: Incoming) {
 }
 
 /// Reports a connection that ended with an error.
-fn turn_away(slot: &ConnectionSlot, from: SocketAddr, kind: RefusalKind, error: &WireError) {
+fn turn_away(slot: &ConnectionSlot, from: SocketAddr, kind: RefusalReason, error: &WireError) {
     slot.admission().refused(Turned { kind, from: Some(from.ip()), detail: format!("{from}: {error}") });
 }
 
 /// Classifies the error of an unauthenticated peer, for the log.
-fn kind(error: &WireError) -> RefusalKind {
+fn kind(error: &WireError) -> RefusalReason {
     match error {
         WireError::Net(NetError::Stalled { .. }) => "that did not say in time who they are",
         WireError::Net(NetError::Tls(_)) => "of somebody else than the owner",

@@ -11,20 +11,20 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "name")]
 pub enum PolicySpec {
-    /// [`Fcfs`].
+    /// First come, first served ([`Fcfs`]).
     Fcfs,
-    /// [`Priority`].
+    /// Estimated length minus weighted age, the lowest first ([`Priority`]).
     Priority {
         /// Weight of age.
         beta: f64,
     },
-    /// [`Sequential`].
+    /// One request at a time, in order of arrival ([`Sequential`]).
     Sequential,
-    /// [`ShortestRemaining`].
+    /// Shortest remaining time first ([`ShortestRemaining`]).
     ShortestRemaining,
-    /// [`Adaptive`].
+    /// The paper's order, with deadline classes and threads by their cost ([`Adaptive`]).
     Adaptive(Adaptive),
-    /// [`FairShare`] over another policy.
+    /// Fair share between clients, on top of another policy ([`FairShare`]).
     Fair {
         /// Weight of a client's backlog.
         strength: f64,

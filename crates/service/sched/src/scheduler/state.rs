@@ -6,8 +6,8 @@ use crate::queue::{InputKey, Slot};
 use crate::time::{Span, Time};
 use std::collections::BTreeSet;
 
-/// Stage of an input. There are no final stages: an ended input is reported and removed. A model
-/// without T_pre has no material.
+/// Stage of an input. T_pre is its offline phase and T_on its online phase, as in [SS26]. There are
+/// no final stages: an ended input is reported and removed. A model without T_pre has no material.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// T_pre not started.
@@ -64,9 +64,10 @@ pub(super) struct Group {
     pub ends: Option<Time>,
     /// Most of its inputs that may be in the class queues or running.
     pub lanes: Option<u32>,
-    /// Whether the material of this notice is kept for its client.
+    /// Whether the notice's material goes to the client's stock: a refill, or an offline phase that
+    /// the client started for no input.
     pub keeps: bool,
-    /// Whether such a notice has made material.
+    /// Whether such a notice has already made its material.
     pub kept: bool,
 }
 
@@ -87,7 +88,8 @@ pub(super) enum Lifecycle {
     Stopped,
 }
 
-/// Queue lengths: the paper's four, and running jobs.
+/// Queue lengths: the four of [SS26], and running jobs. T_pre is the offline phase of an input,
+/// T_on its online phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Q_pre: T_pre queued, except those that a request already waits for through its notice.

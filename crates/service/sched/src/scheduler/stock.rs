@@ -153,7 +153,7 @@ impl Stock {
         let Some(&Live { model, place }) = self.materials.get(&material) else { return false };
         match place {
             Place::Input => return false,
-            Place::Pool(pool) => self.pools_mut().pull(pool, material),
+            Place::Pool(pool) => self.pools_mut().remove_material(pool, material),
             Place::Kept(client) => {
                 let kept = self.kept.get_mut(&(client, model)).expect("what is kept is listed");
                 kept.remove(&material);

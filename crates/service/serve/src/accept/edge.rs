@@ -2,7 +2,7 @@
 use crate::accept::authentication::{WATCHING, authenticate, late, stalled};
 use crate::accept::counted::Counted;
 use crate::accept::identity::CertificateIdentity;
-use crate::accept::kinds::{BROKEN, LATE, NO_HANDSHAKE, STRANGE};
+use crate::accept::refusal_reasons::{BROKEN, LATE, NO_HANDSHAKE, STRANGE};
 use crate::control::{Control, Visitor};
 use crate::jobs::event::{Decision, Event, TurnedAway};
 use crate::jobs::gate::WITHDRAWN;
@@ -15,7 +15,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tacit_admission::{ConnectionId as Number, ConnectionSlot, HandshakeDeadline, Kind};
+use tacit_admission::{ConnectionId as Number, ConnectionSlot, HandshakeDeadline, RefusalReason};
 use tacit_client::wire::{MAX_REQUEST_BYTES, REPLY, REQUEST, Reply, Request, send};
 use tacit_net::{
     Channel, Hello, MAX_HELLO_BYTES, NetError, PacedTransport, Phase, Tag, TcpTransport, TlsTransport, Transport,
@@ -30,11 +30,11 @@ use tokio_rustls::server::TlsStream;
 /// How long accepting pauses after the system failed to accept a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 /// A timeout longer than any wait for a turn.
-const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+const ONE_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Farewell to a client when the server stops.
 const STOPS: &str = "the server is being stopped; connect again when it runs";
-/// Kind of refusal: clients that connected while the server stopped.
-const TOO_LATE: Kind = "of clients that came too late";
+/// Reason of a refusal: clients that connected while the server stopped.
+const TOO_LATE: RefusalReason = "of clients that came too late";
 /// Farewell to a client whose idle connection was evicted.
 const GAVE_WAY: &str =
     "all places are taken, and an idle connection of yours gave way to another client's; connect again";
@@ -67,8 +67,9 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop:
         if shared.ask(|reply| Event::Accepted { reply }).await.is_none() {
             return;
         }
-        let (gone, stop) = (Gone { shared: shared.clone(), number: slot.id(), slot: Some(slot) }, stop.clone());
-        tokio::spawn(connection(gone, stream, address, control.clone(), stop));
+        let (guard, stop) =
+            (ConnectionGuard { shared: shared.clone(), number: slot.id(), slot: Some(slot) }, stop.clone());
+        tokio::spawn(connection(guard, stream, address, control.clone(), stop));
     }
 }
 
@@ -88,20 +89,20 @@ async fn admitted(shared: &Shared, address: SocketAddr, stop: &mut watch::Receiv
 }
 
 /// Reports a connection's end to the driver when dropped.
-struct Gone {
+struct ConnectionGuard {
     shared: Arc<Shared>,
     number: Number,
     /// `None` only during `drop`.
     slot: Option<ConnectionSlot>,
 }
 
-impl Gone {
+impl ConnectionGuard {
     fn slot(&self) -> &ConnectionSlot {
         self.slot.as_ref().expect("it is given back when this is dropped, and not before")
     }
 }
 
-impl Drop for Gone {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         drop(self.slot.take());
         // Fails only if the driver has ended and has no list of connections any more.
@@ -111,23 +112,23 @@ impl Drop for Gone {
 
 /// Serves a connection from its first byte to its end.
 async fn connection(
-    gone: Gone,
+    guard: ConnectionGuard,
     stream: TcpStream,
     address: SocketAddr,
     control: Control,
     mut stop: watch::Receiver<bool>,
 ) {
-    let (shared, number) = (&gone.shared, gone.number);
+    let (shared, number) = (&guard.shared, guard.number);
     let greeted = tokio::select! {
         biased;
         _ = stop.wait_for(|stop| *stop) => return,
-        greeted = greet(shared, stream, address, gone.slot().deadline()) => greeted,
+        greeted = greet(shared, stream, address, guard.slot().deadline()) => greeted,
         // An evicted connection: admission has counted it.
-        () = gone.slot().evicted() => return,
+        () = guard.slot().evicted() => return,
     };
     let Greeted { channel, who, watched, closer } = match greeted {
         Ok(Arrival::Client(greeted)) => *greeted,
-        Ok(Arrival::Visitor(visitor)) => return control.serve(gone.slot(), *visitor).await,
+        Ok(Arrival::Visitor(visitor)) => return control.serve(guard.slot(), *visitor).await,
         Err(e) => return shared.refused(kind(&e), Some(address.ip()), format!("the connection from {address}: {e}")),
     };
     let client = who.to_string();
@@ -137,12 +138,12 @@ async fn connection(
     // No answer means that the driver has ended, so the server stops.
     if let Err(TurnedAway { kind, reason }) = taken.unwrap_or(Err(TurnedAway { kind: TOO_LATE, reason: STOPS })) {
         shared.refused(kind, Some(address.ip()), format!("client {client} at {address}: {reason}"));
-        end(connection, Some(Reply::Refused { reason: reason.into(), again_s: None })).await;
+        close_with_farewell(connection, Some(Reply::Refused { reason: reason.into(), again_s: None })).await;
         return;
     }
     tracing::info!(%address, %client, "client connected");
     let result = match send(&mut connection.channel, REPLY, &Reply::Welcome) {
-        Ok(()) => serve(&gone, connection, watched, &mut stop).await,
+        Ok(()) => serve(&guard, connection, watched, &mut stop).await,
         Err(e) => Err(e.into()),
     };
     match result {
@@ -155,8 +156,8 @@ async fn connection(
     }
 }
 
-/// The kind of refusal that the log counts for a failed authentication or greeting.
-fn kind(error: &ServeError) -> Kind {
+/// The reason that the log counts for a failed authentication or greeting.
+fn kind(error: &ServeError) -> RefusalReason {
     match error {
         ServeError::Net(NetError::Stalled { .. }) => LATE,
         ServeError::Net(NetError::Tls(_)) => NO_HANDSHAKE,
@@ -165,7 +166,7 @@ fn kind(error: &ServeError) -> Kind {
 }
 
 /// Sends a farewell and closes a connection, in a blocking thread: both may wait for the peer.
-async fn end(mut connection: Connection, last: Option<Reply>) {
+async fn close_with_farewell(mut connection: Connection, last: Option<Reply>) {
     let ended = spawn_blocking(move || {
         if let Some(last) = last {
             // Fails if the peer has left; that is harmless here.
@@ -230,7 +231,7 @@ async fn introduce(
     let hello = Hello::opening();
     channel.send(Tag::HELLO, &hello.to_bytes())?;
     channel.flush()?;
-    let end = End::Moves(deadline);
+    let end = MessageDeadline::Moves(deadline);
     let whole = Waiting { tag: Tag::HELLO, max: MAX_HELLO_BYTES, end };
     hello.check(&whole.message(&mut channel, &watched).await?)?;
     Ok(Greeted { channel, who, watched, closer })
@@ -256,10 +257,10 @@ async fn readable(watched: &TcpStream, end: Instant, late: impl FnOnce() -> Serv
 
 /// Reads what has arrived. `Ok(None)` (too little) clears the readiness; bytes that arrive
 /// meanwhile set it again.
-fn look<T>(watched: &TcpStream, look: impl FnOnce() -> Result<Option<T>, NetError>) -> Result<Option<T>, NetError> {
+fn try_read<T>(watched: &TcpStream, read: impl FnOnce() -> Result<Option<T>, NetError>) -> Result<Option<T>, NetError> {
     let mut seen = Ok(None);
     let _ = watched.try_io(Interest::READABLE, || {
-        seen = look();
+        seen = read();
         match seen {
             Ok(None) => Err(io::ErrorKind::WouldBlock.into()),
             _ => Ok(()),
@@ -272,18 +273,18 @@ fn look<T>(watched: &TcpStream, look: impl FnOnce() -> Result<Option<T>, NetErro
 struct Waiting {
     tag: Tag,
     max: usize,
-    end: End,
+    end: MessageDeadline,
 }
 
 /// The deadline of a message.
-enum End {
+enum MessageDeadline {
     /// Deadline of a peer that has not sent its hello.
     Moves(HandshakeDeadline),
     /// Deadline of a request; the `Duration` replaces it once the first bytes have arrived.
     Idle(Instant, Option<Duration>),
 }
 
-impl End {
+impl MessageDeadline {
     fn at(&self) -> Instant {
         match self {
             Self::Moves(deadline) => deadline.end(),
@@ -320,7 +321,7 @@ impl Waiting {
         loop {
             self.end.moved(channel.has_partial());
             readable(watched, self.end.at(), || self.end.late(self.tag.name())).await?;
-            if let Some(message) = look(watched, || channel.try_recv(self.tag, self.max))? {
+            if let Some(message) = try_read(watched, || channel.try_recv(self.tag, self.max))? {
                 return Ok(message);
             }
         }
@@ -329,12 +330,12 @@ impl Waiting {
 
 /// Serves requests until the client leaves or the server stops, then closes the connection.
 async fn serve(
-    gone: &Gone,
+    guard: &ConnectionGuard,
     mut connection: Connection,
     mut watched: TcpStream,
     stop: &mut watch::Receiver<bool>,
 ) -> Result<(), ServeError> {
-    let (shared, number) = (&gone.shared, gone.number);
+    let (shared, number) = (&guard.shared, guard.number);
     let mut catalog = shared.catalog.clone();
     let goodbye = |reason: &str| Some(Reply::Goodbye { reason: reason.into() });
     let (last, result) = loop {
@@ -343,7 +344,7 @@ async fn serve(
             biased;
             _ = stop.wait_for(|stop| *stop) => break (goodbye(STOPS), Ok(())),
             () = withdrawn(&mut catalog, offered) => break (goodbye(WITHDRAWN), Ok(())),
-            () = gone.slot().evicted() => break (goodbye(GAVE_WAY), Ok(())),
+            () = guard.slot().evicted() => break (goodbye(GAVE_WAY), Ok(())),
             request = next_request(shared, &mut connection.channel, &watched) => request,
         };
         let request = match request {
@@ -352,7 +353,7 @@ async fn serve(
             Err(e @ ServeError::Net(NetError::Stalled { .. })) => break (goodbye(SILENT), Err(e)),
             Err(e) => break (None, Err(e)),
         };
-        let _busy = gone.slot().busy();
+        let _busy = guard.slot().busy();
         // A client sends nothing behind a phase request; it may behind others.
         let is_phase = request.is_phase();
         let (reply, decision) = oneshot::channel();
@@ -367,26 +368,26 @@ async fn serve(
             Ok(Some(decision)) => decision,
             Err(e) => break (None, Err(e)),
         };
-        let (back, result) = work(gone, connection, watched, decision).await?;
+        let (back, result) = work(guard, connection, watched, decision).await?;
         connection = back;
         watched = match result {
             Ok(watched) => watched,
             Err(e) => break (worker::last_words(&e).and_then(goodbye), Err(e)),
         };
     };
-    end(connection, last).await;
+    close_with_farewell(connection, last).await;
     result
 }
 
 /// Has a worker carry out a decision. Returns the connection, and its socket if the connection
 /// continues. A job that panics ends the connection.
 async fn work(
-    gone: &Gone,
+    guard: &ConnectionGuard,
     mut connection: Connection,
     watched: TcpStream,
     decision: Decision,
 ) -> Result<(Connection, Result<TcpStream, ServeError>), ServeError> {
-    let (shared, number) = (gone.shared.clone(), gone.number);
+    let (shared, number) = (guard.shared.clone(), guard.number);
     let copy = match unwatch(watched) {
         Ok(copy) => copy,
         Err(e) => return Ok((connection, Err(e))),
@@ -400,7 +401,7 @@ async fn work(
     if watched.is_ok() {
         // Fails only if the driver has ended.
         let measured = connection.measured.take();
-        let _ = gone.shared.events.send(Event::Finished { number, measured });
+        let _ = guard.shared.events.send(Event::Finished { number, measured });
     }
     Ok((connection, watched))
 }
@@ -462,12 +463,12 @@ async fn wait(
 
 /// Waits until a client, which has to wait silently, leaves or sends something.
 async fn leaves(channel: &mut Channel, watched: &TcpStream) -> ServeError {
-    let never = Instant::now() + FOREVER;
+    let never = Instant::now() + ONE_YEAR;
     loop {
         if let Err(e) = readable(watched, never, || stalled("a client", OVER.into())).await {
             return e;
         }
-        match look(watched, || channel.try_recv(REQUEST, MAX_REQUEST_BYTES)) {
+        match try_read(watched, || channel.try_recv(REQUEST, MAX_REQUEST_BYTES)) {
             Ok(None) => {}
             Ok(Some(_)) => {
                 let detail = "it asks for something before the last answer".to_owned();
@@ -488,7 +489,7 @@ async fn next_request(
     let waiting = Waiting {
         tag: REQUEST,
         max: MAX_REQUEST_BYTES,
-        end: End::Idle(Instant::now() + shared.config.idle_timeout, Some(shared.config.stall_timeout)),
+        end: MessageDeadline::Idle(Instant::now() + shared.config.idle_timeout, Some(shared.config.stall_timeout)),
     };
     match waiting.message(channel, watched).await {
         Ok(bytes) => Ok(Some(Request::from_bytes(&bytes)?)),

@@ -5,4 +5,4 @@ pub(crate) mod closer;
 pub(crate) mod counted;
 pub(crate) mod edge;
 pub(crate) mod identity;
-pub(crate) mod kinds;
+pub(crate) mod refusal_reasons;

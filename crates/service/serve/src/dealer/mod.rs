@@ -11,7 +11,7 @@ mod sending;
 
 use crate::ServeError;
 use crate::accept::identity::called;
-use crate::accept::kinds::{BROKEN, LATE, NO_HANDSHAKE, NO_ROOM, STRANGE};
+use crate::accept::refusal_reasons::{BROKEN, LATE, NO_HANDSHAKE, NO_ROOM, STRANGE};
 use crate::ops::signals::Ends;
 use crate::ops::state::schema::failed;
 use crate::server::not_listening;
@@ -24,7 +24,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 use tacit_admission::{
-    Accepting, Admission, ConnectionSlot, Full, Incoming, Kind, Limits, PoolLimits, ThreadedListener, Turned,
+    Accepting, Admission, ConnectionSlot, Full, Incoming, Limits, PoolLimits, RefusalReason, ThreadedListener, Turned,
     handshake_slots,
 };
 use tacit_backends::dealer::{Dealings, Party};
@@ -118,10 +118,11 @@ impl DealerHandle {
     }
 }
 
-/// How often a stopping dealer checks whether it is done.
-const LOOK: Duration = Duration::from_millis(20);
-/// How often a dealer checks that is not stopping.
-const FOREVER: Duration = Duration::from_secs(3600);
+/// Poll interval while the dealer stops, until it is done.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Poll interval while no stop was requested. [`DealerHandle::stop`] wakes the listener, so the
+/// interval may be long.
+const IDLE_POLL: Duration = Duration::from_secs(3600);
 /// How long a peer may send nothing after its connection is accepted.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Pools of connections: one for clients, one for servers, so that clients cannot exhaust the
@@ -201,14 +202,14 @@ impl Shared {
     fn accepting(&self) -> Accepting {
         match (self.ending.is_over(Instant::now()), self.ending.is_stopping()) {
             (true, _) => Accepting::Over,
-            (false, true) => Accepting::GoOn(LOOK),
+            (false, true) => Accepting::GoOn(POLL_INTERVAL),
             // [`DealerHandle::stop`] wakes the listener by connecting.
-            (false, false) => Accepting::GoOn(FOREVER),
+            (false, false) => Accepting::GoOn(IDLE_POLL),
         }
     }
 
     /// Counts a refusal for the log.
-    fn refused(&self, kind: Kind, from: SocketAddr, detail: String) {
+    fn refused(&self, kind: RefusalReason, from: SocketAddr, detail: String) {
         self.admission.refused(Turned { kind, from: Some(from.ip()), detail });
     }
 }
@@ -231,7 +232,7 @@ fn serve(shared: &Shared, incoming: Incoming) {
 }
 
 /// The kind of a refusal, for the log.
-fn kind(error: &ServeError) -> Kind {
+fn kind(error: &ServeError) -> RefusalReason {
     match error {
         ServeError::Net(NetError::Stalled { .. }) => LATE,
         ServeError::Net(NetError::Tls(_)) => NO_HANDSHAKE,

@@ -18,7 +18,7 @@ mod routes;
 use crate::ServeError;
 use crate::accept::authentication::authenticate;
 use crate::accept::identity::CertificateIdentity;
-use crate::accept::kinds::{LATE, NO_HANDSHAKE, NO_ROOM, STRANGE};
+use crate::accept::refusal_reasons::{LATE, NO_HANDSHAKE, NO_ROOM, STRANGE};
 use crate::control::answer::Peer;
 use crate::control::graceful_close::GracefulStream;
 use crate::control::keepalive::Keepalive;
@@ -33,7 +33,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tacit_admission::{Admission, ConnectionSlot, Kind, Limits, PoolLimits, Turned, handshake_slots};
+use tacit_admission::{Admission, ConnectionSlot, Limits, PoolLimits, RefusalReason, Turned, handshake_slots};
 use tacit_ids::ClientId;
 use tacit_net::{NetError, ServerTls};
 use tokio::net::{TcpListener, TcpStream};
@@ -59,7 +59,7 @@ const OTHER_FILES: u64 = 512;
 /// How long a connection may be idle.
 const IDLE: Duration = Duration::from_secs(120);
 /// How often the front checks whether a log line is due.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long accepting pauses when the system is out of resources.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -211,12 +211,12 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
     shared.admission.close();
 }
 
-/// Waits until a log line is due. Refusals counted meanwhile are noticed within [`LOOK`].
+/// Waits until a log line is due. Refusals counted meanwhile are noticed within [`POLL_INTERVAL`].
 async fn due(admission: &Admission) {
     loop {
         match admission.alarm() {
             Some(at) => return sleep_until(at.into()).await,
-            None => sleep(LOOK).await,
+            None => sleep(POLL_INTERVAL).await,
         }
     }
 }
@@ -232,7 +232,7 @@ async fn admitted(admission: &Admission, from: SocketAddr) -> ConnectionSlot {
 }
 
 /// The kind of a refusal, for the log.
-fn kind(error: &ServeError) -> Kind {
+fn kind(error: &ServeError) -> RefusalReason {
     match error {
         ServeError::Net(NetError::Stalled { .. }) => LATE,
         ServeError::Net(NetError::Tls(_)) => NO_HANDSHAKE,

@@ -13,7 +13,7 @@ use crate::ops::state::Learned;
 use crate::session::pooled::Pooled;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tacit_admission::{ConnectionId as Number, Kind};
+use tacit_admission::{ConnectionId as Number, RefusalReason};
 use tacit_backends::Material;
 use tacit_client::wire::{Announce, InputId, Request};
 use tacit_ids::{ClientId, MaterialId};
@@ -29,7 +29,7 @@ pub(crate) enum Event {
     /// The client of a connection is authenticated: admit it? `closer` ends the connection.
     Greeted { number: Number, who: CertificateIdentity, closer: Closer, reply: oneshot::Sender<Result<(), TurnedAway>> },
     /// A peer was not served or a request not granted; this is logged already.
-    Refused { kind: Kind },
+    Refused { kind: RefusalReason },
     /// A client sends a request, with the model that it has open.
     Requested { number: Number, request: Request, open: Option<Open>, reply: oneshot::Sender<Decision> },
     /// The machine's load of the last second.
@@ -86,7 +86,7 @@ pub(crate) struct Open {
 
 /// Why a client is not served.
 pub(crate) struct TurnedAway {
-    pub(crate) kind: Kind,
+    pub(crate) kind: RefusalReason,
     pub(crate) reason: &'static str,
 }
 

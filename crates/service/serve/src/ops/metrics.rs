@@ -24,8 +24,9 @@ pub(crate) struct PhaseLabels {
     pub(crate) backend: String,
 }
 
+/// A model with a back end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Input {
+struct ModelLabels {
     model: String,
     backend: String,
 }
@@ -53,11 +54,11 @@ type Real = Gauge<f64, AtomicU64>;
 /// All figures. Counters and histograms are updated by events, gauges when the text is asked for.
 pub(crate) struct Metrics {
     registry: Registry,
-    served: Family<Input, Counter>,
-    delay: Family<Input, Histogram, fn() -> Histogram>,
-    waiting: Family<Input, Histogram, fn() -> Histogram>,
-    phases: Family<PhaseLabels, Histogram, fn() -> Histogram>,
-    errors: Family<PhaseLabels, Histogram, fn() -> Histogram>,
+    served: Family<ModelLabels, Counter>,
+    delay: Family<ModelLabels, Histogram, fn() -> Histogram>,
+    waiting: Family<ModelLabels, Histogram, fn() -> Histogram>,
+    phase_time: Family<PhaseLabels, Histogram, fn() -> Histogram>,
+    profile_error: Family<PhaseLabels, Histogram, fn() -> Histogram>,
     dispatch: Histogram,
     failed: Family<PhaseLabels, Counter>,
     refused: Family<Named, Counter>,
@@ -71,7 +72,7 @@ pub(crate) struct Metrics {
     memory: Family<Named, Gauge>,
     disk: Family<Named, Gauge>,
     materials: Family<Named, Gauge>,
-    pooled: Family<Input, Gauge>,
+    pooled: Family<ModelLabels, Gauge>,
     drawn: Family<Drawn, Counter>,
     stored: Gauge,
     uptime: Real,
@@ -95,8 +96,8 @@ impl Metrics {
             served: Family::default(),
             delay: Family::new_with_constructor(times as fn() -> Histogram),
             waiting: Family::new_with_constructor(times as fn() -> Histogram),
-            phases: Family::new_with_constructor(times as fn() -> Histogram),
-            errors: Family::new_with_constructor(ratios as fn() -> Histogram),
+            phase_time: Family::new_with_constructor(times as fn() -> Histogram),
+            profile_error: Family::new_with_constructor(ratios as fn() -> Histogram),
             // From ten microseconds to a second.
             dispatch: Histogram::new(exponential_buckets(0.000_01, 2.0, 18)),
             failed: Family::default(),
@@ -117,48 +118,64 @@ impl Metrics {
             uptime: Real::default(),
             expiry: Family::default(),
         };
-        new.name();
+        new.register_all();
         new
     }
 
-    fn name(&mut self) {
+    /// Registers all metrics under their names, with help texts.
+    fn register_all(&mut self) {
         let registry = &mut self.registry;
         registry.register("server", "Version of the program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
         registry.register("served_inputs", "Inputs answered", self.served.clone());
-        registry.register("failed_jobs", "Jobs that broke off", self.failed.clone());
+        registry.register("failed_jobs", "Jobs that failed", self.failed.clone());
         registry.register("refusals", "Connections and requests refused, by kind", self.refused.clone());
         registry.register("connections", "Connections now, by kind", self.connections.clone());
-        registry.register("greeting_places", "Most connections of unknown clients", self.greeting_places.clone());
+        registry.register("greeting_places", "Limit on unauthenticated connections", self.greeting_places.clone());
         registry.register("jobs", "Inputs now, by state", self.jobs.clone());
         registry.register("materials", "Materials in the ledger, by state", self.materials.clone());
-        registry.register("pooled_materials", "Materials that were dealt for nobody yet", self.pooled.clone());
-        registry.register("pool_draws", "Offline phases that looked for such material", self.drawn.clone());
-        registry.register("cores", "Threads that jobs have, and may have", self.cores.clone());
-        registry.register("dealings", "Materials that a dealer is making, and may", self.dealings.clone());
+        registry.register("pooled_materials", "Ready materials that are for no client yet", self.pooled.clone());
+        registry.register("pool_draws", "Offline phases that could use pooled material, by result", self.drawn.clone());
+        registry.register("cores", "Threads used and available", self.cores.clone());
+        registry.register(
+            "dealings",
+            "Materials that a dealer makes at this time, and their limit",
+            self.dealings.clone(),
+        );
         let (delay, waiting) = (self.delay.clone(), self.waiting.clone());
         let s = Unit::Seconds;
         registry.register_with_unit("delay", "From an input's arrival to its answer (D)", s.clone(), delay);
         registry.register_with_unit("waiting", "From an input's arrival to its online phase (W)", s.clone(), waiting);
-        registry.register_with_unit("phase", "Wall time of phases", s.clone(), self.phases.clone());
-        let (error, ratio) = ("Difference of a phase's time from what was expected, over its time", "ratio".to_owned());
-        registry.register_with_unit("profile_error", error, Unit::Other(ratio), self.errors.clone());
+        registry.register_with_unit("phase", "Wall time of phases", s.clone(), self.phase_time.clone());
+        let (error, ratio) =
+            ("Absolute error of the expected time of a phase, relative to its time", "ratio".to_owned());
+        registry.register_with_unit("profile_error", error, Unit::Other(ratio), self.profile_error.clone());
         let dispatch = "From the decision that a phase starts to its first byte to the client";
         registry.register_with_unit("dispatch", dispatch, s.clone(), self.dispatch.clone());
         let expiry = "Last second of the certificates in use, since 1970";
         registry.register_with_unit("certificate_expiry_timestamp", expiry, s.clone(), self.expiry.clone());
         registry.register_with_unit("uptime", "Time since the start", s, self.uptime.clone());
         let (sent, received, b) = (self.sent.clone(), self.received.clone(), Unit::Bytes);
-        registry.register_with_unit("link_sent", "What clients were sent, before TLS", b.clone(), sent);
-        registry.register_with_unit("link_received", "What clients have sent, before TLS", b.clone(), received);
-        registry.register_with_unit("memory", "Memory that jobs have, and may have", b.clone(), self.memory.clone());
-        let disk = "Disk that material of inputs under way has, and may have";
+        registry.register_with_unit("link_sent", "Bytes sent to clients, without TLS overhead", b.clone(), sent);
+        registry.register_with_unit(
+            "link_received",
+            "Bytes received from clients, without TLS overhead",
+            b.clone(),
+            received,
+        );
+        registry.register_with_unit(
+            "memory",
+            "Memory used by jobs and available to them",
+            b.clone(),
+            self.memory.clone(),
+        );
+        let disk = "Disk used and available for inputs in progress";
         registry.register_with_unit("disk", disk, b.clone(), self.disk.clone());
-        registry.register_with_unit("stored", "What ready material on disk takes", b, self.stored.clone());
+        registry.register_with_unit("stored", "Disk used by ready material", b, self.stored.clone());
     }
 
     /// Records a phase that has ended.
     pub(crate) fn phase(&self, of: &PhaseLabels, figures: &Figures) {
-        self.phases.get_or_create(of).observe(figures.wall_s);
+        self.phase_time.get_or_create(of).observe(figures.wall_s);
         self.sent.get_or_create(of).inc_by(figures.sent_bytes);
         self.received.get_or_create(of).inc_by(figures.received_bytes);
     }
@@ -169,16 +186,16 @@ impl Metrics {
     }
 
     /// Records how long a phase took (more than 0 seconds) and was expected to take.
-    pub(crate) fn compared(&self, of: &PhaseLabels, expected_s: f64, took_s: f64) {
-        self.errors.get_or_create(of).observe((took_s - expected_s).abs() / took_s);
+    pub(crate) fn observe_profile_error(&self, of: &PhaseLabels, expected_s: f64, took_s: f64) {
+        self.profile_error.get_or_create(of).observe((took_s - expected_s).abs() / took_s);
     }
 
     /// Records an answered input.
     pub(crate) fn served(&self, model: &str, backend: &str, delay_s: f64, waiting_s: f64) {
-        let input = Input { model: model.to_owned(), backend: backend.to_owned() };
-        self.served.get_or_create(&input).inc();
-        self.delay.get_or_create(&input).observe(delay_s);
-        self.waiting.get_or_create(&input).observe(waiting_s);
+        let labels = ModelLabels { model: model.to_owned(), backend: backend.to_owned() };
+        self.served.get_or_create(&labels).inc();
+        self.delay.get_or_create(&labels).observe(delay_s);
+        self.waiting.get_or_create(&labels).observe(waiting_s);
     }
 
     /// Records an offline phase that looked for material in a pool.
@@ -205,8 +222,8 @@ impl Metrics {
         self.stored.set(whole(ready_bytes));
         self.pooled.clear();
         for row in &now.pools {
-            let input = Input { model: row.model.clone(), backend: row.backend.to_owned() };
-            self.pooled.get_or_create(&input).inc_by(row.ready as i64);
+            let labels = ModelLabels { model: row.model.clone(), backend: row.backend.to_owned() };
+            self.pooled.get_or_create(&labels).inc_by(row.ready as i64);
             for name in [FOUND, EMPTY] {
                 let (model, backend) = (row.model.clone(), row.backend.to_owned());
                 // Creates the counter, so that it appears even at 0.

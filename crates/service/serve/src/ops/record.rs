@@ -326,7 +326,7 @@ impl Record {
         took: Span,
     ) {
         let of = PhaseLabels { phase: phase_name(phase), model: model.to_string(), backend: (*backend).to_owned() };
-        self.metrics.compared(&of, expected.secs(), took.secs());
+        self.metrics.observe_profile_error(&of, expected.secs(), took.secs());
     }
 
     /// Records whether an offline phase found material in a pool.

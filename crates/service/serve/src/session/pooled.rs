@@ -72,7 +72,7 @@ impl PooledSlot {
 /// A dealer that gives out the slot's material first.
 pub(crate) struct FromPool {
     pub(crate) dealer: Arc<dyn Dealer>,
-    pub(crate) hand: PooledSlot,
+    pub(crate) pooled_slot: PooledSlot,
     /// Called when the dealer no longer has what it made ahead of time.
     pub(crate) lost: Arc<dyn Fn() + Send + Sync>,
 }
@@ -100,7 +100,7 @@ impl Dealer for FromPool {
         seal: &Seal,
         sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
-        if let Some(pooled) = self.hand.take(order) {
+        if let Some(pooled) = self.pooled_slot.take(order) {
             if self.dealer.bind(&pooled.ticket, seal)? {
                 return pooled.give(sink);
             }
@@ -141,6 +141,6 @@ impl Dealer for FromPool {
 
     fn stopped_by(self: Arc<Self>, stop: &Stop) -> Arc<dyn Dealer> {
         let dealer = Arc::clone(&self.dealer).stopped_by(stop);
-        Arc::new(Self { dealer, hand: self.hand.clone(), lost: Arc::clone(&self.lost) })
+        Arc::new(Self { dealer, pooled_slot: self.pooled_slot.clone(), lost: Arc::clone(&self.lost) })
     }
 }

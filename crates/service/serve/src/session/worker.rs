@@ -3,7 +3,7 @@
 use crate::ServeError;
 use crate::accept::closer::Closer;
 use crate::accept::identity::CertificateIdentity;
-use crate::accept::kinds::DEVIATED;
+use crate::accept::refusal_reasons::DEVIATED;
 use crate::jobs::event::{Decision, Event, Grant, Open, Turn};
 use crate::jobs::queue::{JobEnd, Whose};
 use crate::jobs::quota::QuotaCharge;
@@ -16,7 +16,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
-use tacit_admission::{ConnectionId as Number, Kind};
+use tacit_admission::{ConnectionId as Number, RefusalReason};
 use tacit_arith::heap::Account;
 use tacit_backends::seam::{Dealer, Stop};
 use tacit_backends::{BackendError, Material, Preparation, ServerSide, Setup};
@@ -49,7 +49,7 @@ pub(crate) struct Opened {
     device: Device,
     is_set_up: bool,
     /// Pooled material for the next offline phase.
-    hand: PooledSlot,
+    pooled_slot: PooledSlot,
 }
 
 impl Connection {
@@ -97,6 +97,7 @@ pub(crate) fn run(
                 end = Some(JobEnd::Failed);
             }
             let account = Account::open().map(Arc::new);
+            // Until `visit` is dropped, this thread's memory counts as the job's.
             let visit = account.as_deref().map(Account::visit);
             let name = grant.request.name();
             let done = Job { shared, connection, account: account.clone() }.answer(*grant);
@@ -107,7 +108,7 @@ pub(crate) fn run(
         Decision::Close => return Ok(()),
     };
     let reply = match done {
-        Ok(Done::Said) => None,
+        Ok(Done::AlreadyReplied) => None,
         Ok(Done::Reply(reply)) => Some(reply),
         Ok(Done::Phase(reply, how)) => {
             end = Some(how);
@@ -165,8 +166,8 @@ pub(crate) fn last_words(error: &ServeError) -> Option<&'static str> {
     }
 }
 
-/// The kind of refusal, for counting.
-fn kind(error: &ServeError) -> Kind {
+/// The reason of the refusal, for counting.
+fn kind(error: &ServeError) -> RefusalReason {
     match error {
         ServeError::OverLimit { kind, .. } => kind,
         _ => "requests that were not granted",
@@ -199,8 +200,8 @@ pub(crate) fn refuse<T>(text: impl Into<String>) -> Result<T, ServeError> {
 
 /// How a request ended.
 enum Done {
-    /// The reply has been sent.
-    Said,
+    /// The reply has been sent, or the request has none.
+    AlreadyReplied,
     /// This reply must still be sent.
     Reply(Reply),
     /// This reply to a scheduled phase must still be sent.
@@ -236,7 +237,7 @@ impl<'a> Job<'a> {
             Request::Batch { inputs } => self.set_batch(inputs)?,
             Request::Uploads => self.uploads()?,
             Request::DeleteUpload { name } => self.delete_upload(&name)?,
-            Request::Bye => return Ok(Done::Said),
+            Request::Bye => return Ok(Done::AlreadyReplied),
         };
         Ok(Done::Reply(reply))
     }
@@ -272,20 +273,21 @@ impl<'a> Job<'a> {
         let mut resources = shared.config.resources.stopped_by(&self.connection.stop);
         resources.uploads = ClientKeyStore::of(shared, client);
         resources.client = client.0;
-        let (hand, events) = (PooledSlot::default(), shared.events.clone());
+        let (pooled_slot, events) = (PooledSlot::default(), shared.events.clone());
         // Sending fails only if the driver has ended.
         let lost = Arc::new(move || drop(events.send(Event::PoolLost)));
-        let (dealer, own) = (resources.dealer.take(), hand.clone());
-        resources.dealer = dealer.map(|dealer| Arc::new(FromPool { dealer, hand: own, lost }) as Arc<dyn Dealer>);
+        let (dealer, own) = (resources.dealer.take(), pooled_slot.clone());
+        resources.dealer =
+            dealer.map(|dealer| Arc::new(FromPool { dealer, pooled_slot: own, lost }) as Arc<dyn Dealer>);
         self.connection.open = Some(Opened {
             side: Arc::clone(&offered.model).connect(&resources)?,
             binding: Binding { client: self.connection.client, model: offered.public, plan: offered.plan },
             offered,
             device,
             is_set_up: false,
-            hand,
+            pooled_slot,
         });
-        Ok(Done::Said)
+        Ok(Done::AlreadyReplied)
     }
 
     /// Sets the batch: as many inputs as asked for, or as many as are allowed and fit.
@@ -327,13 +329,13 @@ impl<'a> Job<'a> {
         if open.offered.model.setup() == Setup::BeforeOffline && !open.is_set_up {
             return refuse("the setup comes first");
         }
-        open.hand.hold(pooled);
+        open.pooled_slot.hold(pooled);
         let maker = self.connection.helper;
         let place = folder.map(|peer| self.reserve(id, binding, Origin { backend, peer, maker })).transpose()?;
         let (material, meter) = match place {
             Some(place) => (None, self.prepare_in(place, turn)?),
             None => {
-                let (material, meter) = self.prepare_here(id, turn)?;
+                let (material, meter) = self.prepare_transient(id, turn)?;
                 (Some(material), meter)
             }
         };
@@ -367,7 +369,7 @@ impl<'a> Job<'a> {
 
     /// Makes material that ends with this process. Large material is spooled to disk if there is a
     /// store.
-    fn prepare_here(&mut self, id: MaterialId, turn: Turn) -> Result<(Material, Meter), ServeError> {
+    fn prepare_transient(&mut self, id: MaterialId, turn: Turn) -> Result<(Material, Meter), ServeError> {
         let bytes = self.opened()?.offered.model.spooled_bytes().filter(|bytes| *bytes > IN_MEMORY);
         let (Some(bytes), Some(store)) = (bytes, &self.shared.store) else {
             return self.phase(Phase::Offline, turn, |side, channel| side.offline(channel));

@@ -160,7 +160,7 @@ fn a_batch_is_announced_before_there_is_a_connection_and_answered_over_one() {
     let notices = Notices::of(&server.config(dir.path(), "alice")).unwrap();
     let noted = notices.announce("net", "cheetah", 3, None, None).unwrap();
     assert_eq!((noted.inputs, noted.state), (3, NoticeState::Announced));
-    assert_eq!(notices.look(noted.name, Duration::ZERO).unwrap(), Some(noted));
+    assert_eq!(notices.state(noted.name, Duration::ZERO).unwrap(), Some(noted));
     assert_eq!(
         notices.announce("net", "cheetah", 9, None, None).unwrap().inputs,
         4,

@@ -27,8 +27,8 @@ fn an_input_is_announced_before_there_is_a_connection_and_answered_over_one() {
     let (minute, state) = (Some(Duration::from_secs(60)), NoticeState::Announced);
     let noted = alice.announce("one", "toy", 1, minute, minute).unwrap();
     assert_eq!(noted, Standing { name: noted.name, state, inputs: 1, turn: true });
-    assert_eq!(alice.look(noted.name, Duration::ZERO).unwrap(), Some(noted));
-    assert_eq!(bob.look(noted.name, Duration::ZERO).unwrap(), None, "it is another client's");
+    assert_eq!(alice.state(noted.name, Duration::ZERO).unwrap(), Some(noted));
+    assert_eq!(bob.state(noted.name, Duration::ZERO).unwrap(), None, "it is another client's");
     assert!(!bob.take_back(noted.name).unwrap());
     // While the one core is taken, its turn does not come; whoever waits for it hears when it has.
     let mut busy = server.opened(dir.path(), "bob", "one");
@@ -46,7 +46,7 @@ fn an_input_is_announced_before_there_is_a_connection_and_answered_over_one() {
     let taken = client.take_up(client.again().unwrap(), noted.name).unwrap();
     let answered = client.infer_announced(taken, Units::Network, &X).unwrap();
     assert!(answered.values == expected(1, &X) && answered.prepared.is_some());
-    assert_eq!(alice.look(noted.name, Duration::ZERO).unwrap(), None, "it has ended");
+    assert_eq!(alice.state(noted.name, Duration::ZERO).unwrap(), None, "it has ended");
     assert_eq!(alice.wait_for_turn(noted.name, Duration::from_secs(3600)).unwrap(), None);
 }
 

@@ -14,7 +14,7 @@ use tacit_sim::Arrival;
 use tacit_store::keys;
 
 /// How often a waiting thread checks whether to stop.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Returns the name of a request's client in the key folder.
 pub fn name(request: usize) -> String {
@@ -111,7 +111,7 @@ pub fn drive(ready: Vec<Ready>, start: Instant, stop: &AtomicBool, done: &Atomic
             if stop.load(Ordering::Relaxed) {
                 closers.iter().for_each(|closer| closer.close());
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
         let told = threads.into_iter().map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         Ok(told.collect())
@@ -166,7 +166,7 @@ fn wait(start: Instant, at_s: f64, stop: &AtomicBool) -> anyhow::Result<()> {
     loop {
         anyhow::ensure!(!stop.load(Ordering::Relaxed), "the campaign was stopped");
         match until.checked_duration_since(Instant::now()) {
-            Some(left) if !left.is_zero() => thread::sleep(left.min(LOOK)),
+            Some(left) if !left.is_zero() => thread::sleep(left.min(POLL_INTERVAL)),
             _ => return Ok(()),
         }
     }

@@ -9,7 +9,7 @@ use tacit_client::Control;
 use tacit_sim::RecordedJob;
 
 /// How often to check whether the cell is over, and then whether its jobs are.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How often to ask for the status. A status has the last 500 jobs, far more than end in this time.
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -99,12 +99,12 @@ pub fn watch(interface: &Control, start: Instant, over: &AtomicBool) -> anyhow::
             }
             let seconds = SETTLING.as_secs();
             anyhow::ensure!(since.elapsed() < SETTLING, "a job still runs {seconds} s after the last answer");
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
             continue;
         }
         let until = Instant::now() + EVERY;
         while Instant::now() < until && !over.load(Ordering::Acquire) {
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }

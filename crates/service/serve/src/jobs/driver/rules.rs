@@ -3,7 +3,7 @@ use super::{Connection, Driver};
 use crate::accept::access::Rules;
 use crate::accept::closer::Closer;
 use crate::accept::identity::CertificateIdentity;
-use crate::accept::kinds::NO_ROOM;
+use crate::accept::refusal_reasons::NO_ROOM;
 use crate::jobs::event::TurnedAway;
 use crate::jobs::gate::burn_revoked;
 use crate::shared::CLIENTS;

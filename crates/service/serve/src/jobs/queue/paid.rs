@@ -1,4 +1,5 @@
-//! Inputs that have cost their client's rate a token: each costs one once.
+//! Rate limits: remembers which inputs have used a token of their client's limit, so that later
+//! requests for the same input are free.
 use super::{Owner, Queue};
 use tacit_client::wire::{InputId, Request};
 use tacit_ids::ClientId;

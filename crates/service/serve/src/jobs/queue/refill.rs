@@ -1,7 +1,7 @@
-//! Refilling of stock while the server is idle. Connections stand ready to make material. One gets
-//! a turn when no job waits and its client's rate of answers makes more stock useful. A client's
-//! stock counts at least as what was lately made for it, and clients with few recent turns come
-//! first, so a client gains nothing by claiming an empty stock.
+//! When the server is idle, ready connections may run offline phases to fill their clients' stock,
+//! where a client's rate of answers makes more stock useful. A client's report of its stock is not
+//! trusted: the stock counts as at least the material that was recently made and not used. Clients
+//! with few recent turns come first.
 use super::{PendingInput, Queue, Refused, Whose};
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -13,25 +13,25 @@ use tacit_sched::{Event, JobPhase, ModelId, Owner, Span, Time};
 const SHARE: (u64, u64) = (3, 4);
 
 /// How long turns, and materials made in them, are remembered.
-const LATELY: Span = Span::from_millis(600_000);
+const RECENT_WINDOW: Span = Span::from_millis(600_000);
 /// Most entries that are remembered.
-const MAX: usize = 4096;
+const MAX_RECENT_EVENTS: usize = 4096;
 
 /// Recent events, counted by owner.
-struct Lately<K> {
+struct RecentEvents<K> {
     order: VecDeque<(Time, K)>,
     counts: HashMap<K, u32>,
 }
 
-impl<K> Default for Lately<K> {
+impl<K> Default for RecentEvents<K> {
     fn default() -> Self {
         Self { order: VecDeque::new(), counts: HashMap::new() }
     }
 }
 
-impl<K: Copy + Eq + Hash> Lately<K> {
+impl<K: Copy + Eq + Hash> RecentEvents<K> {
     fn add(&mut self, now: Time, whose: K) {
-        if self.order.len() >= MAX {
+        if self.order.len() >= MAX_RECENT_EVENTS {
             self.remove(0);
         }
         self.order.push_back((now, whose));
@@ -39,7 +39,7 @@ impl<K: Copy + Eq + Hash> Lately<K> {
     }
 
     fn forget_before(&mut self, now: Time) {
-        while self.order.front().is_some_and(|(at, _)| now.since(*at) > LATELY) {
+        while self.order.front().is_some_and(|(at, _)| now.since(*at) > RECENT_WINDOW) {
             self.remove(0);
         }
     }
@@ -86,9 +86,9 @@ pub(super) struct Offers {
     /// Connections that have got a turn, until their job has ended.
     filling: std::collections::BTreeMap<Owner, (ClientId, ModelId)>,
     /// Recent turns of clients.
-    turns: Lately<ClientId>,
+    recent_turns: RecentEvents<ClientId>,
     /// Material recently made for stock and not used yet.
-    made: Lately<(ClientId, ModelId)>,
+    recently_made: RecentEvents<(ClientId, ModelId)>,
 }
 
 impl Offers {
@@ -111,20 +111,20 @@ impl Offers {
     pub(super) fn used(&mut self, client: ClientId, model: ModelId) {
         let offers = self.standing.values_mut().filter(|offer| (offer.client, offer.model) == (client, model));
         offers.for_each(|offer| offer.held = offer.held.saturating_sub(1));
-        self.made.take((client, model));
+        self.recently_made.take((client, model));
     }
 
     /// Records a turn that ended well.
     pub(super) fn made(&mut self, owner: Owner, now: Time) {
         if let Some(&whose) = self.filling.get(&owner) {
-            self.made.add(now, whose);
+            self.recently_made.add(now, whose);
         }
     }
 
     /// How far an offer's stock is filled, counting what is being made; `None` if it needs no more.
     fn covered(&self, offer: &Offer, wanted: u32) -> Option<Covered> {
         let making = self.filling.values().filter(|&&whose| whose == (offer.client, offer.model)).count() as u32;
-        let held = offer.held.max(self.made.count((offer.client, offer.model)));
+        let held = offer.held.max(self.recently_made.count((offer.client, offer.model)));
         let (have, wanted) = (held.saturating_add(making), wanted.min(offer.most));
         (have < wanted).then(|| u64::from(have) * 1000 / u64::from(wanted))
     }
@@ -151,11 +151,11 @@ impl Queue {
             return false;
         }
         let now = self.now();
-        self.offers.turns.forget_before(now);
-        self.offers.made.forget_before(now);
+        self.offers.recent_turns.forget_before(now);
+        self.offers.recently_made.forget_before(now);
         let Some(owner) = self.next_to_fill() else { return false };
         let offer = self.offers.standing.remove(&owner).expect("it was found there");
-        self.offers.turns.add(now, offer.client);
+        self.offers.recent_turns.add(now, offer.client);
         self.offers.filling.insert(owner, (offer.client, offer.model));
         self.handle_or_ignore(Event::Lanes { of: owner, lanes: 1 });
         true
@@ -176,7 +176,7 @@ impl Queue {
         });
         let wanting = startable.filter_map(|(&owner, offer)| {
             let covered = self.fillable(offer, have.memory, used.memory)?;
-            Some((self.offers.turns.count(offer.client), covered, owner))
+            Some((self.offers.recent_turns.count(offer.client), covered, owner))
         });
         wanting.min().map(|(_, _, owner)| owner)
     }
@@ -230,19 +230,22 @@ mod tests {
         offers.used(client, MODEL);
         assert_eq!(offers.covered(&says_nothing, 8), Some(750));
         // Stock that was not used for long may be gone at the client.
-        offers.made.forget_before(at(700.0));
+        offers.recently_made.forget_before(at(700.0));
         assert_eq!(offers.covered(&says_nothing, 8), Some(0));
     }
 
     #[test]
     fn few_turns_are_remembered_and_not_for_long() {
-        let mut turns = Lately::default();
-        for i in 0..2 * MAX {
+        let mut turns = RecentEvents::default();
+        for i in 0..2 * MAX_RECENT_EVENTS {
             turns.add(Time::from_secs(i as f64), i % 2);
         }
-        assert_eq!((turns.order.len(), turns.count(0), turns.count(1)), (MAX, MAX as u32 / 2, MAX as u32 / 2));
+        assert_eq!(
+            (turns.order.len(), turns.count(0), turns.count(1)),
+            (MAX_RECENT_EVENTS, MAX_RECENT_EVENTS as u32 / 2, MAX_RECENT_EVENTS as u32 / 2)
+        );
         turns.take(1);
-        assert_eq!(turns.count(1), MAX as u32 / 2 - 1);
+        assert_eq!(turns.count(1), MAX_RECENT_EVENTS as u32 / 2 - 1);
         turns.forget_before(Time::from_secs(1e6));
         assert_eq!((turns.order.len(), turns.counts.len()), (0, 0));
     }
