@@ -12,7 +12,13 @@ use tacit_cli::program::{self, CommandLine};
 
 /// Measure and simulate: `tacit lab`, `tacit simulate`, `tacit keyset tables`
 #[derive(Parser)]
-#[command(name = "tacit", version, propagate_version = true, after_help = "Example: tacit lab sensors")]
+#[command(
+    name = "tacit",
+    bin_name = "tacit",
+    version,
+    propagate_version = true,
+    after_help = "Example: tacit lab sensors"
+)]
 struct Cli {
     /// Print JSON on standard output, and errors as JSON on standard error; before or after the subcommand
     #[arg(long, global = true)]
@@ -66,6 +72,14 @@ mod tests {
     #[test]
     fn the_options_of_all_commands_hold_together() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn usages_name_the_program_that_users_run() {
+        let mut cli = Cli::command();
+        cli.build();
+        let lab = cli.find_subcommand_mut("lab").expect("it is there").find_subcommand_mut("run").expect("so is this");
+        assert!(lab.render_usage().to_string().contains("tacit lab run"));
     }
 
     #[test]
