@@ -364,6 +364,14 @@ impl TransformPlan {
         }
     }
 
+    /// Returns the words that transformed diagonals take while a run applies them, `words` each:
+    /// each thread transforms those of all diagonals mod one prime. As many threads are counted as
+    /// in [`held`](Self::held).
+    #[must_use]
+    pub fn diagonals_held(&self, words: usize) -> usize {
+        THREADS * self.offsets.len() * words
+    }
+
     /// Operations of a run with keys of `alpha` special primes.
     #[must_use]
     pub fn work(&self, alpha: usize) -> TransformWork {
