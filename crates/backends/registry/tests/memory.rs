@@ -171,7 +171,7 @@ fn neither_matrices_nor_material_are_held() {
     assert!(grown.is_none_or(|grown| grown < 40 << 20), "dealing took {grown:?} bytes beside a matrix of 64 MiB");
     drop(dealing);
 
-    let server = lowered("dealt", many_gates(512), "frac_bits=16,exchanges=1");
+    let server = lowered("dealt", many_gates(512), "frac_bits=16,exchanges=1,audit=0");
     let material = server.spooled_bytes().unwrap();
     assert!(material > 128 << 20, "{material}");
     let (bytes, grown) = spooled(&server, "dealt");
@@ -181,7 +181,7 @@ fn neither_matrices_nor_material_are_held() {
     drop(server);
 
     for (level, most) in [("l1", 140 << 20), ("l2", 220 << 20)] {
-        let server = lowered("fss", many_gates(256), &format!("frac_bits=16,level={level}"));
+        let server = lowered("fss", many_gates(256), &format!("frac_bits=16,level={level},audit=0"));
         let (bytes, grown) = spooled(&server, "fss");
         let material: u64 = bytes.iter().sum();
         assert_eq!(bytes[1], server.spooled_bytes().unwrap());
