@@ -6,6 +6,7 @@ pub mod machine;
 pub mod measure;
 pub mod params;
 
+use crate::program::Forwarded;
 use clap::Subcommand;
 
 #[derive(clap::Args)]
@@ -22,7 +23,10 @@ enum Command {
     Bench(bench::BenchArgs),
     List(kept::ListArgs),
     Delete(kept::DeleteArgs),
-    Tables(crate::lab::TablesArgs),
+    /// Print the tables and figures of [KDS25] beside ours (runs the program tacit-lab)
+    ///
+    /// Example: tacit keyset tables resnet20_aespa.tacit --measure networks
+    Tables(Forwarded),
 }
 
 pub(crate) fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
@@ -32,6 +36,6 @@ pub(crate) fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
         Command::Bench(args) => bench::run(&args, as_json),
         Command::List(args) => kept::list(&args, as_json),
         Command::Delete(args) => kept::delete(&args, as_json),
-        Command::Tables(args) => crate::lab::tables(args, as_json),
+        Command::Tables(args) => args.run("tacit-lab", &["keyset", "tables"], as_json),
     }
 }

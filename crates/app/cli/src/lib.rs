@@ -9,14 +9,12 @@ mod choose;
 mod client_work;
 mod cluster;
 mod connect;
-mod dealer;
 pub mod files;
 mod health;
 mod helper;
 mod infer;
 mod keys;
 pub mod keyset;
-mod lab;
 pub mod lowering;
 mod material;
 pub mod model;
@@ -32,13 +30,12 @@ pub mod program;
 pub mod python;
 mod reload;
 pub mod report;
-mod serve;
-mod sidecar;
 mod status;
 mod top;
 mod zoo;
 
 use clap::{Parser, Subcommand};
+use program::Forwarded;
 
 /// Run private neural-network inference: a client gets a model's answer on its input, and the
 /// server never sees the input
@@ -62,21 +59,33 @@ The client needs keys/ca.pem, keys/alice.pem and keys/alice.key, and nothing els
 Log output: set TACIT_LOG, e.g. TACIT_LOG=info or TACIT_LOG=tacit_client=debug.";
 
 // A command without a doc comment here shows the help of its arguments, with examples; a doc
-// comment here would hide that help.
+// comment here would hide that help. Commands that share `Forwarded` have theirs here.
 #[derive(Subcommand)]
 enum Command {
     /// Make a private CA, a server certificate and client certificates
     Keys(keys::Args),
     /// Import, lower, check, show, run and seal models
     Model(model::Args),
-    Serve(serve::Args),
-    Dealer(dealer::Args),
+    /// Serve models to authenticated clients (runs the program tacit-server; `tacit serve --help` shows
+    /// its options)
+    ///
+    /// Example: tacit serve digits.tacit squeezenet.tacit --keys keys --listen 0.0.0.0:7878
+    Serve(Forwarded),
+    /// Make material for servers and their clients, as a third party (runs the program tacit-dealer;
+    /// `tacit dealer --help` shows its options)
+    ///
+    /// Example: tacit dealer --keys keys --listen 0.0.0.0:7879
+    Dealer(Forwarded),
     Status(status::Args),
     Top(top::Args),
     Reload(reload::Args),
     Health(health::Args),
     Helper(helper::Args),
-    Sidecar(sidecar::Args),
+    /// Answer Open Inference Protocol requests on this machine by private inference (runs the program
+    /// tacit-sidecar; `tacit sidecar --help` shows its options)
+    ///
+    /// Example: tacit sidecar --server server.example:7878 --keys keys --client alice --token-file token --new-token
+    Sidecar(Forwarded),
     Cluster(cluster::Args),
     Infer(infer::Args),
     Notify(notify::Args),
@@ -89,8 +98,14 @@ enum Command {
     Calibrate(calibrate::Args),
     Plan(plan::Args),
     Zoo(zoo::Args),
-    Simulate(lab::SimulateArgs),
-    Lab(lab::LabArgs),
+    /// Play workloads against the scheduler in virtual time (runs the program tacit-lab)
+    ///
+    /// Example: tacit simulate run --profile shark.json --rate 1 --policy fcfs -o runs.json
+    Simulate(Forwarded),
+    /// Measure power, energy and links: experiments and their reports (runs the program tacit-lab)
+    ///
+    /// Example: tacit lab run pm24-bandwidth --quick -o campaign
+    Lab(Forwarded),
     /// Run the client process of `bench`
     #[command(hide = true)]
     BenchClient(bench::ClientArgs),
@@ -110,14 +125,14 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
     match command {
         Command::Keys(args) => keys::run(args, json),
         Command::Model(args) => model::run(args, json),
-        Command::Serve(args) => serve::run(args, json),
-        Command::Dealer(args) => dealer::run(args, json),
+        Command::Serve(args) => args.run("tacit-server", &[], json),
+        Command::Dealer(args) => args.run("tacit-dealer", &[], json),
         Command::Status(args) => status::run(&args, json),
         Command::Top(args) => top::run(&args, json),
         Command::Reload(args) => reload::run(&args, json),
         Command::Health(args) => health::run(&args, json),
         Command::Helper(args) => helper::run(args, json),
-        Command::Sidecar(args) => sidecar::run(args, json),
+        Command::Sidecar(args) => args.run("tacit-sidecar", &[], json),
         Command::Cluster(args) => cluster::run(args, json),
         Command::Infer(args) => infer::run(args, json),
         Command::Notify(args) => notify::run(args, json),
@@ -128,8 +143,8 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
         Command::Calibrate(args) => calibrate::run(&args, json),
         Command::Plan(args) => plan::run(&args, json),
         Command::Zoo(args) => zoo::run(args, json),
-        Command::Simulate(args) => lab::simulate(args, json),
-        Command::Lab(args) => lab::lab(args, json),
+        Command::Simulate(args) => args.run("tacit-lab", &["simulate"], json),
+        Command::Lab(args) => args.run("tacit-lab", &["lab"], json),
         Command::BenchClient(args) => bench::run_client(args),
     }
 }

@@ -98,11 +98,30 @@ pub fn beside(name: &str) -> anyhow::Result<PathBuf> {
 ///
 /// # Errors
 /// The program is not installed, or cannot be started.
-pub fn become_program(name: &str, arguments: Vec<OsString>, as_json: bool) -> anyhow::Result<()> {
+fn become_program(name: &str, arguments: Vec<OsString>, as_json: bool) -> anyhow::Result<()> {
     let program = beside(name)?;
     let json = (as_json && !arguments.iter().any(|a| a == "--json")).then_some("--json");
     let error = Command::new(&program).args(json).args(arguments).exec();
     Err(error).with_context(|| format!("starting {}", program.display()))
+}
+
+/// Arguments of a command that another program in the same folder runs. `tacit` itself links no
+/// async runtime, and nothing that only measures or simulates.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true, disable_version_flag = true)]
+pub struct Forwarded {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    arguments: Vec<OsString>,
+}
+
+impl Forwarded {
+    /// Replaces this process by the program `name`, with `command` in front of the arguments.
+    ///
+    /// # Errors
+    /// The program is not installed, or cannot be started.
+    pub fn run(self, name: &str, command: &[&str], as_json: bool) -> anyhow::Result<()> {
+        become_program(name, command.iter().map(OsString::from).chain(self.arguments).collect(), as_json)
+    }
 }
 
 /// Returns every command that has a help text, groups too, with its path: `tacit model import`.
