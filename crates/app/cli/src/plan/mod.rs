@@ -162,15 +162,8 @@ fn as_text<S: serde::Serializer>(rate: &Option<Rate>, to: S) -> Result<S::Ok, S:
 
 /// The question and its answer.
 struct Plan {
-    model: String,
-    setting: Setting,
-    offers: Vec<Offer>,
-    /// Offers that cannot be planned, with reasons.
-    refused: Vec<String>,
-    goal: Goal,
-    limits: Limits,
-    usage: Usage,
-    ways: Ways,
+    /// The question; `refused` lists offers that the calibrations do not cover too.
+    asked: Asked,
     ranked: Vec<Choice>,
     varied: Vec<Varied>,
     /// The rate beyond which the best choice gains little, bit/s.
@@ -257,36 +250,40 @@ impl Args {
 }
 
 impl Asked {
-    fn plan(self) -> anyhow::Result<Plan> {
-        let Self { model, setting, offers, mut refused, goal, limits, usage, ways } = self;
-        let question = Question { offers: &offers, goal, limits, usage };
-        let ranked = question.ranked(&setting)?;
-        let varied = change::vary(&question, &setting)?;
-        refused.extend(offers::without_calibration(&offers, &ranked));
-        let mut plan =
-            Plan { model, setting, refused, goal, limits, usage, ways, ranked, varied, enough_rate: None, offers };
+    fn question(&self) -> Question<'_> {
+        Question { offers: &self.offers, goal: self.goal, limits: self.limits, usage: self.usage }
+    }
+
+    fn plan(mut self) -> anyhow::Result<Plan> {
+        let question = self.question();
+        let ranked = question.ranked(&self.setting)?;
+        let varied = change::vary(&question, &self.setting)?;
+        self.refused.extend(offers::without_calibration(&self.offers, &ranked));
+        let mut plan = Plan { asked: self, ranked, varied, enough_rate: None };
         plan.enough_rate = plan.enough();
         Ok(plan)
     }
 }
 
 impl Plan {
+    fn offer(&self, choice: &Choice) -> &Offer {
+        &self.asked.offers[choice.offer]
+    }
+
     /// Returns the best private choice within the limits.
     fn best(&self) -> Option<&Choice> {
-        self.ranked.iter().find(|choice| self.offers[choice.offer].is_private() && choice.objections.is_empty())
+        self.ranked.iter().find(|choice| self.offer(choice).is_private() && choice.objections.is_empty())
     }
 
     fn enough(&self) -> Option<f64> {
-        let Self { offers, goal, limits, usage, .. } = self;
-        let question = Question { offers, goal: *goal, limits: *limits, usage: *usage };
-        question.enough_rate(self.best()?.offer, &self.setting, LITTLE)
+        self.asked.question().enough_rate(self.best()?.offer, &self.asked.setting, LITTLE)
     }
 
     /// Predicts all offers over other links with fixed numbers of threads; `bytes` counts those
     /// between client and server alone.
     fn cells(&self, links: &[Link]) -> serde_json::Value {
         let mut cells = Vec::new();
-        for offer in &self.offers {
+        for offer in &self.asked.offers {
             for at in 0..links.len() {
                 cells.extend([1, 2].map(|threads| self.cell(offer, links, at, threads)));
             }
@@ -297,7 +294,7 @@ impl Plan {
     /// Predicts an offer over the link at index `at`.
     fn cell(&self, offer: &Offer, links: &[Link], at: usize, threads: u32) -> serde_json::Value {
         let link = links[at].0.clone();
-        let setting = Setting { client_threads: threads, server_threads: threads, link, ..self.setting.clone() };
+        let setting = Setting { client_threads: threads, server_threads: threads, link, ..self.asked.setting.clone() };
         let predicted = Prediction::of(&offer.backend, &offer.costs, &setting);
         let bytes: BTreeMap<Phase, u64> = Phase::ALL.map(|phase| (phase, offer.costs.of(phase).bytes())).into();
         json!({"backend": offer.backend, "options": offer.options, "threads": threads, "link": at, "predicted": predicted,
@@ -306,26 +303,26 @@ impl Plan {
 
     fn json(&self) -> serde_json::Value {
         let ranked = self.ranked.iter().map(|choice| {
-            let offer = &self.offers[choice.offer];
+            let offer = self.offer(choice);
             json!({"backend": offer.backend, "options": offer.options, "private": offer.is_private(), "trust": offer.trust,
                 "agreement": offer.agreement, "choice": choice})
         });
         json!({
             "format": "tacit-plan",
             "version": 1,
-            "model": self.model,
-            "goal": self.goal,
-            "unit": self.goal.unit(),
-            "limits": self.limits,
-            "usage": self.usage,
-            "ways": self.ways,
-            "setting": self.setting,
+            "model": self.asked.model,
+            "goal": self.asked.goal,
+            "unit": self.asked.goal.unit(),
+            "limits": self.asked.limits,
+            "usage": self.asked.usage,
+            "ways": self.asked.ways,
+            "setting": self.asked.setting,
             "ranked": ranked.collect::<Vec<_>>(),
-            "offers": self.offers.iter().map(|o| json!({"backend": o.backend, "options": o.options})).collect::<Vec<_>>(),
+            "offers": self.asked.offers.iter().map(|o| json!({"backend": o.backend, "options": o.options})).collect::<Vec<_>>(),
             "varied": self.varied,
             "enough_rate": self.enough_rate,
             "checked": Checked::built_in(),
-            "refused": self.refused,
+            "refused": self.asked.refused,
         })
     }
 }

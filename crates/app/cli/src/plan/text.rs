@@ -15,19 +15,20 @@ use tacit_plan::{Checked, Choice, Goal, Offer};
 pub fn of(plan: &Plan, model: &Path, seal: &SealArgs) -> String {
     let mut out = String::new();
     let mut line = |text: String| writeln!(out, "{text}").expect("a string takes everything");
-    let (client, server, link) = (&plan.setting.client.name, &plan.setting.server.name, &plan.setting.link.name);
-    line(format!("{} for {client} and {server} over {link}, best {} first", plan.model, plan.goal));
+    let (client, server, link) =
+        (&plan.asked.setting.client.name, &plan.asked.setting.server.name, &plan.asked.setting.link.name);
+    line(format!("{} for {client} and {server} over {link}, best {} first", plan.asked.model, plan.asked.goal));
     for text in table(plan) {
         line(text);
     }
-    for text in plan.refused.iter() {
+    for text in plan.asked.refused.iter() {
         line(format!("left out: {text}"));
     }
     let Some(best) = plan.best() else {
         line("no private back end is within the limits; the table shows the needs of each back end".into());
         return out;
     };
-    let offer = &plan.offers[best.offer];
+    let offer = plan.offer(best);
     line(String::new());
     line(format!("{}: {}", name(offer), why(plan, best)));
     for text in changes(plan) {
@@ -44,7 +45,7 @@ pub fn of(plan: &Plan, model: &Path, seal: &SealArgs) -> String {
     line(format!("how sure: {}", sure(plan, best)));
     line(checked());
     line(String::new());
-    let applied = apply::Applied { offer, choice: best, ways: plan.ways };
+    let applied = apply::Applied { offer, choice: best, ways: plan.asked.ways };
     for command in applied.server(model, seal) {
         line(format!("server$ {command}"));
     }
@@ -87,8 +88,8 @@ fn table(plan: &Plan) -> Vec<String> {
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for choice in &plan.ranked {
-        let (offer, p) = (&plan.offers[choice.offer], &choice.predicted);
-        let inputs = plan.usage.per_day.max(1.0);
+        let (offer, p) = (plan.offer(choice), &choice.predicted);
+        let inputs = plan.asked.usage.per_day.max(1.0);
         rows.push(vec![
             format!("{}{}", name(offer), if choice.pareto { " *" } else { "" }),
             trust(offer).into(),
@@ -101,7 +102,7 @@ fn table(plan: &Plan) -> Vec<String> {
             figure(p.server_j(inputs)),
             print::bytes(p.client_bytes()),
             offer.agreement.map_or("?".into(), |share| format!("{:.1} %", 100.0 * share)),
-            score(plan.goal, choice.score),
+            score(plan.asked.goal, choice.score),
         ]);
     }
     let widths = (0..head.len()).map(|column| {
@@ -176,8 +177,8 @@ fn why(plan: &Plan, best: &Choice) -> String {
         write!(text, ", material for it before that {}", parts(&p.offline)).expect("a string takes everything");
         let [client, server] = best.pool_bytes.map(print::bytes);
         let all = seconds(f64::from(best.pool) * p.offline.wall_s);
-        let busy = plan.usage.per_day * p.offline.wall_s;
-        let when = match plan.usage.idle_s {
+        let busy = plan.asked.usage.per_day * p.offline.wall_s;
+        let when = match plan.asked.usage.idle_s {
             Some(idle) => format!("in the idle hours, of which a day's takes {:.1} %", 100.0 * busy / idle),
             None => format!("when the link is idle or cheap: {:.1} % of the day", 100.0 * busy / 86_400.0),
         };
@@ -205,7 +206,7 @@ fn changes(plan: &Plan) -> Vec<String> {
 /// Formats the line of a knob.
 fn change(plan: &Plan, varied: &Varied) -> String {
     let (what, unit) = unit(varied.knob);
-    let [low, high] = varied.score.map(|s| s.map_or("nothing".into(), |s| score(plan.goal, s)));
+    let [low, high] = varied.score.map(|s| s.map_or("nothing".into(), |s| score(plan.asked.goal, s)));
     let who = match varied.reigns.as_slice() {
         [_] => "the same is best everywhere".into(),
         several => several.iter().map(|reign| best_from(plan, reign, unit)).collect::<Vec<_>>().join(", "),
@@ -215,15 +216,16 @@ fn change(plan: &Plan, varied: &Varied) -> String {
 
 /// Formats the best choice of a range, and the range's lower end.
 fn best_from(plan: &Plan, reign: &Reign, unit: &str) -> String {
-    let best = reign.offer.map_or("nothing".into(), |at| name(&plan.offers[at]));
+    let best = reign.offer.map_or("nothing".into(), |at| name(&plan.asked.offers[at]));
     format!("{best} from {}{unit}", figure(reign.from))
 }
 
 /// Says whether the client had better compute by itself.
 fn beside_local(plan: &Plan, best: &Choice) -> Option<String> {
-    let local = plan.ranked.iter().find(|choice| plan.offers[choice.offer].trust.is_none())?;
+    let local = plan.ranked.iter().find(|choice| plan.offer(choice).trust.is_none())?;
     let (own, private) = (local.predicted.online, best.predicted.online);
-    let (time, energy) = (private.wall_s / own.wall_s, best.predicted.client_j(plan.usage.per_day) / own.client_j);
+    let (time, energy) =
+        (private.wall_s / own.wall_s, best.predicted.client_j(plan.asked.usage.per_day) / own.client_j);
     if !(time.is_finite() && energy.is_finite() && energy > 0.0) {
         return None;
     }
@@ -267,7 +269,7 @@ fn sure(plan: &Plan, best: &Choice) -> String {
         error(&p.online),
         error(&p.offline)
     );
-    for (who, device) in [("client", &plan.setting.client), ("server", &plan.setting.server)] {
+    for (who, device) in [("client", &plan.asked.setting.client), ("server", &plan.asked.setting.server)] {
         let assumed = device.sources.iter().filter(|s| s.contains("assumed")).count();
         let all = device.sources.len();
         if assumed > 0 {
