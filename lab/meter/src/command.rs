@@ -69,7 +69,7 @@ pub struct Measured {
 /// after the command has run; the written part stays.
 ///
 /// # Errors
-/// [`MeterError::Io`] if the command cannot be started or a file cannot be written, and as
+/// [`MeterError::io`] if the command cannot be started or a file cannot be written, and as
 /// [`Sampler::start`].
 pub fn measure(mut command: Command, plan: Plan, mut running: impl FnMut(Option<u32>)) -> Result<Measured, MeterError> {
     let Plan { interval, idle, sources, output, machine, labels, hurry } = plan;

@@ -23,7 +23,7 @@ use std::io::Write;
 /// Writes the samples of a record as CSV.
 ///
 /// # Errors
-/// [`MeterError::Io`] if the writer fails.
+/// [`MeterError::io`] if the writer fails.
 pub fn to_csv(record: &Record, mut to: impl Write) -> Result<(), MeterError> {
     let columns = Columns::of(record);
     writeln!(to, "{}", columns.head()).map_err(MeterError::io("CSV file"))?;

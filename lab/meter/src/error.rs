@@ -7,22 +7,9 @@ use tacit_measure::MeasureError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MeterError {
-    /// A file or device could not be read or written.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file or device.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
-    /// A file or device has unexpected content.
-    #[error("{what}: {detail}")]
-    Malformed {
-        /// The file, device or line.
-        what: String,
-        /// The fault, and the expected content.
-        detail: String,
-    },
+    /// A file or device could not be read or written, or has unexpected content.
+    #[error(transparent)]
+    Measure(#[from] MeasureError),
     /// A power source cannot be used.
     #[error("power source {name}: {reason}; {remedy}")]
     Source {
@@ -38,21 +25,22 @@ pub enum MeterError {
 impl MeterError {
     /// Names the file that an I/O error belongs to.
     pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
-        let path = path.into();
-        move |source| Self::Io { path, source }
+        let named = MeasureError::io(path);
+        move |source| Self::Measure(named(source))
     }
 
-    /// Describes unexpected content.
-    pub(crate) fn malformed(what: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self::Malformed { what: what.into(), detail: detail.into() }
+    /// Describes unexpected content of `what`, a file, device or line.
+    pub fn malformed(what: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::Measure(MeasureError::Malformed { what: what.into(), detail: detail.into() })
     }
-}
 
-impl From<MeasureError> for MeterError {
-    fn from(error: MeasureError) -> Self {
-        match error {
-            MeasureError::Io { path, source } => Self::Io { path, source },
-            MeasureError::Malformed { what, detail } => Self::Malformed { what, detail },
+    /// Puts `place` in front of what has unexpected content; other errors stay.
+    pub(crate) fn behind(self, place: &str) -> Self {
+        match self {
+            Self::Measure(MeasureError::Malformed { what, detail }) => {
+                Self::malformed(format!("{place}{what}"), detail)
+            }
+            other => other,
         }
     }
 }

@@ -70,7 +70,7 @@ impl MarkListener {
     /// Removes the socket at the end.
     ///
     /// # Errors
-    /// [`MeterError::Io`] if the socket cannot be created: the folder is missing, the path is taken
+    /// [`MeterError::io`] if the socket cannot be created: the folder is missing, the path is taken
     /// or longer than 107 bytes.
     pub fn unix(path: &Path, sampler: &Handle) -> Result<Self, MeterError> {
         let listener = UnixListener::bind(path).map_err(MeterError::io(path))?;
@@ -81,7 +81,7 @@ impl MarkListener {
     /// sampler wait in its queue.
     ///
     /// # Errors
-    /// [`MeterError::Io`] if the thread cannot be started.
+    /// [`MeterError::io`] if the thread cannot be started.
     pub fn from_unix(listener: UnixListener, path: &Path, sampler: &Handle) -> Result<Self, MeterError> {
         Self::start(BoundAddress::Unix(path.to_owned()), Listener::Unix(listener), sampler)
     }
@@ -91,7 +91,7 @@ impl MarkListener {
     /// network.
     ///
     /// # Errors
-    /// [`MeterError::Io`] if the address cannot be bound.
+    /// [`MeterError::io`] if the address cannot be bound.
     pub fn tcp(address: impl ToSocketAddrs, sampler: &Handle) -> Result<Self, MeterError> {
         let listener = TcpListener::bind(address).map_err(MeterError::io("TCP listener for marks"))?;
         let bound = listener.local_addr().map_err(MeterError::io("TCP listener for marks"))?;

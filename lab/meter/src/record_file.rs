@@ -23,7 +23,7 @@ impl RecordWriter {
     /// file.
     ///
     /// # Errors
-    /// [`MeterError::Io`].
+    /// [`MeterError::io`].
     pub fn create(path: impl Into<PathBuf>, header: &Header) -> Result<Self, MeterError> {
         let path = path.into();
         check_replaced(&path).map_err(MeterError::io(&path))?;
@@ -36,12 +36,12 @@ impl RecordWriter {
     /// Appends a line.
     ///
     /// # Errors
-    /// [`MeterError::Io`], for example on a full disk. The file then has no part of this line and
+    /// [`MeterError::io`], for example on a full disk. The file then has no part of this line and
     /// all earlier lines, and a later call may succeed.
     pub fn append(&mut self, line: &Line) -> Result<(), MeterError> {
         self.buffer.clear();
         serde_json::to_writer(&mut self.buffer, line)
-            .map_err(|e| MeterError::Malformed { what: "line of a record".into(), detail: e.to_string() })?;
+            .map_err(|e| MeterError::malformed("line of a record", e.to_string()))?;
         self.buffer.push(b'\n');
         match self.file.write_all(&self.buffer) {
             Ok(()) => {
@@ -61,7 +61,7 @@ impl RecordWriter {
     /// Makes the lines so far durable against a power cut.
     ///
     /// # Errors
-    /// [`MeterError::Io`].
+    /// [`MeterError::io`].
     pub fn sync(&mut self) -> Result<(), MeterError> {
         self.file.sync_data().map_err(MeterError::io(&self.path))
     }
@@ -117,7 +117,7 @@ fn check_replaced(path: &Path) -> std::io::Result<()> {
 /// Reads a record.
 ///
 /// # Errors
-/// [`MeterError::Io`]; [`MeterError::Malformed`] if the file is not a record, has another version,
+/// [`MeterError::io`]; [`MeterError::malformed`] if the file is not a record, has another version,
 /// or is damaged before its last line.
 pub fn read_record(path: &Path) -> Result<Record, MeterError> {
     let file = File::open(path).map_err(MeterError::io(path))?;

@@ -10,7 +10,7 @@ use wait4::Wait4;
 /// not notice the reaping: do not use `child` afterwards.
 ///
 /// # Errors
-/// [`MeterError::Io`] if the wait fails.
+/// [`MeterError::io`] if the wait fails.
 pub fn wait_sampled(sampler: &Handle, child: &mut Child) -> Result<ExitStatus, MeterError> {
     wait_ended(child.id())?;
     sampler.sample_now();

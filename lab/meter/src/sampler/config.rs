@@ -110,7 +110,7 @@ impl Stopped {
     /// Writes the summary as the record's last line and makes the record durable.
     ///
     /// # Errors
-    /// [`MeterError::Io`] if the summary cannot be written; all earlier lines stay.
+    /// [`MeterError::io`] if the summary cannot be written; all earlier lines stay.
     pub fn finish(self) -> Result<Summary, MeterError> {
         if let Some(mut writer) = self.writer {
             writer.append(&Line::Summary(self.summary.clone()))?;

@@ -47,12 +47,12 @@ impl Sampler {
     /// first sample at once.
     ///
     /// # Errors
-    /// [`MeterError::Io`] if the file cannot be created, `/proc` cannot be read or the thread
-    /// cannot be started; [`MeterError::Malformed`] for an interval below 1 ms.
+    /// [`MeterError::io`] if the file cannot be created, `/proc` cannot be read or the thread
+    /// cannot be started; [`MeterError::malformed`] for an interval below 1 ms.
     pub fn start(config: SamplerConfig) -> Result<Self, MeterError> {
         if config.interval.as_micros() < 1000 {
             let detail = format!("{:?}, must be at least 1 ms", config.interval);
-            return Err(MeterError::Malformed { what: "sampling interval".into(), detail });
+            return Err(MeterError::malformed("sampling interval", detail));
         }
         let started_ns = monotonic_ns();
         let header = Header {
@@ -106,13 +106,11 @@ impl Sampler {
     /// returned one and call [`Stopped::finish`].
     ///
     /// # Errors
-    /// [`MeterError::Malformed`] if the sampling thread panicked (a fault of a source).
+    /// [`MeterError::malformed`] if the sampling thread panicked (a fault of a source).
     pub fn stop(self) -> Result<Stopped, MeterError> {
         let _ = self.handle.commands.send(Command::Stop);
-        self.thread.join().map_err(|_| MeterError::Malformed {
-            what: "sampler".into(),
-            detail: "its thread died, likely in a power source; what was recorded before is whole".into(),
-        })
+        let died = "its thread died, likely in a power source; what was recorded before is whole";
+        self.thread.join().map_err(|_| MeterError::malformed("sampler", died))
     }
 }
 

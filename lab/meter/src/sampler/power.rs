@@ -65,7 +65,7 @@ impl Metered {
         }
         let info = self.source.info();
         let detail = format!("{} values for {} rails", values.len(), info.rails.len());
-        Err(MeterError::Malformed { what: format!("power source {}", info.name), detail })
+        Err(MeterError::malformed(format!("power source {}", info.name), detail))
     }
 
     /// Describes the first value that is not a number, or a counter that runs backwards.

@@ -56,7 +56,7 @@ pub struct Fit {
 /// Fits `watts = base_w + w_per_core * cores + j_per_byte * bytes_per_s` by least squares.
 ///
 /// # Errors
-/// [`MeterError::Malformed`] if there are too few different steps, a number is not finite, or power does not
+/// [`MeterError::malformed`] if there are too few different steps, a number is not finite, or power does not
 /// rise with busy cores.
 pub fn fit(steps: &[Step]) -> Result<Fit, MeterError> {
     if steps.iter().any(|s| ![s.watts, s.cores, s.bytes_per_s].iter().all(|x| x.is_finite())) {
@@ -89,7 +89,7 @@ fn checked(
 ) -> Result<Fit, MeterError> {
     if x[1] <= 0.0 || x[0] < 0.0 {
         let detail = format!("power does not rise with busy cores: {:.3} W idle, {:.3} W per core", x[0], x[1]);
-        return Err(MeterError::Malformed { what: "calibration".into(), detail });
+        return Err(MeterError::malformed("calibration", detail));
     }
     let [base_w, w_per_core] = [0, 1].map(|i| Fitted { value: x[i], error: errors[i] });
     Ok(Fit { base_w, w_per_core, j_per_byte, residual_w, steps })
@@ -159,7 +159,7 @@ pub fn loads(cores: u32) -> Vec<Load> {
 /// before it begins.
 ///
 /// # Errors
-/// [`MeterError::Source`] if the source has no value during a step; [`MeterError::Io`].
+/// [`MeterError::Source`] if the source has no value during a step; [`MeterError::io`].
 pub fn measure(
     source: &mut dyn Source,
     machine: &mut dyn Exercise,
@@ -195,7 +195,7 @@ impl Fit {
     /// The fit as a device profile that names the sensor.
     ///
     /// # Errors
-    /// [`MeterError::Malformed`] if the name is invalid or a coefficient is out of the profile's
+    /// [`MeterError::malformed`] if the name is invalid or a coefficient is out of the profile's
     /// ranges.
     pub fn profile(&self, name: &str, sensor: &str) -> Result<DeviceProfile, MeterError> {
         let base_w = Coefficient { value: self.base_w.value, source: self.cite(&self.base_w, "W", sensor) };

@@ -43,7 +43,7 @@ impl Format {
     /// Reads a header line.
     ///
     /// # Errors
-    /// [`MeterError::Malformed`] if it lacks a column or has one twice.
+    /// [`MeterError::malformed`] if it lacks a column or has one twice.
     pub fn parse(header: &str) -> Result<Self, MeterError> {
         let header = header.trim_start_matches('\u{feff}').trim();
         let semicolons = header.contains(';');
@@ -67,7 +67,7 @@ impl Format {
     /// Reads a line: seconds and value; `None` for an empty line or a comment.
     ///
     /// # Errors
-    /// [`MeterError::Malformed`] for missing, surplus, non-numeric or out-of-range fields.
+    /// [`MeterError::malformed`] for missing, surplus, non-numeric or out-of-range fields.
     pub fn row(&self, line: &str) -> Result<Option<(f64, f64)>, MeterError> {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -139,18 +139,13 @@ pub(crate) fn has_header(text: &str) -> bool {
 
 /// A whole file as a trace.
 /// # Errors
-/// [`MeterError::Malformed`] with the line.
+/// [`MeterError::malformed`] with the line.
 pub fn parse(text: &str) -> Result<Trace, MeterError> {
     let mut lines = content(text);
     let format = Format::parse(lines.next().map_or("", |(_, line)| line))?;
     let (mut times, mut samples) = (Vec::new(), Vec::new());
     for (number, line) in lines {
-        let row = format.row(line).map_err(|error| match error {
-            MeterError::Malformed { what, detail } => {
-                MeterError::Malformed { what: format!("line {number}, {what}"), detail }
-            }
-            other => other,
-        })?;
+        let row = format.row(line).map_err(|error| error.behind(&format!("line {number}, ")))?;
         if let Some((time, value)) = row {
             times.push(time);
             samples.push(vec![value]);
@@ -186,7 +181,7 @@ impl GrowingCsv {
     /// Opens the file, which must already have its header line, and seeks to its end.
     ///
     /// # Errors
-    /// [`MeterError::Io`], or [`MeterError::Malformed`] for a wrong header.
+    /// [`MeterError::io`], or [`MeterError::malformed`] for a wrong header.
     pub fn open(path: &Path) -> Result<Self, MeterError> {
         let mut file = BufReader::new(File::open(path).map_err(MeterError::io(path))?);
         let (format, after_header) = header(&mut file, path)?;
@@ -231,7 +226,7 @@ impl GrowingCsv {
         if end == 0 && bytes.len() as u64 > MAX_LINE {
             self.offset += bytes.len() as u64;
             let detail = format!("a line has more than {MAX_LINE} bytes");
-            return Err(MeterError::Malformed { what: self.path.display().to_string(), detail });
+            return Err(MeterError::malformed(self.path.display().to_string(), detail));
         }
         bytes.truncate(end);
         self.offset += end as u64;
@@ -256,7 +251,7 @@ impl GrowingCsv {
                 if time < then || (self.format.kind == Kind::Joules && value < before) {
                     let detail =
                         format!("time or energy goes back at {:?}; counting goes on from there", shorten(line));
-                    first_error.get_or_insert(MeterError::Malformed { what: self.path.display().to_string(), detail });
+                    first_error.get_or_insert(MeterError::malformed(self.path.display().to_string(), detail));
                     // The energy so far stays.
                     self.first = self.first.map(|first| first + (value - before));
                 } else {

@@ -115,7 +115,7 @@ fn open_replay(spec: &str) -> Result<Box<dyn Source>, MeterError> {
             Ok(seconds) if (1e-6..=1e6).contains(&seconds) => (path, seconds),
             _ => {
                 let detail = format!("interval {text:?} is no number of seconds");
-                return Err(MeterError::Malformed { what: format!("replay:{spec}"), detail });
+                return Err(MeterError::malformed(format!("replay:{spec}"), detail));
             }
         },
         None => (spec, 1.0),

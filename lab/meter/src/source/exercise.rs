@@ -26,7 +26,7 @@ pub trait Exercise {
     /// Ends the present load and begins another.
     ///
     /// # Errors
-    /// [`MeterError::Io`] if the loopback connection cannot be made.
+    /// [`MeterError::io`] if the loopback connection cannot be made.
     fn load(&mut self, load: Load) -> Result<(), MeterError>;
 
     /// Lets time pass.
@@ -35,7 +35,7 @@ pub trait Exercise {
     /// Use so far; `bytes` are those of the load's own network stream, both ways.
     ///
     /// # Errors
-    /// [`MeterError::Io`] if processor times cannot be read.
+    /// [`MeterError::io`] if processor times cannot be read.
     fn usage(&mut self) -> Result<Usage, MeterError>;
 }
 
@@ -53,7 +53,7 @@ impl ThisMachine {
     /// An idle machine with its clock at 0.
     ///
     /// # Errors
-    /// [`MeterError::Io`] if `/proc/stat` cannot be read.
+    /// [`MeterError::io`] if `/proc/stat` cannot be read.
     pub fn new() -> Result<Self, MeterError> {
         let cores = u32::try_from(ProcessLimits::read(&Roots::default()).threads()).unwrap_or(u32::MAX);
         Ok(Self {
@@ -156,7 +156,7 @@ pub(crate) struct Watched {
 /// value.
 ///
 /// # Errors
-/// [`MeterError::Io`] if processor times cannot be read; errors of the source are in the result.
+/// [`MeterError::io`] if processor times cannot be read; errors of the source are in the result.
 pub(crate) fn watch(
     source: &mut dyn Source,
     machine: &mut dyn Exercise,

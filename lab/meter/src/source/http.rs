@@ -33,7 +33,7 @@ impl Field {
     /// Reads `UNIT=POINTER`.
     ///
     /// # Errors
-    /// [`MeterError::Malformed`] for an unknown unit or a pointer that does not begin with a slash.
+    /// [`MeterError::malformed`] for an unknown unit or a pointer that does not begin with a slash.
     pub fn parse(text: &str) -> Result<Self, MeterError> {
         let (unit, pointer) =
             text.split_once('=').ok_or_else(|| wrong_field(text, "expected for example #watts=/apower"))?;
@@ -56,7 +56,7 @@ fn wrong_field(text: &str, detail: impl Into<String>) -> MeterError {
 /// `watts` or `joules`.
 ///
 /// # Errors
-/// [`MeterError::Malformed`] if the answer is not JSON or the number is missing, not finite or out
+/// [`MeterError::malformed`] if the answer is not JSON or the number is missing, not finite or out
 /// of range.
 pub fn parse_body(body: &str, field: Option<&Field>) -> Result<Value, MeterError> {
     let json: serde_json::Value =
@@ -95,7 +95,7 @@ fn since_start(value: Value, first: &mut Option<f64>, last: &mut f64) -> Result<
         // Counting continues from here; the energy so far stays.
         *start = now - *last;
         let detail = format!("went back by {:.0} J; counting goes on from there", *last - joules);
-        return Err(MeterError::Malformed { what: "the meter's energy counter".into(), detail });
+        return Err(MeterError::malformed("the meter's energy counter", detail));
     }
     *last = joules;
     Ok(Value::Joules(*last))

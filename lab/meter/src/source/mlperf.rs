@@ -23,7 +23,7 @@ impl EnergyTrace {
     /// Reads the binary file's content.
     ///
     /// # Errors
-    /// [`MeterError::Malformed`] if the first byte, the rate, a sample or the length is wrong.
+    /// [`MeterError::malformed`] if the first byte, the rate, a sample or the length is wrong.
     pub fn parse(bytes: &[u8]) -> Result<Self, MeterError> {
         let Some((&[MAGIC, a, b, c, d], samples)) = bytes.split_first_chunk::<5>() else {
             return Err(malformed("it does not begin with the byte 0xF1 and a sampling rate"));
@@ -69,7 +69,7 @@ impl EnergyTrace {
     /// The trace as a course of cumulative energy.
     ///
     /// # Errors
-    /// [`MeterError::Malformed`]; never for a trace from [`EnergyTrace::parse`].
+    /// [`MeterError::malformed`]; never for a trace from [`EnergyTrace::parse`].
     pub fn trace(&self) -> Result<Trace, MeterError> {
         let mut sum = 0.0;
         let mut joules = vec![vec![0.0]];
@@ -90,7 +90,7 @@ fn malformed(detail: impl Into<String>) -> MeterError {
 /// Reads the edges between windows, seconds.
 ///
 /// # Errors
-/// [`MeterError::Malformed`] if the text is not a JSON array of finite, rising, non-negative
+/// [`MeterError::malformed`] if the text is not a JSON array of finite, rising, non-negative
 /// numbers.
 pub fn parse_timestamps(text: &str) -> Result<Vec<f64>, MeterError> {
     let what = "mlperf time stamps";

@@ -19,7 +19,7 @@ const REMEDY: &str = "only a Raspberry Pi 5 has this sensor; try `vcgencmd pmic_
 /// `VDD_CORE_V volt(15)=0.88V`.
 ///
 /// # Errors
-/// [`MeterError::Malformed`] if no rail has both.
+/// [`MeterError::malformed`] if no rail has both.
 pub fn parse(text: &str) -> Result<Vec<(String, f64)>, MeterError> {
     let mut rails: BTreeMap<&str, [Option<f64>; 2]> = BTreeMap::new();
     for line in text.lines() {
@@ -39,7 +39,7 @@ pub fn parse(text: &str) -> Result<Vec<(String, f64)>, MeterError> {
     let watts: Vec<(String, f64)> = both.collect();
     if watts.is_empty() {
         let detail = format!("no rail with volts and amperes in {:?}", shorten(text));
-        return Err(MeterError::Malformed { what: "vcgencmd pmic_read_adc".into(), detail });
+        return Err(MeterError::malformed("vcgencmd pmic_read_adc", detail));
     }
     Ok(watts)
 }

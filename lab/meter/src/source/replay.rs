@@ -14,26 +14,21 @@ const MAX_FILE: u64 = 64 << 20;
 /// `interval_s` apart.
 ///
 /// # Errors
-/// [`MeterError::Io`], or [`MeterError::Malformed`] naming the line.
+/// [`MeterError::io`], or [`MeterError::malformed`] naming the line.
 pub fn load(path: &Path, interval_s: f64) -> Result<Trace, MeterError> {
     let size = std::fs::metadata(path).map_err(MeterError::io(path))?.len();
     if size > MAX_FILE {
         let detail = format!("{size} bytes are too many for a trace, at most {MAX_FILE}");
-        return Err(MeterError::Malformed { what: path.display().to_string(), detail });
+        return Err(MeterError::malformed(path.display().to_string(), detail));
     }
     let bytes = std::fs::read(path).map_err(MeterError::io(path))?;
-    parse(&bytes, interval_s).map_err(|error| match error {
-        MeterError::Malformed { what, detail } => {
-            MeterError::Malformed { what: format!("{}: {what}", path.display()), detail }
-        }
-        other => other,
-    })
+    parse(&bytes, interval_s).map_err(|error| error.behind(&format!("{}: ", path.display())))
 }
 
 /// Reads a file's content, see [`load`].
 ///
 /// # Errors
-/// [`MeterError::Malformed`] naming the line.
+/// [`MeterError::malformed`] naming the line.
 pub fn parse(bytes: &[u8], interval_s: f64) -> Result<Trace, MeterError> {
     if bytes.first() == Some(&super::mlperf::MAGIC) {
         return EnergyTrace::parse(bytes)?.trace();

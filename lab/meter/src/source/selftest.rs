@@ -78,7 +78,7 @@ fn resolution(watts: &[f64]) -> f64 {
 ///
 /// # Errors
 /// [`MeterError::Source`] if the source has no value most of the time, is constant, or rises under
-/// load by no more than twice the standard uncertainty of the difference; [`MeterError::Io`] if
+/// load by no more than twice the standard uncertainty of the difference; [`MeterError::io`] if
 /// processor times cannot be read.
 pub fn self_test(
     source: &mut dyn Source,

@@ -105,10 +105,10 @@ impl Source for SysfsSource {
                 Ok(value) => value,
                 Err(Fault::Wrong(detail)) => {
                     if rail.counted {
-                        wrong.get_or_insert(MeterError::Malformed {
-                            what: format!("power source {}, rail {}", self.info.name, rail.name),
+                        wrong.get_or_insert(MeterError::malformed(
+                            format!("power source {}, rail {}", self.info.name, rail.name),
                             detail,
-                        });
+                        ));
                     }
                     Value::Missing
                 }

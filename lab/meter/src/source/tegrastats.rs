@@ -65,7 +65,7 @@ fn stamp(line: &str) -> Option<f64> {
 /// lines without rails are ignored.
 ///
 /// # Errors
-/// [`MeterError::Malformed`] if no line has rails, or a line has other rails than the first.
+/// [`MeterError::malformed`] if no line has rails, or a line has other rails than the first.
 pub fn parse_log(text: &str, interval_s: f64) -> Result<Trace, MeterError> {
     let what = "tegrastats log";
     let (mut names, mut times, mut samples) = (Vec::new(), Vec::new(), Vec::new());
@@ -119,7 +119,7 @@ impl Tegrastats {
     /// Starts `program --interval MS` and waits for the first line with rails.
     ///
     /// # Errors
-    /// [`MeterError::Io`] if the program does not start, [`MeterError::Source`] if no rails arrive
+    /// [`MeterError::io`] if the program does not start, [`MeterError::Source`] if no rails arrive
     /// in time.
     pub fn start(program: &Path, interval: Duration) -> Result<Self, MeterError> {
         let interval_ms = u32::try_from(interval.as_millis()).unwrap_or(u32::MAX).max(10);

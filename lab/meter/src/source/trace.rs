@@ -26,7 +26,7 @@ impl Trace {
     /// is integrated by the trapezoidal rule.
     ///
     /// # Errors
-    /// [`MeterError::Malformed`] if there are no samples, lengths differ, a number is not finite,
+    /// [`MeterError::malformed`] if there are no samples, lengths differ, a number is not finite,
     /// or time or energy decreases.
     pub fn new(rails: Vec<Rail>, kind: Kind, times: Vec<f64>, samples: Vec<Vec<f64>>) -> Result<Self, MeterError> {
         let Some(&start) = times.first() else {
