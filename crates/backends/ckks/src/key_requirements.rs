@@ -125,7 +125,7 @@ impl<'a> Draft<'a> {
         for plan in boot.plans() {
             let alpha = parameters.alpha(plan.level());
             let work = plan.work(alpha);
-            self.holds(plan.held(alpha));
+            self.holds(plan.held(&self.frame.context, 0));
             self.work.key_switches += work.key_switches as u64;
             self.work.ntts += work.ntts as u64;
             self.work.macs += (work.products * parameters.degree()) as u64;
@@ -171,8 +171,7 @@ impl<'a> Draft<'a> {
             let switches = plan.switches();
             record.switches += switches;
             self.switches(level, switches as u64);
-            let diagonals = plan.diagonals_held((2 * period).min(context.degree()));
-            self.holds(plan.held(context.parameters().alpha(level)) + diagonals.div_ceil(context.degree()));
+            self.holds(plan.held(context, (2 * period).min(context.degree())));
             record.rotations.extend(rotations);
         } else {
             // The slots are complex numbers.

@@ -177,7 +177,7 @@ fn plans(frame: &Frame, keys: &mut Keys<'_>, class: &Class, rates: &Rates) -> Re
             name: Ways::Each(vec![way]).to_string(),
             way,
             seconds: count as f64 * rates.transform(&plan.work(alpha), class.share),
-            held: 8 * (plan.held(alpha) * context.degree()) as u64,
+            held: 8 * (plan.held(context, 0) * context.degree()) as u64,
             needs: keys.needs(&plan.keys(context)),
         });
     };
@@ -219,12 +219,12 @@ fn takes_no_more(plan: &Plan, other: &Plan) -> bool {
 
 /// Returns the plan for the transforms of all bootstraps with the tables `boot`.
 fn bootstraps(keys: &mut Keys<'_>, boot: &Bootstrapper, count: usize, rates: &Rates) -> Plan {
-    let parameters = keys.frame.context.parameters();
+    let context = &*keys.frame.context;
     let (mut seconds, mut held) = (0.0, 0u64);
     for plan in boot.plans() {
-        let alpha = parameters.alpha(plan.level());
+        let alpha = context.parameters().alpha(plan.level());
         seconds += rates.transform(&plan.work(alpha), 1.0);
-        held = held.max(8 * (plan.held(alpha) * parameters.degree()) as u64);
+        held = held.max(8 * (plan.held(context, 0) * context.degree()) as u64);
     }
     let way = Way::ALL.into_iter().find(|way| way.method() == boot.spec().method).expect("each method is one");
     Plan {

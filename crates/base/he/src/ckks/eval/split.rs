@@ -340,15 +340,17 @@ impl TransformPlan {
     }
 
     /// Returns the most limbs (of N words) that a run holds at once beside its input, keys and
-    /// diagonals, with keys of `alpha` special primes. Counts the baby-step ciphertexts of a chain,
-    /// the sums of giant steps and the memory of one switch. Without a chain, each of four threads
-    /// holds all baby steps mod one prime.
+    /// stored diagonals. Counts the baby-step ciphertexts of a chain, the sums of giant steps and
+    /// the memory of one switch. Without a chain, each of four threads holds all baby steps mod one
+    /// prime. `diagonal_words`: the words of a diagonal that the run transforms, 0 if diagonals are
+    /// stored transformed; each of the threads holds all of them mod one prime.
     #[must_use]
-    pub fn held(&self, alpha: usize) -> usize {
+    pub fn held(&self, context: &Context, diagonal_words: usize) -> usize {
+        let alpha = context.parameters().alpha(self.level);
         let (level, raised) = (self.level, self.level + alpha);
         let of_switch = (self.level.div_ceil(alpha) + 4) * raised;
         let parts: BTreeSet<[i64; 2]> = self.splits().map(|split| [split.block, split.giant]).collect();
-        match self.method {
+        let of_run = match self.method {
             Method::Flat | Method::Hoisted => {
                 let [babies, _] = self.steps();
                 2 * raised * (parts.len() + 1) + of_switch.max(2 * THREADS * (babies.len() + 1))
@@ -361,15 +363,8 @@ impl TransformPlan {
                 let [babies, _] = self.steps();
                 2 * level * (babies.len() + parts.len()) + of_switch
             }
-        }
-    }
-
-    /// Returns the words that transformed diagonals take while a run applies them, `words` each:
-    /// each thread transforms those of all diagonals mod one prime. As many threads are counted as
-    /// in [`held`](Self::held).
-    #[must_use]
-    pub fn diagonals_held(&self, words: usize) -> usize {
-        THREADS * self.offsets.len() * words
+        };
+        of_run + (THREADS * self.offsets.len() * diagonal_words).div_ceil(context.degree())
     }
 
     /// Operations of a run with keys of `alpha` special primes.
