@@ -2,7 +2,7 @@
 use crate::{Conv2d, FixedPoint, LayerWeights, Linear, Node, Op, RingGraph, RingSpec, WeightFacts, Weights};
 use tacit_graph::geometry::{ConvGeometry, Window};
 use tacit_graph::rng::SplitMix;
-use tacit_graph::{InputSpec, Interface, OutputMode};
+use tacit_graph::{ImportOptions, InputSpec, Interface, Model, OutputMode, import, zoo};
 
 /// Public facts on the weights of the fixtures.
 pub const FACTS: WeightFacts = WeightFacts { frac_bits: 2, magnitude_bits: 10, norm_bits: 14 };
@@ -70,4 +70,14 @@ pub fn small_model() -> (RingGraph, Weights) {
     let graph = RingGraph::new(spec(nodes)).unwrap();
     graph.check_weights(&weights).unwrap();
     (graph, weights)
+}
+
+/// The network `tiny-cnn` of the zoo as an owner's model: input `[1, 8, 8]`, ten outputs.
+///
+/// # Panics
+/// Never.
+#[must_use]
+pub fn tiny_cnn(output_mode: OutputMode) -> Model {
+    let options = ImportOptions { output_mode, model_id: Some([1; 16]), ..ImportOptions::default() };
+    import(&zoo::build("tiny-cnn", 2).expect("it is in the zoo"), &options).expect("it can be imported").model
 }

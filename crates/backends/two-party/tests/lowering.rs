@@ -5,6 +5,7 @@ use tacit_graph::geometry::Window;
 use tacit_graph::npy::Npy;
 use tacit_graph::rng::SplitMix;
 use tacit_graph::{Calibration, GraphError, ImportOptions, Model, OutputMode, Units, Watch, import, zoo};
+use tacit_ring::fixtures::tiny_cnn;
 use tacit_ring::op::max_comparisons;
 use tacit_ring::{Op, RingError, RingGraph, RingModel, RingOptions, RingReport, Target, lower, lower_for, reference};
 use tacit_two_party::cheetah::{Cheetah, Options, online_bytes};
@@ -17,13 +18,8 @@ fn lowered(model: &Model, options: &RingOptions) -> RingModel {
     lower(model, options, &price).unwrap()
 }
 
-fn tiny(output_mode: OutputMode) -> Model {
-    let options = ImportOptions { output_mode, model_id: Some([1; 16]), ..ImportOptions::default() };
-    import(&zoo::build("tiny-cnn", 2).unwrap(), &options).unwrap().model
-}
-
 fn with(options: RingOptions) -> RingModel {
-    lowered(&tiny(OutputMode::Logits), &options)
+    lowered(&tiny_cnn(OutputMode::Logits), &options)
 }
 
 #[test]
@@ -34,7 +30,7 @@ fn equal_options_give_equal_models() {
 
 #[test]
 fn top1_is_the_class_of_the_logits() {
-    let (logits, top1) = (tiny(OutputMode::Logits), tiny(OutputMode::Top1));
+    let (logits, top1) = (tiny_cnn(OutputMode::Logits), tiny_cnn(OutputMode::Top1));
     let (logits, top1) = (lowered(&logits, &RingOptions::default()), lowered(&top1, &RingOptions::default()));
     let mut rng = SplitMix::new(8);
     for _ in 0..10 {
@@ -71,7 +67,7 @@ fn coarser_bounds_give_narrower_rings() {
 
 #[test]
 fn the_price_decides_and_its_errors_come_through() {
-    let model = tiny(OutputMode::Logits);
+    let model = tiny_cnn(OutputMode::Logits);
     // If wide rings are priced as cheap, the search continues past the first accepted scheme.
     let width = |graph: &RingGraph| graph.nodes().iter().map(|n| f64::from(n.fixed.width)).sum::<f64>();
     let narrow = lower(&model, &RingOptions::default(), &|g| Ok(width(g))).unwrap();
@@ -98,7 +94,7 @@ fn the_price_decides_and_its_errors_come_through() {
 
 #[test]
 fn options_out_of_range_are_refused() {
-    let model = tiny(OutputMode::Logits);
+    let model = tiny_cnn(OutputMode::Logits);
     let default = RingOptions::default;
     for (name, options) in [
         ("frac_bits", RingOptions { frac_bits: Some(48), ..default() }),
@@ -134,7 +130,7 @@ fn facts_are_rounded_up_on_request() {
 
 #[test]
 fn a_constant_for_each_channel_is_named() {
-    let mut model = tiny(OutputMode::Logits);
+    let mut model = tiny_cnn(OutputMode::Logits);
     let graph = &mut model.graph;
     let last = &graph.nodes[graph.output];
     let (inputs, shape, n) = (vec![graph.output], last.shape.clone(), last.elements());
@@ -150,7 +146,7 @@ fn a_constant_for_each_channel_is_named() {
 
 #[test]
 fn weights_that_no_integer_holds_are_refused() {
-    let mut model = tiny(OutputMode::Logits);
+    let mut model = tiny_cnn(OutputMode::Logits);
     let weights = model.graph.nodes.iter_mut().find_map(|n| match &mut n.op {
         FloatOp::Conv { weights, .. } => Some(weights),
         _ => None,
@@ -264,7 +260,7 @@ fn relus_test_fewer_bits_where_that_saves_something_and_samples_allow_it() {
     // made up.
     assert_eq!(lowered(&model, 0..=4, (0.001, 0.02)).relu_drop, 0);
     assert_eq!(lowered(&model, 0..=4, (0.05, 0.0)).relu_drop, 0);
-    assert_eq!(lowered(&tiny(OutputMode::Logits), 0..=4, (0.05, 0.02)).relu_drop, 0);
+    assert_eq!(lowered(&tiny_cnn(OutputMode::Logits), 0..=4, (0.05, 0.02)).relu_drop, 0);
     // A fixed number of bits is left out as requested, and the report has the error.
     let [none, six] = [0, 6].map(|n| lowered(&model, n..=n, (0.05, 1.0)));
     assert_eq!((none.relu_drop, six.relu_drop), (0, 6));
@@ -337,7 +333,7 @@ fn maxima_are_counted_by_rows_and_columns() {
 
 #[test]
 fn a_lowering_tells_how_far_it_is_and_ends_when_asked() {
-    let model = tiny(OutputMode::Logits);
+    let model = tiny_cnn(OutputMode::Logits);
     let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let listener = std::sync::Arc::clone(&told);
     let watch = Watch::new(move |step| {
@@ -359,7 +355,7 @@ fn a_lowering_tells_how_far_it_is_and_ends_when_asked() {
 /// The report states the errors of outputs, and a bound only if it is useful.
 #[test]
 fn errors_are_stated_in_the_unit_of_the_outputs() {
-    let model = tiny(OutputMode::Logits);
+    let model = tiny_cnn(OutputMode::Logits);
     let stated = |frac_bits: u32| {
         let lowered = Cheetah.lower(&model, &format!("frac_bits={frac_bits}").parse().unwrap()).unwrap();
         let report: RingReport = serde_json::from_value(lowered.report().unwrap().json()).unwrap();
@@ -374,7 +370,7 @@ fn errors_are_stated_in_the_unit_of_the_outputs() {
         assert_eq!(text.contains("is proven\n"), errors.bound.is_some(), "{text}");
         assert_eq!(text.contains("nothing useful is proven"), errors.bound.is_none(), "{text}");
     }
-    assert_eq!(lowered(&tiny(OutputMode::Top1), &RingOptions::default()).report.errors, None);
+    assert_eq!(lowered(&tiny_cnn(OutputMode::Top1), &RingOptions::default()).report.errors, None);
 }
 
 /// Samples a million times too large: the lowering states the cost of their scale, and the client
@@ -414,7 +410,7 @@ fn scales_that_leave_nothing_are_warned_of() {
             .filter(|w| w.contains("next to nothing") || w.contains("rounding leaves nothing"))
             .count()
     };
-    let mut model = tiny(OutputMode::Logits);
+    let mut model = tiny_cnn(OutputMode::Logits);
     assert_eq!(lost(&model), 0);
     model.calibration.mean_square.iter_mut().for_each(|v| *v *= 1e-12);
     assert_eq!(lost(&model), 1);

@@ -7,12 +7,8 @@ use tacit_backends::classes::class;
 use tacit_backends::dealt::Dealt;
 use tacit_backends::{Backend, Options, ServerModel};
 use tacit_graph::rng::SplitMix;
-use tacit_graph::{ImportOptions, Model, OutputMode, Watch, import, zoo};
-
-fn tiny(output_mode: OutputMode) -> Model {
-    let options = ImportOptions { output_mode, ..ImportOptions::default() };
-    import(&zoo::build("tiny-cnn", 2).unwrap(), &options).unwrap().model
-}
+use tacit_graph::{ImportOptions, Model, OutputMode, Watch, import};
+use tacit_ring::fixtures::tiny_cnn;
 
 fn inputs(count: usize) -> Vec<Vec<f32>> {
     let mut rng = SplitMix::new(3);
@@ -22,7 +18,7 @@ fn inputs(count: usize) -> Vec<Vec<f32>> {
 #[test]
 fn a_model_is_compared_with_its_float_network() {
     for mode in [OutputMode::Logits, OutputMode::Top1] {
-        let model = tiny(mode);
+        let model = tiny_cnn(mode);
         let options: Options = "frac_bits=12".parse().unwrap();
         let lowered = Cheetah.lower(&model, &options).unwrap();
         let mut data = inputs(20);
@@ -46,7 +42,7 @@ fn a_model_is_compared_with_its_float_network() {
 
 #[test]
 fn what_overflows_is_named() {
-    let mut model = tiny(OutputMode::Logits);
+    let mut model = tiny_cnn(OutputMode::Logits);
     // The calibration saw almost nothing.
     for sizes in [&mut model.calibration.max_abs, &mut model.calibration.extreme] {
         sizes[1..].iter_mut().for_each(|v| *v /= 64.0);
@@ -62,8 +58,7 @@ fn what_overflows_is_named() {
 }
 
 fn lower(backend: &dyn Backend, output_mode: OutputMode) -> (Model, Arc<dyn ServerModel>) {
-    let options = ImportOptions { output_mode, ..ImportOptions::default() };
-    let model = import(&zoo::build("tiny-cnn", 2).unwrap(), &options).unwrap().model;
+    let model = tiny_cnn(output_mode);
     // Fine enough that an error of one unit changes no class.
     let lowered = backend.lower(&model, &"frac_bits=12".parse::<Options>().unwrap()).unwrap();
     (model, lowered)
@@ -92,7 +87,7 @@ fn both_parties_answer_as_the_model_says() {
 
 #[test]
 fn a_bound_is_stated_where_it_says_something() {
-    let model = import(&zoo::build("tiny-cnn", 2).unwrap(), &ImportOptions::default()).unwrap().model;
+    let model = tiny_cnn(OutputMode::Logits);
     let stated = |frac_bits: u32| {
         let lowered = Cheetah.lower(&model, &format!("frac_bits={frac_bits}").parse().unwrap()).unwrap();
         let ran = run_privately(&model, (&Cheetah, &lowered), &four_inputs()[..1], &Watch::default()).unwrap();
@@ -129,7 +124,7 @@ fn what_cannot_run_says_why() {
 
 #[test]
 fn data_that_tells_nothing_is_an_error() {
-    let model = tiny(OutputMode::Logits);
+    let model = tiny_cnn(OutputMode::Logits);
     let lowered = Cheetah.lower(&model, &"frac_bits=8".parse().unwrap()).unwrap();
     let run = |data: &[Vec<f32>], labels: Option<&[usize]>| {
         check(&model, &*lowered, data, labels, &Watch::default()).unwrap_err().to_string()

@@ -156,7 +156,8 @@ fn affine(channels: usize, scale: f64, shift: f64) -> FloatOp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lowering::fixtures::{lowered, tiny};
+    use crate::fixtures::tiny_cnn;
+    use crate::lowering::fixtures::lowered;
     use crate::{Node, reference};
     use tacit_graph::OutputMode;
     use tacit_graph::rng::SplitMix;
@@ -170,7 +171,7 @@ mod tests {
     #[test]
     fn with_clamps_no_accepted_input_can_overflow() {
         for output_mode in [OutputMode::Logits, OutputMode::Top1] {
-            let mut model = tiny(output_mode);
+            let mut model = tiny_cnn(output_mode);
             let plain = lowered(&model, &RingOptions::default());
             assert!(plain.report.overflow.likely > 0);
             // A calibration with tiny magnitudes: rings would be far too narrow.
@@ -190,7 +191,7 @@ mod tests {
 
     #[test]
     fn clamps_leave_what_is_likely_as_it_was() {
-        let model = tiny(OutputMode::Logits);
+        let model = tiny_cnn(OutputMode::Logits);
         let all: Vec<Clamp> = (1..model.graph.nodes.len())
             .filter(|&id| model.graph.users()[id].iter().any(|&u| model.graph.nodes[u].op.is_linear()))
             .map(|node| Clamp { node, most: model.calibration.extreme[node].max(1.0) * 2.0, below: node % 2 == 0 })

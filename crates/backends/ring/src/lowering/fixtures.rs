@@ -1,8 +1,8 @@
-//! A small network, lowered at a plain price, for tests of parts of the lowering.
+//! Networks lowered at a plain price, for tests of parts of the lowering.
 use super::{RingModel, RingOptions, lower};
 use crate::RingGraph;
 use tacit_backend_api::BackendError;
-use tacit_graph::{ImportOptions, Model, OutputMode, import, zoo};
+use tacit_graph::Model;
 
 /// The bits of all tensors.
 fn price(graph: &RingGraph) -> Result<f64, BackendError> {
@@ -11,9 +11,4 @@ fn price(graph: &RingGraph) -> Result<f64, BackendError> {
 
 pub fn lowered(model: &Model, options: &RingOptions) -> RingModel {
     lower(model, options, &price).unwrap()
-}
-
-pub fn tiny(output_mode: OutputMode) -> Model {
-    let options = ImportOptions { output_mode, model_id: Some([1; 16]), ..ImportOptions::default() };
-    import(&zoo::build("tiny-cnn", 2).unwrap(), &options).unwrap().model
 }

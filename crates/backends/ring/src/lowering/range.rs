@@ -157,14 +157,15 @@ impl Interpreter for Bounds<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lowering::fixtures::{lowered, tiny};
+    use crate::fixtures::tiny_cnn;
+    use crate::lowering::fixtures::lowered;
     use crate::{RingOptions, reference};
     use tacit_graph::OutputMode;
     use tacit_graph::rng::SplitMix;
 
     #[test]
     fn nothing_that_is_accepted_exceeds_its_bound() {
-        let model = lowered(&tiny(OutputMode::Logits), &RingOptions::default());
+        let model = lowered(&tiny_cnn(OutputMode::Logits), &RingOptions::default());
         let bounds = worst_case(&model.graph, &model.weights, model.graph.spec().interface.input.range, 1);
         let mut rng = SplitMix::new(4);
         for k in 0..20 {
