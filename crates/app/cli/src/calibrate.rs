@@ -7,20 +7,13 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use tacit_backends::{Costs, Registry};
+use tacit_backends::{Backend, Benchmarks, Costs, Registry};
 use tacit_client::bench::{PhaseFigures, Run};
 use tacit_graph::zoo;
 use tacit_net::Phase;
 use tacit_plan::calibration::{Calibration, VERSION};
 use tacit_plan::{Observation, Observed};
 
-/// Networks that are measured: of different sizes, and different mixtures of linear layers and
-/// comparisons.
-const NETWORKS: &str = "tiny-cnn,minionn-mlp,lenet,hinet-mnist,m2,minionn-cifar,resnet32,squeezenet1.1";
-/// The networks among them that take less than a minute.
-const QUICK: &str = "tiny-cnn,minionn-mlp,lenet,minionn-cifar";
-/// Networks for back ends on encrypted numbers, which cannot run the others without a bootstrap.
-const SQUARES: &str = "tiny-square,square-mlp,square-cnn";
 /// Numbers of threads a party.
 const THREADS: [usize; 2] = [1, 2];
 
@@ -62,12 +55,9 @@ pub struct Args {
 
 impl Args {
     /// Returns the default networks for a back end.
-    fn usual(&self, backend: &str) -> &'static str {
-        match (backend, self.quick) {
-            ("ckks", _) => SQUARES,
-            (_, true) => QUICK,
-            (_, false) => NETWORKS,
-        }
+    fn usual(&self, backend: &dyn Backend) -> &'static [&'static str] {
+        let Benchmarks { all, quick } = backend.benchmarks();
+        if self.quick { quick } else { all }
     }
 
     fn runs(&self) -> usize {
@@ -144,9 +134,9 @@ fn measure(args: &Args, seen: &mut Seen) -> anyhow::Result<()> {
     let mut files = BTreeMap::new();
     let mut cells = Vec::new();
     for name in &names {
-        registry.get(name)?;
+        let backend = registry.get(name)?;
         let own: Vec<String> = match args.networks.is_empty() {
-            true => args.usual(name).split(',').map(str::to_owned).collect(),
+            true => args.usual(&**backend).iter().map(|network| (*network).to_owned()).collect(),
             false => args.networks.clone(),
         };
         for network in own {

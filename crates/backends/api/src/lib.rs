@@ -19,6 +19,6 @@ pub use error::BackendError;
 pub use numerics::Numerics;
 pub use resolution::Faint;
 pub use seam::{
-    Backend, ClientModel, ClientSide, ConnectionResources, DryRun, LoweringReport, Material, MaterialPart, Options,
-    Plan, Preparation, ServerModel, ServerSide, Setup, Strain, Trust,
+    Backend, Benchmarks, ClientModel, ClientSide, ConnectionResources, DryRun, LoweringReport, Material, MaterialPart,
+    Options, Plan, Preparation, ServerModel, ServerSide, Setup, Strain, Trust,
 };

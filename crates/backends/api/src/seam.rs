@@ -39,7 +39,7 @@ pub use dealing::{
     commitment, fresh_seed,
 };
 pub use keeping::{NoRoom, Secrets, UploadName, Uploads};
-pub use kinds::{Preparation, Setup, Trust};
+pub use kinds::{Benchmarks, Preparation, Setup, Trust};
 pub use material::{Material, MaterialPart, check_made_for, write as write_material};
 use material::{read_whole, write_whole};
 pub use once::MaterialSeed;
@@ -68,6 +68,11 @@ pub trait Backend: Send + Sync {
     /// placed where they lie.
     fn keeps_keys(&self) -> bool {
         false
+    }
+
+    /// The networks whose runs show its costs.
+    fn benchmarks(&self) -> Benchmarks {
+        Benchmarks::COMPARING
     }
 
     /// Lowers the owner's model.

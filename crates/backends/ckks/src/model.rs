@@ -14,8 +14,8 @@ use super::settle::{Held, Settled, settle};
 use super::{client, server};
 use tacit_backend_api::seam::{self, ConnectionResources, digest};
 use tacit_backend_api::{
-    Backend, BackendError, ClientModel, ClientSide, Costs, DryRun, LoweringReport, Numerics, Preparation, ServerModel,
-    ServerSide, Setup, Strain, Trust,
+    Backend, BackendError, Benchmarks, ClientModel, ClientSide, Costs, DryRun, LoweringReport, Numerics, Preparation,
+    ServerModel, ServerSide, Setup, Strain, Trust,
 };
 
 /// The back end `ckks`.
@@ -63,6 +63,10 @@ impl Backend for Ckks {
 
     fn keeps_keys(&self) -> bool {
         true
+    }
+
+    fn benchmarks(&self) -> Benchmarks {
+        Benchmarks::SQUARING
     }
 
     fn lower_watched(

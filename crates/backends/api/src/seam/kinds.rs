@@ -1,5 +1,5 @@
 //! The properties that tell back ends apart for their users: whom to trust, where material comes
-//! from, and when a connection sets up keys.
+//! from, when a connection sets up keys, and which networks show the costs.
 #[cfg(doc)]
 use crate::Costs;
 
@@ -38,3 +38,26 @@ pub enum Setup {
     /// Keys before the first online phase. Their size is that of the setup's upload, see [`Costs`].
     BeforeOnline,
 }
+
+/// Networks of the zoo whose runs show the costs of a back end: of different sizes, and different
+/// mixtures of linear layers and activations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Benchmarks {
+    /// All of them.
+    pub all: &'static [&'static str],
+    /// Those that take less than a minute.
+    pub quick: &'static [&'static str],
+}
+
+impl Benchmarks {
+    /// Networks with comparisons.
+    pub const COMPARING: Self = Self {
+        all: &["tiny-cnn", "minionn-mlp", "lenet", "hinet-mnist", "m2", "minionn-cifar", "resnet32", "squeezenet1.1"],
+        quick: &["tiny-cnn", "minionn-mlp", "lenet", "minionn-cifar"],
+    };
+    /// Networks without comparisons, for back ends on encrypted numbers. Those cannot run the others
+    /// without a bootstrap.
+    pub const SQUARING: Self = Self { all: SQUARES, quick: SQUARES };
+}
+
+const SQUARES: &[&str] = &["tiny-square", "square-mlp", "square-cnn"];
