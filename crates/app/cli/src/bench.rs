@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
-use tacit_backends::{Backend, Costs, Options, Registry, ServerModel, Trust};
+use tacit_backends::{Backend, Costs, LOWER_BOUND, Options, Registry, ServerModel, Trust};
 use tacit_client::bench::{ClientRun, Report, Run, client_runs, judge, machine};
 use tacit_client::input::{self, Fit};
 use tacit_client::{ClientConfig, Connection, MAX_THREADS};
 use tacit_graph::rng::SplitMix;
 use tacit_graph::{Interface, Model, Units};
 use tacit_measure::clock::process_cpu_s;
+use tacit_plan::LOCAL;
 use tacit_store::keys;
 
 /// Measure private inference, with server and client as two processes over TLS on loopback
@@ -143,7 +144,7 @@ pub fn measured(model: &Path, backend: &str, runs: usize, threads: &[usize]) -> 
         bench.threads = threads;
         seen.push((threads, bench.two_parties(backend, &options, &*lowered, runs, &hidden)?.runs));
     }
-    let local: Local = serde_json::from_str(&bench.client(None, "local")?)?;
+    let local: Local = serde_json::from_str(&bench.client(None, LOCAL)?)?;
     let local_macs = bench.model.graph.macs();
     Ok(Measured { costs: lowered.costs(), runs: seen, local_cpu_s: local.cpu_s, local_macs })
 }
@@ -161,7 +162,7 @@ struct Bench<'a> {
 
 pub(crate) fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     let registry = Registry::standard();
-    let (backend, clear) = (registry.get(&args.lowering.backend)?, registry.get("clear")?);
+    let (backend, clear) = (registry.get(&args.lowering.backend)?, registry.get(LOWER_BOUND)?);
     let scratch = tempfile::tempdir().context("making a scratch folder")?;
     let bench = Bench::new(&args, scratch.path())?;
     let bar = print::bar(args.runs + 2, "measuring");
@@ -171,7 +172,7 @@ pub(crate) fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     let (options, lowered) = (Options::default(), bench.lower(&**clear, &Options::default())?);
     let clear = bench.two_parties(&**clear, &options, &*lowered, 1, &bar)?.runs.pop();
     let clear = clear.context("one run was asked for")?;
-    let local: Local = serde_json::from_str(&bench.client(None, "local")?)?;
+    let local: Local = serde_json::from_str(&bench.client(None, LOCAL)?)?;
     bar.finish_and_clear();
     let report = Report {
         model: bench.model.interface.name.clone(),
@@ -209,12 +210,12 @@ fn show(whole: &Whole) -> anyhow::Result<()> {
         ))?;
     }
     print::line("lower bounds, not private")?;
-    print::line("clear: the server computes on the plain input")?;
+    print::line(&format!("{LOWER_BOUND}: the server computes on the plain input"))?;
     show_run(&whole.lower_bounds.clear)?;
     let local = &whole.lower_bounds.local;
     let rss = print::bytes(local.peak_rss_bytes);
     print::line(&format!(
-        "local: the client has the model\n  {:<8} {:>8.3} s  CPU {:>7.3} s  peak {rss}",
+        "{LOCAL}: the client has the model\n  {:<8} {:>8.3} s  CPU {:>7.3} s  peak {rss}",
         "online", local.wall_s, local.cpu_s
     ))
 }

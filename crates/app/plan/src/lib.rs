@@ -30,5 +30,5 @@ pub use error::PlanError;
 pub use link::Link;
 pub use observed::{Observation, Observed, SeenLink};
 pub use predict::{Prediction, Setting};
-pub use rank::{Choice, Goal, Limits, Offer, Prices, Question, Usage};
+pub use rank::{Choice, Goal, LOCAL, Limits, Offer, Prices, Question, Usage};
 pub use work::ClientWork;

@@ -131,10 +131,13 @@ pub struct Limits {
     pub dealer: bool,
 }
 
+/// Name of the offer that is no back end: the client has the model, and computes the float network.
+pub const LOCAL: &str = "local";
+
 /// A lowered model, independent of the machines that run it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Offer {
-    /// Back end; `local` for the float network at the client.
+    /// Back end, or [`LOCAL`].
     pub backend: String,
     /// The back end's options, as `-O` takes them.
     pub options: String,

@@ -23,7 +23,7 @@ const OUTPUT: Tag = Tag::new(0x0502, "plain output");
 
 /// Version of the public part.
 const VERSION: u32 = 3;
-const NAME: &str = "clear";
+pub(crate) const NAME: &str = "clear";
 
 /// The back end.
 pub struct Clear;

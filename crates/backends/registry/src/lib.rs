@@ -25,7 +25,7 @@ mod registry;
 #[path = "../tests/toy/mod.rs"]
 pub mod toy;
 
-pub use registry::{DEFAULT, Registry};
+pub use registry::{DEFAULT, LOWER_BOUND, Registry};
 pub use tacit_backend_api::*;
 pub use tacit_ckks as ckks;
 pub use tacit_dealer_backends::{dealt, fss};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::clear::Clear;
+use crate::clear::{self, Clear};
 use tacit_backend_api::{Backend, BackendError};
 use tacit_ckks::Ckks;
 use tacit_dealer_backends::dealt::Dealt;
@@ -12,6 +12,9 @@ use tacit_two_party::sci_he::SciHe;
 
 /// The back end that is used if none is named.
 pub const DEFAULT: &str = "cheetah";
+
+/// The back end that no private one can beat: the server computes on the plain input.
+pub const LOWER_BOUND: &str = clear::NAME;
 
 /// Back ends by name.
 #[derive(Clone)]

@@ -1,9 +1,9 @@
 //! Lowers the model for every back end.
 use crate::print;
 use serde_json::Value;
-use tacit_backends::{BackendError, Options, Registry};
+use tacit_backends::{BackendError, LOWER_BOUND, Options, Registry};
 use tacit_graph::Model;
-use tacit_plan::{Choice, Offer};
+use tacit_plan::{Choice, LOCAL, Offer};
 
 /// Returns the offers, and the back ends that refuse the model, with reasons.
 pub fn of(model: &Model, tries: &[String]) -> anyhow::Result<(Vec<Offer>, Vec<String>)> {
@@ -40,9 +40,9 @@ pub fn of(model: &Model, tries: &[String]) -> anyhow::Result<(Vec<Offer>, Vec<St
     }
     bar.finish_and_clear();
     // The client's own computing has the multiplications of any lowering, and sends no bytes.
-    if let Some(offer) = offers.iter().find(|offer| offer.backend == "clear") {
+    if let Some(offer) = offers.iter().find(|offer| offer.backend == LOWER_BOUND) {
         let local = Offer {
-            backend: "local".into(),
+            backend: LOCAL.into(),
             options: String::new(),
             trust: None,
             costs: offer.costs,

@@ -3,9 +3,8 @@ use anyhow::bail;
 use std::fmt::Write;
 use tacit_backends::{Options, Registry, Trust};
 use tacit_experiments::experiment::WorkloadSpec;
+pub use tacit_plan::LOCAL;
 
-/// The approach in which the client has the model and computes alone.
-pub const LOCAL: &str = "local";
 const TWELVE: &str = "frac_bits=12,weight_bits=12";
 /// Name, back end and its options; `-12` is the precision of [PM24].
 const KNOWN: [(&str, &str, &str); 9] = [
