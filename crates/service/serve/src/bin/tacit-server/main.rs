@@ -55,9 +55,7 @@ struct Args {
     /// Address to listen on; port 0 takes a free one and prints it
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7878")]
     listen: SocketAddr,
-    /// Back end to offer every model with; may be given several times, clients prefer the first
-    /// [default: those with a lowering beside the model; cheetah without one, or if -O is given]
-    #[arg(long = "backend", value_name = "ID")]
+    #[arg(long = "backend", value_name = "ID", help = backend_help())]
     backends: Vec<String>,
     /// Option of the first back end, or of the one named; may be given several times. Without any,
     /// stored lowerings are used as they are
@@ -186,6 +184,14 @@ struct Args {
     /// Print the line with the address as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Help text of `--backend`.
+fn backend_help() -> String {
+    format!(
+        "Back end to offer every model with; may be given several times, clients prefer the first \
+         [default: those with a lowering beside the model; {DEFAULT} without one, or if -O is given]"
+    )
 }
 
 impl Args {
