@@ -14,7 +14,7 @@ from tacit._errors import one_error, unpicklable
 from tacit._plan import Planned
 from tacit._tacit import TacitError
 
-DEFAULT = "cheetah"
+DEFAULT = _tacit.default_backend()
 
 Trust = Literal["two-party", "dealer", "server-sees-input"]
 

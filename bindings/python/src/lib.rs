@@ -33,7 +33,7 @@ mod _tacit {
     #[pymodule_export]
     use crate::error::{AnswerRefused, TacitError};
     #[pymodule_export]
-    use crate::lowered::{Lowered, backends_json};
+    use crate::lowered::{Lowered, backends_json, default_backend, lower_bound};
     #[pymodule_export]
     use crate::model::{Model, blank, normalise, refusals};
     #[pymodule_export]

@@ -10,7 +10,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tacit_backends::check::useful_error_bound;
 use tacit_backends::lowered::{self, Origin};
-use tacit_backends::{Costs, Numerics, Options, Plan, Preparation, Registry, ServerModel, Setup, Trust};
+use tacit_backends::{
+    Costs, DEFAULT, LOWER_BOUND, Numerics, Options, Plan, Preparation, Registry, ServerModel, Setup, Trust,
+};
 use tacit_client::wire;
 use tacit_graph::Interface;
 use tacit_store::seal::Kind;
@@ -71,6 +73,18 @@ pub fn backends_json() -> String {
     let registry = Registry::standard();
     let backends = registry.iter().map(|b| json!({"id": b.id(), "about": b.about(), "trust": b.trust()}));
     Value::Array(backends.collect()).to_string()
+}
+
+/// The back end that is used if none is named.
+#[pyfunction]
+pub fn default_backend() -> &'static str {
+    DEFAULT
+}
+
+/// The back end that no private one can beat.
+#[pyfunction]
+pub fn lower_bound() -> &'static str {
+    LOWER_BOUND
 }
 
 #[pymethods]
