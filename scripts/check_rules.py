@@ -1,5 +1,5 @@
 """Checks the rules that a compiler does not: who may use whom, circles of files, file and function lengths,
-`forbid(unsafe_code)`, leftovers, tests that no program holds.
+`forbid(unsafe_code)`, leftovers, tests that no program holds, files that name a back end.
 
 Circles: no file of a crate may name another that names it, directly or by way of others. A file names the module that a
 path through `crate`, `super` or `self` leads to, in `use` and elsewhere, behind every `use` that hands a name on. Not
@@ -11,6 +11,7 @@ and tests.
 Standard library only. Prints every offence and exits with 1 if there is any.
 """
 
+import ast
 import json
 import re
 import subprocess
@@ -81,6 +82,18 @@ REPLACED = {
     "Rehearsal": "DryRun",
     "Talk": "TrafficModel",
     "lobby": "connection",
+}
+# The back ends, which only `crates/backends` names: others ask the seam, or the constants of the registry.
+BACKENDS = ("cheetah", "sci-he", "dealt", "fss", "ckks", "clear")
+NAMED = re.compile(rf'"({"|".join(BACKENDS)})"|\b(?:tacit_)?backends::({"|".join(BACKENDS).replace("-", "_")})\b|\btacit_(?:ckks|two_party|dealer_backends)\b')
+# Files and folders that are about certain back ends, and why.
+MAY_NAME = {
+    "crates/app/cli/src/keyset": "`tacit keyset` handles keys of `ckks`",
+    "lab/cli/src/lab/study": "the study compares the back ends of [PM24] and others",
+    "lab/cli/src/tables": "tables of [KDS25], which are about keys of `ckks`",
+    "lab/cli/src/tables.rs": "tables of [KDS25], which are about keys of `ckks`",
+    "lab/experiments": "experiments of papers",
+    "python/tacit/report": "reports of the study",
 }
 COMMENT = re.compile(r"^ *//[/!]? ?(?P<text>.*)")
 # What a comment points to must be in the house: trackers and plans are not.
@@ -320,6 +333,34 @@ def check_words(path):
             yield f"{path.relative_to(ROOT)}:{number}: a limit is called MAX_..."
 
 
+def may_name(path):
+    """Whether a file may name back ends: it is a test, belongs to `crates/backends`, or is listed in `MAY_NAME`."""
+    name = path.relative_to(ROOT)
+    is_test = set(name.parts) & {"tests", "benches", "examples"} or path.stem.endswith(("tests", "_test"))
+    places = ("crates/backends", "fuzz", *MAY_NAME)
+    return bool(is_test) or any(name.is_relative_to(place) for place in places)
+
+
+def check_backends():
+    """No file names a protocol but those of the back ends, tests, and what is about certain back ends."""
+    for path in sorted(path for house in (*HOUSES, "bindings") for path in (ROOT / house).rglob("*.rs")):
+        if "target" in path.parts or may_name(path):
+            continue
+        for number, line in enumerate(TESTS.split(path.read_text())[0].splitlines(), 1):
+            code = line.split("//")[0]
+            for found in NAMED.findall(code) if not COMMENT.match(line) else []:
+                yield f"{path.relative_to(ROOT)}:{number}: names a back end ({next(filter(None, found), code.strip())}): ask the seam or the registry"
+    for path in sorted((ROOT / "python").rglob("*.py")):
+        if may_name(path):
+            continue
+        # Types list the values of `Preparation`.
+        tree = ast.parse(path.read_text())
+        types = {id(part) for node in ast.walk(tree) if isinstance(node, ast.Subscript) for part in ast.walk(node.slice)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and node.value in BACKENDS and id(node) not in types:
+                yield f"{path.relative_to(ROOT)}:{node.lineno}: names a back end ({node.value}): ask the native module"
+
+
 def show_sizes(packages):
     """Bytes of Rust by crate, without benches, examples and fuzz targets: code, the tests in the same files, files of tests."""
     rows = {}
@@ -371,6 +412,7 @@ def main():
     offences += check_references()
     offences += check_examples(packages)
     offences += check_suites()
+    offences += check_backends()
     for package in packages:
         src = Path(package["manifest_path"]).parent / "src"
         offences += [*check_circles(src), *check_floats(src)] if src.is_dir() else []
