@@ -20,5 +20,5 @@ pub use numerics::Numerics;
 pub use resolution::Faint;
 pub use seam::{
     Backend, Benchmarks, ClientModel, ClientSide, ConnectionResources, DryRun, LoweringReport, Material, MaterialPart,
-    Options, Plan, Preparation, ServerModel, ServerSide, Setup, Strain, Trust,
+    Options, Plan, Preparation, ServerModel, ServerSide, Setup, Strain, Support, Trust,
 };

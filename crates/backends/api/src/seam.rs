@@ -29,6 +29,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use tacit_arith::prg::Prg;
+use tacit_graph::float::FloatOp;
 use tacit_graph::{Interface, Model, Watch};
 use tacit_net::Channel;
 use zeroize::Zeroizing;
@@ -39,7 +40,7 @@ pub use dealing::{
     commitment, fresh_seed,
 };
 pub use keeping::{NoRoom, Secrets, UploadName, Uploads};
-pub use kinds::{Benchmarks, Preparation, Setup, Trust};
+pub use kinds::{Benchmarks, Preparation, Setup, Support, Trust};
 pub use material::{Material, MaterialPart, check_made_for, write as write_material};
 use material::{read_whole, write_whole};
 pub use once::MaterialSeed;
@@ -68,6 +69,11 @@ pub trait Backend: Send + Sync {
     /// placed where they lie.
     fn keeps_keys(&self) -> bool {
         false
+    }
+
+    /// How far it computes an operation of a float model.
+    fn support(&self, _: &FloatOp) -> Support {
+        Support::Full
     }
 
     /// The networks whose runs show its costs.

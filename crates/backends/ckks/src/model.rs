@@ -3,19 +3,21 @@
 
 use std::sync::Arc;
 
+use tacit_graph::float::FloatOp;
 use tacit_graph::{Interface, Model, Watch, file};
 use zeroize::Zeroizing;
 
 use super::options::{NAME, Options};
 use super::plan::{Plan, plan};
 use super::public::Public;
+use super::refusal::is_function;
 use super::report::Report;
 use super::settle::{Held, Settled, settle};
 use super::{client, server};
 use tacit_backend_api::seam::{self, ConnectionResources, digest};
 use tacit_backend_api::{
     Backend, BackendError, Benchmarks, ClientModel, ClientSide, Costs, DryRun, LoweringReport, Numerics, Preparation,
-    ServerModel, ServerSide, Setup, Strain, Trust,
+    ServerModel, ServerSide, Setup, Strain, Support, Trust,
 };
 
 /// The back end `ckks`.
@@ -63,6 +65,14 @@ impl Backend for Ckks {
 
     fn keeps_keys(&self) -> bool {
         true
+    }
+
+    fn support(&self, op: &FloatOp) -> Support {
+        match op {
+            FloatOp::MaxPool(_) => Support::Missing,
+            op if is_function(op) => Support::Approximate,
+            _ => Support::Full,
+        }
     }
 
     fn benchmarks(&self) -> Benchmarks {

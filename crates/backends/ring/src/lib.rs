@@ -28,7 +28,7 @@ pub use error::{RingError, of_backend};
 pub use fixed::FixedPoint;
 pub use graph::{LayerWeights, Node, RingGraph, RingSpec, Weights};
 pub use lowering::report::RingReport;
-pub use lowering::{Agreement, Price, RingModel, RingOptions, Target, agreement, lower, lower_for};
+pub use lowering::{Agreement, Price, RingModel, RingOptions, Target, agreement, lower, lower_for, support};
 pub use op::{Conv2d, Linear, Op, WeightFacts};
 pub use table::{Lines, Table};
 

@@ -1,5 +1,6 @@
 //! The properties that tell back ends apart for their users: whom to trust, where material comes
-//! from, when a connection sets up keys, and which networks show the costs.
+//! from, when a connection sets up keys, which operations there are, and which networks show the
+//! costs.
 #[cfg(doc)]
 use crate::Costs;
 
@@ -37,6 +38,18 @@ pub enum Setup {
     BeforeOffline,
     /// Keys before the first online phase. Their size is that of the setup's upload, see [`Costs`].
     BeforeOnline,
+}
+
+/// How far a back end computes an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Support {
+    /// Computed, up to the errors of the numerics.
+    Full,
+    /// Approximated on the range of its argument. A model is refused if no approximation is near
+    /// enough.
+    Approximate,
+    /// Not computed: a model with it is refused, and the refusal names a back end that has it.
+    Missing,
 }
 
 /// Networks of the zoo whose runs show the costs of a back end: of different sizes, and different

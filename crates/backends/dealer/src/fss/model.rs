@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use tacit_arith::prg::Seed;
+use tacit_graph::float::FloatOp;
 use tacit_graph::{Model, Watch};
 use tacit_mpc::Role;
 use zeroize::Zeroizing;
@@ -22,7 +23,7 @@ use super::{cost, dealer, material_format};
 use crate::dealt::masked_weights;
 use tacit_backend_api::seam::{self, ConnectionResources, DealerModel, Order};
 use tacit_backend_api::{
-    Backend, BackendError, ClientModel, ClientSide, LoweringReport, ServerModel, ServerSide, Strain, Trust,
+    Backend, BackendError, ClientModel, ClientSide, LoweringReport, ServerModel, ServerSide, Strain, Support, Trust,
 };
 use tacit_ring::{self, RingGraph, public};
 
@@ -46,6 +47,10 @@ impl Backend for Fss {
 
     fn trust(&self) -> Trust {
         Trust::Dealer
+    }
+
+    fn support(&self, op: &FloatOp) -> Support {
+        tacit_ring::support(op, true)
     }
 
     fn lower_watched(

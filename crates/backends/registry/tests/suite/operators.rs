@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use prost::Message;
-use tacit_backends::{Options, Registry};
+use tacit_backends::{Options, Registry, Support};
 use tacit_graph::Function;
 use tacit_graph::import::{ImportOptions, import};
 use tacit_graph::onnx::proto::{
@@ -67,6 +67,9 @@ fn page() -> String {
         let model = import(&example(op), &options()).unwrap_or_else(|e| panic!("{}: {e}", op.name)).model;
         let can: Vec<&str> =
             backends.iter().map(|b| if b.lower(&model, &Options::default()).is_ok() { "yes" } else { "no" }).collect();
+        let declared = backends.iter().map(|b| model.graph.nodes.iter().all(|n| b.support(&n.op) != Support::Missing));
+        let declared: Vec<&str> = declared.map(|has| if has { "yes" } else { "no" }).collect();
+        assert_eq!(can, declared, "{}: what is lowered is what back ends declare", op.name);
         let name = if op.domain.is_empty() { op.name.into() } else { format!("{} ({})", op.name, op.domain) };
         writeln!(out, "| {name} | {} | {} |", can.join(" | "), op.about).unwrap();
     }

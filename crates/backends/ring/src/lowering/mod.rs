@@ -38,8 +38,8 @@ use super::table::MAX_TABLE_BITS;
 use super::{RingError, RingGraph, Weights};
 pub use agreement::{Agreement, agreement};
 use report::RingReport;
-use tacit_backend_api::BackendError;
 use tacit_backend_api::classes::spread;
+use tacit_backend_api::{BackendError, Support};
 pub use width::strain;
 
 /// The online cost of one inference of a graph in the target back end, in bytes both ways (or any
@@ -234,6 +234,17 @@ pub fn lower_for(
     let relu_drop = found.relu_drop;
     let report = report::build(&problem, found, &emitted)?;
     Ok(RingModel { graph: emitted.graph, weights: emitted.weights, relu_drop, report })
+}
+
+/// How far back ends of this level compute an operation: they do not multiply shares, and look
+/// functions up in tables.
+#[must_use]
+pub fn support(op: &FloatOp, has_tables: bool) -> Support {
+    match op {
+        FloatOp::Mul => Support::Missing,
+        FloatOp::Function(_) if !has_tables => Support::Missing,
+        _ => Support::Full,
+    }
 }
 
 /// Refuses unsupported forms. Per-channel constants would be weights: the importer makes depthwise

@@ -133,6 +133,10 @@ macro_rules! two_party_backend {
                 tacit_backend_api::Trust::TwoParty
             }
 
+            fn support(&self, op: &tacit_graph::float::FloatOp) -> tacit_backend_api::Support {
+                tacit_ring::support(op, false)
+            }
+
             fn lower_watched(
                 &self,
                 model: &tacit_graph::Model,
