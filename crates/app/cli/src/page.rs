@@ -18,7 +18,8 @@ mod tests {
     fn no_tag_ends_the_script() {
         let value = serde_json::json!({ "model": "</script><b>&amp;" });
         let text = embedded(&value);
-        assert!(!text.contains('<') && serde_json::from_str::<serde_json::Value>(&text).unwrap() == value);
+        assert!(!text.contains('<'));
+        assert!(serde_json::from_str::<serde_json::Value>(&text).unwrap() == value);
         assert!(!dressed("{{style}}{{tools}}").contains("{{"));
     }
 }

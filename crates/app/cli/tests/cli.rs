@@ -75,13 +75,17 @@ fn a_model_is_checked_on_data() {
     assert_eq!((found["inputs"].as_u64(), found["overflowed"].as_u64()), (Some(2), Some(0)), "{found}");
     assert_eq!((found["agreement"].as_f64(), found["accuracy"]["lowered"].as_f64()), (Some(1.0), Some(1.0)));
     let text = good(dir, &[&check[..], &["--limit", "1", "--agreement", "0.9"]].concat());
-    assert!(text.contains("1 compared") && text.contains("overflow     none"), "{text}");
+    assert!(text.contains("1 compared"), "{text}");
+    assert!(text.contains("overflow     none"), "{text}");
     let run = [&check[..], &["--limit", "1", "--run", "1", "--json"]].concat();
     let found: serde_json::Value = serde_json::from_str(&good(dir, &run)).unwrap();
     let [off, error] = ["off", "error"].map(|of| found["run"][of].as_f64().unwrap());
-    assert!(error > 0.0 && found["run"]["stated"].as_f64().is_none_or(|stated| off <= stated), "{found}");
+    assert!(error > 0.0, "{found}");
+    assert!(found["run"]["stated"].as_f64().is_none_or(|stated| off <= stated), "{found}");
     let text = good(dir, &run[..run.len() - 1]);
-    assert!(text.contains("off by") && text.contains("(root mean square)") && text.contains("stated"), "{text}");
+    assert!(text.contains("off by"), "{text}");
+    assert!(text.contains("(root mean square)"), "{text}");
+    assert!(text.contains("stated"), "{text}");
     let error = bad(dir, &["model", "check", "digits.tacit", "--data", "two.npy", "--labels", "two.npy"]);
     assert!(error.contains("whole numbers"), "{error}");
     std::fs::write(dir.join("one.npy"), tacit_graph::npy::write(&[1], &labels[..1])).unwrap();
@@ -107,18 +111,21 @@ fn keys_import_serve_prepare_and_infer() {
     assert_eq!(classes(&good(dir, &infer)), reference(dir));
     assert_eq!(good(dir, &["material", "list", "--server", at, "--json"]).lines().count(), 1, "two were used");
     let error = bad(dir, &["infer", "two.npy", "--server", at, "--material", "srv"]);
-    assert!(error.contains("srv holds the server's halves") && error.contains("a folder of its own"), "{error}");
+    assert!(error.contains("srv holds the server's halves"), "{error}");
+    assert!(error.contains("a folder of its own"), "{error}");
     assert!(good(dir, &["material", "discard", "--server", at, "--all"]).contains("destroyed 1 of 1"));
     let text = good(dir, &infer);
     assert_eq!(classes(&text), reference(dir));
-    assert!(text.contains("\"setup\"") && text.contains("\"offline\""));
+    assert!(text.contains("\"setup\""));
+    assert!(text.contains("\"offline\""));
 
     std::fs::write(dir.join("labels"), "null\neins\nzwei\ndrei\nvier\nfünf\nsechs\nsieben\nacht\nneun\n").unwrap();
     let image = image::GrayImage::from_pixel(20, 30, image::Luma([9]));
     image.save(dir.join("dot.png")).unwrap();
     // Pixels of this model are 0..16, scaled by nothing: 9 is out of the range that it accepts.
     let error = bad(dir, &["infer", "dot.png", "--server", at]);
-    assert!(error.contains("dot.png") && error.contains("accepts"), "{error}");
+    assert!(error.contains("dot.png"), "{error}");
+    assert!(error.contains("accepts"), "{error}");
     let text = good(dir, &["infer", "two.npy", "--server", at, "--labels", "labels", "--top", "1"]);
     assert!(
         ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
@@ -145,15 +152,19 @@ fn certificates_are_shown_renewed_and_read_again_with_the_models() {
         (until - from) / 86_400
     };
     let before = show(&["ops"])["certificates"][0].clone();
-    assert!(before["purpose"] == "operator" && days(&before) == 3, "{before}");
+    assert!(before["purpose"] == "operator", "{before}");
+    assert!(days(&before) == 3, "{before}");
     let renewed = good(dir, &["keys", "renew", "keys", "ops", "--days", "9", "--json"]);
     let renewed: serde_json::Value = serde_json::from_str(&renewed).unwrap();
     let after = &renewed["certificates"][0];
-    assert!(days(after) == 9 && after["fingerprint"] == before["fingerprint"], "{after}");
+    assert!(days(after) == 9, "{after}");
+    assert!(after["fingerprint"] == before["fingerprint"], "{after}");
     let all = good(dir, &["keys", "show", "keys"]);
     let names: Vec<&str> = all.lines().map(|line| line.split(' ').next().unwrap()).collect();
     assert_eq!(names, ["ca", "server", "client", "ops"], "{all}");
-    assert!(all.contains("UTC") && all.contains("localhost") && !all.contains("note:"), "{all}");
+    assert!(all.contains("UTC"), "{all}");
+    assert!(all.contains("localhost"), "{all}");
+    assert!(!all.contains("note:"), "{all}");
     assert!(bad(dir, &["keys", "renew", "keys", "ops", "--days", "0"]).contains("1..=3650"));
     assert!(bad(dir, &["keys", "renew", "keys", "nobody"]).contains("nobody.pem"));
     // Whoever may reload is told what has changed; the file that was named is another model now.
@@ -176,7 +187,9 @@ fn certificates_are_shown_renewed_and_read_again_with_the_models() {
     }
     std::fs::write(dir.join("digits.tacit"), "half a file").unwrap();
     let error = bad(dir, &reload);
-    assert!(error.contains("422") && error.contains("stay as they were") && error.contains("digits.tacit"), "{error}");
+    assert!(error.contains("422"), "{error}");
+    assert!(error.contains("stay as they were"), "{error}");
+    assert!(error.contains("digits.tacit"), "{error}");
     assert_eq!(good(dir, &["infer", "two.npy", "--server", at, "--json"]).lines().count(), 2);
 }
 
@@ -220,9 +233,11 @@ fn material_is_listed_and_destroyed_by_digest_age_and_use() {
     good(dir, &["model", "import", &onnx, "--range", "0,16", "-o", "digits.tacit"]);
     server = Server::start(dir);
     let gone = listed(&["--server", &server.1]);
-    assert!(gone.len() == 2 && gone.iter().all(|line| line["state"] == "model gone"), "{gone:?}");
+    assert!(gone.len() == 2, "{gone:?}");
+    assert!(gone.iter().all(|line| line["state"] == "model gone"), "{gone:?}");
     assert!(good(dir, &["material", "discard", "--orphans", "--server", &server.1]).contains("destroyed 2 of 2"));
-    assert!(listed(&["--offline", "--material", "srv"]).is_empty() && listed(&["--offline"]).is_empty());
+    assert!(listed(&["--offline", "--material", "srv"]).is_empty());
+    assert!(listed(&["--offline"]).is_empty());
 }
 
 #[test]
@@ -255,7 +270,8 @@ fn bench_reports_both_parties_and_the_error() {
     let run = &report["runs"][0];
     for phase in ["setup", "offline", "online"] {
         let figures = &run["phases"][phase];
-        assert!(figures["wall_s"].as_f64().unwrap() > 0.0 && figures["rounds"].as_u64().unwrap() > 0);
+        assert!(figures["wall_s"].as_f64().unwrap() > 0.0);
+        assert!(figures["rounds"].as_u64().unwrap() > 0);
         for party in ["client", "server"] {
             assert!(figures[party]["sent_bytes"].as_u64().unwrap() > 0);
             assert!(figures[party]["peak_rss_bytes"].as_u64().unwrap() > 0);
@@ -287,15 +303,20 @@ fn a_server_is_watched() {
     ask(&["infer", "two.npy"]);
     assert_eq!((ask(&["health"]).trim(), ask(&["health", "--live"]).trim()), ("ready", "live"));
     let own = ask(&["status"]);
-    assert!(own.contains("CLIENT") && !own.contains("queues"), "{own}");
+    assert!(own.contains("CLIENT"), "{own}");
+    assert!(!own.contains("queues"), "{own}");
     let all: serde_json::Value = serde_json::from_str(&ask(&["status", "--client", "ops", "--json"])).unwrap();
     assert_eq!((&all["models"][0]["name"], all["models"][0]["done"].as_u64()), (&"digits".into(), Some(2)));
     let phases: Vec<&str> = all["jobs"].as_array().unwrap().iter().map(|j| j["phase"].as_str().unwrap()).collect();
-    assert!(phases.contains(&"offline") && phases.contains(&"online"), "{phases:?}");
+    assert!(phases.contains(&"offline"), "{phases:?}");
+    assert!(phases.contains(&"online"), "{phases:?}");
     let once = ask(&["top", "--once", "--client", "ops"]);
-    assert!(once.contains("digits") && once.contains("online") && !once.contains('\u{1b}'), "{once}");
+    assert!(once.contains("digits"), "{once}");
+    assert!(once.contains("online"), "{once}");
+    assert!(!once.contains('\u{1b}'), "{once}");
     let error = bad(dir, &["status", "--server", "localhost:1"]);
-    assert!(error.contains("localhost:1") && error.contains("refused"), "{error}");
+    assert!(error.contains("localhost:1"), "{error}");
+    assert!(error.contains("refused"), "{error}");
     good(dir, &["keys", "init", "others"]);
     let error = bad(dir, &[&["health", "--keys", "others"], &at[..]].concat());
     assert!(error.contains("not signed by our CA"), "{error}");
@@ -363,7 +384,8 @@ fn output_that_cannot_be_written_is_an_error_and_no_crash() {
         let output = command.current_dir(dir).args(&args).stdout(full()).stderr(Stdio::piped()).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{args:?}: {error}");
-        assert!(error.contains("writing to standard output") && !error.contains("panicked"), "{args:?}: {error}");
+        assert!(error.contains("writing to standard output"), "{args:?}: {error}");
+        assert!(!error.contains("panicked"), "{args:?}: {error}");
         // With nobody to tell either.
         let mut command = Command::new(env!("CARGO_BIN_EXE_tacit"));
         command.current_dir(dir).args(&args).env("TACIT_LOG", "trace").stdout(full()).stderr(full());
@@ -395,13 +417,16 @@ fn a_server_that_does_not_answer_is_named_while_it_is_waited_for() {
     assert!(said.contains(&format!("connecting to {at}, for 3 s at most")), "{said}");
     assert!(said.contains(&format!("error: cannot reach the server at {at}: it did not answer within 3 s")), "{said}");
     let said = bad(dir, &["infer", "x.npy", "--server", "127.0.0.1"]);
-    assert!(said.contains("the port is missing") && said.contains("server.example:7878"), "{said}");
+    assert!(said.contains("the port is missing"), "{said}");
+    assert!(said.contains("server.example:7878"), "{said}");
     std::fs::write(dir.join("keys/client.key"), "nonsense").unwrap();
     let said = bad(dir, &["infer", "x.npy", "--server", &at]);
-    assert!(said.contains("client.key") && said.contains("tacit keys init"), "{said}");
+    assert!(said.contains("client.key"), "{said}");
+    assert!(said.contains("tacit keys init"), "{said}");
     std::fs::remove_file(dir.join("keys/client.key")).unwrap();
     let said = bad(dir, &["infer", "x.npy", "--server", &at]);
-    assert!(said.contains("keys/client.key") && said.contains("tacit keys init"), "{said}");
+    assert!(said.contains("keys/client.key"), "{said}");
+    assert!(said.contains("tacit keys init"), "{said}");
 }
 
 #[test]
@@ -440,7 +465,9 @@ fn a_lowering_is_kept_and_a_stale_one_is_made_again() {
     assert_ne!(fixed["digest"], searched["digest"]);
     assert_eq!(inspected("digits.tacit")["interface"], fixed["interface"]);
     let error = bad(dir, &["model", "lower", "digits.tacit", "-O", "frac=12"]);
-    assert!(error.contains("frac_bits") && error.contains("relu_drop"), "{error}");
+    assert!(error.contains("frac_bits"), "{error}");
+    assert!(error.contains("relu_drop"), "{error}");
     let error = bad(dir, &["model", "lower", "digits.tacit", "--backend", "magic"]);
-    assert!(error.contains("cheetah") && error.contains("clear"), "{error}");
+    assert!(error.contains("cheetah"), "{error}");
+    assert!(error.contains("clear"), "{error}");
 }

@@ -53,7 +53,8 @@ fn answering(keys: &Path, welcomes: bool, answer: Reply) -> String {
 fn refusal(dir: &Path, args: &[&str]) -> String {
     let output = tacit(dir, args);
     let text = String::from_utf8(output.stderr).unwrap();
-    assert!(!output.status.success() && !text.contains("panicked"), "{args:?}: {text}");
+    assert!(!output.status.success(), "{args:?}: {text}");
+    assert!(!text.contains("panicked"), "{args:?}: {text}");
     text
 }
 
@@ -90,7 +91,8 @@ fn a_server_says_nothing_to_the_terminal() {
         let address = answering(&keys, welcomes, answer);
         let text = refusal(dir, &["infer", &digit, "--server", &address, "--keys", "keys"]);
         assert_harmless(&text);
-        assert!(text.starts_with("error: ") && text.len() < 5000, "{}: {text}", &what[..40.min(what.len())]);
+        assert!(text.starts_with("error: "), "{}: {text}", &what[..40.min(what.len())]);
+        assert!(text.len() < 5000, "{}: {text}", &what[..40.min(what.len())]);
         let json = refusal(dir, &["infer", &digit, "--server", &address, "--keys", "keys", "--json"]);
         assert_harmless(&json);
         serde_json::from_str::<serde_json::Value>(&json).unwrap();
@@ -126,7 +128,8 @@ fn nor_does_one_over_http() {
     for command in [&["status"][..], &["health"], &["top", "--once"], &["notify", "new", "--model", "m"]] {
         let text = refusal(dir, &[command, &["--server", &denies, "--keys", "keys"]].concat());
         assert_harmless(&text);
-        assert!(text.contains("refuses (403)") && text.contains("owned"), "{text}");
+        assert!(text.contains("refuses (403)"), "{text}");
+        assert!(text.contains("owned"), "{text}");
     }
     let says = hostile(&keys, |tls, tcp| {
         let told =
@@ -138,7 +141,8 @@ fn nor_does_one_over_http() {
         assert_harmless(&String::from_utf8(said).unwrap());
     }
     let status = good(dir, &["status", "--server", &says, "--keys", "keys"]);
-    assert!(status.lines().all(|line| line.chars().all(is_plain)) && status.contains("owned"), "{status:?}");
+    assert!(status.lines().all(|line| line.chars().all(is_plain)), "{status:?}");
+    assert!(status.contains("owned"), "{status:?}");
     // For scripts, every character is there, and none of them is the terminal's.
     let json = good(dir, &["status", "--server", &says, "--keys", "keys", "--json"]);
     assert!(json.lines().all(|line| line.chars().all(is_plain)), "{json:?}");
@@ -151,7 +155,8 @@ fn forged(dir: &Path, from: &[u8], to: &[u8]) {
     good(dir, &["zoo", "tiny-cnn", "-o", "net.onnx"]);
     let mut bytes = fs::read(dir.join("net.onnx")).unwrap();
     let places: Vec<usize> = (0..bytes.len() - from.len()).filter(|&i| bytes[i..].starts_with(from)).collect();
-    assert!(!places.is_empty() && from.len() == to.len());
+    assert!(!places.is_empty());
+    assert!(from.len() == to.len());
     places.into_iter().for_each(|at| bytes[at..at + to.len()].copy_from_slice(to));
     fs::write(dir.join("net.onnx"), bytes).unwrap();
 }
@@ -168,7 +173,8 @@ fn a_network_says_nothing_to_the_terminal() {
     forged(dir, b"conv_", b"\x1b[2J\r");
     let imported = good(dir, &["model", "import", "net.onnx", "-o", "net.tacit", "--backend", "none"]);
     for said in [imported, good(dir, &["model", "inspect", "net.tacit"])] {
-        assert!(said.lines().all(|line| line.chars().all(is_plain)) && said.contains("[2J"), "{said:?}");
+        assert!(said.lines().all(|line| line.chars().all(is_plain)), "{said:?}");
+        assert!(said.contains("[2J"), "{said:?}");
     }
 }
 
@@ -221,7 +227,8 @@ fn only_regular_files_are_read() {
     ] {
         let output = in_time(dir, &args);
         let error = String::from_utf8(output.stderr).unwrap();
-        assert!(!output.status.success() && error.contains(what), "{args:?}: {error}");
+        assert!(!output.status.success(), "{args:?}: {error}");
+        assert!(error.contains(what), "{args:?}: {error}");
     }
 }
 
@@ -235,5 +242,6 @@ fn a_limit_on_the_size_of_files_is_said() {
         Command::new("sh").current_dir(dir).args(["-c", limited, env!("CARGO_BIN_EXE_tacit")]).output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{error}");
-    assert!(error.contains("net.tacit") && error.contains("File too large"), "{error}");
+    assert!(error.contains("net.tacit"), "{error}");
+    assert!(error.contains("File too large"), "{error}");
 }

@@ -120,9 +120,11 @@ fn a_machine_is_found_again_from_its_runs() {
     let setting = setting(1e12, 0.0);
     let rates = &setting.client.calibration.backends["chatty"];
     for phase in rates.phases.values() {
-        assert!(phase.client.error < 0.1 && phase.server.error < 0.1, "{phase:?}");
+        assert!(phase.client.error < 0.1, "{phase:?}");
+        assert!(phase.server.error < 0.1, "{phase:?}");
         assert!((phase.apart - 1.0).abs() < 1e-9, "one after the other");
-        assert!((phase.parallel - PARALLEL).abs() < 1e-9 && (phase.hidden - HIDDEN).abs() < 1e-9, "{phase:?}");
+        assert!((phase.parallel - PARALLEL).abs() < 1e-9, "{phase:?}");
+        assert!((phase.hidden - HIDDEN).abs() < 1e-9, "{phase:?}");
     }
     let resident = rates.phases[&Phase::Online].server.resident_bytes(&[1.0, f64::from(1 << 20), 0.0]);
     assert!((resident as f64 / f64::from(62 << 20) - 1.0).abs() < 1e-3, "{resident}");
@@ -187,7 +189,8 @@ fn a_link_costs_its_bytes_and_its_round_trips() {
     let near = Prediction::of("chatty", &costs, &setting(1e12, 0.0)).unwrap().online;
     let far = Prediction::of("chatty", &costs, &setting(8e6, 0.05)).unwrap().online;
     // 250 kB up, then 750 kB down, and a hundred round trips.
-    assert!((far.transfer_s - 1.0).abs() < 1e-9 && (far.round_trips_s - 5.0).abs() < 1e-9, "{far:?}");
+    assert!((far.transfer_s - 1.0).abs() < 1e-9, "{far:?}");
+    assert!((far.round_trips_s - 5.0).abs() < 1e-9, "{far:?}");
     let together = far.transfer_s + (1.0 - HIDDEN) * near.compute_s;
     assert!((far.wall_s - together - far.round_trips_s).abs() < 1e-3, "{far:?}");
     assert_eq!(far.client_cpu_s, near.client_cpu_s);
@@ -207,8 +210,10 @@ fn bytes_that_nobody_waits_for_are_told_apart() {
     let before = Prediction::of("chatty", &costs, &setting(8e6, 0.05)).unwrap();
     (costs.online.waited_bytes, costs.online.queued_bytes) = (500_000, 125_000);
     let after = Prediction::of("chatty", &costs, &setting(8e6, 0.05)).unwrap();
-    assert!((after.online.transfer_s - 0.5).abs() < 1e-9 && (after.online.queued_s - 0.125).abs() < 1e-9);
-    assert!((before.online.transfer_s - 1.0).abs() < 1e-9 && before.online.queued_s == 0.0);
+    assert!((after.online.transfer_s - 0.5).abs() < 1e-9);
+    assert!((after.online.queued_s - 0.125).abs() < 1e-9);
+    assert!((before.online.transfer_s - 1.0).abs() < 1e-9);
+    assert!(before.online.queued_s == 0.0);
     assert_eq!(after.online.client_j, before.online.client_j, "all bytes cost energy");
 }
 
@@ -341,7 +346,9 @@ fn a_wish_about_the_client_s_work_is_a_goal_and_limits() {
     let dealer = Limits { dealer: true, ..Limits::default() };
     assert_eq!(asked(ClientWork::Min, dealer).2, Some("helped"));
     let (goal, limits, best) = asked(ClientWork::Balanced, dealer);
-    assert!(goal == Goal::Latency && limits.client_j.is_some() && best == Some("helped"));
+    assert!(goal == Goal::Latency);
+    assert!(limits.client_j.is_some());
+    assert!(best == Some("helped"));
     // A smaller budget stays, and may leave nothing.
     let small = Limits { client_j: Some(1e-9), ..Limits::default() };
     let (_, limits, best) = asked(ClientWork::Balanced, small);
@@ -412,7 +419,8 @@ fn a_tunnel_costs_rate_and_processor_time() {
     let (plain, costs) = (setting(1e8, 0.01), costs(1_000, 10_000_000, 10));
     let tunnelled = Setting { link: plain.link.in_tunnel(), ..plain.clone() };
     let [plain, tunnelled] = [plain, tunnelled].map(|s| Prediction::of("chatty", &costs, &s).unwrap().online);
-    assert!(tunnelled.transfer_s > 1.03 * plain.transfer_s && tunnelled.wall_s > plain.wall_s);
+    assert!(tunnelled.transfer_s > 1.03 * plain.transfer_s);
+    assert!(tunnelled.wall_s > plain.wall_s);
     assert!((tunnelled.client_cpu_s - plain.client_cpu_s - 1.3e-2).abs() < 1e-6, "{tunnelled:?}");
 }
 

@@ -246,6 +246,8 @@ mod tests {
         for (text, wanted) in [("800MB", 800_000_000), ("1.5GB", 1_500_000_000), ("2KiB", 2048), ("7", 7)] {
             assert_eq!(text.parse(), Ok(Bytes(wanted)));
         }
-        assert!("8 GB".parse::<Bytes>().is_err() && "GB".parse::<Bytes>().is_err() && "3XB".parse::<Bytes>().is_err());
+        assert!("8 GB".parse::<Bytes>().is_err());
+        assert!("GB".parse::<Bytes>().is_err());
+        assert!("3XB".parse::<Bytes>().is_err());
     }
 }
