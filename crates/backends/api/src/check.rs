@@ -292,6 +292,8 @@ mod tests {
         tally.add(&model, vec![1.0, 1.0], Some(vec![1.1, 1.1]), vec![], None);
         tally.add(&model, vec![1.0, 3.0], Some(vec![1.0, 3.0]), vec![], None);
         let found = tally.finish(false, "").unwrap();
-        assert!((found.output_error - 0.025).abs() < 1e-12 && found.tied == 1 && found.agreement == 1.0, "{found:?}");
+        assert!((found.output_error - 0.025).abs() < 1e-12, "{found:?}");
+        assert!(found.tied == 1, "{found:?}");
+        assert!(found.agreement == 1.0, "{found:?}");
     }
 }

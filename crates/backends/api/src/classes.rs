@@ -161,7 +161,8 @@ mod tests {
         let nan = f64::NAN;
         for outputs in [vec![nan], vec![nan, 1.0], vec![1.0, nan], vec![]] {
             assert_eq!(class(&outputs), None, "{outputs:?}");
-            assert!(!is_class_of(class(&outputs), &outputs) && !is_class_of(Some(0), &outputs));
+            assert!(!is_class_of(class(&outputs), &outputs));
+            assert!(!is_class_of(Some(0), &outputs));
         }
         assert_eq!((told(OutputMode::Top1, &[nan]), told(OutputMode::Top1, &[3.0])), (None, Some(3)));
         assert_eq!(
@@ -179,17 +180,21 @@ mod tests {
             [false, true, true, false, false]
         );
         // The class of a single output is its sign.
-        assert!(is_class_of(Some(1), &[2.0]) && !is_class_of(Some(0), &[2.0]) && is_class_of(Some(0), &[0.0]));
+        assert!(is_class_of(Some(1), &[2.0]));
+        assert!(!is_class_of(Some(0), &[2.0]));
+        assert!(is_class_of(Some(0), &[0.0]));
     }
 
     #[test]
     fn intervals_hold_the_share_and_shrink() {
         // Known values of the Wilson interval.
         let [low, high] = interval(0.9, 50);
-        assert!((low - 0.7864).abs() < 1e-3 && (high - 0.9565).abs() < 1e-3, "{low} {high}");
+        assert!((low - 0.7864).abs() < 1e-3, "{low} {high}");
+        assert!((high - 0.9565).abs() < 1e-3, "{low} {high}");
         assert_eq!(interval(1.0, 16)[1], 1.0);
         assert!((interval(1.0, 16)[0] - 0.8064).abs() < 1e-3);
         let width = |n| interval(0.99, n)[1] - interval(0.99, n)[0];
-        assert!(width(1000) < width(100) && width(100) < width(16));
+        assert!(width(1000) < width(100));
+        assert!(width(100) < width(16));
     }
 }

@@ -270,7 +270,8 @@ mod tests {
             ran.compare(OutputMode::Logits, &answer, [&float, &float]);
         }
         assert_eq!((ran.same_class, ran.as_reference, ran.no_number), (1, 1, 2));
-        assert!(ran.off.is_nan() && ran.error.is_nan(), "never a distance of 0");
+        assert!(ran.off.is_nan(), "never a distance of 0");
+        assert!(ran.error.is_nan(), "never a distance of 0");
         // Neither earlier nor later values hide a NaN.
         ran.compare(OutputMode::Logits, &float, [&float, &float]);
         assert!(ran.off.is_nan());

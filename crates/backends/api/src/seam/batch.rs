@@ -50,7 +50,9 @@ mod tests {
             most_inputs(&costs)
         };
         assert_eq!([0, 1, BATCH_MEMORY / 8, BATCH_MEMORY / 2 + 1, u64::MAX].map(of), [MAX_INPUTS, MAX_INPUTS, 8, 1, 1]);
-        assert!(checked_batch(0, 8).is_err() && checked_batch(9, 8).is_err() && checked_batch(8, 8).is_ok());
+        assert!(checked_batch(0, 8).is_err());
+        assert!(checked_batch(9, 8).is_err());
+        assert!(checked_batch(8, 8).is_ok());
     }
 
     #[test]

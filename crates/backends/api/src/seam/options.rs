@@ -143,11 +143,14 @@ mod tests {
         let mut reader = options.reader("toy");
         assert_eq!(reader.get::<u32>("width").unwrap(), Some(3));
         let error = reader.get::<u32>("depth").unwrap_err().to_string();
-        assert!(error.contains("toy") && error.contains("depth") && error.contains("`x`"), "{error}");
+        assert!(error.contains("toy"), "{error}");
+        assert!(error.contains("depth"), "{error}");
+        assert!(error.contains("`x`"), "{error}");
         let mut reader = options.reader("toy");
         reader.get::<u32>("width").unwrap();
         let error = reader.end().unwrap_err().to_string();
-        assert!(error.contains("depth") && error.contains("width"), "{error}");
+        assert!(error.contains("depth"), "{error}");
+        assert!(error.contains("width"), "{error}");
         assert!("nonsense".parse::<Options>().is_err());
         assert_eq!("".parse::<Options>().unwrap(), Options::default());
     }

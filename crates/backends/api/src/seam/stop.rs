@@ -139,7 +139,8 @@ mod tests {
     fn nothing_begins_after_it_was_raised() {
         let stop = Stop::default();
         let other = stop.clone();
-        assert!(stop.begin().is_ok() && other.begin().is_ok());
+        assert!(stop.begin().is_ok());
+        assert!(other.begin().is_ok());
         assert_eq!((stop.raise(), other.raise()), (2, 2));
         assert!(matches!(other.begin(), Err(BackendError::Stopped)));
         assert_eq!((stop.begun(), Stop::default().begun()), (2, 0));
@@ -156,7 +157,8 @@ mod tests {
         };
         let _first = stop.on_raise(end(1));
         drop(stop.on_raise(end(10)));
-        assert!(!stop.is_raised() && ended.load(Relaxed) == 0);
+        assert!(!stop.is_raised());
+        assert!(ended.load(Relaxed) == 0);
         stop.raise();
         stop.raise();
         assert_eq!((stop.is_raised(), ended.load(Relaxed)), (true, 1));
