@@ -214,7 +214,9 @@ fn networks_that_gave_garbage_give_none() {
         let mut tally = Tally::default();
         tally.add(name, &model, "", more, 500);
         assert!(tally.wrong.is_empty(), "{:#?}", tally.wrong);
-        assert!(tally.certain == 1 && tally.refused == 0 && tally.inputs > 500, "{name}: {tally:?}");
+        assert!(tally.certain == 1, "{name}: {tally:?}");
+        assert!(tally.refused == 0, "{name}: {tally:?}");
+        assert!(tally.inputs > 500, "{name}: {tally:?}");
     }
 }
 
@@ -238,12 +240,14 @@ fn what_seemed_never_to_change_its_sign_is_not_linear() {
     let model = never_negative();
     let mut tally = Tally::default();
     tally.add("positive", &model, "", vec![], 300);
-    assert!(tally.lowered == 1 && tally.wrong.is_empty(), "{tally:?}");
+    assert!(tally.lowered == 1, "{tally:?}");
+    assert!(tally.wrong.is_empty(), "{tally:?}");
     let lowered = |options: &str| Ckks.lower(&model, &options.parse().unwrap()).unwrap();
     // Here only samples tell the range of its argument.
     let report = lowered("domain=calibrated,agreement=0,tolerance=0.02").report().unwrap().json();
     let [low, high] = [0, 1].map(|end| report["approximations"][0]["range"][end].as_f64().unwrap());
-    assert!(low <= -0.2 * high && report["approximations"][0]["certain"] == false, "{low} to {high}");
+    assert!(low <= -0.2 * high, "{low} to {high}");
+    assert!(report["approximations"][0]["certain"] == false, "{low} to {high}");
     // A negative argument gives zero, as in the float network.
     let x = [-0.7, 0.0];
     for options in ["", "domain=calibrated,agreement=0,tolerance=0.02"] {
@@ -262,25 +266,34 @@ fn what_is_accepted_is_what_holds() {
     let lower = |model: &Model, options: &str| Ckks.lower(model, &options.parse().unwrap());
     let narrowed = lower(&model, "").unwrap();
     let [low, high] = narrowed.interface().input.range;
-    assert!(low > -20.0 && low < -0.9 && high < 20.0 && high > 0.9, "{low} to {high}");
+    assert!(low > -20.0, "{low} to {high}");
+    assert!(low < -0.9, "{low} to {high}");
+    assert!(high < 20.0, "{low} to {high}");
+    assert!(high > 0.9, "{low} to {high}");
     let client = Ckks.open(narrowed.public_bytes()).unwrap();
     let error = client.interface().check_input(&[0.0, 0.0, 20.0, 0.0, 0.0, 0.0, 0.0, 0.0]).unwrap_err().to_string();
-    assert!(error.contains("20") && client.interface().check_input(&[high; 8]).is_ok(), "{error}");
+    assert!(error.contains("20"), "{error}");
+    assert!(client.interface().check_input(&[high; 8]).is_ok(), "{error}");
     let said = format!("{:?}", narrowed.report().unwrap().warnings());
-    assert!(said.contains("where the model says -20 to 20") && narrowed.describe()["certain"] == true, "{said}");
+    assert!(said.contains("where the model says -20 to 20"), "{said}");
+    assert!(narrowed.describe()["certain"] == true, "{said}");
     let again = Ckks.load(narrowed.public_bytes(), &narrowed.private_bytes().unwrap()).unwrap();
     assert_eq!(again.interface().input.range, [low, high]);
     let mut tally = Tally::default();
     tally.add("narrowed", &model, "", vec![], 300);
-    assert!(tally.certain == 1 && tally.refused == 0 && tally.wrong.is_empty(), "{tally:?}");
+    assert!(tally.certain == 1, "{tally:?}");
+    assert!(tally.refused == 0, "{tally:?}");
+    assert!(tally.wrong.is_empty(), "{tally:?}");
     // The whole range cannot be certain: `domain=calibrated` accepts it with the ranges of samples.
     let error = lower(&model, "domain=accepted").err().unwrap().to_string();
-    assert!(error.contains("domain=calibrated") && error.contains("nobody notices"), "{error}");
+    assert!(error.contains("domain=calibrated"), "{error}");
+    assert!(error.contains("nobody notices"), "{error}");
     let model = activated([0.1, 4.0], relu);
     let measured = lower(&model, "domain=calibrated,agreement=0").unwrap();
     assert_eq!(measured.interface().input.range, [-4.0, 4.0]);
     let said = format!("{:?}", measured.report().unwrap().warnings());
-    assert!(said.contains("was measured, on") && measured.describe()["certain"] == false, "{said}");
+    assert!(said.contains("was measured, on"), "{said}");
+    assert!(measured.describe()["certain"] == false, "{said}");
     // No client can see that a class is wrong.
     let class = telling_the_class(model);
     let error = lower(&class, "domain=calibrated,agreement=0").err().unwrap().to_string();
@@ -299,7 +312,8 @@ fn the_agreement_that_is_asked_for_holds() {
     let any = report("agreement=0,tolerance=0.3").unwrap();
     match report("tolerance=0.3") {
         Ok(held) => {
-            assert!(held["agreement"].as_f64().unwrap() >= 0.99 && held["expected"]["share"].as_f64().unwrap() >= 0.99);
+            assert!(held["agreement"].as_f64().unwrap() >= 0.99);
+            assert!(held["expected"]["share"].as_f64().unwrap() >= 0.99);
             assert!(held["output_error"].as_f64().unwrap() <= 0.05);
             assert!(held["tolerance"].as_f64() <= any["tolerance"].as_f64());
         }
@@ -342,5 +356,6 @@ fn an_argument_without_a_bound_is_named() {
     let options = ImportOptions { calibration, range: Some([0.0, 1.0]), ..ImportOptions::default() };
     let model = import_network(Network::new("differences", graph), &options).unwrap().model;
     let error = Ckks.lower(&model, &Options::default()).err().unwrap().to_string();
-    assert!(!error.contains("NaN") && !error.contains("inf"), "{error}");
+    assert!(!error.contains("NaN"), "{error}");
+    assert!(!error.contains("inf"), "{error}");
 }

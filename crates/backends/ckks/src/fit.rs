@@ -124,7 +124,9 @@ mod tests {
         let wide = |x: f64| (4.0 * x).tanh();
         let coarse = fitted(&wide, 0.05).unwrap();
         let fine = fitted(&wide, 1e-4).unwrap();
-        assert!(coarse.error <= 0.05 && fine.error <= 1e-4 && coarse.polynomial.degree() < fine.polynomial.degree());
+        assert!(coarse.error <= 0.05);
+        assert!(fine.error <= 1e-4);
+        assert!(coarse.polynomial.degree() < fine.polynomial.degree());
         // The function is odd, so even coefficients are zero.
         assert!((fine.polynomial.at(0.3) + fine.polynomial.at(-0.3)).abs() < 1e-12);
         // The error of ReLU falls slowly: no degree suffices, so the best one is returned.

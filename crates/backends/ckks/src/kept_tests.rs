@@ -194,11 +194,14 @@ fn keys_go_on_where_they_broke_off_and_are_sent_once() {
     break_off(&server, &resources[1], 2, 1);
     let all = server.costs().setup.up_bytes;
     let [sent, spared] = once(&model, &server, &resources).unwrap();
-    assert!(spared > 0 && sent > 1 << 20 && sent + spared <= all + 1000, "{sent} and {spared} of {all}");
+    assert!(spared > 0, "{sent} and {spared} of {all}");
+    assert!(sent > 1 << 20, "{sent} and {spared} of {all}");
+    assert!(sent + spared <= all + 1000, "{sent} and {spared} of {all}");
     // Both ends are new processes.
     let again = Ckks.load(server.public_bytes(), &server.private_bytes().unwrap()).unwrap();
     let [second, spared] = once(&model, &again, &resources).unwrap();
-    assert!(second < 200 && spared == all, "{second} bytes went up");
+    assert!(second < 200, "{second} bytes went up");
+    assert!(spared == all, "{second} bytes went up");
     // A damaged key is sent again, with all keys after it.
     drop(server);
     let path = folder.0.join("set");
@@ -207,7 +210,8 @@ fn keys_go_on_where_they_broke_off_and_are_sent_once() {
     file.write_all_at(&[0x55; 16], length - 100).unwrap();
     let last = Ckks.load(again.public_bytes(), &again.private_bytes().unwrap()).unwrap();
     let [third, _] = once(&model, &last, &resources).unwrap();
-    assert!(third > 10_000 && third < sent, "{third} bytes went up");
+    assert!(third > 10_000, "{third} bytes went up");
+    assert!(third < sent, "{third} bytes went up");
     assert!(once(&model, &last, &resources).unwrap()[0] < 200);
     // The file is damaged without the server's notice. A setup does not read the file through, the
     // next inference fails, and then the keys are sent again.
@@ -233,7 +237,8 @@ fn a_set_in_memory_is_its_clients_whatever_name_another_gives() {
     assert!(all > 1 << 20, "{all} bytes went up");
     assert!(sent(1) < 200, "its own are there");
     assert_eq!(sent(2), all, "another client's are not");
-    assert!(sent(1) < 200 && sent(2) < 200, "each has its own");
+    assert!(sent(1) < 200, "each has its own");
+    assert!(sent(2) < 200, "each has its own");
 }
 
 #[test]
@@ -243,7 +248,8 @@ fn sets_of_others_and_sets_without_room_are_refused() {
     let refused = |place: &Arc<Place>| once(&model, &server, &place.resources()).unwrap_err().to_string();
     let small = Place::new(&folder.0, 1000);
     let error = refused(&small);
-    assert!(error.contains("keeps 1000 bytes") && error.contains("tacit keyset delete"), "{error}");
+    assert!(error.contains("keeps 1000 bytes"), "{error}");
+    assert!(error.contains("tacit keyset delete"), "{error}");
     // The server has a set that this client has never made.
     let place = Place::new(&folder.0, u64::MAX);
     once(&model, &server, &place.resources()).unwrap();
@@ -304,7 +310,9 @@ fn a_name_outlives_a_connection_that_breaks_at_once() {
     assert_eq!(name(Some(Welcome::Busy)).1, first);
     // The server has received a name, and no key.
     let (error, again) = name(Some(Welcome::Known));
-    assert!(again == first && !first.lasts && error.contains("never made"), "{error}");
+    assert!(again == first, "{error}");
+    assert!(!first.lasts, "{error}");
+    assert!(error.contains("never made"), "{error}");
     assert_ne!(name(None).1, first);
 }
 
@@ -322,7 +330,8 @@ fn what_is_deleted_before_it_grows_is_not_asked_for() {
     };
     let serve = |channel: &mut Channel| server.clone().connect(&place.resources()[1]).unwrap().setup(channel);
     let (asked, served) = run_pair(hello, serve);
-    assert!(asked.is_err() && matches!(served, Err(BackendError::Keeping { .. })), "{served:?}");
+    assert!(asked.is_err(), "{served:?}");
+    assert!(matches!(served, Err(BackendError::Keeping { .. })), "{served:?}");
 }
 
 /// A server whose evaluation takes several times as long as the client's patience.

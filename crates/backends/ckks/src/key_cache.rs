@@ -258,11 +258,14 @@ mod tests {
         assert!(sets.room(MAX_KEY_BYTES + 1).is_none(), "never fits");
         // A request drops no set, but takes room from other requests.
         let asked = sets.room(MAX_KEY_BYTES).unwrap();
-        assert!(sets.room(1).is_none() && sets.find(&[1; 32]).is_some());
+        assert!(sets.room(1).is_none());
+        assert!(sets.find(&[1; 32]).is_some());
         drop(asked);
         let mut second = sets.room(MAX_KEY_BYTES).unwrap();
-        assert!(second.arrive(HALF) && sets.find(&[1; 32]).is_some());
-        assert!(second.arrive(1) && sets.find(&[1; 32]).is_none(), "idle, and its place is needed");
+        assert!(second.arrive(HALF));
+        assert!(sets.find(&[1; 32]).is_some());
+        assert!(second.arrive(1), "idle, and its place is needed");
+        assert!(sets.find(&[1; 32]).is_none(), "idle, and its place is needed");
         drop(second);
         assert!(sets.room(MAX_KEY_BYTES).is_some(), "what broke off takes nothing");
     }
@@ -274,9 +277,11 @@ mod tests {
         let [a, b] = [sets.room(HALF).unwrap(), sets.room(HALF).unwrap()];
         let (a, b) = (a.fill(name, KeySet::default()), b.fill(name, KeySet::default()));
         assert!(Arc::ptr_eq(&a, &b));
-        assert!(sets.room(HALF + 1).is_none() && sets.room(HALF).is_some());
+        assert!(sets.room(HALF + 1).is_none());
+        assert!(sets.room(HALF).is_some());
         let mut other = sets.room(HALF).unwrap();
-        assert!(other.arrive(HALF) && !other.arrive(1), "more than was asked for, and nobody to go");
+        assert!(other.arrive(HALF), "more than was asked for, and nobody to go");
+        assert!(!other.arrive(1), "more than was asked for, and nobody to go");
     }
 
     #[test]
@@ -312,9 +317,12 @@ mod tests {
         // The idle set is dropped for another one. A set that is too large is not cached, and drops
         // no set in use.
         drop(made(3, MAX_DERIVED_BYTES / 2));
-        assert!(none(2, 1).is_err() && none(3, 1).is_ok() && none(1, 1).is_ok());
+        assert!(none(2, 1).is_err());
+        assert!(none(3, 1).is_ok());
+        assert!(none(1, 1).is_ok());
         drop(made(4, MAX_DERIVED_BYTES));
-        assert!(none(4, 1).is_err() && none(1, 1).is_ok());
+        assert!(none(4, 1).is_err());
+        assert!(none(1, 1).is_ok());
         sets.forget(&[1; 32]);
         assert!(none(1, 1).is_err());
     }
@@ -327,7 +335,8 @@ mod tests {
         let used = [came(1), made(1)];
         drop([came(2), made(2)]);
         sets.forget_idle();
-        assert!(Arc::ptr_eq(&sets.find(&[1; 32]).unwrap(), &used[0]) && Arc::ptr_eq(&made(1), &used[1]));
+        assert!(Arc::ptr_eq(&sets.find(&[1; 32]).unwrap(), &used[0]));
+        assert!(Arc::ptr_eq(&made(1), &used[1]));
         assert!(sets.find(&[2; 32]).is_none());
         assert!(sets.completed(&[2; 32], 7, || Err(BackendError::Stopped)).is_err());
     }
@@ -338,11 +347,13 @@ mod tests {
         let states = States::new("checked");
         let file = states.at(MAX_CHECKED);
         sets.note_checked(file);
-        assert!(sets.is_checked(&file) && !sets.is_checked(&states.at(0)));
+        assert!(sets.is_checked(&file));
+        assert!(!sets.is_checked(&states.at(0)));
         sets.doubt(&file);
         assert!(!sets.is_checked(&file));
         sets.note_checked(file);
         (0..MAX_CHECKED).for_each(|second| sets.note_checked(states.at(second)));
-        assert!(!sets.is_checked(&file) && sets.is_checked(&states.at(MAX_CHECKED - 1)));
+        assert!(!sets.is_checked(&file));
+        assert!(sets.is_checked(&states.at(MAX_CHECKED - 1)));
     }
 }

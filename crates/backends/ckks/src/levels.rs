@@ -181,8 +181,10 @@ mod tests {
         let of = |free| levels(&program, bootstraps, 10, free).unwrap();
         let last = |found: &Levels| found.boots.iter().rposition(|boots| *boots).unwrap();
         let (usual, two, five) = (of(0), of(2), of(5));
-        assert!(last(&usual) < last(&two) && last(&two) < last(&five), "{usual:?} {two:?} {five:?}");
-        assert!(usual.bootstraps() <= two.bootstraps() && two.bootstraps() <= five.bootstraps());
+        assert!(last(&usual) < last(&two), "{usual:?} {two:?} {five:?}");
+        assert!(last(&two) < last(&five), "{usual:?} {two:?} {five:?}");
+        assert!(usual.bootstraps() <= two.bootstraps());
+        assert!(two.bootstraps() <= five.bootstraps());
         for found in [usual, two, five] {
             for (id, vector) in program.vectors.iter().enumerate() {
                 let own = found.made(id, bootstraps) + vector.step.depth();

@@ -235,7 +235,8 @@ mod tests {
         ] {
             let key = bad.split('=').next().unwrap();
             let error = read(bad).unwrap_err().to_string();
-            assert!(error.contains(key) && error.contains(NAME), "{bad}: {error}");
+            assert!(error.contains(key), "{bad}: {error}");
+            assert!(error.contains(NAME), "{bad}: {error}");
         }
     }
 }

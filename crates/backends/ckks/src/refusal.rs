@@ -126,7 +126,8 @@ mod tests {
         };
         let fallen = Fallen { options: Options::default(), judged };
         let text = refusal(&fallen).to_string();
-        assert!(text.contains("2 of 60 inputs") && text.contains("`-O unnoticed=2` serves it"), "{text}");
+        assert!(text.contains("2 of 60 inputs"), "{text}");
+        assert!(text.contains("`-O unnoticed=2` serves it"), "{text}");
         let borne = |unnoticed: u32| Options { unnoticed, ..Options::default() }.bears(fallen.judged.wrong());
         assert_eq!([0, 1, 2].map(borne), [false, false, true]);
     }

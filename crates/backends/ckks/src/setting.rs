@@ -211,13 +211,16 @@ mod tests {
             let parameters = Parameters::new(&setting.parameters).unwrap();
             assert_eq!((parameters.levels(), parameters.degree()), (levels, setting.degree()));
         }
-        assert!(Setting::leveled(13, 5).is_none() && Setting::leveled(16, 60).is_none());
+        assert!(Setting::leveled(13, 5).is_none());
+        assert!(Setting::leveled(16, 60).is_none());
     }
 
     #[test]
     fn inputs_of_set_a_are_sent_low() {
         let [a, b] = [Set::A, Set::B].map(Setting::named);
-        assert!(a.input_bytes(8) <= INPUT_BYTES && a.input_bytes(9) > INPUT_BYTES && b.input_bytes(8) <= INPUT_BYTES);
+        assert!(a.input_bytes(8) <= INPUT_BYTES);
+        assert!(a.input_bytes(9) > INPUT_BYTES);
+        assert!(b.input_bytes(8) <= INPUT_BYTES);
     }
 
     /// The stated depths are those of the library's bootstraps.

@@ -137,7 +137,8 @@ mod tests {
         let mut scaled = a;
         scaled.scale_rows(&[10.0, 1.0]);
         assert_eq!(scaled.apply(&[1.0, 2.0, 3.0]), [50.0, -2.0]);
-        assert!(Sparse::identity(3).is_diagonal() && !scaled.is_diagonal());
+        assert!(Sparse::identity(3).is_diagonal());
+        assert!(!scaled.is_diagonal());
         assert!(!Sparse::select(2, &[Some(1), None]).is_diagonal());
     }
 }

@@ -131,7 +131,9 @@ mod tests {
             assert_eq!(Welcome::from_bytes(&answer.to_bytes()), Ok(answer));
         }
         let known = Welcome::Known.to_bytes();
-        assert!(Welcome::from_bytes(&[5; WELCOME_BYTES]).is_err() && Welcome::from_bytes(&known[1..]).is_err());
-        assert!(Welcome::from_bytes(&[&known[..16], &[1]].concat()).is_err() && Welcome::from_bytes(&[]).is_err());
+        assert!(Welcome::from_bytes(&[5; WELCOME_BYTES]).is_err());
+        assert!(Welcome::from_bytes(&known[1..]).is_err());
+        assert!(Welcome::from_bytes(&[&known[..16], &[1]].concat()).is_err());
+        assert!(Welcome::from_bytes(&[]).is_err());
     }
 }

@@ -263,7 +263,8 @@ mod tests {
     fn our_own_stages_need_less_where_levels_are_known() {
         for depth in 1..=16 {
             let found = stage_keys(depth).unwrap();
-            assert!(found.level_aware <= found.dynamic && (36..=48).contains(&found.distances), "{found:?}");
+            assert!(found.level_aware <= found.dynamic, "{found:?}");
+            assert!((36..=48).contains(&found.distances), "{found:?}");
         }
     }
 
@@ -272,6 +273,8 @@ mod tests {
         let alphas = allowed_alphas().unwrap();
         assert!(alphas.windows(2).skip(20).all(|w| w[0].largest >= w[1].largest));
         let top = alphas.last().unwrap();
-        assert!(top.largest >= 1 && alphas[3].largest == 4 && alphas[27].paper == Some(4));
+        assert!(top.largest >= 1);
+        assert!(alphas[3].largest == 4);
+        assert!(alphas[27].paper == Some(4));
     }
 }
