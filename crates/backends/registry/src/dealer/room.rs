@@ -95,7 +95,8 @@ mod tests {
         let third = room.take(c, 40).unwrap();
         assert!(room.take(a, 6).is_none());
         drop((large, third));
-        assert!(room.held().parties.is_empty() && room.held().all == 0);
+        assert!(room.held().parties.is_empty());
+        assert!(room.held().all == 0);
         let huge = room.take(a, 1000).expect("alone");
         assert!(room.take(b, 1).is_none());
         drop(huge);

@@ -32,9 +32,11 @@ fn a_model_is_compared_with_its_float_network() {
         labels.push(0);
         let found = check(&model, &*lowered, &data, Some(&labels), &Watch::default()).unwrap();
         assert_eq!((found.inputs, found.refused, found.overflowed), (20, 1, 0));
-        assert!(found.agreement >= 0.9 && found.interval[0] < found.agreement, "{found:?}");
+        assert!(found.agreement >= 0.9, "{found:?}");
+        assert!(found.interval[0] < found.agreement, "{found:?}");
         assert_eq!(found.accuracy.unwrap().float, 0.5);
-        assert!(found.output_error < 1e-2 && found.strained.iter().all(|s| s.share < 1.0));
+        assert!(found.output_error < 1e-2);
+        assert!(found.strained.iter().all(|s| s.share < 1.0));
         let unlabelled = check(&model, &*lowered, &data, None, &Watch::default()).unwrap();
         assert_eq!(Checked { accuracy: found.accuracy, ..unlabelled }, found);
     }
@@ -49,7 +51,8 @@ fn what_overflows_is_named() {
     }
     let lowered = Cheetah.lower(&model, &"frac_bits=8".parse().unwrap()).unwrap();
     let found = check(&model, &*lowered, &inputs(5), None, &Watch::default()).unwrap();
-    assert!(found.overflowed > 0 && found.strained[0].share >= 1.0, "{found:?}");
+    assert!(found.overflowed > 0, "{found:?}");
+    assert!(found.strained[0].share >= 1.0, "{found:?}");
     assert!(found.advice.is_some_and(|advice| advice.contains("-O clamp=true")));
     assert!(found.strained.is_sorted_by(|a, b| a.share >= b.share));
     let clamped = Cheetah.lower(&model, &"frac_bits=8,clamp=true".parse().unwrap()).unwrap();
@@ -77,11 +80,14 @@ fn both_parties_answer_as_the_model_says() {
         let (model, lowered) = lower(&Cheetah, mode);
         let ran = run_privately(&model, (&Cheetah, &lowered), &four_inputs(), &Watch::default()).unwrap();
         assert_eq!((ran.inputs, ran.as_reference), (3, 3), "{ran:?}");
-        assert!(ran.off <= ran.bound && ran.stated.is_none_or(|stated| stated == ran.bound), "{ran:?}");
+        assert!(ran.off <= ran.bound, "{ran:?}");
+        assert!(ran.stated.is_none_or(|stated| stated == ran.bound), "{ran:?}");
         assert_eq!(ran.error > 0.0, mode == OutputMode::Logits, "{ran:?}");
         let costs = lowered.costs();
         assert_eq!((ran.setup.up_bytes, ran.online.up_bytes), (costs.setup.up_bytes, costs.online.up_bytes));
-        assert!(ran.offline.down_bytes > 0 && ran.online.seconds > 0.0 && ran.steps.is_empty());
+        assert!(ran.offline.down_bytes > 0);
+        assert!(ran.online.seconds > 0.0);
+        assert!(ran.steps.is_empty());
     }
 }
 
@@ -91,7 +97,9 @@ fn a_bound_is_stated_where_it_says_something() {
     let stated = |frac_bits: u32| {
         let lowered = Cheetah.lower(&model, &format!("frac_bits={frac_bits}").parse().unwrap()).unwrap();
         let ran = run_privately(&model, (&Cheetah, &lowered), &four_inputs()[..1], &Watch::default()).unwrap();
-        assert!(ran.off <= ran.bound && ran.bound.is_finite() && ran.error < ran.bound, "{ran:?}");
+        assert!(ran.off <= ran.bound, "{ran:?}");
+        assert!(ran.bound.is_finite(), "{ran:?}");
+        assert!(ran.error < ran.bound, "{ran:?}");
         ran.stated
     };
     assert_eq!((stated(2), stated(12).is_some()), (None, true));
@@ -105,8 +113,10 @@ fn the_server_of_ckks_tells_where_its_time_goes() {
     let input = model.calibration.samples[0].clone();
     let ran = run_privately(&model, (&Ckks, &lowered), &[input], &Watch::default()).unwrap();
     let [kinds, seconds] = [ran.steps.len() as f64, ran.steps.values().sum::<f64>()];
-    assert!(kinds >= 2.0 && ran.steps.contains_key("linear"), "{:?}", ran.steps);
-    assert!(seconds > 0.0 && seconds <= ran.online.seconds, "{seconds} of {}", ran.online.seconds);
+    assert!(kinds >= 2.0, "{:?}", ran.steps);
+    assert!(ran.steps.contains_key("linear"), "{:?}", ran.steps);
+    assert!(seconds > 0.0, "{seconds} of {}", ran.online.seconds);
+    assert!(seconds <= ran.online.seconds, "{seconds} of {}", ran.online.seconds);
 }
 
 #[test]

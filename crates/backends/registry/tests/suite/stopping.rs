@@ -142,7 +142,8 @@ fn after_the_flag_no_layer_begins() {
         let whole = run(&**backend, &server, &input, &[Trip::new(NEVER), Trip::new(NEVER)]);
         for (party, name) in ["client", "server"].into_iter().enumerate() {
             let layers = &whole[party].begun;
-            assert!(whole[party].end.is_ok() && layers[0] == 0, "{id}, {name}: {layers:?}");
+            assert!(whole[party].end.is_ok(), "{id}, {name}: {layers:?}");
+            assert!(layers[0] == 0, "{id}, {name}: {layers:?}");
             for (phase, share) in [(1, 2), (1, u64::MAX), (2, 2)] {
                 // In the middle, and with the first layer: what is sent in one go is received in one.
                 let first = layers[phase - 1];

@@ -183,7 +183,8 @@ fn conform_batch(model: &Model, inputs: &[i64], options: Options, seed: u64) -> 
     if plan.batch() == 1 {
         let price = online_bytes::<Cheetah>(plan.graph(), &options).expect("compiles");
         let headers = online.bytes() - price;
-        assert!(headers > 0 && headers.is_multiple_of(HEADER_BYTES as u64), "the price of a graph is its payload");
+        assert!(headers > 0, "the price of a graph is its payload");
+        assert!(headers.is_multiple_of(HEADER_BYTES as u64), "the price of a graph is its payload");
     }
     assert_eq!(outcome.sent[2..], [online.up_bytes, online.down_bytes], "online");
     // Ideal OTs send nothing; the headers of what real ones send are stated beside it.
@@ -375,7 +376,8 @@ fn several_inputs_over_one_session_use_fresh_material() {
             run.collect::<Vec<_>>()
         },
     );
-    assert!(materials[0] != materials[1] && materials[1] != materials[2]);
+    assert!(materials[0] != materials[1]);
+    assert!(materials[1] != materials[2]);
     for (x, got) in batch.iter().zip(outputs) {
         let want = reference::run(model.0.graph(), &model.1, x).expect("reference");
         assert!(got.iter().zip(&want).all(|(g, w)| (g - w).abs() <= 2), "{got:?} {want:?}");

@@ -399,13 +399,23 @@ fn linear_layers_are_split_between_dealer_and_lattices() {
         let keys = server.order().expect("it is dealt").part.len() / 16;
         (keys, costs.setup.down_bytes, costs.offline.server.work.ntts, costs.dealing.work.macs)
     });
-    assert!(dealt.0 > 2 && dealt.2 == 0 && dealt.1 > 300, "{dealt:?}");
+    assert!(dealt.0 > 2, "{dealt:?}");
+    assert!(dealt.2 == 0, "{dealt:?}");
+    assert!(dealt.1 > 300, "{dealt:?}");
     assert_eq!((he.0, he.1, he.3), (0, 0, 0));
-    assert!(0 < split.0 && split.0 < dealt.0 && 0 < split.2 && split.2 < he.2, "{split:?}");
+    assert!(0 < split.0, "{split:?}");
+    assert!(split.0 < dealt.0, "{split:?}");
+    assert!(0 < split.2, "{split:?}");
+    assert!(split.2 < he.2, "{split:?}");
     // A header beside the bytes.
-    assert!(0 < split.1 && split.1 < 320 && 0 < split.3 && split.3 < dealt.3, "{split:?}");
+    assert!(0 < split.1, "{split:?}");
+    assert!(split.1 < 320, "{split:?}");
+    assert!(0 < split.3, "{split:?}");
+    assert!(split.3 < dealt.3, "{split:?}");
     let digests = all.each_ref().map(|server| server.digest());
-    assert!(digests[0] != digests[1] && digests[1] != digests[2] && digests[0] != digests[2]);
+    assert!(digests[0] != digests[1]);
+    assert!(digests[1] != digests[2]);
+    assert!(digests[0] != digests[2]);
 }
 
 fn first_case() -> Case {
@@ -433,7 +443,8 @@ fn an_input_that_does_not_fit_is_an_error_before_anything_is_sent() {
                 |_| (),
             )
             .0;
-            assert!(result.is_err() && sent == 0, "{}", backend.id());
+            assert!(result.is_err(), "{}", backend.id());
+            assert!(sent == 0, "{}", backend.id());
         }
     }
 }
@@ -445,10 +456,13 @@ fn unknown_options_and_back_ends_are_named() {
         let mut options = Options::default();
         options.set("no_such_option", 1);
         let error = backend.lower(model, &options).err().expect("an unknown option").to_string();
-        assert!(error.contains("no_such_option") && error.contains(backend.id()), "{error}");
+        assert!(error.contains("no_such_option"), "{error}");
+        assert!(error.contains(backend.id()), "{error}");
     }
     let error = registry().get("nobody").err().expect("no such back end").to_string();
-    assert!(error.contains("nobody") && error.contains("cheetah") && error.contains("clear"), "{error}");
+    assert!(error.contains("nobody"), "{error}");
+    assert!(error.contains("cheetah"), "{error}");
+    assert!(error.contains("clear"), "{error}");
 }
 
 #[test]
@@ -456,7 +470,8 @@ fn foreign_public_parts_are_errors() {
     let (_, model) = &first_case();
     for backend in registry().iter() {
         let server = backend.lower(model, &Options::default()).unwrap();
-        assert!(backend.open(&[]).is_err() && backend.open(&[0xff; 64]).is_err());
+        assert!(backend.open(&[]).is_err());
+        assert!(backend.open(&[0xff; 64]).is_err());
         assert!(backend.load(server.public_bytes(), &[]).is_err(), "{}: no private part", backend.id());
         for other in registry().iter().filter(|other| other.id() != backend.id()) {
             assert!(other.open(server.public_bytes()).is_err(), "{} opens what is {}'s", other.id(), backend.id());
