@@ -166,7 +166,8 @@ mod tests {
     #[test]
     fn either_piece_of_a_number_is_one_of_its_neighbours_lines() {
         let (table, mut farthest) = (lines(), 0);
-        assert!(table.check().is_ok() && (table.index_bits(), table.bits(), table.reserved()) == (2, 4, 4));
+        assert!(table.check().is_ok());
+        assert!((table.index_bits(), table.bits(), table.reserved()) == (2, 4, 4));
         let [low, high] = table.range();
         for x in -8..4i64 {
             let (i, l) = (x.div_euclid(4), x.rem_euclid(4));
@@ -176,12 +177,14 @@ mod tests {
                 let got = table.masked(x, mask);
                 let above = (x.rem_euclid(4) as u64 + mask % 4) % 4 < mask % 4;
                 assert_eq!(got, if above { line(i + 1, l - 4) } else { line(i, l) });
-                assert!((low..=high).contains(&got) && table.at(x).abs_diff(got) <= table.apart());
+                assert!((low..=high).contains(&got));
+                assert!(table.at(x).abs_diff(got) <= table.apart());
                 farthest = farthest.max(table.at(x).abs_diff(got));
             }
         }
         // The bound is reached at the ends of pieces.
-        assert!(farthest > 0 && table.steepest() == 3);
+        assert!(farthest > 0);
+        assert!(table.steepest() == 3);
     }
 
     #[test]

@@ -172,7 +172,8 @@ mod tests {
         *needs.last_mut().unwrap() = 70;
         let mut origin: Vec<usize> = (0..nodes.len()).collect();
         let text = assign(&mut nodes, needs, &mut origin).unwrap_err().to_string();
-        assert!(text.contains("bits") && text.contains("smaller values"), "{text}");
+        assert!(text.contains("bits"), "{text}");
+        assert!(text.contains("smaller values"), "{text}");
     }
 
     #[test]
