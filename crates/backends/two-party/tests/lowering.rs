@@ -163,7 +163,9 @@ fn weights_that_no_integer_holds_are_refused() {
 fn the_report_is_text_and_json() {
     let report = with(RingOptions::default()).report;
     let text = report.to_string();
-    assert!(text.contains("agreement") && text.contains("headroom") && text.contains("WARNING"), "{text}");
+    assert!(text.contains("agreement"), "{text}");
+    assert!(text.contains("headroom"), "{text}");
+    assert!(text.contains("WARNING"), "{text}");
     let back: RingReport = serde_json::from_value(tacit_backend_api::LoweringReport::json(&report)).unwrap();
     assert_eq!(back.comparisons, report.comparisons);
     assert!(report.layers.iter().all(|l| l.headroom_bits >= 0.0));
@@ -207,19 +209,22 @@ fn agreement_is_stated_of_samples_that_the_search_did_not_see() {
     let layer = |n: usize| Some((0..n).map(|i| ((i * 7 + 3) % 11) as f32 - 5.0).collect::<Vec<f32>>());
     let few = lowered(&chain(6, &[layer(48), None, layer(24)], 15), &RingOptions::default()).report;
     assert_eq!((few.agreement, few.samples.searched, few.samples.held_out), (None, 15, 0));
-    assert!(few.to_string().contains("nothing is promised") && few.warnings.iter().any(|w| w.contains("16")), "{few}");
+    assert!(few.to_string().contains("nothing is promised"), "{few}");
+    assert!(few.warnings.iter().any(|w| w.contains("16")), "{few}");
     let model = chain(6, &[layer(48), None, layer(24)], 64);
     let many = lowered(&model, &RingOptions::default()).report;
     assert_eq!((many.samples.searched, many.samples.held_out), (48, 16));
     assert!(many.agreement.is_some_and(|a| a > 0.9), "{many}");
     let expected = many.expected.unwrap();
-    assert!(expected.share >= 0.99 && expected.interval[0] < expected.share, "{many}");
+    assert!(expected.share >= 0.99, "{many}");
+    assert!(expected.interval[0] < expected.share, "{many}");
     // If the held-out samples cannot be satisfied, the search tries finer scales and the report
     // warns.
     let mut other = model.clone();
     other.calibration.wanted[48..].iter_mut().for_each(|w| w.reverse());
     let lied = lowered(&other, &RingOptions::default()).report;
-    assert!(lied.agreement.unwrap() < 0.6 && lied.expected.unwrap().share < 0.99, "{lied}");
+    assert!(lied.agreement.unwrap() < 0.6, "{lied}");
+    assert!(lied.expected.unwrap().share < 0.99, "{lied}");
     assert!(lied.warnings.iter().any(|w| w.contains("were asked for")), "{:?}", lied.warnings);
     let bits = |report: &RingReport| report.layers.iter().map(|l| l.width).sum::<u32>();
     assert!(bits(&lied) > bits(&many));
@@ -236,10 +241,12 @@ fn the_dial_buys_agreement_and_the_report_shows_the_trade_off() {
     assert!(cost(&coarse) < cost(&fine));
     assert!(coarse.report.expected.unwrap().share < fine.report.expected.unwrap().share);
     let choices = &fine.report.choices;
-    assert!(choices.len() > 2 && choices.is_sorted_by(|a, b| a.cost <= b.cost && a.output_error > b.output_error));
+    assert!(choices.len() > 2);
+    assert!(choices.is_sorted_by(|a, b| a.cost <= b.cost && a.output_error > b.output_error));
     assert!(fine.report.to_string().contains("trade-off"), "{}", fine.report);
     let guessed = self::with(RingOptions::default()).report;
-    assert!(guessed.choices.iter().all(|c| c.expected_agreement.is_none()) && !guessed.choices.is_empty());
+    assert!(guessed.choices.iter().all(|c| c.expected_agreement.is_none()));
+    assert!(!guessed.choices.is_empty());
 }
 
 #[test]
@@ -253,7 +260,8 @@ fn relus_test_fewer_bits_where_that_saves_something_and_samples_allow_it() {
         lower_for(model, &options, Target { price: &price, check: &|_, _| Ok(()) }, &Watch::default()).unwrap()
     };
     let some = lowered(&model, 0..=4, (0.05, 0.02));
-    assert!((1..=4).contains(&some.relu_drop) && some.report.output_error <= 0.02, "{}", some.report);
+    assert!((1..=4).contains(&some.relu_drop), "{}", some.report);
+    assert!(some.report.output_error <= 0.02, "{}", some.report);
     assert!(some.report.scheme.contains("lowest bit"), "{}", some.report.scheme);
     assert!(some.report.choices.iter().any(|c| c.relu_drop == some.relu_drop));
     // No bit is left out if that saves too little, if nothing is good enough, or if samples are
@@ -301,7 +309,8 @@ fn rings_hold_extreme_inputs_and_the_report_says_what_is_certain() {
     let rows: Vec<f32> = (0..64).map(|i| if i % 16 < 8 { 1.0 } else { -1.0 }).collect();
     let mut model = chain(8, &[Some(rows), None, Some(vec![1.0; 8])], 20);
     let (seen, extreme) = (model.calibration.max_abs[1], model.calibration.extreme[1]);
-    assert!((extreme - 8.0).abs() < 0.9 && extreme > seen, "{seen} {extreme}");
+    assert!((extreme - 8.0).abs() < 0.9, "{seen} {extreme}");
+    assert!(extreme > seen, "{seen} {extreme}");
     for sizes in [&mut model.calibration.max_abs[1..], &mut model.calibration.mean_square[1..]] {
         sizes.iter_mut().for_each(|v| *v /= 64.0);
     }
@@ -312,7 +321,8 @@ fn rings_hold_extreme_inputs_and_the_report_says_what_is_certain() {
     let wanted = model.run(&[high; 8]).unwrap();
     assert!((got[0] - wanted[0]).abs() < 0.5, "{got:?} {wanted:?}");
     let overflow = &made.report.overflow;
-    assert!(overflow.certain > 1 && overflow.certain + overflow.likely == made.graph.nodes().len(), "{overflow:?}");
+    assert!(overflow.certain > 1, "{overflow:?}");
+    assert!(overflow.certain + overflow.likely == made.graph.nodes().len(), "{overflow:?}");
     // Without that headroom, the report names the nodes that may overflow.
     let mut tight = model.clone();
     tight.calibration.extreme.iter_mut().for_each(|v| *v = 0.0);
@@ -344,7 +354,8 @@ fn a_lowering_tells_how_far_it_is_and_ends_when_asked() {
     lower_for(&model, &RingOptions::default(), target, &watch).unwrap();
     let told = told.lock().unwrap();
     let attempts: Vec<usize> = told.iter().filter(|t| t.0.starts_with("choosing scales")).map(|t| t.1).collect();
-    assert!(attempts.is_sorted() && *attempts.last().unwrap() > 2, "{attempts:?}");
+    assert!(attempts.is_sorted(), "{attempts:?}");
+    assert!(*attempts.last().unwrap() > 2, "{attempts:?}");
     assert!(told.iter().any(|t| t.0.starts_with("comparing each layer")));
     let watch = Watch::new(|step| step.done < 2);
     let ended = lower_for(&model, &RingOptions::default(), target, &watch);
@@ -363,8 +374,10 @@ fn errors_are_stated_in_the_unit_of_the_outputs() {
         (report.errors.unwrap(), tacit_backend_api::seam::Plan::error_bound(&*lowered, &[]), text)
     };
     let (coarse, fine) = (stated(4), stated(12));
-    assert!(coarse.0.expected > 4.0 * fine.0.expected && fine.0.expected > 0.0, "{coarse:?} {fine:?}");
-    assert!(fine.0.expected < 1e-2 * fine.0.range && fine.0.range == coarse.0.range);
+    assert!(coarse.0.expected > 4.0 * fine.0.expected, "{coarse:?} {fine:?}");
+    assert!(fine.0.expected > 0.0, "{coarse:?} {fine:?}");
+    assert!(fine.0.expected < 1e-2 * fine.0.range);
+    assert!(fine.0.range == coarse.0.range);
     for (errors, bound, text) in [coarse, fine] {
         assert_eq!(errors.bound, Some(bound).filter(|bound| *bound < errors.range), "{errors:?}");
         assert_eq!(text.contains("is proven\n"), errors.bound.is_some(), "{text}");
@@ -386,7 +399,9 @@ fn samples_of_another_scale_are_warned_of() {
     };
     let unusual =
         |model: &Model| lowered(model, &RingOptions::default()).report.warnings.join("\n").contains("in size");
-    assert!(!unusual(&at_scale(1.0)) && !unusual(&at_scale(255.0)) && unusual(&at_scale(1e6)));
+    assert!(!unusual(&at_scale(1.0)));
+    assert!(!unusual(&at_scale(255.0)));
+    assert!(unusual(&at_scale(1e6)));
     // At the scale of its samples the model computes as well as ever; inputs of the intended scale
     // round to nothing.
     let model = at_scale(1e6);
@@ -448,7 +463,9 @@ mod two_classes {
     #[test]
     fn a_classifier_of_two_classes_is_cut_at_its_logit() {
         let (end, middle) = (refusal(false), refusal(true));
-        assert!(end.contains("sigmoid") && end.contains("cut the network in front of it, at the logit"), "{end}");
-        assert!(middle.contains("no look-up tables") && !middle.contains("logit"), "{middle}");
+        assert!(end.contains("sigmoid"), "{end}");
+        assert!(end.contains("cut the network in front of it, at the logit"), "{end}");
+        assert!(middle.contains("no look-up tables"), "{middle}");
+        assert!(!middle.contains("logit"), "{middle}");
     }
 }

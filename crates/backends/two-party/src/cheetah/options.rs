@@ -137,7 +137,8 @@ mod tests {
         ]) {
             let key = bad.split('=').next().unwrap();
             let error = parse(NAME, &bad.parse().unwrap()).unwrap_err().to_string();
-            assert!(error.contains(key) && error.contains(NAME), "{bad}: {error}");
+            assert!(error.contains(key), "{bad}: {error}");
+            assert!(error.contains(NAME), "{bad}: {error}");
         }
     }
 }
