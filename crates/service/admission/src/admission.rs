@@ -342,7 +342,8 @@ mod tests {
         assert_eq!(evicted.as_mut().poll(&mut context), Poll::Pending);
         // This address holds all slots, so it hoards.
         let new = admission.admit(address(2)).unwrap();
-        assert!(old.is_evicted() && !new.is_evicted());
+        assert!(old.is_evicted());
+        assert!(!new.is_evicted());
         assert_eq!(evicted.as_mut().poll(&mut context), Poll::Ready(()));
         assert_eq!(std::io::Read::read(&mut peer, &mut [0]).unwrap(), 0);
         assert_eq!(old.authenticate(0, [1; 32]), Err(Full::Evicted));

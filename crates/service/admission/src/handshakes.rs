@@ -143,7 +143,8 @@ mod tests {
     #[test]
     fn a_network_of_ipv6_is_one_address() {
         let [a, b, c] = ["2001:db8::1", "2001:db8::ffff:0:0:2", "2001:db8:0:1::1"].map(|a| network(a.parse().unwrap()));
-        assert!(a == b && a != c);
+        assert!(a == b);
+        assert!(a != c);
         assert_eq!(network("::ffff:10.0.0.1".parse().unwrap()), address(1));
     }
 
@@ -167,7 +168,9 @@ mod tests {
         // A newcomer from the same address evicts no connection before its least time.
         assert_eq!(slots.enter(2, address(1), start + LEAST_TIME / 2), Err(start + LEAST_TIME));
         assert_eq!(slots.enter(2, address(2), start + LEAST_TIME / 2), Ok(Some((0, address(1)))));
-        assert!(slots.leave(1) && !slots.leave(1) && !slots.leave(0));
+        assert!(slots.leave(1));
+        assert!(!slots.leave(1));
+        assert!(!slots.leave(0));
         assert_eq!(slots.enter(3, address(1), start + LEAST_TIME / 2), Ok(None));
         let (mut many, crowd) = (HandshakeSlots::new(16, USUAL), |id: u64| address(id as u8));
         (0..16).for_each(|id| assert_eq!(many.enter(id, crowd(id), start), Ok(None)));
@@ -197,16 +200,16 @@ mod tests {
                             let at = held.iter().position(|h| h.0 == gone).unwrap();
                             let count = |a| held.iter().filter(|h| h.1 == a).count();
                             if now >= held[at].2 + USUAL {
-                                prop_assert!(at == 0 && held.len() * 2 >= slots);
+                                prop_assert!(at == 0); prop_assert!(held.len() * 2 >= slots);
                             } else {
-                                prop_assert!(held.len() == slots && held.iter().all(|h| count(h.1) <= count(whose)));
+                                prop_assert!(held.len() == slots); prop_assert!(held.iter().all(|h| count(h.1) <= count(whose)));
                                 prop_assert!(count(whose) > slots / HOARD || now >= held[at].2 + LEAST_TIME);
                             }
                             held.remove(at);
                         }
                         held.push((id, address(from), now));
                     }
-                    Err(at) => prop_assert!(held.len() == slots && at > now && at <= now + LEAST_TIME),
+                    Err(at) => { prop_assert!(held.len() == slots); prop_assert!(at > now); prop_assert!(at <= now + LEAST_TIME); }
                 }
                 prop_assert_eq!(tested.taken(), held.len());
                 prop_assert!(held.len() <= slots);

@@ -131,12 +131,15 @@ mod tests {
     #[test]
     fn connections_are_counted_in_all_and_for_each_peer() {
         let (mut pool, now) = (pool(3, 2), Instant::now());
-        assert!(pool.enter(1, A, now).is_ok() && pool.enter(2, A, now).is_ok());
+        assert!(pool.enter(1, A, now).is_ok());
+        assert!(pool.enter(2, A, now).is_ok());
         assert_eq!(pool.enter(3, A, now), Err(Full::Peer));
         assert_eq!(pool.enter(4, B, now), Ok(None));
         assert_eq!(pool.enter(5, [3; 32], now), Err(Full::Pool), "nobody is idle for long enough");
-        assert!(pool.leave(2) && !pool.leave(2));
-        assert!(pool.taken() == 2 && pool.enter(6, A, now).is_ok());
+        assert!(pool.leave(2));
+        assert!(!pool.leave(2));
+        assert!(pool.taken() == 2);
+        assert!(pool.enter(6, A, now).is_ok());
     }
 
     #[test]
@@ -179,7 +182,7 @@ mod tests {
                             Ok(evicted) => {
                                 if let Some(gone) = evicted {
                                     let (_, whose, busy) = held.remove(held.iter().position(|h| h.0 == gone).unwrap());
-                                    prop_assert!(busy == 0 && count(&held, whose) > count(&held, peer));
+                                    prop_assert!(busy == 0); prop_assert!(count(&held, whose) > count(&held, peer));
                                 }
                                 held.push((id, peer, 0));
                             }
