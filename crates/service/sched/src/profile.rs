@@ -428,7 +428,8 @@ mod tests {
         // Ten jobs of the slow client for each of two others.
         for _ in 0..20 {
             (0..10).for_each(|_| assert!(learn(of(7, 400.0)) < 1.3));
-            assert!(learn(of(1, 1.0)) < 1.3 && learn(of(2, 1.2)) < 1.3);
+            assert!(learn(of(1, 1.0)) < 1.3);
+            assert!(learn(of(2, 1.2)) < 1.3);
         }
         // The slow client counts where there is no other, and the table follows a lasting change of
         // two clients.

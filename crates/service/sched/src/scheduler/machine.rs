@@ -208,7 +208,8 @@ impl Machine {
     /// Changes the task of a running T_pre. Returns its resources, its threads and its start.
     pub fn reassign(&mut self, id: JobId, task: Task) -> (Resources, u32, Time) {
         let job = self.jobs.get_mut(&id).expect("only a running job is given to another");
-        debug_assert!(job.task.phase() == JobPhase::Pre && task.phase() == JobPhase::Pre);
+        debug_assert!(job.task.phase() == JobPhase::Pre);
+        debug_assert!(task.phase() == JobPhase::Pre);
         job.task = task;
         (job.holds, job.threads, job.started)
     }

@@ -85,9 +85,12 @@ mod tests {
         assert_eq!((recent.others(b), recent.next()), (1, Some(at(12.0))));
         // The client asks again before it is forgotten.
         recent.asks(a);
-        assert!(!recent.forget(at(20.0)) && recent.next().is_none());
+        assert!(!recent.forget(at(20.0)));
+        assert!(recent.next().is_none());
         recent.ended(a, at(20.0));
         assert!(recent.audit(BTreeMap::from([(b, 1)])).is_ok());
-        assert!(recent.forget(at(30.0)) && recent.others(b) == 0 && recent.others(a) == 1);
+        assert!(recent.forget(at(30.0)));
+        assert!(recent.others(b) == 0);
+        assert!(recent.others(a) == 1);
     }
 }

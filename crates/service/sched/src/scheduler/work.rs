@@ -110,7 +110,10 @@ impl Work {
     /// Removes a group without inputs.
     pub fn close_group(&mut self, id: Owner) -> Option<Group> {
         let group = self.groups.remove(&id)?;
-        debug_assert!(group.live.is_empty() && group.active == 0 && group.threads == 0 && group.parked.is_empty());
+        debug_assert!(group.live.is_empty());
+        debug_assert!(group.active == 0);
+        debug_assert!(group.threads == 0);
+        debug_assert!(group.parked.is_empty());
         if let Some(client) = self.clients.get_mut(&group.client) {
             client.groups.remove(&id);
             if client.groups.is_empty() {

@@ -141,7 +141,8 @@ fn a_stopped_job_holds_what_it_holds_until_it_has_stopped() {
         // The input has ended; its job has not, and what waits for the core still waits.
         assert_eq!(outcomes(&d), vec![Outcome::Cancelled(Cause::Client)]);
         assert_eq!(d.sched.used(), Resources { cores: 1, memory: 20, disk: 10, dealings: 0 });
-        assert!(d.monitor.running.is_empty() && d.sched.job_input(job).is_none());
+        assert!(d.monitor.running.is_empty());
+        assert!(d.sched.job_input(job).is_none());
         let usage = Usage { time: Span::from_secs(1.0), peak_memory: 1 };
         let material = Some(MaterialId([7; 16]));
         match how {
@@ -178,7 +179,8 @@ fn shutdown_now_waits_for_the_last_job_to_stop() {
     d.send(Event::JobStopped { job: jobs[0] }).unwrap();
     assert!(!d.sched.stopped());
     d.send(Event::JobStopped { job: jobs[1] }).unwrap();
-    assert!(d.sched.stopped() && d.monitor.is_stopped());
+    assert!(d.sched.stopped());
+    assert!(d.monitor.is_stopped());
 }
 
 #[test]
@@ -237,7 +239,8 @@ fn stock_of_a_client_stays_and_is_not_made_while_it_is_away() {
     let stock = d.sched.stock();
     d.send(Event::ClientGone { client: me() }).unwrap();
     finish_all(&mut d);
-    assert!(d.sched.stock() >= stock && refills(&d).is_empty());
+    assert!(d.sched.stock() >= stock);
+    assert!(refills(&d).is_empty());
     request(&mut d, plain(6, BOUND, 1));
     finish_all(&mut d);
     assert_eq!(d.monitor.reports.last().map(|r| (r.outcome, r.source)), Some((Outcome::Done, Source::Pool)));
@@ -380,7 +383,8 @@ fn a_model_without_t_pre_goes_straight_to_t_on() {
     d.send(Event::Notice(notice(CLEAR, 1))).unwrap();
     request(&mut d, Request { notice: Some(NoticeId(1)), ..plain(5, CLEAR, 2) });
     let mine = d.monitor.running.values().filter(|(s, _)| s.model == CLEAR);
-    assert!(mine.clone().all(|(s, _)| s.phase == JobPhase::On && s.material.is_none()) && mine.count() == 2);
+    assert!(mine.clone().all(|(s, _)| s.phase == JobPhase::On && s.material.is_none()));
+    assert!(mine.count() == 2);
     finish_all(&mut d);
     let report = &d.monitor.reports[0];
     assert_eq!((outcomes(&d), report.pre), (vec![Outcome::Done; 2], Default::default()));

@@ -130,7 +130,8 @@ fn stock_is_made_while_a_job_waits_for_memory_and_leaves_the_room_that_it_needs(
         _ => None,
     });
     let (at, memory) = refill.expect("a refill runs while request 2 waits");
-    assert!(at >= Time::from_secs(1.0) && memory <= 10, "{at}");
+    assert!(at >= Time::from_secs(1.0), "{at}");
+    assert!(memory <= 10, "{at}");
     let most = driver.actions.iter().filter(|(_, a)| matches!(a, Action::Start(s) if s.work == Work::Pool)).count();
     assert!(most <= 4, "one at a time: two would not leave 90 bytes");
     let mut driver = driver;
@@ -163,7 +164,8 @@ fn jobs_that_can_never_fit_are_refused_with_what_they_need() {
     let mut driver = Driver::new(header);
     let refused = driver.send(request(1, 2, 1)).unwrap_err();
     let text = refused.to_string();
-    assert!(text.contains("70 bytes of memory") && text.contains("50 bytes of memory"), "{text}");
+    assert!(text.contains("70 bytes of memory"), "{text}");
+    assert!(text.contains("50 bytes of memory"), "{text}");
     // A machine that shrinks later rejects what it accepted.
     let mut driver = Driver::new(plain("fcfs"));
     driver.send(request(1, 2, 1)).unwrap();

@@ -357,7 +357,8 @@ impl Driver {
         while let Some(job) = self.picked(0) {
             self.finish(job, 100);
         }
-        assert!(self.sched.stopped() && self.monitor.is_stopped(), "drained but not stopped");
+        assert!(self.sched.stopped(), "drained but not stopped");
+        assert!(self.monitor.is_stopped(), "drained but not stopped");
         let used = self.sched.used();
         let left = (self.sched.stock() + self.kept().len()) as u64;
         let nothing = Resources { disk: 10 * left, ..Resources::default() };

@@ -211,7 +211,8 @@ impl Monitor {
             }
             Action::Report(report) => self.report(now, report),
             Action::Stopped => {
-                assert!(self.running.is_empty() && self.stopping.is_empty(), "stopped with jobs running");
+                assert!(self.running.is_empty(), "stopped with jobs running");
+                assert!(self.stopping.is_empty(), "stopped with jobs running");
                 assert!(self.open().is_empty(), "stopped with requests open");
                 self.stopped = true;
             }
@@ -269,10 +270,8 @@ impl Monitor {
                 let input = on_input(start);
                 assert!(self.on_started.insert(input), "a second T_on of one input");
                 let request = &self.requests[&input.request];
-                assert!(
-                    input.index < request.inputs && !request.ended.contains(&input.index),
-                    "T_on of an ended input"
-                );
+                assert!(input.index < request.inputs, "T_on of an ended input");
+                assert!(!request.ended.contains(&input.index), "T_on of an ended input");
                 assert_eq!(Some(start.model), request.model);
                 let given = request.materials.get(input.index as usize);
                 assert!(given.is_none() || given == start.material.as_ref(), "not the material that was named");
@@ -304,9 +303,11 @@ impl Monitor {
                 assert!(self.on_finished.contains(&report.input), "done without a finished T_on");
                 assert!(open.deadline.is_none_or(|d| now <= d), "done after its timeout");
                 let (pre, on) = (report.pre, report.on);
-                assert!(on.started.unwrap() <= on.finished.unwrap() && on.started.unwrap() >= report.arrived);
+                assert!(on.started.unwrap() <= on.finished.unwrap());
+                assert!(on.started.unwrap() >= report.arrived);
                 if let Some(finished) = pre.finished {
-                    assert!(pre.started.unwrap() <= finished && finished <= on.started.unwrap());
+                    assert!(pre.started.unwrap() <= finished);
+                    assert!(finished <= on.started.unwrap());
                 }
             }
             Outcome::TimedOut => assert!(open.deadline.is_some_and(|d| now >= d), "timed out too early"),
