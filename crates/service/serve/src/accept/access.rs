@@ -247,11 +247,15 @@ mod tests {
         );
         let rules = Rules::parse(&text).unwrap();
         let (alice, bob, other) = (rules.of(ALICE), rules.of(BOB), rules.of(ClientId([2; 32])));
-        assert!(alice.allows("digits", false) && !alice.allows("faces", false) && !alice.revoked);
+        assert!(alice.allows("digits", false));
+        assert!(!alice.allows("faces", false));
+        assert!(!alice.revoked);
         assert_eq!((alice.per_day, alice.per_minute.map(NonZeroU32::get)), (Some(0), Some(60)));
-        assert!(bob.allows("faces", false) && bob.revoked);
+        assert!(bob.allows("faces", false));
+        assert!(bob.revoked);
         assert_eq!((bob.per_day, bob.per_minute), (Some(5), None));
-        assert!(other.allows("digits", false) && !other.allows("faces", false));
+        assert!(other.allows("digits", false));
+        assert!(!other.allows("faces", false));
         assert_eq!(rules.models(), BTreeSet::from(["digits", "faces"]));
         assert!(rules.have_quotas());
     }
@@ -261,7 +265,8 @@ mod tests {
         let rules = Rules::parse(&format!("[client.{ALICE}]\nname = 'alice, ward 3'\n")).unwrap();
         assert_eq!(rules.of(ALICE).name.as_deref(), Some("alice, ward 3"));
         assert_eq!(rules.of(BOB).name, None);
-        assert!(rules.of(ALICE).allows("anything", false) && !rules.of(ALICE).revoked);
+        assert!(rules.of(ALICE).allows("anything", false));
+        assert!(!rules.of(ALICE).revoked);
         assert!(Rules::parse("[default]\nname = 'all'\n").unwrap_err().contains("[client.FINGERPRINT]"));
     }
 
@@ -282,13 +287,16 @@ mod tests {
     fn no_rules_allow_everything() {
         let rules = Rules::parse("").unwrap();
         assert_eq!(rules, Rules::default());
-        assert!(rules.of(ALICE).allows("anything", false) && !rules.of(ALICE).revoked && !rules.have_quotas());
+        assert!(rules.of(ALICE).allows("anything", false));
+        assert!(!rules.of(ALICE).revoked);
+        assert!(!rules.have_quotas());
     }
 
     #[test]
     fn only_those_named_where_all_others_are_revoked() {
         let rules = Rules::parse(&format!("[default]\nrevoked = true\n[client.{ALICE}]\nrevoked = false\n")).unwrap();
-        assert!(!rules.of(ALICE).revoked && rules.of(BOB).revoked);
+        assert!(!rules.of(ALICE).revoked);
+        assert!(rules.of(BOB).revoked);
     }
 
     #[test]
@@ -325,13 +333,15 @@ mod tests {
         ] {
             let error = Rules::parse(text).unwrap_err();
             assert!(error.starts_with(&format!("line {line}, ")), "{text}: {error}");
-            assert!(parts.iter().all(|part| error.contains(part)) && !error.contains('\n'), "{text}: {error}");
+            assert!(parts.iter().all(|part| error.contains(part)), "{text}: {error}");
+            assert!(!error.contains('\n'), "{text}: {error}");
         }
     }
 
     #[test]
     fn a_file_without_end_is_refused() {
         let error = Rules::read(Path::new("/dev/zero")).unwrap_err().to_string();
-        assert!(error.contains("/dev/zero") && error.contains("it is a device"), "{error}");
+        assert!(error.contains("/dev/zero"), "{error}");
+        assert!(error.contains("it is a device"), "{error}");
     }
 }

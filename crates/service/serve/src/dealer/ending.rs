@@ -97,7 +97,8 @@ mod tests {
     #[test]
     fn it_ends_when_nothing_runs_and_nothing_fresh_is_left_to_fetch() {
         let (ending, now) = (Ending::default(), Instant::now());
-        assert!(!ending.is_over(now) && !ending.is_stopping());
+        assert!(!ending.is_over(now));
+        assert!(!ending.is_stopping());
         let running = ending.begin();
         for ticket in [[1; 32], [2; 32], [3; 32]] {
             ending.dealing(ticket);
@@ -108,7 +109,8 @@ mod tests {
         ending.dealt(&[2; 32]);
         ending.dealt(&[1; 32]);
         ending.stop(Duration::from_secs(3600));
-        assert!(ending.is_stopping() && !ending.is_over(now));
+        assert!(ending.is_stopping());
+        assert!(!ending.is_over(now));
         ending.settled(&[1; 32]);
         drop(running);
         assert!(!ending.is_over(now), "one material is not fetched");

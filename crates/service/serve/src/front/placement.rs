@@ -63,7 +63,8 @@ mod tests {
             assert_eq!(first(client, &left) == home, home != "node-3");
             *shares.entry(home).or_default() += 1;
         }
-        assert!(shares.len() == 8 && shares.values().all(|share| (400..600).contains(share)), "{shares:?}");
+        assert!(shares.len() == 8, "{shares:?}");
+        assert!(shares.values().all(|share| (400..600).contains(share)), "{shares:?}");
         assert!(rendezvous(ALICE, Vec::new()).is_empty());
     }
 

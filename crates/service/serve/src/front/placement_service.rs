@@ -154,7 +154,8 @@ mod tests {
             let run = service.join("silent", "nowhere:1").unwrap();
             service.renew("silent", run, report(0)).unwrap();
             let refused = service.place(ALICE, "net", SHORT).await.unwrap_err();
-            assert!(refused.reason.contains("has not admitted") && refused.again == Some(LEASE), "{refused:?}");
+            assert!(refused.reason.contains("has not admitted"), "{refused:?}");
+            assert!(refused.again == Some(LEASE), "{refused:?}");
             // A waiting client gets its ticket once the node admits it.
             let waits = service.place(ALICE, "net", LEASE);
             let admits = async {
@@ -171,7 +172,8 @@ mod tests {
         in_time(async {
             let service = PlacementService::new(NodeRegistry::new(Duration::ZERO, None, 2), BTreeSet::from([ALICE]));
             let refused = service.place(ALICE, "net", SHORT).await.unwrap_err();
-            assert!(refused.reason.contains("not admitted") && refused.again.is_none());
+            assert!(refused.reason.contains("not admitted"));
+            assert!(refused.again.is_none());
         });
     }
 }

@@ -120,10 +120,12 @@ mod tests {
     fn a_batch_takes_a_place_for_each_input_unless_it_is_alone() {
         let (mut memory, id, alice) = (InMemory::new(4), MaterialId::numbered, ALICE.client);
         memory.reserve(id(1), alice, 6).unwrap();
-        assert!(!memory.has_room(alice, 1) && memory.has_room(ClientId([9; 32]), 6));
+        assert!(!memory.has_room(alice, 1));
+        assert!(memory.has_room(ClientId([9; 32]), 6));
         memory.give_back(id(1));
         memory.reserve(id(2), alice, 3).unwrap();
-        assert!(memory.has_room(alice, 1) && !memory.has_room(alice, 2));
+        assert!(memory.has_room(alice, 1));
+        assert!(!memory.has_room(alice, 2));
     }
 
     #[test]

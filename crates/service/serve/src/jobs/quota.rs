@@ -247,11 +247,11 @@ mod tests {
         let mut quotas = Quotas::new(100, HashMap::from([((ALICE, "m".into()), 1)]));
         assert_eq!(quotas.take(NOON, ALICE, "m", 1, 2).unwrap().day, 100);
         let reason = quotas.take(NOON, ALICE, "m", 1, 2).unwrap_err().to_string();
-        assert!(
-            reason.contains("quota of 2") && reason.contains("`m`") && reason.contains("in 12 h 0 min"),
-            "{reason}"
-        );
-        assert!(quotas.take(NOON, ALICE, "n", 1, 2).is_ok() && quotas.take(NOON, ClientId([2; 32]), "m", 1, 2).is_ok());
+        assert!(reason.contains("quota of 2"), "{reason}");
+        assert!(reason.contains("`m`"), "{reason}");
+        assert!(reason.contains("in 12 h 0 min"), "{reason}");
+        assert!(quotas.take(NOON, ALICE, "n", 1, 2).is_ok());
+        assert!(quotas.take(NOON, ClientId([2; 32]), "m", 1, 2).is_ok());
         assert!(quotas.take(NOON, ALICE, "m", 1, 3).is_ok(), "a higher limit counts at once");
         assert!(quotas.take(NOON, ALICE, "x", 1, 0).is_err());
         assert_eq!(quotas.take(NOON + DAY_S, ALICE, "m", 1, 1).unwrap().day, 101);
@@ -300,22 +300,27 @@ mod tests {
     fn stock_is_paid_for_once_and_remembered_within_limits() {
         let (mut stock, id) = (PaidStock::default(), |n: usize| MaterialId::numbered(n as u64));
         stock.insert(ALICE, id(1));
-        assert!(stock.holds(ALICE, id(1)) && !stock.holds(ClientId([2; 32]), id(1)));
+        assert!(stock.holds(ALICE, id(1)));
+        assert!(!stock.holds(ClientId([2; 32]), id(1)));
         stock.remove(ALICE, id(1));
         assert!(!stock.holds(ALICE, id(1)));
         (0..MAX_STOCK + 10).for_each(|n| stock.insert(ALICE, id(n)));
-        assert!(!stock.holds(ALICE, id(2)) && stock.holds(ALICE, id(MAX_STOCK)));
-        assert!(stock.held.len() <= MAX_STOCK && stock.order.len() <= MAX_STOCK);
+        assert!(!stock.holds(ALICE, id(2)));
+        assert!(stock.holds(ALICE, id(MAX_STOCK)));
+        assert!(stock.held.len() <= MAX_STOCK);
+        assert!(stock.order.len() <= MAX_STOCK);
     }
 
     #[test]
     fn a_token_that_is_given_back_is_there_again() {
         let (start, rate) = (Instant::now(), NonZeroU32::new(1).unwrap());
         let mut bucket = Bucket::full(start, rate);
-        assert!(bucket.take(start, rate, 1).is_ok() && bucket.take(start, rate, 1).is_err());
+        assert!(bucket.take(start, rate, 1).is_ok());
+        assert!(bucket.take(start, rate, 1).is_err());
         bucket.give_back(1);
         bucket.give_back(1);
-        assert!(bucket.take(start, rate, 1).is_ok() && bucket.take(start, rate, 1).is_err(), "no more than it holds");
+        assert!(bucket.take(start, rate, 1).is_ok(), "no more than it holds");
+        assert!(bucket.take(start, rate, 1).is_err(), "no more than it holds");
     }
 
     #[test]

@@ -279,7 +279,8 @@ mod tests {
         let [other, _] = phase(8, "online", Some(InputId(0x11))).spans(now, run);
         assert_eq!(ran["traceId"], "abababababababab0000000000000011");
         assert_eq!((&ran["traceId"], &waited["parentSpanId"]), (&other["traceId"], &ran["spanId"]));
-        assert!(ran["spanId"] != other["spanId"] && ran["spanId"] != waited["spanId"]);
+        assert!(ran["spanId"] != other["spanId"]);
+        assert!(ran["spanId"] != waited["spanId"]);
         let times =
             |span: &Value| ["startTimeUnixNano", "endTimeUnixNano"].map(|key| span[key].as_str().unwrap().to_owned());
         assert_eq!(times(&ran), ["97000000000", "100000000000"]);

@@ -66,9 +66,11 @@ fn models_that_are_not_on_the_list_do_not_exist() {
     let mut channel = server.greeted(dir.path(), "alice");
     let open = Request::Open { model: "two".into(), backend: "toy".into(), device: DEVICE };
     let Reply::Refused { reason, .. } = ask(&mut channel, &open) else { panic!("opened") };
-    assert!(reason.contains("no model `two`; there are: one") && !reason.contains("one, two"), "{reason}");
+    assert!(reason.contains("no model `two`; there are: one"), "{reason}");
+    assert!(!reason.contains("one, two"), "{reason}");
     let models = |name| get(&mut server.http(dir.path(), name), "/v1/models");
-    assert!(models("alice").contains("\"one\"") && !models("alice").contains("\"two\""), "{}", models("alice"));
+    assert!(models("alice").contains("\"one\""), "{}", models("alice"));
+    assert!(!models("alice").contains("\"two\""), "{}", models("alice"));
     assert!(models("ops").contains("\"two\""));
     // What is open already is of no further use when the rules change.
     let (mut alice, mut bob) = (server.client(dir.path(), "alice", "one"), server.client(dir.path(), "bob", "one"));
@@ -132,7 +134,8 @@ fn a_quota_is_refused_before_material_is_claimed_and_outlives_a_restart() {
     let mut client = server.client(dir.path(), "alice", "one");
     infer(&mut client).unwrap();
     let reason = refused(infer(&mut client));
-    assert!(reason.contains("quota of 2 answers a day of model `one`") && reason.contains("midnight UTC"), "{reason}");
+    assert!(reason.contains("quota of 2 answers a day of model `one`"), "{reason}");
+    assert!(reason.contains("midnight UTC"), "{reason}");
     let store = Store::open(&dir.path().join("server-material"), Party::Server, None).unwrap();
     assert_eq!(store.list_of(who(dir.path(), "alice")).unwrap().len(), 1, "what was refused is not used up");
     assert_eq!(client.stored().unwrap().len(), 1, "at neither party");
@@ -262,14 +265,16 @@ fn revocation_ends_all_that_a_client_has_while_a_job_runs() {
     server.handle.reload_access().unwrap();
     // Her core is another's now.
     assert_eq!(turn(&mut other), Reply::Go);
-    assert!(recv_reply(&mut running).is_err() && recv_reply(&mut idle).is_err(), "cut");
+    assert!(recv_reply(&mut running).is_err(), "cut");
+    assert!(recv_reply(&mut idle).is_err(), "cut");
     assert_eq!(get(&mut visitor, "/v1/status"), "", "so is HTTP");
     let reason = greeting(&server, dir.path(), "alice");
     assert!(matches!(&reason, Reply::Refused { reason, .. } if reason.contains("revoked")), "{reason:?}");
     let mut answer = String::new();
     // It is said before anything is asked; the other end may close without TLS's goodbye.
     let _ = server.http(dir.path(), "alice").read_to_string(&mut answer);
-    assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("revoked"), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    assert!(answer.contains("revoked"), "{answer}");
     let store = Store::open(&dir.path().join("server-material"), Party::Server, None).unwrap();
     let [alice, bob] = ["alice", "bob"].map(|name| who(dir.path(), name));
     wait_until("her material is destroyed", || store.list_of(alice).unwrap().is_empty());
@@ -304,7 +309,8 @@ fn a_certificate_is_revoked_by_its_serial_number_and_its_client_goes_on_with_ano
     let mut answer = String::new();
     // It is said before anything is asked; the other end may close without TLS's goodbye.
     let _ = server.http(dir.path(), "alice").read_to_string(&mut answer);
-    assert!(answer.starts_with("HTTP/1.1 403") && says(&answer), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    assert!(says(&answer), "{answer}");
     assert!(matches!(ask(&mut his, &Request::List), Reply::Models(_)), "others are as before");
     // Her key is as good as it was, with a new certificate, and so is what is bound to it.
     keys::renew(&keys_dir, "alice", None).unwrap();
@@ -357,7 +363,8 @@ fn a_bad_file_is_an_error_at_the_start_and_changes_nothing_later() {
     assert!(error.contains("line 2, `querys_per_day = 5`: unknown field `querys_per_day`"), "{error}");
     config.access = Some(dir.path().join("none.toml"));
     let error = Server::bind(catalog(), config).err().unwrap().to_string();
-    assert!(error.contains("none.toml") && error.contains("No such file"), "{error}");
+    assert!(error.contains("none.toml"), "{error}");
+    assert!(error.contains("No such file"), "{error}");
 }
 
 #[test]

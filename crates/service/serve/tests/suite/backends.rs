@@ -127,7 +127,8 @@ fn a_back_end_with_nothing_to_prepare_is_asked_right_away() {
     let mut client = server.client(dir.path(), "alice", "direct");
     let answer = client.infer(&X).unwrap();
     assert_eq!(answer.values, expected(3, &X));
-    assert!(answer.setup.is_some() && answer.prepared.is_none(), "keys come before the first answer");
+    assert!(answer.setup.is_some(), "keys come before the first answer");
+    assert!(answer.prepared.is_none(), "keys come before the first answer");
     assert!(client.infer(&X).unwrap().setup.is_none());
     let error = client.prepare().unwrap_err();
     assert!(error.to_string().contains("nothing to prepare"), "{error}");
@@ -194,7 +195,8 @@ fn connections_of_one_configuration_share_their_keys() {
     let server = Running::with(dir.path(), slots(&model), |c| c.store = None);
     let config = ClientConfig { store: None, ..server.config(dir.path(), "alice") };
     let [first, second] = [&config; 2].map(keys_for_an_answer);
-    assert!(first > 100_000 && second < 1_000, "{first} and {second} bytes went up");
+    assert!(first > 100_000, "{first} and {second} bytes went up");
+    assert!(second < 1_000, "{first} and {second} bytes went up");
     let stranger = ClientConfig { opened: OpenedModels::default(), ..config.clone() };
     assert_eq!(keys_for_an_answer(&stranger), first, "it has keys of its own");
     assert_eq!(keys_for_an_answer(&config), second);
@@ -233,7 +235,8 @@ fn keys_are_kept_over_restarts_until_they_are_deleted() {
     let server = start(1 << 24);
     let first = keys_for_an_answer(&anew(&server, "alice"));
     let second = keys_for_an_answer(&anew(&server, "alice"));
-    assert!(first > 100_000 && second < 1_000, "{first} and {second} bytes went up");
+    assert!(first > 100_000, "{first} and {second} bytes went up");
+    assert!(second < 1_000, "{first} and {second} bytes went up");
     assert_eq!(keys_for_an_answer(&anew(&server, "bob")), first, "another client has keys of its own");
     drop(server);
     let server = start(1 << 24);
@@ -241,7 +244,8 @@ fn keys_are_kept_over_restarts_until_they_are_deleted() {
     let mut connection = slots_connection(&anew(&server, "alice"));
     let kept = connection.uploads().unwrap();
     let [only] = &kept[..] else { panic!("{kept:?}") };
-    assert!(only.is_whole && only.offered == Some(["slots".into(), "ckks".into()]), "{only:?}");
+    assert!(only.is_whole, "{only:?}");
+    assert!(only.offered == Some(["slots".into(), "ckks".into()]), "{only:?}");
     // A name is of use to its client alone.
     let mut other = slots_connection(&anew(&server, "bob"));
     assert_eq!(other.delete_uploads(&kept).unwrap(), 0);

@@ -59,11 +59,13 @@ fn inputs_of_one_call_are_run_as_one_in_the_exchanges_of_one() {
         assert_eq!(answer.prepared.unwrap().id, answers[0].prepared.unwrap().id);
     }
     let sent = |answer: &Answer| answer.online.client.sent_bytes;
-    assert!(sent(&answers[0]) > sent(&one) && sent(&answers[0]) < 5 * sent(&one));
+    assert!(sent(&answers[0]) > sent(&one));
+    assert!(sent(&answers[0]) < 5 * sent(&one));
     // The connection goes back to one input at a time, with its keys.
     let again = client.infer(&inputs(3)[2]).unwrap();
     check(&again, &inputs(3)[2]);
-    assert!(again.part == [0, 1] && again.setup.is_none());
+    assert!(again.part == [0, 1]);
+    assert!(again.setup.is_none());
     client.close().unwrap();
     server.settle();
     assert_eq!(server.handle.served(), 7, "each input of a batch counts");
@@ -77,7 +79,8 @@ fn more_than_the_server_runs_as_one_are_split() {
     let parts = |answers: &[Answer]| answers.iter().map(|a| a.part).collect::<Vec<_>>();
     assert_eq!(parts(&many(&mut client, &inputs(5))), [[0, 2], [1, 2], [0, 2], [1, 2], [0, 1]]);
     let error = client.infer_batch(Units::Network, &inputs(3)).unwrap_err().to_string();
-    assert!(error.contains("3 inputs cannot be run as one") && error.contains("take 2"), "{error}");
+    assert!(error.contains("3 inputs cannot be run as one"), "{error}");
+    assert!(error.contains("take 2"), "{error}");
     check_all(&client.infer_batch(Units::Network, &inputs(2)).unwrap(), &inputs(2));
     client.set_max_batch(1);
     assert_eq!(parts(&many(&mut client, &inputs(2))), [[0, 1], [0, 1]]);
@@ -176,7 +179,8 @@ fn a_batch_is_announced_before_there_is_a_connection_and_answered_over_one() {
     let (maker, other) = (maker(3), maker(2));
     let taken = client.take_up(maker, noted.name).unwrap();
     let (answers, maker) = client.infer_announced_batch(taken, Units::Network, &inputs(3), |_| ()).unwrap();
-    assert!(maker.is_some() && answers.iter().enumerate().all(|(at, answer)| answer.part == [at, 3]));
+    assert!(maker.is_some());
+    assert!(answers.iter().enumerate().all(|(at, answer)| answer.part == [at, 3]));
     check_all(&answers, &inputs(3));
     wait_until("they are counted", || server.handle.served() == 3);
     // Over a connection, and used for a part of it.
@@ -198,7 +202,8 @@ fn partial_use_burns_the_rest() {
     assert_eq!(client.stored_batches().unwrap(), [5, 4]);
     let answers = client.infer_batch(Units::Network, &inputs(2)).unwrap();
     check_all(&answers, &inputs(2));
-    assert!(answers[1].part == [1, 4] && answers[1].prepared.is_none(), "the smallest that is enough");
+    assert!(answers[1].part == [1, 4], "the smallest that is enough");
+    assert!(answers[1].prepared.is_none(), "the smallest that is enough");
     assert!(is_burnt(&claimed(dir.path(), ids[1], binding)));
     assert_eq!(client.stored_batches().unwrap(), [5]);
 }

@@ -86,14 +86,16 @@ fn operators_see_everything_and_clients_what_is_theirs() {
     for path in ["/", "/metrics", "/v1/events", "/v1/policy"] {
         let refused = get(&mut alice, path);
         let error = refused.json()["error"].as_str().unwrap().to_owned();
-        assert!(refused.status == 403 && error.contains("role operator"), "{path}: {error}");
+        assert!(refused.status == 403, "{path}: {error}");
+        assert!(error.contains("role operator"), "{path}: {error}");
     }
     let own = get(&mut alice, "/v1/status").json();
     let id = keys::load_client(&dir.path().join("keys"), "alice").unwrap().fingerprint.to_string();
     assert_eq!(own["client"]["client"], id);
     // Setup, offline, online.
     assert_eq!((&own["client"]["requests"], &own["client"]["done"]), (&json!(3), &json!(3)));
-    assert!(own.get("jobs").is_none() && own.get("clients").is_none(), "{own}");
+    assert!(own.get("jobs").is_none(), "{own}");
+    assert!(own.get("clients").is_none(), "{own}");
     assert_eq!(get(&mut bob, "/v1/status").json()["client"]["requests"], 0);
     let models = json!({"models": [{"name": "one", "backends": ["toy"]}, {"name": "two", "backends": ["toy"]}]});
     assert_eq!(get(&mut bob, "/v1/models").json(), models);
@@ -107,16 +109,21 @@ fn operators_see_everything_and_clients_what_is_theirs() {
     let told: Vec<bool> = all["jobs"].as_array().unwrap().iter().map(|j| j["expected_s"].is_f64()).collect();
     assert_eq!(told, [true, true, false], "nothing is expected of a setup");
     for row in [&all["clients"][0], &own["client"]] {
-        assert!(row["client"] == id.as_str() && row["inputs"] == 1, "{row}");
+        assert!(row["client"] == id.as_str(), "{row}");
+        assert!(row["inputs"] == 1, "{row}");
         assert!(row["mean_delay_s"].as_f64() >= row["mean_waiting_s"].as_f64(), "{row}");
         assert_eq!(row["mean_delay_s"], all["models"][0]["mean_delay_s"], "its one input is the model's one");
     }
     let page = get(&mut ops, "/");
-    assert!(page.status == 200 && page.body.starts_with("<!doctype html>"));
-    assert!(page.head.contains("content-security-policy: default-src 'none'") && !page.body.contains("NONCE"));
-    assert!(page.head.contains("cache-control: no-store") && !page.body.contains("http://localhost"));
+    assert!(page.status == 200);
+    assert!(page.body.starts_with("<!doctype html>"));
+    assert!(page.head.contains("content-security-policy: default-src 'none'"));
+    assert!(!page.body.contains("NONCE"));
+    assert!(page.head.contains("cache-control: no-store"));
+    assert!(!page.body.contains("http://localhost"));
     let lost = get(&mut alice, "/v1/elsewhere");
-    assert!(lost.status == 404 && lost.json()["error"].as_str().unwrap().contains("/v1/elsewhere"));
+    assert!(lost.status == 404);
+    assert!(lost.json()["error"].as_str().unwrap().contains("/v1/elsewhere"));
 }
 
 #[test]
@@ -141,7 +148,10 @@ fn the_profile_is_compared_with_what_was_measured() {
         assert!(row["device"].as_str().unwrap().starts_with("lan, "), "{row}");
         let [expected, measured] = ["expected_s", "measured_s"].map(|key| row[key].as_f64().unwrap());
         let [median, p95] = ["error_median", "error_p95"].map(|key| row[key].as_f64().unwrap());
-        assert!(expected > 0.0 && measured > 0.0 && 0.0 <= median && median <= p95, "{row}");
+        assert!(expected > 0.0, "{row}");
+        assert!(measured > 0.0, "{row}");
+        assert!(0.0 <= median, "{row}");
+        assert!(median <= p95, "{row}");
     }
     let metrics = get(&mut ops, "/metrics").body;
     for phase in ["offline", "online"] {
@@ -160,7 +170,8 @@ fn the_document_lists_exactly_the_methods() {
     for (path, item) in document["paths"].as_object().unwrap() {
         request(&mut ops, "PATCH", path, "", "");
         let refused = answer(&mut ops);
-        assert!(refused.status == 405 && refused.json()["error"].as_str().unwrap().contains("PATCH"), "{path}");
+        assert!(refused.status == 405, "{path}");
+        assert!(refused.json()["error"].as_str().unwrap().contains("PATCH"), "{path}");
         let allowed = refused.head.lines().find_map(|line| line.strip_prefix("allow: ")).unwrap();
         let allowed: BTreeSet<&str> = allowed.split(',').filter(|method| *method != "head").collect();
         assert_eq!(allowed, item.as_object().unwrap().keys().map(String::as_str).collect(), "{path}");
@@ -176,7 +187,8 @@ fn an_operator_changes_the_policy_and_a_bad_one_is_refused() {
         ["", "{}", "[[[[", r#"{"policy": "lifo"}"#, r#"{"policy": "priority:nan"}"#, r#"{"policy": "srt", "x": 1}"#]
     {
         let refused = put_policy(&mut ops, body);
-        assert!(refused.status == 400 && refused.json()["error"].is_string(), "{body}: {}", refused.body);
+        assert!(refused.status == 400, "{body}: {}", refused.body);
+        assert!(refused.json()["error"].is_string(), "{body}: {}", refused.body);
     }
     request(&mut ops, "PUT", "/v1/policy", "content-type: text/plain\r\n", r#"{"policy": "srt"}"#);
     assert_eq!(answer(&mut ops).status, 415);
@@ -212,8 +224,10 @@ fn an_operator_has_files_looked_at_again() {
     fs::write(&access, "[default]\nrevokd = true\n").unwrap();
     let wrong = post(&mut ops, json_type, "{}");
     let why = wrong.json()["error"].as_str().unwrap().to_owned();
-    assert!(wrong.status == 422 && why.contains("the rules of access stay as they were"), "{}", wrong.body);
-    assert!(why.contains("line 2") && server.client(dir.path(), "alice", "one").infer(&X).is_ok(), "{why}");
+    assert!(wrong.status == 422, "{}", wrong.body);
+    assert!(why.contains("the rules of access stay as they were"), "{}", wrong.body);
+    assert!(why.contains("line 2"), "{why}");
+    assert!(server.client(dir.path(), "alice", "one").infer(&X).is_ok(), "{why}");
 }
 
 #[test]
@@ -225,7 +239,8 @@ fn who_looks_is_told_of_a_certificate_that_ends() {
     let all = get(&mut ops, "/v1/status").json();
     let names: Vec<&str> =
         all["certificates"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
-    assert!(names == ["server", "ca"] && all["certificates"][0].get("advice").is_none(), "{all}");
+    assert!(names == ["server", "ca"], "{all}");
+    assert!(all["certificates"][0].get("advice").is_none(), "{all}");
     drop((ops, server));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let short = keys::Validity { from: now - 10 * DAY, until: now + DAY / 2 - 60 };
@@ -234,12 +249,14 @@ fn who_looks_is_told_of_a_certificate_that_ends() {
     let mut ops = server.http(dir.path(), "ops");
     let ready = get(&mut server.http(dir.path(), "alice"), "/v1/health/ready");
     let warning = ready.json()["warnings"][0].as_str().unwrap().to_owned();
-    assert!(ready.status == 200 && warning.contains("`server` expires in 11 hours"), "{}", ready.body);
+    assert!(ready.status == 200, "{}", ready.body);
+    assert!(warning.contains("`server` expires in 11 hours"), "{}", ready.body);
     let row = get(&mut ops, "/v1/status").json()["certificates"][0].clone();
     assert_eq!(row, json!({"name": "server", "expires_s": short.until, "advice": warning}));
     let metrics = get(&mut ops, "/metrics").body;
     let line = format!("tacit_certificate_expiry_timestamp_seconds{{name=\"server\"}} {}\n", short.until);
-    assert!(metrics.contains(&line) && metrics.contains("_expiry_timestamp_seconds{name=\"ca\"}"), "{metrics}");
+    assert!(metrics.contains(&line), "{metrics}");
+    assert!(metrics.contains("_expiry_timestamp_seconds{name=\"ca\"}"), "{metrics}");
 }
 
 /// Announces an input over HTTP; its name.
@@ -261,7 +278,8 @@ fn an_input_is_announced_waited_for_and_taken_back_without_a_connection() {
         (r#"{"model": "one", "backend": "none"}"#, 404),
     ] {
         let refused = announce(&mut alice, body);
-        assert!(refused.status == status && refused.json()["error"].is_string(), "{body}: {}", refused.body);
+        assert!(refused.status == status, "{body}: {}", refused.body);
+        assert!(refused.json()["error"].is_string(), "{body}: {}", refused.body);
     }
     let noted = announce(&mut alice, r#"{"model": "one", "backend": "toy", "expected_s": 5}"#);
     let name = noted.json()["name"].as_str().unwrap().to_owned();
@@ -287,7 +305,8 @@ fn an_input_is_announced_waited_for_and_taken_back_without_a_connection() {
     let taken = client.take_up(client.again().unwrap(), name).unwrap();
     wait_until("its material is made", || get(&mut alice, &path).json()["state"] == "ready");
     let answered = client.infer_announced(taken, tacit_graph::Units::Network, &X).unwrap();
-    assert!(answered.values == expected(1, &X) && answered.prepared.is_some());
+    assert!(answered.values == expected(1, &X));
+    assert!(answered.prepared.is_some());
     assert_eq!(get(&mut alice, &path).status, 404, "it has ended");
     // Taken back, by its client alone, once.
     let second = announce(&mut alice, r#"{"model": "one", "backend": "toy"}"#).json();
@@ -308,7 +327,8 @@ fn what_was_announced_to_a_server_that_was_started_anew_is_lost_and_told_so() {
     drop(server);
     let server = Running::start(dir.path(), |_| {});
     let lost = get(&mut server.http(dir.path(), "alice"), &path);
-    assert!(lost.status == 404 && lost.json()["error"].as_str().unwrap().ends_with("it is lost"));
+    assert!(lost.status == 404);
+    assert!(lost.json()["error"].as_str().unwrap().ends_with("it is lost"));
 }
 
 #[test]
@@ -353,7 +373,8 @@ fn events_come_until_the_server_stops() {
     let mut ops = server.http(dir.path(), "ops");
     request(&mut ops, "GET", "/v1/events", "", "");
     let head = head(&mut ops);
-    assert!(head.starts_with("http/1.1 200") && head.contains("content-type: text/event-stream"), "{head}");
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    assert!(head.contains("content-type: text/event-stream"), "{head}");
     let mut text = String::new();
     while text.matches("\n\n").count() < 2 {
         let mut piece = [0; 4096];

@@ -172,7 +172,8 @@ fn a_dealer_that_is_down_is_named_and_not_taken_for_a_server_that_is_lost() {
         let error = ask();
         assert!(matches!(error, ClientError::Ended { .. }), "{error:?}");
         let text = error.to_string();
-        assert!(text.contains("the dealer") && text.contains("cannot be reached"), "{text}");
+        assert!(text.contains("the dealer"), "{text}");
+        assert!(text.contains("cannot be reached"), "{text}");
     }
 }
 

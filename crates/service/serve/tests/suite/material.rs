@@ -76,7 +76,8 @@ fn what_is_copied_back_at_both_parties_is_refused_by_a_running_server_and_by_the
     assert!(client.infer(&X).unwrap().prepared.is_none(), "the stored material was used");
     copy_back();
     let refused = |server: &Running, client: &mut Client| {
-        assert!(client.stored().unwrap().is_empty() && client.stored_at_server().unwrap().is_empty());
+        assert!(client.stored().unwrap().is_empty());
+        assert!(client.stored_at_server().unwrap().is_empty());
         assert!(client.infer(&X).unwrap().prepared.is_some(), "new material is made");
         let mut direct = server.opened(dir.path(), "alice", "one");
         let reply = ask(&mut direct, &Request::Infer { id: Some(id), of: None });
@@ -93,7 +94,8 @@ fn what_is_copied_back_at_both_parties_is_refused_by_a_running_server_and_by_the
     copy_back();
     let server = Running::start(dir.path(), |_| {});
     refused(&server, &mut server.client(dir.path(), "alice", "one"));
-    assert!(files(&at_server(dir.path())).is_empty() && files(&at_alice(dir.path())).is_empty());
+    assert!(files(&at_server(dir.path())).is_empty());
+    assert!(files(&at_alice(dir.path())).is_empty());
 }
 
 #[test]
@@ -187,7 +189,9 @@ fn other_folders_and_other_servers_are_left_alone() {
     client.prepare().unwrap();
     assert_eq!(client.stored().unwrap().len(), 1);
     let both = states(&mut elsewhere);
-    assert!(both.len() == 2 && both.contains(&Usability::Elsewhere) && both.contains(&Usability::Ready), "{both:?}");
+    assert!(both.len() == 2, "{both:?}");
+    assert!(both.contains(&Usability::Elsewhere), "{both:?}");
+    assert!(both.contains(&Usability::Ready), "{both:?}");
     // Another server, with the same folder of the client's.
     let far = Running::start(other.path(), |_| {});
     let identity = keys::load_client(&other.path().join("keys"), "alice").unwrap();
@@ -241,9 +245,8 @@ fn material_of_a_model_that_is_gone_is_listed_counted_and_destroyed() {
     assert!(client.stored().unwrap().is_empty());
     client.prepare().unwrap();
     let refused = client.prepare().unwrap_err().to_string();
-    assert!(
-        refused.contains("3 materials are stored for you") && refused.contains("2 of them for models that are gone")
-    );
+    assert!(refused.contains("3 materials are stored for you"));
+    assert!(refused.contains("2 of them for models that are gone"));
     assert!(refused.contains("`tacit material discard --orphans`"), "{refused}");
     let mut connection = server.connection(dir.path(), "alice");
     assert_eq!(states(&mut connection), [Usability::ModelGone, Usability::ModelGone, Usability::Ready]);
@@ -283,7 +286,8 @@ fn material_expires_whose_model_is_gone_or_whose_client_stays_away() {
     assert_eq!(age(28), 2);
     let mut alice = server.connection(dir.path(), "alice");
     assert_eq!((settled(&alice), states(&mut alice)), ([2, 0], vec![]));
-    assert!(files(&at_server(dir.path())).is_empty() && files(&at_alice(dir.path())).is_empty());
+    assert!(files(&at_server(dir.path())).is_empty());
+    assert!(files(&at_alice(dir.path())).is_empty());
 }
 
 #[test]

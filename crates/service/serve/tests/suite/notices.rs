@@ -36,7 +36,8 @@ fn an_input_is_announced_before_there_is_a_connection_and_answered_over_one() {
     let id = MaterialId::numbered(1);
     assert_eq!(ask(&mut busy, &Request::Prepare { id, folder: None, of: None }), Reply::Go);
     let now = alice.wait_for_turn(noted.name, Duration::from_millis(200)).unwrap().unwrap();
-    assert!(!now.turn && now.state == NoticeState::Announced, "{now:?}");
+    assert!(!now.turn, "{now:?}");
+    assert!(now.state == NoticeState::Announced, "{now:?}");
     let waits = thread::spawn(move || (alice.wait_for_turn(noted.name, Duration::from_secs(3600)), alice));
     drop(busy);
     let (turn, alice) = waits.join().unwrap();
@@ -45,7 +46,8 @@ fn an_input_is_announced_before_there_is_a_connection_and_answered_over_one() {
     let mut client = server.client(dir.path(), "alice", "one");
     let taken = client.take_up(client.again().unwrap(), noted.name).unwrap();
     let answered = client.infer_announced(taken, Units::Network, &X).unwrap();
-    assert!(answered.values == expected(1, &X) && answered.prepared.is_some());
+    assert!(answered.values == expected(1, &X));
+    assert!(answered.prepared.is_some());
     assert_eq!(alice.state(noted.name, Duration::ZERO).unwrap(), None, "it has ended");
     assert_eq!(alice.wait_for_turn(noted.name, Duration::from_secs(3600)).unwrap(), None);
 }
@@ -86,7 +88,8 @@ fn notices_are_taken_back_and_wrong_ones_are_refused_by_name() {
     assert_ne!(first, second);
     let (status, why) = denied(announce("one", "toy"));
     assert!(status == 429, "{why}");
-    assert!(alice.take_back(first).unwrap() && !alice.take_back(first).unwrap());
+    assert!(alice.take_back(first).unwrap());
+    assert!(!alice.take_back(first).unwrap());
     assert!(!alice.take_back(InputId(7)).unwrap());
     announce("two", "toy").unwrap();
     assert_eq!(denied(announce("none", "toy")).0, 404);
@@ -115,10 +118,12 @@ fn a_server_that_is_not_there_or_has_no_such_interface_is_named() {
         notices.announce("one", "toy", 1, None, None).unwrap_err().to_string()
     };
     let silent = said(&config);
-    assert!(silent.contains("/v1/inputs") && silent.contains(&server.address), "{silent}");
+    assert!(silent.contains("/v1/inputs"), "{silent}");
+    assert!(silent.contains(&server.address), "{silent}");
     drop(server);
     let gone = said(&config);
-    assert!(gone.contains("/v1/inputs") && gone.contains(&config.address), "{gone}");
+    assert!(gone.contains("/v1/inputs"), "{gone}");
+    assert!(gone.contains(&config.address), "{gone}");
     config.address = "nonsense".into();
     assert!(Notices::of(&config).is_err());
 }

@@ -88,7 +88,9 @@ fn models_come_and_go_and_change_while_clients_of_others_go_on() {
         withdrawn: names(&["three=toy"]),
         kept: names(&["two=toy"]),
     };
-    assert!(done.models == changes && done.certificates && !done.access, "{done:?}");
+    assert!(done.models == changes, "{done:?}");
+    assert!(done.certificates, "{done:?}");
+    assert!(!done.access, "{done:?}");
     // Who has it open is told, and connects again.
     is_told(&one.infer(&X).unwrap_err());
     assert_eq!(two.infer(&X).unwrap().values, expected(2, &X));
@@ -118,7 +120,8 @@ fn what_is_wrong_changes_nothing_and_is_told() {
     for (shelf, text) in [(Err("one.tacit: it is damaged"), "it is damaged"), (Ok(vec![]), "at least one")] {
         shown.put(shelf);
         let error = server.handle.reload().unwrap_err().to_string();
-        assert!(error.contains("the models stay as they were") && error.contains(text), "{error}");
+        assert!(error.contains("the models stay as they were"), "{error}");
+        assert!(error.contains(text), "{error}");
     }
     // The one does not hinder the other.
     shown.put(Ok(vec![("one", 1), ("two", 2)]));
@@ -126,7 +129,8 @@ fn what_is_wrong_changes_nothing_and_is_told() {
     let good = fs::read(&key).unwrap();
     fs::write(&key, "nonsense").unwrap();
     let error = server.handle.reload().unwrap_err().to_string();
-    assert!(error.contains("the certificates stay as they were") && error.contains("server.key"), "{error}");
+    assert!(error.contains("the certificates stay as they were"), "{error}");
+    assert!(error.contains("server.key"), "{error}");
     assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
     assert_eq!(server.client(dir.path(), "bob", "two").infer(&X).unwrap().values, expected(2, &X));
     fs::write(&key, good).unwrap();
@@ -236,10 +240,9 @@ fn a_renewed_client_is_the_same_client_and_an_expired_one_is_told() {
     keys::renew(&folder, "alice", Some(ended)).unwrap();
     let error =
         tacit_client::Connection::connect(registry(), server.config(dir.path(), "alice")).err().unwrap().to_string();
-    assert!(
-        error.contains("our certificate") && error.contains("has expired") && error.contains("keys renew"),
-        "{error}"
-    );
+    assert!(error.contains("our certificate"), "{error}");
+    assert!(error.contains("has expired"), "{error}");
+    assert!(error.contains("keys renew"), "{error}");
     keys::renew(&folder, "alice", Some(Validity::days(1).unwrap())).unwrap();
     let mut client = server.client(dir.path(), "alice", "one");
     assert!(client.infer(&X).unwrap().prepared.is_none(), "its material is still its own");
@@ -248,7 +251,8 @@ fn a_renewed_client_is_the_same_client_and_an_expired_one_is_told() {
     assert!(server.handle.reload().unwrap().certificates);
     let error =
         tacit_client::Connection::connect(registry(), server.config(dir.path(), "bob")).err().unwrap().to_string();
-    assert!(error.contains("the peer's certificate has expired") && error.contains("keys renew"), "{error}");
+    assert!(error.contains("the peer's certificate has expired"), "{error}");
+    assert!(error.contains("keys renew"), "{error}");
     keys::renew(&folder, "server", None).unwrap();
     server.handle.reload().unwrap();
     assert!(server.client(dir.path(), "bob", "one").infer(&X).is_ok());

@@ -25,7 +25,8 @@ fn a_client_lists_opens_sets_up_and_infers() {
     let (setup, prepared) = (answer.setup.unwrap(), answer.prepared.unwrap());
     assert_eq!(prepared.bytes, [9, 9]);
     for report in [setup, prepared.offline, answer.online] {
-        assert!(report.client.wall_s > 0.0 && report.server.wall_s > 0.0);
+        assert!(report.client.wall_s > 0.0);
+        assert!(report.server.wall_s > 0.0);
         assert!(report.client.peak_rss_bytes > 1 << 20);
         assert_eq!(report.client.sent_bytes, report.server.received_bytes);
         assert_eq!(report.client.received_bytes, report.server.sent_bytes);
@@ -57,7 +58,8 @@ fn stored_material_serves_later_connections_once() {
     for _ in 0..2 {
         let answer = later.infer(&X).unwrap();
         assert_eq!(answer.values, expected(1, &X));
-        assert!(answer.prepared.is_none() && answer.setup.is_none(), "stored material needs no offline work");
+        assert!(answer.prepared.is_none(), "stored material needs no offline work");
+        assert!(answer.setup.is_none(), "stored material needs no offline work");
     }
     assert!(later.stored().unwrap().is_empty());
     assert!(later.infer(&X).unwrap().prepared.is_some());
@@ -114,7 +116,8 @@ fn several_clients_at_once_and_inputs_in_a_pipeline() {
                 let mut seen = Vec::new();
                 infer_many(&mut client, Units::Network, &inputs, |index, answer| {
                     assert_eq!(answer.values, expected(salt, &inputs[index]));
-                    assert!(answer.prepared.is_some() && answer.setup.is_some() == (index == 0));
+                    assert!(answer.prepared.is_some());
+                    assert!(answer.setup.is_some() == (index == 0));
                     seen.push(index);
                     Ok(())
                 })
