@@ -75,7 +75,8 @@ fn bombs_and_nonsense_are_errors() {
     ];
     for (i, case) in cases.iter().enumerate() {
         let error = read_text(case).expect_err(&i.to_string());
-        assert!(matches!(error, ApiError::Bad(_)) && error.to_string().len() < 1000, "{i}: {error}");
+        assert!(matches!(error, ApiError::Bad(_)), "{i}: {error}");
+        assert!(error.to_string().len() < 1000, "{i}: {error}");
     }
     let shared = parameter(r#""shared_memory_region":"x""#);
     assert!(matches!(read_text(&shared), Err(ApiError::Unsupported(_))));
@@ -84,7 +85,8 @@ fn bombs_and_nonsense_are_errors() {
 #[test]
 fn unknown_parameters_are_told_by_name() {
     let error = read_text(&GOOD.replace("\"priority\":2", "\"sequence_id\":1")).unwrap_err().to_string();
-    assert!(error.contains("`sequence_id`") && error.contains("priority"), "{error}");
+    assert!(error.contains("`sequence_id`"), "{error}");
+    assert!(error.contains("priority"), "{error}");
 }
 
 #[test]

@@ -97,7 +97,8 @@ fn pictures_are_taken_where_it_is_known_how_pixels_become_inputs() {
         assert_eq!(why.as_ref().is_none_or(|why| !why.contains(metadata.no_pictures())), known, "{why:?}");
     }
     let why = |shape: &[usize]| with(shape, &[], 1.0, [0.0, 1.0]).no_pictures();
-    assert!(why(&picture).contains("does not say how pixels") && why(&[4]).contains("are not pictures"));
+    assert!(why(&picture).contains("does not say how pixels"));
+    assert!(why(&[4]).contains("are not pictures"));
 }
 
 #[test]
@@ -174,7 +175,9 @@ fn a_row_that_is_refused_fails_alone() {
     let rows = metadata.accept(vec![tensor(&[3, 1, 2, 2], Values::F32(values.clone()))], 4).unwrap();
     assert_eq!((rows.inputs.len(), rows.refused.keys().copied().collect::<Vec<_>>()), (2, vec![1]));
     let why = &rows.refused[&1];
-    assert!(why.contains("value 1 is 11") && why.contains("(at [0, 0, 1])") && why.contains("--range"), "{why}");
+    assert!(why.contains("value 1 is 11"), "{why}");
+    assert!(why.contains("(at [0, 0, 1])"), "{why}");
+    assert!(why.contains("--range"), "{why}");
     let answers = [answer(&[1.0, 2.0], 1), answer(&[4.0, 3.0], 0)];
     let placed = rows.placed(&answers);
     let (told, _) = metadata.reply(&[], &placed).unwrap().remove(0);

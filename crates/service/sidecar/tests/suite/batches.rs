@@ -34,7 +34,8 @@ fn answered(sidecar: &Sidecar, count: usize) {
     assert_eq!(said.code, 200, "{said:?}");
     let got: Vec<f64> = serde_json::from_value(said.json()["outputs"][0]["data"].clone()).unwrap();
     let wanted: Vec<f64> = inputs(count).iter().flat_map(|input| two_layers().run(input).unwrap()).collect();
-    assert!(got.len() == wanted.len() && got.iter().zip(&wanted).all(|(a, b)| (a - b).abs() < 0.1), "{got:?}");
+    assert!(got.len() == wanted.len(), "{got:?}");
+    assert!(got.iter().zip(&wanted).all(|(a, b)| (a - b).abs() < 0.1), "{got:?}");
 }
 
 fn status(server: &Running, dir: &Path) -> Value {
@@ -123,7 +124,8 @@ fn a_request_for_more_than_the_quota_has_left_costs_nothing() {
     let sidecar = beside(&server, dir.path(), 1);
     let said = sidecar.post(INFER, &request(5));
     let refused = |said: &Said, why: &str| {
-        assert!(said.code == 429 && said.error().contains(why), "{said:?}");
+        assert!(said.code == 429, "{said:?}");
+        assert!(said.error().contains(why), "{said:?}");
         said.header("retry-after").unwrap().parse::<u64>().unwrap()
     };
     let until_tomorrow = refused(&said, "has 4 left, and 5 inputs were asked for");

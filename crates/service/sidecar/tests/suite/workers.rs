@@ -51,7 +51,8 @@ fn a_lost_server_is_told_and_found_again() {
     drop(server);
     wait_until("that is noticed", || sidecar.post("/v2/models/one/infer", &request(1, 0)).code == 503);
     let said = sidecar.get("/v2/models/one/ready");
-    assert!(said.code == 503 && said.error().contains("cannot reach the server"), "{said:?}");
+    assert!(said.code == 503, "{said:?}");
+    assert!(said.error().contains("cannot reach the server"), "{said:?}");
     assert_eq!(sidecar.get("/v2/health/live").code, 200);
     let index = sidecar.post("/v2/repository/index", "").json();
     assert_eq!(index[0]["state"], "UNAVAILABLE");
