@@ -214,7 +214,8 @@ mod tests {
             fs::write(folder.join("x"), "later").unwrap();
             open(folder, CLIENT).unwrap();
             let error = open(folder, SERVER).unwrap_err().to_string();
-            assert!(error.contains("the client's material") && error.contains("server"), "{error}");
+            assert!(error.contains("the client's material"), "{error}");
+            assert!(error.contains("server"), "{error}");
         }
     }
 
@@ -228,7 +229,8 @@ mod tests {
             fs::write(folder.join(name), name).unwrap();
         }
         let error = open(&folder, CLIENT).unwrap_err().to_string();
-        assert!(error.contains("taxes.ods") && error.contains("empty folder"), "{error}");
+        assert!(error.contains("taxes.ods"), "{error}");
+        assert!(error.contains("empty folder"), "{error}");
         assert_eq!((mode(&folder), fs::read_dir(&folder).unwrap().count()), (0o755, 2));
         fs::remove_file(folder.join("taxes.ods")).unwrap();
         open(&folder, CLIENT).unwrap();

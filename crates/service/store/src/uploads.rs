@@ -257,7 +257,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path(), Party::Server, None).unwrap();
         let (path, is_whole) = place(&store, ALICE, 7, 60).unwrap();
-        assert!(!is_whole && !path.exists());
+        assert!(!is_whole);
+        assert!(!path.exists());
         fs::write(path.with_extension("part"), b"some").unwrap();
         assert!(matches!(place(&store, ALICE, 8, 41), Err(StoreError::NoRoom { held: 60, most: 100 })));
         let (other, _) = place(&store, BOB, 7, 100).unwrap();
@@ -276,7 +277,8 @@ mod tests {
         assert_eq!(store.expire_uploads(Duration::from_secs(60)).unwrap(), 0);
         assert!(path.exists());
         assert_eq!(store.expire_uploads(Duration::ZERO).unwrap(), 1);
-        assert!(!path.exists() && states(&store).is_empty());
+        assert!(!path.exists());
+        assert!(states(&store).is_empty());
         drop(store);
         let db = rusqlite::Connection::open(dir.path().join("ledger.sqlite")).unwrap();
         let mut all = db.prepare("SELECT state FROM upload WHERE ended IS NOT NULL ORDER BY seq").unwrap();
@@ -311,10 +313,13 @@ mod tests {
         let [used, _] = [2, 3].map(|name| store.upload(ALICE, (&PLAN, &[name; 32]), (10, 100), false).unwrap().0);
         let open = File::create(&used).unwrap();
         open.lock().unwrap();
-        assert!(store.end_idle(ALICE).unwrap() && !store.end_idle(ALICE).unwrap());
+        assert!(store.end_idle(ALICE).unwrap());
+        assert!(!store.end_idle(ALICE).unwrap());
         assert_eq!(states(&store), [(1, false), (1, false), (2, false)]);
         drop(open);
-        assert!(store.end_idle(ALICE).unwrap() && !store.end_idle(ALICE).unwrap() && !used.exists());
+        assert!(store.end_idle(ALICE).unwrap());
+        assert!(!store.end_idle(ALICE).unwrap());
+        assert!(!used.exists());
     }
 
     #[test]
@@ -334,7 +339,8 @@ mod tests {
             fs::write(&path, b"more").unwrap();
             let ended = store.upload_is(ALICE, (&PLAN, &[7; 32]), is_whole);
             assert!(matches!(ended, Err(StoreError::UploadEnded)), "{ended:?}");
-            assert!(!path.exists() && !path.with_extension("part").exists());
+            assert!(!path.exists());
+            assert!(!path.with_extension("part").exists());
         }
     }
 
@@ -354,7 +360,9 @@ mod tests {
         }
         drop(store);
         let store = Store::open(dir.path(), Party::Server, None).unwrap();
-        assert!(part.exists() && !ended.exists() && states(&store) == [(7, false)]);
+        assert!(part.exists());
+        assert!(!ended.exists());
+        assert!(states(&store) == [(7, false)]);
         assert!(strangers.iter().all(|path| path.exists()), "nothing that the ledger never knew");
     }
 }

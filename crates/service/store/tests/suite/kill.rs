@@ -191,9 +191,18 @@ fn check(dir: &Path, key: Option<SealKey>, said: &Said) {
             assert!(usable, "{id} was ready and is lost");
         }
         match store.claim(*id, OWNER) {
-            Ok(material) => assert!(usable && *material == content(*id)),
-            Err(StoreError::Burnt(_)) => assert!(!usable && said.claiming.contains(id)),
-            Err(StoreError::NoMaterial(_)) => assert!(!usable && !said.put.contains(id)),
+            Ok(material) => {
+                assert!(usable);
+                assert!(*material == content(*id));
+            }
+            Err(StoreError::Burnt(_)) => {
+                assert!(!usable);
+                assert!(said.claiming.contains(id));
+            }
+            Err(StoreError::NoMaterial(_)) => {
+                assert!(!usable);
+                assert!(!said.put.contains(id));
+            }
             Err(e) => panic!("{id}: {e}"),
         }
         assert!(store.claim(*id, OWNER).is_err(), "{id} was used twice");

@@ -23,7 +23,8 @@ fn widen(path: &Path) {
 
 fn refused(result: Result<Store, StoreError>, why: &str) {
     let error = result.err().unwrap();
-    assert!(matches!(&error, StoreError::NotPrivate { .. }) && error.to_string().contains(why), "{error}");
+    assert!(matches!(&error, StoreError::NotPrivate { .. }), "{error}");
+    assert!(error.to_string().contains(why), "{error}");
 }
 
 #[test]
@@ -194,7 +195,8 @@ fn a_ca_is_made_whole_or_not_at_all() {
     };
     for bad in ["a host", "https://server", "server:7878", "", "*.", "sérver", "[::1]"] {
         let error = init(&["good.example", bad], &["alice"]).unwrap_err();
-        assert!(error.contains(&format!("`{bad}`")) && error.contains("without port"), "{error}");
+        assert!(error.contains(&format!("`{bad}`")), "{error}");
+        assert!(error.contains("without port"), "{error}");
     }
     assert!(init(&[], &["alice", "bob", "alice"]).unwrap_err().contains("`alice` is named twice"));
     assert!(init(&[], &["alice", "../x"]).unwrap_err().contains("cannot name a client"));
@@ -204,7 +206,8 @@ fn a_ca_is_made_whole_or_not_at_all() {
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join(taken), b"somebody's").unwrap();
         let error = init(&[], &["alice", "bob"]).unwrap_err();
-        assert!(error.contains(taken) && error.contains("never overwritten"), "{error}");
+        assert!(error.contains(taken), "{error}");
+        assert!(error.contains("never overwritten"), "{error}");
         assert_eq!(content(&folder), [(taken.to_owned(), b"somebody's".to_vec())].into());
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -57,7 +57,8 @@ fn content_of_every_length_comes_back_and_no_two_files_are_alike() {
         let content = content(len);
         let bytes = sealed(model(), &content);
         assert_eq!(bytes.len(), HEADER + len + len.div_ceil(CHUNK).max(1) * TAG);
-        assert!(is_sealed(&bytes) && !is_sealed(&content));
+        assert!(is_sealed(&bytes));
+        assert!(!is_sealed(&content));
         assert_eq!(opens(&bytes).unwrap(), content);
         assert!(len < 64 || !bytes.windows(16).any(|w| w == &content[..16]));
         assert_ne!(bytes, sealed(model(), &content), "every file has a key of its own");
@@ -215,7 +216,8 @@ fn sealed_files_do_not_open_under_another_name() {
     assert_eq!(*read(&square).unwrap(), bytes);
     let error = read(&digits).unwrap_err();
     assert!(matches!(&error, StoreError::Sealed { fault: SealFault::OtherName { .. }, .. }), "{error}");
-    assert!(error.to_string().contains("renamed or exchanged") && error.to_string().contains("tacit model seal"));
+    assert!(error.to_string().contains("renamed or exchanged"));
+    assert!(error.to_string().contains("tacit model seal"));
     // Its owner vouches for it.
     let mut content = Vec::new();
     let (mut opened, len) = open_renamed(&digits, Kind::model(&digits), Some(&key())).unwrap();
@@ -315,6 +317,7 @@ fn a_plain_store_does_not_become_sealed_silently() {
     let id = put(&store, b"x");
     drop(store);
     let error = Store::open(dir.path(), Party::Client, Some(key())).err().unwrap();
-    assert!(matches!(&error, StoreError::NotSealed(_)) && error.to_string().contains("new folder"), "{error}");
+    assert!(matches!(&error, StoreError::NotSealed(_)), "{error}");
+    assert!(error.to_string().contains("new folder"), "{error}");
     assert_eq!(Store::open(dir.path(), Party::Client, None).unwrap().claim(id, OWNER).unwrap().as_slice(), b"x");
 }

@@ -259,7 +259,8 @@ fn foreign_and_newer_ledgers_are_refused() {
     };
     pragma("user_version", 99);
     let error = Store::open(dir.path(), Party::Client, None).err().unwrap();
-    assert!(matches!(error, StoreError::ForeignLedger { .. }) && error.to_string().contains("version 99"), "{error}");
+    assert!(matches!(error, StoreError::ForeignLedger { .. }), "{error}");
+    assert!(error.to_string().contains("version 99"), "{error}");
     // One of the first version is brought to this one.
     const OLD: &str = "DROP TABLE upload; DROP TABLE ordered; DROP TABLE clock; ALTER TABLE material DROP COLUMN maker";
     rusqlite::Connection::open(&ledger).unwrap().execute_batch(OLD).unwrap();
@@ -300,7 +301,8 @@ fn material_in_pieces_is_the_same_material() {
         // Anew, after some of it.
         place.write_all(&material[5..100_000]).unwrap();
         place.rewind().unwrap();
-        assert!(place.seek(SeekFrom::Start(1)).is_err() && place.stream_position().is_err());
+        assert!(place.seek(SeekFrom::Start(1)).is_err());
+        assert!(place.stream_position().is_err());
         material.chunks(777).for_each(|piece| place.write_all(piece).unwrap());
         assert!(place.write_all(&[0]).is_err(), "more than announced");
         place.finish().unwrap();
@@ -310,7 +312,8 @@ fn material_in_pieces_is_the_same_material() {
         assert!(names(dir.path()).is_empty(), "its file has no name any more");
         let mut read = Vec::new();
         source.read_to_end(&mut read).unwrap();
-        assert!(read == material && bytes == material.len() as u64);
+        assert!(read == material);
+        assert!(bytes == material.len() as u64);
         assert!(matches!(store.claim_within(id, OWNER, 1000), Err(StoreError::Burnt(_))));
         // Small material is there at once.
         let id = put(&store, b"small");
@@ -329,7 +332,8 @@ fn material_in_pieces_is_the_same_material() {
         assert_eq!(names(dir.path()).len(), 1);
         assert!(place.finish().is_err());
         drop(store.reserve(id, OWNER, TOY, None).unwrap().place(10).unwrap());
-        assert!(names(dir.path()).is_empty() && store.list(None).unwrap().is_empty());
+        assert!(names(dir.path()).is_empty());
+        assert!(store.list(None).unwrap().is_empty());
         // Without a name from the beginning.
         let mut spool = store.spool(id, material.len() as u64).unwrap();
         assert!(names(dir.path()).is_empty());
@@ -350,7 +354,8 @@ fn what_is_in_hand_is_nobody_elses_and_is_not_used_up() {
     let id = put(&store, b"secret material");
     let (picked, content) = store.pick(id, OWNER).unwrap().unwrap();
     assert_eq!(content.as_slice(), b"secret material");
-    assert!(other.pick(id, OWNER).unwrap().is_none() && store.pick(id, OWNER).unwrap().is_none());
+    assert!(other.pick(id, OWNER).unwrap().is_none());
+    assert!(store.pick(id, OWNER).unwrap().is_none());
     drop(picked);
     assert_eq!(store.list(None).unwrap().len(), 1);
     let (picked, _) = other.pick(id, OWNER).unwrap().unwrap();
@@ -393,12 +398,14 @@ fn large_material_in_hand_is_read_as_it_is_used() {
         let Some((picked, Claimed::Spooled(bytes, mut source))) = other.pick_within(id, OWNER, 1000).unwrap() else {
             panic!("it is larger than what may be in memory")
         };
-        assert!(store.pick_within(id, OWNER, 1000).unwrap().is_none() && store.pick(id, OWNER).unwrap().is_none());
+        assert!(store.pick_within(id, OWNER, 1000).unwrap().is_none());
+        assert!(store.pick(id, OWNER).unwrap().is_none());
         other.claim_picked(picked).unwrap();
         assert!(names(dir.path()).is_empty(), "its file has no name any more");
         let mut read = Vec::new();
         source.read_to_end(&mut read).unwrap();
-        assert!(read == material && bytes == material.len() as u64);
+        assert!(read == material);
+        assert!(bytes == material.len() as u64);
         assert!(matches!(store.pick_within(id, OWNER, 1000), Err(StoreError::Burnt(_))));
         let id = put(&store, b"small");
         let (_, content) = store.pick_within(id, OWNER, 5).unwrap().unwrap();
@@ -433,5 +440,6 @@ fn what_is_ordered_is_no_stock_and_is_not_lost_until_it_is_given_up() {
     assert_eq!(store.list(None).unwrap()[0].maker, Some(helper));
     assert_eq!(store.unused_ids().unwrap(), ids.into());
     store.expire(Duration::ZERO).unwrap();
-    assert!(store.ordered().unwrap().is_empty() && store.unused_ids().unwrap().is_empty(), "both were old");
+    assert!(store.ordered().unwrap().is_empty(), "both were old");
+    assert!(store.unused_ids().unwrap().is_empty(), "both were old");
 }
