@@ -47,7 +47,8 @@ fn the_measurement_is_one_line_of_json_when_asked_for() {
     // Bounds so wide that a busy machine keeps them: accuracy is the business of the lab's own test.
     let achieved = line["up_bps"].as_f64().unwrap();
     assert!((1e6..20e6).contains(&achieved), "{line}");
-    assert!(line["rtt_s"].as_f64().unwrap() >= 0.005 && line["loaded_rtt_s"].as_f64().unwrap() >= 0.005, "{line}");
+    assert!(line["rtt_s"].as_f64().unwrap() >= 0.005, "{line}");
+    assert!(line["loaded_rtt_s"].as_f64().unwrap() >= 0.005, "{line}");
 }
 
 #[test]
@@ -59,7 +60,8 @@ fn a_server_is_started_on_its_side_and_ended() {
     let start = Instant::now();
     let args = ["--rtt", "1ms", "--no-measure", "--server", &server, "--", "sh", "-c", &wait];
     let Some(output) = output("a_server_is_started", &args) else { return };
-    assert!(output.status.success() && text(&output.stdout).contains("198.18.0.2/30"), "{output:?}");
+    assert!(output.status.success(), "{output:?}");
+    assert!(text(&output.stdout).contains("198.18.0.2/30"), "{output:?}");
     assert!(start.elapsed() < Duration::from_secs(60));
 }
 
@@ -69,7 +71,8 @@ fn a_server_that_ends_early_is_an_error() {
     let Some(output) = output("a_server_that_ends_early", &args) else { return };
     assert_eq!(output.status.code(), Some(1));
     let errors = text(&output.stderr);
-    assert!(errors.contains("exit status: 3") && errors.contains("port 9"), "{errors}");
+    assert!(errors.contains("exit status: 3"), "{errors}");
+    assert!(errors.contains("port 9"), "{errors}");
 }
 
 #[test]
@@ -96,7 +99,8 @@ fn nonsense_is_refused_before_anything_is_made() {
     ] {
         let output = link(args).output().unwrap();
         let errors = text(&output.stderr);
-        assert!(!output.status.success() && errors.contains(expected), "{args:?}: {errors}");
+        assert!(!output.status.success(), "{args:?}: {errors}");
+        assert!(errors.contains(expected), "{args:?}: {errors}");
     }
     let args = ["--rtt", "1ms", "--no-measure", "--", "/no/such/program"];
     let Some(output) = output("nonsense_is_refused", &args) else { return };

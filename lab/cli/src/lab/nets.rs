@@ -181,9 +181,11 @@ mod tests {
         assert_eq!(names(&["tiny-mlp"], None), (vec!["tiny-mlp".to_owned()], None));
         assert_eq!(names(&["digits"], Some("x/big.onnx")).0, ["digits", "big"]);
         let (nets, note) = choose(&[], None, true).unwrap();
-        assert!(nets.len() == 4 && note.is_none(), "quick goes without a large one");
+        assert!(nets.len() == 4, "quick goes without a large one");
+        assert!(note.is_none(), "quick goes without a large one");
         let error = choose(&["tiny".into()], None, false).err().expect("there is no such network").to_string();
-        assert!(error.contains("tiny-mlp") && error.contains(".onnx"), "{error}");
+        assert!(error.contains("tiny-mlp"), "{error}");
+        assert!(error.contains(".onnx"), "{error}");
     }
 
     #[test]

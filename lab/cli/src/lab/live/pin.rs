@@ -40,13 +40,15 @@ mod tests {
             assert!(all.count() < 2, "there are two cores");
             return;
         };
-        assert!(server != clients && dealer != server);
+        assert!(server != clients);
+        assert!(dealer != server);
         let inherited = std::thread::spawn(move || {
             here(Some(clients)).unwrap();
             std::thread::spawn(|| sched_getaffinity(None).unwrap()).join().unwrap()
         });
         let set = inherited.join().unwrap();
-        assert!(set.count() == 1 && set.is_set(clients));
+        assert!(set.count() == 1);
+        assert!(set.is_set(clients));
         assert!(sched_getaffinity(None).unwrap().count() > 1, "others are not moved");
     }
 }

@@ -271,14 +271,16 @@ mod tests {
         assert_eq!((cells[0].notices, cells[4].notices), (0, 25));
         let bare = |all: &[Arrival]| all.iter().map(|a| (a.at, a.model, a.client)).collect::<Vec<_>>();
         assert_eq!(bare(&plain), bare(&announced));
-        assert!(plain.iter().all(|a| a.lead.is_none()) && announced.iter().any(|a| a.lead.is_some()));
+        assert!(plain.iter().all(|a| a.lead.is_none()));
+        assert!(announced.iter().any(|a| a.lead.is_some()));
         assert_eq!(plain.iter().map(|a| a.client).collect::<Vec<_>>(), (0..60).collect::<Vec<_>>());
     }
 
     #[test]
     fn a_campaign_is_known_by_its_text() {
         let one = settings().to_toml().unwrap();
-        assert!(one.contains("policies = [\"sequential\",\"fcfs\"") && one.contains("requests = \"by time\""), "{one}");
+        assert!(one.contains("policies = [\"sequential\",\"fcfs\""), "{one}");
+        assert!(one.contains("requests = \"by time\""), "{one}");
         let other = Settings { requests: Some(60), seed: 2, ..settings() }.to_toml().unwrap();
         assert_eq!(differences(&one, &one), Vec::<String>::new());
         let differing = ["`requests` is \"by time\" there and 60 here", "`seed` is 1 there and 2 here"];
@@ -300,7 +302,8 @@ mod tests {
         assert!(refused(|s| s.lead_s = f64::NAN).contains("--lead"));
         assert!(refused(|s| s.rate = Some(0.0)).contains("--rate"));
         assert_eq!((percent("25 %"), percent("0")), (Ok(25), Ok(0)));
-        assert!(percent("101").is_err() && percent("some").is_err());
+        assert!(percent("101").is_err());
+        assert!(percent("some").is_err());
     }
 
     #[test]

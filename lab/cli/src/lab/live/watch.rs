@@ -145,9 +145,9 @@ mod tests {
         let Phases { known: Some(known), offline: Some(offline), online: None } = phases["ab"] else {
             panic!("{:?}", phases["ab"])
         };
-        assert!(
-            (offline.queued - 0.0).abs() < 1e-9 && (offline.from - 1.0).abs() < 1e-9 && (offline.to - 2.0).abs() < 1e-9
-        );
+        assert!((offline.queued - 0.0).abs() < 1e-9);
+        assert!((offline.from - 1.0).abs() < 1e-9);
+        assert!((offline.to - 2.0).abs() < 1e-9);
         assert!((known + 0.5).abs() < 1e-9);
         assert_eq!((watched.jobs.len(), watched.last.uptime_s), (3, 19.5));
     }

@@ -118,7 +118,8 @@ mod tests {
             assert_eq!(commands.dealer.is_some(), approach.trust() == Some(Trust::Dealer), "{approach:?}");
         }
         let error = Approach::chosen(&["sci".into()]).unwrap_err().to_string();
-        assert!(error.contains("sci-he-12") && error.contains("local"), "{error}");
+        assert!(error.contains("sci-he-12"), "{error}");
+        assert!(error.contains("local"), "{error}");
         let named = Approach::chosen(&["cheetah-12".into()]).unwrap()[0].commands("net");
         assert!(named.server.unwrap().contains("net+cheetah-12.tacit"));
     }
