@@ -416,7 +416,8 @@ pub(crate) mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let error = append(&mut full, &dir.path().join(RUNS), &run("lan", 0)).unwrap_err().to_string();
-        assert!(error.contains("runs.jsonl") && error.contains("No space left"), "{error}");
+        assert!(error.contains("runs.jsonl"), "{error}");
+        assert!(error.contains("No space left"), "{error}");
     }
 
     #[test]

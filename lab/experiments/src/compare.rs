@@ -258,7 +258,8 @@ mod tests {
         let latency = row(&c, "lan", "latency_s");
         assert!((latency.ratio.ratio - 0.5).abs() < 1e-12);
         let i = latency.ratio.interval.unwrap();
-        assert!(i.low > 0.49 && i.high < 0.51, "{i:?}");
+        assert!(i.low > 0.49, "{i:?}");
+        assert!(i.high < 0.51, "{i:?}");
         assert_eq!(latency.verdict, Verdict::Smaller);
         assert_eq!(row(&c, "lte", "latency_s").verdict, Verdict::Larger);
         assert_eq!(row(&c, "lan", "client_cpu_s").verdict, Verdict::NoDifferenceSeen);
@@ -282,7 +283,8 @@ mod tests {
         assert_eq!(c.notes, ["A: 1 failed runs left out"]);
         assert_eq!((c.only_a[0]["link"].as_str(), c.only_b[0]["link"].as_str()), ("3g", "lte"));
         let ignoring = compare(&a, &b, &Options { ignore: ["link".to_owned()].into(), all: false });
-        assert!(ignoring.only_a.is_empty() && ignoring.rows.iter().all(|r| r.a.n == 10 && r.cell.len() == 1));
+        assert!(ignoring.only_a.is_empty());
+        assert!(ignoring.rows.iter().all(|r| r.a.n == 10 && r.cell.len() == 1));
     }
 
     #[test]

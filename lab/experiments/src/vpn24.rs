@@ -125,7 +125,8 @@ mod tests {
         };
         let experiment = with(&["95.6mbit", "unlimited", "lte"], 9).unwrap();
         let receive = &experiment.spec().workloads[1].client;
-        assert!(receive.contains("bulk-receive") && receive.contains("--bytes 9 "), "{receive}");
+        assert!(receive.contains("bulk-receive"), "{receive}");
+        assert!(receive.contains("--bytes 9 "), "{receive}");
         let rates: Vec<Option<u64>> = experiment
             .links()
             .iter()

@@ -104,7 +104,8 @@ fn corrupted_packets_pass_every_checksum() {
         let mut sent = [0xab; 200];
         sent[..4].copy_from_slice(&(expected as u32).to_le_bytes());
         let differences = sent.iter().zip(packet).filter(|(a, b)| a != b).count();
-        assert!(packet.len() == 200 && differences <= 1, "packet {expected} differs in {differences} bytes");
+        assert!(packet.len() == 200, "packet {expected} differs in {differences} bytes");
+        assert!(differences <= 1, "packet {expected} differs in {differences} bytes");
         changed += differences as u64;
     }
     assert_eq!(changed, up.corrupted);
@@ -127,7 +128,8 @@ fn corruption_reaches_a_tcp_stream() {
     let wrong = received.iter().filter(|&&byte| byte != 7).count() as u64;
     let corrupted = link.counters()[0].corrupted;
     // A corrupted packet that was sent again by TCP arrives unchanged, hence at most.
-    assert!(wrong > 5 && wrong <= corrupted, "{wrong} bytes wrong, {corrupted} packets corrupted");
+    assert!(wrong > 5, "{wrong} bytes wrong, {corrupted} packets corrupted");
+    assert!(wrong <= corrupted, "{wrong} bytes wrong, {corrupted} packets corrupted");
 }
 
 #[test]
@@ -149,7 +151,9 @@ fn a_link_that_only_limits_the_rate_needs_no_emulator() {
     let Some(link) = link("a_link_that_only_limits", r#"{"rate": "50mbit"}"#) else { return };
     let figures = link.measure(Duration::from_millis(500)).unwrap();
     assert_eq!(link.counters()[0].delivered, 0);
-    assert!(figures.up_bps > 0.0 && figures.down_bps > 0.0 && figures.rtt_s > 0.0, "{figures:?}");
+    assert!(figures.up_bps > 0.0, "{figures:?}");
+    assert!(figures.down_bps > 0.0, "{figures:?}");
+    assert!(figures.rtt_s > 0.0, "{figures:?}");
 }
 
 #[test]
@@ -160,10 +164,13 @@ fn a_program_inside_sees_the_link_and_nothing_else() {
     command.args(["-c", script]).env("GREETING", "hello").stdin(Stdio::null()).stdout(Stdio::piped());
     let output = link.spawn(Side::Client, &mut command).unwrap().wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success() && text.contains("hello"), "{text}");
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("hello"), "{text}");
     let interfaces: Vec<&str> = text.lines().filter(|line| line.contains("UNKNOWN") || line.contains("UP")).collect();
     assert_eq!(interfaces.len(), 2, "{text}");
-    assert!(text.contains("127.0.0.1") && text.contains("198.18.0.1/30") && !text.contains("eth0"), "{text}");
+    assert!(text.contains("127.0.0.1"), "{text}");
+    assert!(text.contains("198.18.0.1/30"), "{text}");
+    assert!(!text.contains("eth0"), "{text}");
     // The command can be used again, as with `Command::spawn`.
     assert_eq!(command.get_args().last().unwrap(), script);
     assert!(link.spawn(Side::Client, &mut command).unwrap().wait().unwrap().success());

@@ -225,7 +225,8 @@ client = "tacit b"
             [("device = \"none-such\"", "`device`"), ("interval_s = 0.5", "`interval_s` is 0.5 there and 1.0 here")]
         {
             let error = taken(&format!("{other}\n{TEXT}"), &runs).unwrap_err().to_string();
-            assert!(error.contains("cannot be taken over") && error.contains(why), "{error}");
+            assert!(error.contains("cannot be taken over"), "{error}");
+            assert!(error.contains(why), "{error}");
         }
         let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         drop(folder(from.path(), TEXT, &runs));

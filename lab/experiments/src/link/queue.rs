@@ -105,7 +105,8 @@ mod tests {
     #[test]
     fn packets_come_out_when_due_and_not_before() {
         let mut line = DelayLine::new(100);
-        assert!(line.push(b"first", 50) && line.push(b"second", 60));
+        assert!(line.push(b"first", 50));
+        assert!(line.push(b"second", 60));
         assert_eq!(line.next_due(), Some(50));
         assert_eq!(line.take_due(49), None);
         assert_eq!(line.take_due(50).unwrap(), b"first");
@@ -117,7 +118,8 @@ mod tests {
     #[test]
     fn a_packet_never_overtakes() {
         let mut line = DelayLine::new(100);
-        assert!(line.push(b"slow", 90) && line.push(b"fast", 20));
+        assert!(line.push(b"slow", 90));
+        assert!(line.push(b"fast", 20));
         line.take_due(90).unwrap();
         assert_eq!(line.next_due(), Some(90));
     }
@@ -126,9 +128,12 @@ mod tests {
     fn a_full_line_refuses_and_recovers() {
         let mut line = DelayLine::new(40);
         assert!((0..4).all(|held| line.push(&[held; 10], 0)));
-        assert!(!line.push(&[0; 10], 0) && !line.has_room(1) && line.push(&[], 0));
+        assert!(!line.push(&[0; 10], 0));
+        assert!(!line.has_room(1));
+        assert!(line.push(&[], 0));
         assert_eq!(line.take_due(0).unwrap(), [0; 10]);
-        assert!(line.push(&[9; 10], 0) && !line.push(&[9], 0));
+        assert!(line.push(&[9; 10], 0));
+        assert!(!line.push(&[9], 0));
         assert_eq!(line.take_due(0).unwrap(), [1; 10]);
     }
 

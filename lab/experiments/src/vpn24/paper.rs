@@ -139,7 +139,8 @@ mod tests {
         let paper = Paper::load(&path).unwrap();
         let of = |table: u32| paper.values.iter().filter(|v| v.table == table).collect::<Vec<_>>();
         assert_eq!((of(3).len(), of(4).len(), paper.values.len()), (72, 32, 104));
-        assert!(of(3).iter().all(|v| v.unit == "mW/MB") && of(4).iter().all(|v| v.unit == "MB/s"));
+        assert!(of(3).iter().all(|v| v.unit == "mW/MB"));
+        assert!(of(4).iter().all(|v| v.unit == "MB/s"));
         assert!(paper.values.iter().all(|v| paper.ratio_to_plain(v).is_some()), "each has a plain value of its own");
         let value = |v: &&PaperValue| {
             (&*v.device, v.role, v.transport) == ("AGX0 - TX2", Role::Send, TransportKind::TlsInWireGuard)

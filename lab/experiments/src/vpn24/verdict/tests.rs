@@ -58,7 +58,8 @@ fn figures_are_per_byte_and_ratios_are_to_plain_in_the_same_role() {
     near(client.system_s_per_gb, 4.5, 3.0);
     near(client.net_j_per_mb, 0.04, 2.0);
     let [low, high] = client.cpu_s_per_gb.unwrap().interval.unwrap();
-    assert!(low < 3.0 && 3.0 < high);
+    assert!(low < 3.0);
+    assert!(3.0 < high);
     assert_eq!(tls.parties["server"].cpu_s_per_gb, None);
     assert_eq!(rows[0].mb_per_s.unwrap().ratio, None, "nothing plain was received");
 }
@@ -74,7 +75,8 @@ fn tables_show_every_row_and_do_without_what_is_missing() {
     assert_eq!(figures.rows.len(), 6);
     assert!(figures.rows.iter().all(|r| r.len() == figures.head.len()));
     let text = figures.to_string();
-    assert!(text.contains("modelled") && text.contains("none"), "{text}");
+    assert!(text.contains("modelled"), "{text}");
+    assert!(text.contains("none"), "{text}");
     let widths: Vec<usize> =
         text.lines().skip(1).filter(|l| l.contains("client")).map(|l| l.find("lan").unwrap_or(2)).collect();
     assert!(widths.iter().all(|w| *w == 2), "{text}");
