@@ -20,7 +20,9 @@ fn integration_agrees_with_closed_forms_on_irregular_stamps() {
     let sine = |t: f64| 5.0 + 2.0 * (3.0 * t).sin();
     let exact = 5.0 * 10.0 + 2.0 / 3.0 * (1.0 - (30.0_f64).cos());
     let (coarse, fine) = ((energy_of(sine, 200, 10.0) - exact).abs(), (energy_of(sine, 20_000, 10.0) - exact).abs());
-    assert!(coarse < 0.2 && fine < 1e-4 && fine < coarse / 100.0, "{coarse} {fine}");
+    assert!(coarse < 0.2, "{coarse} {fine}");
+    assert!(fine < 1e-4, "{coarse} {fine}");
+    assert!(fine < coarse / 100.0, "{coarse} {fine}");
 }
 
 /// Noise with a given correlation between neighbours, standard deviation 1.
@@ -40,7 +42,8 @@ fn noise(n: usize, correlation: f64, seed: u64) -> Vec<f64> {
 fn a_baseline_states_mean_sd_and_what_is_left_of_them() {
     let power: Vec<(f64, f64)> = noise(2000, 0.0, 1).into_iter().map(|x| (0.1, 4.0 + 0.2 * x)).collect();
     let white = Baseline::from_power(&power, 0.0).unwrap();
-    assert!((white.mean_w - 4.0).abs() < 0.02 && (white.sd_w - 0.2).abs() < 0.01, "{white:?}");
+    assert!((white.mean_w - 4.0).abs() < 0.02, "{white:?}");
+    assert!((white.sd_w - 0.2).abs() < 0.01, "{white:?}");
     assert_eq!(white.n, 2000);
     assert!((white.seconds - 200.0).abs() < 1e-9);
     assert!((white.mean_sd_w - 0.2 / 2000_f64.sqrt()).abs() < 0.002, "{white:?}");
@@ -73,7 +76,8 @@ fn drift_and_resolution_widen_the_uncertainty() {
         Baseline { mean_w: 4.0, sd_w: 0.0, n: 10, seconds: 10.0, drift_w: 0.0, mean_sd_w: 0.0, resolution_w: 0.0 };
     assert_eq!(flat.uncertainty_w(), 0.0);
     let around = Baseline::around(flat, Baseline { mean_w: 4.6, ..flat });
-    assert!((around.mean_w - 4.3).abs() < 1e-12 && (around.drift_w - 0.6).abs() < 1e-12);
+    assert!((around.mean_w - 4.3).abs() < 1e-12);
+    assert!((around.drift_w - 0.6).abs() < 1e-12);
     assert!((around.uncertainty_w() - 0.6 / 12_f64.sqrt()).abs() < 1e-12);
     let coarse = Baseline { resolution_w: 1.0, ..flat };
     assert!((coarse.uncertainty_w() - 0.288_675).abs() < 1e-6);
@@ -109,11 +113,14 @@ fn parties_share_the_host_s_energy_by_processor_time() {
     let cpu = |a: f64, b: f64| BTreeMap::from([("client".to_owned(), a), ("server".to_owned(), b)]);
     let shares = attribute(&host, &cpu(1.0, 3.0), 0.0, 0.0);
     assert_eq!(shares["client"].provenance, Provenance::Attributed);
-    assert!((shares["client"].gross_j - 25.0).abs() < 1e-9 && (shares["server"].net_j.unwrap() - 52.5).abs() < 1e-9);
+    assert!((shares["client"].gross_j - 25.0).abs() < 1e-9);
+    assert!((shares["server"].net_j.unwrap() - 52.5).abs() < 1e-9);
     assert!((shares["client"].net_sd_j.unwrap() - host.net_sd_j.unwrap() / 4.0).abs() < 1e-12);
     let sum = |f: fn(&EnergyFigure) -> f64| shares.values().map(f).sum::<f64>();
-    assert!((sum(|s| s.gross_j) - 100.0).abs() < 1e-9 && (sum(|s| s.mean_w) - 10.0).abs() < 1e-9);
-    assert!((sum(|s| s.net_j.unwrap()) - 70.0).abs() < 1e-9 && (sum(|s| s.idle_j.unwrap()) - 30.0).abs() < 1e-9);
+    assert!((sum(|s| s.gross_j) - 100.0).abs() < 1e-9);
+    assert!((sum(|s| s.mean_w) - 10.0).abs() < 1e-9);
+    assert!((sum(|s| s.net_j.unwrap()) - 70.0).abs() < 1e-9);
+    assert!((sum(|s| s.idle_j.unwrap()) - 30.0).abs() < 1e-9);
     // Two ticks of processor time hardly determine the parties' shares.
     let vague = attribute(&host, &cpu(0.01, 0.01), 0.0041, 0.0);
     assert!(vague["client"].net_sd_j.unwrap() > 0.25 * vague["client"].net_j.unwrap());
@@ -151,7 +158,8 @@ fn a_modelled_party_bears_its_own_base_power() {
     let coefficients = Coefficients { base_w: 2.0, core_w: 3.0, byte_j: 1e-7, relative_sd: 0.2 };
     let figure = modelled(4.0, 1e7, 10.0, &coefficients);
     assert_eq!((figure.idle_j, figure.net_j, figure.gross_j), (Some(20.0), Some(13.0), 33.0));
-    assert!((figure.net_sd_j.unwrap() - 2.6).abs() < 1e-12 && (figure.mean_w - 3.3).abs() < 1e-12);
+    assert!((figure.net_sd_j.unwrap() - 2.6).abs() < 1e-12);
+    assert!((figure.mean_w - 3.3).abs() < 1e-12);
     assert_eq!(figure.provenance, Provenance::Modelled);
     assert!(!figure.below_noise);
     assert_eq!(modelled(4.0, 0.0, 1.0, &Coefficients { relative_sd: 0.0, ..coefficients }).net_sd_j, None);

@@ -159,7 +159,8 @@ fn on_a_full_disk_the_record_keeps_every_whole_line_and_can_go_on() {
         let written = (0..).find(|&i| writer.append(&note(i)).is_err()).unwrap();
         assert!((40..70).contains(&written), "{written}");
         let error = writer.append(&note(0)).unwrap_err().to_string();
-        assert!(error.contains("r.jsonl") && error.contains("space"), "{error}");
+        assert!(error.contains("r.jsonl"), "{error}");
+        assert!(error.contains("space"), "{error}");
         let record = read_record(&path).unwrap();
         assert_eq!(record.notes.len(), written);
         assert_eq!(record.incomplete.as_deref(), Some("the record ended without a summary"), "no torn line");
@@ -202,7 +203,8 @@ fn a_sampler_on_a_full_disk_goes_on_and_says_so() {
         // The summary is short and may just fit.
         let finished = stopped.finish().is_ok();
         let record = read_record(&path).unwrap();
-        assert!(!record.samples.is_empty() && record.samples.len() as u64 <= count + 2);
+        assert!(!record.samples.is_empty());
+        assert!(record.samples.len() as u64 <= count + 2);
         assert_eq!(record.summary.is_some(), finished);
     });
     unmount(root);

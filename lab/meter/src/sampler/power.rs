@@ -145,7 +145,8 @@ mod tests {
             last = Some(rail.take(t, Value::Watts(2.0 + 10.0 * t)));
         }
         let last = last.unwrap();
-        assert!((last.j - (2.0 + 6.0)).abs() < 1e-12 && last.w == Some(13.0), "{last:?}");
+        assert!((last.j - (2.0 + 6.0)).abs() < 1e-12, "{last:?}");
+        assert!(last.w == Some(13.0), "{last:?}");
         assert_eq!((rail.first, rail.last.map(|(t, _)| t)), (Some(0.1), Some(1.1)));
     }
 

@@ -73,9 +73,11 @@ fn a_source_that_follows_the_load_passes() {
         tree.write(POWER, (watts(load) * 1e6) as u64 + if odd { 20_000 } else { 0 });
     });
     let report = self_test(&mut *source, &mut machine, &SelfTest::default()).expect("it moves");
-    assert!((report.idle.mean_w - 3.01).abs() < 1e-6 && (report.load.mean_w - 7.41).abs() < 1e-6, "{report:?}");
+    assert!((report.idle.mean_w - 3.01).abs() < 1e-6, "{report:?}");
+    assert!((report.load.mean_w - 7.41).abs() < 1e-6, "{report:?}");
     assert_eq!((report.idle.n, report.load.n), (10, 10));
-    assert!((report.resolution_w - 0.02).abs() < 1e-6 && !report.is_coarse());
+    assert!((report.resolution_w - 0.02).abs() < 1e-6);
+    assert!(!report.is_coarse());
     assert_eq!(machine.load, Load::default(), "the load ends with the test");
     assert!(machine.usage.elapsed < Duration::from_secs(6));
 }
@@ -128,7 +130,8 @@ fn a_machine_that_was_not_at_rest_is_told() {
 fn a_source_that_vanishes_is_refused_with_its_error() {
     let vanish = |tree: &MemoryTree, _: Usage, _: Load| tree.remove(POWER);
     let text = refused(hwmon(vanish));
-    assert!(text.contains("0 of 20 readings") && text.contains("device is gone"), "{text}");
+    assert!(text.contains("0 of 20 readings"), "{text}");
+    assert!(text.contains("device is gone"), "{text}");
 }
 
 #[test]
@@ -176,7 +179,8 @@ fn calibrating_the_model_finds_its_own_coefficients() {
     let steps = measure(&mut *model, &mut machine, &plan, |_| seen += 1).expect("steps");
     assert_eq!((steps.len(), seen), (12, 12));
     let fit = fit(&steps).expect("a fit");
-    assert!((fit.base_w.value - 2.7).abs() < 1e-6 && (fit.w_per_core.value - 0.925).abs() < 1e-6, "{fit:?}");
+    assert!((fit.base_w.value - 2.7).abs() < 1e-6, "{fit:?}");
+    assert!((fit.w_per_core.value - 0.925).abs() < 1e-6, "{fit:?}");
     assert!((fit.j_per_byte.expect("traffic").value - 1e-8).abs() < 1e-12, "{fit:?}");
     let profile = fit.profile("my-board", "hwmon:ina226").expect("a profile");
     let text = profile.to_toml().expect("TOML");
@@ -210,7 +214,8 @@ fn fits_that_mean_nothing_are_refused() {
     steps.extend([step(1.0, 1.0, 1e9); 2]);
     let fit = fit(&steps).expect("a fit");
     assert_eq!((fit.j_per_byte, fit.steps), (None, 5));
-    assert!((fit.base_w.value - 2.0).abs() < 1e-9 && (fit.w_per_core.value - 1.0).abs() < 1e-9);
+    assert!((fit.base_w.value - 2.0).abs() < 1e-9);
+    assert!((fit.w_per_core.value - 1.0).abs() < 1e-9);
 }
 
 proptest! {

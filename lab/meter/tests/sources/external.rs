@@ -39,7 +39,8 @@ fn decimal_commas_are_read_where_clear_and_refused_where_not() {
 #[test]
 fn csv_traces() {
     let trace = parse("# meter 7\ntime_s,joules\n10,5\n\n11,7.5\n13,8\n").expect("a trace");
-    assert!(close(trace.duration_s(), 3.0) && close(trace.joules_at(2.0).expect("inside")[0], 2.75));
+    assert!(close(trace.duration_s(), 3.0));
+    assert!(close(trace.joules_at(2.0).expect("inside")[0], 2.75));
     assert!(message(parse("time_s,watts\n0,1\nx,2\n")).contains("line 3"));
     assert!(parse("time_s,joules\n0,5\n1,4\n").is_err());
     assert!(parse("").is_err());
