@@ -77,7 +77,8 @@ fn a_server_that_is_as_simulated_is_not_off_under_any_policy() {
             let recording = as_simulated(policy, 2, notices);
             let (comparison, (scenario, simulated)) = Comparison::of(&recording).unwrap();
             assert!(close(comparison.ratio, 1.0), "{policy} {notices}: {comparison:?}");
-            assert!(close(comparison.replayed_ratio, 1.0) && close(comparison.job_ratio, 1.0), "{comparison:?}");
+            assert!(close(comparison.replayed_ratio, 1.0), "{comparison:?}");
+            assert!(close(comparison.job_ratio, 1.0), "{comparison:?}");
             assert_eq!(comparison.reason(), None);
             assert_eq!(simulated.arrivals, recording.arrivals, "the same requests at the same times");
             // And its figures are those of the run that it was recorded from.
@@ -94,7 +95,8 @@ fn a_server_that_is_as_simulated_is_not_off_under_any_policy() {
             }
             let file = serde_json::to_value(RunFile::of(&scenario, 0, &live)).unwrap();
             assert_eq!((file["jobs"].as_array().unwrap().len(), file["inputs"].as_array().unwrap().len()), (80, 40));
-            assert!(live.samples.iter().all(|sample| sample.cores <= 2) && live.samples.last().unwrap().cores == 0);
+            assert!(live.samples.iter().all(|sample| sample.cores <= 2));
+            assert!(live.samples.last().unwrap().cores == 0);
         }
     }
 }
@@ -122,7 +124,8 @@ fn what_is_simulated_is_the_mean_of_the_jobs() {
     recording.inputs[slow].on = recording.inputs[slow].on.map(|job| RecordedJob { to: job.from + 30.5, ..job });
     let small = recording.arrivals.iter().filter(|a| a.model == 0).count() as f64;
     let [learned, measured] = [recording.learned(), recording.measured()].map(|m| m[0].on.first.time.secs());
-    assert!(close(learned, 0.5) && close(measured, 0.5 + 30.0 / small), "{learned} {measured}");
+    assert!(close(learned, 0.5), "{learned} {measured}");
+    assert!(close(measured, 0.5 + 30.0 / small), "{learned} {measured}");
 }
 
 fn arrival(at: f64, client: u64, model: u32) -> Arrival {
@@ -151,7 +154,8 @@ fn jobs_that_are_in_each_others_way_are_told() {
     // The last ones ran beside another, so the server has learned three times as much for all.
     let (comparison, _) = Comparison::of(&recording).unwrap();
     assert!(close(comparison.side_by_side.unwrap(), 3.0), "{comparison:?}");
-    assert!(close(comparison.replayed_ratio, 1.0) && (0.8..0.9).contains(&comparison.ratio), "{comparison:?}");
+    assert!(close(comparison.replayed_ratio, 1.0), "{comparison:?}");
+    assert!((0.8..0.9).contains(&comparison.ratio), "{comparison:?}");
     assert!(close(comparison.job_ratio, 7.0 / 9.0), "{comparison:?}");
     let reason = comparison.reason().unwrap();
     for part in
