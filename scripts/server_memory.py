@@ -64,6 +64,16 @@ def warm_server(binary, folder, model, threads):
             process.communicate(timeout=60)
 
 
+def drawn(interface):
+    """One normalised input, uniform in the range that the model declares for each channel, or for all of them."""
+    shape, taken = interface["input_shape"], interface["input"]
+    ranges = np.array(taken.get("declared") or [taken["range"]])
+    low, high = (end.reshape(-1, *[1] * (len(shape) - 1)) for end in ranges.T)
+    # Rounding to single precision may cross an end of the range.
+    inside = np.random.default_rng(1).uniform(0.001, 0.999, shape)
+    return (low + inside * (high - low)).astype(np.float32)[None]
+
+
 def measured(binary, folder, model, given=None, inputs=2, threads=1):
     """What a server of `MODEL.tacit`, which lies in the folder with its lowering and keys, states and takes, in bytes."""
     facts = json.loads(run(binary, "model", "inspect", Path(model).with_suffix(".ckks.lowered"), "--json", cwd=folder))
@@ -71,9 +81,7 @@ def measured(binary, folder, model, given=None, inputs=2, threads=1):
     server, client = (max(costs[phase][who]["peak_memory_bytes"] for phase in ("setup", "online")) for who in ("server", "client"))
     asked = [given]
     if given is None:
-        low, high = interface["input"]["range"]
-        values = np.random.default_rng(1).uniform(low, high, (1, *interface["input_shape"])).astype(np.float32)
-        np.save(folder / "drawn.npy", values)
+        np.save(folder / "drawn.npy", drawn(interface))
         asked = ["drawn.npy", "--normalised"]
     peaks = []
     with warm_server(binary, folder, model, threads) as (address, process):
