@@ -3,7 +3,7 @@
 //!
 //! * [`source`]: power sources behind one trait, with detection and a self-test.
 //! * [`sampler`]: a thread that reads all of these at an interval and writes a record; [`wait`] for
-//!   its processes.
+//!   its processes, and [`process_tree`] for what they use.
 //! * [`record`]: the one record format (JSON Lines) of all measurements; [`record_file`] and
 //!   [`csv`] for files of it.
 //! * [`marks`]: a listener for the phase marks of measured programs.
@@ -22,6 +22,7 @@ mod error;
 pub mod machine;
 pub mod marks;
 pub mod phase;
+pub mod process_tree;
 pub mod record;
 pub mod record_file;
 pub mod sampler;

@@ -8,7 +8,6 @@ use crate::MeasureError;
 use crate::mark::read_line;
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{BufReader, Read, Write};
-use std::time::Duration;
 
 /// `CLOCK_MONOTONIC` in nanoseconds: the same in every process of one host, without relation to
 /// that of another host.
@@ -33,16 +32,6 @@ pub fn thread_cpu_s() -> f64 {
 #[must_use]
 pub fn process_cpu_s() -> f64 {
     nanoseconds(ClockId::ProcessCPUTime) as f64 * 1e-9
-}
-
-/// Processor time of all threads of a process in this process namespace, including ended threads,
-/// in nanoseconds; `None` if there is no such process. The time of a zombie stays until the zombie
-/// is reaped. A running thread counts up to the scheduler's last tick.
-pub(crate) fn process_cpu_ns(pid: u32) -> Option<u64> {
-    let pid = i32::try_from(pid).ok().filter(|&pid| pid > 0)?;
-    let time =
-        nix::time::clock_getcpuclockid(nix::unistd::Pid::from_raw(pid)).and_then(nix::time::ClockId::now).ok()?;
-    u64::try_from(Duration::from(time).as_nanos()).ok()
 }
 
 fn nanoseconds(clock: ClockId) -> u64 {

@@ -9,8 +9,8 @@ mod config;
 mod power;
 mod thread;
 
+pub use crate::process_tree::Since;
 pub use config::{SamplerConfig, Stopped};
-pub use tacit_measure::usage::Since;
 
 use crate::MeterError;
 use crate::record::{Edge, FORMAT, Header, Mark, VERSION};

@@ -3,6 +3,7 @@ use super::config::{SamplerConfig, Stopped};
 use super::power::{Metered, usage};
 use crate::MeterError;
 use crate::energy;
+use crate::process_tree::{ProcessTree, Since};
 use crate::record::{InterfaceSample, Line, Mark, Note, PartySample, Sample, Summary};
 use crate::record_file::RecordWriter;
 use std::collections::BTreeMap;
@@ -11,9 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 use tacit_measure::clock::{monotonic_ns, thread_cpu_s};
-use tacit_measure::usage::{
-    Cgroup, HostReader, NetReader, ProcessTree, Roots, Since, busy_s, foreign_namespace, link_bytes,
-};
+use tacit_measure::usage::{Cgroup, HostReader, NetReader, Roots, busy_s, foreign_namespace, link_bytes};
 
 /// Shortest time between two searches for new descendants, except for requested samples and while a
 /// party is new: programs start most of their processes early.

@@ -6,18 +6,16 @@ mod cgroup;
 mod host;
 mod limits;
 mod net;
-mod tree;
 mod wait;
 
 pub use cgroup::{Cgroup, CgroupUsage};
 pub use host::{HostReader, busy_s, foreign_namespace};
 pub use limits::ProcessLimits;
 pub use net::{NetReader, link_bytes};
-pub use tree::{ProcessTree, Since, high_water_bytes};
 pub use wait::wait_ended;
 
 use crate::MeasureError;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -82,4 +80,15 @@ impl Kept {
 /// The lines of a pseudo-file, as text; skips lines that are not UTF-8 (an interface's odd name).
 pub(crate) fn lines(bytes: &[u8]) -> impl Iterator<Item = &str> {
     bytes.split(|&b| b == b'\n').filter_map(|line| std::str::from_utf8(line).ok())
+}
+
+/// Peak resident set of a process (since its last reset), bytes; `None` if the kernel does not
+/// report it. `process` is its folder: `/proc/self`, `/proc/PID`. (The value of `getrusage` also
+/// includes the memory of the program that started the process.)
+#[must_use]
+pub fn high_water_bytes(process: &Path) -> Option<u64> {
+    let status = fs::read(process.join("status")).ok()?;
+    let kib: u64 =
+        lines(&status).find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse().ok())?;
+    Some(kib.saturating_mul(1024))
 }

@@ -20,7 +20,7 @@ use tacit_cli::lowering::Lowering;
 use tacit_experiments::campaign::{self, Run};
 use tacit_experiments::experiment::Scratch;
 use tacit_measure::clock::process_cpu_s;
-use tacit_measure::usage::{ProcessTree, Since};
+use tacit_meter::process_tree::{ProcessTree, Since};
 use tacit_meter::record::PartySample;
 use tacit_sim::{Arrival, Comparison, RecordedInput, Recording, RunFile, Scenario, Summary};
 use tacit_store::keys;

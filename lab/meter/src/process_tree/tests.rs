@@ -316,7 +316,7 @@ fn told_and_true(program: &mut Command) -> [f64; 4] {
     };
     let live = seen(&mut tree);
     drop(child.stdin.take());
-    crate::usage::wait_ended(child.id()).unwrap();
+    tacit_measure::usage::wait_ended(child.id()).unwrap();
     let zombie = seen(&mut tree);
     let end = child.wait4().unwrap();
     assert!(end.status.success());
@@ -365,8 +365,8 @@ fn time_of_threads_that_have_ended_is_kept() {
     let burnt: f64 = (0..3)
         .map(|_| {
             let burn = || {
-                while crate::clock::thread_cpu_s() < 0.01 {}
-                crate::clock::thread_cpu_s()
+                while tacit_measure::clock::thread_cpu_s() < 0.01 {}
+                tacit_measure::clock::thread_cpu_s()
             };
             std::thread::spawn(burn).join().unwrap()
         })

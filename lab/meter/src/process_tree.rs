@@ -10,14 +10,14 @@
 //! Not visible: a process whose parents ended before it was found (a daemon that forks twice), and
 //! kernel work for no process. If no visible process waits for a visible one, its work after the
 //! last sample is lost; such ends are counted ([`ProcessTree::unwatched`]). A
-//! [`Cgroup`](super::Cgroup) sees all of these.
-use crate::clock::process_cpu_ns;
-use crate::sample::PartySample;
+//! [`Cgroup`](tacit_measure::usage::Cgroup) sees all of these.
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::ops::{Add, AddAssign};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tacit_measure::sample::PartySample;
+use tacit_measure::usage::high_water_bytes;
 
 /// CPU clock of a process, nanoseconds; `None` if there is no such process.
 type Clock = Box<dyn Fn(u32) -> Option<u64> + Send>;
@@ -320,15 +320,14 @@ impl ProcessTree {
     }
 }
 
-/// Peak resident set of a process (since its last reset), bytes; `None` if the kernel does not
-/// report it. `process` is its folder: `/proc/self`, `/proc/PID`. (The value of `getrusage` also
-/// includes the memory of the program that started the process.)
-#[must_use]
-pub fn high_water_bytes(process: &Path) -> Option<u64> {
-    let status = fs::read(process.join("status")).ok()?;
-    let kib: u64 =
-        super::lines(&status).find_map(|l| l.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse().ok())?;
-    Some(kib.saturating_mul(1024))
+/// Processor time of all threads of a process in this process namespace, including ended threads,
+/// in nanoseconds; `None` if there is no such process. The time of a zombie stays until the zombie
+/// is reaped. A running thread counts up to the scheduler's last tick.
+fn process_cpu_ns(pid: u32) -> Option<u64> {
+    let pid = i32::try_from(pid).ok().filter(|&pid| pid > 0)?;
+    let time =
+        nix::time::clock_getcpuclockid(nix::unistd::Pid::from_raw(pid)).and_then(nix::time::ClockId::now).ok()?;
+    u64::try_from(Duration::from(time).as_nanos()).ok()
 }
 
 /// Whether ids in `proc` are those of this process namespace, which CPU clocks use, and the kernel
