@@ -6,6 +6,7 @@ pub mod dealt;
 mod error;
 pub mod fss;
 pub mod gate;
+mod hash;
 pub mod ot;
 mod pair;
 mod planes;

@@ -7,12 +7,12 @@
 //! suffice: the attacker knows the counter, removes it, and has one list of guesses for all
 //! positions.
 
-use sha2::{Digest, Sha256};
 use tacit_arith::aes::{Aes128, CcrHash};
 use tacit_arith::block::Block;
 use tacit_arith::prg::PublicSeed;
 
 use super::group::GROUP;
+use crate::hash::hash;
 
 /// Position of trees in a material.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,13 +64,8 @@ impl TreeHash {
     /// Derives the keys from the public seed of a material. The dealer must draw the seed after
     /// fixing all else about the material.
     pub fn new(seed: PublicSeed) -> Self {
-        let mut hash = Sha256::new();
-        hash.update(b"tacit fss hash keys 1");
-        hash.update(seed.to_bytes());
-        let digest = hash.finalize();
-        let mut low = [0; 16];
-        low.copy_from_slice(&digest[..16]);
-        Self { keys: Aes128::new(Block::from_bytes(low)), work: Work::default() }
+        let key = hash(&[b"tacit fss hash keys 1", &seed.to_bytes()]);
+        Self { keys: Aes128::new(key), work: Work::default() }
     }
 
     /// The work so far.

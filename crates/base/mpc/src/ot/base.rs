@@ -11,7 +11,6 @@ use curve25519_dalek::constants::RISTRETTO_BASEPOINT_TABLE;
 use curve25519_dalek::ristretto::{CompressedRistretto, RistrettoPoint};
 use curve25519_dalek::scalar::Scalar;
 use curve25519_dalek::traits::Identity;
-use sha2::{Digest, Sha256};
 use tacit_arith::bits::Bits;
 use tacit_arith::block::Block;
 use tacit_arith::prg::Prg;
@@ -20,6 +19,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use super::POINT_BYTES;
 use crate::MpcError;
+use crate::hash::hash;
 
 const KEY: Tag = Tag::new(0x0201, "base OT key");
 const CHOICES: Tag = Tag::new(0x0202, "base OT choices");
@@ -36,17 +36,8 @@ fn point(bytes: &[u8]) -> Result<RistrettoPoint, MpcError> {
 }
 
 fn key(context: u8, index: usize, a: &[u8], b: &[u8], shared: &RistrettoPoint) -> Block {
-    let mut hash = Sha256::new();
-    hash.update(b"tacit base OT 1");
-    hash.update([context]);
-    hash.update((index as u64).to_le_bytes());
-    hash.update(a);
-    hash.update(b);
-    hash.update(shared.compress().as_bytes());
-    let digest = hash.finalize();
-    let mut low = [0; 16];
-    low.copy_from_slice(&digest[..16]);
-    Block::from_bytes(low)
+    let (index, shared) = ((index as u64).to_le_bytes(), shared.compress());
+    hash(&[b"tacit base OT 1", &[context], &index, a, b, shared.as_bytes()])
 }
 
 /// The sender between its two steps.

@@ -7,7 +7,7 @@
 //! OT sender draws at every bootstrap (for each new `delta`). Figures: `docs/parameters.md`,
 //! section "OT hash".
 
-use sha2::{Digest, Sha256};
+use crate::hash::hash;
 use tacit_arith::aes::Aes128;
 use tacit_arith::block::Block;
 
@@ -21,13 +21,7 @@ impl HashKeys {
     /// Derives the keys from the public seed of a bootstrap. The code takes its randomness from the
     /// seed itself, the keys from its SHA-256.
     pub(super) fn new(seed: Block) -> Self {
-        let mut hash = Sha256::new();
-        hash.update(b"tacit OT hash keys 1");
-        hash.update(seed.to_bytes());
-        let digest = hash.finalize();
-        let mut low = [0; 16];
-        low.copy_from_slice(&digest[..16]);
-        Self(Aes128::new(Block::from_bytes(low)))
+        Self(Aes128::new(hash(&[b"tacit OT hash keys 1", &seed.to_bytes()])))
     }
 
     /// Key of a tree of an extension.
