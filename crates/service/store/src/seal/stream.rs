@@ -1,6 +1,6 @@
 //! Sealing and opening streams, a chunk at a time.
 use super::{CHUNK_BYTES, HEADER_BYTES, Kind, MAGIC, SealFault, SealKey, TAG_BYTES, VERSION, chunks};
-use chacha20poly1305::aead::AeadInPlace;
+use chacha20poly1305::aead::AeadInOut;
 use chacha20poly1305::{ChaCha20Poly1305, KeyInit, Nonce, Tag};
 use std::io::{self, Read, Write};
 use zeroize::{Zeroize, Zeroizing};
@@ -87,7 +87,7 @@ impl<W: Write> Writer<W> {
     fn write_chunk(&mut self) -> io::Result<()> {
         let Chunks { cipher, header, .. } = &self.chunks;
         let tag = cipher
-            .encrypt_in_place_detached(&self.chunks.nonce(), header, &mut self.buffer)
+            .encrypt_inout_detached(&self.chunks.nonce(), header, self.buffer.as_mut_slice().into())
             .expect("a chunk is far below the cipher's limit");
         self.inner.write_all(&self.buffer)?;
         self.inner.write_all(&tag)?;
@@ -212,7 +212,7 @@ impl<R: Read> Reader<R> {
         let mut tag = Tag::default();
         read_or_truncated(&mut self.inner, &mut tag, after)?;
         let Chunks { cipher, header, .. } = &self.chunks;
-        let opened = cipher.decrypt_in_place_detached(&self.chunks.nonce(), header, &mut chunk, &tag);
+        let opened = cipher.decrypt_inout_detached(&self.chunks.nonce(), header, chunk.as_mut_slice().into(), &tag);
         opened.map_err(|_| SealFault::Chunk { index: self.chunks.done })?;
         self.buffer = chunk;
         self.left -= len as u64;
