@@ -3,9 +3,8 @@
 
 use std::f64::consts::SQRT_2;
 
-use libm::erfc;
 use tacit_floats::range;
-use tacit_graph::OutputMode;
+use tacit_graph::{OutputMode, erfc};
 
 /// Normal quantile of two-sided 95 % intervals.
 const Z95: f64 = 1.96;

@@ -172,7 +172,8 @@ fn softplus(x: f64) -> f64 {
 
 /// `1 - erf(x)` for x of at least 0: the series of erf below 2.5, a continued fraction above; off
 /// by 1e-12.
-fn erfc(x: f64) -> f64 {
+#[must_use]
+pub fn erfc(x: f64) -> f64 {
     if x < 2.5 {
         let (mut term, mut sum) = (x, x);
         for n in 1..60 {

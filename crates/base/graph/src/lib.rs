@@ -23,7 +23,7 @@ mod watch;
 pub mod zoo;
 
 pub use float::FloatGraph;
-pub use function::{Function, Symmetry};
+pub use function::{Function, Symmetry, erfc};
 pub use import::{ImportOptions, Imported, import, import_network};
 pub use interface::{ChannelAffine, FinalActivation, InputSpec, Interface, OutputMode, OutputTensor, Units};
 pub use model::{Calibration, FEWEST_SAMPLES, Model};
