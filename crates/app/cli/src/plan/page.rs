@@ -2,15 +2,23 @@
 //! once; every move of a slider asks the same planner again.
 use super::Asked;
 use crate::print;
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
+use httparse::{EMPTY_HEADER, Request};
 use serde_json::{Value, json};
 use std::fmt::Display;
-use std::net::SocketAddr;
-use std::str::FromStr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::str::{self, FromStr};
+use std::thread;
+use std::time::Duration;
 use tacit_net::NetError;
-use tiny_http::{Header, Method, Request, Response, Server};
 
 const PAGE: &str = include_str!("page.html");
+/// Largest request, in bytes, and most of its headers.
+const MAX_REQUEST: usize = 16 << 10;
+const MAX_HEADERS: usize = 64;
+/// How long a browser may pause within a request or an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Answers requests until the process ends.
 pub fn serve(asked: &Asked, address: SocketAddr, as_json: bool) -> anyhow::Result<()> {
@@ -21,22 +29,48 @@ pub fn serve(asked: &Asked, address: SocketAddr, as_json: bool) -> anyhow::Resul
     }
     // Report a failing plan now instead of to the first browser.
     asked.clone().plan()?;
-    let server = Server::http(address).map_err(|e| match e.downcast::<std::io::Error>() {
-        Ok(e) => anyhow::Error::new(NetError::listening(address, "--serve", &e)),
-        Err(e) => anyhow::anyhow!("listening on {address}: {e}"),
-    })?;
-    let address = server.server_addr().to_ip().context("the page's address")?;
+    let listener = TcpListener::bind(address).map_err(|e| NetError::listening(address, "--serve", &e))?;
+    let address = listener.local_addr().context("the page's address")?;
     match as_json {
         true => print::line(&json!({ "listening": format!("http://{address}") }).to_string())?,
         false => print::line(&format!("listening on http://{address}/ (Ctrl-C ends it)"))?,
     }
     let hosts = names(address);
-    for request in server.incoming_requests() {
-        let answer = answer(asked, &hosts, &Asking::of(&request))?;
-        // The browser may have left.
-        let _ = request.respond(answer.response());
-    }
+    thread::scope(|scope| {
+        for stream in listener.incoming() {
+            // A thread each: browsers open connections before they need them. One that fails, such as
+            // one that the browser has closed, concerns no other.
+            let answering =
+                stream.and_then(|stream| thread::Builder::new().spawn_scoped(scope, || respond(asked, &hosts, stream)));
+            if answering.is_err() {
+                // The process has too many files or threads.
+                thread::sleep(Duration::from_millis(100));
+            }
+        }
+    });
     Ok(())
+}
+
+/// Answers the one request of a connection.
+///
+/// # Errors
+/// The browser left, or sends no request.
+fn respond(asked: &Asked, hosts: &[String], mut stream: TcpStream) -> anyhow::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut bytes = vec![0; MAX_REQUEST];
+    let mut filled = 0;
+    loop {
+        let read = stream.read(&mut bytes[filled..])?;
+        ensure!(read > 0, "the request is cut short, or longer than {MAX_REQUEST} bytes");
+        filled += read;
+        let mut headers = [EMPTY_HEADER; MAX_HEADERS];
+        let mut request = Request::new(&mut headers);
+        if request.parse(&bytes[..filled])?.is_complete() {
+            let told = answer(asked, hosts, &Asking::of(&request))?;
+            return Ok(stream.write_all(&told.response())?);
+        }
+    }
 }
 
 /// Returns the host names that browsers use for the page: without a port if it is the default one.
@@ -60,17 +94,17 @@ struct Asking<'a> {
 }
 
 impl<'a> Asking<'a> {
-    fn of(request: &'a Request) -> Self {
-        let get = *request.method() == Method::Get;
+    fn of(request: &Request<'_, 'a>) -> Self {
         let [hosts, origins, sites] = ["Host", "Origin", "Sec-Fetch-Site"].map(|name| values(request, name));
-        Self { get, target: request.url(), hosts, origins, sites }
+        let target = request.path.unwrap_or_default();
+        Self { get: request.method == Some("GET"), target, hosts, origins, sites }
     }
 }
 
-/// Returns all values of a header.
-fn values<'a>(request: &'a Request, name: &'static str) -> Vec<&'a str> {
-    let named = request.headers().iter().filter(|header| header.field.equiv(name));
-    named.map(|header| header.value.as_str()).collect()
+/// Returns all values of a header; empty for one that is no text.
+fn values<'a>(request: &Request<'_, 'a>, name: &str) -> Vec<&'a str> {
+    let named = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
+    named.map(|header| str::from_utf8(header.value).unwrap_or_default()).collect()
 }
 
 /// An answer.
@@ -91,23 +125,17 @@ impl Told {
         Self::json(code, &json!({ "error": text.to_string() }))
     }
 
-    fn response(self) -> Response<std::io::Cursor<Vec<u8>>> {
-        let mut response = Response::from_string(self.body).with_status_code(self.code);
-        response.add_header(header("Content-Type", self.kind));
-        response.add_header(header("Cache-Control", "no-store"));
-        response.add_header(header("X-Content-Type-Options", "nosniff"));
-        response.add_header(header("Referrer-Policy", "no-referrer"));
-        response.add_header(header("Cross-Origin-Resource-Policy", "same-origin"));
-        if let Some(policy) = self.policy {
-            response.add_header(header("Content-Security-Policy", &policy));
-        }
-        response
+    fn response(self) -> Vec<u8> {
+        let Self { code, kind, body, policy } = self;
+        let policy = policy.map_or(String::new(), |policy| format!("Content-Security-Policy: {policy}\r\n"));
+        let length = body.len();
+        format!(
+            "HTTP/1.1 {code} \r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\
+             Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
+             Cross-Origin-Resource-Policy: same-origin\r\n{policy}\r\n{body}"
+        )
+        .into_bytes()
     }
-}
-
-/// Returns a header of an answer.
-fn header(name: &str, value: &str) -> Header {
-    Header::from_bytes(name, value).expect("letters, digits and quotes")
 }
 
 /// # Errors
