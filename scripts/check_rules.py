@@ -70,6 +70,8 @@ MAY_WAIT = {"tacit-serve", "tacit-sidecar"}
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60
 MAX_COMMENT_COLUMNS = 110
+# Crates that `make demo` compiles, ours included: a dependency brings others with it.
+MAX_DEMO_CRATES = 206
 # Words that the vocabulary (docs/glossary.md) has replaced, and by what: each is a whole identifier.
 REPLACED = {
     "Aids": "ConnectionResources",
@@ -160,6 +162,15 @@ def check_runtime(metadata):
         name = names[id]
         if name.startswith("tacit-") and name not in MAY_WAIT and "tokio" in {names[u] for u in used}:
             yield f"{name} must not use tokio: only {' and '.join(sorted(MAY_WAIT))} may"
+
+
+def check_crates():
+    """`make demo` compiles few crates. Unlike `cargo metadata`, `cargo tree` leaves out what other programs switch on."""
+    command = ["cargo", "tree", "--locked", "-p", "tacit-cli", "-p", "tacit-serve", "-e", "normal,build", "--prefix", "none"]
+    lines = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+    crates = {line.removesuffix(" (*)") for line in lines if line}
+    if len(crates) > MAX_DEMO_CRATES:
+        yield f"`make demo` compiles {len(crates)} crates, at most {MAX_DEMO_CRATES}: {' '.join(command)}"
 
 
 def check_test_features(packages):
@@ -408,6 +419,7 @@ def main():
         show_sizes(packages)
         return
     offences = [*check_layers(packages), *check_runtime(metadata), *check_test_features(packages)]
+    offences += check_crates()
     offences += check_unsafe(packages)
     offences += check_references()
     offences += check_examples(packages)
