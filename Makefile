@@ -62,7 +62,7 @@ test-heavy: preflight python binary
 	$(PY) scripts/server_memory.py models/squeezenet_square.onnx -O agreement=0
 
 # Figures of the documents that follow from no clock beside what their commands print; UPDATE=--update writes them anew.
-papers-heavy: binary
+papers-heavy: binary python
 	$(TACIT_BIN) lab papers --run --heavy $(UPDATE) --data $(or $(TACIT_DATA),../shared/data)
 
 # Pytest runs the programs and the Python module that `cargo test` has made, with the back end of the tests in them. The packages of .venv

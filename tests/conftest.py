@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,8 +55,9 @@ def cli(binary: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def run(*args: object, cwd: Path, ok: bool = True, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [binary, *map(str, args)], cwd=cwd, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL
-        )
+            [binary, *map(str, args)], cwd=cwd, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL,
+            env={"TACIT_PYTHON": sys.executable} | os.environ,
+        )  # fmt: skip
         assert (done.returncode == 0) == ok, f"tacit {args} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
         assert "panicked" not in done.stderr, done.stderr
         return done

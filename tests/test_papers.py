@@ -5,12 +5,62 @@ import re
 import shutil
 import tomllib
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+import reproduction
+from tacit import TacitError
+from tacit.lab._figures import Figures, Template
+from tacit.lab._papers import VERDICTS, quick, read_claims, split, tell_counts
 from tacit.report._study_verdicts import TABLE_2
 
 ROOT = Path(__file__).resolve().parent.parent
 CLAIMS = ROOT / "lab" / "experiments" / "papers.toml"
+FIGURES = ROOT / "lab" / "experiments" / "figures.toml"
+
+
+def test_the_document_is_what_the_file_says():
+    assert reproduction.PAGE.read_text() == reproduction.page(), "run python docs/scripts/reproduction.py"
+
+
+def test_every_claim_is_whole():
+    claims = read_claims(CLAIMS.read_text())
+    assert {claim.paper for claim in claims} == {"KDS25", "PM24", "SS26", "VPN24"}
+    for c in claims:
+        for text in (c.place, c.claim, c.theirs, c.ours, c.ratio, c.command, c.why):
+            # A cell of a table.
+            assert text and text.strip() == text and not set("|\n") & set(text), f"{c.claim}: {text!r}"
+        assert c.verdict in VERDICTS and (c.verdict == "not measured") == c.ours.startswith("not measured"), c.claim
+        assert c.needs is None or c.holds, f"{c.claim}: only quick commands need a file"
+    assert sum(int(count) for count in re.findall(r"\d+", tell_counts(claims))) == len(claims)
+
+
+def test_quick_commands_run_once():
+    claims = read_claims(CLAIMS.read_text())
+    found = quick(claims, "there")
+    assert sum(map(len, found.values())) == sum(bool(c.holds) for c in claims)
+    ((words, bound),) = ((words, bound) for words, bound in found.items() if words[0] == "simulate")
+    assert words[3] == "there/profiles/shark-1thread.json"
+    assert {c.needs for c in bound} == {"profiles/shark-1thread.json"}
+    assert len(bound) > 14, "the table's rows and what is claimed of it"
+    with pytest.raises(TacitError, match="no command of tacit"):
+        quick([replace(claims[0], command="cargo test", holds=["ok"])], "there")
+    with pytest.raises(TacitError, match="quotes do not end"):
+        split("tacit 'x", {})
+
+
+def test_every_figure_has_one_place_and_commands_of_ours():
+    figures = [Figures(**bound) for bound in tomllib.loads(FIGURES.read_text())["figures"]]
+    assert not all(bound.heavy for bound in figures) and sum(len(bound.texts) for bound in figures) > 40
+    for bound in figures:
+        document = (ROOT / bound.document).read_text()
+        for text in bound.texts:
+            assert len(Template(text).places(document)) == 1, f"{bound.document}: {text}"
+        for command in (*bound.commands, *bound.after):
+            split(command, {})
+        assert all("--json" in command for command in bound.commands), bound.commands
 
 
 def test_the_list_names_command_and_verdict(cli, tmp_path):

@@ -34,3 +34,13 @@ def _plainly(told: Any) -> Any:
             return {plain(key): _plainly(value) for key, value in told.items()}
         case _:
             return told
+
+
+def lines(text: str) -> str:
+    """Own output that may contain text of others: what a terminal would obey, but line ends and tabs, as JSON escapes."""
+    return "".join(c if c in "\n\t" or unicodedata.category(c) not in _OBEYED else _escape(c) for c in text)
+
+
+def _escape(c: str) -> str:
+    units = c.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))

@@ -2,7 +2,7 @@
 mod calibrate;
 mod compare;
 mod conduct;
-mod figures;
+mod evaluate;
 mod inputs;
 mod link;
 mod live;

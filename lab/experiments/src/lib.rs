@@ -8,8 +8,8 @@
 //! * [`link`]: two network namespaces joined by a link with a rate, a delay and faults.
 //! * [`transport`]: plain TCP, TLS, WireGuard and TLS in WireGuard; [`tunnel`]: the WireGuard
 //!   tunnels; [`workload`]: bulk transfer and ping-pong over any of them; [`vpn24`]: their costs.
-//! * [`papers`]: the papers' figures beside this project's; [`figures`]: the command for each
-//!   figure of the documents.
+//!
+//! `tacit.lab` in Python compares figures of papers and documents (`papers.toml`, `figures.toml`).
 //!
 //! Sources: [PM24] sections 3 to 5, [VPN24] section III.
 #![forbid(unsafe_code)]
@@ -18,9 +18,7 @@ pub mod campaign;
 pub mod compare;
 mod error;
 pub mod experiment;
-pub mod figures;
 pub mod link;
-pub mod papers;
 pub mod stats;
 pub mod transport;
 pub mod tunnel;
@@ -28,3 +26,8 @@ pub mod vpn24;
 pub mod workload;
 
 pub use error::LabError;
+
+/// Claims of the papers beside this project's figures, with their commands: TOML.
+pub const CLAIMS: &str = include_str!("../papers.toml");
+/// Figures of the documents, with their commands: TOML.
+pub const FIGURES: &str = include_str!("../figures.toml");
