@@ -8,9 +8,11 @@
 //! DIR/logs/*             what the programs of a run printed: `NAME.client.out`, `NAME.client.err`, ...
 //! DIR/report.html        written by `tacit lab report`, with the plots beside it as PNG and SVG
 //! ```
+mod cell;
 mod managed;
 
 use crate::LabError;
+pub use cell::{Cell, describe};
 pub use managed::{managed_folder, own_folder};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
@@ -40,9 +42,6 @@ pub struct Campaign {
     /// Seconds since 1970 (UTC).
     pub started_unix_s: u64,
 }
-
-/// Labels of a cell.
-pub type Cell = BTreeMap<String, String>;
 
 /// A line of `runs.jsonl`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

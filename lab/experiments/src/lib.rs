@@ -3,23 +3,21 @@
 //!
 //! * [`campaign`]: the folder that every experiment writes and that `tacit lab report` and
 //!   `compare` read.
-//! * [`experiment`]: the description of a campaign and its runner; [`compare`] and [`stats`] for
-//!   its results.
+//! * [`experiment`]: the description of a campaign and its runner.
 //! * [`link`]: two network namespaces joined by a link with a rate, a delay and faults.
 //! * [`transport`]: plain TCP, TLS, WireGuard and TLS in WireGuard; [`tunnel`]: the WireGuard
 //!   tunnels; [`workload`]: bulk transfer and ping-pong over any of them; [`vpn24`]: their costs.
 //!
-//! `tacit.lab` in Python compares figures of papers and documents (`papers.toml`, `figures.toml`).
+//! `tacit.lab` in Python evaluates the results, and compares figures of papers and documents
+//! (`papers.toml`, `figures.toml`).
 //!
 //! Sources: [PM24] sections 3 to 5, [VPN24] section III.
 #![forbid(unsafe_code)]
 
 pub mod campaign;
-pub mod compare;
 mod error;
 pub mod experiment;
 pub mod link;
-pub mod stats;
 pub mod transport;
 pub mod tunnel;
 pub mod vpn24;

@@ -3,16 +3,13 @@
 //!
 //! The campaign is the built-in experiment `vpn24-transport` with the smaller of 1 GiB and the
 //! link's capacity in 60 s. The paper transfers more: 10 GB, and 1 GB to and from the Raspberry Pi.
-//! [`rows`] evaluates the runs; [`verdict`] and [`figures`] show the rows, [`beside_paper`] beside
-//! the paper's tables.
+//! `tacit.lab` in Python evaluates the runs and shows them beside the paper's tables ([`Paper`]).
 //!
 //! CPU time is that of all processes of a party, the tunnel's included. It excludes kernel work for
 //! no process (kernel WireGuard; packets handled while another process happened to run).
 mod paper;
-mod verdict;
 
 pub use paper::{Paper, PaperValue, Role};
-pub use verdict::{Figure, Party, Row, Table, beside_paper, figures, rows, verdict};
 
 use crate::LabError;
 use crate::experiment::{BuiltIn, Experiment, LinkText};
@@ -101,7 +98,7 @@ mod tests {
         let experiment = experiment(&Request::default()).unwrap();
         let workloads = &experiment.spec().workloads;
         let names: Vec<&str> = workloads.iter().map(|w| w.name.as_str()).collect();
-        assert_eq!(names, [Role::Send.name(), Role::Receive.name()]);
+        assert_eq!(names, ["send", "receive"]);
         for workload in workloads {
             assert!(workload.client.contains("--bytes 1073741824 --seconds 60"), "{}", workload.client);
             // 9.1 s at 941 Mbit/s, 60 s at the two others.

@@ -5,9 +5,9 @@ import os
 import sys
 
 from tacit._tacit import TacitError
-from tacit.lab import _papers, _print
+from tacit.lab import _compare, _papers, _print, _transports
 
-COMMANDS = {"papers": _papers.run}
+COMMANDS = {"compare": _compare.run, "papers": _papers.run, "transport": _transports.run}
 
 
 def main() -> int:

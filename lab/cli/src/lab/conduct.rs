@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tacit_cli::print;
-use tacit_experiments::campaign::Run;
-use tacit_experiments::compare::describe;
+use tacit_experiments::campaign::{Run, describe};
 use tacit_experiments::experiment::{Event, Experiment, Outcome, Settings, plan};
 
 /// Returns a flag that Ctrl-C sets from now on.

@@ -1,5 +1,6 @@
 //! `tacit lab transport`: measures plain TCP, TLS 1.3 and WireGuard.
 use super::conduct::{carry_out, show_plan, stopping};
+use super::evaluate::{become_python, find};
 use anyhow::Context;
 use serde_json::json;
 use std::path::PathBuf;
@@ -69,16 +70,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return show_plan(&experiment, &plan::remaining(&experiment, &[]), args.json);
     }
     let dir = args.output.as_deref().context("give the campaign's folder with -o DIR")?;
-    carry_out(&experiment, dir, &[], args.json, &stopping()?)?;
-    let rows = vpn24::rows(&campaign::load(dir)?.runs);
-    if args.json {
-        let paper = paper.map(|paper| json!({"source": paper.source, "values": paper.values.len()}));
-        return print::line(&json!({"rows": rows, "paper": paper}).to_string());
+    // What is measured stays: the same command evaluates it later, where there is a Python.
+    let python = find();
+    if let Err(error) = &python {
+        print::note(&format!("nothing can evaluate the runs: {error}"));
     }
-    print::line(&format!("{}\n{}", vpn24::verdict(&rows), vpn24::figures(&rows)))?;
-    let Some(paper) = paper else { return Ok(()) };
-    print::line(&format!(
-        "{}\nThe paper's mW/MB are in effect net millijoules of the CPU per megabyte: ours beside them is net J/MB times 1000.",
-        vpn24::beside_paper(&rows, &paper)
-    ))
+    carry_out(&experiment, dir, &[], args.json, &stopping()?)?;
+    let input = json!({ "runs": campaign::load(dir)?.runs, "paper": paper, "json": args.json });
+    become_python(&python?, "transport", &input)
 }

@@ -1,15 +1,15 @@
 //! The paper's tables as data, read from a file and checked. The program does not contain them.
 use crate::LabError;
 use crate::transport::TransportKind;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::path::Path;
 
 /// Largest file, bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// Role of the measured device in a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+/// Role of the measured device in a transfer; also the name of a workload in a campaign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// The device sends.
@@ -18,19 +18,8 @@ pub enum Role {
     Receive,
 }
 
-impl Role {
-    /// `send` or `receive`, also the workload's name in a campaign.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Send => "send",
-            Self::Receive => "receive",
-        }
-    }
-}
-
 /// A value of one of the paper's tables.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PaperValue {
     /// Number of the table.
@@ -52,7 +41,7 @@ pub struct PaperValue {
 }
 
 /// The tables.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Paper {
     /// Source of the values.
@@ -91,18 +80,6 @@ impl Paper {
         }
         Ok(paper)
     }
-
-    /// Ratio to the same table's plain value (same device, mode, role and unit); `None` without
-    /// one.
-    #[must_use]
-    pub fn ratio_to_plain(&self, value: &PaperValue) -> Option<f64> {
-        let same = self.values.iter().find(|v| {
-            v.transport == TransportKind::Plain
-                && (v.table, &v.device, &v.power_mode, v.role, &v.unit)
-                    == (value.table, &value.device, &value.power_mode, value.role, &value.unit)
-        });
-        same.filter(|plain| plain.value > 0.0).map(|plain| value.value / plain.value)
-    }
 }
 
 #[cfg(test)]
@@ -112,7 +89,7 @@ mod tests {
     const ENTRY: &str = "table = 3\ndevice = 'Nano'\ntransport = 'tls'\nrole = 'send'\nvalue = 6.0\nunit = 'MB/s'\n";
 
     #[test]
-    fn a_typed_in_table_is_read_and_compared() {
+    fn a_typed_in_table_is_read() {
         let plain = ENTRY.replace("'tls'", "'plain'").replace("6.0", "8.0");
         let text =
             format!("source = 'x'\n[[values]]\n{ENTRY}[[values]]\n{plain}[[values]]\n{plain}power_mode = '5W'\n");
@@ -122,9 +99,6 @@ mod tests {
         let paper = Paper::load(&path).unwrap();
         assert_eq!(paper.values.len(), 3);
         assert_eq!((paper.values[0].role, paper.values[0].transport), (Role::Send, TransportKind::Tls));
-        assert_eq!(paper.ratio_to_plain(&paper.values[0]), Some(0.75));
-        let alone = PaperValue { power_mode: "MAXN".into(), ..paper.values[0].clone() };
-        assert_eq!(paper.ratio_to_plain(&alone), None);
     }
 
     /// The real tables, if present: `../shared/data/vpn24`.
@@ -139,15 +113,7 @@ mod tests {
         let paper = Paper::load(&path).unwrap();
         let of = |table: u32| paper.values.iter().filter(|v| v.table == table).collect::<Vec<_>>();
         assert_eq!((of(3).len(), of(4).len(), paper.values.len()), (72, 32, 104));
-        assert!(of(3).iter().all(|v| v.unit == "mW/MB"));
-        assert!(of(4).iter().all(|v| v.unit == "MB/s"));
-        assert!(paper.values.iter().all(|v| paper.ratio_to_plain(v).is_some()), "each has a plain value of its own");
-        let value = |v: &&PaperValue| {
-            (&*v.device, v.role, v.transport) == ("AGX0 - TX2", Role::Send, TransportKind::TlsInWireGuard)
-        };
-        let most = of(3).into_iter().find(value).unwrap();
-        // "2029.76 %" more than plain, section IV.
-        assert!((paper.ratio_to_plain(most).unwrap() - 21.32).abs() < 0.01);
+        assert!(of(3).iter().all(|v| v.unit == "mW/MB") && of(4).iter().all(|v| v.unit == "MB/s"));
     }
 
     #[test]
