@@ -9,7 +9,7 @@ use numpy::{PyArray2, PyReadonlyArray2};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use tacit_backends::Registry;
-use tacit_client::wire::{Deadline, InputId, LinkClass, Terms};
+use tacit_client::wire::{Deadline, InputId, LinkClass, ModelAndBackend, Terms};
 use tacit_client::{
     Announced, Answer, ClientConfig, ClientError, Closer, Notices, PhaseReport, Prepared, Progress, Standing, Step,
     UNKNOWN_INPUT_MESSAGE,
@@ -439,7 +439,7 @@ pub fn notify(
         let config = ClientConfig { server_name, threads, memory, ..ClientConfig::new(&address, identity) };
         let notices = Notices::of(&config).map_err(to_python)?;
         let chosen = notices.choose(&Registry::standard(), model.as_deref(), backend.as_deref());
-        let [model, backend] = chosen.map_err(to_python)?;
+        let ModelAndBackend { model, backend } = chosen.map_err(to_python)?;
         let told = notices.announce(&model, &backend, inputs, expected, ttl).map_err(to_python)?;
         Ok(Noticed::Named(Arc::new(notices), told))
     });
@@ -472,7 +472,7 @@ fn prepared(made: &Prepared) -> Value {
     json!({
         "id": made.id.to_string(),
         "offline": phase(&made.offline),
-        "material_bytes": { "client": made.bytes[0], "server": made.bytes[1] },
+        "material_bytes": { "client": made.bytes.client, "server": made.bytes.server },
     })
 }
 
@@ -481,6 +481,6 @@ fn costs(got: &Answer) -> Value {
         "online": phase(&got.online),
         "setup": got.setup.as_ref().map(phase),
         "prepared": got.prepared.as_ref().map(prepared),
-        "inputs": got.part[1],
+        "inputs": got.part.inputs,
     })
 }

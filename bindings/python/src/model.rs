@@ -13,7 +13,7 @@ use tacit_backends::check::check;
 use tacit_backends::lowered::Origin;
 use tacit_graph::import::{ImportOptions, import};
 use tacit_graph::npy::Npy;
-use tacit_graph::{Interface, OutputMode, Units, file};
+use tacit_graph::{Interface, Interval, OutputMode, Units, file};
 use tacit_store::seal::Kind;
 use zeroize::Zeroizing;
 
@@ -78,16 +78,17 @@ impl Model {
     ) -> PyResult<Self> {
         let calibration = samples
             .map(|(shape, data, is_bytes)| Ok::<_, PyErr>(Npy { shape, data: data.as_slice()?.to_vec(), is_bytes }));
+        let (pixel_scale, mean, std) = pixels;
         let stop = Stop::default();
         let options = ImportOptions {
             watch: stop.watch(),
             name,
             calibration: calibration.transpose()?,
             max_samples,
-            pixel_scale: pixels.0,
-            mean: pixels.1,
-            std: pixels.2,
-            range,
+            pixel_scale,
+            mean,
+            std,
+            range: range.map(|[low, high]| Interval { low, high }),
             output_mode: if top1 { OutputMode::Top1 } else { OutputMode::Logits },
             seed,
             folder,

@@ -1,7 +1,7 @@
 //! Files that a model's owner or a client gets from elsewhere: ONNX networks and numpy arrays.
 
 use tacit_client::jpeg;
-use tacit_graph::{ImportOptions, file, import_network, npy, npz, onnx};
+use tacit_graph::{ImportOptions, Interval, file, import_network, npy, npz, onnx};
 
 /// Networks that a mutation made larger than this are read, but not calibrated: that takes honest time.
 const MAX_MACS: u64 = 1 << 16;
@@ -16,7 +16,8 @@ pub(crate) fn onnx(data: &[u8]) {
     if network.graph.macs() > MAX_MACS || elements > MAX_ELEMENTS {
         return;
     }
-    let options = ImportOptions { max_samples: 1, range: Some([-1.0, 1.0]), ..ImportOptions::default() };
+    let options =
+        ImportOptions { max_samples: 1, range: Some(Interval { low: -1.0, high: 1.0 }), ..ImportOptions::default() };
     if let Ok(imported) = import_network(network, &options) {
         let bytes = file::write(&imported.model).expect("a small model fits its file");
         file::read(&bytes).expect("what the importer makes passes the checks");

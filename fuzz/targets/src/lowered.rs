@@ -15,7 +15,7 @@ use tacit_backends::{Backend, BackendError, Options, Plan, Registry, ServerModel
 use tacit_client::dealer::wire::Ask;
 use tacit_client::helper::wire as helper;
 use tacit_graph::geometry::{ConvGeometry, Window};
-use tacit_graph::{ImportOptions, InputSpec, Interface, OutputMode, SortedGraph, import, zoo};
+use tacit_graph::{ImportOptions, InputSpec, Interface, Interval, OutputMode, SortedGraph, import, zoo};
 use tacit_ids::{FolderId, MaterialId};
 
 /// Models that a mutation made larger than this are accepted, but not computed.
@@ -265,7 +265,7 @@ pub(crate) fn small_model() -> (RingGraph, Weights) {
                 std: vec![],
                 pixel_scale: 1.0,
                 moved: None,
-                range: [-1.0, 1.0],
+                range: Interval { low: -1.0, high: 1.0 },
                 declared: vec![],
             },
             output_shape: vec![3],

@@ -314,7 +314,7 @@ fn replayed_packets_are_refused_by_wireguard_and_harmless_to_tls() {
 fn a_tunnel_with_a_wrong_key_does_not_come_up() {
     let Some(link) = link(LinkSpecText::default()) else { return };
     let mut ends = Tunnel::ends(&link).unwrap();
-    ends[1].peer = SecretKey::random().unwrap().public();
+    ends.server.peer = SecretKey::random().unwrap().public();
     let options = tacit_experiments::tunnel::Options { patience: Duration::from_secs(3), ..threads() };
     let error = Tunnel::with_ends(&link, &options, ends).err().unwrap().to_string();
     assert!(error.contains("handshake"), "{error}");

@@ -10,10 +10,10 @@ use crate::source::Provenance;
 use std::collections::BTreeMap;
 use tacit_measure::device::Mode;
 
-/// Energy between two readings (seconds, watts).
+/// Energy between two readings of power.
 #[must_use]
-pub(crate) fn trapezoid(from: (f64, f64), to: (f64, f64)) -> f64 {
-    (to.0 - from.0).max(0.0) * (from.1 + to.1) / 2.0
+pub(crate) fn trapezoid(seconds: f64, from_w: f64, to_w: f64) -> f64 {
+    seconds.max(0.0) * (from_w + to_w) / 2.0
 }
 
 /// Idle power of a host, from one source.

@@ -3,6 +3,28 @@ use crate::record::{Edge, Mark, Sample};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Processor time. It is serialised as `[user, kernel]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "[f64; 2]", into = "[f64; 2]")]
+pub struct CpuSeconds {
+    /// Seconds in programs.
+    pub user: f64,
+    /// Seconds in the kernel.
+    pub kernel: f64,
+}
+
+impl From<[f64; 2]> for CpuSeconds {
+    fn from([user, kernel]: [f64; 2]) -> Self {
+        Self { user, kernel }
+    }
+}
+
+impl From<CpuSeconds> for [f64; 2] {
+    fn from(CpuSeconds { user, kernel }: CpuSeconds) -> Self {
+        [user, kernel]
+    }
+}
+
 /// All occurrences of one phase of one party.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PhaseCost {
@@ -14,10 +36,10 @@ pub struct PhaseCost {
     pub count: u64,
     /// Total time, seconds; overlapping occurrences (several clients of one server) each count.
     pub seconds: f64,
-    /// User and kernel CPU seconds of the party's processes in that time (interpolated between
-    /// samples); absent without processes.
+    /// CPU seconds of the party's processes in that time (interpolated between samples); absent
+    /// without processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu_s: Option<[f64; 2]>,
+    pub cpu_s: Option<CpuSeconds>,
     /// Gross energy of the host in that time, joules (interpolated between samples); absent without
     /// a source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,7 +87,8 @@ impl PhaseCost {
         let cpu = cpu_at(samples, &self.party, end.t).zip(cpu_at(samples, &self.party, begin));
         if let Some((after, before)) = cpu {
             let sum = self.cpu_s.get_or_insert_default();
-            *sum = [sum[0] + after[0] - before[0], sum[1] + after[1] - before[1]];
+            sum.user = sum.user + after.user - before.user;
+            sum.kernel = sum.kernel + after.kernel - before.kernel;
         }
         let energy = interpolated(curve.len(), |i| curve[i], end.t).zip(interpolated(curve.len(), |i| curve[i], begin));
         if let Some((after, before)) = energy {
@@ -74,24 +97,26 @@ impl PhaseCost {
     }
 }
 
-/// User and kernel seconds of a party at a time. A party without a process tree of its own name
+/// CPU seconds of a party at a time. A party without a process tree of its own name
 /// gets those of the only tree (a program that plays both parties).
-fn cpu_at(samples: &[Sample], party: &str, t: f64) -> Option<[f64; 2]> {
+fn cpu_at(samples: &[Sample], party: &str, t: f64) -> Option<CpuSeconds> {
     samples.iter().rev().find_map(|sample| cpu_in(sample, party))?;
     // A party's use before it was added is zero.
-    let [user_s, system_s] = [0, 1].map(|part| {
-        interpolated(samples.len(), |i| (samples[i].t, cpu_in(&samples[i], party).map_or(0.0, |cpu| cpu[part])), t)
-    });
-    Some([user_s?, system_s?])
+    let cpu = |i: usize| cpu_in(&samples[i], party).unwrap_or_default();
+    Some(CpuSeconds {
+        user: interpolated(samples.len(), |i| (samples[i].t, cpu(i).user), t)?,
+        kernel: interpolated(samples.len(), |i| (samples[i].t, cpu(i).kernel), t)?,
+    })
 }
 
-/// Returns user and kernel seconds of a party in a sample.
-fn cpu_in(sample: &Sample, party: &str) -> Option<[f64; 2]> {
-    match sample.parties.get(party) {
-        Some(party) => Some([party.user_s, party.system_s]),
-        None if sample.parties.len() == 1 => sample.parties.values().next().map(|p| [p.user_s, p.system_s]),
+/// Returns the CPU seconds of a party in a sample.
+fn cpu_in(sample: &Sample, party: &str) -> Option<CpuSeconds> {
+    let used = match sample.parties.get(party) {
+        Some(party) => Some(party),
+        None if sample.parties.len() == 1 => sample.parties.values().next(),
         None => None,
-    }
+    };
+    used.map(|used| CpuSeconds { user: used.user_s, kernel: used.system_s })
 }
 
 /// Linear interpolation in points of increasing time; constant before the first and after the last.
@@ -145,13 +170,13 @@ mod tests {
         assert_eq!(costs.iter().map(|c| c.phase.as_str()).collect::<Vec<_>>(), ["setup", "online"]);
         let setup = &costs[0];
         assert_eq!((setup.count, setup.seconds, setup.gross_j), (1, 1.0, Some(15.0)));
-        assert_eq!(setup.cpu_s, Some([1.0, 0.5]));
+        assert_eq!(setup.cpu_s, Some(CpuSeconds { user: 1.0, kernel: 0.5 }));
         let online = &costs[1];
         assert_eq!((online.count, online.figures["rounds"]), (2, 4.0));
         assert!((online.seconds - 6.9).abs() < 1e-12);
         // 0.5 s of 20 W, then 0.4 s of it; the energy after the last sample is unknown.
         assert!((online.gross_j.unwrap() - 18.0).abs() < 1e-9);
-        assert!((online.cpu_s.unwrap()[0] - 1.8).abs() < 1e-9);
+        assert!((online.cpu_s.unwrap().user - 1.8).abs() < 1e-9);
     }
 
     #[test]
@@ -159,7 +184,7 @@ mod tests {
         let samples = [sample(0.0, &[("program", 0.0)]), sample(2.0, &[("program", 2.0)])];
         let marks = [mark(0.0, "server", "x", Edge::Begin), mark(1.0, "server", "x", Edge::End)];
         let costs = phase_costs(&samples, &marks, &[]);
-        assert_eq!((costs[0].cpu_s, costs[0].gross_j), (Some([1.0, 0.5]), None));
+        assert_eq!((costs[0].cpu_s, costs[0].gross_j), (Some(CpuSeconds { user: 1.0, kernel: 0.5 }), None));
         let samples = [sample(0.0, &[]), sample(2.0, &[("a", 2.0), ("b", 1.0)])];
         assert_eq!(phase_costs(&samples, &marks, &[])[0].cpu_s, None);
         assert!(phase_costs(&[], &[], &[]).is_empty());

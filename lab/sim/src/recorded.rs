@@ -90,7 +90,7 @@ impl Recording {
     pub fn learned(&self) -> Vec<ModelSpec> {
         let mut table = ProfileTable::new();
         for model in &self.believed {
-            table.add_model(model.pre.map(|pre| (pre.speedup, pre.first)), (model.on.speedup, model.on.first));
+            table.add_model(model.pre, model.on);
         }
         let mut jobs: Vec<_> = self.jobs().collect();
         jobs.sort_by(|a, b| tacit_floats::rising(&a.2.to, &b.2.to));

@@ -254,7 +254,7 @@ impl<'a> Bench<'a> {
     /// Lowers the model for a back end and writes the lowering beside the model's file.
     fn lower(&self, backend: &dyn Backend, options: &Options) -> anyhow::Result<Arc<dyn ServerModel>> {
         let lowered = backend.lower(&self.model, options)?;
-        self.args.lowering.seal.write_lowered(&self.path, &self.model, (backend, options), &*lowered)?;
+        self.args.lowering.seal.write_lowered(&self.path, &self.model, backend, options, &*lowered)?;
         Ok(lowered)
     }
 
@@ -379,7 +379,7 @@ pub fn load(path: &Path, seal: &SealArgs) -> anyhow::Result<Model> {
 
 /// Returns one input of seeded values in the model's range.
 pub fn seeded(interface: &Interface) -> Vec<f32> {
-    let [low, high] = interface.input.range;
+    let [low, high] = interface.input.range.ends();
     let mut rng = SplitMix::new(1);
     // 24 bits fit an f32 exactly.
     let units = (0..interface.input_len()).map(|_| (rng.next_u64() >> 40) as f32 / (1u64 << 24) as f32);
@@ -431,7 +431,7 @@ pub(crate) fn run_client(args: ClientArgs) -> anyhow::Result<()> {
     let registry = Registry::standard();
     let model = Connection::connect(registry.clone(), config.clone())?.models()?;
     let name = &model.first().context("the server has no model")?.name;
-    let mut runs = client_runs(&registry, &config, name, Some(&args.backend), (Units::Normalised, &input), 1)?;
+    let mut runs = client_runs(&registry, &config, name, Some(&args.backend), Units::Normalised, &input, 1)?;
     print::line(&serde_json::to_string(&runs.pop().context("one run was asked for")?)?)
 }
 

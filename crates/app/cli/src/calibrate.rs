@@ -7,7 +7,7 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use tacit_backends::{Backend, Benchmarks, Costs, Registry};
+use tacit_backends::{Backend, Benchmarks, Costs, Registry, Sides};
 use tacit_client::bench::{PhaseFigures, Run};
 use tacit_graph::zoo;
 use tacit_net::Phase;
@@ -193,8 +193,8 @@ fn observation(network: &str, costs: Costs, threads: u32, run: &Run) -> Observat
 fn observed(figures: &PhaseFigures) -> Observed {
     Observed {
         wall_s: figures.wall_s,
-        cpu_s: [figures.client.cpu_s, figures.server.cpu_s],
-        peak_bytes: [figures.client.peak_rss_bytes, figures.server.peak_rss_bytes],
+        cpu_s: Sides { client: figures.client.cpu_s, server: figures.server.cpu_s },
+        peak_bytes: Sides { client: figures.client.peak_rss_bytes, server: figures.server.peak_rss_bytes },
     }
 }
 

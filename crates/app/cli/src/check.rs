@@ -72,7 +72,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     let some = &inputs[..inputs.len().min(args.run)];
     let ran = match some {
         [] => None,
-        some => Some(run_privately(&model, (&**backend, &obtained.model), some, &watch)?),
+        some => Some(run_privately(&model, &**backend, &obtained.model, some, &watch)?),
     };
     shown.finish_and_clear();
     if as_json {

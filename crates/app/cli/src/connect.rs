@@ -114,8 +114,8 @@ impl Connect {
 
     /// Connects to this client's helper.
     pub fn helper(&self, address: &str) -> anyhow::Result<HelperLine> {
-        let timeouts = [self.within(), Duration::from_secs(self.stall)];
-        Ok(HelperLine::connect(address, &self.server.identity()?, timeouts)?)
+        let stall = Duration::from_secs(self.stall);
+        Ok(HelperLine::connect(address, &self.server.identity()?, self.within(), stall)?)
     }
 
     /// Whether a dealer was named, and so is trusted.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tacit_client::bench::printed;
 use tacit_client::input::{self, Fit};
 use tacit_client::wire::{Deadline, InputId, Terms};
-use tacit_client::{Answer, Client, ClientError, Progress, infer_many};
+use tacit_client::{Answer, BatchPart, Client, ClientError, Progress, infer_many};
 use tacit_graph::{Interface, OutputMode, Units};
 use tacit_measure::clock::process_cpu_s;
 
@@ -328,8 +328,8 @@ impl Printer<'_> {
                 self.phases(answer).into_iter().map(|(n, r)| (n.to_owned(), json!(printed(r)))).collect();
             let mut answer = json!({"input": self.names[index], "id": answer.name.to_string(), "class": answer.class,
                 "label": self.labels.get(answer.class), "top": top, "values": answer.values,
-                "request_to_answer_s": answer.request_to_answer_s, "batch": answer.part, "faint": answer.faint,
-                "phases": phases});
+                "request_to_answer_s": answer.request_to_answer_s, "batch": [answer.part.index, answer.part.inputs],
+                "faint": answer.faint, "phases": phases});
             if index == 0 {
                 answer["startup"] = json!(self.startup);
                 if let Some(chosen) = &self.chosen {
@@ -350,9 +350,11 @@ impl Printer<'_> {
                 print::line(&format!("  {}", self.startup))?;
             }
             match answer.part {
-                [_, 1] => {}
-                [0, inputs] => print::line(&format!("  {inputs} inputs as one:"))?,
-                [place, inputs] => print::line(&format!("  as one with the others: {} of {inputs}", place + 1))?,
+                BatchPart { inputs: 1, .. } => {}
+                BatchPart { index: 0, inputs } => print::line(&format!("  {inputs} inputs as one:"))?,
+                BatchPart { index, inputs } => {
+                    print::line(&format!("  as one with the others: {} of {inputs}", index + 1))?
+                }
             }
             for (name, report) in self.phases(answer) {
                 print::line(&format!("  {}", print::phase_line(name, report)))?;
@@ -363,7 +365,7 @@ impl Printer<'_> {
 
     /// Returns the reports of the phases; the first input of a batch stands for all.
     fn phases<'a>(&self, answer: &'a Answer) -> Vec<(&'static str, &'a tacit_client::PhaseReport)> {
-        if answer.part[0] > 0 {
+        if answer.part.index > 0 {
             return vec![];
         }
         let setup = answer.setup.as_ref().map(|r| ("setup", r));

@@ -9,7 +9,7 @@ use tacit_backends::{Costs, Registry, ServerModel, lowered};
 use tacit_client::input::{self, Fit};
 use tacit_client::wire::public_digest;
 use tacit_graph::import::{ImportOptions, import};
-use tacit_graph::{Interface, Model, OutputMode, Units};
+use tacit_graph::{Interface, Interval, Model, OutputMode, Units};
 
 #[derive(clap::Args)]
 #[command(after_help = "Example: tacit model import net.onnx --calibrate samples.npy -o net.tacit")]
@@ -171,7 +171,7 @@ fn run_import(args: &ImportArgs, as_json: bool) -> anyhow::Result<()> {
     };
     options.range = match args.range.as_slice() {
         [] => None,
-        &[low, high] => Some([low, high]),
+        &[low, high] => Some(Interval { low, high }),
         other => anyhow::bail!("--range takes two numbers, LOW,HIGH; {} were given", other.len()),
     };
     if let Some(path) = &args.calibrate {
@@ -188,7 +188,7 @@ fn run_import(args: &ImportArgs, as_json: bool) -> anyhow::Result<()> {
     let lowered = backend.lower_watched(&model, &options, &watch).with_context(|| args.onnx.display().to_string())?;
     shown.finish_and_clear();
     seal.write_model(&args.output, &file)?;
-    seal.write_lowered(&args.output, &model, (&**backend, &options), &*lowered)?;
+    seal.write_lowered(&args.output, &model, &**backend, &options, &*lowered)?;
     show_report(&*lowered, as_json)
 }
 
@@ -221,7 +221,7 @@ fn run_lower(args: &LowerArgs, as_json: bool) -> anyhow::Result<()> {
     let (watch, shown) = crate::print::watch();
     let lowered = backend.lower_watched(&model, &options, &watch).with_context(|| file.display().to_string())?;
     shown.finish_and_clear();
-    let path = lowering.seal.write_lowered(file, &model, (&**backend, &options), &*lowered)?;
+    let path = lowering.seal.write_lowered(file, &model, &**backend, &options, &*lowered)?;
     if !as_json {
         crate::print::line(&format!("wrote {}", path.display()))?;
     }
@@ -326,9 +326,14 @@ fn show_interface(interface: &Interface) -> anyhow::Result<()> {
     }
     crate::print::line(&format!(
         "input: {:?}, (pixel * {} - {:?}) / {:?}, accepted {:?}",
-        interface.input_shape, input.pixel_scale, input.mean, input.std, input.range
+        interface.input_shape,
+        input.pixel_scale,
+        input.mean,
+        input.std,
+        input.range.ends()
     ))?;
-    match input.declared.as_slice() {
+    let declared: Vec<[f32; 2]> = input.declared.iter().map(|range| range.ends()).collect();
+    match declared.as_slice() {
         [] => {}
         [all] => crate::print::line(&format!("declared of the network's own inputs: {all:?}"))?,
         each => crate::print::line(&format!("declared of the network's own inputs, by channel: {each:?}"))?,

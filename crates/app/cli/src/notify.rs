@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tacit_args::{DeviceArgs, ServerArgs, count};
 use tacit_backends::Registry;
-use tacit_client::wire::{InputId, LinkClass};
+use tacit_client::wire::{InputId, LinkClass, ModelAndBackend};
 use tacit_client::{ClientConfig, MAX_THREADS, Notices, Standing, UNKNOWN_INPUT_MESSAGE};
 
 /// Announce an input over HTTP, without a standing connection, for devices that sleep until its
@@ -91,7 +91,7 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
             config.connect_timeout =
                 if config.link == LinkClass::Slow { config.connect_timeout.max(asked) } else { asked };
             let notices = Notices::of(&config)?;
-            let [model, backend] =
+            let ModelAndBackend { model, backend } =
                 notices.choose(&Registry::standard(), new.model.as_deref(), new.backend.as_deref())?;
             let [expected, ttl] = [new.expected, new.ttl].map(|seconds| seconds.map(Duration::from_secs));
             show(&notices.announce(&model, &backend, new.inputs, expected, ttl)?, as_json)

@@ -87,7 +87,8 @@ impl SealArgs {
         &self,
         model_path: &Path,
         model: &Model,
-        (backend, options): (&dyn Backend, &Options),
+        backend: &dyn Backend,
+        options: &Options,
         made: &dyn ServerModel,
     ) -> anyhow::Result<PathBuf> {
         let origin = lowered::Origin { model: model.digest(), backend: backend.id().into(), options: options.clone() };

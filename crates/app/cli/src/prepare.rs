@@ -4,6 +4,7 @@ use crate::print;
 use serde_json::json;
 use std::thread;
 use std::time::Duration;
+use tacit_backends::Sides;
 use tacit_client::Client;
 use tacit_client::bench::printed;
 use tacit_measure::clock::process_cpu_s;
@@ -84,16 +85,16 @@ fn have_made(client: &mut Client, startup: &Startup, args: &Args, helper: &str, 
             _ => thread::sleep(PATIENCE),
         }
     };
-    let ([up, down], cpu_s) = (line.moved(), process_cpu_s());
+    let (traffic, cpu_s) = (line.traffic(), process_cpu_s());
     match as_json {
         true => print::line(
             &json!({"startup": startup, "ordered": ordered.len(), "waiting": waiting, "lost": lost, "cpu_s": cpu_s,
-                "helper_bytes_up": up, "helper_bytes_down": down})
+                "helper_bytes_up": traffic.sent, "helper_bytes_down": traffic.received})
             .to_string(),
         )?,
         false => {
             print::note(&startup.to_string());
-            let [up, down] = [up, down].map(print::bytes);
+            let [up, down] = [traffic.sent, traffic.received].map(print::bytes);
             print::line(&format!(
                 "{} ordered, {waiting} still to be made, CPU {cpu_s:.3} s in all; to and from the helper {up} and {down}",
                 ordered.len()
@@ -132,7 +133,7 @@ fn make(client: &mut Client, startup: &Startup, count: usize, batch: usize, as_j
                     &json!({"id": made.id.to_string(), "bytes": made.bytes, "offline": offline}).to_string(),
                 );
             }
-            let [ours, theirs] = made.bytes.map(print::bytes);
+            let Sides { client: ours, server: theirs } = made.bytes.map(print::bytes);
             print::line(&format!("{}  {ours} here, {theirs} at the server", made.id))?;
             print::line(&print::phase_line("offline", &made.offline))
         })?;

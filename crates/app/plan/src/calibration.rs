@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use tacit_backends::DealingCost;
+use tacit_backends::{DealingCost, Role, Sides};
 use tacit_foreign::file;
 use tacit_net::Phase;
 
@@ -37,8 +37,8 @@ pub struct Rates {
 
 impl Rates {
     /// Fits the rates to runs of networks.
-    fn new(seen: &[Seen<'_>], phase: Phase, party: usize) -> Self {
-        let timed = seen.iter().map(|one| (one.network, one.counts(phase, party), one.took.cpu_s[party]));
+    fn new(seen: &[Seen<'_>], phase: Phase, role: Role) -> Self {
+        let timed = seen.iter().map(|one| (one.network, one.counts(phase, role), *role.value_of(&one.took.cpu_s)));
         let Fit { seconds, error } = fit(&timed.collect::<Vec<_>>());
         let named = Primitive::ALL.into_iter().zip(seconds).filter(|(_, seconds)| *seconds > 0.0);
         // Prefer runs of the programs as users run them, if there are enough: `tacit bench` keeps
@@ -48,8 +48,8 @@ impl Rates {
         // Three columns of the same solver.
         let rows = counted.map(|one| {
             let mut columns: Counts = [0.0; _];
-            columns[..MEMORY_COLUMNS].copy_from_slice(&memory(&one.run.costs, phase, party));
-            (one.network, columns, one.took.peak_bytes[party] as f64)
+            columns[..MEMORY_COLUMNS].copy_from_slice(&memory(&one.run.costs, phase, role));
+            (one.network, columns, *role.value_of(&one.took.peak_bytes) as f64)
         });
         let [process, by_declared, by_weights, ..] = fit(&rows.collect::<Vec<_>>()).seconds;
         // TOML has infinities, JSON has not.
@@ -162,7 +162,7 @@ impl Calibration {
             if seen.is_empty() {
                 continue;
             }
-            let [mut client, mut server] = [0, 1].map(|party| Rates::new(&seen, phase, party));
+            let Sides { mut client, mut server } = Role::each(|role| Rates::new(&seen, phase, role));
             let [apart, parallel] = observed::shares(runs, &networks, phase);
             let known = before.and_then(|rates| rates.phases.get(&phase));
             if let Some(known) = known.filter(|_| !seen.iter().any(Seen::is_far)) {

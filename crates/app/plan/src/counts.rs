@@ -1,7 +1,7 @@
 //! Counts of primitives in a party's part of a phase.
 
 use serde::{Deserialize, Serialize};
-use tacit_backends::{Costs, PartyCost, PhaseCost};
+use tacit_backends::{Costs, PartyCost, PhaseCost, Role};
 use tacit_net::Phase;
 
 /// A kind of work that takes time in proportion to its count.
@@ -53,14 +53,13 @@ impl Primitive {
 /// How often each of [`Primitive::ALL`] happens.
 pub type Counts = [f64; Primitive::ALL.len()];
 
-/// Counts the primitives of a party (0: the client, 1: the server) in a phase; `carried` bytes
-/// cross a link.
+/// Counts the primitives of a party in a phase; `carried` bytes cross a link.
 #[must_use]
-pub fn counts(costs: &Costs, phase: Phase, party: usize, carried: u64) -> Counts {
-    let (cost, own) = (costs.of(phase), of_party(costs.of(phase), party));
+pub fn counts(costs: &Costs, phase: Phase, role: Role, carried: u64) -> Counts {
+    let (cost, own) = (costs.of(phase), of_party(costs.of(phase), role));
     // The online phase reads stored material and uses it up.
     let (used, tests) = match phase {
-        Phase::Online => (of_party(&costs.offline, party).stored_bytes, costs.comparisons),
+        Phase::Online => (of_party(&costs.offline, role).stored_bytes, costs.comparisons),
         Phase::Setup | Phase::Offline => (0, 0),
     };
     let work = &own.work;
@@ -81,18 +80,21 @@ pub fn counts(costs: &Costs, phase: Phase, party: usize, carried: u64) -> Counts
 }
 
 /// Returns a party's part of a phase.
-fn of_party(cost: &PhaseCost, party: usize) -> PartyCost {
-    [cost.client, cost.server][party]
+fn of_party(cost: &PhaseCost, role: Role) -> PartyCost {
+    match role {
+        Role::Client => cost.client,
+        Role::Server => cost.server,
+    }
 }
 
 /// Size from which a server with a material folder keeps dealt material on disk instead of in
 /// memory, bytes.
 pub const SPOOLED: u64 = 64 << 20;
 
-/// The terms of a party's memory (0: the client, 1: the server) in a phase: 1 for the process
-/// itself, bytes that the plan declares, and numbers in the model's weights.
+/// The terms of a party's memory in a phase: 1 for the process itself, bytes that the plan declares,
+/// and numbers in the model's weights.
 #[must_use]
-pub fn memory(costs: &Costs, phase: Phase, party: usize) -> [f64; 3] {
+pub fn memory(costs: &Costs, phase: Phase, role: Role) -> [f64; 3] {
     let cost = costs.of(phase);
     let dealt = match phase {
         Phase::Setup => 0,
@@ -101,7 +103,7 @@ pub fn memory(costs: &Costs, phase: Phase, party: usize) -> [f64; 3] {
         Phase::Online if costs.dealing.server_bytes > 0 => costs.offline.server.stored_bytes,
         Phase::Online => 0,
     };
-    let spooled = if party == 1 && dealt > SPOOLED { dealt } else { 0 };
-    let declared = [cost.client, cost.server][party].peak_memory_bytes.saturating_sub(spooled);
+    let spooled = if role == Role::Server && dealt > SPOOLED { dealt } else { 0 };
+    let declared = of_party(cost, role).peak_memory_bytes.saturating_sub(spooled);
     [1.0, declared as f64, costs.weights as f64]
 }

@@ -78,10 +78,11 @@ impl Link {
         // Bytes of earlier phases have widened the connection's windows.
         let earlier_costs =
             Phase::ALL.into_iter().take_while(|earlier| *earlier != phase).map(|earlier| costs.of(earlier));
-        let windows = earlier_costs
-            .fold([FIRST_WINDOW; 2], |[up, down], cost| [up + cost.up_bytes as f64, down + cost.down_bytes as f64]);
-        let slow_start_s =
-            self.phase_slow_start_s(cost, windows) + self.slow_start_idle_s(self.down_bits, FIRST_WINDOW, dealt);
+        let (up_window, down_window) = earlier_costs.fold((FIRST_WINDOW, FIRST_WINDOW), |(up, down), cost| {
+            (up + cost.up_bytes as f64, down + cost.down_bytes as f64)
+        });
+        let slow_start_s = self.phase_slow_start_s(cost, up_window, down_window)
+            + self.slow_start_idle_s(self.down_bits, FIRST_WINDOW, dealt);
         OnLink {
             transfer_s: self.waited_s(cost) + self.transfer_s(0, dealt),
             round_trips_s: self.rtt_s * trips as f64 + slow_start_s,
@@ -135,12 +136,12 @@ impl Link {
     /// Seconds that a phase's client waits until the windows up and down carry the largest burst.
     /// If both ways are used at the same time, the longer wait counts.
     #[must_use]
-    pub fn phase_slow_start_s(&self, cost: &PhaseCost, [up, down]: [f64; 2]) -> f64 {
+    pub fn phase_slow_start_s(&self, cost: &PhaseCost, up_window: f64, down_window: f64) -> f64 {
         // The client does not wait for queued bytes.
         let waited_up = cost.up_burst.saturating_sub(cost.queued_bytes);
         let idle_s = [
-            self.slow_start_idle_s(self.up_bits, up, waited_up),
-            self.slow_start_idle_s(self.down_bits, down, cost.down_burst),
+            self.slow_start_idle_s(self.up_bits, up_window, waited_up),
+            self.slow_start_idle_s(self.down_bits, down_window, cost.down_burst),
         ];
         let way_bytes = [cost.up_bytes.saturating_sub(cost.queued_bytes), cost.down_bytes];
         let [shorter, longer] = [way_bytes[0].min(way_bytes[1]), way_bytes[0].max(way_bytes[1])];

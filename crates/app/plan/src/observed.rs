@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tacit_backends::{Costs, DealingCost, PartyCost, PhaseCost};
+use tacit_backends::{Costs, DealingCost, PartyCost, PhaseCost, Role, Sides};
 use tacit_net::Phase;
 
 use crate::counts::{Counts, Primitive, counts};
@@ -16,9 +16,9 @@ pub struct Observed {
     /// The client's wall time, seconds.
     pub wall_s: f64,
     /// Processor time of client and server, seconds.
-    pub cpu_s: [f64; 2],
+    pub cpu_s: Sides<f64>,
     /// Largest resident sets of client and server, bytes.
-    pub peak_bytes: [u64; 2],
+    pub peak_bytes: Sides<u64>,
 }
 
 /// The link of a run.
@@ -76,10 +76,10 @@ impl<'a> Seen<'a> {
         self.run.link.is_some()
     }
 
-    /// Counts the primitives of a party (0: the client, 1: the server).
-    pub fn counts(&self, phase: Phase, party: usize) -> Counts {
+    /// Counts the primitives of a party.
+    pub fn counts(&self, phase: Phase, role: Role) -> Counts {
         let costs = &self.run.costs;
-        counts(costs, phase, party, if self.is_far() { costs.carried(phase)[party] } else { 0 })
+        counts(costs, phase, role, if self.is_far() { *role.value_of(&costs.carried(phase)) } else { 0 })
     }
 }
 
@@ -95,9 +95,10 @@ fn median<'a>(
     seen.sort_by(|(_, a), (_, b)| tacit_floats::rising(&a.wall_s, &b.wall_s));
     let (run, middle) = *seen.get(seen.len() / 2)?;
     // A process that has answered before holds more memory, so the smallest peak counts.
-    let fresh =
-        |party: usize| seen.iter().map(|(_, seen)| seen.peak_bytes[party]).min().expect("there is one at least");
-    Some((run, Observed { peak_bytes: [fresh(0), fresh(1)], ..*middle }))
+    let peak_bytes = Role::each(|role| {
+        seen.iter().map(|(_, seen)| *role.value_of(&seen.peak_bytes)).min().expect("there is one at least")
+    });
+    Some((run, Observed { peak_bytes, ..*middle }))
 }
 
 impl Observation {
@@ -119,7 +120,7 @@ pub(crate) fn dealing_counts(dealing: &DealingCost) -> Counts {
     let client = PartyCost { work: dealing.work, ..PartyCost::default() };
     let (up_bytes, down_bytes) = (dealing.client_bytes, dealing.server_bytes);
     let offline = PhaseCost { up_bytes, down_bytes, client, ..PhaseCost::default() };
-    counts(&Costs { offline, ..Costs::default() }, Phase::Offline, 0, 0)
+    counts(&Costs { offline, ..Costs::default() }, Phase::Offline, Role::Client, 0)
 }
 
 /// Shortest phase from which shares are derived, seconds.
@@ -137,7 +138,7 @@ pub(crate) fn shares(runs: &[Observation], networks: &[String], phase: Phase) ->
     let (mut apart, mut parallel) = (Vec::new(), Vec::new());
     for network in networks {
         let Some((_, plain)) = median(runs, network, phase, Observation::is_plain) else { continue };
-        let [a, b] = plain.cpu_s;
+        let Sides { client: a, server: b } = plain.cpu_s;
         if a.min(b) > TELLING_S {
             apart.push((plain.wall_s - a.max(b)) / a.min(b));
         }
@@ -157,7 +158,7 @@ pub(crate) fn dealer(runs: &[Observation], networks: &[String], apart: f64) -> B
     let rows = networks.iter().enumerate().filter_map(|(at, network)| {
         let run = runs.iter().find(|run| run.network == *network)?;
         let (_, seen) = median(runs, network, Phase::Offline, Observation::is_plain)?;
-        let [a, b] = seen.cpu_s;
+        let Sides { client: a, server: b } = seen.cpu_s;
         let waited = (seen.wall_s - a.max(b) - apart * a.min(b)).max(0.0);
         (run.costs.dealing != DealingCost::default()).then(|| (at, dealing_counts(&run.costs.dealing), waited))
     });

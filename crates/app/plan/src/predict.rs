@@ -9,7 +9,7 @@
 //! separately: the next phase waits behind them.
 
 use serde::Serialize;
-use tacit_backends::{Costs, PhaseCost};
+use tacit_backends::{Costs, PhaseCost, Role};
 use tacit_net::Phase;
 
 use crate::calibration::{PhaseRates, Rates};
@@ -90,7 +90,7 @@ impl Prediction {
         let [setup, offline, online] = Phase::ALL.map(|phase| match costs.of(phase) {
             // A phase that the back end does not have costs nothing.
             none if *none == PhaseCost::default() => Some(Predicted::default()),
-            _ => Some(predict([client.phases.get(&phase)?, server.phases.get(&phase)?], costs, phase, setting)),
+            _ => Some(predict(client.phases.get(&phase)?, server.phases.get(&phase)?, costs, phase, setting)),
         });
         Some(Self { setup: setup?, offline: offline?, online: online? })
     }
@@ -145,15 +145,23 @@ pub fn with_threads(parallel: f64, threads: u32, cores: u32) -> f64 {
     1.0 - parallel + parallel / threads
 }
 
-fn predict([of_client, of_server]: [&PhaseRates; 2], costs: &Costs, phase: Phase, setting: &Setting) -> Predicted {
+fn predict(
+    of_client: &PhaseRates,
+    of_server: &PhaseRates,
+    costs: &Costs,
+    phase: Phase,
+    setting: &Setting,
+) -> Predicted {
     let (client, server, link, cost) = (&setting.client, &setting.server, &setting.link, costs.of(phase));
     let dealt = costs.dealt_bytes(phase);
     let carried = costs.carried(phase);
-    let cpu_s = |rates: &Rates, party: usize, device: &Device| {
-        let below = link.tunnel_s * device.slower[BYTE] * carried[party] as f64;
-        rates.cpu_s(&counts(costs, phase, party, carried[party]), &device.slower) + below
+    let cpu_s = |rates: &Rates, role: Role, device: &Device| {
+        let carried = *role.value_of(&carried);
+        let below = link.tunnel_s * device.slower[BYTE] * carried as f64;
+        rates.cpu_s(&counts(costs, phase, role, carried), &device.slower) + below
     };
-    let (client_cpu_s, server_cpu_s) = (cpu_s(&of_client.client, 0, client), cpu_s(&of_server.server, 1, server));
+    let client_cpu_s = cpu_s(&of_client.client, Role::Client, client);
+    let server_cpu_s = cpu_s(&of_server.server, Role::Server, server);
     let a = client_cpu_s * with_threads(of_client.parallel, setting.client_threads, client.cores);
     let b = server_cpu_s * with_threads(of_server.parallel, setting.server_threads, server.cores);
     // The dealer's machine is assumed to perform as the server's calibration.
@@ -175,9 +183,9 @@ fn predict([of_client, of_server]: [&PhaseRates; 2], costs: &Costs, phase: Phase
         server_cpu_s,
         up_bytes: cost.up_bytes,
         down_bytes: cost.down_bytes + dealt,
-        client_j: client.net_j(client_cpu_s, carried[0]),
-        server_j: server.net_j(server_cpu_s, carried[1]),
-        client_bytes: of_client.client.resident_bytes(&memory(costs, phase, 0)),
-        server_bytes: of_server.server.resident_bytes(&memory(costs, phase, 1)),
+        client_j: client.net_j(client_cpu_s, carried.client),
+        server_j: server.net_j(server_cpu_s, carried.server),
+        client_bytes: of_client.client.resident_bytes(&memory(costs, phase, Role::Client)),
+        server_bytes: of_server.server.resident_bytes(&memory(costs, phase, Role::Server)),
     }
 }

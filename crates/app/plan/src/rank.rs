@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::Serialize;
-use tacit_backends::{Costs, Trust};
+use tacit_backends::{Costs, PhaseCost, Sides, Trust};
 
 use crate::counts::Primitive;
 use crate::error::{PlanError, wrong};
@@ -173,7 +173,7 @@ pub struct Choice {
     /// Inputs to keep material for, so that a burst finds it ready.
     pub pool: u32,
     /// Size of that material at client and server, bytes.
-    pub pool_bytes: [u64; 2],
+    pub pool_bytes: Sides<u64>,
     /// The limits that the choice breaks, with figures.
     pub objections: Vec<String>,
     /// Whether no other private choice is at least as good in latency, client energy and bytes, and
@@ -268,7 +268,8 @@ impl Question<'_> {
             Some(_) => Prediction::of(&offer.backend, &offer.costs, setting)?,
             None => local(&offer.costs, setting),
         };
-        let stored = [offer.costs.offline.client.stored_bytes, offer.costs.offline.server.stored_bytes];
+        let PhaseCost { client, server, .. } = offer.costs.offline;
+        let stored = Sides { client: client.stored_bytes, server: server.stored_bytes };
         let pool = if predicted.offline.wall_s > 0.0 { self.stock() } else { 0 };
         let mut choice = Choice {
             offer: at,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tacit_backends::{Costs, DealingCost, PartyCost, PhaseCost, Trust, Work};
+use tacit_backends::{Costs, DealingCost, PartyCost, PhaseCost, Role, Sides, Trust, Work};
 use tacit_net::Phase;
 use tacit_plan::calibration::{BackendRates, VERSION};
 use tacit_plan::change::{self, Knob};
@@ -38,7 +38,11 @@ fn run(network: &str, costs: Costs) -> Observation {
         let client_cpu_s = 0.001 + NTT_S * cost.client.work.ntts as f64 + BYTE_S * cost.bytes() as f64;
         let (server_cpu_s, wall_s) = (2.0 * client_cpu_s, 3.0 * client_cpu_s);
         let peak = (30 << 20) + cost.client.peak_memory_bytes;
-        Observed { wall_s, cpu_s: [client_cpu_s, server_cpu_s], peak_bytes: [peak, 2 * peak] }
+        Observed {
+            wall_s,
+            cpu_s: Sides { client: client_cpu_s, server: server_cpu_s },
+            peak_bytes: Sides { client: peak, server: 2 * peak },
+        }
     };
     let phases = [(Phase::Offline, observed(&costs.offline)), (Phase::Online, observed(&costs.online))];
     Observation { network: network.into(), threads: 1, link: None, costs, phases: phases.into() }
@@ -172,15 +176,15 @@ fn memory_goes_by_what_is_declared_and_by_weights_but_not_by_halves_on_disk() {
     costs.offline.server.stored_bytes = SPOOLED;
     costs.online.server.peak_memory_bytes = SPOOLED + 2_000;
     let of = |costs: &Costs, phase, party| memory(costs, phase, party);
-    assert_eq!(of(&costs, Phase::Offline, 1), [1.0, (SPOOLED + 5_000) as f64, 1_000.0]);
+    assert_eq!(of(&costs, Phase::Offline, Role::Server), [1.0, (SPOOLED + 5_000) as f64, 1_000.0]);
     costs.dealing.server_bytes += 1;
     costs.offline.server.stored_bytes += 1;
-    assert_eq!(of(&costs, Phase::Offline, 1)[1], 4_999.0);
-    assert_eq!(of(&costs, Phase::Online, 1)[1], 1_999.0);
+    assert_eq!(of(&costs, Phase::Offline, Role::Server)[1], 4_999.0);
+    assert_eq!(of(&costs, Phase::Online, Role::Server)[1], 1_999.0);
     // Nothing of that is the client's, and material that nobody deals is not spooled.
-    assert_eq!(of(&costs, Phase::Offline, 0)[1], costs.offline.client.peak_memory_bytes as f64);
+    assert_eq!(of(&costs, Phase::Offline, Role::Client)[1], costs.offline.client.peak_memory_bytes as f64);
     costs.dealing = DealingCost::default();
-    assert_eq!(of(&costs, Phase::Online, 1)[1], (SPOOLED + 2_000) as f64);
+    assert_eq!(of(&costs, Phase::Online, Role::Server)[1], (SPOOLED + 2_000) as f64);
 }
 
 #[test]
@@ -267,7 +271,7 @@ fn a_young_connection_fills_its_link_by_and_by() {
             ..PhaseCost::default()
         }
     };
-    let (one, climbs) = (idle(0) + idle(1), |cost| link.phase_slow_start_s(&cost, [14_480.0; 2]));
+    let (one, climbs) = (idle(0) + idle(1), |cost| link.phase_slow_start_s(&cost, 14_480.0, 14_480.0));
     close(climbs(said(100_000, 0, 200_000)), 2.0 * one);
     close(climbs(said(100_000, 0, 100_000)), one);
     close(climbs(said(900_000, 890_000, 100_000)), one);
@@ -292,7 +296,7 @@ fn the_best_depends_on_the_link_and_on_who_is_trusted() {
     assert_eq!(names[..3], ["heavy", "chatty", "helped"]);
     assert!(ranked[2].objections[0].contains("trust=dealer"), "{:?}", ranked[2].objections);
     assert_eq!(ranked[0].pool, 3);
-    assert_eq!(ranked[0].pool_bytes, [300, 300]);
+    assert_eq!(ranked[0].pool_bytes, Sides { client: 300, server: 300 });
     let pareto: Vec<&str> =
         ranked.iter().filter(|c| c.pareto).map(|c: &Choice| offers[c.offer].backend.as_str()).collect();
     assert_eq!(pareto, ["helped"], "better than both in everything, and the others are not private");
@@ -407,7 +411,7 @@ fn idle_hours_hold_a_day_of_material_or_it_is_said() {
     (asked.usage.per_day, asked.usage.idle_s) = (40.4, Some(8.0 * 3600.0));
     let near = setting(1e9, 0.001);
     let best = asked.best(&near).unwrap().unwrap();
-    assert_eq!((best.pool, best.pool_bytes), (41, [4100, 4100]), "a day's, not a burst's");
+    assert_eq!((best.pool, best.pool_bytes), (41, Sides { client: 4100, server: 4100 }), "a day's, not a burst's");
     asked.usage.idle_s = Some(1.0);
     let ranked = asked.ranked(&near).unwrap();
     let chatty = ranked.iter().find(|c| offers[c.offer].backend == "chatty").unwrap();

@@ -79,7 +79,7 @@ pub struct Strained {
 /// ([`useful_bound`]).
 #[must_use]
 pub fn useful_error_bound(model: &dyn ServerModel, reference: &[f64]) -> Option<f64> {
-    useful_bound(model.error_bound(reference), tacit_floats::range(reference.iter().copied()))
+    useful_bound(model.error_bound(reference), tacit_floats::range(reference.iter().copied()).ends())
 }
 
 /// Runs the lowered model and its float network on `inputs` (after the client's normalisation).
@@ -166,7 +166,7 @@ impl Tally {
 
     /// Adds the output error of an input.
     fn compare(&mut self, wanted: &[f64], got: &[f64]) {
-        let [low, high] = tacit_floats::range(wanted.iter().copied());
+        let [low, high] = tacit_floats::range(wanted.iter().copied()).ends();
         match low == high {
             true => self.errors_without_range += relative_error(got, wanted, 1.0),
             false => self.errors += relative_error(got, wanted, 1.0),

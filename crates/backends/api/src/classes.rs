@@ -44,7 +44,7 @@ pub fn agrees(mode: OutputMode, answer: &[f64], wanted: &[f64]) -> bool {
 /// The spread of the wanted values of all samples: the unit of errors if the values of one sample
 /// are all equal.
 pub fn spread<T: Copy + Into<f64>>(wanted: &[Vec<T>]) -> f64 {
-    spread_of(range(wanted.iter().flatten().copied()))
+    spread_of(range(wanted.iter().flatten().copied()).ends())
 }
 
 /// The spread of values within these bounds: their distance, or the magnitude of the only value.
@@ -67,7 +67,7 @@ pub fn useful_bound(bound: f64, [low, high]: [f64; 2]) -> Option<f64> {
 /// Root mean square error as a share of the range of the wanted values, or of `spread` if they are
 /// all equal; NaN if any value is.
 pub fn relative_error<T: Copy + Into<f64>>(got: &[f64], wanted: &[T], spread: f64) -> f64 {
-    let [low, high] = range(wanted.iter().copied());
+    let [low, high] = range(wanted.iter().copied()).ends();
     root_mean_square(got, wanted) / if high > low { high - low } else { spread }
 }
 

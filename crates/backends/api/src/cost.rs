@@ -3,7 +3,7 @@
 
 use std::ops::AddAssign;
 
-use tacit_net::{Phase, TrafficModel};
+use tacit_net::{Phase, Sides, TrafficModel};
 
 /// Counts of primitive work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -94,9 +94,9 @@ impl Costs {
     /// Returns the bytes on the links of client and server in a phase. A dealer's bytes to the
     /// client count beside those between the parties.
     #[must_use]
-    pub fn carried(&self, phase: Phase) -> [u64; 2] {
+    pub fn carried(&self, phase: Phase) -> Sides<u64> {
         let bytes = self.of(phase).bytes();
-        [bytes + self.dealt_bytes(phase), bytes]
+        Sides { client: bytes + self.dealt_bytes(phase), server: bytes }
     }
 }
 
@@ -116,7 +116,7 @@ pub struct DealingCost {
 impl From<TrafficModel> for PhaseCost {
     /// The costs of the traffic alone. Both parties' work is zero.
     fn from(talk: TrafficModel) -> Self {
-        let [up_burst, down_burst] = talk.bursts();
+        let Sides { client: up_burst, server: down_burst } = talk.bursts();
         Self {
             up_bytes: talk.up_bytes(),
             down_bytes: talk.down_bytes(),

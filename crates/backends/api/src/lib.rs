@@ -22,3 +22,5 @@ pub use seam::{
     Backend, Benchmarks, ClientModel, ClientSide, ConnectionResources, DryRun, LoweringReport, Material, MaterialPart,
     Options, Plan, Preparation, ServerModel, ServerSide, Setup, Strain, Support, Trust,
 };
+pub use tacit_mpc::Role;
+pub use tacit_net::Sides;

@@ -10,7 +10,7 @@
 use std::f64::consts::PI;
 use std::sync::Arc;
 
-use tacit_graph::{InputSpec, Interface, OutputMode};
+use tacit_graph::{InputSpec, Interface, Interval, OutputMode};
 use tacit_he::ckks::Parameters;
 
 use super::sparse::Sparse;
@@ -84,7 +84,7 @@ impl Best {
             node("outputs", Op::Input, vec![], vec![n], width),
             node("best", Op::ArgMax, vec![0], vec![1], n.ilog2() + 3),
         ];
-        let input = InputSpec::plain([-1.0, 1.0]);
+        let input = InputSpec::plain(Interval { low: -1.0, high: 1.0 });
         let interface = Interface {
             name: "best".into(),
             input_shape: vec![n],

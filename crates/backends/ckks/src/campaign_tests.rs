@@ -9,7 +9,7 @@ use tacit_graph::import::{ImportOptions, import, import_network};
 use tacit_graph::npy::{self, Npy};
 use tacit_graph::onnx::Network;
 use tacit_graph::rng::SplitMix;
-use tacit_graph::{Function, Model};
+use tacit_graph::{Function, Interval, Model};
 
 use super::Ckks;
 use super::tests::{activated, relu, telling_the_class};
@@ -79,7 +79,7 @@ impl Tally {
         let report = server.report().unwrap();
         eprintln!("{name}:\n{report}");
         let stated = server.describe()["stated_error"].as_f64().unwrap();
-        let mut all = inputs(model, server.interface().input.range, count, &mut SplitMix::new(77));
+        let mut all = inputs(model, server.interface().input.range.ends(), count, &mut SplitMix::new(77));
         all.extend(more.into_iter().filter(|x| server.interface().check_input(x).is_ok()));
         let given: Vec<&[f32]> = all.iter().map(|x| &**x).collect();
         let before = self.refused;
@@ -118,7 +118,7 @@ fn random(seed: u64) -> Model {
     let data = (0..64 * n).map(|_| (rng.normal() * size) as f32).collect::<Vec<f32>>();
     let most = tacit_floats::largest_magnitude(data.iter().copied()) as f32;
     let calibration = Some(Npy { shape: [vec![64], shape].concat(), data, is_bytes: false });
-    let range = (wide > 1.0).then_some([-most * wide, most * wide]);
+    let range = (wide > 1.0).then_some(Interval { low: -most * wide, high: most * wide });
     let options = ImportOptions { calibration, range, ..ImportOptions::default() };
     import_network(Network::new("random", graph), &options).unwrap().model
 }
@@ -231,7 +231,8 @@ fn never_negative() -> Model {
     let mut rng = SplitMix::new(3);
     let data = (0..128).map(|_| rng.range(-0.3, 0.3) as f32).collect();
     let calibration = Some(Npy { shape: vec![64, 2], data, is_bytes: false });
-    let options = ImportOptions { calibration, range: Some([-3.0, 3.0]), ..ImportOptions::default() };
+    let options =
+        ImportOptions { calibration, range: Some(Interval { low: -3.0, high: 3.0 }), ..ImportOptions::default() };
     import_network(Network::new("positive", graph), &options).unwrap().model
 }
 
@@ -265,7 +266,7 @@ fn what_is_accepted_is_what_holds() {
     let model = activated([1.0, 20.0], tanh);
     let lower = |model: &Model, options: &str| Ckks.lower(model, &options.parse().unwrap());
     let narrowed = lower(&model, "").unwrap();
-    let [low, high] = narrowed.interface().input.range;
+    let [low, high] = narrowed.interface().input.range.ends();
     assert!(low > -20.0, "{low} to {high}");
     assert!(low < -0.9, "{low} to {high}");
     assert!(high < 20.0, "{low} to {high}");
@@ -278,7 +279,7 @@ fn what_is_accepted_is_what_holds() {
     assert!(said.contains("where the model says -20 to 20"), "{said}");
     assert!(narrowed.describe()["certain"] == true, "{said}");
     let again = Ckks.load(narrowed.public_bytes(), &narrowed.private_bytes().unwrap()).unwrap();
-    assert_eq!(again.interface().input.range, [low, high]);
+    assert_eq!(again.interface().input.range.ends(), [low, high]);
     let mut tally = Tally::default();
     tally.add("narrowed", &model, "", vec![], 300);
     assert!(tally.certain == 1, "{tally:?}");
@@ -290,7 +291,7 @@ fn what_is_accepted_is_what_holds() {
     assert!(error.contains("nobody notices"), "{error}");
     let model = activated([0.1, 4.0], relu);
     let measured = lower(&model, "domain=calibrated,agreement=0").unwrap();
-    assert_eq!(measured.interface().input.range, [-4.0, 4.0]);
+    assert_eq!(measured.interface().input.range.ends(), [-4.0, 4.0]);
     let said = format!("{:?}", measured.report().unwrap().warnings());
     assert!(said.contains("was measured, on"), "{said}");
     assert!(measured.describe()["certain"] == false, "{said}");
@@ -353,7 +354,8 @@ fn an_argument_without_a_bound_is_named() {
     graph.output = last;
     let data = (0..64).flat_map(|i| [i as f32 / 64.0; 2]).collect();
     let calibration = Some(Npy { shape: vec![64, 2], data, is_bytes: false });
-    let options = ImportOptions { calibration, range: Some([0.0, 1.0]), ..ImportOptions::default() };
+    let options =
+        ImportOptions { calibration, range: Some(Interval { low: 0.0, high: 1.0 }), ..ImportOptions::default() };
     let model = import_network(Network::new("differences", graph), &options).unwrap().model;
     let error = Ckks.lower(&model, &Options::default()).err().unwrap().to_string();
     assert!(!error.contains("NaN"), "{error}");

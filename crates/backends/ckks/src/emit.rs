@@ -166,7 +166,7 @@ pub(super) fn usable(range: f64) -> f64 {
 
 impl Emitter<'_> {
     fn input(&mut self, model: &Model, samples: &[Vec<f32>]) {
-        let [low, high] = model.interface.input.range.map(f64::from);
+        let [low, high] = model.interface.input.range.ends().map(f64::from);
         let range = usable(low.abs().max(high.abs()));
         let shape = self.graph.nodes[0].shape.clone();
         let n = shape.iter().product();
@@ -230,17 +230,17 @@ impl Emitter<'_> {
     /// Lowers a linear operation on one tensor.
     fn linear(&mut self, id: NodeId, source: NodeId, map: &maps::Map) -> Result<Wire, BackendError> {
         let shape = self.graph.nodes[id].shape.clone();
-        if map.0.is_diagonal() {
+        if map.matrix.is_diagonal() {
             let Wire { origin, polynomial } = self.wires[source].clone();
-            return Ok(Wire { origin, polynomial: polynomial.scaled(&map.0.on_diagonal(), &map.1) });
+            return Ok(Wire { origin, polynomial: polynomial.scaled(&map.matrix.on_diagonal(), &map.bias) });
         }
         let mut expr = self.expr(source)?;
-        let (parts, made) = (expr.entries() + map.0.entries(), expr.entries_mapped(&map.0));
+        let (parts, made) = (expr.entries() + map.matrix.entries(), expr.entries_mapped(&map.matrix));
         if made > FEW_ENTRIES && made > GROWTH * parts {
             let vector = self.vector(source)?;
             expr = Expr::of_vector(vector, &self.vectors[vector]);
         }
-        self.entries += expr.entries_mapped(&map.0);
+        self.entries += expr.entries_mapped(&map.matrix);
         if self.entries > MAX_ENTRIES {
             let what = format!(
                 "the layers up to here have more than {MAX_ENTRIES} products, which needs more memory than is meant for it; \
@@ -443,7 +443,10 @@ impl Emitter<'_> {
         let n = self.graph.nodes[id].elements();
         let (shape, expr) = match mode {
             OutputMode::Logits => (n, expr),
-            OutputMode::Top1 => (argmax::period(n), expr.mapped(&(argmax::matrix(n), vec![0.0; argmax::period(n)]))),
+            OutputMode::Top1 => (
+                argmax::period(n),
+                expr.mapped(&maps::Map { matrix: argmax::matrix(n), bias: vec![0.0; argmax::period(n)] }),
+            ),
         };
         self.computed(id, vec![shape], &expr, Some([range, 0.0]));
         Ok(())

@@ -32,14 +32,14 @@ impl Expr {
     }
 
     /// Applies a linear map.
-    pub fn mapped(&self, (matrix, bias): &Map) -> Self {
+    pub fn mapped(&self, map: &Map) -> Self {
         let mut parts: BTreeMap<VectorId, Sparse> =
-            self.parts.iter().map(|(id, part)| (*id, matrix.after(part))).collect();
+            self.parts.iter().map(|(id, part)| (*id, map.matrix.after(part))).collect();
         // A slice may drop all entries of a vector.
         if parts.values().any(|part| part.entries() > 0) {
             parts.retain(|_, part| part.entries() > 0);
         }
-        let bias = matrix.apply(&self.bias).iter().zip(bias).map(|(a, b)| a + b).collect();
+        let bias = map.matrix.apply(&self.bias).iter().zip(&map.bias).map(|(a, b)| a + b).collect();
         Self { parts, bias }
     }
 
@@ -79,7 +79,7 @@ impl Expr {
         let own = self.bias.len();
         let sources = (0..rows).map(|i| i.checked_sub(start).filter(|i| *i < own).map(|i| i as u32));
         let matrix = Sparse::select(own, &sources.collect::<Vec<_>>());
-        self.mapped(&(matrix, vec![0.0; rows]))
+        self.mapped(&Map { matrix, bias: vec![0.0; rows] })
     }
 
     /// Evaluates the expression on the slots of all vectors.

@@ -101,7 +101,8 @@ impl Secrets for Place {
 impl Uploads for Place {
     fn place(
         &self,
-        (_, name): (&[u8; 32], &UploadName),
+        _: &[u8; 32],
+        name: &UploadName,
         bytes: u64,
         lasts: bool,
     ) -> Result<Result<(PathBuf, bool), NoRoom>, BackendError> {
@@ -113,7 +114,7 @@ impl Uploads for Place {
         Ok(Ok((self.folder.join("set"), is_whole)))
     }
 
-    fn set_whole(&self, (_, name): (&[u8; 32], &UploadName), is_whole: bool) -> Result<(), BackendError> {
+    fn set_whole(&self, _: &[u8; 32], name: &UploadName, is_whole: bool) -> Result<(), BackendError> {
         if self.is_deleted.load(Ordering::Relaxed) {
             return Err(BackendError::Keeping { what: "it was deleted in the meantime".into() });
         }
@@ -267,7 +268,7 @@ fn sets_of_others_and_sets_without_room_are_refused() {
     assert!(refused(&place).contains("another version"));
     // Two connections at once.
     *place.secret.lock().unwrap() = Some(kept_secret(2, 9));
-    place.set_whole((&[0; 32], &name), false).unwrap();
+    place.set_whole(&[0; 32], &name, false).unwrap();
     let part = PartFile::resume(&folder.0.join("set"), &shared.context, &[0; 32], &[], |_| false).unwrap().unwrap();
     assert!(refused(&place).contains("sends these keys now"));
     drop(part);

@@ -248,7 +248,8 @@ impl<'a> Draft<'a> {
     pub fn public(
         self,
         model: &Model,
-        [deviation, approximation]: [f64; 2],
+        deviation: f64,
+        approximation: f64,
         sent: &Sent,
     ) -> Result<Public, BackendError> {
         let last = self.frame.program.vectors.len() - 1;
@@ -266,7 +267,7 @@ impl<'a> Draft<'a> {
         };
         let parameters = self.frame.context.parameters();
         let best = compared.map(|n| Best::new(n as usize, parameters)).transpose()?;
-        let costs = self.costs(&keys, sent, [input.level, output.level], best.as_ref())?;
+        let costs = self.costs(&keys, sent, input.level, output.level, best.as_ref())?;
         Ok(Public {
             backend: NAME.into(),
             version: VERSION,
@@ -291,7 +292,8 @@ impl<'a> Draft<'a> {
         &self,
         keys: &[KeyRecord],
         sent: &Sent,
-        [level, last]: [usize; 2],
+        level: usize,
+        last: usize,
         best: Option<&Best>,
     ) -> Result<Costs, BackendError> {
         let context = &self.frame.context;

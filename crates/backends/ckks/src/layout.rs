@@ -184,7 +184,7 @@ mod tests {
         let shape_out = vec![out, shape[1] / stride, shape[2] / stride];
         let op = FloatOp::Conv { geometry, weights, bias: vec![0.0; out] };
         let node = FloatNode { name: "c".into(), op, inputs: vec![0], shape: shape_out };
-        super::super::maps::map(&node, shape).unwrap().0
+        super::super::maps::map(&node, shape).unwrap().matrix
     }
 
     /// A chain of layers by diagonals gives what matrices give, in every slot of every copy.

@@ -6,8 +6,12 @@ use tacit_graph::kernel;
 
 use super::sparse::Sparse;
 
-/// A matrix, and an addend for each row.
-pub(super) type Map = (Sparse, Vec<f64>);
+/// A linear map.
+pub(super) struct Map {
+    pub matrix: Sparse,
+    /// An addend for each row.
+    pub bias: Vec<f64>,
+}
 
 /// Returns the map of `node` on a tensor of shape `from`, if it is linear and has one input.
 pub(super) fn map(node: &FloatNode, from: &[usize]) -> Option<Map> {
@@ -16,14 +20,16 @@ pub(super) fn map(node: &FloatNode, from: &[usize]) -> Option<Map> {
         FloatOp::Conv { geometry, weights, bias } => {
             let plane = rows / bias.len();
             let bias = (0..rows).map(|i| f64::from(bias[i / plane])).collect();
-            Some((conv(geometry, from, &node.shape, weights), bias))
+            Some(Map { matrix: conv(geometry, from, &node.shape, weights), bias })
         }
         FloatOp::Dense { weights, bias } => {
             let entries = weights.chunks(columns).map(|w| w.iter().enumerate().map(|(c, &v)| (c as u32, v)).collect());
             let matrix = Sparse::from_rows(columns, entries);
-            Some((matrix, bias.iter().map(|&b| b.into()).collect()))
+            Some(Map { matrix, bias: bias.iter().map(|&b| b.into()).collect() })
         }
-        FloatOp::Affine { scale, shift } => Some((Sparse::diagonal(&spread(scale, rows)), spread(shift, rows))),
+        FloatOp::Affine { scale, shift } => {
+            Some(Map { matrix: Sparse::diagonal(&spread(scale, rows)), bias: spread(shift, rows) })
+        }
         FloatOp::PositionScale(factors) => {
             let diagonal: Vec<f64> = (0..rows).map(|i| f64::from(factors[i % factors.len()])).collect();
             Some(plain(Sparse::diagonal(&diagonal)))
@@ -55,8 +61,8 @@ pub(super) fn map(node: &FloatNode, from: &[usize]) -> Option<Map> {
 
 /// Returns the map of a matrix without addends.
 fn plain(matrix: Sparse) -> Map {
-    let addends = vec![0.0; matrix.rows()];
-    (matrix, addends)
+    let bias = vec![0.0; matrix.rows()];
+    Map { matrix, bias }
 }
 
 /// Repeats each value until there are `rows`.
@@ -150,7 +156,7 @@ mod tests {
             graph.output = graph.push("y", op, &[0], &[]).unwrap();
             let x = some(120);
             let wanted = run(&graph, &x).unwrap();
-            let (matrix, bias) = map(&graph.nodes[1], &shape).unwrap();
+            let Map { matrix, bias } = map(&graph.nodes[1], &shape).unwrap();
             let doubles: Vec<f64> = x.iter().map(|&v| v.into()).collect();
             let got: Vec<f64> = matrix.apply(&doubles).iter().zip(&bias).map(|(a, b)| a + b).collect();
             assert_eq!(got.len(), wanted.len());

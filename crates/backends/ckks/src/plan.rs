@@ -73,7 +73,7 @@ pub(super) fn plan_of(
     }
     let draft = Draft::new(&frame, options, bootstrapper.as_ref())?;
     let sent = draft.sent()?;
-    let public = draft.public(model, [deviation, approximation], &sent)?;
+    let public = draft.public(model, deviation, approximation, &sent)?;
     let mut plan = Plan { public, options: options.clone(), bootstrapper, noise, sent, frame };
     plan.public.certain = plan.is_certain();
     Ok(plan)

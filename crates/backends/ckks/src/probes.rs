@@ -28,7 +28,9 @@ pub(super) fn drawn(model: &Model) -> Vec<Vec<f32>> {
     let samples = &model.calibration.samples;
     let mut rng = SplitMix::new(SEED);
     let numbers = 0..3 * count(model, MAX_DRAWN) / 2;
-    numbers.map(|i| of_kind(i % 3, &samples[(i / 3) % samples.len()], model.interface.input.range, &mut rng)).collect()
+    numbers
+        .map(|i| of_kind(i % 3, &samples[(i / 3) % samples.len()], model.interface.input.range.ends(), &mut rng))
+        .collect()
 }
 
 /// Draws an input of kind 0, 1 or 2.

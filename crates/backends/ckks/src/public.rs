@@ -159,7 +159,7 @@ impl Public {
     /// # Errors
     /// [`BackendError::Public`] for malformed bytes or another version.
     pub fn read(bytes: &[u8]) -> Result<Self, BackendError> {
-        version::check((NAME, VERSION), bytes)?;
+        version::check(NAME, VERSION, bytes)?;
         let public: Self = match postcard::take_from_bytes(bytes) {
             Ok((public, [])) => public,
             Ok((_, rest)) => return wrong(format!("{} bytes left over", rest.len())),

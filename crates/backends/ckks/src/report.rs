@@ -62,7 +62,7 @@ impl Report {
         let public = &plan.public;
         let (costs, options) = (&public.costs, &public.options);
         let [held_out, extreme, drawn] = judged.tried;
-        let [whole, accepted] = [model, accepting].map(|model| model.interface.input.range);
+        let [whole, accepted] = [model, accepting].map(|model| model.interface.input.range.ends());
         let mut report = Self {
             model: model.interface.name.clone(),
             calibration: model.calibration.text.clone(),

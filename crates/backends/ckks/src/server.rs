@@ -183,7 +183,7 @@ impl Serving {
     ) -> Result<Arc<KeySet>, BackendError> {
         let shared = self.shared.clone();
         let Shared { plan, digest, keys: sets, .. } = &*shared;
-        let (path, is_whole) = match uploads.place((digest, &name), bytes, lasts)? {
+        let (path, is_whole) = match uploads.place(digest, &name, bytes, lasts)? {
             Ok(place) => place,
             Err(NoRoom { held, most }) => {
                 Self::welcome(channel, Welcome::Quota { held, most })?;
@@ -204,7 +204,7 @@ impl Serving {
         };
         sets.note_checked(part.state().map_err(keeping)?);
         sets.forget(&self.resident(&name));
-        uploads.set_whole((digest, &name), false)?;
+        uploads.set_whole(digest, &name, false)?;
         let there = part.there();
         Self::welcome(channel, Welcome::Send { there: there as u64 })?;
         let came = self.receive(channel, &name, there, |_, packed| part.push(&plan.context, packed).map_err(keeping));
@@ -212,7 +212,7 @@ impl Serving {
         sets.note_checked(part.state().map_err(keeping)?);
         let came = came?;
         part.finish().map_err(keeping)?;
-        uploads.set_whole((digest, &name), true)?;
+        uploads.set_whole(digest, &name, true)?;
         // Confirm only what is on disk.
         channel.send(CONFIRMED, &came)?;
         self.opened(&path, &name, bytes)

@@ -10,7 +10,7 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
-use tacit_graph::{Model, OutputMode, Watch};
+use tacit_graph::{Interval, Model, OutputMode, Watch};
 
 use super::emit::Samples;
 use super::judge::{Judge, Judged, Runs};
@@ -315,9 +315,9 @@ fn calibrated(asked: &Options, has_margin: bool) -> Vec<Options> {
 /// Returns the model with a range between the accepted one and that of its samples; `None` if these
 /// are alike.
 fn narrowed(model: &Model, share: f64) -> Option<Model> {
-    let own = model.interface.input.range.map(f64::from);
-    let samples = tacit_floats::range(model.calibration.samples.iter().flatten().copied());
-    let range: [f32; 2] = std::array::from_fn(|end| match share >= 1.0 {
+    let own = model.interface.input.range.ends().map(f64::from);
+    let samples = tacit_floats::range(model.calibration.samples.iter().flatten().copied()).ends();
+    let [low, high] = std::array::from_fn(|end| match share >= 1.0 {
         true => samples[end] as f32,
         false => (own[end] + share * (samples[end] - own[end])) as f32,
     });
@@ -325,7 +325,7 @@ fn narrowed(model: &Model, share: f64) -> Option<Model> {
         return None;
     }
     let mut model = model.clone();
-    model.interface.input.range = range;
+    model.interface.input.range = Interval { low, high };
     Some(model)
 }
 

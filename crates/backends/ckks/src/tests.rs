@@ -9,7 +9,7 @@ use tacit_graph::import::{ImportOptions, import_network};
 use tacit_graph::npy::Npy;
 use tacit_graph::onnx::Network;
 use tacit_graph::rng::SplitMix;
-use tacit_graph::{Function, Model, OutputMode, Watch};
+use tacit_graph::{Function, Interval, Model, OutputMode, Watch};
 use tacit_mpc::run_pair;
 use tacit_net::{Channel, HEADER_BYTES, NetError, Phase};
 
@@ -64,7 +64,7 @@ pub(super) fn residual() -> Model {
     graph.output = graph.push("y", FloatOp::Dense { weights, bias: vec![0.1; 5] }, &[d], &[]).unwrap();
     let data = (0..16 * 128).map(|_| rng.range(-1.0, 1.0) as f32).collect();
     let calibration = Some(Npy { shape: vec![16, 2, 8, 8], data, is_bytes: false });
-    let options = ImportOptions { calibration, range: Some([-1.0, 1.0]), ..ImportOptions::default() };
+    let options = ImportOptions { calibration, range: Some(Interval { low: -1.0, high: 1.0 }), ..Default::default() };
     import_network(Network::new("residual", graph), &options).unwrap().model
 }
 
@@ -224,7 +224,7 @@ fn inputs_that_leave_the_range_are_noticed() {
     let usual = server.strain(&input(&model, 4)).unwrap();
     assert!(usual.iter().all(|s| s.share < 1.0));
     let mut wide = model.clone();
-    (wide.interface.input.range, wide.interface.input.declared) = ([-1e6, 1e6], vec![]);
+    (wide.interface.input.range, wide.interface.input.declared) = (Interval { low: -1e6, high: 1e6 }, vec![]);
     let (server, _) = both(&wide, "");
     let largest = |x: &[f32]| largest_magnitude(server.strain(x).unwrap().iter().map(|s| s.share));
     assert!(largest(&vec![1e5; 128]) > 1.0 && largest(&input(&model, 4)) < 1.0);
@@ -307,7 +307,7 @@ pub(super) fn activated([calibrated, accepted]: [f64; 2], act: impl Fn(&mut Floa
     graph.output = graph.push("out", FloatOp::Dense { weights: some(24), bias: some(3) }, &[made], &[]).unwrap();
     let data = (0..64 * 8).map(|_| rng.range(-calibrated, calibrated) as f32).collect();
     let calibration = Some(Npy { shape: vec![64, 8], data, is_bytes: false });
-    let range = Some([-accepted as f32, accepted as f32]);
+    let range = Some(Interval { low: -accepted as f32, high: accepted as f32 });
     let options = ImportOptions { calibration, range, ..ImportOptions::default() };
     import_network(Network::new("activated", graph), &options).unwrap().model
 }
@@ -407,7 +407,7 @@ fn wide() -> Model {
     graph.output = graph.push("out", FloatOp::Dense { weights: some(3 << 8), bias: some(3) }, &[made], &[]).unwrap();
     let data = (0..64 * 256).map(|_| rng.range(-1.0, 1.0) as f32).collect();
     let calibration = Some(Npy { shape: vec![64, 256], data, is_bytes: false });
-    let options = ImportOptions { calibration, range: Some([-1.0, 1.0]), ..ImportOptions::default() };
+    let options = ImportOptions { calibration, range: Some(Interval { low: -1.0, high: 1.0 }), ..Default::default() };
     import_network(Network::new("wide", graph), &options).unwrap().model
 }
 

@@ -4,3 +4,4 @@
 
 pub mod dealt;
 pub mod fss;
+mod session;

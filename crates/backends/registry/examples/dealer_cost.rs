@@ -54,13 +54,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let all = start.elapsed().as_secs_f64();
     println!("halves {:.1} / {:.1} MB, client / server", mb(ours), mb(theirs));
     println!("dealing {first:.3} s for the client's, {:.3} s for the server's", all - first);
-    inferences(&registry, (&server, &client), &model.interface)
+    inferences(&registry, &server, &client, &model.interface)
 }
 
 /// Three of them, each with material of its own.
 fn inferences(
     registry: &Registry,
-    (server, client): (&Arc<dyn ServerModel>, &Arc<dyn ClientModel>),
+    server: &Arc<dyn ServerModel>,
+    client: &Arc<dyn ClientModel>,
     interface: &Interface,
 ) -> Result<(), Box<dyn Error>> {
     let dealings = Arc::new(Dealings::fresh(registry.clone(), 1)?);

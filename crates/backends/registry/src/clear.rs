@@ -65,7 +65,7 @@ impl Opened {
     }
 
     fn read(bytes: &[u8]) -> Result<Self, BackendError> {
-        version::check((NAME, VERSION), bytes)?;
+        version::check(NAME, VERSION, bytes)?;
         let public: Public = match postcard::take_from_bytes(bytes) {
             Ok((public, [])) => public,
             Ok((_, rest)) => return Err(wrong(format!("{} bytes left over", rest.len()))),

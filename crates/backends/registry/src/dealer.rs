@@ -261,7 +261,8 @@ impl Dealings {
         &self,
         server: Party,
         backend: &str,
-        (public, part): (&[u8], &[u8]),
+        public: &[u8],
+        part: &[u8],
         note: impl FnOnce(&[Hidden]) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
         let model = self.registry.get(backend)?.dealing(public, part)?;
@@ -303,7 +304,8 @@ impl Dealings {
     pub fn start(
         &self,
         server: Party,
-        (digest, batch): ([u8; 32], u32),
+        digest: [u8; 32],
+        batch: u32,
         seal: Option<Seal>,
     ) -> Result<Started, BackendError> {
         let mut state = self.state();

@@ -85,7 +85,7 @@ fn is_answered_from_one_ciphertext(file: &str, options: &str) {
     let Some((model, import)) = skipped(network(file)) else { return };
     let server = lowered(&model, options);
     let (images, _) = cifar("test_batch", 0, images(1)).unwrap();
-    let ran = run_privately(&model, (&Ckks, &server), &inputs(&import, &images), &Watch::default()).unwrap();
+    let ran = run_privately(&model, &Ckks, &server, &inputs(&import, &images), &Watch::default()).unwrap();
     eprintln!("{ran:#?}\n{}", memory());
     let stated = ran.stated.expect("a bound is stated");
     assert!(ran.inputs > 0, "{ran:?}");

@@ -10,6 +10,7 @@ use tacit_arith::prg::{Prg, Seed};
 use tacit_backends::dealer::{Dealings, InProcessDealer};
 use tacit_backends::seam::{Spool, Spools};
 use tacit_backends::{BackendError, ConnectionResources, Options, Registry, ServerModel};
+use tacit_graph::Interval;
 use tacit_graph::float::{FloatGraph, FloatOp};
 use tacit_graph::geometry::ConvGeometry;
 use tacit_graph::import::{ImportOptions, import_network};
@@ -34,7 +35,7 @@ fn growth(run: impl FnOnce()) -> Option<u64> {
 }
 
 fn lowered(backend: &str, graph: FloatGraph, options: &str) -> Arc<dyn ServerModel> {
-    let import = ImportOptions { range: Some([-1.0, 1.0]), ..ImportOptions::default() };
+    let import = ImportOptions { range: Some(Interval { low: -1.0, high: 1.0 }), ..ImportOptions::default() };
     let model = import_network(Network::new("large", graph), &import).unwrap().model;
     let options: Options = options.parse().unwrap();
     Registry::standard().get(backend).unwrap().lower(&model, &options).unwrap()

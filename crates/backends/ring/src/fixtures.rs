@@ -2,7 +2,7 @@
 use crate::{Conv2d, FixedPoint, LayerWeights, Linear, Node, Op, RingGraph, RingSpec, WeightFacts, Weights};
 use tacit_graph::geometry::{ConvGeometry, Window};
 use tacit_graph::rng::SplitMix;
-use tacit_graph::{ImportOptions, InputSpec, Interface, Model, OutputMode, import, zoo};
+use tacit_graph::{ImportOptions, InputSpec, Interface, Interval, Model, OutputMode, import, zoo};
 
 /// Public facts on the weights of the fixtures.
 pub const FACTS: WeightFacts = WeightFacts { frac_bits: 2, magnitude_bits: 10, norm_bits: 14 };
@@ -29,7 +29,7 @@ pub fn spec(nodes: Vec<Node>) -> RingSpec {
         interface: Interface {
             name: "test".into(),
             input_shape: nodes[0].shape.clone(),
-            input: InputSpec::plain([-8.0, 8.0]),
+            input: InputSpec::plain(Interval { low: -8.0, high: 8.0 }),
             output_shape: nodes[output].shape.clone(),
             output_mode: if top1 { OutputMode::Top1 } else { OutputMode::Logits },
             outputs: vec![],

@@ -17,7 +17,7 @@ fn wrong(what: String) -> BackendError {
 ///
 /// # Errors
 /// If the public part would be too long.
-pub fn write<T: Serialize>((name, version): (&str, u32), own: &T, graph: &RingGraph) -> Result<Vec<u8>, BackendError> {
+pub fn write<T: Serialize>(name: &str, version: u32, own: &T, graph: &RingGraph) -> Result<Vec<u8>, BackendError> {
     let mut public = postcard::to_stdvec(&(name, version, own)).map_err(|e| wrong(e.to_string()))?;
     public.extend(public_bytes(graph)?);
     Ok(public)
@@ -27,9 +27,13 @@ pub fn write<T: Serialize>((name, version): (&str, u32), own: &T, graph: &RingGr
 ///
 /// # Errors
 /// The errors of [`version::check`], and [`BackendError::Public`] if the bytes are damaged.
-pub fn read<'a, T: DeserializeOwned>(of: (&'static str, u32), public: &'a [u8]) -> Result<(T, &'a [u8]), BackendError> {
-    let rest = version::check(of, public)?;
-    postcard::take_from_bytes(rest).map_err(|e| wrong(format!("it is not one of {}: {e}", of.0)))
+pub fn read<'a, T: DeserializeOwned>(
+    name: &'static str,
+    version: u32,
+    public: &'a [u8],
+) -> Result<(T, &'a [u8]), BackendError> {
+    let rest = version::check(name, version, public)?;
+    postcard::take_from_bytes(rest).map_err(|e| wrong(format!("it is not one of {name}: {e}")))
 }
 
 /// Describes the public part, for users and scripts.

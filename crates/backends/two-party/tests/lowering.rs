@@ -315,7 +315,7 @@ fn rings_hold_extreme_inputs_and_the_report_says_what_is_certain() {
         sizes.iter_mut().for_each(|v| *v /= 64.0);
     }
     let made = lowered(&model, &RingOptions { frac_bits: Some(8), ..RingOptions::default() });
-    let high = model.interface.input.range[1];
+    let high = model.interface.input.range.high;
     let ints = reference::quantize_input(&made.graph, &[high; 8]).unwrap();
     let got = reference::dequantize_output(&made.graph, &reference::run(&made.graph, &made.weights, &ints).unwrap());
     let wanted = model.run(&[high; 8]).unwrap();

@@ -38,15 +38,38 @@ pub fn largest_distance(a: &[f64], b: &[f64]) -> f64 {
     largest_magnitude(a.iter().zip(b).map(|(a, b)| a - b))
 }
 
-/// The smallest and the largest value. `[INFINITY, -INFINITY]` for no values, NaN for both if any
-/// is.
+/// An interval of numbers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval<T> {
+    /// The smallest number.
+    pub low: T,
+    /// The largest number.
+    pub high: T,
+}
+
+impl<T> Interval<T> {
+    /// Applies a function to both ends.
+    #[must_use]
+    pub fn map<U>(self, f: impl Fn(T) -> U) -> Interval<U> {
+        Interval { low: f(self.low), high: f(self.high) }
+    }
+
+    /// Both ends, the low one first.
+    #[must_use]
+    pub fn ends(self) -> [T; 2] {
+        [self.low, self.high]
+    }
+}
+
+/// The smallest and the largest value: infinity to minus infinity for no values, NaN for both if
+/// any is.
 #[must_use]
-pub fn range<T: Into<f64>>(values: impl IntoIterator<Item = T>) -> [f64; 2] {
-    let wider = |[low, high]: [f64; 2], value: T| {
-        let value = value.into();
-        [smaller(low, value), larger(high, value)]
-    };
-    values.into_iter().fold([f64::INFINITY, f64::NEG_INFINITY], wider)
+pub fn range<T: Into<f64>>(values: impl IntoIterator<Item = T>) -> Interval<f64> {
+    let none = Interval { low: f64::INFINITY, high: f64::NEG_INFINITY };
+    values
+        .into_iter()
+        .map(Into::<f64>::into)
+        .fold(none, |Interval { low, high }, value| Interval { low: smaller(low, value), high: larger(high, value) })
 }
 
 /// The index of the largest value, the first of equals; `None` for no values or if any is NaN.
@@ -93,7 +116,10 @@ mod tests {
     fn no_reduction_drops_what_is_no_number() {
         for values in [[NAN, 1.0, 2.0], [1.0, -NAN, 2.0], [1.0, 2.0, NAN], [INF, NAN, -INF]] {
             assert!(values.into_iter().fold(0.0, larger).is_nan() && values.into_iter().fold(INF, smaller).is_nan());
-            assert!(largest_magnitude(values).is_nan() && range(values).iter().all(|v| v.is_nan()), "{values:?}");
+            assert!(
+                largest_magnitude(values).is_nan() && range(values).ends().iter().all(|v| v.is_nan()),
+                "{values:?}"
+            );
             assert!(largest_distance(&values, &[0.0; 3]).is_nan() && largest_distance(&[0.0; 3], &values).is_nan());
             assert_eq!((first_largest(&values), tied_for_largest(&values)), (None, 0), "{values:?}");
         }
@@ -105,7 +131,7 @@ mod tests {
     fn numbers_are_reduced_as_usual() {
         assert_eq!((larger(1.0, 2.0), smaller(1.0, 2.0), larger(-INF, INF)), (2.0, 1.0, INF));
         assert_eq!((largest_magnitude([1f32, -3.0]), largest_magnitude([0f64; 0])), (3.0, 0.0));
-        assert_eq!((range([3f32, -1.0, 2.0]), range([0f64; 0])), ([-1.0, 3.0], [INF, -INF]));
+        assert_eq!((range([3f32, -1.0, 2.0]).ends(), range([0f64; 0]).ends()), ([-1.0, 3.0], [INF, -INF]));
         assert_eq!(largest_distance(&[1.0, 5.0], &[1.5, 2.0]), 3.0);
         assert_eq!(first_largest(&[1.0, 4.0, 4.0, -INF]), Some(1));
         assert_eq!((first_largest::<f64>(&[]), first_largest(&[-INF, -INF])), (None, Some(0)));

@@ -1,8 +1,11 @@
 //! The information that a client needs about a model's inputs and outputs.
 
 use serde::{Deserialize, Serialize};
+use tacit_floats::Interval;
 
 use crate::{GraphError, geometry};
+
+mod intervals;
 
 /// The outputs that the client learns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,45 +58,46 @@ pub struct InputSpec {
     pub pixel_scale: f32,
     /// The map that the importer moved from the start of the network to the client.
     pub moved: Option<ChannelAffine>,
-    /// Smallest and largest accepted value after these conversions, over all channels. Other values
+    /// Accepted values after these conversions, over all channels. Other values
     /// are refused, since they could leave the range that a back end computes with.
-    pub range: [f32; 2],
+    #[serde(with = "intervals::one")]
+    pub range: Interval<f32>,
     /// Declared ranges of the ONNX network's input (before [`moved`](Self::moved)): one for each
     /// channel, or one for all. Empty if none was declared; then [`range`](Self::range) alone
     /// applies.
-    pub declared: Vec<[f32; 2]>,
+    #[serde(with = "intervals::list")]
+    pub declared: Vec<Interval<f32>>,
 }
 
 impl InputSpec {
     /// A specification with this range and no conversions.
     #[must_use]
-    pub fn plain(range: [f32; 2]) -> Self {
+    pub fn plain(range: Interval<f32>) -> Self {
         Self { mean: Vec::new(), std: Vec::new(), pixel_scale: 1.0, moved: None, range, declared: Vec::new() }
     }
 
-    /// Returns the smallest and largest accepted value of a channel, after everything that the
-    /// client applies.
+    /// Returns the accepted values of a channel, after everything that the client applies.
     ///
     /// Both ends are converted like inputs, so that rounding cannot exclude an end's own value.
     #[must_use]
-    pub fn accepted(&self, channel: usize) -> [f32; 2] {
-        let [low, high] = self.range;
+    pub fn accepted(&self, channel: usize) -> Interval<f32> {
+        let Interval { low, high } = self.range;
         let Some(declared) = self.declared.get(channel).or(self.declared.first()) else { return self.range };
-        let ends = match &self.moved {
-            Some(moved) => declared.map(|v| v * moved.scale[channel] + moved.shift[channel]),
-            None => *declared,
-        };
-        [ends[0].min(ends[1]), ends[0].max(ends[1])].map(|end| end.max(low).min(high))
+        let [a, b] = declared.ends().map(|v| match &self.moved {
+            Some(moved) => v * moved.scale[channel] + moved.shift[channel],
+            None => v,
+        });
+        Interval { low: a.min(b), high: a.max(b) }.map(|end| end.max(low).min(high))
     }
 
     /// Returns the accepted range in units of the ONNX network's input. If a factor is zero, no
     /// input reaches the model, and the model's own range is returned.
-    fn accepted_by_network(&self, channel: usize) -> [f32; 2] {
+    fn accepted_by_network(&self, channel: usize) -> Interval<f32> {
         let accepted = self.accepted(channel);
-        let [a, b] = accepted.map(|end| self.network_value(channel, end));
-        let told = [a.min(b), a.max(b)];
+        let [a, b] = accepted.ends().map(|end| self.network_value(channel, end));
+        let told = Interval { low: a.min(b), high: a.max(b) };
         // The declared range without rounding, unless the accepted range is smaller.
-        let wide = Self { range: [f32::MIN, f32::MAX], ..self.clone() };
+        let wide = Self { range: Interval { low: f32::MIN, high: f32::MAX }, ..self.clone() };
         match self.declared.get(channel).or(self.declared.first()) {
             Some(declared) if wide.accepted(channel) == accepted => *declared,
             _ => told,
@@ -152,7 +156,7 @@ impl FinalActivation {
     /// Applies the activation.
     #[must_use]
     pub fn apply(self, values: &[f64]) -> Vec<f64> {
-        let largest = tacit_floats::range(values.iter().copied())[1];
+        let largest = tacit_floats::range(values.iter().copied()).high;
         let log_sum = largest + values.iter().map(|v| (v - largest).exp()).sum::<f64>().ln();
         match self {
             Self::Softmax => values.iter().map(|v| (v - log_sum).exp()).collect(),
@@ -338,7 +342,7 @@ impl Interface {
         if !matches!(declared.len(), 0 | 1) && declared.len() != channels {
             return fail(format!("{} declared ranges for {channels} channels", declared.len()));
         }
-        for [low, high] in declared.iter().chain([range]) {
+        for Interval { low, high } in declared.iter().chain([range]) {
             if !(low.is_finite() && high.is_finite() && low <= high) {
                 return fail(format!("an input range of [{low}, {high}]"));
             }
@@ -364,7 +368,7 @@ impl Interface {
         self.check_length(input.len())?;
         let inner = self.inner();
         let refused = input.iter().enumerate().position(|(i, x)| {
-            let [low, high] = self.input.accepted(i / inner);
+            let Interval { low, high } = self.input.accepted(i / inner);
             // Rounding in the client's own normalisation must not push the extreme pixel out of the
             // range.
             let slack = (high - low).abs() * 1e-4;
@@ -372,7 +376,7 @@ impl Interface {
         });
         let Some(i) = refused else { return Ok(()) };
         let given = self.input.network_value(i / inner, input[i]);
-        let [least, most] = self.input.accepted_by_network(i / inner);
+        let Interval { low: least, high: most } = self.input.accepted_by_network(i / inner);
         let remedy = match given.is_finite() {
             true => {
                 "clip it, or have the model imported with samples that reach so far (--calibrate) or a wider --range"
@@ -396,7 +400,7 @@ impl Interface {
     pub fn clip(&self, values: &mut [f32]) {
         let inner = self.inner();
         for (i, v) in values.iter_mut().enumerate() {
-            let [low, high] = self.input.accepted(i / inner);
+            let Interval { low, high } = self.input.accepted(i / inner);
             *v = v.max(low).min(high);
         }
     }

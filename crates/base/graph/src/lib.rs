@@ -27,6 +27,7 @@ pub use function::{Function, Symmetry, erfc};
 pub use import::{ImportOptions, Imported, import, import_network};
 pub use interface::{ChannelAffine, FinalActivation, InputSpec, Interface, OutputMode, OutputTensor, Units};
 pub use model::{Calibration, FEWEST_SAMPLES, Model};
+pub use tacit_floats::Interval;
 pub use walk::{Interpreter, NodeId, SortedGraph, walk};
 pub use watch::{Step, Watch};
 

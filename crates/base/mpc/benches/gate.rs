@@ -62,14 +62,14 @@ impl Pair {
 
     fn offline(&mut self, spec: &GateSpec, share: &[u64]) -> (ClientGate, ServerGate) {
         let Self { client, server, ots: [mine, theirs] } = self;
-        let gate = |s: &mut Session<'_>| ClientGate::offline(spec, share, (&[share], &[share]), s, mine).expect("gate");
+        let gate = |s: &mut Session<'_>| ClientGate::offline(spec, share, &[share], &[share], s, mine).expect("gate");
         run_pair(
             |ch| client.run(ch, gate),
             |ch| server.run(ch, |s| ServerGate::offline(spec, s, theirs).expect("gate")),
         )
     }
 
-    fn online(&mut self, spec: &GateSpec, share: &[u64], (client_gate, server_gate): (ClientGate, ServerGate)) {
+    fn online(&mut self, spec: &GateSpec, share: &[u64], client_gate: ClientGate, server_gate: ServerGate) {
         let Self { client, server, .. } = self;
         let (_, shares) = run_pair(
             |ch| client.run(ch, |s| client_gate.online(spec, share, &[share], &[], &[share], s).expect("gate")),
@@ -81,7 +81,7 @@ impl Pair {
 
 fn bench(c: &mut Criterion) {
     for (name, width, wide) in [("default scales", 13, 17), ("12 fraction bits", 20, 26)] {
-        let spec = GateSpec::widening(N, width, 0, Leaves::Weighed(6), (wide, Widening::OnTheWay));
+        let spec = GateSpec::widening(N, width, 0, Leaves::Weighed(6), wide, Widening::OnTheWay);
         let share: Vec<u64> = (0..N as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - width)).collect();
         let cost = spec.cost();
         let of_one = |count: usize| count as f64 / N as f64;
@@ -106,7 +106,7 @@ fn bench(c: &mut Criterion) {
         group.bench_function("online", |b| {
             b.iter_batched(
                 || makers.offline(&spec, &share),
-                |gates| pair.online(&spec, &share, gates),
+                |(client, server)| pair.online(&spec, &share, client, server),
                 BatchSize::PerIteration,
             )
         });

@@ -7,11 +7,14 @@ use std::time::Instant;
 
 use tacit_arith::block::Block;
 use tacit_arith::prg::{Prg, PublicSeed, Seed};
-use tacit_mpc::dealt::{ClientShares, DealtGate, Exchanges, Value, client_online, deal, server_online};
+use tacit_mpc::dealt::{
+    ClientShares, DealtGate, DealtHalf, Exchanges, ServerShares, Value, client_online, deal, server_online,
+};
 use tacit_mpc::fss::delta::Delta;
 use tacit_mpc::fss::tree_hash::{Place, TreeHash};
 use tacit_mpc::fss::{Bound, compare, dpf};
 use tacit_mpc::{Role, Session, run_pair};
+use tacit_net::Sides;
 
 const GATES: usize = 1 << 18;
 const ROUNDS: usize = 7;
@@ -97,7 +100,9 @@ fn measure(width: u32, wide: u32, exchanges: Exchanges) {
             material.extend_from_slice(bytes);
             Ok::<_, std::convert::Infallible>(())
         };
-        dealing.push(timed(|| deal(&gate, (&c, &[]), [&prg(3), &prg(4)], sink)).0);
+        let (client, server) = (prg(3), prg(4));
+        let streams = Sides { client: &client, server: &server };
+        dealing.push(timed(|| deal(&gate, &c, &[], streams, sink)).0);
         let both = || {
             run_pair(
                 |channel| {
@@ -108,7 +113,9 @@ fn measure(width: u32, wide: u32, exchanges: Exchanges) {
                 },
                 |channel| {
                     let mut session = Session { role: Role::Server, channel, prg: &mut prg(6) };
-                    server_online(&gate, (&s, &[&[]], &[]), (&prg(4), &material), &mut session).expect("the server")
+                    let shares = ServerShares { tested: &s, values: &[&[]], bases: &[] };
+                    let half = DealtHalf { prg: &prg(4), bytes: &material };
+                    server_online(&gate, shares, half, &mut session).expect("the server")
                 },
             )
         };

@@ -16,6 +16,7 @@ pub mod wire;
 pub use error::MpcError;
 pub use pair::run_pair;
 pub use session::{Ots, Session};
+use tacit_net::Sides;
 
 /// The role of a party. The client holds the input, the server the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -34,6 +35,19 @@ impl Role {
             Self::Server => Self::Client,
         }
     }
+
+    /// Computes the value of each role, the client's first.
+    pub fn each<T>(mut value: impl FnMut(Self) -> T) -> Sides<T> {
+        Sides { client: value(Self::Client), server: value(Self::Server) }
+    }
+
+    /// Returns the value of this role.
+    pub fn value_of<T>(self, sides: &Sides<T>) -> &T {
+        match self {
+            Self::Client => &sides.client,
+            Self::Server => &sides.server,
+        }
+    }
 }
 
 /// `2^width - 1`, also for a width of 0 or 64.
@@ -44,4 +58,16 @@ pub(crate) fn low_mask(width: u32) -> u64 {
 /// Returns the bytes of `n` packed numbers of each of the widths.
 pub(crate) fn packed_bytes(n: usize, widths: &[u32]) -> usize {
     widths.iter().map(|&w| (n * w as usize).div_ceil(8)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_have_their_own_values() {
+        let sides = Role::each(|role| role == Role::Server);
+        assert_eq!([Role::Client, Role::Server].map(|role| *role.value_of(&sides)), [false, true]);
+        assert_eq!(sides.map(u8::from), Sides { client: 0, server: 1 });
+    }
 }

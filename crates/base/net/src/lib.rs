@@ -6,6 +6,7 @@
 //! * [`Channel`]: tagged, length-checked, checksummed messages over any transport, with traffic
 //!   counted per [`Phase`].
 //! * [`TrafficModel`]: predicts the traffic and round trips of a phase.
+//! * [`Sides`]: a value for each party.
 //! * [`link`]: rates, delays and faults of a link, as users write them.
 //! * [`Hello`] and [`handshake`]: compare the version on connecting, and plan and public part once
 //!   a model is open.
@@ -27,6 +28,7 @@ mod paced;
 mod queue;
 mod rate;
 mod record;
+mod sides;
 mod tag;
 mod tcp;
 pub mod tls;
@@ -44,6 +46,7 @@ pub use paced::{Bucket, PacedTransport, burst_bytes};
 pub use queue::QUEUE_BYTES;
 pub use rate::{BadRate, Rate};
 pub use record::{RecordTransport, ReplayTransport};
+pub use sides::Sides;
 pub use tag::Tag;
 pub use tcp::{TcpTransport, split_address, tcp_pair};
 pub use tls::{ClientTls, ServerTls, TlsTransport};

@@ -1,6 +1,6 @@
 //! Predicts the traffic of a phase before it runs.
 
-use crate::{HEADER_BYTES, MAX_FRAME_BYTES};
+use crate::{HEADER_BYTES, MAX_FRAME_BYTES, Sides};
 
 /// One party's counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -127,8 +127,8 @@ impl TrafficModel {
 
     /// The most bytes that client and server send without waiting for an answer.
     #[must_use]
-    pub fn bursts(&self) -> [u64; 2] {
-        [self.client.burst[1], self.server.burst[1]]
+    pub fn bursts(&self) -> Sides<u64> {
+        Sides { client: self.client.burst[1], server: self.server.burst[1] }
     }
 
     /// Payload bytes of both directions.
@@ -201,7 +201,8 @@ mod tests {
         let told = |say: fn(&mut TrafficModel)| {
             let mut talk = TrafficModel::default();
             say(&mut talk);
-            (talk.waited_bytes(), talk.queued_bytes(), talk.bursts())
+            let Sides { client, server } = talk.bursts();
+            (talk.waited_bytes(), talk.queued_bytes(), [client, server])
         };
         assert_eq!(told(|_| ()), (0, 0, [0, 0]));
         let asked = |t: &mut TrafficModel| {

@@ -1,7 +1,7 @@
 //! The results of an input and of making its material.
 use crate::measure::PhaseReport;
 use crate::wire::InputId;
-use tacit_backends::Faint;
+use tacit_backends::{Faint, Sides};
 use tacit_ids::MaterialId;
 
 /// Material that was made, and its cost.
@@ -12,7 +12,16 @@ pub struct Prepared {
     /// Cost of the offline phase.
     pub offline: PhaseReport,
     /// Size of the client's and the server's half in bytes.
-    pub bytes: [u64; 2],
+    pub bytes: Sides<u64>,
+}
+
+/// The place of an input in a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchPart {
+    /// Index of the input, from 0.
+    pub index: usize,
+    /// Number of inputs in the batch.
+    pub inputs: usize,
 }
 
 /// The answer to one input.
@@ -32,8 +41,8 @@ pub struct Answer {
     pub faint: Option<Faint>,
     /// Cost of the online phase of the whole batch.
     pub online: PhaseReport,
-    /// This input's index in the batch, from 0, and the batch size.
-    pub part: [usize; 2],
+    /// The input's place in its batch.
+    pub part: BatchPart,
     /// Cost of setup, if it ran for this answer.
     pub setup: Option<PhaseReport>,
     /// Wall seconds from the request to the answer. Includes finding, reading and burning stored

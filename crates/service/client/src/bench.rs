@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use tacit_backends::check::useful_bound;
-use tacit_backends::{BackendError, Registry, ServerModel};
+use tacit_backends::{BackendError, Registry, ServerModel, Sides};
 use tacit_graph::{OutputMode, Units};
 use tacit_measure::usage::{ProcessLimits, Roots};
 
@@ -107,7 +107,7 @@ pub struct ClientRun {
     /// See [`Run::request_to_answer_s`].
     pub request_to_answer_s: f64,
     /// Bytes of material at the client and the server.
-    pub material_bytes: [u64; 2],
+    pub material_bytes: Sides<u64>,
     /// The back end's answer, before the client's own last steps.
     pub values: Vec<f64>,
 }
@@ -123,7 +123,8 @@ pub fn client_runs(
     config: &ClientConfig,
     model: &str,
     backend: Option<&str>,
-    (units, input): (Units, &[f32]),
+    units: Units,
+    input: &[f32],
     runs: usize,
 ) -> Result<Vec<ClientRun>, ClientError> {
     (0..runs).map(|_| client_run(registry, config, model, backend, units, input)).collect()
@@ -151,7 +152,7 @@ fn client_run(
         offline: prepared.map(|p| p.offline),
         online: answer.online,
         request_to_answer_s: answer.request_to_answer_s,
-        material_bytes: prepared.map_or([0, 0], |p| p.bytes),
+        material_bytes: prepared.map_or(Sides::default(), |p| p.bytes),
         values: answer.revealed,
     })
 }
@@ -190,7 +191,7 @@ pub fn judge(run: &ClientRun, model: &dyn ServerModel, input: &[f32]) -> Result<
     if !(top1 || max_error <= bound + rounding) {
         return Err(unusable(&format!("the answer is off by {max_error:.3e}, where at most {bound:.3e} is stated")));
     }
-    let range = tacit_floats::range(reference.iter().copied());
+    let range = tacit_floats::range(reference.iter().copied()).ends();
     let error_bound = useful_bound(bound, range).filter(|_| !top1);
     let unit = model.output_unit();
     let output = OutputFigures {
@@ -210,7 +211,7 @@ pub fn judge(run: &ClientRun, model: &dyn ServerModel, input: &[f32]) -> Result<
     Ok(Run {
         phases: phases.collect(),
         request_to_answer_s: run.request_to_answer_s,
-        material_bytes: MaterialBytes { client: run.material_bytes[0], server: run.material_bytes[1] },
+        material_bytes: MaterialBytes { client: run.material_bytes.client, server: run.material_bytes.server },
         output,
     })
 }

@@ -7,7 +7,7 @@ mod progress;
 pub use helped::{FetchedMaterial, HelperDelivery};
 pub use progress::{Progress, Step};
 
-use crate::answer::{Answer, made_for, only};
+use crate::answer::{Answer, BatchPart, made_for, only};
 use crate::ask::{answered, ask, ask_both, ask_for, broken_off};
 use crate::claimed::{Asked, ClaimedMaterial};
 use crate::measure::{Marks, Meter, PhaseReport};
@@ -38,8 +38,10 @@ pub struct Client {
     /// The model for the current batch size.
     model: Arc<dyn ClientModel>,
     side: Box<dyn ClientSide>,
-    /// Names of the model and the back end.
-    names: [String; 2],
+    /// Name of the model at the server.
+    model_name: String,
+    /// Name of the back end.
+    backend: String,
     binding: Binding,
     is_set_up: bool,
     material_bytes: u64,
@@ -52,15 +54,26 @@ pub struct Client {
     spared: Arc<AtomicU64>,
 }
 
+/// Parts of a connection on which a model was opened.
+pub(crate) struct ConnectionParts {
+    pub(crate) registry: Registry,
+    pub(crate) config: ClientConfig,
+    pub(crate) channel: Channel,
+    pub(crate) closer: Arc<Closer>,
+    pub(crate) stock: Option<Stock>,
+}
+
 impl Client {
+    /// A client of the opened `model`, which the server calls `model_name`. `public` is the digest
+    /// of its public part.
     pub(crate) fn new(
-        (registry, config): (Registry, ClientConfig),
-        (channel, closer): (Channel, Arc<Closer>),
-        stock: Option<Stock>,
+        parts: ConnectionParts,
         model: Arc<dyn ClientModel>,
-        names: [&str; 2],
+        model_name: String,
+        backend: String,
         public: [u8; 32],
     ) -> Result<Self, ClientError> {
+        let ConnectionParts { registry, config, channel, closer, stock } = parts;
         let threads = ThreadPoolBuilder::new().num_threads(config.threads).build();
         let resources = config.resources.stopped_by(&closer.stop);
         Ok(Self {
@@ -69,7 +82,8 @@ impl Client {
             side: Arc::clone(&model).connect(&resources)?,
             spared: resources.spared,
             closer,
-            names: names.map(str::to_owned),
+            model_name,
+            backend,
             binding: Binding { client: config.identity.fingerprint, model: public, plan: model.digest() },
             is_set_up: false,
             material_bytes: model.costs().offline.client.stored_bytes,
@@ -112,13 +126,13 @@ impl Client {
     /// Name of the model at the server.
     #[must_use]
     pub fn model_name(&self) -> &str {
-        &self.names[0]
+        &self.model_name
     }
 
     /// Name of the back end in use.
     #[must_use]
     pub fn backend(&self) -> &str {
-        &self.names[1]
+        &self.backend
     }
 
     /// Sets the terms of all later inputs: how long the answer may take, how soon it is needed.
@@ -178,7 +192,7 @@ impl Client {
             Preparation::TwoParty => Ok(true),
             Preparation::Nothing => Ok(false),
             Preparation::Dealt if self.config.resources.dealer.is_some() => Ok(true),
-            Preparation::Dealt => Err(ClientError::NoDealer { backend: self.names[1].clone() }),
+            Preparation::Dealt => Err(ClientError::NoDealer { backend: self.backend.clone() }),
         }
     }
 
@@ -309,7 +323,7 @@ impl Client {
             let class = class_told(interface, revealed)?;
             let (values, revealed) = (interface.finish(revealed), revealed.to_vec());
             let faint = unit.and_then(|unit| Faint::of(input, unit));
-            let (part, prepared) = ([place, inputs], None);
+            let (part, prepared) = (BatchPart { index: place, inputs }, None);
             Ok(Answer { name, values, class, revealed, faint, online, part, setup, request_to_answer_s, prepared })
         });
         answers.collect()
@@ -336,7 +350,7 @@ impl Client {
         self.progress.iter().for_each(|progress| progress.ends(phase, done.is_ok()));
         // The server's log and records have the same name.
         let input = request.input().map_or_else(|| "none".to_owned(), |name| name.to_string());
-        let [model, backend] = &self.names;
+        let (model, backend) = (&self.model_name, &self.backend);
         match &done {
             Ok((_, report, _)) => {
                 let seconds = report.client.wall_s;
@@ -365,7 +379,7 @@ impl Client {
             other => return Err(misplaced(request.name(), &other).into()),
         }
         if let Some(progress) = &self.progress {
-            progress.begins(phase, [channel.moved(), Arc::clone(&self.spared)], &self.model.costs());
+            progress.begins(phase, channel.moved(), Arc::clone(&self.spared), &self.model.costs());
         }
         let meter = Meter::start(channel, phase, &self.marks);
         let done = self.threads.install(|| work(side, channel));
@@ -406,11 +420,11 @@ fn class_told(interface: &Interface, revealed: &[f64]) -> Result<usize, ClientEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tacit_graph::InputSpec;
+    use tacit_graph::{InputSpec, Interval};
 
     #[test]
     fn an_answer_that_is_no_number_is_an_error() {
-        let input = InputSpec::plain([-1.0, 1.0]);
+        let input = InputSpec::plain(Interval { low: -1.0, high: 1.0 });
         let mut interface = Interface {
             name: "m".into(),
             input_shape: vec![1],

@@ -1,5 +1,6 @@
 //! Connecting to a server and opening a model.
 use crate::ask::ask;
+use crate::client::ConnectionParts;
 use crate::closer::Closer;
 use crate::config::ClientConfig;
 use crate::stock::{self, Reconciled, Stock, StoredMaterial};
@@ -194,7 +195,8 @@ impl Connection {
         let compared = handshake(&mut self.channel, &Hello::opened(opened.digest(), digest));
         compared.map_err(|e| ClientError::from(e).of(&self.channel, during))?;
         let Self { registry, config, channel, closer, stock } = self;
-        Client::new((registry, config), (channel, closer), stock, opened, [model, &backend], digest)
+        let parts = ConnectionParts { registry, config, channel, closer, stock };
+        Client::new(parts, opened, model.to_owned(), backend, digest)
     }
 
     /// Chooses the back end for a model.

@@ -85,7 +85,7 @@ pub mod wire;
 pub const MAX_THREADS: usize = 1024;
 
 pub use announced::Announced;
-pub use answer::{Answer, Prepared};
+pub use answer::{Answer, BatchPart, Prepared};
 pub use client::{Client, FetchedMaterial, HelperDelivery, Progress, Step};
 pub use closer::Closer;
 pub use config::ClientConfig;

@@ -2,7 +2,7 @@
 //! turn, or pays for its link by the minute. The same client runs the phases over the protocol
 //! ([`Client::take_up`](crate::Client::take_up)).
 use crate::connection::choose;
-use crate::wire::{Device, InputId};
+use crate::wire::{Device, InputId, ModelAndBackend};
 use crate::{ClientConfig, ClientError, Control};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -89,7 +89,7 @@ impl Notices {
         registry: &Registry,
         model: Option<&str>,
         backend: Option<&str>,
-    ) -> Result<[String; 2], ClientError> {
+    ) -> Result<ModelAndBackend, ClientError> {
         let answer = self.control.get("/v1/models")?;
         let Models { models } = read("the list of models", answer)?;
         let offer = match (model, models.as_slice()) {
@@ -106,7 +106,7 @@ impl Notices {
             Some(name) => name.to_owned(),
             None => choose(registry, &offer.name, offer.backends.iter().map(String::as_str))?,
         };
-        Ok([offer.name.clone(), backend])
+        Ok(ModelAndBackend { model: offer.name.clone(), backend })
     }
 
     /// Announces a batch of inputs for a model with a back end. The batch is expected in

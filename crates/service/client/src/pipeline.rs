@@ -31,7 +31,7 @@ fn one_by_one(
             Err(error) => return Err(error),
         }
     }
-    first.map_or(Ok(()), |(index, error)| Err(error.of_some(index, [refused, inputs.len()])))
+    first.map_or(Ok(()), |(index, error)| Err(error.of_some(index, refused, inputs.len())))
 }
 
 /// Answers real-valued inputs, given in `units`, in order; calls `each` with the index and the

@@ -18,7 +18,7 @@ use tacit_ids::{FolderId, MaterialId, NoRandomness};
 use tacit_net::Hello;
 use tacit_net::{Channel, NetError, Tag};
 
-pub use kept::{Half, Upload};
+pub use kept::{Half, ModelAndBackend, Upload};
 
 /// Tag of a [`Request`].
 pub const REQUEST: Tag = Tag::new(0x0101, "request");

@@ -1,7 +1,7 @@
 //! The scheduler's configuration: the machine, the limits, the models.
 
 use crate::error::SchedError;
-use crate::profile::{Sample, Speedup};
+use crate::profile::PhaseSpec;
 use crate::resources::Resources;
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
@@ -159,15 +159,6 @@ pub enum BoundTo {
     Unbound,
     /// The client that took part in making it (`cheetah`, `sci-he`).
     Client,
-}
-
-/// Initial estimate of one phase of a model.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PhaseSpec {
-    /// Time and memory on one thread.
-    pub first: Sample,
-    /// Assumed effect of more threads.
-    pub speedup: Speedup,
 }
 
 /// A model on one back end over one link class.

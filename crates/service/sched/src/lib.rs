@@ -108,7 +108,7 @@ mod resources;
 mod scheduler;
 mod time;
 
-pub use config::{BoundTo, Config, MAX_OPTIONS, ModelSpec, PhaseSpec, PoolConfig};
+pub use config::{BoundTo, Config, MAX_OPTIONS, ModelSpec, PoolConfig};
 pub use error::SchedError;
 pub use ids::{
     ClientId, DeadlineClass, InputId, JobId, JobPhase, MaterialId, ModelId, NoticeId, Origin, Owner, RequestId,
@@ -117,6 +117,7 @@ pub use message::{
     Action, AdvanceNotice, Cause, Event, InputReport, NoticeProblem, Outcome, Rejected, Request, Shutdown, Source,
     Stamp, Start, Usage, Work,
 };
+pub use profile::PhaseSpec;
 pub use resources::Resources;
 pub use scheduler::{Counts, Scheduler};
 pub use time::{Span, Time};

@@ -224,6 +224,15 @@ impl PhaseTable {
     }
 }
 
+/// Initial estimate of one phase of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhaseSpec {
+    /// Time and memory on one thread.
+    pub first: Sample,
+    /// Assumed effect of more threads.
+    pub speedup: Speedup,
+}
+
 /// Durations and peak memory of every model's two phases; learns from finished jobs.
 ///
 /// Serialises to a file unchanged, so a restarted server continues with the learned values.
@@ -245,14 +254,14 @@ impl ProfileTable {
         Self::default()
     }
 
-    /// Adds a model with its assumed speed-ups and first samples (one thread, batch 1). `pre` is
-    /// `None` for a model without T_pre. The id is the index of the model.
-    pub fn add_model(&mut self, pre: Option<(Speedup, Sample)>, on: (Speedup, Sample)) -> ModelId {
-        let mut tables = [PhaseTable::new(pre.map_or(Speedup::None, |p| p.0)), PhaseTable::new(on.0)];
-        if let Some((_, first)) = pre {
-            tables[0].push(1, 1, first.into());
+    /// Adds a model with the initial estimates of its phases (batch 1). `pre` is `None` for a model
+    /// without T_pre. The id is the index of the model.
+    pub fn add_model(&mut self, pre: Option<PhaseSpec>, on: PhaseSpec) -> ModelId {
+        let mut tables = [PhaseTable::new(pre.map_or(Speedup::None, |pre| pre.speedup)), PhaseTable::new(on.speedup)];
+        if let Some(pre) = pre {
+            tables[0].push(1, 1, pre.first.into());
         }
-        tables[1].push(1, 1, on.1.into());
+        tables[1].push(1, 1, on.first.into());
         self.models.push(tables);
         ModelId(self.models.len() as u32 - 1)
     }
@@ -335,7 +344,10 @@ mod tests {
     fn table(secs: f64) -> (ProfileTable, ModelId) {
         let mut table = ProfileTable::new();
         let sample = Sample { time: Span::from_secs(secs), memory: 100 };
-        let model = table.add_model(Some((Speedup::None, sample)), (Speedup::Amdahl(0.95), sample));
+        let model = table.add_model(
+            Some(PhaseSpec { first: sample, speedup: Speedup::None }),
+            PhaseSpec { first: sample, speedup: Speedup::Amdahl(0.95) },
+        );
         (table, model)
     }
 

@@ -2,7 +2,7 @@
 use crate::accept::access::Rules;
 use crate::accept::edge;
 use crate::config::MAX_POOLED;
-use crate::jobs::driver::Driver;
+use crate::jobs::driver::{Driver, DriverParts};
 use crate::jobs::event::Event;
 use crate::jobs::gate::{Gate, burn_revoked};
 use crate::jobs::warm;
@@ -203,17 +203,26 @@ impl Server {
         }
         let State { keeper, usage, known, quotas } = open_state(&config, &rules)?;
         let traces = config.traces.clone().map_or_else(|| Ok(Traces::default()), Traces::start)?;
-        let record = (Record::new(&catalog, metrics.clone(), keeper, traces), known);
+        let record = Record::new(&catalog, metrics.clone(), keeper, traces);
         let (rules_sender, rules) = watch::channel(Arc::new(rules));
         let (catalog_sender, catalog) = watch::channel(Arc::new(catalog));
         let gate = Gate::new(rules_sender, catalog_sender, quotas);
-        let (sent, stops) = (published.clone(), (sender.clone(), stopper));
         let observer = sender.clone();
         let admission = Admission::observed(shared::limits(&config, places), move |kind| {
             // Fails only if the driver has ended.
             let _ = observer.send(Event::Refused { kind });
         });
-        let driver = Driver::new(&config, store.clone(), admission.clone(), gate, record, sent, stops)?;
+        let parts = DriverParts {
+            store: store.clone(),
+            admission: admission.clone(),
+            gate,
+            record,
+            known,
+            published: published.clone(),
+            events: sender.clone(),
+            stop: stopper,
+        };
+        let driver = Driver::new(&config, parts)?;
         let tls = watch::Sender::new(Handshakes::new(&config.tls, config.max_control));
         let marks = Marks::from_env("server");
         let (reloads, asked) = channel(reload::WAITING);

@@ -6,7 +6,7 @@ use crate::lane::{Asked, Done, Lane};
 use crate::metadata::{FRAME_BYTES, ModelMetadata, Wanted};
 use crate::stats::{Counts, Times};
 use crate::tensor::{Tensor, short};
-use crate::worker::{self, Backoff};
+use crate::worker::{self, Backoff, ReadyLimits};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 use tacit_backends::Registry;
-use tacit_client::{Answer, ClientConfig};
+use tacit_client::{Answer, BatchPart, ClientConfig};
 
 /// The one version that every model has.
 pub const VERSION: &str = "1";
@@ -113,7 +113,7 @@ impl Fleet {
         for (name, backend) in models {
             let lane = Arc::new(Lane::new(&name, backend.as_deref(), *queue));
             let labels = labels.get(&name).map_or(&[][..], Vec::as_slice);
-            worker::start(&lane, &connector, labels, *workers, [*ready, *ready_batch])?;
+            worker::start(&lane, &connector, labels, *workers, ReadyLimits { inputs: *ready, batch: *ready_batch })?;
             lanes.insert(name, lane);
         }
         drop(lanes);
@@ -275,7 +275,7 @@ pub(crate) async fn answers(
             if let Some(faint) = answer.faint {
                 tracing::warn!("{faint}");
             }
-            if let [0, inputs] = answer.part {
+            if let BatchPart { index: 0, inputs } = answer.part {
                 answered.runs.push((inputs, worked));
             }
             answered.answers.push(answer);

@@ -164,7 +164,8 @@ pub(crate) fn cut(error: &serde_json::Error) -> String {
 /// for outputs that do not choose. Values that are not numbers are `null` in JSON.
 #[must_use]
 pub fn write(
-    [model, id]: [&str; 2],
+    model: &str,
+    id: &str,
     outputs: &[(Tensor, Wanted)],
     parameters: &[(&'static str, String)],
     binary: bool,

@@ -10,7 +10,11 @@ use tacit_client::{Answer, Closer, Progress, Step};
 use tokio::sync::oneshot;
 
 /// Position of a job: its rank, then its turn.
-pub(crate) type Key = (u64, u64);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Key {
+    rank: u64,
+    turn: u64,
+}
 
 /// The result of one input.
 pub(crate) struct Done {
@@ -178,7 +182,7 @@ impl Lane {
         for (place, input) in inputs.into_iter().enumerate() {
             let (reply, answer) = oneshot::channel();
             state.turns += 1;
-            let key = (rank, state.turns);
+            let key = Key { rank, turn: state.turns };
             let first_of = (place == 0).then_some(count);
             let job = Job { input, reply, asked: Instant::now(), retried: false, request, first_of };
             state.waiting.insert(key, job);

@@ -78,7 +78,7 @@ fn model(lane: &Lane) -> Value {
     match (lane.metadata(), lane.ready()) {
         (Ok(metadata), Ok(())) => object!({ "name": lane.name(), "ready": true, "pictures": metadata.takes_pixels(),
             "no_pictures": (!metadata.takes_pixels()).then(|| metadata.no_pictures()), "shape": metadata.interface.input_shape,
-            "range": metadata.interface.input.range, "backend": metadata.backend, "private": is_private(&metadata) }),
+            "range": metadata.interface.input.range.ends(), "backend": metadata.backend, "private": is_private(&metadata) }),
         (_, state) => object!({ "name": lane.name(), "ready": false, "reason": state.err() }),
     }
 }

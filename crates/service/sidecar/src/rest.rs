@@ -188,7 +188,7 @@ async fn infer(State(fleet): Models, Path(named): Path<Named>, request: Request)
     let request = read.map_err(|e| ApiError::Internal(e.to_string()))??;
     let (id, binary) = (request.id.clone(), request.binary);
     let Reply { outputs, refused } = fleet::infer(&lane, request).await?;
-    let (text, raw) = json::write([lane.name(), &id], &outputs, &rows::told(&refused), binary);
+    let (text, raw) = json::write(lane.name(), &id, &outputs, &rows::told(&refused), binary);
     let (kind, length) = match raw.is_empty() {
         true => ("application/json", None),
         false => ("application/octet-stream", Some(text.len())),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use tacit_backends::Preparation;
-use tacit_client::{Answer, Client, ClientError};
+use tacit_client::{Answer, BatchPart, Client, ClientError};
 use tacit_graph::Units;
 
 /// Longest time without a message on an idle connection: servers end silent connections.
@@ -37,23 +37,32 @@ impl Backoff {
     }
 }
 
-/// Starts the workers of a model, and the thread that makes material ahead. `ready`: the number of
-/// inputs to keep material for (0: none, and no such thread), and the largest batch.
+/// How much material to make ahead.
+#[derive(Clone, Copy)]
+pub(crate) struct ReadyLimits {
+    /// Number of inputs to keep material for.
+    pub(crate) inputs: usize,
+    /// Largest batch.
+    pub(crate) batch: usize,
+}
+
+/// Starts the workers of a model, and the thread that makes material ahead if it is to be made for
+/// any input.
 pub(crate) fn start(
     lane: &Arc<Lane>,
     connector: &Connector,
     labels: &[String],
     workers: usize,
-    ready: [usize; 2],
+    ahead: ReadyLimits,
 ) -> io::Result<()> {
     for number in 0..workers {
         let (lane, connector, labels) = (lane.clone(), connector.clone(), labels.to_vec());
         let thread = thread::Builder::new().name(format!("tacit-work-{number}"));
         thread.spawn(move || work(&lane, &connector, &labels))?;
     }
-    if ready[0] > 0 {
+    if ahead.inputs > 0 {
         let (lane, connector) = (lane.clone(), connector.clone());
-        thread::Builder::new().name("tacit-ready".into()).spawn(move || keep_ready(&lane, &connector, ready))?;
+        thread::Builder::new().name("tacit-ready".into()).spawn(move || keep_ready(&lane, &connector, ahead))?;
     }
     Ok(())
 }
@@ -194,7 +203,7 @@ fn answer_some(
 
 fn done(lane: &Lane, answer: Answer, job: Job, begun: Instant) {
     let (queued, worked) = (begun - job.asked, begun.elapsed());
-    let (input, waited, [place, inputs]) = (answer.name, queued.as_secs_f64(), answer.part);
+    let (input, waited, BatchPart { index: place, inputs }) = (answer.name, queued.as_secs_f64(), answer.part);
     if place == 0 {
         let seconds = worked.as_secs_f64();
         tracing::info!(%input, model = lane.name(), inputs, "answered in {seconds:.3} s, after {waited:.3} s");
@@ -238,10 +247,9 @@ fn is_refusal(error: &ClientError) -> bool {
     matches!(error, ClientError::Refused { .. } | ClientError::Graph(_))
 }
 
-/// Makes material ahead on a connection of its own, within the limits of `wanted`: inputs, and
-/// batch size. The server decides when and how much: it knows this client's rate of requests and
-/// its own idle time.
-fn keep_ready(lane: &Lane, connector: &Connector, wanted: [usize; 2]) {
+/// Makes material ahead on a connection of its own, within the limits of `wanted`. The server
+/// decides when and how much: it knows this client's rate of requests and its own idle time.
+fn keep_ready(lane: &Lane, connector: &Connector, wanted: ReadyLimits) {
     let (mut backoff, mut client, mut said) = (Backoff::new(), None, String::new());
     while !lane.idle_after_use() {
         match fill(lane, connector, &mut client, wanted) {
@@ -266,7 +274,7 @@ fn fill(
     lane: &Lane,
     connector: &Connector,
     client: &mut Option<Client>,
-    [inputs, batch]: [usize; 2],
+    ReadyLimits { inputs, batch }: ReadyLimits,
 ) -> Result<(), ClientError> {
     let mut open = match client.take() {
         Some(open) => open,

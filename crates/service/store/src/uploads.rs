@@ -79,12 +79,13 @@ impl Store {
     pub fn upload(
         &self,
         client: ClientId,
-        plan_and_name: (&[u8; 32], &[u8; 32]),
-        (bytes, most): (u64, u64),
+        plan: &[u8; 32],
+        name: &[u8; 32],
+        bytes: u64,
+        most: u64,
         lasts: bool,
     ) -> Result<(PathBuf, bool), StoreError> {
         let folder = ManagedFolder::open_or_mark(&self.dir().join(FOLDER), KIND, is_upload)?;
-        let (plan, name) = plan_and_name;
         let is_whole = self.ledger().upload(client, plan, name, bytes, most, lasts)?;
         Ok((folder.path().join(file_name(client, plan, name)), is_whole))
     }
@@ -97,10 +98,10 @@ impl Store {
     pub fn upload_is(
         &self,
         client: ClientId,
-        plan_and_name: (&[u8; 32], &[u8; 32]),
+        plan: &[u8; 32],
+        name: &[u8; 32],
         is_whole: bool,
     ) -> Result<(), StoreError> {
-        let (plan, name) = plan_and_name;
         if self.ledger().upload_is(client, plan, name, is_whole)? {
             return Ok(());
         }
@@ -245,7 +246,7 @@ mod tests {
     const PLAN: [u8; 32] = [3; 32];
 
     fn place(store: &Store, client: ClientId, name: u8, bytes: u64) -> Result<(PathBuf, bool), StoreError> {
-        store.upload(client, (&PLAN, &[name; 32]), (bytes, 100), true)
+        store.upload(client, &PLAN, &[name; 32], bytes, 100, true)
     }
 
     fn states(store: &Store) -> Vec<(u8, bool)> {
@@ -264,13 +265,13 @@ mod tests {
         let (other, _) = place(&store, BOB, 7, 100).unwrap();
         assert_ne!(path, other, "one name, two clients");
         fs::rename(path.with_extension("part"), &path).unwrap();
-        store.upload_is(ALICE, (&PLAN, &[7; 32]), true).unwrap();
+        store.upload_is(ALICE, &PLAN, &[7; 32], true).unwrap();
         assert_eq!(place(&store, ALICE, 7, 60).unwrap(), (path.clone(), true));
         assert_eq!(states(&store), [(7, true), (7, false)]);
         // An upload of another length begins anew.
         assert!(matches!(place(&store, ALICE, 7, 101), Err(StoreError::NoRoom { held: 0, most: 100 })));
         assert!(!place(&store, ALICE, 7, 90).unwrap().1);
-        store.upload_is(ALICE, (&PLAN, &[7; 32]), true).unwrap();
+        store.upload_is(ALICE, &PLAN, &[7; 32], true).unwrap();
         let bobs: Vec<Upload> = store.uploads().unwrap().into_iter().filter(|u| u.client == BOB).collect();
         assert_eq!(store.end_uploads(&bobs, Ended::Deleted).unwrap(), 1);
         assert_eq!(store.end_uploads(&bobs, Ended::Deleted).unwrap(), 0);
@@ -292,12 +293,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path(), Party::Server, None).unwrap();
         let (large, _) = place(&store, ALICE, 7, 90).unwrap();
-        let other = (&[4; 32], &[7; 32]);
-        let refused = store.upload(ALICE, other, (20, 100), true);
+        let (plan, name) = (&[4; 32], &[7; 32]);
+        let refused = store.upload(ALICE, plan, name, 20, 100, true);
         assert!(matches!(refused, Err(StoreError::NoRoom { held: 90, most: 100 })), "{refused:?}");
-        let (small, _) = store.upload(ALICE, other, (10, 100), true).unwrap();
+        let (small, _) = store.upload(ALICE, plan, name, 10, 100, true).unwrap();
         assert_ne!(large, small);
-        store.upload_is(ALICE, other, true).unwrap();
+        store.upload_is(ALICE, plan, name, true).unwrap();
         assert_eq!(states(&store), [(7, false), (7, true)]);
         assert!(!place(&store, ALICE, 7, 90).unwrap().1);
         assert_eq!(store.end_uploads(&store.uploads().unwrap(), Ended::Deleted).unwrap(), 2);
@@ -310,7 +311,7 @@ mod tests {
         let store = Store::open(dir.path(), Party::Server, None).unwrap();
         place(&store, ALICE, 1, 10).unwrap();
         place(&store, BOB, 1, 10).unwrap();
-        let [used, _] = [2, 3].map(|name| store.upload(ALICE, (&PLAN, &[name; 32]), (10, 100), false).unwrap().0);
+        let [used, _] = [2, 3].map(|name| store.upload(ALICE, &PLAN, &[name; 32], 10, 100, false).unwrap().0);
         let open = File::create(&used).unwrap();
         open.lock().unwrap();
         assert!(store.end_idle(ALICE).unwrap());
@@ -337,7 +338,7 @@ mod tests {
         for is_whole in [false, true] {
             fs::write(path.with_extension("part"), b"more").unwrap();
             fs::write(&path, b"more").unwrap();
-            let ended = store.upload_is(ALICE, (&PLAN, &[7; 32]), is_whole);
+            let ended = store.upload_is(ALICE, &PLAN, &[7; 32], is_whole);
             assert!(matches!(ended, Err(StoreError::UploadEnded)), "{ended:?}");
             assert!(!path.exists());
             assert!(!path.with_extension("part").exists());

@@ -12,6 +12,7 @@ use tacit_cli::output::{self, Alike};
 use tacit_cli::print;
 use tacit_measure::usage;
 use tacit_meter::command::{Measured, PARTY, Plan, measure};
+use tacit_meter::phase::CpuSeconds;
 use tacit_meter::record::{EnergyFigure, InterfaceSample};
 use tacit_meter::record_file::read_record;
 use tacit_meter::source::{Roots, Source, detect, open};
@@ -185,7 +186,8 @@ fn print_table(measured: &Measured) -> anyhow::Result<()> {
     }
     for cost in &measured.phases {
         let joules = cost.gross_j.map_or(String::new(), |j| format!(", {j:.3} J gross"));
-        let cpu = cost.cpu_s.map_or(String::new(), |[user, kernel]| format!(", CPU {user:.2} + {kernel:.2} s"));
+        let cpu =
+            cost.cpu_s.map_or(String::new(), |CpuSeconds { user, kernel }| format!(", CPU {user:.2} + {kernel:.2} s"));
         let figures: String = cost.figures.iter().map(|(key, value)| format!(", {key} {value}")).collect();
         print::line(&format!(
             "phase     {} {}: {} x, {:.3} s{cpu}{joules}{figures}",

@@ -157,7 +157,7 @@ pub fn prepare(dir: &Path, nets: &[Net], lowering: &Lowering) -> anyhow::Result<
         let lowered = backend.lower_watched(&model, &options, &watch).with_context(|| net.name.clone())?;
         shown.finish_and_clear();
         lowering.seal.write_model(path, &tacit_graph::file::write(&model)?)?;
-        lowering.seal.write_lowered(path, &model, (&**backend, &options), &*lowered)?;
+        lowering.seal.write_lowered(path, &model, &**backend, &options, &*lowered)?;
     }
     // Write this file last: without it, the next run makes all files again.
     tacit_experiments::campaign::remove(&path).with_context(|| format!("writing {}", path.display()))?;

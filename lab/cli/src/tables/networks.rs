@@ -95,7 +95,7 @@ fn of_set(
     let (watch, shown) = print::watch();
     let lowered = Ckks.lower_watched(model, &options.parse::<Options>()?, &watch)?;
     let inputs = &model.calibration.samples[..INPUTS.min(model.calibration.samples.len())];
-    let ran = run_privately(model, (&Ckks, &lowered), inputs, &watch)?;
+    let ran = run_privately(model, &Ckks, &lowered, inputs, &watch)?;
     shown.finish_and_clear();
     ensure!(ran.off <= ran.bound, "{name}, key set {set}: off by {:.2e}, {:.2e} is stated", ran.off, ran.bound);
     let [layers_s, bootstraps_s] = ["linear", "bootstrap"].map(|what| ran.steps.get(what).copied().unwrap_or_default());

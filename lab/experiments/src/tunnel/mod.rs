@@ -102,6 +102,14 @@ impl Options {
     }
 }
 
+/// The settings of both ends of a tunnel.
+pub struct TunnelEnds {
+    /// The client's end.
+    pub client: EndConfig,
+    /// The server's end.
+    pub server: EndConfig,
+}
+
 /// A running tunnel with a session. Drop it before its link.
 pub struct Tunnel {
     inner: [Ipv4Addr; 2],
@@ -144,11 +152,11 @@ impl Tunnel {
         Self::with_ends(link, options, Self::ends(link)?)
     }
 
-    /// Fresh keys and all settings for the two ends: client, server.
+    /// Fresh keys and all settings for the two ends.
     ///
     /// # Errors
     /// [`LabError::Failed`] if the operating system has no random numbers.
-    pub fn ends(link: &Link) -> Result<[EndConfig; 2], LabError> {
+    pub fn ends(link: &Link) -> Result<TunnelEnds, LabError> {
         let secrets = [random_key()?, random_key()?];
         let public = [secrets[0].public(), secrets[1].public()];
         // In the private range 10.0.0.0/8; the link's addresses are in 198.18.0.0/15.
@@ -165,14 +173,14 @@ impl Tunnel {
             mtu: MTU,
             interface: INTERFACE.into(),
         };
-        Ok([end(client, 0, 1), end(server, 1, 0)])
+        Ok(TunnelEnds { client: end(client, 0, 1), server: end(server, 1, 0) })
     }
 
-    /// As [`up`](Self::up), with the caller's keys: client, server.
+    /// As [`up`](Self::up), with the caller's keys.
     ///
     /// # Errors
     /// As [`up`](Self::up).
-    pub fn with_ends(link: &Link, options: &Options, ends: [EndConfig; 2]) -> Result<Self, LabError> {
+    pub fn with_ends(link: &Link, options: &Options, ends: TunnelEnds) -> Result<Self, LabError> {
         let probed =
             if options.choice == Choice::UserSpace { Err("it was asked for".to_owned()) } else { kernel::probe(link)? };
         match probed {
@@ -186,9 +194,9 @@ impl Tunnel {
         }
     }
 
-    fn in_kernel(link: &Link, options: &Options, ends: [EndConfig; 2], version: &str) -> Result<Self, LabError> {
-        let inner = [ends[0].inner, ends[1].inner];
-        let [client, server] = ends;
+    fn in_kernel(link: &Link, options: &Options, ends: TunnelEnds, version: &str) -> Result<Self, LabError> {
+        let TunnelEnds { client, server } = ends;
+        let inner = [client.inner, server.inner];
         kernel::up(link, Side::Server, server)?;
         kernel::up(link, Side::Client, client)?;
         wait_for_session(options.patience, || {
@@ -200,9 +208,9 @@ impl Tunnel {
         Ok(Self { inner, ends: None, facts })
     }
 
-    fn in_user_space(link: &Link, options: &Options, ends: [EndConfig; 2], reason: &str) -> Result<Self, LabError> {
-        let inner = [ends[0].inner, ends[1].inner];
-        let [client, server] = ends;
+    fn in_user_space(link: &Link, options: &Options, ends: TunnelEnds, reason: &str) -> Result<Self, LabError> {
+        let TunnelEnds { client, server } = ends;
+        let inner = [client.inner, server.inner];
         let server = start_end(link, Side::Server, options, server)?;
         let mut client = start_end(link, Side::Client, options, client)?;
         client.handle.ask("handshake")?;

@@ -10,7 +10,7 @@ fn irregular(n: usize, end: f64) -> Vec<f64> {
 }
 
 fn energy_of(power: impl Fn(f64) -> f64, n: usize, end: f64) -> f64 {
-    irregular(n, end).windows(2).map(|w| trapezoid((w[0], power(w[0])), (w[1], power(w[1])))).sum()
+    irregular(n, end).windows(2).map(|w| trapezoid(w[1] - w[0], power(w[0]), power(w[1]))).sum()
 }
 
 #[test]

@@ -11,8 +11,19 @@ struct Fake {
     folder: tempfile::TempDir,
 }
 
-/// `(pid, parent, user, system, children's user, children's system, resident pages)`.
-type Process = (u32, u32, u64, u64, u64, u64, u64);
+/// A process as `/proc` shows it; times in ticks.
+#[derive(Default)]
+struct Process {
+    pid: u32,
+    parent: u32,
+    user: u64,
+    system: u64,
+    /// User time of its children that it has waited for.
+    children_user: u64,
+    /// System time of its children that it has waited for.
+    children_system: u64,
+    resident_pages: u64,
+}
 
 impl Fake {
     fn new() -> Self {
@@ -20,14 +31,16 @@ impl Fake {
     }
 
     fn put(&self, process: Process) {
-        self.put_as(process, "a name) R (", 'S', u64::from(process.0));
+        let start = u64::from(process.pid);
+        self.put_as(process, "a name) R (", 'S', start);
     }
 
-    fn put_as(&self, (pid, parent, user, system, cuser, csystem, rss): Process, name: &str, state: char, start: u64) {
+    fn put_as(&self, process: Process, name: &str, state: char, start: u64) {
+        let Process { pid, parent, user, system, children_user, children_system, resident_pages } = process;
         let folder = self.folder.path().join(pid.to_string());
         fs::create_dir_all(&folder).unwrap();
         let stat = format!(
-            "{pid} ({name}) {state} {parent} 1 1 0 -1 4194304 100 0 0 0 {user} {system} {cuser} {csystem} 20 0 1 0 {start} 1196008 {rss} 18446744073709551615 1\n"
+            "{pid} ({name}) {state} {parent} 1 1 0 -1 4194304 100 0 0 0 {user} {system} {children_user} {children_system} 20 0 1 0 {start} 1196008 {resident_pages} 18446744073709551615 1\n"
         );
         fs::write(folder.join("stat"), stat).unwrap();
     }
@@ -51,15 +64,31 @@ fn ticks(sample: &PartySample) -> (u64, u64) {
 #[test]
 fn descendants_count_and_strangers_do_not() {
     let fake = Fake::new();
-    fake.put((10, 1, 5, 1, 0, 0, 100));
-    fake.put((11, 10, 7, 2, 0, 0, 200));
-    fake.put((12, 11, 9, 3, 1, 1, 300));
-    fake.put((20, 1, 1000, 1000, 0, 0, 1000));
+    fake.put(Process { pid: 10, parent: 1, user: 5, system: 1, resident_pages: 100, ..Process::default() });
+    fake.put(Process { pid: 11, parent: 10, user: 7, system: 2, resident_pages: 200, ..Process::default() });
+    fake.put(Process {
+        pid: 12,
+        parent: 11,
+        user: 9,
+        system: 3,
+        children_user: 1,
+        children_system: 1,
+        resident_pages: 300,
+    });
+    fake.put(Process { pid: 20, parent: 1, user: 1000, system: 1000, resident_pages: 1000, ..Process::default() });
     let mut tree = fake.tree(10);
     let first = tree.sample(true);
     assert_eq!((ticks(&first), first.processes, first.rss_bytes), ((0, 0), 3, 600 * 4096), "time counts from now on");
-    fake.put((12, 11, 19, 4, 1, 1, 50));
-    fake.put((13, 10, 30, 40, 0, 0, 10));
+    fake.put(Process {
+        pid: 12,
+        parent: 11,
+        user: 19,
+        system: 4,
+        children_user: 1,
+        children_system: 1,
+        resident_pages: 50,
+    });
+    fake.put(Process { pid: 13, parent: 10, user: 30, system: 40, resident_pages: 10, ..Process::default() });
     let blind = tree.sample(false);
     assert_eq!((ticks(&blind), blind.processes), ((10, 1), 3), "not looked for");
     let all = tree.sample(true);
@@ -70,17 +99,17 @@ fn descendants_count_and_strangers_do_not() {
 #[test]
 fn a_child_that_its_parent_reaps_is_counted_once() {
     let fake = Fake::new();
-    fake.put((10, 1, 0, 0, 0, 0, 0));
-    fake.put((11, 10, 50, 20, 0, 0, 0));
+    fake.put(Process { pid: 10, parent: 1, ..Process::default() });
+    fake.put(Process { pid: 11, parent: 10, user: 50, system: 20, ..Process::default() });
     let mut tree = ProcessTree::new(fake.folder.path());
     tree.tick_ns = TICK_NS;
     fake.remove(11);
     assert!(tree.add(10, Since::Now));
-    fake.put((11, 10, 50, 20, 0, 0, 0));
+    fake.put(Process { pid: 11, parent: 10, user: 50, system: 20, ..Process::default() });
     assert_eq!(ticks(&tree.sample(true)), (50, 20));
     // The process works, ends, and is reaped together with a child that was never visible.
     fake.remove(11);
-    fake.put((10, 1, 0, 0, 60 + 5, 25, 0));
+    fake.put(Process { pid: 10, parent: 1, children_user: 60 + 5, children_system: 25, ..Process::default() });
     assert_eq!(ticks(&tree.sample(true)), (65, 25));
     assert_eq!(ticks(&tree.sample(true)), (65, 25));
 }
@@ -88,37 +117,37 @@ fn a_child_that_its_parent_reaps_is_counted_once() {
 #[test]
 fn a_child_that_nobody_waits_for_keeps_its_time() {
     let fake = Fake::new();
-    fake.put((10, 1, 3, 0, 0, 0, 0));
+    fake.put(Process { pid: 10, parent: 1, user: 3, ..Process::default() });
     let mut tree = fake.tree(10);
-    fake.put((11, 10, 50, 20, 0, 0, 0));
-    fake.put((12, 11, 4, 4, 0, 0, 0));
+    fake.put(Process { pid: 11, parent: 10, user: 50, system: 20, ..Process::default() });
+    fake.put(Process { pid: 12, parent: 11, user: 4, system: 4, ..Process::default() });
     assert_eq!(ticks(&tree.sample(true)), (54, 24));
     // 11 ends without a wait, 12 goes to init and continues.
     fake.remove(11);
-    fake.put((12, 1, 5, 5, 0, 0, 0));
+    fake.put(Process { pid: 12, parent: 1, user: 5, system: 5, ..Process::default() });
     for _ in 0..4 {
         assert_eq!(ticks(&tree.sample(true)), (55, 25));
     }
     fake.remove(12);
-    fake.put((10, 1, 4, 0, 0, 0, 0));
+    fake.put(Process { pid: 10, parent: 1, user: 4, ..Process::default() });
     assert_eq!(ticks(&tree.sample(true)), (56, 25));
     // A later reaped child counts separately: the earlier ones are settled.
-    fake.put((10, 1, 4, 0, 7, 7, 0));
+    fake.put(Process { pid: 10, parent: 1, user: 4, children_user: 7, children_system: 7, ..Process::default() });
     assert_eq!(ticks(&tree.sample(true)), (63, 32));
 }
 
 #[test]
 fn a_whole_branch_that_ends_at_once_is_counted_once() {
     let fake = Fake::new();
-    fake.put((10, 1, 0, 0, 0, 0, 0));
+    fake.put(Process { pid: 10, parent: 1, ..Process::default() });
     let mut tree = fake.tree(10);
-    fake.put((11, 10, 10, 1, 0, 0, 0));
-    fake.put((12, 11, 20, 2, 0, 0, 0));
-    fake.put((13, 12, 40, 4, 0, 0, 0));
+    fake.put(Process { pid: 11, parent: 10, user: 10, system: 1, ..Process::default() });
+    fake.put(Process { pid: 12, parent: 11, user: 20, system: 2, ..Process::default() });
+    fake.put(Process { pid: 13, parent: 12, user: 40, system: 4, ..Process::default() });
     assert_eq!(ticks(&tree.sample(true)), (70, 7));
     // 12 reaped 13, 11 reaped 12, 10 reaped 11; each ran a little longer before.
     (11..=13).for_each(|pid| fake.remove(pid));
-    fake.put((10, 1, 0, 0, 73, 8, 0));
+    fake.put(Process { pid: 10, parent: 1, children_user: 73, children_system: 8, ..Process::default() });
     assert_eq!(ticks(&tree.sample(true)), (73, 8));
     assert_eq!(ticks(&tree.sample(true)), (73, 8));
 }
@@ -126,28 +155,28 @@ fn a_whole_branch_that_ends_at_once_is_counted_once() {
 #[test]
 fn a_process_that_is_being_reaped_and_a_reused_id_are_told_apart() {
     let fake = Fake::new();
-    fake.put((10, 1, 0, 0, 0, 0, 0));
+    fake.put(Process { pid: 10, parent: 1, ..Process::default() });
     let mut tree = fake.tree(10);
-    fake.put((11, 10, 50, 20, 0, 0, 0));
+    fake.put(Process { pid: 11, parent: 10, user: 50, system: 20, ..Process::default() });
     assert_eq!(ticks(&tree.sample(true)), (50, 20));
-    fake.put((10, 1, 0, 0, 50, 20, 0));
-    fake.put_as((11, 10, 50, 20, 0, 0, 0), "x", 'X', 11);
+    fake.put(Process { pid: 10, parent: 1, children_user: 50, children_system: 20, ..Process::default() });
+    fake.put_as(Process { pid: 11, parent: 10, user: 50, system: 20, ..Process::default() }, "x", 'X', 11);
     assert_eq!(ticks(&tree.sample(true)), (50, 20));
     // Another program's process now has the same id.
-    fake.put_as((11, 1, 900, 900, 0, 0, 0), "other", 'R', 999);
+    fake.put_as(Process { pid: 11, parent: 1, user: 900, system: 900, ..Process::default() }, "other", 'R', 999);
     assert_eq!(ticks(&tree.sample(true)), (50, 20));
 }
 
 #[test]
 fn processes_that_seem_each_other_s_parents_end_no_worse_than_others() {
     let fake = Fake::new();
-    fake.put((10, 1, 0, 0, 0, 0, 0));
+    fake.put(Process { pid: 10, parent: 1, ..Process::default() });
     let mut tree = fake.tree(10);
-    fake.put((11, 10, 5, 0, 0, 0, 0));
-    fake.put((12, 11, 7, 0, 0, 0, 0));
+    fake.put(Process { pid: 11, parent: 10, user: 5, ..Process::default() });
+    fake.put(Process { pid: 12, parent: 11, user: 7, ..Process::default() });
     tree.sample(true);
     // Read between the end of the one and the reuse of its id by the other's child.
-    fake.put((11, 12, 5, 0, 0, 0, 0));
+    fake.put(Process { pid: 11, parent: 12, user: 5, ..Process::default() });
     assert_eq!(ticks(&tree.sample(false)), (12, 0));
     fake.remove(11);
     fake.remove(12);
@@ -226,7 +255,7 @@ proptest! {
     fn ended_children_are_counted_once_and_errors_do_not_add_up(events in events()) {
         let fake = Fake::new();
         let folder = fake.folder.path().to_owned();
-        fake.put((10, 1, 0, 0, 0, 0, 0));
+        fake.put(Process { pid: 10, parent: 1, ..Process::default() });
         let mut tree = fake.tree(10);
         tree.clock = Some(Box::new(move |pid| fs::read_to_string(folder.join(format!("{pid}/clock"))).ok()?.parse().ok()));
         let mut processes = BTreeMap::from([(10, Simulated { parent: 1, ..Simulated::default() })]);
@@ -249,7 +278,7 @@ proptest! {
                 Event::Sample => {
                     for (&pid, p) in &processes {
                         let ticks = [p.own.user, p.own.system, p.children.user, p.children.system].map(|ns| ns / TICK_NS);
-                        fake.put((pid, p.parent, ticks[0], ticks[1], ticks[2], ticks[3], 0));
+                        fake.put(Process { pid, parent: p.parent, user: ticks[0], system: ticks[1], children_user: ticks[2], children_system: ticks[3], ..Process::default() });
                         fs::write(fake.folder.path().join(format!("{pid}/clock")), p.own.total().to_string()).unwrap();
                     }
                     // Any order except `parents_first` would find children that do not exist yet.
@@ -268,13 +297,13 @@ proptest! {
 #[test]
 fn the_time_of_a_whole_life_replaces_what_was_seen_of_it() {
     let fake = Fake::new();
-    fake.put((10, 1, 0, 0, 0, 0, 0));
-    fake.put((20, 1, 0, 0, 0, 0, 0));
+    fake.put(Process { pid: 10, parent: 1, ..Process::default() });
+    fake.put(Process { pid: 20, parent: 1, ..Process::default() });
     let mut tree = fake.tree(10);
     assert!(tree.add(20, Since::Now));
     let ms = Duration::from_millis;
-    fake.put((10, 1, 3, 1, 4, 0, 0));
-    fake.put((20, 1, 1, 0, 0, 0, 0));
+    fake.put(Process { pid: 10, parent: 1, user: 3, system: 1, children_user: 4, ..Process::default() });
+    fake.put(Process { pid: 20, parent: 1, user: 1, ..Process::default() });
     assert_eq!(ticks(&tree.sample(true)), (8, 1));
     // Reported while the process is visible.
     tree.ended(10, ms(90), ms(20));
@@ -287,9 +316,9 @@ fn the_time_of_a_whole_life_replaces_what_was_seen_of_it() {
     assert_eq!(ticks(&tree.sample(true)), (14, 2));
     tree.ended(77, ms(900), ms(900));
     // The id is reused.
-    fake.put_as((20, 1, 7, 7, 0, 0, 0), "x", 'S', 999);
+    fake.put_as(Process { pid: 20, parent: 1, user: 7, system: 7, ..Process::default() }, "x", 'S', 999);
     assert!(tree.add(20, Since::Now));
-    fake.put_as((20, 1, 8, 7, 0, 0, 0), "x", 'S', 999);
+    fake.put_as(Process { pid: 20, parent: 1, user: 8, system: 7, ..Process::default() }, "x", 'S', 999);
     assert_eq!(ticks(&tree.sample(true)), (15, 2));
 }
 

@@ -106,7 +106,7 @@ impl Rail {
         let w = match (value, self.last) {
             (Value::Watts(w), last) if w.is_finite() => {
                 if let Some((then, Value::Watts(before))) = last {
-                    self.joules += trapezoid((then, before), (t, w));
+                    self.joules += trapezoid(t - then, before, w);
                 }
                 Some(w)
             }

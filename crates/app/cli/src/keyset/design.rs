@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::str::FromStr;
 use tacit_backends::Options;
-use tacit_backends::ckks::keyset::{Budget, Design, Goal, Rates, Wish, design};
+use tacit_backends::ckks::keyset::{Budget, Design, Goal, MeasuredOperations, Rates, Wish, design};
 use tacit_he::ckks::{Encoder, Evaluator, KeyGroup, ParametersSpec, Segment};
 
 const PAGE: &str = include_str!("page.html");
@@ -130,8 +130,9 @@ fn measured() -> anyhow::Result<(Rates, String)> {
         let evaluator = Evaluator::new(&bench.context, &keys);
         evaluator.rotate(&a, 1)?;
         let rotation_s = best(5, || drop(evaluator.rotate(&a, 1)));
-        let plain_s = best(5, || drop(evaluator.mul_plain(&a, &plain))) / (2 * level) as f64;
-        let rates = Rates::measured(LOG, [ntt_s, plain_s], rotation_s, (level, alpha));
+        let plain_product_s = best(5, || drop(evaluator.mul_plain(&a, &plain))) / (2 * level) as f64;
+        let took = MeasuredOperations { log_degree: LOG, ntt_s, plain_product_s, rotation_s, level, alpha };
+        let rates = Rates::measured(&took);
         let how = format!(
             "Seconds are estimates for one thread: counted transforms and products, times what they take on this machine now, measured at ring \
              degree 2^{LOG}: a transform {:.0} us, a rotation at level {level} with {alpha} special primes {:.1} ms, so that a product with \
@@ -139,7 +140,7 @@ fn measured() -> anyhow::Result<(Rates, String)> {
             ntt_s * 1e6,
             rotation_s * 1e3,
             rates.product_s * 1e6,
-            plain_s * 1e6
+            plain_product_s * 1e6
         );
         Ok((rates, how))
     })

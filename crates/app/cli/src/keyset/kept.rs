@@ -48,13 +48,13 @@ pub fn list(args: &ListArgs, as_json: bool) -> anyhow::Result<()> {
         let (name, state) = (print::hex(name), if *is_whole { "whole" } else { "partial" });
         let [age, idle] = [created, used].map(|then| now.saturating_sub(*then));
         if as_json {
-            let model = offered.as_ref().map(|[model, _]| model);
+            let model = offered.as_ref().map(|offered| &offered.model);
             let of =
                 json!({"name": name, "state": state, "bytes": bytes, "age_s": age, "idle_s": idle, "model": model});
             print::line(&of.to_string())?;
             continue;
         }
-        let model = offered.as_ref().map_or("no longer on offer", |[model, _]| model);
+        let model = offered.as_ref().map_or("no longer on offer", |offered| &offered.model);
         let (bytes, age, idle) = (print::bytes(*bytes), old(age), old(idle));
         print::line(&format!("{}  {state:<7} {bytes:>9}  {age:>4} old, used {idle} ago  {model}", &name[..16]))?;
     }

@@ -5,7 +5,7 @@ use crate::owner::SealArgs;
 use crate::print;
 use std::fmt::Write;
 use std::path::Path;
-use tacit_backends::Trust;
+use tacit_backends::{Sides, Trust};
 use tacit_net::Rate;
 use tacit_plan::change::{Knob, Reign, Varied};
 use tacit_plan::predict::Predicted;
@@ -175,7 +175,7 @@ fn why(plan: &Plan, best: &Choice) -> String {
     let mut text = format!("an answer takes {}", parts(&p.online));
     if p.offline.wall_s > 0.0 {
         write!(text, ", material for it before that {}", parts(&p.offline)).expect("a string takes everything");
-        let [client, server] = best.pool_bytes.map(print::bytes);
+        let Sides { client, server } = best.pool_bytes.map(print::bytes);
         let all = seconds(f64::from(best.pool) * p.offline.wall_s);
         let busy = plan.asked.usage.per_day * p.offline.wall_s;
         let when = match plan.asked.usage.idle_s {

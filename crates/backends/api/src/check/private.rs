@@ -100,7 +100,7 @@ impl RunReport {
     }
 
     /// Adds an answer, compared with the float network's outputs and with the reference.
-    fn compare(&mut self, mode: OutputMode, answer: &[f64], [float, reference]: [&[f64]; 2]) {
+    fn compare(&mut self, mode: OutputMode, answer: &[f64], float: &[f64], reference: &[f64]) {
         self.inputs += 1;
         self.same_class += usize::from(agrees(mode, answer, float));
         self.no_number += usize::from(answer.iter().any(|v| v.is_nan()));
@@ -145,7 +145,8 @@ impl Took {
 /// The model accepts no input, the back end needs a dealer, a phase fails, or `watch` interrupts.
 pub fn run(
     model: &Model,
-    (backend, lowered): (&dyn Backend, &Arc<dyn ServerModel>),
+    backend: &dyn Backend,
+    lowered: &Arc<dyn ServerModel>,
     inputs: &[Vec<f32>],
     watch: &Watch,
 ) -> Result<RunReport, BackendError> {
@@ -170,14 +171,14 @@ pub fn run(
             continue;
         };
         let (float, reference) = (model.outputs(input)?, lowered.reference(input)?);
-        ran.compare(model.interface.output_mode, &answer, [&float, &reference]);
+        ran.compare(model.interface.output_mode, &answer, &float, &reference);
         ran.bound = tacit_floats::larger(ran.bound, lowered.error_bound(&reference));
         references.extend(reference);
     }
     if ran.inputs == 0 {
         [ran.off, ran.error] = [f64::NAN; 2];
     }
-    ran.stated = useful_bound(ran.bound, tacit_floats::range(references));
+    ran.stated = useful_bound(ran.bound, tacit_floats::range(references).ends());
     Ok(ran)
 }
 
@@ -263,23 +264,23 @@ mod tests {
     fn an_answer_that_is_no_number_is_wrong() {
         let mut ran = RunReport::of([Took::default(); 3], BTreeMap::new());
         let float = [0.25, 1.0];
-        ran.compare(OutputMode::Logits, &[0.5, 1.0], [&float, &float]);
+        ran.compare(OutputMode::Logits, &[0.5, 1.0], &float, &float);
         assert_eq!((ran.same_class, ran.as_reference, ran.no_number, ran.off), (1, 1, 0, 0.25));
         assert!((ran.error - 0.25 / std::f64::consts::SQRT_2).abs() < 1e-12, "{ran:?}");
         for answer in [[f64::NAN, f64::NAN], [0.25, -f64::NAN]] {
-            ran.compare(OutputMode::Logits, &answer, [&float, &float]);
+            ran.compare(OutputMode::Logits, &answer, &float, &float);
         }
         assert_eq!((ran.same_class, ran.as_reference, ran.no_number), (1, 1, 2));
         assert!(ran.off.is_nan(), "never a distance of 0");
         assert!(ran.error.is_nan(), "never a distance of 0");
         // Neither earlier nor later values hide a NaN.
-        ran.compare(OutputMode::Logits, &float, [&float, &float]);
+        ran.compare(OutputMode::Logits, &float, &float, &float);
         assert!(ran.off.is_nan());
         // The reference is NaN, so no answer agrees with it.
-        ran.compare(OutputMode::Logits, &[f64::NAN; 2], [&[f64::NAN; 2], &[f64::NAN; 2]]);
-        ran.compare(OutputMode::Top1, &[f64::NAN], [&float, &[f64::NAN]]);
+        ran.compare(OutputMode::Logits, &[f64::NAN; 2], &[f64::NAN; 2], &[f64::NAN; 2]);
+        ran.compare(OutputMode::Top1, &[f64::NAN], &float, &[f64::NAN]);
         assert_eq!((ran.same_class, ran.as_reference, ran.no_number), (2, 2, 4));
-        ran.compare(OutputMode::Top1, &[0.0], [&[3.0, 3.0], &[0.0]]);
+        ran.compare(OutputMode::Top1, &[0.0], &[3.0, 3.0], &[0.0]);
         assert_eq!((ran.same_class, ran.as_reference), (3, 3), "either of two tied classes");
     }
 }

@@ -42,7 +42,8 @@ pub trait Uploads: Send + Sync {
     /// [`BackendError::Keeping`] if the store cannot be read or written.
     fn place(
         &self,
-        plan_and_name: (&[u8; 32], &UploadName),
+        plan: &[u8; 32],
+        name: &UploadName,
         bytes: u64,
         lasts: bool,
     ) -> Result<Result<(PathBuf, bool), NoRoom>, BackendError>;
@@ -52,7 +53,7 @@ pub trait Uploads: Send + Sync {
     ///
     /// # Errors
     /// [`BackendError::Keeping`]; also if the entry no longer exists: then its file is deleted.
-    fn set_whole(&self, plan_and_name: (&[u8; 32], &UploadName), is_whole: bool) -> Result<(), BackendError>;
+    fn set_whole(&self, plan: &[u8; 32], name: &UploadName, is_whole: bool) -> Result<(), BackendError>;
 }
 
 /// The client has used up its share of the store.

@@ -6,7 +6,7 @@ use crate::BackendError;
 /// # Errors
 /// [`BackendError::Version`] for another version; [`BackendError::Public`] for another back end or
 /// damaged bytes.
-pub fn check<'a>((name, version): (&'static str, u32), public: &'a [u8]) -> Result<&'a [u8], BackendError> {
+pub fn check<'a>(name: &'static str, version: u32, public: &'a [u8]) -> Result<&'a [u8], BackendError> {
     let head = postcard::take_from_bytes::<(&str, u32)>(public);
     match head.map_err(|e| wrong(format!("it is not one of {name}: {e}")))? {
         ((of, at), rest) if of == name && at == version => Ok(rest),

@@ -21,7 +21,7 @@ pub use self::paper::{
     stage_keys, table_5,
 };
 pub use self::presets::PRESETS;
-pub use self::rates::Rates;
+pub use self::rates::{MeasuredOperations, Rates};
 pub use self::reasons::{Chain, KeyReason};
 use self::runnable_sets::{Running, bootstrappers};
 use self::search::Selection;
@@ -60,16 +60,32 @@ impl FromStr for Goal {
     }
 }
 
+/// The figures to minimise for a goal. The second decides where the first is the same.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+struct Cost {
+    first: f64,
+    second: f64,
+}
+
+impl Cost {
+    /// The cost of nothing that fits.
+    const INFINITE: Self = Self { first: f64::INFINITY, second: f64::INFINITY };
+
+    fn rising(&self, other: &Self) -> std::cmp::Ordering {
+        tacit_floats::rising(&self.first, &other.first).then(tacit_floats::rising(&self.second, &other.second))
+    }
+}
+
 impl Goal {
-    /// Returns the figures to minimise, from seconds, bytes to send and bytes at the server. The
-    /// second figure decides where the first is the same.
-    fn cost(self, seconds: f64, bytes: u64, memory: u64) -> (f64, f64) {
-        match self {
+    /// Returns the figures to minimise, from seconds, bytes to send and bytes at the server.
+    fn cost(self, seconds: f64, bytes: u64, memory: u64) -> Cost {
+        let (first, second) = match self {
             Self::Latency => (seconds, bytes as f64),
             Self::Upload => (bytes as f64, seconds),
             Self::Memory => (memory as f64, seconds),
             Self::Balanced => (seconds * bytes as f64, seconds),
-        }
+        };
+        Cost { first, second }
     }
 }
 
@@ -221,7 +237,7 @@ pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch
         points.extend(front.iter().map(|selection| running.point(selection)));
         searched.push((running, front, picked));
     }
-    let best = searched.into_iter().min_by(|a, b| less(cost(wish.goal, a.2.as_ref()), cost(wish.goal, b.2.as_ref())));
+    let best = searched.into_iter().min_by(|a, b| cost(wish.goal, a.2.as_ref()).rising(&cost(wish.goal, b.2.as_ref())));
     let (running, front, picked) = best.expect("there is a placement");
     let mut runs = running.uniform()?;
     let smallest = front.first().expect("the search begins somewhere");
@@ -256,8 +272,8 @@ pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch
 }
 
 /// Returns the figures to minimise of a selection; infinite ones for none.
-fn cost(goal: Goal, picked: Option<&Selection>) -> (f64, f64) {
-    picked.map_or((f64::INFINITY, f64::INFINITY), |s| goal.cost(s.seconds, s.bytes, s.memory))
+fn cost(goal: Goal, picked: Option<&Selection>) -> Cost {
+    picked.map_or(Cost::INFINITE, |s| goal.cost(s.seconds, s.bytes, s.memory))
 }
 
 /// Returns the placements with the fewest bootstraps: the options of each, and its frame. If the
@@ -298,14 +314,10 @@ fn undominated(mut points: Vec<FrontPoint>) -> Vec<FrontPoint> {
     points
 }
 
-fn less(a: (f64, f64), b: (f64, f64)) -> std::cmp::Ordering {
-    tacit_floats::rising(&a.0, &b.0).then(tacit_floats::rising(&a.1, &b.1))
-}
-
 /// Returns the best of the sets that run and fit the budget.
 fn choose(choices: &[KeySetChoice], front: &[Selection], wish: &Wish) -> Result<usize, BackendError> {
     let fitting = choices.iter().enumerate().filter(|(_, c)| wish.budget.holds(c.bytes, c.memory));
-    fitting.min_by(|a, b| less(a.1.cost(wish.goal), b.1.cost(wish.goal))).map(|(i, _)| i).ok_or_else(|| {
+    fitting.min_by(|a, b| a.1.cost(wish.goal).rising(&b.1.cost(wish.goal))).map(|(i, _)| i).ok_or_else(|| {
         let bytes = choices.iter().map(|c| c.bytes).chain(front.iter().map(|s| s.bytes)).min().unwrap_or(0);
         let leanest = choices.iter().min_by_key(|c| c.memory).expect("there are choices");
         let what = format!(
@@ -332,7 +344,7 @@ fn named(choices: &[KeySetChoice], name: &str, budget: Budget) -> Result<usize, 
 
 impl KeySetChoice {
     /// Returns the figures to minimise.
-    fn cost(&self, goal: Goal) -> (f64, f64) {
+    fn cost(&self, goal: Goal) -> Cost {
         goal.cost(self.seconds, self.bytes, self.memory)
     }
 }

@@ -37,16 +37,28 @@ pub(super) fn products(level: usize, alpha: usize) -> u64 {
     (2 * level.div_ceil(alpha) * (level + alpha)) as u64
 }
 
+/// Seconds that operations took on a machine.
+#[derive(Clone, Copy, Debug)]
+pub struct MeasuredOperations {
+    /// log2 of the ring degree.
+    pub log_degree: u32,
+    /// Seconds of a number-theoretic transform mod one prime.
+    pub ntt_s: f64,
+    /// Seconds of a product of a limb with a limb of a plaintext.
+    pub plain_product_s: f64,
+    /// Seconds of one rotation.
+    pub rotation_s: f64,
+    /// Level of the rotation.
+    pub level: usize,
+    /// Special primes of the rotation's key.
+    pub alpha: usize,
+}
+
 impl Rates {
-    /// Computes rates from the seconds of a transform, of a product with a plaintext, and of one
-    /// rotation at a level with `alpha` special primes.
+    /// Computes rates from what operations took.
     #[must_use]
-    pub fn measured(
-        log_degree: u32,
-        [ntt_s, plain_product_s]: [f64; 2],
-        rotation_s: f64,
-        (level, alpha): (usize, usize),
-    ) -> Self {
+    pub fn measured(took: &MeasuredOperations) -> Self {
+        let MeasuredOperations { log_degree, ntt_s, plain_product_s, rotation_s, level, alpha } = *took;
         let left = rotation_s - transforms(level, alpha) as f64 * ntt_s;
         // A transform among others is not slower than one alone, and the rest is never zero.
         let least = 0.05 * rotation_s;
@@ -121,12 +133,21 @@ mod tests {
 
     #[test]
     fn a_rotation_takes_what_was_measured() {
-        let rates = Rates::measured(16, [1e-4, 1e-5], 0.03, (15, 8));
+        let took = MeasuredOperations {
+            log_degree: 16,
+            ntt_s: 1e-4,
+            plain_product_s: 1e-5,
+            rotation_s: 0.03,
+            level: 15,
+            alpha: 8,
+        };
+        let rates = Rates::measured(&took);
         assert!((rates.switch(15, 8) - 0.03).abs() < 1e-9);
         assert!(rates.switch(15, 4) > rates.switch(8, 4));
         let small = rates.at(14);
         assert_eq!((small.at(16).log_degree, small.product_s), (16, rates.product_s / 4.0));
         assert!((small.ntt_s - rates.ntt_s / 4.0 * 14.0 / 16.0).abs() < 1e-12);
-        assert!(Rates::measured(16, [1e-3, 1e-5], 0.03, (15, 8)).product_s > 0.0, "faster than its transforms alone");
+        let took = MeasuredOperations { ntt_s: 1e-3, ..took };
+        assert!(Rates::measured(&took).product_s > 0.0, "faster than its transforms alone");
     }
 }

@@ -12,7 +12,7 @@ use super::problem::Class;
 use super::rates::{key_bytes, plain_bytes, transforms};
 use super::runnable_sets::Running;
 use super::search::Selection;
-use super::{KeySetChoice, Wish};
+use super::{Cost, KeySetChoice, Wish};
 
 /// Most keys that are added.
 const MAX_ADDED: usize = 600;
@@ -73,7 +73,7 @@ pub(super) fn routed(running: &Running<'_>, smallest: &Selection, wish: &Wish) -
     let router = Router::new(running)?;
     let (boots, mut resident, others) = router.start(smallest);
     let fixed = running.problem.fixed_seconds + boots;
-    let (mut best, mut best_cost) = (None, (f64::INFINITY, f64::INFINITY));
+    let (mut best, mut best_cost) = (None, Cost::INFINITE);
     let mut queue: BinaryHeap<Candidate> =
         router.candidates(&resident).into_iter().map(|key| Candidate { gain: f64::INFINITY, key }).collect();
     for _ in 0..MAX_ADDED {

@@ -4,7 +4,7 @@
 //! problem exactly.
 
 use super::problem::{Plan, Problem};
-use super::{Budget, Goal, less};
+use super::{Budget, Cost, Goal};
 
 /// Selections of the front from which pairs of changes start.
 const STARTS: usize = 6;
@@ -108,7 +108,7 @@ pub(super) fn front(problem: &Problem) -> Vec<Selection> {
     let lightest = least(problem, &|plan| {
         plan.needs.iter().map(|need| problem.keys[need.key].bytes[need.level]).sum::<u64>() as f64
     });
-    let smallest = improved(problem, lightest, &|s| (s.bytes as f64, s.seconds), true);
+    let smallest = improved(problem, lightest, &|s| Cost { first: s.bytes as f64, second: s.seconds }, true);
     let fastest = least(problem, &|plan| plan.seconds);
     let mut found = Vec::new();
     walk(problem, smallest.picked, &mut found, &|before, after| {
@@ -137,12 +137,12 @@ pub(super) fn best(problem: &Problem, front: &[Selection], budget: Budget, goal:
     // Outside the budget the cost grows with the bytes, so that improvements lead back into it.
     let cost = |s: &Selection| match budget.holds(s.bytes, s.memory) {
         true => goal.cost(s.seconds, s.bytes, s.memory),
-        false => (f64::MAX / 2.0, s.bytes as f64 + s.memory as f64),
+        false => Cost { first: f64::MAX / 2.0, second: s.bytes as f64 + s.memory as f64 },
     };
     let mut starts: Vec<&Selection> = front.iter().collect();
-    starts.sort_by(|a, b| less(cost(a), cost(b)));
+    starts.sort_by(|a, b| cost(a).rising(&cost(b)));
     let found = starts.into_iter().take(STARTS).map(|start| improved(problem, start.picked.clone(), &cost, true));
-    let best = found.min_by(|a, b| less(cost(a), cost(b)))?;
+    let best = found.min_by(|a, b| cost(a).rising(&cost(b)))?;
     budget.holds(best.bytes, best.memory).then_some(best)
 }
 
@@ -181,12 +181,11 @@ fn undominated(mut all: Vec<Selection>) -> Vec<Selection> {
     kept
 }
 
-/// Improves `start` by single changes and, if `pairs`, by two at once, while `cost` falls. The
-/// second figure of `cost` decides where the first is the same.
+/// Improves `start` by single changes and, if `pairs`, by two at once, while `cost` falls.
 pub(super) fn improved(
     problem: &Problem,
     start: Vec<usize>,
-    cost: &dyn Fn(&Selection) -> (f64, f64),
+    cost: &dyn Fn(&Selection) -> Cost,
     pairs: bool,
 ) -> Selection {
     let mut tally = Tally::new(problem, start);
@@ -195,7 +194,7 @@ pub(super) fn improved(
         let (mut best, mut changes) = (here, Vec::new());
         for change in tally.moves() {
             let there = tally.with(change, |tally| cost(&tally.selection()));
-            if is_less(there, best) {
+            if there < best {
                 (best, changes) = (there, vec![change]);
             }
         }
@@ -205,7 +204,7 @@ pub(super) fn improved(
                     let mut found = None;
                     for second in tally.moves().into_iter().filter(|second| second.class > first.class) {
                         let there = tally.with(second, |tally| cost(&tally.selection()));
-                        if is_less(there, best) {
+                        if there < best {
                             (best, found) = (there, Some(second));
                         }
                     }
@@ -221,11 +220,6 @@ pub(super) fn improved(
         }
         changes.into_iter().for_each(|Change { class, plan }| tally.change(class, plan));
     }
-}
-
-/// Returns whether the first figures are less; the second decide between equal ones.
-fn is_less(a: (f64, f64), b: (f64, f64)) -> bool {
-    a.0 < b.0 || (a.0 == b.0 && a.1 < b.1)
 }
 
 #[cfg(test)]

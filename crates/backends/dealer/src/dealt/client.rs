@@ -2,25 +2,26 @@
 //! server for layers that are not dealt, and sends the differences that move its shares. Online it
 //! needs only its seed.
 
-use tacit_arith::prg::{Prg, Seed};
+use tacit_arith::prg::Prg;
 use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
+use tacit_mpc::Session;
 use tacit_mpc::dealt::{ClientShares, DealtGate, LookUp, client_look_up, client_online, client_widen};
 use tacit_mpc::gate::WrapSpec;
 use tacit_mpc::wire::PackedMessages;
-use tacit_mpc::{Role, Session};
 use tacit_net::{Channel, Tag};
 use zeroize::Zeroizing;
 
-use super::dealer::{GATE, mask, moved};
-use super::lattice;
-use super::masked_weights::MaskedWeights;
-use super::plan::{DealtStepTypes, Plan};
+use super::Dealt;
+use super::dealer::{GATE, mask, moved, seed};
+use super::plan::{Plan, SEED_BYTES};
+use crate::session::lattice;
+use crate::session::masked_weights::MaskedWeights;
+use crate::session::{ClientOffline, ClientPhases, Run, StoredHalf};
 use tacit_backend_api::BackendError;
-use tacit_backend_api::seam::Stop;
 use tacit_ring::Node;
 use tacit_ring::fixed::ring_mask;
-use tacit_ring::share::{At, ClientPhase, ClientWalk, GateShares, NodeObserver, check_input, revealed, stream};
+use tacit_ring::share::{At, ClientPhase, GateShares, check_input, revealed, stream};
 
 /// Message: the client's masked input.
 pub(super) const INPUT: Tag = Tag::new(0x0420, "masked input");
@@ -29,42 +30,27 @@ pub(super) const RESULT: Tag = Tag::new(0x0421, "share of the result");
 /// Message, offline: the difference by which the client's share of a tensor moves.
 pub(super) const MOVE: Tag = Tag::new(0x0422, "moved share");
 
-/// Runs the offline phase with the half `seed`. `lattice` computes the layers that are not dealt.
-pub(super) fn offline(
-    plan: &Plan,
-    (masked_weights, lattice): (&MaskedWeights, lattice::Client<'_>),
-    seed: &Seed,
-    channel: &mut Channel,
-    stop: &Stop,
-) -> Result<(), BackendError> {
-    let [walked, own] = [seed.clone(), seed.clone()].map(Prg::from_seed);
-    let phase = Offline { plan, masked_weights, lattice, next: 0, seed: own, channel };
-    let Plan { graph, steps, batch, .. } = plan;
-    let mut shares = ClientWalk { graph, steps, batch: *batch, seed: walked, phase, tap: &mut |_, _| {} };
-    stop.walk(&**graph, &mut shares)?;
-    let Offline { channel, .. } = shares.phase;
-    Ok(channel.flush()?)
-}
+impl ClientPhases for Dealt {
+    /// The head is the whole half, and nothing is stored after it.
+    fn offline(run: Run<'_, '_, Self>, inputs: ClientOffline<'_>) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+        let (Run { plan, session, stop }, ClientOffline { masked_weights, keys, head }) = (run, inputs);
+        let lattice = lattice::Client::new(&plan.choices.lattice, keys, session.prg);
+        let (seed, channel) = (Prg::from_seed(seed(head)), &mut *session.channel);
+        let walked = Prg::from_seed(seed.seed().clone());
+        let phase = Offline { plan, masked_weights, lattice, next: 0, seed, channel };
+        let (_, Offline { channel, .. }) = plan.walk_client(walked, phase, stop)?;
+        channel.flush()?;
+        Ok(Zeroizing::default())
+    }
 
-/// Runs the online phase. Returns the integers of the output node for those of the input node.
-/// `tap` gets the client's shares, but not those of tensors before they are moved.
-pub(super) fn online(
-    plan: &Plan,
-    seed: &Seed,
-    input: &[i64],
-    (channel, prg): (&mut Channel, &mut Prg),
-    tap: &mut NodeObserver<'_>,
-    stop: &Stop,
-) -> Result<Vec<i64>, BackendError> {
-    check_input(&plan.graph, plan.batch, input)?;
-    let mut session = Session { role: Role::Client, channel, prg };
-    let [walked, own] = [seed.clone(), seed.clone()].map(Prg::from_seed);
-    let phase = Online { plan, input, seed: own, session: &mut session };
-    let Plan { graph, steps, batch, .. } = plan;
-    let tap: &mut NodeObserver<'_> = &mut |id, share| tap(id, share);
-    let mut shares = ClientWalk { graph, steps, batch: *batch, seed: walked, phase, tap };
-    let mine = stop.walk(&**graph, &mut shares)?;
-    revealed(&plan.graph, &mine, RESULT, session.channel)
+    fn online(run: Run<'_, '_, Self>, half: StoredHalf<'_>, input: &[i64]) -> Result<Vec<i64>, BackendError> {
+        let Run { plan, session, stop } = run;
+        check_input(&plan.graph, plan.batch, input)?;
+        let seed = Prg::from_seed(seed(&half.open(&plan.binding())?.bytes(SEED_BYTES)?));
+        let walked = Prg::from_seed(seed.seed().clone());
+        let (mine, Online { session, .. }) = plan.walk_client(walked, Online { plan, input, seed, session }, stop)?;
+        revealed(&plan.graph, &mine, RESULT, session.channel)
+    }
 }
 
 struct Offline<'a> {
@@ -77,14 +63,14 @@ struct Offline<'a> {
     channel: &'a mut Channel,
 }
 
-impl ClientPhase<DealtStepTypes> for Offline<'_> {
+impl ClientPhase<Dealt> for Offline<'_> {
     fn input(&mut self, _: &[u64], _: u32) -> Result<(), BackendError> {
         Ok(())
     }
 
     fn linear(&mut self, conv: &ConvSpec, id: NodeId, r: &[u64]) -> Result<Vec<u64>, BackendError> {
         let width = self.plan.graph.nodes()[id].fixed.width;
-        if let Some(place) = self.plan.lattice.place(id) {
+        if let Some(place) = self.plan.choices.lattice.place(id) {
             return self.lattice.share(place, r, self.channel);
         }
         let mut share = self.masked_weights.layer(self.next).apply(conv, r)?;
@@ -125,7 +111,7 @@ struct Online<'a, 's> {
     session: &'a mut Session<'s>,
 }
 
-impl ClientPhase<DealtStepTypes> for Online<'_, '_> {
+impl ClientPhase<Dealt> for Online<'_, '_> {
     fn input(&mut self, share: &[u64], width: u32) -> Result<(), BackendError> {
         let masked: Vec<u64> = self.input.iter().zip(share).map(|(&x, r)| (x as u64).wrapping_sub(*r)).collect();
         Ok(self.session.channel.send_packed(INPUT, &masked, width)?)

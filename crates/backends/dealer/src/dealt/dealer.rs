@@ -3,19 +3,24 @@
 //! needs them.
 
 use tacit_arith::prg::{Prg, Seed};
-use tacit_graph::{NodeId, walk};
+use tacit_graph::NodeId;
 use tacit_mpc::codec::{Packed, Writer};
 use tacit_mpc::dealt::{DealtGate, LookUp, deal, deal_look_up, deal_widen};
 use tacit_mpc::gate::WrapSpec;
+use tacit_mpc::{MpcError, Role};
+use tacit_net::Sides;
 use zeroize::Zeroizing;
 
-use super::masked_weights;
-use super::plan::{DealtStepTypes, Plan};
+use super::Dealt;
+use super::plan::{Plan, SEED_BYTES};
+use crate::session::masked_weights;
+use crate::session::{Correlation, HalfBytes, Sink};
 use tacit_arith::ring::ConvSpec;
 use tacit_backend_api::BackendError;
+use tacit_backend_api::seam::Stop;
 use tacit_ring::Node;
 use tacit_ring::fixed::ring_mask;
-use tacit_ring::share::{At, ClientPhase, ClientWalk, GateShares, chosen, stream};
+use tacit_ring::share::{At, ClientPhase, GateShares, chosen, stream};
 
 /// Parts of the client's seed beside its chosen shares (`share::chosen`): the randomness of a batch
 /// of gates, the mask `t` of a linear layer, and the new share of a moved tensor.
@@ -23,13 +28,9 @@ pub(super) const GATE: u8 = 0xf0;
 pub(super) const LINEAR: u8 = 0xf1;
 pub(super) const MOVED: u8 = 0xf2;
 
-/// Length of a party's seed, in bytes.
-pub(super) const SEED_BYTES: usize = 16;
-
-/// Derives the seeds of both parties from that of a dealing.
-pub(super) fn seeds(dealing: &Seed) -> [Seed; 2] {
-    let prg = Prg::from_seed(dealing.clone());
-    [1, 2].map(|party| prg.fork(party).seed().clone())
+/// A party's seed, from the first bytes of its half.
+pub(super) fn seed(half: &[u8]) -> Seed {
+    Seed(*half.first_chunk().expect("a half begins with a seed"))
 }
 
 /// The client's new share of a moved tensor.
@@ -42,23 +43,41 @@ pub(super) fn mask(seed: &Prg, id: NodeId, elements: usize, width: u32) -> Vec<u
     chosen(seed, At { node: id, level: 0 }, LINEAR, elements, width)
 }
 
-/// A dealer's keys of the dealt linear layers, in node order.
-pub(super) struct Keys(pub(super) Vec<Seed>);
+impl Correlation for Dealt {
+    type Stated = [[u8; 32]; 1];
+    const CLIENT_SPOOLS: bool = false;
 
-/// Makes the server's half in pieces, in the order of the walk.
-pub(super) fn server_half(
-    plan: &Plan,
-    keys: &Keys,
-    dealing: &Seed,
-    sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
-) -> Result<(), BackendError> {
-    let [client, server] = seeds(dealing);
-    sink(&server.0)?;
-    let [client, again] = [client.clone(), client].map(Prg::from_seed);
-    let phase = Dealing { plan, keys: keys.0.iter(), client: again, server: Prg::from_seed(server), sink };
-    let Plan { graph, steps, batch, .. } = plan;
-    let mut shares = ClientWalk { graph, steps, batch: *batch, seed: client, phase, tap: &mut |_, _| {} };
-    walk(&**graph, &mut shares).map(drop)
+    fn stated(masked_weights: [u8; 32], _: &[u8]) -> Self::Stated {
+        [masked_weights]
+    }
+
+    fn half_bytes(plan: &Plan, role: Role) -> HalfBytes {
+        let (dealt, stored) = match role {
+            Role::Client => (SEED_BYTES, SEED_BYTES),
+            Role::Server => (plan.half_bytes(), plan.material_bytes()),
+        };
+        HalfBytes { head: SEED_BYTES, dealt, stored, digest: 0 }
+    }
+
+    fn wrong_length(role: Role, bytes: u64, expected: u64) -> BackendError {
+        match role {
+            Role::Client => BackendError::Material { what: format!("{bytes} bytes are no seed") },
+            Role::Server => MpcError::Material { what: format!("{bytes} bytes, {expected} expected") }.into(),
+        }
+    }
+
+    /// The client's half is its seed. The server's half is in the order of the walk.
+    fn deal(role: Role, plan: &Plan, keys: &[Seed], dealing: &Seed, sink: &mut Sink<'_>) -> Result<(), BackendError> {
+        let prg = Prg::from_seed(dealing.clone());
+        let [client, server] = [1, 2].map(|party| prg.fork(party).seed().clone());
+        if role == Role::Client {
+            return sink(&client.0);
+        }
+        sink(&server.0)?;
+        let own = Prg::from_seed(client.clone());
+        let phase = Dealing { plan, keys: keys.iter(), client: own, server: Prg::from_seed(server), sink };
+        plan.walk_client(Prg::from_seed(client), phase, &Stop::default()).map(drop)
+    }
 }
 
 struct Dealing<'a> {
@@ -66,17 +85,17 @@ struct Dealing<'a> {
     keys: std::slice::Iter<'a, Seed>,
     client: Prg,
     server: Prg,
-    sink: &'a mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+    sink: &'a mut Sink<'a>,
 }
 
-impl ClientPhase<DealtStepTypes> for Dealing<'_> {
+impl ClientPhase<Dealt> for Dealing<'_> {
     fn input(&mut self, _: &[u64], _: u32) -> Result<(), BackendError> {
         Ok(())
     }
 
     /// The server gets `A r - t`, except for layers that are not dealt.
     fn linear(&mut self, conv: &ConvSpec, id: NodeId, r: &[u64]) -> Result<Vec<u64>, BackendError> {
-        if self.plan.lattice.place(id).is_some() {
+        if self.plan.choices.lattice.place(id).is_some() {
             return Ok(vec![0; self.plan.batch * conv.out_len()]);
         }
         let width = self.plan.graph.nodes()[id].fixed.width;
@@ -86,14 +105,13 @@ impl ClientPhase<DealtStepTypes> for Dealing<'_> {
         known.iter_mut().zip(masks.iter()).for_each(|(k, t)| *k = k.wrapping_sub(*t) & ring_mask(width));
         let mut out = Writer::default();
         out.packed(&Packed::new(&known, width));
-        let out: Zeroizing<Vec<u8>> = out.finish();
-        (self.sink)(&out)?;
+        (self.sink)(&out.finish())?;
         Ok(vec![0; known.len()])
     }
 
     fn gate(&mut self, at: At, gate: &DealtGate, shares: &GateShares<'_>) -> Result<(), BackendError> {
-        let streams = [&self.client, &self.server].map(|seed| stream(seed, at, GATE));
-        deal(gate, (shares.tested, shares.values), [&streams[0], &streams[1]], self.sink)
+        let (client, server) = (stream(&self.client, at, GATE), stream(&self.server, at, GATE));
+        deal(gate, shares.tested, shares.values, Sides { client: &client, server: &server }, self.sink)
     }
 
     fn widen(&mut self, id: NodeId, spec: &WrapSpec, c: &[u64], _: &[u64]) -> Result<(), BackendError> {
@@ -102,8 +120,9 @@ impl ClientPhase<DealtStepTypes> for Dealing<'_> {
     }
 
     fn look_up(&mut self, id: NodeId, table: &LookUp, c: &[u64], _: &[u64]) -> Result<(), BackendError> {
-        let streams = [&self.client, &self.server].map(|seed| stream(seed, At { node: id, level: 0 }, GATE));
-        deal_look_up(table, c, [&streams[0], &streams[1]], self.sink)
+        let at = At { node: id, level: 0 };
+        let (client, server) = (stream(&self.client, at, GATE), stream(&self.server, at, GATE));
+        deal_look_up(table, c, Sides { client: &client, server: &server }, self.sink)
     }
 
     fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {

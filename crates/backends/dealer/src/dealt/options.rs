@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::audit;
+use crate::session::DealerOptions;
+use crate::session::audit;
 use tacit_backend_api::{BackendError, seam};
 use tacit_ring::RingOptions;
 use tacit_two_party::cheetah;
@@ -122,12 +123,8 @@ const RANGES: [(&str, RangeInclusive<u32>); 4] =
 /// Key of the most bytes of `E`, in MB (10^6 bytes).
 const E_LIMIT: &str = "e_limit";
 
-impl Options {
-    /// Checks options from outside.
-    ///
-    /// # Errors
-    /// [`BackendError::Option`] names an option that is out of range.
-    pub fn check(&self) -> Result<(), BackendError> {
+impl DealerOptions for Options {
+    fn check(&self) -> Result<(), BackendError> {
         for ((key, allowed), value) in RANGES.iter().zip([self.relu_drop, self.rtt_ms, self.dealer_mbit, self.audit]) {
             seam::within(NAME, key, value, allowed)?;
         }
@@ -139,30 +136,38 @@ impl Options {
             _ => Ok(()),
         }
     }
-}
 
-/// Reads the options of the protocol and of the lowering to a ring.
-///
-/// # Errors
-/// [`BackendError::Option`] names an option that is unknown or out of range.
-pub(super) fn parse(text: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
-    let mut reader = text.reader(NAME);
-    let default = Options::default();
-    let [drop, rtt, mbit, audit] = RANGES;
-    let drops = RingOptions::read_relu_drop(&mut reader, drop.1)?;
-    let options = Options {
-        relu_drop: *drops.start(),
-        exchanges: reader.get("exchanges")?.unwrap_or(default.exchanges),
-        rtt_ms: reader.in_range(rtt.0, rtt.1)?.unwrap_or(default.rtt_ms),
-        dealer_mbit: reader.in_range(mbit.0, mbit.1)?.unwrap_or(default.dealer_mbit),
-        audit: reader.in_range(audit.0, audit.1)?.unwrap_or(default.audit),
-        linear: Linear::read(&mut reader)?,
-    };
-    // Dealt linear layers are exact.
-    let linear_error = if options.linear == Linear::Dealt { 0 } else { cheetah::Options::default().linear_error };
-    let ring = RingOptions { linear_error, relu_drop: drops, ..RingOptions::read(&mut reader)? };
-    reader.end()?;
-    Ok((options, ring))
+    fn parse(text: &seam::Options) -> Result<(Self, RingOptions), BackendError> {
+        let mut reader = text.reader(NAME);
+        let default = Self::default();
+        let [drop, rtt, mbit, audit] = RANGES;
+        let drops = RingOptions::read_relu_drop(&mut reader, drop.1)?;
+        let options = Self {
+            relu_drop: *drops.start(),
+            exchanges: reader.get("exchanges")?.unwrap_or(default.exchanges),
+            rtt_ms: reader.in_range(rtt.0, rtt.1)?.unwrap_or(default.rtt_ms),
+            dealer_mbit: reader.in_range(mbit.0, mbit.1)?.unwrap_or(default.dealer_mbit),
+            audit: reader.in_range(audit.0, audit.1)?.unwrap_or(default.audit),
+            linear: Linear::read(&mut reader)?,
+        };
+        // Dealt linear layers are exact.
+        let linear_error = if options.linear == Linear::Dealt { 0 } else { cheetah::Options::default().linear_error };
+        let ring = RingOptions { linear_error, relu_drop: drops, ..RingOptions::read(&mut reader)? };
+        reader.end()?;
+        Ok((options, ring))
+    }
+
+    fn with_relu_drop(self, relu_drop: u32) -> Self {
+        Self { relu_drop, ..self }
+    }
+
+    fn relu_drop(&self) -> u32 {
+        self.relu_drop
+    }
+
+    fn audit_rate(&self) -> u32 {
+        self.audit
+    }
 }
 
 #[cfg(test)]
@@ -171,11 +176,12 @@ mod tests {
 
     #[test]
     fn options_are_read_and_nonsense_is_named() {
-        let (options, ring) = parse(&"exchanges=2,relu_drop=2,frac_bits=12".parse().unwrap()).unwrap();
+        let (options, ring) = Options::parse(&"exchanges=2,relu_drop=2,frac_bits=12".parse().unwrap()).unwrap();
         assert_eq!((options.exchanges, options.relu_drop, ring.frac_bits), (Choice::Two, 2, Some(12)));
-        assert_eq!(parse(&seam::Options::default()).unwrap().0, Options::default());
-        let linear =
-            |text: &str| parse(&text.parse().unwrap()).map(|(options, ring)| (options.linear, ring.linear_error));
+        assert_eq!(Options::parse(&seam::Options::default()).unwrap().0, Options::default());
+        let linear = |text: &str| {
+            Options::parse(&text.parse().unwrap()).map(|(options, ring)| (options.linear, ring.linear_error))
+        };
         assert_eq!(linear("").unwrap(), (Linear::Dealt, 0));
         assert_eq!(linear("linear=he").unwrap(), (Linear::He, 1 << 12));
         assert_eq!(linear("linear=auto").unwrap().0, Linear::Auto { limit: LIMIT });
@@ -188,7 +194,7 @@ mod tests {
             ["relu_drop=99", "audit=1000", "exchanges=3", "dealer_mbit=0", "rtt_ms=-1", "leaves=masked", "linear=ckks"]
         {
             let key = bad.split('=').next().unwrap();
-            let error = parse(&bad.parse().unwrap()).unwrap_err().to_string();
+            let error = Options::parse(&bad.parse().unwrap()).unwrap_err().to_string();
             assert!(error.contains(key) && error.contains(NAME), "{bad}: {error}");
         }
         assert!(Options { rtt_ms: 99_999, ..Options::default() }.check().is_err());

@@ -1,144 +1,106 @@
-//! Compiles a graph to a plan: the tensors whose client share moves, and the exchanges of each
-//! gate.
+//! What compiling a graph decides: the tensors whose client share moves, the layers that use
+//! lattices, and the exchanges of each gate.
 
-use std::sync::Arc;
+use std::cmp::Reverse;
 
-use tacit_arith::ring::ConvSpec;
+use serde::Serialize;
 use tacit_graph::NodeId;
-use tacit_mpc::codec::Packed;
-use tacit_mpc::dealt::{DealtGate, Exchanges, LookUp, Value, widen_bytes};
+use tacit_mpc::dealt::{DealtGate, Exchanges, Value, widen_bytes};
 use tacit_mpc::gate::WrapSpec;
 
-use super::Options;
-use super::lattice::Layers;
-use super::masked_weights::{MaskedPlan, bytes_of};
-use super::options::Choice;
-use tacit_backend_api::{BackendError, Numerics, seam};
-use tacit_ring::share::{self, Added, Compile, StepTypes, conv_spec};
-use tacit_ring::{Node, RingGraph, Table};
+use super::options::{Choice, Linear};
+use super::{Dealt, Options};
+use crate::session::cost::packed;
+use crate::session::lattice::Layers;
+use crate::session::masked_weights::bytes_of;
+use crate::session::{self, Choices, Scheme};
+use tacit_arith::ring::ConvSpec;
+use tacit_backend_api::BackendError;
+use tacit_ring::share::{self, Added, StepTypes};
+use tacit_ring::{Node, RingGraph};
 
-/// The step types of this back end.
-pub(crate) struct DealtStepTypes;
+/// Length of a party's seed, in bytes.
+pub(super) const SEED_BYTES: usize = 16;
 
-impl StepTypes for DealtStepTypes {
+pub(super) type Plan = session::Plan<Dealt>;
+pub(super) type Step = share::Step<Dealt>;
+
+impl StepTypes for Dealt {
     type Linear = ConvSpec;
     type Gate = DealtGate;
     type Widen = WrapSpec;
 }
 
-pub(crate) type Step = share::Step<DealtStepTypes>;
+impl Scheme for Dealt {
+    const NAME: &'static str = super::options::NAME;
+    const VERSION: u32 = super::VERSION;
+    type Options = Options;
+    const LATTICES: bool = true;
 
-/// A compiled model.
-pub struct Plan {
-    pub(super) graph: Arc<RingGraph>,
-    /// The steps, for all inputs of the batch.
-    pub(super) steps: Vec<Step>,
-    /// Number of inputs in the batch.
-    pub(super) batch: usize,
-    /// For each node, whether the client moves its share of the tensor.
-    moves: Vec<bool>,
-    /// The linear layers that use lattices instead of the dealer.
-    pub(super) lattice: Layers,
-    options: Options,
-    digest: [u8; 32],
+    fn gate(options: &Options, n: usize, width: u32, drop: u32, values: Vec<Value>) -> DealtGate {
+        let [one, two] = [Exchanges::One, Exchanges::Two].map(|e| DealtGate::new(n, width, drop, values.clone(), e));
+        match options.exchanges {
+            Choice::One => one,
+            Choice::Two => two,
+            Choice::Auto => {
+                // In microseconds: a bit takes 1 / Mbit.
+                let [sent_one, sent_two] =
+                    [&one, &two].map(|gate| 8.0 * gate.cost().material as f64 / f64::from(options.dealer_mbit));
+                let wait = 1000.0 * f64::from(options.rtt_ms);
+                if sent_one <= sent_two + wait { one } else { two }
+            }
+        }
+    }
+
+    fn widen(_: &Options, spec: WrapSpec) -> WrapSpec {
+        spec
+    }
+
+    fn added(step: &Step, node: &Node, _: &Options) -> Added {
+        Added { material: dealt_bytes(step, node, 1) as u128, macs: 0 }
+    }
+
+    fn choose(graph: &RingGraph, steps: &[Step], options: &Options) -> Result<Choices, BackendError> {
+        let lattice = Layers::new(graph, &chosen(&masked_bytes(graph, steps), options.linear))?;
+        Ok(Choices { moves: moves(graph, steps), lattice })
+    }
+
+    fn canonical_gate(gate: &DealtGate) -> impl Serialize {
+        let cost = gate.cost();
+        [gate.n(), cost.up, cost.down, cost.material]
+    }
 }
 
 impl Plan {
-    /// The graph that the plan was compiled from.
-    #[must_use]
-    pub fn graph(&self) -> &RingGraph {
-        &self.graph
-    }
-
-    /// The public options that the plan was compiled with.
-    #[must_use]
-    pub fn options(&self) -> &Options {
-        &self.options
-    }
-
-    /// Number of inputs of one offline and one online phase.
-    #[must_use]
-    pub fn batch(&self) -> usize {
-        self.batch
-    }
-
-    /// Number of elements of a node's tensor, over all inputs of the batch.
-    pub(super) fn elements(&self, node: &Node) -> usize {
-        self.batch * node.elements()
-    }
-
-    /// Digest of what the parties and the dealer must have alike, for the plan for one input.
-    #[must_use]
-    pub fn digest(&self) -> [u8; 32] {
-        self.digest
-    }
-
     /// Whether the client moves its share of a node's tensor to one that the dealer knows.
-    #[must_use]
-    pub fn moves(&self, node: NodeId) -> bool {
-        self.moves[node]
+    pub(super) fn moves(&self, node: NodeId) -> bool {
+        self.choices.moves[node]
+    }
+
+    /// Length of the server's half, in bytes.
+    pub(super) fn half_bytes(&self) -> usize {
+        SEED_BYTES + (0..self.steps.len()).map(|id| self.dealt_bytes(id)).sum::<usize>()
+    }
+
+    /// Length of the server's material, in bytes. Adds the server's shares of linear layers that
+    /// are not dealt, and the differences by which the client moves its shares.
+    pub(super) fn material_bytes(&self) -> usize {
+        let added = self.graph.nodes().iter().enumerate().map(|(id, node)| {
+            let tensors = usize::from(self.choices.lattice.place(id).is_some()) + usize::from(self.moves(id));
+            tensors * packed(node, self.batch)
+        });
+        self.half_bytes() + added.sum::<usize>()
     }
 
     /// Bytes that the dealer gives the server for a node.
     pub(super) fn dealt_bytes(&self, node: NodeId) -> usize {
         let step = &self.steps[node];
-        if self.lattice.place(node).is_some() { 0 } else { dealt_bytes(step, &self.graph.nodes()[node], self.batch) }
+        if self.choices.lattice.place(node).is_some() {
+            0
+        } else {
+            dealt_bytes(step, &self.graph.nodes()[node], self.batch)
+        }
     }
-
-    /// The relation of results to the reference. Truncating both shares is off by at most one unit;
-    /// linear layers are off only if they are not dealt.
-    #[must_use]
-    pub fn numerics(&self) -> Numerics {
-        let (linear, relu_drop) = (self.lattice.max_error(), self.options.relu_drop);
-        Numerics::UlpPerTruncation { below: 1, above: 1, linear, relu_drop }
-    }
-}
-
-/// Returns the size and the costs of a batch of gates.
-fn canonical_gate(gate: &DealtGate) -> (usize, usize, usize, usize) {
-    let cost = gate.cost();
-    (gate.n(), cost.up, cost.down, cost.material)
-}
-
-impl MaskedPlan for Plan {
-    type Types = DealtStepTypes;
-
-    fn graph(&self) -> &RingGraph {
-        &self.graph
-    }
-
-    fn steps(&self) -> &[Step] {
-        &self.steps
-    }
-
-    fn masks_node(&self, node: NodeId) -> bool {
-        self.lattice.place(node).is_none()
-    }
-}
-
-/// Compiles a graph.
-///
-/// # Errors
-/// `Unsupported` names the first node that cannot be compiled.
-pub fn compile(graph: RingGraph, options: Options) -> Result<Plan, BackendError> {
-    let steps = steps(&graph, &options)?;
-    share::check_sizes(&graph, &steps, |step, node| Added { material: dealt_bytes(step, node, 1) as u128, macs: 0 })?;
-    let moves = moves(&graph, &steps);
-    let lattice = Layers::new(&graph, &masked_bytes(&graph, &steps), options.linear)?;
-    let digest = digest(&graph, &options, &steps, &lattice);
-    Ok(Plan { graph: Arc::new(graph), steps, batch: 1, moves, lattice, options, digest })
-}
-
-/// Returns the plan for `batch` inputs from the plan for one, with the same exchanges.
-///
-/// # Panics
-/// If `one` is the plan of a batch.
-#[must_use]
-pub fn batched(one: &Plan, batch: usize) -> Plan {
-    assert_eq!(one.batch, 1, "plans of batches are made from the plan for one input");
-    let steps = one.steps.iter().map(|step| step.times(batch)).collect();
-    let (moves, lattice) = (one.moves.clone(), one.lattice.times(batch));
-    Plan { graph: Arc::clone(&one.graph), steps, batch, moves, lattice, options: one.options, digest: one.digest }
 }
 
 /// The linear layers of a graph, with the bytes of each one's `E` if it is dealt.
@@ -154,16 +116,11 @@ fn masked_bytes(graph: &RingGraph, steps: &[Step]) -> Vec<(NodeId, u64)> {
 /// Bytes that the dealer gives the server for a step of `batch` inputs.
 pub(super) fn dealt_bytes(step: &Step, node: &Node, batch: usize) -> usize {
     match step {
-        Step::Linear(_) => Packed::len_bytes(batch * node.elements(), node.fixed.width),
+        Step::Linear(_) => packed(node, batch),
         Step::Widen(spec) => widen_bytes(spec),
         Step::LookUp(table) => table.material(),
         _ => step.gates().map(|gate| gate.cost().material).sum(),
     }
-}
-
-/// Compiles the step of each node.
-pub(super) fn steps(graph: &RingGraph, options: &Options) -> Result<Vec<Step>, BackendError> {
-    share::steps(graph, &mut Maker { graph, options })
 }
 
 /// The tensors whose client share is unknown to the dealer although it is needed. They follow from
@@ -191,60 +148,44 @@ pub(super) fn moves(graph: &RingGraph, steps: &[Step]) -> Vec<bool> {
     moves
 }
 
-fn digest(graph: &RingGraph, options: &Options, steps: &[Step], lattice: &Layers) -> [u8; 32] {
-    let steps: Vec<_> = steps.iter().map(|s| (s.number(), s.gates().map(canonical_gate).collect::<Vec<_>>())).collect();
-    let canonical = postcard::to_stdvec(&(graph.spec(), options, steps, lattice.choices()));
-    let canonical = canonical.expect("plain data in memory can be encoded");
-    seam::digest("tacit 2026-11 dealt plan", &[&canonical])
-}
-
-/// Compiles steps.
-struct Maker<'a> {
-    graph: &'a RingGraph,
-    options: &'a Options,
-}
-
-impl Maker<'_> {
-    fn gate(&self, n: usize, width: u32, drop: u32, values: &[Value]) -> DealtGate {
-        let [one, two] = [Exchanges::One, Exchanges::Two].map(|e| DealtGate::new(n, width, drop, values.to_vec(), e));
-        match self.options.exchanges {
-            Choice::One => one,
-            Choice::Two => two,
-            Choice::Auto => {
-                // In microseconds: a bit takes 1 / Mbit.
-                let [sent_one, sent_two] =
-                    [&one, &two].map(|gate| 8.0 * gate.cost().material as f64 / f64::from(self.options.dealer_mbit));
-                let wait = 1000.0 * f64::from(self.options.rtt_ms);
-                if sent_one <= sent_two + wait { one } else { two }
-            }
+/// Returns the `layers` that use lattices under the option `linear`. `layers` are nodes in order,
+/// with the bytes of `E` of each.
+fn chosen(layers: &[(NodeId, u64)], linear: Linear) -> Vec<NodeId> {
+    let limit = match linear {
+        Linear::Dealt => return Vec::new(),
+        Linear::He => return layers.iter().map(|(id, _)| *id).collect(),
+        Linear::Auto { limit } => limit,
+    };
+    let mut largest = layers.to_vec();
+    // The sort is stable: of layers of equal size, the first in the graph stays first.
+    largest.sort_by_key(|(_, bytes)| Reverse(*bytes));
+    let mut left: u64 = layers.iter().map(|(_, bytes)| bytes).sum();
+    let mut chosen = Vec::new();
+    for (id, bytes) in largest.into_iter().filter(|(_, bytes)| *bytes > 0) {
+        if left <= limit {
+            break;
         }
+        left -= bytes;
+        chosen.push(id);
     }
+    chosen.sort_unstable();
+    chosen
 }
 
-impl Compile<DealtStepTypes> for Maker<'_> {
-    fn linear(&mut self, tensor: NodeId, id: NodeId) -> ConvSpec {
-        conv_spec(self.graph, tensor, id)
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn relu(&mut self, n: usize, width: u32, wide: u32, tests_all_bits: bool) -> Result<DealtGate, String> {
-        let drop = if tests_all_bits { 0 } else { self.options.relu_drop.min(width - 4) };
-        Ok(self.gate(n, width, drop, &[Value::Tested { wide }]))
-    }
-
-    fn maximum(&mut self, n: usize, width: u32, index: Option<u32>) -> DealtGate {
-        let values = std::iter::once(Value::Tested { wide: width }).chain(index.map(|width| Value::Other { width }));
-        self.gate(n, width, 0, &values.collect::<Vec<_>>())
-    }
-
-    fn carry(&mut self, n: usize, bits: u32, width: u32) -> DealtGate {
-        self.gate(n, bits + 1, 0, &[Value::MinusOne { width }])
-    }
-
-    fn look_up(&mut self, n: usize, width: u32, table: &Table) -> Result<LookUp, String> {
-        table.look_up(n, width)
-    }
-
-    fn widen(&mut self, n: usize, width: u32, extra: u32) -> WrapSpec {
-        WrapSpec { n, width, extra }
+    #[test]
+    fn the_layers_with_most_of_the_masked_weights_go_first() {
+        let layers = [(1, 3), (4, 9), (6, 9), (8, 1)];
+        let of = |limit| chosen(&layers, Linear::Auto { limit });
+        assert!(of(22).is_empty() && chosen(&layers, Linear::Dealt).is_empty());
+        assert_eq!(of(21), [4]);
+        assert_eq!(of(13), [4]);
+        assert_eq!(of(12), [4, 6]);
+        assert_eq!(of(3), [1, 4, 6]);
+        assert_eq!(of(0), [1, 4, 6, 8]);
+        assert_eq!(chosen(&layers, Linear::He), [1, 4, 6, 8]);
     }
 }

@@ -1,111 +1,154 @@
-//! The client's phases at level `l1`, where only the client is checked. Offline it sends its part
-//! of the linear layers, online a masked input and the words of gates. Everything except the input
-//! has tags. Each phase ends with the answer to the server's check.
+//! The client's phases. Offline it sends its part of the linear layers, online a masked input and
+//! the words of gates. Everything has tags, except the input at level `l1`. Each phase ends with
+//! the check.
 
 use tacit_arith::prg::{Prg, PublicSeed};
 use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
-use tacit_mpc::dealt::LookUp;
-use tacit_mpc::fss::delta::DeltaShare;
-use tacit_mpc::fss::gate::{CheckTranscript, FssGate, FssWiden, client_look_up, client_online, client_widen};
-use tacit_mpc::fss::mac::ring::Share;
+use tacit_mpc::dealt::{DealtHalf, LookUp};
+use tacit_mpc::fss::gate::{BatchId, CheckTranscript, FssGate, FssWiden, client_look_up, client_online, client_widen};
+use tacit_mpc::fss::mac::ring::{KeyShare, Masks};
 use tacit_mpc::wire::PackedMessages;
 use tacit_mpc::{Role, Session};
 use tacit_net::{Channel, Tag};
 use zeroize::Zeroizing;
 
-use super::Level;
 use super::dealer::{GATE, tags_and_masks, target};
-use super::mac_matmul::{self, ring};
-use super::material_format::{self, ClientHead, DELTA, When, client_masks};
-use super::plan::{FssStepTypes, Plan, tagged};
-use crate::dealt::masked_weights::MaskedWeights;
-use crate::dealt::source::Source;
+use super::linear_check::{Applied, Projection};
+use super::mac_matmul;
+use super::masked_walk::{INPUT, LayerResult, MaskedWalk, Party};
+use super::material_format::{self, ClientHead, KEY, Reveal, When};
+use super::plan::{Plan, tagged};
+use super::{Fss, Level};
+use crate::session::masked_weights::MaskedWeights;
+use crate::session::{ClientOffline, ClientPhases, Run, Source, StoredHalf};
 use tacit_backend_api::BackendError;
-use tacit_backend_api::seam::{Stop, check_made_for};
 use tacit_ring::Node;
-use tacit_ring::fixed::ring_mask;
-use tacit_ring::share::{At, ClientPhase, ClientWalk, GateShares, NodeObserver, check_input, revealed, stream};
+use tacit_ring::fixed::to_signed;
+use tacit_ring::share::{At, ClientPhase, GateShares, check_input, revealed, stream};
 
-/// Message: the client's masked input.
-pub(super) const INPUT: Tag = Tag::new(0x0430, "masked input");
-/// Message: the server's share of the result.
+/// Message: the server's share of the result, or of the result's mask.
 pub(super) const RESULT: Tag = Tag::new(0x0431, "share of the result");
-/// Message, offline: the client's part of a linear layer.
+/// Message, offline: a party's part of a linear layer.
 pub(super) const LINEAR: Tag = Tag::new(0x0432, "checked words of a linear layer");
+/// Message, at level `l2`: the digest of the tags of the server's share.
+pub(super) const TAGS: Tag = Tag::new(0x0434, "tags of the share of the result");
+/// Bytes of that digest.
+pub(super) const TAGS_BYTES: usize = 32;
 
-/// The client's half, with the additions of its offline phase.
-pub(super) struct ClientMaterial {
-    /// Digest of the plan that the half was read for.
-    pub(super) plan: [u8; 32],
-    /// The content, without its digest.
-    pub(super) bytes: Zeroizing<Vec<u8>>,
-}
+impl ClientPhases for Fss {
+    fn offline(run: Run<'_, '_, Self>, inputs: ClientOffline<'_>) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+        let head = ClientHead::read(run.plan, inputs.head)?;
+        match run.plan.level() {
+            Level::L1 => offline_l1(run, inputs.masked_weights, head),
+            Level::L2 => offline_l2(run, inputs.masked_weights, &head),
+        }
+    }
 
-impl ClientMaterial {
-    pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
-        let content = material_format::checked(plan, Role::Client, bytes, material_format::client_bytes(plan)[1])?;
-        Ok(Self { plan: plan.binding(), bytes: Zeroizing::new(content.to_vec()) })
+    fn online(run: Run<'_, '_, Self>, half: StoredHalf<'_>, input: &[i64]) -> Result<Vec<i64>, BackendError> {
+        let plan = run.plan;
+        check_input(&plan.graph, plan.batch, input)?;
+        let mut source = half.open(&plan.binding())?;
+        let head = ClientHead::read(plan, &source.bytes(material_format::head_bytes(plan, Role::Client))?)?;
+        let (masks, transcript) = (head.masks(plan, When::Online), head.transcript(plan, When::Online));
+        let ready = Ready { input, head, source, transcript, masks };
+        match plan.level() {
+            Level::L1 => ready.run_l1(run),
+            Level::L2 => ready.run_l2(run),
+        }
     }
 }
 
-pub(super) fn transcript(plan: &Plan, seed: &Prg, hash: PublicSeed, when: When) -> CheckTranscript {
-    let delta = DeltaShare::draw(&mut seed.fork(DELTA));
-    CheckTranscript::new(Role::Client, &material_format::session_digest(plan, hash, when), &delta)
-}
-
-/// Runs the offline phase.
-pub(super) fn offline(
-    plan: &Plan,
+/// The offline phase at level `l1`. Nothing is stored after the half.
+fn offline_l1(
+    run: Run<'_, '_, Fss>,
     masked_weights: &MaskedWeights,
     head: ClientHead,
-    channel: &mut Channel,
-    stop: &Stop,
-) -> Result<(), BackendError> {
-    let ClientHead { seed: own, hash, .. } = head;
-    let walked = Prg::from_seed(own.seed().clone());
-    let masks = client_masks(&own, When::Offline, &plan.widths()[When::Offline as usize]);
-    let phase = Offline {
-        plan,
-        masked_weights,
-        next: 0,
-        transcript: transcript(plan, &own, hash, When::Offline),
-        seed: own,
-        channel,
-    };
-    let tap: &mut NodeObserver<'_> = &mut |_, _| {};
-    let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, seed: walked, phase, tap };
-    stop.walk(&*plan.graph, &mut shares)?;
-    let Offline { channel, transcript, .. } = shares.phase;
-    Ok(transcript.answer(masks, channel)?)
+) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+    let Run { plan, session: Session { channel, .. }, stop } = run;
+    let (masks, transcript) = (head.masks(plan, When::Offline), head.transcript(plan, When::Offline));
+    let walked = Prg::from_seed(head.seed.seed().clone());
+    let phase = Offline { plan, masked_weights, next: 0, transcript, seed: head.seed, channel };
+    let (_, Offline { channel, transcript, .. }) = plan.walk_client(walked, phase, stop)?;
+    transcript.answer(masks, channel)?;
+    Ok(Zeroizing::default())
 }
 
-/// Runs the online phase with material from `source`, made for the plan of digest `made_for`.
-/// Returns the integers of the output node for those of the input node. `tap` gets the client's
-/// shares.
-pub(super) fn online(
-    plan: &Plan,
-    (made_for, mut source): ([u8; 32], Source<'_>),
-    input: &[i64],
-    (channel, prg): (&mut Channel, &mut Prg),
-    tap: &mut NodeObserver<'_>,
-    stop: &Stop,
-) -> Result<Vec<i64>, BackendError> {
-    check_input(&plan.graph, plan.batch, input)?;
-    check_made_for(&made_for, &plan.binding())?;
-    let head = ClientHead::read(plan, &source.bytes(material_format::client_head(plan))?)?;
-    let ClientHead { seed: own, hash, .. } = head;
-    let walked = Prg::from_seed(own.seed().clone());
-    let masks = client_masks(&own, When::Online, &plan.widths()[When::Online as usize]);
-    let mut session = Session { role: Role::Client, channel, prg };
-    let transcript = transcript(plan, &own, hash, When::Online);
-    let phase = Online { plan, input, seed: own, hash, batch: 0, source, transcript, session: &mut session };
-    let tap: &mut NodeObserver<'_> = &mut |id, share| tap(id, share);
-    let mut shares = ClientWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, seed: walked, phase, tap };
-    let mine = stop.walk(&*plan.graph, &mut shares)?;
-    let Online { transcript, .. } = shares.phase;
-    transcript.answer(masks, session.channel)?;
-    revealed(&plan.graph, &mine, RESULT, session.channel)
+/// The offline phase at level `l2`. Returns the client's projections.
+fn offline_l2(
+    run: Run<'_, '_, Fss>,
+    masked_weights: &MaskedWeights,
+    head: &ClientHead,
+) -> Result<Zeroizing<Vec<u8>>, BackendError> {
+    let Run { plan, session: Session { channel, prg, .. }, stop } = run;
+    let (masks, mut transcript) = (head.masks(plan, When::Offline), head.transcript(plan, When::Offline));
+    let mut pending = Vec::new();
+    for (index, layer) in plan.masked_layers().enumerate() {
+        stop.begin()?;
+        let shares = tags_and_masks(&head.seed, &layer);
+        let own = shares.enter(masked_weights.layer(index), &layer, &mut transcript)?;
+        channel.send_packed(LINEAR, &own, layer.width)?;
+        pending.push(own);
+    }
+    channel.flush()?;
+    let bytes = material_format::half_bytes(plan, Role::Client);
+    let mut projections = Zeroizing::new(Vec::with_capacity(bytes.stored - bytes.dealt));
+    for (index, (layer, own)) in plan.masked_layers().zip(pending).enumerate() {
+        let received = channel.recv_packed(LINEAR, own.len(), layer.width)?;
+        let opened = mac_matmul::opened(&own, &received, layer.width, &mut transcript);
+        let applied = Projection::draw(&head.seed, layer).for_client(masked_weights.layer(index), &opened)?;
+        projections.extend_from_slice(&applied.write(layer.width));
+    }
+    transcript.agree(&KeyShare::draw(&mut head.seed.fork(KEY)), masks, channel, prg)?;
+    Ok(projections)
+}
+
+/// An online phase before its walk.
+struct Ready<'a> {
+    input: &'a [i64],
+    head: ClientHead,
+    source: Source<'a>,
+    transcript: CheckTranscript,
+    masks: Vec<(u32, Masks)>,
+}
+
+impl Ready<'_> {
+    fn run_l1(self, run: Run<'_, '_, Fss>) -> Result<Vec<i64>, BackendError> {
+        let Run { plan, session, stop } = run;
+        let Self { input, head: ClientHead { seed, hash, .. }, source, transcript, masks } = self;
+        let walked = Prg::from_seed(seed.seed().clone());
+        let phase = Online { plan, input, seed, hash, batch: 0, source, transcript, session };
+        let (mine, Online { transcript, session, .. }) = plan.walk_client(walked, phase, stop)?;
+        transcript.answer(masks, session.channel)?;
+        revealed(&plan.graph, &mine, RESULT, session.channel)
+    }
+
+    fn run_l2(self, run: Run<'_, '_, Fss>) -> Result<Vec<i64>, BackendError> {
+        let Run { plan, session, stop } = run;
+        let Self { input, head, source, transcript, masks } = self;
+        let ClientHead { seed, hash, mask: Some(mask) } = head else {
+            return Err(BackendError::Misuse("the client's half has no mask of the input"));
+        };
+        let (key, reveal) = (KeyShare::draw(&mut seed.fork(KEY)), Reveal::draw(&seed, plan));
+        let party = Party::Client { mask: Box::new(mask), input, results: Vec::new() };
+        let phase = MaskedWalk { plan, party, seed, hash, batch: 0, source, transcript, session };
+        let (masked, MaskedWalk { mut transcript, mut source, party, seed, session, .. }) =
+            plan.walk_server(phase, stop)?;
+        // The projections of all layers follow the correction words.
+        if let Party::Client { results, .. } = party {
+            for (LayerResult { input, result }, layer) in results.iter().zip(plan.masked_layers()) {
+                let own = Applied::read(&layer, &mut source)?;
+                transcript.project(&Projection::draw(&seed, layer).expected(&own, input, result)?);
+            }
+        }
+        let Session { channel, prg, .. } = session;
+        transcript.agree(&key, masks, channel, prg)?;
+        let width = plan.graph.output().fixed.width;
+        let shares = channel.recv_packed(RESULT, masked.len(), width)?;
+        let digest = channel.recv(TAGS, TAGS_BYTES)?;
+        let mask = reveal.mask(&material_format::session_digest(plan, hash, When::Online), &shares, &digest)?;
+        Ok(masked.iter().zip(mask).map(|(xh, c)| to_signed(xh.wrapping_add(c), width)).collect())
+    }
 }
 
 struct Offline<'a> {
@@ -118,21 +161,20 @@ struct Offline<'a> {
     channel: &'a mut Channel,
 }
 
-impl ClientPhase<FssStepTypes> for Offline<'_> {
+impl ClientPhase<Fss> for Offline<'_> {
     fn input(&mut self, _: &[u64], _: u32) -> Result<(), BackendError> {
         Ok(())
     }
 
     fn linear(&mut self, conv: &ConvSpec, id: NodeId, r: &[u64]) -> Result<Vec<u64>, BackendError> {
-        let (width, matrix) = (self.plan.graph.nodes()[id].fixed.width, self.masked_weights.layer(self.next));
+        let (layer, matrix) = (self.plan.layer(id, conv), self.masked_weights.layer(self.next));
         self.next += 1;
-        let (ring, [tags, tau]) = (ring(width), tags_and_masks(&self.seed, id, conv, (width, self.plan.batch)));
-        let x = r.iter().zip(tags.iter()).map(|(r, tag)| Share { value: u128::from(*r), tag: tag.tag });
-        let words = mac_matmul::words(matrix, conv, ring, (&Zeroizing::new(x.collect::<Vec<_>>()), &tau))?;
-        let low: Vec<u64> = words.iter().map(|word| word.value as u64 & ring_mask(width)).collect();
-        self.channel.send_packed(LINEAR, &low, width)?;
-        self.transcript.values(width, words.iter().cloned(), low.iter().copied());
-        Ok(target(&self.seed, id, low.len(), width))
+        let mut shares = tags_and_masks(&self.seed, &layer);
+        shares.x.iter_mut().zip(r).for_each(|(share, r)| share.value = u128::from(*r));
+        let words = shares.enter(matrix, &layer, &mut self.transcript)?;
+        self.channel.send_packed(LINEAR, &words, layer.width)?;
+        self.transcript.values(layer.width, std::iter::empty(), words.iter().copied());
+        Ok(target(&self.seed, id, words.len(), layer.width))
     }
 
     fn gate(&mut self, _: At, _: &FssGate, _: &GateShares<'_>) -> Result<(), BackendError> {
@@ -165,7 +207,7 @@ struct Online<'a, 's> {
     session: &'a mut Session<'s>,
 }
 
-impl ClientPhase<FssStepTypes> for Online<'_, '_> {
+impl ClientPhase<Fss> for Online<'_, '_> {
     fn input(&mut self, share: &[u64], width: u32) -> Result<(), BackendError> {
         let masked: Vec<u64> = self.input.iter().zip(share).map(|(&x, r)| (x as u64).wrapping_sub(*r)).collect();
         Ok(self.session.channel.send_packed(INPUT, &masked, width)?)
@@ -179,9 +221,15 @@ impl ClientPhase<FssStepTypes> for Online<'_, '_> {
     /// The client's shares are in the dealt data.
     fn gate(&mut self, at: At, gate: &FssGate, _: &GateShares<'_>) -> Result<(), BackendError> {
         let corrections = self.source.bytes(gate.cost().client_material)?;
-        let (place, prg) = ((self.hash, self.batch), stream(&self.seed, at, GATE));
+        let (batch, prg) = (BatchId { hash: self.hash, number: self.batch }, stream(&self.seed, at, GATE));
         self.batch += 1;
-        Ok(client_online(gate, place, (&prg, &corrections), self.session, &mut self.transcript)?)
+        Ok(client_online(
+            gate,
+            batch,
+            DealtHalf { prg: &prg, bytes: &corrections },
+            self.session,
+            &mut self.transcript,
+        )?)
     }
 
     fn widen(&mut self, id: NodeId, spec: &FssWiden, _: &[u64], _: &[u64]) -> Result<(), BackendError> {
@@ -192,9 +240,16 @@ impl ClientPhase<FssStepTypes> for Online<'_, '_> {
     fn look_up(&mut self, id: NodeId, table: &LookUp, _: &[u64], _: &[u64]) -> Result<(), BackendError> {
         let spec = tagged(table, Level::L1);
         let corrections = self.source.bytes(spec.cost().client_material)?;
-        let (place, prg) = ((self.hash, self.batch), stream(&self.seed, At { node: id, level: 0 }, GATE));
+        let batch = BatchId { hash: self.hash, number: self.batch };
+        let prg = stream(&self.seed, At { node: id, level: 0 }, GATE);
         self.batch += 1;
-        Ok(client_look_up(&spec, place, (&prg, &corrections), self.session, &mut self.transcript)?)
+        Ok(client_look_up(
+            &spec,
+            batch,
+            DealtHalf { prg: &prg, bytes: &corrections },
+            self.session,
+            &mut self.transcript,
+        )?)
     }
 
     fn settle(&mut self, _: NodeId, _: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {

@@ -3,28 +3,31 @@
 
 use tacit_arith::prg::{Prg, PublicSeed, Seed};
 use tacit_arith::ring::ConvSpec;
-use tacit_graph::{NodeId, walk};
+use tacit_graph::NodeId;
 use tacit_mpc::Role;
 use tacit_mpc::codec::{Packed, Writer};
 use tacit_mpc::dealt::{ClientShares, LookUp};
 use tacit_mpc::fss::delta::Delta;
 use tacit_mpc::fss::gate::{
-    DealerStreams, FssGate, FssWiden, Sides, deal_client, deal_look_up_client, deal_look_up_server, deal_server,
-    deal_widen,
+    BatchId, BatchKeys, DealerStreams, FssGate, FssWiden, deal_client, deal_look_up_client, deal_look_up_server,
+    deal_server, deal_widen,
 };
 use tacit_mpc::fss::mac::ring::{Key, Share, draw_shares};
+use tacit_net::Sides;
 use zeroize::Zeroizing;
 
-use super::Level;
 use super::linear_check::Projection;
-use super::mac_matmul::{self, ring};
-use super::material_format::{self, DELTA, Digesting, KEY, Reveal, When, mask_stream};
-use super::plan::{FssStepTypes, Plan, Step, tagged};
-use crate::dealt::masked_weights;
+use super::mac_matmul::{self, LinearShares, ring};
+use super::material_format::{self, DELTA, KEY, Reveal, When, mask_stream};
+use super::plan::{Plan, Step, tagged};
+use super::{Fss, Level};
+use crate::session::masked_weights;
+use crate::session::{Correlation, HalfBytes, HalfDigest, LinearLayer, Sink};
 use tacit_backend_api::BackendError;
+use tacit_backend_api::seam::{self, Stop};
 use tacit_ring::Node;
 use tacit_ring::fixed::ring_mask;
-use tacit_ring::share::{At, ClientPhase, ClientWalk, GateShares, chosen, stream};
+use tacit_ring::share::{At, ClientPhase, GateShares, chosen, stream};
 
 /// Parts of the client's seed beside its chosen shares (`share::chosen`): the randomness of a batch
 /// of gates, the target share of a linear layer's result, the tags of the layer's input, and its
@@ -37,7 +40,8 @@ pub(super) const TAU: u8 = 0xf3;
 /// The streams of a material: the parties' seeds, the dealer's own stream, the public seed of the
 /// hash keys, and at level `l2` the shares that only the dealer has.
 struct Streams {
-    seeds: [Seed; 2],
+    client: Seed,
+    server: Seed,
     dealer: Prg,
     hash: PublicSeed,
     masks: Prg,
@@ -48,8 +52,8 @@ impl Streams {
         let prg = Prg::from_seed(dealing.clone());
         // The published seed is the only output of its stream.
         let hash = PublicSeed::from_bytes(prg.fork(4).next_seed().0);
-        let seeds = [1, 2].map(|party| prg.fork(party).seed().clone());
-        Self { seeds, dealer: prg.fork(3), hash, masks: prg.fork(5) }
+        let [client, server] = [1, 2].map(|party| prg.fork(party).seed().clone());
+        Self { client, server, dealer: prg.fork(3), hash, masks: prg.fork(5) }
     }
 }
 
@@ -60,14 +64,11 @@ pub(super) fn target(seed: &Prg, id: NodeId, elements: usize, width: u32) -> Vec
 
 /// The client's tags of its share of a layer's input, and its masks tau. At level `l2` the client
 /// does not know that share, and the values drawn with the tags are the client's share of it.
-pub(super) fn tags_and_masks(
-    seed: &Prg,
-    id: NodeId,
-    conv: &ConvSpec,
-    (width, batch): (u32, usize),
-) -> [Zeroizing<Vec<Share>>; 2] {
-    [(TAGS, conv.in_len()), (TAU, conv.out_len())]
-        .map(|(part, n)| Zeroizing::new(draw_shares(ring(width), batch * n, &mut stream_of(seed, id, part))))
+pub(super) fn tags_and_masks(seed: &Prg, layer: &LinearLayer<'_>) -> LinearShares {
+    let LinearLayer { id, conv, width, batch } = *layer;
+    let [x, tau] = [(TAGS, conv.in_len()), (TAU, conv.out_len())]
+        .map(|(part, n)| Zeroizing::new(draw_shares(ring(width), batch * n, &mut stream_of(seed, id, part))));
+    LinearShares { x, tau }
 }
 
 fn stream_of(seed: &Prg, id: NodeId, part: u8) -> Prg {
@@ -91,58 +92,78 @@ fn drawn(
     places.map(move |first| Zeroizing::new(draw_shares(ring(width), AT_ONCE.min(n - first), &mut stream)))
 }
 
-/// Makes a party's half in pieces. `keys`: of the linear layers, in node order.
-pub(super) fn deal(
-    role: Role,
-    plan: &Plan,
-    keys: &[Seed],
-    dealing: &Seed,
-    sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
-) -> Result<(), BackendError> {
-    let Streams { seeds: [client, server], dealer, hash, masks } = Streams::new(dealing);
-    let own = Prg::from_seed(client.clone());
-    let (delta, mut of_key) = (Delta::draw(&mut dealer.fork(0)), dealer.fork(1));
-    let (key, chooser) = match plan.level() {
-        Level::L1 => (Key::held(&mut of_key), Prg::from_seed(client.clone())),
-        Level::L2 => (Key::draw(&mut of_key, &mut own.fork(KEY)), masks),
-    };
-    let mut digesting = Digesting::new(&plan.binding(), role);
-    let mut counted = |bytes: &[u8]| {
-        digesting.update(bytes);
-        sink(bytes)
-    };
-    counted(&match role {
-        Role::Client => client_head(plan, &client, hash, &chooser),
-        Role::Server => server_head(plan, &server, hash, [&own, &dealer], &delta, &key),
-    })?;
-    let reveal = (role == Role::Server && plan.level() == Level::L2).then(|| Reveal::draw(&own, plan));
-    let phase = Dealing {
-        role,
-        plan,
-        keys: keys.iter(),
-        client: own,
-        server: Prg::from_seed(server),
-        dealer: dealer.fork(2),
-        chooser: Prg::from_seed(chooser.seed().clone()),
-        sides: (hash, delta, key),
-        batch: 0,
-        sink: &mut counted,
-    };
-    let Plan { graph, steps, batch, .. } = plan;
-    let mut shares = ClientWalk { graph, steps, batch: *batch, seed: chooser, phase, tap: &mut |_, _| {} };
-    let result = Zeroizing::new(walk(&*plan.graph, &mut shares)?);
-    if let Some(reveal) = reveal {
-        counted(&reveal.deal(&result))?;
+impl Correlation for Fss {
+    /// Of `E`, and of the keys of A ([`dealer_keys_digest`]).
+    type Stated = [[u8; 32]; 2];
+    const CLIENT_SPOOLS: bool = true;
+
+    fn stated(masked_weights: [u8; 32], dealer_part: &[u8]) -> Self::Stated {
+        [masked_weights, dealer_keys_digest(&masked_weights, dealer_part)]
     }
-    sink(&digesting.finish())
+
+    fn half_bytes(plan: &Plan, role: Role) -> HalfBytes {
+        material_format::half_bytes(plan, role)
+    }
+
+    fn half_digest(plan: &Plan, role: Role) -> HalfDigest {
+        material_format::half_digest(plan, role)
+    }
+
+    fn deal(role: Role, plan: &Plan, keys: &[Seed], dealing: &Seed, sink: &mut Sink<'_>) -> Result<(), BackendError> {
+        let streams = Streams::new(dealing);
+        let (own, dealer) = (Prg::from_seed(streams.client.clone()), &streams.dealer);
+        let (delta, mut of_key) = (Delta::draw(&mut dealer.fork(0)), dealer.fork(1));
+        let (key, chooser) = match plan.level() {
+            Level::L1 => (Key::held(&mut of_key), &own),
+            Level::L2 => (Key::draw(&mut of_key, &mut own.fork(KEY)), &streams.masks),
+        };
+        let [chooser, walked] = [chooser, chooser].map(|prg| Prg::from_seed(prg.seed().clone()));
+        let mut digest = material_format::half_digest(plan, role);
+        let mut counted = |bytes: &[u8]| {
+            digest.update(bytes);
+            sink(bytes)
+        };
+        counted(&match role {
+            Role::Client => client_head(plan, &streams, &chooser),
+            Role::Server => server_head(plan, &streams, &delta, &key),
+        })?;
+        let reveal = (role == Role::Server && plan.level() == Level::L2).then(|| Reveal::draw(&own, plan));
+        let phase = Dealing {
+            role,
+            plan,
+            keys: keys.iter(),
+            client: own,
+            server: Prg::from_seed(streams.server.clone()),
+            dealer: dealer.fork(2),
+            chooser,
+            hash: streams.hash,
+            delta,
+            key,
+            batch: 0,
+            sink: &mut counted,
+        };
+        let (result, _) = plan.walk_client(walked, phase, &Stop::default())?;
+        let result = Zeroizing::new(result);
+        if let Some(reveal) = reveal {
+            counted(&reveal.deal(&result))?;
+        }
+        sink(&digest.finish())
+    }
+}
+
+/// Digest of `E` and the dealer's part, which is the keys of A. The public part states it, and a
+/// dealer refuses keys with another digest. All clients of a public part thus have the same model,
+/// also after a dealer restarts. Each key has 128 bits of entropy, so the digest reveals none.
+fn dealer_keys_digest(masked_weights: &[u8; 32], dealer_part: &[u8]) -> [u8; 32] {
+    seam::digest("tacit 2026-11 fss keys of masks", &[masked_weights, dealer_part])
 }
 
 /// The head of the client's half.
-fn client_head(plan: &Plan, seed: &Seed, hash: PublicSeed, chooser: &Prg) -> Zeroizing<Vec<u8>> {
+fn client_head(plan: &Plan, streams: &Streams, chooser: &Prg) -> Zeroizing<Vec<u8>> {
     // Allocated at once: a growing vector would leave unwiped copies in memory.
-    let mut head = Zeroizing::new(Vec::with_capacity(material_format::client_head(plan)));
-    head.extend_from_slice(&seed.0);
-    head.extend_from_slice(&hash.to_bytes());
+    let mut head = Zeroizing::new(Vec::with_capacity(material_format::head_bytes(plan, Role::Client)));
+    head.extend_from_slice(&streams.client.0);
+    head.extend_from_slice(&streams.hash.to_bytes());
     if plan.level() == Level::L2 {
         head.extend_from_slice(&input_stream(plan, chooser).seed().0);
     }
@@ -156,17 +177,11 @@ fn input_stream(plan: &Plan, chooser: &Prg) -> Prg {
 }
 
 /// The head of the server's half.
-fn server_head(
-    plan: &Plan,
-    seed: &Seed,
-    hash: PublicSeed,
-    [client, dealer]: [&Prg; 2],
-    delta: &Delta,
-    key: &Key,
-) -> Zeroizing<Vec<u8>> {
-    let mut head = Zeroizing::new(Vec::with_capacity(material_format::head_bytes(plan)));
-    head.extend_from_slice(&seed.0);
-    head.extend_from_slice(&hash.to_bytes());
+fn server_head(plan: &Plan, streams: &Streams, delta: &Delta, key: &Key) -> Zeroizing<Vec<u8>> {
+    let (client, dealer) = (&Prg::from_seed(streams.client.clone()), &streams.dealer);
+    let mut head = Zeroizing::new(Vec::with_capacity(material_format::head_bytes(plan, Role::Server)));
+    head.extend_from_slice(&streams.server.0);
+    head.extend_from_slice(&streams.hash.to_bytes());
     head.extend_from_slice(&delta.split(&mut client.fork(DELTA)).to_block().to_bytes());
     head.extend_from_slice(&key.other().to_u64().to_le_bytes());
     for (widths, when) in plan.widths().iter().zip([When::Offline, When::Online]) {
@@ -187,13 +202,29 @@ struct Dealing<'a> {
     dealer: Prg,
     /// The stream of the walk's shares.
     chooser: Prg,
-    sides: (PublicSeed, Delta, Key),
+    hash: PublicSeed,
+    delta: Delta,
+    key: Key,
     /// Number of the next batch.
     batch: u32,
-    sink: &'a mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+    sink: &'a mut Sink<'a>,
 }
 
 impl Dealing<'_> {
+    /// Deals the role's half of the next batch of gates.
+    fn batch(
+        &mut self,
+        at: At,
+        deal: impl FnOnce(&BatchKeys<'_>, &DealerStreams<'_>, &mut Sink<'_>) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        let [client, server, dealer] = [&self.client, &self.server, &self.dealer].map(|seed| stream(seed, at, GATE));
+        let streams = DealerStreams { client: &client, server: &server, dealer: &dealer };
+        let id = BatchId { hash: self.hash, number: self.batch };
+        let keys = BatchKeys { id, delta: &self.delta, key: &self.key };
+        self.batch += 1;
+        deal(&keys, &streams, self.sink)
+    }
+
     /// A layer's masks tau if they belong to the dealer; at level `l1` the client has drawn them
     /// with their tags.
     fn masks(&self, id: NodeId, n: usize, width: u32) -> Zeroizing<Vec<u64>> {
@@ -218,7 +249,7 @@ impl Dealing<'_> {
     /// `l1` these are the keys of the tags, otherwise its shares of `values` with tags. Without
     /// `values`, the words are those drawn with the tags.
     fn words(&mut self, id: NodeId, part: u8, values: &[u64], n: usize, width: u32) -> Result<(), BackendError> {
-        let (ring, key, level) = (ring(width), &self.sides.2, self.plan.level());
+        let (ring, key, level) = (ring(width), &self.key, self.plan.level());
         for (at, theirs) in drawn(&self.client, id, part, n, width).enumerate() {
             let mut out = Writer::default();
             let values = values.get(at * AT_ONCE..).unwrap_or_default();
@@ -247,22 +278,22 @@ fn take_off(known: &mut [u64], words: impl Iterator<Item = u64>, width: u32) {
     known.iter_mut().zip(words).for_each(|(k, word)| *k = k.wrapping_sub(word) & ring_mask(width));
 }
 
-impl ClientPhase<FssStepTypes> for Dealing<'_> {
+impl ClientPhase<Fss> for Dealing<'_> {
     fn input(&mut self, _: &[u64], _: u32) -> Result<(), BackendError> {
         Ok(())
     }
 
     /// The server gets `A r - t` and the keys of the tags of r and tau.
     fn linear(&mut self, conv: &ConvSpec, id: NodeId, r: &[u64]) -> Result<Vec<u64>, BackendError> {
-        let (width, batch) = (self.plan.graph.nodes()[id].fixed.width, self.plan.batch);
-        let target = || target(&self.chooser, id, batch * conv.out_len(), width);
+        let layer = self.plan.layer(id, conv);
+        let (width, n) = (layer.width, layer.batch * conv.out_len());
         if self.role == Role::Client {
-            return Ok(target());
+            return Ok(target(&self.chooser, id, n, width));
         }
         let key = self.keys.next().ok_or(BackendError::Misuse("there is a key for each linear layer"))?;
         let mut known = Zeroizing::new(masked_weights::apply_random(key, conv, r, width)?);
         // Drawn only now: a large layer takes much memory.
-        let (target, masks) = (target(), self.masks(id, known.len(), width));
+        let (target, masks) = (target(&self.chooser, id, n, width), self.masks(id, n, width));
         self.hide(id, &mut known, &masks, &target, width);
         for known in known.chunks(AT_ONCE) {
             let mut out = Writer::default();
@@ -272,48 +303,37 @@ impl ClientPhase<FssStepTypes> for Dealing<'_> {
         self.words(id, TAGS, r, r.len(), width)?;
         self.words(id, TAU, &masks, known.len(), width)?;
         if self.plan.level() == Level::L2 {
-            let (mut out, count) = (Writer::default(), masked_weights::entries_of(self.plan, conv));
-            let projection = Projection::draw(&self.client, id, conv, (width, batch));
-            projection.for_server(key, count, &known)?.write(width, &mut out);
-            (self.sink)(&out.finish())?;
+            let count = masked_weights::entries_of(self.plan, conv);
+            let projection = Projection::draw(&self.client, layer).for_server(key, count, &known)?;
+            (self.sink)(&projection.write(width))?;
         }
         Ok(target)
     }
 
     fn gate(&mut self, at: At, gate: &FssGate, shares: &GateShares<'_>) -> Result<(), BackendError> {
-        let [client, server, dealer] = [&self.client, &self.server, &self.dealer].map(|seed| stream(seed, at, GATE));
-        let streams = DealerStreams { client: &client, server: &server, dealer: &dealer };
-        let (hash, delta, key) = &self.sides;
-        let sides = Sides { hash: *hash, batch: self.batch, delta, key };
-        self.batch += 1;
         let GateShares { tested, values, bases, targets } = *shares;
-        let shares = ClientShares { tested, values, bases, targets };
-        match self.role {
-            Role::Client => deal_client(gate, &sides, &streams, &shares, self.sink),
-            Role::Server => deal_server(gate, &sides, &streams, &shares, self.sink),
-        }
+        let (role, shares) = (self.role, ClientShares { tested, values, bases, targets });
+        self.batch(at, |keys, streams, sink| match role {
+            Role::Client => deal_client(gate, keys, streams, &shares, sink),
+            Role::Server => deal_server(gate, keys, streams, &shares, sink),
+        })
     }
 
     fn widen(&mut self, id: NodeId, spec: &FssWiden, c: &[u64], to: &[u64]) -> Result<(), BackendError> {
         if self.role == Role::Client {
             return Ok(());
         }
-        let streams = [&self.client, &self.server].map(|seed| stream(seed, At { node: id, level: 0 }, GATE));
-        (self.sink)(&deal_widen(spec, &self.sides.2, streams.each_ref(), (c, to)))
+        let at = At { node: id, level: 0 };
+        let (client, server) = (stream(&self.client, at, GATE), stream(&self.server, at, GATE));
+        (self.sink)(&deal_widen(spec, &self.key, Sides { client: &client, server: &server }, c, to))
     }
 
     fn look_up(&mut self, id: NodeId, table: &LookUp, c: &[u64], to: &[u64]) -> Result<(), BackendError> {
-        let at = At { node: id, level: 0 };
-        let [client, server, dealer] = [&self.client, &self.server, &self.dealer].map(|seed| stream(seed, at, GATE));
-        let streams = DealerStreams { client: &client, server: &server, dealer: &dealer };
-        let (hash, delta, key) = &self.sides;
-        let sides = Sides { hash: *hash, batch: self.batch, delta, key };
-        self.batch += 1;
-        let spec = tagged(table, self.plan.level());
-        match self.role {
-            Role::Client => deal_look_up_client(&spec, &sides, &streams, c, self.sink),
-            Role::Server => deal_look_up_server(&spec, &sides, &streams, (c, to), self.sink),
-        }
+        let (role, spec) = (self.role, tagged(table, self.plan.level()));
+        self.batch(At { node: id, level: 0 }, |keys, streams, sink| match role {
+            Role::Client => deal_look_up_client(&spec, keys, streams, c, sink),
+            Role::Server => deal_look_up_server(&spec, keys, streams, c, to, sink),
+        })
     }
 
     fn settle(&mut self, _: NodeId, _: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {

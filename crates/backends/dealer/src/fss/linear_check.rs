@@ -31,11 +31,11 @@ use std::ops::Range;
 
 use tacit_arith::prg::{Prg, Seed};
 use tacit_arith::ring::{ConvSpec, conv2d};
-use tacit_graph::NodeId;
 use tacit_mpc::codec::{Packed, Reader, Writer};
 use zeroize::Zeroizing;
 
-use crate::dealt::masked_weights::{self, Matrix};
+use crate::session::masked_weights::{self, Matrix};
+use crate::session::{LinearLayer, Source};
 use tacit_backend_api::BackendError;
 use tacit_ring::fixed::ring_mask;
 use tacit_ring::share::{At, chosen, stream};
@@ -95,8 +95,9 @@ pub(super) struct Applied {
 }
 
 impl<'a> Projection<'a> {
-    /// Draws the projection of layer `id` for `batch` inputs from the client's seed.
-    pub(super) fn draw(seed: &Prg, id: NodeId, conv: &'a ConvSpec, (width, batch): (u32, usize)) -> Self {
+    /// Draws the projection of a layer from the client's seed.
+    pub(super) fn draw(seed: &Prg, layer: LinearLayer<'a>) -> Self {
+        let LinearLayer { id, conv, width, batch } = layer;
         let (at, [kernel, offsets]) = (At { node: id, level: 0 }, words(conv, batch));
         let mut words = Zeroizing::new(vec![0u64; conv.out_ch]);
         stream(seed, at, BITS).fill_u64(&mut words);
@@ -217,19 +218,19 @@ impl Applied {
     }
 
     /// Encodes kernel and offsets in [`bytes`] bytes.
-    pub(super) fn write(&self, width: u32, out: &mut Writer) {
+    pub(super) fn write(&self, width: u32) -> Zeroizing<Vec<u8>> {
+        let mut out = Writer::default();
         [&self.kernel, &self.offsets].iter().for_each(|words| out.packed(&Packed::new(words, width)));
+        out.finish()
     }
 
-    /// Decodes what [`write`](Self::write) wrote.
-    pub(super) fn read(
-        conv: &ConvSpec,
-        (width, batch): (u32, usize),
-        from: &mut Reader<'_>,
-    ) -> Result<Self, BackendError> {
-        let mut read = |n: usize| Ok::<_, BackendError>(Zeroizing::new(from.packed(n, width)?.values()));
-        let [kernel, offsets] = words(conv, batch);
-        Ok(Self { kernel: read(kernel)?, offsets: read(offsets)? })
+    /// Reads what [`write`](Self::write) wrote.
+    pub(super) fn read(layer: &LinearLayer<'_>, source: &mut Source<'_>) -> Result<Self, BackendError> {
+        let LinearLayer { conv, width, batch, .. } = *layer;
+        let bytes = source.bytes(bytes(conv, width, batch))?;
+        let (mut from, [kernel, offsets]) = (Reader::new(&bytes), words(conv, batch));
+        let kernel = Zeroizing::new(from.packed(kernel, width)?.values());
+        Ok(Self { kernel, offsets: Zeroizing::new(from.packed(offsets, width)?.values()) })
     }
 }
 
@@ -276,16 +277,15 @@ mod tests {
                         sum[weights + i % conv.out_len() / positions].wrapping_add(known[i]).wrapping_add(opened[i]);
                     *z = z.wrapping_add(more) & ring_mask(width);
                 }
-                let projection = Projection::draw(&seed, 2, &conv, (width, batch));
+                let layer = LinearLayer { id: 2, conv: &conv, width, batch };
+                let projection = Projection::draw(&seed, layer);
                 let theirs = projection.for_server(&key, count, &known).unwrap();
                 let shown = theirs.of(&conv, &xh, width).unwrap();
                 let ours = projection.for_client(&Matrix::new(&e, width), &opened).unwrap();
                 assert!(projection.expected(&ours, &xh, &zh).unwrap() == shown, "{conv:?}, {width} bits");
-                let mut out = Writer::default();
-                theirs.write(width, &mut out);
-                let bytes = out.finish();
+                let bytes = theirs.write(width);
                 assert_eq!(bytes.len(), super::bytes(&conv, width, batch));
-                let again = Applied::read(&conv, (width, batch), &mut Reader::new(&bytes)).unwrap();
+                let again = Applied::read(&layer, &mut Source::Memory(Reader::new(&bytes))).unwrap();
                 assert!(again.of(&conv, &xh, width).unwrap() == shown);
                 // Flips the top bit of one entry of the last input: about half of the rows at its
                 // position change.

@@ -1,4 +1,5 @@
-//! Products of masked weights and words with spare bits, in rings of up to 81 bits.
+//! Products of masked weights and words with spare bits, in rings of up to 81 bits, and the words
+//! `V` of linear layers that follow from them.
 //!
 //! Entries are split as `l + 2^32 h` and words as `x = x_0 + 2^d x_1` at `d = bits - 64`. Sums of
 //! `l x_0` are exact in 64 bits; those of `l x_1` and `h x` are needed only modulo 2^64. This takes
@@ -7,11 +8,14 @@
 use tacit_arith::ring::{ConvSpec, conv2d};
 use tacit_mpc::MpcError;
 use tacit_mpc::codec::{Reader, Writer};
+use tacit_mpc::fss::gate::CheckTranscript;
 use tacit_mpc::fss::mac::ring::{Ring, Share};
 use zeroize::Zeroizing;
 
-use crate::dealt::masked_weights::Matrix;
+use crate::session::LinearLayer;
+use crate::session::masked_weights::Matrix;
 use tacit_backend_api::BackendError;
+use tacit_ring::fixed::ring_mask;
 
 /// The ring of words of `width` bits with their spare bits.
 pub(super) fn ring(width: u32) -> Ring {
@@ -77,28 +81,51 @@ fn product(conv: &ConvSpec, entries: &[i32], x: &[u64]) -> Result<Zeroizing<Vec<
     product.map_err(|_| BackendError::Misuse("a matrix belongs to another layer"))
 }
 
-/// `M x + tau` for words with tags: the shares of a masked layer's result.
-pub(super) fn words(
-    matrix: &Matrix,
-    conv: &ConvSpec,
-    ring: Ring,
-    (x, tau): (&[Share], &[Share]),
-) -> Result<Zeroizing<Vec<Share>>, BackendError> {
-    let times = |part: fn(&Share) -> u128| {
-        let x: Zeroizing<Vec<u128>> = Zeroizing::new(x.iter().map(part).collect());
-        apply(matrix, conv, &x, ring.share_bits())
-    };
-    let (values, tags) = (times(|share| share.value)?, times(|share| share.tag)?);
-    let mask = u128::MAX >> (128 - ring.share_bits());
-    let words = values.iter().zip(tags.iter()).zip(tau).map(|((value, tag), tau)| Share {
-        value: value.wrapping_add(tau.value) & mask,
-        tag: tag.wrapping_add(tau.tag) & mask,
-    });
-    Ok(Zeroizing::new(words.collect()))
+/// A party's shares with tags of a layer's input and of its masks tau.
+pub(super) struct LinearShares {
+    pub(super) x: Zeroizing<Vec<Share>>,
+    pub(super) tau: Zeroizing<Vec<Share>>,
 }
 
-/// Reads the next `count` shares with tags: value and tag of each, as [`write`] encodes them.
-pub(super) fn read_shares(from: &mut Reader<'_>, ring: Ring, count: usize) -> Result<Zeroizing<Vec<Share>>, MpcError> {
+impl LinearShares {
+    /// Reads the shares, as [`write`] encodes value and tag of each.
+    pub(super) fn read(layer: &LinearLayer<'_>, from: &mut Reader<'_>) -> Result<Self, MpcError> {
+        let LinearLayer { conv, width, batch, .. } = *layer;
+        let x = read_shares(from, ring(width), batch * conv.in_len())?;
+        Ok(Self { x, tau: read_shares(from, ring(width), batch * conv.out_len())? })
+    }
+
+    /// Enters the party's words `M x + tau` into a transcript. Returns what the party sends of them.
+    pub(super) fn enter(
+        &self,
+        matrix: &Matrix,
+        layer: &LinearLayer<'_>,
+        transcript: &mut CheckTranscript,
+    ) -> Result<Vec<u64>, BackendError> {
+        let bits = ring(layer.width).share_bits();
+        let [values, tags] = [|share: &Share| share.value, |share: &Share| share.tag].map(|part| {
+            let x: Zeroizing<Vec<u128>> = Zeroizing::new(self.x.iter().map(part).collect());
+            apply(matrix, layer.conv, &x, bits)
+        });
+        let (values, tags, mask) = (values?, tags?, u128::MAX >> (128 - bits));
+        let words = values.iter().zip(tags.iter()).zip(self.tau.iter()).map(|((value, tag), tau)| Share {
+            value: value.wrapping_add(tau.value) & mask,
+            tag: tag.wrapping_add(tau.tag) & mask,
+        });
+        let words: Zeroizing<Vec<Share>> = Zeroizing::new(words.collect());
+        transcript.values(layer.width, words.iter().cloned(), std::iter::empty::<u128>());
+        Ok(words.iter().map(|word| word.value as u64 & ring_mask(layer.width)).collect())
+    }
+}
+
+/// Adds both parties' words to the opened words.
+pub(super) fn opened(own: &[u64], received: &[u64], width: u32, transcript: &mut CheckTranscript) -> Vec<u64> {
+    let pairs = || own.iter().zip(received);
+    transcript.values(width, std::iter::empty(), pairs().map(|(a, b)| u128::from(*a) + u128::from(*b)));
+    pairs().map(|(a, b)| a.wrapping_add(*b) & ring_mask(width)).collect()
+}
+
+fn read_shares(from: &mut Reader<'_>, ring: Ring, count: usize) -> Result<Zeroizing<Vec<Share>>, MpcError> {
     let words = read(from, ring, 2 * count)?;
     let (pairs, _) = words.as_chunks();
     Ok(Zeroizing::new(pairs.iter().map(|&[value, tag]| Share { value, tag }).collect()))
@@ -123,7 +150,7 @@ pub(super) fn read(from: &mut Reader<'_>, ring: Ring, count: usize) -> Result<Ze
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dealt::masked_weights;
+    use crate::session::masked_weights;
     use tacit_arith::prg::{Prg, Seed};
 
     #[test]

@@ -44,31 +44,27 @@
 //! detects damage and halves of the other party or of another model. The digest is no tag, and no
 //! security rests on it.
 //!
-//! Either party stores its half as it arrives ([`super::receive`]), and then adds to it
-//! ([`super::server_ingest`]).
-
-use std::collections::BTreeSet;
+//! Either party stores its half as it arrives ([`crate::session::half`]), and then adds to it
+//! ([`super::server`]).
 
 use tacit_arith::block::Block;
 use tacit_arith::prg::{Prg, PublicSeed, Seed};
 use tacit_mpc::codec::{Packed, Reader, Writer};
 use tacit_mpc::fss::delta::DeltaShare;
+use tacit_mpc::fss::gate::CheckTranscript;
 use tacit_mpc::fss::mac::ring::{KeyShare, Masks, ROWS, Share, draw_masks, draw_shares};
 use tacit_mpc::{MpcError, Role};
 use zeroize::Zeroizing;
 
+use super::Level;
 use super::mac_matmul::{self, ring};
 use super::plan::{LinearBytes, Plan, Step, batches};
-use super::{Level, linear_check};
-use crate::dealt::masked_weights;
-use crate::dealt::source::Source;
+use crate::session::{HalfBytes, HalfDigest, Source};
 use tacit_backend_api::{BackendError, seam};
 use tacit_ring::fixed::ring_mask;
 
 /// Bytes of a seed and of a block.
 const SEED: usize = 16;
-/// Bytes of a digest.
-pub(super) const DIGEST: usize = 32;
 /// Bytes of the value or the tag of a check's mask: a word of 41 bits.
 const MASK_WORD_BYTES: usize = 6;
 
@@ -93,135 +89,54 @@ pub(super) fn mask_stream(seed: &Prg, when: When, width: u32) -> Prg {
     seed.fork(CHECKS[when as usize]).fork(u64::from(width))
 }
 
-/// The client's masks of a check.
-pub(super) fn client_masks(seed: &Prg, when: When, widths: &BTreeSet<u32>) -> Vec<(u32, Masks)> {
-    widths.iter().map(|&w| (w, draw_masks(ring(w), &mut mask_stream(seed, when, w)))).collect()
-}
-
 /// The digest that names the session in which values of a material are opened. It is used once.
 pub(super) fn session_digest(plan: &Plan, hash: PublicSeed, when: When) -> [u8; 32] {
     seam::digest("tacit 2026-11 fss session", &[&plan.binding(), &hash.to_bytes(), &[when as u8]])
 }
 
-fn digesting(binding: &[u8; 32], role: Role, bytes: &[u8]) -> Digesting {
-    let mut digesting = Digesting::new(binding, role);
-    digesting.update(bytes);
-    digesting
-}
-
-/// The digest of a half, from its bytes in pieces.
-pub(super) struct Digesting(blake3::Hasher);
-
-impl Digesting {
-    pub(super) fn new(binding: &[u8; 32], role: Role) -> Self {
-        let mut hasher = blake3::Hasher::new_derive_key("tacit 2026-11 fss half");
-        // Fixed lengths, so that everything after is content.
-        hasher.update(binding).update(&[u8::from(role == Role::Server)]);
-        Self(hasher)
-    }
-
-    pub(super) fn update(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
-    }
-
-    /// The digest of all bytes so far.
-    pub(super) fn finish(&self) -> [u8; DIGEST] {
-        *self.0.finalize().as_bytes()
-    }
-
-    /// Checks the digest that a half states.
-    ///
-    /// # Errors
-    /// [`BackendError::Material`] if the digest differs.
-    pub(super) fn check(&self, stated: &[u8]) -> Result<(), BackendError> {
-        if self.finish() == *stated {
-            return Ok(());
+/// Length of the head of a party's half, in bytes.
+pub(super) fn head_bytes(plan: &Plan, role: Role) -> usize {
+    match (role, plan.level()) {
+        (Role::Client, Level::L1) => 2 * SEED,
+        (Role::Client, Level::L2) => 3 * SEED,
+        (Role::Server, _) => {
+            3 * SEED + 8 + plan.widths().iter().map(|widths| widths.len() * ROWS * 2 * MASK_WORD_BYTES).sum::<usize>()
         }
-        let what = "it is damaged, of another model, or the other party's half";
-        Err(BackendError::Material { what: what.into() })
     }
 }
 
-/// Checks that material has `len` bytes and a digest.
-///
-/// # Errors
-/// [`BackendError::Material`] if the length differs.
-pub(super) fn check_length(bytes: u64, len: usize) -> Result<(), BackendError> {
-    if bytes == with_digest(len) {
-        return Ok(());
-    }
-    Err(BackendError::Material { what: format!("{bytes} bytes, {} expected", with_digest(len)) })
-}
-
-/// Checks length and digest of a half, and returns its `len` bytes of content.
-///
-/// # Errors
-/// [`BackendError::Material`] if length or digest differ.
-pub(super) fn checked<'a>(plan: &Plan, role: Role, bytes: &'a [u8], len: usize) -> Result<&'a [u8], BackendError> {
-    check_length(bytes.len() as u64, len)?;
-    let (content, stated) = bytes.split_at(len);
-    digesting(&plan.binding(), role, content).check(stated).map(|()| content)
-}
-
-/// Returns `content` with its digest appended. `binding`: of the half's plan.
-pub(super) fn with_digest_appended(binding: &[u8; 32], role: Role, content: &[u8]) -> Zeroizing<Vec<u8>> {
-    let mut out = Zeroizing::new(Vec::with_capacity(content.len() + DIGEST));
-    out.extend_from_slice(content);
-    out.extend_from_slice(&digesting(binding, role, content).finish());
-    out
-}
-
-/// Length of the head of the client's half, in bytes.
-pub(super) fn client_head(plan: &Plan) -> usize {
-    match plan.level() {
-        Level::L1 => 2 * SEED,
-        Level::L2 => 3 * SEED,
-    }
-}
-
-/// Bytes of the client's half, and of its stored material, both without digest.
-pub(super) fn client_bytes(plan: &Plan) -> [usize; 2] {
-    let batches = plan.steps.iter().flat_map(|step| batches(step, plan.level()));
-    let half = client_head(plan) + batches.map(|cost| cost.client_material).sum::<usize>();
-    let projections = match plan.level() {
-        Level::L1 => 0,
-        Level::L2 => {
-            masked_weights::layers(plan).map(|(_, conv, width)| linear_check::bytes(conv, width, plan.batch)).sum()
-        }
-    };
-    [half, half + projections]
-}
-
-/// Length of the head of the server's half, in bytes.
-pub(super) fn head_bytes(plan: &Plan) -> usize {
-    3 * SEED + 8 + plan.widths().iter().map(|widths| widths.len() * ROWS * 2 * MASK_WORD_BYTES).sum::<usize>()
-}
-
-/// Bytes of the server's half, and of its stored material, both without digest.
-pub(super) fn server_bytes(plan: &Plan) -> [usize; 2] {
-    let both = head_bytes(plan) + reveal_bytes(plan);
-    let (mut half, mut stored) = (both, both);
+/// Lengths of a party's half.
+pub(super) fn half_bytes(plan: &Plan, role: Role) -> HalfBytes {
+    let (head, level) = (head_bytes(plan, role), plan.level());
+    let (mut dealt, mut stored) = (head, head);
     for (step, node) in plan.steps.iter().zip(plan.graph.nodes()) {
-        let (linear, more) = (LinearBytes::of(step, node, (plan.level(), plan.batch)), batch_bytes(step, plan.level()));
-        half += linear.dealt() + more;
-        stored += linear.kept() + more;
+        let (linear, of_batches) = (LinearBytes::of(step, node, level, plan.batch), batch_bytes(step, level, role));
+        dealt += of_batches;
+        // Both parties store as much for the check of a layer's result.
+        stored += of_batches + linear.projected;
+        if role == Role::Server {
+            dealt += linear.dealt();
+            stored += linear.words;
+        }
     }
-    [half, stored]
+    let reveal = if role == Role::Server { reveal_bytes(plan) } else { 0 };
+    HalfBytes { head, dealt: dealt + reveal, stored: stored + reveal, digest: HalfDigest::BYTES }
 }
 
-/// Bytes of the server's dealt data for a step's batches.
-pub(super) fn batch_bytes(step: &Step, level: Level) -> usize {
-    batches(step, level).map(|cost| cost.server_material).sum()
+/// Starts the digest of a party's half.
+pub(super) fn half_digest(plan: &Plan, role: Role) -> HalfDigest {
+    HalfDigest::new("tacit 2026-11 fss half", &[&plan.binding(), &[u8::from(role == Role::Server)]])
+}
+
+/// Bytes of a party's dealt data for a step's batches.
+pub(super) fn batch_bytes(step: &Step, level: Level, role: Role) -> usize {
+    let costs = batches(step, level);
+    costs.map(|cost| if role == Role::Client { cost.client_material } else { cost.server_material }).sum()
 }
 
 /// Length of the end of the server's half ([`Reveal`]), in bytes.
 pub(super) fn reveal_bytes(plan: &Plan) -> usize {
     if plan.level() == Level::L2 { Reveal::bytes(plan) } else { 0 }
-}
-
-/// Length with a digest, in bytes.
-pub(super) fn with_digest(len: usize) -> u64 {
-    (len + DIGEST) as u64
 }
 
 /// Encodes masks.
@@ -265,6 +180,18 @@ impl ClientHead {
         };
         Ok(Self { seed: Prg::from_seed(seed), hash, mask })
     }
+
+    /// Begins the transcript of a phase.
+    pub(super) fn transcript(&self, plan: &Plan, when: When) -> CheckTranscript {
+        let delta = DeltaShare::draw(&mut self.seed.fork(DELTA));
+        CheckTranscript::new(Role::Client, &session_digest(plan, self.hash, when), &delta)
+    }
+
+    /// The client's masks of a phase's check.
+    pub(super) fn masks(&self, plan: &Plan, when: When) -> Vec<(u32, Masks)> {
+        let widths = &plan.widths()[when as usize];
+        widths.iter().map(|&w| (w, draw_masks(ring(w), &mut mask_stream(&self.seed, when, w)))).collect()
+    }
 }
 
 /// The head of the server's half.
@@ -278,7 +205,8 @@ pub(super) struct ServerHead {
 }
 
 impl ServerHead {
-    pub(super) fn read(plan: &Plan, from: &mut Reader<'_>) -> Result<Self, BackendError> {
+    pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
+        let from = &mut Reader::new(bytes);
         let (seed, hash) = (Seed(read_seed(from)?), PublicSeed::from_bytes(read_seed(from)?));
         let delta = DeltaShare::from_block(Block::from_bytes(read_seed(from)?));
         let key = u64::from_le_bytes(*from.bytes(8)?.first_chunk().expect("that many bytes were read"));
@@ -289,6 +217,11 @@ impl ServerHead {
             }
         }
         Ok(Self { seed: Prg::from_seed(seed), hash, delta, key: KeyShare::new(key)?, masks })
+    }
+
+    /// Begins the transcript of a phase.
+    pub(super) fn transcript(&self, plan: &Plan, when: When) -> CheckTranscript {
+        CheckTranscript::new(Role::Server, &session_digest(plan, self.hash, when), &self.delta)
     }
 }
 
@@ -334,7 +267,7 @@ impl Reveal {
         out.finish()
     }
 
-    /// Reads the server's shares, and computes the digest of their tags.
+    /// Reads the server's shares, and computes the digest of their tags for the session of that name.
     pub(super) fn read(
         plan: &Plan,
         session: &[u8; 32],

@@ -18,36 +18,38 @@
 //! its share of the result.
 //!
 //! At level `l2` **both parties are checked**. Both have the same masked values, only the dealer
-//! has the masks, and every message has a tag that its sender cannot forge (`l2_phases`,
+//! has the masks, and every message has a tag that its sender cannot forge (`masked_walk`,
 //! `linear_check`).
 //!
 //! `docs/notes/fss.md` says what a check rests on and what a failed check costs. `plan` compiles,
 //! `material_format` defines both halves, and `dealer` makes them. `client` and `server` are the
-//! parties' phases at level `l1`, `l2_phases` those at `l2`. `receive` takes a half from the
-//! dealer, and `server_ingest` turns the server's half into material. `model` implements the back
-//! end on `compiled`. `client_session` and `server_session` are a connection at either party.
+//! parties' phases. The [`session`](crate::session) does the rest.
 
 mod client;
-mod client_session;
-pub(crate) mod compiled;
 mod cost;
 mod dealer;
-mod l2_phases;
 mod linear_check;
 mod mac_matmul;
+mod masked_walk;
 mod material_format;
-mod model;
 mod options;
 mod plan;
-mod receive;
 mod server;
-mod server_ingest;
-mod server_session;
 
-pub use compiled::VERSION;
-pub use model::Fss;
+use crate::session::model::dealer_backend;
+
 pub use options::{Level, Options};
-pub use plan::{Plan, compile};
+
+/// Version of the public part and of its protocol.
+pub const VERSION: u32 = 5;
+
+/// The back end.
+pub struct Fss;
+
+dealer_backend!(
+    Fss,
+    "a dealer makes the material, with function secret sharing and tags: a client that deviates is found"
+);
 
 #[cfg(test)]
 mod tests;

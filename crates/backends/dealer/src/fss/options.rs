@@ -5,7 +5,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use tacit_mpc::fss::gate::Checked;
 
-use crate::dealt::audit;
+use crate::session::DealerOptions;
+use crate::session::audit;
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam;
 use tacit_ring::RingOptions;
@@ -63,34 +64,38 @@ impl Default for Options {
 
 const DROP: std::ops::RangeInclusive<u32> = 0..=30;
 
-impl Options {
-    /// Checks options from outside.
-    ///
-    /// # Errors
-    /// [`BackendError::Option`] names an option that is out of range.
-    pub fn check(&self) -> Result<(), BackendError> {
+impl DealerOptions for Options {
+    fn check(&self) -> Result<(), BackendError> {
         seam::within(NAME, "audit", self.audit, &audit::RATES)?;
         seam::within(NAME, "relu_drop", self.relu_drop, &DROP).map(drop)
     }
-}
 
-/// Reads the options of the protocol and of the lowering to a ring.
-///
-/// # Errors
-/// [`BackendError::Option`] names an option that is unknown or out of range.
-pub(super) fn parse(text: &seam::Options) -> Result<(Options, RingOptions), BackendError> {
-    let mut reader = text.reader(NAME);
-    let default = Options::default();
-    let drops = RingOptions::read_relu_drop(&mut reader, DROP)?;
-    let options = Options {
-        level: reader.get("level")?.unwrap_or(default.level),
-        relu_drop: *drops.start(),
-        audit: reader.in_range("audit", audit::RATES)?.unwrap_or(default.audit),
-    };
-    // Linear layers are exact.
-    let ring = RingOptions { linear_error: 0, relu_drop: drops, ..RingOptions::read(&mut reader)? };
-    reader.end()?;
-    Ok((options, ring))
+    fn parse(text: &seam::Options) -> Result<(Self, RingOptions), BackendError> {
+        let mut reader = text.reader(NAME);
+        let default = Self::default();
+        let drops = RingOptions::read_relu_drop(&mut reader, DROP)?;
+        let options = Self {
+            level: reader.get("level")?.unwrap_or(default.level),
+            relu_drop: *drops.start(),
+            audit: reader.in_range("audit", audit::RATES)?.unwrap_or(default.audit),
+        };
+        // Linear layers are exact.
+        let ring = RingOptions { linear_error: 0, relu_drop: drops, ..RingOptions::read(&mut reader)? };
+        reader.end()?;
+        Ok((options, ring))
+    }
+
+    fn with_relu_drop(self, relu_drop: u32) -> Self {
+        Self { relu_drop, ..self }
+    }
+
+    fn relu_drop(&self) -> u32 {
+        self.relu_drop
+    }
+
+    fn audit_rate(&self) -> u32 {
+        self.audit
+    }
 }
 
 #[cfg(test)]
@@ -99,13 +104,13 @@ mod tests {
 
     #[test]
     fn options_are_read_and_nonsense_is_named() {
-        let (options, ring) = parse(&"level=l1,relu_drop=2,frac_bits=12".parse().unwrap()).unwrap();
+        let (options, ring) = Options::parse(&"level=l1,relu_drop=2,frac_bits=12".parse().unwrap()).unwrap();
         assert_eq!((options.level, options.relu_drop, ring.frac_bits), (Level::L1, 2, Some(12)));
-        assert_eq!(parse(&seam::Options::default()).unwrap().0, Options::default());
-        assert_eq!(parse(&"level=l2".parse().unwrap()).unwrap().0.level, Level::L2);
+        assert_eq!(Options::parse(&seam::Options::default()).unwrap().0, Options::default());
+        assert_eq!(Options::parse(&"level=l2".parse().unwrap()).unwrap().0.level, Level::L2);
         for bad in ["relu_drop=99", "audit=1000", "level=l0", "level=3", "exchanges=1"] {
             let key = bad.split('=').next().unwrap();
-            let error = parse(&bad.parse().unwrap()).unwrap_err().to_string();
+            let error = Options::parse(&bad.parse().unwrap()).unwrap_err().to_string();
             assert!(error.contains(key) && error.contains(NAME), "{bad}: {error}");
         }
         assert!(Options { relu_drop: 99, ..Options::default() }.check().is_err());

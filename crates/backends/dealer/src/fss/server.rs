@@ -1,141 +1,187 @@
-//! The server's phases at level `l1`, where only the client is checked: linear layers of the
-//! offline phase ([`super::server_ingest`]), and the online phase. At its end the server checks the
-//! client's messages, and only then sends its share of the result.
+//! The server's phases. Offline it turns its half and the client's words into material: it passes on
+//! what the online phase reads, and uses and drops the rest, with at most one linear layer in
+//! memory. Each phase ends with the check, and only after it the server sends its share of the
+//! result. At level `l2` this is a share of the result's mask, with a tag under a key of the client.
 
-use tacit_arith::prg::{Prg, PublicSeed};
+use tacit_arith::prg::Seed;
 use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
-use tacit_mpc::codec::Reader;
-use tacit_mpc::dealt::LookUp;
-use tacit_mpc::fss::gate::{CheckTranscript, FssGate, FssWiden, server_look_up, server_online, server_widen};
+use tacit_mpc::codec::{Packed, Reader, Writer};
+use tacit_mpc::fss::gate::CheckTranscript;
 use tacit_mpc::fss::mac::ring::Share;
 use tacit_mpc::wire::PackedMessages;
 use tacit_mpc::{Role, Session};
 use tacit_net::Channel;
 use zeroize::Zeroizing;
 
-use super::Level;
-use super::client::{INPUT, LINEAR, RESULT};
-use super::dealer::GATE;
-use super::mac_matmul::{self, ring};
-use super::material_format::{self, ServerHead, When};
-use super::plan::{FssStepTypes, Plan, tagged};
-use crate::dealt::masked_weights::Matrix;
-use crate::dealt::source::Source;
+use super::client::{LINEAR, RESULT, TAGS};
+use super::mac_matmul::{self, LinearShares, ring};
+use super::masked_walk::{MaskedWalk, Party};
+use super::material_format::{self, Reveal, ServerHead, When};
+use super::plan::{LinearBytes, Plan, Step};
+use super::{Fss, Level};
+use crate::session::lattice::NO_WEIGHTS;
+use crate::session::masked_weights::{self, Matrix};
+use crate::session::{HalfDigest, LinearLayer, Run, ServerOffline, ServerPhases, StoredHalf};
 use tacit_backend_api::BackendError;
-use tacit_backend_api::seam::{Stop, check_made_for};
-use tacit_ring::share::{At, NodeObserver, ServerPhase, ServerShares, ServerWalk, linear_online, stream};
+use tacit_ring::fixed::ring_mask;
 use tacit_ring::{Node, Weights};
 
-pub(super) const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
+impl ServerPhases for Fss {
+    fn offline(run: Run<'_, '_, Self>, inputs: ServerOffline<'_>) -> Result<(), BackendError> {
+        let (ingest, head) = Ingest::begin(run.plan, inputs)?;
+        ingest.run(head, run)
+    }
 
-/// The server's material for the inputs of a plan, made by [`super::server_ingest`].
-pub(super) struct ServerMaterial {
-    /// Digest of the plan that the material was read for.
-    pub(super) plan: [u8; 32],
-    /// The content, without its digest.
-    pub(super) bytes: Zeroizing<Vec<u8>>,
-}
-
-impl ServerMaterial {
-    pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
-        let content = material_format::checked(plan, Role::Server, bytes, material_format::server_bytes(plan)[1])?;
-        Ok(Self { plan: plan.binding(), bytes: Zeroizing::new(content.to_vec()) })
+    fn online(run: Run<'_, '_, Self>, half: StoredHalf<'_>, weights: &Weights) -> Result<(), BackendError> {
+        let Run { plan, session, stop } = run;
+        let mut source = half.open(&plan.binding())?;
+        let head = ServerHead::read(plan, &source.bytes(material_format::head_bytes(plan, Role::Server))?)?;
+        let transcript = head.transcript(plan, When::Online);
+        let ServerHead { seed, hash, key, masks: [_, masks], .. } = head;
+        let party = Party::Server { weights };
+        let phase = MaskedWalk { plan, party, seed, hash, batch: 0, source, transcript, session };
+        let (share, MaskedWalk { transcript, mut source, session, .. }) = plan.walk_server(phase, stop)?;
+        let (Session { channel, prg, .. }, width) = (session, plan.graph.output().fixed.width);
+        match plan.level() {
+            Level::L1 => {
+                transcript.verify(&key, masks, channel, prg)?;
+                channel.send_packed(RESULT, &share, width)?;
+            }
+            Level::L2 => {
+                transcript.agree(&key, masks, channel, prg)?;
+                let name = material_format::session_digest(plan, hash, When::Online);
+                let (shares, digest) = Reveal::read(plan, &name, &mut source)?;
+                channel.send_packed(RESULT, &shares, width)?;
+                channel.send(TAGS, &digest)?;
+            }
+        }
+        Ok(channel.flush()?)
     }
 }
 
-/// Receives the client's masked output `V = E r + tau` of a linear layer. Computes the MAC key of
-/// each word from the dealt keys of the tags of r and tau, which are next in `from`. Records words
-/// and keys in `transcript` for the final check. `masked`: the layer's `E`.
-pub(super) fn receive_linear_output(
-    masked: &Matrix,
-    (conv, width, batch): (&ConvSpec, u32, usize),
-    from: &mut Reader<'_>,
-    channel: &mut Channel,
-    transcript: &mut CheckTranscript,
-) -> Result<Vec<u64>, BackendError> {
-    let (ring, n) = (ring(width), batch * conv.out_len());
-    let (of_r, of_tau) = (mac_matmul::read(from, ring, batch * conv.in_len())?, mac_matmul::read(from, ring, n)?);
-    let of_words = mac_matmul::apply(masked, conv, &of_r, ring.share_bits())?;
-    let words = channel.recv_packed(LINEAR, n, width)?;
-    let mask = u128::MAX >> (128 - ring.share_bits());
-    let tags = of_words.iter().zip(of_tau.iter()).map(|(a, b)| a.wrapping_add(*b).wrapping_neg() & mask);
-    transcript.values(width, tags.map(|tag| Share { value: 0, tag }), words.iter().copied());
-    Ok(words)
-}
-
-/// Runs the online phase with material from `source`, made for the plan of digest `made_for`. `tap`
-/// gets the server's shares.
-pub(super) fn online(
-    plan: &Plan,
-    weights: &Weights,
-    (made_for, mut source): ([u8; 32], Source<'_>),
-    (channel, prg): (&mut Channel, &mut Prg),
-    tap: &mut NodeObserver<'_>,
-    stop: &Stop,
-) -> Result<(), BackendError> {
-    check_made_for(&made_for, &plan.binding())?;
-    let head = ServerHead::read(plan, &mut Reader::new(&source.bytes(material_format::head_bytes(plan))?))?;
-    let ServerHead { seed, hash, delta, key, masks: [_, masks] } = head;
-    let transcript =
-        CheckTranscript::new(Role::Server, &material_format::session_digest(plan, hash, When::Online), &delta);
-    let mut session = Session { role: Role::Server, channel, prg };
-    let phase = Online { plan, weights, seed, hash, batch: 0, source, transcript, session: &mut session };
-    let tap: &mut NodeObserver<'_> = &mut |id, share| tap(id, share);
-    let mut shares = ServerWalk { graph: &plan.graph, steps: &plan.steps, batch: plan.batch, phase, tap };
-    let share = stop.walk(&*plan.graph, &mut shares)?;
-    let Online { transcript, .. } = shares.phase;
-    transcript.verify(&key, masks, (session.channel, session.prg))?;
-    session.channel.send_packed(RESULT, &share, plan.graph.output().fixed.width)?;
-    Ok(session.channel.flush()?)
-}
-
-struct Online<'a, 's> {
-    plan: &'a Plan,
-    weights: &'a Weights,
-    seed: Prg,
-    hash: PublicSeed,
-    /// Number of the next batch.
-    batch: u32,
-    source: Source<'a>,
+/// The server's offline phase.
+struct Ingest<'a, 'p> {
+    plan: &'p Plan,
+    inputs: ServerOffline<'a>,
+    /// Keys of the linear layers, in node order.
+    keys: std::slice::Iter<'a, Seed>,
+    kept: HalfDigest,
     transcript: CheckTranscript,
-    session: &'a mut Session<'s>,
+    /// At level `l2`: the server's words, which are sent after all words of the client have
+    /// arrived.
+    pending: Vec<OwnWords>,
 }
 
-impl ServerPhase<FssStepTypes> for Online<'_, '_> {
-    fn input(&mut self, node: &Node) -> Result<Vec<u64>, BackendError> {
-        Ok(self.session.channel.recv_packed(INPUT, self.plan.elements(node), node.fixed.width)?)
+/// The server's words of a linear layer.
+struct OwnWords {
+    words: Vec<u64>,
+    width: u32,
+}
+
+impl<'a, 'p> Ingest<'a, 'p> {
+    /// Starts with a checked half.
+    fn begin(plan: &'p Plan, mut inputs: ServerOffline<'a>) -> Result<(Self, ServerHead), BackendError> {
+        let bytes = inputs.half.bytes(material_format::head_bytes(plan, Role::Server))?;
+        let head = ServerHead::read(plan, &bytes)?;
+        let (keys, kept) = (inputs.keys.iter(), material_format::half_digest(plan, Role::Server));
+        let transcript = head.transcript(plan, When::Offline);
+        let mut ingest = Self { plan, inputs, keys, kept, transcript, pending: Vec::new() };
+        ingest.keep(&bytes)?;
+        Ok((ingest, head))
     }
 
-    fn linear(&mut self, conv: &ConvSpec, id: NodeId, node: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError> {
-        let layer = self.weights.get(id).ok_or(NO_WEIGHTS)?;
-        let known = Zeroizing::new(self.source.packed(node, self.plan.elements(node))?);
-        linear_online(conv, layer, x, &known, node.fixed.width)
+    /// Runs the whole phase: the walk, and the check of the client's messages.
+    fn run(mut self, head: ServerHead, run: Run<'_, '_, Fss>) -> Result<(), BackendError> {
+        let Run { plan, session: Session { channel, prg, .. }, stop } = run;
+        for (id, (step, node)) in plan.steps.iter().zip(plan.graph.nodes()).enumerate() {
+            stop.begin()?;
+            match step {
+                Step::Linear(conv) => self.linear(id, conv, node, channel)?,
+                other => self.pass(material_format::batch_bytes(other, plan.level(), Role::Server))?,
+            }
+        }
+        self.pass(material_format::reveal_bytes(plan))?;
+        for OwnWords { words, width } in std::mem::take(&mut self.pending) {
+            channel.send_packed(LINEAR, &words, width)?;
+        }
+        let [masks, _] = head.masks;
+        match plan.level() {
+            Level::L1 => self.transcript.verify(&head.key, masks, channel, prg)?,
+            Level::L2 => self.transcript.agree(&head.key, masks, channel, prg)?,
+        }
+        (self.inputs.sink)(&self.kept.finish())
     }
 
-    fn gate(&mut self, at: At, gate: &FssGate, shares: &ServerShares<'_>) -> Result<Vec<Vec<u64>>, BackendError> {
-        let given = self.source.bytes(gate.cost().server_material)?;
-        let (place, prg) = ((self.hash, self.batch), stream(&self.seed, at, GATE));
-        self.batch += 1;
-        let shares = (shares.tested, shares.values, shares.bases);
-        Ok(server_online(gate, place, shares, (&prg, &given), self.session, &mut self.transcript)?)
+    fn keep(&mut self, bytes: &[u8]) -> Result<(), BackendError> {
+        self.kept.update(bytes);
+        (self.inputs.sink)(bytes)
     }
 
-    fn widen(&mut self, id: NodeId, spec: &FssWiden, _: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError> {
-        let given = self.source.bytes(spec.cost().server_material)?;
-        let prg = stream(&self.seed, At { node: id, level: 0 }, GATE);
-        Ok(server_widen(spec, x, (&prg, &given), self.session, &mut self.transcript)?)
+    /// Copies the next bytes of the half to the material.
+    fn pass(&mut self, bytes: usize) -> Result<(), BackendError> {
+        let Self { inputs: ServerOffline { half, sink, .. }, kept, .. } = self;
+        half.pass(bytes, &mut |piece| {
+            kept.update(piece);
+            sink(piece)
+        })
     }
 
-    fn look_up(&mut self, id: NodeId, table: &LookUp, x: &[u64]) -> Result<Vec<u64>, BackendError> {
-        let spec = tagged(table, Level::L1);
-        let given = self.source.bytes(spec.cost().server_material)?;
-        let (place, prg) = ((self.hash, self.batch), stream(&self.seed, At { node: id, level: 0 }, GATE));
-        self.batch += 1;
-        Ok(server_look_up(&spec, place, x, (&prg, &given), self.session, &mut self.transcript)?)
+    /// Stores the sum of `A r - t` and the opened V.
+    fn linear(&mut self, id: NodeId, conv: &ConvSpec, node: &Node, channel: &mut Channel) -> Result<(), BackendError> {
+        let (layer, level) = (self.plan.layer(id, conv), self.plan.level());
+        let of_layer = LinearBytes::of(&self.plan.steps[id], node, level, layer.batch);
+        let bytes = self.inputs.half.bytes(of_layer.dealt())?;
+        let mut from = Reader::new(&bytes);
+        let mut known = Zeroizing::new(from.packed(self.plan.elements(node), layer.width)?.values());
+        let key = self.keys.next().ok_or(BackendError::Misuse("there is a key for each linear layer"))?;
+        let weights = self.inputs.weights.get(id).ok_or(NO_WEIGHTS)?;
+        let masked = masked_weights::mask_weights(weights, key, layer.width);
+        let words = match level {
+            Level::L1 => self.receive_checked(&masked, &layer, &mut from, channel)?,
+            Level::L2 => self.open(&masked, &layer, &mut from, channel)?,
+        };
+        known.iter_mut().zip(&words).for_each(|(k, v)| *k = k.wrapping_add(*v) & ring_mask(layer.width));
+        let mut out = Writer::default();
+        out.packed(&Packed::new(&known, layer.width));
+        self.keep(&out.finish())?;
+        self.keep(from.bytes(of_layer.projected)?)
     }
 
-    fn settle(&mut self, _: NodeId, _: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
-        Ok(share)
+    /// At level `l1`: receives the client's `V = E r + tau` of a layer. Computes the MAC key of each
+    /// word from the dealt keys of the tags of r and tau, which are next in `from`. Records words
+    /// and keys for the check. `masked`: the layer's `E`.
+    fn receive_checked(
+        &mut self,
+        masked: &Matrix,
+        layer: &LinearLayer<'_>,
+        from: &mut Reader<'_>,
+        channel: &mut Channel,
+    ) -> Result<Vec<u64>, BackendError> {
+        let LinearLayer { conv, width, batch, .. } = *layer;
+        let (ring, n) = (ring(width), batch * conv.out_len());
+        let (of_r, of_tau) = (mac_matmul::read(from, ring, batch * conv.in_len())?, mac_matmul::read(from, ring, n)?);
+        let of_words = mac_matmul::apply(masked, conv, &of_r, ring.share_bits())?;
+        let words = channel.recv_packed(LINEAR, n, width)?;
+        let mask = u128::MAX >> (128 - ring.share_bits());
+        let tags = of_words.iter().zip(of_tau.iter()).map(|(a, b)| a.wrapping_add(*b).wrapping_neg() & mask);
+        self.transcript.values(width, tags.map(|tag| Share { value: 0, tag }), words.iter().copied());
+        Ok(words)
+    }
+
+    /// At level `l2`: opens V of a layer. The server's shares are next in `from`.
+    fn open(
+        &mut self,
+        masked: &Matrix,
+        layer: &LinearLayer<'_>,
+        from: &mut Reader<'_>,
+        channel: &mut Channel,
+    ) -> Result<Vec<u64>, BackendError> {
+        let (width, transcript) = (layer.width, &mut self.transcript);
+        let words = LinearShares::read(layer, from)?.enter(masked, layer, transcript)?;
+        let received = channel.recv_packed(LINEAR, words.len(), width)?;
+        let opened = mac_matmul::opened(&words, &received, width, transcript);
+        self.pending.push(OwnWords { words, width });
+        Ok(opened)
     }
 }

@@ -11,19 +11,20 @@ use std::time::{Duration, Instant};
 use tacit_arith::prg::{Prg, Seed};
 use tacit_graph::Function;
 use tacit_graph::geometry::Window;
-use tacit_mpc::Role;
 use tacit_mpc::codec::Reader;
+use tacit_mpc::{Role, Session};
 use tacit_net::{Channel, MemTransport, Transport};
 use zeroize::Zeroizing;
 
-use super::client::{self, ClientMaterial, RESULT};
-use super::material_format::ClientHead;
-use super::receive::Taking;
-use super::server::{self, ServerMaterial};
-use super::server_ingest::Intake;
-use super::{Level, Options, Plan, compile, dealer, l2_phases, material_format, plan};
-use crate::dealt::masked_weights::{self, MaskedWeights};
-use crate::dealt::source::Source;
+use super::client::{RESULT, TAGS};
+use super::masked_walk::INPUT;
+use super::plan::Plan;
+use super::{Fss, Level, Options, material_format};
+use crate::session::masked_weights::{self, MaskedWeights};
+use crate::session::{
+    ClientOffline, ClientPhases, Correlation, HalfReceiver, Run, ServerOffline, ServerPhases, Source, StoredHalf,
+    checked, with_digest,
+};
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::Stop;
 use tacit_ring::fixtures::spec;
@@ -118,8 +119,14 @@ fn dealt(role: Role, plan: &Plan, keys: &[Seed], dealing: u8) -> Vec<u8> {
         half.extend_from_slice(bytes);
         Ok(())
     };
-    dealer::deal(role, plan, keys, &Seed([dealing; 16]), &mut push).expect("a half");
+    Fss::deal(role, plan, keys, &Seed([dealing; 16]), &mut push).expect("a half");
     half
+}
+
+/// Reads a party's stored material.
+fn stored<'a>(plan: &Plan, role: Role, bytes: &'a [u8]) -> Result<StoredHalf<'a>, BackendError> {
+    let content = checked(plan, role, bytes, Fss::half_bytes(plan, role).stored)?;
+    Ok(StoredHalf { made_for: plan.binding(), source: Source::Memory(Reader::new(content)) })
 }
 
 /// The result of a run.
@@ -148,8 +155,8 @@ impl Case {
             }
         }
         let input = (0..batch * graph.input().elements()).map(|_| (random.next_u64() % 61) as i64 - 30).collect();
-        let one = compile(graph, Options { level, ..Options::default() }).expect("a plan");
-        let (plan, weights) = (plan::batched(&one, batch), Weights { layers });
+        let one = Plan::compile(graph, Options { level, ..Options::default() }).expect("a plan");
+        let (plan, weights) = (one.batched(batch), Weights { layers });
         let keys = masked_weights::keys(&plan, &weights, &[7; 32]);
         let mut masked = Vec::new();
         let mut push = |bytes: &[u8]| {
@@ -157,9 +164,9 @@ impl Case {
             Ok(())
         };
         masked_weights::write(&plan, &weights, &keys, &mut push).unwrap();
-        let mut receiver = masked_weights::MaskedWeightsReceiver::new(&plan, blake3::Hasher::new());
+        let mut receiver = masked_weights::MaskedWeightsReceiver::new(&plan);
         receiver.push(&masked).unwrap();
-        let masked_weights = receiver.finish(blake3::hash(&masked).as_bytes()).unwrap();
+        let masked_weights = receiver.finish(&masked_weights::digest(&plan, &weights, &keys).unwrap()).unwrap();
         let halves = [Role::Client, Role::Server].map(|role| dealt(role, &plan, &keys, 5));
         Self { plan, weights, keys, masked_weights, input, halves }
     }
@@ -186,17 +193,14 @@ impl Case {
                 };
                 let (half, _) = Self::taken(plan, Role::Server, &halves[1])?;
                 let half = Source::Memory(Reader::new(&half));
-                let (intake, head) = Intake::begin(plan, (weights, keys), half, &mut push)?;
-                intake.run(head, (&mut theirs, &mut *their_prg), &stop)?;
-                let made = ServerMaterial::read(plan, &made)?;
-                let (made, line) = ((made.plan, Source::Memory(Reader::new(&made.bytes))), (&mut theirs, their_prg));
-                match plan.level() {
-                    Level::L1 => server::online(plan, weights, made, line, &mut |_, _| {}, &stop),
-                    Level::L2 => l2_phases::online_server(plan, weights, made, line, &mut |_, _| {}, &stop),
-                }
+                let mut session = Session { role: Role::Server, channel: &mut theirs, prg: their_prg };
+                let inputs = ServerOffline { weights, keys, client_keys: None, half, sink: &mut push };
+                <Fss as ServerPhases>::offline(Run { plan, session: &mut session, stop: &stop }, inputs)?;
+                let made = stored(plan, Role::Server, &made)?;
+                <Fss as ServerPhases>::online(Run { plan, session: &mut session, stop: &stop }, made, weights)
             });
             // Dropped before the server is waited for.
-            let answer = Self::ask(plan, masked_weights, material, input, (ours, our_prg));
+            let answer = Self::ask(plan, masked_weights, material, input, ours, our_prg);
             (answer, server.join().expect("no panic"))
         });
         Seen { frames: seen.map(|seen| seen.lock().unwrap().clone()), answer, server }
@@ -204,9 +208,10 @@ impl Case {
 
     /// Receives a half in arbitrarily cut pieces, as over a network. Returns content and head.
     fn taken(plan: &Plan, role: Role, half: &[u8]) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), BackendError> {
-        let (mut taking, mut content) = (Taking::new(plan, role), Vec::new());
+        let (mut taking, mut content) =
+            (HalfReceiver::new(Fss::half_bytes(plan, role), Fss::half_digest(plan, role)), Vec::new());
         half.chunks(1000).try_for_each(|piece| {
-            taking.take(piece, &mut |bytes| {
+            taking.push(piece, &mut |bytes| {
                 content.extend_from_slice(bytes);
                 Ok(())
             })
@@ -220,28 +225,23 @@ impl Case {
         masked_weights: &MaskedWeights,
         half: &[u8],
         input: &[i64],
-        (mut ours, prg): (Channel, &mut Prg),
+        mut ours: Channel,
+        prg: &mut Prg,
     ) -> Result<Vec<i64>, BackendError> {
         let stop = Stop::default();
-        let half = material_format::with_digest_appended(&plan.binding(), Role::Client, half);
+        let half = with_digest(plan, Role::Client, half);
         let (mut made, head) = Self::taken(plan, Role::Client, &half)?;
-        let head = ClientHead::read(plan, &head)?;
-        let more = match plan.level() {
-            Level::L1 => client::offline(plan, masked_weights, head, &mut ours, &stop).map(|()| Zeroizing::default()),
-            Level::L2 => l2_phases::offline_client(plan, masked_weights, head, (&mut ours, &mut *prg), &stop),
-        }?;
-        made.extend_from_slice(&more);
-        let made = material_format::with_digest_appended(&plan.binding(), Role::Client, &made);
-        let (made, line) = (ClientMaterial::read(plan, &made)?, (&mut ours, prg));
-        let made = (made.plan, Source::Memory(Reader::new(&made.bytes)));
-        match plan.level() {
-            Level::L1 => client::online(plan, made, input, line, &mut |_, _| {}, &stop),
-            Level::L2 => l2_phases::online_client(plan, made, input, line, &mut |_, _| {}, &stop),
-        }
+        let mut session = Session { role: Role::Client, channel: &mut ours, prg };
+        let inputs = ClientOffline { masked_weights, keys: None, head: &head };
+        let run = Run { plan, session: &mut session, stop: &stop };
+        made.extend_from_slice(&<Fss as ClientPhases>::offline(run, inputs)?);
+        let made = with_digest(plan, Role::Client, &made);
+        let run = Run { plan, session: &mut session, stop: &stop };
+        <Fss as ClientPhases>::online(run, stored(plan, Role::Client, &made)?, input)
     }
 
     fn material(&self) -> &[u8] {
-        &self.halves[0][..material_format::client_bytes(&self.plan)[0]]
+        &self.halves[0][..Fss::half_bytes(&self.plan, Role::Client).dealt]
     }
 
     /// Runs honest parties. The answer equals the reference up to local truncations.
@@ -337,7 +337,7 @@ fn is_exact(number: usize) -> bool {
 /// Whether messages with a tag are checked: the input is the client's choice, and the server is
 /// honest.
 fn is_checked(tag: u16) -> bool {
-    ![client::INPUT, RESULT].iter().any(|free| free.id() == tag)
+    ![INPUT, RESULT].iter().any(|free| free.id() == tag)
 }
 
 #[test]
@@ -399,7 +399,7 @@ fn every_changed_bit_of_both_parties_is_found_where_both_are_checked() {
                         continue;
                     }
                     assert!(seen.answer.is_err(), "net {number}, party {party}, tag {tag:#x}, bit {bit}");
-                    let last = party == 1 && [RESULT.id(), l2_phases::TAGS.id()].contains(&tag);
+                    let last = party == 1 && [RESULT.id(), TAGS.id()].contains(&tag);
                     let sent = seen.frames[1].iter().any(|(tag, _)| *tag == RESULT.id());
                     assert!(last || (!sent && seen.server.is_err()), "tag {tag:#x}: the server has sent its share");
                 }
@@ -429,13 +429,12 @@ fn a_server_with_another_model_is_found() {
 fn a_server_with_changed_material_is_found_or_nothing_came_of_it() {
     for (number, mut case) in cases(Level::L2).into_iter().enumerate() {
         let answer = case.honest(is_exact(number)).answer.unwrap();
-        let len = material_format::server_bytes(&case.plan)[0];
+        let len = Fss::half_bytes(&case.plan, Role::Server).dealt;
         let (right, mut found, mut tried) = (case.halves[1][..len].to_vec(), 0, 0);
         for bit in (0..8 * len).filter(|bit| bit % 19 == 0 && *bit >= 128) {
             let mut changed = right.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            case.halves[1] =
-                material_format::with_digest_appended(&case.plan.binding(), Role::Server, &changed).to_vec();
+            case.halves[1] = with_digest(&case.plan, Role::Server, &changed).to_vec();
             let seen = case.run(case.material(), [None; 2]);
             tried += 1;
             match seen.answer {
@@ -456,7 +455,7 @@ fn a_client_with_changed_material_is_found_or_nothing_came_of_it() {
         let (mut material, mut found) = (case.material().to_vec(), 0);
         let bits = 8 * material.len();
         // At level `l2` a third seed makes the input's mask: changing it changes the input.
-        let head = 8 * material_format::client_head(&case.plan);
+        let head = 8 * material_format::head_bytes(&case.plan, Role::Client);
         for bit in (0..bits).filter(|bit| *bit < 256 || (*bit >= head && bit % 13 == 0)) {
             material[bit / 8] ^= 1 << (bit % 8);
             let seen = case.run(&material, [None; 2]);

@@ -31,9 +31,9 @@ impl InProcessDealer {
     ) -> Result<(), BackendError> {
         let dealings = &self.dealings;
         if !dealings.knows(self.party, order.digest) {
-            dealings.register(self.party, order.backend, (order.public, order.part), |_| Ok(()))?;
+            dealings.register(self.party, order.backend, order.public, order.part, |_| Ok(()))?;
         }
-        let started = dealings.start(self.party, (order.digest, order.batch), seal)?;
+        let started = dealings.start(self.party, order.digest, order.batch, seal)?;
         sink(Piece::Ticket(&started.ticket))?;
         started.server_half(&mut |bytes| sink(Piece::Half(bytes)))
     }

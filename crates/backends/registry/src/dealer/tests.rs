@@ -4,9 +4,9 @@ use tacit_ring::{RingGraph, public};
 #[test]
 fn nothing_is_dealt_for_strangers() {
     let dealings = Dealings::fresh(Registry::standard(), 5).unwrap();
-    assert!(dealings.start([1; 32], ([9; 32], 1), Some([0; 32])).is_err(), "not registered");
-    assert!(dealings.register([1; 32], "cheetah", (&[], &[]), |_| Ok(())).is_err(), "nobody deals for cheetah");
-    assert!(dealings.register([1; 32], "dealt", (&[1, 2, 3], &[]), |_| Ok(())).is_err());
+    assert!(dealings.start([1; 32], [9; 32], 1, Some([0; 32])).is_err(), "not registered");
+    assert!(dealings.register([1; 32], "cheetah", &[], &[], |_| Ok(())).is_err(), "nobody deals for cheetah");
+    assert!(dealings.register([1; 32], "dealt", &[1, 2, 3], &[], |_| Ok(())).is_err());
     assert!(dealings.fetch([2; 32], &[0; 32], &Claim { nonce: [1; 32], digest: [9; 32] }).is_err());
     dealings.taken(&[0; 32]);
     dealings.give_up([1; 32], 5);
@@ -28,7 +28,7 @@ fn graph() -> RingGraph {
 fn model(seed: u8) -> (Vec<u8>, Vec<u8>) {
     let options = tacit_dealer_backends::dealt::Options { rtt_ms: u32::from(seed), ..Default::default() };
     (
-        public::write(("dealt", tacit_dealer_backends::dealt::VERSION), &(options, [seed; 32]), &graph()).unwrap(),
+        public::write("dealt", tacit_dealer_backends::dealt::VERSION, &(options, [seed; 32]), &graph()).unwrap(),
         vec![seed; 16],
     )
 }
@@ -39,18 +39,18 @@ fn nobody_takes_a_model_from_its_owner() {
     let (public, part) = model(7);
     let digest = Registry::standard().get("dealt").unwrap().dealing(&public, &part).unwrap().digest();
     // A client, which has the public part, registers it as a server of its own, before the owner.
-    dealings.register([2; 32], "dealt", (&public, &[9; 16]), |_| Ok(())).unwrap();
-    dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
+    dealings.register([2; 32], "dealt", &public, &[9; 16], |_| Ok(())).unwrap();
+    dealings.register([1; 32], "dealt", &public, &part, |_| Ok(())).unwrap();
     assert!(dealings.knows([1; 32], digest));
     assert!(dealings.knows([2; 32], digest));
-    assert!(dealings.start([1; 32], (digest, 1), Some([0; 32])).is_ok());
-    assert!(dealings.register([1; 32], "dealt", (&public, &[8; 16]), |_| Ok(())).is_err(), "other keys");
+    assert!(dealings.start([1; 32], digest, 1, Some([0; 32])).is_ok());
+    assert!(dealings.register([1; 32], "dealt", &public, &[8; 16], |_| Ok(())).is_err(), "other keys");
     // Keys that hide this model hide no other.
     let other = model(6).0;
-    assert!(dealings.register([3; 32], "dealt", (&other, &part), |_| Ok(())).is_err());
+    assert!(dealings.register([3; 32], "dealt", &other, &part, |_| Ok(())).is_err());
     // A model whose record cannot be stored is not registered.
     let lost = |_: &[Hidden]| Err(BackendError::Dealer { what: "a full disk".into() });
-    assert!(dealings.register([3; 32], "dealt", (&other, &[6; 16]), lost).is_err());
+    assert!(dealings.register([3; 32], "dealt", &other, &[6; 16], lost).is_err());
     assert!(
         !dealings
             .knows([3; 32], Registry::standard().get("dealt").unwrap().dealing(&other, &[6; 16]).unwrap().digest())
@@ -73,11 +73,11 @@ fn whole(fetching: &Fetching<'_>) -> Vec<u8> {
 fn a_ticket_is_fetched_by_one_at_a_time_and_three_times_at_most() {
     let dealings = Dealings::fresh(Registry::standard(), 1).unwrap();
     let (public, part) = model(7);
-    dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
+    dealings.register([1; 32], "dealt", &public, &part, |_| Ok(())).unwrap();
     let digest = Registry::standard().get("dealt").unwrap().dealing(&public, &part).unwrap().digest();
     let claim = Claim { nonce: [5; 32], digest };
-    let ticket = dealings.start([1; 32], (digest, 1), Some(claim.seal())).unwrap().ticket;
-    let other = dealings.start([1; 32], (digest, 1), Some(claim.seal())).unwrap().ticket;
+    let ticket = dealings.start([1; 32], digest, 1, Some(claim.seal())).unwrap().ticket;
+    let other = dealings.start([1; 32], digest, 1, Some(claim.seal())).unwrap().ticket;
     let refusal = |ticket| dealings.fetch([2; 32], ticket, &claim).err().unwrap().to_string();
     let first = dealings.fetch([2; 32], &ticket, &claim).unwrap();
     assert!(refusal(&ticket).contains("another request"));
@@ -96,10 +96,10 @@ fn a_ticket_is_fetched_by_one_at_a_time_and_three_times_at_most() {
 fn a_seed_is_shown_only_of_what_the_client_has_given_up() {
     let dealings = Dealings::fresh(Registry::standard(), 1).unwrap();
     let (public, part) = model(7);
-    dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
+    dealings.register([1; 32], "dealt", &public, &part, |_| Ok(())).unwrap();
     let digest = Registry::standard().get("dealt").unwrap().dealing(&public, &part).unwrap().digest();
     let claim = Claim { nonce: [5; 32], digest };
-    let started = dealings.start([1; 32], (digest, 1), Some(claim.seal())).unwrap();
+    let started = dealings.start([1; 32], digest, 1, Some(claim.seal())).unwrap();
     let ticket = started.ticket;
     let refusal = |server| dealings.open([server; 32], &ticket).err().unwrap().to_string();
     assert!(refusal(1).contains("given this material up"));
@@ -126,7 +126,7 @@ fn a_seed_is_shown_only_of_what_the_client_has_given_up() {
     assert_eq!(again, half);
     assert_eq!(dealings.open([1; 32], &ticket).unwrap().0, seed.0, "its answer may have been lost");
     // A material given up before its fetch cannot be fetched.
-    let ticket = dealings.start([1; 32], (digest, 1), Some(claim.seal())).unwrap().ticket;
+    let ticket = dealings.start([1; 32], digest, 1, Some(claim.seal())).unwrap().ticket;
     dealings.consent([2; 32], &ticket, &claim).unwrap();
     assert!(dealings.fetch([2; 32], &ticket, &claim).is_err());
 }
@@ -135,10 +135,10 @@ fn a_seed_is_shown_only_of_what_the_client_has_given_up() {
 fn what_was_dealt_for_nobody_is_bound_once_and_by_its_server() {
     let dealings = Dealings::fresh(Registry::standard(), 1).unwrap();
     let (public, part) = model(7);
-    dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
+    dealings.register([1; 32], "dealt", &public, &part, |_| Ok(())).unwrap();
     let digest = Registry::standard().get("dealt").unwrap().dealing(&public, &part).unwrap().digest();
     let [claim, other] = [5, 6].map(|nonce| Claim { nonce: [nonce; 32], digest });
-    let ticket = dealings.start([1; 32], (digest, 1), None).unwrap().ticket;
+    let ticket = dealings.start([1; 32], digest, 1, None).unwrap().ticket;
     let is_refused = |claim: &Claim| {
         let fetched = dealings.fetch([2; 32], &ticket, claim).err().unwrap().to_string();
         assert!(fetched.contains("not dealt for this client's claim"), "{fetched}");
@@ -163,7 +163,7 @@ fn what_was_dealt_for_nobody_is_bound_once_and_by_its_server() {
     dealings.taken(&ticket);
     assert!(dealings.bind([1; 32], &ticket, other.seal()).is_err(), "nor when it is burnt");
     // Material that was dealt for a claim from the start cannot be bound to another.
-    let ticket = dealings.start([1; 32], (digest, 1), Some(claim.seal())).unwrap().ticket;
+    let ticket = dealings.start([1; 32], digest, 1, Some(claim.seal())).unwrap().ticket;
     assert!(dealings.bind([1; 32], &ticket, other.seal()).is_err());
     // A restarted dealer does not have the material.
     let again = Dealings::fresh(Registry::standard(), dealings.next()).unwrap();
@@ -175,10 +175,10 @@ fn too_many_halves_at_once_are_refused() {
     let mut dealings = Dealings::fresh(Registry::standard(), 1).unwrap();
     dealings.room = Room::new([16, 16], Duration::ZERO);
     let (public, part) = model(7);
-    dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
+    dealings.register([1; 32], "dealt", &public, &part, |_| Ok(())).unwrap();
     let digest = Registry::standard().get("dealt").unwrap().dealing(&public, &part).unwrap().digest();
     let claim = Claim { nonce: [5; 32], digest };
-    let [one, two] = [(); 2].map(|()| dealings.start([1; 32], (digest, 1), Some(claim.seal())).unwrap().ticket);
+    let [one, two] = [(); 2].map(|()| dealings.start([1; 32], digest, 1, Some(claim.seal())).unwrap().ticket);
     let first = dealings.fetch([2; 32], &one, &claim).unwrap();
     for _ in 0..=MAX_FETCHES {
         let error = dealings.fetch([3; 32], &two, &claim).err().unwrap().to_string();
@@ -195,19 +195,20 @@ fn a_key_is_one_key_to_every_back_end() {
     let fss = |part: &[u8]| {
         let keys = seam::digest("tacit 2026-11 fss keys of masks", &[&[7; 32], part]);
         public::write(
-            ("fss", tacit_dealer_backends::fss::VERSION),
+            "fss",
+            tacit_dealer_backends::fss::VERSION,
             &(tacit_dealer_backends::fss::Options::default(), [7u8; 32], keys),
             &graph(),
         )
         .unwrap()
     };
-    dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
-    let error = dealings.register([1; 32], "fss", (&fss(&part), &part), |_| Ok(())).unwrap_err().to_string();
+    dealings.register([1; 32], "dealt", &public, &part, |_| Ok(())).unwrap();
+    let error = dealings.register([1; 32], "fss", &fss(&part), &part, |_| Ok(())).unwrap_err().to_string();
     assert!(error.contains("hides the weights of another one"), "{error}");
-    assert!(dealings.register([1; 32], "fss", (&fss(&[9; 16]), &[9; 16]), |_| Ok(())).is_ok());
+    assert!(dealings.register([1; 32], "fss", &fss(&[9; 16]), &[9; 16], |_| Ok(())).is_ok());
     // Keys other than those that the public part states, which a restarted dealer would otherwise
     // accept.
-    let error = dealings.register([2; 32], "fss", (&fss(&[9; 16]), &[8; 16]), |_| Ok(())).unwrap_err().to_string();
+    let error = dealings.register([2; 32], "fss", &fss(&[9; 16]), &[8; 16], |_| Ok(())).unwrap_err().to_string();
     assert!(error.contains("the public part states"), "{error}");
 }
 
@@ -215,12 +216,12 @@ fn a_key_is_one_key_to_every_back_end() {
 fn one_server_crowds_out_itself_alone() {
     let dealings = Dealings::fresh(Registry::standard(), 1).unwrap();
     let (public, part) = model(200);
-    dealings.register([1; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
+    dealings.register([1; 32], "dealt", &public, &part, |_| Ok(())).unwrap();
     let digest = *dealings.state().models.keys().next().map(|(_, digest)| digest).unwrap();
     for k in 0..=255u8 {
         let (public, mut part) = model(k);
         part[1..].fill(0x55);
-        dealings.register([2; 32], "dealt", (&public, &part), |_| Ok(())).unwrap();
+        dealings.register([2; 32], "dealt", &public, &part, |_| Ok(())).unwrap();
     }
     assert_eq!(dealings.state().models.len(), MAX_MODELS);
     assert!(dealings.knows([1; 32], digest));
@@ -232,6 +233,6 @@ fn one_server_crowds_out_itself_alone() {
     });
     dealings.remember(hidden);
     let (public, part) = model(99);
-    let error = dealings.register([4; 32], "dealt", (&public, &part), |_| Ok(())).unwrap_err().to_string();
+    let error = dealings.register([4; 32], "dealt", &public, &part, |_| Ok(())).unwrap_err().to_string();
     assert!(error.contains("remember"), "{error}");
 }

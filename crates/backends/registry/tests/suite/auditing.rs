@@ -103,8 +103,14 @@ impl Dealer for Cheating {
     }
 }
 
-/// A model with everything, at both parties.
-fn model(backend: &str, options: &str) -> (Arc<dyn ServerModel>, Arc<dyn ClientModel>) {
+/// A model at both parties.
+struct Models {
+    server: Arc<dyn ServerModel>,
+    client: Arc<dyn ClientModel>,
+}
+
+/// A model with everything.
+fn model(backend: &str, options: &str) -> Models {
     let tree = cases().new_tree(&mut TestRunner::deterministic()).expect("a strategy without filters");
     let registry = Registry::standard();
     let backend = registry.get(backend).unwrap();
@@ -112,13 +118,13 @@ fn model(backend: &str, options: &str) -> (Arc<dyn ServerModel>, Arc<dyn ClientM
     let mut models = tree.current().into_iter().map(|(_, model)| model);
     let server = models.find_map(|model| backend.lower(&model, &options).ok()).expect("it takes some model");
     let client = backend.open(server.public_bytes()).unwrap();
-    (server, client)
+    Models { server, client }
 }
 
 type Ends = [Result<(), BackendError>; 2];
 
 /// Materials by both parties, an inference with each, until one of them ends with an error.
-fn run(models: &(Arc<dyn ServerModel>, Arc<dyn ClientModel>), wrong: Wrong, every: u64, most: usize) -> (Ends, u64) {
+fn run(models: &Models, wrong: Wrong, every: u64, most: usize) -> (Ends, u64) {
     let dealers = nearby().map(|inner| Arc::new(Cheating { inner, wrong, every, opened: AtomicU64::new(0) }));
     let ends = run_with(models, dealers.clone().map(|dealer| dealer as Arc<dyn Dealer>), wrong == Wrong::Nothing, most);
     (ends, dealers[1].opened.load(Relaxed))
@@ -131,12 +137,7 @@ fn nearby() -> [InProcessDealer; 2] {
 }
 
 /// The same with the dealer as either party has it; with inferences or without.
-fn run_with(
-    (server, client): &(Arc<dyn ServerModel>, Arc<dyn ClientModel>),
-    dealers: [Arc<dyn Dealer>; 2],
-    infer: bool,
-    most: usize,
-) -> Ends {
+fn run_with(Models { server, client }: &Models, dealers: [Arc<dyn Dealer>; 2], infer: bool, most: usize) -> Ends {
     let [ours, theirs] =
         dealers.map(|dealer| ConnectionResources { dealer: Some(dealer), ..ConnectionResources::default() });
     let input = vec![0.1; server.interface().input_len()];
@@ -327,11 +328,7 @@ impl Dealer for Watching {
 }
 
 /// Materials by a dealer that watches: what it has seen, and how the parties ended.
-fn watched(
-    models: &(Arc<dyn ServerModel>, Arc<dyn ClientModel>),
-    (first, cheats): (usize, bool),
-    most: usize,
-) -> (Vec<Seen>, Ends) {
+fn watched(models: &Models, first: usize, cheats: bool, most: usize) -> (Vec<Seen>, Ends) {
     let watch = Arc::new(Watch::default());
     let dealers = nearby().map(|inner| {
         let watch = Arc::clone(&watch);
@@ -347,7 +344,7 @@ fn until_both_halves_are_dealt_a_dealer_sees_the_same_of_all_materials() {
     for (backend, options) in VARIANTS {
         let models = model(backend, options);
         for first in 0..2 {
-            let (seen, [a, b]) = watched(&models, (first, false), 24);
+            let (seen, [a, b]) = watched(&models, first, false, 24);
             assert!(a.is_ok() && b.is_ok(), "{backend}, {options}: {a:?}, {b:?}");
             assert!(seen.iter().any(|seen| seen.audited), "with 24 that were not, but for chance (2^-24)");
             for one in &seen {
@@ -361,7 +358,7 @@ fn until_both_halves_are_dealt_a_dealer_sees_the_same_of_all_materials() {
 fn a_dealer_that_cheats_when_nothing_shows_an_audit_is_found_as_often_as_any() {
     let models = model("dealt", "audit=500");
     let found = (0..64).filter(|_| {
-        let (_, ends) = watched(&models, (1, true), 1);
+        let (_, ends) = watched(&models, 1, true, 1);
         let error = ends.iter().find_map(|end| end.as_ref().err());
         error.is_some_and(|error| error.to_string().contains("audit"))
     });

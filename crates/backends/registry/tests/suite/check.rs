@@ -78,7 +78,7 @@ fn four_inputs() -> Vec<Vec<f32>> {
 fn both_parties_answer_as_the_model_says() {
     for mode in [OutputMode::Logits, OutputMode::Top1] {
         let (model, lowered) = lower(&Cheetah, mode);
-        let ran = run_privately(&model, (&Cheetah, &lowered), &four_inputs(), &Watch::default()).unwrap();
+        let ran = run_privately(&model, &Cheetah, &lowered, &four_inputs(), &Watch::default()).unwrap();
         assert_eq!((ran.inputs, ran.as_reference), (3, 3), "{ran:?}");
         assert!(ran.off <= ran.bound, "{ran:?}");
         assert!(ran.stated.is_none_or(|stated| stated == ran.bound), "{ran:?}");
@@ -96,7 +96,7 @@ fn a_bound_is_stated_where_it_says_something() {
     let model = tiny_cnn(OutputMode::Logits);
     let stated = |frac_bits: u32| {
         let lowered = Cheetah.lower(&model, &format!("frac_bits={frac_bits}").parse().unwrap()).unwrap();
-        let ran = run_privately(&model, (&Cheetah, &lowered), &four_inputs()[..1], &Watch::default()).unwrap();
+        let ran = run_privately(&model, &Cheetah, &lowered, &four_inputs()[..1], &Watch::default()).unwrap();
         assert!(ran.off <= ran.bound, "{ran:?}");
         assert!(ran.bound.is_finite(), "{ran:?}");
         assert!(ran.error < ran.bound, "{ran:?}");
@@ -111,7 +111,7 @@ fn the_server_of_ckks_tells_where_its_time_goes() {
     let model = import(bytes, &ImportOptions::default()).unwrap().model;
     let lowered = Ckks.lower(&model, &Options::default()).unwrap();
     let input = model.calibration.samples[0].clone();
-    let ran = run_privately(&model, (&Ckks, &lowered), &[input], &Watch::default()).unwrap();
+    let ran = run_privately(&model, &Ckks, &lowered, &[input], &Watch::default()).unwrap();
     let [kinds, seconds] = [ran.steps.len() as f64, ran.steps.values().sum::<f64>()];
     assert!(kinds >= 2.0, "{:?}", ran.steps);
     assert!(ran.steps.contains_key("linear"), "{:?}", ran.steps);
@@ -123,7 +123,7 @@ fn the_server_of_ckks_tells_where_its_time_goes() {
 fn what_cannot_run_says_why() {
     let (model, lowered) = lower(&Dealt, OutputMode::Logits);
     let refused = |inputs: &[Vec<f32>], backend: &dyn Backend, lowered: &Arc<dyn ServerModel>| {
-        run_privately(&model, (backend, lowered), inputs, &Watch::default()).unwrap_err().to_string()
+        run_privately(&model, backend, lowered, inputs, &Watch::default()).unwrap_err().to_string()
     };
     assert!(refused(&four_inputs(), &Dealt, &lowered).contains("dealer"));
     let lowered = lower(&Cheetah, OutputMode::Logits).1;

@@ -6,13 +6,13 @@ use std::fmt::Write;
 
 use prost::Message;
 use tacit_backends::{Options, Registry, Support};
-use tacit_graph::Function;
 use tacit_graph::import::{ImportOptions, import};
 use tacit_graph::onnx::proto::{
     AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
     TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
 };
 use tacit_graph::onnx::{OPSETS, Operator, REFUSED, advice, operators};
+use tacit_graph::{Function, Interval};
 
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/operators.md");
 
@@ -86,7 +86,11 @@ fn page() -> String {
 }
 
 fn options() -> ImportOptions {
-    ImportOptions { range: Some([-1.0, 1.0]), model_id: Some([1; 16]), ..ImportOptions::default() }
+    ImportOptions {
+        range: Some(Interval { low: -1.0, high: 1.0 }),
+        model_id: Some([1; 16]),
+        ..ImportOptions::default()
+    }
 }
 
 /// A node whose result is `y`.

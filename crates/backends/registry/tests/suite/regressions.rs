@@ -10,10 +10,14 @@ use tacit_backends::{Backend, Options, ServerModel};
 use tacit_graph::float::run::run;
 use tacit_graph::npy::Npy;
 use tacit_graph::rng::SplitMix;
-use tacit_graph::{ImportOptions, Imported, Units, import};
+use tacit_graph::{ImportOptions, Imported, Interval, Units, import};
 
 /// A network imported and lowered.
-fn served(name: &str, calibration: Option<&Npy>, range: Option<[f32; 2]>) -> Option<(Imported, Arc<dyn ServerModel>)> {
+fn served(
+    name: &str,
+    calibration: Option<&Npy>,
+    range: Option<Interval<f32>>,
+) -> Option<(Imported, Arc<dyn ServerModel>)> {
     let bytes = data::regression(&format!("{name}.onnx"))?;
     let options = ImportOptions { calibration: calibration.cloned(), range, ..ImportOptions::default() };
     let imported = import(&bytes, &options).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -59,7 +63,7 @@ fn what_was_refused_when_served_is_served() {
 #[test]
 fn tiny_weights_and_inputs_are_rescaled() {
     for (name, high) in [("tiny_weights", 1.0f32), ("tiny_input_range", 1e-5)] {
-        let Some((imported, lowered)) = served(name, None, Some([-high, high])) else { return };
+        let Some((imported, lowered)) = served(name, None, Some(Interval { low: -high, high })) else { return };
         let mut rng = SplitMix::new(9);
         let (len, high) = (lowered.interface().input_len(), f64::from(high));
         let inputs: Vec<Vec<f32>> =

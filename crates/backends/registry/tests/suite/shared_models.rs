@@ -108,7 +108,7 @@ fn overflows(lowered: &RingModel, input: &[f32]) -> bool {
 /// crosses, blocks of colours.
 fn unheard_of(imported: &Imported) -> Vec<Vec<f32>> {
     let shape = imported.model.interface.input_shape.clone();
-    let [low, high] = imported.model.interface.input.range;
+    let [low, high] = imported.model.interface.input.range.ends();
     let (height, width) = (shape[1], shape[2]);
     let patterns: [fn(usize, usize, usize) -> bool; 10] = [
         |c, y, x| (c + y + x) % 3 == 0,

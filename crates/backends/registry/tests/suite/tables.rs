@@ -6,6 +6,7 @@ use prost::Message;
 use tacit_arith::prg::Prg;
 use tacit_backends::dealer::{Dealings, InProcessDealer};
 use tacit_backends::{ClientModel, ConnectionResources, Options, Registry, ServerModel, Setup};
+use tacit_graph::Interval;
 use tacit_graph::import::{ImportOptions, Imported, import};
 use tacit_graph::npy::Npy;
 use tacit_graph::onnx::proto::{
@@ -72,8 +73,11 @@ fn imported() -> Imported {
     let mut rng = SplitMix::new(3);
     let data = (0..32 * FEATURES).map(|_| rng.range(-1.0, 1.0) as f32).collect();
     let calibration = Npy { shape: vec![32, FEATURES], data, is_bytes: false };
-    let options =
-        ImportOptions { calibration: Some(calibration), range: Some([-1.0, 1.0]), ..ImportOptions::default() };
+    let options = ImportOptions {
+        calibration: Some(calibration),
+        range: Some(Interval { low: -1.0, high: 1.0 }),
+        ..ImportOptions::default()
+    };
     import(&network(), &options).unwrap()
 }
 

@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use tacit_graph::Interval;
 
 use super::*;
 use crate::fixtures::small_model;
@@ -63,7 +64,7 @@ fn the_interface_must_be_that_of_the_graph() {
         |s| s.interface.output_mode = tacit_graph::OutputMode::Logits,
         |s| s.output = 6,
         |s| s.output_multiplier = f64::NAN,
-        |s| s.interface.input.range = [1.0, -1.0],
+        |s| s.interface.input.range = Interval { low: 1.0, high: -1.0 },
     ];
     for (i, change) in changes.iter().enumerate() {
         let mut spec = graph.spec().clone();

@@ -46,8 +46,8 @@ pub fn agreement(
         let ints: Vec<i64> = given.iter().map(|&v| fixed.quantize(f64::from(v))).collect();
         let out = match seed {
             Some(seed) => {
-                let errors = (seed.wrapping_add(i as u64), *relu_drop);
-                reference::run_with_share_errors(graph, weights, &ints, errors)?
+                let seed = seed.wrapping_add(i as u64);
+                reference::run_with_share_errors(graph, weights, &ints, seed, *relu_drop)?
             }
             None => {
                 a.out_of_range += usize::from(!reference::range_check(graph, weights, &ints)?.is_empty());

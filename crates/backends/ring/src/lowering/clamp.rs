@@ -78,7 +78,7 @@ fn find(model: &Model, options: &RingOptions, emitted: &Emitted, room: f64) -> V
     let read_by_layer: Vec<bool> =
         graph.users().iter().map(|users| users.iter().any(|&u| graph.nodes[u].op.is_linear())).collect();
     let mut found: Vec<Clamp> = Vec::new();
-    let (range, error) = (model.interface.input.range, options.linear_error);
+    let (range, error) = (model.interface.input.range.ends(), options.linear_error);
     range::walk_bounds(&emitted.graph, &emitted.weights, range, error, &mut |id, spans| {
         let (node, from) = (&emitted.graph.nodes()[id], emitted.origin[id]);
         let most = likely(stats.max_abs[from], stats.extreme[from], options);

@@ -117,7 +117,7 @@ fn finish(problem: &Problem, mut e: Emitter, output: NodeId, top1: bool) -> Resu
         let moved = rings.moved.clone();
         let graph = rings.graph(problem, output, top1)?;
         let error = problem.options.linear_error;
-        let bounds = range::worst_case(&graph, &weights, problem.model.interface.input.range, error);
+        let bounds = range::worst_case(&graph, &weights, problem.model.interface.input.range.ends(), error);
         let bounds: Vec<f64> = moved.iter().map(|&id| bounds[id]).collect();
         rings = Rings::new(&e, certain(&e, &bounds))?;
     }

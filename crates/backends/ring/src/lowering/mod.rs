@@ -224,7 +224,7 @@ pub fn lower_for(
         Some(f) => {
             let scheme = scheme::Scheme::fixed(f, options.weight_bits.unwrap_or(f));
             let relu_drop = *options.relu_drop.start();
-            let quality = search::judge(&problem, (&scheme, relu_drop))?;
+            let quality = search::judge(&problem, &scheme, relu_drop)?;
             search::Found { scheme, relu_drop, quality, choices: Vec::new() }
         }
         None => search::cheapest(&problem, &target)?,

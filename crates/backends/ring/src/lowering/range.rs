@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn nothing_that_is_accepted_exceeds_its_bound() {
         let model = lowered(&tiny_cnn(OutputMode::Logits), &RingOptions::default());
-        let bounds = worst_case(&model.graph, &model.weights, model.graph.spec().interface.input.range, 1);
+        let bounds = worst_case(&model.graph, &model.weights, model.graph.spec().interface.input.range.ends(), 1);
         let mut rng = SplitMix::new(4);
         for k in 0..20 {
             let x: Vec<f32> =

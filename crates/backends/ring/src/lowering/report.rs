@@ -356,7 +356,7 @@ fn is_half_done(op: &Op, float: &FloatOp) -> bool {
 /// Returns for each node whether its range is certain, and a summary over all nodes.
 fn overflow(problem: &Problem, emitted: &Emitted) -> (Overflow, Vec<bool>) {
     let graph = &emitted.graph;
-    let (range, error) = (problem.model.interface.input.range, problem.options.linear_error);
+    let (range, error) = (problem.model.interface.input.range.ends(), problem.options.linear_error);
     let bounds = range::worst_case(graph, &emitted.weights, range, error);
     let quartered = width::quartered(graph.nodes());
     let mut found = Overflow { least_factor: f64::INFINITY, ..Overflow::default() };

@@ -88,8 +88,8 @@ fn quality(
         let (sample, wanted) = (&calibration.samples[i], &calibration.wanted[i]);
         let fixed = graph.input().fixed;
         let ints: Vec<i64> = sample.iter().map(|&x| fixed.quantize(f64::from(x))).collect();
-        let errors = (seed.wrapping_add(i as u64), relu_drop);
-        let out = reference::run_with_share_errors(graph, &emitted.weights, &ints, errors)?;
+        let seed = seed.wrapping_add(i as u64);
+        let out = reference::run_with_share_errors(graph, &emitted.weights, &ints, seed, relu_drop)?;
         let scale = graph.output().fixed;
         let got: Vec<f64> = out.iter().map(|&v| scale.dequantize(v)).collect();
         same += usize::from(is_class_of(class(&got), wanted));
@@ -145,7 +145,7 @@ pub(super) fn cheapest(problem: &Problem, target: &Target) -> Result<Found, Back
 
 /// Returns the quality of a scheme on the held-out samples (or, without any, on those of the
 /// search), with other simulated errors.
-pub(super) fn judge(problem: &Problem, (scheme, relu_drop): (&Scheme, u32)) -> Result<Quality, RingError> {
+pub(super) fn judge(problem: &Problem, scheme: &Scheme, relu_drop: u32) -> Result<Quality, RingError> {
     let judges = if problem.held_out.is_empty() { &problem.searched } else { &problem.held_out };
     let (emitted, seed) = (emit(problem, scheme, false)?, problem.options.seed.wrapping_add(JUDGED));
     quality(problem, &emitted, relu_drop, judges.clone(), seed)
@@ -178,7 +178,7 @@ impl<'a> Search<'a> {
     }
 
     fn judge(&self, trial: Trial) -> Result<Quality, RingError> {
-        judge(self.problem, (&self.scheme(trial), trial.relu_drop))
+        judge(self.problem, &self.scheme(trial), trial.relu_drop)
     }
 
     /// Returns the model under a scheme, with its outputs revealed, and its cost; `None` if no ring

@@ -95,7 +95,8 @@ pub fn run_with_share_errors(
     graph: &RingGraph,
     weights: &Weights,
     input: &[i64],
-    (seed, relu_drop): (u64, u32),
+    seed: u64,
+    relu_drop: u32,
 ) -> Result<Vec<i64>, RingError> {
     let mut reference = Reference::new(graph, weights, input)?;
     reference.truncation = Truncation::Shares(SplitMix::new(seed));

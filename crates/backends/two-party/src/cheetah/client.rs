@@ -14,7 +14,7 @@ use tacit_net::Tag;
 use super::cost;
 use super::lattice::Lattice;
 use super::material::{ClientMaterial, MADE, Piece};
-use super::plan::{CheetahStepTypes, Plan};
+use super::plan::{CheetahStepTypes, Member, Plan};
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::{Stop, check_made_for};
 use tacit_ring::Node;
@@ -151,12 +151,13 @@ impl<L: Lattice> ClientPhase<CheetahStepTypes> for Offline<'_, '_, L> {
         Ok(())
     }
 
-    fn linear(&mut self, &(group, index): &(usize, usize), _: NodeId, x: &[u64]) -> Result<Vec<u64>, BackendError> {
+    fn linear(&mut self, &Member { group, index }: &Member, _: NodeId, x: &[u64]) -> Result<Vec<u64>, BackendError> {
         let members = &self.plan.groups[group];
         if index == 0 {
             let ClientKeys { lattice, ots } = &mut *self.keys;
-            let (keys, random) = ((&*lattice, &self.masks.secret), self.masks.random(members.tensor));
-            self.answers[group] = L::client(&members.plan, keys, (x, &random), self.session, ots)?.into();
+            let (secret, random) = (&self.masks.secret, self.masks.random(members.tensor));
+            let shares = L::client(&members.plan, lattice, secret, x, &random, self.session, ots)?;
+            self.answers[group] = shares.into();
         }
         let id = members.nodes[index];
         let (width, unread) = (self.plan.graph.nodes()[id].fixed.width, self.plan.unread[id]);
@@ -167,8 +168,8 @@ impl<L: Lattice> ClientPhase<CheetahStepTypes> for Offline<'_, '_, L> {
     }
 
     fn gate(&mut self, _: At, spec: &GateSpec, gate: &GateShares<'_>) -> Result<(), BackendError> {
-        let shares = (gate.values, gate.targets);
-        let made = ClientGate::offline(spec, gate.tested, shares, self.session, &mut self.keys.ots)?;
+        let GateShares { tested, values, targets, .. } = *gate;
+        let made = ClientGate::offline(spec, tested, values, targets, self.session, &mut self.keys.ots)?;
         self.pieces.push(Piece::Gate(made));
         Ok(())
     }
@@ -202,7 +203,7 @@ impl<L: Lattice> ClientPhase<CheetahStepTypes> for Online<'_, '_, L> {
         Ok(self.session.channel.send_packed(INPUT, &masked, width)?)
     }
 
-    fn linear(&mut self, _: &(usize, usize), id: NodeId, _: &[u64]) -> Result<Vec<u64>, BackendError> {
+    fn linear(&mut self, _: &Member, id: NodeId, _: &[u64]) -> Result<Vec<u64>, BackendError> {
         let mut share = self.linear.next().expect(MADE).values();
         share.iter_mut().for_each(|v| *v <<= self.unread[id]);
         Ok(share)

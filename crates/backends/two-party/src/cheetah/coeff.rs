@@ -12,7 +12,7 @@ use super::lattice::Lattice;
 use super::linear::tiling::Consumer;
 use super::linear::{self, CheckedWeights, LinearClient, LinearDraft, LinearError, LinearPlan, LinearServer};
 use super::options::{self, Options};
-use tacit_backend_api::{BackendError, PartyCost, seam};
+use tacit_backend_api::{BackendError, PartyCost, Sides, seam};
 use tacit_ring::RingOptions;
 
 /// The back end.
@@ -181,9 +181,9 @@ impl Lattice for Cheetah {
         plan.talk(talk);
     }
 
-    fn work(plan: &LinearPlan) -> [PartyCost; 2] {
-        let (linear, mut both) = (plan.cost(), [PartyCost::default(); 2]);
-        let [client, server] = &mut both;
+    fn work(plan: &LinearPlan) -> Sides<PartyCost> {
+        let (linear, mut both) = (plan.cost(), Sides::<PartyCost>::default());
+        let Sides { client, server } = &mut both;
         client.work.ntts = linear.client_ntts();
         server.work.ntts = linear.server_ntts();
         // Each product multiplies both halves of a ciphertext modulo both primes.
@@ -246,8 +246,10 @@ impl Lattice for Cheetah {
 
     fn client(
         plan: &LinearPlan,
-        (keys, secret): (&Option<linear::ClientKeys>, &Option<linear::ClientKeys>),
-        (mask, random): (&[u64], &Prg),
+        keys: &Option<linear::ClientKeys>,
+        secret: &Option<linear::ClientKeys>,
+        mask: &[u64],
+        random: &Prg,
         session: &mut Session<'_>,
         _: &mut Ots,
     ) -> Result<Vec<Vec<u64>>, BackendError> {
@@ -257,7 +259,8 @@ impl Lattice for Cheetah {
 
     fn server(
         plan: &LinearPlan,
-        (keys, public): (&Option<linear::ServerKeys>, &Option<linear::ServerKeys>),
+        keys: &Option<linear::ServerKeys>,
+        public: &Option<linear::ServerKeys>,
         weights: &[&[i32]],
         session: &mut Session<'_>,
         _: &mut Ots,

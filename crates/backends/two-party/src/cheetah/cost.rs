@@ -7,8 +7,8 @@ use tacit_net::TrafficModel;
 
 use super::lattice::Lattice;
 use super::options::Options;
-use super::plan::{self, Plan, Step};
-use tacit_backend_api::{BackendError, Costs, PartyCost, PhaseCost, Work};
+use super::plan::{self, Member, Plan, Step};
+use tacit_backend_api::{BackendError, Costs, PartyCost, PhaseCost, Sides, Work};
 use tacit_ring::{Node, RingGraph};
 
 /// Returns the payload bytes, both ways, of the online phase of one input. The search for scales
@@ -41,7 +41,7 @@ pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
         keeps(&mut costs, packed(n, width - plan.unread(id)), packed(n, width - plan.rounded(id)));
     }
     for group in &plan.groups {
-        let [client, server] = L::work(&group.plan);
+        let Sides { client, server } = L::work(&group.plan);
         let choosing = L::choosing(&group.plan);
         costs.offline.add_work(client, server);
         costs.offline.add_work(choosing, PartyCost::default());
@@ -50,7 +50,7 @@ pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
     costs.offline.add_work(PartyCost::default(), L::public(&plan.lattice()));
     costs.online.server.work.macs = plan.batch as u64 * plan.graph.macs();
     let (client, server) = rots(plan);
-    let [client, server] = extension(client, server);
+    let Sides { client, server } = extension(client, server);
     costs.offline.add_work(client, server);
     memory(plan, &mut costs);
     costs
@@ -81,7 +81,7 @@ impl TrafficOf {
         let mut ots = PlannedOts::reserved(client, server);
         for step in &plan.steps {
             match step {
-                Step::Linear((group, 0)) => L::talk(&plan.groups[*group].plan, &mut ots, talk),
+                Step::Linear(Member { group, index: 0 }) => L::talk(&plan.groups[*group].plan, &mut ots, talk),
                 Step::Widen(wrap) => wrap.talk_offline(&mut ots, talk),
                 Step::Linear(_) | Step::Input | Step::Local | Step::LookUp(_) => {}
                 Step::Relu(_) | Step::TruncateExact { .. } | Step::Reduce { .. } => {
@@ -148,9 +148,9 @@ fn keeps(costs: &mut Costs, client: u64, server: u64) {
 
 /// Work of the OT extension in both directions, at client and server. The tree leaf of an OT costs
 /// one AES call at both parties; its strings cost two at the sender and one at the receiver.
-fn extension(client_receives: usize, server_receives: usize) -> [PartyCost; 2] {
+fn extension(client_receives: usize, server_receives: usize) -> Sides<PartyCost> {
     let (received, sent) = (client_receives as u64, server_receives as u64);
-    [extended(received, sent), extended(sent, received)]
+    Sides { client: extended(received, sent), server: extended(sent, received) }
 }
 
 /// Returns the work of the OT extension at a party that receives and sends so many OTs.

@@ -11,7 +11,7 @@ use tacit_net::TrafficModel;
 use super::linear::LinearError;
 use super::linear::tiling::Consumer;
 use super::options::Options;
-use tacit_backend_api::{BackendError, PartyCost, seam};
+use tacit_backend_api::{BackendError, PartyCost, Sides, seam};
 use tacit_ring::RingOptions;
 
 /// A back end of client and server whose linear layers are made offline with a lattice scheme.
@@ -97,7 +97,7 @@ pub trait Lattice: Send + Sync + Sized + 'static {
     fn talk(plan: &Self::Plan, ots: &mut PlannedOts, talk: &mut TrafficModel);
 
     /// Offline work of client and server, without OTs.
-    fn work(plan: &Self::Plan) -> [PartyCost; 2];
+    fn work(plan: &Self::Plan) -> Sides<PartyCost>;
 
     /// Work of the client, in each phase, to choose its shares.
     fn choosing(plan: &Self::Plan) -> PartyCost;
@@ -147,8 +147,10 @@ pub trait Lattice: Send + Sync + Sized + 'static {
     /// Protocol or channel errors.
     fn client(
         plan: &Self::Plan,
-        keys: (&Self::ClientKeys, &Self::Secret),
-        mask: (&[u64], &Prg),
+        keys: &Self::ClientKeys,
+        secret: &Self::Secret,
+        mask: &[u64],
+        random: &Prg,
         session: &mut Session<'_>,
         ots: &mut Ots,
     ) -> Result<Vec<Vec<u64>>, BackendError>;
@@ -159,7 +161,8 @@ pub trait Lattice: Send + Sync + Sized + 'static {
     /// Protocol or channel errors, and weights that do not fit the plan.
     fn server(
         plan: &Self::Plan,
-        keys: (&Self::ServerKeys, &Self::Public),
+        keys: &Self::ServerKeys,
+        public: &Self::Public,
         weights: &[&[i32]],
         session: &mut Session<'_>,
         ots: &mut Ots,

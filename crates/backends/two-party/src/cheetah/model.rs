@@ -45,12 +45,12 @@ struct Client<L: Lattice> {
 
 impl<L: Lattice> Compiled<L> {
     fn new(graph: RingGraph, options: Options) -> Result<Self, BackendError> {
-        let public = public::write((L::NAME, L::VERSION), &options, &graph)?;
+        let public = public::write(L::NAME, L::VERSION, &options, &graph)?;
         Ok(Self::of_one(public.into(), plan::compile(graph, options)?))
     }
 
     fn read(bytes: &[u8]) -> Result<Self, BackendError> {
-        let (options, rest): (Options, _) = public::read((L::NAME, L::VERSION), bytes)?;
+        let (options, rest): (Options, _) = public::read(L::NAME, L::VERSION, bytes)?;
         L::check(&options)?;
         let graph = tacit_ring::read_public(rest)?;
         Ok(Self::of_one(bytes.into(), plan::compile(graph, options)?))

@@ -210,7 +210,7 @@ impl<L: Lattice> ServerParty<L> {
         tap: &mut NodeObserver<'_>,
     ) -> Result<(), BackendError> {
         let session = &mut session(Role::Server, channel, &mut self.prg);
-        server::online_traced(&self.plan, material, (&self.weights, None), session, tap, &self.stop)
+        server::online_traced(&self.plan, material, &self.weights, None, session, tap, &self.stop)
     }
 
     /// Runs [`online`](Self::online) on an input that is already shared. `own` is the server's
@@ -229,7 +229,7 @@ impl<L: Lattice> ServerParty<L> {
             return Err(BackendError::Misuse("the share is not one of the input"));
         }
         let session = &mut session(Role::Server, channel, &mut self.prg);
-        let (given, tap) = ((&*self.weights, Some(own)), &mut |_: usize, _: &[u64]| {});
-        server::online_traced(&self.plan, material, given, session, tap, &self.stop)
+        let tap = &mut |_: usize, _: &[u64]| {};
+        server::online_traced(&self.plan, material, &self.weights, Some(own), session, tap, &self.stop)
     }
 }

@@ -18,10 +18,18 @@ use tacit_ring::{RingGraph, slack};
 pub(super) struct CheetahStepTypes;
 
 impl StepTypes for CheetahStepTypes {
-    /// Member `index` of a group that shares one encrypted tensor.
-    type Linear = (usize, usize);
+    type Linear = Member;
     type Gate = GateSpec;
     type Widen = WrapSpec;
+}
+
+/// A linear layer of a group that shares one encrypted tensor.
+#[derive(Clone, Copy)]
+pub(super) struct Member {
+    /// Index of the group in the plan.
+    pub group: usize,
+    /// Index of the layer in the group.
+    pub index: usize,
 }
 
 pub(super) type Step = share::Step<CheetahStepTypes>;
@@ -94,7 +102,7 @@ impl<L: Lattice> Plan<L> {
     /// Bound on a linear node's error before truncation (0 for other nodes).
     pub fn linear_error(&self, node: NodeId) -> u32 {
         match &self.steps[node] {
-            Step::Linear((group, index)) => {
+            Step::Linear(Member { group, index }) => {
                 L::max_error(&self.groups[*group].plan, *index) + slack::rounding_error(self.rounded[node])
             }
             _ => 0,
@@ -157,9 +165,9 @@ pub fn compile<L: Lattice>(graph: RingGraph, options: Options) -> Result<Plan<L>
     let (steps, members) = steps::<L>(&graph, &options)?;
     let exact: Vec<bool> = steps.iter().map(|step| matches!(step, Step::TruncateExact { .. })).collect();
     let errors = slack::errors(&graph, &exact, options.linear_error);
-    let drafts = members.iter().map(|(tensor, nodes)| {
-        Ok((draft::<L>(&graph, &options, &errors, (*tensor, nodes))?, is_free(&steps[*tensor])))
-    });
+    let drafts = members
+        .iter()
+        .map(|(tensor, nodes)| Ok((draft::<L>(&graph, &options, &errors, *tensor, nodes)?, is_free(&steps[*tensor]))));
     let plans = L::plans(drafts.collect::<Result<_, BackendError>>()?);
     let groups = members.into_iter().zip(plans);
     let groups: Vec<Group<L>> = groups.map(|((tensor, nodes), plan)| Group { tensor, nodes, plan }).collect();
@@ -238,20 +246,20 @@ impl Compile<CheetahStepTypes> for Maker<'_> {
         self.exact
     }
 
-    fn linear(&mut self, tensor: NodeId, id: NodeId) -> (usize, usize) {
+    fn linear(&mut self, tensor: NodeId, id: NodeId) -> Member {
         let known = self.members.iter().position(|(t, _)| *t == tensor);
         let group = known.unwrap_or_else(|| {
             self.members.push((tensor, Vec::new()));
             self.members.len() - 1
         });
         self.members[group].1.push(id);
-        (group, self.members[group].1.len() - 1)
+        Member { group, index: self.members[group].1.len() - 1 }
     }
 
     fn relu(&mut self, n: usize, width: u32, wide: u32, tests_all_bits: bool) -> Result<GateSpec, String> {
         let drop = if tests_all_bits { 0 } else { self.options.relu_drop.min(width - 4) };
         let [way, behind] = [Widening::OnTheWay, Widening::Behind]
-            .map(|place| GateSpec::widening(n, width, drop, self.options.leaves, (wide, place)));
+            .map(|place| GateSpec::widening(n, width, drop, self.options.leaves, wide, place));
         let [most, least] = [&way, &behind].map(|gate| gate.cost().online_up + gate.cost().online_down);
         // Widening within the gate takes the value and its wrap bits from one word of OT output.
         let behind_pays = most >= least + self.options.round_trip as usize;
@@ -280,7 +288,8 @@ pub fn draft<L: Lattice>(
     graph: &RingGraph,
     options: &Options,
     errors: &[u32],
-    (tensor, nodes): (NodeId, &[NodeId]),
+    tensor: NodeId,
+    nodes: &[NodeId],
 ) -> Result<L::Draft, BackendError> {
     let layers: Vec<Consumer> = nodes.iter().map(|&id| consumer(graph, tensor, id)).collect();
     let linear_error = nodes.iter().map(|&id| errors[id]).min().expect("a group has a layer");

@@ -11,7 +11,7 @@ use super::client::{INPUT, RESULT, WIDEN};
 use super::cost;
 use super::lattice::Lattice;
 use super::material::{MADE, Piece, ServerMaterial};
-use super::plan::{CheetahStepTypes, Plan, Step};
+use super::plan::{CheetahStepTypes, Member, Plan, Step};
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::{Stop, check_made_for};
 use tacit_ring::fixed::ring_mask;
@@ -49,12 +49,12 @@ pub(super) fn offline<L: Lattice>(
     for step in &plan.steps {
         stop.begin()?;
         match step {
-            Step::Linear((group, 0)) => {
+            Step::Linear(Member { group, index: 0 }) => {
                 let group = &plan.groups[*group];
                 let layers = group.nodes.iter().map(|&id| Ok(&*weights.get(id).ok_or(NO_WEIGHTS)?.weights));
                 let layers: Vec<&[i32]> = layers.collect::<Result<_, BackendError>>()?;
                 let ServerKeys { lattice, ots } = &mut *keys;
-                let shares = L::server(&group.plan, (&*lattice, &public), &layers, session, ots)?;
+                let shares = L::server(&group.plan, lattice, &public, &layers, session, ots)?;
                 for (&id, share) in group.nodes.iter().zip(&shares) {
                     let (width, bits) = (plan.graph.nodes()[id].fixed.width, plan.rounded(id));
                     let half = u64::from(rounding_error(bits));
@@ -88,7 +88,8 @@ pub(super) fn offline<L: Lattice>(
 pub fn online_traced<L: Lattice>(
     plan: &Plan<L>,
     material: ServerMaterial,
-    (weights, own): (&Weights, Option<&[u64]>),
+    weights: &Weights,
+    own: Option<&[u64]>,
     session: &mut Session<'_>,
     tap: &mut NodeObserver<'_>,
     stop: &Stop,
@@ -125,7 +126,7 @@ impl<L: Lattice> ServerPhase<CheetahStepTypes> for Online<'_, '_, L> {
 
     fn linear(
         &mut self,
-        &(group, index): &(usize, usize),
+        &Member { group, index }: &Member,
         id: NodeId,
         node: &Node,
         x: &[u64],

@@ -9,7 +9,7 @@ use super::chain;
 use super::plan::{SlotPlan, Upload};
 use super::server::Done;
 use super::units::{keys, lift_spec, units};
-use tacit_backend_api::{PartyCost, Work};
+use tacit_backend_api::{PartyCost, Sides, Work};
 
 /// Number of primes of a ciphertext, of an answer, of a key.
 const LEVELS: [u64; 3] = [4, 2, 5];
@@ -60,9 +60,9 @@ pub(super) fn talk(plan: &SlotPlan, ots: &mut PlannedOts, talk: &mut TrafficMode
 }
 
 /// Work of client and server in one exchange, without OTs.
-pub(super) fn work(plan: &SlotPlan) -> [PartyCost; 2] {
-    let (done, mut both) = (done(plan), [PartyCost::default(); 2]);
-    let [client, server] = &mut both;
+pub(super) fn work(plan: &SlotPlan) -> Sides<PartyCost> {
+    let (done, mut both) = (done(plan), Sides::<PartyCost>::default());
+    let Sides { client, server } = &mut both;
     for upload in &plan.uploads {
         let (ciphertexts, answers) = (plan.batch * upload.ciphertexts(), plan.batch * units(plan, upload).len());
         server.peak_memory_bytes += (ciphertexts * Ciphertext::MEMORY_BYTES) as u64 + sums(plan, upload);

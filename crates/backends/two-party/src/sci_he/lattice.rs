@@ -14,7 +14,7 @@ use super::units::lift_spec;
 use crate::cheetah::linear::LinearError;
 use crate::cheetah::linear::tiling::Consumer;
 use crate::cheetah::{Lattice, Options, read_gates};
-use tacit_backend_api::{BackendError, PartyCost, seam};
+use tacit_backend_api::{BackendError, PartyCost, Sides, seam};
 use tacit_ring::RingOptions;
 
 /// The back end.
@@ -106,7 +106,7 @@ impl Lattice for SciHe {
         cost::talk(plan, ots, talk);
     }
 
-    fn work(plan: &SlotPlan) -> [PartyCost; 2] {
+    fn work(plan: &SlotPlan) -> Sides<PartyCost> {
         cost::work(plan)
     }
 
@@ -140,8 +140,10 @@ impl Lattice for SciHe {
 
     fn client(
         plan: &SlotPlan,
-        (keys, ()): (&ClientKeys, &()),
-        (mask, _): (&[u64], &Prg),
+        keys: &ClientKeys,
+        (): &(),
+        mask: &[u64],
+        _: &Prg,
         session: &mut Session<'_>,
         ots: &mut Ots,
     ) -> Result<Vec<Vec<u64>>, BackendError> {
@@ -150,7 +152,8 @@ impl Lattice for SciHe {
 
     fn server(
         plan: &SlotPlan,
-        (keys, ()): (&ServerKeys, &()),
+        keys: &ServerKeys,
+        (): &(),
         weights: &[&[i32]],
         session: &mut Session<'_>,
         ots: &mut Ots,

@@ -153,7 +153,8 @@ impl Layout {
         consumer: &Consumer,
         taps: &[Tap],
         turns: &[usize],
-        (output, input): (usize, usize),
+        output: usize,
+        input: usize,
         weight: impl Fn(usize, usize, usize) -> i32,
     ) -> Products {
         let (conv, classes) = (&consumer.conv, self.classes);

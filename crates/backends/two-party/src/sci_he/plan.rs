@@ -126,7 +126,7 @@ impl SlotPlan {
             let key = if alike { (usize::MAX, input * 2 * layout.classes % phases) } else { (output, input) };
             *known.entry(key).or_insert_with(|| {
                 let products =
-                    layout.products(c, &self.taps[k], &upload.turns[input], (output, input), |_, _, _| 1).weights;
+                    layout.products(c, &self.taps[k], &upload.turns[input], output, input, |_, _, _| 1).weights;
                 [0, 1].map(|half| products.iter().filter(|halves| halves[half].is_some()).count())
             })
         };

@@ -9,7 +9,7 @@ use tacit_he::bfv::{
     Ciphertext, Classes, Context, FRESH_BYTES, GALOIS_KEY_BYTES, GaloisKey, PUBLIC_KEY_BYTES, Plain, Raised, Sum, Turn,
     WeightPoly, add_products, raise, reshare, turned,
 };
-use tacit_he::core::PublicKey;
+use tacit_he::core::{PublicKey, ReshareStreams};
 use tacit_mpc::gate::LiftSpec;
 use tacit_mpc::{Ots, Session};
 use zeroize::Zeroizing;
@@ -148,7 +148,8 @@ impl Job<'_> {
             done.rotations += sums.iter().filter(|sums| sums[1].is_some()).count() as u64;
             let answers = sums.into_par_iter().enumerate().map(|(i, sums)| {
                 let c = self.joined(sums);
-                let streams = (&mut secret.fork((number + i) as u64), public.fork((number + i) as u64));
+                let stream = (number + i) as u64;
+                let streams = ReshareStreams { secret: &mut secret.fork(stream), public: public.fork(stream) };
                 let mut answer = vec![];
                 let keys = self.keys;
                 let share = reshare(&keys.ctx, self.plain, &keys.public, c, streams, &mut answer);
@@ -187,7 +188,7 @@ impl Job<'_> {
                 let (conv, weights) = (&c.conv, self.weights[unit.layer]);
                 let kernel = conv.kernel.0 * conv.kernel.1;
                 let (taps, turns) = (&self.plan.taps[unit.layer], &self.upload.turns[block]);
-                layout.products(c, taps, turns, (unit.output, block), |o, inner, tap| {
+                layout.products(c, taps, turns, unit.output, block, |o, inner, tap| {
                     weights[(o * conv.group_in() + inner) * kernel + tap]
                 })
             });

@@ -33,14 +33,14 @@ pub(super) fn forward(ntt: &NttTable, t: &Factors, x: &mut [u64]) {
     }
 }
 
-pub(super) fn forward_columns(ntt: &NttTable, t: &Factors, columns: (&mut [u64], usize), out: &mut [u64]) {
+pub(super) fn forward_columns(ntt: &NttTable, t: &Factors, columns: &mut [u64], width: usize, out: &mut [u64]) {
     // SAFETY: as in `forward`; `NttTable::forward_columns` checked the lengths.
     unsafe {
         match kind(ntt) {
-            SMALL => columns::forward::<SMALL>(ntt, t, columns, out),
+            SMALL => columns::forward::<SMALL>(ntt, t, columns, width, out),
             // `EACH` serves for `PAIRS` too: the stages in which `PAIRS` would save reductions are
             // mostly copies here.
-            _ => columns::forward::<EACH>(ntt, t, columns, out),
+            _ => columns::forward::<EACH>(ntt, t, columns, width, out),
         }
     }
 }

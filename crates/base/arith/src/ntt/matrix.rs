@@ -16,22 +16,31 @@ struct Product<'a, W> {
     len: usize,
 }
 
+/// The shape of a matrix of sums, or of a block of it.
+#[derive(Clone, Copy)]
+struct Size {
+    /// Number of rows.
+    height: usize,
+    /// Number of columns.
+    width: usize,
+}
+
 impl<'a, W> Product<'a, W> {
-    fn new((rows, columns): (&'a [&'a [W]], &'a [&'a [W]]), count: usize, sums: &[usize]) -> Self {
+    fn new(rows: &'a [&'a [W]], columns: &'a [&'a [W]], count: usize, sums: &[usize]) -> Self {
         let len = columns.first().map_or(0, |c| c.len());
         let whole = [rows, columns].iter().all(|factors| {
             factors.len().is_multiple_of(count.max(1)) && factors.iter().all(|factor| factor.len() == len)
         });
         assert!(len.is_multiple_of(64) && whole, "factors of length {len}, {count} in a row");
         let this = Self { rows, columns, count, len };
-        let (height, width) = this.size();
+        let Size { height, width } = this.size();
         assert!(sums.iter().all(|&l| l == height * width * len), "{sums:?} words for {height} x {width} sums of {len}");
         this
     }
 
-    /// Number of rows and columns of sums.
-    fn size(&self) -> (usize, usize) {
-        (self.rows.len() / self.count.max(1), self.columns.len() / self.count.max(1))
+    /// The shape of the sums.
+    fn size(&self) -> Size {
+        Size { height: self.rows.len() / self.count.max(1), width: self.columns.len() / self.count.max(1) }
     }
 }
 
@@ -43,13 +52,8 @@ impl NttTable {
     /// # Panics
     /// If factors differ in length, or their length is not a multiple of 64; if the number of
     /// factors is not a multiple of K; if the number of sums is not rows times columns.
-    pub fn mac_matrix(
-        &self,
-        (low, high): (&mut [u64], &mut [u64]),
-        (rows, columns): (&[&[u64]], &[&[u64]]),
-        count: usize,
-    ) {
-        let product = Product::new((rows, columns), count, &[low.len(), high.len()]);
+    pub fn mac_matrix(&self, low: &mut [u64], high: &mut [u64], rows: &[&[u64]], columns: &[&[u64]], count: usize) {
+        let product = Product::new(rows, columns, count, &[low.len(), high.len()]);
         match &self.kernel {
             #[cfg(target_arch = "x86_64")]
             Kernel::Ifma(_) => ifma::wide(low, high, &product),
@@ -64,9 +68,9 @@ impl NttTable {
     ///
     /// # Panics
     /// As [`NttTable::mac_matrix`], or if the modulus is above [`MAX_NARROW`].
-    pub fn mac_matrix_narrow(&self, sums: &mut [u64], (rows, columns): (&[&[u16]], &[&[u16]]), count: usize) {
+    pub fn mac_matrix_narrow(&self, sums: &mut [u64], rows: &[&[u16]], columns: &[&[u16]], count: usize) {
         assert!(self.modulus.value() <= MAX_NARROW, "residues mod {} in 16 bits", self.modulus.value());
-        let product = Product::new((rows, columns), count, &[sums.len()]);
+        let product = Product::new(rows, columns, count, &[sums.len()]);
         match &self.kernel {
             #[cfg(target_arch = "x86_64")]
             Kernel::Ifma(_) => ifma::narrow(sums, &product),
@@ -80,7 +84,7 @@ impl NttTable {
 
 /// Calls `add` for every product of two factors, with the range of its sum's words.
 fn each<W>(product: &Product<'_, W>, mut add: impl FnMut(std::ops::Range<usize>, &[W], &[W])) {
-    let ((height, width), count, len) = (product.size(), product.count, product.len);
+    let (Size { height, width }, count, len) = (product.size(), product.count, product.len);
     for (o, t) in (0..height).flat_map(|o| (0..width).map(move |t| (o, t))) {
         let from = (o * width + t) * len;
         for k in 0..count {
@@ -92,7 +96,7 @@ fn each<W>(product: &Product<'_, W>, mut add: impl FnMut(std::ops::Range<usize>,
 #[cfg(target_arch = "x86_64")]
 mod ifma {
     use super::super::ifma::vectors::{load_all, store_all};
-    use super::Product;
+    use super::{Product, Size};
     use crate::words52::{V, load};
     use std::arch::x86_64::*;
     use std::array::from_fn;
@@ -100,33 +104,33 @@ mod ifma {
     pub(super) fn wide(low: &mut [u64], high: &mut [u64], product: &Product<'_, u64>) {
         // SAFETY: an `NttTable` with this kernel exists only where AVX-512 F, DQ and IFMA were
         // detected; `Product::new` checked the lengths.
-        blocks(product.size(), |o, t, shape| unsafe {
-            match shape {
-                (4, 1) => wide_block::<4, 1, 2>(low, high, product, (o, t)),
-                (2, 2) => wide_block::<2, 2, 2>(low, high, product, (o, t)),
-                (2, 1) => wide_block::<2, 1, 4>(low, high, product, (o, t)),
-                (1, 2) => wide_block::<1, 2, 4>(low, high, product, (o, t)),
-                _ => wide_block::<1, 1, 8>(low, high, product, (o, t)),
+        blocks(product.size(), |o, t, block| unsafe {
+            match (block.height, block.width) {
+                (4, 1) => wide_block::<4, 1, 2>(low, high, product, o, t),
+                (2, 2) => wide_block::<2, 2, 2>(low, high, product, o, t),
+                (2, 1) => wide_block::<2, 1, 4>(low, high, product, o, t),
+                (1, 2) => wide_block::<1, 2, 4>(low, high, product, o, t),
+                _ => wide_block::<1, 1, 8>(low, high, product, o, t),
             }
         });
     }
 
     pub(super) fn narrow(sums: &mut [u64], product: &Product<'_, u16>) {
         // SAFETY: as in `wide`.
-        blocks(product.size(), |o, t, shape| unsafe {
-            match shape {
-                (4, 1) => narrow_block::<4, 1, 4>(sums, product, (o, t)),
-                (2, 2) => narrow_block::<2, 2, 4>(sums, product, (o, t)),
-                (2, 1) => narrow_block::<2, 1, 8>(sums, product, (o, t)),
-                (1, 2) => narrow_block::<1, 2, 8>(sums, product, (o, t)),
-                _ => narrow_block::<1, 1, 8>(sums, product, (o, t)),
+        blocks(product.size(), |o, t, block| unsafe {
+            match (block.height, block.width) {
+                (4, 1) => narrow_block::<4, 1, 4>(sums, product, o, t),
+                (2, 2) => narrow_block::<2, 2, 4>(sums, product, o, t),
+                (2, 1) => narrow_block::<2, 1, 8>(sums, product, o, t),
+                (1, 2) => narrow_block::<1, 2, 8>(sums, product, o, t),
+                _ => narrow_block::<1, 1, 8>(sums, product, o, t),
             }
         });
     }
 
     /// Splits the sums into blocks, 2 x 2 where there are two columns, else 4 x 1, and smaller
     /// blocks at the ends.
-    fn blocks((height, width): (usize, usize), mut work: impl FnMut(usize, usize, (usize, usize))) {
+    fn blocks(Size { height, width }: Size, mut work: impl FnMut(usize, usize, Size)) {
         let mut t = 0;
         while t < width {
             let across = (width - t).min(2);
@@ -137,7 +141,7 @@ mod ifma {
                     2.. => 2,
                     _ => 1,
                 };
-                work(o, t, (down, across));
+                work(o, t, Size { height: down, width: across });
                 o += down;
             }
             t += across;
@@ -154,9 +158,10 @@ mod ifma {
         low: &mut [u64],
         high: &mut [u64],
         product: &Product<'_, u64>,
-        (o, t): (usize, usize),
+        o: usize,
+        t: usize,
     ) {
-        let (count, len, width) = (product.count, product.len, product.size().1);
+        let (count, len, width) = (product.count, product.len, product.size().width);
         // SAFETY: guaranteed by the caller; factors have `len` words each.
         unsafe {
             for at in (0..len).step_by(8 * VECTORS) {
@@ -198,9 +203,10 @@ mod ifma {
     unsafe fn narrow_block<const O: usize, const T: usize, const VECTORS: usize>(
         sums: &mut [u64],
         product: &Product<'_, u16>,
-        (o, t): (usize, usize),
+        o: usize,
+        t: usize,
     ) {
-        let (count, len, width) = (product.count, product.len, product.size().1);
+        let (count, len, width) = (product.count, product.len, product.size().width);
         // SAFETY: as in `wide_block`.
         unsafe {
             for at in (0..len).step_by(8 * VECTORS) {

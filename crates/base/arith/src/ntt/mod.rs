@@ -198,7 +198,7 @@ impl NttTable {
         assert!(fits && [8, 16, 32, 64].contains(&width), "{len} words in rows of {width}, degree {n}");
         match &self.kernel {
             #[cfg(target_arch = "x86_64")]
-            Kernel::Ifma(both) => ifma::forward_columns(self, &both[0], (columns, width), out),
+            Kernel::Ifma(both) => ifma::forward_columns(self, &both[0], columns, width, out),
             _ => {
                 out.fill(0);
                 let rows = out.chunks_exact_mut(n / (len / width)).zip(columns.chunks_exact(width));

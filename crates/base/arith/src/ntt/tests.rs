@@ -218,8 +218,8 @@ fn matrix_products_are_their_products() {
             for cpu in Cpu::available() {
                 let [wide, narrow] = [wide, narrow].map(|m| NttTable::with_cpu(cpu, 4096, m).unwrap());
                 let [mut l, mut h, mut s] = [5, 6, 7].map(|v| vec![v; height * width * len]);
-                wide.mac_matrix((&mut l, &mut h), (&a, &b), count);
-                narrow.mac_matrix_narrow(&mut s, (&x, &y), count);
+                wide.mac_matrix(&mut l, &mut h, &a, &b, count);
+                narrow.mac_matrix_narrow(&mut s, &x, &y, count);
                 assert!(l == low && h == high && s == sums, "{height} x {width} of {count} products, {cpu:?}");
             }
         }

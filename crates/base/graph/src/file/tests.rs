@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::geometry::{ConvGeometry, Slice, Window};
-use crate::{Calibration, FloatGraph, InputSpec, Interface, OutputMode, float::FloatOp};
+use crate::{Calibration, FloatGraph, InputSpec, Interface, Interval, OutputMode, float::FloatOp};
 
 /// A model with every operation that a model may have.
 fn model() -> Model {
@@ -36,7 +36,7 @@ fn model() -> Model {
         interface: Interface {
             name: "tiny".into(),
             input_shape: vec![2, 4, 4],
-            input: InputSpec { moved: Some(moved), ..InputSpec::plain([-1.0, 1.0]) },
+            input: InputSpec { moved: Some(moved), ..InputSpec::plain(Interval { low: -1.0, high: 1.0 }) },
             output_shape: vec![3],
             output_mode: OutputMode::Logits,
             outputs: vec![],

@@ -3,7 +3,7 @@
 use crate::float::FloatGraph;
 use crate::float::run::run_tapped;
 use crate::model::{FEWEST_SAMPLES, MAX_MAGNITUDE, SEARCH_WORK};
-use crate::{GraphError, Watch};
+use crate::{GraphError, Interval, Watch};
 
 /// Largest number of multiplications for running all stored samples, if enough samples remain to
 /// judge a lowering.
@@ -25,7 +25,7 @@ pub(super) struct Measured {
 pub(super) fn measure(
     graph: &FloatGraph,
     mut samples: Vec<Vec<f32>>,
-    range: [f32; 2],
+    range: Interval<f32>,
     watch: &Watch,
 ) -> Result<Measured, GraphError> {
     let count = graph.nodes.len();
@@ -45,7 +45,7 @@ pub(super) fn measure(
         }
     }
     samples.truncate(kept);
-    max_abs[0] = max_abs[0].max(f64::from(range[0].abs())).max(f64::from(range[1].abs()));
+    max_abs[0] = max_abs[0].max(f64::from(range.low.abs())).max(f64::from(range.high.abs()));
     if let Some(id) = max_abs.iter().position(|m| !m.is_finite() || *m > MAX_MAGNITUDE) {
         return Err(GraphError::Calibration { what: overflow(&graph.nodes[id].name, max_abs[0]) });
     }

@@ -6,7 +6,7 @@ use crate::float::run::run_tapped;
 use crate::float::{FloatGraph, FloatOp};
 use crate::model::MAX_MAGNITUDE;
 use crate::rng::SplitMix;
-use crate::{GraphError, Watch};
+use crate::{GraphError, Interval, Watch};
 
 /// Largest number of multiplications for all extreme inputs together.
 const WORK: u64 = 3_000_000_000;
@@ -17,20 +17,20 @@ const SEED: u64 = 0x7ac1;
 
 /// Returns up to `most` extreme inputs with values in `range`, the most informative first.
 #[must_use]
-pub fn extreme_inputs(graph: &FloatGraph, range: [f32; 2], most: usize) -> Vec<Vec<f32>> {
-    let patterns = patterns(graph).into_iter().take(most);
-    patterns.map(|pattern| pattern.into_iter().map(|high| range[usize::from(high)]).collect()).collect()
+pub fn extreme_inputs(graph: &FloatGraph, range: Interval<f32>, most: usize) -> Vec<Vec<f32>> {
+    let (patterns, ends) = (patterns(graph).into_iter().take(most), range.ends());
+    patterns.map(|pattern| pattern.into_iter().map(|high| ends[usize::from(high)]).collect()).collect()
 }
 
 /// Returns the largest magnitude of each node's tensor over the extreme inputs with values in
 /// `range`.
-pub(super) fn magnitudes(graph: &FloatGraph, range: [f32; 2], watch: &Watch) -> Result<Vec<f64>, GraphError> {
-    let patterns = patterns(graph);
+pub(super) fn magnitudes(graph: &FloatGraph, range: Interval<f32>, watch: &Watch) -> Result<Vec<f64>, GraphError> {
+    let (patterns, ends) = (patterns(graph), range.ends());
     let count = graph.runs_within(WORK).clamp(2, patterns.len());
     let mut largest = vec![0f64; graph.nodes.len()];
     for (done, pattern) in patterns[..count].iter().enumerate() {
         watch.tell("running extreme inputs", done, Some(count))?;
-        let input: Vec<f32> = pattern.iter().map(|&high| range[usize::from(high)]).collect();
+        let input: Vec<f32> = pattern.iter().map(|&high| ends[usize::from(high)]).collect();
         run_tapped(graph, &input, &mut |id, _, values| {
             let size = tacit_floats::largest_magnitude(values.iter().copied());
             // A value that overflows floats overflows every ring.
@@ -124,8 +124,8 @@ mod tests {
         let mut graph = FloatGraph::new("x", vec![3]).unwrap();
         let op = FloatOp::Dense { weights: vec![1.0, -2.0, 4.0, 1.0, 1.0, 1.0], bias: vec![0.0, 0.5] };
         graph.output = graph.push("y", op, &[0], &[]).unwrap();
-        assert_eq!(magnitudes(&graph, [-1.0, 1.0], &Watch::default()).unwrap(), [1.0, 7.0]);
-        assert_eq!(magnitudes(&graph, [0.0, 2.0], &Watch::default()).unwrap(), [2.0, 10.0]);
+        assert_eq!(magnitudes(&graph, Interval { low: -1.0, high: 1.0 }, &Watch::default()).unwrap(), [1.0, 7.0]);
+        assert_eq!(magnitudes(&graph, Interval { low: 0.0, high: 2.0 }, &Watch::default()).unwrap(), [2.0, 10.0]);
     }
 
     #[test]

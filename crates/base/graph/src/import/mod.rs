@@ -17,7 +17,7 @@ use crate::npy::Npy;
 use crate::onnx::{self, Network};
 use crate::rewrite::{self, Rewritten};
 use crate::rng::SplitMix;
-use crate::{Calibration, ChannelAffine, GraphError, InputSpec, Interface, Model, OutputMode, Units, Watch};
+use crate::{Calibration, ChannelAffine, GraphError, InputSpec, Interface, Interval, Model, OutputMode, Units, Watch};
 
 /// Options of an import. `Default` holds the recommended values.
 #[derive(Debug, Clone)]
@@ -38,7 +38,7 @@ pub struct ImportOptions {
     pub pixel_scale: f32,
     /// Range of the network's input. The default is that of normalised pixels (if there is a
     /// normalisation), else that of the samples.
-    pub range: Option<[f32; 2]>,
+    pub range: Option<Interval<f32>>,
     /// The outputs that the client learns.
     pub output_mode: OutputMode,
     /// Seed of generated samples.
@@ -214,20 +214,20 @@ fn model_id(options: &ImportOptions) -> Result<[u8; 16], GraphError> {
 fn samples(
     graph: &FloatGraph,
     options: &ImportOptions,
-    declared: &[[f32; 2]],
+    declared: &[Interval<f32>],
 ) -> Result<(Vec<Vec<f32>>, String, bool), GraphError> {
     let shape = &graph.nodes[0].shape;
     let n = graph.nodes[0].elements();
     check_normalisation(options, shape[0])?;
     let Some(npy) = &options.calibration else {
-        let [low, high] = hull(declared).unwrap_or([-1.0, 1.0]);
+        let Interval { low, high } = hull(declared).unwrap_or(Interval { low: -1.0, high: 1.0 });
         let inner = (n / shape[0].max(1)).max(1);
         let mut rng = SplitMix::new(options.seed);
         let mut made = vec![vec![0.0; n]; 4];
         for (i, value) in made.iter_mut().flat_map(|sample| sample.iter_mut().enumerate()) {
             let drawn = rng.range(f64::from(low), f64::from(high)) as f32;
             let of_channel = declared.get(i / inner).or(declared.first());
-            *value = of_channel.map_or(drawn, |[low, high]| drawn.max(*low).min(*high));
+            *value = of_channel.map_or(drawn, |range| drawn.max(range.low).min(range.high));
         }
         return Ok((made, format!("4 seeded random inputs in [{low}, {high}]: headroom is a guess"), true));
     };
@@ -253,7 +253,7 @@ fn check_normalisation(options: &ImportOptions, channels: usize) -> Result<(), G
 /// Returns the declared range of the network's inputs, by channel or for all: the requested range,
 /// else that of normalised pixels 0 to 255 if a normalisation is given, else that of the element
 /// type of the network's input.
-fn declared(options: &ImportOptions, network: Option<[f32; 2]>) -> Vec<[f32; 2]> {
+fn declared(options: &ImportOptions, network: Option<Interval<f32>>) -> Vec<Interval<f32>> {
     if let Some(range) = options.range {
         return vec![range];
     }
@@ -264,11 +264,11 @@ fn declared(options: &ImportOptions, network: Option<[f32; 2]>) -> Vec<[f32; 2]>
     (0..channels).map(|c| span([0.0, 255.0].map(|pixel| options.normalise(c, pixel)).into_iter())).collect()
 }
 
-fn hull(ranges: &[[f32; 2]]) -> Option<[f32; 2]> {
-    (!ranges.is_empty()).then(|| span(ranges.iter().flatten().copied()))
+fn hull(ranges: &[Interval<f32>]) -> Option<Interval<f32>> {
+    (!ranges.is_empty()).then(|| span(ranges.iter().flat_map(|range| range.ends())))
 }
 
-fn span(values: impl Iterator<Item = f32>) -> [f32; 2] {
+fn span(values: impl Iterator<Item = f32>) -> Interval<f32> {
     tacit_floats::range(values).map(|end| end as f32)
 }
 
@@ -276,7 +276,7 @@ fn span(values: impl Iterator<Item = f32>) -> [f32; 2] {
 fn input_spec(
     rewritten: &Rewritten,
     options: &ImportOptions,
-    declared: Vec<[f32; 2]>,
+    declared: Vec<Interval<f32>>,
     samples: &[Vec<f32>],
 ) -> Result<InputSpec, GraphError> {
     let moved = rewritten.input_affine.clone();
@@ -284,17 +284,18 @@ fn input_spec(
         (Some(range), None) => range,
         (Some(_), Some(ChannelAffine { scale, shift })) => span((0..scale.len()).flat_map(|c| {
             let of_channel = declared.get(c).unwrap_or(&declared[0]);
-            of_channel.map(|v| v * scale[c] + shift[c])
+            of_channel.ends().map(|v| v * scale[c] + shift[c])
         })),
         (None, _) => {
             // A little room for inputs other than the samples.
-            let [low, high] = span(samples.iter().flatten().copied());
+            let Interval { low, high } = span(samples.iter().flatten().copied());
             let room = 0.05 * (high - low).max(f32::MIN_POSITIVE);
-            [low - room, high + room]
+            Interval { low: low - room, high: high + room }
         }
     };
-    if !(range[0].is_finite() && range[1].is_finite() && range[0] <= range[1]) {
-        return Err(GraphError::Input { what: format!("an input range of [{}, {}]", range[0], range[1]) });
+    let Interval { low, high } = range;
+    if !(low.is_finite() && high.is_finite() && low <= high) {
+        return Err(GraphError::Input { what: format!("an input range of [{low}, {high}]") });
     }
     Ok(InputSpec {
         mean: options.mean.clone(),

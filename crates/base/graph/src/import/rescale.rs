@@ -8,7 +8,7 @@
 
 use super::calibrate::Measured;
 use crate::float::{FloatGraph, FloatOp};
-use crate::{ChannelAffine, InputSpec};
+use crate::{ChannelAffine, InputSpec, Interval};
 
 /// Root mean squares from `2^-SMALL` to `2^LARGE` are not rescaled.
 const SMALL: i32 = 6;
@@ -53,7 +53,10 @@ pub(super) fn rescale(
             input.moved.get_or_insert_with(|| ChannelAffine { scale: vec![1.0; channels], shift: vec![0.0; channels] });
         times(&mut moved.scale, powers[0]);
         times(&mut moved.shift, powers[0]);
-        times(&mut input.range, powers[0]);
+        let mut ends = input.range.ends();
+        times(&mut ends, powers[0]);
+        let [low, high] = ends;
+        input.range = Interval { low, high };
     }
     true
 }

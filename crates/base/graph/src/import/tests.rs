@@ -25,7 +25,8 @@ fn samples_that_do_not_fit_are_refused() {
     }
     let options = ImportOptions { mean: vec![0.5; 3], ..ImportOptions::default() };
     assert!(import(&zoo::build("tiny-cnn", 2).unwrap(), &options).unwrap_err().to_string().contains("mean"));
-    let options = ImportOptions { range: Some([f32::NEG_INFINITY, 1.0]), ..ImportOptions::default() };
+    let options =
+        ImportOptions { range: Some(Interval { low: f32::NEG_INFINITY, high: 1.0 }), ..ImportOptions::default() };
     assert!(import(&zoo::build("tiny-cnn", 2).unwrap(), &options).is_err());
 }
 

@@ -4,7 +4,7 @@ fn interface() -> Interface {
     Interface {
         name: "m".into(),
         input_shape: vec![2, 2],
-        input: InputSpec { mean: vec![0.0; 2], ..InputSpec::plain([-8.0, 8.0]) },
+        input: InputSpec { mean: vec![0.0; 2], ..InputSpec::plain(Interval { low: -8.0, high: 8.0 }) },
         output_shape: vec![3],
         output_mode: OutputMode::Logits,
         outputs: vec![],
@@ -33,7 +33,7 @@ fn every_channel_has_its_own_normalisation_in_any_shape() {
         let mut i = interface();
         i.input_shape = shape;
         i.input = InputSpec { mean: vec![4.0, 4.0], std: vec![1.0, 2.0], moved: moved.clone(), ..i.input };
-        i.input.range = [-50.0, 50.0];
+        i.input.range = Interval { low: -50.0, high: 50.0 };
         i.check().unwrap();
         assert_eq!(i.accept(&raw, Units::Pixels).unwrap(), wanted);
         let network: Vec<f32> =
@@ -59,9 +59,10 @@ fn a_refusal_is_told_in_the_network_s_own_units() {
 fn what_was_declared_holds_in_each_channel() {
     let mut i = interface();
     i.input.moved = Some(ChannelAffine { scale: vec![1.0, -100.0], shift: vec![0.0, 3.0] });
-    (i.input.declared, i.input.range) = (vec![[-1.0, 1.0]], [-97.0, 103.0]);
+    i.input.declared = vec![Interval { low: -1.0, high: 1.0 }];
+    i.input.range = Interval { low: -97.0, high: 103.0 };
     i.check().unwrap();
-    assert_eq!((i.input.accepted(0), i.input.accepted(1)), ([-1.0, 1.0], [-97.0, 103.0]));
+    assert_eq!((i.input.accepted(0).ends(), i.input.accepted(1).ends()), ([-1.0, 1.0], [-97.0, 103.0]));
     assert_eq!(i.accept(&[1.0, -1.0, 1.0, -1.0], Units::Network).unwrap(), [1.0, -1.0, -97.0, 103.0]);
     for (units, given) in [(Units::Network, [0.0, 50.0, 0.0, 0.0]), (Units::Normalised, [0.0, 50.0, 3.0, 3.0])] {
         let told = i.accept(&given, units).unwrap_err().to_string();
@@ -70,7 +71,8 @@ fn what_was_declared_holds_in_each_channel() {
     let told = i.accept(&[0.0, 0.0, 0.0, 1.5], Units::Network).unwrap_err().to_string();
     assert!(told.contains("value 3 is 1.5, the model accepts -1 to 1 (at [1, 1])"), "{told}");
     // A lowering may accept less than was declared; the error then states the smaller range.
-    let narrow = Interface { input: InputSpec { range: [-0.5, 53.0], ..i.input.clone() }, ..i.clone() };
+    let narrow =
+        Interface { input: InputSpec { range: Interval { low: -0.5, high: 53.0 }, ..i.input.clone() }, ..i.clone() };
     let told = narrow.accept(&[0.0, -0.75, 0.0, 0.0], Units::Network).unwrap_err().to_string();
     assert!(told.contains("value 1 is -0.75, the model accepts -0.5 to 1 (at [0, 1])"), "{told}");
     let told = narrow.accept(&[0.0, 0.5, 0.0, 0.75], Units::Network).unwrap_err().to_string();
@@ -78,8 +80,8 @@ fn what_was_declared_holds_in_each_channel() {
     let mut values = vec![50.0, -2.0, 50.0, -200.0];
     i.clip(&mut values);
     assert_eq!(values, [1.0, -1.0, 50.0, -97.0]);
-    i.input.declared = vec![[-1.0, 1.0], [2.0, 2.5]];
-    i.input.range = [-247.0, 1.0];
+    i.input.declared = vec![Interval { low: -1.0, high: 1.0 }, Interval { low: 2.0, high: 2.5 }];
+    i.input.range = Interval { low: -247.0, high: 1.0 };
     assert_eq!((i.blank(), i.check_input(&i.blank()).is_ok()), (vec![0.0, 0.0, -197.0, -197.0], true));
 }
 
@@ -92,7 +94,7 @@ fn ends_of_a_declared_range_are_accepted_whatever_rounding_does() {
         let high = low + of(1e-3).abs();
         let mut i = interface();
         i.input.moved = Some(ChannelAffine { scale: vec![scale; 2], shift: vec![shift; 2] });
-        i.input.declared = vec![[low, high]];
+        i.input.declared = vec![Interval { low, high }];
         i.input.range = i
             .input
             .moved
@@ -166,9 +168,9 @@ fn what_does_not_hold_together_is_refused() {
         |i| i.input.mean.push(0.0),
         |i| i.input.std = vec![1.0, 0.0],
         |i| i.input.pixel_scale = f32::NAN,
-        |i| i.input.range = [1.0, f32::INFINITY],
-        |i| i.input.declared = vec![[0.0, 1.0]; 3],
-        |i| i.input.declared = vec![[0.0, f32::NAN]],
+        |i| i.input.range = Interval { low: 1.0, high: f32::INFINITY },
+        |i| i.input.declared = vec![Interval { low: 0.0, high: 1.0 }; 3],
+        |i| i.input.declared = vec![Interval { low: 0.0, high: f32::NAN }],
     ];
     for change in changes {
         let mut i = interface();

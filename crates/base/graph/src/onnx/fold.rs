@@ -290,8 +290,8 @@ fn fold_floats(op: &str, group: &[f32]) -> f32 {
         "ReduceProd" => group.iter().product(),
         "ReduceSum" => group.iter().sum(),
         "ReduceMean" => group.iter().sum::<f32>() / group.len() as f32,
-        "ReduceMax" => tacit_floats::range(group.iter().copied())[1] as f32,
-        _ => tacit_floats::range(group.iter().copied())[0] as f32,
+        "ReduceMax" => tacit_floats::range(group.iter().copied()).high as f32,
+        _ => tacit_floats::range(group.iter().copied()).low as f32,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The network's input: its shape, its batch and its element type.
 
 use super::{file, proto};
-use crate::GraphError;
+use crate::{GraphError, Interval};
 
 /// The first axis of the input in the file.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,11 +27,11 @@ impl Element {
         self != Self::Float
     }
 
-    pub fn range(self) -> Option<[f32; 2]> {
+    pub fn range(self) -> Option<Interval<f32>> {
         match self {
             Self::Float => None,
-            Self::Unsigned8 => Some([0.0, 255.0]),
-            Self::Signed8 => Some([-128.0, 127.0]),
+            Self::Unsigned8 => Some(Interval { low: 0.0, high: 255.0 }),
+            Self::Signed8 => Some(Interval { low: -128.0, high: 127.0 }),
         }
     }
 }

@@ -40,7 +40,7 @@ use tacit_foreign::plain;
 use tacit_foreign::text::within;
 
 use crate::float::{FloatGraph, FloatOp};
-use crate::{FinalActivation, Function, GraphError, OutputTensor};
+use crate::{FinalActivation, Function, GraphError, Interval, OutputTensor};
 use budget::Budget;
 use input::{Batch, input_rank, input_type};
 use node::{attribute, axis, fail, float, floats, int, ints, label, unsupported};
@@ -74,7 +74,7 @@ pub struct Network {
     /// Outputs of the file, in its order. Several are flattened and joined in the graph's result.
     pub outputs: Vec<OutputTensor>,
     /// The range of the input's element type (for 8-bit integers).
-    pub input_range: Option<[f32; 2]>,
+    pub input_range: Option<Interval<f32>>,
     /// One sentence for each deviation from the file.
     pub notes: Vec<String>,
 }

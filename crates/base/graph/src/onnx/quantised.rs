@@ -10,7 +10,7 @@ use std::rc::Rc;
 use super::proto::{GraphProto, NodeProto};
 use super::tensor::{Constant, Data};
 use super::{Reader, Value, attribute, axis, fail, file, int, unsupported};
-use crate::GraphError;
+use crate::{GraphError, Interval};
 
 /// Advice for any other reader of quantised numbers.
 pub(super) const ADVICE: &str = "it reads the integers of a QuantizeLinear, which only a DequantizeLinear of the same scale and zero \
@@ -58,12 +58,12 @@ pub(super) fn types(proto: &GraphProto) -> HashMap<String, i32> {
 }
 
 /// Returns the smallest and largest integer of an element type.
-fn limits(kind: i32) -> Option<[f32; 2]> {
+fn limits(kind: i32) -> Option<Interval<f32>> {
     match kind {
-        2 => Some([0.0, 255.0]),
-        3 => Some([-128.0, 127.0]),
-        4 => Some([0.0, 65_535.0]),
-        5 => Some([-32_768.0, 32_767.0]),
+        2 => Some(Interval { low: 0.0, high: 255.0 }),
+        3 => Some(Interval { low: -128.0, high: 127.0 }),
+        4 => Some(Interval { low: 0.0, high: 65_535.0 }),
+        5 => Some(Interval { low: -32_768.0, high: 32_767.0 }),
         _ => None,
     }
 }
@@ -82,7 +82,7 @@ impl Reader<'_> {
     }
 
     /// Returns the smallest and largest integer that a QuantizeLinear makes.
-    fn limits(&self, n: &NodeProto) -> Result<[f32; 2], GraphError> {
+    fn limits(&self, n: &NodeProto) -> Result<Interval<f32>, GraphError> {
         let stated = n.input.get(2).and_then(|z| self.types.get(z)).copied();
         let kind = stated.unwrap_or_else(|| match int(n, "output_dtype", 2) {
             0 => 2,
@@ -94,7 +94,7 @@ impl Reader<'_> {
     pub(super) fn quantise(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let mut x = self.real(n, 0)?;
         let steps = self.steps(n)?;
-        let [least, most] = self.limits(n)?;
+        let Interval { low: least, high: most } = self.limits(n)?;
         if let ([scale], [zero]) = (&steps.scale[..], &steps.zero[..])
             && *zero == least
         {
@@ -139,7 +139,7 @@ impl Reader<'_> {
         };
         let steps = (0..values.len()).map(|i| (scale[i / inner % length], zero[i / inner % length]));
         let data = if n.op_type == "QuantizeLinear" {
-            let [least, most] = self.limits(n)?;
+            let Interval { low: least, high: most } = self.limits(n)?;
             let whole =
                 values.iter().zip(steps).map(|(v, (s, z))| ((v / s).round_ties_even() + z).clamp(least, most) as i64);
             Data::Ints(whole.collect())

@@ -61,7 +61,7 @@ pub fn galois_key(ctx: &Context, secret: &SecretKey, turn: Turn, prg: &mut Split
     let inverse = Galois::new(DEGREE, turn.inverse())?;
     let mut out = Vec::with_capacity(GALOIS_KEY_BYTES);
     let turned = Zeroizing::new(permuted(ctx.basis(), secret.s(), &inverse));
-    ctx.switching.put_key(ctx.ring(), [secret.s(), &turned], prg, &mut out);
+    ctx.switching.put_key(ctx.ring(), secret.s(), &turned, prg, &mut out);
     Ok(out)
 }
 
@@ -72,7 +72,7 @@ impl GaloisKey {
     /// [`HeError::Length`] for a wrong number of bytes, [`HeError::Range`] for a word that is not
     /// below its prime, [`HeError::Padding`] for padding bits that are set.
     pub fn from_bytes(ctx: &Context, turn: Turn, bytes: &[u8]) -> Result<Self, HeError> {
-        let key = ctx.switching.read_key(ctx.ring(), bytes, (GALOIS_KEY_BYTES, WHAT))?;
+        let key = ctx.switching.read_key(ctx.ring(), bytes, GALOIS_KEY_BYTES, WHAT)?;
         Ok(Self { galois: Galois::new(DEGREE, turn.element())?, key })
     }
 
@@ -97,7 +97,7 @@ pub fn raise(ctx: &Context, c: &Ciphertext) -> Raised {
 #[must_use]
 pub fn turned(ctx: &Context, c: &Ciphertext, raised: &Raised, key: &GaloisKey) -> Ciphertext {
     let (mut b, mut a) = (residues(&c.b), vec![0; FRESH * DEGREE]);
-    ctx.switching.add(ctx.basis(), (raised, &key.key), [&mut b, &mut a], &mut Room::default());
+    ctx.switching.add(ctx.basis(), raised, &key.key, [&mut b, &mut a], &mut Room::default());
     let [b, a] = [b, a].map(|half| permuted(ctx.basis(), &RnsPoly::new(ctx.basis(), half), &key.galois));
     Ciphertext { b, a }
 }

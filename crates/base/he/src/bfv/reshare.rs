@@ -5,10 +5,10 @@ use super::context::{ANSWER, ANSWER_BYTES, Context, DEGREE, FRESH, PRIMES};
 use super::plain::Plain;
 use super::weights::WeightPoly;
 use crate::HeError;
-use crate::core::{PublicKey, SecretKey, small};
+use crate::core::{PublicKey, ReshareStreams, SecretKey, small};
 use rayon::prelude::*;
 use tacit_arith::pack;
-use tacit_arith::prg::{Prg, PublicSeed};
+use tacit_arith::prg::PublicSeed;
 use tacit_arith::rns::{Accumulator, Coeff, Ntt, RnsPoly};
 use tacit_arith::sample;
 use zeroize::Zeroizing;
@@ -66,16 +66,16 @@ impl Ciphertext {
 /// Turns the slots of `c` into shares: appends the answer ([`ANSWER_BYTES`] bytes) to `out` and
 /// returns the server's N shares mod p.
 ///
-/// `secret` draws the randomness that hides the sum. The stream of `public`, which both parties
-/// know, gives all N coefficients of `c0'`.
+/// `streams.public` gives all N coefficients of `c0'`.
 pub fn reshare(
     ctx: &Context,
     plain: &Plain,
     key: &PublicKey,
     mut c: Ciphertext,
-    (secret, public): (&mut Prg, PublicSeed),
+    streams: ReshareStreams<'_>,
     out: &mut Vec<u8>,
 ) -> Vec<u64> {
+    let ReshareStreams { secret, public } = streams;
     let basis = ctx.basis();
     // u is scaled by the product of the dropped primes; dropping them divides by that product
     // again, exactly.
@@ -169,7 +169,7 @@ impl<'a> Opener<'a> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use tacit_arith::prg::Seed;
+    use tacit_arith::prg::{Prg, Seed};
 
     /// The centred phase mod q' of an answer to `c`.
     pub fn phase(ctx: &Context, secret: &SecretKey, key: &PublicKey, c: Ciphertext) -> Vec<i128> {
@@ -178,7 +178,8 @@ pub(super) mod tests {
         // The half that `reshare` sends, then the half that the server uses for its own share.
         let public = PublicSeed::from_bytes([1; 16]);
         let mut answer = vec![];
-        let _ = reshare(ctx, &plain, key, c.clone(), (&mut Prg::from_seed(Seed([4; 16])), public), &mut answer);
+        let streams = ReshareStreams { secret: &mut Prg::from_seed(Seed([4; 16])), public };
+        let _ = reshare(ctx, &plain, key, c.clone(), streams, &mut answer);
         let mut secret_half = Prg::from_seed(Seed([4; 16]));
         let dropped = (PRIMES[2] * PRIMES[3]) as i64;
         let scaled: Vec<i64> = sample::ternary(&mut secret_half, DEGREE).iter().map(|&u| u * dropped).collect();

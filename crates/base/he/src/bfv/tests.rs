@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::HeError;
-use crate::core::{PublicKey, SecretKey};
+use crate::core::{PublicKey, ReshareStreams, SecretKey};
 use proptest::prelude::*;
 use std::sync::LazyLock;
 use tacit_arith::prg::{Prg, PublicSeed, Seed, SplitPrg};
@@ -44,7 +44,8 @@ impl Party {
     fn open(&self, c: Ciphertext) -> Vec<u64> {
         let public = PublicSeed::from_bytes([5; 16]);
         let mut answer = vec![];
-        let server = reshare(&CONTEXT, &self.plain, &self.public, c, (&mut prg(6), public), &mut answer);
+        let streams = ReshareStreams { secret: &mut prg(6), public };
+        let server = reshare(&CONTEXT, &self.plain, &self.public, c, streams, &mut answer);
         assert_eq!(answer.len(), ANSWER_BYTES);
         let client = Opener::new(&CONTEXT, &self.secret).open(&self.plain, &answer, public).unwrap();
         let m = self.plain.modulus();
@@ -175,7 +176,7 @@ fn bytes_are_pinned() {
     let mut answer = vec![];
     let c = Ciphertext::from_bytes(ctx, &fresh).unwrap();
     let public = PublicSeed::from_bytes([5; 16]);
-    reshare(ctx, &party.plain, &party.public, c, (&mut prg(6), public), &mut answer);
+    reshare(ctx, &party.plain, &party.public, c, ReshareStreams { secret: &mut prg(6), public }, &mut answer);
     let digest = |bytes: &[u8]| blake3::hash(bytes).to_hex()[..16].to_string();
     let got = [&fresh, &key, &answer].map(|bytes| digest(bytes));
     assert_eq!(got, ["dc86db1a82b123db", "857b2d97d2ad512d", "15265bb207caf8f3"]);

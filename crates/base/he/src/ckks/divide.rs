@@ -94,29 +94,40 @@ mod tests {
         poly
     }
 
-    /// The integer in `[0, product)` with these residues, and the product; at most 127 bits.
-    fn integer(residues: &[(u64, u64)]) -> (u128, u128) {
-        let step = |(x, product): (u128, u128), &(residue, prime): &(u64, u64)| {
-            let p = u128::from(prime);
-            let power = |base: u128| {
-                let (mut r, mut b, mut e) = (1, base % p, prime - 2);
-                while e > 0 {
-                    if e & 1 == 1 {
-                        r = r * b % p;
-                    }
-                    b = b * b % p;
-                    e >>= 1;
-                }
-                r
-            };
-            let digit = (u128::from(residue) + p - x % p) % p * power(product % p) % p;
-            (x + product * digit, product * p)
-        };
-        residues.iter().fold((0, 1), step)
+    /// A number modulo a product of primes; at most 127 bits.
+    struct Integer {
+        /// The number, in `[0, product)`.
+        value: u128,
+        product: u128,
     }
 
-    fn centred((x, product): (u128, u128)) -> i128 {
-        if x > product / 2 { x as i128 - product as i128 } else { x as i128 }
+    impl Integer {
+        /// The integer with these residues, each with its prime.
+        fn of(residues: &[(u64, u64)]) -> Self {
+            residues.iter().fold(Self { value: 0, product: 1 }, |sum, &(residue, prime)| sum.joined(residue, prime))
+        }
+
+        /// The integer that has one more residue.
+        fn joined(&self, residue: u64, prime: u64) -> Self {
+            let p = u128::from(prime);
+            let (mut inverse, mut base, mut exponent) = (1, self.product % p, prime - 2);
+            while exponent > 0 {
+                if exponent & 1 == 1 {
+                    inverse = inverse * base % p;
+                }
+                base = base * base % p;
+                exponent >>= 1;
+            }
+            let digit = (u128::from(residue) + p - self.value % p) % p * inverse % p;
+            Self { value: self.value + self.product * digit, product: self.product * p }
+        }
+
+        fn centred(&self) -> i128 {
+            match self.value > self.product / 2 {
+                true => self.value as i128 - self.product as i128,
+                false => self.value as i128,
+            }
+        }
     }
 
     fn residues(context: &Context, poly: &Poly<Coeff>, limbs: std::ops::Range<usize>, i: usize) -> Vec<(u64, u64)> {
@@ -138,7 +149,7 @@ mod tests {
                 let mut others: Vec<&mut [u64]> = raised.slices_around(own.clone()).map(|(_, limb)| limb).collect();
                 context.raise(shape, first, &digit, &mut others);
                 for i in 0..64 {
-                    let value = centred(integer(&residues(&context, &x, own.clone(), i)));
+                    let value = Integer::of(&residues(&context, &x, own.clone(), i)).centred();
                     for k in (0..shape.limbs()).filter(|k| !own.contains(k)) {
                         let p = context.modulus(shape, k).value();
                         assert_eq!(
@@ -164,9 +175,9 @@ mod tests {
             let divided = context.divide(&x.clone().into_ntt(&context), drop).into_coeff(&context);
             assert_eq!(divided.shape(), Shape::level(kept));
             for i in 0..64 {
-                let (whole, _) = integer(&residues(&context, &x, 0..shape.limbs(), i));
-                let low = integer(&residues(&context, &x, kept..shape.limbs(), i));
-                let quotient = (whole as i128 - centred(low)) / low.1 as i128;
+                let whole = Integer::of(&residues(&context, &x, 0..shape.limbs(), i)).value;
+                let low = Integer::of(&residues(&context, &x, kept..shape.limbs(), i));
+                let quotient = (whole as i128 - low.centred()) / low.product as i128;
                 for k in 0..kept {
                     let p = context.modulus(shape, k).value();
                     assert_eq!(i128::from(divided.limb(k)[i]), quotient.rem_euclid(p.into()), "{shape:?} {drop}");

@@ -60,7 +60,7 @@ pub fn expansion_keys(ctx: &Context, secret: &SecretKey, steps: u32, prg: &mut S
     let mut out = Vec::with_capacity(expansion_key_bytes(steps));
     for index in 0..steps as usize {
         let turned = Zeroizing::new(permuted(ctx.basis(), secret.s(), &galois(index)?));
-        ctx.switching.put_key(ctx.ring(), [&turned, secret.s()], prg, &mut out);
+        ctx.switching.put_key(ctx.ring(), &turned, secret.s(), prg, &mut out);
     }
     Ok(out)
 }
@@ -126,7 +126,7 @@ impl Step {
         shift[DEGREE - (1 << index)] = -1;
         Ok(Self {
             galois: galois(index)?,
-            key: ctx.switching.read_key(ctx.ring(), bytes, (expansion_key_bytes(1), WHAT))?,
+            key: ctx.switching.read_key(ctx.ring(), bytes, expansion_key_bytes(1), WHAT)?,
             shift: small(ctx.ring(), FRESH, &shift),
         })
     }
@@ -165,6 +165,6 @@ impl Step {
             self.galois.apply(c.a.residue(i), &mut turned[at]);
         }
         ctx.switching.raise(ctx.basis(), turned, raised);
-        ctx.switching.add(ctx.basis(), (raised, &self.key), [b, a], room);
+        ctx.switching.add(ctx.basis(), raised, &self.key, [b, a], room);
     }
 }

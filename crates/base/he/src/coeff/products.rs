@@ -100,7 +100,7 @@ impl Weights {
     ///
     /// # Panics
     /// If an index is not below N, or the row or k is out of range.
-    pub fn put(&mut self, ctx: &Context, (row, k): (usize, usize), entries: &[(usize, i32)]) {
+    pub fn put(&mut self, ctx: &Context, row: usize, k: usize, entries: &[(usize, i32)]) {
         assert!(row < self.rows && k < self.count, "polynomial {k} of row {row}: {} x {}", self.rows, self.count);
         let at = (row * self.count + k) * STRIDE..(row * self.count + k) * STRIDE + DEGREE;
         let (width, period) = shape(entries);
@@ -195,9 +195,9 @@ impl Sums {
                 let of_narrow: Vec<&[u16]> = places.map(|at| &of.narrow[at]).collect();
                 let words = rows * columns * PART;
                 let sums = (half * PARTS + part) * words..(half * PARTS + part + 1) * words;
-                let both = (&mut self.low[sums.clone()], &mut self.high[sums.clone()]);
-                first.mac_matrix(both, (&wide, &of_wide), count);
-                second.mac_matrix_narrow(&mut self.narrow[sums], (&narrow, &of_narrow), count);
+                let (low, high) = (&mut self.low[sums.clone()], &mut self.high[sums.clone()]);
+                first.mac_matrix(low, high, &wide, &of_wide, count);
+                second.mac_matrix_narrow(&mut self.narrow[sums], &narrow, &of_narrow, count);
             }
         }
     }
@@ -207,7 +207,7 @@ impl Sums {
     /// # Panics
     /// If o or t is out of range.
     #[must_use]
-    pub fn sum(&self, ctx: &Context, (o, t): (usize, usize)) -> Sum {
+    pub fn sum(&self, ctx: &Context, o: usize, t: usize) -> Sum {
         assert!(o < self.rows && t < self.columns, "sum ({o}, {t}) of {} x {}", self.rows, self.columns);
         Sum { b: self.half(ctx, 0, o, t), a: self.half(ctx, 1, o, t) }
     }
@@ -222,7 +222,7 @@ impl Sums {
         let (mut low, mut high) = (gather(&self.low), gather(&self.high));
         low.extend(gather(&self.narrow));
         high.resize(FRESH * DEGREE, 0);
-        Accumulator::of(ctx.basis(), (low, high), self.products)
+        Accumulator::of(ctx.basis(), low, high, self.products)
     }
 }
 
@@ -277,7 +277,7 @@ mod tests {
                     let places = &shapes[(o + k) % shapes.len()];
                     let entries: Vec<(usize, i32)> =
                         places.iter().map(|&at| (at, prg.next_u64() as i16 as i32)).collect();
-                    weights.put(&ctx, (o, k), &entries);
+                    weights.put(&ctx, o, k, &entries);
                     let mut all = vec![0i64; DEGREE];
                     entries.iter().for_each(|&(at, w)| all[at] = w.into());
                     let weight = RnsPoly::from_signed(basis, FRESH, &all).into_ntt(basis);
@@ -291,7 +291,7 @@ mod tests {
                 sums.add(&ctx, &weights, &ciphertexts, &chosen);
             }
             for (at, [b, a]) in wanted.iter_mut().enumerate() {
-                let mut sum = sums.sum(&ctx, (at / columns, at % columns));
+                let mut sum = sums.sum(&ctx, at / columns, at % columns);
                 assert!(sum.b.take(basis) == b.take(basis) && sum.a.take(basis) == a.take(basis), "{rows} x {columns}");
             }
         }

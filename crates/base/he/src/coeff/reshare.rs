@@ -4,9 +4,9 @@
 use super::context::{ANSWER, Context, DEGREE, P1, P2};
 use super::params::Params;
 use crate::HeError;
-use crate::core::{PublicKey, SecretKey, ToRing, small};
+use crate::core::{PublicKey, ReshareStreams, SecretKey, ToRing, small};
 use tacit_arith::pack;
-use tacit_arith::prg::{Prg, PublicSeed};
+use tacit_arith::prg::PublicSeed;
 use tacit_arith::rns::{Accumulator, Coeff, RnsPoly};
 use tacit_arith::sample;
 use zeroize::Zeroizing;
@@ -24,8 +24,7 @@ impl Sum {
     /// returns the server's shares, mod `2^l`, of the coefficients at `positions`. The sum becomes
     /// zero.
     ///
-    /// `secret` draws the randomness that hides the sum. The stream of `public`, which both parties
-    /// know, gives `c0'` at `positions`, in their order.
+    /// `streams.public` gives `c0'` at `positions`, in their order.
     ///
     /// # Panics
     /// If a position is not below N.
@@ -34,10 +33,11 @@ impl Sum {
         ctx: &Context,
         key: &PublicKey,
         params: &Params,
-        (secret, public): (&mut Prg, PublicSeed),
+        streams: ReshareStreams<'_>,
         positions: &[usize],
         out: &mut Vec<u8>,
     ) -> Vec<u64> {
+        let ReshareStreams { secret, public } = streams;
         let (basis, m) = (ctx.basis(), ctx.basis().modulus(0));
         // u is scaled by P2 and added before P2 is dropped, which divides it by P2 again exactly.
         let scaled: Zeroizing<Vec<i64>> =

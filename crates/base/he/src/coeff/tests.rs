@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::HeError;
+use crate::core::ReshareStreams;
 use tacit_arith::block::Block;
 use tacit_arith::prg::{Prg, PublicSeed, Seed, SplitPrg};
 
@@ -65,8 +66,9 @@ fn errors(params: &Params, inputs: usize, taps: usize, size: i32) -> Vec<i64> {
         }
     }
     let positions: Vec<usize> = (0..DEGREE).collect();
-    let (mut sum, mut answer) = (sums.sum(&ctx, (0, 0)), vec![]);
-    let server = sum.reshare(&ctx, &public_key, params, (&mut prg(4), public(5)), &positions, &mut answer);
+    let (mut sum, mut answer) = (sums.sum(&ctx, 0, 0), vec![]);
+    let streams = ReshareStreams { secret: &mut prg(4), public: public(5) };
+    let server = sum.reshare(&ctx, &public_key, params, streams, &positions, &mut answer);
     assert_eq!(answer.len(), params.down_bytes());
     let client = Opener::new(&ctx, &key, *params).open(&answer, public(5), &positions).unwrap();
     let shift = 64 - params.ring_bits();
@@ -79,7 +81,7 @@ fn errors(params: &Params, inputs: usize, taps: usize, size: i32) -> Vec<i64> {
 fn add(ctx: &Context, sums: &mut Sums, entries: &[(usize, i32)], cipher: &Ciphertext) {
     let (mut weights, mut ciphertexts) = (Weights::default(), Ciphertexts::new(1));
     weights.resize(1, 1);
-    weights.put(ctx, (0, 0), entries);
+    weights.put(ctx, 0, 0, entries);
     ciphertexts.put(0, cipher);
     sums.add(ctx, &weights, &ciphertexts, &[vec![0]]);
 }
@@ -117,9 +119,9 @@ fn parts_multiply_within_the_error() {
             let mut sum = Sums::default();
             sum.reset(1, 1);
             add(&ctx, &mut sum, &entries, cipher);
-            let mut sum = sum.sum(&ctx, (0, 0));
+            let mut sum = sum.sum(&ctx, 0, 0);
             let positions: Vec<usize> = (0..DEGREE).collect();
-            let (mut answer, streams) = (vec![], (&mut prg(4), public(5)));
+            let (mut answer, streams) = (vec![], ReshareStreams { secret: &mut prg(4), public: public(5) });
             let server = sum.reshare(&ctx, &public_key, &params, streams, &positions, &mut answer);
             let client = Opener::new(&ctx, &key, params).open(&answer, public(5), &positions).unwrap();
             let mut x = vec![0; DEGREE];
@@ -162,10 +164,11 @@ fn chosen_masks_cost_no_ring_bits() {
         let mut sums = Sums::default();
         sums.reset(1, 1);
         add(&ctx, &mut sums, &[(0, 1)], &cipher);
-        let mut sum = sums.sum(&ctx, (0, 0));
+        let mut sum = sums.sum(&ctx, 0, 0);
         let positions: Vec<usize> = (0..DEGREE).collect();
         let mut answer = vec![];
-        let server = sum.reshare(&ctx, &public_key, &params, (&mut prg(4), public(5)), &positions, &mut answer);
+        let streams = ReshareStreams { secret: &mut prg(4), public: public(5) };
+        let server = sum.reshare(&ctx, &public_key, &params, streams, &positions, &mut answer);
         let client = Opener::new(&ctx, &key, params).open(&answer, public(5), &positions).unwrap();
         for at in 0..DEGREE {
             let error = (server[at].wrapping_add(client[at]).wrapping_sub(expected[at]) << (64 - l)) as i64 >> (64 - l);

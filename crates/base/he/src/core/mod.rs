@@ -10,10 +10,12 @@
 //! | `sample.rs` | secrets, errors and uniform polynomials in NTT form |
 //! | `keys.rs` | the secret key, the public key |
 //! | `switch.rs` | key switching |
+//! | `reshare.rs` | the randomness of an answer |
 //! | `to_ring.rs` | shares mod a prime become shares mod a power of two |
 
 mod bytes;
 mod keys;
+mod reshare;
 mod ring;
 mod sample;
 mod switch;
@@ -21,6 +23,7 @@ mod to_ring;
 
 pub use bytes::{polynomial_bytes, put_polynomial, take_polynomial};
 pub use keys::{PublicKey, SecretKey};
+pub use reshare::ReshareStreams;
 pub use ring::{Ring, SECURITY_BITS};
 pub use sample::{small, uniform};
 pub use switch::{Raised, Room, Switching, SwitchingKey, permuted};

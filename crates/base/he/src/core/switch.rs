@@ -77,7 +77,7 @@ impl Switching {
     }
 
     /// Appends a key from `from` to `to`: a seed, and for each digit N residues mod all primes.
-    pub fn put_key(&self, ring: &Ring, [from, to]: [&RnsPoly<Ntt>; 2], prg: &mut SplitPrg, out: &mut Vec<u8>) {
+    pub fn put_key(&self, ring: &Ring, from: &RnsPoly<Ntt>, to: &RnsPoly<Ntt>, prg: &mut SplitPrg, out: &mut Vec<u8>) {
         let (basis, full, n) = (ring.basis(), self.fresh + 1, ring.degree());
         let seed = prg.public_seed();
         out.extend_from_slice(&seed.to_bytes());
@@ -105,7 +105,8 @@ impl Switching {
         &self,
         ring: &Ring,
         bytes: &[u8],
-        (expected, what): (usize, &'static str),
+        expected: usize,
+        what: &'static str,
     ) -> Result<SwitchingKey, HeError> {
         let Some((&seed, packed)) = bytes.split_first_chunk().filter(|_| bytes.len() == expected) else {
             return Err(HeError::Length { what, got: bytes.len(), expected });
@@ -140,13 +141,7 @@ impl Switching {
     /// Switches a raised polynomial with `key` and adds the result to `halves` (b and a, each
     /// `[primes, N]` without the special prime). The raised polynomial times s' equals, up to
     /// noise, the decryption of the result under s.
-    pub fn add(
-        &self,
-        basis: &RnsBasis,
-        (raised, key): (&Raised, &SwitchingKey),
-        halves: [&mut [u64]; 2],
-        room: &mut Room,
-    ) {
+    pub fn add(&self, basis: &RnsBasis, raised: &Raised, key: &SwitchingKey, halves: [&mut [u64]; 2], room: &mut Room) {
         let (n, full) = (basis.degree(), self.fresh + 1);
         let Room { sums, low } = room;
         sums.clear();

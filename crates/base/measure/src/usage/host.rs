@@ -54,15 +54,9 @@ impl HostReader {
         Ok(cores.collect())
     }
 
-    /// Memory in use, bytes; `None` if the kernel does not report it.
+    /// Memory in use (all that is not available without swapping), bytes; `None` if the kernel does
+    /// not report it.
     pub fn memory_bytes(&mut self) -> Option<u64> {
-        let [total, available] = self.memory()?;
-        Some(total.saturating_sub(available))
-    }
-
-    /// Total memory, and memory available without swapping, bytes; `None` if the kernel does not
-    /// report them.
-    pub fn memory(&mut self) -> Option<[u64; 2]> {
         let text = self.meminfo.as_mut()?.read().ok()?;
         let (mut total, mut available) = (None, None);
         for line in lines(text) {
@@ -73,7 +67,7 @@ impl HostReader {
                 break;
             }
         }
-        Some([total?.saturating_mul(1024), available?.saturating_mul(1024)])
+        Some(total?.saturating_mul(1024).saturating_sub(available?.saturating_mul(1024)))
     }
 
     fn update(&mut self) -> Result<(), MeasureError> {

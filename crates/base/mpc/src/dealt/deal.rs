@@ -4,6 +4,7 @@ use rayon::prelude::*;
 use tacit_arith::bits::{Bits, transpose};
 use tacit_arith::pack;
 use tacit_arith::prg::Prg;
+use tacit_net::Sides;
 
 use super::block::{self, Planes, ServerDraw};
 use super::lane::Lane;
@@ -20,8 +21,9 @@ use crate::low_mask;
 /// Errors of `sink`.
 pub fn deal<E>(
     gate: &DealtGate,
-    (tested, values): (&[u64], &[&[u64]]),
-    [client, server]: [&Prg; 2],
+    tested: &[u64],
+    values: &[&[u64]],
+    streams: Sides<&Prg>,
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     let shares: Vec<&[u64]> = std::iter::once(tested).chain(gate.others(values)).collect();
@@ -31,8 +33,8 @@ pub fn deal<E>(
             let range = block::range(gate.n, index);
             let shares: Vec<&[u64]> = shares.iter().map(|s| &s[range.clone()]).collect();
             match gate.is_narrow() {
-                true => dealt::<u32>(gate, &shares, (client, server, index)),
-                false => dealt::<u64>(gate, &shares, (client, server, index)),
+                true => dealt::<u32>(gate, &shares, streams, index),
+                false => dealt::<u64>(gate, &shares, streams, index),
             }
         });
         let blocks: Vec<Vec<u8>> = blocks.collect();
@@ -41,7 +43,8 @@ pub fn deal<E>(
     Ok(())
 }
 
-fn dealt<W: Lane>(gate: &DealtGate, shares: &[&[u64]], (client, server, index): (&Prg, &Prg, usize)) -> Vec<u8> {
+fn dealt<W: Lane>(gate: &DealtGate, shares: &[&[u64]], streams: Sides<&Prg>, index: usize) -> Vec<u8> {
+    let Sides { client, server } = streams;
     let len = shares[0].len();
     let words = block::words(len);
     let ours = Planes::drawn(gate, len, &mut block::plane_stream(client, index));

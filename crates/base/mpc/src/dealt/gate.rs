@@ -41,6 +41,26 @@ pub struct ClientShares<'a> {
     pub targets: &'a [&'a [u64]],
 }
 
+/// The server's shares around a batch of gates, each `[n]`.
+#[derive(Clone, Copy)]
+pub struct ServerShares<'a> {
+    /// Shares of the tested value.
+    pub tested: &'a [u64],
+    /// Shares of the values, in the gate's order; those of `Tested` and `MinusOne` are ignored.
+    pub values: &'a [&'a [u64]],
+    /// Shares of the addends; may be fewer than values.
+    pub bases: &'a [&'a [u64]],
+}
+
+/// One party's half of the material of a batch.
+#[derive(Clone, Copy)]
+pub struct DealtHalf<'a> {
+    /// The party's stream of the dealing.
+    pub prg: &'a Prg,
+    /// The dealt bytes.
+    pub bytes: &'a [u8],
+}
+
 fn xor(a: &[u64], b: &[u64]) -> Vec<u64> {
     a.iter().zip(b).map(|(a, b)| a ^ b).collect()
 }
@@ -310,18 +330,18 @@ pub fn client_online(
     Ok(())
 }
 
-/// The server's online part: its shares of the results, one `[n]` for each value. `tested`,
-/// `values` and `bases` are its shares as in [`ClientShares`]; `prg` is its stream and `given` the
-/// output of `deal`.
+/// The server's online part: its shares of the results, one `[n]` for each value. The bytes of
+/// `half` are the output of `deal`.
 ///
 /// # Errors
-/// Channel errors; `Material` if `given` does not belong to this gate.
+/// Channel errors; `Material` if `half` does not belong to this gate.
 pub fn server_online(
     gate: &DealtGate,
-    (tested, values, bases): (&[u64], &[&[u64]], &[&[u64]]),
-    (prg, given): (&Prg, &[u8]),
+    shares: ServerShares<'_>,
+    half: DealtHalf<'_>,
     session: &mut Session<'_>,
 ) -> Result<Vec<Vec<u64>>, MpcError> {
+    let DealtHalf { prg, bytes: given } = half;
     if given.len() != gate.cost().material {
         let what = format!("{} bytes for a batch of gates, {} expected", given.len(), gate.cost().material);
         return Err(MpcError::Material { what });
@@ -332,7 +352,7 @@ pub fn server_online(
     });
     let draws: Vec<Vec<Vec<u64>>> = draws.collect();
     let (mut opened, mut parts) = (Vec::new(), Vec::new());
-    let own = std::iter::once(tested).chain(gate.others(values));
+    let own = std::iter::once(shares.tested).chain(gate.others(shares.values));
     for (index, (share, width)) in own.zip(gate.opened()).enumerate() {
         let rho: Vec<u64> = draws.iter().flat_map(|rho| rho[index].iter().copied()).collect();
         let masked: Vec<u64> = share.iter().zip(&rho).map(|(s, r)| s.wrapping_add(*r) & low_mask(width)).collect();
@@ -340,14 +360,14 @@ pub fn server_online(
         opened.push(masked);
         parts.push(rho);
     }
-    let mut shares = Evaluation { gate, half: Half::Server { prg, given }, opened, parts }.run(None, session)?;
-    for (index, share) in shares.iter_mut().enumerate() {
+    let mut results = Evaluation { gate, half: Half::Server { prg, given }, opened, parts }.run(None, session)?;
+    for (index, share) in results.iter_mut().enumerate() {
         let width = gate.values[index].width();
         let moved = session.channel.recv_packed(MOVE, gate.n, width)?;
-        if let Some(base) = bases.get(index) {
+        if let Some(base) = shares.bases.get(index) {
             share.iter_mut().zip(*base).for_each(|(z, b)| *z = z.wrapping_add(*b));
         }
         share.iter_mut().zip(moved).for_each(|(z, d)| *z = z.wrapping_add(d) & low_mask(width));
     }
-    Ok(shares)
+    Ok(results)
 }

@@ -37,7 +37,7 @@ mod widen;
 
 pub use cost::DealtCost;
 pub use deal::deal;
-pub use gate::{ClientShares, client_online, server_online};
+pub use gate::{ClientShares, DealtHalf, ServerShares, client_online, server_online};
 pub(crate) use lookup::Word;
 pub use lookup::{
     Lines, LookUp, MAX_INDEX_BITS, MAX_SPLINE_BITS, ONE_HOT_BITS, client_look_up, deal_look_up, server_look_up,

@@ -6,6 +6,7 @@ use crate::low_mask;
 use crate::session::run_sessions;
 use proptest::prelude::*;
 use tacit_arith::prg::{Prg, Seed};
+use tacit_net::Sides;
 
 fn prg(byte: u8) -> Prg {
     Prg::from_seed(Seed([byte; 16]))
@@ -15,9 +16,9 @@ fn signed(value: u64, width: u32) -> i64 {
     ((value << (64 - width)) as i64) >> (64 - width)
 }
 
-fn dealt(gate: &DealtGate, c: &[u64], values: &[&[u64]], streams: [&Prg; 2]) -> Vec<u8> {
+fn dealt(gate: &DealtGate, c: &[u64], values: &[&[u64]], streams: Sides<&Prg>) -> Vec<u8> {
     let mut out = Vec::new();
-    let Ok(()) = deal(gate, (c, values), streams, &mut |bytes| {
+    let Ok(()) = deal(gate, c, values, streams, &mut |bytes| {
         out.extend_from_slice(bytes);
         Ok::<_, std::convert::Infallible>(())
     });
@@ -25,7 +26,7 @@ fn dealt(gate: &DealtGate, c: &[u64], values: &[&[u64]], streams: [&Prg; 2]) -> 
 }
 
 /// Runs a gate on `y` shared with `c`; returns the results in the clear.
-fn run(gate: &DealtGate, y: &[u64], c: &[u64], others: &[(Vec<u64>, Vec<u64>)], base: (u64, u64)) -> Vec<Vec<u64>> {
+fn run(gate: &DealtGate, y: &[u64], c: &[u64], others: &[(Vec<u64>, Vec<u64>)], base: Sides<u64>) -> Vec<Vec<u64>> {
     let n = gate.n();
     let ring = low_mask(gate.width);
     let s: Vec<u64> = y.iter().zip(c).map(|(y, c)| y.wrapping_sub(*c) & ring).collect();
@@ -44,15 +45,16 @@ fn run(gate: &DealtGate, y: &[u64], c: &[u64], others: &[(Vec<u64>, Vec<u64>)], 
     }
     let (client, server) = (prg(3), prg(4));
     let (mine, theirs): (Vec<&[u64]>, Vec<&[u64]>) = (crate::gate::slices(&mine), crate::gate::slices(&theirs));
-    let material = dealt(gate, c, &mine, [&client, &server]);
+    let streams = Sides { client: &client, server: &server };
+    let material = dealt(gate, c, &mine, streams);
     assert_eq!(material.len(), gate.cost().material);
-    assert_eq!(material, dealt(gate, c, &mine, [&client, &server]), "dealing is deterministic");
+    assert_eq!(material, dealt(gate, c, &mine, streams), "dealing is deterministic");
     let targets: Vec<Vec<u64>> = gate
         .values()
         .iter()
         .map(|v| (0..n as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) & low_mask(v.width())).collect())
         .collect();
-    let (client_base, server_base) = (vec![base.0; n], vec![base.1; n]);
+    let (client_base, server_base) = (vec![base.client; n], vec![base.server; n]);
     let targets_ref = crate::gate::slices(&targets);
     let cost = gate.cost();
     let (sent, (shares, answered)) = run_sessions(
@@ -65,7 +67,9 @@ fn run(gate: &DealtGate, y: &[u64], c: &[u64], others: &[(Vec<u64>, Vec<u64>)], 
         },
         |session, _| {
             let bases: [&[u64]; 1] = [&server_base];
-            let shares = server_online(gate, (&s, &theirs, &bases), (&server, &material), session).expect("the server");
+            let shares = ServerShares { tested: &s, values: &theirs, bases: &bases };
+            let half = DealtHalf { prg: &server, bytes: &material };
+            let shares = server_online(gate, shares, half, session).expect("the server");
             (shares, session.channel.total_traffic())
         },
     );
@@ -80,7 +84,7 @@ fn run(gate: &DealtGate, y: &[u64], c: &[u64], others: &[(Vec<u64>, Vec<u64>)], 
 }
 
 fn relu(gate: &DealtGate, wide: u32, y: &[u64], c: &[u64]) {
-    let got = run(gate, y, c, &[], (5, 7));
+    let got = run(gate, y, c, &[], Sides { client: 5, server: 7 });
     for (i, (&y, got)) in y.iter().zip(&got[0]).enumerate() {
         let value = signed(y, gate.width);
         let want = (value.max(0) as u64).wrapping_add(12) & low_mask(wide);
@@ -164,7 +168,7 @@ proptest! {
         let y: Vec<u64> = y.into_iter().map(|v| if v == 1 << (width - 1) { 0 } else { v }).collect();
         let values = vec![Value::Tested { wide: width }, Value::Other { width: index }, Value::MinusOne { width: 9 }];
         let gate = DealtGate::new(n, width, 0, values, exchanges);
-        let got = run(&gate, &y, &c, &[(x.clone(), cx)], (1, 0));
+        let got = run(&gate, &y, &c, &[(x.clone(), cx)], Sides { client: 1, server: 0 });
         for i in 0..n {
             let positive = signed(y[i], width) >= 0;
             let pick = |v: u64| if positive { v } else { 0 };
@@ -199,7 +203,10 @@ fn widening_is_exact_for_every_value_and_share() {
                     client_widen(&spec, &c, &target, &client, session).expect("the client");
                     session.channel.flush().expect("flushed");
                 },
-                |session, _| server_widen(&spec, &s, (&server, &given), session).expect("the server"),
+                |session, _| {
+                    let half = DealtHalf { prg: &server, bytes: &given };
+                    server_widen(&spec, &s, half, session).expect("the server")
+                },
             );
             for i in 0..y.len() {
                 let sum = share[i].wrapping_add(target[i]) & low_mask(width + extra);
@@ -215,7 +222,7 @@ fn ones(gate: &DealtGate, c: u64, dealings: usize) -> Vec<f64> {
     let mut seeds = Prg::from_seed(Seed([9; 16]));
     for _ in 0..dealings {
         let (client, server) = (Prg::from_seed(seeds.next_seed()), prg(8));
-        let given = dealt(gate, &vec![c; gate.n()], &[], [&client, &server]);
+        let given = dealt(gate, &vec![c; gate.n()], &[], Sides { client: &client, server: &server });
         counts.resize(8 * given.len(), 0);
         for (i, byte) in given.iter().enumerate() {
             (0..8).for_each(|b| counts[8 * i + b] += u32::from(byte >> b & 1));

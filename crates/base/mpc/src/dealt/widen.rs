@@ -10,6 +10,7 @@ use tacit_arith::bits::Bits;
 use tacit_arith::prg::Prg;
 use tacit_net::Tag;
 
+use super::DealtHalf;
 use super::deal::wrap;
 use crate::codec::Packed;
 use crate::gate::WrapSpec;
@@ -82,15 +83,15 @@ pub fn client_widen(
 /// The server's online part: its share (`[n]`) in the wider ring.
 ///
 /// # Errors
-/// Channel errors; `Material` if `given` does not belong to this widening.
+/// Channel errors; `Material` if `half` does not belong to this widening.
 pub fn server_widen(
     spec: &WrapSpec,
     s: &[u64],
-    (prg, given): (&Prg, &[u8]),
+    half: DealtHalf<'_>,
     session: &mut Session<'_>,
 ) -> Result<Vec<u64>, MpcError> {
-    let rho = words(&mut prg.fork(0), spec.n, spec.width);
-    let mut from = crate::codec::Reader::new(given);
+    let rho = words(&mut half.prg.fork(0), spec.n, spec.width);
+    let mut from = crate::codec::Reader::new(half.bytes);
     let (wraps, signs) = (from.packed(spec.n, spec.extra)?.values(), from.packed(spec.n, spec.extra)?.values());
     let offset = 1u64 << (spec.width - 2);
     let opened: Vec<u64> =

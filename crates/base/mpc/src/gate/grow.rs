@@ -25,6 +25,7 @@ use tacit_net::Tag;
 
 use super::wrap::WrapSpec;
 use crate::codec::{Packed, Reader, Writer};
+use crate::ot::{ReceiverWords, SenderWords};
 use crate::planes::{self, bit_plane};
 use crate::wire::PackedMessages;
 use crate::{MpcError, Ots, Session, low_mask};
@@ -58,7 +59,7 @@ impl ClientGrow {
         session: &mut Session<'_>,
         ots: &mut Ots,
     ) -> Result<Self, MpcError> {
-        let (m0, m1) = ots.sender.words(session.channel, spec.n)?;
+        let SenderWords { m0, m1 } = ots.sender.words(session.channel, spec.n)?;
         let strings = m0.iter().zip(&m1).zip(target);
         let message: Vec<u64> =
             strings.map(|((m0, m1), &r)| (1 - spec.top(r)).wrapping_add(*m0).wrapping_sub(*m1)).collect();
@@ -91,7 +92,7 @@ impl ClientGrow {
 impl ServerGrow {
     /// Offline.
     pub fn offline(spec: &WrapSpec, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
-        let (rho, words) = ots.receiver.words(session.channel, spec.n)?;
+        let ReceiverWords { choice: rho, m: words } = ots.receiver.words(session.channel, spec.n)?;
         let message = session.channel.recv_packed(SHARES, spec.n, spec.extra)?;
         let received = words.iter().zip(message).zip(rho.masks());
         let share: Vec<u64> = received.map(|((m, e), chosen)| m.wrapping_add(e & chosen)).collect();

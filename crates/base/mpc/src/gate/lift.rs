@@ -13,6 +13,7 @@
 
 use tacit_net::Tag;
 
+use crate::ot::{ReceiverWords, SenderWords};
 use crate::planes;
 use crate::wire::PackedMessages;
 use crate::{MpcError, Ots, Session, low_mask};
@@ -48,7 +49,7 @@ impl LiftSpec {
     /// # Errors
     /// Channel and OT errors.
     pub fn client(&self, c: &[u64], session: &mut Session<'_>, ots: &mut Ots) -> Result<Vec<u64>, MpcError> {
-        let (choice, words) = ots.receiver.words(session.channel, self.n)?;
+        let ReceiverWords { choice, m: words } = ots.receiver.words(session.channel, self.n)?;
         let tops: Vec<u64> = c.iter().map(|&c| self.above(c)).collect();
         planes::send(session.channel, CHOICE, &[choice.xor(&planes::bit_plane(&tops, 0))])?;
         session.channel.flush()?;
@@ -67,7 +68,7 @@ impl LiftSpec {
     /// # Errors
     /// Channel and OT errors.
     pub fn server(&self, s: &[u64], session: &mut Session<'_>, ots: &mut Ots) -> Result<Vec<u64>, MpcError> {
-        let (m0, m1) = ots.sender.words(session.channel, self.n)?;
+        let SenderWords { m0, m1 } = ots.sender.words(session.channel, self.n)?;
         let swap = planes::recv(session.channel, CHOICE, 1, self.n)?;
         let offset = self.prime / 4;
         let (mut message, mut share) = (Vec::with_capacity(self.n), Vec::with_capacity(self.n));

@@ -91,7 +91,7 @@ impl<'a> Shares<'a> {
     }
 
     /// Restores the shares from the material. A folded constant of `lt` counts as zero.
-    fn restored(program: &'a Program, known: Known<'a>, (planes, folded): (&[Bits], bool)) -> Self {
+    fn restored(program: &'a Program, known: Known<'a>, planes: &[Bits], folded: bool) -> Self {
         let mut shares = Self::new(program, known);
         let mut kept = program.material_sums().iter();
         if folded {
@@ -277,7 +277,7 @@ pub(super) fn server_offline(
 /// The client's leaf, from its material and the opened bits.
 pub(super) fn client_leaf(digit: Digit, numbers: &[Bits], planes: &[Bits], d: &[Bits]) -> Leaf {
     let (program, x) = (program(digit), complements(digit, numbers));
-    Shares::restored(&program, Known::Client(&x), (planes, digit.folded)).leaf(d)
+    Shares::restored(&program, Known::Client(&x), planes, digit.folded).leaf(d)
 }
 
 /// The server's leaf and the masked bits that it opens.
@@ -285,5 +285,5 @@ pub(super) fn server_leaf(digit: Digit, numbers: &[Bits], planes: &[Bits]) -> (L
     let (planes, v) = planes.split_at(client_planes(digit));
     let d: Vec<Bits> = digit.of(numbers).iter().zip(v).map(|(b, v)| b.xor(v)).collect();
     let program = program(digit);
-    (Shares::restored(&program, Known::Server(v), (planes, digit.folded)).leaf(&d), d)
+    (Shares::restored(&program, Known::Server(v), planes, digit.folded).leaf(&d), d)
 }

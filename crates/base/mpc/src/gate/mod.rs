@@ -74,7 +74,7 @@ impl GateSpec {
     /// A gate whose one value is the tested value itself, widened from `width` to `wide` bits
     /// (ReLU). A widened value is below `2^(width-2)` in magnitude, so its sign shows one bit
     /// lower.
-    pub fn widening(n: usize, width: u32, drop: u32, leaves: Leaves, (wide, place): (u32, Widening)) -> Self {
+    pub fn widening(n: usize, width: u32, drop: u32, leaves: Leaves, wide: u32, place: Widening) -> Self {
         if wide <= width {
             return Self::new(n, width, drop, leaves, vec![wide]);
         }
@@ -239,7 +239,8 @@ impl ClientGate {
     pub fn offline(
         spec: &GateSpec,
         y: &[u64],
-        (values, targets): (&[&[u64]], &[&[u64]]),
+        values: &[&[u64]],
+        targets: &[&[u64]],
         session: &mut Session<'_>,
         ots: &mut Ots,
     ) -> Result<Self, MpcError> {
@@ -273,7 +274,7 @@ impl ClientGate {
         let masked = self.mux.start(&spec.mux, session)?;
         let bit = self.compare.online(&spec.compare, &dropped(y, spec.drop), session)?;
         let strings = slices(&strings);
-        let shares = self.mux.finish(&spec.mux, &bit, (&strings, &masked), mu.as_deref(), session)?;
+        let shares = self.mux.finish(&spec.mux, &bit, &strings, &masked, mu.as_deref(), session)?;
         for (index, (mut share, target)) in shares.into_iter().zip(targets).enumerate() {
             share.iter_mut().zip(*target).for_each(|(z, r)| *z = z.wrapping_sub(*r));
             if let Some(base) = bases.get(index) {

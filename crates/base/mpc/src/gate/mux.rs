@@ -23,6 +23,7 @@ use tacit_net::Tag;
 
 use super::wrap::WrapSpec;
 use crate::codec::{Packed, Reader, Writer};
+use crate::ot::{ReceiverWords, SenderWords};
 use crate::planes;
 use crate::wire::PackedMessages;
 use crate::{MpcError, Ots, Session, low_mask};
@@ -124,8 +125,8 @@ impl ClientMux {
             return Self::of_constant(spec, session, ots);
         }
         let widths = spec.client_strings();
-        let (q0, q1) = ots.sender.words(session.channel, spec.n)?;
-        let (lambda, pads) = ots.receiver.words(session.channel, spec.n)?;
+        let SenderWords { m0: q0, m1: q1 } = ots.sender.words(session.channel, spec.n)?;
+        let ReceiverWords { choice: lambda, m: pads } = ots.receiver.words(session.channel, spec.n)?;
         let flips = lambda.masks();
         let mut own = Vec::with_capacity(widths.len());
         for (index, (&width, x)) in widths.iter().zip(values).enumerate() {
@@ -148,7 +149,7 @@ impl ClientMux {
 
     fn of_constant(spec: &MuxSpec, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
         let width = spec.widths[0];
-        let (lambda, mut own) = ots.receiver.words(session.channel, spec.n)?;
+        let ReceiverWords { choice: lambda, m: mut own } = ots.receiver.words(session.channel, spec.n)?;
         let message = session.channel.recv_packed(SERVER_PART, spec.n, width)?;
         for ((pad, t), chosen) in own.iter_mut().zip(message).zip(lambda.masks()) {
             *pad = pad.wrapping_add(t & chosen);
@@ -184,7 +185,8 @@ impl ClientMux {
         self,
         spec: &MuxSpec,
         bit: &Bits,
-        (values, masked): (&[&[u64]], &[Vec<u64>]),
+        values: &[&[u64]],
+        masked: &[Vec<u64>],
         mu: Option<&[u64]>,
         session: &mut Session<'_>,
     ) -> Result<Vec<Vec<u64>>, MpcError> {
@@ -236,8 +238,8 @@ impl ServerMux {
             return Self::of_constant(spec, constant, session, ots);
         }
         let widths = spec.client_strings();
-        let (lambda, words) = ots.receiver.words(session.channel, spec.n)?;
-        let (p0, p1) = ots.sender.words(session.channel, spec.n)?;
+        let ReceiverWords { choice: lambda, m: words } = ots.receiver.words(session.channel, spec.n)?;
+        let SenderWords { m0: p0, m1: p1 } = ots.sender.words(session.channel, spec.n)?;
         let chosen = lambda.masks();
         let (mut own, mut steps) = (Vec::with_capacity(widths.len()), Vec::with_capacity(spec.widths.len()));
         for (index, &width) in widths.iter().enumerate() {
@@ -263,7 +265,7 @@ impl ServerMux {
 
     fn of_constant(spec: &MuxSpec, constant: u64, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
         let width = spec.widths[0];
-        let (mut p0, p1) = ots.sender.words(session.channel, spec.n)?;
+        let SenderWords { m0: mut p0, m1: p1 } = ots.sender.words(session.channel, spec.n)?;
         let lambda = Bits::random(session.prg, spec.n);
         let pads = p0.iter().zip(&p1).zip(lambda.masks());
         let message: Vec<u64> =

@@ -49,7 +49,7 @@ fn run(spec: &GateSpec, width: u32, tested: &[u64], values: &[Vec<u64>], bases: 
         seed,
         move |s, mut ots| {
             s.channel.set_phase(Phase::Offline);
-            let gate = ClientGate::offline(spec, &tested_c, (&slices(&values_c), &slices(&targets)), s, &mut ots);
+            let gate = ClientGate::offline(spec, &tested_c, &slices(&values_c), &slices(&targets), s, &mut ots);
             let gate = gate.expect("client offline");
             let mut bytes = Writer::default();
             gate.write(&mut bytes);
@@ -120,7 +120,7 @@ proptest! {
             _ => (i.wrapping_mul(seed as i64 | 1) >> 7) % bound,
         }).collect();
         let tested: Vec<u64> = plain.iter().map(|&v| v as u64 & low_mask(width)).collect();
-        let spec = GateSpec::widening(n, width, 0, leaves(kind), (width + extra, place(late)));
+        let spec = GateSpec::widening(n, width, 0, leaves(kind), width + extra, place(late));
         let got = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], seed >> 8);
         let want: Vec<u64> = plain.iter().map(|&v| v.max(0) as u64).collect();
         prop_assert_eq!(&got.results[0], &want);
@@ -151,7 +151,7 @@ proptest! {
         let bound = 1i64 << (width - 2);
         let plain: Vec<i64> = (-200i64..200).map(|i| if i % 3 == 0 { i } else { (i.wrapping_mul(seed as i64 | 1) >> 5) % bound }).collect();
         let tested: Vec<u64> = plain.iter().map(|&v| v as u64 & low_mask(width)).collect();
-        let spec = GateSpec::widening(plain.len(), width, drop, Leaves::Masked(3), (width + 5, place(seed % 2 == 0)));
+        let spec = GateSpec::widening(plain.len(), width, drop, Leaves::Masked(3), width + 5, place(seed % 2 == 0));
         let got = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], seed >> 8);
         for (&v, &z) in plain.iter().zip(&got.results[0]) {
             let may_vanish = v >= 0 && v < 1 << drop;
@@ -193,7 +193,7 @@ fn relu_is_exact_for_all_shares_of_small_rings() {
         assert_eq!(met.len() as i64, (2 * bound - 1) << width);
         let want: Vec<u64> = plain.iter().map(|&v| v.max(0) as u64).collect();
         for late in [false, true] {
-            let spec = GateSpec::widening(plain.len(), width, 0, leaves(kind), (width + extra, place(late)));
+            let spec = GateSpec::widening(plain.len(), width, 0, leaves(kind), width + extra, place(late));
             let got = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], 5);
             assert_eq!(got.results[0], want, "{width} + {extra} bits, {:?}", leaves(kind));
         }
@@ -206,7 +206,7 @@ fn online_bytes_are_as_stated() {
     for (kind, widening) in (0..KINDS).flat_map(|kind| widenings.map(|widening| (kind, widening))) {
         let (n, width) = (512, 25);
         let spec = match widening {
-            Some(place) => GateSpec::widening(n, width, 0, leaves(kind), (37, place)),
+            Some(place) => GateSpec::widening(n, width, 0, leaves(kind), 37, place),
             None => GateSpec::new(n, width, 0, leaves(kind), vec![width]),
         };
         let tested = vec![5; n];
@@ -231,11 +231,11 @@ fn bits_per_gate_are_as_documented() {
     assert_eq!(max.online_up * 8 / 64, 27 + 1 + 25);
     assert_eq!(max.offline_up * 8 / 64, 24 + 6 + 25);
     assert_eq!((max.client_rots / 64, max.server_rots / 64), (24 + 11 + 1, 12));
-    let relu = GateSpec::widening(64, 25, 0, Leaves::Direct(2), (37, Widening::OnTheWay)).cost();
+    let relu = GateSpec::widening(64, 25, 0, Leaves::Direct(2), 37, Widening::OnTheWay).cost();
     assert_eq!(relu.online_down * 8 / 64, 64 + 27 + 1 + 37 + 12);
     assert_eq!(relu.online_up * 8 / 64, 27 + 1 + 37);
     assert_eq!(relu.exchanges, 3);
-    let behind = GateSpec::widening(64, 25, 0, Leaves::Direct(2), (37, Widening::Behind)).cost();
+    let behind = GateSpec::widening(64, 25, 0, Leaves::Direct(2), 37, Widening::Behind).cost();
     // 23 compared bits in 12 digits, the highest of one bit, and a ring of 24 bits that grows by 13.
     assert_eq!(behind.online_down * 8 / 64, 64 + 27 + 1 + 24 + 1);
     assert_eq!(behind.online_up * 8 / 64, 27 + 1 + 24 + 13);
@@ -262,7 +262,7 @@ fn bits_per_gate_are_as_documented() {
 
 #[test]
 fn truncated_material_is_an_error() {
-    let spec = GateSpec::widening(10, 20, 0, Leaves::Masked(3), (32, Widening::OnTheWay));
+    let spec = GateSpec::widening(10, 20, 0, Leaves::Masked(3), 32, Widening::OnTheWay);
     let bytes = vec![0u8; 10_000];
     let mut whole = Reader::new(&bytes);
     assert!(ServerGate::read(&spec, &mut whole).is_ok());
@@ -282,7 +282,7 @@ fn strings_that_one_word_cannot_mask_are_refused() {
             5,
             move |s, mut ots| {
                 matches!(
-                    ClientGate::offline(&spec, &y, (&slices(&values), &[]), s, &mut ots),
+                    ClientGate::offline(&spec, &y, &slices(&values), &[], s, &mut ots),
                     Err(MpcError::OutOfRange { got: 65, .. })
                 )
             },
@@ -292,7 +292,7 @@ fn strings_that_one_word_cannot_mask_are_refused() {
         )
     };
     assert_eq!(
-        refused(GateSpec::widening(3, 15, 0, Leaves::Masked(3), (40, Widening::OnTheWay)), vec![1, 2, 3]),
+        refused(GateSpec::widening(3, 15, 0, Leaves::Masked(3), 40, Widening::OnTheWay), vec![1, 2, 3]),
         (true, true)
     );
     assert_eq!(refused(GateSpec::new(3, 25, 0, Leaves::Masked(3), vec![25, 40]), vec![1, 2, 3]), (true, true));

@@ -178,21 +178,35 @@ const OT_EIGHTHS: usize = 5;
 /// Most digits that two levels of nodes of three can join, and so most digits for one round trip.
 const ONE_ROUND_TRIP: usize = 9;
 
-/// The cost in eighths of an offline bit, and the nodes of the first level: numbers of nodes of
-/// three groups and of two.
-type Shape = (usize, [usize; 2]);
+/// Numbers of nodes of a level.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct LevelNodes {
+    /// Nodes of three groups.
+    threes: usize,
+    /// Nodes of two groups.
+    twos: usize,
+}
+
+/// A way to join digits. The cheaper one is less.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Join {
+    /// Cost in eighths of an offline bit.
+    cost: usize,
+    /// Nodes of the first level.
+    first: LevelNodes,
+}
 
 /// The cheapest ways to join digits, for all numbers of digits up to a limit.
 pub(super) struct Joins {
     /// By number of levels and number of digits; `None` where these levels cannot join the digits.
-    best: Vec<Vec<Option<Shape>>>,
+    best: Vec<Vec<Option<Join>>>,
 }
 
 impl Joins {
     /// Plans for up to `most` digits, where an opened bit is worth `weight` offline bits.
     pub(super) fn new(most: usize, weight: usize) -> Self {
         let mut best = vec![vec![None; most + 1]];
-        best[0][1] = Some((0, [0, 0]));
+        best[0][1] = Some(Join { cost: 0, first: LevelNodes { threes: 0, twos: 0 } });
         for level in 0..Self::levels(most) {
             let row = (0..=most).map(|digits| Self::first_level(digits, &best[level], weight)).collect();
             best.push(row);
@@ -209,23 +223,23 @@ impl Joins {
         }
     }
 
-    fn first_level(digits: usize, above: &[Option<Shape>], weight: usize) -> Option<Shape> {
-        let choices =
-            (0..=digits / 3).flat_map(|threes| (0..=(digits - 3 * threes) / 2).map(move |twos| [threes, twos]));
-        let costs = choices.filter_map(|[threes, twos]| {
-            let (rest, _) = above[digits - 2 * threes - twos]?;
-            let own: usize = nodes([threes, twos]).map(|node| node_cost(node, weight)).sum();
-            Some((rest + own, [threes, twos]))
+    fn first_level(digits: usize, above: &[Option<Join>], weight: usize) -> Option<Join> {
+        let choices = (0..=digits / 3)
+            .flat_map(|threes| (0..=(digits - 3 * threes) / 2).map(move |twos| LevelNodes { threes, twos }));
+        let joins = choices.filter_map(|first| {
+            let rest = above[digits - 2 * first.threes - first.twos]?.cost;
+            let own: usize = nodes(first).map(|node| node_cost(node, weight)).sum();
+            Some(Join { cost: rest + own, first })
         });
-        costs.min()
+        joins.min()
     }
 
     /// Cost of joining `digits` digits, in eighths of an offline bit.
     pub(super) fn cost(&self, digits: usize) -> usize {
-        self.at(Self::levels(digits), digits).0
+        self.at(Self::levels(digits), digits).cost
     }
 
-    fn at(&self, levels: usize, digits: usize) -> Shape {
+    fn at(&self, levels: usize, digits: usize) -> Join {
         self.best[levels][digits].expect("four levels join 81 digits, and no ring has as many bits")
     }
 
@@ -238,9 +252,9 @@ impl Joins {
     pub(super) fn shape(&self, all: usize) -> Vec<Vec<Node>> {
         let (mut shape, mut digits) = (Vec::new(), all);
         for levels in (1..=Self::levels(digits)).rev() {
-            let (_, [threes, twos]) = self.at(levels, digits);
-            digits -= 2 * threes + twos;
-            shape.push(nodes([threes, twos]).collect::<Vec<_>>());
+            let first = self.at(levels, digits).first;
+            digits -= 2 * first.threes + first.twos;
+            shape.push(nodes(first).collect::<Vec<_>>());
         }
         // A level without joins sends nothing.
         shape.retain(|level| !level.is_empty());
@@ -254,7 +268,7 @@ impl Joins {
 
 /// The nodes of a level, the larger ones lowest; groups above them pass unchanged. Does not set
 /// `folded`.
-fn nodes([threes, twos]: [usize; 2]) -> impl Iterator<Item = Node> {
+fn nodes(LevelNodes { threes, twos }: LevelNodes) -> impl Iterator<Item = Node> {
     (0..threes + twos).map(move |i| Node { groups: if i < threes { 3 } else { 2 }, with_eq: i > 0, folded: false })
 }
 

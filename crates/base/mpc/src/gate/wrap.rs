@@ -15,6 +15,7 @@ use tacit_arith::bits::Bits;
 use tacit_net::Tag;
 
 use crate::codec::{Packed, Reader, Writer};
+use crate::ot::{ReceiverWords, SenderWords};
 use crate::planes::{self, bit_plane};
 use crate::wire::PackedMessages;
 use crate::{MpcError, Ots, Session, low_mask};
@@ -61,7 +62,7 @@ impl ClientWrap {
     /// # Errors
     /// Channel and OT errors.
     pub fn offline(spec: &WrapSpec, c: &[u64], session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
-        let (choice, words) = ots.receiver.words(session.channel, spec.n)?;
+        let ReceiverWords { choice, m: words } = ots.receiver.words(session.channel, spec.n)?;
         let top = bit_plane(c, spec.width - 1);
         planes::send(session.channel, CHOICE, &[choice.xor(&top)])?;
         Ok(Self { h: Packed::new(&words, spec.extra) })
@@ -115,7 +116,7 @@ impl ServerWrap {
     /// # Errors
     /// Channel and OT errors.
     pub fn offline(spec: &WrapSpec, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
-        let (mut m0, mut m1) = ots.sender.words(session.channel, spec.n)?;
+        let SenderWords { mut m0, mut m1 } = ots.sender.words(session.channel, spec.n)?;
         let swap: Vec<Bits> = planes::recv(session.channel, CHOICE, 1, spec.n)?;
         for ((a, b), swap) in m0.iter_mut().zip(&mut m1).zip(swap[0].masks()) {
             let t = (*a ^ *b) & swap;

@@ -5,7 +5,9 @@ use tacit_arith::bits::Bits;
 use tacit_arith::prg::{Prg, Seed};
 use tacit_net::Channel;
 
-use super::{Ot, RandomOtReceiver, RandomOtSender, ReceiverPlanes, SenderPlanes, check_planes};
+use super::{
+    Ot, RandomOtReceiver, RandomOtSender, ReceiverPlanes, ReceiverWords, SenderPlanes, SenderWords, check_planes,
+};
 use crate::MpcError;
 
 /// Ideal sender; see [`pair`].
@@ -50,9 +52,9 @@ impl RandomOtSender for IdealSender {
         Ok(SenderPlanes { m0: bits(&mut self.0, n, k), m1: bits(&mut self.0, n, k) })
     }
 
-    fn words(&mut self, _ch: &mut Channel, n: usize) -> Result<(Vec<u64>, Vec<u64>), MpcError> {
+    fn words(&mut self, _ch: &mut Channel, n: usize) -> Result<SenderWords, MpcError> {
         let _choice = Bits::random(&mut self.0, n);
-        Ok((words(&mut self.0, n), words(&mut self.0, n)))
+        Ok(SenderWords { m0: words(&mut self.0, n), m1: words(&mut self.0, n) })
     }
 }
 
@@ -67,10 +69,10 @@ impl RandomOtReceiver for IdealReceiver {
         Ok(ReceiverPlanes { choice, m })
     }
 
-    fn words(&mut self, _ch: &mut Channel, n: usize) -> Result<(Bits, Vec<u64>), MpcError> {
+    fn words(&mut self, _ch: &mut Channel, n: usize) -> Result<ReceiverWords, MpcError> {
         let choice = Bits::random(&mut self.0, n);
         let (m0, m1) = (words(&mut self.0, n), words(&mut self.0, n));
         let m = choose(&choice, m0, m1);
-        Ok((choice, m))
+        Ok(ReceiverWords { choice, m })
     }
 }

@@ -50,6 +50,24 @@ pub struct ReceiverPlanes {
     pub m: Vec<Bits>,
 }
 
+/// The sender's 64-bit strings of `n` OTs.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SenderWords {
+    /// Strings for choice 0: `n` words.
+    pub m0: Vec<u64>,
+    /// Strings for choice 1: `n` words.
+    pub m1: Vec<u64>,
+}
+
+/// The receiver's choices and 64-bit strings of `n` OTs.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ReceiverWords {
+    /// The random choices: `n` bits.
+    pub choice: Bits,
+    /// The chosen strings: `n` words.
+    pub m: Vec<u64>,
+}
+
 /// The party with both strings of every OT.
 pub trait RandomOtSender {
     /// Announces about `n` OTs, for the choice of a parameter set. Only a hint, but both parties
@@ -59,8 +77,8 @@ pub trait RandomOtSender {
     /// `n` OTs of `k`-bit strings, `k <= MAX_PLANES`, as bit planes.
     fn planes(&mut self, ch: &mut Channel, n: usize, k: usize) -> Result<SenderPlanes, MpcError>;
 
-    /// `n` OTs of 64-bit strings: those for choice 0 and those for choice 1.
-    fn words(&mut self, ch: &mut Channel, n: usize) -> Result<(Vec<u64>, Vec<u64>), MpcError>;
+    /// `n` OTs of 64-bit strings.
+    fn words(&mut self, ch: &mut Channel, n: usize) -> Result<SenderWords, MpcError>;
 }
 
 /// The party with one string of every OT.
@@ -71,8 +89,8 @@ pub trait RandomOtReceiver {
     /// `n` OTs of `k`-bit strings, `k <= MAX_PLANES`, as bit planes.
     fn planes(&mut self, ch: &mut Channel, n: usize, k: usize) -> Result<ReceiverPlanes, MpcError>;
 
-    /// `n` OTs of 64-bit strings: the choices and the chosen strings.
-    fn words(&mut self, ch: &mut Channel, n: usize) -> Result<(Bits, Vec<u64>), MpcError>;
+    /// `n` OTs of 64-bit strings.
+    fn words(&mut self, ch: &mut Channel, n: usize) -> Result<ReceiverWords, MpcError>;
 }
 
 /// Both directions at one party, the sender of one OT instance and the receiver of another.

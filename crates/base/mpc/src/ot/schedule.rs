@@ -13,14 +13,24 @@ const BATCH: usize = 1 << 17;
 /// COTs that a bootstrap makes.
 pub(super) const BOOTSTRAP: usize = SMALL.base();
 
+/// Trees that are expanded together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Trees {
+    /// Number of the first tree.
+    pub(super) first: usize,
+    /// Trees whose outputs all go into the draw.
+    pub(super) whole: usize,
+    /// One more tree, whose outputs are stored.
+    pub(super) extra: bool,
+}
+
 /// The next step of a draw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// Use this many groups of the newest tree, starting at group `from`.
     Left { groups: usize, from: usize },
-    /// Expand this many trees, starting at `first`, wholly into the draw; with `extra`, store one
-    /// more.
-    Batch { first: usize, whole: usize, extra: bool },
+    /// Expand these trees.
+    Batch(Trees),
     /// Start the next extension, with this set.
     Extend(LpnParams),
     /// Bootstrap a new `delta`.
@@ -83,7 +93,7 @@ impl Schedule {
         let (first, extra) = (self.next_tree, trees > whole);
         self.next_tree += trees;
         (self.ready, self.taken) = if extra { (per_tree, 0) } else { (self.ready, self.ready) };
-        Step::Batch { first, whole, extra }
+        Step::Batch(Trees { first, whole, extra })
     }
 
     /// Returns the number of trees in use that feed an extension with set `next`.
@@ -168,7 +178,7 @@ fn draw(schedule: &mut Schedule, n: usize, talk: &mut TrafficModel, sends: Say, 
         let corrections = 16 * params.corrections();
         match schedule.step(groups) {
             Step::Left { groups: now, .. } => groups -= now,
-            Step::Batch { whole, extra, .. } => {
+            Step::Batch(Trees { whole, extra, .. }) => {
                 sends(talk, corrections * (whole + usize::from(extra)));
                 groups -= whole * (params.leaves() / GROUP);
             }

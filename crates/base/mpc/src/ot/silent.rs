@@ -13,7 +13,8 @@ use super::params::{COTS_PER_DELTA, LpnParams};
 use super::schedule::BOOTSTRAP;
 use super::stock::{Party, Stock};
 use super::{
-    Ot, POINT_BYTES, RandomOtReceiver, RandomOtSender, ReceiverPlanes, SenderPlanes, base, check_planes, iknp, tree,
+    Ot, POINT_BYTES, RandomOtReceiver, RandomOtSender, ReceiverPlanes, ReceiverWords, SenderPlanes, SenderWords, base,
+    check_planes, iknp, tree,
 };
 use crate::{MpcError, Role};
 
@@ -185,8 +186,8 @@ fn setup_bounded(
     let sender = SendingParty { delta, prg: Prg::from_seed(prg.next_seed()), context: sending };
     let receiver = ReceivingParty { prg: Prg::from_seed(prg.next_seed()), context: receiving };
     Ok(Ot {
-        sender: RotSender(Stock::new(sender, (sender_seed, sender_base), bound)),
-        receiver: RotReceiver(Stock::new(receiver, (receiver_seed, receiver_base), bound)),
+        sender: RotSender(Stock::new(sender, sender_seed, sender_base, bound)),
+        receiver: RotReceiver(Stock::new(receiver, receiver_seed, receiver_base, bound)),
     })
 }
 
@@ -228,7 +229,7 @@ impl RandomOtSender for RotSender {
         Ok(SenderPlanes { m0: all_bits(n, m0), m1: all_bits(n, m1) })
     }
 
-    fn words(&mut self, ch: &mut Channel, n: usize) -> Result<(Vec<u64>, Vec<u64>), MpcError> {
+    fn words(&mut self, ch: &mut Channel, n: usize) -> Result<SenderWords, MpcError> {
         let (mut m0, mut m1) = (Vec::with_capacity(n), Vec::with_capacity(n));
         self.0.draw(ch, n.div_ceil(GROUP), &Strings(Form::Words), |batch| {
             for group in batch.chunks_exact(2 * GROUP) {
@@ -237,7 +238,7 @@ impl RandomOtSender for RotSender {
                 m1.extend_from_slice(&group[GROUP..GROUP + take]);
             }
         })?;
-        Ok((m0, m1))
+        Ok(SenderWords { m0, m1 })
     }
 }
 
@@ -265,7 +266,7 @@ impl RandomOtReceiver for RotReceiver {
         Ok(ReceiverPlanes { choice: bits(n, choice), m: all_bits(n, m) })
     }
 
-    fn words(&mut self, ch: &mut Channel, n: usize) -> Result<(Bits, Vec<u64>), MpcError> {
+    fn words(&mut self, ch: &mut Channel, n: usize) -> Result<ReceiverWords, MpcError> {
         let (mut choice, mut m) = (Vec::with_capacity(n.div_ceil(GROUP)), Vec::with_capacity(n));
         self.0.draw(ch, n.div_ceil(GROUP), &Strings(Form::Words), |batch| {
             for group in batch.chunks_exact(1 + GROUP) {
@@ -274,7 +275,7 @@ impl RandomOtReceiver for RotReceiver {
                 m.extend_from_slice(&group[1..1 + take]);
             }
         })?;
-        Ok((bits(n, choice), m))
+        Ok(ReceiverWords { choice: bits(n, choice), m })
     }
 }
 

@@ -19,7 +19,7 @@ use zeroize::{Zeroize, Zeroizing};
 use super::keys::{HashKeys, PART};
 use super::output::{Emit, GROUP, Raw};
 use super::params::{LpnParams, SMALL};
-use super::schedule::{Schedule, Step};
+use super::schedule::{Schedule, Step, Trees};
 use super::workers;
 use crate::MpcError;
 
@@ -129,7 +129,7 @@ pub(super) struct Stock<P> {
 impl<P: Party> Stock<P> {
     /// A supply from a public seed and [`BOOTSTRAP`](super::schedule::BOOTSTRAP) COTs. `bound`
     /// limits the COTs of one `delta`; an extension of each set must fit the bound.
-    pub(super) fn new(party: P, (seed, base): (Block, Vec<Block>), bound: u64) -> Self {
+    pub(super) fn new(party: P, seed: Block, base: Vec<Block>, bound: u64) -> Self {
         let (keys, extension) = (HashKeys::new(seed), Extension::first(seed, base));
         let (schedule, ready) = (Schedule::new(bound), Vec::new());
         Self { party, seed, keys, extension, schedule, newest: 0, ready, spare: None }
@@ -163,11 +163,11 @@ impl<P: Party> Stock<P> {
                     groups -= now;
                     consume(&out);
                 }
-                Step::Batch { first, whole, extra } => {
-                    let per_tree = self.params().leaves() / GROUP;
-                    out.resize(whole * per_tree * emit.stride(), E::Item::default());
-                    self.batch(ch, (first, whole, extra), emit, &mut out)?;
-                    groups -= whole * per_tree;
+                Step::Batch(trees) => {
+                    let whole = trees.whole * (self.params().leaves() / GROUP);
+                    out.resize(whole * emit.stride(), E::Item::default());
+                    self.batch(ch, trees, emit, &mut out)?;
+                    groups -= whole;
                     consume(&out);
                 }
                 Step::Extend(next) => self.extend(ch, next)?,
@@ -196,15 +196,16 @@ impl<P: Party> Stock<P> {
         }
     }
 
-    /// Writes the outputs of `whole` trees, starting at `first`, to `out`, which has room for them,
-    /// and of one more tree to `ready` if `extra`.
+    /// Writes the outputs of whole trees to `out`, which has room for them, and those of the extra
+    /// tree to `ready`.
     fn batch<E: Emit<P>>(
         &mut self,
         ch: &mut Channel,
-        (first, whole, extra): (usize, usize, bool),
+        trees: Trees,
         emit: &E,
         out: &mut [E::Item],
     ) -> Result<(), MpcError> {
+        let Trees { first, whole, extra } = trees;
         let params = self.params();
         let (leaves, per_tree) = (params.leaves(), params.corrections());
         let items = leaves / GROUP * emit.stride();
@@ -245,7 +246,7 @@ impl<P: Party> Stock<P> {
         let mut room = &mut base.0[..];
         for (first, trees) in feed {
             let (now, rest) = room.split_at_mut(trees * leaves);
-            self.batch(ch, (first, trees, false), &Raw, now)?;
+            self.batch(ch, Trees { first, whole: trees, extra: false }, &Raw, now)?;
             room = rest;
         }
         let new = Extension::new(next, self.extension.number + 1, self.seed, base);

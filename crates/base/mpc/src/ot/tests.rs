@@ -20,11 +20,11 @@ pub(super) fn check_planes_of(s: &SenderPlanes, r: &ReceiverPlanes, n: usize, k:
     }
 }
 
-pub(super) fn check_words_of<T: Copy + PartialEq>(s: &(Vec<T>, Vec<T>), r: &(Bits, Vec<T>), n: usize) {
-    assert_eq!((s.0.len(), s.1.len(), r.0.len(), r.1.len()), (n, n, n, n));
+pub(super) fn check_words_of(s: &SenderWords, r: &ReceiverWords, n: usize) {
+    assert_eq!((s.m0.len(), s.m1.len(), r.choice.len(), r.m.len()), (n, n, n, n));
     for i in 0..n {
-        let (chosen, other) = if r.0.get(i) { (s.1[i], s.0[i]) } else { (s.0[i], s.1[i]) };
-        assert!(chosen == r.1[i] && other != r.1[i], "OT {i} of {n}");
+        let (chosen, other) = if r.choice.get(i) { (s.m1[i], s.m0[i]) } else { (s.m0[i], s.m1[i]) };
+        assert!(chosen == r.m[i] && other != r.m[i], "OT {i} of {n}");
     }
 }
 

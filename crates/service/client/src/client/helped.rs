@@ -82,15 +82,15 @@ impl Client {
         self.check_stores()?;
         if self.model.preparation() != Preparation::TwoParty {
             let text =
-                format!("a helper makes nothing for the back end {}: its material is not two parties'", self.names[1]);
+                format!("a helper makes nothing for the back end {}: its material is not two parties'", self.backend);
             return Err(ClientError::Usage(text));
         }
         self.set_batch(1)?;
         let master = self.master(line.helper())?;
         let store = self.folder();
         let what = What {
-            model: self.names[0].clone(),
-            backend: self.names[1].clone(),
+            model: self.model_name.clone(),
+            backend: self.backend.clone(),
             public: self.binding.model,
             plan: self.binding.plan,
             folder: store.folder(),
@@ -188,7 +188,7 @@ impl Client {
             Err(e) => return Ok(Err(format!("what came does not fit the model: {e}"))),
         };
         let peer = self.stock.as_ref().and_then(crate::stock::Stock::peer).expect("it was checked that there is one");
-        let origin = Origin { backend: &self.names[1], peer, maker: Some(line.helper()) };
+        let origin = Origin { backend: &self.backend, peer, maker: Some(line.helper()) };
         match store.put(id, self.binding, origin, &material) {
             // The material was stored before, by a process that ended before it removed the order.
             Ok(()) | Err(StoreError::Burnt(_) | StoreError::Exists(_)) => {}

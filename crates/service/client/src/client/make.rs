@@ -7,7 +7,7 @@ use crate::wire::{InputId, Request};
 use crate::{Client, ClientError};
 use std::sync::Arc;
 use tacit_backends::seam::MaterialSeed;
-use tacit_backends::{ClientSide, Material};
+use tacit_backends::{ClientSide, Material, Sides};
 use tacit_ids::{FolderId, MaterialId};
 use tacit_net::{Channel, Phase};
 use tacit_store::{IN_MEMORY, Origin};
@@ -85,7 +85,7 @@ impl Client {
     /// Returns an error if the back end has no offline phase.
     pub(crate) fn check_prepares(&self) -> Result<(), ClientError> {
         if !self.needs_material()? {
-            let text = format!("the back end {} has nothing to prepare: ask right away", self.names[1]);
+            let text = format!("the back end {} has nothing to prepare: ask right away", self.backend);
             return Err(ClientError::Usage(text));
         }
         Ok(())
@@ -100,7 +100,7 @@ impl Client {
         let (store, peer) = (Arc::clone(stock.store()), stock.peer().expect("and one at the server"));
         // Reserves the id before the server begins: an id that only the server has is then known to
         // be lost here.
-        let reserved = store.reserve(id, self.binding, Origin { backend: &self.names[1], peer, maker: None }, None)?;
+        let reserved = store.reserve(id, self.binding, Origin { backend: &self.backend, peer, maker: None }, None)?;
         let folder = store.folder();
         let request = match refill {
             Some([held, most]) => Request::Refill { id, folder, held, most },
@@ -126,7 +126,7 @@ impl Client {
             let _ = self.discard(&[id]);
             return Err(e.into());
         }
-        Ok(Prepared { id, offline, bytes: [self.material_bytes, at_server] })
+        Ok(Prepared { id, offline, bytes: Sides { client: self.material_bytes, server: at_server } })
     }
 
     /// Makes the material of an input. `first` asks for the input, unless an earlier request did.
@@ -153,6 +153,6 @@ impl Client {
                     (self.side.spooled_material(bytes, spool.finish()?)?, offline, at_server)
                 }
             };
-        Ok((Prepared { id, offline, bytes: [self.material_bytes, at_server] }, material))
+        Ok((Prepared { id, offline, bytes: Sides { client: self.material_bytes, server: at_server } }, material))
     }
 }

@@ -70,7 +70,7 @@ impl Progress {
 
     /// Records the begin of a phase, on a connection that counts moved and spared bytes, of a model
     /// with these costs.
-    pub(crate) fn begins(&self, phase: Phase, [moved, spared]: [Arc<AtomicU64>; 2], costs: &Costs) {
+    pub(crate) fn begins(&self, phase: Phase, moved: Arc<AtomicU64>, spared: Arc<AtomicU64>, costs: &Costs) {
         let expected = match phase {
             Phase::Setup => costs.setup.bytes(),
             Phase::Offline => costs.offline.bytes(),
@@ -137,12 +137,11 @@ mod tests {
     fn a_phase_is_told_from_begin_to_end_and_never_falls() {
         let (progress, moved) = (Progress::default(), Arc::new(AtomicU64::new(50)));
         let spared = Arc::new(AtomicU64::new(9));
-        let counted = || [moved.clone(), spared.clone()];
         let step = |phase, fraction| Step { phase, fraction };
         assert!(progress.take().is_empty());
         let mut costs = Costs::default();
         costs.offline.up_bytes = 100;
-        progress.begins(Phase::Offline, counted(), &costs);
+        progress.begins(Phase::Offline, moved.clone(), spared.clone(), &costs);
         assert_eq!(progress.take(), [step(Phase::Offline, 0.0)]);
         moved.store(60, Ordering::Relaxed);
         spared.store(15, Ordering::Relaxed);
@@ -155,7 +154,7 @@ mod tests {
         progress.ends(Phase::Offline, true);
         progress.waits(7);
         assert_eq!(progress.queued(), Some(7));
-        progress.begins(Phase::Online, counted(), &costs);
+        progress.begins(Phase::Online, moved.clone(), spared.clone(), &costs);
         assert_eq!(progress.queued(), None, "its turn has come");
         progress.ends(Phase::Online, false);
         assert!(progress.now().is_empty());

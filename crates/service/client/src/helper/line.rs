@@ -4,7 +4,7 @@ use crate::ClientError;
 use std::io::Write;
 use std::time::{Duration, Instant};
 use tacit_ids::{ClientId, MaterialId};
-use tacit_net::{Channel, Hello, NetError, TcpTransport, Transport, handshake, split_address};
+use tacit_net::{Channel, Hello, NetError, TcpTransport, Traffic, Transport, handshake, split_address};
 use tacit_store::keys::{self, ClientIdentity};
 use tacit_store::{MAX_MATERIAL_BYTES, Role};
 
@@ -27,12 +27,13 @@ impl HelperLine {
     pub fn connect(
         address: &str,
         identity: &ClientIdentity,
-        [connect, stall]: [Duration; 2],
+        connect_timeout: Duration,
+        stall_timeout: Duration,
     ) -> Result<Self, ClientError> {
-        let end = Instant::now() + connect;
+        let end = Instant::now() + connect_timeout;
         let (host, _) = split_address(address)?;
-        let mut tcp = TcpTransport::connect(address, connect)?;
-        tcp.set_stall_timeout(stall).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
+        let mut tcp = TcpTransport::connect(address, connect_timeout)?;
+        tcp.set_stall_timeout(stall_timeout).map_err(|e| NetError::from_io("setting the stall timeout", &e))?;
         tcp.set_deadline(Some(end));
         let tls = identity.tls.connect(tcp, host)?;
         let certificate = tls.peer_certificate().unwrap_or_default();
@@ -57,11 +58,10 @@ impl HelperLine {
         self.helper
     }
 
-    /// Bytes sent and received, without TLS.
+    /// Traffic of the connection, without TLS.
     #[must_use]
-    pub fn moved(&self) -> [u64; 2] {
-        let traffic = self.channel.total_traffic();
-        [traffic.sent, traffic.received]
+    pub fn traffic(&self) -> Traffic {
+        self.channel.total_traffic()
     }
 
     pub(crate) fn wrong(&self, what: impl Into<String>) -> ClientError {

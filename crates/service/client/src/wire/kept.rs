@@ -18,9 +18,19 @@ pub struct Upload {
     pub created: u64,
     /// When its client last used it, seconds since 1970.
     pub used: u64,
-    /// Names of the model and the back end, if they are on offer.
+    /// The model and the back end, if they are on offer.
+    pub offered: Option<ModelAndBackend>,
+}
+
+/// Names of a model and of a back end that computes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelAndBackend {
+    /// Name of the model at the server.
     #[serde(deserialize_with = "tacit_foreign::text::decoded")]
-    pub offered: Option<[String; 2]>,
+    pub model: String,
+    /// Name of the back end.
+    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+    pub backend: String,
 }
 
 /// One party's half of a material on disk.

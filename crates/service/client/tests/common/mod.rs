@@ -2,14 +2,14 @@
 #![allow(dead_code)]
 
 use tacit_graph::float::{FloatGraph, FloatOp};
-use tacit_graph::{Calibration, InputSpec, Interface, Model, OutputMode};
+use tacit_graph::{Calibration, InputSpec, Interface, Interval, Model, OutputMode};
 
 /// Inputs and outputs of [`model`].
 pub fn interface() -> Interface {
     Interface {
         name: "tiny".into(),
         input_shape: vec![1, 2, 2],
-        input: InputSpec { pixel_scale: 1.0 / 255.0, ..InputSpec::plain([-1e6, 1e6]) },
+        input: InputSpec { pixel_scale: 1.0 / 255.0, ..InputSpec::plain(Interval { low: -1e6, high: 1e6 }) },
         output_shape: vec![2],
         output_mode: OutputMode::Logits,
         outputs: vec![],

@@ -40,8 +40,7 @@ impl Catalog {
 
     /// Adds a model; its id is its index.
     pub fn add(&mut self, spec: ModelSpec) -> ModelId {
-        let pre = spec.pre.as_ref().map(|pre| (pre.speedup, pre.first));
-        let id = self.profile.add_model(pre, (spec.on.speedup, spec.on.first));
+        let id = self.profile.add_model(spec.pre, spec.on);
         self.dealt += usize::from(spec.dealt);
         self.models.push(Served { spec, removed: false });
         id

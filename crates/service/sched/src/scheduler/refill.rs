@@ -91,7 +91,7 @@ impl<P: Policy> Scheduler<P> {
         let idle = (1.5 - self.load.per_core(now, have.cores)).clamp(0.0, 1.0);
         let pooled = self.stock.pooled_disk(|model| self.catalog.disk(model));
         let fits = need.fits(&self.machine.free())
-            && self.stock.allows_refill(&need, idle, [have, self.machine.used()], pooled)
+            && self.stock.allows_refill(&need, idle, &have, &self.machine.used(), pooled)
             && self.machine.may_overtake(None, &need, option.time, now);
         fits.then_some(option)
     }

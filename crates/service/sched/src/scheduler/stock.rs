@@ -252,7 +252,7 @@ impl Stock {
     /// Whether the refills' shares of the machine allow one more. `idle` is the share of the cores,
     /// from 0 to 1, that refills may count on now; dealings do not depend on it. `pooled` is the
     /// disk of the stock.
-    pub fn allows_refill(&self, need: &Resources, idle: f64, [have, used]: [Resources; 2], pooled: u64) -> bool {
+    pub fn allows_refill(&self, need: &Resources, idle: f64, have: &Resources, used: &Resources, pooled: u64) -> bool {
         let Some(pools) = &self.pools else { return false };
         let (config, held) = (&pools.config, &pools.refilling);
         let cores = share(config.core_share * idle, u64::from(have.cores));

@@ -129,7 +129,7 @@ impl Pair {
         let policy = beta.map_or(PolicySpec::Fcfs, |beta| PolicySpec::Priority { beta });
         let mut table = ProfileTable::new();
         for m in &models {
-            table.add_model(m.pre.map(|pre| (pre.speedup, pre.first)), (m.on.speedup, m.on.first));
+            table.add_model(m.pre, m.on);
         }
         let beta_ppm = beta.map(|b| (b * 1e6).round() as i128);
         Self {

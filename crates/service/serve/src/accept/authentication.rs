@@ -25,8 +25,10 @@ const HANDSHAKE: &str = "the TLS handshake";
 /// A connection whose peer has proved a certificate.
 pub(crate) struct AuthenticatedConnection {
     pub(crate) stream: TlsStream<Counted>,
-    /// The key's owner, and the serial number of its certificate.
-    pub(crate) who: (ClientId, Serial),
+    /// The key's owner.
+    pub(crate) client: ClientId,
+    /// Serial number of its certificate.
+    pub(crate) serial: Serial,
     pub(crate) role: Role,
     /// The holder's name in the certificate, for people.
     pub(crate) name: Arc<str>,
@@ -65,12 +67,12 @@ pub(crate) async fn authenticate(
     let session = stream.get_ref().1;
     let certificate = session.peer_certificates().and_then(|chain| chain.first());
     let certificate = certificate.ok_or_else(|| NetError::Tls("the client has no certificate".into()))?;
-    let client = keys::fingerprint(certificate);
-    let who = client.zip(Serial::of(certificate));
-    let who = who.ok_or_else(|| NetError::Tls("the client's certificate cannot be read".into()))?;
+    let client_and_serial = keys::fingerprint(certificate).zip(Serial::of(certificate));
+    let (client, serial) =
+        client_and_serial.ok_or_else(|| NetError::Tls("the client's certificate cannot be read".into()))?;
     let role = Role::of(certificate);
     let name = common_name(certificate).unwrap_or_default().into();
-    Ok(AuthenticatedConnection { stream, who, role, name })
+    Ok(AuthenticatedConnection { stream, client, serial, role, name })
 }
 
 /// Performs the TLS handshake; each byte moves the deadline.

@@ -204,9 +204,8 @@ async fn greet(
     if known.speaks_http()? {
         return Ok(Arrival::Visitor(Visitor { known, address }.into()));
     }
-    introduce(shared, known.stream, CertificateIdentity::of(known.who, known.role, known.name), deadline)
-        .await
-        .map(|greeted| Arrival::Client(greeted.into()))
+    let who = CertificateIdentity::of(known.client, known.serial, known.role, known.name);
+    introduce(shared, known.stream, who, deadline).await.map(|greeted| Arrival::Client(greeted.into()))
 }
 
 /// Exchanges the opening hello.

@@ -47,7 +47,7 @@ impl fmt::Display for CertificateIdentity {
 
 impl CertificateIdentity {
     /// The identity of a certificate's holder.
-    pub(crate) fn of((key, serial): (ClientId, Serial), role: Role, name: Arc<str>) -> Self {
+    pub(crate) fn of(key: ClientId, serial: Serial, role: Role, name: Arc<str>) -> Self {
         match role {
             Role::Helper { owner } => Self { client: owner, serial, helper: Some(key), name },
             Role::Client | Role::Server | Role::Operator => Self { client: key, serial, helper: None, name },

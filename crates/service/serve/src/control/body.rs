@@ -5,12 +5,17 @@ use axum::http::{HeaderMap, StatusCode, header};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Reads the JSON body of a request that changes something, with limits `(bytes, time)`.
-pub(crate) async fn json_body(
-    headers: &HeaderMap,
-    body: Body,
-    (most, patience): (usize, Duration),
-) -> Result<Bytes, Refusal> {
+/// Limits on the body of a request.
+pub(crate) struct BodyLimits {
+    /// Largest size in bytes.
+    pub(crate) bytes: usize,
+    /// The time in which it must arrive.
+    pub(crate) patience: Duration,
+}
+
+/// Reads the JSON body of a request that changes something.
+pub(crate) async fn json_body(headers: &HeaderMap, body: Body, limits: BodyLimits) -> Result<Bytes, Refusal> {
+    let BodyLimits { bytes: most, patience } = limits;
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     // CORS: a page of another origin must ask before it sends this type, and gets no answer.
     if !kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json")) {

@@ -68,7 +68,7 @@ impl Control {
     /// Serves a connection until it closes, is idle too long, is revoked or evicted, or the server
     /// stops.
     pub(crate) async fn serve(self, slot: &ConnectionSlot, visitor: Visitor) {
-        let Visitor { known: AuthenticatedConnection { stream, who: (client, serial), role, name }, address } = visitor;
+        let Visitor { known: AuthenticatedConnection { stream, client, serial, role, name }, address } = visitor;
         let mut stream = GracefulStream::new(stream);
         let mut rules = self.shared.rules.clone();
         let revoked = rules.borrow().revokes(client, &serial);

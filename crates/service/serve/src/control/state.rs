@@ -1,6 +1,7 @@
 //! State that handlers share: access to the driver, and its latest snapshot.
 use super::MAX_BODY_BYTES;
 use super::answer::Refusal;
+use super::body::BodyLimits;
 use crate::jobs::event::Event;
 use crate::ops::snapshot::Snapshot;
 use crate::shared::Shared;
@@ -45,9 +46,9 @@ impl State {
         self.snapshot().await.ok_or_else(Refusal::stopping)
     }
 
-    /// Largest size of a request's body in bytes, and the time in which it must arrive.
-    pub(super) fn limits(&self) -> (usize, Duration) {
-        (MAX_BODY_BYTES, self.shared.config.greeting_timeout)
+    /// Limits on the body of a request.
+    pub(super) fn limits(&self) -> BodyLimits {
+        BodyLimits { bytes: MAX_BODY_BYTES, patience: self.shared.config.greeting_timeout }
     }
 
     /// Drops the latest snapshot: the next one comes from the driver.

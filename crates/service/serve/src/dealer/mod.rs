@@ -383,7 +383,7 @@ fn register(
     }
     let public = channel.recv_max(BYTES, public as usize)?;
     let part = zeroize::Zeroizing::new(channel.recv_max(BYTES, part as usize)?);
-    let registered = shared.dealings.register(party, backend, (&public, &part), |hidden| {
+    let registered = shared.dealings.register(party, backend, &public, &part, |hidden| {
         shared.numbers.hide(hidden).map_err(|error| {
             tracing::error!("{}: {error}", shared.config.numbers.display());
             let what = "the dealer cannot write down what it must remember: its log says more";
@@ -407,7 +407,7 @@ fn deal(
     if !shared.dealings.knows(party, digest) {
         return Ok(answer(channel, &Answer::Unknown)?);
     }
-    let started = match shared.dealings.start(party, (digest, batch), seal) {
+    let started = match shared.dealings.start(party, digest, batch, seal) {
         Ok(started) => started,
         Err(error) => return Ok(answer(channel, &refusal(error))?),
     };

@@ -257,12 +257,12 @@ async fn connection(
     if !known.speaks_http()? {
         return Err(NetError::Tls("a front is spoken to in HTTP".into()).into());
     }
-    let peer = Peer { client: known.who.0, role: known.role };
+    let peer = Peer { client: known.client, role: known.role };
     let mut stream = GracefulStream::new(known.stream);
     if let Err(full) = slot.authenticate(if peer.is_operator() { OPERATORS } else { CLIENTS }, peer.client.0) {
         let reason = no_room(full);
         turn_away(&mut stream, "503 Service Unavailable", reason).await;
-        let who = CertificateIdentity::of(known.who, known.role, known.name);
+        let who = CertificateIdentity::of(known.client, known.serial, known.role, known.name);
         return Err(ServeError::NotGranted(format!("{} {who}: {reason}", peer.role)));
     }
     let until = Until { idle: IDLE, stop: shared.stop.clone(), slot };

@@ -209,7 +209,8 @@ impl NodeRegistry {
         name: &str,
         run: u64,
         report: Report,
-        (now, day): (Instant, i64),
+        now: Instant,
+        day: i64,
     ) -> Result<Granted, Refused> {
         self.expire(now);
         let lease = self.lease;
@@ -269,12 +270,7 @@ impl NodeRegistry {
     ///
     /// # Errors
     /// The client's answers of the day are used up; its node, or every node, lacks the model.
-    pub(super) fn place(
-        &mut self,
-        client: ClientId,
-        model: &str,
-        (now, day): (Instant, i64),
-    ) -> Result<Ticket, Refused> {
+    pub(super) fn place(&mut self, client: ClientId, model: &str, now: Instant, day: i64) -> Result<Ticket, Refused> {
         self.expire(now);
         self.quotas.left(client, day)?;
         let name = match self.placements.get(&client) {

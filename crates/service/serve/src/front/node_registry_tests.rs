@@ -37,13 +37,13 @@ fn answered(client: ClientId, count: u64) -> Report {
 /// Adds two nodes; `a` sends the given report.
 fn two(registry: &mut NodeRegistry, a: Report, now: Instant) -> [u64; 2] {
     let runs = ["a", "b"].map(|name| registry.join(name, &format!("{name}:1"), now).unwrap());
-    registry.renew("a", runs[0], a, (now, 0)).unwrap();
-    registry.renew("b", runs[1], report(), (now, 0)).unwrap();
+    registry.renew("a", runs[0], a, now, 0).unwrap();
+    registry.renew("b", runs[1], report(), now, 0).unwrap();
     runs
 }
 
 fn node_of(registry: &mut NodeRegistry, client: ClientId, now: Instant) -> String {
-    registry.place(client, "net", (now, 0)).unwrap().node
+    registry.place(client, "net", now, 0).unwrap().node
 }
 
 #[test]
@@ -51,13 +51,13 @@ fn clients_of_a_dead_node_move_when_its_lease_is_over_and_not_before() {
     let (mut registry, t) = (registry(), clock());
     let runs = two(&mut registry, with_stock(ALICE, 3), t.at(0.0));
     assert_eq!(node_of(&mut registry, ALICE, t.at(0.1)), "a");
-    registry.renew("b", runs[1], report(), (t.at(4.9), 0)).unwrap();
+    registry.renew("b", runs[1], report(), t.at(4.9), 0).unwrap();
     assert_eq!(node_of(&mut registry, ALICE, t.at(4.9)), "a", "it may still serve");
-    let ticket = registry.place(ALICE, "net", (t.at(5.0), 0)).unwrap();
+    let ticket = registry.place(ALICE, "net", t.at(5.0), 0).unwrap();
     assert_eq!((&*ticket.node, &*ticket.address), ("b", "b:1"));
     let loss = &registry.losses[0];
     assert_eq!((&*loss.node, loss.clients, loss.stock), ("a", 1, 3));
-    let refused = registry.renew("a", runs[0], report(), (t.at(5.1), 0)).unwrap_err();
+    let refused = registry.renew("a", runs[0], report(), t.at(5.1), 0).unwrap_err();
     assert!(refused.reason.contains("no lease in this run"));
     assert!(refused.again.is_none());
     assert!(registry.join("a", "a:1", t.at(5.2)).unwrap() > runs[1]);
@@ -87,17 +87,17 @@ fn a_node_that_ends_by_itself_is_gone_at_once_and_one_that_leaves_keeps_who_is_t
 fn a_ticket_counts_once_its_node_admits_the_client() {
     let (mut registry, t) = (registry(), clock());
     let run = registry.join("a", "a:1", t.at(0.0)).unwrap();
-    registry.renew("a", run, report(), (t.at(0.0), 0)).unwrap();
-    let ticket = registry.place(ALICE, "net", (t.at(0.1), 0)).unwrap();
+    registry.renew("a", run, report(), t.at(0.0), 0).unwrap();
+    let ticket = registry.place(ALICE, "net", t.at(0.1), 0).unwrap();
     assert!(!registry.is_admitted(&ticket));
-    let granted = registry.renew("a", run, report(), (t.at(0.2), 0)).unwrap();
+    let granted = registry.renew("a", run, report(), t.at(0.2), 0).unwrap();
     assert_eq!(granted, Granted { clients: Some(vec![ALICE]), version: ticket.version });
     let goes_by_it = Report { admitted: granted.version, ..report() };
-    let granted = registry.renew("a", run, goes_by_it, (t.at(0.3), 0)).unwrap();
+    let granted = registry.renew("a", run, goes_by_it, t.at(0.3), 0).unwrap();
     assert_eq!((granted.clients, registry.is_admitted(&ticket)), (None, true), "nothing new, so no list");
     registry.end("a", run, t.at(0.4));
     assert!(!registry.is_admitted(&ticket), "void");
-    let refused = registry.place(ALICE, "net", (t.at(0.5), 0)).unwrap_err();
+    let refused = registry.place(ALICE, "net", t.at(0.5), 0).unwrap_err();
     assert!(refused.reason.contains("no node serves net"));
     assert!(refused.again == Some(LEASE));
 }
@@ -106,17 +106,17 @@ fn a_ticket_counts_once_its_node_admits_the_client() {
 fn quotas_hold_over_all_nodes() {
     let (mut registry, t) = (NodeRegistry::new(LEASE, Some(10), 2), clock());
     let runs = two(&mut registry, with_stock(ALICE, 1), t.at(0.0));
-    registry.place(ALICE, "net", (t.at(0.0), 1)).unwrap();
-    registry.renew("a", runs[0], answered(ALICE, 6), (t.at(1.0), 1)).unwrap();
-    registry.renew("a", runs[0], answered(ALICE, 7), (t.at(2.0), 1)).unwrap();
+    registry.place(ALICE, "net", t.at(0.0), 1).unwrap();
+    registry.renew("a", runs[0], answered(ALICE, 6), t.at(1.0), 1).unwrap();
+    registry.renew("a", runs[0], answered(ALICE, 7), t.at(2.0), 1).unwrap();
     assert_eq!(registry.quotas.left(ALICE, 1), Ok(Some(3)));
     assert_eq!(registry.quotas.left(BOB, 1), Ok(Some(10)));
     registry.end("a", runs[0], t.at(3.0));
     let again = registry.join("a", "a:1", t.at(3.1)).unwrap();
-    registry.renew("a", again, answered(ALICE, 3), (t.at(3.2), 1)).unwrap();
-    assert!(registry.place(ALICE, "net", (t.at(3.3), 1)).unwrap_err().reason.contains("used up"));
-    assert!(registry.place(ALICE, "net", (t.at(3.4), 0)).is_err(), "a clock that goes back");
-    registry.renew("a", again, answered(ALICE, 4), (t.at(3.5), 2)).unwrap();
+    registry.renew("a", again, answered(ALICE, 3), t.at(3.2), 1).unwrap();
+    assert!(registry.place(ALICE, "net", t.at(3.3), 1).unwrap_err().reason.contains("used up"));
+    assert!(registry.place(ALICE, "net", t.at(3.4), 0).is_err(), "a clock that goes back");
+    registry.renew("a", again, answered(ALICE, 4), t.at(3.5), 2).unwrap();
     assert_eq!(registry.quotas.left(ALICE, 2), Ok(Some(9)), "the next day");
 }
 
@@ -124,24 +124,24 @@ fn quotas_hold_over_all_nodes() {
 fn a_front_that_is_started_anew_goes_on_counting() {
     let (mut registry, t) = (NodeRegistry::new(LEASE, Some(10), 2), clock());
     let runs = two(&mut registry, report(), t.at(0.0));
-    registry.renew("a", runs[0], answered(ALICE, 6), (t.at(1.0), 3)).unwrap();
-    registry.renew("a", runs[0], answered(ALICE, 7), (t.at(2.0), 3)).unwrap();
-    registry.renew("b", runs[1], answered(BOB, 10), (t.at(2.0), 3)).unwrap();
+    registry.renew("a", runs[0], answered(ALICE, 6), t.at(1.0), 3).unwrap();
+    registry.renew("a", runs[0], answered(ALICE, 7), t.at(2.0), 3).unwrap();
+    registry.renew("b", runs[1], answered(BOB, 10), t.at(2.0), 3).unwrap();
     let (day, counts) = registry.unkept();
     assert_eq!((day, &*counts), (3, &[(ALICE, 7), (BOB, 10)][..]));
     registry.note_kept();
-    registry.renew("a", runs[0], answered(ALICE, 7), (t.at(3.0), 3)).unwrap();
+    registry.renew("a", runs[0], answered(ALICE, 7), t.at(3.0), 3).unwrap();
     assert_eq!(registry.unkept(), (3, vec![]), "nothing new");
     let kept = StoredCounts { day, used: counts.into_iter().collect() };
     let mut registry = NodeRegistry::new(LEASE, Some(10), 2).with_counts(kept);
     let runs = two(&mut registry, answered(ALICE, 2), t.at(9.0));
     assert_eq!(registry.quotas.left(ALICE, 3), Ok(Some(1)), "its nodes have begun anew, too");
-    assert!(registry.place(BOB, "net", (t.at(9.1), 3)).unwrap_err().reason.contains("used up"));
-    registry.renew("a", runs[0], answered(ALICE, 4), (t.at(9.2), 4)).unwrap();
+    assert!(registry.place(BOB, "net", t.at(9.1), 3).unwrap_err().reason.contains("used up"));
+    registry.renew("a", runs[0], answered(ALICE, 4), t.at(9.2), 4).unwrap();
     assert_eq!(registry.unkept(), (4, vec![(ALICE, 2)]), "the next day");
     let mut free = NodeRegistry::new(LEASE, None, 2);
     let runs = two(&mut free, report(), t.at(0.0));
-    free.renew("a", runs[0], answered(ALICE, 6), (t.at(1.0), 3)).unwrap();
+    free.renew("a", runs[0], answered(ALICE, 6), t.at(1.0), 3).unwrap();
     assert!(free.unkept().1.is_empty(), "there is no quota");
 }
 
@@ -151,7 +151,7 @@ fn a_client_with_a_large_key_set_keeps_to_its_nodes_and_a_model_that_a_home_lack
     let keyed = Report { models: Map::from([("net".into(), vec!["ckks".into()])]), ..Report::default() };
     let runs: Vec<u64> = (0..8).map(|n| registry.join(&format!("n{n}"), "x:1", t.at(0.0)).unwrap()).collect();
     for (n, run) in runs.iter().enumerate() {
-        registry.renew(&format!("n{n}"), *run, keyed.clone(), (t.at(0.0), 0)).unwrap();
+        registry.renew(&format!("n{n}"), *run, keyed.clone(), t.at(0.0), 0).unwrap();
     }
     let first = node_of(&mut registry, ALICE, t.at(0.1));
     // The client stays with this node, however idle others are.
@@ -160,9 +160,9 @@ fn a_client_with_a_large_key_set_keeps_to_its_nodes_and_a_model_that_a_home_lack
     registry.end(&home, run, t.at(0.2));
     let run = registry.join(&home, "x:2", t.at(0.3)).unwrap();
     let busy = Report { waiting_s: 100.0, ..keyed };
-    registry.renew(&home, run, busy, (t.at(0.3), 0)).unwrap();
+    registry.renew(&home, run, busy, t.at(0.3), 0).unwrap();
     assert_eq!(node_of(&mut registry, ALICE, t.at(0.4)), first);
-    assert!(registry.place(ALICE, "other", (t.at(0.5), 0)).unwrap_err().reason.contains("does not serve other"));
+    assert!(registry.place(ALICE, "other", t.at(0.5), 0).unwrap_err().reason.contains("does not serve other"));
 }
 
 /// A simulated node: it serves the clients of the last answer until its own count of the lease
@@ -227,7 +227,7 @@ impl World {
             return;
         }
         let report = Report { admitted: version, ..report() };
-        let Ok(granted) = self.registry.renew(name, run, report, (self.clock.at(self.now), 0)) else {
+        let Ok(granted) = self.registry.renew(name, run, report, self.clock.at(self.now), 0) else {
             self.running.remove(name);
             return;
         };
@@ -254,7 +254,7 @@ impl World {
             }
             28..60 if self.running.contains_key(name) => self.beat(name),
             60..80 => {
-                if let Ok(ticket) = self.registry.place(client, "net", (self.clock.at(self.now), 0)) {
+                if let Ok(ticket) = self.registry.place(client, "net", self.clock.at(self.now), 0) {
                     assert_eq!(self.registry.nodes[&ticket.node].run, ticket.run);
                 }
             }

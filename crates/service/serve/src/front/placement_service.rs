@@ -52,7 +52,7 @@ impl PlacementService {
     pub(super) fn renew(&self, name: &str, run: u64, report: Report) -> Result<Granted, Refused> {
         let granted = {
             let (now, mut registry) = (self.now(), self.registry());
-            let granted = registry.renew(name, run, report, (Instant::now(), day_of(now)));
+            let granted = registry.renew(name, run, report, Instant::now(), day_of(now));
             self.keep_counts(&mut registry, now);
             granted
         };
@@ -108,7 +108,7 @@ impl PlacementService {
                 let (day, mut registry) = (day_of(self.now()), self.registry());
                 // The client's node may be gone since the last round: then this places it at
                 // another.
-                let ticket = registry.place(client, model, (Instant::now(), day))?;
+                let ticket = registry.place(client, model, Instant::now(), day)?;
                 if registry.is_admitted(&ticket) {
                     return Ok(ticket);
                 }

@@ -4,7 +4,7 @@ use super::node_registry::{Granted, Refused, Ticket};
 use super::placement_service::PlacementService;
 use super::report::Report;
 use crate::control::answer::{Answer, Peer, Refusal, finish, json};
-use crate::control::body::json_body;
+use crate::control::body::{BodyLimits, json_body};
 use axum::body::Body;
 use axum::extract::{Extension, FromRequest, Path, Request, State as Shares};
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -71,7 +71,7 @@ impl From<Refused> for Refusal {
 
 /// Reads a JSON body of at most `most` bytes.
 async fn read<T: DeserializeOwned>(headers: &HeaderMap, body: Body, most: usize) -> Result<T, Refusal> {
-    let bytes = json_body(headers, body, (most, PATIENCE)).await?;
+    let bytes = json_body(headers, body, BodyLimits { bytes: most, patience: PATIENCE }).await?;
     serde_json::from_slice(&bytes).map_err(|e| Refusal::new(StatusCode::BAD_REQUEST, format!("the body: {e}")))
 }
 

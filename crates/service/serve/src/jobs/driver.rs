@@ -72,18 +72,26 @@ pub(crate) struct Driver {
     stop: watch::Sender<bool>,
 }
 
+/// Parts of a driver.
+pub(crate) struct DriverParts {
+    pub(crate) store: Option<Arc<Store>>,
+    /// Limits connections.
+    pub(crate) admission: Admission,
+    pub(crate) gate: Gate,
+    pub(crate) record: Record,
+    /// Durations that an earlier run learned.
+    pub(crate) known: LearnedDurations,
+    pub(crate) published: Arc<Published>,
+    /// Takes the driver's own events.
+    pub(crate) events: UnboundedSender<Event>,
+    /// Becomes true when the server stops.
+    pub(crate) stop: watch::Sender<bool>,
+}
+
 impl Driver {
-    /// A driver without connections. `admission` limits connections, `known` holds durations that
-    /// an earlier run learned, and `stop` becomes true when the server stops.
-    pub(crate) fn new(
-        config: &ServerConfig,
-        store: Option<Arc<Store>>,
-        admission: Admission,
-        gate: Gate,
-        (record, known): (Record, LearnedDurations),
-        published: Arc<Published>,
-        (events, stop): (UnboundedSender<Event>, watch::Sender<bool>),
-    ) -> Result<Self, ServeError> {
+    /// A driver without connections.
+    pub(crate) fn new(config: &ServerConfig, parts: DriverParts) -> Result<Self, ServeError> {
+        let DriverParts { store, admission, gate, record, known, published, events, stop } = parts;
         let (policy, ttl) = (config.policy.clone(), config.pool_ttl);
         let queue = Queue::new(config.scheduling(), policy, known, config.on_the_way, ttl);
         Ok(Self {

@@ -123,15 +123,15 @@ impl Quotas {
 
     /// Answers that a client has left today.
     pub(crate) fn left(&mut self, now: i64, client: ClientId, model: &str, most: u32) -> u32 {
-        most.saturating_sub(self.used(now, &(client, model.to_owned())))
+        most.saturating_sub(self.used(now, client, model))
     }
 
     /// Answers taken today; a new day starts at 0.
-    fn used(&mut self, now: i64, key: &(ClientId, String)) -> u32 {
+    fn used(&mut self, now: i64, client: ClientId, model: &str) -> u32 {
         if day_of(now) > self.day {
             (self.day, self.used) = (day_of(now), HashMap::new());
         }
-        self.used.get(key).copied().unwrap_or(0)
+        self.used.get(&(client, model.to_owned())).copied().unwrap_or(0)
     }
 
     /// Returns what [`take`](Self::take) would, without taking.
@@ -143,9 +143,8 @@ impl Quotas {
         inputs: u32,
         most: u32,
     ) -> Result<QuotaCharge, ServeError> {
-        let key = (client, model.to_owned());
-        let used = self.used(now, &key);
-        let charge = QuotaCharge { client, model: key.1, day: self.day, inputs, most };
+        let used = self.used(now, client, model);
+        let charge = QuotaCharge { client, model: model.to_owned(), day: self.day, inputs, most };
         let left = most.saturating_sub(used);
         if inputs <= left { Ok(charge) } else { Err(charge.used_up(now, left)) }
     }

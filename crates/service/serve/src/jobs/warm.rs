@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tacit_backends::dealer::{Dealings, InProcessDealer};
 use tacit_backends::seam::Dealer;
-use tacit_backends::{Backend, BackendError, ConnectionResources, Material, Preparation, Registry, Setup};
+use tacit_backends::{Backend, BackendError, ConnectionResources, Material, Preparation, Registry, Setup, Sides};
 use tacit_measure::usage::{ProcessLimits, Roots};
 use tacit_net::{Channel, Phase, mem_pair};
 use tacit_sched::JobPhase;
@@ -79,12 +79,12 @@ fn needs(offered: &Offered) -> u64 {
 
 /// Resources of client and server. Dealt material comes from a dealer in this process: the input is
 /// made up, and no other party gets the material.
-fn resources(offered: &Offered, backend: &Arc<dyn Backend>) -> Result<[ConnectionResources; 2], BackendError> {
+fn resources(offered: &Offered, backend: &Arc<dyn Backend>) -> Result<Sides<ConnectionResources>, BackendError> {
     if offered.model.preparation() != Preparation::Dealt {
-        return Ok([ConnectionResources::default(), ConnectionResources::default()]);
+        return Ok(Sides::default());
     }
     let dealings = Arc::new(Dealings::fresh(Registry::new(vec![Arc::clone(backend)]), 1)?);
-    Ok([1, 2].map(|party| {
+    Ok(Sides { client: 1, server: 2 }.map(|party| {
         let dealer = Arc::new(InProcessDealer::new(Arc::clone(&dealings), [party; 32])) as Arc<dyn Dealer>;
         ConnectionResources { dealer: Some(dealer), ..ConnectionResources::default() }
     }))
@@ -92,7 +92,7 @@ fn resources(offered: &Offered, backend: &Arc<dyn Backend>) -> Result<[Connectio
 
 /// Runs one input through all phases. Returns the durations of the server's.
 fn run(offered: &Offered, backend: &Arc<dyn Backend>, threads: usize) -> Result<Vec<Learned>, String> {
-    let [client_aids, server_aids] = resources(offered, backend).map_err(|e| e.to_string())?;
+    let Sides { client: client_aids, server: server_aids } = resources(offered, backend).map_err(|e| e.to_string())?;
     let (mut ours, mut theirs) = mem_pair();
     let (pool, one) = (thread_pool(threads)?, thread_pool(1)?);
     let took = thread::scope(|scope| {

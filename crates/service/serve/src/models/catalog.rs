@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tacit_backends::seam::MAX_PUBLIC_BYTES;
 use tacit_backends::seam::batch_digest;
 use tacit_backends::{Backend, ServerModel, Trust};
-use tacit_client::wire::{Device, ModelInfo, Offer, public_digest};
+use tacit_client::wire::{Device, ModelAndBackend, ModelInfo, Offer, public_digest};
 use tacit_graph::OutputMode;
 use tacit_store::Binding;
 
@@ -262,10 +262,10 @@ impl Catalog {
         self.models.values().flatten().map(|o| o.plan).collect()
     }
 
-    /// Names of the model and back end that have a plan; `None` if not on offer.
-    pub(crate) fn of_plan(&self, plan: &[u8; 32]) -> Option<[String; 2]> {
+    /// The model and the back end that have a plan; `None` if not on offer.
+    pub(crate) fn of_plan(&self, plan: &[u8; 32]) -> Option<ModelAndBackend> {
         let offered = self.models.values().flatten().find(|o| o.plan == *plan)?;
-        Some([offered.name.clone(), offered.backend.to_owned()])
+        Some(ModelAndBackend { model: offered.name.clone(), backend: offered.backend.to_owned() })
     }
 
     /// Whether a model on offer could use material with this binding.

@@ -3,7 +3,7 @@
 use crate::Catalog;
 use crate::accept::identity::called;
 use crate::jobs::estimates::phase_name;
-use crate::jobs::queue::Planned;
+use crate::jobs::queue::{OfferName, Planned};
 use crate::jobs::quota::Bucket;
 use crate::ops::metrics::{Metrics, PhaseLabels};
 use crate::ops::snapshot::{ClientRow, JobRow, ModelRow, Snapshot};
@@ -301,37 +301,26 @@ impl Record {
 
     /// Records an answered input: `delay_s` from its arrival to its answer, `waiting_s` to its
     /// online phase.
-    pub(crate) fn served(
-        &mut self,
-        client: ClientId,
-        (model, backend): &(Arc<str>, &'static str),
-        delay_s: f64,
-        waiting_s: f64,
-    ) {
-        self.metrics.served(model, backend, delay_s, waiting_s);
+    pub(crate) fn served(&mut self, client: ClientId, of: &OfferName, delay_s: f64, waiting_s: f64) {
+        self.metrics.served(&of.model, of.backend, delay_s, waiting_s);
         let second = self.start.elapsed().as_secs();
         self.answers.count(second, delay_s, waiting_s);
         self.client(client).answers.count(second, delay_s, waiting_s);
-        if let Some(model) = self.models.get_mut(&**model) {
+        if let Some(model) = self.models.get_mut(&*of.model) {
             model.answers.count(second, delay_s, waiting_s);
         }
     }
 
     /// Records how long a phase took and how long it was expected to take.
-    pub(crate) fn compared(
-        &self,
-        (model, backend): &(Arc<str>, &'static str),
-        phase: JobPhase,
-        expected: Span,
-        took: Span,
-    ) {
-        let of = PhaseLabels { phase: phase_name(phase), model: model.to_string(), backend: (*backend).to_owned() };
-        self.metrics.observe_profile_error(&of, expected.secs(), took.secs());
+    pub(crate) fn compared(&self, of: &OfferName, phase: JobPhase, expected: Span, took: Span) {
+        let labels =
+            PhaseLabels { phase: phase_name(phase), model: of.model.to_string(), backend: of.backend.to_owned() };
+        self.metrics.observe_profile_error(&labels, expected.secs(), took.secs());
     }
 
     /// Records whether an offline phase found material in a pool.
-    pub(crate) fn drawn(&self, (model, backend): &(Arc<str>, &'static str), found: bool) {
-        self.metrics.drawn(model, backend, found);
+    pub(crate) fn drawn(&self, of: &OfferName, found: bool) {
+        self.metrics.drawn(&of.model, of.backend, found);
     }
 
     /// Records that a job's client deviated from the protocol.

@@ -32,13 +32,14 @@ fn keeping(error: StoreError) -> BackendError {
 impl Uploads for ClientKeyStore {
     fn place(
         &self,
-        plan_and_name: (&[u8; 32], &UploadName),
+        plan: &[u8; 32],
+        name: &UploadName,
         bytes: u64,
         lasts: bool,
     ) -> Result<Result<(PathBuf, bool), NoRoom>, BackendError> {
         self.store.expire_uploads(self.expire).map_err(keeping)?;
         loop {
-            match self.store.upload(self.client, plan_and_name, (bytes, self.most), lasts) {
+            match self.store.upload(self.client, plan, name, bytes, self.most, lasts) {
                 Ok(place) => return Ok(Ok(place)),
                 Err(StoreError::NoRoom { held, most }) => {
                     if !self.store.end_idle(self.client).map_err(keeping)? {
@@ -50,7 +51,7 @@ impl Uploads for ClientKeyStore {
         }
     }
 
-    fn set_whole(&self, plan_and_name: (&[u8; 32], &UploadName), is_whole: bool) -> Result<(), BackendError> {
-        self.store.upload_is(self.client, plan_and_name, is_whole).map_err(keeping)
+    fn set_whole(&self, plan: &[u8; 32], name: &UploadName, is_whole: bool) -> Result<(), BackendError> {
+        self.store.upload_is(self.client, plan, name, is_whole).map_err(keeping)
     }
 }

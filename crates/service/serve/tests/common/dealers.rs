@@ -18,7 +18,8 @@ pub fn registry() -> Registry {
     Registry::new(vec![Arc::new(Dealt)])
 }
 
-/// Lowered for `dealt` without audits: one in a hundred materials would be dealt twice, and tests count what is dealt.
+/// Lowers a model for `dealt` without audits. By default one material in a hundred is audited and
+/// dealt a second time, and tests count what is dealt.
 pub fn lowered(salt: u8) -> Arc<dyn ServerModel> {
     lowered_by(&Dealt, salt, "frac_bits=8,audit=0")
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tacit_backends::ckks::Ckks;
 use tacit_backends::{Backend, BackendError, Registry, ServerModel};
-use tacit_client::wire::{Reply, Request};
+use tacit_client::wire::{ModelAndBackend, Reply, Request};
 use tacit_client::{ClientConfig, ClientError, Connection, OpenedModels, infer_many};
-use tacit_graph::{ChannelAffine, FinalActivation, Units};
+use tacit_graph::{ChannelAffine, FinalActivation, Interval, Units};
 use tacit_ids::MaterialId;
 use tacit_net::NetError;
 use tacit_serve::{Catalog, ServeError};
@@ -44,7 +44,7 @@ fn the_client_applies_what_the_importer_left_to_it() {
     let mut ends = model(1);
     // y = W n + b with n = x / 2 - 1, and a softmax at the end.
     ends.interface.input.moved = Some(ChannelAffine { scale: vec![0.5], shift: vec![-1.0] });
-    ends.interface.input.range = [-1.0, 1.0];
+    ends.interface.input.range = Interval { low: -1.0, high: 1.0 };
     ends.interface.final_activation = Some(FinalActivation::LogSoftmax);
     let mut catalog = Catalog::new(false);
     let toy = Toy::default();
@@ -158,7 +158,7 @@ fn a_back_end_with_nothing_to_prepare_is_asked_right_away() {
 /// A network on encrypted slots, which vouches for inputs like [`X`].
 fn slots_model() -> Arc<dyn ServerModel> {
     let mut model = model(1);
-    model.interface.input.range = [0.0, 4.0];
+    model.interface.input.range = Interval { low: 0.0, high: 4.0 };
     model.calibration.samples = vec![X.to_vec()];
     model.calibration.wanted = vec![expected(1, &X).iter().map(|&v| v as f32).collect()];
     Ckks.lower(&model, &"".parse().unwrap()).unwrap()
@@ -245,7 +245,7 @@ fn keys_are_kept_over_restarts_until_they_are_deleted() {
     let kept = connection.uploads().unwrap();
     let [only] = &kept[..] else { panic!("{kept:?}") };
     assert!(only.is_whole, "{only:?}");
-    assert!(only.offered == Some(["slots".into(), "ckks".into()]), "{only:?}");
+    assert!(only.offered == Some(ModelAndBackend { model: "slots".into(), backend: "ckks".into() }), "{only:?}");
     // A name is of use to its client alone.
     let mut other = slots_connection(&anew(&server, "bob"));
     assert_eq!(other.delete_uploads(&kept).unwrap(), 0);

@@ -7,7 +7,9 @@ use tacit_backends::Backend;
 use tacit_backends::cheetah::Cheetah;
 use tacit_backends::seam::batch_digest;
 use tacit_client::wire::{InputId, PUBLIC, Reply, Request, public_digest};
-use tacit_client::{Answer, Client, ClientConfig, ClientError, Connection, NoticeState, Notices, infer_many};
+use tacit_client::{
+    Answer, BatchPart, Client, ClientConfig, ClientError, Connection, NoticeState, Notices, infer_many,
+};
 use tacit_graph::Units;
 use tacit_ids::MaterialId;
 use tacit_net::{Channel, Hello, handshake};
@@ -50,10 +52,14 @@ fn inputs_of_one_call_are_run_as_one_in_the_exchanges_of_one() {
     let server = serving_batches(dir.path(), |_| {});
     let mut client = opened(server.config(dir.path(), "alice"));
     let one = client.infer(&inputs(1)[0]).unwrap();
-    assert_eq!(one.part, [0, 1]);
+    assert_eq!(one.part, BatchPart { index: 0, inputs: 1 });
     let answers = many(&mut client, &inputs(5));
     for (place, answer) in answers.iter().enumerate() {
-        assert_eq!((answer.part, answer.name), ([place, 5], answers[0].name), "one input of the scheduler's");
+        assert_eq!(
+            (answer.part, answer.name),
+            (BatchPart { index: place, inputs: 5 }, answers[0].name),
+            "one input of the scheduler's"
+        );
         let rounds = |answer: &Answer| (answer.online.client.rounds, answer.online.server.rounds);
         assert_eq!(rounds(answer), rounds(&one));
         assert_eq!(answer.prepared.unwrap().id, answers[0].prepared.unwrap().id);
@@ -64,7 +70,7 @@ fn inputs_of_one_call_are_run_as_one_in_the_exchanges_of_one() {
     // The connection goes back to one input at a time, with its keys.
     let again = client.infer(&inputs(3)[2]).unwrap();
     check(&again, &inputs(3)[2]);
-    assert!(again.part == [0, 1]);
+    assert!(again.part == BatchPart { index: 0, inputs: 1 });
     assert!(again.setup.is_none());
     client.close().unwrap();
     server.settle();
@@ -76,7 +82,7 @@ fn more_than_the_server_runs_as_one_are_split() {
     let dir = tempfile::tempdir().unwrap();
     let server = serving_batches(dir.path(), |c| c.max_batch = 2);
     let mut client = opened(server.config(dir.path(), "alice"));
-    let parts = |answers: &[Answer]| answers.iter().map(|a| a.part).collect::<Vec<_>>();
+    let parts = |answers: &[Answer]| answers.iter().map(|a| [a.part.index, a.part.inputs]).collect::<Vec<_>>();
     assert_eq!(parts(&many(&mut client, &inputs(5))), [[0, 2], [1, 2], [0, 2], [1, 2], [0, 1]]);
     let error = client.infer_batch(Units::Network, &inputs(3)).unwrap_err().to_string();
     assert!(error.contains("3 inputs cannot be run as one"), "{error}");
@@ -103,7 +109,7 @@ fn more_than_the_server_runs_as_one_are_split() {
     let server_of_all = serving_batches(roomy.path(), |_| {});
     let granted = |memory| {
         let config = ClientConfig { memory: Some(memory), ..server_of_all.config(roomy.path(), "alice") };
-        many(&mut opened(config), &inputs(4))[0].part[1]
+        many(&mut opened(config), &inputs(4))[0].part.inputs
     };
     assert_eq!(granted(1 << 40), 4);
     assert!(at_client(2) > 1 << 19, "a megabyte is not enough for two");
@@ -150,7 +156,7 @@ fn material_of_a_batch_is_claimed_and_burnt_as_one() {
     assert!(client.infer(&inputs(1)[0]).unwrap().prepared.is_some());
     let answers = client.infer_batch(Units::Network, &inputs(3)).unwrap();
     check_all(&answers, &inputs(3));
-    assert!(answers.iter().all(|a| a.prepared.is_none() && a.part[1] == 3), "with what was stored");
+    assert!(answers.iter().all(|a| a.prepared.is_none() && a.part.inputs == 3), "with what was stored");
     assert!(client.stored_batches().unwrap().is_empty());
     assert!(is_burnt(&claimed(dir.path(), id, binding)));
     assert!(client.infer_batch(Units::Network, &inputs(3)).unwrap()[0].prepared.is_some(), "made anew");
@@ -180,7 +186,7 @@ fn a_batch_is_announced_before_there_is_a_connection_and_answered_over_one() {
     let taken = client.take_up(maker, noted.name).unwrap();
     let (answers, maker) = client.infer_announced_batch(taken, Units::Network, &inputs(3), |_| ()).unwrap();
     assert!(maker.is_some());
-    assert!(answers.iter().enumerate().all(|(at, answer)| answer.part == [at, 3]));
+    assert!(answers.iter().enumerate().all(|(at, answer)| answer.part == BatchPart { index: at, inputs: 3 }));
     check_all(&answers, &inputs(3));
     wait_until("they are counted", || server.handle.served() == 3);
     // Over a connection, and used for a part of it.
@@ -202,7 +208,7 @@ fn partial_use_burns_the_rest() {
     assert_eq!(client.stored_batches().unwrap(), [5, 4]);
     let answers = client.infer_batch(Units::Network, &inputs(2)).unwrap();
     check_all(&answers, &inputs(2));
-    assert!(answers[1].part == [1, 4], "the smallest that is enough");
+    assert!(answers[1].part == BatchPart { index: 1, inputs: 4 }, "the smallest that is enough");
     assert!(answers[1].prepared.is_none(), "the smallest that is enough");
     assert!(is_burnt(&claimed(dir.path(), ids[1], binding)));
     assert_eq!(client.stored_batches().unwrap(), [5]);
@@ -224,7 +230,7 @@ fn stored_material_is_used_first_and_the_rest_is_one_batch() {
     }
     check_all(&answers, &inputs);
     assert_eq!(used, [Some(1), Some(2), None]);
-    let parts: Vec<_> = answers.iter().map(|a| (a.part, a.prepared.is_some())).collect();
+    let parts: Vec<_> = answers.iter().map(|a| ([a.part.index, a.part.inputs], a.prepared.is_some())).collect();
     let of = |size, made| (0..size).map(move |place| ([place, size], made));
     assert_eq!(parts, of(1, false).chain(of(2, false)).chain(of(3, true)).collect::<Vec<_>>());
     assert!(client.infer_next(Units::Network, &[]).is_err());
@@ -296,7 +302,7 @@ fn every_input_of_a_batch_counts_against_quota_and_rate() {
     let access = rules(dir.path(), "", "queries_per_day = 4");
     let server = serving_batches(dir.path(), |c| c.access = Some(access));
     let mut client = opened(server.config(dir.path(), "alice"));
-    assert_eq!(many(&mut client, &inputs(3))[0].part, [0, 3]);
+    assert_eq!(many(&mut client, &inputs(3))[0].part, BatchPart { index: 0, inputs: 3 });
     let none = |_, _| panic!("two more are over the quota");
     match infer_many(&mut client, Units::Network, &inputs(2), none) {
         Err(ClientError::Refused { reason, .. }) => assert!(reason.contains("has 1 left, and 2 inputs"), "{reason}"),
@@ -310,7 +316,7 @@ fn every_input_of_a_batch_counts_against_quota_and_rate() {
     let access = rules(dir.path(), "", "rate_per_minute = 3");
     let server = serving_batches(dir.path(), |c| c.access = Some(access));
     let mut client = opened(server.config(dir.path(), "alice"));
-    assert_eq!(many(&mut client, &inputs(3))[0].part, [0, 3], "as many as a minute brings");
+    assert_eq!(many(&mut client, &inputs(3))[0].part, BatchPart { index: 0, inputs: 3 }, "as many as a minute brings");
     assert!(matches!(client.infer(&inputs(1)[0]), Err(ClientError::Refused { .. })), "the minute's are used up");
 }
 
@@ -346,7 +352,7 @@ fn two_clients_are_never_gathered() {
                 let mut client = opened(server.config(dir, who));
                 for _ in 0..3 {
                     let answers = many(&mut client, &inputs(3));
-                    assert!(answers.iter().all(|answer| answer.part[1] == 3), "hers alone");
+                    assert!(answers.iter().all(|answer| answer.part.inputs == 3), "hers alone");
                 }
             });
         }

@@ -54,8 +54,8 @@ impl Dealer for Cheating {
             return self.inner.fetch_into(ticket, claim, sink);
         }
         let order = self.model.order().unwrap();
-        self.other.register([3; 32], order.backend, (order.public, order.part), |_| Ok(()))?;
-        let started = self.other.start([3; 32], (order.digest, order.batch), Some(claim.seal()))?;
+        self.other.register([3; 32], order.backend, order.public, order.part, |_| Ok(()))?;
+        let started = self.other.start([3; 32], order.digest, order.batch, Some(claim.seal()))?;
         self.other.fetch([2; 32], &started.ticket, claim)?.half(sink)
     }
 

@@ -16,7 +16,7 @@ use tacit_backends::seam::{Claim, ConnectionResources, Dealer, KeyStore, Order, 
 use tacit_backends::{BackendError, Registry, ServerModel};
 use tacit_client::dealer::wire;
 use tacit_client::{
-    ClientConfig, ClientError, Connection, DealerConfig, KeyFolder, OpenedModels, RemoteDealer, infer_many,
+    BatchPart, ClientConfig, ClientError, Connection, DealerConfig, KeyFolder, OpenedModels, RemoteDealer, infer_many,
 };
 use tacit_graph::Units;
 use tacit_ids::ClientId;
@@ -45,7 +45,7 @@ fn material_from_a_dealer_answers_at_once_and_later() {
     let mut client = Connection::connect(registry(), config.clone()).unwrap().open("one", Some("dealt")).unwrap();
     close(&client.infer(&X).unwrap().values, &expected(1, &X));
     let prepared = client.prepare().unwrap();
-    assert_eq!(prepared.bytes[0], 16, "the client keeps a seed");
+    assert_eq!(prepared.bytes.client, 16, "the client keeps a seed");
     client.close().unwrap();
     let mut client = Connection::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap();
     let answer = client.infer(&X).unwrap();
@@ -65,14 +65,17 @@ fn material_of_a_batch_comes_from_a_dealer_at_once_and_later() {
     let mut seen = 0;
     infer_many(&mut client, Units::Network, &inputs, |index, answer| {
         close(&answer.values, &expected(1, &inputs[index]));
-        assert_eq!((answer.part, answer.online.client.rounds), ([index, 5], one.online.client.rounds));
+        assert_eq!(
+            (answer.part, answer.online.client.rounds),
+            (BatchPart { index, inputs: 5 }, one.online.client.rounds)
+        );
         seen += 1;
         Ok(())
     })
     .unwrap();
     assert_eq!(seen, 5);
     let prepared = client.prepare_batch(3).unwrap();
-    assert_eq!(prepared.bytes[0], 16, "the client keeps a seed, whatever the size");
+    assert_eq!(prepared.bytes.client, 16, "the client keeps a seed, whatever the size");
     client.close().unwrap();
     let mut client = Connection::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap();
     let answers = client.infer_batch(Units::Network, &inputs[..3]).unwrap();

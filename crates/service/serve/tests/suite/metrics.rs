@@ -25,7 +25,7 @@ fn a_scrape_tells_what_the_ledger_the_links_and_the_quotas_have_seen() {
     let before = scraped(&server, dir.path());
     assert_eq!((ledger(&before), value(&before, "tacit_stored_bytes")), ([0, 0, 0], 0));
     let mut alice = server.client(dir.path(), "alice", "one");
-    let made: Vec<u64> = (0..3).map(|_| alice.prepare().unwrap().bytes[1]).collect();
+    let made: Vec<u64> = (0..3).map(|_| alice.prepare().unwrap().bytes.server).collect();
     let ready = scraped(&server, dir.path());
     assert_eq!((ledger(&ready), value(&ready, "tacit_stored_bytes")), ([3, 0, 0], made.iter().sum()));
     let answers = [(); 2].map(|()| alice.infer(&X).unwrap());

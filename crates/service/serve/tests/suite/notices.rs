@@ -23,7 +23,7 @@ fn an_input_is_announced_before_there_is_a_connection_and_answered_over_one() {
     let server = Running::start(dir.path(), |config| config.cores = 1);
     let [alice, bob] = ["alice", "bob"].map(|who| Notices::of(&server.config(dir.path(), who)).unwrap());
     let chosen = alice.choose(&registry(), Some("one"), None).unwrap();
-    assert_eq!(chosen, ["one", "toy"]);
+    assert_eq!((&*chosen.model, &*chosen.backend), ("one", "toy"));
     let (minute, state) = (Some(Duration::from_secs(60)), NoticeState::Announced);
     let noted = alice.announce("one", "toy", 1, minute, minute).unwrap();
     assert_eq!(noted, Standing { name: noted.name, state, inputs: 1, turn: true });

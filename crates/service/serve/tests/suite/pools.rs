@@ -210,7 +210,7 @@ fn who_comes_finds_material_that_was_dealt_before() {
     assert_eq!(of.count(|seen| (seen.at_once, seen.bound.len(), seen.fetched.len())), (0, 1, 1));
     // Another takes its place, and what is kept for later comes from there, too.
     wait_for_stock(&server, dir.path());
-    assert_eq!(alice.prepare().unwrap().bytes[0], 16);
+    assert_eq!(alice.prepare().unwrap().bytes.client, 16);
     close(&alice.infer(&X).unwrap().values, &expected(1, &X));
     assert_eq!(of.count(|seen| (seen.at_once, seen.bound.len())), (0, 2));
     check_uses(&of);

@@ -2,6 +2,7 @@
 use crate::common::*;
 use std::thread;
 use std::time::{Duration, Instant};
+use tacit_backends::Sides;
 use tacit_client::{ClientError, Connection, infer_many};
 use tacit_graph::Units;
 use tacit_ids::MaterialId;
@@ -23,7 +24,7 @@ fn a_client_lists_opens_sets_up_and_infers() {
     assert_eq!(answer.values, expected(2, &X));
     assert_eq!(answer.class, usize::from(answer.values[1] > answer.values[0]));
     let (setup, prepared) = (answer.setup.unwrap(), answer.prepared.unwrap());
-    assert_eq!(prepared.bytes, [9, 9]);
+    assert_eq!(prepared.bytes, Sides { client: 9, server: 9 });
     for report in [setup, prepared.offline, answer.online] {
         assert!(report.client.wall_s > 0.0);
         assert!(report.server.wall_s > 0.0);

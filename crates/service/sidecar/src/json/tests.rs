@@ -99,12 +99,12 @@ fn answers_are_written_as_numbers_or_behind_the_json() {
             (tensor("b", Values::Text(vec!["0.5:1".into()])), wanted("b", Some(false))),
         ]
     };
-    let (text, raw) = write(["m", ""], &outputs(None), &[], false);
+    let (text, raw) = write("m", "", &outputs(None), &[], false);
     let told: Value = serde_json::from_slice(&text).unwrap();
     assert_eq!(told["outputs"][0], json!({"name": "a", "datatype": "FP32", "shape": [1, 1], "data": [0.5]}));
     assert_eq!((told["outputs"][1]["data"][0].as_str(), told.get("id"), raw.len()), (Some("0.5:1"), None, 0));
     for (binary, all) in [(None, true), (Some(true), false)] {
-        let (text, raw) = write(["m", "7"], &outputs(binary), &[], all);
+        let (text, raw) = write("m", "7", &outputs(binary), &[], all);
         let told: Value = serde_json::from_slice(&text).unwrap();
         assert_eq!(told["outputs"][0]["parameters"]["binary_data_size"], 4);
         assert_eq!((told["id"].as_str(), raw), (Some("7"), 0.5f32.to_le_bytes().to_vec()));

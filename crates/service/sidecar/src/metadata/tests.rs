@@ -1,5 +1,6 @@
 use super::*;
-use tacit_graph::OutputTensor;
+use tacit_client::BatchPart;
+use tacit_graph::{Interval, OutputTensor};
 
 fn metadata(mode: OutputMode, outputs: &[(&str, usize)]) -> ModelMetadata {
     let total = outputs.iter().map(|o| o.1).sum::<usize>().max(1);
@@ -8,7 +9,7 @@ fn metadata(mode: OutputMode, outputs: &[(&str, usize)]) -> ModelMetadata {
     let interface = Interface {
         name: "m".into(),
         input_shape: vec![1, 2, 2],
-        input: InputSpec { pixel_scale: 1.0 / 255.0, ..InputSpec::plain([-10.0, 10.0]) },
+        input: InputSpec { pixel_scale: 1.0 / 255.0, ..InputSpec::plain(Interval { low: -10.0, high: 10.0 }) },
         output_shape: vec![total],
         output_mode: mode,
         outputs: if outputs.len() > 1 { outputs } else { vec![] },
@@ -31,7 +32,7 @@ fn answer(values: &[f64], class: usize) -> Answer {
         class,
         faint: None,
         online: tacit_client::PhaseReport::default(),
-        part: [0, 1],
+        part: BatchPart { index: 0, inputs: 1 },
         setup: None,
         request_to_answer_s: 0.0,
         prepared: None,
@@ -65,18 +66,24 @@ fn what_the_importer_moved_to_the_client_is_done_here() {
     let pixels = metadata.accept(vec![tensor(&shape, Values::U8(vec![0, 8, 2, 0]))], 1).unwrap();
     assert_eq!(pixels.inputs, [[-1.0, 1.0, -0.5, -1.0]], "scaled first");
     // The declared range holds, in the network's own units, even if the model would accept more.
-    metadata.interface.input.declared = vec![[-1.0, 1.0]];
+    metadata.interface.input.declared = vec![Interval { low: -1.0, high: 1.0 }];
     let refused = metadata.accept(vec![tensor(&shape, Values::F32(vec![0.0, 1.5, 0.0, 0.0]))], 1).unwrap_err();
     assert!(refused.to_string().contains("value 1 is 1.5, the model accepts -1 to 1 (at [0, 0, 1])"), "{refused}");
 }
 
 #[test]
 fn pictures_are_taken_where_it_is_known_how_pixels_become_inputs() {
-    let with = |shape: &[usize], mean: &[f32], pixel_scale, range| {
+    let with = |shape: &[usize], mean: &[f32], pixel_scale, [low, high]: [f32; 2]| {
         let mut metadata = metadata(OutputMode::Logits, &[("out", 2)]);
         metadata.interface.input_shape = shape.to_vec();
-        metadata.interface.input =
-            InputSpec { mean: mean.to_vec(), std: vec![], pixel_scale, moved: None, range, declared: vec![] };
+        metadata.interface.input = InputSpec {
+            mean: mean.to_vec(),
+            std: vec![],
+            pixel_scale,
+            moved: None,
+            range: Interval { low, high },
+            declared: vec![],
+        };
         metadata
     };
     let picture = [1, 2, 2];

@@ -154,7 +154,7 @@ fn lower(
         if !path.exists() {
             lowering.seal.write_model(&path, &file::write(model)?)?;
         }
-        lowering.seal.write_lowered(&path, model, (&**backend, &options), &*lowered)?;
+        lowering.seal.write_lowered(&path, model, &**backend, &options, &*lowered)?;
     }
     Ok(Ok(Some(lowered.costs())))
 }

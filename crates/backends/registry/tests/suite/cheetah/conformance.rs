@@ -117,7 +117,7 @@ fn bound(plan: &Plan, id: usize, before: i64) -> (i64, i64) {
 }
 
 /// Checks every node's reconstructed tensor of input `one` of a batch, given the reconstructed inputs.
-fn check(plan: &Plan, weights: &Weights, (one, input): (usize, &[i64]), outcome: &Outcome) {
+fn check(plan: &Plan, weights: &Weights, one: usize, input: &[i64], outcome: &Outcome) {
     let graph = plan.graph();
     let own =
         |tensor: &[u64]| tensor.chunks(tensor.len() / plan.batch()).nth(one).expect("one for each input").to_vec();
@@ -176,7 +176,7 @@ fn conform_batch(model: &Model, inputs: &[i64], options: Options, seed: u64) -> 
     let (plan, weights) = (&model.0, &model.1);
     let outcome = run(model, inputs, seed % 1000);
     for (one, input) in inputs.chunks(inputs.len() / plan.batch()).enumerate() {
-        check(plan, weights, (one, input), &outcome);
+        check(plan, weights, one, input, &outcome);
     }
     let cost = costs(plan);
     let (offline, online) = (cost.offline, cost.online);

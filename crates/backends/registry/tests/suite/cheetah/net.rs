@@ -5,7 +5,7 @@ use tacit_backends::ring::{
     Conv2d, FixedPoint, LayerWeights, Linear, Node, Op, RingGraph, RingSpec, WeightFacts, Weights,
 };
 use tacit_graph::geometry::{ConvGeometry, Slice};
-use tacit_graph::{InputSpec, Interface, OutputMode};
+use tacit_graph::{InputSpec, Interface, Interval, OutputMode};
 
 /// A model under construction. Inputs are below 2^6, weights below 2^4 in magnitude.
 #[derive(Clone)]
@@ -166,7 +166,7 @@ impl Net {
             interface: Interface {
                 name: "test".into(),
                 input_shape: self.nodes[0].shape.clone(),
-                input: InputSpec::plain([-1.0, 1.0]),
+                input: InputSpec::plain(Interval { low: -1.0, high: 1.0 }),
                 output_shape: self.nodes[output].shape.clone(),
                 output_mode: if top { OutputMode::Top1 } else { OutputMode::Logits },
                 outputs: vec![],

@@ -19,7 +19,7 @@ pub const SIZES: [usize; 2] = [2, 5];
 const BATCHING: [&str; 4] = ["cheetah", "dealt", "fss", "sci-he"];
 
 /// Models for a batch are their own, and state so.
-pub fn check_models(case: &str, (one, several): (&dyn ServerModel, &dyn ServerModel), client: &dyn ClientModel) {
+pub fn check_models(case: &str, one: &dyn ServerModel, several: &dyn ServerModel, client: &dyn ClientModel) {
     let batch = several.batch();
     assert_eq!(several.digest(), batch_digest(&one.digest(), batch), "{case}");
     assert_ne!(several.digest(), one.digest(), "{case}: material of another size is other material");

@@ -196,7 +196,7 @@ fn check(backend: &dyn Backend, options: &Options, (name, model): &Case, seed: u
         // Another process, so that the setup is seen again.
         let (several, theirs) = (server.batched(batch)?, backend.open(server.public_bytes())?.batched(batch)?);
         let rounds = check_run(&format!("{case}, {batch} inputs at once"), &several, &theirs, seed)?;
-        batches::check_models(&case, (&*server, &*several), &*theirs);
+        batches::check_models(&case, &*server, &*several, &*theirs);
         assert_eq!(rounds, one, "{case}: online a batch of {batch} takes as many turns as one input");
     }
     assert!(backend.open(&server.public_bytes()[..server.public_bytes().len() - 1]).is_err(), "{case}");

@@ -7,7 +7,7 @@ use tacit_graph::import::{ImportOptions, import_network};
 use tacit_graph::npy::Npy;
 use tacit_graph::onnx::Network;
 use tacit_graph::rng::SplitMix;
-use tacit_graph::{Function, Model, OutputMode};
+use tacit_graph::{Function, Interval, Model, OutputMode};
 
 /// A model under construction; a failed push is a test that is wrong.
 pub struct Net {
@@ -80,7 +80,7 @@ impl Net {
         let calibration = Npy { shape: [vec![8], shape].concat(), data, is_bytes: false };
         let options = ImportOptions {
             calibration: Some(calibration),
-            range: Some([-1.0, 1.0]),
+            range: Some(Interval { low: -1.0, high: 1.0 }),
             output_mode,
             model_id: Some([7; 16]),
             ..ImportOptions::default()

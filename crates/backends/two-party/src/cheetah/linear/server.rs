@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 use tacit_arith::prg::{Prg, PublicSeed, SplitPrg};
 use tacit_he::coeff::{Ciphertext, Ciphertexts, Sums, Weights};
+use tacit_he::core::ReshareStreams;
 use tacit_net::Channel;
 
 /// Tiles that share one transformation of the weights.
@@ -112,8 +113,8 @@ impl Buffers {
         self.0.lock().expect(NO_PANIC).pop().unwrap_or_default()
     }
 
-    fn give_back(&self, used: (Sums, Weights)) {
-        self.0.lock().expect(NO_PANIC).push(used);
+    fn give_back(&self, sums: Sums, weights: Weights) {
+        self.0.lock().expect(NO_PANIC).push((sums, weights));
     }
 }
 
@@ -248,8 +249,8 @@ impl<'a> LinearServer<'a> {
             weights.resize(outputs.len(), inputs.len());
             for (row, output) in outputs.clone().enumerate() {
                 for (k, &input) in inputs.iter().enumerate() {
-                    tiling.encode_weights(job.consumer, job.taps, job.weights.values, (output, input), &mut buffer);
-                    weights.put(ctx, (row, k), &buffer);
+                    tiling.encode_weights(job.consumer, job.taps, job.weights.values, output, input, &mut buffer);
+                    weights.put(ctx, row, k, &buffer);
                 }
             }
             let of_tiles =
@@ -263,14 +264,14 @@ impl<'a> LinearServer<'a> {
             let number = (output * job.tiles.len() + part.tiles.start + column) as u64;
             let (positions, indices) = tiling.positions(job.consumer, tile % tiling.tiles(), output);
             let of_input = tile / tiling.tiles() * job.consumer.conv.out_len();
-            let streams = (&mut job.secret.fork(number), job.public.fork(number));
+            let streams = ReshareStreams { secret: &mut job.secret.fork(number), public: job.public.fork(number) };
             let mut answer = Vec::with_capacity(upload.params.down_bytes());
-            let mut sum = sums.sum(ctx, (row, column));
+            let mut sum = sums.sum(ctx, row, column);
             let shares = sum.reshare(ctx, key, &upload.params, streams, &positions, &mut answer);
             unit.answers.push(answer);
             unit.shares.extend(indices.into_iter().map(|at| of_input + at).zip(shares));
         }
-        job.buffers.give_back((sums, weights));
+        job.buffers.give_back(sums, weights);
         unit
     }
 

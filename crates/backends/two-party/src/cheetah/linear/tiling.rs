@@ -373,7 +373,8 @@ impl Tiling {
         consumer: &Consumer,
         taps: &[Tap],
         weights: &[i32],
-        (output, input): (usize, usize),
+        output: usize,
+        input: usize,
         out: &mut Vec<(usize, i32)>,
     ) {
         out.clear();

@@ -18,7 +18,8 @@ use std::arch::x86_64::*;
 pub(super) unsafe fn forward<const KIND: u8>(
     ntt: &NttTable,
     t: &Factors,
-    (columns, width): (&mut [u64], usize),
+    columns: &mut [u64],
+    width: usize,
     out: &mut [u64],
 ) {
     let tables = Tables::new(ntt, t);

@@ -55,12 +55,12 @@ use rayon::prelude::*;
 use tacit_arith::block::Block;
 use tacit_arith::pack;
 use tacit_arith::prg::{Prg, PublicSeed};
-use tacit_net::Tag;
+use tacit_net::{Sides, Tag};
 use zeroize::Zeroizing;
 
 pub(crate) use self::spec::Word;
 pub use self::spec::{Lines, LookUp, MAX_SPLINE_BITS};
-use super::block;
+use super::{DealtHalf, block};
 use crate::fss::GROUP;
 use crate::fss::dpf::{self, Keys};
 use crate::fss::table::MAX_TABLE_BITS;
@@ -132,10 +132,10 @@ fn place_of(index: usize) -> Place {
 pub fn deal_look_up<E>(
     spec: &LookUp,
     c: &[u64],
-    [client, server]: [&Prg; 2],
+    streams: Sides<&Prg>,
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let seed = public_seed(server);
+    let seed = public_seed(streams.server);
     if spec.keys().is_some() {
         sink(&seed)?;
     }
@@ -143,7 +143,7 @@ pub fn deal_look_up<E>(
         let last = (first + block::AT_ONCE).min(block::count(spec.n));
         let blocks = (first..last).into_par_iter().map(|index| {
             let c = &c[block::range(spec.n, index)];
-            dealt(spec, c, (Streams::new(client, index), Streams::new(server, index)), (seed, index))
+            dealt(spec, c, streams, seed, index)
         });
         let blocks: Vec<Zeroizing<Vec<u8>>> = blocks.collect();
         blocks.iter().try_for_each(|block| sink(block))?;
@@ -151,12 +151,8 @@ pub fn deal_look_up<E>(
     Ok(())
 }
 
-fn dealt(
-    spec: &LookUp,
-    c: &[u64],
-    (client, server): (Streams<'_>, Streams<'_>),
-    (seed, index): ([u8; 16], usize),
-) -> Zeroizing<Vec<u8>> {
+fn dealt(spec: &LookUp, c: &[u64], streams: Sides<&Prg>, seed: [u8; 16], index: usize) -> Zeroizing<Vec<u8>> {
+    let (client, server) = (Streams::new(streams.client, index), Streams::new(streams.server, index));
     let len = c.len();
     let mut secrets = draw(&mut server.indices(), len, spec.index_bits());
     secrets.iter_mut().zip(c).for_each(|(rho, c)| *rho = rho.wrapping_sub(*c) & low_mask(spec.index_bits()));
@@ -251,12 +247,7 @@ impl Half<'_> {
 
     /// The party's shares of a block's results in their ring, from the opened bits and the masked
     /// numbers.
-    fn shares(
-        &self,
-        spec: &LookUp,
-        index: usize,
-        (opened, xh): (&[u64], &[u64]),
-    ) -> Result<Zeroizing<Vec<u64>>, MpcError> {
+    fn shares(&self, spec: &LookUp, index: usize, opened: &[u64], xh: &[u64]) -> Result<Zeroizing<Vec<u64>>, MpcError> {
         let len = opened.len();
         let mut out = Zeroizing::new(vec![0; len]);
         let (mut stream, mut rest) = match self {
@@ -337,9 +328,8 @@ pub fn client_look_up(spec: &LookUp, target: &[u64], prg: &Prg, session: &mut Se
     let mine = joined(&map_blocks(spec, &xh, |index, xh| half.masked(spec, index, xh))?);
     session.channel.send_packed(BITS, &mine, spec.out_bits)?;
     let opened = xor(&mine, &theirs);
-    let shares = map_blocks(spec, &opened, |index, opened| {
-        half.shares(spec, index, (opened, &xh[block::range(spec.n, index)]))
-    })?;
+    let shares =
+        map_blocks(spec, &opened, |index, opened| half.shares(spec, index, opened, &xh[block::range(spec.n, index)]))?;
     let shares = joined(&shares);
     let moved = shares.iter().zip(target).map(|(y, r)| y.wrapping_sub(*r)).collect::<Vec<u64>>();
     let moved = Zeroizing::new(moved);
@@ -347,16 +337,17 @@ pub fn client_look_up(spec: &LookUp, target: &[u64], prg: &Prg, session: &mut Se
 }
 
 /// The server's online part: its shares of the results (`[n]`) for its shares `s` of the indices
-/// (`[n]`). `prg` is its stream and `given` the output of [`deal_look_up`].
+/// (`[n]`). The bytes of `half` are the output of [`deal_look_up`].
 ///
 /// # Errors
-/// Channel errors; `Material` if `given` does not belong to these look-ups.
+/// Channel errors; `Material` if `half` does not belong to these look-ups.
 pub fn server_look_up(
     spec: &LookUp,
     s: &[u64],
-    (prg, given): (&Prg, &[u8]),
+    half: DealtHalf<'_>,
     session: &mut Session<'_>,
 ) -> Result<Vec<u64>, MpcError> {
+    let DealtHalf { prg, bytes: given } = half;
     if given.len() != spec.material() {
         let what = format!("{} bytes for a batch of look-ups, {} expected", given.len(), spec.material());
         return Err(MpcError::Material { what });
@@ -378,9 +369,8 @@ pub fn server_look_up(
     session.channel.send_packed(BITS, &mine, spec.out_bits)?;
     let theirs = session.channel.recv_packed(BITS, spec.n, spec.out_bits)?;
     let opened = xor(&mine, &theirs);
-    let parts = map_blocks(spec, &opened, |index, opened| {
-        half.shares(spec, index, (opened, &xh[block::range(spec.n, index)]))
-    })?;
+    let parts =
+        map_blocks(spec, &opened, |index, opened| half.shares(spec, index, opened, &xh[block::range(spec.n, index)]))?;
     let mut shares = joined(&parts).to_vec();
     let moved = Zeroizing::new(session.channel.recv_packed(MOVE, spec.n, spec.width)?);
     shares.iter_mut().zip(moved.iter()).for_each(|(y, d)| *y = y.wrapping_add(*d) & low_mask(spec.width));

@@ -1,6 +1,7 @@
 use tacit_arith::prg::{Prg, Seed};
+use tacit_net::Sides;
 
-use super::super::BLOCK;
+use super::super::{BLOCK, DealtHalf};
 use super::{Lines, LookUp, client_look_up, deal_look_up, server_look_up};
 use crate::low_mask;
 use crate::session::run_sessions;
@@ -9,9 +10,9 @@ fn prg(seed: u8) -> Prg {
     Prg::from_seed(Seed([seed; 16]))
 }
 
-fn dealt(spec: &LookUp, c: &[u64], [client, server]: [&Prg; 2]) -> Vec<u8> {
+fn dealt(spec: &LookUp, c: &[u64], streams: Sides<&Prg>) -> Vec<u8> {
     let mut out = Vec::new();
-    let Ok(()) = deal_look_up::<std::convert::Infallible>(spec, c, [client, server], &mut |bytes| {
+    let Ok(()) = deal_look_up::<std::convert::Infallible>(spec, c, streams, &mut |bytes| {
         out.extend_from_slice(bytes);
         Ok(())
     });
@@ -23,10 +24,11 @@ fn dealt(spec: &LookUp, c: &[u64], [client, server]: [&Prg; 2]) -> Vec<u8> {
 fn run(spec: &LookUp, x: &[u64], c: &[u64]) -> Vec<u64> {
     let (bits, width) = (spec.index_bits(), spec.width());
     let (client, server) = (prg(3), prg(4));
-    let given = dealt(spec, c, [&client, &server]);
+    let streams = Sides { client: &client, server: &server };
+    let given = dealt(spec, c, streams);
     let cost = spec.cost();
     assert_eq!(given.len(), cost.material);
-    assert!(given == dealt(spec, c, [&client, &server]), "dealing is deterministic");
+    assert!(given == dealt(spec, c, streams), "dealing is deterministic");
     let s: Vec<u64> = x.iter().zip(c).map(|(x, c)| x.wrapping_sub(*c) & low_mask(bits)).collect();
     let target: Vec<u64> =
         (0..x.len() as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) & low_mask(width)).collect();
@@ -38,8 +40,12 @@ fn run(spec: &LookUp, x: &[u64], c: &[u64]) -> Vec<u64> {
             session.channel.total_traffic()
         },
         |session, _| {
-            assert!(server_look_up(spec, &s, (&server, &given[1..]), session).is_err(), "cut off");
-            let shares = server_look_up(spec, &s, (&server, &given), session).expect("the server");
+            assert!(
+                server_look_up(spec, &s, DealtHalf { prg: &server, bytes: &given[1..] }, session).is_err(),
+                "cut off"
+            );
+            let shares =
+                server_look_up(spec, &s, DealtHalf { prg: &server, bytes: &given }, session).expect("the server");
             (shares, session.channel.total_traffic())
         },
     );
@@ -165,7 +171,7 @@ fn the_servers_half_of_a_table_is_uniform_for_every_share() {
             let (dealings, mut counts) = (400u32, Vec::new());
             for _ in 0..dealings {
                 let (client, server) = (Prg::from_seed(seeds.next_seed()), prg(8));
-                let given = dealt(&spec, &[c; 16], [&client, &server]);
+                let given = dealt(&spec, &[c; 16], Sides { client: &client, server: &server });
                 counts.resize(8 * given.len(), 0u32);
                 for (i, byte) in given.iter().enumerate() {
                     (0..8).for_each(|b| counts[8 * i + b] += u32::from(byte >> b & 1));
@@ -189,7 +195,7 @@ fn the_public_seed_of_a_table_is_no_block_under_the_key_of_the_servers_masks() {
     let spec = LookUp::new(16, 12, &table(9, 200)).unwrap();
     for seed in [4, 5] {
         let server = prg(seed);
-        let given = dealt(&spec, &[7; 16], [&prg(3), &server]);
+        let given = dealt(&spec, &[7; 16], Sides { client: &prg(3), server: &server });
         let public: [u8; 16] = given[..16].try_into().unwrap();
         assert_ne!(
             public,

@@ -10,7 +10,7 @@
 //! and the client shows its own only if the server's are right. Three exchanges.
 
 use tacit_arith::prg::{Prg, PublicSeed};
-use tacit_net::{Channel, Tag};
+use tacit_net::{Channel, Sides, Tag};
 use zeroize::Zeroizing;
 
 use super::super::mac::bits::DIGEST;
@@ -106,12 +106,12 @@ impl Digests {
 }
 
 impl CheckTranscript {
-    /// Bytes that each party sends for a check of both, client first, with values in rings of
-    /// `widths` different widths.
+    /// Bytes that each party sends for a check of both, with values in rings of `widths` different
+    /// widths.
     #[must_use]
-    pub fn agree_bytes(widths: usize) -> [usize; 2] {
+    pub fn agree_bytes(widths: usize) -> Sides<usize> {
         let both = widths * (Packed::len_bytes(ROWS, SIGMA) + DIGEST) + DIGEST;
-        [both + COIN_BYTES + DIGEST + COIN_BYTES, both + DIGEST + 2 * COIN_BYTES + DIGEST]
+        Sides { client: both + COIN_BYTES + DIGEST + COIN_BYTES, server: both + DIGEST + 2 * COIN_BYTES + DIGEST }
     }
 
     /// Checks all opened values of both parties, and at the client the results that the server
@@ -124,14 +124,15 @@ impl CheckTranscript {
         self,
         key: &KeyShare,
         masks: Vec<(u32, Masks)>,
-        (channel, prg): (&mut Channel, &mut Prg),
+        channel: &mut Channel,
+        prg: &mut Prg,
     ) -> Result<(), MpcError> {
         self.covered(&masks)?;
         let Self { role, session, bits, mut values, projections } = self;
         let seed = toss(role, &session, channel, prg)?;
         let checks = masks.into_iter().map(|(width, masks)| {
             let values = values.remove(&width);
-            check(key, &session, seed, (width, values, masks))
+            check(key, &session, seed, width, values, masks)
         });
         let checks: Vec<_> = checks.collect();
         let received = exchange(role, &checks, channel)?;

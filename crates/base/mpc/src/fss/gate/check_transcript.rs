@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use tacit_arith::bits::Bits;
 use tacit_arith::block::Block;
 use tacit_arith::prg::{Prg, PublicSeed, SplitPrg};
-use tacit_net::{Channel, Tag};
+use tacit_net::{Channel, Sides, Tag};
 use zeroize::Zeroizing;
 
 use super::super::delta::DeltaShare;
@@ -91,11 +91,11 @@ impl CheckTranscript {
         }
     }
 
-    /// Bytes that the client and the server send for a check of values in rings of `widths`
+    /// Bytes that each party sends for a check of the client, with values in rings of `widths`
     /// different widths.
     #[must_use]
-    pub fn bytes(widths: usize) -> [usize; 2] {
-        [widths * (Packed::len_bytes(ROWS, SIGMA) + DIGEST) + DIGEST, 16]
+    pub fn bytes(widths: usize) -> Sides<usize> {
+        Sides { client: widths * (Packed::len_bytes(ROWS, SIGMA) + DIGEST) + DIGEST, server: 16 }
     }
 
     /// Checks that there are masks for all values.
@@ -122,7 +122,7 @@ impl CheckTranscript {
         let mut digests = Vec::new();
         let Self { role, session, bits, mut values, .. } = self;
         for (width, masks) in masks {
-            let (check, session) = check(&key, &session, seed, (width, values.remove(&width), masks));
+            let (check, session) = check(&key, &session, seed, width, values.remove(&width), masks);
             channel.send_packed(HIGHS, &check.highs(), SIGMA)?;
             // The server's high bits count times this party's share of the key, which is 0.
             digests.extend(check.digest(role, &session, &[0; ROWS])?);
@@ -141,7 +141,8 @@ impl CheckTranscript {
         self,
         key: &KeyShare,
         masks: Vec<(u32, Masks)>,
-        (channel, prg): (&mut Channel, &mut Prg),
+        channel: &mut Channel,
+        prg: &mut Prg,
     ) -> Result<(), MpcError> {
         self.covered(&masks)?;
         let seed = SplitPrg::draw(prg).public_seed();
@@ -150,7 +151,7 @@ impl CheckTranscript {
         let Self { role, session, bits, mut values, .. } = self;
         let mut digests = Vec::with_capacity(count);
         for (width, masks) in masks {
-            let (check, session) = check(key, &session, seed, (width, values.remove(&width), masks));
+            let (check, session) = check(key, &session, seed, width, values.remove(&width), masks);
             let highs = channel.recv_packed(HIGHS, ROWS, SIGMA)?;
             digests.push(check.digest(role, &session, &highs)?);
         }
@@ -168,7 +169,9 @@ pub(super) fn check<'a>(
     key: &'a KeyShare,
     session: &[u8; 32],
     subsets: PublicSeed,
-    (width, values, masks): (u32, Option<Opened>, Masks),
+    width: u32,
+    values: Option<Opened>,
+    masks: Masks,
 ) -> (Check<'a>, [u8; 32]) {
     let Opened { shares, opened } = values.unwrap_or_default();
     let subsets = subsets.fork(u64::from(width));

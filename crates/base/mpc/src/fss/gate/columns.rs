@@ -43,7 +43,8 @@ fn put(word: u128, bytes: usize, out: &mut Vec<u8>) {
 /// server's shares of the word and of its tag.
 pub(super) fn write(
     constants: &Constants,
-    (key, checked): (&Key, Checked),
+    key: &Key,
+    checked: Checked,
     needed: impl Fn(usize) -> u64,
     out: &mut Vec<u8>,
 ) {

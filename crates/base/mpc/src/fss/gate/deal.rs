@@ -29,13 +29,20 @@ pub struct DealerStreams<'a> {
     pub dealer: &'a Prg,
 }
 
-/// State common to all batches of a material, and the number of this batch.
+/// The name of a batch, from which its trees have their hash keys.
 #[derive(Clone, Copy)]
-pub struct Sides<'a> {
+pub struct BatchId {
     /// Public hash keys of the trees.
     pub hash: PublicSeed,
     /// Number of the batch: no two under one `hash` share it.
-    pub batch: u32,
+    pub number: u32,
+}
+
+/// The name of a batch, and the keys common to all batches of a material.
+#[derive(Clone, Copy)]
+pub struct BatchKeys<'a> {
+    /// Name of the batch.
+    pub id: BatchId,
     /// MAC key of bits.
     pub delta: &'a Delta,
     /// MAC key of ring elements.
@@ -78,7 +85,7 @@ struct Piece {
 
 fn piece(
     gate: &FssGate,
-    sides: &Sides<'_>,
+    keys: &BatchKeys<'_>,
     streams: &DealerStreams<'_>,
     shares: &ClientShares<'_>,
     index: usize,
@@ -94,9 +101,9 @@ fn piece(
         rho.iter_mut().zip(c).for_each(|(r, c)| *r = r.wrapping_sub(*c) & low_mask(width));
     }
     let [mut tops, ..] = client_streams(streams.client, index);
-    let mut hash = TreeHash::new(sides.hash);
+    let mut hash = TreeHash::new(keys.id.hash);
     let keys =
-        compare::deal(&mut hash, place(sides.batch, index), gate.comparison().0, sides.delta, &secrets[0], &mut tops);
+        compare::deal(&mut hash, place(keys.id.number, index), gate.comparison().0, keys.delta, &secrets[0], &mut tops);
     Piece { secrets, keys }
 }
 
@@ -124,16 +131,12 @@ pub(super) fn pieces<E>(
 /// Errors of `sink`.
 pub fn deal_client<E>(
     gate: &FssGate,
-    sides: &Sides<'_>,
+    keys: &BatchKeys<'_>,
     streams: &DealerStreams<'_>,
     shares: &ClientShares<'_>,
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    pieces(
-        gate.n(),
-        |i| Zeroizing::new(block::to_bytes(&piece(gate, sides, streams, shares, i).keys.corrections)),
-        sink,
-    )
+    pieces(gate.n(), |i| Zeroizing::new(block::to_bytes(&piece(gate, keys, streams, shares, i).keys.corrections)), sink)
 }
 
 /// Makes the server's material for a batch, in pieces: correction words, tables, tags of the dealt
@@ -143,23 +146,23 @@ pub fn deal_client<E>(
 /// Errors of `sink`.
 pub fn deal_server<E>(
     gate: &FssGate,
-    sides: &Sides<'_>,
+    keys: &BatchKeys<'_>,
     streams: &DealerStreams<'_>,
     shares: &ClientShares<'_>,
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    pieces(gate.n(), |index| server_piece(gate, sides, streams, shares, index), sink)
+    pieces(gate.n(), |index| server_piece(gate, keys, streams, shares, index), sink)
 }
 
 /// Makes the server's material of a piece.
 fn server_piece(
     gate: &FssGate,
-    sides: &Sides<'_>,
+    keys: &BatchKeys<'_>,
     streams: &DealerStreams<'_>,
     shares: &ClientShares<'_>,
     index: usize,
 ) -> Zeroizing<Vec<u8>> {
-    let piece = piece(gate, sides, streams, shares, index);
+    let piece = piece(gate, keys, streams, shares, index);
     let len = piece.secrets[0].len();
     let mut lambda = Zeroizing::new(vec![0u64; len]);
     streams.dealer.fork(index as u64).fill_u64(&mut lambda);
@@ -167,13 +170,13 @@ fn server_piece(
     let [_, mut tags, constants] = client_streams(streams.client, index);
     let signs = piece.secrets[0].iter().zip(lambda.iter()).map(|(r, l)| r >> (gate.width() - 1) ^ l);
     let signs: Zeroizing<Vec<u64>> = Zeroizing::new(signs.collect());
-    let tags = Zeroizing::new(sides.delta.deal_bits(&bit_plane(&signs, 0), &mut tags));
+    let tags = Zeroizing::new(keys.delta.deal_bits(&bit_plane(&signs, 0), &mut tags));
     let mut out = Zeroizing::new(Vec::with_capacity(gate.server_bytes(len)));
     out.extend_from_slice(&block::to_bytes(&piece.keys.corrections));
     for blocks in [&*piece.keys.tops, &*tags] {
         out.extend_from_slice(&Zeroizing::new(block::to_bytes(blocks)));
     }
-    let words = Words { gate, sides, shares, index, piece: &piece, lambda: &lambda };
+    let words = Words { gate, keys, shares, index, piece: &piece, lambda: &lambda };
     words.write(constants, &mut out);
     out
 }
@@ -181,7 +184,7 @@ fn server_piece(
 /// The server's words of a piece.
 struct Words<'a> {
     gate: &'a FssGate,
-    sides: &'a Sides<'a>,
+    keys: &'a BatchKeys<'a>,
     shares: &'a ClientShares<'a>,
     index: usize,
     piece: &'a Piece,
@@ -190,9 +193,9 @@ struct Words<'a> {
 
 impl Words<'_> {
     fn write(&self, mut stream: Prg, out: &mut Vec<u8>) {
-        let (gate, key, len) = (self.gate, (self.sides.key, self.gate.checked()), self.lambda.len());
+        let (gate, key, len) = (self.gate, self.keys.key, self.lambda.len());
         let slope = Constants::draw(&mut stream, gate.slope(), len);
-        columns::write(&slope, key, |i| self.lambda[i], out);
+        columns::write(&slope, key, gate.checked(), |i| self.lambda[i], out);
         let (mut other, none) = (0, vec![0; len]);
         for (k, &value) in gate.values().iter().enumerate() {
             let secrets: &[u64] = match value {
@@ -213,7 +216,7 @@ impl Words<'_> {
                     let base = base.map_or(0, |base| base[i]);
                     base.wrapping_sub(target[i]).wrapping_sub(bit.wrapping_neg() & wrapped)
                 };
-                columns::write(&constants, key, needed, out);
+                columns::write(&constants, key, gate.checked(), needed, out);
             }
         }
     }

@@ -25,7 +25,7 @@
 use rayon::prelude::*;
 use tacit_arith::bits::Bits;
 use tacit_arith::block::{self, Block};
-use tacit_arith::prg::{Prg, PublicSeed};
+use tacit_arith::prg::Prg;
 use tacit_net::Tag;
 use zeroize::Zeroizing;
 
@@ -35,13 +35,13 @@ use super::super::tree_hash::TreeHash;
 use super::super::{delta, table};
 use super::check_transcript::CheckTranscript;
 use super::columns::{self, Constants, Given, Shared};
-use super::deal::{DealerStreams, Sides, client_streams, pieces, place, range};
+use super::deal::{BatchId, BatchKeys, DealerStreams, client_streams, pieces, place, range};
 use super::party::fits;
 use super::shared::{Half, open_words};
 use super::spec::{Checked, FssCost, given_bytes, ring};
 use super::{AT_ONCE, PIECE};
 use crate::codec::Packed;
-use crate::dealt::{LookUp, Word};
+use crate::dealt::{DealtHalf, LookUp, Word};
 use crate::wire::PackedMessages;
 use crate::{MpcError, Session, low_mask, planes};
 
@@ -161,7 +161,7 @@ fn rho(spec: &FssLookUp, server: &Prg, index: usize) -> Zeroizing<Vec<u64>> {
 /// The dealer's secrets of a piece: R, and keys for it.
 fn dealt(
     spec: &FssLookUp,
-    sides: &Sides<'_>,
+    keys: &BatchKeys<'_>,
     streams: &DealerStreams<'_>,
     c: &[u64],
     index: usize,
@@ -173,8 +173,8 @@ fn dealt(
     let pairs = secrets.iter_mut().zip(&c[range(spec.n(), index)]);
     pairs.for_each(|(r, c)| *r = r.wrapping_sub(*c) & low_mask(spec.table.index_bits()));
     let [mut tops, ..] = client_streams(streams.client, index);
-    let mut hash = TreeHash::new(sides.hash);
-    let keys = compare::deal(&mut hash, place(sides.batch, index), spec.shape, sides.delta, &secrets, &mut tops);
+    let mut hash = TreeHash::new(keys.id.hash);
+    let keys = compare::deal(&mut hash, place(keys.id.number, index), spec.shape, keys.delta, &secrets, &mut tops);
     (secrets, keys)
 }
 
@@ -184,12 +184,12 @@ fn dealt(
 /// Errors of `sink`.
 pub fn deal_look_up_client<E>(
     spec: &FssLookUp,
-    sides: &Sides<'_>,
+    keys: &BatchKeys<'_>,
     streams: &DealerStreams<'_>,
     c: &[u64],
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    pieces(spec.n(), |i| Zeroizing::new(block::to_bytes(&dealt(spec, sides, streams, c, i).1.corrections)), sink)
+    pieces(spec.n(), |i| Zeroizing::new(block::to_bytes(&dealt(spec, keys, streams, c, i).1.corrections)), sink)
 }
 
 /// Makes the server's material, with the client's final shares `target`: correction words, tables,
@@ -199,38 +199,39 @@ pub fn deal_look_up_client<E>(
 /// Errors of `sink`.
 pub fn deal_look_up_server<E>(
     spec: &FssLookUp,
-    sides: &Sides<'_>,
+    keys: &BatchKeys<'_>,
     streams: &DealerStreams<'_>,
-    (c, target): (&[u64], &[u64]),
+    c: &[u64],
+    target: &[u64],
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    pieces(spec.n(), |index| server_piece(spec, sides, streams, c, target, index), sink)
+    pieces(spec.n(), |index| server_piece(spec, keys, streams, c, target, index), sink)
 }
 
 /// Makes the server's material of a piece.
 fn server_piece(
     spec: &FssLookUp,
-    sides: &Sides<'_>,
+    keys: &BatchKeys<'_>,
     streams: &DealerStreams<'_>,
     c: &[u64],
     target: &[u64],
     index: usize,
 ) -> Zeroizing<Vec<u8>> {
-    let ((secrets, keys), target) = (dealt(spec, sides, streams, c, index), &target[range(spec.n(), index)]);
+    let ((secrets, trees), target) = (dealt(spec, keys, streams, c, index), &target[range(spec.n(), index)]);
     let mut lambda = Zeroizing::new(vec![0u64; target.len()]);
     streams.dealer.fork(index as u64).fill_u64(&mut lambda);
     let [_, mut tags, mut stream] = client_streams(streams.client, index);
-    let tags = Zeroizing::new(sides.delta.deal_bits(&spec.flat(&lambda), &mut tags));
+    let tags = Zeroizing::new(keys.delta.deal_bits(&spec.flat(&lambda), &mut tags));
     let mut out = Zeroizing::new(Vec::with_capacity(spec.server_bytes(target.len())));
-    out.extend_from_slice(&block::to_bytes(&keys.corrections));
-    for blocks in [&*keys.tops, &*tags] {
+    out.extend_from_slice(&block::to_bytes(&trees.corrections));
+    for blocks in [&*trees.tops, &*tags] {
         out.extend_from_slice(&Zeroizing::new(block::to_bytes(blocks)));
     }
     let mut draw = || Constants::draw(&mut stream, spec.ring(), target.len());
     for &word in &spec.words {
-        columns::write(&draw(), (sides.key, spec.checked), |i| spec.table.word(word, lambda[i], secrets[i]), &mut out);
+        columns::write(&draw(), keys.key, spec.checked, |i| spec.table.word(word, lambda[i], secrets[i]), &mut out);
     }
-    columns::write(&draw(), (sides.key, spec.checked), |i| spec.table.base().wrapping_sub(target[i]), &mut out);
+    columns::write(&draw(), keys.key, spec.checked, |i| spec.table.base().wrapping_sub(target[i]), &mut out);
     out
 }
 
@@ -261,7 +262,7 @@ fn server_keys(spec: &FssLookUp, piece: &[u8], len: usize) -> Result<(Keys, Zero
 /// A party's blocks of the masked bits of all results.
 fn blocks(
     spec: &FssLookUp,
-    (hash, batch): (PublicSeed, u32),
+    batch: BatchId,
     points: &[u64],
     keys: impl Fn(usize, usize) -> Result<(Keys, Zeroizing<Vec<Block>>), MpcError> + Sync,
 ) -> Result<Zeroizing<Vec<Block>>, MpcError> {
@@ -270,8 +271,8 @@ fn blocks(
     out.par_chunks_mut(PIECE * m).enumerate().try_for_each(|(index, out)| {
         let (keys, tags) = keys(index, out.len() / m)?;
         let points: Vec<u64> = points[range(spec.n(), index)].iter().map(|xh| xh >> spec.table.low()).collect();
-        let mut hash = TreeHash::new(hash);
-        table::look_up(&keys, &mut hash, place(batch, index), spec.table.entries(), &points, out)?;
+        let mut hash = TreeHash::new(batch.hash);
+        table::look_up(&keys, &mut hash, place(batch.number, index), spec.table.entries(), &points, out)?;
         out.iter_mut().zip(tags.iter()).for_each(|(out, tag)| *out ^= *tag);
         Ok::<_, MpcError>(())
     })?;
@@ -303,7 +304,8 @@ fn combined(coefficients: &[u128], xs: impl Iterator<Item = u128>) -> u128 {
 /// A party's shares of V, with tags, from the opened bits.
 fn words<'a>(
     spec: &FssLookUp,
-    (bits, masked): (&Bits, &[u64]),
+    bits: &Bits,
+    masked: &[u64],
     columns: impl Fn(usize, usize) -> Vec<Shared<'a>> + Sync,
 ) -> Zeroizing<Vec<Share>> {
     let pieces = (0..spec.n().div_ceil(PIECE)).into_par_iter().map(|index| {
@@ -322,26 +324,27 @@ fn words<'a>(
 }
 
 /// The client's online part if only the client is checked; its shares of the results are the dealt
-/// targets. `prg`, `corrections` and `(hash, batch)` must be those of the dealing.
+/// targets. `batch` must be that of the dealing; the bytes of `half` are the correction words.
 ///
 /// # Errors
-/// Channel errors; `Material` if `corrections` do not belong to these look-ups.
+/// Channel errors; `Material` if `half` does not belong to these look-ups.
 pub fn client_look_up(
     spec: &FssLookUp,
-    (hash, batch): (PublicSeed, u32),
-    (prg, corrections): (&Prg, &[u8]),
+    batch: BatchId,
+    half: DealtHalf<'_>,
     session: &mut Session<'_>,
     transcript: &mut CheckTranscript,
 ) -> Result<(), MpcError> {
+    let DealtHalf { prg, bytes: corrections } = half;
     fits(corrections, spec.client_bytes(spec.n()))?;
     let xh = session.channel.recv_packed(OPENED, spec.n(), spec.table.index_bits())?;
-    let tags = blocks(spec, (hash, batch), &xh, |index, len| client_keys(spec, prg, corrections, index, len))?;
+    let tags = blocks(spec, batch, &xh, |index, len| client_keys(spec, prg, corrections, index, len))?;
     let own = delta::bits(&tags);
     let theirs = planes::recv_one(session.channel, BITS, own.len())?;
     planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
     let bits = own.xor(&theirs);
     transcript.bits(&tags, &bits);
-    let words = words(spec, (&bits, &xh), |index, len| drawn(spec, prg, index, len));
+    let words = words(spec, &bits, &xh, |index, len| drawn(spec, prg, index, len));
     let width = spec.table.width();
     let low: Vec<u64> = words.iter().map(|word| spec.ring().low(word)).collect();
     session.channel.send_packed(WORDS, &low, width)?;
@@ -353,18 +356,19 @@ pub fn client_look_up(
 type Made = (Vec<u64>, Zeroizing<Vec<Share>>);
 
 /// The server's online part if only the client is checked: its shares of the results (`[n]`) of
-/// indices that it shares as `s`. `prg` is its stream, `dealt` its material.
+/// indices that it shares as `s`. `batch` must be that of the dealing.
 ///
 /// # Errors
-/// Channel errors; `Material` if `dealt` does not belong to these look-ups.
+/// Channel errors; `Material` if `half` does not belong to these look-ups.
 pub fn server_look_up(
     spec: &FssLookUp,
-    (hash, batch): (PublicSeed, u32),
+    batch: BatchId,
     s: &[u64],
-    (prg, dealt): (&Prg, &[u8]),
+    half: DealtHalf<'_>,
     session: &mut Session<'_>,
     transcript: &mut CheckTranscript,
 ) -> Result<Vec<u64>, MpcError> {
+    let DealtHalf { prg, bytes: dealt } = half;
     fits(dealt, spec.server_bytes(spec.n()))?;
     let (n, width, count) = (spec.n(), spec.table.width(), spec.n().div_ceil(PIECE));
     let draws: Vec<Zeroizing<Vec<u64>>> = (0..count).into_par_iter().map(|index| rho(spec, prg, index)).collect();
@@ -374,7 +378,7 @@ pub fn server_look_up(
     session.channel.send_packed(OPENED, &xh, index_bits)?;
     // The client begins while this party evaluates.
     session.channel.flush()?;
-    let tags = blocks(spec, (hash, batch), &xh, |index, len| server_keys(spec, spec.piece(dealt, index), len))?;
+    let tags = blocks(spec, batch, &xh, |index, len| server_keys(spec, spec.piece(dealt, index), len))?;
     let own = delta::bits(&tags);
     planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
     let bits = own.xor(&planes::recv_one(session.channel, BITS, own.len())?);
@@ -412,7 +416,7 @@ pub fn server_look_up(
 /// Channel errors; `Material` if the half does not belong to these look-ups.
 pub fn shared_look_up(
     spec: &FssLookUp,
-    (hash, batch): (PublicSeed, u32),
+    batch: BatchId,
     masked: &[u64],
     half: Half<'_>,
     session: &mut Session<'_>,
@@ -422,14 +426,14 @@ pub fn shared_look_up(
         Half::Client(_, corrections) => fits(corrections, spec.client_bytes(spec.n()))?,
         Half::Server(dealt) => fits(dealt, spec.server_bytes(spec.n()))?,
     }
-    let tags = blocks(spec, (hash, batch), masked, |index, len| match half {
+    let tags = blocks(spec, batch, masked, |index, len| match half {
         Half::Client(prg, corrections) => client_keys(spec, prg, corrections, index, len),
         Half::Server(dealt) => server_keys(spec, spec.piece(dealt, index), len),
     })?;
     let own = delta::bits(&tags);
     let bits = super::shared::open_bits(&own, BITS, session)?;
     transcript.bits(&tags, &bits);
-    let shares = words(spec, (&bits, masked), |index, len| match half {
+    let shares = words(spec, &bits, masked, |index, len| match half {
         Half::Client(prg, _) => drawn(spec, prg, index, len),
         Half::Server(dealt) => given(spec, spec.piece(dealt, index), len),
     });

@@ -4,7 +4,7 @@
 use super::shared_tests::{self, HASH, Results};
 use super::tests::Dealing;
 use super::*;
-use crate::dealt::{Lines, LookUp};
+use crate::dealt::{DealtHalf, Lines, LookUp};
 use crate::fss::delta::Delta;
 use crate::fss::mac::ring::Key;
 use crate::{MpcError, low_mask};
@@ -31,35 +31,44 @@ fn targets(n: usize, width: u32) -> Vec<u64> {
     (0..n as u64).map(|i| i.wrapping_mul(0x9e37_79b9) & low_mask(width)).collect()
 }
 
-fn halves(spec: &FssLookUp, sides: &Sides<'_>, streams: &DealerStreams<'_>, c: &[u64], target: &[u64]) -> [Vec<u8>; 2] {
+fn halves(
+    spec: &FssLookUp,
+    keys: &BatchKeys<'_>,
+    streams: &DealerStreams<'_>,
+    c: &[u64],
+    target: &[u64],
+) -> [Vec<u8>; 2] {
     let mut out = [Vec::new(), Vec::new()];
     let mut sink = |bytes: &[u8], to: usize| {
         out[to].extend_from_slice(bytes);
         Ok::<_, Infallible>(())
     };
-    let Ok(()) = deal_look_up_client(spec, sides, streams, c, &mut |bytes| sink(bytes, 0));
-    let Ok(()) = deal_look_up_server(spec, sides, streams, (c, target), &mut |bytes| sink(bytes, 1));
+    let Ok(()) = deal_look_up_client(spec, keys, streams, c, &mut |bytes| sink(bytes, 0));
+    let Ok(()) = deal_look_up_server(spec, keys, streams, c, target, &mut |bytes| sink(bytes, 1));
     assert_eq!([out[0].len(), out[1].len()], [spec.cost().client_material, spec.cost().server_material]);
     out
 }
 
 /// Results in the clear, if only the client is checked.
-fn run(table: &LookUp, (x, c): (&[u64], &[u64]), spoil: impl FnOnce(&mut Vec<u8>)) -> Result<Vec<u64>, MpcError> {
+fn run(table: &LookUp, x: &[u64], c: &[u64], spoil: impl FnOnce(&mut Vec<u8>)) -> Result<Vec<u64>, MpcError> {
     let (spec, dealing, width) = (FssLookUp::new(table, Checked::Client).unwrap(), Dealing::new(4), table.width());
     let target = targets(x.len(), width);
-    let (sides, streams) = dealing.sides();
-    let [mut ours, given] = halves(&spec, &sides, &streams, c, &target);
+    let (keys, streams) = dealing.keys();
+    let [mut ours, given] = halves(&spec, &keys, &streams, c, &target);
     spoil(&mut ours);
     let s: Vec<u64> = x.iter().zip(c).map(|(x, c)| x.wrapping_sub(*c)).collect();
-    let place = (dealing.hash, 5);
+    let client = DealtHalf { prg: &dealing.client, bytes: &ours };
+    let server = DealtHalf { prg: &dealing.server, bytes: &given };
     let (traffic, shares) = dealing.run(
         &[width],
-        |session, transcript| client_look_up(&spec, place, (&dealing.client, &ours), session, transcript),
-        |session, transcript| server_look_up(&spec, place, &s, (&dealing.server, &given), session, transcript),
+        |session, transcript| client_look_up(&spec, keys.id, client, session, transcript),
+        |session, transcript| server_look_up(&spec, keys.id, &s, server, session, transcript),
     );
     let shares = shares?;
-    let (cost, [up, down]) = (spec.cost(), CheckTranscript::bytes(1));
-    for (moved, stated) in traffic.expect("the client").into_iter().zip([cost.up + up, cost.down + down]) {
+    let (cost, check) = (spec.cost(), CheckTranscript::bytes(1));
+    for (moved, stated) in
+        traffic.expect("the client").into_iter().zip([cost.up + check.client, cost.down + check.server])
+    {
         assert!((stated as u64..=stated as u64 + 64 * 16).contains(&moved), "{moved} bytes, {stated} stated");
     }
     Ok(shares.iter().zip(&target).map(|(s, t)| s.wrapping_add(*t) & low_mask(width)).collect())
@@ -74,7 +83,7 @@ fn wanted(x: &[u64], bits: u32, width: u32) -> Vec<u64> {
 fn every_index_of_small_tables() {
     for (bits, width) in [(1, 6), (2, 5), (3, 12), (5, 24), (8, 37), (12, 16)] {
         let (table, x, c) = batch(bits, width);
-        assert_eq!(run(&table, (&x, &c), |_| {}).unwrap(), wanted(&x, bits, width), "{bits} bits");
+        assert_eq!(run(&table, &x, &c, |_| {}).unwrap(), wanted(&x, bits, width), "{bits} bits");
     }
     let large = LookUp::new(1, 20, &vec![0; 1 << 13]).unwrap();
     assert!(matches!(FssLookUp::new(&large, Checked::Client), Err(MpcError::OutOfRange { max: 12, got: 13, .. })));
@@ -88,7 +97,7 @@ fn changed_correction_words_are_found_or_without_effect() {
     let bits = 8 * FssLookUp::new(&table, Checked::Client).unwrap().cost().client_material;
     let (honest, mut found) = (wanted(x, 4, 9), 0);
     for bit in (0..bits).step_by(7) {
-        match run(&table, (x, c), |ours| ours[bit / 8] ^= 1 << (bit % 8)) {
+        match run(&table, x, c, |ours| ours[bit / 8] ^= 1 << (bit % 8)) {
             Ok(results) => assert_eq!(results, honest, "bit {bit}"),
             Err(MpcError::Misbehaviour { .. }) => found += 1,
             Err(other) => panic!("{other}"),
@@ -99,18 +108,18 @@ fn changed_correction_words_are_found_or_without_effect() {
 }
 
 /// Both parties' results if both are checked, with halves that `spoil` may change.
-fn shared(table: &LookUp, (x, c): (&[u64], &[u64]), spoil: impl FnOnce(&mut [Vec<u8>; 2])) -> (Results, Vec<u64>) {
+fn shared(table: &LookUp, x: &[u64], c: &[u64], spoil: impl FnOnce(&mut [Vec<u8>; 2])) -> (Results, Vec<u64>) {
     let (spec, seed, width) = (FssLookUp::new(table, Checked::Both).unwrap(), 6, table.width());
     let [client, server, dealer] = [1, 2, 3].map(|part| Prg::from_seed(Seed([seed; 16])).fork(part));
     let (delta, key) = (Delta::draw(&mut dealer.fork(100)), Key::draw(&mut dealer.fork(101), &mut client.fork(98)));
-    let sides = Sides { hash: PublicSeed::from_bytes(HASH), batch: 5, delta: &delta, key: &key };
+    let keys = BatchKeys { id: BatchId { hash: PublicSeed::from_bytes(HASH), number: 5 }, delta: &delta, key: &key };
     let streams = DealerStreams { client: &client, server: &server, dealer: &dealer };
     let target = targets(x.len(), width);
-    let mut halves = halves(&spec, &sides, &streams, c, &target);
+    let mut halves = halves(&spec, &keys, &streams, c, &target);
     spoil(&mut halves);
     let masked: Vec<u64> = x.iter().zip(c).map(|(x, c)| x.wrapping_sub(*c)).collect();
     let results = shared_tests::run(seed, &[width], &halves, |half, session, transcript| {
-        Ok(vec![shared_look_up(&spec, (PublicSeed::from_bytes(HASH), 5), &masked, half, session, transcript)?])
+        Ok(vec![shared_look_up(&spec, keys.id, &masked, half, session, transcript)?])
     });
     (results, target)
 }
@@ -119,7 +128,7 @@ fn shared(table: &LookUp, (x, c): (&[u64], &[u64]), spoil: impl FnOnce(&mut [Vec
 fn every_index_where_both_are_checked() {
     for (bits, width) in [(1, 6), (3, 12), (5, 24), (8, 37)] {
         let (table, x, c) = batch(bits, width);
-        let ([ours, theirs], target) = shared(&table, (&x, &c), |_| {});
+        let ([ours, theirs], target) = shared(&table, &x, &c, |_| {});
         let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
         assert_eq!(ours, theirs, "both have the same");
         let clear = ours[0].iter().zip(&target).map(|(xh, c)| xh.wrapping_add(*c) & low_mask(width));
@@ -132,13 +141,13 @@ fn every_index_where_both_are_checked() {
 fn changed_halves_are_found_or_without_effect_where_both_are_checked() {
     let (_, x, c) = batch(4, 9);
     let (table, x, c) = (LookUp::new(6, 9, &entries(4)).unwrap(), &x[60..66], &c[60..66]);
-    let (honest, _) = shared(&table, (x, c), |_| {});
+    let (honest, _) = shared(&table, x, c, |_| {});
     let honest = honest.map(Result::unwrap);
     for (party, step) in [(0, 11), (1, 23)] {
         let cost = FssLookUp::new(&table, Checked::Both).unwrap().cost();
         let (bits, mut found) = (8 * [cost.client_material, cost.server_material][party], 0);
         for bit in (0..bits).step_by(step) {
-            let (results, _) = shared(&table, (x, c), |halves| halves[party][bit / 8] ^= 1 << (bit % 8));
+            let (results, _) = shared(&table, x, c, |halves| halves[party][bit / 8] ^= 1 << (bit % 8));
             match &results[1 - party] {
                 Ok(results) => assert_eq!(*results, honest[1 - party], "party {party}, bit {bit}"),
                 Err(_) => {
@@ -180,8 +189,8 @@ fn are_of_lines(results: &[u64], x: &[u64], width: u32) {
 fn every_number_by_pieces_of_lines() {
     for width in [10, 24, 37] {
         let (table, x, c) = lines(width);
-        are_of_lines(&run(&table, (&x, &c), |_| {}).unwrap(), &x, width);
-        let ([ours, theirs], target) = shared(&table, (&x, &c), |_| {});
+        are_of_lines(&run(&table, &x, &c, |_| {}).unwrap(), &x, width);
+        let ([ours, theirs], target) = shared(&table, &x, &c, |_| {});
         let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
         assert_eq!(ours, theirs, "both have the same");
         let clear = ours[0].iter().zip(&target).map(|(xh, c)| xh.wrapping_add(*c) & low_mask(width));
@@ -194,11 +203,11 @@ fn every_number_by_pieces_of_lines() {
 fn changed_halves_of_lines_are_found_or_without_effect() {
     let (_, x, c) = lines(10);
     let (table, x, c) = (LookUp::lines(5, 10, &entries(3), LINES).unwrap(), &x[100..105], &c[100..105]);
-    let (alone, honest) = (run(&table, (x, c), |_| {}).unwrap(), shared(&table, (x, c), |_| {}).0.map(Result::unwrap));
+    let (alone, honest) = (run(&table, x, c, |_| {}).unwrap(), shared(&table, x, c, |_| {}).0.map(Result::unwrap));
     let client = 8 * FssLookUp::new(&table, Checked::Client).unwrap().cost().client_material;
     let mut found = 0;
     for bit in (0..client).step_by(7) {
-        match run(&table, (x, c), |ours| ours[bit / 8] ^= 1 << (bit % 8)) {
+        match run(&table, x, c, |ours| ours[bit / 8] ^= 1 << (bit % 8)) {
             Ok(results) => assert_eq!(results, alone, "bit {bit}"),
             Err(_) => found += 1,
         }
@@ -208,7 +217,7 @@ fn changed_halves_of_lines_are_found_or_without_effect() {
     for (party, step) in [(0, 11), (1, 23)] {
         let (bits, mut found) = (8 * [cost.client_material, cost.server_material][party], 0);
         for bit in (0..bits).step_by(step) {
-            let (results, _) = shared(&table, (x, c), |halves| halves[party][bit / 8] ^= 1 << (bit % 8));
+            let (results, _) = shared(&table, x, c, |halves| halves[party][bit / 8] ^= 1 << (bit % 8));
             match &results[1 - party] {
                 Ok(results) => assert_eq!(*results, honest[1 - party], "party {party}, bit {bit}"),
                 Err(_) => found += 1,
@@ -232,8 +241,8 @@ fn many(n: usize, bits: u32, width: u32) -> (LookUp, Vec<u64>, Vec<u64>) {
 fn several_pieces_and_the_largest_tables() {
     for (n, bits, width) in [(PIECES, 3, 12), (300, 12, 16)] {
         let (table, x, c) = many(n, bits, width);
-        assert!(run(&table, (&x, &c), |_| {}).unwrap() == wanted(&x, bits, width), "{bits} bits");
-        let ([ours, theirs], target) = shared(&table, (&x, &c), |_| {});
+        assert!(run(&table, &x, &c, |_| {}).unwrap() == wanted(&x, bits, width), "{bits} bits");
+        let ([ours, theirs], target) = shared(&table, &x, &c, |_| {});
         let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
         assert!(ours == theirs, "both have the same");
         let clear = ours[0].iter().zip(&target).map(|(xh, c)| xh.wrapping_add(*c) & low_mask(width));
@@ -245,14 +254,14 @@ fn several_pieces_and_the_largest_tables() {
 #[test]
 fn changed_halves_of_several_pieces_are_found_or_without_effect() {
     let (table, x, c) = many(PIECES, 3, 12);
-    let (honest, _) = shared(&table, (&x, &c), |_| {});
+    let (honest, _) = shared(&table, &x, &c, |_| {});
     let honest = honest.map(Result::unwrap);
     let spec = FssLookUp::new(&table, Checked::Both).unwrap();
     let cost = spec.cost();
     for (party, len) in [cost.client_material, cost.server_material].into_iter().enumerate() {
         let (first, mut found) = (len - len / PIECES * 77, 0);
         for byte in (first..len).step_by((len - first) / 6) {
-            let (results, _) = shared(&table, (&x, &c), |halves| halves[party][byte] ^= 1);
+            let (results, _) = shared(&table, &x, &c, |halves| halves[party][byte] ^= 1);
             match &results[1 - party] {
                 Ok(results) => assert!(*results == honest[1 - party], "party {party}, byte {byte}"),
                 Err(_) => found += 1,
@@ -264,7 +273,7 @@ fn changed_halves_of_several_pieces_are_found_or_without_effect() {
 
 /// Frequency of each bit in a party's half (0: the client's) over many dealings, for one share of
 /// the index, one target and one MAC key, with the streams `fixed` the same in all of them.
-fn ones(spec: &FssLookUp, party: usize, fixed: &[usize], (c, target): (u64, u64), dealings: u32) -> Vec<f64> {
+fn ones(spec: &FssLookUp, party: usize, fixed: &[usize], c: u64, target: u64, dealings: u32) -> Vec<f64> {
     let (mut counts, mut seeds): (Vec<u32>, Prg) = (Vec::new(), Prg::from_seed(Seed([9; 16])));
     let of = |byte: u8| Prg::from_seed(Seed([byte; 16]));
     let (delta, key) = (Delta::draw(&mut of(50)), Key::draw(&mut of(51), &mut of(52)));
@@ -272,9 +281,10 @@ fn ones(spec: &FssLookUp, party: usize, fixed: &[usize], (c, target): (u64, u64)
     for _ in 0..dealings {
         let mut streams = [0; 3].map(|_| Prg::from_seed(seeds.next_seed()));
         fixed.iter().for_each(|&i| streams[i] = of(8 + i as u8));
-        let sides = Sides { hash: PublicSeed::from_bytes(seeds.next_seed().0), batch: 0, delta: &delta, key: &key };
+        let hash = PublicSeed::from_bytes(seeds.next_seed().0);
+        let keys = BatchKeys { id: BatchId { hash, number: 0 }, delta: &delta, key: &key };
         let streams = DealerStreams { client: &streams[0], server: &streams[1], dealer: &streams[2] };
-        let half = &halves(spec, &sides, &streams, &c, &target)[party];
+        let half = &halves(spec, &keys, &streams, &c, &target)[party];
         counts.resize(8 * half.len(), 0);
         for (i, byte) in half.iter().enumerate() {
             (0..8).for_each(|b| counts[8 * i + b] += u32::from(byte >> b & 1));
@@ -299,16 +309,19 @@ fn one_half_of_a_look_up_is_uniform_for_every_share_and_target() {
         let of_word = if checked == Checked::Client { 4 + 3 } else { 2 * 3 };
         let padding = [0, spec.n() * (table.words_dealt().len() + 1) * of_word];
         for party in [0, 1] {
-            for of in [(0, 0), (1, 5), (15, 0xfffff), (16, 1 << 19), (31, 77)] {
-                let all = ones(&spec, party, &[party], of, dealings);
+            for (c, target) in [(0, 0), (1, 5), (15, 0xfffff), (16, 1 << 19), (31, 77)] {
+                let all = ones(&spec, party, &[party], c, target, dealings);
                 assert_eq!(all.iter().filter(|share| **share == 0.0).count(), padding[party]);
                 for (i, share) in all.into_iter().enumerate() {
-                    assert!(share == 0.0 || (share - 0.5).abs() < limit, "bit {i} of half {party}, {of:?}: {share}");
+                    assert!(
+                        share == 0.0 || (share - 0.5).abs() < limit,
+                        "bit {i} of half {party}, {c} to {target}: {share}"
+                    );
                 }
             }
         }
         // With the client's pads the same every time, the test sees unmasked bits.
-        let stuck = ones(&spec, 1, &[0, 1], (1, 5), dealings).into_iter().filter(|s| *s > 0.99).count();
+        let stuck = ones(&spec, 1, &[0, 1], 1, 5, dealings).into_iter().filter(|s| *s > 0.99).count();
         assert!(stuck > 50, "{checked:?}: {stuck}");
     }
 }

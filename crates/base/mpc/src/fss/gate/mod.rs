@@ -50,9 +50,9 @@ mod tests;
 mod widen;
 
 pub use check_transcript::CheckTranscript;
-pub use deal::{DealerStreams, Sides, deal_client, deal_server};
+pub use deal::{BatchId, BatchKeys, DealerStreams, deal_client, deal_server};
 pub use lookup::{FssLookUp, client_look_up, deal_look_up_client, deal_look_up_server, server_look_up, shared_look_up};
-pub use party::{Shares, client_online, server_online};
+pub use party::{client_online, server_online};
 pub use shared::{Half, open_words, shared_online, shared_widen};
 pub use spec::{Checked, FssCost, FssGate, FssWiden};
 pub use widen::{client_widen, deal_widen, server_widen};

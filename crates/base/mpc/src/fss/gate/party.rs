@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 use tacit_arith::bits::Bits;
 use tacit_arith::block::{self, Block};
-use tacit_arith::prg::{Prg, PublicSeed};
+use tacit_arith::prg::Prg;
 use tacit_net::Tag;
 use zeroize::Zeroizing;
 
@@ -13,10 +13,10 @@ use super::super::mac::ring::Share;
 use super::super::tree_hash::TreeHash;
 use super::check_transcript::CheckTranscript;
 use super::columns::{Constants, Given, Shared};
-use super::deal::{client_streams, place, range, rho};
+use super::deal::{BatchId, client_streams, place, range, rho};
 use super::spec::ring;
 use super::{FssGate, PIECE};
-use crate::dealt::Value;
+use crate::dealt::{DealtHalf, ServerShares, Value};
 use crate::wire::PackedMessages;
 use crate::{MpcError, Session, low_mask, planes};
 
@@ -24,14 +24,10 @@ const OPENED: Tag = Tag::new(0x0360, "masked values");
 pub(super) const BITS: Tag = Tag::new(0x0361, "masked signs");
 pub(super) const WORDS: Tag = Tag::new(0x0362, "checked words");
 
-/// The server's shares around a batch of gates, each `[n]`: of the tested value, of all values
-/// (those of `Tested` and `MinusOne` are ignored), and of the addends (may be fewer).
-pub type Shares<'a> = (&'a [u64], &'a [&'a [u64]], &'a [&'a [u64]]);
-
 /// A party's blocks of the opened bits, piece by piece.
 pub(super) fn blocks(
     gate: &FssGate,
-    (hash, batch): (PublicSeed, u32),
+    batch: BatchId,
     points: &[u64],
     keys: impl Fn(usize, usize) -> Result<(Keys, Zeroizing<Vec<Block>>), MpcError> + Sync,
 ) -> Result<Zeroizing<Vec<Block>>, MpcError> {
@@ -39,7 +35,7 @@ pub(super) fn blocks(
     out.par_chunks_mut(PIECE).enumerate().try_for_each(|(index, out)| {
         let (keys, tags) = keys(index, out.len())?;
         let points = &points[range(gate.n(), index)];
-        keys.eval(&mut TreeHash::new(hash), place(batch, index), points, bound, out);
+        keys.eval(&mut TreeHash::new(batch.hash), place(batch.number, index), points, bound, out);
         out.iter_mut().zip(tags.iter()).for_each(|(out, tag)| *out ^= *tag);
         Ok::<_, MpcError>(())
     })?;
@@ -51,7 +47,8 @@ pub(super) fn client_keys(
     gate: &FssGate,
     prg: &Prg,
     corrections: &[u8],
-    (index, len): (usize, usize),
+    index: usize,
+    len: usize,
 ) -> Result<(Keys, Zeroizing<Vec<Block>>), MpcError> {
     let [mut tops, mut tags, _] = client_streams(prg, index);
     let corrections = &corrections[gate.client_bytes(PIECE) * index..][..gate.client_bytes(len)];
@@ -77,7 +74,7 @@ pub(super) struct Columns<'a> {
 }
 
 /// The client's constants of a piece of `len` gates.
-pub(super) fn drawn(gate: &FssGate, prg: &Prg, (index, len): (usize, usize)) -> Columns<'static> {
+pub(super) fn drawn(gate: &FssGate, prg: &Prg, index: usize, len: usize) -> Columns<'static> {
     let [_, _, mut stream] = client_streams(prg, index);
     let slope = Shared::Drawn(Constants::draw(&mut stream, gate.slope(), len));
     let constants = gate.values().iter().map(|v| {
@@ -90,7 +87,8 @@ pub(super) fn drawn(gate: &FssGate, prg: &Prg, (index, len): (usize, usize)) -> 
 /// `(1 - 2q) a P + C` with tags, for each value: a party's shares of the words of a piece.
 pub(super) fn words<'a>(
     gate: &FssGate,
-    (opened, bits): (&[Vec<u64>], &Bits),
+    opened: &[Vec<u64>],
+    bits: &Bits,
     index: usize,
     columns: impl FnOnce(usize) -> Columns<'a>,
 ) -> Vec<Zeroizing<Vec<Share>>> {
@@ -140,25 +138,26 @@ fn signed(word: u128, negative: bool) -> u128 {
     if negative { word.wrapping_neg() } else { word }
 }
 
-/// The client's online part. `prg` (the client's stream), `corrections` and `(hash, batch)` must be
-/// those of the dealing. Its shares of the results are the dealt targets.
+/// The client's online part. `batch` must be that of the dealing; the bytes of `half` are the
+/// correction words. Its shares of the results are the dealt targets.
 ///
 /// # Errors
-/// Channel errors; `Material` if `corrections` do not belong to this gate.
+/// Channel errors; `Material` if `half` does not belong to this gate.
 pub fn client_online(
     gate: &FssGate,
-    (hash, batch): (PublicSeed, u32),
-    (prg, corrections): (&Prg, &[u8]),
+    batch: BatchId,
+    half: DealtHalf<'_>,
     session: &mut Session<'_>,
     transcript: &mut CheckTranscript,
 ) -> Result<(), MpcError> {
+    let DealtHalf { prg, bytes: corrections } = half;
     let n = gate.n();
     fits(corrections, gate.cost().client_material)?;
     let mut opened = Vec::new();
     for width in gate.opened() {
         opened.push(session.channel.recv_packed(OPENED, n, width)?);
     }
-    let tags = blocks(gate, (hash, batch), &opened[0], |index, len| client_keys(gate, prg, corrections, (index, len)))?;
+    let tags = blocks(gate, batch, &opened[0], |index, len| client_keys(gate, prg, corrections, index, len))?;
     let own = delta::bits(&tags);
     let theirs = planes::recv_one(session.channel, BITS, n)?;
     planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
@@ -166,7 +165,7 @@ pub fn client_online(
     transcript.bits(&tags, &bits);
     let pieces = (0..n.div_ceil(PIECE)).into_par_iter();
     let pieces: Vec<Vec<Zeroizing<Vec<Share>>>> =
-        pieces.map(|index| words(gate, (&opened, &bits), index, |len| drawn(gate, prg, (index, len)))).collect();
+        pieces.map(|index| words(gate, &opened, &bits, index, |len| drawn(gate, prg, index, len))).collect();
     for (k, value) in gate.values().iter().enumerate() {
         let shares = || pieces.iter().flat_map(|piece| piece[k].iter());
         let low: Vec<u64> = shares().map(|share| share.value as u64 & low_mask(value.width())).collect();
@@ -176,24 +175,24 @@ pub fn client_online(
     Ok(())
 }
 
-/// The server's online part: its shares of the results, one `[n]` for each value. `prg` is the
-/// server's stream of the dealing, `given` its material.
+/// The server's online part: its shares of the results, one `[n]` for each value. `batch` must be that
+/// of the dealing.
 ///
 /// # Errors
-/// Channel errors; `Material` if `given` does not belong to this gate.
+/// Channel errors; `Material` if `half` does not belong to this gate.
 pub fn server_online(
     gate: &FssGate,
-    (hash, batch): (PublicSeed, u32),
-    (tested, values, bases): Shares<'_>,
-    (prg, given): (&Prg, &[u8]),
+    batch: BatchId,
+    shares: ServerShares<'_>,
+    half: DealtHalf<'_>,
     session: &mut Session<'_>,
     transcript: &mut CheckTranscript,
 ) -> Result<Vec<Vec<u64>>, MpcError> {
-    let n = gate.n();
+    let (DealtHalf { prg, bytes: given }, n) = (half, gate.n());
     fits(given, gate.cost().server_material)?;
-    let opened = open(gate, (tested, values), prg, session)?;
+    let opened = open(gate, shares.tested, shares.values, prg, session)?;
     let piece = |index: usize, len: usize| &given[gate.server_bytes(PIECE) * index..][..gate.server_bytes(len)];
-    let tags = blocks(gate, (hash, batch), &opened[0], |index, len| server_keys(gate, piece(index, len), len))?;
+    let tags = blocks(gate, batch, &opened[0], |index, len| server_keys(gate, piece(index, len), len))?;
     let own = delta::bits(&tags);
     planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
     let theirs = planes::recv_one(session.channel, BITS, n)?;
@@ -207,7 +206,7 @@ pub fn server_online(
     let pieces = (0..n.div_ceil(PIECE)).into_par_iter().map(|index| {
         let len = range(n, index).len();
         let given = &piece(index, len)[gate.server_bytes(len) - gate.column_bytes(len)..];
-        public.server_words(index, given, &received, bases)
+        public.server_words(index, given, &received, shares.bases)
     });
     let pieces: Vec<Vec<Made>> = pieces.collect();
     for (k, value) in gate.values().iter().enumerate() {
@@ -221,7 +220,8 @@ pub fn server_online(
 /// Masks and sends the server's openings; returns the public values.
 fn open(
     gate: &FssGate,
-    (tested, values): (&[u64], &[&[u64]]),
+    tested: &[u64],
+    values: &[&[u64]],
     prg: &Prg,
     session: &mut Session<'_>,
 ) -> Result<Vec<Vec<u64>>, MpcError> {

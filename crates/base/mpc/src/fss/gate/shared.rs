@@ -5,7 +5,7 @@
 
 use rayon::prelude::*;
 use tacit_arith::bits::Bits;
-use tacit_arith::prg::{Prg, PublicSeed};
+use tacit_arith::prg::Prg;
 use tacit_net::{Channel, Tag};
 use zeroize::Zeroizing;
 
@@ -13,9 +13,11 @@ use super::super::delta;
 use super::super::mac::ring::{Ring, Share};
 use super::check_transcript::CheckTranscript;
 use super::columns::Shared;
-use super::party::{self, BITS, Columns, Shares, branch, fits, public};
+use super::deal::BatchId;
+use super::party::{self, BITS, Columns, branch, fits, public};
 use super::spec::ring;
 use super::{FssGate, FssWiden, PIECE, widen};
+use crate::dealt::ServerShares;
 use crate::wire::PackedMessages;
 use crate::{MpcError, Role, Session, low_mask, planes};
 
@@ -77,9 +79,9 @@ pub(super) fn open_bits(own: &Bits, tag: Tag, session: &mut Session<'_>) -> Resu
 }
 
 /// A party's constants of a piece.
-fn columns<'a>(gate: &FssGate, half: Half<'a>, (index, len): (usize, usize)) -> Columns<'a> {
+fn columns<'a>(gate: &FssGate, half: Half<'a>, index: usize, len: usize) -> Columns<'a> {
     match half {
-        Half::Client(prg, _) => party::drawn(gate, prg, (index, len)),
+        Half::Client(prg, _) => party::drawn(gate, prg, index, len),
         Half::Server(given) => {
             let given = &given[gate.server_bytes(PIECE) * index..][..gate.server_bytes(len)];
             let mut rest = &given[given.len() - gate.column_bytes(len)..];
@@ -94,14 +96,14 @@ fn columns<'a>(gate: &FssGate, half: Half<'a>, (index, len): (usize, usize)) -> 
 }
 
 /// A batch of gates: the masked results, one `[n]` for each value, of the masked values `shares`,
-/// the same at both parties. `(hash, batch)` must be those of the dealing.
+/// the same at both parties. `batch` must be that of the dealing.
 ///
 /// # Errors
 /// Channel errors; `Material` if the half does not belong to this gate.
 pub fn shared_online(
     gate: &FssGate,
-    (hash, batch): (PublicSeed, u32),
-    (tested, values, bases): Shares<'_>,
+    batch: BatchId,
+    shares: ServerShares<'_>,
     half: Half<'_>,
     session: &mut Session<'_>,
     transcript: &mut CheckTranscript,
@@ -111,9 +113,10 @@ pub fn shared_online(
         Half::Client(_, corrections) => fits(corrections, cost.client_material)?,
         Half::Server(given) => fits(given, cost.server_material)?,
     }
+    let ServerShares { tested, values, bases } = shares;
     let masked: Vec<Vec<u64>> = std::iter::once(tested).chain(gate.others(values)).map(<[u64]>::to_vec).collect();
-    let tags = party::blocks(gate, (hash, batch), &masked[0], |index, len| match half {
-        Half::Client(prg, corrections) => party::client_keys(gate, prg, corrections, (index, len)),
+    let tags = party::blocks(gate, batch, &masked[0], |index, len| match half {
+        Half::Client(prg, corrections) => party::client_keys(gate, prg, corrections, index, len),
         Half::Server(given) => {
             party::server_keys(gate, &given[gate.server_bytes(PIECE) * index..][..gate.server_bytes(len)], len)
         }
@@ -122,7 +125,7 @@ pub fn shared_online(
     transcript.bits(&tags, &bits);
     let pieces = (0..n.div_ceil(PIECE))
         .into_par_iter()
-        .map(|index| party::words(gate, (&masked, &bits), index, |len| columns(gate, half, (index, len))));
+        .map(|index| party::words(gate, &masked, &bits, index, |len| columns(gate, half, index, len)));
     let pieces: Vec<Vec<Zeroizing<Vec<Share>>>> = pieces.collect();
     let shares = |k: usize| Zeroizing::new(pieces.iter().flat_map(|piece| piece[k].iter().cloned()).collect());
     let words: Vec<_> = gate.values().iter().enumerate().map(|(k, v)| (ring(v.width()), shares(k))).collect();

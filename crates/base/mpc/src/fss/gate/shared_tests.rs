@@ -1,18 +1,23 @@
 //! Gates between two checked parties, either of which may cheat.
 
 use super::*;
-use crate::dealt::{ClientShares, Value};
+use crate::dealt::{ClientShares, ServerShares, Value};
 use crate::fss::delta::{Delta, DeltaShare};
 use crate::fss::mac::ring::{Key, KeyShare, draw_masks};
 use crate::session::run_sessions;
 use crate::{MpcError, Role, Session, low_mask};
 use tacit_arith::prg::{Prg, PublicSeed, Seed};
+use tacit_net::Sides;
 
 const SESSION: [u8; 32] = [7; 32];
 pub(super) const HASH: [u8; 16] = [3; 16];
 
 fn prg(byte: u8) -> Prg {
     Prg::from_seed(Seed([byte; 16]))
+}
+
+fn batch_id() -> BatchId {
+    BatchId { hash: PublicSeed::from_bytes(HASH), number: 5 }
 }
 
 fn signed(value: u64, width: u32) -> i64 {
@@ -55,7 +60,7 @@ pub(super) fn run(
     let party = |index: usize, half: Half<'_>, masks, session: &mut Session<'_>| {
         let mut transcript = CheckTranscript::new([Role::Client, Role::Server][index], &SESSION, &shares[index]);
         let results = each(half, session, &mut transcript)?;
-        transcript.agree(&keys[index], masks, (session.channel, session.prg))?;
+        transcript.agree(&keys[index], masks, session.channel, session.prg)?;
         Ok(results)
     };
     let (a, b) = run_sessions(
@@ -75,7 +80,7 @@ impl Batch {
     fn halves(&self, seed: u8) -> [Vec<u8>; 2] {
         let [client, server, dealer] = [1, 2, 3].map(|part| prg(seed).fork(part));
         let (delta, key) = (Delta::draw(&mut dealer.fork(100)), Key::draw(&mut dealer.fork(101), &mut client.fork(98)));
-        let sides = Sides { hash: PublicSeed::from_bytes(HASH), batch: 5, delta: &delta, key: &key };
+        let keys = BatchKeys { id: batch_id(), delta: &delta, key: &key };
         let streams = DealerStreams { client: &client, server: &server, dealer: &dealer };
         let [values, targets] =
             [&self.masks, &self.targets].map(|lists| lists.iter().map(Vec::as_slice).collect::<Vec<_>>());
@@ -85,8 +90,8 @@ impl Batch {
             out[to].extend_from_slice(bytes);
             Ok::<_, std::convert::Infallible>(())
         };
-        let Ok(()) = deal_client(&self.gate, &sides, &streams, &shares, &mut |bytes| sink(bytes, 0));
-        let Ok(()) = deal_server(&self.gate, &sides, &streams, &shares, &mut |bytes| sink(bytes, 1));
+        let Ok(()) = deal_client(&self.gate, &keys, &streams, &shares, &mut |bytes| sink(bytes, 0));
+        let Ok(()) = deal_server(&self.gate, &keys, &streams, &shares, &mut |bytes| sink(bytes, 1));
         let cost = self.gate.cost();
         assert_eq!([out[0].len(), out[1].len()], [cost.client_material, cost.server_material]);
         out
@@ -95,8 +100,8 @@ impl Batch {
     fn run(&self, seed: u8, halves: &[Vec<u8>; 2]) -> Results {
         run(seed, &self.widths(), halves, |half, session, transcript| {
             let values: Vec<&[u64]> = self.masked.iter().map(Vec::as_slice).collect();
-            let place = (PublicSeed::from_bytes(HASH), 5);
-            shared_online(&self.gate, place, (values[0], &values, &[]), half, session, transcript)
+            let shares = ServerShares { tested: values[0], values: &values, bases: &[] };
+            shared_online(&self.gate, batch_id(), shares, half, session, transcript)
         })
     }
 
@@ -180,7 +185,7 @@ fn widening_is_exact_for_every_value_and_mask() {
             let target: Vec<u64> = (0..y.len() as u64).map(|i| i.wrapping_mul(77) & low_mask(wide)).collect();
             let [client, server, dealer] = [1, 2, 3].map(|part| prg(6).fork(part));
             let key = Key::draw(&mut dealer.fork(101), &mut client.fork(98));
-            let given = deal_widen(&spec, &key, [&client, &server], (&c, &target));
+            let given = deal_widen(&spec, &key, Sides { client: &client, server: &server }, &c, &target);
             assert_eq!(given.len(), spec.cost().server_material);
             let halves = [Vec::new(), given.to_vec()];
             let results = run(6, &[wide], &halves, |half, session, transcript| {
@@ -227,8 +232,8 @@ fn what_the_server_alone_computed_is_held_against_what_the_client_expects() {
         let results = run(6, &batch.widths(), &batch.halves(6), |half, session, transcript| {
             let values: Vec<&[u64]> = batch.masked.iter().map(Vec::as_slice).collect();
             transcript.project(&[1, 2, if wrong && session.role == Role::Server { 4 } else { 3 }]);
-            let place = (PublicSeed::from_bytes(HASH), 5);
-            shared_online(&batch.gate, place, (values[0], &values, &[]), half, session, transcript)
+            let shares = ServerShares { tested: values[0], values: &values, bases: &[] };
+            shared_online(&batch.gate, batch_id(), shares, half, session, transcript)
         });
         assert_eq!(results[0].is_err(), wrong);
         // The client leaves without showing its digests: the server releases nothing.
@@ -247,7 +252,8 @@ fn ones(gate: &FssGate, c: u64, fixed: bool, dealings: u32) -> Vec<f64> {
         if fixed {
             streams[0] = prg(8);
         }
-        let sides = Sides { hash: PublicSeed::from_bytes(seeds.next_seed().0), batch: 0, delta: &delta, key: &key };
+        let hash = PublicSeed::from_bytes(seeds.next_seed().0);
+        let keys = BatchKeys { id: BatchId { hash, number: 0 }, delta: &delta, key: &key };
         let streams = DealerStreams { client: &streams[0], server: &streams[1], dealer: &streams[2] };
         let shares = ClientShares { tested: &c, values: &[&c], bases: &[], targets: &[&targets] };
         let mut half = Vec::new();
@@ -255,7 +261,7 @@ fn ones(gate: &FssGate, c: u64, fixed: bool, dealings: u32) -> Vec<f64> {
             half.extend_from_slice(bytes);
             Ok::<_, std::convert::Infallible>(())
         };
-        let Ok(()) = deal_server(gate, &sides, &streams, &shares, &mut sink);
+        let Ok(()) = deal_server(gate, &keys, &streams, &shares, &mut sink);
         counts.resize(8 * half.len(), 0);
         for (i, byte) in half.iter().enumerate() {
             (0..8).for_each(|b| counts[8 * i + b] += u32::from(byte >> b & 1));

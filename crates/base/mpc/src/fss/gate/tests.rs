@@ -1,13 +1,14 @@
 //! Gates between two parties, cheating clients, and the distribution of the halves.
 
 use super::*;
-use crate::dealt::{ClientShares, Value};
+use crate::dealt::{ClientShares, DealtHalf, ServerShares, Value};
 use crate::fss::delta::{Delta, DeltaShare};
 use crate::fss::mac::ring::{Key, KeyShare, Masks, Share, draw_masks};
 use crate::session::run_sessions;
 use crate::{MpcError, Role, low_mask};
 use proptest::prelude::*;
 use tacit_arith::prg::{Prg, PublicSeed, Seed};
+use tacit_net::Sides;
 
 const SESSION: [u8; 32] = [7; 32];
 
@@ -24,7 +25,7 @@ pub(super) struct Dealing {
     pub(super) client: Prg,
     pub(super) server: Prg,
     dealer: Prg,
-    pub(super) hash: PublicSeed,
+    hash: PublicSeed,
     delta: Delta,
     key: Key,
 }
@@ -36,20 +37,24 @@ impl Dealing {
         Self { client, server, dealer, hash: PublicSeed::from_bytes([seed; 16]), delta, key }
     }
 
-    pub(super) fn sides(&self) -> (Sides<'_>, DealerStreams<'_>) {
-        let sides = Sides { hash: self.hash, batch: 5, delta: &self.delta, key: &self.key };
-        (sides, DealerStreams { client: &self.client, server: &self.server, dealer: &self.dealer })
+    pub(super) fn keys(&self) -> (BatchKeys<'_>, DealerStreams<'_>) {
+        let keys = BatchKeys { id: BatchId { hash: self.hash, number: 5 }, delta: &self.delta, key: &self.key };
+        (keys, DealerStreams { client: &self.client, server: &self.server, dealer: &self.dealer })
+    }
+
+    fn streams(&self) -> Sides<&Prg> {
+        Sides { client: &self.client, server: &self.server }
     }
 
     fn halves(&self, gate: &FssGate, shares: &ClientShares<'_>) -> [Vec<u8>; 2] {
-        let (sides, streams) = self.sides();
+        let (keys, streams) = self.keys();
         let mut out = [Vec::new(), Vec::new()];
         let mut sink = |bytes: &[u8], to: usize| {
             out[to].extend_from_slice(bytes);
             Ok::<_, std::convert::Infallible>(())
         };
-        let Ok(()) = deal_client(gate, &sides, &streams, shares, &mut |bytes| sink(bytes, 0));
-        let Ok(()) = deal_server(gate, &sides, &streams, shares, &mut |bytes| sink(bytes, 1));
+        let Ok(()) = deal_client(gate, &keys, &streams, shares, &mut |bytes| sink(bytes, 0));
+        let Ok(()) = deal_server(gate, &keys, &streams, shares, &mut |bytes| sink(bytes, 1));
         out
     }
 
@@ -85,7 +90,7 @@ impl Dealing {
             |session, _| {
                 let mut transcript = CheckTranscript::new(Role::Server, &SESSION, &server_delta);
                 let result = server(session, &mut transcript)?;
-                transcript.verify(&key, theirs, (session.channel, session.prg))?;
+                transcript.verify(&key, theirs, session.channel, session.prg)?;
                 Ok(result)
             },
         )
@@ -104,12 +109,12 @@ struct Batch {
     c: Vec<u64>,
     /// Value and client's share, for each value; ignored except for `Other`.
     others: Vec<(Vec<u64>, Vec<u64>)>,
-    base: (u64, u64),
+    base: Sides<u64>,
 }
 
 impl Batch {
     fn relu(gate: FssGate, y: Vec<u64>, c: Vec<u64>) -> Self {
-        Self { gate, y, c, others: vec![(vec![], vec![])], base: (5, 7) }
+        Self { gate, y, c, others: vec![(vec![], vec![])], base: Sides { client: 5, server: 7 } }
     }
 
     fn targets(&self) -> Vec<Vec<u64>> {
@@ -124,7 +129,7 @@ impl Batch {
         let mine: Vec<&[u64]> = self.others.iter().map(|(_, c)| c.as_slice()).collect();
         let theirs: Vec<Vec<u64>> =
             self.others.iter().map(|(x, c)| x.iter().zip(c).map(|(x, c)| x.wrapping_sub(*c)).collect()).collect();
-        let (targets, bases) = (self.targets(), [vec![self.base.0; n], vec![self.base.1; n]]);
+        let (targets, bases) = (self.targets(), [vec![self.base.client; n], vec![self.base.server; n]]);
         let target_slices = crate::gate::slices(&targets);
         let (client_bases, server_bases): ([&[u64]; 1], [&[u64]; 1]) = ([&bases[0]], [&bases[1]]);
         let shares = ClientShares { tested: &self.c, values: &mine, bases: &client_bases, targets: &target_slices };
@@ -134,18 +139,21 @@ impl Batch {
         assert_eq!([ours.len(), given.len()], [cost.client_material, cost.server_material]);
         spoil(&mut ours);
         let theirs = crate::gate::slices(&theirs);
-        let place = (dealing.hash, 5);
+        let batch = dealing.keys().0.id;
+        let client = DealtHalf { prg: &dealing.client, bytes: &ours };
+        let server = DealtHalf { prg: &dealing.server, bytes: &given };
+        let shares = ServerShares { tested: &s, values: &theirs, bases: &server_bases };
         let (traffic, results) = dealing.run(
             &widths(gate),
-            |session, transcript| client_online(gate, place, (&dealing.client, &ours), session, transcript),
-            |session, transcript| {
-                server_online(gate, place, (&s, &theirs, &server_bases), (&dealing.server, &given), session, transcript)
-            },
+            |session, transcript| client_online(gate, batch, client, session, transcript),
+            |session, transcript| server_online(gate, batch, shares, server, session, transcript),
         );
         let results = results?;
-        let [up, down] = CheckTranscript::bytes(widths(gate).len());
+        let check = CheckTranscript::bytes(widths(gate).len());
         let headers = 64 * 16;
-        for (moved, stated) in traffic.expect("the client").into_iter().zip([cost.up + up, cost.down + down]) {
+        for (moved, stated) in
+            traffic.expect("the client").into_iter().zip([cost.up + check.client, cost.down + check.server])
+        {
             assert!((stated as u64..=stated as u64 + headers).contains(&moved), "{moved} bytes, {stated} stated");
         }
         let sum = |((s, t), v): ((&Vec<u64>, &Vec<u64>), &Value)| {
@@ -207,7 +215,8 @@ proptest! {
         let y: Vec<u64> = y.into_iter().map(|v| if v == 1 << (width - 1) { 0 } else { v }).collect();
         let values = vec![Value::Tested { wide: width }, Value::Other { width: index }, Value::MinusOne { width: 9 }];
         let others = vec![(vec![], vec![]), (x.clone(), cx), (vec![], vec![])];
-        let batch = Batch { gate: FssGate::new(n, width, 0, values, Checked::Client), y, c, others, base: (1, 0) };
+        let gate = FssGate::new(n, width, 0, values, Checked::Client);
+        let batch = Batch { gate, y, c, others, base: Sides { client: 1, server: 0 } };
         let got = batch.run(&Dealing::new(4), |_| {}).unwrap();
         for i in 0..n {
             let positive = signed(batch.y[i], width) >= 0;
@@ -233,12 +242,13 @@ fn widening_is_exact_for_every_value_and_share() {
             let s: Vec<u64> = y.iter().zip(&c).map(|(y, c)| (*y as u64).wrapping_sub(*c) & low_mask(width)).collect();
             let target: Vec<u64> = (0..y.len() as u64).map(|i| i.wrapping_mul(77) & low_mask(width + extra)).collect();
             let dealing = Dealing::new(3);
-            let given = deal_widen(&spec, &dealing.key, [&dealing.client, &dealing.server], (&c, &target));
+            let given = deal_widen(&spec, &dealing.key, dealing.streams(), &c, &target);
             assert_eq!(given.len(), spec.cost().server_material);
+            let half = DealtHalf { prg: &dealing.server, bytes: &given };
             let (_, share) = dealing.run(
                 &[width + extra],
                 |session, transcript| client_widen(&spec, &dealing.client, session, transcript),
-                |session, transcript| server_widen(&spec, &s, (&dealing.server, &given), session, transcript),
+                |session, transcript| server_widen(&spec, &s, half, session, transcript),
             );
             for (i, share) in share.expect("honest parties").iter().enumerate() {
                 let sum = share.wrapping_add(target[i]) & low_mask(width + extra);
@@ -273,11 +283,12 @@ fn changed_correction_words_are_found_or_without_effect() {
 fn values_that_were_not_dealt_are_found() {
     let spec = FssWiden { n: 20, width: 6, extra: 3, checked: Checked::Client };
     let (dealing, other, zeros) = (Dealing::new(1), Dealing::new(2), vec![0; 20]);
-    let given = deal_widen(&spec, &dealing.key, [&dealing.client, &dealing.server], (&zeros, &zeros));
+    let given = deal_widen(&spec, &dealing.key, dealing.streams(), &zeros, &zeros);
+    let half = DealtHalf { prg: &dealing.server, bytes: &given };
     let (_, result) = dealing.run(
         &[9],
         |session, transcript| client_widen(&spec, &other.client, session, transcript),
-        |session, transcript| server_widen(&spec, &zeros, (&dealing.server, &given), session, transcript),
+        |session, transcript| server_widen(&spec, &zeros, half, session, transcript),
     );
     assert!(matches!(result, Err(MpcError::Misbehaviour { .. })));
     assert!(KeyShare::new(1 << 41).is_err());
@@ -293,7 +304,8 @@ fn ones(gate: &FssGate, party: usize, fixed: &[usize], c: u64, dealings: u32) ->
     for _ in 0..dealings {
         let mut streams = [0; 3].map(|_| Prg::from_seed(seeds.next_seed()));
         fixed.iter().for_each(|&i| streams[i] = prg(8 + i as u8));
-        let sides = Sides { hash: PublicSeed::from_bytes(seeds.next_seed().0), batch: 0, delta: &delta, key: &key };
+        let hash = PublicSeed::from_bytes(seeds.next_seed().0);
+        let keys = BatchKeys { id: BatchId { hash, number: 0 }, delta: &delta, key: &key };
         let streams = DealerStreams { client: &streams[0], server: &streams[1], dealer: &streams[2] };
         let shares = ClientShares { tested: &c, values: &[&c], bases: &[], targets: &[&zeros] };
         let mut half = Vec::new();
@@ -302,8 +314,8 @@ fn ones(gate: &FssGate, party: usize, fixed: &[usize], c: u64, dealings: u32) ->
             Ok::<_, std::convert::Infallible>(())
         };
         let Ok(()) = match party {
-            0 => deal_client(gate, &sides, &streams, &shares, &mut sink),
-            _ => deal_server(gate, &sides, &streams, &shares, &mut sink),
+            0 => deal_client(gate, &keys, &streams, &shares, &mut sink),
+            _ => deal_server(gate, &keys, &streams, &shares, &mut sink),
         };
         counts.resize(8 * half.len(), 0);
         for (i, byte) in half.iter().enumerate() {
@@ -352,7 +364,7 @@ fn words_without_masks_are_an_error_at_both_parties() {
         transcript.values(9, share(), std::iter::once(1u64));
         let done = match role {
             Role::Client => transcript.answer(Vec::new(), &mut channel),
-            Role::Server => transcript.verify(&key, Vec::new(), (&mut channel, &mut Prg::from_seed(Seed([2; 16])))),
+            Role::Server => transcript.verify(&key, Vec::new(), &mut channel, &mut Prg::from_seed(Seed([2; 16]))),
         };
         assert!(matches!(done, Err(MpcError::Material { .. })), "{role:?}: {done:?}");
         assert_eq!(channel.total_traffic().sent, 0, "nothing is said before");

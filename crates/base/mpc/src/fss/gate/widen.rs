@@ -13,7 +13,7 @@
 //! ([`shared_widen`](super::shared_widen)).
 
 use tacit_arith::prg::Prg;
-use tacit_net::Tag;
+use tacit_net::{Sides, Tag};
 use zeroize::Zeroizing;
 
 use super::super::mac::ring::{Key, Share};
@@ -22,6 +22,7 @@ use super::columns::{self, Constants, Given};
 use super::deal::wrapped;
 use super::party::fits;
 use super::{Checked, FssWiden};
+use crate::dealt::DealtHalf;
 use crate::planes::{self, bit_plane};
 use crate::wire::PackedMessages;
 use crate::{MpcError, Session, low_mask};
@@ -44,23 +45,18 @@ pub(super) fn constants(spec: &FssWiden, client: &Prg) -> [Constants; 2] {
 /// The server's material for values that the client shares as `c` and ends with as `target`, each
 /// `[n]`.
 #[must_use]
-pub fn deal_widen(
-    spec: &FssWiden,
-    key: &Key,
-    [client, server]: [&Prg; 2],
-    (c, target): (&[u64], &[u64]),
-) -> Zeroizing<Vec<u8>> {
+pub fn deal_widen(spec: &FssWiden, key: &Key, streams: Sides<&Prg>, c: &[u64], target: &[u64]) -> Zeroizing<Vec<u8>> {
     let mut out = Zeroizing::new(Vec::with_capacity(spec.server_bytes()));
     let rho = match spec.checked {
-        Checked::Client => rho(spec, server),
+        Checked::Client => rho(spec, streams.server),
         Checked::Both => Zeroizing::new(vec![0; spec.n]),
     };
-    for (top, constants) in constants(spec, client).iter().enumerate() {
+    for (top, constants) in constants(spec, streams.client).iter().enumerate() {
         let needed = |i: usize| {
             let secret = rho[i].wrapping_sub(c[i]) & low_mask(spec.width);
             wrapped(secret, spec.width, top == 0).wrapping_add(target[i]).wrapping_neg()
         };
-        columns::write(constants, (key, spec.checked), needed, &mut out);
+        columns::write(constants, key, spec.checked, needed, &mut out);
     }
     out
 }
@@ -89,19 +85,19 @@ pub fn client_widen(
 /// The server's online part: its share (`[n]`) in the wider ring, of values that it shares as `s`.
 ///
 /// # Errors
-/// Channel errors; `Material` if `given` does not belong to this widening.
+/// Channel errors; `Material` if `half` does not belong to this widening.
 pub fn server_widen(
     spec: &FssWiden,
     s: &[u64],
-    (prg, given): (&Prg, &[u8]),
+    half: DealtHalf<'_>,
     session: &mut Session<'_>,
     transcript: &mut CheckTranscript,
 ) -> Result<Vec<u64>, MpcError> {
-    fits(given, spec.server_bytes())?;
-    let (mut rest, wide) = (given, spec.width + spec.extra);
+    fits(half.bytes, spec.server_bytes())?;
+    let (mut rest, wide) = (half.bytes, spec.width + spec.extra);
     let constants = [0, 1].map(|_| Given::take(&mut rest, spec.ring(), spec.n));
     let offset = 1u64 << (spec.width - 2);
-    let rho = rho(spec, prg);
+    let rho = rho(spec, half.prg);
     let masked = s.iter().zip(rho.iter()).map(|(s, r)| s.wrapping_add(offset).wrapping_add(*r));
     let masked: Vec<u64> = masked.map(|xh| xh & low_mask(spec.width)).collect();
     let tops = bit_plane(&masked, spec.width - 1);

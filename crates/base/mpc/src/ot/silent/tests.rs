@@ -185,7 +185,7 @@ fn gates_go_on_over_a_renewed_delta() {
     use crate::{Ots, Session};
     let bound = SMALL.outputs() as u64;
     let (n, width) = (4000, 25);
-    let spec = GateSpec::widening(n, width, 0, Leaves::Masked(3), (37, Widening::Behind));
+    let spec = GateSpec::widening(n, width, 0, Leaves::Masked(3), 37, Widening::Behind);
     let values: Vec<u64> = (0..n as u64).collect();
     let party = |role: Role| {
         let (spec, values) = (&spec, values.clone());
@@ -199,7 +199,7 @@ fn gates_go_on_over_a_renewed_delta() {
                 let (s, y) = (&mut session, tested[0]);
                 match role {
                     Role::Client => {
-                        let gate = ClientGate::offline(spec, y, (&tested, &other), s, &mut ots).unwrap();
+                        let gate = ClientGate::offline(spec, y, &tested, &other, s, &mut ots).unwrap();
                         gate.online(spec, y, &tested, &[], &other, s).unwrap();
                     }
                     Role::Server => {

@@ -1,7 +1,6 @@
 //! Ends of inputs, and reports of them.
 use super::{Effect, PendingInput, Queue};
 use crate::jobs::gate::WITHDRAWN;
-use std::sync::Arc;
 use tacit_ids::MaterialId;
 use tacit_sched::{Cause, Event, InputReport, Outcome, Owner, Span};
 
@@ -12,7 +11,7 @@ impl Queue {
             let client = live.client;
             self.demand.answered(client, live.model, self.now());
             let kind = &self.kinds[report.model.0 as usize];
-            let (of, inputs) = ((Arc::clone(&kind.name), kind.backend), kind.batch);
+            let (of, inputs) = (kind.offer(), kind.batch);
             let delay = report.ended.since(report.arrived);
             let waiting = report.on.started.map_or(Span::ZERO, |at| at.since(report.arrived));
             self.effects.push(Effect::Answered { client, of, inputs, delay, waiting });

@@ -52,11 +52,7 @@ pub(crate) enum Effect {
     /// Drop this half of a pool: it will not be used.
     Drop { material: MaterialId },
     /// Record that an offline phase looked for a half in a pool.
-    Drawn {
-        /// Name of its model, and the back end.
-        of: (Arc<str>, &'static str),
-        found: bool,
-    },
+    Drawn { of: OfferName, found: bool },
     /// Refuse the connection's request.
     Refuse { number: Number, reason: String },
     /// End the connection, and its job with it.
@@ -66,18 +62,11 @@ pub(crate) enum Effect {
     /// Store the new estimate of a phase.
     Learned(Learned),
     /// Record a duration beside the expected one.
-    Compared {
-        /// Name of its model, and the back end.
-        of: (Arc<str>, &'static str),
-        phase: JobPhase,
-        expected: Span,
-        took: Span,
-    },
+    Compared { of: OfferName, phase: JobPhase, expected: Span, took: Span },
     /// Record that an input or a batch was answered.
     Answered {
         client: ClientId,
-        /// Name of its model, and the back end.
-        of: (Arc<str>, &'static str),
+        of: OfferName,
         /// Number of inputs in the batch.
         inputs: u32,
         /// From its arrival to its end.
@@ -85,6 +74,12 @@ pub(crate) enum Effect {
         /// From its arrival to the start of its online phase.
         waiting: Span,
     },
+}
+
+/// Name of an offer: a model on a back end.
+pub(crate) struct OfferName {
+    pub(crate) model: Arc<str>,
+    pub(crate) backend: &'static str,
 }
 
 /// The queue's information on a job that starts.

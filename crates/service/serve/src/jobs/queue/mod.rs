@@ -13,7 +13,7 @@ mod refill;
 mod settings;
 
 use crate::ops::state::LearnedDurations;
-pub(crate) use messages::{Effect, JobEnd, Planned, Standing, Whose};
+pub(crate) use messages::{Effect, JobEnd, OfferName, Planned, Standing, Whose};
 use pools::Pools;
 use refill::Offers;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -136,6 +136,12 @@ struct Kind {
     device: Device,
     /// Whether a dealer makes all of its material.
     dealt: bool,
+}
+
+impl Kind {
+    fn offer(&self) -> OfferName {
+        OfferName { model: Arc::clone(&self.name), backend: self.backend }
+    }
 }
 
 /// The reason of a refusal, for the client.

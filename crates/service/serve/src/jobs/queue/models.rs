@@ -4,7 +4,6 @@ use crate::jobs::estimates;
 use crate::models::catalog::Offered;
 use crate::ops::state::Learned;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use tacit_backends::Preparation;
 use tacit_sched::{Event, ModelId, Span};
 
@@ -74,7 +73,7 @@ impl Queue {
         let estimate = self.scheduler.profile().estimate(job.model, job.phase, 1, job.threads);
         let Some((estimate, kind)) = estimate.zip(self.kinds.get(job.model.0 as usize)) else { return };
         if let Some(took) = took.filter(|took| *took > Span::ZERO) {
-            let of = (Arc::clone(&kind.name), kind.backend);
+            let of = kind.offer();
             self.effects.push(Effect::Compared { of, phase: job.phase, expected: job.expected, took });
         }
         self.effects.push(Effect::Learned(Learned {

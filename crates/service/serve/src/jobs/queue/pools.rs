@@ -137,7 +137,7 @@ impl Queue {
         if phase != JobPhase::Pre || self.offers.is_filling(owner) {
             return None;
         }
-        let of = (Arc::clone(&kind.name), kind.backend);
+        let of = kind.offer();
         let pool = self.pools.pools.get_mut(&kind.plan)?;
         pool.asleep = false;
         let (model, drawn) = (pool.model, pool.stock.pop_front().map(|(_, material)| material));

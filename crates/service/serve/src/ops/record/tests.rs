@@ -11,8 +11,8 @@ fn record() -> Record {
     record
 }
 
-fn of() -> (Arc<str>, &'static str) {
-    ("m".into(), "toy")
+fn of() -> OfferName {
+    OfferName { model: "m".into(), backend: "toy" }
 }
 
 fn infer() -> Request {
@@ -64,10 +64,10 @@ fn delays_and_throughput_are_each_clients_and_each_models_own() {
     record.models.insert("n".into(), other);
     let [alice, bob] = [1, 2].map(ClientId::numbered);
     record.served(alice, &of(), 2.0, 1.0);
-    record.served(alice, &("n".into(), "toy"), 4.0, 3.0);
+    record.served(alice, &OfferName { model: "n".into(), backend: "toy" }, 4.0, 3.0);
     record.served(bob, &of(), 6.0, 5.0);
     // A model no longer offered still counts for its client.
-    record.served(bob, &("gone".into(), "toy"), 12.0, 9.0);
+    record.served(bob, &OfferName { model: "gone".into(), backend: "toy" }, 12.0, 9.0);
     let all = record.snapshot();
     let row = |client| all.clients.iter().find(|row| row.client == client).unwrap();
     let told = |row: &ClientRow| (row.inputs, row.mean_delay_s, row.mean_waiting_s);

@@ -1,5 +1,4 @@
-//! Orders material and audits the dealer: the messages between the parties and with the dealer, for
-//! every back end with a dealer.
+//! Orders material and audits the dealer: the messages between the parties and with the dealer.
 //!
 //! ```text
 //! client: seal of its claim
@@ -26,9 +25,13 @@
 //! and the error says so. Otherwise the other party could have an honest dealer blamed.
 
 use tacit_arith::prg::{Prg, Seed};
+use tacit_mpc::{Role, Session};
 use tacit_net::{Channel, Tag, TrafficModel};
 use zeroize::Zeroizing;
 
+use super::correlation::Correlation;
+use super::plan::{DealerOptions, Plan};
+use super::source::Sink;
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::{self, Claim, ConnectionResources, Order, Piece, Seal, Ticket};
 
@@ -55,25 +58,27 @@ pub(crate) const DEFAULT: u32 = 10;
 /// Allowed numbers of audited materials per thousand.
 pub(crate) const RATES: std::ops::RangeInclusive<u32> = 0..=900;
 
-/// Takes the pieces of a half.
-pub(crate) type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), BackendError> + 'a;
-
-/// Adds the traffic of ordering one material whose halves have these lengths, the client's first.
-/// An audited material needs more, and a new order.
-pub(crate) fn talk(rate: u32, halves: [u64; 2], talk: &mut TrafficModel) {
+/// The traffic of ordering one material. An audited material needs more, and a new order.
+pub(crate) fn talk<C: Correlation>(plan: &Plan<C>) -> TrafficModel {
+    let (mut talk, rate) = (TrafficModel::default(), plan.options().audit_rate());
     talk.up(size_of::<Seal>());
     talk.down(size_of::<Ticket>());
     if rate > 0 {
         talk.down(COIN_BYTES);
     }
     // Neither party waits for the other before it has its own half.
-    let [up, down] = halves.map(|half| half / STEP);
-    talk.downs(down, 1);
-    talk.ups(up, 1);
+    talk.downs(half_bytes(plan, Role::Server) / STEP, 1);
+    talk.ups(half_bytes(plan, Role::Client) / STEP, 1);
     if rate > 0 {
         talk.up(COIN_BYTES);
         talk.down(COIN_BYTES);
     }
+    talk
+}
+
+/// Length of a party's half, in bytes.
+fn half_bytes<C: Correlation>(plan: &Plan<C>, role: Role) -> u64 {
+    C::half_bytes(plan, role).whole()
 }
 
 /// Random bytes, as a digest of the stream's output: coins are shown, and the same stream makes
@@ -128,110 +133,102 @@ fn opened<T>(ticket: &Ticket, suspect: Suspect, done: Result<T, BackendError>) -
 }
 
 /// A half while it arrives.
-struct Got {
+struct ArrivingHalf {
     hasher: blake3::Hasher,
-    /// Bytes received, and bytes in all.
-    bytes: [u64; 2],
+    received: u64,
+    /// Bytes in all.
+    whole: u64,
 }
 
-impl Got {
-    fn new(bytes: u64) -> Self {
-        Self { hasher: blake3::Hasher::new(), bytes: [0, bytes] }
-    }
-
+impl ArrivingHalf {
     /// Adds bytes, and reports progress to the other party.
     fn update(&mut self, bytes: &[u8], channel: &mut Channel) -> Result<(), BackendError> {
-        let [come, all] = self.bytes;
-        let now = come + bytes.len() as u64;
-        if now > all {
+        let before = self.received;
+        self.received += bytes.len() as u64;
+        if self.received > self.whole {
             return Err(length("more"));
         }
-        self.bytes[0] = now;
         self.hasher.update(bytes);
-        for _ in come / STEP..now / STEP {
+        for _ in before / STEP..self.received / STEP {
             channel.send(FETCHED, &[1])?;
             channel.flush()?;
         }
         Ok(())
     }
 
-    fn whole(self) -> Result<blake3::Hash, BackendError> {
-        let [come, all] = self.bytes;
-        if come < all { Err(length("fewer")) } else { Ok(self.hasher.finalize()) }
+    fn finish(self) -> Result<blake3::Hash, BackendError> {
+        if self.received < self.whole { Err(length("fewer")) } else { Ok(self.hasher.finalize()) }
     }
-}
-
-/// Waits until the other party has its whole half, as long as it reports progress.
-fn wait_for(half: u64, channel: &mut Channel) -> Result<(), BackendError> {
-    (0..half / STEP).try_for_each(|_| channel.recv(FETCHED, 1).map(drop))?;
-    Ok(())
 }
 
 fn length(what: &str) -> BackendError {
     BackendError::Material { what: format!("{what} bytes from the dealer than its half has") }
 }
 
-/// Compares a dealt half with what the seed makes. The seed comes from `source`.
-fn compare(
-    ticket: &Ticket,
-    plan: &[u8; 32],
-    seed: &Seed,
-    source: Suspect,
-    got: blake3::Hash,
-    again: impl FnOnce(&Seed, &mut Sink<'_>) -> Result<(), BackendError>,
-) -> Result<(), BackendError> {
-    let number = u64::from_le_bytes(*ticket.first_chunk().expect("a ticket has more than eight bytes"));
-    if ticket[8..] != seam::commitment(number, plan, seed) {
-        return Err(cheated(ticket, source, "the seed is not the one that the dealer has committed to"));
-    }
-    let mut hasher = blake3::Hasher::new();
-    again(seed, &mut |bytes| {
-        hasher.update(bytes);
-        Ok(())
-    })?;
-    if hasher.finalize() != got {
-        return Err(cheated(ticket, Suspect::Dealer, "the half that came is not what its seed makes"));
-    }
-    Ok(())
-}
-
-/// The parameters of a party's orders.
-pub(crate) struct Ordering<'a> {
+/// A party's orders of material of a plan.
+pub(crate) struct Ordering<'a, C: Correlation> {
+    pub(crate) role: Role,
     pub(crate) resources: &'a ConnectionResources,
-    /// Audited materials per thousand.
-    pub(crate) rate: u32,
-    /// The plan's digest.
-    pub(crate) plan: [u8; 32],
-    /// Lengths of the client's half and of the server's, in bytes.
-    pub(crate) halves: [u64; 2],
+    pub(crate) plan: &'a Plan<C>,
+    /// The server's keys of the masked layers.
+    pub(crate) keys: &'a [Seed],
 }
 
-impl Ordering<'_> {
+impl<C: Correlation> Ordering<'_, C> {
+    /// Audited materials per thousand.
+    fn rate(&self) -> u32 {
+        self.plan.options().audit_rate()
+    }
+
+    /// Begins to receive the party's half.
+    fn arriving(&self) -> ArrivingHalf {
+        ArrivingHalf { hasher: blake3::Hasher::new(), received: 0, whole: half_bytes(self.plan, self.role) }
+    }
+
+    /// Waits until the other party has its whole half, as long as it reports progress.
+    fn wait(&self, channel: &mut Channel) -> Result<(), BackendError> {
+        let other = if self.role == Role::Client { Role::Server } else { Role::Client };
+        (0..half_bytes(self.plan, other) / STEP).try_for_each(|_| channel.recv(FETCHED, 1).map(drop))?;
+        Ok(())
+    }
+
+    /// Compares a dealt half with what the seed makes. The seed comes from `source`.
+    fn compare(&self, ticket: &Ticket, seed: &Seed, source: Suspect, got: blake3::Hash) -> Result<(), BackendError> {
+        let number = u64::from_le_bytes(*ticket.first_chunk().expect("a ticket has more than eight bytes"));
+        if ticket[8..] != seam::commitment(number, &self.plan.binding(), seed) {
+            return Err(cheated(ticket, source, "the seed is not the one that the dealer has committed to"));
+        }
+        let mut hasher = blake3::Hasher::new();
+        C::deal(self.role, self.plan, self.keys, seed, &mut |bytes| {
+            hasher.update(bytes);
+            Ok(())
+        })?;
+        if hasher.finalize() != got {
+            return Err(cheated(ticket, Suspect::Dealer, "the half that came is not what its seed makes"));
+        }
+        Ok(())
+    }
+
     /// At the client: orders a material and streams its half to `sink`. Returns false if the
     /// material was audited and found right: it must not be used, and another one must be ordered.
-    /// `again` deals a half from a seed.
     ///
     /// # Errors
     /// Errors of the channel; [`BackendError::Dealer`] if the dealer gives no material or an audit
     /// failed; errors of `sink`.
-    pub(crate) fn fetch(
-        &self,
-        (channel, prg): (&mut Channel, &mut Prg),
-        again: impl Fn(&Seed, &mut Sink<'_>) -> Result<(), BackendError>,
-        sink: &mut Sink<'_>,
-    ) -> Result<bool, BackendError> {
-        let claim = Claim { nonce: random(prg), digest: self.plan };
+    pub(crate) fn fetch(&self, session: &mut Session<'_>, sink: &mut Sink<'_>) -> Result<bool, BackendError> {
+        let Session { channel, prg, .. } = session;
+        let claim = Claim { nonce: random(prg), digest: self.plan.binding() };
         channel.send(SEAL, &claim.seal())?;
         channel.flush()?;
         let ticket: Ticket = *channel.recv(TICKET, size_of::<Ticket>())?.first_chunk().expect("so many came");
-        let commitment = if self.rate > 0 { Some(channel.recv(COMMITMENT, 32)?) } else { None };
-        let (dealer, mut got) = (self.resources.dealer()?, Got::new(self.halves[0]));
+        let commitment = if self.rate() > 0 { Some(channel.recv(COMMITMENT, 32)?) } else { None };
+        let (dealer, mut got) = (self.resources.dealer()?, self.arriving());
         dealer.fetch_into(&ticket, &claim, &mut |bytes| {
             got.update(bytes, channel)?;
             sink(bytes)
         })?;
-        let got = got.whole()?;
-        let Some(commitment) = commitment else { return wait_for(self.halves[1], channel).map(|()| true) };
+        let got = got.finish()?;
+        let Some(commitment) = commitment else { return self.wait(channel).map(|()| true) };
         if !self.toss(&ticket, &commitment, channel, prg)? {
             return Ok(true);
         }
@@ -239,7 +236,7 @@ impl Ordering<'_> {
         channel.send(GIVEN_UP, &[1])?;
         channel.flush()?;
         let seed = Seed(*channel.recv(OPENED, 16)?.first_chunk().expect("that many bytes came"));
-        compare(&ticket, &self.plan, &seed, Suspect::DealerOrServer, got, &again).map(|()| false)
+        self.compare(&ticket, &seed, Suspect::DealerOrServer, got).map(|()| false)
     }
 
     /// The client's part of the coin toss.
@@ -253,13 +250,13 @@ impl Ordering<'_> {
         let own = random(prg);
         channel.send(COIN, &own)?;
         channel.flush()?;
-        wait_for(self.halves[1], channel)?;
+        self.wait(channel)?;
         let theirs = channel.recv(COIN, COIN_BYTES)?;
         if committed(ticket, &theirs) != *commitment {
             let (step, what) = ("the toss for an audit", "the coin is not the one that was committed to");
             return Err(tacit_mpc::MpcError::Misbehaviour { step, what }.into());
         }
-        Ok(is_audited(self.rate, ticket, &theirs, &own))
+        Ok(is_audited(self.rate(), ticket, &theirs, &own))
     }
 
     /// At the server: as [`fetch`](Self::fetch), for the server's half. When this returns, both
@@ -270,18 +267,18 @@ impl Ordering<'_> {
     pub(crate) fn order(
         &self,
         order: &Order<'_>,
-        (channel, prg): (&mut Channel, &mut Prg),
-        again: impl Fn(&Seed, &mut Sink<'_>) -> Result<(), BackendError>,
+        session: &mut Session<'_>,
         sink: &mut Sink<'_>,
     ) -> Result<bool, BackendError> {
+        let Session { channel, prg, .. } = session;
         let seal: Seal = *channel.recv(SEAL, size_of::<Seal>())?.first_chunk().expect("that many bytes came");
         let (dealer, own) = (self.resources.dealer()?, random(prg));
-        let (mut known, mut got) = (None, Got::new(self.halves[1]));
+        let (mut known, mut got) = (None, self.arriving());
         dealer.deal_into(order, &seal, &mut |piece| match piece {
             // The client fetches its half in the meantime.
             Piece::Ticket(ticket) => {
                 channel.send(TICKET, ticket)?;
-                if self.rate > 0 {
+                if self.rate() > 0 {
                     channel.send(COMMITMENT, &committed(ticket, &own))?;
                 }
                 known = Some(*ticket);
@@ -292,21 +289,21 @@ impl Ordering<'_> {
                 sink(bytes)
             }
         })?;
-        let (ticket, got) = (known.ok_or(BackendError::Misuse("a dealer gives the ticket first"))?, got.whole()?);
-        wait_for(self.halves[0], channel)?;
-        if self.rate == 0 {
+        let (ticket, got) = (known.ok_or(BackendError::Misuse("a dealer gives the ticket first"))?, got.finish()?);
+        self.wait(channel)?;
+        if self.rate() == 0 {
             return Ok(true);
         }
         let theirs = channel.recv(COIN, COIN_BYTES)?;
         channel.send(COIN, &own)?;
         channel.flush()?;
-        if !is_audited(self.rate, &ticket, &own, &theirs) {
+        if !is_audited(self.rate(), &ticket, &own, &theirs) {
             return Ok(true);
         }
         channel.recv(GIVEN_UP, 1)?;
         let seed = opened(&ticket, Suspect::DealerOrClient, dealer.open(&ticket))?;
         channel.send(OPENED, &seed.0)?;
         channel.flush()?;
-        compare(&ticket, &self.plan, &seed, Suspect::Dealer, got, &again).map(|()| false)
+        self.compare(&ticket, &seed, Suspect::Dealer, got).map(|()| false)
     }
 }

@@ -1,13 +1,16 @@
 //! Setup: the client gets the masked weights, unless its process or its folder has them.
 
 use std::io::{Read, Write};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use tacit_arith::prg::Seed;
 use tacit_mpc::MpcError;
 use tacit_net::{Channel, Tag, TrafficModel};
 
-use super::masked_weights::{self, MaskedPlan, MaskedWeights, MaskedWeightsReceiver};
+use super::compiled::Client;
+use super::correlation::Correlation;
+use super::masked_weights::{self, MaskedWeights, MaskedWeightsReceiver};
+use super::plan::{Plan, Scheme};
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::{ConnectionResources, Place};
 use tacit_ring::Weights;
@@ -19,10 +22,9 @@ const STATICS: Tag = Tag::new(0x0424, "masked weights");
 /// Bytes of `E` in one message.
 const PIECE: usize = 4 << 20;
 
-/// The traffic of the setup of a client that has not stored its `masked_weights` bytes of masked
-/// weights.
-pub(crate) fn talk(masked_weights: u64) -> TrafficModel {
-    let (mut talk, piece) = (TrafficModel::default(), PIECE as u64);
+/// The traffic of the setup of a client that has not stored its masked weights.
+pub(crate) fn talk<C: Scheme>(plan: &Plan<C>) -> TrafficModel {
+    let (mut talk, piece, masked_weights) = (TrafficModel::default(), PIECE as u64, masked_weights::bytes(plan));
     talk.up(1);
     talk.downs(masked_weights / piece, PIECE);
     talk.downs(u64::from(!masked_weights.is_multiple_of(piece)), (masked_weights % piece) as usize);
@@ -30,8 +32,8 @@ pub(crate) fn talk(masked_weights: u64) -> TrafficModel {
 }
 
 /// The server's part: sends `E` if the client wants it.
-pub(crate) fn give(
-    plan: &impl MaskedPlan,
+pub(super) fn give<C: Scheme>(
+    plan: &Plan<C>,
     weights: &Weights,
     keys: &[Seed],
     channel: &mut Channel,
@@ -63,23 +65,10 @@ pub(crate) fn give(
     Ok(channel.flush()?)
 }
 
-/// The `E` of a plan as the public part defines it.
-pub(crate) struct Expected<'a, P> {
-    pub(crate) plan: &'a P,
-    pub(crate) digest: [u8; 32],
-    /// Starts the digest.
-    pub(crate) hasher: fn() -> blake3::Hasher,
-}
-
-impl<P: MaskedPlan> Expected<'_, P> {
-    /// The client's part. Stores `E` in `own`, which all connections of a process share.
-    pub(crate) fn take(
-        &self,
-        own: &OnceLock<Arc<MaskedWeights>>,
-        resources: &ConnectionResources,
-        channel: &mut Channel,
-    ) -> Result<(), BackendError> {
-        let kept = own.get().cloned().or_else(|| self.kept(resources));
+impl<C: Correlation> Client<C> {
+    /// The client's part. All connections of a process share the stored `E`.
+    pub(super) fn fetch(&self, resources: &ConnectionResources, channel: &mut Channel) -> Result<(), BackendError> {
+        let kept = self.masked_weights.get().cloned().or_else(|| self.kept(resources));
         channel.send(WANTED, &[u8::from(kept.is_none())])?;
         channel.flush()?;
         let masked_weights = match kept {
@@ -87,18 +76,23 @@ impl<P: MaskedPlan> Expected<'_, P> {
             None => self.received(resources, channel)?,
         };
         // Another connection may have stored the same `E` first.
-        let _ = own.set(masked_weights);
+        let _ = self.masked_weights.set(masked_weights);
         Ok(())
+    }
+
+    /// The digest of `E` that the public part states.
+    fn stated(&self) -> [u8; 32] {
+        self.compiled.stated.as_ref()[0]
     }
 
     /// Loads `E` from the folder, if it has the digest of the public part.
     fn kept(&self, resources: &ConnectionResources) -> Option<Arc<MaskedWeights>> {
-        let mut source = resources.keep.as_ref()?.load(self.digest)?;
-        let (mut receiver, mut piece) = (MaskedWeightsReceiver::new(self.plan, (self.hasher)()), vec![0; PIECE]);
+        let mut source = resources.keep.as_ref()?.load(self.stated())?;
+        let (mut receiver, mut piece) = (MaskedWeightsReceiver::new(&*self.compiled.plan), vec![0; PIECE]);
         loop {
             // Stored bytes that do not fit are fetched again.
             match source.read(&mut piece).ok()? {
-                0 => return receiver.finish(&self.digest).ok().map(Arc::new),
+                0 => return receiver.finish(&self.stated()).ok().map(Arc::new),
                 n => receiver.push(&piece[..n]).ok()?,
             }
         }
@@ -110,9 +104,9 @@ impl<P: MaskedPlan> Expected<'_, P> {
         resources: &ConnectionResources,
         channel: &mut Channel,
     ) -> Result<Arc<MaskedWeights>, BackendError> {
-        let total = masked_weights::bytes(self.plan);
-        let mut receiver = MaskedWeightsReceiver::new(self.plan, (self.hasher)());
-        let mut place = resources.keep.as_ref().and_then(|keep| keep.place(self.digest, total));
+        let total = masked_weights::bytes(&*self.compiled.plan);
+        let mut receiver = MaskedWeightsReceiver::new(&*self.compiled.plan);
+        let mut place = resources.keep.as_ref().and_then(|keep| keep.place(self.stated(), total));
         let mut left = total as usize;
         while left > 0 {
             let piece = channel.recv(STATICS, left.min(PIECE))?;
@@ -121,7 +115,7 @@ impl<P: MaskedPlan> Expected<'_, P> {
             // A full folder is no reason to fail.
             place = place.and_then(|mut place| place.write_all(&piece).is_ok().then_some(place));
         }
-        let masked_weights = receiver.finish(&self.digest)?;
+        let masked_weights = receiver.finish(&self.stated())?;
         place.into_iter().for_each(Place::keep);
         Ok(Arc::new(masked_weights))
     }

@@ -1,10 +1,10 @@
 use super::*;
-use crate::dealt::{Options, Plan, compile};
+use crate::dealt::{Dealt, Options};
 use tacit_ring::fixtures::spec;
 use tacit_ring::{FixedPoint, Linear, Node, Op, RingGraph, WeightFacts};
 
 /// One fully connected layer of 30 inputs and 20 outputs in a ring of `width` bits.
-fn plan(width: u32) -> Plan {
+fn plan(width: u32) -> Plan<Dealt> {
     let node = |op, inputs, n| Node {
         name: "n".into(),
         op,
@@ -15,7 +15,7 @@ fn plan(width: u32) -> Plan {
     let facts = WeightFacts { frac_bits: 0, magnitude_bits: 8, norm_bits: 11 };
     let dense = Op::Linear(Linear { out_features: 20, weights: facts });
     let graph = RingGraph::new(spec(vec![node(Op::Input, vec![], 30), node(dense, vec![0], 20)]));
-    compile(graph.expect("a valid graph"), Options::default()).expect("a plan")
+    Plan::compile(graph.expect("a valid graph"), Options::default()).expect("a plan")
 }
 
 fn weights(first: i32) -> Weights {
@@ -35,10 +35,10 @@ fn masked_weights_and_masks_add_up_to_the_weights() {
         })
         .unwrap();
         assert_eq!(masked.len() as u64, bytes(&plan));
-        let digest = *hasher().update(&masked).finalize().as_bytes();
+        let digest = *hasher::<Dealt>().update(&masked).finalize().as_bytes();
         // Pieces of any size.
         let read = |bytes: &[u8], piece: usize| {
-            let mut receiver = MaskedWeightsReceiver::new(&plan, hasher());
+            let mut receiver = MaskedWeightsReceiver::new(&plan);
             bytes.chunks(piece).try_for_each(|bytes| receiver.push(bytes))?;
             receiver.finish(&digest)
         };
@@ -49,7 +49,7 @@ fn masked_weights_and_masks_add_up_to_the_weights() {
         other[5] ^= 1;
         assert!(read(&other, 64).is_err());
         let x: Vec<u64> = (0..30u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) & ring_mask(width)).collect();
-        let (_, conv, _) = layers(&plan).next().unwrap();
+        let conv = plan.masked_layers().next().unwrap().conv;
         let masked = masked_weights.layer(0).apply(conv, &x).unwrap();
         let mask = apply_random(&keys[0], conv, &x, width).unwrap();
         let plain = conv2d(conv, &weights.layers[0].weights, &x, width).unwrap();

@@ -12,13 +12,13 @@ use rayon::prelude::*;
 use tacit_arith::pack;
 use tacit_arith::prg::{Prg, Seed};
 use tacit_arith::ring::{ConvSpec, ShapeError, conv2d};
-use tacit_graph::NodeId;
 use zeroize::{Zeroize, Zeroizing};
 
+use super::plan::{LinearLayer, Plan, Scheme, domain};
+use super::source::Sink;
 use tacit_backend_api::{BackendError, seam};
 use tacit_ring::fixed::ring_mask;
-use tacit_ring::share::{Step, StepTypes};
-use tacit_ring::{self, LayerWeights, RingGraph, Weights};
+use tacit_ring::{self, LayerWeights, Weights};
 
 /// Number of weights per stream: rows are generated in parallel.
 const PIECE: usize = 1 << 16;
@@ -171,25 +171,9 @@ fn apply_by(at_once: usize, key: &Seed, conv: &ConvSpec, x: &[u64], width: u32) 
     Ok(out)
 }
 
-/// A plan whose linear layers are masked.
-pub(crate) trait MaskedPlan {
-    /// The step types of its back end.
-    type Types: StepTypes<Linear = ConvSpec>;
-    fn graph(&self) -> &RingGraph;
-    fn steps(&self) -> &[Step<Self::Types>];
-    /// Whether the weights of a linear node are masked. The client gets nothing of other nodes.
-    fn masks_node(&self, _node: NodeId) -> bool {
-        true
-    }
-    /// Whether biases are masked too, as the entries after a layer's weights.
-    fn biases(&self) -> bool {
-        false
-    }
-}
-
 /// Number of entries of a layer's `A` and `E`.
-pub(crate) fn entries_of(plan: &impl MaskedPlan, conv: &ConvSpec) -> usize {
-    conv.weight_len() + if plan.biases() { conv.out_ch } else { 0 }
+pub(crate) fn entries_of<C: Scheme>(plan: &Plan<C>, conv: &ConvSpec) -> usize {
+    conv.weight_len() + if C::masks_biases(plan.options()) { conv.out_ch } else { 0 }
 }
 
 /// An entry of the weights, or of the biases after them.
@@ -198,23 +182,14 @@ fn weight_or_bias(layer: &LayerWeights, i: usize) -> u64 {
     weight.unwrap_or_else(|| layer.bias[i - layer.weights.len()]) as u64
 }
 
-/// The linear nodes of a plan whose weights are masked: index, shape, width of the ring.
-pub(crate) fn layers<P: MaskedPlan>(plan: &P) -> impl Iterator<Item = (usize, &ConvSpec, u32)> {
-    let nodes = plan.graph().nodes().iter().zip(plan.steps()).enumerate();
-    nodes.filter_map(move |(id, (node, step))| match step {
-        Step::Linear(conv) if plan.masks_node(id) => Some((id, conv, node.fixed.width)),
-        _ => None,
-    })
-}
-
 /// Bytes of one layer's `E`.
-pub(super) fn bytes_of(entries: usize, width: u32) -> u64 {
+pub(crate) fn bytes_of(entries: usize, width: u32) -> u64 {
     (entries as u64 * u64::from(width)).div_ceil(8)
 }
 
 /// Bytes of `E` over all layers.
-pub(crate) fn bytes(plan: &impl MaskedPlan) -> u64 {
-    layers(plan).map(|(_, conv, width)| bytes_of(entries_of(plan, conv), width)).sum()
+pub(crate) fn bytes<C: Scheme>(plan: &Plan<C>) -> u64 {
+    plan.masked_layers().map(|layer| bytes_of(entries_of(plan, layer.conv), layer.width)).sum()
 }
 
 /// The name of a key of `A` at the dealer. All back ends use the same, so that no two of them hide
@@ -224,12 +199,12 @@ pub(crate) fn fingerprint(key: &Seed) -> [u8; 32] {
 }
 
 /// Derives the keys of all layers, in node order.
-pub(crate) fn keys(plan: &impl MaskedPlan, weights: &Weights, secret: &[u8; 32]) -> Vec<Seed> {
-    let keys = layers(plan).map(|(id, conv, width)| {
+pub(crate) fn keys<C: Scheme>(plan: &Plan<C>, weights: &Weights, secret: &[u8; 32]) -> Vec<Seed> {
+    let keys = plan.masked_layers().map(|LinearLayer { id, conv, width, .. }| {
         let layer = weights.get(id).expect("weights are checked against the graph when they are read or made");
         let mut ints: Zeroizing<Vec<u8>> = Zeroizing::new(Vec::with_capacity(4 * conv.weight_len() + 8 * conv.out_ch));
         ints.extend(layer.weights.iter().flat_map(|w| w.to_le_bytes()));
-        if plan.biases() {
+        if C::masks_biases(plan.options()) {
             ints.extend(layer.bias.iter().flat_map(|b| b.to_le_bytes()));
         }
         let shape = postcard::to_stdvec(&(conv.in_ch, conv.out_ch, conv.kernel, conv.groups, width));
@@ -241,13 +216,13 @@ pub(crate) fn keys(plan: &impl MaskedPlan, weights: &Weights, secret: &[u8; 32])
 }
 
 /// Writes `E`, packed at the ring's width, in pieces and layer by layer.
-pub(crate) fn write(
-    plan: &impl MaskedPlan,
+pub(crate) fn write<C: Scheme>(
+    plan: &Plan<C>,
     weights: &Weights,
     keys: &[Seed],
-    sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
+    sink: &mut Sink<'_>,
 ) -> Result<(), BackendError> {
-    for ((id, conv, width), key) in layers(plan).zip(keys) {
+    for (LinearLayer { id, conv, width, .. }, key) in plan.masked_layers().zip(keys) {
         let layer: &LayerWeights = weights.get(id).expect("there is a key for each layer with weights");
         let (key, count) = (Prg::from_seed(key.clone()), entries_of(plan, conv));
         let pieces = count.div_ceil(PIECE);
@@ -272,13 +247,9 @@ fn packed_piece(layer: &LayerWeights, key: &Prg, piece: usize, count: usize, wid
     out
 }
 
-/// Digest of `E` as in the public part, starting from `hasher`.
-pub(crate) fn digest(
-    plan: &impl MaskedPlan,
-    weights: &Weights,
-    keys: &[Seed],
-    mut hasher: blake3::Hasher,
-) -> Result<[u8; 32], BackendError> {
+/// Digest of `E` as in the public part.
+pub(crate) fn digest<C: Scheme>(plan: &Plan<C>, weights: &Weights, keys: &[Seed]) -> Result<[u8; 32], BackendError> {
+    let mut hasher = hasher::<C>();
     write(plan, weights, keys, &mut |bytes| {
         hasher.update(bytes);
         Ok(())
@@ -290,8 +261,8 @@ pub(crate) fn digest(
 ///
 /// # Errors
 /// `Private` if the number of keys differs from that of linear layers.
-pub(crate) fn read_keys(plan: &impl MaskedPlan, part: &[u8]) -> Result<Vec<Seed>, BackendError> {
-    let layers = layers(plan).count();
+pub(crate) fn read_keys<C: Scheme>(plan: &Plan<C>, part: &[u8]) -> Result<Vec<Seed>, BackendError> {
+    let layers = plan.masked_layers().count();
     let (keys, rest) = part.as_chunks();
     if keys.len() != layers || !rest.is_empty() {
         let what = format!("{} bytes of keys for {layers} linear layers", part.len());
@@ -310,14 +281,14 @@ pub(crate) fn private_bytes(secret: &[u8; 32], weights: &Weights) -> Zeroizing<V
 }
 
 /// Reads secret and weights from a private part.
-pub(crate) fn read_private(
-    plan: &impl MaskedPlan,
+pub(crate) fn read_private<C: Scheme>(
+    plan: &Plan<C>,
     private: &[u8],
 ) -> Result<(Zeroizing<[u8; 32]>, Weights), BackendError> {
     let Some((secret, rest)) = private.split_first_chunk() else {
         return Err(BackendError::Private { what: "it has no secret".into() });
     };
-    Ok((Zeroizing::new(*secret), tacit_ring::read_weights(rest, plan.graph())?))
+    Ok((Zeroizing::new(*secret), tacit_ring::read_weights(rest, &plan.graph)?))
 }
 
 /// Computes a layer's `E` at the server.
@@ -357,15 +328,14 @@ pub(crate) struct MaskedWeightsReceiver<'a> {
 }
 
 /// The start of the digest of `E` in the public part.
-pub(super) fn hasher() -> blake3::Hasher {
-    blake3::Hasher::new_derive_key("tacit 2026-11 dealt masked weights")
+fn hasher<C: Scheme>() -> blake3::Hasher {
+    blake3::Hasher::new_derive_key(&domain::<C>(" masked weights"))
 }
 
 impl<'a> MaskedWeightsReceiver<'a> {
-    /// Starts to receive. `hasher` is the start of the digest in the public part.
-    pub(crate) fn new(plan: &'a impl MaskedPlan, hasher: blake3::Hasher) -> Self {
-        let layers = Box::new(layers(plan).map(|(_, conv, width)| (entries_of(plan, conv), width)));
-        Self { layers, matrices: Vec::new(), left: 0, buffer: Vec::new(), hasher }
+    pub(crate) fn new<C: Scheme>(plan: &'a Plan<C>) -> Self {
+        let layers = Box::new(plan.masked_layers().map(|layer| (entries_of(plan, layer.conv), layer.width)));
+        Self { layers, matrices: Vec::new(), left: 0, buffer: Vec::new(), hasher: hasher::<C>() }
     }
 
     /// Takes the next bytes.

@@ -4,7 +4,6 @@
 //! client moves it to a share from its seed in the same way. The server's share replaces `A r - t`.
 //! Everything else, including the whole online phase, is as with a dealt layer.
 
-use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use tacit_arith::prg::Prg;
@@ -12,7 +11,6 @@ use tacit_graph::NodeId;
 use tacit_he::coeff::MAX_STEPS;
 use tacit_net::{Channel, TrafficModel};
 
-use super::options::Linear;
 use tacit_backend_api::{BackendError, PartyCost};
 use tacit_ring::share::exact_truncations;
 use tacit_ring::{RingGraph, Weights, slack};
@@ -22,49 +20,26 @@ use tacit_two_party::cheetah::linear::{
 use tacit_two_party::cheetah::{self, Cheetah, Group, Keys, Lattice, draft};
 
 /// Position of a layer: its group, and its index in the group.
-pub(super) type Place = (usize, usize);
+pub(crate) type Place = (usize, usize);
 
 /// The layers of a plan that use lattices.
-pub(super) struct Layers {
+#[derive(Default)]
+pub(crate) struct Layers {
     /// Groups of layers that read the same tensor, which is encrypted once for the group.
     groups: Vec<Group<Cheetah>>,
     /// The place of each node.
     places: Vec<Option<Place>>,
 }
 
-/// Returns the `layers` that use lattices under the option `linear`. `layers` are nodes in order,
-/// with the bytes of `E` of each.
-fn chosen(layers: &[(NodeId, u64)], linear: Linear) -> Vec<NodeId> {
-    let limit = match linear {
-        Linear::Dealt => return Vec::new(),
-        Linear::He => return layers.iter().map(|(id, _)| *id).collect(),
-        Linear::Auto { limit } => limit,
-    };
-    let mut largest = layers.to_vec();
-    // The sort is stable: of layers of equal size, the first in the graph stays first.
-    largest.sort_by_key(|(_, bytes)| Reverse(*bytes));
-    let mut left: u64 = layers.iter().map(|(_, bytes)| bytes).sum();
-    let mut chosen = Vec::new();
-    for (id, bytes) in largest.into_iter().filter(|(_, bytes)| *bytes > 0) {
-        if left <= limit {
-            break;
-        }
-        left -= bytes;
-        chosen.push(id);
-    }
-    chosen.sort_unstable();
-    chosen
-}
-
 impl Layers {
-    /// Chooses and plans layers among a graph's linear layers (nodes in order, bytes of `E`).
+    /// Plans the layers `chosen`, in node order.
     ///
     /// # Errors
     /// `Unsupported` names the first layer that cannot be planned.
-    pub(super) fn new(graph: &RingGraph, layers: &[(NodeId, u64)], linear: Linear) -> Result<Self, BackendError> {
+    pub(crate) fn new(graph: &RingGraph, chosen: &[NodeId]) -> Result<Self, BackendError> {
         let mut members: Vec<(NodeId, Vec<NodeId>)> = Vec::new();
         let mut places = vec![None; graph.nodes().len()];
-        for id in chosen(layers, linear) {
+        for &id in chosen {
             let tensor = graph.nodes()[id].inputs[0];
             let group = members.iter().position(|(read, _)| *read == tensor).unwrap_or_else(|| {
                 members.push((tensor, Vec::new()));
@@ -76,30 +51,30 @@ impl Layers {
         let options = cheetah::Options::default();
         let errors = slack::errors(graph, &exact_truncations(graph), options.linear_error);
         let groups = members.into_iter().map(|(tensor, nodes)| {
-            let draft = draft::<Cheetah>(graph, &options, &errors, (tensor, &nodes))?;
+            let draft = draft::<Cheetah>(graph, &options, &errors, tensor, &nodes)?;
             Ok::<_, BackendError>(Group { tensor, nodes, plan: draft.plan(MAX_STEPS) })
         });
         Ok(Self { groups: groups.collect::<Result<_, _>>()?, places })
     }
 
     /// The same layers for `batch` inputs at once.
-    pub(super) fn times(&self, batch: usize) -> Self {
+    pub(crate) fn times(&self, batch: usize) -> Self {
         Self { groups: self.groups.iter().map(|group| group.times(batch)).collect(), places: self.places.clone() }
     }
 
     /// The place of a node, if it uses lattices.
-    pub(super) fn place(&self, node: NodeId) -> Option<Place> {
-        self.places[node]
+    pub(crate) fn place(&self, node: NodeId) -> Option<Place> {
+        self.places.get(node).copied().flatten()
     }
 
     /// The choices of planning that both parties must have alike: nodes, sizes of tiles, bits of
     /// ciphertexts.
-    pub(super) fn choices(&self) -> Vec<(&[NodeId], Vec<[u64; 7]>)> {
+    pub(crate) fn choices(&self) -> Vec<(&[NodeId], Vec<[u64; 7]>)> {
         self.groups.iter().map(|group| (&*group.nodes, group.plan.choices())).collect()
     }
 
     /// Largest error of a result, in units.
-    pub(super) fn max_error(&self) -> u32 {
+    pub(crate) fn max_error(&self) -> u32 {
         let groups = self.groups.iter();
         let errors = groups.filter_map(|group| (0..group.nodes.len()).map(|k| group.plan.max_error(k)).max());
         errors.max().unwrap_or(0)
@@ -110,30 +85,30 @@ impl Layers {
     }
 
     /// Adds the traffic of the setup: the client's keys.
-    pub(super) fn setup_talk(&self, talk: &mut TrafficModel) {
+    pub(crate) fn setup_talk(&self, talk: &mut TrafficModel) {
         if !self.groups.is_empty() {
             Keys::talk(&self.plans(), talk);
         }
     }
 
     /// Memory and storage of the server's keys from the setup.
-    pub(super) fn keys(&self) -> PartyCost {
+    pub(crate) fn keys(&self) -> PartyCost {
         let bytes = if self.groups.is_empty() { 0 } else { Keys::memory(&self.plans()) };
         PartyCost { peak_memory_bytes: bytes, stored_bytes: bytes, ..PartyCost::default() }
     }
 
     /// Adds the traffic of the offline phase at a node.
-    pub(super) fn talk(&self, node: NodeId, talk: &mut TrafficModel) {
+    pub(crate) fn talk(&self, node: NodeId, talk: &mut TrafficModel) {
         if let Some((group, 0)) = self.place(node) {
             self.groups[group].plan.talk(talk);
         }
     }
 
     /// Work of client and server, and memory of the group that needs most.
-    pub(super) fn work(&self) -> [PartyCost; 2] {
+    pub(crate) fn work(&self) -> [PartyCost; 2] {
         let mut both = [PartyCost::default(); 2];
         for group in &self.groups {
-            both.iter_mut().zip(Cheetah::work(&group.plan)).for_each(|(sum, one)| *sum += one);
+            both.iter_mut().zip(<[_; 2]>::from(Cheetah::work(&group.plan))).for_each(|(sum, one)| *sum += one);
         }
         both
     }
@@ -142,9 +117,10 @@ impl Layers {
     ///
     /// # Errors
     /// Errors of the channel.
-    pub(super) fn client_setup(
+    pub(crate) fn client_setup(
         &self,
-        (channel, prg): (&mut Channel, &mut Prg),
+        prg: &mut Prg,
+        channel: &mut Channel,
     ) -> Result<Option<ClientKeys>, BackendError> {
         if self.groups.is_empty() {
             return Ok(None);
@@ -156,7 +132,7 @@ impl Layers {
     ///
     /// # Errors
     /// Errors of the channel; malformed keys.
-    pub(super) fn server_setup(&self, channel: &mut Channel) -> Result<Option<ServerKeys>, BackendError> {
+    pub(crate) fn server_setup(&self, channel: &mut Channel) -> Result<Option<ServerKeys>, BackendError> {
         if self.groups.is_empty() {
             return Ok(None);
         }
@@ -185,11 +161,12 @@ impl Later {
     }
 }
 
+/// The error of a layer that the weights do not have.
+pub(crate) const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
 const NO_KEYS: BackendError = BackendError::Misuse("the setup comes first");
-const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
 
 /// The client's part of an offline phase.
-pub(super) struct Client<'a> {
+pub(crate) struct Client<'a> {
     layers: &'a Layers,
     keys: Option<&'a ClientKeys>,
     prg: &'a mut Prg,
@@ -197,8 +174,8 @@ pub(super) struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// Creates it with the keys of the connection's setup, and randomness for ciphertexts.
-    pub(super) fn new(layers: &'a Layers, keys: Option<&'a ClientKeys>, prg: &'a mut Prg) -> Self {
+    /// `prg`: for ciphertexts.
+    pub(crate) fn new(layers: &'a Layers, keys: Option<&'a ClientKeys>, prg: &'a mut Prg) -> Self {
         Self { layers, keys, prg, later: Later::of(layers) }
     }
 
@@ -206,7 +183,7 @@ impl<'a> Client<'a> {
     ///
     /// # Errors
     /// Errors of the protocol or the channel.
-    pub(super) fn share(&mut self, place: Place, r: &[u64], channel: &mut Channel) -> Result<Vec<u64>, BackendError> {
+    pub(crate) fn share(&mut self, place: Place, r: &[u64], channel: &mut Channel) -> Result<Vec<u64>, BackendError> {
         let Self { layers, keys, prg, later } = self;
         later.share(place, || {
             let client = LinearClient::new(keys.ok_or(NO_KEYS)?, &layers.groups[place.0].plan);
@@ -216,7 +193,7 @@ impl<'a> Client<'a> {
 }
 
 /// The server's part of an offline phase.
-pub(super) struct Server<'a> {
+pub(crate) struct Server<'a> {
     layers: &'a Layers,
     keys: Option<&'a ServerKeys>,
     weights: &'a Weights,
@@ -225,8 +202,8 @@ pub(super) struct Server<'a> {
 }
 
 impl<'a> Server<'a> {
-    /// Creates it with the keys of the connection's setup, and randomness for the server's shares.
-    pub(super) fn new(
+    /// `prg`: for the server's shares.
+    pub(crate) fn new(
         layers: &'a Layers,
         keys: Option<&'a ServerKeys>,
         weights: &'a Weights,
@@ -239,7 +216,7 @@ impl<'a> Server<'a> {
     ///
     /// # Errors
     /// Errors of the protocol or the channel.
-    pub(super) fn share(&mut self, place: Place, channel: &mut Channel) -> Result<Vec<u64>, BackendError> {
+    pub(crate) fn share(&mut self, place: Place, channel: &mut Channel) -> Result<Vec<u64>, BackendError> {
         let Self { layers, keys, weights, prg, later } = self;
         later.share(place, || {
             let Group { nodes, plan, .. } = &layers.groups[place.0];
@@ -250,23 +227,5 @@ impl<'a> Server<'a> {
             let checked: Vec<CheckedWeights<'_>> = checked.collect::<Result<_, BackendError>>()?;
             Ok(LinearServer::run(keys.ok_or(NO_KEYS)?, plan, &checked, prg, channel)?)
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_layers_with_most_of_the_masked_weights_go_first() {
-        let layers = [(1, 3), (4, 9), (6, 9), (8, 1)];
-        let of = |limit| chosen(&layers, Linear::Auto { limit });
-        assert!(of(22).is_empty() && chosen(&layers, Linear::Dealt).is_empty());
-        assert_eq!(of(21), [4]);
-        assert_eq!(of(13), [4]);
-        assert_eq!(of(12), [4, 6]);
-        assert_eq!(of(3), [1, 4, 6]);
-        assert_eq!(of(0), [1, 4, 6, 8]);
-        assert_eq!(chosen(&layers, Linear::He), [1, 4, 6, 8]);
     }
 }

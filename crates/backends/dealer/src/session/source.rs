@@ -6,19 +6,14 @@ use std::ops::Deref;
 use tacit_mpc::codec::{Packed, Reader};
 use zeroize::Zeroizing;
 
-use super::audit::Sink;
 use tacit_backend_api::BackendError;
 use tacit_ring::Node;
 
 /// Bytes per piece when bytes are passed on.
 const PIECE: usize = 1 << 20;
 
-/// Material on disk.
-pub(crate) struct SpooledMaterial {
-    /// Digest of the plan that the material was read for.
-    pub(crate) plan: [u8; 32],
-    pub(crate) source: Box<dyn Read + Send>,
-}
+/// Takes bytes in pieces.
+pub(crate) type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), BackendError> + 'a;
 
 /// A phase's source of a party's bytes, read from their beginning.
 pub(crate) enum Source<'a> {

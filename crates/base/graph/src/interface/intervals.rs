@@ -1,0 +1,34 @@
+//! Intervals in files and messages: pairs of numbers, the low end first.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tacit_floats::Interval;
+
+fn interval([low, high]: [f32; 2]) -> Interval<f32> {
+    Interval { low, high }
+}
+
+/// An interval.
+pub(super) mod one {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(interval: &Interval<f32>, to: S) -> Result<S::Ok, S::Error> {
+        interval.ends().serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Interval<f32>, D::Error> {
+        Deserialize::deserialize(from).map(interval)
+    }
+}
+
+/// A list of intervals.
+pub(super) mod list {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(intervals: &[Interval<f32>], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(intervals.iter().map(|interval| interval.ends()))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Interval<f32>>, D::Error> {
+        Ok(Vec::deserialize(from)?.into_iter().map(interval).collect())
+    }
+}
