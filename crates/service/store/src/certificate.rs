@@ -1,11 +1,12 @@
 //! The content of certificates: identity, validity and renewal.
 use crate::StoreError;
 use crate::clock::now;
-use crate::der::{Parts, date};
 use crate::role::Role;
 use crate::serial::Serial;
+use crate::x509::{decode, hosts};
 use std::fmt;
 use tacit_ids::ClientId;
+use x509_cert::der::{DateTime, Encode};
 
 const DAY: u64 = 24 * 3600;
 
@@ -14,7 +15,8 @@ const DAY: u64 = 24 * 3600;
 /// it. `None` if the bytes are not a certificate.
 #[must_use]
 pub fn fingerprint(certificate: &[u8]) -> Option<ClientId> {
-    Some(ClientId(*blake3::hash(Parts::of(certificate)?.key).as_bytes()))
+    let key = decode(certificate)?.tbs_certificate().subject_public_key_info().to_der().ok()?;
+    Some(ClientId(*blake3::hash(&key).as_bytes()))
 }
 
 /// First and last second of a certificate's validity, since 1970.
@@ -43,7 +45,8 @@ impl Validity {
     /// Reads the validity of a certificate (DER); `None` if the bytes are not a certificate.
     #[must_use]
     pub fn of(certificate: &[u8]) -> Option<Self> {
-        let [from, until] = Parts::of(certificate)?.validity()?;
+        let validity = *decode(certificate)?.tbs_certificate().validity();
+        let [from, until] = [validity.not_before, validity.not_after].map(|time| time.to_unix_duration().as_secs());
         Some(Self { from, until })
     }
 
@@ -58,11 +61,14 @@ impl Validity {
         Ok(Self { from: now - BEHIND, until: now + u64::from(days) * DAY })
     }
 
-    /// Formats the last second for people: `2026-11-22 20:39 UTC`.
+    /// Formats the last second for people: `2026-11-22 20:39 UTC`. Years end at 9999, as those of
+    /// certificates do.
     #[must_use]
     pub fn until_utc(self) -> String {
-        let ([year, month, day], second) = (date(self.until / DAY), self.until % DAY);
-        format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", second / 3600, second / 60 % 60)
+        let until = DateTime::from_unix_duration(std::time::Duration::from_secs(self.until));
+        let until = until.unwrap_or(DateTime::INFINITY);
+        let [month, day, hour, minute] = [until.month(), until.day(), until.hour(), until.minutes()];
+        format!("{}-{month:02}-{day:02} {hour:02}:{minute:02} UTC", until.year())
     }
 
     /// The state at a moment. Renewal is due in the last day or the last tenth of its life,
@@ -170,7 +176,7 @@ impl Shown {
             "server" => Purpose::Server,
             _ => Purpose::Client(Role::of(certificate)),
         };
-        let hosts = Parts::of(certificate)?.hosts()?;
+        let hosts = hosts(&decode(certificate)?)?;
         let (fingerprint, validity) = (fingerprint(certificate)?, Validity::of(certificate)?);
         let serial = Serial::of(certificate)?;
         Some(Self { name: name.to_owned(), purpose, fingerprint, serial, validity, hosts })

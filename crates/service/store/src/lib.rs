@@ -11,7 +11,6 @@
 
 mod certificate;
 pub mod clock;
-mod der;
 mod entry;
 mod error;
 mod held;
@@ -29,6 +28,7 @@ mod spool;
 mod step;
 mod store;
 mod uploads;
+mod x509;
 
 pub use entry::{Binding, Entry, Ordered, Origin, Party};
 pub use error::StoreError;

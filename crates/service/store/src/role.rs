@@ -1,10 +1,14 @@
 //! Roles: what the holder of a certificate may do at a server. The certificate's subject states the
 //! role (organisational unit, 2.5.4.11; the owner of a helper as organisation, 2.5.4.10), so the CA
 //! decides it. Use this only on certificates that TLS has verified as signed by our CA.
-use crate::der::{OBJECT, Parts, SEQUENCE, SET, TEXTS, element, elements};
+use crate::x509::decode;
 use std::fmt;
 use tacit_foreign::text::within;
 use tacit_ids::ClientId;
+use x509_cert::Certificate;
+use x509_cert::der::asn1::ObjectIdentifier;
+use x509_cert::der::oid::db::rfc4519::{COMMON_NAME, ORGANIZATION_NAME, ORGANIZATIONAL_UNIT_NAME};
+use x509_cert::der::{Tag, Tagged};
 
 /// Organisational unit of operators.
 pub(crate) const OPERATOR: &str = "tacit-operator";
@@ -12,14 +16,8 @@ pub(crate) const OPERATOR: &str = "tacit-operator";
 pub(crate) const CUSTOMER: &str = "tacit-server";
 /// Organisational unit of clients' helpers.
 pub(crate) const HELPER: &str = "tacit-helper";
-/// Content of the object identifier of common names.
-const NAME: &[u8] = &[0x55, 0x04, 0x03];
 /// Most characters of a common name (X.520).
 const LONGEST_NAME: usize = 64;
-/// Content of the object identifier of organisational units.
-const UNIT: &[u8] = &[0x55, 0x04, 0x0b];
-/// Content of the object identifier of organisations.
-const ORGANISATION: &[u8] = &[0x55, 0x04, 0x0a];
 
 /// Role of a certificate's holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,11 +41,12 @@ impl Role {
     /// helpers without an owner are clients.
     #[must_use]
     pub fn of(certificate: &[u8]) -> Self {
-        let units = named(certificate, UNIT).unwrap_or_default();
+        let Some(certificate) = decode(certificate) else { return Self::Client };
+        let units = named(&certificate, ORGANIZATIONAL_UNIT_NAME);
         match units.as_slice() {
             // Checked first: if a certificate has several units, this one permits the least.
             units if units.contains(&HELPER.as_bytes()) => {
-                owner(certificate).map_or(Self::Client, |owner| Self::Helper { owner })
+                owner(&certificate).map_or(Self::Client, |owner| Self::Helper { owner })
             }
             units if units.contains(&OPERATOR.as_bytes()) => Self::Operator,
             units if units.contains(&CUSTOMER.as_bytes()) => Self::Server,
@@ -61,14 +60,14 @@ impl Role {
 /// name.
 #[must_use]
 pub fn common_name(certificate: &[u8]) -> Option<String> {
-    let names = named(certificate, NAME)?;
-    let name = str::from_utf8(names.first()?).ok()?;
+    let certificate = decode(certificate)?;
+    let name = str::from_utf8(named(&certificate, COMMON_NAME).first()?).ok()?;
     Some(within(name, LONGEST_NAME)).filter(|name| !name.trim().is_empty())
 }
 
 /// The owner of a helper.
-fn owner(certificate: &[u8]) -> Option<ClientId> {
-    let named = named(certificate, ORGANISATION)?;
+fn owner(certificate: &Certificate) -> Option<ClientId> {
+    let named = named(certificate, ORGANIZATION_NAME);
     let [owner] = named.as_slice() else { return None };
     str::from_utf8(owner).ok()?.parse().ok()
 }
@@ -85,20 +84,10 @@ impl fmt::Display for Role {
 }
 
 /// The texts of one kind in a certificate's subject.
-fn named<'a>(certificate: &'a [u8], wanted: &[u8]) -> Option<Vec<&'a [u8]>> {
-    let mut found = Vec::new();
-    for set in elements(Parts::of(certificate)?.subject)? {
-        let (SET, set) = set else { return None };
-        for pair in elements(set)? {
-            let (SEQUENCE, pair) = pair else { return None };
-            let (OBJECT, name, value) = element(pair)? else { return None };
-            let (kind, text, _) = element(value)?;
-            if name == wanted && TEXTS.contains(&kind) {
-                found.push(text);
-            }
-        }
-    }
-    Some(found)
+fn named(certificate: &Certificate, wanted: ObjectIdentifier) -> Vec<&[u8]> {
+    let named = certificate.tbs_certificate().subject().iter().filter(|pair| pair.oid == wanted);
+    let texts = named.filter(|pair| [Tag::Utf8String, Tag::PrintableString].contains(&pair.value.tag()));
+    texts.map(|pair| pair.value.value()).collect()
 }
 
 #[cfg(test)]

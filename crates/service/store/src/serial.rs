@@ -1,5 +1,5 @@
 //! Serial numbers of certificates, which tell two certificates for one key apart.
-use crate::der::Parts;
+use crate::x509::decode;
 use std::fmt;
 use std::str::FromStr;
 
@@ -15,7 +15,8 @@ impl Serial {
     /// number is too long.
     #[must_use]
     pub fn of(certificate: &[u8]) -> Option<Self> {
-        let serial = Parts::of(certificate)?.serial;
+        let certificate = decode(certificate)?;
+        let serial = without_zeros(certificate.tbs_certificate().serial_number().as_bytes());
         (serial.len() <= MAX).then(|| Self(serial.into()))
     }
 
@@ -62,9 +63,14 @@ impl FromStr for Serial {
         if bytes.len() > MAX {
             return Err(wrong(text));
         }
-        let first = bytes.iter().position(|b| *b != 0).unwrap_or(bytes.len());
-        Ok(Self(bytes[first..].into()))
+        Ok(Self(without_zeros(&bytes).into()))
     }
+}
+
+/// A number, big endian, without its leading zeros.
+fn without_zeros(bytes: &[u8]) -> &[u8] {
+    let first = bytes.iter().position(|b| *b != 0).unwrap_or(bytes.len());
+    &bytes[first..]
 }
 
 /// Returns the error for a text that is no serial number.
