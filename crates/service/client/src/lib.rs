@@ -51,6 +51,25 @@
 //! * [`input`]: images and arrays; [`mod@bench`]: the form of both parties' figures; [`measure`]:
 //!   taking them; [`wire`]: messages.
 //!
+//! # States of a connection
+//!
+//! | state | the client sends | the server answers |
+//! | --- | --- | --- |
+//! | connecting | hello | hello, `Welcome` |
+//! | comparing folders | `Reconcile`, `Discard` | `Reconciled` in parts, `Ids` |
+//! | connected | `List`, `Uploads`, `DeleteUpload` | `Models`, `Uploads`, `Deleted` |
+//! | connected | `Halves`, `Discard` | `Halves`, `Ids` |
+//! | opening | `Open`, hello | `Model`, public part, hello |
+//! | open | `Stored`, `Batch`, `Discard` | `Ids`, `Batch`, `Ids` |
+//! | open | `Call`, `Ask`, `Announce`, `Cancel` | `Noted` |
+//! | waiting for a turn | `Setup`, `Prepare`, `Refill`, `Infer` | `Go` |
+//! | in a phase | messages of the back end | messages of the back end, `Done` |
+//!
+//! `Waiting` may precede any answer; a server that says nothing else is given up after
+//! [`ClientConfig::patience`]. `Refused` leaves the state as it was; `Goodbye` ends the connection. Any
+//! other answer is [`ClientError::Unexpected`]. After a damaged or misplaced frame the channel refuses
+//! further use. Stored material is claimed after `Go`, before anything that depends on it is sent.
+//!
 //! The client checks all data from a server before using it. A public part has at most
 //! [`MAX_PUBLIC_BYTES`](tacit_backends::seam::MAX_PUBLIC_BYTES), checked before any of it is
 //! received; the digests of plan and public part are compared.
