@@ -3,5 +3,11 @@
 mod common;
 
 mod connecting;
+mod deliveries;
 mod input;
+mod material;
+mod peer;
+mod replies;
+mod several;
+mod states;
 mod toy;

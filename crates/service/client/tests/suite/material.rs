@@ -1,0 +1,115 @@
+//! Stored material is used once, whatever the server lists, offers or forgets.
+use crate::common::expected;
+use crate::peer::*;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use tacit_client::wire::{MAX_IDS, Reply, Request};
+use tacit_client::{Client, ClientError, Connection};
+use tacit_ids::MaterialId;
+use tacit_store::StoreError;
+
+fn connect(server: &Server, store: &Path) -> Result<Connection, ClientError> {
+    Connection::connect(registry(), config(server, Some(store)))
+}
+
+fn open(server: &Server, store: &Path) -> Client {
+    connect(server, store).unwrap().open("tiny", None).unwrap()
+}
+
+/// `count` ids from a number on.
+fn ids(first: u64, count: usize) -> Vec<MaterialId> {
+    (first..).take(count).map(MaterialId::numbered).collect()
+}
+
+#[test]
+fn lists_that_do_not_add_up_end_the_comparison() {
+    type Page = fn() -> Vec<MaterialId>;
+    let pages: [(&str, Page); 3] = [
+        ("2049 ids to the list of material", || ids(1, MAX_IDS + 1)),
+        ("2048 ids to the list of material, 0 of them new", || ids(1, MAX_IDS)),
+        ("2048 ids to the list of material, 2047 of them new", || [ids(1, MAX_IDS - 1), ids(1, 1)].concat()),
+    ];
+    for (wanted, page) in pages {
+        let server = Server::lying(&Shared::default(), move |_, peer, request| {
+            assert!(matches!(request, Request::Reconcile { .. }));
+            peer.reply(&Reply::Reconciled { folder: None, ids: page() }).map(|()| true)
+        });
+        let dir = tempfile::tempdir().unwrap();
+        let error = connect(&server, dir.path()).err().unwrap().to_string();
+        assert!(error.contains(wanted), "{error}");
+    }
+}
+
+#[test]
+fn material_is_used_once_whatever_the_server_lists() {
+    let (dir, shop) = (tempfile::tempdir().unwrap(), Shared::default());
+    let store = folder(dir.path());
+    let ever = Mutex::new(Vec::new());
+    let server = Server::lying(&shop, move |_, peer, request| {
+        let mut ever = ever.lock().unwrap();
+        match request {
+            Request::Prepare { id, .. } => ever.push(*id),
+            // All that there ever was, twice, and what nobody has made.
+            Request::Stored => {
+                let stranger = MaterialId([7; 16]);
+                peer.reply(&Reply::Ids([&ever[..], &[stranger], &ever[..]].concat()))?;
+                return Ok(true);
+            }
+            Request::Reconcile { .. } => {
+                peer.reply(&Reply::Reconciled { folder: Some(HERE), ids: ever.clone() })?;
+                return Ok(true);
+            }
+            // It says that it has destroyed what is used, and keeps it.
+            Request::Discard { ids, .. } => {
+                peer.reply(&Reply::Ids(ids.clone()))?;
+                return Ok(true);
+            }
+            _ => {}
+        }
+        Ok(false)
+    });
+    let mut client = open(&server, dir.path());
+    let made: BTreeSet<MaterialId> = (0..3).map(|_| client.prepare().unwrap().id).collect();
+    assert_eq!(client.stored().unwrap().len(), 3);
+    for _ in 0..2 {
+        assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
+    }
+    drop(client);
+    let mut client = open(&server, dir.path());
+    assert_eq!(ready(&store).len(), 1);
+    for _ in 0..2 {
+        assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
+    }
+    assert_eq!(ready(&store), []);
+    drop(client);
+    let used: BTreeSet<MaterialId> = shop.lock().used.iter().map(|(id, _)| *id).collect();
+    assert_eq!((used.len(), made.difference(&used).count()), (4, 0), "three of the folder, one made anew");
+}
+
+#[test]
+fn material_that_another_process_destroys_is_not_used() {
+    let (dir, shop) = (tempfile::tempdir().unwrap(), Shared::default());
+    let other = Arc::new(folder(dir.path()));
+    let rival = Arc::clone(&other);
+    let sent: Arc<Mutex<Option<bool>>> = Arc::default();
+    let heard = Arc::clone(&sent);
+    let server = Server::lying(&shop, move |_, peer, request| {
+        if let Request::Infer { id: Some(id), .. } = request {
+            // Between the choice of the material and the turn.
+            assert_eq!(rival.discard(&[*id], None).unwrap(), [*id]);
+            peer.reply(&Reply::Go)?;
+            *heard.lock().unwrap() = Some(peer.masked().is_ok());
+            return Err(over());
+        }
+        Ok(false)
+    });
+    let mut client = open(&server, dir.path());
+    let id = client.prepare().unwrap().id;
+    let error = client.infer(&X).unwrap_err();
+    assert!(matches!(error, ClientError::Store(StoreError::Burnt(burnt)) if burnt == id), "{error}");
+    assert!(client.infer(&X).is_err(), "the connection is cut");
+    server.settle();
+    assert_eq!(*sent.lock().unwrap(), Some(false));
+    assert_eq!(ready(&other), []);
+}
