@@ -152,25 +152,32 @@ impl Stock {
 
 /// Destroys this client's material at both parties; returns how many of the ids either party had.
 pub(crate) fn discard(stock: Option<&Stock>, ids: &[MaterialId], channel: &mut Channel) -> Result<usize, ClientError> {
-    let mut gone: BTreeSet<MaterialId> = discard_at_server(ids, None, channel)?.into_iter().collect();
+    let mut gone = discard_at_server(ids, None, channel)?;
     if let Some(stock) = stock {
         gone.extend(stock.store.discard(ids, Some(stock.client))?);
     }
     Ok(gone.len())
 }
 
-/// Destroys the server's halves, in parts; returns the ids that are destroyed.
+/// Destroys the server's halves, in parts; returns the ids that are destroyed. Other ids in an answer
+/// are an error: they would count as destroyed.
 fn discard_at_server(
     ids: &[MaterialId],
     lost_by: Option<FolderId>,
     channel: &mut Channel,
-) -> Result<Vec<MaterialId>, ClientError> {
-    let mut gone = Vec::new();
+) -> Result<BTreeSet<MaterialId>, ClientError> {
+    let asked: BTreeSet<MaterialId> = ids.iter().copied().collect();
+    let mut gone = BTreeSet::new();
     for part in ids.chunks(MAX_IDS) {
         let request = Request::Discard { ids: part.to_vec(), lost_by };
         match ask(channel, &request)? {
             Reply::Ids(ids) => gone.extend(ids),
             other => return Err(misplaced(request.name(), &other).into()),
+        }
+        let foreign = gone.difference(&asked).count();
+        if foreign > 0 {
+            let detail = format!("{foreign} ids to {} that were not asked for", request.name());
+            return Err(ClientError::Unexpected { what: "reply", detail });
         }
     }
     Ok(gone)

@@ -42,6 +42,22 @@ fn lists_that_do_not_add_up_end_the_comparison() {
 }
 
 #[test]
+fn only_what_was_to_be_destroyed_counts() {
+    let [asked, other] = [1, 2].map(MaterialId::numbered);
+    for (reply, wanted) in [(vec![], Ok(0)), (vec![asked, asked], Ok(1)), (vec![asked, other], Err("not asked for"))] {
+        let server = Server::lying(&Shared::default(), move |_, peer, request| match request {
+            Request::Discard { .. } => peer.reply(&Reply::Ids(reply.clone())).map(|()| true),
+            _ => Ok(false),
+        });
+        let dir = tempfile::tempdir().unwrap();
+        match (connect(&server, dir.path()).unwrap().discard(&[asked]), wanted) {
+            (Err(error), Err(wanted)) => assert!(error.to_string().contains(wanted), "{error}"),
+            (got, wanted) => assert_eq!(got.ok(), wanted.ok()),
+        }
+    }
+}
+
+#[test]
 fn material_is_used_once_whatever_the_server_lists() {
     let (dir, shop) = (tempfile::tempdir().unwrap(), Shared::default());
     let store = folder(dir.path());
