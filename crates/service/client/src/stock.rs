@@ -20,6 +20,9 @@ use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_net::Channel;
 use tacit_store::{Binding, Entry, Store};
 
+/// Most ids in a list of all parts: what a client remembers of a server that never ends it.
+const MAX_LISTED: usize = 1 << 20;
+
 /// Number of halves that were destroyed because the other party had lost theirs.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Reconciled {
@@ -197,7 +200,7 @@ fn ids_at_server(
         };
         let before = all.len();
         all.extend(&ids);
-        if is_last(ids.len(), all.len() - before, &request)? {
+        if is_last(ids.len(), [before, all.len()], &request)? {
             return Ok((peer, all));
         }
     }
@@ -213,18 +216,40 @@ fn halves_at_server(channel: &mut Channel) -> Result<BTreeMap<MaterialId, Half>,
         };
         let (before, came) = (all.len(), halves.len());
         all.extend(halves.into_iter().map(|half| (half.id, half)));
-        if is_last(came, all.len() - before, &request)? {
+        if is_last(came, [before, all.len()], &request)? {
             return Ok(all);
         }
     }
 }
 
-/// Whether a list has ended with this answer. A list that repeats itself is an error: it would
-/// never end.
-fn is_last(came: usize, new: usize, request: &Request) -> Result<bool, ClientError> {
+/// Whether a list has ended with this answer of `came` ids, by the number of known ids `before` and
+/// `after` it. A list that repeats itself or grows beyond [`MAX_LISTED`] is an error: it would never end.
+fn is_last(came: usize, [before, after]: [usize; 2], request: &Request) -> Result<bool, ClientError> {
+    let new = after - before;
     if came > MAX_IDS || (came == MAX_IDS && new < came) {
         let detail = format!("{came} ids to {}, {new} of them new", request.name());
         return Err(ClientError::Unexpected { what: "reply", detail });
     }
+    if came == MAX_IDS && after >= MAX_LISTED {
+        let detail = format!("{after} ids to {}, and more to come", request.name());
+        return Err(ClientError::Unexpected { what: "reply", detail });
+    }
     Ok(came < MAX_IDS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_ends() {
+        let request = Request::Halves { after: None };
+        let ends = |came, known| is_last(came, known, &request);
+        assert!(ends(3, [MAX_LISTED, MAX_LISTED + 3]).unwrap(), "the last part");
+        assert!(!ends(MAX_IDS, [0, MAX_IDS]).unwrap());
+        // Each of its parts is new, so it does not repeat itself.
+        let parts = (1..).map(|part| [(part - 1) * MAX_IDS, part * MAX_IDS]);
+        let error = { parts }.find_map(|known| ends(MAX_IDS, known).err()).unwrap().to_string();
+        assert!(error.contains("1048576 ids to the list of material, and more to come"), "{error}");
+    }
 }
