@@ -62,6 +62,7 @@ pub fn infer_many(
     maker.set_progress(client.progress());
     let batches: Vec<&[Vec<f32>]> = inputs.chunks(client.ask_batch(inputs.len())?).collect();
     let sizes: Vec<usize> = batches.iter().map(|batch| batch.len()).collect();
+    let closer = maker.closer();
     let (sender, receiver) = mpsc::sync_channel::<Made>(0);
     thread::scope(|scope| {
         let making = scope.spawn(move || -> Result<_, ClientError> {
@@ -83,6 +84,10 @@ pub fn infer_many(
         });
         let answered = answer_all(client, &batches, &receiver, &mut each);
         drop(receiver);
+        if answered.is_err() {
+            // The maker may wait for a turn that is of no more use.
+            closer.close();
+        }
         let made = making.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         answered.and(made.map(|_| ()))
     })

@@ -4,9 +4,9 @@ use crate::peer::*;
 use std::io;
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tacit_client::wire::{Reply, Request};
-use tacit_client::{Client, ClientError, Connection};
+use tacit_client::{Client, ClientError, Connection, infer_many};
 use tacit_graph::Units;
 
 fn open(server: &Server) -> Client {
@@ -90,6 +90,38 @@ fn batches_are_as_large_as_they_were_asked_for_at_most() {
     assert_eq!(client.model().batch(), 3);
     let error = client.infer_batch(Units::Network, &vec![X.to_vec(); 4]).unwrap_err();
     assert!(error.to_string().contains("and this server take 2"), "{error}");
+}
+
+#[test]
+fn a_lost_call_waits_for_no_material() {
+    // The second connection waits for its turn while the first is lost.
+    let (waits, waiting) = mpsc::channel();
+    let (waits, waiting) = (Mutex::new(waits), Mutex::new(waiting));
+    let orders = Mutex::new(0);
+    let (server, _) = shop(move |_, peer, request| {
+        match request {
+            Request::Prepare { .. } => {
+                let mut orders = orders.lock().unwrap();
+                *orders += 1;
+                if *orders == 2 {
+                    waits.lock().unwrap().send(()).unwrap();
+                    peer.drain();
+                    return Err(over());
+                }
+            }
+            Request::Infer { .. } => {
+                waiting.lock().unwrap().recv().unwrap();
+                return Err(over());
+            }
+            _ => {}
+        }
+        Ok(false)
+    });
+    let mut client = open(&server);
+    let began = Instant::now();
+    let error = infer_many(&mut client, Units::Network, &vec![X.to_vec(); 3], |_, _| Ok(())).unwrap_err();
+    assert!(matches!(error, ClientError::Lost { during: "the inference", .. }), "{error}");
+    assert!(began.elapsed() < LONG / 2, "it has waited for a server that says nothing");
 }
 
 #[test]
