@@ -137,11 +137,9 @@ impl Ledger {
                     return Ok(Err(StoreError::Full { held }));
                 }
             }
-            tx.prepare_cached(
-                "INSERT INTO material (id, state, client, model, plan, peer, backend, maker, created)
-                 VALUES (:id, :state, :client, :model, :plan, :peer, :backend, :maker, :created)",
-            )?
-            .execute(named_params! {
+            let sql = "INSERT INTO material (id, state, client, model, plan, peer, backend, maker, created)
+                 VALUES (:id, :state, :client, :model, :plan, :peer, :backend, :maker, :created)";
+            tx.execute(sql, named_params! {
                 ":id": id.0, ":state": State::Generating, ":client": binding.client.0, ":model": binding.model,
                 ":plan": binding.plan, ":peer": origin.peer.0, ":backend": origin.backend, ":maker": origin.maker.map(|maker| maker.0),
                 ":created": created,
@@ -163,11 +161,10 @@ impl Ledger {
         // The cast is safe: the size is at most `MAX_MATERIAL_BYTES`.
         let (bytes, wanted) = (stored.bytes as i64, now()?);
         self.write(|tx| {
-            let changed = tx
-                .prepare_cached(
-                    "UPDATE material SET state = ?, bytes = ?, digest = ?, wanted = ? WHERE id = ? AND state = ?",
-                )?
-                .execute(params![State::Ready, bytes, stored.digest, wanted, id.0, State::Generating])?;
+            let changed = tx.execute(
+                "UPDATE material SET state = ?, bytes = ?, digest = ?, wanted = ? WHERE id = ? AND state = ?",
+                params![State::Ready, bytes, stored.digest, wanted, id.0, State::Generating],
+            )?;
             Ok(if changed == 1 { Ok(()) } else { Err(StoreError::NoMaterial(id)) })
         })
     }
@@ -181,11 +178,7 @@ impl Ledger {
                 Ok(stored) => stored,
                 Err(e) => return Ok(Err(e)),
             };
-            tx.prepare_cached("UPDATE material SET state = ?, used = ? WHERE id = ?")?.execute(params![
-                State::Claimed,
-                used,
-                id.0
-            ])?;
+            tx.execute("UPDATE material SET state = ?, used = ? WHERE id = ?", params![State::Claimed, used, id.0])?;
             Ok(Ok(stored))
         })
     }
@@ -204,7 +197,7 @@ impl Ledger {
     ) -> Result<Vec<MaterialId>, StoreError> {
         let used = now()?;
         self.write(|tx| {
-            let mut claim = tx.prepare_cached(
+            let mut claim = tx.prepare(
                 "UPDATE material SET state = 'claimed', used = :used
                  WHERE id = :id AND state = 'ready' AND (:client IS NULL OR client = :client)",
             )?;
@@ -223,7 +216,7 @@ impl Ledger {
     pub(crate) fn burn(&self, ids: &[MaterialId]) -> Result<(), StoreError> {
         let used = now()?;
         self.write(|tx| {
-            let mut burn = tx.prepare_cached(
+            let mut burn = tx.prepare(
                 "UPDATE material SET state = :burnt, used = coalesce(used, :used), client = NULL, model = NULL, plan = NULL,
                      peer = NULL, backend = NULL, maker = NULL, bytes = NULL, digest = NULL, wanted = NULL
                  WHERE id = :id",
@@ -241,13 +234,13 @@ impl Ledger {
             "SELECT id, client, model, plan, peer, backend, maker, bytes, created, wanted FROM material
              INDEXED BY ready_material WHERE state = 'ready'";
         self.read(|db| match which {
-            Which::All => db.prepare_cached(&format!("{COLUMNS} ORDER BY seq"))?.query_map([], entry_of)?.collect(),
+            Which::All => db.prepare(&format!("{COLUMNS} ORDER BY seq"))?.query_map([], entry_of)?.collect(),
             Which::Client(client) => db
-                .prepare_cached(&format!("{COLUMNS} AND client = ? ORDER BY seq"))?
+                .prepare(&format!("{COLUMNS} AND client = ? ORDER BY seq"))?
                 .query_map([client.0], entry_of)?
                 .collect(),
             Which::Binding(b) => db
-                .prepare_cached(&format!("{COLUMNS} AND client = ? AND model = ? AND plan = ? ORDER BY seq"))?
+                .prepare(&format!("{COLUMNS} AND client = ? AND model = ? AND plan = ? ORDER BY seq"))?
                 .query_map(params![b.client.0, b.model, b.plan], entry_of)?
                 .collect(),
         })
@@ -256,7 +249,7 @@ impl Ledger {
     /// Ids of ready material that was last wanted before `then`, in seconds since 1970.
     pub(crate) fn unwanted_since(&self, then: i64) -> Result<Vec<MaterialId>, StoreError> {
         let sql = "SELECT id FROM material INDEXED BY ageing_material WHERE state = 'ready' AND wanted <= ?";
-        self.read(|db| db.prepare_cached(sql)?.query_map([then], |row| row.get("id").map(MaterialId))?.collect())
+        self.read(|db| db.prepare(sql)?.query_map([then], |row| row.get("id").map(MaterialId))?.collect())
     }
 
     /// Records that ready material of these ids is wanted now. Writes nothing if that was recorded
@@ -265,7 +258,7 @@ impl Ledger {
         let now = now()?;
         self.write(|tx| {
             let sql = "UPDATE material SET wanted = :now WHERE id = :id AND state = 'ready' AND wanted <= :now - 3600";
-            let mut update = tx.prepare_cached(sql)?;
+            let mut update = tx.prepare(sql)?;
             for id in ids {
                 update.execute(named_params! { ":now": now, ":id": id.0 })?;
             }
@@ -280,9 +273,7 @@ impl Ledger {
             let [unsettled, _] = count(db, "INDEXED BY unsettled_material WHERE state IN ('generating', 'claimed')")?;
             // The rows of used ids are many: they are counted in the index of ids without reading
             // them.
-            let all = db
-                .prepare_cached("SELECT count(*) AS number FROM material")?
-                .query_row([], |row| unsigned(row, "number"))?;
+            let all = db.query_row("SELECT count(*) AS number FROM material", [], |row| unsigned(row, "number"))?;
             let burnt = all.saturating_sub(ready + unsettled);
             Ok(Counts { ready, ready_bytes, unsettled, burnt })
         })
@@ -297,7 +288,7 @@ impl Ledger {
                 "INDEXED BY ready_material WHERE state = 'ready'",
                 "INDEXED BY unsettled_material WHERE state IN ('generating', 'claimed')",
             ] {
-                let mut select = db.prepare_cached(&format!("SELECT id, state FROM material {found}"))?;
+                let mut select = db.prepare(&format!("SELECT id, state FROM material {found}"))?;
                 let rows = select.query_map([], |row| Ok((MaterialId(row.get(0)?), row.get(1)?)))?;
                 for row in rows {
                     let (id, state) = row?;
@@ -368,18 +359,19 @@ pub(crate) enum Which {
 
 /// Number of materials of a client, those being made included.
 fn held_by(tx: &Transaction<'_>, client: ClientId) -> rusqlite::Result<u64> {
-    tx.prepare_cached(
+    tx.query_row(
         "SELECT (SELECT count(*) FROM material INDEXED BY ready_material WHERE state = 'ready' AND client = :client)
               + (SELECT count(*) FROM material INDEXED BY unsettled_material
                  WHERE state IN ('generating', 'claimed') AND state = 'generating' AND client = :client) AS n",
-    )?
-    .query_row(named_params! { ":client": client.0 }, |row| unsigned(row, "n"))
+        named_params! { ":client": client.0 },
+        |row| unsigned(row, "n"),
+    )
 }
 
 /// The expected length and digest of ready material of a binding, or why there is none.
 fn ready(db: &Connection, id: MaterialId, binding: Binding) -> rusqlite::Result<Result<Stored, StoreError>> {
     let sql = "SELECT state, client, model, plan, bytes, digest FROM material WHERE id = ?";
-    Ok(match db.prepare_cached(sql)?.query_row([id.0], stored_of).optional()? {
+    Ok(match db.query_row(sql, [id.0], stored_of).optional()? {
         None | Some(Err(State::Generating)) => Err(StoreError::NoMaterial(id)),
         Some(Err(_)) => Err(StoreError::Burnt(id)),
         Some(Ok((bound, stored))) => match bound.other(&binding) {
@@ -403,11 +395,11 @@ fn stored_of(row: &Row<'_>) -> rusqlite::Result<Result<(Binding, Stored), State>
 /// Counts materials and their bytes.
 fn count(db: &Connection, from: &str) -> rusqlite::Result<[u64; 2]> {
     let sql = format!("SELECT count(*) AS number, coalesce(sum(bytes), 0) AS bytes FROM material {from}");
-    db.prepare_cached(&sql)?.query_row([], |row| Ok([unsigned(row, "number")?, unsigned(row, "bytes")?]))
+    db.query_row(&sql, [], |row| Ok([unsigned(row, "number")?, unsigned(row, "bytes")?]))
 }
 
 fn state_of(tx: &Connection, id: MaterialId) -> rusqlite::Result<Option<State>> {
-    tx.prepare_cached("SELECT state FROM material WHERE id = ?")?.query_row([id.0], |row| row.get(0)).optional()
+    tx.query_row("SELECT state FROM material WHERE id = ?", [id.0], |row| row.get(0)).optional()
 }
 
 fn binding_of(row: &Row<'_>) -> rusqlite::Result<Binding> {

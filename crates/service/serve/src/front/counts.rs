@@ -112,10 +112,9 @@ fn write(db: &mut Connection, day: i64, counts: &[(ClientId, u64)]) -> rusqlite:
     let tx = db.transaction()?;
     for (client, answers) in counts {
         let answers = i64::try_from(*answers).unwrap_or(i64::MAX);
-        tx.prepare_cached("REPLACE INTO answers (client, day, answers) VALUES (?, ?, ?)")?
-            .execute(params![client.0, day, answers])?;
+        tx.execute("REPLACE INTO answers (client, day, answers) VALUES (?, ?, ?)", params![client.0, day, answers])?;
     }
-    tx.prepare_cached("DELETE FROM answers WHERE day < ?")?.execute([day])?;
+    tx.execute("DELETE FROM answers WHERE day < ?", [day])?;
     tx.commit()
 }
 

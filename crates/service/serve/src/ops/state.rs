@@ -124,7 +124,7 @@ impl Usage {
         let named = named_params! {
             ":day": charge.day, ":client": charge.client.0, ":model": charge.model, ":inputs": charge.inputs, ":most": charge.most
         };
-        match db.prepare_cached(sql).and_then(|mut sql| sql.execute(named)).map_err(failed(&self.path))? {
+        match db.execute(sql, named).map_err(failed(&self.path))? {
             0 => {
                 let sql = "SELECT answers FROM usage WHERE day = ? AND client = ? AND model = ?";
                 let of = params![charge.day, charge.client.0, charge.model];
@@ -358,18 +358,17 @@ fn signed(value: u64) -> i64 {
 
 fn insert(tx: &Transaction<'_>, row: &Row, now: i64) -> rusqlite::Result<()> {
     match row {
-        Row::Learned(l) => tx
-            .prepare_cached("REPLACE INTO profile (plan, device, phase, threads, seconds, memory, updated) VALUES (?, ?, ?, ?, ?, ?, ?)")?
-            .execute(params![l.plan, l.device, l.phase, l.threads, l.seconds, signed(l.memory), now])?,
+        Row::Learned(l) => tx.execute(
+            "REPLACE INTO profile (plan, device, phase, threads, seconds, memory, updated) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            params![l.plan, l.device, l.phase, l.threads, l.seconds, signed(l.memory), now],
+        )?,
         Row::Ended(e) => {
             let input = e.input.map(|name| name.to_string());
             let name = Some(&*e.client_name).filter(|name| !name.is_empty());
             let [sent, received] = [0, 1].map(|i| e.traffic.map(|traffic| signed(traffic[i])));
-            tx.prepare_cached(
-                "INSERT INTO audit (at, client, name, input, model, backend, phase, outcome, queued_s, run_s, sent, received, fault)
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            )?
-            .execute(params![
+            let sql = "INSERT INTO audit (at, client, name, input, model, backend, phase, outcome, queued_s, run_s, sent, received, fault)
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+            tx.execute(sql, params![
                 now, e.client.0, name, input, e.model, e.backend, e.phase, e.outcome, e.queued_s, e.run_s, sent, received, e.fault
             ])?
         }

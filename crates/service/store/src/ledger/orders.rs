@@ -19,9 +19,8 @@ impl Ledger {
     pub(crate) fn order(&self, ids: &[MaterialId], binding: Binding, helper: ClientId) -> Result<(), StoreError> {
         let created = now()?;
         self.write(|tx| {
-            let mut insert = tx.prepare_cached(
-                "INSERT INTO ordered (id, helper, client, model, plan, created) VALUES (?, ?, ?, ?, ?, ?)",
-            )?;
+            let mut insert =
+                tx.prepare("INSERT INTO ordered (id, helper, client, model, plan, created) VALUES (?, ?, ?, ?, ?, ?)")?;
             for id in ids {
                 let row = params![id.0, helper.0, binding.client.0, binding.model, binding.plan, created];
                 insert.execute(row)?;
@@ -33,13 +32,13 @@ impl Ledger {
     /// Open orders, oldest first.
     pub(crate) fn ordered(&self) -> Result<Vec<Ordered>, StoreError> {
         let sql = "SELECT id, helper, client, model, plan, created FROM ordered ORDER BY rowid";
-        self.read(|db| db.prepare_cached(sql)?.query_map([], ordered_of)?.collect())
+        self.read(|db| db.prepare(sql)?.query_map([], ordered_of)?.collect())
     }
 
     /// Deletes orders.
     pub(crate) fn end_orders(&self, ids: &[MaterialId]) -> Result<(), StoreError> {
         self.write(|tx| {
-            let mut delete = tx.prepare_cached("DELETE FROM ordered WHERE id = ?")?;
+            let mut delete = tx.prepare("DELETE FROM ordered WHERE id = ?")?;
             for id in ids {
                 delete.execute([id.0])?;
             }

@@ -39,29 +39,30 @@ impl Ledger {
         let now = now()?;
         self.write(|tx| {
             let find = format!("{COLUMNS} AND client = ? AND plan = ? AND name = ?");
-            let found = tx.prepare_cached(&find)?.query_row(params![client.0, plan, name], upload_of).optional()?;
+            let found = tx.query_row(&find, params![client.0, plan, name], upload_of).optional()?;
             if let Some(found) = found.filter(|found| found.bytes == bytes) {
                 let used = named_params! { ":now": now, ":client": client.0, ":plan": plan, ":name": name };
-                tx.prepare_cached(&format!("UPDATE upload SET used = :now WHERE {THIS}"))?.execute(used)?;
+                tx.execute(&format!("UPDATE upload SET used = :now WHERE {THIS}"), used)?;
                 return Ok(Ok(found.is_whole));
             }
             // An upload of another length begins anew and replaces the old one.
             let sum = "SELECT coalesce(sum(bytes), 0) AS held FROM upload INDEXED BY kept_upload
                  WHERE state IN ('partial', 'whole') AND client = ? AND NOT (plan = ? AND name = ?)";
-            let held = tx.prepare_cached(sum)?.query_row(params![client.0, plan, name], |row| unsigned(row, "held"))?;
+            let held = tx.query_row(sum, params![client.0, plan, name], |row| unsigned(row, "held"))?;
             if held.saturating_add(bytes) > most {
                 return Ok(Err(StoreError::NoRoom { held, most }));
             }
-            tx.prepare_cached(
-                "INSERT INTO upload (name, client, plan, bytes, state, created, used, lasts)
+            let sql = "INSERT INTO upload (name, client, plan, bytes, state, created, used, lasts)
                  VALUES (:name, :client, :plan, :bytes, 'partial', :now, :now, :lasts)
                  ON CONFLICT (client, plan, name) WHERE state IN ('partial', 'whole')
-                 DO UPDATE SET bytes = :bytes, state = 'partial', used = :now",
-            )?
-            .execute(named_params! {
-                ":name": name, ":client": client.0, ":plan": plan, ":bytes": bytes as i64, ":now": now,
-                ":lasts": lasts,
-            })?;
+                 DO UPDATE SET bytes = :bytes, state = 'partial', used = :now";
+            tx.execute(
+                sql,
+                named_params! {
+                    ":name": name, ":client": client.0, ":plan": plan, ":bytes": bytes as i64, ":now": now,
+                    ":lasts": lasts,
+                },
+            )?;
             Ok(Ok(false))
         })
     }
@@ -77,19 +78,19 @@ impl Ledger {
         let state = if is_whole { "whole" } else { "partial" };
         let all = named_params! { ":state": state, ":client": client.0, ":plan": plan, ":name": name };
         let sql = format!("UPDATE upload SET state = :state WHERE {THIS}");
-        self.write(|tx| Ok(Ok(tx.prepare_cached(&sql)?.execute(all)? > 0)))
+        self.write(|tx| Ok(Ok(tx.execute(&sql, all)? > 0)))
     }
 
     /// The uploads that have not ended, in the order in which they were begun.
     pub(crate) fn uploads(&self) -> Result<Vec<Upload>, StoreError> {
-        self.read(|db| db.prepare_cached(&format!("{COLUMNS} ORDER BY seq"))?.query_map([], upload_of)?.collect())
+        self.read(|db| db.prepare(&format!("{COLUMNS} ORDER BY seq"))?.query_map([], upload_of)?.collect())
     }
 
     /// Runs `see` with client, plan and name of each upload that has ended.
     pub(crate) fn see_ended(&self, mut see: impl FnMut(ClientId, [u8; 32], [u8; 32])) -> Result<(), StoreError> {
         let sql = "SELECT client, plan, name FROM upload WHERE state IN ('deleted', 'expired')";
         self.read(|db| {
-            let mut select = db.prepare_cached(sql)?;
+            let mut select = db.prepare(sql)?;
             let mut rows = select.query([])?;
             while let Some(row) = rows.next()? {
                 see(ClientId(row.get("client")?), row.get("plan")?, row.get("name")?);
@@ -103,10 +104,10 @@ impl Ledger {
         let (now, how) = (now()?, how.word());
         let sql = format!("UPDATE upload SET state = :how, ended = :now WHERE {THIS}");
         self.write(|tx| {
-            let mut ended = 0;
+            let (mut ended, mut end) = (0, tx.prepare(&sql)?);
             for Upload { client, plan, name, .. } in which {
                 let all = named_params! { ":how": how, ":now": now, ":client": client.0, ":plan": plan, ":name": name };
-                ended += tx.prepare_cached(&sql)?.execute(all)?;
+                ended += end.execute(all)?;
             }
             Ok(Ok(ended))
         })
