@@ -3,6 +3,7 @@ use crate::lowering::Lowering;
 use crate::output::{self, Alike};
 use crate::owner::SealArgs;
 use crate::print;
+use crate::scratch::Scratch;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -134,7 +135,7 @@ pub struct Measured {
 pub fn measured(model: &Path, backend: &str, runs: usize, threads: &[usize]) -> anyhow::Result<Measured> {
     let lowering = Lowering::of(backend);
     let args = Args { model: model.to_owned(), lowering, input: None, threads: 1, runs, output: None };
-    let scratch = tempfile::tempdir().context("making a scratch folder")?;
+    let scratch = Scratch::new()?;
     let mut bench = Bench::new(&args, scratch.path())?;
     let (registry, options, hidden) = (Registry::standard(), Options::default(), indicatif::ProgressBar::hidden());
     let backend = &**registry.get(backend)?;
@@ -163,7 +164,7 @@ struct Bench<'a> {
 pub(crate) fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     let registry = Registry::standard();
     let (backend, clear) = (registry.get(&args.lowering.backend)?, registry.get(LOWER_BOUND)?);
-    let scratch = tempfile::tempdir().context("making a scratch folder")?;
+    let scratch = Scratch::new()?;
     let bench = Bench::new(&args, scratch.path())?;
     let bar = print::bar(args.runs + 2, "measuring");
     let options = args.lowering.options()?;

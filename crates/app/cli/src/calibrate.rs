@@ -2,6 +2,7 @@
 use crate::bench::{self, Measured};
 use crate::output::{self, Alike};
 use crate::print;
+use crate::scratch::Scratch;
 use anyhow::{Context, bail};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -130,7 +131,7 @@ fn measure(args: &Args, seen: &mut Seen) -> anyhow::Result<()> {
         true => registry.iter().map(|backend| backend.id().to_owned()).collect(),
         false => args.backends.clone(),
     };
-    let folder = tempfile::tempdir().context("making a scratch folder")?;
+    let folder = Scratch::new()?;
     let mut files = BTreeMap::new();
     let mut cells = Vec::new();
     for name in &names {

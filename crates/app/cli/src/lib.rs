@@ -30,6 +30,7 @@ pub mod program;
 pub mod python;
 mod reload;
 pub mod report;
+mod scratch;
 mod status;
 mod top;
 mod zoo;

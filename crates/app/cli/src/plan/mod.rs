@@ -10,6 +10,7 @@ use crate::output::{self, Alike};
 use crate::owner::SealArgs;
 use crate::print;
 use crate::report;
+use crate::scratch::Scratch;
 use anyhow::Context;
 use given::{IdleHours, Limit, Link, Price, Requests, Tunnel};
 use serde::Serialize;
@@ -184,7 +185,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
         output::write(path, &serde_json::to_vec_pretty(&value)?, Alike::Json(&value))?;
     }
     if let Some(page) = &args.page {
-        let folder = tempfile::tempdir().context("making a scratch folder")?;
+        let folder = Scratch::new()?;
         let file = folder.path().join("plan.json");
         fs::write(&file, serde_json::to_vec(&value)?).with_context(|| format!("writing {}", file.display()))?;
         report::page(&file, Some(page))?;
