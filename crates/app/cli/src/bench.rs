@@ -44,10 +44,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Input")]
     input: Option<PathBuf>,
     /// Threads of each party
-    #[arg(long, default_value_t = 1, value_parser = tacit_args::count(MAX_THREADS as u64), help_heading = "Device")]
+    #[arg(long, default_value_t = 1, value_parser = tacit_program::args::count(MAX_THREADS as u64), help_heading = "Device")]
     threads: usize,
     /// Number of inferences to measure, one after the other
-    #[arg(long, default_value_t = 1, value_parser = tacit_args::count(100_000), help_heading = "Input")]
+    #[arg(long, default_value_t = 1, value_parser = tacit_program::args::count(100_000), help_heading = "Input")]
     runs: usize,
     /// Write the report to this file, as JSON
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]

@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, requires = "with", conflicts_with_all = ["backends", "networks"], help_heading = "Input")]
     no_measure: bool,
     /// Number of runs of each network
-    #[arg(long, default_value_t = 3, value_parser = tacit_args::count(100), help_heading = "Limits")]
+    #[arg(long, default_value_t = 3, value_parser = tacit_program::args::count(100), help_heading = "Limits")]
     runs: usize,
     /// Measure a few small networks once each; plans are a little less accurate
     #[arg(long, conflicts_with_all = ["networks", "runs", "no_measure"], help_heading = "Limits")]

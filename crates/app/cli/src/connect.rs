@@ -7,11 +7,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tacit_args::{DealerArgs, DeviceArgs, ServerArgs, count};
 use tacit_backends::Registry;
 use tacit_client::{Client, ClientConfig, Connection, HelperLine, MAX_THREADS, Reconciled, SecretsFolder};
 use tacit_measure::clock::process_cpu_s;
 use tacit_net::Rate;
+use tacit_program::args::{DealerArgs, DeviceArgs, ServerArgs, count};
 use tacit_store::{EXPIRE, SealKey};
 
 #[derive(clap::Args)]

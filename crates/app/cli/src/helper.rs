@@ -3,9 +3,9 @@ use crate::print;
 use serde_json::json;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use tacit_args::{DeviceArgs, ServerArgs, count};
 use tacit_backends::Registry;
 use tacit_client::{ClientConfig, HelperServer, HelperServerConfig, MAX_THREADS};
+use tacit_program::args::{DeviceArgs, ServerArgs, count};
 use tacit_store::{EXPIRE, keys};
 
 /// Run a client's offline phases on a second machine of the client, such as a gateway

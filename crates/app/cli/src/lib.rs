@@ -204,7 +204,7 @@ mod tests {
         let missing = || std::io::Error::new(std::io::ErrorKind::NotFound, "no such file");
         let path = || "x.json".into();
         let error = anyhow::Error::new(tacit_measure::MeasureError::Io { path: path(), source: missing() });
-        let explain = |error: anyhow::Error| tacit_log::explain(error.as_ref());
+        let explain = |error: anyhow::Error| tacit_program::log::explain(error.as_ref());
         assert_eq!(explain(error.context("reading the plan")), "reading the plan: x.json: no such file");
         assert_eq!(explain(anyhow::Error::new(missing()).context("x.json")), "x.json: no such file");
     }

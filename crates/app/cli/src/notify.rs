@@ -3,10 +3,10 @@ use crate::print;
 use clap::Subcommand;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tacit_args::{DeviceArgs, ServerArgs, count};
 use tacit_backends::Registry;
 use tacit_client::wire::{InputId, LinkClass, ModelAndBackend};
 use tacit_client::{ClientConfig, MAX_THREADS, Notices, Standing, UNKNOWN_INPUT_MESSAGE};
+use tacit_program::args::{DeviceArgs, ServerArgs, count};
 
 /// Announce an input over HTTP, without a standing connection, for devices that sleep until its
 /// turn

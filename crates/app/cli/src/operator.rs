@@ -3,8 +3,8 @@
 
 use serde::Deserialize;
 use std::time::Duration;
-use tacit_args::ServerArgs;
 use tacit_client::Control;
+use tacit_program::args::ServerArgs;
 
 #[derive(clap::Args)]
 pub struct Operator {

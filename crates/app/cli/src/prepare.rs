@@ -26,11 +26,11 @@ pub struct Args {
     #[command(flatten)]
     pub connect: Connect,
     /// Number of materials to make
-    #[arg(long, default_value_t = 1, value_parser = tacit_args::count(1_000_000), help_heading = "Material")]
+    #[arg(long, default_value_t = 1, value_parser = tacit_program::args::count(1_000_000), help_heading = "Material")]
     count: usize,
     /// Inputs that each material serves as one batch, in the exchanges of one input. If fewer
     /// inputs come, the rest of the material is burnt
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = tacit_args::count(32))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = tacit_program::args::count(32))]
     #[arg(help_heading = "Material")]
     batch: usize,
     /// Order the material from this client's helper, host:port; wait until the helper has made it,

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use tacit_log::Log;
+use tacit_program::log::Log;
 
 /// Whether the reader of standard output has closed it.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
@@ -69,7 +69,7 @@ pub fn run<C: CommandLine>() -> ExitCode {
         // SIGPIPE ended.
         Err(error) if is_closed_pipe(&error) => ExitCode::from(141),
         Err(error) => {
-            let text = tacit_log::explain(error.as_ref());
+            let text = tacit_program::log::explain(error.as_ref());
             log.say(&match as_json {
                 true => as_error(&text),
                 false => format!("error: {text}"),

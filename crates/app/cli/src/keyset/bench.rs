@@ -23,15 +23,15 @@ use tacit_he::ckks::{
 #[derive(clap::Args)]
 pub struct BenchArgs {
     /// Number of threads
-    #[arg(long, default_value_t = 1, value_name = "COUNT", value_parser = tacit_args::count(256))]
+    #[arg(long, default_value_t = 1, value_name = "COUNT", value_parser = tacit_program::args::count(256))]
     #[arg(help_heading = "Device")]
     threads: usize,
     /// Levels to measure at
-    #[arg(long, value_delimiter = ',', default_value = "5,15", value_name = "LEVELS", value_parser = tacit_args::count(30))]
+    #[arg(long, value_delimiter = ',', default_value = "5,15", value_name = "LEVELS", value_parser = tacit_program::args::count(30))]
     #[arg(help_heading = "Model")]
     levels: Vec<usize>,
     /// Numbers of special primes to measure with
-    #[arg(long, value_delimiter = ',', default_value = "4,8", value_name = "COUNTS", value_parser = tacit_args::count(10))]
+    #[arg(long, value_delimiter = ',', default_value = "4,8", value_name = "COUNTS", value_parser = tacit_program::args::count(10))]
     #[arg(help_heading = "Model")]
     alphas: Vec<usize>,
     /// Parameter set to bootstrap once as well, A (6 GB) or B (3 GB); may be repeated

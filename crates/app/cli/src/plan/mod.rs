@@ -72,10 +72,10 @@ pub struct Args {
     #[arg(long, default_value = "100/day", help_heading = "Input")]
     requests: Requests,
     /// Most inputs of a client at once, which is the stock to keep
-    #[arg(long, default_value_t = 1, value_parser = tacit_args::count(100_000), help_heading = "Input")]
+    #[arg(long, default_value_t = 1, value_parser = tacit_program::args::count(100_000), help_heading = "Input")]
     burst: usize,
     /// Number of clients of the server
-    #[arg(long, default_value_t = 1, value_parser = tacit_args::count(1_000_000), help_heading = "Server")]
+    #[arg(long, default_value_t = 1, value_parser = tacit_program::args::count(1_000_000), help_heading = "Server")]
     clients: usize,
     /// Seconds of waiting that one joule of the client counts as, with --goal latency or total
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = given::weight)]

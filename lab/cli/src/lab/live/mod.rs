@@ -74,7 +74,7 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, help_heading = "Input", hide_short_help = true)]
     lead: f64,
     /// Number of requests of each cell [default: 60 to 100, to take 40 minutes in all]
-    #[arg(long, value_name = "COUNT", value_parser = tacit_args::count(10_000), help_heading = "Limits")]
+    #[arg(long, value_name = "COUNT", value_parser = tacit_program::args::count(10_000), help_heading = "Limits")]
     requests: Option<usize>,
     /// Work that arrives in a second, in seconds of a network that runs alone; above 1, a server
     /// with one job at a time falls behind

@@ -63,7 +63,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let pin = keys::dealer_pin(&args.keys)?;
     let dealer = DealerServer::bind(Registry::standard(), config)?;
     dealer.stop_on_signals(GRACE)?;
-    tacit_log::announce(match args.json {
+    tacit_program::log::announce(match args.json {
         true => serde_json::json!({"listening": dealer.address(), "pin": pin.to_string()}).to_string(),
         false => format!("listening on {} (pin {pin})", dealer.address()),
     })?;
@@ -75,5 +75,5 @@ fn main() -> ExitCode {
     let args = Args::parse();
     // Returns the memory of large tensors to the system: they are needed only while dealing.
     tacit_arith::heap::give_back_large();
-    tacit_log::run(|| run(&args))
+    tacit_program::log::run(|| run(&args))
 }

@@ -4,8 +4,8 @@ use clap::Parser;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-use tacit_args::count;
 use tacit_ids::ClientId;
+use tacit_program::args::count;
 use tacit_serve::{Front, FrontConfig};
 use tacit_store::keys;
 
@@ -74,7 +74,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         true => serde_json::json!({"listening": front.address()}).to_string(),
         false => format!("the front listens on {}", front.address()),
     };
-    tacit_log::announce(line).context("starting a thread")?;
+    tacit_program::log::announce(line).context("starting a thread")?;
     front.run();
     Ok(())
 }

@@ -16,12 +16,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
-use tacit_args::count;
 use tacit_arith::heap::Counting;
 use tacit_backends::{DEFAULT, Registry};
 use tacit_client::MAX_THREADS;
 use tacit_ids::ClientId;
 use tacit_net::Rate;
+use tacit_program::args::count;
 use tacit_sched::policy::PolicySpec;
 use tacit_serve::{Collector, Hangups, Server, ServerConfig};
 use tacit_store::{SealKey, keys};
@@ -271,7 +271,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         true => serde_json::json!({"listening": server.address(), "models": names}).to_string(),
         false => format!("listening on {} ({})", server.address(), names.join(", ")),
     };
-    tacit_log::announce(line).context("starting a thread")?;
+    tacit_program::log::announce(line).context("starting a thread")?;
     server.run();
     Ok(())
 }
@@ -281,13 +281,13 @@ fn main() -> ExitCode {
     let name = words.next().into_iter();
     if words.next().is_some_and(|first| first == "--front") {
         let args = front::Args::parse_from(name.chain(words));
-        return tacit_log::run(|| {
+        return tacit_program::log::run(|| {
             tacit_admission::raise_open_files();
             front::run(args)
         });
     }
     let args = Args::parse();
-    tacit_log::run(|| {
+    tacit_program::log::run(|| {
         tacit_admission::raise_open_files();
         run(&args)
     })

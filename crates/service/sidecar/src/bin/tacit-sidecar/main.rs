@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tacit_args::{DealerArgs, DeviceArgs, ServerArgs, count};
 use tacit_backends::Registry;
 use tacit_client::{ClientConfig, MAX_THREADS};
 use tacit_foreign::file;
 use tacit_net::{NetError, Rate};
+use tacit_program::args::{DealerArgs, DeviceArgs, ServerArgs, count};
 use tacit_sidecar::access::{Access, Token};
 use tacit_sidecar::energy::EnergyModel;
 use tacit_sidecar::fleet::{Fleet, FleetConfig};
@@ -225,13 +225,13 @@ fn announce(args: &Args, http: Option<SocketAddr>, grpc: Option<SocketAddr>) -> 
             None => format!("listening on {at}"),
         },
     };
-    tacit_log::announce(line).context("starting a thread")
+    tacit_program::log::announce(line).context("starting a thread")
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
     tacit_admission::raise_open_files();
-    tacit_log::run(|| {
+    tacit_program::log::run(|| {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.context("starting the runtime")?;
         let result = runtime.block_on(run(&args));

@@ -1,6 +1,4 @@
 //! Command line arguments that several programs share, and their conversion.
-#![forbid(unsafe_code)]
-
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! What several programs take.
 use clap::Parser;
-use tacit_args::{DealerArgs, DeviceArgs, ServerArgs, count};
 use tacit_client::ClientConfig;
 use tacit_client::wire::LinkClass;
+use tacit_program::args::{DealerArgs, DeviceArgs, ServerArgs, count};
 use tacit_store::keys;
 
 #[derive(Parser)]

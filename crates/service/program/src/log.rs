@@ -5,8 +5,6 @@
 //!
 //! Many lines contain text from peers. A log record is one line, whatever it quotes, and characters
 //! that a terminal would obey are escaped.
-#![forbid(unsafe_code)]
-
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::borrow::Cow;
 use std::error::Error;
