@@ -13,7 +13,7 @@ use tacit_net::{Channel, Tag};
 use zeroize::Zeroizing;
 
 use super::Dealt;
-use super::dealer::{GATE, mask, moved, seed};
+use super::dealer::{GATE, linear_mask, moved_share, read_seed};
 use super::plan::{Plan, SEED_BYTES};
 use crate::session::lattice;
 use crate::session::masked_weights::MaskedWeights;
@@ -35,10 +35,10 @@ impl ClientPhases for Dealt {
     fn offline(run: Run<'_, '_, Self>, inputs: ClientOffline<'_>) -> Result<Zeroizing<Vec<u8>>, BackendError> {
         let (Run { plan, session, stop }, ClientOffline { masked_weights, keys, head }) = (run, inputs);
         let lattice = lattice::Client::new(&plan.choices.lattice, keys, session.prg);
-        let (seed, channel) = (Prg::from_seed(seed(head)), &mut *session.channel);
-        let walked = Prg::from_seed(seed.seed().clone());
+        let (seed, channel) = (Prg::from_seed(read_seed(head)), &mut *session.channel);
+        let share_stream = Prg::from_seed(seed.seed().clone());
         let phase = Offline { plan, masked_weights, lattice, next: 0, seed, channel };
-        let (_, Offline { channel, .. }) = plan.walk_client(walked, phase, stop)?;
+        let (_, Offline { channel, .. }) = plan.walk_client(share_stream, phase, stop)?;
         channel.flush()?;
         Ok(Zeroizing::default())
     }
@@ -46,18 +46,20 @@ impl ClientPhases for Dealt {
     fn online(run: Run<'_, '_, Self>, half: StoredHalf<'_>, input: &[i64]) -> Result<Vec<i64>, BackendError> {
         let Run { plan, session, stop } = run;
         check_input(&plan.graph, plan.batch, input)?;
-        let seed = Prg::from_seed(seed(&half.open(&plan.binding())?.bytes(SEED_BYTES)?));
-        let walked = Prg::from_seed(seed.seed().clone());
-        let (mine, Online { session, .. }) = plan.walk_client(walked, Online { plan, input, seed, session }, stop)?;
-        revealed(&plan.graph, &mine, RESULT, session.channel)
+        let seed = Prg::from_seed(read_seed(&half.open(&plan.binding())?.bytes(SEED_BYTES)?));
+        let share_stream = Prg::from_seed(seed.seed().clone());
+        let (share, Online { session, .. }) =
+            plan.walk_client(share_stream, Online { plan, input, seed, session }, stop)?;
+        revealed(&plan.graph, &share, RESULT, session.channel)
     }
 }
 
+/// The walk of an offline phase.
 struct Offline<'a> {
     plan: &'a Plan,
     masked_weights: &'a MaskedWeights,
     lattice: lattice::Client<'a>,
-    /// The next dealt linear layer.
+    /// Index of the next dealt linear layer.
     next: usize,
     seed: Prg,
     channel: &'a mut Channel,
@@ -75,7 +77,7 @@ impl ClientPhase<Dealt> for Offline<'_> {
         }
         let mut share = self.masked_weights.layer(self.next).apply(conv, r)?;
         self.next += 1;
-        let masks = Zeroizing::new(mask(&self.seed, id, share.len(), width));
+        let masks = Zeroizing::new(linear_mask(&self.seed, id, share.len(), width));
         share.iter_mut().zip(masks.iter()).for_each(|(c, t)| *c = c.wrapping_add(*t) & ring_mask(width));
         Ok(share)
     }
@@ -96,7 +98,7 @@ impl ClientPhase<Dealt> for Offline<'_> {
         if !self.plan.moves(id) {
             return Ok(share);
         }
-        let target = moved(self.plan, &self.seed, id, node);
+        let target = moved_share(self.plan, &self.seed, id, node);
         let share = Zeroizing::new(share);
         let difference: Vec<u64> = share.iter().zip(&target).map(|(c, r)| c.wrapping_sub(*r)).collect();
         self.channel.send_packed(MOVE, &difference, node.fixed.width)?;
@@ -104,6 +106,7 @@ impl ClientPhase<Dealt> for Offline<'_> {
     }
 }
 
+/// The walk of an online phase.
 struct Online<'a, 's> {
     plan: &'a Plan,
     input: &'a [i64],
@@ -122,10 +125,10 @@ impl ClientPhase<Dealt> for Online<'_, '_> {
         Ok(vec![0; self.plan.batch * conv.out_len()])
     }
 
-    fn gate(&mut self, at: At, gate: &DealtGate, shares: &GateShares<'_>) -> Result<(), BackendError> {
+    fn gate(&mut self, position: At, gate: &DealtGate, shares: &GateShares<'_>) -> Result<(), BackendError> {
         let GateShares { tested, values, bases, targets } = *shares;
         let shares = ClientShares { tested, values, bases, targets };
-        Ok(client_online(gate, shares, &stream(&self.seed, at, GATE), self.session)?)
+        Ok(client_online(gate, shares, &stream(&self.seed, position, GATE), self.session)?)
     }
 
     fn widen(&mut self, id: NodeId, spec: &WrapSpec, c: &[u64], target: &[u64]) -> Result<(), BackendError> {
@@ -139,6 +142,6 @@ impl ClientPhase<Dealt> for Online<'_, '_> {
     }
 
     fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
-        Ok(if self.plan.moves(id) { moved(self.plan, &self.seed, id, node) } else { share })
+        Ok(if self.plan.moves(id) { moved_share(self.plan, &self.seed, id, node) } else { share })
     }
 }

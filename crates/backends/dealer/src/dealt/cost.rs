@@ -5,7 +5,7 @@ use tacit_net::TrafficModel;
 
 use super::plan::{self, Plan, SEED_BYTES, Step};
 use super::{Dealt, Options};
-use crate::session::cost::{self, MATERIAL_WORTH, largest_tensor, matrix_bytes, packed};
+use crate::session::cost::{self, MATERIAL_WORTH, largest_tensor, matrix_bytes, tensor_bytes};
 use crate::session::{Costed, LinearLayer, audit, masked_weights, steps};
 use tacit_backend_api::{BackendError, Costs, Work};
 use tacit_ring::RingGraph;
@@ -15,7 +15,7 @@ fn online_talk(graph: &RingGraph, steps: &[Step], batch: usize) -> TrafficModel 
     let mut talk = TrafficModel::default();
     for (step, node) in steps.iter().zip(graph.nodes()) {
         match step {
-            Step::Input => talk.up(packed(node, batch)),
+            Step::Input => talk.up(tensor_bytes(node, batch)),
             Step::Widen(spec) => widen_talk(spec, &mut talk),
             Step::LookUp(table) => table.talk(&mut talk),
             Step::Linear(_) | Step::Local => {}
@@ -24,15 +24,14 @@ fn online_talk(graph: &RingGraph, steps: &[Step], batch: usize) -> TrafficModel 
             }
         }
     }
-    talk.down(packed(graph.output(), batch));
+    talk.down(tensor_bytes(graph.output(), batch));
     talk
 }
 
 /// Multiplications of the dealt linear layers.
 fn dealt_macs(plan: &Plan) -> u64 {
-    let of_layers =
-        plan.masked_layers().map(|LinearLayer { conv, .. }| conv.weight_len() / conv.out_ch * conv.out_len());
-    (plan.batch * of_layers.sum::<usize>()) as u64
+    let macs = plan.masked_layers().map(|LinearLayer { conv, .. }| conv.weight_len() / conv.out_ch * conv.out_len());
+    (plan.batch * macs.sum::<usize>()) as u64
 }
 
 /// The traffic of the offline phase: the order, layers that are not dealt, and the moves of shares.
@@ -41,17 +40,17 @@ fn offline_talk(plan: &Plan) -> TrafficModel {
     for (id, node) in plan.graph.nodes().iter().enumerate() {
         plan.choices.lattice.talk(id, &mut talk);
         if plan.moves(id) {
-            talk.up(packed(node, plan.batch));
+            talk.up(tensor_bytes(node, plan.batch));
         }
     }
     talk
 }
 
 /// AES blocks of both parties' streams, for a step.
-fn aes(step: &Step) -> [u64; 2] {
+fn aes_blocks(step: &Step) -> [u64; 2] {
     let table = if let Step::LookUp(table) = step { Some(table.cost()) } else { None };
-    let all = step.gates().filter(|gate| gate.n() > 0).map(|gate| gate.cost()).chain(table);
-    all.fold([0, 0], |[client, server], one| [client + one.client_aes as u64, server + one.server_aes as u64])
+    let costs = step.gates().filter(|gate| gate.n() > 0).map(|gate| gate.cost()).chain(table);
+    costs.fold([0, 0], |[client, server], cost| [client + cost.client_aes as u64, server + cost.server_aes as u64])
 }
 
 impl Costed for Dealt {
@@ -60,7 +59,7 @@ impl Costed for Dealt {
         let moves = plan::moves(graph, &steps);
         let mut total = online_talk(graph, &steps, 1).payload() as f64;
         for ((step, node), moved) in steps.iter().zip(graph.nodes()).zip(moves) {
-            total += if moved { packed(node, 1) as f64 } else { 0.0 };
+            total += if moved { tensor_bytes(node, 1) as f64 } else { 0.0 };
             total += MATERIAL_WORTH * plan::dealt_bytes(step, node, 1) as f64;
         }
         Ok(total)
@@ -72,9 +71,9 @@ impl Costed for Dealt {
 
     fn costs(plan: &Plan) -> Costs {
         let online = online_talk(&plan.graph, &plan.steps, plan.batch);
-        let mut costs = cost::begin(plan, offline_talk(plan), online);
+        let mut costs = cost::base_costs(plan, offline_talk(plan), online);
         for step in &plan.steps {
-            let [client, server] = aes(step);
+            let [client, server] = aes_blocks(step);
             costs.online.client.work.aes_blocks += client;
             costs.online.server.work.aes_blocks += server;
         }
@@ -82,7 +81,7 @@ impl Costed for Dealt {
         costs.offline.client.work = Work { macs, ..Work::default() };
         let [client, server] = plan.choices.lattice.work();
         costs.offline.add_work(client, server);
-        memory(plan, &mut costs);
+        set_peak_memory(plan, &mut costs);
         let gates = costs.online.client.work.aes_blocks + costs.online.server.work.aes_blocks;
         let layer = plan.masked_layers().map(|layer| 4 * layer.conv.weight_len() as u64).max().unwrap_or(0);
         costs.dealing.work = Work { macs, aes_blocks: gates + matrix_bytes(plan).sum::<u64>() / 16, ..Work::default() };
@@ -93,12 +92,12 @@ impl Costed for Dealt {
 
 /// Sets the phases' peak memory, on top of the ciphertexts of layers that are not dealt, which are
 /// counted already.
-fn memory(plan: &Plan, costs: &mut Costs) {
+fn set_peak_memory(plan: &Plan, costs: &mut Costs) {
     let (matrices, largest) = (costs.setup.client.stored_bytes, largest_tensor(plan));
-    let kept = costs.offline.server.stored_bytes;
+    let server_stored = costs.offline.server.stored_bytes;
     costs.offline.client.peak_memory_bytes += matrices + 4 * largest;
     // A server with a folder for material holds little of it in memory.
-    costs.offline.server.peak_memory_bytes += kept + 2 * largest;
+    costs.offline.server.peak_memory_bytes += server_stored + 2 * largest;
     costs.online.client.peak_memory_bytes = 6 * largest;
-    costs.online.server.peak_memory_bytes = kept + 6 * largest;
+    costs.online.server.peak_memory_bytes = server_stored + 6 * largest;
 }

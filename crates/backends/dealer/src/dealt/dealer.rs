@@ -28,18 +28,18 @@ pub(super) const GATE: u8 = 0xf0;
 pub(super) const LINEAR: u8 = 0xf1;
 pub(super) const MOVED: u8 = 0xf2;
 
-/// A party's seed, from the first bytes of its half.
-pub(super) fn seed(half: &[u8]) -> Seed {
+/// Reads a party's seed, the first 16 bytes of its half.
+pub(super) fn read_seed(half: &[u8]) -> Seed {
     Seed(*half.first_chunk().expect("a half begins with a seed"))
 }
 
 /// The client's new share of a moved tensor.
-pub(super) fn moved(plan: &Plan, seed: &Prg, id: NodeId, node: &Node) -> Vec<u64> {
+pub(super) fn moved_share(plan: &Plan, seed: &Prg, id: NodeId, node: &Node) -> Vec<u64> {
     chosen(seed, At { node: id, level: 0 }, MOVED, plan.elements(node), node.fixed.width)
 }
 
 /// The client's mask `t` of a linear layer's result.
-pub(super) fn mask(seed: &Prg, id: NodeId, elements: usize, width: u32) -> Vec<u64> {
+pub(super) fn linear_mask(seed: &Prg, id: NodeId, elements: usize, width: u32) -> Vec<u64> {
     chosen(seed, At { node: id, level: 0 }, LINEAR, elements, width)
 }
 
@@ -74,12 +74,13 @@ impl Correlation for Dealt {
             return sink(&client.0);
         }
         sink(&server.0)?;
-        let own = Prg::from_seed(client.clone());
-        let phase = Dealing { plan, keys: keys.iter(), client: own, server: Prg::from_seed(server), sink };
+        let client_prg = Prg::from_seed(client.clone());
+        let phase = Dealing { plan, keys: keys.iter(), client: client_prg, server: Prg::from_seed(server), sink };
         plan.walk_client(Prg::from_seed(client), phase, &Stop::default()).map(drop)
     }
 }
 
+/// The walk that deals the server's half.
 struct Dealing<'a> {
     plan: &'a Plan,
     keys: std::slice::Iter<'a, Seed>,
@@ -101,7 +102,7 @@ impl ClientPhase<Dealt> for Dealing<'_> {
         let width = self.plan.graph.nodes()[id].fixed.width;
         let key = self.keys.next().ok_or(BackendError::Misuse("there is a key for each linear layer that is dealt"))?;
         let mut known = Zeroizing::new(masked_weights::apply_random(key, conv, r, width)?);
-        let masks = Zeroizing::new(mask(&self.client, id, known.len(), width));
+        let masks = Zeroizing::new(linear_mask(&self.client, id, known.len(), width));
         known.iter_mut().zip(masks.iter()).for_each(|(k, t)| *k = k.wrapping_sub(*t) & ring_mask(width));
         let mut out = Writer::default();
         out.packed(&Packed::new(&known, width));
@@ -109,8 +110,8 @@ impl ClientPhase<Dealt> for Dealing<'_> {
         Ok(vec![0; known.len()])
     }
 
-    fn gate(&mut self, at: At, gate: &DealtGate, shares: &GateShares<'_>) -> Result<(), BackendError> {
-        let (client, server) = (stream(&self.client, at, GATE), stream(&self.server, at, GATE));
+    fn gate(&mut self, position: At, gate: &DealtGate, shares: &GateShares<'_>) -> Result<(), BackendError> {
+        let (client, server) = (stream(&self.client, position, GATE), stream(&self.server, position, GATE));
         deal(gate, shares.tested, shares.values, Sides { client: &client, server: &server }, self.sink)
     }
 
@@ -120,12 +121,12 @@ impl ClientPhase<Dealt> for Dealing<'_> {
     }
 
     fn look_up(&mut self, id: NodeId, table: &LookUp, c: &[u64], _: &[u64]) -> Result<(), BackendError> {
-        let at = At { node: id, level: 0 };
-        let (client, server) = (stream(&self.client, at, GATE), stream(&self.server, at, GATE));
+        let position = At { node: id, level: 0 };
+        let (client, server) = (stream(&self.client, position, GATE), stream(&self.server, position, GATE));
         deal_look_up(table, c, Sides { client: &client, server: &server }, self.sink)
     }
 
     fn settle(&mut self, id: NodeId, node: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
-        Ok(if self.plan.moves(id) { moved(self.plan, &self.client, id, node) } else { share })
+        Ok(if self.plan.moves(id) { moved_share(self.plan, &self.client, id, node) } else { share })
     }
 }

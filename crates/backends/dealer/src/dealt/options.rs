@@ -53,7 +53,7 @@ pub enum Linear {
     },
 }
 
-/// Default of that limit in bytes, and its allowed values: no model has more.
+/// Default of `Auto`'s limit in bytes, and its allowed values: no model has more.
 const LIMIT: u64 = 64 * MB;
 const LIMITS: RangeInclusive<u64> = 0..=4096 * MB;
 const MB: u64 = 1_000_000;
@@ -74,10 +74,10 @@ impl FromStr for Linear {
 impl Linear {
     /// Reads the origin of the shares, and the limit.
     fn read(reader: &mut seam::Reader<'_>) -> Result<Self, BackendError> {
-        let given = reader.get("linear")?.unwrap_or(Options::default().linear);
-        match (given, reader.up_to(E_LIMIT, (LIMITS.end() / MB) as f64)?) {
+        let origin = reader.get("linear")?.unwrap_or(Options::default().linear);
+        match (origin, reader.up_to(E_LIMIT, (LIMITS.end() / MB) as f64)?) {
             (Self::Auto { .. }, Some(limit)) => Ok(Self::Auto { limit: (limit * MB as f64) as u64 }),
-            (other, None) => Ok(other),
+            (origin, None) => Ok(origin),
             (_, Some(_)) => Err(BackendError::Option {
                 backend: NAME,
                 key: E_LIMIT.into(),
@@ -179,23 +179,23 @@ mod tests {
         let (options, ring) = Options::parse(&"exchanges=2,relu_drop=2,frac_bits=12".parse().unwrap()).unwrap();
         assert_eq!((options.exchanges, options.relu_drop, ring.frac_bits), (Choice::Two, 2, Some(12)));
         assert_eq!(Options::parse(&seam::Options::default()).unwrap().0, Options::default());
-        let linear = |text: &str| {
+        let parse_linear = |text: &str| {
             Options::parse(&text.parse().unwrap()).map(|(options, ring)| (options.linear, ring.linear_error))
         };
-        assert_eq!(linear("").unwrap(), (Linear::Dealt, 0));
-        assert_eq!(linear("linear=he").unwrap(), (Linear::He, 1 << 12));
-        assert_eq!(linear("linear=auto").unwrap().0, Linear::Auto { limit: LIMIT });
-        assert_eq!(linear("linear=auto,e_limit=0.5").unwrap().0, Linear::Auto { limit: 500_000 });
-        for alone in ["e_limit=7", "linear=he,e_limit=7", "linear=auto,e_limit=5000", "linear=auto,e_limit=-1"] {
-            let error = linear(alone).unwrap_err().to_string();
-            assert!(error.contains("e_limit") && error.contains(NAME), "{alone}: {error}");
+        assert_eq!(parse_linear("").unwrap(), (Linear::Dealt, 0));
+        assert_eq!(parse_linear("linear=he").unwrap(), (Linear::He, 1 << 12));
+        assert_eq!(parse_linear("linear=auto").unwrap().0, Linear::Auto { limit: LIMIT });
+        assert_eq!(parse_linear("linear=auto,e_limit=0.5").unwrap().0, Linear::Auto { limit: 500_000 });
+        for text in ["e_limit=7", "linear=he,e_limit=7", "linear=auto,e_limit=5000", "linear=auto,e_limit=-1"] {
+            let error = parse_linear(text).unwrap_err().to_string();
+            assert!(error.contains("e_limit") && error.contains(NAME), "{text}: {error}");
         }
-        for bad in
+        for text in
             ["relu_drop=99", "audit=1000", "exchanges=3", "dealer_mbit=0", "rtt_ms=-1", "leaves=masked", "linear=ckks"]
         {
-            let key = bad.split('=').next().unwrap();
-            let error = Options::parse(&bad.parse().unwrap()).unwrap_err().to_string();
-            assert!(error.contains(key) && error.contains(NAME), "{bad}: {error}");
+            let key = text.split('=').next().unwrap();
+            let error = Options::parse(&text.parse().unwrap()).unwrap_err().to_string();
+            assert!(error.contains(key) && error.contains(NAME), "{text}: {error}");
         }
         assert!(Options { rtt_ms: 99_999, ..Options::default() }.check().is_err());
         assert!(Options { linear: Linear::Auto { limit: 5000 * MB }, ..Options::default() }.check().is_err());

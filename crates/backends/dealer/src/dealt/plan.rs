@@ -10,9 +10,9 @@ use tacit_mpc::gate::WrapSpec;
 
 use super::options::{Choice, Linear};
 use super::{Dealt, Options};
-use crate::session::cost::packed;
+use crate::session::cost::tensor_bytes;
 use crate::session::lattice::Layers;
-use crate::session::masked_weights::bytes_of;
+use crate::session::masked_weights::layer_bytes;
 use crate::session::{self, Choices, Scheme};
 use tacit_arith::ring::ConvSpec;
 use tacit_backend_api::BackendError;
@@ -38,16 +38,17 @@ impl Scheme for Dealt {
     const LATTICES: bool = true;
 
     fn gate(options: &Options, n: usize, width: u32, drop: u32, values: Vec<Value>) -> DealtGate {
-        let [one, two] = [Exchanges::One, Exchanges::Two].map(|e| DealtGate::new(n, width, drop, values.clone(), e));
+        let [one_exchange, two_exchanges] =
+            [Exchanges::One, Exchanges::Two].map(|e| DealtGate::new(n, width, drop, values.clone(), e));
         match options.exchanges {
-            Choice::One => one,
-            Choice::Two => two,
+            Choice::One => one_exchange,
+            Choice::Two => two_exchanges,
             Choice::Auto => {
                 // In microseconds: a bit takes 1 / Mbit.
-                let [sent_one, sent_two] =
-                    [&one, &two].map(|gate| 8.0 * gate.cost().material as f64 / f64::from(options.dealer_mbit));
+                let [sent_one, sent_two] = [&one_exchange, &two_exchanges]
+                    .map(|gate| 8.0 * gate.cost().material as f64 / f64::from(options.dealer_mbit));
                 let wait = 1000.0 * f64::from(options.rtt_ms);
-                if sent_one <= sent_two + wait { one } else { two }
+                if sent_one <= sent_two + wait { one_exchange } else { two_exchanges }
             }
         }
     }
@@ -61,7 +62,7 @@ impl Scheme for Dealt {
     }
 
     fn choose(graph: &RingGraph, steps: &[Step], options: &Options) -> Result<Choices, BackendError> {
-        let lattice = Layers::new(graph, &chosen(&masked_bytes(graph, steps), options.linear))?;
+        let lattice = Layers::new(graph, &choose_lattice_layers(&masked_bytes(graph, steps), options.linear))?;
         Ok(Choices { moves: moves(graph, steps), lattice })
     }
 
@@ -87,7 +88,7 @@ impl Plan {
     pub(super) fn material_bytes(&self) -> usize {
         let added = self.graph.nodes().iter().enumerate().map(|(id, node)| {
             let tensors = usize::from(self.choices.lattice.place(id).is_some()) + usize::from(self.moves(id));
-            tensors * packed(node, self.batch)
+            tensors * tensor_bytes(node, self.batch)
         });
         self.half_bytes() + added.sum::<usize>()
     }
@@ -107,7 +108,7 @@ impl Plan {
 fn masked_bytes(graph: &RingGraph, steps: &[Step]) -> Vec<(NodeId, u64)> {
     let nodes = steps.iter().zip(graph.nodes()).enumerate();
     let bytes = nodes.filter_map(|(id, (step, node))| match step {
-        Step::Linear(conv) => Some((id, bytes_of(conv.weight_len(), node.fixed.width))),
+        Step::Linear(conv) => Some((id, layer_bytes(conv.weight_len(), node.fixed.width))),
         _ => None,
     });
     bytes.collect()
@@ -116,7 +117,7 @@ fn masked_bytes(graph: &RingGraph, steps: &[Step]) -> Vec<(NodeId, u64)> {
 /// Bytes that the dealer gives the server for a step of `batch` inputs.
 pub(super) fn dealt_bytes(step: &Step, node: &Node, batch: usize) -> usize {
     match step {
-        Step::Linear(_) => packed(node, batch),
+        Step::Linear(_) => tensor_bytes(node, batch),
         Step::Widen(spec) => widen_bytes(spec),
         Step::LookUp(table) => table.material(),
         _ => step.gates().map(|gate| gate.cost().material).sum(),
@@ -137,20 +138,20 @@ pub(super) fn moves(graph: &RingGraph, steps: &[Step]) -> Vec<bool> {
     // One walk is enough: whether a tensor is moved depends only on earlier tensors.
     let (mut moves, mut unknown) = (vec![false; steps.len()], vec![false; steps.len()]);
     for (id, (step, node)) in steps.iter().zip(graph.nodes()).enumerate() {
-        let made = match step {
+        let is_unknown = match step {
             Step::Linear(_) => true,
             Step::Local => node.inputs.iter().any(|&i| unknown[i]),
             _ => false,
         };
-        moves[id] = made && needed[id];
-        unknown[id] = made && !needed[id];
+        moves[id] = is_unknown && needed[id];
+        unknown[id] = is_unknown && !needed[id];
     }
     moves
 }
 
 /// Returns the `layers` that use lattices under the option `linear`. `layers` are nodes in order,
 /// with the bytes of `E` of each.
-fn chosen(layers: &[(NodeId, u64)], linear: Linear) -> Vec<NodeId> {
+fn choose_lattice_layers(layers: &[(NodeId, u64)], linear: Linear) -> Vec<NodeId> {
     let limit = match linear {
         Linear::Dealt => return Vec::new(),
         Linear::He => return layers.iter().map(|(id, _)| *id).collect(),
@@ -159,17 +160,17 @@ fn chosen(layers: &[(NodeId, u64)], linear: Linear) -> Vec<NodeId> {
     let mut largest = layers.to_vec();
     // The sort is stable: of layers of equal size, the first in the graph stays first.
     largest.sort_by_key(|(_, bytes)| Reverse(*bytes));
-    let mut left: u64 = layers.iter().map(|(_, bytes)| bytes).sum();
-    let mut chosen = Vec::new();
+    let mut dealt: u64 = layers.iter().map(|(_, bytes)| bytes).sum();
+    let mut lattice_layers = Vec::new();
     for (id, bytes) in largest.into_iter().filter(|(_, bytes)| *bytes > 0) {
-        if left <= limit {
+        if dealt <= limit {
             break;
         }
-        left -= bytes;
-        chosen.push(id);
+        dealt -= bytes;
+        lattice_layers.push(id);
     }
-    chosen.sort_unstable();
-    chosen
+    lattice_layers.sort_unstable();
+    lattice_layers
 }
 
 #[cfg(test)]
@@ -179,13 +180,13 @@ mod tests {
     #[test]
     fn the_layers_with_most_of_the_masked_weights_go_first() {
         let layers = [(1, 3), (4, 9), (6, 9), (8, 1)];
-        let of = |limit| chosen(&layers, Linear::Auto { limit });
-        assert!(of(22).is_empty() && chosen(&layers, Linear::Dealt).is_empty());
-        assert_eq!(of(21), [4]);
-        assert_eq!(of(13), [4]);
-        assert_eq!(of(12), [4, 6]);
-        assert_eq!(of(3), [1, 4, 6]);
-        assert_eq!(of(0), [1, 4, 6, 8]);
-        assert_eq!(chosen(&layers, Linear::He), [1, 4, 6, 8]);
+        let choose = |limit| choose_lattice_layers(&layers, Linear::Auto { limit });
+        assert!(choose(22).is_empty() && choose_lattice_layers(&layers, Linear::Dealt).is_empty());
+        assert_eq!(choose(21), [4]);
+        assert_eq!(choose(13), [4]);
+        assert_eq!(choose(12), [4, 6]);
+        assert_eq!(choose(3), [1, 4, 6]);
+        assert_eq!(choose(0), [1, 4, 6, 8]);
+        assert_eq!(choose_lattice_layers(&layers, Linear::He), [1, 4, 6, 8]);
     }
 }

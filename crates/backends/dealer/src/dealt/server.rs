@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::Dealt;
 use super::client::{INPUT, MOVE, RESULT};
-use super::dealer::{GATE, seed};
+use super::dealer::{GATE, read_seed};
 use super::plan::{Plan, SEED_BYTES};
 use crate::session::lattice::{self, NO_WEIGHTS};
 use crate::session::{Run, ServerOffline, ServerPhases, Sink, Source, StoredHalf};
@@ -23,8 +23,8 @@ use tacit_ring::fixed::ring_mask;
 use tacit_ring::share::{At, ServerPhase, ServerShares, linear_online, stream};
 use tacit_ring::{Node, Weights};
 
-/// Gives elements of a node's tensor to `sink`.
-fn put(values: &[u64], node: &Node, sink: &mut Sink<'_>) -> Result<(), BackendError> {
+/// Encodes a node's tensor and gives its bytes to `sink`.
+fn write_tensor(values: &[u64], node: &Node, sink: &mut Sink<'_>) -> Result<(), BackendError> {
     let mut out = Writer::default();
     out.packed(&Packed::new(values, node.fixed.width));
     sink(&out.finish())
@@ -42,10 +42,10 @@ impl ServerPhases for Dealt {
             stop.begin()?;
             half.pass(plan.dealt_bytes(id), sink)?;
             if let Some(place) = plan.choices.lattice.place(id) {
-                put(&Zeroizing::new(lattice.share(place, channel)?), node, sink)?;
+                write_tensor(&Zeroizing::new(lattice.share(place, channel)?), node, sink)?;
             }
             if plan.moves(id) {
-                put(&channel.recv_packed(MOVE, plan.elements(node), node.fixed.width)?, node, sink)?;
+                write_tensor(&channel.recv_packed(MOVE, plan.elements(node), node.fixed.width)?, node, sink)?;
             }
         }
         Ok(())
@@ -54,7 +54,7 @@ impl ServerPhases for Dealt {
     fn online(run: Run<'_, '_, Self>, half: StoredHalf<'_>, weights: &Weights) -> Result<(), BackendError> {
         let Run { plan, session, stop } = run;
         let mut source = half.open(&plan.binding())?;
-        let seed = Prg::from_seed(seed(&source.bytes(SEED_BYTES)?));
+        let seed = Prg::from_seed(read_seed(&source.bytes(SEED_BYTES)?));
         let phase = Online { plan, weights, seed, source, session };
         let (share, Online { session, .. }) = plan.walk_server(phase, stop)?;
         session.channel.send_packed(RESULT, &share, plan.graph.output().fixed.width)?;
@@ -62,6 +62,7 @@ impl ServerPhases for Dealt {
     }
 }
 
+/// The walk of an online phase.
 struct Online<'a, 's> {
     plan: &'a Plan,
     weights: &'a Weights,
@@ -81,31 +82,36 @@ impl ServerPhase<Dealt> for Online<'_, '_> {
         linear_online(conv, layer, x, &known, node.fixed.width)
     }
 
-    fn gate(&mut self, at: At, gate: &DealtGate, shares: &ServerShares<'_>) -> Result<Vec<Vec<u64>>, BackendError> {
-        let given = self.source.bytes(gate.cost().material)?;
-        let half = DealtHalf { prg: &stream(&self.seed, at, GATE), bytes: &given };
+    fn gate(
+        &mut self,
+        position: At,
+        gate: &DealtGate,
+        shares: &ServerShares<'_>,
+    ) -> Result<Vec<Vec<u64>>, BackendError> {
+        let dealt_bytes = self.source.bytes(gate.cost().material)?;
+        let half = DealtHalf { prg: &stream(&self.seed, position, GATE), bytes: &dealt_bytes };
         let ServerShares { tested, values, bases } = *shares;
         let shares = tacit_mpc::dealt::ServerShares { tested, values, bases };
         Ok(server_online(gate, shares, half, self.session)?)
     }
 
     fn widen(&mut self, id: NodeId, spec: &WrapSpec, _: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError> {
-        let given = self.source.bytes(widen_bytes(spec))?;
+        let dealt_bytes = self.source.bytes(widen_bytes(spec))?;
         let stream = stream(&self.seed, At { node: id, level: 0 }, GATE);
-        Ok(server_widen(spec, x, DealtHalf { prg: &stream, bytes: &given }, self.session)?)
+        Ok(server_widen(spec, x, DealtHalf { prg: &stream, bytes: &dealt_bytes }, self.session)?)
     }
 
     fn look_up(&mut self, id: NodeId, table: &LookUp, x: &[u64]) -> Result<Vec<u64>, BackendError> {
-        let given = self.source.bytes(table.material())?;
+        let dealt_bytes = self.source.bytes(table.material())?;
         let stream = stream(&self.seed, At { node: id, level: 0 }, GATE);
-        Ok(server_look_up(table, x, DealtHalf { prg: &stream, bytes: &given }, self.session)?)
+        Ok(server_look_up(table, x, DealtHalf { prg: &stream, bytes: &dealt_bytes }, self.session)?)
     }
 
     fn settle(&mut self, id: NodeId, node: &Node, mut share: Vec<u64>) -> Result<Vec<u64>, BackendError> {
         if self.plan.moves(id) {
-            let moved = self.source.packed(node, self.plan.elements(node))?;
+            let difference = self.source.packed(node, self.plan.elements(node))?;
             let mask = ring_mask(node.fixed.width);
-            share.iter_mut().zip(moved).for_each(|(s, d)| *s = s.wrapping_add(d) & mask);
+            share.iter_mut().zip(difference).for_each(|(s, d)| *s = s.wrapping_add(d) & mask);
         }
         Ok(share)
     }

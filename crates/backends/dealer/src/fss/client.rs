@@ -14,11 +14,11 @@ use tacit_net::{Channel, Tag};
 use zeroize::Zeroizing;
 
 use super::dealer::{GATE, tags_and_masks, target};
-use super::linear_check::{Applied, Projection};
+use super::linear_check::{AffineMap, Projection};
 use super::mac_matmul;
 use super::masked_walk::{INPUT, LayerResult, MaskedWalk, Party};
-use super::material_format::{self, ClientHead, KEY, Reveal, When};
-use super::plan::{Plan, tagged};
+use super::material_format::{self, CheckPhase, ClientHead, KEY, Reveal};
+use super::plan::{Plan, tagged_look_up};
 use super::{Fss, Level};
 use crate::session::masked_weights::MaskedWeights;
 use crate::session::{ClientOffline, ClientPhases, Run, Source, StoredHalf};
@@ -33,7 +33,7 @@ pub(super) const RESULT: Tag = Tag::new(0x0431, "share of the result");
 pub(super) const LINEAR: Tag = Tag::new(0x0432, "checked words of a linear layer");
 /// Message, at level `l2`: the digest of the tags of the server's share.
 pub(super) const TAGS: Tag = Tag::new(0x0434, "tags of the share of the result");
-/// Bytes of that digest.
+/// Bytes of the digest in a [`TAGS`] message.
 pub(super) const TAGS_BYTES: usize = 32;
 
 impl ClientPhases for Fss {
@@ -50,7 +50,7 @@ impl ClientPhases for Fss {
         check_input(&plan.graph, plan.batch, input)?;
         let mut source = half.open(&plan.binding())?;
         let head = ClientHead::read(plan, &source.bytes(material_format::head_bytes(plan, Role::Client))?)?;
-        let (masks, transcript) = (head.masks(plan, When::Online), head.transcript(plan, When::Online));
+        let (masks, transcript) = (head.masks(plan, CheckPhase::Online), head.transcript(plan, CheckPhase::Online));
         let ready = Ready { input, head, source, transcript, masks };
         match plan.level() {
             Level::L1 => ready.run_l1(run),
@@ -66,10 +66,10 @@ fn offline_l1(
     head: ClientHead,
 ) -> Result<Zeroizing<Vec<u8>>, BackendError> {
     let Run { plan, session: Session { channel, .. }, stop } = run;
-    let (masks, transcript) = (head.masks(plan, When::Offline), head.transcript(plan, When::Offline));
-    let walked = Prg::from_seed(head.seed.seed().clone());
+    let (masks, transcript) = (head.masks(plan, CheckPhase::Offline), head.transcript(plan, CheckPhase::Offline));
+    let share_stream = Prg::from_seed(head.seed.seed().clone());
     let phase = Offline { plan, masked_weights, next: 0, transcript, seed: head.seed, channel };
-    let (_, Offline { channel, transcript, .. }) = plan.walk_client(walked, phase, stop)?;
+    let (_, Offline { channel, transcript, .. }) = plan.walk_client(share_stream, phase, stop)?;
     transcript.answer(masks, channel)?;
     Ok(Zeroizing::default())
 }
@@ -81,29 +81,29 @@ fn offline_l2(
     head: &ClientHead,
 ) -> Result<Zeroizing<Vec<u8>>, BackendError> {
     let Run { plan, session: Session { channel, prg, .. }, stop } = run;
-    let (masks, mut transcript) = (head.masks(plan, When::Offline), head.transcript(plan, When::Offline));
+    let (masks, mut transcript) = (head.masks(plan, CheckPhase::Offline), head.transcript(plan, CheckPhase::Offline));
     let mut pending = Vec::new();
     for (index, layer) in plan.masked_layers().enumerate() {
         stop.begin()?;
         let shares = tags_and_masks(&head.seed, &layer);
-        let own = shares.enter(masked_weights.layer(index), &layer, &mut transcript)?;
-        channel.send_packed(LINEAR, &own, layer.width)?;
-        pending.push(own);
+        let words = shares.enter(masked_weights.layer(index), &layer, &mut transcript)?;
+        channel.send_packed(LINEAR, &words, layer.width)?;
+        pending.push(words);
     }
     channel.flush()?;
     let bytes = material_format::half_bytes(plan, Role::Client);
     let mut projections = Zeroizing::new(Vec::with_capacity(bytes.stored - bytes.dealt));
-    for (index, (layer, own)) in plan.masked_layers().zip(pending).enumerate() {
-        let received = channel.recv_packed(LINEAR, own.len(), layer.width)?;
-        let opened = mac_matmul::opened(&own, &received, layer.width, &mut transcript);
-        let applied = Projection::draw(&head.seed, layer).for_client(masked_weights.layer(index), &opened)?;
-        projections.extend_from_slice(&applied.write(layer.width));
+    for (index, (layer, words)) in plan.masked_layers().zip(pending).enumerate() {
+        let received = channel.recv_packed(LINEAR, words.len(), layer.width)?;
+        let opened = mac_matmul::open_words(&words, &received, layer.width, &mut transcript);
+        let map = Projection::draw(&head.seed, layer).for_client(masked_weights.layer(index), &opened)?;
+        projections.extend_from_slice(&map.write(layer.width));
     }
     transcript.agree(&KeyShare::draw(&mut head.seed.fork(KEY)), masks, channel, prg)?;
     Ok(projections)
 }
 
-/// An online phase before its walk.
+/// What an online phase needs before its walk.
 struct Ready<'a> {
     input: &'a [i64],
     head: ClientHead,
@@ -113,16 +113,18 @@ struct Ready<'a> {
 }
 
 impl Ready<'_> {
+    /// Runs the phase at level `l1`, and returns the answer.
     fn run_l1(self, run: Run<'_, '_, Fss>) -> Result<Vec<i64>, BackendError> {
         let Run { plan, session, stop } = run;
         let Self { input, head: ClientHead { seed, hash, .. }, source, transcript, masks } = self;
-        let walked = Prg::from_seed(seed.seed().clone());
+        let share_stream = Prg::from_seed(seed.seed().clone());
         let phase = Online { plan, input, seed, hash, batch: 0, source, transcript, session };
-        let (mine, Online { transcript, session, .. }) = plan.walk_client(walked, phase, stop)?;
+        let (share, Online { transcript, session, .. }) = plan.walk_client(share_stream, phase, stop)?;
         transcript.answer(masks, session.channel)?;
-        revealed(&plan.graph, &mine, RESULT, session.channel)
+        revealed(&plan.graph, &share, RESULT, session.channel)
     }
 
+    /// Runs the phase at level `l2`, and returns the answer.
     fn run_l2(self, run: Run<'_, '_, Fss>) -> Result<Vec<i64>, BackendError> {
         let Run { plan, session, stop } = run;
         let Self { input, head, source, transcript, masks } = self;
@@ -137,8 +139,8 @@ impl Ready<'_> {
         // The projections of all layers follow the correction words.
         if let Party::Client { results, .. } = party {
             for (LayerResult { input, result }, layer) in results.iter().zip(plan.masked_layers()) {
-                let own = Applied::read(&layer, &mut source)?;
-                transcript.project(&Projection::draw(&seed, layer).expected(&own, input, result)?);
+                let map = AffineMap::read(&layer, &mut source)?;
+                transcript.project(&Projection::draw(&seed, layer).expected_words(&map, input, result)?);
             }
         }
         let Session { channel, prg, .. } = session;
@@ -146,15 +148,16 @@ impl Ready<'_> {
         let width = plan.graph.output().fixed.width;
         let shares = channel.recv_packed(RESULT, masked.len(), width)?;
         let digest = channel.recv(TAGS, TAGS_BYTES)?;
-        let mask = reveal.mask(&material_format::session_digest(plan, hash, When::Online), &shares, &digest)?;
+        let mask = reveal.mask(&material_format::session_digest(plan, hash, CheckPhase::Online), &shares, &digest)?;
         Ok(masked.iter().zip(mask).map(|(xh, c)| to_signed(xh.wrapping_add(c), width)).collect())
     }
 }
 
+/// The walk of an offline phase at level `l1`.
 struct Offline<'a> {
     plan: &'a Plan,
     masked_weights: &'a MaskedWeights,
-    /// The next linear layer.
+    /// Index of the next linear layer.
     next: usize,
     transcript: CheckTranscript,
     seed: Prg,
@@ -194,6 +197,7 @@ impl ClientPhase<Fss> for Offline<'_> {
     }
 }
 
+/// The walk of an online phase at level `l1`.
 struct Online<'a, 's> {
     plan: &'a Plan,
     input: &'a [i64],
@@ -219,9 +223,9 @@ impl ClientPhase<Fss> for Online<'_, '_> {
     }
 
     /// The client's shares are in the dealt data.
-    fn gate(&mut self, at: At, gate: &FssGate, _: &GateShares<'_>) -> Result<(), BackendError> {
+    fn gate(&mut self, position: At, gate: &FssGate, _: &GateShares<'_>) -> Result<(), BackendError> {
         let corrections = self.source.bytes(gate.cost().client_material)?;
-        let (batch, prg) = (BatchId { hash: self.hash, number: self.batch }, stream(&self.seed, at, GATE));
+        let (batch, prg) = (BatchId { hash: self.hash, number: self.batch }, stream(&self.seed, position, GATE));
         self.batch += 1;
         Ok(client_online(
             gate,
@@ -238,7 +242,7 @@ impl ClientPhase<Fss> for Online<'_, '_> {
     }
 
     fn look_up(&mut self, id: NodeId, table: &LookUp, _: &[u64], _: &[u64]) -> Result<(), BackendError> {
-        let spec = tagged(table, Level::L1);
+        let spec = tagged_look_up(table, Level::L1);
         let corrections = self.source.bytes(spec.cost().client_material)?;
         let batch = BatchId { hash: self.hash, number: self.batch };
         let prg = stream(&self.seed, At { node: id, level: 0 }, GATE);

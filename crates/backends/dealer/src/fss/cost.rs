@@ -4,15 +4,15 @@ use tacit_mpc::fss::gate::{CheckTranscript, FssCost};
 use tacit_net::TrafficModel;
 
 use super::client::TAGS_BYTES;
-use super::plan::{LinearBytes, Plan, Step, batches, tagged};
+use super::plan::{LinearBytes, Plan, Step, batches, tagged_look_up};
 use super::{Fss, Level, Options, linear_check};
-use crate::session::cost::{self, MATERIAL_WORTH, largest_tensor, matrix_bytes, packed};
+use crate::session::cost::{self, MATERIAL_WORTH, largest_tensor, matrix_bytes, tensor_bytes};
 use crate::session::{Costed, audit, masked_weights, steps};
 use tacit_backend_api::{BackendError, Costs, Work};
 use tacit_ring::RingGraph;
 
 /// Adds the traffic of the check at the end of a phase, with words of `widths` widths.
-fn check(level: Level, widths: usize, talk: &mut TrafficModel) {
+fn add_check_traffic(level: Level, widths: usize, talk: &mut TrafficModel) {
     match level {
         Level::L1 => CheckTranscript::talk(widths, talk),
         Level::L2 => CheckTranscript::agree_talk(widths, talk),
@@ -24,11 +24,11 @@ fn walk_talk(graph: &RingGraph, steps: &[Step], level: Level, batch: usize) -> T
     let mut talk = TrafficModel::default();
     for (step, node) in steps.iter().zip(graph.nodes()) {
         match step {
-            Step::Input => talk.up(packed(node, batch)),
-            Step::Linear(_) if level == Level::L2 => talk.down(packed(node, batch)),
+            Step::Input => talk.up(tensor_bytes(node, batch)),
+            Step::Linear(_) if level == Level::L2 => talk.down(tensor_bytes(node, batch)),
             Step::Linear(_) | Step::Local => {}
             Step::Widen(spec) => spec.talk(&mut talk),
-            Step::LookUp(table) => tagged(table, level).talk(&mut talk),
+            Step::LookUp(table) => tagged_look_up(table, level).talk(&mut talk),
             Step::Relu(_) | Step::TruncateExact { .. } | Step::Reduce { .. } => {
                 step.gates().filter(|gate| gate.n() > 0).for_each(|gate| gate.talk(&mut talk));
             }
@@ -37,31 +37,33 @@ fn walk_talk(graph: &RingGraph, steps: &[Step], level: Level, batch: usize) -> T
     talk
 }
 
+/// The traffic of the online phase.
 fn online_talk(plan: &Plan) -> TrafficModel {
     let (level, [_, widths]) = (plan.level(), plan.widths().map(|widths| widths.len()));
     let mut talk = walk_talk(&plan.graph, &plan.steps, level, plan.batch);
-    check(level, widths, &mut talk);
-    talk.down(packed(plan.graph.output(), plan.batch));
+    add_check_traffic(level, widths, &mut talk);
+    talk.down(tensor_bytes(plan.graph.output(), plan.batch));
     if level == Level::L2 {
         talk.down(TAGS_BYTES);
     }
     talk
 }
 
+/// The traffic of the offline phase.
 fn offline_talk(plan: &Plan) -> TrafficModel {
     let (level, [widths, _]) = (plan.level(), plan.widths().map(|widths| widths.len()));
     let mut talk = audit::talk(plan);
-    let layers = || plan.masked_layers().map(|layer| packed(&plan.graph.nodes()[layer.id], plan.batch));
+    let layers = || plan.masked_layers().map(|layer| tensor_bytes(&plan.graph.nodes()[layer.id], plan.batch));
     layers().for_each(|bytes| talk.up(bytes));
     if level == Level::L2 {
         layers().for_each(|bytes| talk.down(bytes));
     }
-    check(level, widths, &mut talk);
+    add_check_traffic(level, widths, &mut talk);
     talk
 }
 
-/// Adds the multiplications of linear layers.
-fn made(plan: &Plan, costs: &mut Costs) {
+/// Adds the multiplications of linear layers to the work of both parties.
+fn add_linear_work(plan: &Plan, costs: &mut Costs) {
     let (level, batch) = (plan.level(), plan.batch as u64);
     let macs = batch * plan.graph.macs();
     // Values and tags, in rings of more than 64 bits. At level `l2` both parties have both, and a
@@ -88,20 +90,20 @@ impl Costed for Fss {
     fn price(graph: &RingGraph, options: &Options) -> Result<f64, BackendError> {
         let (level, steps) = (options.level, steps(graph, options)?);
         let mut total = walk_talk(graph, &steps, level, 1).payload() as f64;
-        total += packed(graph.output(), 1) as f64;
+        total += tensor_bytes(graph.output(), 1) as f64;
         for (step, node) in steps.iter().zip(graph.nodes()) {
             let mut dealt: usize = batches(step, level).map(|cost| cost.client_material + cost.server_material).sum();
-            let linear = LinearBytes::of(step, node, level, 1);
+            let linear = LinearBytes::for_step(step, node, level, 1);
             // The words are sent up once more, and at level `l2` also down.
             total += linear.words as f64 * if level == Level::L2 { 2.0 } else { 1.0 };
-            dealt += linear.dealt();
+            dealt += linear.dealt_bytes();
             total += MATERIAL_WORTH * dealt as f64;
         }
         Ok(total)
     }
 
-    /// Some tensors, rows of a matrix, and pieces of a batch of gates. As much again is being made,
-    /// and some pieces wait to be sent. The server's half needs as much.
+    /// Counts some tensors, and twice the rows of a matrix and the pieces of a batch of gates: some
+    /// are made while others wait to be sent. The server's half needs as much.
     fn client_dealing_memory(plan: &Plan) -> u64 {
         let layer = plan.masked_layers().map(|layer| 8 * layer.conv.weight_len() as u64).max().unwrap_or(0);
         let pieces = all_batches(plan).map(|batch| batch.dealt_at_once as u64).max().unwrap_or(0);
@@ -113,13 +115,13 @@ impl Costed for Fss {
     }
 
     fn costs(plan: &Plan) -> Costs {
-        let mut costs = cost::begin(plan, offline_talk(plan), online_talk(plan));
-        for one in all_batches(plan) {
-            costs.online.client.work.aes_blocks += one.client_aes + one.hashes;
-            costs.online.server.work.aes_blocks += one.server_aes + one.hashes;
+        let mut costs = cost::base_costs(plan, offline_talk(plan), online_talk(plan));
+        for batch in all_batches(plan) {
+            costs.online.client.work.aes_blocks += batch.client_aes + batch.hashes;
+            costs.online.server.work.aes_blocks += batch.server_aes + batch.hashes;
         }
-        made(plan, &mut costs);
-        memory(plan, &mut costs);
+        add_linear_work(plan, &mut costs);
+        set_peak_memory(plan, &mut costs);
         let gates = costs.online.client.work.aes_blocks + costs.online.server.work.aes_blocks;
         let projections = plan.masked_layers().map(|layer| linear_check::work(layer.conv)[0]);
         let projected = if plan.level() == Level::L2 { projections.sum() } else { 0 };
@@ -133,20 +135,20 @@ impl Costed for Fss {
 }
 
 /// Sets the peak memory of the phases that make and use material.
-fn memory(plan: &Plan, costs: &mut Costs) {
+fn set_peak_memory(plan: &Plan, costs: &mut Costs) {
     let (matrices, largest) = (costs.setup.client.stored_bytes, largest_tensor(plan));
-    let [kept, stored] = [&costs.offline.client, &costs.offline.server].map(|party| party.stored_bytes);
+    let [client_stored, server_stored] = [&costs.offline.client, &costs.offline.server].map(|party| party.stored_bytes);
     // Opened words take 48 bytes each, as a share with tag, in a list that doubles by copying.
     let word = 3 * 48;
     let opened: u64 = all_batches(plan).map(|batch| batch.opened as u64).sum();
     let transcript = word * opened + all_batches(plan).map(|batch| batch.held as u64).max().unwrap_or(0);
-    costs.online.client.peak_memory_bytes = kept + transcript + 16 * largest;
-    costs.online.server.peak_memory_bytes = stored + transcript + 16 * largest;
+    costs.online.client.peak_memory_bytes = client_stored + transcript + 16 * largest;
+    costs.online.server.peak_memory_bytes = server_stored + transcript + 16 * largest;
     let linear = plan.masked_layers().map(|layer| (layer.batch * layer.conv.out_len()) as u64).sum::<u64>();
     // A party with a folder for material holds little of it in memory. The server's stored material
     // replaces its half and is a part of it.
     let (half, layer) = (costs.dealing.server_bytes, matrix_bytes(plan).max().unwrap_or(0));
-    costs.offline.client.peak_memory_bytes = matrices + kept + word * linear + 16 * largest;
+    costs.offline.client.peak_memory_bytes = matrices + client_stored + word * linear + 16 * largest;
     costs.offline.server.peak_memory_bytes = half + layer + word * linear + 16 * largest;
 }
 
@@ -173,20 +175,20 @@ mod tests {
         let online = Fss::costs(&plan).online.client.peak_memory_bytes;
         // Seven layers in the transcript, and blocks of the bits of one: entries of -9 to 13 have 5
         // bits.
-        let least = Fss::half_bytes(&plan, Role::Client).stored + 7 * n * 3 * 48 + 16 * 5 * n;
-        assert!((least as u64..2 * least as u64).contains(&online), "{online}, {least}");
+        let min_bytes = Fss::half_bytes(&plan, Role::Client).stored + 7 * n * 3 * 48 + 16 * 5 * n;
+        assert!((min_bytes as u64..2 * min_bytes as u64).contains(&online), "{online}, {min_bytes}");
     }
 
     #[test]
     fn a_clients_half_of_a_batch_is_no_larger_than_what_memory_holds() {
-        let most = |n: usize| {
+        let max_batch = |n: usize| {
             let nodes = vec![node(Op::Input, &[], &[n], 13, 4), node(Op::Relu, &[0], &[n], 13, 4)];
-            let one = Plan::compile(RingGraph::new(spec(nodes)).unwrap(), Options::default()).unwrap();
-            let most = max_inputs(&one);
-            assert!(Fss::half_bytes(&one.batched(most), Role::Client).dealt as u64 <= MAX_HALF);
-            most
+            let single = Plan::compile(RingGraph::new(spec(nodes)).unwrap(), Options::default()).unwrap();
+            let inputs = max_inputs(&single);
+            assert!(Fss::half_bytes(&single.batched(inputs), Role::Client).dealt as u64 <= MAX_HALF);
+            inputs
         };
-        assert_eq!((most(1000), most(1_000_000)), (32, 1));
-        assert!((2..32).contains(&most(100_000)));
+        assert_eq!((max_batch(1000), max_batch(1_000_000)), (32, 1));
+        assert!((2..32).contains(&max_batch(100_000)));
     }
 }

@@ -18,8 +18,8 @@ use zeroize::Zeroizing;
 
 use super::linear_check::Projection;
 use super::mac_matmul::{self, LinearShares, ring};
-use super::material_format::{self, DELTA, KEY, Reveal, When, mask_stream};
-use super::plan::{Plan, Step, tagged};
+use super::material_format::{self, CheckPhase, DELTA, KEY, Reveal, mask_stream};
+use super::plan::{Plan, Step, tagged_look_up};
 use super::{Fss, Level};
 use crate::session::masked_weights;
 use crate::session::{Correlation, HalfBytes, HalfDigest, LinearLayer, Sink};
@@ -67,11 +67,12 @@ pub(super) fn target(seed: &Prg, id: NodeId, elements: usize, width: u32) -> Vec
 pub(super) fn tags_and_masks(seed: &Prg, layer: &LinearLayer<'_>) -> LinearShares {
     let LinearLayer { id, conv, width, batch } = *layer;
     let [x, tau] = [(TAGS, conv.in_len()), (TAU, conv.out_len())]
-        .map(|(part, n)| Zeroizing::new(draw_shares(ring(width), batch * n, &mut stream_of(seed, id, part))));
+        .map(|(part, n)| Zeroizing::new(draw_shares(ring(width), batch * n, &mut node_stream(seed, id, part))));
     LinearShares { x, tau }
 }
 
-fn stream_of(seed: &Prg, id: NodeId, part: u8) -> Prg {
+/// The stream of a part of a node, from a party's seed.
+fn node_stream(seed: &Prg, id: NodeId, part: u8) -> Prg {
     stream(seed, At { node: id, level: 0 }, part)
 }
 
@@ -79,17 +80,17 @@ fn stream_of(seed: &Prg, id: NodeId, part: u8) -> Prg {
 /// width.
 const AT_ONCE: usize = 1 << 16;
 
-/// The same words with tags, a few at a time.
-fn drawn(
+/// Draws `n` words with tags as in [`tags_and_masks`], [`AT_ONCE`] at a time.
+fn draw_tagged(
     seed: &Prg,
     id: NodeId,
     part: u8,
     n: usize,
     width: u32,
 ) -> impl Iterator<Item = Zeroizing<Vec<Share>>> + use<> {
-    let mut stream = stream_of(seed, id, part);
-    let places = (0..n).step_by(AT_ONCE);
-    places.map(move |first| Zeroizing::new(draw_shares(ring(width), AT_ONCE.min(n - first), &mut stream)))
+    let mut stream = node_stream(seed, id, part);
+    let starts = (0..n).step_by(AT_ONCE);
+    starts.map(move |first| Zeroizing::new(draw_shares(ring(width), AT_ONCE.min(n - first), &mut stream)))
 }
 
 impl Correlation for Fss {
@@ -111,28 +112,28 @@ impl Correlation for Fss {
 
     fn deal(role: Role, plan: &Plan, keys: &[Seed], dealing: &Seed, sink: &mut Sink<'_>) -> Result<(), BackendError> {
         let streams = Streams::new(dealing);
-        let (own, dealer) = (Prg::from_seed(streams.client.clone()), &streams.dealer);
-        let (delta, mut of_key) = (Delta::draw(&mut dealer.fork(0)), dealer.fork(1));
+        let (client, dealer) = (Prg::from_seed(streams.client.clone()), &streams.dealer);
+        let (delta, mut key_stream) = (Delta::draw(&mut dealer.fork(0)), dealer.fork(1));
         let (key, chooser) = match plan.level() {
-            Level::L1 => (Key::held(&mut of_key), &own),
-            Level::L2 => (Key::draw(&mut of_key, &mut own.fork(KEY)), &streams.masks),
+            Level::L1 => (Key::held(&mut key_stream), &client),
+            Level::L2 => (Key::draw(&mut key_stream, &mut client.fork(KEY)), &streams.masks),
         };
-        let [chooser, walked] = [chooser, chooser].map(|prg| Prg::from_seed(prg.seed().clone()));
+        let [chooser, share_stream] = [chooser, chooser].map(|prg| Prg::from_seed(prg.seed().clone()));
         let mut digest = material_format::half_digest(plan, role);
-        let mut counted = |bytes: &[u8]| {
+        let mut digesting_sink = |bytes: &[u8]| {
             digest.update(bytes);
             sink(bytes)
         };
-        counted(&match role {
+        digesting_sink(&match role {
             Role::Client => client_head(plan, &streams, &chooser),
             Role::Server => server_head(plan, &streams, &delta, &key),
         })?;
-        let reveal = (role == Role::Server && plan.level() == Level::L2).then(|| Reveal::draw(&own, plan));
+        let reveal = (role == Role::Server && plan.level() == Level::L2).then(|| Reveal::draw(&client, plan));
         let phase = Dealing {
             role,
             plan,
             keys: keys.iter(),
-            client: own,
+            client,
             server: Prg::from_seed(streams.server.clone()),
             dealer: dealer.fork(2),
             chooser,
@@ -140,12 +141,12 @@ impl Correlation for Fss {
             delta,
             key,
             batch: 0,
-            sink: &mut counted,
+            sink: &mut digesting_sink,
         };
-        let (result, _) = plan.walk_client(walked, phase, &Stop::default())?;
+        let (result, _) = plan.walk_client(share_stream, phase, &Stop::default())?;
         let result = Zeroizing::new(result);
         if let Some(reveal) = reveal {
-            counted(&reveal.deal(&result))?;
+            digesting_sink(&reveal.deal(&result))?;
         }
         sink(&digest.finish())
     }
@@ -184,15 +185,19 @@ fn server_head(plan: &Plan, streams: &Streams, delta: &Delta, key: &Key) -> Zero
     head.extend_from_slice(&streams.hash.to_bytes());
     head.extend_from_slice(&delta.split(&mut client.fork(DELTA)).to_block().to_bytes());
     head.extend_from_slice(&key.other().to_u64().to_le_bytes());
-    for (widths, when) in plan.widths().iter().zip([When::Offline, When::Online]) {
+    for (widths, phase) in plan.widths().iter().zip([CheckPhase::Offline, CheckPhase::Online]) {
         for &width in widths {
-            let [mut theirs, mut ours] = [dealer, client].map(|seed| mask_stream(seed, when, width));
-            material_format::write_masks(&key.deal_masks(ring(width), &mut theirs, &mut ours), &mut head);
+            let [mut dealer_stream, mut client_stream] = [dealer, client].map(|seed| mask_stream(seed, phase, width));
+            material_format::write_masks(
+                &key.deal_masks(ring(width), &mut dealer_stream, &mut client_stream),
+                &mut head,
+            );
         }
     }
     head
 }
 
+/// The walk that deals a party's half.
 struct Dealing<'a> {
     role: Role,
     plan: &'a Plan,
@@ -212,12 +217,13 @@ struct Dealing<'a> {
 
 impl Dealing<'_> {
     /// Deals the role's half of the next batch of gates.
-    fn batch(
+    fn deal_batch(
         &mut self,
-        at: At,
+        position: At,
         deal: impl FnOnce(&BatchKeys<'_>, &DealerStreams<'_>, &mut Sink<'_>) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
-        let [client, server, dealer] = [&self.client, &self.server, &self.dealer].map(|seed| stream(seed, at, GATE));
+        let [client, server, dealer] =
+            [&self.client, &self.server, &self.dealer].map(|seed| stream(seed, position, GATE));
         let streams = DealerStreams { client: &client, server: &server, dealer: &dealer };
         let id = BatchId { hash: self.hash, number: self.batch };
         let keys = BatchKeys { id, delta: &self.delta, key: &self.key };
@@ -236,34 +242,34 @@ impl Dealing<'_> {
 
     /// Subtracts tau and the target from `A r`.
     fn hide(&self, id: NodeId, known: &mut [u64], masks: &[u64], target: &[u64], width: u32) {
-        take_off(known, target.iter().copied(), width);
-        take_off(known, masks.iter().copied(), width);
+        subtract(known, target.iter().copied(), width);
+        subtract(known, masks.iter().copied(), width);
         if self.plan.level() == Level::L1 {
-            let drawn = drawn(&self.client, id, TAU, known.len(), width);
-            let parts = known.chunks_mut(AT_ONCE).zip(drawn);
-            parts.for_each(|(known, tau)| take_off(known, tau.iter().map(|tau| tau.value as u64), width));
+            let taus = draw_tagged(&self.client, id, TAU, known.len(), width);
+            let parts = known.chunks_mut(AT_ONCE).zip(taus);
+            parts.for_each(|(known, taus)| subtract(known, taus.iter().map(|tau| tau.value as u64), width));
         }
     }
 
     /// Gives the server its values for n words whose tags come from the client's stream. At level
     /// `l1` these are the keys of the tags, otherwise its shares of `values` with tags. Without
     /// `values`, the words are those drawn with the tags.
-    fn words(&mut self, id: NodeId, part: u8, values: &[u64], n: usize, width: u32) -> Result<(), BackendError> {
+    fn deal_words(&mut self, id: NodeId, part: u8, values: &[u64], n: usize, width: u32) -> Result<(), BackendError> {
         let (ring, key, level) = (ring(width), &self.key, self.plan.level());
-        for (at, theirs) in drawn(&self.client, id, part, n, width).enumerate() {
+        for (chunk, client_words) in draw_tagged(&self.client, id, part, n, width).enumerate() {
             let mut out = Writer::default();
-            let values = values.get(at * AT_ONCE..).unwrap_or_default();
-            let words = theirs.iter().enumerate().map(|(i, theirs)| {
-                let value = values.get(i).map_or(theirs.value, |value| u128::from(*value));
-                (value, theirs)
+            let values = values.get(chunk * AT_ONCE..).unwrap_or_default();
+            let words = client_words.iter().enumerate().map(|(i, client_word)| {
+                let value = values.get(i).map_or(client_word.value, |value| u128::from(*value));
+                (value, client_word)
             });
             match level {
                 Level::L1 => {
-                    let held = words.map(|(value, theirs)| key.key_of(ring, &Share { value, tag: theirs.tag }));
-                    mac_matmul::write(held, ring, &mut out);
+                    let keys = words.map(|(value, client)| key.key_of(ring, &Share { value, tag: client.tag }));
+                    mac_matmul::write(keys, ring, &mut out);
                 }
                 Level::L2 => {
-                    let shared = words.map(|(value, theirs)| key.other_share(ring, value, theirs));
+                    let shared = words.map(|(value, client)| key.other_share(ring, value, client));
                     mac_matmul::write(shared.flat_map(|s| [s.value, s.tag]), ring, &mut out);
                 }
             }
@@ -274,7 +280,7 @@ impl Dealing<'_> {
 }
 
 /// Subtracts words in a ring of `width` bits.
-fn take_off(known: &mut [u64], words: impl Iterator<Item = u64>, width: u32) {
+fn subtract(known: &mut [u64], words: impl Iterator<Item = u64>, width: u32) {
     known.iter_mut().zip(words).for_each(|(k, word)| *k = k.wrapping_sub(word) & ring_mask(width));
 }
 
@@ -300,39 +306,39 @@ impl ClientPhase<Fss> for Dealing<'_> {
             out.packed(&Packed::new(known, width));
             (self.sink)(&out.finish())?;
         }
-        self.words(id, TAGS, r, r.len(), width)?;
-        self.words(id, TAU, &masks, known.len(), width)?;
+        self.deal_words(id, TAGS, r, r.len(), width)?;
+        self.deal_words(id, TAU, &masks, known.len(), width)?;
         if self.plan.level() == Level::L2 {
-            let count = masked_weights::entries_of(self.plan, conv);
+            let count = masked_weights::entry_count(self.plan, conv);
             let projection = Projection::draw(&self.client, layer).for_server(key, count, &known)?;
             (self.sink)(&projection.write(width))?;
         }
         Ok(target)
     }
 
-    fn gate(&mut self, at: At, gate: &FssGate, shares: &GateShares<'_>) -> Result<(), BackendError> {
+    fn gate(&mut self, position: At, gate: &FssGate, shares: &GateShares<'_>) -> Result<(), BackendError> {
         let GateShares { tested, values, bases, targets } = *shares;
         let (role, shares) = (self.role, ClientShares { tested, values, bases, targets });
-        self.batch(at, |keys, streams, sink| match role {
+        self.deal_batch(position, |keys, streams, sink| match role {
             Role::Client => deal_client(gate, keys, streams, &shares, sink),
             Role::Server => deal_server(gate, keys, streams, &shares, sink),
         })
     }
 
-    fn widen(&mut self, id: NodeId, spec: &FssWiden, c: &[u64], to: &[u64]) -> Result<(), BackendError> {
+    fn widen(&mut self, id: NodeId, spec: &FssWiden, c: &[u64], target: &[u64]) -> Result<(), BackendError> {
         if self.role == Role::Client {
             return Ok(());
         }
-        let at = At { node: id, level: 0 };
-        let (client, server) = (stream(&self.client, at, GATE), stream(&self.server, at, GATE));
-        (self.sink)(&deal_widen(spec, &self.key, Sides { client: &client, server: &server }, c, to))
+        let position = At { node: id, level: 0 };
+        let (client, server) = (stream(&self.client, position, GATE), stream(&self.server, position, GATE));
+        (self.sink)(&deal_widen(spec, &self.key, Sides { client: &client, server: &server }, c, target))
     }
 
-    fn look_up(&mut self, id: NodeId, table: &LookUp, c: &[u64], to: &[u64]) -> Result<(), BackendError> {
-        let (role, spec) = (self.role, tagged(table, self.plan.level()));
-        self.batch(At { node: id, level: 0 }, |keys, streams, sink| match role {
+    fn look_up(&mut self, id: NodeId, table: &LookUp, c: &[u64], target: &[u64]) -> Result<(), BackendError> {
+        let (role, spec) = (self.role, tagged_look_up(table, self.plan.level()));
+        self.deal_batch(At { node: id, level: 0 }, |keys, streams, sink| match role {
             Role::Client => deal_look_up_client(&spec, keys, streams, c, sink),
-            Role::Server => deal_look_up_server(&spec, keys, streams, c, to, sink),
+            Role::Server => deal_look_up_server(&spec, keys, streams, c, target, sink),
         })
     }
 

@@ -88,8 +88,9 @@ pub(super) struct Projection<'a> {
     pads: [Zeroizing<Vec<u64>>; 2],
 }
 
-/// What a party applies to masked values: kernel and offsets.
-pub(super) struct Applied {
+/// An affine map of masked values to a party's `T`: a kernel `[ROWS, in, kh, kw]`, and offsets
+/// `[B, ROWS, positions]`.
+pub(super) struct AffineMap {
     kernel: Zeroizing<Vec<u64>>,
     offsets: Zeroizing<Vec<u64>>,
 }
@@ -116,15 +117,15 @@ impl<'a> Projection<'a> {
         // Works on some columns at a time, so that all their projections find them in the core's
         // cache.
         let columns = (CACHED / n).max(64);
-        for from in (0..length).step_by(columns) {
-            let to = length.min(from + columns);
+        for start in (0..length).step_by(columns) {
+            let end = length.min(start + columns);
             let part: Zeroizing<Vec<u64>> =
-                Zeroizing::new(words.chunks_exact(length).flat_map(|row| &row[from..to]).copied().collect());
-            let product = ConvSpec { in_ch: n, out_ch: ROWS, in_h: 1, in_w: to - from, ..ConvSpec::linear(1, 1) };
+                Zeroizing::new(words.chunks_exact(length).flat_map(|row| &row[start..end]).copied().collect());
+            let product = ConvSpec { in_ch: n, out_ch: ROWS, in_h: 1, in_w: end - start, ..ConvSpec::linear(1, 1) };
             let part = conv2d(&product, &bits, &part, self.width).map(Zeroizing::new);
             let part = part.map_err(|_| BackendError::Misuse("a projection belongs to another layer"))?;
-            let lines = out.chunks_exact_mut(length).zip(part.chunks_exact(to - from));
-            lines.for_each(|(out, part)| out[from..to].copy_from_slice(part));
+            let lines = out.chunks_exact_mut(length).zip(part.chunks_exact(end - start));
+            lines.for_each(|(out, part)| out[start..end].copy_from_slice(part));
         }
         Ok(out)
     }
@@ -134,17 +135,17 @@ impl<'a> Projection<'a> {
         &self,
         entries: impl Fn(Range<usize>) -> Zeroizing<Vec<u64>>,
     ) -> Result<Zeroizing<Vec<u64>>, BackendError> {
-        let (conv, [all, _]) = (self.conv, sizes(self.conv));
-        let row = all / conv.groups;
-        let (at_once, mut out) = ((AT_ONCE / row).max(1), Zeroizing::new(vec![0u64; ROWS * all]));
+        let (conv, [kernel_len, _]) = (self.conv, sizes(self.conv));
+        let row = kernel_len / conv.groups;
+        let (at_once, mut out) = ((AT_ONCE / row).max(1), Zeroizing::new(vec![0u64; ROWS * kernel_len]));
         for group in 0..conv.groups {
             let rows = group * conv.group_out()..(group + 1) * conv.group_out();
             for first in rows.clone().step_by(at_once) {
                 let last = rows.end.min(first + at_once);
                 let part = self.rows(first, &entries(first * row..last * row), row)?;
-                for (out, part) in out.chunks_exact_mut(all).zip(part.chunks_exact(row)) {
-                    let own = out[group * row..][..row].iter_mut().zip(part);
-                    own.for_each(|(out, part)| *out = out.wrapping_add(*part));
+                for (out, part) in out.chunks_exact_mut(kernel_len).zip(part.chunks_exact(row)) {
+                    let group_words = out[group * row..][..row].iter_mut().zip(part);
+                    group_words.for_each(|(out, part)| *out = out.wrapping_add(*part));
                 }
             }
         }
@@ -161,12 +162,18 @@ impl<'a> Projection<'a> {
         Ok(out)
     }
 
-    /// `pad + sign * (kernel, positions)`. At all positions, adds the projection of one word for
-    /// each channel.
-    fn applied(&self, negative: bool, kernel: &[u64], at: &[u64], everywhere: &[u64]) -> Result<Applied, BackendError> {
-        let everywhere = self.rows(0, everywhere, 1)?;
-        let of_all = at.chunks_exact(sizes(self.conv)[1]).zip(everywhere.iter().cycle());
-        let offsets = of_all.flat_map(|(row, more)| row.iter().map(move |word| word.wrapping_add(*more)));
+    /// Adds the pads to `kernel` and to `positions`, which are negated first if `negative`. Each
+    /// position also gets the projection of `biases`, which has one word for each channel.
+    fn pad(
+        &self,
+        negative: bool,
+        kernel: &[u64],
+        positions: &[u64],
+        biases: &[u64],
+    ) -> Result<AffineMap, BackendError> {
+        let biases = self.rows(0, biases, 1)?;
+        let rows = positions.chunks_exact(sizes(self.conv)[1]).zip(biases.iter().cycle());
+        let offsets = rows.flat_map(|(row, bias)| row.iter().map(move |word| word.wrapping_add(*bias)));
         let padded = |pad: &[u64], words: &mut dyn Iterator<Item = u64>| {
             let sums = pad.iter().zip(words).map(|(pad, word)| {
                 pad.wrapping_add(if negative { word.wrapping_neg() } else { word }) & ring_mask(self.width)
@@ -174,42 +181,47 @@ impl<'a> Projection<'a> {
             Zeroizing::new(sums.collect::<Vec<u64>>())
         };
         let kernel = padded(&self.pads[0], &mut kernel.iter().copied());
-        Ok(Applied { kernel, offsets: padded(&self.pads[1], &mut { offsets }) })
+        Ok(AffineMap { kernel, offsets: padded(&self.pads[1], &mut { offsets }) })
     }
 
     /// The server's beta and kappa. `key`: the key of A, which has `count` entries; `known`: K.
-    pub(super) fn for_server(&self, key: &Seed, count: usize, known: &[u64]) -> Result<Applied, BackendError> {
+    pub(super) fn for_server(&self, key: &Seed, count: usize, known: &[u64]) -> Result<AffineMap, BackendError> {
         let (key, width, weights) = (Prg::from_seed(key.clone()), self.width, self.conv.weight_len());
-        let random = |range: Range<usize>| masked_weights::draw_mask(&key, range, count, width);
+        let draw = |range: Range<usize>| masked_weights::draw_mask(&key, range, count, width);
         // A small matrix with many groups is drawn in one step.
-        let whole = (weights <= AT_ONCE).then(|| random(0..weights));
+        let whole = (weights <= AT_ONCE).then(|| draw(0..weights));
         let kernel = self.kernel(|range| match &whole {
             Some(matrix) => matrix.words(range),
-            None => random(range.clone()).words(0..range.len()),
+            None => draw(range.clone()).words(0..range.len()),
         })?;
-        let biases = random(weights..count).words(0..count - weights);
-        self.applied(true, &kernel, &self.positions(known)?, &biases)
+        let biases = draw(weights..count).words(0..count - weights);
+        self.pad(true, &kernel, &self.positions(known)?, &biases)
     }
 
     /// The client's `a + G E` and `b + G (E_b + V)`.
-    pub(super) fn for_client(&self, masked: &Matrix, opened: &[u64]) -> Result<Applied, BackendError> {
+    pub(super) fn for_client(&self, masked: &Matrix, opened: &[u64]) -> Result<AffineMap, BackendError> {
         let (weights, count) = (self.conv.weight_len(), self.conv.weight_len() + self.conv.out_ch);
         let kernel = self.kernel(|range| masked.words(range))?;
-        self.applied(false, &kernel, &self.positions(opened)?, &masked.words(weights..count))
+        self.pad(false, &kernel, &self.positions(opened)?, &masked.words(weights..count))
     }
 
     /// The `T` that the client expects for masked values and the server's result.
-    pub(super) fn expected(&self, own: &Applied, masked: &[u64], result: &[u64]) -> Result<Vec<u64>, BackendError> {
-        let (mut out, result) = (own.of(self.conv, masked, self.width)?, self.positions(result)?);
+    pub(super) fn expected_words(
+        &self,
+        client_map: &AffineMap,
+        masked: &[u64],
+        result: &[u64],
+    ) -> Result<Vec<u64>, BackendError> {
+        let (mut out, result) = (client_map.apply(self.conv, masked, self.width)?, self.positions(result)?);
         let pairs = out.iter_mut().zip(result.iter());
         pairs.for_each(|(out, result)| *out = out.wrapping_sub(*result) & ring_mask(self.width));
         Ok(out)
     }
 }
 
-impl Applied {
+impl AffineMap {
     /// Applies the kernel to masked values and adds the offsets: `[B, ROWS, positions]`.
-    pub(super) fn of(&self, conv: &ConvSpec, masked: &[u64], width: u32) -> Result<Vec<u64>, BackendError> {
+    pub(super) fn apply(&self, conv: &ConvSpec, masked: &[u64], width: u32) -> Result<Vec<u64>, BackendError> {
         let projected = ConvSpec { out_ch: ROWS, groups: 1, ..*conv };
         let mut out = Matrix::new(&self.kernel, width).apply(&projected, masked)?;
         let pairs = out.iter_mut().zip(self.offsets.iter());
@@ -228,9 +240,9 @@ impl Applied {
     pub(super) fn read(layer: &LinearLayer<'_>, source: &mut Source<'_>) -> Result<Self, BackendError> {
         let LinearLayer { conv, width, batch, .. } = *layer;
         let bytes = source.bytes(bytes(conv, width, batch))?;
-        let (mut from, [kernel, offsets]) = (Reader::new(&bytes), words(conv, batch));
-        let kernel = Zeroizing::new(from.packed(kernel, width)?.values());
-        Ok(Self { kernel, offsets: Zeroizing::new(from.packed(offsets, width)?.values()) })
+        let (mut reader, [kernel, offsets]) = (Reader::new(&bytes), words(conv, batch));
+        let kernel = Zeroizing::new(reader.packed(kernel, width)?.values());
+        Ok(Self { kernel, offsets: Zeroizing::new(reader.packed(offsets, width)?.values()) })
     }
 }
 
@@ -273,26 +285,26 @@ mod tests {
                 let mut zh = Matrix::new(&sum[..weights], width).apply(&conv, &xh).unwrap();
                 let positions = sizes(&conv)[1];
                 for (i, z) in zh.iter_mut().enumerate() {
-                    let more =
+                    let addend =
                         sum[weights + i % conv.out_len() / positions].wrapping_add(known[i]).wrapping_add(opened[i]);
-                    *z = z.wrapping_add(more) & ring_mask(width);
+                    *z = z.wrapping_add(addend) & ring_mask(width);
                 }
                 let layer = LinearLayer { id: 2, conv: &conv, width, batch };
                 let projection = Projection::draw(&seed, layer);
-                let theirs = projection.for_server(&key, count, &known).unwrap();
-                let shown = theirs.of(&conv, &xh, width).unwrap();
-                let ours = projection.for_client(&Matrix::new(&e, width), &opened).unwrap();
-                assert!(projection.expected(&ours, &xh, &zh).unwrap() == shown, "{conv:?}, {width} bits");
-                let bytes = theirs.write(width);
+                let server_map = projection.for_server(&key, count, &known).unwrap();
+                let proof = server_map.apply(&conv, &xh, width).unwrap();
+                let client_map = projection.for_client(&Matrix::new(&e, width), &opened).unwrap();
+                assert!(projection.expected_words(&client_map, &xh, &zh).unwrap() == proof, "{conv:?}, {width} bits");
+                let bytes = server_map.write(width);
                 assert_eq!(bytes.len(), super::bytes(&conv, width, batch));
-                let again = Applied::read(&layer, &mut Source::Memory(Reader::new(&bytes))).unwrap();
-                assert!(again.of(&conv, &xh, width).unwrap() == shown);
+                let reread = AffineMap::read(&layer, &mut Source::Memory(Reader::new(&bytes))).unwrap();
+                assert!(reread.apply(&conv, &xh, width).unwrap() == proof);
                 // Flips the top bit of one entry of the last input: about half of the rows at its
                 // position change.
                 zh[(batch - 1) * conv.out_len() + positions / 2] ^= 1 << (width - 1);
-                let expected = projection.expected(&ours, &xh, &zh).unwrap();
-                let apart = expected.iter().zip(&shown).filter(|(a, b)| a != b).count();
-                assert!((8..=40).contains(&apart), "{apart} of {ROWS} rows");
+                let expected = projection.expected_words(&client_map, &xh, &zh).unwrap();
+                let wrong_rows = expected.iter().zip(&proof).filter(|(a, b)| a != b).count();
+                assert!((8..=40).contains(&wrong_rows), "{wrong_rows} of {ROWS} rows");
             }
         }
     }

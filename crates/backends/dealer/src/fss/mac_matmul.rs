@@ -22,7 +22,7 @@ pub(super) fn ring(width: u32) -> Ring {
     Ring::new(width).expect("a checked graph's rings have 2 to 40 bits")
 }
 
-/// Bytes of a word.
+/// Bytes of an encoded word.
 pub(super) fn word_bytes(ring: Ring) -> usize {
     ring.share_bits().div_ceil(8) as usize
 }
@@ -52,6 +52,7 @@ pub(super) fn apply(
     Ok(out)
 }
 
+/// As [`apply`], for one input.
 fn apply_one(matrix: &Matrix, conv: &ConvSpec, x: &[u128], bits: u32) -> Result<Zeroizing<Vec<u128>>, BackendError> {
     // Biases may follow the weights.
     let (low, high) = matrix.parts();
@@ -67,8 +68,8 @@ fn apply_one(matrix: &Matrix, conv: &ConvSpec, x: &[u128], bits: u32) -> Result<
         out.iter_mut().zip(lower.iter()).for_each(|(o, v)| *o = o.wrapping_add(*v as i64 as u128));
     }
     if !high.is_empty() {
-        let more = product(conv, high, &words(&|x| x as u64))?;
-        out.iter_mut().zip(more.iter()).for_each(|(o, v)| *o = o.wrapping_add(u128::from(*v) << 32));
+        let upper_entries = product(conv, high, &words(&|x| x as u64))?;
+        out.iter_mut().zip(upper_entries.iter()).for_each(|(o, v)| *o = o.wrapping_add(u128::from(*v) << 32));
     }
     let mask = u128::MAX >> (128 - bits);
     out.iter_mut().for_each(|o| *o &= mask);
@@ -89,10 +90,10 @@ pub(super) struct LinearShares {
 
 impl LinearShares {
     /// Reads the shares, as [`write`] encodes value and tag of each.
-    pub(super) fn read(layer: &LinearLayer<'_>, from: &mut Reader<'_>) -> Result<Self, MpcError> {
+    pub(super) fn read(layer: &LinearLayer<'_>, reader: &mut Reader<'_>) -> Result<Self, MpcError> {
         let LinearLayer { conv, width, batch, .. } = *layer;
-        let x = read_shares(from, ring(width), batch * conv.in_len())?;
-        Ok(Self { x, tau: read_shares(from, ring(width), batch * conv.out_len())? })
+        let x = read_shares(reader, ring(width), batch * conv.in_len())?;
+        Ok(Self { x, tau: read_shares(reader, ring(width), batch * conv.out_len())? })
     }
 
     /// Enters the party's words `M x + tau` into a transcript. Returns what the party sends of them.
@@ -118,30 +119,31 @@ impl LinearShares {
     }
 }
 
-/// Adds both parties' words to the opened words.
-pub(super) fn opened(own: &[u64], received: &[u64], width: u32, transcript: &mut CheckTranscript) -> Vec<u64> {
-    let pairs = || own.iter().zip(received);
+/// Opens words as the sums of both parties' words, and enters these into the transcript.
+pub(super) fn open_words(sent: &[u64], received: &[u64], width: u32, transcript: &mut CheckTranscript) -> Vec<u64> {
+    let pairs = || sent.iter().zip(received);
     transcript.values(width, std::iter::empty(), pairs().map(|(a, b)| u128::from(*a) + u128::from(*b)));
     pairs().map(|(a, b)| a.wrapping_add(*b) & ring_mask(width)).collect()
 }
 
-fn read_shares(from: &mut Reader<'_>, ring: Ring, count: usize) -> Result<Zeroizing<Vec<Share>>, MpcError> {
-    let words = read(from, ring, 2 * count)?;
+/// Reads `count` shares, as value and tag of each.
+fn read_shares(reader: &mut Reader<'_>, ring: Ring, count: usize) -> Result<Zeroizing<Vec<Share>>, MpcError> {
+    let words = read(reader, ring, 2 * count)?;
     let (pairs, _) = words.as_chunks();
     Ok(Zeroizing::new(pairs.iter().map(|&[value, tag]| Share { value, tag }).collect()))
 }
 
-/// Encodes words.
+/// Encodes words of a ring, each in [`word_bytes`] bytes.
 pub(super) fn write(words: impl Iterator<Item = u128>, ring: Ring, out: &mut Writer) {
     words.for_each(|word| out.bytes(&word.to_le_bytes()[..word_bytes(ring)]));
 }
 
 /// Reads the next `count` words.
-pub(super) fn read(from: &mut Reader<'_>, ring: Ring, count: usize) -> Result<Zeroizing<Vec<u128>>, MpcError> {
-    let each = word_bytes(ring);
-    let words = from.bytes(count * each)?.chunks_exact(each).map(|bytes| {
+pub(super) fn read(reader: &mut Reader<'_>, ring: Ring, count: usize) -> Result<Zeroizing<Vec<u128>>, MpcError> {
+    let word_len = word_bytes(ring);
+    let words = reader.bytes(count * word_len)?.chunks_exact(word_len).map(|bytes| {
         let mut word = [0; 16];
-        word[..each].copy_from_slice(bytes);
+        word[..word_len].copy_from_slice(bytes);
         u128::from_le_bytes(word) & (u128::MAX >> (128 - ring.share_bits()))
     });
     Ok(Zeroizing::new(words.collect()))
@@ -168,9 +170,9 @@ mod tests {
                 let got = apply(&matrix, &conv, &x, bits).unwrap();
                 for (o, got) in got.iter().enumerate() {
                     let entry = |i: usize| i128::from(low[i]) + (i128::from(*high.get(i).unwrap_or(&0)) << 32);
-                    let want = (0..300)
+                    let expected = (0..300)
                         .fold(0u128, |sum, i| sum.wrapping_add((entry(300 * o + i) as u128).wrapping_mul(x[i])));
-                    assert_eq!(*got, want & mask, "{width} bits");
+                    assert_eq!(*got, expected & mask, "{width} bits");
                 }
             }
         }

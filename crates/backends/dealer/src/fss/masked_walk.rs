@@ -20,8 +20,8 @@ use tacit_net::Tag;
 use zeroize::Zeroizing;
 
 use super::dealer::GATE;
-use super::linear_check::Applied;
-use super::plan::{Plan, tagged};
+use super::linear_check::AffineMap;
+use super::plan::{Plan, tagged_look_up};
 use super::{Fss, Level};
 use crate::session::lattice::NO_WEIGHTS;
 use crate::session::{Bytes, Source};
@@ -80,23 +80,26 @@ struct BatchHalf<'a> {
 }
 
 impl BatchHalf<'_> {
-    fn own(&self) -> DealtHalf<'_> {
+    /// The half for the phases of level `l1`.
+    fn to_dealt(&self) -> DealtHalf<'_> {
         DealtHalf { prg: &self.prg, bytes: &self.bytes }
     }
 
-    fn shared(&self) -> Half<'_> {
+    /// The half for the phases of level `l2`, which both parties run alike.
+    fn to_half(&self) -> Half<'_> {
         if self.is_client { Half::Client(&self.prg, &self.bytes) } else { Half::Server(&self.bytes) }
     }
 }
 
 impl<'a> MaskedWalk<'a, '_> {
-    fn half(&mut self, at: At, cost: &FssCost) -> Result<BatchHalf<'a>, BackendError> {
+    /// Reads the party's half of the batch at `position`.
+    fn read_half(&mut self, position: At, cost: &FssCost) -> Result<BatchHalf<'a>, BackendError> {
         let is_client = matches!(self.party, Party::Client { .. });
         let bytes = self.source.bytes(if is_client { cost.client_material } else { cost.server_material })?;
-        Ok(BatchHalf { prg: stream(&self.seed, at, GATE), bytes, is_client })
+        Ok(BatchHalf { prg: stream(&self.seed, position, GATE), bytes, is_client })
     }
 
-    /// Takes the place of the next batch in the hash keys.
+    /// Numbers the next batch, for its hash keys.
     fn next_batch(&mut self) -> BatchId {
         self.batch += 1;
         BatchId { hash: self.hash, number: self.batch - 1 }
@@ -132,41 +135,41 @@ impl ServerPhase<Fss> for MaskedWalk<'_, '_> {
                 if self.plan.level() == Level::L2 {
                     channel.send_packed(MASKED, &result, width)?;
                     channel.flush()?;
-                    let own = Applied::read(&self.plan.layer(id, conv), &mut self.source)?;
-                    self.transcript.project(&own.of(conv, x, width)?);
+                    let map = AffineMap::read(&self.plan.layer(id, conv), &mut self.source)?;
+                    self.transcript.project(&map.apply(conv, x, width)?);
                 }
                 Ok(result)
             }
         }
     }
 
-    fn gate(&mut self, at: At, gate: &FssGate, shares: &ServerShares<'_>) -> Result<Vec<Vec<u64>>, BackendError> {
-        let (half, batch) = (self.half(at, &gate.cost())?, self.next_batch());
+    fn gate(&mut self, position: At, gate: &FssGate, shares: &ServerShares<'_>) -> Result<Vec<Vec<u64>>, BackendError> {
+        let (half, batch) = (self.read_half(position, &gate.cost())?, self.next_batch());
         let ServerShares { tested, values, bases } = *shares;
         let shares = tacit_mpc::dealt::ServerShares { tested, values, bases };
         let Self { plan, session, transcript, .. } = self;
         Ok(match plan.level() {
-            Level::L1 => server_online(gate, batch, shares, half.own(), session, transcript),
-            Level::L2 => shared_online(gate, batch, shares, half.shared(), session, transcript),
+            Level::L1 => server_online(gate, batch, shares, half.to_dealt(), session, transcript),
+            Level::L2 => shared_online(gate, batch, shares, half.to_half(), session, transcript),
         }?)
     }
 
     fn widen(&mut self, id: NodeId, spec: &FssWiden, _: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError> {
-        let half = self.half(At { node: id, level: 0 }, &spec.cost())?;
+        let half = self.read_half(At { node: id, level: 0 }, &spec.cost())?;
         let Self { plan, session, transcript, .. } = self;
         Ok(match plan.level() {
-            Level::L1 => server_widen(spec, x, half.own(), session, transcript),
-            Level::L2 => shared_widen(spec, x, half.shared(), session, transcript),
+            Level::L1 => server_widen(spec, x, half.to_dealt(), session, transcript),
+            Level::L2 => shared_widen(spec, x, half.to_half(), session, transcript),
         }?)
     }
 
     fn look_up(&mut self, id: NodeId, table: &LookUp, x: &[u64]) -> Result<Vec<u64>, BackendError> {
-        let spec = tagged(table, self.plan.level());
-        let (half, batch) = (self.half(At { node: id, level: 0 }, &spec.cost())?, self.next_batch());
+        let spec = tagged_look_up(table, self.plan.level());
+        let (half, batch) = (self.read_half(At { node: id, level: 0 }, &spec.cost())?, self.next_batch());
         let Self { plan, session, transcript, .. } = self;
         Ok(match plan.level() {
-            Level::L1 => server_look_up(&spec, batch, x, half.own(), session, transcript),
-            Level::L2 => shared_look_up(&spec, batch, x, half.shared(), session, transcript),
+            Level::L1 => server_look_up(&spec, batch, x, half.to_dealt(), session, transcript),
+            Level::L2 => shared_look_up(&spec, batch, x, half.to_half(), session, transcript),
         }?)
     }
 

@@ -77,21 +77,21 @@ const CHECKS: [u64; 2] = [u64::MAX - 1, u64::MAX - 2];
 pub(super) const KEY: u64 = u64::MAX - 3;
 const REVEAL: [u64; 2] = [u64::MAX - 4, u64::MAX - 5];
 
-/// The phase in which a check is made.
+/// The phase that a check ends.
 #[derive(Clone, Copy)]
-pub(super) enum When {
+pub(super) enum CheckPhase {
     Offline = 0,
     Online = 1,
 }
 
 /// The stream of the masks of a check, from the client's seed or the dealer's.
-pub(super) fn mask_stream(seed: &Prg, when: When, width: u32) -> Prg {
-    seed.fork(CHECKS[when as usize]).fork(u64::from(width))
+pub(super) fn mask_stream(seed: &Prg, phase: CheckPhase, width: u32) -> Prg {
+    seed.fork(CHECKS[phase as usize]).fork(u64::from(width))
 }
 
 /// The digest that names the session in which values of a material are opened. It is used once.
-pub(super) fn session_digest(plan: &Plan, hash: PublicSeed, when: When) -> [u8; 32] {
-    seam::digest("tacit 2026-11 fss session", &[&plan.binding(), &hash.to_bytes(), &[when as u8]])
+pub(super) fn session_digest(plan: &Plan, hash: PublicSeed, phase: CheckPhase) -> [u8; 32] {
+    seam::digest("tacit 2026-11 fss session", &[&plan.binding(), &hash.to_bytes(), &[phase as u8]])
 }
 
 /// Length of the head of a party's half, in bytes.
@@ -110,12 +110,12 @@ pub(super) fn half_bytes(plan: &Plan, role: Role) -> HalfBytes {
     let (head, level) = (head_bytes(plan, role), plan.level());
     let (mut dealt, mut stored) = (head, head);
     for (step, node) in plan.steps.iter().zip(plan.graph.nodes()) {
-        let (linear, of_batches) = (LinearBytes::of(step, node, level, plan.batch), batch_bytes(step, level, role));
-        dealt += of_batches;
+        let (linear, gates) = (LinearBytes::for_step(step, node, level, plan.batch), batch_bytes(step, level, role));
+        dealt += gates;
         // Both parties store as much for the check of a layer's result.
-        stored += of_batches + linear.projected;
+        stored += gates + linear.projected;
         if role == Role::Server {
-            dealt += linear.dealt();
+            dealt += linear.dealt_bytes();
             stored += linear.words;
         }
     }
@@ -139,15 +139,16 @@ pub(super) fn reveal_bytes(plan: &Plan) -> usize {
     if plan.level() == Level::L2 { Reveal::bytes(plan) } else { 0 }
 }
 
-/// Encodes masks.
+/// Encodes masks, each as a value and a tag of [`MASK_WORD_BYTES`] bytes.
 pub(super) fn write_masks(masks: &Masks, out: &mut Vec<u8>) {
     for Share { value, tag } in masks.iter().map(|m| Share { value: m.value, tag: m.tag }) {
         [value, tag].iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()[..MASK_WORD_BYTES]));
     }
 }
 
-fn read_masks(from: &mut Reader<'_>) -> Result<Masks, MpcError> {
-    let words = from.bytes(ROWS * 2 * MASK_WORD_BYTES)?.chunks_exact(2 * MASK_WORD_BYTES);
+/// Reads masks as [`write_masks`] encodes them.
+fn read_masks(reader: &mut Reader<'_>) -> Result<Masks, MpcError> {
+    let words = reader.bytes(ROWS * 2 * MASK_WORD_BYTES)?.chunks_exact(2 * MASK_WORD_BYTES);
     Ok(Zeroizing::new(
         words.map(|w| Share { value: word(&w[..MASK_WORD_BYTES]), tag: word(&w[MASK_WORD_BYTES..]) }).collect(),
     ))
@@ -158,8 +159,8 @@ fn word(bytes: &[u8]) -> u128 {
     bytes.iter().rev().fold(0u128, |word, b| word << 8 | u128::from(*b))
 }
 
-fn read_seed(from: &mut Reader<'_>) -> Result<[u8; SEED], MpcError> {
-    Ok(*from.bytes(SEED)?.first_chunk().expect("that many bytes were read"))
+fn read_seed(reader: &mut Reader<'_>) -> Result<[u8; SEED], MpcError> {
+    Ok(*reader.bytes(SEED)?.first_chunk().expect("that many bytes were read"))
 }
 
 /// The head of the client's half.
@@ -172,25 +173,25 @@ pub(super) struct ClientHead {
 
 impl ClientHead {
     pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
-        let mut from = Reader::new(bytes);
-        let (seed, hash) = (Seed(read_seed(&mut from)?), PublicSeed::from_bytes(read_seed(&mut from)?));
+        let mut reader = Reader::new(bytes);
+        let (seed, hash) = (Seed(read_seed(&mut reader)?), PublicSeed::from_bytes(read_seed(&mut reader)?));
         let mask = match plan.level() {
             Level::L1 => None,
-            Level::L2 => Some(Prg::from_seed(Seed(read_seed(&mut from)?))),
+            Level::L2 => Some(Prg::from_seed(Seed(read_seed(&mut reader)?))),
         };
         Ok(Self { seed: Prg::from_seed(seed), hash, mask })
     }
 
     /// Begins the transcript of a phase.
-    pub(super) fn transcript(&self, plan: &Plan, when: When) -> CheckTranscript {
+    pub(super) fn transcript(&self, plan: &Plan, phase: CheckPhase) -> CheckTranscript {
         let delta = DeltaShare::draw(&mut self.seed.fork(DELTA));
-        CheckTranscript::new(Role::Client, &session_digest(plan, self.hash, when), &delta)
+        CheckTranscript::new(Role::Client, &session_digest(plan, self.hash, phase), &delta)
     }
 
     /// The client's masks of a phase's check.
-    pub(super) fn masks(&self, plan: &Plan, when: When) -> Vec<(u32, Masks)> {
-        let widths = &plan.widths()[when as usize];
-        widths.iter().map(|&w| (w, draw_masks(ring(w), &mut mask_stream(&self.seed, when, w)))).collect()
+    pub(super) fn masks(&self, plan: &Plan, phase: CheckPhase) -> Vec<(u32, Masks)> {
+        let widths = &plan.widths()[phase as usize];
+        widths.iter().map(|&w| (w, draw_masks(ring(w), &mut mask_stream(&self.seed, phase, w)))).collect()
     }
 }
 
@@ -206,22 +207,22 @@ pub(super) struct ServerHead {
 
 impl ServerHead {
     pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
-        let from = &mut Reader::new(bytes);
-        let (seed, hash) = (Seed(read_seed(from)?), PublicSeed::from_bytes(read_seed(from)?));
-        let delta = DeltaShare::from_block(Block::from_bytes(read_seed(from)?));
-        let key = u64::from_le_bytes(*from.bytes(8)?.first_chunk().expect("that many bytes were read"));
+        let reader = &mut Reader::new(bytes);
+        let (seed, hash) = (Seed(read_seed(reader)?), PublicSeed::from_bytes(read_seed(reader)?));
+        let delta = DeltaShare::from_block(Block::from_bytes(read_seed(reader)?));
+        let key = u64::from_le_bytes(*reader.bytes(8)?.first_chunk().expect("that many bytes were read"));
         let mut masks = [Vec::new(), Vec::new()];
         for (widths, masks) in plan.widths().iter().zip(&mut masks) {
             for &width in widths {
-                masks.push((width, read_masks(from)?));
+                masks.push((width, read_masks(reader)?));
             }
         }
         Ok(Self { seed: Prg::from_seed(seed), hash, delta, key: KeyShare::new(key)?, masks })
     }
 
     /// Begins the transcript of a phase.
-    pub(super) fn transcript(&self, plan: &Plan, when: When) -> CheckTranscript {
-        CheckTranscript::new(Role::Server, &session_digest(plan, self.hash, when), &self.delta)
+    pub(super) fn transcript(&self, plan: &Plan, phase: CheckPhase) -> CheckTranscript {
+        CheckTranscript::new(Role::Server, &session_digest(plan, self.hash, phase), &self.delta)
     }
 }
 
@@ -230,8 +231,8 @@ impl ServerHead {
 /// `key * share + b` with a b of the client. The server sends its shares and a digest of their
 /// tags.
 pub(super) struct Reveal {
-    /// The client's shares of the mask, and its b.
-    own: Zeroizing<Vec<Share>>,
+    /// The client's shares of the mask as values, and its b as tags.
+    client_shares: Zeroizing<Vec<Share>>,
     key: u64,
     width: u32,
 }
@@ -241,8 +242,8 @@ impl Reveal {
     pub(super) fn draw(seed: &Prg, plan: &Plan) -> Self {
         let (output, [shares, key]) = (plan.graph.output(), REVEAL.map(|part| seed.fork(part)));
         let (width, mut shares, mut key) = (output.fixed.width, shares, key);
-        let own = Zeroizing::new(draw_shares(ring(width), plan.elements(output), &mut shares));
-        Self { own, key: KeyShare::draw(&mut key).to_u64(), width }
+        let client_shares = Zeroizing::new(draw_shares(ring(width), plan.elements(output), &mut shares));
+        Self { client_shares, key: KeyShare::draw(&mut key).to_u64(), width }
     }
 
     /// Bytes of the server's part.
@@ -251,15 +252,16 @@ impl Reveal {
         Packed::len_bytes(n, width) + n * mac_matmul::word_bytes(ring(width))
     }
 
+    /// The tags of the server's shares.
     fn tags(&self, shares: &[u64]) -> impl Iterator<Item = u128> {
         let mask = u128::MAX >> (128 - ring(self.width).share_bits());
-        let (words, key) = (self.own.iter().zip(shares), u128::from(self.key));
-        words.map(move |(own, share)| key.wrapping_mul(u128::from(*share)).wrapping_add(own.tag) & mask)
+        let (words, key) = (self.client_shares.iter().zip(shares), u128::from(self.key));
+        words.map(move |(client, share)| key.wrapping_mul(u128::from(*share)).wrapping_add(client.tag) & mask)
     }
 
     /// Makes the server's part for the mask `c` of the result.
     pub(super) fn deal(&self, c: &[u64]) -> Zeroizing<Vec<u8>> {
-        let shares = c.iter().zip(self.own.iter()).map(|(c, own)| c.wrapping_sub(own.value as u64));
+        let shares = c.iter().zip(self.client_shares.iter()).map(|(c, client)| c.wrapping_sub(client.value as u64));
         let shares: Zeroizing<Vec<u64>> = Zeroizing::new(shares.map(|s| s & ring_mask(self.width)).collect());
         let mut out = Writer::default();
         out.packed(&Packed::new(&shares, self.width));
@@ -267,17 +269,18 @@ impl Reveal {
         out.finish()
     }
 
-    /// Reads the server's shares, and computes the digest of their tags for the session of that name.
+    /// Reads the server's shares, and computes the digest of their tags for a session
+    /// ([`session_digest`]).
     pub(super) fn read(
         plan: &Plan,
         session: &[u8; 32],
-        from: &mut Source<'_>,
+        source: &mut Source<'_>,
     ) -> Result<(Vec<u64>, [u8; 32]), BackendError> {
-        let bytes = from.bytes(Self::bytes(plan))?;
-        let from = &mut Reader::new(&bytes);
+        let bytes = source.bytes(Self::bytes(plan))?;
+        let reader = &mut Reader::new(&bytes);
         let (n, width) = (plan.elements(plan.graph.output()), plan.graph.output().fixed.width);
-        let shares = from.packed(n, width)?.values();
-        let tags = mac_matmul::read(from, ring(width), n)?;
+        let shares = reader.packed(n, width)?.values();
+        let tags = mac_matmul::read(reader, ring(width), n)?;
         Ok((shares, tags_digest(session, tags.iter().copied())))
     }
 
@@ -291,11 +294,12 @@ impl Reveal {
             let what = "the share of the result is not as dealt";
             return Err(MpcError::Misbehaviour { step: "the end of the inference", what });
         }
-        let mask = self.own.iter().zip(shares);
-        Ok(mask.map(|(own, share)| share.wrapping_add(own.value as u64) & ring_mask(self.width)).collect())
+        let mask = self.client_shares.iter().zip(shares);
+        Ok(mask.map(|(client, share)| share.wrapping_add(client.value as u64) & ring_mask(self.width)).collect())
     }
 }
 
+/// The digest of the tags of the server's shares, for a session.
 fn tags_digest(session: &[u8; 32], tags: impl Iterator<Item = u128>) -> [u8; 32] {
     let mut hash = blake3::Hasher::new_derive_key("tacit 2026-11 fss share of the result");
     hash.update(session);

@@ -25,7 +25,7 @@ pub enum Level {
 
 impl Level {
     /// The parties whose messages are checked.
-    pub(super) fn checked(self) -> Checked {
+    pub(super) fn checked_parties(self) -> Checked {
         match self {
             Self::L1 => Checked::Client,
             Self::L2 => Checked::Both,

@@ -30,16 +30,16 @@ impl Scheme for Fss {
     type Options = Options;
 
     fn gate(options: &Options, n: usize, width: u32, drop: u32, values: Vec<Value>) -> FssGate {
-        FssGate::new(n, width, drop, values, options.level.checked())
+        FssGate::new(n, width, drop, values, options.level.checked_parties())
     }
 
     fn widen(options: &Options, WrapSpec { n, width, extra }: WrapSpec) -> FssWiden {
-        FssWiden { n, width, extra, checked: options.level.checked() }
+        FssWiden { n, width, extra, checked: options.level.checked_parties() }
     }
 
     fn check_look_up(options: &Options, look_up: &LookUp, table: &Table) -> Result<(), String> {
         let (name, bits) = (table.function.name(), table.index_bits());
-        FssLookUp::new(look_up, options.level.checked()).map(drop).map_err(|_| {
+        FssLookUp::new(look_up, options.level.checked_parties()).map(drop).map_err(|_| {
             format!(
                 "{name} in a table of 2^{bits} entries: a table with tags has 2^12 at most; lower it with \
                  table_bits=12 or less, or take the back end `dealt`"
@@ -49,8 +49,8 @@ impl Scheme for Fss {
 
     fn added(step: &Step, node: &Node, options: &Options) -> Added {
         let level = options.level;
-        let of_batches = batches(step, level).map(|cost| cost.server_material as u128).sum::<u128>();
-        let material = of_batches + LinearBytes::of(step, node, level, 1).dealt() as u128;
+        let gates = batches(step, level).map(|cost| cost.server_material as u128).sum::<u128>();
+        let material = gates + LinearBytes::for_step(step, node, level, 1).dealt_bytes() as u128;
         let macs = match step {
             Step::Linear(conv) if level == Level::L2 => linear_check::work(conv).iter().map(|n| u128::from(*n)).sum(),
             _ => 0,
@@ -81,7 +81,7 @@ impl Scheme for Fss {
 }
 
 impl Plan {
-    /// The parties whose messages are checked.
+    /// The level, which says whose messages are checked.
     pub(super) fn level(&self) -> Level {
         self.options().level
     }
@@ -105,17 +105,17 @@ impl Plan {
 
 /// The costs of a step's batches of gates, widenings and look-ups.
 pub(super) fn batches(step: &Step, level: Level) -> impl Iterator<Item = FssCost> {
-    let more = match step {
+    let extra = match step {
         Step::Widen(spec) => Some(spec.cost()),
-        Step::LookUp(table) => Some(tagged(table, level).cost()),
+        Step::LookUp(table) => Some(tagged_look_up(table, level).cost()),
         _ => None,
     };
-    step.gates().filter(|gate| gate.n() > 0).map(|gate| gate.cost()).chain(more)
+    step.gates().filter(|gate| gate.n() > 0).map(|gate| gate.cost()).chain(extra)
 }
 
-/// The look-up with tags.
-pub(super) fn tagged(table: &LookUp, level: Level) -> FssLookUp {
-    FssLookUp::new(table, level.checked()).expect("tables are checked when a plan is made")
+/// The look-up with tags of the parties that `level` checks.
+pub(super) fn tagged_look_up(table: &LookUp, level: Level) -> FssLookUp {
+    FssLookUp::new(table, level.checked_parties()).expect("tables are checked when a plan is made")
 }
 
 /// Bytes of a linear layer in the server's half, for a batch of inputs.
@@ -131,19 +131,19 @@ pub(super) struct LinearBytes {
 
 impl LinearBytes {
     /// The sizes for a step; zeros for a step other than a linear layer.
-    pub(super) fn of(step: &Step, node: &Node, level: Level, batch: usize) -> Self {
+    pub(super) fn for_step(step: &Step, node: &Node, level: Level, batch: usize) -> Self {
         let Step::Linear(conv) = step else { return Self::default() };
         let (n, width) = (batch * node.elements(), node.fixed.width);
         let words = tacit_mpc::codec::Packed::len_bytes(n, width);
-        let each = (batch * conv.in_len() + n) * mac_matmul::word_bytes(mac_matmul::ring(width));
+        let share_bytes = (batch * conv.in_len() + n) * mac_matmul::word_bytes(mac_matmul::ring(width));
         match level {
-            Level::L1 => Self { words, checked: each, projected: 0 },
-            Level::L2 => Self { words, checked: 2 * each, projected: linear_check::bytes(conv, width, batch) },
+            Level::L1 => Self { words, checked: share_bytes, projected: 0 },
+            Level::L2 => Self { words, checked: 2 * share_bytes, projected: linear_check::bytes(conv, width, batch) },
         }
     }
 
-    /// Bytes that are dealt.
-    pub(super) fn dealt(&self) -> usize {
+    /// Bytes that the dealer gives the server.
+    pub(super) fn dealt_bytes(&self) -> usize {
         self.words + self.checked + self.projected
     }
 }

@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 use super::client::{LINEAR, RESULT, TAGS};
 use super::mac_matmul::{self, LinearShares, ring};
 use super::masked_walk::{MaskedWalk, Party};
-use super::material_format::{self, Reveal, ServerHead, When};
+use super::material_format::{self, CheckPhase, Reveal, ServerHead};
 use super::plan::{LinearBytes, Plan, Step};
 use super::{Fss, Level};
 use crate::session::lattice::NO_WEIGHTS;
@@ -37,7 +37,7 @@ impl ServerPhases for Fss {
         let Run { plan, session, stop } = run;
         let mut source = half.open(&plan.binding())?;
         let head = ServerHead::read(plan, &source.bytes(material_format::head_bytes(plan, Role::Server))?)?;
-        let transcript = head.transcript(plan, When::Online);
+        let transcript = head.transcript(plan, CheckPhase::Online);
         let ServerHead { seed, hash, key, masks: [_, masks], .. } = head;
         let party = Party::Server { weights };
         let phase = MaskedWalk { plan, party, seed, hash, batch: 0, source, transcript, session };
@@ -50,8 +50,8 @@ impl ServerPhases for Fss {
             }
             Level::L2 => {
                 transcript.agree(&key, masks, channel, prg)?;
-                let name = material_format::session_digest(plan, hash, When::Online);
-                let (shares, digest) = Reveal::read(plan, &name, &mut source)?;
+                let session_name = material_format::session_digest(plan, hash, CheckPhase::Online);
+                let (shares, digest) = Reveal::read(plan, &session_name, &mut source)?;
                 channel.send_packed(RESULT, &shares, width)?;
                 channel.send(TAGS, &digest)?;
             }
@@ -66,7 +66,8 @@ struct Ingest<'a, 'p> {
     inputs: ServerOffline<'a>,
     /// Keys of the linear layers, in node order.
     keys: std::slice::Iter<'a, Seed>,
-    kept: HalfDigest,
+    /// Digest of the material so far.
+    stored_digest: HalfDigest,
     transcript: CheckTranscript,
     /// At level `l2`: the server's words, which are sent after all words of the client have
     /// arrived.
@@ -84,9 +85,9 @@ impl<'a, 'p> Ingest<'a, 'p> {
     fn begin(plan: &'p Plan, mut inputs: ServerOffline<'a>) -> Result<(Self, ServerHead), BackendError> {
         let bytes = inputs.half.bytes(material_format::head_bytes(plan, Role::Server))?;
         let head = ServerHead::read(plan, &bytes)?;
-        let (keys, kept) = (inputs.keys.iter(), material_format::half_digest(plan, Role::Server));
-        let transcript = head.transcript(plan, When::Offline);
-        let mut ingest = Self { plan, inputs, keys, kept, transcript, pending: Vec::new() };
+        let (keys, stored_digest) = (inputs.keys.iter(), material_format::half_digest(plan, Role::Server));
+        let transcript = head.transcript(plan, CheckPhase::Offline);
+        let mut ingest = Self { plan, inputs, keys, stored_digest, transcript, pending: Vec::new() };
         ingest.keep(&bytes)?;
         Ok((ingest, head))
     }
@@ -98,7 +99,7 @@ impl<'a, 'p> Ingest<'a, 'p> {
             stop.begin()?;
             match step {
                 Step::Linear(conv) => self.linear(id, conv, node, channel)?,
-                other => self.pass(material_format::batch_bytes(other, plan.level(), Role::Server))?,
+                _ => self.pass(material_format::batch_bytes(step, plan.level(), Role::Server))?,
             }
         }
         self.pass(material_format::reveal_bytes(plan))?;
@@ -110,19 +111,20 @@ impl<'a, 'p> Ingest<'a, 'p> {
             Level::L1 => self.transcript.verify(&head.key, masks, channel, prg)?,
             Level::L2 => self.transcript.agree(&head.key, masks, channel, prg)?,
         }
-        (self.inputs.sink)(&self.kept.finish())
+        (self.inputs.sink)(&self.stored_digest.finish())
     }
 
+    /// Adds bytes to the material and to its digest.
     fn keep(&mut self, bytes: &[u8]) -> Result<(), BackendError> {
-        self.kept.update(bytes);
+        self.stored_digest.update(bytes);
         (self.inputs.sink)(bytes)
     }
 
-    /// Copies the next bytes of the half to the material.
+    /// Copies the next `bytes` bytes of the half to the material.
     fn pass(&mut self, bytes: usize) -> Result<(), BackendError> {
-        let Self { inputs: ServerOffline { half, sink, .. }, kept, .. } = self;
+        let Self { inputs: ServerOffline { half, sink, .. }, stored_digest, .. } = self;
         half.pass(bytes, &mut |piece| {
-            kept.update(piece);
+            stored_digest.update(piece);
             sink(piece)
         })
     }
@@ -130,57 +132,58 @@ impl<'a, 'p> Ingest<'a, 'p> {
     /// Stores the sum of `A r - t` and the opened V.
     fn linear(&mut self, id: NodeId, conv: &ConvSpec, node: &Node, channel: &mut Channel) -> Result<(), BackendError> {
         let (layer, level) = (self.plan.layer(id, conv), self.plan.level());
-        let of_layer = LinearBytes::of(&self.plan.steps[id], node, level, layer.batch);
-        let bytes = self.inputs.half.bytes(of_layer.dealt())?;
-        let mut from = Reader::new(&bytes);
-        let mut known = Zeroizing::new(from.packed(self.plan.elements(node), layer.width)?.values());
+        let lengths = LinearBytes::for_step(&self.plan.steps[id], node, level, layer.batch);
+        let bytes = self.inputs.half.bytes(lengths.dealt_bytes())?;
+        let mut reader = Reader::new(&bytes);
+        let mut known = Zeroizing::new(reader.packed(self.plan.elements(node), layer.width)?.values());
         let key = self.keys.next().ok_or(BackendError::Misuse("there is a key for each linear layer"))?;
         let weights = self.inputs.weights.get(id).ok_or(NO_WEIGHTS)?;
         let masked = masked_weights::mask_weights(weights, key, layer.width);
         let words = match level {
-            Level::L1 => self.receive_checked(&masked, &layer, &mut from, channel)?,
-            Level::L2 => self.open(&masked, &layer, &mut from, channel)?,
+            Level::L1 => self.receive_checked(&masked, &layer, &mut reader, channel)?,
+            Level::L2 => self.open(&masked, &layer, &mut reader, channel)?,
         };
         known.iter_mut().zip(&words).for_each(|(k, v)| *k = k.wrapping_add(*v) & ring_mask(layer.width));
         let mut out = Writer::default();
         out.packed(&Packed::new(&known, layer.width));
         self.keep(&out.finish())?;
-        self.keep(from.bytes(of_layer.projected)?)
+        self.keep(reader.bytes(lengths.projected)?)
     }
 
     /// At level `l1`: receives the client's `V = E r + tau` of a layer. Computes the MAC key of each
-    /// word from the dealt keys of the tags of r and tau, which are next in `from`. Records words
+    /// word from the dealt keys of the tags of r and tau, which are next in `reader`. Records words
     /// and keys for the check. `masked`: the layer's `E`.
     fn receive_checked(
         &mut self,
         masked: &Matrix,
         layer: &LinearLayer<'_>,
-        from: &mut Reader<'_>,
+        reader: &mut Reader<'_>,
         channel: &mut Channel,
     ) -> Result<Vec<u64>, BackendError> {
         let LinearLayer { conv, width, batch, .. } = *layer;
         let (ring, n) = (ring(width), batch * conv.out_len());
-        let (of_r, of_tau) = (mac_matmul::read(from, ring, batch * conv.in_len())?, mac_matmul::read(from, ring, n)?);
-        let of_words = mac_matmul::apply(masked, conv, &of_r, ring.share_bits())?;
+        let (r_keys, tau_keys) =
+            (mac_matmul::read(reader, ring, batch * conv.in_len())?, mac_matmul::read(reader, ring, n)?);
+        let word_keys = mac_matmul::apply(masked, conv, &r_keys, ring.share_bits())?;
         let words = channel.recv_packed(LINEAR, n, width)?;
         let mask = u128::MAX >> (128 - ring.share_bits());
-        let tags = of_words.iter().zip(of_tau.iter()).map(|(a, b)| a.wrapping_add(*b).wrapping_neg() & mask);
+        let tags = word_keys.iter().zip(tau_keys.iter()).map(|(a, b)| a.wrapping_add(*b).wrapping_neg() & mask);
         self.transcript.values(width, tags.map(|tag| Share { value: 0, tag }), words.iter().copied());
         Ok(words)
     }
 
-    /// At level `l2`: opens V of a layer. The server's shares are next in `from`.
+    /// At level `l2`: opens V of a layer. The server's shares are next in `reader`.
     fn open(
         &mut self,
         masked: &Matrix,
         layer: &LinearLayer<'_>,
-        from: &mut Reader<'_>,
+        reader: &mut Reader<'_>,
         channel: &mut Channel,
     ) -> Result<Vec<u64>, BackendError> {
         let (width, transcript) = (layer.width, &mut self.transcript);
-        let words = LinearShares::read(layer, from)?.enter(masked, layer, transcript)?;
+        let words = LinearShares::read(layer, reader)?.enter(masked, layer, transcript)?;
         let received = channel.recv_packed(LINEAR, words.len(), width)?;
-        let opened = mac_matmul::opened(&words, &received, width, transcript);
+        let opened = mac_matmul::open_words(&words, &received, width, transcript);
         self.pending.push(OwnWords { words, width });
         Ok(opened)
     }

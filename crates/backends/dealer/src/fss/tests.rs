@@ -23,7 +23,7 @@ use super::{Fss, Level, Options, material_format};
 use crate::session::masked_weights::{self, MaskedWeights};
 use crate::session::{
     ClientOffline, ClientPhases, Correlation, HalfReceiver, Run, ServerOffline, ServerPhases, Source, StoredHalf,
-    checked, with_digest,
+    check_half, with_digest,
 };
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::Stop;
@@ -113,7 +113,7 @@ struct Case {
 }
 
 /// Makes a party's half of a dealing.
-fn dealt(role: Role, plan: &Plan, keys: &[Seed], dealing: u8) -> Vec<u8> {
+fn deal_half(role: Role, plan: &Plan, keys: &[Seed], dealing: u8) -> Vec<u8> {
     let mut half = Vec::new();
     let mut push = |bytes: &[u8]| {
         half.extend_from_slice(bytes);
@@ -124,13 +124,13 @@ fn dealt(role: Role, plan: &Plan, keys: &[Seed], dealing: u8) -> Vec<u8> {
 }
 
 /// Reads a party's stored material.
-fn stored<'a>(plan: &Plan, role: Role, bytes: &'a [u8]) -> Result<StoredHalf<'a>, BackendError> {
-    let content = checked(plan, role, bytes, Fss::half_bytes(plan, role).stored)?;
+fn read_stored<'a>(plan: &Plan, role: Role, bytes: &'a [u8]) -> Result<StoredHalf<'a>, BackendError> {
+    let content = check_half(plan, role, bytes, Fss::half_bytes(plan, role).stored)?;
     Ok(StoredHalf { made_for: plan.binding(), source: Source::Memory(Reader::new(content)) })
 }
 
 /// The result of a run.
-struct Seen {
+struct Outcome {
     /// Frames by sender, client first.
     frames: [Vec<(u16, usize)>; 2],
     answer: Result<Vec<i64>, BackendError>,
@@ -139,11 +139,11 @@ struct Seen {
 
 impl Case {
     fn new(level: Level, nodes: Vec<Node>) -> Self {
-        Self::of_batch(level, nodes, 1)
+        Self::with_batch(level, nodes, 1)
     }
 
     /// A case for several inputs at once.
-    fn of_batch(level: Level, nodes: Vec<Node>, batch: usize) -> Self {
+    fn with_batch(level: Level, nodes: Vec<Node>, batch: usize) -> Self {
         let graph = RingGraph::new(spec(nodes)).expect("a valid graph");
         let mut random = Prg::from_seed(Seed([1; 16]));
         let mut layers = Vec::new();
@@ -155,8 +155,8 @@ impl Case {
             }
         }
         let input = (0..batch * graph.input().elements()).map(|_| (random.next_u64() % 61) as i64 - 30).collect();
-        let one = Plan::compile(graph, Options { level, ..Options::default() }).expect("a plan");
-        let (plan, weights) = (one.batched(batch), Weights { layers });
+        let single = Plan::compile(graph, Options { level, ..Options::default() }).expect("a plan");
+        let (plan, weights) = (single.batched(batch), Weights { layers });
         let keys = masked_weights::keys(&plan, &weights, &[7; 32]);
         let mut masked = Vec::new();
         let mut push = |bytes: &[u8]| {
@@ -167,56 +167,56 @@ impl Case {
         let mut receiver = masked_weights::MaskedWeightsReceiver::new(&plan);
         receiver.push(&masked).unwrap();
         let masked_weights = receiver.finish(&masked_weights::digest(&plan, &weights, &keys).unwrap()).unwrap();
-        let halves = [Role::Client, Role::Server].map(|role| dealt(role, &plan, &keys, 5));
+        let halves = [Role::Client, Role::Server].map(|role| deal_half(role, &plan, &keys, 5));
         Self { plan, weights, keys, masked_weights, input, halves }
     }
 
     /// Runs all phases, the client with `material`. `flip`: the bit to change in each party's
     /// messages, client first.
-    fn run(&self, material: &[u8], flip: [Option<(u64, usize)>; 2]) -> Seen {
+    fn run(&self, material: &[u8], flip: [Option<(u64, usize)>; 2]) -> Outcome {
         let ends = MemTransport::pair();
         let seen = [(); 2].map(|()| Arc::new(Mutex::new(Vec::new())));
         let end = |inner, party: usize| {
             let seen = Arc::clone(&seen[party]);
             Channel::new(Box::new(Flipping { inner, pending: Vec::new(), frame: 0, target: flip[party], seen }))
         };
-        let (ours, mut theirs) = (end(ends.0, 0), end(ends.1, 1));
+        let (client_channel, mut server_channel) = (end(ends.0, 0), end(ends.1, 1));
         let Self { plan, weights, keys, masked_weights, input, halves } = self;
         let mut prgs = [8, 9].map(|seed| Prg::from_seed(Seed([seed; 16])));
-        let [our_prg, their_prg] = &mut prgs;
+        let [client_prg, server_prg] = &mut prgs;
         let (answer, server) = std::thread::scope(|scope| {
             let server = scope.spawn(move || {
-                let (stop, mut made) = (Stop::default(), Vec::new());
+                let (stop, mut material_bytes) = (Stop::default(), Vec::new());
                 let mut push = |bytes: &[u8]| {
-                    made.extend_from_slice(bytes);
+                    material_bytes.extend_from_slice(bytes);
                     Ok(())
                 };
-                let (half, _) = Self::taken(plan, Role::Server, &halves[1])?;
+                let (half, _) = Self::receive_half(plan, Role::Server, &halves[1])?;
                 let half = Source::Memory(Reader::new(&half));
-                let mut session = Session { role: Role::Server, channel: &mut theirs, prg: their_prg };
+                let mut session = Session { role: Role::Server, channel: &mut server_channel, prg: server_prg };
                 let inputs = ServerOffline { weights, keys, client_keys: None, half, sink: &mut push };
                 <Fss as ServerPhases>::offline(Run { plan, session: &mut session, stop: &stop }, inputs)?;
-                let made = stored(plan, Role::Server, &made)?;
-                <Fss as ServerPhases>::online(Run { plan, session: &mut session, stop: &stop }, made, weights)
+                let stored_half = read_stored(plan, Role::Server, &material_bytes)?;
+                <Fss as ServerPhases>::online(Run { plan, session: &mut session, stop: &stop }, stored_half, weights)
             });
             // Dropped before the server is waited for.
-            let answer = Self::ask(plan, masked_weights, material, input, ours, our_prg);
+            let answer = Self::ask(plan, masked_weights, material, input, client_channel, client_prg);
             (answer, server.join().expect("no panic"))
         });
-        Seen { frames: seen.map(|seen| seen.lock().unwrap().clone()), answer, server }
+        Outcome { frames: seen.map(|seen| seen.lock().unwrap().clone()), answer, server }
     }
 
     /// Receives a half in arbitrarily cut pieces, as over a network. Returns content and head.
-    fn taken(plan: &Plan, role: Role, half: &[u8]) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), BackendError> {
-        let (mut taking, mut content) =
+    fn receive_half(plan: &Plan, role: Role, half: &[u8]) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), BackendError> {
+        let (mut receiver, mut content) =
             (HalfReceiver::new(Fss::half_bytes(plan, role), Fss::half_digest(plan, role)), Vec::new());
         half.chunks(1000).try_for_each(|piece| {
-            taking.push(piece, &mut |bytes| {
+            receiver.push(piece, &mut |bytes| {
                 content.extend_from_slice(bytes);
                 Ok(())
             })
         })?;
-        Ok((content, taking.finish()?.0))
+        Ok((content, receiver.finish()?.0))
     }
 
     /// Runs the client's phases.
@@ -225,19 +225,19 @@ impl Case {
         masked_weights: &MaskedWeights,
         half: &[u8],
         input: &[i64],
-        mut ours: Channel,
+        mut channel: Channel,
         prg: &mut Prg,
     ) -> Result<Vec<i64>, BackendError> {
         let stop = Stop::default();
         let half = with_digest(plan, Role::Client, half);
-        let (mut made, head) = Self::taken(plan, Role::Client, &half)?;
-        let mut session = Session { role: Role::Client, channel: &mut ours, prg };
+        let (mut material, head) = Self::receive_half(plan, Role::Client, &half)?;
+        let mut session = Session { role: Role::Client, channel: &mut channel, prg };
         let inputs = ClientOffline { masked_weights, keys: None, head: &head };
         let run = Run { plan, session: &mut session, stop: &stop };
-        made.extend_from_slice(&<Fss as ClientPhases>::offline(run, inputs)?);
-        let made = with_digest(plan, Role::Client, &made);
+        material.extend_from_slice(&<Fss as ClientPhases>::offline(run, inputs)?);
+        let material = with_digest(plan, Role::Client, &material);
         let run = Run { plan, session: &mut session, stop: &stop };
-        <Fss as ClientPhases>::online(run, stored(plan, Role::Client, &made)?, input)
+        <Fss as ClientPhases>::online(run, read_stored(plan, Role::Client, &material)?, input)
     }
 
     fn material(&self) -> &[u8] {
@@ -245,17 +245,17 @@ impl Case {
     }
 
     /// Runs honest parties. The answer equals the reference up to local truncations.
-    fn honest(&self, exact: bool) -> Seen {
-        let seen = self.run(self.material(), [None; 2]);
+    fn run_honest(&self, exact: bool) -> Outcome {
+        let outcome = self.run(self.material(), [None; 2]);
         let graph = self.plan.graph();
-        let each = self.input.chunks(graph.input().elements());
+        let inputs = self.input.chunks(graph.input().elements());
         let reference =
-            each.map(|input| reference::run(graph, &self.weights, input).unwrap()).collect::<Vec<_>>().concat();
-        let answer = seen.answer.as_ref().expect("honest parties");
-        assert!(seen.server.is_ok() && answer.len() == reference.len());
-        let most = if exact { 0 } else { 20 };
-        assert!(answer.iter().zip(&reference).all(|(a, b)| a.abs_diff(*b) <= most), "{answer:?}, {reference:?}");
-        seen
+            inputs.map(|input| reference::run(graph, &self.weights, input).unwrap()).collect::<Vec<_>>().concat();
+        let answer = outcome.answer.as_ref().expect("honest parties");
+        assert!(outcome.server.is_ok() && answer.len() == reference.len());
+        let max_error = if exact { 0 } else { 20 };
+        assert!(answer.iter().zip(&reference).all(|(a, b)| a.abs_diff(*b) <= max_error), "{answer:?}, {reference:?}");
+        outcome
     }
 }
 
@@ -311,10 +311,10 @@ fn cases(level: Level) -> Vec<Case> {
             vec![node(Op::Input, vec![], &[1, 3, 3], 10), node(Op::MaxPool(window), vec![0], &[1, 2, 2], 10)],
         ),
         Case::new(level, vec![node(Op::Input, vec![], &[4], 14), node(dense(3), vec![0], &[3], 14), index]),
-        Case::of_batch(level, layers, 2),
+        Case::with_batch(level, layers, 2),
         Case::new(level, vec![node(Op::Input, vec![], &[3], 6), node(table(), vec![0], &[3], 9)]),
         // A table in the middle of a network, for two inputs at once.
-        Case::of_batch(
+        Case::with_batch(
             level,
             vec![
                 node(Op::Input, vec![], &[3], 6),
@@ -337,13 +337,13 @@ fn is_exact(number: usize) -> bool {
 /// Whether messages with a tag are checked: the input is the client's choice, and the server is
 /// honest.
 fn is_checked(tag: u16) -> bool {
-    ![INPUT, RESULT].iter().any(|free| free.id() == tag)
+    ![INPUT, RESULT].iter().any(|unchecked| unchecked.id() == tag)
 }
 
 #[test]
 fn every_changed_bit_of_every_message_is_found() {
     for (number, case) in cases(Level::L1).iter().enumerate() {
-        let honest = case.honest(is_exact(number));
+        let honest = case.run_honest(is_exact(number));
         for (party, frames) in honest.frames.iter().enumerate() {
             for (frame, &(tag, len)) in frames.iter().enumerate().filter(|(_, (tag, _))| is_checked(*tag)) {
                 // The combined high bits and digests are long, so only some bits are tried.
@@ -351,11 +351,11 @@ fn every_changed_bit_of_every_message_is_found() {
                 for bit in (0..8 * len).step_by(step) {
                     let mut flip = [None; 2];
                     flip[party] = Some((frame as u64, bit));
-                    let seen = case.run(case.material(), flip);
+                    let outcome = case.run(case.material(), flip);
                     // A sum of high bits is no value: the check subtracts it. If wrong by `2^j`, it
                     // passes if `2^(41 - j)` divides the key of the words. So at most the last bits
                     // can pass.
-                    let same = seen.answer.as_ref().is_ok_and(|answer| answer == honest.answer.as_ref().unwrap());
+                    let same = outcome.answer.as_ref().is_ok_and(|answer| answer == honest.answer.as_ref().unwrap());
                     // Subsets of no words are all equally good.
                     if tag == SUBSETS && same {
                         assert!(case.plan.widths()[0].is_empty(), "net {number}, bit {bit}");
@@ -365,9 +365,9 @@ fn every_changed_bit_of_every_message_is_found() {
                         assert!(bit % 41 > 34, "net {number}, bit {bit}");
                         continue;
                     }
-                    assert!(seen.server.is_err(), "net {number}, party {party}, tag {tag:#x}, bit {bit}");
-                    let sent = seen.frames[1].iter().any(|(tag, _)| *tag == RESULT.id());
-                    assert!(!sent && seen.answer.is_err(), "the server has sent its share");
+                    assert!(outcome.server.is_err(), "net {number}, party {party}, tag {tag:#x}, bit {bit}");
+                    let sent = outcome.frames[1].iter().any(|(tag, _)| *tag == RESULT.id());
+                    assert!(!sent && outcome.answer.is_err(), "the server has sent its share");
                 }
             }
         }
@@ -380,15 +380,15 @@ fn every_changed_bit_of_every_message_is_found() {
 #[test]
 fn every_changed_bit_of_both_parties_is_found_where_both_are_checked() {
     for (number, case) in cases(Level::L2).iter().enumerate() {
-        let honest = case.honest(is_exact(number));
+        let honest = case.run_honest(is_exact(number));
         for (party, frames) in honest.frames.iter().enumerate() {
             for (frame, &(tag, len)) in frames.iter().enumerate() {
                 let step = if len > 40 { 61 } else { 1 };
                 for bit in (0..8 * len).step_by(step) {
                     let mut flip = [None; 2];
                     flip[party] = Some((frame as u64, bit));
-                    let seen = case.run(case.material(), flip);
-                    let same = seen.answer.as_ref().is_ok_and(|answer| answer == honest.answer.as_ref().unwrap());
+                    let outcome = case.run(case.material(), flip);
+                    let same = outcome.answer.as_ref().is_ok_and(|answer| answer == honest.answer.as_ref().unwrap());
                     // As at level `l1`: subsets of no words, and what a check subtracts.
                     if tag == COIN && party == 0 && same {
                         assert!(case.plan.widths()[0].is_empty(), "net {number}, bit {bit}");
@@ -398,10 +398,13 @@ fn every_changed_bit_of_both_parties_is_found_where_both_are_checked() {
                         assert!(bit % 41 > 34, "net {number}, bit {bit}");
                         continue;
                     }
-                    assert!(seen.answer.is_err(), "net {number}, party {party}, tag {tag:#x}, bit {bit}");
-                    let last = party == 1 && [RESULT.id(), TAGS.id()].contains(&tag);
-                    let sent = seen.frames[1].iter().any(|(tag, _)| *tag == RESULT.id());
-                    assert!(last || (!sent && seen.server.is_err()), "tag {tag:#x}: the server has sent its share");
+                    assert!(outcome.answer.is_err(), "net {number}, party {party}, tag {tag:#x}, bit {bit}");
+                    let is_last = party == 1 && [RESULT.id(), TAGS.id()].contains(&tag);
+                    let sent = outcome.frames[1].iter().any(|(tag, _)| *tag == RESULT.id());
+                    assert!(
+                        is_last || (!sent && outcome.server.is_err()),
+                        "tag {tag:#x}: the server has sent its share"
+                    );
                 }
             }
         }
@@ -414,36 +417,36 @@ fn a_server_with_another_model_is_found() {
     let mut case = cases(Level::L2).swap_remove(0);
     for layer in 0..2 {
         case.weights.layers[layer].weights[3] += 1;
-        let seen = case.run(case.material(), [None; 2]);
-        assert!(seen.answer.is_err() && seen.server.is_err(), "weights of layer {layer}");
+        let outcome = case.run(case.material(), [None; 2]);
+        assert!(outcome.answer.is_err() && outcome.server.is_err(), "weights of layer {layer}");
         case.weights.layers[layer].weights[3] -= 1;
         case.weights.layers[layer].bias[1] -= 1;
-        let seen = case.run(case.material(), [None; 2]);
-        assert!(seen.answer.is_err() && seen.server.is_err(), "biases of layer {layer}");
+        let outcome = case.run(case.material(), [None; 2]);
+        assert!(outcome.answer.is_err() && outcome.server.is_err(), "biases of layer {layer}");
         case.weights.layers[layer].bias[1] += 1;
     }
-    case.honest(true);
+    case.run_honest(true);
 }
 
 #[test]
 fn a_server_with_changed_material_is_found_or_nothing_came_of_it() {
     for (number, mut case) in cases(Level::L2).into_iter().enumerate() {
-        let answer = case.honest(is_exact(number)).answer.unwrap();
+        let answer = case.run_honest(is_exact(number)).answer.unwrap();
         let len = Fss::half_bytes(&case.plan, Role::Server).dealt;
-        let (right, mut found, mut tried) = (case.halves[1][..len].to_vec(), 0, 0);
+        let (original, mut detected, mut tried) = (case.halves[1][..len].to_vec(), 0, 0);
         for bit in (0..8 * len).filter(|bit| bit % 19 == 0 && *bit >= 128) {
-            let mut changed = right.clone();
+            let mut changed = original.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
             case.halves[1] = with_digest(&case.plan, Role::Server, &changed).to_vec();
-            let seen = case.run(case.material(), [None; 2]);
+            let outcome = case.run(case.material(), [None; 2]);
             tried += 1;
-            match seen.answer {
-                Err(_) => found += 1,
+            match outcome.answer {
+                Err(_) => detected += 1,
                 // An unused bit, padding, or the highest bits of what a check subtracts.
                 Ok(changed) => assert_eq!(changed, answer, "net {number}, bit {bit}"),
             }
         }
-        assert!(found > tried / 5, "{found} of {tried}");
+        assert!(detected > tried / 5, "{detected} of {tried}");
     }
 }
 
@@ -451,26 +454,26 @@ fn a_server_with_changed_material_is_found_or_nothing_came_of_it() {
 fn a_client_with_changed_material_is_found_or_nothing_came_of_it() {
     let levels = [Level::L1, Level::L2].map(cases);
     for (number, case) in levels.iter().flat_map(|cases| cases.iter().enumerate()) {
-        let answer = case.honest(is_exact(number)).answer.unwrap();
-        let (mut material, mut found) = (case.material().to_vec(), 0);
+        let answer = case.run_honest(is_exact(number)).answer.unwrap();
+        let (mut material, mut detected) = (case.material().to_vec(), 0);
         let bits = 8 * material.len();
         // At level `l2` a third seed makes the input's mask: changing it changes the input.
         let head = 8 * material_format::head_bytes(&case.plan, Role::Client);
         for bit in (0..bits).filter(|bit| *bit < 256 || (*bit >= head && bit % 13 == 0)) {
             material[bit / 8] ^= 1 << (bit % 8);
-            let seen = case.run(&material, [None; 2]);
+            let outcome = case.run(&material, [None; 2]);
             material[bit / 8] ^= 1 << (bit % 8);
-            match seen.server {
+            match outcome.server {
                 Err(_) => {
-                    assert!(!seen.frames[1].iter().any(|(tag, _)| *tag == RESULT.id()), "net {number}, bit {bit}");
-                    found += 1;
+                    assert!(!outcome.frames[1].iter().any(|(tag, _)| *tag == RESULT.id()), "net {number}, bit {bit}");
+                    detected += 1;
                 }
                 // An unused correction word.
-                Ok(()) => assert_eq!(seen.answer.unwrap(), answer, "net {number}, bit {bit}"),
+                Ok(()) => assert_eq!(outcome.answer.unwrap(), answer, "net {number}, bit {bit}"),
             }
         }
         // The seeds, and about every second word.
-        let least = if case.plan.level() == Level::L1 && number == 1 { 128 } else { 250 };
-        assert!(found >= least, "{found} of {bits}");
+        let min_detected = if case.plan.level() == Level::L1 && number == 1 { 128 } else { 250 };
+        assert!(detected >= min_detected, "{detected} of {bits}");
     }
 }

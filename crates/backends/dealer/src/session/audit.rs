@@ -35,19 +35,23 @@ use super::source::Sink;
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::{self, Claim, ConnectionResources, Order, Piece, Seal, Ticket};
 
-/// Offline: names the material.
+/// Offline: the dealer's ticket, which names the material.
 const TICKET: Tag = Tag::new(0x0425, "ticket for the dealer");
 /// Offline: the seal of the claim for which the material is dealt.
 const SEAL: Tag = Tag::new(0x0426, "seal of a claim to material");
+/// Offline: the server's commitment to its coin.
 const COMMITMENT: Tag = Tag::new(0x0427, "commitment to a coin");
+/// Offline: a party's coin.
 const COIN: Tag = Tag::new(0x0428, "coin");
+/// Offline: the client has given an audited material up at the dealer.
 const GIVEN_UP: Tag = Tag::new(0x0429, "a material is given up");
+/// Offline: the seed that the dealer has opened, from server to client.
 const OPENED: Tag = Tag::new(0x042a, "seed of an audited material");
 /// Offline: the other party has received another megabyte of its half. Without this message, a
 /// party on a slow link to the dealer would seem idle.
 const FETCHED: Tag = Tag::new(0x042b, "a megabyte of a half has come");
 
-/// Bytes of a half between two of these messages.
+/// Bytes of a half between two messages [`FETCHED`].
 const STEP: u64 = 1 << 20;
 
 /// Bytes of a coin and of a commitment.
@@ -78,25 +82,25 @@ pub(crate) fn talk<C: Correlation>(plan: &Plan<C>) -> TrafficModel {
 
 /// Length of a party's half, in bytes.
 fn half_bytes<C: Correlation>(plan: &Plan<C>, role: Role) -> u64 {
-    C::half_bytes(plan, role).whole()
+    C::half_bytes(plan, role).dealt_len()
 }
 
-/// Random bytes, as a digest of the stream's output: coins are shown, and the same stream makes
-/// secret nonces.
-fn random(prg: &mut Prg) -> [u8; COIN_BYTES] {
+/// Draws random bytes, as a digest of the stream's output: coins are shown, and the same stream
+/// makes secret nonces.
+fn draw_bytes(prg: &mut Prg) -> [u8; COIN_BYTES] {
     let mut drawn = Zeroizing::new([0; COIN_BYTES]);
     prg.fill_bytes(&mut *drawn);
     seam::digest("tacit 2026-11 random bytes", &[&*drawn])
 }
 
 /// Commits to a coin. A coin has enough randomness for its digest to hide it.
-fn committed(ticket: &Ticket, coin: &[u8]) -> [u8; 32] {
+fn commit(ticket: &Ticket, coin: &[u8]) -> [u8; 32] {
     seam::digest("tacit 2026-11 coin of an audit", &[ticket, coin])
 }
 
 /// Whether both coins together select the material for an audit.
-fn is_audited(rate: u32, ticket: &Ticket, of_server: &[u8], of_client: &[u8]) -> bool {
-    let digest = seam::digest("tacit 2026-11 audit", &[ticket, of_server, of_client]);
+fn is_audited(rate: u32, ticket: &Ticket, server_coin: &[u8], client_coin: &[u8]) -> bool {
+    let digest = seam::digest("tacit 2026-11 audit", &[ticket, server_coin, client_coin]);
     let drawn = u32::from_le_bytes(*digest.first_chunk().expect("a digest is longer"));
     u64::from(drawn) * 1000 < u64::from(rate) << 32
 }
@@ -110,7 +114,8 @@ enum Suspect {
     DealerOrServer,
 }
 
-fn cheated(ticket: &Ticket, suspect: Suspect, what: &str) -> BackendError {
+/// The error of an audit that failed: what was wrong, and who can be the cause.
+fn cheating_error(ticket: &Ticket, suspect: Suspect, what: &str) -> BackendError {
     let number = u64::from_le_bytes(*ticket.first_chunk().expect("a ticket has more than eight bytes"));
     let advice = match suspect {
         Suspect::Dealer => "The dealer has dealt wrongly: use no material of it",
@@ -125,10 +130,10 @@ fn cheated(ticket: &Ticket, suspect: Suspect, what: &str) -> BackendError {
 }
 
 /// Blames `suspect` if the dealer does not open a material.
-fn opened<T>(ticket: &Ticket, suspect: Suspect, done: Result<T, BackendError>) -> Result<T, BackendError> {
-    done.map_err(|error| match error {
-        BackendError::Dealer { what } => cheated(ticket, suspect, &format!("it was not opened ({what})")),
-        other => other,
+fn blame_if_unopened<T>(ticket: &Ticket, suspect: Suspect, result: Result<T, BackendError>) -> Result<T, BackendError> {
+    result.map_err(|error| match error {
+        BackendError::Dealer { what } => cheating_error(ticket, suspect, &format!("it was not opened ({what})")),
+        error => error,
     })
 }
 
@@ -136,7 +141,7 @@ fn opened<T>(ticket: &Ticket, suspect: Suspect, done: Result<T, BackendError>) -
 struct ArrivingHalf {
     hasher: blake3::Hasher,
     received: u64,
-    /// Bytes in all.
+    /// Length of the half, in bytes.
     whole: u64,
 }
 
@@ -146,7 +151,7 @@ impl ArrivingHalf {
         let before = self.received;
         self.received += bytes.len() as u64;
         if self.received > self.whole {
-            return Err(length("more"));
+            return Err(length_error("more"));
         }
         self.hasher.update(bytes);
         for _ in before / STEP..self.received / STEP {
@@ -156,12 +161,14 @@ impl ArrivingHalf {
         Ok(())
     }
 
+    /// Returns the hash of the half, which must be complete.
     fn finish(self) -> Result<blake3::Hash, BackendError> {
-        if self.received < self.whole { Err(length("fewer")) } else { Ok(self.hasher.finalize()) }
+        if self.received < self.whole { Err(length_error("fewer")) } else { Ok(self.hasher.finalize()) }
     }
 }
 
-fn length(what: &str) -> BackendError {
+/// The error of a half that has more or fewer bytes than the plan says.
+fn length_error(what: &str) -> BackendError {
     BackendError::Material { what: format!("{what} bytes from the dealer than its half has") }
 }
 
@@ -181,30 +188,30 @@ impl<C: Correlation> Ordering<'_, C> {
     }
 
     /// Begins to receive the party's half.
-    fn arriving(&self) -> ArrivingHalf {
+    fn start_half(&self) -> ArrivingHalf {
         ArrivingHalf { hasher: blake3::Hasher::new(), received: 0, whole: half_bytes(self.plan, self.role) }
     }
 
     /// Waits until the other party has its whole half, as long as it reports progress.
-    fn wait(&self, channel: &mut Channel) -> Result<(), BackendError> {
-        let other = if self.role == Role::Client { Role::Server } else { Role::Client };
-        (0..half_bytes(self.plan, other) / STEP).try_for_each(|_| channel.recv(FETCHED, 1).map(drop))?;
+    fn wait_for_peer(&self, channel: &mut Channel) -> Result<(), BackendError> {
+        let peer = if self.role == Role::Client { Role::Server } else { Role::Client };
+        (0..half_bytes(self.plan, peer) / STEP).try_for_each(|_| channel.recv(FETCHED, 1).map(drop))?;
         Ok(())
     }
 
     /// Compares a dealt half with what the seed makes. The seed comes from `source`.
-    fn compare(&self, ticket: &Ticket, seed: &Seed, source: Suspect, got: blake3::Hash) -> Result<(), BackendError> {
+    fn compare(&self, ticket: &Ticket, seed: &Seed, source: Suspect, hash: blake3::Hash) -> Result<(), BackendError> {
         let number = u64::from_le_bytes(*ticket.first_chunk().expect("a ticket has more than eight bytes"));
         if ticket[8..] != seam::commitment(number, &self.plan.binding(), seed) {
-            return Err(cheated(ticket, source, "the seed is not the one that the dealer has committed to"));
+            return Err(cheating_error(ticket, source, "the seed is not the one that the dealer has committed to"));
         }
         let mut hasher = blake3::Hasher::new();
         C::deal(self.role, self.plan, self.keys, seed, &mut |bytes| {
             hasher.update(bytes);
             Ok(())
         })?;
-        if hasher.finalize() != got {
-            return Err(cheated(ticket, Suspect::Dealer, "the half that came is not what its seed makes"));
+        if hasher.finalize() != hash {
+            return Err(cheating_error(ticket, Suspect::Dealer, "the half that came is not what its seed makes"));
         }
         Ok(())
     }
@@ -217,26 +224,26 @@ impl<C: Correlation> Ordering<'_, C> {
     /// failed; errors of `sink`.
     pub(crate) fn fetch(&self, session: &mut Session<'_>, sink: &mut Sink<'_>) -> Result<bool, BackendError> {
         let Session { channel, prg, .. } = session;
-        let claim = Claim { nonce: random(prg), digest: self.plan.binding() };
+        let claim = Claim { nonce: draw_bytes(prg), digest: self.plan.binding() };
         channel.send(SEAL, &claim.seal())?;
         channel.flush()?;
         let ticket: Ticket = *channel.recv(TICKET, size_of::<Ticket>())?.first_chunk().expect("so many came");
         let commitment = if self.rate() > 0 { Some(channel.recv(COMMITMENT, 32)?) } else { None };
-        let (dealer, mut got) = (self.resources.dealer()?, self.arriving());
+        let (dealer, mut half) = (self.resources.dealer()?, self.start_half());
         dealer.fetch_into(&ticket, &claim, &mut |bytes| {
-            got.update(bytes, channel)?;
+            half.update(bytes, channel)?;
             sink(bytes)
         })?;
-        let got = got.finish()?;
-        let Some(commitment) = commitment else { return self.wait(channel).map(|()| true) };
+        let hash = half.finish()?;
+        let Some(commitment) = commitment else { return self.wait_for_peer(channel).map(|()| true) };
         if !self.toss(&ticket, &commitment, channel, prg)? {
             return Ok(true);
         }
-        opened(&ticket, Suspect::DealerOrServer, dealer.consent(&ticket, &claim))?;
+        blame_if_unopened(&ticket, Suspect::DealerOrServer, dealer.consent(&ticket, &claim))?;
         channel.send(GIVEN_UP, &[1])?;
         channel.flush()?;
         let seed = Seed(*channel.recv(OPENED, 16)?.first_chunk().expect("that many bytes came"));
-        self.compare(&ticket, &seed, Suspect::DealerOrServer, got).map(|()| false)
+        self.compare(&ticket, &seed, Suspect::DealerOrServer, hash).map(|()| false)
     }
 
     /// The client's part of the coin toss.
@@ -247,16 +254,16 @@ impl<C: Correlation> Ordering<'_, C> {
         channel: &mut Channel,
         prg: &mut Prg,
     ) -> Result<bool, BackendError> {
-        let own = random(prg);
-        channel.send(COIN, &own)?;
+        let client_coin = draw_bytes(prg);
+        channel.send(COIN, &client_coin)?;
         channel.flush()?;
-        self.wait(channel)?;
-        let theirs = channel.recv(COIN, COIN_BYTES)?;
-        if committed(ticket, &theirs) != *commitment {
+        self.wait_for_peer(channel)?;
+        let server_coin = channel.recv(COIN, COIN_BYTES)?;
+        if commit(ticket, &server_coin) != *commitment {
             let (step, what) = ("the toss for an audit", "the coin is not the one that was committed to");
             return Err(tacit_mpc::MpcError::Misbehaviour { step, what }.into());
         }
-        Ok(is_audited(self.rate(), ticket, &theirs, &own))
+        Ok(is_audited(self.rate(), ticket, &server_coin, &client_coin))
     }
 
     /// At the server: as [`fetch`](Self::fetch), for the server's half. When this returns, both
@@ -272,38 +279,39 @@ impl<C: Correlation> Ordering<'_, C> {
     ) -> Result<bool, BackendError> {
         let Session { channel, prg, .. } = session;
         let seal: Seal = *channel.recv(SEAL, size_of::<Seal>())?.first_chunk().expect("that many bytes came");
-        let (dealer, own) = (self.resources.dealer()?, random(prg));
-        let (mut known, mut got) = (None, self.arriving());
+        let (dealer, server_coin) = (self.resources.dealer()?, draw_bytes(prg));
+        let (mut received_ticket, mut half) = (None, self.start_half());
         dealer.deal_into(order, &seal, &mut |piece| match piece {
             // The client fetches its half in the meantime.
             Piece::Ticket(ticket) => {
                 channel.send(TICKET, ticket)?;
                 if self.rate() > 0 {
-                    channel.send(COMMITMENT, &committed(ticket, &own))?;
+                    channel.send(COMMITMENT, &commit(ticket, &server_coin))?;
                 }
-                known = Some(*ticket);
+                received_ticket = Some(*ticket);
                 Ok(channel.flush()?)
             }
             Piece::Half(bytes) => {
-                got.update(bytes, channel)?;
+                half.update(bytes, channel)?;
                 sink(bytes)
             }
         })?;
-        let (ticket, got) = (known.ok_or(BackendError::Misuse("a dealer gives the ticket first"))?, got.finish()?);
-        self.wait(channel)?;
+        let (ticket, hash) =
+            (received_ticket.ok_or(BackendError::Misuse("a dealer gives the ticket first"))?, half.finish()?);
+        self.wait_for_peer(channel)?;
         if self.rate() == 0 {
             return Ok(true);
         }
-        let theirs = channel.recv(COIN, COIN_BYTES)?;
-        channel.send(COIN, &own)?;
+        let client_coin = channel.recv(COIN, COIN_BYTES)?;
+        channel.send(COIN, &server_coin)?;
         channel.flush()?;
-        if !is_audited(self.rate(), &ticket, &own, &theirs) {
+        if !is_audited(self.rate(), &ticket, &server_coin, &client_coin) {
             return Ok(true);
         }
         channel.recv(GIVEN_UP, 1)?;
-        let seed = opened(&ticket, Suspect::DealerOrClient, dealer.open(&ticket))?;
+        let seed = blame_if_unopened(&ticket, Suspect::DealerOrClient, dealer.open(&ticket))?;
         channel.send(OPENED, &seed.0)?;
         channel.flush()?;
-        self.compare(&ticket, &seed, Suspect::Dealer, got).map(|()| false)
+        self.compare(&ticket, &seed, Suspect::Dealer, hash).map(|()| false)
     }
 }

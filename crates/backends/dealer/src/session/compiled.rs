@@ -63,9 +63,9 @@ pub(super) fn read_public<C: Correlation>(bytes: &[u8]) -> Result<(Plan<C>, C::S
     Ok((Plan::compile(tacit_ring::read_public(rest)?, options)?, stated))
 }
 
-/// Most inputs of a batch of the model with the plan `one` for one input.
-pub(crate) fn max_inputs<C: Correlation>(one: &Plan<C>) -> usize {
-    let costs = C::costs(one);
+/// Most inputs of a batch of the model with the plan `single_plan` for one input.
+pub(crate) fn max_inputs<C: Correlation>(single_plan: &Plan<C>) -> usize {
+    let costs = C::costs(single_plan);
     seam::most_inputs(&costs).min((MAX_HALF / costs.dealing.client_bytes) as usize).max(1)
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Connection<M, K> {
     model: Arc<M>,
     resources: ConnectionResources,
     prg: Prg,
-    /// From the setup.
+    /// Keys from the setup; `None` before it, and if no layer uses lattices.
     keys: Option<K>,
 }
 
@@ -43,14 +43,14 @@ impl<C: ClientPhases> ClientSide for Connection<Client<C>, ClientKeys> {
     /// it.
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         self.keys = self.model.compiled.plan.choices.lattice.client_setup(&mut self.prg, channel)?;
-        self.model.fetch(&self.resources, channel)
+        self.model.fetch_masked_weights(&self.resources, channel)
     }
 
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
         // The server states the size, so memory is taken only for bytes that arrive.
         let mut chunks = Chunks::default();
         self.offline_into(channel, &mut chunks)?;
-        Ok(material::made(&self.model.compiled.plan, Role::Client, chunks.into_bytes()))
+        Ok(material::wrap(&self.model.compiled.plan, Role::Client, chunks.into_bytes()))
     }
 
     /// Streams the client's half to `place`, followed by the results of the offline phase.
@@ -70,9 +70,9 @@ impl<C: ClientPhases> ClientSide for Connection<Client<C>, ClientKeys> {
             place.rewind().map_err(|e| BackendError::Spool { what: e.to_string() })?;
         };
         let inputs = ClientOffline { masked_weights, keys: keys.as_ref(), head: &head };
-        let more = C::offline(Run { plan, session: &mut session, stop: &resources.stop }, inputs)?;
-        digest.update(&more);
-        write_material(&more, place)?;
+        let results = C::offline(Run { plan, session: &mut session, stop: &resources.stop }, inputs)?;
+        digest.update(&results);
+        write_material(&results, place)?;
         write_material(&digest.finish(), place)
     }
 
@@ -90,13 +90,13 @@ impl<C: ClientPhases> ClientSide for Connection<Client<C>, ClientKeys> {
     }
 
     fn spooled_material(&self, bytes: u64, source: Box<dyn Read + Send>) -> Result<Material, BackendError> {
-        material::spooled(&*self.model.compiled.plan, Role::Client, bytes, source)
+        material::read_spooled(&*self.model.compiled.plan, Role::Client, bytes, source)
     }
 }
 
 impl<C: ServerPhases> Connection<Server<C>, ServerKeys> {
     /// Orders material, buffers its half, and gives `sink` the result of the offline phase.
-    fn make(&mut self, channel: &mut Channel, sink: &mut Sink<'_>) -> Result<(), BackendError> {
+    fn make_material(&mut self, channel: &mut Channel, sink: &mut Sink<'_>) -> Result<(), BackendError> {
         let Self { model, resources, prg, keys: client_keys } = self;
         let order = model.order().expect("there is an order for every model of this back end");
         let (plan, private, role) = (&*model.compiled.plan, &*model.private, Role::Server);
@@ -131,17 +131,17 @@ impl<C: ServerPhases> ServerSide for Connection<Server<C>, ServerKeys> {
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         let Server { compiled, private, .. } = &*self.model;
         self.keys = compiled.plan.choices.lattice.server_setup(channel)?;
-        setup::give(&*compiled.plan, &private.weights, &private.keys, channel)
+        setup::send_masked_weights(&*compiled.plan, &private.weights, &private.keys, channel)
     }
 
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
         let mut chunks = Chunks::default();
-        self.make(channel, &mut |piece| write_material(piece, &mut chunks))?;
-        Ok(material::made(&self.model.compiled.plan, Role::Server, chunks.into_bytes()))
+        self.make_material(channel, &mut |piece| write_material(piece, &mut chunks))?;
+        Ok(material::wrap(&self.model.compiled.plan, Role::Server, chunks.into_bytes()))
     }
 
     fn offline_into(&mut self, channel: &mut Channel, place: &mut dyn MaterialPlace) -> Result<(), BackendError> {
-        self.make(channel, &mut |piece| write_material(piece, place))
+        self.make_material(channel, &mut |piece| write_material(piece, place))
     }
 
     fn online(&mut self, channel: &mut Channel, material: Material) -> Result<(), BackendError> {
@@ -156,6 +156,6 @@ impl<C: ServerPhases> ServerSide for Connection<Server<C>, ServerKeys> {
     }
 
     fn spooled_material(&self, bytes: u64, source: Box<dyn Read + Send>) -> Result<Material, BackendError> {
-        material::spooled(&*self.model.compiled.plan, Role::Server, bytes, source)
+        material::read_spooled(&*self.model.compiled.plan, Role::Server, bytes, source)
     }
 }

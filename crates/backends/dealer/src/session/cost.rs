@@ -15,8 +15,8 @@ use tacit_ring::share::Batch;
 /// is some ten times faster.
 pub(crate) const MATERIAL_WORTH: f64 = 0.1;
 
-/// Bytes of a node's tensor for `batch` inputs.
-pub(crate) fn packed(node: &Node, batch: usize) -> usize {
+/// Bytes of a node's tensor as it is sent, for `batch` inputs.
+pub(crate) fn tensor_bytes(node: &Node, batch: usize) -> usize {
     Packed::len_bytes(batch * node.elements(), node.fixed.width)
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn matrix_bytes<C: Scheme>(plan: &Plan<C>) -> impl Iterator<Item = u6
 
 /// Begins a plan's costs from the traffic of its phases: comparisons, multiplications of the online
 /// phase, the setup, and bytes of the halves.
-pub(crate) fn begin<C: Correlation>(plan: &Plan<C>, offline: TrafficModel, online: TrafficModel) -> Costs {
+pub(crate) fn base_costs<C: Correlation>(plan: &Plan<C>, offline: TrafficModel, online: TrafficModel) -> Costs {
     let [client, server] = [Role::Client, Role::Server].map(|role| C::half_bytes(plan, role));
     let (mut setup, lattice) = (setup::talk(plan), &plan.choices.lattice);
     lattice.setup_talk(&mut setup);
@@ -42,7 +42,11 @@ pub(crate) fn begin<C: Correlation>(plan: &Plan<C>, offline: TrafficModel, onlin
         offline: offline.into(),
         online: online.into(),
         weights: plan.graph.weights(),
-        dealing: DealingCost { client_bytes: client.whole(), server_bytes: server.whole(), ..DealingCost::default() },
+        dealing: DealingCost {
+            client_bytes: client.dealt_len(),
+            server_bytes: server.dealt_len(),
+            ..DealingCost::default()
+        },
         ..Costs::default()
     };
     costs.comparisons = plan.steps.iter().flat_map(|step| step.gates()).map(|gate| gate.n() as u64).sum();
@@ -52,7 +56,7 @@ pub(crate) fn begin<C: Correlation>(plan: &Plan<C>, offline: TrafficModel, onlin
     costs.setup.client.peak_memory_bytes = costs.setup.client.stored_bytes + (64 << 20);
     costs.setup.server.peak_memory_bytes = 64 << 20;
     costs.setup.add_work(PartyCost::default(), lattice.keys());
-    costs.offline.client.stored_bytes = client.stored_whole();
-    costs.offline.server.stored_bytes = server.stored_whole();
+    costs.offline.client.stored_bytes = client.stored_len();
+    costs.offline.server.stored_bytes = server.stored_len();
     costs
 }

@@ -20,13 +20,13 @@ pub(crate) struct HalfBytes {
 }
 
 impl HalfBytes {
-    /// Length of the half as dealt.
-    pub(crate) fn whole(&self) -> u64 {
+    /// Length of the half as dealt with its digest, in bytes.
+    pub(crate) fn dealt_len(&self) -> u64 {
         (self.dealt + self.digest) as u64
     }
 
-    /// Length of the stored material.
-    pub(crate) fn stored_whole(&self) -> u64 {
+    /// Length of the stored material with its digest, in bytes.
+    pub(crate) fn stored_len(&self) -> u64 {
         (self.stored + self.digest) as u64
     }
 }
@@ -48,6 +48,7 @@ impl HalfDigest {
         Self(Some(hasher))
     }
 
+    /// Adds the next bytes of the half.
     pub(crate) fn update(&mut self, bytes: &[u8]) {
         if let Some(hasher) = &mut self.0 {
             hasher.update(bytes);
@@ -79,11 +80,13 @@ pub(crate) struct HalfReceiver {
     head: Zeroizing<Vec<u8>>,
     /// Number of missing bytes before the digest.
     left: usize,
+    /// The digest that the half states, so far.
     stated: Vec<u8>,
     digest: HalfDigest,
 }
 
 impl HalfReceiver {
+    /// Begins a half of lengths `bytes`, with a digest to which no content was added.
     pub(crate) fn new(bytes: HalfBytes, digest: HalfDigest) -> Self {
         let head = Zeroizing::new(Vec::with_capacity(bytes.head));
         Self { bytes, head, left: bytes.dealt, stated: Vec::with_capacity(bytes.digest), digest }

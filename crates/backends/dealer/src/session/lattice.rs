@@ -106,11 +106,11 @@ impl Layers {
 
     /// Work of client and server, and memory of the group that needs most.
     pub(crate) fn work(&self) -> [PartyCost; 2] {
-        let mut both = [PartyCost::default(); 2];
+        let mut work = [PartyCost::default(); 2];
         for group in &self.groups {
-            both.iter_mut().zip(<[_; 2]>::from(Cheetah::work(&group.plan))).for_each(|(sum, one)| *sum += one);
+            work.iter_mut().zip(<[_; 2]>::from(Cheetah::work(&group.plan))).for_each(|(sum, cost)| *sum += cost);
         }
-        both
+        work
     }
 
     /// The client's part of the setup: sends keys, if any layer uses lattices.
@@ -140,11 +140,11 @@ impl Layers {
     }
 }
 
-/// A party's shares of layers whose group has already run.
-struct Later(Vec<VecDeque<Vec<u64>>>);
+/// A party's shares of the other layers of groups that have already run, by group.
+struct PendingShares(Vec<VecDeque<Vec<u64>>>);
 
-impl Later {
-    fn of(layers: &Layers) -> Self {
+impl PendingShares {
+    fn new(layers: &Layers) -> Self {
         Self(vec![VecDeque::new(); layers.groups.len()])
     }
 
@@ -170,13 +170,13 @@ pub(crate) struct Client<'a> {
     layers: &'a Layers,
     keys: Option<&'a ClientKeys>,
     prg: &'a mut Prg,
-    later: Later,
+    pending: PendingShares,
 }
 
 impl<'a> Client<'a> {
     /// `prg`: for ciphertexts.
     pub(crate) fn new(layers: &'a Layers, keys: Option<&'a ClientKeys>, prg: &'a mut Prg) -> Self {
-        Self { layers, keys, prg, later: Later::of(layers) }
+        Self { layers, keys, prg, pending: PendingShares::new(layers) }
     }
 
     /// Returns the client's share of a layer's `W r`, for its share `r` of the layer's input.
@@ -184,8 +184,8 @@ impl<'a> Client<'a> {
     /// # Errors
     /// Errors of the protocol or the channel.
     pub(crate) fn share(&mut self, place: Place, r: &[u64], channel: &mut Channel) -> Result<Vec<u64>, BackendError> {
-        let Self { layers, keys, prg, later } = self;
-        later.share(place, || {
+        let Self { layers, keys, prg, pending } = self;
+        pending.share(place, || {
             let client = LinearClient::new(keys.ok_or(NO_KEYS)?, &layers.groups[place.0].plan);
             Ok(client.run(r, &Prg::from_seed(prg.next_seed()), channel)?)
         })
@@ -198,7 +198,7 @@ pub(crate) struct Server<'a> {
     keys: Option<&'a ServerKeys>,
     weights: &'a Weights,
     prg: &'a mut Prg,
-    later: Later,
+    pending: PendingShares,
 }
 
 impl<'a> Server<'a> {
@@ -209,7 +209,7 @@ impl<'a> Server<'a> {
         weights: &'a Weights,
         prg: &'a mut Prg,
     ) -> Self {
-        Self { layers, keys, weights, prg, later: Later::of(layers) }
+        Self { layers, keys, weights, prg, pending: PendingShares::new(layers) }
     }
 
     /// Returns the server's share of a layer's `W r`.
@@ -217,8 +217,8 @@ impl<'a> Server<'a> {
     /// # Errors
     /// Errors of the protocol or the channel.
     pub(crate) fn share(&mut self, place: Place, channel: &mut Channel) -> Result<Vec<u64>, BackendError> {
-        let Self { layers, keys, weights, prg, later } = self;
-        later.share(place, || {
+        let Self { layers, keys, weights, prg, pending } = self;
+        pending.share(place, || {
             let Group { nodes, plan, .. } = &layers.groups[place.0];
             let checked = nodes.iter().enumerate().map(|(index, &id)| {
                 let layer = weights.get(id).ok_or(NO_WEIGHTS)?;

@@ -86,15 +86,16 @@ impl Matrix {
 
     /// `M x` modulo `2^width` for each x of one or more inputs.
     pub(crate) fn apply(&self, conv: &ConvSpec, x: &[u64]) -> Result<Vec<u64>, BackendError> {
-        let mut each = x.chunks(conv.in_len()).map(|x| self.apply_one(conv, x)).collect::<Result<Vec<_>, _>>()?;
+        let mut results = x.chunks(conv.in_len()).map(|x| self.apply_one(conv, x)).collect::<Result<Vec<_>, _>>()?;
         // A single result is not copied.
-        Ok(if each.len() == 1 { each.remove(0) } else { each.concat() })
+        Ok(if results.len() == 1 { results.remove(0) } else { results.concat() })
     }
 
+    /// As [`apply`](Self::apply), for one input.
     fn apply_one(&self, conv: &ConvSpec, x: &[u64]) -> Result<Vec<u64>, BackendError> {
-        let mut out = conv2d(conv, &self.low, x, self.width).map_err(of_another_layer)?;
+        let mut out = conv2d(conv, &self.low, x, self.width).map_err(shape_error)?;
         if !self.high.is_empty() {
-            let high = conv2d(conv, &self.high, x, self.width - 32).map_err(of_another_layer)?;
+            let high = conv2d(conv, &self.high, x, self.width - 32).map_err(shape_error)?;
             out.iter_mut().zip(high).for_each(|(o, h)| *o = o.wrapping_add(h << 32));
         }
         out.iter_mut().for_each(|o| *o &= ring_mask(self.width));
@@ -103,7 +104,7 @@ impl Matrix {
 }
 
 /// Returns the error of a matrix that does not have a layer's shape.
-fn of_another_layer(_: ShapeError) -> BackendError {
+fn shape_error(_: ShapeError) -> BackendError {
     BackendError::Misuse("a matrix belongs to another layer")
 }
 
@@ -127,8 +128,8 @@ pub(crate) fn draw_mask(key: &Prg, range: Range<usize>, count: usize, width: u32
     let pieces = (range.start / PIECE..range.end.div_ceil(PIECE)).into_par_iter().map(|piece| {
         let first = piece * PIECE;
         let words = draw_mask_piece(key, piece, PIECE.min(count - first), width);
-        let (from, to) = (range.start.max(first) - first, range.end.min(first + words.len()) - first);
-        Matrix::new(&words[from..to], width)
+        let (start, end) = (range.start.max(first) - first, range.end.min(first + words.len()) - first);
+        Matrix::new(&words[start..end], width)
     });
     let mut out = Matrix::empty(range.len(), width);
     out.extend(&pieces.collect::<Vec<_>>());
@@ -144,10 +145,17 @@ pub(crate) const AT_ONCE_BYTES: u64 = 8 * AT_ONCE as u64;
 /// `A x` modulo `2^width` for a layer's `A` and each x of one or more inputs, by groups of rows. A
 /// large `A` is drawn once and is never in memory as a whole.
 pub(crate) fn apply_random(key: &Seed, conv: &ConvSpec, x: &[u64], width: u32) -> Result<Vec<u64>, BackendError> {
-    apply_by(AT_ONCE, key, conv, x, width)
+    apply_random_in_steps(AT_ONCE, key, conv, x, width)
 }
 
-fn apply_by(at_once: usize, key: &Seed, conv: &ConvSpec, x: &[u64], width: u32) -> Result<Vec<u64>, BackendError> {
+/// As [`apply_random`], with at most `at_once` entries or one row of `A` in memory.
+fn apply_random_in_steps(
+    at_once: usize,
+    key: &Seed,
+    conv: &ConvSpec,
+    x: &[u64],
+    width: u32,
+) -> Result<Vec<u64>, BackendError> {
     let (key, count) = (Prg::from_seed(key.clone()), conv.weight_len());
     if count <= at_once {
         return draw_mask(&key, 0..count, count, width).apply(conv, x);
@@ -172,7 +180,7 @@ fn apply_by(at_once: usize, key: &Seed, conv: &ConvSpec, x: &[u64], width: u32) 
 }
 
 /// Number of entries of a layer's `A` and `E`.
-pub(crate) fn entries_of<C: Scheme>(plan: &Plan<C>, conv: &ConvSpec) -> usize {
+pub(crate) fn entry_count<C: Scheme>(plan: &Plan<C>, conv: &ConvSpec) -> usize {
     conv.weight_len() + if C::masks_biases(plan.options()) { conv.out_ch } else { 0 }
 }
 
@@ -183,13 +191,13 @@ fn weight_or_bias(layer: &LayerWeights, i: usize) -> u64 {
 }
 
 /// Bytes of one layer's `E`.
-pub(crate) fn bytes_of(entries: usize, width: u32) -> u64 {
+pub(crate) fn layer_bytes(entries: usize, width: u32) -> u64 {
     (entries as u64 * u64::from(width)).div_ceil(8)
 }
 
 /// Bytes of `E` over all layers.
 pub(crate) fn bytes<C: Scheme>(plan: &Plan<C>) -> u64 {
-    plan.masked_layers().map(|layer| bytes_of(entries_of(plan, layer.conv), layer.width)).sum()
+    plan.masked_layers().map(|layer| layer_bytes(entry_count(plan, layer.conv), layer.width)).sum()
 }
 
 /// The name of a key of `A` at the dealer. All back ends use the same, so that no two of them hide
@@ -224,12 +232,12 @@ pub(crate) fn write<C: Scheme>(
 ) -> Result<(), BackendError> {
     for (LinearLayer { id, conv, width, .. }, key) in plan.masked_layers().zip(keys) {
         let layer: &LayerWeights = weights.get(id).expect("there is a key for each layer with weights");
-        let (key, count) = (Prg::from_seed(key.clone()), entries_of(plan, conv));
+        let (key, count) = (Prg::from_seed(key.clone()), entry_count(plan, conv));
         let pieces = count.div_ceil(PIECE);
         // A few pieces at a time: `E` of a large layer is never in memory as a whole.
         for first in (0..pieces).step_by(GROUP) {
             let group = first..(first + GROUP).min(pieces);
-            let packed = group.into_par_iter().map(|piece| packed_piece(layer, &key, piece, count, width));
+            let packed = group.into_par_iter().map(|piece| pack_piece(layer, &key, piece, count, width));
             let packed: Vec<Vec<u8>> = packed.collect();
             packed.iter().try_for_each(|bytes| sink(bytes))?;
         }
@@ -238,7 +246,7 @@ pub(crate) fn write<C: Scheme>(
 }
 
 /// Returns a piece of the `count` words of a layer's `E`, packed.
-fn packed_piece(layer: &LayerWeights, key: &Prg, piece: usize, count: usize, width: u32) -> Vec<u8> {
+fn pack_piece(layer: &LayerWeights, key: &Prg, piece: usize, count: usize, width: u32) -> Vec<u8> {
     let first = piece * PIECE;
     let random = draw_mask_piece(key, piece, PIECE.min(count - first), width);
     let words = (first..).zip(random.iter()).map(|(i, a)| weight_or_bias(layer, i).wrapping_sub(*a) & ring_mask(width));
@@ -334,7 +342,7 @@ fn hasher<C: Scheme>() -> blake3::Hasher {
 
 impl<'a> MaskedWeightsReceiver<'a> {
     pub(crate) fn new<C: Scheme>(plan: &'a Plan<C>) -> Self {
-        let layers = Box::new(plan.masked_layers().map(|layer| (entries_of(plan, layer.conv), layer.width)));
+        let layers = Box::new(plan.masked_layers().map(|layer| (entry_count(plan, layer.conv), layer.width)));
         Self { layers, matrices: Vec::new(), left: 0, buffer: Vec::new(), hasher: hasher::<C>() }
     }
 
@@ -344,7 +352,7 @@ impl<'a> MaskedWeightsReceiver<'a> {
         while !bytes.is_empty() {
             if self.left == 0 {
                 let Some((count, width)) = self.layers.next() else {
-                    return Err(wrong("more bytes of masked weights than it has".into()));
+                    return Err(public_error("more bytes of masked weights than it has".into()));
                 };
                 self.matrices.push(Matrix::empty(count, width));
                 self.left = count;
@@ -357,7 +365,7 @@ impl<'a> MaskedWeightsReceiver<'a> {
             self.buffer.extend_from_slice(now);
             bytes = later;
             if self.buffer.len() == needed {
-                matrix.extend(&unpacked(&self.buffer, count, matrix.width)?);
+                matrix.extend(&unpack_pieces(&self.buffer, count, matrix.width)?);
                 self.left -= count;
                 self.buffer.clear();
             }
@@ -368,24 +376,25 @@ impl<'a> MaskedWeightsReceiver<'a> {
     /// Returns all matrices, if they are complete and have this digest.
     pub(crate) fn finish(mut self, digest: &[u8; 32]) -> Result<MaskedWeights, BackendError> {
         if self.left > 0 || self.layers.next().is_some() {
-            return Err(wrong("fewer bytes of masked weights than it has".into()));
+            return Err(public_error("fewer bytes of masked weights than it has".into()));
         }
         if self.hasher.finalize().as_bytes() != digest {
-            return Err(wrong("the masked weights are others than it says".into()));
+            return Err(public_error("the masked weights are others than it says".into()));
         }
         Ok(MaskedWeights(self.matrices))
     }
 }
 
-fn wrong(what: String) -> BackendError {
+/// The error of bytes of `E` that do not fit the public part.
+fn public_error(what: String) -> BackendError {
     BackendError::Public { what }
 }
 
 /// Unpacks whole pieces of one layer.
-fn unpacked(bytes: &[u8], count: usize, width: u32) -> Result<Vec<Matrix>, BackendError> {
+fn unpack_pieces(bytes: &[u8], count: usize, width: u32) -> Result<Vec<Matrix>, BackendError> {
     let pieces = bytes.par_chunks(PIECE * width as usize / 8).enumerate().map(|(i, piece)| {
         let values = pack::unpack(piece, PIECE.min(count - i * PIECE), width, u64::MAX);
-        Ok(Matrix::new(&values.map_err(|e| wrong(e.to_string()))?, width))
+        Ok(Matrix::new(&values.map_err(|e| public_error(e.to_string()))?, width))
     });
     pieces.collect()
 }

@@ -48,7 +48,7 @@ pub(crate) fn with_digest<C: Correlation>(plan: &Plan<C>, role: Role, content: &
 ///
 /// # Errors
 /// [`BackendError::Material`] if length or digest differ.
-pub(crate) fn checked<'a, C: Correlation>(
+pub(crate) fn check_half<'a, C: Correlation>(
     plan: &Plan<C>,
     role: Role,
     bytes: &'a [u8],
@@ -64,8 +64,8 @@ pub(crate) fn checked<'a, C: Correlation>(
     digest.check(stated).map(|()| content)
 }
 
-/// Wraps the result of an offline phase, digest included.
-pub(super) fn made<C: Correlation>(plan: &Arc<Plan<C>>, role: Role, mut bytes: Zeroizing<Vec<u8>>) -> Material {
+/// Wraps the bytes that an offline phase stores, including their digest.
+pub(super) fn wrap<C: Correlation>(plan: &Arc<Plan<C>>, role: Role, mut bytes: Zeroizing<Vec<u8>>) -> Material {
     bytes.truncate(C::half_bytes(plan, role).stored);
     Material::new(MaterialInMemory { plan: Arc::clone(plan), role, bytes })
 }
@@ -73,23 +73,23 @@ pub(super) fn made<C: Correlation>(plan: &Arc<Plan<C>>, role: Role, mut bytes: Z
 /// Reads stored material.
 ///
 /// # Errors
-/// As [`checked`].
+/// As [`check_half`].
 pub(super) fn read<C: Correlation>(plan: &Arc<Plan<C>>, role: Role, bytes: &[u8]) -> Result<Material, BackendError> {
-    let content = checked(plan, role, bytes, C::half_bytes(plan, role).stored)?;
-    Ok(made(plan, role, Zeroizing::new(content.to_vec())))
+    let content = check_half(plan, role, bytes, C::half_bytes(plan, role).stored)?;
+    Ok(wrap(plan, role, Zeroizing::new(content.to_vec())))
 }
 
 /// Opens stored material of `bytes` bytes, for the online phase to read from `source`.
 ///
 /// # Errors
 /// [`Correlation::wrong_length`].
-pub(super) fn spooled<C: Correlation>(
+pub(super) fn read_spooled<C: Correlation>(
     plan: &Plan<C>,
     role: Role,
     bytes: u64,
     source: Box<dyn Read + Send>,
 ) -> Result<Material, BackendError> {
-    let expected = C::half_bytes(plan, role).stored_whole();
+    let expected = C::half_bytes(plan, role).stored_len();
     if bytes != expected {
         return Err(C::wrong_length(role, bytes, expected));
     }
@@ -110,8 +110,8 @@ pub(super) fn open<C: Correlation, T>(
         let SpooledMaterial { plan, source } = material.take()?;
         return online(StoredHalf { made_for: plan, source: Source::Spooled(source) });
     }
-    let MaterialInMemory::<C> { plan, role: of, bytes } = material.take()?;
-    if of != role {
+    let MaterialInMemory::<C> { plan, role: owner, bytes } = material.take()?;
+    if owner != role {
         return Err(BackendError::Misuse("the material belongs to another back end or party"));
     }
     online(StoredHalf { made_for: plan.binding(), source: Source::Memory(Reader::new(&bytes)) })

@@ -30,5 +30,5 @@ pub(crate) use source::{Bytes, Sink, Source};
 pub(crate) use {
     compiled::{MAX_HALF, max_inputs},
     half::HalfReceiver,
-    material::{checked, with_digest},
+    material::{check_half, with_digest},
 };

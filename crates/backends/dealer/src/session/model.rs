@@ -95,11 +95,11 @@ macro_rules! dealer_backend {
 
                 fn lower_watched(
                     &self,
-                    from: &Model,
+                    float_model: &Model,
                     text: &Options,
                     watch: &Watch,
                 ) -> Result<Arc<dyn ServerModel>, BackendError> {
-                    model::lower::<Self>(from, text, watch)
+                    model::lower::<Self>(float_model, text, watch)
                 }
 
                 fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError> {
@@ -151,12 +151,12 @@ impl<C: ServerPhases> ServerModel for Server<C> {
             batch: self.compiled.batch() as u32,
             public: &self.compiled.public,
             part: &self.private.dealer_part,
-            server_bytes: C::half_bytes(&self.compiled.plan, Role::Server).whole(),
+            server_bytes: C::half_bytes(&self.compiled.plan, Role::Server).dealt_len(),
         })
     }
 
     fn spooled_bytes(&self) -> Option<u64> {
-        Some(C::half_bytes(&self.compiled.plan, Role::Server).stored_whole())
+        Some(C::half_bytes(&self.compiled.plan, Role::Server).stored_len())
     }
 
     fn batched(&self, batch: usize) -> Result<Arc<dyn ServerModel>, BackendError> {
@@ -174,7 +174,7 @@ impl<C: ClientPhases> ClientModel for Client<C> {
     }
 
     fn spooled_bytes(&self) -> Option<u64> {
-        C::CLIENT_SPOOLS.then(|| C::half_bytes(&self.compiled.plan, Role::Client).stored_whole())
+        C::CLIENT_SPOOLS.then(|| C::half_bytes(&self.compiled.plan, Role::Client).stored_len())
     }
 
     fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ClientSide>, BackendError> {
@@ -196,7 +196,7 @@ impl<C: Correlation> DealerModel for Dealing<C> {
     }
 
     fn client_bytes(&self) -> u64 {
-        C::half_bytes(&self.compiled.plan, Role::Client).whole()
+        C::half_bytes(&self.compiled.plan, Role::Client).dealt_len()
     }
 
     fn client_memory(&self) -> u64 {
@@ -208,7 +208,7 @@ impl<C: Correlation> DealerModel for Dealing<C> {
     }
 
     fn server_bytes(&self) -> u64 {
-        C::half_bytes(&self.compiled.plan, Role::Server).whole()
+        C::half_bytes(&self.compiled.plan, Role::Server).dealt_len()
     }
 
     fn server_half(&self, dealing: &Seed, sink: &mut Sink<'_>) -> Result<(), BackendError> {

@@ -32,7 +32,7 @@ pub(crate) fn talk<C: Scheme>(plan: &Plan<C>) -> TrafficModel {
 }
 
 /// The server's part: sends `E` if the client wants it.
-pub(super) fn give<C: Scheme>(
+pub(super) fn send_masked_weights<C: Scheme>(
     plan: &Plan<C>,
     weights: &Weights,
     keys: &[Seed],
@@ -66,14 +66,19 @@ pub(super) fn give<C: Scheme>(
 }
 
 impl<C: Correlation> Client<C> {
-    /// The client's part. All connections of a process share the stored `E`.
-    pub(super) fn fetch(&self, resources: &ConnectionResources, channel: &mut Channel) -> Result<(), BackendError> {
-        let kept = self.masked_weights.get().cloned().or_else(|| self.kept(resources));
-        channel.send(WANTED, &[u8::from(kept.is_none())])?;
+    /// The client's part: loads `E`, or fetches it from the server. All connections of a process
+    /// share the stored `E`.
+    pub(super) fn fetch_masked_weights(
+        &self,
+        resources: &ConnectionResources,
+        channel: &mut Channel,
+    ) -> Result<(), BackendError> {
+        let loaded = self.masked_weights.get().cloned().or_else(|| self.load_masked_weights(resources));
+        channel.send(WANTED, &[u8::from(loaded.is_none())])?;
         channel.flush()?;
-        let masked_weights = match kept {
+        let masked_weights = match loaded {
             Some(masked_weights) => masked_weights,
-            None => self.received(resources, channel)?,
+            None => self.receive_masked_weights(resources, channel)?,
         };
         // Another connection may have stored the same `E` first.
         let _ = self.masked_weights.set(masked_weights);
@@ -81,32 +86,32 @@ impl<C: Correlation> Client<C> {
     }
 
     /// The digest of `E` that the public part states.
-    fn stated(&self) -> [u8; 32] {
+    fn stated_digest(&self) -> [u8; 32] {
         self.compiled.stated.as_ref()[0]
     }
 
     /// Loads `E` from the folder, if it has the digest of the public part.
-    fn kept(&self, resources: &ConnectionResources) -> Option<Arc<MaskedWeights>> {
-        let mut source = resources.keep.as_ref()?.load(self.stated())?;
+    fn load_masked_weights(&self, resources: &ConnectionResources) -> Option<Arc<MaskedWeights>> {
+        let mut source = resources.keep.as_ref()?.load(self.stated_digest())?;
         let (mut receiver, mut piece) = (MaskedWeightsReceiver::new(&*self.compiled.plan), vec![0; PIECE]);
         loop {
             // Stored bytes that do not fit are fetched again.
             match source.read(&mut piece).ok()? {
-                0 => return receiver.finish(&self.stated()).ok().map(Arc::new),
+                0 => return receiver.finish(&self.stated_digest()).ok().map(Arc::new),
                 n => receiver.push(&piece[..n]).ok()?,
             }
         }
     }
 
     /// Receives `E` from the server, and stores it if there is a place.
-    fn received(
+    fn receive_masked_weights(
         &self,
         resources: &ConnectionResources,
         channel: &mut Channel,
     ) -> Result<Arc<MaskedWeights>, BackendError> {
         let total = masked_weights::bytes(&*self.compiled.plan);
         let mut receiver = MaskedWeightsReceiver::new(&*self.compiled.plan);
-        let mut place = resources.keep.as_ref().and_then(|keep| keep.place(self.stated(), total));
+        let mut place = resources.keep.as_ref().and_then(|keep| keep.place(self.stated_digest(), total));
         let mut left = total as usize;
         while left > 0 {
             let piece = channel.recv(STATICS, left.min(PIECE))?;
@@ -115,7 +120,7 @@ impl<C: Correlation> Client<C> {
             // A full folder is no reason to fail.
             place = place.and_then(|mut place| place.write_all(&piece).is_ok().then_some(place));
         }
-        let masked_weights = receiver.finish(&self.stated())?;
+        let masked_weights = receiver.finish(&self.stated_digest())?;
         place.into_iter().for_each(Place::keep);
         Ok(Arc::new(masked_weights))
     }

@@ -45,9 +45,9 @@ fn masked_weights_and_masks_add_up_to_the_weights() {
         let masked_weights = read(&masked, 7).unwrap();
         assert!(read(&masked, 1 << 20).is_ok());
         assert!(read(&masked[1..], 64).is_err() && read(&[&masked[..], &[0]].concat(), 64).is_err());
-        let mut other = masked.clone();
-        other[5] ^= 1;
-        assert!(read(&other, 64).is_err());
+        let mut damaged = masked.clone();
+        damaged[5] ^= 1;
+        assert!(read(&damaged, 64).is_err());
         let x: Vec<u64> = (0..30u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) & ring_mask(width)).collect();
         let conv = plan.masked_layers().next().unwrap().conv;
         let masked = masked_weights.layer(0).apply(conv, &x).unwrap();
@@ -75,12 +75,12 @@ fn a_random_matrix_is_the_same_by_groups_of_rows() {
     for conv in [conv(6, 10, 5, 3, 1), conv(6, 10, 5, 3, 2), conv(8, 8, 4, 2, 8), conv(12, 12, 3, 1, 3), dense] {
         for width in [13, 40] {
             let x: Vec<u64> = (0..conv.in_len() as u64).map(|i| (i * 0x9e37_79b9) & ring_mask(width)).collect();
-            let by = |at_once| apply_by(at_once, &Seed([3; 16]), &conv, &x, width).unwrap();
-            let whole = by(1 << 30);
+            let apply_in_steps = |at_once| apply_random_in_steps(at_once, &Seed([3; 16]), &conv, &x, width).unwrap();
+            let whole = apply_in_steps(1 << 30);
             assert_eq!(whole.len(), conv.out_len());
             // Rows that begin and end within pieces of the stream.
             for at_once in [1, 100, 70_000] {
-                assert!(by(at_once) == whole, "{conv:?}, {at_once} at once");
+                assert!(apply_in_steps(at_once) == whole, "{conv:?}, {at_once} at once");
             }
         }
     }
