@@ -41,7 +41,7 @@ fn transform() -> f64 {
 
 type Frames = VecDeque<Vec<u8>>;
 
-/// What keeps what a party sends.
+/// Returns a sink that appends messages to `frames`.
 fn keep(frames: &mut Frames) -> impl FnMut(&[u8]) -> Result<(), LinearError> {
     |frame| {
         frames.push_back(frame.to_vec());
@@ -49,12 +49,12 @@ fn keep(frames: &mut Frames) -> impl FnMut(&[u8]) -> Result<(), LinearError> {
     }
 }
 
-/// What a party receives.
+/// Returns a source that takes messages from `frames`.
 fn source(mut frames: Frames) -> impl FnMut(usize) -> Result<Vec<u8>, LinearError> {
     move |_| Ok(frames.pop_front().expect("the peer sends as many as are read"))
 }
 
-/// The server's answers to what the client sends, layer by layer.
+/// The server's answers to the client's `frames`, layer by layer.
 fn answer(keys: &ServerKeys, plan: &LinearPlan, values: &[Vec<i32>], frames: &Frames) -> Vec<Frames> {
     let mut prg = Prg::from_os().expect("randomness");
     let server = LinearServer::receive_from(keys, plan, &mut source(frames.clone())).expect("the client's");
@@ -68,7 +68,7 @@ fn answer(keys: &ServerKeys, plan: &LinearPlan, values: &[Vec<i32>], frames: &Fr
 }
 
 fn bench(c: &mut Criterion) {
-    let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool of one thread");
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool of one thread");
     let layers = [
         ("conv 3x3, 64 to 64, 56 x 56", vec![square(64, 64, 56, 3)]),
         ("expand 1x1 and 3x3, 32 to 128 each, 27 x 27", vec![square(32, 128, 27, 1), square(32, 128, 27, 3)]),
@@ -101,22 +101,22 @@ fn bench(c: &mut Criterion) {
         let client = LinearClient::new(&keys, &plan);
         let encrypt = || {
             let mut frames = Frames::new();
-            one.install(|| client.encrypt(&mask, &prg, &mut keep(&mut frames))).expect("encryption");
+            pool.install(|| client.encrypt(&mask, &prg, &mut keep(&mut frames))).expect("encryption");
             frames
         };
         let frames = encrypt();
-        let answers = one.install(|| answer(&server_keys, &plan, &values, &frames));
+        let answers = pool.install(|| answer(&server_keys, &plan, &values, &frames));
         let mut group = c.benchmark_group(name);
         group.sample_size(10).warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(3));
         group.throughput(Throughput::Elements(convs.iter().map(macs).sum()));
         group.bench_function("client encrypts", |b| b.iter(encrypt));
         group.bench_function("server", |b| {
-            b.iter(|| black_box(one.install(|| answer(&server_keys, &plan, &values, &frames))))
+            b.iter(|| black_box(pool.install(|| answer(&server_keys, &plan, &values, &frames))))
         });
         group.bench_function("client opens", |b| {
             b.iter(|| {
                 for (k, frames) in answers.iter().enumerate() {
-                    one.install(|| client.decrypt(k, &mut source(frames.clone()))).expect("the server's answers");
+                    pool.install(|| client.decrypt(k, &mut source(frames.clone()))).expect("the server's answers");
                 }
             })
         });

@@ -14,24 +14,24 @@ fn price(graph: &RingGraph) -> Result<f64, BackendError> {
     online_bytes::<Cheetah>(graph, &Options::default()).map(|bytes| bytes as f64)
 }
 
-fn lowered(model: &Model, options: &RingOptions) -> RingModel {
+fn lower_model(model: &Model, options: &RingOptions) -> RingModel {
     lower(model, options, &price).unwrap()
 }
 
-fn with(options: RingOptions) -> RingModel {
-    lowered(&tiny_cnn(OutputMode::Logits), &options)
+fn lower_tiny_cnn(options: RingOptions) -> RingModel {
+    lower_model(&tiny_cnn(OutputMode::Logits), &options)
 }
 
 #[test]
 fn equal_options_give_equal_models() {
-    assert_eq!(with(RingOptions::default()), with(RingOptions::default()));
-    assert_eq!(with(RingOptions::default()).graph.spec().model_id, [1; 16]);
+    assert_eq!(lower_tiny_cnn(RingOptions::default()), lower_tiny_cnn(RingOptions::default()));
+    assert_eq!(lower_tiny_cnn(RingOptions::default()).graph.spec().model_id, [1; 16]);
 }
 
 #[test]
 fn top1_is_the_class_of_the_logits() {
     let (logits, top1) = (tiny_cnn(OutputMode::Logits), tiny_cnn(OutputMode::Top1));
-    let (logits, top1) = (lowered(&logits, &RingOptions::default()), lowered(&top1, &RingOptions::default()));
+    let (logits, top1) = (lower_model(&logits, &RingOptions::default()), lower_model(&top1, &RingOptions::default()));
     let mut rng = SplitMix::new(8);
     for _ in 0..10 {
         let x: Vec<f32> = (0..64).map(|_| rng.range(-1.0, 1.0) as f32).collect();
@@ -47,7 +47,7 @@ fn top1_is_the_class_of_the_logits() {
 
 #[test]
 fn fixed_fraction_bits_are_kept() {
-    let lowered = with(RingOptions { frac_bits: Some(12), ..RingOptions::default() });
+    let lowered = lower_tiny_cnn(RingOptions { frac_bits: Some(12), ..RingOptions::default() });
     for node in lowered.graph.nodes() {
         if matches!(node.op, Op::Relu | Op::Input) {
             assert_eq!(node.fixed.frac_bits, 12, "{}", node.name);
@@ -59,7 +59,7 @@ fn fixed_fraction_bits_are_kept() {
 #[test]
 fn coarser_bounds_give_narrower_rings() {
     let bits = |error_bound| {
-        let lowered = with(RingOptions { error_bound, ..RingOptions::default() });
+        let lowered = lower_tiny_cnn(RingOptions { error_bound, ..RingOptions::default() });
         lowered.report.layers.iter().map(|l| l.width).sum::<u32>()
     };
     assert!(bits(0.02) < bits(0.001));
@@ -80,11 +80,11 @@ fn the_price_decides_and_its_errors_come_through() {
     let refusal = || BackendError::Unsupported { node: 7, name: String::new(), op: "Input", what: "never".into() };
     let refused = lower(&model, &RingOptions::default(), &|_| Err(refusal()));
     assert!(matches!(refused, Err(BackendError::Unsupported { node: 7, .. })));
-    let least = width(&narrow.graph) + 10.0;
-    let check = |g: &RingGraph, _| if width(g) < least { Err(refusal()) } else { Ok(()) };
+    let min_width = width(&narrow.graph) + 10.0;
+    let check = |g: &RingGraph, _| if width(g) < min_width { Err(refusal()) } else { Ok(()) };
     let target = Target { price: &|g, _| Ok(width(g)), check: &check };
     let checked = lower_for(&model, &RingOptions::default(), target, &Watch::default()).unwrap();
-    assert!(width(&checked.graph) >= least);
+    assert!(width(&checked.graph) >= min_width);
     let target = Target { price: &|g, _| Ok(width(g)), check: &|_, _| Err(refusal()) };
     assert!(matches!(
         lower_for(&model, &RingOptions::default(), target, &Watch::default()),
@@ -116,8 +116,8 @@ fn options_out_of_range_are_refused() {
 
 #[test]
 fn facts_are_rounded_up_on_request() {
-    let exact = with(RingOptions::default());
-    let rounded = with(RingOptions { round_facts: 8, ..RingOptions::default() });
+    let exact = lower_tiny_cnn(RingOptions::default());
+    let rounded = lower_tiny_cnn(RingOptions { round_facts: 8, ..RingOptions::default() });
     let facts = |m: &RingModel| m.graph.nodes().iter().filter_map(|n| n.op.facts()).collect::<Vec<_>>();
     for (e, r) in facts(&exact).iter().zip(facts(&rounded)) {
         assert_eq!(r.magnitude_bits, e.magnitude_bits.next_multiple_of(8).min(31));
@@ -161,7 +161,7 @@ fn weights_that_no_integer_holds_are_refused() {
 
 #[test]
 fn the_report_is_text_and_json() {
-    let report = with(RingOptions::default()).report;
+    let report = lower_tiny_cnn(RingOptions::default()).report;
     let text = report.to_string();
     assert!(text.contains("agreement"), "{text}");
     assert!(text.contains("headroom"), "{text}");
@@ -175,7 +175,7 @@ fn the_report_is_text_and_json() {
 fn small_networks_agree() {
     for name in ["tiny-mlp", "tiny-cnn", "m1", "lenet"] {
         let imported = import(&zoo::build(name, 3).unwrap(), &ImportOptions::default()).unwrap();
-        let report = lowered(&imported.model, &RingOptions::default()).report;
+        let report = lower_model(&imported.model, &RingOptions::default()).report;
         assert_eq!((report.agreement, report.samples.searched), (None, 4), "{name}: {report}");
         assert!(report.output_error < 0.015, "{name}: {}", report.output_error);
         assert!(report.warnings[0].contains("guess"), "{name}");
@@ -207,27 +207,31 @@ fn chain(inputs: usize, layers: &[Option<Vec<f32>>], samples: usize) -> Model {
 #[test]
 fn agreement_is_stated_of_samples_that_the_search_did_not_see() {
     let layer = |n: usize| Some((0..n).map(|i| ((i * 7 + 3) % 11) as f32 - 5.0).collect::<Vec<f32>>());
-    let few = lowered(&chain(6, &[layer(48), None, layer(24)], 15), &RingOptions::default()).report;
-    assert_eq!((few.agreement, few.samples.searched, few.samples.held_out), (None, 15, 0));
-    assert!(few.to_string().contains("nothing is promised"), "{few}");
-    assert!(few.warnings.iter().any(|w| w.contains("16")), "{few}");
+    let few_samples = lower_model(&chain(6, &[layer(48), None, layer(24)], 15), &RingOptions::default()).report;
+    assert_eq!((few_samples.agreement, few_samples.samples.searched, few_samples.samples.held_out), (None, 15, 0));
+    assert!(few_samples.to_string().contains("nothing is promised"), "{few_samples}");
+    assert!(few_samples.warnings.iter().any(|w| w.contains("16")), "{few_samples}");
     let model = chain(6, &[layer(48), None, layer(24)], 64);
-    let many = lowered(&model, &RingOptions::default()).report;
-    assert_eq!((many.samples.searched, many.samples.held_out), (48, 16));
-    assert!(many.agreement.is_some_and(|a| a > 0.9), "{many}");
-    let expected = many.expected.unwrap();
-    assert!(expected.share >= 0.99, "{many}");
-    assert!(expected.interval[0] < expected.share, "{many}");
+    let many_samples = lower_model(&model, &RingOptions::default()).report;
+    assert_eq!((many_samples.samples.searched, many_samples.samples.held_out), (48, 16));
+    assert!(many_samples.agreement.is_some_and(|a| a > 0.9), "{many_samples}");
+    let expected = many_samples.expected.unwrap();
+    assert!(expected.share >= 0.99, "{many_samples}");
+    assert!(expected.interval[0] < expected.share, "{many_samples}");
     // If the held-out samples cannot be satisfied, the search tries finer scales and the report
     // warns.
-    let mut other = model.clone();
-    other.calibration.wanted[48..].iter_mut().for_each(|w| w.reverse());
-    let lied = lowered(&other, &RingOptions::default()).report;
-    assert!(lied.agreement.unwrap() < 0.6, "{lied}");
-    assert!(lied.expected.unwrap().share < 0.99, "{lied}");
-    assert!(lied.warnings.iter().any(|w| w.contains("were asked for")), "{:?}", lied.warnings);
+    let mut contradicted = model.clone();
+    contradicted.calibration.wanted[48..].iter_mut().for_each(|w| w.reverse());
+    let contradicted_report = lower_model(&contradicted, &RingOptions::default()).report;
+    assert!(contradicted_report.agreement.unwrap() < 0.6, "{contradicted_report}");
+    assert!(contradicted_report.expected.unwrap().share < 0.99, "{contradicted_report}");
+    assert!(
+        contradicted_report.warnings.iter().any(|w| w.contains("were asked for")),
+        "{:?}",
+        contradicted_report.warnings
+    );
     let bits = |report: &RingReport| report.layers.iter().map(|l| l.width).sum::<u32>();
-    assert!(bits(&lied) > bits(&many));
+    assert!(bits(&contradicted_report) > bits(&many_samples));
 }
 
 #[test]
@@ -235,16 +239,17 @@ fn the_dial_buys_agreement_and_the_report_shows_the_trade_off() {
     let layer = |n: usize| Some((0..n).map(|i| ((i * 7 + 3) % 11) as f32 - 5.0).collect::<Vec<f32>>());
     let model = chain(6, &[layer(48), None, layer(24)], 64);
     // Only classes count.
-    let with = |agreement| lowered(&model, &RingOptions { agreement, error_bound: 1.0, ..RingOptions::default() });
-    let [coarse, fine] = [0.5, 0.9999].map(with);
-    let cost = |made: &RingModel| price(&made.graph).unwrap();
+    let with_agreement =
+        |agreement| lower_model(&model, &RingOptions { agreement, error_bound: 1.0, ..RingOptions::default() });
+    let [coarse, fine] = [0.5, 0.9999].map(with_agreement);
+    let cost = |lowered: &RingModel| price(&lowered.graph).unwrap();
     assert!(cost(&coarse) < cost(&fine));
     assert!(coarse.report.expected.unwrap().share < fine.report.expected.unwrap().share);
     let choices = &fine.report.choices;
     assert!(choices.len() > 2);
     assert!(choices.is_sorted_by(|a, b| a.cost <= b.cost && a.output_error > b.output_error));
     assert!(fine.report.to_string().contains("trade-off"), "{}", fine.report);
-    let guessed = self::with(RingOptions::default()).report;
+    let guessed = lower_tiny_cnn(RingOptions::default()).report;
     assert!(guessed.choices.iter().all(|c| c.expected_agreement.is_none()));
     assert!(!guessed.choices.is_empty());
 }
@@ -253,26 +258,26 @@ fn the_dial_buys_agreement_and_the_report_shows_the_trade_off() {
 fn relus_test_fewer_bits_where_that_saves_something_and_samples_allow_it() {
     let layer = |n: usize| Some((0..n).map(|i| ((i * 7 + 3) % 11) as f32 - 5.0).collect::<Vec<f32>>());
     let model = chain(6, &[layer(48), None, layer(24)], 64);
-    let lowered = |model: &Model, relu_drop, (saved, error_bound): (f64, f64)| {
+    let lower_with_drop = |model: &Model, relu_drop, (saved, error_bound): (f64, f64)| {
         let width = |graph: &RingGraph| graph.nodes().iter().map(|n| f64::from(n.fixed.width)).sum::<f64>();
         let price = |g: &RingGraph, dropped: u32| Ok(width(g) * (1.0 - saved * f64::from(dropped)));
         let options = RingOptions { relu_drop, error_bound, ..RingOptions::default() };
         lower_for(model, &options, Target { price: &price, check: &|_, _| Ok(()) }, &Watch::default()).unwrap()
     };
-    let some = lowered(&model, 0..=4, (0.05, 0.02));
-    assert!((1..=4).contains(&some.relu_drop), "{}", some.report);
-    assert!(some.report.output_error <= 0.02, "{}", some.report);
-    assert!(some.report.scheme.contains("lowest bit"), "{}", some.report.scheme);
-    assert!(some.report.choices.iter().any(|c| c.relu_drop == some.relu_drop));
+    let dropping = lower_with_drop(&model, 0..=4, (0.05, 0.02));
+    assert!((1..=4).contains(&dropping.relu_drop), "{}", dropping.report);
+    assert!(dropping.report.output_error <= 0.02, "{}", dropping.report);
+    assert!(dropping.report.scheme.contains("lowest bit"), "{}", dropping.report.scheme);
+    assert!(dropping.report.choices.iter().any(|c| c.relu_drop == dropping.relu_drop));
     // No bit is left out if that saves too little, if nothing is good enough, or if samples are
     // made up.
-    assert_eq!(lowered(&model, 0..=4, (0.001, 0.02)).relu_drop, 0);
-    assert_eq!(lowered(&model, 0..=4, (0.05, 0.0)).relu_drop, 0);
-    assert_eq!(lowered(&tiny_cnn(OutputMode::Logits), 0..=4, (0.05, 0.02)).relu_drop, 0);
+    assert_eq!(lower_with_drop(&model, 0..=4, (0.001, 0.02)).relu_drop, 0);
+    assert_eq!(lower_with_drop(&model, 0..=4, (0.05, 0.0)).relu_drop, 0);
+    assert_eq!(lower_with_drop(&tiny_cnn(OutputMode::Logits), 0..=4, (0.05, 0.02)).relu_drop, 0);
     // A fixed number of bits is left out as requested, and the report has the error.
-    let [none, six] = [0, 6].map(|n| lowered(&model, n..=n, (0.05, 1.0)));
-    assert_eq!((none.relu_drop, six.relu_drop), (0, 6));
-    assert!(six.report.output_error > none.report.output_error, "{}", six.report);
+    let [zero_bits, six_bits] = [0, 6].map(|n| lower_with_drop(&model, n..=n, (0.05, 1.0)));
+    assert_eq!((zero_bits.relu_drop, six_bits.relu_drop), (0, 6));
+    assert!(six_bits.report.output_error > zero_bits.report.output_error, "{}", six_bits.report);
 }
 
 #[test]
@@ -280,10 +285,10 @@ fn constant_outputs_and_dead_layers_are_lowered_with_a_finite_error() {
     let dead = Some(vec![0.0; 12]);
     let negative = Some(vec![-1.0f32; 12]);
     for layers in [vec![dead.clone()], vec![dead, None, Some(vec![1.0; 6])], vec![None, negative, None]] {
-        let made = lowered(&chain(4, &layers, 20), &RingOptions::default());
-        assert!(made.report.output_error < 0.01, "{}", made.report);
-        assert!(made.graph.nodes().iter().all(|n| n.fixed.width >= 4));
-        let compiled = tacit_two_party::cheetah::compile::<Cheetah>(made.graph, Options::default());
+        let lowered = lower_model(&chain(4, &layers, 20), &RingOptions::default());
+        assert!(lowered.report.output_error < 0.01, "{}", lowered.report);
+        assert!(lowered.graph.nodes().iter().all(|n| n.fixed.width >= 4));
+        let compiled = tacit_two_party::cheetah::compile::<Cheetah>(lowered.graph, Options::default());
         assert!(compiled.is_ok(), "{:?}", compiled.err());
     }
 }
@@ -294,12 +299,12 @@ fn a_relu_is_as_wide_as_what_it_widens_to_needs() {
     // values.
     let wide: Vec<f32> = (0..40).map(|i| if i == 0 { 3000.0 } else { 0.01 }).collect();
     let layers = [Some(wide.clone()), None, Some(wide[..20].to_vec()), Some(vec![300.0; 8]), Some(vec![200.0; 8])];
-    let made = lowered(&chain(4, &layers, 20), &RingOptions::default());
-    for node in made.graph.nodes().iter().filter(|n| n.op == Op::Relu) {
-        let from = made.graph.nodes()[node.inputs[0]].fixed.width;
-        assert!(2 * node.fixed.width - from <= 64, "{from} to {}", node.fixed.width);
+    let lowered = lower_model(&chain(4, &layers, 20), &RingOptions::default());
+    for node in lowered.graph.nodes().iter().filter(|n| n.op == Op::Relu) {
+        let input_width = lowered.graph.nodes()[node.inputs[0]].fixed.width;
+        assert!(2 * node.fixed.width - input_width <= 64, "{input_width} to {}", node.fixed.width);
     }
-    assert!(tacit_two_party::cheetah::compile::<Cheetah>(made.graph, Options::default()).is_ok());
+    assert!(tacit_two_party::cheetah::compile::<Cheetah>(lowered.graph, Options::default()).is_ok());
 }
 
 #[test]
@@ -308,25 +313,26 @@ fn rings_hold_extreme_inputs_and_the_report_says_what_is_certain() {
     // effect of a constant input.
     let rows: Vec<f32> = (0..64).map(|i| if i % 16 < 8 { 1.0 } else { -1.0 }).collect();
     let mut model = chain(8, &[Some(rows), None, Some(vec![1.0; 8])], 20);
-    let (seen, extreme) = (model.calibration.max_abs[1], model.calibration.extreme[1]);
-    assert!((extreme - 8.0).abs() < 0.9, "{seen} {extreme}");
-    assert!(extreme > seen, "{seen} {extreme}");
+    let (max_abs, extreme) = (model.calibration.max_abs[1], model.calibration.extreme[1]);
+    assert!((extreme - 8.0).abs() < 0.9, "{max_abs} {extreme}");
+    assert!(extreme > max_abs, "{max_abs} {extreme}");
     for sizes in [&mut model.calibration.max_abs[1..], &mut model.calibration.mean_square[1..]] {
         sizes.iter_mut().for_each(|v| *v /= 64.0);
     }
-    let made = lowered(&model, &RingOptions { frac_bits: Some(8), ..RingOptions::default() });
+    let lowered = lower_model(&model, &RingOptions { frac_bits: Some(8), ..RingOptions::default() });
     let high = model.interface.input.range.high;
-    let ints = reference::quantize_input(&made.graph, &[high; 8]).unwrap();
-    let got = reference::dequantize_output(&made.graph, &reference::run(&made.graph, &made.weights, &ints).unwrap());
-    let wanted = model.run(&[high; 8]).unwrap();
-    assert!((got[0] - wanted[0]).abs() < 0.5, "{got:?} {wanted:?}");
-    let overflow = &made.report.overflow;
+    let ints = reference::quantize_input(&lowered.graph, &[high; 8]).unwrap();
+    let got =
+        reference::dequantize_output(&lowered.graph, &reference::run(&lowered.graph, &lowered.weights, &ints).unwrap());
+    let expected = model.run(&[high; 8]).unwrap();
+    assert!((got[0] - expected[0]).abs() < 0.5, "{got:?} {expected:?}");
+    let overflow = &lowered.report.overflow;
     assert!(overflow.certain > 1, "{overflow:?}");
-    assert!(overflow.certain + overflow.likely == made.graph.nodes().len(), "{overflow:?}");
+    assert!(overflow.certain + overflow.likely == lowered.graph.nodes().len(), "{overflow:?}");
     // Without that headroom, the report names the nodes that may overflow.
     let mut tight = model.clone();
     tight.calibration.extreme.iter_mut().for_each(|v| *v = 0.0);
-    let tight = lowered(&tight, &RingOptions { frac_bits: Some(8), ..RingOptions::default() });
+    let tight = lower_model(&tight, &RingOptions { frac_bits: Some(8), ..RingOptions::default() });
     assert!(tight.report.overflow.likely > overflow.likely);
     assert!(tight.report.to_string().contains("unlikely"), "{}", tight.report);
 }
@@ -344,19 +350,19 @@ fn maxima_are_counted_by_rows_and_columns() {
 #[test]
 fn a_lowering_tells_how_far_it_is_and_ends_when_asked() {
     let model = tiny_cnn(OutputMode::Logits);
-    let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-    let listener = std::sync::Arc::clone(&told);
+    let progress = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let listener = std::sync::Arc::clone(&progress);
     let watch = Watch::new(move |step| {
         listener.lock().unwrap().push((step.what, step.done));
         true
     });
     let target = Target { price: &|_, _| Ok(1.0), check: &|_, _| Ok(()) };
     lower_for(&model, &RingOptions::default(), target, &watch).unwrap();
-    let told = told.lock().unwrap();
-    let attempts: Vec<usize> = told.iter().filter(|t| t.0.starts_with("choosing scales")).map(|t| t.1).collect();
+    let progress = progress.lock().unwrap();
+    let attempts: Vec<usize> = progress.iter().filter(|t| t.0.starts_with("choosing scales")).map(|t| t.1).collect();
     assert!(attempts.is_sorted(), "{attempts:?}");
     assert!(*attempts.last().unwrap() > 2, "{attempts:?}");
-    assert!(told.iter().any(|t| t.0.starts_with("comparing each layer")));
+    assert!(progress.iter().any(|t| t.0.starts_with("comparing each layer")));
     let watch = Watch::new(|step| step.done < 2);
     let ended = lower_for(&model, &RingOptions::default(), target, &watch);
     let error = ended.unwrap_err();
@@ -383,7 +389,7 @@ fn errors_are_stated_in_the_unit_of_the_outputs() {
         assert_eq!(text.contains("is proven\n"), errors.bound.is_some(), "{text}");
         assert_eq!(text.contains("nothing useful is proven"), errors.bound.is_none(), "{text}");
     }
-    assert_eq!(lowered(&tiny_cnn(OutputMode::Top1), &RingOptions::default()).report.errors, None);
+    assert_eq!(lower_model(&tiny_cnn(OutputMode::Top1), &RingOptions::default()).report.errors, None);
 }
 
 /// Samples a million times too large: the lowering states the cost of their scale, and the client
@@ -398,7 +404,7 @@ fn samples_of_another_scale_are_warned_of() {
         import(&network, &ImportOptions { calibration, ..ImportOptions::default() }).unwrap().model
     };
     let unusual =
-        |model: &Model| lowered(model, &RingOptions::default()).report.warnings.join("\n").contains("in size");
+        |model: &Model| lower_model(model, &RingOptions::default()).report.warnings.join("\n").contains("in size");
     assert!(!unusual(&at_scale(1.0)));
     assert!(!unusual(&at_scale(255.0)));
     assert!(unusual(&at_scale(1e6)));
@@ -408,8 +414,8 @@ fn samples_of_another_scale_are_warned_of() {
     let server = Cheetah.lower(&model, &tacit_backend_api::Options::default()).unwrap();
     let unit = tacit_backend_api::seam::Plan::input_unit(&*server).unwrap();
     let small: Vec<f32> = (0..64).map(|i| i as f32 / 64.0).collect();
-    let given = |units| model.interface.accept(&small, units).unwrap();
-    assert!(tacit_backend_api::Faint::of(&given(Units::Network), unit).is_some());
+    let accept = |units| model.interface.accept(&small, units).unwrap();
+    assert!(tacit_backend_api::Faint::of(&accept(Units::Network), unit).is_some());
     assert_eq!(tacit_backend_api::Faint::of(&model.calibration.samples[0], unit), None);
 }
 
@@ -418,7 +424,7 @@ fn samples_of_another_scale_are_warned_of() {
 fn scales_that_leave_nothing_are_warned_of() {
     let options = RingOptions { frac_bits: Some(8), ..RingOptions::default() };
     let lost = |model: &Model| {
-        lowered(model, &options)
+        lower_model(model, &options)
             .report
             .warnings
             .iter()
@@ -451,8 +457,8 @@ mod two_classes {
         let logit = graph.push("logit", dense(1, 3), &[0], &[]).unwrap();
         let sigmoid = graph.push("sigmoid", FloatOp::Function(Function::Sigmoid), &[logit], &[]).unwrap();
         let affine = FloatOp::Affine { scale: vec![-1.0], shift: vec![1.0] };
-        let other = graph.push("other", affine, &[sigmoid], &[]).unwrap();
-        graph.output = graph.push("both", FloatOp::Concat, &[other, sigmoid], &[]).unwrap();
+        let complement = graph.push("other", affine, &[sigmoid], &[]).unwrap();
+        graph.output = graph.push("both", FloatOp::Concat, &[complement, sigmoid], &[]).unwrap();
         if layer {
             graph.output = graph.push("y", dense(2, 2), &[graph.output], &[]).unwrap();
         }

@@ -34,6 +34,7 @@ pub struct ClientKeys<L: Lattice> {
     ots: Ots,
 }
 
+/// Runs the lattice part of the setup, over OTs that are set up already.
 pub(super) fn setup<L: Lattice>(
     plan: &Plan<L>,
     session: &mut Session<'_>,
@@ -54,19 +55,19 @@ pub(super) fn offline<L: Lattice>(
 ) -> Result<ClientMaterial, BackendError> {
     let (client, server) = cost::rots(plan);
     keys.ots.reserve(Role::Client, client, server);
-    let seeded = Prg::from_seed(seed.clone());
-    L::send_public(&plan.lattice(), &seeded, session)?;
+    let generator = Prg::from_seed(seed.clone());
+    L::send_public(&plan.lattice(), &generator, session)?;
     let phase = Offline {
         plan,
         keys,
-        masks: Masks::new(plan, &seeded)?,
+        masks: Masks::new(plan, &generator)?,
         answers: vec![VecDeque::new(); plan.groups.len()],
         linear: Vec::new(),
         pieces: Vec::new(),
         session,
     };
     let Plan { graph, steps, batch, .. } = plan;
-    let mut shares = ClientWalk { graph, steps, batch: *batch, seed: seeded, phase, tap: &mut |_, _| {} };
+    let mut shares = ClientWalk { graph, steps, batch: *batch, seed: generator, phase, tap: &mut |_, _| {} };
     stop.walk(&**graph, &mut shares)?;
     let Offline { linear, pieces, .. } = shares.phase;
     Ok(ClientMaterial { plan: plan.digest(), seed, linear, pieces })
@@ -99,8 +100,8 @@ pub fn online_traced<L: Lattice>(
     };
     let Plan { graph, steps, batch, .. } = plan;
     let mut shares = ClientWalk { graph, steps, batch: *batch, seed, phase, tap: &mut |id, share| tap(id, share) };
-    let mine = stop.walk(&**graph, &mut shares)?;
-    revealed(&plan.graph, &mine, RESULT, session.channel)
+    let share = stop.walk(&**graph, &mut shares)?;
+    revealed(&plan.graph, &share, RESULT, session.channel)
 }
 
 /// The client's shares of encrypted tensors, as far as the client may choose them.
@@ -113,7 +114,7 @@ struct Masks<'a, L: Lattice> {
 
 /// A bit set in the numbers of the children of tensors. Shares that the walk chooses use lower
 /// numbers.
-const OF_TENSOR: u64 = 1 << 63;
+const TENSOR_CHILD: u64 = 1 << 63;
 
 impl<'a, L: Lattice> Masks<'a, L> {
     fn new(plan: &'a Plan<L>, seed: &Prg) -> Result<Self, BackendError> {
@@ -121,16 +122,18 @@ impl<'a, L: Lattice> Masks<'a, L> {
     }
 
     /// The generator that encrypts the tensor of a node.
-    fn random(&self, tensor: NodeId) -> Prg {
-        self.seed.fork(OF_TENSOR | tensor as u64)
+    fn tensor_prg(&self, tensor: NodeId) -> Prg {
+        self.seed.fork(TENSOR_CHILD | tensor as u64)
     }
 
+    /// Replaces the share of a node's tensor with the encryption's choice, where the client may choose it.
     fn choose(&self, id: NodeId, share: &mut [u64]) -> Result<(), BackendError> {
         let Some(group) = self.plan.free[id] else { return Ok(()) };
-        L::choose(&self.plan.groups[group].plan, &self.secret, &self.random(id), share)
+        L::choose(&self.plan.groups[group].plan, &self.secret, &self.tensor_prg(id), share)
     }
 }
 
+/// The client's state in the offline phase.
 struct Offline<'a, 's, L: Lattice> {
     plan: &'a Plan<L>,
     keys: &'a mut ClientKeys<L>,
@@ -155,22 +158,22 @@ impl<L: Lattice> ClientPhase<CheetahStepTypes> for Offline<'_, '_, L> {
         let members = &self.plan.groups[group];
         if index == 0 {
             let ClientKeys { lattice, ots } = &mut *self.keys;
-            let (secret, random) = (&self.masks.secret, self.masks.random(members.tensor));
+            let (secret, random) = (&self.masks.secret, self.masks.tensor_prg(members.tensor));
             let shares = L::client(&members.plan, lattice, secret, x, &random, self.session, ots)?;
             self.answers[group] = shares.into();
         }
         let id = members.nodes[index];
         let (width, unread) = (self.plan.graph.nodes()[id].fixed.width, self.plan.unread[id]);
         let share = self.answers[group].pop_front().expect("the walk comes to each member of a group once");
-        let kept: Vec<u64> = share.iter().map(|v| (v & ring_mask(width)) >> unread).collect();
-        self.linear.push(Packed::new(&kept, width - unread));
-        Ok(kept.iter().map(|v| v << unread).collect())
+        let stored: Vec<u64> = share.iter().map(|v| (v & ring_mask(width)) >> unread).collect();
+        self.linear.push(Packed::new(&stored, width - unread));
+        Ok(stored.iter().map(|v| v << unread).collect())
     }
 
     fn gate(&mut self, _: At, spec: &GateSpec, gate: &GateShares<'_>) -> Result<(), BackendError> {
         let GateShares { tested, values, targets, .. } = *gate;
-        let made = ClientGate::offline(spec, tested, values, targets, self.session, &mut self.keys.ots)?;
-        self.pieces.push(Piece::Gate(made));
+        let piece = ClientGate::offline(spec, tested, values, targets, self.session, &mut self.keys.ots)?;
+        self.pieces.push(Piece::Gate(piece));
         Ok(())
     }
 
@@ -184,6 +187,7 @@ impl<L: Lattice> ClientPhase<CheetahStepTypes> for Offline<'_, '_, L> {
     }
 }
 
+/// The client's state in the online phase.
 struct Online<'a, 's, L: Lattice> {
     input: &'a [i64],
     masks: Masks<'a, L>,
@@ -217,8 +221,8 @@ impl<L: Lattice> ClientPhase<CheetahStepTypes> for Online<'_, '_, L> {
     fn widen(&mut self, _: NodeId, spec: &WrapSpec, c: &[u64], target: &[u64]) -> Result<(), BackendError> {
         let Some(Piece::Wrap(piece)) = self.pieces.next() else { unreachable!("{MADE}") };
         let share = piece.online(spec, c, self.session)?;
-        let moved: Vec<u64> = share.iter().zip(target).map(|(z, r)| z.wrapping_sub(*r) >> spec.width).collect();
-        Ok(self.session.channel.send_packed(WIDEN, &moved, spec.extra)?)
+        let difference: Vec<u64> = share.iter().zip(target).map(|(z, r)| z.wrapping_sub(*r) >> spec.width).collect();
+        Ok(self.session.channel.send_packed(WIDEN, &difference, spec.extra)?)
     }
 
     fn settle(&mut self, _: NodeId, _: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {

@@ -20,7 +20,7 @@ pub struct Cheetah;
 
 /// The largest number of steps in which the server splits ciphertexts of a model: the keys are made
 /// for this number.
-fn steps(plans: &[&LinearPlan]) -> u32 {
+fn largest_steps(plans: &[&LinearPlan]) -> u32 {
     plans.iter().map(|plan| plan.steps()).max().unwrap_or(0)
 }
 
@@ -30,8 +30,8 @@ fn context() -> Result<Arc<Context>, LinearError> {
     if let Some(context) = CONTEXT.get() {
         return Ok(Arc::clone(context));
     }
-    let made = Arc::new(Context::new()?);
-    Ok(Arc::clone(CONTEXT.get_or_init(|| made)))
+    let new_context = Arc::new(Context::new()?);
+    Ok(Arc::clone(CONTEXT.get_or_init(|| new_context)))
 }
 
 /// The client's keys for a set of plans, and the server's part of them. Each material has its own
@@ -43,14 +43,14 @@ impl Keys {
     /// Records the traffic of sending the keys.
     pub fn talk(plans: &[&LinearPlan], talk: &mut TrafficModel) {
         talk.up(PUBLIC_KEY_BYTES);
-        if steps(plans) > 0 {
-            talk.up(expansion_key_bytes(steps(plans)));
+        if largest_steps(plans) > 0 {
+            talk.up(expansion_key_bytes(largest_steps(plans)));
         }
     }
 
     /// Memory of the keys at the server.
     pub fn memory(plans: &[&LinearPlan]) -> u64 {
-        expansion_key_memory(steps(plans)) as u64
+        expansion_key_memory(largest_steps(plans)) as u64
     }
 
     /// Draws and sends the keys.
@@ -62,7 +62,7 @@ impl Keys {
         prg: &mut Prg,
         channel: &mut Channel,
     ) -> Result<linear::ClientKeys, LinearError> {
-        linear::ClientKeys::setup(&context()?, steps(plans), prg, channel)
+        linear::ClientKeys::setup(&context()?, largest_steps(plans), prg, channel)
     }
 
     /// Receives the keys.
@@ -70,23 +70,24 @@ impl Keys {
     /// # Errors
     /// Channel errors, and malformed keys.
     pub fn receive(plans: &[&LinearPlan], channel: &mut Channel) -> Result<linear::ServerKeys, LinearError> {
-        linear::ServerKeys::receive(&context()?, steps(plans), channel)
+        linear::ServerKeys::receive(&context()?, largest_steps(plans), channel)
     }
 }
 
 /// Whether each material has its own keys, so that the connection has none.
-fn by_material(plans: &[&LinearPlan]) -> bool {
+fn has_material_keys(plans: &[&LinearPlan]) -> bool {
     plans.iter().any(|plan| plan.chooses())
 }
 
 /// Whether a connection has keys.
-fn by_connection(plans: &[&LinearPlan]) -> bool {
-    !plans.is_empty() && !by_material(plans)
+fn has_connection_keys(plans: &[&LinearPlan]) -> bool {
+    !plans.is_empty() && !has_material_keys(plans)
 }
 
 /// Number of the keys' generator among the children of a material's seed. No node has this number.
 const KEYS: u64 = u64::MAX;
 
+/// States why there are keys whenever a layer runs.
 const HAS_KEYS: &str = "a model with a linear layer has keys, of a material or a connection";
 
 impl Lattice for Cheetah {
@@ -120,19 +121,19 @@ impl Lattice for Cheetah {
     /// Lets encryptions choose masks where that saves more than a material's keys cost. The keys
     /// cover as many splitting steps as pay for themselves. Keys of a connection cost nothing here.
     fn plans(drafts: Vec<(LinearDraft, bool)>) -> Vec<LinearPlan> {
-        let with_keys = |&most: &u32| score(&drafts, most) + expansion_key_bytes(most);
-        let most = (0..=MAX_STEPS).min_by_key(with_keys).expect("there is a number of steps");
+        let with_keys = |&max_steps: &u32| score(&drafts, max_steps) + expansion_key_bytes(max_steps);
+        let max_steps = (0..=MAX_STEPS).min_by_key(with_keys).expect("there is a number of steps");
         let mut saved = 0;
-        let choosing = drafts.iter().map(|(draft, free)| {
-            let given = draft.plan(most);
-            let before = given.up_bytes();
-            let plan = if *free { given.choosing() } else { given };
+        let choosing_plans = drafts.iter().map(|(draft, free)| {
+            let plain_plan = draft.plan(max_steps);
+            let before = plain_plan.up_bytes();
+            let plan = if *free { plain_plan.choosing() } else { plain_plan };
             saved += before - plan.up_bytes();
             plan
         });
-        let choosing: Vec<LinearPlan> = choosing.collect();
-        let worth = score(&drafts, MAX_STEPS) + saved as usize > with_keys(&most) + PUBLIC_KEY_BYTES;
-        if worth { choosing } else { drafts.iter().map(|(draft, _)| draft.plan(MAX_STEPS)).collect() }
+        let choosing_plans: Vec<LinearPlan> = choosing_plans.collect();
+        let is_cheaper = score(&drafts, MAX_STEPS) + saved as usize > with_keys(&max_steps) + PUBLIC_KEY_BYTES;
+        if is_cheaper { choosing_plans } else { drafts.iter().map(|(draft, _)| draft.plan(MAX_STEPS)).collect() }
     }
 
     fn times(plan: &LinearPlan, batch: usize) -> LinearPlan {
@@ -156,24 +157,24 @@ impl Lattice for Cheetah {
     }
 
     fn setup_talk(plans: &[&LinearPlan], talk: &mut TrafficModel) {
-        if by_connection(plans) {
+        if has_connection_keys(plans) {
             Keys::talk(plans, talk);
         }
     }
 
     fn keys(plans: &[&LinearPlan]) -> PartyCost {
-        let bytes = if by_connection(plans) { Keys::memory(plans) } else { 0 };
+        let bytes = if has_connection_keys(plans) { Keys::memory(plans) } else { 0 };
         PartyCost { peak_memory_bytes: bytes, stored_bytes: bytes, ..PartyCost::default() }
     }
 
     fn public_talk(plans: &[&LinearPlan], talk: &mut TrafficModel) {
-        if by_material(plans) {
+        if has_material_keys(plans) {
             Keys::talk(plans, talk);
         }
     }
 
     fn public(plans: &[&LinearPlan]) -> PartyCost {
-        let bytes = if by_material(plans) { Keys::memory(plans) } else { 0 };
+        let bytes = if has_material_keys(plans) { Keys::memory(plans) } else { 0 };
         PartyCost { peak_memory_bytes: bytes, ..PartyCost::default() }
     }
 
@@ -182,14 +183,14 @@ impl Lattice for Cheetah {
     }
 
     fn work(plan: &LinearPlan) -> Sides<PartyCost> {
-        let (linear, mut both) = (plan.cost(), Sides::<PartyCost>::default());
-        let Sides { client, server } = &mut both;
+        let (linear, mut work) = (plan.cost(), Sides::<PartyCost>::default());
+        let Sides { client, server } = &mut work;
         client.work.ntts = linear.client_ntts();
         server.work.ntts = linear.server_ntts();
         // Each product multiplies both halves of a ciphertext modulo both primes.
         server.work.macs = 4 * DEGREE as u64 * linear.consumers.iter().map(|c| c.products).sum::<u64>();
         server.peak_memory_bytes = linear.memory_bytes;
-        both
+        work
     }
 
     fn choosing(plan: &LinearPlan) -> PartyCost {
@@ -202,24 +203,24 @@ impl Lattice for Cheetah {
         plans: &[&LinearPlan],
         session: &mut Session<'_>,
     ) -> Result<Option<linear::ClientKeys>, BackendError> {
-        Ok(by_connection(plans).then(|| Keys::send(plans, session.prg, session.channel)).transpose()?)
+        Ok(has_connection_keys(plans).then(|| Keys::send(plans, session.prg, session.channel)).transpose()?)
     }
 
     fn server_setup(
         plans: &[&LinearPlan],
         session: &mut Session<'_>,
     ) -> Result<Option<linear::ServerKeys>, BackendError> {
-        Ok(by_connection(plans).then(|| Keys::receive(plans, session.channel)).transpose()?)
+        Ok(has_connection_keys(plans).then(|| Keys::receive(plans, session.channel)).transpose()?)
     }
 
     fn secret(plans: &[&LinearPlan], seed: &Prg) -> Result<Option<linear::ClientKeys>, BackendError> {
-        let keys = by_material(plans)
+        let keys = has_material_keys(plans)
             .then(|| Ok::<_, LinearError>(linear::ClientKeys::draw(&context()?, &mut seed.fork(KEYS))));
         Ok(keys.transpose()?)
     }
 
     fn send_public(plans: &[&LinearPlan], seed: &Prg, session: &mut Session<'_>) -> Result<(), BackendError> {
-        if by_material(plans) {
+        if has_material_keys(plans) {
             Keys::send(plans, &mut seed.fork(KEYS), session.channel)?;
         }
         Ok(())
@@ -229,7 +230,7 @@ impl Lattice for Cheetah {
         plans: &[&LinearPlan],
         session: &mut Session<'_>,
     ) -> Result<Option<linear::ServerKeys>, BackendError> {
-        Ok(by_material(plans).then(|| Keys::receive(plans, session.channel)).transpose()?)
+        Ok(has_material_keys(plans).then(|| Keys::receive(plans, session.channel)).transpose()?)
     }
 
     fn choose(
@@ -273,7 +274,7 @@ impl Lattice for Cheetah {
     }
 }
 
-/// Returns the score of the best plans with at most so many steps.
-fn score(drafts: &[(LinearDraft, bool)], most: u32) -> usize {
-    drafts.iter().map(|(draft, _)| draft.score(most)).sum()
+/// Returns the score of the best plans with at most `max_steps` splitting steps, in bytes.
+fn score(drafts: &[(LinearDraft, bool)], max_steps: u32) -> usize {
+    drafts.iter().map(|(draft, _)| draft.score(max_steps)).sum()
 }

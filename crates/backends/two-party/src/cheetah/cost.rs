@@ -19,26 +19,30 @@ use tacit_ring::{Node, RingGraph};
 pub fn online_bytes<L: Lattice>(graph: &RingGraph, options: &Options) -> Result<u64, BackendError> {
     let (steps, _) = plan::steps::<L>(graph, options)?;
     let mut talk = TrafficModel::default();
-    say_online(graph, &steps, 1, &mut talk);
+    add_online_traffic(graph, &steps, 1, &mut talk);
     Ok(talk.payload())
 }
 
 /// Returns the costs of the setup and of a plan's inputs, as the first of a connection.
 pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
     let mut costs = Costs {
-        setup: setup(plan, said(plan, TrafficOf::setup)),
-        offline: said(plan, TrafficOf::offline),
-        online: said(plan, TrafficOf::online),
+        setup: setup_cost(plan, phase_traffic(plan, TrafficOf::setup)),
+        offline: phase_traffic(plan, TrafficOf::offline),
+        online: phase_traffic(plan, TrafficOf::online),
         comparisons: plan.comparisons(),
         weights: plan.graph.weights(),
         ..Costs::default()
     };
     // The seed belongs to no node.
-    keeps(&mut costs, 16, 0);
-    plan.steps.iter().for_each(|step| kept_of(step, &mut costs));
+    add_stored_bytes(&mut costs, 16, 0);
+    plan.steps.iter().for_each(|step| add_stored_pieces(step, &mut costs));
     for (id, node) in plan.graph.nodes().iter().enumerate().filter(|(_, node)| node.op.facts().is_some()) {
         let (n, width) = (plan.batch * node.elements(), node.fixed.width);
-        keeps(&mut costs, packed(n, width - plan.unread(id)), packed(n, width - plan.rounded(id)));
+        add_stored_bytes(
+            &mut costs,
+            packed_bytes(n, width - plan.unread(id)),
+            packed_bytes(n, width - plan.rounded(id)),
+        );
     }
     for group in &plan.groups {
         let Sides { client, server } = L::work(&group.plan);
@@ -50,16 +54,16 @@ pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
     costs.offline.add_work(PartyCost::default(), L::public(&plan.lattice()));
     costs.online.server.work.macs = plan.batch as u64 * plan.graph.macs();
     let (client, server) = rots(plan);
-    let Sides { client, server } = extension(client, server);
+    let Sides { client, server } = extension_costs(client, server);
     costs.offline.add_work(client, server);
-    memory(plan, &mut costs);
+    set_peak_memory(plan, &mut costs);
     costs
 }
 
 /// Returns the traffic of a phase.
-fn said<L: Lattice>(plan: &Plan<L>, says: fn(&Plan<L>, &mut TrafficModel)) -> PhaseCost {
+fn phase_traffic<L: Lattice>(plan: &Plan<L>, add_traffic: fn(&Plan<L>, &mut TrafficModel)) -> PhaseCost {
     let mut talk = TrafficModel::default();
-    says(plan, &mut talk);
+    add_traffic(plan, &mut talk);
     PhaseCost::from(talk)
 }
 
@@ -93,16 +97,16 @@ impl TrafficOf {
 
     /// The online phase.
     pub fn online<L: Lattice>(plan: &Plan<L>, talk: &mut TrafficModel) {
-        say_online(&plan.graph, &plan.steps, plan.batch, talk);
+        add_online_traffic(&plan.graph, &plan.steps, plan.batch, talk);
     }
 }
 
 /// Appends the messages of the online phase.
-fn say_online(graph: &RingGraph, steps: &[Step], batch: usize, talk: &mut TrafficModel) {
-    let packed = |node: &Node| Packed::len_bytes(batch * node.elements(), node.fixed.width);
+fn add_online_traffic(graph: &RingGraph, steps: &[Step], batch: usize, talk: &mut TrafficModel) {
+    let tensor_bytes = |node: &Node| Packed::len_bytes(batch * node.elements(), node.fixed.width);
     for (step, node) in steps.iter().zip(graph.nodes()) {
         match step {
-            Step::Input => talk.up(packed(node)),
+            Step::Input => talk.up(tensor_bytes(node)),
             Step::Widen(wrap) => {
                 wrap.talk_online(talk);
                 talk.up(Packed::len_bytes(wrap.n, wrap.extra));
@@ -114,67 +118,69 @@ fn say_online(graph: &RingGraph, steps: &[Step], batch: usize, talk: &mut Traffi
             }
         }
     }
-    talk.down(packed(graph.output()));
+    talk.down(tensor_bytes(graph.output()));
 }
 
 /// Random OTs of a plan's inputs, with the client and with the server as receiver.
 pub(super) fn rots<L: Lattice>(plan: &Plan<L>) -> (usize, usize) {
     let gates = plan.gates().filter(|g| g.n() > 0).map(|g| g.cost());
-    let (client, server) = gates.fold((0, 0), |(c, s), one| (c + one.client_rots, s + one.server_rots));
+    let (client, server) = gates.fold((0, 0), |(c, s), cost| (c + cost.client_rots, s + cost.server_rots));
     let widened = plan.steps.iter().map(|step| if let Step::Widen(wrap) = step { wrap.n } else { 0 });
     let lifted = plan.groups.iter().map(|group| L::rots(&group.plan));
     (client + widened.sum::<usize>() + lifted.sum::<usize>(), server)
 }
 
-fn packed(n: usize, width: u32) -> u64 {
+/// Bytes of `n` packed values of `width` bits.
+fn packed_bytes(n: usize, width: u32) -> u64 {
     Packed::len_bytes(n, width) as u64
 }
 
 /// Adds what a step leaves in the material, except for linear layers.
-fn kept_of(step: &Step, costs: &mut Costs) {
+fn add_stored_pieces(step: &Step, costs: &mut Costs) {
     if let Step::Widen(wrap) = step {
-        let extra = packed(wrap.n, wrap.extra);
-        keeps(costs, extra, 2 * extra);
+        let extra = packed_bytes(wrap.n, wrap.extra);
+        add_stored_bytes(costs, extra, 2 * extra);
     }
-    for one in step.gates().filter(|gate| gate.n() > 0).map(|gate| gate.cost()) {
-        keeps(costs, one.client_material as u64, one.server_material as u64);
+    for cost in step.gates().filter(|gate| gate.n() > 0).map(|gate| gate.cost()) {
+        add_stored_bytes(costs, cost.client_material as u64, cost.server_material as u64);
     }
 }
 
-fn keeps(costs: &mut Costs, client: u64, server: u64) {
+/// Adds bytes that client and server store.
+fn add_stored_bytes(costs: &mut Costs, client: u64, server: u64) {
     costs.offline.client.stored_bytes += client;
     costs.offline.server.stored_bytes += server;
 }
 
 /// Work of the OT extension in both directions, at client and server. The tree leaf of an OT costs
 /// one AES call at both parties; its strings cost two at the sender and one at the receiver.
-fn extension(client_receives: usize, server_receives: usize) -> Sides<PartyCost> {
+fn extension_costs(client_receives: usize, server_receives: usize) -> Sides<PartyCost> {
     let (received, sent) = (client_receives as u64, server_receives as u64);
-    Sides { client: extended(received, sent), server: extended(sent, received) }
+    Sides { client: extension_work(received, sent), server: extension_work(sent, received) }
 }
 
 /// Returns the work of the OT extension at a party that receives and sends so many OTs.
-fn extended(received: u64, sent: u64) -> PartyCost {
+fn extension_work(received: u64, sent: u64) -> PartyCost {
     let work = Work { ots: received + sent, aes_blocks: 2 * received + 3 * sent, ..Work::default() };
     PartyCost { work, ..PartyCost::default() }
 }
 
-/// The cost of the setup; `said` is its traffic.
-fn setup<L: Lattice>(plan: &Plan<L>, said: PhaseCost) -> PhaseCost {
+/// The cost of the setup; `traffic` has its traffic alone.
+fn setup_cost<L: Lattice>(plan: &Plan<L>, traffic: PhaseCost) -> PhaseCost {
     let stored = 2 * 16 * params::SMALL.secret() as u64;
     let party = PartyCost {
         peak_memory_bytes: 2 * ot::SETUP_BYTES as u64 + stored,
         stored_bytes: stored,
         ..PartyCost::default()
     };
-    let mut setup = PhaseCost { client: party, server: party, ..said };
+    let mut setup = PhaseCost { client: party, server: party, ..traffic };
     setup.add_work(PartyCost::default(), L::keys(&plan.lattice()));
     setup
 }
 
-/// Memory peaks: material, the secrets of one OT extension and of the next, ciphertexts of the
+/// Sets the memory peaks: material, the secrets of one OT extension and of the next, ciphertexts of the
 /// largest group, and the two largest tensors in 64-bit words.
-fn memory<L: Lattice>(plan: &Plan<L>, costs: &mut Costs) {
+fn set_peak_memory<L: Lattice>(plan: &Plan<L>, costs: &mut Costs) {
     let (client_rots, server_rots) = rots(plan);
     let largest =
         plan.graph.nodes().iter().map(|n| 8 * (plan.batch * n.elements()) as u64).max().expect("a graph has nodes");

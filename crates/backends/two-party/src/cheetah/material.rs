@@ -50,6 +50,7 @@ enum PieceSpec<'a> {
     Wrap(&'a WrapSpec),
 }
 
+/// The specifications of a plan's pieces, in order.
 fn piece_specs<L: Lattice>(plan: &Plan<L>) -> impl Iterator<Item = PieceSpec<'_>> {
     plan.steps.iter().flat_map(|step| -> Box<dyn Iterator<Item = PieceSpec<'_>>> {
         match step {
@@ -64,11 +65,14 @@ fn piece_specs<L: Lattice>(plan: &Plan<L>) -> impl Iterator<Item = PieceSpec<'_>
 }
 
 /// Numbers of elements of the linear layers' results, and the bits that a party stores of each
-/// element; `left` are the bits left out.
-fn linear_shares<'a, L: Lattice>(plan: &'a Plan<L>, left: &'a [u32]) -> impl Iterator<Item = (usize, u32)> + 'a {
-    let nodes = plan.graph.nodes().iter().zip(left);
+/// element; `omitted_bits` are the low bits of each node that are not stored.
+fn linear_shares<'a, L: Lattice>(
+    plan: &'a Plan<L>,
+    omitted_bits: &'a [u32],
+) -> impl Iterator<Item = (usize, u32)> + 'a {
+    let nodes = plan.graph.nodes().iter().zip(omitted_bits);
     let linear = nodes.filter(|(node, _)| matches!(node.op, Op::Conv2d(_) | Op::Linear(_)));
-    linear.map(|(node, left)| (plan.batch * node.elements(), node.fixed.width - left))
+    linear.map(|(node, omitted_bits)| (plan.batch * node.elements(), node.fixed.width - omitted_bits))
 }
 
 /// Writes the content common to both halves: the shares of the linear outputs, then the pieces.
@@ -88,6 +92,7 @@ fn write<G, W>(
     }
 }
 
+/// A function that reads a piece by its specification.
 type Read<S, T> = fn(&S, &mut Reader<'_>) -> Result<T, MpcError>;
 
 /// Shares of the linear outputs, and the pieces.
@@ -96,20 +101,21 @@ type Parts<G, W> = (Vec<Packed>, Vec<Piece<G, W>>);
 /// Reads the output of `write`, to the end.
 fn read<L: Lattice, G, W>(
     plan: &Plan<L>,
-    mut from: Reader<'_>,
-    left: &[u32],
+    mut reader: Reader<'_>,
+    omitted_bits: &[u32],
     gate: Read<GateSpec, G>,
     wrap: Read<WrapSpec, W>,
 ) -> Result<Parts<G, W>, MpcError> {
-    let linear = linear_shares(plan, left).map(|(n, width)| from.packed(n, width)).collect::<Result<_, _>>()?;
+    let linear =
+        linear_shares(plan, omitted_bits).map(|(n, width)| reader.packed(n, width)).collect::<Result<_, _>>()?;
     let mut pieces = Vec::new();
     for spec in piece_specs(plan) {
         pieces.push(match spec {
-            PieceSpec::Gate(spec) => Piece::Gate(gate(spec, &mut from)?),
-            PieceSpec::Wrap(spec) => Piece::Wrap(wrap(spec, &mut from)?),
+            PieceSpec::Gate(spec) => Piece::Gate(gate(spec, &mut reader)?),
+            PieceSpec::Wrap(spec) => Piece::Wrap(wrap(spec, &mut reader)?),
         });
     }
-    from.finish()?;
+    reader.finish()?;
     Ok((linear, pieces))
 }
 
@@ -139,10 +145,10 @@ impl ClientMaterial {
     /// # Errors
     /// [`BackendError::Material`] if the bytes do not fit the plan.
     pub fn from_bytes<L: Lattice>(plan: &Plan<L>, bytes: &[u8]) -> Result<Self, BackendError> {
-        let mut from = Reader::new(bytes);
+        let mut reader = Reader::new(bytes);
         let mut seed = Seed([0; 16]);
-        seed.0.copy_from_slice(from.bytes(16)?);
-        Self::read_rest(plan, seed, from)
+        seed.0.copy_from_slice(reader.bytes(16)?);
+        Self::read_rest(plan, seed, reader)
     }
 
     /// Restores material from a seed and the bytes of [`rest_to_bytes`](Self::rest_to_bytes).
@@ -153,8 +159,8 @@ impl ClientMaterial {
         Self::read_rest(plan, seed.into_seed(), Reader::new(rest))
     }
 
-    fn read_rest<L: Lattice>(plan: &Plan<L>, seed: Seed, from: Reader<'_>) -> Result<Self, BackendError> {
-        let (linear, pieces) = read(plan, from, &plan.unread, ClientGate::read, ClientWrap::read)?;
+    fn read_rest<L: Lattice>(plan: &Plan<L>, seed: Seed, reader: Reader<'_>) -> Result<Self, BackendError> {
+        let (linear, pieces) = read(plan, reader, &plan.unread, ClientGate::read, ClientWrap::read)?;
         Ok(Self { plan: plan.digest(), seed, linear, pieces })
     }
 }

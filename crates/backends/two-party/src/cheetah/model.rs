@@ -28,17 +28,19 @@ use tacit_ring::{RingGraph, Weights, public, reference};
 struct Compiled<L: Lattice> {
     public: Arc<[u8]>,
     /// The plan for one input.
-    one: Arc<Plan<L>>,
+    single_plan: Arc<Plan<L>>,
     /// The plan for the batch of this model.
     plan: Arc<Plan<L>>,
 }
 
+/// The model at the server.
 struct Server<L: Lattice> {
     compiled: Compiled<L>,
     weights: Arc<Weights>,
     report: Option<tacit_ring::RingReport>,
 }
 
+/// The model at the client.
 struct Client<L: Lattice> {
     compiled: Compiled<L>,
 }
@@ -46,25 +48,25 @@ struct Client<L: Lattice> {
 impl<L: Lattice> Compiled<L> {
     fn new(graph: RingGraph, options: Options) -> Result<Self, BackendError> {
         let public = public::write(L::NAME, L::VERSION, &options, &graph)?;
-        Ok(Self::of_one(public.into(), plan::compile(graph, options)?))
+        Ok(Self::from_plan(public.into(), plan::compile(graph, options)?))
     }
 
     fn read(bytes: &[u8]) -> Result<Self, BackendError> {
         let (options, rest): (Options, _) = public::read(L::NAME, L::VERSION, bytes)?;
         L::check(&options)?;
         let graph = tacit_ring::read_public(rest)?;
-        Ok(Self::of_one(bytes.into(), plan::compile(graph, options)?))
+        Ok(Self::from_plan(bytes.into(), plan::compile(graph, options)?))
     }
 
-    fn of_one(public: Arc<[u8]>, plan: Plan<L>) -> Self {
-        let one = Arc::new(plan);
-        Self { public, plan: Arc::clone(&one), one }
+    fn from_plan(public: Arc<[u8]>, plan: Plan<L>) -> Self {
+        let single_plan = Arc::new(plan);
+        Self { public, plan: Arc::clone(&single_plan), single_plan }
     }
 
     fn batched(&self, batch: usize) -> Result<Self, BackendError> {
         let batch = seam::checked_batch(batch, self.max_batch())?;
-        let (public, one) = (Arc::clone(&self.public), Arc::clone(&self.one));
-        Ok(Self { public, plan: Arc::new(plan::batched(&one, batch)), one })
+        let (public, single_plan) = (Arc::clone(&self.public), Arc::clone(&self.single_plan));
+        Ok(Self { public, plan: Arc::new(plan::batched(&single_plan, batch)), single_plan })
     }
 
     fn batch(&self) -> usize {
@@ -72,7 +74,7 @@ impl<L: Lattice> Compiled<L> {
     }
 
     fn max_batch(&self) -> usize {
-        seam::most_inputs(&cost::costs(&self.one))
+        seam::most_inputs(&cost::costs(&self.single_plan))
     }
 
     fn costs(&self) -> Costs {
@@ -91,14 +93,14 @@ pub(crate) fn lower<L: Lattice>(
     watch: &Watch,
 ) -> Result<Arc<dyn ServerModel>, BackendError> {
     let (options, ring_options) = L::parse(text)?;
-    let with = |relu_drop| Options { relu_drop, ..options };
+    let with_relu_drop = |relu_drop| Options { relu_drop, ..options };
     let target = tacit_ring::Target {
-        price: &|graph, dropped| cost::online_bytes::<L>(graph, &with(dropped)).map(|bytes| bytes as f64),
-        check: &|graph, dropped| plan::compile::<L>(graph.clone(), with(dropped)).map(drop),
+        price: &|graph, dropped| cost::online_bytes::<L>(graph, &with_relu_drop(dropped)).map(|bytes| bytes as f64),
+        check: &|graph, dropped| plan::compile::<L>(graph.clone(), with_relu_drop(dropped)).map(drop),
     };
     let lowered = tacit_ring::lower_for(model, &ring_options, target, watch);
     let lowered = lowered.map_err(|error| tacit_ring::of_backend(error, L::NAME))?;
-    let compiled = Compiled::<L>::new(lowered.graph, with(lowered.relu_drop))?;
+    let compiled = Compiled::<L>::new(lowered.graph, with_relu_drop(lowered.relu_drop))?;
     let mut server = Server { compiled, weights: Arc::new(lowered.weights), report: Some(lowered.report) };
     let bound = seam::Plan::error_bound(&server, &[]);
     server.report.iter_mut().for_each(|report| report.state_bound(bound));
@@ -198,7 +200,7 @@ impl<L: Lattice> ServerModel for Server<L> {
     }
 
     fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ServerSide>, BackendError> {
-        let mut party = ServerParty::new(self.compiled.one.clone(), self.weights.clone(), seam::randomness()?);
+        let mut party = ServerParty::new(self.compiled.single_plan.clone(), self.weights.clone(), seam::randomness()?);
         party.set_batch(self.compiled.plan.batch())?;
         Ok(Box::new(party.stopped_by(&resources.stop)))
     }
@@ -210,7 +212,7 @@ impl<L: Lattice> ClientModel for Client<L> {
     }
 
     fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ClientSide>, BackendError> {
-        let mut party = ClientParty::new(self.compiled.one.clone(), seam::randomness()?);
+        let mut party = ClientParty::new(self.compiled.single_plan.clone(), seam::randomness()?);
         party.set_batch(self.compiled.plan.batch())?;
         Ok(Box::new(party.stopped_by(&resources.stop)))
     }

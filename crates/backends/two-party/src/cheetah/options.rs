@@ -68,7 +68,7 @@ struct LeavesText(Leaves);
 
 impl LeavesText {
     /// Reads one kind of leaves: its name and an allowed number.
-    fn of(text: &str, name: &str, allowed: RangeInclusive<u32>, kind: fn(u32) -> Leaves) -> Option<Self> {
+    fn parse_kind(text: &str, name: &str, allowed: RangeInclusive<u32>, kind: fn(u32) -> Leaves) -> Option<Self> {
         let number: u32 = text.strip_prefix(name)?.parse().ok()?;
         allowed.contains(&number).then(|| Self(kind(number)))
     }
@@ -78,9 +78,9 @@ impl FromStr for LeavesText {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::of(text, "weighed", WEIGHTS, Leaves::Weighed)
-            .or_else(|| Self::of(text, "masked", LEAVES, Leaves::Masked))
-            .or_else(|| Self::of(text, "direct", LEAVES, Leaves::Direct))
+        Self::parse_kind(text, "weighed", WEIGHTS, Leaves::Weighed)
+            .or_else(|| Self::parse_kind(text, "masked", LEAVES, Leaves::Masked))
+            .or_else(|| Self::parse_kind(text, "direct", LEAVES, Leaves::Direct))
             .ok_or_else(|| "`weighed1` to `weighed16`, `masked1` to `masked4`, or `direct1` to `direct4`".into())
     }
 }
@@ -128,17 +128,17 @@ mod tests {
         assert_eq!(options.round_trip, 0);
         assert_eq!(parse(NAME, &seam::Options::default()).unwrap().0, Options::default());
         let numbers = ["relu_drop=99", "frac_bits=-1", "guard_bits=nan", "linear_error=0", "round_trip=-1"];
-        for bad in numbers.into_iter().chain([
+        for text in numbers.into_iter().chain([
             "leaves=tree",
             "leaves=direct5",
             "leaves=masked",
             "leaves=weighed17",
             "clamp=maybe",
         ]) {
-            let key = bad.split('=').next().unwrap();
-            let error = parse(NAME, &bad.parse().unwrap()).unwrap_err().to_string();
-            assert!(error.contains(key), "{bad}: {error}");
-            assert!(error.contains(NAME), "{bad}: {error}");
+            let key = text.split('=').next().unwrap();
+            let error = parse(NAME, &text.parse().unwrap()).unwrap_err().to_string();
+            assert!(error.contains(key), "{text}: {error}");
+            assert!(error.contains(NAME), "{text}: {error}");
         }
     }
 }

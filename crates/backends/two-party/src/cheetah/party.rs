@@ -24,7 +24,7 @@ const NO_SETUP: BackendError = BackendError::Misuse("the setup comes first");
 /// A connection at the client.
 pub struct ClientParty<L: Lattice = Cheetah> {
     /// The plan for one input.
-    one: Arc<Plan<L>>,
+    single_plan: Arc<Plan<L>>,
     /// The plan for the current batch.
     plan: Arc<Plan<L>>,
     prg: Prg,
@@ -35,7 +35,7 @@ pub struct ClientParty<L: Lattice = Cheetah> {
 /// A connection at the server.
 pub struct ServerParty<L: Lattice = Cheetah> {
     /// The plan for one input.
-    one: Arc<Plan<L>>,
+    single_plan: Arc<Plan<L>>,
     /// The plan for the current batch.
     plan: Arc<Plan<L>>,
     weights: Arc<Weights>,
@@ -45,13 +45,14 @@ pub struct ServerParty<L: Lattice = Cheetah> {
 }
 
 /// Returns the plan for a batch.
-fn plan_for<L: Lattice>(one: &Arc<Plan<L>>, batch: usize) -> Result<Arc<Plan<L>>, BackendError> {
-    Ok(match seam::checked_batch(batch, seam::most_inputs(&cost::costs(one)))? {
-        1 => Arc::clone(one),
-        batch => Arc::new(plan::batched(one, batch)),
+fn plan_for<L: Lattice>(single_plan: &Arc<Plan<L>>, batch: usize) -> Result<Arc<Plan<L>>, BackendError> {
+    Ok(match seam::checked_batch(batch, seam::most_inputs(&cost::costs(single_plan)))? {
+        1 => Arc::clone(single_plan),
+        batch => Arc::new(plan::batched(single_plan, batch)),
     })
 }
 
+/// A party's end of a connection for one phase.
 fn session<'a>(role: Role, channel: &'a mut Channel, prg: &'a mut Prg) -> Session<'a> {
     Session { role, channel, prg }
 }
@@ -60,7 +61,7 @@ impl<L: Lattice> ClientParty<L> {
     /// A new connection, for one input at a time. `prg` is the source of all its randomness.
     #[must_use]
     pub fn new(plan: Arc<Plan<L>>, prg: Prg) -> Self {
-        Self { one: Arc::clone(&plan), plan, prg, stop: Stop::default(), keys: None }
+        Self { single_plan: Arc::clone(&plan), plan, prg, stop: Stop::default(), keys: None }
     }
 
     /// Lets `stop` end the phases.
@@ -81,7 +82,7 @@ impl<L: Lattice> ClientParty<L> {
     /// # Errors
     /// [`BackendError::Misuse`] if there are too many inputs.
     pub fn set_batch(&mut self, batch: usize) -> Result<(), BackendError> {
-        self.plan = plan_for(&self.one, batch)?;
+        self.plan = plan_for(&self.single_plan, batch)?;
         Ok(())
     }
 
@@ -120,6 +121,7 @@ impl<L: Lattice> ClientParty<L> {
         self.offline_with(channel, seed.into_seed())
     }
 
+    /// Makes material whose shares follow from `seed`.
     fn offline_with(&mut self, channel: &mut Channel, seed: Seed) -> Result<ClientMaterial, BackendError> {
         let keys = self.keys.as_mut().ok_or(NO_SETUP)?;
         client::offline(&self.plan, keys, seed, &mut session(Role::Client, channel, &mut self.prg), &self.stop)
@@ -146,7 +148,7 @@ impl<L: Lattice> ServerParty<L> {
     /// A new connection, for one input at a time. `prg` is the source of all its randomness.
     #[must_use]
     pub fn new(plan: Arc<Plan<L>>, weights: Arc<Weights>, prg: Prg) -> Self {
-        Self { one: Arc::clone(&plan), plan, weights, prg, stop: Stop::default(), keys: None }
+        Self { single_plan: Arc::clone(&plan), plan, weights, prg, stop: Stop::default(), keys: None }
     }
 
     /// Lets `stop` end the phases.
@@ -167,7 +169,7 @@ impl<L: Lattice> ServerParty<L> {
     /// # Errors
     /// [`BackendError::Misuse`] if there are too many inputs.
     pub fn set_batch(&mut self, batch: usize) -> Result<(), BackendError> {
-        self.plan = plan_for(&self.one, batch)?;
+        self.plan = plan_for(&self.single_plan, batch)?;
         Ok(())
     }
 
@@ -213,7 +215,7 @@ impl<L: Lattice> ServerParty<L> {
         server::online_traced(&self.plan, material, &self.weights, None, session, tap, &self.stop)
     }
 
-    /// Runs [`online`](Self::online) on an input that is already shared. `own` is the server's
+    /// Runs [`online`](Self::online) on an input that is already shared. `server_share` is the server's
     /// share, `[B, elements]` in the ring of the input node. The client gives its own share as its
     /// input.
     ///
@@ -223,13 +225,13 @@ impl<L: Lattice> ServerParty<L> {
         &mut self,
         channel: &mut Channel,
         material: ServerMaterial,
-        own: &[u64],
+        server_share: &[u64],
     ) -> Result<(), BackendError> {
-        if own.len() != self.plan.batch() * self.plan.graph().input().elements() {
+        if server_share.len() != self.plan.batch() * self.plan.graph().input().elements() {
             return Err(BackendError::Misuse("the share is not one of the input"));
         }
         let session = &mut session(Role::Server, channel, &mut self.prg);
         let tap = &mut |_: usize, _: &[u64]| {};
-        server::online_traced(&self.plan, material, &self.weights, Some(own), session, tap, &self.stop)
+        server::online_traced(&self.plan, material, &self.weights, Some(server_share), session, tap, &self.stop)
     }
 }

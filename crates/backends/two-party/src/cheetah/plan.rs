@@ -171,14 +171,14 @@ pub fn compile<L: Lattice>(graph: RingGraph, options: Options) -> Result<Plan<L>
     let plans = L::plans(drafts.collect::<Result<_, BackendError>>()?);
     let groups = members.into_iter().zip(plans);
     let groups: Vec<Group<L>> = groups.map(|((tensor, nodes), plan)| Group { tensor, nodes, plan }).collect();
-    let mut of_tensor = vec![None; steps.len()];
-    let read = groups.iter().enumerate().filter(|(_, group)| is_free(&steps[group.tensor]));
-    read.for_each(|(index, group)| of_tensor[group.tensor] = Some(index));
+    let mut free = vec![None; steps.len()];
+    let free_groups = groups.iter().enumerate().filter(|(_, group)| is_free(&steps[group.tensor]));
+    free_groups.for_each(|(index, group)| free[group.tensor] = Some(index));
     let digest = digest(&graph, &options, &steps, &groups);
-    let rounded: Vec<u32> = rounded(&graph, &errors);
+    let rounded: Vec<u32> = rounded_bits(&graph, &errors);
     let unread = slack::unread(&graph, &exact);
     let graph = Arc::new(graph);
-    Ok(Plan { free: of_tensor, unread, rounded, graph, options, steps, groups, batch: 1, digest })
+    Ok(Plan { free, unread, rounded, graph, options, steps, groups, batch: 1, digest })
 }
 
 /// Returns whether the client may choose its share of a step's result.
@@ -187,29 +187,29 @@ fn is_free(step: &Step) -> bool {
 }
 
 /// For each node, the number of low bits that rounding removes from the server's share.
-fn rounded(graph: &RingGraph, errors: &[u32]) -> Vec<u32> {
+fn rounded_bits(graph: &RingGraph, errors: &[u32]) -> Vec<u32> {
     let nodes = graph.nodes().iter().zip(errors);
     nodes.map(|(node, &error)| if node.op.facts().is_some() { slack::rounded(error) } else { 0 }).collect()
 }
 
-/// Derives the plan for `batch` inputs at once from the plan for one. Each exchange has the gates
+/// Derives the plan for `batch` inputs at once from the plan for one input. Each exchange has the gates
 /// of all inputs; the linear layers of all inputs use the same weights.
 ///
 /// # Panics
 /// If the plan is for several inputs already.
 #[must_use]
-pub fn batched<L: Lattice>(one: &Plan<L>, batch: usize) -> Plan<L> {
-    assert_eq!(one.batch, 1, "plans of batches are made from the plan for one input");
+pub fn batched<L: Lattice>(single_plan: &Plan<L>, batch: usize) -> Plan<L> {
+    assert_eq!(single_plan.batch, 1, "plans of batches are made from the plan for one input");
     Plan {
-        graph: Arc::clone(&one.graph),
-        steps: one.steps.iter().map(|step| step.times(batch)).collect(),
-        groups: one.groups.iter().map(|group| group.times(batch)).collect(),
-        free: one.free.clone(),
-        unread: one.unread.clone(),
-        rounded: one.rounded.clone(),
+        graph: Arc::clone(&single_plan.graph),
+        steps: single_plan.steps.iter().map(|step| step.times(batch)).collect(),
+        groups: single_plan.groups.iter().map(|group| group.times(batch)).collect(),
+        free: single_plan.free.clone(),
+        unread: single_plan.unread.clone(),
+        rounded: single_plan.rounded.clone(),
         batch,
-        options: one.options,
-        digest: seam::batch_digest(&one.digest, batch),
+        options: single_plan.options,
+        digest: seam::batch_digest(&single_plan.digest, batch),
     }
 }
 
@@ -247,8 +247,8 @@ impl Compile<CheetahStepTypes> for Maker<'_> {
     }
 
     fn linear(&mut self, tensor: NodeId, id: NodeId) -> Member {
-        let known = self.members.iter().position(|(t, _)| *t == tensor);
-        let group = known.unwrap_or_else(|| {
+        let position = self.members.iter().position(|(t, _)| *t == tensor);
+        let group = position.unwrap_or_else(|| {
             self.members.push((tensor, Vec::new()));
             self.members.len() - 1
         });
@@ -258,12 +258,13 @@ impl Compile<CheetahStepTypes> for Maker<'_> {
 
     fn relu(&mut self, n: usize, width: u32, wide: u32, tests_all_bits: bool) -> Result<GateSpec, String> {
         let drop = if tests_all_bits { 0 } else { self.options.relu_drop.min(width - 4) };
-        let [way, behind] = [Widening::OnTheWay, Widening::Behind]
+        let [on_the_way, behind] = [Widening::OnTheWay, Widening::Behind]
             .map(|place| GateSpec::widening(n, width, drop, self.options.leaves, wide, place));
-        let [most, least] = [&way, &behind].map(|gate| gate.cost().online_up + gate.cost().online_down);
+        let [on_the_way_bytes, behind_bytes] =
+            [&on_the_way, &behind].map(|gate| gate.cost().online_up + gate.cost().online_down);
         // Widening within the gate takes the value and its wrap bits from one word of OT output.
-        let behind_pays = most >= least + self.options.round_trip as usize;
-        Ok(if behind_pays || 2 * wide - width > u64::BITS { behind } else { way })
+        let behind_pays = on_the_way_bytes >= behind_bytes + self.options.round_trip as usize;
+        Ok(if behind_pays || 2 * wide - width > u64::BITS { behind } else { on_the_way })
     }
 
     fn maximum(&mut self, n: usize, width: u32, index: Option<u32>) -> GateSpec {
@@ -333,9 +334,9 @@ mod tests {
             let plan = compile::<Cheetah>(graph.clone(), options).expect("it compiles");
             plan.gates().map(|gate| gate.cost().online_up).sum::<usize>()
         };
-        let shown = widening_relu(20, 20);
-        assert_eq!(bytes(&shown, 8), bytes(&shown, 0));
-        let mut spec = shown.spec().clone();
+        let visible = widening_relu(20, 20);
+        assert_eq!(bytes(&visible, 8), bytes(&visible, 0));
+        let mut spec = visible.spec().clone();
         let weights = WeightFacts { frac_bits: 2, magnitude_bits: 3, norm_bits: 4 };
         let fixed = FixedPoint { width: 20, frac_bits: 6 };
         let op = Op::Linear(Linear { out_features: 2, weights });

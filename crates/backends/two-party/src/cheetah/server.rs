@@ -25,6 +25,7 @@ pub struct ServerKeys<L: Lattice> {
     ots: Ots,
 }
 
+/// Runs the lattice part of the setup, over OTs that are set up already.
 pub(super) fn setup<L: Lattice>(
     plan: &Plan<L>,
     session: &mut Session<'_>,
@@ -35,6 +36,7 @@ pub(super) fn setup<L: Lattice>(
 
 const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
 
+/// Makes the server's material for the inputs of a batch.
 pub(super) fn offline<L: Lattice>(
     plan: &Plan<L>,
     keys: &mut ServerKeys<L>,
@@ -58,8 +60,8 @@ pub(super) fn offline<L: Lattice>(
                 for (&id, share) in group.nodes.iter().zip(&shares) {
                     let (width, bits) = (plan.graph.nodes()[id].fixed.width, plan.rounded(id));
                     let half = u64::from(rounding_error(bits));
-                    let kept: Vec<u64> = share.iter().map(|s| s.wrapping_add(half) >> bits).collect();
-                    linear[id] = Some(Packed::new(&kept, width - bits));
+                    let stored: Vec<u64> = share.iter().map(|s| s.wrapping_add(half) >> bits).collect();
+                    linear[id] = Some(Packed::new(&stored, width - bits));
                 }
             }
             Step::Relu(spec) | Step::TruncateExact { gate: spec, .. } => {
@@ -80,8 +82,8 @@ pub(super) fn offline<L: Lattice>(
 }
 
 /// Runs the online phase. `tap` gets the server's share of every node's tensor (`[B, elements]`, in
-/// the node's ring). The server may have a share `own` of the input: the input is then the sum of
-/// `own` and the client's values.
+/// the node's ring). The server may have a share `server_share` of the input: the input is then the sum of
+/// `server_share` and the client's values.
 ///
 /// # Errors
 /// `Misuse` if weights or material belong to another model; channel and protocol errors.
@@ -89,7 +91,7 @@ pub fn online_traced<L: Lattice>(
     plan: &Plan<L>,
     material: ServerMaterial,
     weights: &Weights,
-    own: Option<&[u64]>,
+    server_share: Option<&[u64]>,
     session: &mut Session<'_>,
     tap: &mut NodeObserver<'_>,
     stop: &Stop,
@@ -97,7 +99,7 @@ pub fn online_traced<L: Lattice>(
     let ServerMaterial { plan: made_for, linear, pieces } = material;
     check_made_for(&made_for, &plan.digest())?;
     let (linear, pieces) = (linear.into_iter(), pieces.into_iter());
-    let phase = Online { plan, weights, own, session: &mut *session, linear, pieces };
+    let phase = Online { plan, weights, server_share, session: &mut *session, linear, pieces };
     let Plan { graph, steps, batch, .. } = plan;
     let mut shares = ServerWalk { graph, steps, batch: *batch, phase, tap: &mut |id, share| tap(id, share) };
     let share = stop.walk(&**graph, &mut shares)?;
@@ -109,7 +111,7 @@ pub fn online_traced<L: Lattice>(
 struct Online<'a, 's, L: Lattice> {
     plan: &'a Plan<L>,
     weights: &'a Weights,
-    own: Option<&'a [u64]>,
+    server_share: Option<&'a [u64]>,
     session: &'a mut Session<'s>,
     linear: std::vec::IntoIter<Packed>,
     pieces: std::vec::IntoIter<Piece<ServerGate, ServerWrap>>,
@@ -118,8 +120,8 @@ struct Online<'a, 's, L: Lattice> {
 impl<L: Lattice> ServerPhase<CheetahStepTypes> for Online<'_, '_, L> {
     fn input(&mut self, node: &Node) -> Result<Vec<u64>, BackendError> {
         let mut share = self.session.channel.recv_packed(INPUT, self.plan.batch * node.elements(), node.fixed.width)?;
-        if let Some(own) = self.own {
-            share.iter_mut().zip(own).for_each(|(x, s)| *x = x.wrapping_add(*s) & ring_mask(node.fixed.width));
+        if let Some(server_share) = self.server_share {
+            share.iter_mut().zip(server_share).for_each(|(x, s)| *x = x.wrapping_add(*s) & ring_mask(node.fixed.width));
         }
         Ok(share)
     }
@@ -146,9 +148,9 @@ impl<L: Lattice> ServerPhase<CheetahStepTypes> for Online<'_, '_, L> {
     fn widen(&mut self, _: NodeId, spec: &WrapSpec, node: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError> {
         let Some(Piece::Wrap(piece)) = self.pieces.next() else { unreachable!("{MADE}") };
         let (_, share) = piece.online(spec, x, self.session)?;
-        let moved = self.session.channel.recv_packed(WIDEN, spec.n, spec.extra)?;
+        let difference = self.session.channel.recv_packed(WIDEN, spec.n, spec.extra)?;
         let mask = ring_mask(node.fixed.width);
-        Ok(share.iter().zip(moved).map(|(s, d)| s.wrapping_add(d << spec.width) & mask).collect())
+        Ok(share.iter().zip(difference).map(|(s, d)| s.wrapping_add(d << spec.width) & mask).collect())
     }
 
     fn settle(&mut self, _: NodeId, _: &Node, share: Vec<u64>) -> Result<Vec<u64>, BackendError> {

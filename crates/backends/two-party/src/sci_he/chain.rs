@@ -7,22 +7,22 @@ const REACH: usize = 8;
 /// A step of the walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
-    /// The anchor moves by this much.
+    /// Moves the anchor by this many slots, a power of two.
     Move(usize),
-    /// The turn with this index is the anchor turned by this much (0: the anchor itself).
+    /// Takes the turn with this index from the anchor, turned by this many slots (0: the anchor itself).
     Use(usize, usize),
 }
 
 /// Returns the steps that visit `turns`, which must ascend.
 pub(super) fn chain(turns: &[usize]) -> Vec<Step> {
-    let (mut at, mut steps) = (0, Vec::new());
+    let (mut anchor, mut steps) = (0, Vec::new());
     for (index, &turn) in turns.iter().enumerate() {
-        while turn - at >= REACH {
-            let step = 1 << (turn - at).ilog2();
+        while turn - anchor >= REACH {
+            let step = 1 << (turn - anchor).ilog2();
             steps.push(Step::Move(step));
-            at += step;
+            anchor += step;
         }
-        steps.push(Step::Use(index, turn - at));
+        steps.push(Step::Use(index, turn - anchor));
     }
     steps
 }
@@ -60,18 +60,18 @@ mod tests {
     fn chains_reach_every_turn() {
         let turns = [0, 1, 7, 8, 9, 30, 31, 100, 3000, 4095];
         let steps = chain(&turns);
-        let mut at = 0;
+        let mut anchor = 0;
         let mut reached = vec![];
         for step in &steps {
             match step {
-                Step::Move(by) => {
-                    assert!(by.is_power_of_two());
-                    assert!(*by >= REACH);
-                    at += by;
+                Step::Move(distance) => {
+                    assert!(distance.is_power_of_two());
+                    assert!(*distance >= REACH);
+                    anchor += distance;
                 }
-                Step::Use(index, more) => {
-                    assert!(*more < REACH);
-                    reached.push((*index, at + more));
+                Step::Use(index, distance) => {
+                    assert!(*distance < REACH);
+                    reached.push((*index, anchor + distance));
                 }
             }
         }

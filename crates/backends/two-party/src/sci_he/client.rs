@@ -12,7 +12,7 @@ use tacit_mpc::{Ots, Session};
 use zeroize::Zeroizing;
 
 use super::plan::{SlotPlan, Upload};
-use super::units::{TAG_DOWN, TAG_GALOIS, TAG_KEY, TAG_SEED, TAG_UP, keys, lift_spec, rings, units, values};
+use super::units::{TAG_DOWN, TAG_GALOIS, TAG_KEY, TAG_SEED, TAG_UP, combine_digits, keys, lift_spec, units, values};
 use crate::cheetah::linear::{LinearError, batch};
 use tacit_backend_api::BackendError;
 
@@ -70,11 +70,12 @@ impl ClientKeys {
                 field.extend(self.receive(plan, upload, plain, session)?);
             }
             let lifted = Zeroizing::new(spec.client(&field, session, ots)?);
-            rings(plan, upload, &lifted, &mut shares);
+            combine_digits(plan, upload, &lifted, &mut shares);
         }
         Ok(shares)
     }
 
+    /// Sends the encrypted mask of one input for an upload.
     fn send(
         &self,
         upload: &Upload,
@@ -126,7 +127,7 @@ impl ClientKeys {
             });
             let opened: Result<Vec<_>, HeError> = opened.collect();
             for (unit, slots) in part.iter().zip(opened.map_err(LinearError::from)?) {
-                unit.places(plan, upload).for_each(|(slot, at)| field[at] = slots[slot]);
+                unit.places(plan, upload).for_each(|(slot, index)| field[index] = slots[slot]);
             }
         }
         Ok(field)

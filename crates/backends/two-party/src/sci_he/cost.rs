@@ -21,24 +21,24 @@ pub(super) fn setup_talk(plans: &[&SlotPlan], talk: &mut TrafficModel) {
 }
 
 /// Cost, at the server, of holding these keys.
-pub(super) fn keys_kept(plans: &[&SlotPlan]) -> PartyCost {
-    let kept = (keys(plans).len() * GaloisKey::MEMORY_BYTES) as u64;
-    PartyCost { stored_bytes: kept, peak_memory_bytes: kept, ..PartyCost::default() }
+pub(super) fn key_memory(plans: &[&SlotPlan]) -> PartyCost {
+    let bytes = (keys(plans).len() * GaloisKey::MEMORY_BYTES) as u64;
+    PartyCost { stored_bytes: bytes, peak_memory_bytes: bytes, ..PartyCost::default() }
 }
 
 /// Work of the server for the tensors of one exchange.
-pub(super) fn done(plan: &SlotPlan) -> Done {
+pub(super) fn count_work(plan: &SlotPlan) -> Done {
     let mut done = Done::default();
     for upload in &plan.uploads {
         let tiles = plan.batch * upload.limbs as usize * upload.layout.tiles();
         let steps = upload.turns.iter().map(|turns| chain::rotations(&chain::chain(turns)));
         done.rotations += (tiles * steps.sum::<usize>()) as u64;
-        let of_layer: Vec<Vec<[usize; 2]>> = upload.members.iter().map(|&k| plan.products(upload, k)).collect();
+        let layer_products: Vec<Vec<[usize; 2]>> = upload.members.iter().map(|&k| plan.products(upload, k)).collect();
         for unit in units(plan, upload) {
             let layer = upload.members.iter().position(|&k| k == unit.layer).expect("units are of its layers");
-            let [kept, swapped] = of_layer[layer][unit.output];
+            let [in_place, swapped] = layer_products[layer][unit.output];
             done.rotations += plan.batch as u64 * u64::from(swapped > 0);
-            done.products += (plan.batch * (kept + swapped)) as u64;
+            done.products += (plan.batch * (in_place + swapped)) as u64;
         }
     }
     done
@@ -61,8 +61,8 @@ pub(super) fn talk(plan: &SlotPlan, ots: &mut PlannedOts, talk: &mut TrafficMode
 
 /// Work of client and server in one exchange, without OTs.
 pub(super) fn work(plan: &SlotPlan) -> Sides<PartyCost> {
-    let (done, mut both) = (done(plan), Sides::<PartyCost>::default());
-    let Sides { client, server } = &mut both;
+    let (done, mut costs) = (count_work(plan), Sides::<PartyCost>::default());
+    let Sides { client, server } = &mut costs;
     for upload in &plan.uploads {
         let (ciphertexts, answers) = (plan.batch * upload.ciphertexts(), plan.batch * units(plan, upload).len());
         server.peak_memory_bytes += (ciphertexts * Ciphertext::MEMORY_BYTES) as u64 + sums(plan, upload);
@@ -78,7 +78,7 @@ pub(super) fn work(plan: &SlotPlan) -> Sides<PartyCost> {
         macs: done.products * 2 * LEVELS[0] * DEGREE as u64,
         ..Work::default()
     };
-    both
+    costs
 }
 
 /// Memory of the sums of a tile: two halves of two accumulators with a high and a low word each.

@@ -93,7 +93,7 @@ impl Lattice for SciHe {
     }
 
     fn keys(plans: &[&SlotPlan]) -> PartyCost {
-        cost::keys_kept(plans)
+        cost::key_memory(plans)
     }
 
     fn public_talk(_: &[&SlotPlan], _: &mut TrafficModel) {}

@@ -18,6 +18,7 @@ use crate::cheetah::linear::tiling::{Consumer, Frame, Tap};
 /// A frame cut into tiles and blocks of channels.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
+    /// The frame that is cut.
     pub frame: Frame,
     /// Output rows and columns of a full tile.
     pub tile_out: (usize, usize),
@@ -33,6 +34,7 @@ pub(super) struct Products {
 }
 
 impl Layout {
+    /// Columns of an input tile, with its halo.
     fn columns(&self) -> usize {
         self.tile_out.1 + self.frame.span.1
     }
@@ -42,14 +44,17 @@ impl Layout {
         (self.frame.out.0.div_ceil(self.tile_out.0), self.frame.out.1.div_ceil(self.tile_out.1))
     }
 
+    /// Number of tiles.
     pub fn tiles(&self) -> usize {
         self.grid().0 * self.grid().1
     }
 
+    /// Number of input blocks, each the virtual channels of one ciphertext.
     pub fn in_blocks(&self) -> usize {
         self.frame.virtual_channels().div_ceil(2 * self.classes)
     }
 
+    /// Number of output blocks of a consumer, each the output channels of one answer.
     pub fn out_blocks(&self, consumer: &Consumer) -> usize {
         consumer.conv.out_ch.div_ceil(2 * self.classes)
     }
@@ -132,17 +137,17 @@ impl Layout {
     /// The turns of input block `block` for a consumer, ascending.
     pub fn turns(&self, consumer: &Consumer, taps: &[Tap], block: usize) -> Vec<usize> {
         let outputs = self.classes.min(consumer.conv.out_ch);
-        let mut known = vec![false; ROW];
+        let mut is_needed = vec![false; ROW];
         let mut seen = std::collections::BTreeSet::new();
         for (_, class, _, phase) in self.channels(block) {
             if !seen.insert((class, phase)) {
                 continue;
             }
             for tap in taps.iter().filter(|tap| tap.phase == phase) {
-                (0..outputs).for_each(|output| known[self.turn(tap, class, output)] = true);
+                (0..outputs).for_each(|output| is_needed[self.turn(tap, class, output)] = true);
             }
         }
-        (0..ROW).filter(|&turn| known[turn]).collect()
+        (0..ROW).filter(|&turn| is_needed[turn]).collect()
     }
 
     /// The products from input block `input` to output block `output`, for the given turns.
@@ -159,17 +164,18 @@ impl Layout {
     ) -> Products {
         let (conv, classes) = (&consumer.conv, self.classes);
         let mut index = vec![u32::MAX; ROW];
-        turns.iter().enumerate().for_each(|(at, &turn)| index[turn] = at as u32);
+        turns.iter().enumerate().for_each(|(position, &turn)| index[turn] = position as u32);
         let mut weights: Vec<[Option<Vec<i32>>; 2]> = turns.iter().map(|_| [None, None]).collect();
         let first = output * 2 * classes;
         for (row, class, channel, phase) in self.channels(input) {
             let (group, inner) = (channel / conv.group_in(), channel % conv.group_in());
-            let of_group = group * conv.group_out()..(group + 1) * conv.group_out();
-            for o in of_group.start.max(first)..of_group.end.min(first + 2 * classes) {
-                let (to, out_class) = ((o - first) / classes, (o - first) % classes);
+            let group_outputs = group * conv.group_out()..(group + 1) * conv.group_out();
+            for o in group_outputs.start.max(first)..group_outputs.end.min(first + 2 * classes) {
+                let (out_row, out_class) = ((o - first) / classes, (o - first) % classes);
                 for tap in taps.iter().filter(|tap| tap.phase == phase) {
-                    let at = index[self.turn(tap, class, out_class)] as usize;
-                    let half = weights[at][usize::from(to != row)].get_or_insert_with(|| vec![0; 2 * classes]);
+                    let position = index[self.turn(tap, class, out_class)] as usize;
+                    let half =
+                        weights[position][usize::from(out_row != row)].get_or_insert_with(|| vec![0; 2 * classes]);
                     half[row * classes + out_class] = weight(o, inner, tap.index);
                 }
             }

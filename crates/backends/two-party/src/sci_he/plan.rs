@@ -25,6 +25,7 @@ const MAX_LIMBS: u32 = 8;
 /// Layers with one stride that share one encryption of the tensor.
 #[derive(Clone, Debug)]
 pub(super) struct Upload {
+    /// How the tensor is cut into ciphertexts.
     pub layout: Layout,
     /// The layers, by index.
     pub members: Vec<usize>,
@@ -47,6 +48,7 @@ pub(super) struct Upload {
 pub struct SlotPlan {
     consumers: Vec<Consumer>,
     pub(super) uploads: Vec<Upload>,
+    /// Taps of each consumer.
     pub(super) taps: Vec<Vec<Tap>>,
     /// Number of tensors in one exchange.
     pub(super) batch: usize,
@@ -64,11 +66,11 @@ impl SlotPlan {
         let mut uploads = vec![];
         for stride in strides {
             let members: Vec<usize> = (0..consumers.len()).filter(|&k| consumers[k].conv.stride == stride).collect();
-            let of: Vec<Consumer> = members.iter().map(|&k| consumers[k]).collect();
-            let frame = Frame::new(&of);
+            let layers: Vec<Consumer> = members.iter().map(|&k| consumers[k]).collect();
+            let frame = Frame::new(&layers);
             members.iter().for_each(|&k| taps[k] = frame.taps(&consumers[k]));
-            let of: Vec<(&Consumer, &[Tap])> = members.iter().map(|&k| (&consumers[k], &*taps[k])).collect();
-            uploads.push(Upload::new(frame, members.clone(), &of)?);
+            let layers: Vec<(&Consumer, &[Tap])> = members.iter().map(|&k| (&consumers[k], &*taps[k])).collect();
+            uploads.push(Upload::new(frame, members.clone(), &layers)?);
         }
         Ok(Self { consumers: consumers.to_vec(), uploads, taps, batch: 1 })
     }
@@ -104,9 +106,9 @@ impl SlotPlan {
         let mut keys = BTreeSet::from([Turn::Swap]);
         for steps in self.uploads.iter().flat_map(|u| &u.turns).map(|turns| chain::chain(turns)) {
             keys.extend(steps.iter().filter_map(|step| match step {
-                Step::Move(by) => Some(Turn::Left(*by)),
+                Step::Move(distance) => Some(Turn::Left(*distance)),
                 Step::Use(_, 0) => None,
-                Step::Use(_, by) => Some(Turn::Left(*by)),
+                Step::Use(_, distance) => Some(Turn::Left(*distance)),
             }));
         }
         keys
@@ -118,20 +120,20 @@ impl SlotPlan {
         let (layout, c) = (&upload.layout, &self.consumers[k]);
         let (blocks, outputs) = (layout.in_blocks(), layout.out_blocks(c));
         let phases = layout.frame.phases.len();
-        let mut known: HashMap<(usize, usize), [usize; 2]> = HashMap::new();
-        let mut of = |output: usize, input: usize| {
+        let mut counts: HashMap<(usize, usize), [usize; 2]> = HashMap::new();
+        let mut count_products = |output: usize, input: usize| {
             // Blocks of one group are alike, except for their phases and for missing channels of
             // the last blocks.
             let alike = c.conv.groups == 1 && output + 1 < outputs && input + 1 < blocks;
             let key = if alike { (usize::MAX, input * 2 * layout.classes % phases) } else { (output, input) };
-            *known.entry(key).or_insert_with(|| {
+            *counts.entry(key).or_insert_with(|| {
                 let products =
                     layout.products(c, &self.taps[k], &upload.turns[input], output, input, |_, _, _| 1).weights;
                 [0, 1].map(|half| products.iter().filter(|halves| halves[half].is_some()).count())
             })
         };
         let sums = (0..outputs).map(|output| {
-            let inputs = (0..blocks).map(|input| of(output, input));
+            let inputs = (0..blocks).map(|input| count_products(output, input));
             inputs.fold([0; 2], |a: [usize; 2], b| [a[0] + b[0], a[1] + b[1]])
         });
         sums.collect()
@@ -139,15 +141,16 @@ impl SlotPlan {
 }
 
 impl Upload {
-    fn new(frame: Frame, members: Vec<usize>, of: &[(&Consumer, &[Tap])]) -> Result<Self, LinearError> {
+    /// Plans an upload of `members`, whose shapes and taps are `layers`.
+    fn new(frame: Frame, members: Vec<usize>, layers: &[(&Consumer, &[Tap])]) -> Result<Self, LinearError> {
         let smallest = (frame.span.0 + 1, frame.span.1 + 1);
-        let best = candidates(&frame).min_by_key(|layout| score(layout, of));
+        let best = candidates(&frame).min_by_key(|layout| score(layout, layers));
         let Some(layout) = best else {
             let (rows, columns) = smallest;
             return Err(LinearError::Tile { consumer: members[0], rows, columns, degree: ROW });
         };
-        let turns: Vec<Vec<usize>> = (0..layout.in_blocks()).map(|block| turns(&layout, of, block)).collect();
-        let ring_bits = of.iter().map(|(c, _)| c.ring_bits).max().expect("an upload has a layer");
+        let turns: Vec<Vec<usize>> = (0..layout.in_blocks()).map(|block| turns(&layout, layers, block)).collect();
+        let ring_bits = layers.iter().map(|(c, _)| c.ring_bits).max().expect("an upload has a layer");
         let noise = Noise {
             products: 2 * turns.iter().map(Vec::len).sum::<usize>(),
             classes: layout.classes,
@@ -156,12 +159,12 @@ impl Upload {
         let widest = largest_plain_log2(&noise);
         for limbs in 1..=MAX_LIMBS {
             let limb_bits = ring_bits.div_ceil(limbs);
-            let needed = of.iter().map(|(c, _)| plain_log2(c, limb_bits)).fold(0.0, tacit_floats::larger);
+            let needed = layers.iter().map(|(c, _)| plain_log2(c, limb_bits)).fold(0.0, tacit_floats::larger);
             if let Some(prime) = plain_prime(needed).filter(|&p| (p as f64).log2() <= widest) {
                 return Ok(Self { layout, members, turns, prime, limbs, limb_bits, ring_bits });
             }
         }
-        let norm_log2 = of.iter().map(|(c, _)| c.norm_log2).max().unwrap_or(0);
+        let norm_log2 = layers.iter().map(|(c, _)| c.norm_log2).max().unwrap_or(0);
         Err(HeError::TooNoisy { ring_bits, norm_log2: norm_log2.into(), max_error: 0 }.into())
     }
 
@@ -172,9 +175,9 @@ impl Upload {
 }
 
 /// Turns of an input block for all layers, ascending.
-fn turns(layout: &Layout, of: &[(&Consumer, &[Tap])], block: usize) -> Vec<usize> {
-    let all: BTreeSet<usize> = of.iter().flat_map(|(c, taps)| layout.turns(c, taps, block)).collect();
-    all.into_iter().collect()
+fn turns(layout: &Layout, layers: &[(&Consumer, &[Tap])], block: usize) -> Vec<usize> {
+    let turns: BTreeSet<usize> = layers.iter().flat_map(|(c, taps)| layout.turns(c, taps, block)).collect();
+    turns.into_iter().collect()
 }
 
 /// Returns log2 of a field four times as wide as an output of the layer may be, for digits of
@@ -184,8 +187,8 @@ fn turns(layout: &Layout, of: &[(&Consumer, &[Tap])], block: usize) -> Vec<usize
 fn plain_log2(c: &Consumer, bits: u32) -> f64 {
     let row = ((c.conv.group_in() * c.conv.kernel.0 * c.conv.kernel.1) as f64).sqrt();
     let range = f64::from(bits).exp2();
-    let most = (UNIFORM_TAIL * range + row).min(row * range / 2.0);
-    (4.0 * most + 4.0).log2() + f64::from(c.norm_log2)
+    let largest = (UNIFORM_TAIL * range + row).min(row * range / 2.0);
+    (4.0 * largest + 4.0).log2() + f64::from(c.norm_log2)
 }
 
 /// All sensible layouts.
@@ -206,11 +209,11 @@ fn sizes(total: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Weighted cost in bytes, extrapolated from the first input block.
-fn score(layout: &Layout, of: &[(&Consumer, &[Tap])]) -> usize {
+fn score(layout: &Layout, layers: &[(&Consumer, &[Tap])]) -> usize {
     let (tiles, blocks) = (layout.tiles(), layout.in_blocks());
-    let turned = turns(layout, of, 0).len();
+    let turned = turns(layout, layers, 0).len();
     let mut total = tiles * blocks * (FRESH_BYTES + POLY_WORTH + turned * TURN_WORTH);
-    for (c, taps) in of {
+    for (c, taps) in layers {
         let outputs = layout.out_blocks(c);
         let groups = (2 * layout.classes).min(c.conv.out_ch).div_ceil(c.conv.group_out()) + 1;
         let channels = groups.min(c.conv.groups) * c.conv.group_in() * layout.frame.phases.len();

@@ -17,7 +17,9 @@ use zeroize::Zeroizing;
 use super::chain::{self, Step};
 use super::layout::Products;
 use super::plan::{SlotPlan, Upload};
-use super::units::{TAG_DOWN, TAG_GALOIS, TAG_KEY, TAG_SEED, TAG_UP, Unit, keys, lift_spec, rings, units, values};
+use super::units::{
+    TAG_DOWN, TAG_GALOIS, TAG_KEY, TAG_SEED, TAG_UP, Unit, combine_digits, keys, lift_spec, units, values,
+};
 use crate::cheetah::linear::{LinearError, batch, check_weights};
 use tacit_backend_api::BackendError;
 
@@ -91,8 +93,8 @@ impl ServerKeys {
         plan.consumers().iter().zip(weights).try_for_each(|(c, w)| check_weights(c, w))?;
         let mut received = vec![];
         for upload in &plan.uploads {
-            let of_each = (0..plan.batch).map(|_| self.receive(upload, session));
-            received.push(of_each.collect::<Result<Vec<_>, _>>()?);
+            let ciphertexts = (0..plan.batch).map(|_| self.receive(upload, session));
+            received.push(ciphertexts.collect::<Result<Vec<_>, _>>()?);
         }
         let mut shares = vec![vec![]; expected];
         let mut done = Done::default();
@@ -106,11 +108,12 @@ impl ServerKeys {
                 field.extend(job.answer(ciphertexts, session, &mut done)?);
             }
             let lifted = Zeroizing::new(spec.server(&field, session, ots)?);
-            rings(plan, upload, &lifted, &mut shares);
+            combine_digits(plan, upload, &lifted, &mut shares);
         }
         Ok((shares, done))
     }
 
+    /// Receives the ciphertexts of one input's mask for an upload.
     fn receive(&self, upload: &Upload, session: &mut Session<'_>) -> Result<Vec<Ciphertext>, BackendError> {
         let count = upload.ciphertexts();
         let mut ciphertexts = Vec::with_capacity(count);
@@ -123,6 +126,7 @@ impl ServerKeys {
         Ok(ciphertexts)
     }
 
+    /// The Galois key of a turn.
     fn key(&self, turn: Turn) -> &GaloisKey {
         self.galois.get(&turn).expect("the setup brought the keys of all plans")
     }
@@ -147,7 +151,7 @@ impl Job<'_> {
             let sums = self.sums(part, ciphertexts, done);
             done.rotations += sums.iter().filter(|sums| sums[1].is_some()).count() as u64;
             let answers = sums.into_par_iter().enumerate().map(|(i, sums)| {
-                let c = self.joined(sums);
+                let c = self.combine(sums);
                 let stream = (number + i) as u64;
                 let streams = ReshareStreams { secret: &mut secret.fork(stream), public: public.fork(stream) };
                 let mut answer = vec![];
@@ -158,7 +162,7 @@ impl Job<'_> {
             let answers: Vec<(Vec<u8>, Zeroizing<Vec<u64>>)> = answers.collect();
             for (unit, (answer, share)) in part.iter().zip(answers) {
                 session.channel.send(TAG_DOWN, &answer)?;
-                unit.places(self.plan, self.upload).for_each(|(slot, at)| field[at] = share[slot]);
+                unit.places(self.plan, self.upload).for_each(|(slot, index)| field[index] = share[slot]);
             }
             number += part.len();
         }
@@ -166,13 +170,13 @@ impl Job<'_> {
         Ok(field)
     }
 
-    /// `kept + swap(swapped)`.
-    fn joined(&self, [kept, swapped]: Sums) -> Ciphertext {
+    /// Adds up both sums of an output block, after swapping the rows of the second.
+    fn combine(&self, [kept, swapped]: Sums) -> Ciphertext {
         let ctx = &self.keys.ctx;
         let mut c = kept.unwrap_or_else(|| Sum::new(ctx)).finish(ctx);
         if let Some(sum) = swapped {
-            let other = sum.finish(ctx);
-            c.add_assign(ctx, &turned(ctx, &other, &raise(ctx, &other), self.keys.key(Turn::Swap)));
+            let swapped = sum.finish(ctx);
+            c.add_assign(ctx, &turned(ctx, &swapped, &raise(ctx, &swapped), self.keys.key(Turn::Swap)));
         }
         c
     }
@@ -210,9 +214,9 @@ impl Job<'_> {
         for step in steps {
             match *step {
                 Step::Use(index, 0) => group.push((index, anchor.clone())),
-                Step::Use(index, by) => group.push((index, self.turn(&anchor, &mut raised, by))),
-                Step::Move(by) => {
-                    anchor = self.turn(&anchor, &mut raised, by);
+                Step::Use(index, distance) => group.push((index, self.turn(&anchor, &mut raised, distance))),
+                Step::Move(distance) => {
+                    anchor = self.turn(&anchor, &mut raised, distance);
                     raised = None;
                     sink(&std::mem::take(&mut group));
                 }
@@ -221,11 +225,11 @@ impl Job<'_> {
         sink(&group);
     }
 
-    /// Turns a ciphertext by `by` slots. Raises it first unless `raised` has done so.
-    fn turn(&self, anchor: &Ciphertext, raised: &mut Option<Raised>, by: usize) -> Ciphertext {
+    /// Turns a ciphertext by `distance` slots. Raises it first unless `raised` has done so.
+    fn turn(&self, anchor: &Ciphertext, raised: &mut Option<Raised>, distance: usize) -> Ciphertext {
         let ctx = &self.keys.ctx;
         let raised = raised.get_or_insert_with(|| raise(ctx, anchor));
-        turned(ctx, anchor, raised, self.keys.key(Turn::Left(by)))
+        turned(ctx, anchor, raised, self.keys.key(Turn::Left(distance)))
     }
 
     /// Adds the products of all output blocks with some turns.

@@ -33,7 +33,7 @@ fn check(convs: &[(ConvSpec, u32)], size: i32) -> SlotPlan {
     let widest = convs.iter().map(|(_, bits)| *bits).max().unwrap();
     let mask: Vec<u64> = (0..plan.input_len()).map(|_| prg_word(&mut data, widest)).collect();
     let slices: Vec<&[i32]> = values.iter().map(|w| &w[..]).collect();
-    let (ours, theirs) = run_sessions(
+    let (client_result, server_result) = run_sessions(
         3,
         |session, mut ots| {
             let keys = ClientKeys::setup(&[&plan], session).unwrap();
@@ -46,7 +46,7 @@ fn check(convs: &[(ConvSpec, u32)], size: i32) -> SlotPlan {
             keys.run(&plan, &slices, session, &mut ots).unwrap()
         },
     );
-    let ((client, traffic, setup), (server, done)) = (ours, theirs);
+    let ((client, traffic, setup), (server, done)) = (client_result, server_result);
     for (k, (conv, ring_bits)) in convs.iter().enumerate() {
         let expected = conv2d(conv, &values[k], &mask, *ring_bits).unwrap();
         let sums = client[k].iter().zip(&server[k]).map(|(c, s)| c.wrapping_add(*s) & ((1 << ring_bits) - 1));
@@ -63,10 +63,11 @@ fn check(convs: &[(ConvSpec, u32)], size: i32) -> SlotPlan {
     let mut keys = TrafficModel::default();
     cost::setup_talk(&[&plan], &mut keys);
     assert_eq!(setup.sent, keys.up_bytes());
-    assert_eq!(done, cost::done(&plan));
+    assert_eq!(done, cost::count_work(&plan));
     plan
 }
 
+/// Draws a word of `bits` bits.
 fn prg_word(prg: &mut Prg, bits: u32) -> u64 {
     prg.next_u64() >> (64 - bits)
 }
@@ -81,10 +82,10 @@ fn every_shape_class() {
 #[test]
 fn layers_share_an_upload() {
     let side = (13, 13);
-    let three = ConvSpec { pads: [1; 4], ..conv(6, 10, side, 3) };
-    assert_eq!(check(&[(conv(6, 12, side, 1), 33), (three, 28)], 1 << 10).uploads.len(), 1);
+    let three_by_three = ConvSpec { pads: [1; 4], ..conv(6, 10, side, 3) };
+    assert_eq!(check(&[(conv(6, 12, side, 1), 33), (three_by_three, 28)], 1 << 10).uploads.len(), 1);
     let strided = ConvSpec { stride: (2, 2), ..conv(6, 12, side, 1) };
-    assert_eq!(check(&[(three, 30), (strided, 30)], 1 << 10).uploads.len(), 2);
+    assert_eq!(check(&[(three_by_three, 30), (strided, 30)], 1 << 10).uploads.len(), 2);
 }
 
 #[test]
@@ -110,12 +111,12 @@ proptest! {
 fn wrong_input_is_named() {
     let layer = Consumer { conv: conv(2, 2, (4, 4), 3), ring_bits: 30, norm_log2: 6 };
     assert!(matches!(SlotPlan::new(&[]), Err(LinearError::Group { consumer: 0 })));
-    let other = Consumer { conv: conv(3, 2, (4, 4), 3), ..layer };
-    assert!(matches!(SlotPlan::new(&[layer, other]), Err(LinearError::Group { consumer: 1 })));
+    let other_tensor = Consumer { conv: conv(3, 2, (4, 4), 3), ..layer };
+    assert!(matches!(SlotPlan::new(&[layer, other_tensor]), Err(LinearError::Group { consumer: 1 })));
     let huge = Consumer { conv: conv(1, 1, (80, 80), 70), ..layer };
     assert!(matches!(SlotPlan::new(&[huge]), Err(LinearError::Tile { rows: 70, .. })));
-    let bad = Consumer { conv: ConvSpec { groups: 3, ..layer.conv }, ..layer };
-    assert!(matches!(SlotPlan::new(&[bad]), Err(LinearError::Shape(_))));
+    let invalid = Consumer { conv: ConvSpec { groups: 3, ..layer.conv }, ..layer };
+    assert!(matches!(SlotPlan::new(&[invalid]), Err(LinearError::Shape(_))));
     let heavy = Consumer { norm_log2: 60, ..layer };
     assert!(matches!(SlotPlan::new(&[heavy]), Err(LinearError::He(_))));
 }

@@ -18,6 +18,7 @@ pub(super) const TAG_DOWN: Tag = Tag::new(0x0444, "slots answer");
 pub(super) struct Unit {
     /// Digit of the mask.
     pub limb: usize,
+    /// Tile of the output.
     pub tile: usize,
     /// The layer, by index.
     pub layer: usize,
@@ -32,7 +33,7 @@ impl Unit {
     pub fn places(&self, plan: &SlotPlan, upload: &Upload) -> impl Iterator<Item = (usize, usize)> {
         let places = upload.layout.places(&plan.consumers()[self.layer], self.tile, self.output);
         let offset = self.offset;
-        places.into_iter().map(move |(slot, at)| (slot, offset + at))
+        places.into_iter().map(move |(slot, index)| (slot, offset + index))
     }
 }
 
@@ -70,20 +71,23 @@ pub(super) fn lift_spec(plan: &SlotPlan, upload: &Upload) -> LiftSpec {
 
 /// Combines the digits of all layers of an upload into a party's shares, each in its layer's ring,
 /// input by input.
-pub(super) fn rings(plan: &SlotPlan, upload: &Upload, lifted: &[u64], shares: &mut [Vec<u64>]) {
-    lifted.chunks(values(plan, upload)).for_each(|of_one| rings_of_one(plan, upload, of_one, shares));
+pub(super) fn combine_digits(plan: &SlotPlan, upload: &Upload, lifted: &[u64], shares: &mut [Vec<u64>]) {
+    lifted
+        .chunks(values(plan, upload))
+        .for_each(|input_lifted| combine_digits_of_input(plan, upload, input_lifted, shares));
 }
 
-fn rings_of_one(plan: &SlotPlan, upload: &Upload, lifted: &[u64], shares: &mut [Vec<u64>]) {
+/// As [`combine_digits`], for one input.
+fn combine_digits_of_input(plan: &SlotPlan, upload: &Upload, lifted: &[u64], shares: &mut [Vec<u64>]) {
     let mut rest = lifted;
     for &k in &upload.members {
         let c = &plan.consumers()[k];
         let mut share = vec![0u64; c.conv.out_len()];
         for limb in 0..upload.limbs {
-            let (digit, behind) = rest.split_at(share.len());
+            let (digit, further) = rest.split_at(share.len());
             let shift = limb * upload.limb_bits;
             share.iter_mut().zip(digit).for_each(|(s, d)| *s = s.wrapping_add(d << shift));
-            rest = behind;
+            rest = further;
         }
         share.iter_mut().for_each(|s| *s &= (1 << c.ring_bits) - 1);
         shares[k].extend(share);

@@ -32,26 +32,27 @@ impl<'a> LinearClient<'a> {
         let base = random.fork(0);
         let encryptor = Encryptor::new(&self.keys.ctx, &self.keys.secret, upload.params);
         let low = (1 << upload.params.ring_bits()) - 1;
-        let (each, of_one) = (upload.tiling.uploads(), mask.len() / self.plan.batch);
-        for (input, mask) in mask.chunks_exact_mut(of_one).enumerate() {
-            for start in (0..each).step_by(batch()) {
-                let range = start..(start + batch()).min(each);
-                let found = range.into_par_iter().map(|i| {
-                    let blank = encryptor.blank(&mut SplitPrg::new(base.fork((input * each + i) as u64)));
+        let (per_input, input_len) = (upload.tiling.uploads(), mask.len() / self.plan.batch);
+        for (input, mask) in mask.chunks_exact_mut(input_len).enumerate() {
+            for start in (0..per_input).step_by(batch()) {
+                let range = start..(start + batch()).min(per_input);
+                let choices = range.into_par_iter().map(|i| {
+                    let blank = encryptor.blank(&mut SplitPrg::new(base.fork((input * per_input + i) as u64)));
                     let places = upload.tiling.places(i).into_iter().enumerate();
-                    let new = places.filter_map(|(at, place)| match place {
-                        Place::Element { at: element, new: true } => Some((element as usize, blank.mask(at))),
+                    let element_masks = places.filter_map(|(coefficient, place)| match place {
+                        Place::Element { index, is_first: true } => Some((index as usize, blank.mask(coefficient))),
                         _ => None,
                     });
-                    new.collect::<Vec<_>>()
+                    element_masks.collect::<Vec<_>>()
                 });
-                let found: Vec<Vec<(usize, u64)>> = found.collect();
-                found.into_iter().flatten().for_each(|(at, chosen)| mask[at] = mask[at] & !low | chosen);
+                let choices: Vec<Vec<(usize, u64)>> = choices.collect();
+                choices.into_iter().flatten().for_each(|(index, chosen)| mask[index] = mask[index] & !low | chosen);
             }
         }
         Ok(())
     }
 
+    /// Checks the length of a mask.
     fn check(&self, mask: &[u64]) -> Result<(), LinearError> {
         let expected = self.plan.input_len();
         if mask.len() == expected {
@@ -77,14 +78,14 @@ impl<'a> LinearClient<'a> {
         for (index, upload) in self.plan.uploads.iter().enumerate() {
             let base = random.fork(index as u64);
             let encryptor = Encryptor::new(&self.keys.ctx, &self.keys.secret, upload.params);
-            let (tiling, of_one) = (&upload.tiling, mask.len() / self.plan.batch);
-            let each = tiling.uploads();
-            let count = self.plan.batch * each;
+            let (tiling, input_len) = (&upload.tiling, mask.len() / self.plan.batch);
+            let per_input = tiling.uploads();
+            let count = self.plan.batch * per_input;
             for start in (0..count).step_by(batch()) {
                 let range = start..(start + batch()).min(count);
                 let frames = range.into_par_iter().map(|i| {
-                    let mask = &mask[i / each * of_one..][..of_one];
-                    let places = tiling.places(i % each);
+                    let mask = &mask[i / per_input * input_len..][..input_len];
+                    let places = tiling.places(i % per_input);
                     let message: Vec<u64> = places.iter().map(|place| place.value(mask)).collect();
                     let blank = encryptor.blank(&mut SplitPrg::new(base.fork(i as u64)));
                     blank.encrypt(&zeroize::Zeroizing::new(message), &upload.free(&places))
@@ -114,10 +115,10 @@ impl<'a> LinearClient<'a> {
         let seed = <[u8; PublicSeed::BYTES]>::try_from(source(expected)?);
         let seed = seed.map_err(|s| HeError::Length { what: "answer seed", got: s.len(), expected })?;
         let public = PublicSeed::from_bytes(seed);
-        let (tiles, each) = (upload.tiling.tiles_of(c), c.conv.out_len());
+        let (tiles, out_len) = (upload.tiling.output_tiles(c), c.conv.out_len());
         let per_block = self.plan.batch * tiles.len();
         let count = per_block * upload.tiling.out_blocks(c);
-        let mut share = vec![0; self.plan.batch * each];
+        let mut share = vec![0; self.plan.batch * out_len];
         let mask = (1 << c.ring_bits) - 1;
         for start in (0..count).step_by(batch()) {
             let range = start..(start + batch()).min(count);
@@ -126,11 +127,11 @@ impl<'a> LinearClient<'a> {
             let opened = frames.par_iter().map(|(i, frame)| {
                 let (output, input, tile) = (i / per_block, i % per_block / tiles.len(), i % tiles.len());
                 let (positions, indices) = upload.tiling.positions(c, tiles[tile], output);
-                Ok((input * each, indices, opener.open(frame, public.fork(*i as u64), &positions)?))
+                Ok((input * out_len, indices, opener.open(frame, public.fork(*i as u64), &positions)?))
             });
             let opened: Vec<(usize, Vec<usize>, Vec<u64>)> = opened.collect::<Result<_, LinearError>>()?;
             for (first, indices, values) in opened {
-                indices.iter().zip(values).for_each(|(&at, v)| share[first + at] = v & mask);
+                indices.iter().zip(values).for_each(|(&index, v)| share[first + index] = v & mask);
             }
         }
         Ok(share)

@@ -107,10 +107,11 @@ impl LinearPlan {
         }
     }
 
+    /// The cost of layer `k`.
     fn consumer_cost(&self, k: usize) -> ConsumerCost {
         let (c, upload, _) = self.consumer(k).expect("`cost` counts the plan's own layers");
         let u = &self.uploads[upload];
-        let (blocks, tiles) = (u.tiling.out_blocks(c), self.batch * u.tiling.tiles_of(c).len());
+        let (blocks, tiles) = (u.tiling.out_blocks(c), self.batch * u.tiling.output_tiles(c).len());
         let joined: usize = (0..blocks).map(|o| self.inputs_reaching(k, o).len()).sum();
         let passes = tiles.div_ceil(super::server::TILES_AT_ONCE);
         ConsumerCost {

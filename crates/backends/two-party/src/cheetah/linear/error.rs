@@ -74,7 +74,7 @@ impl From<LinearError> for tacit_backend_api::BackendError {
     fn from(error: LinearError) -> Self {
         match error {
             LinearError::Net(error) => Self::Net(error),
-            other => Self::Protocol(Box::new(other)),
+            error => Self::Protocol(Box::new(error)),
         }
     }
 }

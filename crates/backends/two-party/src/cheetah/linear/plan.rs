@@ -28,6 +28,7 @@ pub fn weight_norm_log2(out_ch: usize, weights: &[i32]) -> u32 {
     (0..=63).find(|&n| largest <= 1u128 << (2 * n)).expect("fewer than 2^64 squares of at most 2^62 each")
 }
 
+/// The squared Euclidean norm of weights.
 pub(super) fn norm_sq(weights: &[i32]) -> u128 {
     weights.iter().map(|&w| u128::from(w.unsigned_abs()).pow(2)).sum()
 }
@@ -35,7 +36,9 @@ pub(super) fn norm_sq(weights: &[i32]) -> u128 {
 /// Layers with one stride that share one encryption of the tensor.
 #[derive(Clone, Debug)]
 pub(super) struct Upload {
+    /// How the tensor is cut into polynomials.
     pub tiling: Tiling,
+    /// Parameters of the ciphertexts.
     pub params: Params,
     /// For each polynomial of a tensor, the number of masks that the encryption chooses; `None` if
     /// the encryption chooses none.
@@ -58,7 +61,8 @@ pub struct LinearPlan {
     consumers: Vec<Consumer>,
     pub(super) uploads: Vec<Upload>,
     /// Upload of each consumer.
-    upload_of: Vec<usize>,
+    upload_index: Vec<usize>,
+    /// Taps of each consumer.
     taps: Vec<Vec<Tap>>,
     /// Number of tensors in one exchange.
     pub(super) batch: usize,
@@ -121,7 +125,7 @@ impl LinearPlan {
     /// If the plan has no such layer.
     #[must_use]
     pub fn max_error(&self, consumer: usize) -> u32 {
-        self.uploads[self.upload_of[consumer]].params.max_error()
+        self.uploads[self.upload_index[consumer]].params.max_error()
     }
 
     /// The widest ring in use: input shares must be known modulo 2 to the power of this width.
@@ -153,15 +157,15 @@ impl LinearPlan {
     /// A layer, its upload and its taps.
     pub(super) fn consumer(&self, consumer: usize) -> Result<(&Consumer, usize, &[Tap]), LinearError> {
         let missing = LinearError::Consumer { consumer, have: self.consumers.len() };
-        let upload = *self.upload_of.get(consumer).ok_or(missing)?;
+        let upload = *self.upload_index.get(consumer).ok_or(missing)?;
         Ok((&self.consumers[consumer], upload, &self.taps[consumer]))
     }
 
     /// The input blocks that output block `output` of a layer depends on.
     pub(super) fn inputs_reaching(&self, consumer: usize, output: usize) -> Vec<usize> {
         let (c, taps) = (&self.consumers[consumer], &self.taps[consumer]);
-        let tiling = &self.uploads[self.upload_of[consumer]].tiling;
-        (0..tiling.in_blocks()).filter(|&input| tiling.joined(c, taps, output, input)).collect()
+        let tiling = &self.uploads[self.upload_index[consumer]].tiling;
+        (0..tiling.in_blocks()).filter(|&input| tiling.connects(c, taps, output, input)).collect()
     }
 }
 
@@ -178,7 +182,7 @@ impl LinearDraft {
         let draft = Self { consumers: consumers.to_vec(), strides, uploads: Vec::new() };
         let uploads = draft.strides.iter().map(|&stride| {
             let members: Vec<Consumer> = consumers.iter().filter(|c| c.conv.stride == stride).copied().collect();
-            Upload::all(&members, max_error).map_err(|e| draft.locate(stride, e))
+            Upload::best_by_steps(&members, max_error).map_err(|e| draft.locate(stride, e))
         });
         let uploads = uploads.collect::<Result<_, _>>()?;
         Ok(Self { uploads, ..draft })
@@ -192,51 +196,52 @@ impl LinearDraft {
             LinearError::Tile { rows, columns, degree, .. } => {
                 LinearError::Tile { consumer: first, rows, columns, degree }
             }
-            other => other,
+            error => error,
         }
     }
 
-    /// The cheapest version of an upload with at most `most_steps` splitting steps.
-    fn cheapest(candidates: &[Option<(usize, Upload)>], most_steps: u32) -> &(usize, Upload) {
-        let within = candidates.iter().take(most_steps as usize + 1).flatten();
+    /// The cheapest version of an upload with at most `max_steps` splitting steps.
+    fn cheapest(candidates: &[Option<(usize, Upload)>], max_steps: u32) -> &(usize, Upload) {
+        let within = candidates.iter().take(max_steps as usize + 1).flatten();
         within.min_by_key(|(score, _)| *score).expect("an upload that is not taken apart, or nothing else, was checked")
     }
 
-    /// Weighted cost in bytes with at most `most_steps` splitting steps.
+    /// Weighted cost in bytes with at most `max_steps` splitting steps.
     #[must_use]
-    pub fn score(&self, most_steps: u32) -> usize {
-        self.uploads.iter().map(|candidates| Self::cheapest(candidates, most_steps).0).sum()
+    pub fn score(&self, max_steps: u32) -> usize {
+        self.uploads.iter().map(|candidates| Self::cheapest(candidates, max_steps).0).sum()
     }
 
-    /// The plan with at most `most_steps` splitting steps.
+    /// The plan with at most `max_steps` splitting steps.
     #[must_use]
-    pub fn plan(&self, most_steps: u32) -> LinearPlan {
+    pub fn plan(&self, max_steps: u32) -> LinearPlan {
         let uploads: Vec<Upload> =
-            self.uploads.iter().map(|candidates| Self::cheapest(candidates, most_steps).1.clone()).collect();
-        let upload_of = self.consumers.iter().map(|c| {
+            self.uploads.iter().map(|candidates| Self::cheapest(candidates, max_steps).1.clone()).collect();
+        let upload_index = self.consumers.iter().map(|c| {
             let upload = self.strides.iter().position(|&s| s == c.conv.stride);
             upload.expect("the strides of all layers were gathered")
         });
-        let upload_of: Vec<usize> = upload_of.collect();
-        let taps = self.consumers.iter().zip(&upload_of).map(|(c, &upload)| uploads[upload].tiling.frame.taps(c));
-        LinearPlan { taps: taps.collect(), consumers: self.consumers.clone(), uploads, upload_of, batch: 1 }
+        let upload_index: Vec<usize> = upload_index.collect();
+        let taps = self.consumers.iter().zip(&upload_index).map(|(c, &upload)| uploads[upload].tiling.frame.taps(c));
+        LinearPlan { taps: taps.collect(), consumers: self.consumers.clone(), uploads, upload_index, batch: 1 }
     }
 }
 
 impl Upload {
     /// The best upload for each number of splitting steps, if any fits. The upload without
     /// splitting always exists.
-    fn all(members: &[Consumer], max_error: u32) -> Result<Vec<Option<(usize, Self)>>, LinearError> {
+    fn best_by_steps(members: &[Consumer], max_error: u32) -> Result<Vec<Option<(usize, Self)>>, LinearError> {
         let frame = Arc::new(Frame::new(members));
         // Parameters always exist without splitting. With splitting, there may be none for so small
         // an error.
-        let whole = Self::in_steps(0, &frame, members, max_error)?;
+        let whole = Self::best_with_steps(0, &frame, members, max_error)?;
         if whole.is_none() {
             let (rows, columns) = (frame.span.0 + 1, frame.span.1 + 1);
             return Err(LinearError::Tile { consumer: 0, rows, columns, degree: DEGREE });
         }
-        let others = (1..=MAX_STEPS).map(|steps| Self::in_steps(steps, &frame, members, max_error).ok().flatten());
-        Ok(std::iter::once(whole).chain(others).collect())
+        let split_uploads =
+            (1..=MAX_STEPS).map(|steps| Self::best_with_steps(steps, &frame, members, max_error).ok().flatten());
+        Ok(std::iter::once(whole).chain(split_uploads).collect())
     }
 
     /// Bytes of polynomial `i` of a tensor.
@@ -250,7 +255,7 @@ impl Upload {
     }
 
     /// The best tiling with `steps` splitting steps, if any fits, with its score.
-    fn in_steps(
+    fn best_with_steps(
         steps: u32,
         frame: &Arc<Frame>,
         members: &[Consumer],
@@ -259,14 +264,14 @@ impl Upload {
         let single = params(members, 1, steps, max_error, 1.0)?;
         // Parameters may not exist for many output channels in a part.
         let counts = (0..=DEGREE.ilog2()).map(|log2| 1 << log2);
-        let most = counts
+        let max_channels = counts
             .take_while(|&out_channels_per_part| params(members, out_channels_per_part, steps, max_error, 1.0).is_ok())
             .last();
-        let fitting =
-            candidates(frame, steps).filter(|tiling| most.is_some_and(|most| tiling.out_channels_per_part <= most));
+        let fitting = candidates(frame, steps)
+            .filter(|tiling| max_channels.is_some_and(|max_channels| tiling.out_channels_per_part <= max_channels));
         let scored = fitting.map(|tiling| (score(&tiling, members, &single), tiling));
         let Some((score, tiling)) = scored.min_by_key(|(score, _)| *score) else { return Ok(None) };
-        let down: usize = members.iter().map(|c| tiling.tiles_of(c).len() * tiling.out_blocks(c)).sum();
+        let down: usize = members.iter().map(|c| tiling.output_tiles(c).len() * tiling.out_blocks(c)).sum();
         let params =
             params(members, tiling.out_channels_per_part, steps, max_error, tiling.uploads() as f64 / down as f64)?;
         Ok(Some((score, Self { tiling, params, chosen: None })))
@@ -290,9 +295,9 @@ fn params(
     Params::new(&ParamsSpec { ring_bits, norm_sq, steps, max_error, up_per_down })
 }
 
-/// The smallest size for each number of parts that `total` can be cut into.
-fn sizes(total: usize, most: usize) -> impl Iterator<Item = usize> + Clone {
-    (1..=total.min(most)).filter(move |&size| size == total.div_ceil(total.div_ceil(size)))
+/// The smallest size for each number of parts that `total` can be cut into, up to `max_size`.
+fn sizes(total: usize, max_size: usize) -> impl Iterator<Item = usize> + Clone {
+    (1..=total.min(max_size)).filter(move |&size| size == total.div_ceil(total.div_ceil(size)))
 }
 
 /// All sensible tilings that fit a part of a polynomial.
@@ -304,7 +309,7 @@ fn candidates(frame: &Arc<Frame>, steps: u32) -> impl Iterator<Item = Tiling> {
         let area = (h + span.0).checked_mul(w + span.1).filter(|&a| a <= n)?;
         Some(((h, w), area))
     });
-    let all = fitting.flat_map(move |(tile_out, area)| {
+    let tilings = fitting.flat_map(move |(tile_out, area)| {
         let sizes = sizes(frame.virtual_channels(), n / area);
         sizes.map(move |in_channels_per_part| Tiling {
             frame: Arc::clone(frame),
@@ -314,7 +319,7 @@ fn candidates(frame: &Arc<Frame>, steps: u32) -> impl Iterator<Item = Tiling> {
             steps,
         })
     });
-    all.filter(move |tiling| steps == 0 || tiling.parts() <= MAX_PARTS)
+    tilings.filter(move |tiling| steps == 0 || tiling.parts() <= MAX_PARTS)
 }
 
 /// Weighted cost in bytes. Counts of weight polynomials are estimated for grouped layers.

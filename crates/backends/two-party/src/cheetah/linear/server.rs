@@ -85,7 +85,7 @@ struct Part {
 /// Answers and shares of a part, output block by output block.
 struct Unit {
     answers: Vec<Vec<u8>>,
-    /// (index into the output, share)
+    /// Shares, each with its index into `Evaluation::share`.
     shares: Vec<(usize, u64)>,
     weight_polys: u64,
     products: u64,
@@ -109,15 +109,18 @@ struct Job<'a> {
 struct Buffers(Mutex<Vec<(Sums, Weights)>>);
 
 impl Buffers {
+    /// Takes buffers out, or new ones if all are in use.
     fn take(&self) -> (Sums, Weights) {
         self.0.lock().expect(NO_PANIC).pop().unwrap_or_default()
     }
 
+    /// Puts buffers back for other parts.
     fn give_back(&self, sums: Sums, weights: Weights) {
         self.0.lock().expect(NO_PANIC).push((sums, weights));
     }
 }
 
+/// States why no lock of buffers is poisoned.
 const NO_PANIC: &str = "nothing panics while it holds the lock";
 
 impl<'a> LinearServer<'a> {
@@ -133,18 +136,19 @@ impl<'a> LinearServer<'a> {
     ) -> Result<Self, LinearError> {
         let mut received = vec![];
         for upload in &plan.uploads {
-            let (each, parts, steps) = (upload.tiling.uploads(), upload.tiling.parts(), upload.params.steps());
+            let (per_input, parts, steps) = (upload.tiling.uploads(), upload.tiling.parts(), upload.params.steps());
             if steps > keys.expansion.steps() {
                 return Err(LinearError::Steps { needed: steps, have: keys.expansion.steps() });
             }
-            let count = plan.batch * each;
+            let count = plan.batch * per_input;
             let mut ciphertexts = Ciphertexts::new(plan.batch * parts);
-            let mut there = 0;
+            let mut next_index = 0;
             for start in (0..count).step_by(batch()) {
-                let frames = (start..(start + batch()).min(count)).map(|i| Ok((i, source(upload.up_bytes(i % each))?)));
+                let frames =
+                    (start..(start + batch()).min(count)).map(|i| Ok((i, source(upload.up_bytes(i % per_input))?)));
                 let frames: Vec<(usize, Vec<u8>)> = frames.collect::<Result<_, LinearError>>()?;
                 let parsed = frames.par_iter().map(|(i, frame)| {
-                    let free = upload.free(&upload.tiling.places(i % each));
+                    let free = upload.free(&upload.tiling.places(i % per_input));
                     let whole = Ciphertext::from_bytes(&keys.ctx, &upload.params, frame, &free)?;
                     Ok(keys.expansion.expand(&keys.ctx, whole, steps))
                 });
@@ -152,10 +156,10 @@ impl<'a> LinearServer<'a> {
                 for (i, expanded) in (start..).zip(parsed) {
                     // The last ciphertext of an input may have room for more parts than the tensor
                     // has.
-                    let left = parts - ((i % each) << steps);
+                    let left = parts - ((i % per_input) << steps);
                     for ciphertext in expanded.into_iter().take(left) {
-                        ciphertexts.put(there, &ciphertext);
-                        there += 1;
+                        ciphertexts.put(next_index, &ciphertext);
+                        next_index += 1;
                     }
                 }
             }
@@ -198,19 +202,20 @@ impl<'a> LinearServer<'a> {
         let mut random = SplitPrg::draw(prg);
         let (secret, public) = (Prg::from_seed(random.secret().next_seed()), random.public_seed());
         sink(&public.to_bytes())?;
-        let of_one = tiling.tiles_of(c);
+        let input_tiles = tiling.output_tiles(c);
         let inputs = 0..self.plan.batch;
-        let tiles = inputs.flat_map(|input| of_one.iter().map(move |tile| input * tiling.tiles() + tile)).collect();
+        let tiles =
+            inputs.flat_map(|input| input_tiles.iter().map(move |tile| input * tiling.tiles() + tile)).collect();
         let job = Job { consumer: c, taps, weights, upload, tiles, secret, public, buffers: Buffers::default() };
         let parts = self.parts(&job, tiling.out_blocks(c));
         let mut result =
             Evaluation { share: vec![0; self.plan.batch * c.conv.out_len()], weight_polys: 0, products: 0 };
         let mask = (1 << c.ring_bits) - 1;
         for parts in parts.chunks(batch()) {
-            let done: Vec<Unit> = parts.par_iter().map(|part| self.unit(&job, part)).collect();
-            for unit in done {
+            let units: Vec<Unit> = parts.par_iter().map(|part| self.evaluate_part(&job, part)).collect();
+            for unit in units {
                 unit.answers.iter().try_for_each(|a| sink(a))?;
-                unit.shares.iter().for_each(|&(at, v)| result.share[at] = v & mask);
+                unit.shares.iter().for_each(|&(index, v)| result.share[index] = v & mask);
                 result.weight_polys += unit.weight_polys;
                 result.products += unit.products;
             }
@@ -221,22 +226,23 @@ impl<'a> LinearServer<'a> {
     /// All parts in the order of their answers: output block by output block, tile by tile.
     fn parts(&self, job: &Job<'_>, blocks: usize) -> Vec<Part> {
         let (tiles, threads) = (job.tiles.len(), rayon::current_num_threads());
-        let most = if tiles > TILES_AT_ONCE { 1 } else { (SUMS_AT_ONCE / tiles.max(1)).min(OUTPUTS_AT_ONCE) };
-        let most = most.min(blocks.div_ceil(threads));
+        let max_outputs = if tiles > TILES_AT_ONCE { 1 } else { (SUMS_AT_ONCE / tiles.max(1)).min(OUTPUTS_AT_ONCE) };
+        let max_outputs = max_outputs.min(blocks.div_ceil(threads));
         let joined: Vec<Vec<usize>> =
             (0..blocks).map(|output| self.plan.inputs_reaching(job.weights.consumer, output)).collect();
         let (mut parts, mut first) = (vec![], 0);
         while first < blocks {
-            let alike = joined[first..].iter().take(most).take_while(|inputs| **inputs == joined[first]).count();
-            let (outputs, inputs) = (first..first + alike, &joined[first]);
-            let tiles = (0..tiles).step_by(TILES_AT_ONCE).map(|from| from..(from + TILES_AT_ONCE).min(tiles));
+            let count = joined[first..].iter().take(max_outputs).take_while(|inputs| **inputs == joined[first]).count();
+            let (outputs, inputs) = (first..first + count, &joined[first]);
+            let tiles = (0..tiles).step_by(TILES_AT_ONCE).map(|start| start..(start + TILES_AT_ONCE).min(tiles));
             parts.extend(tiles.map(|tiles| Part { outputs: outputs.clone(), inputs: inputs.clone(), tiles }));
-            first += alike;
+            first += count;
         }
         parts
     }
 
-    fn unit(&self, job: &Job<'_>, part: &Part) -> Unit {
+    /// Evaluates a part: computes its sums, and makes answers and shares of them.
+    fn evaluate_part(&self, job: &Job<'_>, part: &Part) -> Unit {
         let upload = &self.plan.uploads[job.upload];
         let (tiling, ciphertexts) = (&upload.tiling, &self.received[job.upload]);
         let (ctx, key) = (&*self.keys.ctx, &self.keys.public);
@@ -253,9 +259,9 @@ impl<'a> LinearServer<'a> {
                     weights.put(ctx, row, k, &buffer);
                 }
             }
-            let of_tiles =
+            let tile_inputs =
                 tiles.iter().map(|&tile| inputs.iter().map(|input| tile * tiling.in_blocks() + input).collect());
-            sums.add(ctx, &weights, ciphertexts, &of_tiles.collect::<Vec<_>>());
+            sums.add(ctx, &weights, ciphertexts, &tile_inputs.collect::<Vec<_>>());
             unit.weight_polys += (outputs.len() * inputs.len()) as u64;
             unit.products += (outputs.len() * inputs.len() * tiles.len()) as u64;
         }
@@ -263,13 +269,13 @@ impl<'a> LinearServer<'a> {
             let (output, tile) = (outputs.start + row, tiles[column]);
             let number = (output * job.tiles.len() + part.tiles.start + column) as u64;
             let (positions, indices) = tiling.positions(job.consumer, tile % tiling.tiles(), output);
-            let of_input = tile / tiling.tiles() * job.consumer.conv.out_len();
+            let input_offset = tile / tiling.tiles() * job.consumer.conv.out_len();
             let streams = ReshareStreams { secret: &mut job.secret.fork(number), public: job.public.fork(number) };
             let mut answer = Vec::with_capacity(upload.params.down_bytes());
             let mut sum = sums.sum(ctx, row, column);
             let shares = sum.reshare(ctx, key, &upload.params, streams, &positions, &mut answer);
             unit.answers.push(answer);
-            unit.shares.extend(indices.into_iter().map(|at| of_input + at).zip(shares));
+            unit.shares.extend(indices.into_iter().map(|index| input_offset + index).zip(shares));
         }
         job.buffers.give_back(sums, weights);
         unit

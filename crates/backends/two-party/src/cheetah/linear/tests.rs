@@ -37,8 +37,11 @@ fn check_within(convs: &[(ConvSpec, u32)], size: i32, max_error: u32) -> LinearP
     let same = |(given, chosen): &(&u64, &u64)| given == chosen;
     let changed = mask.iter().zip(&chosen).filter(|pair| !same(pair)).count() as u64;
     assert!(mask.iter().zip(&chosen).all(|(given, chosen)| (given ^ chosen) >> plan.ring_bits() == 0));
-    let [given, less] = [&plan, &choosing].map(|plan| plan.cost().up_bytes);
-    assert!(less + changed * u64::from(plan.uploads[0].params.ring_bits() - 1) / 8 <= given + 2, "{less} of {given}");
+    let [plain_bytes, choosing_bytes] = [&plan, &choosing].map(|plan| plan.cost().up_bytes);
+    assert!(
+        choosing_bytes + changed * u64::from(plan.uploads[0].params.ring_bits() - 1) / 8 <= plain_bytes + 2,
+        "{choosing_bytes} of {plain_bytes}"
+    );
     let has_elements = (0..plan.uploads[0].tiling.uploads())
         .any(|i| plan.uploads[0].tiling.places(i).iter().any(|place| matches!(place, Place::Element { .. })));
     assert_eq!(changed > 0, has_elements, "a layer may read nothing but what is beside the image");
@@ -46,6 +49,7 @@ fn check_within(convs: &[(ConvSpec, u32)], size: i32, max_error: u32) -> LinearP
     plan
 }
 
+/// Runs both parties with a plan and a mask, and checks errors and bytes.
 fn check_plan(plan: &LinearPlan, convs: &[(ConvSpec, u32)], values: &[Vec<i32>], mask: &[u64]) {
     let ctx = Arc::new(Context::new().unwrap());
     let (mut client, mut server) = mem_pair();
@@ -90,14 +94,14 @@ fn every_shape_class() {
 #[test]
 fn consumers_share_an_upload() {
     let side = (13, 13);
-    let three = ConvSpec { pads: [1; 4], ..conv(6, 10, side, 3) };
-    let plan = check(&[(conv(6, 12, side, 1), 37), (three, 33)], 1 << 10);
+    let three_by_three = ConvSpec { pads: [1; 4], ..conv(6, 10, side, 3) };
+    let plan = check(&[(conv(6, 12, side, 1), 37), (three_by_three, 33)], 1 << 10);
     assert_eq!(plan.uploads.len(), 1);
     let valid = conv(6, 4, side, 5);
-    let plan = check(&[(three, 30), (valid, 30)], 1 << 10);
+    let plan = check(&[(three_by_three, 30), (valid, 30)], 1 << 10);
     assert_eq!(plan.uploads.len(), 1);
     let strided = ConvSpec { stride: (2, 2), ..conv(6, 12, side, 1) };
-    let plan = check(&[(three, 37), (strided, 37)], 1 << 10);
+    let plan = check(&[(three_by_three, 37), (strided, 37)], 1 << 10);
     assert_eq!(plan.uploads.len(), 2);
 }
 
@@ -215,10 +219,10 @@ fn the_seed_of_an_answer_is_not_in_the_secret_stream() {
         published.push(first.unwrap());
     }
     assert_eq!(published[0], published[1], "the same generator gives the same seed");
-    let (mut own, mut drawn) = ([0; 1 << 16], [0; 1 << 16]);
-    prg(4).fill_bytes(&mut own);
-    Prg::from_seed(prg(4).next_seed()).fill_bytes(&mut drawn);
-    assert!(own.chunks(16).chain(drawn.chunks(16)).all(|block| block != published[0]));
+    let (mut stream, mut child_stream) = ([0; 1 << 16], [0; 1 << 16]);
+    prg(4).fill_bytes(&mut stream);
+    Prg::from_seed(prg(4).next_seed()).fill_bytes(&mut child_stream);
+    assert!(stream.chunks(16).chain(child_stream.chunks(16)).all(|block| block != published[0]));
 }
 
 #[test]
@@ -233,14 +237,14 @@ fn wrong_input_is_named() {
     ));
     assert!(matches!(CheckedWeights::new(&plan, 1, &[1; 36]), Err(LinearError::Consumer { consumer: 1, have: 1 })));
     assert!(matches!(LinearPlan::new(&[], 1), Err(LinearError::Group { consumer: 0 })));
-    let other = Consumer { conv: conv(3, 2, (4, 4), 3), ..layer };
-    assert!(matches!(LinearPlan::new(&[layer, other], 1), Err(LinearError::Group { consumer: 1 })));
+    let other_tensor = Consumer { conv: conv(3, 2, (4, 4), 3), ..layer };
+    assert!(matches!(LinearPlan::new(&[layer, other_tensor], 1), Err(LinearError::Group { consumer: 1 })));
     let huge = Consumer { conv: conv(1, 1, (80, 80), 70), ..layer };
     assert!(matches!(LinearPlan::new(&[huge], 1), Err(LinearError::Tile { rows: 70, .. })));
     let wide = Consumer { ring_bits: 46, ..layer };
     assert!(matches!(LinearPlan::new(&[wide], 1), Err(LinearError::He(HeError::RingBits { .. }))));
-    let bad = Consumer { conv: ConvSpec { groups: 3, ..spec }, ..layer };
-    assert!(matches!(LinearPlan::new(&[bad], 1), Err(LinearError::Shape(_))));
+    let invalid = Consumer { conv: ConvSpec { groups: 3, ..spec }, ..layer };
+    assert!(matches!(LinearPlan::new(&[invalid], 1), Err(LinearError::Shape(_))));
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn axis(pad: usize, origin: usize, k: usize, dilation: usize, stride: usize) -> 
 }
 
 /// Returns the largest of one size of the layers.
-fn most(consumers: &[Consumer], size: impl Fn(&Consumer) -> usize) -> usize {
+fn largest(consumers: &[Consumer], size: impl Fn(&Consumer) -> usize) -> usize {
     consumers.iter().map(size).max().expect("a frame has a layer")
 }
 
@@ -116,7 +116,7 @@ impl Frame {
     /// tensor and have one stride.
     pub fn new(consumers: &[Consumer]) -> Self {
         let conv = &consumers[0].conv;
-        let origin = (most(consumers, |c| c.conv.pads[0]), most(consumers, |c| c.conv.pads[1]));
+        let origin = (largest(consumers, |c| c.conv.pads[0]), largest(consumers, |c| c.conv.pads[1]));
         let mut frame = Self {
             channels: conv.in_ch,
             in_h: conv.in_h,
@@ -126,15 +126,15 @@ impl Frame {
             first: (usize::MAX, usize::MAX),
             span: (0, 0),
             phases: vec![],
-            out: (most(consumers, |c| c.conv.out_h()), most(consumers, |c| c.conv.out_w())),
+            out: (largest(consumers, |c| c.conv.out_h()), largest(consumers, |c| c.conv.out_w())),
         };
         let mut last = (0, 0);
         for consumer in consumers {
             for (_, phase, shift) in frame.raw_taps(consumer) {
                 frame.first = (frame.first.0.min(shift.0), frame.first.1.min(shift.1));
                 last = (last.0.max(shift.0), last.1.max(shift.1));
-                if let Err(at) = frame.phases.binary_search(&phase) {
-                    frame.phases.insert(at, phase);
+                if let Err(position) = frame.phases.binary_search(&phase) {
+                    frame.phases.insert(position, phase);
                 }
             }
         }
@@ -142,6 +142,7 @@ impl Frame {
         frame
     }
 
+    /// The taps of a consumer, before shifts are made relative.
     fn raw_taps(&self, consumer: &Consumer) -> Vec<RawTap> {
         let c = &consumer.conv;
         let mut taps = Vec::with_capacity(c.kernel.0 * c.kernel.1);
@@ -177,19 +178,19 @@ pub(super) enum Place {
     Unread,
     /// A zero.
     Zero,
-    /// Element `at` of the tensor `[C, H, W]`; `new` if no earlier tile contains the element.
-    Element { at: u32, new: bool },
+    /// Element `index` of the tensor `[C, H, W]`; `is_first` if no earlier tile contains the element.
+    Element { index: u32, is_first: bool },
 }
 
 impl Place {
     /// Whether the encryption may choose the value.
     pub fn is_free(self) -> bool {
-        matches!(self, Self::Unread | Self::Element { new: true, .. })
+        matches!(self, Self::Unread | Self::Element { is_first: true, .. })
     }
 
     /// The value of this coefficient.
     pub fn value(self, tensor: &[u64]) -> u64 {
-        if let Self::Element { at, .. } = self { tensor[at as usize] } else { 0 }
+        if let Self::Element { index, .. } = self { tensor[index as usize] } else { 0 }
     }
 }
 
@@ -213,14 +214,17 @@ impl Tiling {
         (self.frame.out.0.div_ceil(self.tile_out.0), self.frame.out.1.div_ceil(self.tile_out.1))
     }
 
+    /// Number of tiles.
     pub fn tiles(&self) -> usize {
         self.grid().0 * self.grid().1
     }
 
+    /// Number of input blocks, each the virtual channels of one part.
     pub fn in_blocks(&self) -> usize {
         self.frame.virtual_channels().div_ceil(self.in_channels_per_part)
     }
 
+    /// Number of output blocks of a consumer, each the output channels of one answer.
     pub fn out_blocks(&self, consumer: &Consumer) -> usize {
         consumer.conv.out_ch.div_ceil(self.outputs_at_once())
     }
@@ -240,14 +244,17 @@ impl Tiling {
         self.parts().div_ceil(1 << self.steps)
     }
 
+    /// Rows of an input tile, with its halo.
     fn rows(&self) -> usize {
         self.tile_out.0 + self.frame.span.0
     }
 
+    /// Columns of an input tile, with its halo.
     fn columns(&self) -> usize {
         self.tile_out.1 + self.frame.span.1
     }
 
+    /// Elements of an input tile, with its halo.
     fn area(&self) -> usize {
         self.rows() * self.columns()
     }
@@ -266,7 +273,7 @@ impl Tiling {
     }
 
     /// Tiles in which the consumer has outputs.
-    pub fn tiles_of(&self, consumer: &Consumer) -> Vec<usize> {
+    pub fn output_tiles(&self, consumer: &Consumer) -> Vec<usize> {
         let used = (0..self.tiles()).filter(|&tile| {
             let (rows, columns) = self.outputs(consumer, tile);
             rows.0 < rows.1 && columns.0 < columns.1
@@ -279,13 +286,13 @@ impl Tiling {
         // The server discards parts beyond those of the tensor.
         let mut out = vec![Place::Unread; DEGREE];
         for (place, part) in ((upload << self.steps)..self.parts()).take(1 << self.steps).enumerate() {
-            self.part(part, out[place..].iter_mut().step_by(1 << self.steps));
+            self.write_part(part, out[place..].iter_mut().step_by(1 << self.steps));
         }
         out
     }
 
     /// Writes the places of one part, which is an input block of a tile.
-    fn part<'a>(&self, part: usize, mut out: impl Iterator<Item = &'a mut Place>) {
+    fn write_part<'a>(&self, part: usize, mut out: impl Iterator<Item = &'a mut Place>) {
         let (tile, block) = (part / self.in_blocks(), part % self.in_blocks());
         let f = &self.frame;
         let (ty, tx) = (tile / self.grid().1, tile % self.grid().1);
@@ -309,10 +316,10 @@ impl Tiling {
                 for j in 0..self.columns() {
                     let x = ((first.1 + j) * f.stride.1 + phase.1).wrapping_sub(f.origin.1);
                     // Neighbouring tiles overlap by the rows and columns of the halo.
-                    let new = (ty == 0 || i >= f.span.0) && (tx == 0 || j >= f.span.1);
+                    let is_first = (ty == 0 || i >= f.span.0) && (tx == 0 || j >= f.span.1);
                     put(if x < f.in_w {
-                        let at = u32::try_from(row + x).expect("a tensor of fewer than 2^32 elements");
-                        Place::Element { at, new }
+                        let index = u32::try_from(row + x).expect("a tensor of fewer than 2^32 elements");
+                        Place::Element { index, is_first }
                     } else {
                         Place::Zero
                     });
@@ -341,8 +348,8 @@ impl Tiling {
             for y in rows.0..rows.1 {
                 for x in columns.0..columns.1 {
                     let (i, j) = (y - ty * self.tile_out.0, x - tx * self.tile_out.1);
-                    let at = slot + (i + self.frame.span.0) * self.columns() + j + self.frame.span.1;
-                    coefficients.push((at << self.steps) + part);
+                    let coefficient = slot + (i + self.frame.span.0) * self.columns() + j + self.frame.span.1;
+                    coefficients.push((coefficient << self.steps) + part);
                     indices.push(((first + m) * out_h + y) * out_w + x);
                 }
             }
@@ -356,7 +363,7 @@ impl Tiling {
     }
 
     /// Whether any weight joins input block `input` and output block `output` (by shape alone).
-    pub fn joined(&self, consumer: &Consumer, taps: &[Tap], output: usize, input: usize) -> bool {
+    pub fn connects(&self, consumer: &Consumer, taps: &[Tap], output: usize, input: usize) -> bool {
         let (first, end) = self.out_channels(consumer, output);
         let (group_in, group_out) = (consumer.conv.group_in(), consumer.conv.group_out());
         let groups = first / group_out..=(end - 1) / group_out;
@@ -388,12 +395,12 @@ impl Tiling {
             }
             let (channel, phase) = (v / phases, v % phases);
             let (group, inner) = (channel / conv.group_in(), channel % conv.group_in());
-            let from = first.max(group * conv.group_out());
-            let to = end.min((group + 1) * conv.group_out());
+            let first_channel = first.max(group * conv.group_out());
+            let end_channel = end.min((group + 1) * conv.group_out());
             for tap in taps.iter().filter(|t| t.phase == phase) {
                 let (row, column) = (self.frame.span.0 - tap.shift.0, self.frame.span.1 - tap.shift.1);
                 let within = (self.in_channels_per_part - 1 - slot) * self.area() + row * self.columns() + column;
-                for o in from..to {
+                for o in first_channel..end_channel {
                     let weight = weights[(o * conv.group_in() + inner) * kernel + tap.index];
                     let (part, slot) = (
                         (o - first) / self.out_channels_per_part,
