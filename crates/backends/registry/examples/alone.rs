@@ -21,6 +21,7 @@ type Failure = Box<dyn Error + Send + Sync>;
 /// Seconds of the offline and of the online phase.
 type Times = [f64; 2];
 
+/// Runs the client and times its phases.
 fn client(plan: &Arc<Plan>, transport: Box<dyn Transport>) -> Result<Times, Failure> {
     let mut channel = Channel::new(transport);
     let mut party = ClientParty::new(Arc::clone(plan), Prg::from_seed(Seed([1; 16])));
@@ -35,6 +36,7 @@ fn client(plan: &Arc<Plan>, transport: Box<dyn Transport>) -> Result<Times, Fail
     Ok([offline, start.elapsed().as_secs_f64()])
 }
 
+/// Runs the server and times its phases.
 fn server(plan: &Arc<Plan>, weights: &Arc<Weights>, transport: Box<dyn Transport>) -> Result<Times, Failure> {
     let mut channel = Channel::new(transport);
     let mut party = ServerParty::new(Arc::clone(plan), Arc::clone(weights), Prg::from_seed(Seed([2; 16])));
@@ -48,18 +50,19 @@ fn server(plan: &Arc<Plan>, weights: &Arc<Weights>, transport: Box<dyn Transport
     Ok([offline, start.elapsed().as_secs_f64()])
 }
 
-/// Runs a party on a pool of so many threads.
-fn on(threads: usize, party: impl FnOnce() -> Result<Times, Failure> + Send) -> Result<Times, Failure> {
+/// Runs a party on a pool of `threads` threads.
+fn run_on_threads(threads: usize, party: impl FnOnce() -> Result<Times, Failure> + Send) -> Result<Times, Failure> {
     rayon::ThreadPoolBuilder::new().num_threads(threads).build()?.install(party)
 }
 
-fn record(plan: &Arc<Plan>, weights: &Arc<Weights>, [mine, theirs]: [&Path; 2]) -> Result<(), Failure> {
+/// Runs both parties and records their messages in files.
+fn record(plan: &Arc<Plan>, weights: &Arc<Weights>, [client_path, server_path]: [&Path; 2]) -> Result<(), Failure> {
     let (a, b) = MemTransport::pair();
-    let (a, b) = (RecordTransport::create(a, mine)?, RecordTransport::create(b, theirs)?);
+    let (a, b) = (RecordTransport::create(a, client_path)?, RecordTransport::create(b, server_path)?);
     std::thread::scope(|scope| {
-        let other = scope.spawn(|| on(1, || server(plan, weights, Box::new(b))));
-        on(1, || client(plan, Box::new(a)))?;
-        other.join().expect("the server ends")?;
+        let server_thread = scope.spawn(|| run_on_threads(1, || server(plan, weights, Box::new(b))));
+        run_on_threads(1, || client(plan, Box::new(a)))?;
+        server_thread.join().expect("the server ends")?;
         Ok(())
     })
 }
@@ -75,23 +78,23 @@ fn main() -> Result<(), Failure> {
 
     let folder = std::env::temp_dir().join(format!("tacit-alone-{}", std::process::id()));
     std::fs::create_dir(&folder)?;
-    let [mine, theirs] = ["client", "server"].map(|name| folder.join(name));
-    record(&plan, &weights, [&mine, &theirs])?;
+    let [client_path, server_path] = ["client", "server"].map(|name| folder.join(name));
+    record(&plan, &weights, [&client_path, &server_path])?;
     for run in 1..=3 {
-        let mut one = [[0.0; 2]; 2];
+        let mut single = [[0.0; 2]; 2];
         for threads in [1, 2] {
             let replay = |path: &Path| ReplayTransport::open(path, true);
             let times = [
-                on(threads, || client(&plan, Box::new(replay(&mine)?)))?,
-                on(threads, || server(&plan, &weights, Box::new(replay(&theirs)?)))?,
+                run_on_threads(threads, || client(&plan, Box::new(replay(&client_path)?)))?,
+                run_on_threads(threads, || server(&plan, &weights, Box::new(replay(&server_path)?)))?,
             ];
-            for ((name, [offline, online]), one) in ["client", "server"].into_iter().zip(times).zip(&mut one) {
+            for ((name, [offline, online]), single) in ["client", "server"].into_iter().zip(times).zip(&mut single) {
                 print!("run {run}, {threads} threads, {name}: offline {offline:.2} s, online {online:.3} s");
                 match threads {
                     1 => println!(),
-                    _ => println!(" ({:.2}, {:.2} of one thread's)", offline / one[0], online / one[1]),
+                    _ => println!(" ({:.2}, {:.2} of one thread's)", offline / single[0], online / single[1]),
                 }
-                *one = [offline, online];
+                *single = [offline, online];
             }
         }
     }

@@ -41,23 +41,23 @@ fn main() -> Result<(), Box<dyn Error>> {
     let dealt = backend.dealing(order.public, order.part)?;
     let seed = fresh_seed()?;
     let start = Instant::now();
-    let (mut ours, mut theirs) = (0, 0);
+    let (mut client_bytes, mut server_bytes) = (0, 0);
     dealt.client_half(&seed, &mut |bytes| {
-        ours += bytes.len() as u64;
+        client_bytes += bytes.len() as u64;
         Ok(())
     })?;
-    let first = start.elapsed().as_secs_f64();
+    let client_s = start.elapsed().as_secs_f64();
     dealt.server_half(&seed, &mut |bytes| {
-        theirs += bytes.len() as u64;
+        server_bytes += bytes.len() as u64;
         Ok(())
     })?;
-    let all = start.elapsed().as_secs_f64();
-    println!("halves {:.1} / {:.1} MB, client / server", mb(ours), mb(theirs));
-    println!("dealing {first:.3} s for the client's, {:.3} s for the server's", all - first);
+    let total_s = start.elapsed().as_secs_f64();
+    println!("halves {:.1} / {:.1} MB, client / server", mb(client_bytes), mb(server_bytes));
+    println!("dealing {client_s:.3} s for the client's, {:.3} s for the server's", total_s - client_s);
     inferences(&registry, &server, &client, &model.interface)
 }
 
-/// Three of them, each with material of its own.
+/// Runs three inferences, each with material of its own.
 fn inferences(
     registry: &Registry,
     server: &Arc<dyn ServerModel>,
@@ -65,7 +65,7 @@ fn inferences(
     interface: &Interface,
 ) -> Result<(), Box<dyn Error>> {
     let dealings = Arc::new(Dealings::fresh(registry.clone(), 1)?);
-    let [our_aids, their_aids] = [1, 2].map(|party| ConnectionResources {
+    let [client_resources, server_resources] = [1, 2].map(|party| ConnectionResources {
         dealer: Some(Arc::new(InProcessDealer::new(Arc::clone(&dealings), [party; 32]))),
         ..ConnectionResources::default()
     });
@@ -73,7 +73,7 @@ fn inferences(
     let input: Vec<f32> = (0..interface.input_len()).map(|_| rng.range(-1.0, 1.0) as f32).collect();
     let (answer, served) = run_pair(
         |channel| {
-            let mut side = client.clone().connect(&our_aids)?;
+            let mut side = client.clone().connect(&client_resources)?;
             side.setup(channel)?;
             for round in 0..3 {
                 channel.set_phase(Phase::Offline);
@@ -94,7 +94,7 @@ fn inferences(
             Err(BackendError::Misuse("there are three rounds"))
         },
         |channel| {
-            let mut side = server.clone().connect(&their_aids)?;
+            let mut side = server.clone().connect(&server_resources)?;
             side.setup(channel)?;
             for _ in 0..3 {
                 let material = side.offline(channel)?;
@@ -105,7 +105,10 @@ fn inferences(
     );
     served?;
     let (answer, reference) = (answer?, server.reference(&input)?);
-    let far = answer.iter().zip(&reference).map(|(a, b)| (a - b).abs()).fold(0.0, tacit_floats::larger);
-    println!("largest distance from the reference {far:.5}, of {:.5} that is declared", server.error_bound(&reference));
+    let distance = answer.iter().zip(&reference).map(|(a, b)| (a - b).abs()).fold(0.0, tacit_floats::larger);
+    println!(
+        "largest distance from the reference {distance:.5}, of {:.5} that is declared",
+        server.error_bound(&reference)
+    );
     Ok(())
 }

@@ -38,27 +38,29 @@ struct Public {
 }
 
 /// The public part and its encoding.
-struct Opened {
+struct PublicPart {
     public: Public,
     bytes: Vec<u8>,
 }
 
+/// The model at the server.
 struct Server {
-    opened: Opened,
+    public_part: PublicPart,
     model: Model,
 }
 
+/// The model at the client.
 struct Client {
-    opened: Opened,
+    public_part: PublicPart,
 }
 
 impl Public {
-    fn of(model: &Model) -> Self {
+    fn for_model(model: &Model) -> Self {
         Self { backend: NAME.into(), version: VERSION, interface: model.interface.clone(), macs: model.graph.macs() }
     }
 }
 
-impl Opened {
+impl PublicPart {
     fn new(public: Public) -> Result<Self, BackendError> {
         let bytes = postcard::to_stdvec(&public).map_err(|e| BackendError::Public { what: e.to_string() })?;
         Ok(Self { public, bytes })
@@ -68,8 +70,8 @@ impl Opened {
         version::check(NAME, VERSION, bytes)?;
         let public: Public = match postcard::take_from_bytes(bytes) {
             Ok((public, [])) => public,
-            Ok((_, rest)) => return Err(wrong(format!("{} bytes left over", rest.len()))),
-            Err(e) => return Err(wrong(e.to_string())),
+            Ok((_, rest)) => return Err(public_error(format!("{} bytes left over", rest.len()))),
+            Err(e) => return Err(public_error(e.to_string())),
         };
         public.interface.check()?;
         Self::new(public)
@@ -77,7 +79,7 @@ impl Opened {
 }
 
 /// Returns the error of a public part.
-fn wrong(what: String) -> BackendError {
+fn public_error(what: String) -> BackendError {
     BackendError::Public { what }
 }
 
@@ -96,20 +98,20 @@ impl Backend for Clear {
 
     fn lower_watched(&self, model: &Model, options: &Options, _: &Watch) -> Result<Arc<dyn ServerModel>, BackendError> {
         options.reader(NAME).end()?;
-        Ok(Arc::new(Server { opened: Opened::new(Public::of(model))?, model: model.clone() }))
+        Ok(Arc::new(Server { public_part: PublicPart::new(Public::for_model(model))?, model: model.clone() }))
     }
 
     fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError> {
-        let opened = Opened::read(public)?;
+        let public_part = PublicPart::read(public)?;
         let model = file::read(private).map_err(|e| BackendError::Private { what: e.to_string() })?;
-        if Public::of(&model) != opened.public {
+        if Public::for_model(&model) != public_part.public {
             return Err(BackendError::Private { what: "it belongs to another public part".into() });
         }
-        Ok(Arc::new(Server { opened, model }))
+        Ok(Arc::new(Server { public_part, model }))
     }
 
     fn open(&self, public: &[u8]) -> Result<Arc<dyn ClientModel>, BackendError> {
-        Ok(Arc::new(Client { opened: Opened::read(public)? }))
+        Ok(Arc::new(Client { public_part: PublicPart::read(public)? }))
     }
 }
 
@@ -117,11 +119,11 @@ macro_rules! plan {
     ($party:ty) => {
         impl Plan for $party {
             fn interface(&self) -> &Interface {
-                &self.opened.public.interface
+                &self.public_part.public.interface
             }
 
             fn digest(&self) -> [u8; 32] {
-                digest("tacit 2026-11 clear plan", &[&self.opened.bytes])
+                digest("tacit 2026-11 clear plan", &[&self.public_part.bytes])
             }
 
             fn costs(&self) -> Costs {
@@ -130,7 +132,7 @@ macro_rules! plan {
                 talk.up(4 * interface.input_len());
                 talk.down(8 * interface.output_len());
                 let mut online = PhaseCost::from(talk);
-                online.server.work.macs = self.opened.public.macs;
+                online.server.work.macs = self.public_part.public.macs;
                 Costs { online, ..Costs::default() }
             }
 
@@ -155,7 +157,7 @@ macro_rules! plan {
             }
 
             fn describe(&self) -> serde_json::Value {
-                json!({ "interface": self.interface(), "macs": self.opened.public.macs })
+                json!({ "interface": self.interface(), "macs": self.public_part.public.macs })
             }
         }
     };
@@ -166,7 +168,7 @@ plan!(Client);
 
 impl ServerModel for Server {
     fn public_bytes(&self) -> &[u8] {
-        &self.opened.bytes
+        &self.public_part.bytes
     }
 
     fn private_bytes(&self) -> Result<Zeroizing<Vec<u8>>, BackendError> {
@@ -182,32 +184,33 @@ impl ServerModel for Server {
     }
 
     fn connect(self: Arc<Self>, _: &ConnectionResources) -> Result<Box<dyn ServerSide>, BackendError> {
-        Ok(Box::new(Serving(self)))
+        Ok(Box::new(ServerConnection(self)))
     }
 }
 
 impl ClientModel for Client {
     fn connect(self: Arc<Self>, _: &ConnectionResources) -> Result<Box<dyn ClientSide>, BackendError> {
-        Ok(Box::new(Asking(self)))
+        Ok(Box::new(ClientConnection(self)))
     }
 }
 
 /// A connection at the server.
-struct Serving(Arc<Server>);
+struct ServerConnection(Arc<Server>);
 
 /// A connection at the client.
-struct Asking(Arc<Client>);
+struct ClientConnection(Arc<Client>);
 
 const NOTHING: BackendError = BackendError::Misuse("the back end clear has nothing to set up or to prepare");
 
-fn no_material(bytes: &[u8]) -> Result<Material, BackendError> {
+/// Reads material, which has no bytes.
+fn read_no_material(bytes: &[u8]) -> Result<Material, BackendError> {
     match bytes {
         [] => Ok(Material::nothing()),
         _ => Err(BackendError::Material { what: format!("{} bytes for a back end that has none", bytes.len()) }),
     }
 }
 
-impl ServerSide for Serving {
+impl ServerSide for ServerConnection {
     fn setup(&mut self, _: &mut Channel) -> Result<(), BackendError> {
         Err(NOTHING)
     }
@@ -227,11 +230,11 @@ impl ServerSide for Serving {
     }
 
     fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
-        no_material(bytes)
+        read_no_material(bytes)
     }
 }
 
-impl ClientSide for Asking {
+impl ClientSide for ClientConnection {
     fn setup(&mut self, _: &mut Channel) -> Result<(), BackendError> {
         Err(NOTHING)
     }
@@ -250,7 +253,7 @@ impl ClientSide for Asking {
     }
 
     fn read_material(&self, bytes: &[u8]) -> Result<Material, BackendError> {
-        no_material(bytes)
+        read_no_material(bytes)
     }
 }
 
@@ -278,16 +281,19 @@ mod tests {
         let server = Clear.lower(&model, &Options::default()).unwrap();
         let client = Clear.open(server.public_bytes()).unwrap();
         let run = |patience: Duration| {
-            let (mut ours, mut theirs) = tcp_pair().unwrap();
-            ours.set_patience(patience);
-            theirs.set_sign_of_life(Duration::ZERO);
+            let (mut client_channel, mut server_channel) = tcp_pair().unwrap();
+            client_channel.set_patience(patience);
+            server_channel.set_sign_of_life(Duration::ZERO);
             let server = server.clone();
             let serving = std::thread::spawn(move || {
-                server.connect(&ConnectionResources::default()).unwrap().online(&mut theirs, Material::nothing())
+                server
+                    .connect(&ConnectionResources::default())
+                    .unwrap()
+                    .online(&mut server_channel, Material::nothing())
             });
             let mut side = client.clone().connect(&ConnectionResources::default()).unwrap();
-            let answer = side.online(&mut ours, Material::nothing(), &vec![0.5; WIDTH]);
-            drop(ours);
+            let answer = side.online(&mut client_channel, Material::nothing(), &vec![0.5; WIDTH]);
+            drop(client_channel);
             (answer, serving.join().unwrap())
         };
         let (answer, served) = run(Duration::from_secs(60));

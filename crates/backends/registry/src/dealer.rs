@@ -8,8 +8,8 @@
 //! [`Dealings`] is the dealer without its network. Its operator knows the masks of every inference,
 //! so neither party may run it.
 
+mod budget;
 mod in_process;
-mod room;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use tacit_arith::prg::{Prg, Seed};
 
+use self::budget::{MemoryBudget, Reservation};
 pub use self::in_process::InProcessDealer;
-use self::room::{Room, Taken};
 use crate::Registry;
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::{self, Claim, DealerModel, Seal, Ticket};
@@ -47,15 +47,18 @@ pub struct Dealings {
     /// Seeds of dealings, by number.
     secret: Prg,
     state: Mutex<State>,
-    room: Room,
+    budget: MemoryBudget,
 }
 
+/// What the dealer knows.
 struct State {
+    /// Number of the next material.
     next: u64,
-    /// By registering server and plan digest, so that registering first takes no plan from its
+    /// Models by registering server and plan digest, so that registering first takes no plan from its
     /// owner.
-    models: HashMap<(Party, [u8; 32]), Registered>,
-    open: HashMap<u64, Open>,
+    models: HashMap<(Party, [u8; 32]), RegisteredModel>,
+    /// Dealings by number.
+    open: HashMap<u64, OpenDealing>,
     /// The plan whose weights each random matrix hides: digests of plans by fingerprints of keys.
     masks: HashMap<[u8; 32], [u8; 32]>,
     /// Number of random matrices that each server has registered.
@@ -74,6 +77,7 @@ pub struct Hidden {
 }
 
 impl State {
+    /// Records a random matrix.
     fn remember(&mut self, hidden: Hidden) {
         if self.masks.insert(hidden.mask, hidden.digest).is_none() {
             *self.mask_counts.entry(hidden.server).or_default() += 1;
@@ -81,30 +85,32 @@ impl State {
     }
 
     /// Removes the least recently used model of the server with the most models.
-    fn make_room(&mut self) {
+    fn evict_model(&mut self) {
         let mut counts: HashMap<Party, usize> = HashMap::new();
         self.models.keys().for_each(|(server, _)| *counts.entry(*server).or_default() += 1);
-        let most = counts.values().copied().max().unwrap_or(0);
-        let oldest = self.models.iter().filter(|((server, _), _)| counts[server] == most);
-        let oldest = oldest.min_by_key(|(_, known)| known.used).map(|(name, _)| *name);
+        let max_count = counts.values().copied().max().unwrap_or(0);
+        let oldest = self.models.iter().filter(|((server, _), _)| counts[server] == max_count);
+        let oldest = oldest.min_by_key(|(_, registered)| registered.used).map(|(name, _)| *name);
         self.models.remove(&oldest.expect("there are many"));
     }
 }
 
-struct Registered {
+/// A model that a server has registered.
+struct RegisteredModel {
     model: Arc<dyn DealerModel>,
     /// Digest of the dealer's part, which only a server with this model knows.
     part: [u8; 32],
+    /// Number of the next material when the model was registered or last dealt for.
     used: u64,
 }
 
 /// A dealing whose client half may still be fetched or audited.
-struct Open {
+struct OpenDealing {
     model: Arc<dyn DealerModel>,
     server: Party,
     /// Digest of the ticket's secret.
     secret: [u8; 32],
-    /// The client that may fetch it; `None` until [`bind`](Dealings::bind).
+    /// Seal of the claim of the client that may fetch the half; `None` until [`bind`](Dealings::bind).
     seal: Option<Seal>,
     /// Whether a request fetches the half or waits for memory.
     busy: bool,
@@ -122,7 +128,7 @@ struct Open {
 pub struct Fetching<'a> {
     model: Arc<dyn DealerModel>,
     seed: Seed,
-    _held: (Taken<'a>, Busy<'a>),
+    _guards: (Reservation<'a>, Busy<'a>),
 }
 
 impl Fetching<'_> {
@@ -181,10 +187,12 @@ impl Started {
     }
 }
 
-fn refused<T>(what: impl Into<String>) -> Result<T, BackendError> {
+/// Returns the error of a request that the dealer refuses.
+fn refuse<T>(what: impl Into<String>) -> Result<T, BackendError> {
     Err(BackendError::Dealer { what: what.into() })
 }
 
+/// The digest under which a ticket's secret or a dealer's part is stored.
 fn fingerprint(secret: &[u8]) -> [u8; 32] {
     seam::digest("tacit 2026-11 dealer ticket", &[secret])
 }
@@ -192,22 +200,22 @@ fn fingerprint(secret: &[u8]) -> [u8; 32] {
 const GONE: &str = "there is no such material: it was fetched before, given up, or the dealer was restarted";
 
 /// Looks up the material of a ticket.
-fn named<'a>(state: &'a mut State, ticket: &Ticket) -> Result<(u64, &'a mut Open), BackendError> {
+fn find_open<'a>(state: &'a mut State, ticket: &Ticket) -> Result<(u64, &'a mut OpenDealing), BackendError> {
     let (number, secret) = ticket.split_first_chunk().expect("a ticket has more than eight bytes");
     let number = u64::from_le_bytes(*number);
     match state.open.get_mut(&number).filter(|open| open.secret == fingerprint(secret)) {
         Some(open) => Ok((number, open)),
-        None => refused(GONE),
+        None => refuse(GONE),
     }
 }
 
 /// Checks that a material is for this client and claim.
-fn suits(open: &Open, client: Party, claim: &Claim) -> Result<(), BackendError> {
+fn check_claim(open: &OpenDealing, client: Party, claim: &Claim) -> Result<(), BackendError> {
     if open.seal != Some(claim.seal()) || open.model.digest() != claim.digest {
-        return refused("it was not dealt for this client's claim");
+        return refuse("it was not dealt for this client's claim");
     }
     if open.server == client {
-        return refused("both halves of a material never go to one certificate");
+        return refuse("both halves of a material never go to one certificate");
     }
     Ok(())
 }
@@ -219,7 +227,7 @@ impl Dealings {
     pub fn new(registry: Registry, secret: Prg, first: u64) -> Self {
         let (models, open) = (HashMap::new(), HashMap::new());
         let state = State { next: first, models, open, masks: HashMap::new(), mask_counts: HashMap::new() };
-        Self { registry, secret, state: Mutex::new(state), room: Room::new(MAX_HALVES, PATIENCE) }
+        Self { registry, secret, state: Mutex::new(state), budget: MemoryBudget::new(MAX_HALVES, PATIENCE) }
     }
 
     /// As [`new`](Self::new), with a fresh random secret.
@@ -269,27 +277,27 @@ impl Dealings {
         let (digest, part) = (model.digest(), fingerprint(part));
         let hidden: Vec<Hidden> = model.masks().into_iter().map(|mask| Hidden { mask, digest, server }).collect();
         let mut state = self.state();
-        if hidden.iter().any(|new| state.masks.get(&new.mask).is_some_and(|known| *known != digest)) {
-            return refused(
+        if hidden.iter().any(|record| state.masks.get(&record.mask).is_some_and(|plan| *plan != digest)) {
+            return refuse(
                 "a key of this model hides the weights of another one already, and clients of both would learn \
                  how they differ: lower the model anew",
             );
         }
         let used = state.next;
         let name = (server, digest);
-        if state.models.get(&name).is_some_and(|known| known.part != part) {
-            return refused("this model is registered already, with other keys");
+        if state.models.get(&name).is_some_and(|registered| registered.part != part) {
+            return refuse("this model is registered already, with other keys");
         }
-        let new = hidden.iter().filter(|new| !state.masks.contains_key(&new.mask)).count();
-        let known = [state.mask_counts.get(&server).copied().unwrap_or(0), state.masks.len()];
-        if new > 0 && known.iter().zip(MAX_MASKS).any(|(known, most)| known + new > most) {
-            return refused("it has seen as many layers as it can remember: its operator must start it anew");
+        let new_masks = hidden.iter().filter(|record| !state.masks.contains_key(&record.mask)).count();
+        let known_masks = [state.mask_counts.get(&server).copied().unwrap_or(0), state.masks.len()];
+        if new_masks > 0 && known_masks.iter().zip(MAX_MASKS).any(|(known, limit)| known + new_masks > limit) {
+            return refuse("it has seen as many layers as it can remember: its operator must start it anew");
         }
         note(&hidden)?;
         if state.models.len() >= MAX_MODELS && !state.models.contains_key(&name) {
-            state.make_room();
+            state.evict_model();
         }
-        state.models.insert(name, Registered { model, part, used });
+        state.models.insert(name, RegisteredModel { model, part, used });
         hidden.into_iter().for_each(|hidden| state.remember(hidden));
         Ok(())
     }
@@ -310,13 +318,13 @@ impl Dealings {
     ) -> Result<Started, BackendError> {
         let mut state = self.state();
         let number = state.next;
-        let Some(known) = state.models.get_mut(&(server, digest)) else {
-            return refused("register the model first");
+        let Some(registered) = state.models.get_mut(&(server, digest)) else {
+            return refuse("register the model first");
         };
-        known.used = number;
+        registered.used = number;
         let model = match batch {
-            1 => Arc::clone(&known.model),
-            batch => known.model.batched(batch as usize)?,
+            1 => Arc::clone(&registered.model),
+            batch => registered.model.batched(batch as usize)?,
         };
         let open = state.open.iter().filter(|(_, open)| open.server == server);
         let open: Vec<(bool, u64)> = open.map(|(number, open)| (!open.burnt, *number)).collect();
@@ -331,9 +339,9 @@ impl Dealings {
         let mut ticket = [0; size_of::<Ticket>()];
         ticket[..8].copy_from_slice(&number.to_le_bytes());
         ticket[8..].copy_from_slice(&commitment);
-        let (secret, model_of) = (fingerprint(&commitment), Arc::clone(&model));
+        let (secret, open_model) = (fingerprint(&commitment), Arc::clone(&model));
         let (busy, fetches, burnt, given_up) = (false, 0, false, false);
-        let open = Open { model: model_of, server, secret, seal, busy, fetches, burnt, given_up };
+        let open = OpenDealing { model: open_model, server, secret, seal, busy, fetches, burnt, given_up };
         state.open.insert(number, open);
         Ok(Started { number, ticket, model, seed })
     }
@@ -346,13 +354,13 @@ impl Dealings {
     /// [`BackendError::Dealer`] if it is bound to another claim.
     pub fn bind(&self, server: Party, ticket: &Ticket, seal: Seal) -> Result<bool, BackendError> {
         let mut state = self.state();
-        let Ok((_, open)) = named(&mut state, ticket) else { return Ok(false) };
+        let Ok((_, open)) = find_open(&mut state, ticket) else { return Ok(false) };
         if open.server != server {
             return Ok(false);
         }
         match *open.seal.get_or_insert(seal) == seal {
             true => Ok(true),
-            false => refused("this material was dealt for another claim, or is bound to one already"),
+            false => refuse("this material was dealt for another claim, or is bound to one already"),
         }
     }
 
@@ -365,37 +373,37 @@ impl Dealings {
     /// one, the server itself asks, another request fetches the same half, or other halves use the
     /// memory.
     pub fn fetch(&self, client: Party, ticket: &Ticket, claim: &Claim) -> Result<Fetching<'_>, BackendError> {
-        let (number, model, busy) = self.claimed(client, ticket, claim)?;
+        let (number, model, busy) = self.claim_half(client, ticket, claim)?;
         // Other requests can run while this half is made.
-        let Some(taken) = self.room.take(client, model.client_memory()) else {
-            return refused("it deals for too many clients at once: come again");
+        let Some(reservation) = self.budget.reserve(client, model.client_memory()) else {
+            return refuse("it deals for too many clients at once: come again");
         };
         if let Some(open) = self.state().open.get_mut(&number) {
             open.fetches += 1;
         }
         let seed = self.secret.fork(number).fork(0).seed().clone();
-        Ok(Fetching { model, seed, _held: (taken, busy) })
+        Ok(Fetching { model, seed, _guards: (reservation, busy) })
     }
 
     /// Returns number and model of a ticket's material, and blocks other fetches of it.
-    fn claimed(
+    fn claim_half(
         &self,
         client: Party,
         ticket: &Ticket,
         claim: &Claim,
     ) -> Result<(u64, Arc<dyn DealerModel>, Busy<'_>), BackendError> {
         let mut state = self.state();
-        let (number, open) = named(&mut state, ticket)?;
+        let (number, open) = find_open(&mut state, ticket)?;
         if open.burnt {
-            return refused(GONE);
+            return refuse(GONE);
         }
-        suits(open, client, claim)?;
+        check_claim(open, client, claim)?;
         if open.busy {
-            return refused("another request fetches this half: come again");
+            return refuse("another request fetches this half: come again");
         }
         if open.fetches >= MAX_FETCHES {
             state.open.remove(&number);
-            return refused(format!("this half was fetched {MAX_FETCHES} times, and nobody has taken it: it is burnt"));
+            return refuse(format!("this half was fetched {MAX_FETCHES} times, and nobody has taken it: it is burnt"));
         }
         open.busy = true;
         Ok((number, Arc::clone(&open.model), Busy { dealings: self, number }))
@@ -403,7 +411,7 @@ impl Dealings {
 
     /// Burns a material whose half the client has received.
     pub fn taken(&self, ticket: &Ticket) {
-        if let Ok((_, open)) = named(&mut self.state(), ticket) {
+        if let Ok((_, open)) = find_open(&mut self.state(), ticket) {
             open.burnt = true;
         }
     }
@@ -415,8 +423,8 @@ impl Dealings {
     /// one, or the server itself asks.
     pub fn consent(&self, client: Party, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {
         let mut state = self.state();
-        let (_, open) = named(&mut state, ticket)?;
-        suits(open, client, claim)?;
+        let (_, open) = find_open(&mut state, ticket)?;
+        check_claim(open, client, claim)?;
         (open.burnt, open.given_up) = (true, true);
         Ok(())
     }
@@ -429,12 +437,12 @@ impl Dealings {
     /// it.
     pub fn open(&self, server: Party, ticket: &Ticket) -> Result<Seed, BackendError> {
         let mut state = self.state();
-        let (number, open) = named(&mut state, ticket)?;
+        let (number, open) = find_open(&mut state, ticket)?;
         if open.server != server {
-            return refused(GONE);
+            return refuse(GONE);
         }
         if !open.given_up {
-            return refused("its client has not given this material up: it would show the client's input");
+            return refuse("its client has not given this material up: it would show the client's input");
         }
         Ok(self.secret.fork(number).fork(0).seed().clone())
     }

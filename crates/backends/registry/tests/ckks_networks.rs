@@ -13,13 +13,13 @@ use tacit_backends::{Backend, Options, ServerModel};
 use tacit_graph::npy::Npy;
 use tacit_graph::{ImportOptions, Model, Watch, import};
 
-/// Images `from ..` of a file of CIFAR-10, with their labels.
-fn cifar(name: &str, from: usize, count: usize) -> Option<(Npy, Vec<usize>)> {
+/// Images `first ..` of a file of CIFAR-10, with their labels.
+fn cifar(name: &str, first: usize, count: usize) -> Option<(Npy, Vec<usize>)> {
     use std::io::Read;
     let file = std::fs::File::open(data::folder()?.join(format!("cifar10/{name}.bin.gz"))).ok()?;
-    let mut bytes = vec![0; 3073 * (from + count)];
+    let mut bytes = vec![0; 3073 * (first + count)];
     flate2::read::GzDecoder::new(file).read_exact(&mut bytes).ok()?;
-    let records = || bytes.chunks(3073).skip(from);
+    let records = || bytes.chunks(3073).skip(first);
     let data = records().flat_map(|r| r[1..].iter().map(|&b| f32::from(b))).collect();
     let labels = records().map(|r| r[0].into()).collect();
     Some((Npy { shape: vec![count, 3, 32, 32], data, is_bytes: true }, labels))
@@ -44,17 +44,18 @@ fn network(file: &str) -> Option<(Model, ImportOptions)> {
     Some((import(&bytes, &options).expect("the network imports").model, options))
 }
 
-fn skipped<T>(found: Option<T>) -> Option<T> {
-    if found.is_none() {
+/// Passes a value on, and says so where it is missing.
+fn note_skipped<T>(value: Option<T>) -> Option<T> {
+    if value.is_none() {
         eprintln!("skipped: ../shared/data is not there");
     }
-    found
+    value
 }
 
-/// Lowered with `options`, or those of the environment.
-fn lowered(model: &Model, options: &str) -> Arc<dyn ServerModel> {
-    let own = std::env::var("TACIT_OPTIONS");
-    let options = own.as_deref().unwrap_or(options);
+/// Lowers a model with `options`, or those of the environment.
+fn lower(model: &Model, options: &str) -> Arc<dyn ServerModel> {
+    let env_options = std::env::var("TACIT_OPTIONS");
+    let options = env_options.as_deref().unwrap_or(options);
     let started = Instant::now();
     let server = Ckks.lower(model, &options.parse::<Options>().unwrap()).unwrap();
     eprintln!("lowered in {:.1} s\n{}", started.elapsed().as_secs_f64(), server.report().unwrap());
@@ -65,35 +66,35 @@ fn inputs(options: &ImportOptions, npy: &Npy) -> Vec<Vec<f32>> {
     options.prepare(&[3, 32, 32], npy, usize::MAX).unwrap()
 }
 
-/// Inputs that the environment asks for.
+/// Number of inputs that the environment asks for.
 fn images(default: usize) -> usize {
     std::env::var("TACIT_IMAGES").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
 }
 
 fn agrees_in_the_clear(file: &str, options: &str) -> Option<(Arc<dyn ServerModel>, ImportOptions)> {
-    let (model, import) = skipped(network(file))?;
-    let server = lowered(&model, options);
+    let (model, import) = note_skipped(network(file))?;
+    let server = lower(&model, options);
     let (images, labels) = cifar("test_batch", 0, images(200)).unwrap();
     let started = Instant::now();
-    let found = check(&model, &*server, &inputs(&import, &images), Some(&labels), &Watch::default()).unwrap();
-    eprintln!("{found:#?}\n{:.1} s", started.elapsed().as_secs_f64());
-    assert!(found.agreement >= 0.98, "{found:?}");
+    let report = check(&model, &*server, &inputs(&import, &images), Some(&labels), &Watch::default()).unwrap();
+    eprintln!("{report:#?}\n{:.1} s", started.elapsed().as_secs_f64());
+    assert!(report.agreement >= 0.98, "{report:?}");
     Some((server, import))
 }
 
 fn is_answered_from_one_ciphertext(file: &str, options: &str) {
-    let Some((model, import)) = skipped(network(file)) else { return };
-    let server = lowered(&model, options);
+    let Some((model, import)) = note_skipped(network(file)) else { return };
+    let server = lower(&model, options);
     let (images, _) = cifar("test_batch", 0, images(1)).unwrap();
-    let ran = run_privately(&model, &Ckks, &server, &inputs(&import, &images), &Watch::default()).unwrap();
-    eprintln!("{ran:#?}\n{}", memory());
-    let stated = ran.stated.expect("a bound is stated");
-    assert!(ran.inputs > 0, "{ran:?}");
-    assert!(ran.same_class == ran.inputs, "{ran:?}");
-    assert!(ran.off <= stated, "{ran:?}");
+    let report = run_privately(&model, &Ckks, &server, &inputs(&import, &images), &Watch::default()).unwrap();
+    eprintln!("{report:#?}\n{}", memory());
+    let stated = report.stated.expect("a bound is stated");
+    assert!(report.inputs > 0, "{report:?}");
+    assert!(report.same_class == report.inputs, "{report:?}");
+    assert!(report.off <= stated, "{report:?}");
 }
 
-/// What the system says of this process's memory.
+/// This process's memory, as the system states it.
 fn memory() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().filter(|l| l.starts_with("VmHWM") || l.starts_with("VmRSS")).collect::<Vec<_>>().join(", ")

@@ -25,8 +25,7 @@ fn status(name: &str) -> u64 {
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// By how much memory grows beyond what there is before, at most, while something runs. `None` where the
-/// peak cannot be set back.
+/// The peak growth of memory while `run` runs, in bytes; `None` where the peak cannot be reset.
 fn growth(run: impl FnOnce()) -> Option<u64> {
     fs::write("/proc/self/clear_refs", "5").ok()?;
     let before = status("VmRSS");
@@ -34,14 +33,16 @@ fn growth(run: impl FnOnce()) -> Option<u64> {
     Some(status("VmHWM").saturating_sub(before))
 }
 
-fn lowered(backend: &str, graph: FloatGraph, options: &str) -> Arc<dyn ServerModel> {
+/// Lowers a network for a back end.
+fn lower_network(backend: &str, graph: FloatGraph, options: &str) -> Arc<dyn ServerModel> {
     let import = ImportOptions { range: Some(Interval { low: -1.0, high: 1.0 }), ..ImportOptions::default() };
     let model = import_network(Network::new("large", graph), &import).unwrap().model;
     let options: Options = options.parse().unwrap();
     Registry::standard().get(backend).unwrap().lower(&model, &options).unwrap()
 }
 
-fn values(count: usize) -> Vec<f32> {
+/// Draws weights.
+fn draw_weights(count: usize) -> Vec<f32> {
     let mut rng = SplitMix::new(4);
     (0..count).map(|_| rng.range(-0.02, 0.02) as f32).collect()
 }
@@ -50,7 +51,7 @@ fn values(count: usize) -> Vec<f32> {
 fn wide_layer() -> FloatGraph {
     let n = 4096;
     let mut graph = FloatGraph::new("input", vec![n]).unwrap();
-    let dense = FloatOp::Dense { weights: values(n * n), bias: vec![0.0; n] };
+    let dense = FloatOp::Dense { weights: draw_weights(n * n), bias: vec![0.0; n] };
     graph.output = graph.push("dense", dense, &[0], &[]).unwrap();
     graph
 }
@@ -66,7 +67,7 @@ fn many_gates(side: usize) -> FloatGraph {
     graph
 }
 
-/// Counts what is written.
+/// Counts the bytes that are written.
 struct Counter(u64);
 
 impl Write for Counter {
@@ -81,14 +82,14 @@ impl Write for Counter {
 }
 
 impl Seek for Counter {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        assert_eq!(to, SeekFrom::Start(0));
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        assert_eq!(position, SeekFrom::Start(0));
         self.0 = 0;
         Ok(0)
     }
 }
 
-/// Halves that lie on disk meanwhile, as at a server with a folder.
+/// Spools halves to disk, as a server with a folder does.
 struct OnDisk;
 
 struct OnDiskSpool(fs::File);
@@ -119,9 +120,9 @@ impl Spool for OnDiskSpool {
     }
 }
 
-/// Makes material for both parties as it comes, with a dealer in the process: its bytes, client's and
-/// server's, and by how much memory grew.
-fn spooled(server: &Arc<dyn ServerModel>, backend: &str) -> ([u64; 2], Option<u64>) {
+/// Makes material for both parties in pieces, with a dealer in the process. Returns the bytes of the client's
+/// and the server's material, and the growth of memory.
+fn make_spooled(server: &Arc<dyn ServerModel>, backend: &str) -> ([u64; 2], Option<u64>) {
     let client = Registry::standard().get(backend).unwrap().open(server.public_bytes()).unwrap();
     let dealings = Arc::new(Dealings::new(Registry::standard(), Prg::from_os().unwrap(), 1));
     let resources = [1, 2].map(|party| ConnectionResources {
@@ -129,38 +130,38 @@ fn spooled(server: &Arc<dyn ServerModel>, backend: &str) -> ([u64; 2], Option<u6
         spools: Some(Arc::new(OnDisk)),
         ..ConnectionResources::default()
     });
-    let [mut ours, mut theirs] = [Counter(0), Counter(0)];
+    let [mut client_counter, mut server_counter] = [Counter(0), Counter(0)];
     let grown = growth(|| {
         run_pair(
             |channel| {
                 let mut side = client.clone().connect(&resources[0]).unwrap();
                 side.setup(channel).unwrap();
-                side.offline_into(channel, &mut ours).unwrap();
+                side.offline_into(channel, &mut client_counter).unwrap();
                 channel.flush().unwrap();
             },
             |channel| {
                 let mut side = server.clone().connect(&resources[1]).unwrap();
                 side.setup(channel).unwrap();
-                side.offline_into(channel, &mut theirs).unwrap();
+                side.offline_into(channel, &mut server_counter).unwrap();
             },
         );
     });
-    ([ours.0, theirs.0], grown)
+    ([client_counter.0, server_counter.0], grown)
 }
 
 #[test]
 fn neither_matrices_nor_material_are_held() {
     // As in the dealer's program; what an earlier part freed, and kept, would hide what a later one takes.
     tacit_arith::heap::give_back_large();
-    let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let dealing = {
-        let server = lowered("dealt", wide_layer(), "frac_bits=6");
+        let server = lower_network("dealt", wide_layer(), "frac_bits=6");
         let order = server.order().unwrap();
         Registry::standard().get("dealt").unwrap().dealing(order.public, order.part).unwrap()
     };
     let mut bytes = 0;
     let grown = growth(|| {
-        one.install(|| {
+        pool.install(|| {
             dealing.server_half(&Seed([5; 16]), &mut |piece| {
                 bytes += piece.len() as u64;
                 Ok(())
@@ -172,22 +173,22 @@ fn neither_matrices_nor_material_are_held() {
     assert!(grown.is_none_or(|grown| grown < 40 << 20), "dealing took {grown:?} bytes beside a matrix of 64 MiB");
     drop(dealing);
 
-    let server = lowered("dealt", many_gates(512), "frac_bits=16,exchanges=1,audit=0");
+    let server = lower_network("dealt", many_gates(512), "frac_bits=16,exchanges=1,audit=0");
     let material = server.spooled_bytes().unwrap();
     assert!(material > 128 << 20, "{material}");
-    let (bytes, grown) = spooled(&server, "dealt");
+    let (bytes, grown) = make_spooled(&server, "dealt");
     assert_eq!(bytes[1], material);
     // Client, server and dealer together: some tensors, and 64 blocks of gates at a time.
     assert!(grown.is_none_or(|grown| 2 * grown < material), "it took {grown:?} bytes for {material} of material");
     drop(server);
 
-    for (level, most) in [("l1", 140 << 20), ("l2", 220 << 20)] {
-        let server = lowered("fss", many_gates(256), &format!("frac_bits=16,level={level},audit=0"));
-        let (bytes, grown) = spooled(&server, "fss");
+    for (level, limit) in [("l1", 140 << 20), ("l2", 220 << 20)] {
+        let server = lower_network("fss", many_gates(256), &format!("frac_bits=16,level={level},audit=0"));
+        let (bytes, grown) = make_spooled(&server, "fss");
         let material: u64 = bytes.iter().sum();
         assert_eq!(bytes[1], server.spooled_bytes().unwrap());
         assert!(material > 200 << 20, "{material}");
         // Words of this kind, in memory, are four times as long as elements.
-        assert!(grown.is_none_or(|grown| grown < most), "{level}: {grown:?} bytes for {material} of material");
+        assert!(grown.is_none_or(|grown| grown < limit), "{level}: {grown:?} bytes for {material} of material");
     }
 }

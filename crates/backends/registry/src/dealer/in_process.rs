@@ -23,7 +23,8 @@ impl InProcessDealer {
 }
 
 impl InProcessDealer {
-    fn dealt(
+    /// Registers the model if need be, and deals material for it.
+    fn register_and_deal(
         &self,
         order: &Order<'_>,
         seal: Option<Seal>,
@@ -46,7 +47,7 @@ impl Dealer for InProcessDealer {
         seal: &Seal,
         sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
-        self.dealt(order, Some(*seal), sink)
+        self.register_and_deal(order, Some(*seal), sink)
     }
 
     fn deal_ahead(
@@ -54,7 +55,7 @@ impl Dealer for InProcessDealer {
         order: &Order<'_>,
         sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
-        self.dealt(order, None, sink)
+        self.register_and_deal(order, None, sink)
     }
 
     fn bind(&self, ticket: &Ticket, seal: &Seal) -> Result<bool, BackendError> {

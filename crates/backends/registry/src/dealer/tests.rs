@@ -46,19 +46,21 @@ fn nobody_takes_a_model_from_its_owner() {
     assert!(dealings.start([1; 32], digest, 1, Some([0; 32])).is_ok());
     assert!(dealings.register([1; 32], "dealt", &public, &[8; 16], |_| Ok(())).is_err(), "other keys");
     // Keys that hide this model hide no other.
-    let other = model(6).0;
-    assert!(dealings.register([3; 32], "dealt", &other, &part, |_| Ok(())).is_err());
+    let other_public = model(6).0;
+    assert!(dealings.register([3; 32], "dealt", &other_public, &part, |_| Ok(())).is_err());
     // A model whose record cannot be stored is not registered.
-    let lost = |_: &[Hidden]| Err(BackendError::Dealer { what: "a full disk".into() });
-    assert!(dealings.register([3; 32], "dealt", &other, &[6; 16], lost).is_err());
+    let fail = |_: &[Hidden]| Err(BackendError::Dealer { what: "a full disk".into() });
+    assert!(dealings.register([3; 32], "dealt", &other_public, &[6; 16], fail).is_err());
     assert!(
-        !dealings
-            .knows([3; 32], Registry::standard().get("dealt").unwrap().dealing(&other, &[6; 16]).unwrap().digest())
+        !dealings.knows(
+            [3; 32],
+            Registry::standard().get("dealt").unwrap().dealing(&other_public, &[6; 16]).unwrap().digest()
+        )
     );
 }
 
-/// Makes the whole half.
-fn whole(fetching: &Fetching<'_>) -> Vec<u8> {
+/// Makes the whole half, and checks its length.
+fn make_half(fetching: &Fetching<'_>) -> Vec<u8> {
     let mut half = Vec::new();
     let mut push = |bytes: &[u8]| {
         half.extend_from_slice(bytes);
@@ -77,15 +79,15 @@ fn a_ticket_is_fetched_by_one_at_a_time_and_three_times_at_most() {
     let digest = Registry::standard().get("dealt").unwrap().dealing(&public, &part).unwrap().digest();
     let claim = Claim { nonce: [5; 32], digest };
     let ticket = dealings.start([1; 32], digest, 1, Some(claim.seal())).unwrap().ticket;
-    let other = dealings.start([1; 32], digest, 1, Some(claim.seal())).unwrap().ticket;
+    let other_ticket = dealings.start([1; 32], digest, 1, Some(claim.seal())).unwrap().ticket;
     let refusal = |ticket| dealings.fetch([2; 32], ticket, &claim).err().unwrap().to_string();
     let first = dealings.fetch([2; 32], &ticket, &claim).unwrap();
     assert!(refusal(&ticket).contains("another request"));
-    assert!(dealings.fetch([2; 32], &other, &claim).is_ok(), "other tickets do not wait");
-    let half = whole(&first);
+    assert!(dealings.fetch([2; 32], &other_ticket, &claim).is_ok(), "other tickets do not wait");
+    let half = make_half(&first);
     drop(first);
     for _ in 1..MAX_FETCHES {
-        assert_eq!(whole(&dealings.fetch([2; 32], &ticket, &claim).unwrap()), half, "the same half");
+        assert_eq!(make_half(&dealings.fetch([2; 32], &ticket, &claim).unwrap()), half, "the same half");
     }
     assert!(refusal(&ticket).contains("burnt"));
     assert!(refusal(&ticket).contains("no such material"));
@@ -103,27 +105,27 @@ fn a_seed_is_shown_only_of_what_the_client_has_given_up() {
     let ticket = started.ticket;
     let refusal = |server| dealings.open([server; 32], &ticket).err().unwrap().to_string();
     assert!(refusal(1).contains("given this material up"));
-    let half = whole(&dealings.fetch([2; 32], &ticket, &claim).unwrap());
+    let half = make_half(&dealings.fetch([2; 32], &ticket, &claim).unwrap());
     dealings.taken(&ticket);
     assert!(dealings.fetch([2; 32], &ticket, &claim).is_err(), "it has it");
     assert!(refusal(1).contains("given this material up"), "the client may be using it");
     // No other party can give it up.
     assert!(dealings.consent([1; 32], &ticket, &claim).is_err(), "the server itself");
     assert!(dealings.consent([2; 32], &ticket, &Claim { nonce: [6; 32], ..claim }).is_err());
-    let mut other = ticket;
-    other[20] ^= 1;
-    assert!(dealings.consent([2; 32], &other, &claim).is_err(), "another commitment");
+    let mut wrong_ticket = ticket;
+    wrong_ticket[20] ^= 1;
+    assert!(dealings.consent([2; 32], &wrong_ticket, &claim).is_err(), "another commitment");
     dealings.consent([2; 32], &ticket, &claim).unwrap();
     assert!(refusal(3).contains("no such material"), "another server");
     let seed = dealings.open([1; 32], &ticket).unwrap();
     assert_eq!(seam::commitment(started.number, &digest, &seed), ticket[8..]);
-    let mut again = Vec::new();
+    let mut remade = Vec::new();
     let mut push = |bytes: &[u8]| {
-        again.extend_from_slice(bytes);
+        remade.extend_from_slice(bytes);
         Ok(())
     };
     started.model.client_half(&seed, &mut push).unwrap();
-    assert_eq!(again, half);
+    assert_eq!(remade, half);
     assert_eq!(dealings.open([1; 32], &ticket).unwrap().0, seed.0, "its answer may have been lost");
     // A material given up before its fetch cannot be fetched.
     let ticket = dealings.start([1; 32], digest, 1, Some(claim.seal())).unwrap().ticket;
@@ -137,7 +139,7 @@ fn what_was_dealt_for_nobody_is_bound_once_and_by_its_server() {
     let (public, part) = model(7);
     dealings.register([1; 32], "dealt", &public, &part, |_| Ok(())).unwrap();
     let digest = Registry::standard().get("dealt").unwrap().dealing(&public, &part).unwrap().digest();
-    let [claim, other] = [5, 6].map(|nonce| Claim { nonce: [nonce; 32], digest });
+    let [claim, other_claim] = [5, 6].map(|nonce| Claim { nonce: [nonce; 32], digest });
     let ticket = dealings.start([1; 32], digest, 1, None).unwrap().ticket;
     let is_refused = |claim: &Claim| {
         let fetched = dealings.fetch([2; 32], &ticket, claim).err().unwrap().to_string();
@@ -155,44 +157,45 @@ fn what_was_dealt_for_nobody_is_bound_once_and_by_its_server() {
     // Repeated calls, as after a lost answer, must have the same claim.
     for _ in 0..2 {
         assert!(dealings.bind([1; 32], &ticket, claim.seal()).unwrap());
-        assert!(dealings.bind([1; 32], &ticket, other.seal()).is_err());
+        assert!(dealings.bind([1; 32], &ticket, other_claim.seal()).is_err());
     }
-    is_refused(&other);
+    is_refused(&other_claim);
     assert!(dealings.fetch([1; 32], &ticket, &claim).is_err(), "both halves for one certificate");
     assert!(dealings.fetch([2; 32], &ticket, &claim).is_ok());
     dealings.taken(&ticket);
-    assert!(dealings.bind([1; 32], &ticket, other.seal()).is_err(), "nor when it is burnt");
+    assert!(dealings.bind([1; 32], &ticket, other_claim.seal()).is_err(), "nor when it is burnt");
     // Material that was dealt for a claim from the start cannot be bound to another.
     let ticket = dealings.start([1; 32], digest, 1, Some(claim.seal())).unwrap().ticket;
-    assert!(dealings.bind([1; 32], &ticket, other.seal()).is_err());
+    assert!(dealings.bind([1; 32], &ticket, other_claim.seal()).is_err());
     // A restarted dealer does not have the material.
-    let again = Dealings::fresh(Registry::standard(), dealings.next()).unwrap();
-    assert!(!again.bind([1; 32], &ticket, claim.seal()).unwrap());
+    let restarted = Dealings::fresh(Registry::standard(), dealings.next()).unwrap();
+    assert!(!restarted.bind([1; 32], &ticket, claim.seal()).unwrap());
 }
 
 #[test]
 fn too_many_halves_at_once_are_refused() {
     let mut dealings = Dealings::fresh(Registry::standard(), 1).unwrap();
-    dealings.room = Room::new([16, 16], Duration::ZERO);
+    dealings.budget = MemoryBudget::new([16, 16], Duration::ZERO);
     let (public, part) = model(7);
     dealings.register([1; 32], "dealt", &public, &part, |_| Ok(())).unwrap();
     let digest = Registry::standard().get("dealt").unwrap().dealing(&public, &part).unwrap().digest();
     let claim = Claim { nonce: [5; 32], digest };
-    let [one, two] = [(); 2].map(|()| dealings.start([1; 32], digest, 1, Some(claim.seal())).unwrap().ticket);
-    let first = dealings.fetch([2; 32], &one, &claim).unwrap();
+    let [first_ticket, second_ticket] =
+        [(); 2].map(|()| dealings.start([1; 32], digest, 1, Some(claim.seal())).unwrap().ticket);
+    let first = dealings.fetch([2; 32], &first_ticket, &claim).unwrap();
     for _ in 0..=MAX_FETCHES {
-        let error = dealings.fetch([3; 32], &two, &claim).err().unwrap().to_string();
+        let error = dealings.fetch([3; 32], &second_ticket, &claim).err().unwrap().to_string();
         assert!(error.contains("come again"), "{error}");
     }
     drop(first);
-    assert!(dealings.fetch([3; 32], &two, &claim).is_ok(), "what was refused does not count");
+    assert!(dealings.fetch([3; 32], &second_ticket, &claim).is_ok(), "what was refused does not count");
 }
 
 #[test]
 fn a_key_is_one_key_to_every_back_end() {
     let dealings = Dealings::fresh(Registry::standard(), 1).unwrap();
     let (public, part) = model(7);
-    let fss = |part: &[u8]| {
+    let fss_public = |part: &[u8]| {
         let keys = seam::digest("tacit 2026-11 fss keys of masks", &[&[7; 32], part]);
         public::write(
             "fss",
@@ -203,12 +206,12 @@ fn a_key_is_one_key_to_every_back_end() {
         .unwrap()
     };
     dealings.register([1; 32], "dealt", &public, &part, |_| Ok(())).unwrap();
-    let error = dealings.register([1; 32], "fss", &fss(&part), &part, |_| Ok(())).unwrap_err().to_string();
+    let error = dealings.register([1; 32], "fss", &fss_public(&part), &part, |_| Ok(())).unwrap_err().to_string();
     assert!(error.contains("hides the weights of another one"), "{error}");
-    assert!(dealings.register([1; 32], "fss", &fss(&[9; 16]), &[9; 16], |_| Ok(())).is_ok());
+    assert!(dealings.register([1; 32], "fss", &fss_public(&[9; 16]), &[9; 16], |_| Ok(())).is_ok());
     // Keys other than those that the public part states, which a restarted dealer would otherwise
     // accept.
-    let error = dealings.register([2; 32], "fss", &fss(&[9; 16]), &[8; 16], |_| Ok(())).unwrap_err().to_string();
+    let error = dealings.register([2; 32], "fss", &fss_public(&[9; 16]), &[8; 16], |_| Ok(())).unwrap_err().to_string();
     assert!(error.contains("the public part states"), "{error}");
 }
 

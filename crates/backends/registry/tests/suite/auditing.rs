@@ -15,9 +15,9 @@ use tacit_backends::seam::{Claim, Dealer, Order, Piece, Seal, Stop, Ticket};
 use tacit_backends::{BackendError, ClientModel, ConnectionResources, Options, Registry, ServerModel};
 use tacit_mpc::run_pair;
 
-/// What a dealer does wrong.
+/// How a dealer deviates.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Wrong {
+enum Deviation {
     Nothing,
     /// One bit of the server's half.
     Server,
@@ -31,17 +31,18 @@ enum Wrong {
     Silence,
 }
 
-/// A dealer with one wrong material in so many.
+/// A dealer that deviates in one material of `every`.
 struct Cheating {
     inner: InProcessDealer,
-    wrong: Wrong,
+    deviation: Deviation,
     every: u64,
     opened: AtomicU64,
 }
 
 impl Cheating {
-    fn cheats(&self, ticket: &Ticket, how: Wrong) -> bool {
-        self.wrong == how && u64::from_le_bytes(*ticket.first_chunk().unwrap()).is_multiple_of(self.every)
+    /// Whether the dealer deviates in this way for this material.
+    fn cheats(&self, ticket: &Ticket, deviation: Deviation) -> bool {
+        self.deviation == deviation && u64::from_le_bytes(*ticket.first_chunk().unwrap()).is_multiple_of(self.every)
     }
 }
 
@@ -55,7 +56,7 @@ impl Dealer for Cheating {
         let mut wrong = false;
         self.inner.deal_into(order, seal, &mut |piece| match piece {
             Piece::Ticket(ticket) => {
-                wrong = self.cheats(ticket, Wrong::Server);
+                wrong = self.cheats(ticket, Deviation::Server);
                 sink(Piece::Ticket(ticket))
             }
             Piece::Half(bytes) if wrong => {
@@ -75,16 +76,16 @@ impl Dealer for Cheating {
         sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
         let mut half = self.inner.fetch(ticket, claim)?;
-        if self.cheats(ticket, Wrong::Client) {
+        if self.cheats(ticket, Deviation::Client) {
             half[3] ^= 16;
         }
         sink(&half)
     }
 
     fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {
-        match self.wrong {
-            Wrong::Consent => gone(),
-            Wrong::Silence => Ok(()),
+        match self.deviation {
+            Deviation::Consent => dealer_gone(),
+            Deviation::Silence => Ok(()),
             _ => self.inner.consent(ticket, claim),
         }
     }
@@ -96,7 +97,7 @@ impl Dealer for Cheating {
     fn open(&self, ticket: &Ticket) -> Result<Seed, BackendError> {
         self.opened.fetch_add(1, Relaxed);
         let mut seed = self.inner.open(ticket)?;
-        if self.cheats(ticket, Wrong::Seed) {
+        if self.cheats(ticket, Deviation::Seed) {
             seed.0[0] ^= 1;
         }
         Ok(seed)
@@ -123,29 +124,35 @@ fn model(backend: &str, options: &str) -> Models {
 
 type Ends = [Result<(), BackendError>; 2];
 
-/// Materials by both parties, an inference with each, until one of them ends with an error.
-fn run(models: &Models, wrong: Wrong, every: u64, most: usize) -> (Ends, u64) {
-    let dealers = nearby().map(|inner| Arc::new(Cheating { inner, wrong, every, opened: AtomicU64::new(0) }));
-    let ends = run_with(models, dealers.clone().map(|dealer| dealer as Arc<dyn Dealer>), wrong == Wrong::Nothing, most);
+/// Makes `count` materials and runs an inference with each, until a party ends with an error.
+fn run(models: &Models, deviation: Deviation, every: u64, count: usize) -> (Ends, u64) {
+    let dealers =
+        pair_of_dealers().map(|inner| Arc::new(Cheating { inner, deviation, every, opened: AtomicU64::new(0) }));
+    let ends = run_with(
+        models,
+        dealers.clone().map(|dealer| dealer as Arc<dyn Dealer>),
+        deviation == Deviation::Nothing,
+        count,
+    );
     (ends, dealers[1].opened.load(Relaxed))
 }
 
-/// A dealer as client and server reach it.
-fn nearby() -> [InProcessDealer; 2] {
+/// One dealer, as client and server access it.
+fn pair_of_dealers() -> [InProcessDealer; 2] {
     let dealings = Arc::new(Dealings::new(Registry::standard(), Prg::from_os().unwrap(), 1));
     [1u8, 2].map(|party| InProcessDealer::new(Arc::clone(&dealings), [party; 32]))
 }
 
-/// The same with the dealer as either party has it; with inferences or without.
-fn run_with(Models { server, client }: &Models, dealers: [Arc<dyn Dealer>; 2], infer: bool, most: usize) -> Ends {
-    let [ours, theirs] =
+/// As [`run`], with a given dealer for each party, and with inferences or without.
+fn run_with(Models { server, client }: &Models, dealers: [Arc<dyn Dealer>; 2], infer: bool, count: usize) -> Ends {
+    let [client_resources, server_resources] =
         dealers.map(|dealer| ConnectionResources { dealer: Some(dealer), ..ConnectionResources::default() });
     let input = vec![0.1; server.interface().input_len()];
     let (a, b) = run_pair(
         |channel| {
-            let mut side = client.clone().connect(&ours)?;
+            let mut side = client.clone().connect(&client_resources)?;
             side.setup(channel)?;
-            for _ in 0..most {
+            for _ in 0..count {
                 let material = side.offline(channel)?;
                 if infer {
                     side.online(channel, material, &input)?;
@@ -154,10 +161,10 @@ fn run_with(Models { server, client }: &Models, dealers: [Arc<dyn Dealer>; 2], i
             Ok(channel.flush()?)
         },
         |channel| {
-            let mut side = server.clone().connect(&theirs)?;
+            let mut side = server.clone().connect(&server_resources)?;
             side.setup(channel)?;
             channel.flush()?;
-            for _ in 0..most {
+            for _ in 0..count {
                 let material = side.offline(channel)?;
                 channel.flush()?;
                 if infer {
@@ -177,7 +184,7 @@ const VARIANTS: [(&str, &str); 4] =
 #[test]
 fn an_honest_dealer_passes_and_what_was_not_opened_is_used() {
     for (backend, options) in VARIANTS {
-        let ([a, b], opened) = run(&model(backend, options), Wrong::Nothing, 1, 16);
+        let ([a, b], opened) = run(&model(backend, options), Deviation::Nothing, 1, 16);
         assert!(a.is_ok() && b.is_ok(), "{backend}, {options}: {a:?}, {b:?}");
         // 16 were not opened: as many were, but for chance (2^-30).
         assert!(opened > 0, "{backend}, {options}");
@@ -187,13 +194,13 @@ fn an_honest_dealer_passes_and_what_was_not_opened_is_used() {
 #[test]
 fn a_dealer_that_cheats_in_one_material_of_some_is_found_and_the_material_named() {
     // What `fss` deals has a digest: the server's half with another is refused without an audit.
-    let found = [("dealt", "audit=500", Wrong::Server), ("dealt", "audit=500", Wrong::Client)];
-    for (backend, options, wrong) in found.into_iter().chain(VARIANTS.map(|(b, o)| (b, o, Wrong::Seed))) {
-        let (ends, _) = run(&model(backend, options), wrong, 4, 1000);
-        let found = ends.iter().filter_map(|end| end.as_ref().err()).map(ToString::to_string);
-        let found: Vec<String> = found.filter(|error| error.contains("audit")).collect();
-        assert!(!found.is_empty(), "{backend}, {wrong:?}: {ends:?}");
-        for error in found {
+    let variants = [("dealt", "audit=500", Deviation::Server), ("dealt", "audit=500", Deviation::Client)];
+    for (backend, options, deviation) in variants.into_iter().chain(VARIANTS.map(|(b, o)| (b, o, Deviation::Seed))) {
+        let (ends, _) = run(&model(backend, options), deviation, 4, 1000);
+        let errors = ends.iter().filter_map(|end| end.as_ref().err()).map(ToString::to_string);
+        let errors: Vec<String> = errors.filter(|error| error.contains("audit")).collect();
+        assert!(!errors.is_empty(), "{backend}, {deviation:?}: {ends:?}");
+        for error in errors {
             let number = error.split("material ").nth(1).and_then(|rest| rest.split(' ').next());
             let number: u64 = number.expect("it is named").parse().unwrap();
             assert!(number.is_multiple_of(4), "{error}");
@@ -205,26 +212,26 @@ fn a_dealer_that_cheats_in_one_material_of_some_is_found_and_the_material_named(
 #[test]
 fn a_dealer_is_not_blamed_alone_for_what_the_other_party_may_have_done() {
     let models = model("dealt", "audit=900");
-    let said = |wrong| run(&models, wrong, 1, 64).0.map(|end| end.unwrap_err().to_string());
-    let [client, _] = said(Wrong::Consent);
+    let errors = |deviation| run(&models, deviation, 1, 64).0.map(|end| end.unwrap_err().to_string());
+    let [client, _] = errors(Deviation::Consent);
     assert!(client.contains("audit") && client.contains("The dealer or the server has deviated"), "{client}");
-    let [_, server] = said(Wrong::Silence);
+    let [_, server] = errors(Deviation::Silence);
     assert!(server.contains("audit") && server.contains("The dealer or this client has deviated"), "{server}");
     // To the client the seed comes by way of the server.
-    let [client, server] = said(Wrong::Seed);
+    let [client, server] = errors(Deviation::Seed);
     assert!(client.contains("The dealer or the server has deviated"), "{client}");
     assert!(server.contains("The dealer has dealt wrongly"), "{server}");
 }
 
 #[test]
 fn without_audits_nothing_is_opened() {
-    let ([a, b], opened) = run(&model("dealt", "audit=0"), Wrong::Server, 1, 4);
+    let ([a, b], opened) = run(&model("dealt", "audit=0"), Deviation::Server, 1, 4);
     assert!(a.is_ok() && b.is_ok() && opened == 0);
 }
 
 /// What a dealer sees of one material before it has given all of both halves, and whether it is audited.
 #[derive(Default)]
-struct Seen {
+struct Observation {
     /// Who took a piece (the client is 0), and its bytes.
     taken: Vec<(usize, usize)>,
     /// Who has all of its half, or has failed.
@@ -234,20 +241,20 @@ struct Seen {
 
 #[derive(Default)]
 struct Watch {
-    seen: Mutex<HashMap<Ticket, Seen>>,
+    seen: Mutex<HashMap<Ticket, Observation>>,
     changed: Condvar,
 }
 
 impl Watch {
-    fn note<T>(&self, ticket: &Ticket, note: impl FnOnce(&mut Seen) -> T) -> T {
-        let noted = note(self.seen.lock().unwrap().entry(*ticket).or_default());
+    fn note<T>(&self, ticket: &Ticket, note: impl FnOnce(&mut Observation) -> T) -> T {
+        let result = note(self.seen.lock().unwrap().entry(*ticket).or_default());
         self.changed.notify_all();
-        noted
+        result
     }
 
     fn wait_for(&self, ticket: &Ticket, party: usize) {
-        let more = |seen: &mut HashMap<Ticket, Seen>| !seen.entry(*ticket).or_default().ended[party];
-        drop(self.changed.wait_while(self.seen.lock().unwrap(), more).unwrap());
+        let is_running = |seen: &mut HashMap<Ticket, Observation>| !seen.entry(*ticket).or_default().ended[party];
+        drop(self.changed.wait_while(self.seen.lock().unwrap(), is_running).unwrap());
     }
 }
 
@@ -268,10 +275,10 @@ impl Dealer for Watching {
         seal: &Seal,
         sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
-        let mut known = None;
-        let done = self.inner.deal_into(order, seal, &mut |piece| match piece {
+        let mut received_ticket = None;
+        let result = self.inner.deal_into(order, seal, &mut |piece| match piece {
             Piece::Ticket(ticket) => {
-                known = Some(*ticket);
+                received_ticket = Some(*ticket);
                 sink(Piece::Ticket(ticket))?;
                 if self.first == 0 {
                     self.watch.wait_for(ticket, 0);
@@ -280,13 +287,13 @@ impl Dealer for Watching {
             }
             Piece::Half(bytes) => {
                 sink(Piece::Half(bytes))?;
-                let ticket = known.expect("it comes first");
+                let ticket = received_ticket.expect("it comes first");
                 self.watch.note(&ticket, |seen| seen.taken.push((1, bytes.len())));
                 Ok(())
             }
         });
-        known.iter().for_each(|ticket| self.watch.note(ticket, |seen| seen.ended[1] = true));
-        done
+        received_ticket.iter().for_each(|ticket| self.watch.note(ticket, |seen| seen.ended[1] = true));
+        result
     }
 
     fn fetch_into(
@@ -298,7 +305,7 @@ impl Dealer for Watching {
         if self.first == 1 {
             self.watch.wait_for(ticket, 1);
         }
-        let done = self.inner.fetch_into(ticket, claim, &mut |bytes| {
+        let result = self.inner.fetch_into(ticket, claim, &mut |bytes| {
             let mut bytes = bytes.to_vec();
             bytes[0] ^= u8::from(self.cheats && !self.watch.note(ticket, |seen| seen.audited));
             sink(&bytes)?;
@@ -306,7 +313,7 @@ impl Dealer for Watching {
             Ok(())
         });
         self.watch.note(ticket, |seen| seen.ended[0] = true);
-        done
+        result
     }
 
     fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {
@@ -327,14 +334,14 @@ impl Dealer for Watching {
     }
 }
 
-/// Materials by a dealer that watches: what it has seen, and how the parties ended.
-fn watched(models: &Models, first: usize, cheats: bool, most: usize) -> (Vec<Seen>, Ends) {
+/// Makes materials with a dealer that watches. Returns its observations, and how the parties ended.
+fn run_watched(models: &Models, first: usize, cheats: bool, count: usize) -> (Vec<Observation>, Ends) {
     let watch = Arc::new(Watch::default());
-    let dealers = nearby().map(|inner| {
+    let dealers = pair_of_dealers().map(|inner| {
         let watch = Arc::clone(&watch);
         Arc::new(Watching { inner, first, cheats, watch }) as Arc<dyn Dealer>
     });
-    let ends = run_with(models, dealers, false, most);
+    let ends = run_with(models, dealers, false, count);
     let seen = std::mem::take(&mut *watch.seen.lock().unwrap()).into_values().collect();
     (seen, ends)
 }
@@ -344,11 +351,11 @@ fn until_both_halves_are_dealt_a_dealer_sees_the_same_of_all_materials() {
     for (backend, options) in VARIANTS {
         let models = model(backend, options);
         for first in 0..2 {
-            let (seen, [a, b]) = watched(&models, first, false, 24);
+            let (seen, [a, b]) = run_watched(&models, first, false, 24);
             assert!(a.is_ok() && b.is_ok(), "{backend}, {options}: {a:?}, {b:?}");
             assert!(seen.iter().any(|seen| seen.audited), "with 24 that were not, but for chance (2^-24)");
-            for one in &seen {
-                assert!(one.ended == [true; 2] && one.taken == seen[0].taken, "{backend}, {options}");
+            for observation in &seen {
+                assert!(observation.ended == [true; 2] && observation.taken == seen[0].taken, "{backend}, {options}");
             }
         }
     }
@@ -357,17 +364,17 @@ fn until_both_halves_are_dealt_a_dealer_sees_the_same_of_all_materials() {
 #[test]
 fn a_dealer_that_cheats_when_nothing_shows_an_audit_is_found_as_often_as_any() {
     let models = model("dealt", "audit=500");
-    let found = (0..64).filter(|_| {
-        let (_, ends) = watched(&models, 1, true, 1);
+    let detected = (0..64).filter(|_| {
+        let (_, ends) = run_watched(&models, 1, true, 1);
         let error = ends.iter().find_map(|end| end.as_ref().err());
         error.is_some_and(|error| error.to_string().contains("audit"))
     });
     // Each with probability 1/2; outside of this range but for 2^-22.
-    let found = found.count();
-    assert!((13..=51).contains(&found), "{found} of 64");
+    let detected = detected.count();
+    assert!((13..=51).contains(&detected), "{detected} of 64");
 }
 
-/// How a half does not come as it should.
+/// A fault of a half on its way to a party.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     Refused,
@@ -381,18 +388,15 @@ enum Fault {
     Reordered,
 }
 
-/// A dealer that does so to one party.
+/// A dealer whose halves have a fault for one party.
 struct Faulty {
     inner: InProcessDealer,
     fault: Fault,
 }
 
 impl Faulty {
-    fn spoiled(
-        &self,
-        half: &[u8],
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
-    ) -> Result<(), BackendError> {
+    /// Gives a half to `sink` with the fault.
+    fn spoil(&self, half: &[u8], sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>) -> Result<(), BackendError> {
         let mut half = half.to_vec();
         match self.fault {
             Fault::Refused | Fault::Ends => half.truncate(half.len() / 2),
@@ -406,11 +410,12 @@ impl Faulty {
             }
         }
         half.chunks(100).try_for_each(sink)?;
-        if self.fault == Fault::Ends { gone() } else { Ok(()) }
+        if self.fault == Fault::Ends { dealer_gone() } else { Ok(()) }
     }
 }
 
-fn gone() -> Result<(), BackendError> {
+/// The error of a dealer that is gone.
+fn dealer_gone() -> Result<(), BackendError> {
     Err(BackendError::Dealer { what: "it is gone".into() })
 }
 
@@ -422,11 +427,11 @@ impl Dealer for Faulty {
         sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
         if self.fault == Fault::Refused {
-            return gone();
+            return dealer_gone();
         }
         let (ticket, half) = self.inner.deal(order, seal)?;
         sink(Piece::Ticket(&ticket))?;
-        self.spoiled(&half, &mut |bytes| sink(Piece::Half(bytes)))
+        self.spoil(&half, &mut |bytes| sink(Piece::Half(bytes)))
     }
 
     fn fetch_into(
@@ -436,9 +441,9 @@ impl Dealer for Faulty {
         sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
         if self.fault == Fault::Refused {
-            return gone();
+            return dealer_gone();
         }
-        self.spoiled(&self.inner.fetch(ticket, claim)?, sink)
+        self.spoil(&self.inner.fetch(ticket, claim)?, sink)
     }
 
     fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {
@@ -459,17 +464,17 @@ impl Dealer for Faulty {
 fn a_half_that_does_not_come_as_it_should_ends_the_phase_at_both() {
     for (backend, options) in [("dealt", "audit=0"), ("dealt", ""), ("fss", "audit=0"), ("fss", "level=l2")] {
         let models = model(backend, options);
-        let all = [Fault::Refused, Fault::Ends, Fault::Longer, Fault::Shorter, Fault::Changed, Fault::Reordered];
-        for fault in all {
+        let faults = [Fault::Refused, Fault::Ends, Fault::Longer, Fault::Shorter, Fault::Changed, Fault::Reordered];
+        for fault in faults {
             // A changed half of this one is as good as any.
             if backend == "dealt" && matches!(fault, Fault::Changed | Fault::Reordered) {
                 continue;
             }
             for party in 0..2 {
-                let [ours, theirs] = nearby();
+                let [client_dealer, server_dealer] = pair_of_dealers();
                 let dealers: [Arc<dyn Dealer>; 2] = match party {
-                    0 => [Arc::new(Faulty { inner: ours, fault }), Arc::new(theirs)],
-                    _ => [Arc::new(ours), Arc::new(Faulty { inner: theirs, fault })],
+                    0 => [Arc::new(Faulty { inner: client_dealer, fault }), Arc::new(server_dealer)],
+                    _ => [Arc::new(client_dealer), Arc::new(Faulty { inner: server_dealer, fault })],
                 };
                 let mut ends = run_with(&models, dealers, false, 1);
                 let case = format!("{backend}, {options}, {fault:?}, party {party}: {ends:?}");

@@ -30,15 +30,15 @@ fn a_model_is_compared_with_its_float_network() {
         let mut labels: Vec<usize> = data.iter().enumerate().map(|(i, x)| class(x) + i % 2).collect();
         data.push(vec![100.0; 64]);
         labels.push(0);
-        let found = check(&model, &*lowered, &data, Some(&labels), &Watch::default()).unwrap();
-        assert_eq!((found.inputs, found.refused, found.overflowed), (20, 1, 0));
-        assert!(found.agreement >= 0.9, "{found:?}");
-        assert!(found.interval[0] < found.agreement, "{found:?}");
-        assert_eq!(found.accuracy.unwrap().float, 0.5);
-        assert!(found.output_error < 1e-2);
-        assert!(found.strained.iter().all(|s| s.share < 1.0));
+        let report = check(&model, &*lowered, &data, Some(&labels), &Watch::default()).unwrap();
+        assert_eq!((report.inputs, report.refused, report.overflowed), (20, 1, 0));
+        assert!(report.agreement >= 0.9, "{report:?}");
+        assert!(report.interval[0] < report.agreement, "{report:?}");
+        assert_eq!(report.accuracy.unwrap().float, 0.5);
+        assert!(report.output_error < 1e-2);
+        assert!(report.strained.iter().all(|s| s.share < 1.0));
         let unlabelled = check(&model, &*lowered, &data, None, &Watch::default()).unwrap();
-        assert_eq!(Checked { accuracy: found.accuracy, ..unlabelled }, found);
+        assert_eq!(Checked { accuracy: report.accuracy, ..unlabelled }, report);
     }
 }
 
@@ -50,14 +50,14 @@ fn what_overflows_is_named() {
         sizes[1..].iter_mut().for_each(|v| *v /= 64.0);
     }
     let lowered = Cheetah.lower(&model, &"frac_bits=8".parse().unwrap()).unwrap();
-    let found = check(&model, &*lowered, &inputs(5), None, &Watch::default()).unwrap();
-    assert!(found.overflowed > 0, "{found:?}");
-    assert!(found.strained[0].share >= 1.0, "{found:?}");
-    assert!(found.advice.is_some_and(|advice| advice.contains("-O clamp=true")));
-    assert!(found.strained.is_sorted_by(|a, b| a.share >= b.share));
+    let report = check(&model, &*lowered, &inputs(5), None, &Watch::default()).unwrap();
+    assert!(report.overflowed > 0, "{report:?}");
+    assert!(report.strained[0].share >= 1.0, "{report:?}");
+    assert!(report.advice.is_some_and(|advice| advice.contains("-O clamp=true")));
+    assert!(report.strained.is_sorted_by(|a, b| a.share >= b.share));
     let clamped = Cheetah.lower(&model, &"frac_bits=8,clamp=true".parse().unwrap()).unwrap();
-    let found = check(&model, &*clamped, &inputs(5), None, &Watch::default()).unwrap();
-    assert_eq!((found.overflowed, found.advice), (0, None));
+    let report = check(&model, &*clamped, &inputs(5), None, &Watch::default()).unwrap();
+    assert_eq!((report.overflowed, report.advice), (0, None));
 }
 
 fn lower(backend: &dyn Backend, output_mode: OutputMode) -> (Model, Arc<dyn ServerModel>) {
@@ -69,25 +69,25 @@ fn lower(backend: &dyn Backend, output_mode: OutputMode) -> (Model, Arc<dyn Serv
 
 fn four_inputs() -> Vec<Vec<f32>> {
     let mut rng = SplitMix::new(3);
-    let mut all: Vec<Vec<f32>> = (0..3).map(|_| (0..64).map(|_| rng.range(-1.0, 1.0) as f32).collect()).collect();
-    all.push(vec![100.0; 64]);
-    all
+    let mut inputs: Vec<Vec<f32>> = (0..3).map(|_| (0..64).map(|_| rng.range(-1.0, 1.0) as f32).collect()).collect();
+    inputs.push(vec![100.0; 64]);
+    inputs
 }
 
 #[test]
 fn both_parties_answer_as_the_model_says() {
     for mode in [OutputMode::Logits, OutputMode::Top1] {
         let (model, lowered) = lower(&Cheetah, mode);
-        let ran = run_privately(&model, &Cheetah, &lowered, &four_inputs(), &Watch::default()).unwrap();
-        assert_eq!((ran.inputs, ran.as_reference), (3, 3), "{ran:?}");
-        assert!(ran.off <= ran.bound, "{ran:?}");
-        assert!(ran.stated.is_none_or(|stated| stated == ran.bound), "{ran:?}");
-        assert_eq!(ran.error > 0.0, mode == OutputMode::Logits, "{ran:?}");
+        let report = run_privately(&model, &Cheetah, &lowered, &four_inputs(), &Watch::default()).unwrap();
+        assert_eq!((report.inputs, report.as_reference), (3, 3), "{report:?}");
+        assert!(report.off <= report.bound, "{report:?}");
+        assert!(report.stated.is_none_or(|stated| stated == report.bound), "{report:?}");
+        assert_eq!(report.error > 0.0, mode == OutputMode::Logits, "{report:?}");
         let costs = lowered.costs();
-        assert_eq!((ran.setup.up_bytes, ran.online.up_bytes), (costs.setup.up_bytes, costs.online.up_bytes));
-        assert!(ran.offline.down_bytes > 0);
-        assert!(ran.online.seconds > 0.0);
-        assert!(ran.steps.is_empty());
+        assert_eq!((report.setup.up_bytes, report.online.up_bytes), (costs.setup.up_bytes, costs.online.up_bytes));
+        assert!(report.offline.down_bytes > 0);
+        assert!(report.online.seconds > 0.0);
+        assert!(report.steps.is_empty());
     }
 }
 
@@ -96,11 +96,11 @@ fn a_bound_is_stated_where_it_says_something() {
     let model = tiny_cnn(OutputMode::Logits);
     let stated = |frac_bits: u32| {
         let lowered = Cheetah.lower(&model, &format!("frac_bits={frac_bits}").parse().unwrap()).unwrap();
-        let ran = run_privately(&model, &Cheetah, &lowered, &four_inputs()[..1], &Watch::default()).unwrap();
-        assert!(ran.off <= ran.bound, "{ran:?}");
-        assert!(ran.bound.is_finite(), "{ran:?}");
-        assert!(ran.error < ran.bound, "{ran:?}");
-        ran.stated
+        let report = run_privately(&model, &Cheetah, &lowered, &four_inputs()[..1], &Watch::default()).unwrap();
+        assert!(report.off <= report.bound, "{report:?}");
+        assert!(report.bound.is_finite(), "{report:?}");
+        assert!(report.error < report.bound, "{report:?}");
+        report.stated
     };
     assert_eq!((stated(2), stated(12).is_some()), (None, true));
 }
@@ -111,12 +111,12 @@ fn the_server_of_ckks_tells_where_its_time_goes() {
     let model = import(bytes, &ImportOptions::default()).unwrap().model;
     let lowered = Ckks.lower(&model, &Options::default()).unwrap();
     let input = model.calibration.samples[0].clone();
-    let ran = run_privately(&model, &Ckks, &lowered, &[input], &Watch::default()).unwrap();
-    let [kinds, seconds] = [ran.steps.len() as f64, ran.steps.values().sum::<f64>()];
-    assert!(kinds >= 2.0, "{:?}", ran.steps);
-    assert!(ran.steps.contains_key("linear"), "{:?}", ran.steps);
-    assert!(seconds > 0.0, "{seconds} of {}", ran.online.seconds);
-    assert!(seconds <= ran.online.seconds, "{seconds} of {}", ran.online.seconds);
+    let report = run_privately(&model, &Ckks, &lowered, &[input], &Watch::default()).unwrap();
+    let [kinds, seconds] = [report.steps.len() as f64, report.steps.values().sum::<f64>()];
+    assert!(kinds >= 2.0, "{:?}", report.steps);
+    assert!(report.steps.contains_key("linear"), "{:?}", report.steps);
+    assert!(seconds > 0.0, "{seconds} of {}", report.online.seconds);
+    assert!(seconds <= report.online.seconds, "{seconds} of {}", report.online.seconds);
 }
 
 #[test]

@@ -18,15 +18,15 @@ const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/operators
 
 #[test]
 fn the_table_of_operators_is_up_to_date() {
-    let made = page();
+    let page = write_page();
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(DOCS, &made).unwrap();
+        std::fs::write(DOCS, &page).unwrap();
     }
-    let kept = std::fs::read_to_string(DOCS).unwrap_or_default();
-    let first = kept.lines().zip(made.lines()).find(|(a, b)| a != b);
+    let stored = std::fs::read_to_string(DOCS).unwrap_or_default();
+    let difference = stored.lines().zip(page.lines()).find(|(a, b)| a != b);
     assert!(
-        kept == made,
-        "docs/operators.md is not what the code says (first difference: {first:?}): UPDATE_DOCS=1 cargo test -p tacit-backends --test \
+        stored == page,
+        "docs/operators.md is not what the code says (first difference: {difference:?}): UPDATE_DOCS=1 cargo test -p tacit-backends --test \
          operators"
     );
 }
@@ -43,7 +43,8 @@ fn every_refused_operator_says_what_would_help() {
     }
 }
 
-fn page() -> String {
+/// Writes the page, and checks what back ends declare.
+fn write_page() -> String {
     let registry = Registry::standard();
     let mut out = String::from(
         "# Operators\n\nWritten by `crates/backends/registry/tests/suite/operators.rs` (`UPDATE_DOCS=1 cargo test -p tacit-backends --test suite operators`): \
@@ -67,13 +68,13 @@ fn page() -> String {
     writeln!(out, "| --- |{} --- |", " --- |".repeat(ids.len())).unwrap();
     for op in &operators() {
         let model = import(&example(op), &options()).unwrap_or_else(|e| panic!("{}: {e}", op.name)).model;
-        let can: Vec<&str> =
+        let lowers: Vec<&str> =
             backends.iter().map(|b| if b.lower(&model, &Options::default()).is_ok() { "yes" } else { "no" }).collect();
         let declared = backends.iter().map(|b| model.graph.nodes.iter().all(|n| b.support(&n.op) != Support::Missing));
         let declared: Vec<&str> = declared.map(|has| if has { "yes" } else { "no" }).collect();
-        assert_eq!(can, declared, "{}: what is lowered is what back ends declare", op.name);
+        assert_eq!(lowers, declared, "{}: what is lowered is what back ends declare", op.name);
         let name = if op.domain.is_empty() { op.name.into() } else { format!("{} ({})", op.name, op.domain) };
-        writeln!(out, "| {name} | {} | {} |", can.join(" | "), op.about).unwrap();
+        writeln!(out, "| {name} | {} | {} |", lowers.join(" | "), op.about).unwrap();
     }
     out.push_str(
         "\n## Refused\n\nNo back end computes these on secret tensors. The error names the node and says:\n\n",
@@ -181,11 +182,11 @@ fn constants() -> Vec<TensorProto> {
 
 /// A network whose last operator is `op`.
 fn example(op: &Operator) -> Vec<u8> {
-    let one = |inputs: &[&str], attributes: &[AttributeProto]| {
+    let on_image = |inputs: &[&str], attributes: &[AttributeProto]| {
         let last = NodeProto { domain: op.domain.into(), ..node(op.name, inputs, attributes) };
         network(image(), [last])
     };
-    let flat = |inputs: &[&str], attributes: &[AttributeProto]| {
+    let on_row = |inputs: &[&str], attributes: &[AttributeProto]| {
         let last = NodeProto { domain: op.domain.into(), ..node(op.name, inputs, attributes) };
         network(&[1, 4], [last])
     };
@@ -194,32 +195,32 @@ fn example(op: &Operator) -> Vec<u8> {
     match op.name {
         "Abs" | "Cast" | "Dropout" | "Flatten" | "GlobalAveragePool" | "GlobalMaxPool" | "HardSigmoid" | "Identity"
         | "Elu" | "Gelu" | "LeakyRelu" | "Neg" | "ReduceMax" | "ReduceMean" | "ReduceMin" | "Relu" | "Sigmoid"
-        | "Tanh" | "Transpose" => one(&["x"], &[]),
-        "Add" | "Sub" | "Mul" | "Div" | "Max" | "Min" | "Sum" | "Mean" | "PRelu" => one(&["x", "channels"], &[]),
-        "ArrayFeatureExtractor" => flat(&["x", "indices"], &[]),
-        "LpNormalization" => flat(&["x"], &[]),
-        "ArgMax" => flat(&["x"], &[int("axis", 1)]),
-        "Softmax" | "LogSoftmax" | "ZipMap" | "Normalizer" => flat(&["x"], &[]),
-        "AveragePool" | "MaxPool" => one(&["x"], &pool),
-        "BatchNormalization" => one(&["x", "per_channel", "per_channel", "per_channel", "variance"], &[]),
-        "Clip" => one(&["x", "", "one"], &[]),
-        "Concat" => one(&["x", "x"], &[int("axis", 2)]),
-        "Conv" | "ConvTranspose" => one(&["x", "kernel"], &[]),
-        "DepthToSpace" | "SpaceToDepth" => one(&["x"], &[int("blocksize", 2)]),
+        | "Tanh" | "Transpose" => on_image(&["x"], &[]),
+        "Add" | "Sub" | "Mul" | "Div" | "Max" | "Min" | "Sum" | "Mean" | "PRelu" => on_image(&["x", "channels"], &[]),
+        "ArrayFeatureExtractor" => on_row(&["x", "indices"], &[]),
+        "LpNormalization" => on_row(&["x"], &[]),
+        "ArgMax" => on_row(&["x"], &[int("axis", 1)]),
+        "Softmax" | "LogSoftmax" | "ZipMap" | "Normalizer" => on_row(&["x"], &[]),
+        "AveragePool" | "MaxPool" => on_image(&["x"], &pool),
+        "BatchNormalization" => on_image(&["x", "per_channel", "per_channel", "per_channel", "variance"], &[]),
+        "Clip" => on_image(&["x", "", "one"], &[]),
+        "Concat" => on_image(&["x", "x"], &[int("axis", 2)]),
+        "Conv" | "ConvTranspose" => on_image(&["x", "kernel"], &[]),
+        "DepthToSpace" | "SpaceToDepth" => on_image(&["x"], &[int("blocksize", 2)]),
         "GRU" => network(&[1, 2, 4], [node(op.name, &["x", "gates", "recurrent"], &[int("layout", 1)])]),
-        "Gather" => one(&["x", "indices"], &[int("axis", 1)]),
-        "Gemm" | "MatMul" => flat(&["x", "matrix"], &[]),
-        "ImageScaler" => one(&["x"], &[floats("bias", &[0.5; 4])]),
-        "Pad" => one(&["x", "pads"], &[]),
-        "ReduceSum" => one(&["x", "axes"], &[]),
-        "Reshape" => one(&["x", "flat"], &[]),
-        "Resize" => one(&["x", "", "scales"], &[]),
-        "Slice" => one(&["x", "starts", "ends", "axis1"], &[]),
-        "Split" => one(&["x"], &[int("axis", 1)]),
-        "Squeeze" => flat(&["x"], &[]),
-        "Tile" => one(&["x", "repeats"], &[]),
-        "Unsqueeze" => one(&["x", "axis1"], &[]),
-        "Upsample" => one(&["x", "scales"], &[]),
+        "Gather" => on_image(&["x", "indices"], &[int("axis", 1)]),
+        "Gemm" | "MatMul" => on_row(&["x", "matrix"], &[]),
+        "ImageScaler" => on_image(&["x"], &[floats("bias", &[0.5; 4])]),
+        "Pad" => on_image(&["x", "pads"], &[]),
+        "ReduceSum" => on_image(&["x", "axes"], &[]),
+        "Reshape" => on_image(&["x", "flat"], &[]),
+        "Resize" => on_image(&["x", "", "scales"], &[]),
+        "Slice" => on_image(&["x", "starts", "ends", "axis1"], &[]),
+        "Split" => on_image(&["x"], &[int("axis", 1)]),
+        "Squeeze" => on_row(&["x"], &[]),
+        "Tile" => on_image(&["x", "repeats"], &[]),
+        "Unsqueeze" => on_image(&["x", "axis1"], &[]),
+        "Upsample" => on_image(&["x", "scales"], &[]),
         "LinearClassifier" => {
             let labels = ints("classlabels_ints", &[0, 1]);
             let [coefficients, intercepts] = linear;
@@ -228,29 +229,31 @@ fn example(op: &Operator) -> Vec<u8> {
         }
         "LinearRegressor" => {
             let [coefficients, intercepts] = linear;
-            flat(&["x"], &[coefficients, intercepts, int("targets", 2)])
+            on_row(&["x"], &[coefficients, intercepts, int("targets", 2)])
         }
-        "Scaler" => flat(&["x"], &[floats("offset", &[0.5]), floats("scale", &[2.0])]),
-        name if Function::of_onnx(name).is_some_and(|function| !function.is_positive()) => one(&["x"], &[]),
-        name => of_two(name),
+        "Scaler" => on_row(&["x"], &[floats("offset", &[0.5]), floats("scale", &[2.0])]),
+        name if Function::of_onnx(name).is_some_and(|function| !function.is_positive()) => on_image(&["x"], &[]),
+        name => example_of_two(name),
     }
 }
 
 /// A network for an operator that needs another beside it.
-fn of_two(name: &str) -> Vec<u8> {
-    let to = |output: &str, node: NodeProto| NodeProto { output: vec![output.into()], ..node };
+fn example_of_two(name: &str) -> Vec<u8> {
+    let with_output = |output: &str, node: NodeProto| NodeProto { output: vec![output.into()], ..node };
     match name {
-        "Reciprocal" | "Sqrt" => network(image(), [to("s", node("Sigmoid", &["x"], &[])), node(name, &["s"], &[])]),
+        "Reciprocal" | "Sqrt" => {
+            network(image(), [with_output("s", node("Sigmoid", &["x"], &[])), node(name, &["s"], &[])])
+        }
         "ReduceL1" | "ReduceL2" => {
-            let norm = to("n", node(name, &["x"], &[ints("axes", &[1])]));
+            let norm = with_output("n", node(name, &["x"], &[ints("axes", &[1])]));
             network(&[1, 4], [norm, node("Div", &["x", "n"], &[])])
         }
         "QuantizeLinear" | "DequantizeLinear" => {
-            let steps = to("q", node("QuantizeLinear", &["x", "one"], &[]));
+            let steps = with_output("q", node("QuantizeLinear", &["x", "one"], &[]));
             network(image(), [steps, node("DequantizeLinear", &["q", "one"], &[])])
         }
         "Expand" => {
-            let mean = to("m", node("GlobalAveragePool", &["x"], &[]));
+            let mean = with_output("m", node("GlobalAveragePool", &["x"], &[]));
             network(image(), [mean, node("Expand", &["m", "wide"], &[])])
         }
         name => panic!("no example of {name}: add one"),

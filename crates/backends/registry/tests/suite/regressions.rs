@@ -12,8 +12,8 @@ use tacit_graph::npy::Npy;
 use tacit_graph::rng::SplitMix;
 use tacit_graph::{ImportOptions, Imported, Interval, Units, import};
 
-/// A network imported and lowered.
-fn served(
+/// Imports and lowers a network; `None` without the shared data.
+fn lower_network(
     name: &str,
     calibration: Option<&Npy>,
     range: Option<Interval<f32>>,
@@ -27,7 +27,7 @@ fn served(
     Some((imported, lowered))
 }
 
-/// Largest error over the inputs, as a share of the range of all wanted outputs.
+/// Largest error over the inputs, as a share of the range of all expected outputs.
 fn error(imported: &Imported, lowered: &dyn ServerModel, inputs: &[Vec<f32>]) -> f64 {
     let interface = lowered.interface();
     let (mut low, mut high, mut worst) = (f64::INFINITY, f64::NEG_INFINITY, 0f64);
@@ -50,7 +50,7 @@ fn what_was_refused_when_served_is_served() {
     for number in [51, 64, 149, 302, 353, 385, 469, 480] {
         let name = format!("unservable_{number}");
         let Some(calibration) = data::array(&format!("{name}_calib.npy")) else { return };
-        let Some((imported, lowered)) = served(&name, Some(&calibration), None) else { return };
+        let Some((imported, lowered)) = lower_network(&name, Some(&calibration), None) else { return };
         let inputs = inputs(&calibration, lowered.interface().input_len());
         let error = error(&imported, &*lowered, &inputs);
         let report = lowered.report().unwrap();
@@ -63,7 +63,7 @@ fn what_was_refused_when_served_is_served() {
 #[test]
 fn tiny_weights_and_inputs_are_rescaled() {
     for (name, high) in [("tiny_weights", 1.0f32), ("tiny_input_range", 1e-5)] {
-        let Some((imported, lowered)) = served(name, None, Some(Interval { low: -high, high })) else { return };
+        let Some((imported, lowered)) = lower_network(name, None, Some(Interval { low: -high, high })) else { return };
         let mut rng = SplitMix::new(9);
         let (len, high) = (lowered.interface().input_len(), f64::from(high));
         let inputs: Vec<Vec<f32>> =
@@ -77,7 +77,7 @@ fn tiny_weights_and_inputs_are_rescaled() {
 fn every_feature_has_its_own_scale() {
     for name in ["scaler_mlp", "ecg_bn_input"] {
         let Some(calibration) = data::array(&format!("{name}_calib.npy")) else { return };
-        let Some((imported, lowered)) = served(name, Some(&calibration), None) else { return };
+        let Some((imported, lowered)) = lower_network(name, Some(&calibration), None) else { return };
         let Some(test) = data::array(&format!("{name}_x.npy")) else { return };
         assert!(lowered.interface().input.moved.is_some());
         let len = lowered.interface().input_len();
@@ -91,17 +91,19 @@ fn every_feature_has_its_own_scale() {
 #[test]
 fn a_scaler_inside_keeps_the_classes() {
     let Some(calibration) = data::array("breast_cancer_calib.npy") else { return };
-    let Some((imported, lowered)) = served("breast_cancer_scaler_inside", Some(&calibration), None) else { return };
+    let Some((imported, lowered)) = lower_network("breast_cancer_scaler_inside", Some(&calibration), None) else {
+        return;
+    };
     let Some(test) = data::array("breast_cancer_test.npy") else { return };
     let interface = lowered.interface();
     let mut same = 0;
     let mut refused = 0;
     for x in inputs(&test, interface.input_len()) {
-        let Ok(given) = interface.accept(&x, Units::Network) else {
+        let Ok(input) = interface.accept(&x, Units::Network) else {
             refused += 1;
             continue;
         };
-        let got = lowered.reference(&given).unwrap();
+        let got = lowered.reference(&input).unwrap();
         same += usize::from((got[0] > 0.0) == (run(&imported.network.graph, &x).unwrap()[0] > 0.0));
     }
     assert!(same >= 283, "{same} of 285, {refused} refused\n{}", lowered.report().unwrap());

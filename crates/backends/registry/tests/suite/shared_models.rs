@@ -35,8 +35,8 @@ fn imagenet_normalisation() -> ImportOptions {
     }
 }
 
-/// Imports with 16 training images and demands agreement on test images that the import did not see.
-fn agree(name: &str, base: ImportOptions, train: Option<Npy>, test: Option<Npy>, least: f64) {
+/// Imports with 16 training images and checks agreement on test images that the import did not see.
+fn check_agreement(name: &str, base: ImportOptions, train: Option<Npy>, test: Option<Npy>, min_agreement: f64) {
     let (Some(bytes), Some(train), Some(test)) = (model(name), train, test) else { return };
     let options = ImportOptions { calibration: Some(train), max_samples: 16, ..base };
     let imported = import(&bytes, &options).unwrap();
@@ -44,13 +44,13 @@ fn agree(name: &str, base: ImportOptions, train: Option<Npy>, test: Option<Npy>,
     let test = options.prepare(&imported.network.graph.nodes[0].shape, &test, usize::MAX).unwrap();
     for simulated in [None, Some(1)] {
         let a = agreement(&imported, &lowered, &test, simulated).unwrap();
-        assert!(a.same_class >= least, "{name}: {a:?}\n{}", lowered.report);
+        assert!(a.same_class >= min_agreement, "{name}: {a:?}\n{}", lowered.report);
         assert_eq!(a.out_of_range, 0, "{name}");
     }
     // What the file keeps is enough to lower the model again.
-    let back = file::read(&file::write(&imported.model).unwrap()).unwrap();
-    assert_eq!(back, imported.model);
-    assert_eq!(lower(&back, &RingOptions::default(), &price).unwrap(), lowered);
+    let reread = file::read(&file::write(&imported.model).unwrap()).unwrap();
+    assert_eq!(reread, imported.model);
+    assert_eq!(lower(&reread, &RingOptions::default(), &price).unwrap(), lowered);
 }
 
 fn price(graph: &RingGraph) -> Result<f64, BackendError> {
@@ -59,19 +59,19 @@ fn price(graph: &RingGraph) -> Result<f64, BackendError> {
 
 #[test]
 fn mnist_agrees() {
-    agree("mnist.onnx", ImportOptions::default(), mnist("train", 16), mnist("t10k", 200), 0.995);
+    check_agreement("mnist.onnx", ImportOptions::default(), mnist("train", 16), mnist("t10k", 200), 0.995);
 }
 
 #[test]
 fn resnet8_agrees() {
     let (train, test) = (cifar("data_batch_1", 16), cifar("test_batch", 50));
-    agree("mlperftiny_resnet8_cifar10.onnx", ImportOptions::default(), train, test, 0.98);
+    check_agreement("mlperftiny_resnet8_cifar10.onnx", ImportOptions::default(), train, test, 0.98);
 }
 
 #[test]
 fn resnet20_agrees() {
     let (train, test) = (cifar("data_batch_1", 16), cifar("test_batch", 50));
-    agree("resnet20_cifar10.onnx", imagenet_normalisation(), train, test, 0.98);
+    check_agreement("resnet20_cifar10.onnx", imagenet_normalisation(), train, test, 0.98);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn overflows(lowered: &RingModel, input: &[f32]) -> bool {
 
 /// Inputs that no data set holds, none of them among those that the importer tries: diagonals, rings,
 /// crosses, blocks of colours.
-fn unheard_of(imported: &Imported) -> Vec<Vec<f32>> {
+fn synthetic_inputs(imported: &Imported) -> Vec<Vec<f32>> {
     let shape = imported.model.interface.input_shape.clone();
     let [low, high] = imported.model.interface.input.range.ends();
     let (height, width) = (shape[1], shape[2]);
@@ -125,13 +125,14 @@ fn unheard_of(imported: &Imported) -> Vec<Vec<f32>> {
     let pick = |p: &fn(usize, usize, usize) -> bool, i: usize| {
         if p(i / (height * width), i / width % height, i % width) { high } else { low }
     };
-    let all = patterns.iter().map(|p| (0..shape[0] * height * width).map(|i| pick(p, i)).collect::<Vec<f32>>());
+    let inputs = patterns.iter().map(|p| (0..shape[0] * height * width).map(|i| pick(p, i)).collect::<Vec<f32>>());
     // Of a channel less is accepted than of all.
-    all.map(|mut values| {
-        imported.model.interface.clip(&mut values);
-        values
-    })
-    .collect()
+    inputs
+        .map(|mut values| {
+            imported.model.interface.clip(&mut values);
+            values
+        })
+        .collect()
 }
 
 #[test]
@@ -145,7 +146,7 @@ fn a_checkerboard_does_not_overflow_resnet8() {
     let imported = import(&bytes, &options).unwrap();
     let lowered = lower(&imported.model, &RingOptions::default(), &price).unwrap();
     let mut inputs = options.prepare(&imported.network.graph.nodes[0].shape, &board, 1).unwrap();
-    inputs.extend(unheard_of(&imported));
+    inputs.extend(synthetic_inputs(&imported));
     let wrong = inputs.iter().filter(|x| overflows(&lowered, &imported.client_input(x))).count();
     assert_eq!(wrong, 0, "{}", lowered.report);
     let a = agreement(&imported, &lowered, &inputs[..1], None).unwrap();
@@ -155,13 +156,14 @@ fn a_checkerboard_does_not_overflow_resnet8() {
     assert!(lowered.report.overflow.likely > 0);
 
     // With clamps it is certain, also from two images that hardly show anything.
-    let few = import(&bytes, &ImportOptions { calibration: cifar("data_batch_1", 2), ..options }).unwrap();
-    let clamped = lower(&few.model, &RingOptions { clamp: true, ..RingOptions::default() }, &price).unwrap();
+    let few_samples = import(&bytes, &ImportOptions { calibration: cifar("data_batch_1", 2), ..options }).unwrap();
+    let clamped = lower(&few_samples.model, &RingOptions { clamp: true, ..RingOptions::default() }, &price).unwrap();
     assert_eq!(clamped.report.overflow.likely, 0, "{}", clamped.report);
-    assert!(inputs.iter().all(|x| !overflows(&clamped, &few.client_input(x))));
+    assert!(inputs.iter().all(|x| !overflows(&clamped, &few_samples.client_input(x))));
     let images = cifar("test_batch", 100).expect("the training images are there");
-    let test = ImportOptions::default().prepare(&few.network.graph.nodes[0].shape, &images, usize::MAX).unwrap();
-    let a = agreement(&few, &clamped, &test, Some(1)).unwrap();
+    let test =
+        ImportOptions::default().prepare(&few_samples.network.graph.nodes[0].shape, &images, usize::MAX).unwrap();
+    let a = agreement(&few_samples, &clamped, &test, Some(1)).unwrap();
     assert!(a.same_class >= 0.97, "{a:?}");
 }
 
@@ -178,7 +180,7 @@ fn four_calibration_images_are_enough_for_rings_that_hold() {
     assert_eq!(lowered.report.agreement, None);
     assert!(lowered.report.warnings().iter().any(|w| w.contains("4 samples")), "{}", lowered.report);
     let mut inputs = options.prepare(&imported.network.graph.nodes[0].shape, &test, usize::MAX).unwrap();
-    inputs.extend(unheard_of(&imported));
+    inputs.extend(synthetic_inputs(&imported));
     let wrong = inputs.iter().filter(|x| overflows(&lowered, &imported.client_input(x))).count();
     assert_eq!(wrong, 0, "{}", lowered.report);
 }

@@ -16,24 +16,25 @@ use tacit_backends::seam::Stop;
 use tacit_backends::{Backend, BackendError, ConnectionResources, Material, Registry, ServerModel};
 use tacit_net::{Channel, MemTransport, Phase, Transport};
 
-/// No layer.
+/// The limit of a party that is never stopped.
 const NEVER: u64 = u64::MAX;
 
-/// Stops a party when it reads or writes after `at` layers, and notes how many had begun.
+/// Stops a party when it reads or writes after `limit` layers, and notes how many had begun.
 #[derive(Clone)]
 struct Trip {
     stop: Stop,
-    at: u64,
+    limit: u64,
     begun: Arc<AtomicU64>,
 }
 
 impl Trip {
-    fn new(at: u64) -> Self {
-        Self { stop: Stop::default(), at, begun: Arc::new(AtomicU64::new(NEVER)) }
+    fn new(limit: u64) -> Self {
+        Self { stop: Stop::default(), limit, begun: Arc::new(AtomicU64::new(NEVER)) }
     }
 
-    fn look(&self) {
-        if self.stop.begun() >= self.at && self.begun.load(SeqCst) == NEVER {
+    /// Raises the flag if the limit is reached.
+    fn check(&self) {
+        if self.stop.begun() >= self.limit && self.begun.load(SeqCst) == NEVER {
             self.begun.store(self.stop.raise(), SeqCst);
         }
     }
@@ -43,14 +44,14 @@ struct Tripping(MemTransport, Trip);
 
 impl Read for Tripping {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.1.look();
+        self.1.check();
         self.0.read(buf)
     }
 }
 
 impl Write for Tripping {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.1.look();
+        self.1.check();
         self.0.write(buf)
     }
 
@@ -73,14 +74,14 @@ impl Transport for Tripping {
     }
 }
 
-/// How far a party came: layers begun after setup, offline and online phase; and why it ended.
-struct Came {
+/// The run of a party: layers begun by the end of setup, offline and online phase; and why it ended.
+struct PartyRun {
     begun: Vec<u64>,
     end: Result<(), BackendError>,
 }
 
-/// All phases of one input, each party until its end or its stop.
-fn run(backend: &dyn Backend, server: &Arc<dyn ServerModel>, input: &[f32], trips: &[Trip; 2]) -> [Came; 2] {
+/// Runs all phases of one input, each party until its end or its stop.
+fn run(backend: &dyn Backend, server: &Arc<dyn ServerModel>, input: &[f32], trips: &[Trip; 2]) -> [PartyRun; 2] {
     let client = backend.open(server.public_bytes()).unwrap();
     let registry = Registry::standard();
     let dealings = Arc::new(Dealings::new(registry, Prg::from_os().unwrap(), 1));
@@ -109,21 +110,21 @@ fn run(backend: &dyn Backend, server: &Arc<dyn ServerModel>, input: &[f32], trip
                 Ok(())
             };
             let end = phases();
-            Came { begun, end }
+            PartyRun { begun, end }
         }};
     }
     thread::scope(|scope| {
-        let ours = scope.spawn(|| {
+        let client_thread = scope.spawn(|| {
             let side = client.clone().connect(&resources[0]).unwrap();
             party!(side, a, trips[0], |side: &mut Box<dyn tacit_backends::ClientSide>, channel, material: Material| {
                 side.online(channel, material, input)
             })
         });
         let side = server.clone().connect(&resources[1]).unwrap();
-        let theirs =
+        let server_run =
             party!(side, b, trips[1], |side: &mut Box<dyn tacit_backends::ServerSide>, channel, material| side
                 .online(channel, material));
-        [ours.join().unwrap(), theirs]
+        [client_thread.join().unwrap(), server_run]
     })
 }
 
@@ -139,28 +140,28 @@ fn after_the_flag_no_layer_begins() {
         let backend = registry.get(id).unwrap();
         let server = backend.lower(&model, &options.parse().unwrap()).unwrap();
         let id = format!("{id} {options}").trim_end().to_owned();
-        let whole = run(&**backend, &server, &input, &[Trip::new(NEVER), Trip::new(NEVER)]);
+        let complete = run(&**backend, &server, &input, &[Trip::new(NEVER), Trip::new(NEVER)]);
         for (party, name) in ["client", "server"].into_iter().enumerate() {
-            let layers = &whole[party].begun;
-            assert!(whole[party].end.is_ok(), "{id}, {name}: {layers:?}");
+            let layers = &complete[party].begun;
+            assert!(complete[party].end.is_ok(), "{id}, {name}: {layers:?}");
             assert!(layers[0] == 0, "{id}, {name}: {layers:?}");
             for (phase, share) in [(1, 2), (1, u64::MAX), (2, 2)] {
                 // In the middle, and with the first layer: what is sent in one go is received in one.
                 let first = layers[phase - 1];
-                let at = first + ((layers[phase] - first) / share).max(1);
+                let limit = first + ((layers[phase] - first) / share).max(1);
                 let mut trips = [Trip::new(NEVER), Trip::new(NEVER)];
-                trips[party].at = at;
-                let came = run(&**backend, &server, &input, &trips);
-                let at_the_flag = trips[party].begun.load(SeqCst);
-                if at_the_flag >= layers[phase] {
+                trips[party].limit = limit;
+                let runs = run(&**backend, &server, &input, &trips);
+                let begun_at_flag = trips[party].begun.load(SeqCst);
+                if begun_at_flag >= layers[phase] {
                     // It had sent and received all of this phase before.
                     continue;
                 }
                 let case = format!("{id}, {name}, phase {phase}");
-                assert!(matches!(came[party].end, Err(BackendError::Stopped)), "{case}");
-                assert_eq!(trips[party].stop.begun(), at_the_flag, "{case}: a layer began after the flag");
-                assert_eq!(came[party].begun.len(), phase, "{case}: the phase gave something");
-                assert!(came[1 - party].end.is_err(), "{case}: the peer was told nothing");
+                assert!(matches!(runs[party].end, Err(BackendError::Stopped)), "{case}");
+                assert_eq!(trips[party].stop.begun(), begun_at_flag, "{case}: a layer began after the flag");
+                assert_eq!(runs[party].begun.len(), phase, "{case}: the phase gave something");
+                assert!(runs[1 - party].end.is_err(), "{case}: the peer was told nothing");
                 stopped.push(case);
             }
         }
@@ -177,6 +178,6 @@ fn after_the_flag_no_layer_begins() {
         "dealt linear=he, client, phase 1",
         "fss, server, phase 1",
     ] {
-        assert!(stopped.iter().any(|done| done == case), "{case} was not stopped: {stopped:?}");
+        assert!(stopped.iter().any(|stopped_case| stopped_case == case), "{case} was not stopped: {stopped:?}");
     }
 }

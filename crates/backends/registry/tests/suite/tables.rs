@@ -69,7 +69,8 @@ fn network() -> Vec<u8> {
     model.encode_to_vec()
 }
 
-fn imported() -> Imported {
+/// Imports the network.
+fn import_network() -> Imported {
     let mut rng = SplitMix::new(3);
     let data = (0..32 * FEATURES).map(|_| rng.range(-1.0, 1.0) as f32).collect();
     let calibration = Npy { shape: vec![32, FEATURES], data, is_bytes: false };
@@ -109,7 +110,7 @@ fn infer(
 
 #[test]
 fn a_network_with_functions_runs_from_its_file_to_its_answer() {
-    let (imported, registry) = (imported(), Registry::standard());
+    let (imported, registry) = (import_network(), Registry::standard());
     let dealings = Arc::new(Dealings::new(Registry::standard(), Prg::from_os().unwrap(), 1));
     let resources = [1, 2].map(|party| ConnectionResources {
         dealer: Some(Arc::new(InProcessDealer::new(Arc::clone(&dealings), [party; 32]))),
@@ -138,10 +139,10 @@ fn a_network_with_functions_runs_from_its_file_to_its_answer() {
             let reference = server.reference(&input).unwrap();
             let bound = server.error_bound(&reference);
             let float = imported.model.run(&input).unwrap();
-            for ((got, wanted), float) in answer.iter().zip(&reference).zip(&float) {
-                assert!((got - wanted).abs() <= bound, "{got}, reference {wanted}, bound {bound}");
+            for ((got, expected), float) in answer.iter().zip(&reference).zip(&float) {
+                assert!((got - expected).abs() <= bound, "{got}, reference {expected}, bound {bound}");
                 // Of the reference: what the protocol adds is drawn anew each time.
-                error = error.max((wanted - float).abs());
+                error = error.max((expected - float).abs());
             }
         }
         worst.push(error);
@@ -165,7 +166,7 @@ fn tables(model: &serde_json::Value) -> Vec<u32> {
 
 #[test]
 fn a_back_end_without_tables_names_the_node_and_who_has_them() {
-    let error = Registry::standard().get("cheetah").unwrap().lower(&imported().model, &Options::default());
+    let error = Registry::standard().get("cheetah").unwrap().lower(&import_network().model, &Options::default());
     let error = error.err().unwrap().to_string();
     assert!(error.contains("tanh"), "{error}");
     assert!(error.contains("Tanh"), "{error}");

@@ -56,23 +56,25 @@ struct Lowered {
     public: Public,
     bytes: Vec<u8>,
     plan: u8,
-    /// The server's.
+    /// The float network, at the server.
     model: Option<Model>,
 }
 
-fn bad(what: impl ToString) -> BackendError {
+/// The error of a public part.
+fn public_error(what: impl ToString) -> BackendError {
     BackendError::Public { what: what.to_string() }
 }
 
 impl Toy {
-    fn lowered(&self, bytes: &[u8], model: Option<Model>) -> Result<Arc<Lowered>, BackendError> {
-        let (public, rest) = postcard::take_from_bytes::<Public>(bytes).map_err(bad)?;
+    /// Reads a public part; `model` is the server's.
+    fn read_lowered(&self, bytes: &[u8], model: Option<Model>) -> Result<Arc<Lowered>, BackendError> {
+        let (public, rest) = postcard::take_from_bytes::<Public>(bytes).map_err(public_error)?;
         if !rest.is_empty() || public.kind != "toy" {
-            return Err(bad("it is no toy's, or bytes are left over"));
+            return Err(public_error("it is no toy's, or bytes are left over"));
         }
         public.interface.check()?;
         if public.preparation == Preparation::Dealt {
-            return Err(bad("nobody deals for the toy"));
+            return Err(public_error("nobody deals for the toy"));
         }
         Ok(Arc::new(Lowered { public, bytes: bytes.to_vec(), plan: self.plan, model }))
     }
@@ -93,22 +95,22 @@ impl Backend for Toy {
         let preparation = match reader.get::<String>("preparation")?.as_deref() {
             None | Some("two-party") => Preparation::TwoParty,
             Some("nothing") => Preparation::Nothing,
-            Some(other) => {
-                let what = format!("`{other}` is neither `two-party` nor `nothing`");
+            Some(text) => {
+                let what = format!("`{text}` is neither `two-party` nor `nothing`");
                 return Err(BackendError::Option { backend: self.id, key: "preparation".into(), what });
             }
         };
         reader.end()?;
         let public =
             Public { kind: "toy".into(), model_id: model.model_id, interface: model.interface.clone(), preparation };
-        Ok(self.lowered(&postcard::to_stdvec(&public).map_err(bad)?, Some(model.clone()))?)
+        Ok(self.read_lowered(&postcard::to_stdvec(&public).map_err(public_error)?, Some(model.clone()))?)
     }
     fn load(&self, public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError> {
         let model = file::read(private).map_err(|e| BackendError::Private { what: e.to_string() })?;
-        Ok(self.lowered(public, Some(model))?)
+        Ok(self.read_lowered(public, Some(model))?)
     }
     fn open(&self, public: &[u8]) -> Result<Arc<dyn ClientModel>, BackendError> {
-        Ok(self.lowered(public, None)?)
+        Ok(self.read_lowered(public, None)?)
     }
 }
 
@@ -120,19 +122,24 @@ impl Plan for Lowered {
         digest("tacit toy plan", &[&self.bytes, &[self.plan]])
     }
     fn costs(&self) -> Costs {
-        let kept = |bytes| PartyCost { stored_bytes: bytes, ..PartyCost::default() };
-        let phase = |up: usize, down: &[usize], bytes| {
+        let party_cost = |bytes| PartyCost { stored_bytes: bytes, ..PartyCost::default() };
+        let phase_cost = |up: usize, down: &[usize], bytes| {
             let mut talk = TrafficModel::default();
             talk.up(up);
             down.iter().for_each(|down| talk.down(*down));
-            PhaseCost { client: kept(bytes), server: kept(bytes), ..talk.into() }
+            PhaseCost { client: party_cost(bytes), server: party_cost(bytes), ..talk.into() }
         };
         let offline = match self.preparation() {
             Preparation::Nothing => PhaseCost::default(),
-            _ => phase(8, &[], Pad::BYTES as u64),
+            _ => phase_cost(8, &[], Pad::BYTES as u64),
         };
         let (inputs, outputs) = (self.interface().input_len(), self.interface().output_len());
-        Costs { setup: phase(8, &[8], 0), offline, online: phase(8 * inputs, &[8 * outputs], 0), ..Costs::default() }
+        Costs {
+            setup: phase_cost(8, &[8], 0),
+            offline,
+            online: phase_cost(8 * inputs, &[8 * outputs], 0),
+            ..Costs::default()
+        }
     }
     fn numerics(&self) -> Numerics {
         Numerics::Approx { relative: RELATIVE }
@@ -202,13 +209,13 @@ impl Pad {
         }
     }
 
-    /// What the material says, for its one use.
+    /// Takes the pad out of the material, for its one use.
     fn spend(material: Material, party: u8, preparation: Preparation) -> Result<u64, BackendError> {
         if preparation == Preparation::Nothing {
             return Ok(FIXED);
         }
-        let Self(whose, pad) = material.take()?;
-        if whose == party { Ok(pad) } else { Err(BackendError::Misuse("this is the other party's half")) }
+        let Self(owner, pad) = material.take()?;
+        if owner == party { Ok(pad) } else { Err(BackendError::Misuse("this is the other party's half")) }
     }
 }
 
@@ -234,7 +241,7 @@ fn send(channel: &mut Channel, tag: Tag, words: impl Iterator<Item = u64>) -> Re
 }
 
 impl Side {
-    fn keys(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
+    fn exchange_keys(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         assert_eq!(channel.phase(), Phase::Setup);
         send(channel, KEY, [7].into_iter())?;
         channel.recv(KEY, 8)?;
@@ -242,24 +249,24 @@ impl Side {
         Ok(())
     }
 
-    /// The server's or the client's phase must come after the setup.
-    fn after_setup(&self, wanted: Setup) -> Result<(), BackendError> {
-        let ready = self.is_set_up || self.model.setup() != wanted;
-        if ready { Ok(()) } else { Err(BackendError::Misuse("the setup comes first")) }
+    /// Checks that the setup ran, if it must run before this phase.
+    fn check_setup(&self, required: Setup) -> Result<(), BackendError> {
+        let is_ready = self.is_set_up || self.model.setup() != required;
+        if is_ready { Ok(()) } else { Err(BackendError::Misuse("the setup comes first")) }
     }
 }
 
 impl ServerSide for Side {
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
-        self.keys(channel)
+        self.exchange_keys(channel)
     }
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
-        self.after_setup(Setup::BeforeOffline)?;
+        self.check_setup(Setup::BeforeOffline)?;
         assert_eq!(channel.phase(), Phase::Offline);
         Ok(Material::new(Pad(Pad::SERVER, words(&channel.recv(PAD, 8)?)[0])))
     }
     fn online(&mut self, channel: &mut Channel, material: Material) -> Result<(), BackendError> {
-        self.after_setup(Setup::BeforeOnline)?;
+        self.check_setup(Setup::BeforeOnline)?;
         let pad = Pad::spend(material, Pad::SERVER, self.model.preparation())?;
         let padded = words(&channel.recv(INPUT, 8 * self.model.interface().input_len())?);
         let input: Vec<f32> = padded.iter().map(|w| f32::from_bits(w.wrapping_sub(pad) as u32)).collect();
@@ -274,10 +281,10 @@ impl ServerSide for Side {
 
 impl ClientSide for Side {
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
-        self.keys(channel)
+        self.exchange_keys(channel)
     }
     fn offline(&mut self, channel: &mut Channel) -> Result<Material, BackendError> {
-        self.after_setup(Setup::BeforeOffline)?;
+        self.check_setup(Setup::BeforeOffline)?;
         // Random, though it protects nothing: halves of different materials must not fit by chance.
         let pad = RandomState::new().build_hasher().finish();
         send(channel, PAD, [pad].into_iter())?;
@@ -285,7 +292,7 @@ impl ClientSide for Side {
     }
     fn online(&mut self, channel: &mut Channel, material: Material, input: &[f32]) -> Result<Vec<f64>, BackendError> {
         self.model.interface().check_input(input)?;
-        self.after_setup(Setup::BeforeOnline)?;
+        self.check_setup(Setup::BeforeOnline)?;
         let pad = Pad::spend(material, Pad::CLIENT, self.model.preparation())?;
         send(channel, INPUT, input.iter().map(|x| u64::from(x.to_bits()).wrapping_add(pad)))?;
         let output = channel.recv(OUTPUT, 8 * self.model.interface().output_len())?;

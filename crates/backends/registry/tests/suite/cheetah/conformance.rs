@@ -53,7 +53,7 @@ fn server(model: &Model) -> ServerParty {
 fn run(model: &Model, input: &[i64], seed: u64) -> Outcome {
     let plan = &model.0;
     let nodes = plan.graph().nodes().len();
-    let kept = costs(plan).offline;
+    let stored = costs(plan).offline;
     let (client, server) = run_sessions(
         seed,
         |s, ots| {
@@ -61,7 +61,7 @@ fn run(model: &Model, input: &[i64], seed: u64) -> Outcome {
             party.setup_with(s.channel, ots).expect("client setup");
             s.channel.set_phase(Phase::Offline);
             let bytes = party.offline(s.channel).expect("client offline").to_bytes();
-            assert_eq!(bytes.len() as u64, kept.client.stored_bytes);
+            assert_eq!(bytes.len() as u64, stored.client.stored_bytes);
             let material = ClientMaterial::from_bytes(plan, &bytes).expect("client material");
             s.channel.set_phase(Phase::Online);
             let mut taps = vec![Vec::new(); nodes];
@@ -74,7 +74,7 @@ fn run(model: &Model, input: &[i64], seed: u64) -> Outcome {
             party.setup_with(s.channel, ots).expect("server setup");
             s.channel.set_phase(Phase::Offline);
             let bytes = party.offline(s.channel).expect("server offline").to_bytes();
-            assert_eq!(bytes.len() as u64, kept.server.stored_bytes);
+            assert_eq!(bytes.len() as u64, stored.server.stored_bytes);
             let material = ServerMaterial::from_bytes(plan, &bytes).expect("server material");
             s.channel.set_phase(Phase::Online);
             let mut taps = vec![Vec::new(); nodes];
@@ -109,37 +109,37 @@ fn bound(plan: &Plan, id: usize, before: i64) -> (i64, i64) {
         // Where `before` is the reference's, that of a value which may be off.
         Op::Truncate { bits } => {
             let off = if plan.unread(node.inputs[0]) > 0 { linear(node.inputs[0]) } else { 0 };
-            let moved = |by: i64| ((before + by) >> bits) - (before >> bits);
-            (moved(-off) - 1, moved(off) + 1)
+            let shift = |error: i64| ((before + error) >> bits) - (before >> bits);
+            (shift(-off) - 1, shift(off) + 1)
         }
         _ => (0, 0),
     }
 }
 
-/// Checks every node's reconstructed tensor of input `one` of a batch, given the reconstructed inputs.
-fn check(plan: &Plan, weights: &Weights, one: usize, input: &[i64], outcome: &Outcome) {
+/// Checks every node's reconstructed tensor of input `index` of a batch, given the reconstructed inputs.
+fn check(plan: &Plan, weights: &Weights, index: usize, input: &[i64], outcome: &Outcome) {
     let graph = plan.graph();
-    let own =
-        |tensor: &[u64]| tensor.chunks(tensor.len() / plan.batch()).nth(one).expect("one for each input").to_vec();
+    let select =
+        |tensor: &[u64]| tensor.chunks(tensor.len() / plan.batch()).nth(index).expect("one for each input").to_vec();
     let mut reference = Reference::new(graph, weights, input).expect("the input fits");
     let mut values: Vec<Vec<i64>> = Vec::new();
     for (id, node) in graph.nodes().iter().enumerate() {
         let width = node.fixed.width;
-        let pairs = own(&outcome.client[id]).into_iter().zip(own(&outcome.server[id]));
+        let pairs = select(&outcome.client[id]).into_iter().zip(select(&outcome.server[id]));
         let got: Vec<i64> = pairs.map(|(c, s)| to_signed(c.wrapping_add(s), width)).collect();
         let inputs: Vec<&Vec<i64>> = node.inputs.iter().map(|&i| &values[i]).collect();
-        let want = reference.node(id, node, &inputs).expect("the reference runs");
-        assert_eq!(got.len(), want.len(), "node {id} ({})", node.op.name());
-        for (i, (g, w)) in got.iter().zip(&want).enumerate() {
+        let expected = reference.node(id, node, &inputs).expect("the reference runs");
+        assert_eq!(got.len(), expected.len(), "node {id} ({})", node.op.name());
+        for (i, (g, w)) in got.iter().zip(&expected).enumerate() {
             let before = inputs.first().and_then(|input| input.get(i)).copied().unwrap_or_default();
             let (low, high) = bound(plan, id, before);
             assert!((low..=high).contains(&(g - w)), "node {id} ({}), element {i}: {g}, reference {w}", node.op.name());
         }
         // The truncation of a share of which low bits are not kept is held to the whole tensor.
-        values.push(if plan.unread(id) > 0 { want } else { got });
+        values.push(if plan.unread(id) > 0 { expected } else { got });
     }
     let outputs = graph.output().elements();
-    assert_eq!(outcome.output[one * outputs..][..outputs], values[graph.spec().output]);
+    assert_eq!(outcome.output[index * outputs..][..outputs], values[graph.spec().output]);
 }
 
 /// 0 to 3 stand for direct comparison leaves of 1 to 4 bits, 4 to 7 for masked ones, 8 and 9 for digits by
@@ -157,26 +157,26 @@ fn options(kind: u32) -> Options {
 fn conform(net: Net, output: usize, options: Options, seed: u64) {
     let (graph, weights, input) = net.finish(output, seed);
     let model = (Arc::new(compile(graph, options).expect("compiles")), Arc::new(weights));
-    let one = conform_batch(&model, &input, options, seed);
+    let single = conform_batch(&model, &input, options, seed);
     let batch = [1, 2, 5][seed as usize % 3];
     if batch > 1 {
         let model = (Arc::new(batched(&model.0, batch)), model.1);
-        let inputs: Vec<i64> = (0..batch).flat_map(|one| another(&input, one)).collect();
+        let inputs: Vec<i64> = (0..batch).flat_map(|index| vary_input(&input, index)).collect();
         let several = conform_batch(&model, &inputs, options, seed);
-        assert_eq!(several.rounds, one.rounds, "a batch takes as many exchanges as one input");
+        assert_eq!(several.rounds, single.rounds, "a batch takes as many exchanges as one input");
     }
 }
 
-/// Some other input.
-fn another(input: &[i64], one: usize) -> Vec<i64> {
-    (0..input.len()).map(|i| (1 - (one as i64 & 2)) * input[(i + one) % input.len()]).collect()
+/// Another input of a batch, from its first.
+fn vary_input(input: &[i64], index: usize) -> Vec<i64> {
+    (0..input.len()).map(|i| (1 - (index as i64 & 2)) * input[(i + index) % input.len()]).collect()
 }
 
 fn conform_batch(model: &Model, inputs: &[i64], options: Options, seed: u64) -> Outcome {
     let (plan, weights) = (&model.0, &model.1);
     let outcome = run(model, inputs, seed % 1000);
-    for (one, input) in inputs.chunks(inputs.len() / plan.batch()).enumerate() {
-        check(plan, weights, one, input, &outcome);
+    for (index, input) in inputs.chunks(inputs.len() / plan.batch()).enumerate() {
+        check(plan, weights, index, input, &outcome);
     }
     let cost = costs(plan);
     let (offline, online) = (cost.offline, cost.online);
@@ -197,8 +197,8 @@ fn conform_batch(model: &Model, inputs: &[i64], options: Options, seed: u64) -> 
         outcome.sent.iter().zip([offline.up_bytes - talk.up_bytes(), offline.down_bytes - talk.down_bytes()])
     {
         // Each draw takes whole groups of 64, and has a message of its own.
-        let more = 10_000 * plan.graph().nodes().len() as u64;
-        assert!((*sent..=sent + more).contains(&stated), "{sent} sent, {stated} stated");
+        let slack = 10_000 * plan.graph().nodes().len() as u64;
+        assert!((*sent..=sent + slack).contains(&stated), "{sent} sent, {stated} stated");
     }
     outcome
 }
@@ -379,8 +379,8 @@ fn several_inputs_over_one_session_use_fresh_material() {
     assert!(materials[0] != materials[1]);
     assert!(materials[1] != materials[2]);
     for (x, got) in batch.iter().zip(outputs) {
-        let want = reference::run(model.0.graph(), &model.1, x).expect("reference");
-        assert!(got.iter().zip(&want).all(|(g, w)| (g - w).abs() <= 2), "{got:?} {want:?}");
+        let expected = reference::run(model.0.graph(), &model.1, x).expect("reference");
+        assert!(got.iter().zip(&expected).all(|(g, w)| (g - w).abs() <= 2), "{got:?} {expected:?}");
     }
 }
 
@@ -395,7 +395,7 @@ fn a_helpers_rest_and_the_devices_seed_are_the_devices_own_material() {
     let (graph, weights, _) = net.finish(r, 9);
     let model = (Arc::new(compile(graph, Options::default()).expect("compiles")), Arc::new(weights));
     let seed = || MaterialSeed::new(&mut [9; 16]);
-    let made = |seed: MaterialSeed| {
+    let make_material = |seed: MaterialSeed| {
         let client_side = |s: &mut Session<'_>, ots: Ots| {
             let mut party = client(&model);
             party.setup_with(s.channel, ots).expect("setup");
@@ -408,10 +408,10 @@ fn a_helpers_rest_and_the_devices_seed_are_the_devices_own_material() {
         };
         run_sessions(5, client_side, server_side).0
     };
-    let (alone, helped) = (made(seed()).to_bytes(), made(seed()).rest_to_bytes());
+    let (alone, helped) = (make_material(seed()).to_bytes(), make_material(seed()).rest_to_bytes());
     let joined = ClientMaterial::from_seed(&model.0, seed(), &helped).expect("it fits the plan");
     assert!(*joined.to_bytes() == *alone);
-    assert!(*made(MaterialSeed::new(&mut [8; 16])).to_bytes() != *alone);
+    assert!(*make_material(MaterialSeed::new(&mut [8; 16])).to_bytes() != *alone);
 }
 
 /// One input four times: neither party's shares show it, of any tensor that is shared anew.
@@ -422,8 +422,8 @@ fn equal_inputs_of_a_batch_are_shared_apart() {
     let t = net.truncate(c, 6);
     let r = net.relu(t, 30);
     let (graph, weights, input) = net.finish(r, 9);
-    let one = compile(graph, Options::default()).expect("compiles");
-    let model = (Arc::new(batched(&one, 4)), Arc::new(weights));
+    let single_plan = compile(graph, Options::default()).expect("compiles");
+    let model = (Arc::new(batched(&single_plan, 4)), Arc::new(weights));
     let outcome = run(&model, &input.repeat(4), 7);
     for tensor in outcome.client.iter().chain(&outcome.server) {
         let shares: Vec<&[u64]> = tensor.chunks(tensor.len() / 4).collect();
@@ -441,26 +441,26 @@ fn misuse_and_foreign_material_are_errors() {
     let model = (Arc::new(compile(graph.clone(), Options::default()).expect("compiles")), weights.clone());
     assert!(ClientMaterial::from_bytes(&model.0, &[0; 5]).is_err());
     assert!(ServerMaterial::from_bytes(&model.0, &vec![0; 1 << 16]).is_err());
-    let other = (Arc::new(compile(graph, options(3)).expect("compiles")), weights);
-    assert_ne!(model.0.digest(), other.0.digest(), "plans with other options must not share material");
-    fn misused<T>(result: Result<T, BackendError>) -> bool {
+    let other_model = (Arc::new(compile(graph, options(3)).expect("compiles")), weights);
+    assert_ne!(model.0.digest(), other_model.0.digest(), "plans with other options must not share material");
+    fn is_misuse<T>(result: Result<T, BackendError>) -> bool {
         matches!(result, Err(BackendError::Misuse(_)))
     }
     let refused = run_sessions(
         1,
         |s, ots| {
             let mut party = client(&model);
-            assert!(misused(party.offline(s.channel)), "the setup comes first");
+            assert!(is_misuse(party.offline(s.channel)), "the setup comes first");
             party.setup_with(s.channel, ots).expect("client setup");
             let material = party.offline(s.channel).expect("client offline");
-            misused(client(&other).online(s.channel, material, &input, &mut |_, _| {}))
+            is_misuse(client(&other_model).online(s.channel, material, &input, &mut |_, _| {}))
         },
         |s, ots| {
             let mut party = server(&model);
-            assert!(misused(party.offline(s.channel)), "the setup comes first");
+            assert!(is_misuse(party.offline(s.channel)), "the setup comes first");
             party.setup_with(s.channel, ots).expect("server setup");
             let material = party.offline(s.channel).expect("server offline");
-            misused(server(&other).online(s.channel, material, &mut |_, _| {}))
+            is_misuse(server(&other_model).online(s.channel, material, &mut |_, _| {}))
         },
     );
     assert_eq!(refused, (true, true));

@@ -47,6 +47,7 @@ struct Damaging {
 }
 
 impl Damaging {
+    /// Sends the pending frames that are complete.
     fn forward(&mut self) -> io::Result<()> {
         while self.pending.len() >= HEADER {
             let word = u32::from_le_bytes([self.pending[2], self.pending[3], self.pending[4], self.pending[5]]);
@@ -69,13 +70,14 @@ impl Damaging {
         Ok(())
     }
 
+    /// Damages a frame.
     fn spoil(&mut self, frame: &mut Vec<u8>) {
         let spot = self.target as usize * 7919;
         match self.damage {
             Damage::None => {}
             Damage::FlipPayload => {
-                let at = if frame.len() > HEADER { HEADER + spot % (frame.len() - HEADER) } else { 0 };
-                frame[at] ^= 1 << (spot % 8);
+                let byte = if frame.len() > HEADER { HEADER + spot % (frame.len() - HEADER) } else { 0 };
+                frame[byte] ^= 1 << (spot % 8);
             }
             Damage::FlipHeader => frame[spot % HEADER] ^= 1 << (spot / HEADER % 8),
             Damage::Truncate => {
@@ -154,9 +156,9 @@ fn case() -> Case {
 }
 
 /// The client's values; the server has none.
-type Ended = Result<Option<Vec<i64>>, BackendError>;
+type PartyResult = Result<Option<Vec<i64>>, BackendError>;
 
-fn party(case: &Case, role: Role, mut channel: Channel) -> Ended {
+fn party(case: &Case, role: Role, mut channel: Channel) -> PartyResult {
     let prg = Prg::from_os().expect("this system has randomness");
     let output = match role {
         Role::Client => {
@@ -177,9 +179,9 @@ fn party(case: &Case, role: Role, mut channel: Channel) -> Ended {
     Ok(output)
 }
 
-/// Runs both parties with one frame from `sender` damaged; gives how both ended, and the tags of the sender's
-/// frames.
-fn run(case: &Case, sender: Role, target: u64, damage: Damage) -> (Ended, Ended, Vec<u16>) {
+/// Runs both parties with one frame from `sender` damaged. Returns how both ended, and the tags of the
+/// sender's frames.
+fn run(case: &Case, sender: Role, target: u64, damage: Damage) -> (PartyResult, PartyResult, Vec<u16>) {
     let (client, server) = MemTransport::pair();
     let tags = Arc::new(Mutex::new(Vec::new()));
     let log = tags.clone();
@@ -193,22 +195,22 @@ fn run(case: &Case, sender: Role, target: u64, damage: Damage) -> (Ended, Ended,
     server.set_stall_timeout(stall).expect("memory takes any timeout");
     let started = Instant::now();
     let (client, server) = std::thread::scope(|scope| {
-        let other = scope.spawn(|| party(case, Role::Server, Channel::new(server)));
-        let mine = party(case, Role::Client, Channel::new(client));
-        (mine, other.join().expect("no damage may panic the server"))
+        let server = scope.spawn(|| party(case, Role::Server, Channel::new(server)));
+        let client = party(case, Role::Client, Channel::new(client));
+        (client, server.join().expect("no damage may panic the server"))
     });
     assert!(started.elapsed() < stall, "{damage:?} of frame {target} from the {sender:?} hung");
     let tags = std::mem::take(&mut *tags.lock().expect("no party panics"));
     (client, server, tags)
 }
 
-/// Every frame is damaged: the first two of each kind of message in every way, later ones in one way each.
-fn every_frame(sender: Role) {
+/// Damages every frame: the first two of each kind of message in every way, later ones in one way each.
+fn damage_every_frame(sender: Role) {
     const DAMAGES: [Damage; 5] =
         [Damage::FlipPayload, Damage::FlipHeader, Damage::Truncate, Damage::Longer, Damage::Shorter];
     let case = case();
     let (client, server, tags) = run(&case, sender, u64::MAX, Damage::None);
-    let (Ok(Some(want)), Ok(None)) = (client, server) else { panic!("the undamaged run must succeed") };
+    let (Ok(Some(expected)), Ok(None)) = (client, server) else { panic!("the undamaged run must succeed") };
     assert!(tags.len() > 30, "a protocol of {} frames cannot be this one", tags.len());
     for (target, tag) in tags.iter().enumerate() {
         let early = tags[..target].iter().filter(|t| *t == tag).count() < 2;
@@ -218,7 +220,7 @@ fn every_frame(sender: Role) {
             assert!(receiver.is_err(), "{damage:?} of frame {target} from the {sender:?} went unnoticed");
             if let Ok(Some(values)) = &client {
                 // The client may have been done before the server noticed; then its answer must be right.
-                assert_eq!(values, &want, "{damage:?} of frame {target} from the {sender:?} gave a wrong answer");
+                assert_eq!(values, &expected, "{damage:?} of frame {target} from the {sender:?} gave a wrong answer");
             }
         }
         if early {
@@ -232,10 +234,10 @@ fn every_frame(sender: Role) {
 
 #[test]
 fn every_frame_of_the_client() {
-    every_frame(Role::Client);
+    damage_every_frame(Role::Client);
 }
 
 #[test]
 fn every_frame_of_the_server() {
-    every_frame(Role::Server);
+    damage_every_frame(Role::Server);
 }

@@ -19,23 +19,26 @@ pub const SIZES: [usize; 2] = [2, 5];
 const BATCHING: [&str; 4] = ["cheetah", "dealt", "fss", "sci-he"];
 
 /// Models for a batch are their own, and state so.
-pub fn check_models(case: &str, one: &dyn ServerModel, several: &dyn ServerModel, client: &dyn ClientModel) {
+pub fn check_models(case: &str, single: &dyn ServerModel, several: &dyn ServerModel, client: &dyn ClientModel) {
     let batch = several.batch();
-    assert_eq!(several.digest(), batch_digest(&one.digest(), batch), "{case}");
-    assert_ne!(several.digest(), one.digest(), "{case}: material of another size is other material");
+    assert_eq!(several.digest(), batch_digest(&single.digest(), batch), "{case}");
+    assert_ne!(several.digest(), single.digest(), "{case}: material of another size is other material");
     for plan in [several as &dyn Plan, client] {
         assert_eq!(
             (plan.digest(), plan.batch(), plan.max_batch()),
-            (several.digest(), batch, one.max_batch()),
+            (several.digest(), batch, single.max_batch()),
             "{case}"
         );
         assert_eq!(plan.costs(), several.costs(), "{case}");
-        assert_eq!(plan.interface(), one.interface(), "{case}");
+        assert_eq!(plan.interface(), single.interface(), "{case}");
     }
-    assert_eq!(several.costs().online.exchanges, one.costs().online.exchanges, "{case}");
-    assert_eq!(several.public_bytes(), one.public_bytes(), "{case}: it is the same model");
-    let (many, few) = (several.costs().online.bytes(), one.costs().online.bytes());
-    assert!(many <= batch as u64 * few, "{case}: {many} bytes for {batch} inputs, {few} for one");
+    assert_eq!(several.costs().online.exchanges, single.costs().online.exchanges, "{case}");
+    assert_eq!(several.public_bytes(), single.public_bytes(), "{case}: it is the same model");
+    let (batch_bytes, single_bytes) = (several.costs().online.bytes(), single.costs().online.bytes());
+    assert!(
+        batch_bytes <= batch as u64 * single_bytes,
+        "{case}: {batch_bytes} bytes for {batch} inputs, {single_bytes} for one"
+    );
 }
 
 /// A model that every back end takes, with a batch of gates.
@@ -47,7 +50,8 @@ fn model() -> Model {
 
 type Lowered = (Arc<dyn ServerModel>, Arc<dyn ClientModel>, Model);
 
-fn lowered(id: &str) -> Lowered {
+/// Lowers a model for a back end, and opens it at the client.
+fn lower(id: &str) -> Lowered {
     let (registry, model) = (registry(), model());
     let backend = registry.get(id).expect("it is registered");
     let server = backend.lower(&model, &Options::default()).expect("every back end takes it");
@@ -58,7 +62,7 @@ fn lowered(id: &str) -> Lowered {
 #[test]
 fn back_ends_that_run_one_input_at_a_time_say_so() {
     for backend in registry().iter() {
-        let (server, client, _) = lowered(backend.id());
+        let (server, client, _) = lower(backend.id());
         assert_eq!(server.max_batch() > 1, BATCHING.contains(&backend.id()), "{}", backend.id());
         assert_eq!((server.batch(), client.batch(), client.max_batch()), (1, 1, server.max_batch()));
         let too_many = server.max_batch() + 1;
@@ -77,23 +81,24 @@ fn back_ends_that_run_one_input_at_a_time_say_so() {
 }
 
 /// The sizes that one connection goes through, with the keys of one setup.
-const WAY: [usize; 5] = [1, 3, 1, 2, 3];
+const BATCH_SIZES: [usize; 5] = [1, 3, 1, 2, 3];
 
 #[test]
 fn a_connection_goes_from_one_size_to_another() {
     for id in BATCHING {
-        let (server, client, model) = lowered(id);
+        let (server, client, model) = lower(id);
         let resources = resources();
         let (inputs, outputs) = (model.interface.input_len(), model.interface.output_len());
-        let input =
-            |of: usize| -> Vec<f32> { (0..inputs).map(|i| ((i * 7 + of * 3) % 11) as f32 / 11.0 - 0.4).collect() };
+        let input = |index: usize| -> Vec<f32> {
+            (0..inputs).map(|i| ((i * 7 + index * 3) % 11) as f32 / 11.0 - 0.4).collect()
+        };
         let batch = |size: usize| -> Vec<f32> { (0..size).flat_map(input).collect() };
         let (answers, ()) = run_pair(
             |channel| {
                 let mut side = client.clone().connect(&resources[0]).unwrap();
                 side.setup(channel).unwrap();
                 let mut answers = Vec::new();
-                for size in WAY {
+                for size in BATCH_SIZES {
                     side.set_batch(size).unwrap();
                     let material = side.offline(channel).unwrap();
                     answers.push(side.online(channel, material, &batch(size)).unwrap());
@@ -103,7 +108,7 @@ fn a_connection_goes_from_one_size_to_another() {
             |channel| {
                 let mut side = server.clone().connect(&resources[1]).unwrap();
                 side.setup(channel).unwrap();
-                for size in WAY {
+                for size in BATCH_SIZES {
                     side.set_batch(size).unwrap();
                     let material = side.offline(channel).unwrap();
                     side.online(channel, material).unwrap();
@@ -111,13 +116,13 @@ fn a_connection_goes_from_one_size_to_another() {
                 }
             },
         );
-        for (size, answers) in WAY.into_iter().zip(answers) {
+        for (size, answers) in BATCH_SIZES.into_iter().zip(answers) {
             assert_eq!(answers.len(), size * outputs);
-            for (of, answer) in answers.chunks(outputs).enumerate() {
-                let want = server.reference(&input(of)).unwrap();
-                let bound = server.error_bound(&want);
-                let near = answer.iter().zip(&want).all(|(got, want)| (got - want).abs() <= bound);
-                assert!(near, "{id}, input {of} of {size}: {answer:?}, reference {want:?}");
+            for (index, answer) in answers.chunks(outputs).enumerate() {
+                let expected = server.reference(&input(index)).unwrap();
+                let bound = server.error_bound(&expected);
+                let near = answer.iter().zip(&expected).all(|(got, expected)| (got - expected).abs() <= bound);
+                assert!(near, "{id}, input {index} of {size}: {answer:?}, reference {expected:?}");
             }
         }
     }
@@ -126,10 +131,10 @@ fn a_connection_goes_from_one_size_to_another() {
 #[test]
 fn material_of_another_size_is_refused_before_anything_is_sent() {
     for id in BATCHING {
-        let (server, client, model) = lowered(id);
+        let (server, client, model) = lower(id);
         let resources = resources();
         let input = vec![0.25; 2 * model.interface.input_len()];
-        let made = |channel: &mut Channel| {
+        let run_client = |channel: &mut Channel| {
             let mut side = client.clone().connect(&resources[0]).unwrap();
             side.setup(channel).unwrap();
             side.set_batch(2).unwrap();
@@ -143,7 +148,7 @@ fn material_of_another_size_is_refused_before_anything_is_sent() {
             let short = side.online(channel, Material::nothing(), &input[1..]).unwrap_err();
             (refused, short, channel.traffic(Phase::Online).sent)
         };
-        let ((refused, short, sent), theirs) = run_pair(made, |channel| {
+        let ((refused, short, sent), server_error) = run_pair(run_client, |channel| {
             let mut side = server.clone().connect(&resources[1]).unwrap();
             side.setup(channel).unwrap();
             side.set_batch(2).unwrap();
@@ -153,7 +158,7 @@ fn material_of_another_size_is_refused_before_anything_is_sent() {
             side.online(channel, material).unwrap_err()
         });
         assert!(matches!(refused, BackendError::Misuse(_)), "{id}");
-        assert!(matches!(theirs, BackendError::Misuse(_)), "{id}");
+        assert!(matches!(server_error, BackendError::Misuse(_)), "{id}");
         assert!(short.to_string().contains("values for 2 inputs"), "{id}: {short}");
         assert_eq!(sent, 0, "{id}");
     }

@@ -19,7 +19,7 @@ fn a_helpers_offline_phase_and_the_devices_seed_make_an_input_s_material() {
         let server = backend.lower(&model, &Options::default()).expect("both take it");
         let client = backend.open(server.public_bytes()).expect("what was lowered");
         let resources = ConnectionResources::default();
-        let (rest, theirs) = run_pair(
+        let (rest, server_bytes) = run_pair(
             |channel| {
                 let mut helper = client.clone().connect(&resources).expect("a connection");
                 helper.setup(channel).expect("the setup");
@@ -32,9 +32,9 @@ fn a_helpers_offline_phase_and_the_devices_seed_make_an_input_s_material() {
                 let mut side = server.clone().connect(&resources).expect("a connection");
                 side.setup(channel).expect("the setup");
                 channel.set_phase(Phase::Offline);
-                let made = side.offline(channel).expect("the offline phase");
+                let material = side.offline(channel).expect("the offline phase");
                 channel.flush().expect("the helper is there");
-                made.to_bytes().expect("it is in memory")
+                material.to_bytes().expect("it is in memory")
             },
         );
         assert_eq!(rest.len() as u64 + 16, server.costs().offline.client.stored_bytes, "all but a seed");
@@ -52,7 +52,7 @@ fn a_helpers_offline_phase_and_the_devices_seed_make_an_input_s_material() {
                 },
                 |channel| {
                     let mut side = server.clone().connect(&resources).expect("a connection");
-                    let material = side.read_material(&theirs).expect("its own material");
+                    let material = side.read_material(&server_bytes).expect("its own material");
                     side.online(channel, material).expect("the online phase");
                     channel.flush().expect("the device is there");
                 },
@@ -61,7 +61,8 @@ fn a_helpers_offline_phase_and_the_devices_seed_make_an_input_s_material() {
         };
         let reference = server.reference(&input).expect("it fits the model");
         let bound = server.error_bound(&reference);
-        let is_right = |answer: &[f64]| answer.iter().zip(&reference).all(|(got, want)| (got - want).abs() <= bound);
+        let is_right =
+            |answer: &[f64]| answer.iter().zip(&reference).all(|(got, expected)| (got - expected).abs() <= bound);
         assert!(is_right(&answer(seed(1))), "{}", backend.id());
         assert!(!is_right(&answer(seed(2))), "{}: the seed does not decide the masks", backend.id());
     }

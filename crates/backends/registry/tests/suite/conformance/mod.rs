@@ -30,14 +30,14 @@ use tacit_graph::rng::SplitMix;
 use tacit_mpc::run_pair;
 use tacit_net::{Channel, Phase, Traffic};
 
-/// All that there are, the toy of the tests included.
+/// All back ends, the toy of the tests included.
 fn registry() -> Registry {
     let registry = Registry::standard();
     assert!(registry.get("toy").is_ok(), "the tests are built with the toy");
     registry
 }
 
-/// With which `dealt` has no more than 300 bytes of masked weights, and lattices for the layers with most.
+/// Options with which `dealt` has at most 300 bytes of masked weights, and lattices for the largest layers.
 const SPLIT: &str = "linear=auto,e_limit=0.0003";
 
 /// The options that a back end is tried with.
@@ -55,25 +55,25 @@ fn variants(backend: &dyn Backend) -> Vec<Options> {
 }
 
 /// One party's traffic by phase, and the size of its material.
-struct Seen {
+struct PartyRun {
     traffic: [Traffic; 3],
     material: u64,
 }
 
-/// Hands material to `read` as bytes: what was written must be what is read.
-fn stored(
+/// Hands material to `read` as bytes, and checks that it does not change. Returns it with its length.
+fn write_and_read(
     material: &Material,
     read: impl Fn(&[u8]) -> Result<Material, BackendError>,
 ) -> Result<(Material, u64), BackendError> {
     let bytes = material.to_bytes().unwrap();
-    let again = read(&bytes)?;
-    assert!(*again.to_bytes().unwrap() == *bytes, "material changes when it is written and read");
+    let reread = read(&bytes)?;
+    assert!(*reread.to_bytes().unwrap() == *bytes, "material changes when it is written and read");
     assert!(bytes.is_empty() || read(&bytes[..bytes.len() - 1]).is_err(), "material that was cut off is taken");
-    Ok((again, bytes.len() as u64))
+    Ok((reread, bytes.len() as u64))
 }
 
-fn seen(channel: &Channel, material: u64) -> Seen {
-    Seen { traffic: [Phase::Setup, Phase::Offline, Phase::Online].map(|phase| channel.traffic(phase)), material }
+fn record_run(channel: &Channel, material: u64) -> PartyRun {
+    PartyRun { traffic: [Phase::Setup, Phase::Offline, Phase::Online].map(|phase| channel.traffic(phase)), material }
 }
 
 /// One party's phases, in the order and under the conditions that [`Preparation`] and [`Setup`] state.
@@ -92,11 +92,11 @@ macro_rules! phases {
         channel.set_phase(Phase::Online);
         let result = $online(side, channel, material)?;
         channel.flush()?;
-        Ok::<_, BackendError>((result, seen(channel, size)))
+        Ok::<_, BackendError>((result, record_run(channel, size)))
     }};
 }
 
-/// What each party may use beside the channel: a dealer.
+/// The resources of both parties: a dealer.
 fn resources() -> [ConnectionResources; 2] {
     let dealings = Arc::new(Dealings::new(registry(), Prg::from_os().expect("randomness"), 1));
     [1, 2].map(|party| ConnectionResources {
@@ -105,30 +105,31 @@ fn resources() -> [ConnectionResources; 2] {
     })
 }
 
-type Made = Result<(Material, u64), BackendError>;
+type MaterialResult = Result<(Material, u64), BackendError>;
 
-fn infer(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, input: &[f32]) -> (Vec<f64>, [Seen; 2]) {
-    let [ours, theirs] = resources();
-    let offline = |side: &mut Box<dyn ClientSide>, channel: &mut Channel| -> Made {
+/// Runs both parties on an input. Returns the answer, and both parties' runs.
+fn infer(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, input: &[f32]) -> (Vec<f64>, [PartyRun; 2]) {
+    let [client_resources, server_resources] = resources();
+    let client_offline = |side: &mut Box<dyn ClientSide>, channel: &mut Channel| -> MaterialResult {
         let Some(bytes) = client.spooled_bytes() else {
-            let made = side.offline(channel)?;
+            let material = side.offline(channel)?;
             channel.flush()?;
-            return stored(&made, |bytes| side.read_material(bytes));
+            return write_and_read(&material, |bytes| side.read_material(bytes));
         };
         let mut place = Cursor::new(Vec::new());
         side.offline_into(channel, &mut place)?;
         channel.flush()?;
         let place = place.into_inner();
         assert_eq!(place.len() as u64, bytes, "as announced");
-        stored(&side.read_material(&place)?, |bytes| side.read_material(bytes))?;
+        write_and_read(&side.read_material(&place)?, |bytes| side.read_material(bytes))?;
         assert!(side.spooled_material(bytes - 1, Box::new(Cursor::new(vec![]))).is_err());
         Ok((side.spooled_material(bytes, Box::new(Cursor::new(place)))?, bytes))
     };
-    let offline_there = |side: &mut Box<dyn ServerSide>, channel: &mut Channel| -> Made {
+    let server_offline = |side: &mut Box<dyn ServerSide>, channel: &mut Channel| -> MaterialResult {
         let Some(bytes) = server.spooled_bytes() else {
-            let made = side.offline(channel)?;
+            let material = side.offline(channel)?;
             channel.flush()?;
-            return stored(&made, |bytes| side.read_material(bytes));
+            return write_and_read(&material, |bytes| side.read_material(bytes));
         };
         let mut place = Cursor::new(Vec::new());
         side.offline_into(channel, &mut place)?;
@@ -140,20 +141,20 @@ fn infer(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, input: &[
     };
     let (client_result, server_result) = run_pair(
         |channel| {
-            let mut side = client.clone().connect(&ours)?;
+            let mut side = client.clone().connect(&client_resources)?;
             let online =
                 |side: &mut Box<dyn ClientSide>, channel, material: Material| side.online(channel, material, input);
-            phases!(client, side, channel, offline, online)
+            phases!(client, side, channel, client_offline, online)
         },
         |channel| {
-            let mut side = server.clone().connect(&theirs)?;
+            let mut side = server.clone().connect(&server_resources)?;
             let online = |side: &mut Box<dyn ServerSide>, channel, material: Material| side.online(channel, material);
-            phases!(server, side, channel, offline_there, online)
+            phases!(server, side, channel, server_offline, online)
         },
     );
-    let (answer, ours) = client_result.expect("the client");
-    let ((), theirs) = server_result.expect("the server");
-    (answer, [ours, theirs])
+    let (answer, client_run) = client_result.expect("the client");
+    let ((), server_run) = server_result.expect("the server");
+    (answer, [client_run, server_run])
 }
 
 /// Traffic as stated: bytes exactly, headers of frames included, and how often the client waits for an
@@ -168,8 +169,8 @@ fn check_phase(case: &str, phase: Phase, cost: PhaseCost, client: Traffic, serve
     }
 }
 
-/// What is audited, which is chance, is ordered anew: its traffic is not that of one material.
-fn unaudited(backend: &dyn Backend, options: &Options) -> Options {
+/// Switches audits off: material that is audited is ordered anew, so its traffic is not that of one material.
+fn without_audits(backend: &dyn Backend, options: &Options) -> Options {
     let mut text: Vec<String> = options.iter().map(|(key, value)| format!("{key}={value}")).collect();
     if ["dealt", "fss"].contains(&backend.id()) {
         text.push("audit=0".into());
@@ -179,7 +180,7 @@ fn unaudited(backend: &dyn Backend, options: &Options) -> Options {
 
 fn check(backend: &dyn Backend, options: &Options, (name, model): &Case, seed: u64) -> Result<(), BackendError> {
     let case = format!("{} ({options:?}) on {name}", backend.id());
-    let lowered = backend.lower(model, &unaudited(backend, options))?;
+    let lowered = backend.lower(model, &without_audits(backend, options))?;
     let server = backend.load(lowered.public_bytes(), &lowered.private_bytes()?)?;
     let client = backend.open(server.public_bytes())?;
     assert_eq!(server.public_bytes(), lowered.public_bytes(), "{case}");
@@ -189,21 +190,21 @@ fn check(backend: &dyn Backend, options: &Options, (name, model): &Case, seed: u
         assert_eq!(plan.costs(), lowered.costs(), "{case}");
         assert_eq!(plan.numerics(), lowered.numerics(), "{case}");
     }
-    let one = check_run(&case, &server, &client, seed)?;
+    let single_rounds = check_run(&case, &server, &client, seed)?;
     // Of the sizes of batches one for each round.
     let batch = batches::SIZES[seed as usize % batches::SIZES.len()];
     if batch <= server.max_batch() {
         // Another process, so that the setup is seen again.
-        let (several, theirs) = (server.batched(batch)?, backend.open(server.public_bytes())?.batched(batch)?);
-        let rounds = check_run(&format!("{case}, {batch} inputs at once"), &several, &theirs, seed)?;
-        batches::check_models(&case, &*server, &*several, &*theirs);
-        assert_eq!(rounds, one, "{case}: online a batch of {batch} takes as many turns as one input");
+        let (several, client) = (server.batched(batch)?, backend.open(server.public_bytes())?.batched(batch)?);
+        let rounds = check_run(&format!("{case}, {batch} inputs at once"), &several, &client, seed)?;
+        batches::check_models(&case, &*server, &*several, &*client);
+        assert_eq!(rounds, single_rounds, "{case}: online a batch of {batch} takes as many turns as one input");
     }
     assert!(backend.open(&server.public_bytes()[..server.public_bytes().len() - 1]).is_err(), "{case}");
     Ok(())
 }
 
-/// Both parties on as many inputs as their models take at once; the turns of both online.
+/// Runs both parties on a batch and checks answers and costs. Returns the online turns of both.
 fn check_run(
     case: &str,
     server: &Arc<dyn ServerModel>,
@@ -213,18 +214,18 @@ fn check_run(
     let mut rng = SplitMix::new(seed);
     let (inputs, outputs) = (server.interface().input_len(), server.interface().output_len());
     let input: Vec<f32> = (0..server.batch() * inputs).map(|_| rng.range(-1.0, 1.0) as f32).collect();
-    let (answer, [ours, theirs]) = infer(server, client, &input);
+    let (answer, [client_run, server_run]) = infer(server, client, &input);
     assert_eq!(answer.len(), server.batch() * outputs, "{case}");
     for (input, answer) in input.chunks(inputs).zip(answer.chunks(outputs)) {
         let reference = server.reference(input)?;
         let bound = server.error_bound(&reference);
-        for (got, want) in answer.iter().zip(&reference) {
-            assert!((got - want).abs() <= bound, "{case}: {got}, reference {want}, declared bound {bound}");
+        for (got, expected) in answer.iter().zip(&reference) {
+            assert!((got - expected).abs() <= bound, "{case}: {got}, reference {expected}, declared bound {bound}");
         }
     }
     let costs = server.costs();
     assert_eq!(
-        [ours.material, theirs.material],
+        [client_run.material, server_run.material],
         [costs.offline.client, costs.offline.server].map(|c| c.stored_bytes),
         "{case}"
     );
@@ -233,9 +234,9 @@ fn check_run(
             .into_iter()
             .enumerate()
     {
-        check_phase(case, phase, cost, ours.traffic[i], theirs.traffic[i]);
+        check_phase(case, phase, cost, client_run.traffic[i], server_run.traffic[i]);
     }
-    Ok([&ours, &theirs].map(|seen| seen.traffic[2].rounds))
+    Ok([&client_run, &server_run].map(|run| run.traffic[2].rounds))
 }
 
 /// Models per case of the suite.
@@ -243,16 +244,16 @@ const ROUNDS: u64 = 4;
 
 #[test]
 fn every_back_end_conforms_on_every_operation_once() {
-    let Refusals { declared, made } = conforms(0..1);
+    let Refusals { declared, made } = run_rounds(0..1);
     assert_eq!(made, declared, "a back end refuses what it declares not to compute");
 }
 
 #[test]
 fn every_back_end_conforms_on_other_shapes() {
-    assert!(!conforms(1..ROUNDS).made.is_empty());
+    assert!(!run_rounds(1..ROUNDS).made.is_empty());
 }
 
-/// What was refused, and what back ends declare to refuse: (back end, case).
+/// The refusals that back ends declare, and those that they made: (back end, case).
 #[derive(Default)]
 struct Refusals {
     declared: BTreeSet<(&'static str, &'static str)>,
@@ -269,12 +270,12 @@ fn refuses(backend: &dyn Backend, (name, model): &Case) -> bool {
 }
 
 /// Whether a refusal names a back end that declares to compute the case.
-fn helps(registry: &Registry, refusal: &str, case: &Case) -> bool {
-    registry.iter().any(|other| refusal.contains(&format!("`{}` has", other.id())) && !refuses(&**other, case))
+fn names_another_back_end(registry: &Registry, refusal: &str, case: &Case) -> bool {
+    registry.iter().any(|backend| refusal.contains(&format!("`{}` has", backend.id())) && !refuses(&**backend, case))
 }
 
 /// Runs every case of these rounds on every back end.
-fn conforms(rounds: Range<u64>) -> Refusals {
+fn run_rounds(rounds: Range<u64>) -> Refusals {
     let registry = registry();
     let mut refusals = Refusals::default();
     let mut runner = TestRunner::deterministic();
@@ -290,7 +291,10 @@ fn conforms(rounds: Range<u64>) -> Refusals {
                         Ok(()) => {}
                         Err(error @ BackendError::Unsupported { .. }) => {
                             let text = error.to_string();
-                            assert!(helps(&registry, &text, case), "it should say which back end can: {text}");
+                            assert!(
+                                names_another_back_end(&registry, &text, case),
+                                "it should say which back end can: {text}"
+                            );
                             refusals.made.insert((backend.id(), case.0));
                         }
                         Err(error) => panic!("{} ({options:?}) on {}: {error}", backend.id(), case.0),
@@ -308,7 +312,7 @@ fn halves(
     client: &Arc<dyn ClientModel>,
     resources: &[ConnectionResources; 2],
 ) -> [Vec<u8>; 2] {
-    macro_rules! made {
+    macro_rules! make_half {
         ($model:expr, $resources:expr) => {
             |channel| {
                 let mut side = $model.clone().connect($resources).expect("a connection");
@@ -317,14 +321,14 @@ fn halves(
                     channel.flush().expect("the peer is there");
                 }
                 channel.set_phase(Phase::Offline);
-                let made = side.offline(channel).expect("the offline phase");
+                let material = side.offline(channel).expect("the offline phase");
                 channel.flush().expect("the peer is there");
-                made.to_bytes().expect("it is in memory").to_vec()
+                material.to_bytes().expect("it is in memory").to_vec()
             }
         };
     }
-    let (ours, theirs) = run_pair(made!(client, &resources[0]), made!(server, &resources[1]));
-    [ours, theirs]
+    let (client_half, server_half) = run_pair(make_half!(client, &resources[0]), make_half!(server, &resources[1]));
+    [client_half, server_half]
 }
 
 /// Whatever stands in stored material of the right length: an error or a wrong answer, and nobody waits.
@@ -347,10 +351,10 @@ fn damaged_material_neither_panics_nor_hangs() {
         let (resources, input) = (resources(), vec![0.1; model.interface.input_len()]);
         for round in 0..24 {
             let mut halves = halves(&server, &client, &resources);
-            let which = usize::from(round % 3 > 0);
-            let damaged = &mut halves[which];
-            let at = (rng.next_u64() % damaged.len() as u64) as usize;
-            damaged[at] ^= 1 << (round % 8);
+            let party = usize::from(round % 3 > 0);
+            let damaged = &mut halves[party];
+            let byte = (rng.next_u64() % damaged.len() as u64) as usize;
+            damaged[byte] ^= 1 << (round % 8);
             let (answer, _) = run_pair(
                 |channel| {
                     let mut side = client.clone().connect(&resources[0])?;
@@ -372,14 +376,14 @@ fn damaged_material_neither_panics_nor_hangs() {
             );
             assert!(answer.is_err() || answer.is_ok_and(|answer| answer.len() == model.interface.output_len()));
         }
-        let [ours, theirs] = halves(&server, &client, &resources);
-        for (bytes, reader) in [(&ours, 0), (&theirs, 1)] {
+        let [client_half, server_half] = halves(&server, &client, &resources);
+        for (bytes, reader) in [(&client_half, 0), (&server_half, 1)] {
             for cut in [0, 1, bytes.len() - 1] {
-                let read = match reader {
+                let is_refused = match reader {
                     0 => client.clone().connect(&resources[0]).unwrap().read_material(&bytes[..cut]).is_err(),
                     _ => server.clone().connect(&resources[1]).unwrap().read_material(&bytes[..cut]).is_err(),
                 };
-                assert!(read, "{}: {cut} of {} bytes are taken", backend.id(), bytes.len());
+                assert!(is_refused, "{}: {cut} of {} bytes are taken", backend.id(), bytes.len());
             }
         }
     }
@@ -392,9 +396,9 @@ fn linear_layers_are_split_between_dealer_and_lattices() {
     let (_, model) = tree.current().into_iter().find(|(name, _)| *name == "network").expect("there is one");
     let registry = registry();
     let backend = registry.get("dealt").expect("it is registered");
-    let lowered = |text: &str| backend.lower(&model, &text.parse().expect("options")).expect("it is supported");
-    let all = ["", "linear=he", SPLIT].map(lowered);
-    let [dealt, he, split] = all.each_ref().map(|server| {
+    let lower = |text: &str| backend.lower(&model, &text.parse().expect("options")).expect("it is supported");
+    let servers = ["", "linear=he", SPLIT].map(lower);
+    let [dealt, he, split] = servers.each_ref().map(|server| {
         let costs = server.costs();
         let keys = server.order().expect("it is dealt").part.len() / 16;
         (keys, costs.setup.down_bytes, costs.offline.server.work.ntts, costs.dealing.work.macs)
@@ -412,7 +416,7 @@ fn linear_layers_are_split_between_dealer_and_lattices() {
     assert!(split.1 < 320, "{split:?}");
     assert!(0 < split.3, "{split:?}");
     assert!(split.3 < dealt.3, "{split:?}");
-    let digests = all.each_ref().map(|server| server.digest());
+    let digests = servers.each_ref().map(|server| server.digest());
     assert!(digests[0] != digests[1]);
     assert!(digests[1] != digests[2]);
     assert!(digests[0] != digests[2]);
@@ -430,13 +434,13 @@ fn an_input_that_does_not_fit_is_an_error_before_anything_is_sent() {
         let server = backend.lower(model, &Options::default()).unwrap();
         let client = backend.open(server.public_bytes()).unwrap();
         let n = model.interface.input_len();
-        for bad in [vec![0.0; n + 1], vec![f32::NAN; n], vec![1e9; n]] {
+        for input in [vec![0.0; n + 1], vec![f32::NAN; n], vec![1e9; n]] {
             let (result, sent) = run_pair(
                 |channel| {
                     let result = client.clone().connect(&ConnectionResources::default()).unwrap().online(
                         channel,
                         Material::nothing(),
-                        &bad,
+                        &input,
                     );
                     (result.map(|_| ()), channel.total_traffic().sent)
                 },
@@ -473,8 +477,8 @@ fn foreign_public_parts_are_errors() {
         assert!(backend.open(&[]).is_err());
         assert!(backend.open(&[0xff; 64]).is_err());
         assert!(backend.load(server.public_bytes(), &[]).is_err(), "{}: no private part", backend.id());
-        for other in registry().iter().filter(|other| other.id() != backend.id()) {
-            assert!(other.open(server.public_bytes()).is_err(), "{} opens what is {}'s", other.id(), backend.id());
+        for foreign in registry().iter().filter(|foreign| foreign.id() != backend.id()) {
+            assert!(foreign.open(server.public_bytes()).is_err(), "{} opens what is {}'s", foreign.id(), backend.id());
         }
         // The toy has one version only.
         if backend.id() != "toy" {

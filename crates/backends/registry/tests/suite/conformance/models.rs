@@ -114,17 +114,18 @@ pub fn cases() -> impl Strategy<Value = Vec<Case>> {
     let image = (1usize..4, 4usize..9, 4usize..9);
     (image, window(), 1usize..4, 1usize..3, 1usize..3, any::<u64>()).prop_map(
         |((c, h, w), window, k, stride, groups, seed)| {
-            let mut all = linear_cases(&[c * groups, h, w], k, stride, groups, seed);
-            all.extend(pool_cases(&[c, h, w], &window, seed));
-            all.extend(shape_cases(&[c, h, w], stride, seed));
-            all.extend(function_cases(&[c, h, w], seed));
-            all.extend(network_cases(&[c, h, w], seed));
-            all
+            let mut cases = linear_cases(&[c * groups, h, w], k, stride, groups, seed);
+            cases.extend(pool_cases(&[c, h, w], &window, seed));
+            cases.extend(shape_cases(&[c, h, w], stride, seed));
+            cases.extend(function_cases(&[c, h, w], seed));
+            cases.extend(network_cases(&[c, h, w], seed));
+            cases
         },
     )
 }
 
-fn one(name: &'static str, shape: &[usize], seed: u64, build: impl FnOnce(&mut Net) -> usize) -> Case {
+/// Builds a case that ends with logits.
+fn build_case(name: &'static str, shape: &[usize], seed: u64, build: impl FnOnce(&mut Net) -> usize) -> Case {
     let mut net = Net::new(shape, seed);
     let output = build(&mut net);
     (name, net.model(output, OutputMode::Logits))
@@ -134,19 +135,19 @@ fn linear_cases(shape: &[usize], k: usize, stride: usize, groups: usize, seed: u
     let (h, w) = (shape[1], shape[2]);
     let dilation = if 2 * (k - 1) < h.min(w) { 2 } else { 1 };
     vec![
-        one("conv", shape, seed, |n| n.conv(0, geometry(3, k, stride, 1, [k / 2; 4], 1))),
-        one("dilated conv", shape, seed, |n| n.conv(0, geometry(2, k, 1, dilation, [1, 0, 0, 1], 1))),
-        one("grouped conv", shape, seed, |n| n.conv(0, geometry(2 * groups, k, stride, 1, [0; 4], groups))),
-        one("depthwise conv", shape, seed, |n| n.conv(0, geometry(shape[0], k, 1, 1, [k / 2; 4], shape[0]))),
-        one("dense", shape, seed, |n| {
+        build_case("conv", shape, seed, |n| n.conv(0, geometry(3, k, stride, 1, [k / 2; 4], 1))),
+        build_case("dilated conv", shape, seed, |n| n.conv(0, geometry(2, k, 1, dilation, [1, 0, 0, 1], 1))),
+        build_case("grouped conv", shape, seed, |n| n.conv(0, geometry(2 * groups, k, stride, 1, [0; 4], groups))),
+        build_case("depthwise conv", shape, seed, |n| n.conv(0, geometry(shape[0], k, 1, 1, [k / 2; 4], shape[0]))),
+        build_case("dense", shape, seed, |n| {
             let flat = n.flatten(0);
             n.dense(flat, 5)
         }),
-        one("affine", shape, seed, |n| {
+        build_case("affine", shape, seed, |n| {
             let x = n.push(FloatOp::Relu, &[0], &[]);
             n.affine(x)
         }),
-        one("position scale", shape, seed, |n| {
+        build_case("position scale", shape, seed, |n| {
             let x = n.pointwise(0, 2);
             n.position_scale(x)
         }),
@@ -155,12 +156,12 @@ fn linear_cases(shape: &[usize], k: usize, stride: usize, groups: usize, seed: u
 
 fn pool_cases(shape: &[usize], window: &Window, seed: u64) -> Vec<Case> {
     vec![
-        one("relu", shape, seed, |n| {
+        build_case("relu", shape, seed, |n| {
             let x = n.pointwise(0, 2);
             n.push(FloatOp::Relu, &[x], &[])
         }),
-        one("max pool", shape, seed, |n| n.push(FloatOp::MaxPool(window.clone()), &[0], &[])),
-        one("sum pool", shape, seed, |n| n.push(FloatOp::SumPool(window.clone()), &[0], &[])),
+        build_case("max pool", shape, seed, |n| n.push(FloatOp::MaxPool(window.clone()), &[0], &[])),
+        build_case("sum pool", shape, seed, |n| n.push(FloatOp::SumPool(window.clone()), &[0], &[])),
     ]
 }
 
@@ -168,31 +169,31 @@ fn shape_cases(shape: &[usize], step: usize, seed: u64) -> Vec<Case> {
     let len = vec![shape[0], (shape[1] - 1).div_ceil(step), shape[2].div_ceil(step)];
     let slice = Slice { start: vec![0, 1, 0], step: vec![1, step, step], len };
     vec![
-        one("add", shape, seed, |n| {
+        build_case("add", shape, seed, |n| {
             let (a, b) = (n.pointwise(0, 2), n.pointwise(0, 2));
             n.push(FloatOp::Add, &[a, b], &[])
         }),
-        one("sub", shape, seed, |n| {
+        build_case("sub", shape, seed, |n| {
             let a = n.pointwise(0, shape[0]);
             n.push(FloatOp::Sub, &[a, 0], &[])
         }),
-        one("concat", shape, seed, |n| {
+        build_case("concat", shape, seed, |n| {
             let a = n.pointwise(0, 2);
             n.push(FloatOp::Concat, &[0, a], &[])
         }),
-        one("slice", shape, seed, |n| {
+        build_case("slice", shape, seed, |n| {
             let a = n.pointwise(0, shape[0]);
             n.push(FloatOp::Slice(slice.clone()), &[a], &[])
         }),
-        one("pad", shape, seed, |n| {
+        build_case("pad", shape, seed, |n| {
             let a = n.pointwise(0, 2);
             n.push(FloatOp::Pad { before: vec![1, 0, 1], after: vec![0, 2, 0] }, &[a], &[])
         }),
-        one("transpose", shape, seed, |n| {
+        build_case("transpose", shape, seed, |n| {
             let a = n.pointwise(0, 2);
             n.push(FloatOp::Transpose(vec![2, 0, 1]), &[a], &[])
         }),
-        one("square", shape, seed, |n| {
+        build_case("square", shape, seed, |n| {
             let a = n.pointwise(0, 2);
             let square = n.push(FloatOp::Mul, &[a, a], &[]);
             let scaled = n.affine(a);
@@ -200,7 +201,7 @@ fn shape_cases(shape: &[usize], step: usize, seed: u64) -> Vec<Case> {
             let b = n.pointwise(sum, 2);
             n.push(FloatOp::Mul, &[b, sum], &[])
         }),
-        one("reshape", shape, seed, |n| {
+        build_case("reshape", shape, seed, |n| {
             let a = n.pointwise(0, 2);
             n.flatten(a)
         }),
@@ -209,8 +210,8 @@ fn shape_cases(shape: &[usize], step: usize, seed: u64) -> Vec<Case> {
 
 /// Functions of each element; those of positive numbers on what a sigmoid gives.
 fn function_cases(shape: &[usize], seed: u64) -> Vec<Case> {
-    let of = |&function: &Function| {
-        one(function.id(), shape, seed, |n| {
+    let function_case = |&function: &Function| {
+        build_case(function.id(), shape, seed, |n| {
             let mut x = n.pointwise(0, 3);
             if function.is_positive() {
                 x = n.push(FloatOp::Function(Function::Sigmoid), &[x], &[]);
@@ -218,7 +219,7 @@ fn function_cases(shape: &[usize], seed: u64) -> Vec<Case> {
             n.push(FloatOp::Function(function), &[x], &[])
         })
     };
-    let between = one(STEEP, shape, seed, |n| {
+    let steep = build_case(STEEP, shape, seed, |n| {
         let mut x = n.conv(0, geometry(4, 3, 1, 1, [1; 4], 1));
         // Clipped: far beyond where the function saturates.
         let channels = n.shape(x)[0];
@@ -231,7 +232,7 @@ fn function_cases(shape: &[usize], seed: u64) -> Vec<Case> {
         let flat = n.flatten(x);
         n.dense(flat, 4)
     });
-    Function::ALL.iter().map(of).chain([between]).collect()
+    Function::ALL.iter().map(function_case).chain([steep]).collect()
 }
 
 /// A small residual network with everything in it, with both output modes.
@@ -249,5 +250,5 @@ fn network_cases(shape: &[usize], seed: u64) -> Vec<Case> {
     };
     let mut net = Net::new(shape, seed);
     let output = build(&mut net);
-    vec![one("network", shape, seed, build), ("arg max", net.model(output, OutputMode::Top1))]
+    vec![build_case("network", shape, seed, build), ("arg max", net.model(output, OutputMode::Top1))]
 }
