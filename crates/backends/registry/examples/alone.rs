@@ -1,5 +1,6 @@
-//! What a second thread gives each party of `cheetah`: both are recorded together once, then each runs alone
-//! against its recording, with one thread and with two, so that neither waits for the other.
+//! Measures the gain of a second thread for each party of `cheetah`. Both parties are recorded together once.
+//! Then each runs alone against its recording, with one thread and with two, so that neither waits for the
+//! other.
 //!
 //! `cargo run --release -p tacit-backends --example alone -- net.onnx [options of the back end]`
 //!

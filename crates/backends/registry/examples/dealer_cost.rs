@@ -1,4 +1,4 @@
-//! What an inference with a dealer costs, both parties and the dealer in this process: bytes of the halves
+//! Measures an inference with a dealer, with both parties and the dealer in this process: bytes of the halves
 //! and between the parties, and times of the phases.
 //!
 //! `cargo run --release -p tacit-backends --example dealer_cost -- BACKEND NETWORK [OPTIONS]`, NETWORK one of

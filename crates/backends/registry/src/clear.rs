@@ -18,11 +18,14 @@ use tacit_backend_api::{
     Plan, Preparation, ServerModel, ServerSide, Setup, Trust,
 };
 
+/// Message: the client's input.
 const INPUT: Tag = Tag::new(0x0501, "plain input");
+/// Message: the model's outputs.
 const OUTPUT: Tag = Tag::new(0x0502, "plain output");
 
 /// Version of the public part.
 const VERSION: u32 = 3;
+/// Name of the back end.
 pub(crate) const NAME: &str = "clear";
 
 /// The back end.
@@ -55,17 +58,20 @@ struct Client {
 }
 
 impl Public {
+    /// The public part of a model.
     fn for_model(model: &Model) -> Self {
         Self { backend: NAME.into(), version: VERSION, interface: model.interface.clone(), macs: model.graph.macs() }
     }
 }
 
 impl PublicPart {
+    /// Encodes a public part.
     fn new(public: Public) -> Result<Self, BackendError> {
         let bytes = postcard::to_stdvec(&public).map_err(|e| BackendError::Public { what: e.to_string() })?;
         Ok(Self { public, bytes })
     }
 
+    /// Reads a public part, which is untrusted bytes.
     fn read(bytes: &[u8]) -> Result<Self, BackendError> {
         version::check(NAME, VERSION, bytes)?;
         let public: Public = match postcard::take_from_bytes(bytes) {
@@ -115,6 +121,7 @@ impl Backend for Clear {
     }
 }
 
+/// Implements [`Plan`] for a party's model.
 macro_rules! plan {
     ($party:ty) => {
         impl Plan for $party {
@@ -200,6 +207,7 @@ struct ServerConnection(Arc<Server>);
 /// A connection at the client.
 struct ClientConnection(Arc<Client>);
 
+/// The error of a setup or an offline phase.
 const NOTHING: BackendError = BackendError::Misuse("the back end clear has nothing to set up or to prepare");
 
 /// Reads material, which has no bytes.

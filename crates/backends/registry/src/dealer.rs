@@ -197,6 +197,7 @@ fn fingerprint(secret: &[u8]) -> [u8; 32] {
     seam::digest("tacit 2026-11 dealer ticket", &[secret])
 }
 
+/// The error text for a ticket whose material is unknown or used.
 const GONE: &str = "there is no such material: it was fetched before, given up, or the dealer was restarted";
 
 /// Looks up the material of a ticket.

@@ -1,4 +1,4 @@
-//! Real networks on `ckks`: heavy, so `make test-heavy` runs them. Without `../shared/data` they say that
+//! Real networks on `ckks`, which `make test-heavy` runs. Without `../shared/data` the tests print that
 //! they are skipped.
 
 #[path = "../../../base/graph/tests/data/mod.rs"]
@@ -25,12 +25,12 @@ fn cifar(name: &str, first: usize, count: usize) -> Option<(Npy, Vec<usize>)> {
     Some((Npy { shape: vec![count, 3, 32, 32], data, is_bytes: true }, labels))
 }
 
-/// ResNet-20 with HerPN activations: where inputs are far from images it is wrong unnoticed.
+/// File and options of ResNet-20 with HerPN activations, which may be wrong unnoticed far from images.
 const AESPA: [&str; 2] = ["ckks/resnet20_aespa_cifar10.onnx", "unnoticed=1"];
-/// ResNet-20 with ReLU, and how composites stand for it.
+/// File and options of ResNet-20 with ReLU, for which composite polynomials stand.
 const MPCNN: [&str; 2] = ["models/resnet20_cifar10_bnfolded.onnx", "tolerance=0.002,margin=2"];
 
-/// A network, its normalisation and calibration images.
+/// Imports a network with its normalisation and calibration images.
 fn network(file: &str) -> Option<(Model, ImportOptions)> {
     let bytes = std::fs::read(data::folder()?.join(file)).ok()?;
     let (calibration, _) = cifar("data_batch_1", 0, 64)?;
@@ -62,6 +62,7 @@ fn lower(model: &Model, options: &str) -> Arc<dyn ServerModel> {
     server
 }
 
+/// Prepares images as inputs.
 fn inputs(options: &ImportOptions, npy: &Npy) -> Vec<Vec<f32>> {
     options.prepare(&[3, 32, 32], npy, usize::MAX).unwrap()
 }
@@ -71,6 +72,7 @@ fn images(default: usize) -> usize {
     std::env::var("TACIT_IMAGES").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
 }
 
+/// Checks agreement on test images, and returns the lowered model.
 fn agrees_in_the_clear(file: &str, options: &str) -> Option<(Arc<dyn ServerModel>, ImportOptions)> {
     let (model, import) = note_skipped(network(file))?;
     let server = lower(&model, options);
@@ -82,6 +84,7 @@ fn agrees_in_the_clear(file: &str, options: &str) -> Option<(Arc<dyn ServerModel
     Some((server, import))
 }
 
+/// Runs test images privately, and checks classes and errors.
 fn is_answered_from_one_ciphertext(file: &str, options: &str) {
     let Some((model, import)) = note_skipped(network(file)) else { return };
     let server = lower(&model, options);
@@ -104,7 +107,7 @@ fn memory() -> String {
 #[ignore = "heavy: make test-heavy"]
 fn aespa_agrees_in_the_clear_and_wild_inputs_are_noticed() {
     let Some((server, import)) = agrees_in_the_clear(AESPA[0], AESPA[1]) else { return };
-    // It diverges on this image, in floats too.
+    // The network diverges on this image, in floats too.
     let (wild, _) = cifar("test_batch", 4453, 1).unwrap();
     let strain = server.strain(&inputs(&import, &wild)[0]).unwrap();
     assert!(strain.iter().any(|s| s.share >= 1.0), "{strain:?}");

@@ -1,5 +1,5 @@
-//! Dealt material is never in memory as a whole, nor is a dealer's random matrix: peaks of this process, as
-//! Linux counts them. One test, since there is one process.
+//! Checks by the memory peaks of this process that neither dealt material nor a dealer's random matrix
+//! is ever in memory as a whole. There is one test, because tests share the process.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -47,7 +47,7 @@ fn draw_weights(count: usize) -> Vec<f32> {
     (0..count).map(|_| rng.range(-0.02, 0.02) as f32).collect()
 }
 
-/// 16 M weights, as a matrix of 4-byte words 64 MiB.
+/// A layer of 16 M weights: 64 MiB as a matrix of 4-byte words.
 fn wide_layer() -> FloatGraph {
     let n = 4096;
     let mut graph = FloatGraph::new("input", vec![n]).unwrap();
@@ -56,7 +56,7 @@ fn wide_layer() -> FloatGraph {
     graph
 }
 
-/// Four channels of ReLUs.
+/// A network of four channels of ReLUs.
 fn many_gates(side: usize) -> FloatGraph {
     let mut graph = FloatGraph::new("input", vec![1, side, side]).unwrap();
     let (kernel, stride, dilation) = ([1, 1], [1, 1], [1, 1]);
@@ -92,6 +92,7 @@ impl Seek for Counter {
 /// Spools halves to disk, as a server with a folder does.
 struct OnDisk;
 
+/// A spool of [`OnDisk`].
 struct OnDiskSpool(fs::File);
 
 impl Spools for OnDisk {
@@ -151,7 +152,7 @@ fn make_spooled(server: &Arc<dyn ServerModel>, backend: &str) -> ([u64; 2], Opti
 
 #[test]
 fn neither_matrices_nor_material_are_held() {
-    // As in the dealer's program; what an earlier part freed, and kept, would hide what a later one takes.
+    // As in the dealer's program. Freed memory that the process keeps would hide later growth.
     tacit_arith::heap::give_back_large();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let dealing = {
@@ -188,7 +189,7 @@ fn neither_matrices_nor_material_are_held() {
         let material: u64 = bytes.iter().sum();
         assert_eq!(bytes[1], server.spooled_bytes().unwrap());
         assert!(material > 200 << 20, "{material}");
-        // Words of this kind, in memory, are four times as long as elements.
+        // These words take four times the memory of elements.
         assert!(grown.is_none_or(|grown| grown < limit), "{level}: {grown:?} bytes for {material} of material");
     }
 }

@@ -1,6 +1,6 @@
 //! The offline work of one linear layer of `cheetah`, party by party, on one thread: a 3 x 3 convolution of
 //! ResNet-50 and an expanding pair of SqueezeNet, whose members share the ciphertexts. What the server's
-//! transforms alone would take is printed first. `cargo bench -p tacit-backends --bench linear`.
+//! transforms alone would take is printed first. `cargo bench -p tacit-two-party --bench linear`.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -16,11 +16,13 @@ use tacit_two_party::cheetah::linear::{
     CheckedWeights, ClientKeys, Consumer, ConvSpec, LinearClient, LinearError, LinearPlan, LinearServer, ServerKeys,
 };
 
+/// A convolution with stride 1 that keeps the size of a square image.
 fn square(in_ch: usize, out_ch: usize, side: usize, kernel: usize) -> ConvSpec {
     let base = ConvSpec::linear(in_ch, out_ch);
     ConvSpec { in_h: side, in_w: side, kernel: (kernel, kernel), pads: [kernel / 2; 4], ..base }
 }
 
+/// Multiplications of a layer.
 fn macs(conv: &ConvSpec) -> u64 {
     (conv.out_len() * conv.in_ch * conv.kernel.0 * conv.kernel.1) as u64
 }
@@ -39,6 +41,7 @@ fn transform() -> f64 {
     (0..20).map(|_| once()).fold(f64::MAX, f64::min)
 }
 
+/// Messages of one party.
 type Frames = VecDeque<Vec<u8>>;
 
 /// Returns a sink that appends messages to `frames`.

@@ -1,6 +1,6 @@
 //! Bytes, processor time and work of the offline linear layers of a network, tensor by tensor, with random
 //! weights.
-//! `cargo run --release -p tacit-backends --example linear_cost -- squeezenet|resnet50 [ring bits] [max error]`;
+//! `cargo run --release -p tacit-two-party --example linear_cost -- squeezenet|resnet50 [ring bits] [max error]`;
 //! set `RAYON_NUM_THREADS`. Times are of the process (user), one party after the other.
 
 use std::collections::VecDeque;
@@ -12,6 +12,7 @@ use tacit_two_party::cheetah::linear::{
     CheckedWeights, ClientKeys, Consumer, ConvSpec, LinearClient, LinearPlan, LinearServer, ServerKeys,
 };
 
+/// A convolution of `k` x `k` with stride `s` and padding `p`, on a square image.
 fn square(in_ch: usize, out_ch: usize, side: usize, k: usize, s: usize, p: usize) -> ConvSpec {
     let base = ConvSpec::linear(in_ch, out_ch);
     ConvSpec { in_h: side, in_w: side, kernel: (k, k), stride: (s, s), pads: [p; 4], ..base }
@@ -63,11 +64,12 @@ fn cpu() -> Result<f64, Box<dyn Error>> {
     Ok(total)
 }
 
+/// Bytes in MB.
 fn mb(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// One line: a tensor, its layers and their cost.
+/// Prints a tensor, its layers and their cost.
 fn print_row(convs: &[ConvSpec], plan: &LinearPlan, times: [f64; 2], memory: usize) {
     let cost = plan.cost();
     let sum = |f: fn(&tacit_two_party::cheetah::linear::ConsumerCost) -> u64| cost.consumers.iter().map(f).sum::<u64>();

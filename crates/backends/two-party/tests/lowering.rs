@@ -1,4 +1,5 @@
-//! The lowering to fixed point at the price of `cheetah`.
+//! Tests the lowering to fixed point with the prices of `cheetah`.
+
 use tacit_backend_api::{Backend, BackendError};
 use tacit_graph::float::FloatOp;
 use tacit_graph::geometry::Window;
@@ -10,14 +11,17 @@ use tacit_ring::op::max_comparisons;
 use tacit_ring::{Op, RingError, RingGraph, RingModel, RingOptions, RingReport, Target, lower, lower_for, reference};
 use tacit_two_party::cheetah::{Cheetah, Options, online_bytes};
 
+/// The price of a graph: its online bytes.
 fn price(graph: &RingGraph) -> Result<f64, BackendError> {
     online_bytes::<Cheetah>(graph, &Options::default()).map(|bytes| bytes as f64)
 }
 
+/// Lowers a model.
 fn lower_model(model: &Model, options: &RingOptions) -> RingModel {
     lower(model, options, &price).unwrap()
 }
 
+/// Lowers the tiny CNN with logits.
 fn lower_tiny_cnn(options: RingOptions) -> RingModel {
     lower_model(&tiny_cnn(OutputMode::Logits), &options)
 }

@@ -48,6 +48,7 @@ struct Streams {
 }
 
 impl Streams {
+    /// Derives all streams from the seed of a dealing.
     fn new(dealing: &Seed) -> Self {
         let prg = Prg::from_seed(dealing.clone());
         // The published seed is the only output of its stream.

@@ -99,12 +99,12 @@ impl<'a> Projection<'a> {
     /// Draws the projection of a layer from the client's seed.
     pub(super) fn draw(seed: &Prg, layer: LinearLayer<'a>) -> Self {
         let LinearLayer { id, conv, width, batch } = layer;
-        let (at, [kernel, offsets]) = (At { node: id, level: 0 }, words(conv, batch));
+        let (position, [kernel, offsets]) = (At { node: id, level: 0 }, words(conv, batch));
         let mut words = Zeroizing::new(vec![0u64; conv.out_ch]);
-        stream(seed, at, BITS).fill_u64(&mut words);
+        stream(seed, position, BITS).fill_u64(&mut words);
         let bits = (0..ROWS).flat_map(|row| words.iter().map(move |word| (word >> row & 1) as i32));
-        let pads =
-            [(KERNEL, kernel), (OFFSETS, offsets)].map(|(part, n)| Zeroizing::new(chosen(seed, at, part, n, width)));
+        let pads = [(KERNEL, kernel), (OFFSETS, offsets)]
+            .map(|(part, n)| Zeroizing::new(chosen(seed, position, part, n, width)));
         Self { bits: Zeroizing::new(bits.collect()), conv, width, pads }
     }
 

@@ -159,6 +159,7 @@ fn word(bytes: &[u8]) -> u128 {
     bytes.iter().rev().fold(0u128, |word, b| word << 8 | u128::from(*b))
 }
 
+/// Reads a seed, or a block of the same length.
 fn read_seed(reader: &mut Reader<'_>) -> Result<[u8; SEED], MpcError> {
     Ok(*reader.bytes(SEED)?.first_chunk().expect("that many bytes were read"))
 }
@@ -172,6 +173,7 @@ pub(super) struct ClientHead {
 }
 
 impl ClientHead {
+    /// Reads the head of the client's half, of [`head_bytes`] bytes.
     pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
         let mut reader = Reader::new(bytes);
         let (seed, hash) = (Seed(read_seed(&mut reader)?), PublicSeed::from_bytes(read_seed(&mut reader)?));
@@ -206,6 +208,7 @@ pub(super) struct ServerHead {
 }
 
 impl ServerHead {
+    /// Reads the head of the server's half, of [`head_bytes`] bytes.
     pub(super) fn read(plan: &Plan, bytes: &[u8]) -> Result<Self, BackendError> {
         let reader = &mut Reader::new(bytes);
         let (seed, hash) = (Seed(read_seed(reader)?), PublicSeed::from_bytes(read_seed(reader)?));

@@ -62,6 +62,7 @@ impl Default for Options {
     }
 }
 
+/// Allowed values of `relu_drop`.
 const DROP: std::ops::RangeInclusive<u32> = 0..=30;
 
 impl DealerOptions for Options {

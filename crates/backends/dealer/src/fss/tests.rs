@@ -31,6 +31,7 @@ use tacit_ring::fixtures::spec;
 use tacit_ring::reference;
 use tacit_ring::{FixedPoint, LayerWeights, Linear, Lines, Node, Op, RingGraph, Table, WeightFacts, Weights};
 
+/// Bytes of a frame's header.
 const HEADER: usize = 10;
 /// Tag of the seed of a check's subsets.
 const SUBSETS: u16 = 0x363;
@@ -138,6 +139,7 @@ struct Outcome {
 }
 
 impl Case {
+    /// A case for one input.
     fn new(level: Level, nodes: Vec<Node>) -> Self {
         Self::with_batch(level, nodes, 1)
     }
@@ -240,6 +242,7 @@ impl Case {
         <Fss as ClientPhases>::online(run, read_stored(plan, Role::Client, &material)?, input)
     }
 
+    /// The client's half, without its digest.
     fn material(&self) -> &[u8] {
         &self.halves[0][..Fss::half_bytes(&self.plan, Role::Client).dealt]
     }

@@ -115,7 +115,7 @@ enum Suspect {
 }
 
 /// The error of an audit that failed: what was wrong, and who can be the cause.
-fn cheating_error(ticket: &Ticket, suspect: Suspect, what: &str) -> BackendError {
+fn cheating_error(ticket: &Ticket, suspect: Suspect, reason: &str) -> BackendError {
     let number = u64::from_le_bytes(*ticket.first_chunk().expect("a ticket has more than eight bytes"));
     let advice = match suspect {
         Suspect::Dealer => "The dealer has dealt wrongly: use no material of it",
@@ -126,7 +126,7 @@ fn cheating_error(ticket: &Ticket, suspect: Suspect, what: &str) -> BackendError
             "The dealer or the server has deviated, or one of them was lost: this is no proof of either"
         }
     };
-    BackendError::Dealer { what: format!("an audit of material {number} failed: {what}. {advice}") }
+    BackendError::Dealer { what: format!("an audit of material {number} failed: {reason}. {advice}") }
 }
 
 /// Blames `suspect` if the dealer does not open a material.
@@ -168,8 +168,8 @@ impl ArrivingHalf {
 }
 
 /// The error of a half that has more or fewer bytes than the plan says.
-fn length_error(what: &str) -> BackendError {
-    BackendError::Material { what: format!("{what} bytes from the dealer than its half has") }
+fn length_error(difference: &str) -> BackendError {
+    BackendError::Material { what: format!("{difference} bytes from the dealer than its half has") }
 }
 
 /// A party's orders of material of a plan.

@@ -70,11 +70,13 @@ pub(crate) fn max_inputs<C: Correlation>(single_plan: &Plan<C>) -> usize {
 }
 
 impl<C: Correlation> Compiled<C> {
+    /// Binds a plan to the digests that its public part states.
     fn new(public: Arc<[u8]>, plan: Plan<C>, stated: C::Stated) -> Self {
         let single_plan = Arc::new(plan.bound_to(stated.as_ref()));
         Self { public, plan: Arc::clone(&single_plan), single_plan, stated }
     }
 
+    /// Reads a public part.
     fn read(bytes: &[u8]) -> Result<Self, BackendError> {
         let (plan, stated) = read_public(bytes)?;
         Ok(Self::new(bytes.into(), plan, stated))
@@ -90,14 +92,17 @@ impl<C: Correlation> Compiled<C> {
         Ok(Self { public, single_plan, plan, stated: self.stated })
     }
 
+    /// The costs of the batch.
     pub(super) fn costs(&self) -> Costs {
         C::costs(&self.plan)
     }
 
+    /// Number of inputs of one offline and one online phase.
     pub(super) fn batch(&self) -> usize {
         self.plan.batch
     }
 
+    /// Largest batch that the model allows.
     pub(super) fn max_batch(&self) -> usize {
         max_inputs(&self.single_plan)
     }
@@ -109,6 +114,7 @@ impl<C: Correlation> Compiled<C> {
 }
 
 impl<C: Correlation> Server<C> {
+    /// Derives keys, digests and public part of a model.
     pub(super) fn new(
         plan: Plan<C>,
         weights: Weights,
@@ -130,6 +136,7 @@ impl<C: Correlation> Server<C> {
 }
 
 impl<C: Correlation> Client<C> {
+    /// Reads a public part.
     pub(super) fn read(public: &[u8]) -> Result<Self, BackendError> {
         Ok(Self { compiled: Compiled::read(public)?, masked_weights: Arc::default() })
     }

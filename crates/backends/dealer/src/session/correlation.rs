@@ -102,6 +102,8 @@ pub(crate) trait ClientPhases: Correlation {
 
 /// The server's phases. Errors are as those of [`ClientPhases`].
 pub(crate) trait ServerPhases: Correlation {
+    /// Turns the server's half into material, which goes to the inputs' sink.
     fn offline(run: Run<'_, '_, Self>, inputs: ServerOffline<'_>) -> Result<(), BackendError>;
+    /// Runs the online phase, at whose end the client has the result.
     fn online(run: Run<'_, '_, Self>, half: StoredHalf<'_>, weights: &Weights) -> Result<(), BackendError>;
 }

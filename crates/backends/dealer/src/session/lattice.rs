@@ -80,6 +80,7 @@ impl Layers {
         errors.max().unwrap_or(0)
     }
 
+    /// The lattice plan of each group.
     fn plans(&self) -> Vec<&LinearPlan> {
         self.groups.iter().map(|group| &group.plan).collect()
     }
@@ -144,6 +145,7 @@ impl Layers {
 struct PendingShares(Vec<VecDeque<Vec<u64>>>);
 
 impl PendingShares {
+    /// No shares for any group.
     fn new(layers: &Layers) -> Self {
         Self(vec![VecDeque::new(); layers.groups.len()])
     }
@@ -163,6 +165,7 @@ impl PendingShares {
 
 /// The error of a layer that the weights do not have.
 pub(crate) const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
+/// The error of a phase before the setup.
 const NO_KEYS: BackendError = BackendError::Misuse("the setup comes first");
 
 /// The client's part of an offline phase.

@@ -341,6 +341,7 @@ fn hasher<C: Scheme>() -> blake3::Hasher {
 }
 
 impl<'a> MaskedWeightsReceiver<'a> {
+    /// Begins to receive the layers of a plan.
     pub(crate) fn new<C: Scheme>(plan: &'a Plan<C>) -> Self {
         let layers = Box::new(plan.masked_layers().map(|layer| (entry_count(plan, layer.conv), layer.width)));
         Self { layers, matrices: Vec::new(), left: 0, buffer: Vec::new(), hasher: hasher::<C>() }

@@ -30,6 +30,7 @@ pub(crate) trait DealerOptions: Copy + Serialize + DeserializeOwned + Send + Syn
     /// # Errors
     /// [`BackendError::Option`] names an option that is out of range.
     fn check(&self) -> Result<(), BackendError>;
+    /// Sets the low bits that ReLU's sign test drops.
     fn with_relu_drop(self, relu_drop: u32) -> Self;
     /// Low bits that ReLU's sign test drops.
     fn relu_drop(&self) -> u32;
@@ -45,12 +46,14 @@ pub(crate) trait Scheme:
     const NAME: &'static str;
     /// Version of the public part and of its protocol.
     const VERSION: u32;
+    /// Public options of the back end.
     type Options: DealerOptions;
     /// Whether layers may use lattices instead of the dealer.
     const LATTICES: bool = false;
 
     /// Makes a batch of `n` gates whose sign test drops `drop` bits of `width`.
     fn gate(options: &Self::Options, n: usize, width: u32, drop: u32, values: Vec<Value>) -> Self::Gate;
+    /// Makes a widening of a tensor to a larger ring.
     fn widen(options: &Self::Options, spec: WrapSpec) -> Self::Widen;
     /// Refuses tables that the back end does not look up; the error says why.
     fn check_look_up(_: &Self::Options, _look_up: &LookUp, _: &Table) -> Result<(), String> {
@@ -92,9 +95,9 @@ pub(crate) struct LinearLayer<'a> {
     pub(crate) batch: usize,
 }
 
-/// A digest's domain of the back end.
-pub(super) fn domain<C: Scheme>(what: &str) -> String {
-    format!("tacit 2026-11 {}{what}", C::NAME)
+/// The domain of a digest of the back end.
+pub(super) fn domain<C: Scheme>(suffix: &str) -> String {
+    format!("tacit 2026-11 {}{suffix}", C::NAME)
 }
 
 /// A compiled model.
@@ -149,10 +152,12 @@ impl<C: Scheme> Plan<C> {
         self.binding
     }
 
+    /// The graph that the plan was compiled from.
     pub(crate) fn graph(&self) -> &RingGraph {
         &self.graph
     }
 
+    /// The options that the plan was compiled with.
     pub(crate) fn options(&self) -> &C::Options {
         &self.options
     }

@@ -1,6 +1,6 @@
-//! A dealer that deals something else than it has committed to, to either party, is found by an audit, which
-//! names the material; an honest one is not, and what is left is good for an inference. One that watches the
-//! parties, and cheats when it has seen what it can see, is found as often.
+//! An audit detects a dealer that deals other material than it has committed to, and names the material. An
+//! honest dealer passes, and materials that were not audited serve inferences. A dealer that watches the
+//! parties before it cheats is detected as often.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,15 +19,15 @@ use tacit_mpc::run_pair;
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Deviation {
     Nothing,
-    /// One bit of the server's half.
+    /// Changes one bit of the server's half.
     Server,
-    /// One bit of the client's.
+    /// Changes one bit of the client's half.
     Client,
-    /// It opens another seed.
+    /// Opens another seed.
     Seed,
-    /// It takes no consent, as one that the server has had give the material up.
+    /// Refuses the client's consent, as a dealer does that the server has told to give the material up.
     Consent,
-    /// It hears of none, as one whose client says that it has consented, and has not.
+    /// Gets no consent, as if the client only claimed to have consented.
     Silence,
 }
 
@@ -110,7 +110,7 @@ struct Models {
     client: Arc<dyn ClientModel>,
 }
 
-/// A model with everything.
+/// Lowers the first case of the suite that the back end takes.
 fn model(backend: &str, options: &str) -> Models {
     let tree = cases().new_tree(&mut TestRunner::deterministic()).expect("a strategy without filters");
     let registry = Registry::standard();
@@ -193,7 +193,7 @@ fn an_honest_dealer_passes_and_what_was_not_opened_is_used() {
 
 #[test]
 fn a_dealer_that_cheats_in_one_material_of_some_is_found_and_the_material_named() {
-    // What `fss` deals has a digest: the server's half with another is refused without an audit.
+    // A half of `fss` has a digest: a changed half is refused without an audit.
     let variants = [("dealt", "audit=500", Deviation::Server), ("dealt", "audit=500", Deviation::Client)];
     for (backend, options, deviation) in variants.into_iter().chain(VARIANTS.map(|(b, o)| (b, o, Deviation::Seed))) {
         let (ends, _) = run(&model(backend, options), deviation, 4, 1000);
@@ -208,7 +208,7 @@ fn a_dealer_that_cheats_in_one_material_of_some_is_found_and_the_material_named(
     }
 }
 
-/// What the other party can bring about is not laid at the dealer's door alone.
+/// Errors that the other party can cause name both the dealer and that party.
 #[test]
 fn a_dealer_is_not_blamed_alone_for_what_the_other_party_may_have_done() {
     let models = model("dealt", "audit=900");
@@ -217,7 +217,7 @@ fn a_dealer_is_not_blamed_alone_for_what_the_other_party_may_have_done() {
     assert!(client.contains("audit") && client.contains("The dealer or the server has deviated"), "{client}");
     let [_, server] = errors(Deviation::Silence);
     assert!(server.contains("audit") && server.contains("The dealer or this client has deviated"), "{server}");
-    // To the client the seed comes by way of the server.
+    // The client gets the seed from the server.
     let [client, server] = errors(Deviation::Seed);
     assert!(client.contains("The dealer or the server has deviated"), "{client}");
     assert!(server.contains("The dealer has dealt wrongly"), "{server}");
@@ -232,9 +232,9 @@ fn without_audits_nothing_is_opened() {
 /// What a dealer sees of one material before it has given all of both halves, and whether it is audited.
 #[derive(Default)]
 struct Observation {
-    /// Who took a piece (the client is 0), and its bytes.
+    /// The party that took a piece (0 is the client), and the piece's bytes.
     taken: Vec<(usize, usize)>,
-    /// Who has all of its half, or has failed.
+    /// For each party, whether it has all of its half or has failed.
     ended: [bool; 2],
     audited: bool,
 }
@@ -258,12 +258,12 @@ impl Watch {
     }
 }
 
-/// A dealer that gives one party nothing before the other one has taken all of its half, so that whatever
-/// either does only after it has heard of the other shows.
+/// A dealer that gives one party nothing before the other party has all of its half. A step that a
+/// party takes only after a message of the other one thus becomes visible.
 struct Watching {
     inner: InProcessDealer,
     first: usize,
-    /// The client's half is a wrong one, unless this material is audited for all that can be seen.
+    /// Whether the dealer deals a wrong half to the client, unless it has seen that the material is audited.
     cheats: bool,
     watch: Arc<Watch>,
 }
@@ -369,7 +369,7 @@ fn a_dealer_that_cheats_when_nothing_shows_an_audit_is_found_as_often_as_any() {
         let error = ends.iter().find_map(|end| end.as_ref().err());
         error.is_some_and(|error| error.to_string().contains("audit"))
     });
-    // Each with probability 1/2; outside of this range but for 2^-22.
+    // Each is detected with probability 1/2; the count is outside of this range with probability 2^-22.
     let detected = detected.count();
     assert!((13..=51).contains(&detected), "{detected} of 64");
 }
@@ -378,13 +378,13 @@ fn a_dealer_that_cheats_when_nothing_shows_an_audit_is_found_as_often_as_any() {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     Refused,
-    /// The dealer is gone in the middle.
+    /// The dealer is gone after half of the bytes.
     Ends,
     Longer,
     Shorter,
-    /// One bit of it.
+    /// One bit is changed.
     Changed,
-    /// Two pieces of it change places.
+    /// Two pieces change places.
     Reordered,
 }
 
@@ -459,14 +459,15 @@ impl Dealer for Faulty {
     }
 }
 
-/// Whoever gets it says what is wrong, the other one finds the channel closed, and neither has material.
+/// The party that gets the half names the fault, the other one finds the channel closed, and neither
+/// has material.
 #[test]
 fn a_half_that_does_not_come_as_it_should_ends_the_phase_at_both() {
     for (backend, options) in [("dealt", "audit=0"), ("dealt", ""), ("fss", "audit=0"), ("fss", "level=l2")] {
         let models = model(backend, options);
         let faults = [Fault::Refused, Fault::Ends, Fault::Longer, Fault::Shorter, Fault::Changed, Fault::Reordered];
         for fault in faults {
-            // A changed half of this one is as good as any.
+            // A changed half of `dealt` has no digest: it is a valid half of other material.
             if backend == "dealt" && matches!(fault, Fault::Changed | Fault::Reordered) {
                 continue;
             }
@@ -483,13 +484,13 @@ fn a_half_that_does_not_come_as_it_should_ends_the_phase_at_both() {
                     Fault::Refused | Fault::Ends => {
                         assert!(matches!(ends[0], Err(BackendError::Dealer { .. })), "{case}");
                     }
-                    // One in a hundred is dealt again, and found before it is used.
+                    // One material in a hundred is audited, so that the fault is found before its use.
                     _ => {
                         let audited = options != "audit=0" && matches!(ends[0], Err(BackendError::Dealer { .. }));
                         assert!(audited || matches!(ends[0], Err(BackendError::Material { .. })), "{case}");
                     }
                 }
-                // This client waits for nothing that its server says in the phase.
+                // This client receives no message of its server in the phase.
                 let waits = (backend, options, party) != ("dealt", "audit=0", 1);
                 let closed = matches!(ends[1], Err(BackendError::Net(_)));
                 assert!(closed || (!waits && ends[1].is_ok()), "{case}");

@@ -1,5 +1,5 @@
-//! `docs/operators.md` says which operators each back end computes. The table is made here, from a network of
-//! each operator: it is imported, and every back end lowers it.
+//! `docs/operators.md` says which operators each back end computes. The test makes the table: it imports a
+//! network of each operator, and every back end lowers the network.
 //! `UPDATE_DOCS=1 cargo test -p tacit-backends --test suite operators` writes the file.
 
 use std::fmt::Write;
@@ -61,7 +61,7 @@ fn write_page() -> String {
         OPSETS.end()
     )
     .unwrap();
-    // The toy is there in tests only.
+    // Only tests have the toy.
     let backends: Vec<_> = registry.iter().filter(|b| b.id() != "toy").collect();
     let ids: Vec<&str> = backends.iter().map(|b| b.id()).collect();
     writeln!(out, "| operator | {} | what is supported, and what it costs |", ids.join(" | ")).unwrap();
@@ -86,6 +86,7 @@ fn write_page() -> String {
     out
 }
 
+/// Options of an import without samples.
 fn options() -> ImportOptions {
     ImportOptions {
         range: Some(Interval { low: -1.0, high: 1.0 }),
@@ -105,18 +106,22 @@ fn node(op: &str, inputs: &[&str], attributes: &[AttributeProto]) -> NodeProto {
     }
 }
 
+/// An attribute that is an integer.
 fn int(name: &str, i: i64) -> AttributeProto {
     AttributeProto { name: name.into(), i, r#type: 2, ..AttributeProto::default() }
 }
 
+/// An attribute that is a list of integers.
 fn ints(name: &str, ints: &[i64]) -> AttributeProto {
     AttributeProto { name: name.into(), ints: ints.to_vec(), r#type: 7, ..AttributeProto::default() }
 }
 
+/// An attribute that is a list of floats.
 fn floats(name: &str, floats: &[f32]) -> AttributeProto {
     AttributeProto { name: name.into(), floats: floats.to_vec(), r#type: 6, ..AttributeProto::default() }
 }
 
+/// The shape of an image: one of 4 channels of 4 x 4.
 fn image() -> &'static [i64] {
     &[1, 4, 4, 4]
 }
@@ -143,6 +148,7 @@ fn network(shape: &[i64], nodes: impl IntoIterator<Item = NodeProto>) -> Vec<u8>
     model.encode_to_vec()
 }
 
+/// The constants that the examples name.
 fn constants() -> Vec<TensorProto> {
     let real = |name: &str, dims: &[i64]| {
         let count = dims.iter().product::<i64>() as usize;
@@ -237,7 +243,7 @@ fn example(op: &Operator) -> Vec<u8> {
     }
 }
 
-/// A network for an operator that needs another beside it.
+/// A network for an operator that needs a second operator.
 fn example_of_two(name: &str) -> Vec<u8> {
     let with_output = |output: &str, node: NodeProto| NodeProto { output: vec![output.into()], ..node };
     match name {

@@ -1,6 +1,6 @@
-//! Networks that went wrong once (`../shared/data/regressions`): each is imported, lowered for `cheetah`,
-//! which compiles it, opened as a client does, and computes what the float network does. Private runs of
-//! them, with onnxruntime as the judge: `tests/test_regressions.py`.
+//! Networks that once failed (`../shared/data/regressions`): each is imported, lowered and compiled for
+//! `cheetah`, opened as by a client, and agrees with its float network. `tests/test_regressions.py` runs them
+//! privately and compares with onnxruntime.
 
 use std::sync::Arc;
 

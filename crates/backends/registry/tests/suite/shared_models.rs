@@ -1,5 +1,5 @@
 //! The real models of `../shared/data`: all import and lower, agree with their float networks, and have the
-//! comparisons that are known.
+//! expected numbers of comparisons.
 
 use crate::data::{self, model};
 use tacit_backends::cheetah::{Cheetah, Options, online_bytes};
@@ -77,19 +77,19 @@ fn resnet20_agrees() {
 #[test]
 fn squeezenet_has_the_comparisons_that_are_known() {
     let Some(bytes) = model("squeezenet1.1_fp32.onnx") else { return };
-    // Given scales: the search would take longer than this test may.
+    // Fixed scales, because the search for scales would take too long.
     let imported = import(&bytes, &imagenet_normalisation()).unwrap();
     let options = RingOptions { frac_bits: Some(8), ..RingOptions::default() };
     let report = lower(&imported.model, &options, &price).unwrap().report;
     let c = report.comparisons;
     assert_eq!((c.relu, c.max_pool), (1_557_160, 2_001_664));
     assert!(report.macs > 340_000_000);
-    // Random inputs have no class worth speaking of.
+    // Classes of random inputs mean nothing, so only the error is checked.
     assert!(report.output_error < 0.02, "{}", report);
 }
 
-/// Whether a value leaves what its ring computes rightly with: half of it, or a quarter where it is widened
-/// or compared with others.
+/// Whether a value leaves the part of its ring in which results are right: half of the ring, or a
+/// quarter where the value is widened or compared with others.
 fn overflows(lowered: &RingModel, input: &[f32]) -> bool {
     let nodes = lowered.graph.nodes();
     let ints = reference::quantize_input(&lowered.graph, input).unwrap();
@@ -104,8 +104,8 @@ fn overflows(lowered: &RingModel, input: &[f32]) -> bool {
     })
 }
 
-/// Inputs that no data set holds, none of them among those that the importer tries: diagonals, rings,
-/// crosses, blocks of colours.
+/// Inputs unlike those of data sets and of the importer's search: diagonals, rings, crosses, blocks of
+/// colours.
 fn synthetic_inputs(imported: &Imported) -> Vec<Vec<f32>> {
     let shape = imported.model.interface.input_shape.clone();
     let [low, high] = imported.model.interface.input.range.ends();
@@ -126,7 +126,7 @@ fn synthetic_inputs(imported: &Imported) -> Vec<Vec<f32>> {
         if p(i / (height * width), i / width % height, i % width) { high } else { low }
     };
     let inputs = patterns.iter().map(|p| (0..shape[0] * height * width).map(|i| pick(p, i)).collect::<Vec<f32>>());
-    // Of a channel less is accepted than of all.
+    // A channel may have a narrower range than the input as a whole.
     inputs
         .map(|mut values| {
             imported.model.interface.clip(&mut values);
@@ -155,7 +155,7 @@ fn a_checkerboard_does_not_overflow_resnet8() {
     assert!(lowered.report.overflow.certain > 0);
     assert!(lowered.report.overflow.likely > 0);
 
-    // With clamps it is certain, also from two images that hardly show anything.
+    // With clamps no node can overflow, even with two calibration images.
     let few_samples = import(&bytes, &ImportOptions { calibration: cifar("data_batch_1", 2), ..options }).unwrap();
     let clamped = lower(&few_samples.model, &RingOptions { clamp: true, ..RingOptions::default() }, &price).unwrap();
     assert_eq!(clamped.report.overflow.likely, 0, "{}", clamped.report);

@@ -1,5 +1,5 @@
-//! A phase that is told to stop begins no further layer, gives nothing, and lets its peer know by its end:
-//! every back end whose phases have layers, both phases, either party.
+//! A phase whose stop flag is raised begins no further layer and returns no result, and its peer ends
+//! too: for every back end whose phases have layers, in both phases, at either party.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -40,6 +40,7 @@ impl Trip {
     }
 }
 
+/// A transport that checks a trip at each read and write.
 struct Tripping(MemTransport, Trip);
 
 impl Read for Tripping {
@@ -146,7 +147,8 @@ fn after_the_flag_no_layer_begins() {
             assert!(complete[party].end.is_ok(), "{id}, {name}: {layers:?}");
             assert!(layers[0] == 0, "{id}, {name}: {layers:?}");
             for (phase, share) in [(1, 2), (1, u64::MAX), (2, 2)] {
-                // In the middle, and with the first layer: what is sent in one go is received in one.
+                // In the middle of the phase, and after its first layer: a peer may
+                // receive several layers at once.
                 let first = layers[phase - 1];
                 let limit = first + ((layers[phase] - first) / share).max(1);
                 let mut trips = [Trip::new(NEVER), Trip::new(NEVER)];
@@ -154,7 +156,7 @@ fn after_the_flag_no_layer_begins() {
                 let runs = run(&**backend, &server, &input, &trips);
                 let begun_at_flag = trips[party].begun.load(SeqCst);
                 if begun_at_flag >= layers[phase] {
-                    // It had sent and received all of this phase before.
+                    // The party had sent and received all messages of this phase before.
                     continue;
                 }
                 let case = format!("{id}, {name}, phase {phase}");

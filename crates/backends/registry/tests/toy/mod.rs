@@ -1,9 +1,9 @@
-//! A back end for tests. It hides **nothing**: a pad is put on the input, and the server takes it off again
-//! and runs the float network. Answers are right only if both halves of the material belong together, and
-//! those of the float network rounded to `f32` then.
+//! A back end for tests. It hides **nothing**: the client adds a pad to the input, and the server
+//! subtracts it and runs the float network. If both halves of the material belong together, answers are
+//! those of the float network, rounded to `f32`.
 //!
-//! Options: `preparation=two-party` (the pad is the material; keys before it) or `nothing` (a fixed pad; keys
-//! before the first answer).
+//! Options: `preparation=two-party` (the material is the pad, and the setup comes before it) or
+//! `nothing` (the pad is fixed, and the setup comes before the first answer).
 use serde::{Deserialize, Serialize};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -18,21 +18,21 @@ const PAD: Tag = Tag::new(0xf101, "toy pad");
 const INPUT: Tag = Tag::new(0xf102, "toy input");
 const OUTPUT: Tag = Tag::new(0xf103, "toy output");
 
-/// An input whose first value is this makes the server's side panic, as a bug would.
+/// First value of an input that makes the server panic, as a bug would.
 pub const PANIC: f32 = 6666.0;
 /// Twice the relative error of a rounding to `f32`.
 const RELATIVE: f64 = 1.0 / (1 << 23) as f64;
-/// The pad where nothing is prepared.
+/// The pad of inputs without an offline phase.
 const FIXED: u64 = 0x5a5a_5a5a;
 
-/// The back end, as a test needs it.
+/// The back end, with what tests vary.
 #[derive(Clone)]
 pub struct Toy {
-    /// Its name.
+    /// Name of the back end.
     pub id: &'static str,
-    /// Whom it says that its users trust.
+    /// The parties that it declares its users to trust.
     pub trust: Trust,
-    /// Something for the parties to disagree about.
+    /// A part of the plan's digest, so that tests can make plans differ.
     pub plan: u8,
 }
 
@@ -183,6 +183,7 @@ impl ServerModel for Lowered {
 }
 
 impl Lowered {
+    /// The float network, which only the server has.
     fn model(&self) -> Result<&Model, BackendError> {
         self.model.as_ref().ok_or(BackendError::Misuse("the client has no private part"))
     }
@@ -194,7 +195,7 @@ impl ClientModel for Lowered {
     }
 }
 
-/// One party's half: whose it is, and the pad.
+/// One party's half of a material: the party's number, and the pad.
 struct Pad(u8, u64);
 
 impl Pad {
@@ -202,6 +203,7 @@ impl Pad {
     const CLIENT: u8 = 1;
     const SERVER: u8 = 2;
 
+    /// Reads a half of `party`.
     fn read(party: u8, bytes: &[u8]) -> Result<Material, BackendError> {
         match bytes.split_first() {
             Some((&first, rest)) if first == party && rest.len() == 8 => Ok(Material::new(Self(party, words(rest)[0]))),
@@ -231,16 +233,19 @@ struct Side {
     is_set_up: bool,
 }
 
+/// Decodes little-endian words.
 fn words(bytes: &[u8]) -> Vec<u64> {
     let word = |c: &[u8]| u64::from_le_bytes(c.try_into().expect("chunks of 8"));
     bytes.chunks_exact(8).map(word).collect()
 }
 
+/// Sends words.
 fn send(channel: &mut Channel, tag: Tag, words: impl Iterator<Item = u64>) -> Result<(), BackendError> {
     Ok(channel.send(tag, &words.flat_map(u64::to_le_bytes).collect::<Vec<u8>>())?)
 }
 
 impl Side {
+    /// Runs the setup, which is the same at both parties.
     fn exchange_keys(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         assert_eq!(channel.phase(), Phase::Setup);
         send(channel, KEY, [7].into_iter())?;

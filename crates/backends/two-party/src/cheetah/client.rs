@@ -117,6 +117,7 @@ struct Masks<'a, L: Lattice> {
 const TENSOR_CHILD: u64 = 1 << 63;
 
 impl<'a, L: Lattice> Masks<'a, L> {
+    /// Derives the secrets of a material from its generator.
     fn new(plan: &'a Plan<L>, seed: &Prg) -> Result<Self, BackendError> {
         Ok(Self { plan, secret: L::secret(&plan.lattice(), seed)?, seed: Prg::from_seed(seed.seed().clone()) })
     }

@@ -136,6 +136,7 @@ impl ClientMaterial {
         out.finish()
     }
 
+    /// Writes all but the seed.
     fn write_rest(&self, out: &mut Writer) {
         write(out, &self.linear, &self.pieces, ClientGate::write, ClientWrap::write);
     }
@@ -159,6 +160,7 @@ impl ClientMaterial {
         Self::read_rest(plan, seed.into_seed(), Reader::new(rest))
     }
 
+    /// Reads all but the seed, to the end.
     fn read_rest<L: Lattice>(plan: &Plan<L>, seed: Seed, reader: Reader<'_>) -> Result<Self, BackendError> {
         let (linear, pieces) = read(plan, reader, &plan.unread, ClientGate::read, ClientWrap::read)?;
         Ok(Self { plan: plan.digest(), seed, linear, pieces })

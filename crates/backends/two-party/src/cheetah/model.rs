@@ -46,11 +46,13 @@ struct Client<L: Lattice> {
 }
 
 impl<L: Lattice> Compiled<L> {
+    /// Compiles a graph and encodes its public part.
     fn new(graph: RingGraph, options: Options) -> Result<Self, BackendError> {
         let public = public::write(L::NAME, L::VERSION, &options, &graph)?;
         Ok(Self::from_plan(public.into(), plan::compile(graph, options)?))
     }
 
+    /// Reads a public part, which is untrusted bytes.
     fn read(bytes: &[u8]) -> Result<Self, BackendError> {
         let (options, rest): (Options, _) = public::read(L::NAME, L::VERSION, bytes)?;
         L::check(&options)?;
@@ -58,11 +60,13 @@ impl<L: Lattice> Compiled<L> {
         Ok(Self::from_plan(bytes.into(), plan::compile(graph, options)?))
     }
 
+    /// A model for one input, from its plan.
     fn from_plan(public: Arc<[u8]>, plan: Plan<L>) -> Self {
         let single_plan = Arc::new(plan);
         Self { public, plan: Arc::clone(&single_plan), single_plan }
     }
 
+    /// Returns the same model for a batch.
     fn batched(&self, batch: usize) -> Result<Self, BackendError> {
         let batch = seam::checked_batch(batch, self.max_batch())?;
         let (public, single_plan) = (Arc::clone(&self.public), Arc::clone(&self.single_plan));

@@ -19,6 +19,7 @@ use tacit_backend_api::seam::{self, MaterialSeed, Stop};
 use tacit_ring::Weights;
 use tacit_ring::share::NodeObserver;
 
+/// The error of a phase before the setup.
 const NO_SETUP: BackendError = BackendError::Misuse("the setup comes first");
 
 /// A connection at the client.

@@ -32,6 +32,7 @@ pub(super) struct Member {
     pub index: usize,
 }
 
+/// A step of this back end.
 pub(super) type Step = share::Step<CheetahStepTypes>;
 
 /// Linear layers that read one tensor, whose mask is encrypted once for all of them.

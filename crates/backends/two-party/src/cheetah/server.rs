@@ -34,6 +34,7 @@ pub(super) fn setup<L: Lattice>(
     Ok(ServerKeys { lattice: L::server_setup(&plan.lattice(), session)?, ots })
 }
 
+/// The error of a layer that the weights do not have.
 const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
 
 /// Makes the server's material for the inputs of a batch.

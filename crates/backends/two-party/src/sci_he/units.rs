@@ -8,10 +8,15 @@ use tacit_net::Tag;
 
 use super::plan::{SlotPlan, Upload};
 
+/// Message, setup: the client's public key.
 pub(super) const TAG_KEY: Tag = Tag::new(0x0440, "slots public key");
+/// Message, setup: a Galois key.
 pub(super) const TAG_GALOIS: Tag = Tag::new(0x0441, "Galois key");
+/// Message, offline: a ciphertext of a mask.
 pub(super) const TAG_UP: Tag = Tag::new(0x0442, "slots ciphertext");
+/// Message, offline: the public seed of an answer.
 pub(super) const TAG_SEED: Tag = Tag::new(0x0443, "slots answer seed");
+/// Message, offline: a ciphertext of an answer.
 pub(super) const TAG_DOWN: Tag = Tag::new(0x0444, "slots answer");
 
 /// One answer.

@@ -1,6 +1,6 @@
-//! Every operation, both parties, against the fixed-point reference, node by node: the shares of both parties
-//! are tapped, and each node's result is held to the reference's on the reconstructed inputs, exactly or
-//! within the bound that the back end declares.
+//! Compares every operation with the fixed-point reference, node by node. The tests tap both parties'
+//! shares of each node, and run the reference on the reconstructed inputs. Results are equal, or within
+//! the declared bound.
 
 use super::net::Net;
 use proptest::prelude::*;
@@ -102,11 +102,11 @@ fn bound(plan: &Plan, id: usize, before: i64) -> (i64, i64) {
     let linear = |id: usize| i64::from(plan.linear_error(id));
     let node = &plan.graph().nodes()[id];
     match &node.op {
-        // What a truncation drops of the client's share is not kept.
+        // The client does not store the bits that a truncation drops.
         Op::Conv2d(_) | Op::Linear(_) => (-linear(id) - (1 << plan.unread(id)) + 1, linear(id)),
         Op::Truncate { .. } if plan.truncates_exactly(id) => (0, 0),
-        // floor(c) + floor(s + 1/2) is the floor of the sum, one less or one more.
-        // Where `before` is the reference's, that of a value which may be off.
+        // floor(c) + floor(s + 1/2) differs from the floor of the sum by at most one.
+        // Where `before` is the reference's value, the parties' value may be off.
         Op::Truncate { bits } => {
             let off = if plan.unread(node.inputs[0]) > 0 { linear(node.inputs[0]) } else { 0 };
             let shift = |error: i64| ((before + error) >> bits) - (before >> bits);
@@ -135,15 +135,15 @@ fn check(plan: &Plan, weights: &Weights, index: usize, input: &[i64], outcome: &
             let (low, high) = bound(plan, id, before);
             assert!((low..=high).contains(&(g - w)), "node {id} ({}), element {i}: {g}, reference {w}", node.op.name());
         }
-        // The truncation of a share of which low bits are not kept is held to the whole tensor.
+        // A truncation of shares without low bits is compared with that of the whole tensor.
         values.push(if plan.unread(id) > 0 { expected } else { got });
     }
     let outputs = graph.output().elements();
     assert_eq!(outcome.output[index * outputs..][..outputs], values[graph.spec().output]);
 }
 
-/// 0 to 3 stand for direct comparison leaves of 1 to 4 bits, 4 to 7 for masked ones, 8 and 9 for digits by
-/// weight.
+/// Options by number: 0 to 3 have direct comparison leaves of 1 to 4 bits, 4 to 7 masked ones, 8 and 9
+/// digits by weight.
 fn options(kind: u32) -> Options {
     let leaves = match kind {
         0..4 => Leaves::Direct(kind + 1),
@@ -153,7 +153,7 @@ fn options(kind: u32) -> Options {
     Options { leaves, ..Options::default() }
 }
 
-/// One input, and for some seeds a batch.
+/// Checks one input, and for some seeds a batch.
 fn conform(net: Net, output: usize, options: Options, seed: u64) {
     let (graph, weights, input) = net.finish(output, seed);
     let model = (Arc::new(compile(graph, options).expect("compiles")), Arc::new(weights));
@@ -187,7 +187,7 @@ fn conform_batch(model: &Model, inputs: &[i64], options: Options, seed: u64) -> 
         assert!(headers.is_multiple_of(HEADER_BYTES as u64), "the price of a graph is its payload");
     }
     assert_eq!(outcome.sent[2..], [online.up_bytes, online.down_bytes], "online");
-    // Ideal OTs send nothing; the headers of what real ones send are stated beside it.
+    // Ideal OTs send nothing; the stated bytes include the messages of real OTs.
     let (client_rots, server_rots) = rots(&cost);
     let (mut ots, mut talk) =
         (PlannedOts::reserved(client_rots as usize, server_rots as usize), TrafficModel::default());
@@ -196,7 +196,7 @@ fn conform_batch(model: &Model, inputs: &[i64], options: Options, seed: u64) -> 
     for (sent, stated) in
         outcome.sent.iter().zip([offline.up_bytes - talk.up_bytes(), offline.down_bytes - talk.down_bytes()])
     {
-        // Each draw takes whole groups of 64, and has a message of its own.
+        // Each draw of OTs takes whole groups of 64, and has its own message.
         let slack = 10_000 * plan.graph().nodes().len() as u64;
         assert!((*sent..=sent + slack).contains(&stated), "{sent} sent, {stated} stated");
     }
@@ -297,8 +297,8 @@ fn a_whole_network() {
     }
 }
 
-/// Tensors that are large enough for keys of each material's own: the encryption chooses the masks of the
-/// input and of what is behind a ReLU, here for layers of two strides, and not of a sum.
+/// Tensors that are so large that each material has its own keys. The encryption chooses the masks of
+/// the input and of a ReLU's result, here for layers of two strides, but not those of a sum.
 #[test]
 fn masks_that_the_encryption_chooses() {
     let mut net = Net::new(vec![4, 72, 70], 33, 1);
@@ -384,8 +384,8 @@ fn several_inputs_over_one_session_use_fresh_material() {
     }
 }
 
-/// With all other randomness alike: what a helper returns and the device's seed are, bit for bit, what the
-/// device makes alone from that seed.
+/// A helper's result and the device's seed give the same material as the device alone makes from that
+/// seed, if all other randomness is equal.
 #[test]
 fn a_helpers_rest_and_the_devices_seed_are_the_devices_own_material() {
     let mut net = Net::new(vec![2, 5, 5], 30, 9);
@@ -414,7 +414,7 @@ fn a_helpers_rest_and_the_devices_seed_are_the_devices_own_material() {
     assert!(*make_material(MaterialSeed::new(&mut [8; 16])).to_bytes() != *alone);
 }
 
-/// One input four times: neither party's shares show it, of any tensor that is shared anew.
+/// For a batch of four equal inputs, neither party's shares of any tensor are equal.
 #[test]
 fn equal_inputs_of_a_batch_are_shared_apart() {
     let mut net = Net::new(vec![2, 5, 5], 30, 9);
@@ -466,8 +466,8 @@ fn misuse_and_foreign_material_are_errors() {
     assert_eq!(refused, (true, true));
 }
 
-/// What the exact truncation of the result adds to a model: one batch of gates. Without it (an own share
-/// shifted by each party) a model took 350 bytes up and 160 down online in one exchange, and no OT.
+/// The exact truncation of the result adds one batch of gates to a model. With a local truncation the model
+/// took 350 bytes up and 160 down online in one exchange, and no OT.
 #[test]
 fn a_revealed_truncation_costs_a_batch_of_gates() {
     let cost = |bits: u32| {

@@ -1,6 +1,6 @@
-//! Every message of the protocol, damaged in every way a peer or a line can damage it: both parties must end
-//! with an error, without a panic and without waiting for the stall timeout. Real OT and real lattices; one
-//! frame is damaged per run.
+//! Damages every message of the protocol in every way that a peer or a line can. Both parties must end
+//! with an error, without a panic and before the stall timeout. OTs and lattices are real; each run
+//! damages one frame.
 
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex};
@@ -15,23 +15,25 @@ use tacit_graph::geometry::Window;
 use tacit_mpc::Role;
 use tacit_net::{Channel, MemTransport, Transport};
 
+/// A kind of damage to a frame.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Damage {
     None,
-    /// One bit of the payload (of the header, if there is no payload).
+    /// Flips one bit of the payload, or of the header if there is no payload.
     FlipPayload,
-    /// One bit of the tag, the length or the checksum.
+    /// Flips one bit of the tag, the length or the checksum.
     FlipHeader,
-    /// The frame ends half-way and the line with it.
+    /// Ends the frame half-way, and the line with it.
     Truncate,
-    /// One byte more, with a checksum that fits.
+    /// Adds one byte, with a checksum that fits.
     Longer,
-    /// One byte less, with a checksum that fits.
+    /// Removes one byte, with a checksum that fits.
     Shorter,
-    /// Other content of the right length, with a checksum that fits: what a malicious peer would send.
+    /// Changes the content, with a checksum that fits, as a malicious peer would.
     Content,
 }
 
+/// Bytes of a frame's header.
 const HEADER: usize = 10;
 
 /// Damages one outgoing frame.
@@ -135,12 +137,14 @@ impl Transport for Damaging {
     }
 }
 
+/// A model at both parties, and an input.
 struct Case {
     plan: Arc<Plan>,
     weights: Arc<Weights>,
     input: Vec<i64>,
 }
 
+/// A network with every kind of message.
 fn case() -> Case {
     let mut net = Net::new(vec![2, 6, 6], 30, 3);
     let c = net.conv(0, 3, [3, 3], [1, 1], [1, 1], [1; 4], 1, 30);
@@ -158,6 +162,7 @@ fn case() -> Case {
 /// The client's values; the server has none.
 type PartyResult = Result<Option<Vec<i64>>, BackendError>;
 
+/// Runs all phases of one party.
 fn party(case: &Case, role: Role, mut channel: Channel) -> PartyResult {
     let prg = Prg::from_os().expect("this system has randomness");
     let output = match role {

@@ -18,17 +18,20 @@ pub struct Net {
 const FACTS: WeightFacts = WeightFacts { frac_bits: 6, magnitude_bits: 4, norm_bits: 11 };
 
 impl Net {
+    /// A model of the input alone. `seed` decides the weights.
     pub fn new(shape: Vec<usize>, width: u32, seed: u64) -> Self {
         let fixed = FixedPoint { width, frac_bits: 6 };
         let input = Node { name: "input".into(), op: Op::Input, inputs: vec![], shape, fixed };
         Self { nodes: vec![input], weights: Weights::default(), state: seed | 1 }
     }
 
+    /// Draws a number of magnitude less than `below`.
     fn random(&mut self, below: i64) -> i64 {
         self.state = self.state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.state >> 33) as i64 % (2 * below - 1) - (below - 1)
     }
 
+    /// Adds a node, and returns its number.
     fn push(&mut self, op: Op, inputs: Vec<usize>, width: u32, frac_bits: u32, declared: Vec<usize>) -> usize {
         let shapes: Vec<&[usize]> = inputs.iter().map(|&i| &*self.nodes[i].shape).collect();
         let shape = infer_shape(&op, &shapes, &declared).expect("test nets are well-formed");
@@ -37,6 +40,7 @@ impl Net {
         self.nodes.len() - 1
     }
 
+    /// Draws the weights of a layer.
     fn layer(&mut self, node: usize, count: usize, out: usize) {
         let weights = (0..count).map(|_| self.random(16) as i32).collect();
         let bias = (0..out).map(|_| self.random(1 << 10)).collect();
@@ -76,6 +80,7 @@ impl Net {
         self.push(Op::Truncate { bits }, vec![x], fixed.width - bits, fixed.frac_bits - bits, vec![])
     }
 
+    /// Adds a node with the fraction bits of its first input.
     fn same_scale(&mut self, op: Op, inputs: Vec<usize>, width: u32, declared: Vec<usize>) -> usize {
         let frac = self.nodes[inputs[0]].fixed.frac_bits;
         self.push(op, inputs, width, frac, declared)
@@ -146,7 +151,7 @@ impl Net {
         self.same_scale(Op::Reshape, vec![x], width, vec![n])
     }
 
-    /// Axes in another order.
+    /// Permutes the axes.
     pub fn transpose(&mut self, x: usize, perm: Vec<usize>) -> usize {
         let width = self.nodes[x].fixed.width;
         self.same_scale(Op::Transpose { perm }, vec![x], width, vec![])
@@ -156,7 +161,7 @@ impl Net {
         self.push(Op::ArgMax, vec![x], width, 0, vec![])
     }
 
-    /// The checked graph that ends with `output`, its weights and a random input.
+    /// Returns the checked graph that ends with `output`, its weights and a random input.
     pub fn finish(mut self, output: usize, seed: u64) -> (RingGraph, Weights, Vec<i64>) {
         self.state ^= seed.rotate_left(17) | 1;
         let input = (0..self.nodes[0].elements()).map(|_| self.random(64)).collect();

@@ -12,13 +12,13 @@ use tacit_net::{Channel, Phase};
 
 use super::{cases, registry, resources};
 
-/// Inputs of the batches that are tried.
+/// Sizes of the batches that are tried.
 pub const SIZES: [usize; 2] = [2, 5];
 
 /// Back ends that run several inputs as one.
 const BATCHING: [&str; 4] = ["cheetah", "dealt", "fss", "sci-he"];
 
-/// Models for a batch are their own, and state so.
+/// Checks that models for a batch state their batch, digest and costs.
 pub fn check_models(case: &str, single: &dyn ServerModel, several: &dyn ServerModel, client: &dyn ClientModel) {
     let batch = several.batch();
     assert_eq!(several.digest(), batch_digest(&single.digest(), batch), "{case}");

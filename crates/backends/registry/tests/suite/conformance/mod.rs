@@ -1,11 +1,10 @@
-//! The conformance suite: every registered back end on every operation and shape, as two parties over a
+//! The conformance suite: runs every registered back end on every operation and shape, as two parties over a
 //! channel, through the seam alone.
 //!
-//! For each model it holds: lowering, loading what was stored and opening the public part agree; material
-//! survives being written and read; answers are as close to the reference as `Plan::error_bound` declares;
-//! traffic and stored bytes are those of `Plan::costs`; batches of inputs (`batches`) give each input its
-//! answer in the exchanges of one. A back end refuses what it declares not to compute (`Backend::support`)
-//! and nothing else; the refusal names a back end that computes it.
+//! For each model, lowering, loading and opening agree. Writing and reading does not change material. Answers
+//! are within `Plan::error_bound` of the reference, and traffic and stored bytes are those of `Plan::costs`.
+//! Batches (`batches`) take the exchanges of one input. A back end refuses only operations that it declares
+//! not to compute (`Backend::support`), and names a back end that computes them.
 
 mod batches;
 mod helped;
@@ -43,11 +42,11 @@ const SPLIT: &str = "linear=auto,e_limit=0.0003";
 /// The options that a back end is tried with.
 fn variants(backend: &dyn Backend) -> Vec<Options> {
     let texts: &[&str] = match backend.id() {
-        // Lines in place of tables at one of the levels.
+        // Level `l2` uses lines in place of tables.
         "fss" => &["", "level=l2,table_bits=6"],
-        // Linear layers with lattices, and some of them.
+        // Lattices for all linear layers, and for some.
         "dealt" => &["", "linear=he", SPLIT],
-        // Classes of random networks are nearer to one another than errors: what is stated of errors is held.
+        // Errors change the classes of random networks, so only the errors are checked.
         "ckks" => &["agreement=0"],
         _ => &[""],
     };
@@ -157,12 +156,12 @@ fn infer(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, input: &[
     (answer, [client_run, server_run])
 }
 
-/// Traffic as stated: bytes exactly, headers of frames included, and how often the client waits for an
-/// answer. It turns to reading as often, and once more where it has the last word.
+/// Checks that traffic is as stated: bytes exactly, with headers of frames, and exchanges. The client
+/// turns to reading once in each exchange, and once more where it has the last word.
 fn check_phase(case: &str, phase: Phase, cost: PhaseCost, client: Traffic, server: Traffic) {
     let stated = (cost.up_bytes, cost.down_bytes);
     assert_eq!((client.sent, server.sent), stated, "{case}, {phase:?}: bytes up and down, and as stated");
-    // In the setup of OTs both speak before they read: a turn there is no wait.
+    // In the setup of OTs both parties send before they read, so turns are no exchanges.
     if phase != Phase::Setup {
         let last_word = client.rounds.wrapping_sub(cost.exchanges);
         assert!(last_word <= 1, "{case}, {phase:?}: {} turns, {} exchanges stated", client.rounds, cost.exchanges);
@@ -191,10 +190,10 @@ fn check(backend: &dyn Backend, options: &Options, (name, model): &Case, seed: u
         assert_eq!(plan.numerics(), lowered.numerics(), "{case}");
     }
     let single_rounds = check_run(&case, &server, &client, seed)?;
-    // Of the sizes of batches one for each round.
+    // Each round tries one size of batches.
     let batch = batches::SIZES[seed as usize % batches::SIZES.len()];
     if batch <= server.max_batch() {
-        // Another process, so that the setup is seen again.
+        // A client of another process, so that the setup runs again.
         let (several, client) = (server.batched(batch)?, backend.open(server.public_bytes())?.batched(batch)?);
         let rounds = check_run(&format!("{case}, {batch} inputs at once"), &several, &client, seed)?;
         batches::check_models(&case, &*server, &*several, &*client);
@@ -331,7 +330,7 @@ fn halves(
     [client_half, server_half]
 }
 
-/// Whatever stands in stored material of the right length: an error or a wrong answer, and nobody waits.
+/// Damaged material of the right length gives an error or a wrong answer, without a panic or a wait.
 #[test]
 fn damaged_material_neither_panics_nor_hangs() {
     let mut rng = SplitMix::new(11);
@@ -389,7 +388,7 @@ fn damaged_material_neither_panics_nor_hangs() {
     }
 }
 
-/// The limit leaves some layers of a network with the dealer and some not.
+/// The limit leaves some layers of a network to the dealer, and others to lattices.
 #[test]
 fn linear_layers_are_split_between_dealer_and_lattices() {
     let tree = cases().new_tree(&mut TestRunner::deterministic()).expect("a strategy without filters");
@@ -411,7 +410,7 @@ fn linear_layers_are_split_between_dealer_and_lattices() {
     assert!(split.0 < dealt.0, "{split:?}");
     assert!(0 < split.2, "{split:?}");
     assert!(split.2 < he.2, "{split:?}");
-    // A header beside the bytes.
+    // The bytes of `E` and a header.
     assert!(0 < split.1, "{split:?}");
     assert!(split.1 < 320, "{split:?}");
     assert!(0 < split.3, "{split:?}");

@@ -33,10 +33,15 @@ pub use tiling::Consumer;
 
 use tacit_net::Tag;
 
+/// Message, setup: the client's public key.
 const TAG_KEY: Tag = Tag::new(0x0400, "linear public key");
+/// Message, setup: the keys with which the server splits ciphertexts.
 const TAG_EXPANSION: Tag = Tag::new(0x0404, "linear expansion keys");
+/// Message, offline: a ciphertext of a mask.
 const TAG_UP: Tag = Tag::new(0x0401, "linear ciphertext");
+/// Message, offline: the public seed of an answer.
 const TAG_SEED: Tag = Tag::new(0x0402, "linear answer seed");
+/// Message, offline: a polynomial of an answer.
 const TAG_DOWN: Tag = Tag::new(0x0403, "linear answer");
 
 /// Number of polynomials that are computed before their bytes are passed on. It keeps all threads
