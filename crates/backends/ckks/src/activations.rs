@@ -5,7 +5,7 @@ use tacit_graph::{FloatGraph, Function, NodeId};
 use tacit_he::ckks::Polynomial;
 use tacit_he::ckks::approximate::Sign;
 
-use super::emit::{Emitter, Span, Wire, refused, usable};
+use super::emit::{Emitter, Span, Wire, unsupported, usable};
 use super::expr::Expr;
 use super::fit::{self, Approximation, Fit, Ranged};
 use super::intervals::Image;
@@ -63,7 +63,7 @@ impl Span {
 
 impl Emitter<'_> {
     /// Lowers a node that is one smooth function of another, if it is one.
-    pub(super) fn smoothed(&mut self, id: NodeId) -> Result<Option<Wire>, BackendError> {
+    pub(super) fn lower_smooth(&mut self, id: NodeId) -> Result<Option<Wire>, BackendError> {
         let Some((source, gap)) = smooth(self.graph, id) else { return Ok(None) };
         self.function(id, source, 0.0, &move |x: f64| x.max(0.0) - gap.value(x)).map(Some)
     }
@@ -111,18 +111,18 @@ impl Emitter<'_> {
         let span = argument.span;
         let ranged = Ranged::new(f, span.middle, span.half, share);
         match ranged.fit(self.options.tolerance) {
-            Some(fit) => Ok(self.fitted(id, argument, &ranged, fit)),
+            Some(fit) => Ok(self.push_fit(id, argument, &ranged, fit)),
             None => {
-                let [from, to] = ranged.ends();
-                let what = match (to - from).is_finite() {
+                let [low, high] = ranged.ends();
+                let what = match (high - low).is_finite() {
                     true => format!(
-                        "no polynomial of degree 63 is within {} of it on [{from:.3}, {to:.3}]; give calibration data with a narrower \
+                        "no polynomial of degree 63 is within {} of it on [{low:.3}, {high:.3}]; give calibration data with a narrower \
                          range or allow more with `-O tolerance`; `dealt` has it by a table",
                         self.options.tolerance
                     ),
                     false => UNBOUNDED.into(),
                 };
-                Err(refused(self.graph, id, &what))
+                Err(unsupported(self.graph, id, &what))
             }
         }
     }
@@ -131,7 +131,7 @@ impl Emitter<'_> {
     /// composite sign of least depth. Both may have the error that any function may have. By
     /// default a composite is used where no polynomial is within the tolerance.
     fn relu(&mut self, id: NodeId, source: NodeId) -> Result<Wire, BackendError> {
-        let way = self.options.relu;
+        let method = self.options.relu;
         let mut argument = self.argument(source)?;
         argument.span = argument.span.around_zero();
         let span = argument.span;
@@ -141,16 +141,16 @@ impl Emitter<'_> {
             let Wire { origin, polynomial } = self.wires[source].clone();
             return Ok(Wire { origin, polynomial: polynomial.scaled(&zeros, &zeros) });
         }
-        if way == ReluBy::Polynomial {
+        if method == ReluBy::Polynomial {
             return self.function_on(id, &argument, 0.0, &relu);
         }
         let ranged = Ranged::new(&relu, span.middle, span.half, 0.0);
-        if let Some(fit) = ranged.fit(self.options.tolerance).filter(|_| way == ReluBy::Auto) {
-            return Ok(self.fitted(id, &argument, &ranged, fit));
+        if let Some(fit) = ranged.fit(self.options.tolerance).filter(|_| method == ReluBy::Auto) {
+            return Ok(self.push_fit(id, &argument, &ranged, fit));
         }
         // Composite signs, and their errors, are for arguments from -1 to 1.
         match Sign::all().into_iter().find(|sign| relu_error(sign, &ranged) <= self.options.tolerance) {
-            Some(sign) => Ok(self.composite(id, &argument, &ranged, &sign)),
+            Some(sign) => Ok(self.push_composite(id, &argument, &ranged, &sign)),
             None => {
                 let errors = Sign::all().into_iter().map(|sign| relu_error(&sign, &ranged));
                 let best = errors.fold(f64::INFINITY, tacit_floats::smaller);
@@ -160,12 +160,12 @@ impl Emitter<'_> {
                     ),
                     false => UNBOUNDED.into(),
                 };
-                Err(refused(self.graph, id, &what))
+                Err(unsupported(self.graph, id, &what))
             }
         }
     }
 
-    fn composite(&mut self, id: NodeId, argument: &Argument, ranged: &Ranged<'_>, sign: &Sign) -> Wire {
+    fn push_composite(&mut self, id: NodeId, argument: &Argument, ranged: &Ranged<'_>, sign: &Sign) -> Wire {
         let (stages, error) = (&sign.stages, relu_error(sign, ranged));
         let (range, certain) = (tacit_floats::largest_magnitude(ranged.ends()), argument.span.certain);
         let node = &self.graph.nodes[id];
@@ -180,27 +180,27 @@ impl Emitter<'_> {
             largest: range,
             error,
         });
-        let argument = self.computed(argument.source, shape.clone(), &argument.expr, Some([range, 0.0]));
+        let argument = self.push_linear(argument.source, shape.clone(), &argument.expr, Some([range, 0.0]));
         // Beyond its range a polynomial soon grows without bound.
         self.vectors[argument].limit = Some(1.0);
-        let (mut last, mut most) = (argument, 1.0);
+        let (mut last, mut largest_value) = (argument, 1.0);
         for (i, stage) in stages.iter().enumerate() {
             // The last stage gives 0 and 1 instead of -1 and 1.
             let polynomial = if i + 1 == stages.len() { stage.scaled(0.5, 0.5) } else { stage.clone() };
-            most = fit::largest_on(&polynomial, most);
-            last = self.push(id, shape.clone(), vec![1.0; n], 0.0, Step::Polynomial { of: last, polynomial });
+            largest_value = fit::largest_magnitude_on(&polynomial, largest_value);
+            last = self.push(id, shape.clone(), vec![1.0; n], 0.0, Step::Polynomial { argument: last, polynomial });
             // Each stage's values stay in the domain of the next one.
-            self.bounds[last] = certain.then(|| vec![[-most, most]; n]);
+            self.bounds[last] = certain.then(|| vec![[-largest_value, largest_value]; n]);
         }
-        let made = self.push(id, shape, vec![range; n], 0.0, Step::Product { of: [argument, last] });
+        let product = self.push(id, shape, vec![range; n], 0.0, Step::Product { factors: [argument, last] });
         // `error` is a share of the function's largest value, which is at most the range.
         let image = Image { f: &relu, argument: [range, 0.0], error: error * range, unit: range };
-        self.bounds[made] = self.bounds[argument].as_ref().filter(|_| certain).map(|bounds| image.bounds(bounds));
+        self.bounds[product] = self.bounds[argument].as_ref().filter(|_| certain).map(|bounds| image.bounds(bounds));
         // No other step reads these vectors.
         for slots in &mut self.slots {
-            slots[argument..made].iter_mut().for_each(|slots| *slots = Vec::new());
+            slots[argument..product].iter_mut().for_each(|slots| *slots = Vec::new());
         }
-        self.of_vector(made)
+        self.vector_wire(product)
     }
 
     /// Returns the argument of a function, and its range.
@@ -211,7 +211,7 @@ impl Emitter<'_> {
     }
 
     /// Adds the polynomial of a function.
-    fn fitted(&mut self, id: NodeId, argument: &Argument, ranged: &Ranged<'_>, fit: Fit) -> Wire {
+    fn push_fit(&mut self, id: NodeId, argument: &Argument, ranged: &Ranged<'_>, fit: Fit) -> Wire {
         let Fit { polynomial, error } = fit;
         let certain = argument.span.certain;
         let node = &self.graph.nodes[id];
@@ -226,15 +226,15 @@ impl Emitter<'_> {
         });
         let shape = node.shape.clone();
         let argument =
-            self.computed(argument.source, shape.clone(), &argument.expr, Some([ranged.half, ranged.middle]));
+            self.push_linear(argument.source, shape.clone(), &argument.expr, Some([ranged.half, ranged.middle]));
         // Beyond its range a polynomial soon grows without bound.
         self.vectors[argument].limit = Some(1.0);
         let unit = usable(ranged.top);
         let scale = vec![unit; shape.iter().product()];
-        let made = self.push(id, shape, scale, 0.0, Step::Polynomial { of: argument, polynomial });
+        let vector = self.push(id, shape, scale, 0.0, Step::Polynomial { argument, polynomial });
         let image = Image { f: ranged.f, argument: [ranged.half, ranged.middle], error: error * unit, unit };
-        self.bounds[made] = self.bounds[argument].as_ref().filter(|_| certain).map(|bounds| image.bounds(bounds));
-        self.of_vector(made)
+        self.bounds[vector] = self.bounds[argument].as_ref().filter(|_| certain).map(|bounds| image.bounds(bounds));
+        self.vector_wire(vector)
     }
 }
 

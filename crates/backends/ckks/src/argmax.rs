@@ -47,11 +47,11 @@ pub(super) fn matrix(n: usize) -> Sparse {
 
 /// Returns the `n` outputs from slots.
 pub(super) fn outputs(slots: &[f64], n: usize) -> Vec<f64> {
-    let mut all = vec![0.0; n];
+    let mut outputs = vec![0.0; n];
     for (row, slot) in cosines(n).zip(slots) {
-        all.iter_mut().zip(row).for_each(|(v, c)| *v += c * slot / (2 * slots.len()) as f64);
+        outputs.iter_mut().zip(row).for_each(|(v, c)| *v += c * slot / (2 * slots.len()) as f64);
     }
-    all
+    outputs
 }
 
 /// Returns the class of outputs in the form of an answer; NaN if any output is NaN.
@@ -60,13 +60,13 @@ pub(super) fn class(outputs: &[f64]) -> Vec<f64> {
 }
 
 /// The arg max of `n` outputs.
-pub(super) struct Best {
+pub(super) struct ArgMax {
     /// Plan of `cheetah`, on shares of the coefficients.
     pub plan: Arc<Plan<Cheetah>>,
     n: usize,
 }
 
-impl Best {
+impl ArgMax {
     /// Makes the arg max for the outputs of a ciphertext at level 1.
     ///
     /// # Errors
@@ -127,8 +127,8 @@ mod tests {
             let values: Vec<f64> = (0..n).map(|k| (k as f64 * 1.7).sin()).collect();
             let slots = matrix(n).apply(&values);
             assert_eq!(slots.len(), period(n));
-            let got = outputs(&slots, n);
-            assert!(values.iter().zip(&got).all(|(v, g)| (v - g).abs() < 1e-5), "{n}: {values:?} {got:?}");
+            let result = outputs(&slots, n);
+            assert!(values.iter().zip(&result).all(|(v, r)| (v - r).abs() < 1e-5), "{n}: {values:?} {result:?}");
         }
     }
 }

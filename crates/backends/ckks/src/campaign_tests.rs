@@ -37,7 +37,7 @@ fn inputs(model: &Model, [low, high]: [f32; 2], count: usize, rng: &mut SplitMix
     let shape = &model.interface.input_shape;
     let columns = *shape.last().unwrap();
     let n = model.interface.input_len();
-    let one = |k: usize| -> Vec<f32> {
+    let draw = |k: usize| -> Vec<f32> {
         let cell = 1 + rng.next_u64() as usize % 4;
         let odd = rng.next_u64() & 1 == 1;
         let share = rng.uniform();
@@ -50,21 +50,21 @@ fn inputs(model: &Model, [low, high]: [f32; 2], count: usize, rng: &mut SplitMix
             4 => ends(i < (share * n as f64) as usize),
             _ => (rng.range(low.into(), high.into()) as f32).clamp(low, high),
         };
-        let mut made: Vec<f32> = (0..n).map(value).collect();
+        let mut values: Vec<f32> = (0..n).map(value).collect();
         if k / 6 % 2 == 1 {
             let sample = &model.calibration.samples[k % model.calibration.samples.len()];
-            let way = rng.uniform() as f32;
-            let between = |(v, s): (&mut f32, &f32)| *v = (s + way * (*v - s)).clamp(low, high);
-            made.iter_mut().zip(sample).for_each(between);
+            let weight = rng.uniform() as f32;
+            let mix = |(v, s): (&mut f32, &f32)| *v = (s + weight * (*v - s)).clamp(low, high);
+            values.iter_mut().zip(sample).for_each(mix);
         }
-        made
+        values
     };
-    (0..count).map(one).collect()
+    (0..count).map(draw).collect()
 }
 
 impl Tally {
     /// Lowers a network and tries inputs.
-    fn add(&mut self, name: &str, model: &Model, options: &str, more: Vec<Vec<f32>>, count: usize) {
+    fn add(&mut self, name: &str, model: &Model, options: &str, extra_inputs: Vec<Vec<f32>>, count: usize) {
         self.networks += 1;
         let server = match Ckks.lower(model, &options.parse::<Options>().unwrap()) {
             Ok(server) => server,
@@ -79,11 +79,11 @@ impl Tally {
         let report = server.report().unwrap();
         eprintln!("{name}:\n{report}");
         let stated = server.describe()["stated_error"].as_f64().unwrap();
-        let mut all = inputs(model, server.interface().input.range.ends(), count, &mut SplitMix::new(77));
-        all.extend(more.into_iter().filter(|x| server.interface().check_input(x).is_ok()));
-        let given: Vec<&[f32]> = all.iter().map(|x| &**x).collect();
-        let before = self.refused;
-        for (x, DryRun { answer, .. }) in all.iter().zip(server.rehearse(&given).unwrap()) {
+        let mut cases = inputs(model, server.interface().input.range.ends(), count, &mut SplitMix::new(77));
+        cases.extend(extra_inputs.into_iter().filter(|x| server.interface().check_input(x).is_ok()));
+        let input_slices: Vec<&[f32]> = cases.iter().map(|x| &**x).collect();
+        let refused_before = self.refused;
+        for (x, DryRun { answer, .. }) in cases.iter().zip(server.rehearse(&input_slices).unwrap()) {
             self.inputs += 1;
             if server.check_answer(&answer).is_err() {
                 self.refused += 1;
@@ -94,12 +94,12 @@ impl Tally {
                 self.wrong.push(format!("{name}: off by {off:.2e}, {stated:.2e} is stated"));
             }
         }
-        eprintln!("{name}: {} of {} refused\n", self.refused - before, all.len());
+        eprintln!("{name}: {} of {} refused\n", self.refused - refused_before, cases.len());
     }
 }
 
 /// Makes a random network of a few layers, with its calibration samples.
-fn random(seed: u64) -> Model {
+fn random_network(seed: u64) -> Model {
     let mut rng = SplitMix::new(seed);
     let shape = if rng.next_u64() & 1 == 0 { vec![2 + rng.next_u64() as usize % 12] } else { vec![2, 6, 6] };
     let n: usize = shape.iter().product();
@@ -116,17 +116,17 @@ fn random(seed: u64) -> Model {
     let size = 10f64.powf(rng.range(-1.0, 1.0));
     let wide = [1.0, 1.0, 3.0][rng.next_u64() as usize % 3];
     let data = (0..64 * n).map(|_| (rng.normal() * size) as f32).collect::<Vec<f32>>();
-    let most = tacit_floats::largest_magnitude(data.iter().copied()) as f32;
+    let max_magnitude = tacit_floats::largest_magnitude(data.iter().copied()) as f32;
     let calibration = Some(Npy { shape: [vec![64], shape].concat(), data, is_bytes: false });
-    let range = (wide > 1.0).then_some(Interval { low: -most * wide, high: most * wide });
+    let range = (wide > 1.0).then_some(Interval { low: -max_magnitude * wide, high: max_magnitude * wide });
     let options = ImportOptions { calibration, range, ..ImportOptions::default() };
     import_network(Network::new("random", graph), &options).unwrap().model
 }
 
 fn dense(graph: &mut FloatGraph, x: usize, out: usize, rng: &mut SplitMix) -> usize {
     let inputs = graph.nodes[x].elements();
-    let mut some = |n: usize, size: f64| (0..n).map(|_| (rng.normal() * size) as f32).collect::<Vec<f32>>();
-    let op = FloatOp::Dense { weights: some(out * inputs, (1.0 / inputs as f64).sqrt()), bias: some(out, 0.2) };
+    let mut draw = |n: usize, size: f64| (0..n).map(|_| (rng.normal() * size) as f32).collect::<Vec<f32>>();
+    let op = FloatOp::Dense { weights: draw(out * inputs, (1.0 / inputs as f64).sqrt()), bias: draw(out, 0.2) };
     graph.push("dense", op, &[x], &[]).unwrap()
 }
 
@@ -134,9 +134,9 @@ fn linear(graph: &mut FloatGraph, x: usize, rng: &mut SplitMix, out: usize) -> u
     let [channels, _, _] = graph.nodes[x].shape[..] else { return dense(graph, x, 2 * out, rng) };
     let geometry =
         ConvGeometry { out_channels: out, kernel: [3, 3], stride: [1; 2], dilation: [1, 1], pads: [1; 4], groups: 1 };
-    let mut some = |n: usize, size: f64| (0..n).map(|_| (rng.normal() * size) as f32).collect::<Vec<f32>>();
-    let weights = some(out * channels * 9, (1.0 / (9.0 * channels as f64)).sqrt());
-    graph.push("conv", FloatOp::Conv { geometry, weights, bias: some(out, 0.2) }, &[x], &[]).unwrap()
+    let mut draw = |n: usize, size: f64| (0..n).map(|_| (rng.normal() * size) as f32).collect::<Vec<f32>>();
+    let weights = draw(out * channels * 9, (1.0 / (9.0 * channels as f64)).sqrt());
+    graph.push("conv", FloatOp::Conv { geometry, weights, bias: draw(out, 0.2) }, &[x], &[]).unwrap()
 }
 
 fn activation(graph: &mut FloatGraph, x: usize, rng: &mut SplitMix) -> usize {
@@ -159,7 +159,7 @@ fn activation(graph: &mut FloatGraph, x: usize, rng: &mut SplitMix) -> usize {
 fn campaign(seeds: std::ops::Range<u64>, count: usize) {
     let mut tally = Tally::default();
     for seed in seeds {
-        tally.add(&format!("random {seed}"), &random(seed), "", vec![], count);
+        tally.add(&format!("random {seed}"), &random_network(seed), "", vec![], count);
     }
     let Tally { networks, lowered, certain, narrowed, inputs, refused, .. } = tally;
     eprintln!("{lowered} of {networks} lowered, {certain} for certain, {narrowed} on less than they accept");
@@ -185,12 +185,12 @@ fn regression(name: &str, others: &[&str]) -> Option<(Model, Vec<Vec<f32>>)> {
     let calibration = Some(array(&format!("{name}_calib.npy"))?);
     let options = ImportOptions { calibration, ..ImportOptions::default() };
     let model = import(&data::regression(&format!("{name}.onnx"))?, &options).expect("it imports").model;
-    let mut more = Vec::new();
+    let mut extra_inputs = Vec::new();
     for file in others {
         let inputs = options.prepare(&model.interface.input_shape, &array(file)?, usize::MAX).unwrap();
-        more.extend(inputs.iter().map(|x| model.interface.normalise(x, tacit_graph::Units::Network)));
+        extra_inputs.extend(inputs.iter().map(|x| model.interface.normalise(x, tacit_graph::Units::Network)));
     }
-    Some((model, more))
+    Some((model, extra_inputs))
 }
 
 /// Networks that once gave garbage: small ones now answer all accepted inputs, others are refused
@@ -210,9 +210,9 @@ fn networks_that_gave_garbage_give_none() {
         ("ckks_gemm_leaky_relu", ["ckks_gemm_leaky_relu_x.npy"]),
         ("ckks_relu_mlp_iris", ["ckks_iris_accepted_corner.npy"]),
     ] {
-        let Some((model, more)) = regression(name, &others) else { return };
+        let Some((model, extra_inputs)) = regression(name, &others) else { return };
         let mut tally = Tally::default();
-        tally.add(name, &model, "", more, 500);
+        tally.add(name, &model, "", extra_inputs, 500);
         assert!(tally.wrong.is_empty(), "{:#?}", tally.wrong);
         assert!(tally.certain == 1, "{name}: {tally:?}");
         assert!(tally.refused == 0, "{name}: {tally:?}");
@@ -224,10 +224,10 @@ fn networks_that_gave_garbage_give_none() {
 fn never_negative() -> Model {
     let mut graph = FloatGraph::new("x", vec![2]).unwrap();
     let first = FloatOp::Dense { weights: vec![1.0, 0.2, -0.3, 1.0], bias: vec![0.5, 0.6] };
-    let made = graph.push("in", first, &[0], &[]).unwrap();
-    let made = graph.push("relu", FloatOp::Relu, &[made], &[]).unwrap();
+    let node = graph.push("in", first, &[0], &[]).unwrap();
+    let node = graph.push("relu", FloatOp::Relu, &[node], &[]).unwrap();
     let last = FloatOp::Dense { weights: vec![1.0, -1.0, -0.5, 0.7], bias: vec![0.1, 0.0] };
-    graph.output = graph.push("out", last, &[made], &[]).unwrap();
+    graph.output = graph.push("out", last, &[node], &[]).unwrap();
     let mut rng = SplitMix::new(3);
     let data = (0..128).map(|_| rng.range(-0.3, 0.3) as f32).collect();
     let calibration = Some(Npy { shape: vec![64, 2], data, is_bytes: false });
@@ -252,8 +252,8 @@ fn what_seemed_never_to_change_its_sign_is_not_linear() {
     // A negative argument gives zero, as in the float network.
     let x = [-0.7, 0.0];
     for options in ["", "domain=calibrated,agreement=0,tolerance=0.02"] {
-        let (got, float) = (lowered(options).reference(&x).unwrap(), model.run(&x).unwrap());
-        assert!(got.iter().zip(&float).all(|(g, f)| (g - f).abs() < 0.05), "{options}: {got:?} {float:?}");
+        let (answer, float) = (lowered(options).reference(&x).unwrap(), model.run(&x).unwrap());
+        assert!(answer.iter().zip(&float).all(|(a, f)| (a - f).abs() < 0.05), "{options}: {answer:?} {float:?}");
     }
 }
 
@@ -275,9 +275,9 @@ fn what_is_accepted_is_what_holds() {
     let error = client.interface().check_input(&[0.0, 0.0, 20.0, 0.0, 0.0, 0.0, 0.0, 0.0]).unwrap_err().to_string();
     assert!(error.contains("20"), "{error}");
     assert!(client.interface().check_input(&[high; 8]).is_ok(), "{error}");
-    let said = format!("{:?}", narrowed.report().unwrap().warnings());
-    assert!(said.contains("where the model says -20 to 20"), "{said}");
-    assert!(narrowed.describe()["certain"] == true, "{said}");
+    let warnings = format!("{:?}", narrowed.report().unwrap().warnings());
+    assert!(warnings.contains("where the model says -20 to 20"), "{warnings}");
+    assert!(narrowed.describe()["certain"] == true, "{warnings}");
     let again = Ckks.load(narrowed.public_bytes(), &narrowed.private_bytes().unwrap()).unwrap();
     assert_eq!(again.interface().input.range.ends(), [low, high]);
     let mut tally = Tally::default();
@@ -292,9 +292,9 @@ fn what_is_accepted_is_what_holds() {
     let model = activated([0.1, 4.0], relu);
     let measured = lower(&model, "domain=calibrated,agreement=0").unwrap();
     assert_eq!(measured.interface().input.range.ends(), [-4.0, 4.0]);
-    let said = format!("{:?}", measured.report().unwrap().warnings());
-    assert!(said.contains("was measured, on"), "{said}");
-    assert!(measured.describe()["certain"] == false, "{said}");
+    let warnings = format!("{:?}", measured.report().unwrap().warnings());
+    assert!(warnings.contains("was measured, on"), "{warnings}");
+    assert!(measured.describe()["certain"] == false, "{warnings}");
     // No client can see that a class is wrong.
     let class = telling_the_class(model);
     let error = lower(&class, "domain=calibrated,agreement=0").err().unwrap().to_string();
@@ -305,18 +305,18 @@ fn what_is_accepted_is_what_holds() {
 /// The requested agreement is reached by finer polynomials, or refused with a hint.
 #[test]
 fn the_agreement_that_is_asked_for_holds() {
-    let model = random(3);
+    let model = random_network(3);
     let report = |options: &str| {
         let lowered = Ckks.lower(&model, &options.parse::<Options>().unwrap())?;
         Ok::<_, tacit_backend_api::BackendError>(lowered.report().expect("it was lowered here").json())
     };
     let any = report("agreement=0,tolerance=0.3").unwrap();
     match report("tolerance=0.3") {
-        Ok(held) => {
-            assert!(held["agreement"].as_f64().unwrap() >= 0.99);
-            assert!(held["expected"]["share"].as_f64().unwrap() >= 0.99);
-            assert!(held["output_error"].as_f64().unwrap() <= 0.05);
-            assert!(held["tolerance"].as_f64() <= any["tolerance"].as_f64());
+        Ok(strict) => {
+            assert!(strict["agreement"].as_f64().unwrap() >= 0.99);
+            assert!(strict["expected"]["share"].as_f64().unwrap() >= 0.99);
+            assert!(strict["output_error"].as_f64().unwrap() <= 0.05);
+            assert!(strict["tolerance"].as_f64() <= any["tolerance"].as_f64());
         }
         Err(error) => assert!(error.to_string().contains("--agreement"), "{error}"),
     }

@@ -70,10 +70,10 @@ impl Circuit {
         watch: &Watch,
     ) -> Result<Ciphertext, BackendError> {
         let mut readers: Vec<usize> = plan.program.readers().iter().map(Vec::len).collect();
-        let mut made: Vec<Option<Ciphertext>> = Vec::with_capacity(readers.len());
+        let mut computed: Vec<Option<Ciphertext>> = Vec::with_capacity(readers.len());
         for (id, vector) in plan.program.vectors.iter().enumerate() {
             stop.begin()?;
-            let run = Run { circuit: self, plan, evaluator, made: &made, place: plan.places[id], id };
+            let run = Run { circuit: self, plan, evaluator, computed: &computed, place: plan.places[id], id };
             let result = match &vector.step {
                 Step::Input => Ok(input.clone()),
                 step => run.step(step),
@@ -81,19 +81,19 @@ impl Circuit {
             let mut result = result.map_err(he)?;
             watch.tell(vector.step.name(), id, Some(readers.len()))?;
             if run.place.boots {
-                result = run.bootstrapped(&result).map_err(he)?;
+                result = run.bootstrap(&result).map_err(he)?;
                 watch.tell("bootstrap", id, Some(readers.len()))?;
             }
             let result = result.with_magnitude(vector.largest.max(2f64.powi(-10)));
-            for of in vector.step.inputs() {
-                readers[of] -= 1;
-                if readers[of] == 0 {
-                    made[of] = None;
+            for source in vector.step.inputs() {
+                readers[source] -= 1;
+                if readers[source] == 0 {
+                    computed[source] = None;
                 }
             }
-            made.push(Some(result));
+            computed.push(Some(result));
         }
-        Ok(made.pop().flatten().expect("a program has a result, which nothing reads"))
+        Ok(computed.pop().flatten().expect("a program has a result, which nothing reads"))
     }
 }
 
@@ -101,20 +101,20 @@ impl Compiled {
     /// Encodes the parts of a linear step; none for other steps.
     fn parts(plan: &Plan, encoder: &Encoder, id: VectorId) -> Result<Vec<(VectorId, Self)>, BackendError> {
         let Step::Linear { parts, .. } = &plan.program.vectors[id].step else { return Ok(Vec::new()) };
-        parts.iter().enumerate().map(|(i, (of, _))| Ok((*of, Self::new(plan, encoder, i, id)?))).collect()
+        parts.iter().enumerate().map(|(i, (source, _))| Ok((*source, Self::new(plan, encoder, i, id)?))).collect()
     }
 
     fn new(plan: &Plan, encoder: &Encoder, index: usize, id: VectorId) -> Result<Self, BackendError> {
         let Step::Linear { parts, .. } = &plan.program.vectors[id].step else { unreachable!("asked for linear steps") };
-        let (of, ref matrix) = parts[index];
-        let (n, level) = (encoder.slots(), plan.places[id].made + 1);
+        let (source, ref matrix) = parts[index];
+        let (n, level) = (encoder.slots(), plan.places[id].made_level + 1);
         let parameters = plan.context.parameters();
         // The factor from the source's scale to the canonical scale one level below.
-        let goal = parameters.scale(level - 1).times_prime(parameters.primes()[level - 1]);
-        let scale = goal.over(plan.places[of].scale);
-        let (from, to) = (&plan.layouts[of], &plan.layouts[id]);
-        let moves = layout::moves(matrix, from, to);
-        let mut diagonals = layout::diagonals(matrix, from, to, n, &moves);
+        let target_scale = parameters.scale(level - 1).times_prime(parameters.primes()[level - 1]);
+        let scale = target_scale.over(plan.places[source].scale);
+        let (input, output) = (&plan.layouts[source], &plan.layouts[id]);
+        let moves = layout::moves(matrix, input, output);
+        let mut diagonals = layout::diagonals(matrix, input, output, n, &moves);
         let way = plan.way(&plan.options, id, index);
         let product = match part(&plan.context, way, &moves.offsets, level)? {
             Part::Slots => Product::Slots(diagonals.remove(&0).expect("its only one"), scale),
@@ -132,7 +132,7 @@ struct Run<'a> {
     circuit: &'a Circuit,
     plan: &'a Plan,
     evaluator: &'a Evaluator<'a>,
-    made: &'a [Option<Ciphertext>],
+    computed: &'a [Option<Ciphertext>],
     place: Place,
     id: VectorId,
 }
@@ -143,52 +143,54 @@ impl Run<'_> {
         match step {
             Step::Input => unreachable!("the input comes from the client"),
             Step::Linear { bias, .. } => self.linear(bias),
-            Step::Square { of, linear, constant } => self.square(*of, linear, constant),
-            Step::Quadratic { of, square, linear, constant } => self.quadratic(*of, square, linear, constant),
-            Step::Polynomial { of, polynomial } => {
-                let x = self.source(*of, self.place.made + polynomial.depth())?;
-                let powers = self.evaluator.powers(&x, &[polynomial])?;
-                self.evaluator.polynomial_at(&powers, polynomial, self.place.made, self.canonical())
+            Step::Square { argument, linear, constant } => self.square(*argument, linear, constant),
+            Step::Quadratic { argument, square, linear, constant } => {
+                self.quadratic(*argument, square, linear, constant)
             }
-            Step::Product { of: [a, b] } => {
-                let level = self.place.made + 1;
+            Step::Polynomial { argument, polynomial } => {
+                let x = self.source(*argument, self.place.made_level + polynomial.depth())?;
+                let powers = self.evaluator.powers(&x, &[polynomial])?;
+                self.evaluator.polynomial_at(&powers, polynomial, self.place.made_level, self.canonical_scale())
+            }
+            Step::Product { factors: [a, b] } => {
+                let level = self.place.made_level + 1;
                 self.evaluator.mul_rescale(&self.source(*a, level)?, &self.source(*b, level)?)
             }
         }
     }
 
     /// Bootstraps a vector that has used up its levels, to the level at which it is read.
-    fn bootstrapped(&self, made: &Ciphertext) -> Result<Ciphertext, HeError> {
+    fn bootstrap(&self, vector: &Ciphertext) -> Result<Ciphertext, HeError> {
         let boot = self.plan.bootstrapper.as_ref().expect("a plan with bootstraps has the tables");
-        boot.bootstrap(self.evaluator, made)?.drop_to(self.place.level)
+        boot.bootstrap(self.evaluator, vector)?.drop_to(self.place.level)
     }
 
-    fn canonical(&self) -> Scale {
-        self.plan.context.parameters().scale(self.place.made)
+    fn canonical_scale(&self) -> Scale {
+        self.plan.context.parameters().scale(self.place.made_level)
     }
 
-    fn source(&self, of: VectorId, level: usize) -> Result<Ciphertext, HeError> {
-        self.made[of].as_ref().expect("vectors live until their last reader").drop_to(level)
+    fn source(&self, vector: VectorId, level: usize) -> Result<Ciphertext, HeError> {
+        self.computed[vector].as_ref().expect("vectors live until their last reader").drop_to(level)
     }
 
     /// Adds a number to each element; does nothing if all are zero.
-    fn plus(&self, a: Ciphertext, values: &[f64]) -> Result<Ciphertext, HeError> {
+    fn add_values(&self, a: Ciphertext, values: &[f64]) -> Result<Ciphertext, HeError> {
         if values.iter().all(|v| *v == 0.0) {
             return Ok(a);
         }
-        let plain = self.circuit.encoder.encode(&self.spread(values), a.level(), a.scale())?;
+        let plain = self.circuit.encoder.encode(&self.to_slots(values), a.level(), a.scale())?;
         self.evaluator.add_plain(&a, &plain)
     }
 
-    fn spread(&self, values: &[f64]) -> Vec<Complex> {
-        self.plan.layouts[self.id].spread_complex(values, self.circuit.encoder.slots())
+    fn to_slots(&self, values: &[f64]) -> Vec<Complex> {
+        self.plan.layouts[self.id].to_complex_slots(values, self.circuit.encoder.slots())
     }
 
     fn linear(&self, bias: &[f64]) -> Result<Ciphertext, HeError> {
-        let level = self.place.made + 1;
+        let level = self.place.made_level + 1;
         let mut sum: Option<Ciphertext> = None;
-        for (of, compiled) in &self.circuit.linear[self.id] {
-            let source = self.source(*of, level)?;
+        for (vector, compiled) in &self.circuit.linear[self.id] {
+            let source = self.source(*vector, level)?;
             let mut term = match &compiled.product {
                 Product::Transform(transform) => self.evaluator.transform(&source, transform)?,
                 Product::Slots(values, scale) => {
@@ -196,36 +198,42 @@ impl Run<'_> {
                     self.evaluator.rescale(&self.evaluator.mul_plain(&source, &plain)?)?
                 }
             };
-            for by in &compiled.folds {
-                term = self.evaluator.add(&term, &self.evaluator.rotate(&term, *by as i64)?)?;
+            for distance in &compiled.folds {
+                term = self.evaluator.add(&term, &self.evaluator.rotate(&term, *distance as i64)?)?;
             }
             sum = Some(match sum {
                 Some(sum) => self.evaluator.add(&sum, &term)?,
                 None => term,
             });
         }
-        self.plus(sum.expect("a linear step has a part"), bias)
+        self.add_values(sum.expect("a linear step has a part"), bias)
     }
 
-    fn square(&self, of: VectorId, linear: &[f64], constant: &[f64]) -> Result<Ciphertext, HeError> {
-        let x = self.source(of, self.place.made + 1)?;
+    fn square(&self, argument: VectorId, linear: &[f64], constant: &[f64]) -> Result<Ciphertext, HeError> {
+        let x = self.source(argument, self.place.made_level + 1)?;
         let mut sum = self.evaluator.square(&x)?;
         if linear.iter().any(|v| *v != 0.0) {
-            let plain = self.circuit.encoder.encode(&self.spread(linear), x.level(), x.scale())?;
+            let plain = self.circuit.encoder.encode(&self.to_slots(linear), x.level(), x.scale())?;
             sum = self.evaluator.add(&sum, &self.evaluator.mul_plain(&x, &plain)?)?;
         }
-        self.plus(self.evaluator.rescale(&sum)?, constant)
+        self.add_values(self.evaluator.rescale(&sum)?, constant)
     }
 
-    fn quadratic(&self, of: VectorId, square: &[f64], linear: &[f64], constant: &[f64]) -> Result<Ciphertext, HeError> {
-        let level = self.place.made + 2;
-        let x = self.source(of, level)?;
+    fn quadratic(
+        &self,
+        argument: VectorId,
+        square: &[f64],
+        linear: &[f64],
+        constant: &[f64],
+    ) -> Result<Ciphertext, HeError> {
+        let level = self.place.made_level + 2;
+        let x = self.source(argument, level)?;
         // Encoded at the prime's size, so that rescaling leaves the scale unchanged.
         let prime = Scale::ONE.times_prime(self.plan.context.parameters().primes()[level - 1]);
-        let plain = self.circuit.encoder.encode(&self.spread(square), level, prime)?;
+        let plain = self.circuit.encoder.encode(&self.to_slots(square), level, prime)?;
         let factor = self.evaluator.rescale(&self.evaluator.mul_plain(&x, &plain)?)?;
-        let factor = self.plus(factor, linear)?;
+        let factor = self.add_values(factor, linear)?;
         let product = self.evaluator.mul_rescale(&factor, &x.drop_to(level - 1)?)?;
-        self.plus(product, constant)
+        self.add_values(product, constant)
     }
 }

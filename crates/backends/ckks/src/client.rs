@@ -9,7 +9,7 @@ use tacit_he::ckks::{Ciphertext, Context, Encoder, Estimate, KeyMaker, Parameter
 use tacit_net::Channel;
 use zeroize::Zeroizing;
 
-use super::argmax::Best;
+use super::argmax::ArgMax;
 use super::levelled_program::he;
 use super::public::{Public, key_bytes};
 use super::wire::{
@@ -35,7 +35,7 @@ pub(super) struct Shared {
     pub digest: [u8; 32],
     pub context: Arc<Context>,
     /// The arg max, if only the best class is revealed.
-    best: Option<Best>,
+    best: Option<ArgMax>,
     /// The secret and the name of the key set, of which the server may have all, a part or nothing
     /// yet.
     keys: Mutex<Option<Keys>>,
@@ -49,7 +49,7 @@ pub(super) struct Keys {
     /// another random stream, so it reveals nothing of the secret.
     pub name: Zeroizing<UploadName>,
     /// Whether a server may have keys of this secret.
-    may_be_there: bool,
+    may_be_uploaded: bool,
 }
 
 impl Keys {
@@ -60,11 +60,11 @@ impl Keys {
     }
 
     /// Reads the stored form.
-    pub fn from_kept(context: &Arc<Context>, kept: &[u8], may_be_there: bool) -> Option<Self> {
-        let (seed, name) = kept.strip_prefix(&[SECRET_VERSION])?.split_first_chunk::<SEED>()?;
+    pub fn from_stored(context: &Arc<Context>, stored: &[u8], may_be_uploaded: bool) -> Option<Self> {
+        let (seed, name) = stored.strip_prefix(&[SECRET_VERSION])?.split_first_chunk::<SEED>()?;
         let name = Zeroizing::new(UploadName::try_from(name).ok()?);
         let secret = SecretKey::generate(context, &mut Prg::from_seed(Seed(*seed)));
-        Some(Self { secret: Arc::new(secret), name, may_be_there })
+        Some(Self { secret: Arc::new(secret), name, may_be_uploaded })
     }
 }
 
@@ -82,16 +82,16 @@ impl Shared {
         if key_bytes(&context, &public.keys, 0)? != public.costs.setup.server.stored_bytes {
             return Err(BackendError::Public { what: "its keys are not as large as it says".into() });
         }
-        let best = public.compared.map(|n| Best::new(n as usize, &parameters)).transpose()?;
+        let best = public.compared.map(|n| ArgMax::new(n as usize, &parameters)).transpose()?;
         Ok(Self { public, digest, context, best, keys: Mutex::default() })
     }
 
     /// Locks the keys as soon as no other connection sets up. A setup takes minutes on a slow link,
     /// so the wait can be stopped.
-    fn held(&self, stop: &Stop) -> Result<MutexGuard<'_, Option<Keys>>, BackendError> {
+    fn lock_keys(&self, stop: &Stop) -> Result<MutexGuard<'_, Option<Keys>>, BackendError> {
         loop {
             match self.keys.try_lock() {
-                Ok(held) => return Ok(held),
+                Ok(keys) => return Ok(keys),
                 Err(TryLockError::WouldBlock) if stop.is_raised() => return Err(BackendError::Stopped),
                 Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK_AGAIN),
                 Err(TryLockError::Poisoned(_)) => return Err(BackendError::Misuse("a setup broke down before")),
@@ -106,7 +106,7 @@ fn unusable(error: tacit_he::HeError) -> BackendError {
 }
 
 /// One connection.
-pub(super) struct Asking {
+pub(super) struct ClientConnection {
     shared: Arc<Shared>,
     stop: Stop,
     secrets: Option<Arc<dyn Secrets>>,
@@ -117,7 +117,7 @@ pub(super) struct Asking {
     arg_max: Option<ClientParty>,
 }
 
-impl Asking {
+impl ClientConnection {
     pub fn new(shared: Arc<Shared>, resources: &ConnectionResources, mut prg: Prg) -> Self {
         let ConnectionResources { secrets, spared, stop, .. } = resources.clone();
         let arg_max = shared
@@ -130,11 +130,11 @@ impl Asking {
     /// Returns the stored secret, or a fresh one, for the first setup of this process.
     fn keys(&mut self) -> Result<Keys, BackendError> {
         let fresh = Keys::draw(&mut self.prg);
-        let (kept, was_there) = match &self.secrets {
+        let (stored, was_stored) = match &self.secrets {
             Some(secrets) => secrets.secret(&self.shared.digest, fresh)?,
             None => (fresh, false),
         };
-        Keys::from_kept(&self.shared.context, &kept, was_there).ok_or_else(|| BackendError::Keeping {
+        Keys::from_stored(&self.shared.context, &stored, was_stored).ok_or_else(|| BackendError::Keeping {
             what: "the kept secret was made by another version: delete it with `tacit keyset delete --all`".into(),
         })
     }
@@ -146,13 +146,16 @@ impl Asking {
         Ok(channel.recv_with(WELCOME, WELCOME_BYTES, Welcome::from_bytes)?)
     }
 
-    /// Makes all keys but the first `there`, one at a time, and sends them.
-    fn send_keys(&mut self, channel: &mut Channel, keys: &Keys, there: u64) -> Result<(), BackendError> {
+    /// Makes all keys but the first `uploaded_count`, one at a time, and sends them.
+    fn send_keys(&mut self, channel: &mut Channel, keys: &Keys, uploaded_count: u64) -> Result<(), BackendError> {
         let Shared { public, digest, context, .. } = &*self.shared;
-        let skipped = usize::try_from(there).ok().and_then(|there| public.keys.get(..there)).ok_or_else(|| {
-            let what = format!("the server claims to have {there} keys of {}", public.keys.len());
-            BackendError::Data { what }
-        })?;
+        let skipped = usize::try_from(uploaded_count)
+            .ok()
+            .and_then(|uploaded_count| public.keys.get(..uploaded_count))
+            .ok_or_else(|| {
+                let what = format!("the server claims to have {uploaded_count} keys of {}", public.keys.len());
+                BackendError::Data { what }
+            })?;
         self.spared.fetch_add(key_bytes(context, skipped, DIGEST)?, Ordering::Relaxed);
         let mut maker = KeyMaker::new(&keys.secret, &mut self.prg);
         let mut digests = Vec::with_capacity(public.keys.len());
@@ -161,20 +164,20 @@ impl Asking {
             let id = record.id();
             let mut bytes = Vec::with_capacity(SwitchKey::packed_bytes(context, id) + DIGEST);
             maker.make(id).and_then(|key| key.write(context, &mut bytes)).map_err(he)?;
-            let own = key_digest(digest, &*keys.name, index, &bytes);
-            bytes.extend_from_slice(&own);
+            let digest_of_key = key_digest(digest, &*keys.name, index, &bytes);
+            bytes.extend_from_slice(&digest_of_key);
             channel.send(KEY, &bytes)?;
-            digests.push(own);
+            digests.push(digest_of_key);
         }
         channel.flush()?;
-        let wanted = set_digest(digest, there, &digests);
+        let expected = set_digest(digest, uploaded_count, &digests);
         Ok(channel.recv_with(CONFIRMED, DIGEST, |bytes| {
-            if bytes == wanted { Ok(()) } else { Err("not of the keys that were sent".into()) }
+            if bytes == expected { Ok(()) } else { Err("not of the keys that were sent".into()) }
         })?)
     }
 
     /// Returns the error for a server that takes no keys.
-    fn refused(&self, answer: Welcome) -> BackendError {
+    fn refusal(&self, answer: Welcome) -> BackendError {
         let bytes = self.shared.public.costs.setup.server.stored_bytes;
         let smaller = "Fewer bytes: a model lowered with `-O rotations=chained`";
         let what = match answer {
@@ -192,8 +195,8 @@ impl Asking {
 
     fn read_answer(&self, bytes: &[u8]) -> Result<Ciphertext, String> {
         let Shared { public, context, .. } = &*self.shared;
-        let none = Estimate { deviation: 0.0, magnitude: 1.0 };
-        let read = Received::from_bytes(context, bytes, none).map_err(|e| e.to_string())?;
+        let no_errors = Estimate { deviation: 0.0, magnitude: 1.0 };
+        let read = Received::from_bytes(context, bytes, no_errors).map_err(|e| e.to_string())?;
         let Received::Full(answer) = read else { return Err("a ciphertext with a seed".into()) };
         let (level, scale) = (public.output.level, context.parameters().scale(public.output.level));
         if answer.level() != level || answer.slots() != context.degree() / 2 || !answer.scale().agrees(scale) {
@@ -207,36 +210,36 @@ impl Asking {
     }
 }
 
-impl ClientSide for Asking {
+impl ClientSide for ClientConnection {
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         let shared = self.shared.clone();
         // One setup at a time: later ones find its keys.
-        let mut held = shared.held(&self.stop)?;
-        let mut keys = match &*held {
+        let mut shared_keys = shared.lock_keys(&self.stop)?;
+        let mut keys = match &*shared_keys {
             Some(keys) => keys.clone(),
             None => self.keys()?,
         };
         // A setup that breaks off is resumed with the same secret.
-        *held = Some(keys.clone());
+        *shared_keys = Some(keys.clone());
         match self.ask(channel, *keys.name)? {
-            Welcome::Known | Welcome::Send { there: 1.. } if !keys.may_be_there => {
+            Welcome::Known | Welcome::Send { there: 1.. } if !keys.may_be_uploaded => {
                 // Forget the secret: no keys were made from it, so it must not be resumed.
-                *held = None;
+                *shared_keys = None;
                 self.secrets.iter().try_for_each(|secrets| secrets.forget(&shared.digest))?;
                 return Err(BackendError::Data { what: "the server claims to have keys that were never made".into() });
             }
             Welcome::Known => {
                 // The setup of the arg max is new on each connection.
-                let of_best = shared.best.as_ref().map_or(0, |best| cheetah::costs(&best.plan).setup.up_bytes);
-                let keys = shared.public.costs.setup.up_bytes.saturating_sub(of_best);
-                self.spared.fetch_add(keys, Ordering::Relaxed);
+                let arg_max_bytes = shared.best.as_ref().map_or(0, |best| cheetah::costs(&best.plan).setup.up_bytes);
+                let spared_bytes = shared.public.costs.setup.up_bytes.saturating_sub(arg_max_bytes);
+                self.spared.fetch_add(spared_bytes, Ordering::Relaxed);
             }
-            Welcome::Send { there } => {
-                keys.may_be_there = true;
-                *held = Some(keys.clone());
-                self.send_keys(channel, &keys, there)?;
+            Welcome::Send { there: uploaded_count } => {
+                keys.may_be_uploaded = true;
+                *shared_keys = Some(keys.clone());
+                self.send_keys(channel, &keys, uploaded_count)?;
             }
-            other => return Err(self.refused(other)),
+            answer => return Err(self.refusal(answer)),
         }
         self.secret = Some(keys.secret);
         match &mut self.arg_max {

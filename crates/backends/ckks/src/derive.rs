@@ -15,16 +15,16 @@ const MAX_STEPS: u32 = 3;
 
 /// The keys that are sent for a circuit, and those that the server derives from them.
 #[derive(Default)]
-pub(super) struct Sent {
+pub(super) struct SentKeys {
     /// The keys that are sent.
     pub keys: Vec<KeyId>,
     /// How the server derives other keys from them.
     pub derivations: Vec<Derivation>,
 }
 
-impl Sent {
+impl SentKeys {
     /// Sends all keys as they are.
-    pub fn whole(keys: Vec<KeyId>) -> Self {
+    pub fn without_derivation(keys: Vec<KeyId>) -> Self {
         Self { keys, derivations: Vec::new() }
     }
 
@@ -33,7 +33,7 @@ impl Sent {
     ///
     /// # Errors
     /// None in practice.
-    pub fn derived(context: &Context, keys: Vec<KeyId>) -> Result<Self, BackendError> {
+    pub fn with_derivation(context: &Context, keys: Vec<KeyId>) -> Result<Self, BackendError> {
         let n = context.degree() / 2;
         let distances: BTreeMap<u32, i64> = (1..n as i64).map(|k| (context.rotation_element(k), k)).collect();
         // Grouped by the number of special primes: a master serves keys with as many, up to its
@@ -46,16 +46,16 @@ impl Sent {
                 groups.entry(id.alpha).or_default().push((*id, k));
             }
         }
-        let mut sent = Self::whole(keys);
-        for of in groups.values() {
-            let level = of.iter().map(|(id, _)| id.level).max().unwrap_or(1);
-            let generators = generators(n, &of.iter().map(|(_, k)| *k).collect::<Vec<_>>());
+        let mut sent = Self::without_derivation(keys);
+        for group in groups.values() {
+            let level = group.iter().map(|(id, _)| id.level).max().unwrap_or(1);
+            let generators = generators(n, &group.iter().map(|(_, k)| *k).collect::<Vec<_>>());
             let masters: Vec<KeyId> =
-                generators.iter().map(|&k| master(context, &KeyId { level, ..of[0].0 }, k)).collect();
-            let needs: Vec<KeyId> = of.iter().map(|(id, _)| *id).collect();
+                generators.iter().map(|&k| master(context, &KeyId { level, ..group[0].0 }, k)).collect();
+            let needs: Vec<KeyId> = group.iter().map(|(id, _)| *id).collect();
             let derivation = Derivation::new(context, &needs, &masters).map_err(he)?;
-            let as_they_are: usize = needs.iter().map(|&id| SwitchKey::packed_bytes(context, id)).sum();
-            if derivation.upload_bytes(context) < as_they_are {
+            let direct_bytes: usize = needs.iter().map(|&id| SwitchKey::packed_bytes(context, id)).sum();
+            if derivation.upload_bytes(context) < direct_bytes {
                 sent.keys.retain(|id| !needs.contains(id));
                 sent.keys.extend(masters);
                 sent.derivations.push(derivation);
@@ -67,9 +67,9 @@ impl Sent {
     /// Returns the bytes of the keys that the server computes with: sent keys without masters, and
     /// both halves of derived keys.
     pub fn resident_bytes(&self, context: &Context) -> u64 {
-        let used = self.keys.iter().filter(|id| !matches!(id.kind, KeyKind::Master(_)));
-        let used: usize = used.map(|&id| SwitchKey::packed_bytes(context, id)).sum();
-        used as u64 + self.derived_bytes(context)
+        let resident = self.keys.iter().filter(|id| !matches!(id.kind, KeyKind::Master(_)));
+        let bytes: usize = resident.map(|&id| SwitchKey::packed_bytes(context, id)).sum();
+        bytes as u64 + self.derived_bytes(context)
     }
 
     /// Returns the bytes of derived keys.
@@ -86,12 +86,12 @@ impl Sent {
     ///
     /// # Errors
     /// An error in reading a master from a file.
-    pub fn completed(&self, context: &Context, sent: &KeySet) -> Result<KeySet, BackendError> {
-        let mut all = sent.clone();
+    pub fn complete(&self, context: &Context, sent: &KeySet) -> Result<KeySet, BackendError> {
+        let mut keys = sent.clone();
         for derivation in &self.derivations {
-            all.extend(derivation.run(context, sent).map_err(he)?);
+            keys.extend(derivation.run(context, sent).map_err(he)?);
         }
-        Ok(all)
+        Ok(keys)
     }
 }
 
@@ -103,21 +103,21 @@ fn master(context: &Context, id: &KeyId, k: i64) -> KeyId {
 /// Returns few distances whose sums give all of `needs`: the signed powers of two, without those
 /// that can be left out while no sum takes more than [`MAX_STEPS`] terms.
 fn generators(n: usize, needs: &[i64]) -> Vec<i64> {
-    let mut kept: Vec<i64> = (0..n.trailing_zeros()).flat_map(|b| [1 << b, n as i64 - (1 << b)]).collect();
-    let most = farthest(n, needs, &kept).max(MAX_STEPS);
-    for generator in kept.clone() {
-        let without: Vec<i64> = kept.iter().copied().filter(|k| *k != generator).collect();
-        if farthest(n, needs, &without) <= most {
-            kept = without;
+    let mut generators: Vec<i64> = (0..n.trailing_zeros()).flat_map(|b| [1 << b, n as i64 - (1 << b)]).collect();
+    let max_steps = max_hops(n, needs, &generators).max(MAX_STEPS);
+    for generator in generators.clone() {
+        let without: Vec<i64> = generators.iter().copied().filter(|k| *k != generator).collect();
+        if max_hops(n, needs, &without) <= max_steps {
+            generators = without;
         }
     }
-    kept
+    generators
 }
 
 /// Returns the most terms of a sum of `generators` that gives one of `needs`.
-fn farthest(n: usize, needs: &[i64], generators: &[i64]) -> u32 {
+fn max_hops(n: usize, needs: &[i64], generators: &[i64]) -> u32 {
     let hops = Hops::new(n, generators.iter().copied());
-    needs.iter().map(|&k| hops.of(k)).max().unwrap_or(0)
+    needs.iter().map(|&k| hops.count_to(k)).max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -127,15 +127,15 @@ mod tests {
     #[test]
     fn generators_reach_all_and_none_is_idle() {
         let needs = [3, 33, 1, 1056, 16_383, 5 * 32];
-        let found = generators(1 << 14, &needs);
+        let generators = generators(1 << 14, &needs);
         let reach = |generators: &[i64]| {
             let hops = Hops::new(1 << 14, generators.iter().copied());
-            needs.iter().all(|&k| hops.of(k) <= MAX_STEPS)
+            needs.iter().all(|&k| hops.count_to(k) <= MAX_STEPS)
         };
-        assert!(reach(&found), "{found:?}");
-        assert!(found.len() < 12, "{found:?}");
-        for k in &found {
-            assert!(!reach(&found.iter().copied().filter(|g| g != k).collect::<Vec<_>>()), "{k} is idle");
+        assert!(reach(&generators), "{generators:?}");
+        assert!(generators.len() < 12, "{generators:?}");
+        for k in &generators {
+            assert!(!reach(&generators.iter().copied().filter(|g| g != k).collect::<Vec<_>>()), "{k} is idle");
         }
     }
 }

@@ -68,14 +68,14 @@ impl Span {
 }
 
 /// The known range of a tensor's values.
-struct Known {
+struct KnownRange {
     ends: [f64; 2],
     /// Factor on the range, for values beyond it.
     margin: f64,
     certain: bool,
 }
 
-impl Known {
+impl KnownRange {
     fn span(&self) -> Span {
         Span::new(self.ends, self.margin, self.certain)
     }
@@ -124,11 +124,11 @@ pub(super) fn emit(
     watch: &Watch,
 ) -> Result<(Program, Vec<Approximation>), BackendError> {
     let graph = &model.graph;
-    let given = match samples {
+    let available = match samples {
         Samples::All => model.calibration.samples.len(),
         Samples::Searched => model.calibration.split(graph).0.len(),
     };
-    let count = graph.runs_within(SAMPLE_WORK).clamp(1, SAMPLES).min(given);
+    let count = graph.runs_within(SAMPLE_WORK).clamp(1, SAMPLES).min(available);
     let mut e = Emitter {
         graph,
         options,
@@ -149,12 +149,13 @@ pub(super) fn emit(
     }
     e.output(model.interface.output_mode)?;
     for (vector, bounds) in e.vectors.iter_mut().zip(&e.bounds) {
-        vector.certain = bounds.as_ref().map_or(f64::INFINITY, |all| largest_magnitude(all.iter().copied().flatten()));
+        vector.certain =
+            bounds.as_ref().map_or(f64::INFINITY, |intervals| largest_magnitude(intervals.iter().copied().flatten()));
     }
     Ok((Program { vectors: e.vectors }, e.approximations))
 }
 
-pub(super) fn refused(graph: &FloatGraph, id: NodeId, what: &str) -> BackendError {
+pub(super) fn unsupported(graph: &FloatGraph, id: NodeId, what: &str) -> BackendError {
     let node = &graph.nodes[id];
     BackendError::Unsupported { node: id, name: node.name.clone(), op: node.op.name(), what: what.into() }
 }
@@ -185,13 +186,13 @@ impl Emitter<'_> {
         }
         self.bounds.push(Some(vec![[low / range, high / range]; n]));
         self.vectors.push(vector);
-        let wire = self.of_vector(0);
+        let wire = self.vector_wire(0);
         self.wires.push(wire);
     }
 
     /// Returns the wire of a vector.
-    pub(super) fn of_vector(&mut self, id: VectorId) -> Wire {
-        let expr = Expr::of_vector(id, &self.vectors[id]);
+    pub(super) fn vector_wire(&mut self, id: VectorId) -> Wire {
+        let expr = Expr::from_vector(id, &self.vectors[id]);
         let shape = self.vectors[id].shape.clone();
         self.origin(expr, shape, Some(id))
     }
@@ -204,7 +205,7 @@ impl Emitter<'_> {
 
     fn node(&mut self, id: NodeId, node: &FloatNode) -> Result<Wire, BackendError> {
         let first = node.inputs[0];
-        if let Some(wire) = self.smoothed(id)? {
+        if let Some(wire) = self.lower_smooth(id)? {
             return Ok(wire);
         }
         if let Some(map) = maps::map(node, &self.graph.nodes[first].shape) {
@@ -215,11 +216,11 @@ impl Emitter<'_> {
             FloatOp::Sub => self.sum(id, node.inputs[0], node.inputs[1], -1.0),
             FloatOp::Mul => self.product(id, node.inputs[0], node.inputs[1]),
             FloatOp::Concat => {
-                let all = node.inputs.iter().map(|&i| self.expr(i)).collect::<Result<Vec<_>, _>>()?;
-                Ok(self.origin(Expr::joined(all), node.shape.clone(), None))
+                let exprs = node.inputs.iter().map(|&i| self.expr(i)).collect::<Result<Vec<_>, _>>()?;
+                Ok(self.origin(Expr::concatenated(exprs), node.shape.clone(), None))
             }
             FloatOp::Relu | FloatOp::Function(_) => self.activation(id, node),
-            _ => Err(refused(
+            _ => Err(unsupported(
                 self.graph,
                 id,
                 "maxima of encrypted values are not supported; `dealt` has them, and an average pool in place of a max pool needs none",
@@ -232,13 +233,13 @@ impl Emitter<'_> {
         let shape = self.graph.nodes[id].shape.clone();
         if map.matrix.is_diagonal() {
             let Wire { origin, polynomial } = self.wires[source].clone();
-            return Ok(Wire { origin, polynomial: polynomial.scaled(&map.matrix.on_diagonal(), &map.bias) });
+            return Ok(Wire { origin, polynomial: polynomial.scaled(&map.matrix.diagonal_values(), &map.bias) });
         }
         let mut expr = self.expr(source)?;
-        let (parts, made) = (expr.entries() + map.matrix.entries(), expr.entries_mapped(&map.matrix));
-        if made > FEW_ENTRIES && made > GROWTH * parts {
+        let (factors, merged) = (expr.entries() + map.matrix.entries(), expr.entries_mapped(&map.matrix));
+        if merged > FEW_ENTRIES && merged > GROWTH * factors {
             let vector = self.vector(source)?;
-            expr = Expr::of_vector(vector, &self.vectors[vector]);
+            expr = Expr::from_vector(vector, &self.vectors[vector]);
         }
         self.entries += expr.entries_mapped(&map.matrix);
         if self.entries > MAX_ENTRIES {
@@ -246,7 +247,7 @@ impl Emitter<'_> {
                 "the layers up to here have more than {MAX_ENTRIES} products, which needs more memory than is meant for it; \
                  `dealt` has no such limit"
             );
-            return Err(refused(self.graph, id, &what));
+            return Err(unsupported(self.graph, id, &what));
         }
         Ok(self.origin(expr.mapped(map), shape, None))
     }
@@ -256,10 +257,10 @@ impl Emitter<'_> {
         let Wire { origin, polynomial } = &self.wires[id];
         if polynomial.degree() > 1 {
             let vector = self.vector(id)?;
-            return Ok(Expr::of_vector(vector, &self.vectors[vector]));
+            return Ok(Expr::from_vector(vector, &self.vectors[vector]));
         }
-        let own = &self.origins[*origin];
-        let expr = own.vector.map_or_else(|| own.expr.clone(), |v| Expr::of_vector(v, &self.vectors[v]));
+        let source = &self.origins[*origin];
+        let expr = source.vector.map_or_else(|| source.expr.clone(), |v| Expr::from_vector(v, &self.vectors[v]));
         Ok(expr.scaled(&polynomial.0[1], &polynomial.0[0]))
     }
 
@@ -283,10 +284,11 @@ impl Emitter<'_> {
             return Ok(Wire { origin: self.wires[a].origin, polynomial });
         }
         let shape = self.graph.nodes[id].shape.clone();
-        let of = [self.vector_of_shape(a, &shape)?, self.vector_of_shape(b, &shape)?];
-        let scale = self.vectors[of[0]].scale.iter().zip(&self.vectors[of[1]].scale).map(|(x, y)| x * y).collect();
-        let made = self.push(id, shape, scale, 0.0, Step::Product { of });
-        Ok(self.of_vector(made))
+        let factors = [self.vector_of_shape(a, &shape)?, self.vector_of_shape(b, &shape)?];
+        let scale =
+            self.vectors[factors[0]].scale.iter().zip(&self.vectors[factors[1]].scale).map(|(x, y)| x * y).collect();
+        let product = self.push(id, shape, scale, 0.0, Step::Product { factors });
+        Ok(self.vector_wire(product))
     }
 
     /// Returns the vector of a node without a shift, in the layout of `shape`.
@@ -295,45 +297,51 @@ impl Emitter<'_> {
         if self.vectors[vector].shape == shape && self.vectors[vector].shift == 0.0 {
             return Ok(vector);
         }
-        let expr = Expr::of_vector(vector, &self.vectors[vector]);
-        Ok(self.computed(id, shape.to_vec(), &expr, None))
+        let expr = Expr::from_vector(vector, &self.vectors[vector]);
+        Ok(self.push_linear(id, shape.to_vec(), &expr, None))
     }
 
     /// Returns the vector of a node, computed now if it has not been.
     fn vector(&mut self, id: NodeId) -> Result<VectorId, BackendError> {
-        if let Some(&known) = self.computed.get(&id) {
-            return Ok(known);
+        if let Some(&vector) = self.computed.get(&id) {
+            return Ok(vector);
         }
         let Wire { origin, polynomial } = self.wires[id].clone();
-        let made = if polynomial.degree() > 1 {
-            let of = self.base(id, origin);
-            self.polynomial(id, of, &polynomial)?
+        let vector = if polynomial.degree() > 1 {
+            let base = self.base(id, origin);
+            self.polynomial(id, base, &polynomial)?
         } else if polynomial == Elementwise::identity(polynomial.0[0].len()) {
             self.base(id, origin)
         } else {
             let expr = self.expr(id)?;
-            self.computed(id, self.graph.nodes[id].shape.clone(), &expr, None)
+            self.push_linear(id, self.graph.nodes[id].shape.clone(), &expr, None)
         };
-        self.computed.insert(id, made);
-        Ok(made)
+        self.computed.insert(id, vector);
+        Ok(vector)
     }
 
     /// Returns the vector of an origin, computed now if it has not been.
     fn base(&mut self, id: NodeId, origin: usize) -> VectorId {
-        if let Some(known) = self.origins[origin].vector {
-            return known;
+        if let Some(vector) = self.origins[origin].vector {
+            return vector;
         }
         let (expr, shape) = (self.origins[origin].expr.clone(), self.origins[origin].shape.clone());
-        let made = self.computed(id, shape, &expr, None);
-        self.origins[origin].vector = Some(made);
-        made
+        let vector = self.push_linear(id, shape, &expr, None);
+        self.origins[origin].vector = Some(vector);
+        vector
     }
 
     /// Adds a vector of a linear step. `view` gives the scale and shift of its slots; without it,
     /// the scale is the range of its values.
-    pub(super) fn computed(&mut self, id: NodeId, shape: Vec<usize>, expr: &Expr, view: Option<[f64; 2]>) -> VectorId {
+    pub(super) fn push_linear(
+        &mut self,
+        id: NodeId,
+        shape: Vec<usize>,
+        expr: &Expr,
+        view: Option<[f64; 2]>,
+    ) -> VectorId {
         let [scale, shift] = view.unwrap_or_else(|| {
-            [self.magnitude(intervals::of_expr(expr, &self.bounds), &|slots| expr.values(slots)), 0.0]
+            [self.magnitude(intervals::expr_bounds(expr, &self.bounds), &|slots| expr.values(slots)), 0.0]
         });
         let n = expr.bias.len();
         let factors = vec![1.0 / scale; n];
@@ -344,93 +352,86 @@ impl Emitter<'_> {
 
     /// Returns the range of an expression's values.
     pub(super) fn span(&self, expr: &Expr) -> Span {
-        self.known(intervals::of_expr(expr, &self.bounds), &|slots| expr.values(slots)).span()
+        self.known_range(intervals::expr_bounds(expr, &self.bounds), &|slots| expr.values(slots)).span()
     }
 
     /// Returns a magnitude that values of slots stay below, up to what is known of their range.
     fn magnitude(&self, certain: Option<Bounds>, values: &dyn Fn(&[Vec<f64>]) -> Vec<f64>) -> f64 {
-        self.known(certain, values).magnitude()
+        self.known_range(certain, values).magnitude()
     }
 
     /// Chooses the range of the values of slots: the certain one, or that of the samples. NaN makes
     /// the range of the samples unbounded.
-    fn known(&self, certain: Option<Bounds>, values: &dyn Fn(&[Vec<f64>]) -> Vec<f64>) -> Known {
+    fn known_range(&self, certain: Option<Bounds>, values: &dyn Fn(&[Vec<f64>]) -> Vec<f64>) -> KnownRange {
         let certain = certain.map(intervals::ends).filter(|ends| ends.iter().all(|end| end.is_finite()));
         if let (Domain::Accepted, Some(ends)) = (self.options.domain, certain) {
-            return Known { ends, margin: CERTAIN, certain: true };
+            return KnownRange { ends, margin: CERTAIN, certain: true };
         }
         let ends = intervals::ends(self.slots.iter().flat_map(|slots| values(slots)).map(|v| [v, v]));
-        let seen = Known { ends, margin: self.options.margin, certain: false };
-        let [low, high] = seen.span().ends();
-        Known { certain: certain.is_some_and(|[l, h]| low <= l && h <= high), ..seen }
+        let sampled = KnownRange { ends, margin: self.options.margin, certain: false };
+        let [low, high] = sampled.span().ends();
+        KnownRange { certain: certain.is_some_and(|[l, h]| low <= l && h <= high), ..sampled }
     }
 
     pub(super) fn push(&mut self, id: NodeId, shape: Vec<usize>, scale: Vec<f64>, shift: f64, step: Step) -> VectorId {
-        let mut seen: f64 = 0.0;
+        let mut largest: f64 = 0.0;
         for slots in &mut self.slots {
-            let made = step.apply(slots);
-            seen = larger(seen, largest_magnitude(made.iter().copied()));
-            slots.push(made);
+            let result = step.apply(slots);
+            largest = larger(largest, largest_magnitude(result.iter().copied()));
+            slots.push(result);
         }
         let name = self.graph.nodes[id].name.clone();
-        self.bounds.push(intervals::of_step(&step, &self.bounds));
-        self.vectors.push(Vector {
-            name,
-            shape,
-            scale,
-            shift,
-            step,
-            largest: seen,
-            certain: f64::INFINITY,
-            limit: None,
-        });
+        self.bounds.push(intervals::step_bounds(&step, &self.bounds));
+        self.vectors.push(Vector { name, shape, scale, shift, step, largest, certain: f64::INFINITY, limit: None });
         self.vectors.len() - 1
     }
 
     /// Adds a polynomial of each element of a vector.
-    fn polynomial(&mut self, id: NodeId, of: VectorId, p: &Elementwise) -> Result<VectorId, BackendError> {
-        let vector = &self.vectors[of];
+    fn polynomial(&mut self, id: NodeId, argument: VectorId, p: &Elementwise) -> Result<VectorId, BackendError> {
+        let vector = &self.vectors[argument];
         let (shape, n) = (vector.shape.clone(), vector.scale.len());
         let in_slots = p.rescaled(&vector.scale, vector.shift);
         if p.degree() > 2 {
             let Some(coefficients) = in_slots.uniform() else {
                 let what = "a polynomial of degree 3 or more must have the same coefficients for all elements; write it as products of \
                             polynomials of degree 2, or take another back end: `dealt` has functions by tables";
-                return Err(refused(self.graph, id, what));
+                return Err(unsupported(self.graph, id, what));
             };
-            return self.uniform(id, of, shape, &coefficients);
+            return self.uniform(id, argument, shape, &coefficients);
         }
         let [c0, c1, c2] = [&in_slots.0[0], &in_slots.0[1], &in_slots.0[2]];
         let (linear, constant) = (quotients(c1, c2), quotients(c0, c2));
         if linear.iter().chain(&constant).all(|v| v.abs() <= MAX_LINEAR) {
-            return Ok(self.push(id, shape, c2.clone(), 0.0, Step::Square { of, linear, constant }));
+            return Ok(self.push(id, shape, c2.clone(), 0.0, Step::Square { argument, linear, constant }));
         }
         // Some elements have a tiny square coefficient: use factors for all of them.
-        let range = self.magnitude(intervals::of_step(&quadratic(of, &in_slots, 1.0), &self.bounds), &|slots| {
-            slots[of].iter().enumerate().map(|(i, &v)| (c2[i] * v + c1[i]) * v + c0[i]).collect()
-        });
-        Ok(self.push(id, shape, vec![range; n], 0.0, quadratic(of, &in_slots, range)))
+        let range = self
+            .magnitude(intervals::step_bounds(&quadratic(argument, &in_slots, 1.0), &self.bounds), &|slots| {
+                slots[argument].iter().enumerate().map(|(i, &v)| (c2[i] * v + c1[i]) * v + c0[i]).collect()
+            });
+        Ok(self.push(id, shape, vec![range; n], 0.0, quadratic(argument, &in_slots, range)))
     }
 
     /// Adds a polynomial that is the same for all elements, given by coefficients of powers.
     fn uniform(
         &mut self,
         id: NodeId,
-        of: VectorId,
+        argument: VectorId,
         shape: Vec<usize>,
         coefficients: &[f64],
     ) -> Result<VectorId, BackendError> {
-        let at = |x: f64| coefficients.iter().rev().fold(0.0, |sum, c| sum * x + c);
-        let image = Image { f: &at, argument: [1.0, 0.0], error: 0.0, unit: 1.0 };
-        let certain = self.bounds[of].as_ref().map(|known| image.bounds(known));
-        let range = self.magnitude(certain, &|slots| slots[of].iter().map(|&v| at(v)).collect());
-        let fit = fit::interpolated(&|x| at(x) / range, coefficients.len() - 1)
-            .ok_or_else(|| refused(self.graph, id, "its polynomial is constant; `dealt` has all functions"))?;
+        let evaluate = |x: f64| coefficients.iter().rev().fold(0.0, |sum, c| sum * x + c);
+        let image = Image { f: &evaluate, argument: [1.0, 0.0], error: 0.0, unit: 1.0 };
+        let certain = self.bounds[argument].as_ref().map(|bounds| image.bounds(bounds));
+        let range = self.magnitude(certain, &|slots| slots[argument].iter().map(|&v| evaluate(v)).collect());
+        let fit = fit::interpolate(&|x| evaluate(x) / range, coefficients.len() - 1)
+            .ok_or_else(|| unsupported(self.graph, id, "its polynomial is constant; `dealt` has all functions"))?;
         let n = shape.iter().product();
-        let made = self.push(id, shape, vec![range; n], 0.0, Step::Polynomial { of, polynomial: fit.polynomial });
+        let vector =
+            self.push(id, shape, vec![range; n], 0.0, Step::Polynomial { argument, polynomial: fit.polynomial });
         let image = Image { unit: range, ..image };
-        self.bounds[made] = self.bounds[of].as_ref().map(|known| image.bounds(known));
-        Ok(made)
+        self.bounds[vector] = self.bounds[argument].as_ref().map(|bounds| image.bounds(bounds));
+        Ok(vector)
     }
 
     /// Adds the result as the last vector: one scale for all elements, a power of two, and zeros in
@@ -438,7 +439,7 @@ impl Emitter<'_> {
     fn output(&mut self, mode: OutputMode) -> Result<(), BackendError> {
         let id = self.graph.output;
         let expr = self.expr(id)?;
-        let certain = intervals::of_expr(&expr, &self.bounds);
+        let certain = intervals::expr_bounds(&expr, &self.bounds);
         let range = self.magnitude(certain, &|slots| expr.values(slots)).log2().ceil().exp2();
         let n = self.graph.nodes[id].elements();
         let (shape, expr) = match mode {
@@ -448,18 +449,18 @@ impl Emitter<'_> {
                 expr.mapped(&maps::Map { matrix: argmax::matrix(n), bias: vec![0.0; argmax::period(n)] }),
             ),
         };
-        self.computed(id, vec![shape], &expr, Some([range, 0.0]));
+        self.push_linear(id, vec![shape], &expr, Some([range, 0.0]));
         Ok(())
     }
 }
 
 /// Returns the quotients of two lists.
-fn quotients(list: &[f64], by: &[f64]) -> Vec<f64> {
-    list.iter().zip(by).map(|(c, s)| c / s).collect()
+fn quotients(numerators: &[f64], denominators: &[f64]) -> Vec<f64> {
+    numerators.iter().zip(denominators).map(|(c, s)| c / s).collect()
 }
 
 /// Returns the step of a polynomial of degree 2, divided by `range`.
-fn quadratic(of: VectorId, p: &Elementwise, range: f64) -> Step {
+fn quadratic(argument: VectorId, p: &Elementwise, range: f64) -> Step {
     let [constant, linear, square]: [Vec<f64>; 3] = [0usize, 1, 2].map(|d| p.0[d].iter().map(|c| c / range).collect());
-    Step::Quadratic { of, square, linear, constant }
+    Step::Quadratic { argument, square, linear, constant }
 }

@@ -16,7 +16,7 @@ pub(super) struct Expr {
 
 impl Expr {
     /// Returns the values of a vector.
-    pub fn of_vector(id: VectorId, vector: &Vector) -> Self {
+    pub fn from_vector(id: VectorId, vector: &Vector) -> Self {
         let parts = BTreeMap::from([(id, Sparse::diagonal(&vector.scale))]);
         Self { parts, bias: vec![vector.shift; vector.scale.len()] }
     }
@@ -28,13 +28,13 @@ impl Expr {
 
     /// Returns the most entries that [`mapped`](Self::mapped) can make.
     pub fn entries_mapped(&self, matrix: &Sparse) -> usize {
-        self.parts.values().map(|part| matrix.entries_after(part)).sum()
+        self.parts.values().map(|part| matrix.entries_composed(part)).sum()
     }
 
     /// Applies a linear map.
     pub fn mapped(&self, map: &Map) -> Self {
         let mut parts: BTreeMap<VectorId, Sparse> =
-            self.parts.iter().map(|(id, part)| (*id, map.matrix.after(part))).collect();
+            self.parts.iter().map(|(id, part)| (*id, map.matrix.compose(part))).collect();
         // A slice may drop all entries of a vector.
         if parts.values().any(|part| part.entries() > 0) {
             parts.retain(|_, part| part.entries() > 0);
@@ -54,7 +54,7 @@ impl Expr {
     pub fn plus(mut self, other: Self) -> Self {
         for (id, part) in other.parts {
             let sum = match self.parts.remove(&id) {
-                Some(own) => own.plus(&part),
+                Some(sum) => sum.plus(&part),
                 None => part,
             };
             self.parts.insert(id, sum);
@@ -64,21 +64,21 @@ impl Expr {
     }
 
     /// Concatenates expressions.
-    pub fn joined(all: Vec<Self>) -> Self {
-        let rows: usize = all.iter().map(|e| e.bias.len()).sum();
-        let (mut first, mut placed) = (0, Vec::with_capacity(all.len()));
-        for e in all {
-            placed.push(e.placed(first, rows));
+    pub fn concatenated(exprs: Vec<Self>) -> Self {
+        let rows: usize = exprs.iter().map(|e| e.bias.len()).sum();
+        let (mut first, mut parts) = (0, Vec::with_capacity(exprs.len()));
+        for e in exprs {
+            parts.push(e.padded(first, rows));
             first += e.bias.len();
         }
-        placed.into_iter().reduce(Self::plus).expect("a concatenation has inputs")
+        parts.into_iter().reduce(Self::plus).expect("a concatenation has inputs")
     }
 
     /// Puts the elements into the rows from `start` on, among `rows`; others are 0.
-    fn placed(&self, start: usize, rows: usize) -> Self {
-        let own = self.bias.len();
-        let sources = (0..rows).map(|i| i.checked_sub(start).filter(|i| *i < own).map(|i| i as u32));
-        let matrix = Sparse::select(own, &sources.collect::<Vec<_>>());
+    fn padded(&self, start: usize, rows: usize) -> Self {
+        let len = self.bias.len();
+        let sources = (0..rows).map(|i| i.checked_sub(start).filter(|i| *i < len).map(|i| i as u32));
+        let matrix = Sparse::select(len, &sources.collect::<Vec<_>>());
         self.mapped(&Map { matrix, bias: vec![0.0; rows] })
     }
 
@@ -116,11 +116,11 @@ impl Elementwise {
     pub fn plus(&self, other: &Self) -> Self {
         let n = self.0[0].len();
         let degrees = 0..self.0.len().max(other.0.len());
-        Self(degrees.map(|d| (0..n).map(|i| self.at(d, i) + other.at(d, i)).collect()).collect())
+        Self(degrees.map(|d| (0..n).map(|i| self.coefficient(d, i) + other.coefficient(d, i)).collect()).collect())
     }
 
     /// Returns the coefficient of element `i` for a degree; 0 beyond the highest.
-    fn at(&self, degree: usize, i: usize) -> f64 {
+    fn coefficient(&self, degree: usize, i: usize) -> f64 {
         self.0.get(degree).map_or(0.0, |list| list[i])
     }
 

@@ -41,7 +41,7 @@ fn grid() -> impl Iterator<Item = f64> {
 }
 
 /// Returns the largest magnitude of a polynomial on `[-half, half]`.
-pub(super) fn largest_on(polynomial: &Polynomial, half: f64) -> f64 {
+pub(super) fn largest_magnitude_on(polynomial: &Polynomial, half: f64) -> f64 {
     tacit_floats::largest_magnitude(grid().map(|t| polynomial.at(half * t)))
 }
 
@@ -71,13 +71,13 @@ impl<'f> Ranged<'f> {
     /// function divided by its largest value.
     pub fn fit(&self, tolerance: f64) -> Option<Fit> {
         let top = if self.top > 0.0 { self.top } else { 1.0 };
-        let fit = fitted(&|t| (self.f)(self.middle + self.half * t) / top, tolerance);
+        let fit = fit_within(&|t| (self.f)(self.middle + self.half * t) / top, tolerance);
         fit.filter(|fit| top.is_finite() && fit.error <= tolerance)
     }
 }
 
 /// Interpolates with degree `degree`.
-pub(super) fn interpolated(f: &dyn Fn(f64) -> f64, degree: usize) -> Option<Fit> {
+pub(super) fn interpolate(f: &dyn Fn(f64) -> f64, degree: usize) -> Option<Fit> {
     let count = degree + 1;
     let values: Vec<f64> = (0..count).map(|j| f(angle(j, count).cos())).collect();
     let coefficients = (0..count).map(|k| {
@@ -101,10 +101,10 @@ fn angle(j: usize, count: usize) -> f64 {
 
 /// Returns the interpolation of least degree with an error of `tolerance` at most, or else the best
 /// one.
-pub(super) fn fitted(f: &dyn Fn(f64) -> f64, tolerance: f64) -> Option<Fit> {
+pub(super) fn fit_within(f: &dyn Fn(f64) -> f64, tolerance: f64) -> Option<Fit> {
     let mut best: Option<Fit> = None;
     for degree in DEGREES {
-        let Some(fit) = interpolated(f, degree) else { continue };
+        let Some(fit) = interpolate(f, degree) else { continue };
         if best.as_ref().is_none_or(|best| fit.error < best.error || best.error.is_nan()) {
             best = Some(fit);
         }
@@ -122,15 +122,15 @@ mod tests {
     #[test]
     fn the_degree_follows_the_error() {
         let wide = |x: f64| (4.0 * x).tanh();
-        let coarse = fitted(&wide, 0.05).unwrap();
-        let fine = fitted(&wide, 1e-4).unwrap();
+        let coarse = fit_within(&wide, 0.05).unwrap();
+        let fine = fit_within(&wide, 1e-4).unwrap();
         assert!(coarse.error <= 0.05);
         assert!(fine.error <= 1e-4);
         assert!(coarse.polynomial.degree() < fine.polynomial.degree());
         // The function is odd, so even coefficients are zero.
         assert!((fine.polynomial.at(0.3) + fine.polynomial.at(-0.3)).abs() < 1e-12);
         // The error of ReLU falls slowly: no degree suffices, so the best one is returned.
-        assert!(fitted(&|x| x.max(0.0), 1e-9).unwrap().polynomial.degree() > 31);
-        assert!(fitted(&|_| 1.0, 1e-9).is_none(), "a constant is no polynomial to evaluate");
+        assert!(fit_within(&|x| x.max(0.0), 1e-9).unwrap().polynomial.degree() > 31);
+        assert!(fit_within(&|_| 1.0, 1e-9).is_none(), "a constant is no polynomial to evaluate");
     }
 }

@@ -14,23 +14,24 @@ pub(super) const NEVER: u32 = u32::MAX;
 /// The fewest hops to each distance.
 #[derive(Clone)]
 pub(super) struct Hops {
-    of: Vec<u32>,
+    /// Hops from 0 to each distance.
+    counts: Vec<u32>,
     generators: Vec<i64>,
 }
 
 impl Hops {
     /// Computes the hops from 0 to all `n` distances.
     pub fn new(n: usize, generators: impl IntoIterator<Item = i64>) -> Self {
-        let mut hops = Self { of: vec![NEVER; n], generators: Vec::new() };
-        hops.of[0] = 0;
+        let mut hops = Self { counts: vec![NEVER; n], generators: Vec::new() };
+        hops.counts[0] = 0;
         hops.generators = generators.into_iter().map(|k| k.rem_euclid(n as i64)).filter(|&k| k != 0).collect();
-        hops.spread(VecDeque::from([0]));
+        hops.relax(VecDeque::from([0]));
         hops
     }
 
     /// Adds a generator.
     pub fn add(&mut self, generator: i64) {
-        let n = self.of.len();
+        let n = self.counts.len();
         let step = generator.rem_euclid(n as i64) as usize;
         if step == 0 || self.generators.contains(&(step as i64)) {
             return;
@@ -38,34 +39,34 @@ impl Hops {
         self.generators.push(step as i64);
         // Vertices whose step by the new generator reaches a distance sooner, nearest first.
         let mut nearer: Vec<usize> = Vec::new();
-        for from in 0..n {
-            let to = (from + step) % n;
-            if self.of[from] != NEVER && self.of[from] + 1 < self.of[to] {
-                nearer.push(from);
+        for vertex in 0..n {
+            let reached = (vertex + step) % n;
+            if self.counts[vertex] != NEVER && self.counts[vertex] + 1 < self.counts[reached] {
+                nearer.push(vertex);
             }
         }
-        nearer.sort_by_key(|&from| self.of[from]);
-        self.spread(nearer.into());
+        nearer.sort_by_key(|&vertex| self.counts[vertex]);
+        self.relax(nearer.into());
     }
 
     /// Updates hops from the vertices in `queue`. A vertex is visited again whenever it has come
     /// nearer.
-    fn spread(&mut self, mut queue: VecDeque<usize>) {
-        let n = self.of.len();
-        while let Some(from) = queue.pop_front() {
+    fn relax(&mut self, mut queue: VecDeque<usize>) {
+        let n = self.counts.len();
+        while let Some(vertex) = queue.pop_front() {
             for &generator in &self.generators {
-                let to = (from + generator as usize) % n;
-                if self.of[from] + 1 < self.of[to] {
-                    self.of[to] = self.of[from] + 1;
-                    queue.push_back(to);
+                let reached = (vertex + generator as usize) % n;
+                if self.counts[vertex] + 1 < self.counts[reached] {
+                    self.counts[reached] = self.counts[vertex] + 1;
+                    queue.push_back(reached);
                 }
             }
         }
     }
 
     /// Returns the hops to `k`, or [`NEVER`].
-    pub fn of(&self, k: i64) -> u32 {
-        self.of[k.rem_euclid(self.of.len() as i64) as usize]
+    pub fn count_to(&self, k: i64) -> u32 {
+        self.counts[k.rem_euclid(self.counts.len() as i64) as usize]
     }
 }
 
@@ -75,13 +76,13 @@ mod tests {
     use tacit_graph::rng::SplitMix;
 
     /// Finds the fewest generators that sum to `k` by trying all.
-    fn brute(n: i64, generators: &[i64], k: i64) -> u32 {
-        let mut reached = std::collections::BTreeSet::from([0]);
+    fn count_by_trying(n: i64, generators: &[i64], k: i64) -> u32 {
+        let mut reachable = std::collections::BTreeSet::from([0]);
         for hops in 0..n as u32 {
-            if reached.contains(&k.rem_euclid(n)) {
+            if reachable.contains(&k.rem_euclid(n)) {
                 return hops;
             }
-            reached = reached.iter().flat_map(|r| generators.iter().map(move |g| (r + g).rem_euclid(n))).collect();
+            reachable = reachable.iter().flat_map(|r| generators.iter().map(move |g| (r + g).rem_euclid(n))).collect();
         }
         NEVER
     }
@@ -96,8 +97,12 @@ mod tests {
                 let mut grown = Hops::new(n, []);
                 generators.iter().for_each(|&g| grown.add(g));
                 for k in 0..n as i64 {
-                    assert_eq!(hops.of(k), brute(n as i64, &generators, k), "{generators:?} to {k} of {n}");
-                    assert_eq!(grown.of(k), hops.of(k));
+                    assert_eq!(
+                        hops.count_to(k),
+                        count_by_trying(n as i64, &generators, k),
+                        "{generators:?} to {k} of {n}"
+                    );
+                    assert_eq!(grown.count_to(k), hops.count_to(k));
                 }
             }
         }

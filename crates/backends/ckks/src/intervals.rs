@@ -26,7 +26,7 @@ pub(super) struct Image<'f> {
 
 impl Image<'_> {
     /// Returns the interval of one element.
-    fn of(&self, [low, high]: [f64; 2]) -> [f64; 2] {
+    fn interval(&self, [low, high]: [f64; 2]) -> [f64; 2] {
         let [scale, shift] = self.argument;
         let values: [f64; POINTS] =
             std::array::from_fn(|k| (self.f)((low + (high - low) * k as f64 / (POINTS - 1) as f64) * scale + shift));
@@ -34,21 +34,23 @@ impl Image<'_> {
         // at most, and one with a kink by half of it.
         let bends = values.windows(3).map(|w| (w[0] - 2.0 * w[1] + w[2]).abs());
         let slack = tacit_floats::largest_magnitude(bends) / 2.0 + self.error;
-        let [least, most] = ends(values.into_iter().map(|v| [v, v]));
-        [(least - slack) / self.unit, (most + slack) / self.unit]
+        let [low_value, high_value] = ends(values.into_iter().map(|v| [v, v]));
+        [(low_value - slack) / self.unit, (high_value + slack) / self.unit]
     }
 
     /// Returns the intervals of all elements.
     pub fn bounds(&self, argument: &Bounds) -> Bounds {
-        argument.par_iter().map(|&interval| self.of(interval)).collect()
+        argument.par_iter().map(|&interval| self.interval(interval)).collect()
     }
 }
 
 /// Returns the interval around all of these; unbounded if one end is NaN.
-pub(super) fn ends(all: impl IntoIterator<Item = [f64; 2]>) -> [f64; 2] {
-    all.into_iter().fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], [l, h]| match l.is_nan() || h.is_nan() {
-        true => [f64::NEG_INFINITY, f64::INFINITY],
-        false => [low.min(l), high.max(h)],
+pub(super) fn ends(intervals: impl IntoIterator<Item = [f64; 2]>) -> [f64; 2] {
+    intervals.into_iter().fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], [l, h]| {
+        match l.is_nan() || h.is_nan() {
+            true => [f64::NEG_INFINITY, f64::INFINITY],
+            false => [low.min(l), high.max(h)],
+        }
     })
 }
 
@@ -67,7 +69,7 @@ fn quadratic([low, high]: [f64; 2], [square, linear, constant]: [f64; 3]) -> [f6
     ends([low, high].into_iter().chain(inside).map(|v| [(square * v + linear) * v + constant; 2]))
 }
 
-fn through(matrix: &Sparse, bounds: &Bounds) -> Bounds {
+fn apply_matrix(matrix: &Sparse, bounds: &Bounds) -> Bounds {
     let rows = (0..matrix.rows()).into_par_iter();
     rows.map(|i| matrix.row(i).fold([0.0; 2], |sum, (c, v)| plus(sum, times([v, v], bounds[c])))).collect()
 }
@@ -75,42 +77,48 @@ fn through(matrix: &Sparse, bounds: &Bounds) -> Bounds {
 fn sum<'a>(
     parts: impl Iterator<Item = (&'a VectorId, &'a Sparse)>,
     bias: &[f64],
-    known: &[Option<Bounds>],
+    bounds: &[Option<Bounds>],
 ) -> Option<Bounds> {
-    let mut made: Bounds = bias.iter().map(|&b| [b, b]).collect();
-    for (of, matrix) in parts {
-        let part = through(matrix, known[*of].as_ref()?);
-        made.iter_mut().zip(part).for_each(|(sum, part)| *sum = plus(*sum, part));
+    let mut sum: Bounds = bias.iter().map(|&b| [b, b]).collect();
+    for (source, matrix) in parts {
+        let part = apply_matrix(matrix, bounds[*source].as_ref()?);
+        sum.iter_mut().zip(part).for_each(|(sum, part)| *sum = plus(*sum, part));
     }
-    Some(made)
+    Some(sum)
 }
 
 /// Returns the intervals of an expression's values; `None` if a vector has none.
-pub(super) fn of_expr(expr: &Expr, known: &[Option<Bounds>]) -> Option<Bounds> {
-    sum(expr.parts.iter(), &expr.bias, known)
+pub(super) fn expr_bounds(expr: &Expr, bounds: &[Option<Bounds>]) -> Option<Bounds> {
+    sum(expr.parts.iter(), &expr.bias, bounds)
 }
 
 /// Returns the intervals of a step's result; `None` for polynomials, and where an argument has
 /// none.
-pub(super) fn of_step(step: &Step, known: &[Option<Bounds>]) -> Option<Bounds> {
+pub(super) fn step_bounds(step: &Step, bounds: &[Option<Bounds>]) -> Option<Bounds> {
     match step {
         Step::Input | Step::Polynomial { .. } => None,
-        Step::Linear { parts, bias } => sum(parts.iter().map(|(of, matrix)| (of, matrix)), bias, known),
-        Step::Square { of, linear, constant } => each(known, *of, |i, v| quadratic(v, [1.0, linear[i], constant[i]])),
-        Step::Quadratic { of, square, linear, constant } => {
-            each(known, *of, |i, v| quadratic(v, [square[i], linear[i], constant[i]]))
+        Step::Linear { parts, bias } => sum(parts.iter().map(|(source, matrix)| (source, matrix)), bias, bounds),
+        Step::Square { argument, linear, constant } => {
+            map_bounds(bounds, *argument, |i, v| quadratic(v, [1.0, linear[i], constant[i]]))
         }
-        Step::Product { of: [a, b] } => {
-            let right = known[*b].as_ref()?;
-            each(known, *a, |i, v| times(v, right[i]))
+        Step::Quadratic { argument, square, linear, constant } => {
+            map_bounds(bounds, *argument, |i, v| quadratic(v, [square[i], linear[i], constant[i]]))
+        }
+        Step::Product { factors: [a, b] } => {
+            let right = bounds[*b].as_ref()?;
+            map_bounds(bounds, *a, |i, v| times(v, right[i]))
         }
     }
 }
 
 /// Computes each interval from its index and the old one; `None` if there are none.
-fn each(known: &[Option<Bounds>], of: VectorId, f: impl Fn(usize, [f64; 2]) -> [f64; 2]) -> Option<Bounds> {
-    let bounds = known[of].as_ref()?;
-    Some(bounds.iter().enumerate().map(|(i, &interval)| f(i, interval)).collect())
+fn map_bounds(
+    bounds: &[Option<Bounds>],
+    argument: VectorId,
+    f: impl Fn(usize, [f64; 2]) -> [f64; 2],
+) -> Option<Bounds> {
+    let intervals = bounds[argument].as_ref()?;
+    Some(intervals.iter().enumerate().map(|(i, &interval)| f(i, interval)).collect())
 }
 
 #[cfg(test)]
@@ -129,17 +137,17 @@ mod tests {
         let [linear, constant] = [0.3, -0.2].map(|v| vec![v; 5]);
         let steps = [
             Step::Linear { parts: vec![(0, matrix)], bias: vec![0.25; 5] },
-            Step::Square { of: 1, linear: linear.clone(), constant: constant.clone() },
-            Step::Quadratic { of: 1, square: vec![-0.7; 5], linear, constant },
-            Step::Product { of: [2, 3] },
+            Step::Square { argument: 1, linear: linear.clone(), constant: constant.clone() },
+            Step::Quadratic { argument: 1, square: vec![-0.7; 5], linear, constant },
+            Step::Product { factors: [2, 3] },
         ];
-        let mut known = vec![Some(input.clone())];
+        let mut bounds = vec![Some(input.clone())];
         for step in &steps {
-            known.push(of_step(step, &known));
+            bounds.push(step_bounds(step, &bounds));
         }
         let relu = |x: f64| x.max(0.0);
         let image = Image { f: &relu, argument: [2.0, 0.5], error: 0.01, unit: 4.0 };
-        let rectified = image.bounds(known[1].as_ref().unwrap());
+        let rectified = image.bounds(bounds[1].as_ref().unwrap());
         let mut widest = [[f64::INFINITY, f64::NEG_INFINITY]; 5];
         for _ in 0..3000 {
             let mut slots = vec![input.iter().map(|&[l, h]| if rng.next_u64() & 1 == 0 { l } else { h }).collect()];
@@ -147,7 +155,7 @@ mod tests {
                 let made = step.apply(&slots);
                 slots.push(made);
             }
-            for (slots, bounds) in slots.iter().zip(&known).skip(1) {
+            for (slots, bounds) in slots.iter().zip(&bounds).skip(1) {
                 let inside = |(v, [l, h]): (&f64, &[f64; 2])| (l - 1e-9..=h + 1e-9).contains(v);
                 assert!(slots.iter().zip(bounds.as_ref().unwrap()).all(inside));
             }
@@ -156,10 +164,10 @@ mod tests {
             }
             widest.iter_mut().zip(&slots[1]).for_each(|(w, &v)| *w = ends([*w, [v, v]]));
         }
-        for ([l, h], [low, high]) in widest.iter().zip(known[1].as_ref().unwrap()) {
+        for ([l, h], [low, high]) in widest.iter().zip(bounds[1].as_ref().unwrap()) {
             assert!((high - low) - (h - l) < 0.5 * (high - low));
         }
-        assert_eq!(of_step(&Step::Input, &known), None);
+        assert_eq!(step_bounds(&Step::Input, &bounds), None);
         assert_eq!(ends([[0.0, 1.0], [f64::NAN, 2.0]]), [f64::NEG_INFINITY, f64::INFINITY]);
     }
 }

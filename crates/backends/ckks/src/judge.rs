@@ -7,7 +7,7 @@ use tacit_graph::float::run::run;
 use tacit_graph::{Model, OutputMode};
 
 use super::argmax;
-use super::lanes::{LANES, side_by_side};
+use super::lanes::{LANES, pack_lanes};
 use super::probes;
 use super::program::Program;
 use tacit_backend_api::classes::{class, flip_probability, interval, relative_error, spread, told};
@@ -20,7 +20,7 @@ const SLACK: f64 = 1.0 / 64.0;
 /// An input, and the float network's result.
 struct Case {
     input: Vec<f32>,
-    wanted: Vec<f32>,
+    expected: Vec<f32>,
 }
 
 /// The inputs that judge a lowering.
@@ -103,13 +103,13 @@ struct Outcome {
 
 /// Returns the largest distance of outputs from `multiplier` times the wanted values; NaN if either
 /// is NaN.
-fn distance(outputs: &[f64], wanted: &[f32], multiplier: f64) -> f64 {
-    tacit_floats::largest_magnitude(outputs.iter().zip(wanted).map(|(v, w)| v - f64::from(*w) * multiplier))
+fn distance(outputs: &[f64], expected: &[f32], multiplier: f64) -> f64 {
+    tacit_floats::largest_magnitude(outputs.iter().zip(expected).map(|(v, w)| v - f64::from(*w) * multiplier))
 }
 
-/// Returns whether a distance is at most `most`; false for NaN.
-fn is_within(distance: f64, most: f64) -> bool {
-    distance <= most
+/// Returns whether a distance is at most `limit`; false for NaN.
+fn is_within(distance: f64, limit: f64) -> bool {
+    distance <= limit
 }
 
 impl Judge {
@@ -124,9 +124,9 @@ impl Judge {
         let samples = Samples { searched: searched.len(), held_out: held_out.len() };
         let judging = if held_out.is_empty() { searched } else { held_out };
         let judging: Vec<Case> = judging
-            .map(|i| Case { input: calibration.samples[i].clone(), wanted: calibration.wanted[i].clone() })
+            .map(|i| Case { input: calibration.samples[i].clone(), expected: calibration.wanted[i].clone() })
             .collect();
-        let kinds = [judging, cases(model, probes::extremes(model))?, cases(model, probes::drawn(model))?];
+        let kinds = [judging, cases(model, probes::extremes(model))?, cases(model, probes::draw_random(model))?];
         Ok(Self {
             mode: model.interface.output_mode,
             multiplier: model.output_multiplier,
@@ -142,22 +142,23 @@ impl Judge {
         self.samples.held_out > 0
     }
 
-    fn is_best_alone(&self) -> bool {
+    fn reveals_class_only(&self) -> bool {
         self.mode == OutputMode::Top1
     }
 
     /// Judges a program, without errors of the arithmetic.
-    pub fn of_program(&self, program: &Program) -> Judged {
+    pub fn judge_program(&self, program: &Program) -> Judged {
         let unit = program.output().scale[0];
         let outcomes = self.kinds.each_ref().map(|cases| self.outcomes(program, cases));
         let pairs = self.kinds.iter().flatten().zip(outcomes.iter().flatten());
         let inside = pairs.filter(|(_, outcome)| !outcome.left_domain && !self.refuses(outcome, unit));
-        let max_deviation = tacit_floats::largest_magnitude(inside.map(|(case, outcome)| case.far(outcome))) / unit;
+        let max_deviation =
+            tacit_floats::largest_magnitude(inside.map(|(case, outcome)| case.distance(outcome))) / unit;
         let judging = self.kinds[0].iter().zip(&outcomes[0]);
         let count = self.kinds[0].len() as f64;
         let same = judging.clone().filter(|(case, o)| !self.refuses(o, unit) && case.has_class_of(o)).count();
-        let flips: f64 = judging.clone().map(|(case, o)| flip(&case.wanted, o)).sum();
-        let errors = judging.map(|(case, o)| relative_error(&o.outputs, &case.wanted, self.spread));
+        let flips: f64 = judging.clone().map(|(case, o)| class_change_probability(&case.expected, o)).sum();
+        let errors = judging.map(|(case, o)| relative_error(&o.outputs, &case.expected, self.spread));
         let (share, is_given) = (1.0 - flips / count, !self.guessed);
         Judged {
             samples: self.samples,
@@ -171,9 +172,9 @@ impl Judge {
 
     /// Returns the results for the inputs of one kind.
     fn trial_counts(&self, cases: &[Case], outcomes: &[Outcome], unit: f64, max_deviation: f64) -> TrialCounts {
-        let most = (2.0 * max_deviation + SLACK) * unit;
+        let max_distance = (2.0 * max_deviation + SLACK) * unit;
         let pairs = cases.iter().zip(outcomes);
-        let wrong = pairs.filter(|(case, o)| !self.refuses(o, unit) && !self.is_right(case, o, most));
+        let wrong = pairs.filter(|(case, o)| !self.refuses(o, unit) && !self.is_right(case, o, max_distance));
         TrialCounts {
             inputs: cases.len(),
             outside_domain: outcomes.iter().filter(|o| o.left_domain).count(),
@@ -184,26 +185,26 @@ impl Judge {
 
     /// Returns whether a client refuses an answer whose range is `unit`.
     fn refuses(&self, outcome: &Outcome, unit: f64) -> bool {
-        !self.is_best_alone() && !outcome.outputs.iter().all(|v| v.abs() <= unit * (1.0 + SLACK))
+        !self.reveals_class_only() && !outcome.outputs.iter().all(|v| v.abs() <= unit * (1.0 + SLACK))
     }
 
-    /// Returns whether an answer is right that may be off by `most`.
-    fn is_right(&self, case: &Case, outcome: &Outcome, most: f64) -> bool {
-        match self.is_best_alone() {
+    /// Returns whether an answer is right that may be off by `max_distance`.
+    fn is_right(&self, case: &Case, outcome: &Outcome, max_distance: f64) -> bool {
+        match self.reveals_class_only() {
             // If no tensor left its range, classes differ only where they are nearly tied.
             true => !outcome.left_domain || case.has_class_of(outcome),
-            false => is_within(case.far(outcome), most),
+            false => is_within(case.distance(outcome), max_distance),
         }
     }
 
     fn outcomes(&self, program: &Program, cases: &[Case]) -> Vec<Outcome> {
-        cases.chunks(LANES).flat_map(|some| self.outcomes_of(program, some)).collect()
+        cases.chunks(LANES).flat_map(|chunk| self.chunk_outcomes(program, chunk)).collect()
     }
 
-    fn outcomes_of(&self, program: &Program, cases: &[Case]) -> Vec<Outcome> {
+    fn chunk_outcomes(&self, program: &Program, cases: &[Case]) -> Vec<Outcome> {
         let inputs: Vec<&[f32]> = cases.iter().map(|case| &*case.input).collect();
         let mut left_domain = [false; LANES];
-        let result = program.run(side_by_side(&inputs), |id, slots: &mut Vec<[f64; LANES]>| {
+        let result = program.run(pack_lanes(&inputs), |id, slots: &mut Vec<[f64; LANES]>| {
             let Some(limit) = program.vectors[id].limit else { return };
             for slot in slots.iter() {
                 left_domain
@@ -214,8 +215,8 @@ impl Judge {
         });
         let outcomes = (0..cases.len()).map(|lane| {
             let outputs: Vec<f64> = result.iter().map(|v| v[lane]).collect();
-            let outputs = match self.is_best_alone() {
-                true => argmax::outputs(&outputs, cases[lane].wanted.len()),
+            let outputs = match self.reveals_class_only() {
+                true => argmax::outputs(&outputs, cases[lane].expected.len()),
                 false => outputs,
             };
             Outcome { outputs, left_domain: left_domain[lane] }
@@ -225,8 +226,8 @@ impl Judge {
 
     /// Judges complete runs, with errors of the arithmetic and all limits. Agreement is that of
     /// `judged`, or worse; expected agreement and output errors are copied from it.
-    pub fn of_runs(&self, judged: &Judged, runs: &Runs<'_>) -> Judged {
-        let mut found = judged.clone();
+    pub fn judge_runs(&self, judged: &Judged, runs: &Runs<'_>) -> Judged {
+        let mut verdict = judged.clone();
         let mut same = 0;
         for (k, cases) in self.kinds.iter().enumerate() {
             let inputs: Vec<&[f32]> = cases.iter().map(|case| &*case.input).collect();
@@ -234,21 +235,21 @@ impl Judge {
             for (case, DryRun { answer, strains }) in cases.iter().zip((runs.rehearse)(&inputs)) {
                 let left_domain = strains.iter().any(|s| !is_within(s.share, 1.0));
                 let refused = (runs.refuses)(&answer);
-                let is_same = told(self.mode, &answer) == class(&case.wanted);
-                let is_right = match self.is_best_alone() {
+                let is_same = told(self.mode, &answer) == class(&case.expected);
+                let is_right = match self.reveals_class_only() {
                     true => is_same || !left_domain,
-                    false => is_within(distance(&answer, &case.wanted, self.multiplier), runs.stated),
+                    false => is_within(distance(&answer, &case.expected, self.multiplier), runs.stated),
                 };
                 tried.outside_domain += usize::from(left_domain);
                 tried.refused += usize::from(refused);
                 tried.wrong += usize::from(!refused && !is_right);
                 same += usize::from(k == 0 && is_same && !refused);
             }
-            found.tried[k] = tried;
+            verdict.tried[k] = tried;
         }
         let share = same as f64 / self.kinds[0].len() as f64;
-        found.agreement = found.agreement.map(|seen| seen.min(share));
-        found
+        verdict.agreement = verdict.agreement.map(|agreement| agreement.min(share));
+        verdict
     }
 }
 
@@ -271,19 +272,19 @@ impl Judged {
 
 impl Case {
     /// Returns the distance of outputs from the wanted ones.
-    fn far(&self, outcome: &Outcome) -> f64 {
-        distance(&outcome.outputs, &self.wanted, 1.0)
+    fn distance(&self, outcome: &Outcome) -> f64 {
+        distance(&outcome.outputs, &self.expected, 1.0)
     }
 
     /// Returns whether outputs have the wanted class.
     fn has_class_of(&self, outcome: &Outcome) -> bool {
-        class(&self.wanted) == class(&outcome.outputs)
+        class(&self.expected) == class(&outcome.outputs)
     }
 }
 
 /// Runs the float network on inputs.
 fn cases(model: &Model, inputs: Vec<Vec<f32>>) -> Result<Vec<Case>, BackendError> {
-    inputs.into_par_iter().map(|input| Ok(Case { wanted: run(&model.graph, &input)?, input })).collect()
+    inputs.into_par_iter().map(|input| Ok(Case { expected: run(&model.graph, &input)?, input })).collect()
 }
 
 fn sum(a: f64, b: f64) -> f64 {
@@ -291,7 +292,7 @@ fn sum(a: f64, b: f64) -> f64 {
 }
 
 /// Returns the probability that the class changes; 1 if an output is NaN.
-fn flip(wanted: &[f32], outcome: &Outcome) -> f64 {
-    let likely = flip_probability(wanted, &outcome.outputs);
-    if likely.is_nan() { 1.0 } else { likely }
+fn class_change_probability(expected: &[f32], outcome: &Outcome) -> f64 {
+    let probability = flip_probability(expected, &outcome.outputs);
+    if probability.is_nan() { 1.0 } else { probability }
 }

@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 
 use super::Ckks;
 use super::client::{Keys, Shared};
-use super::model::digest_of;
+use super::model::plan_digest;
 use super::public::Public;
 use super::tests::{both, input, residual};
 use super::wire::{DIGEST, HELLO, HELLO_BYTES, Hello, KEY, WELCOME, WELCOME_BYTES, Welcome, key_digest};
@@ -25,13 +25,13 @@ use tacit_backend_api::seam::{NoRoom, Secrets, UploadName, Uploads};
 use tacit_backend_api::{Backend, BackendError, ClientModel, ConnectionResources, Material, ServerModel};
 
 /// Returns a stored secret of a version: a seed and a name.
-fn kept_secret(version: u8, of: u8) -> Vec<u8> {
-    [&[version][..], &[of; 16], &[of + 1; 32]].concat()
+fn stored_secret(version: u8, byte: u8) -> Vec<u8> {
+    [&[version][..], &[byte; 16], &[byte + 1; 32]].concat()
 }
 
 /// Returns the keys that follow from a secret of the current version.
-fn keys_of(shared: &Shared, of: u8) -> Keys {
-    Keys::from_kept(&shared.context, &kept_secret(2, of), true).unwrap()
+fn derive_keys(shared: &Shared, byte: u8) -> Keys {
+    Keys::from_stored(&shared.context, &stored_secret(2, byte), true).unwrap()
 }
 
 /// A folder that is deleted when the test ends.
@@ -52,20 +52,20 @@ impl Drop for Folder {
 }
 
 /// A client's secrets and a server's record of its uploads, in memory except for the files.
-struct Place {
+struct TestStore {
     folder: PathBuf,
-    most: u64,
+    max_bytes: u64,
     is_deleted: AtomicBool,
     whole: Mutex<HashMap<UploadName, bool>>,
     secret: Mutex<Option<Vec<u8>>>,
 }
 
-impl Place {
-    fn new(folder: &Path, most: u64) -> Arc<Self> {
-        let secret = Mutex::new(Some(kept_secret(2, 9)));
+impl TestStore {
+    fn new(folder: &Path, max_bytes: u64) -> Arc<Self> {
+        let secret = Mutex::new(Some(stored_secret(2, 9)));
         Arc::new(Self {
             folder: folder.to_owned(),
-            most,
+            max_bytes,
             is_deleted: AtomicBool::new(false),
             whole: Mutex::default(),
             secret,
@@ -81,11 +81,11 @@ impl Place {
     }
 }
 
-impl Secrets for Place {
+impl Secrets for TestStore {
     fn secret(&self, _: &[u8; 32], fresh: Zeroizing<Vec<u8>>) -> Result<(Zeroizing<Vec<u8>>, bool), BackendError> {
-        let mut kept = self.secret.lock().unwrap();
-        let was_there = kept.is_some();
-        Ok((Zeroizing::new(kept.get_or_insert(fresh.to_vec()).clone()), was_there))
+        let mut stored = self.secret.lock().unwrap();
+        let was_stored = stored.is_some();
+        Ok((Zeroizing::new(stored.get_or_insert(fresh.to_vec()).clone()), was_stored))
     }
 
     fn forget(&self, _: &[u8; 32]) -> Result<(), BackendError> {
@@ -98,7 +98,7 @@ impl Secrets for Place {
     }
 }
 
-impl Uploads for Place {
+impl Uploads for TestStore {
     fn place(
         &self,
         _: &[u8; 32],
@@ -107,8 +107,8 @@ impl Uploads for Place {
         lasts: bool,
     ) -> Result<Result<(PathBuf, bool), NoRoom>, BackendError> {
         assert!(lasts, "its client keeps secrets");
-        if bytes > self.most {
-            return Ok(Err(NoRoom { held: 5, most: self.most }));
+        if bytes > self.max_bytes {
+            return Ok(Err(NoRoom { held: 5, most: self.max_bytes }));
         }
         let is_whole = *self.whole.lock().unwrap().entry(*name).or_default();
         Ok(Ok((self.folder.join("set"), is_whole)))
@@ -126,14 +126,14 @@ impl Uploads for Place {
 /// Opens the client's state anew, as another process would.
 fn shared(server: &dyn ServerModel) -> Shared {
     let bytes = server.public_bytes();
-    Shared::new(Public::read(bytes).unwrap(), digest_of(bytes)).unwrap()
+    Shared::new(Public::read(bytes).unwrap(), plan_digest(bytes)).unwrap()
 }
 
 /// Sends the next keys of the first secret's set, and breaks the connection off.
 fn break_off(server: &Arc<dyn ServerModel>, resources: &ConnectionResources, there: u64, keys: usize) {
     let shared = shared(&**server);
     let send = |channel: &mut Channel| {
-        let Keys { secret, name, .. } = keys_of(&shared, 9);
+        let Keys { secret, name, .. } = derive_keys(&shared, 9);
         channel.send(HELLO, &Hello { name: *name, lasts: true }.to_bytes()).unwrap();
         channel.flush().unwrap();
         let welcome = Welcome::from_bytes(&channel.recv(WELCOME, WELCOME_BYTES).unwrap());
@@ -143,8 +143,8 @@ fn break_off(server: &Arc<dyn ServerModel>, resources: &ConnectionResources, the
         for (index, record) in shared.public.keys.iter().enumerate().skip(there as usize).take(keys) {
             let mut bytes = Vec::new();
             maker.make(record.id()).unwrap().write(&shared.context, &mut bytes).unwrap();
-            let own = key_digest(&shared.digest, &*name, index, &bytes);
-            bytes.extend_from_slice(&own);
+            let digest = key_digest(&shared.digest, &*name, index, &bytes);
+            bytes.extend_from_slice(&digest);
             channel.send(KEY, &bytes).unwrap();
         }
         channel.flush().unwrap();
@@ -162,47 +162,47 @@ fn once(
     resources: &[ConnectionResources; 2],
 ) -> Result<[u64; 2], BackendError> {
     let client: Arc<dyn ClientModel> = Ckks.open(server.public_bytes())?;
-    let [ours, theirs] = resources.clone().map(|resources| resources.stopped_by(&resources.stop));
+    let [client_resources, server_resources] = resources.clone().map(|resources| resources.stopped_by(&resources.stop));
     let x = input(model, 5);
     let ask = |channel: &mut Channel| {
-        let mut side = client.connect(&ours)?;
+        let mut side = client.connect(&client_resources)?;
         side.setup(channel)?;
         let sent = channel.total_traffic().sent;
         Ok::<_, BackendError>((side.online(channel, Material::nothing(), &x)?, sent))
     };
     let serve = |channel: &mut Channel| {
-        let mut side = server.clone().connect(&theirs)?;
+        let mut side = server.clone().connect(&server_resources)?;
         side.setup(channel)?;
         channel.flush()?;
         side.online(channel, Material::nothing())
     };
     let (asked, served) = run_pair(ask, serve);
-    let (got, sent) = asked?;
+    let (answer, sent) = asked?;
     served?;
-    let wanted = server.reference(&x)?;
-    let off = tacit_floats::largest_distance(&wanted, &got);
+    let expected = server.reference(&x)?;
+    let off = tacit_floats::largest_distance(&expected, &answer);
     assert!(off <= server.error_bound(&[]), "off by {off}");
-    Ok([sent, ours.spared.load(std::sync::atomic::Ordering::Relaxed)])
+    Ok([sent, client_resources.spared.load(std::sync::atomic::Ordering::Relaxed)])
 }
 
 #[test]
 fn keys_go_on_where_they_broke_off_and_are_sent_once() {
     let (model, folder) = (residual(), Folder::new("resume"));
     let (server, _) = both(&model, "rotations=chained");
-    let place = Place::new(&folder.0, u64::MAX);
+    let place = TestStore::new(&folder.0, u64::MAX);
     let resources = place.resources();
     break_off(&server, &resources[1], 0, 2);
     break_off(&server, &resources[1], 2, 1);
-    let all = server.costs().setup.up_bytes;
+    let full_bytes = server.costs().setup.up_bytes;
     let [sent, spared] = once(&model, &server, &resources).unwrap();
-    assert!(spared > 0, "{sent} and {spared} of {all}");
-    assert!(sent > 1 << 20, "{sent} and {spared} of {all}");
-    assert!(sent + spared <= all + 1000, "{sent} and {spared} of {all}");
+    assert!(spared > 0, "{sent} and {spared} of {full_bytes}");
+    assert!(sent > 1 << 20, "{sent} and {spared} of {full_bytes}");
+    assert!(sent + spared <= full_bytes + 1000, "{sent} and {spared} of {full_bytes}");
     // Both ends are new processes.
     let again = Ckks.load(server.public_bytes(), &server.private_bytes().unwrap()).unwrap();
     let [second, spared] = once(&model, &again, &resources).unwrap();
     assert!(second < 200, "{second} bytes went up");
-    assert!(spared == all, "{second} bytes went up");
+    assert!(spared == full_bytes, "{second} bytes went up");
     // A damaged key is sent again, with all keys after it.
     drop(server);
     let path = folder.0.join("set");
@@ -230,14 +230,14 @@ fn a_set_in_memory_is_its_clients_whatever_name_another_gives() {
     let (model, folder) = (residual(), Folder::new("memory"));
     let (server, _) = both(&model, "rotations=chained");
     // Both clients have the same secret, and so the same name.
-    let [secrets, _] = Place::new(&folder.0, 0).resources();
-    let of =
+    let [secrets, _] = TestStore::new(&folder.0, 0).resources();
+    let client_resources =
         |client: u8| [secrets.clone(), ConnectionResources { client: [client; 32], ..ConnectionResources::default() }];
-    let sent = |client: u8| once(&model, &server, &of(client)).unwrap()[0];
-    let all = sent(1);
-    assert!(all > 1 << 20, "{all} bytes went up");
+    let sent = |client: u8| once(&model, &server, &client_resources(client)).unwrap()[0];
+    let full_bytes = sent(1);
+    assert!(full_bytes > 1 << 20, "{full_bytes} bytes went up");
     assert!(sent(1) < 200, "its own are there");
-    assert_eq!(sent(2), all, "another client's are not");
+    assert_eq!(sent(2), full_bytes, "another client's are not");
     assert!(sent(1) < 200, "each has its own");
     assert!(sent(2) < 200, "each has its own");
 }
@@ -246,34 +246,34 @@ fn a_set_in_memory_is_its_clients_whatever_name_another_gives() {
 fn sets_of_others_and_sets_without_room_are_refused() {
     let (model, folder) = (residual(), Folder::new("refused"));
     let (server, _) = both(&model, "rotations=chained");
-    let refused = |place: &Arc<Place>| once(&model, &server, &place.resources()).unwrap_err().to_string();
-    let small = Place::new(&folder.0, 1000);
+    let refused = |place: &Arc<TestStore>| once(&model, &server, &place.resources()).unwrap_err().to_string();
+    let small = TestStore::new(&folder.0, 1000);
     let error = refused(&small);
     assert!(error.contains("keeps 1000 bytes"), "{error}");
     assert!(error.contains("tacit keyset delete"), "{error}");
     // The server has a set that this client has never made.
-    let place = Place::new(&folder.0, u64::MAX);
+    let place = TestStore::new(&folder.0, u64::MAX);
     once(&model, &server, &place.resources()).unwrap();
     let shared = shared(&*server);
     let name = [10; 32];
     assert_eq!(*place.whole.lock().unwrap(), HashMap::from([(name, true)]));
     // The file of a whole set belongs to another client or plan: the server does not use it, and
     // the keys are sent anew.
-    let stranger = Place::new(&folder.0, u64::MAX);
-    *stranger.secret.lock().unwrap() = Some(kept_secret(2, 3));
+    let stranger = TestStore::new(&folder.0, u64::MAX);
+    *stranger.secret.lock().unwrap() = Some(stored_secret(2, 3));
     stranger.whole.lock().unwrap().insert([4; 32], true);
     assert!(once(&model, &server, &stranger.resources()).unwrap()[0] > 1 << 20);
     // A secret of another version.
-    *place.secret.lock().unwrap() = Some(kept_secret(1, 9));
+    *place.secret.lock().unwrap() = Some(stored_secret(1, 9));
     assert!(refused(&place).contains("another version"));
     // Two connections at once.
-    *place.secret.lock().unwrap() = Some(kept_secret(2, 9));
+    *place.secret.lock().unwrap() = Some(stored_secret(2, 9));
     place.set_whole(&[0; 32], &name, false).unwrap();
     let part = PartFile::resume(&folder.0.join("set"), &shared.context, &[0; 32], &[], |_| false).unwrap().unwrap();
     assert!(refused(&place).contains("sends these keys now"));
     drop(part);
     // The server claims to know a name that it has never received.
-    let fresh = Place::new(&folder.0, u64::MAX);
+    let fresh = TestStore::new(&folder.0, u64::MAX);
     *fresh.secret.lock().unwrap() = None;
     let lie = |channel: &mut Channel| {
         channel.recv(HELLO, HELLO_BYTES).unwrap();
@@ -322,7 +322,7 @@ fn a_name_outlives_a_connection_that_breaks_at_once() {
 fn what_is_deleted_before_it_grows_is_not_asked_for() {
     let (model, folder) = (residual(), Folder::new("deleted"));
     let (server, _) = both(&model, "rotations=chained");
-    let place = Place::new(&folder.0, u64::MAX);
+    let place = TestStore::new(&folder.0, u64::MAX);
     place.is_deleted.store(true, Ordering::Relaxed);
     let hello = |channel: &mut Channel| {
         channel.send(HELLO, &Hello { name: [7; 32], lasts: true }.to_bytes()).unwrap();
@@ -342,9 +342,9 @@ fn a_server_that_evaluates_for_longer_than_its_client_waits_is_not_given_up() {
     let (server, client) = both(&model, "rotations=chained");
     let x = input(&model, 8);
     let run = |every: Duration| {
-        let (mut ours, mut theirs) = tcp_pair().unwrap();
-        ours.set_stall_timeout(patience).unwrap();
-        theirs.set_sign_of_life(every);
+        let (mut client_channel, mut server_channel) = tcp_pair().unwrap();
+        client_channel.set_stall_timeout(patience).unwrap();
+        server_channel.set_sign_of_life(every);
         let (server, x, client) = (server.clone(), x.clone(), client.clone());
         let serving = std::thread::spawn(move || {
             let slow = Watch::new(move |step| {
@@ -354,26 +354,26 @@ fn a_server_that_evaluates_for_longer_than_its_client_waits_is_not_given_up() {
             });
             let mut side =
                 server.connect(&ConnectionResources { watch: slow, ..ConnectionResources::default() }).unwrap();
-            side.setup(&mut theirs).unwrap();
-            theirs.flush().unwrap();
-            let done = side.online(&mut theirs, Material::nothing());
-            (done, theirs.total_traffic())
+            side.setup(&mut server_channel).unwrap();
+            server_channel.flush().unwrap();
+            let done = side.online(&mut server_channel, Material::nothing());
+            (done, server_channel.total_traffic())
         });
         let mut side = client.connect(&ConnectionResources::default()).unwrap();
-        side.setup(&mut ours).unwrap();
-        let answer = side.online(&mut ours, Material::nothing(), &x);
-        let traffic = ours.total_traffic();
-        drop(ours);
+        side.setup(&mut client_channel).unwrap();
+        let answer = side.online(&mut client_channel, Material::nothing(), &x);
+        let traffic = client_channel.total_traffic();
+        drop(client_channel);
         (answer, traffic, serving.join().unwrap())
     };
     let (silent, _, _) = run(Duration::from_secs(3600));
     assert!(matches!(silent, Err(BackendError::Net(NetError::Stalled { .. }))));
-    let (answer, traffic, (done, theirs)) = run(patience / 10);
+    let (answer, traffic, (done, server_traffic)) = run(patience / 10);
     done.unwrap();
     let off = tacit_floats::largest_distance(&server.reference(&x).unwrap(), &answer.unwrap());
     assert!(off <= server.error_bound(&[]), "off by {off}");
     // The first client has sent the keys, so only their confirmation is missing.
     let stated = server.costs().setup.down_bytes + server.costs().online.down_bytes;
     assert_eq!(traffic.received, stated - (DIGEST + HEADER_BYTES) as u64, "signs of life are not counted");
-    assert_eq!((theirs.received, theirs.sent), (traffic.sent, traffic.received));
+    assert_eq!((server_traffic.received, server_traffic.sent), (traffic.sent, traffic.received));
 }

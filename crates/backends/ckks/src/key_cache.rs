@@ -19,10 +19,10 @@ const MAX_DERIVED_BYTES: u64 = 4 << 30;
 /// When room is needed, sets without a file that no connection uses are dropped, the longest unused
 /// first.
 #[derive(Default)]
-pub(super) struct KeySets(Mutex<Held>);
+pub(super) struct KeySets(Mutex<Cache>);
 
 #[derive(Default)]
-struct Held {
+struct Cache {
     sets: HashMap<UploadName, Entry>,
     clock: u64,
     /// Bytes that uploads in progress will take, and the bytes of them that have arrived.
@@ -36,9 +36,9 @@ struct Held {
     derived: Vec<(UploadName, Entry)>,
 }
 
-impl Held {
+impl Cache {
     /// Returns the bytes of sets in use and of uploads in progress.
-    fn taken(&mut self) -> u64 {
+    fn reserved_bytes(&mut self) -> u64 {
         self.open.retain(|_, (set, _)| set.strong_count() > 0);
         let used: u64 = self.sets.values().filter(|entry| !entry.is_idle()).map(|entry| entry.bytes).sum();
         let paged: u64 = self.open.values().map(|(_, budget)| budget).sum();
@@ -46,11 +46,11 @@ impl Held {
     }
 
     /// Returns the set of this name with its derived keys, now the most recently used.
-    fn known(&mut self, name: &UploadName) -> Option<Arc<KeySet>> {
-        let found = self.derived.iter().position(|(of, _)| of == name)?;
-        let known = self.derived.remove(found);
-        let keys = known.1.keys.clone();
-        self.derived.push(known);
+    fn find_derived(&mut self, name: &UploadName) -> Option<Arc<KeySet>> {
+        let index = self.derived.iter().position(|(set_name, _)| set_name == name)?;
+        let entry = self.derived.remove(index);
+        let keys = entry.1.keys.clone();
+        self.derived.push(entry);
         Some(keys)
     }
 
@@ -63,7 +63,8 @@ impl Held {
 struct Entry {
     keys: Arc<KeySet>,
     bytes: u64,
-    used: u64,
+    /// Value of the cache's clock at the last use.
+    last_used: u64,
 }
 
 impl Entry {
@@ -80,28 +81,28 @@ pub(super) struct Room<'a> {
 }
 
 impl KeySets {
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, Cache> {
         self.0.lock().expect("nothing panics while it holds the key sets")
     }
 
     /// Returns the set of this name, if it is in memory.
     pub fn find(&self, name: &UploadName) -> Option<Arc<KeySet>> {
-        let mut held = self.held();
-        held.clock += 1;
-        let now = held.clock;
-        let entry = held.sets.get_mut(name)?;
-        entry.used = now;
+        let mut cache = self.lock();
+        cache.clock += 1;
+        let now = cache.clock;
+        let entry = cache.sets.get_mut(name)?;
+        entry.last_used = now;
         Some(entry.keys.clone())
     }
 
     /// Reserves room for a set beside sets in use and uploads in progress, if there is enough.
     /// Drops no idle set yet: a mere request must not take anything from other clients.
-    pub fn room(&self, bytes: u64) -> Option<Room<'_>> {
-        let mut held = self.held();
-        if held.taken().saturating_add(bytes) > MAX_KEY_BYTES {
+    pub fn reserve(&self, bytes: u64) -> Option<Room<'_>> {
+        let mut cache = self.lock();
+        if cache.reserved_bytes().saturating_add(bytes) > MAX_KEY_BYTES {
             return None;
         }
-        held.promised += bytes;
+        cache.promised += bytes;
         Some(Room { sets: self, bytes, arrived: 0 })
     }
 
@@ -109,13 +110,13 @@ impl KeySets {
     /// `open`. `open` gets a memory budget in bytes: `bytes`, or the room that is left if that is
     /// less.
     pub fn open(&self, file: FileState, bytes: u64, open: impl FnOnce(usize) -> KeySet) -> Arc<KeySet> {
-        let mut held = self.held();
-        if let Some(set) = held.open.get(&file).and_then(|(set, _)| set.upgrade()) {
+        let mut cache = self.lock();
+        if let Some(set) = cache.open.get(&file).and_then(|(set, _)| set.upgrade()) {
             return set;
         }
-        let budget = MAX_KEY_BYTES.saturating_sub(held.taken()).min(bytes);
+        let budget = MAX_KEY_BYTES.saturating_sub(cache.reserved_bytes()).min(bytes);
         let set = Arc::new(open(budget as usize));
-        held.open.insert(file, (Arc::downgrade(&set), budget));
+        cache.open.insert(file, (Arc::downgrade(&set), budget));
         set
     }
 
@@ -125,102 +126,104 @@ impl KeySets {
     ///
     /// # Errors
     /// The errors of `make`.
-    pub fn completed(
+    pub fn complete(
         &self,
         name: &UploadName,
         bytes: u64,
         make: impl FnOnce() -> Result<KeySet, BackendError>,
     ) -> Result<Arc<KeySet>, BackendError> {
-        if let Some(keys) = self.held().known(name) {
+        if let Some(keys) = self.lock().find_derived(name) {
             return Ok(keys);
         }
         // Derivation takes seconds, so the lock is free meanwhile. If two connections derive, the
         // first result stays.
         let keys = Arc::new(make()?);
-        let mut held = self.held();
-        if let Some(keys) = held.known(name) {
+        let mut cache = self.lock();
+        if let Some(keys) = cache.find_derived(name) {
             return Ok(keys);
         }
-        while held.derived_bytes() + bytes > MAX_DERIVED_BYTES {
-            let Some(idle) = held.derived.iter().position(|(_, entry)| entry.is_idle()) else { return Ok(keys) };
-            held.derived.remove(idle);
+        while cache.derived_bytes() + bytes > MAX_DERIVED_BYTES {
+            let Some(idle) = cache.derived.iter().position(|(_, entry)| entry.is_idle()) else { return Ok(keys) };
+            cache.derived.remove(idle);
         }
-        held.derived.push((*name, Entry { keys: keys.clone(), bytes, used: 0 }));
+        cache.derived.push((*name, Entry { keys: keys.clone(), bytes, last_used: 0 }));
         Ok(keys)
     }
 
     /// Drops the derived keys of the set of this name, which is no longer complete.
     pub fn forget(&self, name: &UploadName) {
-        self.held().derived.retain(|(of, _)| of != name);
+        self.lock().derived.retain(|(set_name, _)| set_name != name);
     }
 
     /// Drops sets that no connection uses.
     pub fn forget_idle(&self) {
-        let mut held = self.held();
-        let sets: Vec<Entry> = held.sets.extract_if(|_, entry| entry.is_idle()).map(|(_, entry)| entry).collect();
-        let derived: Vec<_> = held.derived.extract_if(.., |(_, entry)| entry.is_idle()).collect();
+        let mut cache = self.lock();
+        let sets: Vec<Entry> = cache.sets.extract_if(|_, entry| entry.is_idle()).map(|(_, entry)| entry).collect();
+        let derived: Vec<_> = cache.derived.extract_if(.., |(_, entry)| entry.is_idle()).collect();
         // Freeing large sets takes a while: release the lock first.
-        drop(held);
+        drop(cache);
         drop((sets, derived));
     }
 
     /// Returns whether the keys of a file have been checked.
     pub fn is_checked(&self, file: &FileState) -> bool {
-        self.held().checked.contains(file)
+        self.lock().checked.contains(file)
     }
 
     /// Records that the keys of a file have been checked, so that a mere request does not read the
     /// file through again.
     pub fn note_checked(&self, file: FileState) {
-        let mut held = self.held();
-        if held.checked.len() >= MAX_CHECKED {
-            held.checked.clear();
+        let mut cache = self.lock();
+        if cache.checked.len() >= MAX_CHECKED {
+            cache.checked.clear();
         }
-        held.checked.insert(file);
+        cache.checked.insert(file);
     }
 
     /// Forgets that a file was checked, because a key of it failed: the next request checks it
     /// again.
-    pub fn doubt(&self, file: &FileState) {
-        self.held().checked.remove(file);
+    pub fn forget_checked(&self, file: &FileState) {
+        self.lock().checked.remove(file);
     }
 }
 
 impl Room<'_> {
     /// Counts `bytes` more that have arrived and drops idle sets where room is needed. Returns
     /// whether there is room.
-    pub fn arrive(&mut self, bytes: u64) -> bool {
-        let mut gone = Vec::new();
-        let mut held = self.sets.held();
-        (self.arrived, held.arrived) = (self.arrived + bytes, held.arrived + bytes);
+    pub fn add_arrived(&mut self, bytes: u64) -> bool {
+        let mut dropped = Vec::new();
+        let mut cache = self.sets.lock();
+        (self.arrived, cache.arrived) = (self.arrived + bytes, cache.arrived + bytes);
         loop {
-            let there: u64 = held.sets.values().map(|entry| entry.bytes).sum();
-            if there + held.arrived <= MAX_KEY_BYTES {
+            let cached_bytes: u64 = cache.sets.values().map(|entry| entry.bytes).sum();
+            if cached_bytes + cache.arrived <= MAX_KEY_BYTES {
                 break;
             }
-            let idle = held.sets.iter().filter(|(_, entry)| entry.is_idle());
-            let Some(oldest) = idle.min_by_key(|(_, entry)| entry.used).map(|(name, _)| *name) else { return false };
-            gone.extend(held.sets.remove(&oldest));
+            let idle = cache.sets.iter().filter(|(_, entry)| entry.is_idle());
+            let Some(oldest) = idle.min_by_key(|(_, entry)| entry.last_used).map(|(name, _)| *name) else {
+                return false;
+            };
+            dropped.extend(cache.sets.remove(&oldest));
         }
         // Freeing large sets takes a while: release the lock first.
-        drop(held);
+        drop(cache);
         true
     }
 
     /// Puts the complete set under its name. If two uploads have one name, the first set stays.
     pub fn fill(self, name: UploadName, keys: KeySet) -> Arc<KeySet> {
-        let mut held = self.sets.held();
-        held.clock += 1;
-        let (used, bytes) = (held.clock, self.bytes);
-        let entry = held.sets.entry(name).or_insert_with(|| Entry { keys: Arc::new(keys), bytes, used });
+        let mut cache = self.sets.lock();
+        cache.clock += 1;
+        let (last_used, bytes) = (cache.clock, self.bytes);
+        let entry = cache.sets.entry(name).or_insert_with(|| Entry { keys: Arc::new(keys), bytes, last_used });
         entry.keys.clone()
     }
 }
 
 impl Drop for Room<'_> {
     fn drop(&mut self) {
-        let mut held = self.sets.held();
-        (held.promised, held.arrived) = (held.promised - self.bytes, held.arrived - self.arrived);
+        let mut cache = self.sets.lock();
+        (cache.promised, cache.arrived) = (cache.promised - self.bytes, cache.arrived - self.arrived);
     }
 }
 
@@ -243,7 +246,7 @@ mod tests {
             Self(file)
         }
 
-        fn at(&self, second: usize) -> FileState {
+        fn state_at(&self, second: usize) -> FileState {
             self.0.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(second as u64)).unwrap();
             FileState::of(&self.0.metadata().unwrap())
         }
@@ -252,46 +255,46 @@ mod tests {
     #[test]
     fn sets_under_way_count_and_only_what_comes_drives_others_out() {
         let sets = KeySets::default();
-        let mut first = sets.room(HALF).unwrap();
-        assert!(first.arrive(HALF));
+        let mut first = sets.reserve(HALF).unwrap();
+        assert!(first.add_arrived(HALF));
         drop(first.fill([1; 32], KeySet::default()));
-        assert!(sets.room(MAX_KEY_BYTES + 1).is_none(), "never fits");
+        assert!(sets.reserve(MAX_KEY_BYTES + 1).is_none(), "never fits");
         // A request drops no set, but takes room from other requests.
-        let asked = sets.room(MAX_KEY_BYTES).unwrap();
-        assert!(sets.room(1).is_none());
+        let reservation = sets.reserve(MAX_KEY_BYTES).unwrap();
+        assert!(sets.reserve(1).is_none());
         assert!(sets.find(&[1; 32]).is_some());
-        drop(asked);
-        let mut second = sets.room(MAX_KEY_BYTES).unwrap();
-        assert!(second.arrive(HALF));
+        drop(reservation);
+        let mut second = sets.reserve(MAX_KEY_BYTES).unwrap();
+        assert!(second.add_arrived(HALF));
         assert!(sets.find(&[1; 32]).is_some());
-        assert!(second.arrive(1), "idle, and its place is needed");
+        assert!(second.add_arrived(1), "idle, and its place is needed");
         assert!(sets.find(&[1; 32]).is_none(), "idle, and its place is needed");
         drop(second);
-        assert!(sets.room(MAX_KEY_BYTES).is_some(), "what broke off takes nothing");
+        assert!(sets.reserve(MAX_KEY_BYTES).is_some(), "what broke off takes nothing");
     }
 
     #[test]
     fn a_set_in_use_stays_and_two_of_one_name_are_one() {
         let sets = KeySets::default();
         let name = [7; 32];
-        let [a, b] = [sets.room(HALF).unwrap(), sets.room(HALF).unwrap()];
+        let [a, b] = [sets.reserve(HALF).unwrap(), sets.reserve(HALF).unwrap()];
         let (a, b) = (a.fill(name, KeySet::default()), b.fill(name, KeySet::default()));
         assert!(Arc::ptr_eq(&a, &b));
-        assert!(sets.room(HALF + 1).is_none());
-        assert!(sets.room(HALF).is_some());
-        let mut other = sets.room(HALF).unwrap();
-        assert!(other.arrive(HALF), "more than was asked for, and nobody to go");
-        assert!(!other.arrive(1), "more than was asked for, and nobody to go");
+        assert!(sets.reserve(HALF + 1).is_none());
+        assert!(sets.reserve(HALF).is_some());
+        let mut room = sets.reserve(HALF).unwrap();
+        assert!(room.add_arrived(HALF), "more than was asked for, and nobody to go");
+        assert!(!room.add_arrived(1), "more than was asked for, and nobody to go");
     }
 
     #[test]
     fn files_are_open_while_they_are_used_with_what_memory_there_is() {
         let sets = KeySets::default();
         let states = States::new("open");
-        let files = [0, 1, 2].map(|second| states.at(second));
-        let open = |file: usize, bytes: u64, wanted: u64| {
+        let files = [0, 1, 2].map(|second| states.state_at(second));
+        let open = |file: usize, bytes: u64, expected: u64| {
             let opened = sets.open(files[file], bytes, |budget| {
-                assert_eq!(budget as u64, wanted);
+                assert_eq!(budget as u64, expected);
                 KeySet::default()
             });
             // Another connection to the same file takes no memory of its own.
@@ -299,61 +302,61 @@ mod tests {
             assert!(Arc::ptr_eq(&opened, &again));
             opened
         };
-        let all = [open(0, HALF, HALF), open(1, MAX_KEY_BYTES, HALF), open(2, 7, 0)];
-        assert!(sets.room(1).is_none());
-        drop(all);
+        let opened_sets = [open(0, HALF, HALF), open(1, MAX_KEY_BYTES, HALF), open(2, 7, 0)];
+        assert!(sets.reserve(1).is_none());
+        drop(opened_sets);
         drop(open(0, HALF, HALF));
     }
 
     #[test]
     fn what_is_derived_stays_while_there_is_room() {
         let sets = KeySets::default();
-        let made = |name: u8, bytes: u64| sets.completed(&[name; 32], bytes, || Ok(KeySet::default())).unwrap();
-        let none = |name: u8, bytes: u64| sets.completed(&[name; 32], bytes, || Err(BackendError::Stopped));
-        let used = made(1, MAX_DERIVED_BYTES / 2);
-        assert!(Arc::ptr_eq(&used, &none(1, MAX_DERIVED_BYTES / 2).unwrap()));
-        assert!(none(2, 1).is_err());
-        drop(made(2, MAX_DERIVED_BYTES / 2));
+        let derive = |name: u8, bytes: u64| sets.complete(&[name; 32], bytes, || Ok(KeySet::default())).unwrap();
+        let find = |name: u8, bytes: u64| sets.complete(&[name; 32], bytes, || Err(BackendError::Stopped));
+        let used = derive(1, MAX_DERIVED_BYTES / 2);
+        assert!(Arc::ptr_eq(&used, &find(1, MAX_DERIVED_BYTES / 2).unwrap()));
+        assert!(find(2, 1).is_err());
+        drop(derive(2, MAX_DERIVED_BYTES / 2));
         // The idle set is dropped for another one. A set that is too large is not cached, and drops
         // no set in use.
-        drop(made(3, MAX_DERIVED_BYTES / 2));
-        assert!(none(2, 1).is_err());
-        assert!(none(3, 1).is_ok());
-        assert!(none(1, 1).is_ok());
-        drop(made(4, MAX_DERIVED_BYTES));
-        assert!(none(4, 1).is_err());
-        assert!(none(1, 1).is_ok());
+        drop(derive(3, MAX_DERIVED_BYTES / 2));
+        assert!(find(2, 1).is_err());
+        assert!(find(3, 1).is_ok());
+        assert!(find(1, 1).is_ok());
+        drop(derive(4, MAX_DERIVED_BYTES));
+        assert!(find(4, 1).is_err());
+        assert!(find(1, 1).is_ok());
         sets.forget(&[1; 32]);
-        assert!(none(1, 1).is_err());
+        assert!(find(1, 1).is_err());
     }
 
     #[test]
     fn what_nobody_uses_goes_when_it_is_asked_to() {
         let sets = KeySets::default();
-        let came = |name: u8| sets.room(7).unwrap().fill([name; 32], KeySet::default());
-        let made = |name: u8| sets.completed(&[name; 32], 7, || Ok(KeySet::default())).unwrap();
-        let used = [came(1), made(1)];
-        drop([came(2), made(2)]);
+        let upload = |name: u8| sets.reserve(7).unwrap().fill([name; 32], KeySet::default());
+        let derive = |name: u8| sets.complete(&[name; 32], 7, || Ok(KeySet::default())).unwrap();
+        let used = [upload(1), derive(1)];
+        drop([upload(2), derive(2)]);
         sets.forget_idle();
         assert!(Arc::ptr_eq(&sets.find(&[1; 32]).unwrap(), &used[0]));
-        assert!(Arc::ptr_eq(&made(1), &used[1]));
+        assert!(Arc::ptr_eq(&derive(1), &used[1]));
         assert!(sets.find(&[2; 32]).is_none());
-        assert!(sets.completed(&[2; 32], 7, || Err(BackendError::Stopped)).is_err());
+        assert!(sets.complete(&[2; 32], 7, || Err(BackendError::Stopped)).is_err());
     }
 
     #[test]
     fn files_are_checked_once_until_there_is_doubt_or_too_many() {
         let sets = KeySets::default();
         let states = States::new("checked");
-        let file = states.at(MAX_CHECKED);
+        let file = states.state_at(MAX_CHECKED);
         sets.note_checked(file);
         assert!(sets.is_checked(&file));
-        assert!(!sets.is_checked(&states.at(0)));
-        sets.doubt(&file);
+        assert!(!sets.is_checked(&states.state_at(0)));
+        sets.forget_checked(&file);
         assert!(!sets.is_checked(&file));
         sets.note_checked(file);
-        (0..MAX_CHECKED).for_each(|second| sets.note_checked(states.at(second)));
+        (0..MAX_CHECKED).for_each(|second| sets.note_checked(states.state_at(second)));
         assert!(!sets.is_checked(&file));
-        assert!(sets.is_checked(&states.at(MAX_CHECKED - 1)));
+        assert!(sets.is_checked(&states.state_at(MAX_CHECKED - 1)));
     }
 }

@@ -6,8 +6,8 @@ use tacit_graph::{Model, OutputMode};
 use tacit_he::ckks::{Bootstrapper, Ciphertext, KeyId, KeyKind, SeededCiphertext, merged};
 use tacit_net::TrafficModel;
 
-use super::argmax::Best;
-use super::derive::Sent;
+use super::argmax::ArgMax;
+use super::derive::SentKeys;
 use super::layout::{self, Layout};
 use super::levelled_program::{Frame, Part, part};
 use super::options::{NAME, Options};
@@ -75,9 +75,13 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// None in practice.
-    pub fn sent(&self) -> Result<Sent, BackendError> {
+    pub fn sent(&self) -> Result<SentKeys, BackendError> {
         let keys = merged(&self.needs);
-        if self.options.derive { Sent::derived(&self.frame.context, keys) } else { Ok(Sent::whole(keys)) }
+        if self.options.derive {
+            SentKeys::with_derivation(&self.frame.context, keys)
+        } else {
+            Ok(SentKeys::without_derivation(keys))
+        }
     }
 
     /// Adds the keys, costs and record of one step.
@@ -95,20 +99,26 @@ impl<'a> Draft<'a> {
         match &vector.step {
             Step::Input => {}
             Step::Linear { parts, .. } => {
-                for (index, (of, matrix)) in parts.iter().enumerate() {
-                    let [from, to] = [*of, id].map(|id| &self.frame.layouts[id]);
-                    let moves = layout::moves(matrix, from, to);
+                for (index, (source, matrix)) in parts.iter().enumerate() {
+                    let [input_layout, output_layout] = [*source, id].map(|id| &self.frame.layouts[id]);
+                    let moves = layout::moves(matrix, input_layout, output_layout);
                     self.matrices += matrix.memory_bytes() as u64;
                     // Complex numbers in all slots, twice if they are rotated.
                     let slots = (self.frame.context.degree() / 2) as u64;
                     self.encoding = self.encoding.max(2 * 16 * slots * moves.offsets.len() as u64);
                     let way = self.frame.way(self.options, id, index);
-                    self.linear(&moves.offsets, from.period.max(to.period), place.made + 1, way, &mut record)?;
-                    self.folds(&moves.folds, place.made, &mut record);
+                    self.linear(
+                        &moves.offsets,
+                        input_layout.period.max(output_layout.period),
+                        place.made_level + 1,
+                        way,
+                        &mut record,
+                    )?;
+                    self.folds(&moves.folds, place.made_level, &mut record);
                 }
             }
             step => {
-                self.products(&Self::relinearisations(step, place.made));
+                self.products(&Self::relinearisations(step, place.made_level));
             }
         }
         if let (true, Some(boot)) = (place.boots, bootstrapper) {
@@ -125,7 +135,7 @@ impl<'a> Draft<'a> {
         for plan in boot.plans() {
             let alpha = parameters.alpha(plan.level());
             let work = plan.work(alpha);
-            self.holds(plan.held(&self.frame.context, 0));
+            self.note_held_limbs(plan.held(&self.frame.context, 0));
             self.work.key_switches += work.key_switches as u64;
             self.work.ntts += work.ntts as u64;
             self.work.macs += (work.products * parameters.degree()) as u64;
@@ -133,16 +143,16 @@ impl<'a> Draft<'a> {
         boot.switches().into_iter().for_each(|(level, count)| self.switches(level, count as u64));
     }
 
-    /// Returns the relinearisations of a step whose result is at level `made`: the level, and how
+    /// Returns the relinearisations of a step whose result is at `result_level`: the level, and how
     /// many.
-    pub fn relinearisations(step: &Step, made: usize) -> Vec<(usize, u64)> {
+    pub fn relinearisations(step: &Step, result_level: usize) -> Vec<(usize, u64)> {
         match step {
             Step::Input | Step::Linear { .. } => vec![],
-            Step::Square { .. } | Step::Quadratic { .. } | Step::Product { .. } => vec![(made + 1, 1)],
+            Step::Square { .. } | Step::Quadratic { .. } | Step::Product { .. } => vec![(result_level + 1, 1)],
             Step::Polynomial { polynomial, .. } => {
-                let from = made + polynomial.depth();
+                let top_level = result_level + polynomial.depth();
                 let counts = polynomial.relinearisations().into_iter().enumerate();
-                counts.map(|(below, count)| (from - below, count as u64)).collect()
+                counts.map(|(below, count)| (top_level - below, count as u64)).collect()
             }
         }
     }
@@ -171,7 +181,7 @@ impl<'a> Draft<'a> {
             let switches = plan.switches();
             record.switches += switches;
             self.switches(level, switches as u64);
-            self.holds(plan.held(context, (2 * period).min(context.degree())));
+            self.note_held_limbs(plan.held(context, (2 * period).min(context.degree())));
             record.rotations.extend(rotations);
         } else {
             // The slots are complex numbers.
@@ -183,9 +193,9 @@ impl<'a> Draft<'a> {
     /// Adds the rotations of folds, which add up shares of a sum.
     fn folds(&mut self, folds: &[usize], level: usize, record: &mut StepRecord) {
         let context = &self.frame.context;
-        let elements = folds.iter().map(|by| context.rotation_element(*by as i64));
+        let elements = folds.iter().map(|distance| context.rotation_element(*distance as i64));
         self.needs.extend(elements.map(|element| KeyId::at(context, KeyKind::Galois(element), level)));
-        record.rotations.extend(folds.iter().map(|by| *by as i64));
+        record.rotations.extend(folds.iter().map(|distance| *distance as i64));
         record.switches += folds.len();
         self.switches(level, folds.len() as u64);
     }
@@ -220,13 +230,13 @@ impl<'a> Draft<'a> {
             let alpha = self.frame.context.parameters().alpha(level);
             // Each product may be a stored power. Two more are multiplied, and relinearised by one
             // switch.
-            let kept = counts.iter().map(|(_, count)| *count as usize).sum::<usize>() + 2;
-            self.holds(2 * level * kept + (level.div_ceil(alpha) + 4) * (level + alpha));
+            let stored_powers = counts.iter().map(|(_, count)| *count as usize).sum::<usize>() + 2;
+            self.note_held_limbs(2 * level * stored_powers + (level.div_ceil(alpha) + 4) * (level + alpha));
         }
     }
 
     /// Notes that a step holds `limbs` limbs at once.
-    fn holds(&mut self, limbs: usize) {
+    fn note_held_limbs(&mut self, limbs: usize) {
         self.most_held = self.most_held.max(8 * (limbs * self.frame.context.degree()) as u64);
     }
 
@@ -250,7 +260,7 @@ impl<'a> Draft<'a> {
         model: &Model,
         deviation: f64,
         approximation: f64,
-        sent: &Sent,
+        sent: &SentKeys,
     ) -> Result<Public, BackendError> {
         let last = self.frame.program.vectors.len() - 1;
         let mut output = self.port(last);
@@ -259,15 +269,15 @@ impl<'a> Draft<'a> {
         // published.
         let before_rounding = (DEVIATIONS * deviation).log2().ceil().exp2();
         let relative = if self.options.round { 2.0 * before_rounding } else { before_rounding };
-        let keys: Vec<KeyRecord> = sent.keys.iter().copied().map(KeyRecord::of).collect();
+        let keys: Vec<KeyRecord> = sent.keys.iter().copied().map(KeyRecord::from_id).collect();
         let input = self.port(0);
         let compared = match model.interface.output_mode {
             OutputMode::Logits => None,
             OutputMode::Top1 => Some(model.graph.nodes[model.graph.output].elements() as u32),
         };
         let parameters = self.frame.context.parameters();
-        let best = compared.map(|n| Best::new(n as usize, parameters)).transpose()?;
-        let costs = self.costs(&keys, sent, input.level, output.level, best.as_ref())?;
+        let arg_max = compared.map(|n| ArgMax::new(n as usize, parameters)).transpose()?;
+        let costs = self.costs(&keys, sent, input.level, output.level, arg_max.as_ref())?;
         Ok(Public {
             backend: NAME.into(),
             version: VERSION,
@@ -291,10 +301,10 @@ impl<'a> Draft<'a> {
     fn costs(
         &self,
         keys: &[KeyRecord],
-        sent: &Sent,
+        sent: &SentKeys,
         level: usize,
         last: usize,
-        best: Option<&Best>,
+        arg_max: Option<&ArgMax>,
     ) -> Result<Costs, BackendError> {
         let context = &self.frame.context;
         let stored = key_bytes(context, keys, 0)?;
@@ -304,15 +314,15 @@ impl<'a> Draft<'a> {
             .max_by_key(|b| *b.as_ref().unwrap_or(&0));
         let largest = largest.transpose()?.unwrap_or(0);
         let secret = 8 * (context.degree() * (context.parameters().levels() + 1)) as u64;
-        let mut talk = TrafficModel::default();
-        talk.up(HELLO_BYTES);
-        talk.down(WELCOME_BYTES);
+        let mut traffic = TrafficModel::default();
+        traffic.up(HELLO_BYTES);
+        traffic.down(WELCOME_BYTES);
         for key in keys {
-            talk.up(key_bytes(context, std::slice::from_ref(key), DIGEST)? as usize);
+            traffic.up(key_bytes(context, std::slice::from_ref(key), DIGEST)? as usize);
         }
-        talk.down(DIGEST);
-        let of_best = best.map(|best| cheetah::costs(&best.plan)).unwrap_or_default();
-        best.iter().for_each(|best| TrafficOf::setup(&best.plan, &mut talk));
+        traffic.down(DIGEST);
+        let arg_max_costs = arg_max.map(|arg_max| cheetah::costs(&arg_max.plan)).unwrap_or_default();
+        arg_max.iter().for_each(|arg_max| TrafficOf::setup(&arg_max.plan, &mut traffic));
         let mut setup = PhaseCost {
             client: PartyCost {
                 peak_memory_bytes: 4 * largest + 3 * secret,
@@ -324,13 +334,13 @@ impl<'a> Draft<'a> {
                 peak_memory_bytes: with_gaps(self.setup_memory(stored + sent.derived_bytes(context) + 4 * largest)),
                 stored_bytes: stored,
             },
-            ..talk.into()
+            ..traffic.into()
         };
-        let mut talk = TrafficModel::default();
-        talk.up(SeededCiphertext::bytes_len(context, level));
-        best.iter().for_each(|best| TrafficOf::offline(&best.plan, &mut talk));
-        talk.down(Ciphertext::bytes_len(context, last));
-        best.iter().for_each(|best| TrafficOf::online(&best.plan, &mut talk));
+        let mut traffic = TrafficModel::default();
+        traffic.up(SeededCiphertext::bytes_len(context, level));
+        arg_max.iter().for_each(|arg_max| TrafficOf::offline(&arg_max.plan, &mut traffic));
+        traffic.down(Ciphertext::bytes_len(context, last));
+        arg_max.iter().for_each(|arg_max| TrafficOf::online(&arg_max.plan, &mut traffic));
         let memory = with_gaps(self.resident() + self.memory(sent.resident_bytes(context)));
         let mut online = PhaseCost {
             client: PartyCost {
@@ -339,18 +349,18 @@ impl<'a> Draft<'a> {
                 stored_bytes: 0,
             },
             server: PartyCost { work: self.work, peak_memory_bytes: memory, stored_bytes: 0 },
-            ..talk.into()
+            ..traffic.into()
         };
         // The server's stored bytes are keys alone.
-        setup.add_work(of_best.setup.client, unkept(of_best.setup.server));
-        for phase in [of_best.offline, of_best.online] {
-            online.add_work(unkept(phase.client), unkept(phase.server));
+        setup.add_work(arg_max_costs.setup.client, without_stored_bytes(arg_max_costs.setup.server));
+        for phase in [arg_max_costs.offline, arg_max_costs.online] {
+            online.add_work(without_stored_bytes(phase.client), without_stored_bytes(phase.server));
         }
-        Ok(Costs { setup, online, comparisons: of_best.comparisons, ..Costs::default() })
+        Ok(Costs { setup, online, comparisons: arg_max_costs.comparisons, ..Costs::default() })
     }
 }
 
 /// Returns a cost without stored bytes.
-fn unkept(party: PartyCost) -> PartyCost {
+fn without_stored_bytes(party: PartyCost) -> PartyCost {
     PartyCost { stored_bytes: 0, ..party }
 }

@@ -55,12 +55,12 @@ impl Value for [f64; LANES] {
 }
 
 /// Packs inputs of one length side by side; unused lanes are zeros.
-pub(super) fn side_by_side(inputs: &[&[f32]]) -> Vec<[f64; LANES]> {
+pub(super) fn pack_lanes(inputs: &[&[f32]]) -> Vec<[f64; LANES]> {
     let len = inputs.first().map_or(0, |x| x.len());
     (0..len).map(|i| std::array::from_fn(|lane| inputs.get(lane).map_or(0.0, |x| f64::from(x[i])))).collect()
 }
 
 /// Converts one input.
-pub(super) fn alone(input: &[f32]) -> Vec<f64> {
+pub(super) fn to_doubles(input: &[f32]) -> Vec<f64> {
     input.iter().map(|&v| f64::from(v)).collect()
 }

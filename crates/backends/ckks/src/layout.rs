@@ -20,7 +20,7 @@ pub(super) struct Layout {
 }
 
 /// Returns channels, rows and columns.
-fn image(shape: &[usize]) -> [usize; 3] {
+fn image_shape(shape: &[usize]) -> [usize; 3] {
     match *shape {
         [c, h, w] => [c, h, w],
         [c, l] => [c, 1, l],
@@ -28,21 +28,21 @@ fn image(shape: &[usize]) -> [usize; 3] {
     }
 }
 
-/// Returns the largest power of two by which `part` fits into `whole`; 1 if `part` is larger.
-fn times(whole: usize, part: usize) -> usize {
-    if part > whole { 1 } else { 1 << (whole / part).ilog2() }
+/// Returns the largest power of two by which `part` fits into `total`; 1 if `part` is larger.
+fn repetitions(total: usize, part: usize) -> usize {
+    if part > total { 1 } else { 1 << (total / part).ilog2() }
 }
 
 impl Layout {
     /// Returns the layout of a tensor in a network with inputs of shape `input`, among `n` slots;
     /// `None` if the tensor does not fit.
     pub fn new(shape: &[usize], input: &[usize], n: usize) -> Option<Self> {
-        let ([channels, h, w], [_, gh, gw]) = (image(shape), image(input));
+        let ([channels, h, w], [_, gh, gw]) = (image_shape(shape), image_shape(input));
         let count = channels * h * w;
         if h * w == 1 {
             return Self::tight(count, n);
         }
-        let [ty, tx] = [times(gh, h), times(gw, w)];
+        let [ty, tx] = [repetitions(gh, h), repetitions(gw, w)];
         let [rows, columns] = [gh.max(h), gw.max(w)];
         let blocks = channels.div_ceil(ty * tx);
         let wide = (rows * columns).next_power_of_two();
@@ -67,17 +67,17 @@ impl Layout {
     }
 
     /// Puts values of elements into all `n` slots; others are 0.
-    pub fn spread(&self, values: &[f64], n: usize) -> Vec<f64> {
-        let mut all = vec![0.0; n];
-        for copy in all.chunks_mut(self.period) {
+    pub fn to_slots(&self, values: &[f64], n: usize) -> Vec<f64> {
+        let mut slots = vec![0.0; n];
+        for copy in slots.chunks_mut(self.period) {
             self.slots.iter().zip(values).for_each(|(&slot, &v)| copy[slot as usize] = v);
         }
-        all
+        slots
     }
 
-    /// As [`Layout::spread`], as complex numbers.
-    pub fn spread_complex(&self, values: &[f64], n: usize) -> Vec<Complex> {
-        self.spread(values, n).into_iter().map(Complex::from).collect()
+    /// As [`Layout::to_slots`], as complex numbers.
+    pub fn to_complex_slots(&self, values: &[f64], n: usize) -> Vec<Complex> {
+        self.to_slots(values, n).into_iter().map(Complex::from).collect()
     }
 }
 
@@ -98,27 +98,28 @@ const FOLD_COST: usize = 4;
 /// result; or shares of it are computed in all slots that equal that slot modulo the result's
 /// period, and folds add them up. In the second way no slot moves as far as that period ([GAZELLE],
 /// hybrid).
-pub(super) fn moves(matrix: &Sparse, from: &Layout, to: &Layout) -> Moves {
-    let (inner, outer) = (from.period, to.period);
-    let distances = to.slots.iter().enumerate().flat_map(|(row, &slot)| {
-        matrix.row(row).map(move |(column, _)| i64::from(from.slots[column]) - i64::from(slot))
+pub(super) fn moves(matrix: &Sparse, input: &Layout, output: &Layout) -> Moves {
+    let (inner, outer) = (input.period, output.period);
+    let distances = output.slots.iter().enumerate().flat_map(|(row, &slot)| {
+        matrix.row(row).map(move |(column, _)| i64::from(input.slots[column]) - i64::from(slot))
     });
-    let first = marked(distances, inner);
+    let offsets = sorted_offsets(distances, inner);
     let copies = (inner / outer).max(1) as i64;
-    let whole = marked(first.iter().flat_map(|d| (0..copies).map(move |copy| d - copy * outer as i64)), inner);
-    let shares = marked(first.iter().map(|d| d & (outer as i64 - 1)), inner);
+    let all_offsets =
+        sorted_offsets(offsets.iter().flat_map(|d| (0..copies).map(move |copy| d - copy * outer as i64)), inner);
+    let reduced_offsets = sorted_offsets(offsets.iter().map(|d| d & (outer as i64 - 1)), inner);
     let folds: Vec<usize> = (0..copies.ilog2()).map(|k| outer << k).collect();
-    if 2 * (shares.len() + FOLD_COST * folds.len()) <= whole.len() && !folds.is_empty() {
-        return Moves { offsets: shares.into_iter().collect(), folds };
+    if 2 * (reduced_offsets.len() + FOLD_COST * folds.len()) <= all_offsets.len() && !folds.is_empty() {
+        return Moves { offsets: reduced_offsets.into_iter().collect(), folds };
     }
-    Moves { offsets: whole.into_iter().map(|d| centred(d, inner)).collect(), folds: Vec::new() }
+    Moves { offsets: all_offsets.into_iter().map(|d| centred(d, inner)).collect(), folds: Vec::new() }
 }
 
 /// Returns the offsets modulo `period` in order, each once.
-fn marked(offsets: impl Iterator<Item = i64>, period: usize) -> Vec<i64> {
-    let mut seen = vec![false; period];
-    offsets.for_each(|offset| seen[offset.rem_euclid(period as i64) as usize] = true);
-    seen.iter().enumerate().filter(|(_, seen)| **seen).map(|(d, _)| d as i64).collect()
+fn sorted_offsets(offsets: impl Iterator<Item = i64>, period: usize) -> Vec<i64> {
+    let mut is_present = vec![false; period];
+    offsets.for_each(|offset| is_present[offset.rem_euclid(period as i64) as usize] = true);
+    is_present.iter().enumerate().filter(|(_, is_present)| **is_present).map(|(d, _)| d as i64).collect()
 }
 
 /// Returns the representative of an offset that is nearest to 0.
@@ -130,37 +131,37 @@ fn centred(offset: i64, period: usize) -> i64 {
 /// folds.
 pub(super) fn diagonals(
     matrix: &Sparse,
-    from: &Layout,
-    to: &Layout,
+    input: &Layout,
+    output: &Layout,
     n: usize,
     moves: &Moves,
 ) -> BTreeMap<i64, Vec<Complex>> {
-    let mut made: BTreeMap<i64, Vec<Complex>> = BTreeMap::new();
-    let (mask, outer) = (from.period as i64 - 1, to.period as i64);
-    let mut put = |offset: i64, i: usize, value: f64| {
-        let diagonal = made.entry(offset).or_insert_with(|| vec![Complex::default(); n]);
+    let mut diagonals: BTreeMap<i64, Vec<Complex>> = BTreeMap::new();
+    let (mask, outer) = (input.period as i64 - 1, output.period as i64);
+    let mut add = |offset: i64, i: usize, value: f64| {
+        let diagonal = diagonals.entry(offset).or_insert_with(|| vec![Complex::default(); n]);
         diagonal[i] = diagonal[i] + Complex::from(value);
     };
-    for (row, &slot) in to.slots.iter().enumerate() {
+    for (row, &slot) in output.slots.iter().enumerate() {
         for (column, value) in matrix.row(row) {
-            let at = i64::from(from.slots[column]);
+            let source = i64::from(input.slots[column]);
             if !moves.folds.is_empty() {
-                let offset = (at - i64::from(slot)) & (outer - 1);
-                put(offset, ((at - offset) & mask) as usize, value);
+                let offset = (source - i64::from(slot)) & (outer - 1);
+                add(offset, ((source - offset) & mask) as usize, value);
                 continue;
             }
-            for copy in 0..(from.period as i64 / outer).max(1) {
+            for copy in 0..(input.period as i64 / outer).max(1) {
                 let i = i64::from(slot) + copy * outer;
-                put(centred((at - i) & mask, from.period), i as usize, value);
+                add(centred((source - i) & mask, input.period), i as usize, value);
             }
         }
     }
-    let period = from.period.max(to.period);
-    for diagonal in made.values_mut() {
+    let period = input.period.max(output.period);
+    for diagonal in diagonals.values_mut() {
         let (first, rest) = diagonal.split_at_mut(period);
         rest.chunks_mut(period).for_each(|copy| copy.copy_from_slice(first));
     }
-    made
+    diagonals
 }
 
 #[cfg(test)]
@@ -200,7 +201,7 @@ mod tests {
         };
         let matrices = [conv(&shapes[0], 8, 1), conv(&shapes[1], 6, 2), conv(&shapes[2], 7, 2), dense(5, 28, &mut rng)];
         let mut values: Vec<f64> = (0..192).map(|_| rng.range(-1.0, 1.0)).collect();
-        let mut slots = layouts[0].spread(&values, n);
+        let mut slots = layouts[0].to_slots(&values, n);
         let mut folded = Vec::new();
         for (k, matrix) in matrices.iter().enumerate() {
             let moves = moves(matrix, &layouts[k], &layouts[k + 1]);
@@ -212,12 +213,12 @@ mod tests {
                 parts.iter().map(|(&d, p)| p[i].re * moved(d)).sum()
             };
             slots = (0..n).map(value).collect();
-            for by in &moves.folds {
-                slots = (0..n).map(|i| slots[i] + slots[(i + by) % n]).collect();
+            for distance in &moves.folds {
+                slots = (0..n).map(|i| slots[i] + slots[(i + distance) % n]).collect();
             }
             values = matrix.apply(&values);
-            let wanted = layouts[k + 1].spread(&values, n);
-            assert!(slots.iter().zip(&wanted).all(|(a, b)| (a - b).abs() < 1e-9), "layer {k}");
+            let expected = layouts[k + 1].to_slots(&values, n);
+            assert!(slots.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-9), "layer {k}");
         }
         assert_eq!(folded, [0, 2, 0, 3], "where a period shrinks at once, and where results are few");
     }

@@ -42,7 +42,7 @@ pub(super) fn he(error: tacit_he::HeError) -> BackendError {
 
 /// Key size from which on a set with bootstraps chains rotations, since a key for one distance of
 /// one layer is too expensive.
-const DEAR_KEY: usize = 8 << 20;
+const LARGE_KEY: usize = 8 << 20;
 
 /// How one part of a linear step is computed.
 pub(super) enum Part {
@@ -81,7 +81,7 @@ impl Emitted {
     }
 
     /// Returns the layouts of all vectors among `n` slots, if they fit.
-    fn laid(&self, n: usize) -> Option<Vec<Layout>> {
+    fn layouts(&self, n: usize) -> Option<Vec<Layout>> {
         self.program.vectors.iter().map(|v| Layout::new(&v.shape, &self.input, n)).collect()
     }
 
@@ -90,7 +90,7 @@ impl Emitted {
     /// # Errors
     /// A network that no secure parameters hold.
     pub fn setting(&self, options: &Options) -> Result<(Setting, Levels), BackendError> {
-        setting::choose(&self.program, options, |n| self.laid(n).is_some())
+        setting::choose(&self.program, options, |n| self.layouts(n).is_some())
     }
 
     /// Adds parameters and levels. The context of the frame `like` is used again if the parameters
@@ -101,7 +101,7 @@ impl Emitted {
     pub fn frame(&self, options: &Options, like: Option<&Frame>) -> Result<Frame, BackendError> {
         let Self { program, approximations, .. } = self;
         let (setting, levels) = self.setting(options)?;
-        let layouts = self.laid(setting.slots()).expect("the setting was chosen so that all tensors fit");
+        let layouts = self.layouts(setting.slots()).expect("the setting was chosen so that all tensors fit");
         let context = match like.filter(|like| like.setting == setting) {
             Some(like) => like.context.clone(),
             None => Arc::new(Context::new(&Parameters::new(&setting.parameters).map_err(he)?).map_err(he)?),
@@ -132,15 +132,15 @@ impl Frame {
 
     /// Returns the distance and level of each fold, which adds up shares of sums.
     pub fn folds(&self) -> Vec<(i64, usize)> {
-        let mut all = Vec::new();
+        let mut folds = Vec::new();
         for (id, (vector, place)) in self.program.vectors.iter().zip(&self.places).enumerate() {
             let Step::Linear { parts, .. } = &vector.step else { continue };
-            for (of, matrix) in parts {
-                let folds = layout::moves(matrix, &self.layouts[*of], &self.layouts[id]).folds;
-                all.extend(folds.into_iter().map(|by| (by as i64, place.made)));
+            for (source, matrix) in parts {
+                let distances = layout::moves(matrix, &self.layouts[*source], &self.layouts[id]).folds;
+                folds.extend(distances.into_iter().map(|distance| (distance as i64, place.made_level)));
             }
         }
-        all
+        folds
     }
 
     /// Returns the key by which answers are re-encrypted.
@@ -151,22 +151,22 @@ impl Frame {
 
     /// Returns how part `index` of the linear step of vector `id` computes its rotations.
     pub fn way(&self, options: &Options, id: usize, index: usize) -> Way {
-        self.way_of(options, self.transforms(id) + index, self.places[id].made + 1)
+        self.way_of(options, self.transforms(id) + index, self.places[id].made_level + 1)
     }
 
     /// As [`Frame::way`], for the transform of this number, whose input has this level.
     pub fn way_of(&self, options: &Options, transform: usize, level: usize) -> Way {
-        if options.rotations == Ways::All(Way::HOISTED) && self.dear(level) {
+        if options.rotations == Ways::All(Way::HOISTED) && self.has_large_keys(level) {
             return Way::CHAINED;
         }
-        options.rotations.of(transform).expect("as many ways as transforms have been checked")
+        options.rotations.get(transform).expect("as many ways as transforms have been checked")
     }
 
     /// Returns whether keys of a level are so large that a layer should chain its steps. In a set
     /// with bootstraps few layers are that high: those that use the levels of the fresh ciphertext.
-    fn dear(&self, level: usize) -> bool {
+    fn has_large_keys(&self, level: usize) -> bool {
         let key = SwitchKey::packed_bytes(&self.context, KeyId::at(&self.context, KeyKind::Relinearise, level));
-        self.context.parameters().spec().encapsulated && key > DEAR_KEY
+        self.context.parameters().spec().encapsulated && key > LARGE_KEY
     }
 
     /// Makes the tables of bootstraps, if there are any.
@@ -184,23 +184,25 @@ impl Frame {
 fn places(program: &Program, levels: &Levels, setting: &Setting, parameters: &Parameters) -> Vec<Place> {
     let mut places: Vec<Place> = Vec::with_capacity(program.vectors.len());
     for (id, vector) in program.vectors.iter().enumerate() {
-        let (made, boots) = (levels.made(id, setting.bootstraps()), levels.boots[id]);
+        let (made_level, boots) = (levels.made_level(id, setting.bootstraps()), levels.boots[id]);
         let scale = match (&vector.step, setting.bootstraps()) {
-            (_, Some(bootstraps)) if boots => parameters.scale(bootstraps.to),
-            (Step::Input | Step::Linear { .. } | Step::Polynomial { .. }, _) => parameters.scale(made),
-            (Step::Square { of, .. } | Step::Quadratic { of, .. }, _) => {
-                product(parameters, made, places[*of].scale, places[*of].scale)
+            (_, Some(bootstraps)) if boots => parameters.scale(bootstraps.level_out),
+            (Step::Input | Step::Linear { .. } | Step::Polynomial { .. }, _) => parameters.scale(made_level),
+            (Step::Square { argument, .. } | Step::Quadratic { argument, .. }, _) => {
+                product(parameters, made_level, places[*argument].scale, places[*argument].scale)
             }
-            (Step::Product { of: [a, b] }, _) => product(parameters, made, places[*a].scale, places[*b].scale),
+            (Step::Product { factors: [a, b] }, _) => {
+                product(parameters, made_level, places[*a].scale, places[*b].scale)
+            }
         };
-        places.push(Place { made, scale, boots, level: levels.level[id] });
+        places.push(Place { made_level, scale, boots, level: levels.level[id] });
     }
     places
 }
 
-/// Returns the scale of a product at level `made`.
-fn product(parameters: &Parameters, made: usize, a: Scale, b: Scale) -> Scale {
-    a.times(b).over_prime(parameters.primes()[made])
+/// Returns the scale of a product at `level`.
+fn product(parameters: &Parameters, level: usize, a: Scale, b: Scale) -> Scale {
+    a.times(b).over_prime(parameters.primes()[level])
 }
 
 /// Plans one part of a linear step.

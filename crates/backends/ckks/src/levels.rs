@@ -11,9 +11,9 @@ use super::program::{Program, Step};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Bootstraps {
     /// Level that a bootstrap starts from.
-    pub from: usize,
+    pub level_in: usize,
     /// Highest level that a bootstrap reaches.
-    pub to: usize,
+    pub level_out: usize,
 }
 
 /// Levels of all vectors.
@@ -25,57 +25,66 @@ pub(super) struct Levels {
     pub boots: Vec<bool>,
 }
 
-/// Computes the levels of a program whose input may have `most` levels. `free` levels between the
+/// Computes the levels of a program whose input may have `max_level` levels. `free` levels between the
 /// last bootstrap and the result stay unused. Returns `None` if there is no solution.
-pub(super) fn levels(program: &Program, bootstraps: Option<Bootstraps>, most: usize, free: usize) -> Option<Levels> {
+pub(super) fn assign_levels(
+    program: &Program,
+    bootstraps: Option<Bootstraps>,
+    max_level: usize,
+    free: usize,
+) -> Option<Levels> {
     // A bootstrap inside an activation needs another one for the activation's argument: that may
     // save bootstraps or cost some.
-    let ways = [false, true].into_iter().filter_map(|inside| levels_with(program, bootstraps, most, free, inside));
-    ways.min_by_key(Levels::bootstraps)
+    let solutions =
+        [false, true].into_iter().filter_map(|inside| assign_levels_with(program, bootstraps, max_level, free, inside));
+    solutions.min_by_key(Levels::bootstraps)
 }
 
 /// Allows bootstraps after linear steps and, if `inside`, after polynomials inside activations.
-fn levels_with(
+fn assign_levels_with(
     program: &Program,
     bootstraps: Option<Bootstraps>,
-    most: usize,
+    max_level: usize,
     free: usize,
     inside: bool,
 ) -> Option<Levels> {
     let vectors = &program.vectors;
     // Levels from a vector back to the nearest vectors that may be bootstrapped, and to the input.
-    let mut back: Vec<[Option<usize>; 2]> = Vec::with_capacity(vectors.len());
+    let mut distances: Vec<[Option<usize>; 2]> = Vec::with_capacity(vectors.len());
     for vector in vectors {
-        let mut own = [None; 2];
-        for of in vector.step.inputs() {
-            let seen = match vectors[of].step {
+        let mut distance = [None; 2];
+        for source in vector.step.inputs() {
+            let reach = match vectors[source].step {
                 Step::Input => [None, Some(0)],
                 ref step if may_boot(step, inside) => [Some(0), None],
-                _ => back[of],
+                _ => distances[source],
             };
-            own.iter_mut().zip(seen).for_each(|(own, seen)| *own = (*own).max(seen.map(|d| d + vector.step.depth())));
+            distance
+                .iter_mut()
+                .zip(reach)
+                .for_each(|(distance, reach)| *distance = (*distance).max(reach.map(|d| d + vector.step.depth())));
         }
-        back.push(own);
+        distances.push(distance);
     }
-    let mut found = Levels { level: vec![1; vectors.len()], boots: vec![false; vectors.len()] };
+    let mut levels = Levels { level: vec![1; vectors.len()], boots: vec![false; vectors.len()] };
     for id in (1..vectors.len()).rev() {
-        let mut raw = found.level[id];
-        if let Some(Bootstraps { from, to }) = bootstraps.filter(|_| may_boot(&vectors[id].step, inside)) {
-            let [ranged, input] = back[id];
+        let mut raw = levels.level[id];
+        if let Some(Bootstraps { level_in, level_out }) = bootstraps.filter(|_| may_boot(&vectors[id].step, inside)) {
+            let [ranged, input] = distances[id];
             // Going back from the result, the first bootstrap found is the last one.
-            let to = if found.boots.contains(&true) { to } else { to.saturating_sub(free) };
-            if ranged.is_some_and(|d| raw + d > to) || input.is_some_and(|d| raw + d > most) {
-                found.boots[id] = true;
-                raw = from;
+            let highest = if levels.boots.contains(&true) { level_out } else { level_out.saturating_sub(free) };
+            if ranged.is_some_and(|d| raw + d > highest) || input.is_some_and(|d| raw + d > max_level) {
+                levels.boots[id] = true;
+                raw = level_in;
             }
         }
-        for of in vectors[id].step.inputs() {
-            found.level[of] = found.level[of].max(raw + vectors[id].step.depth());
+        for source in vectors[id].step.inputs() {
+            levels.level[source] = levels.level[source].max(raw + vectors[id].step.depth());
         }
     }
-    let top = bootstraps.map_or(most, |b| b.to);
-    let fits = found.level[0] <= most && found.level[1..].iter().all(|level| *level <= top);
-    fits.then_some(found)
+    let top = bootstraps.map_or(max_level, |b| b.level_out);
+    let fits = levels.level[0] <= max_level && levels.level[1..].iter().all(|level| *level <= top);
+    fits.then_some(levels)
 }
 
 /// Returns whether a bootstrap may follow a step, `inside` activations too.
@@ -90,9 +99,9 @@ impl Levels {
     }
 
     /// Returns the level at which the vector is made, before a bootstrap.
-    pub fn made(&self, id: usize, bootstraps: Option<Bootstraps>) -> usize {
+    pub fn made_level(&self, id: usize, bootstraps: Option<Bootstraps>) -> usize {
         match bootstraps {
-            Some(Bootstraps { from, .. }) if self.boots[id] => from,
+            Some(Bootstraps { level_in, .. }) if self.boots[id] => level_in,
             _ => self.level[id],
         }
     }
@@ -119,12 +128,12 @@ mod tests {
         Program { vectors: steps.into_iter().map(vector).collect() }
     }
 
-    fn linear(of: &[usize]) -> Step {
-        Step::Linear { parts: of.iter().map(|&of| (of, Sparse::identity(1))).collect(), bias: vec![0.0] }
+    fn linear(sources: &[usize]) -> Step {
+        Step::Linear { parts: sources.iter().map(|&source| (source, Sparse::identity(1))).collect(), bias: vec![0.0] }
     }
 
-    fn square(of: usize) -> Step {
-        Step::Square { of, linear: vec![0.0], constant: vec![0.0] }
+    fn square(argument: usize) -> Step {
+        Step::Square { argument, linear: vec![0.0], constant: vec![0.0] }
     }
 
     /// Layers of a residual network: every second one reads the block's input too.
@@ -150,9 +159,9 @@ mod tests {
             let x = steps.len();
             steps.push(linear(&[x - 1]));
             for (i, degree) in [15, 15, 27].into_iter().enumerate() {
-                steps.push(Step::Polynomial { of: x + i, polynomial: polynomial(degree) });
+                steps.push(Step::Polynomial { argument: x + i, polynomial: polynomial(degree) });
             }
-            steps.push(Step::Product { of: [x, x + 3] });
+            steps.push(Step::Product { factors: [x, x + 3] });
         }
         steps.push(linear(&[steps.len() - 1]));
         program(steps)
@@ -162,59 +171,59 @@ mod tests {
     /// bootstraps are also needed inside ReLUs.
     #[test]
     fn a_composite_takes_one_bootstrap() {
-        let (program, bootstraps) = (rectified(19), |to| Some(Bootstraps { from: 4, to }));
-        let found = levels(&program, bootstraps(19), 20, 0).unwrap();
+        let (program, bootstraps) = (rectified(19), |level_out| Some(Bootstraps { level_in: 4, level_out }));
+        let levels = assign_levels(&program, bootstraps(19), 20, 0).unwrap();
         let linear = |id: usize| matches!(program.vectors[id].step, Step::Linear { .. });
-        assert_eq!(found.bootstraps(), 18);
-        assert!((0..program.vectors.len()).all(|id| !found.boots[id] || linear(id)));
-        let found = levels(&program, bootstraps(12), 13, 0).unwrap();
-        assert!((0..program.vectors.len()).any(|id| found.boots[id] && !linear(id)));
-        assert!(found.level.iter().all(|level| *level <= 13));
-        assert_eq!(levels(&program, bootstraps(8), 9, 0), None);
+        assert_eq!(levels.bootstraps(), 18);
+        assert!((0..program.vectors.len()).all(|id| !levels.boots[id] || linear(id)));
+        let levels = assign_levels(&program, bootstraps(12), 13, 0).unwrap();
+        assert!((0..program.vectors.len()).any(|id| levels.boots[id] && !linear(id)));
+        assert!(levels.level.iter().all(|level| *level <= 13));
+        assert_eq!(assign_levels(&program, bootstraps(8), 9, 0), None);
     }
 
     /// Levels that are left free at the end move bootstraps, and may cost more of them.
     #[test]
     fn bootstraps_come_later_where_levels_are_left_free() {
-        let bootstraps = Some(Bootstraps { from: 3, to: 9 });
+        let bootstraps = Some(Bootstraps { level_in: 3, level_out: 9 });
         let program = residual(9);
-        let of = |free| levels(&program, bootstraps, 10, free).unwrap();
-        let last = |found: &Levels| found.boots.iter().rposition(|boots| *boots).unwrap();
-        let (usual, two, five) = (of(0), of(2), of(5));
+        let assigned = |free| assign_levels(&program, bootstraps, 10, free).unwrap();
+        let last = |levels: &Levels| levels.boots.iter().rposition(|boots| *boots).unwrap();
+        let (usual, two, five) = (assigned(0), assigned(2), assigned(5));
         assert!(last(&usual) < last(&two), "{usual:?} {two:?} {five:?}");
         assert!(last(&two) < last(&five), "{usual:?} {two:?} {five:?}");
         assert!(usual.bootstraps() <= two.bootstraps());
         assert!(two.bootstraps() <= five.bootstraps());
-        for found in [usual, two, five] {
+        for levels in [usual, two, five] {
             for (id, vector) in program.vectors.iter().enumerate() {
-                let own = found.made(id, bootstraps) + vector.step.depth();
-                assert!(vector.step.inputs().iter().all(|&of| found.level[of] >= own));
+                let needed = levels.made_level(id, bootstraps) + vector.step.depth();
+                assert!(vector.step.inputs().iter().all(|&source| levels.level[source] >= needed));
             }
         }
     }
 
     #[test]
     fn without_bootstraps_levels_are_depths() {
-        let found = levels(&residual(1), None, 10, 0).unwrap();
-        assert_eq!((found.level, found.boots.contains(&true)), (vec![8, 7, 6, 5, 4, 3, 2, 1], false));
-        assert!(levels(&residual(1), None, 7, 0).is_none());
+        let levels = assign_levels(&residual(1), None, 10, 0).unwrap();
+        assert_eq!((levels.level, levels.boots.contains(&true)), (vec![8, 7, 6, 5, 4, 3, 2, 1], false));
+        assert!(assign_levels(&residual(1), None, 7, 0).is_none());
     }
 
     #[test]
     fn bootstraps_are_few_and_every_level_holds() {
-        let bootstraps = Some(Bootstraps { from: 3, to: 7 });
+        let bootstraps = Some(Bootstraps { level_in: 3, level_out: 7 });
         let program = residual(9);
-        let found = levels(&program, bootstraps, 8, 0).unwrap();
-        let count = |found: &Levels| found.bootstraps();
-        assert_eq!(count(&found), 8);
+        let levels = assign_levels(&program, bootstraps, 8, 0).unwrap();
+        let count = |levels: &Levels| levels.bootstraps();
+        assert_eq!(count(&levels), 8);
         for (id, vector) in program.vectors.iter().enumerate() {
-            for of in vector.step.inputs() {
-                assert!(found.level[of] >= found.made(id, bootstraps) + vector.step.depth());
+            for source in vector.step.inputs() {
+                assert!(levels.level[source] >= levels.made_level(id, bootstraps) + vector.step.depth());
             }
         }
         // Bootstraps gain nothing here.
-        assert_eq!(count(&levels(&residual(1), bootstraps, 8, 0).unwrap()), 0);
+        assert_eq!(count(&assign_levels(&residual(1), bootstraps, 8, 0).unwrap()), 0);
         // A step is deeper than the levels between two bootstraps.
-        assert!(levels(&residual(1), Some(Bootstraps { from: 3, to: 4 }), 8, 0).is_none());
+        assert!(assign_levels(&residual(1), Some(Bootstraps { level_in: 3, level_out: 4 }), 8, 0).is_none());
     }
 }

@@ -13,14 +13,14 @@ pub(super) struct Map {
     pub bias: Vec<f64>,
 }
 
-/// Returns the map of `node` on a tensor of shape `from`, if it is linear and has one input.
-pub(super) fn map(node: &FloatNode, from: &[usize]) -> Option<Map> {
-    let (columns, rows) = (from.iter().product::<usize>(), node.elements());
+/// Returns the map of `node` on a tensor of shape `input_shape`, if it is linear and has one input.
+pub(super) fn map(node: &FloatNode, input_shape: &[usize]) -> Option<Map> {
+    let (columns, rows) = (input_shape.iter().product::<usize>(), node.elements());
     match &node.op {
         FloatOp::Conv { geometry, weights, bias } => {
             let plane = rows / bias.len();
             let bias = (0..rows).map(|i| f64::from(bias[i / plane])).collect();
-            Some(Map { matrix: conv(geometry, from, &node.shape, weights), bias })
+            Some(Map { matrix: conv(geometry, input_shape, &node.shape, weights), bias })
         }
         FloatOp::Dense { weights, bias } => {
             let entries = weights.chunks(columns).map(|w| w.iter().enumerate().map(|(c, &v)| (c as u32, v)).collect());
@@ -28,25 +28,25 @@ pub(super) fn map(node: &FloatNode, from: &[usize]) -> Option<Map> {
             Some(Map { matrix, bias: bias.iter().map(|&b| b.into()).collect() })
         }
         FloatOp::Affine { scale, shift } => {
-            Some(Map { matrix: Sparse::diagonal(&spread(scale, rows)), bias: spread(shift, rows) })
+            Some(Map { matrix: Sparse::diagonal(&repeat_values(scale, rows)), bias: repeat_values(shift, rows) })
         }
         FloatOp::PositionScale(factors) => {
             let diagonal: Vec<f64> = (0..rows).map(|i| f64::from(factors[i % factors.len()])).collect();
-            Some(plain(Sparse::diagonal(&diagonal)))
+            Some(without_bias(Sparse::diagonal(&diagonal)))
         }
-        FloatOp::SumPool(window) => Some(plain(sum_pool(window, from, &node.shape))),
+        FloatOp::SumPool(window) => Some(without_bias(sum_pool(window, input_shape, &node.shape))),
         FloatOp::Slice(slice) => {
             let indices: Vec<usize> = (0..columns).collect();
-            Some(plain(taken(columns, &kernel::slice(slice, &indices, from))))
+            Some(without_bias(selection(columns, &kernel::slice(slice, &indices, input_shape))))
         }
         FloatOp::Pad { before, .. } => {
             let numbered: Vec<usize> = (1..=columns).collect();
-            let padded = kernel::pad(before, &numbered, from, &node.shape);
+            let padded = kernel::pad(before, &numbered, input_shape, &node.shape);
             let sources: Vec<Option<u32>> = padded.iter().map(|i| i.checked_sub(1).map(|i| i as u32)).collect();
-            Some(plain(Sparse::select(columns, &sources)))
+            Some(without_bias(Sparse::select(columns, &sources)))
         }
-        FloatOp::Reshape => Some(plain(Sparse::identity(columns))),
-        FloatOp::Transpose(perm) => Some(plain(taken(columns, &kernel::transpose_index(perm, from)))),
+        FloatOp::Reshape => Some(without_bias(Sparse::identity(columns))),
+        FloatOp::Transpose(perm) => Some(without_bias(selection(columns, &kernel::transpose_index(perm, input_shape)))),
         FloatOp::Input
         | FloatOp::Relu
         | FloatOp::Function(_)
@@ -60,34 +60,44 @@ pub(super) fn map(node: &FloatNode, from: &[usize]) -> Option<Map> {
 }
 
 /// Returns the map of a matrix without addends.
-fn plain(matrix: Sparse) -> Map {
+fn without_bias(matrix: Sparse) -> Map {
     let bias = vec![0.0; matrix.rows()];
     Map { matrix, bias }
 }
 
 /// Repeats each value until there are `rows`.
-fn spread(values: &[f32], rows: usize) -> Vec<f64> {
+fn repeat_values(values: &[f32], rows: usize) -> Vec<f64> {
     (0..rows).map(|i| f64::from(values[i / (rows / values.len())])).collect()
 }
 
-fn taken(columns: usize, from: &[usize]) -> Sparse {
-    Sparse::select(columns, &from.iter().map(|&i| Some(i as u32)).collect::<Vec<_>>())
+fn selection(columns: usize, sources: &[usize]) -> Sparse {
+    Sparse::select(columns, &sources.iter().map(|&i| Some(i as u32)).collect::<Vec<_>>())
 }
 
-/// Returns the input position of tap `tap` of output position `at`, if it is not padding.
-fn position(at: usize, stride: usize, tap: usize, dilation: usize, pad: usize, len: usize) -> Option<usize> {
-    (at * stride + tap * dilation).checked_sub(pad).filter(|p| *p < len)
+/// Returns the input position of tap `tap` of output position `output`, if it is not padding.
+fn position(output: usize, stride: usize, tap: usize, dilation: usize, pad: usize, len: usize) -> Option<usize> {
+    (output * stride + tap * dilation).checked_sub(pad).filter(|p| *p < len)
 }
 
-fn conv(g: &ConvGeometry, from: &[usize], to: &[usize], weights: &[f32]) -> Sparse {
-    let rows: usize = to.iter().product();
-    Sparse::from_rows(from.iter().product(), (0..rows).map(|i| conv_row(g, from, to, weights, i)))
+fn conv(g: &ConvGeometry, input_shape: &[usize], output_shape: &[usize], weights: &[f32]) -> Sparse {
+    let rows: usize = output_shape.iter().product();
+    Sparse::from_rows(
+        input_shape.iter().product(),
+        (0..rows).map(|i| conv_row(g, input_shape, output_shape, weights, i)),
+    )
 }
 
 /// Returns row `i` of the matrix of a convolution.
-fn conv_row(g: &ConvGeometry, from: &[usize], to: &[usize], weights: &[f32], i: usize) -> Vec<(u32, f32)> {
-    let (height, width, inside) = (from[1], from[2], from[0] / g.groups);
-    let (o, y, x) = (i / (to[1] * to[2]), i / to[2] % to[1], i % to[2]);
+fn conv_row(
+    g: &ConvGeometry,
+    input_shape: &[usize],
+    output_shape: &[usize],
+    weights: &[f32],
+    i: usize,
+) -> Vec<(u32, f32)> {
+    let (height, width, inside) = (input_shape[1], input_shape[2], input_shape[0] / g.groups);
+    let (o, y, x) =
+        (i / (output_shape[1] * output_shape[2]), i / output_shape[2] % output_shape[1], i % output_shape[2]);
     let first = o / (g.out_channels / g.groups) * inside;
     let mut row = Vec::with_capacity(inside * g.kernel[0] * g.kernel[1]);
     for c in 0..inside {
@@ -103,15 +113,16 @@ fn conv_row(g: &ConvGeometry, from: &[usize], to: &[usize], weights: &[f32], i: 
     row
 }
 
-fn sum_pool(w: &Window, from: &[usize], to: &[usize]) -> Sparse {
-    let rows: usize = to.iter().product();
-    Sparse::from_rows(from.iter().product(), (0..rows).map(|i| sum_pool_row(w, from, to, i)))
+fn sum_pool(w: &Window, input_shape: &[usize], output_shape: &[usize]) -> Sparse {
+    let rows: usize = output_shape.iter().product();
+    Sparse::from_rows(input_shape.iter().product(), (0..rows).map(|i| sum_pool_row(w, input_shape, output_shape, i)))
 }
 
 /// Returns row `i` of the matrix of a sum pool.
-fn sum_pool_row(w: &Window, from: &[usize], to: &[usize], i: usize) -> Vec<(u32, f32)> {
-    let (height, width) = (from[1], from[2]);
-    let (c, y, x) = (i / (to[1] * to[2]), i / to[2] % to[1], i % to[2]);
+fn sum_pool_row(w: &Window, input_shape: &[usize], output_shape: &[usize], i: usize) -> Vec<(u32, f32)> {
+    let (height, width) = (input_shape[1], input_shape[2]);
+    let (c, y, x) =
+        (i / (output_shape[1] * output_shape[2]), i / output_shape[2] % output_shape[1], i % output_shape[2]);
     let mut row = Vec::new();
     for sy in (0..w.kernel[0]).filter_map(|k| position(y, w.stride[0], k, 1, w.pads[0], height)) {
         let columns = (0..w.kernel[1]).filter_map(|k| position(x, w.stride[1], k, 1, w.pads[1], width));
@@ -132,7 +143,7 @@ mod tests {
     #[test]
     fn matrices_are_what_the_float_level_computes() {
         let mut rng = SplitMix::new(5);
-        let mut some = |n: usize| (0..n).map(|_| rng.range(-1.0, 1.0) as f32).collect::<Vec<f32>>();
+        let mut draw = |n: usize| (0..n).map(|_| rng.range(-1.0, 1.0) as f32).collect::<Vec<f32>>();
         let shape = [4, 6, 5];
         let geometry = ConvGeometry {
             out_channels: 6,
@@ -143,9 +154,9 @@ mod tests {
             groups: 2,
         };
         let ops = vec![
-            FloatOp::Conv { geometry, weights: some(6 * 2 * 6), bias: some(6) },
-            FloatOp::Affine { scale: some(4), shift: some(4) },
-            FloatOp::PositionScale(some(30)),
+            FloatOp::Conv { geometry, weights: draw(6 * 2 * 6), bias: draw(6) },
+            FloatOp::Affine { scale: draw(4), shift: draw(4) },
+            FloatOp::PositionScale(draw(30)),
             FloatOp::SumPool(Window { kernel: [3, 2], stride: [2, 2], pads: [1, 0, 1, 1] }),
             FloatOp::Slice(Slice { start: vec![1, 0, 1], step: vec![2, 3, 1], len: vec![2, 2, 4] }),
             FloatOp::Pad { before: vec![1, 0, 2], after: vec![0, 1, 1] },
@@ -154,13 +165,14 @@ mod tests {
         for op in ops {
             let mut graph = FloatGraph::new("x", shape.to_vec()).unwrap();
             graph.output = graph.push("y", op, &[0], &[]).unwrap();
-            let x = some(120);
-            let wanted = run(&graph, &x).unwrap();
+            let x = draw(120);
+            let expected = run(&graph, &x).unwrap();
             let Map { matrix, bias } = map(&graph.nodes[1], &shape).unwrap();
             let doubles: Vec<f64> = x.iter().map(|&v| v.into()).collect();
-            let got: Vec<f64> = matrix.apply(&doubles).iter().zip(&bias).map(|(a, b)| a + b).collect();
-            assert_eq!(got.len(), wanted.len());
-            let off = got.iter().zip(&wanted).map(|(g, w)| (g - f64::from(*w)).abs()).fold(0.0, tacit_floats::larger);
+            let result: Vec<f64> = matrix.apply(&doubles).iter().zip(&bias).map(|(a, b)| a + b).collect();
+            assert_eq!(result.len(), expected.len());
+            let off =
+                result.iter().zip(&expected).map(|(g, w)| (g - f64::from(*w)).abs()).fold(0.0, tacit_floats::larger);
             assert!(off < 1e-5, "{}: off by {off}", graph.nodes[1].op.name());
         }
     }

@@ -12,7 +12,7 @@ use super::plan::{Plan, plan};
 use super::public::Public;
 use super::refusal::is_function;
 use super::report::Report;
-use super::settle::{Held, Settled, settle};
+use super::settle::{AcceptedChoice, SettledModel, settle};
 use super::{client, server};
 use tacit_backend_api::seam::{self, ConnectionResources, digest};
 use tacit_backend_api::{
@@ -34,14 +34,14 @@ struct Client {
     shared: Arc<client::Shared>,
 }
 
-pub(super) fn digest_of(public: &[u8]) -> [u8; 32] {
+pub(super) fn plan_digest(public: &[u8]) -> [u8; 32] {
     digest("tacit 2026-11 ckks plan", &[public])
 }
 
 impl Server {
     fn new(model: &Model, plan: Plan) -> Result<Self, BackendError> {
         let bytes = plan.public.to_bytes()?;
-        let shared = Arc::new(server::Shared::new(plan, digest_of(&bytes))?);
+        let shared = Arc::new(server::Shared::new(plan, plan_digest(&bytes))?);
         Ok(Self { bytes, model: model.clone(), shared, report: None })
     }
 
@@ -87,7 +87,8 @@ impl Backend for Ckks {
     ) -> Result<Arc<dyn ServerModel>, BackendError> {
         Options::read(text)?;
         model.check()?;
-        let Settled { model: accepting, held: Held { plan, judged, .. } } = settle(model, text, watch)?;
+        let SettledModel { model: accepting, choice: AcceptedChoice { plan, judged, .. } } =
+            settle(model, text, watch)?;
         let report = Report::new(model, &accepting, &plan, judged);
         Ok(Arc::new(Server { report: Some(report), ..Server::new(&accepting, plan)? }))
     }
@@ -106,7 +107,7 @@ impl Backend for Ckks {
     }
 
     fn open(&self, public: &[u8]) -> Result<Arc<dyn ClientModel>, BackendError> {
-        let shared = client::Shared::new(Public::read(public)?, digest_of(public))?;
+        let shared = client::Shared::new(Public::read(public)?, plan_digest(public))?;
         Ok(Arc::new(Client { shared: Arc::new(shared) }))
     }
 }
@@ -198,11 +199,11 @@ impl ServerModel for Server {
     }
 
     fn rest(&self) {
-        self.shared.rest();
+        self.shared.free_idle_memory();
     }
 
     fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ServerSide>, BackendError> {
-        Ok(Box::new(server::Serving::new(self.shared.clone(), resources, seam::randomness()?)))
+        Ok(Box::new(server::ServerConnection::new(self.shared.clone(), resources, seam::randomness()?)))
     }
 }
 
@@ -213,6 +214,6 @@ impl ClientModel for Client {
     }
 
     fn connect(self: Arc<Self>, resources: &ConnectionResources) -> Result<Box<dyn ClientSide>, BackendError> {
-        Ok(Box::new(client::Asking::new(self.shared.clone(), resources, seam::randomness()?)))
+        Ok(Box::new(client::ClientConnection::new(self.shared.clone(), resources, seam::randomness()?)))
     }
 }

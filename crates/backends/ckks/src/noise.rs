@@ -6,7 +6,7 @@ use tacit_graph::Model;
 use tacit_graph::rng::SplitMix;
 use tacit_he::ckks::{Bootstrapper, Context, Scale, digits_deviation, public_deviation, rounding_deviation};
 
-use super::lanes::alone;
+use super::lanes::to_doubles;
 use super::layout::{Layout, moves};
 use super::program::{Program, Step};
 
@@ -22,7 +22,7 @@ const DIAGONAL_BITS: i32 = 34;
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     /// Level at which it is made, before a bootstrap.
-    pub made: usize,
+    pub made_level: usize,
     /// Its scale.
     pub scale: Scale,
     /// Whether it is bootstrapped.
@@ -32,13 +32,13 @@ pub(super) struct Place {
 }
 
 /// Returns the deviation of a slot whose coefficients are off by `deviation`.
-fn in_slots(context: &Context, deviation: f64, scale: f64) -> f64 {
+fn slot_deviation(context: &Context, deviation: f64, scale: f64) -> f64 {
     deviation * (context.degree() as f64).sqrt() / scale
 }
 
 /// Returns the deviation of a coefficient by one key switch, without the rounding of the division
 /// by the special primes.
-fn switch(context: &Context, level: usize) -> f64 {
+fn switch_deviation(context: &Context, level: usize) -> f64 {
     let (parameters, alpha) = (context.parameters(), context.parameters().alpha(level));
     let digits: Vec<f64> = parameters.primes()[..level].chunks(alpha).map(bits).collect();
     digits_deviation(context.degree(), &digits, bits(&parameters.special_primes()[..alpha]))
@@ -50,18 +50,18 @@ fn bits(primes: &[u64]) -> f64 {
 }
 
 /// Returns the deviation that each vector's own step adds to its slots.
-pub(super) fn of_steps(
+pub(super) fn step_deviations(
     program: &Program,
     places: &[Place],
     layouts: &[Layout],
     context: &Context,
     bootstrapper: Option<&Bootstrapper>,
 ) -> Vec<f64> {
-    (0..places.len()).map(|id| of_step(program, places, layouts, context, bootstrapper, id)).collect()
+    (0..places.len()).map(|id| step_deviation(program, places, layouts, context, bootstrapper, id)).collect()
 }
 
 /// Returns the deviation that the step of vector `id` adds to its slots.
-fn of_step(
+fn step_deviation(
     program: &Program,
     places: &[Place],
     layouts: &[Layout],
@@ -71,22 +71,30 @@ fn of_step(
 ) -> f64 {
     let root = (context.degree() as f64).sqrt();
     let (vector, place) = (&program.vectors[id], &places[id]);
-    let rounding = in_slots(context, rounding_deviation(context.degree()), place.scale.to_f64());
-    let own = match &vector.step {
-        Step::Input => in_slots(context, FRESH, place.scale.to_f64()),
-        Step::Linear { parts, .. } => parts.iter().fold(rounding, |sum, (of, matrix)| {
+    let rounding = slot_deviation(context, rounding_deviation(context.degree()), place.scale.to_f64());
+    let deviation = match &vector.step {
+        Step::Input => slot_deviation(context, FRESH, place.scale.to_f64()),
+        Step::Linear { parts, .. } => parts.iter().fold(rounding, |sum, (source, matrix)| {
             let rows = matrix.rows() as f64;
-            let switched = in_slots(context, switch(context, place.made + 1), places[*of].scale.to_f64());
-            let size = tacit_floats::larger(program.vectors[*of].largest, 1.0);
+            let switched = slot_deviation(
+                context,
+                switch_deviation(context, place.made_level + 1),
+                places[*source].scale.to_f64(),
+            );
+            let size = tacit_floats::larger(program.vectors[*source].largest, 1.0);
             let rounded = (matrix.entries() as f64 / rows / 12.0).sqrt() * size * root * 2f64.powi(-DIAGONAL_BITS);
-            let own = sum.hypot(switched * (matrix.squares() / rows).sqrt()).hypot(rounded);
-            if moves(matrix, &layouts[*of], &layouts[id]).folds.is_empty() {
-                return own;
+            let part_deviation = sum.hypot(switched * (matrix.squares() / rows).sqrt()).hypot(rounded);
+            if moves(matrix, &layouts[*source], &layouts[id]).folds.is_empty() {
+                return part_deviation;
             }
             // Each fold switches keys once, and the folds together add up the error of so many
             // slots.
-            let folded = rounding.hypot(in_slots(context, switch(context, place.made), place.scale.to_f64()));
-            own.hypot(folded * (layouts[*of].period as f64 / layouts[id].period as f64).sqrt())
+            let folded = rounding.hypot(slot_deviation(
+                context,
+                switch_deviation(context, place.made_level),
+                place.scale.to_f64(),
+            ));
+            part_deviation.hypot(folded * (layouts[*source].period as f64 / layouts[id].period as f64).sqrt())
         }),
         // Each power is rounded, and so is each product of powers.
         Step::Polynomial { polynomial, .. } => rounding * (1.0 + 2.0 * (polynomial.degree() as f64).sqrt()),
@@ -95,28 +103,30 @@ fn of_step(
     };
     // The answer is re-encrypted.
     let anew = if id + 1 == places.len() { public_deviation(context.degree()) } else { 0.0 };
-    let own = own.hypot(in_slots(context, anew, place.scale.to_f64()));
+    let deviation = deviation.hypot(slot_deviation(context, anew, place.scale.to_f64()));
     match bootstrapper.filter(|_| place.boots) {
-        Some(boot) => own.hypot(boot.noise()).hypot(boot.approximation() / 3.0),
-        None => own,
+        Some(boot) => deviation.hypot(boot.noise()).hypot(boot.approximation() / 3.0),
+        None => deviation,
     }
 }
 
-/// Returns the result of a run with errors of the deviations `own`.
-pub(super) fn drawn(program: &Program, own: &[f64], input: &[f32], rng: &mut SplitMix) -> Vec<f64> {
-    program.run(alone(input), |id, slots: &mut Vec<f64>| slots.iter_mut().for_each(|v| *v += rng.normal() * own[id]))
+/// Returns the result of a run with normal errors of the given deviation in each vector's slots.
+pub(super) fn run_with_errors(program: &Program, deviations: &[f64], input: &[f32], rng: &mut SplitMix) -> Vec<f64> {
+    program.run(to_doubles(input), |id, slots: &mut Vec<f64>| {
+        slots.iter_mut().for_each(|v| *v += rng.normal() * deviations[id])
+    })
 }
 
 /// Returns the root mean square error of the result's slots, over draws on calibration samples.
-pub(super) fn of_result(program: &Program, own: &[f64], model: &Model) -> f64 {
+pub(super) fn result_deviation(program: &Program, deviations: &[f64], model: &Model) -> f64 {
     let samples = &model.calibration.samples[..SAMPLES.min(model.calibration.samples.len())];
     let (mut sum, mut count) = (0.0, 0usize);
     for sample in samples {
-        let exact = program.run(alone(sample), |_, _: &mut Vec<f64>| {});
+        let exact = program.run(to_doubles(sample), |_, _: &mut Vec<f64>| {});
         for draw in 0..DRAWS {
-            let got = drawn(program, own, sample, &mut SplitMix::new(draw));
+            let result = run_with_errors(program, deviations, sample, &mut SplitMix::new(draw));
             let unit = &program.output().scale;
-            sum += got.iter().zip(&exact).zip(unit).map(|((a, b), unit)| ((a - b) / unit).powi(2)).sum::<f64>();
+            sum += result.iter().zip(&exact).zip(unit).map(|((a, b), unit)| ((a - b) / unit).powi(2)).sum::<f64>();
             count += exact.len();
         }
     }

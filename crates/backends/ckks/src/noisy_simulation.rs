@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use tacit_graph::rng::SplitMix;
 
 use super::argmax;
-use super::lanes::{LANES, alone, side_by_side};
+use super::lanes::{LANES, pack_lanes, to_doubles};
 use super::plan::Plan;
 use tacit_backend_api::{DryRun, Strain};
 
@@ -13,7 +13,7 @@ use tacit_backend_api::{DryRun, Strain};
 const BOOTSTRAPPED: f64 = 4.0;
 
 /// Makes a generator that gives the same errors for the same input.
-fn seeded(input: &[f32]) -> SplitMix {
+fn input_rng(input: &[f32]) -> SplitMix {
     SplitMix::new(input.iter().fold(0u64, |sum, v| sum.rotate_left(7) ^ u64::from(v.to_bits())))
 }
 
@@ -25,7 +25,7 @@ impl Plan {
 
     /// Returns a slot of a vector after its bootstrap. Without a bootstrap, a slot that exceeds the
     /// ciphertext's modulus becomes NaN.
-    fn arrived(&self, id: usize, slot: f64) -> f64 {
+    fn slot_when_read(&self, id: usize, slot: f64) -> f64 {
         let boot = self.bootstrapper.as_ref().filter(|_| self.places[id].boots);
         match boot {
             Some(boot) => boot.of_slot(slot),
@@ -38,29 +38,29 @@ impl Plan {
 
     /// Returns the answer without errors of the arithmetic.
     pub fn reference(&self, input: &[f32]) -> Vec<f64> {
-        self.answer(self.program.run(alone(input), |id, slots: &mut Vec<f64>| {
-            slots.iter_mut().for_each(|v| *v = self.arrived(id, *v));
+        self.answer(self.program.run(to_doubles(input), |id, slots: &mut Vec<f64>| {
+            slots.iter_mut().for_each(|v| *v = self.slot_when_read(id, *v));
         }))
     }
 
     /// Returns an answer with errors of the estimated size; the same for the same input.
     pub fn simulate(&self, input: &[f32]) -> Vec<f64> {
-        let mut rng = seeded(input);
-        self.rounded(self.program.run(alone(input), |id, slots: &mut Vec<f64>| {
-            slots.iter_mut().for_each(|v| *v = self.arrived(id, *v + rng.normal() * self.noise[id]));
+        let mut rng = input_rng(input);
+        self.rounded_answer(self.program.run(to_doubles(input), |id, slots: &mut Vec<f64>| {
+            slots.iter_mut().for_each(|v| *v = self.slot_when_read(id, *v + rng.normal() * self.noise[id]));
         }))
     }
 
     /// Returns for each input an answer as [`Plan::simulate`], and how near each vector came to its
     /// limit.
     pub fn rehearse(&self, inputs: &[&[f32]]) -> Vec<DryRun> {
-        inputs.chunks(LANES).flat_map(|some| self.rehearse_some(some)).collect()
+        inputs.chunks(LANES).flat_map(|chunk| self.rehearse_chunk(chunk)).collect()
     }
 
-    fn rehearse_some(&self, inputs: &[&[f32]]) -> Vec<DryRun> {
-        let mut rngs: Vec<SplitMix> = inputs.iter().map(|input| seeded(input)).collect();
+    fn rehearse_chunk(&self, inputs: &[&[f32]]) -> Vec<DryRun> {
+        let mut rngs: Vec<SplitMix> = inputs.iter().map(|input| input_rng(input)).collect();
         let mut strains: Vec<Vec<Strain>> = vec![Vec::new(); inputs.len()];
-        let result = self.program.run(side_by_side(inputs), |id, slots: &mut Vec<[f64; LANES]>| {
+        let result = self.program.run(pack_lanes(inputs), |id, slots: &mut Vec<[f64; LANES]>| {
             let errors: Vec<Vec<f64>> = rngs
                 .par_iter_mut()
                 .map(|rng| (0..slots.len()).map(|_| rng.normal() * self.noise[id]).collect())
@@ -69,16 +69,16 @@ impl Plan {
                 slots.iter_mut().zip(errors).for_each(|(v, error)| v[lane] += error);
             }
             for (lane, strains) in strains.iter_mut().enumerate() {
-                strains.push(self.strained(id, slots.iter().map(|v| v[lane])));
+                strains.push(self.vector_strain(id, slots.iter().map(|v| v[lane])));
             }
-            slots.iter_mut().flatten().for_each(|v| *v = self.arrived(id, *v));
+            slots.iter_mut().flatten().for_each(|v| *v = self.slot_when_read(id, *v));
         });
-        let answers = (0..inputs.len()).map(|lane| self.rounded(result.iter().map(|v| v[lane]).collect()));
+        let answers = (0..inputs.len()).map(|lane| self.rounded_answer(result.iter().map(|v| v[lane]).collect()));
         answers.zip(strains).map(|(answer, strains)| DryRun { answer, strains }).collect()
     }
 
-    fn rounded(&self, result: Vec<f64>) -> Vec<f64> {
-        self.answer(result).into_iter().map(|value| self.public.rounded(value)).collect()
+    fn rounded_answer(&self, result: Vec<f64>) -> Vec<f64> {
+        self.answer(result).into_iter().map(|value| self.public.round(value)).collect()
     }
 
     /// Returns the answer for the program's result.
@@ -107,8 +107,8 @@ impl Plan {
     fn modulus(&self, id: usize) -> f64 {
         let place = &self.places[id];
         // The scale after a bootstrap is another.
-        let scale = if place.boots { self.context.parameters().scale(place.made) } else { place.scale };
-        (self.context.parameters().modulus_log2(place.made, 0) - 1.0 - scale.log2()).exp2()
+        let scale = if place.boots { self.context.parameters().scale(place.made_level) } else { place.scale };
+        (self.context.parameters().modulus_log2(place.made_level, 0) - 1.0 - scale.log2()).exp2()
     }
 
     /// Returns whether no accepted input makes a slot that is not computed rightly.
@@ -119,14 +119,14 @@ impl Plan {
     /// Returns how near each vector comes to its limit for an input.
     pub fn strain(&self, input: &[f32]) -> Vec<Strain> {
         let mut strains = Vec::with_capacity(self.program.vectors.len());
-        self.program.run(alone(input), |id, slots: &mut Vec<f64>| {
-            strains.push(self.strained(id, slots.iter().copied()));
-            slots.iter_mut().for_each(|v| *v = self.arrived(id, *v));
+        self.program.run(to_doubles(input), |id, slots: &mut Vec<f64>| {
+            strains.push(self.vector_strain(id, slots.iter().copied()));
+            slots.iter_mut().for_each(|v| *v = self.slot_when_read(id, *v));
         });
         strains
     }
 
-    fn strained(&self, id: usize, slots: impl Iterator<Item = f64>) -> Strain {
+    fn vector_strain(&self, id: usize, slots: impl Iterator<Item = f64>) -> Strain {
         // NaN counts as beyond every limit.
         let largest = tacit_floats::largest_magnitude(slots);
         let share = if largest.is_finite() { largest / self.limit(id) } else { f64::MAX };

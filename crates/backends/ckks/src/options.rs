@@ -147,9 +147,9 @@ const UNNOTICED: RangeInclusive<u32> = 0..=1000;
 pub(super) const BOOTSTRAPS: [Steps; 3] = [Steps::Hoisted, Steps::Paired, Steps::Chained];
 
 /// One of [`BOOTSTRAPS`].
-struct OfBootstraps(Steps);
+struct BootstrapSteps(Steps);
 
-impl FromStr for OfBootstraps {
+impl FromStr for BootstrapSteps {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -165,20 +165,20 @@ impl Options {
     /// [`BackendError::Option`] for an unknown option or a value that is not allowed.
     pub fn read(text: &seam::Options) -> Result<Self, BackendError> {
         let mut reader = text.reader(NAME);
-        let own = Self::default();
+        let default = Self::default();
         let options = Self {
-            set: reader.get("set")?.unwrap_or(own.set),
-            rotations: reader.get("rotations")?.unwrap_or(own.rotations),
-            bootstraps: reader.get::<OfBootstraps>("bootstraps")?.map_or(own.bootstraps, |r| r.0),
-            placement: reader.in_range("placement", PLACEMENT)?.unwrap_or(own.placement),
-            derive: reader.get("derive")?.unwrap_or(own.derive),
-            margin: reader.up_to("margin", 16.0)?.unwrap_or(own.margin),
-            tolerance: reader.up_to("tolerance", 0.5)?.unwrap_or(own.tolerance),
-            relu: reader.get("relu")?.unwrap_or(own.relu),
-            domain: reader.get("domain")?.unwrap_or(own.domain),
-            agreement: reader.up_to("agreement", 1.0)?.unwrap_or(own.agreement),
-            round: reader.get("round")?.unwrap_or(own.round),
-            unnoticed: reader.in_range("unnoticed", UNNOTICED)?.unwrap_or(own.unnoticed),
+            set: reader.get("set")?.unwrap_or(default.set),
+            rotations: reader.get("rotations")?.unwrap_or(default.rotations),
+            bootstraps: reader.get::<BootstrapSteps>("bootstraps")?.map_or(default.bootstraps, |r| r.0),
+            placement: reader.in_range("placement", PLACEMENT)?.unwrap_or(default.placement),
+            derive: reader.get("derive")?.unwrap_or(default.derive),
+            margin: reader.up_to("margin", 16.0)?.unwrap_or(default.margin),
+            tolerance: reader.up_to("tolerance", 0.5)?.unwrap_or(default.tolerance),
+            relu: reader.get("relu")?.unwrap_or(default.relu),
+            domain: reader.get("domain")?.unwrap_or(default.domain),
+            agreement: reader.up_to("agreement", 1.0)?.unwrap_or(default.agreement),
+            round: reader.get("round")?.unwrap_or(default.round),
+            unnoticed: reader.in_range("unnoticed", UNNOTICED)?.unwrap_or(default.unnoticed),
         };
         reader.end()?;
         if options.margin < 1.0 {
@@ -204,7 +204,7 @@ mod tests {
         let read = |text: &str| Options::read(&text.parse().unwrap());
         let methods = |text: &str| {
             let options = read(text).unwrap();
-            (options.rotations.of(0).unwrap().steps, options.bootstraps)
+            (options.rotations.get(0).unwrap().steps, options.bootstraps)
         };
         assert_eq!(methods(""), (Steps::Hoisted, Steps::Paired));
         assert_eq!(methods("rotations=flat,bootstraps=hoisted"), (Steps::Flat, Steps::Hoisted));

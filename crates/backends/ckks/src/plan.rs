@@ -5,7 +5,7 @@ use std::ops::Deref;
 use tacit_graph::{Model, Watch};
 use tacit_he::ckks::Bootstrapper;
 
-use super::derive::Sent;
+use super::derive::SentKeys;
 use super::emit::Samples;
 use super::key_requirements::Draft;
 use super::levelled_program::{Emitted, Frame};
@@ -23,7 +23,7 @@ pub(super) struct Plan {
     /// Deviation of the error that each vector's own step adds.
     pub noise: Vec<f64>,
     /// The keys that the client sends, and the keys derived from them.
-    pub sent: Sent,
+    pub sent: SentKeys,
     frame: Frame,
 }
 
@@ -63,8 +63,9 @@ pub(super) fn plan_of(
     watch.tell("making tables of bootstraps", 0, None)?;
     let bootstrapper = frame.bootstrapper(options)?;
     watch.tell("estimating errors", 0, None)?;
-    let noise = noise::of_steps(&frame.program, &frame.places, &frame.layouts, &frame.context, bootstrapper.as_ref());
-    let deviation = noise::of_result(&frame.program, &noise, model);
+    let noise =
+        noise::step_deviations(&frame.program, &frame.places, &frame.layouts, &frame.context, bootstrapper.as_ref());
+    let deviation = noise::result_deviation(&frame.program, &noise, model);
     if deviation.is_nan() || deviation > MAX_DEVIATION {
         let what = "the errors of encrypted arithmetic are as large as the outputs. Where features differ much in size, the largest \
                     hide the others: normalise each of them at the start of the network (Sub and Div by constants, or a \

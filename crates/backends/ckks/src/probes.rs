@@ -13,30 +13,30 @@ const MAX_DRAWN: usize = 256;
 /// Seed of random inputs.
 const SEED: u64 = 0x1d6e5;
 
-fn count(model: &Model, most: usize) -> usize {
-    model.graph.runs_within(WORK).clamp(4, most)
+fn count_inputs(model: &Model, max: usize) -> usize {
+    model.graph.runs_within(WORK).clamp(4, max)
 }
 
 /// Makes extreme inputs.
 pub(super) fn extremes(model: &Model) -> Vec<Vec<f32>> {
-    extreme_inputs(&model.graph, model.interface.input.range, count(model, MAX))
+    extreme_inputs(&model.graph, model.interface.input.range, count_inputs(model, MAX))
 }
 
 /// Draws inputs from the accepted range, of three kinds in turn: uniform in the range, at its ends,
 /// and samples with a third of their values drawn anew.
-pub(super) fn drawn(model: &Model) -> Vec<Vec<f32>> {
+pub(super) fn draw_random(model: &Model) -> Vec<Vec<f32>> {
     let samples = &model.calibration.samples;
     let mut rng = SplitMix::new(SEED);
-    let numbers = 0..3 * count(model, MAX_DRAWN) / 2;
+    let numbers = 0..3 * count_inputs(model, MAX_DRAWN) / 2;
     numbers
-        .map(|i| of_kind(i % 3, &samples[(i / 3) % samples.len()], model.interface.input.range.ends(), &mut rng))
+        .map(|i| draw_of_kind(i % 3, &samples[(i / 3) % samples.len()], model.interface.input.range.ends(), &mut rng))
         .collect()
 }
 
 /// Draws an input of kind 0, 1 or 2.
-fn of_kind(kind: usize, sample: &[f32], [low, high]: [f32; 2], rng: &mut SplitMix) -> Vec<f32> {
+fn draw_of_kind(kind: usize, sample: &[f32], [low, high]: [f32; 2], rng: &mut SplitMix) -> Vec<f32> {
     let values = sample.iter().map(|v| {
-        let drawn = rng.range(low.into(), high.into()) as f32;
+        let uniform = rng.range(low.into(), high.into()) as f32;
         match (kind, rng.next_u64() % 6) {
             (1, k) => {
                 if k < 3 {
@@ -46,7 +46,7 @@ fn of_kind(kind: usize, sample: &[f32], [low, high]: [f32; 2], rng: &mut SplitMi
                 }
             }
             (2, 2..) => v.clamp(low, high),
-            _ => drawn.clamp(low, high),
+            _ => uniform.clamp(low, high),
         }
     });
     values.collect()

@@ -44,7 +44,7 @@ pub(super) enum Step {
     /// `v^2 + linear v + constant`: one level.
     Square {
         /// The vector v.
-        of: VectorId,
+        argument: VectorId,
         /// Factors.
         linear: Vec<f64>,
         /// Addends.
@@ -53,7 +53,7 @@ pub(super) enum Step {
     /// `(square v + linear) v + constant`: two levels.
     Quadratic {
         /// The vector v.
-        of: VectorId,
+        argument: VectorId,
         /// Factors.
         square: Vec<f64>,
         /// Factors.
@@ -64,14 +64,14 @@ pub(super) enum Step {
     /// A polynomial of degree 3 or more, the same for all elements.
     Polynomial {
         /// Its argument.
-        of: VectorId,
+        argument: VectorId,
         /// The polynomial.
         polynomial: Polynomial,
     },
     /// Product of two vectors of one layout: one level.
     Product {
         /// Both factors.
-        of: [VectorId; 2],
+        factors: [VectorId; 2],
     },
 }
 
@@ -80,9 +80,11 @@ impl Step {
     pub fn inputs(&self) -> Vec<VectorId> {
         match self {
             Self::Input => vec![],
-            Self::Linear { parts, .. } => parts.iter().map(|(of, _)| *of).collect(),
-            Self::Square { of, .. } | Self::Quadratic { of, .. } | Self::Polynomial { of, .. } => vec![*of],
-            Self::Product { of } => of.to_vec(),
+            Self::Linear { parts, .. } => parts.iter().map(|(source, _)| *source).collect(),
+            Self::Square { argument, .. } | Self::Quadratic { argument, .. } | Self::Polynomial { argument, .. } => {
+                vec![*argument]
+            }
+            Self::Product { factors } => factors.to_vec(),
         }
     }
 
@@ -120,25 +122,25 @@ impl Step {
             Self::Input => slots[0].clone(),
             Self::Linear { parts, bias } => {
                 let mut sum: Vec<V> = bias.iter().map(|&b| V::of(b)).collect();
-                for (of, matrix) in parts {
-                    sum.iter_mut().zip(matrix.apply(&slots[*of])).for_each(|(s, v)| *s = s.plus(v));
+                for (source, matrix) in parts {
+                    sum.iter_mut().zip(matrix.apply(&slots[*source])).for_each(|(s, v)| *s = s.plus(v));
                 }
                 sum
             }
-            Self::Square { of, linear, constant } => {
-                each(&slots[*of], &|i, v| quadratic(v, 1.0, linear[i], constant[i]))
+            Self::Square { argument, linear, constant } => {
+                map_slots(&slots[*argument], &|i, v| quadratic(v, 1.0, linear[i], constant[i]))
             }
-            Self::Quadratic { of, square, linear, constant } => {
-                each(&slots[*of], &|i, v| quadratic(v, square[i], linear[i], constant[i]))
+            Self::Quadratic { argument, square, linear, constant } => {
+                map_slots(&slots[*argument], &|i, v| quadratic(v, square[i], linear[i], constant[i]))
             }
-            Self::Polynomial { of, polynomial } => each(&slots[*of], &|_, v| v.under(polynomial)),
-            Self::Product { of: [a, b] } => each(&slots[*a], &|i, v| v.times(slots[*b][i])),
+            Self::Polynomial { argument, polynomial } => map_slots(&slots[*argument], &|_, v| v.under(polynomial)),
+            Self::Product { factors: [a, b] } => map_slots(&slots[*a], &|i, v| v.times(slots[*b][i])),
         }
     }
 }
 
 /// Computes each slot from its index and an old slot.
-fn each<V: Value>(slots: &[V], f: &(dyn Fn(usize, V) -> V + Sync)) -> Vec<V> {
+fn map_slots<V: Value>(slots: &[V], f: &(dyn Fn(usize, V) -> V + Sync)) -> Vec<V> {
     slots.par_iter().with_min_len(1 << 10).enumerate().map(|(i, &v)| f(i, v)).collect()
 }
 
@@ -162,7 +164,7 @@ impl Program {
     pub fn readers(&self) -> Vec<Vec<VectorId>> {
         let mut readers = vec![Vec::new(); self.vectors.len()];
         for (id, vector) in self.vectors.iter().enumerate() {
-            vector.step.inputs().into_iter().for_each(|of| readers[of].push(id));
+            vector.step.inputs().into_iter().for_each(|source| readers[source].push(id));
         }
         readers
     }
@@ -174,22 +176,22 @@ impl Program {
         let mut slots: Vec<Vec<V>> = Vec::with_capacity(self.vectors.len());
         let mut last = vec![0; self.vectors.len()];
         for (id, vector) in self.vectors.iter().enumerate() {
-            vector.step.inputs().into_iter().for_each(|of| last[of] = id);
+            vector.step.inputs().into_iter().for_each(|source| last[source] = id);
         }
         for (id, vector) in self.vectors.iter().enumerate() {
-            let mut made = match vector.step {
+            let mut result = match vector.step {
                 Step::Input => input.iter().map(|v| v.times(scale)).collect(),
                 ref step => step.apply(&slots),
             };
-            visit(id, &mut made);
-            slots.push(made);
+            visit(id, &mut result);
+            slots.push(result);
             // Free vectors that no later step reads.
-            for of in vector.step.inputs().into_iter().filter(|of| last[*of] == id) {
-                slots[of] = Vec::new();
+            for source in vector.step.inputs().into_iter().filter(|source| last[*source] == id) {
+                slots[source] = Vec::new();
             }
         }
         let output = self.output();
-        let result = slots.pop().expect("there is an output");
-        result.into_iter().zip(&output.scale).map(|(v, &scale)| v.times(V::of(scale))).collect()
+        let output_slots = slots.pop().expect("there is an output");
+        output_slots.into_iter().zip(&output.scale).map(|(v, &scale)| v.times(V::of(scale))).collect()
     }
 }

@@ -105,7 +105,7 @@ enum Kind {
 }
 
 impl KeyRecord {
-    pub fn of(id: KeyId) -> Self {
+    pub fn from_id(id: KeyId) -> Self {
         let kind = match id.kind {
             KeyKind::Relinearise => Kind::Relinearise,
             KeyKind::Galois(element) => Kind::Galois(element),
@@ -137,12 +137,12 @@ impl Port {
         let mut tensor = vec![0.0; self.period];
         self.slots.iter().for_each(|&slot| tensor[slot as usize] = slots[slot as usize].re);
         let mut pairs = slots.chunks(self.period).flat_map(|copy| copy.iter().zip(&tensor));
-        pairs.all(|(slot, wanted)| (slot.re - wanted).abs() <= stray && slot.im.abs() <= stray)
+        pairs.all(|(slot, expected)| (slot.re - expected).abs() <= stray && slot.im.abs() <= stray)
     }
 }
 
 /// The error for slots that are no valid answer.
-fn refused() -> BackendError {
+fn refusal() -> BackendError {
     let what = "it lies outside of the range that this model's answers have, so the input left what its polynomials hold for. The owner \
                 can recalibrate with inputs like this one, lower with a larger `-O margin`, or offer another back end (`cheetah`, \
                 `dealt`); an input nearer to the calibration samples is answered";
@@ -162,7 +162,7 @@ impl Public {
         version::check(NAME, VERSION, bytes)?;
         let public: Self = match postcard::take_from_bytes(bytes) {
             Ok((public, [])) => public,
-            Ok((_, rest)) => return wrong(format!("{} bytes left over", rest.len())),
+            Ok((_, tail)) => return wrong(format!("{} bytes left over", tail.len())),
             Err(e) => return wrong(e.to_string()),
         };
         public.interface.check()?;
@@ -198,20 +198,20 @@ impl Public {
         if self.keys.len() > MAX_KEYS {
             return wrong(format!("{} keys, at most {MAX_KEYS} are made", self.keys.len()));
         }
-        let different: std::collections::BTreeSet<_> = self.keys.iter().map(|key| format!("{:?}", key.id())).collect();
-        if different.len() < self.keys.len() {
+        let distinct: std::collections::BTreeSet<_> = self.keys.iter().map(|key| format!("{:?}", key.id())).collect();
+        if distinct.len() < self.keys.len() {
             return wrong("it wants a key twice".into());
         }
         let special = parameters.special_primes().len();
         for key in self.keys.iter().map(|key| key.id()) {
-            let known = match key.kind {
+            let is_known = match key.kind {
                 KeyKind::Galois(element) | KeyKind::Master(element) => {
                     element % 2 == 1 && (3..2 * parameters.degree()).contains(&(element as usize))
                 }
                 KeyKind::ToSparse | KeyKind::FromSparse => parameters.spec().encapsulated,
                 KeyKind::Relinearise | KeyKind::Zero => true,
             };
-            if !known || !(1..=levels).contains(&key.level) || !(1..=special).contains(&key.alpha) {
+            if !is_known || !(1..=levels).contains(&key.level) || !(1..=special).contains(&key.alpha) {
                 return wrong(format!("no key of its parameters is for {} at level {}", key.kind, key.level));
             }
             key.admit(parameters).or_else(|e| wrong(e.to_string()))?;
@@ -224,7 +224,7 @@ impl Public {
 
     /// Rounds an output for the client to a multiple of `error`, which is twice the error without
     /// rounding.
-    pub fn rounded(&self, value: f64) -> f64 {
+    pub fn round(&self, value: f64) -> f64 {
         // Adding 0 turns -0 into 0.
         if self.options.round && self.error > 0.0 && self.compared.is_none() {
             (value / self.error).round() * self.error + 0.0
@@ -239,10 +239,10 @@ impl Public {
     /// [`BackendError::Answer`] for slots that no valid answer has.
     pub fn answer(&self, slots: &[Complex]) -> Result<Vec<f64>, BackendError> {
         if !self.output.holds(slots, STRAY.max(8.0 * self.relative)) {
-            return Err(refused());
+            return Err(refusal());
         }
         let Port { slots: places, unit, .. } = &self.output;
-        let answer: Vec<f64> = places.iter().map(|&slot| self.rounded(slots[slot as usize].re * unit)).collect();
+        let answer: Vec<f64> = places.iter().map(|&slot| self.round(slots[slot as usize].re * unit)).collect();
         self.check_answer(&answer)?;
         Ok(answer)
     }
@@ -253,13 +253,13 @@ impl Public {
     /// # Errors
     /// [`BackendError::Answer`] if an output does not.
     pub fn check_answer(&self, answer: &[f64]) -> Result<(), BackendError> {
-        let most = self.output.unit + self.stated();
+        let max_magnitude = self.output.unit + self.stated_error();
         // False for NaN.
-        if self.compared.is_some() || answer.iter().all(|v| v.abs() <= most) { Ok(()) } else { Err(refused()) }
+        if self.compared.is_some() || answer.iter().all(|v| v.abs() <= max_magnitude) { Ok(()) } else { Err(refusal()) }
     }
 
     /// Returns the largest expected distance of an answer from the float network's.
-    pub fn stated(&self) -> f64 {
+    pub fn stated_error(&self) -> f64 {
         self.error + self.approximation * self.output.unit
     }
 
@@ -284,7 +284,7 @@ impl Public {
             "bootstraps": boots,
             "relative_error": self.relative,
             "approximation": self.approximation,
-            "stated_error": self.stated(),
+            "stated_error": self.stated_error(),
             "certain": self.certain,
             "output_range": self.output.unit,
             "steps": self.steps,

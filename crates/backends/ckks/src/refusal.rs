@@ -8,7 +8,7 @@ use super::options::{Domain, NAME, Options};
 use tacit_backend_api::BackendError;
 
 /// A choice that does not hold, with its verdict.
-pub(super) struct Fallen {
+pub(super) struct FailedChoice {
     pub options: Options,
     pub judged: Judged,
 }
@@ -26,7 +26,7 @@ const HINT: &str = "`-O domain=calibrated` takes the ranges that samples have in
 
 /// Adds [`HINT`] to an error, unless the ranges of samples would not help because the operator is
 /// no function.
-pub(super) fn hinted(error: BackendError, graph: &FloatGraph) -> BackendError {
+pub(super) fn add_hint(error: BackendError, graph: &FloatGraph) -> BackendError {
     match error {
         BackendError::Option { backend, key, what } => {
             BackendError::Option { backend, key, what: format!("{what}. {HINT}") }
@@ -34,7 +34,7 @@ pub(super) fn hinted(error: BackendError, graph: &FloatGraph) -> BackendError {
         BackendError::Unsupported { node, name, op, what } if is_function(&graph.nodes[node].op) => {
             BackendError::Unsupported { node, name, op, what: format!("{what}. {HINT}") }
         }
-        other => other,
+        error => error,
     }
 }
 
@@ -59,8 +59,8 @@ pub(super) fn uncertain(domain: Domain) -> BackendError {
 }
 
 /// The error that says why the best choice does not hold, and what would help.
-pub(super) fn refusal(Fallen { options, judged }: &Fallen) -> BackendError {
-    let asked = options.agreement;
+pub(super) fn refusal(FailedChoice { options, judged }: &FailedChoice) -> BackendError {
+    let min_agreement = options.agreement;
     let samples = if judged.samples.held_out > 0 { "samples held out" } else { "samples" };
     let Judged { output_error, tried, .. } = judged;
     let what = if !options.bears(judged.wrong()) {
@@ -71,9 +71,9 @@ pub(super) fn refusal(Fallen { options, judged }: &Fallen) -> BackendError {
             judged.wrong()
         )
     } else {
-        let seen = judged.agreement.map_or(1.0, |share| share.min(judged.expected.map_or(1.0, |e| e.share)));
-        let share = (100.0 * seen).floor() / 100.0;
-        let fewer = match (*output_error <= WORTHLESS, seen < asked) {
+        let agreement = judged.agreement.map_or(1.0, |share| share.min(judged.expected.map_or(1.0, |e| e.share)));
+        let share = (100.0 * agreement).floor() / 100.0;
+        let fewer = match (*output_error <= WORTHLESS, agreement < min_agreement) {
             (false, _) => {
                 "where features differ much in size, normalise each of them at the start of the network; ".into()
             }
@@ -88,9 +88,9 @@ pub(super) fn refusal(Fallen { options, judged }: &Fallen) -> BackendError {
             "{} of inputs are asked to get the float network's class with outputs off by {} of their range at most; {which} \
              give {} and {} on {} {samples}. More calibration samples may show better; {fewer}a network trained with polynomials in \
              place of ReLU loses nothing; `cheetah` and `dealt` compute it exactly",
-            percent(asked),
+            percent(min_agreement),
             percent(MAX_OFF),
-            percent(seen),
+            percent(agreement),
             percent(*output_error),
             tried[0].inputs,
         )
@@ -124,7 +124,7 @@ mod tests {
             max_deviation: 0.0,
             tried: [tried(0), tried(1), tried(1)],
         };
-        let fallen = Fallen { options: Options::default(), judged };
+        let fallen = FailedChoice { options: Options::default(), judged };
         let text = refusal(&fallen).to_string();
         assert!(text.contains("2 of 60 inputs"), "{text}");
         assert!(text.contains("`-O unnoticed=2` serves it"), "{text}");
@@ -138,12 +138,12 @@ mod tests {
         let relu = graph.push("relu", FloatOp::Relu, &[0], &[]).unwrap();
         let window = Window { kernel: [2, 2], stride: [2, 2], pads: [0, 0, 0, 0] };
         let pool = graph.push("pool", FloatOp::MaxPool(window), &[relu], &[]).unwrap();
-        let told = |node: usize, op| {
+        let message = |node: usize, op| {
             let error = BackendError::Unsupported { node, name: "it".into(), op, what: "no".into() };
-            hinted(error, &graph).to_string()
+            add_hint(error, &graph).to_string()
         };
-        assert!(told(relu, "Relu").contains("domain=calibrated"));
-        assert!(told(pool, "MaxPool").ends_with(": no"));
-        assert!(hinted(uncertain(Domain::Auto), &graph).to_string().contains("domain=calibrated"));
+        assert!(message(relu, "Relu").contains("domain=calibrated"));
+        assert!(message(pool, "MaxPool").ends_with(": no"));
+        assert!(add_hint(uncertain(Domain::Auto), &graph).to_string().contains("domain=calibrated"));
     }
 }

@@ -27,12 +27,12 @@ fn an_answer_out_of_range_is_refused_and_the_server_sees_nothing() {
     let ask = |channel: &mut Channel| {
         let mut side = client.clone().connect(&ConnectionResources::default())?;
         side.setup(channel)?;
-        let one = |x: &&Vec<f32>| {
-            let before = channel.total_traffic().sent;
+        let query = |x: &&Vec<f32>| {
+            let sent_before = channel.total_traffic().sent;
             let answer = side.online(channel, Material::nothing(), x);
-            (answer, channel.total_traffic().sent - before)
+            (answer, channel.total_traffic().sent - sent_before)
         };
-        Ok::<_, BackendError>(inputs.iter().map(one).collect::<Vec<_>>())
+        Ok::<_, BackendError>(inputs.iter().map(query).collect::<Vec<_>>())
     };
     let serve = |channel: &mut Channel| {
         let mut side = server.clone().connect(&ConnectionResources::default())?;
@@ -40,22 +40,22 @@ fn an_answer_out_of_range_is_refused_and_the_server_sees_nothing() {
         channel.flush()?;
         inputs.iter().try_for_each(|_| side.online(channel, Material::nothing()))
     };
-    let (asked, served) = run_pair(ask, serve);
+    let (client_result, served) = run_pair(ask, serve);
     served.expect("the server sees four inputs like any others");
-    let asked = asked.unwrap();
-    assert!(asked.iter().all(|(_, bytes)| *bytes == asked[0].1));
-    let wanted = server.reference(&tame).unwrap();
-    for (k, (answer, _)) in asked.iter().enumerate() {
+    let answers = client_result.unwrap();
+    assert!(answers.iter().all(|(_, bytes)| *bytes == answers[0].1));
+    let expected = server.reference(&tame).unwrap();
+    for (k, (answer, _)) in answers.iter().enumerate() {
         match answer {
-            Ok(got) if k % 3 == 0 => {
-                assert!(got.iter().zip(&wanted).all(|(g, w)| (g - w).abs() <= server.error_bound(&[])));
+            Ok(outputs) if k % 3 == 0 => {
+                assert!(outputs.iter().zip(&expected).all(|(g, w)| (g - w).abs() <= server.error_bound(&[])));
             }
             Err(BackendError::Answer { what }) if k % 3 > 0 => {
                 for remedy in ["recalibrate", "-O margin", "cheetah"] {
                     assert!(what.contains(remedy), "{what}");
                 }
             }
-            other => panic!("input {k}: {other:?}"),
+            answer => panic!("input {k}: {answer:?}"),
         }
     }
     // The model in the clear agrees.

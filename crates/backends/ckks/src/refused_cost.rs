@@ -12,36 +12,36 @@ const SLOTS: usize = 1 << 15;
 const BOOTSTRAP_SECONDS: f64 = 5.2;
 
 /// Adds the network's cost to a refusal, if the reason is maxima or tensors of many ciphertexts.
-pub(super) fn priced(error: BackendError, graph: &FloatGraph) -> BackendError {
+pub(super) fn add_cost(error: BackendError, graph: &FloatGraph) -> BackendError {
     match error {
         BackendError::Unsupported { node, name, op, what } if matches!(graph.nodes[node].op, FloatOp::MaxPool(_)) => {
-            BackendError::Unsupported { node, name, op, what: what + &floor(graph) }
+            BackendError::Unsupported { node, name, op, what: what + &cost_sentence(graph) }
         }
         BackendError::Option { backend, key, what } if key == "set" => {
-            BackendError::Option { backend, key, what: what + &floor(graph) }
+            BackendError::Option { backend, key, what: what + &cost_sentence(graph) }
         }
-        other => other,
+        error => error,
     }
 }
 
 /// Returns the number of ciphertexts that comparisons fill: one for a ReLU, one less than the
 /// window's places for a maximum. Each comparison takes the levels between two bootstraps, so at
 /// least one bootstrap.
-fn compared(graph: &FloatGraph) -> usize {
+fn comparison_ciphertexts(graph: &FloatGraph) -> usize {
     let counts = graph.nodes.iter().map(|node| {
-        let each = match &node.op {
+        let per_ciphertext = match &node.op {
             FloatOp::Relu => 1,
             FloatOp::MaxPool(window) => window.kernel[0] * window.kernel[1] - 1,
             _ => 0,
         };
-        each * node.elements().div_ceil(SLOTS)
+        per_ciphertext * node.elements().div_ceil(SLOTS)
     });
     counts.sum()
 }
 
 /// Returns a sentence on the cost of comparisons; empty if there are none.
-fn floor(graph: &FloatGraph) -> String {
-    match compared(graph) {
+fn cost_sentence(graph: &FloatGraph) -> String {
+    match comparison_ciphertexts(graph) {
         0 => String::new(),
         count => format!(
             ". Cut into ciphertexts of {SLOTS} slots its comparisons would take {count} bootstraps at least, about {:.0} s of one thread \
@@ -65,10 +65,10 @@ mod tests {
         let window = Window { kernel: [3, 3], stride: [2, 2], pads: [1, 1, 0, 0] };
         let pool = graph.push("pool", FloatOp::MaxPool(window), &[relu], &[]).unwrap();
         graph.output = pool;
-        assert_eq!(compared(&graph), 5 + 8 * 2);
+        assert_eq!(comparison_ciphertexts(&graph), 5 + 8 * 2);
         let refused = |node: usize, op| {
             let error = BackendError::Unsupported { node, name: "it".into(), op, what: "no".into() };
-            priced(error, &graph).to_string()
+            add_cost(error, &graph).to_string()
         };
         assert!(refused(pool, "MaxPool").contains("21 bootstraps at least, about 109 s"));
         assert!(refused(relu, "Relu").ends_with(": no"));

@@ -62,7 +62,7 @@ impl Report {
         let public = &plan.public;
         let (costs, options) = (&public.costs, &public.options);
         let [held_out, extreme, drawn] = judged.tried;
-        let [whole, accepted] = [model, accepting].map(|model| model.interface.input.range.ends());
+        let [declared, accepted] = [model, accepting].map(|model| model.interface.input.range.ends());
         let mut report = Self {
             model: model.interface.name.clone(),
             calibration: model.calibration.text.clone(),
@@ -79,7 +79,7 @@ impl Report {
             approximation: public.approximation,
             stated_error: public.relative + public.approximation,
             accepted,
-            narrowed_from: (accepted != whole).then_some(whole),
+            narrowed_from: (accepted != declared).then_some(declared),
             certain: public.certain,
             domain: options.domain,
             margin: options.margin,
@@ -94,11 +94,11 @@ impl Report {
             drawn,
             warnings: Vec::new(),
         };
-        report.warnings = report.warned(model);
+        report.warnings = report.collect_warnings(model);
         report
     }
 
-    fn warned(&self, model: &Model) -> Vec<String> {
+    fn collect_warnings(&self, model: &Model) -> Vec<String> {
         let mut warnings = Vec::new();
         if model.calibration.guessed {
             warnings.push("no calibration samples were given: ranges are guesses, and no agreement is promised".into());
@@ -118,15 +118,15 @@ impl Report {
             ));
         }
         if let Some([low, high]) = self.narrowed_from {
-            let [least, most] = self.accepted;
+            let [accepted_low, accepted_high] = self.accepted;
             warnings.push(format!(
-                "inputs from {least} to {most} are accepted, where the model says {low} to {high}: nothing that was tried holds for more. \
+                "inputs from {accepted_low} to {accepted_high} are accepted, where the model says {low} to {high}: nothing that was tried holds for more. \
                  Clients refuse others. More calibration samples, or `-O domain=calibrated`, accept them"
             ));
         }
         let refused = self.extreme.refused + self.drawn.refused;
         if !self.certain {
-            warnings.push(self.measured());
+            warnings.push(self.measurement_warning());
         } else if refused > 0 {
             warnings.push(format!(
                 "{refused} of {} extreme inputs and inputs drawn from the accepted range get no answer: their outputs leave the range that \
@@ -140,7 +140,7 @@ impl Report {
 
 impl Report {
     /// Says what was measured where correctness is not certain.
-    fn measured(&self) -> String {
+    fn measurement_warning(&self) -> String {
         format!(
             "what is stated was measured, on {} inputs that are accepted ({} samples, {} extreme, {} drawn): {} left what is computed rightly, \
              clients refuse the answers of {}, {} that they take are off by more than is stated. Others that are accepted may get a wrong \
@@ -185,11 +185,11 @@ impl fmt::Display for Report {
         writeln!(f, "an input      {:.2} MiB up, {:.2} MiB down", mib(self.up_bytes), mib(self.down_bytes))?;
         writeln!(f, "diagonals     {}", self.diagonals)?;
         for a in &self.approximations {
-            let [from, to] = a.range;
+            let [low, high] = a.range;
             let degrees = a.degrees.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             writeln!(
                 f,
-                "polynomial    `{}` ({}): degree {degrees} on [{from:.3}, {to:.3}]{}, off by {:.3} %",
+                "polynomial    `{}` ({}): degree {degrees} on [{low:.3}, {high:.3}]{}, off by {:.3} %",
                 a.node,
                 a.op,
                 if a.certain { ", which no accepted input leaves" } else { "" },

@@ -124,7 +124,7 @@ impl Way {
 
 impl Ways {
     /// Returns the way of transform `index`, if there is one.
-    pub fn of(&self, index: usize) -> Option<Way> {
+    pub fn get(&self, index: usize) -> Option<Way> {
         match self {
             Self::All(way) => Some(*way),
             Self::Each(ways) => ways.get(index).copied(),
@@ -140,7 +140,7 @@ impl Ways {
     }
 
     /// Returns the shortest form of these ways.
-    pub fn each(ways: Vec<Way>) -> Self {
+    pub fn from_list(ways: Vec<Way>) -> Self {
         match ways.first() {
             // `All(HOISTED)` means chained where keys are large; the ways here are explicit, so
             // that form is not used.
@@ -208,9 +208,9 @@ mod tests {
             assert_eq!(text.parse::<Ways>().unwrap().to_string(), text);
         }
         let ways: Ways = "2h+c5".parse().unwrap();
-        assert_eq!((ways.len(), ways.of(0), ways.of(3)), (Some(3), Some(Way::HOISTED), None));
-        assert_eq!(ways.of(2), Some(Way { steps: Steps::Chained, log_babies: Some(5) }));
-        assert_eq!(Ways::each(vec![Way::CHAINED; 3]), Ways::All(Way::CHAINED));
+        assert_eq!((ways.len(), ways.get(0), ways.get(3)), (Some(3), Some(Way::HOISTED), None));
+        assert_eq!(ways.get(2), Some(Way { steps: Steps::Chained, log_babies: Some(5) }));
+        assert_eq!(Ways::from_list(vec![Way::CHAINED; 3]), Ways::All(Way::CHAINED));
         for bad in ["", "fast", "0h", "4097h", "3h+", "h+-c", "f99", "h5", "hh", "99999999999999999999h", "2h2h"] {
             assert!(bad.parse::<Ways>().is_err(), "{bad}");
         }

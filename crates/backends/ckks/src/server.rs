@@ -12,7 +12,7 @@ use tacit_he::ckks::{
 };
 use tacit_net::Channel;
 
-use super::argmax::Best;
+use super::argmax::ArgMax;
 use super::circuit::Circuit;
 use super::key_cache::KeySets;
 use super::levelled_program::he;
@@ -33,7 +33,7 @@ pub(super) struct Shared {
     pub digest: [u8; 32],
     pub keys: KeySets,
     /// The arg max, if only the best class is revealed.
-    best: Option<Best>,
+    best: Option<ArgMax>,
     circuit: Mutex<Option<Arc<Circuit>>>,
 }
 
@@ -43,12 +43,12 @@ impl Shared {
     /// # Errors
     /// None in practice: the plan has passed the same checks.
     pub fn new(plan: Plan, digest: [u8; 32]) -> Result<Self, BackendError> {
-        let best = plan.public.compared.map(|n| Best::new(n as usize, plan.context.parameters())).transpose()?;
+        let best = plan.public.compared.map(|n| ArgMax::new(n as usize, plan.context.parameters())).transpose()?;
         Ok(Self { plan, digest, keys: KeySets::default(), best, circuit: Mutex::default() })
     }
 
     /// Frees keys in memory that no connection uses, and buffers of computations that have ended.
-    pub fn rest(&self) {
+    pub fn free_idle_memory(&self) {
         self.keys.forget_idle();
         self.plan.context.give_up_spares();
         heap::give_back();
@@ -56,19 +56,19 @@ impl Shared {
 
     /// Returns the encoded weights, made at the first call.
     fn circuit(&self) -> Result<Arc<Circuit>, BackendError> {
-        let mut made =
+        let mut circuit_slot =
             self.circuit.lock().map_err(|_| BackendError::Misuse("encoding the weights broke down before"))?;
-        if let Some(circuit) = &*made {
+        if let Some(circuit) = &*circuit_slot {
             return Ok(circuit.clone());
         }
         let circuit = Arc::new(Circuit::new(&self.plan)?);
-        *made = Some(circuit.clone());
+        *circuit_slot = Some(circuit.clone());
         Ok(circuit)
     }
 }
 
 /// One connection.
-pub(super) struct Serving {
+pub(super) struct ServerConnection {
     shared: Arc<Shared>,
     uploads: Option<Arc<dyn Uploads>>,
     /// Fingerprint of the client.
@@ -90,9 +90,9 @@ fn read_key(
     bytes: &[u8],
     digest: impl FnOnce(&[u8]) -> [u8; DIGEST],
 ) -> Result<(SwitchKey, [u8; DIGEST]), String> {
-    let (key, stated) = bytes.split_last_chunk::<DIGEST>().expect("the length has been checked");
+    let (key, expected) = bytes.split_last_chunk::<DIGEST>().expect("the length has been checked");
     let computed = digest(key);
-    if *stated != computed {
+    if *expected != computed {
         return Err(format!("the key for {} is damaged", record.id().kind));
     }
     let key = SwitchKey::read(context, record.id(), key).map_err(|e| e.to_string())?;
@@ -100,15 +100,15 @@ fn read_key(
 }
 
 /// Returns the digest that a stored key file is bound to.
-fn bound(plan: &[u8; 32], name: &UploadName) -> [u8; 32] {
+fn file_binding(plan: &[u8; 32], name: &UploadName) -> [u8; 32] {
     digest("tacit 2026-11 ckks kept keys", &[plan, name])
 }
 
-fn keeping(error: tacit_he::HeError) -> BackendError {
+fn keeping_error(error: tacit_he::HeError) -> BackendError {
     BackendError::Keeping { what: error.to_string() }
 }
 
-impl Serving {
+impl ServerConnection {
     pub fn new(shared: Arc<Shared>, resources: &ConnectionResources, mut prg: Prg) -> Self {
         let ConnectionResources { uploads, client, stop, watch, .. } = resources.clone();
         let arg_max = shared.best.as_ref().map(|best| {
@@ -123,50 +123,55 @@ impl Serving {
         Ok(channel.flush()?)
     }
 
-    /// Receives all keys but the first `there`, and passes each with its bytes to `take`. Returns
+    /// Receives all keys but the first `uploaded_count`, and passes each with its bytes to `take`. Returns
     /// the digest of the received keys.
     fn receive(
         &self,
         channel: &mut Channel,
         name: &UploadName,
-        there: usize,
+        uploaded_count: usize,
         mut take: impl FnMut(SwitchKey, &[u8]) -> Result<(), BackendError>,
     ) -> Result<[u8; DIGEST], BackendError> {
         let Shared { plan, digest, .. } = &*self.shared;
         let mut digests = Vec::with_capacity(plan.public.keys.len());
-        for (index, record) in plan.public.keys.iter().enumerate().skip(there) {
+        for (index, record) in plan.public.keys.iter().enumerate().skip(uploaded_count) {
             let len = SwitchKey::packed_bytes(&plan.context, record.id()) + DIGEST;
             let mut packed = Vec::new();
-            let (key, own) = channel.recv_with(KEY, len, |bytes| {
+            let (key, digest_of_key) = channel.recv_with(KEY, len, |bytes| {
                 packed.extend_from_slice(&bytes[..bytes.len() - DIGEST]);
                 read_key(&plan.context, *record, bytes, |key| key_digest(digest, name, index, key))
             })?;
             take(key, &packed)?;
-            digests.push(own);
+            digests.push(digest_of_key);
         }
-        Ok(set_digest(digest, there as u64, &digests))
+        Ok(set_digest(digest, uploaded_count as u64, &digests))
     }
 
     /// Returns the name of a set in memory: a digest of its client, its plan and the client's name
     /// for it. The client's name alone is only a claim.
-    fn resident(&self, name: &UploadName) -> UploadName {
+    fn resident_name(&self, name: &UploadName) -> UploadName {
         digest("tacit 2026-11 ckks keys in memory", &[&self.client, &self.shared.digest, name])
     }
 
     /// Finds the set in this process's memory, or receives it.
-    fn in_memory(&self, channel: &mut Channel, name: &UploadName, bytes: u64) -> Result<Arc<KeySet>, BackendError> {
-        let (sets, resident) = (&self.shared.keys, self.resident(name));
+    fn find_or_receive(
+        &self,
+        channel: &mut Channel,
+        name: &UploadName,
+        bytes: u64,
+    ) -> Result<Arc<KeySet>, BackendError> {
+        let (sets, resident) = (&self.shared.keys, self.resident_name(name));
         if let Some(keys) = sets.find(&resident) {
             Self::welcome(channel, Welcome::Known)?;
             return Ok(keys);
         }
-        let room = sets.room(bytes);
+        let room = sets.reserve(bytes);
         Self::welcome(channel, if room.is_some() { Welcome::Send { there: 0 } } else { Welcome::Full })?;
         let mut room = room.ok_or_else(|| no_room(bytes))?;
         let mut keys = KeySet::default();
         let digest = self.receive(channel, name, 0, |key, packed| {
             keys.insert(key);
-            if room.arrive(packed.len() as u64) { Ok(()) } else { Err(no_room(bytes)) }
+            if room.add_arrived(packed.len() as u64) { Ok(()) } else { Err(no_room(bytes)) }
         })?;
         channel.send(CONFIRMED, &digest)?;
         Ok(room.fill(resident, keys))
@@ -174,7 +179,7 @@ impl Serving {
 
     /// Finds the set in a file stored for the client, or receives it. Keys that arrive stay stored
     /// if the connection breaks off.
-    fn kept(
+    fn open_or_receive_file(
         &mut self,
         channel: &mut Channel,
         Hello { name, lasts }: Hello,
@@ -191,40 +196,42 @@ impl Serving {
             }
         };
         // A damaged file is resumed from its intact keys.
-        if let (true, Ok(keys)) = (is_whole, self.opened(&path, &name, bytes)) {
+        if let (true, Ok(keys)) = (is_whole, self.open_file(&path, &name, bytes)) {
             Self::welcome(channel, Welcome::Known)?;
             return Ok(keys);
         }
         let ids: Vec<KeyId> = plan.public.keys.iter().map(|key| key.id()).collect();
-        let bound = bound(digest, &name);
-        let part = PartFile::resume(&path, &plan.context, &bound, &ids, |file| sets.is_checked(file));
-        let Some(mut part) = part.map_err(keeping)? else {
+        let binding = file_binding(digest, &name);
+        let part = PartFile::resume(&path, &plan.context, &binding, &ids, |file| sets.is_checked(file));
+        let Some(mut part) = part.map_err(keeping_error)? else {
             Self::welcome(channel, Welcome::Busy)?;
             return Err(BackendError::Data { what: "another connection sends these keys".into() });
         };
-        sets.note_checked(part.state().map_err(keeping)?);
-        sets.forget(&self.resident(&name));
+        sets.note_checked(part.state().map_err(keeping_error)?);
+        sets.forget(&self.resident_name(&name));
         uploads.set_whole(digest, &name, false)?;
-        let there = part.there();
-        Self::welcome(channel, Welcome::Send { there: there as u64 })?;
-        let came = self.receive(channel, &name, there, |_, packed| part.push(&plan.context, packed).map_err(keeping));
+        let uploaded_count = part.there();
+        Self::welcome(channel, Welcome::Send { there: uploaded_count as u64 })?;
+        let received_digest = self.receive(channel, &name, uploaded_count, |_, packed| {
+            part.push(&plan.context, packed).map_err(keeping_error)
+        });
         // Also after an upload that broke off.
-        sets.note_checked(part.state().map_err(keeping)?);
-        let came = came?;
-        part.finish().map_err(keeping)?;
+        sets.note_checked(part.state().map_err(keeping_error)?);
+        let received_digest = received_digest?;
+        part.finish().map_err(keeping_error)?;
         uploads.set_whole(digest, &name, true)?;
         // Confirm only what is on disk.
-        channel.send(CONFIRMED, &came)?;
-        self.opened(&path, &name, bytes)
+        channel.send(CONFIRMED, &received_digest)?;
+        self.open_file(&path, &name, bytes)
     }
 
     /// Opens a whole file; all its keys have been checked.
-    fn opened(&mut self, path: &Path, name: &UploadName, bytes: u64) -> Result<Arc<KeySet>, BackendError> {
+    fn open_file(&mut self, path: &Path, name: &UploadName, bytes: u64) -> Result<Arc<KeySet>, BackendError> {
         let Shared { plan, digest, keys, .. } = &*self.shared;
-        let file = KeyFile::open(path, &plan.context, &bound(digest, name)).map_err(keeping)?;
+        let file = KeyFile::open(path, &plan.context, &file_binding(digest, name)).map_err(keeping_error)?;
         let state = file.state();
         if !keys.is_checked(&state) {
-            file.check(&plan.context).map_err(keeping)?;
+            file.check(&plan.context).map_err(keeping_error)?;
             keys.note_checked(state);
         }
         self.file = Some(state);
@@ -232,19 +239,19 @@ impl Serving {
     }
 
     /// Returns the keys that were sent, with the keys derived from them.
-    fn completed(&self, name: &UploadName, sent: Arc<KeySet>) -> Result<Arc<KeySet>, BackendError> {
+    fn complete_keys(&self, name: &UploadName, sent: Arc<KeySet>) -> Result<Arc<KeySet>, BackendError> {
         let Shared { plan, keys, .. } = &*self.shared;
         if plan.sent.derivations.is_empty() {
             return Ok(sent);
         }
         let bytes = plan.sent.derived_bytes(&plan.context);
-        keys.completed(&self.resident(name), bytes, || plan.sent.completed(&plan.context, &sent))
+        keys.complete(&self.resident_name(name), bytes, || plan.sent.complete(&plan.context, &sent))
     }
 
     fn read_input(&self, bytes: &[u8]) -> Result<Ciphertext, String> {
         let (context, public) = (&self.shared.plan.context, &self.shared.plan.public);
-        let none = Estimate { deviation: 0.0, magnitude: 1.0 };
-        let read = Received::from_bytes(context, bytes, none).map_err(|e| e.to_string())?;
+        let no_errors = Estimate { deviation: 0.0, magnitude: 1.0 };
+        let read = Received::from_bytes(context, bytes, no_errors).map_err(|e| e.to_string())?;
         let Received::Seeded(seeded) = read else { return Err("a ciphertext with both halves".into()) };
         let input = seeded.expand(context, 1.0);
         let scale = context.parameters().scale(public.input.level);
@@ -268,7 +275,7 @@ fn no_room(bytes: u64) -> BackendError {
     BackendError::Data { what: format!("no room for {bytes} bytes of keys beside those in use") }
 }
 
-impl Drop for Serving {
+impl Drop for ServerConnection {
     fn drop(&mut self) {
         // Keys take hundreds of megabytes, and the next connection would read its keys into other
         // memory.
@@ -278,17 +285,17 @@ impl Drop for Serving {
     }
 }
 
-impl ServerSide for Serving {
+impl ServerSide for ServerConnection {
     fn setup(&mut self, channel: &mut Channel) -> Result<(), BackendError> {
         // Encode the weights first: a server that cannot compute should not take keys.
         channel.while_alive(|| self.shared.circuit())??;
         let hello = channel.recv_with(HELLO, HELLO_BYTES, Hello::from_bytes)?;
         let bytes = self.shared.plan.public.costs.setup.server.stored_bytes;
         let sent = match self.uploads.clone() {
-            Some(uploads) => self.kept(channel, hello, bytes, &*uploads)?,
-            None => self.in_memory(channel, &hello.name, bytes)?,
+            Some(uploads) => self.open_or_receive_file(channel, hello, bytes, &*uploads)?,
+            None => self.find_or_receive(channel, &hello.name, bytes)?,
         };
-        self.keys = Some(channel.while_alive(|| self.completed(&hello.name, sent))??);
+        self.keys = Some(channel.while_alive(|| self.complete_keys(&hello.name, sent))??);
         // Buffers for reading keys and encoding weights are free now, and another thread evaluates.
         heap::give_back();
         match &mut self.arg_max {
@@ -315,7 +322,7 @@ impl ServerSide for Serving {
             evaluator.encrypt_anew(&output, &mut self.prg).map_err(he)
         })?;
         // A key may have been damaged since the check.
-        let output = output.inspect_err(|_| self.file.iter().for_each(|file| shared.keys.doubt(file)))?;
+        let output = output.inspect_err(|_| self.file.iter().for_each(|file| shared.keys.forget_checked(file)))?;
         let (Some(best), Some(party), Some(material)) = (&shared.best, &mut self.arg_max, material) else {
             channel.send(OUTPUT, &output.to_bytes(context))?;
             return Ok(channel.flush()?);

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use tacit_he::ckks::{BootstrapSpec, KeyGroup, NamedSet, ParametersSpec, Secret, Segment, max_modulus_bits};
 
-use super::levels::{Bootstraps, Levels, levels};
+use super::levels::{Bootstraps, Levels, assign_levels};
 use super::options::{NAME, Options, Set};
 use super::program::Program;
 use tacit_backend_api::BackendError;
@@ -53,7 +53,7 @@ pub(super) struct Bootstrapping {
 impl Bootstrapping {
     /// Returns the levels it starts from and reaches with `primes` primes.
     pub fn levels(&self, primes: usize) -> Bootstraps {
-        Bootstraps { from: 1 + self.slot_to_coeff, to: primes - self.depth }
+        Bootstraps { level_in: 1 + self.slot_to_coeff, level_out: primes - self.depth }
     }
 
     pub fn spec(&self, slots: usize, options: &Options) -> BootstrapSpec {
@@ -101,8 +101,8 @@ impl Setting {
     /// Makes a chain of `levels` primes without bootstraps, with the number of special primes that
     /// makes keys smallest.
     pub fn leveled(log_degree: u32, levels: usize) -> Option<Self> {
-        let most = f64::from(max_modulus_bits(1 << log_degree, Secret::Ternary));
-        let fits = (1..=MAX_SPECIAL.min(levels)).filter(|&alpha| bits(levels, alpha) < most);
+        let max_bits = f64::from(max_modulus_bits(1 << log_degree, Secret::Ternary));
+        let fits = (1..=MAX_SPECIAL.min(levels)).filter(|&alpha| bits(levels, alpha) < max_bits);
         let alpha = fits.min_by_key(|&alpha| levels.div_ceil(alpha) * (levels + alpha))?;
         let segments = if levels > 1 { vec![Segment { count: levels - 1, bits: SCALE_BITS }] } else { vec![] };
         let parameters = ParametersSpec {
@@ -148,19 +148,19 @@ pub(super) fn choose(
     options: &Options,
     holds: impl Fn(usize) -> bool,
 ) -> Result<(Setting, Levels), BackendError> {
-    let depth = levels(program, None, usize::MAX, 0).map_or(usize::MAX, |found| found.level[0]);
+    let depth = assign_levels(program, None, usize::MAX, 0).map_or(usize::MAX, |levels| levels.level[0]);
     let largest = LOG_DEGREES[LOG_DEGREES.len() - 1];
-    let found = match options.set {
+    let setting = match options.set {
         Set::Auto => leveled(program, depth, SMALL_LOG_DEGREE, &holds)
             .or_else(|| cheapest(program, options, &holds))
             .or_else(|| leveled(program, depth, largest, &holds)),
         Set::Leveled => leveled(program, depth, largest, &holds),
         set => named(program, options, set, &holds),
     };
-    found.ok_or_else(|| {
-        let most = program.vectors.iter().map(|v| v.scale.len()).max().unwrap_or(0);
+    setting.ok_or_else(|| {
+        let max_slots = program.vectors.iter().map(|v| v.scale.len()).max().unwrap_or(0);
         let what = format!(
-            "the network takes {depth} levels without bootstraps, its largest tensor {most} slots. Without bootstraps about 40 levels and \
+            "the network takes {depth} levels without bootstraps, its largest tensor {max_slots} slots. Without bootstraps about 40 levels and \
              2^15 slots are secure; set B has 4 levels between bootstraps and 2^14 slots, set A 15 and 2^15. A smaller network helps, or \
              polynomials of lower degree (`-O tolerance`)"
         );
@@ -170,9 +170,10 @@ pub(super) fn choose(
 
 /// Returns the smallest ring up to degree `2^largest` that holds the program without bootstraps.
 fn leveled(program: &Program, depth: usize, largest: u32, holds: &dyn Fn(usize) -> bool) -> Option<(Setting, Levels)> {
-    let degrees = LOG_DEGREES.into_iter().filter(|log| *log <= largest);
-    let mut settings = degrees.filter_map(|log| Setting::leveled(log, depth)).filter(|s| holds(s.slots()));
-    settings.next().and_then(|s| Some((s, levels(program, None, depth, 0)?)))
+    let degrees = LOG_DEGREES.into_iter().filter(|log_degree| *log_degree <= largest);
+    let mut settings =
+        degrees.filter_map(|log_degree| Setting::leveled(log_degree, depth)).filter(|s| holds(s.slots()));
+    settings.next().and_then(|s| Some((s, assign_levels(program, None, depth, 0)?)))
 }
 
 /// Returns a set with bootstraps, if it holds the program.
@@ -181,21 +182,22 @@ fn named(program: &Program, options: &Options, set: Set, holds: &dyn Fn(usize) -
     let bootstraps = setting.bootstraps()?;
     // The client may encrypt one level above what bootstraps reach, or lower if inputs would be too
     // large.
-    let top = bootstraps.to + 1;
+    let top = bootstraps.level_out + 1;
     let small = (1..=top).rev().find(|&level| setting.input_bytes(level) <= INPUT_BYTES).unwrap_or(top);
     let placement = options.placement as usize;
-    let found = [small, top].into_iter().find_map(|most| levels(program, Some(bootstraps), most, placement));
-    let found = found.filter(|_| holds(setting.slots()))?;
-    Some((setting, found))
+    let levels =
+        [small, top].into_iter().find_map(|max_level| assign_levels(program, Some(bootstraps), max_level, placement));
+    let levels = levels.filter(|_| holds(setting.slots()))?;
+    Some((setting, levels))
 }
 
 /// Returns the set whose bootstraps cost least.
 fn cheapest(program: &Program, options: &Options, holds: &dyn Fn(usize) -> bool) -> Option<(Setting, Levels)> {
-    let found = BOOTSTRAP_COSTS.into_iter().filter_map(|(set, cost)| {
+    let candidates = BOOTSTRAP_COSTS.into_iter().filter_map(|(set, cost)| {
         let (setting, levels) = named(program, options, set, holds)?;
         Some((cost * levels.bootstraps(), setting, levels))
     });
-    found.min_by_key(|(cost, _, _)| *cost).map(|(_, setting, levels)| (setting, levels))
+    candidates.min_by_key(|(cost, _, _)| *cost).map(|(_, setting, levels)| (setting, levels))
 }
 
 #[cfg(test)]
@@ -232,6 +234,6 @@ mod tests {
         // Few slots suffice: the levels are the same.
         let spec = set.bootstrap.unwrap().spec(64, &Options::default());
         let boot = Bootstrapper::new(&context, &spec).unwrap();
-        assert_eq!(set.bootstraps(), Some(Bootstraps { from: boot.level_in(), to: boot.level_out() }));
+        assert_eq!(set.bootstraps(), Some(Bootstraps { level_in: boot.level_in(), level_out: boot.level_out() }));
     }
 }

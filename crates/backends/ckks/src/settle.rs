@@ -17,7 +17,7 @@ use super::judge::{Judge, Judged, Runs};
 use super::levelled_program::Emitted;
 use super::options::{Domain, Options};
 use super::plan::{Plan, plan_of};
-use super::refusal::{Fallen, MAX_OFF, hinted, is_function, refusal, uncertain};
+use super::refusal::{FailedChoice, MAX_OFF, add_hint, is_function, refusal, uncertain};
 use super::refused_cost;
 use tacit_backend_api::{BackendError, seam};
 
@@ -38,14 +38,14 @@ const ROOM: f64 = 4.0;
 const ALIKE: f64 = 0.02;
 
 /// The chosen network and options.
-pub(super) struct Settled<'m> {
+pub(super) struct SettledModel<'m> {
     /// The network, with the range that is accepted.
     pub model: Cow<'m, Model>,
-    pub held: Held,
+    pub choice: AcceptedChoice,
 }
 
 /// A choice that holds, with its plan and verdict.
-pub(super) struct Held {
+pub(super) struct AcceptedChoice {
     pub options: Options,
     pub emitted: Emitted,
     pub plan: Plan,
@@ -53,28 +53,28 @@ pub(super) struct Held {
 }
 
 /// A network with an accepted range, and the judge for that range.
-struct Place<'m> {
+struct RangedModel<'m> {
     model: Cow<'m, Model>,
     judge: Judge,
 }
 
-impl<'m> Place<'m> {
+impl<'m> RangedModel<'m> {
     fn new(model: Cow<'m, Model>) -> Result<Self, BackendError> {
         Ok(Self { judge: Judge::new(&model)?, model })
     }
 }
 
 struct Search<'a> {
-    asked: &'a Options,
+    requested: &'a Options,
     watch: &'a Watch,
     tried: usize,
-    best: Option<Fallen>,
+    best: Option<FailedChoice>,
     /// The first error of a choice that could not be built.
     broken: Option<BackendError>,
     /// Whether polynomials replace any function.
     functions: bool,
     /// Whether some choice had no certain bounds.
-    endless: bool,
+    unbounded: bool,
 }
 
 /// Searches the choices for a model.
@@ -82,26 +82,31 @@ struct Search<'a> {
 /// # Errors
 /// A node that cannot be lowered; [`BackendError::Option`] where no choice holds, with what would
 /// help.
-pub(super) fn settle<'m>(model: &'m Model, text: &seam::Options, watch: &Watch) -> Result<Settled<'m>, BackendError> {
-    let mut asked = Options::read(text)?;
+pub(super) fn settle<'m>(
+    model: &'m Model,
+    text: &seam::Options,
+    watch: &Watch,
+) -> Result<SettledModel<'m>, BackendError> {
+    let mut requested = Options::read(text)?;
     let has_margin = text.iter().any(|(key, _)| key == "margin");
-    if asked.domain == Domain::Auto && has_margin {
+    if requested.domain == Domain::Auto && has_margin {
         // A margin is meant for the ranges of samples.
-        asked.domain = Domain::Calibrated;
+        requested.domain = Domain::Calibrated;
     }
     let functions = has_functions(model);
-    let search = Search { asked: &asked, watch, tried: 0, best: None, broken: None, functions, endless: false };
-    let place = Place::new(Cow::Borrowed(model))?;
-    let found = match (asked.domain, functions) {
-        (Domain::Auto, true) => search.widest(place),
-        (Domain::Auto, false) => search.scaled(place, has_margin),
-        (Domain::Calibrated, _) => search.only(place, &calibrated(&asked, has_margin)),
-        (Domain::Accepted, _) => search.only(place, &accepted(&asked)),
+    let search =
+        Search { requested: &requested, watch, tried: 0, best: None, broken: None, functions, unbounded: false };
+    let ranged = RangedModel::new(Cow::Borrowed(model))?;
+    let result = match (requested.domain, functions) {
+        (Domain::Auto, true) => search.widest(ranged),
+        (Domain::Auto, false) => search.scaled(ranged, has_margin),
+        (Domain::Calibrated, _) => search.only(ranged, &calibrated(&requested, has_margin)),
+        (Domain::Accepted, _) => search.only(ranged, &accepted(&requested)),
     };
-    let domain = asked.domain;
-    found.map_err(|error| {
-        let error = if functions && domain != Domain::Calibrated { hinted(error, &model.graph) } else { error };
-        refused_cost::priced(error, &model.graph)
+    let domain = requested.domain;
+    result.map_err(|error| {
+        let error = if functions && domain != Domain::Calibrated { add_hint(error, &model.graph) } else { error };
+        refused_cost::add_cost(error, &model.graph)
     })
 }
 
@@ -112,73 +117,77 @@ fn has_functions(model: &Model) -> bool {
 
 /// Returns the error to state if `off` was the largest one measured: a power of two, since `off`
 /// depends on the weights and little of it is published.
-pub(super) fn stated(off: f64) -> f64 {
+pub(super) fn published_error(off: f64) -> f64 {
     if off > 0.0 { (ROOM * off).log2().ceil().exp2() } else { 0.0 }
 }
 
 /// Returns whether a verdict is good enough.
 pub(super) fn holds(judged: &Judged, options: &Options, model: &Model) -> bool {
-    let asked = options.agreement;
-    let agrees = judged.agreement.is_none_or(|share| share >= asked);
-    let expected = judged.expected.is_none_or(|expected| expected.share >= asked);
-    let is_near = model.calibration.guessed || asked == 0.0 || judged.output_error <= MAX_OFF;
+    let min_agreement = options.agreement;
+    let agrees = judged.agreement.is_none_or(|share| share >= min_agreement);
+    let expected = judged.expected.is_none_or(|expected| expected.share >= min_agreement);
+    let is_near = model.calibration.guessed || min_agreement == 0.0 || judged.output_error <= MAX_OFF;
     options.bears(judged.wrong()) && agrees && expected && is_near
 }
 
 impl Search<'_> {
     /// Searches for the widest accepted range for which something holds.
-    fn widest<'m>(mut self, whole: Place<'m>) -> Result<Settled<'m>, BackendError> {
-        let choices = accepted(self.asked);
-        if let Some(held) = self.first(&whole, &choices)? {
-            return Ok(Settled { model: whole.model, held });
+    fn widest<'m>(mut self, full_range: RangedModel<'m>) -> Result<SettledModel<'m>, BackendError> {
+        let choices = accepted(self.requested);
+        if let Some(choice) = self.first(&full_range, &choices)? {
+            return Ok(SettledModel { model: full_range.model, choice });
         }
-        let mut least = None;
+        let mut narrowest = None;
         for share in NARROWER {
-            let Some(model) = narrowed(&whole.model, share) else { break };
-            let place = Place::new(Cow::Owned(model))?;
-            match self.first(&place, &choices)? {
-                Some(held) if share < 1.0 => return Ok(Settled { model: place.model, held }),
-                Some(held) => least = Some(Settled { model: place.model, held }),
+            let Some(model) = narrowed(&full_range.model, share) else { break };
+            let ranged = RangedModel::new(Cow::Owned(model))?;
+            match self.first(&ranged, &choices)? {
+                Some(choice) if share < 1.0 => return Ok(SettledModel { model: ranged.model, choice }),
+                Some(choice) => narrowest = Some(SettledModel { model: ranged.model, choice }),
                 // Nothing holds on the narrowest range, so neither on wider ones.
                 None if share >= 1.0 => break,
                 None => {}
             }
         }
-        least.ok_or_else(|| self.refusal())
+        narrowest.ok_or_else(|| self.refusal())
     }
 
     /// Takes the first choice that holds.
-    fn only<'m>(mut self, place: Place<'m>, choices: &[Options]) -> Result<Settled<'m>, BackendError> {
-        match self.first(&place, choices)? {
-            Some(held) => Ok(Settled { model: place.model, held }),
+    fn only<'m>(mut self, ranged: RangedModel<'m>, choices: &[Options]) -> Result<SettledModel<'m>, BackendError> {
+        match self.first(&ranged, choices)? {
+            Some(choice) => Ok(SettledModel { model: ranged.model, choice }),
             None => Err(self.refusal()),
         }
     }
 
     /// Takes the scales of samples if they are certain and no answer is refused. Otherwise takes
     /// certain scales if their error is not much larger. If neither holds, tries larger margins.
-    fn scaled<'m>(mut self, place: Place<'m>, has_margin: bool) -> Result<Settled<'m>, BackendError> {
-        let scales = margins(self.asked, has_margin);
-        let mut held = self.first(&place, &scales[..1])?;
-        if !held.as_ref().is_some_and(|held| held.plan.public.certain && held.judged.refused() == 0) {
-            let certain = Options { domain: Domain::Accepted, ..self.asked.clone() };
-            let of_all = self.first(&place, &[certain])?;
-            held = match (of_all, held) {
-                (Some(all), Some(own)) if all.plan.public.error > DEARER * own.plan.public.error => Some(own),
-                (of_all, own) => of_all.or(own),
+    fn scaled<'m>(mut self, ranged: RangedModel<'m>, has_margin: bool) -> Result<SettledModel<'m>, BackendError> {
+        let scales = margins(self.requested, has_margin);
+        let mut choice = self.first(&ranged, &scales[..1])?;
+        if !choice.as_ref().is_some_and(|choice| choice.plan.public.certain && choice.judged.refused() == 0) {
+            let certain = Options { domain: Domain::Accepted, ..self.requested.clone() };
+            let accepted = self.first(&ranged, &[certain])?;
+            choice = match (accepted, choice) {
+                (Some(accepted), Some(calibrated))
+                    if accepted.plan.public.error > DEARER * calibrated.plan.public.error =>
+                {
+                    Some(calibrated)
+                }
+                (accepted, calibrated) => accepted.or(calibrated),
             };
         }
-        if held.is_none() {
-            held = self.first(&place, &scales[1..])?;
+        if choice.is_none() {
+            choice = self.first(&ranged, &scales[1..])?;
         }
-        match held {
-            Some(held) => Ok(Settled { model: place.model, held }),
+        match choice {
+            Some(choice) => Ok(SettledModel { model: ranged.model, choice }),
             None => Err(self.refusal()),
         }
     }
 
     /// Returns the first choice that holds.
-    fn first(&mut self, place: &Place<'_>, choices: &[Options]) -> Result<Option<Held>, BackendError> {
+    fn first(&mut self, ranged: &RangedModel<'_>, choices: &[Options]) -> Result<Option<AcceptedChoice>, BackendError> {
         let mut hopeless = None;
         for options in choices {
             self.watch.tell("choosing polynomials", self.tried, None)?;
@@ -187,8 +196,8 @@ impl Search<'_> {
             if hopeless == Some(kind) {
                 continue;
             }
-            match self.tries(place, options) {
-                Ok(Tried::Holds(held)) => return Ok(Some(*held)),
+            match self.try_options(ranged, options) {
+                Ok(Tried::Holds(choice)) => return Ok(Some(*choice)),
                 Ok(Tried::Fails) => {}
                 Ok(Tried::Hopeless) => hopeless = Some(kind),
                 Err(
@@ -205,18 +214,18 @@ impl Search<'_> {
 
     /// Tries one choice: first with ranges of the samples that do not judge and, if that holds,
     /// with ranges of all samples.
-    fn tries(&mut self, place: &Place<'_>, options: &Options) -> Result<Tried, BackendError> {
-        let Place { model, judge } = place;
+    fn try_options(&mut self, ranged: &RangedModel<'_>, options: &Options) -> Result<Tried, BackendError> {
+        let RangedModel { model, judge } = ranged;
         let mut emitted = Emitted::new(model, options, Samples::Searched, self.watch)?;
         if options.domain == Domain::Accepted && !emitted.is_certain() {
-            self.endless = true;
+            self.unbounded = true;
             return Ok(Tried::Hopeless);
         }
         emitted.setting(options)?;
-        let judged = judge.of_program(emitted.program());
+        let judged = judge.judge_program(emitted.program());
         if !holds(&judged, options, model) {
             let hopeless = judged.output_error > HOPELESS || judged.output_error.is_nan();
-            self.falls(options, judged);
+            self.record_failure(options, judged);
             return Ok(if hopeless { Tried::Hopeless } else { Tried::Fails });
         }
         if judge.holds_out() {
@@ -225,20 +234,22 @@ impl Search<'_> {
         let approximation = match model.interface.output_mode {
             // Few inputs come near the worst point of a polynomial, so the measured error may be
             // far too small.
-            OutputMode::Logits => stated(tacit_floats::larger(judged.max_deviation, emitted.largest_error() / ROOM)),
+            OutputMode::Logits => {
+                published_error(tacit_floats::larger(judged.max_deviation, emitted.largest_error() / ROOM))
+            }
             OutputMode::Top1 => 0.0,
         };
         let plan = plan_of(model, &emitted, options, approximation, self.watch)?;
         let runs = Runs {
             rehearse: &|inputs| plan.rehearse(inputs),
             refuses: &|answer| plan.public.check_answer(answer).is_err(),
-            stated: plan.public.stated(),
+            stated: plan.public.stated_error(),
         };
-        let judged = judge.of_runs(&judged, &runs);
+        let judged = judge.judge_runs(&judged, &runs);
         if holds(&judged, options, model) && self.is_vouched(&plan, &judged, model.interface.output_mode) {
-            return Ok(Tried::Holds(Box::new(Held { options: options.clone(), emitted, plan, judged })));
+            return Ok(Tried::Holds(Box::new(AcceptedChoice { options: options.clone(), emitted, plan, judged })));
         }
-        self.falls(options, judged);
+        self.record_failure(options, judged);
         Ok(Tried::Fails)
     }
 
@@ -246,28 +257,28 @@ impl Search<'_> {
     /// a plan for classes must be certain, unless no tried input exceeds a limit and the network is
     /// one of polynomials or an option asks for sample ranges.
     fn is_vouched(&mut self, plan: &Plan, judged: &Judged, mode: OutputMode) -> bool {
-        let by_name = self.asked.domain == Domain::Calibrated;
+        let is_requested = self.requested.domain == Domain::Calibrated;
         let is_vouched = plan.is_certain()
             || match mode {
                 OutputMode::Logits => plan.options.domain == Domain::Calibrated,
-                OutputMode::Top1 => (by_name || !self.functions) && judged.outside_domain() == 0,
+                OutputMode::Top1 => (is_requested || !self.functions) && judged.outside_domain() == 0,
             };
-        self.endless |= !is_vouched;
+        self.unbounded |= !is_vouched;
         is_vouched
     }
 
-    fn falls(&mut self, options: &Options, judged: Judged) {
+    fn record_failure(&mut self, options: &Options, judged: Judged) {
         if self.best.as_ref().is_none_or(|best| worth(&judged) > worth(&best.judged)) {
-            self.best = Some(Fallen { options: options.clone(), judged });
+            self.best = Some(FailedChoice { options: options.clone(), judged });
         }
     }
 
     fn refusal(self) -> BackendError {
-        let Self { asked, best, broken, endless, .. } = self;
+        let Self { requested, best, broken, unbounded, .. } = self;
         match (best, broken) {
-            (Some(best), _) if !(endless && holds_but(&best)) => refusal(&best),
-            (_, Some(error)) if !endless => error,
-            _ => uncertain(asked.domain),
+            (Some(best), _) if !(unbounded && fails_only_certainty(&best)) => refusal(&best),
+            (_, Some(error)) if !unbounded => error,
+            _ => uncertain(requested.domain),
         }
     }
 }
@@ -279,49 +290,49 @@ fn worth(judged: &Judged) -> (Reverse<usize>, f64) {
 
 /// The outcome of a choice.
 enum Tried {
-    Holds(Box<Held>),
+    Holds(Box<AcceptedChoice>),
     Fails,
     /// The choice fails, and so would finer polynomials.
     Hopeless,
 }
 
 /// Returns whether a verdict fails only because it is not certain.
-fn holds_but(Fallen { options, judged }: &Fallen) -> bool {
+fn fails_only_certainty(FailedChoice { options, judged }: &FailedChoice) -> bool {
     let share = judged.agreement.unwrap_or(1.0);
     options.bears(judged.wrong()) && share >= options.agreement && judged.output_error <= MAX_OFF
 }
 
 /// Choices with finer polynomials, and composites where no polynomial is fine enough.
-fn finer(options: &Options) -> Vec<Options> {
+fn refinements(options: &Options) -> Vec<Options> {
     TOLERANCES.map(|share| Options { tolerance: options.tolerance * share, ..options.clone() }).to_vec()
 }
 
 /// Choices with certain ranges.
-fn accepted(asked: &Options) -> Vec<Options> {
-    finer(&Options { domain: Domain::Accepted, ..asked.clone() })
+fn accepted(requested: &Options) -> Vec<Options> {
+    refinements(&Options { domain: Domain::Accepted, ..requested.clone() })
 }
 
-fn margins(asked: &Options, has_margin: bool) -> Vec<Options> {
-    let margins = if has_margin { vec![asked.margin] } else { MARGINS.to_vec() };
+fn margins(requested: &Options, has_margin: bool) -> Vec<Options> {
+    let margins = if has_margin { vec![requested.margin] } else { MARGINS.to_vec() };
     let margins = margins.into_iter();
-    margins.map(|margin| Options { domain: Domain::Calibrated, margin, ..asked.clone() }).collect()
+    margins.map(|margin| Options { domain: Domain::Calibrated, margin, ..requested.clone() }).collect()
 }
 
 /// Choices with the ranges of samples.
-fn calibrated(asked: &Options, has_margin: bool) -> Vec<Options> {
-    margins(asked, has_margin).iter().flat_map(finer).collect()
+fn calibrated(requested: &Options, has_margin: bool) -> Vec<Options> {
+    margins(requested, has_margin).iter().flat_map(refinements).collect()
 }
 
 /// Returns the model with a range between the accepted one and that of its samples; `None` if these
 /// are alike.
 fn narrowed(model: &Model, share: f64) -> Option<Model> {
-    let own = model.interface.input.range.ends().map(f64::from);
+    let accepted = model.interface.input.range.ends().map(f64::from);
     let samples = tacit_floats::range(model.calibration.samples.iter().flatten().copied()).ends();
     let [low, high] = std::array::from_fn(|end| match share >= 1.0 {
         true => samples[end] as f32,
-        false => (own[end] + share * (samples[end] - own[end])) as f32,
+        false => (accepted[end] + share * (samples[end] - accepted[end])) as f32,
     });
-    if width(samples).is_nan() || width(samples) >= (1.0 - ALIKE) * width(own) {
+    if width(samples).is_nan() || width(samples) >= (1.0 - ALIKE) * width(accepted) {
         return None;
     }
     let mut model = model.clone();

@@ -11,33 +11,34 @@ pub(super) struct Sparse {
     columns: usize,
     /// Index of each row's first entry, and the number of entries.
     starts: Vec<usize>,
-    at: Vec<u32>,
+    /// Column of each entry.
+    entry_columns: Vec<u32>,
     values: Vec<f32>,
 }
 
 impl Sparse {
     /// Makes a matrix from rows of `(column, value)`; columns ascend in each row.
     pub fn from_rows(columns: usize, rows: impl IntoIterator<Item = Vec<(u32, f32)>>) -> Self {
-        let mut made = Self { columns, starts: vec![0], at: Vec::new(), values: Vec::new() };
+        let mut matrix = Self { columns, starts: vec![0], entry_columns: Vec::new(), values: Vec::new() };
         for row in rows {
-            made.at.extend(row.iter().map(|(column, _)| column));
-            made.values.extend(row.iter().map(|(_, value)| value));
-            made.starts.push(made.at.len());
+            matrix.entry_columns.extend(row.iter().map(|(column, _)| column));
+            matrix.values.extend(row.iter().map(|(_, value)| value));
+            matrix.starts.push(matrix.entry_columns.len());
         }
         // The lists live as long as the plan.
-        made.at.shrink_to_fit();
-        made.values.shrink_to_fit();
-        made
+        matrix.entry_columns.shrink_to_fit();
+        matrix.values.shrink_to_fit();
+        matrix
     }
 
     /// Returns the bytes in memory.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<usize>() * self.starts.len() + (size_of::<u32>() + size_of::<f32>()) * self.at.len()
+        size_of::<usize>() * self.starts.len() + (size_of::<u32>() + size_of::<f32>()) * self.entry_columns.len()
     }
 
-    /// Selects elements: row `i` takes element `from[i]`, or nothing.
-    pub fn select(columns: usize, from: &[Option<u32>]) -> Self {
-        Self::from_rows(columns, from.iter().map(|from| from.iter().map(|&c| (c, 1.0)).collect()))
+    /// Selects elements: row `i` takes element `sources[i]`, or nothing.
+    pub fn select(columns: usize, sources: &[Option<u32>]) -> Self {
+        Self::from_rows(columns, sources.iter().map(|source| source.iter().map(|&c| (c, 1.0)).collect()))
     }
 
     pub fn identity(n: usize) -> Self {
@@ -53,7 +54,7 @@ impl Sparse {
     }
 
     pub fn entries(&self) -> usize {
-        self.at.len()
+        self.entry_columns.len()
     }
 
     /// Returns the sum of the squares of all entries.
@@ -64,7 +65,7 @@ impl Sparse {
     /// Returns the entries of row `i`.
     pub fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
         let span = self.starts[i]..self.starts[i + 1];
-        self.at[span.clone()].iter().zip(&self.values[span]).map(|(&c, &v)| (c as usize, f64::from(v)))
+        self.entry_columns[span.clone()].iter().zip(&self.values[span]).map(|(&c, &v)| (c as usize, f64::from(v)))
     }
 
     /// Returns whether every row has its entry on the diagonal and no other.
@@ -73,7 +74,7 @@ impl Sparse {
     }
 
     /// Returns the diagonal of a matrix that [`is_diagonal`](Self::is_diagonal).
-    pub fn on_diagonal(&self) -> Vec<f64> {
+    pub fn diagonal_values(&self) -> Vec<f64> {
         self.values.iter().map(|&v| f64::from(v)).collect()
     }
 
@@ -89,13 +90,13 @@ impl Sparse {
         rows.map(|i| self.row(i).fold(V::of(0.0), |sum, (c, v)| sum.plus(x[c].times(V::of(v))))).collect()
     }
 
-    /// Returns the most entries that [`after`](Self::after) can make.
-    pub fn entries_after(&self, inner: &Self) -> usize {
-        self.at.iter().map(|&k| inner.starts[k as usize + 1] - inner.starts[k as usize]).sum()
+    /// Returns the most entries that [`compose`](Self::compose) can make.
+    pub fn entries_composed(&self, inner: &Self) -> usize {
+        self.entry_columns.iter().map(|&k| inner.starts[k as usize + 1] - inner.starts[k as usize]).sum()
     }
 
     /// Returns `self * inner`.
-    pub fn after(&self, inner: &Self) -> Self {
+    pub fn compose(&self, inner: &Self) -> Self {
         let rows = (0..self.rows()).into_par_iter();
         let rows: Vec<Vec<(u32, f32)>> =
             rows.map(|i| sum_rows(self.row(i).flat_map(|(k, w)| inner.row(k).map(move |(c, v)| (c, w * v))))).collect();
@@ -110,10 +111,10 @@ impl Sparse {
 
 /// Sorts the entries of one row and adds up those of the same column.
 fn sum_rows(entries: impl Iterator<Item = (usize, f64)>) -> Vec<(u32, f32)> {
-    let mut all: Vec<(usize, f64)> = entries.collect();
-    all.sort_by_key(|(c, _)| *c);
-    let mut row: Vec<(usize, f64)> = Vec::with_capacity(all.len());
-    for (c, v) in all {
+    let mut entries: Vec<(usize, f64)> = entries.collect();
+    entries.sort_by_key(|(c, _)| *c);
+    let mut row: Vec<(usize, f64)> = Vec::with_capacity(entries.len());
+    for (c, v) in entries {
         match row.last_mut() {
             Some((last, sum)) if *last == c => *sum += v,
             _ => row.push((c, v)),
@@ -131,8 +132,8 @@ mod tests {
         let a = Sparse::from_rows(3, [vec![(0, 2.0), (2, 1.0)], vec![(1, -1.0)]]);
         let b = Sparse::from_rows(2, [vec![(0, 1.0)], vec![(1, 3.0)], vec![(0, 1.0), (1, 4.0)]]);
         let x = [5.0, 7.0];
-        assert_eq!(a.after(&b).apply(&x), a.apply(&b.apply(&x)));
-        assert_eq!((a.after(&b).entries(), a.entries_after(&b)), (3, 4));
+        assert_eq!(a.compose(&b).apply(&x), a.apply(&b.apply(&x)));
+        assert_eq!((a.compose(&b).entries(), a.entries_composed(&b)), (3, 4));
         assert_eq!(a.plus(&a).apply(&[1.0, 1.0, 1.0]), [6.0, -2.0]);
         let mut scaled = a;
         scaled.scale_rows(&[10.0, 1.0]);

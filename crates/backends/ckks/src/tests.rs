@@ -25,7 +25,7 @@ use tacit_backend_api::{
 pub(super) fn residual() -> Model {
     let mut rng = SplitMix::new(9);
     let mut graph = FloatGraph::new("x", vec![2, 8, 8]).unwrap();
-    let mut some = |n: usize, size: f64| (0..n).map(|_| (rng.normal() * size) as f32).collect::<Vec<f32>>();
+    let mut draw = |n: usize, size: f64| (0..n).map(|_| (rng.normal() * size) as f32).collect::<Vec<f32>>();
     let mut conv = |graph: &mut FloatGraph, x: usize, out: usize, stride: usize| {
         let geometry = ConvGeometry {
             out_channels: out,
@@ -36,8 +36,8 @@ pub(super) fn residual() -> Model {
             groups: 1,
         };
         let inputs = graph.nodes[x].shape[0];
-        let weights = some(out * inputs * 9, (1.0 / (9.0 * inputs as f64)).sqrt());
-        let bias = some(out, 0.1);
+        let weights = draw(out * inputs * 9, (1.0 / (9.0 * inputs as f64)).sqrt());
+        let bias = draw(out, 0.1);
         graph.push("conv", FloatOp::Conv { geometry, weights, bias }, &[x], &[]).unwrap()
     };
     let act = |graph: &mut FloatGraph, x: usize| {
@@ -60,7 +60,7 @@ pub(super) fn residual() -> Model {
     let d = act(&mut graph, sum);
     let d = conv(&mut graph, d, 8, 2);
     let d = graph.push("flat", FloatOp::Reshape, &[d], &[128]).unwrap();
-    let weights = some(640, 0.1);
+    let weights = draw(640, 0.1);
     graph.output = graph.push("y", FloatOp::Dense { weights, bias: vec![0.1; 5] }, &[d], &[]).unwrap();
     let data = (0..16 * 128).map(|_| rng.range(-1.0, 1.0) as f32).collect();
     let calibration = Some(Npy { shape: vec![16, 2, 8, 8], data, is_bytes: false });
@@ -209,8 +209,8 @@ fn public_parts_that_do_not_hold_together_are_refused() {
     let mut rng = SplitMix::new(3);
     for _ in 0..200 {
         let mut damaged = bytes.clone();
-        let at = (rng.next_u64() % damaged.len() as u64) as usize;
-        damaged[at] ^= 1 << (rng.next_u64() % 8);
+        let index = (rng.next_u64() % damaged.len() as u64) as usize;
+        damaged[index] ^= 1 << (rng.next_u64() % 8);
         // The read succeeds or fails, but never panics.
         drop(Ckks.open(&damaged));
     }
@@ -239,9 +239,9 @@ fn inputs_that_leave_the_range_are_noticed() {
 fn key_sets_are_compared_and_the_best_within_a_budget_runs() {
     let model = residual();
     let wish = |upload, goal| Wish { budget: Budget { memory: None, upload }, goal, ..Wish::default() };
-    let of = |wish: &Wish| design(&model, &Options::default(), wish, &Watch::default());
-    let fast = of(&wish(None, Goal::Latency)).unwrap();
-    let small = of(&wish(None, Goal::Upload)).unwrap();
+    let plan = |wish: &Wish| design(&model, &Options::default(), wish, &Watch::default());
+    let fast = plan(&wish(None, Goal::Latency)).unwrap();
+    let small = plan(&wish(None, Goal::Upload)).unwrap();
     let chosen = |d: &Design| d.choices[d.chosen].clone();
     assert!(chosen(&fast).seconds < chosen(&small).seconds && chosen(&small).bytes < chosen(&fast).bytes);
     // No runnable set beats the search's result, and the paper's strategies need more.
@@ -257,7 +257,7 @@ fn key_sets_are_compared_and_the_best_within_a_budget_runs() {
     assert!((fast.front[fast.front.len() - 1].seconds - chosen(&fast).seconds).abs() < 1e-9);
     // Between the ends the ways are mixed. The named options give the stated keys, and answers.
     let half = chosen(&small).bytes.midpoint(chosen(&fast).bytes);
-    let between = of(&wish(Some(half), Goal::Latency)).unwrap();
+    let between = plan(&wish(Some(half), Goal::Latency)).unwrap();
     assert!(chosen(&between).bytes <= half && chosen(&between).seconds < chosen(&small).seconds);
     let options = chosen(&between).options.unwrap();
     let (server, client) = both(&model, &options);
@@ -283,8 +283,8 @@ fn budgets_that_nothing_fits_and_unknown_strategies_are_refused() {
     assert!(error.contains("encoded weights") && error.contains("bytes of memory with"), "{error}");
     let error = refused(&Wish { strategy: "best".into(), ..Wish::default() });
     assert!(error.contains("level-aware") && error.contains("strategy"), "{error}");
-    let one = Wish { strategy: "level-aware".into(), ..Wish::default() };
-    let found = design(&model, &Options::default(), &one, &Watch::default()).unwrap();
+    let wish = Wish { strategy: "level-aware".into(), ..Wish::default() };
+    let found = design(&model, &Options::default(), &wish, &Watch::default()).unwrap();
     assert!(found.choices[found.chosen].name == "level-aware" && found.keys.is_empty());
     // The design's options include all given ones.
     let found = design(&model, &"margin=3,derive=true".parse().unwrap(), &Wish::default(), &Watch::default()).unwrap();
@@ -300,11 +300,11 @@ fn budgets_that_nothing_fits_and_unknown_strategies_are_refused() {
 /// the largest magnitudes of calibration inputs and of accepted inputs.
 pub(super) fn activated([calibrated, accepted]: [f64; 2], act: impl Fn(&mut FloatGraph) -> usize) -> Model {
     let mut rng = SplitMix::new(5);
-    let mut some = |n: usize| (0..n).map(|_| (rng.normal() / 2.0) as f32).collect::<Vec<f32>>();
+    let mut draw = |n: usize| (0..n).map(|_| (rng.normal() / 2.0) as f32).collect::<Vec<f32>>();
     let mut graph = FloatGraph::new("x", vec![8]).unwrap();
-    graph.push("in", FloatOp::Dense { weights: some(64), bias: some(8) }, &[0], &[]).unwrap();
-    let made = act(&mut graph);
-    graph.output = graph.push("out", FloatOp::Dense { weights: some(24), bias: some(3) }, &[made], &[]).unwrap();
+    graph.push("in", FloatOp::Dense { weights: draw(64), bias: draw(8) }, &[0], &[]).unwrap();
+    let node = act(&mut graph);
+    graph.output = graph.push("out", FloatOp::Dense { weights: draw(24), bias: draw(3) }, &[node], &[]).unwrap();
     let data = (0..64 * 8).map(|_| rng.range(-calibrated, calibrated) as f32).collect();
     let calibration = Some(Npy { shape: vec![64, 8], data, is_bytes: false });
     let range = Some(Interval { low: -accepted as f32, high: accepted as f32 });
@@ -365,12 +365,12 @@ fn relu_is_a_polynomial_or_a_composite() {
 fn smooth_activations_are_near_by_one_polynomial() {
     for function in [Function::Sigmoid, Function::Tanh, Function::GeluResidual, Function::SiluResidual] {
         let model = activated([1.0; 2], |graph| {
-            let made = graph.push("f", FloatOp::Function(function), &[1], &[]).unwrap();
+            let gap = graph.push("f", FloatOp::Function(function), &[1], &[]).unwrap();
             if function.residual().is_none() {
-                return made;
+                return gap;
             }
             let relu = relu(graph);
-            graph.push("smooth", FloatOp::Sub, &[relu, made], &[]).unwrap()
+            graph.push("smooth", FloatOp::Sub, &[relu, gap], &[]).unwrap()
         });
         for (tolerance, near) in [(0.01, 0.05), (1e-4, 1e-3)] {
             let (server, _) = both(&model, &format!("tolerance={tolerance}"));
@@ -387,12 +387,12 @@ fn rehearsals_are_simulations() {
     let model = residual();
     let (server, _) = both(&model, "");
     let inputs: Vec<Vec<f32>> = (0..11).map(|seed| input(&model, seed)).collect();
-    let all = server.rehearse(&inputs.iter().map(|x| &**x).collect::<Vec<_>>()).unwrap();
-    assert_eq!(all.len(), inputs.len());
-    for (x, found) in inputs.iter().zip(all) {
-        assert_eq!(found.answer, server.simulate(x).unwrap());
+    let runs = server.rehearse(&inputs.iter().map(|x| &**x).collect::<Vec<_>>()).unwrap();
+    assert_eq!(runs.len(), inputs.len());
+    for (x, run) in inputs.iter().zip(runs) {
+        assert_eq!(run.answer, server.simulate(x).unwrap());
         let alone = server.strain(x).unwrap();
-        assert!(found.strains.iter().zip(&alone).all(|(a, b)| a.node == b.node && (a.share - b.share).abs() < 1e-3));
+        assert!(run.strains.iter().zip(&alone).all(|(a, b)| a.node == b.node && (a.share - b.share).abs() < 1e-3));
     }
     assert!(server.rehearse(&[&inputs[0], &[0.0; 3]]).is_err());
 }
@@ -400,11 +400,11 @@ fn rehearsals_are_simulations() {
 /// A layer with rotations over many distances.
 fn wide() -> Model {
     let mut rng = SplitMix::new(5);
-    let mut some = |n: usize| (0..n).map(|_| (rng.normal() / 16.0) as f32).collect::<Vec<f32>>();
+    let mut draw = |n: usize| (0..n).map(|_| (rng.normal() / 16.0) as f32).collect::<Vec<f32>>();
     let mut graph = FloatGraph::new("x", vec![256]).unwrap();
-    let made = graph.push("wide", FloatOp::Dense { weights: some(1 << 16), bias: some(256) }, &[0], &[]).unwrap();
-    let made = graph.push("square", FloatOp::Mul, &[made, made], &[]).unwrap();
-    graph.output = graph.push("out", FloatOp::Dense { weights: some(3 << 8), bias: some(3) }, &[made], &[]).unwrap();
+    let node = graph.push("wide", FloatOp::Dense { weights: draw(1 << 16), bias: draw(256) }, &[0], &[]).unwrap();
+    let node = graph.push("square", FloatOp::Mul, &[node, node], &[]).unwrap();
+    graph.output = graph.push("out", FloatOp::Dense { weights: draw(3 << 8), bias: draw(3) }, &[node], &[]).unwrap();
     let data = (0..64 * 256).map(|_| rng.range(-1.0, 1.0) as f32).collect();
     let calibration = Some(Npy { shape: vec![64, 256], data, is_bytes: false });
     let options = ImportOptions { calibration, range: Some(Interval { low: -1.0, high: 1.0 }), ..Default::default() };
@@ -479,8 +479,8 @@ fn the_best_class_costs_what_is_stated() {
 /// A public part with other slots of outputs, or with the wrong kind of answer, is refused.
 #[test]
 fn public_parts_that_disagree_about_the_answer_are_refused() {
-    let of = |model: &Model| Public::read(both(model, "").0.public_bytes()).unwrap();
-    let (all, best) = (of(&residual()), of(&telling_the_class(residual())));
+    let read = |model: &Model| Public::read(both(model, "").0.public_bytes()).unwrap();
+    let (all, best) = (read(&residual()), read(&telling_the_class(residual())));
     let refused = |public: Public| Ckks.open(&public.to_bytes().unwrap()).err().map(|e| e.to_string());
     assert!(refused(best.clone()).is_none() && refused(all.clone()).is_none());
     for (change, public) in [

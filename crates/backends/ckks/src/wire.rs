@@ -103,10 +103,10 @@ pub(super) fn key_digest(plan: &[u8; 32], name: &[u8], index: usize, bytes: &[u8
     digest("tacit 2026-11 ckks key", &[plan, name, &(index as u64).to_le_bytes(), bytes])
 }
 
-/// Returns the digest of the keys that arrived on one connection after the first `there`, from the
+/// Returns the digest of the keys that arrived on one connection after the first `skipped`, from the
 /// digest of each.
-pub(super) fn set_digest(plan: &[u8; 32], there: u64, digests: &[[u8; DIGEST]]) -> [u8; DIGEST] {
-    digest("tacit 2026-11 ckks key set", &[plan, &there.to_le_bytes(), &digests.concat()])
+pub(super) fn set_digest(plan: &[u8; 32], skipped: u64, digests: &[[u8; DIGEST]]) -> [u8; DIGEST] {
+    digest("tacit 2026-11 ckks key set", &[plan, &skipped.to_le_bytes(), &digests.concat()])
 }
 
 #[cfg(test)]

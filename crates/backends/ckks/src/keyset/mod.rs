@@ -29,7 +29,7 @@ use super::levelled_program::{Emitted, Frame};
 use super::levels::Bootstraps;
 use super::options::{NAME, Options};
 use super::public::StepRecord;
-use super::settle::{Held, settle};
+use super::settle::{AcceptedChoice, settle};
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam;
 
@@ -216,24 +216,24 @@ impl Default for Wish {
 /// The errors of lowering; [`BackendError::Data`] if nothing fits the budget, with what would help;
 /// [`BackendError::Option`] for an unknown strategy.
 pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch) -> Result<Design, BackendError> {
-    let mut known = std::iter::once("auto").chain(PRESETS.iter().map(|preset| preset.name));
-    if !known.any(|name| name == wish.strategy) {
+    let mut strategies = std::iter::once("auto").chain(PRESETS.iter().map(|preset| preset.name));
+    if !strategies.any(|name| name == wish.strategy) {
         let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
         let what = format!("`{}`: there are auto, {}", wish.strategy, names.join(", "));
         return Err(BackendError::Option { backend: NAME, key: "strategy".into(), what });
     }
-    let Held { options: base, emitted, .. } = settle(model, options, watch)?.held;
+    let AcceptedChoice { options: base, emitted, .. } = settle(model, options, watch)?.choice;
     let frames = placements(&emitted, &base)?;
     let (_, first) = &frames[0];
     let wish = &Wish { rates: wish.rates.at(first.setting.parameters.log_degree), ..wish.clone() };
     let bootstrappers = bootstrappers(first, &base, watch)?;
     let mut points = Vec::new();
     let mut searched = Vec::new();
-    for (done, (placed, frame)) in frames.iter().enumerate() {
-        watch.tell("searching for key sets", done, Some(frames.len()))?;
+    for (index, (placed, frame)) in frames.iter().enumerate() {
+        watch.tell("searching for key sets", index, Some(frames.len()))?;
         let running = Running::new(frame, placed, options, wish.rates, &bootstrappers)?;
         let front = search::front(&running.problem);
-        let picked = search::best(&running.problem, &front, wish.budget, wish.goal);
+        let picked = search::find_best(&running.problem, &front, wish.budget, wish.goal);
         points.extend(front.iter().map(|selection| running.point(selection)));
         searched.push((running, front, picked));
     }
@@ -246,8 +246,8 @@ pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch
     }
     runs.extend(running.derived(picked.as_ref().unwrap_or(smallest))?);
     let (mut choices, ways): (Vec<KeySetChoice>, Vec<Options>) = runs.into_iter().unzip();
-    choices.extend(routes::routed(&running, smallest, wish));
-    choices.extend(PRESETS.iter().map(|preset| preset.on(&running)).collect::<Result<Vec<_>, _>>()?);
+    choices.extend(routes::route(&running, smallest, wish));
+    choices.extend(PRESETS.iter().map(|preset| preset.evaluate(&running)).collect::<Result<Vec<_>, _>>()?);
     let chosen = match wish.strategy.as_str() {
         "auto" => choose(&choices[..ways.len()], &front, wish)?,
         name => named(&choices, name, wish.budget)?,
@@ -263,7 +263,7 @@ pub fn design(model: &Model, options: &seam::Options, wish: &Wish, watch: &Watch
         steps: running.hoisted_steps()?,
         table: running.table()?,
         choices,
-        front: undominated(points),
+        front: pareto_front(points),
         chosen,
         keys,
         chains,
@@ -281,20 +281,20 @@ fn cost(goal: Goal, picked: Option<&Selection>) -> Cost {
 fn placements(emitted: &Emitted, base: &Options) -> Result<Vec<(Options, Frame)>, BackendError> {
     let usual = emitted.frame(base, None)?;
     let boots = usual.setting.bootstraps().filter(|_| usual.bootstraps() > 0 && base.placement == 0);
-    let mut found = vec![(base.clone(), usual)];
-    for placement in boots.into_iter().flat_map(|Bootstraps { from, to }| 1..to - from) {
+    let mut frames = vec![(base.clone(), usual)];
+    for placement in boots.into_iter().flat_map(|Bootstraps { level_in, level_out }| 1..level_out - level_in) {
         let options = Options { placement: placement as u32, ..base.clone() };
         // Too many free levels may leave no solution.
-        let Ok(frame) = emitted.frame(&options, Some(&found[0].1)) else { continue };
-        let (_, usual) = &found[0];
-        let is_new = found.iter().all(|(_, other)| levels(other) != levels(&frame));
+        let Ok(frame) = emitted.frame(&options, Some(&frames[0].1)) else { continue };
+        let (_, usual) = &frames[0];
+        let is_new = frames.iter().all(|(_, earlier)| levels(earlier) != levels(&frame));
         if frame.setting == usual.setting && frame.bootstraps() <= usual.bootstraps() && is_new {
-            found.push((options, frame));
+            frames.push((options, frame));
         }
     }
-    let fewest = found.iter().map(|(_, frame)| frame.bootstraps()).min();
-    found.retain(|(_, frame)| Some(frame.bootstraps()) == fewest);
-    Ok(found)
+    let fewest = frames.iter().map(|(_, frame)| frame.bootstraps()).min();
+    frames.retain(|(_, frame)| Some(frame.bootstraps()) == fewest);
+    Ok(frames)
 }
 
 /// Returns the level of each vector, and whether it is bootstrapped.
@@ -303,12 +303,12 @@ fn levels(frame: &Frame) -> Vec<(usize, bool)> {
 }
 
 /// Returns the points that no other one beats in both bytes and time, by bytes.
-fn undominated(mut points: Vec<FrontPoint>) -> Vec<FrontPoint> {
+fn pareto_front(mut points: Vec<FrontPoint>) -> Vec<FrontPoint> {
     points.sort_by(|a, b| a.bytes.cmp(&b.bytes).then(tacit_floats::rising(&a.seconds, &b.seconds)));
-    let mut least = f64::INFINITY;
+    let mut least_seconds = f64::INFINITY;
     points.retain(|point| {
-        let is_faster = point.seconds < least;
-        least = least.min(point.seconds);
+        let is_faster = point.seconds < least_seconds;
+        least_seconds = least_seconds.min(point.seconds);
         is_faster
     });
     points
@@ -332,10 +332,10 @@ fn choose(choices: &[KeySetChoice], front: &[Selection], wish: &Wish) -> Result<
 
 /// Returns the strategy of this name, if it fits the budget.
 fn named(choices: &[KeySetChoice], name: &str, budget: Budget) -> Result<usize, BackendError> {
-    let found = choices.iter().position(|choice| choice.name == name).expect("every strategy is among the choices");
-    let KeySetChoice { bytes, memory, .. } = choices[found];
+    let index = choices.iter().position(|choice| choice.name == name).expect("every strategy is among the choices");
+    let KeySetChoice { bytes, memory, .. } = choices[index];
     match budget.holds(bytes, memory) {
-        true => Ok(found),
+        true => Ok(index),
         false => Err(BackendError::Data {
             what: format!("`{name}` takes {bytes} bytes to send and {memory} at the server: more than is allowed"),
         }),
@@ -382,9 +382,9 @@ mod tests {
             transforms: 1,
             seconds,
         };
-        let all = [choice("fast", 100, 10.0), choice("small", 20, 90.0)];
+        let choices = [choice("fast", 100, 10.0), choice("small", 20, 90.0)];
         let pick = |memory, upload, goal| {
-            choose(&all, &[], &Wish { budget: Budget { memory, upload }, goal, ..Wish::default() })
+            choose(&choices, &[], &Wish { budget: Budget { memory, upload }, goal, ..Wish::default() })
         };
         assert_eq!(pick(None, None, Goal::Latency).unwrap(), 0);
         assert_eq!(pick(Some(100), None, Goal::Latency).unwrap(), 1);
@@ -394,8 +394,8 @@ mod tests {
         assert!(error.contains("small"), "{error}");
         assert!(error.contains("27 bytes of memory"), "{error}");
         assert!(
-            named(&all, "fast", Budget { memory: None, upload: Some(99) }).unwrap_err().to_string().contains("100")
+            named(&choices, "fast", Budget { memory: None, upload: Some(99) }).unwrap_err().to_string().contains("100")
         );
-        assert_eq!(named(&all, "fast", Budget::default()).unwrap(), 0);
+        assert_eq!(named(&choices, "fast", Budget::default()).unwrap(), 0);
     }
 }

@@ -89,8 +89,8 @@ const PRINTED: [(u64, [u64; 2]); 11] = [
     (2, [29_327, 4_050]),
 ];
 
-fn at<T: Clone>(list: &[(u64, T)], depth: u64) -> Option<T> {
-    list.iter().find(|(of, _)| *of == depth).map(|(_, value)| value.clone())
+fn find_by_depth<T: Clone>(list: &[(u64, T)], depth: u64) -> Option<T> {
+    list.iter().find(|(row_depth, _)| *row_depth == depth).map(|(_, value)| value.clone())
 }
 
 /// Computes the paper's Table 5: 38 keys with alpha = 1; 45 keys with the largest alpha (38 at
@@ -104,11 +104,11 @@ pub fn table_5() -> Vec<BootstrapKeys> {
 fn row_of_table_5(depth: u64, alpha: u64) -> BootstrapKeys {
     let keys = if depth == 14 { 38 } else { 45 };
     let largest = (alpha > 0).then(|| (alpha, keys * paper_key_bytes(depth, alpha)));
-    let dynamic = at(&DYNAMIC, depth).map(|alphas: &[u64]| {
+    let dynamic = find_by_depth(&DYNAMIC, depth).map(|alphas: &[u64]| {
         let bytes = alphas.iter().map(|&alpha| KEYS * paper_key_bytes(depth, alpha)).sum();
         (alphas.to_vec(), bytes)
     });
-    let paper = at(&PRINTED, depth);
+    let paper = find_by_depth(&PRINTED, depth);
     BootstrapKeys { depth, single: KEYS * paper_key_bytes(depth, 1), largest, dynamic, paper }
 }
 
@@ -146,8 +146,8 @@ pub fn stage_keys(depth: u64) -> Result<StageKeys, BackendError> {
     }
     let mut highest: BTreeMap<(i64, u64), u64> = BTreeMap::new();
     for (distance, level) in &uses {
-        let most = highest.entry((*distance, dynamic_alpha(*level))).or_default();
-        *most = (*level).max(*most);
+        let max_level = highest.entry((*distance, dynamic_alpha(*level))).or_default();
+        *max_level = (*level).max(*max_level);
     }
     let dynamic = highest.keys().map(|&(_, alpha)| key(primes.min(MAX_PRIMES - alpha), alpha)).sum();
     let level_aware = highest.iter().map(|(&(_, alpha), &level)| key(level, alpha)).sum();
@@ -249,10 +249,10 @@ mod tests {
     #[test]
     fn dynamic_columns_are_those_of_the_paper() {
         let rows = table_5();
-        let of = |row: &BootstrapKeys| Some((row.dynamic.as_ref()?.1, row.paper?[0] * 1_000_000));
-        let both: Vec<(u64, u64)> = rows.iter().filter_map(of).collect();
-        assert_eq!(both.len(), 9);
-        assert!(both.iter().all(|(ours, paper)| ours.abs_diff(*paper) < 1_000_000), "{both:?}");
+        let bytes = |row: &BootstrapKeys| Some((row.dynamic.as_ref()?.1, row.paper?[0] * 1_000_000));
+        let pairs: Vec<(u64, u64)> = rows.iter().filter_map(bytes).collect();
+        assert_eq!(pairs.len(), 9);
+        assert!(pairs.iter().all(|(ours, paper)| ours.abs_diff(*paper) < 1_000_000), "{pairs:?}");
         for PaperAlphas { what, keys, alphas, printed } in PAPER_ALPHAS {
             assert_eq!(gb(keys * dynamic_key_bytes(alphas)), gb(printed * 1_000_000), "{what}");
         }
@@ -262,9 +262,9 @@ mod tests {
     #[test]
     fn our_own_stages_need_less_where_levels_are_known() {
         for depth in 1..=16 {
-            let found = stage_keys(depth).unwrap();
-            assert!(found.level_aware <= found.dynamic, "{found:?}");
-            assert!((36..=48).contains(&found.distances), "{found:?}");
+            let keys = stage_keys(depth).unwrap();
+            assert!(keys.level_aware <= keys.dynamic, "{keys:?}");
+            assert!((36..=48).contains(&keys.distances), "{keys:?}");
         }
     }
 

@@ -69,9 +69,9 @@ pub const PRESETS: [Preset; 7] = [
 /// Returns the most special primes, of the parameters' size, with which keys at `level` have 128
 /// bits: at least one, at most as many as the level has primes.
 pub(super) fn most_special(parameters: &Parameters, level: usize) -> usize {
-    let most = f64::from(max_modulus_bits(parameters.degree(), Secret::Ternary));
-    let left = most - parameters.modulus_log2(level, 0);
-    ((left / f64::from(parameters.spec().special_bits)) as usize).clamp(1, level.max(1))
+    let max_bits = f64::from(max_modulus_bits(parameters.degree(), Secret::Ternary));
+    let bits_left = max_bits - parameters.modulus_log2(level, 0);
+    ((bits_left / f64::from(parameters.spec().special_bits)) as usize).clamp(1, level.max(1))
 }
 
 /// Rounds [`most_special`] down to 1, 2, 4, 8 or 16.
@@ -81,7 +81,7 @@ fn dynamic(parameters: &Parameters, level: usize) -> usize {
 
 impl Alpha {
     /// Returns the number of special primes of keys at `level`.
-    fn at(self, parameters: &Parameters, level: usize) -> usize {
+    fn special_primes(self, parameters: &Parameters, level: usize) -> usize {
         match self {
             Self::Single => 1,
             Self::Largest => most_special(parameters, parameters.levels()),
@@ -95,24 +95,25 @@ struct Move {
     distance: i64,
     level: usize,
     times: u64,
-    of_steps: bool,
+    /// Whether it belongs to a linear step rather than a bootstrap.
+    is_of_step: bool,
 }
 
 fn moves(running: &Running<'_>) -> Result<Vec<Move>, BackendError> {
-    let mut all = Vec::new();
+    let mut moves = Vec::new();
     for class in running.problem.classes.iter().filter(|class| !class.transforms.is_empty()) {
-        all.extend(moves_of(&running.plan(class, Way::FLAT)?, class.transforms.len() as u64, true));
+        moves.extend(transform_moves(&running.plan(class, Way::FLAT)?, class.transforms.len() as u64, true));
     }
     let boots = running.frame.bootstraps() as u64;
     let stages = running.bootstrappers.first().into_iter().flat_map(|boot| boot.plans());
-    all.extend(stages.flat_map(|plan| moves_of(plan, boots, false)));
-    Ok(all)
+    moves.extend(stages.flat_map(|plan| transform_moves(plan, boots, false)));
+    Ok(moves)
 }
 
 /// Returns the rotations of a transform that runs `times` times.
-fn moves_of(plan: &TransformPlan, times: u64, of_steps: bool) -> Vec<Move> {
-    let of = plan.moves().into_iter().flatten();
-    of.map(|distance| Move { distance, level: plan.level(), times, of_steps }).collect()
+fn transform_moves(plan: &TransformPlan, times: u64, is_of_step: bool) -> Vec<Move> {
+    let distances = plan.moves().into_iter().flatten();
+    distances.map(|distance| Move { distance, level: plan.level(), times, is_of_step }).collect()
 }
 
 impl Preset {
@@ -120,7 +121,7 @@ impl Preset {
     ///
     /// # Errors
     /// None in practice.
-    pub(super) fn on(&self, running: &Running<'_>) -> Result<KeySetChoice, BackendError> {
+    pub(super) fn evaluate(&self, running: &Running<'_>) -> Result<KeySetChoice, BackendError> {
         let context = &*running.frame.context;
         let (parameters, n) = (context.parameters(), context.degree() / 2);
         let top = parameters.levels();
@@ -134,14 +135,14 @@ impl Preset {
         // The highest level for each distance and number of special primes.
         let mut keys: BTreeMap<(i64, usize), usize> = BTreeMap::new();
         for &distance in &distances {
-            let own = moves.iter().filter(|m| !self.powers && m.distance == distance).map(|m| m.level);
+            let needed_levels = moves.iter().filter(|m| !self.powers && m.distance == distance).map(|m| m.level);
             let levels: Vec<usize> = match (self.needed, self.powers) {
-                (true, false) => own.collect(),
+                (true, false) => needed_levels.collect(),
                 (true, true) => moves.iter().map(|m| m.level).collect(),
                 (false, _) => (1..=top).collect(),
             };
             for level in levels {
-                let highest = keys.entry((distance, self.alpha.at(parameters, level))).or_default();
+                let highest = keys.entry((distance, self.alpha.special_primes(parameters, level))).or_default();
                 *highest = level.max(*highest);
             }
         }
@@ -151,10 +152,10 @@ impl Preset {
         let bytes = rotation_bytes + others.iter().map(|id| key_bytes(parameters, id.level, id.alpha)).sum::<u64>();
         let (mut rotations, mut ntts, mut seconds) = (0, 0, running.seconds_beside_rotations());
         for m in &moves {
-            let count = m.times * if self.powers { u64::from(hops.of(m.distance)) } else { 1 };
-            let alpha = self.alpha.at(parameters, m.level);
+            let count = m.times * if self.powers { u64::from(hops.count_to(m.distance)) } else { 1 };
+            let alpha = self.alpha.special_primes(parameters, m.level);
             seconds += count as f64 * running.rates.switch(m.level, alpha);
-            if m.of_steps {
+            if m.is_of_step {
                 rotations += count;
                 ntts += count * transforms(m.level, alpha);
             }

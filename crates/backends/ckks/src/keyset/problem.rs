@@ -111,7 +111,7 @@ pub(super) fn problem(frame: &Frame, bootstrappers: &[Bootstrapper], rates: &Rat
         fixed_seconds += rates.switch(level, id.alpha);
     }
     for (vector, place) in frame.program.vectors.iter().zip(&frame.places) {
-        for (level, count) in Draft::relinearisations(&vector.step, place.made) {
+        for (level, count) in Draft::relinearisations(&vector.step, place.made_level) {
             let id = KeyId::at(context, KeyKind::Relinearise, level);
             fixed.push(keys.need(id));
             fixed_seconds += count as f64 * rates.switch(level, id.alpha);
@@ -124,7 +124,7 @@ pub(super) fn problem(frame: &Frame, bootstrappers: &[Bootstrapper], rates: &Rat
     }
     let count = frame.bootstraps();
     if let Some(boot) = bootstrappers.first() {
-        fixed_seconds += count as f64 * beside_transforms(context.parameters(), boot, rates);
+        fixed_seconds += count as f64 * seconds_beside_transforms(context.parameters(), boot, rates);
         let plans = bootstrappers.iter().map(|boot| bootstraps(&mut keys, boot, count, rates)).collect();
         let level = context.parameters().levels();
         problem.classes.push(Class { transforms: Vec::new(), level, plans, offsets: BTreeSet::new(), share: 1.0 });
@@ -137,33 +137,33 @@ pub(super) fn problem(frame: &Frame, bootstrappers: &[Bootstrapper], rates: &Rat
 /// Groups transforms by distances and level, in order of the first of each, without plans. Adds the
 /// bytes of diagonals to `weights`.
 fn classes(frame: &Frame, weights: &mut u64) -> Vec<Class> {
-    let mut found: Vec<Class> = Vec::new();
+    let mut classes: Vec<Class> = Vec::new();
     let n = frame.context.degree() / 2;
     for (id, vector) in frame.program.vectors.iter().enumerate() {
         let Step::Linear { parts, .. } = &vector.step else { continue };
-        for (index, (of, matrix)) in parts.iter().enumerate() {
-            let [from, to] = [*of, id].map(|id| &frame.layouts[id]);
-            let offsets = layout::moves(matrix, from, to).offsets;
+        for (index, (source, matrix)) in parts.iter().enumerate() {
+            let [input, output] = [*source, id].map(|id| &frame.layouts[id]);
+            let offsets = layout::moves(matrix, input, output).offsets;
             if offsets.iter().eq([&0]) {
                 *weights += 16 * n as u64;
                 continue;
             }
-            let (transform, level) = (frame.transforms(id) + index, frame.places[id].made + 1);
-            let period = from.period.max(to.period);
+            let (transform, level) = (frame.transforms(id) + index, frame.places[id].made_level + 1);
+            let period = input.period.max(output.period);
             *weights += 16 * (period * offsets.len()) as u64;
             let share = period as f64 / n as f64;
-            match found
+            match classes
                 .iter_mut()
                 .find(|class| class.offsets == offsets && (class.level, class.share) == (level, share))
             {
-                Some(same) => same.transforms.push(transform),
+                Some(class) => class.transforms.push(transform),
                 None => {
-                    found.push(Class { transforms: vec![transform], level, plans: Vec::new(), offsets, share });
+                    classes.push(Class { transforms: vec![transform], level, plans: Vec::new(), offsets, share });
                 }
             }
         }
     }
-    found
+    classes
 }
 
 /// Returns the plans to run the transforms of a class, without plans that another one beats with a
@@ -187,34 +187,34 @@ fn plans(frame: &Frame, keys: &mut Keys<'_>, class: &Class, rates: &Rates) -> Re
         if way == Way::HOISTED {
             continue;
         }
-        let all = TransformPlan::choices(n, level, way.method(), class.offsets.iter().copied()).map_err(he)?;
-        for plan in all.iter().filter(|plan| **plan != usual) {
+        let choices = TransformPlan::choices(n, level, way.method(), class.offsets.iter().copied()).map_err(he)?;
+        for plan in choices.iter().filter(|plan| **plan != usual) {
             add(Way { log_babies: Some(plan.log_babies() as u8), ..way }, plan);
         }
     }
-    Ok(undominated(plans))
+    Ok(pareto_front(plans))
 }
 
-fn undominated(plans: Vec<Plan>) -> Vec<Plan> {
-    let mut kept: Vec<Plan> = Vec::new();
+fn pareto_front(plans: Vec<Plan>) -> Vec<Plan> {
+    let mut front: Vec<Plan> = Vec::new();
     for plan in plans {
-        let is_beaten = kept.iter().any(|other| {
+        let is_beaten = front.iter().any(|other| {
             let is_usual = other.way.log_babies.is_none();
             let is_faster = other.seconds < plan.seconds || (other.seconds == plan.seconds && is_usual);
             is_faster && takes_no_more(other, &plan)
         });
         if !is_beaten {
-            kept.retain(|other| !(plan.seconds <= other.seconds && takes_no_more(&plan, other)));
-            kept.push(plan);
+            front.retain(|other| !(plan.seconds <= other.seconds && takes_no_more(&plan, other)));
+            front.push(plan);
         }
     }
-    kept
+    front
 }
 
 /// Returns whether a plan takes no key that `other` does not take, and no more memory.
 fn takes_no_more(plan: &Plan, other: &Plan) -> bool {
-    let of: BTreeSet<&Need> = other.needs.iter().collect();
-    plan.needs.iter().all(|need| of.contains(need)) && plan.held <= other.held
+    let other_needs: BTreeSet<&Need> = other.needs.iter().collect();
+    plan.needs.iter().all(|need| other_needs.contains(need)) && plan.held <= other.held
 }
 
 /// Returns the plan for the transforms of all bootstraps with the tables `boot`.
@@ -237,7 +237,7 @@ fn bootstraps(keys: &mut Keys<'_>, boot: &Bootstrapper, count: usize, rates: &Ra
 }
 
 /// Returns the seconds of a bootstrap without its transforms.
-fn beside_transforms(parameters: &Parameters, boot: &Bootstrapper, rates: &Rates) -> f64 {
+fn seconds_beside_transforms(parameters: &Parameters, boot: &Bootstrapper, rates: &Rates) -> f64 {
     let switches = boot.switches().into_iter();
     switches.map(|(level, count)| count as f64 * rates.switch(level, parameters.alpha(level))).sum()
 }

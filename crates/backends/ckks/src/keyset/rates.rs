@@ -61,8 +61,8 @@ impl Rates {
         let MeasuredOperations { log_degree, ntt_s, plain_product_s, rotation_s, level, alpha } = *took;
         let left = rotation_s - transforms(level, alpha) as f64 * ntt_s;
         // A transform among others is not slower than one alone, and the rest is never zero.
-        let least = 0.05 * rotation_s;
-        let product_s = left.max(least) / products(level, alpha) as f64;
+        let min_left = 0.05 * rotation_s;
+        let product_s = left.max(min_left) / products(level, alpha) as f64;
         Self { log_degree, ntt_s, product_s, plain_product_s }
     }
 

@@ -50,20 +50,20 @@ pub struct Chain {
 
 /// Lists up to [`NAMED`] names, and how many more there are.
 fn names(nodes: &[String]) -> String {
-    let shown = nodes.iter().take(NAMED).map(|node| format!("`{node}`")).collect::<Vec<_>>().join(", ");
+    let listed = nodes.iter().take(NAMED).map(|node| format!("`{node}`")).collect::<Vec<_>>().join(", ");
     match nodes.len().saturating_sub(NAMED) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
+        0 => listed,
+        count => format!("{listed} and {count} more"),
     }
 }
 
 /// By distance: roles of a rotation, and the nodes that need it in each role.
 type Roles = BTreeMap<i64, BTreeMap<&'static str, Vec<String>>>;
 
-fn note(roles: &mut Roles, plan: &TransformPlan, nodes: &[String]) {
+fn add_roles(roles: &mut Roles, plan: &TransformPlan, nodes: &[String]) {
     let mut add = |k: i64, role| {
-        let of = roles.entry(k).or_default().entry(role).or_default();
-        of.extend(nodes.iter().cloned());
+        let users = roles.entry(k).or_default().entry(role).or_default();
+        users.extend(nodes.iter().cloned());
     };
     let [babies, giants] = plan.moves();
     match plan.method() {
@@ -87,7 +87,7 @@ impl Running<'_> {
         for class in self.problem.classes.iter().filter(|class| !class.transforms.is_empty()) {
             let way = self.frame.way_of(options, class.transforms[0], class.level);
             let (plan, nodes) = (self.plan(class, way)?, self.nodes(class));
-            note(&mut roles, &plan, &nodes);
+            add_roles(&mut roles, &plan, &nodes);
             if !way.is_keyed() {
                 let hoisted = self.plan(class, super::super::rotation_method::Way::HOISTED)?;
                 let (distances, by) = (hoisted.rotations().len(), plan.rotations());
@@ -99,10 +99,10 @@ impl Running<'_> {
             roles.entry(distance).or_default().entry("adding up shares").or_default().push("sums".into());
         }
         let boot = self.bootstrapper(options);
-        let mut of_boots = BTreeSet::new();
+        let mut bootstrap_kinds = BTreeSet::new();
         if let Some(boot) = boot {
-            boot.plans().for_each(|plan| note(&mut roles, plan, &["bootstraps".into()]));
-            of_boots = boot.keys().into_iter().map(|id| id.kind).collect();
+            boot.plans().for_each(|plan| add_roles(&mut roles, plan, &["bootstraps".into()]));
+            bootstrap_kinds = boot.keys().into_iter().map(|id| id.kind).collect();
         }
         let roles: BTreeMap<u32, (i64, String)> = roles
             .into_iter()
@@ -112,15 +112,20 @@ impl Running<'_> {
                 (context.rotation_element(k), (k, text))
             })
             .collect();
-        Ok((self.keys(options)?.iter().map(|id| self.reason(id, &roles, &of_boots)).collect(), chains))
+        Ok((self.keys(options)?.iter().map(|id| self.reason(id, &roles, &bootstrap_kinds)).collect(), chains))
     }
 
     /// Returns a key's reason, from the roles of rotations and the kinds of keys of bootstraps.
-    fn reason(&self, id: &KeyId, roles: &BTreeMap<u32, (i64, String)>, of_boots: &BTreeSet<KeyKind>) -> KeyReason {
+    fn reason(
+        &self,
+        id: &KeyId,
+        roles: &BTreeMap<u32, (i64, String)>,
+        bootstrap_kinds: &BTreeSet<KeyKind>,
+    ) -> KeyReason {
         let context = &*self.frame.context;
-        let known = if let KeyKind::Galois(element) = id.kind { roles.get(&element) } else { None };
-        let boots = of_boots.contains(&id.kind);
-        let reason = match (id.kind, known) {
+        let role = if let KeyKind::Galois(element) = id.kind { roles.get(&element) } else { None };
+        let is_for_bootstrap = bootstrap_kinds.contains(&id.kind);
+        let reason = match (id.kind, role) {
             (_, Some((_, text))) => text.clone(),
             (KeyKind::Relinearise, _) => "products of ciphertexts".to_owned(),
             (KeyKind::Zero, _) => "answers are encrypted anew".to_owned(),
@@ -131,12 +136,12 @@ impl Running<'_> {
             (KeyKind::ToSparse | KeyKind::FromSparse, _) => {
                 "bootstraps raise residues under a sparse secret".to_owned()
             }
-            _ if boots => "bootstraps turn the slots once, before the chain".to_owned(),
+            _ if is_for_bootstrap => "bootstraps turn the slots once, before the chain".to_owned(),
             _ => "rotations".to_owned(),
         };
         KeyReason {
-            key: known.map_or_else(|| id.kind.to_string(), |(k, _)| format!("rotation by {k}")),
-            distance: known.map(|(k, _)| *k),
+            key: role.map_or_else(|| id.kind.to_string(), |(k, _)| format!("rotation by {k}")),
+            distance: role.map(|(k, _)| *k),
             level: id.level,
             alpha: id.alpha,
             bytes: packed_bytes(context, *id),

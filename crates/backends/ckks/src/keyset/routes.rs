@@ -69,7 +69,7 @@ impl PartialOrd for Candidate {
 }
 
 /// Searches from the keys of `smallest` up, by the wish; returns `None` if nothing fits.
-pub(super) fn routed(running: &Running<'_>, smallest: &Selection, wish: &Wish) -> Option<KeySetChoice> {
+pub(super) fn route(running: &Running<'_>, smallest: &Selection, wish: &Wish) -> Option<KeySetChoice> {
     let router = Router::new(running)?;
     let (boots, mut resident, others) = router.start(smallest);
     let fixed = running.problem.fixed_seconds + boots;
@@ -83,7 +83,7 @@ pub(super) fn routed(running: &Running<'_>, smallest: &Selection, wish: &Wish) -
         if wish.budget.holds(bytes, memory) && cost < best_cost {
             (best, best_cost) = (Some((resident.clone(), bytes, memory, seconds)), cost);
         }
-        let Some((distance, level)) = router.next(&resident, &mut queue) else { break };
+        let Some((distance, level)) = router.next_key(&resident, &mut queue) else { break };
         resident.add(distance, level);
     }
     let (resident, bytes, memory, seconds) = best?;
@@ -118,8 +118,8 @@ impl Layer {
             }));
         }
         // Splits with many more moves than the best are never worth their keys.
-        let least = splits.iter().filter(|s| !s.chained).map(|s| s.moves.len()).min().unwrap_or(0);
-        splits.retain(|s| s.chained || s.moves.len() <= least + least / 2);
+        let fewest_moves = splits.iter().filter(|s| !s.chained).map(|s| s.moves.len()).min().unwrap_or(0);
+        splits.retain(|s| s.chained || s.moves.len() <= fewest_moves + fewest_moves / 2);
         Some(Self { level: class.level, count: class.transforms.len() as f64, splits })
     }
 }
@@ -143,12 +143,12 @@ impl Resident {
     fn add(&mut self, distance: i64, level: usize) {
         let highest = self.keys.entry(distance).or_default();
         *highest = level.max(*highest);
-        self.hops.iter_mut().filter(|(at, _)| **at <= level).for_each(|(_, hops)| hops.add(distance));
+        self.hops.iter_mut().filter(|(hops_level, _)| **hops_level <= level).for_each(|(_, hops)| hops.add(distance));
     }
 
     /// Returns whether a distance has a key up to a level.
     fn has(&self, distance: i64, level: usize) -> bool {
-        self.keys.get(&distance).is_some_and(|own| *own >= level)
+        self.keys.get(&distance).is_some_and(|highest| *highest >= level)
     }
 }
 
@@ -207,18 +207,18 @@ impl<'a> Router<'a> {
 
     /// Returns the keys that may be added: every distance of every hoisted split.
     fn candidates(&self, resident: &Resident) -> BTreeSet<(i64, usize)> {
-        let mut found = BTreeSet::new();
+        let mut candidates = BTreeSet::new();
         for layer in &self.layers {
             let hoisted = layer.splits.iter().filter(|split| !split.chained);
             let distances = hoisted.flat_map(|split| &split.moves).map(|(k, _)| *k);
-            found.extend(distances.filter(|k| !resident.has(*k, layer.level)).map(|k| (k, layer.level)));
+            candidates.extend(distances.filter(|k| !resident.has(*k, layer.level)).map(|k| (k, layer.level)));
         }
-        found
+        candidates
     }
 
     /// Returns the seconds of one transform of a layer by its best split, and its key switches and
     /// number-theoretic transforms.
-    fn of_layer(&self, layer: &Layer, hops: &Hops) -> (f64, u64, u64) {
+    fn layer_cost(&self, layer: &Layer, hops: &Hops) -> (f64, u64, u64) {
         let alpha = self.alpha(layer.level);
         let (raised, digits) = (layer.level + alpha, layer.level.div_ceil(alpha));
         let switch = self.running.rates.switch(layer.level, alpha);
@@ -227,7 +227,7 @@ impl<'a> Router<'a> {
         let costs = layer.splits.iter().map(|split| {
             let Split { mut seconds, mut switches, mut ntts, chained, ref moves } = *split;
             for &(k, is_baby) in moves {
-                match hops.of(k) {
+                match hops.count_to(k) {
                     1 => {}
                     far if far == NEVER || chained => return (f64::INFINITY, 0, 0),
                     far => {
@@ -243,12 +243,12 @@ impl<'a> Router<'a> {
     }
 
     fn seconds(&self, resident: &Resident) -> f64 {
-        self.layers.iter().map(|layer| layer.count * self.of_layer(layer, &resident.hops[&layer.level]).0).sum()
+        self.layers.iter().map(|layer| layer.count * self.layer_cost(layer, &resident.hops[&layer.level]).0).sum()
     }
 
     fn work(&self, resident: &Resident) -> (u64, u64) {
         self.layers.iter().fold((0, 0), |sum, layer| {
-            let (_, switches, ntts) = self.of_layer(layer, &resident.hops[&layer.level]);
+            let (_, switches, ntts) = self.layer_cost(layer, &resident.hops[&layer.level]);
             let count = layer.count as u64;
             (sum.0 + switches * count, sum.1 + ntts * count)
         })
@@ -256,21 +256,24 @@ impl<'a> Router<'a> {
 
     /// Returns the seconds that a key saves for each additional byte.
     fn gain(&self, resident: &Resident, distance: i64, level: usize) -> f64 {
-        let before = resident.keys.get(&distance).copied().unwrap_or(0);
-        let bytes = self.key_bytes(level).saturating_sub(self.key_bytes(before)).max(1);
+        let old_level = resident.keys.get(&distance).copied().unwrap_or(0);
+        let bytes = self.key_bytes(level).saturating_sub(self.key_bytes(old_level)).max(1);
         let mut saved = 0.0;
-        for (at, hops) in resident.hops.iter().filter(|(at, hops)| **at <= level && hops.of(distance) != 1) {
-            let mut with = hops.clone();
-            with.add(distance);
-            let layers = self.layers.iter().filter(|layer| layer.level == *at);
-            saved += layers.map(|l| l.count * (self.of_layer(l, hops).0 - self.of_layer(l, &with).0)).sum::<f64>();
+        for (hops_level, hops) in
+            resident.hops.iter().filter(|(hops_level, hops)| **hops_level <= level && hops.count_to(distance) != 1)
+        {
+            let mut extended = hops.clone();
+            extended.add(distance);
+            let layers = self.layers.iter().filter(|layer| layer.level == *hops_level);
+            saved +=
+                layers.map(|l| l.count * (self.layer_cost(l, hops).0 - self.layer_cost(l, &extended).0)).sum::<f64>();
         }
         saved / bytes as f64
     }
 
     /// Returns the key with the largest gain. Gains fall as keys are added, so only keys whose last
     /// gain was the largest are evaluated again.
-    fn next(&self, resident: &Resident, queue: &mut BinaryHeap<Candidate>) -> Option<(i64, usize)> {
+    fn next_key(&self, resident: &Resident, queue: &mut BinaryHeap<Candidate>) -> Option<(i64, usize)> {
         let mut fresh: BTreeSet<(i64, usize)> = BTreeSet::new();
         while let Some(first) = queue.pop() {
             if first.gain <= 0.0 {

@@ -24,7 +24,7 @@ pub(super) struct Running<'a> {
     pub rates: Rates,
     base: Options,
     /// Other options of the lowering, in text form.
-    given: String,
+    given_options: String,
     /// Bootstrap tables for each way to compute their rotations; empty without bootstraps.
     pub bootstrappers: &'a [Bootstrapper],
     /// Node of each transform.
@@ -36,12 +36,12 @@ pub(super) struct Running<'a> {
 /// # Errors
 /// An interruption by the listener of `watch`.
 pub(super) fn bootstrappers(frame: &Frame, base: &Options, watch: &Watch) -> Result<Vec<Bootstrapper>, BackendError> {
-    let mut made = Vec::new();
+    let mut bootstrappers = Vec::new();
     for bootstraps in BOOTSTRAPS {
         watch.tell("making tables of bootstraps", 0, None)?;
-        made.extend(frame.bootstrapper(&Options { bootstraps, ..base.clone() })?);
+        bootstrappers.extend(frame.bootstrapper(&Options { bootstraps, ..base.clone() })?);
     }
-    Ok(made)
+    Ok(bootstrappers)
 }
 
 impl<'a> Running<'a> {
@@ -58,10 +58,18 @@ impl<'a> Running<'a> {
     ) -> Result<Self, BackendError> {
         let mut problem = problem(frame, bootstrappers, &rates)?;
         problem.weights += bootstrappers.iter().map(|boot| boot.memory_bytes() as u64).max().unwrap_or(0);
-        let of = frame.program.vectors.iter().map(|v| std::iter::repeat_n(v.name.clone(), v.step.parts()));
-        let others = given.iter().filter(|(key, _)| !WRITTEN.contains(key));
-        let given = others.map(|(key, value)| format!("{key}={value},")).collect();
-        Ok(Self { frame, problem, rates, base: base.clone(), given, bootstrappers, nodes: of.flatten().collect() })
+        let nodes = frame.program.vectors.iter().map(|v| std::iter::repeat_n(v.name.clone(), v.step.parts()));
+        let other_options = given.iter().filter(|(key, _)| !WRITTEN.contains(key));
+        let given_options = other_options.map(|(key, value)| format!("{key}={value},")).collect();
+        Ok(Self {
+            frame,
+            problem,
+            rates,
+            base: base.clone(),
+            given_options,
+            bootstrappers,
+            nodes: nodes.flatten().collect(),
+        })
     }
 
     /// Returns the bootstrap tables that match the options.
@@ -76,7 +84,7 @@ impl<'a> Running<'a> {
     /// Returns the sets with the same way for all transforms.
     pub fn uniform(&self) -> Result<Vec<(KeySetChoice, Options)>, BackendError> {
         let boots = &BOOTSTRAPS[..if self.bootstrappers.is_empty() { 1 } else { BOOTSTRAPS.len() }];
-        let mut all = Vec::new();
+        let mut choices = Vec::new();
         for &bootstraps in boots {
             for way in Way::ALL {
                 let options = Options { rotations: Ways::All(way), bootstraps, ..self.base.clone() };
@@ -93,10 +101,10 @@ impl<'a> Running<'a> {
                         "keys for powers of two, for all transforms; each distance over as few as it takes"
                     }
                 };
-                all.push((self.choice(&name, about, &options)?, options));
+                choices.push((self.choice(&name, about, &options)?, options));
             }
         }
-        Ok(all)
+        Ok(choices)
     }
 
     /// Returns the set that the search has selected.
@@ -115,9 +123,10 @@ impl<'a> Running<'a> {
         if masters == 0 {
             return Ok(None);
         }
-        let once = sent.transforms(&self.frame.context) as f64 * self.rates.ntt_s;
-        let about =
-            format!("as auto, rotation keys made at the server from {masters} masters, once for a set, in {once:.1} s");
+        let derivation_seconds = sent.transforms(&self.frame.context) as f64 * self.rates.ntt_s;
+        let about = format!(
+            "as auto, rotation keys made at the server from {masters} masters, once for a set, in {derivation_seconds:.1} s"
+        );
         Ok(Some((self.choice("auto, derived", &about, &options)?, options)))
     }
 
@@ -132,13 +141,13 @@ impl<'a> Running<'a> {
                 bootstraps = way.steps;
             }
         }
-        Options { rotations: Ways::each(ways), bootstraps, ..self.base.clone() }
+        Options { rotations: Ways::from_list(ways), bootstraps, ..self.base.clone() }
     }
 
     /// Writes the options as text, together with the other options of the lowering.
     fn text(&self, options: &Options) -> String {
         let Options { rotations, bootstraps, placement, derive, .. } = options;
-        let mut text = format!("{}rotations={rotations}", self.given);
+        let mut text = format!("{}rotations={rotations}", self.given_options);
         if !self.bootstrappers.is_empty() {
             text += &format!(",bootstraps={bootstraps}");
         }
@@ -170,10 +179,12 @@ impl<'a> Running<'a> {
         }
         let (name, about, options) = (name.into(), about.into(), Some(self.text(options)));
         let memory = draft.memory(sent.resident_bytes(context));
-        let moves = sent.keys.iter().copied().filter(|id| matches!(id.kind, KeyKind::Galois(_) | KeyKind::Master(_)));
-        let moves: Vec<KeyId> = moves.collect();
-        let (rotation_keys, rotation_bytes) = (moves.len(), moves.iter().map(|&id| packed_bytes(context, id)).sum());
-        let plain_bytes = moves.iter().map(|id| plain_bytes(context.degree(), id.level, id.alpha)).sum();
+        let rotation_ids =
+            sent.keys.iter().copied().filter(|id| matches!(id.kind, KeyKind::Galois(_) | KeyKind::Master(_)));
+        let rotation_ids: Vec<KeyId> = rotation_ids.collect();
+        let (rotation_keys, rotation_bytes) =
+            (rotation_ids.len(), rotation_ids.iter().map(|&id| packed_bytes(context, id)).sum());
+        let plain_bytes = rotation_ids.iter().map(|id| plain_bytes(context.degree(), id.level, id.alpha)).sum();
         Ok(KeySetChoice {
             name,
             about,

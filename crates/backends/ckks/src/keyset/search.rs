@@ -43,12 +43,12 @@ impl<'a> Tally<'a> {
         for need in problem.fixed.iter().chain(picked) {
             tally.uses[need.key][need.level] += 1;
         }
-        tally.bytes = (0..problem.keys.len()).map(|key| tally.of_key(key)).sum();
+        tally.bytes = (0..problem.keys.len()).map(|key| tally.key_bytes(key)).sum();
         tally
     }
 
     /// Returns the bytes of a key at the highest level that needs it.
-    fn of_key(&self, key: usize) -> u64 {
+    fn key_bytes(&self, key: usize) -> u64 {
         let level = self.uses[key].iter().rposition(|&count| count > 0).unwrap_or(0);
         self.problem.keys[key].bytes[level]
     }
@@ -57,12 +57,12 @@ impl<'a> Tally<'a> {
     fn change(&mut self, class: usize, plan: usize) {
         let plans = &self.problem.classes[class].plans;
         let (old, new) = (&plans[self.picked[class]].needs, &plans[plan].needs);
-        for (needs, more) in [(new, true), (old, false)] {
+        for (needs, is_added) in [(new, true), (old, false)] {
             for need in needs {
-                let before = self.of_key(need.key);
+                let old_bytes = self.key_bytes(need.key);
                 let count = &mut self.uses[need.key][need.level];
-                *count = if more { *count + 1 } else { *count - 1 };
-                self.bytes = self.bytes + self.of_key(need.key) - before;
+                *count = if is_added { *count + 1 } else { *count - 1 };
+                self.bytes = self.bytes + self.key_bytes(need.key) - old_bytes;
             }
         }
         self.picked[class] = plan;
@@ -94,36 +94,36 @@ impl<'a> Tally<'a> {
     }
 
     /// Looks at the selection with another plan for a class, then restores it.
-    fn with<T>(&mut self, Change { class, plan }: Change, look: impl FnOnce(&mut Self) -> T) -> T {
-        let before = self.picked[class];
+    fn evaluate<T>(&mut self, Change { class, plan }: Change, look: impl FnOnce(&mut Self) -> T) -> T {
+        let old_plan = self.picked[class];
         self.change(class, plan);
-        let found = look(self);
-        self.change(class, before);
-        found
+        let result = look(self);
+        self.change(class, old_plan);
+        result
     }
 }
 
 /// Finds selections of which none beats another in both bytes and seconds, by bytes.
 pub(super) fn front(problem: &Problem) -> Vec<Selection> {
-    let lightest = least(problem, &|plan| {
+    let lightest = cheapest_plans(problem, &|plan| {
         plan.needs.iter().map(|need| problem.keys[need.key].bytes[need.level]).sum::<u64>() as f64
     });
-    let smallest = improved(problem, lightest, &|s| Cost { first: s.bytes as f64, second: s.seconds }, true);
-    let fastest = least(problem, &|plan| plan.seconds);
-    let mut found = Vec::new();
-    walk(problem, smallest.picked, &mut found, &|before, after| {
+    let smallest = improve(problem, lightest, &|s| Cost { first: s.bytes as f64, second: s.seconds }, true);
+    let fastest = cheapest_plans(problem, &|plan| plan.seconds);
+    let mut selections = Vec::new();
+    walk(problem, smallest.picked, &mut selections, &|before, after| {
         let gain = before.seconds - after.seconds;
         (gain > 0.0).then(|| (after.bytes as f64 - before.bytes as f64) / gain)
     });
-    walk(problem, fastest, &mut found, &|before, after| {
+    walk(problem, fastest, &mut selections, &|before, after| {
         let saved = before.bytes as f64 - after.bytes as f64;
         (saved > 0.0).then(|| (after.seconds - before.seconds) / saved)
     });
-    undominated(found)
+    pareto_front(selections)
 }
 
 /// Returns for each class the plan of least cost, each on its own.
-fn least(problem: &Problem, cost: &dyn Fn(&Plan) -> f64) -> Vec<usize> {
+fn cheapest_plans(problem: &Problem, cost: &dyn Fn(&Plan) -> f64) -> Vec<usize> {
     let best = problem.classes.iter().map(|class| {
         let plans = class.plans.iter().enumerate();
         plans.min_by(|a, b| tacit_floats::rising(&cost(a.1), &cost(b.1))).map_or(0, |(i, _)| i)
@@ -133,7 +133,7 @@ fn least(problem: &Problem, cost: &dyn Fn(&Plan) -> f64) -> Vec<usize> {
 
 /// Finds the best selection within the budget, starting from those of the front that cost least;
 /// `None` if none fits.
-pub(super) fn best(problem: &Problem, front: &[Selection], budget: Budget, goal: Goal) -> Option<Selection> {
+pub(super) fn find_best(problem: &Problem, front: &[Selection], budget: Budget, goal: Goal) -> Option<Selection> {
     // Outside the budget the cost grows with the bytes, so that improvements lead back into it.
     let cost = |s: &Selection| match budget.holds(s.bytes, s.memory) {
         true => goal.cost(s.seconds, s.bytes, s.memory),
@@ -141,8 +141,8 @@ pub(super) fn best(problem: &Problem, front: &[Selection], budget: Budget, goal:
     };
     let mut starts: Vec<&Selection> = front.iter().collect();
     starts.sort_by(|a, b| cost(a).rising(&cost(b)));
-    let found = starts.into_iter().take(STARTS).map(|start| improved(problem, start.picked.clone(), &cost, true));
-    let best = found.min_by(|a, b| cost(a).rising(&cost(b)))?;
+    let improvements = starts.into_iter().take(STARTS).map(|start| improve(problem, start.picked.clone(), &cost, true));
+    let best = improvements.min_by(|a, b| cost(a).rising(&cost(b)))?;
     budget.holds(best.bytes, best.memory).then_some(best)
 }
 
@@ -151,38 +151,38 @@ pub(super) fn best(problem: &Problem, front: &[Selection], budget: Budget, goal:
 fn walk(
     problem: &Problem,
     start: Vec<usize>,
-    found: &mut Vec<Selection>,
+    visited: &mut Vec<Selection>,
     price: &dyn Fn(&Selection, &Selection) -> Option<f64>,
 ) {
     let mut tally = Tally::new(problem, start);
     loop {
-        let here = tally.selection();
+        let current = tally.selection();
         let mut best: Option<(f64, Change)> = None;
         for change in tally.moves() {
-            let there = tally.with(change, |tally| tally.selection());
-            if let Some(price) = price(&here, &there).filter(|p| best.is_none_or(|(least, _)| *p < least)) {
+            let candidate = tally.evaluate(change, |tally| tally.selection());
+            if let Some(price) = price(&current, &candidate).filter(|p| best.is_none_or(|(lowest, _)| *p < lowest)) {
                 best = Some((price, change));
             }
         }
-        found.push(here);
+        visited.push(current);
         let Some((_, Change { class, plan })) = best else { return };
         tally.change(class, plan);
     }
 }
 
-fn undominated(mut all: Vec<Selection>) -> Vec<Selection> {
-    all.sort_by(|a, b| a.bytes.cmp(&b.bytes).then(tacit_floats::rising(&a.seconds, &b.seconds)));
-    let mut kept: Vec<Selection> = Vec::new();
-    for selection in all {
-        if kept.last().is_none_or(|last| selection.seconds < last.seconds) {
-            kept.push(selection);
+fn pareto_front(mut selections: Vec<Selection>) -> Vec<Selection> {
+    selections.sort_by(|a, b| a.bytes.cmp(&b.bytes).then(tacit_floats::rising(&a.seconds, &b.seconds)));
+    let mut front: Vec<Selection> = Vec::new();
+    for selection in selections {
+        if front.last().is_none_or(|last| selection.seconds < last.seconds) {
+            front.push(selection);
         }
     }
-    kept
+    front
 }
 
 /// Improves `start` by single changes and, if `pairs`, by two at once, while `cost` falls.
-pub(super) fn improved(
+pub(super) fn improve(
     problem: &Problem,
     start: Vec<usize>,
     cost: &dyn Fn(&Selection) -> Cost,
@@ -190,27 +190,27 @@ pub(super) fn improved(
 ) -> Selection {
     let mut tally = Tally::new(problem, start);
     loop {
-        let here = cost(&tally.selection());
-        let (mut best, mut changes) = (here, Vec::new());
+        let current = cost(&tally.selection());
+        let (mut best, mut changes) = (current, Vec::new());
         for change in tally.moves() {
-            let there = tally.with(change, |tally| cost(&tally.selection()));
-            if there < best {
-                (best, changes) = (there, vec![change]);
+            let candidate = tally.evaluate(change, |tally| cost(&tally.selection()));
+            if candidate < best {
+                (best, changes) = (candidate, vec![change]);
             }
         }
         if changes.is_empty() && pairs {
             for first in tally.moves() {
-                let found = tally.with(first, |tally| {
-                    let mut found = None;
+                let partner = tally.evaluate(first, |tally| {
+                    let mut partner = None;
                     for second in tally.moves().into_iter().filter(|second| second.class > first.class) {
-                        let there = tally.with(second, |tally| cost(&tally.selection()));
-                        if there < best {
-                            (best, found) = (there, Some(second));
+                        let candidate = tally.evaluate(second, |tally| cost(&tally.selection()));
+                        if candidate < best {
+                            (best, partner) = (candidate, Some(second));
                         }
                     }
-                    found
+                    partner
                 });
-                if let Some(second) = found {
+                if let Some(second) = partner {
                     changes = vec![first, second];
                 }
             }
@@ -230,40 +230,40 @@ mod tests {
     use tacit_graph::rng::SplitMix;
 
     /// Makes layers that share some of their keys, with plans of few keys and of many.
-    fn random(rng: &mut SplitMix, classes: usize) -> Problem {
-        let mut some = |least: usize, most: usize| rng.range(least as f64, most as f64 + 1.0) as usize;
-        let key = |some: &mut dyn FnMut(usize, usize) -> usize| {
-            let unit = some(1, 4) as u64;
+    fn random_problem(rng: &mut SplitMix, classes: usize) -> Problem {
+        let mut draw = |low: usize, high: usize| rng.range(low as f64, high as f64 + 1.0) as usize;
+        let key = |draw: &mut dyn FnMut(usize, usize) -> usize| {
+            let unit = draw(1, 4) as u64;
             Key { name: String::new(), id: None, bytes: (0..6u64).map(|level| unit * level * (level + 1)).collect() }
         };
-        let keys: Vec<Key> = (0..12).map(|_| key(&mut some)).collect();
-        let class = |level: usize, some: &mut dyn FnMut(usize, usize) -> usize| {
+        let keys: Vec<Key> = (0..12).map(|_| key(&mut draw)).collect();
+        let class = |level: usize, draw: &mut dyn FnMut(usize, usize) -> usize| {
             let plan = |count: usize| {
-                let mut needs: Vec<Need> = (0..count).map(|_| Need { key: some(0, 11), level }).collect();
+                let mut needs: Vec<Need> = (0..count).map(|_| Need { key: draw(0, 11), level }).collect();
                 needs.sort();
                 needs.dedup();
-                let seconds = 20.0 / count as f64 + some(0, 100) as f64 / 50.0;
+                let seconds = 20.0 / count as f64 + draw(0, 100) as f64 / 50.0;
                 Plan { name: String::new(), way: Way::HOISTED, seconds, held: count as u64, needs }
             };
             let plans = [1, 2, 3, 4, 6].map(plan).into();
             Class { transforms: vec![0], level, plans, offsets: Default::default(), share: 1.0 }
         };
-        let classes = (0..classes).map(|i| class(1 + i % 5, &mut some)).collect();
+        let classes = (0..classes).map(|i| class(1 + i % 5, &mut draw)).collect();
         Problem { keys, fixed: vec![Need { key: 0, level: 1 }], fixed_seconds: 1.0, classes, weights: 7 }
     }
 
-    fn all(problem: &Problem) -> Vec<Selection> {
+    fn all_selections(problem: &Problem) -> Vec<Selection> {
         let mut picks = vec![vec![]];
         for class in &problem.classes {
-            let more = |pick: &Vec<usize>| (0..class.plans.len()).map(|p| [&pick[..], &[p]].concat()).collect();
-            picks = picks.iter().flat_map(|pick| -> Vec<Vec<usize>> { more(pick) }).collect();
+            let extend = |pick: &Vec<usize>| (0..class.plans.len()).map(|p| [&pick[..], &[p]].concat()).collect();
+            picks = picks.iter().flat_map(|pick| -> Vec<Vec<usize>> { extend(pick) }).collect();
         }
         picks.into_iter().map(|pick| Tally::new(problem, pick).selection()).collect()
     }
 
     #[test]
     fn a_tally_is_what_adding_up_gives() {
-        let problem = random(&mut SplitMix::new(1), 4);
+        let problem = random_problem(&mut SplitMix::new(1), 4);
         let mut tally = Tally::new(&problem, vec![0; 4]);
         for (class, plan) in [(0, 3), (2, 4), (0, 1), (3, 2), (1, 1), (2, 0)] {
             tally.change(class, plan);
@@ -284,18 +284,19 @@ mod tests {
     fn the_search_is_near_the_best_of_all() {
         let (mut sum, mut count) = (0.0, 0.0);
         for seed in 0..12 {
-            let problem = random(&mut SplitMix::new(seed), 4);
+            let problem = random_problem(&mut SplitMix::new(seed), 4);
             let front = front(&problem);
             assert!(front.windows(2).all(|w| w[0].bytes < w[1].bytes && w[0].seconds > w[1].seconds));
-            let all = all(&problem);
-            let least = front[0].bytes;
-            for upload in [least, least * 5 / 4, least * 2, u64::MAX] {
-                let optimum = all.iter().filter(|s| s.bytes <= upload).map(|s| s.seconds).fold(f64::MAX, f64::min);
+            let selections = all_selections(&problem);
+            let fewest_bytes = front[0].bytes;
+            for upload in [fewest_bytes, fewest_bytes * 5 / 4, fewest_bytes * 2, u64::MAX] {
+                let optimum =
+                    selections.iter().filter(|s| s.bytes <= upload).map(|s| s.seconds).fold(f64::MAX, f64::min);
                 let budget = Budget { memory: None, upload: Some(upload) };
-                let found = best(&problem, &front, budget, Goal::Latency).unwrap();
-                assert!(found.bytes <= upload);
-                assert!(found.seconds >= optimum - 1e-9);
-                sum += found.seconds / optimum;
+                let selected = find_best(&problem, &front, budget, Goal::Latency).unwrap();
+                assert!(selected.bytes <= upload);
+                assert!(selected.seconds >= optimum - 1e-9);
+                sum += selected.seconds / optimum;
                 count += 1.0;
             }
         }
