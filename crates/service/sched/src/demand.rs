@@ -14,7 +14,7 @@ pub const HORIZON: Span = Span::from_millis(30_000);
 const MAX: usize = 4096;
 
 #[derive(Clone, Debug)]
-struct Seen {
+struct History {
     first: Time,
     last: Time,
     rate: ArrivalRate,
@@ -23,27 +23,27 @@ struct Seen {
 /// The rates at which inputs are answered, by client and model. Inputs without an answer do not
 /// count.
 #[derive(Clone, Debug, Default)]
-pub struct Demand(BTreeMap<(ClientId, ModelId), Seen>);
+pub struct Demand(BTreeMap<(ClientId, ModelId), History>);
 
 impl Demand {
     /// Records that one input of a client was answered.
     pub fn answered(&mut self, client: ClientId, model: ModelId, now: Time) {
         if self.0.len() >= MAX && !self.0.contains_key(&(client, model)) {
-            let oldest = self.0.iter().min_by_key(|(_, seen)| seen.last).map(|(&key, _)| key);
+            let oldest = self.0.iter().min_by_key(|(_, history)| history.last).map(|(&key, _)| key);
             oldest.and_then(|key| self.0.remove(&key));
         }
-        let new = Seen { first: now, last: now, rate: ArrivalRate::default() };
-        let seen = self.0.entry((client, model)).or_insert(new);
-        seen.last = now;
-        seen.rate.add(now, 1.0, WINDOW);
+        let new = History { first: now, last: now, rate: ArrivalRate::default() };
+        let history = self.0.entry((client, model)).or_insert(new);
+        history.last = now;
+        history.rate.add(now, 1.0, WINDOW);
     }
 
     /// Target stock of a client and model: the inputs expected within [`HORIZON`], or within one
     /// T_pre if that is longer, plus two standard deviations. 1 for a client without history.
     #[must_use]
     pub fn stock(&self, client: ClientId, model: ModelId, now: Time, t_pre: Span) -> u32 {
-        let seen = self.0.get(&(client, model));
-        let rate = seen.map_or(0.0, |seen| seen.rate.per_second(now, seen.first, WINDOW));
+        let history = self.0.get(&(client, model));
+        let rate = history.map_or(0.0, |history| history.rate.per_second(now, history.first, WINDOW));
         stock_for(rate * t_pre.max(HORIZON).secs()).max(1)
     }
 }
@@ -54,12 +54,12 @@ mod tests {
 
     const MODEL: ModelId = ModelId(0);
 
-    fn stock(every: f64, times: u32, later: f64, t_pre: f64) -> u32 {
+    fn stock(interval: f64, times: u32, idle: f64, t_pre: f64) -> u32 {
         let (client, mut demand) = (ClientId::numbered(1), Demand::default());
         for i in 0..times {
-            demand.answered(client, MODEL, Time::from_secs(f64::from(i) * every));
+            demand.answered(client, MODEL, Time::from_secs(f64::from(i) * interval));
         }
-        let now = Time::from_secs(f64::from(times) * every + later);
+        let now = Time::from_secs(f64::from(times) * interval + idle);
         assert_eq!(demand.stock(ClientId::numbered(2), MODEL, now, Span::from_secs(t_pre)), 1);
         demand.stock(client, MODEL, now, Span::from_secs(t_pre))
     }

@@ -38,8 +38,8 @@ impl ArrivalRate {
     /// The rate since `origin`, the start of the observation. Assumes at least one tenth of the
     /// window as observed.
     pub fn per_second(&self, now: Time, origin: Time, window: Span) -> f64 {
-        let watched = (now.since(origin).secs() / window.secs()).max(0.1);
-        self.mass * self.decay(now, window) / (window.secs() * (1.0 - (-watched).exp()))
+        let observed = (now.since(origin).secs() / window.secs()).max(0.1);
+        self.mass * self.decay(now, window) / (window.secs() * (1.0 - (-observed).exp()))
     }
 }
 
@@ -92,9 +92,9 @@ impl Pools {
         let pool = self.pools.entry(key).or_default();
         self.wanting.remove(&(pool.coverage_ppm, key));
         let result = change(pool);
-        let have = pool.stock.len() + pool.refills.len();
-        pool.coverage_ppm = (have as u64 * 1_000_000) / u64::from(pool.target.max(1));
-        if have < pool.target as usize && !pool.paused {
+        let count = pool.stock.len() + pool.refills.len();
+        pool.coverage_ppm = (count as u64 * 1_000_000) / u64::from(pool.target.max(1));
+        if count < pool.target as usize && !pool.paused {
             self.wanting.insert((pool.coverage_ppm, key));
         }
         result
@@ -110,8 +110,8 @@ impl Pools {
                 pool.rate.add(now, f64::from(inputs), window);
                 pool.paused = false;
             }
-            let covered = t_pre.max(horizon);
-            pool.target = floor.max(stock_for(pool.rate.per_second(now, origin, window) * covered.secs() * cover));
+            let covered_time = t_pre.max(horizon);
+            pool.target = floor.max(stock_for(pool.rate.per_second(now, origin, window) * covered_time.secs() * cover));
         });
     }
 
@@ -141,7 +141,7 @@ impl Pools {
 
     /// Takes this material out of a pool.
     pub fn remove_material(&mut self, key: PoolKey, material: MaterialId) {
-        self.change(key, |pool| pool.stock.retain(|&other| other != material));
+        self.change(key, |pool| pool.stock.retain(|&stocked| stocked != material));
     }
 
     /// Removes a pool and returns its stock. Running refills of the pool end without a pool.

@@ -128,15 +128,15 @@ impl Times {
 impl Cell {
     fn estimate(&self) -> Estimate {
         // Measurements without a client count only until there is one with a client.
-        let known = self.window.iter().any(|m| m.from.is_some());
-        let counted = || self.window.iter().filter(|m| m.from.is_some() || !known);
+        let has_client = self.window.iter().any(|m| m.from.is_some());
+        let counted = || self.window.iter().filter(|m| m.from.is_some() || !has_client);
         let mut medians = Times::default();
-        for (at, first) in counted().enumerate() {
-            if counted().take(at).all(|earlier| earlier.from != first.from) {
-                let mut own = Times::default();
-                counted().filter(|m| m.from == first.from).for_each(|m| own.push(m.sample.time));
-                let middle = own.len / 2;
-                medians.push(own.sorted()[middle]);
+        for (index, first) in counted().enumerate() {
+            if counted().take(index).all(|earlier| earlier.from != first.from) {
+                let mut client_times = Times::default();
+                counted().filter(|m| m.from == first.from).for_each(|m| client_times.push(m.sample.time));
+                let middle = client_times.len / 2;
+                medians.push(client_times.sorted()[middle]);
             }
         }
         let medians = medians.sorted();
@@ -148,8 +148,8 @@ impl Cell {
     /// Adds a measurement. A full window drops the oldest of the client that has most.
     fn push(&mut self, measured: Measured) {
         if self.window.len() == WINDOW {
-            let most = self.window.iter().map(|m| self.count(m.from)).max();
-            let oldest = self.window.iter().position(|m| Some(self.count(m.from)) == most);
+            let max_count = self.window.iter().map(|m| self.count(m.from)).max();
+            let oldest = self.window.iter().position(|m| Some(self.count(m.from)) == max_count);
             self.window.remove(oldest.unwrap_or(0));
         }
         self.window.push_back(measured);
@@ -191,9 +191,9 @@ impl PhaseTable {
 
     /// Adds a measurement; returns whether an estimate may have changed.
     fn push(&mut self, batch: u32, threads: u32, measured: Measured) -> bool {
-        let before = self.measured(batch, threads).map(Cell::estimate);
+        let old_estimate = self.measured(batch, threads).map(Cell::estimate);
         let cell = match self.cells.iter().position(|c| c.batch == batch && c.threads == threads) {
-            Some(at) => &mut self.cells[at],
+            Some(index) => &mut self.cells[index],
             None => {
                 self.cells.push(Cell { batch, threads, window: VecDeque::with_capacity(WINDOW) });
                 let last = self.cells.len() - 1;
@@ -201,7 +201,7 @@ impl PhaseTable {
             }
         };
         cell.push(measured);
-        before != Some(cell.estimate())
+        old_estimate != Some(cell.estimate())
     }
 
     fn measured(&self, batch: u32, threads: u32) -> Option<&Cell> {
@@ -241,7 +241,7 @@ pub struct ProfileTable {
     models: Vec<[PhaseTable; 2]>,
 }
 
-fn at(phase: JobPhase) -> usize {
+fn phase_index(phase: JobPhase) -> usize {
     match phase {
         JobPhase::Pre => 0,
         JobPhase::On => 1,
@@ -287,26 +287,26 @@ impl ProfileTable {
         let Some(tables) = self.models.get_mut(model.0 as usize) else {
             return false;
         };
-        let table = &mut tables[at(phase)];
-        let moved = table.push(batch_bucket(batch), threads, measured);
+        let table = &mut tables[phase_index(phase)];
+        let is_changed = table.push(batch_bucket(batch), threads, measured);
         if actual.time > Span::ZERO {
             if table.compared.len() == ERROR_WINDOW {
                 table.compared.pop_front();
             }
             table.compared.push_back(Compared { expected: estimate, actual: actual.time });
         }
-        moved
+        is_changed
     }
 
     /// Expected time and memory; `None` for an unknown model and for the T_pre of a model without
     /// one.
     pub fn estimate(&self, model: ModelId, phase: JobPhase, batch: u32, threads: u32) -> Option<Estimate> {
-        self.models.get(model.0 as usize)?[at(phase)].estimate(batch_bucket(batch), threads)
+        self.models.get(model.0 as usize)?[phase_index(phase)].estimate(batch_bucket(batch), threads)
     }
 
     /// The error of recent estimates; `None` before the first finished job.
     pub fn error(&self, model: ModelId, phase: JobPhase) -> Option<ErrorReport> {
-        let jobs = &self.models.get(model.0 as usize)?[at(phase)].compared;
+        let jobs = &self.models.get(model.0 as usize)?[phase_index(phase)].compared;
         let mut sorted: Vec<f64> = jobs.iter().map(|job| job.error()).collect();
         sorted.sort_unstable_by(tacit_floats::rising);
         let last = sorted.len().checked_sub(1)?;
@@ -333,8 +333,8 @@ fn distance(a: u32, b: u32) -> u32 {
 }
 
 /// Returns the mean of a time of each job.
-fn mean(jobs: &VecDeque<Compared>, of: fn(&Compared) -> Span) -> Span {
-    Span::from_secs(jobs.iter().map(|job| of(job).secs()).sum::<f64>() / jobs.len() as f64)
+fn mean(jobs: &VecDeque<Compared>, select: fn(&Compared) -> Span) -> Span {
+    Span::from_secs(jobs.iter().map(|job| select(job).secs()).sum::<f64>() / jobs.len() as f64)
 }
 
 #[cfg(test)]
@@ -421,7 +421,7 @@ mod tests {
         assert_eq!(now.memory, 900);
     }
 
-    fn of(client: u64, secs: f64) -> Measured {
+    fn measured(client: u64, secs: f64) -> Measured {
         let sample = Sample { time: Span::from_secs(secs), memory: 100 };
         Measured { sample, from: Some(ClientId::numbered(client)) }
     }
@@ -434,24 +434,24 @@ mod tests {
             table.estimate(model, JobPhase::Pre, 1, 1).unwrap().time.secs()
         };
         for _ in 0..50 {
-            learn(of(7, 400.0));
+            learn(measured(7, 400.0));
         }
-        assert!(learn(of(1, 1.0)) < 1.1, "one job of another client is enough");
+        assert!(learn(measured(1, 1.0)) < 1.1, "one job of another client is enough");
         // Ten jobs of the slow client for each of two others.
         for _ in 0..20 {
-            (0..10).for_each(|_| assert!(learn(of(7, 400.0)) < 1.3));
-            assert!(learn(of(1, 1.0)) < 1.3);
-            assert!(learn(of(2, 1.2)) < 1.3);
+            (0..10).for_each(|_| assert!(learn(measured(7, 400.0)) < 1.3));
+            assert!(learn(measured(1, 1.0)) < 1.3);
+            assert!(learn(measured(2, 1.2)) < 1.3);
         }
         // The slow client counts where there is no other, and the table follows a lasting change of
         // two clients.
         for _ in 0..20 {
-            learn(of(1, 5.0));
-            learn(of(2, 5.0));
+            learn(measured(1, 5.0));
+            learn(measured(2, 5.0));
         }
-        assert!((learn(of(1, 5.0)) - 5.0).abs() < 0.01);
+        assert!((learn(measured(1, 5.0)) - 5.0).abs() < 0.01);
         let (mut alone, model) = self::table(1.0);
-        alone.learn(model, JobPhase::Pre, 1, 1, of(7, 4.0), Span::from_secs(1.0));
+        alone.learn(model, JobPhase::Pre, 1, 1, measured(7, 4.0), Span::from_secs(1.0));
         assert!((alone.estimate(model, JobPhase::Pre, 1, 1).unwrap().time.secs() - 4.0).abs() < 0.01);
     }
 
@@ -459,7 +459,7 @@ mod tests {
     fn many_clients_of_one_job_each_are_followed() {
         let (mut table, model) = table(1.0);
         for (client, secs) in (0..100).zip([1.0, 2.0, 3.0].into_iter().cycle()) {
-            table.learn(model, JobPhase::On, 1, 1, of(client, secs), Span::from_secs(1.0));
+            table.learn(model, JobPhase::On, 1, 1, measured(client, secs), Span::from_secs(1.0));
         }
         assert!((table.estimate(model, JobPhase::On, 1, 1).unwrap().time.secs() - 2.0).abs() < 0.01);
     }
@@ -482,8 +482,8 @@ mod tests {
         let (mut table, model) = table(1.0);
         feed(&mut table, model, 12, 1.0);
         let text = serde_json::to_string(&table).unwrap();
-        let back: ProfileTable = serde_json::from_str(&text).unwrap();
-        assert_eq!(back.estimate(model, JobPhase::Pre, 1, 1), table.estimate(model, JobPhase::Pre, 1, 1));
+        let restored: ProfileTable = serde_json::from_str(&text).unwrap();
+        assert_eq!(restored.estimate(model, JobPhase::Pre, 1, 1), table.estimate(model, JobPhase::Pre, 1, 1));
         assert!(table.estimate(ModelId(9), JobPhase::Pre, 1, 1).is_none());
     }
 }

@@ -97,14 +97,14 @@ impl ClassQueues {
 
     /// Applies `change` to a class and moves its entry in the head index.
     fn update(&mut self, idx: ClassIdx, change: impl FnOnce(&mut Class)) {
-        let before = self.head(idx);
+        let old_head = self.head(idx);
         change(&mut self.classes[idx]);
-        let after = self.head(idx);
-        if before != after {
-            if let Some(head) = before {
+        let new_head = self.head(idx);
+        if old_head != new_head {
+            if let Some(head) = old_head {
                 self.heads.remove(&head);
             }
-            if let Some(head) = after {
+            if let Some(head) = new_head {
                 self.heads.insert(head);
             }
         }
@@ -122,9 +122,9 @@ impl ClassQueues {
         let mut removed = false;
         self.update(slot.class, |class| {
             removed = class.jobs.remove(&(slot.tag, input));
-            if let Some(own) = class.by_client.get_mut(&client) {
-                own.remove(&(slot.tag, input));
-                if own.is_empty() {
+            if let Some(client_jobs) = class.by_client.get_mut(&client) {
+                client_jobs.remove(&(slot.tag, input));
+                if client_jobs.is_empty() {
                     class.by_client.remove(&client);
                 }
             }
@@ -147,10 +147,10 @@ impl ClassQueues {
 
     /// The best-scored job of the class whose client is not in `except`. Visits all clients of the
     /// class.
-    pub fn first_of_others(&self, idx: ClassIdx, except: &[ClientId]) -> Option<Scored> {
+    pub fn first_except(&self, idx: ClassIdx, except: &[ClientId]) -> Option<Scored> {
         let class = &self.classes[idx];
         let others = class.by_client.iter().filter(|(client, _)| !except.contains(client));
-        let first = others.filter_map(|(_, own)| own.first()).min();
+        let first = others.filter_map(|(_, client_jobs)| client_jobs.first()).min();
         first.map(|&(tag, input)| (class.rank.plus(tag), input, idx))
     }
 

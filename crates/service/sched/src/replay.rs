@@ -34,12 +34,12 @@ pub struct Header {
 struct Line {
     t: Time,
     #[serde(flatten)]
-    what: What,
+    what: LineContent,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum What {
+enum LineContent {
     Event(Event),
     Policy(PolicySpec),
     Action(Action),
@@ -72,18 +72,18 @@ impl Replay {
     /// [`SchedError::BadFile`] with the line and the reason.
     pub fn parse(text: &str) -> Result<Self, SchedError> {
         let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-        let (at, first) = lines.next().ok_or_else(|| bad(0, "empty file".into()))?;
-        let header: Header = serde_json::from_str(first).map_err(|e| bad(at, e.to_string()))?;
+        let (index, first) = lines.next().ok_or_else(|| bad_line(0, "empty file".into()))?;
+        let header: Header = serde_json::from_str(first).map_err(|e| bad_line(index, e.to_string()))?;
         if header.tacit_replay != VERSION {
-            return Err(bad(at, format!("version {} is not {VERSION}", header.tacit_replay)));
+            return Err(bad_line(index, format!("version {} is not {VERSION}", header.tacit_replay)));
         }
         let mut replay = Self { header, events: Vec::new(), actions: Vec::new() };
-        for (at, text) in lines {
-            let line: Line = serde_json::from_str(text).map_err(|e| bad(at, e.to_string()))?;
+        for (index, text) in lines {
+            let line: Line = serde_json::from_str(text).map_err(|e| bad_line(index, e.to_string()))?;
             match line.what {
-                What::Event(event) => replay.events.push((line.t, Told::Event(event))),
-                What::Policy(policy) => replay.events.push((line.t, Told::Policy(policy))),
-                What::Action(action) => replay.actions.push((line.t, action)),
+                LineContent::Event(event) => replay.events.push((line.t, Told::Event(event))),
+                LineContent::Policy(policy) => replay.events.push((line.t, Told::Policy(policy))),
+                LineContent::Action(action) => replay.actions.push((line.t, action)),
             }
         }
         Ok(replay)
@@ -94,12 +94,12 @@ impl Replay {
     /// # Errors
     /// [`SchedError::BadFile`] when a number cannot be written as JSON (an infinite weight).
     pub fn to_text(&self) -> Result<String, SchedError> {
-        let mut text = serde_json::to_string(&self.header).map_err(unwritten)?;
+        let mut text = serde_json::to_string(&self.header).map_err(write_error)?;
         text.push('\n');
-        let events = self.events.iter().map(|(t, e)| Line { t: *t, what: told(e) });
-        let actions = self.actions.iter().map(|(t, a)| Line { t: *t, what: What::Action(a.clone()) });
+        let events = self.events.iter().map(|(t, e)| Line { t: *t, what: line_content(e) });
+        let actions = self.actions.iter().map(|(t, a)| Line { t: *t, what: LineContent::Action(a.clone()) });
         for line in events.chain(actions) {
-            text.push_str(&serde_json::to_string(&line).map_err(unwritten)?);
+            text.push_str(&serde_json::to_string(&line).map_err(write_error)?);
             text.push('\n');
         }
         Ok(text)
@@ -119,16 +119,16 @@ impl Replay {
         let header = self.header.clone();
         let mut scheduler = Scheduler::new(header.config, header.models, header.policy)?;
         let mut actions = Vec::new();
-        for (at, (time, told)) in self.events.iter().enumerate() {
+        for (index, (time, call)) in self.events.iter().enumerate() {
             while let Some(wake) = scheduler.next_wakeup().filter(|wake| wake <= time) {
                 drain(&mut scheduler, wake, &mut actions);
             }
-            match told.clone() {
+            match call.clone() {
                 Told::Event(event) => drop(scheduler.handle(*time, event)),
                 Told::Policy(policy) => scheduler.set_policy(policy),
             }
             drain(&mut scheduler, *time, &mut actions);
-            scheduler.audit().map_err(|why| SchedError::BadFile { what: "replay audit", line: at + 2, why })?;
+            scheduler.audit().map_err(|why| SchedError::BadFile { what: "replay audit", line: index + 2, why })?;
         }
         if !self.actions.is_empty() {
             self.compare(&actions)?;
@@ -136,11 +136,11 @@ impl Replay {
         Ok(actions)
     }
 
-    fn compare(&self, now: &[(Time, Action)]) -> Result<(), SchedError> {
-        for at in 0..self.actions.len().max(now.len()) {
-            if self.actions.get(at) != now.get(at) {
-                let (recorded, now) = (show(&self.actions, at), show(now, at));
-                return Err(SchedError::ReplayDiffers { at, recorded, now });
+    fn compare(&self, actual: &[(Time, Action)]) -> Result<(), SchedError> {
+        for index in 0..self.actions.len().max(actual.len()) {
+            if self.actions.get(index) != actual.get(index) {
+                let (recorded, now) = (show(&self.actions, index), show(actual, index));
+                return Err(SchedError::ReplayDiffers { at: index, recorded, now });
             }
         }
         Ok(())
@@ -148,26 +148,26 @@ impl Replay {
 }
 
 /// Returns the error for a line, counted from 0, that cannot be read.
-fn bad(line: usize, why: String) -> SchedError {
+fn bad_line(line: usize, why: String) -> SchedError {
     SchedError::BadFile { what: "replay", line: line + 1, why }
 }
 
 /// Returns the error for a recording that cannot be written.
-fn unwritten(e: serde_json::Error) -> SchedError {
+fn write_error(e: serde_json::Error) -> SchedError {
     SchedError::BadFile { what: "replay", line: 0, why: e.to_string() }
 }
 
 /// Returns what the line of a call holds.
-fn told(told: &Told) -> What {
-    match told {
-        Told::Event(event) => What::Event(event.clone()),
-        Told::Policy(policy) => What::Policy(policy.clone()),
+fn line_content(call: &Told) -> LineContent {
+    match call {
+        Told::Event(event) => LineContent::Event(event.clone()),
+        Told::Policy(policy) => LineContent::Policy(policy.clone()),
     }
 }
 
 /// Shows an action of a list, if it is that long.
-fn show(list: &[(Time, Action)], at: usize) -> String {
-    list.get(at).map_or("nothing".into(), |a| format!("{a:?}"))
+fn show(list: &[(Time, Action)], index: usize) -> String {
+    list.get(index).map_or("nothing".into(), |a| format!("{a:?}"))
 }
 
 fn drain(scheduler: &mut Scheduler<PolicySpec>, now: Time, actions: &mut Vec<(Time, Action)>) {

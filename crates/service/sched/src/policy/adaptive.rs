@@ -57,23 +57,23 @@ impl Policy for Adaptive {
     fn threads(&self, choice: &Choice<'_>) -> Option<u32> {
         let cores = f64::from(choice.class.capacity.cores.max(1));
         let memory = choice.class.capacity.memory.max(1) as f64;
-        let others = choice.queued.saturating_sub(1) as f64 + self.crowding * choice.load.min(1.0);
+        let other_jobs = choice.queued.saturating_sub(1) as f64 + self.crowding * choice.load.min(1.0);
         let cost = |o: &ThreadOption| {
             let share = tacit_floats::larger(f64::from(o.threads) / cores, o.memory as f64 / memory);
-            o.time.secs() * (1.0 + share * others)
+            o.time.secs() * (1.0 + share * other_jobs)
         };
         let cheaper = |a: &&ThreadOption, b: &&ThreadOption| tacit_floats::rising(&cost(a), &cost(b));
-        let wanted = choice.class.options.iter().min_by(cheaper)?.threads;
+        let preferred = choice.class.options.iter().min_by(cheaper)?.threads;
         let mean_work = choice.load * cores / choice.arrivals.max(1e-9);
         let length = choice.class.length();
         let long = length.secs() > mean_work && choice.running > 0 && choice.waited < length.scaled(self.endurance);
-        let least = if long { (f64::from(wanted) * self.least_share).ceil() as u32 } else { 0 };
+        let min_threads = if long { (f64::from(preferred) * self.least_share).ceil() as u32 } else { 0 };
         let moldable = choice.class.options.len() > 1;
-        let roomy = choice.options.iter().filter(|o| {
+        let allowed = choice.options.iter().filter(|o| {
             let crowd = choice.arrivals * o.time.secs() >= self.spare * choice.queued as f64;
-            o.threads >= least && (o.threads < choice.free.cores || !(long && moldable && crowd))
+            o.threads >= min_threads && (o.threads < choice.free.cores || !(long && moldable && crowd))
         });
-        roomy.min_by(cheaper).map(|o| o.threads)
+        allowed.min_by(cheaper).map(|o| o.threads)
     }
 }
 

@@ -40,9 +40,9 @@ impl<P: Policy> Scheduler<P> {
     /// exceeds the inputs.
     fn check_materials(&self, request: &Request) -> Result<(), Rejected> {
         let mut seen = BTreeSet::new();
-        for (at, &material) in request.materials.iter().enumerate() {
-            let kept = self.stock.is_kept(request.client, request.model, material);
-            if !kept || !seen.insert(material) || at >= request.inputs as usize {
+        for (index, &material) in request.materials.iter().enumerate() {
+            let is_kept = self.stock.is_kept(request.client, request.model, material);
+            if !is_kept || !seen.insert(material) || index >= request.inputs as usize {
                 return Err(Rejected::BadMaterial(material));
             }
         }
@@ -58,14 +58,14 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    pub(super) fn request(&mut self, request: Request) -> Result<(), Rejected> {
+    pub(super) fn handle_request(&mut self, request: Request) -> Result<(), Rejected> {
         self.check_arrival(request.model, request.inputs)?;
         let id = Owner::Request(request.id);
         if self.work.group(id).is_some() {
             return Err(Rejected::DuplicateRequest(request.id));
         }
         self.check_materials(&request)?;
-        let claim = request.notice.map(|notice| (notice, self.claimable(notice, &request)));
+        let claim = request.notice.map(|notice| (notice, self.count_claimable(notice, &request)));
         let announced = match claim {
             Some((_, Ok(announced))) => announced,
             _ => 0,
@@ -117,7 +117,7 @@ impl<P: Policy> Scheduler<P> {
         served
     }
 
-    pub(super) fn notice(&mut self, notice: AdvanceNotice) -> Result<(), Rejected> {
+    pub(super) fn handle_notice(&mut self, notice: AdvanceNotice) -> Result<(), Rejected> {
         self.check_arrival(notice.model, notice.inputs)?;
         let id = Owner::Notice(notice.id);
         if self.work.group(id).is_some() {
@@ -180,7 +180,7 @@ impl<P: Policy> Scheduler<P> {
 
     /// The number of inputs that this notice has ready for this request, or why the request cannot
     /// use it.
-    fn claimable(&self, notice: NoticeId, request: &Request) -> Result<u32, NoticeProblem> {
+    fn count_claimable(&self, notice: NoticeId, request: &Request) -> Result<u32, NoticeProblem> {
         match self.work.group(Owner::Notice(notice)) {
             None => Err(self.notices.problem(notice)),
             Some(group) if group.client != request.client => Err(NoticeProblem::OtherClient),
@@ -191,17 +191,17 @@ impl<P: Policy> Scheduler<P> {
     }
 
     /// Moves a notice's inputs to the request, the furthest advanced first, to the indices
-    /// `wanted`; releases the surplus. Returns the first index that is still free.
-    fn claim(&mut self, notice: NoticeId, request: Owner, wanted: Range<u32>) -> u32 {
-        let from = Owner::Notice(notice);
-        let mut announced = self.work.live_inputs(from);
+    /// `indices`; releases the surplus. Returns the first index that is still free.
+    fn claim(&mut self, notice: NoticeId, request: Owner, indices: Range<u32>) -> u32 {
+        let notice_owner = Owner::Notice(notice);
+        let mut announced = self.work.live_inputs(notice_owner);
         announced.sort_by_key(|&key| match self.work.input(key).stage {
             Stage::Held(_) => 0,
             Stage::RunPre(_) => 1,
             _ => 2,
         });
-        let surplus = announced.split_off(announced.len().min(wanted.len()));
-        let mut next = wanted.start;
+        let surplus = announced.split_off(announced.len().min(indices.len()));
+        let mut next = indices.start;
         for key in announced {
             self.move_to_request(key, request, next);
             next += 1;
@@ -210,7 +210,7 @@ impl<P: Policy> Scheduler<P> {
         for key in surplus {
             self.finish_input(key, Outcome::Cancelled(Cause::Client));
         }
-        self.close_group(from);
+        self.close_group(notice_owner);
         self.notices.remember(notice, NoticeProblem::Used);
         if surplus_count > 0 {
             self.out.push(Action::NoticeEnded { notice, why: NoticeProblem::Surplus });
@@ -238,7 +238,7 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    pub(super) fn material_found(
+    pub(super) fn handle_material_found(
         &mut self,
         material: MaterialId,
         model: ModelId,
@@ -249,7 +249,7 @@ impl<P: Policy> Scheduler<P> {
         let fits_model = self.catalog.has_pre(model) && bound == client.is_some();
         // After this run's first material, the name of unbound material no longer shows which run
         // made it.
-        let late = !bound && self.stock.has_made();
+        let is_late = !bound && self.stock.has_made();
         let pool = match client {
             Some(client) => self.pool_for(model, client),
             None => self.stock.has_pools().then_some(PoolKey { model, client }),
@@ -257,7 +257,7 @@ impl<P: Policy> Scheduler<P> {
         // Only an input that holds the material remembers its name: the number of names is
         // unbounded.
         let is_kept = client.is_some() && pool.is_none();
-        if !fits_model || late || !self.is_new_material(material, is_kept) {
+        if !fits_model || is_late || !self.is_new_material(material, is_kept) {
             return Err(Rejected::BadMaterial(material));
         }
         let disk = self.catalog.disk(model);
@@ -281,7 +281,7 @@ impl<P: Policy> Scheduler<P> {
     }
 
     /// Counts inputs of other models that use this model's stock. No effect without a pool.
-    pub(super) fn demand(&mut self, model: ModelId, inputs: u32) -> Result<(), Rejected> {
+    pub(super) fn handle_demand(&mut self, model: ModelId, inputs: u32) -> Result<(), Rejected> {
         self.check_model(model)?;
         if let Some(pool) = self.pool_of_all(model) {
             let t_pre = self.catalog.length(model, JobPhase::Pre);
@@ -292,7 +292,7 @@ impl<P: Policy> Scheduler<P> {
     }
 
     /// Forgets kept or pooled material that no longer exists.
-    pub(super) fn material_gone(&mut self, material: MaterialId) -> Result<(), Rejected> {
+    pub(super) fn handle_material_gone(&mut self, material: MaterialId) -> Result<(), Rejected> {
         if !self.stock.pull(material) {
             return Err(Rejected::UnknownMaterial(material));
         }

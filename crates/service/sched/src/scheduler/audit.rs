@@ -2,7 +2,7 @@
 
 use super::Scheduler;
 use super::machine::Task;
-use super::same::same;
+use super::same::check_equal;
 use super::state::{Input, Stage};
 use crate::policy::Policy;
 use crate::queue::InputKey;
@@ -16,47 +16,47 @@ impl<P: Policy> Scheduler<P> {
     /// # Errors
     /// A sentence that names the wrong counter. Any error is a bug.
     pub fn audit(&self) -> Result<(), String> {
-        self.machine.audit(self.stock.live().map(|model| self.catalog.disk(model)).sum())?;
+        self.machine.audit(self.stock.live_models().map(|model| self.catalog.disk(model)).sum())?;
         if let Some(holder) = self.machine.holder() {
             let waits = self.work.find(holder).is_some_and(Input::waits);
-            same("reservation holder waits", waits, true)?;
+            check_equal("reservation holder waits", waits, true)?;
         }
         self.work.audit(|key, input| self.threads_of(key, input))?;
         self.audit_stock()?;
         self.audit_queues()?;
         let timers = self.work.groups().filter_map(|(id, g)| Some((g.ends?, id)));
-        same("timers", &timers.collect::<BTreeSet<_>>(), self.clock.timers())
+        check_equal("timers", &timers.collect::<BTreeSet<_>>(), self.clock.timers())
     }
 
     /// Threads of the input's running job. An error if the job works for another input.
     fn threads_of(&self, key: InputKey, input: &Input) -> Result<Option<u32>, String> {
         let (Stage::RunPre(job) | Stage::RunOn(job)) = input.stage else { return Ok(None) };
         let job = self.machine.job(job).ok_or("an input runs a job that is gone")?;
-        same("owner of a job", job.task.input(), Some(key))?;
+        check_equal("owner of a job", job.task.input(), Some(key))?;
         Ok(Some(job.holds.cores))
     }
 
     fn audit_stock(&self) -> Result<(), String> {
-        let held = self.work.inputs().filter_map(|(_, input)| match input.stage {
+        let waiting = self.work.inputs().filter_map(|(_, input)| match input.stage {
             Stage::Held(material) | Stage::WaitOn(material) => material,
             _ => None,
         });
-        let used = self.machine.jobs().filter_map(|job| job.task.material());
+        let consumed = self.machine.jobs().filter_map(|job| job.task.material());
         let refills = self.machine.jobs().filter(|job| matches!(job.task, Task::Refill(_)));
         let mut refilling = Resources::default();
         refills.for_each(|job| refilling.add(&job.holds));
-        self.stock.audit(held.chain(used), refilling)
+        self.stock.audit(waiting.chain(consumed), refilling)
     }
 
     fn audit_queues(&self) -> Result<(), String> {
         let queued = self.work.inputs().filter(|(_, input)| input.slot.is_some()).count();
-        same("queued jobs", queued, self.queues.len())?;
+        check_equal("queued jobs", queued, self.queues.len())?;
         let in_classes: usize = self.queues.all_classes().map(|c| self.queues.class_len(c)).sum();
-        same("jobs in classes", in_classes, queued)?;
+        check_equal("jobs in classes", in_classes, queued)?;
         for class in self.queues.all_classes() {
             for key in self.queues.jobs(class) {
                 let slot = self.work.find(key).and_then(|i| i.slot);
-                same("class of a queued job", slot.map(|s| s.class), Some(class))?;
+                check_equal("class of a queued job", slot.map(|s| s.class), Some(class))?;
             }
         }
         Ok(())

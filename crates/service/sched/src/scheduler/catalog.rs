@@ -54,7 +54,7 @@ impl Catalog {
     }
 
     /// Whether a model that still has jobs or material was removed.
-    pub fn removed(&self, model: ModelId) -> bool {
+    pub fn is_removed(&self, model: ModelId) -> bool {
         self.models[model.0 as usize].removed
     }
 
@@ -188,8 +188,8 @@ impl Catalog {
 
     /// Learns from a finished job of a client. Returns whether an estimate of its model may have
     /// changed.
-    pub fn learn(&mut self, job: &Job, from: Option<ClientId>, usage: Usage) -> bool {
-        let actual = Measured { sample: Sample { time: usage.time, memory: usage.peak_memory }, from };
+    pub fn learn(&mut self, job: &Job, client: Option<ClientId>, usage: Usage) -> bool {
+        let actual = Measured { sample: Sample { time: usage.time, memory: usage.peak_memory }, from: client };
         self.profile.learn(job.model, job.task.phase(), job.batch, job.threads, actual, job.estimate)
     }
 }

@@ -16,8 +16,8 @@ impl Clock {
     }
 
     /// Advances the clock. An earlier time counts as now.
-    pub fn advance(&mut self, to: Time) {
-        self.now = self.now.max(to);
+    pub fn advance(&mut self, time: Time) {
+        self.now = self.now.max(time);
     }
 
     /// Removes and returns the next group whose timer is due.
@@ -33,13 +33,13 @@ impl Clock {
         self.timers.first().map(|&(time, _)| time)
     }
 
-    pub fn set_timer(&mut self, at: Time, group: Owner) {
-        self.timers.insert((at, group));
+    pub fn set_timer(&mut self, time: Time, group: Owner) {
+        self.timers.insert((time, group));
     }
 
     /// Removes a timer that has not fired.
-    pub fn clear_timer(&mut self, at: Time, group: Owner) {
-        self.timers.remove(&(at, group));
+    pub fn clear_timer(&mut self, time: Time, group: Owner) {
+        self.timers.remove(&(time, group));
     }
 
     pub fn timers(&self) -> &BTreeSet<(Time, Owner)> {

@@ -55,7 +55,7 @@ struct Overtaken {
     key: InputKey,
     dealing: bool,
     /// Whether only cores, or a free dealing, are missing.
-    has_the_rest: bool,
+    lacks_only_cores: bool,
 }
 
 /// Candidates to start: the holder of the reservation first, then by score. These are the heads of
@@ -71,7 +71,7 @@ struct Candidates<'a> {
 }
 
 impl<'a> Candidates<'a> {
-    fn of<P: Policy>(scheduler: &'a Scheduler<P>) -> Self {
+    fn new<P: Policy>(scheduler: &'a Scheduler<P>) -> Self {
         let Scheduler { queues, machine, work, .. } = scheduler;
         let holder = machine.holder().and_then(|key| Some((work.input(key).slot?.class, key)));
         Self { queues, holder, heads: queues.heads().peekable(), behind: BTreeSet::new(), passed: BTreeMap::new() }
@@ -93,19 +93,19 @@ impl<'a> Candidates<'a> {
     fn pass_over(&mut self, class: ClassIdx, client: ClientId) {
         let passed = self.passed.entry(class).or_default();
         passed.push(client);
-        self.behind.extend(self.queues.first_of_others(class, passed));
+        self.behind.extend(self.queues.first_except(class, passed));
     }
 }
 
 /// Disk that a job of a class holds.
-fn disk(facts: &ClassFacts) -> u64 {
+fn job_disk(facts: &ClassFacts) -> u64 {
     if facts.phase == JobPhase::Pre { facts.disk } else { 0 }
 }
 
 impl<P: Policy> Scheduler<P> {
     /// Starts at most one job.
     pub(super) fn dispatch(&mut self) {
-        while !self.out.settled() {
+        while !self.out.is_settled() {
             match self.pick() {
                 Pick::Start(key, option) => return self.start(key, option),
                 Pick::Park(key) => self.park(key),
@@ -136,8 +136,8 @@ impl<P: Policy> Scheduler<P> {
             _ => JobPhase::Pre,
         };
         let dealing = self.catalog.deals(model, phase);
-        let in_its_way = blocked.into_iter().filter(|b: &Overtaken| b.dealing == dealing || !b.has_the_rest);
-        let oldest = in_its_way.map(|b| b.key).min_by_key(|&key| (self.work.input(key).entered, key));
+        let overtaken = blocked.into_iter().filter(|b: &Overtaken| b.dealing == dealing || !b.lacks_only_cores);
+        let oldest = overtaken.map(|b| b.key).min_by_key(|&key| (self.work.input(key).entered, key));
         oldest.map_or(pick, Pick::Reserve)
     }
 
@@ -148,7 +148,7 @@ impl<P: Policy> Scheduler<P> {
         }
         let mut options = Vec::new();
         let mut declined = false;
-        let mut candidates = Candidates::of(self);
+        let mut candidates = Candidates::new(self);
         while let Some((class, key)) = candidates.next() {
             let facts = &self.queues.class(class).facts;
             match self.assess(facts, key, &mut options) {
@@ -158,7 +158,9 @@ impl<P: Policy> Scheduler<P> {
                     }
                     declined = true;
                 }
-                Verdict::Blocked(has_the_rest) => blocked.push(Overtaken { key, dealing: facts.dealing, has_the_rest }),
+                Verdict::Blocked(lacks_only_cores) => {
+                    blocked.push(Overtaken { key, dealing: facts.dealing, lacks_only_cores })
+                }
                 // The holder may wait long for disk, or for its client's own jobs. Its reservation
                 // ends, so that other jobs can start.
                 Verdict::LacksDisk | Verdict::LeavesRoom if self.machine.holder() == Some(key) => {
@@ -184,7 +186,7 @@ impl<P: Policy> Scheduler<P> {
 
     /// Fills `options` with the ways in which this job may start now.
     fn assess(&self, facts: &ClassFacts, key: InputKey, options: &mut Vec<ThreadOption>) -> Verdict {
-        let disk = disk(facts);
+        let disk = job_disk(facts);
         if let Some(need) = self.machine.never_fits(&facts.options, facts.dealing, disk) {
             return Verdict::Unfit(need);
         }
@@ -193,8 +195,8 @@ impl<P: Policy> Scheduler<P> {
         let group = self.work.group_of(key);
         let window = self.window();
         let share = (window / group.active.max(1)).max(1);
-        let least = facts.options.first().map_or(1, |o| o.threads);
-        if window != u32::MAX && group.threads > 0 && group.threads.saturating_add(least) > window {
+        let min_threads = facts.options.first().map_or(1, |o| o.threads);
+        if window != u32::MAX && group.threads > 0 && group.threads.saturating_add(min_threads) > window {
             return Verdict::AtShare;
         }
         options.clear();
@@ -202,12 +204,12 @@ impl<P: Policy> Scheduler<P> {
         for option in &facts.options {
             let need = option.holds(facts.dealing, disk);
             let room = Resources { disk: u64::MAX, ..free };
-            let within_share = option.threads == least
+            let within_share = option.threads == min_threads
                 || (option.threads <= share && group.threads.saturating_add(option.threads) <= window);
             if !within_share || !need.fits(&room) || !self.machine.may_overtake(Some(key), &need, option.time, now) {
                 continue;
             }
-            if !facts.dealing && self.takes_last_room(group.client, option.threads, least) {
+            if !facts.dealing && self.takes_last_room(group.client, option.threads, min_threads) {
                 leaves_room = true;
             } else if disk > free.disk {
                 short_of_disk = true;
@@ -220,30 +222,33 @@ impl<P: Policy> Scheduler<P> {
             (true, false) if leaves_room => Verdict::LeavesRoom,
             (true, true) if self.could_evict(disk, key) => Verdict::NeedsDisk,
             (true, true) if matches!(owner, Owner::Notice(_)) => Verdict::LacksDisk,
-            (true, _) => Verdict::Blocked(self.has_the_rest(facts, key)),
+            (true, _) => Verdict::Blocked(self.lacks_only_cores(facts, key)),
         }
     }
 
     /// Whether a job lacks only cores, or a free dealing.
-    fn has_the_rest(&self, facts: &ClassFacts, key: InputKey) -> bool {
+    fn lacks_only_cores(&self, facts: &ClassFacts, key: InputKey) -> bool {
         let (free, now) = (self.machine.free(), self.clock.now());
         facts.options.iter().any(|option| {
-            let rest = Resources { cores: 0, dealings: 0, ..option.holds(facts.dealing, disk(facts)) };
-            rest.fits(&free) && self.machine.may_overtake(Some(key), &rest, option.time, now)
+            let other_resources = Resources { cores: 0, dealings: 0, ..option.holds(facts.dealing, job_disk(facts)) };
+            other_resources.fits(&free) && self.machine.may_overtake(Some(key), &other_resources, option.time, now)
         })
     }
 
-    /// Whether a job would take the last cores, on which one job of `least` threads fits, for a
+    /// Whether a job would take the last cores, on which one job of `min_threads` threads fits, for a
     /// client that would then be above its share, while other clients have asked recently.
-    fn takes_last_room(&self, client: ClientId, threads: u32, least: u32) -> bool {
+    fn takes_last_room(&self, client: ClientId, threads: u32, min_threads: u32) -> bool {
         let (have, free) = (self.machine.capacity().cores, self.machine.free().cores);
         // No room is reserved where one job fills it.
-        if !self.policy.keeps_room() || have < least.saturating_mul(2) || free >= threads.saturating_add(least) {
+        if !self.policy.keeps_room()
+            || have < min_threads.saturating_mul(2)
+            || free >= threads.saturating_add(min_threads)
+        {
             return false;
         }
-        let others = self.work.recent().others(client);
-        let share = (have / others.saturating_add(1)).max(least);
-        others > 0 && self.work.threads(client).saturating_add(threads) > share
+        let other_clients = self.work.recent().count_others(client);
+        let share = (have / other_clients.saturating_add(1)).max(min_threads);
+        other_clients > 0 && self.work.threads(client).saturating_add(threads) > share
     }
 
     /// Whether burning stock could free the disk. Stock gives way to requests only.
@@ -273,7 +278,7 @@ impl<P: Policy> Scheduler<P> {
         let slot = self.work.input(key).slot.expect("only queued jobs are blocked");
         let facts = &self.queues.class(slot.class).facts;
         let option = facts.options.first().expect("a class without options never fits");
-        let need = option.holds(facts.dealing, disk(facts));
+        let need = option.holds(facts.dealing, job_disk(facts));
         self.machine.reserve(key, need, self.clock.now());
     }
 

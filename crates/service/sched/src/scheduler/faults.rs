@@ -24,7 +24,7 @@ impl<P: Policy> Scheduler<P> {
     }
 
     /// A timer fired: a request's timeout or a notice's expiry.
-    pub(super) fn group_ends(&mut self, id: Owner) {
+    pub(super) fn expire_group(&mut self, id: Owner) {
         self.end_group(id, Outcome::TimedOut, NoticeProblem::Expired);
     }
 
@@ -38,10 +38,10 @@ impl<P: Policy> Scheduler<P> {
     }
 
     fn check_client(&self, client: ClientId) -> Result<(), Rejected> {
-        let known = !self.work.groups_of_client(client).is_empty()
+        let is_known = !self.work.groups_of_client(client).is_empty()
             || !self.stock.pools_of(client).is_empty()
             || self.stock.keepers().any(|(keeper, _)| keeper == client);
-        if known { Ok(()) } else { Err(Rejected::UnknownClient(client)) }
+        if is_known { Ok(()) } else { Err(Rejected::UnknownClient(client)) }
     }
 
     pub(super) fn withdraw(&mut self, notice: NoticeId) -> Result<(), Rejected> {
@@ -54,7 +54,7 @@ impl<P: Policy> Scheduler<P> {
     }
 
     /// Ends the client's requests; its notices and stock wait for its return.
-    pub(super) fn client_gone(&mut self, client: ClientId) -> Result<(), Rejected> {
+    pub(super) fn handle_client_gone(&mut self, client: ClientId) -> Result<(), Rejected> {
         self.check_client(client)?;
         for id in self.work.groups_of_client(client) {
             match id {
@@ -73,7 +73,7 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    pub(super) fn client_revoked(&mut self, client: ClientId) -> Result<(), Rejected> {
+    pub(super) fn handle_client_revoked(&mut self, client: ClientId) -> Result<(), Rejected> {
         self.check_client(client)?;
         for id in self.work.groups_of_client(client) {
             self.end_group(id, Outcome::Cancelled(Cause::ClientGone), NoticeProblem::ClientGone);

@@ -152,8 +152,8 @@ impl<P: Policy> Scheduler<P> {
     }
 
     /// Burns the kept material of the selected clients and models.
-    pub(super) fn burn_kept(&mut self, which: impl Fn(ClientId, ModelId) -> bool) {
-        let keepers: Vec<_> = self.stock.keepers().filter(|&(client, model)| which(client, model)).collect();
+    pub(super) fn burn_kept(&mut self, selects: impl Fn(ClientId, ModelId) -> bool) {
+        let keepers: Vec<_> = self.stock.keepers().filter(|&(client, model)| selects(client, model)).collect();
         for (client, model) in keepers {
             for material in self.stock.take_kept(client, model) {
                 self.burn(material);

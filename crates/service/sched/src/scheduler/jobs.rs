@@ -23,7 +23,7 @@ impl<P: Policy> Scheduler<P> {
             Task::Pre(key) | Task::On(key, _) => self.work.vacate(key, job.holds.cores),
             Task::Refill(pool) => {
                 self.stock.refill_ends(pool, id, job.holds);
-                if self.catalog.removed(pool.model) {
+                if self.catalog.is_removed(pool.model) {
                     self.stock.remove_pool(pool);
                 }
             }
@@ -31,28 +31,33 @@ impl<P: Policy> Scheduler<P> {
         self.out.stir();
     }
 
-    pub(super) fn job_finished(&mut self, id: JobId, usage: Usage, made: Option<MaterialId>) -> Result<(), Rejected> {
-        if self.has_stopped(id) {
-            return if made.is_some() { Err(Rejected::JobNotRunning(id)) } else { Ok(()) };
+    pub(super) fn handle_job_finished(
+        &mut self,
+        id: JobId,
+        usage: Usage,
+        made_material: Option<MaterialId>,
+    ) -> Result<(), Rejected> {
+        if self.remove_stopped(id) {
+            return if made_material.is_some() { Err(Rejected::JobNotRunning(id)) } else { Ok(()) };
         }
         let task = self.machine.job(id).ok_or(Rejected::JobNotRunning(id))?.task;
         let now = self.clock.now();
-        match (task, made) {
+        match (task, made_material) {
             (Task::Pre(owner), Some(material)) => {
-                self.made(id, usage, material)?;
+                self.register_material(id, usage, material)?;
                 self.work.edit(owner, |input| input.pre.finished = Some(now));
-                self.pre_done(owner, material);
+                self.finish_pre(owner, material);
             }
             (Task::Refill(pool), Some(material)) => {
-                self.made(id, usage, material)?;
-                if self.catalog.removed(pool.model) {
+                self.register_material(id, usage, material)?;
+                if self.catalog.is_removed(pool.model) {
                     self.burn(material);
                 } else {
                     self.shelve(pool, material);
                 }
             }
             (Task::On(owner, material), None) => {
-                self.ended_well(id, usage)?;
+                self.finish_job(id, usage)?;
                 if let Some(material) = material {
                     self.consume(material);
                 }
@@ -65,13 +70,13 @@ impl<P: Policy> Scheduler<P> {
     }
 
     /// An input's T_pre has made its material: for T_on, or kept; burnt if the model is gone.
-    fn pre_done(&mut self, owner: InputKey, material: MaterialId) {
+    fn finish_pre(&mut self, owner: InputKey, material: MaterialId) {
         let id = self.work.input(owner).group;
         let group = self.work.group_of(owner);
-        if self.catalog.removed(group.model) {
+        if self.catalog.is_removed(group.model) {
             self.burn(material);
             self.remove_input(owner, Outcome::Cancelled(Cause::ModelGone));
-            self.notice_over(id, NoticeProblem::ModelGone);
+            self.report_notice_end(id, NoticeProblem::ModelGone);
         } else if group.keeps {
             self.stock.keep(group.client, material);
             self.work.set_kept(id);
@@ -83,49 +88,49 @@ impl<P: Policy> Scheduler<P> {
     }
 
     /// A T_pre succeeded: registers its material. Refused without any change if the name is taken.
-    fn made(&mut self, id: JobId, usage: Usage, material: MaterialId) -> Result<(), Rejected> {
+    fn register_material(&mut self, id: JobId, usage: Usage, material: MaterialId) -> Result<(), Rejected> {
         if self.stock.knows(material) {
             return Err(Rejected::BadMaterial(material));
         }
-        let job = self.ended_well(id, usage)?;
+        let job = self.finish_job(id, usage)?;
         self.stock.add_made(material, job.model);
         self.machine.hold_disk(job.holds.disk);
         Ok(())
     }
 
     /// Takes a job off the machine and learns from it.
-    fn ended_well(&mut self, id: JobId, usage: Usage) -> Result<Job, Rejected> {
+    fn finish_job(&mut self, id: JobId, usage: Usage) -> Result<Job, Rejected> {
         let job = self.take_job(id)?;
-        let from = match job.task {
+        let client = match job.task {
             Task::Pre(owner) | Task::On(owner, _) => Some(self.work.group_of(owner).client),
             Task::Refill(pool) => pool.client,
         };
-        if self.catalog.learn(&job, from, usage) {
+        if self.catalog.learn(&job, client, usage) {
             self.refresh_model(job.model);
         }
         Ok(job)
     }
 
     /// Removes a stopping job that has stopped or ended; false if there is none.
-    fn has_stopped(&mut self, id: JobId) -> bool {
-        let stopped = self.machine.stopped(id);
-        if stopped {
+    fn remove_stopped(&mut self, id: JobId) -> bool {
+        let was_stopping = self.machine.remove_stopped(id);
+        if was_stopping {
             self.out.stir();
         }
-        stopped
+        was_stopping
     }
 
-    pub(super) fn job_stopped(&mut self, id: JobId) -> Result<(), Rejected> {
-        if self.has_stopped(id) { Ok(()) } else { Err(Rejected::JobNotStopping(id)) }
+    pub(super) fn handle_job_stopped(&mut self, id: JobId) -> Result<(), Rejected> {
+        if self.remove_stopped(id) { Ok(()) } else { Err(Rejected::JobNotStopping(id)) }
     }
 
-    pub(super) fn job_failed(&mut self, id: JobId) -> Result<(), Rejected> {
-        if self.has_stopped(id) {
+    pub(super) fn handle_job_failed(&mut self, id: JobId) -> Result<(), Rejected> {
+        if self.remove_stopped(id) {
             return Ok(());
         }
         let job = self.take_job(id)?;
         match job.task {
-            Task::Pre(owner) => self.pre_failed(owner),
+            Task::Pre(owner) => self.retry_or_fail_pre(owner),
             Task::Refill(pool) => self.stock.pause(pool),
             Task::On(owner, material) => {
                 if let Some(material) = material {
@@ -138,8 +143,8 @@ impl<P: Policy> Scheduler<P> {
     }
 
     /// Returns the job's input to its queue with its former age.
-    pub(super) fn job_not_started(&mut self, id: JobId) -> Result<(), Rejected> {
-        if self.has_stopped(id) {
+    pub(super) fn handle_job_not_started(&mut self, id: JobId) -> Result<(), Rejected> {
+        if self.remove_stopped(id) {
             return Ok(());
         }
         let job = self.take_job(id)?;
@@ -157,10 +162,10 @@ impl<P: Policy> Scheduler<P> {
             input.stage = stage;
         });
         let id = self.work.input(owner).group;
-        if self.catalog.removed(job.model) {
+        if self.catalog.is_removed(job.model) {
             job.task.material().into_iter().for_each(|material| self.burn(material));
             self.remove_input(owner, Outcome::Cancelled(Cause::ModelGone));
-            self.notice_over(id, NoticeProblem::ModelGone);
+            self.report_notice_end(id, NoticeProblem::ModelGone);
         } else {
             self.enqueue(owner);
             self.unpark(id);
@@ -169,7 +174,7 @@ impl<P: Policy> Scheduler<P> {
     }
 
     /// Tries T_pre again or gives up: a request's input fails, a notice's input is dropped.
-    fn pre_failed(&mut self, owner: InputKey) {
+    fn retry_or_fail_pre(&mut self, owner: InputKey) {
         self.work.edit(owner, |input| {
             input.stage = Stage::WaitPre;
             input.failures += 1;
@@ -179,7 +184,7 @@ impl<P: Policy> Scheduler<P> {
         let (group, tried_enough) = (input.group, input.failures >= self.limits.pre_attempts);
         let (outcome, problem) = if tried_enough {
             (Outcome::Failed, NoticeProblem::Failed)
-        } else if self.catalog.removed(self.work.group_of(owner).model) {
+        } else if self.catalog.is_removed(self.work.group_of(owner).model) {
             (Outcome::Cancelled(Cause::ModelGone), NoticeProblem::ModelGone)
         } else {
             self.enqueue(owner);
@@ -188,18 +193,18 @@ impl<P: Policy> Scheduler<P> {
         };
         let kept = self.work.group_of(owner).kept;
         self.remove_input(owner, outcome);
-        self.notice_over(group, if kept { NoticeProblem::Kept } else { problem });
+        self.report_notice_end(group, if kept { NoticeProblem::Kept } else { problem });
     }
 
     /// Ends an input of a notice that needs nothing more: its material is kept, or none was needed.
     pub(super) fn leave_notice(&mut self, key: InputKey) {
         let id = self.work.input(key).group;
         self.remove_input(key, Outcome::Done);
-        self.notice_over(id, NoticeProblem::Kept);
+        self.report_notice_end(id, NoticeProblem::Kept);
     }
 
     /// Reports the end of a notice if its last input has ended.
-    pub(super) fn notice_over(&mut self, id: Owner, why: NoticeProblem) {
+    pub(super) fn report_notice_end(&mut self, id: Owner, why: NoticeProblem) {
         if let Owner::Notice(notice) = id
             && self.work.group(id).is_none()
         {

@@ -9,16 +9,16 @@ use crate::message::{Cause, NoticeProblem, Outcome, Rejected};
 use crate::policy::Policy;
 
 impl<P: Policy> Scheduler<P> {
-    pub(super) fn set_lanes(&mut self, of: Owner, lanes: u32) -> Result<(), Rejected> {
-        if self.work.group(of).is_none() {
-            return Err(match of {
+    pub(super) fn set_lanes(&mut self, owner: Owner, lanes: u32) -> Result<(), Rejected> {
+        if self.work.group(owner).is_none() {
+            return Err(match owner {
                 Owner::Request(request) => Rejected::UnknownRequest(request),
                 Owner::Notice(notice) => Rejected::UnknownNotice(notice),
             });
         }
-        self.work.set_lanes(of, lanes);
-        self.keep_to_lanes(of);
-        self.unpark(of);
+        self.work.set_lanes(owner, lanes);
+        self.keep_to_lanes(owner);
+        self.unpark(owner);
         Ok(())
     }
 
@@ -33,7 +33,7 @@ impl<P: Policy> Scheduler<P> {
     pub(super) fn suspend(&mut self, notice: Owner) {
         let Some(group) = self.work.group(notice) else { return };
         let model = group.model;
-        if self.catalog.removed(model) {
+        if self.catalog.is_removed(model) {
             // No job of this notice starts again.
             return self.end_group(notice, Outcome::Cancelled(Cause::ModelGone), NoticeProblem::ModelGone);
         }

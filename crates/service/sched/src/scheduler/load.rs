@@ -14,9 +14,9 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Counts `inputs` arrivals, each with `each` of one-thread work.
-    pub fn observe(&mut self, now: Time, inputs: u32, each: Span) {
-        self.work.add(now, each.secs() * f64::from(inputs), WINDOW);
+    /// Counts `inputs` arrivals, each with `work_per_input` of one-thread work.
+    pub fn observe(&mut self, now: Time, inputs: u32, work_per_input: Span) {
+        self.work.add(now, work_per_input.secs() * f64::from(inputs), WINDOW);
         self.inputs.add(now, f64::from(inputs), WINDOW);
     }
 

@@ -1,6 +1,6 @@
 //! The machine: capacity, running jobs, and the room reserved for one job.
 
-use super::same::same;
+use super::same::check_equal;
 use crate::ids::{JobId, JobPhase, MaterialId, ModelId};
 use crate::policy::ThreadOption;
 use crate::pool::PoolKey;
@@ -137,8 +137,8 @@ impl Machine {
         if options.iter().any(|o| o.holds(dealing, disk).fits(&have)) {
             return None;
         }
-        let least = options.iter().min_by_key(|o| (o.memory, o.threads));
-        Some(least.map_or_else(Resources::default, |o| o.holds(dealing, disk)))
+        let smallest = options.iter().min_by_key(|o| (o.memory, o.threads));
+        Some(smallest.map_or_else(Resources::default, |o| o.holds(dealing, disk)))
     }
 
     pub fn job(&self, id: JobId) -> Option<&Job> {
@@ -192,7 +192,7 @@ impl Machine {
     }
 
     /// Removes a stopping job that has stopped; false if there is none.
-    pub fn stopped(&mut self, id: JobId) -> bool {
+    pub fn remove_stopped(&mut self, id: JobId) -> bool {
         let Some(job) = self.stopping.remove(&id) else { return false };
         self.give_back(&job.holds, job.overtook);
         true
@@ -238,11 +238,11 @@ impl Machine {
 
     /// Ends this input's reservation; false if there was none.
     pub fn unreserve(&mut self, input: InputKey) -> bool {
-        let held = self.holder() == Some(input);
-        if held {
+        let is_holder = self.holder() == Some(input);
+        if is_holder {
             self.reservation = None;
         }
-        held
+        is_holder
     }
 
     /// Clears the marks of overtakers, which are valid only for the reservation under which they
@@ -294,9 +294,9 @@ impl Machine {
                 overtakers.add(&holds);
             }
         }
-        same("used resources", used, self.used)?;
+        check_equal("used resources", used, self.used)?;
         match &self.reservation {
-            Some(reservation) => same("overtakers", overtakers, reservation.overtakers),
+            Some(reservation) => check_equal("overtakers", overtakers, reservation.overtakers),
             None => Ok(()),
         }
     }

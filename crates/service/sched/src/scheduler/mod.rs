@@ -132,24 +132,24 @@ impl<P: Policy> Scheduler<P> {
             return Err(Rejected::ShuttingDown);
         }
         match event {
-            Event::Request(request) => self.request(request),
-            Event::Notice(notice) => self.notice(notice),
-            Event::JobFinished { job, usage, material } => self.job_finished(job, usage, material),
-            Event::JobFailed { job } => self.job_failed(job),
-            Event::JobStopped { job } => self.job_stopped(job),
-            Event::JobNotStarted { job } => self.job_not_started(job),
-            Event::Lanes { of, lanes } => self.set_lanes(of, lanes),
-            Event::ClientGone { client } => self.client_gone(client),
-            Event::ClientRevoked { client } => self.client_revoked(client),
+            Event::Request(request) => self.handle_request(request),
+            Event::Notice(notice) => self.handle_notice(notice),
+            Event::JobFinished { job, usage, material } => self.handle_job_finished(job, usage, material),
+            Event::JobFailed { job } => self.handle_job_failed(job),
+            Event::JobStopped { job } => self.handle_job_stopped(job),
+            Event::JobNotStarted { job } => self.handle_job_not_started(job),
+            Event::Lanes { of: owner, lanes } => self.set_lanes(owner, lanes),
+            Event::ClientGone { client } => self.handle_client_gone(client),
+            Event::ClientRevoked { client } => self.handle_client_revoked(client),
             Event::Cancel { request } => self.cancel(request),
             Event::Withdraw { notice } => self.withdraw(notice),
             Event::Capacity(capacity) => self.set_capacity(capacity),
             Event::Shutdown(how) => self.shutdown(how),
-            Event::ModelAdded(spec) => self.model_added(spec),
-            Event::ModelRemoved { model } => self.model_removed(model),
-            Event::Demand { model, inputs } => self.demand(model, inputs),
-            Event::MaterialGone { material } => self.material_gone(material),
-            Event::MaterialFound { material, model, client } => self.material_found(material, model, client),
+            Event::ModelAdded(spec) => self.add_model(spec),
+            Event::ModelRemoved { model } => self.remove_model(model),
+            Event::Demand { model, inputs } => self.handle_demand(model, inputs),
+            Event::MaterialGone { material } => self.handle_material_gone(material),
+            Event::MaterialFound { material, model, client } => self.handle_material_found(material, model, client),
             Event::Tick => Ok(()),
         }
     }
@@ -176,7 +176,7 @@ impl<P: Policy> Scheduler<P> {
     /// or the end of a reservation for recent clients. Valid once `poll_action` returned `None`.
     pub fn next_wakeup(&self) -> Option<Time> {
         let keeps_room = self.policy.keeps_room() && self.lifecycle != Lifecycle::Stopped;
-        let room = if keeps_room { self.work.recent().next() } else { None };
+        let room = if keeps_room { self.work.recent().next_expiry() } else { None };
         self.clock.next_timer().into_iter().chain(room).min()
     }
 
@@ -184,7 +184,7 @@ impl<P: Policy> Scheduler<P> {
     fn advance(&mut self, now: Time) {
         self.clock.advance(now);
         while let Some(group) = self.clock.take_due() {
-            self.group_ends(group);
+            self.expire_group(group);
         }
         // Jobs start only at events and wake-ups, so that a replay repeats the run.
         if self.work.forget(self.clock.now()) && self.policy.keeps_room() {
@@ -214,7 +214,7 @@ impl<P: Policy> Scheduler<P> {
 
     /// Kept material of a client and model, in order of names.
     pub fn kept(&self, client: ClientId, model: ModelId) -> impl Iterator<Item = MaterialId> {
-        self.stock.kept(client, model)
+        self.stock.kept_materials(client, model)
     }
 
     /// Changes the policy: requeues all queued jobs, with their present ages.

@@ -9,7 +9,7 @@ use crate::policy::Policy;
 use crate::queue::InputKey;
 
 impl<P: Policy> Scheduler<P> {
-    pub(super) fn model_added(&mut self, spec: ModelSpec) -> Result<(), Rejected> {
+    pub(super) fn add_model(&mut self, spec: ModelSpec) -> Result<(), Rejected> {
         self.check_open()?;
         let model = self.catalog.add(spec);
         self.seed_pool(model);
@@ -18,7 +18,7 @@ impl<P: Policy> Scheduler<P> {
     }
 
     /// Ends waiting inputs, lets running jobs continue, burns idle material.
-    pub(super) fn model_removed(&mut self, model: ModelId) -> Result<(), Rejected> {
+    pub(super) fn remove_model(&mut self, model: ModelId) -> Result<(), Rejected> {
         if !self.catalog.serves(model) {
             return Err(Rejected::UnknownModel(model));
         }
@@ -39,7 +39,7 @@ impl<P: Policy> Scheduler<P> {
             self.finish_input(key, Outcome::Cancelled(Cause::ModelGone));
         }
         for group in groups {
-            self.notice_over(group, NoticeProblem::ModelGone);
+            self.report_notice_end(group, NoticeProblem::ModelGone);
         }
         self.catalog.remove(model);
         for pool in self.stock.pools_of_model(model) {
@@ -47,7 +47,7 @@ impl<P: Policy> Scheduler<P> {
                 self.burn(material);
             }
         }
-        self.burn_kept(|_, of| of == model);
+        self.burn_kept(|_, kept_model| kept_model == model);
         Ok(())
     }
 }

@@ -33,7 +33,7 @@ impl Outbox {
         self.settled = true;
     }
 
-    pub fn settled(&self) -> bool {
+    pub fn is_settled(&self) -> bool {
         self.settled
     }
 }

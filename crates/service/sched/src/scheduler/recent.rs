@@ -1,6 +1,6 @@
 //! Clients that ask or recently got an answer; a fair policy leaves room for them.
 
-use super::same::same;
+use super::same::check_equal;
 use crate::ids::ClientId;
 use crate::time::{Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,58 +13,59 @@ pub(super) struct Recent {
     /// Live inputs of requests, by client; 0 for a recent client without any.
     clients: BTreeMap<ClientId, u32>,
     /// When recent clients are forgotten.
-    leave: BTreeSet<(Time, ClientId)>,
-    left: BTreeMap<ClientId, Time>,
+    by_expiry: BTreeSet<(Time, ClientId)>,
+    expiries: BTreeMap<ClientId, Time>,
 }
 
 impl Recent {
     /// Counts an input that a client asks for.
-    pub fn asks(&mut self, client: ClientId) {
+    pub fn add_input(&mut self, client: ClientId) {
         *self.clients.entry(client).or_default() += 1;
-        if let Some(at) = self.left.remove(&client) {
-            self.leave.remove(&(at, client));
+        if let Some(expiry) = self.expiries.remove(&client) {
+            self.by_expiry.remove(&(expiry, client));
         }
     }
 
     /// Counts the end of an input that a client asked for.
-    pub fn ended(&mut self, client: ClientId, now: Time) {
+    pub fn remove_input(&mut self, client: ClientId, now: Time) {
         let Some(inputs) = self.clients.get_mut(&client) else { return };
         *inputs -= 1;
         if *inputs == 0 {
-            self.left.insert(client, now + LATELY);
-            self.leave.insert((now + LATELY, client));
+            self.expiries.insert(client, now + LATELY);
+            self.by_expiry.insert((now + LATELY, client));
         }
     }
 
     /// Forgets clients that are no longer recent; returns whether there was one.
     pub fn forget(&mut self, now: Time) -> bool {
-        let before = self.clients.len();
-        while let Some(&(at, client)) = self.leave.first().filter(|(at, _)| *at <= now) {
-            self.leave.remove(&(at, client));
-            self.left.remove(&client);
+        let old_len = self.clients.len();
+        while let Some(&(expiry, client)) = self.by_expiry.first().filter(|(expiry, _)| *expiry <= now) {
+            self.by_expiry.remove(&(expiry, client));
+            self.expiries.remove(&client);
             self.clients.remove(&client);
         }
-        self.clients.len() < before
+        self.clients.len() < old_len
     }
 
     /// When the next client is forgotten.
-    pub fn next(&self) -> Option<Time> {
-        self.leave.first().map(|&(at, _)| at)
+    pub fn next_expiry(&self) -> Option<Time> {
+        self.by_expiry.first().map(|&(expiry, _)| expiry)
     }
 
     /// Number of clients other than `client`.
-    pub fn others(&self, client: ClientId) -> u32 {
+    pub fn count_others(&self, client: ClientId) -> u32 {
         (self.clients.len() - usize::from(self.clients.contains_key(&client))) as u32
     }
 
     /// Compares the counts with the inputs of requests that each client has.
-    pub fn audit(&self, mut asked: BTreeMap<ClientId, u32>) -> Result<(), String> {
-        for &client in self.left.keys() {
-            same("who has left asks for nothing", asked.insert(client, 0), None)?;
+    pub fn audit(&self, mut requested: BTreeMap<ClientId, u32>) -> Result<(), String> {
+        for &client in self.expiries.keys() {
+            check_equal("who has left asks for nothing", requested.insert(client, 0), None)?;
         }
-        same("who asks, or did a moment ago", &asked, &self.clients)?;
-        let listed: BTreeSet<(Time, ClientId)> = self.left.iter().map(|(&client, &at)| (at, client)).collect();
-        same("when they are forgotten", &listed, &self.leave)
+        check_equal("who asks, or did a moment ago", &requested, &self.clients)?;
+        let listed: BTreeSet<(Time, ClientId)> =
+            self.expiries.iter().map(|(&client, &expiry)| (expiry, client)).collect();
+        check_equal("when they are forgotten", &listed, &self.by_expiry)
     }
 }
 
@@ -75,22 +76,22 @@ mod tests {
     #[test]
     fn who_has_left_is_remembered_for_a_while() {
         let (mut recent, [a, b]) = (Recent::default(), [1, 2].map(ClientId::numbered));
-        let at = Time::from_secs;
-        recent.asks(a);
-        recent.asks(a);
-        recent.asks(b);
-        recent.ended(a, at(1.0));
-        assert_eq!((recent.others(a), recent.others(b), recent.next()), (1, 1, None));
-        recent.ended(a, at(2.0));
-        assert_eq!((recent.others(b), recent.next()), (1, Some(at(12.0))));
+        let time = Time::from_secs;
+        recent.add_input(a);
+        recent.add_input(a);
+        recent.add_input(b);
+        recent.remove_input(a, time(1.0));
+        assert_eq!((recent.count_others(a), recent.count_others(b), recent.next_expiry()), (1, 1, None));
+        recent.remove_input(a, time(2.0));
+        assert_eq!((recent.count_others(b), recent.next_expiry()), (1, Some(time(12.0))));
         // The client asks again before it is forgotten.
-        recent.asks(a);
-        assert!(!recent.forget(at(20.0)));
-        assert!(recent.next().is_none());
-        recent.ended(a, at(20.0));
+        recent.add_input(a);
+        assert!(!recent.forget(time(20.0)));
+        assert!(recent.next_expiry().is_none());
+        recent.remove_input(a, time(20.0));
         assert!(recent.audit(BTreeMap::from([(b, 1)])).is_ok());
-        assert!(recent.forget(at(30.0)));
-        assert!(recent.others(b) == 0);
-        assert!(recent.others(a) == 1);
+        assert!(recent.forget(time(30.0)));
+        assert!(recent.count_others(b) == 0);
+        assert!(recent.count_others(a) == 1);
     }
 }

@@ -1,10 +1,12 @@
-//! One comparison of an audit.
+//! The comparison that audits are made of.
 
+/// Checks that a counter has the value that the records give.
+///
 /// # Errors
 /// A sentence with both values if they differ.
-pub(super) fn same<T: PartialEq + std::fmt::Debug>(what: &str, recomputed: T, kept: T) -> Result<(), String> {
-    if recomputed == kept {
+pub(super) fn check_equal<T: PartialEq + std::fmt::Debug>(what: &str, recomputed: T, stored: T) -> Result<(), String> {
+    if recomputed == stored {
         return Ok(());
     }
-    Err(format!("{what}: recomputed {recomputed:?}, kept {kept:?}"))
+    Err(format!("{what}: recomputed {recomputed:?}, kept {stored:?}"))
 }

@@ -143,7 +143,8 @@ impl Group {
 }
 
 impl Counts {
-    pub(super) fn of(&mut self, input: &Input) -> &mut u32 {
+    /// Returns the count that an input in its present stage belongs to.
+    pub(super) fn counter_for(&mut self, input: &Input) -> &mut u32 {
         let waits = input.source == Source::Notice && matches!(input.group, Owner::Request(_));
         match input.stage {
             Stage::WaitPre | Stage::RunPre(_) if waits => &mut self.waiting,

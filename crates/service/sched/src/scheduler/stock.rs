@@ -1,6 +1,6 @@
 //! Ready material: all live material, the part in pools or kept, and the inputs that wait for some.
 
-use super::same::same;
+use super::same::check_equal;
 use crate::config::{BoundTo, PoolConfig};
 use crate::ids::{ClientId, JobId, MaterialId, ModelId};
 use crate::pool::{PoolKey, Pools};
@@ -107,20 +107,20 @@ impl Stock {
         self.materials.remove(&material).expect("only live material is used up, and once").model
     }
 
-    fn place(&mut self, material: MaterialId, place: Place) {
+    fn set_place(&mut self, material: MaterialId, place: Place) {
         self.materials.get_mut(&material).expect("only live material is moved").place = place;
     }
 
     /// Keeps live material for a client.
     pub fn keep(&mut self, client: ClientId, material: MaterialId) {
-        self.place(material, Place::Kept(client));
+        self.set_place(material, Place::Kept(client));
         let model = self.materials[&material].model;
         self.kept.entry((client, model)).or_default().insert(material);
         *self.kept_of.entry(model).or_default() += 1;
     }
 
     /// Kept material of a client and model.
-    pub fn kept(&self, client: ClientId, model: ModelId) -> impl Iterator<Item = MaterialId> {
+    pub fn kept_materials(&self, client: ClientId, model: ModelId) -> impl Iterator<Item = MaterialId> {
         self.kept.get(&(client, model)).into_iter().flatten().copied()
     }
 
@@ -137,14 +137,14 @@ impl Stock {
     /// Takes all kept material of a client and model.
     pub fn take_kept(&mut self, client: ClientId, model: ModelId) -> BTreeSet<MaterialId> {
         let kept = self.kept.remove(&(client, model)).unwrap_or_default();
-        kept.iter().for_each(|&material| self.place(material, Place::Input));
-        self.fewer_kept(model, kept.len());
+        kept.iter().for_each(|&material| self.set_place(material, Place::Input));
+        self.subtract_kept(model, kept.len());
         kept
     }
 
-    fn fewer_kept(&mut self, model: ModelId, by: usize) {
+    fn subtract_kept(&mut self, model: ModelId, removed: usize) {
         if let Some(count) = self.kept_of.get_mut(&model) {
-            *count -= by as u64;
+            *count -= removed as u64;
         }
     }
 
@@ -160,15 +160,15 @@ impl Stock {
                 if kept.is_empty() {
                     self.kept.remove(&(client, model));
                 }
-                self.fewer_kept(model, 1);
+                self.subtract_kept(model, 1);
             }
         }
-        self.place(material, Place::Input);
+        self.set_place(material, Place::Input);
         true
     }
 
     /// Models of all live material.
-    pub fn live(&self) -> impl Iterator<Item = ModelId> {
+    pub fn live_models(&self) -> impl Iterator<Item = ModelId> {
         self.materials.values().map(|live| live.model)
     }
 
@@ -179,15 +179,15 @@ impl Stock {
 
     /// Puts live material into a pool.
     pub fn shelve(&mut self, pool: PoolKey, material: MaterialId) {
-        self.place(material, Place::Pool(pool));
+        self.set_place(material, Place::Pool(pool));
         self.pools_mut().change(pool, |p| p.stock.push_back(material));
     }
 
     /// Takes the oldest material of a pool.
     pub fn take(&mut self, pool: PoolKey) -> Option<MaterialId> {
-        let taken = self.pools_mut().take(pool)?;
-        self.place(taken, Place::Input);
-        Some(taken)
+        let material = self.pools_mut().take(pool)?;
+        self.set_place(material, Place::Input);
+        Some(material)
     }
 
     /// Takes material out of the pool that can best spare it; if all are empty, from the client
@@ -196,8 +196,8 @@ impl Stock {
         if let Some(richest) = self.pools.as_ref().and_then(Pools::richest) {
             return self.take(richest);
         }
-        let most = self.kept.iter().max_by_key(|(_, kept)| kept.len());
-        let material = *most?.1.first()?;
+        let largest = self.kept.iter().max_by_key(|(_, kept)| kept.len());
+        let material = *largest?.1.first()?;
         self.pull(material).then_some(material)
     }
 
@@ -254,16 +254,16 @@ impl Stock {
     /// disk of the stock.
     pub fn allows_refill(&self, need: &Resources, idle: f64, have: &Resources, used: &Resources, pooled: u64) -> bool {
         let Some(pools) = &self.pools else { return false };
-        let (config, held) = (&pools.config, &pools.refilling);
-        let cores = share(config.core_share * idle, u64::from(have.cores));
+        let (config, refilling) = (&pools.config, &pools.refilling);
+        let cores = portion(config.core_share * idle, u64::from(have.cores));
         // At least one: a machine with a single dealing would otherwise have no stock.
-        let dealings = share(config.core_share, u64::from(have.dealings)).max(1);
-        (need.cores == 0 || u64::from(held.cores + need.cores) <= cores)
-            && (need.dealings == 0 || u64::from(held.dealings + need.dealings) <= dealings)
-            && held.memory + need.memory <= share(config.memory_share, have.memory)
-            && used.disk + need.disk <= share(config.disk_share, have.disk)
+        let dealings = portion(config.core_share, u64::from(have.dealings)).max(1);
+        (need.cores == 0 || u64::from(refilling.cores + need.cores) <= cores)
+            && (need.dealings == 0 || u64::from(refilling.dealings + need.dealings) <= dealings)
+            && refilling.memory + need.memory <= portion(config.memory_share, have.memory)
+            && used.disk + need.disk <= portion(config.disk_share, have.disk)
             && pools.len() < config.most as usize
-            && pooled.saturating_add(held.disk).saturating_add(need.disk) <= config.disk
+            && pooled.saturating_add(refilling.disk).saturating_add(need.disk) <= config.disk
     }
 
     /// Registers a T_pre that runs for this pool.
@@ -307,39 +307,39 @@ impl Stock {
     /// Removes a pool; returns its stock.
     pub fn remove_pool(&mut self, pool: PoolKey) -> VecDeque<MaterialId> {
         let stock = self.pools_mut().remove(pool);
-        stock.iter().for_each(|&material| self.place(material, Place::Input));
+        stock.iter().for_each(|&material| self.set_place(material, Place::Input));
         stock
     }
 
-    /// Checks that every live material is exactly one of: `held` by an input or a job, in stock, or
+    /// Checks that every live material is exactly one of: `in_use` by an input or a job, in stock, or
     /// kept. Checks the resources of refills.
-    pub fn audit(&self, held: impl Iterator<Item = MaterialId>, refilling: Resources) -> Result<(), String> {
+    pub fn audit(&self, in_use: impl Iterator<Item = MaterialId>, refilling: Resources) -> Result<(), String> {
         let pools = self.pools().into_iter().filter_map(|key| Some((key, self.pools.as_ref()?.get(&key)?)));
         let pooled = pools.flat_map(|(key, pool)| pool.stock.iter().map(move |&m| (m, Place::Pool(key))));
         let kept = self.kept.iter().flat_map(|(&(client, _), set)| set.iter().map(move |&m| (m, Place::Kept(client))));
         let mut seen = BTreeSet::new();
-        for (material, place) in held.map(|m| (m, Place::Input)).chain(pooled).chain(kept) {
+        for (material, place) in in_use.map(|m| (m, Place::Input)).chain(pooled).chain(kept) {
             if !seen.insert(material) {
                 return Err("a material is in two places".into());
             }
             let listed = self.materials.get(&material).map(|live| live.place);
-            same("place of a material", Some(place), listed)?;
+            check_equal("place of a material", Some(place), listed)?;
         }
-        same("live material", seen, self.materials.keys().copied().collect())?;
+        check_equal("live material", seen, self.materials.keys().copied().collect())?;
         let mut kept_of: BTreeMap<ModelId, u64> = self.kept_of.keys().map(|&model| (model, 0)).collect();
         for (&(_, model), kept) in &self.kept {
             *kept_of.entry(model).or_default() += kept.len() as u64;
         }
-        same("kept by model", &kept_of, &self.kept_of)?;
-        same("nothing is kept for nobody", self.kept.values().any(BTreeSet::is_empty), false)?;
+        check_equal("kept by model", &kept_of, &self.kept_of)?;
+        check_equal("nothing is kept for nobody", self.kept.values().any(BTreeSet::is_empty), false)?;
         match &self.pools {
-            Some(pools) => same("what refills hold", refilling, pools.refilling),
+            Some(pools) => check_equal("what refills hold", refilling, pools.refilling),
             None => Ok(()),
         }
     }
 }
 
-/// Returns a part of a resource.
-fn share(part: f64, of: u64) -> u64 {
-    (of as f64 * part) as u64
+/// Returns a share, from 0 to 1, of a resource.
+fn portion(share: f64, total: u64) -> u64 {
+    (total as f64 * share) as u64
 }

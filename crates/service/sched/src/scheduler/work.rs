@@ -2,7 +2,7 @@
 //! an input's stage.
 
 use super::recent::Recent;
-use super::same::same;
+use super::same::check_equal;
 use super::state::{Client, Counts, Group, Input, Stage};
 use crate::ids::{ClientId, ModelId, Owner};
 use crate::message::{Source, Stamp};
@@ -140,14 +140,14 @@ impl Work {
             on: Stamp::default(),
             length,
         };
-        *self.counts.of(&input) += 1;
+        *self.counts.counter_for(&input) += 1;
         self.inputs.insert(key, input);
-        let asked = matches!(group, Owner::Request(_));
+        let is_requested = matches!(group, Owner::Request(_));
         let group = self.group_mut(group);
         group.live.insert(key);
         let client = group.client;
-        if asked {
-            self.recent.asks(client);
+        if is_requested {
+            self.recent.add_input(client);
         }
         let record = self.clients.get_mut(&client).expect("a live group's client is known");
         record.unfinished += 1;
@@ -158,14 +158,14 @@ impl Work {
     /// Removes an input that holds no resources any more.
     pub fn remove_input(&mut self, key: InputKey, now: Time) -> Option<Removed<'_>> {
         let input = self.inputs.remove(&key)?;
-        *self.counts.of(&input) -= 1;
+        *self.counts.counter_for(&input) -= 1;
         let group = self.groups.get_mut(&input.group).expect("a live input's group is live");
         group.live.remove(&key);
         let record = self.clients.get_mut(&group.client).expect("a live group's client is known");
         record.unfinished -= 1;
         record.backlog -= input.length;
         if matches!(input.group, Owner::Request(_)) {
-            self.recent.ended(group.client, now);
+            self.recent.remove_input(group.client, now);
         }
         Some(Removed { input, group })
     }
@@ -173,9 +173,9 @@ impl Work {
     /// Changes a live input and updates the queue lengths.
     pub fn edit(&mut self, key: InputKey, change: impl FnOnce(&mut Input)) {
         let input = self.inputs.get_mut(&key).expect("only live inputs change");
-        *self.counts.of(input) -= 1;
+        *self.counts.counter_for(input) -= 1;
         change(input);
-        *self.counts.of(input) += 1;
+        *self.counts.counter_for(input) += 1;
     }
 
     pub fn set_stage(&mut self, key: InputKey, stage: Stage) {
@@ -276,10 +276,10 @@ impl Work {
     /// Every queued input's backlog: its client's earlier unfinished inputs, as one-thread work. In
     /// order of arrival in the system.
     pub fn backlogs(&self) -> Vec<(InputKey, Slot, Span)> {
-        let mut before: BTreeMap<ClientId, Span> = BTreeMap::new();
+        let mut backlogs: BTreeMap<ClientId, Span> = BTreeMap::new();
         let mut queued = Vec::new();
         for (&key, input) in &self.inputs {
-            let sum = before.entry(self.groups[&input.group].client).or_default();
+            let sum = backlogs.entry(self.groups[&input.group].client).or_default();
             queued.extend(input.slot.map(|slot| (key, slot, *sum)));
             *sum += input.length;
         }
@@ -316,7 +316,7 @@ impl Work {
         let group = self.group_mut(request);
         group.live.insert(key);
         let client = group.client;
-        self.recent.asks(client);
+        self.recent.add_input(client);
         self.edit(key, |input| {
             input.group = request;
             input.index = index;
@@ -330,40 +330,40 @@ impl Work {
     /// job.
     pub fn audit(&self, threads: impl Fn(InputKey, &Input) -> Result<Option<u32>, String>) -> Result<(), String> {
         let mut counts = Counts::default();
-        self.inputs.values().for_each(|input| *counts.of(input) += 1);
-        same("queue lengths", counts, self.counts)?;
-        let (mut unfinished, mut asked, mut threads_of) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        self.inputs.values().for_each(|input| *counts.counter_for(input) += 1);
+        check_equal("queue lengths", counts, self.counts)?;
+        let (mut unfinished, mut requested, mut threads_of) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         for (id, group) in &self.groups {
             let (mut jobs, mut queued, mut used) = (0, 0, 0);
             for key in &group.live {
                 let input = self.inputs.get(key).ok_or("a group lists an input that is gone")?;
-                same("group of an input", input.group, *id)?;
+                check_equal("group of an input", input.group, *id)?;
                 let parked = group.parked.iter().any(|&(_, k)| k == *key);
-                same("parked or queued", parked, input.waits() && input.slot.is_none())?;
+                check_equal("parked or queued", parked, input.waits() && input.slot.is_none())?;
                 if matches!(input.stage, Stage::Held(_)) {
-                    same("held by a notice", matches!(id, Owner::Notice(_)), true)?;
+                    check_equal("held by a notice", matches!(id, Owner::Notice(_)), true)?;
                 }
                 let running = threads(*key, input)?;
                 used += running.unwrap_or(0);
                 jobs += u32::from(running.is_some());
                 queued += u32::from(input.slot.is_some());
             }
-            same("active inputs", jobs + queued, group.active)?;
-            same("jobs of a group", jobs, group.jobs)?;
-            same("queued inputs without a lane", group.beyond_lanes(), 0)?;
-            same("threads of a group", used, group.threads)?;
-            same("a live group has inputs", group.live.is_empty(), false)?;
+            check_equal("active inputs", jobs + queued, group.active)?;
+            check_equal("jobs of a group", jobs, group.jobs)?;
+            check_equal("queued inputs without a lane", group.beyond_lanes(), 0)?;
+            check_equal("threads of a group", used, group.threads)?;
+            check_equal("a live group has inputs", group.live.is_empty(), false)?;
             let inputs = group.live.len() as u32;
             *unfinished.entry(group.client).or_insert(0) += inputs;
             *threads_of.entry(group.client).or_insert(0) += used;
             if matches!(id, Owner::Request(_)) {
-                *asked.entry(group.client).or_insert(0) += inputs;
+                *requested.entry(group.client).or_insert(0) += inputs;
             }
         }
         let listed: BTreeSet<InputKey> = self.groups.values().flat_map(|g| g.live.iter().copied()).collect();
-        same("inputs in groups", listed.len(), self.inputs.len())?;
-        same("clients", unfinished, self.clients.iter().map(|(id, c)| (*id, c.unfinished)).collect())?;
-        same("threads of clients", threads_of, self.clients.iter().map(|(id, c)| (*id, c.threads)).collect())?;
-        self.recent.audit(asked)
+        check_equal("inputs in groups", listed.len(), self.inputs.len())?;
+        check_equal("clients", unfinished, self.clients.iter().map(|(id, c)| (*id, c.unfinished)).collect())?;
+        check_equal("threads of clients", threads_of, self.clients.iter().map(|(id, c)| (*id, c.threads)).collect())?;
+        self.recent.audit(requested)
     }
 }

@@ -101,9 +101,9 @@ fn a_group_runs_no_more_jobs_than_it_has_lanes() {
     assert_eq!(d.monitor.running.len(), 2);
     finish_all(&mut d);
     assert_eq!(outcomes(&d), vec![Outcome::Done; 3]);
-    let unknown = |of| Event::Lanes { of, lanes: 1 };
-    assert_eq!(d.send(unknown(Owner::Request(RequestId(5)))), Err(Rejected::UnknownRequest(RequestId(5))));
-    assert_eq!(d.send(unknown(Owner::Notice(NoticeId(7)))), Err(Rejected::UnknownNotice(NoticeId(7))));
+    let lanes_of = |owner| Event::Lanes { of: owner, lanes: 1 };
+    assert_eq!(d.send(lanes_of(Owner::Request(RequestId(5)))), Err(Rejected::UnknownRequest(RequestId(5))));
+    assert_eq!(d.send(lanes_of(Owner::Notice(NoticeId(7)))), Err(Rejected::UnknownNotice(NoticeId(7))));
 }
 
 #[test]
@@ -226,8 +226,8 @@ fn what_a_client_takes_no_part_in_goes_on_without_it() {
 fn stock_of_a_client_stays_and_is_not_made_while_it_is_away() {
     let mut d = driver(true);
     let refills = |d: &Driver| {
-        let mine = d.monitor.running.iter().filter(|(_, (s, _))| s.work == Work::Pool && s.model == BOUND);
-        mine.map(|(job, _)| *job).collect::<Vec<JobId>>()
+        let refills = d.monitor.running.iter().filter(|(_, (s, _))| s.work == Work::Pool && s.model == BOUND);
+        refills.map(|(job, _)| *job).collect::<Vec<JobId>>()
     };
     request(&mut d, plain(5, BOUND, 4));
     while refills(&d).is_empty() {
@@ -282,8 +282,8 @@ fn kept_material_serves_the_first_inputs_and_a_notice_the_next() {
     let names = keep(&mut d, 2);
     d.send(Event::Notice(AdvanceNotice { id: NoticeId(2), ..notice(BOUND, 1) })).unwrap();
     finish_all(&mut d);
-    let all = Request { materials: names.clone(), notice: Some(NoticeId(2)), ..plain(5, BOUND, 4) };
-    request(&mut d, all);
+    let claim = Request { materials: names.clone(), notice: Some(NoticeId(2)), ..plain(5, BOUND, 4) };
+    request(&mut d, claim);
     assert_eq!(d.sched.counts().ready + d.sched.counts().running_on, 3);
     finish_all(&mut d);
     let mut sources: Vec<(u32, Source)> = d.monitor.reports.iter().map(|r| (r.input.index, r.source)).collect();
@@ -382,9 +382,9 @@ fn a_model_without_t_pre_goes_straight_to_t_on() {
     let mut d = driver(true);
     d.send(Event::Notice(notice(CLEAR, 1))).unwrap();
     request(&mut d, Request { notice: Some(NoticeId(1)), ..plain(5, CLEAR, 2) });
-    let mine = d.monitor.running.values().filter(|(s, _)| s.model == CLEAR);
-    assert!(mine.clone().all(|(s, _)| s.phase == JobPhase::On && s.material.is_none()));
-    assert!(mine.count() == 2);
+    let jobs = d.monitor.running.values().filter(|(s, _)| s.model == CLEAR);
+    assert!(jobs.clone().all(|(s, _)| s.phase == JobPhase::On && s.material.is_none()));
+    assert!(jobs.count() == 2);
     finish_all(&mut d);
     let report = &d.monitor.reports[0];
     assert_eq!((outcomes(&d), report.pre), (vec![Outcome::Done; 2], Default::default()));

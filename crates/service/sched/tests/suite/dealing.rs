@@ -28,17 +28,17 @@ fn ask(d: &mut Driver, id: u64, model: ModelId) -> Result<(), Rejected> {
 
 /// Requests whose jobs run in this phase.
 fn running(d: &Driver, phase: JobPhase) -> Vec<u64> {
-    let of = |start: &Start| match start.work {
+    let request_of = |start: &Start| match start.work {
         Work::Request(input) if start.phase == phase => Some(input.request.0),
         _ => None,
     };
-    d.monitor.running.values().filter_map(|(start, _)| of(start)).collect()
+    d.monitor.running.values().filter_map(|(start, _)| request_of(start)).collect()
 }
 
 /// Ends the job that runs for a request.
 fn end(d: &mut Driver, request: u64) {
-    let mine = |start: &Start| matches!(start.work, Work::Request(input) if input.request.0 == request);
-    let job = d.monitor.running.iter().find(|(_, (start, _))| mine(start)).map(|(job, _)| *job);
+    let is_for_request = |start: &Start| matches!(start.work, Work::Request(input) if input.request.0 == request);
+    let job = d.monitor.running.iter().find(|(_, (start, _))| is_for_request(start)).map(|(job, _)| *job);
     d.finish(job.expect("it runs"), 100);
 }
 
@@ -85,14 +85,14 @@ fn who_waits_for_cores_is_not_overtaken_by_a_dealing() {
             assert_eq!(running(&d, JobPhase::Pre), [10]);
         }
         ask(&mut d, 2, CLEAR).unwrap();
-        let mut seen = Vec::new();
+        let mut started = Vec::new();
         for request in [0, 2] {
             end(&mut d, request);
-            seen.push((running(&d, JobPhase::Pre), running(&d, JobPhase::On)));
+            started.push((running(&d, JobPhase::Pre), running(&d, JobPhase::On)));
         }
-        seen.iter_mut().for_each(|(pre, _)| pre.retain(|id| *id != 10));
+        started.iter_mut().for_each(|(pre, _)| pre.retain(|id| *id != 10));
         d.wind_down();
-        seen
+        started
     };
     assert_eq!(order(false), [(vec![], vec![2]), (vec![1], vec![])]);
     assert_eq!(order(true), order(false));
@@ -107,9 +107,9 @@ fn dealings_do_not_starve_who_waits_for_memory() {
     ask(&mut d, 50, LARGE).unwrap();
     (10..40).for_each(|id| ask(&mut d, id, DEALT_BOUND).unwrap());
     while !running(&d, JobPhase::Pre).contains(&50) {
-        let ends = d.monitor.running.iter().map(|(job, (start, from))| (*from + start.estimate, *job));
-        let (at, job) = ends.min().expect("something runs");
-        d.advance(at.since(d.now));
+        let ends = d.monitor.running.iter().map(|(job, (start, start_time))| (*start_time + start.estimate, *job));
+        let (end, job) = ends.min().expect("something runs");
+        d.advance(end.since(d.now));
         d.finish(job, 100);
     }
     let dealt = d.monitor.reports.iter().filter(|report| report.input.request.0 < 50).count();
@@ -140,19 +140,19 @@ fn a_pool_of_dealt_material_is_filled_while_all_cores_are_busy() {
 
 /// Refills that run, by model.
 fn refills(d: &Driver) -> Vec<(JobId, ModelId)> {
-    let of = |(job, (start, _)): (&JobId, &(Start, _))| (start.work == Work::Pool).then_some((*job, start.model));
-    d.monitor.running.iter().filter_map(of).collect()
+    let refill = |(job, (start, _)): (&JobId, &(Start, _))| (start.work == Work::Pool).then_some((*job, start.model));
+    d.monitor.running.iter().filter_map(refill).collect()
 }
 
 /// Lets refills run until none starts any more; the most that ran at a time.
 fn fill(d: &mut Driver) -> usize {
-    let mut most = 0;
+    let mut max_running = 0;
     while let Some((job, _)) = refills(d).first().copied() {
-        most = most.max(refills(d).len());
+        max_running = max_running.max(refills(d).len());
         d.advance(Span::from_secs(1.0));
         d.finish(job, 100);
     }
-    most
+    max_running
 }
 
 fn with_pool(limit: impl FnOnce(&mut tacit_sched::PoolConfig)) -> Driver {
@@ -197,10 +197,10 @@ fn stock_that_another_model_uses_is_made_as_fast_as_that_asks() {
 #[test]
 fn pools_hold_no_more_than_their_limits() {
     // Ten bytes each.
-    for (most, disk, expected) in [(3, u64::MAX, 3), (u32::MAX, 25, 2), (0, u64::MAX, 0), (u32::MAX, 9, 0)] {
-        let mut d = with_pool(|pool| (pool.min_stock, pool.most, pool.disk) = (8, most, disk));
+    for (max_materials, disk, expected) in [(3, u64::MAX, 3), (u32::MAX, 25, 2), (0, u64::MAX, 0), (u32::MAX, 9, 0)] {
+        let mut d = with_pool(|pool| (pool.min_stock, pool.most, pool.disk) = (8, max_materials, disk));
         let at_once = fill(&mut d);
-        assert_eq!(d.sched.stock(), expected, "{most} materials, {disk} bytes");
+        assert_eq!(d.sched.stock(), expected, "{max_materials} materials, {disk} bytes");
         assert!(at_once <= expected, "what is being made counts: {at_once}");
         d.wind_down();
     }

@@ -72,8 +72,8 @@ fn apply(driver: &mut Driver, step: Step, number: usize) -> bool {
         }
         Step::Gone(client) => driver.send(Event::ClientGone { client: ClientId::numbered(client) }).is_ok(),
         Step::Back(client) => {
-            let of = Owner::Notice(NoticeId(client));
-            driver.send(Event::Lanes { of, lanes: 1 }).is_ok()
+            let owner = Owner::Notice(NoticeId(client));
+            driver.send(Event::Lanes { of: owner, lanes: 1 }).is_ok()
         }
         Step::Revoke(client) => driver.send(Event::ClientRevoked { client: ClientId::numbered(client) }).is_ok(),
         Step::Stop(how) => driver.send(Event::Shutdown(how)).is_ok(),

@@ -63,18 +63,18 @@ impl Naive {
             return None;
         }
         let mut order: Vec<(i128, usize, usize)> =
-            self.queue.iter().enumerate().map(|(at, job)| (self.score(job, now), job.order, at)).collect();
+            self.queue.iter().enumerate().map(|(index, job)| (self.score(job, now), job.order, index)).collect();
         order.sort_unstable();
-        let at = order.first()?.2;
-        let job = self.queue.remove(at);
+        let index = order.first()?.2;
+        let job = self.queue.remove(index);
         let estimate = self.length(&job);
         self.running.push(Running { job: job.clone(), estimate });
         Some((job, estimate))
     }
 
     fn finish(&mut self, input: InputId, phase: JobPhase, time: Span, now: Time) {
-        let at = self.running.iter().position(|r| r.job.input == input && r.job.phase == phase).unwrap();
-        let Running { mut job, estimate } = self.running.remove(at);
+        let index = self.running.iter().position(|r| r.job.input == input && r.job.phase == phase).unwrap();
+        let Running { mut job, estimate } = self.running.remove(index);
         let measured = Measured { sample: Sample { time, memory: 0 }, from: Some(client()) };
         self.table.learn(job.model, phase, job.batch, 1, measured, estimate);
         if phase == JobPhase::Pre {

@@ -70,8 +70,8 @@ fn ageing_bounds_the_wait_of_a_long_job_under_a_flood_of_short_ones() {
     let bound = Time::from_secs(4.0 + 39.0 + 10.0);
     let start = started(&flood("priority:0.5"), 9999, tacit_sched::JobPhase::Pre).expect("started");
     assert!(start <= bound, "{start} is later than {bound}");
-    let ours = flood("adaptive");
-    assert!(started(&ours, 9999, tacit_sched::JobPhase::Pre).is_some(), "adaptive starves the long job");
+    let driver = flood("adaptive");
+    assert!(started(&driver, 9999, tacit_sched::JobPhase::Pre).is_some(), "adaptive starves the long job");
     // Without ageing it starves: the test can tell the difference.
     assert_eq!(started(&flood("srt"), 9999, tacit_sched::JobPhase::Pre), None);
     assert_eq!(started(&flood("priority:0"), 9999, tacit_sched::JobPhase::Pre), None);
@@ -132,8 +132,9 @@ fn stock_is_made_while_a_job_waits_for_memory_and_leaves_the_room_that_it_needs(
     let (at, memory) = refill.expect("a refill runs while request 2 waits");
     assert!(at >= Time::from_secs(1.0), "{at}");
     assert!(memory <= 10, "{at}");
-    let most = driver.actions.iter().filter(|(_, a)| matches!(a, Action::Start(s) if s.work == Work::Pool)).count();
-    assert!(most <= 4, "one at a time: two would not leave 90 bytes");
+    let refill_count =
+        driver.actions.iter().filter(|(_, a)| matches!(a, Action::Start(s) if s.work == Work::Pool)).count();
+    assert!(refill_count <= 4, "one at a time: two would not leave 90 bytes");
     let mut driver = driver;
     run(&mut driver, Time::from_secs(70.0), Vec::new());
     let on = started(&driver, 2, tacit_sched::JobPhase::On).expect("started");

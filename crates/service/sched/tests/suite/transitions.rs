@@ -181,8 +181,8 @@ fn stage(d: &mut Driver, stage: usize) {
         d.finish(job, 100);
     }
     let counts = d.sched.counts();
-    let seen = [counts.pre, counts.running_pre, counts.ready, counts.running_on];
-    assert!(seen[stage] >= 1, "stage {stage}: {counts:?}");
+    let stages = [counts.pre, counts.running_pre, counts.ready, counts.running_on];
+    assert!(stages[stage] >= 1, "stage {stage}: {counts:?}");
 }
 
 #[test]
@@ -197,18 +197,18 @@ fn timeout_departure_cancel_and_shutdown_release_everything_in_every_stage() {
         (|d| d.send(Event::Cancel { request: RequestId(5) }).unwrap(), Outcome::Cancelled(Cause::Client)),
         (|d| d.send(Event::Shutdown(Shutdown::Now)).unwrap(), Outcome::Cancelled(Cause::Shutdown)),
     ];
-    for at in 0..4 {
+    for index in 0..4 {
         for (end, outcome) in ends {
             let mut d = driver(false);
-            stage(&mut d, at);
+            stage(&mut d, index);
             end(&mut d);
-            let mine = d.monitor.reports.iter().find(|r| r.client == ClientId::numbered(1)).unwrap();
-            assert_eq!(mine.outcome, outcome, "stage {at}");
-            let hog = d.monitor.running.values().any(|(s, _)| s.client == Some(ClientId::numbered(1)));
-            assert!(!hog, "stage {at}: its job still runs");
+            let report = d.monitor.reports.iter().find(|r| r.client == ClientId::numbered(1)).unwrap();
+            assert_eq!(report.outcome, outcome, "stage {index}");
+            let still_runs = d.monitor.running.values().any(|(s, _)| s.client == Some(ClientId::numbered(1)));
+            assert!(!still_runs, "stage {index}: its job still runs");
             d.sched.audit().unwrap();
             if d.monitor.running.is_empty() {
-                assert_eq!(d.sched.used().disk, 0, "stage {at}: material left");
+                assert_eq!(d.sched.used().disk, 0, "stage {index}: material left");
             }
         }
     }
@@ -277,8 +277,8 @@ fn found_material_is_taken_over_once_and_only_before_this_run_makes_its_own() {
     d.send(found(3)).unwrap();
     assert_eq!(d.send(found(9)), bad(9));
     d.send(request(5, 1, ModelId(0), 1, false)).unwrap();
-    let taken = d.monitor.running.values().find_map(|(start, _)| start.material);
-    assert_eq!(taken, Some(MaterialId([9; 16])));
+    let used_material = d.monitor.running.values().find_map(|(start, _)| start.material);
+    assert_eq!(used_material, Some(MaterialId([9; 16])));
     let pre = d.monitor.running.iter().find(|(_, (start, _))| start.phase == JobPhase::Pre).map(|(job, _)| *job);
     d.finish(pre.expect("the large model's pool is refilled"), 100);
     assert_eq!(d.send(found(4)), bad(4));
@@ -292,17 +292,17 @@ fn a_job_that_did_not_start_is_queued_as_if_it_had_never_left() {
     let pre = running(&d, JobPhase::Pre)[0];
     d.finish(pre, 100);
     d.send(request(6, 2, BOUND, 1, false)).unwrap();
-    let of = Owner::Request(RequestId(5));
+    let owner = Owner::Request(RequestId(5));
     for _ in 0..3 {
         let job = running(&d, JobPhase::On)[0];
-        d.send(Event::Lanes { of, lanes: 0 }).unwrap();
+        d.send(Event::Lanes { of: owner, lanes: 0 }).unwrap();
         d.send(Event::JobNotStarted { job }).unwrap();
         // The other one may use the core meanwhile; nothing is burnt, nothing has failed.
         assert_eq!((running(&d, JobPhase::Pre).len(), running(&d, JobPhase::On).len()), (1, 0));
         assert_eq!(d.send(Event::JobNotStarted { job }), Err(Rejected::JobNotRunning(job)));
-        let other = running(&d, JobPhase::Pre)[0];
-        d.send(Event::Lanes { of, lanes: 1 }).unwrap();
-        d.send(Event::JobNotStarted { job: other }).unwrap();
+        let job = running(&d, JobPhase::Pre)[0];
+        d.send(Event::Lanes { of: owner, lanes: 1 }).unwrap();
+        d.send(Event::JobNotStarted { job }).unwrap();
     }
     assert_eq!((burns(&d), outcomes(&d)), (0, vec![]));
     let job = running(&d, JobPhase::On)[0];

@@ -57,8 +57,8 @@ impl Driver {
     pub fn send(&mut self, event: Event) -> Result<(), Rejected> {
         self.events.push((self.now, Told::Event(event.clone())));
         let result = self.sched.handle(self.now, event.clone());
-        let late = matches!(&event, Event::JobFinished { job, .. } if self.monitor.stopping.contains_key(job));
-        if result.is_ok() || late {
+        let is_late = matches!(&event, Event::JobFinished { job, .. } if self.monitor.stopping.contains_key(job));
+        if result.is_ok() || is_late {
             self.monitor.event(self.now, &event);
         }
         self.poll();
@@ -75,9 +75,9 @@ impl Driver {
         {
             self.send(Event::JobStopped { job }).expect("it was told to stop");
         }
-        self.monitor.settled();
-        let kept: BTreeSet<MaterialId> = self.kept().into_iter().collect();
-        assert_eq!(&kept, self.monitor.kept(), "what is kept");
+        self.monitor.check_settled();
+        let kept_materials: BTreeSet<MaterialId> = self.kept().into_iter().collect();
+        assert_eq!(&kept_materials, self.monitor.kept(), "what is kept");
         let window = if self.header.config.batch_share < 1.0 {
             ((f64::from(self.sched.capacity().cores) * self.header.config.batch_share) as u32).max(1)
         } else {
@@ -91,8 +91,9 @@ impl Driver {
         }
         // Only a fixed machine promises the share: jobs that run when it shrinks go on, and so do announced
         // T_pre and adopted refills that ran before their request came.
-        let plain = !self.events.iter().any(|(_, e)| matches!(e, Told::Event(Event::Capacity(_) | Event::Notice(_))));
-        if plain && self.header.config.pool.is_none() {
+        let is_fixed_machine =
+            !self.events.iter().any(|(_, e)| matches!(e, Told::Event(Event::Capacity(_) | Event::Notice(_))));
+        if is_fixed_machine && self.header.config.pool.is_none() {
             assert!(threads.values().all(|&t| t <= window), "a batch holds more than its share: {threads:?}");
         }
     }
@@ -109,7 +110,7 @@ impl Driver {
         self.poll();
     }
 
-    fn picked(&self, pick: usize) -> Option<JobId> {
+    fn running_job(&self, pick: usize) -> Option<JobId> {
         let n = self.monitor.running.len();
         self.monitor.running.keys().nth(pick % n.max(1)).copied()
     }
@@ -180,26 +181,26 @@ impl Driver {
     fn play_job(&mut self, op: &Op) {
         match *op {
             Op::Finish { pick, percent } => {
-                if let Some(job) = self.picked(pick) {
+                if let Some(job) = self.running_job(pick) {
                     self.finish(job, percent);
                 }
             }
             Op::NotStarted { pick, lanes } => {
-                let Some(job) = self.picked(pick) else { return };
+                let Some(job) = self.running_job(pick) else { return };
                 if let Some(input) = self.sched.job_input(job).filter(|_| lanes == 0) {
                     self.send(Event::Lanes { of: Owner::Request(input.request), lanes }).expect("a request that lives");
                 }
                 self.send(Event::JobNotStarted { job }).expect("a running job may turn out not to have started");
             }
             Op::Fail { pick } => {
-                if let Some(job) = self.picked(pick) {
+                if let Some(job) = self.running_job(pick) {
                     self.send(Event::JobFailed { job }).expect("the failure of a running job is accepted");
                 }
             }
             Op::Stopped { pick, how } => {
                 let n = self.monitor.stopping.len();
-                let told = self.monitor.stopping.iter().nth(pick % n.max(1));
-                let Some((job, phase)) = told.map(|(job, start)| (*job, start.phase)) else { return };
+                let stopping_job = self.monitor.stopping.iter().nth(pick % n.max(1));
+                let Some((job, phase)) = stopping_job.map(|(job, start)| (*job, start.phase)) else { return };
                 let usage = Usage { time: Span::from_secs(1.0), peak_memory: 5 };
                 let material = (phase == JobPhase::Pre).then(|| self.new_material());
                 let (event, answer) = match how {
@@ -249,8 +250,8 @@ impl Driver {
             Op::Lanes { request: true, pick, lanes } => {
                 let open = self.monitor.open();
                 if let Some(&request) = open.get(pick % open.len().max(1)) {
-                    let of = Owner::Request(request);
-                    self.send(Event::Lanes { of, lanes }).expect("an open request has lanes");
+                    let owner = Owner::Request(request);
+                    self.send(Event::Lanes { of: owner, lanes }).expect("an open request has lanes");
                 }
             }
             Op::Lanes { request: false, pick, lanes } => {
@@ -275,8 +276,8 @@ impl Driver {
             Op::Lose { pick, kept } => {
                 let names = if kept { self.kept() } else { self.monitor.live() };
                 if let Some(&material) = names.get(pick % names.len().max(1)) {
-                    let gone = self.send(Event::MaterialGone { material });
-                    assert!(gone.is_ok() || !kept || self.sched.stopped(), "what is kept can be gone");
+                    let result = self.send(Event::MaterialGone { material });
+                    assert!(result.is_ok() || !kept || self.sched.stopped(), "what is kept can be gone");
                 }
             }
             _ => {}
@@ -295,7 +296,7 @@ impl Driver {
             Op::RemoveModel { model } => {
                 let model = self.place(model);
                 if self.send(Event::ModelRemoved { model }).is_ok() {
-                    assert_eq!(self.kept_of(model), 0, "material is kept for a model that is gone");
+                    assert_eq!(self.count_kept(model), 0, "material is kept for a model that is gone");
                 }
             }
             Op::Demand { model, inputs } => {
@@ -305,7 +306,7 @@ impl Driver {
         }
     }
 
-    fn kept_of(&self, model: ModelId) -> usize {
+    fn count_kept(&self, model: ModelId) -> usize {
         (0..5).flat_map(|client| self.sched.kept(ClientId::numbered(client), model)).count()
     }
 
@@ -370,8 +371,10 @@ impl Driver {
 
     /// All kept material.
     pub fn kept(&self) -> Vec<MaterialId> {
-        let whose = (0..5).flat_map(|client| (0..self.models).map(move |model| (client, model)));
-        whose.flat_map(|(client, model)| self.sched.kept(ClientId::numbered(client), ModelId(model))).collect()
+        let clients_and_models = (0..5).flat_map(|client| (0..self.models).map(move |model| (client, model)));
+        clients_and_models
+            .flat_map(|(client, model)| self.sched.kept(ClientId::numbered(client), ModelId(model)))
+            .collect()
     }
 
     pub fn replay(&self) -> Replay {

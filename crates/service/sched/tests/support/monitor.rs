@@ -98,7 +98,7 @@ impl Monitor {
             }
             Event::ClientGone { client } => {
                 self.away.insert(*client);
-                let notices = self.announced.iter().filter(|(_, of)| **of == *client);
+                let notices = self.announced.iter().filter(|(_, owner)| **owner == *client);
                 self.lanes.extend(notices.map(|(id, _)| (Owner::Notice(*id), 0)));
             }
             Event::ModelAdded(spec) => self.models.push(spec.clone()),
@@ -119,7 +119,7 @@ impl Monitor {
             {
                 self.stopping.remove(job);
             }
-            Event::JobFinished { job, material, .. } => self.finished(*job, *material),
+            Event::JobFinished { job, material, .. } => self.finish(*job, *material),
             Event::JobNotStarted { job } => {
                 let (start, _) = self.running.remove(job).expect("accepted that a job did not start that does not run");
                 if start.phase == JobPhase::On {
@@ -134,8 +134,8 @@ impl Monitor {
             }
             Event::Capacity(capacity) => self.capacity = *capacity,
             Event::MaterialFound { material, model, client } => {
-                let before = self.materials.insert(*material, (Material::Ready, *model, *client));
-                assert!(before.is_none(), "accepted found material twice");
+                let previous = self.materials.insert(*material, (Material::Ready, *model, *client));
+                assert!(previous.is_none(), "accepted found material twice");
                 if client.is_some() && !self.per_client {
                     self.kept.insert(*material);
                 }
@@ -148,7 +148,7 @@ impl Monitor {
         let Request { id, client, model, inputs, timeout, materials, lanes, notice, .. } = request;
         self.away.remove(client);
         if let Some(notice) = notice.filter(|notice| self.announced.get(notice) == Some(client)) {
-            self.let_go(notice);
+            self.release_lanes(notice);
         }
         for material in materials {
             assert!(self.kept.remove(material), "accepted material that was not kept");
@@ -166,7 +166,7 @@ impl Monitor {
         assert!(self.requests.insert(*id, open).is_none(), "driver reused a request id");
     }
 
-    fn finished(&mut self, job: JobId, material: Option<MaterialId>) {
+    fn finish(&mut self, job: JobId, material: Option<MaterialId>) {
         let (start, _) = self.running.remove(&job).expect("accepted the end of a job that does not run");
         match start.phase {
             JobPhase::Pre => {
@@ -175,9 +175,9 @@ impl Monitor {
                     Work::Request(_) | Work::Pool => None,
                 };
                 let fresh = (Material::Ready, start.model, start.client.or(keeper));
-                let made = material.expect("accepted a T_pre that made nothing");
-                assert!(self.materials.insert(made, fresh).is_none(), "material name used twice");
-                self.kept.extend(keeper.map(|_| made));
+                let new_material = material.expect("accepted a T_pre that made nothing");
+                assert!(self.materials.insert(new_material, fresh).is_none(), "material name used twice");
+                self.kept.extend(keeper.map(|_| new_material));
             }
             JobPhase::On => {
                 assert_eq!(material, None, "accepted material from a T_on");
@@ -207,7 +207,7 @@ impl Monitor {
             Action::NoticeEnded { notice, .. } => {
                 self.keeping.remove(notice);
                 self.announced.remove(notice);
-                self.let_go(*notice);
+                self.release_lanes(*notice);
             }
             Action::Report(report) => self.report(now, report),
             Action::Stopped => {
@@ -223,13 +223,13 @@ impl Monitor {
     fn start(&mut self, now: Time, start: &Start) {
         self.check_start(start);
         self.running.insert(start.job, (start.clone(), now));
-        let held = self.disk(10);
-        assert!(held <= self.capacity.disk || self.capacity.disk < 200, "too much disk: {held}");
+        let used_disk = self.disk(10);
+        assert!(used_disk <= self.capacity.disk || self.capacity.disk < 200, "too much disk: {used_disk}");
     }
 
-    fn let_go(&mut self, notice: NoticeId) {
-        let its = self.running.iter().filter(|(_, (start, _))| start.work == Work::Notice(notice));
-        self.claimed.extend(its.map(|(job, _)| *job));
+    fn release_lanes(&mut self, notice: NoticeId) {
+        let notice_jobs = self.running.iter().filter(|(_, (start, _))| start.work == Work::Notice(notice));
+        self.claimed.extend(notice_jobs.map(|(job, _)| *job));
     }
 
     /// Whether this may start now, by who it is for.
@@ -241,11 +241,12 @@ impl Monitor {
             Work::Pool => None,
         };
         match owner(start.work) {
-            Some(of) => {
-                let mine = |job: &JobId, s: &Start| owner(s.work) == Some(of) && !self.claimed.contains(job);
-                let running = self.running.iter().filter(|(job, (s, _))| mine(job, s)).count();
-                let lanes = self.lanes[&of];
-                assert!(running < lanes as usize, "{running} jobs of {of:?} run on {lanes} lanes");
+            Some(owner_of_start) => {
+                let is_counted =
+                    |job: &JobId, s: &Start| owner(s.work) == Some(owner_of_start) && !self.claimed.contains(job);
+                let running = self.running.iter().filter(|(job, (s, _))| is_counted(job, s)).count();
+                let lanes = self.lanes[&owner_of_start];
+                assert!(running < lanes as usize, "{running} jobs of {owner_of_start:?} run on {lanes} lanes");
             }
             None => {
                 let away = start.client.is_some_and(|client| self.away.contains(&client));
@@ -273,11 +274,11 @@ impl Monitor {
                 assert!(input.index < request.inputs, "T_on of an ended input");
                 assert!(!request.ended.contains(&input.index), "T_on of an ended input");
                 assert_eq!(Some(start.model), request.model);
-                let given = request.materials.get(input.index as usize);
-                assert!(given.is_none() || given == start.material.as_ref(), "not the material that was named");
-                let none = self.models[start.model.0 as usize].pre.is_none();
-                assert_eq!(start.material.is_none(), none, "material where the model has a T_pre");
-                if none {
+                let named = request.materials.get(input.index as usize);
+                assert!(named.is_none() || named == start.material.as_ref(), "not the material that was named");
+                let has_no_pre = self.models[start.model.0 as usize].pre.is_none();
+                assert_eq!(start.material.is_none(), has_no_pre, "material where the model has a T_pre");
+                if has_no_pre {
                     return;
                 }
                 let material =
@@ -296,8 +297,8 @@ impl Monitor {
         assert!(open.ended.insert(report.input.index), "a second final state");
         assert_eq!(report.last, open.ended.len() == open.inputs as usize, "`last` is wrong");
         assert_eq!(Some(report.client), open.client);
-        let given = (report.input.index as usize) < open.materials.len();
-        assert_eq!(report.source == Source::Kept, given, "source of kept material");
+        let was_named = (report.input.index as usize) < open.materials.len();
+        assert_eq!(report.source == Source::Kept, was_named, "source of kept material");
         match report.outcome {
             Outcome::Done => {
                 assert!(self.on_finished.contains(&report.input), "done without a finished T_on");
@@ -318,7 +319,7 @@ impl Monitor {
     }
 
     /// After the scheduler has nothing more to do at this time.
-    pub fn settled(&self) {
+    pub fn check_settled(&self) {
         for (start, _) in self.running.values() {
             if start.phase == JobPhase::On {
                 assert!(!self.outcomes.contains_key(&on_input(start)), "an ended input still runs");

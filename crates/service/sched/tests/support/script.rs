@@ -158,11 +158,11 @@ fn found() -> impl Strategy<Value = Op> {
 pub fn script(len: usize) -> impl Strategy<Value = Vec<Op>> {
     let end = prop::option::weighted(0.25, (0..len / 2, any::<bool>()));
     let start = prop::collection::vec(found(), 0..8);
-    (start, prop::collection::vec(op(), 1..len), end).prop_map(|(mut ops, then, end)| {
-        ops.extend(then);
-        if let Some((at, now)) = end {
-            let at = ops.len() - at.min(ops.len());
-            ops.insert(at, Op::Shutdown { now });
+    (start, prop::collection::vec(op(), 1..len), end).prop_map(|(mut ops, middle, end)| {
+        ops.extend(middle);
+        if let Some((ops_after, now)) = end {
+            let index = ops.len() - ops_after.min(ops.len());
+            ops.insert(index, Op::Shutdown { now });
         }
         ops
     })
