@@ -13,6 +13,7 @@ pub const HORIZON: Span = Span::from_millis(30_000);
 /// Most pairs of client and model that are remembered.
 const MAX: usize = 4096;
 
+/// Answers to one client from one model.
 #[derive(Clone, Debug)]
 struct History {
     first: Time,

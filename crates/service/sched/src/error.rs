@@ -25,7 +25,7 @@ pub enum SchedError {
     BadFile {
         /// Which kind of file.
         what: &'static str,
-        /// Line, from 1; 0 where there are none.
+        /// Line, counted from 1; 0 for an error without a line.
         line: usize,
         /// The fault.
         why: String,

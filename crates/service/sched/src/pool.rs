@@ -26,11 +26,13 @@ pub(crate) struct ArrivalRate {
 }
 
 impl ArrivalRate {
+    /// Adds `amount` events at `now`; `window` is the time constant of the average.
     pub fn add(&mut self, now: Time, amount: f64, window: Span) {
         self.mass = self.mass * self.decay(now, window) + amount;
         self.last = now;
     }
 
+    /// Returns the factor by which the average has decayed since the last event.
     fn decay(&self, now: Time, window: Span) -> f64 {
         (-now.since(self.last).secs() / window.secs()).exp()
     }
@@ -43,6 +45,7 @@ impl ArrivalRate {
     }
 }
 
+/// Stock of one pool, its running refills, and its target.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pool {
     /// Ready materials, the oldest first; the oldest is used first.
@@ -78,6 +81,7 @@ impl Pools {
         self.pools.get(key)
     }
 
+    /// Materials in stock, of all pools.
     pub fn stock_total(&self) -> usize {
         self.pools.values().map(|p| p.stock.len()).sum()
     }
@@ -115,6 +119,7 @@ impl Pools {
         });
     }
 
+    /// Pauses refills of a pool until the next arrival.
     pub fn pause(&mut self, key: PoolKey) {
         self.change(key, |pool| pool.paused = true);
     }
@@ -125,10 +130,12 @@ impl Pools {
         self.change(key, |pool| pool.stock.pop_front())
     }
 
+    /// Pools below target, the least covered first.
     pub fn wanting(&self) -> impl Iterator<Item = PoolKey> + '_ {
         self.wanting.iter().map(|&(_, key)| key)
     }
 
+    /// Whether a pool is below target and its refills are not paused.
     pub fn wants(&self, key: &PoolKey) -> bool {
         self.pools.get(key).is_some_and(|p| self.wanting.contains(&(p.coverage_ppm, *key)))
     }

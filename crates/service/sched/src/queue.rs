@@ -32,6 +32,7 @@ pub(crate) struct Slot {
     pub tag: Score,
 }
 
+/// The queued jobs of one class, in order of their tags.
 #[derive(Clone, Debug)]
 pub(crate) struct Class {
     pub key: ClassKey,
@@ -47,6 +48,7 @@ pub(crate) type Scored = (Score, InputKey, ClassIdx);
 /// Jobs from the best score up.
 pub(crate) type Heads<'a> = Copied<btree_set::Iter<'a, Scored>>;
 
+/// The queues of all classes, and the index of their heads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClassQueues {
     classes: Vec<Class>,
@@ -90,6 +92,7 @@ impl ClassQueues {
         0..self.classes.len()
     }
 
+    /// Returns the best-scored job of a class.
     fn head(&self, idx: ClassIdx) -> Option<Scored> {
         let class = &self.classes[idx];
         class.jobs.first().map(|&(tag, input)| (class.rank.plus(tag), input, idx))
@@ -110,6 +113,7 @@ impl ClassQueues {
         }
     }
 
+    /// Queues a job of an input.
     pub fn insert(&mut self, slot: Slot, input: InputKey, client: ClientId) {
         self.update(slot.class, |class| {
             class.jobs.insert((slot.tag, input));
@@ -118,6 +122,7 @@ impl ClassQueues {
         self.len += 1;
     }
 
+    /// Removes a queued job, which must be at `slot`.
     pub fn remove(&mut self, slot: Slot, input: InputKey, client: ClientId) {
         let mut removed = false;
         self.update(slot.class, |class| {
@@ -133,6 +138,7 @@ impl ClassQueues {
         self.len -= usize::from(removed);
     }
 
+    /// Replaces the facts and the rank of a class.
     pub fn set_facts(&mut self, idx: ClassIdx, facts: ClassFacts, rank: Score) {
         self.update(idx, |class| {
             class.facts = facts;

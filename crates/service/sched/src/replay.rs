@@ -37,6 +37,7 @@ struct Line {
     what: LineContent,
 }
 
+/// A call, or a recorded action.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum LineContent {
@@ -136,10 +137,11 @@ impl Replay {
         Ok(actions)
     }
 
+    /// Compares the actions of a run with the recorded ones.
     fn compare(&self, actual: &[(Time, Action)]) -> Result<(), SchedError> {
         for index in 0..self.actions.len().max(actual.len()) {
             if self.actions.get(index) != actual.get(index) {
-                let (recorded, now) = (show(&self.actions, index), show(actual, index));
+                let (recorded, now) = (format_action(&self.actions, index), format_action(actual, index));
                 return Err(SchedError::ReplayDiffers { at: index, recorded, now });
             }
         }
@@ -157,7 +159,7 @@ fn write_error(e: serde_json::Error) -> SchedError {
     SchedError::BadFile { what: "replay", line: 0, why: e.to_string() }
 }
 
-/// Returns what the line of a call holds.
+/// Returns the content of a call's line.
 fn line_content(call: &Told) -> LineContent {
     match call {
         Told::Event(event) => LineContent::Event(event.clone()),
@@ -165,11 +167,12 @@ fn line_content(call: &Told) -> LineContent {
     }
 }
 
-/// Shows an action of a list, if it is that long.
-fn show(list: &[(Time, Action)], index: usize) -> String {
+/// Formats an action of a list; `nothing` beyond the end of the list.
+fn format_action(list: &[(Time, Action)], index: usize) -> String {
     list.get(index).map_or("nothing".into(), |a| format!("{a:?}"))
 }
 
+/// Takes all actions that the scheduler has at `now`.
 fn drain(scheduler: &mut Scheduler<PolicySpec>, now: Time, actions: &mut Vec<(Time, Action)>) {
     while let Some(action) = scheduler.poll_action(now) {
         actions.push((now, action));

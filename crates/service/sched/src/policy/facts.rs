@@ -32,9 +32,9 @@ impl Score {
 /// One way to run a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadOption {
-    /// Threads.
+    /// Number of threads.
     pub threads: u32,
-    /// Expected time on them.
+    /// Expected time on these threads.
     pub time: Span,
     /// Memory to reserve, in bytes.
     pub memory: u64,
@@ -43,9 +43,9 @@ pub struct ThreadOption {
 /// Facts common to all jobs of a class. Estimates change; everything else is fixed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassFacts {
-    /// Model.
+    /// Model of the jobs.
     pub model: ModelId,
-    /// JobPhase.
+    /// Phase of the jobs.
     pub phase: JobPhase,
     /// Batch size of the request, rounded up to a power of two.
     pub batch: u32,

@@ -49,6 +49,7 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
+    /// Refuses inputs beyond the client's limit of unfinished inputs.
     fn check_quota(&self, client: ClientId, asked: u32) -> Result<(), Rejected> {
         let queued = self.work.unfinished(client);
         let limit = self.limits.max_queued;
@@ -58,6 +59,7 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
+    /// Accepts a request: gives its inputs kept, announced or pooled material, and queues the others.
     pub(super) fn handle_request(&mut self, request: Request) -> Result<(), Rejected> {
         self.check_arrival(request.model, request.inputs)?;
         let id = Owner::Request(request.id);
@@ -117,6 +119,7 @@ impl<P: Policy> Scheduler<P> {
         served
     }
 
+    /// Accepts a notice and queues its inputs.
     pub(super) fn handle_notice(&mut self, notice: AdvanceNotice) -> Result<(), Rejected> {
         self.check_arrival(notice.model, notice.inputs)?;
         let id = Owner::Notice(notice.id);
@@ -218,6 +221,7 @@ impl<P: Policy> Scheduler<P> {
         next
     }
 
+    /// Moves an announced input to the request that claims it.
     fn move_to_request(&mut self, key: InputKey, request: Owner, index: u32) {
         let stage = self.work.input(key).stage;
         if stage == Stage::WaitPre {
@@ -238,6 +242,7 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
+    /// Takes over material of an earlier run: into a pool, or kept for its client.
     pub(super) fn handle_material_found(
         &mut self,
         material: MaterialId,
@@ -275,7 +280,7 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// Whether material was not known before; remembers the name of what is not kept.
+    /// Returns whether material is new. Remembers its name unless the material is kept.
     fn is_new_material(&mut self, material: MaterialId, is_kept: bool) -> bool {
         if is_kept { !self.stock.knows(material) } else { self.stock.note_found(material) }
     }

@@ -18,6 +18,7 @@ struct Served {
     removed: bool,
 }
 
+/// All models, with the learned costs of their jobs.
 #[derive(Clone, Debug)]
 pub(super) struct Catalog {
     models: Vec<Served>,

@@ -1,11 +1,13 @@
 //! Choice of the next job: walk the heads of the classes from the best score up, start the first
 //! that fits.
 //!
-//! A head that does not fit and would be overtaken gets the one **reservation** (the oldest first). While it
-//! stands, another job may start only if (a) all jobs started since the reservation, this one included, leave
-//! the room that the holder needs: then the holder starts at the latest when the jobs
-//!     that ran at the time of the reservation have ended, however wrong the estimates are; or
-//! (b) it is expected to end before those jobs do (easy backfilling).
+//! A head that does not fit and would be overtaken gets the one **reservation** (the oldest first).
+//! While the reservation stands, another job may start in two cases only:
+//!
+//! - All jobs started since the reservation, this one included, leave the room that the holder
+//!   needs. The holder then starts at the latest when the jobs that ran at the time of the
+//!   reservation have ended, however wrong the estimates are.
+//! - The job is expected to end before those jobs do (EASY backfilling).
 
 use super::Scheduler;
 use super::machine::Task;
@@ -119,6 +121,7 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
+    /// Chooses the next job, or a reservation for a job that this choice would overtake.
     fn pick(&self) -> Pick {
         let mut blocked = Vec::new();
         let pick = self.walk(&mut blocked);
@@ -141,6 +144,7 @@ impl<P: Policy> Scheduler<P> {
         oldest.map_or(pick, Pick::Reserve)
     }
 
+    /// Walks the candidates by score until one can start. Collects jobs that lack room in `blocked`.
     fn walk(&self, blocked: &mut Vec<Overtaken>) -> Pick {
         let free = self.machine.free();
         if free.cores == 0 && (free.dealings == 0 || !self.catalog.deals_at_all()) {
@@ -256,6 +260,7 @@ impl<P: Policy> Scheduler<P> {
         matches!(self.work.input(key).group, Owner::Request(_)) && self.disk_without_stock() >= disk
     }
 
+    /// Asks the policy for one of the options that fit; `None` if the job should wait.
     fn choose(&self, facts: &ClassFacts, key: InputKey, options: &[ThreadOption]) -> Option<ThreadOption> {
         let now = self.clock.now();
         let threads = self.policy.threads(&Choice {
@@ -282,6 +287,7 @@ impl<P: Policy> Scheduler<P> {
         self.machine.reserve(key, need, self.clock.now());
     }
 
+    /// Starts a queued job with this option.
     fn start(&mut self, key: InputKey, option: ThreadOption) {
         self.dequeue(key);
         let stage = self.work.input(key).stage;

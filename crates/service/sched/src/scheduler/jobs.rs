@@ -31,6 +31,7 @@ impl<P: Policy> Scheduler<P> {
         self.out.stir();
     }
 
+    /// Ends a job that succeeded; `made_material` is the material that a T_pre made.
     pub(super) fn handle_job_finished(
         &mut self,
         id: JobId,
@@ -120,10 +121,12 @@ impl<P: Policy> Scheduler<P> {
         was_stopping
     }
 
+    /// Frees the resources of a stopping job.
     pub(super) fn handle_job_stopped(&mut self, id: JobId) -> Result<(), Rejected> {
         if self.remove_stopped(id) { Ok(()) } else { Err(Rejected::JobNotStopping(id)) }
     }
 
+    /// Ends a job that failed.
     pub(super) fn handle_job_failed(&mut self, id: JobId) -> Result<(), Rejected> {
         if self.remove_stopped(id) {
             return Ok(());

@@ -77,6 +77,7 @@ struct Reservation {
     overtakers: Resources,
 }
 
+/// Capacity, running and stopping jobs, and the one reservation.
 #[derive(Clone, Debug)]
 pub(super) struct Machine {
     capacity: Resources,
@@ -198,6 +199,7 @@ impl Machine {
         true
     }
 
+    /// Frees the resources of a job that has ended.
     fn give_back(&mut self, holds: &Resources, overtook: bool) {
         self.used.sub(holds);
         if overtook && let Some(reservation) = &mut self.reservation {

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// Ended notices that are remembered, at most.
 const REMEMBERED: usize = 4096;
 
+/// How the latest notices ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EndedNotices {
     ends: BTreeMap<NoticeId, NoticeProblem>,

@@ -3,6 +3,7 @@
 use crate::message::Action;
 use std::collections::VecDeque;
 
+/// Actions that the caller has not taken yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outbox {
     actions: VecDeque<Action>,

@@ -8,12 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How long after the end of its last input a client counts as recent.
 pub(super) const LATELY: Span = Span::from_millis(10_000);
 
+/// Clients with unfinished inputs, or with an answer in the last [`LATELY`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recent {
     /// Live inputs of requests, by client; 0 for a recent client without any.
     clients: BTreeMap<ClientId, u32>,
-    /// When recent clients are forgotten.
+    /// Clients without inputs, by the time when they are forgotten.
     by_expiry: BTreeSet<(Time, ClientId)>,
+    /// The same times, by client.
     expiries: BTreeMap<ClientId, Time>,
 }
 

@@ -22,6 +22,7 @@ pub(super) enum Stage {
     RunOn(JobId),
 }
 
+/// A live input of a request or a notice.
 #[derive(Clone, Debug)]
 pub(super) struct Input {
     pub group: Owner,
@@ -71,6 +72,7 @@ pub(super) struct Group {
     pub kept: bool,
 }
 
+/// Counters of a client with live groups.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Client {
     /// Inputs that have not ended, announced ones included.

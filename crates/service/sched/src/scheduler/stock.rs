@@ -22,12 +22,14 @@ enum Place {
     Kept(ClientId),
 }
 
+/// A live material.
 #[derive(Clone, Copy, Debug)]
 struct Live {
     model: ModelId,
     place: Place,
 }
 
+/// All live material, the pools, and the inputs that wait for pooled material.
 #[derive(Clone, Debug)]
 pub(super) struct Stock {
     /// Every live material.
@@ -107,6 +109,7 @@ impl Stock {
         self.materials.remove(&material).expect("only live material is used up, and once").model
     }
 
+    /// Records the place of a live material.
     fn set_place(&mut self, material: MaterialId, place: Place) {
         self.materials.get_mut(&material).expect("only live material is moved").place = place;
     }
@@ -142,6 +145,7 @@ impl Stock {
         kept
     }
 
+    /// Subtracts removed materials from the count of a model's kept materials.
     fn subtract_kept(&mut self, model: ModelId, removed: usize) {
         if let Some(count) = self.kept_of.get_mut(&model) {
             *count -= removed as u64;

@@ -1,4 +1,4 @@
-//! The decisions of `docs/notes/scheduler.md` on what comes and goes while requests run: connections,
+//! The decisions of `docs/notes/scheduler.md` on changes while requests run: connections,
 //! clients, jobs that are stopped, kept material, models, policies. One test each.
 
 use crate::support::driver::Driver;
@@ -93,7 +93,7 @@ fn a_group_runs_no_more_jobs_than_it_has_lanes() {
     assert_eq!((d.monitor.running.len(), d.sched.queued_jobs()), (1, 0));
     d.send(Event::Lanes { of: Owner::Request(RequestId(5)), lanes: 3 }).unwrap();
     assert_eq!(d.monitor.running.len(), 3);
-    // Fewer lanes than jobs stop nothing, but start nothing either.
+    // With fewer lanes than running jobs, no job stops and none starts.
     d.send(Event::Lanes { of: Owner::Request(RequestId(5)), lanes: 1 }).unwrap();
     assert_eq!((d.monitor.running.len(), stops(&d)), (3, 0));
     let first = running(&d, JobPhase::Pre)[0];
@@ -109,7 +109,7 @@ fn a_group_runs_no_more_jobs_than_it_has_lanes() {
 #[test]
 fn who_has_no_lane_keeps_nobody_waiting() {
     let mut d = driver(false);
-    // One core, one T_on of 70 bytes that waits for a lane: no place in the queue, no reservation.
+    // On one core, a T_on of 70 bytes waits for a lane: it has no place in the queue and no reservation.
     request(&mut d, plain(5, ModelId(2), 1));
     finish_all_pre(&mut d);
     assert_eq!(running(&d, JobPhase::On).len(), 1);
@@ -138,7 +138,7 @@ fn a_stopped_job_holds_what_it_holds_until_it_has_stopped() {
         request(&mut d, plain(6, BOUND, 1));
         let job = running(&d, JobPhase::Pre)[0];
         d.send(Event::Cancel { request: RequestId(5) }).unwrap();
-        // The input has ended; its job has not, and what waits for the core still waits.
+        // The input has ended but its job still runs, so jobs that wait for the core still wait.
         assert_eq!(outcomes(&d), vec![Outcome::Cancelled(Cause::Client)]);
         assert_eq!(d.sched.used(), Resources { cores: 1, memory: 20, disk: 10, dealings: 0 });
         assert!(d.monitor.running.is_empty());
@@ -148,13 +148,13 @@ fn a_stopped_job_holds_what_it_holds_until_it_has_stopped() {
         match how {
             0 => assert_eq!(d.send(Event::JobStopped { job }), Ok(())),
             1 => assert_eq!(d.send(Event::JobFailed { job }), Ok(())),
-            // What it made all the same is the caller's to destroy.
+            // The caller destroys material that the stopping job made.
             _ => assert_eq!(d.send(Event::JobFinished { job, usage, material }), Err(Rejected::JobNotRunning(job))),
         }
         assert_eq!((running(&d, JobPhase::Pre).len(), d.sched.used().disk), (1, 10));
         assert_eq!(d.send(Event::JobStopped { job }), Err(Rejected::JobNotStopping(job)));
-        let other = running(&d, JobPhase::Pre)[0];
-        assert_eq!(d.send(Event::JobStopped { job: other }), Err(Rejected::JobNotStopping(other)));
+        let next_job = running(&d, JobPhase::Pre)[0];
+        assert_eq!(d.send(Event::JobStopped { job: next_job }), Err(Rejected::JobNotStopping(next_job)));
     }
 }
 
@@ -190,7 +190,7 @@ fn a_client_that_is_disconnected_keeps_its_notices_and_loses_its_requests() {
     d.send(Event::Notice(notice(BOUND, 3))).unwrap();
     let first = d.monitor.running.iter().find(|(_, (s, _))| s.work == Work::Notice(NoticeId(1))).map(|(job, _)| *job);
     d.finish(first.unwrap(), 100);
-    // One input's material is held, two run; three times, so that a failure would count.
+    // One input's material is held and two T_pre run. Three repetitions would reveal counted failures.
     for _ in 0..3 {
         d.send(Event::ClientGone { client: me() }).unwrap();
         assert!(d.monitor.running.is_empty());
@@ -202,7 +202,7 @@ fn a_client_that_is_disconnected_keeps_its_notices_and_loses_its_requests() {
     request(&mut d, Request { notice: Some(NoticeId(1)), ..plain(6, BOUND, 3) });
     finish_all(&mut d);
     assert_eq!(outcomes(&d)[1..], vec![Outcome::Done; 3]);
-    // And without coming back: until the time to live.
+    // A client that does not return: the notice lives until its time to live.
     d.send(Event::Notice(notice(BOUND, 1))).unwrap();
     finish_all(&mut d);
     d.send(Event::ClientGone { client: me() }).unwrap();
@@ -271,7 +271,7 @@ fn a_notice_that_keeps_stocks_its_client_and_nobody_else() {
     assert_eq!((kept(&d).len(), d.sched.used().disk, d.sched.counts()), (2, 20, Default::default()));
     request(&mut d, Request { notice: Some(NoticeId(1)), ..plain(6, BOUND, 1) });
     assert_eq!(ignored(&d)[1..], vec![NoticeProblem::Kept]);
-    // Disconnected, it keeps what it has.
+    // A disconnected client keeps its material.
     d.send(Event::ClientGone { client: me() }).unwrap();
     assert_eq!(kept(&d).len(), 2);
 }
@@ -331,7 +331,7 @@ fn what_most_is_kept_for_gives_way_to_a_request_that_lacks_disk() {
     d.send(Event::MaterialFound { material: MaterialId([9; 16]), model: BOUND, client: Some(other) }).unwrap();
     keep(&mut d, 2);
     d.send(Event::Capacity(Resources { cores: 4, memory: 100, disk: 30, dealings: 0 })).unwrap();
-    // A request gets its disk, a notice waits.
+    // A request gets the disk of burnt kept material; a notice waits.
     request(&mut d, plain(5, BOUND, 1));
     d.send(Event::Notice(notice(BOUND, 1))).unwrap();
     assert_eq!((burns(&d), kept(&d).len(), d.sched.kept(other, BOUND).count()), (1, 1, 1));
@@ -353,11 +353,11 @@ fn bound_material_is_found_at_any_time_and_kept_and_can_be_gone() {
     let gone = |d: &mut Driver, material| d.send(Event::MaterialGone { material });
     let unknown = |material| Err(Rejected::UnknownMaterial(material));
     assert_eq!(gone(&mut d, MaterialId([9; 16])), unknown(MaterialId([9; 16])));
-    // What belongs to an input is not to be had either.
+    // Material that belongs to an input cannot be removed either.
     let name = kept(&d)[0];
     request(&mut d, Request { materials: vec![name], ..plain(5, BOUND, 1) });
     assert_eq!(gone(&mut d, name), unknown(name));
-    // In a pool: made again.
+    // Material removed from a pool is made again.
     let mut d = driver(true);
     finish_all(&mut d);
     let (stock, pres) = (d.sched.stock(), running(&d, JobPhase::Pre).len());
@@ -388,7 +388,7 @@ fn a_model_without_t_pre_goes_straight_to_t_on() {
     finish_all(&mut d);
     let report = &d.monitor.reports[0];
     assert_eq!((outcomes(&d), report.pre), (vec![Outcome::Done; 2], Default::default()));
-    // There is nothing to keep, and nothing to find.
+    // A model without T_pre has no material to keep or to find.
     d.send(Event::Notice(AdvanceNotice { keep: true, id: NoticeId(2), ..notice(CLEAR, 2) })).unwrap();
     assert_eq!(ended(&d), vec![NoticeProblem::Kept]);
     let found = Event::MaterialFound { material: MaterialId([9; 16]), model: CLEAR, client: Some(me()) };
@@ -399,7 +399,7 @@ fn a_model_without_t_pre_goes_straight_to_t_on() {
 fn a_model_that_is_removed_starts_nothing_more() {
     let mut d = driver(false);
     keep(&mut d, 1);
-    // Two T_on run, then two T_pre; the rest is queued.
+    // Two T_on run, then two T_pre; other jobs are queued.
     request(&mut d, plain(5, BOUND, 2));
     finish_all_pre(&mut d);
     d.send(Event::Notice(notice(BOUND, 3))).unwrap();
@@ -458,14 +458,14 @@ fn another_policy_files_everything_anew_with_the_ages_that_it_has() {
     assert_eq!(started(&[]), 1, "the first to come");
     assert_eq!(started(&["srt"]), 3, "the shortest");
     assert_eq!(started(&["srt", "fcfs"]), 1);
-    // 20 s long and 100 s older: first where a second of age is worth a second of length.
+    // A job 20 s longer and 100 s older is first where a second of age is worth a second of length.
     assert_eq!(started(&["priority:1"]), 1);
     assert_eq!(started(&["priority:0.1"]), 3);
 }
 
 #[test]
 fn a_notice_that_is_taken_back_ends_as_if_it_had_expired() {
-    // Queued, running, held: nothing is left of any of them, and what was made is burnt.
+    // Queued, running and held inputs are all removed, and their material is burnt.
     for ended_jobs in 0..3 {
         let mut d = driver(false);
         d.send(Event::Notice(notice(BOUND, 1))).unwrap();

@@ -1,5 +1,5 @@
-//! Dealings: T_pre whose material a third party makes. They have places of their own, and no core waits for
-//! them or for which they wait.
+//! Dealings: T_pre whose material a third party makes. Dealings have a capacity of their own: they take no
+//! core, and no job that needs a core waits for them.
 
 use crate::support::driver::Driver;
 use crate::support::{Setup, header, request};
@@ -49,7 +49,7 @@ fn a_dealing_takes_a_place_of_its_own_and_no_core() {
     (1..5).for_each(|id| ask(&mut d, id, DEALT_BOUND).unwrap());
     assert_eq!((running(&d, JobPhase::On), running(&d, JobPhase::Pre)), (vec![0], vec![1, 2]));
     assert_eq!(d.sched.used(), Resources { cores: 1, memory: 6 + 2 * 30, disk: 20, dealings: 2 });
-    // Its online phase takes a core as any other does.
+    // The online phase of dealt material takes a core as any other does.
     end(&mut d, 1);
     assert_eq!((running(&d, JobPhase::On), running(&d, JobPhase::Pre)), (vec![0], vec![2, 3]));
     end(&mut d, 0);
@@ -74,8 +74,8 @@ fn dealings_go_on_where_cores_are_paused_and_are_refused_where_nobody_deals() {
 
 #[test]
 fn who_waits_for_cores_is_not_overtaken_by_a_dealing() {
-    // Which jobs get the core, with dealings that start meanwhile and without: a reservation for the long one
-    // would have the short one wait.
+    // The order of jobs on the core, with and without dealings that start meanwhile. A reservation for the
+    // long job would make the short one wait.
     let order = |dealings: bool| {
         let mut d = driver("priority:0.1", false, machine(1, 1000, 2));
         ask(&mut d, 0, CLEAR).unwrap();
@@ -103,7 +103,7 @@ fn dealings_do_not_starve_who_waits_for_memory() {
     let mut d = driver("fcfs", false, machine(2, 100, 3));
     (0..3).for_each(|id| ask(&mut d, id, DEALT_BOUND).unwrap());
     assert_eq!(d.sched.used().memory, 90);
-    // Its T_pre needs 40, and each dealing that ends makes room for the next.
+    // The large T_pre needs 40 bytes, and each dealing that ends makes room for the next one.
     ask(&mut d, 50, LARGE).unwrap();
     (10..40).for_each(|id| ask(&mut d, id, DEALT_BOUND).unwrap());
     while !running(&d, JobPhase::Pre).contains(&50) {
@@ -126,25 +126,25 @@ fn a_pool_of_dealt_material_is_filled_while_all_cores_are_busy() {
         models.extend(d.monitor.running.values().filter(|(s, _)| s.work == Work::Pool).map(|(s, _)| s.model.0));
         models
     };
-    // Three quarters of two dealings, and none of the pools that need a core.
+    // Refills may use three quarters of two dealings. No pool that needs a core is refilled.
     assert_eq!((refills(&d), d.sched.used().dealings), (vec![DEALT.0], 1));
     let job = *d.monitor.running.iter().find(|(_, (s, _))| s.work == Work::Pool).unwrap().0;
     d.advance(Span::from_secs(4.0));
     d.finish(job, 100);
     assert_eq!(d.sched.stock(), 1);
-    // Who asks has it at once, and waits for a core alone.
+    // A request gets the stock at once, and waits only for a core.
     ask(&mut d, 100, DEALT).unwrap();
     assert_eq!((d.sched.counts().ready, d.sched.counts().pre), (20, 0));
     d.wind_down();
 }
 
-/// Refills that run, by model.
+/// Running refills, with their models.
 fn refills(d: &Driver) -> Vec<(JobId, ModelId)> {
     let refill = |(job, (start, _)): (&JobId, &(Start, _))| (start.work == Work::Pool).then_some((*job, start.model));
     d.monitor.running.iter().filter_map(refill).collect()
 }
 
-/// Lets refills run until none starts any more; the most that ran at a time.
+/// Lets refills run until none starts any more. Returns the most that ran at a time.
 fn fill(d: &mut Driver) -> usize {
     let mut max_running = 0;
     while let Some((job, _)) = refills(d).first().copied() {
@@ -157,7 +157,7 @@ fn fill(d: &mut Driver) -> usize {
 
 fn with_pool(limit: impl FnOnce(&mut tacit_sched::PoolConfig)) -> Driver {
     let mut header = header(&Setup { policy: "fcfs".parse().unwrap(), pool: true, moldable: false, batch_share: 1.0 });
-    // No pools of those that take cores.
+    // Without cores, only pools of dealt material are filled.
     header.config.capacity = machine(0, 1000, 4);
     limit(header.config.pool.as_mut().unwrap());
     Driver::new(header)
@@ -181,7 +181,7 @@ fn stock_that_another_model_uses_is_made_as_fast_as_that_asks() {
     }
     let busy = d.sched.stock();
     assert!(busy >= 4, "one a second and 4 s of dealing: {busy}");
-    // Long after that one is enough for whoever comes.
+    // After a long pause the target is one.
     d.advance(Span::from_secs(3600.0));
     draw(&mut d);
     while let Some(&material) = d.monitor.live().get(2) {
@@ -196,7 +196,7 @@ fn stock_that_another_model_uses_is_made_as_fast_as_that_asks() {
 
 #[test]
 fn pools_hold_no_more_than_their_limits() {
-    // Ten bytes each.
+    // Each material takes ten bytes.
     for (max_materials, disk, expected) in [(3, u64::MAX, 3), (u32::MAX, 25, 2), (0, u64::MAX, 0), (u32::MAX, 9, 0)] {
         let mut d = with_pool(|pool| (pool.min_stock, pool.most, pool.disk) = (8, max_materials, disk));
         let at_once = fill(&mut d);

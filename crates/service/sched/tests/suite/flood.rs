@@ -1,5 +1,5 @@
-//! One client asks for hundreds of inputs at once. What that costs others is counted in jobs of the flood
-//! that start while they wait: no time of a machine is in it.
+//! One client asks for hundreds of inputs at once (the flood). The cost to other clients is the number of
+//! the flood's jobs that start while they wait, which does not depend on the speed of a machine.
 
 use crate::support::driver::Driver;
 use crate::support::{Setup, header, request};
@@ -10,21 +10,21 @@ use tacit_sched::{Action, InputReport, ModelId, RequestId, Resources, Span, Star
 const FLOOD: u64 = 500;
 const CORES: u32 = 2;
 const MODEL: ModelId = ModelId(1);
-/// Others, and what each asks, one after the other.
+/// Number of other clients, and the inputs that each requests, one after the other.
 const OTHERS: u64 = 3;
 const EACH: u64 = 5;
-/// Its requests are named from here on, those of the flood before.
+/// Request ids of other clients start here; those of the flood are smaller.
 const FIRST: u64 = 10_000;
 
 /// A run of the flood under one policy.
 struct FloodRun {
     driver: Driver,
-    /// When each input of the others was asked for.
+    /// When each input of the other clients was requested, by request id.
     arrivals: BTreeMap<u64, Time>,
 }
 
-/// The flood comes first; each of the others asks for its next input when it has its answer. Every job takes
-/// its estimate.
+/// Runs a flood, then clients that each request their next input when they have the last answer. Every job
+/// takes its estimate.
 fn play(policy: &str, others: u64) -> FloodRun {
     let mut header = header(&Setup { policy: policy.parse().unwrap(), pool: false, moldable: false, batch_share: 1.0 });
     header.config.capacity = Resources { cores: CORES, memory: 1 << 20, disk: 1 << 20, dealings: 0 };
@@ -63,7 +63,7 @@ impl FloodRun {
         self.driver.monitor.reports.iter().find(|r| r.input.request == RequestId(id)).expect("every input ends")
     }
 
-    /// For each input of the others: jobs of the flood that start between its arrival and its end.
+    /// Counts the flood's jobs that start between arrival and end of each input of the other clients.
     fn passed_by(&self) -> Vec<usize> {
         let is_of_flood = |action: &Action| matches!(action, Action::Start(Start { work: Work::Request(input), .. }) if input.request.0 < FLOOD);
         let count_passes = |(&id, &arrival): (&u64, &Time)| {
@@ -77,17 +77,17 @@ impl FloodRun {
 
 #[test]
 fn a_flood_queues_behind_itself() {
-    // A job of the flood is let pass on each core that is free when it comes, and none after that.
+    // At most one job of the flood per core starts before an input of another client.
     for policy in ["adaptive+fair", "priority+fair"] {
         let run = play(policy, OTHERS);
         let passed = run.passed_by();
         assert_eq!(passed.len() as u64, OTHERS * EACH);
         assert!(passed.iter().all(|n| *n <= CORES as usize), "{policy}: {passed:?}");
     }
-    // By arrival, what others have done counts against them in the same way: some pass, never the flood.
+    // With `fcfs`, a client's finished work counts against it: some jobs of the flood pass, never all.
     let passed = play("fcfs+fair", OTHERS).passed_by();
     assert!(passed.iter().all(|n| *n <= 8), "{passed:?}");
-    // Without it the first input of each waits for all of the flood: the test can tell the difference.
+    // Without fairness each client's first input waits for the whole flood: the test tells the difference.
     for policy in ["adaptive", "fcfs"] {
         let passed = play(policy, OTHERS).passed_by();
         assert_eq!(passed.iter().filter(|n| **n as u64 == 2 * FLOOD).count() as u64, OTHERS, "{policy}: {passed:?}");
@@ -103,12 +103,12 @@ fn who_asks_now_and_then_finds_room_in_a_flood() {
             assert_eq!(report.pre.started, Some(arrival), "{policy}: it starts when it comes");
             assert_eq!(report.on.started, report.pre.finished, "{policy}: and goes on at once");
         }
-        // Its first one came when the flood had all cores: one job of that ends before it starts.
+        // The first input arrived when the flood had all cores, so it starts after a job of the flood ends.
         let first = run.report(FIRST);
         let running = run.driver.actions.iter().filter(|(time, _)| *time == Time::ZERO).count();
         assert!(running as u32 >= CORES, "{policy}");
         assert!(first.pre.started > Some(first.arrived), "{policy}");
-        // Room is kept for a while, and then the flood has it: one job of each core starts or runs at a time.
+        // Room is reserved for a while after the last answer; then the flood uses all cores.
         let last = run.arrivals.keys().max().map(|&id| run.report(id).ended).expect("it has asked");
         let count_starts = |from: Time, until: Time| {
             let reports = run.driver.monitor.reports.iter().filter(|r| r.input.request.0 < FLOOD);

@@ -11,7 +11,7 @@ use tacit_sched::{
     Request, RequestId, Resources, Scheduler, Span, Time, Usage, Work,
 };
 
-/// Who asks for everything.
+/// The client of all requests.
 fn client() -> ClientId {
     ClientId::numbered(0)
 }
@@ -34,7 +34,7 @@ struct Running {
     estimate: Span,
 }
 
-/// Algorithm 1, as slow as it reads.
+/// Algorithm 1 as printed, without any index.
 struct Naive {
     beta_ppm: Option<i128>,
     capacity: Resources,
@@ -141,7 +141,7 @@ impl Pair {
         }
     }
 
-    /// Both start what they can; they must agree on every job, in order, and on its estimate.
+    /// Lets both start all jobs that fit, and compares the jobs, their order and their estimates.
     fn agree(&mut self) {
         while let Some(action) = self.fast.poll_action(self.now) {
             match action {

@@ -1,4 +1,4 @@
-//! What the policies and the reservation promise: nobody starves, and a batch does not hold the machine.
+//! Guarantees of policies and reservations: no job starves, and no batch takes the whole machine.
 
 use crate::support::driver::Driver;
 use crate::support::{Setup, header, model, phase};
@@ -51,7 +51,7 @@ fn report(driver: &Driver, request: u64) -> Option<InputReport> {
     driver.monitor.reports.iter().find(|r| r.input.request == RequestId(request)).cloned()
 }
 
-/// One core, and short requests that alone keep it busy all the time.
+/// Plays short requests that keep one core busy, and one long request.
 fn flood(policy: &str) -> Driver {
     let mut header = plain(policy);
     header.config.capacity.cores = 1;
@@ -72,7 +72,7 @@ fn ageing_bounds_the_wait_of_a_long_job_under_a_flood_of_short_ones() {
     assert!(start <= bound, "{start} is later than {bound}");
     let driver = flood("adaptive");
     assert!(started(&driver, 9999, tacit_sched::JobPhase::Pre).is_some(), "adaptive starves the long job");
-    // Without ageing it starves: the test can tell the difference.
+    // Without ageing the long job starves: the test tells the difference.
     assert_eq!(started(&flood("srt"), 9999, tacit_sched::JobPhase::Pre), None);
     assert_eq!(started(&flood("priority:0"), 9999, tacit_sched::JobPhase::Pre), None);
 }
@@ -94,8 +94,7 @@ fn a_job_that_memory_keeps_out_gets_its_turn() {
         run(&mut driver, Time::from_secs(300.0), arrivals);
         let pre = report(&driver, 9999).expect("done").pre.finished.unwrap();
         let on = started(&driver, 9999, tacit_sched::JobPhase::On).expect("started");
-        // From its entry into the queue: at most the longest job that ran when it was first overtaken, and
-        // one more turn.
+        // The wait is at most the longest job that ran when the job was first overtaken, and one turn more.
         assert!(on.since(pre) <= Span::from_secs(4.0), "{policy}: waited {}", on.since(pre));
     }
 }
@@ -167,7 +166,7 @@ fn jobs_that_can_never_fit_are_refused_with_what_they_need() {
     let text = refused.to_string();
     assert!(text.contains("70 bytes of memory"), "{text}");
     assert!(text.contains("50 bytes of memory"), "{text}");
-    // A machine that shrinks later rejects what it accepted.
+    // A machine that shrinks later rejects requests that it had accepted.
     let mut driver = Driver::new(plain("fcfs"));
     driver.send(request(1, 2, 1)).unwrap();
     driver.send(Event::Capacity(Resources { cores: 4, memory: 60, disk: 200, dealings: 0 })).unwrap();

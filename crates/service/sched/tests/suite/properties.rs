@@ -14,14 +14,14 @@ fn cases() -> u32 {
     std::env::var("TACIT_SCHED_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(250)
 }
 
-/// A machine for which a dealer works, too.
+/// A machine that a dealer serves too.
 fn with_dealings(setup: &Setup) -> Header {
     let mut header = header(setup);
     header.config.capacity.dealings = 2;
     header
 }
 
-/// Plays a script. A failure leaves its replay file behind; the last one written is the smallest.
+/// Plays a script. Each failure writes a replay file; the last file is that of the smallest script.
 fn play(setup: &Setup, ops: &[Op], name: &str) -> Result<(), TestCaseError> {
     let mut driver = Driver::new(with_dealings(setup));
     driver.slow_stops = true;
@@ -110,7 +110,7 @@ fn a_saved_replay_runs_again() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 20, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A recorded run survives its file and does the same again; a changed record is noticed.
+    /// A replay read from its file repeats the run, and reports a changed record.
     #[test]
     fn a_replay_file_does_the_same_again(ops in script(100)) {
         let setup = Setup { policy: "adaptive+fair".parse().unwrap(), pool: true, moldable: true, batch_share: 0.5 };

@@ -87,7 +87,7 @@ fn somebody_elses_notice_or_another_model_does_not_count_and_says_so() {
         assert_eq!(ignored(&d), Some(why));
         finish_all(&mut d);
         assert_eq!((pres(&d), outcomes(&d)), (2, vec![Outcome::Done]));
-        // The notice still stands for its own client.
+        // The notice is still valid for its own client.
         d.send(request(6, 1, BOUND, 1, true)).unwrap();
         finish_all(&mut d);
         assert_eq!(pres(&d), 2);
@@ -107,7 +107,7 @@ fn more_inputs_than_announced_get_their_own_and_fewer_release_the_rest() {
     let first = *d.monitor.running.keys().next().unwrap();
     d.finish(first, 100);
     d.send(request(5, 1, BOUND, 1, true)).unwrap();
-    // The finished T_pre is used; the others are stopped, and what they made never had a name.
+    // The finished T_pre is used. The others are stopped, and their partial material has no name.
     assert_eq!(d.sched.counts().running_on, 1);
     assert_eq!((d.monitor.running.len(), stops(&d), burns(&d)), (1, 2, 0));
     assert_eq!(d.sched.used().disk, 10);
@@ -175,7 +175,7 @@ fn stage(d: &mut Driver, stage: usize) {
     if stage >= 2 {
         let job = *d.monitor.running.keys().next().unwrap();
         if stage == 2 {
-            // Three more fill the other cores, and an earlier job takes the one that becomes free.
+            // Three requests fill the other cores, and an earlier job takes the core that becomes free.
             d.send(Event::Capacity(tacit_sched::Resources { cores: 0, memory: 100, disk: 200, dealings: 0 })).unwrap();
         }
         d.finish(job, 100);
@@ -231,7 +231,7 @@ fn drain_finishes_what_was_accepted_and_nothing_else() {
 #[test]
 fn stock_serves_a_request_at_once_and_is_made_again() {
     let mut d = driver(true);
-    // Both unbound models get one before anybody asks.
+    // The pools of both unbound models get one material before any request.
     finish_all(&mut d);
     assert_eq!(d.sched.stock(), 2);
     d.send(request(5, 1, ModelId(0), 1, false)).unwrap();
@@ -251,7 +251,7 @@ fn material_exists_under_the_name_that_its_job_ended_with() {
         let usage = Usage { time: Span::from_secs(3.0), peak_memory: 20 };
         Event::JobFinished { job, usage, material }
     };
-    // No name, no material: the job runs on, and so does its claim to disk.
+    // An end without a name is refused: the job continues and holds its disk.
     let refused = Rejected::MaterialMismatch { job: jobs[0], phase: JobPhase::Pre };
     assert_eq!(d.send(end(jobs[0], None)), Err(refused));
     assert_eq!((d.sched.counts().running_pre, d.sched.used().disk), (2, 20));
@@ -259,7 +259,7 @@ fn material_exists_under_the_name_that_its_job_ended_with() {
     d.send(end(jobs[0], Some(name))).unwrap();
     let (on, start) = d.monitor.running.iter().map(|(job, (start, _))| (*job, start.clone())).next_back().unwrap();
     assert_eq!((start.phase, start.material), (JobPhase::On, Some(name)));
-    // A name that lives cannot be given again; what is consumed is not made.
+    // The name of live material is refused for new material, and a T_on cannot make any.
     assert_eq!(d.send(end(jobs[1], Some(name))), Err(Rejected::BadMaterial(name)));
     assert_eq!(d.send(end(on, Some(name))), Err(Rejected::MaterialMismatch { job: on, phase: JobPhase::On }));
     d.sched.audit().unwrap();
@@ -272,7 +272,7 @@ fn found_material_is_taken_over_once_and_only_before_this_run_makes_its_own() {
     let mut d = driver(true);
     let found = |byte| Event::MaterialFound { material: MaterialId([byte; 16]), model: ModelId(0), client: None };
     let bad = |byte| Err(Rejected::BadMaterial(MaterialId([byte; 16])));
-    // Names have no order: the pool gives out what was found first.
+    // The pool gives out the material that was found first, whatever its name.
     d.send(found(9)).unwrap();
     d.send(found(3)).unwrap();
     assert_eq!(d.send(found(9)), bad(9));
@@ -297,7 +297,7 @@ fn a_job_that_did_not_start_is_queued_as_if_it_had_never_left() {
         let job = running(&d, JobPhase::On)[0];
         d.send(Event::Lanes { of: owner, lanes: 0 }).unwrap();
         d.send(Event::JobNotStarted { job }).unwrap();
-        // The other one may use the core meanwhile; nothing is burnt, nothing has failed.
+        // The other input may use the core meanwhile; nothing is burnt, and no attempt counts as failed.
         assert_eq!((running(&d, JobPhase::Pre).len(), running(&d, JobPhase::On).len()), (1, 0));
         assert_eq!(d.send(Event::JobNotStarted { job }), Err(Rejected::JobNotRunning(job)));
         let job = running(&d, JobPhase::Pre)[0];

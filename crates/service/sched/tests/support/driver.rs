@@ -19,15 +19,15 @@ pub struct Driver {
     pub now: Time,
     pub events: Vec<(Time, Told)>,
     pub actions: Vec<(Time, Action)>,
-    /// Stopped jobs are left to the script.
+    /// Whether only the script reports the end of stopping jobs.
     pub slow_stops: bool,
-    /// Models so far, and what the script's places stand for.
+    /// Number of models so far, and the model at each place of the script.
     models: u32,
     places: [ModelId; 7],
     header: Header,
     notices: BTreeMap<usize, NoticeId>,
     next: u64,
-    /// Materials named so far.
+    /// Number of materials named so far.
     materials: u64,
 }
 
@@ -53,7 +53,7 @@ impl Driver {
         driver
     }
 
-    /// Hands an event over and carries out what follows.
+    /// Gives an event to the scheduler and carries out the actions that follow.
     pub fn send(&mut self, event: Event) -> Result<(), Rejected> {
         self.events.push((self.now, Told::Event(event.clone())));
         let result = self.sched.handle(self.now, event.clone());
@@ -89,8 +89,8 @@ impl Driver {
                 *threads.entry(input.request).or_default() += self.monitor.takes(start)[0];
             }
         }
-        // Only a fixed machine promises the share: jobs that run when it shrinks go on, and so do announced
-        // T_pre and adopted refills that ran before their request came.
+        // The share holds only on a machine of fixed size: jobs that run when it shrinks continue, and so do
+        // announced T_pre and adopted refills that started before their request.
         let is_fixed_machine =
             !self.events.iter().any(|(_, e)| matches!(e, Told::Event(Event::Capacity(_) | Event::Notice(_))));
         if is_fixed_machine && self.header.config.pool.is_none() {
@@ -115,8 +115,8 @@ impl Driver {
         self.monitor.running.keys().nth(pick % n.max(1)).copied()
     }
 
-    /// A name that was never used before, whose order says nothing about age. From 1000 on: found material
-    /// may have any name below 1100.
+    /// Makes a name that was never used before, whose order does not follow age. Names start at 1000; found
+    /// material may have any name below 1100.
     fn new_material(&mut self) -> MaterialId {
         loop {
             self.materials += 1;
@@ -268,7 +268,7 @@ impl Driver {
             Op::Found { material, model, client } => {
                 let (material, model) = (MaterialId::numbered(material), self.place(model));
                 let client = client.map(ClientId::numbered);
-                // That what is found is unused is the ledger's word.
+                // The ledger guarantees that found material is unused.
                 if !self.monitor.is_gone(material) {
                     let _ = self.send(Event::MaterialFound { material, model, client });
                 }

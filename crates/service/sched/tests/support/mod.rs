@@ -1,5 +1,5 @@
-//! Shared by the scheduler's tests: a driver that plays a random script, and a monitor that believes only
-//! what it sees.
+//! Shared by the scheduler's tests: a driver that plays a random script, and a monitor that checks events
+//! and actions alone.
 
 pub mod driver;
 pub mod monitor;
@@ -13,7 +13,7 @@ use tacit_sched::{
     RequestId, Resources, Span,
 };
 
-/// One input at once, without a notice or a limit.
+/// A request for one input, without a notice or a limit.
 pub fn request(id: u64, client: u64, model: ModelId) -> Event {
     Event::Request(Request::plain(RequestId(id), ClientId::numbered(client), model, 1))
 }
@@ -53,7 +53,7 @@ pub fn announce(id: NoticeId, client: ClientId, model: ModelId, inputs: u32) -> 
     AdvanceNotice { id, client, model, inputs, input_bytes: 0, expected: None, ttl: None, lanes: None, keep: false }
 }
 
-/// Which features are on, so that a test can vary them.
+/// Features of a test's scheduler.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub policy: PolicySpec,

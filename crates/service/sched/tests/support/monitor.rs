@@ -21,7 +21,7 @@ struct Open {
     inputs: u32,
     ended: BTreeSet<u32>,
     deadline: Option<Time>,
-    /// Kept material that its first inputs use.
+    /// Kept material that the request's first inputs use.
     materials: Vec<MaterialId>,
 }
 
@@ -29,25 +29,25 @@ struct Open {
 pub struct Monitor {
     pub capacity: Resources,
     pub running: BTreeMap<JobId, (Start, Time)>,
-    /// Told to stop, and not heard of since.
+    /// Jobs that were asked to stop and have not ended.
     pub stopping: BTreeMap<JobId, Start>,
     materials: BTreeMap<MaterialId, (Material, ModelId, Option<ClientId>)>,
     requests: BTreeMap<RequestId, Open>,
-    /// Notices whose T_pre make material to keep, and for whom.
+    /// Notices whose material is kept, with the client that it is kept for.
     keeping: BTreeMap<NoticeId, ClientId>,
-    /// Whose notices are open, as far as can be seen.
+    /// Open notices, as far as events and actions show, with their clients.
     announced: BTreeMap<NoticeId, ClientId>,
     kept: BTreeSet<MaterialId>,
     lanes: BTreeMap<Owner, u32>,
-    /// Running jobs of a notice that is claimed or has ended: they are on nobody's lanes that could be told.
+    /// Running jobs of a notice that is claimed or has ended: they count against no known lanes.
     claimed: BTreeSet<JobId>,
-    /// Disconnected, and not heard of since.
+    /// Disconnected clients without a request since.
     away: BTreeSet<ClientId>,
     models: Vec<ModelSpec>,
     removed: BTreeSet<ModelId>,
-    /// Whether there are pools for single clients.
+    /// Whether clients have pools of their own.
     per_client: bool,
-    /// Inputs whose T_on was started, and whose T_on finished.
+    /// Inputs whose T_on has started, and inputs whose T_on has finished.
     on_started: BTreeSet<InputId>,
     on_finished: BTreeSet<InputId>,
     jobs_seen: BTreeSet<JobId>,
@@ -82,7 +82,7 @@ impl Monitor {
         }
     }
 
-    /// An event that the scheduler accepted.
+    /// Records an event that the scheduler accepted.
     pub fn event(&mut self, now: Time, event: &Event) {
         match event {
             Event::Request(request) => self.request(now, request),
@@ -232,7 +232,7 @@ impl Monitor {
         self.claimed.extend(notice_jobs.map(|(job, _)| *job));
     }
 
-    /// Whether this may start now, by who it is for.
+    /// Checks that the model, the lanes and the connection of the job's owner allow the start.
     fn may_start(&self, start: &Start) {
         assert!(!self.removed.contains(&start.model), "a job of a model that is gone");
         let owner = |work: Work| match work {
@@ -260,7 +260,7 @@ impl Monitor {
         assert!(start.threads >= 1);
         let used = self.used();
         let [cores, dealings] = self.takes(start);
-        // What runs when the machine shrinks goes on.
+        // Jobs that run when the machine shrinks continue.
         assert!(cores == 0 || used.cores + cores <= self.capacity.cores, "too many threads");
         assert!(dealings == 0 || used.dealings + dealings <= self.capacity.dealings, "too many dealings");
         assert!(used.memory + start.memory <= self.capacity.memory, "too much memory");
@@ -318,7 +318,7 @@ impl Monitor {
         self.reports.push(report.clone());
     }
 
-    /// After the scheduler has nothing more to do at this time.
+    /// Checks the state after the scheduler has no more action at this time.
     pub fn check_settled(&self) {
         for (start, _) in self.running.values() {
             if start.phase == JobPhase::On {
@@ -333,7 +333,7 @@ impl Monitor {
         if is_dealing { [0, 1] } else { [start.threads, 0] }
     }
 
-    /// What jobs hold, but disk.
+    /// Resources that jobs hold, without disk.
     pub fn used(&self) -> Resources {
         self.busy().fold(Resources::default(), |used, start| {
             let [cores, dealings] = self.takes(start);
@@ -346,12 +346,12 @@ impl Monitor {
         })
     }
 
-    /// Jobs that hold what they were given.
+    /// Jobs that hold resources: running and stopping ones.
     fn busy(&self) -> impl Iterator<Item = &Start> {
         self.running.values().map(|(start, _)| start).chain(self.stopping.values())
     }
 
-    /// Disk held by live material of `bytes` each, and set aside for what is being made.
+    /// Disk of live material, `bytes` each, and of material that running T_pre make.
     pub fn disk(&self, bytes: u64) -> u64 {
         let live = self.materials.values().filter(|m| m.0 != Material::Gone).count();
         let making = self.busy().filter(|s| s.phase == JobPhase::Pre).count();
@@ -363,12 +363,12 @@ impl Monitor {
         self.materials.contains_key(&material)
     }
 
-    /// All that is kept for clients.
+    /// All material that is kept for clients.
     pub fn kept(&self) -> &BTreeSet<MaterialId> {
         &self.kept
     }
 
-    /// All material that is not used up.
+    /// All material that is neither consumed nor burnt.
     pub fn live(&self) -> Vec<MaterialId> {
         self.materials.iter().filter(|(_, m)| m.0 != Material::Gone).map(|(name, _)| *name).collect()
     }
@@ -384,8 +384,8 @@ impl Monitor {
     }
 
     pub fn unfinished_of(&self, client: ClientId) -> usize {
-        let mine = self.requests.values().filter(|r| r.client == Some(client));
-        mine.map(|r| r.inputs as usize - r.ended.len()).sum()
+        let requests = self.requests.values().filter(|r| r.client == Some(client));
+        requests.map(|r| r.inputs as usize - r.ended.len()).sum()
     }
 
     pub fn is_stopped(&self) -> bool {
@@ -393,7 +393,7 @@ impl Monitor {
     }
 }
 
-/// Every T_on is a request's.
+/// The input of a T_on, which always belongs to a request.
 fn on_input(start: &Start) -> InputId {
     match start.work {
         Work::Request(input) => input,

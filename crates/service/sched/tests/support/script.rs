@@ -1,9 +1,9 @@
-//! Random scripts: what can happen to a scheduler, in any order.
+//! Random scripts: all events of a scheduler, in any order.
 
 use proptest::prelude::*;
 
-/// A step of a script. Picks are taken modulo what there is to pick from, so every script makes sense. A
-/// model is a place in the driver's list: what it stands for changes when models come and go.
+/// A step of a script. A pick is taken modulo the number of candidates, so every script is valid. A model
+/// is a place in the driver's list, whose model changes when models are added and removed.
 #[derive(Clone, Debug)]
 pub enum Op {
     Request {
@@ -22,7 +22,7 @@ pub enum Op {
         inputs: u32,
         lanes: Option<u32>,
         keep: bool,
-        /// Seconds: when it is expected, and its time to live.
+        /// Seconds until the request is expected, and the time to live in seconds.
         life: Option<(u64, u64)>,
     },
     Finish {
@@ -32,12 +32,12 @@ pub enum Op {
     Fail {
         pick: usize,
     },
-    /// A job that was to start could not; its request has so many lanes then, if none.
+    /// A job could not start. If `lanes` is 0, its request loses its lanes first.
     NotStarted {
         pick: usize,
         lanes: u32,
     },
-    /// A job that was told to stop stops, ends well or fails.
+    /// A stopping job stops (0), fails (1) or succeeds (2).
     Stopped {
         pick: usize,
         how: u8,
@@ -68,12 +68,12 @@ pub enum Op {
         model: usize,
         client: Option<u64>,
     },
-    /// Kept material is gone, or some other that may be in stock or in use.
+    /// Kept material is gone or, without `kept`, material that may be in stock or in use.
     Lose {
         pick: usize,
         kept: bool,
     },
-    /// Inputs of another model come that use this one's stock.
+    /// Inputs of another model use this model's stock.
     Demand {
         model: usize,
         inputs: u32,
@@ -95,7 +95,7 @@ pub enum Op {
     },
 }
 
-/// The last place is no model's.
+/// Places of models; the last one has no model.
 const MODELS: usize = 7;
 
 fn lanes() -> impl Strategy<Value = Option<u32>> {
@@ -144,7 +144,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Material from an earlier run; the last hundred names may be this run's own.
+/// Material from an earlier run. Names from 1000 on may also be names of this run.
 fn found() -> impl Strategy<Value = Op> {
     (0..1_100u64, 0..MODELS, prop::option::of(0..4u64)).prop_map(|(material, model, client)| Op::Found {
         material,
@@ -153,7 +153,7 @@ fn found() -> impl Strategy<Value = Op> {
     })
 }
 
-/// A script. It begins with material from an earlier run; one in four ends with a shutdown somewhere in its
+/// A script of fewer than `len` steps after material from an earlier run. One in four has a shutdown in its
 /// second half.
 pub fn script(len: usize) -> impl Strategy<Value = Vec<Op>> {
     let end = prop::option::weighted(0.25, (0..len / 2, any::<bool>()));
