@@ -23,7 +23,7 @@ mod data;
 struct Tally {
     networks: usize,
     lowered: usize,
-    /// Lowered networks that hold for all inputs, and those with a narrowed range.
+    /// Lowered networks that are certain for all accepted inputs, and networks with a narrowed range.
     certain: usize,
     narrowed: usize,
     inputs: usize,
@@ -341,7 +341,7 @@ fn networks_of_a_folder_give_no_silent_wrong_answer() {
     assert!(tally.wrong.is_empty(), "{:#?}", tally.wrong);
 }
 
-/// Intervals through forty differences of equal values leave the numbers that there are.
+/// Intervals through forty differences of equal values overflow to infinity.
 #[test]
 fn an_argument_without_a_bound_is_named() {
     let mut graph = FloatGraph::new("x", vec![2]).unwrap();

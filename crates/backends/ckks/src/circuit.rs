@@ -165,10 +165,12 @@ impl Run<'_> {
         boot.bootstrap(self.evaluator, vector)?.drop_to(self.place.level)
     }
 
+    /// Returns the scale of the level at which the vector is made.
     fn canonical_scale(&self) -> Scale {
         self.plan.context.parameters().scale(self.place.made_level)
     }
 
+    /// Returns an earlier vector at a lower level.
     fn source(&self, vector: VectorId, level: usize) -> Result<Ciphertext, HeError> {
         self.computed[vector].as_ref().expect("vectors live until their last reader").drop_to(level)
     }
@@ -182,10 +184,12 @@ impl Run<'_> {
         self.evaluator.add_plain(&a, &plain)
     }
 
+    /// Puts values of the vector's elements into all slots.
     fn to_slots(&self, values: &[f64]) -> Vec<Complex> {
         self.plan.layouts[self.id].to_complex_slots(values, self.circuit.encoder.slots())
     }
 
+    /// Computes `sum M_k v_k + bias`: one level.
     fn linear(&self, bias: &[f64]) -> Result<Ciphertext, HeError> {
         let level = self.place.made_level + 1;
         let mut sum: Option<Ciphertext> = None;
@@ -209,6 +213,7 @@ impl Run<'_> {
         self.add_values(sum.expect("a linear step has a part"), bias)
     }
 
+    /// Computes `v^2 + linear v + constant`: one level.
     fn square(&self, argument: VectorId, linear: &[f64], constant: &[f64]) -> Result<Ciphertext, HeError> {
         let x = self.source(argument, self.place.made_level + 1)?;
         let mut sum = self.evaluator.square(&x)?;
@@ -219,6 +224,7 @@ impl Run<'_> {
         self.add_values(self.evaluator.rescale(&sum)?, constant)
     }
 
+    /// Computes `(square v + linear) v + constant`: two levels.
     fn quadratic(
         &self,
         argument: VectorId,

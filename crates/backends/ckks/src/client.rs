@@ -193,6 +193,7 @@ impl ClientConnection {
         BackendError::Data { what }
     }
 
+    /// Reads an encrypted answer and checks its level, slots and scale.
     fn read_answer(&self, bytes: &[u8]) -> Result<Ciphertext, String> {
         let Shared { public, context, .. } = &*self.shared;
         let no_errors = Estimate { deviation: 0.0, magnitude: 1.0 };

@@ -100,6 +100,7 @@ struct Origin {
     vector: Option<VectorId>,
 }
 
+/// The state of a lowering: vectors so far, and each node's value as a wire.
 pub(super) struct Emitter<'a> {
     pub(super) graph: &'a FloatGraph,
     pub(super) options: &'a Options,
@@ -155,6 +156,7 @@ pub(super) fn emit(
     Ok((Program { vectors: e.vectors }, e.approximations))
 }
 
+/// Returns the error for a node that cannot be lowered, with the reason.
 pub(super) fn unsupported(graph: &FloatGraph, id: NodeId, what: &str) -> BackendError {
     let node = &graph.nodes[id];
     BackendError::Unsupported { node: id, name: node.name.clone(), op: node.op.name(), what: what.into() }
@@ -166,6 +168,7 @@ pub(super) fn usable(range: f64) -> f64 {
 }
 
 impl Emitter<'_> {
+    /// Adds the input's vector, scaled by the accepted range.
     fn input(&mut self, model: &Model, samples: &[Vec<f32>]) {
         let [low, high] = model.interface.input.range.ends().map(f64::from);
         let range = usable(low.abs().max(high.abs()));
@@ -197,12 +200,14 @@ impl Emitter<'_> {
         self.origin(expr, shape, Some(id))
     }
 
+    /// Adds an expression as an origin, and returns its values as a wire.
     fn origin(&mut self, expr: Expr, shape: Vec<usize>, vector: Option<VectorId>) -> Wire {
         let polynomial = Elementwise::identity(expr.bias.len());
         self.origins.push(Origin { expr, shape, vector });
         Wire { origin: self.origins.len() - 1, polynomial }
     }
 
+    /// Lowers a node to a wire.
     fn node(&mut self, id: NodeId, node: &FloatNode) -> Result<Wire, BackendError> {
         let first = node.inputs[0];
         if let Some(wire) = self.lower_smooth(id)? {
@@ -264,6 +269,7 @@ impl Emitter<'_> {
         Ok(expr.scaled(&polynomial.0[1], &polynomial.0[0]))
     }
 
+    /// Lowers `a + sign b`.
     fn sum(&mut self, id: NodeId, a: NodeId, b: NodeId, sign: f64) -> Result<Wire, BackendError> {
         let n = self.graph.nodes[id].elements();
         let (signs, zeros) = (vec![sign; n], vec![0.0; n]);
@@ -277,6 +283,7 @@ impl Emitter<'_> {
         Ok(self.origin(sum, self.graph.nodes[id].shape.clone(), None))
     }
 
+    /// Lowers the product of two tensors.
     fn product(&mut self, id: NodeId, a: NodeId, b: NodeId) -> Result<Wire, BackendError> {
         let degree = self.wires[a].polynomial.degree() + self.wires[b].polynomial.degree();
         if self.wires[a].origin == self.wires[b].origin && degree <= MAX_DEGREE {
@@ -373,6 +380,7 @@ impl Emitter<'_> {
         KnownRange { certain: certain.is_some_and(|[l, h]| low <= l && h <= high), ..sampled }
     }
 
+    /// Adds a vector, with its slots on the samples and its certain bounds.
     pub(super) fn push(&mut self, id: NodeId, shape: Vec<usize>, scale: Vec<f64>, shift: f64, step: Step) -> VectorId {
         let mut largest: f64 = 0.0;
         for slots in &mut self.slots {

@@ -102,6 +102,7 @@ impl Elementwise {
         Self(vec![vec![0.0; n], vec![1.0; n]])
     }
 
+    /// Returns the highest degree of the elements.
     pub fn degree(&self) -> usize {
         self.0.len() - 1
     }
@@ -113,6 +114,7 @@ impl Elementwise {
         self
     }
 
+    /// Returns the sum of two polynomials of the same argument.
     pub fn plus(&self, other: &Self) -> Self {
         let n = self.0[0].len();
         let degrees = 0..self.0.len().max(other.0.len());
@@ -124,6 +126,7 @@ impl Elementwise {
         self.0.get(degree).map_or(0.0, |list| list[i])
     }
 
+    /// Returns the product of two polynomials of the same argument.
     pub fn times(&self, other: &Self) -> Self {
         let n = self.0[0].len();
         let mut product = vec![vec![0.0; n]; self.0.len() + other.0.len() - 1];

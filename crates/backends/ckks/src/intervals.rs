@@ -54,10 +54,12 @@ pub(super) fn ends(intervals: impl IntoIterator<Item = [f64; 2]>) -> [f64; 2] {
     })
 }
 
+/// Returns the interval of products.
 fn times([a, b]: [f64; 2], [c, d]: [f64; 2]) -> [f64; 2] {
     ends([a * c, a * d, b * c, b * d].map(|v| [v, v]))
 }
 
+/// Returns the interval of sums.
 fn plus([a, b]: [f64; 2], [c, d]: [f64; 2]) -> [f64; 2] {
     [a + c, b + d]
 }
@@ -69,11 +71,13 @@ fn quadratic([low, high]: [f64; 2], [square, linear, constant]: [f64; 3]) -> [f6
     ends([low, high].into_iter().chain(inside).map(|v| [(square * v + linear) * v + constant; 2]))
 }
 
+/// Returns the intervals of a matrix times a vector.
 fn apply_matrix(matrix: &Sparse, bounds: &Bounds) -> Bounds {
     let rows = (0..matrix.rows()).into_par_iter();
     rows.map(|i| matrix.row(i).fold([0.0; 2], |sum, (c, v)| plus(sum, times([v, v], bounds[c])))).collect()
 }
 
+/// Returns the intervals of `sum M_k v_k + bias`; `None` if a vector has none.
 fn sum<'a>(
     parts: impl Iterator<Item = (&'a VectorId, &'a Sparse)>,
     bias: &[f64],

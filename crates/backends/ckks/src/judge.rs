@@ -142,6 +142,7 @@ impl Judge {
         self.samples.held_out > 0
     }
 
+    /// Returns whether the client learns the best class and no outputs.
     fn reveals_class_only(&self) -> bool {
         self.mode == OutputMode::Top1
     }
@@ -197,10 +198,12 @@ impl Judge {
         }
     }
 
+    /// Runs a program on all cases.
     fn outcomes(&self, program: &Program, cases: &[Case]) -> Vec<Outcome> {
         cases.chunks(LANES).flat_map(|chunk| self.chunk_outcomes(program, chunk)).collect()
     }
 
+    /// Runs a program on at most [`LANES`] cases side by side.
     fn chunk_outcomes(&self, program: &Program, cases: &[Case]) -> Vec<Outcome> {
         let inputs: Vec<&[f32]> = cases.iter().map(|case| &*case.input).collect();
         let mut left_domain = [false; LANES];

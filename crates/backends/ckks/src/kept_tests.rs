@@ -154,8 +154,8 @@ fn break_off(server: &Arc<dyn ServerModel>, resources: &ConnectionResources, the
     assert!(matches!(served, Err(BackendError::Net(_))), "{served:?}");
 }
 
-/// Runs one inference with a client that has opened the model anew. Returns the bytes of its setup,
-/// and those it was spared.
+/// Runs one inference with a client that has opened the model anew. Returns the bytes that its setup
+/// sends, and the bytes that stored keys save.
 fn once(
     model: &Model,
     server: &Arc<dyn ServerModel>,
@@ -317,7 +317,7 @@ fn a_name_outlives_a_connection_that_breaks_at_once() {
     assert_ne!(name(None).1, first);
 }
 
-/// A file without a row in the store would grow uncounted.
+/// Keys whose row in the store is deleted are not requested: their file would grow uncounted.
 #[test]
 fn what_is_deleted_before_it_grows_is_not_asked_for() {
     let (model, folder) = (residual(), Folder::new("deleted"));

@@ -21,6 +21,7 @@ const MAX_DERIVED_BYTES: u64 = 4 << 30;
 #[derive(Default)]
 pub(super) struct KeySets(Mutex<Cache>);
 
+/// The cached sets, and the counts of bytes that limit them.
 #[derive(Default)]
 struct Cache {
     sets: HashMap<UploadName, Entry>,
@@ -60,6 +61,7 @@ impl Cache {
     }
 }
 
+/// A cached set.
 struct Entry {
     keys: Arc<KeySet>,
     bytes: u64,
@@ -68,6 +70,7 @@ struct Entry {
 }
 
 impl Entry {
+    /// Returns whether no connection uses the set.
     fn is_idle(&self) -> bool {
         Arc::strong_count(&self.keys) == 1
     }

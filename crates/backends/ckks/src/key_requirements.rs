@@ -240,12 +240,14 @@ impl<'a> Draft<'a> {
         self.most_held = self.most_held.max(8 * (limbs * self.frame.context.degree()) as u64);
     }
 
+    /// Adds the work of key switches at a level.
     fn switches(&mut self, level: usize, count: u64) {
         let alpha = self.frame.context.parameters().alpha(level);
         self.work.key_switches += count;
         self.work.ntts += count * ((level.div_ceil(alpha) + 2) * (level + alpha)) as u64;
     }
 
+    /// Returns how a vector lies in its ciphertext.
     fn port(&self, id: VectorId) -> Port {
         let Layout { slots, period } = self.frame.layouts[id].clone();
         Port { level: self.frame.places[id].level, unit: self.frame.program.vectors[id].scale[0], slots, period }
@@ -298,6 +300,7 @@ impl<'a> Draft<'a> {
         })
     }
 
+    /// Returns the costs of setup and online phase. The input is at `level`, the output at level `last`.
     fn costs(
         &self,
         keys: &[KeyRecord],

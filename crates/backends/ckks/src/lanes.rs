@@ -10,7 +10,9 @@ pub(super) const LANES: usize = 8;
 pub(super) trait Value: Copy + Send + Sync {
     /// Returns the same number for each input.
     fn of(value: f64) -> Self;
+    /// Returns the sum, for each input.
     fn plus(self, other: Self) -> Self;
+    /// Returns the product, for each input.
     fn times(self, other: Self) -> Self;
     /// Evaluates a polynomial at this value.
     fn under(self, polynomial: &Polynomial) -> Self;
@@ -60,7 +62,7 @@ pub(super) fn pack_lanes(inputs: &[&[f32]]) -> Vec<[f64; LANES]> {
     (0..len).map(|i| std::array::from_fn(|lane| inputs.get(lane).map_or(0.0, |x| f64::from(x[i])))).collect()
 }
 
-/// Converts one input.
+/// Converts an input to doubles.
 pub(super) fn to_doubles(input: &[f32]) -> Vec<f64> {
     input.iter().map(|&v| f64::from(v)).collect()
 }

@@ -60,6 +60,7 @@ impl Layout {
         Self::from_slots((0..count as u32).collect(), n)
     }
 
+    /// Returns the layout with these slots; `None` if its period exceeds `n`.
     fn from_slots(slots: Vec<u32>, n: usize) -> Option<Self> {
         let used = slots.iter().max().map_or(1, |last| *last as usize + 1);
         let period = used.next_power_of_two().max(2);

@@ -70,6 +70,7 @@ fn repeat_values(values: &[f32], rows: usize) -> Vec<f64> {
     (0..rows).map(|i| f64::from(values[i / (rows / values.len())])).collect()
 }
 
+/// Returns the matrix whose row `i` takes element `sources[i]`.
 fn selection(columns: usize, sources: &[usize]) -> Sparse {
     Sparse::select(columns, &sources.iter().map(|&i| Some(i as u32)).collect::<Vec<_>>())
 }
@@ -79,6 +80,7 @@ fn position(output: usize, stride: usize, tap: usize, dilation: usize, pad: usiz
     (output * stride + tap * dilation).checked_sub(pad).filter(|p| *p < len)
 }
 
+/// Returns the matrix of a convolution.
 fn conv(g: &ConvGeometry, input_shape: &[usize], output_shape: &[usize], weights: &[f32]) -> Sparse {
     let rows: usize = output_shape.iter().product();
     Sparse::from_rows(
@@ -113,6 +115,7 @@ fn conv_row(
     row
 }
 
+/// Returns the matrix of a sum pool.
 fn sum_pool(w: &Window, input_shape: &[usize], output_shape: &[usize]) -> Sparse {
     let rows: usize = output_shape.iter().product();
     Sparse::from_rows(input_shape.iter().product(), (0..rows).map(|i| sum_pool_row(w, input_shape, output_shape, i)))

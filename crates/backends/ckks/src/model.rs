@@ -34,6 +34,7 @@ struct Client {
     shared: Arc<client::Shared>,
 }
 
+/// Returns the digest of a public part.
 pub(super) fn plan_digest(public: &[u8]) -> [u8; 32] {
     digest("tacit 2026-11 ckks plan", &[public])
 }

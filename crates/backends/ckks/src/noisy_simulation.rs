@@ -57,6 +57,7 @@ impl Plan {
         inputs.chunks(LANES).flat_map(|chunk| self.rehearse_chunk(chunk)).collect()
     }
 
+    /// Runs at most [`LANES`] inputs side by side.
     fn rehearse_chunk(&self, inputs: &[&[f32]]) -> Vec<DryRun> {
         let mut rngs: Vec<SplitMix> = inputs.iter().map(|input| input_rng(input)).collect();
         let mut strains: Vec<Vec<Strain>> = vec![Vec::new(); inputs.len()];
@@ -77,6 +78,7 @@ impl Plan {
         answers.zip(strains).map(|(answer, strains)| DryRun { answer, strains }).collect()
     }
 
+    /// Returns the answer for the program's result, rounded as the client rounds it.
     fn rounded_answer(&self, result: Vec<f64>) -> Vec<f64> {
         self.answer(result).into_iter().map(|value| self.public.round(value)).collect()
     }
@@ -126,6 +128,7 @@ impl Plan {
         strains
     }
 
+    /// Returns how near a vector's slots come to its limit.
     fn vector_strain(&self, id: usize, slots: impl Iterator<Item = f64>) -> Strain {
         // NaN counts as beyond every limit.
         let largest = tacit_floats::largest_magnitude(slots);

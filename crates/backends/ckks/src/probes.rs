@@ -13,6 +13,7 @@ const MAX_DRAWN: usize = 256;
 /// Seed of random inputs.
 const SEED: u64 = 0x1d6e5;
 
+/// Returns how many inputs of a kind are made: 4 to `max`, by the cost of a run.
 fn count_inputs(model: &Model, max: usize) -> usize {
     model.graph.runs_within(WORK).clamp(4, max)
 }

@@ -94,6 +94,7 @@ pub(super) struct KeyRecord {
     alpha: u32,
 }
 
+/// [`KeyKind`] in the form of the public part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Kind {
     Relinearise,
@@ -105,6 +106,7 @@ enum Kind {
 }
 
 impl KeyRecord {
+    /// Returns the record of a key.
     pub fn from_id(id: KeyId) -> Self {
         let kind = match id.kind {
             KeyKind::Relinearise => Kind::Relinearise,
@@ -117,6 +119,7 @@ impl KeyRecord {
         Self { kind, level: id.level as u32, alpha: id.alpha as u32 }
     }
 
+    /// Returns the key of the record.
     pub fn id(self) -> KeyId {
         let kind = match self.kind {
             Kind::Relinearise => KeyKind::Relinearise,

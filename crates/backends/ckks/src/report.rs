@@ -98,6 +98,7 @@ impl Report {
         report
     }
 
+    /// Returns the warnings for the model's owner.
     fn collect_warnings(&self, model: &Model) -> Vec<String> {
         let mut warnings = Vec::new();
         if model.calibration.guessed {

@@ -104,6 +104,7 @@ fn file_binding(plan: &[u8; 32], name: &UploadName) -> [u8; 32] {
     digest("tacit 2026-11 ckks kept keys", &[plan, name])
 }
 
+/// Returns the error for a key file that cannot be used.
 fn keeping_error(error: tacit_he::HeError) -> BackendError {
     BackendError::Keeping { what: error.to_string() }
 }
@@ -118,6 +119,7 @@ impl ServerConnection {
         Self { shared, uploads, client, stop, watch, keys: None, file: None, prg: SplitPrg::new(prg), arg_max }
     }
 
+    /// Sends the answer to a client's [`Hello`].
     fn welcome(channel: &mut Channel, answer: Welcome) -> Result<(), BackendError> {
         channel.send(WELCOME, &answer.to_bytes())?;
         Ok(channel.flush()?)
@@ -248,6 +250,7 @@ impl ServerConnection {
         keys.complete(&self.resident_name(name), bytes, || plan.sent.complete(&plan.context, &sent))
     }
 
+    /// Reads an encrypted input and checks its level, slots and scale.
     fn read_input(&self, bytes: &[u8]) -> Result<Ciphertext, String> {
         let (context, public) = (&self.shared.plan.context, &self.shared.plan.public);
         let no_errors = Estimate { deviation: 0.0, magnitude: 1.0 };

@@ -56,6 +56,7 @@ impl Bootstrapping {
         Bootstraps { level_in: 1 + self.slot_to_coeff, level_out: primes - self.depth }
     }
 
+    /// Returns the library's specification for a number of slots.
     pub fn spec(&self, slots: usize, options: &Options) -> BootstrapSpec {
         BootstrapSpec {
             slots,
@@ -80,6 +81,7 @@ impl Setting {
         self.degree() / 2
     }
 
+    /// Returns the number of primes.
     fn primes(&self) -> usize {
         1 + self.parameters.segments.iter().map(|s| s.count).sum::<usize>()
     }

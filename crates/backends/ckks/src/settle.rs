@@ -64,6 +64,7 @@ impl<'m> RangedModel<'m> {
     }
 }
 
+/// A search through choices of options, and what its attempts have shown so far.
 struct Search<'a> {
     requested: &'a Options,
     watch: &'a Watch,
@@ -267,12 +268,14 @@ impl Search<'_> {
         is_vouched
     }
 
+    /// Keeps a choice that does not hold if its verdict is the best so far.
     fn record_failure(&mut self, options: &Options, judged: Judged) {
         if self.best.as_ref().is_none_or(|best| worth(&judged) > worth(&best.judged)) {
             self.best = Some(FailedChoice { options: options.clone(), judged });
         }
     }
 
+    /// Returns the error for a search in which no choice holds.
     fn refusal(self) -> BackendError {
         let Self { requested, best, broken, unbounded, .. } = self;
         match (best, broken) {
@@ -312,6 +315,7 @@ fn accepted(requested: &Options) -> Vec<Options> {
     refinements(&Options { domain: Domain::Accepted, ..requested.clone() })
 }
 
+/// Choices with the ranges of samples, one for each margin.
 fn margins(requested: &Options, has_margin: bool) -> Vec<Options> {
     let margins = if has_margin { vec![requested.margin] } else { MARGINS.to_vec() };
     let margins = margins.into_iter();

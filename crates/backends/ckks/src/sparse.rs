@@ -41,18 +41,22 @@ impl Sparse {
         Self::from_rows(columns, sources.iter().map(|source| source.iter().map(|&c| (c, 1.0)).collect()))
     }
 
+    /// Returns the identity of `n` elements.
     pub fn identity(n: usize) -> Self {
         Self::diagonal(&vec![1.0; n])
     }
 
+    /// Returns a square matrix with these values on its diagonal.
     pub fn diagonal(values: &[f64]) -> Self {
         Self::from_rows(values.len(), values.iter().enumerate().map(|(i, &v)| vec![(i as u32, v as f32)]))
     }
 
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.starts.len() - 1
     }
 
+    /// Returns the number of stored entries.
     pub fn entries(&self) -> usize {
         self.entry_columns.len()
     }
@@ -78,6 +82,7 @@ impl Sparse {
         self.values.iter().map(|&v| f64::from(v)).collect()
     }
 
+    /// Multiplies row `i` by `factors[i]`.
     pub fn scale_rows(&mut self, factors: &[f64]) {
         for (span, factor) in self.starts.windows(2).zip(factors) {
             self.values[span[0]..span[1]].iter_mut().for_each(|v| *v = (f64::from(*v) * factor) as f32);

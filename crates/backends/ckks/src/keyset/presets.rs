@@ -99,6 +99,7 @@ struct Move {
     is_of_step: bool,
 }
 
+/// Returns the rotations of all linear steps and bootstraps.
 fn moves(running: &Running<'_>) -> Result<Vec<Move>, BackendError> {
     let mut moves = Vec::new();
     for class in running.problem.classes.iter().filter(|class| !class.transforms.is_empty()) {

@@ -81,6 +81,7 @@ struct Keys<'a> {
 }
 
 impl Keys<'_> {
+    /// Returns the need of a key, which gets a number at its first use.
     fn need(&mut self, id: KeyId) -> Need {
         let parameters = self.frame.context.parameters();
         let key = *self.numbers.entry((id.kind, id.alpha)).or_insert_with(|| {
@@ -92,6 +93,7 @@ impl Keys<'_> {
         Need { key, level: id.level }
     }
 
+    /// Returns the needs of keys, sorted.
     fn needs(&mut self, ids: &[KeyId]) -> Vec<Need> {
         let mut needs: Vec<Need> = ids.iter().map(|&id| self.need(id)).collect();
         needs.sort();
@@ -195,6 +197,7 @@ fn plans(frame: &Frame, keys: &mut Keys<'_>, class: &Class, rates: &Rates) -> Re
     Ok(pareto_front(plans))
 }
 
+/// Drops plans that another plan beats with no more keys, memory and seconds.
 fn pareto_front(plans: Vec<Plan>) -> Vec<Plan> {
     let mut front: Vec<Plan> = Vec::new();
     for plan in plans {

@@ -55,7 +55,7 @@ pub struct MeasuredOperations {
 }
 
 impl Rates {
-    /// Computes rates from what operations took.
+    /// Computes rates from measured times of operations.
     #[must_use]
     pub fn measured(took: &MeasuredOperations) -> Self {
         let MeasuredOperations { log_degree, ntt_s, plain_product_s, rotation_s, level, alpha } = *took;

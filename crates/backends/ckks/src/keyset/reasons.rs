@@ -60,6 +60,7 @@ fn names(nodes: &[String]) -> String {
 /// By distance: roles of a rotation, and the nodes that need it in each role.
 type Roles = BTreeMap<i64, BTreeMap<&'static str, Vec<String>>>;
 
+/// Adds the roles of a plan's rotations, for the nodes that use the plan.
 fn add_roles(roles: &mut Roles, plan: &TransformPlan, nodes: &[String]) {
     let mut add = |k: i64, role| {
         let users = roles.entry(k).or_default().entry(role).or_default();

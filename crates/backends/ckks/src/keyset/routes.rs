@@ -24,6 +24,7 @@ struct Layer {
     splits: Vec<Split>,
 }
 
+/// A split of a transform into baby and giant steps, or a chain.
 struct Split {
     chained: bool,
     /// Seconds with all keys.
@@ -41,6 +42,7 @@ struct Resident {
     hops: BTreeMap<usize, Hops>,
 }
 
+/// The layers of a network, and the costs of their rotations for any set of resident keys.
 struct Router<'a> {
     running: &'a Running<'a>,
     layers: Vec<Layer>,
@@ -242,10 +244,12 @@ impl<'a> Router<'a> {
         costs.min_by(|a, b| tacit_floats::rising(&a.0, &b.0)).unwrap_or((f64::INFINITY, 0, 0))
     }
 
+    /// Returns the seconds of all layers.
     fn seconds(&self, resident: &Resident) -> f64 {
         self.layers.iter().map(|layer| layer.count * self.layer_cost(layer, &resident.hops[&layer.level]).0).sum()
     }
 
+    /// Returns the key switches and number-theoretic transforms of all layers.
     fn work(&self, resident: &Resident) -> (u64, u64) {
         self.layers.iter().fold((0, 0), |sum, layer| {
             let (_, switches, ntts) = self.layer_cost(layer, &resident.hops[&layer.level]);

@@ -77,6 +77,7 @@ impl<'a> Running<'a> {
         self.bootstrappers.iter().find(|boot| boot.spec().method == options.bootstraps.method())
     }
 
+    /// Returns the keys and costs of the frame with these options.
     fn draft<'b>(&'b self, options: &'b Options) -> Result<Draft<'b>, BackendError> {
         Draft::new(self.frame, options, self.bootstrapper(options))
     }
@@ -160,6 +161,7 @@ impl<'a> Running<'a> {
         text
     }
 
+    /// Computes the figures of the set that these options give.
     fn choice(&self, name: &str, about: &str, options: &Options) -> Result<KeySetChoice, BackendError> {
         let (draft, context) = (self.draft(options)?, &self.frame.context);
         let sent = draft.sent()?;

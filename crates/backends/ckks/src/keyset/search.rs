@@ -68,17 +68,20 @@ impl<'a> Tally<'a> {
         self.picked[class] = plan;
     }
 
+    /// Returns the estimated seconds of an inference.
     fn seconds(&self) -> f64 {
         let plans = self.picked.iter().zip(&self.problem.classes);
         self.problem.fixed_seconds + plans.map(|(&p, class)| class.plans[p].seconds).sum::<f64>()
     }
 
+    /// Returns the server's bytes: keys, weights, and the most that a plan holds.
     fn memory(&self) -> u64 {
         let plans = self.picked.iter().zip(&self.problem.classes);
         let held = plans.map(|(&p, class)| class.plans[p].held).max().unwrap_or(0);
         self.bytes + self.problem.weights + held
     }
 
+    /// Returns the present selection with its costs.
     fn selection(&self) -> Selection {
         let (bytes, memory) = (self.bytes, self.memory());
         Selection { picked: self.picked.clone(), seconds: self.seconds(), bytes, memory }
@@ -170,6 +173,7 @@ fn walk(
     }
 }
 
+/// Returns the selections that no other beats in both bytes and seconds, by bytes.
 fn pareto_front(mut selections: Vec<Selection>) -> Vec<Selection> {
     selections.sort_by(|a, b| a.bytes.cmp(&b.bytes).then(tacit_floats::rising(&a.seconds, &b.seconds)));
     let mut front: Vec<Selection> = Vec::new();
