@@ -156,8 +156,8 @@ mod tests {
         for _ in 0..3000 {
             let mut slots = vec![input.iter().map(|&[l, h]| if rng.next_u64() & 1 == 0 { l } else { h }).collect()];
             for step in &steps {
-                let made = step.apply(&slots);
-                slots.push(made);
+                let result = step.apply(&slots);
+                slots.push(result);
             }
             for (slots, bounds) in slots.iter().zip(&bounds).skip(1) {
                 let inside = |(v, [l, h]): (&f64, &[f64; 2])| (l - 1e-9..=h + 1e-9).contains(v);

@@ -210,8 +210,8 @@ mod tests {
             assert!(parts.keys().eq(&moves.offsets));
             folded.push(moves.folds.len());
             let value = |i: usize| -> f64 {
-                let moved = |d: i64| slots[(i as i64 + d).rem_euclid(n as i64) as usize];
-                parts.iter().map(|(&d, p)| p[i].re * moved(d)).sum()
+                let rotated = |d: i64| slots[(i as i64 + d).rem_euclid(n as i64) as usize];
+                parts.iter().map(|(&d, p)| p[i].re * rotated(d)).sum()
             };
             slots = (0..n).map(value).collect();
             for distance in &moves.folds {

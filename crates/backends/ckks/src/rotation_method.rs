@@ -52,8 +52,8 @@ impl FromStr for Steps {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = NAMES.iter().find(|(_, name)| *name == text).map(|(steps, _)| *steps);
-        found.ok_or_else(|| format!("`{}`", NAMES.map(|(_, name)| name).join("`, `")))
+        let steps = NAMES.iter().find(|(_, name)| *name == text).map(|(steps, _)| *steps);
+        steps.ok_or_else(|| format!("`{}`", NAMES.map(|(_, name)| name).join("`, `")))
     }
 }
 

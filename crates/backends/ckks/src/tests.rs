@@ -105,13 +105,13 @@ fn a_residual_network_with_squares_is_answered_within_its_bound() {
     for options in ["", "rotations=chained", "rotations=powers"] {
         let (server, client) = both(&model, options);
         let inputs = [input(&model, 1), input(&model, 2)];
-        let (got, first) = answers(&server, &client, &inputs);
+        let (result, first) = answers(&server, &client, &inputs);
         let mut off: f64 = 0.0;
-        for (x, got) in inputs.iter().zip(&got) {
-            let wanted = server.reference(x).unwrap();
-            off = tacit_floats::larger(off, largest_distance(&wanted, got));
+        for (x, result) in inputs.iter().zip(&result) {
+            let expected = server.reference(x).unwrap();
+            off = tacit_floats::larger(off, largest_distance(&expected, result));
             let float = model.run(x).unwrap();
-            assert!(wanted.iter().zip(&float).all(|(w, f)| (w - f).abs() < 1e-4), "{wanted:?} {float:?}");
+            assert!(expected.iter().zip(&float).all(|(w, f)| (w - f).abs() < 1e-4), "{expected:?} {float:?}");
         }
         let bound = server.error_bound(&[]);
         assert!(off <= bound, "{options}: off by {off}, {bound} is stated");
@@ -137,8 +137,8 @@ fn answers_are_rounded_to_the_error_that_is_stated() {
     assert!(rounded.iter().flatten().all(is_round), "{rounded:?}");
     let (exact, _) = answers(&fine, &open, &inputs);
     assert!(!exact.iter().flatten().all(is_round));
-    for (x, got) in inputs.iter().zip(&exact) {
-        let off = largest_distance(&fine.reference(x).unwrap(), got);
+    for (x, result) in inputs.iter().zip(&exact) {
+        let off = largest_distance(&fine.reference(x).unwrap(), result);
         // The bound is not far above the actual error.
         assert!(off <= step / 2.0 && off > step / 400.0, "off by {off}, {} is stated", step / 2.0);
     }
@@ -194,11 +194,11 @@ fn what_breaks_the_rules_is_an_error() {
     };
     let (_, refused) = run_pair(wrong_level, serve);
     assert!(refused.unwrap_err().to_string().contains("version"));
-    let before = |channel: &mut Channel| {
+    let early = |channel: &mut Channel| {
         let mut side = client.clone().connect(&ConnectionResources::default()).unwrap();
         side.online(channel, Material::nothing(), &input(&model, 1))
     };
-    assert!(matches!(run_pair(before, |_: &mut Channel| ()).0, Err(BackendError::Misuse(_))));
+    assert!(matches!(run_pair(early, |_: &mut Channel| ()).0, Err(BackendError::Misuse(_))));
 }
 
 #[test]
@@ -229,9 +229,9 @@ fn inputs_that_leave_the_range_are_noticed() {
     let largest = |x: &[f32]| largest_magnitude(server.strain(x).unwrap().iter().map(|s| s.share));
     assert!(largest(&vec![1e5; 128]) > 1.0 && largest(&input(&model, 4)) < 1.0);
     // The advised option exists in this back end.
-    let found = check(&wide, &*server, &[vec![1e5; 128]], None, &Watch::default()).unwrap();
-    let advice = found.advice.unwrap();
-    assert!(found.overflowed == 1 && advice.contains("-O margin=1.25"), "{advice}");
+    let check_report = check(&wide, &*server, &[vec![1e5; 128]], None, &Watch::default()).unwrap();
+    let advice = check_report.advice.unwrap();
+    assert!(check_report.overflowed == 1 && advice.contains("-O margin=1.25"), "{advice}");
     assert!(Ckks.lower(&model, &"margin=2.5".parse().unwrap()).is_ok());
 }
 
@@ -263,9 +263,9 @@ fn key_sets_are_compared_and_the_best_within_a_budget_runs() {
     let (server, client) = both(&model, &options);
     assert_eq!(server.costs().setup.server.stored_bytes, chosen(&between).bytes);
     let inputs = [input(&model, 5)];
-    let (got, _) = answers(&server, &client, &inputs);
-    let wanted = server.reference(&inputs[0]).unwrap();
-    assert!(got[0].iter().zip(&wanted).all(|(g, w)| (g - w).abs() <= server.error_bound(&[])));
+    let (result, _) = answers(&server, &client, &inputs);
+    let expected = server.reference(&inputs[0]).unwrap();
+    assert!(result[0].iter().zip(&expected).all(|(g, w)| (g - w).abs() <= server.error_bound(&[])));
     // Each key has its reason.
     assert_eq!(between.keys.len(), chosen(&between).keys);
     assert_eq!(between.keys.iter().map(|k| k.bytes).sum::<u64>(), chosen(&between).bytes);
@@ -284,14 +284,14 @@ fn budgets_that_nothing_fits_and_unknown_strategies_are_refused() {
     let error = refused(&Wish { strategy: "best".into(), ..Wish::default() });
     assert!(error.contains("level-aware") && error.contains("strategy"), "{error}");
     let wish = Wish { strategy: "level-aware".into(), ..Wish::default() };
-    let found = design(&model, &Options::default(), &wish, &Watch::default()).unwrap();
-    assert!(found.choices[found.chosen].name == "level-aware" && found.keys.is_empty());
+    let result = design(&model, &Options::default(), &wish, &Watch::default()).unwrap();
+    assert!(result.choices[result.chosen].name == "level-aware" && result.keys.is_empty());
     // The design's options include all given ones.
-    let found = design(&model, &"margin=3,derive=true".parse().unwrap(), &Wish::default(), &Watch::default()).unwrap();
-    let runs: Vec<&String> = found.choices.iter().filter_map(|choice| choice.options.as_ref()).collect();
+    let result = design(&model, &"margin=3,derive=true".parse().unwrap(), &Wish::default(), &Watch::default()).unwrap();
+    let runs: Vec<&String> = result.choices.iter().filter_map(|choice| choice.options.as_ref()).collect();
     assert!(runs.iter().all(|options| options.starts_with("margin=3,rotations=")), "{runs:?}");
-    assert!(found.front.iter().all(|point| point.options.starts_with("margin=3,rotations=")));
-    let count = found.steps.iter().filter(|step| step.diagonals > 0).count();
+    assert!(result.front.iter().all(|point| point.options.starts_with("margin=3,rotations=")));
+    let count = result.steps.iter().filter(|step| step.diagonals > 0).count();
     let error = Ckks.lower(&model, &"rotations=2h".parse().unwrap()).err().unwrap().to_string();
     assert!(count > 2 && error.contains("ways for 2 transforms"), "{error}");
 }
@@ -325,11 +325,11 @@ pub(super) fn telling_the_class(mut model: Model) -> Model {
 
 /// Largest distance of the reference from the float network, as a share of the outputs' range.
 fn distance(model: &Model, server: &Arc<dyn ServerModel>) -> f64 {
-    let all: Vec<[Vec<f64>; 2]> = (0..50)
+    let pairs: Vec<[Vec<f64>; 2]> = (0..50)
         .map(|seed| [server.reference(&input(model, seed)).unwrap(), model.run(&input(model, seed)).unwrap()])
         .collect();
-    let range = largest_magnitude(all.iter().flat_map(|[_, float]| float).copied());
-    largest_magnitude(all.iter().map(|[a, b]| largest_distance(a, b))) / range
+    let range = largest_magnitude(pairs.iter().flat_map(|[_, float]| float).copied());
+    largest_magnitude(pairs.iter().map(|[a, b]| largest_distance(a, b))) / range
 }
 
 /// A ReLU by a composite sign keeps the bound, and the stated distance from the float network.
@@ -343,9 +343,9 @@ fn relu_is_a_polynomial_or_a_composite() {
     let (server, client) = both(&model, "relu=composite,tolerance=0.05,agreement=0");
     assert_eq!(degrees(&server), 2);
     let inputs = [input(&model, 1), input(&model, 2)];
-    let (got, _) = answers(&server, &client, &inputs);
-    for (x, got) in inputs.iter().zip(&got) {
-        let off = largest_distance(&server.reference(x).unwrap(), got);
+    let (result, _) = answers(&server, &client, &inputs);
+    for (x, result) in inputs.iter().zip(&result) {
+        let off = largest_distance(&server.reference(x).unwrap(), result);
         assert!(off <= server.error_bound(&[]), "off by {off}, {} is stated", server.error_bound(&[]));
     }
     // One polynomial is used where it is within the tolerance, which it never is for a thousandth.
@@ -418,8 +418,8 @@ fn derived_keys_answer_as_those_that_are_sent() {
     let x = [input(&model, 8)];
     let [sent, derived] = [false, true].map(|derive| {
         let (server, client) = both(&model, &format!("set=B,rotations=2f7,derive={derive}"));
-        let (got, _) = answers(&server, &client, &x);
-        let off = largest_distance(&server.reference(&x[0]).unwrap(), &got[0]);
+        let (result, _) = answers(&server, &client, &x);
+        let off = largest_distance(&server.reference(&x[0]).unwrap(), &result[0]);
         assert!(off <= server.error_bound(&[]), "off by {off}, {} is stated", server.error_bound(&[]));
         server.costs()
     });
@@ -435,14 +435,14 @@ fn the_best_class_alone_is_told() {
     let model = telling_the_class(residual());
     let (server, client) = both(&model, "rotations=chained");
     let inputs: Vec<Vec<f32>> = (0..6).map(|seed| input(&model, seed)).collect();
-    let (got, _) = answers(&server, &client, &inputs);
-    let wanted: Vec<Vec<f64>> = inputs.iter().map(|x| server.reference(x).unwrap()).collect();
-    assert_eq!(got, wanted);
-    for (x, wanted) in inputs.iter().zip(&wanted) {
-        assert_eq!(*wanted, model.run(x).unwrap());
-        assert_eq!(*wanted, server.simulate(x).unwrap());
+    let (classes, _) = answers(&server, &client, &inputs);
+    let expected: Vec<Vec<f64>> = inputs.iter().map(|x| server.reference(x).unwrap()).collect();
+    assert_eq!(classes, expected);
+    for (x, expected) in inputs.iter().zip(&expected) {
+        assert_eq!(*expected, model.run(x).unwrap());
+        assert_eq!(*expected, server.simulate(x).unwrap());
     }
-    assert!(wanted.iter().any(|class| *class != wanted[0]), "more than one class is told: {wanted:?}");
+    assert!(expected.iter().any(|class| *class != expected[0]), "more than one class is told: {expected:?}");
     assert!(server.error_bound(&[]).is_infinite(), "of a class no distance is stated");
     let report = server.report().unwrap().json();
     assert_eq!(report["agreement"], 1.0);
@@ -470,8 +470,8 @@ fn the_best_class_costs_what_is_stated() {
     served.unwrap();
     let [setup, online] = asked.unwrap();
     let costs = server.costs();
-    for (what, cost, seen) in [("setup", costs.setup, setup), ("online", costs.online, online)] {
-        assert_eq!((seen.sent, seen.received), (cost.up_bytes, cost.down_bytes), "{what}");
+    for (name, cost, traffic) in [("setup", costs.setup, setup), ("online", costs.online, online)] {
+        assert_eq!((traffic.sent, traffic.received), (cost.up_bytes, cost.down_bytes), "{name}");
     }
     assert!(costs.comparisons == 4 && costs.online.exchanges > 1, "{costs:?}");
 }

@@ -130,10 +130,10 @@ mod tests {
         for answer in [Welcome::Known, Welcome::Send { there: 3 }, Welcome::Full, quota, Welcome::Busy] {
             assert_eq!(Welcome::from_bytes(&answer.to_bytes()), Ok(answer));
         }
-        let known = Welcome::Known.to_bytes();
+        let valid = Welcome::Known.to_bytes();
         assert!(Welcome::from_bytes(&[5; WELCOME_BYTES]).is_err());
-        assert!(Welcome::from_bytes(&known[1..]).is_err());
-        assert!(Welcome::from_bytes(&[&known[..16], &[1]].concat()).is_err());
+        assert!(Welcome::from_bytes(&valid[1..]).is_err());
+        assert!(Welcome::from_bytes(&[&valid[..16], &[1]].concat()).is_err());
         assert!(Welcome::from_bytes(&[]).is_err());
     }
 }

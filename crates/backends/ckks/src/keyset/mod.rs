@@ -186,7 +186,7 @@ pub struct Budget {
 
 impl Budget {
     fn holds(&self, bytes: u64, memory: u64) -> bool {
-        self.upload.is_none_or(|most| bytes <= most) && self.memory.is_none_or(|most| memory <= most)
+        self.upload.is_none_or(|max| bytes <= max) && self.memory.is_none_or(|max| memory <= max)
     }
 }
 

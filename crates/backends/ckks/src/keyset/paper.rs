@@ -252,7 +252,7 @@ mod tests {
         let bytes = |row: &BootstrapKeys| Some((row.dynamic.as_ref()?.1, row.paper?[0] * 1_000_000));
         let pairs: Vec<(u64, u64)> = rows.iter().filter_map(bytes).collect();
         assert_eq!(pairs.len(), 9);
-        assert!(pairs.iter().all(|(ours, paper)| ours.abs_diff(*paper) < 1_000_000), "{pairs:?}");
+        assert!(pairs.iter().all(|(computed, paper)| computed.abs_diff(*paper) < 1_000_000), "{pairs:?}");
         for PaperAlphas { what, keys, alphas, printed } in PAPER_ALPHAS {
             assert_eq!(gb(keys * dynamic_key_bytes(alphas)), gb(printed * 1_000_000), "{what}");
         }

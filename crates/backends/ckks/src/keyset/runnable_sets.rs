@@ -243,12 +243,12 @@ impl<'a> Running<'a> {
 
     /// Returns the server's bytes without keys, for plans that are not chained.
     pub fn beside_keys(&self) -> u64 {
-        let held = self
+        let min_held = self
             .problem
             .classes
             .iter()
             .filter_map(|class| class.plans.iter().filter(|plan| plan.way.is_keyed()).map(|plan| plan.held).min());
-        self.problem.weights + held.max().unwrap_or(0)
+        self.problem.weights + min_held.max().unwrap_or(0)
     }
 
     /// Plans a class's transforms.

@@ -77,8 +77,8 @@ impl<'a> Tally<'a> {
     /// Returns the server's bytes: keys, weights, and the most that a plan holds.
     fn memory(&self) -> u64 {
         let plans = self.picked.iter().zip(&self.problem.classes);
-        let held = plans.map(|(&p, class)| class.plans[p].held).max().unwrap_or(0);
-        self.bytes + self.problem.weights + held
+        let max_held = plans.map(|(&p, class)| class.plans[p].held).max().unwrap_or(0);
+        self.bytes + self.problem.weights + max_held
     }
 
     /// Returns the present selection with its costs.
@@ -114,13 +114,13 @@ pub(super) fn front(problem: &Problem) -> Vec<Selection> {
     let smallest = improve(problem, lightest, &|s| Cost { first: s.bytes as f64, second: s.seconds }, true);
     let fastest = cheapest_plans(problem, &|plan| plan.seconds);
     let mut selections = Vec::new();
-    walk(problem, smallest.picked, &mut selections, &|before, after| {
-        let gain = before.seconds - after.seconds;
-        (gain > 0.0).then(|| (after.bytes as f64 - before.bytes as f64) / gain)
+    walk(problem, smallest.picked, &mut selections, &|current, candidate| {
+        let gain = current.seconds - candidate.seconds;
+        (gain > 0.0).then(|| (candidate.bytes as f64 - current.bytes as f64) / gain)
     });
-    walk(problem, fastest, &mut selections, &|before, after| {
-        let saved = before.bytes as f64 - after.bytes as f64;
-        (saved > 0.0).then(|| (after.seconds - before.seconds) / saved)
+    walk(problem, fastest, &mut selections, &|current, candidate| {
+        let saved = current.bytes as f64 - candidate.bytes as f64;
+        (saved > 0.0).then(|| (candidate.seconds - current.seconds) / saved)
     });
     pareto_front(selections)
 }

@@ -297,13 +297,13 @@ fn a_request_may_name_only_what_is_kept_for_it() {
     let mut d = driver(false);
     let names = keep(&mut d, 2);
     let bad = |name| Err(Rejected::BadMaterial(name));
-    let other = MaterialId([9; 16]);
+    let foreign = MaterialId([9; 16]);
     let mut with = |materials: Vec<MaterialId>, change: fn(&mut Request)| {
         let mut request = Request { materials, ..plain(5, BOUND, 2) };
         change(&mut request);
         d.send(Event::Request(request))
     };
-    assert_eq!(with(vec![names[0], other], |_| {}), bad(other));
+    assert_eq!(with(vec![names[0], foreign], |_| {}), bad(foreign));
     assert_eq!(with(vec![names[0], names[0]], |_| {}), bad(names[0]));
     assert_eq!(with(names.clone(), |r| r.inputs = 1), bad(names[1]));
     assert_eq!(with(names.clone(), |r| r.client = ClientId::numbered(2)), bad(names[0]));
@@ -317,24 +317,28 @@ fn kept_material_that_its_input_did_not_use_is_burnt() {
     for pool in [false, true] {
         let mut d = driver(pool);
         let names = keep(&mut d, 2);
-        let before = burns(&d);
+        let burns_before = burns(&d);
         request(&mut d, Request { materials: names, lanes: Some(1), ..plain(5, BOUND, 2) });
         d.send(Event::Cancel { request: RequestId(5) }).unwrap();
-        assert_eq!((burns(&d) - before, kept(&d).len()), (2, 0), "its client knows the names: no pool may have it");
+        assert_eq!(
+            (burns(&d) - burns_before, kept(&d).len()),
+            (2, 0),
+            "its client knows the names: no pool may have it"
+        );
     }
 }
 
 #[test]
 fn what_most_is_kept_for_gives_way_to_a_request_that_lacks_disk() {
     let mut d = driver(false);
-    let other = ClientId::numbered(2);
-    d.send(Event::MaterialFound { material: MaterialId([9; 16]), model: BOUND, client: Some(other) }).unwrap();
+    let other_client = ClientId::numbered(2);
+    d.send(Event::MaterialFound { material: MaterialId([9; 16]), model: BOUND, client: Some(other_client) }).unwrap();
     keep(&mut d, 2);
     d.send(Event::Capacity(Resources { cores: 4, memory: 100, disk: 30, dealings: 0 })).unwrap();
     // A request gets the disk of burnt kept material; a notice waits.
     request(&mut d, plain(5, BOUND, 1));
     d.send(Event::Notice(notice(BOUND, 1))).unwrap();
-    assert_eq!((burns(&d), kept(&d).len(), d.sched.kept(other, BOUND).count()), (1, 1, 1));
+    assert_eq!((burns(&d), kept(&d).len(), d.sched.kept(other_client, BOUND).count()), (1, 1, 1));
     assert_eq!((running(&d, JobPhase::Pre).len(), d.sched.counts().pre), (1, 1));
     finish_all(&mut d);
     assert_eq!(outcomes(&d), vec![Outcome::Done]);
@@ -343,26 +347,27 @@ fn what_most_is_kept_for_gives_way_to_a_request_that_lacks_disk() {
 #[test]
 fn bound_material_is_found_at_any_time_and_kept_and_can_be_gone() {
     let mut d = driver(false);
-    let found = |byte| Event::MaterialFound { material: MaterialId([byte; 16]), model: BOUND, client: Some(me()) };
+    let found_event =
+        |byte| Event::MaterialFound { material: MaterialId([byte; 16]), model: BOUND, client: Some(me()) };
     keep(&mut d, 1);
-    d.send(found(9)).unwrap();
+    d.send(found_event(9)).unwrap();
     assert_eq!((kept(&d).len(), d.sched.used().disk), (2, 20));
-    assert_eq!(d.send(found(9)), Err(Rejected::BadMaterial(MaterialId([9; 16]))));
+    assert_eq!(d.send(found_event(9)), Err(Rejected::BadMaterial(MaterialId([9; 16]))));
     d.send(Event::MaterialGone { material: MaterialId([9; 16]) }).unwrap();
     assert_eq!((kept(&d).len(), d.sched.used().disk, burns(&d)), (1, 10, 0));
-    let gone = |d: &mut Driver, material| d.send(Event::MaterialGone { material });
+    let lose = |d: &mut Driver, material| d.send(Event::MaterialGone { material });
     let unknown = |material| Err(Rejected::UnknownMaterial(material));
-    assert_eq!(gone(&mut d, MaterialId([9; 16])), unknown(MaterialId([9; 16])));
+    assert_eq!(lose(&mut d, MaterialId([9; 16])), unknown(MaterialId([9; 16])));
     // Material that belongs to an input cannot be removed either.
     let name = kept(&d)[0];
     request(&mut d, Request { materials: vec![name], ..plain(5, BOUND, 1) });
-    assert_eq!(gone(&mut d, name), unknown(name));
+    assert_eq!(lose(&mut d, name), unknown(name));
     // Material removed from a pool is made again.
     let mut d = driver(true);
     finish_all(&mut d);
     let (stock, pres) = (d.sched.stock(), running(&d, JobPhase::Pre).len());
     let pooled = d.monitor.live()[0];
-    gone(&mut d, pooled).unwrap();
+    lose(&mut d, pooled).unwrap();
     assert_eq!((d.sched.stock(), running(&d, JobPhase::Pre).len()), (stock - 1, pres + 1));
 }
 

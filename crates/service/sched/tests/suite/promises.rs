@@ -19,13 +19,13 @@ fn request(id: u64, model: u32, inputs: u32) -> Event {
 fn run(driver: &mut Driver, until: Time, mut arrivals: Vec<(Time, Event)>) {
     arrivals.reverse();
     loop {
-        let end = driver.monitor.running.iter().map(|(job, (s, from))| (*from + s.estimate, *job)).min();
+        let end = driver.monitor.running.iter().map(|(job, (s, start_time))| (*start_time + s.estimate, *job)).min();
         let arrival = arrivals.last().map(|a| a.0);
         let next = end.map(|e| e.0).into_iter().chain(arrival).min().filter(|t| *t <= until);
         let Some(next) = next else { break };
         driver.advance(next.since(driver.now));
         match end {
-            Some((at, job)) if at == next => driver.finish(job, 100),
+            Some((time, job)) if time == next => driver.finish(job, 100),
             _ => {
                 if let Some((_, event)) = arrivals.pop() {
                     driver.send(event).unwrap();
@@ -37,11 +37,11 @@ fn run(driver: &mut Driver, until: Time, mut arrivals: Vec<(Time, Event)>) {
 }
 
 fn started(driver: &Driver, request: u64, phase: tacit_sched::JobPhase) -> Option<Time> {
-    driver.actions.iter().find_map(|(at, action)| match action {
+    driver.actions.iter().find_map(|(time, action)| match action {
         Action::Start(Start { phase: this, work: Work::Request(input), .. })
             if *this == phase && input.request == RequestId(request) =>
         {
-            Some(*at)
+            Some(*time)
         }
         _ => None,
     })
@@ -124,13 +124,13 @@ fn blocked_with_pool() -> Driver {
 fn stock_is_made_while_a_job_waits_for_memory_and_leaves_the_room_that_it_needs() {
     let driver = blocked_with_pool();
     assert_eq!(started(&driver, 2, tacit_sched::JobPhase::On), None, "the long job and 90 bytes do not fit together");
-    let refill = driver.actions.iter().find_map(|(at, action)| match action {
-        Action::Start(s) if s.work == Work::Pool => Some((*at, s.memory)),
+    let refill = driver.actions.iter().find_map(|(time, action)| match action {
+        Action::Start(s) if s.work == Work::Pool => Some((*time, s.memory)),
         _ => None,
     });
-    let (at, memory) = refill.expect("a refill runs while request 2 waits");
-    assert!(at >= Time::from_secs(1.0), "{at}");
-    assert!(memory <= 10, "{at}");
+    let (time, memory) = refill.expect("a refill runs while request 2 waits");
+    assert!(time >= Time::from_secs(1.0), "{time}");
+    assert!(memory <= 10, "{time}");
     let refill_count =
         driver.actions.iter().filter(|(_, a)| matches!(a, Action::Start(s) if s.work == Work::Pool)).count();
     assert!(refill_count <= 4, "one at a time: two would not leave 90 bytes");

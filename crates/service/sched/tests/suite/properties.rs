@@ -93,17 +93,17 @@ fn a_saved_replay_runs_again() {
     let replay = Replay::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
     let mut driver = Driver::new(replay.header);
     driver.slow_stops = true;
-    for (time, told) in replay.events {
+    for (time, call) in replay.events {
         driver.advance(time.since(driver.now));
-        let refused = match told {
+        let refused = match call {
             Told::Event(event) => driver.send(event),
             Told::Policy(policy) => {
                 driver.set_policy(policy);
                 Ok(())
             }
         };
-        let shown = driver.actions.len().saturating_sub(8);
-        println!("{time} {:?} {refused:?} ... {:?}", driver.events.last(), &driver.actions[shown..]);
+        let first_shown = driver.actions.len().saturating_sub(8);
+        println!("{time} {:?} {refused:?} ... {:?}", driver.events.last(), &driver.actions[first_shown..]);
     }
 }
 

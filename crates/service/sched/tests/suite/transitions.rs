@@ -136,11 +136,11 @@ fn an_expired_notice_is_burnt_where_bound_and_pooled_where_not() {
 
     let mut d = driver(true);
     finish_all(&mut d);
-    let before = d.sched.stock();
+    let stock_before = d.sched.stock();
     d.send(notice(1, ModelId(0), 1)).unwrap();
     finish_all(&mut d);
     d.advance(Span::from_secs(31.0));
-    assert_eq!((burns(&d), d.sched.stock()), (0, before + 1));
+    assert_eq!((burns(&d), d.sched.stock()), (0, stock_before + 1));
 }
 
 #[test]
@@ -270,18 +270,18 @@ fn material_exists_under_the_name_that_its_job_ended_with() {
 #[test]
 fn found_material_is_taken_over_once_and_only_before_this_run_makes_its_own() {
     let mut d = driver(true);
-    let found = |byte| Event::MaterialFound { material: MaterialId([byte; 16]), model: ModelId(0), client: None };
+    let found_event = |byte| Event::MaterialFound { material: MaterialId([byte; 16]), model: ModelId(0), client: None };
     let bad = |byte| Err(Rejected::BadMaterial(MaterialId([byte; 16])));
     // The pool gives out the material that was found first, whatever its name.
-    d.send(found(9)).unwrap();
-    d.send(found(3)).unwrap();
-    assert_eq!(d.send(found(9)), bad(9));
+    d.send(found_event(9)).unwrap();
+    d.send(found_event(3)).unwrap();
+    assert_eq!(d.send(found_event(9)), bad(9));
     d.send(request(5, 1, ModelId(0), 1, false)).unwrap();
     let used_material = d.monitor.running.values().find_map(|(start, _)| start.material);
     assert_eq!(used_material, Some(MaterialId([9; 16])));
     let pre = d.monitor.running.iter().find(|(_, (start, _))| start.phase == JobPhase::Pre).map(|(job, _)| *job);
     d.finish(pre.expect("the large model's pool is refilled"), 100);
-    assert_eq!(d.send(found(4)), bad(4));
+    assert_eq!(d.send(found_event(4)), bad(4));
 }
 
 #[test]

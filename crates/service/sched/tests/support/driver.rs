@@ -341,12 +341,12 @@ impl Driver {
         let _ = self.send(Event::Capacity(Resources { cores: 4, memory: 200, disk: 200, dealings }));
         self.poll();
         for request in self.monitor.open() {
-            let of = Owner::Request(request);
-            self.send(Event::Lanes { of, lanes: 2 }).expect("an open request has lanes");
+            let owner = Owner::Request(request);
+            self.send(Event::Lanes { of: owner, lanes: 2 }).expect("an open request has lanes");
         }
         let mut rounds = 0;
         while !self.monitor.open().is_empty() {
-            if let Some(job) = self.picked(rounds) {
+            if let Some(job) = self.running_job(rounds) {
                 self.finish(job, 100);
             } else {
                 self.advance(Span::from_secs(1.0));
@@ -355,14 +355,14 @@ impl Driver {
             assert!(rounds < 20_000, "requests {:?} never end", self.monitor.open());
         }
         let _ = self.send(Event::Shutdown(Shutdown::Drain));
-        while let Some(job) = self.picked(0) {
+        while let Some(job) = self.running_job(0) {
             self.finish(job, 100);
         }
         assert!(self.sched.stopped(), "drained but not stopped");
         assert!(self.monitor.is_stopped(), "drained but not stopped");
         let used = self.sched.used();
-        let left = (self.sched.stock() + self.kept().len()) as u64;
-        let nothing = Resources { disk: 10 * left, ..Resources::default() };
+        let material_count = (self.sched.stock() + self.kept().len()) as u64;
+        let nothing = Resources { disk: 10 * material_count, ..Resources::default() };
         assert_eq!(used, nothing, "leaked resources");
         assert_eq!(self.sched.queued_jobs(), 0);
         assert_eq!(self.sched.next_wakeup(), None, "leaked a timer");

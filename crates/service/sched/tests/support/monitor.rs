@@ -93,8 +93,8 @@ impl Monitor {
                     self.keeping.insert(*id, *client);
                 }
             }
-            Event::Lanes { of, lanes } => {
-                self.lanes.insert(*of, *lanes);
+            Event::Lanes { of: owner, lanes } => {
+                self.lanes.insert(*owner, *lanes);
             }
             Event::ClientGone { client } => {
                 self.away.insert(*client);
@@ -397,6 +397,6 @@ impl Monitor {
 fn on_input(start: &Start) -> InputId {
     match start.work {
         Work::Request(input) => input,
-        other => panic!("a T_on for {other:?}"),
+        work => panic!("a T_on for {work:?}"),
     }
 }

@@ -134,7 +134,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0..64usize).prop_map(|pick| Op::Cancel { pick }),
         2 => capacity.prop_map(|(cores, memory)| Op::Capacity { cores, memory }),
         8 => (0..8_000u64).prop_map(|ms| Op::Advance { ms }),
-        2 => found(),
+        2 => found_material(),
         1 => (0..64usize, any::<bool>()).prop_map(|(pick, kept)| Op::Lose { pick, kept }),
         1 => (0..MODELS, 1..3u32).prop_map(|(model, inputs)| Op::Demand { model, inputs }),
         1 => (0..MODELS).prop_map(|model| Op::AddModel { model }),
@@ -145,7 +145,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 /// Material from an earlier run. Names from 1000 on may also be names of this run.
-fn found() -> impl Strategy<Value = Op> {
+fn found_material() -> impl Strategy<Value = Op> {
     (0..1_100u64, 0..MODELS, prop::option::of(0..4u64)).prop_map(|(material, model, client)| Op::Found {
         material,
         model,
@@ -157,7 +157,7 @@ fn found() -> impl Strategy<Value = Op> {
 /// second half.
 pub fn script(len: usize) -> impl Strategy<Value = Vec<Op>> {
     let end = prop::option::weighted(0.25, (0..len / 2, any::<bool>()));
-    let start = prop::collection::vec(found(), 0..8);
+    let start = prop::collection::vec(found_material(), 0..8);
     (start, prop::collection::vec(op(), 1..len), end).prop_map(|(mut ops, middle, end)| {
         ops.extend(middle);
         if let Some((ops_after, now)) = end {
