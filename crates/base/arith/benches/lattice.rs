@@ -33,9 +33,9 @@ fn best(mut run: impl FnMut()) -> Duration {
     let mut runs = 0;
     while start.elapsed() < Duration::from_millis(200) || runs < 5 {
         runs += 1;
-        let one = Instant::now();
+        let started = Instant::now();
         run();
-        best = best.min(one.elapsed());
+        best = best.min(started.elapsed());
     }
     best
 }
@@ -61,8 +61,8 @@ impl Report {
 
 fn memory_bandwidth() -> f64 {
     const WORDS: usize = 1 << 24;
-    let (from, mut to) = (vec![1u64; WORDS], vec![0u64; WORDS]);
-    let time = best(|| black_box(&mut to).copy_from_slice(black_box(&from)));
+    let (source, mut target) = (vec![1u64; WORDS], vec![0u64; WORDS]);
+    let time = best(|| black_box(&mut target).copy_from_slice(black_box(&source)));
     (16 * WORDS) as f64 / time.as_secs_f64()
 }
 
@@ -85,7 +85,7 @@ fn slices(report: &Report, n: usize, prg: &mut Prg) {
         let op = Pointwise::with_cpu(cpu, p);
         let (mut x, y) = (uniform(n, &p, prg), uniform(n, &p, prg));
         let w = p.shoup(y[0]);
-        let name = |what: &str| format!("{what} {n}, {}", op.kernel_name());
+        let name = |operation: &str| format!("{operation} {n}, {}", op.kernel_name());
         report.row(&name("add"), 24 * n, || op.add(black_box(&mut x), &y));
         report.row(&name("mul"), 24 * n, || op.mul(black_box(&mut x), &y));
         report.row(&name("scale"), 16 * n, || op.scale(black_box(&mut x), w));
@@ -103,11 +103,11 @@ fn slices(report: &Report, n: usize, prg: &mut Prg) {
 
 fn conversions(report: &Report, n: usize, prg: &mut Prg) {
     for (sources, targets) in [(1, 4), (4, 4), (8, 4)] {
-        let all = primes(sources + targets);
-        let (from, to) = all.split_at(sources);
+        let moduli = primes(sources + targets);
+        let (source_moduli, target_moduli) = moduli.split_at(sources);
         for cpu in Cpu::available() {
-            let conversion = Conversion::with_cpu(cpu, from, to).expect("distinct primes");
-            let x: Vec<Vec<u64>> = from.iter().map(|m| uniform(n, m, prg)).collect();
+            let conversion = Conversion::with_cpu(cpu, source_moduli, target_moduli).expect("distinct primes");
+            let x: Vec<Vec<u64>> = source_moduli.iter().map(|m| uniform(n, m, prg)).collect();
             let x: Vec<&[u64]> = x.iter().map(Vec::as_slice).collect();
             let mut y = vec![vec![0; n]; targets];
             let mut y: Vec<&mut [u64]> = y.iter_mut().map(Vec::as_mut_slice).collect();
@@ -132,10 +132,10 @@ fn main() {
     let only = std::env::args().skip(1).find(|a| !a.starts_with('-')).unwrap_or_default();
     // Inside the pool, so that no time is spent on passing work between threads.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("one thread can be had");
-    pool.install(|| all(only));
+    pool.install(|| run_benches(only));
 }
 
-fn all(only: String) {
+fn run_benches(only: String) {
     let report = Report { only, memory: memory_bandwidth() };
     println!("copy of 128 MiB: {:.1} GB/s, read and written; shares are of that", report.memory / 1e9);
     let mut prg = PublicSeed::from_bytes([1; 16]).stream();

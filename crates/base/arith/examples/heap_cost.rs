@@ -39,7 +39,9 @@ fn main() {
             })
         });
         let four: Vec<f64> = four.collect::<Vec<_>>().into_iter().map(|t| t.join().expect("no panic")).collect();
-        let most = four.into_iter().fold(0.0, f64::max);
-        println!("{bytes} bytes: {without:.1} ns without, {with:.1} ns with an account, {most:.1} ns in four threads");
+        let slowest = four.into_iter().fold(0.0, f64::max);
+        println!(
+            "{bytes} bytes: {without:.1} ns without, {with:.1} ns with an account, {slowest:.1} ns in four threads"
+        );
     }
 }

@@ -80,8 +80,8 @@ pub fn to_bytes(blocks: &[Block]) -> Vec<u8> {
 
 /// Inverse of [`to_bytes`]. Ignores a last part of fewer than 16 bytes; check the length before.
 pub fn from_bytes(bytes: &[u8]) -> Vec<Block> {
-    let (whole, _) = bytes.as_chunks::<16>();
-    whole.iter().map(|c| Block::from_bytes(*c)).collect()
+    let (chunks, _) = bytes.as_chunks::<16>();
+    chunks.iter().map(|c| Block::from_bytes(*c)).collect()
 }
 
 #[cfg(test)]

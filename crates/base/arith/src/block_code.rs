@@ -61,8 +61,8 @@ impl LocalCode {
 }
 
 fn whole_groups(out: &mut [Block]) -> &mut [[Block; GROUP]] {
-    let (groups, rest) = out.as_chunks_mut::<GROUP>();
-    assert!(rest.is_empty(), "{} outputs beyond whole groups", rest.len());
+    let (groups, tail) = out.as_chunks_mut::<GROUP>();
+    assert!(tail.is_empty(), "{} outputs beyond whole groups", tail.len());
     groups
 }
 
@@ -80,8 +80,8 @@ fn add_group(x: &[Block], indices: &[Block; INDEX_BLOCKS], out: &mut [Block; GRO
         unsafe {
             let mut acc = _mm_loadu_si128(o);
             for d in 0..WEIGHT {
-                let at = *indices.add(i * WEIGHT + d) as usize & mask;
-                acc = _mm_xor_si128(acc, _mm_loadu_si128(base.add(at)));
+                let index = *indices.add(i * WEIGHT + d) as usize & mask;
+                acc = _mm_xor_si128(acc, _mm_loadu_si128(base.add(index)));
             }
             _mm_storeu_si128(o, acc);
         }
@@ -113,8 +113,8 @@ fn add_group_whole_pair(x: &[Block], indices: &[Block; INDEX_BLOCKS], [left, rig
         unsafe {
             let mut acc = _mm256_set_m128i(_mm_loadu_si128(right), _mm_loadu_si128(left));
             for d in 0..WEIGHT {
-                let at = *indices.add(i * WEIGHT + d) as usize & mask;
-                acc = _mm256_xor_si256(acc, _mm256_loadu_si256(base.add(at)));
+                let index = *indices.add(i * WEIGHT + d) as usize & mask;
+                acc = _mm256_xor_si256(acc, _mm256_loadu_si256(base.add(index)));
             }
             _mm_storeu_si128(left, _mm256_castsi256_si128(acc));
             _mm_storeu_si128(right, _mm256_extracti128_si256::<1>(acc));
@@ -129,17 +129,17 @@ fn add_group_half_pairs(x: &[Block], indices: &[Block; INDEX_BLOCKS], [left, rig
     let base = x.as_ptr().cast::<__m128i>();
     let indices = indices.as_ptr().cast::<u32>();
     for (i, (left, right)) in left.iter_mut().zip(right).enumerate() {
-        let both = [left, right].map(|o| std::ptr::from_mut(o).cast::<__m128i>());
+        let outputs = [left, right].map(|o| std::ptr::from_mut(o).cast::<__m128i>());
         // SAFETY: as in `add_group`; an entry of `x` is two blocks.
         unsafe {
-            let mut acc = [_mm_loadu_si128(both[0]), _mm_loadu_si128(both[1])];
+            let mut acc = [_mm_loadu_si128(outputs[0]), _mm_loadu_si128(outputs[1])];
             for d in 0..WEIGHT {
-                let at = 2 * (*indices.add(i * WEIGHT + d) as usize & mask);
-                acc[0] = _mm_xor_si128(acc[0], _mm_loadu_si128(base.add(at)));
-                acc[1] = _mm_xor_si128(acc[1], _mm_loadu_si128(base.add(at + 1)));
+                let index = 2 * (*indices.add(i * WEIGHT + d) as usize & mask);
+                acc[0] = _mm_xor_si128(acc[0], _mm_loadu_si128(base.add(index)));
+                acc[1] = _mm_xor_si128(acc[1], _mm_loadu_si128(base.add(index + 1)));
             }
-            _mm_storeu_si128(both[0], acc[0]);
-            _mm_storeu_si128(both[1], acc[1]);
+            _mm_storeu_si128(outputs[0], acc[0]);
+            _mm_storeu_si128(outputs[1], acc[1]);
         }
     }
 }
@@ -147,21 +147,21 @@ fn add_group_half_pairs(x: &[Block], indices: &[Block; INDEX_BLOCKS], [left, rig
 #[cfg(not(target_arch = "x86_64"))]
 fn add_group_pair(_: Cpu, x: &[Block], indices: &[Block; INDEX_BLOCKS], out: [&mut [Block; GROUP]; 2]) {
     for (lane, out) in out.into_iter().enumerate() {
-        portable(|at| x[2 * at + lane], x.len() / 2 - 1, indices, out);
+        portable(|index| x[2 * index + lane], x.len() / 2 - 1, indices, out);
     }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 fn add_group(x: &[Block], indices: &[Block; INDEX_BLOCKS], out: &mut [Block; GROUP]) {
-    portable(|at| x[at], x.len() - 1, indices, out)
+    portable(|index| x[index], x.len() - 1, indices, out)
 }
 
 #[cfg(any(test, not(target_arch = "x86_64")))]
 fn portable(x: impl Fn(usize) -> Block, mask: usize, indices: &[Block; INDEX_BLOCKS], out: &mut [Block; GROUP]) {
     for (i, o) in out.iter_mut().enumerate() {
         for d in 0..WEIGHT {
-            let at = i * WEIGHT + d;
-            let index = (indices[at / 4].0 >> (32 * (at % 4))) as usize;
+            let position = i * WEIGHT + d;
+            let index = (indices[position / 4].0 >> (32 * (position % 4))) as usize;
             *o ^= x(index & mask);
         }
     }
@@ -180,19 +180,19 @@ mod tests {
         prg.fill_blocks(&mut x);
         let mut start = vec![Block::ZERO; 5 * GROUP];
         prg.fill_blocks(&mut start);
-        let mut whole = start.clone();
-        code.add_rows(&x, 3, &mut whole);
+        let mut uncut = start.clone();
+        code.add_rows(&x, 3, &mut uncut);
         let mut cut = start.clone();
         code.add_rows(&x, 3, &mut cut[..2 * GROUP]);
         code.add_rows(&x, 5, &mut cut[2 * GROUP..]);
-        assert_eq!(cut, whole);
+        assert_eq!(cut, uncut);
         for g in 0..5 {
             let mut indices = [Block::ZERO; INDEX_BLOCKS];
             code.aes.counter(0, (3 + g as u64) * INDEX_BLOCKS as u64, &mut indices);
             let out = start[g * GROUP..].first_chunk_mut::<GROUP>().unwrap();
-            portable(|at| x[at], x.len() - 1, &indices, out);
+            portable(|index| x[index], x.len() - 1, &indices, out);
         }
-        assert_eq!(start, whole);
+        assert_eq!(start, uncut);
     }
 
     #[test]
@@ -207,14 +207,14 @@ mod tests {
         let vectors = [draw(1 << 8), draw(1 << 8)];
         let pairs: Vec<Block> = vectors[0].iter().zip(&vectors[1]).flat_map(|(a, b)| [*a, *b]).collect();
         let start = [draw(3 * GROUP), draw(3 * GROUP)];
-        let mut each = start.clone();
-        vectors.iter().zip(&mut each).for_each(|(x, out)| code.add_rows(x, 11, out));
+        let mut separate = start.clone();
+        vectors.iter().zip(&mut separate).for_each(|(x, out)| code.add_rows(x, 11, out));
         for cpu in Cpu::available() {
             let code = LocalCode { aes: Aes128::with_cpu(cpu, Block(7)) };
-            let mut both = start.clone();
-            let [left, right] = &mut both;
+            let mut paired = start.clone();
+            let [left, right] = &mut paired;
             code.add_row_pairs(&pairs, 11, [left, right]);
-            assert!(both == each, "{cpu:?}");
+            assert!(paired == separate, "{cpu:?}");
         }
     }
 }

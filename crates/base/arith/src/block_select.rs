@@ -32,8 +32,8 @@ fn wide(nodes: &mut [Block], position: u64, value: Block, keep: Block) {
     let pair = |b: Block| _mm512_broadcast_i32x4(_mm_set_epi64x((b.0 >> 64) as i64, b.0 as i64));
     let (value, keep, position_v) = (pair(value), pair(keep), _mm512_set1_epi64(position as i64));
     let mut index = _mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0);
-    let (fours, rest) = nodes.as_chunks_mut::<4>();
-    let done = 4 * fours.len() as u64;
+    let (fours, tail) = nodes.as_chunks_mut::<4>();
+    let processed = 4 * fours.len() as u64;
     for four in fours {
         let hit = _mm512_cmpeq_epi64_mask(index, position_v);
         // SAFETY: `four` is 64 valid bytes; unaligned load and store.
@@ -47,7 +47,7 @@ fn wide(nodes: &mut [Block], position: u64, value: Block, keep: Block) {
         let low = _mm512_castsi512_si128(v);
         Block((_mm_extract_epi64::<1>(low) as u64 as u128) << 64 | _mm_cvtsi128_si64(low) as u64 as u128)
     };
-    portable(rest, done, position, unpair(value), unpair(keep));
+    portable(tail, processed, position, unpair(value), unpair(keep));
 }
 
 #[cfg(test)]
@@ -59,9 +59,9 @@ mod tests {
         #[test]
         fn replaces_one_and_masks_the_rest(nodes in proptest::collection::vec(any::<u128>(), 0..40), position in 0u64..45, value: u128, keep: u128) {
             for cpu in Cpu::available() {
-                let mut got: Vec<Block> = nodes.iter().copied().map(Block).collect();
-                replace(cpu, &mut got, position, Block(value), Block(keep));
-                for (i, b) in got.iter().enumerate() {
+                let mut actual: Vec<Block> = nodes.iter().copied().map(Block).collect();
+                replace(cpu, &mut actual, position, Block(value), Block(keep));
+                for (i, b) in actual.iter().enumerate() {
                     prop_assert_eq!(b.0, if i as u64 == position { value } else { nodes[i] & keep }, "{:?}", cpu);
                 }
             }

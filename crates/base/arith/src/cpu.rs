@@ -76,9 +76,9 @@ impl Cpu {
         let best = Self::best();
         let first = Self { aes: best.aes, fma: best.fma, ..Self::portable() };
         let second = Self { double_blocks: best.double_blocks, ..first };
-        let mut all = vec![Self::portable(), first, second, best];
-        all.dedup();
-        all
+        let mut kernels = vec![Self::portable(), first, second, best];
+        kernels.dedup();
+        kernels
     }
 
     /// AES-NI and SSE2.
@@ -127,8 +127,8 @@ mod tests {
 
     #[test]
     fn the_list_goes_from_portable_to_best_without_repeats() {
-        let all = Cpu::available();
-        assert_eq!((all[0], all[all.len() - 1]), (Cpu::portable(), Cpu::best()));
-        assert!(all.windows(2).all(|pair| pair[0] != pair[1]));
+        let kernels = Cpu::available();
+        assert_eq!((kernels[0], kernels[kernels.len() - 1]), (Cpu::portable(), Cpu::best()));
+        assert!(kernels.windows(2).all(|pair| pair[0] != pair[1]));
     }
 }

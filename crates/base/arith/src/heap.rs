@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Acquire, Ordering::Rela
 pub const MAX_ACCOUNTS: usize = 1024;
 
 struct Slot {
-    taken: AtomicBool,
+    in_use: AtomicBool,
     /// Bytes that the account's threads have allocated, less those that they have freed.
     live: AtomicI64,
     /// The largest `live` so far.
@@ -22,7 +22,7 @@ struct Slot {
 }
 
 static SLOTS: [Slot; MAX_ACCOUNTS] =
-    [const { Slot { taken: AtomicBool::new(false), live: AtomicI64::new(0), peak: AtomicI64::new(0) } }; MAX_ACCOUNTS];
+    [const { Slot { in_use: AtomicBool::new(false), live: AtomicI64::new(0), peak: AtomicI64::new(0) } }; MAX_ACCOUNTS];
 
 thread_local! {
     /// This thread's account. The initial value is constant and there is no destructor, so reading
@@ -107,11 +107,11 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: as in `dealloc`; `new_size` is valid, by the caller.
-        let moved = unsafe { System.realloc(pointer, layout, new_size) };
-        if !moved.is_null() {
+        let new_pointer = unsafe { System.realloc(pointer, layout, new_size) };
+        if !new_pointer.is_null() {
             count(signed(new_size) - signed(layout.size()));
         }
-        moved
+        new_pointer
     }
 }
 
@@ -124,7 +124,7 @@ impl Account {
     /// Opens an account; `None` if [`MAX_ACCOUNTS`] are open.
     #[must_use]
     pub fn open() -> Option<Self> {
-        let slot = SLOTS.iter().find(|slot| slot.taken.compare_exchange(false, true, Acquire, Relaxed).is_ok())?;
+        let slot = SLOTS.iter().find(|slot| slot.in_use.compare_exchange(false, true, Acquire, Relaxed).is_ok())?;
         slot.live.store(0, Relaxed);
         slot.peak.store(0, Relaxed);
         Some(Self(slot))
@@ -153,7 +153,7 @@ impl Account {
 /// Bytes that the threads of all open accounts hold now; 0 with another allocator.
 #[must_use]
 pub fn held() -> u64 {
-    let open = SLOTS.iter().filter(|slot| slot.taken.load(Acquire));
+    let open = SLOTS.iter().filter(|slot| slot.in_use.load(Acquire));
     open.map(|slot| u64::try_from(slot.live.load(Relaxed)).unwrap_or(0)).fold(0, u64::saturating_add)
 }
 
@@ -176,6 +176,6 @@ impl Drop for Account {
         if MINE.get().is_some_and(|slot| std::ptr::eq(slot, self.0)) {
             MINE.set(None);
         }
-        self.0.taken.store(false, Release);
+        self.0.in_use.store(false, Release);
     }
 }

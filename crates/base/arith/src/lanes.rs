@@ -12,11 +12,11 @@ pub(crate) trait Lanes: Copy {
     /// Doubles in a vector.
     const LEN: usize;
     unsafe fn splat(x: f64) -> Self;
-    unsafe fn load(at: *const f64) -> Self;
-    unsafe fn store(self, at: *mut f64);
-    unsafe fn add(self, other: Self) -> Self;
-    unsafe fn sub(self, other: Self) -> Self;
-    unsafe fn mul(self, other: Self) -> Self;
+    unsafe fn load(source: *const f64) -> Self;
+    unsafe fn store(self, target: *mut f64);
+    unsafe fn add(self, rhs: Self) -> Self;
+    unsafe fn sub(self, rhs: Self) -> Self;
+    unsafe fn mul(self, rhs: Self) -> Self;
     /// `self * factor + term`, rounded once.
     unsafe fn mul_add(self, factor: Self, term: Self) -> Self;
     /// `self * factor - term`, rounded once.
@@ -30,17 +30,17 @@ pub(crate) trait Lanes: Copy {
     unsafe fn bits(self) -> Self::Words;
     unsafe fn from_bits(words: Self::Words) -> Self;
     unsafe fn splat_words(x: u64) -> Self::Words;
-    unsafe fn load_words(at: *const u64) -> Self::Words;
-    unsafe fn store_words(words: Self::Words, at: *mut u64);
+    unsafe fn load_words(source: *const u64) -> Self::Words;
+    unsafe fn store_words(words: Self::Words, target: *mut u64);
     unsafe fn add_words(a: Self::Words, b: Self::Words) -> Self::Words;
     unsafe fn sub_words(a: Self::Words, b: Self::Words) -> Self::Words;
     unsafe fn and_words(a: Self::Words, b: Self::Words) -> Self::Words;
     unsafe fn or_words(a: Self::Words, b: Self::Words) -> Self::Words;
     unsafe fn shift_right<const BITS: i32>(a: Self::Words) -> Self::Words;
-    /// `negative` where the highest bit of `sign` is set, else `other`.
-    unsafe fn choose(sign: Self::Words, negative: Self::Words, other: Self::Words) -> Self::Words;
-    /// Transposes the 8x8 matrix of doubles at `at`.
-    unsafe fn transpose(at: *mut f64);
+    /// `negative` where the highest bit of `sign` is set, else `non_negative`.
+    unsafe fn choose(sign: Self::Words, negative: Self::Words, non_negative: Self::Words) -> Self::Words;
+    /// Transposes the 8x8 matrix of doubles at `data`.
+    unsafe fn transpose(data: *mut f64);
 }
 
 /// 2^52. Doubles from here to 2^53 are integers: their low 52 bits are the distance from 2^52.
@@ -124,12 +124,12 @@ impl<V: Lanes> RealModulus<V> {
     pub(crate) unsafe fn mul_two(self, [x, y]: [V; 2], [w, v]: [V; 2]) -> [V; 2] {
         // SAFETY: by the caller.
         unsafe {
-            let (high, other) = (x.mul(w), y.mul(v));
-            let (q, r) = (high.mul(self.inverse), other.mul(self.inverse));
-            let (low, below) = (x.mul_sub(w, high), y.mul_sub(v, other));
+            let (high, second_high) = (x.mul(w), y.mul(v));
+            let (q, r) = (high.mul(self.inverse), second_high.mul(self.inverse));
+            let (low, second_low) = (x.mul_sub(w, high), y.mul_sub(v, second_high));
             let (q, r) = (q.round(), r.round());
-            let (high, other) = (q.mul_sub_from(self.p, high), r.mul_sub_from(self.p, other));
-            [high.add(low), other.add(below)]
+            let (high, second_high) = (q.mul_sub_from(self.p, high), r.mul_sub_from(self.p, second_high));
+            [high.add(low), second_high.add(second_low)]
         }
     }
 
@@ -156,26 +156,26 @@ mod array {
             [x; 4]
         }
         #[inline(always)]
-        unsafe fn load(at: *const f64) -> Self {
-            // SAFETY: `at` is readable, by the caller.
-            unsafe { at.cast::<Self>().read() }
+        unsafe fn load(source: *const f64) -> Self {
+            // SAFETY: `source` is readable, by the caller.
+            unsafe { source.cast::<Self>().read() }
         }
         #[inline(always)]
-        unsafe fn store(self, at: *mut f64) {
-            // SAFETY: `at` is writable, by the caller.
-            unsafe { at.cast::<Self>().write(self) }
+        unsafe fn store(self, target: *mut f64) {
+            // SAFETY: `target` is writable, by the caller.
+            unsafe { target.cast::<Self>().write(self) }
         }
         #[inline(always)]
-        unsafe fn add(self, other: Self) -> Self {
-            from_fn(|i| self[i] + other[i])
+        unsafe fn add(self, rhs: Self) -> Self {
+            from_fn(|i| self[i] + rhs[i])
         }
         #[inline(always)]
-        unsafe fn sub(self, other: Self) -> Self {
-            from_fn(|i| self[i] - other[i])
+        unsafe fn sub(self, rhs: Self) -> Self {
+            from_fn(|i| self[i] - rhs[i])
         }
         #[inline(always)]
-        unsafe fn mul(self, other: Self) -> Self {
-            from_fn(|i| self[i] * other[i])
+        unsafe fn mul(self, rhs: Self) -> Self {
+            from_fn(|i| self[i] * rhs[i])
         }
         #[inline(always)]
         unsafe fn mul_add(self, factor: Self, term: Self) -> Self {
@@ -210,14 +210,14 @@ mod array {
             [x; 4]
         }
         #[inline(always)]
-        unsafe fn load_words(at: *const u64) -> [u64; 4] {
-            // SAFETY: `at` is readable, by the caller.
-            unsafe { at.cast::<[u64; 4]>().read() }
+        unsafe fn load_words(source: *const u64) -> [u64; 4] {
+            // SAFETY: `source` is readable, by the caller.
+            unsafe { source.cast::<[u64; 4]>().read() }
         }
         #[inline(always)]
-        unsafe fn store_words(words: [u64; 4], at: *mut u64) {
-            // SAFETY: `at` is writable, by the caller.
-            unsafe { at.cast::<[u64; 4]>().write(words) }
+        unsafe fn store_words(words: [u64; 4], target: *mut u64) {
+            // SAFETY: `target` is writable, by the caller.
+            unsafe { target.cast::<[u64; 4]>().write(words) }
         }
         #[inline(always)]
         unsafe fn add_words(a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
@@ -240,14 +240,14 @@ mod array {
             a.map(|x| x >> BITS)
         }
         #[inline(always)]
-        unsafe fn choose(sign: [u64; 4], negative: [u64; 4], other: [u64; 4]) -> [u64; 4] {
+        unsafe fn choose(sign: [u64; 4], negative: [u64; 4], non_negative: [u64; 4]) -> [u64; 4] {
             let mask = sign.map(|s| ((s as i64) >> 63) as u64);
-            from_fn(|i| negative[i] & mask[i] | other[i] & !mask[i])
+            from_fn(|i| negative[i] & mask[i] | non_negative[i] & !mask[i])
         }
         #[inline(always)]
-        unsafe fn transpose(at: *mut f64) {
-            // SAFETY: the 64 words at `at` are writable, by the caller.
-            let block = unsafe { &mut *at.cast::<[f64; 64]>() };
+        unsafe fn transpose(data: *mut f64) {
+            // SAFETY: the 64 words at `data` are writable, by the caller.
+            let block = unsafe { &mut *data.cast::<[f64; 64]>() };
             (0..8).for_each(|i| (0..i).for_each(|j| block.swap(8 * i + j, 8 * j + i)));
         }
     }
@@ -268,29 +268,29 @@ mod x86 {
             unsafe { _mm256_set1_pd(x) }
         }
         #[inline(always)]
-        unsafe fn load(at: *const f64) -> Self {
-            // SAFETY: as above, and `at` is readable.
-            unsafe { _mm256_loadu_pd(at) }
+        unsafe fn load(source: *const f64) -> Self {
+            // SAFETY: as above, and `source` is readable.
+            unsafe { _mm256_loadu_pd(source) }
         }
         #[inline(always)]
-        unsafe fn store(self, at: *mut f64) {
-            // SAFETY: as above, and `at` is writable.
-            unsafe { _mm256_storeu_pd(at, self) }
+        unsafe fn store(self, target: *mut f64) {
+            // SAFETY: as above, and `target` is writable.
+            unsafe { _mm256_storeu_pd(target, self) }
         }
         #[inline(always)]
-        unsafe fn add(self, other: Self) -> Self {
+        unsafe fn add(self, rhs: Self) -> Self {
             // SAFETY: as above.
-            unsafe { _mm256_add_pd(self, other) }
+            unsafe { _mm256_add_pd(self, rhs) }
         }
         #[inline(always)]
-        unsafe fn sub(self, other: Self) -> Self {
+        unsafe fn sub(self, rhs: Self) -> Self {
             // SAFETY: as above.
-            unsafe { _mm256_sub_pd(self, other) }
+            unsafe { _mm256_sub_pd(self, rhs) }
         }
         #[inline(always)]
-        unsafe fn mul(self, other: Self) -> Self {
+        unsafe fn mul(self, rhs: Self) -> Self {
             // SAFETY: as above.
-            unsafe { _mm256_mul_pd(self, other) }
+            unsafe { _mm256_mul_pd(self, rhs) }
         }
         #[inline(always)]
         unsafe fn mul_add(self, factor: Self, term: Self) -> Self {
@@ -333,14 +333,14 @@ mod x86 {
             unsafe { _mm256_set1_epi64x(x as i64) }
         }
         #[inline(always)]
-        unsafe fn load_words(at: *const u64) -> __m256i {
-            // SAFETY: as above, and `at` is readable.
-            unsafe { _mm256_loadu_si256(at.cast()) }
+        unsafe fn load_words(source: *const u64) -> __m256i {
+            // SAFETY: as above, and `source` is readable.
+            unsafe { _mm256_loadu_si256(source.cast()) }
         }
         #[inline(always)]
-        unsafe fn store_words(words: __m256i, at: *mut u64) {
-            // SAFETY: as above, and `at` is writable.
-            unsafe { _mm256_storeu_si256(at.cast(), words) }
+        unsafe fn store_words(words: __m256i, target: *mut u64) {
+            // SAFETY: as above, and `target` is writable.
+            unsafe { _mm256_storeu_si256(target.cast(), words) }
         }
         #[inline(always)]
         unsafe fn add_words(a: __m256i, b: __m256i) -> __m256i {
@@ -368,24 +368,24 @@ mod x86 {
             unsafe { _mm256_srli_epi64::<BITS>(a) }
         }
         #[inline(always)]
-        unsafe fn choose(sign: __m256i, negative: __m256i, other: __m256i) -> __m256i {
+        unsafe fn choose(sign: __m256i, negative: __m256i, non_negative: __m256i) -> __m256i {
             // SAFETY: as above.
             unsafe {
-                let (negative, other) = (_mm256_castsi256_pd(negative), _mm256_castsi256_pd(other));
-                _mm256_castpd_si256(_mm256_blendv_pd(other, negative, _mm256_castsi256_pd(sign)))
+                let (negative, non_negative) = (_mm256_castsi256_pd(negative), _mm256_castsi256_pd(non_negative));
+                _mm256_castpd_si256(_mm256_blendv_pd(non_negative, negative, _mm256_castsi256_pd(sign)))
             }
         }
         #[inline(always)]
-        unsafe fn transpose(at: *mut f64) {
-            // SAFETY: as above; all accesses are to the 64 words at `at`.
+        unsafe fn transpose(data: *mut f64) {
+            // SAFETY: as above; all accesses are to the 64 words at `data`.
             unsafe {
                 for i in 0..2 {
                     for j in 0..=i {
-                        let (up, down) = (at.add(32 * j + 4 * i), at.add(32 * i + 4 * j));
-                        let (above, below) = (transposed(up), transposed(down));
+                        let (up, down) = (data.add(32 * j + 4 * i), data.add(32 * i + 4 * j));
+                        let (upper, lower) = (load_transposed(up), load_transposed(down));
                         for k in 0..4 {
-                            Self::store(above[k], down.add(8 * k));
-                            Self::store(below[k], up.add(8 * k));
+                            Self::store(upper[k], down.add(8 * k));
+                            Self::store(lower[k], up.add(8 * k));
                         }
                     }
                 }
@@ -393,13 +393,13 @@ mod x86 {
         }
     }
 
-    /// Loads the 4x4 matrix at `at`, whose rows are 8 doubles apart, and transposes it.
+    /// Loads the 4x4 matrix at `source`, whose rows are 8 doubles apart, and transposes it.
     #[inline(always)]
-    unsafe fn transposed(at: *const f64) -> [__m256d; 4] {
+    unsafe fn load_transposed(source: *const f64) -> [__m256d; 4] {
         // SAFETY: by the caller.
         unsafe {
-            let (r, s): (__m256d, __m256d) = (Lanes::load(at), Lanes::load(at.add(8)));
-            let (t, u): (__m256d, __m256d) = (Lanes::load(at.add(16)), Lanes::load(at.add(24)));
+            let (r, s): (__m256d, __m256d) = (Lanes::load(source), Lanes::load(source.add(8)));
+            let (t, u): (__m256d, __m256d) = (Lanes::load(source.add(16)), Lanes::load(source.add(24)));
             let (a, b) = (_mm256_unpacklo_pd(r, s), _mm256_unpackhi_pd(r, s));
             let (c, d) = (_mm256_unpacklo_pd(t, u), _mm256_unpackhi_pd(t, u));
             [

@@ -152,17 +152,17 @@ mod tests {
         for (len, count) in
             [(0, 1), (1, 1), (64, 1), (1 << 13, 32), (1 << 16, 4), (3 << 16, 1), (1 << 18, 1), (1 << 19, 1)]
         {
-            let mut all = Long::<u64>::page_of(len);
-            assert_eq!(all.len(), count, "{len} words");
-            assert!(all.iter().all(|words| words.len() == len && words.iter().all(|&w| w == 0)));
-            for (i, words) in all.iter_mut().enumerate() {
+            let mut buffers = Long::<u64>::page_of(len);
+            assert_eq!(buffers.len(), count, "{len} words");
+            assert!(buffers.iter().all(|words| words.len() == len && words.iter().all(|&w| w == 0)));
+            for (i, words) in buffers.iter_mut().enumerate() {
                 words.fill(i as u64 + 1);
             }
-            assert!(all.iter().enumerate().all(|(i, words)| words.iter().all(|&w| w == i as u64 + 1)));
-            assert_eq!(all[0].page_bytes(), count * 8 * len);
+            assert!(buffers.iter().enumerate().all(|(i, words)| words.iter().all(|&w| w == i as u64 + 1)));
+            assert_eq!(buffers[0].page_bytes(), count * 8 * len);
             // A buffer outlives the others of its page, on any thread.
-            let last = all.pop().unwrap();
-            drop(all);
+            let last = buffers.pop().unwrap();
+            drop(buffers);
             let sum = std::thread::spawn(move || last.iter().sum::<u64>()).join().unwrap();
             assert_eq!(sum, (len * count) as u64);
         }

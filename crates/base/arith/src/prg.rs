@@ -106,16 +106,16 @@ impl Prg {
 
     /// Fills with the next `out.len()` bytes of the stream.
     pub fn fill_bytes(&mut self, out: &mut [u8]) {
-        let mut done = 0;
-        while done < out.len() {
+        let mut filled = 0;
+        while filled < out.len() {
             if self.used == BUFFER * 16 {
                 self.refill();
             }
             let block = self.buffer[self.used / 16].to_bytes();
-            let n = (16 - self.used % 16).min(out.len() - done);
-            out[done..done + n].copy_from_slice(&block[self.used % 16..][..n]);
+            let n = (16 - self.used % 16).min(out.len() - filled);
+            out[filled..filled + n].copy_from_slice(&block[self.used % 16..][..n]);
             self.used += n;
-            done += n;
+            filled += n;
         }
     }
 
@@ -123,9 +123,9 @@ impl Prg {
     pub fn fill_u64(&mut self, out: &mut [u64]) {
         let mut out = out;
         if self.used == BUFFER * 16 && out.len() >= 2 * BUFFER {
-            let done = self.aes.stream(self.counter, out);
-            self.counter = self.counter.wrapping_add(done as u64 / 2);
-            out = &mut out[done..];
+            let filled = self.aes.stream(self.counter, out);
+            self.counter = self.counter.wrapping_add(filled as u64 / 2);
+            out = &mut out[filled..];
         }
         while !out.is_empty() {
             if self.used == BUFFER * 16 {
@@ -194,9 +194,9 @@ impl PublicSeed {
 
     /// The seed's stream after its first `blocks` blocks of 16 bytes.
     pub fn stream_from(self, blocks: u64) -> Prg {
-        let mut rest = self.stream();
-        rest.counter = blocks;
-        rest
+        let mut following = self.stream();
+        following.counter = blocks;
+        following
     }
 
     /// Child seed number `domain`, public like this one.
@@ -249,9 +249,9 @@ mod tests {
     fn stream_is_aes_of_the_counter() {
         let mut out = [Block::ZERO; 40];
         prg(3).fill_blocks(&mut out);
-        let mut want: Vec<Block> = (0..40).map(Block).collect();
-        Aes128::new(Block::from_bytes([3; 16])).encrypt(&mut want);
-        assert_eq!(out.to_vec(), want);
+        let mut expected: Vec<Block> = (0..40).map(Block).collect();
+        Aes128::new(Block::from_bytes([3; 16])).encrypt(&mut expected);
+        assert_eq!(out.to_vec(), expected);
     }
 
     #[test]
@@ -283,8 +283,8 @@ mod tests {
             assert!(!secret.contains(&Block::from_bytes(seed.to_bytes())), "seed {i}");
             assert!(!seeds[..i].contains(seed), "seed {i} is an earlier one");
         }
-        let mut again = SplitPrg::new(prg(7));
-        assert_eq!(seeds, (0..64).map(|_| again.public_seed()).collect::<Vec<_>>());
+        let mut repeat = SplitPrg::new(prg(7));
+        assert_eq!(seeds, (0..64).map(|_| repeat.public_seed()).collect::<Vec<_>>());
         assert_ne!(SplitPrg::draw(&mut prg(7)).public_seed(), first);
     }
 
@@ -307,20 +307,20 @@ mod tests {
     proptest! {
         #[test]
         fn cutting_does_not_matter(cuts in proptest::collection::vec((0u8..4, 0usize..300), 1..12)) {
-            let mut whole = vec![0u8; 12 * 300 * 16];
-            prg(5).fill_bytes(&mut whole);
+            let mut uncut = vec![0u8; 12 * 300 * 16];
+            prg(5).fill_bytes(&mut uncut);
             let mut p = prg(5);
-            let mut at = 0;
+            let mut offset = 0;
             for (kind, n) in cuts {
-                let mut got = Vec::new();
+                let mut actual = Vec::new();
                 match kind {
-                    0 => { got.resize(n, 0); p.fill_bytes(&mut got); }
-                    1 => { let mut w = vec![0u64; n]; p.fill_u64(&mut w); got = w.iter().flat_map(|w| w.to_le_bytes()).collect(); }
-                    2 => { let mut b = vec![Block::ZERO; n]; p.fill_blocks(&mut b); got = crate::block::to_bytes(&b); }
-                    _ => got.extend(p.next_u64().to_le_bytes()),
+                    0 => { actual.resize(n, 0); p.fill_bytes(&mut actual); }
+                    1 => { let mut w = vec![0u64; n]; p.fill_u64(&mut w); actual = w.iter().flat_map(|w| w.to_le_bytes()).collect(); }
+                    2 => { let mut b = vec![Block::ZERO; n]; p.fill_blocks(&mut b); actual = crate::block::to_bytes(&b); }
+                    _ => actual.extend(p.next_u64().to_le_bytes()),
                 }
-                prop_assert_eq!(&got[..], &whole[at..at + got.len()]);
-                at += got.len();
+                prop_assert_eq!(&actual[..], &uncut[offset..offset + actual.len()]);
+                offset += actual.len();
             }
         }
     }

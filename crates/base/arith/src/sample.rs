@@ -171,12 +171,12 @@ mod tests {
         let m = Modulus::new(1_086_130_538_722_589).unwrap();
         for seed in 0..32 {
             let seed = PublicSeed::from_bytes([seed; 16]);
-            let mut whole = vec![0; 5000];
-            uniform(&mut seed.stream(), &m, &mut whole);
-            let mut parts = UniformParts::new(&Pointwise::new(m), seed, whole.len());
-            let mut again = vec![0; 5000];
-            again.chunks_mut(512).for_each(|part| parts.next(part));
-            assert_eq!(again, whole);
+            let mut uncut = vec![0; 5000];
+            uniform(&mut seed.stream(), &m, &mut uncut);
+            let mut parts = UniformParts::new(&Pointwise::new(m), seed, uncut.len());
+            let mut joined = vec![0; 5000];
+            joined.chunks_mut(512).for_each(|part| parts.next(part));
+            assert_eq!(joined, uncut);
         }
     }
 

@@ -43,21 +43,21 @@ impl Factor {
 }
 
 /// # Safety
-/// `at` points to 8 readable words.
+/// `source` points to 8 readable words.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-pub(crate) unsafe fn load(at: *const u64) -> V {
+pub(crate) unsafe fn load(source: *const u64) -> V {
     // SAFETY: by the caller.
-    unsafe { _mm512_loadu_si512(at.cast()) }
+    unsafe { _mm512_loadu_si512(source.cast()) }
 }
 
 /// # Safety
-/// `at` points to 8 writable words.
+/// `target` points to 8 writable words.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-pub(crate) unsafe fn store(at: *mut u64, v: V) {
+pub(crate) unsafe fn store(target: *mut u64, v: V) {
     // SAFETY: by the caller.
-    unsafe { _mm512_storeu_si512(at.cast(), v) }
+    unsafe { _mm512_storeu_si512(target.cast(), v) }
 }
 
 /// `x - bound` if that is not negative, else `x`: from `[0, 2 bound)` to `[0, bound)`.

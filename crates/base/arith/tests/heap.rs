@@ -30,18 +30,18 @@ fn peak_of(work: impl FnOnce() + Send) -> u64 {
     account.peak().unwrap_or(0)
 }
 
-fn near(peak: u64, bytes: usize) -> bool {
+fn is_near(peak: u64, bytes: usize) -> bool {
     peak.abs_diff(bytes as u64) < NOISE
 }
 
 #[test]
 fn the_most_that_was_held_at_one_time_counts() {
     let _alone = alone();
-    let both = peak_of(|| {
+    let peak = peak_of(|| {
         drop(black_box(vec![1u8; 3 * MIB]));
         black_box((vec![0u8; MIB], vec![2u8; MIB]));
     });
-    assert!(near(both, 3 * MIB), "{both}");
+    assert!(is_near(peak, 3 * MIB), "{peak}");
     let grown = peak_of(|| {
         let mut values = vec![1u8; MIB];
         values.reserve_exact(MIB);
@@ -49,7 +49,7 @@ fn the_most_that_was_held_at_one_time_counts() {
         black_box(&values);
         drop(black_box(vec![1u8; MIB / 2]));
     });
-    assert!(near(grown, 2 * MIB), "{grown}");
+    assert!(is_near(grown, 2 * MIB), "{grown}");
 }
 
 #[test]
@@ -65,10 +65,10 @@ fn threads_of_a_job_are_counted_together_and_others_not() {
             black_box(vec![1u8; MIB])
         }
     };
-    let kept: Vec<Vec<u8>> =
+    let blocks: Vec<Vec<u8>> =
         [true, true, false].map(|joins| thread::spawn(work(joins)).join().unwrap()).into_iter().collect();
     let peak = account.peak().unwrap();
-    assert!(near(peak, 2 * MIB), "{peak} for {} vectors", kept.len());
+    assert!(is_near(peak, 2 * MIB), "{peak} for {} vectors", blocks.len());
 }
 
 #[test]
@@ -77,15 +77,15 @@ fn an_account_begins_at_zero_and_there_are_so_many() {
     drop(black_box(vec![1u8; MIB]));
     let first = Account::open().unwrap();
     assert_eq!(first.peak(), None);
-    let more: Vec<Account> = std::iter::from_fn(Account::open).collect();
-    assert_eq!(more.len(), MAX_ACCOUNTS - 1);
-    drop(more);
+    let further: Vec<Account> = std::iter::from_fn(Account::open).collect();
+    assert_eq!(further.len(), MAX_ACCOUNTS - 1);
+    drop(further);
     assert!(Account::open().is_some());
 }
 
 /// Applies one step to a block.
-fn step(block: &mut Vec<u8>, what: u8, size: usize) {
-    match what {
+fn step(block: &mut Vec<u8>, action: u8, size: usize) {
+    match action {
         // In place, by `realloc`.
         3 => {
             block.clear();
@@ -95,7 +95,7 @@ fn step(block: &mut Vec<u8>, what: u8, size: usize) {
         // Frees the old block before it allocates the new one.
         _ => {
             *block = Vec::new();
-            *block = match what {
+            *block = match action {
                 0 => Vec::new(),
                 1 => vec![0; size],
                 _ => vec![1; size],
@@ -117,7 +117,7 @@ fn a_visit_ends() {
     drop(visit);
     let after = black_box(vec![1u8; 8 * MIB]);
     let [outer, inner] = [outer, inner].map(|account| account.peak().unwrap());
-    assert!(near(outer, 2 * MIB) && near(inner, 3 * MIB), "{outer} {inner}");
+    assert!(is_near(outer, 2 * MIB) && is_near(inner, 3 * MIB), "{outer} {inner}");
     drop((before, kept, more, after));
 }
 
@@ -127,19 +127,19 @@ proptest! {
     #[test]
     fn the_peak_is_that_of_a_model(steps in prop::collection::vec((0..4u8, 0..8usize, 1..512usize), 1..60)) {
         let _alone = alone();
-        let (mut sizes, mut live, mut most) = ([0usize; 8], 0, 0);
-        for &(what, which, kib) in &steps {
-            let new = if what == 0 { 0 } else { kib << 10 };
+        let (mut sizes, mut live, mut highest) = ([0usize; 8], 0, 0);
+        for &(action, which, kib) in &steps {
+            let new = if action == 0 { 0 } else { kib << 10 };
             live = live + new - std::mem::replace(&mut sizes[which], new);
-            most = most.max(live);
+            highest = highest.max(live);
         }
         let peak = peak_of(move || {
             let mut blocks: [Vec<u8>; 8] = Default::default();
-            for (what, which, kib) in steps {
-                step(&mut blocks[which], what, kib << 10);
+            for (action, which, kib) in steps {
+                step(&mut blocks[which], action, kib << 10);
                 black_box(&blocks);
             }
         });
-        prop_assert!(near(peak, most), "{} for {}", peak, most);
+        prop_assert!(is_near(peak, highest), "{} for {}", peak, highest);
     }
 }

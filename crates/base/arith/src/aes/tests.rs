@@ -27,9 +27,9 @@ fn counter_mode_is_the_encrypted_counter() {
     let aes = Aes128::new(Block(7));
     let mut out = [Block::ZERO; 3];
     aes.counter(5, u64::MAX, &mut out);
-    let mut want = [Block(5 << 64 | u64::MAX as u128), Block(5 << 64), Block(5 << 64 | 1)];
-    aes.encrypt(&mut want);
-    assert_eq!(out, want);
+    let mut expected = [Block(5 << 64 | u64::MAX as u128), Block(5 << 64), Block(5 << 64 | 1)];
+    aes.encrypt(&mut expected);
+    assert_eq!(out, expected);
 }
 
 fn blocks(max: usize) -> impl Strategy<Value = Vec<Block>> {
@@ -86,18 +86,18 @@ proptest! {
         let reference = CcrHash::with_cpu(Cpu::portable(), Block(key));
         let hash = |x: &[Block], mask| { let mut out = vec![Block::ZERO; n]; reference.hash(x, mask, &mut out); out };
         let shifted: Vec<Block> = nodes.iter().zip(&deltas).map(|(x, d)| *x ^ *d).collect();
-        let (h, other) = (hash(&nodes, Block::ZERO), hash(&shifted, Block::ZERO));
-        let want: Vec<Block> = (0..n).map(|i| h[i] ^ other[i] ^ (deltas[i] & not(side(i)))).collect();
-        let left: Vec<Block> = (0..n).map(|i| h[i] ^ (want[i] & Block::mask(nodes[i].lsb()))).collect();
+        let (h, shifted_hashes) = (hash(&nodes, Block::ZERO), hash(&shifted, Block::ZERO));
+        let expected: Vec<Block> = (0..n).map(|i| h[i] ^ shifted_hashes[i] ^ (deltas[i] & not(side(i)))).collect();
+        let left: Vec<Block> = (0..n).map(|i| h[i] ^ (expected[i] & Block::mask(nodes[i].lsb()))).collect();
         let next: Vec<Block> = (0..n).map(|i| left[i] ^ (nodes[i] & side(i))).collect();
         let total: Vec<Block> = (0..n).map(|i| sums[i] ^ ((left[i] ^ nodes[i]) & not(side(i)))).collect();
         for cpu in Cpu::available() {
             let ccr = CcrHash::with_cpu(cpu, Block(key));
             let (mut x, mut c) = (nodes.clone(), vec![Block::ZERO; n]);
             ccr.correct(&mut x, &deltas, &sides, &mut c);
-            prop_assert_eq!((&x, &c), (&next, &want), "{:?}", cpu);
+            prop_assert_eq!((&x, &c), (&next, &expected), "{:?}", cpu);
             let (mut x, mut sum) = (nodes.clone(), sums.clone());
-            ccr.descend(&mut x, &want, &sides, &mut sum);
+            ccr.descend(&mut x, &expected, &sides, &mut sum);
             prop_assert_eq!((&x, &sum), (&next, &total), "{:?}", cpu);
         }
     }
@@ -111,12 +111,12 @@ fn streams_are_counted_blocks() {
         let aes = Aes128::with_cpu(cpu, Block(77));
         for (counter, len) in [(0, 0), (5, 63), (5, 64), (u64::MAX - 20, 300), (9, 1000)] {
             let mut words = vec![1; len];
-            let done = aes.stream(counter, &mut words);
-            assert!(done <= len && done.is_multiple_of(2) && words[done..].iter().all(|&w| w == 1));
-            let mut want = vec![Block::ZERO; done / 2];
-            aes.counter(0, counter, &mut want);
-            let want: Vec<u64> = want.iter().flat_map(|b| [b.0 as u64, (b.0 >> 64) as u64]).collect();
-            assert_eq!(words[..done], want);
+            let filled = aes.stream(counter, &mut words);
+            assert!(filled <= len && filled.is_multiple_of(2) && words[filled..].iter().all(|&w| w == 1));
+            let mut expected = vec![Block::ZERO; filled / 2];
+            aes.counter(0, counter, &mut expected);
+            let expected: Vec<u64> = expected.iter().flat_map(|b| [b.0 as u64, (b.0 >> 64) as u64]).collect();
+            assert_eq!(words[..filled], expected);
         }
     }
 }

@@ -171,14 +171,14 @@ macro_rules! kernels {
             #[target_feature(enable = $features)]
             pub(super) fn encrypt(keys: &[Block; 11], blocks: &mut [Block]) {
                 let k = broadcast(keys);
-                let (whole, rest) = blocks.as_chunks_mut::<CHUNK>();
-                for c in whole {
+                let (chunks, tail) = blocks.as_chunks_mut::<CHUNK>();
+                for c in chunks {
                     store(aes(&k, load(c)), c);
                 }
-                if !rest.is_empty() {
-                    let mut c = padded(rest);
+                if !tail.is_empty() {
+                    let mut c = padded(tail);
                     store(aes(&k, load(&c)), &mut c);
-                    rest.copy_from_slice(&c[..rest.len()]);
+                    tail.copy_from_slice(&c[..tail.len()]);
                 }
             }
 
@@ -187,8 +187,8 @@ macro_rules! kernels {
                 let k = broadcast(keys);
                 let mut next = load(&std::array::from_fn(|i| Block(counter.wrapping_add(i as u64).into())));
                 let step = $set(Block(CHUNK as u128));
-                let whole = out.as_chunks_mut::<{ 2 * CHUNK }>().0;
-                for words in whole.iter_mut() {
+                let chunks = out.as_chunks_mut::<{ 2 * CHUNK }>().0;
+                for words in chunks.iter_mut() {
                     let bytes = aes(&k, next);
                     for (i, x) in bytes.into_iter().enumerate() {
                         // SAFETY: vector i writes LANES blocks, two words each, of 8 * LANES.
@@ -198,7 +198,7 @@ macro_rules! kernels {
                         *x = $add(*x, step);
                     }
                 }
-                2 * CHUNK * whole.len()
+                2 * CHUNK * chunks.len()
             }
 
             #[target_feature(enable = $features)]
@@ -341,10 +341,10 @@ macro_rules! kernels {
     };
 }
 
-/// Bits `at ..` of a bit vector; `at` is a multiple of the chunk's size, which divides 64.
+/// Bits `bit_offset ..` of a bit vector; `bit_offset` is a multiple of the chunk's size, which divides 64.
 #[inline]
-fn window(words: &[u64], at: usize) -> u64 {
-    words[at / 64] >> (at % 64)
+fn window(words: &[u64], bit_offset: usize) -> u64 {
+    words[bit_offset / 64] >> (bit_offset % 64)
 }
 
 #[inline]

@@ -80,9 +80,9 @@ mod wide {
                 parts[v % 4] = _mm512_permutex2var_epi8(parts[v % 4], take, x);
             }
             // Each part is zero at the positions of other parts, so OR merges them.
-            let all = _mm512_or_si512(_mm512_or_si512(parts[0], parts[1]), _mm512_or_si512(parts[2], parts[3]));
+            let joined = _mm512_or_si512(_mm512_or_si512(parts[0], parts[1]), _mm512_or_si512(parts[2], parts[3]));
             for (j, word) in words.iter_mut().enumerate() {
-                *word = _mm512_test_epi8_mask(all, _mm512_set1_epi8((1u8 << j) as i8));
+                *word = _mm512_test_epi8_mask(joined, _mm512_set1_epi8((1u8 << j) as i8));
             }
         }
     }

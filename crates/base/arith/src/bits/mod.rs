@@ -110,28 +110,28 @@ impl Bits {
     }
 
     /// `self ^= other`. Panics if the lengths differ.
-    pub fn xor_assign(&mut self, other: &Self) {
-        assert_eq!(self.len, other.len, "lengths of bit vectors");
-        self.words.iter_mut().zip(&other.words).for_each(|(a, b)| *a ^= b);
+    pub fn xor_assign(&mut self, rhs: &Self) {
+        assert_eq!(self.len, rhs.len, "lengths of bit vectors");
+        self.words.iter_mut().zip(&rhs.words).for_each(|(a, b)| *a ^= b);
     }
 
     /// `self &= other`. Panics if the lengths differ.
-    pub fn and_assign(&mut self, other: &Self) {
-        assert_eq!(self.len, other.len, "lengths of bit vectors");
-        self.words.iter_mut().zip(&other.words).for_each(|(a, b)| *a &= b);
+    pub fn and_assign(&mut self, rhs: &Self) {
+        assert_eq!(self.len, rhs.len, "lengths of bit vectors");
+        self.words.iter_mut().zip(&rhs.words).for_each(|(a, b)| *a &= b);
     }
 
     /// `self ^ other`. Panics if the lengths differ.
-    pub fn xor(&self, other: &Self) -> Self {
+    pub fn xor(&self, rhs: &Self) -> Self {
         let mut out = self.clone();
-        out.xor_assign(other);
+        out.xor_assign(rhs);
         out
     }
 
     /// `self & other`. Panics if the lengths differ.
-    pub fn and(&self, other: &Self) -> Self {
+    pub fn and(&self, rhs: &Self) -> Self {
         let mut out = self.clone();
-        out.and_assign(other);
+        out.and_assign(rhs);
         out
     }
 
@@ -159,10 +159,10 @@ impl Bits {
         self.words.truncate(self.len.div_ceil(64));
     }
 
-    /// The bits `at..at + n`. Panics if the vector ends before them.
-    pub fn slice(&self, at: usize, n: usize) -> Self {
-        assert!(at.checked_add(n).is_some_and(|end| end <= self.len), "bits {at}+{n} of {}", self.len);
-        let (word, shift) = (at / 64, at % 64);
+    /// The bits `start..start + n`. Panics if the vector ends before them.
+    pub fn slice(&self, start: usize, n: usize) -> Self {
+        assert!(start.checked_add(n).is_some_and(|end| end <= self.len), "bits {start}+{n} of {}", self.len);
+        let (word, shift) = (start / 64, start % 64);
         let words = (word..word + n.div_ceil(64))
             .map(|w| {
                 let high = self.words.get(w + 1).copied().unwrap_or(0);

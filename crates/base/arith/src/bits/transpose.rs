@@ -72,9 +72,9 @@ mod tests {
                 }
             }
             let mask = if width == 64 { u64::MAX } else { (1 << width) - 1 };
-            let back = from_planes(&p);
+            let restored = from_planes(&p);
             if width > 0 {
-                prop_assert_eq!(back, values.iter().map(|v| v & mask).collect::<Vec<_>>());
+                prop_assert_eq!(restored, values.iter().map(|v| v & mask).collect::<Vec<_>>());
             }
         }
 
@@ -87,8 +87,8 @@ mod tests {
                 block_planes(cpu, &blocks, &mut out);
                 for (j, word) in out.iter().enumerate() {
                     for (i, b) in blocks.iter().enumerate() {
-                        let want = if j < 64 { (b.0 >> j & 1) as u64 } else { 0 };
-                        prop_assert_eq!(word >> i & 1, want, "{:?} plane {} block {}", cpu, j, i);
+                        let expected = if j < 64 { (b.0 >> j & 1) as u64 } else { 0 };
+                        prop_assert_eq!(word >> i & 1, expected, "{:?} plane {} block {}", cpu, j, i);
                     }
                 }
             }

@@ -84,12 +84,12 @@ mod x86 {
     /// Splits four words below 2^52 into halves.
     ///
     /// # Safety
-    /// Four words can be read at `at`.
+    /// Four words can be read at `source`.
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn halves(at: *const u64) -> [__m256i; 2] {
+    unsafe fn halves(source: *const u64) -> [__m256i; 2] {
         // SAFETY: guaranteed by the caller.
-        let x = unsafe { _mm256_loadu_si256(at.cast()) };
+        let x = unsafe { _mm256_loadu_si256(source.cast()) };
         [_mm256_and_si256(x, _mm256_set1_epi64x((1 << HALF) - 1)), _mm256_srli_epi64::<HALF>(x)]
     }
 

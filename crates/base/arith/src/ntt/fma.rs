@@ -125,16 +125,16 @@ unsafe fn forward_with<V: Lanes>(p: u64, t: &RealTwiddles, x: &mut [u64]) {
             groups *= 4;
         }
         for part in 0..parts {
-            let (at, mut inner) = (data.add(part * len), inner);
+            let (block, mut inner) = (data.add(part * len), inner);
             while len / inner >= 32 {
-                forward_pair::<V, false>(at, len, inner, factors, (parts + part) * inner, m);
+                forward_pair::<V, false>(block, len, inner, factors, (parts + part) * inner, m);
                 inner *= 4;
             }
             if len / inner == 16 {
-                forward_one(at, inner, factors.add((parts + part) * inner), m);
+                forward_one(block, inner, factors.add((parts + part) * inner), m);
             }
             for b in 0..len / 64 {
-                forward_block(at.add(64 * b), t.block.as_ptr().add(56 * (part * len / 64 + b)), m);
+                forward_block(block.add(64 * b), t.block.as_ptr().add(56 * (part * len / 64 + b)), m);
             }
         }
     }
@@ -152,18 +152,18 @@ unsafe fn inverse_with<V: Lanes>(p: u64, scale: u64, t: &RealTwiddles, x: &mut [
         let m = RealModulus::<V>::new(p);
         let scale = V::splat(scale as f64);
         for part in 0..parts {
-            let at = data.add(part * len);
+            let block = data.add(part * len);
             for b in 0..len / 64 {
-                inverse_block(at.add(64 * b), t.block.as_ptr().add(56 * (part * len / 64 + b)), m);
+                inverse_block(block.add(64 * b), t.block.as_ptr().add(56 * (part * len / 64 + b)), m);
             }
             let mut groups = len / 8;
             if len.trailing_zeros().is_multiple_of(2) {
                 groups /= 2;
-                inverse_one(at, groups, factors.add((parts + part) * groups), m);
+                inverse_one(block, groups, factors.add((parts + part) * groups), m);
             }
             while groups > inner {
                 groups /= 4;
-                inverse_pair::<V, false>(at, len, groups, factors, (parts + part) * groups, scale, m);
+                inverse_pair::<V, false>(block, len, groups, factors, (parts + part) * groups, scale, m);
             }
         }
         let mut groups = parts;
@@ -236,8 +236,8 @@ unsafe fn forward_pair<V: Lanes, const FRESH: bool>(
             for k in (0..quarter).step_by(V::LEN) {
                 let mut r = [m.p; 4];
                 for (j, v) in r.iter_mut().enumerate() {
-                    let at = base.add(j * quarter + k);
-                    *v = if FRESH { to_real(V::load_words(at)) } else { V::load(at.cast()) };
+                    let element = base.add(j * quarter + k);
+                    *v = if FRESH { to_real(V::load_words(element)) } else { V::load(element.cast()) };
                 }
                 let [mut a, mut b, mut c, mut d] = r;
                 if FRESH {
@@ -286,11 +286,11 @@ unsafe fn inverse_pair<V: Lanes, const LAST: bool>(
                 inverse_two::<V, true>([&mut a, &mut c], [&mut b, &mut d], [left, right], m);
                 inverse_two::<V, false>([&mut a, &mut b], [&mut c, &mut d], [wide; 2], m);
                 for (j, v) in [a, b, c, d].into_iter().enumerate() {
-                    let at = base.add(j * quarter + k);
+                    let element = base.add(j * quarter + k);
                     if LAST {
-                        V::store_words(to_words(m.canonical(m.mul(v, scale))), at);
+                        V::store_words(to_words(m.canonical(m.mul(v, scale))), element);
                     } else {
-                        v.store(at.cast());
+                        v.store(element.cast());
                     }
                 }
             }
@@ -349,17 +349,17 @@ unsafe fn inverse_one<V: Lanes>(data: *mut u64, groups: usize, factors: *const f
 /// rows of the transposed block.
 ///
 /// # Safety
-/// `at` points to 64 words, `factors` to 56.
+/// `data` points to 64 words, `factors` to 56.
 #[inline(always)]
-unsafe fn forward_block<V: Lanes>(at: *mut u64, factors: *const f64, m: RealModulus<V>) {
+unsafe fn forward_block<V: Lanes>(data: *mut u64, factors: *const f64, m: RealModulus<V>) {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        V::transpose(at.cast());
+        V::transpose(data.cast());
         for k in (0..8).step_by(V::LEN) {
-            let (at, w) = (at.add(k), factors.add(k));
+            let (data, w) = (data.add(k), factors.add(k));
             let mut r = [m.p; 8];
             for (i, v) in r.iter_mut().enumerate() {
-                *v = V::load(at.add(8 * i).cast());
+                *v = V::load(data.add(8 * i).cast());
             }
             let [r0, r1, r2, r3, r4, r5, r6, r7] = &mut r;
             let wide = V::load(w);
@@ -371,7 +371,7 @@ unsafe fn forward_block<V: Lanes>(at: *mut u64, factors: *const f64, m: RealModu
             forward_two::<V, true>([r0, r2], [r1, r3], [V::load(w.add(24)), V::load(w.add(32))], m);
             forward_two::<V, true>([r4, r6], [r5, r7], [V::load(w.add(40)), V::load(w.add(48))], m);
             for (i, v) in r.into_iter().enumerate() {
-                V::store_words(to_words(m.canonical(v)), at.add(8 * i));
+                V::store_words(to_words(m.canonical(v)), data.add(8 * i));
             }
         }
     }
@@ -382,14 +382,14 @@ unsafe fn forward_block<V: Lanes>(at: *mut u64, factors: *const f64, m: RealModu
 /// # Safety
 /// As [`forward_block`].
 #[inline(always)]
-unsafe fn inverse_block<V: Lanes>(at: *mut u64, factors: *const f64, m: RealModulus<V>) {
+unsafe fn inverse_block<V: Lanes>(data: *mut u64, factors: *const f64, m: RealModulus<V>) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         for k in (0..8).step_by(V::LEN) {
-            let (at, w) = (at.add(k), factors.add(k));
+            let (data, w) = (data.add(k), factors.add(k));
             let mut r = [m.p; 8];
             for (i, v) in r.iter_mut().enumerate() {
-                *v = to_real(V::load_words(at.add(8 * i)));
+                *v = to_real(V::load_words(data.add(8 * i)));
             }
             let [r0, r1, r2, r3, r4, r5, r6, r7] = &mut r;
             inverse_two::<V, true>([r0, r2], [r1, r3], [V::load(w.add(24)), V::load(w.add(32))], m);
@@ -401,10 +401,10 @@ unsafe fn inverse_block<V: Lanes>(at: *mut u64, factors: *const f64, m: RealModu
             inverse_two::<V, true>([r0, r1], [r4, r5], [wide; 2], m);
             inverse_two::<V, true>([r2, r3], [r6, r7], [wide; 2], m);
             for (i, v) in r.into_iter().enumerate() {
-                v.store(at.add(8 * i).cast());
+                v.store(data.add(8 * i).cast());
             }
         }
-        V::transpose(at.cast());
+        V::transpose(data.cast());
     }
 }
 
@@ -421,17 +421,17 @@ mod tests {
         for n in [64, 128, 1024, 4096, 8192] {
             let portable = NttTable::with_cpu(crate::cpu::Cpu::portable(), n, modulus).unwrap();
             let root = modulus.primitive_root(2 * n as u64).unwrap();
-            let [forth, back] = [root, modulus.inv(root)].map(|r| RealTwiddles::new(n, &modulus, r));
+            let [forward, inverse] = [root, modulus.inv(root)].map(|r| RealTwiddles::new(n, &modulus, r));
             for a in
                 [vec![p - 1; n], (0..n as u64).map(|i| modulus.reduce(i.wrapping_mul(0x9E37_79B9_7F4A_7C15))).collect()]
             {
                 let (mut x, mut y) = (a.clone(), a.clone());
                 portable.forward(&mut x);
                 // SAFETY: arrays need no feature, and the tables are for n.
-                unsafe { forward_with::<[f64; 4]>(p, &forth, &mut y) };
+                unsafe { forward_with::<[f64; 4]>(p, &forward, &mut y) };
                 assert_eq!(x, y, "degree {n}");
                 // SAFETY: as above.
-                unsafe { inverse_with::<[f64; 4]>(p, portable.degree_inverse.value, &back, &mut y) };
+                unsafe { inverse_with::<[f64; 4]>(p, portable.degree_inverse.value, &inverse, &mut y) };
                 assert_eq!(y, a, "degree {n}");
             }
         }

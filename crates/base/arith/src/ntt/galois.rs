@@ -70,19 +70,23 @@ impl Galois {
         self.degree
     }
 
-    fn check(&self, from: usize, to: usize) {
-        assert!(from == self.degree && to == self.degree, "{from} to {to} words, degree {}", self.degree);
+    fn check(&self, source_len: usize, target_len: usize) {
+        assert!(
+            source_len == self.degree && target_len == self.degree,
+            "{source_len} to {target_len} words, degree {}",
+            self.degree
+        );
     }
 
     /// Applies the automorphism to N values in the order of [`crate::ntt`].
     ///
     /// # Panics
     /// If a buffer does not have N elements.
-    pub fn apply(&self, from: &[u64], to: &mut [u64]) {
-        self.check(from.len(), to.len());
-        let from = from.as_chunks::<BLOCK>().0;
-        for (out, &(source, carry)) in to.as_chunks_mut::<BLOCK>().0.iter_mut().zip(&self.sources) {
-            let (block, inside) = (&from[source as usize], &self.inside[usize::from(carry) % BLOCK]);
+    pub fn apply(&self, input: &[u64], output: &mut [u64]) {
+        self.check(input.len(), output.len());
+        let input = input.as_chunks::<BLOCK>().0;
+        for (out, &(source, carry)) in output.as_chunks_mut::<BLOCK>().0.iter_mut().zip(&self.sources) {
+            let (block, inside) = (&input[source as usize], &self.inside[usize::from(carry) % BLOCK]);
             for (v, &i) in out.iter_mut().zip(inside) {
                 *v = block[usize::from(i) % BLOCK];
             }
@@ -93,25 +97,25 @@ impl Galois {
     ///
     /// # Panics
     /// If a buffer does not have N elements.
-    pub fn apply_coefficients(&self, modulus: &Modulus, from: &[u64], to: &mut [u64]) {
-        self.scatter(from, to, |v, negative| if negative { modulus.neg(v) } else { v });
+    pub fn apply_coefficients(&self, modulus: &Modulus, input: &[u64], output: &mut [u64]) {
+        self.scatter(input, output, |v, negative| if negative { modulus.neg(v) } else { v });
     }
 
     /// Applies the automorphism to N small signed coefficients, such as secrets or errors.
     ///
     /// # Panics
     /// If a buffer does not have N elements.
-    pub fn apply_signed(&self, from: &[i64], to: &mut [i64]) {
-        self.scatter(from, to, |v, negative| if negative { -v } else { v });
+    pub fn apply_signed(&self, input: &[i64], output: &mut [i64]) {
+        self.scatter(input, output, |v, negative| if negative { -v } else { v });
     }
 
     /// Moves coefficient i to `g i mod N`, negated if `g i mod 2N >= N`. Both are public.
-    fn scatter<T: Copy>(&self, from: &[T], to: &mut [T], value: impl Fn(T, bool) -> T) {
-        self.check(from.len(), to.len());
-        let mut at = 0;
-        for &v in from {
-            to[at % self.degree] = value(v, at >= self.degree);
-            at = (at + self.element as usize) % (2 * self.degree);
+    fn scatter<T: Copy>(&self, input: &[T], output: &mut [T], value: impl Fn(T, bool) -> T) {
+        self.check(input.len(), output.len());
+        let mut position = 0;
+        for &v in input {
+            output[position % self.degree] = value(v, position >= self.degree);
+            position = (position + self.element as usize) % (2 * self.degree);
         }
     }
 }

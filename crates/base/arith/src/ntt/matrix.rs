@@ -28,14 +28,14 @@ struct Size {
 impl<'a, W> Product<'a, W> {
     fn new(rows: &'a [&'a [W]], columns: &'a [&'a [W]], count: usize, sums: &[usize]) -> Self {
         let len = columns.first().map_or(0, |c| c.len());
-        let whole = [rows, columns].iter().all(|factors| {
+        let lengths_match = [rows, columns].iter().all(|factors| {
             factors.len().is_multiple_of(count.max(1)) && factors.iter().all(|factor| factor.len() == len)
         });
-        assert!(len.is_multiple_of(64) && whole, "factors of length {len}, {count} in a row");
-        let this = Self { rows, columns, count, len };
-        let Size { height, width } = this.size();
+        assert!(len.is_multiple_of(64) && lengths_match, "factors of length {len}, {count} in a row");
+        let product = Self { rows, columns, count, len };
+        let Size { height, width } = product.size();
         assert!(sums.iter().all(|&l| l == height * width * len), "{sums:?} words for {height} x {width} sums of {len}");
-        this
+        product
     }
 
     /// The shape of the sums.
@@ -86,9 +86,9 @@ impl NttTable {
 fn each<W>(product: &Product<'_, W>, mut add: impl FnMut(std::ops::Range<usize>, &[W], &[W])) {
     let (Size { height, width }, count, len) = (product.size(), product.count, product.len);
     for (o, t) in (0..height).flat_map(|o| (0..width).map(move |t| (o, t))) {
-        let from = (o * width + t) * len;
+        let start = (o * width + t) * len;
         for k in 0..count {
-            add(from..from + len, product.rows[o * count + k], product.columns[t * count + k]);
+            add(start..start + len, product.rows[o * count + k], product.columns[t * count + k]);
         }
     }
 }
@@ -164,19 +164,19 @@ mod ifma {
         let (count, len, width) = (product.count, product.len, product.size().width);
         // SAFETY: guaranteed by the caller; factors have `len` words each.
         unsafe {
-            for at in (0..len).step_by(8 * VECTORS) {
-                let sum = |i: usize, j: usize| ((o + i) * width + t + j) * len + at;
+            for offset in (0..len).step_by(8 * VECTORS) {
+                let sum = |i: usize, j: usize| ((o + i) * width + t + j) * len + offset;
                 let all = |words: &[u64]| -> [[[V; VECTORS]; T]; O] {
                     from_fn(|i| from_fn(|j| load_all(words.as_ptr().add(sum(i, j)), 8)))
                 };
                 let (mut l, mut h) = (all(low), all(high));
                 for k in 0..count {
-                    let column = |j: usize| product.columns.get_unchecked((t + j) * count + k).as_ptr().add(at);
+                    let column = |j: usize| product.columns.get_unchecked((t + j) * count + k).as_ptr().add(offset);
                     let x: [[V; VECTORS]; T] = from_fn(|j| load_all(column(j), 8));
                     for (i, (l, h)) in l.iter_mut().zip(&mut h).enumerate() {
-                        let from = product.rows.get_unchecked((o + i) * count + k).as_ptr().add(at);
+                        let source = product.rows.get_unchecked((o + i) * count + k).as_ptr().add(offset);
                         for v in 0..VECTORS {
-                            let y = load(from.add(8 * v));
+                            let y = load(source.add(8 * v));
                             for ((l, h), x) in l.iter_mut().zip(h.iter_mut()).zip(&x) {
                                 l[v] = _mm512_madd52lo_epu64(l[v], x[v], y);
                                 h[v] = _mm512_madd52hi_epu64(h[v], x[v], y);
@@ -209,21 +209,21 @@ mod ifma {
         let (count, len, width) = (product.count, product.len, product.size().width);
         // SAFETY: as in `wide_block`.
         unsafe {
-            for at in (0..len).step_by(8 * VECTORS) {
-                let sum = |i: usize, j: usize| ((o + i) * width + t + j) * len + at;
+            for offset in (0..len).step_by(8 * VECTORS) {
+                let sum = |i: usize, j: usize| ((o + i) * width + t + j) * len + offset;
                 let mut l: [[[V; VECTORS]; T]; O] = from_fn(|i| from_fn(|j| load_all(sums.as_ptr().add(sum(i, j)), 8)));
                 for k in 0..count {
                     let mut x = [[_mm512_setzero_si512(); VECTORS]; T];
                     for (j, x) in x.iter_mut().enumerate() {
-                        let from = product.columns.get_unchecked((t + j) * count + k).as_ptr().add(at);
+                        let source = product.columns.get_unchecked((t + j) * count + k).as_ptr().add(offset);
                         for (v, x) in x.iter_mut().enumerate() {
-                            *x = widened(from.add(8 * v));
+                            *x = load_widened(source.add(8 * v));
                         }
                     }
                     for (i, l) in l.iter_mut().enumerate() {
-                        let from = product.rows.get_unchecked((o + i) * count + k).as_ptr().add(at);
+                        let source = product.rows.get_unchecked((o + i) * count + k).as_ptr().add(offset);
                         for v in 0..VECTORS {
-                            let y = widened(from.add(8 * v));
+                            let y = load_widened(source.add(8 * v));
                             for (l, x) in l.iter_mut().zip(&x) {
                                 l[v] = _mm512_madd52lo_epu64(l[v], x[v], y);
                             }
@@ -242,11 +242,11 @@ mod ifma {
     /// Loads eight words of 16 bits as words of 64 bits.
     ///
     /// # Safety
-    /// `at` points to 8 readable words.
+    /// `source` points to 8 readable words.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    unsafe fn widened(at: *const u16) -> V {
+    unsafe fn load_widened(source: *const u16) -> V {
         // SAFETY: guaranteed by the caller.
-        unsafe { _mm512_cvtepu16_epi64(_mm_loadu_si128(at.cast())) }
+        unsafe { _mm512_cvtepu16_epi64(_mm_loadu_si128(source.cast())) }
     }
 }

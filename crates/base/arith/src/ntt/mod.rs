@@ -179,7 +179,7 @@ impl NttTable {
             Kernel::Portable([t, _]) => portable::forward(self, t, x),
             Kernel::Fma([t, _]) => fma::forward(self, t, x),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Ifma(both) => ifma::forward(self, &both[0], x),
+            Kernel::Ifma(transforms) => ifma::forward(self, &transforms[0], x),
         }
     }
 
@@ -198,11 +198,11 @@ impl NttTable {
         assert!(fits && [8, 16, 32, 64].contains(&width), "{len} words in rows of {width}, degree {n}");
         match &self.kernel {
             #[cfg(target_arch = "x86_64")]
-            Kernel::Ifma(both) => ifma::forward_columns(self, &both[0], columns, width, out),
+            Kernel::Ifma(transforms) => ifma::forward_columns(self, &transforms[0], columns, width, out),
             _ => {
                 out.fill(0);
                 let rows = out.chunks_exact_mut(n / (len / width)).zip(columns.chunks_exact(width));
-                rows.for_each(|(to, row)| to[..width].copy_from_slice(row));
+                rows.for_each(|(target, row)| target[..width].copy_from_slice(row));
                 self.forward(out);
             }
         }
@@ -218,7 +218,7 @@ impl NttTable {
             Kernel::Portable([_, t]) => portable::inverse(self, t, x),
             Kernel::Fma([_, t]) => fma::inverse(self, t, x),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Ifma(both) => ifma::inverse(self, &both[1], x),
+            Kernel::Ifma(transforms) => ifma::inverse(self, &transforms[1], x),
         }
     }
 

@@ -61,8 +61,8 @@ const SIZES: [usize; 9] = [64, 128, 256, 2048, 4096, 8192, 16_384, 32_768, 65_53
 fn kernels_agree_bit_for_bit() {
     // Moduli whose values grow unreduced through a whole transform, through a whole small transform
     // only, through two stages, through two stages forward only (just above 2^49), and not at all.
-    let above = (1..).find_map(|k| Modulus::new((1u64 << 49) + 1 + (k << 17)).ok()).unwrap();
-    let moduli = [largest(36), largest(46), largest(47), largest(48), largest(49), above, largest(50)];
+    let prime_above = (1..).find_map(|k| Modulus::new((1u64 << 49) + 1 + (k << 17)).ok()).unwrap();
+    let moduli = [largest(36), largest(46), largest(47), largest(48), largest(49), prime_above, largest(50)];
     for (n, m) in SIZES.into_iter().flat_map(|n| moduli.map(|m| (n, m))) {
         let p = m.value();
         let twin = NttTable::with_cpu(Cpu::portable(), n, m).unwrap();
@@ -127,7 +127,7 @@ fn sums_of_any_words_are_reduced() {
         let mut high: Vec<u64> = low.iter().map(|w| w.rotate_left(17) >> 1).collect();
         low[..6].copy_from_slice(&ends);
         high[3..9].copy_from_slice(&ends.map(|end| end >> 1));
-        let wanted: Vec<u64> = low
+        let expected: Vec<u64> = low
             .iter()
             .zip(&high)
             .map(|(&l, &h)| ((u128::from(l) + (u128::from(h) << 52)) % u128::from(p)) as u64)
@@ -136,7 +136,7 @@ fn sums_of_any_words_are_reduced() {
             let ntt = NttTable::with_cpu(cpu, 64, m).unwrap();
             let (mut low, mut high) = (low.clone(), high.clone());
             ntt.reduce_acc(&mut low, &mut high);
-            assert_eq!((&low, high), (&wanted, vec![0; 64]), "{} mod {p}", ntt.kernel_name());
+            assert_eq!((&low, high), (&expected, vec![0; 64]), "{} mod {p}", ntt.kernel_name());
         }
     }
 }
@@ -179,15 +179,15 @@ fn columns_are_transformed_as_the_whole_polynomial() {
                 continue;
             }
             for columns in [words(8, width * rows, p), vec![p - 1; width * rows]] {
-                let mut whole = vec![0; n];
-                let to = whole.chunks_exact_mut(n / rows).zip(columns.chunks_exact(width));
-                to.for_each(|(to, row)| to[..width].copy_from_slice(row));
-                twin.forward(&mut whole);
+                let mut polynomial = vec![0; n];
+                let target = polynomial.chunks_exact_mut(n / rows).zip(columns.chunks_exact(width));
+                target.for_each(|(target, row)| target[..width].copy_from_slice(row));
+                twin.forward(&mut polynomial);
                 for cpu in Cpu::available() {
                     let ntt = NttTable::with_cpu(cpu, n, m).unwrap();
                     let mut out = vec![1; n];
                     ntt.forward_columns(&mut columns.clone(), width, &mut out);
-                    assert!(out == whole, "p {p} n {n} width {width} rows {rows} {cpu:?}");
+                    assert!(out == polynomial, "p {p} n {n} width {width} rows {rows} {cpu:?}");
                 }
             }
         }
@@ -207,13 +207,13 @@ fn matrix_products_are_their_products() {
             let (a, b): (Vec<&[u64]>, Vec<&[u64]>) = (a.chunks(len).collect(), b.chunks(len).collect());
             let (x, y): (Vec<&[u16]>, Vec<&[u16]>) = (x.chunks(len).collect(), y.chunks(len).collect());
             let [mut low, mut high, mut sums] = [5, 6, 7].map(|v| vec![v; height * width * len]);
-            let at = |o: usize, t: usize| (o * width + t) * len..(o * width + t + 1) * len;
+            let range = |o: usize, t: usize| (o * width + t) * len..(o * width + t + 1) * len;
             for (o, t, k) in (0..height).flat_map(|o| (0..width).flat_map(move |t| (0..count).map(move |k| (o, t, k))))
             {
                 let (i, j) = (o * count + k, t * count + k);
-                portable::mac(&mut low[at(o, t)], &mut high[at(o, t)], &[(a[i], b[j])]);
+                portable::mac(&mut low[range(o, t)], &mut high[range(o, t)], &[(a[i], b[j])]);
                 let products = x[i].iter().zip(y[j]).map(|(&x, &y)| u64::from(x) * u64::from(y));
-                sums[at(o, t)].iter_mut().zip(products).for_each(|(s, p): (&mut u64, u64)| *s += p);
+                sums[range(o, t)].iter_mut().zip(products).for_each(|(s, p): (&mut u64, u64)| *s += p);
             }
             for cpu in Cpu::available() {
                 let [wide, narrow] = [wide, narrow].map(|m| NttTable::with_cpu(cpu, 4096, m).unwrap());

@@ -40,36 +40,36 @@ pub(super) unsafe fn unpack(bytes: &[u8], width: u32, max: u64, out: &mut [u64])
     let [low, high] = [Quad::new(0, step), Quad::new(4, step)];
     // The last read of a group takes 16 bytes, from the start of value 6.
     let reach = high.starts[1] + 16;
-    let eights = bytes.len().checked_sub(reach).map_or(0, |rest| rest / step + 1).min(out.len() / 8);
-    let mut above = _mm256_setzero_si256();
+    let eights = bytes.len().checked_sub(reach).map_or(0, |room| room / step + 1).min(out.len() / 8);
+    let mut excess = _mm256_setzero_si256();
     // SAFETY: group i reads up to byte `i * step + reach`, and writes words `8 i` to `8 i + 7` of
     // `out`.
     unsafe {
         for i in 0..eights {
-            let (from, to) = (bytes.as_ptr().add(i * step), out.as_mut_ptr().add(8 * i));
-            above = _mm256_or_si256(above, four(from, &low, width, max, to));
-            above = _mm256_or_si256(above, four(from, &high, width, max, to.add(4)));
+            let (source, target) = (bytes.as_ptr().add(i * step), out.as_mut_ptr().add(8 * i));
+            excess = _mm256_or_si256(excess, unpack_four(source, &low, width, max, target));
+            excess = _mm256_or_si256(excess, unpack_four(source, &high, width, max, target.add(4)));
         }
     }
-    (8 * eights, _mm256_testz_si256(above, above) == 0)
+    (8 * eights, _mm256_testz_si256(excess, excess) == 0)
 }
 
 /// Unpacks four values. Returns ones in the lanes of values above `max`.
 ///
 /// # Safety
-/// 16 bytes are readable from each of the two starts, four words writable at `to`; `width` is at
+/// 16 bytes are readable from each of the two starts, four words writable at `target`; `width` is at
 /// most [`MAX_WIDTH`].
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn four(from: *const u8, quad: &Quad, width: u32, max: u64, to: *mut u64) -> __m256i {
+unsafe fn unpack_four(source: *const u8, quad: &Quad, width: u32, max: u64, target: *mut u64) -> __m256i {
     // SAFETY: by the caller.
     unsafe {
-        let halves = quad.starts.map(|start| from.add(start).cast::<__m128i>());
+        let halves = quad.starts.map(|start| source.add(start).cast::<__m128i>());
         let windows = _mm256_loadu2_m128i(halves[1], halves[0]);
         let aligned = _mm256_shuffle_epi8(windows, _mm256_loadu_si256(quad.shuffle.as_ptr().cast()));
         let shifted = _mm256_srlv_epi64(aligned, _mm256_loadu_si256(quad.shifts.as_ptr().cast()));
         let values = _mm256_and_si256(shifted, _mm256_set1_epi64x((1 << width) - 1));
-        _mm256_storeu_si256(to.cast(), values);
+        _mm256_storeu_si256(target.cast(), values);
         // Values have fewer than 64 bits, so `max` may be limited to `i64::MAX`.
         _mm256_cmpgt_epi64(values, _mm256_set1_epi64x(max.min(i64::MAX as u64) as i64))
     }

@@ -105,19 +105,19 @@ pub fn pack_pairs(n: usize, widths: [u32; 2], f: impl Fn(usize, [&mut [u64]; 2])
 fn pack_part(values: impl Iterator<Item = u64>, width: u32, out: &mut [u8]) {
     let (words, tail) = out.as_chunks_mut::<8>();
     let (mut words, mask) = (words.iter_mut(), u64::MAX >> (64 - width));
-    let (mut held, mut filled) = (0u128, 0);
+    let (mut pending, mut filled) = (0u128, 0);
     for value in values {
-        held |= u128::from(value & mask) << filled;
+        pending |= u128::from(value & mask) << filled;
         filled += width;
         if filled >= 64 {
-            *words.next().expect("the buffer has a word for every 64 bits") = (held as u64).to_le_bytes();
-            (held, filled) = (held >> 64, filled - 64);
+            *words.next().expect("the buffer has a word for every 64 bits") = (pending as u64).to_le_bytes();
+            (pending, filled) = (pending >> 64, filled - 64);
         }
     }
-    let rest = (held as u64).to_le_bytes();
+    let last_bytes = (pending as u64).to_le_bytes();
     match words.next() {
-        Some(last) => *last = rest,
-        None => tail.copy_from_slice(&rest[..tail.len()]),
+        Some(last) => *last = last_bytes,
+        None => tail.copy_from_slice(&last_bytes[..tail.len()]),
     }
 }
 
@@ -151,7 +151,7 @@ pub fn unpack_into(bytes: &[u8], width: u32, max: u64, out: &mut [u64]) -> Resul
     let failed = parts.with_min_len(WORTH).find_map_first(|(part, (bytes, out))| {
         match unpack_with(cpu, bytes, width, max, out) {
             Err(PackError::Range { index }) => Some(PackError::Range { index: part * PART + index }),
-            other => other.err(),
+            result => result.err(),
         }
     });
     failed.map_or(Ok(()), Err)
@@ -160,16 +160,16 @@ pub fn unpack_into(bytes: &[u8], width: u32, max: u64, out: &mut [u64]) -> Resul
 fn unpack_with(cpu: Cpu, bytes: &[u8], width: u32, max: u64, out: &mut [u64]) -> Result<(), PackError> {
     check_len(bytes, out.len(), width)?;
     let mask = u64::MAX >> (64 - width);
-    let (done, mut above) = unpack_fast(cpu, bytes, width, max, out);
+    let (unpacked, mut excess) = unpack_fast(cpu, bytes, width, max, out);
     // A value starts inside a byte and ends at most `width + 7` bits later: 8 bytes from there hold
     // any narrow value, 16 bytes any value.
     if width <= 57 {
-        cut(bytes, done, width, out, |window, shift| u64::from_le_bytes(window) >> shift & mask);
+        cut(bytes, unpacked, width, out, |window, shift| u64::from_le_bytes(window) >> shift & mask);
     } else {
-        cut(bytes, done, width, out, |window, shift| (u128::from_le_bytes(window) >> shift) as u64 & mask);
+        cut(bytes, unpacked, width, out, |window, shift| (u128::from_le_bytes(window) >> shift) as u64 & mask);
     }
-    above |= max < mask && out[done..].iter().any(|&v| v > max);
-    if above && let Some(index) = out.iter().position(|&v| v > max) {
+    excess |= max < mask && out[unpacked..].iter().any(|&v| v > max);
+    if excess && let Some(index) = out.iter().position(|&v| v > max) {
         return Err(PackError::Range { index });
     }
     check_padding(bytes, out.len(), width)
@@ -200,15 +200,15 @@ fn unpack_fast(_: Cpu, _: &[u8], _: u32, _: u64, _: &mut [u64]) -> (usize, bool)
 #[inline(always)]
 fn cut<const N: usize>(bytes: &[u8], first: usize, width: u32, out: &mut [u64], value: impl Fn([u8; N], usize) -> u64) {
     let step = width as usize;
-    let whole = bytes.len().checked_sub(N).map_or(0, |last| (8 * last / step + 1).min(out.len())).max(first);
-    for (i, v) in out.iter_mut().enumerate().take(whole).skip(first) {
+    let safe_end = bytes.len().checked_sub(N).map_or(0, |last| (8 * last / step + 1).min(out.len())).max(first);
+    for (i, v) in out.iter_mut().enumerate().take(safe_end).skip(first) {
         let window = bytes[i * step / 8..].first_chunk().expect("counted so that a window follows");
         *v = value(*window, i * step % 8);
     }
-    for (i, v) in out.iter_mut().enumerate().skip(whole) {
-        let rest = &bytes[i * step / 8..];
-        let (mut window, len) = ([0; N], rest.len().min(N));
-        window[..len].copy_from_slice(&rest[..len]);
+    for (i, v) in out.iter_mut().enumerate().skip(safe_end) {
+        let tail = &bytes[i * step / 8..];
+        let (mut window, len) = ([0; N], tail.len().min(N));
+        window[..len].copy_from_slice(&tail[..len]);
         *v = value(window, i * step % 8);
     }
 }
@@ -261,11 +261,11 @@ mod tests {
             }
             let low: Vec<u64> = values.iter().map(|v| v << (64 - width) >> (64 - width)).collect();
             prop_assert_eq!(unpack(packed, values.len(), width, u64::MAX), Ok(low.clone()));
-            let (mut again, mut there) = (vec![0xab; packed.len()], vec![7; values.len()]);
-            pack_into(&values, width, &mut again);
-            prop_assert_eq!(&again, packed);
-            let pairs = pack_pairs(values.len(), [width, 64], |from, [a, b]| {
-                a.copy_from_slice(&values[from..][..a.len()]);
+            let (mut repacked, mut unpacked) = (vec![0xab; packed.len()], vec![7; values.len()]);
+            pack_into(&values, width, &mut repacked);
+            prop_assert_eq!(&repacked, packed);
+            let pairs = pack_pairs(values.len(), [width, 64], |start, [a, b]| {
+                a.copy_from_slice(&values[start..][..a.len()]);
                 b.copy_from_slice(a);
             });
             prop_assert_eq!(&pairs[0], packed);
@@ -274,13 +274,13 @@ mod tests {
             pack_slice(&values, width, &mut appended);
             prop_assert_eq!(&appended, &bytes);
             for cpu in Cpu::available() {
-                there.fill(7);
-                prop_assert_eq!(unpack_with(cpu, packed, width, u64::MAX, &mut there), Ok(()));
-                prop_assert_eq!(&there, &low);
+                unpacked.fill(7);
+                prop_assert_eq!(unpack_with(cpu, packed, width, u64::MAX, &mut unpacked), Ok(()));
+                prop_assert_eq!(&unpacked, &low);
                 if let Some(max) = low.iter().max().and_then(|max| max.checked_sub(1)) {
                     let index = low.iter().position(|&v| v > max).unwrap();
-                    let above = Err(PackError::Range { index });
-                    prop_assert_eq!(unpack_with(cpu, packed, width, max, &mut there), above);
+                    let range_error = Err(PackError::Range { index });
+                    prop_assert_eq!(unpack_with(cpu, packed, width, max, &mut unpacked), range_error);
                 }
             }
         }

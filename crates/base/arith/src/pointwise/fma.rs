@@ -15,32 +15,32 @@ type Vector = [f64; 4];
 trait Elementwise: Copy {
     /// # Safety
     /// As [`Lanes`].
-    unsafe fn at<V: Lanes>(self, x: V::Words, y: V::Words) -> V::Words;
+    unsafe fn compute<V: Lanes>(self, x: V::Words, y: V::Words) -> V::Words;
 }
 
-/// Applies `what` to whole vectors of `x` and `y` (`x` twice if there is no `y`). Returns the
+/// Applies `operation` to whole vectors of `x` and `y` (`x` twice if there is no `y`). Returns the
 /// number of words of these vectors.
-fn apply<E: Elementwise>(what: E, x: &mut [u64], y: Option<&[u64]>) -> usize {
+fn apply<E: Elementwise>(operation: E, x: &mut [u64], y: Option<&[u64]>) -> usize {
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
     // SAFETY: `x` and `y` have `len` words, whole vectors, and the processor has the instructions.
-    unsafe fn run<E: Elementwise>(what: E, x: *mut u64, y: *const u64, len: usize) {
+    unsafe fn run<E: Elementwise>(operation: E, x: *mut u64, y: *const u64, len: usize) {
         for k in (0..len).step_by(Vector::LEN) {
             // SAFETY: the instructions are enabled, and `x` and `y` have `len` words, by the
             // caller.
             unsafe {
-                let words = what.at::<Vector>(Vector::load_words(x.add(k)), Vector::load_words(y.add(k)));
+                let words = operation.compute::<Vector>(Vector::load_words(x.add(k)), Vector::load_words(y.add(k)));
                 Vector::store_words(words, x.add(k));
             }
         }
     }
     let len = y.map_or(x.len(), |y| x.len().min(y.len())) / Vector::LEN * Vector::LEN;
-    let at = x.as_mut_ptr();
-    let other = y.map_or(at.cast_const(), <[u64]>::as_ptr);
+    let target = x.as_mut_ptr();
+    let operand = y.map_or(target.cast_const(), <[u64]>::as_ptr);
     // SAFETY: a `Pointwise` with these kernels exists only where the instructions were detected;
     // both pointers are to at least `len` words.
     #[cfg_attr(not(target_arch = "x86_64"), allow(unused_unsafe))]
     unsafe {
-        run(what, at, other, len);
+        run(operation, target, operand, len);
     }
     len
 }
@@ -50,12 +50,12 @@ struct Add(u64);
 
 impl Elementwise for Add {
     #[inline(always)]
-    unsafe fn at<V: Lanes>(self, x: V::Words, y: V::Words) -> V::Words {
+    unsafe fn compute<V: Lanes>(self, x: V::Words, y: V::Words) -> V::Words {
         // SAFETY: by the caller (as in all kernels here).
         unsafe {
             let sum = V::add_words(x, y);
-            let less = V::sub_words(sum, V::splat_words(self.0));
-            V::choose(less, sum, less)
+            let reduced = V::sub_words(sum, V::splat_words(self.0));
+            V::choose(reduced, sum, reduced)
         }
     }
 }
@@ -65,7 +65,7 @@ struct Sub(u64);
 
 impl Elementwise for Sub {
     #[inline(always)]
-    unsafe fn at<V: Lanes>(self, x: V::Words, y: V::Words) -> V::Words {
+    unsafe fn compute<V: Lanes>(self, x: V::Words, y: V::Words) -> V::Words {
         // SAFETY: as above.
         unsafe {
             let difference = V::sub_words(x, y);
@@ -79,9 +79,9 @@ struct Neg(u64);
 
 impl Elementwise for Neg {
     #[inline(always)]
-    unsafe fn at<V: Lanes>(self, x: V::Words, _: V::Words) -> V::Words {
+    unsafe fn compute<V: Lanes>(self, x: V::Words, _: V::Words) -> V::Words {
         // SAFETY: as above.
-        unsafe { Sub(self.0).at::<V>(V::splat_words(0), x) }
+        unsafe { Sub(self.0).compute::<V>(V::splat_words(0), x) }
     }
 }
 
@@ -90,7 +90,7 @@ struct Mul(u64);
 
 impl Elementwise for Mul {
     #[inline(always)]
-    unsafe fn at<V: Lanes>(self, x: V::Words, y: V::Words) -> V::Words {
+    unsafe fn compute<V: Lanes>(self, x: V::Words, y: V::Words) -> V::Words {
         // SAFETY: as above. The product is at most 0.875 p, so one addition makes it canonical.
         unsafe {
             let m = RealModulus::<V>::new(self.0);
@@ -108,7 +108,7 @@ struct Scale<const SUB: bool> {
 
 impl<const SUB: bool> Elementwise for Scale<SUB> {
     #[inline(always)]
-    unsafe fn at<V: Lanes>(self, x: V::Words, y: V::Words) -> V::Words {
+    unsafe fn compute<V: Lanes>(self, x: V::Words, y: V::Words) -> V::Words {
         // SAFETY: as in `Mul`.
         unsafe {
             let m = RealModulus::<V>::new(self.p);
@@ -127,7 +127,7 @@ struct AddScaled {
 
 impl Elementwise for AddScaled {
     #[inline(always)]
-    unsafe fn at<V: Lanes>(self, x: V::Words, y: V::Words) -> V::Words {
+    unsafe fn compute<V: Lanes>(self, x: V::Words, y: V::Words) -> V::Words {
         // SAFETY: as above. The product is at most 0.875 p in absolute value.
         unsafe {
             let m = RealModulus::<V>::new(self.p);
@@ -142,50 +142,50 @@ struct Reduce(Reduction);
 
 impl Elementwise for Reduce {
     #[inline(always)]
-    unsafe fn at<V: Lanes>(self, x: V::Words, _: V::Words) -> V::Words {
+    unsafe fn compute<V: Lanes>(self, x: V::Words, _: V::Words) -> V::Words {
         // SAFETY: as above.
         unsafe { self.0.reduce_words::<V>(x) }
     }
 }
 
 pub(super) fn add(op: &Pointwise, x: &mut [u64], y: &[u64]) {
-    let done = apply(Add(op.modulus.value()), x, Some(y));
-    portable::add(op, &mut x[done..], &y[done..]);
+    let processed = apply(Add(op.modulus.value()), x, Some(y));
+    portable::add(op, &mut x[processed..], &y[processed..]);
 }
 
 pub(super) fn sub(op: &Pointwise, x: &mut [u64], y: &[u64]) {
-    let done = apply(Sub(op.modulus.value()), x, Some(y));
-    portable::sub(op, &mut x[done..], &y[done..]);
+    let processed = apply(Sub(op.modulus.value()), x, Some(y));
+    portable::sub(op, &mut x[processed..], &y[processed..]);
 }
 
 pub(super) fn neg(op: &Pointwise, x: &mut [u64]) {
-    let done = apply(Neg(op.modulus.value()), x, None);
-    portable::neg(op, &mut x[done..]);
+    let processed = apply(Neg(op.modulus.value()), x, None);
+    portable::neg(op, &mut x[processed..]);
 }
 
 pub(super) fn mul(op: &Pointwise, x: &mut [u64], y: &[u64]) {
-    let done = apply(Mul(op.modulus.value()), x, Some(y));
-    portable::mul(op, &mut x[done..], &y[done..]);
+    let processed = apply(Mul(op.modulus.value()), x, Some(y));
+    portable::mul(op, &mut x[processed..], &y[processed..]);
 }
 
 pub(super) fn scale(op: &Pointwise, x: &mut [u64], w: Shoup) {
-    let done = apply(Scale::<false> { p: op.modulus.value(), factor: w.value }, x, None);
-    portable::scale(op, &mut x[done..], w);
+    let processed = apply(Scale::<false> { p: op.modulus.value(), factor: w.value }, x, None);
+    portable::scale(op, &mut x[processed..], w);
 }
 
 pub(super) fn sub_scale(op: &Pointwise, x: &mut [u64], y: &[u64], w: Shoup) {
-    let done = apply(Scale::<true> { p: op.modulus.value(), factor: w.value }, x, Some(y));
-    portable::sub_scale(op, &mut x[done..], &y[done..], w);
+    let processed = apply(Scale::<true> { p: op.modulus.value(), factor: w.value }, x, Some(y));
+    portable::sub_scale(op, &mut x[processed..], &y[processed..], w);
 }
 
 pub(super) fn add_scaled(op: &Pointwise, x: &mut [u64], y: &[u64], w: Shoup) {
-    let done = apply(AddScaled { p: op.modulus.value(), factor: w.value }, x, Some(y));
-    portable::add_scaled(op, &mut x[done..], &y[done..], w);
+    let processed = apply(AddScaled { p: op.modulus.value(), factor: w.value }, x, Some(y));
+    portable::add_scaled(op, &mut x[processed..], &y[processed..], w);
 }
 
 pub(super) fn reduce(op: &Pointwise, x: &mut [u64]) {
-    let done = apply(Reduce(op.reduction), x, None);
-    portable::reduce(op, &mut x[done..]);
+    let processed = apply(Reduce(op.reduction), x, None);
+    portable::reduce(op, &mut x[processed..]);
 }
 
 pub(super) use portable::reduce_signed;
@@ -202,14 +202,14 @@ pub(super) fn any_above(x: &[u64], bound: u64) -> bool {
     }
 }
 
-/// The words of `slice` from `at`, as doubles.
+/// The words of `slice` from `offset`, as doubles.
 ///
 /// # Safety
-/// As [`Lanes`]; the slice has a vector of words from `at` on.
+/// As [`Lanes`]; the slice has a vector of words from `offset` on.
 #[inline(always)]
-unsafe fn read<V: Lanes>(slice: &[u64], at: usize) -> V {
+unsafe fn read<V: Lanes>(slice: &[u64], offset: usize) -> V {
     // SAFETY: by the caller.
-    unsafe { to_real(V::load_words(slice.as_ptr().add(at))) }
+    unsafe { to_real(V::load_words(slice.as_ptr().add(offset))) }
 }
 
 /// Words read from each slice in turn: a cache line. Without this, many slices at the same place of
@@ -228,8 +228,8 @@ pub(super) fn dot_pair(op: &Pointwise, digits: &[&[u64]], pairs: &[[&[u64]; 2]],
                 let places =
                     [sums[0].add(k), sums[0].add(k + Vector::LEN), sums[1].add(k), sums[1].add(k + Vector::LEN)];
                 let mut total = [Sum::of(Vector::splat(0.0)); 4];
-                for (sum, &at) in total.iter_mut().zip(&places) {
-                    *sum = Sum::of(to_real(Vector::load_words(at)));
+                for (sum, &sum_index) in total.iter_mut().zip(&places) {
+                    *sum = Sum::of(to_real(Vector::load_words(sum_index)));
                 }
                 for (chunk, (digits, pairs)) in digits.chunks(TERMS).zip(pairs.chunks(TERMS)).enumerate() {
                     if chunk > 0 {
@@ -245,8 +245,8 @@ pub(super) fn dot_pair(op: &Pointwise, digits: &[&[u64]], pairs: &[[&[u64]; 2]],
                         total[3].add(d, read(right, k + Vector::LEN));
                     }
                 }
-                for (&sum, &at) in total.iter().zip(&places) {
-                    Vector::store_words(reduction.finish(sum), at);
+                for (&sum, &sum_index) in total.iter().zip(&places) {
+                    Vector::store_words(reduction.finish(sum), sum_index);
                 }
             }
         }

@@ -20,13 +20,13 @@ macro_rules! elementwise {
                 $($before)*
                 let len = x.len() / LEN * LEN;
                 $(assert_eq!($b.len(), x.len(), "buffers of one length");)?
-                let at = x.as_mut_ptr();
+                let target = x.as_mut_ptr();
                 for k in (0..len).step_by(LEN) {
                     // SAFETY: `k + 7` is below the common length.
                     unsafe {
-                        let $a = load(at.add(k));
+                        let $a = load(target.add(k));
                         $(let $b = load($b.as_ptr().add(k));)?
-                        store(at.add(k), $value);
+                        store(target.add(k), $value);
                     }
                 }
                 len
@@ -72,28 +72,28 @@ elementwise!(reduce(op, m, a;) { let radix = Factor::splat(op.radix52[0]); } {
     m.join_few(a, m.zero, radix)
 });
 
-pub(super) fn reduce_signed(op: &Pointwise, from: &[i64], to: &mut [u64]) {
+pub(super) fn reduce_signed(op: &Pointwise, source: &[i64], target: &mut [u64]) {
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-    fn run(op: &Pointwise, from: &[i64], to: &mut [u64]) -> usize {
+    fn run(op: &Pointwise, source: &[i64], target: &mut [u64]) -> usize {
         let (m, radix) = (Modulus52::new(&op.modulus), Factor::splat(op.radix52[0]));
-        let len = to.len().min(from.len()) / LEN * LEN;
+        let len = target.len().min(source.len()) / LEN * LEN;
         for k in (0..len).step_by(LEN) {
             // SAFETY: `k + 7` is below both lengths.
             unsafe {
-                let v = load(from.as_ptr().add(k).cast());
+                let v = load(source.as_ptr().add(k).cast());
                 let size = m.join_few(_mm512_abs_epi64(v), m.zero, radix);
                 // The smaller of `-size` modulo 2^64 and `p - size`: 0 stays 0.
                 let opposite = _mm512_sub_epi64(m.zero, size);
                 let opposite = _mm512_min_epu64(opposite, _mm512_add_epi64(opposite, m.p));
                 let negative = _mm512_movepi64_mask(v);
-                store(to.as_mut_ptr().add(k), _mm512_mask_blend_epi64(negative, size, opposite));
+                store(target.as_mut_ptr().add(k), _mm512_mask_blend_epi64(negative, size, opposite));
             }
         }
         len
     }
     // SAFETY: as above.
-    let done = unsafe { run(op, from, to) };
-    portable::reduce_signed(op, &from[done..], &mut to[done..]);
+    let processed = unsafe { run(op, source, target) };
+    portable::reduce_signed(op, &source[processed..], &mut target[processed..]);
 }
 
 pub(super) fn any_above(x: &[u64], bound: u64) -> bool {
@@ -119,17 +119,17 @@ pub(super) fn dot_pair(op: &Pointwise, digits: &[&[u64]], pairs: &[[&[u64]; 2]],
             unsafe {
                 let mut low = [[m.zero; ROW]; 2];
                 let mut high = [[m.zero; ROW]; 2];
-                for (row, at) in low.iter_mut().zip(sums) {
+                for (row, source) in low.iter_mut().zip(sums) {
                     for (j, sum) in row.iter_mut().enumerate() {
-                        *sum = load(at.add(k + LEN * j));
+                        *sum = load(source.add(k + LEN * j));
                     }
                 }
                 for (digit, pair) in digits.iter().zip(pairs) {
                     for j in 0..ROW {
-                        let at = k + LEN * j;
-                        let d = load(digit.as_ptr().add(at));
+                        let offset = k + LEN * j;
+                        let d = load(digit.as_ptr().add(offset));
                         for h in 0..2 {
-                            let x = load(pair[h].as_ptr().add(at));
+                            let x = load(pair[h].as_ptr().add(offset));
                             low[h][j] = _mm512_madd52lo_epu64(low[h][j], d, x);
                             high[h][j] = _mm512_madd52hi_epu64(high[h][j], d, x);
                         }

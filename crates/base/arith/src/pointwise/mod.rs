@@ -147,9 +147,9 @@ impl Pointwise {
     ///
     /// # Panics
     /// If the lengths differ.
-    pub fn reduce_signed(&self, from: &[i64], to: &mut [u64]) {
-        assert_eq!(from.len(), to.len(), "buffers of different lengths");
-        dispatch!(self, reduce_signed(self, from, to))
+    pub fn reduce_signed(&self, source: &[i64], target: &mut [u64]) {
+        assert_eq!(source.len(), target.len(), "buffers of different lengths");
+        dispatch!(self, reduce_signed(self, source, target))
     }
 
     /// Whether a word is above `bound`.

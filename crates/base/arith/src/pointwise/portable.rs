@@ -44,9 +44,9 @@ pub(super) fn reduce(op: &Pointwise, x: &mut [u64]) {
     x.iter_mut().for_each(|a| *a = m.reduce(*a));
 }
 
-pub(super) fn reduce_signed(op: &Pointwise, from: &[i64], to: &mut [u64]) {
+pub(super) fn reduce_signed(op: &Pointwise, source: &[i64], target: &mut [u64]) {
     let m = op.modulus;
-    to.iter_mut().zip(from).for_each(|(x, &v)| *x = m.reduce_i64(v));
+    target.iter_mut().zip(source).for_each(|(x, &v)| *x = m.reduce_i64(v));
 }
 
 #[inline(always)]

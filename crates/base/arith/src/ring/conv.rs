@@ -142,8 +142,8 @@ fn channel_block<W: Word, const C: usize>(
             let length = (planes.width - x).min(RUN - i);
             let used = length.min(out_w.saturating_sub(x));
             for (c, sums) in sums.iter().enumerate() {
-                let at = (c * out_h + y) * out_w + x.min(out_w);
-                out[at..at + used].copy_from_slice(&sums[i..i + used]);
+                let index = (c * out_h + y) * out_w + x.min(out_w);
+                out[index..index + used].copy_from_slice(&sums[i..i + used]);
             }
             (y, x, i) = (y + 1, 0, i + length);
         }
@@ -158,8 +158,8 @@ fn few_positions<W: Word>(cpu: Cpu, spec: &ConvSpec, planes: &Planes<W>, weights
         let offsets = planes.offsets(spec, group);
         let columns: Vec<Vec<W>> = (0..positions)
             .map(|i| {
-                let at = i / spec.out_w() * planes.width + i % spec.out_w();
-                offsets.iter().map(|&o| planes.words[o + at]).collect()
+                let index = i / spec.out_w() * planes.width + i % spec.out_w();
+                offsets.iter().map(|&o| planes.words[o + index]).collect()
             })
             .collect();
         let channels = group * spec.group_out();

@@ -42,8 +42,8 @@ fn check(spec: &ConvSpec) {
     for cpu in Cpu::available() {
         for bits in [1, 31, 32, 33, 64] {
             let low = |words: &[u64]| words.iter().map(|w| w & (u64::MAX >> (64 - bits))).collect::<Vec<_>>();
-            let got = conv2d_on(cpu, spec, &weights, &input, bits).unwrap();
-            assert_eq!(low(&got), low(&expected), "{spec:?} {cpu:?} {bits}");
+            let actual = conv2d_on(cpu, spec, &weights, &input, bits).unwrap();
+            assert_eq!(low(&actual), low(&expected), "{spec:?} {cpu:?} {bits}");
         }
     }
 }
@@ -73,14 +73,14 @@ fn sums_with_small_factors() {
         let [mut sums, mut factors, mut values] = [(); 3].map(|()| vec![0u64; len]);
         [&mut sums, &mut factors, &mut values].into_iter().for_each(|words| prg.fill_u64(words));
         let factors: Vec<i8> = factors.iter().map(|f| *f as i8).collect();
-        let of = |i: usize| sums[i].wrapping_add((i64::from(factors[i]) as u64).wrapping_mul(values[i]));
-        let wanted: Vec<u64> = (0..len).map(of).collect();
+        let expected_sum = |i: usize| sums[i].wrapping_add((i64::from(factors[i]) as u64).wrapping_mul(values[i]));
+        let expected: Vec<u64> = (0..len).map(expected_sum).collect();
         let narrow = |words: &[u64]| words.iter().map(|w| *w as u32).collect::<Vec<_>>();
         for cpu in Cpu::available() {
             let (mut wide, mut short) = (sums.clone(), narrow(&sums));
             Word::accumulate(cpu, &mut wide, &factors, &values);
             Word::accumulate(cpu, &mut short, &factors, &narrow(&values));
-            assert!(wide == wanted && short == narrow(&wanted), "{len} of {cpu:?}");
+            assert!(wide == expected && short == narrow(&expected), "{len} of {cpu:?}");
         }
     }
 }

@@ -26,8 +26,8 @@ const TASK: usize = 4096;
 /// neighbour `x - Q` or `x + Q`, the same on every machine.
 #[derive(Clone)]
 pub struct Conversion {
-    from: Vec<Source>,
-    to: Vec<Target>,
+    sources: Vec<Source>,
+    targets: Vec<Target>,
     arithmetic: Arithmetic,
 }
 
@@ -58,44 +58,47 @@ struct Target {
 }
 
 impl Conversion {
-    /// Conversion from residues modulo `from` to residues modulo `to`, on the fastest kernel.
+    /// Conversion from residues modulo `source_moduli` to residues modulo `target_moduli`, on the fastest
+    /// kernel.
     ///
     /// # Errors
     /// As [`Conversion::with_cpu`].
-    pub fn new(from: &[Modulus], to: &[Modulus]) -> Result<Self, LatticeError> {
-        Self::with_cpu(Cpu::best(), from, to)
+    pub fn new(source_moduli: &[Modulus], target_moduli: &[Modulus]) -> Result<Self, LatticeError> {
+        Self::with_cpu(Cpu::best(), source_moduli, target_moduli)
     }
 
     /// As [`Conversion::new`] on the fastest kernel of `cpu`.
     ///
     /// # Errors
-    /// [`LatticeError::NoPrimes`] if `from` or `to` is empty; [`LatticeError::Repeated`] if one of
-    /// them has a prime twice; [`LatticeError::Sources`] for more than 64 sources.
-    pub fn with_cpu(cpu: Cpu, from: &[Modulus], to: &[Modulus]) -> Result<Self, LatticeError> {
-        if from.is_empty() || to.is_empty() {
+    /// [`LatticeError::NoPrimes`] if `source_moduli` or `target_moduli` is empty;
+    /// [`LatticeError::Repeated`] if one of them has a prime twice;
+    /// [`LatticeError::Sources`] for more than 64 sources.
+    pub fn with_cpu(cpu: Cpu, source_moduli: &[Modulus], target_moduli: &[Modulus]) -> Result<Self, LatticeError> {
+        if source_moduli.is_empty() || target_moduli.is_empty() {
             return Err(LatticeError::NoPrimes);
         }
-        for set in [from, to] {
+        for set in [source_moduli, target_moduli] {
             if let Some((_, m)) = set.iter().enumerate().find(|(i, m)| set[..*i].contains(m)) {
                 return Err(LatticeError::Repeated { value: m.value() });
             }
         }
-        if from.len() > MAX_SOURCES {
-            return Err(LatticeError::Sources { count: from.len() });
+        if source_moduli.len() > MAX_SOURCES {
+            return Err(LatticeError::Sources { count: source_moduli.len() });
         }
-        let sources = from.iter().enumerate().map(|(i, m)| Source {
+        let sources = source_moduli.iter().enumerate().map(|(i, m)| Source {
             modulus: *m,
-            factor: m.shoup(m.inv(product(from, i, m))),
+            factor: m.shoup(m.inv(complement_product(source_moduli, i, m))),
             reciprocal: 1.0 / m.value() as f64,
         });
-        let targets = to.iter().map(|m| {
-            let mut factors: Vec<u64> = (0..from.len()).map(|i| product(from, i, m)).collect();
-            factors.push(m.neg(product(from, from.len(), m)));
+        let targets = target_moduli.iter().map(|m| {
+            let mut factors: Vec<u64> =
+                (0..source_moduli.len()).map(|i| complement_product(source_moduli, i, m)).collect();
+            factors.push(m.neg(complement_product(source_moduli, source_moduli.len(), m)));
             let reals = factors.iter().map(|&c| c as f64).collect();
             let (radix, radix52) = (m.power_of_two(64), [52, 104].map(|exponent| m.power_of_two(exponent)));
             Target { modulus: *m, factors, reals, radix, radix52, reduction: Reduction::new(m) }
         });
-        Ok(Self { from: sources.collect(), to: targets.collect(), arithmetic: cpu.arithmetic() })
+        Ok(Self { sources: sources.collect(), targets: targets.collect(), arithmetic: cpu.arithmetic() })
     }
 
     /// The name of the kernel in use, for reports.
@@ -111,55 +114,55 @@ impl Conversion {
     ///
     /// # Panics
     /// If the number of slices is not the number of primes, or lengths differ.
-    pub fn apply(&self, from: &[&[u64]], to: &mut [&mut [u64]]) {
-        assert!(from.len() == self.from.len() && to.len() == self.to.len(), "one slice for each prime");
-        let len = from[0].len();
-        let equal = from.iter().all(|x| x.len() == len) && to.iter().all(|x| x.len() == len);
+    pub fn apply(&self, sources: &[&[u64]], targets: &mut [&mut [u64]]) {
+        assert!(sources.len() == self.sources.len() && targets.len() == self.targets.len(), "one slice for each prime");
+        let len = sources[0].len();
+        let equal = sources.iter().all(|x| x.len() == len) && targets.iter().all(|x| x.len() == len);
         assert!(equal, "all residues are of as many coefficients");
         let mut tasks: Vec<(usize, Vec<&mut [u64]>)> =
-            (0..len.div_ceil(TASK)).map(|i| (i * TASK, Vec::with_capacity(to.len()))).collect();
-        for residue in to {
+            (0..len.div_ceil(TASK)).map(|i| (i * TASK, Vec::with_capacity(targets.len()))).collect();
+        for residue in targets {
             tasks.iter_mut().zip(residue.chunks_mut(TASK)).for_each(|((_, parts), part)| parts.push(part));
         }
-        tasks.into_par_iter().for_each(|(start, mut parts)| self.task(from, start, &mut parts));
+        tasks.into_par_iter().for_each(|(start, mut parts)| self.task(sources, start, &mut parts));
     }
 
-    fn task(&self, from: &[&[u64]], start: usize, to: &mut [&mut [u64]]) {
-        let whole = to[0].len() / BLOCK * BLOCK;
-        let done = match self.arithmetic {
+    fn task(&self, sources: &[&[u64]], start: usize, targets: &mut [&mut [u64]]) {
+        let block_end = targets[0].len() / BLOCK * BLOCK;
+        let converted = match self.arithmetic {
             Arithmetic::Portable => 0,
             Arithmetic::Fma => {
-                let mut scaled = vec![0.0; (self.from.len() + 1) * BLOCK];
-                for at in (0..whole).step_by(BLOCK) {
-                    let from = |i: usize| &from[i][start + at..][..BLOCK];
+                let mut scaled = vec![0.0; (self.sources.len() + 1) * BLOCK];
+                for offset in (0..block_end).step_by(BLOCK) {
+                    let sources = |i: usize| &sources[i][start + offset..][..BLOCK];
                     // SAFETY: this kernel is chosen only where the instructions were detected;
                     // `apply` checked that there is a slice for each prime.
-                    unsafe { block(self, from, &mut scaled, at, to) };
+                    unsafe { block(self, sources, &mut scaled, offset, targets) };
                 }
-                whole
+                block_end
             }
             #[cfg(target_arch = "x86_64")]
             Arithmetic::Ifma => {
-                ifma::convert(&self.from, &self.to, from, start, to, whole);
-                whole
+                ifma::convert(&self.sources, &self.targets, sources, start, targets, block_end);
+                block_end
             }
             #[cfg(not(target_arch = "x86_64"))]
             Arithmetic::Ifma => unreachable!("no other processor has these instructions"),
         };
-        self.one_by_one(from, start, done, to);
+        self.convert_one(sources, start, converted, targets);
     }
 
-    /// The portable kernel: converts all coefficients from `start + at` on, to places from `at` on.
-    fn one_by_one(&self, from: &[&[u64]], start: usize, at: usize, to: &mut [&mut [u64]]) {
-        let mut scaled = vec![0; self.from.len() + 1];
-        for i in at..to[0].len() {
+    /// The portable kernel: converts all coefficients from `start + offset` on, to places from `offset` on.
+    fn convert_one(&self, sources: &[&[u64]], start: usize, offset: usize, targets: &mut [&mut [u64]]) {
+        let mut scaled = vec![0; self.sources.len() + 1];
+        for i in offset..targets[0].len() {
             let mut quotient = 0.0;
-            for ((y, source), x) in scaled.iter_mut().zip(&self.from).zip(from) {
+            for ((y, source), x) in scaled.iter_mut().zip(&self.sources).zip(sources) {
                 *y = source.modulus.mul_shoup(x[start + i], source.factor);
                 quotient += *y as f64 * source.reciprocal;
             }
-            scaled[self.from.len()] = quotient.round_ties_even() as u64;
-            for (target, out) in self.to.iter().zip(to.iter_mut()) {
+            scaled[self.sources.len()] = quotient.round_ties_even() as u64;
+            for (target, out) in self.targets.iter().zip(targets.iter_mut()) {
                 out[i] = target.dot(&scaled);
             }
         }
@@ -190,29 +193,29 @@ const ROW: usize = 4;
 /// first-level cache.
 const BLOCK: usize = 128;
 
-/// Computes coefficients `at` to `at + BLOCK` of `to`; `from` returns the same number of
+/// Computes coefficients `offset` to `offset + BLOCK` of `targets`; `from` returns the same number of
 /// coefficients of a source.
 ///
 /// # Safety
 /// The processor has the instructions of [`Vector`]. `from` returns a slice of `BLOCK` words for
-/// each source. `to` has a slice of at least `at + BLOCK` words for each target. `scaled` has
+/// each source. `targets` has a slice of at least `offset + BLOCK` words for each target. `scaled` has
 /// `BLOCK` doubles for each source, and `BLOCK` more.
 #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
 unsafe fn block<'a>(
     conversion: &Conversion,
     from: impl Fn(usize) -> &'a [u64],
     scaled: &mut [f64],
-    at: usize,
-    to: &mut [&mut [u64]],
+    offset: usize,
+    targets: &mut [&mut [u64]],
 ) {
-    let sources = conversion.from.len();
+    let sources = conversion.sources.len();
     assert!(scaled.len() == (sources + 1) * BLOCK, "a row for each source, and one for the quotients");
     let scaled = scaled.as_mut_ptr();
     // SAFETY: guaranteed by the caller; the last row of `scaled` holds quotients.
     unsafe {
         let quotients = scaled.add(sources * BLOCK);
         (0..BLOCK).for_each(|k| *quotients.add(k) = 0.0);
-        for (i, source) in conversion.from.iter().enumerate() {
+        for (i, source) in conversion.sources.iter().enumerate() {
             let (x, m) = (from(i), RealModulus::<Vector>::new(source.modulus.value()));
             assert_eq!(x.len(), BLOCK, "as many coefficients of each source");
             let (w, reciprocal) = (Vector::splat(source.factor.value as f64), Vector::splat(source.reciprocal));
@@ -224,8 +227,8 @@ unsafe fn block<'a>(
                 sum.store(quotients.add(k));
             }
         }
-        for (target, out) in conversion.to.iter().zip(to) {
-            let out = out[at..at + BLOCK].as_mut_ptr();
+        for (target, out) in conversion.targets.iter().zip(targets) {
+            let out = out[offset..offset + BLOCK].as_mut_ptr();
             for k in (0..BLOCK).step_by(ROW * Vector::LEN) {
                 let mut sums = [Sum::<Vector>::of(Vector::splat(0.0)); ROW];
                 let mut row = 0;
@@ -251,8 +254,8 @@ unsafe fn block<'a>(
     }
 }
 
-/// Returns the product of all moduli of `from` but the one at `left_out`, mod m.
-fn product(from: &[Modulus], left_out: usize, m: &Modulus) -> u64 {
-    let kept = from.iter().enumerate().filter(|(i, _)| *i != left_out);
-    kept.fold(1, |r, (_, q)| m.mul(r, m.reduce(q.value())))
+/// Returns the product of all moduli of `source_moduli` but the one at `left_out`, mod m.
+fn complement_product(source_moduli: &[Modulus], left_out: usize, m: &Modulus) -> u64 {
+    let factors = source_moduli.iter().enumerate().filter(|(i, _)| *i != left_out);
+    factors.fold(1, |r, (_, q)| m.mul(r, m.reduce(q.value())))
 }

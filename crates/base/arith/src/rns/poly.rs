@@ -94,9 +94,9 @@ impl RnsPoly<Coeff> {
     /// At level 1, or if `basis` has another degree, or fewer primes than the level.
     pub fn rescale(&mut self, basis: &RnsBasis) {
         let level = self.level();
-        let (kept, last) = self.words.split_at_mut((level - 1) * self.degree);
-        assert!(!kept.is_empty(), "the first prime cannot be dropped");
-        for (i, part) in kept.chunks_exact_mut(self.degree).enumerate() {
+        let (remaining, last) = self.words.split_at_mut((level - 1) * self.degree);
+        assert!(!remaining.is_empty(), "the first prime cannot be dropped");
+        for (i, part) in remaining.chunks_exact_mut(self.degree).enumerate() {
             let rescale = basis.rescale(level, i);
             part.iter_mut().zip(&*last).for_each(|(x, &low)| *x = rescale.apply(*x, low));
         }
@@ -116,32 +116,32 @@ impl RnsPoly<Ntt> {
         RnsPoly::of(self.words, self.degree)
     }
 
-    /// Multiplies by `other`, at the level of `self`.
+    /// Multiplies by `rhs`, at the level of `self`.
     ///
     /// # Panics
-    /// If `other` has a lower level, or `basis` has another degree, or fewer primes than the level.
-    pub fn mul_assign(&mut self, other: &Self, basis: &RnsBasis) {
+    /// If `rhs` has a lower level, or `basis` has another degree, or fewer primes than the level.
+    pub fn mul_assign(&mut self, rhs: &Self, basis: &RnsBasis) {
         let parts = self.words.chunks_exact_mut(self.degree);
-        parts.enumerate().for_each(|(i, part)| basis.table(i).mul_assign(part, other.residue(i)));
+        parts.enumerate().for_each(|(i, part)| basis.table(i).mul_assign(part, rhs.residue(i)));
     }
 
-    /// Adds `other`, at the level of `self`.
+    /// Adds `rhs`, at the level of `self`.
     ///
     /// # Panics
-    /// If `other` has a lower level, or `basis` has fewer primes than the level.
-    pub fn add_assign(&mut self, other: &Self, basis: &RnsBasis) {
+    /// If `rhs` has a lower level, or `basis` has fewer primes than the level.
+    pub fn add_assign(&mut self, rhs: &Self, basis: &RnsBasis) {
         for (i, part) in self.words.chunks_exact_mut(self.degree).enumerate() {
-            basis.table(i).pointwise().add(part, other.residue(i));
+            basis.table(i).pointwise().add(part, rhs.residue(i));
         }
     }
 
-    /// Subtracts `other`, at the level of `self`.
+    /// Subtracts `rhs`, at the level of `self`.
     ///
     /// # Panics
-    /// If `other` has a lower level, or `basis` has fewer primes than the level.
-    pub fn sub_assign(&mut self, other: &Self, basis: &RnsBasis) {
+    /// If `rhs` has a lower level, or `basis` has fewer primes than the level.
+    pub fn sub_assign(&mut self, rhs: &Self, basis: &RnsBasis) {
         for (i, part) in self.words.chunks_exact_mut(self.degree).enumerate() {
-            basis.table(i).pointwise().sub(part, other.residue(i));
+            basis.table(i).pointwise().sub(part, rhs.residue(i));
         }
     }
 }

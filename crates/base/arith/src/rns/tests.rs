@@ -24,36 +24,36 @@ fn impossible_bases_are_named() {
     assert_eq!(RnsBasis::new(N, &[P[1], P[0], P[1]]).err(), Some(LatticeError::Repeated { value: P[1] }));
     assert_eq!(RnsBasis::new(N, &[P[0], 15]).err(), Some(LatticeError::Modulus { value: 15 }));
     assert_eq!(RnsBasis::new(8192, &P[1..]).err(), Some(LatticeError::NoRoot { value: P[1], order: 16_384 }));
-    let all = basis(3);
-    assert_eq!((all.degree(), all.levels(), all.modulus(2).value()), (N, 3, P[2]));
+    let basis3 = basis(3);
+    assert_eq!((basis3.degree(), basis3.levels(), basis3.modulus(2).value()), (N, 3, P[2]));
 }
 
 proptest! {
     #[test]
     fn lift_and_rescale_agree_with_integers(v: u128) {
-        let all = basis(3);
+        let basis3 = basis(3);
         let product = |level: usize| P[..level].iter().map(|&p| u128::from(p)).product::<u128>();
         let [a, b, c] = residues(v % product(3));
-        prop_assert_eq!(all.lift::<1>().apply([a]), u128::from(a));
-        prop_assert_eq!(all.lift::<2>().apply([a, b]), v % product(3) % product(2));
-        prop_assert_eq!(all.lift::<3>().apply([a, b, c]), v % product(3));
+        prop_assert_eq!(basis3.lift::<1>().apply([a]), u128::from(a));
+        prop_assert_eq!(basis3.lift::<2>().apply([a, b]), v % product(3) % product(2));
+        prop_assert_eq!(basis3.lift::<3>().apply([a, b, c]), v % product(3));
         for level in 2..=3 {
             let (q, last) = (product(level), u128::from(P[level - 1]));
             let rounded = (v % q + last / 2) / last;
             let x = residues(v % q);
             for i in 0..level - 1 {
-                let got = all.rescale(level, i).apply(x[i], x[level - 1]);
-                prop_assert_eq!(got, residues(rounded)[i], "level {} residue {}", level, i);
+                let actual = basis3.rescale(level, i).apply(x[i], x[level - 1]);
+                prop_assert_eq!(actual, residues(rounded)[i], "level {} residue {}", level, i);
             }
         }
     }
 
     #[test]
     fn polynomials_rescale_every_coefficient(values in prop::collection::vec(any::<u64>(), N)) {
-        let all = basis(3);
+        let basis3 = basis(3);
         let words = P.iter().flat_map(|p| values.iter().map(move |v| v % p)).collect();
-        let mut poly = RnsPoly::<Coeff>::new(&all, words);
-        poly.rescale(&all);
+        let mut poly = RnsPoly::<Coeff>::new(&basis3, words);
+        poly.rescale(&basis3);
         prop_assert_eq!(poly.level(), 2);
         let divided = |v: &u64| (u128::from(*v) + u128::from(P[2] / 2)) / u128::from(P[2]);
         for (i, p) in P[..2].iter().enumerate() {
@@ -65,51 +65,51 @@ proptest! {
 
 #[test]
 fn representations_round_trip_and_products_are_residue_wise() {
-    let all = basis(2);
+    let basis2 = basis(2);
     let signed: Vec<i64> = (0..N as i64).map(|i| (i - 32) * 5000).collect();
-    let poly = RnsPoly::from_signed(&all, 2, &signed);
+    let poly = RnsPoly::from_signed(&basis2, 2, &signed);
     assert_eq!(poly.residue(1)[0], (-160_000i64).rem_euclid(40_961) as u64);
-    let transformed = poly.clone().into_ntt(&all);
-    assert!(transformed.clone().into_coeff(&all) == poly);
+    let transformed = poly.clone().into_ntt(&basis2);
+    assert!(transformed.clone().into_coeff(&basis2) == poly);
     let mut squared = transformed.clone();
-    squared.mul_assign(&transformed, &all);
+    squared.mul_assign(&transformed, &basis2);
     for i in 0..2 {
         let mut expected = poly.residue(i).to_vec();
-        all.table(i).forward(&mut expected);
-        let other = expected.clone();
-        all.table(i).mul_assign(&mut expected, &other);
+        basis2.table(i).forward(&mut expected);
+        let factor = expected.clone();
+        basis2.table(i).mul_assign(&mut expected, &factor);
         assert_eq!(squared.residue(i), expected);
     }
     // An operand may have a higher level.
-    let mut low = RnsPoly::from_signed(&all, 1, &signed).into_ntt(&all);
-    low.mul_assign(&transformed, &all);
+    let mut low = RnsPoly::from_signed(&basis2, 1, &signed).into_ntt(&basis2);
+    low.mul_assign(&transformed, &basis2);
     assert_eq!(low.residue(0), squared.residue(0));
-    low.sub_assign(&squared, &all);
+    low.sub_assign(&squared, &basis2);
     assert_eq!((low.level(), low.residue(0)), (1, &[0; N][..]));
 }
 
 #[test]
 fn sums_fold_before_they_overflow_and_take_lower_levels() {
-    let all = basis(2);
+    let basis2 = basis(2);
     let words = P[..2].iter().flat_map(|p| [p - 1; N]).collect();
-    let full = RnsPoly::<Ntt>::new(&all, words);
-    let low = RnsPoly::<Ntt>::new(&all, vec![P[0] - 1; N]);
-    let mut sum = Accumulator::new(&all, 2);
+    let full = RnsPoly::<Ntt>::new(&basis2, words);
+    let low = RnsPoly::<Ntt>::new(&basis2, vec![P[0] - 1; N]);
+    let mut sum = Accumulator::new(&basis2, 2);
     for _ in 0..3 {
-        sum.add_products(&all, 2, &[(&full, &full); 3000]);
+        sum.add_products(&basis2, 2, &[(&full, &full); 3000]);
     }
-    sum.add_products(&all, 1, &[(&low, &low); MAX_ACCUMULATED]);
-    let total = sum.take(&all);
+    sum.add_products(&basis2, 1, &[(&low, &low); MAX_ACCUMULATED]);
+    let total = sum.take(&basis2);
     assert_eq!(total.residue(0), [9000 + MAX_ACCUMULATED as u64; N]);
     assert_eq!(total.residue(1), [9000; N]);
-    assert!(sum.take(&all) == RnsPoly::new(&all, vec![0; 2 * N]));
+    assert!(sum.take(&basis2) == RnsPoly::new(&basis2, vec![0; 2 * N]));
 }
 
 #[test]
 #[should_panic(expected = "the first prime cannot be dropped")]
 fn level_one_cannot_be_rescaled() {
-    let one = basis(1);
-    RnsPoly::<Coeff>::new(&one, vec![0; N]).rescale(&one);
+    let basis1 = basis(1);
+    RnsPoly::<Coeff>::new(&basis1, vec![0; N]).rescale(&basis1);
 }
 
 /// Primes of 50, 16, 17, 30, 42 and 50 bits.
@@ -152,9 +152,9 @@ proptest! {
         let expected: Vec<Vec<u64>> = expected.collect();
         for cpu in Cpu::available() {
             let conversion = Conversion::with_cpu(cpu, &moduli(sources), &moduli(targets)).unwrap();
-            let mut to = vec![vec![0; n]; targets.len()];
-            conversion.apply(&slices, &mut to.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
-            prop_assert_eq!(&to, &expected, "{:?}", cpu);
+            let mut results = vec![vec![0; n]; targets.len()];
+            conversion.apply(&slices, &mut results.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+            prop_assert_eq!(&results, &expected, "{:?}", cpu);
         }
     }
 }
@@ -165,10 +165,10 @@ fn conversions_cover_every_coefficient() {
     let conversion = Conversion::new(&moduli(&MORE[..1]), &moduli(&MORE[1..])).unwrap();
     let p = MORE[0];
     let values: Vec<u64> = (0..4097).map(|i| [0, 1, p / 2, p / 2 + 1, p - 1, i][i as usize % 6]).collect();
-    let mut to = vec![vec![0; values.len()]; 5];
-    conversion.apply(&[&values], &mut to.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+    let mut results = vec![vec![0; values.len()]; 5];
+    conversion.apply(&[&values], &mut results.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
     let source = Modulus::new(p).unwrap();
-    for (m, out) in moduli(&MORE[1..]).iter().zip(&to) {
+    for (m, out) in moduli(&MORE[1..]).iter().zip(&results) {
         let expected: Vec<u64> = values.iter().map(|&v| m.reduce_i64(source.centred(v))).collect();
         assert_eq!(out, &expected);
     }
@@ -180,9 +180,9 @@ fn conversions_cover_every_coefficient() {
 #[test]
 fn conversions_of_many_primes_agree_bit_for_bit() {
     let primes = (1..).map(|k| (1u64 << 50) + 1 - (k << 17)).filter_map(|p| Modulus::new(p).ok());
-    let all: Vec<Modulus> = primes.take(MAX_SOURCES + 3).collect();
+    let moduli: Vec<Modulus> = primes.take(MAX_SOURCES + 3).collect();
     for count in [6, 7, 8, 13, 14, 15, MAX_SOURCES] {
-        let (from, to) = (&all[3..3 + count], &all[..5]);
+        let (source_moduli, target_moduli) = (&moduli[3..3 + count], &moduli[..5]);
         let residue = |m: &Modulus, i: u64| match i % 4 {
             0 => m.value() - 1,
             1 => 0,
@@ -190,29 +190,29 @@ fn conversions_of_many_primes_agree_bit_for_bit() {
             2 => m.value() / 2,
             _ => m.reduce((i + m.value()).wrapping_mul(0x9E37_79B9_7F4A_7C15)),
         };
-        let x: Vec<Vec<u64>> = from.iter().map(|m| (0..300).map(|i| residue(m, i)).collect()).collect();
+        let x: Vec<Vec<u64>> = source_moduli.iter().map(|m| (0..300).map(|i| residue(m, i)).collect()).collect();
         let x: Vec<&[u64]> = x.iter().map(Vec::as_slice).collect();
         let results = Cpu::available().into_iter().map(|cpu| {
-            let mut y = vec![vec![0; 300]; to.len()];
-            let conversion = Conversion::with_cpu(cpu, from, to).unwrap();
+            let mut y = vec![vec![0; 300]; target_moduli.len()];
+            let conversion = Conversion::with_cpu(cpu, source_moduli, target_moduli).unwrap();
             conversion.apply(&x, &mut y.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
             y
         });
         let results: Vec<_> = results.collect();
         assert!(results.iter().all(|y| *y == results[0]), "{count} primes");
         // -1 mod every source is -1 mod every target, and targets 3 and 4 are sources as well.
-        assert!(to.iter().zip(&results[0]).all(|(m, y)| y[0] == m.value() - 1 && y[1] == 0));
+        assert!(target_moduli.iter().zip(&results[0]).all(|(m, y)| y[0] == m.value() - 1 && y[1] == 0));
         assert_eq!(results[0][3..], [x[0].to_vec(), x[1].to_vec()]);
     }
 }
 
 #[test]
 fn impossible_conversions_are_named() {
-    let all = moduli(&MORE);
-    assert_eq!(Conversion::new(&[], &all).err(), Some(LatticeError::NoPrimes));
-    assert_eq!(Conversion::new(&all, &[]).err(), Some(LatticeError::NoPrimes));
-    let twice = [all[0], all[1], all[0]];
-    assert_eq!(Conversion::new(&twice, &all).err(), Some(LatticeError::Repeated { value: P[0] }));
-    let many: Vec<Modulus> = (3..400).filter_map(|p| Modulus::new(p).ok()).take(65).collect();
-    assert_eq!(Conversion::new(&many, &all).err(), Some(LatticeError::Sources { count: 65 }));
+    let primes = moduli(&MORE);
+    assert_eq!(Conversion::new(&[], &primes).err(), Some(LatticeError::NoPrimes));
+    assert_eq!(Conversion::new(&primes, &[]).err(), Some(LatticeError::NoPrimes));
+    let twice = [primes[0], primes[1], primes[0]];
+    assert_eq!(Conversion::new(&twice, &primes).err(), Some(LatticeError::Repeated { value: P[0] }));
+    let too_many: Vec<Modulus> = (3..400).filter_map(|p| Modulus::new(p).ok()).take(65).collect();
+    assert_eq!(Conversion::new(&too_many, &primes).err(), Some(LatticeError::Sources { count: 65 }));
 }

@@ -43,21 +43,21 @@ pub(super) unsafe fn forward<const KIND: u8>(
         while groups < rows {
             let quarter = columns.len() / (4 * groups);
             for group in 0..groups {
-                let (node, from) = (groups + group, x.add(4 * group * quarter));
+                let (node, source) = (groups + group, x.add(4 * group * quarter));
                 let w = [tables.factor(node), tables.factor(2 * node), tables.factor(2 * node + 1)];
                 for k in (0..quarter).step_by(8) {
-                    let mut r = load_all::<4>(from.add(k), quarter);
+                    let mut r = load_all::<4>(source.add(k), quarter);
                     split_four::<KIND>(r.each_mut(), w, tables.m);
-                    store_all(from.add(k), quarter, r);
+                    store_all(source.add(k), quarter, r);
                 }
             }
             groups *= 4;
         }
         for block in 0..tables.blocks {
-            let (node, to) = (tables.blocks + block, out.as_mut_ptr().add(BLOCK * block));
+            let (node, target) = (tables.blocks + block, out.as_mut_ptr().add(BLOCK * block));
             if width == 8 && period >= BLOCK {
                 let v = load(x.add(BLOCK * block / period * width));
-                store_all(to, 8, spread_block::<KIND>(v, node, tables));
+                store_all(target, 8, spread_block::<KIND>(v, node, tables));
                 continue;
             }
             let word = |i: usize| (BLOCK * block + 8 * i) / period * width + 8 * i % width;
@@ -65,7 +65,7 @@ pub(super) unsafe fn forward<const KIND: u8>(
             let w = tables.three_stages(node);
             last_stages::<KIND>(&mut r, width, w, tables);
             finish_block::<KIND, 1>(&mut r, node, tables);
-            store_all(to, 8, r);
+            store_all(target, 8, r);
         }
     }
 }
@@ -137,8 +137,8 @@ unsafe fn spread(v: V, node: usize, tables: Tables<'_>) -> [V; 8] {
             if l == 0 {
                 return _mm512_permutexvar_epi64(place, first);
             }
-            let at = of_lane.add(16 * (l - 1));
-            let lane = Factor { value: load(at), quotient: load(at.add(8)) };
+            let source = of_lane.add(16 * (l - 1));
+            let lane = Factor { value: load(source), quotient: load(source.add(8)) };
             m.mul_loose(_mm512_permutexvar_epi64(place, others), lane)
         })
     }

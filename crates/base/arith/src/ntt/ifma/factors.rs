@@ -36,11 +36,11 @@ fn reversed(i: usize, bits: u32) -> usize {
 
 impl Factors {
     pub(in super::super) fn new(n: usize, modulus: &Modulus, root: u64) -> Self {
-        let all = twiddle_values(n, modulus, root);
+        let twiddles = twiddle_values(n, modulus, root);
         let blocks = n / 64;
         let mut block = Vec::with_capacity(BLOCK_FACTORS * blocks);
         for b in 0..blocks {
-            let s = all[reversed(1 + 2 * reversed(b, blocks.trailing_zeros()), n.trailing_zeros())];
+            let s = twiddles[reversed(1 + 2 * reversed(b, blocks.trailing_zeros()), n.trailing_zeros())];
             let powers = std::iter::successors(Some(s), |&power| Some(modulus.mul(power, s))).take(7);
             block.extend(powers.flat_map(|w| [w, modulus.shoup(w).quotient]));
             block.extend([0; 2]);
@@ -54,8 +54,8 @@ impl Factors {
         }
         let corners = [n / 2, n / 4, n / 2 + n / 4];
         let corners = corners.map(|exponent| modulus.shoup(modulus.pow_vartime(root, exponent as u64)));
-        let last = modulus.shoup(modulus.mul(all[1], modulus.inv(n as u64)));
-        let value = all[..n / 8].to_vec();
+        let last = modulus.shoup(modulus.mul(twiddles[1], modulus.inv(n as u64)));
+        let value = twiddles[..n / 8].to_vec();
         let quotient = value.iter().map(|&w| modulus.shoup(w).quotient).collect();
         Self { value, quotient, block, lane, corners, last }
     }

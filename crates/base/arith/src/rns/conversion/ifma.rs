@@ -10,27 +10,27 @@ const ROW: usize = 4;
 /// Most factors of a target whose sum of products needs no second carry.
 const FEW: usize = 12;
 
-/// Converts coefficients `start` to `start + whole` of `from` to the first `whole` of `to`; `whole`
-/// is a multiple of `BLOCK`.
+/// Converts coefficients `start` to `start + block_end` of `from` to the first `block_end` of `to`;
+/// `block_end` is a multiple of `BLOCK`.
 pub(super) fn convert(
     sources: &[Source],
     targets: &[Target],
     from: &[&[u64]],
     start: usize,
     to: &mut [&mut [u64]],
-    whole: usize,
+    block_end: usize,
 ) {
-    assert!(from.len() == sources.len() && to.len() == targets.len() && whole.is_multiple_of(BLOCK));
-    assert!(from.iter().all(|x| x.len() >= start + whole) && to.iter().all(|x| x.len() >= whole));
+    assert!(from.len() == sources.len() && to.len() == targets.len() && block_end.is_multiple_of(BLOCK));
+    assert!(from.iter().all(|x| x.len() >= start + block_end) && to.iter().all(|x| x.len() >= block_end));
     let mut scaled = vec![0; (sources.len() + 1) * BLOCK];
-    for at in (0..whole).step_by(BLOCK) {
-        let places = from.iter().map(|x| x[start + at..].as_ptr());
+    for offset in (0..block_end).step_by(BLOCK) {
+        let places = from.iter().map(|x| x[start + offset..].as_ptr());
         // SAFETY: a conversion with this kernel exists only where AVX-512 F, DQ and IFMA were
         // detected; the assertions above checked the lengths.
         unsafe {
             scale(sources, places, scaled.as_mut_ptr());
             for (target, out) in targets.iter().zip(to.iter_mut()) {
-                sum(target, scaled.as_ptr(), out.as_mut_ptr().add(at));
+                sum(target, scaled.as_ptr(), out.as_mut_ptr().add(offset));
             }
         }
     }
@@ -39,12 +39,12 @@ pub(super) fn convert(
 /// Computes `y_i` of each source, and the quotients in the last row.
 ///
 /// # Safety
-/// `from` yields a pointer to `BLOCK` words for each source; `scaled` has a row of `BLOCK` words
+/// `words` yields a pointer to `BLOCK` words for each source; `scaled` has a row of `BLOCK` words
 /// for each source, and one more.
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
-unsafe fn scale(sources: &[Source], from: impl Iterator<Item = *const u64>, scaled: *mut u64) {
+unsafe fn scale(sources: &[Source], words: impl Iterator<Item = *const u64>, scaled: *mut u64) {
     let mut quotients = [_mm512_setzero_pd(); BLOCK / LEN];
-    for (i, (source, x)) in sources.iter().zip(from).enumerate() {
+    for (i, (source, x)) in sources.iter().zip(words).enumerate() {
         let (m, w) = (Modulus52::new(&source.modulus), Factor::splat(source.factor));
         let reciprocal = _mm512_set1_pd(source.reciprocal);
         for (k, quotient) in quotients.iter_mut().enumerate() {
@@ -84,8 +84,8 @@ unsafe fn sum(target: &Target, scaled: *const u64, out: *mut u64) {
             }
         }
         for j in 0..ROW {
-            let few = target.factors.len() <= FEW;
-            let sum = if few { m.join_few(low[j], high[j], radix[0]) } else { m.join(low[j], high[j], radix) };
+            let is_small = target.factors.len() <= FEW;
+            let sum = if is_small { m.join_few(low[j], high[j], radix[0]) } else { m.join(low[j], high[j], radix) };
             // SAFETY: guaranteed by the caller.
             unsafe { store(out.add(k + LEN * j), sum) };
         }
