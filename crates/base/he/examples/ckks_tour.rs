@@ -14,8 +14,8 @@ use tacit_he::ckks::{
 type Failure = Box<dyn std::error::Error>;
 
 /// Largest distance of the real parts from the expected values.
-fn worst(got: &[Complex], want: impl Fn(usize) -> f64) -> f64 {
-    got.iter().enumerate().map(|(i, v)| (v.re - want(i)).abs()).fold(0.0, tacit_floats::larger)
+fn worst(actual: &[Complex], expected: impl Fn(usize) -> f64) -> f64 {
+    actual.iter().enumerate().map(|(i, v)| (v.re - expected(i)).abs()).fold(0.0, tacit_floats::larger)
 }
 
 fn main() -> Result<(), Failure> {
@@ -68,12 +68,12 @@ fn main() -> Result<(), Failure> {
     let keys = KeySet::generate(&secret, &needs, &mut prg)?;
     println!("{} keys, {:.0} MB", keys.len(), keys.memory_bytes() as f64 / 1e6);
     let x: Vec<f64> = (0..slots).map(|i| (i as f64 * 0.37).sin()).collect();
-    let sent = secret.encrypt_seeded(&encoder.encode_real(&x, level)?, &mut prg).to_bytes(&context);
-    println!("ciphertext: {} bytes", sent.len());
+    let message = secret.encrypt_seeded(&encoder.encode_real(&x, level)?, &mut prg).to_bytes(&context);
+    println!("ciphertext: {} bytes", message.len());
 
     let circuit =
         Circuit { context: &context, encoder: &encoder, secret: &secret, boot: &boot, mean: &mean, cube: &cube };
-    circuit.run(&sent, &keys, &x)
+    circuit.run(&message, &keys, &x)
 }
 
 /// The server's part. The secret only serves to show the error of each result.
@@ -88,11 +88,11 @@ struct Circuit<'a> {
 
 impl Circuit<'_> {
     /// Reads the ciphertext, computes, bootstraps, and computes again.
-    fn run(&self, sent: &[u8], keys: &KeySet, x: &[f64]) -> Result<(), Failure> {
+    fn run(&self, message: &[u8], keys: &KeySet, x: &[f64]) -> Result<(), Failure> {
         let Self { context, encoder, secret, boot, mean, cube } = *self;
         let slots = x.len();
         let expected = Estimate { deviation: 3.3, magnitude: 0.7 };
-        let Received::Seeded(received) = Received::from_bytes(context, sent, expected)? else {
+        let Received::Seeded(received) = Received::from_bytes(context, message, expected)? else {
             return Err("it was sent with a seed".into());
         };
         let evaluator = Evaluator::new(context, keys);
@@ -107,11 +107,11 @@ impl Circuit<'_> {
             worst(&encoder.decode(&secret.decrypt(&cubes))?, cube_of).log2()
         );
         let fresh = boot.bootstrap(&evaluator, &cubes)?;
-        let got = encoder.decode(&secret.decrypt(&fresh))?;
-        println!("bootstrap: level {}, off by 2^{:.1} at worst", fresh.level(), worst(&got, cube_of).log2());
-        let again = evaluator.polynomial(&fresh, cube)?;
-        let got = worst(&encoder.decode(&secret.decrypt(&again))?, |i| cube.at(cube_of(i)));
-        println!("and on: level {}, off by 2^{:.1} at worst", again.level(), got.log2());
+        let decoded = encoder.decode(&secret.decrypt(&fresh))?;
+        println!("bootstrap: level {}, off by 2^{:.1} at worst", fresh.level(), worst(&decoded, cube_of).log2());
+        let cubed = evaluator.polynomial(&fresh, cube)?;
+        let decoded = worst(&encoder.decode(&secret.decrypt(&cubed))?, |i| cube.at(cube_of(i)));
+        println!("and on: level {}, off by 2^{:.1} at worst", cubed.level(), decoded.log2());
         Ok(())
     }
 }

@@ -112,7 +112,7 @@ impl Small {
             moduli[..FRESH].iter().map(|m| NttTable::new(degree, *m)).collect::<Result<_, _>>()?;
         let exponents = exponents(&tables[0])?;
         let mut place = vec![0; 2 * degree];
-        exponents.iter().enumerate().for_each(|(at, &e)| place[e] = at as u32);
+        exponents.iter().enumerate().for_each(|(slot, &e)| place[e] = slot as u32);
         let runs = large.chunks(DEGREE / degree).map(|run| place[run[0] % (2 * degree)]).collect();
         Ok(Self { degree, exponents, tables, runs })
     }
@@ -140,7 +140,7 @@ fn exponents(table: &NttTable) -> Result<Vec<usize>, HeError> {
 fn places(exponents: &[usize]) -> Vec<u32> {
     let order = 2 * DEGREE;
     let mut place = vec![0; order];
-    exponents.iter().enumerate().for_each(|(at, &e)| place[e] = at as u32);
+    exponents.iter().enumerate().for_each(|(slot, &e)| place[e] = slot as u32);
     let powers: Vec<usize> = std::iter::successors(Some(1), |e| Some(e * 5 % order)).take(ROW).collect();
     let inverses = powers.iter().map(|&e| 2 * DEGREE - e);
     powers.iter().copied().chain(inverses).map(|e| place[e]).collect()

@@ -52,11 +52,11 @@ impl Plain {
             m.shoup(m.neg(m.inv(m.reduce(prime))))
         });
         let parts = std::array::from_fn(|i| {
-            let (m, other) = (basis.modulus(i), basis.modulus(1 - i));
+            let (m, other_modulus) = (basis.modulus(i), basis.modulus(1 - i));
             let value = u128::from(m.value());
             Part {
                 modulus: *m,
-                inverse: m.shoup(m.inv(m.reduce(other.value()))),
+                inverse: m.shoup(m.inv(m.reduce(other_modulus.value()))),
                 quotient: (u128::from(prime) << 76) / value,
                 fraction: (1 << 112) / value,
             }
@@ -84,7 +84,7 @@ impl Plain {
     pub fn encode(&self, ctx: &Context, slots: &[u64]) -> Vec<u64> {
         assert_eq!(slots.len(), DEGREE, "one value per slot");
         let mut values = vec![0; DEGREE];
-        slots.iter().zip(&ctx.places).for_each(|(&v, &at)| values[at as usize] = v);
+        slots.iter().zip(&ctx.places).for_each(|(&v, &position)| values[position as usize] = v);
         self.table.inverse(&mut values);
         values
     }
@@ -96,7 +96,7 @@ impl Plain {
     #[must_use]
     pub fn decode(&self, ctx: &Context, mut coefficients: Vec<u64>) -> Vec<u64> {
         self.table.forward(&mut coefficients);
-        ctx.places.iter().map(|&at| coefficients[at as usize]).collect()
+        ctx.places.iter().map(|&position| coefficients[position as usize]).collect()
     }
 
     /// Computes `round(q m / p)` for every coefficient m, at the level of a fresh ciphertext. With
@@ -104,11 +104,11 @@ impl Plain {
     /// primes.
     pub(super) fn scaled(&self, ctx: &Context, coefficients: &[u64]) -> RnsPoly<Ntt> {
         let p = self.modulus();
-        let rest: Vec<i64> = coefficients.iter().map(|&m| p.centred(p.mul_shoup(m, self.factor))).collect();
+        let centred: Vec<i64> = coefficients.iter().map(|&m| p.centred(p.mul_shoup(m, self.factor))).collect();
         let mut words = Vec::with_capacity(FRESH * DEGREE);
         for (k, &factor) in self.minus_inverse.iter().enumerate() {
             let m = ctx.basis().modulus(k);
-            words.extend(rest.iter().map(|&t| m.mul_shoup(m.reduce_i64(t), factor)));
+            words.extend(centred.iter().map(|&t| m.mul_shoup(m.reduce_i64(t), factor)));
         }
         RnsPoly::<Coeff>::new(ctx.basis(), words).into_ntt(ctx.basis())
     }
@@ -118,18 +118,18 @@ impl Plain {
     #[inline(always)]
     pub(super) fn share(&self, residues: [u64; ANSWER]) -> u64 {
         let p = self.modulus();
-        let (mut whole, mut fraction) = (0, 0u64);
+        let (mut quotient, mut fraction) = (0, 0u64);
         for (part, x) in self.parts.iter().zip(residues) {
             let (y, m) = (part.modulus.mul_shoup(x, part.inverse), part.modulus.value());
             // floor(p y / p_i), or one less; p y < 2^100, so the product stays below 2^127.
             let estimate = ((u128::from(y) * part.quotient) >> 76) as u64;
-            let rest = p.value().wrapping_mul(y).wrapping_sub(estimate.wrapping_mul(m));
-            let over = (m.wrapping_sub(1).wrapping_sub(rest)) >> 63;
-            let rest = rest - (m & over.wrapping_neg());
-            whole += estimate + over;
+            let remainder = p.value().wrapping_mul(y).wrapping_sub(estimate.wrapping_mul(m));
+            let over = (m.wrapping_sub(1).wrapping_sub(remainder)) >> 63;
+            let remainder = remainder - (m & over.wrapping_neg());
+            quotient += estimate + over;
             // In units of 2^-62.
-            fraction += ((u128::from(rest) * part.fraction) >> 50) as u64;
+            fraction += ((u128::from(remainder) * part.fraction) >> 50) as u64;
         }
-        p.reduce(whole + ((fraction + (1 << 61)) >> 62))
+        p.reduce(quotient + ((fraction + (1 << 61)) >> 62))
     }
 }

@@ -57,9 +57,9 @@ pub fn add_products(ctx: &Context, sums: &mut [(&mut Sum, Vec<(WeightPoly, &Ciph
 
 impl Ciphertext {
     /// Adds another ciphertext.
-    pub fn add_assign(&mut self, ctx: &Context, other: &Self) {
-        self.b.add_assign(&other.b, ctx.basis());
-        self.a.add_assign(&other.a, ctx.basis());
+    pub fn add_assign(&mut self, ctx: &Context, rhs: &Self) {
+        self.b.add_assign(&rhs.b, ctx.basis());
+        self.a.add_assign(&rhs.a, ctx.basis());
     }
 }
 
@@ -197,7 +197,7 @@ pub(super) mod tests {
         let lift = ctx.basis().lift::<ANSWER>();
         let q = i128::from(PRIMES[0]) * i128::from(PRIMES[1]);
         let residue = |i: usize, j: usize| ctx.basis().modulus(i).add(a.residue(i)[j], b.residue(i)[j]);
-        let whole = (0..DEGREE).map(|j| lift.apply([residue(0, j), residue(1, j)]) as i128);
-        whole.map(|v| if v > q / 2 { v - q } else { v }).collect()
+        let lifted = (0..DEGREE).map(|j| lift.apply([residue(0, j), residue(1, j)]) as i128);
+        lifted.map(|v| if v > q / 2 { v - q } else { v }).collect()
     }
 }

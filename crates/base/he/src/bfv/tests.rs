@@ -83,10 +83,10 @@ fn slots_come_back_and_multiply_slot_by_slot() {
             &CONTEXT,
             &mut [(&mut sum, vec![(WeightPoly::new(&CONTEXT, &party.plain, &layout, &weights), &c)])],
         );
-        let got = party.open(sum.finish(&CONTEXT));
-        for (j, (got, x)) in got.iter().zip(&x).enumerate() {
+        let actual = party.open(sum.finish(&CONTEXT));
+        for (j, (actual, x)) in actual.iter().zip(&x).enumerate() {
             let w = weights[j / ROW * classes + j % ROW % classes];
-            assert_eq!(*got, m.mul(*x, m.reduce_i64(w.into())), "{classes} classes, slot {j}");
+            assert_eq!(*actual, m.mul(*x, m.reduce_i64(w.into())), "{classes} classes, slot {j}");
         }
     }
 }
@@ -115,13 +115,13 @@ proptest! {
         let (mut sum, mut expected) = (Sum::new(&CONTEXT), vec![0; DEGREE]);
         for (i, &k) in steps.iter().enumerate() {
             for turn in [Turn::Left(k), Turn::Swap] {
-                let moved = rotated(&rotated(&x, Turn::Left(k)), turn);
+                let shifted = rotated(&rotated(&x, Turn::Left(k)), turn);
                 let turned = party.turn(&party.turn(&c, Turn::Left(k)), turn);
                 let weights: Vec<i32> = (0..2 * classes).map(|j| i32::MAX - (j * 77_777 + i) as i32).collect();
                 add_products(&CONTEXT, &mut [(&mut sum, vec![(WeightPoly::new(&CONTEXT, &party.plain, &layout, &weights), &turned)])]);
                 for (j, e) in expected.iter_mut().enumerate() {
                     let w = weights[j / ROW * classes + j % ROW % classes];
-                    *e = m.add(*e, m.mul(moved[j], m.reduce_i64(w.into())));
+                    *e = m.add(*e, m.mul(shifted[j], m.reduce_i64(w.into())));
                 }
             }
         }
@@ -178,8 +178,8 @@ fn bytes_are_pinned() {
     let public = PublicSeed::from_bytes([5; 16]);
     reshare(ctx, &party.plain, &party.public, c, ReshareStreams { secret: &mut prg(6), public }, &mut answer);
     let digest = |bytes: &[u8]| blake3::hash(bytes).to_hex()[..16].to_string();
-    let got = [&fresh, &key, &answer].map(|bytes| digest(bytes));
-    assert_eq!(got, ["dc86db1a82b123db", "857b2d97d2ad512d", "15265bb207caf8f3"]);
+    let digests = [&fresh, &key, &answer].map(|bytes| digest(bytes));
+    assert_eq!(digests, ["dc86db1a82b123db", "857b2d97d2ad512d", "15265bb207caf8f3"]);
     assert_eq!([fresh.len(), key.len()], [FRESH_BYTES, GALOIS_KEY_BYTES]);
     assert_eq!(party.public.to_bytes(ctx.ring()).len(), PUBLIC_KEY_BYTES);
 }

@@ -63,7 +63,7 @@ impl WeightPoly {
             let m = table.modulus();
             values.iter_mut().zip(&coefficients).for_each(|(v, &c)| *v = m.reduce_i64(c));
             table.forward(&mut values);
-            all.extend(small.runs.iter().map(|&at| values[at as usize]));
+            all.extend(small.runs.iter().map(|&position| values[position as usize]));
         }
         Self { values: all, runs }
     }

@@ -68,12 +68,12 @@ fn write_half(context: &Context, half: &Poly<Ntt>, out: &mut Vec<u8>) {
 /// Reads a polynomial at `level` from exactly [`half_bytes`] bytes.
 fn read_half(context: &Context, level: usize, bytes: &[u8]) -> Result<Poly<Ntt>, HeError> {
     let shape = Shape::level(level);
-    let mut rest = bytes;
+    let mut unread = bytes;
     Poly::read(context, shape, |k, limb| {
         let m = context.modulus(shape, k);
         let len = pack::packed_len(context.degree(), m.bits()).expect("a residue fits one word");
-        let (packed, after) = rest.split_at(len);
-        rest = after;
+        let (packed, tail) = unread.split_at(len);
+        unread = tail;
         pack::unpack_into(packed, m.bits(), m.value() - 1, limb).map_err(HeError::packed(WHAT))
     })
 }
@@ -84,10 +84,10 @@ fn refuse<T>(why: String) -> Result<T, HeError> {
 
 /// Checks the header and the length that it implies, before anything is allocated.
 fn read_header<'a>(context: &Context, bytes: &'a [u8]) -> Result<(Header, &'a [u8]), HeError> {
-    let Some((&[version, form, level, log_slots], rest)) = bytes.split_first_chunk() else {
+    let Some((&[version, form, level, log_slots], unread)) = bytes.split_first_chunk() else {
         return Err(HeError::Length { what: WHAT, got: bytes.len(), expected: HEADER });
     };
-    let Some((&scale, body)) = rest.split_first_chunk() else {
+    let Some((&scale, body)) = unread.split_first_chunk() else {
         return Err(HeError::Length { what: WHAT, got: bytes.len(), expected: HEADER });
     };
     if version != VERSION || form > SEEDED {
@@ -97,9 +97,9 @@ fn read_header<'a>(context: &Context, bytes: &'a [u8]) -> Result<(Header, &'a [u
     if level == 0 || level > levels {
         return refuse(format!("level {level}: the parameters have 1 to {levels}"));
     }
-    let most = context.degree().trailing_zeros() - 1;
-    if !(1..=most).contains(&u32::from(log_slots)) {
-        return refuse(format!("2^{log_slots} slots: 2 to 2^{most} are possible"));
+    let max_log_slots = context.degree().trailing_zeros() - 1;
+    if !(1..=max_log_slots).contains(&u32::from(log_slots)) {
+        return refuse(format!("2^{log_slots} slots: 2 to 2^{max_log_slots} are possible"));
     }
     let Some(scale) = Scale::from_bytes(scale) else {
         return refuse("the scale is no number from 1 to 2^1000".to_owned());
@@ -215,10 +215,10 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(matches!(read(&bytes[..cut]), Some(HeError::Length { .. })), "{cut}");
         }
-        for (at, bad) in [(0, 2), (1, 2), (2, 0), (2, 9), (3, 0), (3, 6)] {
+        for (index, bad) in [(0, 2), (1, 2), (2, 0), (2, 9), (3, 0), (3, 6)] {
             let mut damaged = bytes.clone();
-            damaged[at] = bad;
-            assert!(matches!(read(&damaged), Some(HeError::Format { .. })), "byte {at}");
+            damaged[index] = bad;
+            assert!(matches!(read(&damaged), Some(HeError::Format { .. })), "byte {index}");
         }
         for scale in [f64::NAN, f64::INFINITY, -1.0, 0.0, 1e-9, f64::MAX] {
             let mut damaged = bytes.clone();

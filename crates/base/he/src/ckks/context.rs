@@ -64,15 +64,16 @@ pub(super) struct Division {
 /// Returns the entry for `key`; makes it if it is absent.
 fn cached<K: std::hash::Hash + Eq, V>(cache: &RwLock<HashMap<K, Arc<V>>>, key: K, make: impl FnOnce() -> V) -> Arc<V> {
     const WHOLE: &str = "nothing panics while it holds the cache";
-    if let Some(found) = cache.read().expect(WHOLE).get(&key) {
-        return found.clone();
+    if let Some(entry) = cache.read().expect(WHOLE).get(&key) {
+        return entry.clone();
     }
-    let made = Arc::new(make());
-    cache.write().expect(WHOLE).entry(key).or_insert(made).clone()
+    let value = Arc::new(make());
+    cache.write().expect(WHOLE).entry(key).or_insert(value).clone()
 }
 
-fn conversion(from: &[Modulus], to: &[Modulus]) -> Conversion {
-    Conversion::new(from, to).expect("shapes have distinct primes, and fewer than 64 of them are raised or divided by")
+fn conversion(source_moduli: &[Modulus], target_moduli: &[Modulus]) -> Conversion {
+    Conversion::new(source_moduli, target_moduli)
+        .expect("shapes have distinct primes, and fewer than 64 of them are raised or divided by")
 }
 
 impl Context {
@@ -168,11 +169,12 @@ impl Context {
     /// of the same centred integer mod every other limb of `shape`. `others` are these limbs, in
     /// order.
     pub(super) fn raise(&self, shape: Shape, first: usize, digit: &[&[u64]], others: &mut [&mut [u64]]) {
-        let own = first..first + digit.len();
+        let digit_range = first..first + digit.len();
         let raise = cached(&self.raises, (shape, first, digit.len()), || {
             let moduli = self.moduli(shape);
-            let others: Vec<Modulus> = (0..moduli.len()).filter(|k| !own.contains(k)).map(|k| moduli[k]).collect();
-            conversion(&moduli[own.clone()], &others)
+            let others: Vec<Modulus> =
+                (0..moduli.len()).filter(|k| !digit_range.contains(k)).map(|k| moduli[k]).collect();
+            conversion(&moduli[digit_range.clone()], &others)
         });
         raise.apply(digit, others);
     }

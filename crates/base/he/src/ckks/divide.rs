@@ -47,8 +47,8 @@ impl Context {
         });
         let low: Vec<Limb> = low.collect();
         let mut result = Poly::<Ntt>::scratch(self, result);
-        let from: Vec<&[u64]> = low.iter().map(|limb| &**limb).collect();
-        division.conversion.apply(&from, &mut result.slices_mut().collect::<Vec<_>>());
+        let sources: Vec<&[u64]> = low.iter().map(|limb| &**limb).collect();
+        division.conversion.apply(&sources, &mut result.slices_mut().collect::<Vec<_>>());
         result.places().for_each(|(k, limb)| {
             let limb = Arc::get_mut(limb).expect("a fresh limb is not shared");
             self.table(shape, k).forward(limb);
@@ -143,14 +143,15 @@ mod tests {
             let shape = Shape { level, special: 2 };
             let x = random(&mut bench, Shape::level(level));
             for first in (0..level).step_by(2) {
-                let own = first..(first + 2).min(level);
-                let digit: Vec<&[u64]> = own.clone().map(|k| x.limb(k)).collect();
+                let digit_range = first..(first + 2).min(level);
+                let digit: Vec<&[u64]> = digit_range.clone().map(|k| x.limb(k)).collect();
                 let mut raised = Poly::<Coeff>::zero(&context, shape);
-                let mut others: Vec<&mut [u64]> = raised.slices_around(own.clone()).map(|(_, limb)| limb).collect();
+                let mut others: Vec<&mut [u64]> =
+                    raised.slices_around(digit_range.clone()).map(|(_, limb)| limb).collect();
                 context.raise(shape, first, &digit, &mut others);
                 for i in 0..64 {
-                    let value = Integer::of(&residues(&context, &x, own.clone(), i)).centred();
-                    for k in (0..shape.limbs()).filter(|k| !own.contains(k)) {
+                    let value = Integer::of(&residues(&context, &x, digit_range.clone(), i)).centred();
+                    for k in (0..shape.limbs()).filter(|k| !digit_range.contains(k)) {
                         let p = context.modulus(shape, k).value();
                         assert_eq!(
                             i128::from(raised.limb(k)[i]),
@@ -175,9 +176,9 @@ mod tests {
             let divided = context.divide(&x.clone().into_ntt(&context), drop).into_coeff(&context);
             assert_eq!(divided.shape(), Shape::level(kept));
             for i in 0..64 {
-                let whole = Integer::of(&residues(&context, &x, 0..shape.limbs(), i)).value;
+                let integer = Integer::of(&residues(&context, &x, 0..shape.limbs(), i)).value;
                 let low = Integer::of(&residues(&context, &x, kept..shape.limbs(), i));
-                let quotient = (whole as i128 - low.centred()) / low.product as i128;
+                let quotient = (integer as i128 - low.centred()) / low.product as i128;
                 for k in 0..kept {
                     let p = context.modulus(shape, k).value();
                     assert_eq!(i128::from(divided.limb(k)[i]), quotient.rem_euclid(p.into()), "{shape:?} {drop}");

@@ -86,8 +86,8 @@ impl From<f64> for Double {
 
 impl From<u64> for Double {
     fn from(value: u64) -> Self {
-        let (top, rest) = ((value >> 32) as f64 * 4_294_967_296.0, (value & 0xffff_ffff) as f64);
-        let (high, low) = exact_sum(top, rest);
+        let (top, low_word) = ((value >> 32) as f64 * 4_294_967_296.0, (value & 0xffff_ffff) as f64);
+        let (high, low) = exact_sum(top, low_word);
         Self { high, low }
     }
 }
@@ -101,40 +101,40 @@ impl std::ops::Neg for Double {
 
 impl std::ops::Add for Double {
     type Output = Self;
-    fn add(self, other: Self) -> Self {
-        let (sum, rest) = exact_sum(self.high, other.high);
-        let (tail, rest_of_tail) = exact_sum(self.low, other.low);
-        let (sum, rest) = exact_sum(sum, rest + tail);
-        let (high, low) = exact_sum(sum, rest + rest_of_tail);
+    fn add(self, rhs: Self) -> Self {
+        let (sum, rounding) = exact_sum(self.high, rhs.high);
+        let (tail, rest_of_tail) = exact_sum(self.low, rhs.low);
+        let (sum, rounding) = exact_sum(sum, rounding + tail);
+        let (high, low) = exact_sum(sum, rounding + rest_of_tail);
         Self { high, low }
     }
 }
 
 impl std::ops::Sub for Double {
     type Output = Self;
-    fn sub(self, other: Self) -> Self {
-        self + -other
+    fn sub(self, rhs: Self) -> Self {
+        self + -rhs
     }
 }
 
 impl std::ops::Mul for Double {
     type Output = Self;
-    fn mul(self, other: Self) -> Self {
-        let product = self.high * other.high;
-        let rest = self.high.mul_add(other.high, -product) + (self.high * other.low + self.low * other.high);
-        let (high, low) = exact_sum(product, rest);
+    fn mul(self, rhs: Self) -> Self {
+        let product = self.high * rhs.high;
+        let rounding = self.high.mul_add(rhs.high, -product) + (self.high * rhs.low + self.low * rhs.high);
+        let (high, low) = exact_sum(product, rounding);
         Self { high, low }
     }
 }
 
 impl std::ops::Div for Double {
     type Output = Self;
-    fn div(self, other: Self) -> Self {
-        let first = Self::from(self.high / other.high);
-        let rest = self - first * other;
-        let second = Self::from(rest.high / other.high);
-        let rest = rest - second * other;
-        first + second + Self::from(rest.high / other.high)
+    fn div(self, rhs: Self) -> Self {
+        let first = Self::from(self.high / rhs.high);
+        let remainder = self - first * rhs;
+        let second = Self::from(remainder.high / rhs.high);
+        let remainder = remainder - second * rhs;
+        first + second + Self::from(remainder.high / rhs.high)
     }
 }
 

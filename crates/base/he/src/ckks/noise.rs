@@ -75,17 +75,17 @@ impl Estimate {
 
     /// The estimate of a sum of independent values.
     #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        Self { deviation: self.deviation.hypot(other.deviation), magnitude: self.magnitude.hypot(other.magnitude) }
+    pub fn plus(self, rhs: Self) -> Self {
+        Self { deviation: self.deviation.hypot(rhs.deviation), magnitude: self.magnitude.hypot(rhs.magnitude) }
     }
 
-    /// The estimate of a product with a factor of estimate `other`; the scales are those of the two
+    /// The estimate of a product with a factor of estimate `rhs`; the scales are those of the two
     /// factors.
     #[must_use]
-    pub fn times(self, scale: f64, other: Self, other_scale: f64) -> Self {
-        let left = self.deviation * other.magnitude * other_scale;
-        let right = other.deviation * self.magnitude * scale;
-        Self { deviation: left.hypot(right), magnitude: self.magnitude * other.magnitude }
+    pub fn times(self, scale: f64, rhs: Self, other_scale: f64) -> Self {
+        let left = self.deviation * rhs.magnitude * other_scale;
+        let right = rhs.deviation * self.magnitude * scale;
+        Self { deviation: left.hypot(right), magnitude: self.magnitude * rhs.magnitude }
     }
 
     /// The estimate of half the value, if the same coefficients are read at twice the scale.

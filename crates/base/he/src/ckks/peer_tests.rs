@@ -83,17 +83,17 @@ impl Vectors {
         let encoder = Encoder::new(&context, self.x.len()).unwrap();
         let expected = self.expected();
         assert!(expected.keys().copied().eq(self.results.keys().map(String::as_str)));
-        for (name, want) in expected {
+        for (name, slots) in expected {
             let result = &self.results[name];
             let ciphertext = Ciphertext {
                 c0: read(&context, &result.c0),
                 c1: read(&context, &result.c1),
                 scale: Scale::new(result.scale).unwrap(),
-                slots: want.len(),
+                slots: slots.len(),
                 estimate: Estimate { deviation: 3.3, magnitude: 1.0 },
             };
-            let got = encoder.decode(&secret.decrypt(&ciphertext)).unwrap();
-            let worst = got.iter().zip(&want).map(|(a, b)| (*a - *b).abs()).fold(0.0, tacit_floats::larger);
+            let actual = encoder.decode(&secret.decrypt(&ciphertext)).unwrap();
+            let worst = actual.iter().zip(&slots).map(|(a, b)| (*a - *b).abs()).fold(0.0, tacit_floats::larger);
             assert!(worst < TOLERANCE, "{name} by {}: off by {worst}", self.by);
         }
     }
@@ -151,13 +151,13 @@ fn ours() -> Vectors {
 
 #[test]
 fn lattigo_decrypted_these_very_ciphertexts() {
-    let made = ours();
-    made.check();
+    let vectors = ours();
+    vectors.check();
     if std::env::var_os("UPDATE_VECTORS").is_some() {
-        std::fs::write(OURS, serde_json::to_string(&made).unwrap() + "\n").unwrap();
+        std::fs::write(OURS, serde_json::to_string(&vectors).unwrap() + "\n").unwrap();
     }
-    let kept: Vectors = serde_json::from_str(&std::fs::read_to_string(OURS).unwrap()).unwrap();
-    assert_eq!(made, kept, "ciphertexts of a known seed have changed: make the vectors anew");
+    let stored: Vectors = serde_json::from_str(&std::fs::read_to_string(OURS).unwrap()).unwrap();
+    assert_eq!(vectors, stored, "ciphertexts of a known seed have changed: make the vectors anew");
 }
 
 #[test]

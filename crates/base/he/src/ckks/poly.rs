@@ -47,10 +47,16 @@ impl<R> Poly<R> {
         Self::of((0..shape.limbs()).map(|_| Arc::new(context.spares().scratch())).collect(), shape)
     }
 
-    /// As [`Poly::scratch`], with the limbs `own` of `source`, which the caller must not write to.
-    pub(super) fn scratch_around<S>(context: &Context, shape: Shape, own: &Range<usize>, source: &Poly<S>) -> Self {
-        let limbs = (0..shape.limbs())
-            .map(|k| if own.contains(&k) { source.limbs[k].clone() } else { Arc::new(context.spares().scratch()) });
+    /// As [`Poly::scratch`], with the limbs `own_limbs` of `source`, which the caller must not write to.
+    pub(super) fn scratch_around<S>(
+        context: &Context,
+        shape: Shape,
+        own_limbs: &Range<usize>,
+        source: &Poly<S>,
+    ) -> Self {
+        let limbs = (0..shape.limbs()).map(|k| {
+            if own_limbs.contains(&k) { source.limbs[k].clone() } else { Arc::new(context.spares().scratch()) }
+        });
         Self::of(limbs.collect(), shape)
     }
 
@@ -89,9 +95,9 @@ impl<R> Poly<R> {
         self.limbs.iter_mut().map(|limb| &mut **Arc::make_mut(limb))
     }
 
-    /// All limbs except `own`, in order, mutable.
-    pub(super) fn slices_around(&mut self, own: Range<usize>) -> impl Iterator<Item = (usize, &mut [u64])> {
-        let others = self.limbs.iter_mut().enumerate().filter(move |(k, _)| !own.contains(k));
+    /// All limbs except `own_limbs`, in order, mutable.
+    pub(super) fn slices_around(&mut self, own_limbs: Range<usize>) -> impl Iterator<Item = (usize, &mut [u64])> {
+        let others = self.limbs.iter_mut().enumerate().filter(move |(k, _)| !own_limbs.contains(k));
         others.map(|(k, limb)| (k, &mut **Arc::make_mut(limb)))
     }
 
@@ -126,26 +132,26 @@ impl<R> Poly<R> {
         self.shape.level = level;
     }
 
-    /// The limb of `other` at the prime of limb `k` of `shape`.
-    fn partner<S>(shape: Shape, other: &Poly<S>, k: usize) -> &[u64] {
-        other.limb(if k < shape.level { k } else { other.shape.level + k - shape.level })
+    /// The limb of `rhs` at the prime of limb `k` of `shape`.
+    fn partner<S>(shape: Shape, rhs: &Poly<S>, k: usize) -> &[u64] {
+        rhs.limb(if k < shape.level { k } else { rhs.shape.level + k - shape.level })
     }
 
     /// Applies a kernel to each limb and its partner.
-    fn zip(&mut self, other: &Self, context: &Context, op: impl Fn(&Pointwise, &mut [u64], &[u64]) + Sync) {
+    fn zip(&mut self, rhs: &Self, context: &Context, op: impl Fn(&Pointwise, &mut [u64], &[u64]) + Sync) {
         let shape = self.shape;
-        debug_assert!(shape.level <= other.shape.level && shape.special <= other.shape.special);
-        self.limbs_mut().for_each(|(k, limb)| op(context.pointwise(shape, k), limb, Self::partner(shape, other, k)));
+        debug_assert!(shape.level <= rhs.shape.level && shape.special <= rhs.shape.special);
+        self.limbs_mut().for_each(|(k, limb)| op(context.pointwise(shape, k), limb, Self::partner(shape, rhs, k)));
     }
 
-    /// `self + other`; `other` may have more primes.
-    pub fn add_assign(&mut self, other: &Self, context: &Context) {
-        self.zip(other, context, Pointwise::add);
+    /// `self + rhs`; `rhs` may have more primes.
+    pub fn add_assign(&mut self, rhs: &Self, context: &Context) {
+        self.zip(rhs, context, Pointwise::add);
     }
 
-    /// `self - other`; `other` may have more primes.
-    pub fn sub_assign(&mut self, other: &Self, context: &Context) {
-        self.zip(other, context, Pointwise::sub);
+    /// `self - rhs`; `rhs` may have more primes.
+    pub fn sub_assign(&mut self, rhs: &Self, context: &Context) {
+        self.zip(rhs, context, Pointwise::sub);
     }
 
     /// `-self`.
@@ -197,11 +203,11 @@ impl Poly<Ntt> {
         Poly::of(self.limbs, shape)
     }
 
-    /// Multiplies by `other`, which may have more primes.
-    pub fn mul_assign(&mut self, other: &Self, context: &Context) {
+    /// Multiplies by `rhs`, which may have more primes.
+    pub fn mul_assign(&mut self, rhs: &Self, context: &Context) {
         let shape = self.shape;
-        debug_assert!(shape.level <= other.shape.level && shape.special <= other.shape.special);
-        self.zip(other, context, Pointwise::mul);
+        debug_assert!(shape.level <= rhs.shape.level && shape.special <= rhs.shape.special);
+        self.zip(rhs, context, Pointwise::mul);
     }
 
     /// Adds an integer constant; `value(k)` is the constant mod the `k`-th prime, the same at every

@@ -31,14 +31,14 @@ impl Scale {
 
     /// The scale of a product.
     #[must_use]
-    pub fn times(self, other: Self) -> Self {
-        Self(self.0 * other.0)
+    pub fn times(self, rhs: Self) -> Self {
+        Self(self.0 * rhs.0)
     }
 
-    /// The scale by which `other` must be multiplied to give this one.
+    /// The scale by which `rhs` must be multiplied to give this one.
     #[must_use]
-    pub fn over(self, other: Self) -> Self {
-        Self(self.0 / other.0)
+    pub fn over(self, rhs: Self) -> Self {
+        Self(self.0 / rhs.0)
     }
 
     /// The scale after multiplication by a prime.

@@ -59,8 +59,8 @@ impl Client {
         let encoder = Encoder::new(&context, n).unwrap();
         let diagonals: BTreeMap<i64, Vec<Complex>> = [0, 1, 2, 5].map(|d| (d, bench.values(n))).into();
         let parameters = context.parameters();
-        let (above, below) = (parameters.scale(LEVEL), parameters.scale(LEVEL - 1));
-        let scale = below.times_prime(parameters.primes()[LEVEL - 1]).over(above);
+        let (upper_scale, lower_scale) = (parameters.scale(LEVEL), parameters.scale(LEVEL - 1));
+        let scale = lower_scale.times_prime(parameters.primes()[LEVEL - 1]).over(upper_scale);
         let transforms = [Method::Hoisted, Method::Chained].map(|method| {
             let spec = TransformSpec { diagonals: &diagonals, level: LEVEL, scale, method, cache_bytes: 0 };
             LinearTransform::new(&encoder, &spec).unwrap()
@@ -70,12 +70,12 @@ impl Client {
             .chain([1, 7].map(|k| KeyKind::Galois(context.rotation_element(k))))
             .chain([KeyKind::Galois(context.conjugation_element())]);
         let level = |kind| if kind == KeyKind::ToSparse { 1 } else { LEVEL };
-        let own = kinds.map(|kind| KeyId::at(&context, kind, level(kind)));
-        let needs: Vec<KeyId> = transforms.iter().flat_map(|t| t.plan().keys(&context)).chain(own).collect();
+        let direct_ids = kinds.map(|kind| KeyId::at(&context, kind, level(kind)));
+        let needs: Vec<KeyId> = transforms.iter().flat_map(|t| t.plan().keys(&context)).chain(direct_ids).collect();
         let keys = bench.keys(&needs);
         let masters = Derivation::masters(&context, LEVEL, &[1, 3]);
-        let wanted = KeyId::at(&context, KeyKind::Galois(context.rotation_element(7)), LEVEL);
-        let plan = Derivation::new(&context, &[wanted], &masters).unwrap();
+        let derived_id = KeyId::at(&context, KeyKind::Galois(context.rotation_element(7)), LEVEL);
+        let plan = Derivation::new(&context, &[derived_id], &masters).unwrap();
         let derived = plan.run(&context, &bench.keys(&masters)).unwrap();
         let public = bench.secret.public_key(&mut bench.prg);
         Self { bench, context, keys, derived, public, transforms, diagonals }
@@ -88,7 +88,8 @@ impl Client {
         let encoder = Encoder::new(&self.context, n).unwrap();
         let plaintext = encoder.encode(&y, LEVEL, self.context.parameters().scale(LEVEL)).unwrap();
         let public = self.public.encrypt(&self.context, &plaintext, &mut self.bench.prg);
-        let mut note = |what, got: &Ciphertext, want: &[Complex]| ratios.note(what, self.bench.ratio(got, want));
+        let mut note =
+            |what, actual: &Ciphertext, expected: &[Complex]| ratios.note(what, self.bench.ratio(actual, expected));
         note("encryption", &a, &x);
         note("public encryption", &public, &y);
         self.sums([&a, &b], [&x, &y], &plaintext, &mut note);
@@ -110,8 +111,8 @@ impl Client {
         note("sum with a plaintext", &e.add_plain(a, plaintext).unwrap(), &sum);
         note("difference", &e.sub(a, b).unwrap(), &zip(x, y, |x, y| x - y));
         note("negation", &e.negate(a), &scaled(x, -1.0));
-        let moved: Vec<Complex> = x.iter().map(|&v| v + Complex::from(-0.75)).collect();
-        note("sum with a number", &e.add_real(a, -0.75), &moved);
+        let shifted: Vec<Complex> = x.iter().map(|&v| v + Complex::from(-0.75)).collect();
+        note("sum with a number", &e.add_real(a, -0.75), &shifted);
         note("drop", &a.drop_to(1).unwrap(), x);
     }
 
@@ -141,13 +142,13 @@ impl Client {
         note("rotation", &e.rotate(a, 7).unwrap(), &rotated(x, 7));
         let with_derived = Evaluator::new(&self.context, &self.derived).rotate(a, 7).unwrap();
         note("rotation by a derived key", &with_derived, &rotated(x, 7));
-        for (got, k) in e.rotate_many(a, &[1, 7]).unwrap().iter().zip([1, 7]) {
-            note("hoisted rotation", got, &rotated(x, k));
+        for (actual, k) in e.rotate_many(a, &[1, 7]).unwrap().iter().zip([1, 7]) {
+            note("hoisted rotation", actual, &rotated(x, k));
         }
         let conjugates: Vec<Complex> = x.iter().map(|v| v.conj()).collect();
         note("conjugation", &e.conjugate(a).unwrap(), &conjugates);
-        let there = e.switch_secret(&a.drop_to(1).unwrap(), KeyKind::ToSparse).unwrap();
-        note("to the sparse secret and back", &e.switch_secret(&there, KeyKind::FromSparse).unwrap(), x);
+        let sparse = e.switch_secret(&a.drop_to(1).unwrap(), KeyKind::ToSparse).unwrap();
+        note("to the sparse secret and back", &e.switch_secret(&sparse, KeyKind::FromSparse).unwrap(), x);
     }
 
     fn linear(&self, a: &Ciphertext, x: &[Complex], note: &mut impl FnMut(&'static str, &Ciphertext, &[Complex])) {
@@ -156,10 +157,10 @@ impl Client {
             let term = |(&d, values): (&i64, &Vec<Complex>)| values[i] * x[(i + d as usize) % x.len()];
             self.diagonals.iter().map(term).fold(Complex::default(), |sum, term| sum + term)
         };
-        let want: Vec<Complex> = (0..x.len()).map(entry).collect();
+        let expected: Vec<Complex> = (0..x.len()).map(entry).collect();
         let [hoisted, chained] = self.transforms.each_ref().map(|transform| e.transform(a, transform).unwrap());
-        note("hoisted transform", &hoisted, &want);
-        note("chained transform", &chained, &want);
+        note("hoisted transform", &hoisted, &expected);
+        note("chained transform", &chained, &expected);
     }
 }
 

@@ -54,10 +54,11 @@ impl Bench {
     }
 
     /// Deviation of the slots' error, divided by its estimate.
-    pub fn ratio(&self, ciphertext: &Ciphertext, want: &[Complex]) -> f64 {
-        let got = self.decrypt(ciphertext);
-        let mean = got.iter().zip(want).map(|(a, b)| (*a - *b).abs().powi(2)).sum::<f64>() / want.len() as f64;
-        mean.sqrt() / ciphertext.estimate().slot_deviation(want.len(), ciphertext.scale().to_f64())
+    pub fn ratio(&self, ciphertext: &Ciphertext, expected: &[Complex]) -> f64 {
+        let actual = self.decrypt(ciphertext);
+        let mean =
+            actual.iter().zip(expected).map(|(a, b)| (*a - *b).abs().powi(2)).sum::<f64>() / expected.len() as f64;
+        mean.sqrt() / ciphertext.estimate().slot_deviation(expected.len(), ciphertext.scale().to_f64())
     }
 
     pub fn keys(&mut self, needs: &[KeyId]) -> KeySet {
@@ -66,8 +67,8 @@ impl Bench {
 
     pub fn rotation_keys(&mut self, steps: &[i64], level: usize) -> KeySet {
         let kinds = steps.iter().map(|&k| KeyKind::Galois(self.context.rotation_element(k)));
-        let all = kinds.chain([KeyKind::Galois(self.context.conjugation_element()), KeyKind::Relinearise]);
-        let needs: Vec<KeyId> = all.map(|kind| KeyId::at(&self.context, kind, level)).collect();
+        let key_kinds = kinds.chain([KeyKind::Galois(self.context.conjugation_element()), KeyKind::Relinearise]);
+        let needs: Vec<KeyId> = key_kinds.map(|kind| KeyId::at(&self.context, kind, level)).collect();
         self.keys(&needs)
     }
 }
@@ -81,7 +82,8 @@ fn constants_integers_and_negation() {
     let context = bench.context.clone();
     let e = Evaluator::new(&context, &keys);
     let close = |c: &Ciphertext, want: Vec<Complex>| {
-        let worst = bench.decrypt(c).iter().zip(&want).map(|(a, b)| (*a - *b).abs()).fold(0.0, tacit_floats::larger);
+        let worst =
+            bench.decrypt(c).iter().zip(&expected).map(|(a, b)| (*a - *b).abs()).fold(0.0, tacit_floats::larger);
         assert!(worst < 1e-8, "{worst}");
     };
     close(&e.negate(&a), x.iter().map(|&v| -v).collect());
@@ -100,8 +102,8 @@ fn what_does_not_fit_is_named() {
     let (a, low, high) = (bench.encrypt(&x, 3), bench.encrypt(&x, 2), bench.encrypt(&x, 5));
     assert!(matches!(e.add(&a, &low), Err(HeError::Level { need: 3, have: 2, .. })));
     assert!(matches!(e.mul(&a, &low), Err(HeError::Level { .. })));
-    let other = e.mul_real(&a, 1.0, Scale::power_of_two(3));
-    let refused = e.add(&a, &other).err().unwrap();
+    let scaled = e.mul_real(&a, 1.0, Scale::power_of_two(3));
+    let refused = e.add(&a, &scaled).err().unwrap();
     assert!(refused.to_string().contains("2^39.99") && refused.to_string().contains("2^42.99"), "{refused}");
     assert!(matches!(e.rescale(&a.drop_to(1).unwrap()), Err(HeError::Level { need: 2, have: 1, .. })));
     assert!(matches!(a.drop_to(4), Err(HeError::Level { .. })) && matches!(a.drop_to(0), Err(HeError::Level { .. })));
@@ -136,13 +138,13 @@ fn transforms_and_key_bytes_are_counted() {
         let bytes = if form == KeyForm::Packed { packed } else { 3 * 16 * (level + alpha) * 256 };
         let e = Evaluator::new(&context, &keys);
         let before = context.counters().read();
-        let one = e.rotate(&a, 1).unwrap();
+        let rotated = e.rotate(&a, 1).unwrap();
         let did = context.counters().read() - before;
         assert_eq!((did.ntts, did.key_switches, did.key_bytes), ((3 + 2) * (7 + 3), 1, bytes as u64));
         let before = context.counters().read();
-        let many = e.rotate_many(&a, &[1, 2, 3]).unwrap();
+        let rotations = e.rotate_many(&a, &[1, 2, 3]).unwrap();
         let did = context.counters().read() - before;
         assert_eq!((did.ntts, did.key_switches), (3 * 10 + 3 * 2 * 10, 3));
-        assert!(bench.decrypt(&one) == bench.decrypt(&many[0]));
+        assert!(bench.decrypt(&rotated) == bench.decrypt(&rotations[0]));
     }
 }

@@ -77,9 +77,9 @@ impl<'a> Encryptor<'a> {
         // With `y_i = t (q / p_i)^-1 mod p_i`, `t / q` equals `y_1 / p_1 + y_2 / p_2` up to an
         // integer.
         let scaled = |i: usize| {
-            let (m, other) = (basis.modulus(i), [P2, P1][i]);
+            let (m, other_prime) = (basis.modulus(i), [P2, P1][i]);
             let mut y = Zeroizing::new(residues[i].to_vec());
-            basis.table(i).pointwise().scale(&mut y, m.shoup(m.inv(m.reduce(other))));
+            basis.table(i).pointwise().scale(&mut y, m.shoup(m.inv(m.reduce(other_prime))));
             y
         };
         let sums = scaled(0)
@@ -102,15 +102,15 @@ impl<'a> Encryptor<'a> {
 }
 
 impl Blank<'_> {
-    /// Returns the value mod `2^l` whose encryption at coefficient `at` has a `b` below about
+    /// Returns the value mod `2^l` whose encryption at coefficient `position` has a `b` below about
     /// `q / 2^l`. The value is `-t 2^l / q`, as pseudorandom as the high bits of an RLWE sample.
     ///
     /// # Panics
-    /// If `at` is not below N.
+    /// If `position` is not below N.
     #[must_use]
-    pub fn mask(&self, at: usize) -> u64 {
+    pub fn mask(&self, position: usize) -> u64 {
         let l = self.params.ring_bits();
-        (self.fractions[at] >> (u64::BITS - l)).wrapping_neg() & ((1 << l) - 1)
+        (self.fractions[position] >> (u64::BITS - l)).wrapping_neg() & ((1 << l) - 1)
     }
 
     /// Encrypts N values mod `2^l` (higher bits are ignored). Where `chosen` is set,
@@ -124,21 +124,21 @@ impl Blank<'_> {
         assert!(message.len() == DEGREE && chosen.len() == DEGREE, "one value per coefficient");
         let params = &self.params;
         let (mask, half) = ((1 << params.ring_bits()) - 1, 1u128 << (params.ring_bits() - 1));
-        let packed = |at: usize, value: u64| {
+        let packed = |position: usize, value: u64| {
             // q * m / 2^l, rounded: at most q, so the sum with t is below 2q.
             let scaled = (Q * u128::from(value & mask) + half) >> params.ring_bits();
-            let t = self.ctx.lift.apply([self.residues[0][at], self.residues[1][at]]);
+            let t = self.ctx.lift.apply([self.residues[0][position], self.residues[1][position]]);
             let b = reduce_once(reduce_once(t + scaled, Q), Q);
             ((b + (1 << (params.up_drop() - 1))) >> params.up_drop()) as u64
         };
         // The choice of coefficients is public.
-        let places = |of: bool| (0..DEGREE).filter(move |&at| chosen[at] == of);
-        let given: Vec<u64> = places(false).map(|at| packed(at, message[at])).collect();
-        let drawn: Vec<u64> = places(true).map(|at| packed(at, self.mask(at))).collect();
-        let mut out = Vec::with_capacity(params.up_bytes(drawn.len()));
+        let places = |is_masked: bool| (0..DEGREE).filter(move |&position| chosen[position] == is_masked);
+        let unmasked: Vec<u64> = places(false).map(|position| packed(position, message[position])).collect();
+        let masked: Vec<u64> = places(true).map(|position| packed(position, self.mask(position))).collect();
+        let mut out = Vec::with_capacity(params.up_bytes(masked.len()));
         out.extend_from_slice(&self.seed.to_bytes());
-        pack::pack(given.into_iter(), params.up_bits(), &mut out);
-        pack::pack(drawn.into_iter(), params.chosen_bits(), &mut out);
+        pack::pack(unmasked.into_iter(), params.up_bits(), &mut out);
+        pack::pack(masked.into_iter(), params.chosen_bits(), &mut out);
         out
     }
 }
@@ -160,18 +160,19 @@ impl Ciphertext {
     /// If `chosen` does not have N elements.
     pub fn from_bytes(ctx: &Context, params: &Params, bytes: &[u8], chosen: &[bool]) -> Result<Self, HeError> {
         assert_eq!(chosen.len(), DEGREE, "one place per coefficient");
-        let drawn = chosen.iter().filter(|&&c| c).count();
-        let expected = params.up_bytes(drawn);
+        let masked_count = chosen.iter().filter(|&&c| c).count();
+        let expected = params.up_bytes(masked_count);
         let Some((&seed, packed)) = bytes.split_first_chunk().filter(|_| bytes.len() == expected) else {
             return Err(HeError::Length { what: WHAT, got: bytes.len(), expected });
         };
-        let given = pack::packed_len(DEGREE - drawn, params.up_bits()).expect("a coefficient fits one word");
-        let (given, short) = packed.split_at(given);
-        let given = pack::unpack(given, DEGREE - drawn, params.up_bits(), params.up_max());
-        let short = pack::unpack(short, drawn, params.chosen_bits(), params.chosen_max());
-        let [given, short] = [given, short].map(|values| values.map_err(HeError::packed(WHAT)));
-        let (mut given, mut short) = (given?.into_iter(), short?.into_iter());
-        let values = chosen.iter().map(|&chosen| if chosen { short.next() } else { given.next() });
+        let unmasked_len =
+            pack::packed_len(DEGREE - masked_count, params.up_bits()).expect("a coefficient fits one word");
+        let (unmasked, short) = packed.split_at(unmasked_len);
+        let unmasked = pack::unpack(unmasked, DEGREE - masked_count, params.up_bits(), params.up_max());
+        let short = pack::unpack(short, masked_count, params.chosen_bits(), params.chosen_max());
+        let [unmasked, short] = [unmasked, short].map(|values| values.map_err(HeError::packed(WHAT)));
+        let (mut unmasked, mut short) = (unmasked?.into_iter(), short?.into_iter());
+        let values = chosen.iter().map(|&chosen| if chosen { short.next() } else { unmasked.next() });
         let values: Vec<u64> = values.map(|v| v.expect("as many as were counted")).collect();
         let a = uniform(ctx.ring(), FRESH, PublicSeed::from_bytes(seed));
         let mut words = Vec::with_capacity(FRESH * DEGREE);

@@ -140,12 +140,12 @@ impl Step {
             let mut odd = Vec::with_capacity(FRESH * DEGREE);
             let mut even = Vec::with_capacity(FRESH * DEGREE);
             for (i, turned) in turned.chunks_exact(DEGREE).enumerate() {
-                let (words, from) = (basis.table(i).pointwise(), i * DEGREE);
+                let (words, offset) = (basis.table(i).pointwise(), i * DEGREE);
                 odd.extend_from_slice(half.residue(i));
-                words.sub(&mut odd[from..], turned);
-                words.mul(&mut odd[from..], self.shift.residue(i));
+                words.sub(&mut odd[offset..], turned);
+                words.mul(&mut odd[offset..], self.shift.residue(i));
                 even.extend_from_slice(half.residue(i));
-                words.add(&mut even[from..], turned);
+                words.add(&mut even[offset..], turned);
             }
             *half = RnsPoly::new(basis, even);
             RnsPoly::new(basis, odd)
@@ -160,9 +160,9 @@ impl Step {
         let (b, a) = switched.split_at_mut(FRESH * DEGREE);
         a.fill(0);
         for i in 0..FRESH {
-            let at = i * DEGREE..(i + 1) * DEGREE;
-            self.galois.apply(c.b.residue(i), &mut b[at.clone()]);
-            self.galois.apply(c.a.residue(i), &mut turned[at]);
+            let range = i * DEGREE..(i + 1) * DEGREE;
+            self.galois.apply(c.b.residue(i), &mut b[range.clone()]);
+            self.galois.apply(c.a.residue(i), &mut turned[range]);
         }
         ctx.switching.raise(ctx.basis(), turned, raised);
         ctx.switching.add(ctx.basis(), raised, &self.key, [b, a], room);

@@ -189,8 +189,8 @@ impl Params {
     pub(super) fn chosen_max(&self) -> u64 {
         // The rounding in `Blank::mask` costs up to 6 * 2^(l - 64), less than 2^-16 of `q / 2^l`;
         // other roundings cost one each.
-        let most = (Q >> self.ring_bits) + (Q >> (self.ring_bits + 16)) + 2;
-        ((most + (1 << (self.up_drop - 1))) >> self.up_drop) as u64
+        let bound = (Q >> self.ring_bits) + (Q >> (self.ring_bits + 16)) + 2;
+        ((bound + (1 << (self.up_drop - 1))) >> self.up_drop) as u64
     }
 
     /// Bits of a packed coefficient of a fresh ciphertext whose mask the encryption chose: l bits

@@ -46,13 +46,13 @@ impl Ciphertexts {
     /// If `index` is not below the count.
     pub fn put(&mut self, index: usize, ciphertext: &Ciphertext) {
         assert!(index < self.count, "ciphertext {index} of {}", self.count);
-        let to = index * PART..(index + 1) * PART;
+        let target = index * PART..(index + 1) * PART;
         let words = [&ciphertext.b, &ciphertext.a]
             .into_iter()
             .flat_map(|half| half.residue(0).chunks_exact(PART).zip(half.residue(1).chunks_exact(PART)));
         for (part, (wide, narrow)) in self.parts.iter_mut().zip(words) {
-            part.wide[to.clone()].copy_from_slice(wide);
-            narrowed(&mut part.narrow[to.clone()], narrow);
+            part.wide[target.clone()].copy_from_slice(wide);
+            narrowed(&mut part.narrow[target.clone()], narrow);
         }
     }
 
@@ -102,46 +102,47 @@ impl Weights {
     /// If an index is not below N, or the row or k is out of range.
     pub fn put(&mut self, ctx: &Context, row: usize, k: usize, entries: &[(usize, i32)]) {
         assert!(row < self.rows && k < self.count, "polynomial {k} of row {row}: {} x {}", self.rows, self.count);
-        let at = (row * self.count + k) * STRIDE..(row * self.count + k) * STRIDE + DEGREE;
+        let range = (row * self.count + k) * STRIDE..(row * self.count + k) * STRIDE + DEGREE;
         let (width, period) = shape(entries);
-        for (i, residue) in [&mut self.wide[at.clone()], &mut self.residue].into_iter().enumerate() {
+        for (i, residue) in [&mut self.wide[range.clone()], &mut self.residue].into_iter().enumerate() {
             let (table, m) = (ctx.basis().table(i), ctx.basis().modulus(i));
             if width == period {
                 residue.fill(0);
-                entries.iter().for_each(|&(at, w)| residue[at] = m.reduce_i64(i64::from(w)));
+                entries.iter().for_each(|&(position, w)| residue[position] = m.reduce_i64(i64::from(w)));
                 table.forward(residue);
             } else {
                 self.columns.clear();
                 self.columns.resize(DEGREE / period * width, 0);
-                for &(at, w) in entries {
-                    self.columns[at / period * width + at % period] = m.reduce_i64(i64::from(w));
+                for &(position, w) in entries {
+                    self.columns[position / period * width + position % period] = m.reduce_i64(i64::from(w));
                 }
                 table.forward_columns(&mut self.columns, width, residue);
             }
         }
-        narrowed(&mut self.narrow[at], &self.residue);
+        narrowed(&mut self.narrow[range], &self.residue);
     }
 
     /// The given part of all polynomials: mod P1, mod P2.
     fn part(&self, part: usize) -> (Vec<&[u64]>, Vec<&[u16]>) {
-        let places = (0..self.rows * self.count).map(|at| at * STRIDE + part * PART..at * STRIDE + (part + 1) * PART);
-        (places.clone().map(|at| &self.wide[at]).collect(), places.map(|at| &self.narrow[at]).collect())
+        let places =
+            (0..self.rows * self.count).map(|entry| entry * STRIDE + part * PART..entry * STRIDE + (part + 1) * PART);
+        (places.clone().map(|range| &self.wide[range]).collect(), places.map(|range| &self.narrow[range]).collect())
     }
 }
 
 /// Stores residues mod P2 as words of 16 bits.
-fn narrowed(to: &mut [u16], from: &[u64]) {
+fn narrowed(target: &mut [u16], source: &[u64]) {
     // All are below P2, which fits 16 bits.
-    to.iter_mut().zip(from).for_each(|(to, &word)| *to = word as u16);
+    target.iter_mut().zip(source).for_each(|(target, &word)| *target = word as u16);
 }
 
 /// Width and period of the rows that contain all entries, chosen for a transform of as few words as
 /// possible. Depends on indices alone. Width equals period if no narrower rows contain all entries.
 fn shape(entries: &[(usize, i32)]) -> (usize, usize) {
-    let used = entries.iter().fold(0, |used, (at, _)| used | at);
+    let used = entries.iter().fold(0, |used, (position, _)| used | position);
     let shapes = [8, 16, 32, 64].map(|width: usize| match used / width {
         0 => (width, DEGREE),
-        above => (width, width << above.trailing_zeros()),
+        larger => (width, width << larger.trailing_zeros()),
     });
     shapes.into_iter().min_by_key(|(width, period)| (DEGREE / period * width, *width)).expect("there are four shapes")
 }
@@ -189,10 +190,10 @@ impl Sums {
         for part in 0..PARTS {
             let (wide, narrow) = weights.part(part);
             for half in 0..2 {
-                let of = &ciphertexts.parts[half * PARTS + part];
+                let ciphertext_part = &ciphertexts.parts[half * PARTS + part];
                 let places = chosen.iter().flatten().map(|&c| c * PART..(c + 1) * PART);
-                let of_wide: Vec<&[u64]> = places.clone().map(|at| &of.wide[at]).collect();
-                let of_narrow: Vec<&[u16]> = places.map(|at| &of.narrow[at]).collect();
+                let of_wide: Vec<&[u64]> = places.clone().map(|range| &ciphertext_part.wide[range]).collect();
+                let of_narrow: Vec<&[u16]> = places.map(|range| &ciphertext_part.narrow[range]).collect();
                 let words = rows * columns * PART;
                 let sums = (half * PARTS + part) * words..(half * PARTS + part + 1) * words;
                 let (low, high) = (&mut self.low[sums.clone()], &mut self.high[sums.clone()]);
@@ -215,10 +216,10 @@ impl Sums {
     /// Returns one half of sum (o, t).
     fn half(&self, ctx: &Context, half: usize, o: usize, t: usize) -> Accumulator {
         let places = (0..PARTS).map(|part| {
-            let from = (((half * PARTS + part) * self.rows + o) * self.columns + t) * PART;
-            from..from + PART
+            let start = (((half * PARTS + part) * self.rows + o) * self.columns + t) * PART;
+            start..start + PART
         });
-        let gather = |words: &[u64]| places.clone().flat_map(|at| &words[at]).copied().collect::<Vec<u64>>();
+        let gather = |words: &[u64]| places.clone().flat_map(|range| &words[range]).copied().collect::<Vec<u64>>();
         let (mut low, mut high) = (gather(&self.low), gather(&self.high));
         low.extend(gather(&self.narrow));
         high.resize(FRESH * DEGREE, 0);
@@ -234,17 +235,17 @@ mod tests {
 
     #[test]
     fn rows_are_as_few_words_as_entries_allow() {
-        let of = |places: &[usize]| shape(&places.iter().map(|&at| (at, 1)).collect::<Vec<_>>());
-        assert_eq!(of(&[0]), (8, DEGREE));
-        assert_eq!(of(&[0, 3136]), (8, 64));
+        let shape_of = |places: &[usize]| shape(&places.iter().map(|&position| (position, 1)).collect::<Vec<_>>());
+        assert_eq!(shape_of(&[0]), (8, DEGREE));
+        assert_eq!(shape_of(&[0, 3136]), (8, 64));
         // Outputs of 28 x 28 in four parts, and of 14 x 14.
-        assert_eq!(of(&[0, 1, 2, 3]), (8, DEGREE));
-        assert_eq!(of(&[0, 3, 784 * 4]), (8, 64));
-        assert_eq!(of(&[15, 196 << 4]), (16, 64));
-        assert_eq!(of(&[31, 98 << 5]), (32, 64));
-        let (width, period) = of(&(0..80).map(|k| ((49 * k) << 3) % DEGREE + k % 8).collect::<Vec<_>>());
+        assert_eq!(shape_of(&[0, 1, 2, 3]), (8, DEGREE));
+        assert_eq!(shape_of(&[0, 3, 784 * 4]), (8, 64));
+        assert_eq!(shape_of(&[15, 196 << 4]), (16, 64));
+        assert_eq!(shape_of(&[31, 98 << 5]), (32, 64));
+        let (width, period) = shape_of(&(0..80).map(|k| ((49 * k) << 3) % DEGREE + k % 8).collect::<Vec<_>>());
         assert_eq!(width, period);
-        let everywhere = of(&(0..DEGREE).collect::<Vec<_>>());
+        let everywhere = shape_of(&(0..DEGREE).collect::<Vec<_>>());
         assert_eq!(everywhere.0, everywhere.1);
     }
 
@@ -266,7 +267,7 @@ mod tests {
         for (rows, columns) in [(1, 1), (5, 1), (2, 2), (3, 3), (7, 2)] {
             let mut sums = Sums::default();
             sums.reset(rows, columns);
-            let mut wanted: Vec<[Accumulator; 2]> =
+            let mut expected: Vec<[Accumulator; 2]> =
                 (0..rows * columns).map(|_| [0; 2].map(|_| Accumulator::new(basis, FRESH))).collect();
             let mut weights = Weights::default();
             for count in [3, 1] {
@@ -276,13 +277,13 @@ mod tests {
                 for (o, k) in (0..rows).flat_map(|o| (0..count).map(move |k| (o, k))) {
                     let places = &shapes[(o + k) % shapes.len()];
                     let entries: Vec<(usize, i32)> =
-                        places.iter().map(|&at| (at, prg.next_u64() as i16 as i32)).collect();
+                        places.iter().map(|&position| (position, prg.next_u64() as i16 as i32)).collect();
                     weights.put(&ctx, o, k, &entries);
                     let mut all = vec![0i64; DEGREE];
-                    entries.iter().for_each(|&(at, w)| all[at] = w.into());
+                    entries.iter().for_each(|&(position, w)| all[position] = w.into());
                     let weight = RnsPoly::from_signed(basis, FRESH, &all).into_ntt(basis);
                     for (t, chosen) in chosen.iter().enumerate() {
-                        let [b, a] = &mut wanted[o * columns + t];
+                        let [b, a] = &mut expected[o * columns + t];
                         let c = &polys[chosen[k]];
                         b.add_products(basis, FRESH, &[(&weight, &c.b)]);
                         a.add_products(basis, FRESH, &[(&weight, &c.a)]);
@@ -290,8 +291,8 @@ mod tests {
                 }
                 sums.add(&ctx, &weights, &ciphertexts, &chosen);
             }
-            for (at, [b, a]) in wanted.iter_mut().enumerate() {
-                let mut sum = sums.sum(&ctx, at / columns, at % columns);
+            for (position, [b, a]) in expected.iter_mut().enumerate() {
+                let mut sum = sums.sum(&ctx, position / columns, position % columns);
                 assert!(sum.b.take(basis) == b.take(basis) && sum.a.take(basis) == a.take(basis), "{rows} x {columns}");
             }
         }

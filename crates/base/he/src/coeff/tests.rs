@@ -144,7 +144,7 @@ fn chosen_masks_cost_no_ring_bits() {
     let ctx = Context::new().unwrap();
     let key = ctx.secret_key(&mut prg(1));
     let public_key = ctx.read_public_key(&ctx.public_key(&key, &mut split(2)).to_bytes(ctx.ring())).unwrap();
-    let chosen: Vec<bool> = (0..DEGREE).map(|at| at % 5 != 2).collect();
+    let chosen: Vec<bool> = (0..DEGREE).map(|position| position % 5 != 2).collect();
     let count = chosen.iter().filter(|&&c| c).count();
     for l in [1, 2, 17, 28, 37, MAX_RING_BITS] {
         let max_error = Params::smallest_error(l, 1.0).unwrap();
@@ -152,12 +152,12 @@ fn chosen_masks_cost_no_ring_bits() {
         assert!(params.chosen_bits() + l <= params.up_bits() + 1, "{params:?}");
         let encryptor = Encryptor::new(&ctx, &key, params);
         let blank = encryptor.blank(&mut split(6));
-        let given: Vec<u64> = (0..DEGREE as u64).map(|at| (at * 0x9e37_79b9) & ((1 << l) - 1)).collect();
-        let frame = blank.encrypt(&given, &chosen);
+        let message: Vec<u64> = (0..DEGREE as u64).map(|position| (position * 0x9e37_79b9) & ((1 << l) - 1)).collect();
+        let frame = blank.encrypt(&message, &chosen);
         assert_eq!(frame.len(), params.up_bytes(count));
-        let again = encryptor.blank(&mut split(6));
-        let of = |at: usize| if chosen[at] { again.mask(at) } else { given[at] };
-        let expected: Vec<u64> = (0..DEGREE).map(of).collect();
+        let repeat = encryptor.blank(&mut split(6));
+        let expected_at = |position: usize| if chosen[position] { repeat.mask(position) } else { message[position] };
+        let expected: Vec<u64> = (0..DEGREE).map(expected_at).collect();
         let different = expected.iter().collect::<std::collections::HashSet<_>>().len();
         assert!(different as f64 > 0.9 * (DEGREE as f64).min(2f64.powi(l as i32)), "{different} values of {l} bits");
         let cipher = Ciphertext::from_bytes(&ctx, &params, &frame, &chosen).unwrap();
@@ -170,9 +170,11 @@ fn chosen_masks_cost_no_ring_bits() {
         let streams = ReshareStreams { secret: &mut prg(4), public: public(5) };
         let server = sum.reshare(&ctx, &public_key, &params, streams, &positions, &mut answer);
         let client = Opener::new(&ctx, &key, params).open(&answer, public(5), &positions).unwrap();
-        for at in 0..DEGREE {
-            let error = (server[at].wrapping_add(client[at]).wrapping_sub(expected[at]) << (64 - l)) as i64 >> (64 - l);
-            assert!(error.unsigned_abs() <= u64::from(max_error), "{l} bits, coefficient {at}: {error}");
+        for position in 0..DEGREE {
+            let error = (server[position].wrapping_add(client[position]).wrapping_sub(expected[position]) << (64 - l))
+                as i64
+                >> (64 - l);
+            assert!(error.unsigned_abs() <= u64::from(max_error), "{l} bits, coefficient {position}: {error}");
         }
     }
 }

@@ -35,13 +35,13 @@ pub fn take_polynomial(ring: &Ring, level: usize, bytes: &[u8], what: &'static s
     if bytes.len() != expected {
         return Err(HeError::Length { what, got: bytes.len(), expected });
     }
-    let mut rest = bytes;
+    let mut unread = bytes;
     let mut words = Vec::with_capacity(level * ring.degree());
     for i in 0..level {
-        let (part, behind) = rest.split_at(residue_bytes(ring, i));
+        let (part, behind) = unread.split_at(residue_bytes(ring, i));
         let m = ring.basis().modulus(i);
         words.extend(pack::unpack(part, ring.degree(), m.bits(), m.value() - 1).map_err(HeError::packed(what))?);
-        rest = behind;
+        unread = behind;
     }
     Ok(RnsPoly::new(ring.basis(), words))
 }

@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 pub fn permuted(basis: &RnsBasis, poly: &RnsPoly<Ntt>, galois: &Galois) -> RnsPoly<Ntt> {
     let n = basis.degree();
     let mut words = vec![0; poly.level() * n];
-    words.chunks_exact_mut(n).enumerate().for_each(|(i, to)| galois.apply(poly.residue(i), to));
+    words.chunks_exact_mut(n).enumerate().for_each(|(i, target)| galois.apply(poly.residue(i), target));
     RnsPoly::new(basis, words)
 }
 
@@ -76,22 +76,29 @@ impl Switching {
         Ok(Self { fresh, digits, special, inverses })
     }
 
-    /// Appends a key from `from` to `to`: a seed, and for each digit N residues mod all primes.
-    pub fn put_key(&self, ring: &Ring, from: &RnsPoly<Ntt>, to: &RnsPoly<Ntt>, prg: &mut SplitPrg, out: &mut Vec<u8>) {
+    /// Appends a key from `old_secret` to `new_secret`: a seed, and for each digit N residues mod all primes.
+    pub fn put_key(
+        &self,
+        ring: &Ring,
+        old_secret: &RnsPoly<Ntt>,
+        new_secret: &RnsPoly<Ntt>,
+        prg: &mut SplitPrg,
+        out: &mut Vec<u8>,
+    ) {
         let (basis, full, n) = (ring.basis(), self.fresh + 1, ring.degree());
         let seed = prg.public_seed();
         out.extend_from_slice(&seed.to_bytes());
         for j in 0..self.fresh {
             let mut product = Zeroizing::new(uniform(ring, full, seed.fork(j as u64)));
-            product.mul_assign(to, basis);
+            product.mul_assign(new_secret, basis);
             let mut b = small(ring, full, &sample::error(prg.secret(), n));
             b.sub_assign(&product, basis);
             let m = basis.modulus(j);
             let special = m.shoup(m.reduce(basis.modulus(self.fresh).value()));
-            let mut own = Zeroizing::new(vec![0; full * n]);
-            let part = own[j * n..][..n].iter_mut().zip(from.residue(j));
+            let mut gadget_term = Zeroizing::new(vec![0; full * n]);
+            let part = gadget_term[j * n..][..n].iter_mut().zip(old_secret.residue(j));
             part.for_each(|(x, &s)| *x = m.mul_shoup(s, special));
-            b.add_assign(&Zeroizing::new(RnsPoly::new(basis, own.to_vec())), basis);
+            b.add_assign(&Zeroizing::new(RnsPoly::new(basis, gadget_term.to_vec())), basis);
             put_polynomial(ring, &b, out);
         }
     }
@@ -149,10 +156,10 @@ impl Switching {
         low.resize(self.fresh * n, 0);
         let (b, a) = sums.split_at_mut(full * n);
         for k in 0..full {
-            let at = k * n..(k + 1) * n;
-            let digits: Vec<&[u64]> = raised.digits.chunks_exact(full * n).map(|digit| &digit[at.clone()]).collect();
+            let range = k * n..(k + 1) * n;
+            let digits: Vec<&[u64]> = raised.digits.chunks_exact(full * n).map(|digit| &digit[range.clone()]).collect();
             let keys: Vec<[&[u64]; 2]> = key.0.iter().map(|half| [half[0].residue(k), half[1].residue(k)]).collect();
-            basis.table(k).pointwise().dot_pair(&digits, &keys, [&mut b[at.clone()], &mut a[at]]);
+            basis.table(k).pointwise().dot_pair(&digits, &keys, [&mut b[range.clone()], &mut a[range]]);
         }
         for (sum, half) in [b, a].into_iter().zip(halves) {
             let (sum, last) = sum.split_at_mut(self.fresh * n);

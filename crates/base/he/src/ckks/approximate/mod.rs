@@ -34,12 +34,12 @@ impl Sign {
     /// All approximations of sign, by rising depth.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        let all = SIGN.iter().map(|table| Self {
+        let signs = SIGN.iter().map(|table| Self {
             alpha: table.alpha,
             error: table.error_log2.exp2(),
             stages: table.stages.iter().map(|c| chebyshev(c)).collect(),
         });
-        all.collect()
+        signs.collect()
     }
 
     /// Levels that the sign takes. The ReLU of [`Evaluator::relu`](super::Evaluator::relu) takes

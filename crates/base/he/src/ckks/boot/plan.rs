@@ -118,21 +118,21 @@ impl Bootstrapper {
         };
         let [mut down, mut up] = [built.down(), built.up()];
         // All distances of a part are multiples of one stride, so no part needs blocks.
-        let own = if spec.method.is_chained() { spec.method } else { Method::Flat };
-        let methods = [vec![DOWN; down.len()], vec![own; up.len()]].concat();
+        let method = if spec.method.is_chained() { spec.method } else { Method::Flat };
+        let methods = [vec![DOWN; down.len()], vec![method; up.len()]].concat();
         built.turn = settled(spec.slots, methods.into_iter().zip(down.iter_mut().chain(&mut up)))?;
         let (low, top) = (built.level_in(), parameters.levels());
         // The multiples of q_0 are large at the input of CoeffToSlot, so rounding must be fine
         // there.
         let raised = built.raised_scale();
-        let between = raised.times(Scale::power_of_two(1));
+        let slot_scale = raised.times(Scale::power_of_two(1));
         built.to_coefficients = built.transforms(&encoder, DOWN, &down, low, parameters.scale(low), None)?;
-        built.to_slots = built.transforms(&encoder, own, &up, top, raised, Some(between))?;
+        built.to_slots = built.transforms(&encoder, method, &up, top, raised, Some(slot_scale))?;
         Ok(built)
     }
 
     /// Compiles the transforms of `parts` from `level` down. The input has `scale`. Outputs have
-    /// canonical scales, or the scale `between` if given, except the last.
+    /// canonical scales, or the scale `slot_scale` if given, except the last.
     fn transforms(
         &self,
         encoder: &Encoder,
@@ -140,14 +140,14 @@ impl Bootstrapper {
         parts: &[Diagonals],
         level: usize,
         mut scale: Scale,
-        between: Option<Scale>,
+        slot_scale: Option<Scale>,
     ) -> Result<Vec<LinearTransform>, HeError> {
         let parameters = self.context.parameters();
         let mut left = self.spec.cache_bytes;
         let transforms = parts.iter().enumerate().map(|(i, diagonals)| {
             let level: usize = level - i;
             let canonical = parameters.scale(level - 1);
-            let goal = between.filter(|_| i + 1 < parts.len()).unwrap_or(canonical);
+            let goal = slot_scale.filter(|_| i + 1 < parts.len()).unwrap_or(canonical);
             let of_diagonals = goal.times_prime(parameters.primes()[level - 1]).over(scale);
             scale = goal;
             let spec = TransformSpec { diagonals, level, scale: of_diagonals, method, cache_bytes: left };
@@ -162,17 +162,17 @@ impl Bootstrapper {
         let parameters = self.context.parameters();
         // The factor that brings the scale at level 1 to the ratio asked for.
         let ratio = 2f64.powi(-(self.spec.message_ratio_bits as i32));
-        let whole = ratio * parameters.primes()[0] as f64 / parameters.scale(1).to_f64();
+        let factor = ratio * parameters.primes()[0] as f64 / parameters.scale(1).to_f64();
         let groups = self.spec.slot_to_coeff;
-        grouped(self.spec.slots, groups, false, whole.powf(1.0 / groups as f64))
+        grouped(self.spec.slots, groups, false, factor.powf(1.0 / groups as f64))
     }
 
     fn up(&self) -> Vec<Diagonals> {
         // The sum with the conjugate is twice the real part, and the wave's argument is divided by
         // the range.
-        let whole = 1.0 / (2.0 * self.range());
+        let factor = 1.0 / (2.0 * self.range());
         let groups = self.spec.coeff_to_slot;
-        grouped(self.spec.slots, groups, true, whole.powf(1.0 / groups as f64))
+        grouped(self.spec.slots, groups, true, factor.powf(1.0 / groups as f64))
     }
 
     /// Scale after raising: `q_0`, so that multiples of `q_0` are integers, times the number of
@@ -257,7 +257,7 @@ impl Bootstrapper {
         let doublings = std::iter::repeat_n(1, self.doublings());
         let arcsine = self.arcsine.iter().flat_map(Polynomial::relinearisations);
         let counts = self.wave.relinearisations().into_iter().chain(doublings).chain(arcsine);
-        let products = counts.enumerate().map(|(below, count)| (real - below, count));
+        let products = counts.enumerate().map(|(levels_below, count)| (real - levels_below, count));
         moves.into_iter().chain(products).collect()
     }
 

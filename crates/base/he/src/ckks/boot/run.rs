@@ -51,8 +51,8 @@ impl Bootstrapper {
             Ciphertext { c0: lift(context, sparse.c0, top), c1: lift(context, sparse.c1, top), scale, ..sparse };
         let mut sum = evaluator.switch_secret(&lifted, KeyKind::FromSparse)?;
         for k in self.trace() {
-            let moved = evaluator.apply(&sum, context.rotation_element(k))?;
-            sum = evaluator.add(&sum, &moved)?;
+            let rotated = evaluator.apply(&sum, context.rotation_element(k))?;
+            sum = evaluator.add(&sum, &rotated)?;
         }
         // Coefficients spread as sums of 33 uniform numbers, and each slot sums 2n coefficients.
         let spread = (f64::from(SPARSE_WEIGHT as u32 + 1) / 12.0 * 2.0 * self.spec.slots as f64).sqrt();
@@ -100,11 +100,11 @@ impl Bootstrapper {
     }
 }
 
-/// Reads residues mod the first prime as centred integers at the primes of `to`.
-fn lift(context: &Context, half: Poly<Ntt>, to: Shape) -> Poly<Ntt> {
+/// Reads residues mod the first prime as centred integers at the primes of `target`.
+fn lift(context: &Context, half: Poly<Ntt>, target: Shape) -> Poly<Ntt> {
     let shape = half.shape();
     let half = half.into_coeff(context);
     let modulus = context.modulus(shape, 0);
     let integers: Vec<i64> = half.limb(0).iter().map(|&x| modulus.centred(x)).collect();
-    Poly::from_signed(context, to, &integers).into_ntt(context)
+    Poly::from_signed(context, target, &integers).into_ntt(context)
 }

@@ -57,11 +57,11 @@ pub(super) fn grouped(slots: usize, groups: usize, inverse: bool, factor: f64) -
         halves.reverse();
     }
     let mut parts = Vec::with_capacity(groups);
-    let mut rest = &halves[..];
+    let mut remaining = &halves[..];
     for left in (1..=groups).rev() {
-        let (own, after) = rest.split_at(rest.len().div_ceil(left));
-        rest = after;
-        let stages = own.iter().map(|&half| stage(slots, half, inverse));
+        let (group, following) = remaining.split_at(remaining.len().div_ceil(left));
+        remaining = following;
+        let stages = group.iter().map(|&half| stage(slots, half, inverse));
         let mut merged = stages.reduce(|before, next| compose(&next, &before, slots)).expect("no group is empty");
         merged.values_mut().flatten().for_each(|v| *v = v.scaled(factor));
         parts.push(merged);
@@ -92,11 +92,11 @@ pub(super) fn settled<'a>(
     behind -= turn;
     for (part, first) in parts.iter_mut().zip(firsts) {
         behind += first;
-        let moved = std::mem::take(*part).into_iter().map(|(offset, mut values)| {
+        let shifted = std::mem::take(*part).into_iter().map(|(offset, mut values)| {
             values.rotate_right(behind.rem_euclid(n) as usize);
             ((offset - first).rem_euclid(n), values)
         });
-        **part = moved.collect();
+        **part = shifted.collect();
     }
     Ok(turn)
 }
@@ -121,12 +121,12 @@ mod tests {
             let forward = grouped(n, groups, false, 2.0);
             let slots = forward.iter().fold(v.clone(), |v, part| apply(part, &v));
             // The same, by the encoder's transform of values in bit-reversed order.
-            let mut want: Vec<Complex> = (0..n).map(|i| v[(i.reverse_bits() >> (usize::BITS - 5)) % n]).collect();
-            SlotTransform::new(n).to_slots(&mut want);
+            let mut expected: Vec<Complex> = (0..n).map(|i| v[(i.reverse_bits() >> (usize::BITS - 5)) % n]).collect();
+            SlotTransform::new(n).to_slots(&mut expected);
             let factor = 2f64.powi(groups as i32);
-            assert!(slots.iter().zip(&want).all(|(a, b)| (*a - b.scaled(factor)).abs() < 1e-10));
-            let back = grouped(n, groups, true, 1.0).iter().fold(slots, |v, part| apply(part, &v));
-            assert!(back.iter().zip(&v).all(|(a, b)| (*a - b.scaled(factor)).abs() < 1e-10));
+            assert!(slots.iter().zip(&expected).all(|(a, b)| (*a - b.scaled(factor)).abs() < 1e-10));
+            let inverse = grouped(n, groups, true, 1.0).iter().fold(slots, |v, part| apply(part, &v));
+            assert!(inverse.iter().zip(&v).all(|(a, b)| (*a - b.scaled(factor)).abs() < 1e-10));
         }
     }
 
@@ -136,13 +136,13 @@ mod tests {
         let n = 64;
         let v: Vec<Complex> = (0..n).map(|i| Complex::new((i * 7 % 5) as f64, (i * 3 % 11) as f64 - 4.0)).collect();
         let mut parts = [grouped(n, 2, false, 1.0), grouped(n, 3, true, 1.0)].concat();
-        let want = parts.iter().fold(v.clone(), |v, part| apply(part, &v));
+        let expected = parts.iter().fold(v.clone(), |v, part| apply(part, &v));
         let methods = [Method::Hoisted, Method::Chained, Method::Chained, Method::Hoisted, Method::Chained];
         let turn = settled(n, methods.into_iter().zip(&mut parts)).unwrap();
         let mut turned = v;
         turned.rotate_left(turn.rem_euclid(n as i64) as usize);
-        let got = parts.iter().fold(turned, |v, part| apply(part, &v));
-        assert!(turn != 0 && got.iter().zip(&want).all(|(a, b)| (*a - *b).abs() < 1e-10));
+        let actual = parts.iter().fold(turned, |v, part| apply(part, &v));
+        assert!(turn != 0 && actual.iter().zip(&expected).all(|(a, b)| (*a - *b).abs() < 1e-10));
         for (part, _) in parts.iter().zip(methods).filter(|(_, method)| *method == Method::Chained) {
             let plan = TransformPlan::new(n, 2, Method::Chained, part.keys().copied()).unwrap();
             assert!(plan.first() == 0 && plan.rotations().len() <= 2);

@@ -40,8 +40,8 @@ fn errors(bench: &mut Bench, boot: &Bootstrapper) -> [f64; 3] {
     assert_eq!(did.key_switches, (transforms + others) as u64);
     assert_eq!(fresh.level(), boot.level_out());
     assert!(fresh.scale().agrees(context.parameters().scale(boot.level_out())));
-    let got = bench.decrypt(&fresh);
-    let differences: Vec<f64> = got.iter().zip(&x).map(|(a, b)| (*a - *b).abs()).collect();
+    let actual = bench.decrypt(&fresh);
+    let differences: Vec<f64> = actual.iter().zip(&x).map(|(a, b)| (*a - *b).abs()).collect();
     let mean = differences.iter().map(|d| d * d).sum::<f64>() / slots as f64;
     let estimate = fresh.estimate().slot_deviation(slots, fresh.scale().to_f64());
     [differences.into_iter().fold(0.0, tacit_floats::larger), mean.sqrt(), estimate]
@@ -58,10 +58,13 @@ fn large_slots_come_back_as_a_wave() {
         let x: Vec<Complex> = values.iter().map(|&v| Complex::from(v)).collect();
         let a = bench.encrypt(&x, boot.level_in());
         let context = bench.context.clone();
-        let got = bench.decrypt(&boot.bootstrap(&Evaluator::new(&context, &keys), &a).unwrap());
-        let off =
-            got.iter().zip(&values).map(|(got, &v)| (got.re - boot.of_slot(v)).abs()).fold(0.0, tacit_floats::larger);
-        assert!(off < 0.05, "off by {off}");
+        let actual = bench.decrypt(&boot.bootstrap(&Evaluator::new(&context, &keys), &a).unwrap());
+        let shift = actual
+            .iter()
+            .zip(&values)
+            .map(|(actual, &v)| (actual.re - boot.of_slot(v)).abs())
+            .fold(0.0, tacit_floats::larger);
+        assert!(shift < 0.05, "off by {shift}");
         // Terms of higher order add to the estimated one.
         let error = [0.5, -1.0].map(|v| (boot.of_slot(v) - v).abs()).into_iter().fold(0.0, tacit_floats::larger);
         assert!(error <= 1.25 * boot.approximation(), "{error}, {} estimated", boot.approximation());
@@ -118,7 +121,12 @@ fn failures_are_as_many_as_stated() {
             let x: Vec<Complex> = bench.values(256).iter().map(|v| Complex::from(v.re)).collect();
             let a = bench.encrypt(&x, boot.level_in());
             let fresh = boot.bootstrap(&Evaluator::new(&context, &keys), &a).unwrap();
-            failed += bench.decrypt(&fresh).iter().zip(&x).filter(|(got, want)| (**got - **want).abs() > 0.05).count();
+            failed += bench
+                .decrypt(&fresh)
+                .iter()
+                .zip(&x)
+                .filter(|(actual, expected)| (**actual - **expected).abs() > 0.05)
+                .count();
         }
         let expected = p * f64::from(runs) * 256.0;
         println!("range {range}: {failed} slots of {} failed, {expected:.1} expected", runs * 256);
@@ -144,8 +152,8 @@ fn histogram(name: &str, spec: &BootstrapSpec, runs: usize, per_key: usize, seed
             let x: Vec<Complex> = bench.values(spec.slots).iter().map(|v| Complex::from(v.re)).collect();
             let a = bench.encrypt(&x, boot.level_in());
             let fresh = boot.bootstrap(&Evaluator::new(&context, &keys), &a).unwrap();
-            for (got, want) in bench.decrypt(&fresh).iter().zip(&x) {
-                let error = (*got - *want).abs();
+            for (actual, expected) in bench.decrypt(&fresh).iter().zip(&x) {
+                let error = (*actual - *expected).abs();
                 *bits.entry(-error.log2().ceil() as i32).or_default() += 1;
                 (worst, squares) = (worst.max(error), squares + error * error);
             }

@@ -48,15 +48,15 @@ impl From<f64> for Complex {
 
 impl Add for Complex {
     type Output = Self;
-    fn add(self, other: Self) -> Self {
-        Self::new(self.re + other.re, self.im + other.im)
+    fn add(self, rhs: Self) -> Self {
+        Self::new(self.re + rhs.re, self.im + rhs.im)
     }
 }
 
 impl Sub for Complex {
     type Output = Self;
-    fn sub(self, other: Self) -> Self {
-        Self::new(self.re - other.re, self.im - other.im)
+    fn sub(self, rhs: Self) -> Self {
+        Self::new(self.re - rhs.re, self.im - rhs.im)
     }
 }
 
@@ -69,8 +69,8 @@ impl Neg for Complex {
 
 impl Mul for Complex {
     type Output = Self;
-    fn mul(self, other: Self) -> Self {
-        Self::new(self.re * other.re - self.im * other.im, self.re * other.im + self.im * other.re)
+    fn mul(self, rhs: Self) -> Self {
+        Self::new(self.re * rhs.re - self.im * rhs.im, self.re * rhs.im + self.im * rhs.re)
     }
 }
 
@@ -79,12 +79,12 @@ impl Mul for Complex {
 #[must_use]
 pub fn root(k: usize, order: usize) -> Complex {
     let k = k % order;
-    let (quarter, rest) = (k / (order / 4), k % (order / 4));
-    let first = if rest <= order / 8 {
-        let angle = 2.0 * PI * rest as f64 / order as f64;
+    let (quarter, remainder) = (k / (order / 4), k % (order / 4));
+    let first = if remainder <= order / 8 {
+        let angle = 2.0 * PI * remainder as f64 / order as f64;
         Complex::new(angle.cos(), angle.sin())
     } else {
-        let angle = 2.0 * PI * (order / 4 - rest) as f64 / order as f64;
+        let angle = 2.0 * PI * (order / 4 - remainder) as f64 / order as f64;
         Complex::new(angle.sin(), angle.cos())
     };
     match quarter {
@@ -198,8 +198,8 @@ mod tests {
         let mut power = 1;
         for value in &values {
             let terms = coefficients.iter().enumerate().map(|(k, &c)| root(k * power, 4 * n).scaled(c));
-            let want = terms.fold(Complex::default(), |sum, term| sum + term);
-            assert!((*value - want).abs() < 1e-12);
+            let expected = terms.fold(Complex::default(), |sum, term| sum + term);
+            assert!((*value - expected).abs() < 1e-12);
             power = power * 5 % (4 * n);
         }
         transform.to_coefficients(&mut values);
@@ -212,8 +212,8 @@ mod tests {
         assert_eq!(root(2, 8), Complex::new(0.0, 1.0));
         assert_eq!(root(12, 16), Complex::new(0.0, -1.0));
         for k in 0..64 {
-            let want = Complex::new((2.0 * PI * k as f64 / 64.0).cos(), (2.0 * PI * k as f64 / 64.0).sin());
-            assert!((root(k, 64) - want).abs() < 1e-14);
+            let expected = Complex::new((2.0 * PI * k as f64 / 64.0).cos(), (2.0 * PI * k as f64 / 64.0).sin());
+            assert!((root(k, 64) - expected).abs() < 1e-14);
         }
     }
 }

@@ -169,8 +169,8 @@ impl<'a> Centred<'a> {
     fn new(context: &'a Context, shape: Shape) -> Self {
         let moduli: Vec<&Modulus> = (0..shape.level).map(|k| context.modulus(shape, k)).collect();
         let inverses = moduli.iter().enumerate().map(|(k, m)| {
-            let below = moduli[..k].iter();
-            below.map(|q| m.shoup(m.inv(m.reduce(q.value())))).collect()
+            let lower_moduli = moduli[..k].iter();
+            lower_moduli.map(|q| m.shoup(m.inv(m.reduce(q.value())))).collect()
         });
         let inverses = inverses.collect();
         Self { moduli, inverses }
@@ -182,7 +182,7 @@ impl<'a> Centred<'a> {
         let (mut value, mut weight) = (0.0, 1.0);
         for (k, m) in self.moduli.iter().enumerate() {
             let step =
-                |rest, (&digit, &inverse): (&i64, &Shoup)| m.mul_shoup(m.sub(rest, m.reduce_i64(digit)), inverse);
+                |residue, (&digit, &inverse): (&i64, &Shoup)| m.mul_shoup(m.sub(residue, m.reduce_i64(digit)), inverse);
             let digit = m.centred(digits.iter().zip(&self.inverses[k]).fold(poly.limb(k)[i], step));
             digits.push(digit);
             value += digit as f64 * weight;

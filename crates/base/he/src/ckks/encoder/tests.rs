@@ -32,11 +32,11 @@ fn slots_come_back() {
         let context = context(log_degree);
         for log_slots in [1, 2, 5, log_degree - 1] {
             let encoder = Encoder::new(&context, 1 << log_slots).unwrap();
-            let sent = values(1 << log_slots);
+            let slots = values(1 << log_slots);
             for level in 2..=3 {
-                let plaintext = encoder.encode(&sent, level, Scale::power_of_two(scale)).unwrap();
-                let got = encoder.decode(&plaintext).unwrap();
-                let worst = got.iter().zip(&sent).map(|(a, b)| (*a - *b).abs()).fold(0.0, tacit_floats::larger);
+                let plaintext = encoder.encode(&slots, level, Scale::power_of_two(scale)).unwrap();
+                let decoded = encoder.decode(&plaintext).unwrap();
+                let worst = decoded.iter().zip(&slots).map(|(a, b)| (*a - *b).abs()).fold(0.0, tacit_floats::larger);
                 assert!(worst < 2f64.powi(-45), "2^{log_degree}, 2^{log_slots} slots: 2^{}", worst.log2());
             }
         }
@@ -48,8 +48,8 @@ fn slots_come_back() {
 fn constants_are_where_they_belong() {
     let context = context(6);
     let encoder = Encoder::new(&context, 32).unwrap();
-    let one = encoder.coefficients(&[Complex::from(1.0); 32], Scale::power_of_two(20)).unwrap();
-    assert!(one[0] == 1 << 20 && one[1..].iter().all(|&c| c == 0));
+    let constant_one = encoder.coefficients(&[Complex::from(1.0); 32], Scale::power_of_two(20)).unwrap();
+    assert!(constant_one[0] == 1 << 20 && constant_one[1..].iter().all(|&c| c == 0));
     let i = encoder.coefficients(&[Complex::new(0.0, 1.0); 32], Scale::power_of_two(20)).unwrap();
     assert!(i[32] == 1 << 20 && i.iter().enumerate().all(|(k, &c)| k == 32 || c == 0));
 }
@@ -62,15 +62,15 @@ fn what_does_not_fit_is_named() {
     }
     let encoder = Encoder::new(&context, 4).unwrap();
     let scale = Scale::power_of_two(40);
-    let many = encoder.encode(&values(5), 1, scale).err();
-    assert_eq!(many, Some(HeError::TooManyValues { values: 5, slots: 4 }));
+    let too_many = encoder.encode(&values(5), 1, scale).err();
+    assert_eq!(too_many, Some(HeError::TooManyValues { values: 5, slots: 4 }));
     for bad in [2f64.powi(26), f64::NAN, f64::INFINITY] {
         assert!(matches!(encoder.encode(&[bad.into()], 1, scale).err(), Some(HeError::TooLarge { .. })), "{bad}");
     }
     assert!(matches!(encoder.encode(&values(4), 4, scale).err(), Some(HeError::Level { need: 4, have: 3, .. })));
     assert!(matches!(encoder.encode_real(&[1.0], 0).err(), Some(HeError::Level { need: 0, .. })));
-    let other = Encoder::new(&context, 8).unwrap().encode(&values(8), 1, scale).unwrap();
-    assert!(matches!(encoder.decode(&other).err(), Some(HeError::SlotCount { left: 4, right: 8, .. })));
+    let foreign = Encoder::new(&context, 8).unwrap().encode(&values(8), 1, scale).unwrap();
+    assert!(matches!(encoder.decode(&foreign).err(), Some(HeError::SlotCount { left: 4, right: 8, .. })));
 }
 
 /// Values larger than the two lowest primes are decoded at a level that has room for them, and
@@ -88,7 +88,7 @@ fn levels_hold_what_they_have_room_for() {
     let mut grown = plaintext.clone();
     // Times 2^40: 2^98 and more, read at the same scale.
     grown.poly.scale_assign(&context, |k| context.modulus(plaintext.poly.shape(), k).reduce(1 << 40));
-    let got = encoder.decode(&grown).unwrap();
-    let want = |v: Complex| Complex::new(v.re * 2f64.powi(40), v.im * 2f64.powi(40));
-    assert!(large.iter().zip(got.iter()).all(|(&v, got)| (want(v) - *got).abs() < 2f64.powi(-8)));
+    let decoded = encoder.decode(&grown).unwrap();
+    let expected = |v: Complex| Complex::new(v.re * 2f64.powi(40), v.im * 2f64.powi(40));
+    assert!(large.iter().zip(decoded.iter()).all(|(&v, decoded)| (expected(v) - *decoded).abs() < 2f64.powi(-8)));
 }

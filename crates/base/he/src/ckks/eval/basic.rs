@@ -33,11 +33,11 @@ pub(in super::super) struct Product {
 
 impl Product {
     /// Adds a product of the same level and scale.
-    pub(super) fn add_assign(&mut self, other: &Self, context: &Context) {
-        self.linear.c0.add_assign(&other.linear.c0, context);
-        self.linear.c1.add_assign(&other.linear.c1, context);
-        self.c2.add_assign(&other.c2, context);
-        self.linear.estimate = self.linear.estimate.plus(other.linear.estimate);
+    pub(super) fn add_assign(&mut self, rhs: &Self, context: &Context) {
+        self.linear.c0.add_assign(&rhs.linear.c0, context);
+        self.linear.c1.add_assign(&rhs.linear.c1, context);
+        self.c2.add_assign(&rhs.c2, context);
+        self.linear.estimate = self.linear.estimate.plus(rhs.linear.estimate);
     }
 }
 
@@ -270,7 +270,7 @@ impl Evaluator<'_> {
         if a.scale.agrees(scale) {
             return a.drop_to(level);
         }
-        let above = a.drop_to(level + 1)?;
+        let one_above = a.drop_to(level + 1)?;
         let prime = self.context.parameters().primes()[level];
         let factor = scale.times_prime(prime).over(a.scale);
         // A small factor loses too much by rounding, and a factor below a half rounds to 0.
@@ -279,7 +279,7 @@ impl Evaluator<'_> {
         }
         // The factor is an integer up to rounding; what is rounded off would shift the value, so
         // the scale of the result is taken from the quotient, which is as exact as scales are.
-        let mut adjusted = self.rescale(&self.mul_real(&above, 1.0, factor))?;
+        let mut adjusted = self.rescale(&self.mul_real(&one_above, 1.0, factor))?;
         adjusted.scale = scale;
         Ok(adjusted)
     }

@@ -135,10 +135,10 @@ impl Words<'_> {
             Self::Repeated { rows, of_block, blocks } => {
                 let (rows, room) = (rows.words(), &mut room[..part.len()]);
                 for (i, block) in room.chunks_exact_mut(BLOCK).enumerate() {
-                    let at = (part.start / BLOCK + i) / blocks * of_block * ROW;
-                    let own = rows[at..at + of_block * ROW].chunks_exact(ROW);
-                    for (row, copies) in own.zip(block.chunks_exact_mut(BLOCK / of_block)) {
-                        copies.chunks_exact_mut(ROW).for_each(|to| to.copy_from_slice(row));
+                    let start = (part.start / BLOCK + i) / blocks * of_block * ROW;
+                    let block_rows = rows[start..start + of_block * ROW].chunks_exact(ROW);
+                    for (row, copies) in block_rows.zip(block.chunks_exact_mut(BLOCK / of_block)) {
+                        copies.chunks_exact_mut(ROW).for_each(|copy| copy.copy_from_slice(row));
                     }
                 }
                 room
@@ -166,11 +166,11 @@ fn rows(context: &Context, subring: &Subring, coefficients: &[i64]) -> Vec<u64> 
 
 /// Transforms the coefficients at the primes of `shape`.
 fn expand(context: &Context, shape: Shape, coefficients: &[i64]) -> Poly<Ntt> {
-    let made = Poly::read(context, shape, |k, limb| {
+    let poly = Poly::read(context, shape, |k, limb| {
         limb.copy_from_slice(&expand_limb(context, shape, k, coefficients));
         Ok(())
     });
-    made.expect("nothing is read that could be wrong")
+    poly.expect("nothing is read that could be wrong")
 }
 
 /// Transforms the coefficients mod the `k`-th prime of `shape`.
@@ -197,19 +197,19 @@ mod tests {
             let values: Vec<Complex> = (0..n).map(|i| Complex::new((i as f64).sin(), (3.0 * i as f64).cos())).collect();
             let values: Vec<Complex> = values.iter().cycle().take(256).copied().collect();
             let encode = || Diagonal::encode(&context, &values, scale).unwrap();
-            let (compact, kept) = (encode(), encode().kept(&context, shape, &mut usize::MAX.clone()));
-            assert_eq!(matches!(kept, Diagonal::Repeated(_)), log_period <= 7);
-            assert!(kept.memory_bytes() <= ((8 * 3 * 512) >> (8 - log_period)).max(8 * 3 * 64));
+            let (compact, expanded) = (encode(), encode().kept(&context, shape, &mut usize::MAX.clone()));
+            assert_eq!(matches!(expanded, Diagonal::Repeated(_)), log_period <= 7);
+            assert!(expanded.memory_bytes() <= ((8 * 3 * 512) >> (8 - log_period)).max(8 * 3 * 64));
             let Diagonal::Compact(coefficients) = &compact else { panic!("nothing is kept without a budget") };
             let mut spread = vec![0; 512];
             let places = spread.chunks_exact_mut(512 / coefficients.len()).zip(coefficients);
             places.for_each(|(places, &c)| places[0] = c);
             for k in 0..3 {
                 let mut room = vec![0; 512];
-                let whole = expand_limb(&context, shape, k, &spread);
-                for diagonal in [&compact, &kept] {
-                    assert_eq!(diagonal.limb(&context, shape, k).part(0..512, &mut room), &whole[..]);
-                    assert_eq!(diagonal.limb(&context, shape, k).part(128..320, &mut room), &whole[128..320]);
+                let expected = expand_limb(&context, shape, k, &spread);
+                for diagonal in [&compact, &expanded] {
+                    assert_eq!(diagonal.limb(&context, shape, k).part(0..512, &mut room), &expected[..]);
+                    assert_eq!(diagonal.limb(&context, shape, k).part(128..320, &mut room), &expected[128..320]);
                 }
             }
         }

@@ -98,9 +98,9 @@ impl LinearTransform {
         let mut by_giant: BTreeMap<(i64, i64), Vec<Term>> = BTreeMap::new();
         for (&offset, values) in spec.diagonals {
             let Split { block, giant, baby } = plan.split(plan.representative(offset));
-            let mut moved = values.clone();
-            moved.rotate_right((plan.giant(giant) + plan.block(block)).rem_euclid(n as i64) as usize);
-            by_giant.entry((block, giant)).or_default().push((baby, moved));
+            let mut rotated = values.clone();
+            rotated.rotate_right((plan.giant(giant) + plan.block(block)).rem_euclid(n as i64) as usize);
+            by_giant.entry((block, giant)).or_default().push((baby, rotated));
         }
         let mut left = spec.cache_bytes;
         let mut giants = Vec::with_capacity(by_giant.len());
@@ -110,8 +110,8 @@ impl LinearTransform {
                 Ok((i, diagonal))
             });
             let encoded = encoded.collect::<Result<Vec<_>, HeError>>()?;
-            let kept = encoded.into_iter().map(|(i, diagonal)| (i, diagonal.kept(context, shape, &mut left)));
-            giants.push(Giant { block, step, terms: kept.collect() });
+            let cached = encoded.into_iter().map(|(i, diagonal)| (i, diagonal.kept(context, shape, &mut left)));
+            giants.push(Giant { block, step, terms: cached.collect() });
         }
         let diagonals = spec.diagonals.values();
         let squares = diagonals.map(|values| values.iter().map(|v| v.re * v.re + v.im * v.im).sum::<f64>());
@@ -149,14 +149,14 @@ impl LinearTransform {
     ) {
         let steps = &self.plan.steps()[0];
         let place = |i: &i64| steps.binary_search(i).expect("each term has its baby step");
-        let here = first..first + babies.len();
+        let range = first..first + babies.len();
         let of_giant = self.giants.iter().map(|g| {
-            let terms = g.terms.iter().map(|(i, d)| (place(i), d)).filter(|(place, _)| here.contains(place));
+            let terms = g.terms.iter().map(|(i, d)| (place(i), d)).filter(|(place, _)| range.contains(place));
             terms.map(|(place, d)| (d.limb(context, self.shape, k), place - first)).unzip()
         });
         let giants: Vec<(Vec<Words<'_>>, Vec<usize>)> = of_giant.collect();
-        let most = giants.iter().map(|(words, _)| words.len()).max().unwrap_or(0);
-        let mut room = vec![0; PART * most];
+        let max_len = giants.iter().map(|(words, _)| words.len()).max().unwrap_or(0);
+        let mut room = vec![0; PART * max_len];
         let op = context.pointwise(self.shape, k);
         // Works part by part for all giant steps, so that baby steps are read once.
         for start in (0..context.degree()).step_by(PART) {
@@ -187,12 +187,12 @@ const PART: usize = 256;
 
 /// Returns the limbs of pairs of polynomials in order, mutable.
 fn limbs_of(pairs: &mut [[Poly<Ntt>; 2]], limbs: usize) -> Vec<Vec<[&mut [u64]; 2]>> {
-    let mut all: Vec<Vec<[&mut [u64]; 2]>> = (0..limbs).map(|_| Vec::with_capacity(pairs.len())).collect();
+    let mut by_limb: Vec<Vec<[&mut [u64]; 2]>> = (0..limbs).map(|_| Vec::with_capacity(pairs.len())).collect();
     for [first, second] in pairs {
         let halves = first.slices_mut().zip(second.slices_mut());
-        halves.zip(&mut all).for_each(|((first, second), all)| all.push([first, second]));
+        halves.zip(&mut by_limb).for_each(|((first, second), by_limb)| by_limb.push([first, second]));
     }
-    all
+    by_limb
 }
 
 impl Evaluator<'_> {
@@ -246,9 +246,9 @@ impl Evaluator<'_> {
         // All threads together hold what `THREADS` would hold of all baby steps.
         let at_once = babies.len().div_ceil(rayon::current_num_threads().div_ceil(THREADS)).max(1);
         limbs_of(&mut inner, shape.limbs()).into_par_iter().enumerate().for_each(|(k, mut sums)| {
-            let own: Vec<&[u64]> = raised.digits().iter().map(|digit| digit.limb(k)).collect();
-            for (i, some) in babies.chunks(at_once).enumerate() {
-                let limbs = some.iter().map(|baby| self.hoisted_limb(a, shape, k, &own, baby));
+            let digit_limbs: Vec<&[u64]> = raised.digits().iter().map(|digit| digit.limb(k)).collect();
+            for (i, chunk) in babies.chunks(at_once).enumerate() {
+                let limbs = chunk.iter().map(|baby| self.hoisted_limb(a, shape, k, &digit_limbs, baby));
                 let limbs: Vec<[Limb; 2]> = limbs.collect();
                 let limbs: Vec<[&[u64]; 2]> = limbs.iter().map(|pair| pair.each_ref().map(|half| &**half)).collect();
                 transform.limb_sums(context, k, i * at_once, &limbs, &mut sums);
@@ -269,13 +269,13 @@ impl Evaluator<'_> {
 
     /// Returns the sum of parts at the primes of a key, each rotated by its distance.
     fn turned_sum(&self, slots: usize, shape: Shape, parts: Vec<Turned>) -> Result<[Poly<Ntt>; 2], HeError> {
-        let (still, moved): (Vec<_>, Vec<_>) = parts.into_iter().partition(|(k, _)| k.rem_euclid(slots as i64) == 0);
+        let (still, turned): (Vec<_>, Vec<_>) = parts.into_iter().partition(|(k, _)| k.rem_euclid(slots as i64) == 0);
         let zero = || [(); 2].map(|()| Poly::zero(self.context, shape));
         let mut sum = still.into_iter().map(|(_, part)| part).reduce(|mut sum, part| {
             sum.iter_mut().zip(&part).for_each(|(sum, part)| sum.add_assign(part, self.context));
             sum
         });
-        for (k, part) in moved {
+        for (k, part) in turned {
             self.add_rotated(slots, &part, shape.special, k, sum.get_or_insert_with(zero))?;
         }
         Ok(sum.unwrap_or_else(zero))
@@ -323,10 +323,10 @@ impl Evaluator<'_> {
         let mut babies = vec![a.clone()];
         let count = *steps.last().expect("there is a diagonal") as usize + 1;
         while babies.len() < count {
-            let from = babies.last().expect("it begins with the input");
+            let last_baby = babies.last().expect("it begins with the input");
             let next = match plan.method.at_once().min(count - babies.len()) {
-                1 => vec![self.rotate(from, plan.stride)?],
-                some => self.rotate_many(from, &(1..=some as i64).map(|i| plan.stride * i).collect::<Vec<_>>())?,
+                1 => vec![self.rotate(last_baby, plan.stride)?],
+                some => self.rotate_many(last_baby, &(1..=some as i64).map(|i| plan.stride * i).collect::<Vec<_>>())?,
             };
             babies.extend(next);
         }
@@ -339,8 +339,8 @@ impl Evaluator<'_> {
             let inner = Ciphertext { c0, c1, ..*a };
             sum = Some(match sum {
                 None => (giant.step, inner),
-                Some((from, mut sum)) => {
-                    for _ in giant.step..from {
+                Some((last_step, mut sum)) => {
+                    for _ in giant.step..last_step {
                         sum = self.rotate(&sum, plan.giant(1))?;
                     }
                     (giant.step, self.add(&sum, &inner)?)

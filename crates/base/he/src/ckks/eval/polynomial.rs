@@ -131,8 +131,8 @@ impl Polynomial {
     /// split with fewer powers wins: powers are the products at the highest levels.
     fn node(&self) -> Node {
         let splits = (0..self.depth()).map(|log_babies| {
-            let mut rest = self.coefficients.clone();
-            node(self.basis, &mut rest, self.depth(), 1 << log_babies)
+            let mut remainder = self.coefficients.clone();
+            node(self.basis, &mut remainder, self.depth(), 1 << log_babies)
         });
         let best = splits.min_by_key(|node| {
             let relinearisations = node.relinearisations(self.basis, self.depth()).into_iter().sum::<usize>();
@@ -144,21 +144,21 @@ impl Polynomial {
 
 /// Splits `p = q B_m + r`, where m is the largest power of two up to the degree, and repeats with r
 /// until the rest is a sum of baby steps that `depth` levels allow.
-fn node(basis: Basis, rest: &mut Vec<f64>, depth: usize, babies: usize) -> Node {
+fn node(basis: Basis, remainder: &mut Vec<f64>, depth: usize, babies: usize) -> Node {
     let mut node = Node { terms: Vec::new(), products: Vec::new() };
     loop {
-        let degree = rest.iter().rposition(|&c| c != 0.0).unwrap_or(0);
-        rest.truncate(degree + 1);
+        let degree = remainder.iter().rposition(|&c| c != 0.0).unwrap_or(0);
+        remainder.truncate(degree + 1);
         if degree == 0 || (degree <= babies && log2_ceil(degree) < depth) {
-            node.terms.extend(rest.iter().enumerate().filter(|(_, c)| **c != 0.0).map(|(i, &c)| (i, c)));
+            node.terms.extend(remainder.iter().enumerate().filter(|(_, c)| **c != 0.0).map(|(i, &c)| (i, c)));
             return node;
         }
         let m = 1 << degree.ilog2();
-        let mut quotient = rest.split_off(m);
+        let mut quotient = remainder.split_off(m);
         if basis == Basis::Chebyshev {
             // T_(m+i) = 2 T_m T_i - T_(m-i)
             for i in 1..quotient.len() {
-                rest[m - i] -= quotient[i];
+                remainder[m - i] -= quotient[i];
                 quotient[i] *= 2.0;
             }
         }
@@ -181,10 +181,10 @@ impl Node {
 
     /// Returns the powers that the split needs, and those that they are computed from.
     fn closed_powers(&self, basis: Basis) -> BTreeSet<usize> {
-        let (mut direct, mut all) = (BTreeSet::new(), BTreeSet::new());
+        let (mut direct, mut closed) = (BTreeSet::new(), BTreeSet::new());
         self.powers(&mut direct);
-        direct.into_iter().for_each(|i| close(basis, i, &mut all));
-        all
+        direct.into_iter().for_each(|i| close(basis, i, &mut closed));
+        closed
     }
 
     /// As [`Polynomial::relinearisations`], where the whole polynomial takes `depth` levels.
@@ -198,9 +198,9 @@ impl Node {
     /// Adds one to `counts` at its level for each sum with products. The last entry is the level of
     /// the whole.
     fn count_sums(&self, counts: &mut [usize]) {
-        if let Some((own, above)) = counts.split_last_mut().filter(|_| !self.products.is_empty()) {
-            *own += 1;
-            self.products.iter().for_each(|(_, quotient)| quotient.count_sums(above));
+        if let Some((last_count, counts_above)) = counts.split_last_mut().filter(|_| !self.products.is_empty()) {
+            *last_count += 1;
+            self.products.iter().for_each(|(_, quotient)| quotient.count_sums(counts_above));
         }
     }
 
@@ -231,16 +231,22 @@ fn close(basis: Basis, i: usize, into: &mut BTreeSet<usize>) {
 
 /// Returns the powers that polynomials need, and those that they are computed from.
 fn needed(basis: Basis, polynomials: &[&Polynomial]) -> BTreeSet<usize> {
-    let mut all: BTreeSet<usize> = polynomials.iter().flat_map(|p| p.node().closed_powers(basis)).collect();
-    all.insert(1);
-    all
+    let mut powers: BTreeSet<usize> = polynomials.iter().flat_map(|p| p.node().closed_powers(basis)).collect();
+    powers.insert(1);
+    powers
 }
 
-/// Relinearisation keys for products at levels from `from` down to above `to`. Each key has the
-/// special primes of its level.
+/// Relinearisation keys for products at levels from `source_level` down to above `target_level`.
+/// Each key has the special primes of its level.
 #[must_use]
-pub fn relinearisation_needs(context: &Context, from: usize, to: usize) -> Vec<KeyId> {
-    let groups = context.parameters().spec().groups.iter().map(|g| g.up_to_level.min(from)).filter(|&l| l > to);
+pub fn relinearisation_needs(context: &Context, source_level: usize, target_level: usize) -> Vec<KeyId> {
+    let groups = context
+        .parameters()
+        .spec()
+        .groups
+        .iter()
+        .map(|g| g.up_to_level.min(source_level))
+        .filter(|&l| l > target_level);
     groups.collect::<BTreeSet<_>>().into_iter().map(|level| KeyId::at(context, KeyKind::Relinearise, level)).collect()
 }
 

@@ -90,8 +90,8 @@ mod tests {
     use super::super::super::{Complex, KeyId, KeySet};
     use super::*;
 
-    fn off(bench: &Bench, a: &Ciphertext, want: &[Complex]) -> f64 {
-        bench.decrypt(a).iter().zip(want).map(|(a, b)| (*a - *b).abs()).fold(0.0, tacit_floats::larger)
+    fn max_deviation(bench: &Bench, a: &Ciphertext, expected: &[Complex]) -> f64 {
+        bench.decrypt(a).iter().zip(expected).map(|(a, b)| (*a - *b).abs()).fold(0.0, tacit_floats::larger)
     }
 
     #[test]
@@ -104,10 +104,10 @@ mod tests {
         let keys = bench.keys(&needs);
         let e = Evaluator::new(&context, &keys);
         let [first, second] = [(); 2].map(|()| e.encrypt_anew(&a, &mut bench.prg).expect("there is a key"));
-        for made in [&first, &second] {
-            let ratio = bench.ratio(made, &x);
+        for ciphertext in [&first, &second] {
+            let ratio = bench.ratio(ciphertext, &x);
             assert!((0.5..1.5).contains(&ratio), "{ratio} of the error that is stated");
-            assert!(off(&bench, made, &x) < 1e-6);
+            assert!(max_deviation(&bench, ciphertext, &x) < 1e-6);
         }
         let equal = |a: &Poly<Ntt>, b: &Poly<Ntt>| a.limb(0).iter().zip(b.limb(0)).filter(|(x, y)| x == y).count();
         for (x, y) in [(&first, &a), (&first, &second)] {
@@ -131,14 +131,14 @@ mod tests {
         let q = context.parameters().primes()[0];
         let mut sums = [0.0; 2];
         for round in 0..20 {
-            let (hidden, own) = e.share(&a, bits, prg(round + 1).secret()).expect("it is at level 1");
-            let theirs = bench.secret.share(&hidden, bits).expect("it is at level 1");
-            for ((s, c), &m) in own.iter().zip(theirs.iter()).zip(plain.limb(0)) {
+            let (hidden, own_share) = e.share(&a, bits, prg(round + 1).secret()).expect("it is at level 1");
+            let peer_share = bench.secret.share(&hidden, bits).expect("it is at level 1");
+            for ((s, c), &m) in own_share.iter().zip(peer_share.iter()).zip(plain.limb(0)) {
                 let exact = (u128::from(m) << bits) as f64 / q as f64;
                 let away = ((s + c) as f64 - exact).rem_euclid(f64::from(1u32 << bits));
                 assert!(away < 1.01 || away > f64::from(1u32 << bits) - 1.01, "{away}");
             }
-            for (sum, share) in sums.iter_mut().zip([&own, &theirs]) {
+            for (sum, share) in sums.iter_mut().zip([&own_share, &peer_share]) {
                 *sum += share.iter().map(|&v| v as f64).sum::<f64>() / f64::from(1u32 << bits);
             }
         }

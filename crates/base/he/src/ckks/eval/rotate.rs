@@ -80,8 +80,8 @@ impl Evaluator<'_> {
         let mut sums = [Poly::scratch(self.context, shape), Poly::scratch(self.context, shape)];
         let [sum_b, sum_a] = &mut sums;
         sum_b.limbs_mut().zip(sum_a.limbs_mut()).for_each(|((k, sum_b), (_, sum_a))| {
-            let own: Vec<&[u64]> = raised.digits().iter().map(|digit| digit.limb(k)).collect();
-            key.limb_product(self.context, shape, k, &own, &mut [sum_b, sum_a]);
+            let digit_limbs: Vec<&[u64]> = raised.digits().iter().map(|digit| digit.limb(k)).collect();
+            key.limb_product(self.context, shape, k, &digit_limbs, &mut [sum_b, sum_a]);
         });
         key.count_use(self.context, shape);
         sums
@@ -99,13 +99,13 @@ impl Evaluator<'_> {
     }
 
     /// Computes limb `k` of both halves of a rotation before the division by the special primes:
-    /// `P` times too large. `own` holds that limb of each digit.
+    /// `P` times too large. `digit_limbs` holds that limb of each digit.
     pub(super) fn hoisted_limb(
         &self,
         a: &Ciphertext,
         shape: Shape,
         k: usize,
-        own: &[&[u64]],
+        digit_limbs: &[&[u64]],
         step: &HoistedStep,
     ) -> [Limb; 2] {
         let (context, op) = (self.context, self.context.pointwise(shape, k));
@@ -122,7 +122,7 @@ impl Evaluator<'_> {
         };
         let mut sums = [(); 2].map(|()| context.spares().scratch());
         let [sum_b, sum_a] = &mut sums;
-        key.limb_product(context, shape, k, own, &mut [&mut *sum_b, &mut *sum_a]);
+        key.limb_product(context, shape, k, digit_limbs, &mut [&mut *sum_b, &mut *sum_a]);
         if k < shape.level {
             op.add_scaled(sum_b, a.c0.limb(k), product);
         }
@@ -148,13 +148,13 @@ impl Evaluator<'_> {
         let low = context.divide(&half[1], 0);
         let key = self.keys.get_with(KeyKind::Galois(element), low.shape().level, alpha)?;
         let galois = context.galois(element);
-        let mut moved = key.inner_product(context, &low, [None; 2]);
-        moved[0].add_assign(&half[0], context);
-        for (sum, moved) in sum.iter_mut().zip(&moved) {
+        let mut rotated = key.inner_product(context, &low, [None; 2]);
+        rotated[0].add_assign(&half[0], context);
+        for (sum, rotated) in sum.iter_mut().zip(&rotated) {
             let shape = sum.shape();
             sum.limbs_mut().for_each(|(k, sum)| {
                 let mut image = context.spares().scratch();
-                galois.apply(moved.limb(k), &mut image);
+                galois.apply(rotated.limb(k), &mut image);
                 context.pointwise(shape, k).add(sum, &image);
             });
         }

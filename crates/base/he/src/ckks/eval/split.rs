@@ -191,8 +191,8 @@ impl TransformPlan {
     /// Returns quotient and rest of `d` by `size`; centred plans have rests around 0.
     fn divided(&self, d: i64, size: i64) -> (i64, i64) {
         let least = if self.centred { -(size / 2) } else { 0 };
-        let rest = (d - least).rem_euclid(size) + least;
-        ((d - rest) / size, rest)
+        let remainder = (d - least).rem_euclid(size) + least;
+        ((d - remainder) / size, remainder)
     }
 
     fn splits(&self) -> impl Iterator<Item = Split> {
@@ -236,7 +236,7 @@ impl TransformPlan {
     pub fn rotations(&self) -> Vec<i64> {
         let [babies, giants] = self.steps();
         let first = self.giant(giants[0]);
-        let all: Vec<i64> = match self.method {
+        let distances: Vec<i64> = match self.method {
             Method::Flat | Method::Hoisted => {
                 let blocks = self.splits().map(|split| self.block(split.block));
                 let giants = giants.iter().map(|&j| self.giant(j));
@@ -251,7 +251,13 @@ impl TransformPlan {
             Method::Powers => self.all_hops(),
         };
         let n = self.slots as i64;
-        all.into_iter().map(|k| k.rem_euclid(n)).filter(|&k| k != 0).collect::<BTreeSet<_>>().into_iter().collect()
+        distances
+            .into_iter()
+            .map(|k| k.rem_euclid(n))
+            .filter(|&k| k != 0)
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect()
     }
 
     /// The keys that the transform needs.
@@ -272,13 +278,13 @@ impl TransformPlan {
     #[must_use]
     pub fn moves(&self) -> [Vec<i64>; 2] {
         let n = self.slots as i64;
-        let moved = |k: i64| Some(k.rem_euclid(n)).filter(|&k| k != 0);
+        let nonzero = |k: i64| Some(k.rem_euclid(n)).filter(|&k| k != 0);
         let parts: BTreeSet<[i64; 2]> = self.splits().map(|s| [s.block, s.giant]).collect();
         let blocks: BTreeSet<i64> = parts.iter().map(|[block, _]| *block).collect();
         let giants = parts.iter().map(|[_, giant]| self.giant(*giant));
-        let after = giants.chain(blocks.into_iter().map(|block| self.block(block)));
+        let giant_moves = giants.chain(blocks.into_iter().map(|block| self.block(block)));
         let [babies, _] = self.steps();
-        [babies.iter().filter_map(|i| moved(self.stride * i)).collect(), after.filter_map(moved).collect()]
+        [babies.iter().filter_map(|i| nonzero(self.stride * i)).collect(), giant_moves.filter_map(nonzero).collect()]
     }
 
     /// Level of the input.
@@ -333,8 +339,9 @@ impl TransformPlan {
     pub(super) fn hops(&self) -> usize {
         if self.method == Method::Powers {
             let moves = self.moves();
-            let most = moves.iter().map(|moves| moves.iter().map(|&k| powers(k, self.slots).len()).max().unwrap_or(0));
-            return most.sum::<usize>() + 1;
+            let max_hops =
+                moves.iter().map(|moves| moves.iter().map(|&k| powers(k, self.slots).len()).max().unwrap_or(0));
+            return max_hops.sum::<usize>() + 1;
         }
         self.raises() + 1
     }
@@ -396,18 +403,18 @@ impl TransformPlan {
 /// non-adjacent form).
 pub(super) fn powers(k: i64, n: usize) -> Vec<i64> {
     let n = n as i64;
-    let mut rest = (k + n / 2).rem_euclid(n) - n / 2;
-    let (mut all, mut power) = (Vec::new(), 1);
-    while rest != 0 {
-        if rest % 2 != 0 {
+    let mut remainder = (k + n / 2).rem_euclid(n) - n / 2;
+    let (mut steps, mut power) = (Vec::new(), 1);
+    while remainder != 0 {
+        if remainder % 2 != 0 {
             // The sign that leaves a multiple of four.
-            let digit = 2 - (rest & 3);
-            all.push(digit * power);
-            rest -= digit;
+            let digit = 2 - (remainder & 3);
+            steps.push(digit * power);
+            remainder -= digit;
         }
-        (rest, power) = (rest / 2, 2 * power);
+        (remainder, power) = (remainder / 2, 2 * power);
     }
-    all
+    steps
 }
 
 fn gcd(a: i64, b: i64) -> i64 {
@@ -436,10 +443,10 @@ mod tests {
             }
         }
         for k in -600..600i64 {
-            let all = powers(k, n);
-            assert!(all.iter().all(|p| generators.contains(p)), "{k}: {all:?}");
-            assert_eq!(all.iter().sum::<i64>().rem_euclid(n as i64), k.rem_euclid(n as i64));
-            assert_eq!(Some(all.len()), fewest[k.rem_euclid(n as i64) as usize], "{k}: {all:?}");
+            let steps = powers(k, n);
+            assert!(steps.iter().all(|p| generators.contains(p)), "{k}: {steps:?}");
+            assert_eq!(steps.iter().sum::<i64>().rem_euclid(n as i64), k.rem_euclid(n as i64));
+            assert_eq!(Some(steps.len()), fewest[k.rem_euclid(n as i64) as usize], "{k}: {steps:?}");
         }
     }
 }

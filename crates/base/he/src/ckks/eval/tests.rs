@@ -15,8 +15,8 @@ fn plain_transform(diagonals: &BTreeMap<i64, Vec<Complex>>, v: &[Complex]) -> Ve
     (0..n).map(entry).collect()
 }
 
-fn worst(got: &[Complex], want: &[Complex]) -> f64 {
-    got.iter().zip(want).map(|(a, b)| (*a - *b).abs()).fold(0.0, tacit_floats::larger)
+fn worst(actual: &[Complex], expected: &[Complex]) -> f64 {
+    actual.iter().zip(expected).map(|(a, b)| (*a - *b).abs()).fold(0.0, tacit_floats::larger)
 }
 
 /// A transform with baby steps below `2^log`.
@@ -58,8 +58,8 @@ fn transforms_are_as_the_plain_ones() {
     let level = 4;
     let mut squares: BTreeMap<Method2, Vec<f64>> = BTreeMap::new();
     let strides = (-8..8).map(|d| 4 * d).collect::<Vec<i64>>();
-    let all = [vec![0], vec![3], vec![-7, -3, 0, 1, 2, 5, 30], strides];
-    for (run, offsets) in all.iter().enumerate() {
+    let diagonal_sets = [vec![0], vec![3], vec![-7, -3, 0, 1, 2, 5, 30], strides];
+    for (run, offsets) in diagonal_sets.iter().enumerate() {
         let mut bench = Bench::new(&spec(9), run as u8 + 1);
         let context = bench.context.clone();
         let encoder = Encoder::new(&context, 64).unwrap();
@@ -68,7 +68,7 @@ fn transforms_are_as_the_plain_ones() {
         let first = diagonals.values_mut().next().unwrap();
         (8..64).for_each(|i| first[i] = first[i % 8]);
         let x = bench.values(64);
-        let want = plain_transform(&diagonals, &x);
+        let expected = plain_transform(&diagonals, &x);
         let a = bench.encrypt(&x, level);
         for (method, cache_bytes, log_babies) in ways(run as u32) {
             let parameters = context.parameters();
@@ -88,12 +88,12 @@ fn transforms_are_as_the_plain_ones() {
             let did = context.counters().read() - before;
             let work = transform.plan().work(context.parameters().alpha(level));
             assert_eq!(did.key_switches, work.key_switches as u64);
-            let whole = (work.ntts + work.diagonal_ntts) as u64;
-            assert!(did.ntts == whole || (cache_bytes > 0 && (work.ntts as u64..whole).contains(&did.ntts)));
+            let total_ntts = (work.ntts + work.diagonal_ntts) as u64;
+            assert!(did.ntts == total_ntts || (cache_bytes > 0 && (work.ntts as u64..total_ntts).contains(&did.ntts)));
             assert!(result.scale().agrees(parameters.scale(level - 1)) && result.level() == level - 1);
-            let ratio = bench.ratio(&result, &want);
+            let ratio = bench.ratio(&result, &expected);
             squares.entry(Method2(method)).or_default().push(ratio * ratio);
-            assert!(worst(&bench.decrypt(&result), &want) < 1e-6);
+            assert!(worst(&bench.decrypt(&result), &expected) < 1e-6);
             // Without any one of its keys, the transform is refused.
             if let Some(missing) = needs.first() {
                 let keys = bench.keys(&needs[1..]);
@@ -122,7 +122,7 @@ fn blocks_share_their_keys() {
     let offsets = (0..4).flat_map(|block| (0..49).map(move |i| 128 * block + window(i)));
     let diagonals: BTreeMap<i64, Vec<Complex>> = offsets.map(|d| (d, bench.values(512))).collect();
     let x = bench.values(512);
-    let want = plain_transform(&diagonals, &x);
+    let expected = plain_transform(&diagonals, &x);
     let a = bench.encrypt(&x, level);
     let parameters = context.parameters();
     let scale = parameters.scale(level - 1).times_prime(parameters.primes()[level - 1]).over(parameters.scale(level));
@@ -132,7 +132,7 @@ fn blocks_share_their_keys() {
         let keys = bench.keys(&transform.plan().keys(&context));
         let before = context.counters().read();
         let result = Evaluator::new(&context, &keys).transform(&a, &transform).unwrap();
-        assert!(worst(&bench.decrypt(&result), &want) < 1e-5);
+        assert!(worst(&bench.decrypt(&result), &expected) < 1e-5);
         assert!(transform.plan().switches() >= keys.len());
         (keys.len(), (context.counters().read() - before).key_switches)
     };
@@ -161,10 +161,10 @@ fn transforms_hold_what_is_stated() {
         let before = context.spares().count();
         let result = pool.install(|| Evaluator::new(&context, &keys).transform(&a, &transform).unwrap());
         // Buffers are made a page at a time, and each thread has a few of its own.
-        let (held, stated) = (context.spares().count(), transform.plan().held(&context, 0));
-        assert!(held > before, "{method:?}: {held}");
-        assert!(held <= stated + 28 + 4 * threads, "{method:?}, {threads} threads: {held}, {stated} stated");
-        assert!(2 * stated <= 3 * held, "{method:?}, {threads} threads: {held}, {stated} stated");
+        let (allocated, stated) = (context.spares().count(), transform.plan().held(&context, 0));
+        assert!(allocated > before, "{method:?}: {allocated}");
+        assert!(allocated <= stated + 28 + 4 * threads, "{method:?}, {threads} threads: {allocated}, {stated} stated");
+        assert!(2 * stated <= 3 * allocated, "{method:?}, {threads} threads: {allocated}, {stated} stated");
         let alone = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
         let same = alone.install(|| Evaluator::new(&context, &keys).transform(&a, &transform).unwrap());
         assert_eq!(result.to_bytes(&context), same.to_bytes(&context), "{method:?}");
@@ -230,17 +230,17 @@ fn polynomials_are_as_the_plain_ones() {
             let result = e.polynomial(&a, &p).unwrap();
             assert_eq!(result.level(), top - p.depth());
             assert!(result.scale().agrees(context.parameters().scale(result.level())));
-            let want: Vec<Complex> = x.iter().map(|v| Complex::from(p.at(v.re))).collect();
-            let got = bench.decrypt(&result);
-            assert!(worst(&got, &want) < 1e-6, "{basis:?} {degree}: {}", worst(&got, &want));
-            squares.push((degree, bench.ratio(&result, &want).powi(2)));
+            let expected: Vec<Complex> = x.iter().map(|v| Complex::from(p.at(v.re))).collect();
+            let actual = bench.decrypt(&result);
+            assert!(worst(&actual, &expected) < 1e-6, "{basis:?} {degree}: {}", worst(&actual, &expected));
+            squares.push((degree, bench.ratio(&result, &expected).powi(2)));
         }
     }
     // Errors of powers are estimated as independent, which holds less and less as the degree grows.
-    for (degrees, most) in [(1..=3, 1.5), (4..=63, 3.0)] {
+    for (degrees, max_error) in [(1..=3, 1.5), (4..=63, 3.0)] {
         let ratios: Vec<f64> = squares.iter().filter(|(degree, _)| degrees.contains(degree)).map(|(_, s)| *s).collect();
         let mean = (ratios.iter().sum::<f64>() / ratios.len() as f64).sqrt();
-        assert!((0.5..=most).contains(&mean), "degrees {degrees:?}: {mean:.2} times the estimate");
+        assert!((0.5..=max_error).contains(&mean), "degrees {degrees:?}: {mean:.2} times the estimate");
     }
 }
 
@@ -301,11 +301,11 @@ fn powers_are_shared_and_products_counted() {
         let before = context.counters().read();
         let result = e.polynomial_at(&powers, p, 3, context.parameters().scale(3)).unwrap();
         assert_eq!((context.counters().read() - before).key_switches, products, "degree {}", p.degree());
-        let want: Vec<Complex> = x.iter().map(|v| Complex::from(p.at(v.re))).collect();
-        assert!(worst(&bench.decrypt(&result), &want) < 1e-6);
+        let expected: Vec<Complex> = x.iter().map(|v| Complex::from(p.at(v.re))).collect();
+        assert!(worst(&bench.decrypt(&result), &expected) < 1e-6);
     }
-    let other = Polynomial::new(Basis::Power, &[0.0, 1.0]).unwrap();
-    assert!(matches!(e.polynomial_at(&powers, &other, 3, Scale::ONE).err(), Some(HeError::Circuit { .. })));
+    let identity = Polynomial::new(Basis::Power, &[0.0, 1.0]).unwrap();
+    assert!(matches!(e.polynomial_at(&powers, &identity, 3, Scale::ONE).err(), Some(HeError::Circuit { .. })));
     let low = a.drop_to(5).unwrap();
     assert!(matches!(e.polynomial(&low, &polynomials[0]).err(), Some(HeError::Level { need: 6, have: 5, .. })));
     for bad in [vec![1.0], vec![], vec![0.0, f64::NAN]] {
@@ -328,6 +328,7 @@ fn composites_and_relu() {
     let relu = e.relu(&a, &sign).unwrap();
     assert_eq!(relu.level(), 8 - 2 - 2 - 1);
     assert!(relu.scale().agrees(context.parameters().scale(3)));
-    let want: Vec<Complex> = x.iter().map(|v| Complex::from(v.re * (1.0 + stage.at(stage.at(v.re))) / 2.0)).collect();
-    assert!(worst(&bench.decrypt(&relu), &want) < 1e-6);
+    let expected: Vec<Complex> =
+        x.iter().map(|v| Complex::from(v.re * (1.0 + stage.at(stage.at(v.re))) / 2.0)).collect();
+    assert!(worst(&bench.decrypt(&relu), &expected) < 1e-6);
 }

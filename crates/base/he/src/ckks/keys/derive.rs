@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 #[derive(Clone, Copy, Debug)]
 struct Step {
     element: u32,
-    before: Option<usize>,
+    predecessor: Option<usize>,
     /// Index of the master.
     master: usize,
     is_needed: bool,
@@ -37,19 +37,19 @@ pub struct Derivation {
 }
 
 /// Deviation of the error of a key that `master` makes at `level` from a key whose error has the
-/// deviation `before` (`None`: from the identity).
+/// deviation `predecessor` (`None`: from the identity).
 #[must_use]
-pub fn derived_deviation(context: &Context, master: KeyId, level: usize, before: Option<f64>) -> f64 {
+pub fn derived_deviation(context: &Context, master: KeyId, level: usize, predecessor: Option<f64>) -> f64 {
     let (parameters, degree) = (context.parameters(), context.degree());
     let gadget = Gadget::of(master, parameters);
     let (mut digits, special) = (gadget.digit_log2(parameters, level), gadget.special_log2(parameters));
-    let Some(before) = before else {
+    let Some(predecessor) = predecessor else {
         // The identity has one residue that is not 0, and that residue is a constant.
         digits.truncate(1);
         return switched_deviation(1, &digits, special, fresh_deviation()).hypot(rounding_deviation(degree));
     };
     let switched = switched_deviation(degree, &digits, special, fresh_deviation());
-    before.hypot(switched).hypot(rounding_deviation(degree))
+    predecessor.hypot(switched).hypot(rounding_deviation(degree))
 }
 
 impl Derivation {
@@ -62,16 +62,16 @@ impl Derivation {
     /// lower levels or other special primes; errors of [`KeyId::admit`].
     pub fn new(context: &Context, needs: &[KeyId], masters: &[KeyId]) -> Result<Self, HeError> {
         masters.iter().try_for_each(|master| master.admit(context.parameters()))?;
-        let mut wanted: BTreeMap<(usize, usize), Vec<u32>> = BTreeMap::new();
+        let mut needed: BTreeMap<(usize, usize), Vec<u32>> = BTreeMap::new();
         for need in merged(needs) {
             let KeyKind::Galois(element) = need.kind else {
                 return Err(HeError::MissingKey { key: need.kind.to_string(), level: need.level });
             };
             usable(masters, need)?;
-            wanted.entry((need.level, need.alpha)).or_default().push(element);
+            needed.entry((need.level, need.alpha)).or_default().push(element);
         }
         let mut groups = BTreeMap::new();
-        for ((level, alpha), elements) in wanted {
+        for ((level, alpha), elements) in needed {
             groups.insert((level, alpha), steps(context, masters, level, alpha, &elements)?);
         }
         Ok(Self { masters: masters.to_vec(), groups })
@@ -135,23 +135,24 @@ impl Derivation {
         masters.check(&self.masters)?;
         let mut set = KeySet::default();
         for (&(level, alpha), steps) in &self.groups {
-            let mut made: Vec<Option<SwitchKey>> = Vec::with_capacity(steps.len());
+            let mut keys: Vec<Option<SwitchKey>> = Vec::with_capacity(steps.len());
             let mut readers = vec![0usize; steps.len()];
-            steps.iter().filter_map(|step| step.before).for_each(|before| readers[before] += 1);
+            steps.iter().filter_map(|step| step.predecessor).for_each(|predecessor| readers[predecessor] += 1);
             for step in steps {
                 let id = KeyId { kind: KeyKind::Galois(step.element), level, alpha };
-                let before = step.before.map(|i| made[i].as_ref().expect("it is kept while others follow from it"));
+                let predecessor =
+                    step.predecessor.map(|i| keys[i].as_ref().expect("it is kept while others follow from it"));
                 let master = self.masters[step.master];
                 let master = masters.get_with(master.kind, master.level, alpha)?;
-                let key = derive(context, id, before, &master)?;
-                made.push(Some(key));
-                if let Some(i) = step.before {
+                let key = derive(context, id, predecessor, &master)?;
+                keys.push(Some(key));
+                if let Some(i) = step.predecessor {
                     readers[i] -= 1;
                 }
                 // A key that no later step starts from moves to the set if it is needed, else it is
                 // dropped.
-                for (i, step) in steps.iter().enumerate().take(made.len()).filter(|(i, _)| readers[*i] == 0) {
-                    if let Some(key) = made[i].take().filter(|_| step.is_needed) {
+                for (i, step) in steps.iter().enumerate().take(keys.len()).filter(|(i, _)| readers[*i] == 0) {
+                    if let Some(key) = keys[i].take().filter(|_| step.is_needed) {
                         set.insert(key);
                     }
                 }
@@ -193,14 +194,14 @@ fn steps(
     let mut reached: HashMap<u32, (u32, usize)> = HashMap::new();
     let mut missing: Vec<u32> = elements.to_vec();
     let mut next = VecDeque::from([1u32]);
-    while let Some(from) = next.pop_front() {
+    while let Some(reached_element) = next.pop_front() {
         if missing.is_empty() {
             break;
         }
         for &(master, factor) in &factors {
-            let element = from.wrapping_mul(factor) & mask;
+            let element = reached_element.wrapping_mul(factor) & mask;
             if element != 1 && !reached.contains_key(&element) {
-                reached.insert(element, (from, master));
+                reached.insert(element, (reached_element, master));
                 missing.retain(|e| *e != element);
                 next.push_back(element);
             }
@@ -212,14 +213,14 @@ fn steps(
     let mut steps: Vec<Step> = Vec::new();
     let mut places: HashMap<u32, usize> = HashMap::new();
     for &element in elements {
-        let way = std::iter::successors(Some(element), |e| Some(reached[e].0).filter(|before| *before != 1));
-        let new: Vec<u32> = way.take_while(|e| !places.contains_key(e)).collect();
+        let path = std::iter::successors(Some(element), |e| Some(reached[e].0).filter(|predecessor| *predecessor != 1));
+        let new: Vec<u32> = path.take_while(|e| !places.contains_key(e)).collect();
         for e in new.into_iter().rev() {
-            let (from, master) = reached[&e];
+            let (reached_element, master) = reached[&e];
             places.insert(e, steps.len());
             steps.push(Step {
                 element: e,
-                before: places.get(&from).copied(),
+                predecessor: places.get(&reached_element).copied(),
                 master,
                 is_needed: elements.contains(&e),
             });
@@ -230,34 +231,42 @@ fn steps(
 
 /// Makes the key `id` from the key before it (or the identity) and the master of the element
 /// between them.
-fn derive(context: &Context, id: KeyId, before: Option<&SwitchKey>, master: &SwitchKey) -> Result<SwitchKey, HeError> {
+fn derive(
+    context: &Context,
+    id: KeyId,
+    predecessor: Option<&SwitchKey>,
+    master: &SwitchKey,
+) -> Result<SwitchKey, HeError> {
     let gadget = Gadget::of(id, context.parameters());
-    let element = before.map_or(1, |key| match key.id().kind {
+    let element = predecessor.map_or(1, |key| match key.id().kind {
         KeyKind::Galois(element) => element,
         _ => unreachable!("steps make keys of rotations"),
     });
-    let back = inverse_element(context, element);
+    let inverse = inverse_element(context, element);
     let mut pairs = Vec::with_capacity(gadget.len());
     for j in 0..gadget.len() {
-        let [b, a] = match before {
+        let [b, a] = match predecessor {
             Some(key) => key.pair(context, j)?.map(|half| half.automorphism(context, element)),
             None => identity(context, gadget, j),
         };
         let [mut sum, second] =
             master.inner_product(context, &a, [None; 2]).map(|half| context.divide_to(&half, gadget.shape));
         sum.add_assign(&b, context);
-        pairs.push([sum, second].map(|half| half.automorphism(context, back)));
+        pairs.push([sum, second].map(|half| half.automorphism(context, inverse)));
     }
-    let deviation = derived_deviation(context, master.id(), id.level, before.map(SwitchKey::deviation));
+    let deviation = derived_deviation(context, master.id(), id.level, predecessor.map(SwitchKey::deviation));
     Ok(SwitchKey::derived(context, id, deviation, &pairs))
 }
 
 /// `(0, P g_j)`: an encryption of `P g_j s` under s.
 fn identity(context: &Context, gadget: Gadget, j: usize) -> [Poly<Ntt>; 2] {
     let shape: Shape = gadget.shape;
-    let own = gadget.digit(j);
+    let digit_limbs = gadget.digit(j);
     let mut a = Poly::zero(context, shape);
-    a.add_constant(context, |k| if own.contains(&k) { context.special_product(shape, gadget.own(), k) } else { 0 });
+    a.add_constant(
+        context,
+        |k| if digit_limbs.contains(&k) { context.special_product(shape, gadget.own(), k) } else { 0 },
+    );
     [Poly::zero(context, shape), a]
 }
 

@@ -215,10 +215,10 @@ impl KeyFile {
             return refuse("no file of bytes".to_owned());
         }
         let len = metadata.len();
-        let got = usize::try_from(len).unwrap_or(usize::MAX);
+        let file_len = usize::try_from(len).unwrap_or(usize::MAX);
         let mut header = vec![0; FIXED];
-        if got < FIXED {
-            return Err(HeError::Length { what: WHAT, got, expected: FIXED });
+        if file_len < FIXED {
+            return Err(HeError::Length { what: WHAT, got: file_len, expected: FIXED });
         }
         file.read_exact_at(&mut header, 0).map_err(io(path))?;
         if header[..8] != MAGIC || header[8..10] != VERSION.to_le_bytes() {
@@ -232,8 +232,8 @@ impl KeyFile {
         }
         let count = usize::from(u16::from_le_bytes([header[74], header[75]]));
         let body = FIXED + ENTRY * count + DIGEST;
-        if count > MAX_KEYS || got < body {
-            return Err(HeError::Length { what: WHAT, got, expected: body });
+        if count > MAX_KEYS || file_len < body {
+            return Err(HeError::Length { what: WHAT, got: file_len, expected: body });
         }
         header.resize(body, 0);
         file.read_exact_at(&mut header[FIXED..], FIXED as u64).map_err(io(path))?;
@@ -242,16 +242,16 @@ impl KeyFile {
         if stored != bound {
             return refuse("the header is damaged".to_owned());
         }
-        let mut at = body as u64;
+        let mut offset = body as u64;
         let mut entries = Vec::with_capacity(count);
         for &bytes in header[FIXED..].as_chunks::<ENTRY>().0 {
             let id = read_entry(context, bytes)?;
-            entries.push((id, at));
-            at += (SwitchKey::packed_bytes(context, id) + DIGEST) as u64;
+            entries.push((id, offset));
+            offset += (SwitchKey::packed_bytes(context, id) + DIGEST) as u64;
         }
-        if len != at {
-            let expected = usize::try_from(at).unwrap_or(usize::MAX);
-            return Err(HeError::Length { what: WHAT, got, expected });
+        if len != offset {
+            let expected = usize::try_from(offset).unwrap_or(usize::MAX);
+            return Err(HeError::Length { what: WHAT, got: file_len, expected });
         }
         Ok(Self { path: path.to_owned(), file, state: FileState::of(&metadata), bound, entries })
     }
@@ -277,9 +277,9 @@ impl KeyFile {
 
     /// Reads the key in place `index` in packed form and checks its digest.
     fn read(&self, context: &Context, index: usize) -> Result<Vec<u8>, HeError> {
-        let (id, at) = self.entries[index];
+        let (id, offset) = self.entries[index];
         let mut bytes = vec![0; SwitchKey::packed_bytes(context, id) + DIGEST];
-        self.file.read_exact_at(&mut bytes, at).map_err(io(&self.path))?;
+        self.file.read_exact_at(&mut bytes, offset).map_err(io(&self.path))?;
         let stored = bytes.split_off(bytes.len() - DIGEST);
         if stored != digest(&self.bound, index, &bytes) {
             return refuse(format!("the key for {} is damaged", id.kind));

@@ -29,9 +29,9 @@ impl Gadget {
     pub(in super::super) fn of(id: KeyId, parameters: &Parameters) -> Self {
         match id.kind {
             KeyKind::Master(_) => {
-                let all = parameters.special_primes().len();
-                assert!(id.alpha < all, "admitted masters have special primes");
-                Self { shape: Shape { level: id.level, special: all }, special: all - id.alpha }
+                let special = parameters.special_primes().len();
+                assert!(id.alpha < special, "admitted masters have special primes");
+                Self { shape: Shape { level: id.level, special: special }, special: special - id.alpha }
             }
             _ => Self::plain(id.level, id.alpha),
         }
@@ -64,8 +64,8 @@ impl Gadget {
 
     /// The digits that have primes left at `level`: their numbers and their limbs there.
     pub(in super::super) fn digits_at(self, level: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
-        let gone = self.shape.level - level;
-        let moved = move |limb: usize| limb.min(level).max(limb.saturating_sub(gone));
+        let dropped = self.shape.level - level;
+        let moved = move |limb: usize| limb.min(level).max(limb.saturating_sub(dropped));
         let digits = (0..self.len()).map(move |j| (j, moved(self.digit(j).start)..moved(self.digit(j).end)));
         digits.filter(|(_, limbs)| !limbs.is_empty())
     }

@@ -68,11 +68,12 @@ impl KeyId {
     /// derives leave no special primes.
     pub fn admit(&self, parameters: &Parameters) -> Result<(), HeError> {
         let secret = if self.kind == KeyKind::ToSparse { Secret::Sparse } else { Secret::Ternary };
-        let all = parameters.special_primes().len();
+        let special_primes = parameters.special_primes().len();
         let special = match self.kind {
-            KeyKind::Master(_) if self.alpha < all => all,
+            KeyKind::Master(_) if self.alpha < special_primes => special_primes,
             KeyKind::Master(_) => {
-                let why = format!("keys with {} of {all} special primes leave none for their masters", self.alpha);
+                let why =
+                    format!("keys with {} of {special_primes} special primes leave none for their masters", self.alpha);
                 return Err(HeError::Circuit { what: "derivation of keys", why });
             }
             _ => self.alpha,

@@ -46,33 +46,33 @@ impl PartFile {
         let part = part_path(path);
         let Some(file) = Self::locked(path, &part)? else { return Ok(None) };
         let end = header.len() as u64;
-        let mut found = Self { path: path.to_owned(), part, file, bound, ids: ids.to_vec(), there: 0, end };
+        let mut file_part = Self { path: path.to_owned(), part, file, bound, ids: ids.to_vec(), there: 0, end };
         let mut first = vec![0; header.len()];
-        if found.file.read_exact_at(&mut first, 0).is_ok() && first == header {
-            let is_checked = is_checked(&found.state()?);
-            found.look(context, is_checked).map_err(io(&found.part))?;
+        if file_part.file.read_exact_at(&mut first, 0).is_ok() && first == header {
+            let is_checked = is_checked(&file_part.state()?);
+            file_part.look(context, is_checked).map_err(io(&file_part.part))?;
         } else {
-            found.file.write_all_at(&header, 0).map_err(io(&found.part))?;
+            file_part.file.write_all_at(&header, 0).map_err(io(&file_part.part))?;
         }
-        found.file.set_len(found.end).map_err(io(&found.part))?;
-        Ok(Some(found))
+        file_part.file.set_len(file_part.end).map_err(io(&file_part.part))?;
+        Ok(Some(file_part))
     }
 
     /// Opens and locks the part file; `None` if it is in use.
     fn locked(path: &Path, part: &Path) -> Result<Option<File>, HeError> {
         let is_named = !part.exists() && path.exists();
-        let at = if is_named { path } else { part };
+        let target_path = if is_named { path } else { part };
         let mut options = OpenOptions::new();
-        let opened = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(at);
-        let file = opened.map_err(io(at))?;
+        let opened = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(target_path);
+        let file = opened.map_err(io(target_path))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(None),
-            Err(TryLockError::Error(e)) => return Err(io(at)(e)),
+            Err(TryLockError::Error(e)) => return Err(io(target_path)(e)),
         }
         // The last holder of the lock may have renamed the file since it was opened here.
-        let same = fs::metadata(at).and_then(|now| Ok(now.ino() == file.metadata()?.ino()));
-        if !same.or_else(|e| if e.kind() == ErrorKind::NotFound { Ok(false) } else { Err(io(at)(e)) })? {
+        let same = fs::metadata(target_path).and_then(|now| Ok(now.ino() == file.metadata()?.ino()));
+        if !same.or_else(|e| if e.kind() == ErrorKind::NotFound { Ok(false) } else { Err(io(target_path)(e)) })? {
             return Ok(None);
         }
         if is_named {
@@ -235,9 +235,9 @@ mod tests {
         part.push(&context, &packed[0]).unwrap();
         fs::remove_file(part_path(&path)).unwrap();
         assert!(part.push(&context, &packed[1]).unwrap_err().to_string().contains("deleted"));
-        let mut other = resume(&CLIENT).unwrap();
-        packed.iter().for_each(|key| other.push(&context, key).unwrap());
-        other.finish().unwrap();
+        let mut foreign = resume(&CLIENT).unwrap();
+        packed.iter().for_each(|key| foreign.push(&context, key).unwrap());
+        foreign.finish().unwrap();
         fs::write(part_path(&path), b"begun as the other became whole").unwrap();
         assert!(resume(&CLIENT).is_none());
         assert!(path.exists() && !part_path(&path).exists());

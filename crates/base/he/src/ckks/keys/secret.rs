@@ -115,8 +115,8 @@ fn sparse(prg: &mut Prg, n: usize, weight: usize) -> Zeroizing<Vec<i64>> {
         // A uniform number below the number of positions left. It is below `missing` with the right
         // probability, up to 2^-47.
         let (left, sign) = ((n - i) as u64, (word & 1) as i64);
-        let drawn = ((u128::from(word >> 1) * u128::from(left)) >> 63) as u64;
-        let chosen = drawn.wrapping_sub(missing) >> 63;
+        let index = ((u128::from(word >> 1) * u128::from(left)) >> 63) as u64;
+        let chosen = index.wrapping_sub(missing) >> 63;
         missing -= chosen;
         (chosen as i64) * (1 - 2 * sign)
     };

@@ -115,8 +115,8 @@ impl KeySet {
     /// The party that made the key `id`; `None` if the key is absent. Keys of files are uploaded.
     #[must_use]
     pub fn origin(&self, id: KeyId) -> Option<Origin> {
-        let held = self.keys.get(&id).map(|key| key.origin());
-        held.or_else(|| self.paged.as_ref().is_some_and(|p| p.places.contains_key(&id)).then_some(Origin::Uploaded))
+        let origin = self.keys.get(&id).map(|key| key.origin());
+        origin.or_else(|| self.paged.as_ref().is_some_and(|p| p.places.contains_key(&id)).then_some(Origin::Uploaded))
     }
 
     /// Largest deviation of the errors of the keys that serve `needs`. A missing key counts as a
@@ -233,8 +233,8 @@ impl Paged {
             *self.places.get(&id).ok_or_else(|| HeError::MissingKey { key: id.kind.to_string(), level: id.level })?;
         {
             let mut loaded = self.loaded.lock().expect(Self::WHOLE);
-            if let Some(found) = loaded.iter().position(|(p, _)| *p == place) {
-                let entry = loaded.remove(found).expect("it has just been found");
+            if let Some(position) = loaded.iter().position(|(p, _)| *p == place) {
+                let entry = loaded.remove(position).expect("it has just been found");
                 let key = entry.1.clone();
                 loaded.push_back(entry);
                 return Ok(key);
@@ -250,8 +250,8 @@ impl Paged {
         loaded.push_back((place, key.clone()));
         let mut bytes: usize = loaded.iter().map(|(_, key)| key.memory_bytes()).sum();
         while bytes > self.budget {
-            let Some((_, gone)) = loaded.pop_front() else { break };
-            bytes -= gone.memory_bytes();
+            let Some((_, evicted)) = loaded.pop_front() else { break };
+            bytes -= evicted.memory_bytes();
         }
         Ok(key)
     }

@@ -70,7 +70,7 @@ pub(in super::super) fn raised(context: &Context, c: &Poly<Ntt>, gadget: Gadget)
 /// A digit before its transform.
 struct Lifted {
     /// Limbs of the primes of this digit: unchanged, in NTT form. All others hold coefficients.
-    own: Range<usize>,
+    digit_limbs: Range<usize>,
     poly: Poly<Ntt>,
 }
 
@@ -78,35 +78,35 @@ fn lifted(context: &Context, c: &Poly<Ntt>, gadget: Gadget) -> Vec<Lifted> {
     let level = c.shape().level;
     let shape = gadget.at(level).shape;
     let coefficients = c.clone().into_coeff(context);
-    let digits = gadget.digits_at(level).map(|(_, own)| {
-        let mut poly = Poly::<Ntt>::scratch_around(context, shape, &own, c);
-        let parts: Vec<&[u64]> = own.clone().map(|k| coefficients.limb(k)).collect();
-        let mut others: Vec<&mut [u64]> = poly.slices_around(own.clone()).map(|(_, limb)| limb).collect();
-        context.raise(shape, own.start, &parts, &mut others);
+    let digits = gadget.digits_at(level).map(|(_, digit_limbs)| {
+        let mut poly = Poly::<Ntt>::scratch_around(context, shape, &digit_limbs, c);
+        let parts: Vec<&[u64]> = digit_limbs.clone().map(|k| coefficients.limb(k)).collect();
+        let mut others: Vec<&mut [u64]> = poly.slices_around(digit_limbs.clone()).map(|(_, limb)| limb).collect();
+        context.raise(shape, digit_limbs.start, &parts, &mut others);
         context.counters().count_ntts(others.len());
-        Lifted { own, poly }
+        Lifted { digit_limbs: digit_limbs, poly }
     });
     digits.collect()
 }
 
 /// Groups the coefficients of all digits by limb, each with the number of its digit.
 fn by_limb(digits: &mut [Lifted], limbs: usize) -> Vec<Vec<(usize, &mut [u64])>> {
-    let mut all: Vec<Vec<(usize, &mut [u64])>> = (0..limbs).map(|_| Vec::new()).collect();
+    let mut by_limb: Vec<Vec<(usize, &mut [u64])>> = (0..limbs).map(|_| Vec::new()).collect();
     for (j, digit) in digits.iter_mut().enumerate() {
-        digit.poly.slices_around(digit.own.clone()).for_each(|(k, limb)| all[k].push((j, limb)));
+        digit.poly.slices_around(digit.digit_limbs.clone()).for_each(|(k, limb)| by_limb[k].push((j, limb)));
     }
-    all
+    by_limb
 }
 
 impl SwitchKey {
-    /// Makes the key `id`, which switches from the secret `from` (at every prime) to `to`.
+    /// Makes the key `id`, which switches from the secret `old_secret` (at every prime) to `new_secret`.
     ///
     /// # Panics
     /// If the parameters do not admit `id`.
     #[must_use]
     pub(in super::super) fn generate(
-        from: &Poly<Ntt>,
-        to: &Poly<Ntt>,
+        old_secret: &Poly<Ntt>,
+        new_secret: &Poly<Ntt>,
         context: &Context,
         id: KeyId,
         prg: &mut SplitPrg,
@@ -117,13 +117,13 @@ impl SwitchKey {
         let digits = (0..gadget.len()).map(|j| {
             let seed = prg.public_seed();
             let a = uniform(context, shape, seed);
-            let mut b = zero_under(context, to, &a, shape, prg.secret());
-            let own = gadget.digit(j);
-            b.limbs_mut().filter(|(k, _)| own.contains(k)).for_each(|(k, limb)| {
+            let mut b = zero_under(context, new_secret, &a, shape, prg.secret());
+            let digit_limbs = gadget.digit(j);
+            b.limbs_mut().filter(|(k, _)| digit_limbs.contains(k)).for_each(|(k, limb)| {
                 let op = context.pointwise(shape, k);
                 op.add_scaled(
                     limb,
-                    from.limb(context.index(shape, k)),
+                    old_secret.limb(context.index(shape, k)),
                     op.modulus().shoup(context.special_product(shape, gadget.own(), k)),
                 );
             });
@@ -269,18 +269,18 @@ impl SwitchKey {
             return Err(HeError::Length { what: "switching key", got: bytes.len(), expected });
         }
         let shape = gadget.shape;
-        let mut rest = bytes;
+        let mut unread = bytes;
         let mut checked = context.spares().scratch();
         let mut digits = Vec::with_capacity(gadget.len());
         for _ in 0..gadget.len() {
-            let (seed, after) = rest.split_first_chunk().expect("the length has been checked");
-            rest = after;
+            let (seed, tail) = unread.split_first_chunk().expect("the length has been checked");
+            unread = tail;
             let mut b = Vec::with_capacity(shape.limbs());
             for k in 0..shape.limbs() {
-                let (limb, after) = rest.split_at(limb_bytes(context, shape, k));
+                let (limb, tail) = unread.split_at(limb_bytes(context, shape, k));
                 unpack_limb(context, shape, k, limb, &mut checked)?;
                 b.push(limb.to_vec());
-                rest = after;
+                unread = tail;
             }
             digits.push(Digit::Packed { seed: PublicSeed::from_bytes(*seed), b });
         }
@@ -341,13 +341,13 @@ impl SwitchKey {
         let by_limb = by_limb(&mut digits, shape.limbs()).into_par_iter();
         by_limb.zip(sum_b.limbs_mut()).zip(sum_a.limbs_mut()).for_each(|((limbs, (k, sum_b)), (_, sum_a))| {
             let unchanged: &[u64] = if k < c.shape().limbs() { c.limb(k) } else { &[] };
-            let mut own = vec![unchanged; count];
+            let mut digit_words = vec![unchanged; count];
             for (j, limb) in limbs {
                 context.table(shape, k).forward(limb);
-                own[j] = limb;
+                digit_words[j] = limb;
             }
             let mut sums = [sum_b, sum_a];
-            self.limb_product(context, shape, k, &own, &mut sums);
+            self.limb_product(context, shape, k, &digit_words, &mut sums);
             for (sum, half) in sums.into_iter().zip(plus) {
                 if let Some(half) = half.filter(|_| k < shape.level) {
                     let op = context.pointwise(shape, k);
@@ -367,7 +367,7 @@ impl SwitchKey {
         context.counters().count_key_switch(per_digit * digits * shape.limbs() / self.shape().limbs());
     }
 
-    /// Computes limb `k` of `shape` of both inner products; `own` holds that limb of each digit.
+    /// Computes limb `k` of `shape` of both inner products; `digit_words` holds that limb of each digit.
     ///
     /// # Panics
     /// If the digits are of a polynomial above the key's level.
@@ -376,30 +376,30 @@ impl SwitchKey {
         context: &Context,
         shape: Shape,
         k: usize,
-        own: &[&[u64]],
+        digit_words: &[&[u64]],
         sums: &mut [&mut [u64]; 2],
     ) {
         let fits = shape.level <= self.id.level && shape.special == self.shape().special;
-        assert!(fits && self.gadget.digits_at(shape.level).count() == own.len(), "digits fit the key");
+        assert!(fits && self.gadget.digits_at(shape.level).count() == digit_words.len(), "digits fit the key");
         let used: Vec<usize> = self.gadget.digits_at(shape.level).map(|(j, _)| j).collect();
         // The same prime in the key, which may have more primes than `shape`.
-        let at = if k < shape.level { k } else { self.id.level + k - shape.level };
-        self.inner_limb(context, at, &used, own, sums);
+        let key_limb = if k < shape.level { k } else { self.id.level + k - shape.level };
+        self.inner_limb(context, key_limb, &used, digit_words, sums);
     }
 
-    /// Computes the inner products mod the prime of the key's limb `at`, part by part: unpacked and
+    /// Computes the inner products mod the prime of the key's limb `limb`, part by part: unpacked and
     /// drawn words are used while in the cache.
     fn inner_limb(
         &self,
         context: &Context,
-        at: usize,
+        limb: usize,
         used: &[usize],
-        own: &[&[u64]],
+        digit_words: &[&[u64]],
         [sum_b, sum_a]: &mut [&mut [u64]; 2],
     ) {
-        let op = context.pointwise(self.shape(), at);
-        let mut halves: Vec<Halves<'_>> = used.iter().map(|&j| self.halves(context, &self.digits[j], at)).collect();
-        let mut room = vec![0; 2 * PART * own.len()];
+        let op = context.pointwise(self.shape(), limb);
+        let mut halves: Vec<Halves<'_>> = used.iter().map(|&j| self.halves(context, &self.digits[j], limb)).collect();
+        let mut room = vec![0; 2 * PART * digit_words.len()];
         for start in (0..context.degree()).step_by(PART) {
             let end = (start + PART).min(context.degree());
             let parts: Vec<[&[u64]; 2]> = halves
@@ -407,20 +407,20 @@ impl SwitchKey {
                 .zip(room.chunks_exact_mut(2 * PART))
                 .map(|(halves, room)| halves.part(op.modulus(), start..end, room))
                 .collect();
-            let digits: Vec<&[u64]> = own.iter().map(|digit| &digit[start..end]).collect();
+            let digits: Vec<&[u64]> = digit_words.iter().map(|digit| &digit[start..end]).collect();
             let sums = [&mut sum_b[start..end], &mut sum_a[start..end]];
             sums.into_iter().for_each(|sum| sum.fill(0));
             op.dot_pair(&digits, &parts, [&mut sum_b[start..end], &mut sum_a[start..end]]);
         }
     }
 
-    /// Limb `at` of both halves of one digit.
-    fn halves<'a>(&self, context: &Context, digit: &'a Digit, at: usize) -> Halves<'a> {
+    /// Limb `key_limb` of both halves of one digit.
+    fn halves<'a>(&self, context: &Context, digit: &'a Digit, key_limb: usize) -> Halves<'a> {
         match digit {
-            Digit::Expanded { b, a, .. } => Halves::Expanded { b: b.limb(at), a: a.limb(at) },
-            Digit::Derived { b, a } => Halves::Derived { b: &b[at], a: &a[at] },
+            Digit::Expanded { b, a, .. } => Halves::Expanded { b: b.limb(key_limb), a: a.limb(key_limb) },
+            Digit::Derived { b, a } => Halves::Derived { b: &b[key_limb], a: &a[key_limb] },
             Digit::Packed { seed, b } => {
-                Halves::Packed { b: &b[at], a: Box::new(uniform_parts(context, self.shape(), *seed, at)) }
+                Halves::Packed { b: &b[key_limb], a: Box::new(uniform_parts(context, self.shape(), *seed, key_limb)) }
             }
         }
     }

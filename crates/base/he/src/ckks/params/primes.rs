@@ -23,8 +23,8 @@ fn nearest(target: f64, step: u64, used: &[u64]) -> Result<u64, HeError> {
     for away in 0..1 << 14 {
         for k in [middle.checked_sub(away), middle.checked_add(away + 1)].into_iter().flatten() {
             let candidate = k * step + 1;
-            let near = (0.75..1.5).contains(&(candidate as f64 / target));
-            if near && candidate < limit && !used.contains(&candidate) && is_prime(candidate) {
+            let is_near = (0.75..1.5).contains(&(candidate as f64 / target));
+            if is_near && candidate < limit && !used.contains(&candidate) && is_prime(candidate) {
                 return Ok(candidate);
             }
         }

@@ -25,8 +25,8 @@ fn a_rescaled_product_has_the_scale_of_the_level_below() {
     let parameters = Parameters::new(&NamedSet::find("C").unwrap().spec()).unwrap();
     for level in 2..=18 {
         let product = parameters.scale(level).times(parameters.scale(level));
-        let below = product.over_prime(parameters.primes()[level - 1]);
-        assert!(below.agrees(parameters.scale(level - 1)));
+        let rescaled = product.over_prime(parameters.primes()[level - 1]);
+        assert!(rescaled.agrees(parameters.scale(level - 1)));
     }
 }
 
@@ -72,8 +72,8 @@ fn senseless_descriptions_are_refused() {
     for spec in bad {
         assert!(matches!(Parameters::new(&spec), Err(HeError::Description { .. })), "{spec:?}");
     }
-    let few = ParametersSpec { base_bits: 20, segments: vec![Segment { count: 17, bits: 20 }], ..good };
-    assert!(matches!(Parameters::new(&few), Err(HeError::NoPrime { .. })));
+    let too_small = ParametersSpec { base_bits: 20, segments: vec![Segment { count: 17, bits: 20 }], ..good };
+    assert!(matches!(Parameters::new(&too_small), Err(HeError::NoPrime { .. })));
 }
 
 /// The party that names the keys of a circuit cannot obtain one that reveals the secret.

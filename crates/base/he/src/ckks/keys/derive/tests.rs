@@ -41,14 +41,14 @@ fn derived_keys_are_as_good_as_direct_ones() {
     let mut bench = Bench::new(&spec(10), 71);
     let context = bench.context.clone();
     let masters = Derivation::masters(&context, LEVEL, &[1, 4, 16]);
-    let kept = bench.keys(&masters);
+    let master_set = bench.keys(&masters);
     let x = bench.values(512);
     for level in [LEVEL, 2, 1] {
         let steps: [i64; 5] = [1, 5, 6, 21, 42];
         let needs = steps.map(|k| galois(&bench, k, level));
         let plan = Derivation::new(&context, &needs, &masters).unwrap();
         let before = context.counters().read();
-        let derived = plan.run(&context, &kept).unwrap();
+        let derived = plan.run(&context, &master_set).unwrap();
         let did = context.counters().read() - before;
         assert_eq!(did.ntts as usize, plan.transforms(&context));
         assert_eq!((derived.len(), derived.memory_bytes()), (5, plan.memory_bytes(&context)));
@@ -60,10 +60,10 @@ fn derived_keys_are_as_good_as_direct_ones() {
             let ratio = measured(&bench, &key) / key.deviation();
             assert!((0.5..1.5).contains(&ratio), "level {level}, rotation by {k}: {ratio:.2} times the estimate");
             assert!(measured(&bench, &direct.get_with(id.kind, level, ALPHA).unwrap()) < 4.0);
-            let want: Vec<Complex> = (0..512).map(|i| x[(i + k as usize) % 512]).collect();
+            let expected: Vec<Complex> = (0..512).map(|i| x[(i + k as usize) % 512]).collect();
             for keys in [&derived, &direct] {
                 let rotated = Evaluator::new(&context, keys).rotate(&a, k).unwrap();
-                let ratio = bench.ratio(&rotated, &want);
+                let ratio = bench.ratio(&rotated, &expected);
                 assert!((0.5..1.5).contains(&ratio), "level {level}, rotation by {k}: {ratio:.2} times the estimate");
             }
         }
@@ -83,8 +83,8 @@ fn bytes_are_counted() {
     // own.
     let bytes = |primes: &[u64]| primes.iter().map(|p| 256 / 8 * p.ilog2() as usize + 256 / 8).sum::<usize>();
     let parameters = context.parameters();
-    let (own, last) = parameters.special_primes().split_at(2);
-    let limbs = bytes(&parameters.primes()[..3]) + bytes(own);
+    let (special, last) = parameters.special_primes().split_at(2);
+    let limbs = bytes(&parameters.primes()[..3]) + bytes(special);
     assert_eq!(plan.memory_bytes(&context), 4 * 2 * 2 * limbs);
     assert_eq!(plan.upload_bytes(&context), 2 * 5 * (16 + limbs + bytes(last)));
     // 10 is a step on the way to 18.
@@ -133,8 +133,8 @@ fn what_is_missing_is_named() {
     assert!(matches!(plan(&[good], &[]), Some(HeError::MissingKey { level: 2, .. })));
     assert!(matches!(plan(&[galois(&bench, 3, 2)], &masters), Some(HeError::MissingKey { level: 2, .. })));
     assert!(matches!(plan(&[galois(&bench, 4, 3)], &masters), Some(HeError::KeyTooLow { level: 3, have: 2, .. })));
-    let other = KeyId { alpha: 1, ..good };
-    assert!(matches!(plan(&[other], &masters), Some(HeError::KeyAlpha { need: 1, have: 2, .. })));
+    let short_key = KeyId { alpha: 1, ..good };
+    assert!(matches!(plan(&[short_key], &masters), Some(HeError::KeyAlpha { need: 1, have: 2, .. })));
     let relinearise = KeyId::at(&context, KeyKind::Relinearise, 2);
     assert!(matches!(plan(&[relinearise], &masters), Some(HeError::MissingKey { .. })));
     // Above level 3 keys have all three special primes.
@@ -148,10 +148,10 @@ fn what_is_missing_is_named() {
     assert!(matches!(none, Some(HeError::MissingKey { level: 2, .. })));
     let lower = masters.iter().map(|m| KeyId { level: 1, ..*m }).collect::<Vec<_>>();
     let low = bench.keys(&lower);
-    let made = context.counters().read() - before;
+    let counted = context.counters().read() - before;
     let refused = planned.run(&context, &low).err();
     assert!(matches!(refused, Some(HeError::KeyTooLow { level: 2, have: 1, .. })));
-    assert_eq!(context.counters().read() - before, made, "refused before anything is computed");
+    assert_eq!(context.counters().read() - before, counted, "refused before anything is computed");
     // Derived keys are limited to their level like others.
     let keys = planned.run(&context, &bench.keys(&masters)).unwrap();
     assert!(matches!(keys.check(&[galois(&bench, 4, 3)]), Err(HeError::KeyTooLow { level: 3, have: 2, .. })));
@@ -180,9 +180,9 @@ fn set_a_derives_the_keys_of_a_network() {
     println!("{} keys in {} steps of {} transforms", needs.len(), plan.steps(), plan.transforms(&context));
     println!("{upload} bytes sent where direct keys are {direct}, {memory} in memory");
     assert!(2 * upload < direct && memory < 2 * direct);
-    let kept = bench.keys(&masters);
+    let master_set = bench.keys(&masters);
     let start = std::time::Instant::now();
-    let keys = plan.run(&context, &kept).unwrap();
+    let keys = plan.run(&context, &master_set).unwrap();
     println!("derived in {:.1} s", start.elapsed().as_secs_f64());
     let x = bench.values(1 << 15);
     let a = bench.encrypt(&x, level);
@@ -190,7 +190,7 @@ fn set_a_derives_the_keys_of_a_network() {
     let ratio = measured(&bench, &keys.get(galois(&bench, k, level).kind, level).unwrap());
     println!("error of the last key 2^{:.1}", ratio.log2());
     let rotated = Evaluator::new(&context, &keys).rotate(&a, k).unwrap();
-    let want: Vec<Complex> = (0..n).map(|i| x[((i + k) % n) as usize]).collect();
-    let ratio = bench.ratio(&rotated, &want);
+    let expected: Vec<Complex> = (0..n).map(|i| x[((i + k) % n) as usize]).collect();
+    let ratio = bench.ratio(&rotated, &expected);
     assert!((0.5..1.5).contains(&ratio), "{ratio:.2} times the estimate");
 }

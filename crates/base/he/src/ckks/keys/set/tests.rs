@@ -46,10 +46,10 @@ fn sets_larger_than_the_budget_work() {
     let file = written(&mut bench, "paged");
     let x = bench.values(128);
     let a = bench.encrypt(&x, 3);
-    let one = SwitchKey::packed_bytes(&context, needs(&bench)[0]);
-    assert_eq!(std::fs::metadata(&file.0).unwrap().len() as usize, 76 + 5 * 8 + 32 + 5 * (one + 32));
+    let key_bytes = SwitchKey::packed_bytes(&context, needs(&bench)[0]);
+    assert_eq!(std::fs::metadata(&file.0).unwrap().len() as usize, 76 + 5 * 8 + 32 + 5 * (key_bytes + 32));
     let mut answers = Vec::new();
-    for budget in [0, 2 * one, 100 * one] {
+    for budget in [0, 2 * key_bytes, 100 * key_bytes] {
         let opened = KeyFile::open(&file.0, &context, &CLIENT).unwrap();
         let keys = KeySet::paged(&context, opened, budget);
         keys.check(&needs(&bench)).unwrap();
@@ -58,7 +58,7 @@ fn sets_larger_than_the_budget_work() {
         let mut sum = e.rescale(&e.mul(&a, &a).unwrap()).unwrap();
         for k in [1, 2, 3, 5, 1, 2] {
             sum = e.add(&e.rotate(&sum, k).unwrap(), &sum).unwrap();
-            assert!(keys.memory_bytes() <= budget.min(5 * one));
+            assert!(keys.memory_bytes() <= budget.min(5 * key_bytes));
         }
         answers.push(sum.to_bytes(&context));
     }
@@ -99,9 +99,9 @@ fn makers_share_the_sparse_secret() {
         keys.insert(key);
     }
     let e = Evaluator::new(&context, &keys);
-    let there = e.switch_secret(&a, KeyKind::ToSparse).unwrap();
-    let back = e.switch_secret(&there, KeyKind::FromSparse).unwrap();
-    assert!(bench.decrypt(&back).iter().zip(&x).all(|(got, want)| (*got - *want).abs() < 1e-6));
+    let sparse = e.switch_secret(&a, KeyKind::ToSparse).unwrap();
+    let dense = e.switch_secret(&sparse, KeyKind::FromSparse).unwrap();
+    assert!(bench.decrypt(&dense).iter().zip(&x).all(|(actual, expected)| (*actual - *expected).abs() < 1e-6));
 }
 
 /// Every kind of damage is refused by name: a cut, a longer file, a flipped bit in each region,
@@ -114,7 +114,7 @@ fn damaged_and_foreign_files_are_refused() {
     assert!(matches!(folder, HeError::Format { .. }), "{folder}");
     let file = written(&mut bench, "damaged");
     let good = std::fs::read(&file.0).unwrap();
-    let one = SwitchKey::packed_bytes(&context, needs(&bench)[0]) + 32;
+    let record = SwitchKey::packed_bytes(&context, needs(&bench)[0]) + 32;
     let body = 76 + 5 * 8 + 32;
     let attempt = |bytes: &[u8]| -> Result<(), HeError> {
         std::fs::write(&file.0, bytes).unwrap();
@@ -126,19 +126,19 @@ fn damaged_and_foreign_files_are_refused() {
         assert!(matches!(attempt(&good[..cut]), Err(HeError::Length { .. })), "cut at {cut}");
     }
     assert!(matches!(attempt(&[&good[..], &[0]].concat()), Err(HeError::Length { .. })));
-    for at in (0..good.len()).step_by(11).chain(0..body) {
+    for offset in (0..good.len()).step_by(11).chain(0..body) {
         let mut flipped = good.clone();
-        flipped[at] ^= 1 << (at % 8);
+        flipped[offset] ^= 1 << (offset % 8);
         let refused = attempt(&flipped).err();
-        assert!(matches!(refused, Some(HeError::Format { .. } | HeError::Length { .. })), "byte {at}: {refused:?}");
+        assert!(matches!(refused, Some(HeError::Format { .. } | HeError::Length { .. })), "byte {offset}: {refused:?}");
     }
     let mut swapped = good.clone();
-    swapped[body..body + 2 * one].rotate_left(one);
+    swapped[body..body + 2 * record].rotate_left(record);
     assert!(matches!(attempt(&swapped), Err(HeError::Format { .. })));
     std::fs::write(&file.0, &good).unwrap();
-    let other = KeyFile::open(&file.0, &context, &[8; 32]).err().unwrap();
-    assert!(other.to_string().contains("another client"), "{other}");
+    let error = KeyFile::open(&file.0, &context, &[8; 32]).err().unwrap();
+    assert!(error.to_string().contains("another client"), "{error}");
     let foreign = Bench::new(&spec(7), 43);
-    let other = KeyFile::open(&file.0, &foreign.context, &CLIENT).err().unwrap();
-    assert!(other.to_string().contains("other parameters"), "{other}");
+    let error = KeyFile::open(&file.0, &foreign.context, &CLIENT).err().unwrap();
+    assert!(error.to_string().contains("other parameters"), "{error}");
 }
