@@ -61,11 +61,12 @@ impl Pair {
     }
 
     fn offline(&mut self, spec: &GateSpec, share: &[u64]) -> (ClientGate, ServerGate) {
-        let Self { client, server, ots: [mine, theirs] } = self;
-        let gate = |s: &mut Session<'_>| ClientGate::offline(spec, share, &[share], &[share], s, mine).expect("gate");
+        let Self { client, server, ots: [client_ots, server_ots] } = self;
+        let gate =
+            |s: &mut Session<'_>| ClientGate::offline(spec, share, &[share], &[share], s, client_ots).expect("gate");
         run_pair(
             |ch| client.run(ch, gate),
-            |ch| server.run(ch, |s| ServerGate::offline(spec, s, theirs).expect("gate")),
+            |ch| server.run(ch, |s| ServerGate::offline(spec, s, server_ots).expect("gate")),
         )
     }
 
@@ -111,20 +112,20 @@ fn bench(c: &mut Criterion) {
             )
         });
         group.throughput(Throughput::Elements((cost.client_rots + cost.server_rots) as u64));
-        let Pair { client, server, ots: [mine, theirs] } = &mut pair;
+        let Pair { client, server, ots: [client_ots, server_ots] } = &mut pair;
         group.bench_function("its random OTs", |b| {
             b.iter(|| {
                 run_pair(
                     |ch| {
                         client.run(ch, |s| {
-                            drop(black_box(mine.sender.planes(s.channel, cost.server_rots, 1).expect("OTs")));
-                            drop(black_box(mine.receiver.planes(s.channel, cost.client_rots, 1).expect("OTs")));
+                            drop(black_box(client_ots.sender.planes(s.channel, cost.server_rots, 1).expect("OTs")));
+                            drop(black_box(client_ots.receiver.planes(s.channel, cost.client_rots, 1).expect("OTs")));
                         });
                     },
                     |ch| {
                         server.run(ch, |s| {
-                            drop(black_box(theirs.receiver.planes(s.channel, cost.server_rots, 1).expect("OTs")));
-                            drop(black_box(theirs.sender.planes(s.channel, cost.client_rots, 1).expect("OTs")));
+                            drop(black_box(server_ots.receiver.planes(s.channel, cost.server_rots, 1).expect("OTs")));
+                            drop(black_box(server_ots.sender.planes(s.channel, cost.client_rots, 1).expect("OTs")));
                         });
                     },
                 )

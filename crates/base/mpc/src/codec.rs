@@ -62,9 +62,9 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Makes room for `more` bytes and wipes the outgrown buffer.
-    fn grow(&mut self, more: usize) {
-        let needed = self.bytes.len() + more;
+    /// Makes room for `additional` bytes and wipes the outgrown buffer.
+    fn grow(&mut self, additional: usize) {
+        let needed = self.bytes.len() + additional;
         if needed > self.bytes.capacity() {
             let mut larger = Zeroizing::new(Vec::with_capacity(needed.max(2 * self.bytes.capacity())));
             larger.extend_from_slice(&self.bytes);
@@ -99,13 +99,13 @@ impl Writer {
 
 /// Reads material back.
 pub struct Reader<'a> {
-    rest: &'a [u8],
+    unread: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
     /// Reads from `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes }
+        Self { unread: bytes }
     }
 
     /// The next `len` bytes.
@@ -113,11 +113,11 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// `Material` if fewer bytes are left.
     pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], MpcError> {
-        if len > self.rest.len() {
-            return Err(MpcError::Material { what: format!("{len} bytes expected, {} left", self.rest.len()) });
+        if len > self.unread.len() {
+            return Err(MpcError::Material { what: format!("{len} bytes expected, {} left", self.unread.len()) });
         }
-        let (head, rest) = self.rest.split_at(len);
-        self.rest = rest;
+        let (head, tail) = self.unread.split_at(len);
+        self.unread = tail;
         Ok(head)
     }
 
@@ -156,9 +156,9 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// `Material` if bytes are left over.
     pub fn finish(self) -> Result<(), MpcError> {
-        if self.rest.is_empty() {
+        if self.unread.is_empty() {
             return Ok(());
         }
-        Err(MpcError::Material { what: format!("{} bytes too many", self.rest.len()) })
+        Err(MpcError::Material { what: format!("{} bytes too many", self.unread.len()) })
     }
 }

@@ -16,7 +16,7 @@ mod tests {
     #[test]
     fn parts_are_hashed_as_one_string() {
         // FIPS 180-2, appendix B.1.
-        let wanted = *b"\xba\x78\x16\xbf\x8f\x01\xcf\xea\x41\x41\x40\xde\x5d\xae\x22\x23";
-        assert_eq!(hash(&[b"a", b"", b"bc"]), Block::from_bytes(wanted));
+        let expected = *b"\xba\x78\x16\xbf\x8f\x01\xcf\xea\x41\x41\x40\xde\x5d\xae\x22\x23";
+        assert_eq!(hash(&[b"a", b"", b"bc"]), Block::from_bytes(expected));
     }
 }

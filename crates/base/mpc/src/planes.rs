@@ -41,9 +41,9 @@ pub(crate) fn mux(mut planes: Vec<Bits>, choice: &[&Bits]) -> Bits {
 
 /// For each value `j < 2^bits.len()` the plane of `[value == j]`; at least one bit.
 pub(crate) fn one_hot(bits: &[Bits]) -> Vec<Bits> {
-    let (low, rest) = (&bits[0], &bits[1..]);
+    let (low, higher_bits) = (&bits[0], &bits[1..]);
     let mut out = vec![low.not(), low.clone()];
-    for bit in rest {
+    for bit in higher_bits {
         let inverse = bit.not();
         let high: Vec<Bits> = out.iter().map(|p| p.and(bit)).collect();
         out = out.iter().map(|p| p.and(&inverse)).collect();
@@ -72,12 +72,12 @@ pub(crate) fn send(channel: &mut Channel, tag: Tag, planes: &[Bits]) -> Result<(
 
 /// Receives `count` planes of `n` bits.
 pub(crate) fn recv(channel: &mut Channel, tag: Tag, count: usize, n: usize) -> Result<Vec<Bits>, MpcError> {
-    let each = n.div_ceil(8);
-    let bytes = channel.recv(tag, count * each)?;
-    if each == 0 {
+    let plane_len = n.div_ceil(8);
+    let bytes = channel.recv(tag, count * plane_len)?;
+    if plane_len == 0 {
         return Ok(vec![Bits::zeros(0); count]);
     }
-    Ok(bytes.chunks_exact(each).map(|c| get(c, n)).collect())
+    Ok(bytes.chunks_exact(plane_len).map(|c| get(c, n)).collect())
 }
 
 /// Receives one plane of `n` bits; refuses set bits beyond the last one.

@@ -71,8 +71,8 @@ mod tests {
             a.send_packed(A, &values, width).unwrap();
             a.send_words(B, &values).unwrap();
             a.flush().unwrap();
-            let want: Vec<u64> = values.iter().map(|v| v & (u64::MAX >> (64 - width))).collect();
-            prop_assert_eq!(b.recv_packed(A, values.len(), width).unwrap(), want);
+            let expected: Vec<u64> = values.iter().map(|v| v & (u64::MAX >> (64 - width))).collect();
+            prop_assert_eq!(b.recv_packed(A, values.len(), width).unwrap(), expected);
             prop_assert_eq!(b.recv_words(B, values.len()).unwrap(), values.clone());
         }
     }

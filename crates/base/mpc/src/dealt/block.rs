@@ -60,7 +60,7 @@ fn draw(prg: &mut Prg, count: usize) -> Vec<u64> {
 
 impl Planes {
     /// The client's planes: all random.
-    pub(super) fn drawn(gate: &DealtGate, len: usize, prg: &mut Prg) -> Self {
+    pub(super) fn draw(gate: &DealtGate, len: usize, prg: &mut Prg) -> Self {
         let words = words(len);
         Self {
             table: draw(prg, gate.table_planes() * words),
@@ -71,9 +71,9 @@ impl Planes {
     }
 
     /// The server's planes, from its dealt bytes for the block and its own masks.
-    pub(super) fn given(gate: &DealtGate, len: usize, from: &[u8], masks: Vec<u64>) -> Self {
+    pub(super) fn from_dealt(gate: &DealtGate, len: usize, bytes: &[u8], masks: Vec<u64>) -> Self {
         let words = words(len);
-        let mut planes = from.as_chunks::<8>().0.iter().map(|c| u64::from_le_bytes(*c));
+        let mut planes = bytes.as_chunks::<8>().0.iter().map(|c| u64::from_le_bytes(*c));
         let mut take = |count: usize| planes.by_ref().take(count * words).collect::<Vec<u64>>();
         let (table, sign, products) = (take(gate.table_planes()), take(1), take(gate.terms.planes().len()));
         Self { table, sign, masks, products }
@@ -124,17 +124,17 @@ pub(super) enum Columns<'a> {
 
 impl<'a> Columns<'a> {
     /// The server's columns from its dealt bytes for a block.
-    pub(super) fn given(gate: &DealtGate, len: usize, from: &'a [u8]) -> Self {
-        Self::Given(&from[8 * gate.planes() * words(len)..], vec![0; len])
+    pub(super) fn from_dealt(gate: &DealtGate, len: usize, bytes: &'a [u8]) -> Self {
+        Self::Given(&bytes[8 * gate.planes() * words(len)..], vec![0; len])
     }
 
     /// The next column, of `width` bits.
     pub(super) fn next<W: Lane>(&mut self, width: u32, out: &mut [W]) -> Result<(), MpcError> {
         match self {
             Self::Drawn(prg) => W::draw(prg, out),
-            Self::Given(rest, values) => {
-                let (column, later) = rest.split_at((out.len() * width as usize).div_ceil(8));
-                *rest = later;
+            Self::Given(unread, values) => {
+                let (column, later) = unread.split_at((out.len() * width as usize).div_ceil(8));
+                *unread = later;
                 let read = pack::unpack_into(column, width, u64::MAX, values);
                 read.map_err(|e| MpcError::Material { what: e.to_string() })?;
                 out.iter_mut().zip(values).for_each(|(o, v)| *o = W::of(*v));

@@ -33,8 +33,8 @@ pub fn deal<E>(
             let range = block::range(gate.n, index);
             let shares: Vec<&[u64]> = shares.iter().map(|s| &s[range.clone()]).collect();
             match gate.is_narrow() {
-                true => dealt::<u32>(gate, &shares, streams, index),
-                false => dealt::<u64>(gate, &shares, streams, index),
+                true => deal_block::<u32>(gate, &shares, streams, index),
+                false => deal_block::<u64>(gate, &shares, streams, index),
             }
         });
         let blocks: Vec<Vec<u8>> = blocks.collect();
@@ -43,22 +43,22 @@ pub fn deal<E>(
     Ok(())
 }
 
-fn dealt<W: Lane>(gate: &DealtGate, shares: &[&[u64]], streams: Sides<&Prg>, index: usize) -> Vec<u8> {
+fn deal_block<W: Lane>(gate: &DealtGate, shares: &[&[u64]], streams: Sides<&Prg>, index: usize) -> Vec<u8> {
     let Sides { client, server } = streams;
     let len = shares[0].len();
     let words = block::words(len);
-    let ours = Planes::drawn(gate, len, &mut block::plane_stream(client, index));
-    let theirs = ServerDraw::new(gate, len, &mut block::plane_stream(server, index));
+    let client_draw = Planes::draw(gate, len, &mut block::plane_stream(client, index));
+    let server_draw = ServerDraw::new(gate, len, &mut block::plane_stream(server, index));
     let secrets: Vec<Vec<u64>> = shares
         .iter()
-        .zip(&theirs.rho)
+        .zip(&server_draw.rho)
         .zip(gate.opened())
         .map(|((c, rho), width)| c.iter().zip(rho).map(|(c, r)| r.wrapping_sub(*c) & low_mask(width)).collect())
         .collect();
     let bits = transpose::planes(&secrets[0], gate.width as usize);
-    let masks: Vec<u64> = ours.masks.iter().zip(&theirs.masks).map(|(a, b)| a ^ b).collect();
+    let masks: Vec<u64> = client_draw.masks.iter().zip(&server_draw.masks).map(|(a, b)| a ^ b).collect();
     let mut out = Vec::with_capacity(block::bytes(gate, len));
-    for (plane, share) in planes(gate, &bits, &masks, words).iter().zip(drawn(&ours)) {
+    for (plane, share) in planes(gate, &bits, &masks, words).iter().zip(drawn_words(&client_draw)) {
         out.extend_from_slice(&(plane ^ share).to_le_bytes());
     }
     let sign: Vec<u64> = (0..len).map(|i| bit(bits[gate.low_bits() as usize].words(), i)).collect();
@@ -73,7 +73,7 @@ fn dealt<W: Lane>(gate: &DealtGate, shares: &[&[u64]], streams: Sides<&Prg>, ind
         columns.term(gate, &secrets, &sign, &signed.collect::<Vec<_>>());
     }
     if gate.extra() > 0 {
-        let (rho, c) = (&theirs.rho[0], shares[0]);
+        let (rho, c) = (&server_draw.rho[0], shares[0]);
         columns.push(gate.extra(), |i| wrap(rho[i], c[i], secrets[0][i], gate.width));
         columns.push(gate.extra(), |i| sign[i]);
     }
@@ -81,18 +81,18 @@ fn dealt<W: Lane>(gate: &DealtGate, shares: &[&[u64]], streams: Sides<&Prg>, ind
 }
 
 /// The client's drawn bits, in the order of the server's differences.
-fn drawn(planes: &Planes) -> impl Iterator<Item = &u64> {
+fn drawn_words(planes: &Planes) -> impl Iterator<Item = &u64> {
     planes.table.iter().chain(&planes.sign).chain(&planes.products)
 }
 
 /// The bits themselves: tables of the digits of `R`, its sign, products of masks.
 fn planes(gate: &DealtGate, bits: &[Bits], masks: &[u64], words: usize) -> Vec<u64> {
     let mut planes = Vec::with_capacity(gate.planes() * words);
-    let mut from = gate.drop as usize;
+    let mut first_bit = gate.drop as usize;
     for &m in &gate.digits {
-        let digit: Vec<&[u64]> = bits[from..from + m as usize].iter().map(Bits::words).collect();
+        let digit: Vec<&[u64]> = bits[first_bit..first_bit + m as usize].iter().map(Bits::words).collect();
         planes.extend(thermometer(&digit, words));
-        from += m as usize;
+        first_bit += m as usize;
     }
     planes.extend_from_slice(bits[gate.low_bits() as usize].words());
     for &monomial in gate.terms.planes() {
@@ -126,7 +126,7 @@ impl<W: Lane> Writer<W> {
     /// The columns of one term, which is -1, 0 or 1.
     fn term(&mut self, gate: &DealtGate, secrets: &[Vec<u64>], sign: &[u64], term: &[i8]) {
         let times = |i: usize, value: u64| u64::small(term[i]).wrapping_mul(value);
-        let mut other = 1;
+        let mut opened_index = 1;
         self.push(gate.bit_width(), |i| times(i, 1));
         for value in &gate.values {
             match *value {
@@ -137,8 +137,8 @@ impl<W: Lane> Writer<W> {
                     }
                 }
                 Value::Other { width } => {
-                    self.push(width, |i| times(i, secrets[other][i]));
-                    other += 1;
+                    self.push(width, |i| times(i, secrets[opened_index][i]));
+                    opened_index += 1;
                 }
                 Value::MinusOne { .. } => {}
             }

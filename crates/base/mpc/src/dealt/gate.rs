@@ -68,7 +68,7 @@ fn xor(a: &[u64], b: &[u64]) -> Vec<u64> {
 /// One party's half of a batch of gates.
 enum Half<'a> {
     Client { prg: &'a Prg },
-    Server { prg: &'a Prg, given: &'a [u8] },
+    Server { prg: &'a Prg, bytes: &'a [u8] },
 }
 
 /// One party in a batch of gates.
@@ -97,23 +97,23 @@ impl Evaluation<'_> {
     }
 
     /// All ones at the party that adds public terms.
-    fn public(&self) -> u64 {
+    fn public_mask(&self) -> u64 {
         if self.role() == Role::Server { u64::MAX } else { 0 }
     }
 
     /// The server's dealt bytes for a block.
-    fn given<'b>(&self, given: &'b [u8], index: usize, len: usize) -> &'b [u8] {
+    fn block_bytes<'b>(&self, bytes: &'b [u8], index: usize, len: usize) -> &'b [u8] {
         let full = block::bytes(self.gate, super::BLOCK);
-        &given[index * full..][..block::bytes(self.gate, len)]
+        &bytes[index * full..][..block::bytes(self.gate, len)]
     }
 
     fn planes(&self, index: usize, len: usize) -> Planes {
         match self.half {
-            Half::Client { prg } => Planes::drawn(self.gate, len, &mut block::plane_stream(prg, index)),
-            Half::Server { prg, given } => {
+            Half::Client { prg } => Planes::draw(self.gate, len, &mut block::plane_stream(prg, index)),
+            Half::Server { prg, bytes } => {
                 let mut draw = ServerDraw::new(self.gate, len, &mut block::plane_stream(prg, index));
                 let masks = std::mem::take(&mut draw.masks);
-                Planes::given(self.gate, len, self.given(given, index, len), masks)
+                Planes::from_dealt(self.gate, len, self.block_bytes(bytes, index, len), masks)
             }
         }
     }
@@ -121,7 +121,7 @@ impl Evaluation<'_> {
     fn columns(&self, index: usize, len: usize) -> Columns<'_> {
         match self.half {
             Half::Client { prg } => Columns::Drawn(Box::new(block::column_stream(prg, index))),
-            Half::Server { given, .. } => Columns::given(self.gate, len, self.given(given, index, len)),
+            Half::Server { bytes, .. } => Columns::from_dealt(self.gate, len, self.block_bytes(bytes, index, len)),
         }
     }
 
@@ -134,23 +134,23 @@ impl Evaluation<'_> {
         let mut planes = self.planes(index, range.len());
         let bits = transpose::planes(&self.opened[0][range], gate.width as usize);
         let (mut eq, mut lt, mut top) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut table, mut from) = (planes.table.as_slice(), gate.drop as usize);
+        let (mut table, mut first_bit) = (planes.table.as_slice(), gate.drop as usize);
         for (i, &m) in gate.digits.iter().enumerate() {
-            let (entries, rest) = table.split_at(((1 << m) - 1) * words);
-            let at: Vec<&[u64]> = bits[from..from + m as usize].iter().map(Bits::words).collect();
-            let [at, before] = look_up(entries, &at, self.public(), words);
-            (table, from) = (rest, from + m as usize);
+            let (entries, remaining) = table.split_at(((1 << m) - 1) * words);
+            let index: Vec<&[u64]> = bits[first_bit..first_bit + m as usize].iter().map(Bits::words).collect();
+            let [current, previous] = look_up(entries, &index, self.public_mask(), words);
+            (table, first_bit) = (remaining, first_bit + m as usize);
             if i > 0 {
-                eq.extend(xor(&at, &before));
+                eq.extend(xor(&current, &previous));
             }
             // Where bits are dropped, equality counts as less: [u <= z] = [u - 1 < z].
-            let less = if i == 0 && gate.drop > 0 { before } else { at };
-            if i + 1 < count { lt.extend(less) } else { top = less }
+            let less_than = if i == 0 && gate.drop > 0 { previous } else { current };
+            if i + 1 < count { lt.extend(less_than) } else { top = less_than }
         }
         // [y >= 0] = 1 ^ msb(xh) ^ msb(R) ^ lt.
         let sign = bits[gate.low_bits() as usize].words();
         for (w, top) in top.iter_mut().enumerate() {
-            *top ^= planes.sign[w] ^ (!sign[w] & self.public());
+            *top ^= planes.sign[w] ^ (!sign[w] & self.public_mask());
         }
         eq.extend(lt);
         eq.extend(top);
@@ -164,10 +164,13 @@ impl Evaluation<'_> {
     /// The masked share of the sign, from all opened bits: with two exchanges.
     fn masked_sign(&self, block: &Opening, opened: &[u64]) -> Vec<u64> {
         let words = block.planes.sign.len();
-        let at = self.gate.masked_bits() * words;
+        let sign_start = self.gate.masked_bits() * words;
         let (terms, Planes { masks, products, .. }) = (&self.gate.terms, &block.planes);
         let mut sign = terms.lower(opened, masks, products, words, self.role() == Role::Server);
-        sign.iter_mut().zip(&block.digits[at..]).zip(&masks[at..]).for_each(|((s, top), mask)| *s ^= top ^ mask);
+        sign.iter_mut()
+            .zip(&block.digits[sign_start..])
+            .zip(&masks[sign_start..])
+            .for_each(|((s, top), mask)| *s ^= top ^ mask);
         sign
     }
 
@@ -178,7 +181,7 @@ impl Evaluation<'_> {
         let len = range.len();
         let (addend, factors) = gate.terms.coefficients(opened, block::words(len), len);
         let mut columns = self.columns(index, len);
-        let (per_term, own) = gate.columns();
+        let (per_term, final_widths) = gate.columns();
         // Sums over the terms T, weighted by their coefficients in d: of T, then of T R for each
         // value and, if the tested value is widened, of T times R's top bit.
         let mut sums = vec![vec![W::default(); len]; per_term.len()];
@@ -189,16 +192,16 @@ impl Evaluation<'_> {
                 W::accumulate(sum, factor, &column);
             }
         }
-        let mut kept = Vec::with_capacity(own.len());
-        for &width in &own {
+        let mut final_columns = Vec::with_capacity(final_widths.len());
+        for &width in &final_widths {
             columns.next(width, &mut column)?;
-            kept.push(column.clone());
+            final_columns.push(column.clone());
         }
-        let (mut at, mut other) = (1, 1);
+        let (mut sum_index, mut opened_index) = (1, 1);
         let results = gate.values.iter().map(|value| {
             let mut out = match value {
-                Value::Tested { .. } => self.product(0, range.clone(), &addend, [&sums[0], &sums[at]]),
-                Value::Other { .. } => self.product(other, range.clone(), &addend, [&sums[0], &sums[at]]),
+                Value::Tested { .. } => self.product(0, range.clone(), &addend, [&sums[0], &sums[sum_index]]),
+                Value::Other { .. } => self.product(opened_index, range.clone(), &addend, [&sums[0], &sums[sum_index]]),
                 Value::MinusOne { .. } => {
                     let ours = i8::from(self.role() == Role::Server);
                     let minus = addend.iter().zip(&sums[0]);
@@ -207,11 +210,16 @@ impl Evaluation<'_> {
             };
             match value {
                 Value::Tested { .. } if gate.extra() > 0 => {
-                    self.add_wrap(range.clone(), &addend, &mut out, [&sums[at + 1], &kept[0], &kept[1]]);
-                    at += 2;
+                    self.add_wrap(
+                        range.clone(),
+                        &addend,
+                        &mut out,
+                        [&sums[sum_index + 1], &final_columns[0], &final_columns[1]],
+                    );
+                    sum_index += 2;
                 }
-                Value::Tested { .. } => at += 1,
-                Value::Other { .. } => (at, other) = (at + 1, other + 1),
+                Value::Tested { .. } => sum_index += 1,
+                Value::Other { .. } => (sum_index, opened_index) = (sum_index + 1, opened_index + 1),
                 Value::MinusOne { .. } => {}
             }
             out.into_iter().map(|v| v.wide() & low_mask(value.width())).collect()
@@ -229,10 +237,10 @@ impl Evaluation<'_> {
         [t, tr]: [&[W]; 2],
     ) -> Vec<W> {
         let (xh, part) = (&self.opened[index][range.clone()], &self.parts[index][range]);
-        let public = self.public();
+        let public = self.public_mask();
         let shares = (0..xh.len()).map(|i| {
-            let own = W::of(xh[i] & public).minus(W::of(part[i])).times(W::small(addend[i]));
-            own.plus(W::of(xh[i]).times(t[i])).minus(tr[i])
+            let public_part = W::of(xh[i] & public).minus(W::of(part[i])).times(W::small(addend[i]));
+            public_part.plus(W::of(xh[i]).times(t[i])).minus(tr[i])
         });
         shares.collect()
     }
@@ -247,35 +255,36 @@ impl Evaluation<'_> {
     ) {
         let width = self.gate.width;
         for (i, (out, x)) in out.iter_mut().zip(&self.opened[0][range]).enumerate() {
-            let below = W::of(1 ^ (x >> (width - 1) & 1));
-            let own = below.times(sign[i]).minus(wrap[i]).times(W::small(addend[i]));
-            *out = out.plus(own.plus(below.times(signs[i])).shl(width));
+            let top_clear = W::of(1 ^ (x >> (width - 1) & 1));
+            let public_part = top_clear.times(sign[i]).minus(wrap[i]).times(W::small(addend[i]));
+            *out = out.plus(public_part.plus(top_clear.times(signs[i])).shl(width));
         }
     }
 
     /// Runs the openings; returns the party's shares of `d X`, value by value.
-    fn run(&self, theirs: Option<Vec<Bits>>, session: &mut Session<'_>) -> Result<Vec<Vec<u64>>, MpcError> {
+    fn run(&self, peer_bits: Option<Vec<Bits>>, session: &mut Session<'_>) -> Result<Vec<Vec<u64>>, MpcError> {
         let (n, count) = (self.gate.n, self.gate.masked_bits());
         let blocks: Vec<Opening> = (0..block::count(n)).into_par_iter().map(|i| self.digits(i)).collect();
-        let mine = joined(count, n, &blocks, |block| (&block.digits, block.planes.sign.len()));
-        planes::send(session.channel, BITS, &mine)?;
-        let theirs = match theirs {
-            Some(theirs) => theirs,
+        let own_bits = join_blocks(count, n, &blocks, |block| (&block.digits, block.planes.sign.len()));
+        planes::send(session.channel, BITS, &own_bits)?;
+        let peer_bits = match peer_bits {
+            Some(peer_bits) => peer_bits,
             None => planes::recv(session.channel, BITS, count, n)?,
         };
-        let mut opened: Vec<Bits> = mine.iter().zip(&theirs).map(|(a, b)| a.xor(b)).collect();
+        let mut opened: Vec<Bits> = own_bits.iter().zip(&peer_bits).map(|(a, b)| a.xor(b)).collect();
         if self.gate.exchanges == Exchanges::Two {
             let signs = blocks.par_iter().enumerate();
-            let signs: Vec<Vec<u64>> = signs.map(|(i, block)| self.masked_sign(block, &self.cut(&opened, i))).collect();
-            let mine = joined(1, n, &signs, |sign| (sign, sign.len()));
-            planes::send(session.channel, SIGN, &mine)?;
-            let theirs = planes::recv(session.channel, SIGN, 1, n)?;
-            opened = vec![mine[0].xor(&theirs[0])];
+            let signs: Vec<Vec<u64>> =
+                signs.map(|(i, block)| self.masked_sign(block, &self.block_planes(&opened, i))).collect();
+            let own_bits = join_blocks(1, n, &signs, |sign| (sign, sign.len()));
+            planes::send(session.channel, SIGN, &own_bits)?;
+            let peer_bits = planes::recv(session.channel, SIGN, 1, n)?;
+            opened = vec![own_bits[0].xor(&peer_bits[0])];
         }
         drop(blocks);
         let parts = (0..block::count(n)).into_par_iter().map(|i| match self.gate.is_narrow() {
-            true => self.multiply::<u32>(i, &self.cut(&opened, i)),
-            false => self.multiply::<u64>(i, &self.cut(&opened, i)),
+            true => self.multiply::<u32>(i, &self.block_planes(&opened, i)),
+            false => self.multiply::<u64>(i, &self.block_planes(&opened, i)),
         });
         let parts: Vec<Vec<Vec<u64>>> = parts.collect::<Result<_, _>>()?;
         let values = 0..self.gate.values.len();
@@ -283,7 +292,7 @@ impl Evaluation<'_> {
     }
 
     /// One block's part of a batch's planes.
-    fn cut(&self, planes: &[Bits], index: usize) -> Vec<u64> {
+    fn block_planes(&self, planes: &[Bits], index: usize) -> Vec<u64> {
         let words = block::words(block::range(self.gate.n, index).len());
         planes.iter().flat_map(|p| p.words()[index * super::BLOCK / 64..][..words].iter().copied()).collect()
     }
@@ -291,7 +300,7 @@ impl Evaluation<'_> {
 
 /// The first `count` planes of a batch in the form of the messages, from its blocks' planes.
 /// `planes` returns a block's planes with their number of words each.
-fn joined<B>(count: usize, n: usize, blocks: &[B], planes: impl Fn(&B) -> (&Vec<u64>, usize)) -> Vec<Bits> {
+fn join_blocks<B>(count: usize, n: usize, blocks: &[B], planes: impl Fn(&B) -> (&Vec<u64>, usize)) -> Vec<Bits> {
     let joined = (0..count).map(|p| {
         let words = blocks.iter().map(&planes).flat_map(|(all, words)| all[p * words..][..words].iter().copied());
         let bits = Bits::from_words(n, words.collect());
@@ -313,13 +322,13 @@ pub fn client_online(
     session: &mut Session<'_>,
 ) -> Result<(), MpcError> {
     let (mut opened, mut parts) = (Vec::new(), Vec::new());
-    let own = std::iter::once(shares.tested).chain(gate.others(shares.values));
-    for (share, width) in own.zip(gate.opened()) {
+    let inputs = std::iter::once(shares.tested).chain(gate.others(shares.values));
+    for (share, width) in inputs.zip(gate.opened()) {
         opened.push(session.channel.recv_packed(OPENED, gate.n, width)?);
         parts.push(share.iter().map(|c| c.wrapping_neg() & low_mask(width)).collect());
     }
-    let theirs = planes::recv(session.channel, BITS, gate.masked_bits(), gate.n)?;
-    let results = Evaluation { gate, half: Half::Client { prg }, opened, parts }.run(Some(theirs), session)?;
+    let peer_bits = planes::recv(session.channel, BITS, gate.masked_bits(), gate.n)?;
+    let results = Evaluation { gate, half: Half::Client { prg }, opened, parts }.run(Some(peer_bits), session)?;
     for (index, (mut share, target)) in results.into_iter().zip(shares.targets).enumerate() {
         share.iter_mut().zip(*target).for_each(|(z, r)| *z = z.wrapping_sub(*r));
         if let Some(base) = shares.bases.get(index) {
@@ -341,9 +350,9 @@ pub fn server_online(
     half: DealtHalf<'_>,
     session: &mut Session<'_>,
 ) -> Result<Vec<Vec<u64>>, MpcError> {
-    let DealtHalf { prg, bytes: given } = half;
-    if given.len() != gate.cost().material {
-        let what = format!("{} bytes for a batch of gates, {} expected", given.len(), gate.cost().material);
+    let DealtHalf { prg, bytes } = half;
+    if bytes.len() != gate.cost().material {
+        let what = format!("{} bytes for a batch of gates, {} expected", bytes.len(), gate.cost().material);
         return Err(MpcError::Material { what });
     }
     let draws = (0..block::count(gate.n)).into_par_iter().map(|i| {
@@ -352,22 +361,22 @@ pub fn server_online(
     });
     let draws: Vec<Vec<Vec<u64>>> = draws.collect();
     let (mut opened, mut parts) = (Vec::new(), Vec::new());
-    let own = std::iter::once(shares.tested).chain(gate.others(shares.values));
-    for (index, (share, width)) in own.zip(gate.opened()).enumerate() {
+    let inputs = std::iter::once(shares.tested).chain(gate.others(shares.values));
+    for (index, (share, width)) in inputs.zip(gate.opened()).enumerate() {
         let rho: Vec<u64> = draws.iter().flat_map(|rho| rho[index].iter().copied()).collect();
         let masked: Vec<u64> = share.iter().zip(&rho).map(|(s, r)| s.wrapping_add(*r) & low_mask(width)).collect();
         session.channel.send_packed(OPENED, &masked, width)?;
         opened.push(masked);
         parts.push(rho);
     }
-    let mut results = Evaluation { gate, half: Half::Server { prg, given }, opened, parts }.run(None, session)?;
+    let mut results = Evaluation { gate, half: Half::Server { prg, bytes }, opened, parts }.run(None, session)?;
     for (index, share) in results.iter_mut().enumerate() {
         let width = gate.values[index].width();
-        let moved = session.channel.recv_packed(MOVE, gate.n, width)?;
+        let differences = session.channel.recv_packed(MOVE, gate.n, width)?;
         if let Some(base) = shares.bases.get(index) {
             share.iter_mut().zip(*base).for_each(|(z, b)| *z = z.wrapping_add(*b));
         }
-        share.iter_mut().zip(moved).for_each(|(z, d)| *z = z.wrapping_add(d) & low_mask(width));
+        share.iter_mut().zip(differences).for_each(|(z, d)| *z = z.wrapping_add(d) & low_mask(width));
     }
     Ok(results)
 }

@@ -9,9 +9,9 @@ pub(super) trait Lane: Copy + Default + Send + Sync + Zeroize {
     fn of(value: u64) -> Self;
     fn small(value: i8) -> Self;
     fn wide(self) -> u64;
-    fn plus(self, other: Self) -> Self;
-    fn minus(self, other: Self) -> Self;
-    fn times(self, other: Self) -> Self;
+    fn plus(self, rhs: Self) -> Self;
+    fn minus(self, rhs: Self) -> Self;
+    fn times(self, rhs: Self) -> Self;
     fn shl(self, bits: u32) -> Self;
     /// The next column of a stream.
     fn draw(prg: &mut Prg, out: &mut [Self]);
@@ -38,18 +38,18 @@ macro_rules! lane {
             }
 
             #[inline(always)]
-            fn plus(self, other: Self) -> Self {
-                self.wrapping_add(other)
+            fn plus(self, rhs: Self) -> Self {
+                self.wrapping_add(rhs)
             }
 
             #[inline(always)]
-            fn minus(self, other: Self) -> Self {
-                self.wrapping_sub(other)
+            fn minus(self, rhs: Self) -> Self {
+                self.wrapping_sub(rhs)
             }
 
             #[inline(always)]
-            fn times(self, other: Self) -> Self {
-                self.wrapping_mul(other)
+            fn times(self, rhs: Self) -> Self {
+                self.wrapping_mul(rhs)
             }
 
             #[inline(always)]

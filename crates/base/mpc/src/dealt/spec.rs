@@ -72,9 +72,9 @@ impl DealtGate {
     pub fn new(n: usize, width: u32, drop: u32, values: Vec<Value>, exchanges: Exchanges) -> Self {
         assert!((MIN_WIDTH..64).contains(&width) && drop < width - 1, "{width} bits, {drop} dropped");
         let bits = width - 1 - drop;
-        let most = if exchanges == Exchanges::One { MAX_DIGITS[0] } else { MAX_DIGITS[1] };
-        let few = bits.div_ceil(MAX_DIGIT).min(most);
-        let candidates = (few..=most.min(bits)).map(|count| {
+        let max_digits = if exchanges == Exchanges::One { MAX_DIGITS[0] } else { MAX_DIGITS[1] };
+        let digit_count = bits.div_ceil(MAX_DIGIT).min(max_digits);
+        let candidates = (digit_count..=max_digits.min(bits)).map(|count| {
             let digits = (0..count).map(|i| bits / count + u32::from(i < bits % count)).collect::<Vec<_>>();
             // A single digit leaves nothing to open between test and multiplexer.
             let exchanges = if count == 1 { Exchanges::One } else { exchanges };
@@ -170,8 +170,8 @@ impl DealtGate {
 
     /// Widths of all arithmetic columns.
     pub(super) fn all_columns(&self) -> Vec<u32> {
-        let (term, own) = self.columns();
-        term.repeat(self.terms.count()).into_iter().chain(own).collect()
+        let (term, final_columns) = self.columns();
+        term.repeat(self.terms.count()).into_iter().chain(final_columns).collect()
     }
 
     /// Material of one gate at the server, in bits.

@@ -8,14 +8,14 @@ pub(super) fn look_up(table: &[u64], index: &[&[u64]], first: u64, words: usize)
     let count = table.len() / words + 1;
     let plane = |k: usize| &table[k * words..][..words];
     let (zeros, first) = (vec![0; words], vec![first; words]);
-    let at = |k: usize| if k + 1 < count { plane(k) } else { &zeros[..] };
-    let before = |k: usize| if k > 0 { plane(k - 1) } else { &first[..] };
-    [fold(&at, count, index, words), fold(&before, count, index, words)]
+    let plane_at = |k: usize| if k + 1 < count { plane(k) } else { &zeros[..] };
+    let plane_before = |k: usize| if k > 0 { plane(k - 1) } else { &first[..] };
+    [fold(&plane_at, count, index, words), fold(&plane_before, count, index, words)]
 }
 
 /// Selects the plane at the index among `count`, element by element: each bit halves the list.
 fn fold<'a>(plane: &dyn Fn(usize) -> &'a [u64], count: usize, index: &[&[u64]], words: usize) -> Vec<u64> {
-    let Some((bit, rest)) = index.split_first() else { return plane(0).to_vec() };
+    let Some((bit, higher_bits)) = index.split_first() else { return plane(0).to_vec() };
     let mut planes = vec![0; count / 2 * words];
     for (k, out) in planes.chunks_exact_mut(words).enumerate() {
         let (low, high) = (plane(2 * k), plane(2 * k + 1));
@@ -24,16 +24,16 @@ fn fold<'a>(plane: &dyn Fn(usize) -> &'a [u64], count: usize, index: &[&[u64]], 
         }
     }
     let mut count = count / 2;
-    for bit in rest {
+    for bit in higher_bits {
         count /= 2;
         for k in 0..count {
-            let (done, pair) = planes.split_at_mut(2 * k * words);
+            let (folded, pair) = planes.split_at_mut(2 * k * words);
             let (low, high) = pair.split_at_mut(words);
             if k == 0 {
                 low.iter_mut().zip(high).zip(*bit).for_each(|((a, b), s)| *a ^= (*a ^ *b) & s);
                 continue;
             }
-            let out = &mut done[k * words..][..words];
+            let out = &mut folded[k * words..][..words];
             for (((out, low), high), bit) in out.iter_mut().zip(low).zip(high).zip(*bit) {
                 *out = *low ^ ((*low ^ *high) & bit);
             }
@@ -80,10 +80,10 @@ mod tests {
                 let index: Vec<Vec<u64>> =
                     (0..m).map(|b| vec![(0..size).fold(0, |w, u| w | (u >> b & 1) << u)]).collect();
                 let index: Vec<&[u64]> = index.iter().map(Vec::as_slice).collect();
-                let [at, before] = look_up(&table, &index, u64::MAX, 1);
+                let [current, previous] = look_up(&table, &index, u64::MAX, 1);
                 for u in 0..size {
-                    assert_eq!(at[0] >> u & 1 == 1, u < secret, "{u} < {secret}");
-                    assert_eq!((at[0] ^ before[0]) >> u & 1 == 1, u == secret, "{u} == {secret}");
+                    assert_eq!(current[0] >> u & 1 == 1, u < secret, "{u} < {secret}");
+                    assert_eq!((current[0] ^ previous[0]) >> u & 1 == 1, u == secret, "{u} == {secret}");
                 }
             }
         }

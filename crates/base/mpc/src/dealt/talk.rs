@@ -24,14 +24,14 @@ impl LookUp {
     /// Adds the messages of a batch.
     pub fn talk(&self, talk: &mut TrafficModel) {
         let widths = [self.index_bits(), self.entries().out_bits(), self.width()];
-        let [index, own, moved] = widths.map(|width| Packed::len_bytes(self.n(), width));
+        let [index, bits, differences] = widths.map(|width| Packed::len_bytes(self.n(), width));
         talk.down(index);
         if let Some(bytes) = self.key_bytes() {
             talk.down(bytes);
         }
-        talk.down(own);
-        talk.up(own);
-        talk.up(moved);
+        talk.down(bits);
+        talk.up(bits);
+        talk.up(differences);
     }
 }
 

@@ -43,13 +43,13 @@ fn subsets(set: usize) -> impl Iterator<Item = usize> {
 
 impl Terms {
     pub(super) fn new(digits: usize, exchanges: Exchanges) -> Self {
-        let one = exchanges == Exchanges::One;
-        let least = if one { 1 } else { 2 };
+        let is_one_exchange = exchanges == Exchanges::One;
+        let least = if is_one_exchange { 1 } else { 2 };
         let alone =
             subsets(above(0, digits)).filter(|s| s.count_ones() >= least).map(|set| Monomial { set, low: None });
         let mut monomials: Vec<Monomial> = alone.collect();
         for i in 0..digits - 1 {
-            let sets = subsets(above(i, digits)).filter(|&s| one || s != 0);
+            let sets = subsets(above(i, digits)).filter(|&s| is_one_exchange || s != 0);
             monomials.extend(sets.map(|set| Monomial { set, low: Some(i) }));
         }
         Self { digits, exchanges, monomials }
@@ -116,8 +116,8 @@ impl Terms {
             factors.push(match monomial.low {
                 None => std::mem::take(&mut of_sets[monomial.set]),
                 Some(_) => {
-                    let found = of_pairs.iter_mut().find(|(known, _)| known == monomial);
-                    std::mem::take(&mut found.expect("every pair was multiplied out").1)
+                    let entry = of_pairs.iter_mut().find(|(known, _)| known == monomial);
+                    std::mem::take(&mut entry.expect("every pair was multiplied out").1)
                 }
             });
         }
@@ -143,8 +143,8 @@ impl Terms {
                 (1, None) => plane(masks, wanted.set.trailing_zeros() as usize),
                 (0, Some(i)) => plane(masks, d - 1 + i),
                 _ => {
-                    let at = self.monomials.iter().position(|m| *m == wanted);
-                    plane(products, at.expect("every product of two masks or more was dealt"))
+                    let position = self.monomials.iter().position(|m| *m == wanted);
+                    plane(products, position.expect("every product of two masks or more was dealt"))
                 }
             }
         };
@@ -156,10 +156,11 @@ impl Terms {
                 for e in (0..d - 1).filter(|b| (j & !set) >> b & 1 == 1) {
                     factor.iter_mut().zip(&opened[e * words..]).for_each(|(f, e)| *f &= e);
                 }
-                let (alone, with) = (share(Monomial { set, low: None }), share(Monomial { set, low: Some(i) }));
+                let (without_low, with_low) =
+                    (share(Monomial { set, low: None }), share(Monomial { set, low: Some(i) }));
                 let l = &opened[(d - 1 + i) * words..][..words];
                 for (w, out) in out.iter_mut().enumerate() {
-                    *out ^= factor[w] & ((l[w] & alone[w]) ^ with[w]);
+                    *out ^= factor[w] & ((l[w] & without_low[w]) ^ with_low[w]);
                 }
             }
         }
@@ -210,13 +211,13 @@ mod tests {
     fn counts_are_those_of_the_formulas() {
         for d in 1..=4usize {
             // Sets of masks of eq, and for each lower digit any set above it.
-            let one = (1 << (d - 1)) - 1 + (0..d - 1).map(|i| 1 << (d - 1 - i)).sum::<usize>();
-            assert_eq!(Terms::new(d, Exchanges::One).count(), 1 + one);
+            let one_exchange = (1 << (d - 1)) - 1 + (0..d - 1).map(|i| 1 << (d - 1 - i)).sum::<usize>();
+            assert_eq!(Terms::new(d, Exchanges::One).count(), 1 + one_exchange);
         }
         assert_eq!([1, 2, 3, 4].map(|d| Terms::new(d, Exchanges::One).count()), [1, 4, 10, 22]);
         for d in 2..=8usize {
-            let want = (1 << (d - 1)) - d + (1..d).map(|k| (1 << k) - 1).sum::<usize>();
-            assert_eq!(Terms::new(d, Exchanges::Two).planes().len(), want);
+            let expected = (1 << (d - 1)) - d + (1..d).map(|k| (1 << k) - 1).sum::<usize>();
+            assert_eq!(Terms::new(d, Exchanges::Two).planes().len(), expected);
         }
     }
 }

@@ -30,25 +30,26 @@ fn run(gate: &DealtGate, y: &[u64], c: &[u64], others: &[(Vec<u64>, Vec<u64>)], 
     let n = gate.n();
     let ring = low_mask(gate.width);
     let s: Vec<u64> = y.iter().zip(c).map(|(y, c)| y.wrapping_sub(*c) & ring).collect();
-    let mut given = others.iter();
+    let mut other_values = others.iter();
     // Shares by value; those that the gate ignores are empty.
-    let (mut mine, mut theirs): (Vec<Vec<u64>>, Vec<Vec<u64>>) = (Vec::new(), Vec::new());
+    let (mut client_shares, mut server_shares): (Vec<Vec<u64>>, Vec<Vec<u64>>) = (Vec::new(), Vec::new());
     for value in gate.values() {
         match value {
             Value::Other { width } => {
-                let (x, cx) = given.next().expect("a value and its share for each other");
-                mine.push(cx.clone());
-                theirs.push(x.iter().zip(cx).map(|(x, c)| x.wrapping_sub(*c) & low_mask(*width)).collect());
+                let (x, cx) = other_values.next().expect("a value and its share for each other");
+                client_shares.push(cx.clone());
+                server_shares.push(x.iter().zip(cx).map(|(x, c)| x.wrapping_sub(*c) & low_mask(*width)).collect());
             }
-            _ => (mine.push(Vec::new()), theirs.push(Vec::new())).0,
+            _ => (client_shares.push(Vec::new()), server_shares.push(Vec::new())).0,
         }
     }
     let (client, server) = (prg(3), prg(4));
-    let (mine, theirs): (Vec<&[u64]>, Vec<&[u64]>) = (crate::gate::slices(&mine), crate::gate::slices(&theirs));
+    let (client_shares, server_shares): (Vec<&[u64]>, Vec<&[u64]>) =
+        (crate::gate::slices(&client_shares), crate::gate::slices(&server_shares));
     let streams = Sides { client: &client, server: &server };
-    let material = dealt(gate, c, &mine, streams);
+    let material = dealt(gate, c, &client_shares, streams);
     assert_eq!(material.len(), gate.cost().material);
-    assert_eq!(material, dealt(gate, c, &mine, streams), "dealing is deterministic");
+    assert_eq!(material, dealt(gate, c, &client_shares, streams), "dealing is deterministic");
     let targets: Vec<Vec<u64>> = gate
         .values()
         .iter()
@@ -60,14 +61,15 @@ fn run(gate: &DealtGate, y: &[u64], c: &[u64], others: &[(Vec<u64>, Vec<u64>)], 
     let (sent, (shares, answered)) = run_sessions(
         1,
         |session, _| {
-            let shares = ClientShares { tested: c, values: &mine, bases: &[&client_base], targets: &targets_ref };
+            let shares =
+                ClientShares { tested: c, values: &client_shares, bases: &[&client_base], targets: &targets_ref };
             client_online(gate, shares, &client, session).expect("the client");
             session.channel.flush().expect("flushed");
             session.channel.total_traffic()
         },
         |session, _| {
             let bases: [&[u64]; 1] = [&server_base];
-            let shares = ServerShares { tested: &s, values: &theirs, bases: &bases };
+            let shares = ServerShares { tested: &s, values: &server_shares, bases: &bases };
             let half = DealtHalf { prg: &server, bytes: &material };
             let shares = server_online(gate, shares, half, session).expect("the server");
             (shares, session.channel.total_traffic())
@@ -84,14 +86,14 @@ fn run(gate: &DealtGate, y: &[u64], c: &[u64], others: &[(Vec<u64>, Vec<u64>)], 
 }
 
 fn relu(gate: &DealtGate, wide: u32, y: &[u64], c: &[u64]) {
-    let got = run(gate, y, c, &[], Sides { client: 5, server: 7 });
-    for (i, (&y, got)) in y.iter().zip(&got[0]).enumerate() {
+    let actual = run(gate, y, c, &[], Sides { client: 5, server: 7 });
+    for (i, (&y, actual)) in y.iter().zip(&actual[0]).enumerate() {
         let value = signed(y, gate.width);
-        let want = (value.max(0) as u64).wrapping_add(12) & low_mask(wide);
+        let expected = (value.max(0) as u64).wrapping_add(12) & low_mask(wide);
         let dropped = (12 & low_mask(wide), value >= 0 && value < 1 << gate.drop);
         assert!(
-            *got == want || (dropped.1 && *got == dropped.0 && gate.drop > 0),
-            "{value} with {}: {got}, not {want}",
+            *actual == expected || (dropped.1 && *actual == dropped.0 && gate.drop > 0),
+            "{value} with {}: {actual}, not {expected}",
             c[i]
         );
     }
@@ -168,13 +170,13 @@ proptest! {
         let y: Vec<u64> = y.into_iter().map(|v| if v == 1 << (width - 1) { 0 } else { v }).collect();
         let values = vec![Value::Tested { wide: width }, Value::Other { width: index }, Value::MinusOne { width: 9 }];
         let gate = DealtGate::new(n, width, 0, values, exchanges);
-        let got = run(&gate, &y, &c, &[(x.clone(), cx)], Sides { client: 1, server: 0 });
+        let actual = run(&gate, &y, &c, &[(x.clone(), cx)], Sides { client: 1, server: 0 });
         for i in 0..n {
             let positive = signed(y[i], width) >= 0;
             let pick = |v: u64| if positive { v } else { 0 };
-            prop_assert_eq!(got[0][i], (pick(y[i]) + 1) & low_mask(width));
-            prop_assert_eq!(got[1][i], pick(x[i]));
-            prop_assert_eq!(got[2][i], pick(0x1ff));
+            prop_assert_eq!(actual[0][i], (pick(y[i]) + 1) & low_mask(width));
+            prop_assert_eq!(actual[1][i], pick(x[i]));
+            prop_assert_eq!(actual[2][i], pick(0x1ff));
         }
     }
 }
@@ -193,8 +195,8 @@ fn widening_is_exact_for_every_value_and_share() {
             let spec = WrapSpec { n: y.len(), width, extra };
             let s: Vec<u64> = y.iter().zip(&c).map(|(y, c)| (*y as u64).wrapping_sub(*c) & low_mask(width)).collect();
             let (client, server) = (prg(5), prg(6));
-            let given = deal_widen(&spec, &c, &client, &server);
-            assert_eq!(given.len(), widen_bytes(&spec));
+            let material = deal_widen(&spec, &c, &client, &server);
+            assert_eq!(material.len(), widen_bytes(&spec));
             let target: Vec<u64> =
                 c.iter().enumerate().map(|(i, c)| c | ((i as u64 * 5) & low_mask(extra)) << width).collect();
             let ((), share) = run_sessions(
@@ -204,7 +206,7 @@ fn widening_is_exact_for_every_value_and_share() {
                     session.channel.flush().expect("flushed");
                 },
                 |session, _| {
-                    let half = DealtHalf { prg: &server, bytes: &given };
+                    let half = DealtHalf { prg: &server, bytes: &material };
                     server_widen(&spec, &s, half, session).expect("the server")
                 },
             );
@@ -222,9 +224,9 @@ fn ones(gate: &DealtGate, c: u64, dealings: usize) -> Vec<f64> {
     let mut seeds = Prg::from_seed(Seed([9; 16]));
     for _ in 0..dealings {
         let (client, server) = (Prg::from_seed(seeds.next_seed()), prg(8));
-        let given = dealt(gate, &vec![c; gate.n()], &[], Sides { client: &client, server: &server });
-        counts.resize(8 * given.len(), 0);
-        for (i, byte) in given.iter().enumerate() {
+        let material = dealt(gate, &vec![c; gate.n()], &[], Sides { client: &client, server: &server });
+        counts.resize(8 * material.len(), 0);
+        for (i, byte) in material.iter().enumerate() {
             (0..8).for_each(|b| counts[8 * i + b] += u32::from(byte >> b & 1));
         }
     }

@@ -39,12 +39,12 @@ fn words(prg: &mut Prg, n: usize, width: u32) -> Vec<u64> {
 pub fn deal_widen(spec: &WrapSpec, c: &[u64], client: &Prg, server: &Prg) -> Vec<u8> {
     let (mut client, mut server) = (client.fork(0), server.fork(0));
     let rho = words(&mut server, spec.n, spec.width);
-    let own = [words(&mut client, spec.n, spec.extra), words(&mut client, spec.n, spec.extra)];
+    let own_words = [words(&mut client, spec.n, spec.extra), words(&mut client, spec.n, spec.extra)];
     let (mut wraps, mut signs) = (Vec::with_capacity(spec.n), Vec::with_capacity(spec.n));
     for (i, (&c, &rho)) in c.iter().zip(&rho).enumerate() {
         let secret = rho.wrapping_sub(c) & low_mask(spec.width);
-        wraps.push(wrap(rho, c, secret, spec.width).wrapping_sub(own[0][i]));
-        signs.push((secret >> (spec.width - 1)).wrapping_sub(own[1][i]));
+        wraps.push(wrap(rho, c, secret, spec.width).wrapping_sub(own_words[0][i]));
+        signs.push((secret >> (spec.width - 1)).wrapping_sub(own_words[1][i]));
     }
     let mut out = crate::codec::Writer::default();
     [wraps, signs].iter().for_each(|list| out.packed(&Packed::new(list, spec.extra)));
@@ -53,8 +53,8 @@ pub fn deal_widen(spec: &WrapSpec, c: &[u64], client: &Prg, server: &Prg) -> Vec
 
 /// `part + 2^n ((1 - msb xh) sign - wrap)`.
 fn widened(spec: &WrapSpec, part: u64, top: bool, wrap: u64, sign: u64) -> u64 {
-    let below = u64::from(!top);
-    part.wrapping_add((below * sign).wrapping_sub(wrap) << spec.width) & low_mask(spec.width + spec.extra)
+    let top_clear = u64::from(!top);
+    part.wrapping_add((top_clear * sign).wrapping_sub(wrap) << spec.width) & low_mask(spec.width + spec.extra)
 }
 
 /// The client's online part: its share changes from `c` to `target` (equal in the low bits).
@@ -69,15 +69,15 @@ pub fn client_widen(
     session: &mut Session<'_>,
 ) -> Result<(), MpcError> {
     let mut prg = prg.fork(0);
-    let own = [words(&mut prg, spec.n, spec.extra), words(&mut prg, spec.n, spec.extra)];
+    let own_words = [words(&mut prg, spec.n, spec.extra), words(&mut prg, spec.n, spec.extra)];
     let tops = planes::recv(session.channel, TOP, 1, spec.n)?;
-    let moved = tops[0].iter().zip(c).zip(target).enumerate().map(|(i, ((top, &c), &target))| {
+    let differences = tops[0].iter().zip(c).zip(target).enumerate().map(|(i, ((top, &c), &target))| {
         // Minus its part of R, which is -c modulo 2^n.
         let part = (c.wrapping_neg() & low_mask(spec.width)).wrapping_neg();
-        widened(spec, part, top, own[0][i], own[1][i]).wrapping_sub(target) >> spec.width
+        widened(spec, part, top, own_words[0][i], own_words[1][i]).wrapping_sub(target) >> spec.width
     });
-    let moved: Vec<u64> = moved.collect();
-    Ok(session.channel.send_packed(MOVE, &moved, spec.extra)?)
+    let differences: Vec<u64> = differences.collect();
+    Ok(session.channel.send_packed(MOVE, &differences, spec.extra)?)
 }
 
 /// The server's online part: its share (`[n]`) in the wider ring.
@@ -91,20 +91,20 @@ pub fn server_widen(
     session: &mut Session<'_>,
 ) -> Result<Vec<u64>, MpcError> {
     let rho = words(&mut half.prg.fork(0), spec.n, spec.width);
-    let mut from = crate::codec::Reader::new(half.bytes);
-    let (wraps, signs) = (from.packed(spec.n, spec.extra)?.values(), from.packed(spec.n, spec.extra)?.values());
+    let mut reader = crate::codec::Reader::new(half.bytes);
+    let (wraps, signs) = (reader.packed(spec.n, spec.extra)?.values(), reader.packed(spec.n, spec.extra)?.values());
     let offset = 1u64 << (spec.width - 2);
     let opened: Vec<u64> =
         s.iter().zip(&rho).map(|(s, r)| s.wrapping_add(offset).wrapping_add(*r) & low_mask(spec.width)).collect();
     let tops: Bits = bit_plane(&opened, spec.width - 1);
     planes::send(session.channel, TOP, std::slice::from_ref(&tops))?;
-    let moved = session.channel.recv_packed(MOVE, spec.n, spec.extra)?;
+    let differences = session.channel.recv_packed(MOVE, spec.n, spec.extra)?;
     let mask = low_mask(spec.width + spec.extra);
-    let shares = tops.iter().zip(&opened).zip(rho.iter().zip(moved)).enumerate();
+    let shares = tops.iter().zip(&opened).zip(rho.iter().zip(differences)).enumerate();
     Ok(shares
-        .map(|(i, ((top, &xh), (&rho, moved)))| {
+        .map(|(i, ((top, &xh), (&rho, difference)))| {
             let part = xh.wrapping_sub(rho).wrapping_sub(offset);
-            widened(spec, part, top, wraps[i], signs[i]).wrapping_add(moved << spec.width) & mask
+            widened(spec, part, top, wraps[i], signs[i]).wrapping_add(difference << spec.width) & mask
         })
         .collect())
 }

@@ -33,56 +33,56 @@ fn random(seed: u64, n: usize) -> Vec<Block> {
 /// Whether the check of the first party's tags against the second's passes, for the bits that each
 /// party opened.
 fn passes(shares: &[DeltaShare; 2], tags: [&[Block]; 2], opened: [&Bits; 2]) -> bool {
-    let [mine, theirs] = [(0, Role::Client), (1, Role::Server)].map(|(i, role)| {
+    let [client, server] = [(0, Role::Client), (1, Role::Server)].map(|(i, role)| {
         let mut check = BitCheck::new(role, &SESSION, &shares[i]);
         check.absorb(tags[i], opened[i]);
         check.finish()
     });
-    let accepted = mine.accept(&theirs.own).is_ok();
-    assert_eq!(accepted, theirs.accept(&mine.own).is_ok(), "both see the same");
-    assert!(mine.own != theirs.own, "a digest sent back is not the one expected");
-    assert!(matches!(mine.accept(&mine.own), Err(MpcError::Misbehaviour { .. })));
+    let accepted = client.accept(&server.own).is_ok();
+    assert_eq!(accepted, server.accept(&client.own).is_ok(), "both see the same");
+    assert!(client.own != server.own, "a digest sent back is not the one expected");
+    assert!(matches!(client.accept(&client.own), Err(MpcError::Misbehaviour { .. })));
     accepted
 }
 
 fn delta() -> (Delta, [DeltaShare; 2]) {
     let delta = Delta::draw(&mut prg(1));
-    let other = delta.split(&mut prg(2));
-    (delta, [DeltaShare::draw(&mut prg(2)), other])
+    let server_share = delta.split(&mut prg(2));
+    (delta, [DeltaShare::draw(&mut prg(2)), server_share])
 }
 
 #[test]
 fn honest_bits_pass_however_they_are_cut_and_every_flipped_bit_or_tag_is_found() {
     let (delta, shares) = delta();
     let values = Bits::random(&mut prg(3), 150);
-    let (mine, theirs) = (random(4, 150), delta.deal_bits(&values, &mut prg(4)));
-    assert!(passes(&shares, [&mine, &theirs], [&values, &values]));
+    let (client_tags, server_tags) = (random(4, 150), delta.deal_bits(&values, &mut prg(4)));
+    assert!(passes(&shares, [&client_tags, &server_tags], [&values, &values]));
     for cut in [0, 1, 64, 130, 150] {
-        let [whole, pieces] = [[0..150, 150..150], [0..cut, cut..150]].map(|ranges| {
+        let [uncut, pieces] = [[0..150, 150..150], [0..cut, cut..150]].map(|ranges| {
             let mut check = BitCheck::new(Role::Client, &SESSION, &shares[0]);
-            ranges.into_iter().for_each(|r| check.absorb(&mine[r.clone()], &values.slice(r.start, r.len())));
+            ranges.into_iter().for_each(|r| check.absorb(&client_tags[r.clone()], &values.slice(r.start, r.len())));
             check.finish().own
         });
-        assert_eq!(whole, pieces);
+        assert_eq!(uncut, pieces);
     }
     for i in 0..150 {
         let mut wrong = values.clone();
         wrong.set(i, !values.get(i));
-        assert!(!passes(&shares, [&mine, &theirs], [&wrong, &wrong]), "opened bit {i}");
-        assert!(!passes(&shares, [&mine, &theirs], [&values, &wrong]), "bit {i}, as the server believes");
+        assert!(!passes(&shares, [&client_tags, &server_tags], [&wrong, &wrong]), "opened bit {i}");
+        assert!(!passes(&shares, [&client_tags, &server_tags], [&values, &wrong]), "bit {i}, as the server believes");
     }
     for i in 0..128 {
-        let mut wrong = theirs.clone();
+        let mut wrong = server_tags.clone();
         wrong[77] ^= Block(1 << i);
-        assert!(!passes(&shares, [&mine, &wrong], [&values, &values]), "bit {i} of a tag");
+        assert!(!passes(&shares, [&client_tags, &wrong], [&values, &values]), "bit {i} of a tag");
         let share = DeltaShare::from_block(shares[1].to_block() ^ Block(1 << i));
         let shares = [DeltaShare::from_block(shares[0].to_block()), share];
-        assert!(!passes(&shares, [&mine, &theirs], [&values, &values]), "bit {i} of a share of Delta");
+        assert!(!passes(&shares, [&client_tags, &server_tags], [&values, &values]), "bit {i} of a share of Delta");
     }
     let mut check = BitCheck::new(Role::Server, &[8; 32], &shares[1]);
-    check.absorb(&theirs, &values);
+    check.absorb(&server_tags, &values);
     let mut honest = BitCheck::new(Role::Client, &SESSION, &shares[0]);
-    honest.absorb(&mine, &values);
+    honest.absorb(&client_tags, &values);
     assert!(honest.finish().accept(&check.finish().own).is_err(), "another session");
 }
 
@@ -95,7 +95,7 @@ fn every_flipped_bit_of_a_comparison_key_is_found_or_harmless() {
     let shape = Shape::new(N).unwrap();
     let (delta, shares) = delta();
     let flips = 128 * (shape.tops() + shape.levels() as usize);
-    let mut found = [0; 2];
+    let mut detected = [0; 2];
     for alpha in 0..1 << N {
         let alphas = vec![alpha; flips];
         let dealt = compare::deal(&mut hash(), PLACE, shape, &delta, &alphas, &mut prg(alpha));
@@ -109,10 +109,11 @@ fn every_flipped_bit_of_a_comparison_key_is_found_or_harmless() {
             for i in 0..flips {
                 let (block, bit) = (i / 128, Block(1 << (i % 128)));
                 let (group, m) = (i / super::GROUP, super::GROUP.min(flips - i / super::GROUP * super::GROUP));
-                let at = |blocks: usize, row: usize| group * super::GROUP * blocks + row * m + i % super::GROUP;
+                let block_index =
+                    |blocks: usize, row: usize| group * super::GROUP * blocks + row * m + i % super::GROUP;
                 match block.checked_sub(shape.tops()) {
-                    None => tops[at(shape.tops(), block)] ^= bit,
-                    Some(level) => words[at(shape.levels() as usize, level)] ^= bit,
+                    None => tops[block_index(shape.tops(), block)] ^= bit,
+                    Some(level) => words[block_index(shape.levels() as usize, level)] ^= bit,
                 }
             }
             let flipped = Keys::new(shape, flips, tops, words).unwrap();
@@ -129,15 +130,15 @@ fn every_flipped_bit_of_a_comparison_key_is_found_or_harmless() {
                     let accepted = passes(&shares, tags, [&opened, &opened]);
                     assert_eq!(accepted, wrong[i] == right[i], "alpha {alpha}, x {x}, bit {i}");
                     assert!(!accepted || opened.get(0) == (x < alpha));
-                    found[party] += usize::from(!accepted);
+                    detected[party] += usize::from(!accepted);
                 }
             }
         }
     }
     // Each place uses half of the words, and half of the tables' blocks are summed or walked, so
     // most flips have an effect.
-    let all = flips << (2 * N);
-    assert!(found.iter().all(|f| *f > all / 3), "{found:?} of {all}");
+    let total = flips << (2 * N);
+    assert!(detected.iter().all(|f| *f > total / 3), "{detected:?} of {total}");
 }
 
 /// Tables with tags: the check finds every wrongly opened output bit and every flipped leaf.
@@ -148,20 +149,20 @@ fn every_flipped_output_bit_of_a_table_is_found() {
     let (shape, alphas) = (Shape::new(3).unwrap(), (0..8).collect::<Vec<u64>>());
     let dealt = compare::deal(&mut hash(), PLACE, shape, &delta, &alphas, &mut prg(6));
     let seeded = Keys::seeded(shape, 8, &mut prg(6), dealt.corrections.clone()).unwrap();
-    let other = Keys::new(shape, 8, dealt.tops, dealt.corrections).unwrap();
+    let dealt_keys = Keys::new(shape, 8, dealt.tops, dealt.corrections).unwrap();
     let points: Vec<u64> = alphas.iter().map(|a| a + 5).collect();
-    let [mine, theirs] = [seeded, other].map(|keys| {
+    let [client, server] = [seeded, dealt_keys].map(|keys| {
         let mut out = vec![Block::ZERO; 32];
         table::look_up(&keys, &mut hash(), PLACE, &function, &points, &mut out).unwrap();
         out
     });
-    let opened = bits(&mine).xor(&bits(&theirs));
+    let opened = bits(&client).xor(&bits(&server));
     assert_eq!(opened.words()[0], (0..8).fold(0, |word, i| word | (25 % 13) << (4 * i)));
-    assert!(passes(&shares, [&mine, &theirs], [&opened, &opened]));
+    assert!(passes(&shares, [&client, &server], [&opened, &opened]));
     for i in 0..32 {
         let mut wrong = opened.clone();
         wrong.set(i, !opened.get(i));
-        assert!(!passes(&shares, [&mine, &theirs], [&wrong, &wrong]), "output bit {i}");
+        assert!(!passes(&shares, [&client, &server], [&wrong, &wrong]), "output bit {i}");
     }
 }
 
@@ -176,18 +177,25 @@ struct Batch {
 
 impl Batch {
     fn new(ring: Ring, values: &[u128], seed: u64) -> Self {
-        let (mut dealer, mut seeded, mut again) = (prg(seed), prg(!seed), prg(!seed));
+        let (mut dealer, mut seeded, mut repeat) = (prg(seed), prg(!seed), prg(!seed));
         let key = Key::draw(&mut dealer, &mut seeded);
-        let other = (key.other(), key.deal(ring, values, &mut seeded), key.deal_masks(ring, &mut dealer, &mut seeded));
-        let own = KeyShare::draw(&mut again);
-        let shares = [ring::draw_shares(ring, values.len(), &mut again), other.1];
+        let server_shares =
+            (key.other(), key.deal(ring, values, &mut seeded), key.deal_masks(ring, &mut dealer, &mut seeded));
+        let client_key = KeyShare::draw(&mut repeat);
+        let shares = [ring::draw_shares(ring, values.len(), &mut repeat), server_shares.1];
         let lows = shares.each_ref().map(|s| s.iter().map(|share| ring.low(share)).collect());
-        Self { ring, keys: [own, other.0], shares, masks: [ring::draw_masks(ring, &mut again), other.2], lows }
+        Self {
+            ring,
+            keys: [client_key, server_shares.0],
+            shares,
+            masks: [ring::draw_masks(ring, &mut repeat), server_shares.2],
+            lows,
+        }
     }
 
     fn opened(&self) -> Vec<u128> {
-        let [mine, theirs] = &self.lows;
-        mine.iter().zip(theirs).map(|(a, b)| self.ring.opened(*a, *b).unwrap()).collect()
+        let [client_lows, server_lows] = &self.lows;
+        client_lows.iter().zip(server_lows).map(|(a, b)| self.ring.opened(*a, *b).unwrap()).collect()
     }
 
     /// Runs the check; `cheat` may change the high parts that the client sends.
@@ -196,10 +204,10 @@ impl Batch {
         let toss = PublicSeed::from_bytes(random(toss, 1)[0].to_bytes());
         let [client, server] =
             [0, 1].map(|i| Check::new(self.ring, &self.keys[i], toss, &self.shares[i], &opened, self.masks[i].clone()));
-        let (mut sent, answer) = (client.highs(), server.highs());
-        cheat(&mut sent);
+        let (mut client_highs, answer) = (client.highs(), server.highs());
+        cheat(&mut client_highs);
         let own = client.digest(Role::Client, &SESSION, &answer).unwrap();
-        let theirs = server.digest(Role::Server, &SESSION, &sent).unwrap();
+        let theirs = server.digest(Role::Server, &SESSION, &client_highs).unwrap();
         ring::accept(&own, &theirs).is_ok()
     }
 }
@@ -212,10 +220,10 @@ fn values(ring: Ring, n: usize, seed: u64) -> Vec<u128> {
 fn honest_openings_pass_and_give_the_values() {
     for width in [1, 12, 24, 37, 63, 64] {
         let ring = Ring::new(width).unwrap();
-        let want = values(ring, 70, 9);
-        let batch = Batch::new(ring, &want, u64::from(width));
+        let expected = values(ring, 70, 9);
+        let batch = Batch::new(ring, &expected, u64::from(width));
         let low = u128::from(crate::low_mask(width));
-        assert!(batch.opened().iter().zip(&want).all(|(o, x)| o & low == x & low), "{width} bits");
+        assert!(batch.opened().iter().zip(&expected).all(|(o, x)| o & low == x & low), "{width} bits");
         assert!(batch.passes(1, |_| ()) && batch.passes(2, |_| ()), "{width} bits");
         assert!(!batch.passes(1, |sent| sent[0] ^= 1), "{width} bits: a flipped bit of what is sent");
     }
@@ -228,29 +236,29 @@ fn honest_openings_pass_and_give_the_values() {
 #[test]
 fn every_flipped_bit_of_an_opening_is_found() {
     let ring = Ring::new(24).unwrap();
-    let want = values(ring, 5, 11);
+    let expected = values(ring, 5, 11);
     for bit in 0..24 {
         for (i, party) in (0..5).flat_map(|i| [(i, 0), (i, 1)]) {
-            let mut batch = Batch::new(ring, &want, 3);
+            let mut batch = Batch::new(ring, &expected, 3);
             batch.lows[party][i] ^= 1 << bit;
             assert!(!batch.passes(bit, |_| ()), "bit {bit} of what party {party} sends of value {i}");
         }
     }
     for bit in 0..ring.share_bits() {
-        let mut batch = Batch::new(ring, &want, 3);
+        let mut batch = Batch::new(ring, &expected, 3);
         batch.shares[0][2].value ^= 1 << bit;
         batch.lows[0][2] = ring.low(&batch.shares[0][2]);
-        let right = batch.opened()[2] & 0xff_ffff == want[2] & 0xff_ffff;
+        let right = batch.opened()[2] & 0xff_ffff == expected[2] & 0xff_ffff;
         assert_eq!(right, bit >= 24);
         // An error only in the highest bits is outside the value, and may vanish against trailing
         // zeros of the key.
         assert!(!batch.passes(5, |_| ()) || bit >= 50, "bit {bit} of a share");
-        let mut batch = Batch::new(ring, &want, 3);
+        let mut batch = Batch::new(ring, &expected, 3);
         batch.shares[1][2].tag ^= 1 << bit;
         assert!(!batch.passes(5, |_| ()), "bit {bit} of a tag");
     }
     for bit in 0..SIGMA {
-        let mut batch = Batch::new(ring, &want, 3);
+        let mut batch = Batch::new(ring, &expected, 3);
         batch.keys[0] = KeyShare::new(batch.keys[0].to_u64() ^ 1 << bit).unwrap();
         assert!(!batch.passes(5, |_| ()), "bit {bit} of a key share");
     }

@@ -250,9 +250,9 @@ impl Keys {
             for (j, row) in self.tops_of(g).chunks_exact(m).enumerate() {
                 for (((block, node), sum), x) in row.iter().zip(nodes.iter_mut()).zip(sums.iter_mut()).zip(points) {
                     // The points are public, but too irregular to branch on.
-                    let at = shape.top_of(*x);
-                    *node ^= *block & equal(at, j as u64);
-                    *sum ^= *block & Block::mask(at.wrapping_sub(j as u64) >> 63);
+                    let top = shape.top_of(*x);
+                    *node ^= *block & equal(top, j as u64);
+                    *sum ^= *block & Block::mask(top.wrapping_sub(j as u64) >> 63);
                 }
             }
             let planes = Planes::of(points);

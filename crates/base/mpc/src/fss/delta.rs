@@ -93,15 +93,15 @@ mod tests {
         for n in [0, 1, 63, 64, 65, 200] {
             let delta = Delta::draw(&mut prg(n as u8));
             assert_eq!(delta.block().lsb(), 1);
-            let other = delta.split(&mut prg(7));
-            assert!(DeltaShare::draw(&mut prg(7)).to_block() ^ other.to_block() == delta.block());
+            let peer_share = delta.split(&mut prg(7));
+            assert!(DeltaShare::draw(&mut prg(7)).to_block() ^ peer_share.to_block() == delta.block());
             let values = Bits::random(&mut prg(3), n);
-            let theirs = delta.deal_bits(&values, &mut prg(9));
-            let mut mine = vec![Block::ZERO; n];
-            prg(9).fill_blocks(&mut mine);
-            assert!(bits(&mine).xor(&bits(&theirs)) == values);
+            let peer_tags = delta.deal_bits(&values, &mut prg(9));
+            let mut own_tags = vec![Block::ZERO; n];
+            prg(9).fill_blocks(&mut own_tags);
+            assert!(bits(&own_tags).xor(&bits(&peer_tags)) == values);
             for (i, bit) in values.iter().enumerate() {
-                assert!(mine[i] ^ theirs[i] == delta.times(u64::from(bit)));
+                assert!(own_tags[i] ^ peer_tags[i] == delta.times(u64::from(bit)));
             }
         }
     }

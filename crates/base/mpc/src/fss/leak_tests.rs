@@ -82,43 +82,43 @@ fn compare_view(party: usize, alpha: u64, delta: &Delta, seed: u8, tables: bool,
     let mut view = vec![Vec::with_capacity(SAMPLES); tops + levels + 2 * levels * paths.len()];
     let mut hash = TreeHash::new(public);
     for g in 0..GROUPS {
-        let own: &[Block] = if party == 0 { &seeded } else { &dealt.tops };
-        let own = &own[g * GROUP * tops..][..GROUP * tops];
+        let own_tops: &[Block] = if party == 0 { &seeded } else { &dealt.tops };
+        let own_tops = &own_tops[g * GROUP * tops..][..GROUP * tops];
         let base = &seeded[g * GROUP * tops..][..GROUP * tops];
         let hit = |j: usize, v: u64| Block::mask(u64::from(j as u64 == v >> levels));
-        let own: Vec<Block> = (0..GROUP * tops)
+        let own_tops: Vec<Block> = (0..GROUP * tops)
             // Without the pad of the other's seed, for leaking tables.
-            .map(|i| if tables { own[i] ^ base[i] ^ (delta.block() & hit(i / GROUP, alpha)) } else { own[i] })
+            .map(|i| if tables { own_tops[i] ^ base[i] ^ (delta.block() & hit(i / GROUP, alpha)) } else { own_tops[i] })
             .collect();
         for j in 0..tops {
-            view[j].extend_from_slice(&own[j * GROUP..][..GROUP]);
+            view[j].extend_from_slice(&own_tops[j * GROUP..][..GROUP]);
         }
         let mut words = dealt.corrections[g * GROUP * levels..][..GROUP * levels].to_vec();
         let levels_of: Vec<_> =
             (0..levels).map(|l| hash.at(Purpose::Authenticated, place.after(g), l as u32)).collect();
         // The dealer's walk along alpha, for spoiled words that depend on the dealer's secrets.
-        let at = (alpha >> levels) as usize;
-        let mut nodes: Vec<Block> = base[at * GROUP..][..GROUP].to_vec();
+        let top = (alpha >> levels) as usize;
+        let mut nodes: Vec<Block> = base[top * GROUP..][..GROUP].to_vec();
         let mut previous = vec![Block::ZERO; GROUP];
         for (l, ccr) in levels_of.iter().enumerate() {
             let side = alpha >> (levels - 1 - l) & 1;
-            let (mut mine, mut theirs) = (vec![Block::ZERO; GROUP], vec![Block::ZERO; GROUP]);
-            ccr.hash(&nodes, Block::ZERO, &mut mine);
-            ccr.hash(&nodes, delta.block(), &mut theirs);
+            let (mut own_pads, mut peer_pads) = (vec![Block::ZERO; GROUP], vec![Block::ZERO; GROUP]);
+            ccr.hash(&nodes, Block::ZERO, &mut own_pads);
+            ccr.hash(&nodes, delta.block(), &mut peer_pads);
             if party == 1 {
-                std::mem::swap(&mut mine, &mut theirs);
+                std::mem::swap(&mut own_pads, &mut peer_pads);
             }
             let word = &mut words[l * GROUP..][..GROUP];
             ccr.descend(&mut nodes, word, &[side.wrapping_neg(); GROUP / 64], &mut [Block::ZERO; GROUP]);
             for i in 0..GROUP {
-                word[i] = spoil(word[i], mine[i], theirs[i], delta.block(), previous[i], side);
+                word[i] = spoil(word[i], own_pads[i], peer_pads[i], delta.block(), previous[i], side);
                 previous[i] = word[i];
             }
             view[tops + l].extend_from_slice(word);
         }
         for (p, x) in paths.iter().enumerate() {
             let columns = &mut view[tops + levels + 2 * levels * p..][..2 * levels];
-            walk(&own[(x >> levels) * GROUP..][..GROUP], &words, &levels_of, *x as u64, columns);
+            walk(&own_tops[(x >> levels) * GROUP..][..GROUP], &words, &levels_of, *x as u64, columns);
         }
     }
     view
@@ -154,9 +154,9 @@ fn leak(view: impl Fn(usize, &(u64, Delta)) -> View) -> f64 {
 #[test]
 fn comparison_keys_of_one_party_tell_neither_mask_nor_key() {
     for party in [0, 1] {
-        let found =
+        let distance =
             leak(|i, (alpha, delta)| compare_view(party, *alpha, delta, 3 * i as u8 + party as u8, false, honest));
-        assert!(found < LIMIT, "party {party}: {found}");
+        assert!(distance < LIMIT, "party {party}: {distance}");
     }
 }
 
@@ -171,10 +171,10 @@ fn leaks_are_found() {
         ("the pad of the level above serves again", |c, own, other, _, previous, _| c ^ own ^ other ^ previous),
     ];
     for party in [0, 1] {
-        for (what, spoil) in spoils {
+        for (name, spoil) in spoils {
             let found =
                 leak(|i, (alpha, delta)| compare_view(party, *alpha, delta, 3 * i as u8 + party as u8, false, spoil));
-            assert!(found > 4.0 * LIMIT, "party {party}, {what}: {found}");
+            assert!(found > 4.0 * LIMIT, "party {party}, {name}: {found}");
         }
     }
     let found = leak(|i, (alpha, delta)| compare_view(1, *alpha, delta, i as u8, true, honest));
@@ -185,7 +185,7 @@ fn leaks_are_found() {
 fn early_ended_keys_of_one_party_do_not_tell_the_mask() {
     let shape = dpf::Shape::new(9).unwrap();
     for party in [0, 1] {
-        let found = leak(|i, (alpha, _)| {
+        let distance = leak(|i, (alpha, _)| {
             let (seed, alphas) = (10 + i as u8, vec![alpha * 16 + 7; SAMPLES]);
             let mut hash = TreeHash::new(PublicSeed::from_bytes([seed; 16]));
             let place = Place { batch: 0, group: 0 };
@@ -208,7 +208,7 @@ fn early_ended_keys_of_one_party_do_not_tell_the_mask() {
             }
             view
         });
-        assert!(found < LIMIT, "party {party}: {found}");
+        assert!(distance < LIMIT, "party {party}: {distance}");
     }
 }
 
@@ -216,7 +216,7 @@ fn early_ended_keys_of_one_party_do_not_tell_the_mask() {
 #[test]
 fn dealt_bits_and_values_of_one_party_do_not_tell_them() {
     let ring = Ring::new(24).unwrap();
-    let found = leak(|i, (alpha, delta)| {
+    let distance = leak(|i, (alpha, delta)| {
         let (mut dealer, mut seeded) = (prg(20 + i as u8, 0), prg(20 + i as u8, 1));
         let bits: Bits = (0..SAMPLES).map(|_| *alpha != 0).collect();
         let mut view = vec![delta.deal_bits(&bits, &mut seeded)];
@@ -229,5 +229,5 @@ fn dealt_bits_and_values_of_one_party_do_not_tell_them() {
         view.push(shares.iter().map(|share| Block(share.tag)).collect());
         view
     });
-    assert!(found < LIMIT, "{found}");
+    assert!(distance < LIMIT, "{distance}");
 }

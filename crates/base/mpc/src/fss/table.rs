@@ -158,8 +158,8 @@ pub fn look_up(
                 buckets[(entry >> (8 * byte)) as usize & 255] ^= *leaf;
             }
             for (t, out) in out.iter_mut().enumerate() {
-                let with = buckets.iter().enumerate().filter(|(value, _)| value >> t & 1 == 1);
-                *out = with.fold(Block::ZERO, |sum, (_, block)| sum ^ *block);
+                let chosen = buckets.iter().enumerate().filter(|(value, _)| value >> t & 1 == 1);
+                *out = chosen.fold(Block::ZERO, |sum, (_, block)| sum ^ *block);
             }
         }
     })

@@ -42,15 +42,15 @@ fn eval(keys: &Keys, points: &[u64], bound: Bound) -> Vec<Block> {
 fn check_compare(shape: Shape, low: u32, alphas: &[u64], points: &[u64]) {
     let delta = Delta::draw(&mut prg(2));
     let keys = deal(shape, &delta, alphas);
-    let of = |v: u64| v >> low & crate::low_mask(shape.bits());
+    let compared_part = |v: u64| v >> low & crate::low_mask(shape.bits());
     for bound in [Bound::Below, Bound::AtMost] {
-        let [mine, theirs] = [0, 1].map(|party| eval(&keys[party], points, bound));
-        let opened = bits(&mine).xor(&bits(&theirs));
+        let [client_values, server_values] = [0, 1].map(|party| eval(&keys[party], points, bound));
+        let opened = bits(&client_values).xor(&bits(&server_values));
         for i in 0..points.len() {
-            let (x, alpha) = (of(points[i]), of(alphas[i]));
-            let want = if bound == Bound::Below { x < alpha } else { x <= alpha };
-            assert_eq!(opened.get(i), want, "{x} {bound:?} {alpha} of {} bits", shape.bits());
-            assert!(mine[i] ^ theirs[i] == delta.times(u64::from(want)), "tag of {x}, {alpha}");
+            let (x, alpha) = (compared_part(points[i]), compared_part(alphas[i]));
+            let expected = if bound == Bound::Below { x < alpha } else { x <= alpha };
+            assert_eq!(opened.get(i), expected, "{x} {bound:?} {alpha} of {} bits", shape.bits());
+            assert!(client_values[i] ^ server_values[i] == delta.times(u64::from(expected)), "tag of {x}, {alpha}");
         }
     }
 }
@@ -112,19 +112,19 @@ fn batches_may_be_cut_at_groups() {
     let shape = Shape::new(11).unwrap();
     let (alphas, points) = edges(11, 4, 200);
     let delta = Delta::draw(&mut prg(2));
-    let whole = deal(shape, &delta, &alphas);
+    let uncut = deal(shape, &delta, &alphas);
     let cut = 2 * GROUP;
     let mut stream = prg(9);
     let first = compare::deal(&mut hash(), PLACE, shape, &delta, &alphas[..cut], &mut stream);
     let second = compare::deal(&mut hash(), PLACE.after(2), shape, &delta, &alphas[cut..], &mut stream);
-    let want = eval(&whole[1], &points, Bound::Below);
-    let mut got = vec![Block::ZERO; points.len()];
-    for (dealt, at, range) in [(first, PLACE, 0..cut), (second, PLACE.after(2), cut..points.len())] {
+    let expected = eval(&uncut[1], &points, Bound::Below);
+    let mut actual = vec![Block::ZERO; points.len()];
+    for (dealt, place, range) in [(first, PLACE, 0..cut), (second, PLACE.after(2), cut..points.len())] {
         let keys = Keys::new(shape, range.len(), dealt.tops, dealt.corrections).unwrap();
         assert_eq!((keys.len(), keys.is_empty()), (range.len(), false));
-        keys.eval(&mut hash(), at, &points[range.clone()], Bound::Below, &mut got[range]);
+        keys.eval(&mut hash(), place, &points[range.clone()], Bound::Below, &mut actual[range]);
     }
-    assert_eq!(got, want);
+    assert_eq!(actual, expected);
 }
 
 /// Bytes, AES calls and AES keys of a comparison, as documented.
@@ -191,9 +191,9 @@ fn check_dpf(bits: u32, alphas: &[u64], points: &[u64]) {
             assert_eq!(hash.work(), shape.eval_work(points.len()));
             out
         });
-        let want: Bits =
+        let expected: Bits =
             alphas.iter().zip(points).map(|(a, x)| if bound == Bound::Below { x < a } else { x <= a }).collect();
-        assert!(shares[0].xor(&shares[1]) == want, "{bits} bits, {bound:?}");
+        assert!(shares[0].xor(&shares[1]) == expected, "{bits} bits, {bound:?}");
     }
 }
 
@@ -218,8 +218,8 @@ fn a_key_serves_many_thresholds() {
     for threshold in [0, 1, 127, 128, 129, 2048, 4095] {
         let points: Vec<u64> = alphas.iter().map(|a| a.wrapping_add(77).wrapping_sub(threshold) & mask).collect();
         let shares = keys.each_ref().map(|k| k.eval(&mut hash(), PLACE, &points, Bound::AtMost));
-        let want: Bits = alphas.iter().zip(&points).map(|(alpha, x)| x <= alpha).collect();
-        assert!(shares[0].xor(&shares[1]) == want, "threshold {threshold}");
+        let expected: Bits = alphas.iter().zip(&points).map(|(alpha, x)| x <= alpha).collect();
+        assert!(shares[0].xor(&shares[1]) == expected, "threshold {threshold}");
     }
 }
 
@@ -229,7 +229,7 @@ fn one_hot_vectors_have_one_one() {
         let mask = crate::low_mask(bits);
         let alphas: Vec<u64> = (0..n as u64).map(|i| i.wrapping_mul(0x9e37) & mask).collect();
         let shape = dpf::Shape::new(bits).unwrap();
-        let [mine, theirs] = deal_dpf(shape, &alphas).map(|keys| {
+        let [client_values, server_values] = deal_dpf(shape, &alphas).map(|keys| {
             let (mut hash, mut out) = (hash(), Vec::new());
             keys.one_hot(&mut hash, PLACE, |i, leaves| {
                 assert_eq!(i, out.len());
@@ -240,8 +240,10 @@ fn one_hot_vectors_have_one_one() {
             out
         });
         for (i, alpha) in alphas.iter().enumerate() {
-            let ones: Vec<u64> = (0..128 * mine[i].len() as u64)
-                .filter(|j| (mine[i][*j as usize / 128] ^ theirs[i][*j as usize / 128]).0 >> (j % 128) & 1 == 1)
+            let ones: Vec<u64> = (0..128 * client_values[i].len() as u64)
+                .filter(|j| {
+                    (client_values[i][*j as usize / 128] ^ server_values[i][*j as usize / 128]).0 >> (j % 128) & 1 == 1
+                })
                 .collect();
             assert_eq!(ones, [*alpha], "{bits} bits");
         }
@@ -256,15 +258,15 @@ fn one_hot_vectors_with_tags_are_delta_at_alpha() {
         let shape = Shape::new(bits).unwrap().with_top(top).unwrap();
         let alphas: Vec<u64> = (0..n as u64).map(|i| i.wrapping_mul(0x9e3779b9) & crate::low_mask(bits)).collect();
         let delta = Delta::draw(&mut prg(2));
-        let [mine, theirs] = deal(shape, &delta, &alphas).map(|keys| {
+        let [client_values, server_values] = deal(shape, &delta, &alphas).map(|keys| {
             let (mut hash, mut out) = (hash(), Vec::new());
             table::one_hot(&keys, &mut hash, PLACE, |_, leaves| out.push(leaves.to_vec())).unwrap();
             assert_eq!(hash.work(), table::work(shape, n));
             out
         });
         for (i, alpha) in alphas.iter().enumerate() {
-            assert_eq!(mine[i].len(), 1 << bits);
-            for (j, (a, b)) in mine[i].iter().zip(&theirs[i]).enumerate() {
+            assert_eq!(client_values[i].len(), 1 << bits);
+            for (j, (a, b)) in client_values[i].iter().zip(&server_values[i]).enumerate() {
                 assert!(*a ^ *b == delta.times(u64::from(j as u64 == *alpha)), "{bits} bits, {alpha}, {j}");
             }
         }
@@ -294,8 +296,8 @@ fn look_ups_give_the_entry_of_the_unmasked_input() {
         for (v, entry) in entries.iter().enumerate() {
             assert_eq!(shares[0][v] ^ shares[1][v], *entry, "{bits} to {out_bits} bits at {v}");
             for t in 0..out_bits as usize {
-                let at = v * out_bits as usize + t;
-                assert!(tags[0][at] ^ tags[1][at] == delta.times(entry >> t & 1), "bit {t} at {v}");
+                let bit = v * out_bits as usize + t;
+                assert!(tags[0][bit] ^ tags[1][bit] == delta.times(entry >> t & 1), "bit {t} at {v}");
             }
         }
     }

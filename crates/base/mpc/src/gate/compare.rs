@@ -102,8 +102,8 @@ impl Material {
         out.planes(&self.tree);
     }
 
-    fn read(spec: &CompareSpec, leaves: usize, from: &mut Reader<'_>) -> Result<Self, MpcError> {
-        Ok(Self { leaves: from.planes(leaves, spec.n)?, tree: from.planes(spec.tree().planes(), spec.n)? })
+    fn read(spec: &CompareSpec, leaves: usize, reader: &mut Reader<'_>) -> Result<Self, MpcError> {
+        Ok(Self { leaves: reader.planes(leaves, spec.n)?, tree: reader.planes(spec.tree().planes(), spec.n)? })
     }
 }
 
@@ -121,7 +121,10 @@ impl ClientCompare {
     pub fn offline(spec: &CompareSpec, c: &[u64], session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
         let numbers = client_numbers(spec, c);
         let leaves = match spec.is_direct() {
-            true => LeafMaterial::whole(direct::client_offline(spec, &numbers, session, ots)?, spec.digits().count()),
+            true => LeafMaterial::without_constants(
+                direct::client_offline(spec, &numbers, session, ots)?,
+                spec.digits().count(),
+            ),
             false => masked::client_offline(spec, &numbers, session, ots)?,
         };
         Ok(Self(Material::new(spec, leaves, session, ots)?))
@@ -161,15 +164,15 @@ impl ClientCompare {
     ///
     /// # Errors
     /// `Material` if too few bytes are left.
-    pub fn read(spec: &CompareSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
-        Ok(Self(Material::read(spec, spec.per_digit(direct::client_planes, masked::client_planes), from)?))
+    pub fn read(spec: &CompareSpec, reader: &mut Reader<'_>) -> Result<Self, MpcError> {
+        Ok(Self(Material::read(spec, spec.per_digit(direct::client_planes, masked::client_planes), reader)?))
     }
 }
 
 /// The next `count` planes of a list whose length follows from the spec.
 fn take<'a>(list: &mut &'a [Bits], count: usize) -> &'a [Bits] {
-    let (head, rest) = list.split_at(count);
-    *list = rest;
+    let (head, tail) = list.split_at(count);
+    *list = tail;
     head
 }
 
@@ -180,7 +183,7 @@ impl ServerCompare {
     /// Channel and OT errors.
     pub fn offline(spec: &CompareSpec, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
         let leaves = match spec.is_direct() {
-            true => LeafMaterial::whole(direct::server_offline(spec, session, ots)?, spec.digits().count()),
+            true => LeafMaterial::without_constants(direct::server_offline(spec, session, ots)?, spec.digits().count()),
             false => masked::server_offline(spec, session, ots)?,
         };
         Ok(Self(Material::new(spec, leaves, session, ots)?))
@@ -216,8 +219,8 @@ impl ServerCompare {
     ///
     /// # Errors
     /// `Material` if too few bytes are left.
-    pub fn read(spec: &CompareSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
-        Ok(Self(Material::read(spec, spec.per_digit(direct::server_planes, masked::server_planes), from)?))
+    pub fn read(spec: &CompareSpec, reader: &mut Reader<'_>) -> Result<Self, MpcError> {
+        Ok(Self(Material::read(spec, spec.per_digit(direct::server_planes, masked::server_planes), reader)?))
     }
 }
 

@@ -63,7 +63,7 @@ pub(super) fn client_offline(
             let bits = functions(digit) << (digit.bits - 1);
             keys.push(ots.receiver.planes(session.channel, spec.n(), bits)?);
         }
-        choices.extend(keys.iter().zip(digit.of(numbers)).map(|(ot, number)| ot.choice.xor(number)));
+        choices.extend(keys.iter().zip(digit.select(numbers)).map(|(ot, number)| ot.choice.xor(number)));
         for f in 0..functions(digit) {
             let mut pad = Bits::zeros(spec.n());
             for (p, ot) in keys.iter().enumerate() {
@@ -109,7 +109,7 @@ pub(super) fn server_offline(
 
 /// The client's shares of a digit's functions, from its pads and the digit's part of the message.
 pub(super) fn client_leaf(digit: Digit, numbers: &[Bits], pads: Vec<Bits>, message: &[Bits]) -> Leaf {
-    let (number, mut shares) = (digit.of(numbers), pads);
+    let (number, mut shares) = (digit.select(numbers), pads);
     let mut message = message.iter();
     for entry in &one_hot(number)[1..] {
         for (share, plane) in shares.iter_mut().zip(message.by_ref()) {
@@ -124,7 +124,7 @@ pub(super) fn client_leaf(digit: Digit, numbers: &[Bits], pads: Vec<Bits>, messa
 
 /// The server's shares of a digit's functions, and the digit's part of the message.
 pub(super) fn server_leaf(digit: Digit, numbers: &[Bits], pads: &[Bits]) -> (Leaf, Vec<Bits>) {
-    let (number, functions) = (digit.of(numbers), functions(digit));
+    let (number, functions) = (digit.select(numbers), functions(digit));
     let tables = tables(digit, number);
     let (first, others) = pads.split_at(functions);
     let mut message = Vec::with_capacity(others.len());

@@ -84,8 +84,8 @@ impl ClientGrow {
         out.packed(&self.share);
     }
 
-    pub fn read(spec: &WrapSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
-        Ok(Self { share: from.packed(spec.n, spec.extra)? })
+    pub fn read(spec: &WrapSpec, reader: &mut Reader<'_>) -> Result<Self, MpcError> {
+        Ok(Self { share: reader.packed(spec.n, spec.extra)? })
     }
 }
 
@@ -101,11 +101,11 @@ impl ServerGrow {
 
     /// Online: computes the share in the wider ring (`[n]`) from the moved one (`[n]`, below
     /// `2^width`).
-    pub fn online(self, spec: &WrapSpec, moved: &[u64], session: &mut Session<'_>) -> Result<Vec<u64>, MpcError> {
-        let flip = self.rho.xor(&bit_plane(moved, spec.width - 1));
+    pub fn online(self, spec: &WrapSpec, differences: &[u64], session: &mut Session<'_>) -> Result<Vec<u64>, MpcError> {
+        let flip = self.rho.xor(&bit_plane(differences, spec.width - 1));
         planes::send(session.channel, FLIP, std::slice::from_ref(&flip))?;
         let growth = session.channel.recv_packed(GROWTH, spec.n, spec.extra)?;
-        let zipped = moved.iter().zip(growth).zip(self.share.values()).zip(flip.masks());
+        let zipped = differences.iter().zip(growth).zip(self.share.values()).zip(flip.masks());
         let widened = zipped.map(|(((&z, u), share), flip)| {
             let high = u.wrapping_add(signed(share, flip & 1)) & low_mask(spec.extra);
             z.wrapping_sub(high << spec.width) & spec.ring()
@@ -118,8 +118,8 @@ impl ServerGrow {
         out.packed(&self.share);
     }
 
-    pub fn read(spec: &WrapSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
-        Ok(Self { rho: from.plane(spec.n)?, share: from.packed(spec.n, spec.extra)? })
+    pub fn read(spec: &WrapSpec, reader: &mut Reader<'_>) -> Result<Self, MpcError> {
+        Ok(Self { rho: reader.plane(spec.n)?, share: reader.packed(spec.n, spec.extra)? })
     }
 }
 
@@ -140,19 +140,21 @@ mod tests {
                 }
             }
             let spec = WrapSpec { n: z.len(), width, extra };
-            let moved: Vec<u64> = z.iter().zip(&target).map(|(z, r)| z.wrapping_sub(*r) & low_mask(width)).collect();
+            let differences: Vec<u64> =
+                z.iter().zip(&target).map(|(z, r)| z.wrapping_sub(*r) & low_mask(width)).collect();
             // Ideal OTs of several seeds, so that each element has both choices.
             for seed in 0..4 {
                 let ((), server) = run_sessions(
                     seed,
                     |session, mut ots| {
-                        let made = ClientGrow::offline(&spec, &target, session, &mut ots).expect("client offline");
-                        made.online(&spec, &target, session).expect("client online");
+                        let client_grow =
+                            ClientGrow::offline(&spec, &target, session, &mut ots).expect("client offline");
+                        client_grow.online(&spec, &target, session).expect("client online");
                         session.channel.flush().expect("flush");
                     },
                     |session, mut ots| {
-                        let made = ServerGrow::offline(&spec, session, &mut ots).expect("server offline");
-                        made.online(&spec, &moved, session).expect("server online")
+                        let server_grow = ServerGrow::offline(&spec, session, &mut ots).expect("server offline");
+                        server_grow.online(&spec, &differences, session).expect("server online")
                     },
                 );
                 for ((z, r), s) in z.iter().zip(&target).zip(server) {

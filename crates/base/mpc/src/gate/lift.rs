@@ -34,7 +34,7 @@ pub struct LiftSpec {
 
 impl LiftSpec {
     /// 1 for shares above `(p - 1) / 2`.
-    fn above(&self, share: u64) -> u64 {
+    fn top_bit(&self, share: u64) -> u64 {
         ((self.prime / 2).wrapping_sub(share)) >> 63
     }
 
@@ -50,7 +50,7 @@ impl LiftSpec {
     /// Channel and OT errors.
     pub fn client(&self, c: &[u64], session: &mut Session<'_>, ots: &mut Ots) -> Result<Vec<u64>, MpcError> {
         let ReceiverWords { choice, m: words } = ots.receiver.words(session.channel, self.n)?;
-        let tops: Vec<u64> = c.iter().map(|&c| self.above(c)).collect();
+        let tops: Vec<u64> = c.iter().map(|&c| self.top_bit(c)).collect();
         planes::send(session.channel, CHOICE, &[choice.xor(&planes::bit_plane(&tops, 0))])?;
         session.channel.flush()?;
         let message = session.channel.recv_packed(MESSAGE, self.n, self.width)?;
@@ -76,12 +76,12 @@ impl LiftSpec {
             let t = (m0 ^ m1) & swap;
             let (k0, k1) = (m0 ^ t, m1 ^ t);
             // s + offset mod p, without a branch.
-            let moved = s + offset;
-            let moved = moved.min(moved.wrapping_sub(self.prime));
-            let top = self.above(moved);
+            let shifted = s + offset;
+            let shifted = shifted.min(shifted.wrapping_sub(self.prime));
+            let top = self.top_bit(shifted);
             message.push(top.wrapping_add(k0).wrapping_sub(k1));
             let wrapped = self.prime.wrapping_mul(top.wrapping_add(k0));
-            share.push(moved.wrapping_sub(wrapped).wrapping_sub(offset) & low_mask(self.width));
+            share.push(shifted.wrapping_sub(wrapped).wrapping_sub(offset) & low_mask(self.width));
         }
         session.channel.send_packed(MESSAGE, &message, self.width)?;
         session.channel.flush()?;
@@ -97,7 +97,7 @@ mod tests {
     use tacit_net::Phase;
 
     fn lifted(spec: LiftSpec, c: &[u64], s: &[u64]) -> Vec<u64> {
-        let (ours, theirs) = run_sessions(
+        let (client_result, server_result) = run_sessions(
             7,
             |session, mut ots| {
                 let share = spec.client(c, session, &mut ots).expect("the client");
@@ -109,8 +109,11 @@ mod tests {
             },
         );
         let (up, down) = spec.bytes();
-        assert!((up as u64..up as u64 + 32).contains(&ours.1) && (down as u64..down as u64 + 32).contains(&theirs.1));
-        ours.0.iter().zip(&theirs.0).map(|(c, s)| c.wrapping_add(*s) & low_mask(spec.width)).collect()
+        assert!(
+            (up as u64..up as u64 + 32).contains(&client_result.1)
+                && (down as u64..down as u64 + 32).contains(&server_result.1)
+        );
+        client_result.0.iter().zip(&server_result.0).map(|(c, s)| c.wrapping_add(*s) & low_mask(spec.width)).collect()
     }
 
     proptest! {
@@ -121,15 +124,15 @@ mod tests {
             width in 2u32..=48,
             values in prop::collection::vec(any::<(u64, u64)>(), 1..200),
         ) {
-            let most = (prime / 4) as i64;
-            let edges = [(0, 0), (0, prime - 1), (most, prime / 2), (-most, prime / 2 + 1), (most, 0), (-most, prime - 1)];
-            let random = values.iter().map(|&(v, c)| (v as i64 % (most + 1), c % prime));
-            let all: Vec<(i64, u64)> = edges.into_iter().chain(random).collect();
-            let c: Vec<u64> = all.iter().map(|(_, c)| *c).collect();
-            let s: Vec<u64> = all.iter().map(|(y, c)| (y - *c as i64).rem_euclid(prime as i64) as u64).collect();
-            let got = lifted(LiftSpec { n: all.len(), prime, width }, &c, &s);
-            for ((y, c), got) in all.iter().zip(got) {
-                prop_assert_eq!(got, *y as u64 & low_mask(width), "{} shared with {}", y, c);
+            let bound = (prime / 4) as i64;
+            let edges = [(0, 0), (0, prime - 1), (bound, prime / 2), (-bound, prime / 2 + 1), (bound, 0), (-bound, prime - 1)];
+            let random = values.iter().map(|&(v, c)| (v as i64 % (bound + 1), c % prime));
+            let cases: Vec<(i64, u64)> = edges.into_iter().chain(random).collect();
+            let c: Vec<u64> = cases.iter().map(|(_, c)| *c).collect();
+            let s: Vec<u64> = cases.iter().map(|(y, c)| (y - *c as i64).rem_euclid(prime as i64) as u64).collect();
+            let actual = lifted(LiftSpec { n: cases.len(), prime, width }, &c, &s);
+            for ((y, c), actual) in cases.iter().zip(actual) {
+                prop_assert_eq!(actual, *y as u64 & low_mask(width), "{} shared with {}", y, c);
             }
         }
     }

@@ -80,7 +80,7 @@ impl<'a> Shares<'a> {
     }
 
     /// The shares that the material stores.
-    fn kept(self) -> impl Iterator<Item = Bits> {
+    fn into_stored(self) -> impl Iterator<Item = Bits> {
         let Self { program, mut sums, .. } = self;
         program
             .material_sums()
@@ -91,24 +91,24 @@ impl<'a> Shares<'a> {
     }
 
     /// Restores the shares from the material. A folded constant of `lt` counts as zero.
-    fn restored(program: &'a Program, known: Known<'a>, planes: &[Bits], folded: bool) -> Self {
+    fn restore(program: &'a Program, known: Known<'a>, planes: &[Bits], folded: bool) -> Self {
         let mut shares = Self::new(program, known);
-        let mut kept = program.material_sums().iter();
+        let mut sums = program.material_sums().iter();
         if folded {
             let n = match shares.known {
                 Known::Client(bits) | Known::Server(bits) => bits[0].len(),
             };
-            let &constant = kept.next().expect("`lt` has a constant");
+            let &constant = sums.next().expect("`lt` has a constant");
             shares.sums[constant] = Some(Bits::zeros(n));
         }
-        for (&i, plane) in kept.zip(planes) {
+        for (&i, plane) in sums.zip(planes) {
             shares.sums[i] = Some(plane.clone());
         }
         shares
     }
 
     /// The share of a value; `None` for zero.
-    fn of(&self, value: Value) -> Option<Bits> {
+    fn share_of(&self, value: Value) -> Option<Bits> {
         match (value, &self.known) {
             (Value::ClientProduct(set), Known::Client(x)) => {
                 let mut factors = x.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1).map(|(_, x)| x);
@@ -120,7 +120,7 @@ impl<'a> Shares<'a> {
             (Value::Sum(i), known) => {
                 let sum = &self.program.sums()[i];
                 debug_assert!(sum.factor == Value::One, "only such sums are left out of the material");
-                let base = self.of(sum.base);
+                let base = self.share_of(sum.base);
                 match known {
                     Known::Client(_) => base,
                     Known::Server(v) => Some(xor(base, &v[sum.mask])),
@@ -139,7 +139,7 @@ impl<'a> Shares<'a> {
                 let top = set.ilog2() as usize;
                 monomials.push(monomials[set ^ (1 << top)].and(&d[top]));
             }
-            if let Some(share) = self.of(coefficient) {
+            if let Some(share) = self.share_of(coefficient) {
                 xor_and(&mut out, &share, &monomials[set]);
             }
         }
@@ -153,19 +153,19 @@ impl<'a> Shares<'a> {
     }
 }
 
-fn xor(base: Option<Bits>, other: &Bits) -> Bits {
+fn xor(base: Option<Bits>, operand: &Bits) -> Bits {
     match base {
         Some(mut base) => {
-            base.xor_assign(other);
+            base.xor_assign(operand);
             base
         }
-        None => other.clone(),
+        None => operand.clone(),
     }
 }
 
 /// The digit's bits of the client's share: its numbers complemented.
 fn complements(digit: Digit, numbers: &[Bits]) -> Vec<Bits> {
-    digit.of(numbers).iter().map(Bits::not).collect()
+    digit.select(numbers).iter().map(Bits::not).collect()
 }
 
 /// Material of the leaves.
@@ -179,19 +179,19 @@ pub(super) struct LeafMaterial {
 
 impl LeafMaterial {
     /// Adds the next digit's stored shares and masks.
-    fn push(&mut self, kept: Vec<Bits>, masks: Vec<Bits>) {
-        let mut kept = kept.into_iter();
-        self.constants.push(kept.next());
-        self.planes.push(kept.chain(masks).collect());
+    fn push(&mut self, stored: Vec<Bits>, masks: Vec<Bits>) {
+        let mut stored = stored.into_iter();
+        self.constants.push(stored.next());
+        self.planes.push(stored.chain(masks).collect());
     }
 
     /// Leaves without constants for a node to fold in.
-    pub(super) fn whole(planes: Vec<Bits>, digits: usize) -> Self {
-        let (mut of, constants) = (vec![Vec::new(); digits], vec![None; digits]);
-        if let Some(first) = of.first_mut() {
+    pub(super) fn without_constants(planes: Vec<Bits>, digits: usize) -> Self {
+        let (mut by_digit, constants) = (vec![Vec::new(); digits], vec![None; digits]);
+        if let Some(first) = by_digit.first_mut() {
             *first = planes;
         }
-        Self { constants, planes: of }
+        Self { constants, planes: by_digit }
     }
 
     /// All planes, digit by digit: the constant first if no node folded it in.
@@ -199,7 +199,7 @@ impl LeafMaterial {
         self.constants
             .into_iter()
             .zip(self.planes)
-            .flat_map(|(constant, rest)| constant.into_iter().chain(rest))
+            .flat_map(|(constant, planes)| constant.into_iter().chain(planes))
             .collect()
     }
 }
@@ -217,16 +217,16 @@ pub(super) fn client_offline(
         for (mask, factors) in program.ot_factors().iter().enumerate().rev() {
             let strings = ots.sender.planes(session.channel, spec.n(), factors.len())?;
             for ((m0, m1), &factor) in strings.m0.iter().zip(&strings.m1).zip(factors) {
-                fixes.push(xor(shares.of(factor), &m0.xor(m1)));
+                fixes.push(xor(shares.share_of(factor), &m0.xor(m1)));
             }
             for (i, sum) in program.sums_with(mask) {
-                let pad = factors.iter().position(|&f| f == sum.factor).map(|at| &strings.m0[at]);
-                let base = shares.of(sum.base);
+                let pad = factors.iter().position(|&f| f == sum.factor).map(|index| &strings.m0[index]);
+                let base = shares.share_of(sum.base);
                 let share = pad.map_or_else(|| base.clone(), |pad| Some(xor(base.clone(), pad)));
                 shares.sums[i] = Some(share.unwrap_or_else(|| Bits::zeros(spec.n())));
             }
         }
-        out.push(shares.kept().collect(), Vec::new());
+        out.push(shares.into_stored().collect(), Vec::new());
     }
     planes::send(session.channel, STRINGS, &fixes)?;
     Ok(out)
@@ -259,17 +259,17 @@ pub(super) fn server_offline(
             let mut products = std::mem::take(&mut strings[masks.len() - 1 - mask]);
             for (product, &factor) in products.iter_mut().zip(factors) {
                 xor_and(product, v, &fixes.next().expect("`corrections` counts the strings of all digits"));
-                if let Some(own) = shares.of(factor) {
-                    xor_and(product, v, &own);
+                if let Some(own_share) = shares.share_of(factor) {
+                    xor_and(product, v, &own_share);
                 }
             }
             for (i, sum) in program.sums_with(mask) {
-                let product = factors.iter().position(|&f| f == sum.factor).map_or(v, |at| &products[at]);
-                shares.sums[i] = Some(xor(shares.of(sum.base), product));
+                let product = factors.iter().position(|&f| f == sum.factor).map_or(v, |index| &products[index]);
+                shares.sums[i] = Some(xor(shares.share_of(sum.base), product));
             }
         }
-        let kept: Vec<Bits> = shares.kept().collect();
-        out.push(kept, masks);
+        let stored: Vec<Bits> = shares.into_stored().collect();
+        out.push(stored, masks);
     }
     Ok(out)
 }
@@ -277,13 +277,13 @@ pub(super) fn server_offline(
 /// The client's leaf, from its material and the opened bits.
 pub(super) fn client_leaf(digit: Digit, numbers: &[Bits], planes: &[Bits], d: &[Bits]) -> Leaf {
     let (program, x) = (program(digit), complements(digit, numbers));
-    Shares::restored(&program, Known::Client(&x), planes, digit.folded).leaf(d)
+    Shares::restore(&program, Known::Client(&x), planes, digit.folded).leaf(d)
 }
 
 /// The server's leaf and the masked bits that it opens.
 pub(super) fn server_leaf(digit: Digit, numbers: &[Bits], planes: &[Bits]) -> (Leaf, Vec<Bits>) {
     let (planes, v) = planes.split_at(client_planes(digit));
-    let d: Vec<Bits> = digit.of(numbers).iter().zip(v).map(|(b, v)| b.xor(v)).collect();
+    let d: Vec<Bits> = digit.select(numbers).iter().zip(v).map(|(b, v)| b.xor(v)).collect();
     let program = program(digit);
-    (Shares::restored(&program, Known::Server(v), planes, digit.folded).leaf(&d), d)
+    (Shares::restore(&program, Known::Server(v), planes, digit.folded).leaf(&d), d)
 }

@@ -93,10 +93,10 @@ impl GateSpec {
         }
     }
 
-    /// `base - [y >= 0]` for values y in a ring of `width` bits and bases in one of `of` bits. The
+    /// `base - [y >= 0]` for values y in a ring of `width` bits and bases in one of `ring_width` bits. The
     /// multiplied value is -1, held by the server.
-    pub fn subtracting(n: usize, width: u32, leaves: Leaves, of: u32) -> Self {
-        let mut gate = Self::new(n, width, 0, leaves, vec![of]);
+    pub fn subtracting(n: usize, width: u32, leaves: Leaves, ring_width: u32) -> Self {
+        let mut gate = Self::new(n, width, 0, leaves, vec![ring_width]);
         gate.mux.constant = Some(u64::MAX);
         gate
     }
@@ -145,10 +145,10 @@ impl GateSpec {
             client_material: 0,
             server_material: 0,
         };
-        let own = plane + packed_bytes(n, &self.mux.client_strings());
+        let client_material = plane + packed_bytes(n, &self.mux.client_strings());
         let (client, server) = self.compare.material_bytes();
-        cost.client_material = client + own;
-        cost.server_material = server + own + secret;
+        cost.client_material = client + client_material;
+        cost.server_material = server + client_material + secret;
         if let Some(wrap) = self.mux.wrap {
             cost.offline_up += plane + packed_bytes(n, &[wrap.extra]);
             cost.online_down += packed_bytes(n, &[wrap.extra]);
@@ -304,11 +304,11 @@ impl ClientGate {
     ///
     /// # Errors
     /// `Material` if too few bytes are left.
-    pub fn read(spec: &GateSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
-        let wrap = spec.mux.wrap.map(|shape| ClientWrap::read(&shape, from)).transpose()?;
-        let compare = ClientCompare::read(&spec.compare, from)?;
-        let mux = ClientMux::read(&spec.mux, from)?;
-        let grow = spec.grow.map(|shape| ClientGrow::read(&shape, from)).transpose()?;
+    pub fn read(spec: &GateSpec, reader: &mut Reader<'_>) -> Result<Self, MpcError> {
+        let wrap = spec.mux.wrap.map(|shape| ClientWrap::read(&shape, reader)).transpose()?;
+        let compare = ClientCompare::read(&spec.compare, reader)?;
+        let mux = ClientMux::read(&spec.mux, reader)?;
+        let grow = spec.grow.map(|shape| ClientGrow::read(&shape, reader)).transpose()?;
         Ok(Self { wrap, compare, mux, grow })
     }
 }
@@ -381,11 +381,11 @@ impl ServerGate {
     ///
     /// # Errors
     /// `Material` if too few bytes are left.
-    pub fn read(spec: &GateSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
-        let wrap = spec.mux.wrap.map(|shape| ServerWrap::read(&shape, from)).transpose()?;
-        let compare = ServerCompare::read(&spec.compare, from)?;
-        let mux = ServerMux::read(&spec.mux, from)?;
-        let grow = spec.grow.map(|shape| ServerGrow::read(&shape, from)).transpose()?;
+    pub fn read(spec: &GateSpec, reader: &mut Reader<'_>) -> Result<Self, MpcError> {
+        let wrap = spec.mux.wrap.map(|shape| ServerWrap::read(&shape, reader)).transpose()?;
+        let compare = ServerCompare::read(&spec.compare, reader)?;
+        let mux = ServerMux::read(&spec.mux, reader)?;
+        let grow = spec.grow.map(|shape| ServerGrow::read(&shape, reader)).transpose()?;
         Ok(Self { wrap, compare, mux, grow })
     }
 }

@@ -77,7 +77,7 @@ struct Field {
 }
 
 impl Field {
-    fn of(widths: &[u32], index: usize) -> Self {
+    fn new(widths: &[u32], index: usize) -> Self {
         Self { shift: widths[..index].iter().sum(), mask: low_mask(widths[index]) }
     }
 
@@ -96,7 +96,7 @@ pub struct ClientMux {
     lambda: Bits,
     /// For each string, the client's share of `lambda * X_c`. For a value, plus the pad of the
     /// server's part: the two are only used together.
-    own: Vec<Packed>,
+    shares: Vec<Packed>,
 }
 
 /// The server's material.
@@ -104,7 +104,7 @@ pub struct ServerMux {
     lambda: Bits,
     /// For each string, the server's share of `lambda * X_c`. For a value, minus the pad `p0` of
     /// its own part.
-    own: Vec<Packed>,
+    shares: Vec<Packed>,
     /// For each value `p0 - p1`, the mask of its own part.
     steps: Vec<Packed>,
 }
@@ -128,13 +128,13 @@ impl ClientMux {
         let SenderWords { m0: q0, m1: q1 } = ots.sender.words(session.channel, spec.n)?;
         let ReceiverWords { choice: lambda, m: pads } = ots.receiver.words(session.channel, spec.n)?;
         let flips = lambda.masks();
-        let mut own = Vec::with_capacity(widths.len());
+        let mut shares = Vec::with_capacity(widths.len());
         for (index, (&width, x)) in widths.iter().zip(values).enumerate() {
-            let field = Field::of(&widths, index);
+            let field = Field::new(&widths, index);
             let padded = u64::from(index < spec.widths.len()).wrapping_neg();
-            let [message, share] = Packed::pairs(spec.n, [width; 2], |from, [message, share]| {
-                let strings = q0[from..].iter().zip(&q1[from..]).zip(&pads[from..]);
-                let known = x[from..].iter().zip(&flips[from..]).zip(strings);
+            let [message, share] = Packed::pairs(spec.n, [width; 2], |start, [message, share]| {
+                let strings = q0[start..].iter().zip(&q1[start..]).zip(&pads[start..]);
+                let known = x[start..].iter().zip(&flips[start..]).zip(strings);
                 for ((message, share), ((x, flip), ((a, b), pad))) in message.iter_mut().zip(share).zip(known) {
                     let a = field.get(*a);
                     *message = negate_if(*x, *flip).wrapping_add(a).wrapping_sub(field.get(*b));
@@ -142,19 +142,19 @@ impl ClientMux {
                 }
             });
             session.channel.send(CLIENT_PART, message.bytes())?;
-            own.push(share);
+            shares.push(share);
         }
-        Ok(Self { lambda, own })
+        Ok(Self { lambda, shares })
     }
 
     fn of_constant(spec: &MuxSpec, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
         let width = spec.widths[0];
-        let ReceiverWords { choice: lambda, m: mut own } = ots.receiver.words(session.channel, spec.n)?;
+        let ReceiverWords { choice: lambda, m: mut shares } = ots.receiver.words(session.channel, spec.n)?;
         let message = session.channel.recv_packed(SERVER_PART, spec.n, width)?;
-        for ((pad, t), chosen) in own.iter_mut().zip(message).zip(lambda.masks()) {
+        for ((pad, t), chosen) in shares.iter_mut().zip(message).zip(lambda.masks()) {
             *pad = pad.wrapping_add(t & chosen);
         }
-        Ok(Self { lambda, own: vec![Packed::new(&own, width)] })
+        Ok(Self { lambda, shares: vec![Packed::new(&shares, width)] })
     }
 
     /// Online, first: receives the server's masked part (after the server's `start`), for
@@ -190,12 +190,12 @@ impl ClientMux {
         mu: Option<&[u64]>,
         session: &mut Session<'_>,
     ) -> Result<Vec<Vec<u64>>, MpcError> {
-        let mine = bit.xor(&self.lambda);
+        let own_opening = bit.xor(&self.lambda);
         let mut open = planes::recv(session.channel, OPENING, 1, spec.n)?;
-        planes::send(session.channel, OPENING, std::slice::from_ref(&mine))?;
-        open[0].xor_assign(&mine);
+        planes::send(session.channel, OPENING, std::slice::from_ref(&own_opening))?;
+        open[0].xor_assign(&own_opening);
         let flips = open[0].masks();
-        let mut parts: Vec<Vec<u64>> = self.own.iter().map(Packed::values).collect();
+        let mut parts: Vec<Vec<u64>> = self.shares.iter().map(Packed::values).collect();
         for (part, masked) in parts.iter_mut().zip(masked) {
             part.iter_mut().zip(masked).for_each(|(z, t)| *z = z.wrapping_add(*t));
         }
@@ -213,17 +213,17 @@ impl ClientMux {
     /// Writes the material.
     pub fn write(&self, out: &mut Writer) {
         out.planes(std::slice::from_ref(&self.lambda));
-        self.own.iter().for_each(|p| out.packed(p));
+        self.shares.iter().for_each(|p| out.packed(p));
     }
 
     /// Reads the material.
     ///
     /// # Errors
     /// `Material` if too few bytes are left.
-    pub fn read(spec: &MuxSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
-        let lambda = from.plane(spec.n)?;
-        let own = spec.client_strings().iter().map(|&w| from.packed(spec.n, w)).collect::<Result<_, _>>()?;
-        Ok(Self { lambda, own })
+    pub fn read(spec: &MuxSpec, reader: &mut Reader<'_>) -> Result<Self, MpcError> {
+        let lambda = reader.plane(spec.n)?;
+        let shares = spec.client_strings().iter().map(|&w| reader.packed(spec.n, w)).collect::<Result<_, _>>()?;
+        Ok(Self { lambda, shares })
     }
 }
 
@@ -241,14 +241,14 @@ impl ServerMux {
         let ReceiverWords { choice: lambda, m: words } = ots.receiver.words(session.channel, spec.n)?;
         let SenderWords { m0: p0, m1: p1 } = ots.sender.words(session.channel, spec.n)?;
         let chosen = lambda.masks();
-        let (mut own, mut steps) = (Vec::with_capacity(widths.len()), Vec::with_capacity(spec.widths.len()));
+        let (mut shares, mut steps) = (Vec::with_capacity(widths.len()), Vec::with_capacity(spec.widths.len()));
         for (index, &width) in widths.iter().enumerate() {
             let message = session.channel.recv_packed(CLIENT_PART, spec.n, width)?;
-            let field = Field::of(&widths, index);
+            let field = Field::new(&widths, index);
             let padded = u64::from(index < spec.widths.len()).wrapping_neg();
-            let [share, step] = Packed::pairs(spec.n, [width; 2], |from, [share, step]| {
-                let pads = p0[from..].iter().zip(&p1[from..]);
-                let known = words[from..].iter().zip(&message[from..]).zip(&chosen[from..]).zip(pads);
+            let [share, step] = Packed::pairs(spec.n, [width; 2], |start, [share, step]| {
+                let pads = p0[start..].iter().zip(&p1[start..]);
+                let known = words[start..].iter().zip(&message[start..]).zip(&chosen[start..]).zip(pads);
                 for ((share, step), (((q, e), chosen), (a, b))) in share.iter_mut().zip(step).zip(known) {
                     let a = field.get(*a) & padded;
                     *share = field.get(*q).wrapping_add(e & chosen).wrapping_sub(a);
@@ -258,9 +258,9 @@ impl ServerMux {
             if index < spec.widths.len() {
                 steps.push(step);
             }
-            own.push(share);
+            shares.push(share);
         }
-        Ok(Self { lambda, own, steps })
+        Ok(Self { lambda, shares, steps })
     }
 
     fn of_constant(spec: &MuxSpec, constant: u64, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
@@ -272,7 +272,7 @@ impl ServerMux {
             pads.map(|((p0, p1), flip)| p0.wrapping_sub(*p1).wrapping_add(negate_if(constant, flip))).collect();
         session.channel.send_packed(SERVER_PART, &message, width)?;
         p0.iter_mut().for_each(|p| *p = p.wrapping_neg());
-        Ok(Self { lambda, own: vec![Packed::new(&p0, width)], steps: Vec::new() })
+        Ok(Self { lambda, shares: vec![Packed::new(&p0, width)], steps: Vec::new() })
     }
 
     /// Online, first: sends the masked part of the server's values, one `[n]` per value, unless
@@ -305,12 +305,12 @@ impl ServerMux {
         mu: Option<&[u64]>,
         session: &mut Session<'_>,
     ) -> Result<Vec<Vec<u64>>, MpcError> {
-        let mine = bit.xor(&self.lambda);
-        planes::send(session.channel, OPENING, std::slice::from_ref(&mine))?;
+        let own_opening = bit.xor(&self.lambda);
+        planes::send(session.channel, OPENING, std::slice::from_ref(&own_opening))?;
         let mut open = planes::recv(session.channel, OPENING, 1, spec.n)?;
-        open[0].xor_assign(&mine);
+        open[0].xor_assign(&own_opening);
         let (flips, chosen) = (open[0].masks(), self.lambda.masks());
-        let mut parts: Vec<Vec<u64>> = self.own.iter().map(Packed::values).collect();
+        let mut parts: Vec<Vec<u64>> = self.shares.iter().map(Packed::values).collect();
         for (part, x) in parts.iter_mut().zip(values) {
             part.iter_mut().zip(*x).zip(&chosen).for_each(|((z, x), chosen)| *z = z.wrapping_add(x & chosen));
         }
@@ -328,18 +328,18 @@ impl ServerMux {
     /// Writes the material.
     pub fn write(&self, out: &mut Writer) {
         out.planes(std::slice::from_ref(&self.lambda));
-        self.own.iter().chain(&self.steps).for_each(|p| out.packed(p));
+        self.shares.iter().chain(&self.steps).for_each(|p| out.packed(p));
     }
 
     /// Reads the material.
     ///
     /// # Errors
     /// `Material` if too few bytes are left.
-    pub fn read(spec: &MuxSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
-        let lambda = from.plane(spec.n)?;
-        let own = spec.client_strings().iter().map(|&w| from.packed(spec.n, w)).collect::<Result<_, _>>()?;
-        let steps = spec.server_parts().iter().map(|&w| from.packed(spec.n, w)).collect::<Result<_, _>>()?;
-        Ok(Self { lambda, own, steps })
+    pub fn read(spec: &MuxSpec, reader: &mut Reader<'_>) -> Result<Self, MpcError> {
+        let lambda = reader.plane(spec.n)?;
+        let shares = spec.client_strings().iter().map(|&w| reader.packed(spec.n, w)).collect::<Result<_, _>>()?;
+        let steps = spec.server_parts().iter().map(|&w| reader.packed(spec.n, w)).collect::<Result<_, _>>()?;
+        Ok(Self { lambda, shares, steps })
     }
 }
 

@@ -49,7 +49,6 @@ pub(super) struct Node {
 
 /// A party's masks and products in the order of the material, by operand. The lower operands are
 /// `lt_0` and, where needed, `eq_0`.
-/// where needed, `eq_0`.
 ///
 /// Two groups: `a` of `eq_1`, `m` of `lt_0`, and `m, a m` of `eq_0`. Three: `a` of `eq_2`, `b` of
 /// `lt_1`, `c, a c` of `eq_1`, `m, a m, c m` of `lt_0`, and `m, a m, c m, a c m` of `eq_0`. Last,
@@ -77,8 +76,8 @@ impl Node {
 
     /// Planes of a party's material.
     pub(super) fn planes(self) -> usize {
-        let (own, of_eq) = if self.is_three() { (7, 4) } else { (2, 2) };
-        own + of_eq * usize::from(self.with_eq) + usize::from(!self.folded)
+        let (fixed, per_eq) = if self.is_three() { (7, 4) } else { (2, 2) };
+        fixed + per_eq * usize::from(self.with_eq) + usize::from(!self.folded)
     }
 
     /// Bits that each party sends per element, offline.
@@ -93,13 +92,13 @@ impl Node {
     }
 
     /// The party's masked shares of the operands, for opening.
-    pub(super) fn masked(self, below: &[Leaf], planes: &[Bits]) -> Vec<Bits> {
-        let mut operands = vec![(eq_of(below, self.groups - 1), &planes[0])];
+    pub(super) fn mask_operands(self, leaves: &[Leaf], planes: &[Bits]) -> Vec<Bits> {
+        let mut operands = vec![(eq_of(leaves, self.groups - 1), &planes[0])];
         if self.is_three() {
-            operands.extend([(&below[1].lt, &planes[1]), (eq_of(below, 1), &planes[2])]);
+            operands.extend([(&leaves[1].lt, &planes[1]), (eq_of(leaves, 1), &planes[2])]);
         }
-        let lowest = [Some(&below[0].lt), self.with_eq.then(|| eq_of(below, 0))];
-        operands.extend(lowest.into_iter().flatten().zip(self.lower_masks().map(|at| &planes[at])));
+        let lowest = [Some(&leaves[0].lt), self.with_eq.then(|| eq_of(leaves, 0))];
+        operands.extend(lowest.into_iter().flatten().zip(self.lower_masks().map(|index| &planes[index])));
         operands.into_iter().map(|(share, mask)| share.xor(mask)).collect()
     }
 
@@ -114,9 +113,9 @@ impl Node {
         if self.is_three() {
             lt.xor_assign(&product(role, [&opened[0], &opened[1]], [&planes[0], &planes[1]]));
         }
-        let mut products = self.lower_masks().zip(&opened[first..]).map(|(at, x)| match self.is_three() {
-            true => product_of_three(role, [&opened[0], &opened[2], x], planes, at),
-            false => product(role, [&opened[0], x], [&planes[0], &planes[at]]),
+        let mut products = self.lower_masks().zip(&opened[first..]).map(|(index, x)| match self.is_three() {
+            true => product_of_three(role, [&opened[0], &opened[2], x], planes, index),
+            false => product(role, [&opened[0], x], [&planes[0], &planes[index]]),
         });
         lt.xor_assign(&products.next().expect("a node has an `lt`"));
         let mut eq = products.next();
@@ -141,10 +140,10 @@ fn product(role: Role, [x, y]: [&Bits; 2], [a, b]: [&Bits; 2]) -> Bits {
 }
 
 /// Share of `(x ^ a)(y ^ c)(z ^ m) ^ a c m`, with the masks of a node of three and of the lower operand at
-/// `at`.
-fn product_of_three(role: Role, [x, y, z]: [&Bits; 3], planes: &[Bits], at: usize) -> Bits {
+/// `offset`.
+fn product_of_three(role: Role, [x, y, z]: [&Bits; 3], planes: &[Bits], offset: usize) -> Bits {
     let [a, c, ac] = [0, 2, 3].map(|i| &planes[i]);
-    let [m, am, cm] = [0, 1, 2].map(|i| &planes[at + i]);
+    let [m, am, cm] = [0, 1, 2].map(|i| &planes[offset + i]);
     // (x ^ a)(y ^ c) m + z (x ^ a)(y ^ c), without the constant.
     let mut out = x.and(cm);
     xor_and(&mut out, y, am);
@@ -165,7 +164,7 @@ fn cross(u: &Bits, v: &Bits, received: &Bits, m0: &Bits) -> Bits {
 }
 
 /// Runs OTs of the same strings in both directions.
-fn both(
+fn run_both_ways(
     session: &mut Session<'_>,
     ots: &mut Ots,
     n: usize,
@@ -212,12 +211,12 @@ impl Products {
             let [m, am] = next();
             let mut planes = vec![m, am];
             planes.extend(with_c.next().into_iter().flatten());
-            let whole = planes.pop().expect("there are two and more");
+            let last_product = planes.pop().expect("there are two and more");
             out.append(&mut planes);
             match (lower, &mut constant) {
-                (0, Some(sum)) => sum.xor_assign(&whole),
-                (0, none) => *none = Some(whole),
-                _ => out.push(whole),
+                (0, Some(sum)) => sum.xor_assign(&last_product),
+                (0, none) => *none = Some(last_product),
+                _ => out.push(last_product),
             }
         }
         out.extend(constant);
@@ -256,9 +255,9 @@ pub(super) fn offline(
     session: &mut Session<'_>,
     ots: &mut Ots,
 ) -> Result<Vec<Vec<Bits>>, MpcError> {
-    let (mut made, mut waiting, mut mine) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut all_products, mut waiting, mut corrections) = (Vec::new(), Vec::new(), Vec::new());
     for (index, &node) in nodes.iter().enumerate() {
-        let (received, sent) = both(session, ots, n, node.opened() - 1)?;
+        let (received, sent) = run_both_ways(session, ots, n, node.opened() - 1)?;
         let a = received.choice;
         let others = (0..node.opened() - 1).map(|i| {
             let mask = sent.m0[i].xor(&sent.m1[i]);
@@ -267,48 +266,48 @@ pub(super) fn offline(
         });
         let others: Vec<[Bits; 2]> = others.collect();
         if node.is_three() {
-            let (received, sent) = both(session, ots, n, 2 * node.lower())?;
-            mine.push(received.choice.xor(&others[1][0]));
+            let (received, sent) = run_both_ways(session, ots, n, 2 * node.lower())?;
+            corrections.push(received.choice.xor(&others[1][0]));
             for (i, string) in others[2..].iter().flatten().enumerate() {
-                mine.push(sent.m0[i].xor(&sent.m1[i]).xor(string));
+                corrections.push(sent.m0[i].xor(&sent.m1[i]).xor(string));
             }
             waiting.push(Waiting { index, received, sent });
         }
-        made.push(Products { node, a, others, with_c: Vec::new() });
+        all_products.push(Products { node, a, others, with_c: Vec::new() });
     }
     if !waiting.is_empty() {
-        let mut theirs = exchange(session, &mine, n)?.into_iter();
+        let mut peer_corrections = exchange(session, &corrections, n)?.into_iter();
         for Waiting { index, received, mut sent } in waiting {
-            let mut next = || theirs.next().expect("both parties send as many corrections");
+            let mut next = || peer_corrections.next().expect("both parties send as many corrections");
             let flip = next();
-            let of = &mut made[index];
-            let c = &of.others[1][0];
-            let products = of.others[2..].iter().flatten().enumerate().map(|(i, string)| {
+            let entry = &mut all_products[index];
+            let c = &entry.others[1][0];
+            let products = entry.others[2..].iter().flatten().enumerate().map(|(i, string)| {
                 conditional_swap(&mut sent.m0[i], &mut sent.m1[i], &flip);
                 let mut share = received.m[i].clone();
                 xor_and(&mut share, c, &next());
                 cross(c, string, &share, &sent.m0[i])
             });
             let products: Vec<Bits> = products.collect();
-            of.with_c = products.chunks_exact(2).map(|pair| [pair[0].clone(), pair[1].clone()]).collect();
+            entry.with_c = products.chunks_exact(2).map(|pair| [pair[0].clone(), pair[1].clone()]).collect();
         }
     }
-    Ok(made.into_iter().map(Products::planes).collect())
+    Ok(all_products.into_iter().map(Products::planes).collect())
 }
 
 /// Returns the `eq` of a group that has one.
-fn eq_of(below: &[Leaf], i: usize) -> &Bits {
-    below[i].eq.as_ref().expect("only the lowest group has no `eq`, and nothing multiplies it")
+fn eq_of(leaves: &[Leaf], i: usize) -> &Bits {
+    leaves[i].eq.as_ref().expect("only the lowest group has no `eq`, and nothing multiplies it")
 }
 
 /// Sends planes and receives as many; the server sends first.
-fn exchange(session: &mut Session<'_>, mine: &[Bits], n: usize) -> Result<Vec<Bits>, MpcError> {
+fn exchange(session: &mut Session<'_>, own_planes: &[Bits], n: usize) -> Result<Vec<Bits>, MpcError> {
     if session.role == Role::Server {
-        planes::send(session.channel, CORRECTIONS, mine)?;
+        planes::send(session.channel, CORRECTIONS, own_planes)?;
     }
-    let theirs = planes::recv(session.channel, CORRECTIONS, mine.len(), n)?;
+    let peer_planes = planes::recv(session.channel, CORRECTIONS, own_planes.len(), n)?;
     if session.role == Role::Client {
-        planes::send(session.channel, CORRECTIONS, mine)?;
+        planes::send(session.channel, CORRECTIONS, own_planes)?;
     }
-    Ok(theirs)
+    Ok(peer_planes)
 }

@@ -46,14 +46,14 @@ fn product(set: usize) -> Value {
 impl Program {
     /// The program for a digit of `bits` bits (1 to 4), with or without its `eq`.
     pub(super) fn new(bits: usize, with_eq: bool) -> Self {
-        let all = (1usize << bits) - 1;
+        let full_set = (1usize << bits) - 1;
         // Coefficient of a set S of b's. In `eq`: the x's of all other bits. In `lt`: the x of the
         // lowest bit of S, and those of the other bits above it.
         let mut program = Self {
             sums: Vec::new(),
             ot_factors: vec![Vec::new(); bits],
-            lt: (0..=all).map(|set| lt(set, all)).collect(),
-            eq: if with_eq { (0..=all).map(|set| product(all & !set)).collect() } else { Vec::new() },
+            lt: (0..=full_set).map(|set| lt(set, full_set)).collect(),
+            eq: if with_eq { (0..=full_set).map(|set| product(full_set & !set)).collect() } else { Vec::new() },
             material_sums: Vec::new(),
         };
         for mask in (0..bits).rev() {
@@ -139,13 +139,13 @@ impl Program {
     }
 }
 
-/// Returns the coefficient in `lt` of a set among `all` bits.
-fn lt(set: usize, all: usize) -> Value {
+/// Returns the coefficient in `lt` of a set among `full_set` bits.
+fn lt(set: usize, full_set: usize) -> Value {
     if set == 0 {
         return Value::Zero;
     }
     let lowest = 1 << set.trailing_zeros();
-    product(lowest | (all & !set & !(lowest - 1)))
+    product(lowest | (full_set & !set & !(lowest - 1)))
 }
 
 #[cfg(test)]
@@ -165,20 +165,20 @@ mod tests {
         }
     }
 
-    fn polynomial(program: &Program, of: &[Value], x: usize, v: usize, d: usize) -> bool {
-        of.iter().enumerate().filter(|&(s, &c)| s & !d == 0 && value(program, c, x, v)).count() % 2 == 1
+    fn polynomial(program: &Program, coefficients: &[Value], x: usize, v: usize, d: usize) -> bool {
+        coefficients.iter().enumerate().filter(|&(s, &c)| s & !d == 0 && value(program, c, x, v)).count() % 2 == 1
     }
 
     #[test]
     fn polynomials_compare_for_all_bits_and_masks() {
         for bits in 1..=4 {
             let program = Program::new(bits, true);
-            let all = (1 << bits) - 1;
-            for (x, b) in (0..=all).flat_map(|x| (0..=all).map(move |b| (x, b))) {
-                for v in 0..=all {
+            let full_set = (1 << bits) - 1;
+            for (x, b) in (0..=full_set).flat_map(|x| (0..=full_set).map(move |b| (x, b))) {
+                for v in 0..=full_set {
                     let of = |f: &[Value]| polynomial(&program, f, x, v, b ^ v);
-                    assert_eq!(of(&program.lt), (!x & all) < b, "{bits} bits, x = {x}, b = {b}, v = {v}");
-                    assert_eq!(of(&program.eq), (!x & all) == b, "{bits} bits, x = {x}, b = {b}, v = {v}");
+                    assert_eq!(of(&program.lt), (!x & full_set) < b, "{bits} bits, x = {x}, b = {b}, v = {v}");
+                    assert_eq!(of(&program.eq), (!x & full_set) == b, "{bits} bits, x = {x}, b = {b}, v = {v}");
                 }
             }
         }

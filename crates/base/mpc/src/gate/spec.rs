@@ -37,10 +37,10 @@ pub struct CompareSpec {
     joins: Vec<Vec<Node>>,
 }
 
-/// One digit of the compared numbers: bits `from .. from + bits`.
+/// One digit of the compared numbers: bits `first_bit .. first_bit + bits`.
 #[derive(Clone, Copy)]
 pub(super) struct Digit {
-    from: u32,
+    first_bit: u32,
     pub(super) bits: u32,
     pub(super) with_eq: bool,
     pub(super) folded: bool,
@@ -48,8 +48,8 @@ pub(super) struct Digit {
 
 impl Digit {
     /// The digit's planes among those of a number.
-    pub(super) fn of(self, numbers: &[Bits]) -> &[Bits] {
-        &numbers[self.from as usize..(self.from + self.bits) as usize]
+    pub(super) fn select(self, numbers: &[Bits]) -> &[Bits] {
+        &numbers[self.first_bit as usize..(self.first_bit + self.bits) as usize]
     }
 }
 
@@ -63,7 +63,7 @@ impl CompareSpec {
         let weight = if let Leaves::Weighed(weight) = leaves { weight as usize } else { WEIGHT };
         let joins = Joins::new(bits as usize, weight);
         let count = match leaves {
-            Leaves::Direct(most) | Leaves::Masked(most) => fewest(bits, most),
+            Leaves::Direct(max_bits) | Leaves::Masked(max_bits) => fewest(bits, max_bits),
             Leaves::Weighed(_) => {
                 let trips = Joins::round_trips(fewest(bits, 3));
                 let counts =
@@ -94,10 +94,10 @@ impl CompareSpec {
     }
 
     pub(super) fn digits(&self) -> impl Iterator<Item = Digit> + '_ {
-        let mut from = 0;
+        let mut first_bit = 0;
         self.digits.iter().enumerate().map(move |(i, &(bits, folded))| {
-            from += bits;
-            Digit { from: from - bits, bits, with_eq: i > 0, folded }
+            first_bit += bits;
+            Digit { first_bit: first_bit - bits, bits, with_eq: i > 0, folded }
         })
     }
 
@@ -111,9 +111,9 @@ impl CompareSpec {
     }
 }
 
-/// Returns the smallest number of digits for `bits` bits if a digit has `most` bits at most.
-fn fewest(bits: u32, most: u32) -> usize {
-    bits.div_ceil(most.clamp(1, MAX_BITS)) as usize
+/// Returns the smallest number of digits for `bits` bits if a digit has `max_bits` bits at most.
+fn fewest(bits: u32, max_bits: u32) -> usize {
+    bits.div_ceil(max_bits.clamp(1, MAX_BITS)) as usize
 }
 
 /// `count` digits of `bits` bits in all, as equal as possible, the largest first.

@@ -121,9 +121,9 @@ proptest! {
         }).collect();
         let tested: Vec<u64> = plain.iter().map(|&v| v as u64 & low_mask(width)).collect();
         let spec = GateSpec::widening(n, width, 0, leaves(kind), width + extra, place(late));
-        let got = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], seed >> 8);
-        let want: Vec<u64> = plain.iter().map(|&v| v.max(0) as u64).collect();
-        prop_assert_eq!(&got.results[0], &want);
+        let actual = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], seed >> 8);
+        let expected: Vec<u64> = plain.iter().map(|&v| v.max(0) as u64).collect();
+        prop_assert_eq!(&actual.results[0], &expected);
     }
 
     #[test]
@@ -139,10 +139,10 @@ proptest! {
         let bases = [ring(&b), vec![3; n]];
         // The tested value is shared anew, so the multiplied difference need not have the same
         // shares.
-        let got = run(&spec, width, &ring(&difference), &lists, &bases, seed >> 8);
+        let actual = run(&spec, width, &ring(&difference), &lists, &bases, seed >> 8);
         for i in 0..n {
-            prop_assert_eq!(signed(got.results[0][i], width), a[i].max(b[i]));
-            prop_assert_eq!(got.results[1][i], if a[i] >= b[i] { 3 + i as u64 } else { 3 });
+            prop_assert_eq!(signed(actual.results[0][i], width), a[i].max(b[i]));
+            prop_assert_eq!(actual.results[1][i], if a[i] >= b[i] { 3 + i as u64 } else { 3 });
         }
     }
 
@@ -152,8 +152,8 @@ proptest! {
         let plain: Vec<i64> = (-200i64..200).map(|i| if i % 3 == 0 { i } else { (i.wrapping_mul(seed as i64 | 1) >> 5) % bound }).collect();
         let tested: Vec<u64> = plain.iter().map(|&v| v as u64 & low_mask(width)).collect();
         let spec = GateSpec::widening(plain.len(), width, drop, Leaves::Masked(3), width + 5, place(seed % 2 == 0));
-        let got = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], seed >> 8);
-        for (&v, &z) in plain.iter().zip(&got.results[0]) {
+        let actual = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], seed >> 8);
+        for (&v, &z) in plain.iter().zip(&actual.results[0]) {
             let may_vanish = v >= 0 && v < 1 << drop;
             prop_assert!(z == v.max(0) as u64 || (may_vanish && z == 0), "{} became {}", v, z);
         }
@@ -163,18 +163,19 @@ proptest! {
 #[test]
 fn subtracting_is_exact_for_all_shares_of_small_rings() {
     for kind in 0..KINDS {
-        let (width, of) = (4, 7);
+        let (width, result_width) = (4, 7);
         let plain: Vec<i64> = (0..4000).map(|i| i % 16 - 8).collect();
         let tested: Vec<u64> = plain.iter().map(|&v| v as u64 & low_mask(width)).collect();
-        let bases: Vec<u64> = (0..4000).map(|i| i & low_mask(of)).collect();
-        let spec = GateSpec::subtracting(plain.len(), width, leaves(kind), of);
-        let got = run(&spec, width, &tested, &[], std::slice::from_ref(&bases), 5);
-        let want = plain.iter().zip(&bases).map(|(&y, b)| b.wrapping_sub(u64::from(y >= 0)) & low_mask(of));
-        assert_eq!(got.results[0], want.collect::<Vec<u64>>(), "{:?}", leaves(kind));
-        let (cost, other) = (spec.cost(), GateSpec::new(4000, width, 0, leaves(kind), vec![of]).cost());
-        assert_eq!((cost.online_up, cost.online_down), (other.online_up, other.online_down - 4000 * 7 / 8));
-        assert_eq!((cost.client_rots, cost.server_rots), (other.client_rots, other.server_rots - 4000));
-        let [up, down] = got.sent.map(|bytes| bytes as usize);
+        let bases: Vec<u64> = (0..4000).map(|i| i & low_mask(result_width)).collect();
+        let spec = GateSpec::subtracting(plain.len(), width, leaves(kind), result_width);
+        let actual = run(&spec, width, &tested, &[], std::slice::from_ref(&bases), 5);
+        let expected =
+            plain.iter().zip(&bases).map(|(&y, b)| b.wrapping_sub(u64::from(y >= 0)) & low_mask(result_width));
+        assert_eq!(actual.results[0], expected.collect::<Vec<u64>>(), "{:?}", leaves(kind));
+        let (cost, relu_cost) = (spec.cost(), GateSpec::new(4000, width, 0, leaves(kind), vec![result_width]).cost());
+        assert_eq!((cost.online_up, cost.online_down), (relu_cost.online_up, relu_cost.online_down - 4000 * 7 / 8));
+        assert_eq!((cost.client_rots, cost.server_rots), (relu_cost.client_rots, relu_cost.server_rots - 4000));
+        let [up, down] = actual.sent.map(|bytes| bytes as usize);
         assert!((cost.online_up..cost.online_up + 400).contains(&up), "{up} sent up, {} stated", cost.online_up);
         assert!((cost.online_down..cost.online_down + 400).contains(&down), "{down} down, {} stated", cost.online_down);
     }
@@ -191,11 +192,11 @@ fn relu_is_exact_for_all_shares_of_small_rings() {
         let (shares, _) = split(&tested, width, 5);
         let met: std::collections::HashSet<(i64, u64)> = plain.iter().copied().zip(shares).collect();
         assert_eq!(met.len() as i64, (2 * bound - 1) << width);
-        let want: Vec<u64> = plain.iter().map(|&v| v.max(0) as u64).collect();
+        let expected: Vec<u64> = plain.iter().map(|&v| v.max(0) as u64).collect();
         for late in [false, true] {
             let spec = GateSpec::widening(plain.len(), width, 0, leaves(kind), width + extra, place(late));
-            let got = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], 5);
-            assert_eq!(got.results[0], want, "{width} + {extra} bits, {:?}", leaves(kind));
+            let actual = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], 5);
+            assert_eq!(actual.results[0], expected, "{width} + {extra} bits, {:?}", leaves(kind));
         }
     }
 }
@@ -210,10 +211,10 @@ fn online_bytes_are_as_stated() {
             None => GateSpec::new(n, width, 0, leaves(kind), vec![width]),
         };
         let tested = vec![5; n];
-        let got = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], 3);
+        let actual = run(&spec, width, &tested, std::slice::from_ref(&tested), &[], 3);
         let cost = spec.cost();
-        assert_eq!(got.server_rounds as usize, cost.exchanges);
-        let [up, down] = got.sent.map(|b| b as usize);
+        assert_eq!(actual.server_rounds as usize, cost.exchanges);
+        let [up, down] = actual.sent.map(|b| b as usize);
         assert!(up >= cost.online_up && up < cost.online_up + 400, "{up} sent up, {} stated", cost.online_up);
         assert!(
             down >= cost.online_down && down < cost.online_down + 400,
@@ -264,9 +265,9 @@ fn bits_per_gate_are_as_documented() {
 fn truncated_material_is_an_error() {
     let spec = GateSpec::widening(10, 20, 0, Leaves::Masked(3), 32, Widening::OnTheWay);
     let bytes = vec![0u8; 10_000];
-    let mut whole = Reader::new(&bytes);
-    assert!(ServerGate::read(&spec, &mut whole).is_ok());
-    assert!(whole.finish().is_err(), "left-over bytes must be refused");
+    let mut reader = Reader::new(&bytes);
+    assert!(ServerGate::read(&spec, &mut reader).is_ok());
+    assert!(reader.finish().is_err(), "left-over bytes must be refused");
     for cut in [0, 1, 7, 100] {
         assert!(ServerGate::read(&spec, &mut Reader::new(&bytes[..cut])).is_err());
         assert!(ClientGate::read(&spec, &mut Reader::new(&bytes[..cut])).is_err());

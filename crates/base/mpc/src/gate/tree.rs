@@ -82,17 +82,17 @@ impl<'a> Tree<'a> {
         session: &mut Session<'_>,
         ots: &mut Ots,
     ) -> Result<Vec<Bits>, MpcError> {
-        let mut made = node::offline(&self.nodes().collect::<Vec<_>>(), self.n, session, ots)?;
-        for (at, highest) in highest(self.levels, constants.len()).into_iter().enumerate() {
+        let mut node_planes = node::offline(&self.nodes().collect::<Vec<_>>(), self.n, session, ots)?;
+        for (index, highest) in highest(self.levels, constants.len()).into_iter().enumerate() {
             let constant = match highest {
                 Group::Digit(digit) => constants[digit].take(),
-                Group::Node(node) => made[node].pop(),
+                Group::Node(node) => node_planes[node].pop(),
             };
             if let Some(constant) = constant {
-                made[at].last_mut().expect("a node has a constant").xor_assign(&constant);
+                node_planes[index].last_mut().expect("a node has a constant").xor_assign(&constant);
             }
         }
-        Ok(made.into_iter().flatten().collect())
+        Ok(node_planes.into_iter().flatten().collect())
     }
 
     /// Online: the party's share of `lt` over all digits. `leaves` are lowest first.
@@ -107,41 +107,41 @@ impl<'a> Tree<'a> {
             let level: Vec<(Node, Vec<Bits>)> =
                 nodes.iter().map(|node| (*node, material.by_ref().take(node.planes()).collect())).collect();
             let sends_first = (session.role == Role::Server) == index.is_multiple_of(2);
-            leaves = self.level(leaves, &level, sends_first, session)?;
+            leaves = self.run_level(leaves, &level, sends_first, session)?;
         }
         Ok(leaves.pop().expect("a comparison has at least one digit").lt)
     }
 
-    fn level(
+    fn run_level(
         &self,
         leaves: Vec<Leaf>,
         nodes: &[(Node, Vec<Bits>)],
         sends_first: bool,
         session: &mut Session<'_>,
     ) -> Result<Vec<Leaf>, MpcError> {
-        let (mut mine, mut rest) = (Vec::new(), &leaves[..]);
+        let (mut openings, mut unjoined) = (Vec::new(), &leaves[..]);
         for (node, masks) in nodes {
-            let (below, above) = rest.split_at(node.groups);
-            mine.extend(node.masked(below, masks));
-            rest = above;
+            let (groups, following) = unjoined.split_at(node.groups);
+            openings.extend(node.mask_operands(groups, masks));
+            unjoined = following;
         }
         if sends_first {
-            planes::send(session.channel, OPENINGS, &mine)?;
+            planes::send(session.channel, OPENINGS, &openings)?;
         }
-        let theirs = planes::recv(session.channel, OPENINGS, mine.len(), self.n)?;
+        let peer_openings = planes::recv(session.channel, OPENINGS, openings.len(), self.n)?;
         if !sends_first {
-            planes::send(session.channel, OPENINGS, &mine)?;
+            planes::send(session.channel, OPENINGS, &openings)?;
         }
-        for (a, b) in mine.iter_mut().zip(&theirs) {
+        for (a, b) in openings.iter_mut().zip(&peer_openings) {
             a.xor_assign(b);
         }
-        let (mut opened, mut leaves) = (&mine[..], leaves.into_iter());
+        let (mut opened, mut leaves) = (&openings[..], leaves.into_iter());
         let mut out = Vec::new();
         for (node, masks) in nodes {
-            let (own, others) = opened.split_at(node.opened());
+            let (node_openings, others) = opened.split_at(node.opened());
             opened = others;
             let highest = leaves.by_ref().take(node.groups).last().expect("a node has groups below it");
-            out.push(node.join(session.role, highest, own, masks));
+            out.push(node.join(session.role, highest, node_openings, masks));
         }
         out.extend(leaves);
         Ok(out)
@@ -160,15 +160,15 @@ pub(super) fn highest(levels: &[Vec<Node>], digits: usize) -> Vec<Group> {
     let mut groups: Vec<Group> = (0..digits).map(Group::Digit).collect();
     let mut out = Vec::new();
     for level in levels {
-        let mut below = groups.into_iter();
+        let mut lower_groups = groups.into_iter();
         let mut joined = Vec::new();
         for node in level {
-            let highest = below.by_ref().take(node.groups).last().expect("a node has groups below it");
+            let highest = lower_groups.by_ref().take(node.groups).last().expect("a node has groups below it");
             joined.push(Group::Node(out.len()));
             out.push(highest);
         }
         groups = joined;
-        groups.extend(below);
+        groups.extend(lower_groups);
     }
     out
 }
@@ -203,12 +203,12 @@ pub(super) struct Joins {
 }
 
 impl Joins {
-    /// Plans for up to `most` digits, where an opened bit is worth `weight` offline bits.
-    pub(super) fn new(most: usize, weight: usize) -> Self {
-        let mut best = vec![vec![None; most + 1]];
+    /// Plans for up to `max_digits` digits, where an opened bit is worth `weight` offline bits.
+    pub(super) fn new(max_digits: usize, weight: usize) -> Self {
+        let mut best = vec![vec![None; max_digits + 1]];
         best[0][1] = Some(Join { cost: 0, first: LevelNodes { threes: 0, twos: 0 } });
-        for level in 0..Self::levels(most) {
-            let row = (0..=most).map(|digits| Self::first_level(digits, &best[level], weight)).collect();
+        for level in 0..Self::levels(max_digits) {
+            let row = (0..=max_digits).map(|digits| Self::first_level(digits, &best[level], weight)).collect();
             best.push(row);
         }
         Self { best }
@@ -223,23 +223,23 @@ impl Joins {
         }
     }
 
-    fn first_level(digits: usize, above: &[Option<Join>], weight: usize) -> Option<Join> {
+    fn first_level(digits: usize, upper_joins: &[Option<Join>], weight: usize) -> Option<Join> {
         let choices = (0..=digits / 3)
             .flat_map(|threes| (0..=(digits - 3 * threes) / 2).map(move |twos| LevelNodes { threes, twos }));
         let joins = choices.filter_map(|first| {
-            let rest = above[digits - 2 * first.threes - first.twos]?.cost;
-            let own: usize = nodes(first).map(|node| node_cost(node, weight)).sum();
-            Some(Join { cost: rest + own, first })
+            let upper_cost = upper_joins[digits - 2 * first.threes - first.twos]?.cost;
+            let level_cost: usize = nodes(first).map(|node| node_cost(node, weight)).sum();
+            Some(Join { cost: upper_cost + level_cost, first })
         });
         joins.min()
     }
 
     /// Cost of joining `digits` digits, in eighths of an offline bit.
     pub(super) fn cost(&self, digits: usize) -> usize {
-        self.at(Self::levels(digits), digits).cost
+        self.best_join(Self::levels(digits), digits).cost
     }
 
-    fn at(&self, levels: usize, digits: usize) -> Join {
+    fn best_join(&self, levels: usize, digits: usize) -> Join {
         self.best[levels][digits].expect("four levels join 81 digits, and no ring has as many bits")
     }
 
@@ -249,16 +249,16 @@ impl Joins {
     }
 
     /// The nodes of each level, lowest first.
-    pub(super) fn shape(&self, all: usize) -> Vec<Vec<Node>> {
-        let (mut shape, mut digits) = (Vec::new(), all);
+    pub(super) fn shape(&self, total: usize) -> Vec<Vec<Node>> {
+        let (mut shape, mut digits) = (Vec::new(), total);
         for levels in (1..=Self::levels(digits)).rev() {
-            let first = self.at(levels, digits).first;
+            let first = self.best_join(levels, digits).first;
             digits -= 2 * first.threes + first.twos;
             shape.push(nodes(first).collect::<Vec<_>>());
         }
         // A level without joins sends nothing.
         shape.retain(|level| !level.is_empty());
-        let folded = highest(&shape, all);
+        let folded = highest(&shape, total);
         for (index, node) in shape.iter_mut().flatten().enumerate() {
             node.folded = folded.contains(&Group::Node(index));
         }
@@ -306,8 +306,8 @@ mod tests {
         // Of eight digits the third, the sixth and the last are highest in their nodes, and the
         // third node is highest in the next.
         let shape = Joins::new(8, 6).shape(8);
-        let of = [Group::Digit(2), Group::Digit(5), Group::Digit(7), Group::Node(2)];
-        assert_eq!(highest(&shape, 8), of);
+        let expected = [Group::Digit(2), Group::Digit(5), Group::Digit(7), Group::Node(2)];
+        assert_eq!(highest(&shape, 8), expected);
         assert_eq!(shape.concat().iter().map(|node| node.folded).collect::<Vec<_>>(), [false, false, true, false]);
     }
 }

@@ -105,8 +105,8 @@ impl ClientWrap {
     ///
     /// # Errors
     /// `Material` if too few bytes are left.
-    pub fn read(spec: &WrapSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
-        Ok(Self { h: from.packed(spec.n, spec.extra)? })
+    pub fn read(spec: &WrapSpec, reader: &mut Reader<'_>) -> Result<Self, MpcError> {
+        Ok(Self { h: reader.packed(spec.n, spec.extra)? })
     }
 }
 
@@ -161,7 +161,7 @@ impl ServerWrap {
     ///
     /// # Errors
     /// `Material` if too few bytes are left.
-    pub fn read(spec: &WrapSpec, from: &mut Reader<'_>) -> Result<Self, MpcError> {
-        Ok(Self { h0: from.packed(spec.n, spec.extra)?, step: from.packed(spec.n, spec.extra)? })
+    pub fn read(spec: &WrapSpec, reader: &mut Reader<'_>) -> Result<Self, MpcError> {
+        Ok(Self { h0: reader.packed(spec.n, spec.extra)?, step: reader.packed(spec.n, spec.extra)? })
     }
 }

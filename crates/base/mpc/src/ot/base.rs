@@ -84,7 +84,7 @@ pub(super) fn receive(ch: &mut Channel, prg: &mut Prg, choices: &Bits, context: 
     if public == RistrettoPoint::identity() {
         return Err(MpcError::Misbehaviour { step: "base OT", what: "the neutral element as a key" });
     }
-    let mut sent = Vec::with_capacity(choices.len() * POINT_BYTES);
+    let mut message = Vec::with_capacity(choices.len() * POINT_BYTES);
     let mut keys = Vec::with_capacity(choices.len());
     for (i, choice) in choices.iter().enumerate() {
         let b = scalar(prg);
@@ -95,9 +95,9 @@ pub(super) fn receive(ch: &mut Channel, prg: &mut Prg, choices: &Bits, context: 
         let mut shared = *b * public;
         keys.push(key(context, i, &a, sum.as_bytes(), &shared));
         shared.zeroize();
-        sent.extend_from_slice(sum.as_bytes());
+        message.extend_from_slice(sum.as_bytes());
     }
-    ch.send(CHOICES, &sent)?;
+    ch.send(CHOICES, &message)?;
     Ok(keys)
 }
 
@@ -118,8 +118,8 @@ mod tests {
             },
             |ch| receive(ch, &mut Prg::from_seed(Seed([2; 16])), &choices, 5).unwrap(),
         );
-        for (i, (pair, got)) in keys.iter().zip(&chosen).enumerate() {
-            assert!(pair[choices.get(i) as usize] == *got && pair[!choices.get(i) as usize] != *got);
+        for (i, (pair, actual)) in keys.iter().zip(&chosen).enumerate() {
+            assert!(pair[choices.get(i) as usize] == *actual && pair[!choices.get(i) as usize] != *actual);
         }
         assert_eq!(keys.len(), 20);
     }

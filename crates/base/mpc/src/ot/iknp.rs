@@ -40,10 +40,10 @@ fn rows(columns: &[Vec<u64>]) -> Vec<Block> {
     rows.collect()
 }
 
-/// Returns 64 half rows: group `g` of the 64 columns at `from`.
+/// Returns 64 half rows: group `g` of the 64 columns at `first`.
 #[inline]
-fn half(columns: &[Vec<u64>], from: usize, g: usize) -> [u64; 64] {
-    let mut m = std::array::from_fn(|j| columns[from + j][g]);
+fn half(columns: &[Vec<u64>], first: usize, g: usize) -> [u64; 64] {
+    let mut m = std::array::from_fn(|j| columns[first + j][g]);
     transpose64(&mut m);
     m
 }
@@ -62,14 +62,14 @@ pub(super) fn receive(ch: &mut Channel, prg: &mut Prg, seeds: &[[Block; 2]], n: 
     let n_padded = padded(n);
     let choices = Bits::random(prg, n_padded);
     let mut columns = Zeroizing::new(vec![choices.words().to_vec()]);
-    let mut sent = Vec::with_capacity(seeds.len() * n_padded / 64);
+    let mut message = Vec::with_capacity(seeds.len() * n_padded / 64);
     for [zero, one] in seeds {
-        let mine = column(*zero, n_padded);
-        let theirs = column(*one, n_padded);
-        sent.extend(mine.iter().zip(&theirs).zip(choices.words()).map(|((a, b), c)| a ^ b ^ c));
-        columns.push(mine);
+        let own_column = column(*zero, n_padded);
+        let masked_column = column(*one, n_padded);
+        message.extend(own_column.iter().zip(&masked_column).zip(choices.words()).map(|((a, b), c)| a ^ b ^ c));
+        columns.push(own_column);
     }
-    ch.send_words(COLUMNS, &sent)?;
+    ch.send_words(COLUMNS, &message)?;
     let mut out = rows(&columns);
     out.truncate(n);
     Ok(out)
@@ -83,8 +83,8 @@ pub(super) fn send(ch: &mut Channel, delta: Block, seeds: &[Block], n: usize) ->
     let mut columns = Zeroizing::new(vec![vec![0; words]]);
     for (i, seed) in seeds.iter().enumerate() {
         let mask = ((delta.0 >> (i + 1) & 1) as u64).wrapping_neg();
-        let theirs = &received[i * words..][..words];
-        columns.push(column(*seed, n_padded).iter().zip(theirs).map(|(a, u)| a ^ u & mask).collect());
+        let masked_column = &received[i * words..][..words];
+        columns.push(column(*seed, n_padded).iter().zip(masked_column).map(|(a, u)| a ^ u & mask).collect());
     }
     let mut out = rows(&columns);
     out.truncate(n);

@@ -27,8 +27,8 @@ pub(super) struct Trees {
 /// The next step of a draw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Use this many groups of the newest tree, starting at group `from`.
-    Left { groups: usize, from: usize },
+    /// Use this many groups of the newest tree, starting at group `start`.
+    Left { groups: usize, start: usize },
     /// Expand these trees.
     Batch(Trees),
     /// Start the next extension, with this set.
@@ -41,19 +41,19 @@ pub(super) enum Step {
 pub(super) struct Schedule {
     params: LpnParams,
     /// COTs of the extensions since the bootstrap, the newest included, and their bound.
-    made: u64,
+    extended_cots: u64,
     bound: u64,
     next_tree: usize,
     /// Groups of the newest tree, and the number of used groups.
     ready: usize,
-    taken: usize,
+    used: usize,
     reserved: usize,
 }
 
 impl Schedule {
     pub(super) fn new(bound: u64) -> Self {
-        let made = SMALL.outputs() as u64;
-        Self { params: SMALL, made, bound, next_tree: 0, ready: 0, taken: 0, reserved: 0 }
+        let extended_cots = SMALL.outputs() as u64;
+        Self { params: SMALL, extended_cots, bound, next_tree: 0, ready: 0, used: 0, reserved: 0 }
     }
 
     /// The set in use.
@@ -71,20 +71,20 @@ impl Schedule {
     }
 
     /// The next step of a draw that lacks `groups` groups (not zero). After [`Step::Extend`] and
-    /// [`Step::Refresh`] call [`feed`](Self::feed) and [`extended`](Self::extended), or
-    /// [`refreshed`](Self::refreshed).
+    /// [`Step::Refresh`] call [`feed`](Self::feed) and [`record_extension`](Self::record_extension), or
+    /// [`record_refresh`](Self::record_refresh).
     pub(super) fn step(&mut self, groups: usize) -> Step {
-        if self.taken < self.ready {
-            let (now, from) = ((self.ready - self.taken).min(groups), self.taken);
-            self.taken += now;
-            return Step::Left { groups: now, from };
+        if self.used < self.ready {
+            let (now, start) = ((self.ready - self.used).min(groups), self.used);
+            self.used += now;
+            return Step::Left { groups: now, start };
         }
         let params = self.params;
         let left = params.trees - self.next_tree;
         let demand = self.reserved.saturating_add(groups.saturating_mul(GROUP));
         let spare = match params.upgrade(demand) {
-            Some(larger) if self.needed(larger) <= left => return self.next(larger),
-            _ if self.needed(params) < left => left - self.needed(params),
+            Some(larger) if self.needed_trees(larger) <= left => return self.next(larger),
+            _ if self.needed_trees(params) < left => left - self.needed_trees(params),
             _ => return self.next(params),
         };
         let per_tree = params.leaves() / GROUP;
@@ -92,17 +92,17 @@ impl Schedule {
         let whole = trees.min(groups / per_tree);
         let (first, extra) = (self.next_tree, trees > whole);
         self.next_tree += trees;
-        (self.ready, self.taken) = if extra { (per_tree, 0) } else { (self.ready, self.ready) };
+        (self.ready, self.used) = if extra { (per_tree, 0) } else { (self.ready, self.ready) };
         Step::Batch(Trees { first, whole, extra })
     }
 
     /// Returns the number of trees in use that feed an extension with set `next`.
-    fn needed(&self, next: LpnParams) -> usize {
+    fn needed_trees(&self, next: LpnParams) -> usize {
         next.base().div_ceil(self.params.leaves())
     }
 
     fn next(&self, next: LpnParams) -> Step {
-        if self.made + next.outputs() as u64 > self.bound { Step::Refresh } else { Step::Extend(next) }
+        if self.extended_cots + next.outputs() as u64 > self.bound { Step::Refresh } else { Step::Extend(next) }
     }
 
     /// Trees that feed an extension with set `next`, in batches: first tree and number of trees.
@@ -119,14 +119,14 @@ impl Schedule {
     }
 
     /// Records the start of the extension with set `next`.
-    pub(super) fn extended(&mut self, next: LpnParams) {
+    pub(super) fn record_extension(&mut self, next: LpnParams) {
         self.params = next;
-        self.made += next.outputs() as u64;
-        (self.next_tree, self.ready, self.taken) = (0, 0, 0);
+        self.extended_cots += next.outputs() as u64;
+        (self.next_tree, self.ready, self.used) = (0, 0, 0);
     }
 
     /// Records a new `delta`.
-    pub(super) fn refreshed(&mut self) {
+    pub(super) fn record_refresh(&mut self) {
         let reserved = self.reserved;
         *self = Self { reserved, ..Self::new(self.bound) };
     }
@@ -146,7 +146,7 @@ impl PlannedOts {
     /// receiver.
     #[must_use]
     pub fn reserved(client_receives: usize, server_receives: usize) -> Self {
-        Self { to_client: expecting(client_receives), to_server: expecting(server_receives) }
+        Self { to_client: schedule_for(client_receives), to_server: schedule_for(server_receives) }
     }
 
     /// Draws `n` OTs with the client as receiver.
@@ -161,7 +161,7 @@ impl PlannedOts {
 }
 
 /// Starts the schedule of a connection that expects `n` OTs.
-fn expecting(n: usize) -> Schedule {
+fn schedule_for(n: usize) -> Schedule {
     let mut schedule = Schedule::new(COTS_PER_DELTA);
     schedule.reserve(n);
     schedule
@@ -184,14 +184,14 @@ fn draw(schedule: &mut Schedule, n: usize, talk: &mut TrafficModel, sends: Say, 
             }
             Step::Extend(next) => {
                 schedule.feed(next).into_iter().for_each(|(_, trees)| sends(talk, corrections * trees));
-                schedule.extended(next);
+                schedule.record_extension(next);
             }
             Step::Refresh => {
                 receives(talk, POINT_BYTES);
                 sends(talk, iknp::BASE * POINT_BYTES);
                 sends(talk, 16);
                 receives(talk, iknp::column_bytes(BOOTSTRAP));
-                schedule.refreshed();
+                schedule.record_refresh();
             }
         }
     }

@@ -191,10 +191,10 @@ fn setup_bounded(
     })
 }
 
-/// Adds the words of a batch to `planes`: plane `j` gets word `from + j` of every `stride` words.
-fn spread(batch: &[u64], stride: usize, from: usize, planes: &mut [Vec<u64>]) {
+/// Adds the words of a batch to `planes`: plane `j` gets word `first + j` of every `stride` words.
+fn spread(batch: &[u64], stride: usize, first: usize, planes: &mut [Vec<u64>]) {
     for (j, plane) in planes.iter_mut().enumerate() {
-        plane.extend(batch.iter().skip(from + j).step_by(stride));
+        plane.extend(batch.iter().skip(first + j).step_by(stride));
     }
 }
 

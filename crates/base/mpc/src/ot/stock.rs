@@ -71,7 +71,7 @@ impl Extension {
     }
 
     /// The first extension after a bootstrap.
-    fn first(seed: Block, blocks: Vec<Block>) -> Self {
+    fn after_bootstrap(seed: Block, blocks: Vec<Block>) -> Self {
         let blocks = Zeroizing::new(blocks);
         let mut base = Long::zeros(blocks.len());
         base.copy_from_slice(&blocks);
@@ -88,18 +88,18 @@ impl Extension {
         leaves: &mut [Block],
     ) {
         let LpnParams { depth, lanes, .. } = self.params;
-        let (depth, each) = (depth as usize, 1 << depth);
+        let (depth, leaf_count) = (depth as usize, 1 << depth);
         let (secret, cots) = self.base.0.split_at(self.params.secret());
-        let parts = corrections.chunks_exact_mut(depth - 1).zip(leaves.chunks_exact_mut(each));
+        let parts = corrections.chunks_exact_mut(depth - 1).zip(leaves.chunks_exact_mut(leaf_count));
         for (lane, (corrections, leaves)) in parts.enumerate() {
             let tree = index * lanes + lane;
             let hash = CcrHash::new(keys.tree(self.number, tree));
             party.tree(&hash, &cots[tree * depth..][..depth], corrections, leaves);
         }
-        let row = (index * each / GROUP) as u64;
+        let row = (index * leaf_count / GROUP) as u64;
         match lanes {
             1 => self.code.add_rows(secret, row, leaves),
-            _ => self.code.add_row_pairs(secret, row, leaves.split_at_mut(each).into()),
+            _ => self.code.add_row_pairs(secret, row, leaves.split_at_mut(leaf_count).into()),
         }
     }
 }
@@ -130,7 +130,7 @@ impl<P: Party> Stock<P> {
     /// A supply from a public seed and [`BOOTSTRAP`](super::schedule::BOOTSTRAP) COTs. `bound`
     /// limits the COTs of one `delta`; an extension of each set must fit the bound.
     pub(super) fn new(party: P, seed: Block, base: Vec<Block>, bound: u64) -> Self {
-        let (keys, extension) = (HashKeys::new(seed), Extension::first(seed, base));
+        let (keys, extension) = (HashKeys::new(seed), Extension::after_bootstrap(seed, base));
         let (schedule, ready) = (Schedule::new(bound), Vec::new());
         Self { party, seed, keys, extension, schedule, newest: 0, ready, spare: None }
     }
@@ -156,10 +156,10 @@ impl<P: Party> Stock<P> {
         let mut out = Zeroizing::new(Vec::new());
         while groups > 0 {
             match self.schedule.step(groups) {
-                Step::Left { groups: now, from } => {
-                    let left = &self.ready.as_chunks::<GROUP>().0[from..from + now];
+                Step::Left { groups: now, start } => {
+                    let left = &self.ready.as_chunks::<GROUP>().0[start..start + now];
                     out.resize(now * emit.stride(), E::Item::default());
-                    self.emit(emit, self.newest, from, left, &mut out);
+                    self.emit(emit, self.newest, start, left, &mut out);
                     groups -= now;
                     consume(&out);
                 }
@@ -177,22 +177,22 @@ impl<P: Party> Stock<P> {
         Ok(())
     }
 
-    /// Emits the groups `from ..` of a tree's outputs, each part under its own key.
+    /// Emits the groups `first_group ..` of a tree's outputs, each part under its own key.
     fn emit<E: Emit<P>>(
         &self,
         emit: &E,
         tree: usize,
-        from: usize,
+        first_group: usize,
         mut groups: &[[Block; GROUP]],
         mut out: &mut [E::Item],
     ) {
-        let mut at = from;
+        let mut group = first_group;
         while !groups.is_empty() {
-            let now = (PART - at % PART).min(groups.len());
-            let (part, rest) = groups.split_at(now);
+            let now = (PART - group % PART).min(groups.len());
+            let (part, following) = groups.split_at(now);
             let (items, rest_out) = out.split_at_mut(now * emit.stride());
-            emit.emit(&self.party, self.keys.strings(self.extension.number, tree, at / PART), part, items);
-            (groups, out, at) = (rest, rest_out, at + now);
+            emit.emit(&self.party, self.keys.strings(self.extension.number, tree, group / PART), part, items);
+            (groups, out, group) = (following, rest_out, group + now);
         }
     }
 
@@ -245,23 +245,23 @@ impl<P: Party> Stock<P> {
         };
         let mut room = &mut base.0[..];
         for (first, trees) in feed {
-            let (now, rest) = room.split_at_mut(trees * leaves);
+            let (now, remaining) = room.split_at_mut(trees * leaves);
             self.batch(ch, Trees { first, whole: trees, extra: false }, &Raw, now)?;
-            room = rest;
+            room = remaining;
         }
         let new = Extension::new(next, self.extension.number + 1, self.seed, base);
         let mut old = std::mem::replace(&mut self.extension, new).base;
         old.wipe();
         self.spare = Some(old);
-        self.schedule.extended(next);
+        self.schedule.record_extension(next);
         Ok(())
     }
 
     /// Continues with a new `delta`. Drops the rest of the old extension.
     fn refresh(&mut self, ch: &mut Channel) -> Result<(), MpcError> {
         let (seed, base) = self.party.bootstrap(ch)?;
-        (self.seed, self.keys, self.extension) = (seed, HashKeys::new(seed), Extension::first(seed, base));
-        self.schedule.refreshed();
+        (self.seed, self.keys, self.extension) = (seed, HashKeys::new(seed), Extension::after_bootstrap(seed, base));
+        self.schedule.record_refresh();
         Ok(())
     }
 }

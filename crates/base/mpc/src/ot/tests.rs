@@ -7,8 +7,8 @@ pub(super) fn check_planes_of(s: &SenderPlanes, r: &ReceiverPlanes, n: usize, k:
     assert_eq!((s.m0.len(), s.m1.len(), r.m.len(), r.choice.len()), (k, k, k, n));
     for j in 0..k {
         assert_eq!((s.m0[j].len(), s.m1[j].len(), r.m[j].len()), (n, n, n));
-        let want = s.m0[j].xor(&s.m0[j].xor(&s.m1[j]).and(&r.choice));
-        assert!(want == r.m[j], "plane {j} of {k}, {n} OTs");
+        let expected = s.m0[j].xor(&s.m0[j].xor(&s.m1[j]).and(&r.choice));
+        assert!(expected == r.m[j], "plane {j} of {k}, {n} OTs");
         if n >= 1000 {
             let apart = s.m0[j].xor(&s.m1[j]).count_ones() as f64 / n as f64;
             assert!((apart - 0.5).abs() < 4.0 / (n as f64).sqrt(), "strings differ in {apart}");
@@ -23,8 +23,8 @@ pub(super) fn check_planes_of(s: &SenderPlanes, r: &ReceiverPlanes, n: usize, k:
 pub(super) fn check_words_of(s: &SenderWords, r: &ReceiverWords, n: usize) {
     assert_eq!((s.m0.len(), s.m1.len(), r.choice.len(), r.m.len()), (n, n, n, n));
     for i in 0..n {
-        let (chosen, other) = if r.choice.get(i) { (s.m1[i], s.m0[i]) } else { (s.m0[i], s.m1[i]) };
-        assert!(chosen == r.m[i] && other != r.m[i], "OT {i} of {n}");
+        let (chosen, unchosen) = if r.choice.get(i) { (s.m1[i], s.m0[i]) } else { (s.m0[i], s.m1[i]) };
+        assert!(chosen == r.m[i] && unchosen != r.m[i], "OT {i} of {n}");
     }
 }
 

@@ -48,13 +48,13 @@ pub(super) fn expand_punctured(hash: &CcrHash, cots: &[Block], corrections: &[Bl
         let left = hash.double(nodes);
         let r = cot.lsb();
         let side = Block::mask(r);
-        let other = side ^ Block(u128::MAX);
+        let opposite = side ^ Block(u128::MAX);
         let full = *cot ^ *c; // the sum of side r, as the sender has it
         let sibling = full ^ left ^ (known & side) ^ garbage;
         let (low, high) = nodes.split_at_mut(half);
-        replace(hash.cpu(), low, hole, sibling & other, Block(u128::MAX));
+        replace(hash.cpu(), low, hole, sibling & opposite, Block(u128::MAX));
         replace(hash.cpu(), high, hole, sibling & side, Block(u128::MAX));
-        known = full ^ left ^ (known & other) ^ garbage;
+        known = full ^ left ^ (known & opposite) ^ garbage;
         hole += (1 ^ r) * half as u64;
     }
     // All leaves sum to delta, so the sum of the others is the missing one plus delta.
@@ -81,8 +81,8 @@ mod tests {
             expand(&hash, delta, &keys, &mut v, &mut c);
             expand_punctured(&hash, &cots, &c, &mut w);
             for i in 0..1 << depth {
-                let want = if i == position { v[i] ^ delta } else { v[i] };
-                assert!(w[i] == want && v[i].lsb() == 0, "depth {depth}, leaf {i}, hole {position}");
+                let expected = if i == position { v[i] ^ delta } else { v[i] };
+                assert!(w[i] == expected && v[i].lsb() == 0, "depth {depth}, leaf {i}, hole {position}");
             }
         }
     }

@@ -30,7 +30,7 @@ pub(super) fn for_each<P: Send>(pieces: impl Iterator<Item = P> + Send, work: im
         busy.fetch_add(1, Ordering::Relaxed);
         Some((piece, Busy(&busy)))
     };
-    let one = || {
+    let run_worker = || {
         let mut scratch = Zeroizing::new(Vec::new());
         while let Some((piece, _busy)) = next() {
             work(&mut scratch, piece);
@@ -47,7 +47,7 @@ pub(super) fn for_each<P: Send>(pieces: impl Iterator<Item = P> + Send, work: im
             }
         }
     };
-    on_threads(rayon::current_num_threads(), &one);
+    on_threads(rayon::current_num_threads(), &run_worker);
 }
 
 fn on_threads(count: usize, work: &(impl Fn() + Sync)) {
@@ -71,14 +71,14 @@ mod tests {
     fn every_piece_is_done_once() {
         for threads in [1, 2, 3, 5] {
             for pieces in [0, 1, 2, 100] {
-                let mut done = vec![0; pieces];
+                let mut counts = vec![0; pieces];
                 on(threads, || {
-                    for_each(done.iter_mut(), |scratch, piece| {
+                    for_each(counts.iter_mut(), |scratch, piece| {
                         scratch.push(Block::ZERO);
                         *piece += 1;
                     });
                 });
-                assert!(done.iter().all(|&times| times == 1), "{pieces} pieces, {threads} threads");
+                assert!(counts.iter().all(|&times| times == 1), "{pieces} pieces, {threads} threads");
             }
         }
     }

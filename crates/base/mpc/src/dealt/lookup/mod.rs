@@ -143,7 +143,7 @@ pub fn deal_look_up<E>(
         let last = (first + block::AT_ONCE).min(block::count(spec.n));
         let blocks = (first..last).into_par_iter().map(|index| {
             let c = &c[block::range(spec.n, index)];
-            dealt(spec, c, streams, seed, index)
+            deal_block(spec, c, streams, seed, index)
         });
         let blocks: Vec<Zeroizing<Vec<u8>>> = blocks.collect();
         blocks.iter().try_for_each(|block| sink(block))?;
@@ -151,7 +151,7 @@ pub fn deal_look_up<E>(
     Ok(())
 }
 
-fn dealt(spec: &LookUp, c: &[u64], streams: Sides<&Prg>, seed: [u8; 16], index: usize) -> Zeroizing<Vec<u8>> {
+fn deal_block(spec: &LookUp, c: &[u64], streams: Sides<&Prg>, seed: [u8; 16], index: usize) -> Zeroizing<Vec<u8>> {
     let (client, server) = (Streams::new(streams.client, index), Streams::new(streams.server, index));
     let len = c.len();
     let mut secrets = draw(&mut server.indices(), len, spec.index_bits());
@@ -172,18 +172,18 @@ fn dealt(spec: &LookUp, c: &[u64], streams: Sides<&Prg>, seed: [u8; 16], index: 
         }
         Some(shape) => {
             let mut hash = TreeHash::new(PublicSeed::from_bytes(seed));
-            let (mut ours, mut theirs) = (client.vectors(), server.vectors());
-            let words = dpf::deal(&mut hash, place_of(index), shape, &pieces, &mut ours, &mut theirs);
+            let (mut client_roots, mut server_roots) = (client.vectors(), server.vectors());
+            let words = dpf::deal(&mut hash, place_of(index), shape, &pieces, &mut client_roots, &mut server_roots);
             words.iter().for_each(|word| out.extend_from_slice(&word.to_bytes()));
         }
     }
-    let mut own = client.masks();
-    let mut masks = draw(&mut own, len, spec.out_bits);
+    let mut client_stream = client.masks();
+    let mut masks = draw(&mut client_stream, len, spec.out_bits);
     masks.iter_mut().zip(draw(&mut server.masks(), len, spec.out_bits).iter()).for_each(|(a, b)| *a ^= b);
     for word in spec.words_dealt() {
-        let mut column = draw(&mut own, len, 64);
-        let of = masks.iter().zip(secrets.iter()).map(|(mask, secret)| spec.word(word, *mask, *secret));
-        column.iter_mut().zip(of).for_each(|(a, of)| *a = of.wrapping_sub(*a));
+        let mut column = draw(&mut client_stream, len, 64);
+        let values = masks.iter().zip(secrets.iter()).map(|(mask, secret)| spec.word(word, *mask, *secret));
+        column.iter_mut().zip(values).for_each(|(a, value)| *a = value.wrapping_sub(*a));
         pack::pack_slice(&column, spec.word_bits(word), &mut out);
     }
     out
@@ -198,7 +198,7 @@ enum Half<'a> {
     },
     Server {
         prg: &'a Prg,
-        given: &'a [u8],
+        bytes: &'a [u8],
     },
 }
 
@@ -215,10 +215,12 @@ impl Half<'_> {
             Some(shape) => {
                 let (seed, words) = match self {
                     Self::Client { keys, .. } => {
-                        let at = spec.head() + index * shape.bytes(super::BLOCK);
-                        (keys, &keys[at..][..shape.bytes(len)])
+                        let start = spec.head() + index * shape.bytes(super::BLOCK);
+                        (keys, &keys[start..][..shape.bytes(len)])
                     }
-                    Self::Server { given, .. } => (given, &spec.given(given, index)[..shape.bytes(len)]),
+                    Self::Server { bytes: material, .. } => {
+                        (material, &spec.block_material(material, index)[..shape.bytes(len)])
+                    }
                 };
                 let seed = *seed.first_chunk().expect("keys have a seed in front");
                 let words = words.as_chunks().0.iter().map(|word| Block::from_bytes(*word)).collect();
@@ -232,13 +234,13 @@ impl Half<'_> {
                 let words = spec.words();
                 let vectors = match self {
                     Self::Client { .. } => draw(&mut streams.vectors(), len * words, 64),
-                    Self::Server { given, .. } => {
-                        let bytes = &spec.given(given, index)[..spec.vector_bytes(len)];
+                    Self::Server { bytes: material, .. } => {
+                        let bytes = &spec.block_material(material, index)[..spec.vector_bytes(len)];
                         Zeroizing::new(bytes.as_chunks().0.iter().map(|w| u64::from_le_bytes(*w)).collect())
                     }
                 };
                 for ((mask, vector), xh) in out.iter_mut().zip(vectors.chunks_exact(words)).zip(xh) {
-                    *mask ^= chosen(vector, spec.shifted(*xh));
+                    *mask ^= xor_selected(vector, spec.shifted(*xh));
                 }
             }
         }
@@ -250,16 +252,16 @@ impl Half<'_> {
     fn shares(&self, spec: &LookUp, index: usize, opened: &[u64], xh: &[u64]) -> Result<Zeroizing<Vec<u64>>, MpcError> {
         let len = opened.len();
         let mut out = Zeroizing::new(vec![0; len]);
-        let (mut stream, mut rest) = match self {
+        let (mut stream, mut unread) = match self {
             Self::Client { prg, .. } => {
                 let mut stream = Streams::new(prg, index).masks();
                 drop(draw(&mut stream, len, spec.out_bits));
                 (Some(stream), &[][..])
             }
-            Self::Server { given, .. } => {
+            Self::Server { bytes, .. } => {
                 let public = opened.iter().zip(xh).map(|(o, xh)| spec.base().wrapping_add(spec.public(*o, *xh)));
                 out.iter_mut().zip(public).for_each(|(sum, public)| *sum = public);
-                (None, &spec.given(given, index)[spec.vector_bytes(len)..])
+                (None, &spec.block_material(bytes, index)[spec.vector_bytes(len)..])
             }
         };
         for word in spec.words_dealt() {
@@ -267,8 +269,8 @@ impl Half<'_> {
             let column = match &mut stream {
                 Some(stream) => draw(stream, len, 64),
                 None => {
-                    let (now, later) = rest.split_at((len * width as usize).div_ceil(8));
-                    rest = later;
+                    let (now, later) = unread.split_at((len * width as usize).div_ceil(8));
+                    unread = later;
                     let values = pack::unpack(now, len, width, u64::MAX);
                     Zeroizing::new(values.map_err(|e| MpcError::Material { what: e.to_string() })?)
                 }
@@ -295,13 +297,13 @@ fn map_blocks<T: Send>(
 
 /// The sum of the entries at which a share of a one-hot vector is 1. The time does not depend on
 /// the vector.
-fn chosen(vector: &[u64], entries: &[u64]) -> u64 {
+fn xor_selected(vector: &[u64], entries: &[u64]) -> u64 {
     vector.iter().zip(entries.chunks(64)).fold(0, |sum, (word, entries)| {
         entries.iter().enumerate().fold(sum, |sum, (j, entry)| sum ^ (entry & (word >> j & 1).wrapping_neg()))
     })
 }
 
-fn joined(parts: &[Zeroizing<Vec<u64>>]) -> Zeroizing<Vec<u64>> {
+fn join_blocks(parts: &[Zeroizing<Vec<u64>>]) -> Zeroizing<Vec<u64>> {
     Zeroizing::new(parts.iter().flat_map(|part| part.iter().copied()).collect())
 }
 
@@ -320,20 +322,20 @@ pub fn client_look_up(spec: &LookUp, target: &[u64], prg: &Prg, session: &mut Se
         Some(shape) => session.channel.recv(KEYS, spec.head() + shape.bytes(spec.n))?,
         None => Vec::new(),
     };
-    let theirs = session.channel.recv_packed(BITS, spec.n, spec.out_bits)?;
+    let peer_bits = session.channel.recv_packed(BITS, spec.n, spec.out_bits)?;
     if spec.keys().is_some_and(|shape| keys.len() != spec.head() + shape.bytes(spec.n)) {
         return Err(MpcError::Material { what: format!("{} bytes of keys for {} look-ups", keys.len(), spec.n) });
     }
     let half = Half::Client { prg, keys: &keys };
-    let mine = joined(&map_blocks(spec, &xh, |index, xh| half.masked(spec, index, xh))?);
-    session.channel.send_packed(BITS, &mine, spec.out_bits)?;
-    let opened = xor(&mine, &theirs);
+    let own_bits = join_blocks(&map_blocks(spec, &xh, |index, xh| half.masked(spec, index, xh))?);
+    session.channel.send_packed(BITS, &own_bits, spec.out_bits)?;
+    let opened = xor(&own_bits, &peer_bits);
     let shares =
         map_blocks(spec, &opened, |index, opened| half.shares(spec, index, opened, &xh[block::range(spec.n, index)]))?;
-    let shares = joined(&shares);
-    let moved = shares.iter().zip(target).map(|(y, r)| y.wrapping_sub(*r)).collect::<Vec<u64>>();
-    let moved = Zeroizing::new(moved);
-    Ok(session.channel.send_packed(MOVE, &moved, spec.width)?)
+    let shares = join_blocks(&shares);
+    let differences = shares.iter().zip(target).map(|(y, r)| y.wrapping_sub(*r)).collect::<Vec<u64>>();
+    let differences = Zeroizing::new(differences);
+    Ok(session.channel.send_packed(MOVE, &differences, spec.width)?)
 }
 
 /// The server's online part: its shares of the results (`[n]`) for its shares `s` of the indices
@@ -347,13 +349,13 @@ pub fn server_look_up(
     half: DealtHalf<'_>,
     session: &mut Session<'_>,
 ) -> Result<Vec<u64>, MpcError> {
-    let DealtHalf { prg, bytes: given } = half;
-    if given.len() != spec.material() {
-        let what = format!("{} bytes for a batch of look-ups, {} expected", given.len(), spec.material());
+    let DealtHalf { prg, bytes } = half;
+    if bytes.len() != spec.material() {
+        let what = format!("{} bytes for a batch of look-ups, {} expected", bytes.len(), spec.material());
         return Err(MpcError::Material { what });
     }
-    let half = Half::Server { prg, given };
-    let xh = joined(&map_blocks(spec, s, |index, s| {
+    let half = Half::Server { prg, bytes };
+    let xh = join_blocks(&map_blocks(spec, s, |index, s| {
         let rho = draw(&mut Streams::new(prg, index).indices(), s.len(), spec.index_bits());
         let sums = s.iter().zip(rho.iter()).map(|(s, r)| s.wrapping_add(*r) & low_mask(spec.index_bits()));
         Ok(Zeroizing::new(sums.collect()))
@@ -361,18 +363,18 @@ pub fn server_look_up(
     session.channel.send_packed(OPENED, &xh, spec.index_bits())?;
     if let Some(shape) = spec.keys() {
         let blocks = 0..block::count(spec.n);
-        let keys = blocks.map(|i| &spec.given(given, i)[..shape.bytes(block::range(spec.n, i).len())]);
-        let parts: Vec<&[u8]> = std::iter::once(&given[..spec.head()]).chain(keys).collect();
+        let keys = blocks.map(|i| &spec.block_material(bytes, i)[..shape.bytes(block::range(spec.n, i).len())]);
+        let parts: Vec<&[u8]> = std::iter::once(&bytes[..spec.head()]).chain(keys).collect();
         session.channel.send(KEYS, &parts.concat())?;
     }
-    let mine = joined(&map_blocks(spec, &xh, |index, xh| half.masked(spec, index, xh))?);
-    session.channel.send_packed(BITS, &mine, spec.out_bits)?;
-    let theirs = session.channel.recv_packed(BITS, spec.n, spec.out_bits)?;
-    let opened = xor(&mine, &theirs);
+    let own_bits = join_blocks(&map_blocks(spec, &xh, |index, xh| half.masked(spec, index, xh))?);
+    session.channel.send_packed(BITS, &own_bits, spec.out_bits)?;
+    let peer_bits = session.channel.recv_packed(BITS, spec.n, spec.out_bits)?;
+    let opened = xor(&own_bits, &peer_bits);
     let parts =
         map_blocks(spec, &opened, |index, opened| half.shares(spec, index, opened, &xh[block::range(spec.n, index)]))?;
-    let mut shares = joined(&parts).to_vec();
-    let moved = Zeroizing::new(session.channel.recv_packed(MOVE, spec.n, spec.width)?);
-    shares.iter_mut().zip(moved.iter()).for_each(|(y, d)| *y = y.wrapping_add(*d) & low_mask(spec.width));
+    let mut shares = join_blocks(&parts).to_vec();
+    let differences = Zeroizing::new(session.channel.recv_packed(MOVE, spec.n, spec.width)?);
+    shares.iter_mut().zip(differences.iter()).for_each(|(y, d)| *y = y.wrapping_add(*d) & low_mask(spec.width));
     Ok(shares)
 }

@@ -66,15 +66,15 @@ pub(crate) enum Word {
 }
 
 /// Entries relative to the smallest one, the smallest one, and the bits of the relative entries.
-fn above(entries: &[i64], width: u32) -> Result<(Vec<u64>, i64, u32), MpcError> {
+fn offsets_from_lowest(entries: &[i64], width: u32) -> Result<(Vec<u64>, i64, u32), MpcError> {
     let low = entries.iter().copied().min().unwrap_or(0);
-    let above: Vec<u64> = entries.iter().map(|&e| e.wrapping_sub(low) as u64).collect();
-    let bits = above.iter().copied().max().unwrap_or(0).max(1).ilog2() + 1;
+    let offsets: Vec<u64> = entries.iter().map(|&e| e.wrapping_sub(low) as u64).collect();
+    let bits = offsets.iter().copied().max().unwrap_or(0).max(1).ilog2() + 1;
     if bits > width {
         let what = "the bits between a table's entries";
         return Err(MpcError::OutOfRange { what, max: width as usize, got: bits as usize });
     }
-    Ok((above, low, bits))
+    Ok((offsets, low, bits))
 }
 
 impl LookUp {
@@ -113,10 +113,10 @@ impl LookUp {
         if low > MAX_SPLINE_BITS - bits || shift >= width {
             return beyond("the bits of a number that is looked up", bits.saturating_add(low.max(shift)) as usize, 40);
         }
-        let (mut above_both, smallest, entry_bits) = above(entries, width - shift)?;
+        let (mut above_both, smallest, entry_bits) = offsets_from_lowest(entries, width - shift)?;
         let (mut flattest, mut out_bits) = (0, entry_bits);
         if let Some(lines) = lines {
-            let (slopes, least, slope_bits) = above(lines.slopes, width)?;
+            let (slopes, least, slope_bits) = offsets_from_lowest(lines.slopes, width)?;
             (flattest, out_bits) = (least, entry_bits + slope_bits);
             if out_bits > u64::BITS {
                 return beyond("the bits of a piece's entry and slope", out_bits as usize, 64);
@@ -200,8 +200,8 @@ impl LookUp {
     /// The slope that follows from the opened bits alone.
     fn opened_slope(&self, opened: u64) -> i128 {
         // An entry may have all 64 bits.
-        let above = (u128::from(opened) >> self.entry_bits) as i128;
-        above + i128::from(self.flattest)
+        let slope_bits = (u128::from(opened) >> self.entry_bits) as i128;
+        slope_bits + i128::from(self.flattest)
     }
 
     /// The public addend of a result without its base, in the result's ring.
@@ -281,9 +281,9 @@ impl LookUp {
     }
 
     /// A block's part of the server's material.
-    pub(super) fn given<'a>(&self, given: &'a [u8], index: usize) -> &'a [u8] {
-        let at = self.head() + index * self.block_bytes(super::super::BLOCK);
-        &given[at..][..self.block_bytes(block::range(self.n, index).len())]
+    pub(super) fn block_material<'a>(&self, material: &'a [u8], index: usize) -> &'a [u8] {
+        let start = self.head() + index * self.block_bytes(super::super::BLOCK);
+        &material[start..][..self.block_bytes(block::range(self.n, index).len())]
     }
 
     /// The entries for the positions 0, 1, ... of a one-hot vector, for a masked number.

@@ -25,10 +25,10 @@ fn run(spec: &LookUp, x: &[u64], c: &[u64]) -> Vec<u64> {
     let (bits, width) = (spec.index_bits(), spec.width());
     let (client, server) = (prg(3), prg(4));
     let streams = Sides { client: &client, server: &server };
-    let given = dealt(spec, c, streams);
+    let material = dealt(spec, c, streams);
     let cost = spec.cost();
-    assert_eq!(given.len(), cost.material);
-    assert!(given == dealt(spec, c, streams), "dealing is deterministic");
+    assert_eq!(material.len(), cost.material);
+    assert!(material == dealt(spec, c, streams), "dealing is deterministic");
     let s: Vec<u64> = x.iter().zip(c).map(|(x, c)| x.wrapping_sub(*c) & low_mask(bits)).collect();
     let target: Vec<u64> =
         (0..x.len() as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) & low_mask(width)).collect();
@@ -41,11 +41,11 @@ fn run(spec: &LookUp, x: &[u64], c: &[u64]) -> Vec<u64> {
         },
         |session, _| {
             assert!(
-                server_look_up(spec, &s, DealtHalf { prg: &server, bytes: &given[1..] }, session).is_err(),
+                server_look_up(spec, &s, DealtHalf { prg: &server, bytes: &material[1..] }, session).is_err(),
                 "cut off"
             );
             let shares =
-                server_look_up(spec, &s, DealtHalf { prg: &server, bytes: &given }, session).expect("the server");
+                server_look_up(spec, &s, DealtHalf { prg: &server, bytes: &material }, session).expect("the server");
             (shares, session.channel.total_traffic())
         },
     );
@@ -61,8 +61,8 @@ fn table(bits: u32, span: i64) -> Vec<i64> {
 
 fn check(width: u32, table: &[i64], x: &[u64], c: &[u64]) {
     let spec = LookUp::new(x.len(), width, table).unwrap();
-    for (i, got) in run(&spec, x, c).into_iter().enumerate() {
-        assert_eq!(got, table[x[i] as usize] as u64 & low_mask(width), "entry {} with {}", x[i], c[i]);
+    for (i, actual) in run(&spec, x, c).into_iter().enumerate() {
+        assert_eq!(actual, table[x[i] as usize] as u64 & low_mask(width), "entry {} with {}", x[i], c[i]);
     }
 }
 
@@ -129,13 +129,13 @@ fn every_number_and_share_by_pieces_of_lines() {
         let stretch = |v: u64| v << (bits + low).saturating_sub(7) | v & low_mask((bits + low).saturating_sub(7));
         let (x, c): (Vec<u64>, Vec<u64>) = (0..size * size).map(|i| (stretch(i / size), stretch(i % size))).unzip();
         let spec = LookUp::lines(x.len(), width, &entries, lines).unwrap();
-        let mut above = 0;
-        for (i, got) in run(&spec, &x, &c).into_iter().enumerate() {
+        let mut above_count = 0;
+        for (i, actual) in run(&spec, &x, &c).into_iter().enumerate() {
             let either = by_lines(x[i], &entries, lines, width);
-            assert!(either.contains(&got), "{bits} bits and {low}: {} with {}, {got}, {either:?}", x[i], c[i]);
-            above += usize::from(got == either[1] && either[0] != either[1]);
+            assert!(either.contains(&actual), "{bits} bits and {low}: {} with {}, {actual}, {either:?}", x[i], c[i]);
+            above_count += usize::from(actual == either[1] && either[0] != either[1]);
         }
-        assert!(above * 10 > x.len(), "{above} of {}", x.len());
+        assert!(above_count * 10 > x.len(), "{above_count} of {}", x.len());
     }
 }
 
@@ -171,9 +171,9 @@ fn the_servers_half_of_a_table_is_uniform_for_every_share() {
             let (dealings, mut counts) = (400u32, Vec::new());
             for _ in 0..dealings {
                 let (client, server) = (Prg::from_seed(seeds.next_seed()), prg(8));
-                let given = dealt(&spec, &[c; 16], Sides { client: &client, server: &server });
-                counts.resize(8 * given.len(), 0u32);
-                for (i, byte) in given.iter().enumerate() {
+                let material = dealt(&spec, &[c; 16], Sides { client: &client, server: &server });
+                counts.resize(8 * material.len(), 0u32);
+                for (i, byte) in material.iter().enumerate() {
                     (0..8).for_each(|b| counts[8 * i + b] += u32::from(byte >> b & 1));
                 }
             }
@@ -195,8 +195,8 @@ fn the_public_seed_of_a_table_is_no_block_under_the_key_of_the_servers_masks() {
     let spec = LookUp::new(16, 12, &table(9, 200)).unwrap();
     for seed in [4, 5] {
         let server = prg(seed);
-        let given = dealt(&spec, &[7; 16], Sides { client: &prg(3), server: &server });
-        let public: [u8; 16] = given[..16].try_into().unwrap();
+        let material = dealt(&spec, &[7; 16], Sides { client: &prg(3), server: &server });
+        let public: [u8; 16] = material[..16].try_into().unwrap();
         assert_ne!(
             public,
             server.fork(u64::MAX).seed().0,

@@ -27,39 +27,39 @@ const COIN: Tag = Tag::new(0x0369, "coin of a check");
 pub(super) const COIN_BYTES: usize = 32;
 
 /// Hash of a value for a commitment.
-fn sealed(session: &[u8; 32], what: &[u8]) -> [u8; DIGEST] {
+fn hash_for_commitment(session: &[u8; 32], value: &[u8]) -> [u8; DIGEST] {
     let mut hash = blake3::Hasher::new_derive_key("tacit 2026-11 fss what is committed to");
-    hash.update(session).update(what);
+    hash.update(session).update(value);
     *hash.finalize().as_bytes()
 }
 
 /// Random bytes for publication. They are hashed, because the same stream also makes secrets.
 fn random(prg: &mut Prg) -> [u8; COIN_BYTES] {
-    let mut drawn = Zeroizing::new([0; COIN_BYTES]);
-    prg.fill_bytes(&mut *drawn);
-    *blake3::Hasher::new_derive_key("tacit 2026-11 fss coin").update(&*drawn).finalize().as_bytes()
+    let mut bytes = Zeroizing::new([0; COIN_BYTES]);
+    prg.fill_bytes(&mut *bytes);
+    *blake3::Hasher::new_derive_key("tacit 2026-11 fss coin").update(&*bytes).finalize().as_bytes()
 }
 
 /// Tosses the seed of the subsets from both parties' coins.
 fn toss(role: Role, session: &[u8; 32], channel: &mut Channel, prg: &mut Prg) -> Result<PublicSeed, MpcError> {
-    let (own, nonce) = (random(prg), random(prg));
+    let (own_coin, nonce) = (random(prg), random(prg));
     let (of_server, of_client) = match role {
         Role::Server => {
-            channel.send(COMMITMENT, &ring::commit(role, session, &sealed(session, &own), &nonce))?;
+            channel.send(COMMITMENT, &ring::commit(role, session, &hash_for_commitment(session, &own_coin), &nonce))?;
             channel.flush()?;
-            let theirs = take(channel, COIN)?;
-            channel.send(COIN, &[own, nonce].concat())?;
-            (own, theirs)
+            let peer_coin = take(channel, COIN)?;
+            channel.send(COIN, &[own_coin, nonce].concat())?;
+            (own_coin, peer_coin)
         }
         Role::Client => {
             let commitment = take(channel, COMMITMENT)?;
-            channel.send(COIN, &own)?;
+            channel.send(COIN, &own_coin)?;
             channel.flush()?;
-            let shown = channel.recv(COIN, 2 * COIN_BYTES)?;
-            let (theirs, nonce) = shown.split_at(COIN_BYTES);
-            let [theirs, nonce] = [theirs, nonce].map(|part| *part.first_chunk().expect("that many bytes came"));
-            ring::open(Role::Server, session, &commitment, &sealed(session, &theirs), &nonce)?;
-            (theirs, own)
+            let opening = channel.recv(COIN, 2 * COIN_BYTES)?;
+            let (peer_coin, nonce) = opening.split_at(COIN_BYTES);
+            let [peer_coin, nonce] = [peer_coin, nonce].map(|part| *part.first_chunk().expect("that many bytes came"));
+            ring::open(Role::Server, session, &commitment, &hash_for_commitment(session, &peer_coin), &nonce)?;
+            (peer_coin, own_coin)
         }
     };
     let mut hash = blake3::Hasher::new_derive_key("tacit 2026-11 fss coin toss");
@@ -89,7 +89,7 @@ fn exchange(role: Role, checks: &[(Check<'_>, [u8; 32])], channel: &mut Channel)
 /// The digests that a party shows, or expects from the peer.
 struct Digests {
     /// Digests of words, width by width, and of bits.
-    own: Zeroizing<Vec<u8>>,
+    words_and_bits: Zeroizing<Vec<u8>>,
     bits: super::super::mac::bits::Digests,
     projections: [u8; DIGEST],
 }
@@ -97,10 +97,10 @@ struct Digests {
 impl Digests {
     /// Compares with the peer's digests, in the same order.
     fn accept(&self, received: &[u8]) -> Result<(), MpcError> {
-        let (own, _) = self.own.as_chunks::<DIGEST>();
+        let (digests, _) = self.words_and_bits.as_chunks::<DIGEST>();
         let (received, _) = received.as_chunks::<DIGEST>();
-        let (words, bits) = (own.len() - 1, received.last().expect("there is one of bits"));
-        own[..words].iter().zip(received).try_for_each(|(own, received)| ring::accept(own, received))?;
+        let (words, bits) = (digests.len() - 1, received.last().expect("there is one of bits"));
+        digests[..words].iter().zip(received).try_for_each(|(digest, received)| ring::accept(digest, received))?;
         self.bits.accept(bits)
     }
 }
@@ -110,8 +110,8 @@ impl CheckTranscript {
     /// widths.
     #[must_use]
     pub fn agree_bytes(widths: usize) -> Sides<usize> {
-        let both = widths * (Packed::len_bytes(ROWS, SIGMA) + DIGEST) + DIGEST;
-        Sides { client: both + COIN_BYTES + DIGEST + COIN_BYTES, server: both + DIGEST + 2 * COIN_BYTES + DIGEST }
+        let common = widths * (Packed::len_bytes(ROWS, SIGMA) + DIGEST) + DIGEST;
+        Sides { client: common + COIN_BYTES + DIGEST + COIN_BYTES, server: common + DIGEST + 2 * COIN_BYTES + DIGEST }
     }
 
     /// Checks all opened values of both parties, and at the client the results that the server
@@ -127,7 +127,7 @@ impl CheckTranscript {
         channel: &mut Channel,
         prg: &mut Prg,
     ) -> Result<(), MpcError> {
-        self.covered(&masks)?;
+        self.check_covered(&masks)?;
         let Self { role, session, bits, mut values, projections } = self;
         let seed = toss(role, &session, channel, prg)?;
         let checks = masks.into_iter().map(|(width, masks)| {
@@ -136,13 +136,13 @@ impl CheckTranscript {
         });
         let checks: Vec<_> = checks.collect();
         let received = exchange(role, &checks, channel)?;
-        let mut own = Zeroizing::new(Vec::new());
+        let mut words_and_bits = Zeroizing::new(Vec::new());
         for ((check, name), received) in checks.into_iter().zip(&received) {
-            own.extend(check.digest(role, &name, received)?);
+            words_and_bits.extend(check.digest(role, &name, received)?);
         }
         let bits = bits.finish();
-        own.extend(bits.own);
-        let digests = Digests { own, bits, projections: *projections.finalize().as_bytes() };
+        words_and_bits.extend(bits.own);
+        let digests = Digests { words_and_bits, bits, projections: *projections.finalize().as_bytes() };
         match role {
             Role::Client => show_last(&digests, &session, channel, prg),
             Role::Server => show_first(&digests, &session, channel),
@@ -153,27 +153,30 @@ impl CheckTranscript {
 /// The client's part of the exchange.
 fn show_last(digests: &Digests, session: &[u8; 32], channel: &mut Channel, prg: &mut Prg) -> Result<(), MpcError> {
     let nonce = random(prg);
-    channel.send(COMMITMENT, &ring::commit(Role::Client, session, &sealed(session, &digests.own), &nonce))?;
+    channel.send(
+        COMMITMENT,
+        &ring::commit(Role::Client, session, &hash_for_commitment(session, &digests.words_and_bits), &nonce),
+    )?;
     channel.flush()?;
-    let received = channel.recv(DIGESTS, digests.own.len() + DIGEST)?;
-    let (received, projections) = received.split_at(digests.own.len());
+    let received = channel.recv(DIGESTS, digests.words_and_bits.len() + DIGEST)?;
+    let (received, projections) = received.split_at(digests.words_and_bits.len());
     digests.accept(received)?;
     if projections != digests.projections {
         let what = "the result of a linear layer is not that of its weights";
         return Err(MpcError::Misbehaviour { step: "the check of linear layers", what });
     }
-    channel.send(DIGESTS, &[&digests.own[..], &nonce].concat())?;
+    channel.send(DIGESTS, &[&digests.words_and_bits[..], &nonce].concat())?;
     Ok(channel.flush()?)
 }
 
 /// The server's part of the exchange.
 fn show_first(digests: &Digests, session: &[u8; 32], channel: &mut Channel) -> Result<(), MpcError> {
     let commitment = take(channel, COMMITMENT)?;
-    channel.send(DIGESTS, &[&digests.own[..], &digests.projections].concat())?;
+    channel.send(DIGESTS, &[&digests.words_and_bits[..], &digests.projections].concat())?;
     channel.flush()?;
-    let received = channel.recv(DIGESTS, digests.own.len() + COIN_BYTES)?;
-    let (shown, nonce) = received.split_at(digests.own.len());
+    let received = channel.recv(DIGESTS, digests.words_and_bits.len() + COIN_BYTES)?;
+    let (opened, nonce) = received.split_at(digests.words_and_bits.len());
     let nonce = nonce.first_chunk().expect("that many bytes came");
-    ring::open(Role::Client, session, &commitment, &sealed(session, shown), nonce)?;
-    digests.accept(shown)
+    ring::open(Role::Client, session, &commitment, &hash_for_commitment(session, opened), nonce)?;
+    digests.accept(opened)
 }

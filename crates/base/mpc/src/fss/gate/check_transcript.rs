@@ -99,7 +99,7 @@ impl CheckTranscript {
     }
 
     /// Checks that there are masks for all values.
-    pub(super) fn covered(&self, masks: &[(u32, Masks)]) -> Result<(), MpcError> {
+    pub(super) fn check_covered(&self, masks: &[(u32, Masks)]) -> Result<(), MpcError> {
         let unmasked = self
             .values
             .iter()
@@ -115,7 +115,7 @@ impl CheckTranscript {
     /// # Errors
     /// Channel errors; `Material` if words of some width have no masks.
     pub fn answer(self, masks: Vec<(u32, Masks)>, channel: &mut Channel) -> Result<(), MpcError> {
-        self.covered(&masks)?;
+        self.check_covered(&masks)?;
         let seed = channel.recv(SUBSETS, 16)?;
         let seed = PublicSeed::from_bytes(*seed.first_chunk().expect("that many bytes came"));
         let key = KeyShare::new(0).expect("0 is a short number");
@@ -144,7 +144,7 @@ impl CheckTranscript {
         channel: &mut Channel,
         prg: &mut Prg,
     ) -> Result<(), MpcError> {
-        self.covered(&masks)?;
+        self.check_covered(&masks)?;
         let seed = SplitPrg::draw(prg).public_seed();
         channel.send(SUBSETS, &seed.to_bytes())?;
         let count = masks.len();
@@ -157,8 +157,8 @@ impl CheckTranscript {
         }
         let received = channel.recv(DIGESTS, (count + 1) * DIGEST)?;
         let (received, _) = received.as_chunks::<DIGEST>();
-        for (own, received) in digests.iter().zip(received) {
-            ring::accept(own, received)?;
+        for (digest, received) in digests.iter().zip(received) {
+            ring::accept(digest, received)?;
         }
         bits.finish().accept(received.last().expect("that many bytes came"))
     }

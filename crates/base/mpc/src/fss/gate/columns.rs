@@ -51,15 +51,15 @@ pub(super) fn write(
     let ring = constants.ring;
     let width = ring.width();
     for i in 0..constants.blocks.len() / 2 {
-        let own = constants.get(i);
+        let constant = constants.get(i);
         match checked {
             Checked::Client => {
-                let share = needed(i).wrapping_sub(own.value as u64) & low_mask(width);
+                let share = needed(i).wrapping_sub(constant.value as u64) & low_mask(width);
                 put(u128::from(share), width.div_ceil(8) as usize, out);
-                put(key.key_of(ring, &own), word_bytes(ring), out);
+                put(key.key_of(ring, &constant), word_bytes(ring), out);
             }
             Checked::Both => {
-                let share = key.other_share(ring, u128::from(needed(i) & low_mask(width)), &own);
+                let share = key.other_share(ring, u128::from(needed(i) & low_mask(width)), &constant);
                 put(share.value, word_bytes(ring), out);
                 put(share.tag, word_bytes(ring), out);
             }
@@ -76,10 +76,10 @@ pub(super) enum Shared<'a> {
 }
 
 impl<'a> Shared<'a> {
-    /// Splits the shares of `n` constants off `rest`, which has at least as many.
-    pub(super) fn take(rest: &mut &'a [u8], ring: Ring, n: usize) -> Self {
-        let (bytes, later) = rest.split_at(n * 2 * word_bytes(ring));
-        *rest = later;
+    /// Splits the shares of `n` constants off `unread`, which has at least as many.
+    pub(super) fn take(unread: &mut &'a [u8], ring: Ring, n: usize) -> Self {
+        let (bytes, later) = unread.split_at(n * 2 * word_bytes(ring));
+        *unread = later;
         Self::Dealt(bytes, ring)
     }
 
@@ -87,8 +87,8 @@ impl<'a> Shared<'a> {
         match self {
             Self::Drawn(constants) => constants.get(i),
             Self::Dealt(bytes, ring) => {
-                let each = word_bytes(*ring);
-                let (value, tag) = bytes[2 * i * each..][..2 * each].split_at(each);
+                let word_len = word_bytes(*ring);
+                let (value, tag) = bytes[2 * i * word_len..][..2 * word_len].split_at(word_len);
                 Share { value: word(value) & ring.mask(), tag: word(tag) & ring.mask() }
             }
         }
@@ -96,9 +96,9 @@ impl<'a> Shared<'a> {
 }
 
 /// The server's words for constants of one kind.
-pub(super) struct Given<'a> {
+pub(super) struct ServerConstants<'a> {
     bytes: &'a [u8],
-    each: usize,
+    item_bytes: usize,
     share: usize,
     ring: Ring,
 }
@@ -109,19 +109,19 @@ fn word(bytes: &[u8]) -> u128 {
     u128::from_le_bytes(word)
 }
 
-impl<'a> Given<'a> {
-    /// Splits the words for `n` constants off `rest`, which has at least as many.
-    pub(super) fn take(rest: &mut &'a [u8], ring: Ring, n: usize) -> Self {
+impl<'a> ServerConstants<'a> {
+    /// Splits the words for `n` constants off `unread`, which has at least as many.
+    pub(super) fn take(unread: &mut &'a [u8], ring: Ring, n: usize) -> Self {
         let share = ring.width().div_ceil(8) as usize;
-        let each = share + word_bytes(ring);
-        let (bytes, later) = rest.split_at(n * each);
-        *rest = later;
-        Self { bytes, each, share, ring }
+        let item_bytes = share + word_bytes(ring);
+        let (bytes, later) = unread.split_at(n * item_bytes);
+        *unread = later;
+        Self { bytes, item_bytes, share, ring }
     }
 
     /// The share, and the key of the client's tag.
     pub(super) fn get(&self, i: usize) -> (u64, u128) {
-        let (share, key) = self.bytes[i * self.each..][..self.each].split_at(self.share);
+        let (share, key) = self.bytes[i * self.item_bytes..][..self.item_bytes].split_at(self.share);
         (word(share) as u64, word(key) & self.ring.mask())
     }
 }

@@ -90,13 +90,13 @@ fn piece(
     shares: &ClientShares<'_>,
     index: usize,
 ) -> Piece {
-    let own = std::iter::once(shares.tested).chain(gate.others(shares.values));
+    let inputs = std::iter::once(shares.tested).chain(gate.others(shares.values));
     let mut secrets = match gate.checked() {
         Checked::Client => rho(gate, streams.server, index),
         // Public values have the dealer's masks alone.
         Checked::Both => Zeroizing::new(vec![vec![0; range(gate.n(), index).len()]; gate.opened().len()]),
     };
-    for ((rho, c), width) in secrets.iter_mut().zip(own).zip(gate.opened()) {
+    for ((rho, c), width) in secrets.iter_mut().zip(inputs).zip(gate.opened()) {
         let c = &c[range(gate.n(), index)];
         rho.iter_mut().zip(c).for_each(|(r, c)| *r = r.wrapping_sub(*c) & low_mask(width));
     }
@@ -107,10 +107,10 @@ fn piece(
     Piece { secrets, keys }
 }
 
-/// Makes each piece of n elements with `one` and passes the pieces to `sink`, in order.
+/// Makes each piece of n elements with `make_piece` and passes the pieces to `sink`, in order.
 pub(super) fn pieces<E>(
     n: usize,
-    one: impl Fn(usize) -> Zeroizing<Vec<u8>> + Sync,
+    make_piece: impl Fn(usize) -> Zeroizing<Vec<u8>> + Sync,
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     let count = n.div_ceil(PIECE);
@@ -118,8 +118,8 @@ pub(super) fn pieces<E>(
     let at_once = AT_ONCE.min(2 * rayon::current_num_threads());
     for first in (0..count).step_by(at_once) {
         let last = (first + at_once).min(count);
-        let made: Vec<Zeroizing<Vec<u8>>> = (first..last).into_par_iter().map(&one).collect();
-        made.iter().try_for_each(|bytes| sink(bytes))?;
+        let blocks: Vec<Zeroizing<Vec<u8>>> = (first..last).into_par_iter().map(&make_piece).collect();
+        blocks.iter().try_for_each(|bytes| sink(bytes))?;
     }
     Ok(())
 }
@@ -196,13 +196,13 @@ impl Words<'_> {
         let (gate, key, len) = (self.gate, self.keys.key, self.lambda.len());
         let slope = Constants::draw(&mut stream, gate.slope(), len);
         columns::write(&slope, key, gate.checked(), |i| self.lambda[i], out);
-        let (mut other, none) = (0, vec![0; len]);
+        let (mut opened_index, none) = (0, vec![0; len]);
         for (k, &value) in gate.values().iter().enumerate() {
             let secrets: &[u64] = match value {
                 Value::Tested { .. } => &self.piece.secrets[0],
                 Value::Other { .. } => {
-                    other += 1;
-                    &self.piece.secrets[other]
+                    opened_index += 1;
+                    &self.piece.secrets[opened_index]
                 }
                 Value::MinusOne { .. } => &none,
             };

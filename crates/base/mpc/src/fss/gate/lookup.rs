@@ -34,7 +34,7 @@ use super::super::mac::ring::{Ring, Share};
 use super::super::tree_hash::TreeHash;
 use super::super::{delta, table};
 use super::check_transcript::CheckTranscript;
-use super::columns::{self, Constants, Given, Shared};
+use super::columns::{self, Constants, ServerConstants, Shared};
 use super::deal::{BatchId, BatchKeys, DealerStreams, client_streams, pieces, place, range};
 use super::party::fits;
 use super::shared::{Half, open_words};
@@ -105,8 +105,8 @@ impl FssLookUp {
     }
 
     /// A piece of the server's material.
-    fn piece<'a>(&self, given: &'a [u8], index: usize) -> &'a [u8] {
-        &given[self.server_bytes(PIECE) * index..][..self.server_bytes(range(self.n(), index).len())]
+    fn piece<'a>(&self, material: &'a [u8], index: usize) -> &'a [u8] {
+        &material[self.server_bytes(PIECE) * index..][..self.server_bytes(range(self.n(), index).len())]
     }
 
     /// The cost of the whole batch.
@@ -134,17 +134,17 @@ impl FssLookUp {
     }
 
     /// Bits of each look-up, one behind the other.
-    fn flat(&self, values: &[u64]) -> Bits {
+    fn flatten(&self, values: &[u64]) -> Bits {
         let m = self.out_bits();
         let mut words = vec![0u64; (values.len() * m).div_ceil(64)];
-        for at in 0..values.len() * m {
-            words[at / 64] |= (values[at / m] >> (at % m) & 1) << (at % 64);
+        for bit in 0..values.len() * m {
+            words[bit / 64] |= (values[bit / m] >> (bit % m) & 1) << (bit % 64);
         }
         Bits::from_words(values.len() * m, words).expect("a word for every 64 bits")
     }
 
     /// The opened bits of look-up `i`, as a number.
-    fn opened(&self, bits: &Bits, i: usize) -> u64 {
+    fn opened_number(&self, bits: &Bits, i: usize) -> u64 {
         let m = self.out_bits();
         (0..m).fold(0, |sum, t| sum | (bits.words()[(i * m + t) / 64] >> ((i * m + t) % 64) & 1) << t)
     }
@@ -159,7 +159,7 @@ fn rho(spec: &FssLookUp, server: &Prg, index: usize) -> Zeroizing<Vec<u64>> {
 }
 
 /// The dealer's secrets of a piece: R, and keys for it.
-fn dealt(
+fn deal_piece(
     spec: &FssLookUp,
     keys: &BatchKeys<'_>,
     streams: &DealerStreams<'_>,
@@ -189,7 +189,7 @@ pub fn deal_look_up_client<E>(
     c: &[u64],
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    pieces(spec.n(), |i| Zeroizing::new(block::to_bytes(&dealt(spec, keys, streams, c, i).1.corrections)), sink)
+    pieces(spec.n(), |i| Zeroizing::new(block::to_bytes(&deal_piece(spec, keys, streams, c, i).1.corrections)), sink)
 }
 
 /// Makes the server's material, with the client's final shares `target`: correction words, tables,
@@ -217,11 +217,11 @@ fn server_piece(
     target: &[u64],
     index: usize,
 ) -> Zeroizing<Vec<u8>> {
-    let ((secrets, trees), target) = (dealt(spec, keys, streams, c, index), &target[range(spec.n(), index)]);
+    let ((secrets, trees), target) = (deal_piece(spec, keys, streams, c, index), &target[range(spec.n(), index)]);
     let mut lambda = Zeroizing::new(vec![0u64; target.len()]);
     streams.dealer.fork(index as u64).fill_u64(&mut lambda);
     let [_, mut tags, mut stream] = client_streams(streams.client, index);
-    let tags = Zeroizing::new(keys.delta.deal_bits(&spec.flat(&lambda), &mut tags));
+    let tags = Zeroizing::new(keys.delta.deal_bits(&spec.flatten(&lambda), &mut tags));
     let mut out = Zeroizing::new(Vec::with_capacity(spec.server_bytes(target.len())));
     out.extend_from_slice(&block::to_bytes(&trees.corrections));
     for blocks in [&*trees.tops, &*tags] {
@@ -252,10 +252,10 @@ fn client_keys(
 
 /// The server's keys of a piece, and its tags of the dealt bits.
 fn server_keys(spec: &FssLookUp, piece: &[u8], len: usize) -> Result<(Keys, Zeroizing<Vec<Block>>), MpcError> {
-    let (corrections, rest) = piece.split_at(spec.shape.corrections_bytes(len));
-    let (tops, rest) = rest.split_at(spec.shape.tops_bytes(len));
+    let (corrections, unread) = piece.split_at(spec.shape.corrections_bytes(len));
+    let (tops, unread) = unread.split_at(spec.shape.tops_bytes(len));
     let tops = Zeroizing::new(block::from_bytes(tops));
-    let tags = Zeroizing::new(block::from_bytes(&rest[..16 * len * spec.out_bits()]));
+    let tags = Zeroizing::new(block::from_bytes(&unread[..16 * len * spec.out_bits()]));
     Ok((Keys::new(spec.shape, len, tops, block::from_bytes(corrections))?, tags))
 }
 
@@ -280,15 +280,15 @@ fn blocks(
 }
 
 /// The client's constants of a piece.
-fn drawn(spec: &FssLookUp, prg: &Prg, index: usize, len: usize) -> Vec<Shared<'static>> {
+fn draw_columns(spec: &FssLookUp, prg: &Prg, index: usize, len: usize) -> Vec<Shared<'static>> {
     let [_, _, mut stream] = client_streams(prg, index);
     (0..spec.columns()).map(|_| Shared::Drawn(Constants::draw(&mut stream, spec.ring(), len))).collect()
 }
 
 /// The server's constants of a piece, if both are checked.
-fn given<'a>(spec: &FssLookUp, piece: &'a [u8], len: usize) -> Vec<Shared<'a>> {
-    let mut rest = &piece[piece.len() - spec.column_bytes(len)..];
-    (0..spec.columns()).map(|_| Shared::take(&mut rest, spec.ring(), len)).collect()
+fn read_columns<'a>(spec: &FssLookUp, piece: &'a [u8], len: usize) -> Vec<Shared<'a>> {
+    let mut unread = &piece[piece.len() - spec.column_bytes(len)..];
+    (0..spec.columns()).map(|_| Shared::take(&mut unread, spec.ring(), len)).collect()
 }
 
 /// The public coefficients of a look-up's words in V, except the last one, which is 1.
@@ -297,7 +297,7 @@ fn coefficients(spec: &FssLookUp, opened: u64, masked: u64) -> impl Iterator<Ite
 }
 
 /// The sum of words with their coefficients.
-fn combined(coefficients: &[u128], xs: impl Iterator<Item = u128>) -> u128 {
+fn combine(coefficients: &[u128], xs: impl Iterator<Item = u128>) -> u128 {
     coefficients.iter().zip(xs).fold(0, |sum: u128, (c, x)| sum.wrapping_add(c.wrapping_mul(x)))
 }
 
@@ -311,10 +311,10 @@ fn words<'a>(
     let pieces = (0..spec.n().div_ceil(PIECE)).into_par_iter().map(|index| {
         let (range, mask) = (range(spec.n(), index), spec.ring().mask());
         let columns = columns(index, range.len());
-        let shares = range.enumerate().map(|(at, i)| {
-            let with: Vec<u128> = coefficients(spec, spec.opened(bits, i), masked[i]).collect();
-            let of = Zeroizing::new(columns.iter().map(|column| column.get(at)).collect::<Vec<_>>());
-            let part = |part: fn(&Share) -> u128| combined(&with, of.iter().map(part)) & mask;
+        let shares = range.enumerate().map(|(position, i)| {
+            let factors: Vec<u128> = coefficients(spec, spec.opened_number(bits, i), masked[i]).collect();
+            let shares_of = Zeroizing::new(columns.iter().map(|column| column.get(position)).collect::<Vec<_>>());
+            let part = |part: fn(&Share) -> u128| combine(&factors, shares_of.iter().map(part)) & mask;
             Share { value: part(|share| share.value), tag: part(|share| share.tag) }
         });
         Zeroizing::new(shares.collect::<Vec<Share>>())
@@ -339,12 +339,12 @@ pub fn client_look_up(
     fits(corrections, spec.client_bytes(spec.n()))?;
     let xh = session.channel.recv_packed(OPENED, spec.n(), spec.table.index_bits())?;
     let tags = blocks(spec, batch, &xh, |index, len| client_keys(spec, prg, corrections, index, len))?;
-    let own = delta::bits(&tags);
-    let theirs = planes::recv_one(session.channel, BITS, own.len())?;
-    planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
-    let bits = own.xor(&theirs);
+    let own_bits = delta::bits(&tags);
+    let peer_bits = planes::recv_one(session.channel, BITS, own_bits.len())?;
+    planes::send(session.channel, BITS, std::slice::from_ref(&own_bits))?;
+    let bits = own_bits.xor(&peer_bits);
     transcript.bits(&tags, &bits);
-    let words = words(spec, &bits, &xh, |index, len| drawn(spec, prg, index, len));
+    let words = words(spec, &bits, &xh, |index, len| draw_columns(spec, prg, index, len));
     let width = spec.table.width();
     let low: Vec<u64> = words.iter().map(|word| spec.ring().low(word)).collect();
     session.channel.send_packed(WORDS, &low, width)?;
@@ -353,7 +353,7 @@ pub fn client_look_up(
 }
 
 /// The server's shares of a piece's results, and its values for the check of the client's words.
-type Made = (Vec<u64>, Zeroizing<Vec<Share>>);
+type ServerResults = (Vec<u64>, Zeroizing<Vec<Share>>);
 
 /// The server's online part if only the client is checked: its shares of the results (`[n]`) of
 /// indices that it shares as `s`. `batch` must be that of the dealing.
@@ -379,35 +379,35 @@ pub fn server_look_up(
     // The client begins while this party evaluates.
     session.channel.flush()?;
     let tags = blocks(spec, batch, &xh, |index, len| server_keys(spec, spec.piece(dealt, index), len))?;
-    let own = delta::bits(&tags);
-    planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
-    let bits = own.xor(&planes::recv_one(session.channel, BITS, own.len())?);
+    let own_bits = delta::bits(&tags);
+    planes::send(session.channel, BITS, std::slice::from_ref(&own_bits))?;
+    let bits = own_bits.xor(&planes::recv_one(session.channel, BITS, own_bits.len())?);
     transcript.bits(&tags, &bits);
     let received = session.channel.recv_packed(WORDS, n, width)?;
-    let made = (0..count).into_par_iter().map(|index| {
+    let results = (0..count).into_par_iter().map(|index| {
         let (range, piece) = (range(n, index), spec.piece(dealt, index));
-        let mut rest = &piece[piece.len() - spec.column_bytes(range.len())..];
-        let columns: Vec<Given<'_>> =
-            (0..spec.columns()).map(|_| Given::take(&mut rest, spec.ring(), range.len())).collect();
-        let made = range.clone().enumerate().map(|(at, i)| {
-            let opened = spec.opened(&bits, i);
-            let with: Vec<u128> = coefficients(spec, opened, xh[i]).collect();
-            let share = combined(&with, columns.iter().map(|column| u128::from(column.get(at).0))) as u64;
-            let key = combined(&with, columns.iter().map(|column| column.get(at).1));
+        let mut unread = &piece[piece.len() - spec.column_bytes(range.len())..];
+        let columns: Vec<ServerConstants<'_>> =
+            (0..spec.columns()).map(|_| ServerConstants::take(&mut unread, spec.ring(), range.len())).collect();
+        let results = range.clone().enumerate().map(|(position, i)| {
+            let opened = spec.opened_number(&bits, i);
+            let factors: Vec<u128> = coefficients(spec, opened, xh[i]).collect();
+            let share = combine(&factors, columns.iter().map(|column| u128::from(column.get(position).0))) as u64;
+            let key = combine(&factors, columns.iter().map(|column| column.get(position).1));
             let public = spec.table.public(opened, xh[i]);
             let share = share.wrapping_add(public).wrapping_add(received[i]) & low_mask(width);
             (share, Share { value: 0, tag: key.wrapping_neg() & spec.ring().mask() })
         });
         let (mut shares, mut keys) = (Vec::with_capacity(range.len()), Zeroizing::new(Vec::with_capacity(range.len())));
-        made.for_each(|(share, key)| {
+        results.for_each(|(share, key)| {
             shares.push(share);
             keys.push(key);
         });
         (shares, keys)
     });
-    let made: Vec<Made> = made.collect();
-    transcript.values(width, made.iter().flat_map(|(_, keys)| keys.iter().cloned()), received.iter().copied());
-    Ok(made.iter().flat_map(|(shares, _)| shares.iter().copied()).collect())
+    let results: Vec<ServerResults> = results.collect();
+    transcript.values(width, results.iter().flat_map(|(_, keys)| keys.iter().cloned()), received.iter().copied());
+    Ok(results.iter().flat_map(|(shares, _)| shares.iter().copied()).collect())
 }
 
 /// If both are checked: the masked results (`[n]`) of masked indices, the same at both parties.
@@ -430,18 +430,18 @@ pub fn shared_look_up(
         Half::Client(prg, corrections) => client_keys(spec, prg, corrections, index, len),
         Half::Server(dealt) => server_keys(spec, spec.piece(dealt, index), len),
     })?;
-    let own = delta::bits(&tags);
-    let bits = super::shared::open_bits(&own, BITS, session)?;
+    let own_bits = delta::bits(&tags);
+    let bits = super::shared::open_bits(&own_bits, BITS, session)?;
     transcript.bits(&tags, &bits);
     let shares = words(spec, &bits, masked, |index, len| match half {
-        Half::Client(prg, _) => drawn(spec, prg, index, len),
-        Half::Server(dealt) => given(spec, spec.piece(dealt, index), len),
+        Half::Client(prg, _) => draw_columns(spec, prg, index, len),
+        Half::Server(dealt) => read_columns(spec, spec.piece(dealt, index), len),
     });
     let opened = open_words(&[(spec.ring(), shares)], WORDS, session, transcript)?.pop();
     let mut words = opened.expect("one list was opened");
     let width = spec.table.width();
     for (i, word) in words.iter_mut().enumerate() {
-        *word = word.wrapping_add(spec.table.public(spec.opened(&bits, i), masked[i])) & low_mask(width);
+        *word = word.wrapping_add(spec.table.public(spec.opened_number(&bits, i), masked[i])) & low_mask(width);
     }
     Ok(words)
 }

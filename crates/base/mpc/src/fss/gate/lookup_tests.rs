@@ -39,8 +39,8 @@ fn halves(
     target: &[u64],
 ) -> [Vec<u8>; 2] {
     let mut out = [Vec::new(), Vec::new()];
-    let mut sink = |bytes: &[u8], to: usize| {
-        out[to].extend_from_slice(bytes);
+    let mut sink = |bytes: &[u8], party: usize| {
+        out[party].extend_from_slice(bytes);
         Ok::<_, Infallible>(())
     };
     let Ok(()) = deal_look_up_client(spec, keys, streams, c, &mut |bytes| sink(bytes, 0));
@@ -54,11 +54,11 @@ fn run(table: &LookUp, x: &[u64], c: &[u64], spoil: impl FnOnce(&mut Vec<u8>)) -
     let (spec, dealing, width) = (FssLookUp::new(table, Checked::Client).unwrap(), Dealing::new(4), table.width());
     let target = targets(x.len(), width);
     let (keys, streams) = dealing.keys();
-    let [mut ours, given] = halves(&spec, &keys, &streams, c, &target);
-    spoil(&mut ours);
+    let [mut client_half, material] = halves(&spec, &keys, &streams, c, &target);
+    spoil(&mut client_half);
     let s: Vec<u64> = x.iter().zip(c).map(|(x, c)| x.wrapping_sub(*c)).collect();
-    let client = DealtHalf { prg: &dealing.client, bytes: &ours };
-    let server = DealtHalf { prg: &dealing.server, bytes: &given };
+    let client = DealtHalf { prg: &dealing.client, bytes: &client_half };
+    let server = DealtHalf { prg: &dealing.server, bytes: &material };
     let (traffic, shares) = dealing.run(
         &[width],
         |session, transcript| client_look_up(&spec, keys.id, client, session, transcript),
@@ -74,7 +74,7 @@ fn run(table: &LookUp, x: &[u64], c: &[u64], spoil: impl FnOnce(&mut Vec<u8>)) -
     Ok(shares.iter().zip(&target).map(|(s, t)| s.wrapping_add(*t) & low_mask(width)).collect())
 }
 
-fn wanted(x: &[u64], bits: u32, width: u32) -> Vec<u64> {
+fn expected_entries(x: &[u64], bits: u32, width: u32) -> Vec<u64> {
     let entries = entries(bits);
     x.iter().map(|x| entries[*x as usize] as u64 & low_mask(width)).collect()
 }
@@ -83,7 +83,7 @@ fn wanted(x: &[u64], bits: u32, width: u32) -> Vec<u64> {
 fn every_index_of_small_tables() {
     for (bits, width) in [(1, 6), (2, 5), (3, 12), (5, 24), (8, 37), (12, 16)] {
         let (table, x, c) = batch(bits, width);
-        assert_eq!(run(&table, &x, &c, |_| {}).unwrap(), wanted(&x, bits, width), "{bits} bits");
+        assert_eq!(run(&table, &x, &c, |_| {}).unwrap(), expected_entries(&x, bits, width), "{bits} bits");
     }
     let large = LookUp::new(1, 20, &vec![0; 1 << 13]).unwrap();
     assert!(matches!(FssLookUp::new(&large, Checked::Client), Err(MpcError::OutOfRange { max: 12, got: 13, .. })));
@@ -95,16 +95,16 @@ fn changed_correction_words_are_found_or_without_effect() {
     let (_, x, c) = batch(4, 9);
     let (table, x, c) = (LookUp::new(10, 9, &entries(4)).unwrap(), &x[60..70], &c[60..70]);
     let bits = 8 * FssLookUp::new(&table, Checked::Client).unwrap().cost().client_material;
-    let (honest, mut found) = (wanted(x, 4, 9), 0);
+    let (honest, mut detected) = (expected_entries(x, 4, 9), 0);
     for bit in (0..bits).step_by(7) {
-        match run(&table, x, c, |ours| ours[bit / 8] ^= 1 << (bit % 8)) {
+        match run(&table, x, c, |client_half| client_half[bit / 8] ^= 1 << (bit % 8)) {
             Ok(results) => assert_eq!(results, honest, "bit {bit}"),
-            Err(MpcError::Misbehaviour { .. }) => found += 1,
+            Err(MpcError::Misbehaviour { .. }) => detected += 1,
             Err(other) => panic!("{other}"),
         }
     }
     // Every leaf has an effect; a word has none only if no node of its level has the lowest bit.
-    assert!(found > bits / 7 * 3 / 4, "{found} of {}", bits / 7);
+    assert!(detected > bits / 7 * 3 / 4, "{detected} of {}", bits / 7);
 }
 
 /// Both parties' results if both are checked, with halves that `spoil` may change.
@@ -128,11 +128,11 @@ fn shared(table: &LookUp, x: &[u64], c: &[u64], spoil: impl FnOnce(&mut [Vec<u8>
 fn every_index_where_both_are_checked() {
     for (bits, width) in [(1, 6), (3, 12), (5, 24), (8, 37)] {
         let (table, x, c) = batch(bits, width);
-        let ([ours, theirs], target) = shared(&table, &x, &c, |_| {});
-        let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
-        assert_eq!(ours, theirs, "both have the same");
-        let clear = ours[0].iter().zip(&target).map(|(xh, c)| xh.wrapping_add(*c) & low_mask(width));
-        assert_eq!(clear.collect::<Vec<_>>(), wanted(&x, bits, width), "{bits} bits");
+        let ([client_half, server_half], target) = shared(&table, &x, &c, |_| {});
+        let (client_half, server_half) = (client_half.unwrap(), server_half.unwrap());
+        assert_eq!(client_half, server_half, "both have the same");
+        let clear = client_half[0].iter().zip(&target).map(|(xh, c)| xh.wrapping_add(*c) & low_mask(width));
+        assert_eq!(clear.collect::<Vec<_>>(), expected_entries(&x, bits, width), "{bits} bits");
     }
 }
 
@@ -145,7 +145,7 @@ fn changed_halves_are_found_or_without_effect_where_both_are_checked() {
     let honest = honest.map(Result::unwrap);
     for (party, step) in [(0, 11), (1, 23)] {
         let cost = FssLookUp::new(&table, Checked::Both).unwrap().cost();
-        let (bits, mut found) = (8 * [cost.client_material, cost.server_material][party], 0);
+        let (bits, mut detected) = (8 * [cost.client_material, cost.server_material][party], 0);
         for bit in (0..bits).step_by(step) {
             let (results, _) = shared(&table, x, c, |halves| halves[party][bit / 8] ^= 1 << (bit % 8));
             match &results[1 - party] {
@@ -154,11 +154,11 @@ fn changed_halves_are_found_or_without_effect_where_both_are_checked() {
                     // Found by this party, or by the changed one, which closes the connection.
                     let checked = |result: &Result<_, _>| matches!(result, Err(MpcError::Misbehaviour { .. }));
                     assert!(results.iter().any(checked), "party {party}, bit {bit}: {results:?}");
-                    found += 1;
+                    detected += 1;
                 }
             }
         }
-        assert!(found > bits / step / 2, "party {party}: {found} of {}", bits / step);
+        assert!(detected > bits / step / 2, "party {party}: {detected} of {}", bits / step);
     }
 }
 
@@ -174,15 +174,15 @@ fn lines(width: u32) -> (LookUp, Vec<u64>, Vec<u64>) {
 
 /// Each number's result by the line of its piece, or of the piece above; both occur.
 fn are_of_lines(results: &[u64], x: &[u64], width: u32) {
-    let mut above = 0;
-    for (x, got) in x.iter().zip(results) {
+    let mut above_count = 0;
+    for (x, actual) in x.iter().zip(results) {
         let line = |i: u64, l: i64| (entries(3)[i as usize & 7] << 1) + LINES.slopes[i as usize & 7] * l;
         let (i, l) = (x >> 2, (x & 3) as i64);
         let either = [line(i, l), line(i + 1, l - 4)].map(|y| y as u64 & low_mask(width));
-        assert!(either.contains(got), "{x}: {got} of {either:?}");
-        above += usize::from(*got == either[1] && either[0] != either[1]);
+        assert!(either.contains(actual), "{x}: {actual} of {either:?}");
+        above_count += usize::from(*actual == either[1] && either[0] != either[1]);
     }
-    assert!(above > x.len() / 8, "{above}");
+    assert!(above_count > x.len() / 8, "{above_count}");
 }
 
 #[test]
@@ -190,10 +190,10 @@ fn every_number_by_pieces_of_lines() {
     for width in [10, 24, 37] {
         let (table, x, c) = lines(width);
         are_of_lines(&run(&table, &x, &c, |_| {}).unwrap(), &x, width);
-        let ([ours, theirs], target) = shared(&table, &x, &c, |_| {});
-        let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
-        assert_eq!(ours, theirs, "both have the same");
-        let clear = ours[0].iter().zip(&target).map(|(xh, c)| xh.wrapping_add(*c) & low_mask(width));
+        let ([client_half, server_half], target) = shared(&table, &x, &c, |_| {});
+        let (client_half, server_half) = (client_half.unwrap(), server_half.unwrap());
+        assert_eq!(client_half, server_half, "both have the same");
+        let clear = client_half[0].iter().zip(&target).map(|(xh, c)| xh.wrapping_add(*c) & low_mask(width));
         are_of_lines(&clear.collect::<Vec<_>>(), &x, width);
     }
 }
@@ -205,25 +205,25 @@ fn changed_halves_of_lines_are_found_or_without_effect() {
     let (table, x, c) = (LookUp::lines(5, 10, &entries(3), LINES).unwrap(), &x[100..105], &c[100..105]);
     let (alone, honest) = (run(&table, x, c, |_| {}).unwrap(), shared(&table, x, c, |_| {}).0.map(Result::unwrap));
     let client = 8 * FssLookUp::new(&table, Checked::Client).unwrap().cost().client_material;
-    let mut found = 0;
+    let mut detected = 0;
     for bit in (0..client).step_by(7) {
-        match run(&table, x, c, |ours| ours[bit / 8] ^= 1 << (bit % 8)) {
+        match run(&table, x, c, |client_half| client_half[bit / 8] ^= 1 << (bit % 8)) {
             Ok(results) => assert_eq!(results, alone, "bit {bit}"),
-            Err(_) => found += 1,
+            Err(_) => detected += 1,
         }
     }
-    assert!(found > client / 7 / 2, "{found} of {}", client / 7);
+    assert!(detected > client / 7 / 2, "{detected} of {}", client / 7);
     let cost = FssLookUp::new(&table, Checked::Both).unwrap().cost();
     for (party, step) in [(0, 11), (1, 23)] {
-        let (bits, mut found) = (8 * [cost.client_material, cost.server_material][party], 0);
+        let (bits, mut detected) = (8 * [cost.client_material, cost.server_material][party], 0);
         for bit in (0..bits).step_by(step) {
             let (results, _) = shared(&table, x, c, |halves| halves[party][bit / 8] ^= 1 << (bit % 8));
             match &results[1 - party] {
                 Ok(results) => assert_eq!(*results, honest[1 - party], "party {party}, bit {bit}"),
-                Err(_) => found += 1,
+                Err(_) => detected += 1,
             }
         }
-        assert!(found > bits / step / 2, "party {party}: {found} of {}", bits / step);
+        assert!(detected > bits / step / 2, "party {party}: {detected} of {}", bits / step);
     }
 }
 
@@ -241,12 +241,12 @@ fn many(n: usize, bits: u32, width: u32) -> (LookUp, Vec<u64>, Vec<u64>) {
 fn several_pieces_and_the_largest_tables() {
     for (n, bits, width) in [(PIECES, 3, 12), (300, 12, 16)] {
         let (table, x, c) = many(n, bits, width);
-        assert!(run(&table, &x, &c, |_| {}).unwrap() == wanted(&x, bits, width), "{bits} bits");
-        let ([ours, theirs], target) = shared(&table, &x, &c, |_| {});
-        let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
-        assert!(ours == theirs, "both have the same");
-        let clear = ours[0].iter().zip(&target).map(|(xh, c)| xh.wrapping_add(*c) & low_mask(width));
-        assert!(clear.eq(wanted(&x, bits, width)), "{bits} bits");
+        assert!(run(&table, &x, &c, |_| {}).unwrap() == expected_entries(&x, bits, width), "{bits} bits");
+        let ([client_half, server_half], target) = shared(&table, &x, &c, |_| {});
+        let (client_half, server_half) = (client_half.unwrap(), server_half.unwrap());
+        assert!(client_half == server_half, "both have the same");
+        let clear = client_half[0].iter().zip(&target).map(|(xh, c)| xh.wrapping_add(*c) & low_mask(width));
+        assert!(clear.eq(expected_entries(&x, bits, width)), "{bits} bits");
     }
 }
 
@@ -259,15 +259,15 @@ fn changed_halves_of_several_pieces_are_found_or_without_effect() {
     let spec = FssLookUp::new(&table, Checked::Both).unwrap();
     let cost = spec.cost();
     for (party, len) in [cost.client_material, cost.server_material].into_iter().enumerate() {
-        let (first, mut found) = (len - len / PIECES * 77, 0);
+        let (first, mut detected) = (len - len / PIECES * 77, 0);
         for byte in (first..len).step_by((len - first) / 6) {
             let (results, _) = shared(&table, &x, &c, |halves| halves[party][byte] ^= 1);
             match &results[1 - party] {
                 Ok(results) => assert!(*results == honest[1 - party], "party {party}, byte {byte}"),
-                Err(_) => found += 1,
+                Err(_) => detected += 1,
             }
         }
-        assert!(found >= 2, "party {party}: {found}");
+        assert!(detected >= 2, "party {party}: {detected}");
     }
 }
 

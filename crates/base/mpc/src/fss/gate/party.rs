@@ -12,7 +12,7 @@ use super::super::delta;
 use super::super::mac::ring::Share;
 use super::super::tree_hash::TreeHash;
 use super::check_transcript::CheckTranscript;
-use super::columns::{Constants, Given, Shared};
+use super::columns::{Constants, ServerConstants, Shared};
 use super::deal::{BatchId, client_streams, place, range, rho};
 use super::spec::ring;
 use super::{FssGate, PIECE};
@@ -58,12 +58,16 @@ pub(super) fn client_keys(
 }
 
 /// The server's keys and tags, from its material for a piece.
-pub(super) fn server_keys(gate: &FssGate, given: &[u8], len: usize) -> Result<(Keys, Zeroizing<Vec<Block>>), MpcError> {
+pub(super) fn server_keys(
+    gate: &FssGate,
+    material: &[u8],
+    len: usize,
+) -> Result<(Keys, Zeroizing<Vec<Block>>), MpcError> {
     let shape = gate.comparison().0;
-    let (corrections, rest) = given.split_at(shape.corrections_bytes(len));
-    let (tops, rest) = rest.split_at(shape.tops_bytes(len));
+    let (corrections, unread) = material.split_at(shape.corrections_bytes(len));
+    let (tops, unread) = unread.split_at(shape.tops_bytes(len));
     let tops = Zeroizing::new(block::from_bytes(tops));
-    let tags = Zeroizing::new(block::from_bytes(&rest[..16 * len]));
+    let tags = Zeroizing::new(block::from_bytes(&unread[..16 * len]));
     Ok((Keys::new(shape, len, tops, block::from_bytes(corrections))?, tags))
 }
 
@@ -74,7 +78,7 @@ pub(super) struct Columns<'a> {
 }
 
 /// The client's constants of a piece of `len` gates.
-pub(super) fn drawn(gate: &FssGate, prg: &Prg, index: usize, len: usize) -> Columns<'static> {
+pub(super) fn draw_columns(gate: &FssGate, prg: &Prg, index: usize, len: usize) -> Columns<'static> {
     let [_, _, mut stream] = client_streams(prg, index);
     let slope = Shared::Drawn(Constants::draw(&mut stream, gate.slope(), len));
     let constants = gate.values().iter().map(|v| {
@@ -95,13 +99,14 @@ pub(super) fn words<'a>(
     let range = range(gate.n(), index);
     let Columns { slope, constants } = columns(range.len());
     let mut words = vec![Zeroizing::new(Vec::with_capacity(range.len())); gate.values().len()];
-    for (at, i) in range.enumerate() {
-        let slope = slope.get(at);
+    for (position, i) in range.enumerate() {
+        let slope = slope.get(position);
         for (k, p) in public(gate.values(), opened, i).enumerate() {
             let value = gate.values()[k];
             let (q, branch) = branch(gate, value, bits, opened[0][i], i);
-            let (p, constant, mask) = (extended(p, value), constants[k][branch].get(at), ring(value.width()).mask());
-            let word = |slope: u128, own: u128| signed(slope.wrapping_mul(p), q).wrapping_add(own) & mask;
+            let (p, constant, mask) =
+                (sign_extend(p, value), constants[k][branch].get(position), ring(value.width()).mask());
+            let word = |slope: u128, addend: u128| signed(slope.wrapping_mul(p), q).wrapping_add(addend) & mask;
             words[k].push(Share { value: word(slope.value, constant.value), tag: word(slope.tag, constant.tag) });
         }
     }
@@ -118,19 +123,19 @@ pub(super) fn branch(gate: &FssGate, value: Value, opened: &Bits, xh: u64, i: us
 
 /// The public `P` of each value, for element `i`.
 pub(super) fn public(values: &[Value], opened: &[Vec<u64>], i: usize) -> impl Iterator<Item = u64> {
-    let mut other = 0;
+    let mut opened_index = 0;
     values.iter().map(move |value| match value {
         Value::Tested { .. } => opened[0][i],
         Value::Other { .. } => {
-            other += 1;
-            opened[other][i]
+            opened_index += 1;
+            opened[opened_index][i]
         }
         Value::MinusOne { .. } => u64::MAX,
     })
 }
 
 /// Two's complement in more bits.
-fn extended(value: u64, kind: Value) -> u128 {
+fn sign_extend(value: u64, kind: Value) -> u128 {
     if matches!(kind, Value::MinusOne { .. }) { u128::MAX } else { u128::from(value) }
 }
 
@@ -158,14 +163,14 @@ pub fn client_online(
         opened.push(session.channel.recv_packed(OPENED, n, width)?);
     }
     let tags = blocks(gate, batch, &opened[0], |index, len| client_keys(gate, prg, corrections, index, len))?;
-    let own = delta::bits(&tags);
-    let theirs = planes::recv_one(session.channel, BITS, n)?;
-    planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
-    let bits = own.xor(&theirs);
+    let own_bits = delta::bits(&tags);
+    let peer_bits = planes::recv_one(session.channel, BITS, n)?;
+    planes::send(session.channel, BITS, std::slice::from_ref(&own_bits))?;
+    let bits = own_bits.xor(&peer_bits);
     transcript.bits(&tags, &bits);
     let pieces = (0..n.div_ceil(PIECE)).into_par_iter();
     let pieces: Vec<Vec<Zeroizing<Vec<Share>>>> =
-        pieces.map(|index| words(gate, &opened, &bits, index, |len| drawn(gate, prg, index, len))).collect();
+        pieces.map(|index| words(gate, &opened, &bits, index, |len| draw_columns(gate, prg, index, len))).collect();
     for (k, value) in gate.values().iter().enumerate() {
         let shares = || pieces.iter().flat_map(|piece| piece[k].iter());
         let low: Vec<u64> = shares().map(|share| share.value as u64 & low_mask(value.width())).collect();
@@ -188,15 +193,15 @@ pub fn server_online(
     session: &mut Session<'_>,
     transcript: &mut CheckTranscript,
 ) -> Result<Vec<Vec<u64>>, MpcError> {
-    let (DealtHalf { prg, bytes: given }, n) = (half, gate.n());
-    fits(given, gate.cost().server_material)?;
+    let (DealtHalf { prg, bytes: material }, n) = (half, gate.n());
+    fits(material, gate.cost().server_material)?;
     let opened = open(gate, shares.tested, shares.values, prg, session)?;
-    let piece = |index: usize, len: usize| &given[gate.server_bytes(PIECE) * index..][..gate.server_bytes(len)];
+    let piece = |index: usize, len: usize| &material[gate.server_bytes(PIECE) * index..][..gate.server_bytes(len)];
     let tags = blocks(gate, batch, &opened[0], |index, len| server_keys(gate, piece(index, len), len))?;
-    let own = delta::bits(&tags);
-    planes::send(session.channel, BITS, std::slice::from_ref(&own))?;
-    let theirs = planes::recv_one(session.channel, BITS, n)?;
-    let bits = own.xor(&theirs);
+    let own_bits = delta::bits(&tags);
+    planes::send(session.channel, BITS, std::slice::from_ref(&own_bits))?;
+    let peer_bits = planes::recv_one(session.channel, BITS, n)?;
+    let bits = own_bits.xor(&peer_bits);
     transcript.bits(&tags, &bits);
     let mut received = Vec::new();
     for value in gate.values() {
@@ -205,10 +210,10 @@ pub fn server_online(
     let public = Public { gate, opened, bits };
     let pieces = (0..n.div_ceil(PIECE)).into_par_iter().map(|index| {
         let len = range(n, index).len();
-        let given = &piece(index, len)[gate.server_bytes(len) - gate.column_bytes(len)..];
-        public.server_words(index, given, &received, shares.bases)
+        let material = &piece(index, len)[gate.server_bytes(len) - gate.column_bytes(len)..];
+        public.server_words(index, material, &received, shares.bases)
     });
-    let pieces: Vec<Vec<Made>> = pieces.collect();
+    let pieces: Vec<Vec<ServerResults>> = pieces.collect();
     for (k, value) in gate.values().iter().enumerate() {
         let shares = pieces.iter().flat_map(|piece| piece[k].1.iter().cloned());
         transcript.values(value.width(), shares, received[k].iter().copied());
@@ -228,8 +233,8 @@ fn open(
     let count = gate.n().div_ceil(PIECE);
     let draws: Vec<Zeroizing<Vec<Vec<u64>>>> = (0..count).into_par_iter().map(|i| rho(gate, prg, i)).collect();
     let mut opened = Vec::new();
-    let own = std::iter::once(tested).chain(gate.others(values));
-    for (index, (share, width)) in own.zip(gate.opened()).enumerate() {
+    let inputs = std::iter::once(tested).chain(gate.others(values));
+    for (index, (share, width)) in inputs.zip(gate.opened()).enumerate() {
         let rho = draws.iter().flat_map(|rho| rho[index].iter());
         let masked: Vec<u64> = share.iter().zip(rho).map(|(s, r)| s.wrapping_add(*r) & low_mask(width)).collect();
         session.channel.send_packed(OPENED, &masked, width)?;
@@ -242,7 +247,7 @@ fn open(
 
 /// The server's shares of a value's results in a piece, and its values for the check of the
 /// client's words.
-type Made = (Vec<u64>, Zeroizing<Vec<Share>>);
+type ServerResults = (Vec<u64>, Zeroizing<Vec<Share>>);
 
 /// Public values of a batch.
 struct Public<'a> {
@@ -252,33 +257,39 @@ struct Public<'a> {
 }
 
 impl Public<'_> {
-    /// The server's part of a piece, value by value: `given` are its words, `received` the client's.
-    fn server_words(&self, index: usize, given: &[u8], received: &[Vec<u64>], bases: &[&[u64]]) -> Vec<Made> {
+    /// The server's part of a piece, value by value: `material` are its words, `received` the client's.
+    fn server_words(
+        &self,
+        index: usize,
+        material: &[u8],
+        received: &[Vec<u64>],
+        bases: &[&[u64]],
+    ) -> Vec<ServerResults> {
         let Self { gate, opened, bits } = self;
-        let (range, mut rest) = (range(gate.n(), index), given);
+        let (range, mut unread) = (range(gate.n(), index), material);
         let len = range.len();
-        let slope = Given::take(&mut rest, gate.slope(), len);
-        let constants = gate
-            .values()
-            .iter()
-            .map(|v| (0..gate.branches(*v)).map(|_| Given::take(&mut rest, ring(v.width()), len)).collect());
-        let constants: Vec<Vec<Given<'_>>> = constants.collect();
-        let mut made = vec![(Vec::with_capacity(len), Zeroizing::new(Vec::with_capacity(len))); gate.values().len()];
-        for (at, i) in range.enumerate() {
-            let (share, key) = slope.get(at);
+        let slope = ServerConstants::take(&mut unread, gate.slope(), len);
+        let constants = gate.values().iter().map(|v| {
+            (0..gate.branches(*v)).map(|_| ServerConstants::take(&mut unread, ring(v.width()), len)).collect()
+        });
+        let constants: Vec<Vec<ServerConstants<'_>>> = constants.collect();
+        let mut results = vec![(Vec::with_capacity(len), Zeroizing::new(Vec::with_capacity(len))); gate.values().len()];
+        for (position, i) in range.enumerate() {
+            let (share, key) = slope.get(position);
             for (k, p) in public(gate.values(), opened, i).enumerate() {
                 let value = gate.values()[k];
                 let (q, branch) = branch(gate, value, bits, opened[0][i], i);
-                let ((known, of_known), wide) = (constants[k][branch].get(at), extended(p, value));
-                let own = signed(u128::from(share).wrapping_mul(wide), q) as u64;
-                let own = own.wrapping_add(if q { p } else { 0 }).wrapping_add(known).wrapping_add(received[k][i]);
-                let own = own.wrapping_add(bases.get(k).map_or(0, |base| base[i]));
-                made[k].0.push(own & low_mask(value.width()));
+                let ((known, of_known), wide) = (constants[k][branch].get(position), sign_extend(p, value));
+                let result = signed(u128::from(share).wrapping_mul(wide), q) as u64;
+                let result =
+                    result.wrapping_add(if q { p } else { 0 }).wrapping_add(known).wrapping_add(received[k][i]);
+                let result = result.wrapping_add(bases.get(k).map_or(0, |base| base[i]));
+                results[k].0.push(result & low_mask(value.width()));
                 let of_word = signed(key.wrapping_mul(wide), q).wrapping_add(of_known);
-                made[k].1.push(Share { value: 0, tag: of_word.wrapping_neg() & ring(value.width()).mask() });
+                results[k].1.push(Share { value: 0, tag: of_word.wrapping_neg() & ring(value.width()).mask() });
             }
         }
-        made
+        results
     }
 }
 

@@ -41,10 +41,10 @@ pub fn open_words(
     session: &mut Session<'_>,
     transcript: &mut CheckTranscript,
 ) -> Result<Vec<Vec<u64>>, MpcError> {
-    let own = words.iter().map(|(ring, shares)| shares.iter().map(|share| ring.low(share)).collect());
-    let own: Vec<Vec<u64>> = own.collect();
+    let own_words = words.iter().map(|(ring, shares)| shares.iter().map(|share| ring.low(share)).collect());
+    let own_words: Vec<Vec<u64>> = own_words.collect();
     let send = |channel: &mut Channel| {
-        own.iter().zip(words).try_for_each(|(own, (ring, _))| channel.send_packed(tag, own, ring.width()))
+        own_words.iter().zip(words).try_for_each(|(list, (ring, _))| channel.send_packed(tag, list, ring.width()))
     };
     if session.role == Role::Client {
         send(session.channel)?;
@@ -58,38 +58,39 @@ pub fn open_words(
         // Lets the client continue with the next step.
         session.channel.flush()?;
     }
-    for (((ring, shares), own), received) in words.iter().zip(&own).zip(&mut received) {
-        let sums = own.iter().zip(received.iter()).map(|(own, received)| u128::from(*own) + u128::from(*received));
+    for (((ring, shares), own_words), received) in words.iter().zip(&own_words).zip(&mut received) {
+        let sums =
+            own_words.iter().zip(received.iter()).map(|(word, received)| u128::from(*word) + u128::from(*received));
         transcript.values(ring.width(), shares.iter().cloned(), sums);
-        received.iter_mut().zip(own).for_each(|(r, own)| *r = r.wrapping_add(*own) & low_mask(ring.width()));
+        received.iter_mut().zip(own_words).for_each(|(r, word)| *r = r.wrapping_add(*word) & low_mask(ring.width()));
     }
     Ok(received)
 }
 
 /// Opens bits. The client answers without a flush: its next message goes with them.
-pub(super) fn open_bits(own: &Bits, tag: Tag, session: &mut Session<'_>) -> Result<Bits, MpcError> {
+pub(super) fn open_bits(own_bits: &Bits, tag: Tag, session: &mut Session<'_>) -> Result<Bits, MpcError> {
     if session.role == Role::Server {
-        planes::send(session.channel, tag, std::slice::from_ref(own))?;
+        planes::send(session.channel, tag, std::slice::from_ref(own_bits))?;
     }
-    let theirs = planes::recv_one(session.channel, tag, own.len())?;
+    let peer_bits = planes::recv_one(session.channel, tag, own_bits.len())?;
     if session.role == Role::Client {
-        planes::send(session.channel, tag, std::slice::from_ref(own))?;
+        planes::send(session.channel, tag, std::slice::from_ref(own_bits))?;
     }
-    Ok(own.xor(&theirs))
+    Ok(own_bits.xor(&peer_bits))
 }
 
 /// A party's constants of a piece.
 fn columns<'a>(gate: &FssGate, half: Half<'a>, index: usize, len: usize) -> Columns<'a> {
     match half {
-        Half::Client(prg, _) => party::drawn(gate, prg, index, len),
-        Half::Server(given) => {
-            let given = &given[gate.server_bytes(PIECE) * index..][..gate.server_bytes(len)];
-            let mut rest = &given[given.len() - gate.column_bytes(len)..];
-            let slope = Shared::take(&mut rest, gate.slope(), len);
+        Half::Client(prg, _) => party::draw_columns(gate, prg, index, len),
+        Half::Server(material) => {
+            let material = &material[gate.server_bytes(PIECE) * index..][..gate.server_bytes(len)];
+            let mut unread = &material[material.len() - gate.column_bytes(len)..];
+            let slope = Shared::take(&mut unread, gate.slope(), len);
             let constants = gate
                 .values()
                 .iter()
-                .map(|v| (0..gate.branches(*v)).map(|_| Shared::take(&mut rest, ring(v.width()), len)).collect());
+                .map(|v| (0..gate.branches(*v)).map(|_| Shared::take(&mut unread, ring(v.width()), len)).collect());
             Columns { slope, constants: constants.collect() }
         }
     }
@@ -111,14 +112,14 @@ pub fn shared_online(
     let (n, cost) = (gate.n(), gate.cost());
     match half {
         Half::Client(_, corrections) => fits(corrections, cost.client_material)?,
-        Half::Server(given) => fits(given, cost.server_material)?,
+        Half::Server(material) => fits(material, cost.server_material)?,
     }
     let ServerShares { tested, values, bases } = shares;
     let masked: Vec<Vec<u64>> = std::iter::once(tested).chain(gate.others(values)).map(<[u64]>::to_vec).collect();
     let tags = party::blocks(gate, batch, &masked[0], |index, len| match half {
         Half::Client(prg, corrections) => party::client_keys(gate, prg, corrections, index, len),
-        Half::Server(given) => {
-            party::server_keys(gate, &given[gate.server_bytes(PIECE) * index..][..gate.server_bytes(len)], len)
+        Half::Server(material) => {
+            party::server_keys(gate, &material[gate.server_bytes(PIECE) * index..][..gate.server_bytes(len)], len)
         }
     })?;
     let bits = open_bits(&delta::bits(&tags), BITS, session)?;
@@ -134,8 +135,8 @@ pub fn shared_online(
         for (k, p) in public(gate.values(), &masked, i).enumerate() {
             let value = gate.values()[k];
             let (q, _) = branch(gate, value, &bits, masked[0][i], i);
-            let more = if q { p } else { 0 }.wrapping_add(bases.get(k).map_or(0, |base| base[i]));
-            words[k][i] = words[k][i].wrapping_add(more) & low_mask(value.width());
+            let addend = if q { p } else { 0 }.wrapping_add(bases.get(k).map_or(0, |base| base[i]));
+            words[k][i] = words[k][i].wrapping_add(addend) & low_mask(value.width());
         }
     }
     Ok(words)
@@ -154,10 +155,10 @@ pub fn shared_widen(
 ) -> Result<Vec<u64>, MpcError> {
     let constants = match half {
         Half::Client(prg, _) => widen::constants(spec, prg).map(Shared::Drawn),
-        Half::Server(given) => {
-            fits(given, spec.server_bytes())?;
-            let mut rest = given;
-            [0, 1].map(|_| Shared::take(&mut rest, spec.ring(), spec.n))
+        Half::Server(material) => {
+            fits(material, spec.server_bytes())?;
+            let mut unread = material;
+            [0, 1].map(|_| Shared::take(&mut unread, spec.ring(), spec.n))
         }
     };
     let (offset, wide) = (1u64 << (spec.width - 2), spec.width + spec.extra);

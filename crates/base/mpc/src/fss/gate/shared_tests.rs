@@ -86,8 +86,8 @@ impl Batch {
             [&self.masks, &self.targets].map(|lists| lists.iter().map(Vec::as_slice).collect::<Vec<_>>());
         let shares = ClientShares { tested: values[0], values: &values, bases: &[], targets: &targets };
         let mut out = [Vec::new(), Vec::new()];
-        let mut sink = |bytes: &[u8], to: usize| {
-            out[to].extend_from_slice(bytes);
+        let mut sink = |bytes: &[u8], party: usize| {
+            out[party].extend_from_slice(bytes);
             Ok::<_, std::convert::Infallible>(())
         };
         let Ok(()) = deal_client(&self.gate, &keys, &streams, &shares, &mut |bytes| sink(bytes, 0));
@@ -135,11 +135,11 @@ fn every_value_and_mask_of_small_rings() {
                 values.extend(vec![value; ring as usize]);
                 masks.extend(0..ring);
             }
-            let got = relu(width, wide, drop, &values, &masks).results(9);
-            for ((x, c), got) in values.iter().zip(&masks).zip(&got[0]) {
+            let actual = relu(width, wide, drop, &values, &masks).results(9);
+            for ((x, c), actual) in values.iter().zip(&masks).zip(&actual[0]) {
                 let value = signed(*x, width);
-                let dropped = drop > 0 && (0..1 << drop).contains(&value) && *got == 0;
-                assert!(*got == value.max(0) as u64 || dropped, "{value} under {c}: {got}");
+                let dropped = drop > 0 && (0..1 << drop).contains(&value) && *actual == 0;
+                assert!(*actual == value.max(0) as u64 || dropped, "{value} under {c}: {actual}");
             }
         }
     }
@@ -162,10 +162,10 @@ fn several_values_hang_on_one_bit_in_more_than_one_piece() {
         masks: vec![c, cx, vec![0; n]],
         targets,
     };
-    let got = batch.results(4);
+    let actual = batch.results(4);
     for i in 0..n {
         let pick = |v: u64| if signed(y[i], width) >= 0 { v } else { 0 };
-        assert_eq!([got[0][i], got[1][i], got[2][i]], [pick(y[i]), pick(x[i]), pick(0x1ff)]);
+        assert_eq!([actual[0][i], actual[1][i], actual[2][i]], [pick(y[i]), pick(x[i]), pick(0x1ff)]);
     }
 }
 
@@ -185,9 +185,9 @@ fn widening_is_exact_for_every_value_and_mask() {
             let target: Vec<u64> = (0..y.len() as u64).map(|i| i.wrapping_mul(77) & low_mask(wide)).collect();
             let [client, server, dealer] = [1, 2, 3].map(|part| prg(6).fork(part));
             let key = Key::draw(&mut dealer.fork(101), &mut client.fork(98));
-            let given = deal_widen(&spec, &key, Sides { client: &client, server: &server }, &c, &target);
-            assert_eq!(given.len(), spec.cost().server_material);
-            let halves = [Vec::new(), given.to_vec()];
+            let material = deal_widen(&spec, &key, Sides { client: &client, server: &server }, &c, &target);
+            assert_eq!(material.len(), spec.cost().server_material);
+            let halves = [Vec::new(), material.to_vec()];
             let results = run(6, &[wide], &halves, |half, session, transcript| {
                 Ok(vec![shared_widen(&spec, &masked, half, session, transcript)?])
             });
@@ -209,7 +209,7 @@ fn changed_material_of_either_party_is_found_or_without_effect() {
     let mut halves = batch.halves(6);
     let honest = batch.run(6, &halves).map(|results| results.expect("honest parties"));
     for (party, step) in [(0, 5), (1, 11)] {
-        let (bits, mut found) = (8 * halves[party].len(), 0);
+        let (bits, mut detected) = (8 * halves[party].len(), 0);
         for bit in (0..bits).step_by(step) {
             halves[party][bit / 8] ^= 1 << (bit % 8);
             let results = batch.run(6, &halves);
@@ -217,11 +217,11 @@ fn changed_material_of_either_party_is_found_or_without_effect() {
             // The result of the honest party decides.
             match &results[1 - party] {
                 Ok(results) => assert_eq!(*results, honest[0], "party {party}, bit {bit}"),
-                Err(MpcError::Misbehaviour { .. } | MpcError::Net(_)) => found += 1,
+                Err(MpcError::Misbehaviour { .. } | MpcError::Net(_)) => detected += 1,
                 Err(other) => panic!("{other}"),
             }
         }
-        assert!(found > bits / step / 5, "{found} of {} found", bits / step);
+        assert!(detected > bits / step / 5, "{detected} of {} found", bits / step);
     }
 }
 

@@ -49,8 +49,8 @@ impl Dealing {
     fn halves(&self, gate: &FssGate, shares: &ClientShares<'_>) -> [Vec<u8>; 2] {
         let (keys, streams) = self.keys();
         let mut out = [Vec::new(), Vec::new()];
-        let mut sink = |bytes: &[u8], to: usize| {
-            out[to].extend_from_slice(bytes);
+        let mut sink = |bytes: &[u8], party: usize| {
+            out[party].extend_from_slice(bytes);
             Ok::<_, std::convert::Infallible>(())
         };
         let Ok(()) = deal_client(gate, &keys, &streams, shares, &mut |bytes| sink(bytes, 0));
@@ -126,22 +126,23 @@ impl Batch {
     fn run(&self, dealing: &Dealing, spoil: impl FnOnce(&mut Vec<u8>)) -> Result<Vec<Vec<u64>>, MpcError> {
         let (gate, n, ring) = (&self.gate, self.gate.n(), low_mask(self.gate.width()));
         let s: Vec<u64> = self.y.iter().zip(&self.c).map(|(y, c)| y.wrapping_sub(*c) & ring).collect();
-        let mine: Vec<&[u64]> = self.others.iter().map(|(_, c)| c.as_slice()).collect();
+        let client_values: Vec<&[u64]> = self.others.iter().map(|(_, c)| c.as_slice()).collect();
         let theirs: Vec<Vec<u64>> =
             self.others.iter().map(|(x, c)| x.iter().zip(c).map(|(x, c)| x.wrapping_sub(*c)).collect()).collect();
         let (targets, bases) = (self.targets(), [vec![self.base.client; n], vec![self.base.server; n]]);
         let target_slices = crate::gate::slices(&targets);
         let (client_bases, server_bases): ([&[u64]; 1], [&[u64]; 1]) = ([&bases[0]], [&bases[1]]);
-        let shares = ClientShares { tested: &self.c, values: &mine, bases: &client_bases, targets: &target_slices };
-        let [mut ours, given] = dealing.halves(gate, &shares);
-        assert!([&ours, &given] == dealing.halves(gate, &shares).each_ref(), "dealing is deterministic");
+        let shares =
+            ClientShares { tested: &self.c, values: &client_values, bases: &client_bases, targets: &target_slices };
+        let [mut ours, material] = dealing.halves(gate, &shares);
+        assert!([&ours, &material] == dealing.halves(gate, &shares).each_ref(), "dealing is deterministic");
         let cost = gate.cost();
-        assert_eq!([ours.len(), given.len()], [cost.client_material, cost.server_material]);
+        assert_eq!([ours.len(), material.len()], [cost.client_material, cost.server_material]);
         spoil(&mut ours);
         let theirs = crate::gate::slices(&theirs);
         let batch = dealing.keys().0.id;
         let client = DealtHalf { prg: &dealing.client, bytes: &ours };
-        let server = DealtHalf { prg: &dealing.server, bytes: &given };
+        let server = DealtHalf { prg: &dealing.server, bytes: &material };
         let shares = ServerShares { tested: &s, values: &theirs, bases: &server_bases };
         let (traffic, results) = dealing.run(
             &widths(gate),
@@ -163,12 +164,12 @@ impl Batch {
     }
 
     fn check_relu(&self, wide: u32, drop: u32) {
-        let got = self.run(&Dealing::new(9), |_| {}).expect("honest parties");
-        for (i, (&y, got)) in self.y.iter().zip(&got[0]).enumerate() {
+        let actual = self.run(&Dealing::new(9), |_| {}).expect("honest parties");
+        for (i, (&y, actual)) in self.y.iter().zip(&actual[0]).enumerate() {
             let value = signed(y, self.gate.width());
-            let want = (value.max(0) as u64).wrapping_add(12) & low_mask(wide);
-            let dropped = drop > 0 && (0..1 << drop).contains(&value) && *got == 12 & low_mask(wide);
-            assert!(*got == want || dropped, "{value} with {}: {got}, not {want}", self.c[i]);
+            let expected = (value.max(0) as u64).wrapping_add(12) & low_mask(wide);
+            let dropped = drop > 0 && (0..1 << drop).contains(&value) && *actual == 12 & low_mask(wide);
+            assert!(*actual == expected || dropped, "{value} with {}: {actual}, not {expected}", self.c[i]);
         }
     }
 }
@@ -217,13 +218,13 @@ proptest! {
         let others = vec![(vec![], vec![]), (x.clone(), cx), (vec![], vec![])];
         let gate = FssGate::new(n, width, 0, values, Checked::Client);
         let batch = Batch { gate, y, c, others, base: Sides { client: 1, server: 0 } };
-        let got = batch.run(&Dealing::new(4), |_| {}).unwrap();
+        let actual = batch.run(&Dealing::new(4), |_| {}).unwrap();
         for i in 0..n {
             let positive = signed(batch.y[i], width) >= 0;
             let pick = |v: u64| if positive { v } else { 0 };
-            prop_assert_eq!(got[0][i], (pick(batch.y[i]) + 1) & low_mask(width));
-            prop_assert_eq!(got[1][i], pick(x[i]));
-            prop_assert_eq!(got[2][i], pick(0x1ff));
+            prop_assert_eq!(actual[0][i], (pick(batch.y[i]) + 1) & low_mask(width));
+            prop_assert_eq!(actual[1][i], pick(x[i]));
+            prop_assert_eq!(actual[2][i], pick(0x1ff));
         }
     }
 }
@@ -242,9 +243,9 @@ fn widening_is_exact_for_every_value_and_share() {
             let s: Vec<u64> = y.iter().zip(&c).map(|(y, c)| (*y as u64).wrapping_sub(*c) & low_mask(width)).collect();
             let target: Vec<u64> = (0..y.len() as u64).map(|i| i.wrapping_mul(77) & low_mask(width + extra)).collect();
             let dealing = Dealing::new(3);
-            let given = deal_widen(&spec, &dealing.key, dealing.streams(), &c, &target);
-            assert_eq!(given.len(), spec.cost().server_material);
-            let half = DealtHalf { prg: &dealing.server, bytes: &given };
+            let material = deal_widen(&spec, &dealing.key, dealing.streams(), &c, &target);
+            assert_eq!(material.len(), spec.cost().server_material);
+            let half = DealtHalf { prg: &dealing.server, bytes: &material };
             let (_, share) = dealing.run(
                 &[width + extra],
                 |session, transcript| client_widen(&spec, &dealing.client, session, transcript),
@@ -266,16 +267,16 @@ fn changed_correction_words_are_found_or_without_effect() {
     let batch = Batch::relu(FssGate::new(16, 5, 0, vec![Value::Tested { wide: 8 }], Checked::Client), y, c);
     let dealing = Dealing::new(6);
     let honest = batch.run(&dealing, |_| {}).unwrap();
-    let (bits, mut found) = (8 * batch.gate.cost().client_material, 0);
+    let (bits, mut detected) = (8 * batch.gate.cost().client_material, 0);
     for bit in (0..bits).step_by(5) {
         match batch.run(&dealing, |ours| ours[bit / 8] ^= 1 << (bit % 8)) {
             Ok(results) => assert_eq!(results, honest, "bit {bit}"),
-            Err(MpcError::Misbehaviour { .. }) => found += 1,
+            Err(MpcError::Misbehaviour { .. }) => detected += 1,
             Err(other) => panic!("{other}"),
         }
     }
     // A word is used where the node's lowest bit is 1.
-    assert!((bits / 20..bits / 5 + 1).contains(&found), "{found} of {} found", bits / 5);
+    assert!((bits / 20..bits / 5 + 1).contains(&detected), "{detected} of {} found", bits / 5);
 }
 
 /// A client that sends words of another key, value or position: the tags reveal it.
@@ -283,8 +284,8 @@ fn changed_correction_words_are_found_or_without_effect() {
 fn values_that_were_not_dealt_are_found() {
     let spec = FssWiden { n: 20, width: 6, extra: 3, checked: Checked::Client };
     let (dealing, other, zeros) = (Dealing::new(1), Dealing::new(2), vec![0; 20]);
-    let given = deal_widen(&spec, &dealing.key, dealing.streams(), &zeros, &zeros);
-    let half = DealtHalf { prg: &dealing.server, bytes: &given };
+    let material = deal_widen(&spec, &dealing.key, dealing.streams(), &zeros, &zeros);
+    let half = DealtHalf { prg: &dealing.server, bytes: &material };
     let (_, result) = dealing.run(
         &[9],
         |session, transcript| client_widen(&spec, &other.client, session, transcript),

@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 
 use super::super::mac::ring::{Key, Share};
 use super::check_transcript::CheckTranscript;
-use super::columns::{self, Constants, Given};
+use super::columns::{self, Constants, ServerConstants};
 use super::deal::wrapped;
 use super::party::fits;
 use super::{Checked, FssWiden};
@@ -94,8 +94,8 @@ pub fn server_widen(
     transcript: &mut CheckTranscript,
 ) -> Result<Vec<u64>, MpcError> {
     fits(half.bytes, spec.server_bytes())?;
-    let (mut rest, wide) = (half.bytes, spec.width + spec.extra);
-    let constants = [0, 1].map(|_| Given::take(&mut rest, spec.ring(), spec.n));
+    let (mut unread, wide) = (half.bytes, spec.width + spec.extra);
+    let constants = [0, 1].map(|_| ServerConstants::take(&mut unread, spec.ring(), spec.n));
     let offset = 1u64 << (spec.width - 2);
     let rho = rho(spec, half.prg);
     let masked = s.iter().zip(rho.iter()).map(|(s, r)| s.wrapping_add(offset).wrapping_add(*r));

@@ -173,21 +173,25 @@ impl Key {
         Zeroizing::new(self.deal_in(u128::from(ring.high_mask()), &values[..], seeded))
     }
 
-    /// The share, for the party without the seed, of a value whose other share is `theirs`.
-    pub fn other_share(&self, ring: Ring, value: u128, theirs: &Share) -> Share {
-        self.other_in(ring.mask(), value, theirs)
+    /// The share, for the party without the seed, of a value whose other share is `peer`.
+    pub fn other_share(&self, ring: Ring, value: u128, peer: &Share) -> Share {
+        self.other_in(ring.mask(), value, peer)
     }
 
-    fn other_in(&self, mask: u128, value: u128, theirs: &Share) -> Share {
+    fn other_in(&self, mask: u128, value: u128, peer: &Share) -> Share {
         Share {
-            value: value.wrapping_sub(theirs.value) & mask,
-            tag: self.whole().wrapping_mul(value).wrapping_sub(theirs.tag) & mask,
+            value: value.wrapping_sub(peer.value) & mask,
+            tag: self.whole().wrapping_mul(value).wrapping_sub(peer.tag) & mask,
         }
     }
 
     fn deal_in(&self, mask: u128, values: &[u128], seeded: &mut Prg) -> Vec<Share> {
-        let theirs = Zeroizing::new(draw(mask, values.len(), seeded));
-        values.iter().zip(theirs.iter()).map(|(value, theirs)| self.other_in(mask, *value, theirs)).collect()
+        let seeded_shares = Zeroizing::new(draw(mask, values.len(), seeded));
+        values
+            .iter()
+            .zip(seeded_shares.iter())
+            .map(|(value, seeded_share)| self.other_in(mask, *value, seeded_share))
+            .collect()
     }
 }
 
@@ -241,10 +245,10 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, other: &Self) {
-        self.opened = self.opened.wrapping_add(other.opened);
-        self.tags = self.tags.wrapping_add(other.tags);
-        self.high = self.high.wrapping_add(other.high);
+    fn add(&mut self, rhs: &Self) {
+        self.opened = self.opened.wrapping_add(rhs.opened);
+        self.tags = self.tags.wrapping_add(rhs.tags);
+        self.high = self.high.wrapping_add(rhs.high);
     }
 }
 
@@ -388,29 +392,32 @@ pub(in crate::fss) mod small {
     /// cheater guesses the key.
     pub(in crate::fss) fn cheat_passes(rows: usize, sigma: u32, trial: u64) -> bool {
         let ring = Ring { width: 5, sigma };
-        let [mut dealer, mut seeded, mut again] = [1, 2, 2].map(|i| Prg::from_seed(Seed([i; 16])).fork(trial));
+        let [mut dealer, mut seeded, mut repeat] = [1, 2, 2].map(|i| Prg::from_seed(Seed([i; 16])).fork(trial));
         let key = Key { shares: [0; 2].map(|_| dealer.next_u64() & ring.high_mask()) };
         let values = [0; 3].map(|_| dealer.next_block().0 & ring.mask());
-        let other = key.deal(ring, &values, &mut seeded);
+        let peer_key_shares = key.deal(ring, &values, &mut seeded);
         let masks = key.deal_masks(ring, &mut dealer, &mut seeded);
-        let own = draw_shares(ring, 3, &mut again);
-        let mut opened: Vec<u128> =
-            own.iter().zip(&other).map(|(a, b)| ring.opened(ring.low(a), ring.low(b)).unwrap()).collect();
+        let own_shares = draw_shares(ring, 3, &mut repeat);
+        let mut opened: Vec<u128> = own_shares
+            .iter()
+            .zip(&peer_key_shares)
+            .map(|(a, b)| ring.opened(ring.low(a), ring.low(b)).unwrap())
+            .collect();
         opened[0] += 16;
         opened[2] += 16;
         let toss = PublicSeed::from_bytes(dealer.next_seed().0);
         let keys = key.shares.map(KeyShare);
-        let client = Check::new(ring, &keys[0], toss, &own, &opened, draw_masks(ring, &mut again));
-        let server = Check::new(ring, &keys[1], toss, &other, &opened, masks);
+        let client = Check::new(ring, &keys[0], toss, &own_shares, &opened, draw_masks(ring, &mut repeat));
+        let server = Check::new(ring, &keys[1], toss, &peer_key_shares, &opened, masks);
         let guess = u128::from(key.shares[0] + (dealer.next_u64() & ring.high_mask()));
         let mut coefficients = toss.stream();
         let [first, _, third] = [0; 3].map(|_| coefficients.next_u64());
-        let mut sent = client.highs();
-        for (k, h) in sent.iter_mut().enumerate() {
+        let mut highs = client.highs();
+        for (k, h) in highs.iter_mut().enumerate() {
             *h = h.wrapping_sub((first & third) >> k & 1);
         }
         let error = |k: usize| u128::from(((first ^ third) >> k & 1) << 4);
-        let z_server = server.residues(&sent);
+        let z_server = server.residues(&highs);
         // The cheater's own high parts, as sent, are part of both sums.
         let shift: Vec<u64> =
             server.highs().iter().enumerate().map(|(k, h)| h.wrapping_sub((first & third) >> k & 1)).collect();
