@@ -27,7 +27,7 @@ impl<V: Lanes> Sum<V> {
     /// # Safety
     /// As [`Lanes`], as for all functions here.
     #[inline(always)]
-    pub(crate) unsafe fn of(first: V) -> Self {
+    pub(crate) unsafe fn new(first: V) -> Self {
         // SAFETY: by the caller.
         unsafe { Self { low: first, high: V::splat(0.0) } }
     }
@@ -88,7 +88,7 @@ impl Reduction {
         // SAFETY: by the caller.
         unsafe {
             let m = self.modulus();
-            *sum = Sum::of(m.reduce(self.join(*sum, m)));
+            *sum = Sum::new(m.reduce(self.join(*sum, m)));
         }
     }
 

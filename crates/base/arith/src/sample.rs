@@ -18,11 +18,11 @@ pub fn uniform(prg: &mut Prg, modulus: &Modulus, out: &mut [u64]) {
     let mut rejected = Vec::new();
     for (i, part) in out.chunks_mut(CHUNK).enumerate() {
         prg.fill_u64(part);
-        rejected.extend(above(&op, part, last).into_iter().map(|j| CHUNK * i + j));
+        rejected.extend(positions_above(&op, part, last).into_iter().map(|j| CHUNK * i + j));
         op.reduce(part);
     }
     // The replacements of rejected words follow all other words in the stream, in order.
-    rejected.into_iter().for_each(|i| out[i] = accepted(prg, modulus, last));
+    rejected.into_iter().for_each(|i| out[i] = draw_accepted(prg, modulus, last));
 }
 
 /// The largest accepted word: one below the largest multiple of p that is at most 2^64.
@@ -32,7 +32,7 @@ fn last_accepted(modulus: &Modulus) -> u64 {
 }
 
 /// Indices of the words above `last`.
-fn above(op: &Pointwise, words: &[u64], last: u64) -> Vec<usize> {
+fn positions_above(op: &Pointwise, words: &[u64], last: u64) -> Vec<usize> {
     if !op.any_above(words, last) {
         return Vec::new();
     }
@@ -40,7 +40,7 @@ fn above(op: &Pointwise, words: &[u64], last: u64) -> Vec<usize> {
 }
 
 /// The next word of the stream up to `last`, reduced.
-fn accepted(prg: &mut Prg, modulus: &Modulus, last: u64) -> u64 {
+fn draw_accepted(prg: &mut Prg, modulus: &Modulus, last: u64) -> u64 {
     let word = std::iter::repeat_with(|| prg.next_u64()).find(|&word| word <= last);
     modulus.reduce(word.expect("a generator does not end"))
 }
@@ -71,11 +71,11 @@ impl UniformParts {
     /// Draws the next `out.len()` words. After `total` words the content is unspecified.
     pub fn next(&mut self, out: &mut [u64]) {
         self.words.fill_u64(out);
-        let rejected = above(&self.op, out, self.last);
+        let rejected = positions_above(&self.op, out, self.last);
         self.op.reduce(out);
         for i in rejected {
             let spare = self.spare.get_or_insert_with(|| self.seed.stream_from(self.total as u64 / 2));
-            out[i] = accepted(spare, self.op.modulus(), self.last);
+            out[i] = draw_accepted(spare, self.op.modulus(), self.last);
         }
     }
 }

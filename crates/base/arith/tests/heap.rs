@@ -13,7 +13,7 @@ const MIB: usize = 1 << 20;
 const NOISE: u64 = 64 << 10;
 
 /// Runs one test of this process at a time, because one of them takes all accounts.
-fn alone() -> MutexGuard<'static, ()> {
+fn lock_accounts() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -36,7 +36,7 @@ fn is_near(peak: u64, bytes: usize) -> bool {
 
 #[test]
 fn the_most_that_was_held_at_one_time_counts() {
-    let _alone = alone();
+    let _alone = lock_accounts();
     let peak = peak_of(|| {
         drop(black_box(vec![1u8; 3 * MIB]));
         black_box((vec![0u8; MIB], vec![2u8; MIB]));
@@ -54,7 +54,7 @@ fn the_most_that_was_held_at_one_time_counts() {
 
 #[test]
 fn threads_of_a_job_are_counted_together_and_others_not() {
-    let _alone = alone();
+    let _alone = lock_accounts();
     let account = Arc::new(Account::open().unwrap());
     let work = |joins: bool| {
         let account = account.clone();
@@ -73,7 +73,7 @@ fn threads_of_a_job_are_counted_together_and_others_not() {
 
 #[test]
 fn an_account_begins_at_zero_and_there_are_so_many() {
-    let _alone = alone();
+    let _alone = lock_accounts();
     drop(black_box(vec![1u8; MIB]));
     let first = Account::open().unwrap();
     assert_eq!(first.peak(), None);
@@ -106,7 +106,7 @@ fn step(block: &mut Vec<u8>, action: u8, size: usize) {
 
 #[test]
 fn a_visit_ends() {
-    let _alone = alone();
+    let _alone = lock_accounts();
     let (outer, inner) = (Account::open().unwrap(), Account::open().unwrap());
     let (visit, before) = (outer.visit(), black_box(vec![1u8; MIB]));
     let kept = {
@@ -126,7 +126,7 @@ proptest! {
     /// The peak equals that of a sum of sizes, while blocks are allocated, grown, shrunk and freed.
     #[test]
     fn the_peak_is_that_of_a_model(steps in prop::collection::vec((0..4u8, 0..8usize, 1..512usize), 1..60)) {
-        let _alone = alone();
+        let _alone = lock_accounts();
         let (mut sizes, mut live, mut highest) = ([0usize; 8], 0, 0);
         for &(action, which, kib) in &steps {
             let new = if action == 0 { 0 } else { kib << 10 };

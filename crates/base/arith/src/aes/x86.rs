@@ -162,7 +162,7 @@ macro_rules! kernels {
                 std::array::from_fn(|i| $set(keys[i]))
             }
 
-            fn padded(b: &[Block]) -> [Block; CHUNK] {
+            fn pad(b: &[Block]) -> [Block; CHUNK] {
                 let mut out = [Block::ZERO; CHUNK];
                 out[..b.len()].copy_from_slice(b);
                 out
@@ -176,7 +176,7 @@ macro_rules! kernels {
                     store(aes(&k, load(c)), c);
                 }
                 if !tail.is_empty() {
-                    let mut c = padded(tail);
+                    let mut c = pad(tail);
                     store(aes(&k, load(&c)), &mut c);
                     tail.copy_from_slice(&c[..tail.len()]);
                 }
@@ -213,7 +213,7 @@ macro_rules! kernels {
                     store(mmo(&k, std::array::from_fn(|i| $xor(x[i], mask))), d);
                 }
                 if !src_rest.is_empty() {
-                    let mut c = padded(src_rest);
+                    let mut c = pad(src_rest);
                     let x = load(&c);
                     store(mmo(&k, std::array::from_fn(|i| $xor(x[i], mask))), &mut c);
                     dst_rest.copy_from_slice(&c[..dst_rest.len()]);
@@ -241,7 +241,7 @@ macro_rules! kernels {
                     sum = lanes.into_iter().fold(sum, |a, b| a ^ b);
                 }
                 if !left_rest.is_empty() {
-                    let mut c = padded(left_rest);
+                    let mut c = pad(left_rest);
                     store(mmo(&k, load(&c)), &mut c);
                     for i in 0..left_rest.len() {
                         right_rest[i] = c[i] ^ left_rest[i];
@@ -290,7 +290,7 @@ macro_rules! kernels {
                     store(total, sum);
                 }
                 if !nodes_rest.is_empty() {
-                    let (mut x, c, mut sum) = (padded(nodes_rest), padded(corrections_rest), padded(sums_rest));
+                    let (mut x, c, mut sum) = (pad(nodes_rest), pad(corrections_rest), pad(sums_rest));
                     let [next, total] = down(&k, load(&x), load(&c), load(&sum), window(sides, nodes.len() * CHUNK));
                     store(next, &mut x);
                     store(total, &mut sum);
@@ -329,7 +329,7 @@ macro_rules! kernels {
                     store(next, x);
                 }
                 if !nodes_rest.is_empty() {
-                    let (mut x, mut d) = (padded(nodes_rest), padded(deltas_rest));
+                    let (mut x, mut d) = (pad(nodes_rest), pad(deltas_rest));
                     let [c, next] = fit(&k, load(&x), load(&d), window(sides, nodes.len() * CHUNK));
                     store(next, &mut x);
                     store(c, &mut d);

@@ -45,8 +45,8 @@ impl Galois {
         let block_bits = blocks.trailing_zeros();
         let low = order / BLOCK as u64; // exponents of a block are equal mod this
         let sources = (0..blocks as u64).map(|b| {
-            let product = (2 * reversed(b, block_bits) + 1) * element;
-            (reversed(product % low / 2, block_bits) as u32, (product / low % BLOCK as u64) as u8)
+            let product = (2 * reverse_bits(b, block_bits) + 1) * element;
+            (reverse_bits(product % low / 2, block_bits) as u32, (product / low % BLOCK as u64) as u8)
         });
         let mut inside = Box::new([[0; BLOCK]; BLOCK]);
         for (carry, row) in inside.iter_mut().enumerate() {
@@ -121,7 +121,7 @@ impl Galois {
 }
 
 /// Reverses the lowest `bits` bits of `b`, which has no others.
-fn reversed(b: u64, bits: u32) -> u64 {
+fn reverse_bits(b: u64, bits: u32) -> u64 {
     if bits == 0 { 0 } else { b.reverse_bits() >> (u64::BITS - bits) }
 }
 

@@ -57,7 +57,7 @@ impl NttTable {
         match &self.kernel {
             #[cfg(target_arch = "x86_64")]
             Kernel::Ifma(_) => ifma::wide(low, high, &product),
-            _ => each(&product, |sum, a, b| {
+            _ => for_each_product(&product, |sum, a, b| {
                 self.mac(&mut low[sum.clone()], &mut high[sum], &[(a, b)]);
             }),
         }
@@ -74,7 +74,7 @@ impl NttTable {
         match &self.kernel {
             #[cfg(target_arch = "x86_64")]
             Kernel::Ifma(_) => ifma::narrow(sums, &product),
-            _ => each(&product, |sum, a, b| {
+            _ => for_each_product(&product, |sum, a, b| {
                 let products = a.iter().zip(b).map(|(&a, &b)| u64::from(a) * u64::from(b));
                 sums[sum].iter_mut().zip(products).for_each(|(sum, product)| *sum += product);
             }),
@@ -83,7 +83,7 @@ impl NttTable {
 }
 
 /// Calls `add` for every product of two factors, with the range of its sum's words.
-fn each<W>(product: &Product<'_, W>, mut add: impl FnMut(std::ops::Range<usize>, &[W], &[W])) {
+fn for_each_product<W>(product: &Product<'_, W>, mut add: impl FnMut(std::ops::Range<usize>, &[W], &[W])) {
     let (Size { height, width }, count, len) = (product.size(), product.count, product.len);
     for (o, t) in (0..height).flat_map(|o| (0..width).map(move |t| (o, t))) {
         let start = (o * width + t) * len;

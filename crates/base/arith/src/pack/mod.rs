@@ -164,9 +164,11 @@ fn unpack_with(cpu: Cpu, bytes: &[u8], width: u32, max: u64, out: &mut [u64]) ->
     // A value starts inside a byte and ends at most `width + 7` bits later: 8 bytes from there hold
     // any narrow value, 16 bytes any value.
     if width <= 57 {
-        cut(bytes, unpacked, width, out, |window, shift| u64::from_le_bytes(window) >> shift & mask);
+        unpack_windows(bytes, unpacked, width, out, |window, shift| u64::from_le_bytes(window) >> shift & mask);
     } else {
-        cut(bytes, unpacked, width, out, |window, shift| (u128::from_le_bytes(window) >> shift) as u64 & mask);
+        unpack_windows(bytes, unpacked, width, out, |window, shift| {
+            (u128::from_le_bytes(window) >> shift) as u64 & mask
+        });
     }
     excess |= max < mask && out[unpacked..].iter().any(|&v| v > max);
     if excess && let Some(index) = out.iter().position(|&v| v > max) {
@@ -198,7 +200,13 @@ fn unpack_fast(_: Cpu, _: &[u8], _: u32, _: u64, _: &mut [u64]) -> (usize, bool)
 /// Unpacks the values from index `first` on. `value` gets the `N` bytes from where a value starts
 /// (zeros after the end) and the number of bits before the value in the first byte.
 #[inline(always)]
-fn cut<const N: usize>(bytes: &[u8], first: usize, width: u32, out: &mut [u64], value: impl Fn([u8; N], usize) -> u64) {
+fn unpack_windows<const N: usize>(
+    bytes: &[u8],
+    first: usize,
+    width: u32,
+    out: &mut [u64],
+    value: impl Fn([u8; N], usize) -> u64,
+) {
     let step = width as usize;
     let safe_end = bytes.len().checked_sub(N).map_or(0, |last| (8 * last / step + 1).min(out.len())).max(first);
     for (i, v) in out.iter_mut().enumerate().take(safe_end).skip(first) {

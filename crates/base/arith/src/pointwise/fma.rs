@@ -227,9 +227,9 @@ pub(super) fn dot_pair(op: &Pointwise, digits: &[&[u64]], pairs: &[[&[u64]; 2]],
             unsafe {
                 let places =
                     [sums[0].add(k), sums[0].add(k + Vector::LEN), sums[1].add(k), sums[1].add(k + Vector::LEN)];
-                let mut total = [Sum::of(Vector::splat(0.0)); 4];
+                let mut total = [Sum::new(Vector::splat(0.0)); 4];
                 for (sum, &sum_index) in total.iter_mut().zip(&places) {
-                    *sum = Sum::of(to_real(Vector::load_words(sum_index)));
+                    *sum = Sum::new(to_real(Vector::load_words(sum_index)));
                 }
                 for (chunk, (digits, pairs)) in digits.chunks(TERMS).zip(pairs.chunks(TERMS)).enumerate() {
                     if chunk > 0 {

@@ -91,6 +91,6 @@ impl Accumulator {
         self.reduce(basis);
         self.count = 0;
         let len = self.low.len();
-        RnsPoly::of(std::mem::replace(&mut self.low, vec![0; len]), self.degree)
+        RnsPoly::from_words(std::mem::replace(&mut self.low, vec![0; len]), self.degree)
     }
 }

@@ -230,7 +230,7 @@ unsafe fn block<'a>(
         for (target, out) in conversion.targets.iter().zip(targets) {
             let out = out[offset..offset + BLOCK].as_mut_ptr();
             for k in (0..BLOCK).step_by(ROW * Vector::LEN) {
-                let mut sums = [Sum::<Vector>::of(Vector::splat(0.0)); ROW];
+                let mut sums = [Sum::<Vector>::new(Vector::splat(0.0)); ROW];
                 let mut row = 0;
                 for (chunk, factors) in target.reals.chunks(TERMS).enumerate() {
                     if chunk > 0 {

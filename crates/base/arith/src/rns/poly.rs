@@ -35,10 +35,10 @@ impl<R> RnsPoly<R> {
         assert!(fits, "{} words, degree {degree}", words.len());
         let mut parts = words.chunks_exact(degree).enumerate();
         debug_assert!(parts.all(|(i, part)| part.iter().all(|&v| v < basis.modulus(i).value())), "words are reduced");
-        Self::of(words, degree)
+        Self::from_words(words, degree)
     }
 
-    pub(super) fn of(words: Vec<u64>, degree: usize) -> Self {
+    pub(super) fn from_words(words: Vec<u64>, degree: usize) -> Self {
         Self { words, degree, representation: PhantomData }
     }
 
@@ -73,7 +73,7 @@ impl RnsPoly<Coeff> {
             let m = basis.modulus(i);
             words.extend(coefficients.iter().map(|&v| m.reduce_i64(v)));
         }
-        Self::of(words, degree)
+        Self::from_words(words, degree)
     }
 
     /// Transforms in place.
@@ -84,7 +84,7 @@ impl RnsPoly<Coeff> {
     pub fn into_ntt(mut self, basis: &RnsBasis) -> RnsPoly<Ntt> {
         let parts = self.words.chunks_exact_mut(self.degree);
         parts.enumerate().for_each(|(i, part)| basis.table(i).forward(part));
-        RnsPoly::of(self.words, self.degree)
+        RnsPoly::from_words(self.words, self.degree)
     }
 
     /// Divides by the last prime of the level, rounding to the nearest integer; the level falls by
@@ -113,7 +113,7 @@ impl RnsPoly<Ntt> {
     pub fn into_coeff(mut self, basis: &RnsBasis) -> RnsPoly<Coeff> {
         let parts = self.words.chunks_exact_mut(self.degree);
         parts.enumerate().for_each(|(i, part)| basis.table(i).inverse(part));
-        RnsPoly::of(self.words, self.degree)
+        RnsPoly::from_words(self.words, self.degree)
     }
 
     /// Multiplies by `rhs`, at the level of `self`.

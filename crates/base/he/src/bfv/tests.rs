@@ -59,7 +59,7 @@ impl Party {
     }
 }
 
-fn rotated(slots: &[u64], turn: Turn) -> Vec<u64> {
+fn rotate_slots(slots: &[u64], turn: Turn) -> Vec<u64> {
     let at = |j: usize| match turn {
         Turn::Left(k) => j / ROW * ROW + (j + k) % ROW,
         Turn::Swap => (j + ROW) % DEGREE,
@@ -97,7 +97,7 @@ fn rotations_move_slots() {
     let x = party.random(3);
     let c = party.encrypt(&x, 4);
     for turn in [Turn::Left(1), Turn::Left(5), Turn::Left(2048), Turn::Left(ROW - 1), Turn::Swap] {
-        assert!(party.open(party.turn(&c, turn)) == rotated(&x, turn), "{turn:?}");
+        assert!(party.open(party.turn(&c, turn)) == rotate_slots(&x, turn), "{turn:?}");
     }
 }
 
@@ -115,7 +115,7 @@ proptest! {
         let (mut sum, mut expected) = (Sum::new(&CONTEXT), vec![0; DEGREE]);
         for (i, &k) in steps.iter().enumerate() {
             for turn in [Turn::Left(k), Turn::Swap] {
-                let shifted = rotated(&rotated(&x, Turn::Left(k)), turn);
+                let shifted = rotate_slots(&rotate_slots(&x, Turn::Left(k)), turn);
                 let turned = party.turn(&party.turn(&c, Turn::Left(k)), turn);
                 let weights: Vec<i32> = (0..2 * classes).map(|j| i32::MAX - (j * 77_777 + i) as i32).collect();
                 add_products(&CONTEXT, &mut [(&mut sum, vec![(WeightPoly::new(&CONTEXT, &party.plain, &layout, &weights), &turned)])]);

@@ -62,7 +62,11 @@ pub(super) struct Division {
 }
 
 /// Returns the entry for `key`; makes it if it is absent.
-fn cached<K: std::hash::Hash + Eq, V>(cache: &RwLock<HashMap<K, Arc<V>>>, key: K, make: impl FnOnce() -> V) -> Arc<V> {
+fn get_or_insert<K: std::hash::Hash + Eq, V>(
+    cache: &RwLock<HashMap<K, Arc<V>>>,
+    key: K,
+    make: impl FnOnce() -> V,
+) -> Arc<V> {
     const WHOLE: &str = "nothing panics while it holds the cache";
     if let Some(entry) = cache.read().expect(WHOLE).get(&key) {
         return entry.clone();
@@ -135,7 +139,9 @@ impl Context {
 
     /// The transform of polynomials in `X^gap` mod limb `k` of a shape.
     pub(super) fn subring(&self, shape: Shape, k: usize, gap: usize) -> Arc<Subring> {
-        cached(&self.subrings, (self.index(shape, k), gap), || Subring::new(self.degree(), self.modulus(shape, k), gap))
+        get_or_insert(&self.subrings, (self.index(shape, k), gap), || {
+            Subring::new(self.degree(), self.modulus(shape, k), gap)
+        })
     }
 
     /// The modulus of limb `k` of a shape.
@@ -150,7 +156,7 @@ impl Context {
 
     /// The permutation of `X -> X^element`.
     pub(super) fn galois(&self, element: u32) -> Arc<Galois> {
-        cached(&self.permutations, element, || {
+        get_or_insert(&self.permutations, element, || {
             Galois::new(self.degree(), element.into()).expect("callers make odd elements below 2N")
         })
     }
@@ -170,7 +176,7 @@ impl Context {
     /// order.
     pub(super) fn raise(&self, shape: Shape, first: usize, digit: &[&[u64]], others: &mut [&mut [u64]]) {
         let digit_range = first..first + digit.len();
-        let raise = cached(&self.raises, (shape, first, digit.len()), || {
+        let raise = get_or_insert(&self.raises, (shape, first, digit.len()), || {
             let moduli = self.moduli(shape);
             let others: Vec<Modulus> =
                 (0..moduli.len()).filter(|k| !digit_range.contains(k)).map(|k| moduli[k]).collect();
@@ -181,7 +187,7 @@ impl Context {
 
     /// Returns the tables to divide by all primes of `shape` after the first `kept`.
     pub(super) fn division(&self, shape: Shape, kept: usize) -> Arc<Division> {
-        cached(&self.divisions, (shape, kept), || {
+        get_or_insert(&self.divisions, (shape, kept), || {
             let moduli = self.moduli(shape);
             let (stay, go) = moduli.split_at(kept);
             let factors = stay.iter().map(|m| {

@@ -103,12 +103,12 @@ mod tests {
 
     impl Integer {
         /// The integer with these residues, each with its prime.
-        fn of(residues: &[(u64, u64)]) -> Self {
-            residues.iter().fold(Self { value: 0, product: 1 }, |sum, &(residue, prime)| sum.joined(residue, prime))
+        fn from_residues(residues: &[(u64, u64)]) -> Self {
+            residues.iter().fold(Self { value: 0, product: 1 }, |sum, &(residue, prime)| sum.join(residue, prime))
         }
 
         /// The integer that has one more residue.
-        fn joined(&self, residue: u64, prime: u64) -> Self {
+        fn join(&self, residue: u64, prime: u64) -> Self {
             let p = u128::from(prime);
             let (mut inverse, mut base, mut exponent) = (1, self.product % p, prime - 2);
             while exponent > 0 {
@@ -150,7 +150,7 @@ mod tests {
                     raised.slices_around(digit_range.clone()).map(|(_, limb)| limb).collect();
                 context.raise(shape, first, &digit, &mut others);
                 for i in 0..64 {
-                    let value = Integer::of(&residues(&context, &x, digit_range.clone(), i)).centred();
+                    let value = Integer::from_residues(&residues(&context, &x, digit_range.clone(), i)).centred();
                     for k in (0..shape.limbs()).filter(|k| !digit_range.contains(k)) {
                         let p = context.modulus(shape, k).value();
                         assert_eq!(
@@ -176,8 +176,8 @@ mod tests {
             let divided = context.divide(&x.clone().into_ntt(&context), drop).into_coeff(&context);
             assert_eq!(divided.shape(), Shape::level(kept));
             for i in 0..64 {
-                let integer = Integer::of(&residues(&context, &x, 0..shape.limbs(), i)).value;
-                let low = Integer::of(&residues(&context, &x, kept..shape.limbs(), i));
+                let integer = Integer::from_residues(&residues(&context, &x, 0..shape.limbs(), i)).value;
+                let low = Integer::from_residues(&residues(&context, &x, kept..shape.limbs(), i));
                 let quotient = (integer as i128 - low.centred()) / low.product as i128;
                 for k in 0..kept {
                     let p = context.modulus(shape, k).value();

@@ -19,7 +19,7 @@ pub struct SeededCiphertext {
 }
 
 /// Estimate of a fresh symmetric encryption: its error and the rounding of the encoding.
-fn fresh(plaintext: &Plaintext) -> Estimate {
+fn fresh_estimate(plaintext: &Plaintext) -> Estimate {
     plaintext.estimate.with_error(ERROR_VARIANCE.sqrt())
 }
 
@@ -40,7 +40,10 @@ impl SecretKey {
     #[must_use]
     pub fn encrypt(&self, plaintext: &Plaintext, prg: &mut SplitPrg) -> Ciphertext {
         let seeded = self.encrypt_seeded(plaintext, prg);
-        Ciphertext { estimate: fresh(plaintext), ..seeded.expand(self.context(), plaintext.estimate.magnitude) }
+        Ciphertext {
+            estimate: fresh_estimate(plaintext),
+            ..seeded.expand(self.context(), plaintext.estimate.magnitude)
+        }
     }
 
     /// Decrypts to the message with its error. The result must stay with the client: sending it, or

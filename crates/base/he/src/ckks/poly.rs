@@ -23,7 +23,7 @@ pub struct Poly<R> {
 
 impl<R> Clone for Poly<R> {
     fn clone(&self) -> Self {
-        Self::of(self.limbs.clone(), self.shape)
+        Self::from_limbs(self.limbs.clone(), self.shape)
     }
 }
 
@@ -39,12 +39,12 @@ impl<R> Poly<R> {
     /// The zero polynomial.
     #[must_use]
     pub fn zero(context: &Context, shape: Shape) -> Self {
-        Self::of((0..shape.limbs()).map(|_| Arc::new(context.spares().zero())).collect(), shape)
+        Self::from_limbs((0..shape.limbs()).map(|_| Arc::new(context.spares().zero())).collect(), shape)
     }
 
     /// A polynomial with arbitrary words: the caller must write all of them.
     pub(super) fn scratch(context: &Context, shape: Shape) -> Self {
-        Self::of((0..shape.limbs()).map(|_| Arc::new(context.spares().scratch())).collect(), shape)
+        Self::from_limbs((0..shape.limbs()).map(|_| Arc::new(context.spares().scratch())).collect(), shape)
     }
 
     /// As [`Poly::scratch`], with the limbs `own_limbs` of `source`, which the caller must not write to.
@@ -57,7 +57,7 @@ impl<R> Poly<R> {
         let limbs = (0..shape.limbs()).map(|k| {
             if own_limbs.contains(&k) { source.limbs[k].clone() } else { Arc::new(context.spares().scratch()) }
         });
-        Self::of(limbs.collect(), shape)
+        Self::from_limbs(limbs.collect(), shape)
     }
 
     /// Makes a polynomial from words that `limb` writes, all N mod each prime.
@@ -71,7 +71,7 @@ impl<R> Poly<R> {
         Ok(poly)
     }
 
-    fn of(limbs: Vec<Arc<Limb>>, shape: Shape) -> Self {
+    fn from_limbs(limbs: Vec<Arc<Limb>>, shape: Shape) -> Self {
         Self { limbs, shape, representation: PhantomData }
     }
 
@@ -122,7 +122,7 @@ impl<R> Poly<R> {
             "a restriction has no more primes"
         );
         let special = &self.limbs[self.shape.level..][..shape.special];
-        Self::of(self.limbs[..shape.level].iter().chain(special).cloned().collect(), shape)
+        Self::from_limbs(self.limbs[..shape.level].iter().chain(special).cloned().collect(), shape)
     }
 
     /// Drops the primes above `level`. The polynomial must have no special primes.
@@ -189,7 +189,7 @@ impl Poly<Coeff> {
         let shape = self.shape;
         context.counters().count_ntts(shape.limbs());
         self.limbs_mut().for_each(|(k, limb)| context.table(shape, k).forward(limb));
-        Poly::of(self.limbs, shape)
+        Poly::from_limbs(self.limbs, shape)
     }
 }
 
@@ -200,7 +200,7 @@ impl Poly<Ntt> {
         let shape = self.shape;
         context.counters().count_ntts(shape.limbs());
         self.limbs_mut().for_each(|(k, limb)| context.table(shape, k).inverse(limb));
-        Poly::of(self.limbs, shape)
+        Poly::from_limbs(self.limbs, shape)
     }
 
     /// Multiplies by `rhs`, which may have more primes.

@@ -32,11 +32,11 @@ fn zip(a: &[Complex], b: &[Complex], op: impl Fn(Complex, Complex) -> Complex) -
     a.iter().zip(b).map(|(&a, &b)| op(a, b)).collect()
 }
 
-fn rotated(a: &[Complex], k: usize) -> Vec<Complex> {
+fn rotate_slots(a: &[Complex], k: usize) -> Vec<Complex> {
     (0..a.len()).map(|i| a[(i + k) % a.len()]).collect()
 }
 
-fn scaled(a: &[Complex], factor: f64) -> Vec<Complex> {
+fn scale_slots(a: &[Complex], factor: f64) -> Vec<Complex> {
     a.iter().map(|v| v.scaled(factor)).collect()
 }
 
@@ -110,7 +110,7 @@ impl Client {
         note("sum", &e.add(a, b).unwrap(), &sum);
         note("sum with a plaintext", &e.add_plain(a, plaintext).unwrap(), &sum);
         note("difference", &e.sub(a, b).unwrap(), &zip(x, y, |x, y| x - y));
-        note("negation", &e.negate(a), &scaled(x, -1.0));
+        note("negation", &e.negate(a), &scale_slots(x, -1.0));
         let shifted: Vec<Complex> = x.iter().map(|&v| v + Complex::from(-0.75)).collect();
         note("sum with a number", &e.add_real(a, -0.75), &shifted);
         note("drop", &a.drop_to(1).unwrap(), x);
@@ -132,18 +132,18 @@ impl Client {
         note("product and rescaling in one", &e.mul_rescale(a, b).unwrap(), &product);
         note("square", &e.square(a).unwrap(), &zip(x, x, |x, y| x * y));
         let third = e.mul_real(a, 1.0 / 3.0, self.context.parameters().scale(LEVEL));
-        note("product with a number", &third, &scaled(x, 1.0 / 3.0));
-        note("product with an integer", &e.mul_integer(a, -3), &scaled(x, -3.0));
+        note("product with a number", &third, &scale_slots(x, 1.0 / 3.0));
+        note("product with an integer", &e.mul_integer(a, -3), &scale_slots(x, -3.0));
         note("adjustment", &e.adjust(a, 2, Scale::power_of_two(39)).unwrap(), x);
     }
 
     fn switches(&self, a: &Ciphertext, x: &[Complex], note: &mut impl FnMut(&'static str, &Ciphertext, &[Complex])) {
         let e = Evaluator::new(&self.context, &self.keys);
-        note("rotation", &e.rotate(a, 7).unwrap(), &rotated(x, 7));
+        note("rotation", &e.rotate(a, 7).unwrap(), &rotate_slots(x, 7));
         let with_derived = Evaluator::new(&self.context, &self.derived).rotate(a, 7).unwrap();
-        note("rotation by a derived key", &with_derived, &rotated(x, 7));
+        note("rotation by a derived key", &with_derived, &rotate_slots(x, 7));
         for (actual, k) in e.rotate_many(a, &[1, 7]).unwrap().iter().zip([1, 7]) {
-            note("hoisted rotation", actual, &rotated(x, k));
+            note("hoisted rotation", actual, &rotate_slots(x, k));
         }
         let conjugates: Vec<Complex> = x.iter().map(|v| v.conj()).collect();
         note("conjugation", &e.conjugate(a).unwrap(), &conjugates);

@@ -52,7 +52,7 @@ impl Ciphertexts {
             .flat_map(|half| half.residue(0).chunks_exact(PART).zip(half.residue(1).chunks_exact(PART)));
         for (part, (wide, narrow)) in self.parts.iter_mut().zip(words) {
             part.wide[target.clone()].copy_from_slice(wide);
-            narrowed(&mut part.narrow[target.clone()], narrow);
+            narrow_words(&mut part.narrow[target.clone()], narrow);
         }
     }
 
@@ -119,7 +119,7 @@ impl Weights {
                 table.forward_columns(&mut self.columns, width, residue);
             }
         }
-        narrowed(&mut self.narrow[range], &self.residue);
+        narrow_words(&mut self.narrow[range], &self.residue);
     }
 
     /// The given part of all polynomials: mod P1, mod P2.
@@ -131,7 +131,7 @@ impl Weights {
 }
 
 /// Stores residues mod P2 as words of 16 bits.
-fn narrowed(target: &mut [u16], source: &[u64]) {
+fn narrow_words(target: &mut [u16], source: &[u64]) {
     // All are below P2, which fits 16 bits.
     target.iter_mut().zip(source).for_each(|(target, &word)| *target = word as u16);
 }

@@ -32,7 +32,7 @@ pub(super) struct Terms {
 }
 
 /// The `a_j` with `j > i` among `digits` digits, as a set.
-fn above(i: usize, digits: usize) -> usize {
+fn higher_digits(i: usize, digits: usize) -> usize {
     ((1 << (digits - 1)) - 1) & !((1 << i) - 1)
 }
 
@@ -45,11 +45,12 @@ impl Terms {
     pub(super) fn new(digits: usize, exchanges: Exchanges) -> Self {
         let is_one_exchange = exchanges == Exchanges::One;
         let least = if is_one_exchange { 1 } else { 2 };
-        let alone =
-            subsets(above(0, digits)).filter(|s| s.count_ones() >= least).map(|set| Monomial { set, low: None });
+        let alone = subsets(higher_digits(0, digits))
+            .filter(|s| s.count_ones() >= least)
+            .map(|set| Monomial { set, low: None });
         let mut monomials: Vec<Monomial> = alone.collect();
         for i in 0..digits - 1 {
-            let sets = subsets(above(i, digits)).filter(|&s| is_one_exchange || s != 0);
+            let sets = subsets(higher_digits(i, digits)).filter(|&s| is_one_exchange || s != 0);
             monomials.extend(sets.map(|set| Monomial { set, low: Some(i) }));
         }
         Self { digits, exchanges, monomials }
@@ -98,10 +99,10 @@ impl Terms {
         let (mut k0, mut of_sets) = (vec![0i8; len], vec![vec![0i8; len]; 1 << (d - 1)]);
         let mut of_pairs = Vec::with_capacity(self.monomials.len());
         for low in 0..d - 1 {
-            for set in subsets(above(low, d)) {
+            for set in subsets(higher_digits(low, d)) {
                 // The product over the digits above `low`: signs for those in `set`, opened bits for
                 // the others.
-                let members = (0..d - 1).filter(|j| above(low, d) >> j & 1 == 1);
+                let members = (0..d - 1).filter(|j| higher_digits(low, d) >> j & 1 == 1);
                 let factors = members.map(|j| if set >> j & 1 == 1 { &e_signs[j] } else { &e[j] });
                 let product = factors.fold(flip.clone(), |product, factor| times(product, factor));
                 let sum = if set == 0 { &mut k0 } else { &mut of_sets[set] };
@@ -150,7 +151,7 @@ impl Terms {
         };
         let mut out = vec![0; words];
         for i in 0..d - 1 {
-            let j = above(i, d);
+            let j = higher_digits(i, d);
             for set in subsets(j) {
                 let mut factor = vec![u64::MAX; words];
                 for e in (0..d - 1).filter(|b| (j & !set) >> b & 1 == 1) {

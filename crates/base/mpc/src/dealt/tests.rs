@@ -16,7 +16,7 @@ fn signed(value: u64, width: u32) -> i64 {
     ((value << (64 - width)) as i64) >> (64 - width)
 }
 
-fn dealt(gate: &DealtGate, c: &[u64], values: &[&[u64]], streams: Sides<&Prg>) -> Vec<u8> {
+fn deal_material(gate: &DealtGate, c: &[u64], values: &[&[u64]], streams: Sides<&Prg>) -> Vec<u8> {
     let mut out = Vec::new();
     let Ok(()) = deal(gate, c, values, streams, &mut |bytes| {
         out.extend_from_slice(bytes);
@@ -47,9 +47,9 @@ fn run(gate: &DealtGate, y: &[u64], c: &[u64], others: &[(Vec<u64>, Vec<u64>)], 
     let (client_shares, server_shares): (Vec<&[u64]>, Vec<&[u64]>) =
         (crate::gate::slices(&client_shares), crate::gate::slices(&server_shares));
     let streams = Sides { client: &client, server: &server };
-    let material = dealt(gate, c, &client_shares, streams);
+    let material = deal_material(gate, c, &client_shares, streams);
     assert_eq!(material.len(), gate.cost().material);
-    assert_eq!(material, dealt(gate, c, &client_shares, streams), "dealing is deterministic");
+    assert_eq!(material, deal_material(gate, c, &client_shares, streams), "dealing is deterministic");
     let targets: Vec<Vec<u64>> = gate
         .values()
         .iter()
@@ -224,7 +224,7 @@ fn ones(gate: &DealtGate, c: u64, dealings: usize) -> Vec<f64> {
     let mut seeds = Prg::from_seed(Seed([9; 16]));
     for _ in 0..dealings {
         let (client, server) = (Prg::from_seed(seeds.next_seed()), prg(8));
-        let material = dealt(gate, &vec![c; gate.n()], &[], Sides { client: &client, server: &server });
+        let material = deal_material(gate, &vec![c; gate.n()], &[], Sides { client: &client, server: &server });
         counts.resize(8 * material.len(), 0);
         for (i, byte) in material.iter().enumerate() {
             (0..8).for_each(|b| counts[8 * i + b] += u32::from(byte >> b & 1));

@@ -52,7 +52,7 @@ pub fn deal_widen(spec: &WrapSpec, c: &[u64], client: &Prg, server: &Prg) -> Vec
 }
 
 /// `part + 2^n ((1 - msb xh) sign - wrap)`.
-fn widened(spec: &WrapSpec, part: u64, top: bool, wrap: u64, sign: u64) -> u64 {
+fn widen_share(spec: &WrapSpec, part: u64, top: bool, wrap: u64, sign: u64) -> u64 {
     let top_clear = u64::from(!top);
     part.wrapping_add((top_clear * sign).wrapping_sub(wrap) << spec.width) & low_mask(spec.width + spec.extra)
 }
@@ -74,7 +74,7 @@ pub fn client_widen(
     let differences = tops[0].iter().zip(c).zip(target).enumerate().map(|(i, ((top, &c), &target))| {
         // Minus its part of R, which is -c modulo 2^n.
         let part = (c.wrapping_neg() & low_mask(spec.width)).wrapping_neg();
-        widened(spec, part, top, own_words[0][i], own_words[1][i]).wrapping_sub(target) >> spec.width
+        widen_share(spec, part, top, own_words[0][i], own_words[1][i]).wrapping_sub(target) >> spec.width
     });
     let differences: Vec<u64> = differences.collect();
     Ok(session.channel.send_packed(MOVE, &differences, spec.extra)?)
@@ -104,7 +104,7 @@ pub fn server_widen(
     Ok(shares
         .map(|(i, ((top, &xh), (&rho, difference)))| {
             let part = xh.wrapping_sub(rho).wrapping_sub(offset);
-            widened(spec, part, top, wraps[i], signs[i]).wrapping_add(difference << spec.width) & mask
+            widen_share(spec, part, top, wraps[i], signs[i]).wrapping_add(difference << spec.width) & mask
         })
         .collect())
 }

@@ -66,7 +66,7 @@ impl Shape {
     /// # Errors
     /// `OutOfRange` if there are fewer levels, or for more than [`MAX_TOP`].
     pub fn with_top(self, top: u32) -> Result<Self, MpcError> {
-        at_most("the levels that a table stands for", top, self.bits.min(MAX_TOP))?;
+        check_max("the levels that a table stands for", top, self.bits.min(MAX_TOP))?;
         Ok(Self { top, ..self })
     }
 
@@ -75,7 +75,7 @@ impl Shape {
     /// # Errors
     /// `OutOfRange` if the compared bits do not fit above `low` in 64.
     pub fn above(self, low: u32) -> Result<Self, MpcError> {
-        at_most("the dropped bits", low, 64 - self.bits)?;
+        check_max("the dropped bits", low, 64 - self.bits)?;
         Ok(Self { low, ..self })
     }
 
@@ -131,7 +131,7 @@ impl Shape {
     }
 }
 
-fn at_most(what: &'static str, got: u32, max: u32) -> Result<(), MpcError> {
+fn check_max(what: &'static str, got: u32, max: u32) -> Result<(), MpcError> {
     if got > max {
         return Err(MpcError::OutOfRange { what, max: max as usize, got: got as usize });
     }

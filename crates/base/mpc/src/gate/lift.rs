@@ -96,7 +96,7 @@ mod tests {
     use proptest::prelude::*;
     use tacit_net::Phase;
 
-    fn lifted(spec: LiftSpec, c: &[u64], s: &[u64]) -> Vec<u64> {
+    fn run_lift(spec: LiftSpec, c: &[u64], s: &[u64]) -> Vec<u64> {
         let (client_result, server_result) = run_sessions(
             7,
             |session, mut ots| {
@@ -130,7 +130,7 @@ mod tests {
             let cases: Vec<(i64, u64)> = edges.into_iter().chain(random).collect();
             let c: Vec<u64> = cases.iter().map(|(_, c)| *c).collect();
             let s: Vec<u64> = cases.iter().map(|(y, c)| (y - *c as i64).rem_euclid(prime as i64) as u64).collect();
-            let actual = lifted(LiftSpec { n: cases.len(), prime, width }, &c, &s);
+            let actual = run_lift(LiftSpec { n: cases.len(), prime, width }, &c, &s);
             for ((y, c), actual) in cases.iter().zip(actual) {
                 prop_assert_eq!(actual, *y as u64 & low_mask(width), "{} shared with {}", y, c);
             }

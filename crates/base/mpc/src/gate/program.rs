@@ -57,8 +57,8 @@ impl Program {
             material_sums: Vec::new(),
         };
         for mask in (0..bits).rev() {
-            program.eq = program.masked(mask, &program.eq.clone());
-            program.lt = program.masked(mask, &program.lt.clone());
+            program.eq = program.mask_coefficients(mask, &program.eq.clone());
+            program.lt = program.mask_coefficients(mask, &program.lt.clone());
         }
         for value in [program.lt.clone(), program.eq.clone()].concat() {
             program.add_to_material(value);
@@ -67,7 +67,7 @@ impl Program {
     }
 
     /// The coefficients after the substitution `b_mask = d_mask ^ v_mask`.
-    fn masked(&mut self, mask: usize, coefficients: &[Value]) -> Vec<Value> {
+    fn mask_coefficients(&mut self, mask: usize, coefficients: &[Value]) -> Vec<Value> {
         let values = coefficients.iter().enumerate().map(|(set, &base)| match coefficients.get(set | 1 << mask) {
             Some(&factor) if set >> mask & 1 == 0 => self.sum(Sum { base, mask, factor }),
             _ => base,

@@ -4,7 +4,7 @@ use tacit_arith::bits::Bits;
 
 use super::node::Node;
 use super::program::Program;
-use super::tree::{Group, Joins, Tree, highest};
+use super::tree::{Group, Joins, Tree, highest_groups};
 
 /// How the digits of a comparison are evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -63,18 +63,18 @@ impl CompareSpec {
         let weight = if let Leaves::Weighed(weight) = leaves { weight as usize } else { WEIGHT };
         let joins = Joins::new(bits as usize, weight);
         let count = match leaves {
-            Leaves::Direct(max_bits) | Leaves::Masked(max_bits) => fewest(bits, max_bits),
+            Leaves::Direct(max_bits) | Leaves::Masked(max_bits) => min_digits(bits, max_bits),
             Leaves::Weighed(_) => {
-                let trips = Joins::round_trips(fewest(bits, 3));
+                let trips = Joins::round_trips(min_digits(bits, 3));
                 let counts =
-                    (fewest(bits, MAX_BITS)..=bits as usize).filter(|&count| Joins::round_trips(count) <= trips);
+                    (min_digits(bits, MAX_BITS)..=bits as usize).filter(|&count| Joins::round_trips(count) <= trips);
                 let cheapest = counts.min_by_key(|&count| 8 * corrections(bits, count) + joins.cost(count));
                 cheapest.expect("digits of three bits are quick enough")
             }
         };
         let joins = joins.shape(count);
-        let folded = highest(&joins, count);
-        let digits = cut(bits, count).into_iter().enumerate();
+        let folded = highest_groups(&joins, count);
+        let digits = digit_sizes(bits, count).into_iter().enumerate();
         let digits = digits.map(|(i, bits)| (bits, folded.contains(&Group::Digit(i)))).collect();
         Self { n, width: bits + 1, leaves, digits, joins }
     }
@@ -112,18 +112,18 @@ impl CompareSpec {
 }
 
 /// Returns the smallest number of digits for `bits` bits if a digit has `max_bits` bits at most.
-fn fewest(bits: u32, max_bits: u32) -> usize {
+fn min_digits(bits: u32, max_bits: u32) -> usize {
     bits.div_ceil(max_bits.clamp(1, MAX_BITS)) as usize
 }
 
 /// `count` digits of `bits` bits in all, as equal as possible, the largest first.
-fn cut(bits: u32, count: usize) -> Vec<u32> {
+fn digit_sizes(bits: u32, count: usize) -> Vec<u32> {
     let count = count as u32;
     (0..count).map(|i| (bits + count - 1 - i) / count).collect()
 }
 
 /// Offline bits of masked leaves of `count` digits.
 fn corrections(bits: u32, count: usize) -> usize {
-    let sizes = cut(bits, count).into_iter().enumerate();
+    let sizes = digit_sizes(bits, count).into_iter().enumerate();
     sizes.map(|(i, size)| Program::new(size as usize, i > 0).corrections()).sum()
 }

@@ -83,7 +83,7 @@ impl<'a> Tree<'a> {
         ots: &mut Ots,
     ) -> Result<Vec<Bits>, MpcError> {
         let mut node_planes = node::offline(&self.nodes().collect::<Vec<_>>(), self.n, session, ots)?;
-        for (index, highest) in highest(self.levels, constants.len()).into_iter().enumerate() {
+        for (index, highest) in highest_groups(self.levels, constants.len()).into_iter().enumerate() {
             let constant = match highest {
                 Group::Digit(digit) => constants[digit].take(),
                 Group::Node(node) => node_planes[node].pop(),
@@ -156,7 +156,7 @@ pub(super) enum Group {
 }
 
 /// For each node, in order, its highest group, whose `lt` the node only adds.
-pub(super) fn highest(levels: &[Vec<Node>], digits: usize) -> Vec<Group> {
+pub(super) fn highest_groups(levels: &[Vec<Node>], digits: usize) -> Vec<Group> {
     let mut groups: Vec<Group> = (0..digits).map(Group::Digit).collect();
     let mut out = Vec::new();
     for level in levels {
@@ -258,7 +258,7 @@ impl Joins {
         }
         // A level without joins sends nothing.
         shape.retain(|level| !level.is_empty());
-        let folded = highest(&shape, total);
+        let folded = highest_groups(&shape, total);
         for (index, node) in shape.iter_mut().flatten().enumerate() {
             node.folded = folded.contains(&Group::Node(index));
         }
@@ -307,7 +307,7 @@ mod tests {
         // third node is highest in the next.
         let shape = Joins::new(8, 6).shape(8);
         let expected = [Group::Digit(2), Group::Digit(5), Group::Digit(7), Group::Node(2)];
-        assert_eq!(highest(&shape, 8), expected);
+        assert_eq!(highest_groups(&shape, 8), expected);
         assert_eq!(shape.concat().iter().map(|node| node.folded).collect::<Vec<_>>(), [false, false, true, false]);
     }
 }

@@ -50,16 +50,16 @@ fn half(columns: &[Vec<u64>], first: usize, g: usize) -> [u64; 64] {
 
 /// Bytes of the message for `n` OTs.
 pub(super) const fn column_bytes(n: usize) -> usize {
-    BASE * padded(n) / 8
+    BASE * padded_len(n) / 8
 }
 
-const fn padded(n: usize) -> usize {
+const fn padded_len(n: usize) -> usize {
     n.next_multiple_of(64)
 }
 
 /// The receiver of `n` COTs: sends the columns, returns its blocks (bit 0 is the random choice).
 pub(super) fn receive(ch: &mut Channel, prg: &mut Prg, seeds: &[[Block; 2]], n: usize) -> Result<Vec<Block>, MpcError> {
-    let n_padded = padded(n);
+    let n_padded = padded_len(n);
     let choices = Bits::random(prg, n_padded);
     let mut columns = Zeroizing::new(vec![choices.words().to_vec()]);
     let mut message = Vec::with_capacity(seeds.len() * n_padded / 64);
@@ -77,7 +77,7 @@ pub(super) fn receive(ch: &mut Channel, prg: &mut Prg, seeds: &[[Block; 2]], n: 
 
 /// The sender of `n` COTs: `seeds[i]` was chosen by bit `i + 1` of `delta`.
 pub(super) fn send(ch: &mut Channel, delta: Block, seeds: &[Block], n: usize) -> Result<Vec<Block>, MpcError> {
-    let n_padded = padded(n);
+    let n_padded = padded_len(n);
     let words = n_padded / 64;
     let received = ch.recv_words(COLUMNS, seeds.len() * words)?;
     let mut columns = Zeroizing::new(vec![vec![0; words]]);

@@ -26,16 +26,16 @@ impl HashKeys {
 
     /// Key of a tree of an extension.
     pub(super) fn tree(&self, extension: u32, tree: usize) -> Block {
-        self.at(0, extension, tree, 0)
+        self.derive_key(0, extension, tree, 0)
     }
 
     /// Key of the strings made from part `part` (of [`PART`] groups) of a tree's leaves.
     pub(super) fn strings(&self, extension: u32, tree: usize, part: usize) -> Block {
-        self.at(1, extension, tree, part)
+        self.derive_key(1, extension, tree, part)
     }
 
     /// The encrypted position: a permutation, so no two positions of a seed share a key.
-    fn at(&self, purpose: u128, extension: u32, tree: usize, part: usize) -> Block {
+    fn derive_key(&self, purpose: u128, extension: u32, tree: usize, part: usize) -> Block {
         let mut key = [Block(purpose << 96 | u128::from(extension) << 64 | (tree as u128) << 32 | part as u128)];
         self.0.encrypt(&mut key);
         key[0]

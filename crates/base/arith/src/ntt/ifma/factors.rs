@@ -30,7 +30,7 @@ pub(in super::super) struct Factors {
 /// Words of `block` for each block.
 pub(super) const BLOCK_FACTORS: usize = 16;
 
-fn reversed(i: usize, bits: u32) -> usize {
+fn reverse_bits(i: usize, bits: u32) -> usize {
     if bits == 0 { 0 } else { i.reverse_bits() >> (usize::BITS - bits) }
 }
 
@@ -40,14 +40,14 @@ impl Factors {
         let blocks = n / 64;
         let mut block = Vec::with_capacity(BLOCK_FACTORS * blocks);
         for b in 0..blocks {
-            let s = twiddles[reversed(1 + 2 * reversed(b, blocks.trailing_zeros()), n.trailing_zeros())];
+            let s = twiddles[reverse_bits(1 + 2 * reverse_bits(b, blocks.trailing_zeros()), n.trailing_zeros())];
             let powers = std::iter::successors(Some(s), |&power| Some(modulus.mul(power, s))).take(7);
             block.extend(powers.flat_map(|w| [w, modulus.shoup(w).quotient]));
             block.extend([0; 2]);
         }
         let mut lane = Vec::with_capacity(112);
         for l in 1..8 {
-            let exponents = (0..8).map(|i| n / 32 * reversed(i, 3) * l);
+            let exponents = (0..8).map(|i| n / 32 * reverse_bits(i, 3) * l);
             let values: Vec<u64> = exponents.map(|exponent| modulus.pow_vartime(root, exponent as u64)).collect();
             lane.extend(&values);
             lane.extend(values.iter().map(|&w| modulus.shoup(w).quotient));

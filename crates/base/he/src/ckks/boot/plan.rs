@@ -9,7 +9,7 @@ use super::super::keys::{KeyId, KeyKind};
 use super::super::noise::rounding_deviation;
 use super::super::scale::Scale;
 use super::sine::{arcsine, wave};
-use super::stages::{Diagonals, grouped, settled};
+use super::stages::{Diagonals, group_stages, shift_parts};
 use crate::HeError;
 use std::f64::consts::PI;
 use std::sync::Arc;
@@ -120,7 +120,7 @@ impl Bootstrapper {
         // All distances of a part are multiples of one stride, so no part needs blocks.
         let method = if spec.method.is_chained() { spec.method } else { Method::Flat };
         let methods = [vec![DOWN; down.len()], vec![method; up.len()]].concat();
-        built.turn = settled(spec.slots, methods.into_iter().zip(down.iter_mut().chain(&mut up)))?;
+        built.turn = shift_parts(spec.slots, methods.into_iter().zip(down.iter_mut().chain(&mut up)))?;
         let (low, top) = (built.level_in(), parameters.levels());
         // The multiples of q_0 are large at the input of CoeffToSlot, so rounding must be fine
         // there.
@@ -164,7 +164,7 @@ impl Bootstrapper {
         let ratio = 2f64.powi(-(self.spec.message_ratio_bits as i32));
         let factor = ratio * parameters.primes()[0] as f64 / parameters.scale(1).to_f64();
         let groups = self.spec.slot_to_coeff;
-        grouped(self.spec.slots, groups, false, factor.powf(1.0 / groups as f64))
+        group_stages(self.spec.slots, groups, false, factor.powf(1.0 / groups as f64))
     }
 
     fn up(&self) -> Vec<Diagonals> {
@@ -172,7 +172,7 @@ impl Bootstrapper {
         // the range.
         let factor = 1.0 / (2.0 * self.range());
         let groups = self.spec.coeff_to_slot;
-        grouped(self.spec.slots, groups, true, factor.powf(1.0 / groups as f64))
+        group_stages(self.spec.slots, groups, true, factor.powf(1.0 / groups as f64))
     }
 
     /// Scale after raising: `q_0`, so that multiples of `q_0` are integers, times the number of

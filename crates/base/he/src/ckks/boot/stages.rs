@@ -50,7 +50,7 @@ fn compose(after: &Diagonals, before: &Diagonals, slots: usize) -> Diagonals {
 }
 
 /// Returns the transform in `groups` parts, in the order of application, each times `factor`.
-pub(super) fn grouped(slots: usize, groups: usize, inverse: bool, factor: f64) -> Vec<Diagonals> {
+pub(super) fn group_stages(slots: usize, groups: usize, inverse: bool, factor: f64) -> Vec<Diagonals> {
     let stages = slots.trailing_zeros() as usize;
     let mut halves: Vec<usize> = (0..stages).map(|b| 1 << b).collect();
     if inverse {
@@ -75,7 +75,7 @@ pub(super) fn grouped(slots: usize, groups: usize, inverse: bool, factor: f64) -
 ///
 /// # Errors
 /// As [`TransformPlan::new`].
-pub(super) fn settled<'a>(
+pub(super) fn shift_parts<'a>(
     slots: usize,
     parts: impl Iterator<Item = (Method, &'a mut Diagonals)>,
 ) -> Result<i64, HeError> {
@@ -118,14 +118,14 @@ mod tests {
         let n = 32;
         let v: Vec<Complex> = (0..n).map(|i| Complex::new((i * 7 % 5) as f64, (i * 3 % 11) as f64 - 4.0)).collect();
         for groups in 1..=5 {
-            let forward = grouped(n, groups, false, 2.0);
+            let forward = group_stages(n, groups, false, 2.0);
             let slots = forward.iter().fold(v.clone(), |v, part| apply(part, &v));
             // The same, by the encoder's transform of values in bit-reversed order.
             let mut expected: Vec<Complex> = (0..n).map(|i| v[(i.reverse_bits() >> (usize::BITS - 5)) % n]).collect();
             SlotTransform::new(n).to_slots(&mut expected);
             let factor = 2f64.powi(groups as i32);
             assert!(slots.iter().zip(&expected).all(|(a, b)| (*a - b.scaled(factor)).abs() < 1e-10));
-            let inverse = grouped(n, groups, true, 1.0).iter().fold(slots, |v, part| apply(part, &v));
+            let inverse = group_stages(n, groups, true, 1.0).iter().fold(slots, |v, part| apply(part, &v));
             assert!(inverse.iter().zip(&v).all(|(a, b)| (*a - b.scaled(factor)).abs() < 1e-10));
         }
     }
@@ -135,10 +135,10 @@ mod tests {
     fn settled_parts_go_forward_and_give_the_same() {
         let n = 64;
         let v: Vec<Complex> = (0..n).map(|i| Complex::new((i * 7 % 5) as f64, (i * 3 % 11) as f64 - 4.0)).collect();
-        let mut parts = [grouped(n, 2, false, 1.0), grouped(n, 3, true, 1.0)].concat();
+        let mut parts = [group_stages(n, 2, false, 1.0), group_stages(n, 3, true, 1.0)].concat();
         let expected = parts.iter().fold(v.clone(), |v, part| apply(part, &v));
         let methods = [Method::Hoisted, Method::Chained, Method::Chained, Method::Hoisted, Method::Chained];
-        let turn = settled(n, methods.into_iter().zip(&mut parts)).unwrap();
+        let turn = shift_parts(n, methods.into_iter().zip(&mut parts)).unwrap();
         let mut turned = v;
         turned.rotate_left(turn.rem_euclid(n as i64) as usize);
         let actual = parts.iter().fold(turned, |v, part| apply(part, &v));
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn merged_stages_have_few_diagonals() {
-        let counts = |inverse| grouped(1 << 14, 3, inverse, 1.0).iter().map(BTreeMap::len).collect::<Vec<_>>();
+        let counts = |inverse| group_stages(1 << 14, 3, inverse, 1.0).iter().map(BTreeMap::len).collect::<Vec<_>>();
         assert_eq!(counts(false), [63, 63, 16]);
         assert_eq!(counts(true), [32, 63, 31]);
     }

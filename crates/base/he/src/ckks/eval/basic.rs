@@ -42,7 +42,7 @@ impl Product {
 }
 
 impl Evaluator<'_> {
-    fn matched(what: &'static str, a: &Ciphertext, b: &Ciphertext) -> Result<(), HeError> {
+    fn check_match(what: &'static str, a: &Ciphertext, b: &Ciphertext) -> Result<(), HeError> {
         same_level(what, a.level(), b.level())?;
         same_slots(what, a.slots, b.slots)
     }
@@ -53,7 +53,7 @@ impl Evaluator<'_> {
     /// [`HeError::Level`], [`HeError::Scale`] or [`HeError::SlotCount`] if the operands differ in
     /// it.
     pub fn add(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, HeError> {
-        Self::matched("addition", a, b)?;
+        Self::check_match("addition", a, b)?;
         same_scale("addition", a.scale, b.scale)?;
         let mut sum = a.clone();
         sum.c0.add_assign(&b.c0, self.context);
@@ -67,7 +67,7 @@ impl Evaluator<'_> {
     /// # Errors
     /// As [`Evaluator::add`].
     pub fn sub(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, HeError> {
-        Self::matched("subtraction", a, b)?;
+        Self::check_match("subtraction", a, b)?;
         same_scale("subtraction", a.scale, b.scale)?;
         let mut difference = a.clone();
         difference.c0.sub_assign(&b.c0, self.context);
@@ -159,7 +159,7 @@ impl Evaluator<'_> {
     /// [`HeError::MissingKey`] or [`HeError::KeyTooLow`] without a relinearisation key for the
     /// level.
     pub fn mul(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, HeError> {
-        self.relinearised(self.product(a, b)?)
+        self.relinearise_product(self.product(a, b)?)
     }
 
     /// `a^2`, relinearised; the scale is squared.
@@ -168,7 +168,7 @@ impl Evaluator<'_> {
     /// [`HeError::MissingKey`] or [`HeError::KeyTooLow`] without a relinearisation key for the
     /// level.
     pub fn square(&self, a: &Ciphertext) -> Result<Ciphertext, HeError> {
-        self.relinearised(self.square_times(1, a)?)
+        self.relinearise_product(self.square_times(1, a)?)
     }
 
     /// `a b` before relinearisation.
@@ -178,7 +178,7 @@ impl Evaluator<'_> {
 
     /// `factor a b` before relinearisation.
     pub(super) fn product_times(&self, factor: u64, a: &Ciphertext, b: &Ciphertext) -> Result<Product, HeError> {
-        Self::matched("multiplication", a, b)?;
+        Self::check_match("multiplication", a, b)?;
         let context = self.context;
         let shape = a.c0.shape();
         let [mut c0, mut c1, mut c2] = [(); 3].map(|()| Poly::scratch(context, shape));
@@ -205,7 +205,7 @@ impl Evaluator<'_> {
         Ok(square)
     }
 
-    fn relinearised(&self, product: Product) -> Result<Ciphertext, HeError> {
+    fn relinearise_product(&self, product: Product) -> Result<Ciphertext, HeError> {
         let Product { mut linear, c2 } = product;
         let key = self.key(KeyKind::Relinearise, linear.level())?;
         let sums = key.inner_product(self.context, &c2, [None; 2]);
@@ -228,11 +228,11 @@ impl Evaluator<'_> {
         let sums = key.inner_product(self.context, &c2, [Some(&linear.c0), Some(&linear.c1)]);
         let estimate = linear.estimate.with_error(self.digits_error(level, key.alpha(), key.deviation()));
         let [c0, c1] = sums.map(|half| self.context.divide(&half, 1));
-        Ok(self.divided(Ciphertext { c0, c1, estimate, ..linear }, level))
+        Ok(self.set_divided_estimate(Ciphertext { c0, c1, estimate, ..linear }, level))
     }
 
     /// Sets scale and error of a ciphertext that was divided by the last prime of `level`.
-    fn divided(&self, a: Ciphertext, level: usize) -> Ciphertext {
+    fn set_divided_estimate(&self, a: Ciphertext, level: usize) -> Ciphertext {
         let prime = self.context.parameters().primes()[level - 1];
         let estimate = Estimate { deviation: a.estimate.deviation / prime as f64, ..a.estimate };
         let estimate = estimate.with_error(rounding_deviation(self.context.degree()));
@@ -249,7 +249,7 @@ impl Evaluator<'_> {
             return Err(HeError::Level { what: "rescaling", need: 2, have: level });
         }
         let [c0, c1] = [&a.c0, &a.c1].map(|half| self.context.rescaled(half));
-        Ok(self.divided(Ciphertext { c0, c1, ..*a }, level))
+        Ok(self.set_divided_estimate(Ciphertext { c0, c1, ..*a }, level))
     }
 
     /// `a b`, relinearised and rescaled.

@@ -64,7 +64,7 @@ impl Diagonal {
     }
 
     /// Stores the diagonal transformed if the budget `left` allows, and reduces the budget.
-    pub(super) fn kept(self, context: &Context, shape: Shape, left: &mut usize) -> Self {
+    pub(super) fn expand_within(self, context: &Context, shape: Shape, left: &mut usize) -> Self {
         let Self::Compact(coefficients) = self else { return self };
         let gap = context.degree() / coefficients.len();
         let words = if gap > 1 { context.subring(shape, 0, gap).rows.len() } else { context.degree() };
@@ -85,7 +85,7 @@ impl Diagonal {
     pub(super) fn limb(&self, context: &Context, shape: Shape, k: usize) -> Words<'_> {
         match self {
             Self::Ready(poly) => Words::Whole(poly.limb(k)),
-            Self::Repeated(limbs) => Words::repeated(context, Rows::Kept(&limbs[k])),
+            Self::Repeated(limbs) => Words::from_repeated(context, Rows::Kept(&limbs[k])),
             Self::Compact(coefficients) if coefficients.len() == context.degree() => {
                 context.counters().count_ntts(1);
                 Words::Made(expand_limb(context, shape, k, coefficients))
@@ -93,7 +93,7 @@ impl Diagonal {
             Self::Compact(coefficients) => {
                 context.counters().count_ntts(1);
                 let subring = context.subring(shape, k, context.degree() / coefficients.len());
-                Words::repeated(context, Rows::Made(rows(context, &subring, coefficients)))
+                Words::from_repeated(context, Rows::Made(rows(context, &subring, coefficients)))
             }
         }
     }
@@ -118,7 +118,7 @@ impl Rows<'_> {
 }
 
 impl<'a> Words<'a> {
-    fn repeated(context: &Context, rows: Rows<'a>) -> Self {
+    fn from_repeated(context: &Context, rows: Rows<'a>) -> Self {
         let (count, blocks) = (rows.words().len() / ROW, context.degree() / BLOCK);
         let of_block = count.div_ceil(blocks);
         Words::Repeated { of_block, blocks: blocks * of_block / count, rows }
@@ -197,7 +197,7 @@ mod tests {
             let values: Vec<Complex> = (0..n).map(|i| Complex::new((i as f64).sin(), (3.0 * i as f64).cos())).collect();
             let values: Vec<Complex> = values.iter().cycle().take(256).copied().collect();
             let encode = || Diagonal::encode(&context, &values, scale).unwrap();
-            let (compact, expanded) = (encode(), encode().kept(&context, shape, &mut usize::MAX.clone()));
+            let (compact, expanded) = (encode(), encode().expand_within(&context, shape, &mut usize::MAX.clone()));
             assert_eq!(matches!(expanded, Diagonal::Repeated(_)), log_period <= 7);
             assert!(expanded.memory_bytes() <= ((8 * 3 * 512) >> (8 - log_period)).max(8 * 3 * 64));
             let Diagonal::Compact(coefficients) = &compact else { panic!("nothing is kept without a budget") };

@@ -110,7 +110,8 @@ impl LinearTransform {
                 Ok((i, diagonal))
             });
             let encoded = encoded.collect::<Result<Vec<_>, HeError>>()?;
-            let cached = encoded.into_iter().map(|(i, diagonal)| (i, diagonal.kept(context, shape, &mut left)));
+            let cached =
+                encoded.into_iter().map(|(i, diagonal)| (i, diagonal.expand_within(context, shape, &mut left)));
             giants.push(Giant { block, step, terms: cached.collect() });
         }
         let diagonals = spec.diagonals.values();
@@ -186,7 +187,7 @@ type Turned = (i64, [Poly<Ntt>; 2]);
 const PART: usize = 256;
 
 /// Returns the limbs of pairs of polynomials in order, mutable.
-fn limbs_of(pairs: &mut [[Poly<Ntt>; 2]], limbs: usize) -> Vec<Vec<[&mut [u64]; 2]>> {
+fn split_by_limb(pairs: &mut [[Poly<Ntt>; 2]], limbs: usize) -> Vec<Vec<[&mut [u64]; 2]>> {
     let mut by_limb: Vec<Vec<[&mut [u64]; 2]>> = (0..limbs).map(|_| Vec::with_capacity(pairs.len())).collect();
     for [first, second] in pairs {
         let halves = first.slices_mut().zip(second.slices_mut());
@@ -211,9 +212,9 @@ impl Evaluator<'_> {
         }
         let a = a.drop_to(level)?;
         let [c0, c1] = match transform.plan.method {
-            Method::Flat | Method::Hoisted => self.hoisted(&a, transform)?,
-            Method::Paired | Method::Chained => self.chained(&a, transform)?,
-            Method::Powers => self.by_powers(&a, transform)?,
+            Method::Flat | Method::Hoisted => self.apply_hoisted(&a, transform)?,
+            Method::Paired | Method::Chained => self.apply_chained(&a, transform)?,
+            Method::Powers => self.apply_by_powers(&a, transform)?,
         };
         let prime = self.context.parameters().primes()[level - 1];
         let factor = transform.scale.to_f64() / prime as f64;
@@ -236,7 +237,7 @@ impl Evaluator<'_> {
         Ok(Ciphertext { c0, c1, scale: a.scale.times(transform.scale).over_prime(prime), slots: a.slots, estimate })
     }
 
-    fn hoisted(&self, a: &Ciphertext, transform: &LinearTransform) -> Result<[Poly<Ntt>; 2], HeError> {
+    fn apply_hoisted(&self, a: &Ciphertext, transform: &LinearTransform) -> Result<[Poly<Ntt>; 2], HeError> {
         let (context, plan, shape) = (self.context, &transform.plan, transform.shape);
         let raised: Raised = self.raise(a, shape.special);
         let [steps, _] = plan.steps();
@@ -245,7 +246,7 @@ impl Evaluator<'_> {
         let mut inner = self.giants(transform);
         // All threads together hold what `THREADS` would hold of all baby steps.
         let at_once = babies.len().div_ceil(rayon::current_num_threads().div_ceil(THREADS)).max(1);
-        limbs_of(&mut inner, shape.limbs()).into_par_iter().enumerate().for_each(|(k, mut sums)| {
+        split_by_limb(&mut inner, shape.limbs()).into_par_iter().enumerate().for_each(|(k, mut sums)| {
             let digit_limbs: Vec<&[u64]> = raised.digits().iter().map(|digit| digit.limb(k)).collect();
             for (i, chunk) in babies.chunks(at_once).enumerate() {
                 let limbs = chunk.iter().map(|baby| self.hoisted_limb(a, shape, k, &digit_limbs, baby));
@@ -261,14 +262,14 @@ impl Evaluator<'_> {
             blocks.entry(plan.block(giant.block)).or_default().push((plan.giant(giant.step), inner));
         }
         let blocks = blocks.into_iter();
-        let blocks = blocks.map(|(distance, parts)| Ok((distance, self.turned_sum(a.slots, shape, parts)?)));
+        let blocks = blocks.map(|(distance, parts)| Ok((distance, self.sum_turned(a.slots, shape, parts)?)));
         let blocks = blocks.collect::<Result<Vec<_>, HeError>>()?;
-        let sum = self.turned_sum(a.slots, shape, blocks)?;
+        let sum = self.sum_turned(a.slots, shape, blocks)?;
         Ok(sum.map(|half| context.divide(&half, 1)))
     }
 
     /// Returns the sum of parts at the primes of a key, each rotated by its distance.
-    fn turned_sum(&self, slots: usize, shape: Shape, parts: Vec<Turned>) -> Result<[Poly<Ntt>; 2], HeError> {
+    fn sum_turned(&self, slots: usize, shape: Shape, parts: Vec<Turned>) -> Result<[Poly<Ntt>; 2], HeError> {
         let (still, turned): (Vec<_>, Vec<_>) = parts.into_iter().partition(|(k, _)| k.rem_euclid(slots as i64) == 0);
         let zero = || [(); 2].map(|()| Poly::zero(self.context, shape));
         let mut sum = still.into_iter().map(|(_, part)| part).reduce(|mut sum, part| {
@@ -289,14 +290,14 @@ impl Evaluator<'_> {
     /// Computes the sums of all giant steps from baby steps that are ciphertexts.
     fn products(&self, transform: &LinearTransform, babies: &[&Ciphertext]) -> Vec<[Poly<Ntt>; 2]> {
         let mut inner = self.giants(transform);
-        limbs_of(&mut inner, transform.shape.limbs()).into_par_iter().enumerate().for_each(|(k, mut sums)| {
+        split_by_limb(&mut inner, transform.shape.limbs()).into_par_iter().enumerate().for_each(|(k, mut sums)| {
             let babies: Vec<[&[u64]; 2]> = babies.iter().map(|b| [b.c0.limb(k), b.c1.limb(k)]).collect();
             transform.limb_sums(self.context, k, 0, &babies, &mut sums);
         });
         inner
     }
 
-    fn by_powers(&self, a: &Ciphertext, transform: &LinearTransform) -> Result<[Poly<Ntt>; 2], HeError> {
+    fn apply_by_powers(&self, a: &Ciphertext, transform: &LinearTransform) -> Result<[Poly<Ntt>; 2], HeError> {
         let (context, plan) = (self.context, &transform.plan);
         let moved =
             |a: Ciphertext, k: i64| powers(k, plan.slots).into_iter().try_fold(a, |a, hop| self.rotate(&a, hop));
@@ -317,7 +318,7 @@ impl Evaluator<'_> {
         Ok([context.rescaled(&sum.c0), context.rescaled(&sum.c1)])
     }
 
-    fn chained(&self, a: &Ciphertext, transform: &LinearTransform) -> Result<[Poly<Ntt>; 2], HeError> {
+    fn apply_chained(&self, a: &Ciphertext, transform: &LinearTransform) -> Result<[Poly<Ntt>; 2], HeError> {
         let (context, plan) = (self.context, &transform.plan);
         let [steps, _] = plan.steps();
         let mut babies = vec![a.clone()];

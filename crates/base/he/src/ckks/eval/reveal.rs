@@ -55,7 +55,7 @@ impl Evaluator<'_> {
         let mut hidden = a.clone();
         hidden.c0.add_assign(&mask, self.context);
         mask.negate(self.context);
-        Ok((hidden, in_ring(self.context, Poly::clone(&mask), ring_bits)))
+        Ok((hidden, convert_to_ring(self.context, Poly::clone(&mask), ring_bits)))
     }
 }
 
@@ -70,11 +70,11 @@ impl SecretKey {
     /// If the ring is larger than the lowest prime.
     pub fn share(&self, a: &Ciphertext, ring_bits: u32) -> Result<Zeroizing<Vec<u64>>, HeError> {
         lowest(a)?;
-        Ok(in_ring(self.context(), self.decrypt(a).poly.clone(), ring_bits))
+        Ok(convert_to_ring(self.context(), self.decrypt(a).poly.clone(), ring_bits))
     }
 }
 
-fn in_ring(context: &Context, share: Poly<Ntt>, ring_bits: u32) -> Zeroizing<Vec<u64>> {
+fn convert_to_ring(context: &Context, share: Poly<Ntt>, ring_bits: u32) -> Zeroizing<Vec<u64>> {
     let ring = ToRing::new(context.parameters().primes()[0], ring_bits);
     let coefficients = Zeroizing::new(share.into_coeff(context));
     Zeroizing::new(coefficients.limb(0).iter().map(|&x| ring.apply(x)).collect())

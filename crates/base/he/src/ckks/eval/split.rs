@@ -183,13 +183,13 @@ impl TransformPlan {
     }
 
     pub(super) fn split(&self, offset: i64) -> Split {
-        let (giant, baby) = self.divided(offset / self.stride, self.babies);
-        let (block, giant) = self.block.map_or((0, giant), |size| self.divided(giant, size));
+        let (giant, baby) = self.divide_centred(offset / self.stride, self.babies);
+        let (block, giant) = self.block.map_or((0, giant), |size| self.divide_centred(giant, size));
         Split { block, giant, baby }
     }
 
     /// Returns quotient and rest of `d` by `size`; centred plans have rests around 0.
-    fn divided(&self, d: i64, size: i64) -> (i64, i64) {
+    fn divide_centred(&self, d: i64, size: i64) -> (i64, i64) {
         let least = if self.centred { -(size / 2) } else { 0 };
         let remainder = (d - least).rem_euclid(size) + least;
         ((d - remainder) / size, remainder)

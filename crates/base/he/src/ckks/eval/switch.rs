@@ -2,7 +2,7 @@
 //! the result is divided by the special primes.
 
 use super::super::cipher::Ciphertext;
-use super::super::keys::{Gadget, KeyId, KeyKind, SwitchKey, raised};
+use super::super::keys::{Gadget, KeyId, KeyKind, SwitchKey, raise_digits};
 use super::super::limb::Limb;
 use super::super::noise::{rounding_deviation, switched_deviation};
 use super::super::poly::{Ntt, Poly};
@@ -43,7 +43,7 @@ impl Evaluator<'_> {
 
     /// Raises every digit (mod up) with `beta (L + alpha)` transforms.
     pub(super) fn raise_half(&self, c: &Poly<Ntt>, alpha: usize) -> Raised {
-        Raised { digits: raised(self.context, c, Gadget::plain(c.shape().level, alpha)), alpha }
+        Raised { digits: raise_digits(self.context, c, Gadget::plain(c.shape().level, alpha)), alpha }
     }
 
     /// Raises the digits of a ciphertext's second half, for any number of rotations with keys of

@@ -67,7 +67,7 @@ impl Derivation {
             let KeyKind::Galois(element) = need.kind else {
                 return Err(HeError::MissingKey { key: need.kind.to_string(), level: need.level });
             };
-            usable(masters, need)?;
+            check_usable(masters, need)?;
             needed.entry((need.level, need.alpha)).or_default().push(element);
         }
         let mut groups = BTreeMap::new();
@@ -163,7 +163,7 @@ impl Derivation {
 }
 
 /// Checks that a master fits the level and special primes of `need`.
-fn usable(masters: &[KeyId], need: KeyId) -> Result<(), HeError> {
+fn check_usable(masters: &[KeyId], need: KeyId) -> Result<(), HeError> {
     let key = need.kind.to_string();
     let highest = masters.iter().filter(|m| m.alpha == need.alpha).map(|m| m.level).max();
     match (highest, masters.first()) {

@@ -17,5 +17,5 @@ pub use part::PartFile;
 pub use secret::{PublicKey, SecretKey};
 pub(super) use secret::{uniform, zero_under};
 pub use set::{KeyMaker, KeySet};
-pub(super) use switch::raised;
+pub(super) use switch::raise_digits;
 pub use switch::{KeyForm, Origin, SwitchKey};

@@ -44,7 +44,7 @@ impl PartFile {
         let bound = bind(&header);
         header.extend_from_slice(&bound);
         let part = part_path(path);
-        let Some(file) = Self::locked(path, &part)? else { return Ok(None) };
+        let Some(file) = Self::open_locked(path, &part)? else { return Ok(None) };
         let end = header.len() as u64;
         let mut file_part = Self { path: path.to_owned(), part, file, bound, ids: ids.to_vec(), there: 0, end };
         let mut first = vec![0; header.len()];
@@ -59,7 +59,7 @@ impl PartFile {
     }
 
     /// Opens and locks the part file; `None` if it is in use.
-    fn locked(path: &Path, part: &Path) -> Result<Option<File>, HeError> {
+    fn open_locked(path: &Path, part: &Path) -> Result<Option<File>, HeError> {
         let is_named = !part.exists() && path.exists();
         let target_path = if is_named { path } else { part };
         let mut options = OpenOptions::new();

@@ -23,7 +23,7 @@ impl SecretKey {
     /// bootstrapping.
     #[must_use]
     pub fn generate(context: &Arc<Context>, prg: &mut Prg) -> Self {
-        let s = transformed(context, &sample::ternary(prg, context.degree()));
+        let s = transform_secret(context, &sample::ternary(prg, context.degree()));
         Self { context: context.clone(), s, sparse: prg.next_seed() }
     }
 
@@ -31,14 +31,14 @@ impl SecretKey {
     /// secret is fixed.
     #[cfg(test)]
     pub(in super::super) fn from_coefficients(context: &Arc<Context>, coefficients: &[i64]) -> Self {
-        Self { context: context.clone(), s: transformed(context, coefficients), sparse: Seed([0; 16]) }
+        Self { context: context.clone(), s: transform_secret(context, coefficients), sparse: Seed([0; 16]) }
     }
 
     /// Derives the sparse secret of bootstrapping at every prime: [`SPARSE_WEIGHT`] coefficients
     /// are 1 or -1. The secret is the same whenever switching keys are made, and has no other use.
     pub(super) fn sparse(&self) -> Zeroizing<Poly<Ntt>> {
         let mut prg = Prg::from_seed(self.sparse.clone());
-        transformed(&self.context, &sparse(&mut prg, self.context.degree(), SPARSE_WEIGHT))
+        transform_secret(&self.context, &sparse(&mut prg, self.context.degree(), SPARSE_WEIGHT))
     }
 
     /// The context of the key.
@@ -64,12 +64,12 @@ impl SecretKey {
 }
 
 /// Transforms the coefficients of a secret at every prime.
-fn transformed(context: &Context, coefficients: &[i64]) -> Zeroizing<Poly<Ntt>> {
-    Zeroizing::new(Poly::from_signed(context, whole(context), coefficients).into_ntt(context))
+fn transform_secret(context: &Context, coefficients: &[i64]) -> Zeroizing<Poly<Ntt>> {
+    Zeroizing::new(Poly::from_signed(context, full_shape(context), coefficients).into_ntt(context))
 }
 
 /// The shape of all primes.
-fn whole(context: &Context) -> Shape {
+fn full_shape(context: &Context) -> Shape {
     Shape { level: context.parameters().levels(), special: context.parameters().special_primes().len() }
 }
 

@@ -55,13 +55,13 @@ pub struct SwitchKey {
 
 /// Returns the digits of `c`, transformed, at the primes that a key has at the level of `c`. Takes
 /// `beta (L + alpha)` transforms, those from `c` back to coefficients included.
-pub(in super::super) fn raised(context: &Context, c: &Poly<Ntt>, gadget: Gadget) -> Vec<Poly<Ntt>> {
+pub(in super::super) fn raise_digits(context: &Context, c: &Poly<Ntt>, gadget: Gadget) -> Vec<Poly<Ntt>> {
     use rayon::prelude::*;
     let shape = gadget.at(c.shape().level).shape;
-    let mut digits = lifted(context, c, gadget);
+    let mut digits = lift_digits(context, c, gadget);
     // Goes prime by prime through all digits: the factors of a transform take more memory than a
     // limb.
-    by_limb(&mut digits, shape.limbs()).into_par_iter().enumerate().for_each(|(k, limbs)| {
+    group_by_limb(&mut digits, shape.limbs()).into_par_iter().enumerate().for_each(|(k, limbs)| {
         limbs.into_iter().for_each(|(_, limb)| context.table(shape, k).forward(limb));
     });
     digits.into_iter().map(|digit| digit.poly).collect()
@@ -74,7 +74,7 @@ struct Lifted {
     poly: Poly<Ntt>,
 }
 
-fn lifted(context: &Context, c: &Poly<Ntt>, gadget: Gadget) -> Vec<Lifted> {
+fn lift_digits(context: &Context, c: &Poly<Ntt>, gadget: Gadget) -> Vec<Lifted> {
     let level = c.shape().level;
     let shape = gadget.at(level).shape;
     let coefficients = c.clone().into_coeff(context);
@@ -90,7 +90,7 @@ fn lifted(context: &Context, c: &Poly<Ntt>, gadget: Gadget) -> Vec<Lifted> {
 }
 
 /// Groups the coefficients of all digits by limb, each with the number of its digit.
-fn by_limb(digits: &mut [Lifted], limbs: usize) -> Vec<Vec<(usize, &mut [u64])>> {
+fn group_by_limb(digits: &mut [Lifted], limbs: usize) -> Vec<Vec<(usize, &mut [u64])>> {
     let mut by_limb: Vec<Vec<(usize, &mut [u64])>> = (0..limbs).map(|_| Vec::new()).collect();
     for (j, digit) in digits.iter_mut().enumerate() {
         digit.poly.slices_around(digit.digit_limbs.clone()).for_each(|(k, limb)| by_limb[k].push((j, limb)));
@@ -320,7 +320,7 @@ impl SwitchKey {
         Ok(PublicKey { b, a })
     }
 
-    /// Returns `(sum digit_j b_j, sum digit_j a_j)` over the digits of `c` (those of [`raised`]),
+    /// Returns `(sum digit_j b_j, sum digit_j a_j)` over the digits of `c` (those of [`raise_digits`]),
     /// and adds `P` times each half of `plus`. `c` is at or below the key's level. Limbs of digits
     /// are transformed right before use.
     ///
@@ -334,11 +334,11 @@ impl SwitchKey {
     ) -> [Poly<Ntt>; 2] {
         use rayon::prelude::*;
         let shape = self.gadget.at(c.shape().level).shape;
-        let mut digits = lifted(context, c, self.gadget);
+        let mut digits = lift_digits(context, c, self.gadget);
         let count = digits.len();
         let mut sums = [Poly::scratch(context, shape), Poly::scratch(context, shape)];
         let [sum_b, sum_a] = &mut sums;
-        let by_limb = by_limb(&mut digits, shape.limbs()).into_par_iter();
+        let by_limb = group_by_limb(&mut digits, shape.limbs()).into_par_iter();
         by_limb.zip(sum_b.limbs_mut()).zip(sum_a.limbs_mut()).for_each(|((limbs, (k, sum_b)), (_, sum_a))| {
             let unchanged: &[u64] = if k < c.shape().limbs() { c.limb(k) } else { &[] };
             let mut digit_words = vec![unchanged; count];
@@ -443,13 +443,13 @@ impl Halves<'_> {
         match self {
             Self::Expanded { b, a } => [&b[part.clone()], &a[part]],
             Self::Packed { b, a } => {
-                let [of_b, of_a] = halved(room, part.len());
+                let [of_b, of_a] = split_room(room, part.len());
                 unpack_part(modulus, b, &part, of_b);
                 a.next(of_a);
                 [of_b, of_a]
             }
             Self::Derived { b, a } => {
-                let [of_b, of_a] = halved(room, part.len());
+                let [of_b, of_a] = split_room(room, part.len());
                 unpack_part(modulus, b, &part, of_b);
                 unpack_part(modulus, a, &part, of_a);
                 [of_b, of_a]
@@ -458,7 +458,7 @@ impl Halves<'_> {
     }
 }
 
-fn halved(room: &mut [u64], words: usize) -> [&mut [u64]; 2] {
+fn split_room(room: &mut [u64], words: usize) -> [&mut [u64]; 2] {
     let (of_b, of_a) = room.split_at_mut(PART);
     [&mut of_b[..words], &mut of_a[..words]]
 }

@@ -204,7 +204,7 @@ enum Half<'a> {
 
 impl Half<'_> {
     /// The party's masked XOR shares of a block's results.
-    fn masked(&self, spec: &LookUp, index: usize, xh: &[u64]) -> Result<Zeroizing<Vec<u64>>, MpcError> {
+    fn masked_shares(&self, spec: &LookUp, index: usize, xh: &[u64]) -> Result<Zeroizing<Vec<u64>>, MpcError> {
         let (role, prg) = match self {
             Self::Client { prg, .. } => (Role::Client, prg),
             Self::Server { prg, .. } => (Role::Server, prg),
@@ -327,7 +327,7 @@ pub fn client_look_up(spec: &LookUp, target: &[u64], prg: &Prg, session: &mut Se
         return Err(MpcError::Material { what: format!("{} bytes of keys for {} look-ups", keys.len(), spec.n) });
     }
     let half = Half::Client { prg, keys: &keys };
-    let own_bits = join_blocks(&map_blocks(spec, &xh, |index, xh| half.masked(spec, index, xh))?);
+    let own_bits = join_blocks(&map_blocks(spec, &xh, |index, xh| half.masked_shares(spec, index, xh))?);
     session.channel.send_packed(BITS, &own_bits, spec.out_bits)?;
     let opened = xor(&own_bits, &peer_bits);
     let shares =
@@ -367,7 +367,7 @@ pub fn server_look_up(
         let parts: Vec<&[u8]> = std::iter::once(&bytes[..spec.head()]).chain(keys).collect();
         session.channel.send(KEYS, &parts.concat())?;
     }
-    let own_bits = join_blocks(&map_blocks(spec, &xh, |index, xh| half.masked(spec, index, xh))?);
+    let own_bits = join_blocks(&map_blocks(spec, &xh, |index, xh| half.masked_shares(spec, index, xh))?);
     session.channel.send_packed(BITS, &own_bits, spec.out_bits)?;
     let peer_bits = session.channel.recv_packed(BITS, spec.n, spec.out_bits)?;
     let opened = xor(&own_bits, &peer_bits);

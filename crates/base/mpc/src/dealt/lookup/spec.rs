@@ -85,7 +85,7 @@ impl LookUp {
     /// `OutOfRange`: the number of entries is not `2^k` for a k of 1 to 16, or their range exceeds
     /// the ring.
     pub fn new(n: usize, width: u32, entries: &[i64]) -> Result<Self, MpcError> {
-        Self::with(n, width, entries, None)
+        Self::build(n, width, entries, None)
     }
 
     /// `n` look-ups in a piecewise linear table with an entry and a slope for each piece.
@@ -95,10 +95,10 @@ impl LookUp {
     /// there are no low bits, if there are more than [`MAX_SPLINE_BITS`] in all, or if entries and
     /// slopes have more than 64 bits or do not fit the ring.
     pub fn lines(n: usize, width: u32, entries: &[i64], lines: Lines<'_>) -> Result<Self, MpcError> {
-        Self::with(n, width, entries, Some(lines))
+        Self::build(n, width, entries, Some(lines))
     }
 
-    fn with(n: usize, width: u32, entries: &[i64], lines: Option<Lines<'_>>) -> Result<Self, MpcError> {
+    fn build(n: usize, width: u32, entries: &[i64], lines: Option<Lines<'_>>) -> Result<Self, MpcError> {
         let bits = entries.len().max(1).ilog2();
         if entries.len() != 1 << bits || !(1..=MAX_INDEX_BITS).contains(&bits) {
             return beyond("the entries of a table (a power of two)", entries.len(), 1 << MAX_INDEX_BITS);
@@ -262,7 +262,7 @@ impl LookUp {
     pub fn cost(&self) -> DealtCost {
         let keys = self.key_bytes().unwrap_or(0);
         let [own, hashed] = match self.keys() {
-            None => [self.drawn(self.words()), 0],
+            None => [self.stream_blocks(self.words()), 0],
             Some(shape) => [self.n, shape.one_hot_work(self.n).hashes as usize],
         };
         DealtCost {
@@ -270,13 +270,13 @@ impl LookUp {
             down: packed_bytes(self.n, &[self.index_bits(), self.out_bits]) + keys,
             exchanges: 1,
             material: self.material(),
-            client_aes: own + hashed + self.drawn(1 + self.words_dealt().len()),
-            server_aes: hashed + self.drawn(2) + if hashed > 0 { self.n } else { 0 },
+            client_aes: own + hashed + self.stream_blocks(1 + self.words_dealt().len()),
+            server_aes: hashed + self.stream_blocks(2) + if hashed > 0 { self.n } else { 0 },
         }
     }
 
     /// Returns the blocks of a stream that has `words` words for each look-up.
-    fn drawn(&self, words: usize) -> usize {
+    fn stream_blocks(&self, words: usize) -> usize {
         (self.n * words).div_ceil(2)
     }
 

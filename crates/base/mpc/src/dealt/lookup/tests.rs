@@ -10,7 +10,7 @@ fn prg(seed: u8) -> Prg {
     Prg::from_seed(Seed([seed; 16]))
 }
 
-fn dealt(spec: &LookUp, c: &[u64], streams: Sides<&Prg>) -> Vec<u8> {
+fn deal_material(spec: &LookUp, c: &[u64], streams: Sides<&Prg>) -> Vec<u8> {
     let mut out = Vec::new();
     let Ok(()) = deal_look_up::<std::convert::Infallible>(spec, c, streams, &mut |bytes| {
         out.extend_from_slice(bytes);
@@ -25,10 +25,10 @@ fn run(spec: &LookUp, x: &[u64], c: &[u64]) -> Vec<u64> {
     let (bits, width) = (spec.index_bits(), spec.width());
     let (client, server) = (prg(3), prg(4));
     let streams = Sides { client: &client, server: &server };
-    let material = dealt(spec, c, streams);
+    let material = deal_material(spec, c, streams);
     let cost = spec.cost();
     assert_eq!(material.len(), cost.material);
-    assert!(material == dealt(spec, c, streams), "dealing is deterministic");
+    assert!(material == deal_material(spec, c, streams), "dealing is deterministic");
     let s: Vec<u64> = x.iter().zip(c).map(|(x, c)| x.wrapping_sub(*c) & low_mask(bits)).collect();
     let target: Vec<u64> =
         (0..x.len() as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) & low_mask(width)).collect();
@@ -171,7 +171,7 @@ fn the_servers_half_of_a_table_is_uniform_for_every_share() {
             let (dealings, mut counts) = (400u32, Vec::new());
             for _ in 0..dealings {
                 let (client, server) = (Prg::from_seed(seeds.next_seed()), prg(8));
-                let material = dealt(&spec, &[c; 16], Sides { client: &client, server: &server });
+                let material = deal_material(&spec, &[c; 16], Sides { client: &client, server: &server });
                 counts.resize(8 * material.len(), 0u32);
                 for (i, byte) in material.iter().enumerate() {
                     (0..8).for_each(|b| counts[8 * i + b] += u32::from(byte >> b & 1));
@@ -195,7 +195,7 @@ fn the_public_seed_of_a_table_is_no_block_under_the_key_of_the_servers_masks() {
     let spec = LookUp::new(16, 12, &table(9, 200)).unwrap();
     for seed in [4, 5] {
         let server = prg(seed);
-        let material = dealt(&spec, &[7; 16], Sides { client: &prg(3), server: &server });
+        let material = deal_material(&spec, &[7; 16], Sides { client: &prg(3), server: &server });
         let public: [u8; 16] = material[..16].try_into().unwrap();
         assert_ne!(
             public,

@@ -36,7 +36,7 @@ use super::super::{delta, table};
 use super::check_transcript::CheckTranscript;
 use super::columns::{self, Constants, ServerConstants, Shared};
 use super::deal::{BatchId, BatchKeys, DealerStreams, client_streams, pieces, place, range};
-use super::party::fits;
+use super::party::check_len;
 use super::shared::{Half, open_words};
 use super::spec::{Checked, FssCost, given_bytes, ring};
 use super::{AT_ONCE, PIECE};
@@ -336,7 +336,7 @@ pub fn client_look_up(
     transcript: &mut CheckTranscript,
 ) -> Result<(), MpcError> {
     let DealtHalf { prg, bytes: corrections } = half;
-    fits(corrections, spec.client_bytes(spec.n()))?;
+    check_len(corrections, spec.client_bytes(spec.n()))?;
     let xh = session.channel.recv_packed(OPENED, spec.n(), spec.table.index_bits())?;
     let tags = blocks(spec, batch, &xh, |index, len| client_keys(spec, prg, corrections, index, len))?;
     let own_bits = delta::bits(&tags);
@@ -369,7 +369,7 @@ pub fn server_look_up(
     transcript: &mut CheckTranscript,
 ) -> Result<Vec<u64>, MpcError> {
     let DealtHalf { prg, bytes: dealt } = half;
-    fits(dealt, spec.server_bytes(spec.n()))?;
+    check_len(dealt, spec.server_bytes(spec.n()))?;
     let (n, width, count) = (spec.n(), spec.table.width(), spec.n().div_ceil(PIECE));
     let draws: Vec<Zeroizing<Vec<u64>>> = (0..count).into_par_iter().map(|index| rho(spec, prg, index)).collect();
     let rho = draws.iter().flat_map(|rho| rho.iter());
@@ -423,8 +423,8 @@ pub fn shared_look_up(
     transcript: &mut CheckTranscript,
 ) -> Result<Vec<u64>, MpcError> {
     match half {
-        Half::Client(_, corrections) => fits(corrections, spec.client_bytes(spec.n()))?,
-        Half::Server(dealt) => fits(dealt, spec.server_bytes(spec.n()))?,
+        Half::Client(_, corrections) => check_len(corrections, spec.client_bytes(spec.n()))?,
+        Half::Server(dealt) => check_len(dealt, spec.server_bytes(spec.n()))?,
     }
     let tags = blocks(spec, batch, masked, |index, len| match half {
         Half::Client(prg, corrections) => client_keys(spec, prg, corrections, index, len),

@@ -173,7 +173,7 @@ fn lines(width: u32) -> (LookUp, Vec<u64>, Vec<u64>) {
 }
 
 /// Each number's result by the line of its piece, or of the piece above; both occur.
-fn are_of_lines(results: &[u64], x: &[u64], width: u32) {
+fn check_lines(results: &[u64], x: &[u64], width: u32) {
     let mut above_count = 0;
     for (x, actual) in x.iter().zip(results) {
         let line = |i: u64, l: i64| (entries(3)[i as usize & 7] << 1) + LINES.slopes[i as usize & 7] * l;
@@ -189,12 +189,12 @@ fn are_of_lines(results: &[u64], x: &[u64], width: u32) {
 fn every_number_by_pieces_of_lines() {
     for width in [10, 24, 37] {
         let (table, x, c) = lines(width);
-        are_of_lines(&run(&table, &x, &c, |_| {}).unwrap(), &x, width);
+        check_lines(&run(&table, &x, &c, |_| {}).unwrap(), &x, width);
         let ([client_half, server_half], target) = shared(&table, &x, &c, |_| {});
         let (client_half, server_half) = (client_half.unwrap(), server_half.unwrap());
         assert_eq!(client_half, server_half, "both have the same");
         let clear = client_half[0].iter().zip(&target).map(|(xh, c)| xh.wrapping_add(*c) & low_mask(width));
-        are_of_lines(&clear.collect::<Vec<_>>(), &x, width);
+        check_lines(&clear.collect::<Vec<_>>(), &x, width);
     }
 }
 
@@ -231,7 +231,7 @@ fn changed_halves_of_lines_are_found_or_without_effect() {
 const PIECES: usize = PIECE + 77;
 
 /// Look-ups of many indices, with shares of them.
-fn many(n: usize, bits: u32, width: u32) -> (LookUp, Vec<u64>, Vec<u64>) {
+fn long_batch(n: usize, bits: u32, width: u32) -> (LookUp, Vec<u64>, Vec<u64>) {
     let (table, of) = (LookUp::new(n, width, &entries(bits)).unwrap(), 0..n as u64);
     let c = of.clone().map(|i| i.wrapping_mul(0x9e37_79b9) & low_mask(bits)).collect();
     (table, of.map(|i| (13 * i) & low_mask(bits)).collect(), c)
@@ -240,7 +240,7 @@ fn many(n: usize, bits: u32, width: u32) -> (LookUp, Vec<u64>, Vec<u64>) {
 #[test]
 fn several_pieces_and_the_largest_tables() {
     for (n, bits, width) in [(PIECES, 3, 12), (300, 12, 16)] {
-        let (table, x, c) = many(n, bits, width);
+        let (table, x, c) = long_batch(n, bits, width);
         assert!(run(&table, &x, &c, |_| {}).unwrap() == expected_entries(&x, bits, width), "{bits} bits");
         let ([client_half, server_half], target) = shared(&table, &x, &c, |_| {});
         let (client_half, server_half) = (client_half.unwrap(), server_half.unwrap());
@@ -253,7 +253,7 @@ fn several_pieces_and_the_largest_tables() {
 /// One changed bit in the second piece of either party's half.
 #[test]
 fn changed_halves_of_several_pieces_are_found_or_without_effect() {
-    let (table, x, c) = many(PIECES, 3, 12);
+    let (table, x, c) = long_batch(PIECES, 3, 12);
     let (honest, _) = shared(&table, &x, &c, |_| {});
     let honest = honest.map(Result::unwrap);
     let spec = FssLookUp::new(&table, Checked::Both).unwrap();

@@ -101,7 +101,7 @@ pub(super) fn words<'a>(
     let mut words = vec![Zeroizing::new(Vec::with_capacity(range.len())); gate.values().len()];
     for (position, i) in range.enumerate() {
         let slope = slope.get(position);
-        for (k, p) in public(gate.values(), opened, i).enumerate() {
+        for (k, p) in public_factors(gate.values(), opened, i).enumerate() {
             let value = gate.values()[k];
             let (q, branch) = branch(gate, value, bits, opened[0][i], i);
             let (p, constant, mask) =
@@ -122,7 +122,7 @@ pub(super) fn branch(gate: &FssGate, value: Value, opened: &Bits, xh: u64, i: us
 }
 
 /// The public `P` of each value, for element `i`.
-pub(super) fn public(values: &[Value], opened: &[Vec<u64>], i: usize) -> impl Iterator<Item = u64> {
+pub(super) fn public_factors(values: &[Value], opened: &[Vec<u64>], i: usize) -> impl Iterator<Item = u64> {
     let mut opened_index = 0;
     values.iter().map(move |value| match value {
         Value::Tested { .. } => opened[0][i],
@@ -157,7 +157,7 @@ pub fn client_online(
 ) -> Result<(), MpcError> {
     let DealtHalf { prg, bytes: corrections } = half;
     let n = gate.n();
-    fits(corrections, gate.cost().client_material)?;
+    check_len(corrections, gate.cost().client_material)?;
     let mut opened = Vec::new();
     for width in gate.opened() {
         opened.push(session.channel.recv_packed(OPENED, n, width)?);
@@ -194,7 +194,7 @@ pub fn server_online(
     transcript: &mut CheckTranscript,
 ) -> Result<Vec<Vec<u64>>, MpcError> {
     let (DealtHalf { prg, bytes: material }, n) = (half, gate.n());
-    fits(material, gate.cost().server_material)?;
+    check_len(material, gate.cost().server_material)?;
     let opened = open(gate, shares.tested, shares.values, prg, session)?;
     let piece = |index: usize, len: usize| &material[gate.server_bytes(PIECE) * index..][..gate.server_bytes(len)];
     let tags = blocks(gate, batch, &opened[0], |index, len| server_keys(gate, piece(index, len), len))?;
@@ -276,7 +276,7 @@ impl Public<'_> {
         let mut results = vec![(Vec::with_capacity(len), Zeroizing::new(Vec::with_capacity(len))); gate.values().len()];
         for (position, i) in range.enumerate() {
             let (share, key) = slope.get(position);
-            for (k, p) in public(gate.values(), opened, i).enumerate() {
+            for (k, p) in public_factors(gate.values(), opened, i).enumerate() {
                 let value = gate.values()[k];
                 let (q, branch) = branch(gate, value, bits, opened[0][i], i);
                 let ((known, of_known), wide) = (constants[k][branch].get(position), sign_extend(p, value));
@@ -294,7 +294,7 @@ impl Public<'_> {
 }
 
 /// Checks the length of material.
-pub(super) fn fits(bytes: &[u8], expected: usize) -> Result<(), MpcError> {
+pub(super) fn check_len(bytes: &[u8], expected: usize) -> Result<(), MpcError> {
     if bytes.len() == expected {
         return Ok(());
     }

@@ -14,7 +14,7 @@ use super::super::mac::ring::{Ring, Share};
 use super::check_transcript::CheckTranscript;
 use super::columns::Shared;
 use super::deal::BatchId;
-use super::party::{self, BITS, Columns, branch, fits, public};
+use super::party::{self, BITS, Columns, branch, check_len, public_factors};
 use super::spec::ring;
 use super::{FssGate, FssWiden, PIECE, widen};
 use crate::dealt::ServerShares;
@@ -111,8 +111,8 @@ pub fn shared_online(
 ) -> Result<Vec<Vec<u64>>, MpcError> {
     let (n, cost) = (gate.n(), gate.cost());
     match half {
-        Half::Client(_, corrections) => fits(corrections, cost.client_material)?,
-        Half::Server(material) => fits(material, cost.server_material)?,
+        Half::Client(_, corrections) => check_len(corrections, cost.client_material)?,
+        Half::Server(material) => check_len(material, cost.server_material)?,
     }
     let ServerShares { tested, values, bases } = shares;
     let masked: Vec<Vec<u64>> = std::iter::once(tested).chain(gate.others(values)).map(<[u64]>::to_vec).collect();
@@ -132,7 +132,7 @@ pub fn shared_online(
     let words: Vec<_> = gate.values().iter().enumerate().map(|(k, v)| (ring(v.width()), shares(k))).collect();
     let mut words = open_words(&words, party::WORDS, session, transcript)?;
     for i in 0..n {
-        for (k, p) in public(gate.values(), &masked, i).enumerate() {
+        for (k, p) in public_factors(gate.values(), &masked, i).enumerate() {
             let value = gate.values()[k];
             let (q, _) = branch(gate, value, &bits, masked[0][i], i);
             let addend = if q { p } else { 0 }.wrapping_add(bases.get(k).map_or(0, |base| base[i]));
@@ -156,7 +156,7 @@ pub fn shared_widen(
     let constants = match half {
         Half::Client(prg, _) => widen::constants(spec, prg).map(Shared::Drawn),
         Half::Server(material) => {
-            fits(material, spec.server_bytes())?;
+            check_len(material, spec.server_bytes())?;
             let mut unread = material;
             [0, 1].map(|_| Shared::take(&mut unread, spec.ring(), spec.n))
         }

@@ -181,11 +181,11 @@ impl FssGate {
         let results: Vec<u32> = self.values.iter().map(|v| v.width()).collect();
         let constants = 1 + self.values.iter().map(|&v| self.branches(v)).sum::<usize>();
         let (down, masks) = match self.checked {
-            Checked::Client => (packed(n, &self.opened()), (n * self.opened().len()).div_ceil(2)),
-            Checked::Both => (packed(n, &results), 0),
+            Checked::Client => (packed_bytes(n, &self.opened()), (n * self.opened().len()).div_ceil(2)),
+            Checked::Both => (packed_bytes(n, &results), 0),
         };
         FssCost {
-            up: n.div_ceil(8) + packed(n, &results),
+            up: n.div_ceil(8) + packed_bytes(n, &results),
             down: down + n.div_ceil(8),
             exchanges: 1,
             client_material: self.client_bytes(n),
@@ -234,6 +234,6 @@ impl FssWiden {
 }
 
 /// Returns the bytes of messages with `n` numbers of each of the widths.
-fn packed(n: usize, widths: &[u32]) -> usize {
+fn packed_bytes(n: usize, widths: &[u32]) -> usize {
     widths.iter().map(|&w| Packed::len_bytes(n, w)).sum()
 }

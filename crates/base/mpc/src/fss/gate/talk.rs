@@ -12,7 +12,7 @@ use super::{FssGate, FssLookUp, FssWiden};
 use crate::codec::Packed;
 
 /// Opened bits, and words of `n` values of the given widths.
-fn opened(bits: usize, n: usize, widths: &[u32], checked: Checked, talk: &mut TrafficModel) {
+fn add_opening(bits: usize, n: usize, widths: &[u32], checked: Checked, talk: &mut TrafficModel) {
     if bits > 0 {
         talk.down(bits);
         talk.up(bits);
@@ -30,7 +30,7 @@ impl FssGate {
             self.opened().into_iter().for_each(|width| talk.down(Packed::len_bytes(self.n(), width)));
         }
         let widths: Vec<u32> = self.values().iter().map(|value| value.width()).collect();
-        opened(self.n().div_ceil(8), self.n(), &widths, self.checked, talk);
+        add_opening(self.n().div_ceil(8), self.n(), &widths, self.checked, talk);
     }
 }
 
@@ -40,7 +40,7 @@ impl FssWiden {
         if self.checked == Checked::Client {
             talk.down(self.n.div_ceil(8));
         }
-        opened(0, self.n, &[self.width + self.extra], self.checked, talk);
+        add_opening(0, self.n, &[self.width + self.extra], self.checked, talk);
     }
 }
 
@@ -51,7 +51,7 @@ impl FssLookUp {
         if self.checked == Checked::Client {
             talk.down(Packed::len_bytes(n, self.table.index_bits()));
         }
-        opened((n * self.out_bits()).div_ceil(8), n, &[self.table.width()], self.checked, talk);
+        add_opening((n * self.out_bits()).div_ceil(8), n, &[self.table.width()], self.checked, talk);
     }
 }
 

@@ -20,7 +20,7 @@ use super::super::mac::ring::{Key, Share};
 use super::check_transcript::CheckTranscript;
 use super::columns::{self, Constants, ServerConstants};
 use super::deal::wrapped;
-use super::party::fits;
+use super::party::check_len;
 use super::{Checked, FssWiden};
 use crate::dealt::DealtHalf;
 use crate::planes::{self, bit_plane};
@@ -93,7 +93,7 @@ pub fn server_widen(
     session: &mut Session<'_>,
     transcript: &mut CheckTranscript,
 ) -> Result<Vec<u64>, MpcError> {
-    fits(half.bytes, spec.server_bytes())?;
+    check_len(half.bytes, spec.server_bytes())?;
     let (mut unread, wide) = (half.bytes, spec.width + spec.extra);
     let constants = [0, 1].map(|_| ServerConstants::take(&mut unread, spec.ring(), spec.n));
     let offset = 1u64 << (spec.width - 2);

@@ -148,10 +148,10 @@ impl Key {
     /// For a word that one party holds with its tag: the tag minus the key times the word. The
     /// holder of the key stores it.
     pub fn key_of(&self, ring: Ring, held: &Share) -> u128 {
-        held.tag.wrapping_sub(self.whole().wrapping_mul(held.value)) & ring.mask()
+        held.tag.wrapping_sub(self.whole_key().wrapping_mul(held.value)) & ring.mask()
     }
 
-    fn whole(&self) -> u128 {
+    fn whole_key(&self) -> u128 {
         u128::from(self.shares[0]) + u128::from(self.shares[1])
     }
 
@@ -175,13 +175,13 @@ impl Key {
 
     /// The share, for the party without the seed, of a value whose other share is `peer`.
     pub fn other_share(&self, ring: Ring, value: u128, peer: &Share) -> Share {
-        self.other_in(ring.mask(), value, peer)
+        self.other_share_in(ring.mask(), value, peer)
     }
 
-    fn other_in(&self, mask: u128, value: u128, peer: &Share) -> Share {
+    fn other_share_in(&self, mask: u128, value: u128, peer: &Share) -> Share {
         Share {
             value: value.wrapping_sub(peer.value) & mask,
-            tag: self.whole().wrapping_mul(value).wrapping_sub(peer.tag) & mask,
+            tag: self.whole_key().wrapping_mul(value).wrapping_sub(peer.tag) & mask,
         }
     }
 
@@ -190,7 +190,7 @@ impl Key {
         values
             .iter()
             .zip(seeded_shares.iter())
-            .map(|(value, seeded_share)| self.other_in(mask, *value, seeded_share))
+            .map(|(value, seeded_share)| self.other_share_in(mask, *value, seeded_share))
             .collect()
     }
 }

@@ -13,7 +13,7 @@ fn galois(bench: &Bench, k: i64, level: usize) -> KeyId {
 }
 
 /// Deviation of the error of a key, over its digits.
-fn measured(bench: &Bench, key: &SwitchKey) -> f64 {
+fn measure_deviation(bench: &Bench, key: &SwitchKey) -> f64 {
     let (context, gadget) = (&*bench.context, Gadget::plain(key.level(), key.alpha()));
     let KeyKind::Galois(element) = key.id().kind else { panic!("a rotation key") };
     let image = bench.secret.s().automorphism(context, inverse_element(context, element));
@@ -57,9 +57,9 @@ fn derived_keys_are_as_good_as_direct_ones() {
         for (id, k) in needs.into_iter().zip(steps) {
             assert_eq!((derived.origin(id), direct.origin(id)), (Some(Origin::Derived), Some(Origin::Uploaded)));
             let key = derived.get_with(id.kind, level, ALPHA).unwrap();
-            let ratio = measured(&bench, &key) / key.deviation();
+            let ratio = measure_deviation(&bench, &key) / key.deviation();
             assert!((0.5..1.5).contains(&ratio), "level {level}, rotation by {k}: {ratio:.2} times the estimate");
-            assert!(measured(&bench, &direct.get_with(id.kind, level, ALPHA).unwrap()) < 4.0);
+            assert!(measure_deviation(&bench, &direct.get_with(id.kind, level, ALPHA).unwrap()) < 4.0);
             let expected: Vec<Complex> = (0..512).map(|i| x[(i + k as usize) % 512]).collect();
             for keys in [&derived, &direct] {
                 let rotated = Evaluator::new(&context, keys).rotate(&a, k).unwrap();
@@ -187,7 +187,7 @@ fn set_a_derives_the_keys_of_a_network() {
     let x = bench.values(1 << 15);
     let a = bench.encrypt(&x, level);
     let k = n - 32 * 45;
-    let ratio = measured(&bench, &keys.get(galois(&bench, k, level).kind, level).unwrap());
+    let ratio = measure_deviation(&bench, &keys.get(galois(&bench, k, level).kind, level).unwrap());
     println!("error of the last key 2^{:.1}", ratio.log2());
     let rotated = Evaluator::new(&context, &keys).rotate(&a, k).unwrap();
     let expected: Vec<Complex> = (0..n).map(|i| x[((i + k) % n) as usize]).collect();

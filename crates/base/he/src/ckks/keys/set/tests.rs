@@ -29,7 +29,7 @@ fn needs(bench: &Bench) -> Vec<KeyId> {
     kinds.into_iter().chain([KeyKind::Relinearise]).map(|kind| KeyId::at(&bench.context, kind, 3)).collect()
 }
 
-fn written(bench: &mut Bench, name: &str) -> TestFile {
+fn write_key_file(bench: &mut Bench, name: &str) -> TestFile {
     let file = TestFile::new(name);
     let needs = needs(bench);
     let context = bench.context.clone();
@@ -43,7 +43,7 @@ fn written(bench: &mut Bench, name: &str) -> TestFile {
 fn sets_larger_than_the_budget_work() {
     let mut bench = Bench::new(&spec(8), 41);
     let context = bench.context.clone();
-    let file = written(&mut bench, "paged");
+    let file = write_key_file(&mut bench, "paged");
     let x = bench.values(128);
     let a = bench.encrypt(&x, 3);
     let key_bytes = SwitchKey::packed_bytes(&context, needs(&bench)[0]);
@@ -112,7 +112,7 @@ fn damaged_and_foreign_files_are_refused() {
     let context = bench.context.clone();
     let folder = KeyFile::open(&std::env::temp_dir(), &context, &CLIENT).err().unwrap();
     assert!(matches!(folder, HeError::Format { .. }), "{folder}");
-    let file = written(&mut bench, "damaged");
+    let file = write_key_file(&mut bench, "damaged");
     let good = std::fs::read(&file.0).unwrap();
     let record = SwitchKey::packed_bytes(&context, needs(&bench)[0]) + 32;
     let body = 76 + 5 * 8 + 32;
