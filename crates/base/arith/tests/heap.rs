@@ -108,17 +108,17 @@ fn step(block: &mut Vec<u8>, action: u8, size: usize) {
 fn a_visit_ends() {
     let _alone = lock_accounts();
     let (outer, inner) = (Account::open().unwrap(), Account::open().unwrap());
-    let (visit, before) = (outer.visit(), black_box(vec![1u8; MIB]));
-    let kept = {
+    let (visit, earlier_block) = (outer.visit(), black_box(vec![1u8; MIB]));
+    let visit_block = {
         let _visit = inner.visit();
         black_box(vec![1u8; 3 * MIB])
     };
-    let more = black_box(vec![1u8; MIB]);
+    let later_block = black_box(vec![1u8; MIB]);
     drop(visit);
-    let after = black_box(vec![1u8; 8 * MIB]);
+    let large_block = black_box(vec![1u8; 8 * MIB]);
     let [outer, inner] = [outer, inner].map(|account| account.peak().unwrap());
     assert!(is_near(outer, 2 * MIB) && is_near(inner, 3 * MIB), "{outer} {inner}");
-    drop((before, kept, more, after));
+    drop((earlier_block, visit_block, later_block, large_block));
 }
 
 proptest! {

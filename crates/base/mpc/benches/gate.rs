@@ -32,9 +32,9 @@ impl Party {
         let Self { role, prg, pool } = self;
         pool.install(|| {
             let mut session = Session { role: *role, channel, prg };
-            let done = phase(&mut session);
+            let result = phase(&mut session);
             session.channel.flush().expect("the peer listens");
-            done
+            result
         })
     }
 }

@@ -103,7 +103,7 @@ fn measure(width: u32, wide: u32, exchanges: Exchanges) {
         let (client, server) = (prg(3), prg(4));
         let streams = Sides { client: &client, server: &server };
         dealing.push(timed(|| deal(&gate, &c, &[], streams, sink)).0);
-        let both = || {
+        let make_both = || {
             run_pair(
                 |channel| {
                     let mut session = Session { role: Role::Client, channel, prg: &mut prg(5) };
@@ -119,7 +119,7 @@ fn measure(width: u32, wide: u32, exchanges: Exchanges) {
                 },
             )
         };
-        online.push(timed(both).0 / 2.0);
+        online.push(timed(make_both).0 / 2.0);
     }
     let [dealt, party] = [dealing, online].map(|seconds| middle(seconds) * 1e9 / GATES as f64);
     let bytes = gate.bytes_per_gate();

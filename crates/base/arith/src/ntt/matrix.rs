@@ -166,10 +166,10 @@ mod ifma {
         unsafe {
             for offset in (0..len).step_by(8 * VECTORS) {
                 let sum = |i: usize, j: usize| ((o + i) * width + t + j) * len + offset;
-                let all = |words: &[u64]| -> [[[V; VECTORS]; T]; O] {
+                let load_blocks = |words: &[u64]| -> [[[V; VECTORS]; T]; O] {
                     from_fn(|i| from_fn(|j| load_all(words.as_ptr().add(sum(i, j)), 8)))
                 };
-                let (mut l, mut h) = (all(low), all(high));
+                let (mut l, mut h) = (load_blocks(low), load_blocks(high));
                 for k in 0..count {
                     let column = |j: usize| product.columns.get_unchecked((t + j) * count + k).as_ptr().add(offset);
                     let x: [[V; VECTORS]; T] = from_fn(|j| load_all(column(j), 8));

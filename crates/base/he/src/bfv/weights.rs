@@ -21,7 +21,7 @@ pub struct WeightPoly {
 pub struct Classes {
     count: usize,
     /// For each place of the small transform, the index of its weight.
-    of: Vec<u32>,
+    weight_indices: Vec<u32>,
 }
 
 impl Classes {
@@ -40,8 +40,8 @@ impl Classes {
             index[order - power] = (count + class) as u32;
             power = power * 5 % order;
         }
-        let of = ctx.small(count).exponents.iter().map(|e| index[e % order]).collect();
-        Self { count, of }
+        let weight_indices = ctx.small(count).exponents.iter().map(|e| index[e % order]).collect();
+        Self { count, weight_indices }
     }
 }
 
@@ -54,18 +54,19 @@ impl WeightPoly {
     pub fn new(ctx: &Context, plain: &Plain, classes: &Classes, weights: &[i32]) -> Self {
         assert!(weights.len() == 2 * classes.count && ROW.is_multiple_of(classes.count), "two weights a class");
         let (small, p) = (ctx.small(classes.count), plain.modulus());
-        let mut values: Vec<u64> = classes.of.iter().map(|&i| p.reduce_i64(weights[i as usize].into())).collect();
+        let mut values: Vec<u64> =
+            classes.weight_indices.iter().map(|&i| p.reduce_i64(weights[i as usize].into())).collect();
         plain.small[usize::from(small.degree > SMALLEST)].inverse(&mut values);
         let coefficients: Vec<i64> = values.iter().map(|&v| p.centred(v)).collect();
         let runs = small.runs.len();
-        let mut all = Vec::with_capacity(FRESH * runs);
+        let mut residues = Vec::with_capacity(FRESH * runs);
         for table in &small.tables {
             let m = table.modulus();
             values.iter_mut().zip(&coefficients).for_each(|(v, &c)| *v = m.reduce_i64(c));
             table.forward(&mut values);
-            all.extend(small.runs.iter().map(|&position| values[position as usize]));
+            residues.extend(small.runs.iter().map(|&position| values[position as usize]));
         }
-        Self { values: all, runs }
+        Self { values: residues, runs }
     }
 
     /// The values mod `p_i`, one for each run.

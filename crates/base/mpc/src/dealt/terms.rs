@@ -138,13 +138,13 @@ impl Terms {
     ) -> Vec<u64> {
         let d = self.digits;
         let plane = |planes: &'_ [u64], i: usize| planes[i * words..][..words].to_vec();
-        let share = |wanted: Monomial| -> Vec<u64> {
-            match (wanted.set.count_ones(), wanted.low) {
+        let share = |target: Monomial| -> Vec<u64> {
+            match (target.set.count_ones(), target.low) {
                 (0, None) => vec![if public { u64::MAX } else { 0 }; words],
-                (1, None) => plane(masks, wanted.set.trailing_zeros() as usize),
+                (1, None) => plane(masks, target.set.trailing_zeros() as usize),
                 (0, Some(i)) => plane(masks, d - 1 + i),
                 _ => {
-                    let position = self.monomials.iter().position(|m| *m == wanted);
+                    let position = self.monomials.iter().position(|m| *m == target);
                     plane(products, position.expect("every product of two masks or more was dealt"))
                 }
             }

@@ -58,7 +58,7 @@ fn run(gate: &DealtGate, y: &[u64], c: &[u64], others: &[(Vec<u64>, Vec<u64>)], 
     let (client_base, server_base) = (vec![base.client; n], vec![base.server; n]);
     let targets_ref = crate::gate::slices(&targets);
     let cost = gate.cost();
-    let (sent, (shares, answered)) = run_sessions(
+    let (traffic, (shares, answered)) = run_sessions(
         1,
         |session, _| {
             let shares =
@@ -76,8 +76,8 @@ fn run(gate: &DealtGate, y: &[u64], c: &[u64], others: &[(Vec<u64>, Vec<u64>)], 
         },
     );
     let headers = 64 * 16;
-    for (sent, stated) in [(sent.sent, cost.up), (answered.sent, cost.down)] {
-        assert!((stated as u64..=stated as u64 + headers).contains(&sent), "{sent} sent, {stated} stated");
+    for (traffic, stated) in [(traffic.sent, cost.up), (answered.sent, cost.down)] {
+        assert!((stated as u64..=stated as u64 + headers).contains(&traffic), "{traffic} sent, {stated} stated");
     }
     let results = shares.iter().zip(&targets).zip(gate.values());
     results

@@ -206,9 +206,9 @@ impl Batch {
             [0, 1].map(|i| Check::new(self.ring, &self.keys[i], toss, &self.shares[i], &opened, self.masks[i].clone()));
         let (mut client_highs, answer) = (client.highs(), server.highs());
         cheat(&mut client_highs);
-        let own = client.digest(Role::Client, &SESSION, &answer).unwrap();
-        let theirs = server.digest(Role::Server, &SESSION, &client_highs).unwrap();
-        ring::accept(&own, &theirs).is_ok()
+        let client_digest = client.digest(Role::Client, &SESSION, &answer).unwrap();
+        let server_digest = server.digest(Role::Server, &SESSION, &client_highs).unwrap();
+        ring::accept(&client_digest, &server_digest).is_ok()
     }
 }
 

@@ -176,9 +176,9 @@ mod tests {
             let full_set = (1 << bits) - 1;
             for (x, b) in (0..=full_set).flat_map(|x| (0..=full_set).map(move |b| (x, b))) {
                 for v in 0..=full_set {
-                    let of = |f: &[Value]| polynomial(&program, f, x, v, b ^ v);
-                    assert_eq!(of(&program.lt), (!x & full_set) < b, "{bits} bits, x = {x}, b = {b}, v = {v}");
-                    assert_eq!(of(&program.eq), (!x & full_set) == b, "{bits} bits, x = {x}, b = {b}, v = {v}");
+                    let evaluate = |f: &[Value]| polynomial(&program, f, x, v, b ^ v);
+                    assert_eq!(evaluate(&program.lt), (!x & full_set) < b, "{bits} bits, x = {x}, b = {b}, v = {v}");
+                    assert_eq!(evaluate(&program.eq), (!x & full_set) == b, "{bits} bits, x = {x}, b = {b}, v = {v}");
                 }
             }
         }

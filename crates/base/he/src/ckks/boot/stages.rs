@@ -32,11 +32,11 @@ fn stage(slots: usize, half: usize, inverse: bool) -> Diagonals {
     diagonals
 }
 
-/// `after` applied to the result of `before`.
-fn compose(after: &Diagonals, before: &Diagonals, slots: usize) -> Diagonals {
+/// `second` applied to the result of `first`.
+fn compose(second: &Diagonals, first: &Diagonals, slots: usize) -> Diagonals {
     let mut product = Diagonals::new();
-    for (r, outer) in after {
-        for (s, inner) in before {
+    for (r, outer) in second {
+        for (s, inner) in first {
             let sum =
                 product.entry((r + s).rem_euclid(slots as i64)).or_insert_with(|| vec![Complex::default(); slots]);
             for (i, x) in sum.iter_mut().enumerate() {

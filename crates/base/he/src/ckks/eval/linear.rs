@@ -327,7 +327,9 @@ impl Evaluator<'_> {
             let last_baby = babies.last().expect("it begins with the input");
             let next = match plan.method.at_once().min(count - babies.len()) {
                 1 => vec![self.rotate(last_baby, plan.stride)?],
-                some => self.rotate_many(last_baby, &(1..=some as i64).map(|i| plan.stride * i).collect::<Vec<_>>())?,
+                limit => {
+                    self.rotate_many(last_baby, &(1..=limit as i64).map(|i| plan.stride * i).collect::<Vec<_>>())?
+                }
             };
             babies.extend(next);
         }

@@ -40,7 +40,7 @@ struct Node {
 pub struct Powers {
     basis: Basis,
     level: usize,
-    of: BTreeMap<usize, Ciphertext>,
+    by_degree: BTreeMap<usize, Ciphertext>,
 }
 
 const WHAT: &str = "polynomial";
@@ -266,10 +266,10 @@ impl Evaluator<'_> {
         if x.level() <= depth {
             return Err(HeError::Level { what: WHAT, need: depth + 1, have: x.level() });
         }
-        let mut powers = Powers { basis, level: x.level(), of: BTreeMap::from([(1, x.clone())]) };
+        let mut powers = Powers { basis, level: x.level(), by_degree: BTreeMap::from([(1, x.clone())]) };
         for i in needed(basis, polynomials).into_iter().filter(|&i| i > 1) {
             let power = self.power(&powers, i)?;
-            powers.of.insert(i, power);
+            powers.by_degree.insert(i, power);
         }
         Ok(powers)
     }
@@ -277,7 +277,7 @@ impl Evaluator<'_> {
     /// Computes power `i` from lower ones by one product and one rescaling.
     fn power(&self, powers: &Powers, i: usize) -> Result<Ciphertext, HeError> {
         let (a, b) = factors(i);
-        let (left, right) = (&powers.of[&a], &powers.of[&b]);
+        let (left, right) = (&powers.by_degree[&a], &powers.by_degree[&b]);
         let level = left.level().min(right.level());
         let factor = if powers.basis == Basis::Chebyshev { 2 } else { 1 };
         let mut product = if a == b {
@@ -290,7 +290,7 @@ impl Evaluator<'_> {
                 0 => self.add_real(&product.linear, -1.0),
                 k => {
                     let scale = product.linear.scale;
-                    self.add_terms(product.linear, &[(&powers.of[&k], -1.0)], scale)
+                    self.add_terms(product.linear, &[(&powers.by_degree[&k], -1.0)], scale)
                 }
             };
         }
@@ -344,7 +344,7 @@ impl Evaluator<'_> {
         let node = p.node();
         let mut direct = BTreeSet::new();
         node.powers(&mut direct);
-        if powers.basis != p.basis || direct.iter().any(|i| !powers.of.contains_key(i)) {
+        if powers.basis != p.basis || direct.iter().any(|i| !powers.by_degree.contains_key(i)) {
             let why = "the powers were made for other polynomials".to_owned();
             return Err(HeError::Circuit { what: WHAT, why });
         }
@@ -360,12 +360,12 @@ impl Evaluator<'_> {
             c0: Poly::zero(context, shape),
             c1: Poly::zero(context, shape),
             scale: wide,
-            slots: powers.of[&1].slots,
+            slots: powers.by_degree[&1].slots,
             estimate: Estimate { deviation: 0.0, magnitude: 0.0 },
         };
         let mut products: Option<Product> = None;
         for (m, quotient) in &node.products {
-            let power = powers.of[m].drop_to(level + 1)?;
+            let power = powers.by_degree[m].drop_to(level + 1)?;
             let quotient = self.node(powers, quotient, level + 1, wide.over(power.scale))?;
             let product = self.product(&quotient, &power)?;
             match &mut products {
@@ -378,7 +378,8 @@ impl Evaluator<'_> {
             Some(products) => Ciphertext { scale: wide, ..std::mem::replace(&mut products.linear, zero) },
             None => zero,
         };
-        let terms: Vec<_> = node.terms.iter().filter(|(i, _)| *i > 0).map(|(i, v)| (&powers.of[i], *v)).collect();
+        let terms: Vec<_> =
+            node.terms.iter().filter(|(i, _)| *i > 0).map(|(i, v)| (&powers.by_degree[i], *v)).collect();
         sum = self.add_terms(sum, &terms, wide);
         if let Some((_, value)) = node.terms.iter().find(|(i, _)| *i == 0) {
             sum = self.add_real(&sum, *value);

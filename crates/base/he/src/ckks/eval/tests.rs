@@ -75,8 +75,8 @@ fn transforms_are_as_the_plain_ones() {
             let scale =
                 parameters.scale(level - 1).times_prime(parameters.primes()[level - 1]).over(parameters.scale(level));
             let spec = TransformSpec { diagonals: &diagonals, level, scale, method, cache_bytes };
-            let with = |log| with_babies(&encoder, &spec, log);
-            let transform = log_babies.map_or_else(|| LinearTransform::new(&encoder, &spec), with).unwrap();
+            let transform_with = |log| with_babies(&encoder, &spec, log);
+            let transform = log_babies.map_or_else(|| LinearTransform::new(&encoder, &spec), transform_with).unwrap();
             assert!(log_babies.is_none_or(|log| transform.plan().log_babies() == log));
             assert!(transform.memory_bytes() <= cache_bytes + 8 * 128 * offsets.len());
             let needs = transform.plan().keys(&context);
@@ -257,13 +257,13 @@ fn polynomials_relinearise_as_often_as_stated() {
     let e = Evaluator::new(&context, &keys);
     let x: Vec<Complex> = bench.values(128).iter().map(|v| Complex::from(v.re)).collect();
     let a = bench.encrypt(&x, 8);
-    let some = |degree: usize, of: fn(usize) -> bool| -> Vec<f64> {
-        (0..=degree).map(|i| if of(i) { (i as f64 + 3.0).sqrt().recip() } else { 0.0 }).collect()
+    let some = |degree: usize, is_nonzero: fn(usize) -> bool| -> Vec<f64> {
+        (0..=degree).map(|i| if is_nonzero(i) { (i as f64 + 3.0).sqrt().recip() } else { 0.0 }).collect()
     };
     for basis in [Basis::Power, Basis::Chebyshev] {
-        let all = ALL.iter().zip(1..).map(|(&count, degree)| (count, some(degree, |_| true)));
+        let cases = ALL.iter().zip(1..).map(|(&count, degree)| (count, some(degree, |_| true)));
         let odd = ODD.iter().zip((1..).step_by(2)).map(|(&count, degree)| (count, some(degree, |i| i % 2 == 1)));
-        for (count, coefficients) in all.chain(odd) {
+        for (count, coefficients) in cases.chain(odd) {
             let p = Polynomial::new(basis, &coefficients).unwrap();
             let by_level = p.relinearisations();
             assert_eq!(

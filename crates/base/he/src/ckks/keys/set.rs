@@ -57,22 +57,23 @@ impl<'a> KeyMaker<'a> {
     pub fn make(&mut self, id: KeyId) -> Result<SwitchKey, HeError> {
         id.admit(self.secret.context().parameters())?;
         let (context, s, sparse) = (self.secret.context(), self.secret.s(), &*self.sparse);
-        let mut between = |from, to| SwitchKey::generate(from, to, context, id, self.prg);
+        let mut switch_key =
+            |old_secret, new_secret| SwitchKey::generate(old_secret, new_secret, context, id, self.prg);
         Ok(match id.kind {
             KeyKind::Relinearise => {
                 let mut square = Zeroizing::new(s.clone());
                 square.mul_assign(s, context);
-                between(&square, s)
+                switch_key(&square, s)
             }
             // From s to its image under the inverse: the automorphism then follows the switch, on
             // two polynomials rather than on every digit.
             KeyKind::Galois(element) | KeyKind::Master(element) => {
                 let image = Zeroizing::new(s.automorphism(context, inverse_element(context, element)));
-                between(s, &image)
+                switch_key(s, &image)
             }
-            KeyKind::ToSparse => between(s, sparse),
-            KeyKind::FromSparse => between(sparse, s),
-            KeyKind::Zero => between(&Poly::zero(context, s.shape()), s),
+            KeyKind::ToSparse => switch_key(s, sparse),
+            KeyKind::FromSparse => switch_key(sparse, s),
+            KeyKind::Zero => switch_key(&Poly::zero(context, s.shape()), s),
         })
     }
 }

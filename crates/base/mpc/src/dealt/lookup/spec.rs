@@ -261,7 +261,7 @@ impl LookUp {
     #[must_use]
     pub fn cost(&self) -> DealtCost {
         let keys = self.key_bytes().unwrap_or(0);
-        let [own, hashed] = match self.keys() {
+        let [own_aes, hash_aes] = match self.keys() {
             None => [self.stream_blocks(self.words()), 0],
             Some(shape) => [self.n, shape.one_hot_work(self.n).hashes as usize],
         };
@@ -270,8 +270,8 @@ impl LookUp {
             down: packed_bytes(self.n, &[self.index_bits(), self.out_bits]) + keys,
             exchanges: 1,
             material: self.material(),
-            client_aes: own + hashed + self.stream_blocks(1 + self.words_dealt().len()),
-            server_aes: hashed + self.stream_blocks(2) + if hashed > 0 { self.n } else { 0 },
+            client_aes: own_aes + hash_aes + self.stream_blocks(1 + self.words_dealt().len()),
+            server_aes: hash_aes + self.stream_blocks(2) + if hash_aes > 0 { self.n } else { 0 },
         }
     }
 

@@ -32,7 +32,7 @@ fn run(spec: &LookUp, x: &[u64], c: &[u64]) -> Vec<u64> {
     let s: Vec<u64> = x.iter().zip(c).map(|(x, c)| x.wrapping_sub(*c) & low_mask(bits)).collect();
     let target: Vec<u64> =
         (0..x.len() as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) & low_mask(width)).collect();
-    let (sent, (shares, answered)) = run_sessions(
+    let (traffic, (shares, answered)) = run_sessions(
         1,
         |session, _| {
             client_look_up(spec, &target, &client, session).expect("the client");
@@ -49,8 +49,8 @@ fn run(spec: &LookUp, x: &[u64], c: &[u64]) -> Vec<u64> {
             (shares, session.channel.total_traffic())
         },
     );
-    for (sent, stated) in [(sent.sent, cost.up), (answered.sent, cost.down)] {
-        assert!((stated as u64..=stated as u64 + 8 * 16).contains(&sent), "{sent} sent, {stated} stated");
+    for (traffic, stated) in [(traffic.sent, cost.up), (answered.sent, cost.down)] {
+        assert!((stated as u64..=stated as u64 + 8 * 16).contains(&traffic), "{traffic} sent, {stated} stated");
     }
     shares.iter().zip(&target).map(|(s, r)| s.wrapping_add(*r) & low_mask(width)).collect()
 }
@@ -142,8 +142,8 @@ fn every_number_and_share_by_pieces_of_lines() {
 #[test]
 fn lines_that_are_none_are_errors() {
     let (entries, slopes, lines) = lines(4, 3);
-    let made = |width, lines| LookUp::lines(1, width, &entries, lines).is_ok();
-    assert!(made(20, lines));
+    let is_valid = |width, lines| LookUp::lines(1, width, &entries, lines).is_ok();
+    assert!(is_valid(20, lines));
     let steep = [1 << 20; 16];
     for (width, other) in [
         (20, Lines { low: 0, ..lines }),
@@ -154,7 +154,7 @@ fn lines_that_are_none_are_errors() {
         (20, Lines { slopes: &slopes[1..], ..lines }),
         (20, Lines { slopes: &[&steep[1..], &[-5]].concat(), ..lines }),
     ] {
-        assert!(!made(width, other), "{width} bits, {other:?}");
+        assert!(!is_valid(width, other), "{width} bits, {other:?}");
     }
 }
 

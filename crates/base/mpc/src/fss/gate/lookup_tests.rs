@@ -66,10 +66,10 @@ fn run(table: &LookUp, x: &[u64], c: &[u64], spoil: impl FnOnce(&mut Vec<u8>)) -
     );
     let shares = shares?;
     let (cost, check) = (spec.cost(), CheckTranscript::bytes(1));
-    for (moved, stated) in
+    for (measured, stated) in
         traffic.expect("the client").into_iter().zip([cost.up + check.client, cost.down + check.server])
     {
-        assert!((stated as u64..=stated as u64 + 64 * 16).contains(&moved), "{moved} bytes, {stated} stated");
+        assert!((stated as u64..=stated as u64 + 64 * 16).contains(&measured), "{measured} bytes, {stated} stated");
     }
     Ok(shares.iter().zip(&target).map(|(s, t)| s.wrapping_add(*t) & low_mask(width)).collect())
 }
@@ -232,9 +232,9 @@ const PIECES: usize = PIECE + 77;
 
 /// Look-ups of many indices, with shares of them.
 fn long_batch(n: usize, bits: u32, width: u32) -> (LookUp, Vec<u64>, Vec<u64>) {
-    let (table, of) = (LookUp::new(n, width, &entries(bits)).unwrap(), 0..n as u64);
-    let c = of.clone().map(|i| i.wrapping_mul(0x9e37_79b9) & low_mask(bits)).collect();
-    (table, of.map(|i| (13 * i) & low_mask(bits)).collect(), c)
+    let (table, indices) = (LookUp::new(n, width, &entries(bits)).unwrap(), 0..n as u64);
+    let c = indices.clone().map(|i| i.wrapping_mul(0x9e37_79b9) & low_mask(bits)).collect();
+    (table, indices.map(|i| (13 * i) & low_mask(bits)).collect(), c)
 }
 
 #[test]
@@ -275,12 +275,12 @@ fn changed_halves_of_several_pieces_are_found_or_without_effect() {
 /// the index, one target and one MAC key, with the streams `fixed` the same in all of them.
 fn ones(spec: &FssLookUp, party: usize, fixed: &[usize], c: u64, target: u64, dealings: u32) -> Vec<f64> {
     let (mut counts, mut seeds): (Vec<u32>, Prg) = (Vec::new(), Prg::from_seed(Seed([9; 16])));
-    let of = |byte: u8| Prg::from_seed(Seed([byte; 16]));
-    let (delta, key) = (Delta::draw(&mut of(50)), Key::draw(&mut of(51), &mut of(52)));
+    let stream = |byte: u8| Prg::from_seed(Seed([byte; 16]));
+    let (delta, key) = (Delta::draw(&mut stream(50)), Key::draw(&mut stream(51), &mut stream(52)));
     let (c, target) = (vec![c; spec.n()], vec![target; spec.n()]);
     for _ in 0..dealings {
         let mut streams = [0; 3].map(|_| Prg::from_seed(seeds.next_seed()));
-        fixed.iter().for_each(|&i| streams[i] = of(8 + i as u8));
+        fixed.iter().for_each(|&i| streams[i] = stream(8 + i as u8));
         let hash = PublicSeed::from_bytes(seeds.next_seed().0);
         let keys = BatchKeys { id: BatchId { hash, number: 0 }, delta: &delta, key: &key };
         let streams = DealerStreams { client: &streams[0], server: &streams[1], dealer: &streams[2] };
@@ -310,9 +310,9 @@ fn one_half_of_a_look_up_is_uniform_for_every_share_and_target() {
         let padding = [0, spec.n() * (table.words_dealt().len() + 1) * of_word];
         for party in [0, 1] {
             for (c, target) in [(0, 0), (1, 5), (15, 0xfffff), (16, 1 << 19), (31, 77)] {
-                let all = ones(&spec, party, &[party], c, target, dealings);
-                assert_eq!(all.iter().filter(|share| **share == 0.0).count(), padding[party]);
-                for (i, share) in all.into_iter().enumerate() {
+                let counts = ones(&spec, party, &[party], c, target, dealings);
+                assert_eq!(counts.iter().filter(|share| **share == 0.0).count(), padding[party]);
+                for (i, share) in counts.into_iter().enumerate() {
                     assert!(
                         share == 0.0 || (share - 0.5).abs() < limit,
                         "bit {i} of half {party}, {c} to {target}: {share}"

@@ -39,12 +39,12 @@ pub(super) fn run(
     seed: u8,
     widths: &[u32],
     halves: &[Vec<u8>; 2],
-    each: impl Fn(Half<'_>, &mut Session<'_>, &mut CheckTranscript) -> Result<Vec<Vec<u64>>, MpcError> + Sync,
+    run_party: impl Fn(Half<'_>, &mut Session<'_>, &mut CheckTranscript) -> Result<Vec<Vec<u64>>, MpcError> + Sync,
 ) -> Results {
     let [client, dealer] = [1, 3].map(|part| prg(seed).fork(part));
     let (delta, key) = (Delta::draw(&mut dealer.fork(100)), Key::draw(&mut dealer.fork(101), &mut client.fork(98)));
     let masks = |role| {
-        let one = |&width: &u32| {
+        let masks_of_width = |&width: &u32| {
             let (ring, mut stream) = (spec::ring(width), client.fork(1000 + u64::from(width)));
             let masks = match role {
                 Role::Client => draw_masks(ring, &mut stream),
@@ -52,21 +52,21 @@ pub(super) fn run(
             };
             (width, masks)
         };
-        widths.iter().map(one).collect::<Vec<_>>()
+        widths.iter().map(masks_of_width).collect::<Vec<_>>()
     };
-    let (ours, theirs) = (masks(Role::Client), masks(Role::Server));
+    let (client_masks, server_masks) = (masks(Role::Client), masks(Role::Server));
     let shares = [DeltaShare::draw(&mut client.fork(99)), delta.split(&mut client.fork(99))];
     let keys = [KeyShare::draw(&mut client.fork(98)), key.other()];
     let party = |index: usize, half: Half<'_>, masks, session: &mut Session<'_>| {
         let mut transcript = CheckTranscript::new([Role::Client, Role::Server][index], &SESSION, &shares[index]);
-        let results = each(half, session, &mut transcript)?;
+        let results = run_party(half, session, &mut transcript)?;
         transcript.agree(&keys[index], masks, session.channel, session.prg)?;
         Ok(results)
     };
     let (a, b) = run_sessions(
         1,
-        |session, _| party(0, Half::Client(&client, &halves[0]), ours, session),
-        |session, _| party(1, Half::Server(&halves[1]), theirs, session),
+        |session, _| party(0, Half::Client(&client, &halves[0]), client_masks, session),
+        |session, _| party(1, Half::Server(&halves[1]), server_masks, session),
     );
     [a, b]
 }
@@ -107,9 +107,10 @@ impl Batch {
 
     /// The results in the clear, the same at both parties.
     fn results(&self, seed: u8) -> Vec<Vec<u64>> {
-        let [ours, theirs] = self.run(seed, &self.halves(seed)).map(|results| results.expect("honest parties"));
-        assert_eq!(ours, theirs, "both have the same");
-        let values = self.gate.values().iter().zip(ours).zip(&self.targets);
+        let [client_results, server_results] =
+            self.run(seed, &self.halves(seed)).map(|results| results.expect("honest parties"));
+        assert_eq!(client_results, server_results, "both have the same");
+        let values = self.gate.values().iter().zip(client_results).zip(&self.targets);
         let clear = |((value, masked), masks): ((&Value, Vec<u64>), &Vec<u64>)| {
             masked.iter().zip(masks).map(|(xh, c)| xh.wrapping_add(*c) & low_mask(value.width())).collect()
         };
@@ -278,10 +279,10 @@ fn the_servers_half_is_uniform_for_every_mask() {
     let dealings = 400;
     let limit = 6.0 * 0.5 / f64::from(dealings).sqrt();
     for c in [0, 1, 4095, 4096, 8191] {
-        let all = ones(&gate, c, false, dealings);
+        let counts = ones(&gate, c, false, dealings);
         // Shares and tags of 61 bits in whole bytes.
-        assert_eq!(all.iter().filter(|share| **share == 0.0).count(), gate.n() * (1 + 4) * 2 * 3);
-        for (i, share) in all.into_iter().enumerate() {
+        assert_eq!(counts.iter().filter(|share| **share == 0.0).count(), gate.n() * (1 + 4) * 2 * 3);
+        for (i, share) in counts.into_iter().enumerate() {
             assert!(share == 0.0 || (share - 0.5).abs() < limit, "bit {i} with {c}: {share}");
         }
     }

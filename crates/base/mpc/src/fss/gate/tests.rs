@@ -59,12 +59,12 @@ impl Dealing {
     }
 
     fn masks(&self, widths: &[u32]) -> [Vec<(u32, Masks)>; 2] {
-        let one = |&width: &u32| {
+        let masks_of_width = |&width: &u32| {
             let (ring, stream) = (spec::ring(width), || self.client.fork(1000 + u64::from(width)));
             let theirs = self.key.deal_masks(ring, &mut self.dealer.fork(1000 + u64::from(width)), &mut stream());
             ((width, draw_masks(ring, &mut stream())), (width, theirs))
         };
-        let (ours, theirs) = widths.iter().map(one).unzip();
+        let (ours, theirs) = widths.iter().map(masks_of_width).unzip();
         [ours, theirs]
     }
 
@@ -152,10 +152,10 @@ impl Batch {
         let results = results?;
         let check = CheckTranscript::bytes(widths(gate).len());
         let headers = 64 * 16;
-        for (moved, stated) in
+        for (measured, stated) in
             traffic.expect("the client").into_iter().zip([cost.up + check.client, cost.down + check.server])
         {
-            assert!((stated as u64..=stated as u64 + headers).contains(&moved), "{moved} bytes, {stated} stated");
+            assert!((stated as u64..=stated as u64 + headers).contains(&measured), "{measured} bytes, {stated} stated");
         }
         let sum = |((s, t), v): ((&Vec<u64>, &Vec<u64>), &Value)| {
             s.iter().zip(t).map(|(s, t)| s.wrapping_add(*t) & low_mask(v.width())).collect()
@@ -283,12 +283,12 @@ fn changed_correction_words_are_found_or_without_effect() {
 #[test]
 fn values_that_were_not_dealt_are_found() {
     let spec = FssWiden { n: 20, width: 6, extra: 3, checked: Checked::Client };
-    let (dealing, other, zeros) = (Dealing::new(1), Dealing::new(2), vec![0; 20]);
+    let (dealing, foreign, zeros) = (Dealing::new(1), Dealing::new(2), vec![0; 20]);
     let material = deal_widen(&spec, &dealing.key, dealing.streams(), &zeros, &zeros);
     let half = DealtHalf { prg: &dealing.server, bytes: &material };
     let (_, result) = dealing.run(
         &[9],
-        |session, transcript| client_widen(&spec, &other.client, session, transcript),
+        |session, transcript| client_widen(&spec, &foreign.client, session, transcript),
         |session, transcript| server_widen(&spec, &zeros, half, session, transcript),
     );
     assert!(matches!(result, Err(MpcError::Misbehaviour { .. })));
@@ -335,11 +335,11 @@ fn one_half_is_uniform_for_every_share() {
     let limit = 6.0 * 0.5 / f64::from(dealings).sqrt();
     for party in [0, 1] {
         for c in [0, 1, 4095, 4096, 8191] {
-            let all = ones(&gate, party, &[party], c, dealings);
+            let counts = ones(&gate, party, &[party], c, dealings);
             // Words of 20 and 61 bits in whole bytes.
             let padding = if party == 0 { 0 } else { gate.n() * (1 + 4) * (4 + 3) };
-            assert_eq!(all.iter().filter(|share| **share == 0.0).count(), padding);
-            for (i, share) in all.into_iter().enumerate() {
+            assert_eq!(counts.iter().filter(|share| **share == 0.0).count(), padding);
+            for (i, share) in counts.into_iter().enumerate() {
                 assert!(share == 0.0 || (share - 0.5).abs() < limit, "bit {i} of half {party} with {c}: {share}");
             }
         }
@@ -347,11 +347,11 @@ fn one_half_is_uniform_for_every_share() {
     // With some streams the same every time (the client's pads, or the dealer's bits and the
     // masks), the test sees unmasked bits.
     for fixed in [&[0, 1][..], &[1, 0, 2]] {
-        let far = ones(&gate, 1, fixed, 1, dealings)
+        let max_distance = ones(&gate, 1, fixed, 1, dealings)
             .into_iter()
             .filter(|s| (0.01..0.99).contains(s) && (s - 0.5).abs() > limit);
         let stuck = ones(&gate, 1, fixed, 1, dealings).into_iter().filter(|s| *s > 0.99).count();
-        assert!(stuck + far.count() > 100, "{fixed:?}");
+        assert!(stuck + max_distance.count() > 100, "{fixed:?}");
     }
 }
 
@@ -363,11 +363,11 @@ fn words_without_masks_are_an_error_at_both_parties() {
         let (mut channel, _peer) = tacit_net::mem_pair();
         let mut transcript = CheckTranscript::new(role, &SESSION, &delta);
         transcript.values(9, share(), std::iter::once(1u64));
-        let done = match role {
+        let result = match role {
             Role::Client => transcript.answer(Vec::new(), &mut channel),
             Role::Server => transcript.verify(&key, Vec::new(), &mut channel, &mut Prg::from_seed(Seed([2; 16]))),
         };
-        assert!(matches!(done, Err(MpcError::Material { .. })), "{role:?}: {done:?}");
+        assert!(matches!(result, Err(MpcError::Material { .. })), "{role:?}: {result:?}");
         assert_eq!(channel.total_traffic().sent, 0, "nothing is said before");
     }
 }
