@@ -60,12 +60,14 @@ impl LocalCode {
     }
 }
 
+/// Splits outputs into groups. Panics if the last group is incomplete.
 fn whole_groups(out: &mut [Block]) -> &mut [[Block; GROUP]] {
     let (groups, tail) = out.as_chunks_mut::<GROUP>();
     assert!(tail.is_empty(), "{} outputs beyond whole groups", tail.len());
     groups
 }
 
+/// Adds to each output of a group the [`WEIGHT`] entries of `x` that `indices` selects.
 #[cfg(target_arch = "x86_64")]
 fn add_group(x: &[Block], indices: &[Block; INDEX_BLOCKS], out: &mut [Block; GROUP]) {
     use std::arch::x86_64::*;
@@ -88,6 +90,7 @@ fn add_group(x: &[Block], indices: &[Block; INDEX_BLOCKS], out: &mut [Block; GRO
     }
 }
 
+/// As [`add_group`], for two vectors whose entries alternate in `x`.
 #[cfg(target_arch = "x86_64")]
 fn add_group_pair(cpu: Cpu, x: &[Block], indices: &[Block; INDEX_BLOCKS], out: [&mut [Block; GROUP]; 2]) {
     if cpu.has_fma() {
@@ -122,6 +125,7 @@ fn add_group_whole_pair(x: &[Block], indices: &[Block; INDEX_BLOCKS], [left, rig
     }
 }
 
+/// Reads a pair as two vectors, for processors without AVX2.
 #[cfg(target_arch = "x86_64")]
 fn add_group_half_pairs(x: &[Block], indices: &[Block; INDEX_BLOCKS], [left, right]: [&mut [Block; GROUP]; 2]) {
     use std::arch::x86_64::*;
@@ -156,6 +160,7 @@ fn add_group(x: &[Block], indices: &[Block; INDEX_BLOCKS], out: &mut [Block; GRO
     portable(|index| x[index], x.len() - 1, indices, out)
 }
 
+/// The portable kernel; `x` returns an entry, and `mask` is the number of entries less one.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 fn portable(x: impl Fn(usize) -> Block, mask: usize, indices: &[Block; INDEX_BLOCKS], out: &mut [Block; GROUP]) {
     for (i, o) in out.iter_mut().enumerate() {

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Acquire, Ordering::Rela
 /// Most accounts that can be open at the same time.
 pub const MAX_ACCOUNTS: usize = 1024;
 
+/// The counters of one account.
 struct Slot {
     in_use: AtomicBool,
     /// Bytes that the account's threads have allocated, less those that they have freed.
@@ -30,6 +31,7 @@ thread_local! {
     static MINE: Cell<Option<&'static Slot>> = const { Cell::new(None) };
 }
 
+/// Adds `bytes` (negative for freed ones) to this thread's account, if any.
 fn count(bytes: i64) {
     let Some(slot) = MINE.get() else { return };
     let live = slot.live.fetch_add(bytes, Relaxed) + bytes;

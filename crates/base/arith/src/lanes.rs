@@ -11,6 +11,7 @@ pub(crate) trait Lanes: Copy {
     type Words: Copy;
     /// Doubles in a vector.
     const LEN: usize;
+    /// A vector with `x` in every lane.
     unsafe fn splat(x: f64) -> Self;
     unsafe fn load(source: *const f64) -> Self;
     unsafe fn store(self, target: *mut f64);
@@ -27,7 +28,9 @@ pub(crate) trait Lanes: Copy {
     unsafe fn round(self) -> Self;
     /// `self + addend` where `self` is negative.
     unsafe fn add_if_negative(self, addend: Self) -> Self;
+    /// The bit patterns of the doubles.
     unsafe fn bits(self) -> Self::Words;
+    /// The doubles with these bit patterns.
     unsafe fn from_bits(words: Self::Words) -> Self;
     unsafe fn splat_words(x: u64) -> Self::Words;
     unsafe fn load_words(source: *const u64) -> Self::Words;
@@ -36,6 +39,7 @@ pub(crate) trait Lanes: Copy {
     unsafe fn sub_words(a: Self::Words, b: Self::Words) -> Self::Words;
     unsafe fn and_words(a: Self::Words, b: Self::Words) -> Self::Words;
     unsafe fn or_words(a: Self::Words, b: Self::Words) -> Self::Words;
+    /// Shifts each word right by `BITS` and fills with zeros.
     unsafe fn shift_right<const BITS: i32>(a: Self::Words) -> Self::Words;
     /// `negative` where the highest bit of `sign` is set, else `non_negative`.
     unsafe fn choose(sign: Self::Words, negative: Self::Words, non_negative: Self::Words) -> Self::Words;

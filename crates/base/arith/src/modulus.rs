@@ -30,6 +30,7 @@ pub struct Shoup {
     pub quotient: u64,
 }
 
+/// Reduces `r < 2p` to `[0, p)`.
 #[inline(always)]
 fn correct(r: u64, p: u64) -> u64 {
     r.min(r.wrapping_sub(p))

@@ -69,10 +69,12 @@ impl<T: Zeros> Long<T> {
         Self::in_page(len, if bytes >= LONG { LARGE / bytes } else { 1 }.max(1))
     }
 
+    /// Bytes of `len` elements.
     fn bytes(len: usize) -> usize {
         len.checked_mul(size_of::<T>()).expect("buffers are far below half of all addresses")
     }
 
+    /// Allocates `count` buffers of `len` zeros side by side.
     fn in_page(len: usize, count: usize) -> Vec<Self> {
         let bytes = Self::bytes(len);
         if bytes == 0 {

@@ -47,6 +47,7 @@ impl PackedMessages for Channel {
     }
 }
 
+/// Bytes of a packed message; an error if there is no such message.
 fn packed_len(tag: Tag, count: usize, width: u32) -> Result<usize, NetError> {
     pack::packed_len(count, width).ok_or_else(|| {
         let what = format!("{count} values of {width} bits are no message");

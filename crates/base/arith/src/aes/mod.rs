@@ -21,6 +21,7 @@ pub struct Aes128 {
     keys: Keys,
 }
 
+/// The expanded key, in the form of its kernel.
 #[derive(Clone)]
 enum Keys {
     Portable(portable::Cipher),

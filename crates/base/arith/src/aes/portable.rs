@@ -4,6 +4,7 @@ use aes::cipher::{BlockCipherEncrypt, KeyInit};
 
 use crate::block::Block;
 
+/// An expanded key of the portable kernel.
 #[derive(Clone)]
 pub(super) struct Cipher(aes::Aes128);
 
@@ -26,8 +27,10 @@ impl Cipher {
     }
 }
 
+/// Blocks that are encrypted together.
 const BATCH: usize = 32;
 
+/// As `CcrHash::hash`: `H(x) = pi(sigma(x)) ^ sigma(x)` with `x = src ^ mask`.
 pub(super) fn hash(cipher: &Cipher, src: &[Block], mask: Block, dst: &mut [Block]) {
     let mut buf = [Block::ZERO; BATCH];
     for (s, d) in src.chunks(BATCH).zip(dst.chunks_mut(BATCH)) {

@@ -113,6 +113,7 @@ macro_rules! kernels {
             use super::*;
             const CHUNK: usize = 8 * $lanes;
 
+            /// Loads a chunk of blocks into eight vectors.
             #[inline]
             #[target_feature(enable = $features)]
             fn load(b: &[Block; CHUNK]) -> [$vec; 8] {
@@ -121,6 +122,7 @@ macro_rules! kernels {
                 std::array::from_fn(|i| unsafe { $load(b.as_ptr().add(i * $lanes).cast()) })
             }
 
+            /// Stores eight vectors to a chunk of blocks.
             #[inline]
             #[target_feature(enable = $features)]
             fn store(v: [$vec; 8], b: &mut [Block; CHUNK]) {
@@ -130,6 +132,7 @@ macro_rules! kernels {
                 }
             }
 
+            /// Encrypts a chunk under the round keys `k`.
             #[inline]
             #[target_feature(enable = $features)]
             fn aes(k: &[$vec; 11], mut b: [$vec; 8]) -> [$vec; 8] {
@@ -147,6 +150,7 @@ macro_rules! kernels {
                 b
             }
 
+            /// Hashes a chunk: `AES_k(sigma(b)) ^ sigma(b)`.
             #[inline]
             #[target_feature(enable = $features)]
             fn mmo(k: &[$vec; 11], b: [$vec; 8]) -> [$vec; 8] {
@@ -156,12 +160,14 @@ macro_rules! kernels {
                 std::array::from_fn(|i| $xor(e[i], s[i]))
             }
 
+            /// Round keys with each key in every lane of its vector.
             #[inline]
             #[target_feature(enable = $features)]
             fn broadcast(keys: &[Block; 11]) -> [$vec; 11] {
                 std::array::from_fn(|i| $set(keys[i]))
             }
 
+            /// Fills an incomplete chunk up with zero blocks.
             fn pad(b: &[Block]) -> [Block; CHUNK] {
                 let mut out = [Block::ZERO; CHUNK];
                 out[..b.len()].copy_from_slice(b);

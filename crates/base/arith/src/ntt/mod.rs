@@ -57,6 +57,7 @@ impl Twiddles {
         Self { value, quotient }
     }
 
+    /// The factor at index `i` of `value`, with its quotient.
     #[inline(always)]
     fn at(&self, i: usize) -> Shoup {
         Shoup { value: self.value[i], quotient: self.quotient[i] }
@@ -165,6 +166,7 @@ impl NttTable {
         self.modulus.value() * growth < 1 << 52
     }
 
+    /// Panics unless all buffers have N words.
     fn check(&self, lengths: &[usize]) {
         assert!(lengths.iter().all(|&l| l == self.degree), "buffers of length {lengths:?}, degree {}", self.degree);
     }

@@ -5,6 +5,7 @@ use super::{NttTable, Twiddles};
 
 const LOW52: u64 = (1 << 52) - 1;
 
+/// Reduces `x < 2p` to `[0, p)`.
 #[inline(always)]
 fn fold(x: u64, p: u64) -> u64 {
     x.min(x.wrapping_sub(p))

@@ -44,6 +44,7 @@ pub fn packed_len(count: usize, width: u32) -> Option<usize> {
     Some(bits?.div_ceil(8))
 }
 
+/// As [`packed_len`]; panics where there is no length.
 fn checked_len(count: usize, width: u32) -> usize {
     packed_len(count, width).expect("callers pack 1 to 64 bits a value, and no more values than fit in memory")
 }
@@ -102,6 +103,7 @@ pub fn pack_pairs(n: usize, widths: [u32; 2], f: impl Fn(usize, [&mut [u64]; 2])
     packed
 }
 
+/// Packs values from a byte boundary on; `out` has exactly their bytes.
 fn pack_part(values: impl Iterator<Item = u64>, width: u32, out: &mut [u8]) {
     let (words, tail) = out.as_chunks_mut::<8>();
     let (mut words, mask) = (words.iter_mut(), u64::MAX >> (64 - width));
@@ -157,6 +159,7 @@ pub fn unpack_into(bytes: &[u8], width: u32, max: u64, out: &mut [u64]) -> Resul
     failed.map_or(Ok(()), Err)
 }
 
+/// As [`unpack_into`] on one thread, on the fastest kernel of `cpu`.
 fn unpack_with(cpu: Cpu, bytes: &[u8], width: u32, max: u64, out: &mut [u64]) -> Result<(), PackError> {
     check_len(bytes, out.len(), width)?;
     let mask = u64::MAX >> (64 - width);
@@ -233,6 +236,7 @@ pub fn check(bytes: &[u8], count: usize, width: u32) -> Result<(), PackError> {
     check_padding(bytes, count, width)
 }
 
+/// Checks the number of bytes.
 fn check_len(bytes: &[u8], count: usize, width: u32) -> Result<(), PackError> {
     let expected = checked_len(count, width);
     if bytes.len() != expected {
@@ -241,6 +245,7 @@ fn check_len(bytes: &[u8], count: usize, width: u32) -> Result<(), PackError> {
     Ok(())
 }
 
+/// Checks that the unused bits of the last byte are zero.
 fn check_padding(bytes: &[u8], count: usize, width: u32) -> Result<(), PackError> {
     let used = count * width as usize % 8;
     match bytes.last() {

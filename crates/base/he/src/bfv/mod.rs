@@ -4,9 +4,9 @@
 //! A plaintext is a vector of N values mod p, `p = 1 mod 2N`: two rows of N/2 slots. A ciphertext
 //! of the plaintext polynomial `m` is `(b, a)` mod q with `b + a s = round(q m / p) + e`.
 //!
-//! The server rotates rows (automorphisms `X -> X^(5^k)`, keys sent once), swaps them
-//! (`X -> X^-1`), multiplies slot by slot with its weights, and adds up. [`reshare`] turns the
-//! result into additive shares mod p; neither party decrypts the whole value.
+//! The server rotates rows (automorphisms `X -> X^(5^k)`) and swaps rows (`X -> X^-1`), with keys
+//! that the client sends once. The server multiplies slot by slot with its weights, and adds up.
+//! [`reshare`] turns the result into additive shares mod p; neither party decrypts the whole value.
 //!
 //! Weights repeat: slot i of a row holds the weight of *class* `i mod C`. The polynomial of such a
 //! vector has only 2C coefficients that are not zero, so a small transform encodes it and it adds

@@ -71,6 +71,7 @@ impl<R> Poly<R> {
         Ok(poly)
     }
 
+    /// Makes a polynomial from its limbs, one for each prime of `shape`.
     fn from_limbs(limbs: Vec<Arc<Limb>>, shape: Shape) -> Self {
         Self { limbs, shape, representation: PhantomData }
     }

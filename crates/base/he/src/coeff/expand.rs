@@ -23,6 +23,7 @@ const WHAT: &str = "expansion key";
 /// The keys with which the server expands ciphertexts: a switching key for each step.
 pub struct ExpansionKeys(Vec<Step>);
 
+/// One step of the expansion.
 struct Step {
     galois: Galois,
     key: SwitchingKey,

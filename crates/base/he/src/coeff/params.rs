@@ -222,6 +222,7 @@ fn packed_bytes(count: usize, bits: u32) -> usize {
     packed_len(count, bits).expect("a coefficient fits one word")
 }
 
+/// Checks the bits of a ring, 1 to [`MAX_RING_BITS`].
 fn check_ring(bits: u32) -> Result<(), HeError> {
     if bits == 0 || bits > MAX_RING_BITS {
         return Err(HeError::RingBits { bits, max: MAX_RING_BITS });

@@ -52,6 +52,7 @@ pub(super) struct Planes {
     pub(super) products: Vec<u64>,
 }
 
+/// Draws `count` words.
 fn draw(prg: &mut Prg, count: usize) -> Vec<u64> {
     let mut out = vec![0; count];
     prg.fill_u64(&mut out);

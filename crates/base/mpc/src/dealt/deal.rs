@@ -43,6 +43,7 @@ pub fn deal<E>(
     Ok(())
 }
 
+/// Makes the server's material for one block; `shares` are the client's, for the block.
 fn deal_block<W: Lane>(gate: &DealtGate, shares: &[&[u64]], streams: Sides<&Prg>, index: usize) -> Vec<u8> {
     let Sides { client, server } = streams;
     let len = shares[0].len();
@@ -101,6 +102,7 @@ fn planes(gate: &DealtGate, bits: &[Bits], masks: &[u64], words: usize) -> Vec<u
     planes
 }
 
+/// Bit `i` of a plane.
 fn bit(plane: &[u64], i: usize) -> u64 {
     plane[i / 64] >> (i % 64) & 1
 }
@@ -114,6 +116,7 @@ struct Writer<W> {
 }
 
 impl<W: Lane> Writer<W> {
+    /// Appends the column with `value(i)` in row i, less the client's share.
     fn push(&mut self, width: u32, value: impl Fn(usize) -> u64) {
         W::draw(&mut self.stream, &mut self.share);
         let ring = low_mask(width);

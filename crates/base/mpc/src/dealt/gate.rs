@@ -107,6 +107,7 @@ impl Evaluation<'_> {
         &bytes[index * full..][..block::bytes(self.gate, len)]
     }
 
+    /// The party's shares of a block's bits.
     fn planes(&self, index: usize, len: usize) -> Planes {
         match self.half {
             Half::Client { prg } => Planes::draw(self.gate, len, &mut block::plane_stream(prg, index)),
@@ -118,6 +119,7 @@ impl Evaluation<'_> {
         }
     }
 
+    /// The party's shares of a block's columns.
     fn columns(&self, index: usize, len: usize) -> Columns<'_> {
         match self.half {
             Half::Client { prg } => Columns::Drawn(Box::new(block::column_stream(prg, index))),

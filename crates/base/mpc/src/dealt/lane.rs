@@ -6,8 +6,11 @@ use zeroize::Zeroize;
 
 /// A wrapping word.
 pub(super) trait Lane: Copy + Default + Send + Sync + Zeroize {
+    /// The low bits of `value`.
     fn of(value: u64) -> Self;
+    /// `value` in two's complement.
     fn small(value: i8) -> Self;
+    /// The word with zeros above.
     fn wide(self) -> u64;
     fn plus(self, rhs: Self) -> Self;
     fn minus(self, rhs: Self) -> Self;

@@ -42,6 +42,7 @@ fn subsets(set: usize) -> impl Iterator<Item = usize> {
 }
 
 impl Terms {
+    /// The monomials of a gate with `digits` digits.
     pub(super) fn new(digits: usize, exchanges: Exchanges) -> Self {
         let is_one_exchange = exchanges == Exchanges::One;
         let least = if is_one_exchange { 1 } else { 2 };
@@ -174,6 +175,7 @@ fn sign(bits: &[i8]) -> Vec<i8> {
     bits.iter().map(|b| 1 - 2 * b).collect()
 }
 
+/// The product of two lists, element by element.
 fn times(mut product: Vec<i8>, factor: &[i8]) -> Vec<i8> {
     product.iter_mut().zip(factor).for_each(|(p, f)| *p *= f);
     product

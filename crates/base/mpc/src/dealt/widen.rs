@@ -27,6 +27,7 @@ pub fn widen_bytes(spec: &WrapSpec) -> usize {
     2 * Packed::len_bytes(spec.n, spec.extra)
 }
 
+/// Draws `n` words of `width` bits.
 fn words(prg: &mut Prg, n: usize, width: u32) -> Vec<u64> {
     let mut out = vec![0; n];
     prg.fill_u64(&mut out);

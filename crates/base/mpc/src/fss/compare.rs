@@ -131,6 +131,7 @@ impl Shape {
     }
 }
 
+/// Checks that `got` is at most `max`.
 fn check_max(what: &'static str, got: u32, max: u32) -> Result<(), MpcError> {
     if got > max {
         return Err(MpcError::OutOfRange { what, max: max as usize, got: got as usize });

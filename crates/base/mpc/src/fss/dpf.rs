@@ -99,6 +99,7 @@ impl Shape {
     }
 }
 
+/// Draws the roots of `n` trees; the lowest bit of a root is the party's control bit.
 fn roots(role: Role, n: usize, prg: &mut Prg) -> Zeroizing<Vec<Block>> {
     let mut roots = Zeroizing::new(vec![Block::ZERO; n]);
     prg.fill_blocks(&mut roots);

@@ -24,6 +24,7 @@ pub enum Bound {
 pub(super) struct Planes([[u64; GROUP / 64]; 64]);
 
 impl Planes {
+    /// The planes of up to [`GROUP`] numbers.
     pub(super) fn of(numbers: &[u64]) -> Self {
         let mut out = Self([[0; GROUP / 64]; 64]);
         for (word, chunk) in numbers.chunks(64).enumerate() {
@@ -38,6 +39,7 @@ impl Planes {
         out
     }
 
+    /// Plane `bit`, one bit for each number.
     pub(super) fn bit(&self, bit: u32) -> &[u64] {
         &self.0[bit as usize]
     }

@@ -25,6 +25,7 @@ pub struct Place {
 }
 
 impl Place {
+    /// The place `groups` groups further on.
     pub(super) fn after(self, groups: usize) -> Self {
         let group = u32::try_from(groups).ok().and_then(|more| self.group.checked_add(more));
         Self { group: group.expect("a batch has fewer than 2^40 trees"), ..self }
@@ -41,6 +42,7 @@ pub struct Work {
 }
 
 impl Work {
+    /// The work of `trees` trees in whole groups.
     pub(super) fn new(trees: usize, keys_per_group: usize, hashes_per_tree: usize) -> Self {
         Self { keys: (trees.div_ceil(GROUP) * keys_per_group) as u64, hashes: (trees * hashes_per_tree) as u64 }
     }

@@ -24,10 +24,12 @@ use crate::{MpcError, Ots, Session};
 const LEAVES: Tag = Tag::new(0x0311, "comparison leaves");
 
 impl CompareSpec {
+    /// Planes of the leaf message.
     fn message_planes(&self) -> usize {
         self.per_digit(direct::message_planes, |d| d.bits as usize)
     }
 
+    /// Bytes of one plane.
     fn plane_bytes(&self) -> usize {
         self.n.div_ceil(8)
     }

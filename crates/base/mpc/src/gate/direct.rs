@@ -2,12 +2,12 @@
 //! server sends `2^m - 1` masked entries of `(lt, eq)` per digit.
 //!
 //! Masks: entry `j` is masked by the XOR over the digit's bit positions `p` of chunk `j without bit p` of the
-//! hashed key `K[p][bit p of j]`. Chunk `(p, j)` is used by entry `j` only, and for every `j` other than the
-//! choice at least one of its chunks comes from a key the receiver lacks: all other entries stay uniform and
-//! independent.
+//! hashed key `K[p][bit p of j]`. Only entry `j` uses chunk `(p, j)`. Every entry other than the choice has a
+//! chunk from a key that the receiver lacks, so all other entries stay uniform and independent.
 //!
-//! Cost per digit of m bits: m ROTs (client receives), m bits client to server offline, `2 (2^m - 1)` bits
-//! server to client online (half of that for the lowest digit; 1 bit for `m = 1`, where `eq` is a local XOR).
+//! Cost per digit of m bits: m ROTs (client receives), m bits client to server offline, and `2 (2^m - 1)`
+//! bits server to client online. The lowest digit takes half of these bits. A digit with `m = 1` takes 1
+//! bit, since its `eq` is a local XOR.
 
 use tacit_arith::bits::Bits;
 use tacit_net::Tag;
@@ -20,6 +20,7 @@ use crate::{MpcError, Ots, Session};
 
 const CHOICES: Tag = Tag::new(0x0310, "comparison choices");
 
+/// Entries of a digit's table: one for each value of the digit.
 fn entries(digit: Digit) -> usize {
     1 << digit.bits
 }
@@ -50,6 +51,7 @@ fn chunk(j: usize, p: usize) -> usize {
     (j & ((1 << p) - 1)) | ((j >> (p + 1)) << p)
 }
 
+/// The client's offline part: chooses its entries by OT. Returns the planes of its material.
 pub(super) fn client_offline(
     spec: &CompareSpec,
     numbers: &[Bits],
@@ -153,6 +155,7 @@ fn tables(digit: Digit, server: &[Bits]) -> Vec<Vec<Bits>> {
     pairs.map(|(l, e)| if functions(digit) == 2 { vec![l, e] } else { vec![l] }).collect()
 }
 
+/// The pads of entry `j`: the XOR of its chunks of the keys that its bits choose.
 fn entry_pads(digit: Digit, n: usize, j: usize, ots: &[SenderPlanes]) -> Vec<Bits> {
     let mut pads = vec![Bits::zeros(n); functions(digit)];
     for (p, ot) in ots.iter().enumerate() {

@@ -1,17 +1,17 @@
-//! Widening after the gate: from the moved share of a non-negative value to a share in a wider
+//! Widening after the gate: from the server's share of a non-negative value to a share in a wider
 //! ring.
 //!
-//! After a gate whose result is `0 <= z < 2^(w-1)` the server has `Z = z - r mod 2^w`, where the client's
-//! share r is known offline and uniform. The top bit of z is zero, so with the top bits `mz` of Z and `mr` of
-//! r, as integers,
+//! After a gate whose result is `0 <= z < 2^(w-1)` the server has `Z = z - r mod 2^w`. The client's share r
+//! is uniform and known offline. The top bit of z is zero. So, with the top bits `mz` of Z and `mr` of r, as
+//! integers,
 //! ```text
 //! z = Z + r - 2^w (mr or mz)
 //! ```
 //! The client's final share is `r + 2^w h` in the ring of `w + k` bits, h uniform of k bits. So the
 //! server must learn exactly `h + (mr or mz) = h + mr + mz (1 - mr) mod 2^k`. This takes one OT
 //! whose random choice `rho` is the server's. Offline the parties obtain shares of `rho (1 - mr) =
-//! s + c mod 2^k`. Online the server opens `f = mz ^ rho`, so that `mz = f + (1 - 2 f) rho`, and
-//! the client answers `u = h + mr + f (1 - mr) + (1 - 2 f) c`; the server adds `(1 - 2 f) s`.
+//! s + c mod 2^k`. Online the server opens `f = mz ^ rho`, so that `mz = f + (1 - 2 f) rho`. The
+//! client answers `u = h + mr + f (1 - mr) + (1 - 2 f) c`, and the server adds `(1 - 2 f) s`.
 //! Exact.
 //!
 //! f is masked by rho. The server's result is masked by h, which has no other use.

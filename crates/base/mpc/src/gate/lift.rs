@@ -1,13 +1,16 @@
 //! Conversion of shares over a prime field to shares in a ring, for values that are small in the
 //! field.
 //!
-//! For `y = c + s mod p` with `|y| <= p / 4` the server adds `p / 4` to its share: the sum then
-//! stands for a value of at most `(p - 1) / 2`, so as integers it is `c + s' - p (mc + ms - mc
-//! ms)`, where `mc` and `ms` say whether a share is above `(p - 1) / 2`. Two shares above must
-//! wrap, two below cannot, and one above without a wrap would be too large. So the comparison that
-//! a wrap needs in general ([CF2-20] sec. 5) is one product of two known bits, times p in the ring:
-//! one OT with the client's choice `mc`. Exact. The parties know both shares before the input if
-//! the client knows its share of a tensor. Then everything runs offline and leaves no material.
+//! For `y = c + s mod p` with `|y| <= p / 4` the server adds `p / 4` to its share. The sum then
+//! stands for a value of at most `(p - 1) / 2`. So, as an integer, it is
+//! `c + s' - p (mc + ms - mc ms)`, where `mc` and `ms` say whether a share is above `(p - 1) / 2`.
+//! Two shares above must wrap, two below cannot, and one above without a wrap would be too large.
+//!
+//! A wrap needs a comparison in general ([CF2-20] sec. 5). Here it needs one product of two known
+//! bits, times p in the ring: one OT with the client's choice `mc`. Exact.
+//!
+//! The parties know both shares before the input if the client knows its share of a tensor. Then
+//! everything runs offline and leaves no material.
 //!
 //! Cost per element: 1 ROT (client receives), 1 bit client to server, `width` bits server to client.
 

@@ -29,6 +29,7 @@ use crate::{MpcError, Ots, Session};
 
 const STRINGS: Tag = Tag::new(0x0314, "masked comparison strings");
 
+/// The program of a digit's polynomials.
 fn program(digit: Digit) -> Program {
     Program::new(digit.bits as usize, digit.with_eq)
 }
@@ -146,6 +147,7 @@ impl<'a> Shares<'a> {
         out
     }
 
+    /// The party's leaf, from the opened bits `d`.
     fn leaf(&self, d: &[Bits]) -> Leaf {
         let functions = [self.program.lt(), self.program.eq()];
         let needed = functions.into_iter().filter(|f| !f.is_empty());
@@ -153,6 +155,7 @@ impl<'a> Shares<'a> {
     }
 }
 
+/// `base ^ operand`, with `None` for zero.
 fn xor(base: Option<Bits>, operand: &Bits) -> Bits {
     match base {
         Some(mut base) => {

@@ -77,10 +77,12 @@ struct Field {
 }
 
 impl Field {
+    /// The position of string `index` among strings of the given widths.
     fn new(widths: &[u32], index: usize) -> Self {
         Self { shift: widths[..index].iter().sum(), mask: low_mask(widths[index]) }
     }
 
+    /// The string in `word`.
     fn get(self, word: u64) -> u64 {
         word >> self.shift & self.mask
     }

@@ -5,10 +5,10 @@
 //! operand x is opened as `x ^ m`, so the product of operands is a sum of products of masks with
 //! public factors.
 //!
-//! Random OTs, one per direction, *define* the masks: the choice is a party's mask of the highest
-//! `eq`, the XOR of the two strings it sends is its masks of all other operands, and the products
-//! with the highest mask follow from the strings. A node of two needs no more and sends nothing
-//! offline. A node of three takes a second OT each way. The mask of `eq_1` is its choice; the masks
+//! Random OTs, one per direction, *define* the masks. The choice is a party's mask of the highest
+//! `eq`. The XOR of the two strings that a party sends holds its masks of all other operands. The
+//! products with the highest mask follow from the strings. A node of two needs no more and sends
+//! nothing offline. A node of three takes a second OT each way. The mask of `eq_1` is its choice; the masks
 //! of `lt_0` and `eq_0` and their products with the highest mask are its strings. Each way, a
 //! choice bit and 2 or 4 string bits are corrected.
 

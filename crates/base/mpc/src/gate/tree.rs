@@ -35,6 +35,7 @@ impl<'a> Tree<'a> {
         Self { n, levels }
     }
 
+    /// All nodes, level by level, the lowest first.
     fn nodes(&self) -> impl Iterator<Item = Node> + '_ {
         self.levels.iter().flatten().copied()
     }
@@ -112,6 +113,7 @@ impl<'a> Tree<'a> {
         Ok(leaves.pop().expect("a comparison has at least one digit").lt)
     }
 
+    /// Opens the operands of a level and joins its groups; returns the groups of the next level.
     fn run_level(
         &self,
         leaves: Vec<Leaf>,
@@ -223,6 +225,7 @@ impl Joins {
         }
     }
 
+    /// The cheapest way to join `digits` digits whose first level is followed by one of `upper_joins`.
     fn first_level(digits: usize, upper_joins: &[Option<Join>], weight: usize) -> Option<Join> {
         let choices = (0..=digits / 3)
             .flat_map(|threes| (0..=(digits - 3 * threes) / 2).map(move |twos| LevelNodes { threes, twos }));
@@ -239,6 +242,7 @@ impl Joins {
         self.best_join(Self::levels(digits), digits).cost
     }
 
+    /// The cheapest way to join `digits` digits in exactly `levels` levels.
     fn best_join(&self, levels: usize, digits: usize) -> Join {
         self.best[levels][digits].expect("four levels join 81 digits, and no ring has as many bits")
     }

@@ -1,12 +1,12 @@
 //! Widening without a wrap error: the carry out of `w` bits of a value whose top bit is known to be zero.
 //!
-//! For `y = s + c mod 2^w` with `|y| < 2^(w-2)` add `2^(w-2)` to the server's share: the top bit of the sum
-//! is then zero, so as integers `y + 2^(w-2) = s' + c - 2^w (ms + mc - ms mc)` with the top bits `ms`, `mc`
-//! of the two shares ([Chee22] sec. 5.2, known-MSB truncation; signed by the offset). The product
-//! `ms mc` is needed modulo 2^k only, `k = v - w` for a target ring of `v` bits. One OT with the
-//! client's choice `mc`, derandomised offline: the client's result is `h + mc mu`, where the client
-//! knows `h` offline and `mu` is the one message of the online phase; the server's share is `-h0`.
-//! Exact.
+//! For `y = s + c mod 2^w` with `|y| < 2^(w-2)` the server adds `2^(w-2)` to its share. The top bit of the
+//! sum is then zero. So, as integers, `y + 2^(w-2) = s' + c - 2^w (ms + mc - ms mc)` with the top bits `ms`
+//! and `mc` of the two shares ([Chee22] sec. 5.2, known-MSB truncation; signed by the offset).
+//!
+//! The product `ms mc` is needed modulo 2^k only, `k = v - w` for a target ring of `v` bits. It takes one OT
+//! with the client's choice `mc`, derandomised offline. The client's result is `h + mc mu`: the client knows
+//! `h` offline, and `mu` is the one message of the online phase. The server's share is `-h0`. Exact.
 //!
 //! Cost per element: 1 ROT (client receives); offline 1 bit client to server; online `k` bits server to
 //! client.

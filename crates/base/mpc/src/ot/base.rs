@@ -24,17 +24,20 @@ use crate::hash::hash;
 const KEY: Tag = Tag::new(0x0201, "base OT key");
 const CHOICES: Tag = Tag::new(0x0202, "base OT choices");
 
+/// Draws a scalar.
 fn scalar(prg: &mut Prg) -> Zeroizing<Scalar> {
     let mut wide = Zeroizing::new([0; 64]);
     prg.fill_bytes(&mut *wide);
     Zeroizing::new(Scalar::from_bytes_mod_order_wide(&wide))
 }
 
+/// Reads a group element of the peer.
 fn point(bytes: &[u8]) -> Result<RistrettoPoint, MpcError> {
     let wrong = MpcError::Misbehaviour { step: "base OT", what: "bytes that are not a group element" };
     CompressedRistretto::from_slice(bytes).ok().and_then(|c| c.decompress()).ok_or(wrong)
 }
 
+/// Hashes the shared element of OT `index` with the transcript.
 fn key(context: u8, index: usize, a: &[u8], b: &[u8], shared: &RistrettoPoint) -> Block {
     let (index, shared) = ((index as u64).to_le_bytes(), shared.compress());
     hash(&[b"tacit base OT 1", &[context], &index, a, b, shared.as_bytes()])

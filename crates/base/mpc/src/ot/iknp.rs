@@ -1,6 +1,6 @@
-//! The bootstrap: correlated OT by the semi-honest extension of Ishai, Kilian, Nissim and Petrank in the form
-//! of Asharov, Lindell, Schneider and Zohner (eprint 2016/602, protocol 4), 127 bits per OT from receiver to
-//! sender, one message.
+//! The bootstrap: correlated OT by the semi-honest extension of Ishai, Kilian, Nissim and Petrank, in the
+//! form of Asharov, Lindell, Schneider and Zohner (eprint 2016/602, protocol 4). The receiver sends one
+//! message of 127 bits per OT.
 //!
 //! Base OT `i` gives the receiver two seeds and the sender the one chosen by bit `i + 1` of its `delta`. Bit
 //! 0 of `delta` is fixed to 1, so column 0 needs no base OT: it is 0 at the sender and the choices at the
@@ -53,6 +53,7 @@ pub(super) const fn column_bytes(n: usize) -> usize {
     BASE * padded_len(n) / 8
 }
 
+/// `n` rounded up to a multiple of 64 rows.
 const fn padded_len(n: usize) -> usize {
     n.next_multiple_of(64)
 }

@@ -1,8 +1,8 @@
 //! The public AES keys under which one direction hashes.
 //!
-//! A guess of `delta` that is hashed under a key can be compared with every value hashed under that
-//! key: an attacker who sees T of `H(x ^ delta)` under one key tries T values of `delta` with every
-//! AES call. So no key is used for more than one tree, or for more than [`PART`] groups of output
+//! An attacker can compare the hash of a guess under a key with every value hashed under that key.
+//! With T values of `H(x ^ delta)` under one key, every AES call tries T values of `delta`. So no
+//! key is used for more than one tree, or for more than [`PART`] groups of output
 //! strings, in any connection. All keys follow from their position and from a public seed that the
 //! OT sender draws at every bootstrap (for each new `delta`). Figures: `docs/parameters.md`,
 //! section "OT hash".

@@ -45,6 +45,7 @@ pub(super) enum Form {
 }
 
 impl Form {
+    /// Words for each group.
     pub(super) fn stride(self) -> usize {
         match self {
             Self::Planes(k) => k,
@@ -52,6 +53,7 @@ impl Form {
         }
     }
 
+    /// Writes the words of a group's strings to `out`.
     pub(super) fn write(self, hash: &CcrHash, strings: &[Block; GROUP], out: &mut [u64]) {
         match self {
             Self::Planes(_) => block_planes(hash.cpu(), strings, out),

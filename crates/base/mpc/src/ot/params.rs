@@ -2,9 +2,8 @@
 //! section "LPN"; `docs/scripts/lpn_estimate.py` recomputes them.
 
 /// A parameter set: secret of `2^log_secret` bits, `trees` blocks of `2^depth` positions with one
-/// error each. Several LPN instances with separate secrets and errors may run side by side. They
-/// share the matrix, whose rows are then read once for all of them, and the trees of all instances
-/// are paired by index.
+/// error each. Several LPN instances with separate secrets and errors may run side by side. All
+/// instances share the matrix, whose rows are then read once, and their trees are paired by index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LpnParams {
     /// Name for reports.

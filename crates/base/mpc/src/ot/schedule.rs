@@ -51,6 +51,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
+    /// A fresh supply that makes at most `bound` COTs of one `delta`.
     pub(super) fn new(bound: u64) -> Self {
         let extended_cots = SMALL.outputs() as u64;
         Self { params: SMALL, extended_cots, bound, next_tree: 0, ready: 0, used: 0, reserved: 0 }
@@ -61,6 +62,7 @@ impl Schedule {
         self.params
     }
 
+    /// Announces `n` OTs of later draws, so that the next extension is large enough.
     pub(super) fn reserve(&mut self, n: usize) {
         self.reserved = self.reserved.saturating_add(n);
     }
@@ -101,6 +103,7 @@ impl Schedule {
         next.base().div_ceil(self.params.leaves())
     }
 
+    /// The step that starts an extension with set `next`, or a new `delta` if the bound is reached.
     fn next(&self, next: LpnParams) -> Step {
         if self.extended_cots + next.outputs() as u64 > self.bound { Step::Refresh } else { Step::Extend(next) }
     }

@@ -27,6 +27,7 @@ pub struct RotSender(Stock<SendingParty>);
 /// Receiver of random OTs.
 pub struct RotReceiver(Stock<ReceivingParty>);
 
+/// The sender's state beside its supply.
 pub(super) struct SendingParty {
     delta: Block,
     /// Randomness of later bootstraps.
@@ -34,6 +35,7 @@ pub(super) struct SendingParty {
     context: u8,
 }
 
+/// The receiver's state beside its supply.
 pub(super) struct ReceivingParty {
     /// Randomness of later bootstraps.
     prg: Prg,
@@ -53,6 +55,7 @@ fn send_seed(ch: &mut Channel, prg: &mut Prg) -> Result<Block, MpcError> {
     Ok(seed)
 }
 
+/// Receives the public seed of a supply.
 fn receive_seed(ch: &mut Channel) -> Result<Block, MpcError> {
     Ok(block::from_bytes(&ch.recv(SEED, 16)?)[0])
 }
@@ -198,10 +201,12 @@ fn spread(batch: &[u64], stride: usize, first: usize, planes: &mut [Vec<u64>]) {
     }
 }
 
+/// Empty planes with room for `n` OTs.
 fn plane_vectors(n: usize, k: usize) -> Vec<Vec<u64>> {
     (0..k).map(|_| Vec::with_capacity(n.div_ceil(GROUP))).collect()
 }
 
+/// The first `n` bits of `words`.
 fn bits(n: usize, words: Vec<u64>) -> Bits {
     Bits::from_words(n, words).expect("draw gives one word per group of OTs")
 }

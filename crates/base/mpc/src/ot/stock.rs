@@ -65,6 +65,7 @@ impl Base {
 const WIPED: usize = 1 << 14;
 
 impl Extension {
+    /// The extension `number` of a supply, with the code of the public seed.
     fn new(params: LpnParams, number: u32, seed: Block, base: Base) -> Self {
         let code = LocalCode::new(seed ^ Block(params.log_secret as u128));
         Self { params, code, number, base }

@@ -1,12 +1,12 @@
-//! Single-point COT by a correlated GGM tree (half-tree, eprint 2022/1431, section 4): the sender's
-//! leaves `v` sum to `delta`; the receiver gets all of them except one at a random position, where
+//! Single-point COT by a correlated GGM tree (half-tree, eprint 2022/1431, section 4). The sender's
+//! leaves `v` sum to `delta`. The receiver gets all leaves except one at a random position, where
 //! it has `v ^ delta`.
 //!
 //! A node `x` has the children `H(x)` and `H(x) ^ x`, so every level sums to `delta`. Level `i`
 //! consumes one COT `M = K ^ r * delta` whose choice `r` is the negation of bit `i` of the
 //! position: `c = left_sum ^ K` gives the receiver the sum of side `r`. The first level is the COT
-//! itself: its two nodes are `K` and `K ^ delta`, and the receiver may know only `M`. One hash per
-//! leaf in all, `depth - 1` blocks sent, no message from the receiver.
+//! itself: its two nodes are `K` and `K ^ delta`, and the receiver may know only `M`. A tree costs
+//! one hash per leaf and `depth - 1` blocks from the sender; the receiver sends nothing.
 //!
 //! The bit of the newest level is the highest of a node's index, so that a level is computed in
 //! place. The position is secret: the receiver writes by scanning.

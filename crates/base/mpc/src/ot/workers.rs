@@ -50,6 +50,7 @@ pub(super) fn for_each<P: Send>(pieces: impl Iterator<Item = P> + Send, work: im
     on_threads(rayon::current_num_threads(), &run_worker);
 }
 
+/// Runs `work` `count` times, on as many threads as are free.
 fn on_threads(count: usize, work: &(impl Fn() + Sync)) {
     match count / 2 {
         0 => work(),

@@ -6,8 +6,9 @@
 //! `sin(2 pi x)`.
 //!
 //! The angle is moved by a quarter of a turn, which the doublings undo:
-//! `sin(2 pi (x - 1/4) / 2^r)`. A cosine has its extremes at the values that occur most. There it
-//! is a function of squares alone, so an error of a square shows most; a sine is straight there.
+//! `sin(2 pi (x - 1/4) / 2^r)`. A cosine has its extremes at the values that occur most. At an
+//! extreme the cosine is a function of squares alone, so an error of a square shows most; a sine is
+//! straight at these values.
 
 use super::super::double::Double;
 

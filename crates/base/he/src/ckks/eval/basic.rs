@@ -42,6 +42,7 @@ impl Product {
 }
 
 impl Evaluator<'_> {
+    /// Checks that two operands have the same level and number of slots.
     fn check_match(what: &'static str, a: &Ciphertext, b: &Ciphertext) -> Result<(), HeError> {
         same_level(what, a.level(), b.level())?;
         same_slots(what, a.slots, b.slots)
@@ -205,6 +206,7 @@ impl Evaluator<'_> {
         Ok(square)
     }
 
+    /// Turns a product of three parts into a ciphertext, at the same level.
     fn relinearise_product(&self, product: Product) -> Result<Ciphertext, HeError> {
         let Product { mut linear, c2 } = product;
         let key = self.key(KeyKind::Relinearise, linear.level())?;

@@ -237,6 +237,8 @@ impl Evaluator<'_> {
         Ok(Ciphertext { c0, c1, scale: a.scale.times(transform.scale).over_prime(prime), slots: a.slots, estimate })
     }
 
+    /// Rotates all baby steps from one set of raised digits. Returns both parts before scale and error are
+    /// set.
     fn apply_hoisted(&self, a: &Ciphertext, transform: &LinearTransform) -> Result<[Poly<Ntt>; 2], HeError> {
         let (context, plan, shape) = (self.context, &transform.plan, transform.shape);
         let raised: Raised = self.raise(a, shape.special);
@@ -297,6 +299,7 @@ impl Evaluator<'_> {
         inner
     }
 
+    /// As `apply_hoisted`, by rotations by powers of two.
     fn apply_by_powers(&self, a: &Ciphertext, transform: &LinearTransform) -> Result<[Poly<Ntt>; 2], HeError> {
         let (context, plan) = (self.context, &transform.plan);
         let moved =
@@ -318,6 +321,7 @@ impl Evaluator<'_> {
         Ok([context.rescaled(&sum.c0), context.rescaled(&sum.c1)])
     }
 
+    /// As `apply_hoisted`, with each baby step from the step before.
     fn apply_chained(&self, a: &Ciphertext, transform: &LinearTransform) -> Result<[Poly<Ntt>; 2], HeError> {
         let (context, plan) = (self.context, &transform.plan);
         let [steps, _] = plan.steps();

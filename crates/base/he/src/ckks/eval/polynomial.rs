@@ -48,6 +48,7 @@ const WHAT: &str = "polynomial";
 /// Words of a sum to which all terms are added before the next words.
 const PART: usize = 1024;
 
+/// `ceil(log2 n)`.
 fn log2_ceil(n: usize) -> usize {
     n.next_power_of_two().trailing_zeros() as usize
 }
@@ -171,6 +172,7 @@ fn node(basis: Basis, remainder: &mut Vec<f64>, depth: usize, babies: usize) -> 
 }
 
 impl Node {
+    /// Adds the powers that the node's terms and products use to `into`.
     fn powers(&self, into: &mut BTreeSet<usize>) {
         into.extend(self.terms.iter().map(|&(i, _)| i).filter(|&i| i > 0));
         for (m, quotient) in &self.products {
@@ -351,6 +353,7 @@ impl Evaluator<'_> {
         self.node(powers, &node, level, scale)
     }
 
+    /// Evaluates a node at `level` and `scale` from the powers.
     fn node(&self, powers: &Powers, node: &Node, level: usize, scale: Scale) -> Result<Ciphertext, HeError> {
         let context = self.context;
         let prime = context.parameters().primes()[level];

@@ -74,12 +74,14 @@ impl SecretKey {
     }
 }
 
+/// Converts a share mod the first prime to the ring of `ring_bits` bits, coefficient by coefficient.
 fn convert_to_ring(context: &Context, share: Poly<Ntt>, ring_bits: u32) -> Zeroizing<Vec<u64>> {
     let ring = ToRing::new(context.parameters().primes()[0], ring_bits);
     let coefficients = Zeroizing::new(share.into_coeff(context));
     Zeroizing::new(coefficients.limb(0).iter().map(|&x| ring.apply(x)).collect())
 }
 
+/// Checks that a ciphertext is at level 1.
 fn lowest(a: &Ciphertext) -> Result<(), HeError> {
     if a.level() == 1 { Ok(()) } else { Err(HeError::Level { what: WHAT, need: 1, have: a.level() }) }
 }

@@ -41,6 +41,7 @@ impl Evaluator<'_> {
         KeyId::at(self.context, KeyKind::Galois(self.context.conjugation_element()), level)
     }
 
+    /// The Galois element of a rotation by `k` among `slots` slots.
     pub(super) fn rotation(&self, slots: usize, k: i64) -> u32 {
         self.context.rotation_element(k.rem_euclid(slots as i64))
     }
@@ -75,6 +76,7 @@ impl Evaluator<'_> {
         rotated.collect()
     }
 
+    /// The inner products of raised digits and a key, mod all primes of the digits.
     fn hoisted_product(&self, raised: &Raised, key: &SwitchKey) -> [Poly<Ntt>; 2] {
         let shape = raised.digits()[0].shape();
         let mut sums = [Poly::scratch(self.context, shape), Poly::scratch(self.context, shape)];

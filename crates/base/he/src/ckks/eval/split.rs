@@ -182,6 +182,7 @@ impl TransformPlan {
         self.moves().iter().flatten().flat_map(|&k| powers(k, self.slots)).collect()
     }
 
+    /// Splits an offset into block, giant step and baby step.
     pub(super) fn split(&self, offset: i64) -> Split {
         let (giant, baby) = self.divide_centred(offset / self.stride, self.babies);
         let (block, giant) = self.block.map_or((0, giant), |size| self.divide_centred(giant, size));
@@ -195,6 +196,7 @@ impl TransformPlan {
         ((d - remainder) / size, remainder)
     }
 
+    /// The splits of all offsets, in order.
     fn splits(&self) -> impl Iterator<Item = Split> {
         self.offsets.iter().map(|&d| self.split(d))
     }

@@ -66,14 +66,17 @@ impl FileState {
     }
 }
 
+/// Names the file in an I/O error.
 pub(super) fn io(path: &Path) -> impl Fn(std::io::Error) -> HeError {
     move |error| HeError::File { file: path.display().to_string(), why: error.to_string() }
 }
 
+/// Refuses the format of a key file.
 fn refuse<T>(why: String) -> Result<T, HeError> {
     Err(HeError::Format { what: WHAT, why })
 }
 
+/// The bytes of a key's entry in the header.
 fn entry_bytes(id: &KeyId) -> [u8; ENTRY] {
     let (kind, element) = match id.kind {
         KeyKind::Relinearise => (0, 0),

@@ -31,7 +31,7 @@ impl Gadget {
             KeyKind::Master(_) => {
                 let special = parameters.special_primes().len();
                 assert!(id.alpha < special, "admitted masters have special primes");
-                Self { shape: Shape { level: id.level, special: special }, special: special - id.alpha }
+                Self { shape: Shape { level: id.level, special }, special: special - id.alpha }
             }
             _ => Self::plain(id.level, id.alpha),
         }

@@ -135,6 +135,7 @@ impl KeySet {
         self.all().collect()
     }
 
+    /// The keys in memory, then those of the file.
     fn all(&self) -> impl Iterator<Item = KeyId> {
         self.keys.keys().chain(self.paged.iter().flat_map(|p| p.places.keys())).copied()
     }
@@ -186,6 +187,7 @@ impl KeySet {
         })
     }
 
+    /// The key `id`, from memory or from the file.
     fn take(&self, id: KeyId) -> Result<Arc<SwitchKey>, HeError> {
         match (self.keys.get(&id), &self.paged) {
             (Some(key), _) => Ok(key.clone()),

@@ -84,7 +84,7 @@ fn lift_digits(context: &Context, c: &Poly<Ntt>, gadget: Gadget) -> Vec<Lifted> 
         let mut others: Vec<&mut [u64]> = poly.slices_around(digit_limbs.clone()).map(|(_, limb)| limb).collect();
         context.raise(shape, digit_limbs.start, &parts, &mut others);
         context.counters().count_ntts(others.len());
-        Lifted { digit_limbs: digit_limbs, poly }
+        Lifted { digit_limbs, poly }
     });
     digits.collect()
 }

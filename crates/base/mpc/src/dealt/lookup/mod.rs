@@ -105,6 +105,7 @@ impl<'a> Streams<'a> {
     }
 }
 
+/// Draws `count` words of `width` bits.
 fn draw(prg: &mut Prg, count: usize, width: u32) -> Zeroizing<Vec<u64>> {
     let mut out = Zeroizing::new(vec![0; count]);
     prg.fill_u64(&mut out);
@@ -151,6 +152,7 @@ pub fn deal_look_up<E>(
     Ok(())
 }
 
+/// Makes the server's material for one block; `c` holds the client's shares of its indices.
 fn deal_block(spec: &LookUp, c: &[u64], streams: Sides<&Prg>, seed: [u8; 16], index: usize) -> Zeroizing<Vec<u8>> {
     let (client, server) = (Streams::new(streams.client, index), Streams::new(streams.server, index));
     let len = c.len();
@@ -303,6 +305,7 @@ fn xor_selected(vector: &[u64], entries: &[u64]) -> u64 {
     })
 }
 
+/// The results of all blocks, in order.
 fn join_blocks(parts: &[Zeroizing<Vec<u64>>]) -> Zeroizing<Vec<u64>> {
     Zeroizing::new(parts.iter().flat_map(|part| part.iter().copied()).collect())
 }

@@ -98,6 +98,7 @@ impl LookUp {
         Self::build(n, width, entries, Some(lines))
     }
 
+    /// Checks the sizes of entries and lines, and builds the tables.
     fn build(n: usize, width: u32, entries: &[i64], lines: Option<Lines<'_>>) -> Result<Self, MpcError> {
         let bits = entries.len().max(1).ilog2();
         if entries.len() != 1 << bits || !(1..=MAX_INDEX_BITS).contains(&bits) {
@@ -235,6 +236,7 @@ impl LookUp {
         self.keys().map_or_else(|| 8 * len * self.words(), |shape| shape.bytes(len))
     }
 
+    /// Bytes of the server's material for a block of `len` look-ups.
     pub(super) fn block_bytes(&self, len: usize) -> usize {
         let columns = self.words_dealt().into_iter().map(|word| (len * self.word_bits(word) as usize).div_ceil(8));
         self.vector_bytes(len) + columns.sum::<usize>()

@@ -67,6 +67,7 @@ fn toss(role: Role, session: &[u8; 32], channel: &mut Channel, prg: &mut Prg) ->
     Ok(PublicSeed::from_bytes(*hash.finalize().as_bytes().first_chunk().expect("a digest is longer")))
 }
 
+/// Receives a digest or a coin.
 fn take(channel: &mut Channel, tag: Tag) -> Result<[u8; DIGEST], MpcError> {
     Ok(*channel.recv(tag, DIGEST)?.first_chunk().expect("that many bytes came"))
 }

@@ -27,6 +27,7 @@ impl Constants {
         Self { blocks, ring }
     }
 
+    /// Constant `i` with its tag.
     pub(super) fn get(&self, i: usize) -> Share {
         let mask = self.ring.mask();
         Share { value: self.blocks[2 * i].0 & mask, tag: self.blocks[2 * i + 1].0 & mask }
@@ -83,6 +84,7 @@ impl<'a> Shared<'a> {
         Self::Dealt(bytes, ring)
     }
 
+    /// The party's share of constant `i`.
     pub(super) fn get(&self, i: usize) -> Share {
         match self {
             Self::Drawn(constants) => constants.get(i),
@@ -103,6 +105,7 @@ pub(super) struct ServerConstants<'a> {
     ring: Ring,
 }
 
+/// Reads a word of up to 16 bytes, lowest byte first.
 fn word(bytes: &[u8]) -> u128 {
     let mut word = [0; 16];
     word[..bytes.len()].copy_from_slice(bytes);

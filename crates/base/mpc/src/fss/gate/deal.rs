@@ -83,6 +83,7 @@ struct Piece {
     keys: compare::Dealt,
 }
 
+/// Draws the masks of piece `index` and deals its comparison keys.
 fn piece(
     gate: &FssGate,
     keys: &BatchKeys<'_>,

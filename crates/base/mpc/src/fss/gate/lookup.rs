@@ -83,6 +83,7 @@ impl FssLookUp {
         self.table.entries().out_bits() as usize
     }
 
+    /// The ring of the tagged results.
     fn ring(&self) -> Ring {
         ring(self.table.width())
     }
@@ -92,14 +93,17 @@ impl FssLookUp {
         self.words.len() + 1
     }
 
+    /// Bytes of the server's words for `len` look-ups.
     fn column_bytes(&self, len: usize) -> usize {
         len * self.columns() * given_bytes(self.ring(), self.checked)
     }
 
+    /// Bytes of the client's correction words for `len` look-ups.
     fn client_bytes(&self, len: usize) -> usize {
         self.shape.corrections_bytes(len)
     }
 
+    /// Bytes of the server's material for `len` look-ups.
     fn server_bytes(&self, len: usize) -> usize {
         self.client_bytes(len) + self.shape.tops_bytes(len) + 16 * len * self.out_bits() + self.column_bytes(len)
     }

@@ -24,8 +24,8 @@
 //! whether a check will fail, and rho or lambda masks every message of the server, once.
 //!
 //! **If both are checked** ([`Checked::Both`]) there is no rho: both parties have the same masked
-//! values `xh = y + R`, R at the dealer alone. Both do the same steps (`shared`), and results are
-//! masked values again. lambda and the C are shared with tags under a key that neither party has,
+//! values `xh = y + R`, with R at the dealer alone. Both parties take the same steps (`shared`), and
+//! results are masked values again. lambda and the C are shared with tags under a key that neither party has,
 //! and V is opened.
 //!
 //! All steps work on pieces of [`PIECE`] elements, in parallel, each with its own streams. Exact

@@ -139,6 +139,7 @@ fn sign_extend(value: u64, kind: Value) -> u128 {
     if matches!(kind, Value::MinusOne { .. }) { u128::MAX } else { u128::from(value) }
 }
 
+/// `word` or, if `negative`, its negative.
 fn signed(word: u128, negative: bool) -> u128 {
     if negative { word.wrapping_neg() } else { word }
 }

@@ -1,7 +1,8 @@
-//! Gates and widening if both parties are checked. Both hold the same masked value `x + R`, with R
-//! at the dealer. Both hold tagged shares of all functions of R that a gate needs, so both do the
-//! same. They open the bit q and then, for each value, a word `(1 - 2q) lambda P + D`, D being the
-//! dealer's `(mask of the result) - (q ^ lambda) Q_m`. The masked result is that word plus `q P`.
+//! Gates and widening if both parties are checked. Both parties hold the same masked value `x + R`;
+//! the dealer alone knows R. Both hold tagged shares of all functions of R that a gate needs, so both
+//! take the same steps. The parties open the bit q and then, for each value, a word
+//! `(1 - 2q) lambda P + D`. D is the dealer's `(mask of the result) - (q ^ lambda) Q_m`. The masked
+//! result is that word plus `q P`.
 
 use rayon::prelude::*;
 use tacit_arith::bits::Bits;

@@ -30,6 +30,7 @@ use crate::{MpcError, Session, low_mask};
 const TOPS: Tag = Tag::new(0x0366, "top bits of masked values");
 pub(super) const WORDS: Tag = Tag::new(0x0367, "checked words of a widening");
 
+/// The server's masks of the values.
 fn rho(spec: &FssWiden, server: &Prg) -> Zeroizing<Vec<u64>> {
     let mut rho = Zeroizing::new(vec![0; spec.n]);
     server.fork(0).fill_u64(&mut rho);
@@ -37,6 +38,7 @@ fn rho(spec: &FssWiden, server: &Prg) -> Zeroizing<Vec<u64>> {
     rho
 }
 
+/// The client's constants for top bits 0 and 1.
 pub(super) fn constants(spec: &FssWiden, client: &Prg) -> [Constants; 2] {
     let mut stream = client.fork(0);
     [0, 1].map(|_| Constants::draw(&mut stream, spec.ring(), spec.n))

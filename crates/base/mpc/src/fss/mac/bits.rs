@@ -1,6 +1,6 @@
 //! The check of opened bits.
 //!
-//! For an opened bit `b` with tag shares `t ^ t' = b' * Delta` and key shares `D ^ D' = Delta` the
+//! An opened bit `b` has tag shares `t ^ t' = b' * Delta` and key shares `D ^ D' = Delta`. The
 //! parties hold `t ^ b D` and `t' ^ b D'`: equal if `b = b'`, otherwise differing by Delta. Each
 //! party hashes its blocks of all opened bits, in the order of their opening, with a name of the
 //! session, into a digest. One digest for each role follows from it. Each party sends its own and
@@ -12,8 +12,8 @@
 //! would fall to 2^40 hashes, computed offline after the session.
 //!
 //! Soundness: a party that opened a wrong bit passes with probability at most
-//! `(q + 1) / 2^127 + q^2 / 2^256` after `q` hashes (BLAKE3 as a random oracle), since it must hash
-//! the other's blocks itself. The received digest differs from the required answer, as the roles
+//! `(q + 1) / 2^127 + q^2 / 2^256` after `q` hashes (BLAKE3 as a random oracle). The party must
+//! hash the other's blocks itself. The received digest differs from the required answer, as the roles
 //! differ; so both may send at once, without commitments.
 //!
 //! Per check: 32 bytes each way, at once. Per opened bit: nothing sent, 16 bytes hashed.

@@ -128,6 +128,7 @@ impl Ring {
         u128::MAX >> (128 - self.share_bits())
     }
 
+    /// The low `sigma` bits of a word, all set.
     fn high_mask(self) -> u64 {
         crate::low_mask(self.sigma)
     }
@@ -151,6 +152,7 @@ impl Key {
         held.tag.wrapping_sub(self.whole_key().wrapping_mul(held.value)) & ring.mask()
     }
 
+    /// The key: the sum of both shares.
     fn whole_key(&self) -> u128 {
         u128::from(self.shares[0]) + u128::from(self.shares[1])
     }
