@@ -1,5 +1,5 @@
-//! Benchmarks the kernels of lattice schemes at N = 2^15 and 2^16: time, bytes a second, and the
-//! share of the rate at which memory is copied in the same run.
+//! Benchmarks the kernels of lattice schemes at N = 2^15 and 2^16: time, bytes a second, and these
+//! as a share of the rate of a memory copy in the same run.
 //! `cargo bench -p tacit-arith --bench lattice [-- WORD]` prints the rows whose names contain WORD.
 //!
 //! Figures are the best of several runs, because the machine may be shared. Bytes are those of the

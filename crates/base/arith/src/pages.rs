@@ -62,7 +62,7 @@ impl<T: Zeros> Long<T> {
         Self::in_page(len, 1).pop().expect("one buffer was asked for")
     }
 
-    /// Buffers of `len` zeros: as many as fill a large page if they are long, else one buffer.
+    /// Buffers of `len` zeros that fill a large page together if they are long; else one buffer.
     #[must_use]
     pub fn page_of(len: usize) -> Vec<Self> {
         let bytes = Self::bytes(len);

@@ -114,8 +114,8 @@ mod x86 {
     }
 
     /// # Safety
-    /// AVX2 present; sums and first factors have one length, of which `run` is a divisor and a
-    /// multiple of 32, and there is a second factor for each run; at most [`MAX`] pairs.
+    /// The processor has AVX2. Sums and first factors have one length; `run` divides it and is a multiple
+    /// of 32. Each of at most [`MAX`] pairs has a second factor for each run.
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn mac_runs(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])], run: usize) {
         for k in (0..low.len()).step_by(4 * LEN) {

@@ -50,8 +50,8 @@ impl NttTable {
     /// `count`.
     ///
     /// # Panics
-    /// If factors differ in length, or their length is not a multiple of 64; if the number of
-    /// factors is not a multiple of K; if the number of sums is not rows times columns.
+    /// If factors differ in length, or their length is not a multiple of 64. If the number of factors
+    /// is not a multiple of K, or the number of sums is not rows times columns.
     pub fn mac_matrix(&self, low: &mut [u64], high: &mut [u64], rows: &[&[u64]], columns: &[&[u64]], count: usize) {
         let product = Product::new(rows, columns, count, &[low.len(), high.len()]);
         match &self.kernel {

@@ -191,8 +191,8 @@ impl NttTable {
     /// afterwards.
     ///
     /// # Panics
-    /// If `width` is not 8, 16, 32 or 64; if the number of rows is not a power of two; if `columns`
-    /// has more than N words; if `out` does not have N elements.
+    /// If `width` is not 8, 16, 32 or 64, or the number of rows is not a power of two. If `columns` has
+    /// more than N words, or `out` does not have N elements.
     pub fn forward_columns(&self, columns: &mut [u64], width: usize, out: &mut [u64]) {
         self.check(&[out.len()]);
         let (len, n) = (columns.len(), self.degree);

@@ -10,8 +10,8 @@ impl NttTable {
     /// of `N / values` places.
     ///
     /// # Panics
-    /// If a first factor or a sum does not have N elements; if the second factors differ in length,
-    /// or their length is not a power of two that gives runs of at least [`SHORTEST_RUN`] places.
+    /// If a first factor or a sum does not have N elements. If the second factors differ in length, or
+    /// their length is not a power of two that gives runs of at least [`SHORTEST_RUN`] places.
     pub fn mac_runs(&self, low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])]) {
         self.check(&[low.len(), high.len()]);
         let Some(runs) = pairs.first().map(|(_, b)| b.len()) else { return };
@@ -39,8 +39,8 @@ mod x86 {
     use std::arch::x86_64::*;
 
     /// # Safety
-    /// AVX-512F and IFMA present; sums and first factors have one length, of which `run` is a
-    /// divisor and a multiple of 32, and there is a second factor for each run.
+    /// The processor has AVX-512F and IFMA. Sums and first factors have one length; `run` divides it and
+    /// is a multiple of 32. Each pair has a second factor for each run.
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
     pub(super) unsafe fn mac_runs(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])], run: usize) {
         // SAFETY: `k + 31` is below the common length, and `k / run` below the number of runs.

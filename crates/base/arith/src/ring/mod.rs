@@ -1,5 +1,5 @@
-//! Convolutions and matrix-vector products over wrapping words of 32 or 64 bits, which are the
-//! server's whole work on a linear layer in the online phase; and sums with small public factors.
+//! Convolutions and matrix-vector products over wrapping words of 32 or 64 bits, and sums with small
+//! public factors. These products are the server's whole work on a linear layer in the online phase.
 //! Sums are mod `2^32` or `2^64`, and the caller reduces them mod `2^l`. Timing depends on shapes
 //! only.
 

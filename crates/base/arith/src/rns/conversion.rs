@@ -21,9 +21,9 @@ const TASK: usize = 4096;
 /// A conversion of residues modulo some primes (the sources) to residues modulo others (the
 /// targets). The two sets may be any sets of distinct primes, and may overlap. Immutable.
 ///
-/// Exact and centred: the result is the residue of the representative of x in `[-Q/2, Q/2)`. Only
-/// within `Q k 2^-50` of `Q/2` and `-Q/2` (k sources), the result may be the residue of the
-/// neighbour `x - Q` or `x + Q`, the same on every machine.
+/// Exact and centred: the result is the residue of the representative of x in `[-Q/2, Q/2)`. Within
+/// `Q k 2^-50` of `Q/2` and `-Q/2` (k sources), the result may be the residue of `x - Q` or `x + Q`
+/// instead, the same on every machine.
 #[derive(Clone)]
 pub struct Conversion {
     sources: Vec<Source>,

@@ -2,7 +2,7 @@
 //! residues mod each prime.
 //!
 //! A [`RnsBasis`] is a chain of primes `p_0, p_1, ..`. The *level* of a polynomial is the number of
-//! primes in use, from the first: a polynomial at level L is an element of `Z_q[X]/(X^N + 1)` with
+//! primes in use, from the first. A polynomial at level L is an element of `Z_q[X]/(X^N + 1)` with
 //! `q = p_0 * .. * p_(L-1)`. The type of an [`RnsPoly`] says whether its residues are coefficients
 //! ([`Coeff`]) or values in the order of [`crate::ntt`] ([`Ntt`]). A [`Conversion`] needs no basis:
 //! it converts residues modulo any primes to residues modulo any others.

@@ -2,7 +2,7 @@
 //!
 //! The last three stages inside each block of 64 work on eight words in the lanes of eight vectors.
 //! The factor of lane i of block b is a product `u = s_b c_i` with `s_b = root^(1 + 2 rev(b))` and
-//! `c_i = root^(N/32 rev(i))`; rev reverses the bits of a block's or lane's index.
+//! `c_i = root^(N/32 rev(i))`, where rev reverses the bits of an index.
 //!
 //! The kernels therefore multiply the word at place l by `u^l`, and the stages themselves have the
 //! 8th roots of 1 as factors. A block then needs a table of 16 words instead of 112. Only this

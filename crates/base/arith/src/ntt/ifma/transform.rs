@@ -293,8 +293,8 @@ fn merge_corners<const KIND: u8>(r: &mut [V; 8], tables: Tables<'_>) {
     }
 }
 
-/// Whether a node of `len` words, more than two blocks, takes three stages at a time: if it does
-/// not fit the cache, or an odd number of stages is left.
+/// Whether a node of `len` words, more than two blocks, takes three stages at a time. Nodes that do
+/// not fit the cache do, and nodes with an odd number of stages left.
 fn three_at_once(len: usize) -> bool {
     len >= 8 * BLOCK && (len > CACHED || !(len / BLOCK).trailing_zeros().is_multiple_of(2))
 }

@@ -22,9 +22,9 @@ const CORRECTED_RATIO_BITS: u32 = 6;
 /// Range of the multiples of `q_0` in all bootstraps.
 const RANGE: u32 = 16;
 const DOUBLINGS: u32 = 3;
-/// log2 of the probability that the multiple of `q_0` in one coefficient reaches [`RANGE`]: that
-/// the sum of weight + 1 = 33 uniform numbers of `[-1/2, 1/2]` is at least 15.5 in size (Irwin and
-/// Hall).
+/// log2 of the probability that the multiple of `q_0` in one coefficient reaches [`RANGE`]. The
+/// multiple does so if weight + 1 = 33 uniform numbers of `[-1/2, 1/2]` have a sum of at least 15.5
+/// in size (Irwin and Hall).
 const FAILURE_LOG2: f64 = -121.7;
 
 /// Factor between the errors of CoeffToSlot, powers and doublings together and the error of one
@@ -246,7 +246,7 @@ impl Bootstrapper {
         super::super::keys::merged(&keys)
     }
 
-    /// Key switches without those of the transforms, as pairs of level and number: the turn, the
+    /// Key switches outside the transforms, as pairs of level and number. These are the turn, the
     /// switches to the sparse secret and back, the trace, the conjugation, and the products of
     /// EvalMod.
     #[must_use]
@@ -301,9 +301,9 @@ impl Bootstrapper {
         self.arcsine.as_ref().map_or(sine / self.slope(), |arcsine| arcsine.at(sine))
     }
 
-    /// Deviation of a slot's error by noise alone, predicted before a run: the error of one
-    /// rescaling at the wave's argument, grown by the sine's slope over the range and by
-    /// [`POWERS`], and the rounding of the result.
+    /// Deviation of a slot's error by noise alone, predicted before a run. The error of one rescaling
+    /// at the wave's argument grows by the sine's slope over the range and by [`POWERS`]; the rounding
+    /// of the result adds to it.
     #[must_use]
     pub fn noise(&self) -> f64 {
         let parameters = self.context.parameters();

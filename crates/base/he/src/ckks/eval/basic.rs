@@ -279,8 +279,8 @@ impl Evaluator<'_> {
         if factor.to_f64() < LEAST_FACTOR {
             return Err(HeError::Scale { what: "adjust", left: a.scale.to_f64(), right: scale.to_f64() });
         }
-        // The factor is an integer up to rounding; what is rounded off would shift the value, so
-        // the scale of the result is taken from the quotient, which is as exact as scales are.
+        // Rounding the factor to an integer would shift the value. So the scale of the result comes
+        // from the quotient, which is as exact as scales are.
         let mut adjusted = self.rescale(&self.mul_real(&one_above, 1.0, factor))?;
         adjusted.scale = scale;
         Ok(adjusted)

@@ -1,8 +1,8 @@
 //! Diagonals of linear transforms, in the form in which they are multiplied.
 //!
-//! A diagonal whose values repeat is a polynomial in a power of X. Its transform is that of a
-//! smaller ring (the first stages of the large one), with each value repeated in a row, in
-//! bit-reversed order, as often as the power says. In the order of [`tacit_arith::ntt`] a block of
+//! A diagonal whose values repeat is a polynomial in a power of X, say `X^g`. Its transform is that of
+//! a smaller ring (the first stages of the large one), in bit-reversed order, with each value
+//! repeated g times in a row. In the order of [`tacit_arith::ntt`] a block of
 //! 64 words then has fewer rows of eight that differ, and from `X^64` on blocks repeat. Only the
 //! rows that differ are computed and stored.
 

@@ -143,8 +143,8 @@ impl Polynomial {
     }
 }
 
-/// Splits `p = q B_m + r`, where m is the largest power of two up to the degree, and repeats with r
-/// until the rest is a sum of baby steps that `depth` levels allow.
+/// Splits `p = q B_m + r`, where m is the largest power of two up to the degree. Splits r again, until
+/// the remainder is a sum of baby steps that `depth` levels allow.
 fn node(basis: Basis, remainder: &mut Vec<f64>, depth: usize, babies: usize) -> Node {
     let mut node = Node { terms: Vec::new(), products: Vec::new() };
     loop {
@@ -181,7 +181,7 @@ impl Node {
         }
     }
 
-    /// Returns the powers that the split needs, and those that they are computed from.
+    /// Returns the powers that the split needs, and all powers from which these are computed.
     fn closed_powers(&self, basis: Basis) -> BTreeSet<usize> {
         let (mut direct, mut closed) = (BTreeSet::new(), BTreeSet::new());
         self.powers(&mut direct);
@@ -231,7 +231,7 @@ fn close(basis: Basis, i: usize, into: &mut BTreeSet<usize>) {
     }
 }
 
-/// Returns the powers that polynomials need, and those that they are computed from.
+/// Returns the powers that the polynomials need, and all powers from which these are computed.
 fn needed(basis: Basis, polynomials: &[&Polynomial]) -> BTreeSet<usize> {
     let mut powers: BTreeSet<usize> = polynomials.iter().flat_map(|p| p.node().closed_powers(basis)).collect();
     powers.insert(1);

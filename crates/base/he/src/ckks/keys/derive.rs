@@ -53,13 +53,13 @@ pub fn derived_deviation(context: &Context, master: KeyId, level: usize, predece
 }
 
 impl Derivation {
-    /// Plans the keys `needs` from `masters`. Each takes the fewest possible steps and shares them
-    /// with others.
+    /// Plans the keys `needs` from `masters`. Each key takes the fewest possible steps; keys share
+    /// steps.
     ///
     /// # Errors
-    /// [`HeError::MissingKey`] for a key that is not of a rotation, or not of a product of the
-    /// masters' elements; [`HeError::KeyTooLow`] or [`HeError::KeyAlpha`] if the masters are for
-    /// lower levels or other special primes; errors of [`KeyId::admit`].
+    /// [`HeError::MissingKey`] for a key of another kind than a rotation, or whose element is no
+    /// product of the masters' elements. [`HeError::KeyTooLow`] or [`HeError::KeyAlpha`] if the masters
+    /// have lower levels or other special primes. Errors of [`KeyId::admit`].
     pub fn new(context: &Context, needs: &[KeyId], masters: &[KeyId]) -> Result<Self, HeError> {
         masters.iter().try_for_each(|master| master.admit(context.parameters()))?;
         let mut needed: BTreeMap<(usize, usize), Vec<u32>> = BTreeMap::new();

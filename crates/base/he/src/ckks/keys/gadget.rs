@@ -5,8 +5,8 @@ use super::super::shape::Shape;
 use super::id::{KeyId, KeyKind};
 use std::ops::Range;
 
-/// The primes of a key: those that it switches, in digits of `special` primes each, then its
-/// special primes.
+/// The primes of a key: first the primes of the ciphertexts that it switches, in digits of `special`
+/// primes each, then its special primes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) struct Gadget {
     /// All primes of the key.
@@ -21,8 +21,8 @@ impl Gadget {
         Self { shape: Shape { level, special: alpha }, special: alpha }
     }
 
-    /// The primes of the key `id`. A master switches halves of keys. It treats their special primes
-    /// like any other, and the remaining special primes are its own.
+    /// The primes of the key `id`. A master switches halves of keys. A master treats the special primes
+    /// of these keys like any other, and the remaining special primes are its own.
     ///
     /// # Panics
     /// If [`KeyId::admit`] refuses `id`.

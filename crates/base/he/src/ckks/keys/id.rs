@@ -82,8 +82,8 @@ impl KeyId {
     }
 }
 
-/// Returns the keys of `needs` without those that another one replaces: one of the same kind and
-/// special primes at a higher level.
+/// Returns the keys of `needs`, of each kind and number of special primes only the one at the highest
+/// level.
 #[must_use]
 pub fn merged(needs: &[KeyId]) -> Vec<KeyId> {
     let mut highest: BTreeMap<(KeyKind, usize), usize> = BTreeMap::new();

@@ -11,8 +11,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A key file under its name with `.part`, locked against other writers; [`finish`](Self::finish)
-/// gives it its name. Keys are not synced one by one: [`resume`](Self::resume) finds those that a
-/// crash has damaged.
+/// gives it its name. Keys are not synced one by one: [`resume`](Self::resume) finds the keys that
+/// a crash has damaged.
 pub struct PartFile {
     path: PathBuf,
     part: PathBuf,

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use tacit_arith::prg::SplitPrg;
 use zeroize::Zeroizing;
 
-/// Keys of a file, as many of them in memory as a budget allows.
+/// Keys of a file. A budget of bytes limits the keys in memory.
 struct Paged {
     context: Arc<Context>,
     file: KeyFile,
