@@ -36,8 +36,8 @@ fn galois(index: usize) -> Result<Galois, HeError> {
     Ok(Galois::new(DEGREE, (DEGREE >> index) as u64 + 1)?)
 }
 
-/// Number of transforms of one step on one ciphertext: 2 of the half that is switched, 4 of its two
-/// digits at the other primes, and 6 to divide both halves by the special prime.
+/// Number of transforms of one step on one ciphertext: 2 of the switched half, 4 of the two digits of
+/// this half at the other primes, and 6 to divide both halves by the special prime.
 pub const HALVING_NTTS: u64 = 2 + 4 + 6;
 
 /// Bytes of serialized keys for `steps` steps: for each step a seed, and for each of two digits N

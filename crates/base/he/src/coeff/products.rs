@@ -174,8 +174,8 @@ impl Sums {
     /// `chosen[t]`.
     ///
     /// # Panics
-    /// If the rows of weights or ciphertexts do not match [`Sums::reset`], a row of ciphertexts is
-    /// not as long as a row of weights, an index of a ciphertext is out of range, or a row has
+    /// If the rows of weights or ciphertexts do not match [`Sums::reset`], or a row of ciphertexts is not
+    /// as long as a row of weights. If an index of a ciphertext is out of range, or a row has
     /// [`MAX_ACCUMULATED`] weights or more.
     pub fn add(&mut self, ctx: &Context, weights: &Weights, ciphertexts: &Ciphertexts, chosen: &[Vec<usize>]) {
         let (rows, columns, count) = (self.rows, self.columns, weights.count);

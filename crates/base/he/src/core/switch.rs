@@ -1,7 +1,7 @@
 //! Key switching in a ring whose last prime P is special, with one digit for each other prime.
 //!
-//! A key from s' to s is a pair `(b_j, a_j)` for each digit j: `b_j = e - a_j s + P s'` mod prime
-//! j, and `b_j = e - a_j s` mod all other primes, P included.
+//! A key from s' to s is a pair `(b_j, a_j)` for each digit j. `b_j` is `e - a_j s + P s'` mod prime j,
+//! and `e - a_j s` mod all other primes, P included.
 //!
 //! Switching decomposes a polynomial that decrypts under s' into digits, adds up the digits times
 //! these pairs, and divides the sum by P with rounding. The noise has variance

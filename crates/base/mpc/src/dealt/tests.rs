@@ -31,7 +31,7 @@ fn run(gate: &DealtGate, y: &[u64], c: &[u64], others: &[(Vec<u64>, Vec<u64>)], 
     let ring = low_mask(gate.width);
     let s: Vec<u64> = y.iter().zip(c).map(|(y, c)| y.wrapping_sub(*c) & ring).collect();
     let mut other_values = others.iter();
-    // Shares by value; those that the gate ignores are empty.
+    // Shares by value; shares that the gate ignores are empty.
     let (mut client_shares, mut server_shares): (Vec<Vec<u64>>, Vec<Vec<u64>>) = (Vec::new(), Vec::new());
     for value in gate.values() {
         match value {

@@ -3,8 +3,8 @@
 //!
 //! Input: a number `alpha` of N bits at the dealer (a mask), a number `x` of N bits that both parties know
 //! (the masked value). Result: blocks `t` at one party and `t'` at the other with
-//! `t ^ t' = [x < alpha] * Delta`: their least significant bits are shares of the bit, the blocks are shares
-//! of its tag. Exact.
+//! `t ^ t' = [x < alpha] * Delta`. The blocks are shares of the bit's tag, and their least significant bits
+//! are shares of the bit. Exact.
 //!
 //! The invariant: at every node `p` of the tree the parties' values add up to
 //! `[p is on the path to alpha] * Delta`. A node `s` has the children `left = H(s) ^ lsb(s) * C` and

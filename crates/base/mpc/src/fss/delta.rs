@@ -1,6 +1,6 @@
-//! The MAC key of bits. `Delta` has 127 random bits, and bit 0 is 1: the least significant bits of
-//! two blocks that add up to `b * Delta` are shares of `b`, and the blocks are the shares of its
-//! tag. The dealer draws one key for each material. **Neither party may ever hold it**, at any
+//! The MAC key of bits. `Delta` has 127 random bits, and bit 0 is 1. Two blocks that add up to
+//! `b * Delta` are shares of the tag of `b`, and their least significant bits are shares of `b`. The
+//! dealer draws one key for each material. **Neither party may ever hold it**, at any
 //! level of security: with it and its own comparison key a party could compute the other's key.
 
 use tacit_arith::bits::Bits;

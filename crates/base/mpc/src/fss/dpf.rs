@@ -107,9 +107,9 @@ fn roots(role: Role, n: usize, prg: &mut Prg) -> Zeroizing<Vec<Block>> {
     roots
 }
 
-/// Deals keys, one for each of `alphas`, of which only the low bits count: the corrections, the same for both
-/// parties, by groups of [`GROUP`] trees, in a group by level (leaves last), then by tree. One block a key
-/// comes from each party's stream. Time is independent of `alphas`.
+/// Deals keys, one for each of `alphas`, of which only the low bits count. Returns the corrections, the same
+/// for both parties: by groups of [`GROUP`] trees, in a group by level (leaves last), then by tree. Each
+/// party's stream gives one block for each key. Time is independent of `alphas`.
 pub fn deal(
     hash: &mut TreeHash,
     place: Place,

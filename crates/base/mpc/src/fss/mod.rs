@@ -1,7 +1,6 @@
-//! Function secret sharing from a dealer: keys with which each of two parties evaluates its share
-//! of a comparison or of a table on a public number, and the checks that detect a deviating party.
-//! There is no network code here: the dealer makes keys, a party evaluates its half and prepares
-//! its messages.
+//! Function secret sharing from a dealer. With its key each of two parties evaluates its share of a
+//! comparison or of a table on a public number. Checks detect a deviating party. This module has no
+//! network code: the dealer makes keys, a party evaluates its half and prepares its messages.
 //!
 //! - [`compare`]: authenticated comparison: the shares of `[x < alpha] * Delta`, in 16 bytes a level.
 //! - [`table`]: the same keys, evaluated everywhere: one-hot vectors times Delta, for look-ups with tags.

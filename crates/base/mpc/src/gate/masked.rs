@@ -1,5 +1,5 @@
-//! Comparison leaves by masked evaluation ([ABY2] style): digits of a few bits whose `(lt, eq)` are
-//! polynomials in the *opened* masked bits of the server, with coefficients that both parties share from the
+//! Comparison leaves by masked evaluation ([ABY2] style), for digits of a few bits. `(lt, eq)` of a digit
+//! are polynomials in the *opened* masked bits of the server. Both parties share the coefficients from the
 //! offline phase.
 //!
 //! The client knows the bits `x` of each digit (the complement of its number) offline. The server
@@ -14,8 +14,8 @@
 //! coefficient is a string of the OT; the server multiplies its own share's contribution itself.
 //! Equal coefficients share one string ([`Program`]).
 //!
-//! Cost of a digit of m bits: m ROTs (server receives), m bits server to client online, and offline, client
-//! to server, 1, 5, 16 or 43 bits for m = 1, 2, 3, 4 (1, 4, 12, 32 for the lowest digit, which needs no
+//! Cost of a digit of m bits: m ROTs (server receives), and m bits server to client online. Offline the
+//! client sends 1, 5, 16 or 43 bits for m = 1, 2, 3, 4 (1, 4, 12, 32 for the lowest digit, which needs no
 //! `eq`).
 
 use tacit_arith::bits::Bits;

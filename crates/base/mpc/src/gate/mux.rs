@@ -3,9 +3,9 @@
 //!
 //! The parties open `b ^ lambda` for a random shared bit `lambda = lc ^ ls`, so `b = D ^ lc ^ ls` with `D`
 //! public online. The client's part `b X_c` needs `ls (1 - 2 lc) X_c`: one OT offline with the server's
-//! choice `ls`. The server's part `b X_s` needs `lc (1 - 2 ls) X_s`: one OT with the client's choice `lc`,
-//! whose only message is sent online, before `D` is known; `D` flips signs locally ([ABY2]-style masked
-//! evaluation; the correlated-OT multiplexer of [Chee22] sec. 5 split into two phases).
+//! choice `ls`. The server's part `b X_s` needs `lc (1 - 2 ls) X_s`: one OT with the client's choice `lc`.
+//! The only message of this OT is sent online, before `D` is known; `D` flips signs locally. This is
+//! [ABY2]-style masked evaluation: the correlated-OT multiplexer of [Chee22] sec. 5, split into two phases.
 //!
 //! Several values may depend on one bit (`widths`); their strings share the two OTs. With a wrap
 //! (see `wrap`) the client's value is `known + 2^w mc mu`: a further string of `extra` bits carries

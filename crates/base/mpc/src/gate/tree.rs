@@ -1,10 +1,10 @@
-//! The tree that joins per-digit `(lt, eq)` shares into one `lt`. A node joins two groups of digits,
-//! `lt = lt_1 ^ eq_1 lt_0` and `eq = eq_1 eq_0`, or three: `lt = lt_2 ^ eq_2 lt_1 ^ eq_2 eq_1 lt_0` and
+//! The tree that joins per-digit `(lt, eq)` shares into one `lt`. A node joins two or three groups of digits.
+//! Two: `lt = lt_1 ^ eq_1 lt_0` and `eq = eq_1 eq_0`. Three: `lt = lt_2 ^ eq_2 lt_1 ^ eq_2 eq_1 lt_0` and
 //! `eq = eq_2 eq_1 eq_0`.
 //!
-//! Every operand of a product is opened under a random mask that neither party knows: 3 bits each
-//! way and node of two groups, 5 of three, and one less for the lowest group of a level, which
-//! needs no `eq`. The products of masks come from random OTs in both directions (`node`).
+//! Every operand of a product is opened under a random mask that neither party knows. A node of two
+//! groups opens 3 bits each way, a node of three 5. The lowest node of a level needs no `eq` and opens
+//! one bit less. The products of masks come from random OTs in both directions (`node`).
 //!
 //! On a slow link a level must not wait for a whole round trip. A party that has received a message
 //! sends its openings of that level and of the next in one message. The server, which has sent its

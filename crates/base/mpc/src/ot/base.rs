@@ -1,5 +1,5 @@
-//! Base OT of random keys over Ristretto255: the protocol of Chou and Orlandi (eprint 2015/267, figure 1)
-//! used as a random OT, which is secure against semi-honest parties under CDH in the random-oracle model.
+//! Base OT of random keys over Ristretto255: the protocol of Chou and Orlandi (eprint 2015/267, figure 1),
+//! used as a random OT. It is secure against semi-honest parties under CDH in the random-oracle model.
 //!
 //! Sender: `a`, `A = aG`. Receiver with choice `c`: `B = bG + cA`, key `H(i, A, B, bA)`. Sender:
 //! keys `H(i, A, B, aB)` and `H(i, A, B, a(B - A))`. One round, 32 bytes to the receiver and 32 per

@@ -49,8 +49,8 @@ fn circle(k: usize, n: usize) -> Double {
     (Double::PI * number((k % (4 * n)) as f64) / number(2.0 * n as f64)).cos()
 }
 
-/// Coefficients of v and `v^3` that bring `v = sin(angle z)` back to z for `|z| <= 1`: the series
-/// of the arcsine with its terms of degree 5 and 7 economised by Chebyshev polynomials of
+/// Coefficients of v and `v^3` that bring `v = sin(angle z)` back to z for `|z| <= 1`. They are the
+/// series of the arcsine, with its terms of degree 5 and 7 economised by Chebyshev polynomials of
 /// `v / sin(angle)`. The error is at most `3/640 angle^4`, a sixteenth of the error without these
 /// terms.
 pub(super) fn arcsine(angle: f64) -> [f64; 2] {

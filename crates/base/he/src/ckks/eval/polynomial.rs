@@ -330,8 +330,8 @@ impl Evaluator<'_> {
     /// Evaluates `p` on the argument of `powers`; the result is at `level` with exactly `scale`.
     ///
     /// # Errors
-    /// [`HeError::Level`] if `level` is not below that of the powers by at least the depth of `p`;
-    /// [`HeError::Circuit`] if the powers were not made for `p`; [`HeError::MissingKey`] or
+    /// [`HeError::Level`] if `level` is above the level of the powers less the depth of `p`.
+    /// [`HeError::Circuit`] if the powers were not made for `p`. [`HeError::MissingKey`] or
     /// [`HeError::KeyTooLow`] without a relinearisation key.
     pub fn polynomial_at(
         &self,

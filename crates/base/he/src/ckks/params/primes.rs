@@ -32,9 +32,9 @@ fn nearest(target: f64, step: u64, used: &[u64]) -> Result<u64, HeError> {
     Err(HeError::NoPrime { bits: target.log2().round() as u32, step })
 }
 
-/// Chooses primes from the top down. The prime of each level brings the scale of a rescaled product
-/// of two canonical ciphertexts nearest to the power of two of its segment, so that deviations do
-/// not double from level to level.
+/// Chooses primes from the top down. Each prime brings the scale of a rescaled product of two
+/// canonical ciphertexts nearest to the power of two of the prime's segment. So deviations do not
+/// double from level to level.
 pub(super) fn choose(spec: &ParametersSpec) -> Result<Chain, HeError> {
     let step = 2 << spec.log_degree;
     let levels = 1 + spec.segments.iter().map(|s| s.count).sum::<usize>();

@@ -91,9 +91,9 @@ impl LookUp {
     /// `n` look-ups in a piecewise linear table with an entry and a slope for each piece.
     ///
     /// # Errors
-    /// As [`new`](Self::new). Also `OutOfRange` if the numbers of slopes and entries differ, if
-    /// there are no low bits, if there are more than [`MAX_SPLINE_BITS`] in all, or if entries and
-    /// slopes have more than 64 bits or do not fit the ring.
+    /// As [`new`](Self::new). Also `OutOfRange` if the numbers of slopes and entries differ, without low
+    /// bits, or with more than [`MAX_SPLINE_BITS`] bits in all. Also if entries and slopes have more than
+    /// 64 bits or do not fit the ring.
     pub fn lines(n: usize, width: u32, entries: &[i64], lines: Lines<'_>) -> Result<Self, MpcError> {
         Self::build(n, width, entries, Some(lines))
     }

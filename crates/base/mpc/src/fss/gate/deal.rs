@@ -115,7 +115,7 @@ pub(super) fn pieces<E>(
     sink: &mut dyn FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     let count = n.div_ceil(PIECE);
-    // Limits the pieces in memory to those that the threads can make at once.
+    // Limits the pieces in memory to the number that the threads can make at once.
     let at_once = AT_ONCE.min(2 * rayon::current_num_threads());
     for first in (0..count).step_by(at_once) {
         let last = (first + at_once).min(count);

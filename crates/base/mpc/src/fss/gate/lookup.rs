@@ -9,18 +9,21 @@
 //! y = base + sum_t 2^t o_t + sum_t 2^t (1 - 2 o_t) lambda_t
 //! ```
 //! The client draws `a_t` (its share of `lambda_t`) and a C, and sends
-//! `V = sum_t 2^t (1 - 2 o_t) a_t + C`; the server has the differences to `lambda_t` and to
-//! `base - target`. If both are checked they have shares of these with tags, and V is opened. The
+//! `V = sum_t 2^t (1 - 2 o_t) a_t + C`. The server has the differences to `lambda_t` and to
+//! `base - target`. If both are checked, both have shares of these words with tags, and V is opened. The
 //! blocks of every bit and V are checked as those of a gate ([`super`]).
 //!
 //! *Pieces of lines* ([`LookUp::lines`]): the tree is on R without its s low bits, Q. Of a slope's
 //! bits the client has, beside `a_t`, a share of `lambda_t Q`, and one of Q; the server has the
 //! differences. V is then a sum of `LookUp::words_dealt`, with public coefficients as before.
 //!
-//! Per look-up from k bits to m bits in a ring of w: correction words `16 (k - 2)` bytes to both, at the
-//! server `64 + 16 m` bytes and m + 1 words more (of lines, of which m' bits are a slope's, m + m' + 2);
-//! online m bits each way, w bits up, k + s (or, where both are checked, w) bits down; `2^k - 4` AES at each
-//! party. One exchange. Exact for every index.
+//! Cost of a look-up from k bits to m bits in a ring of w bits:
+//! * correction words: `16 (k - 2)` bytes to both parties;
+//! * more at the server: `64 + 16 m` bytes and m + 1 words (m + m' + 2 for lines with m' bits of a slope);
+//! * online: m bits each way, w bits up, and k + s bits down (w if both are checked), in one exchange;
+//! * `2^k - 4` AES at each party.
+//!
+//! Exact for every index.
 
 use rayon::prelude::*;
 use tacit_arith::bits::Bits;

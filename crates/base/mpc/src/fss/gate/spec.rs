@@ -86,9 +86,9 @@ pub(super) fn ring(width: u32) -> Ring {
 }
 
 impl FssGate {
-    /// `n` gates on a value in a ring of `width` bits (2 to 63), without its `drop` lowest bits:
-    /// results of `0 <= y < 2^drop` may then count as negative, and the lowest `2^drop` values of
-    /// the ring as positive.
+    /// `n` gates on a value in a ring of `width` bits (2 to 63), without its `drop` lowest bits.
+    /// With dropped bits, results of `0 <= y < 2^drop` may count as negative, and the lowest `2^drop`
+    /// values of the ring as positive.
     ///
     /// # Panics
     /// For widths out of range, without a compared bit or a value: a plan checks them.

@@ -1,5 +1,5 @@
-//! The check of opened ring elements, in the line of SPDZ2k ([CDESX18], eprint 2018/482): shares carry more
-//! bits than values, online only the low bits of a value travel, and a batch is checked at once.
+//! The check of opened ring elements, in the line of SPDZ2k ([CDESX18], eprint 2018/482). Shares carry more
+//! bits than values. Online only the low bits of a value travel, and a batch is checked at once.
 //!
 //! A value `x` of w bits is shared with s more: `x_0 + x_1 = X mod 2^(w + s)`, `X = x mod 2^w`, with tags
 //! `m_0 + m_1 = k X mod 2^(w + s)`. The key `k` is the sum, over the integers, of two shares of s random
