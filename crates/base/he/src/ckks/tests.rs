@@ -81,7 +81,7 @@ fn constants_integers_and_negation() {
     let keys = KeySet::default();
     let context = bench.context.clone();
     let e = Evaluator::new(&context, &keys);
-    let close = |c: &Ciphertext, want: Vec<Complex>| {
+    let close = |c: &Ciphertext, expected: Vec<Complex>| {
         let worst =
             bench.decrypt(c).iter().zip(&expected).map(|(a, b)| (*a - *b).abs()).fold(0.0, tacit_floats::larger);
         assert!(worst < 1e-8, "{worst}");

@@ -139,8 +139,8 @@ impl Evaluation<'_> {
         let (mut table, mut first_bit) = (planes.table.as_slice(), gate.drop as usize);
         for (i, &m) in gate.digits.iter().enumerate() {
             let (entries, remaining) = table.split_at(((1 << m) - 1) * words);
-            let index: Vec<&[u64]> = bits[first_bit..first_bit + m as usize].iter().map(Bits::words).collect();
-            let [current, previous] = look_up(entries, &index, self.public_mask(), words);
+            let digit_bits: Vec<&[u64]> = bits[first_bit..first_bit + m as usize].iter().map(Bits::words).collect();
+            let [current, previous] = look_up(entries, &digit_bits, self.public_mask(), words);
             (table, first_bit) = (remaining, first_bit + m as usize);
             if i > 0 {
                 eq.extend(xor(&current, &previous));
