@@ -25,7 +25,7 @@ struct Row {
     residual: Option<Symmetry>,
 }
 
-/// What most functions are.
+/// The row of a function without special properties: the defaults of the rows below.
 const PLAIN: Row = Row { name: "", onnx: None, value: |x| x, saturates_at: None, is_positive: false, residual: None };
 
 /// Defines the functions, one a row. Files name a function by its place: new rows come last.
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn values_are_those_of_tables() {
-        for (x, wanted) in [
+        for (x, expected) in [
             (0.0, 1.0),
             (0.5, 0.479_500_122_186_953_5),
             (1.0, 0.157_299_207_050_285_13),
@@ -200,14 +200,14 @@ mod tests {
             (2.6, 2.360_344_165_293_492e-4),
             (4.0, 1.541_725_790_028_002e-8),
         ] {
-            assert!((erfc(x) - wanted).abs() < 1e-11, "erfc({x}) = {}", erfc(x));
+            assert!((erfc(x) - expected).abs() < 1e-11, "erfc({x}) = {}", erfc(x));
         }
         for (x, gelu) in [(1.0, 0.841_344_746_068_542_9), (-1.0, -0.158_655_253_931_457_05)] {
             assert!((f64::max(x, 0.0) - Function::GeluResidual.value(x) - gelu).abs() < 1e-9, "gelu({x})");
             assert!((Function::GeluTanhResidual.value(x) - 0.158_808_009_391_5).abs() < 1e-6);
         }
         // silu(2) = 1.7615942, hardswish(-2) = -1/3, elu(-1) = -0.6321206.
-        for (f, x, wanted) in [
+        for (f, x, expected) in [
             (Function::SiluResidual, 2.0, 1.761_594_155_955_765),
             (Function::SiluResidual, -2.0, -0.238_405_844_044_235),
             (Function::HardSwishResidual, -2.0, -1.0 / 3.0),
@@ -219,7 +219,7 @@ mod tests {
             (Function::MishResidual, 1.0, 0.865_098_388_267_310_3),
             (Function::MishResidual, -1.0, -0.303_401_461_374_108_2),
         ] {
-            assert!((f64::max(x, 0.0) - f.value(x) - wanted).abs() < 1e-12, "{f:?} of {x}");
+            assert!((f64::max(x, 0.0) - f.value(x) - expected).abs() < 1e-12, "{f:?} of {x}");
         }
         assert_eq!(Function::Sigmoid.value(0.0), 0.5);
         assert_eq!((Function::Reciprocal.value(4.0), Function::Rsqrt.value(4.0)), (0.25, 0.5));

@@ -282,8 +282,8 @@ pub fn reshaped(declared: &[usize], input: &[usize]) -> Result<Vec<usize>, Strin
 /// # Errors
 /// If `perm` is no permutation of the input's axes.
 pub fn transpose_shape(perm: &[usize], input: &[usize]) -> Result<Vec<usize>, String> {
-    let mut seen = vec![false; input.len()];
-    let each_once = perm.iter().all(|&p| seen.get_mut(p).is_some_and(|s| !std::mem::replace(s, true)));
+    let mut is_used = vec![false; input.len()];
+    let each_once = perm.iter().all(|&p| is_used.get_mut(p).is_some_and(|s| !std::mem::replace(s, true)));
     if perm.len() != input.len() || !each_once {
         return Err(format!("{perm:?} is not a permutation of the axes of {input:?}"));
     }

@@ -84,7 +84,7 @@ impl InputSpec {
         let Interval { low, high } = self.range;
         let Some(declared) = self.declared.get(channel).or(self.declared.first()) else { return self.range };
         let [a, b] = declared.ends().map(|v| match &self.moved {
-            Some(moved) => v * moved.scale[channel] + moved.shift[channel],
+            Some(affine) => v * affine.scale[channel] + affine.shift[channel],
             None => v,
         });
         Interval { low: a.min(b), high: a.max(b) }.map(|end| end.max(low).min(high))
@@ -95,12 +95,12 @@ impl InputSpec {
     fn accepted_by_network(&self, channel: usize) -> Interval<f32> {
         let accepted = self.accepted(channel);
         let [a, b] = accepted.ends().map(|end| self.network_value(channel, end));
-        let told = Interval { low: a.min(b), high: a.max(b) };
+        let interval = Interval { low: a.min(b), high: a.max(b) };
         // The declared range without rounding, unless the accepted range is smaller.
         let wide = Self { range: Interval { low: f32::MIN, high: f32::MAX }, ..self.clone() };
         match self.declared.get(channel).or(self.declared.first()) {
             Some(declared) if wide.accepted(channel) == accepted => *declared,
-            _ => told,
+            _ => interval,
         }
     }
 
@@ -114,7 +114,7 @@ impl InputSpec {
     /// Returns the ONNX network's input for the model's input `value`.
     fn network_value(&self, channel: usize, value: f32) -> f32 {
         match &self.moved {
-            Some(moved) if moved.scale[channel] != 0.0 => (value - moved.shift[channel]) / moved.scale[channel],
+            Some(affine) if affine.scale[channel] != 0.0 => (value - affine.shift[channel]) / affine.scale[channel],
             _ => value,
         }
     }
@@ -164,23 +164,27 @@ impl FinalActivation {
             Self::Sigmoid => values.iter().map(sigmoid).collect(),
             Self::Tanh => values.iter().map(|v| v.tanh()).collect(),
             Self::SigmoidL1 => {
-                let each: Vec<f64> = values.iter().map(sigmoid).collect();
-                over(&each, each.iter().sum())
+                let sigmoids: Vec<f64> = values.iter().map(sigmoid).collect();
+                divide_by_norm(&sigmoids, sigmoids.iter().sum())
             }
-            Self::L1 => over(values, values.iter().map(|v| v.abs()).sum()),
-            Self::L2 => over(values, values.iter().map(|v| v * v).sum::<f64>().sqrt()),
-            Self::Largest => over(values, largest),
+            Self::L1 => divide_by_norm(values, values.iter().map(|v| v.abs()).sum()),
+            Self::L2 => divide_by_norm(values, values.iter().map(|v| v * v).sum::<f64>().sqrt()),
+            Self::Largest => divide_by_norm(values, largest),
             Self::SoftmaxAlong { length, inner, logarithm } => {
-                let one = if logarithm { Self::LogSoftmax } else { Self::Softmax };
+                let activation = if logarithm { Self::LogSoftmax } else { Self::Softmax };
                 let (length, inner) = (length as usize, inner as usize);
-                let mut made = values.to_vec();
-                for group in made.chunks_exact_mut(length * inner) {
+                let mut outputs = values.to_vec();
+                for group in outputs.chunks_exact_mut(length * inner) {
                     for i in 0..inner {
-                        let along: Vec<f64> = group[i..].iter().step_by(inner).copied().collect();
-                        group[i..].iter_mut().step_by(inner).zip(one.apply(&along)).for_each(|(to, v)| *to = v);
+                        let logits: Vec<f64> = group[i..].iter().step_by(inner).copied().collect();
+                        group[i..]
+                            .iter_mut()
+                            .step_by(inner)
+                            .zip(activation.apply(&logits))
+                            .for_each(|(output, v)| *output = v);
                     }
                 }
-                made
+                outputs
             }
         }
     }
@@ -211,7 +215,7 @@ fn sigmoid(v: &f64) -> f64 {
 }
 
 /// Divides by a norm; zero changes nothing.
-fn over(values: &[f64], norm: f64) -> Vec<f64> {
+fn divide_by_norm(values: &[f64], norm: f64) -> Vec<f64> {
     values.iter().map(|v| if norm == 0.0 { *v } else { v / norm }).collect()
 }
 
@@ -271,7 +275,7 @@ impl Interface {
                 values.iter().enumerate().map(|(i, v)| self.input.of_pixel(i / inner, *v)).collect()
             }
         };
-        self.input.moved.as_ref().map_or(network.clone(), |moved| moved.apply(&network))
+        self.input.moved.as_ref().map_or(network.clone(), |affine| affine.apply(&network))
     }
 
     /// Converts values to inputs of the model and checks that the model accepts them.
@@ -350,10 +354,10 @@ impl Interface {
         Ok(())
     }
 
-    fn check_length(&self, given: usize) -> Result<(), GraphError> {
+    fn check_length(&self, count: usize) -> Result<(), GraphError> {
         if given != self.input_len() {
             return Err(GraphError::Input {
-                what: format!("{given} values for an input of shape {:?}", self.input_shape),
+                what: format!("{count} values for an input of shape {:?}", self.input_shape),
             });
         }
         Ok(())
@@ -375,16 +379,16 @@ impl Interface {
             !(x.is_finite() && *x >= low - slack && *x <= high + slack)
         });
         let Some(i) = refused else { return Ok(()) };
-        let given = self.input.network_value(i / inner, input[i]);
+        let value = self.input.network_value(i / inner, input[i]);
         let Interval { low: least, high: most } = self.input.accepted_by_network(i / inner);
-        let remedy = match given.is_finite() {
+        let remedy = match value.is_finite() {
             true => {
                 "clip it, or have the model imported with samples that reach so far (--calibrate) or a wider --range"
             }
             false => "leave this input out, or put a finite number there",
         };
-        let at = self.position(i);
-        let what = format!("value {i} is {given}, the model accepts {least} to {most}{at}; {remedy}");
+        let position = self.position(i);
+        let what = format!("value {i} is {value}, the model accepts {least} to {most}{position}; {remedy}");
         Err(GraphError::Input { what })
     }
 
@@ -415,19 +419,19 @@ impl Interface {
         if self.input_shape.len() < 2 {
             return String::new();
         }
-        let mut rest = flat;
-        let mut at: Vec<usize> = self
+        let mut remaining = flat;
+        let mut coordinates: Vec<usize> = self
             .input_shape
             .iter()
             .rev()
             .map(|&length| {
-                let index = rest % length.max(1);
-                rest /= length.max(1);
+                let index = remaining % length.max(1);
+                remaining /= length.max(1);
                 index
             })
             .collect();
-        at.reverse();
-        format!(" (at {at:?})")
+        coordinates.reverse();
+        format!(" (at {coordinates:?})")
     }
 }
 

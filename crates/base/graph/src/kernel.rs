@@ -117,19 +117,19 @@ fn output_plane<S: Scalar>(plan: &ConvPlan, o: usize, input: &[S], weights: &[S:
                 if w == S::Weight::default() {
                     continue;
                 }
-                let (left, right) = valid_span(plan.out_width, plan.width, c.stride[1], kx * c.dilation[1], c.pads[1]);
-                if left >= right {
+                let (start, end) = valid_span(plan.out_width, plan.width, c.stride[1], kx * c.dilation[1], c.pads[1]);
+                if start >= end {
                     continue;
                 }
                 for oy in top..bottom {
                     let y = oy * c.stride[0] + ky * c.dilation[0] - c.pads[0];
-                    let x = left * c.stride[1] + kx * c.dilation[1] - c.pads[1];
-                    let to = &mut acc[oy * plan.out_width + left..oy * plan.out_width + right];
-                    let from = &source[y * plan.width + x..(y + 1) * plan.width];
+                    let x = start * c.stride[1] + kx * c.dilation[1] - c.pads[1];
+                    let target = &mut acc[oy * plan.out_width + start..oy * plan.out_width + end];
+                    let row = &source[y * plan.width + x..(y + 1) * plan.width];
                     if c.stride[1] == 1 {
-                        axpy(to, from, w);
+                        axpy(target, row, w);
                     } else {
-                        for (a, &v) in to.iter_mut().zip(from.iter().step_by(c.stride[1])) {
+                        for (a, &v) in target.iter_mut().zip(row.iter().step_by(c.stride[1])) {
                             *a = S::mac(*a, v, w);
                         }
                     }
@@ -140,8 +140,8 @@ fn output_plane<S: Scalar>(plan: &ConvPlan, o: usize, input: &[S], weights: &[S:
 }
 
 #[inline(always)]
-fn axpy<S: Scalar>(acc: &mut [S], from: &[S], w: S::Weight) {
-    for (a, &v) in acc.iter_mut().zip(from) {
+fn axpy<S: Scalar>(acc: &mut [S], row: &[S], w: S::Weight) {
+    for (a, &v) in acc.iter_mut().zip(row) {
         *a = S::mac(*a, v, w);
     }
 }
@@ -155,13 +155,13 @@ pub fn dense<S: Scalar>(input: &[S], weights: &[S::Weight], bias: &[S]) -> Vec<S
         .map(|(w, &b)| {
             // Four independent sums hide the latency of an addition.
             let mut acc = [S::default(); 4];
-            let whole = row / 4 * 4;
-            for (x, w) in input[..whole].chunks_exact(4).zip(w[..whole].chunks_exact(4)) {
+            let unrolled = row / 4 * 4;
+            for (x, w) in input[..unrolled].chunks_exact(4).zip(w[..unrolled].chunks_exact(4)) {
                 for k in 0..4 {
                     acc[k] = S::mac(acc[k], x[k], w[k]);
                 }
             }
-            for (&x, &w) in input[whole..].iter().zip(&w[whole..]) {
+            for (&x, &w) in input[unrolled..].iter().zip(&w[unrolled..]) {
                 acc[0] = S::mac(acc[0], x, w);
             }
             S::plus(S::plus(S::plus(acc[0], acc[1]), S::plus(acc[2], acc[3])), b)
@@ -205,12 +205,12 @@ pub fn pool<S: Scalar>(
 /// Strided slice of a row-major tensor.
 pub fn slice<S: Copy>(s: &Slice, input: &[S], in_shape: &[usize]) -> Vec<S> {
     let mut out = Vec::with_capacity(s.len.iter().product());
-    let mut at = vec![0usize; s.len.len()];
+    let mut index = vec![0usize; s.len.len()];
     let strides = row_major(in_shape);
     loop {
-        let from: usize = (0..at.len()).map(|i| (s.start[i] + at[i] * s.step[i]) * strides[i]).sum();
-        out.push(input[from]);
-        if !advance(&mut at, &s.len) {
+        let source_index: usize = (0..index.len()).map(|i| (s.start[i] + index[i] * s.step[i]) * strides[i]).sum();
+        out.push(input[source_index]);
+        if !advance(&mut index, &s.len) {
             return out;
         }
     }
@@ -229,18 +229,18 @@ pub fn transpose_index(perm: &[usize], in_shape: &[usize]) -> Vec<usize> {
 
 /// Reorders axes: axis `i` of the result is axis `perm[i]` of the input.
 pub fn transpose<S: Copy>(perm: &[usize], input: &[S], in_shape: &[usize]) -> Vec<S> {
-    transpose_index(perm, in_shape).into_iter().map(|from| input[from]).collect()
+    transpose_index(perm, in_shape).into_iter().map(|source_index| input[source_index]).collect()
 }
 
 /// Zero padding of a row-major tensor.
 pub fn pad<S: Copy + Default>(before: &[usize], input: &[S], in_shape: &[usize], out_shape: &[usize]) -> Vec<S> {
     let mut out = vec![S::default(); out_shape.iter().product()];
     let strides = row_major(out_shape);
-    let mut at = vec![0usize; in_shape.len()];
+    let mut index = vec![0usize; in_shape.len()];
     for &v in input {
-        let to: usize = (0..at.len()).map(|i| (at[i] + before[i]) * strides[i]).sum();
-        out[to] = v;
-        advance(&mut at, in_shape);
+        let target_index: usize = (0..index.len()).map(|i| (index[i] + before[i]) * strides[i]).sum();
+        out[target_index] = v;
+        advance(&mut index, in_shape);
     }
     out
 }
@@ -259,13 +259,13 @@ fn row_major(shape: &[usize]) -> Vec<usize> {
 }
 
 /// Advances to the next index in row-major order; returns false after the last.
-fn advance(at: &mut [usize], shape: &[usize]) -> bool {
-    for i in (0..at.len()).rev() {
-        at[i] += 1;
-        if at[i] < shape[i] {
+fn advance(index: &mut [usize], shape: &[usize]) -> bool {
+    for i in (0..index.len()).rev() {
+        index[i] += 1;
+        if index[i] < shape[i] {
             return true;
         }
-        at[i] = 0;
+        index[i] = 0;
     }
     false
 }
@@ -292,9 +292,9 @@ mod tests {
                                 if y < 0 || xx < 0 || y >= s[1] as i64 || xx >= s[2] as i64 {
                                     continue;
                                 }
-                                let at = ((o / og) * cg + i) * s[1] * s[2] + y as usize * s[2] + xx as usize;
+                                let position = ((o / og) * cg + i) * s[1] * s[2] + y as usize * s[2] + xx as usize;
                                 let wi = ((o * cg + i) * c.kernel[0] + ky) * c.kernel[1] + kx;
-                                acc = acc.wrapping_add(x[at].wrapping_mul(i64::from(w[wi])));
+                                acc = acc.wrapping_add(x[position].wrapping_mul(i64::from(w[wi])));
                             }
                         }
                     }
@@ -327,13 +327,13 @@ mod tests {
             let w: Vec<i32> =
                 (0..cout * cin / groups * c.kernel[0] * c.kernel[1]).map(|_| pick(201) as i32 - 100).collect();
             let b: Vec<i64> = (0..cout).map(|_| pick(1000) as i64).collect();
-            let wanted = schoolbook(&c, &x, &shape, &out, &w, &b);
-            assert_eq!(conv2d(&c, &x, &shape, &out, &w, &b), wanted, "round {round}: {c:?} on {shape:?}");
+            let expected = schoolbook(&c, &x, &shape, &out, &w, &b);
+            assert_eq!(conv2d(&c, &x, &shape, &out, &w, &b), expected, "round {round}: {c:?} on {shape:?}");
             // Both implementations, independent of the choice for these sizes.
             let plan = ConvPlan::new(&c, &shape, &out);
-            assert_eq!(conv_in_loops(&plan, &x, &w, &b), wanted, "round {round}: {c:?} on {shape:?} in loops");
+            assert_eq!(conv_in_loops(&plan, &x, &w, &b), expected, "round {round}: {c:?} on {shape:?} in loops");
             let product = i64::conv_as_product(&plan, &x, &w, &b);
-            assert_eq!(product, Some(wanted), "round {round}: {c:?} on {shape:?} as a product");
+            assert_eq!(product, Some(expected), "round {round}: {c:?} on {shape:?} as a product");
         }
     }
 

@@ -83,20 +83,21 @@ fn windows<T: Number>(plan: &ConvPlan, source: &[T], top: usize, bottom: usize) 
     laid_out.par_chunks_mut(columns.max(1)).enumerate().for_each(|(tap, row)| {
         let (ky, kx) = (tap / kw % kh, tap % kw);
         let source = &source[tap / (kh * kw) * plan.height * plan.width..][..plan.height * plan.width];
-        let (first, last) = valid_span(plan.out_height, plan.height, c.stride[0], ky * c.dilation[0], c.pads[0]);
-        let (left, right) = valid_span(width, plan.width, c.stride[1], kx * c.dilation[1], c.pads[1]);
-        if left >= right {
+        let (first_row, last_row) =
+            valid_span(plan.out_height, plan.height, c.stride[0], ky * c.dilation[0], c.pads[0]);
+        let (start, end) = valid_span(width, plan.width, c.stride[1], kx * c.dilation[1], c.pads[1]);
+        if start >= end {
             return;
         }
-        for line in first.max(top)..last.min(bottom) {
+        for line in first_row.max(top)..last_row.min(bottom) {
             let y = line * c.stride[0] + ky * c.dilation[0] - c.pads[0];
-            let x = left * c.stride[1] + kx * c.dilation[1] - c.pads[1];
-            let from = &source[y * plan.width + x..(y + 1) * plan.width];
-            let to = &mut row[(line - top) * width + left..(line - top) * width + right];
+            let x = start * c.stride[1] + kx * c.dilation[1] - c.pads[1];
+            let source_row = &source[y * plan.width + x..(y + 1) * plan.width];
+            let target = &mut row[(line - top) * width + start..(line - top) * width + end];
             if c.stride[1] == 1 {
-                to.copy_from_slice(&from[..to.len()]);
+                target.copy_from_slice(&source_row[..target.len()]);
             } else {
-                to.iter_mut().zip(from.iter().step_by(c.stride[1])).for_each(|(to, from)| *to = *from);
+                target.iter_mut().zip(source_row.iter().step_by(c.stride[1])).for_each(|(slot, value)| *slot = *value);
             }
         }
     });

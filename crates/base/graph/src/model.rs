@@ -126,12 +126,12 @@ impl Calibration {
     /// [`FEWEST_SAMPLES`], or if they were made up.
     pub fn split(&self, graph: &FloatGraph) -> (Range<usize>, Range<usize>) {
         let count = self.samples.len();
-        let most = graph.runs_within(SEARCH_WORK).max(1);
+        let max_samples = graph.runs_within(SEARCH_WORK).max(1);
         if count < FEWEST_SAMPLES || self.guessed {
-            let searched = count.min(most);
+            let searched = count.min(max_samples);
             return (0..searched, searched..searched);
         }
-        let searched = (count - count / 4).min(most);
+        let searched = (count - count / 4).min(max_samples);
         (0..searched, searched..count)
     }
 

@@ -79,9 +79,9 @@ fn layout(bytes: &[u8]) -> Result<Layout, GraphError> {
     let n = checked_elements(&shape).filter(|&n| n <= MAX_STORED_ELEMENTS).ok_or_else(|| GraphError::Npy {
         what: format!("shape {} has more than {MAX_STORED_ELEMENTS} elements", within(&format!("{shape:?}"), 100)),
     })?;
-    let stated = field(header, "descr").unwrap_or_default().trim_matches(['\'', '"']);
-    let Some(&(kind, size)) = KINDS.iter().find(|(kind, _)| *kind == stated) else {
-        let what = format!("elements of type {} are not supported; use float32 or uint8", within(stated, 40));
+    let element_type = field(header, "descr").unwrap_or_default().trim_matches(['\'', '"']);
+    let Some(&(kind, size)) = KINDS.iter().find(|(kind, _)| *kind == element_type) else {
+        let what = format!("elements of type {} are not supported; use float32 or uint8", within(element_type, 40));
         return Err(GraphError::Npy { what });
     };
     Ok(Layout { shape, kind, size, start: start + header_len, count: n })
@@ -127,15 +127,15 @@ pub fn write(shape: &[usize], data: &[f32]) -> Vec<u8> {
     out
 }
 
-fn decode<const B: usize>(body: &[u8], n: usize, from: impl Fn([u8; B]) -> f32) -> Option<Vec<f32>> {
-    let (whole, rest) = body.as_chunks::<B>();
-    (whole.len() == n && rest.is_empty()).then(|| whole.iter().map(|b| from(*b)).collect())
+fn decode<const B: usize>(body: &[u8], n: usize, convert: impl Fn([u8; B]) -> f32) -> Option<Vec<f32>> {
+    let (elements, remainder) = body.as_chunks::<B>();
+    (elements.len() == n && remainder.is_empty()).then(|| elements.iter().map(|b| convert(*b)).collect())
 }
 
 /// Returns the text of a header field up to the next comma outside parentheses.
 fn field<'a>(header: &'a str, name: &str) -> Option<&'a str> {
-    let at = header.find(&format!("'{name}'"))?;
-    let value = header[at..].split_once(':')?.1.trim_start();
+    let start = header.find(&format!("'{name}'"))?;
+    let value = header[start..].split_once(':')?.1.trim_start();
     let end = if value.starts_with('(') { value.find(')')? + 1 } else { value.find([',', '}'])? };
     Some(value[..end].trim())
 }
@@ -160,10 +160,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damage_never_panics(cut in 0usize..200, at in 0usize..200, to in any::<u8>()) {
+        fn damage_never_panics(cut in 0usize..200, position in 0usize..200, to in any::<u8>()) {
             let mut bytes = write(&[2, 3], &[0.0; 6]);
-            let at = at % bytes.len();
-            bytes[at] = to;
+            let position = position % bytes.len();
+            bytes[position] = to;
             let cut = cut.min(bytes.len());
             let _ = read(&bytes);
             let _ = read(&bytes[..cut]);

@@ -19,13 +19,13 @@ pub fn is_npz(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
 }
 
-/// Reads the array `wanted`, or the only one.
+/// Reads the array `array_name`; without a name, the only array.
 ///
 /// # Errors
 /// Names the archive's fault, or the arrays to choose from. Also the errors of [`npy::read`], and
 /// an array that would be much larger than its archive.
-pub fn read(bytes: &[u8], wanted: Option<&str>) -> Result<Npy, GraphError> {
-    read_if(bytes, wanted, |_| Ok(()))
+pub fn read(bytes: &[u8], array_name: Option<&str>) -> Result<Npy, GraphError> {
+    read_if(bytes, array_name, |_| Ok(()))
 }
 
 /// Reads an array as [`read`] does, if `accepted` accepts its shape. `accepted` is called before
@@ -42,14 +42,14 @@ pub fn read_if(
     let files: Result<Vec<String>, _> = archive.file_names().map(|name| name.map(|n| n.into_owned())).collect();
     let files = files.map_err(|e| fail(e.to_string()))?;
     let names: Vec<&str> = files.iter().filter_map(|n| n.strip_suffix(".npy")).collect();
-    let listed = names.join(", ");
+    let name_list = names.join(", ");
     let name = match (wanted, names.as_slice()) {
         (Some(name), all) if all.contains(&name) => name,
-        (Some(name), _) => return Err(fail(format!("it holds no array `{name}`; there are: {listed}"))),
+        (Some(name), _) => return Err(fail(format!("it holds no array `{name}`; there are: {name_list}"))),
         (None, &[only]) => only,
         (None, []) => return Err(fail("it holds no array".into())),
         (None, _) => {
-            return Err(fail(format!("it holds several arrays, name one as FILE.npz:NAME; there are: {listed}")));
+            return Err(fail(format!("it holds several arrays, name one as FILE.npz:NAME; there are: {name_list}")));
         }
     };
     let member = archive.by_name(&format!("{name}.npy")).map_err(|e| fail(format!("array `{name}`: {e}")))?;
@@ -60,23 +60,23 @@ pub fn read_if(
     unpack(&mut member, name, npy::MAX_HEADER as u64, &mut unpacked)?;
     let layout = npy::Layout::of(&unpacked)?;
     accepted(&layout.shape).map_err(|what| fail(format!("array `{name}`: {what}")))?;
-    let (size, most) = (layout.file_bytes(), ALWAYS + MAX_RATIO * bytes.len() as u64);
-    if size > most {
+    let (size, max_bytes) = (layout.file_bytes(), ALWAYS + MAX_RATIO * bytes.len() as u64);
+    if size > max_bytes {
         let packed = bytes.len();
         return Err(fail(format!(
-            "array `{name}` would have {size} bytes in an archive of {packed}, the limit is {most}: save it unpacked (.npy)"
+            "array `{name}` would have {size} bytes in an archive of {packed}, the limit is {max_bytes}: save it unpacked (.npy)"
         )));
     }
     // One further byte shows whether there are too many.
-    let rest = (size + 1).saturating_sub(unpacked.len() as u64);
-    unpack(&mut member, name, rest, &mut unpacked)?;
+    let missing = (size + 1).saturating_sub(unpacked.len() as u64);
+    unpack(&mut member, name, missing, &mut unpacked)?;
     npy::read(&unpacked)
 }
 
-/// Appends at most `most` further bytes of array `name` to `unpacked`.
-fn unpack(member: &mut impl Read, name: &str, most: u64, unpacked: &mut Vec<u8>) -> Result<usize, GraphError> {
-    let done = member.by_ref().take(most).read_to_end(unpacked);
-    done.map_err(|e| fail(format!("array `{name}` cannot be unpacked: {e}")))
+/// Appends at most `max_bytes` further bytes of array `name` to `unpacked`.
+fn unpack(member: &mut impl Read, name: &str, max_bytes: u64, unpacked: &mut Vec<u8>) -> Result<usize, GraphError> {
+    let outcome = member.by_ref().take(max_bytes).read_to_end(unpacked);
+    outcome.map_err(|e| fail(format!("array `{name}` cannot be unpacked: {e}")))
 }
 
 /// Returns the error for an archive, with its names escaped.
@@ -104,13 +104,13 @@ mod tests {
     fn one_array_is_read_and_of_several_the_named_one() {
         let (a, b) = (npy::write(&[2], &[1.0, 2.0]), npy::write(&[1, 3], &[3.0, 4.0, 5.0]));
         for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
-            let one = archive(&[("arr_0.npy", &a)], method);
-            assert!(is_npz(&one) && !is_npz(&a));
-            assert_eq!(read(&one, None).unwrap().data, [1.0, 2.0]);
+            let single = archive(&[("arr_0.npy", &a)], method);
+            assert!(is_npz(&single) && !is_npz(&a));
+            assert_eq!(read(&single, None).unwrap().data, [1.0, 2.0]);
             let two = archive(&[("x.npy", &a), ("y.npy", &b)], method);
             assert_eq!(read(&two, Some("y")).unwrap().shape, [1, 3]);
-            let which = read(&two, None).unwrap_err().to_string();
-            assert!(which.contains("x, y") && which.contains("FILE.npz:NAME"), "{which}");
+            let message = read(&two, None).unwrap_err().to_string();
+            assert!(message.contains("x, y") && message.contains("FILE.npz:NAME"), "{message}");
             assert!(read(&two, Some("z")).unwrap_err().to_string().contains("there are: x, y"));
         }
         let none = archive(&[("readme.txt", b"nothing")], CompressionMethod::Stored);
@@ -141,14 +141,14 @@ mod tests {
 
     #[test]
     fn a_damaged_archive_is_an_error() {
-        let whole = archive(&[("x.npy", &npy::write(&[64], &[0.5; 64]))], CompressionMethod::Deflated);
-        for at in 0..whole.len() {
-            assert!(read(&whole[..at], None).is_err(), "cut at {at}");
-            let mut changed = whole.clone();
-            changed[at] ^= 0x55;
+        let file = archive(&[("x.npy", &npy::write(&[64], &[0.5; 64]))], CompressionMethod::Deflated);
+        for position in 0..file.len() {
+            assert!(read(&file[..position], None).is_err(), "cut at {position}");
+            let mut changed = file.clone();
+            changed[position] ^= 0x55;
             // Many bytes do not affect the content; the content must not change without an error.
             if let Ok(array) = read(&changed, None) {
-                assert_eq!(array.data, [0.5; 64], "byte {at}");
+                assert_eq!(array.data, [0.5; 64], "byte {position}");
             }
         }
     }

@@ -54,8 +54,8 @@ where
     G: SortedGraph,
     I: Interpreter<Node = G::Node>,
 {
-    let mut left = graph.use_counts();
-    let mut wires: Vec<Option<I::Wire>> = Vec::with_capacity(left.len());
+    let mut uses_left = graph.use_counts();
+    let mut wires: Vec<Option<I::Wire>> = Vec::with_capacity(uses_left.len());
     for (id, node) in graph.nodes().iter().enumerate() {
         let wire = {
             let inputs = G::inputs(node)
@@ -65,12 +65,12 @@ where
         };
         wires.push(Some(wire));
         for &i in G::inputs(node) {
-            left[i] -= 1;
-            if left[i] == 0 {
+            uses_left[i] -= 1;
+            if uses_left[i] == 0 {
                 wires[i] = None;
             }
         }
-        if left[id] == 0 {
+        if uses_left[id] == 0 {
             wires[id] = None;
         }
     }

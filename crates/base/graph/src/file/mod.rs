@@ -41,14 +41,14 @@ type Header = [u8; HEADER_BYTES];
 pub fn write(model: &Model) -> Result<Vec<u8>, GraphError> {
     model.check()?;
     let mut out = vec![0; HEADER_BYTES];
-    let mut ends = [HEADER_BYTES; 3];
-    for (index, end) in ends.iter_mut().enumerate() {
+    let mut section_ends = [HEADER_BYTES; 3];
+    for (index, end) in section_ends.iter_mut().enumerate() {
         put_section(model, index, &mut out);
         *end = out.len();
     }
-    let starts = [HEADER_BYTES, ends[0], ends[1]];
+    let starts = [HEADER_BYTES, section_ends[0], section_ends[1]];
     let parts: [(u64, blake3::Hash); 3] = std::array::from_fn(|i| {
-        let section = &out[starts[i]..ends[i]];
+        let section = &out[starts[i]..section_ends[i]];
         (section.len() as u64, blake3::hash(section))
     });
     for ((length, _), (name, limit)) in parts.iter().zip(SECTIONS) {
@@ -67,15 +67,15 @@ pub fn read(bytes: &[u8]) -> Result<Model, GraphError> {
     let header = checked_header(bytes)?;
     let mut parts = [(0, [0; 32]); 3];
     for (i, part) in parts.iter_mut().enumerate() {
-        let at = 12 + 40 * i;
-        *part = (u64::from_le_bytes(array(&header[at..at + 8])), array(&header[at + 8..at + 40]));
+        let offset = 12 + 40 * i;
+        *part = (u64::from_le_bytes(array(&header[offset..offset + 8])), array(&header[offset + 8..offset + 40]));
         check_length(part.0, SECTIONS[i].1, SECTIONS[i].0)?;
     }
     let mut rest = &bytes[HEADER_BYTES..];
-    let stated: u64 = parts.iter().map(|p| p.0).sum();
-    if rest.len() as u64 != stated {
+    let body_len: u64 = parts.iter().map(|p| p.0).sum();
+    if rest.len() as u64 != body_len {
         return Err(bad_header(format!(
-            "the file holds {} bytes after the header, its header states {stated}",
+            "the file holds {} bytes after the header, its header states {body_len}",
             rest.len()
         )));
     }
@@ -93,9 +93,9 @@ pub fn read(bytes: &[u8]) -> Result<Model, GraphError> {
 ///
 /// # Errors
 /// If the file is no model file, has another version, or cannot be read.
-pub fn digest_of_header(from: &mut impl Read) -> Result<[u8; 32], GraphError> {
+pub fn digest_of_header(reader: &mut impl Read) -> Result<[u8; 32], GraphError> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES);
-    let read = from.by_ref().take(HEADER_BYTES as u64).read_to_end(&mut bytes);
+    let read = reader.by_ref().take(HEADER_BYTES as u64).read_to_end(&mut bytes);
     read.map_err(|e| bad_header(e.to_string()))?;
     Ok(*blake3::hash(checked_header(&bytes)?).as_bytes())
 }
@@ -129,7 +129,7 @@ impl Write for Sum {
 
 fn put_section(model: &Model, index: usize, out: &mut impl Write) {
     let written = match index {
-        0 => out.write_all(&Structure::of(model).to_bytes()),
+        0 => out.write_all(&Structure::for_model(model).to_bytes()),
         1 => record::put_weights(model, out),
         _ => record::put_calibration(model, out),
     };

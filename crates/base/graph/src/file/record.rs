@@ -58,7 +58,7 @@ enum Kind {
 }
 
 impl Structure {
-    pub(super) fn of(model: &Model) -> Self {
+    pub(super) fn for_model(model: &Model) -> Self {
         Self {
             model_id: model.model_id,
             interface: model.interface.clone(),
@@ -67,7 +67,7 @@ impl Structure {
             calibration: model.calibration.text.clone(),
             guessed: model.calibration.guessed,
             samples: model.calibration.samples.len(),
-            nodes: model.graph.nodes.iter().map(Record::of).collect(),
+            nodes: model.graph.nodes.iter().map(Record::from_node).collect(),
             output: model.graph.output,
         }
     }
@@ -79,13 +79,13 @@ impl Structure {
 
 impl Record {
     /// Returns the record of a node.
-    fn of(n: &FloatNode) -> Self {
-        Self { name: n.name.clone(), op: Kind::of(&n.op), inputs: n.inputs.clone(), shape: n.shape.clone() }
+    fn from_node(n: &FloatNode) -> Self {
+        Self { name: n.name.clone(), op: Kind::from_op(&n.op), inputs: n.inputs.clone(), shape: n.shape.clone() }
     }
 }
 
 impl Kind {
-    fn of(op: &FloatOp) -> Self {
+    fn from_op(op: &FloatOp) -> Self {
         match op {
             FloatOp::Input => Self::Input,
             FloatOp::Conv { geometry, .. } => Self::Conv(geometry.clone()),
@@ -108,9 +108,9 @@ impl Kind {
         }
     }
 
-    /// Rebuilds the operation on an input of shape `first`, with its numbers from the section.
-    fn with_numbers(self, first: &[usize], numbers: &mut Numbers) -> Result<FloatOp, GraphError> {
-        let channels = first.first().copied();
+    /// Rebuilds the operation on an input of shape `shape`, with its numbers from the section.
+    fn with_numbers(self, shape: &[usize], numbers: &mut Numbers) -> Result<FloatOp, GraphError> {
+        let channels = shape.first().copied();
         Ok(match self {
             Self::Input => FloatOp::Input,
             Self::Conv(geometry) => {
@@ -128,7 +128,7 @@ impl Kind {
                 FloatOp::Affine { scale: numbers.floats(n)?, shift: numbers.floats(n)? }
             }
             Self::PositionScale => {
-                FloatOp::PositionScale(numbers.floats(weight_count(first.get(1..).and_then(checked_elements))?)?)
+                FloatOp::PositionScale(numbers.floats(weight_count(shape.get(1..).and_then(checked_elements))?)?)
             }
             Self::Relu => FloatOp::Relu,
             Self::Function(f) => FloatOp::Function(f),
@@ -146,7 +146,7 @@ impl Kind {
     }
 }
 
-/// Returns a count of weights that the structure states, an error if there is none.
+/// Returns a count of weights that the structure states, or the error for a missing count.
 fn weight_count(n: Option<usize>) -> Result<usize, GraphError> {
     n.ok_or_else(|| numbers_do_not_fit("weights"))
 }
@@ -177,10 +177,10 @@ fn put_floats(values: &[f32], out: &mut impl Write) -> io::Result<()> {
 
 /// Reads a model from its sections and checks it.
 pub(super) fn read(structure: &[u8], weights: &[u8], calibration: &[u8]) -> Result<Model, GraphError> {
-    let (s, rest): (Structure, _) =
+    let (s, remainder): (Structure, _) =
         postcard::take_from_bytes(structure).map_err(|e| bad_structure(format!("cannot be decoded: {e}")))?;
-    if !rest.is_empty() {
-        return Err(bad_structure(format!("{} bytes left over", rest.len())));
+    if !remainder.is_empty() {
+        return Err(bad_structure(format!("{} bytes left over", remainder.len())));
     }
     let graph = read_graph(s.nodes, s.output, &mut Numbers { section: "weights", rest: weights })?;
     let calibration = read_calibration(&graph, s.samples, s.calibration, s.guessed, calibration)?;
@@ -206,11 +206,11 @@ fn bad_structure(what: String) -> GraphError {
 fn read_graph(records: Vec<Record>, output: usize, numbers: &mut Numbers) -> Result<FloatGraph, GraphError> {
     let mut nodes: Vec<FloatNode> = Vec::with_capacity(records.len());
     for r in records {
-        let first = match r.inputs.first() {
+        let input_shape = match r.inputs.first() {
             None => &[][..],
             Some(&i) => &nodes.get(i).ok_or_else(|| numbers_do_not_fit("structure"))?.shape,
         };
-        let op = r.op.with_numbers(first, numbers)?;
+        let op = r.op.with_numbers(input_shape, numbers)?;
         nodes.push(FloatNode { name: r.name, op, inputs: r.inputs, shape: r.shape });
     }
     numbers.end()?;
@@ -230,9 +230,9 @@ fn read_calibration(
     let (max_abs, mean_square, extreme) = (numbers.doubles(count)?, numbers.doubles(count)?, numbers.doubles(count)?);
     // Each list must be present before the next is allocated: the stated number of samples is not
     // trusted. No list is empty.
-    let (samples, wanted) = (numbers.lists(samples, input)?, numbers.lists(samples, output)?);
+    let (samples, outputs) = (numbers.lists(samples, input)?, numbers.lists(samples, output)?);
     numbers.end()?;
-    Ok(Calibration { max_abs, mean_square, extreme, samples, wanted, text, guessed })
+    Ok(Calibration { max_abs, mean_square, extreme, samples, wanted: outputs, text, guessed })
 }
 
 /// Returns the number of elements of node `id`.
@@ -263,9 +263,9 @@ impl Numbers<'_> {
 
     fn take<const B: usize>(&mut self, count: usize) -> Result<&[[u8; B]], GraphError> {
         let cut = count.checked_mul(B).and_then(|n| self.rest.split_at_checked(n));
-        let (taken, rest) = cut.ok_or_else(|| numbers_do_not_fit(self.section))?;
+        let (bytes, rest) = cut.ok_or_else(|| numbers_do_not_fit(self.section))?;
         self.rest = rest;
-        Ok(taken.as_chunks().0)
+        Ok(bytes.as_chunks().0)
     }
 
     fn end(&self) -> Result<(), GraphError> {

@@ -28,15 +28,15 @@ fn model() -> Model {
         add(FloatOp::Dense { weights: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0], bias: vec![0.0, 1.0, 2.0] }, &[flat], &[]);
     graph.output = end;
     let samples = vec![vec![0.25; 32], vec![-0.5; 32]];
-    let wanted = samples.iter().map(|s| crate::float::run::run(&graph, s).unwrap()).collect();
+    let outputs = samples.iter().map(|s| crate::float::run::run(&graph, s).unwrap()).collect();
     let nodes = graph.nodes.len();
-    let moved = crate::ChannelAffine { scale: vec![0.5, 2.0], shift: vec![0.0, -1.0] };
+    let affine = crate::ChannelAffine { scale: vec![0.5, 2.0], shift: vec![0.0, -1.0] };
     Model {
         model_id: [3; 16],
         interface: Interface {
             name: "tiny".into(),
             input_shape: vec![2, 4, 4],
-            input: InputSpec { moved: Some(moved), ..InputSpec::plain(Interval { low: -1.0, high: 1.0 }) },
+            input: InputSpec { moved: Some(affine), ..InputSpec::plain(Interval { low: -1.0, high: 1.0 }) },
             output_shape: vec![3],
             output_mode: OutputMode::Logits,
             outputs: vec![],
@@ -49,7 +49,7 @@ fn model() -> Model {
             mean_square: vec![1.0; nodes],
             extreme: vec![1.0; nodes],
             samples,
-            wanted,
+            wanted: outputs,
             text: "2 calibration samples".into(),
             guessed: false,
         },
@@ -63,11 +63,11 @@ fn bytes() -> Vec<u8> {
 
 /// The file with one section replaced, with matching digests.
 fn with_section(index: usize, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
-    let whole = bytes();
-    let mut rest = &whole[HEADER_BYTES..];
+    let file = bytes();
+    let mut rest = &file[HEADER_BYTES..];
     let mut sections: Vec<Vec<u8>> = Vec::new();
     for i in 0..3 {
-        let length = u64::from_le_bytes(array(&whole[12 + 40 * i..20 + 40 * i])) as usize;
+        let length = u64::from_le_bytes(array(&file[12 + 40 * i..20 + 40 * i])) as usize;
         sections.push(rest[..length].to_vec());
         rest = &rest[length..];
     }
@@ -158,19 +158,19 @@ proptest! {
     }
 
     #[test]
-    fn flips_are_errors(at in any::<prop::sample::Index>(), bit in 0u32..8) {
+    fn flips_are_errors(position in any::<prop::sample::Index>(), bit in 0u32..8) {
         let mut b = bytes();
-        let at = at.index(b.len());
-        b[at] ^= 1 << bit;
+        let position = position.index(b.len());
+        b[position] ^= 1 << bit;
         prop_assert!(read(&b).is_err());
     }
 
     #[test]
-    fn any_structure_ends_in_a_result(noise in proptest::collection::vec(any::<u8>(), 0..30), at in any::<prop::sample::Index>()) {
+    fn any_structure_ends_in_a_result(noise in proptest::collection::vec(any::<u8>(), 0..30), position in any::<prop::sample::Index>()) {
         // The digests match the change.
         let changed = with_section(0, |s| {
-            let at = at.index(s.len());
-            s[at..].iter_mut().zip(&noise).for_each(|(b, n)| *b ^= n);
+            let position = position.index(s.len());
+            s[position..].iter_mut().zip(&noise).for_each(|(b, n)| *b ^= n);
         });
         if let Ok(read_back) = read(&changed) {
             prop_assert_eq!(read(&write(&read_back).unwrap()).unwrap(), read_back);

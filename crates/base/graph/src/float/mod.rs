@@ -130,20 +130,20 @@ impl FloatOp {
     /// Returns the shape of the result on inputs of the given shapes; only `Input` and `Reshape`
     /// need `declared`.
     fn infer_shape(&self, inputs: &[&[usize]], declared: &[usize]) -> Result<Vec<usize>, String> {
-        let first = inputs.first().copied().unwrap_or(&[]);
+        let shape = inputs.first().copied().unwrap_or(&[]);
         match self {
             Self::Input => Ok(declared.to_vec()),
-            Self::Conv { geometry, .. } => geometry::conv_shape(geometry, first),
-            Self::Dense { bias, .. } => geometry::dense_shape(bias.len(), first),
-            Self::Affine { .. } | Self::PositionScale(_) | Self::Relu | Self::Function(_) => Ok(first.to_vec()),
-            Self::MaxPool(w) | Self::SumPool(w) => geometry::pool_shape(w, first),
+            Self::Conv { geometry, .. } => geometry::conv_shape(geometry, shape),
+            Self::Dense { bias, .. } => geometry::dense_shape(bias.len(), shape),
+            Self::Affine { .. } | Self::PositionScale(_) | Self::Relu | Self::Function(_) => Ok(shape.to_vec()),
+            Self::MaxPool(w) | Self::SumPool(w) => geometry::pool_shape(w, shape),
             Self::Add | Self::Sub | Self::Mul => geometry::pair_shape(inputs),
             Self::Concat => geometry::concat_shape(inputs),
-            Self::Slice(s) => geometry::slice_shape(s, first),
-            Self::Pad { before, after } => geometry::pad_shape(before, after, first),
-            Self::Reshape => geometry::reshaped(declared, first),
-            Self::Transpose(perm) => geometry::transpose_shape(perm, first),
-            Self::ArgMax => geometry::arg_max_shape(first),
+            Self::Slice(s) => geometry::slice_shape(s, shape),
+            Self::Pad { before, after } => geometry::pad_shape(before, after, shape),
+            Self::Reshape => geometry::reshaped(declared, shape),
+            Self::Transpose(perm) => geometry::transpose_shape(perm, shape),
+            Self::ArgMax => geometry::arg_max_shape(shape),
         }
     }
 }
@@ -340,8 +340,8 @@ impl FloatGraph {
         if (id == 0) != matches!(node.op, FloatOp::Input) {
             return Err("the input must be the first node and the only input".into());
         }
-        let (least, most) = node.op.arity();
-        if !(least..=most).contains(&node.inputs.len()) {
+        let (min_inputs, max_inputs) = node.op.arity();
+        if !(min_inputs..=max_inputs).contains(&node.inputs.len()) {
             return Err(format!("has {} inputs", node.inputs.len()));
         }
         if node.inputs.iter().any(|&i| i >= id) {
@@ -376,16 +376,16 @@ fn checked_shape(op: &FloatOp, inputs: &[&[usize]], declared: &[usize]) -> Resul
 
 /// Checks the lengths of weights, biases and factors.
 fn check_lengths(op: &FloatOp, shapes: &[&[usize]]) -> Result<(), String> {
-    let first = shapes.first().copied().unwrap_or(&[]);
+    let input_shape = shapes.first().copied().unwrap_or(&[]);
     let ok = match op {
         FloatOp::Conv { geometry: g, weights, bias } => {
-            let needed = g.row_len(first[0]).and_then(|row| row.checked_mul(g.out_channels));
+            let needed = g.row_len(input_shape[0]).and_then(|row| row.checked_mul(g.out_channels));
             needed == Some(weights.len()) && bias.len() == g.out_channels
         }
-        FloatOp::Dense { weights, bias } => Some(weights.len()) == bias.len().checked_mul(first[0]),
-        FloatOp::Affine { scale, shift } => first.first() == Some(&scale.len()) && scale.len() == shift.len(),
-        FloatOp::PositionScale(f) => !first.is_empty() && f.len() == first[1..].iter().product::<usize>(),
+        FloatOp::Dense { weights, bias } => Some(weights.len()) == bias.len().checked_mul(input_shape[0]),
+        FloatOp::Affine { scale, shift } => input_shape.first() == Some(&scale.len()) && scale.len() == shift.len(),
+        FloatOp::PositionScale(f) => !input_shape.is_empty() && f.len() == input_shape[1..].iter().product::<usize>(),
         _ => true,
     };
-    if ok { Ok(()) } else { Err(format!("its weights do not fit an input of shape {first:?}")) }
+    if ok { Ok(()) } else { Err(format!("its weights do not fit an input of shape {input_shape:?}")) }
 }

@@ -30,21 +30,21 @@ pub(super) fn measure(
 ) -> Result<Measured, GraphError> {
     let count = graph.nodes.len();
     let (mut max_abs, mut mean_square) = (vec![0f64; count], vec![0f64; count]);
-    let kept = kept(graph, samples.len());
-    let mut wanted = Vec::with_capacity(kept);
-    for (done, sample) in samples.iter().enumerate() {
-        watch.tell("running calibration samples", done, Some(samples.len()))?;
+    let kept_count = count_kept(graph, samples.len());
+    let mut wanted = Vec::with_capacity(kept_count);
+    for (index, sample) in samples.iter().enumerate() {
+        watch.tell("running calibration samples", index, Some(samples.len()))?;
         let result = run_tapped(graph, sample, &mut |id, _, values| {
             let squares: f64 = values.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
             let largest = tacit_floats::largest_magnitude(values.iter().copied());
             max_abs[id] = tacit_floats::larger(max_abs[id], largest);
             mean_square[id] += squares / values.len() as f64 / samples.len() as f64;
         })?;
-        if wanted.len() < kept {
+        if wanted.len() < kept_count {
             wanted.push(result);
         }
     }
-    samples.truncate(kept);
+    samples.truncate(kept_count);
     max_abs[0] = max_abs[0].max(f64::from(range.low.abs())).max(f64::from(range.high.abs()));
     if let Some(id) = max_abs.iter().position(|m| !m.is_finite() || *m > MAX_MAGNITUDE) {
         return Err(GraphError::Calibration { what: overflow(&graph.nodes[id].name, max_abs[0]) });
@@ -62,10 +62,10 @@ fn overflow(name: &str, largest: f64) -> String {
     )
 }
 
-/// Returns how many of `given` samples are stored: enough for a search and to judge it, or only as
+/// Returns how many of `sample_count` samples are stored: enough for a search and to judge it, or only as
 /// many as a search can run.
-pub(super) fn kept(graph: &FloatGraph, given: usize) -> usize {
-    let given = given.min(KEPT_ELEMENTS / graph.nodes[0].elements()).max(1);
-    let enough = given.min(graph.runs_within(WORK_OF_KEPT));
-    if enough >= FEWEST_SAMPLES { enough } else { given.min(graph.runs_within(SEARCH_WORK).max(1)) }
+pub(super) fn count_kept(graph: &FloatGraph, sample_count: usize) -> usize {
+    let sample_count = sample_count.min(KEPT_ELEMENTS / graph.nodes[0].elements()).max(1);
+    let enough = sample_count.min(graph.runs_within(WORK_OF_KEPT));
+    if enough >= FEWEST_SAMPLES { enough } else { sample_count.min(graph.runs_within(SEARCH_WORK).max(1)) }
 }

@@ -15,22 +15,22 @@ const FILTERS: usize = 16;
 const NOISE: usize = 6;
 const SEED: u64 = 0x7ac1;
 
-/// Returns up to `most` extreme inputs with values in `range`, the most informative first.
+/// Returns up to `max_inputs` extreme inputs with values in `range`, the most informative first.
 #[must_use]
-pub fn extreme_inputs(graph: &FloatGraph, range: Interval<f32>, most: usize) -> Vec<Vec<f32>> {
-    let (patterns, ends) = (patterns(graph).into_iter().take(most), range.ends());
-    patterns.map(|pattern| pattern.into_iter().map(|high| ends[usize::from(high)]).collect()).collect()
+pub fn extreme_inputs(graph: &FloatGraph, range: Interval<f32>, max_inputs: usize) -> Vec<Vec<f32>> {
+    let (patterns, bounds) = (patterns(graph).into_iter().take(max_inputs), range.ends());
+    patterns.map(|pattern| pattern.into_iter().map(|high| bounds[usize::from(high)]).collect()).collect()
 }
 
 /// Returns the largest magnitude of each node's tensor over the extreme inputs with values in
 /// `range`.
 pub(super) fn magnitudes(graph: &FloatGraph, range: Interval<f32>, watch: &Watch) -> Result<Vec<f64>, GraphError> {
-    let (patterns, ends) = (patterns(graph), range.ends());
+    let (patterns, bounds) = (patterns(graph), range.ends());
     let count = graph.runs_within(WORK).clamp(2, patterns.len());
     let mut largest = vec![0f64; graph.nodes.len()];
-    for (done, pattern) in patterns[..count].iter().enumerate() {
-        watch.tell("running extreme inputs", done, Some(count))?;
-        let input: Vec<f32> = pattern.iter().map(|&high| ends[usize::from(high)]).collect();
+    for (index, pattern) in patterns[..count].iter().enumerate() {
+        watch.tell("running extreme inputs", index, Some(count))?;
+        let input: Vec<f32> = pattern.iter().map(|&high| bounds[usize::from(high)]).collect();
         run_tapped(graph, &input, &mut |id, _, values| {
             let size = tacit_floats::largest_magnitude(values.iter().copied());
             // A value that overflows floats overflows every ring.
@@ -52,39 +52,39 @@ fn patterns(graph: &FloatGraph) -> Vec<Vec<bool>> {
     let make = |high: &dyn Fn(usize, usize, usize) -> bool| -> Vec<bool> {
         (0..channels * rows * columns).map(|i| high(i / (rows * columns), i / columns % rows, i % columns)).collect()
     };
-    let mut made = vec![make(&|_, y, x| (y + x) % 2 == 0), make(&|_, _, _| true), make(&|_, _, _| false)];
+    let mut patterns = vec![make(&|_, y, x| (y + x) % 2 == 0), make(&|_, _, _| true), make(&|_, _, _| false)];
     let mut filters = filters(graph);
     let mut rng = SplitMix::new(SEED);
     let mut noise: Vec<_> = (0..NOISE).map(|_| make(&|_, _, _| true)).collect();
     noise.iter_mut().flatten().for_each(|bit| *bit = rng.next_u64() & 1 == 1);
     // One input of each kind precedes further inputs of any kind.
-    made.extend(filters.drain(..filters.len().min(4)));
-    made.push(noise.remove(0));
+    patterns.extend(filters.drain(..filters.len().min(4)));
+    patterns.push(noise.remove(0));
     for cell in [1, 2, 4, 8] {
-        made.push(make(&|_, y, x| (y / cell + x / cell) % 2 == 1));
-        made.push(make(&|_, y, x| (y / cell + x / cell) % 2 == 0));
-        made.push(make(&|_, _, x| (x / cell) % 2 == 0));
-        made.push(make(&|_, y, _| (y / cell) % 2 == 0));
+        patterns.push(make(&|_, y, x| (y / cell + x / cell) % 2 == 1));
+        patterns.push(make(&|_, y, x| (y / cell + x / cell) % 2 == 0));
+        patterns.push(make(&|_, _, x| (x / cell) % 2 == 0));
+        patterns.push(make(&|_, y, _| (y / cell) % 2 == 0));
     }
-    made.extend(filters);
-    made.extend(noise);
+    patterns.extend(filters);
+    patterns.extend(noise);
     // Single colours: plain, and as checkerboards of opposite channels.
     for c in 0..channels.min(4) {
-        made.push(make(&|k, _, _| k == c));
-        made.push(make(&|k, _, _| k != c));
-        made.push(make(&|k, y, x| ((y + x) % 2 == 0) == (k == c)));
-        made.push(make(&|k, y, x| ((y / 2 + x / 2) % 2 == 0) == (k == c)));
+        patterns.push(make(&|k, _, _| k == c));
+        patterns.push(make(&|k, _, _| k != c));
+        patterns.push(make(&|k, y, x| ((y + x) % 2 == 0) == (k == c)));
+        patterns.push(make(&|k, y, x| ((y / 2 + x / 2) % 2 == 0) == (k == c)));
     }
-    made.push(make(&|_, y, _| y < rows / 2));
-    made.push(make(&|_, _, x| x < columns / 2));
-    made
+    patterns.push(make(&|_, y, _| y < rows / 2));
+    patterns.push(make(&|_, _, x| x < columns / 2));
+    patterns
 }
 
 /// Returns inputs that agree in sign with a filter of the first linear layer everywhere, for the
 /// filters with the largest sums of magnitudes.
 fn filters(graph: &FloatGraph) -> Vec<Vec<bool>> {
-    let first = graph.nodes.iter().find(|n| n.op.is_linear());
-    let Some(node) = first.filter(|n| n.inputs == [0]) else { return Vec::new() };
+    let layer = graph.nodes.iter().find(|n| n.op.is_linear());
+    let Some(node) = layer.filter(|n| n.inputs == [0]) else { return Vec::new() };
     let (weights, outputs) = match &node.op {
         FloatOp::Conv { weights, bias, .. } | FloatOp::Dense { weights, bias } => (weights, bias.len()),
         _ => return Vec::new(),
@@ -132,8 +132,8 @@ mod tests {
     fn every_pattern_fits_the_input() {
         for shape in [vec![7], vec![3, 9], vec![2, 6, 5]] {
             let graph = FloatGraph::new("x", shape).unwrap();
-            let all = patterns(&graph);
-            assert!(all.len() > 20 && all.iter().all(|p| p.len() == graph.nodes[0].elements()));
+            let candidates = patterns(&graph);
+            assert!(candidates.len() > 20 && candidates.iter().all(|p| p.len() == graph.nodes[0].elements()));
         }
     }
 }

@@ -141,7 +141,7 @@ pub fn import_network(network: Network, options: &ImportOptions) -> Result<Impor
     let declared = declared(options, network.input_range);
     let (raw, text, guessed) = samples(&float, options, &declared)?;
     let mut samples: Vec<Vec<f32>> = match &rewritten.input_affine {
-        Some(moved) => raw.iter().map(|sample| moved.apply(sample)).collect(),
+        Some(affine) => raw.iter().map(|sample| affine.apply(sample)).collect(),
         None => raw,
     };
     // The accepted range is that of all given samples, even if only some of them are run.
@@ -186,8 +186,8 @@ pub fn import_network(network: Network, options: &ImportOptions) -> Result<Impor
 
 /// Removes a final arg max from the network.
 fn strip_arg_max(graph: &mut FloatGraph) -> Result<bool, GraphError> {
-    let found = matches!(graph.nodes[graph.output].op, FloatOp::ArgMax);
-    if found {
+    let has_arg_max = matches!(graph.nodes[graph.output].op, FloatOp::ArgMax);
+    if has_arg_max {
         graph.output = graph.nodes[graph.output].inputs[0];
         graph.sort()?;
     }
@@ -197,7 +197,7 @@ fn strip_arg_max(graph: &mut FloatGraph) -> Result<bool, GraphError> {
             help: "an ArgMax is supported at the end of the network only".into(),
         });
     }
-    Ok(found)
+    Ok(has_arg_max)
 }
 
 fn model_id(options: &ImportOptions) -> Result<[u8; 16], GraphError> {
@@ -223,13 +223,13 @@ fn samples(
         let Interval { low, high } = hull(declared).unwrap_or(Interval { low: -1.0, high: 1.0 });
         let inner = (n / shape[0].max(1)).max(1);
         let mut rng = SplitMix::new(options.seed);
-        let mut made = vec![vec![0.0; n]; 4];
-        for (i, value) in made.iter_mut().flat_map(|sample| sample.iter_mut().enumerate()) {
-            let drawn = rng.range(f64::from(low), f64::from(high)) as f32;
+        let mut samples = vec![vec![0.0; n]; 4];
+        for (i, value) in samples.iter_mut().flat_map(|sample| sample.iter_mut().enumerate()) {
+            let random = rng.range(f64::from(low), f64::from(high)) as f32;
             let of_channel = declared.get(i / inner).or(declared.first());
-            *value = of_channel.map_or(drawn, |range| drawn.max(range.low).min(range.high));
+            *value = of_channel.map_or(random, |range| random.max(range.low).min(range.high));
         }
-        return Ok((made, format!("4 seeded random inputs in [{low}, {high}]: headroom is a guess"), true));
+        return Ok((samples, format!("4 seeded random inputs in [{low}, {high}]: headroom is a guess"), true));
     };
     let all = options.prepare(shape, npy, usize::MAX)?;
     let text = format!("{} calibration samples", all.len().min(options.max_samples.max(1)));
@@ -279,8 +279,8 @@ fn input_spec(
     declared: Vec<Interval<f32>>,
     samples: &[Vec<f32>],
 ) -> Result<InputSpec, GraphError> {
-    let moved = rewritten.input_affine.clone();
-    let range = match (hull(&declared), &moved) {
+    let affine = rewritten.input_affine.clone();
+    let range = match (hull(&declared), &affine) {
         (Some(range), None) => range,
         (Some(_), Some(ChannelAffine { scale, shift })) => span((0..scale.len()).flat_map(|c| {
             let of_channel = declared.get(c).unwrap_or(&declared[0]);
@@ -301,7 +301,7 @@ fn input_spec(
         mean: options.mean.clone(),
         std: options.std.clone(),
         pixel_scale: options.pixel_scale,
-        moved,
+        moved: affine,
         range,
         declared,
     })

@@ -32,17 +32,17 @@ pub(super) fn rescale(
     let powers: Vec<f64> = exponents.iter().map(|e| f64::from(*e).exp2()).collect();
     for id in 0..graph.nodes.len() {
         let source = graph.nodes[id].inputs.first().copied().unwrap_or(id);
-        let (made, read) = (powers[id], powers[source]);
+        let (output_power, read) = (powers[id], powers[source]);
         match &mut graph.nodes[id].op {
             FloatOp::Conv { weights, bias, .. } | FloatOp::Dense { weights, bias } => {
-                times(weights, made / read);
-                times(bias, made);
+                times(weights, output_power / read);
+                times(bias, output_power);
             }
-            FloatOp::Affine { shift, .. } => times(shift, made),
+            FloatOp::Affine { shift, .. } => times(shift, output_power),
             _ => {}
         }
-        measured.max_abs[id] *= made;
-        measured.mean_square[id] *= made * made;
+        measured.max_abs[id] *= output_power;
+        measured.mean_square[id] *= output_power * output_power;
     }
     measured.samples.iter_mut().for_each(|sample| times(sample, powers[0]));
     measured.wanted.iter_mut().for_each(|result| times(result, powers[graph.output]));
@@ -53,9 +53,9 @@ pub(super) fn rescale(
             input.moved.get_or_insert_with(|| ChannelAffine { scale: vec![1.0; channels], shift: vec![0.0; channels] });
         times(&mut moved.scale, powers[0]);
         times(&mut moved.shift, powers[0]);
-        let mut ends = input.range.ends();
-        times(&mut ends, powers[0]);
-        let [low, high] = ends;
+        let mut bounds = input.range.ends();
+        times(&mut bounds, powers[0]);
+        let [low, high] = bounds;
         input.range = Interval { low, high };
     }
     true
@@ -72,18 +72,18 @@ fn times(values: &mut [f32], factor: f64) {
 fn exponents(graph: &FloatGraph, mean_square: &[f64]) -> Vec<i32> {
     let group = graph.groups(|op| !op.is_linear());
     let mut largest = vec![0f64; graph.nodes.len()];
-    let mut kept = vec![false; graph.nodes.len()];
+    let mut is_kept = vec![false; graph.nodes.len()];
     for (id, &root) in group.iter().enumerate() {
         largest[root] = largest[root].max(mean_square[id]);
         // Functions and products do not commute with a factor.
-        kept[root] |= matches!(graph.nodes[id].op, FloatOp::Function(_) | FloatOp::Mul);
+        is_kept[root] |= matches!(graph.nodes[id].op, FloatOp::Function(_) | FloatOp::Mul);
     }
     group
         .into_iter()
         .map(|root| {
             let size = 0.5 * largest[root].log2();
             let usual = largest[root] == 0.0 || (f64::from(-SMALL)..=f64::from(LARGE)).contains(&size);
-            if usual || kept[root] { 0 } else { (-size.round() as i32).clamp(-MAX, MAX) }
+            if usual || is_kept[root] { 0 } else { (-size.round() as i32).clamp(-MAX, MAX) }
         })
         .collect()
 }
@@ -99,17 +99,20 @@ mod tests {
 
     /// Two layers with a shortcut between them, `x -> relu(a) + a -> y`, with input and first layer
     /// of the given sizes.
-    fn imported(input: f64, first: f64) -> (Imported, Vec<Vec<f32>>) {
+    fn imported(input: f64, weight_size: f64) -> (Imported, Vec<Vec<f32>>) {
         let mut rng = SplitMix::new(3);
-        let mut some = |n: usize, size: f64| -> Vec<f32> { (0..n).map(|_| (rng.normal() * size) as f32).collect() };
+        let mut random_list =
+            |n: usize, size: f64| -> Vec<f32> { (0..n).map(|_| (rng.normal() * size) as f32).collect() };
         let mut graph = FloatGraph::new("x", vec![5]).unwrap();
         let dense = |weights: Vec<f32>, bias: Vec<f32>| FloatOp::Dense { weights, bias };
-        let a = graph.push("a", dense(some(40, first), some(8, first * input)), &[0], &[]).unwrap();
+        let a = graph
+            .push("a", dense(random_list(40, weight_size), random_list(8, weight_size * input)), &[0], &[])
+            .unwrap();
         let relu = graph.push("relu", FloatOp::Relu, &[a], &[]).unwrap();
         let sum = graph.push("sum", FloatOp::Add, &[relu, a], &[]).unwrap();
-        let last = dense(some(24, 1.0 / (first * input)), some(3, 1.0));
-        graph.output = graph.push("y", last, &[sum], &[]).unwrap();
-        let samples: Vec<Vec<f32>> = (0..8).map(|_| some(5, input)).collect();
+        let output = dense(random_list(24, 1.0 / (weight_size * input)), random_list(3, 1.0));
+        graph.output = graph.push("y", output, &[sum], &[]).unwrap();
+        let samples: Vec<Vec<f32>> = (0..8).map(|_| random_list(5, input)).collect();
         let network = Network::new("n", graph);
         let calibration = Some(Npy { shape: vec![8, 5], data: samples.concat(), is_bytes: false });
         (import_network(network, &ImportOptions { calibration, ..ImportOptions::default() }).unwrap(), samples)
@@ -117,21 +120,21 @@ mod tests {
 
     #[test]
     fn tiny_and_huge_tensors_become_usual_and_the_network_stays() {
-        for (input, first) in [(1e-5, 1.0), (1.0, 1e-7), (1e-5, 1e-7), (1e7, 1.0), (1.0, 1.0)] {
-            let (imported, samples) = imported(input, first);
+        for (input, weight_size) in [(1e-5, 1.0), (1.0, 1e-7), (1e-5, 1e-7), (1e7, 1.0), (1.0, 1.0)] {
+            let (imported, samples) = imported(input, weight_size);
             let model = &imported.model;
             let sizes = model.calibration.mean_square.iter().map(|m| m.sqrt());
             assert!(
                 sizes.clone().all(|s| (1e-2..1e5).contains(&s)),
-                "{input} {first}: {:?}",
+                "{input} {weight_size}: {:?}",
                 sizes.collect::<Vec<_>>()
             );
             assert_eq!(model.interface.input.moved.is_some(), input != 1.0);
             for x in samples {
-                let wanted = run(&imported.network.graph, &x).unwrap();
-                let got = model.run(&model.interface.accept(&x, Units::Network).unwrap()).unwrap();
-                for (g, w) in got.iter().zip(&wanted) {
-                    assert!((g - f64::from(*w)).abs() < 1e-4 * (1.0 + g.abs()), "{input} {first}: {g} {w}");
+                let expected = run(&imported.network.graph, &x).unwrap();
+                let outputs = model.run(&model.interface.accept(&x, Units::Network).unwrap()).unwrap();
+                for (g, w) in outputs.iter().zip(&expected) {
+                    assert!((g - f64::from(*w)).abs() < 1e-4 * (1.0 + g.abs()), "{input} {weight_size}: {g} {w}");
                 }
             }
         }

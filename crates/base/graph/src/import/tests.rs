@@ -37,13 +37,16 @@ fn the_model_computes_what_the_network_does() {
     let mut rng = SplitMix::new(8);
     for _ in 0..10 {
         let x: Vec<f32> = (0..64).map(|_| rng.range(-1.0, 1.0) as f32).collect();
-        let wanted = crate::float::run::run(&imported.network.graph, &x).unwrap();
-        let given = imported.client_input(&x);
-        let got = logits.model.run(&given).unwrap();
-        for (g, w) in got.iter().zip(&wanted) {
+        let expected = crate::float::run::run(&imported.network.graph, &x).unwrap();
+        let client_input = imported.client_input(&x);
+        let outputs = logits.model.run(&client_input).unwrap();
+        for (g, w) in outputs.iter().zip(&expected) {
             assert!((g - f64::from(*w)).abs() < 1e-4 * (1.0 + g.abs()), "{g} {w}");
         }
-        assert_eq!(imported.model.run(&given).unwrap(), [tacit_floats::first_largest(&wanted).unwrap() as f64]);
+        assert_eq!(
+            imported.model.run(&client_input).unwrap(),
+            [tacit_floats::first_largest(&expected).unwrap() as f64]
+        );
     }
     assert_eq!((imported.model.interface.output_shape, logits.model.interface.output_shape), (vec![1], vec![10]));
 }
@@ -52,17 +55,18 @@ fn the_model_computes_what_the_network_does() {
 fn statistics_cover_all_samples_and_few_are_kept() {
     let data: Vec<f32> = (0..3 * 64).map(|i| i as f32 / 192.0).collect();
     let calibration = Some(Npy { shape: vec![3, 1, 8, 8], data, is_bytes: false });
-    let all = tiny(&ImportOptions { calibration: calibration.clone(), ..ImportOptions::default() }).model.calibration;
-    assert_eq!((all.samples.len(), all.wanted.len(), all.guessed), (3, 3, false));
-    assert!(all.max_abs[0] > 0.99 && all.mean_square.iter().all(|m| *m > 0.0), "{all:?}");
+    let stored =
+        tiny(&ImportOptions { calibration: calibration.clone(), ..ImportOptions::default() }).model.calibration;
+    assert_eq!((stored.samples.len(), stored.wanted.len(), stored.guessed), (3, 3, false));
+    assert!(stored.max_abs[0] > 0.99 && stored.mean_square.iter().all(|m| *m > 0.0), "{stored:?}");
     let two = tiny(&ImportOptions { calibration, max_samples: 2, ..ImportOptions::default() }).model.calibration;
-    assert_eq!((two.samples.len(), two.samples[1].clone()), (2, all.samples[1].clone()));
+    assert_eq!((two.samples.len(), two.samples[1].clone()), (2, stored.samples[1].clone()));
     // SqueezeNet takes 0.35 G multiplications: a search can run four samples; 22 are stored to
     // judge it.
     let network = onnx::parse(&zoo::build("squeezenet1.1", 1).unwrap()).unwrap();
-    let kept = [3, 8, 16, 64].map(|given| calibrate::kept(&network.graph, given));
-    assert_eq!(kept, [3, 4, 16, 22]);
-    let mut calibration = all;
+    let counts = [3, 8, 16, 64].map(|sample_count| calibrate::count_kept(&network.graph, sample_count));
+    assert_eq!(counts, [3, 4, 16, 22]);
+    let mut calibration = stored;
     for (count, split) in [(3, (0..3, 3..3)), (8, (0..4, 4..4)), (16, (0..4, 4..16)), (22, (0..4, 4..22))] {
         calibration.samples = vec![Vec::new(); count];
         assert_eq!(calibration.split(&network.graph), split);
@@ -102,16 +106,16 @@ fn a_model_whose_parts_do_not_fit_is_refused() {
 
 #[test]
 fn an_import_tells_how_far_it_is_and_ends_when_asked() {
-    let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-    let listener = std::sync::Arc::clone(&told);
+    let reports = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let listener = std::sync::Arc::clone(&reports);
     let watch = Watch::new(move |step| {
         listener.lock().unwrap().push((step.what, step.done, step.of));
         true
     });
     tiny(&ImportOptions { watch, ..ImportOptions::default() });
-    let told = told.lock().unwrap();
-    assert_eq!(told[0].0, "reading the network");
-    let samples: Vec<_> = told.iter().filter(|t| t.0 == "running calibration samples").collect();
+    let reports = reports.lock().unwrap();
+    assert_eq!(reports[0].0, "reading the network");
+    let samples: Vec<_> = reports.iter().filter(|t| t.0 == "running calibration samples").collect();
     assert_eq!(samples.iter().map(|t| (t.1, t.2)).collect::<Vec<_>>(), [0, 1, 2, 3].map(|i| (i, Some(4))));
     let watch = Watch::new(|step| step.done < 2);
     let options = ImportOptions { watch, ..ImportOptions::default() };

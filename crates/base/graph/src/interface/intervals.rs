@@ -11,12 +11,12 @@ fn interval([low, high]: [f32; 2]) -> Interval<f32> {
 pub(super) mod one {
     use super::*;
 
-    pub fn serialize<S: Serializer>(interval: &Interval<f32>, to: S) -> Result<S::Ok, S::Error> {
-        interval.ends().serialize(to)
+    pub fn serialize<S: Serializer>(interval: &Interval<f32>, serializer: S) -> Result<S::Ok, S::Error> {
+        interval.ends().serialize(serializer)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Interval<f32>, D::Error> {
-        Deserialize::deserialize(from).map(interval)
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Interval<f32>, D::Error> {
+        Deserialize::deserialize(deserializer).map(interval)
     }
 }
 
@@ -24,11 +24,11 @@ pub(super) mod one {
 pub(super) mod list {
     use super::*;
 
-    pub fn serialize<S: Serializer>(intervals: &[Interval<f32>], to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(intervals.iter().map(|interval| interval.ends()))
+    pub fn serialize<S: Serializer>(intervals: &[Interval<f32>], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(intervals.iter().map(|interval| interval.ends()))
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Interval<f32>>, D::Error> {
-        Ok(Vec::deserialize(from)?.into_iter().map(interval).collect())
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Interval<f32>>, D::Error> {
+        Ok(Vec::deserialize(deserializer)?.into_iter().map(interval).collect())
     }
 }

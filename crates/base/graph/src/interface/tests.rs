@@ -24,22 +24,22 @@ fn inputs_are_held_to_shape_and_range() {
 
 #[test]
 fn every_channel_has_its_own_normalisation_in_any_shape() {
-    let moved = Some(ChannelAffine { scale: vec![2.0, -0.5], shift: vec![1.0, 3.0] });
-    for (shape, raw, wanted) in [
+    let affine = Some(ChannelAffine { scale: vec![2.0, -0.5], shift: vec![1.0, 3.0] });
+    for (shape, raw, expected) in [
         (vec![2], vec![10.0, 20.0], vec![13.0, -1.0]),
         (vec![2, 2], vec![10.0, 20.0, 10.0, 20.0], vec![13.0, 33.0, 1.5, -1.0]),
         (vec![2, 1, 2], vec![10.0, 20.0, 10.0, 20.0], vec![13.0, 33.0, 1.5, -1.0]),
     ] {
         let mut i = interface();
         i.input_shape = shape;
-        i.input = InputSpec { mean: vec![4.0, 4.0], std: vec![1.0, 2.0], moved: moved.clone(), ..i.input };
+        i.input = InputSpec { mean: vec![4.0, 4.0], std: vec![1.0, 2.0], moved: affine.clone(), ..i.input };
         i.input.range = Interval { low: -50.0, high: 50.0 };
         i.check().unwrap();
-        assert_eq!(i.accept(&raw, Units::Pixels).unwrap(), wanted);
+        assert_eq!(i.accept(&raw, Units::Pixels).unwrap(), expected);
         let network: Vec<f32> =
             raw.iter().enumerate().map(|(k, v)| (v - 4.0) / if k >= raw.len() / 2 { 2.0 } else { 1.0 }).collect();
-        assert_eq!(i.accept(&network, Units::Network).unwrap(), wanted);
-        assert_eq!(i.accept(&wanted, Units::Normalised).unwrap(), wanted);
+        assert_eq!(i.accept(&network, Units::Network).unwrap(), expected);
+        assert_eq!(i.accept(&expected, Units::Normalised).unwrap(), expected);
     }
 }
 
@@ -47,11 +47,14 @@ fn every_channel_has_its_own_normalisation_in_any_shape() {
 fn a_refusal_is_told_in_the_network_s_own_units() {
     let mut i = interface();
     i.input.moved = Some(ChannelAffine { scale: vec![1.0, -0.5], shift: vec![0.0, 3.0] });
-    let told = i.accept(&[0.0, 0.0, 0.0, -11.0], Units::Network).unwrap_err().to_string();
-    assert!(told.contains("value 3 is -11, the model accepts -10 to 22 (at [1, 1]); clip it"), "{told}");
-    assert!(told.contains("--calibrate") && told.contains("--range"), "{told}");
-    let told = i.accept(&[0.0, f32::NAN, 0.0, 0.0], Units::Network).unwrap_err().to_string();
-    assert!(told.contains("value 1 is NaN") && told.contains("(at [0, 1])") && !told.contains("clip"), "{told}");
+    let message = i.accept(&[0.0, 0.0, 0.0, -11.0], Units::Network).unwrap_err().to_string();
+    assert!(message.contains("value 3 is -11, the model accepts -10 to 22 (at [1, 1]); clip it"), "{message}");
+    assert!(message.contains("--calibrate") && message.contains("--range"), "{message}");
+    let message = i.accept(&[0.0, f32::NAN, 0.0, 0.0], Units::Network).unwrap_err().to_string();
+    assert!(
+        message.contains("value 1 is NaN") && message.contains("(at [0, 1])") && !message.contains("clip"),
+        "{message}"
+    );
     assert!(i.accept(&[0.0; 3], Units::Network).is_err() && i.accept(&[0.0; 3], Units::Pixels).is_err());
 }
 
@@ -65,18 +68,18 @@ fn what_was_declared_holds_in_each_channel() {
     assert_eq!((i.input.accepted(0).ends(), i.input.accepted(1).ends()), ([-1.0, 1.0], [-97.0, 103.0]));
     assert_eq!(i.accept(&[1.0, -1.0, 1.0, -1.0], Units::Network).unwrap(), [1.0, -1.0, -97.0, 103.0]);
     for (units, given) in [(Units::Network, [0.0, 50.0, 0.0, 0.0]), (Units::Normalised, [0.0, 50.0, 3.0, 3.0])] {
-        let told = i.accept(&given, units).unwrap_err().to_string();
-        assert!(told.contains("value 1 is 50, the model accepts -1 to 1 (at [0, 1]); clip it"), "{told}");
+        let message = i.accept(&given, units).unwrap_err().to_string();
+        assert!(message.contains("value 1 is 50, the model accepts -1 to 1 (at [0, 1]); clip it"), "{message}");
     }
-    let told = i.accept(&[0.0, 0.0, 0.0, 1.5], Units::Network).unwrap_err().to_string();
-    assert!(told.contains("value 3 is 1.5, the model accepts -1 to 1 (at [1, 1])"), "{told}");
+    let message = i.accept(&[0.0, 0.0, 0.0, 1.5], Units::Network).unwrap_err().to_string();
+    assert!(message.contains("value 3 is 1.5, the model accepts -1 to 1 (at [1, 1])"), "{message}");
     // A lowering may accept less than was declared; the error then states the smaller range.
     let narrow =
         Interface { input: InputSpec { range: Interval { low: -0.5, high: 53.0 }, ..i.input.clone() }, ..i.clone() };
-    let told = narrow.accept(&[0.0, -0.75, 0.0, 0.0], Units::Network).unwrap_err().to_string();
-    assert!(told.contains("value 1 is -0.75, the model accepts -0.5 to 1 (at [0, 1])"), "{told}");
-    let told = narrow.accept(&[0.0, 0.5, 0.0, 0.75], Units::Network).unwrap_err().to_string();
-    assert!(told.contains("value 3 is 0.75, the model accepts -0.5 to 0.03"), "{told}");
+    let message = narrow.accept(&[0.0, -0.75, 0.0, 0.0], Units::Network).unwrap_err().to_string();
+    assert!(message.contains("value 1 is -0.75, the model accepts -0.5 to 1 (at [0, 1])"), "{message}");
+    let message = narrow.accept(&[0.0, 0.5, 0.0, 0.75], Units::Network).unwrap_err().to_string();
+    assert!(message.contains("value 3 is 0.75, the model accepts -0.5 to 0.03"), "{message}");
     let mut values = vec![50.0, -2.0, 50.0, -200.0];
     i.clip(&mut values);
     assert_eq!(values, [1.0, -1.0, 50.0, -97.0]);
@@ -89,9 +92,9 @@ fn what_was_declared_holds_in_each_channel() {
 fn ends_of_a_declared_range_are_accepted_whatever_rounding_does() {
     let mut rng = crate::rng::SplitMix::new(5);
     for _ in 0..2000 {
-        let mut of = |size: f64| (rng.normal() * size) as f32;
-        let (low, scale, shift) = (of(100.0), of(1e-3), of(1e4));
-        let high = low + of(1e-3).abs();
+        let mut draw = |size: f64| (rng.normal() * size) as f32;
+        let (low, scale, shift) = (draw(100.0), draw(1e-3), draw(1e4));
+        let high = low + draw(1e-3).abs();
         let mut i = interface();
         i.input.moved = Some(ChannelAffine { scale: vec![scale; 2], shift: vec![shift; 2] });
         i.input.declared = vec![Interval { low, high }];
@@ -100,7 +103,7 @@ fn ends_of_a_declared_range_are_accepted_whatever_rounding_does() {
             .moved
             .as_ref()
             .map(|m| [low, high, low, high].map(|v| v * m.scale[0] + m.shift[0]))
-            .map(|ends| tacit_floats::range(ends).map(|end| end as f32))
+            .map(|bounds| tacit_floats::range(bounds).map(|end| end as f32))
             .unwrap();
         i.accept(&[low, high, high, low], Units::Network).unwrap();
     }
@@ -108,9 +111,9 @@ fn ends_of_a_declared_range_are_accepted_whatever_rounding_does() {
 
 #[test]
 fn each_activation_is_what_its_name_says() {
-    let near = |a: FinalActivation, given: &[f64], wanted: &[f64]| {
-        let got = a.apply(given);
-        assert!(got.iter().zip(wanted).all(|(g, w)| (g - w).abs() < 1e-6), "{a:?}: {got:?}");
+    let near = |a: FinalActivation, logits: &[f64], expected: &[f64]| {
+        let outputs = a.apply(logits);
+        assert!(outputs.iter().zip(expected).all(|(g, w)| (g - w).abs() < 1e-6), "{a:?}: {outputs:?}");
     };
     near(FinalActivation::Sigmoid, &[0.0, 2.0, -800.0], &[0.5, 0.880_797, 0.0]);
     near(FinalActivation::Tanh, &[0.0, -0.5], &[0.0, -0.462_117]);
@@ -145,12 +148,12 @@ fn the_client_ends_the_network() {
     assert_eq!(i.finish(&logits), logits);
     i.final_activation = Some(FinalActivation::Softmax);
     let sum: f64 = [0.0f64, 1.0, -2.0].iter().map(|v| v.exp()).sum();
-    for (got, v) in i.finish(&logits).iter().zip([0.0f64, 1.0, -2.0]) {
-        assert!((got - v.exp() / sum).abs() < 1e-12, "{got}");
+    for (output, v) in i.finish(&logits).iter().zip([0.0f64, 1.0, -2.0]) {
+        assert!((output - v.exp() / sum).abs() < 1e-12, "{output}");
     }
     i.final_activation = Some(FinalActivation::LogSoftmax);
-    for (got, v) in i.finish(&logits).iter().zip([0.0f64, 1.0, -2.0]) {
-        assert!((got - (v - sum.ln())).abs() < 1e-9, "{got}");
+    for (output, v) in i.finish(&logits).iter().zip([0.0f64, 1.0, -2.0]) {
+        assert!((output - (v - sum.ln())).abs() < 1e-9, "{output}");
     }
     (i.output_mode, i.output_shape) = (OutputMode::Top1, vec![1]);
     assert_eq!(i.finish(&[7.0]), [7.0], "a class is a class");

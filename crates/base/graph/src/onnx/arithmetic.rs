@@ -12,8 +12,8 @@ impl Reader<'_> {
     pub(super) fn pair(&mut self, n: &NodeProto, op: FloatOp, a: &Tensor, b: &Tensor) -> Result<Tensor, GraphError> {
         let (a, b) = self.broadcast(n, a, b)?;
         let second = self.stored_as(n, &b, &a)?;
-        let made = self.push(n, op, &[a.node, second], &[])?;
-        Ok(a.with_node(made))
+        let id = self.push(n, op, &[a.node, second], &[])?;
+        Ok(a.with_node(id))
     }
 
     fn broadcast(&mut self, n: &NodeProto, a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor), GraphError> {
@@ -75,28 +75,28 @@ impl Reader<'_> {
             self.fold_inputs(
                 n,
                 |r, n, a, b| {
-                    let over = r.pair(n, FloatOp::Sub, a, b)?;
-                    let over = r.relu(n, &over)?;
-                    r.pair(n, FloatOp::Add, &over, b)
+                    let excess = r.pair(n, FloatOp::Sub, a, b)?;
+                    let excess = r.relu(n, &excess)?;
+                    r.pair(n, FloatOp::Add, &excess, b)
                 },
                 |r, n, a, c| {
-                    let over = r.affine_by(n, a, c, |v| (1.0, -v))?;
-                    let over = r.relu(n, &over)?;
-                    r.affine_by(n, &over, c, |v| (1.0, v))
+                    let excess = r.affine_by(n, a, c, |v| (1.0, -v))?;
+                    let excess = r.relu(n, &excess)?;
+                    r.affine_by(n, &excess, c, |v| (1.0, v))
                 },
             )
         } else {
             self.fold_inputs(
                 n,
                 |r, n, a, b| {
-                    let over = r.pair(n, FloatOp::Sub, a, b)?;
-                    let over = r.relu(n, &over)?;
-                    r.pair(n, FloatOp::Sub, a, &over)
+                    let excess = r.pair(n, FloatOp::Sub, a, b)?;
+                    let excess = r.relu(n, &excess)?;
+                    r.pair(n, FloatOp::Sub, a, &excess)
                 },
                 |r, n, a, c| {
-                    let over = r.affine_by(n, a, c, |v| (1.0, -v))?;
-                    let over = r.relu(n, &over)?;
-                    r.pair(n, FloatOp::Sub, a, &over)
+                    let excess = r.affine_by(n, a, c, |v| (1.0, -v))?;
+                    let excess = r.relu(n, &excess)?;
+                    r.pair(n, FloatOp::Sub, a, &excess)
                 },
             )
         }
@@ -111,8 +111,8 @@ impl Reader<'_> {
     ) -> Result<Tensor, GraphError> {
         let (fixed, secret): (Vec<usize>, Vec<usize>) = (0..n.input.len()).partition(|&k| self.is_constant(n, k));
         let mut secret = secret.into_iter();
-        let first = secret.next().ok_or_else(|| fail(n, "has no input that depends on the network's"))?;
-        let mut x = self.real(n, first)?;
+        let index = secret.next().ok_or_else(|| fail(n, "has no input that depends on the network's"))?;
+        let mut x = self.real(n, index)?;
         for k in secret {
             let y = self.real(n, k)?;
             x = tensors(self, n, &x, &y)?;
@@ -131,40 +131,40 @@ impl Reader<'_> {
         n: &NodeProto,
         x: &Tensor,
         c: &Constant,
-        of: impl Fn(f32) -> (f32, f32),
+        coefficients: impl Fn(f32) -> (f32, f32),
     ) -> Result<Tensor, GraphError> {
         let (values, rank) = (c.to_floats(), x.shape.len().max(c.shape.len()));
         if let [one] = values[..] {
             let x = x.with_rank(rank);
-            let (scale, shift) = of(one);
+            let (scale, shift) = coefficients(one);
             return self.affine(n, &x, scale, shift);
         }
-        let own = [vec![1; rank - c.shape.len()], c.shape.clone()].concat();
+        let constant_shape = [vec![1; rank - c.shape.len()], c.shape.clone()].concat();
         let x = x.with_rank(rank);
-        if own.iter().zip(&x.shape).any(|(o, s)| o != s && *o != 1 && *s != 1) {
+        if constant_shape.iter().zip(&x.shape).any(|(o, s)| o != s && *o != 1 && *s != 1) {
             return Err(fail(
                 n,
                 &format!("a constant of shape {:?} does not fit a tensor of shape {:?}", c.shape, x.shape),
             ));
         }
-        let shape: Vec<usize> = own.iter().zip(&x.shape).map(|(o, s)| *o.max(s)).collect();
+        let shape: Vec<usize> = constant_shape.iter().zip(&x.shape).map(|(o, s)| *o.max(s)).collect();
         let x = self.expand(n, &x, &shape)?;
-        let varies: Vec<usize> = (0..rank).filter(|&i| own[i] != 1).collect();
+        let varies: Vec<usize> = (0..rank).filter(|&i| constant_shape[i] != 1).collect();
         let x = self.lead(n, &x, &varies)?;
         // The constant's axes in the order in which the tensor stores them.
         let perm: Vec<usize> = x.order.iter().copied().filter(|a| varies.contains(a)).collect();
-        let dims: Vec<usize> = perm.iter().map(|&a| own[a]).collect();
-        let from: Vec<usize> = varies.iter().map(|&a| own[a]).collect();
-        let at: Vec<usize> =
+        let dims: Vec<usize> = perm.iter().map(|&a| constant_shape[a]).collect();
+        let source_shape: Vec<usize> = varies.iter().map(|&a| constant_shape[a]).collect();
+        let positions: Vec<usize> =
             perm.iter().map(|a| varies.iter().position(|v| v == a).expect("an axis that varies")).collect();
         debug_assert_eq!(dims.iter().product::<usize>(), values.len());
-        let ordered = crate::kernel::transpose(&at, &values, &from);
-        let (scale, shift): (Vec<f32>, Vec<f32>) = ordered.into_iter().map(of).unzip();
+        let ordered = crate::kernel::transpose(&positions, &values, &source_shape);
+        let (scale, shift): (Vec<f32>, Vec<f32>) = ordered.into_iter().map(coefficients).unzip();
         if let Some(bad) = scale.iter().chain(&shift).find(|v| !v.is_finite()) {
             return Err(fail(n, &format!("its constant leads to {bad}")));
         }
-        let made = self.push(n, FloatOp::Affine { scale, shift }, &[x.node], &[])?;
-        Ok(x.with_node(made))
+        let id = self.push(n, FloatOp::Affine { scale, shift }, &[x.node], &[])?;
+        Ok(x.with_node(id))
     }
 }
 

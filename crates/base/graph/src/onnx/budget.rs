@@ -46,9 +46,10 @@ impl Budget {
     /// # Errors
     /// If the file stores too many elements: tensors may overlap in a file of external data.
     pub fn stored(&self, count: usize) -> Result<(), GraphError> {
-        let left = self.stored.get().checked_sub(count);
+        let remaining = self.stored.get().checked_sub(count);
         self.stored.set(
-            left.ok_or_else(|| file(format!("its tensors have more than {MAX_STORED_ELEMENTS} elements together")))?,
+            remaining
+                .ok_or_else(|| file(format!("its tensors have more than {MAX_STORED_ELEMENTS} elements together")))?,
         );
         self.folded.set(self.folded.get().saturating_add(FOLDED_FOR_STORED * count));
         self.numbers.set(self.numbers.get().saturating_add(NUMBERS_FOR_STORED * count));
@@ -81,8 +82,8 @@ impl Budget {
     /// # Errors
     /// If they exceed the budget.
     pub fn numbers(&self, n: &NodeProto, count: usize) -> Result<(), GraphError> {
-        let left = self.numbers.get().checked_sub(count).ok_or_else(|| fail(n, TOO_LARGE))?;
-        self.numbers.set(left);
+        let remaining = self.numbers.get().checked_sub(count).ok_or_else(|| fail(n, TOO_LARGE))?;
+        self.numbers.set(remaining);
         Ok(())
     }
 }

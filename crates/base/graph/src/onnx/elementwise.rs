@@ -22,8 +22,8 @@ impl Reader<'_> {
         }
         let channels = self.node_shape(x.node)[0];
         let op = FloatOp::Affine { scale: vec![factor; channels], shift: vec![addend; channels] };
-        let made = self.push(n, op, &[x.node], &[])?;
-        Ok(x.with_node(made))
+        let id = self.push(n, op, &[x.node], &[])?;
+        Ok(x.with_node(id))
     }
 
     /// Applies a factor and an addend for each index of `axis`.
@@ -44,8 +44,8 @@ impl Reader<'_> {
             return Err(fail(n, &format!("its constants lead to {bad}")));
         }
         let x = self.lead(n, x, &[axis])?;
-        let made = self.push(n, FloatOp::Affine { scale, shift }, &[x.node], &[])?;
-        Ok(x.with_node(made))
+        let id = self.push(n, FloatOp::Affine { scale, shift }, &[x.node], &[])?;
+        Ok(x.with_node(id))
     }
 
     pub(super) fn batch_norm(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
@@ -154,27 +154,27 @@ impl Reader<'_> {
                 self.pair(n, FloatOp::Sub, x, &above)
             }
             (Some(lo), None) => {
-                let kept = self.relu_of_shifted(n, x, -lo)?;
-                self.affine(n, &kept, 1.0, lo)
+                let clamped = self.relu_of_shifted(n, x, -lo)?;
+                self.affine(n, &clamped, 1.0, lo)
             }
             (Some(lo), Some(hi)) if lo <= hi => {
-                let kept = self.relu_of_shifted(n, x, -lo)?;
+                let clamped = self.relu_of_shifted(n, x, -lo)?;
                 let above = self.relu_of_shifted(n, x, -hi)?;
-                let inside = self.pair(n, FloatOp::Sub, &kept, &above)?;
+                let inside = self.pair(n, FloatOp::Sub, &clamped, &above)?;
                 self.affine(n, &inside, 1.0, lo)
             }
             _ => Err(fail(n, "its lower bound is above its upper bound")),
         }
     }
 
-    fn relu_of_shifted(&mut self, n: &NodeProto, x: &Tensor, by: f32) -> Result<Tensor, GraphError> {
-        let moved = self.affine(n, x, 1.0, by)?;
-        self.relu(n, &moved)
+    fn relu_of_shifted(&mut self, n: &NodeProto, x: &Tensor, shift: f32) -> Result<Tensor, GraphError> {
+        let shifted = self.affine(n, x, 1.0, shift)?;
+        self.relu(n, &shifted)
     }
 
     pub(super) fn relu(&mut self, n: &NodeProto, x: &Tensor) -> Result<Tensor, GraphError> {
-        let made = self.push(n, FloatOp::Relu, &[x.node], &[])?;
-        Ok(x.with_node(made))
+        let id = self.push(n, FloatOp::Relu, &[x.node], &[])?;
+        Ok(x.with_node(id))
     }
 
     pub(super) fn negate(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
@@ -186,28 +186,30 @@ impl Reader<'_> {
         let x = self.real(n, 0)?;
         // Up to operator set 12 the default axis is 1, and all axes from the stated one on count as
         // one.
-        let at = axis(n, int(n, "axis", if self.opset < 13 { 1 } else { -1 }), x.shape.len())?;
+        let axis_index = axis(n, int(n, "axis", if self.opset < 13 { 1 } else { -1 }), x.shape.len())?;
         let logarithm = n.op_type == "LogSoftmax";
-        if x.order.iter().any(|&i| if self.opset < 13 { i < at } else { i != at }) {
+        if x.order.iter().any(|&i| if self.opset < 13 { i < axis_index } else { i != axis_index }) {
             // One softmax for each position: `[outer, length, inner]` in the file's order.
-            let behind = if self.opset < 13 { x.shape.len() } else { at + 1 };
-            let (Some(length), Some(inner)) = (product(&x.shape[at..behind]), product(&x.shape[behind..])) else {
+            let end = if self.opset < 13 { x.shape.len() } else { axis_index + 1 };
+            let (Some(length), Some(inner)) = (product(&x.shape[axis_index..end]), product(&x.shape[end..])) else {
                 return Err(fail(n, "is too large"));
             };
-            self.keeps_batch(n, &x, at)?;
+            self.keeps_batch(n, &x, axis_index)?;
             return Ok(Value::Activated(x, FinalActivation::SoftmaxAlong { length, inner, logarithm }));
         }
-        let left = if logarithm { FinalActivation::LogSoftmax } else { FinalActivation::Softmax };
-        Ok(Value::Activated(x, left))
+        let final_activation = if logarithm { FinalActivation::LogSoftmax } else { FinalActivation::Softmax };
+        Ok(Value::Activated(x, final_activation))
     }
 
     /// Turns a Sigmoid or Tanh that was left to the client into a function of the network, if `n`
     /// reads it as its input `k`.
     pub(super) fn compute_activated(&mut self, n: &NodeProto, k: usize) -> Result<(), GraphError> {
-        let Some((name, Value::Activated(x, left))) = n.input.get(k).and_then(|i| self.values.get_key_value(i)) else {
+        let Some((name, Value::Activated(x, final_activation))) =
+            n.input.get(k).and_then(|i| self.values.get_key_value(i))
+        else {
             return Ok(());
         };
-        let function = match left {
+        let function = match final_activation {
             FinalActivation::Sigmoid => Function::Sigmoid,
             FinalActivation::Tanh => Function::Tanh,
             _ => return Ok(()),
@@ -215,8 +217,8 @@ impl Reader<'_> {
         let (name, x) = (name.clone(), x.clone());
         // The node is named after its own operator, independent of its reader.
         let named = NodeProto { name: name.clone(), op_type: function.name().into(), ..NodeProto::default() };
-        let made = self.push(&named, FloatOp::Function(function), &[x.node], &[])?;
-        self.values.insert(name, Value::Wire(x.with_node(made)));
+        let id = self.push(&named, FloatOp::Function(function), &[x.node], &[])?;
+        self.values.insert(name, Value::Wire(x.with_node(id)));
         Ok(())
     }
 
@@ -275,20 +277,20 @@ impl Reader<'_> {
     /// `1 / x`; for a square root, one function of its input.
     pub(super) fn reciprocal(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
-        let made = self.graph.nodes.get(x.node);
-        let (function, from) = match made {
+        let producer = self.graph.nodes.get(x.node);
+        let (function, source) = match producer {
             Some(FloatNode { op: FloatOp::Function(Function::Sqrt), inputs, .. }) => (Function::Rsqrt, inputs[0]),
             _ => (Function::Reciprocal, x.node),
         };
-        let made = self.push(n, FloatOp::Function(function), &[from], &[])?;
-        Ok(x.with_node(made))
+        let id = self.push(n, FloatOp::Function(function), &[source], &[])?;
+        Ok(x.with_node(id))
     }
 
     /// Reads Sigmoid and Tanh, which the client applies if nothing reads them.
     pub(super) fn final_activation(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let x = self.real(n, 0)?;
-        let left = if n.op_type == "Tanh" { FinalActivation::Tanh } else { FinalActivation::Sigmoid };
-        Ok(Value::Activated(x, left))
+        let final_activation = if n.op_type == "Tanh" { FinalActivation::Tanh } else { FinalActivation::Sigmoid };
+        Ok(Value::Activated(x, final_activation))
     }
 
     pub(super) fn arg_max(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
@@ -297,12 +299,12 @@ impl Reader<'_> {
             Some(Value::Activated(x, _)) => x.clone(),
             _ => self.tensor(n, 0)?,
         };
-        let at = axis(n, int(n, "axis", 0), x.shape.len())?;
-        if x.order.iter().any(|&i| i != at) || x.elements() == 1 {
+        let axis_index = axis(n, int(n, "axis", 0), x.shape.len())?;
+        if x.order.iter().any(|&i| i != axis_index) || x.elements() == 1 {
             return Err(unsupported(
                 n,
                 format!(
-                    "only an ArgMax over all classes is supported, not over axis {at} of {:?}; cut it off and apply it to the answer",
+                    "only an ArgMax over all classes is supported, not over axis {axis_index} of {:?}; cut it off and apply it to the answer",
                     x.shape
                 ),
             ));
@@ -311,12 +313,12 @@ impl Reader<'_> {
             return Err(unsupported(n, "select_last_index = 1 is not supported".into()));
         }
         let flat = self.reshaped(n, x.node, &[x.elements()])?;
-        let made = self.push(n, FloatOp::ArgMax, &[flat], &[])?;
+        let id = self.push(n, FloatOp::ArgMax, &[flat], &[])?;
         let mut shape = x.shape.clone();
-        shape[at] = 1;
-        let mut result = Tensor::new(made, shape, x.batch);
+        shape[axis_index] = 1;
+        let mut result = Tensor::new(id, shape, x.batch);
         if int(n, "keepdims", 1) == 0 {
-            result = result.without(&[at]);
+            result = result.without(&[axis_index]);
         }
         Ok(result)
     }

@@ -34,13 +34,15 @@ fn read(t: &TensorProto, folder: &Path) -> Result<Vec<u8>, String> {
     }
     let path = folder.join(location);
     // A link may lead out of the folder.
-    let (real, root) =
-        (path.canonicalize().map_err(|e| said(&path, e))?, folder.canonicalize().map_err(|e| said(&path, e))?);
+    let (real, root) = (
+        path.canonicalize().map_err(|e| io_message(&path, e))?,
+        folder.canonicalize().map_err(|e| io_message(&path, e))?,
+    );
     if !real.starts_with(&root) {
         return Err(format!("its data lies in {}, outside of the folder of the ONNX file", real.display()));
     }
-    let mut file = open(&real).map_err(|e| said(&path, e))?;
-    let size = file.metadata().map_err(|e| said(&path, e))?;
+    let mut file = open(&real).map_err(|e| io_message(&path, e))?;
+    let size = file.metadata().map_err(|e| io_message(&path, e))?;
     let offset = number(t, "offset")?.unwrap_or(0);
     let length = number(t, "length")?.unwrap_or(size.len().saturating_sub(offset));
     if offset.checked_add(length).is_none_or(|end| end > size.len()) {
@@ -54,7 +56,7 @@ fn read(t: &TensorProto, folder: &Path) -> Result<Vec<u8>, String> {
         return Err(format!("its data is {length} bytes, the limit is {}", 8 * MAX_STORED_ELEMENTS));
     }
     let mut bytes = vec![0; usize::try_from(length).map_err(|e| e.to_string())?];
-    file.seek(SeekFrom::Start(offset)).and_then(|_| file.read_exact(&mut bytes)).map_err(|e| said(&path, e))?;
+    file.seek(SeekFrom::Start(offset)).and_then(|_| file.read_exact(&mut bytes)).map_err(|e| io_message(&path, e))?;
     Ok(bytes)
 }
 
@@ -69,6 +71,6 @@ fn number(t: &TensorProto, key: &str) -> Result<Option<u64>, String> {
 }
 
 /// Returns the error for a file that cannot be read, with a remedy.
-fn said(path: &Path, e: std::io::Error) -> String {
+fn io_message(path: &Path, e: std::io::Error) -> String {
     format!("its data in {}: {e}; keep that file beside the ONNX file", path.display())
 }

@@ -40,24 +40,24 @@ impl Reader<'_> {
                 _ => return Ok(None),
             }
         }
-        let Some(first) = inputs.first() else { return Ok(None) };
+        let Some(input) = inputs.first() else { return Ok(None) };
         let folded = match n.op_type.as_str() {
             "Split" => {
-                self.budget.folded(n, &first.shape)?;
-                return self.split_constant(n, first).map(Some);
+                self.budget.folded(n, &input.shape)?;
+                return self.split_constant(n, input).map(Some);
             }
-            "ConstantOfShape" => self.constant_of_shape(n, first)?,
+            "ConstantOfShape" => self.constant_of_shape(n, input)?,
             "Range" if inputs.len() == 3 => self.range(n, &inputs[0], &inputs[1], &inputs[2])?,
-            "Expand" => self.expanded(n, first, inputs.get(1))?,
+            "Expand" => self.expanded(n, input, inputs.get(1))?,
             "Concat" => concat(n, &self.budget, &inputs.iter().map(AsRef::as_ref).collect::<Vec<_>>())?,
-            _ if inputs.len() <= 3 => match self.moved(n, first)? {
+            _ if inputs.len() <= 3 => match self.fold_data_movement(n, input)? {
                 Some(c) => c,
                 None => match by_element(n, &self.budget, &inputs.iter().map(AsRef::as_ref).collect::<Vec<_>>())? {
                     Some(c) => c,
                     None => return Ok(None),
                 },
             },
-            _ => match self.moved(n, first)? {
+            _ => match self.fold_data_movement(n, input)? {
                 Some(c) => c,
                 None => return Ok(None),
             },
@@ -77,14 +77,14 @@ impl Reader<'_> {
         // The shape may be shorter than the constant's, or have 1 where the constant has a longer
         // axis.
         let longest = self.budget.elements(n, &dims)?;
-        let over = Constant { shape: dims.clone(), data: Data::Ints(vec![0; longest]) };
-        self.budget.elements(n, &longest_axes(&[c, &over]))?;
-        let made = broadcast(c, &over, |a, _| Some(a), |a, _| a);
-        made.ok_or_else(|| fail(n, &format!("{:?} cannot be spread over {dims:?}", c.shape)))
+        let target = Constant { shape: dims.clone(), data: Data::Ints(vec![0; longest]) };
+        self.budget.elements(n, &longest_axes(&[c, &target]))?;
+        let expanded = broadcast(c, &target, |a, _| Some(a), |a, _| a);
+        expanded.ok_or_else(|| fail(n, &format!("{:?} cannot be spread over {dims:?}", c.shape)))
     }
 
     /// Applies an operator that moves, picks or reduces the elements of one constant.
-    fn moved(&self, n: &NodeProto, c: &Constant) -> Result<Option<Constant>, GraphError> {
+    fn fold_data_movement(&self, n: &NodeProto, c: &Constant) -> Result<Option<Constant>, GraphError> {
         Ok(Some(match n.op_type.as_str() {
             "Identity" | "Dropout" => c.clone(),
             "Cast" => cast(n, c)?,
@@ -96,11 +96,12 @@ impl Reader<'_> {
                     .map(|v| v.iter().map(|&a| axis(n, a, c.shape.len())).collect::<Result<Vec<_>, _>>());
                 let axes =
                     axes.transpose()?.unwrap_or_else(|| (0..c.shape.len()).filter(|&i| c.shape[i] == 1).collect());
-                let kept: Vec<usize> = (0..c.shape.len()).filter(|i| !axes.contains(i)).map(|i| c.shape[i]).collect();
-                if checked_elements(&kept) != Some(c.len()) {
+                let remaining_shape: Vec<usize> =
+                    (0..c.shape.len()).filter(|i| !axes.contains(i)).map(|i| c.shape[i]).collect();
+                if checked_elements(&remaining_shape) != Some(c.len()) {
                     return Err(fail(n, &format!("squeezes an axis of {:?} that is not 1", c.shape)));
                 }
-                Constant { shape: kept, data: c.data.clone() }
+                Constant { shape: remaining_shape, data: c.data.clone() }
             }
             "Unsqueeze" => {
                 let new = self.new_axes(n, c.shape.len())?;
@@ -112,24 +113,27 @@ impl Reader<'_> {
             "Transpose" => {
                 let perm = permutation(n, c.shape.len())?;
                 let shape = perm.iter().map(|&p| c.shape[p]).collect();
-                picked(c, shape, &crate::kernel::transpose_index(&perm, &c.shape))
+                select_elements(c, shape, &crate::kernel::transpose_index(&perm, &c.shape))
             }
             "Slice" => {
                 let mut result = c.clone();
-                for (at, indices) in self.picked(n, &c.shape)? {
-                    result = along(&result, at, &indices);
+                for (axis_index, indices) in self.picked_indices(n, &c.shape)? {
+                    result = select_along(&result, axis_index, &indices);
                 }
                 result
             }
             "Gather" => {
-                let given = self.needed(n, 1)?;
-                let at = axis(n, int(n, "axis", 0), c.shape.len())?;
-                let list = given.as_ints().ok_or_else(|| fail(n, "its indices are not integers"))?;
-                let indices = list.iter().map(|&i| axis(n, i, c.shape[at])).collect::<Result<Vec<_>, _>>()?;
-                let size = self.budget.elements(n, &[c.len() / c.shape[at].max(1), indices.len()])?;
-                let taken = along(c, at, &indices);
-                debug_assert_eq!(taken.len(), size);
-                Constant { shape: [&c.shape[..at], &given.shape, &c.shape[at + 1..]].concat(), data: taken.data }
+                let index_tensor = self.needed(n, 1)?;
+                let axis_index = axis(n, int(n, "axis", 0), c.shape.len())?;
+                let list = index_tensor.as_ints().ok_or_else(|| fail(n, "its indices are not integers"))?;
+                let indices = list.iter().map(|&i| axis(n, i, c.shape[axis_index])).collect::<Result<Vec<_>, _>>()?;
+                let size = self.budget.elements(n, &[c.len() / c.shape[axis_index].max(1), indices.len()])?;
+                let selection = select_along(c, axis_index, &indices);
+                debug_assert_eq!(selection.len(), size);
+                Constant {
+                    shape: [&c.shape[..axis_index], &index_tensor.shape, &c.shape[axis_index + 1..]].concat(),
+                    data: selection.data,
+                }
             }
             "Tile" => self.tiled(n, c)?,
             "Clip" => self.clipped(n, c)?,
@@ -142,16 +146,16 @@ impl Reader<'_> {
     /// Clips a constant. Bounds are attributes up to operator set 10, then optional inputs: if the
     /// lower bound is absent, the upper one is still input 2.
     fn clipped(&self, n: &NodeProto, c: &Constant) -> Result<Constant, GraphError> {
-        let mut made = c.clone();
+        let mut result = c.clone();
         if let Some(low) = self.constant_bound(n, 1, "min")? {
-            made = broadcast(&made, &low, |x, y| Some(x.max(y)), tacit_floats::larger)
+            result = broadcast(&result, &low, |x, y| Some(x.max(y)), tacit_floats::larger)
                 .ok_or_else(|| fail(n, "does not fit"))?;
         }
         if let Some(high) = self.constant_bound(n, 2, "max")? {
-            made = broadcast(&made, &high, |x, y| Some(x.min(y)), tacit_floats::smaller)
+            result = broadcast(&result, &high, |x, y| Some(x.min(y)), tacit_floats::smaller)
                 .ok_or_else(|| fail(n, "does not fit"))?;
         }
-        Ok(made)
+        Ok(result)
     }
 
     /// Returns a bound of a Clip: constant input `k`, or attribute `name`.
@@ -160,8 +164,8 @@ impl Reader<'_> {
             Some(b) if b.len() == 1 => Ok(Some((*b).clone())),
             Some(_) => Err(fail(n, "its bounds are not single numbers")),
             None => {
-                let stated = attribute(n, name).map(|_| float(n, name, 0.0)).transpose()?;
-                Ok(stated.map(|v| Constant { shape: vec![], data: Data::Floats(vec![v]) }))
+                let value = attribute(n, name).map(|_| float(n, name, 0.0)).transpose()?;
+                Ok(value.map(|v| Constant { shape: vec![], data: Data::Floats(vec![v]) }))
             }
         }
     }
@@ -177,36 +181,36 @@ impl Reader<'_> {
         self.budget.elements(n, &longest)?;
         Ok((0..times.len()).fold(c.clone(), |c, a| {
             let len = c.shape[a];
-            along(&c, a, &(0..len * times[a]).map(|i| i % len).collect::<Vec<_>>())
+            select_along(&c, a, &(0..len * times[a]).map(|i| i % len).collect::<Vec<_>>())
         }))
     }
 
     fn split_constant(&self, n: &NodeProto, c: &Constant) -> Result<Vec<Constant>, GraphError> {
-        let (at, sizes) = self.split_sizes(n, &c.shape)?;
+        let (axis_index, sizes) = self.split_sizes(n, &c.shape)?;
         let mut start = 0;
         Ok(sizes
             .into_iter()
             .map(|size| {
                 start += size;
-                along(c, at, &(start - size..start).collect::<Vec<_>>())
+                select_along(c, axis_index, &(start - size..start).collect::<Vec<_>>())
             })
             .collect())
     }
 
     fn reduce_constant(&self, n: &NodeProto, c: &Constant) -> Result<Option<Constant>, GraphError> {
         let rank = c.shape.len();
-        let stated = self.listed(n, 1, "axes")?.unwrap_or_default();
-        let mut axes = stated.iter().map(|&a| axis(n, a, rank)).collect::<Result<Vec<_>, _>>()?;
+        let axes_input = self.listed(n, 1, "axes")?.unwrap_or_default();
+        let mut axes = axes_input.iter().map(|&a| axis(n, a, rank)).collect::<Result<Vec<_>, _>>()?;
         if axes.is_empty() {
             axes = (0..rank).collect();
         }
-        let kept: Vec<usize> = (0..rank).filter(|i| !axes.contains(i)).collect();
+        let kept_axes: Vec<usize> = (0..rank).filter(|i| !axes.contains(i)).collect();
         let inner: usize = axes.iter().map(|&a| c.shape[a]).product();
         if inner == 0 {
             return Err(fail(n, "reduces nothing"));
         }
-        let order = [kept.clone(), axes.clone()].concat();
-        let ordered = picked(c, vec![c.len()], &crate::kernel::transpose_index(&order, &c.shape));
+        let order = [kept_axes.clone(), axes.clone()].concat();
+        let ordered = select_elements(c, vec![c.len()], &crate::kernel::transpose_index(&order, &c.shape));
         let data = match (&ordered.data, n.op_type.as_str()) {
             (Data::Ints(v), op @ ("ReduceProd" | "ReduceSum" | "ReduceMax" | "ReduceMin")) => {
                 let folded: Option<Vec<i64>> = v.chunks(inner).map(|group| fold_ints(op, group)).collect();
@@ -218,8 +222,9 @@ impl Reader<'_> {
             _ => return Ok(None),
         };
         let keep = int(n, "keepdims", 1) != 0;
-        let shape =
-            (0..rank).filter(|i| keep || kept.contains(i)).map(|i| if kept.contains(&i) { c.shape[i] } else { 1 });
+        let shape = (0..rank)
+            .filter(|i| keep || kept_axes.contains(i))
+            .map(|i| if kept_axes.contains(&i) { c.shape[i] } else { 1 });
         Ok(Some(Constant { shape: shape.collect(), data }))
     }
 
@@ -302,34 +307,34 @@ fn lengths(n: &NodeProto, c: &Constant) -> Result<Vec<usize>, GraphError> {
 }
 
 /// Returns the elements at the given positions.
-fn picked(c: &Constant, shape: Vec<usize>, at: &[usize]) -> Constant {
+fn select_elements(c: &Constant, shape: Vec<usize>, positions: &[usize]) -> Constant {
     let data = match &c.data {
-        Data::Ints(v) => Data::Ints(at.iter().map(|&i| v[i]).collect()),
-        Data::Floats(v) => Data::Floats(at.iter().map(|&i| v[i]).collect()),
+        Data::Ints(v) => Data::Ints(positions.iter().map(|&i| v[i]).collect()),
+        Data::Floats(v) => Data::Floats(positions.iter().map(|&i| v[i]).collect()),
     };
     Constant { shape, data }
 }
 
 /// Picks the given indices of one axis.
-fn along(c: &Constant, axis: usize, indices: &[usize]) -> Constant {
+fn select_along(c: &Constant, axis: usize, indices: &[usize]) -> Constant {
     let inner: usize = c.shape[axis + 1..].iter().product();
     let (outer, len): (usize, usize) = (c.shape[..axis].iter().product(), c.shape[axis]);
     let rows = (0..outer).flat_map(|o| indices.iter().map(move |i| (o * len + i) * inner));
-    let at: Vec<usize> = rows.flat_map(|start| start..start + inner).collect();
+    let positions: Vec<usize> = rows.flat_map(|start| start..start + inner).collect();
     let mut shape = c.shape.clone();
     shape[axis] = indices.len();
-    picked(c, shape, &at)
+    select_elements(c, shape, &positions)
 }
 
 fn concat(n: &NodeProto, budget: &Budget, parts: &[&Constant]) -> Result<Constant, GraphError> {
-    let first = parts[0];
-    let at = axis(n, int(n, "axis", 1), first.shape.len())?;
-    if !parts.iter().all(|c| agree_but_at(at, &c.shape, &first.shape)) {
+    let head = parts[0];
+    let axis_index = axis(n, int(n, "axis", 1), head.shape.len())?;
+    if !parts.iter().all(|c| agree_but_at(axis_index, &c.shape, &head.shape)) {
         return Err(fail(n, "joins constants of shapes that differ"));
     }
-    let outer: usize = first.shape[..at].iter().product();
-    let mut shape = first.shape.clone();
-    shape[at] = parts.iter().map(|c| c.shape[at]).sum();
+    let outer: usize = head.shape[..axis_index].iter().product();
+    let mut shape = head.shape.clone();
+    shape[axis_index] = parts.iter().map(|c| c.shape[axis_index]).sum();
     budget.elements(n, &shape)?;
     fn join<T: Copy>(parts: &[Vec<T>], outer: usize) -> Vec<T> {
         (0..outer)

@@ -73,23 +73,24 @@ impl Reader<'_> {
         let cell = self.cell(n, features)?;
         self.check_steps(n, steps, &cell)?;
         let mut state = self.first_state(n, cell.hidden)?;
-        let mut made = Vec::with_capacity(steps);
+        let mut outputs = Vec::with_capacity(steps);
         for t in 0..steps {
-            let one = self.select(n, &x, time, &[t])?;
-            let one = self.arrange(n, &one, &[&[2]])?;
-            let next = self.step(n, &cell, one, &state)?;
-            made.push(next);
-            state = State::Node(next);
+            let input = self.select(n, &x, time, &[t])?;
+            let input = self.arrange(n, &input, &[&[2]])?;
+            let next_state = self.step(n, &cell, input, &state)?;
+            outputs.push(next_state);
+            state = State::Node(next_state);
         }
         let h = cell.hidden;
-        let all = self.push(n, FloatOp::Concat, &made, &[])?;
-        let last = *made.last().expect("a tensor has no empty axis");
+        let sequence = self.push(n, FloatOp::Concat, &outputs, &[])?;
+        let last_state = *outputs.last().expect("a tensor has no empty axis");
         let (all_shape, last_shape) =
             if batch_first { (vec![1, steps, 1, h], vec![1, 1, h]) } else { (vec![steps, 1, 1, h], vec![1, 1, h]) };
-        let at = if batch_first { [0, 0] } else { [2, 1] };
-        let [all_batch, last_batch] = at.map(|axis| x.batch.map(|_| axis));
-        let (all, last) = (Tensor::new(all, all_shape, all_batch), Tensor::new(last, last_shape, last_batch));
-        Ok(vec![Value::Wire(all), Value::Wire(last)])
+        let batch_axes = if batch_first { [0, 0] } else { [2, 1] };
+        let [all_batch, last_batch] = batch_axes.map(|axis| x.batch.map(|_| axis));
+        let (sequence, last_state) =
+            (Tensor::new(sequence, all_shape, all_batch), Tensor::new(last_state, last_shape, last_batch));
+        Ok(vec![Value::Wire(sequence), Value::Wire(last_state)])
     }
 
     /// Reads the weights and refuses unsupported forms.
@@ -124,8 +125,8 @@ impl Reader<'_> {
         {
             return Err(unsupported(n, "its sequence is cut short by `sequence_lens`; export it without".into()));
         }
-        let each = 3 * cell.hidden.saturating_mul(cell.features.saturating_add(cell.hidden));
-        if each.saturating_mul(steps) > MAX_STORED_ELEMENTS {
+        let numbers_per_gate = 3 * cell.hidden.saturating_mul(cell.features.saturating_add(cell.hidden));
+        if numbers_per_gate.saturating_mul(steps) > MAX_STORED_ELEMENTS {
             return Err(unsupported(
                 n,
                 format!("{steps} steps of it have more than {MAX_STORED_ELEMENTS} weights; give it fewer steps"),
@@ -139,9 +140,9 @@ impl Reader<'_> {
             return Ok(State::Known(vec![0.0; hidden]));
         }
         if self.is_constant(n, 5) {
-            let given = self.needed(n, 5)?.to_floats();
-            return match given.len() {
-                l if l == hidden => Ok(State::Known(given)),
+            let initial_state = self.needed(n, 5)?.to_floats();
+            return match initial_state.len() {
+                l if l == hidden => Ok(State::Known(initial_state)),
                 l => Err(fail(n, &format!("a first state of {l} numbers for {hidden} hidden units"))),
             };
         }
@@ -156,25 +157,25 @@ impl Reader<'_> {
     /// Adds one step and returns the next state, `[H]`, for an input `[F]`.
     fn step(&mut self, n: &NodeProto, cell: &Cell, x: usize, h: &State) -> Result<usize, GraphError> {
         let [update, _, candidate] = &cell.gates;
-        let kept = self.gate(n, update, -1.0, x, h)?;
+        let keep_gate = self.gate(n, update, -1.0, x, h)?;
         let zeros = vec![0.0; cell.hidden];
         let bias = if cell.reset_after { &zeros } else { &candidate.state_bias };
         let mut inner = self.push(n, candidate.on_input(1.0, bias), &[x], &[])?;
-        if let Some(own) = self.reset_state(n, cell, x, h)? {
-            inner = self.push(n, FloatOp::Add, &[inner, own], &[])?;
+        if let Some(candidate_state) = self.reset_state(n, cell, x, h)? {
+            inner = self.push(n, FloatOp::Add, &[inner, candidate_state], &[])?;
         }
         let candidate = self.push(n, FloatOp::Function(Function::Tanh), &[inner], &[])?;
-        let new = self.push(n, FloatOp::Mul, &[kept, candidate], &[])?;
+        let new = self.push(n, FloatOp::Mul, &[keep_gate, candidate], &[])?;
         match h {
             State::Known(h) if h.iter().all(|v| *v == 0.0) => Ok(new),
             State::Known(h) => {
                 let scale = h.iter().map(|v| -v).collect();
-                let old = self.push(n, FloatOp::Affine { scale, shift: h.clone() }, &[kept], &[])?;
+                let old = self.push(n, FloatOp::Affine { scale, shift: h.clone() }, &[keep_gate], &[])?;
                 self.push(n, FloatOp::Add, &[new, old], &[])
             }
             State::Node(h) => {
-                let gone = self.push(n, FloatOp::Mul, &[kept, *h], &[])?;
-                let old = self.push(n, FloatOp::Sub, &[*h, gone], &[])?;
+                let product = self.push(n, FloatOp::Mul, &[keep_gate, *h], &[])?;
+                let old = self.push(n, FloatOp::Sub, &[*h, product], &[])?;
                 self.push(n, FloatOp::Add, &[old, new], &[])
             }
         }
@@ -185,9 +186,9 @@ impl Reader<'_> {
         let sum = match h {
             State::Known(h) => self.push(n, gate.on_input(sign, &gate.of_known(h)), &[x], &[])?,
             State::Node(h) => {
-                let own = self.push(n, gate.on_state(sign, true), &[*h], &[])?;
+                let contribution = self.push(n, gate.on_state(sign, true), &[*h], &[])?;
                 let part = self.push(n, gate.on_input(sign, &vec![0.0; gate.state_bias.len()]), &[x], &[])?;
-                self.push(n, FloatOp::Add, &[part, own], &[])?
+                self.push(n, FloatOp::Add, &[part, contribution], &[])?
             }
         };
         self.push(n, FloatOp::Function(Function::Sigmoid), &[sum], &[])
@@ -197,7 +198,7 @@ impl Reader<'_> {
     /// if it is zero.
     fn reset_state(&mut self, n: &NodeProto, cell: &Cell, x: usize, h: &State) -> Result<Option<usize>, GraphError> {
         let [_, reset, candidate] = &cell.gates;
-        let left = match h {
+        let reset_state = match h {
             State::Known(values) => {
                 let scale = if cell.reset_after { candidate.of_known(values) } else { values.clone() };
                 if scale.iter().all(|v| *v == 0.0) {
@@ -210,12 +211,16 @@ impl Reader<'_> {
             State::Node(node) => {
                 let r = self.gate(n, reset, 1.0, x, h)?;
                 let op = candidate.on_state(1.0, true);
-                let own = if cell.reset_after { self.push(n, op, &[*node], &[])? } else { *node };
-                self.push(n, FloatOp::Mul, &[r, own], &[])?
+                let state_part = if cell.reset_after { self.push(n, op, &[*node], &[])? } else { *node };
+                self.push(n, FloatOp::Mul, &[r, state_part], &[])?
             }
         };
-        let own = if cell.reset_after { left } else { self.push(n, candidate.on_state(1.0, false), &[left], &[])? };
-        Ok(Some(own))
+        let state_part = if cell.reset_after {
+            reset_state
+        } else {
+            self.push(n, candidate.on_state(1.0, false), &[reset_state], &[])?
+        };
+        Ok(Some(state_part))
     }
 }
 

@@ -114,9 +114,9 @@ const OPERATORS: &[Operator] = &[
 #[must_use]
 pub fn operators() -> Vec<Operator> {
     let functions = Function::ALL.iter().filter_map(|function| Some(op(function.onnx()?, about(*function))));
-    let mut all: Vec<Operator> = OPERATORS.iter().copied().chain(functions).collect();
-    all.sort_by_key(|operator| (operator.domain, operator.name));
-    all
+    let mut operators: Vec<Operator> = OPERATORS.iter().copied().chain(functions).collect();
+    operators.sort_by_key(|operator| (operator.domain, operator.name));
+    operators
 }
 
 /// Returns how a function is computed.
@@ -198,8 +198,8 @@ mod tests {
     #[test]
     fn advice_says_more_than_that_it_is_not_supported() {
         for name in REFUSED.iter().chain(&["Unknown", "Einsum", "OneHot", "ReduceProd", "LpPool", "QLinearMatMul"]) {
-            let said = advice(name);
-            assert!(!said.contains("not supported"), "ONNX node {name} is not supported: {said}");
+            let text = advice(name);
+            assert!(!text.contains("not supported"), "ONNX node {name} is not supported: {text}");
         }
     }
 }

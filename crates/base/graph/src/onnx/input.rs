@@ -78,7 +78,7 @@ pub(super) fn input_type(input: &proto::ValueInfoProto) -> Result<(Vec<usize>, B
         (_, None) if matches!(dims[0].dim_value, 0 | -1) => Batch::Any,
         _ => return Err(fault(input, "its first axis has a negative length")),
     };
-    let rest = dims.iter().enumerate().map(|(i, d)| match length(d) {
+    let lengths = dims.iter().enumerate().map(|(i, d)| match length(d) {
         Some(_) if i == 0 && dims.len() > 1 => Ok(1),
         None if i == 0 => Ok(1),
         Some(n) => Ok(n),
@@ -88,7 +88,7 @@ pub(super) fn input_type(input: &proto::ValueInfoProto) -> Result<(Vec<usize>, B
              onnxruntime.tools.make_dynamic_shape_fixed --input_name NAME --input_shape 1,..`",
         )),
     });
-    Ok((rest.collect::<Result<_, _>>()?, batch, element))
+    Ok((lengths.collect::<Result<_, _>>()?, batch, element))
 }
 
 /// Returns the length of an axis, if the file states one.

@@ -47,11 +47,11 @@ impl Reader<'_> {
         if self.is_constant(n, 0) && self.tensor(n, 1).is_ok_and(|x| self.is_class(&x)) {
             return Ok(Value::Unusable(LABELS));
         }
-        let (x, picked) = (self.tensor(n, 0)?, self.needed(n, 1)?);
-        let last = x.shape.len().checked_sub(1).ok_or_else(|| fail(n, "its input has no axes"))?;
-        let list = picked.as_ints().ok_or_else(|| fail(n, "its indices are not integers"))?;
-        let indices = list.iter().map(|&i| axis(n, i, x.shape[last])).collect::<Result<Vec<_>, _>>()?;
-        self.select(n, &x, last, &indices).map(Value::Wire)
+        let (x, index_tensor) = (self.tensor(n, 0)?, self.needed(n, 1)?);
+        let axis_index = x.shape.len().checked_sub(1).ok_or_else(|| fail(n, "its input has no axes"))?;
+        let list = index_tensor.as_ints().ok_or_else(|| fail(n, "its indices are not integers"))?;
+        let indices = list.iter().map(|&i| axis(n, i, x.shape[axis_index])).collect::<Result<Vec<_>, _>>()?;
+        self.select(n, &x, axis_index, &indices).map(Value::Wire)
     }
 
     /// Adds `(x - offset) * scale` along the last axis.
@@ -59,8 +59,8 @@ impl Reader<'_> {
         let x = self.tensor(n, 0)?;
         let axis = x.shape.len().checked_sub(1).ok_or_else(|| fail(n, "its input has no axes"))?;
         let len = x.shape[axis];
-        let offset = spread(n, floats(n, "offset")?, 0.0, len)?;
-        let scale = spread(n, floats(n, "scale")?, 1.0, len)?;
+        let offset = expand_list(n, floats(n, "offset")?, 0.0, len)?;
+        let scale = expand_list(n, floats(n, "scale")?, 1.0, len)?;
         let shift = offset.iter().zip(&scale).map(|(o, s)| -o * s).collect();
         let x = Tensor { integer: false, ..x };
         if len == 1 {
@@ -72,8 +72,8 @@ impl Reader<'_> {
     /// Divides by a norm of the whole row; at the end of the network the client does this.
     fn normalizer(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let norm = attribute(n, "norm").map_or(&b"MAX"[..], |a| &a.s);
-        let given = n.input.first().and_then(|i| self.values.get(i)).cloned();
-        Ok(match (given, norm) {
+        let input_value = n.input.first().and_then(|i| self.values.get(i)).cloned();
+        Ok(match (input_value, norm) {
             (Some(Value::Activated(x, FinalActivation::Softmax)), b"L1") => {
                 Value::Activated(x, FinalActivation::Softmax)
             }
@@ -103,10 +103,10 @@ impl Reader<'_> {
         let rows = rows.unwrap_or(weights.len() / features);
         let bias = floats(n, "intercepts")?.filter(|b| !b.is_empty()).unwrap_or_else(|| vec![0.0; rows]);
         if rows == 0 || bias.len() != rows || weights.len() != rows.saturating_mul(features) {
-            let (given, rows) = (weights.len(), bias.len());
+            let (weight_count, rows) = (weights.len(), bias.len());
             return Err(fail(
                 n,
-                &format!("{given} coefficients and {rows} intercepts for inputs of {features} features"),
+                &format!("{weight_count} coefficients and {rows} intercepts for inputs of {features} features"),
             ));
         }
         self.dense(n, &x, 1, weights, bias)
@@ -126,7 +126,7 @@ impl Reader<'_> {
 }
 
 /// Returns a number for each of `len` features; `none` is that of an absent list.
-fn spread(n: &NodeProto, list: Option<Vec<f32>>, none: f32, len: usize) -> Result<Vec<f32>, GraphError> {
+fn expand_list(n: &NodeProto, list: Option<Vec<f32>>, none: f32, len: usize) -> Result<Vec<f32>, GraphError> {
     match list {
         None => Ok(vec![none; len]),
         Some(v) if v.len() == 1 => Ok(vec![v[0]; len]),

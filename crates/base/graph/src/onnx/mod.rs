@@ -160,10 +160,10 @@ fn read_graph(proto: GraphProto, opset: i64, folder: Option<&Path>) -> Result<Ne
         )));
     }
     let (shape, batch, element) = input_type(input)?;
-    let own = if shape.len() > 1 { shape[1..].to_vec() } else { shape.clone() };
+    let sample_shape = if shape.len() > 1 { shape[1..].to_vec() } else { shape.clone() };
     let name = input.name.clone();
-    let graph =
-        FloatGraph::new(&within(&name, LONGEST_NAME), own).map_err(|what| file(format!("input `{name}`: {what}")))?;
+    let graph = FloatGraph::new(&within(&name, LONGEST_NAME), sample_shape)
+        .map_err(|what| file(format!("input `{name}`: {what}")))?;
     let mut tensor = Tensor::new(0, shape, (batch != Batch::One || input_rank(input) > 1).then_some(0));
     tensor.integer = element.is_integer();
     let mut values = HashMap::new();
@@ -201,7 +201,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn node(&mut self, n: &NodeProto) -> Result<(), GraphError> {
-        let made = if n.input.iter().any(|i| matches!(self.values.get(i), Some(Value::Unusable(ml::LABELS)))) {
+        let outcome = if n.input.iter().any(|i| matches!(self.values.get(i), Some(Value::Unusable(ml::LABELS)))) {
             vec![Value::Unusable(ml::LABELS); n.output.len()]
         } else {
             match self.fold(n)? {
@@ -214,7 +214,7 @@ impl Reader<'_> {
         }
         for (k, name) in n.output.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
             let value =
-                made.get(k).cloned().unwrap_or(Value::Unusable("its operator is supported without this output"));
+                outcome.get(k).cloned().unwrap_or(Value::Unusable("its operator is supported without this output"));
             self.values.insert(name.clone(), value);
         }
         Ok(())
@@ -242,7 +242,7 @@ impl Reader<'_> {
     }
 
     fn one_result(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        let made = match n.op_type.as_str() {
+        let result = match n.op_type.as_str() {
             "Div" if self.is_norm(n, 1) => return self.over_norm(n),
             "Clip" | "Max" | "Add" | "Expand" | "Identity" if self.is_norm(n, 0) => return self.kept_norm(n),
             "Conv" => self.conv(n)?,
@@ -292,14 +292,14 @@ impl Reader<'_> {
                 None => return Err(unsupported(n, help::advice(op).into())),
             },
         };
-        Ok(Value::Wire(made))
+        Ok(Value::Wire(result))
     }
 
     fn identity(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        let to = attribute(n, "to").map(|a| a.i);
+        let element_type = attribute(n, "to").map(|a| a.i);
         let classes =
             matches!(n.input.first().and_then(|i| self.values.get(i)), Some(Value::Wire(x)) if self.is_class(x));
-        if to.is_some_and(|t| !matches!(t, 1 | 10 | 11 | 16)) && !classes {
+        if element_type.is_some_and(|t| !matches!(t, 1 | 10 | 11 | 16)) && !classes {
             return Err(unsupported(
                 n,
                 "a secret tensor can only be cast to float; where its integers choose rows (an embedding), give the network \
@@ -403,17 +403,17 @@ impl Reader<'_> {
 
     fn unary(&mut self, n: &NodeProto, op: FloatOp) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
-        let made = self.push(n, op, &[x.node], &[])?;
-        Ok(x.with_node(made))
+        let id = self.push(n, op, &[x.node], &[])?;
+        Ok(x.with_node(id))
     }
 
     /// Makes the file's outputs the graph's result.
     fn finish(&mut self, proto: &GraphProto) -> Result<(Vec<OutputTensor>, Option<FinalActivation>), GraphError> {
-        let mut found = Vec::new();
+        let mut results = Vec::new();
         for output in &proto.output {
             match self.values.get(&output.name) {
-                Some(Value::Wire(x)) => found.push((&output.name, x.clone(), None)),
-                Some(Value::Activated(x, activation)) => found.push((&output.name, x.clone(), Some(*activation))),
+                Some(Value::Wire(x)) => results.push((&output.name, x.clone(), None)),
+                Some(Value::Activated(x, activation)) => results.push((&output.name, x.clone(), Some(*activation))),
                 Some(Value::Unusable(why)) if *why == ml::LABELS => {
                     self.notes.push(plain(&format!("output `{}` left out: {why}", output.name)));
                 }
@@ -428,19 +428,20 @@ impl Reader<'_> {
                 None => return Err(file(format!("nothing makes the output `{}`", output.name))),
             }
         }
-        let Some(&(_, _, activation)) = found.first() else {
+        let Some(&(_, _, activation)) = results.first() else {
             return Err(file(format!("the network has no output that can be had ({})", self.notes.join("; "))));
         };
         let alike =
-            activation.is_none_or(FinalActivation::by_element) && found.iter().all(|(_, _, a)| *a == activation);
-        if found.len() > 1 && !alike {
-            let ends: Vec<_> = found.iter().map(|(name, _, a)| (name.as_str(), a.map(FinalActivation::name))).collect();
+            activation.is_none_or(FinalActivation::by_element) && results.iter().all(|(_, _, a)| *a == activation);
+        if results.len() > 1 && !alike {
+            let final_activations: Vec<_> =
+                results.iter().map(|(name, _, a)| (name.as_str(), a.map(FinalActivation::name))).collect();
             return Err(file(format!(
-                "the network has several outputs with ends of their own {ends:?}: export them without, and apply them to the answer"
+                "the network has several outputs with ends of their own {final_activations:?}: export them without, and apply them to the answer"
             )));
         }
         let (mut nodes, mut outputs) = (Vec::new(), Vec::new());
-        for (name, x, _) in &found {
+        for (name, x, _) in &results {
             let end = NodeProto { name: (*name).clone(), ..NodeProto::default() };
             let x = self.straight(&end, x)?;
             let shape = match x.shape.as_slice() {
@@ -448,12 +449,12 @@ impl Reader<'_> {
                 [1, rest @ ..] if x.batch == Some(0) && !rest.is_empty() => rest.to_vec(),
                 shape => shape.to_vec(),
             };
-            let stored = if found.len() == 1 { shape.clone() } else { vec![x.elements()] };
+            let stored = if results.len() == 1 { shape.clone() } else { vec![x.elements()] };
             nodes.push(self.reshaped(&end, x.node, &stored)?);
             outputs.push(OutputTensor { name: plain(name), shape });
         }
         let end = NodeProto { name: "outputs".into(), ..NodeProto::default() };
-        self.graph.output = if let [one] = nodes[..] { one } else { self.push(&end, FloatOp::Concat, &nodes, &[])? };
+        self.graph.output = if let [id] = nodes[..] { id } else { self.push(&end, FloatOp::Concat, &nodes, &[])? };
         Ok((outputs, activation))
     }
 }

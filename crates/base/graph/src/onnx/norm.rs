@@ -68,9 +68,9 @@ impl Reader<'_> {
     /// Reads LpNormalization over everything but the batch.
     pub(super) fn normalised(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let x = self.real(n, 0)?;
-        let at = axis(n, int(n, "axis", -1), x.shape.len())?;
-        self.keeps_batch(n, &x, at)?;
-        if x.order.iter().any(|&a| a != at) {
+        let axis_index = axis(n, int(n, "axis", -1), x.shape.len())?;
+        self.keeps_batch(n, &x, axis_index)?;
+        if x.order.iter().any(|&a| a != axis_index) {
             return Err(unsupported(n, ADVICE.into()));
         }
         match int(n, "p", 2) {

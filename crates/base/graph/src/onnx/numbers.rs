@@ -68,20 +68,20 @@ pub(super) fn longest_axes(inputs: &[&Constant]) -> Vec<usize> {
         .collect()
 }
 
-/// Returns for each element of `shape` its position in a broadcast tensor of shape `own`.
-fn positions(own: &[usize], shape: &[usize], count: usize) -> Vec<usize> {
+/// Returns for each element of `shape` its position in a broadcast tensor of shape `operand_shape`.
+fn positions(operand_shape: &[usize], shape: &[usize], count: usize) -> Vec<usize> {
     (0..count)
         .map(|i| {
-            let (mut rest, mut at, mut stride) = (i, 0, 1);
+            let (mut remaining, mut position, mut stride) = (i, 0, 1);
             for axis in (0..shape.len()).rev() {
-                let index = rest % shape[axis];
-                rest /= shape[axis];
-                if own[axis] != 1 {
-                    at += index * stride;
+                let index = remaining % shape[axis];
+                remaining /= shape[axis];
+                if operand_shape[axis] != 1 {
+                    position += index * stride;
                 }
-                stride *= own[axis];
+                stride *= operand_shape[axis];
             }
-            at
+            position
         })
         .collect()
 }
@@ -98,7 +98,7 @@ pub(super) fn by_element(n: &NodeProto, budget: &Budget, inputs: &[&Constant]) -
         return choose(c, a, b).map(Some).ok_or_else(|| does_not_fit(n));
     }
     let [a, b] = inputs else { return Ok(None) };
-    let made = match n.op_type.as_str() {
+    let result = match n.op_type.as_str() {
         "Add" => broadcast(a, b, i64::checked_add, |x, y| x + y),
         "Sub" => broadcast(a, b, i64::checked_sub, |x, y| x - y),
         "Mul" => broadcast(a, b, i64::checked_mul, |x, y| x * y),
@@ -111,17 +111,17 @@ pub(super) fn by_element(n: &NodeProto, budget: &Budget, inputs: &[&Constant]) -
         "Or" => broadcast(a, b, |x, y| truth(x != 0 || y != 0), |_, _| f32::NAN),
         "Equal" | "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual" => {
             let op = n.op_type.as_str();
-            let made = broadcast(
+            let result = broadcast(
                 a,
                 b,
                 |x, y| truth(holds(op, x.cmp(&y))),
                 |x, y| f32::from(u8::from(x.partial_cmp(&y).is_some_and(|o| holds(op, o)))),
             );
-            made.map(|c| Constant { data: Data::Ints(c.to_floats().iter().map(|v| *v as i64).collect()), ..c })
+            result.map(|c| Constant { data: Data::Ints(c.to_floats().iter().map(|v| *v as i64).collect()), ..c })
         }
         _ => return Ok(None),
     };
-    made.map(Some).ok_or_else(|| does_not_fit(n))
+    result.map(Some).ok_or_else(|| does_not_fit(n))
 }
 
 /// Returns the error for constants that cannot be combined.
@@ -178,9 +178,9 @@ fn real(c: &Constant, f: impl Fn(f32) -> f32) -> Data {
 /// Returns `a` where `c` is not 0, else `b`.
 fn choose(c: &Constant, a: &Constant, b: &Constant) -> Option<Constant> {
     // Broadcasts the pair first, then the choice over it.
-    let (a, b) = (spread(a, b)?, spread(b, a)?);
-    let (a, b) = (spread(&a, c)?, spread(&b, c)?);
-    let c = spread(c, &a)?;
+    let (a, b) = (expand_constant(a, b)?, expand_constant(b, a)?);
+    let (a, b) = (expand_constant(&a, c)?, expand_constant(&b, c)?);
+    let c = expand_constant(c, &a)?;
     let chosen = c.to_floats();
     let data = match (&a.data, &b.data) {
         (Data::Ints(x), Data::Ints(y)) => {
@@ -195,6 +195,6 @@ fn choose(c: &Constant, a: &Constant, b: &Constant) -> Option<Constant> {
 }
 
 /// Returns `x` in the shape of its broadcast with `y`.
-fn spread(x: &Constant, y: &Constant) -> Option<Constant> {
+fn expand_constant(x: &Constant, y: &Constant) -> Option<Constant> {
     broadcast(x, y, |p, _| Some(p), |p, _| p)
 }

@@ -10,12 +10,12 @@ use crate::GraphError;
 /// ignored and may be unsupported.
 pub(super) fn needed_nodes(proto: &GraphProto) -> Result<(HashSet<&str>, Vec<usize>), GraphError> {
     let nodes = &proto.node;
-    let known: HashSet<&str> =
+    let known_names: HashSet<&str> =
         proto.initializer.iter().map(|t| t.name.as_str()).chain(proto.input.iter().map(|i| i.name.as_str())).collect();
     let mut maker: HashMap<&str, usize> = HashMap::new();
     for (i, n) in nodes.iter().enumerate() {
         for o in n.output.iter().filter(|o| !o.is_empty()) {
-            if known.contains(o.as_str()) || maker.insert(o, i).is_some() {
+            if known_names.contains(o.as_str()) || maker.insert(o, i).is_some() {
                 return Err(file(format!("`{o}` is made twice")));
             }
         }
@@ -33,7 +33,7 @@ pub(super) fn needed_nodes(proto: &GraphProto) -> Result<(HashSet<&str>, Vec<usi
             todo.extend(nodes[i].input.iter().filter(|s| !s.is_empty()).map(String::as_str));
         }
     }
-    let order = node_order(nodes, &used, &maker, &known)?;
+    let order = node_order(nodes, &used, &maker, &known_names)?;
     Ok((names, order))
 }
 
@@ -42,7 +42,7 @@ fn node_order(
     nodes: &[NodeProto],
     used: &[bool],
     maker: &HashMap<&str, usize>,
-    known: &HashSet<&str>,
+    known_names: &HashSet<&str>,
 ) -> Result<Vec<usize>, GraphError> {
     let mut users: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
     let mut waiting = vec![0usize; nodes.len()];
@@ -51,7 +51,7 @@ fn node_order(
             if let Some(&m) = maker.get(name.as_str()) {
                 users[m].push(i);
                 waiting[i] += 1;
-            } else if !known.contains(name.as_str()) {
+            } else if !known_names.contains(name.as_str()) {
                 return Err(file(format!("node {}: nothing makes its input `{name}`", label(n))));
             }
         }

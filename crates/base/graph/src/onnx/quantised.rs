@@ -50,11 +50,11 @@ pub(super) struct Steps {
 /// Returns the element types (8 and 16 bit integers) of the constants of a file, by name.
 pub(super) fn types(proto: &GraphProto) -> HashMap<String, i32> {
     let stored = proto.initializer.iter().map(|t| (t.name.clone(), t.data_type));
-    let made = proto.node.iter().filter(|n| n.op_type == "Constant").filter_map(|n| {
+    let constants = proto.node.iter().filter(|n| n.op_type == "Constant").filter_map(|n| {
         let value = attribute(n, "value").and_then(|a| a.t.as_ref())?;
         Some((n.output.first()?.clone(), value.data_type))
     });
-    stored.chain(made).filter(|(_, t)| limits(*t).is_some()).collect()
+    stored.chain(constants).filter(|(_, t)| limits(*t).is_some()).collect()
 }
 
 /// Returns the smallest and largest integer of an element type.
@@ -83,8 +83,8 @@ impl Reader<'_> {
 
     /// Returns the smallest and largest integer that a QuantizeLinear makes.
     fn limits(&self, n: &NodeProto) -> Result<Interval<f32>, GraphError> {
-        let stated = n.input.get(2).and_then(|z| self.types.get(z)).copied();
-        let kind = stated.unwrap_or_else(|| match int(n, "output_dtype", 2) {
+        let element_type = n.input.get(2).and_then(|z| self.types.get(z)).copied();
+        let kind = element_type.unwrap_or_else(|| match int(n, "output_dtype", 2) {
             0 => 2,
             kind => kind as i32,
         });
@@ -131,11 +131,11 @@ impl Reader<'_> {
         let (length, inner) = if scale.len() == 1 {
             (1, values.len().max(1))
         } else {
-            let at = axis(n, int(n, "axis", 1), c.shape.len())?;
-            if c.shape[at] != scale.len() {
-                return Err(fail(n, &format!("{} scales for {} channels", scale.len(), c.shape[at])));
+            let axis_index = axis(n, int(n, "axis", 1), c.shape.len())?;
+            if c.shape[axis_index] != scale.len() {
+                return Err(fail(n, &format!("{} scales for {} channels", scale.len(), c.shape[axis_index])));
             }
-            (scale.len(), c.shape[at + 1..].iter().product::<usize>().max(1))
+            (scale.len(), c.shape[axis_index + 1..].iter().product::<usize>().max(1))
         };
         let steps = (0..values.len()).map(|i| (scale[i / inner % length], zero[i / inner % length]));
         let data = if n.op_type == "QuantizeLinear" {

@@ -23,8 +23,8 @@ impl Reader<'_> {
         if axes.is_empty() {
             return Ok(x);
         }
-        let made = self.reduced(n, &x, &axes, n.op_type.as_str())?;
-        Ok(if int(n, "keepdims", 1) != 0 { made } else { made.without(&axes) })
+        let result = self.reduced(n, &x, &axes, n.op_type.as_str())?;
+        Ok(if int(n, "keepdims", 1) != 0 { result } else { result.without(&axes) })
     }
 
     /// Returns the axes that a node reduces, sorted. A node that states none reduces all (or none,

@@ -18,38 +18,41 @@ impl Reader<'_> {
             return self.concat_with_constants(n);
         }
         let parts = (0..n.input.len()).map(|k| self.tensor(n, k)).collect::<Result<Vec<_>, _>>()?;
-        let first = parts.first().ok_or_else(|| fail(n, "has no inputs"))?;
-        let at = axis(n, int(n, "axis", 1), first.shape.len())?;
-        if !parts.iter().all(|x| agree_but_at(at, &x.shape, &first.shape)) {
+        let head = parts.first().ok_or_else(|| fail(n, "has no inputs"))?;
+        let axis_index = axis(n, int(n, "axis", 1), head.shape.len())?;
+        if !parts.iter().all(|x| agree_but_at(axis_index, &x.shape, &head.shape)) {
             return Err(fail(
                 n,
-                &format!("shapes {:?} differ outside axis {at}", parts.iter().map(|x| &x.shape).collect::<Vec<_>>()),
+                &format!(
+                    "shapes {:?} differ outside axis {axis_index}",
+                    parts.iter().map(|x| &x.shape).collect::<Vec<_>>()
+                ),
             ));
         }
         if parts.len() > 1 {
-            self.keeps_batch(n, first, at)?;
+            self.keeps_batch(n, head, axis_index)?;
         }
-        let (_, rest) = first.order_from(&[at]);
-        let order = [&[at][..], &rest].concat();
+        let (_, rest) = head.order_from(&[axis_index]);
+        let order = [&[axis_index][..], &rest].concat();
         // Parts stored as images remain images, so that their readers need no reshape.
         let shared = self
-            .image(first, &order, at)
-            .filter(|inner| parts.iter().all(|x| self.image(x, &order, at).as_ref() == Some(inner)));
+            .image(head, &order, axis_index)
+            .filter(|inner| parts.iter().all(|x| self.image(x, &order, axis_index).as_ref() == Some(inner)));
         let mut nodes = Vec::with_capacity(parts.len());
         for x in &parts {
-            nodes.push(if shared.is_some() { x.node } else { self.arrange(n, x, &[&[at], &rest])? });
+            nodes.push(if shared.is_some() { x.node } else { self.arrange(n, x, &[&[axis_index], &rest])? });
         }
-        let mut shape = first.shape.clone();
-        shape[at] = parts.iter().map(|x| x.shape[at]).sum();
-        let made = if let [one] = nodes[..] { one } else { self.push(n, FloatOp::Concat, &nodes, &[])? };
-        let order = if shape[at] == 1 { rest } else { order };
-        Ok(Tensor { node: made, shape, order, ..first.clone() })
+        let mut shape = head.shape.clone();
+        shape[axis_index] = parts.iter().map(|x| x.shape[axis_index]).sum();
+        let id = if let [part] = nodes[..] { part } else { self.push(n, FloatOp::Concat, &nodes, &[])? };
+        let order = if shape[axis_index] == 1 { rest } else { order };
+        Ok(Tensor { node: id, shape, order, ..head.clone() })
     }
 
-    /// Returns the lengths behind axis `at` of an image `x` in `order`; `None` for another tensor.
-    fn image(&self, x: &Tensor, order: &[usize], at: usize) -> Option<Vec<usize>> {
+    /// Returns the lengths behind axis `axis_index` of an image `x` in `order`; `None` for another tensor.
+    fn image(&self, x: &Tensor, order: &[usize], axis_index: usize) -> Option<Vec<usize>> {
         let stored = self.node_shape(x.node);
-        (x.order == order && stored[0] == x.shape[at]).then(|| stored[1..].to_vec())
+        (x.order == order && stored[0] == x.shape[axis_index]).then(|| stored[1..].to_vec())
     }
 
     /// Joins tensors and constants: pads each tensor with zeros where the others are, adds them up,
@@ -69,21 +72,22 @@ impl Reader<'_> {
                     x.shape
                 }
             };
-            let at = axis(n, int(n, "axis", 1), part.len())?;
-            if shape.as_deref().is_some_and(|s| !agree_but_at(at, s, &part)) {
-                return Err(fail(n, &format!("shapes {shape:?} and {part:?} differ outside axis {at}")));
+            let axis_index = axis(n, int(n, "axis", 1), part.len())?;
+            if shape.as_deref().is_some_and(|s| !agree_but_at(axis_index, s, &part)) {
+                return Err(fail(n, &format!("shapes {shape:?} and {part:?} differ outside axis {axis_index}")));
             }
-            start += part[at];
+            start += part[axis_index];
             shape = Some(part);
         }
         let mut shape = shape.ok_or_else(|| fail(n, "has no inputs"))?;
-        let at = axis(n, int(n, "axis", 1), shape.len())?;
-        shape[at] = start;
+        let axis_index = axis(n, int(n, "axis", 1), shape.len())?;
+        shape[axis_index] = start;
         let mut sum: Option<Tensor> = None;
-        for (first, x) in tensors {
-            self.keeps_batch(n, &x, at)?;
+        for (start_row, x) in tensors {
+            self.keeps_batch(n, &x, axis_index)?;
             let (mut before, mut after) = (vec![0; shape.len()], vec![0; shape.len()]);
-            (before[at], after[at]) = (first as i64, (start - first - x.shape[at]) as i64);
+            (before[axis_index], after[axis_index]) =
+                (start_row as i64, (start - start_row - x.shape[axis_index]) as i64);
             let wide = self.zero_padded(n, &x, &before, &after)?;
             sum = Some(match sum {
                 None => wide,
@@ -93,12 +97,12 @@ impl Reader<'_> {
         let sum = sum.ok_or_else(|| fail(n, "joins no tensor"))?;
         let elements = crate::geometry::checked_elements(&shape).filter(|e| *e <= crate::MAX_ELEMENTS);
         let mut addends = vec![0.0; elements.ok_or_else(|| fail(n, "its result is too large"))?];
-        let inner: usize = shape[at + 1..].iter().product();
-        for (first, c) in constants {
-            let (len, values) = (c.shape[at] * inner, c.to_floats());
+        let inner: usize = shape[axis_index + 1..].iter().product();
+        for (start_row, c) in constants {
+            let (len, values) = (c.shape[axis_index] * inner, c.to_floats());
             for (row, part) in values.chunks(len.max(1)).enumerate() {
-                let to = (row * start + first) * inner;
-                addends[to..to + part.len()].copy_from_slice(part);
+                let target = (row * start + start_row) * inner;
+                addends[target..target + part.len()].copy_from_slice(part);
             }
         }
         self.affine_by(n, &sum, &Constant { shape, data: Data::Floats(addends) }, |v| (1.0, v))
@@ -106,21 +110,25 @@ impl Reader<'_> {
 
     pub(super) fn slice(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let mut x = self.tensor(n, 0)?;
-        let mut stated = x.shape.clone();
+        let mut shape = x.shape.clone();
         if let (Batch::Many(size), Some(b)) = (self.batch, x.batch) {
-            stated[b] *= size;
+            shape[b] *= size;
         }
-        for (at, indices) in self.picked(n, &stated)? {
-            if x.batch == Some(at) && indices.iter().copied().eq(0..stated[at]) {
+        for (axis_index, indices) in self.picked_indices(n, &shape)? {
+            if x.batch == Some(axis_index) && indices.iter().copied().eq(0..shape[axis_index]) {
                 continue;
             }
-            x = self.select(n, &x, at, &indices)?;
+            x = self.select(n, &x, axis_index, &indices)?;
         }
         Ok(x)
     }
 
     /// Returns the indices that a Slice selects, for each axis that it names.
-    pub(super) fn picked(&self, n: &NodeProto, shape: &[usize]) -> Result<Vec<(usize, Vec<usize>)>, GraphError> {
+    pub(super) fn picked_indices(
+        &self,
+        n: &NodeProto,
+        shape: &[usize],
+    ) -> Result<Vec<(usize, Vec<usize>)>, GraphError> {
         let starts = self.listed(n, 1, "starts")?.ok_or_else(|| fail(n, "has no starts"))?;
         let ends = self.listed(n, 2, "ends")?.ok_or_else(|| fail(n, "has no ends"))?;
         let axes = self.listed(n, 3, "axes")?.unwrap_or_else(|| (0..starts.len() as i64).collect());
@@ -130,19 +138,19 @@ impl Reader<'_> {
         }
         (0..starts.len())
             .map(|i| {
-                let at = axis(n, axes[i], shape.len())?;
-                sliced(n, shape[at] as i64, starts[i], ends[i], steps[i]).map(|indices| (at, indices))
+                let axis_index = axis(n, axes[i], shape.len())?;
+                sliced(n, shape[axis_index] as i64, starts[i], ends[i], steps[i]).map(|indices| (axis_index, indices))
             })
             .collect()
     }
 
     pub(super) fn split(&mut self, n: &NodeProto) -> Result<Vec<Tensor>, GraphError> {
         let x = self.tensor(n, 0)?;
-        let (at, sizes) = self.split_sizes(n, &x.shape)?;
+        let (axis_index, sizes) = self.split_sizes(n, &x.shape)?;
         let mut start = 0;
         let mut parts = Vec::with_capacity(sizes.len());
         for size in sizes {
-            parts.push(self.select(n, &x, at, &(start..start + size).collect::<Vec<_>>())?);
+            parts.push(self.select(n, &x, axis_index, &(start..start + size).collect::<Vec<_>>())?);
             start += size;
         }
         Ok(parts)
@@ -150,8 +158,8 @@ impl Reader<'_> {
 
     /// Returns the axis that a Split cuts, and the lengths of its parts.
     pub(super) fn split_sizes(&self, n: &NodeProto, shape: &[usize]) -> Result<(usize, Vec<usize>), GraphError> {
-        let at = axis(n, int(n, "axis", 0), shape.len())?;
-        let (len, count) = (shape[at], n.output.len());
+        let axis_index = axis(n, int(n, "axis", 0), shape.len())?;
+        let (len, count) = (shape[axis_index], n.output.len());
         let sizes: Vec<usize> = match self.listed(n, 1, "split")? {
             Some(v) => v
                 .iter()
@@ -167,9 +175,9 @@ impl Reader<'_> {
             || sizes.len() != count
             || sizes.contains(&0)
         {
-            return Err(fail(n, &format!("{len} elements along axis {at} cannot be split into {sizes:?}")));
+            return Err(fail(n, &format!("{len} elements along axis {axis_index} cannot be split into {sizes:?}")));
         }
-        Ok((at, sizes))
+        Ok((axis_index, sizes))
     }
 
     pub(super) fn gather(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
@@ -180,28 +188,28 @@ impl Reader<'_> {
             ));
         }
         let x = self.tensor(n, 0)?;
-        let at = axis(n, int(n, "axis", 0), x.shape.len())?;
-        let given = self.needed(n, 1)?;
-        let list = given.as_ints().ok_or_else(|| fail(n, "its indices are not integers"))?;
-        let indices = list.iter().map(|&i| axis(n, i, x.shape[at])).collect::<Result<Vec<_>, _>>()?;
-        let picked = self.select(n, &x, at, &indices)?;
-        match given.shape[..] {
-            [] => Ok(picked.without(&[at])),
-            [_] => Ok(picked),
+        let axis_index = axis(n, int(n, "axis", 0), x.shape.len())?;
+        let index_tensor = self.needed(n, 1)?;
+        let list = index_tensor.as_ints().ok_or_else(|| fail(n, "its indices are not integers"))?;
+        let indices = list.iter().map(|&i| axis(n, i, x.shape[axis_index])).collect::<Result<Vec<_>, _>>()?;
+        let selection = self.select(n, &x, axis_index, &indices)?;
+        match index_tensor.shape[..] {
+            [] => Ok(selection.without(&[axis_index])),
+            [_] => Ok(selection),
             _ => {
-                let shape = [&x.shape[..at], &given.shape, &x.shape[at + 1..]].concat();
-                self.viewed(n, &picked, shape)
+                let shape = [&x.shape[..axis_index], &index_tensor.shape, &x.shape[axis_index + 1..]].concat();
+                self.viewed(n, &selection, shape)
             }
         }
     }
 
     pub(super) fn expand_to(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.tensor(n, 0)?;
-        let wanted = self.listed(n, 1, "shape")?.ok_or_else(|| fail(n, "has no shape"))?;
-        let rank = x.shape.len().max(wanted.len());
+        let target = self.listed(n, 1, "shape")?.ok_or_else(|| fail(n, "has no shape"))?;
+        let rank = x.shape.len().max(target.len());
         let x = x.with_rank(rank);
         let mut shape = x.shape.clone();
-        for (d, &w) in shape[rank - wanted.len()..].iter_mut().zip(&wanted) {
+        for (d, &w) in shape[rank - target.len()..].iter_mut().zip(&target) {
             let w = usize::try_from(w).map_err(|_| fail(n, "a negative length"))?;
             *d = if w == 1 { *d } else { w };
         }
@@ -232,17 +240,17 @@ impl Reader<'_> {
         let (new, old) = if each { (1, 0) } else { (0, 1) };
         let wide = x.with_ones(&(0..rank).map(|i| 2 * i + new).collect::<Vec<_>>());
         let mut shape = vec![1; 2 * rank];
-        let mut joined = vec![1; rank];
+        let mut joined_shape = vec![1; rank];
         for i in 0..rank {
             (shape[2 * i + new], shape[2 * i + old]) = (times[i], x.shape[i]);
-            joined[i] = times[i].checked_mul(x.shape[i]).ok_or_else(|| fail(n, "repeats too often"))?;
+            joined_shape[i] = times[i].checked_mul(x.shape[i]).ok_or_else(|| fail(n, "repeats too often"))?;
             if times[i] != 1 {
                 self.keeps_batch(n, x, i)?;
             }
         }
-        let spread = self.expand(n, &wide, &shape)?;
-        let made = self.viewed(n, &spread, joined)?;
-        Ok(Tensor { batch: x.batch, ..made })
+        let expanded = self.expand(n, &wide, &shape)?;
+        let result = self.viewed(n, &expanded, joined_shape)?;
+        Ok(Tensor { batch: x.batch, ..result })
     }
 
     pub(super) fn pad(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
@@ -299,11 +307,12 @@ impl Reader<'_> {
         if before.max(after) > limit || before.min(after) < -len {
             return Err(fail(n, &format!("padding of {before} and {after} on an axis of {len}")));
         }
-        let (first, last) = match mode {
+        let (first_index, last_index) = match mode {
             b"constant" => ((-before).max(0), len + after.min(0)),
             _ => (-before, len + after),
         };
-        let indices: Option<Vec<usize>> = (first..last).map(|i| pad_source(mode, len, i).map(|v| v as usize)).collect();
+        let indices: Option<Vec<usize>> =
+            (first_index..last_index).map(|i| pad_source(mode, len, i).map(|v| v as usize)).collect();
         let indices =
             indices.ok_or_else(|| unsupported(n, format!("padding mode `{}` here", String::from_utf8_lossy(mode))))?;
         self.select(n, x, at, &indices)
@@ -324,17 +333,17 @@ impl Reader<'_> {
         let order = [short.clone(), x.order.clone()].concat();
         let mut axes: Vec<Option<usize>> = order.iter().copied().map(Some).collect();
         let long: Vec<usize> = x.order.iter().map(|&a| x.shape[a]).collect();
-        let own = self.node_shape(x.node).to_vec();
+        let node_axes = self.node_shape(x.node).to_vec();
         let mut node = x.node;
-        if short.is_empty() && own.iter().copied().filter(|d| *d != 1).eq(long.iter().copied()) {
-            let mut next = order.iter();
-            axes = own.iter().map(|&d| if d == 1 { None } else { next.next().copied() }).collect();
+        if short.is_empty() && node_axes.iter().copied().filter(|d| *d != 1).eq(long.iter().copied()) {
+            let mut axes_in_order = order.iter();
+            axes = node_axes.iter().map(|&d| if d == 1 { None } else { axes_in_order.next().copied() }).collect();
         } else {
             node = self.reshaped(n, node, &order.iter().map(|&a| x.shape[a]).collect::<Vec<_>>())?;
         }
-        let [front, behind]: [Vec<usize>; 2] =
+        let [leading, trailing]: [Vec<usize>; 2] =
             [before, after].map(|pads| axes.iter().map(|a| a.map_or(0, |a| pads[a] as usize)).collect());
-        let node = self.push(n, FloatOp::Pad { before: front, after: behind }, &[node], &[])?;
+        let node = self.push(n, FloatOp::Pad { before: leading, after: trailing }, &[node], &[])?;
         let mut shape = x.shape.clone();
         grown.iter().for_each(|&a| shape[a] += (before[a] + after[a]) as usize);
         Ok(Tensor { node, shape, order, ..x.clone() })
@@ -352,8 +361,8 @@ fn sliced(n: &NodeProto, len: i64, start: i64, end: i64, step: i64) -> Result<Ve
         (start..end.max(start)).step_by(usize::try_from(step).unwrap_or(usize::MAX)).map(|v| v as usize).collect()
     } else {
         let (start, end) = (start.clamp(-1, len - 1), end.clamp(-1, len - 1));
-        let back = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX);
-        (end + 1..start + 1).rev().step_by(back).map(|v| v as usize).collect()
+        let stride = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX);
+        (end + 1..start + 1).rev().step_by(stride).map(|v| v as usize).collect()
     })
 }
 

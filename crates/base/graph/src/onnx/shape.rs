@@ -28,26 +28,27 @@ impl Reader<'_> {
 
     /// Reads Flatten, Reshape, Squeeze and Unsqueeze of a tensor.
     pub(super) fn reshape(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        let (x, left) = match n.input.first().and_then(|i| self.values.get(i)) {
-            Some(Value::Activated(x, left)) => (x.clone(), Some(*left)),
+        let (x, final_activation) = match n.input.first().and_then(|i| self.values.get(i)) {
+            Some(Value::Activated(x, final_activation)) => (x.clone(), Some(*final_activation)),
             _ => (self.tensor(n, 0)?, None),
         };
-        let made = match n.op_type.as_str() {
+        let result = match n.op_type.as_str() {
             "Squeeze" => {
-                let gone = match self.listed(n, 1, "axes")? {
+                let removed_axes = match self.listed(n, 1, "axes")? {
                     Some(axes) => axes.iter().map(|&a| axis(n, a, x.shape.len())).collect::<Result<Vec<_>, _>>()?,
                     // A network for any batch size keeps its batch axis.
                     None => (0..x.shape.len())
                         .filter(|&i| x.shape[i] == 1 && (self.batch == Batch::One || x.batch != Some(i)))
                         .collect(),
                 };
-                if gone.iter().any(|&i| x.shape[i] != 1) {
+                if removed_axes.iter().any(|&i| x.shape[i] != 1) {
                     return Err(fail(n, &format!("squeezes an axis of {:?} that is not 1", x.shape)));
                 }
-                gone.iter()
+                removed_axes
+                    .iter()
                     .filter(|_| matches!(self.batch, Batch::Many(_)))
                     .try_for_each(|&a| self.keeps_batch(n, &x, a))?;
-                x.without(&gone)
+                x.without(&removed_axes)
             }
             "Unsqueeze" => x.with_ones(&self.new_axes(n, x.shape.len())?),
             _ => {
@@ -55,7 +56,8 @@ impl Reader<'_> {
                 self.viewed(n, &x, target)?
             }
         };
-        Ok(left.map_or(Value::Wire(made.clone()), |left| Value::Activated(made, left)))
+        Ok(final_activation
+            .map_or(Value::Wire(result.clone()), |final_activation| Value::Activated(result, final_activation)))
     }
 
     /// Returns `x` in another shape, with the same elements in the file's order.
@@ -68,35 +70,39 @@ impl Reader<'_> {
             return Err(unsupported(n, "it moves the batch from the first axis; export it with a batch of 1".into()));
         }
         if long_lengths(&shape).eq(long_lengths(&x.shape)) {
-            let (from, to) = (super::view::long_axes(&x.shape), super::view::long_axes(&shape));
-            let moved = x.order.iter().map(|a| to[from.iter().position(|f| f == a).expect("an axis longer than 1")]);
-            return Ok(Tensor { order: moved.collect(), shape, batch, ..x.clone() });
+            let (old_axes, new_axes) = (super::view::long_axes(&x.shape), super::view::long_axes(&shape));
+            let axis_order =
+                x.order.iter().map(|a| new_axes[old_axes.iter().position(|f| f == a).expect("an axis longer than 1")]);
+            return Ok(Tensor { order: axis_order.collect(), shape, batch, ..x.clone() });
         }
         let x = self.straight(n, x)?;
         Ok(Tensor { integer: x.integer, ..Tensor::new(x.node, shape, batch) })
     }
 
     pub(super) fn transpose(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        let Some(Value::Activated(x, left)) = n.input.first().and_then(|i| self.values.get(i)) else {
+        let Some(Value::Activated(x, final_activation)) = n.input.first().and_then(|i| self.values.get(i)) else {
             let x = self.tensor(n, 0)?;
             return Ok(Value::Wire(x.transposed(&permutation(n, x.shape.len())?)));
         };
         let perm = permutation(n, x.shape.len())?;
-        let made = x.transposed(&perm);
-        let left = match *left {
+        let result = x.transposed(&perm);
+        let final_activation = match *final_activation {
             // The same axis at another place.
             FinalActivation::SoftmaxAlong { length, inner, logarithm } => {
-                let at = (0..x.shape.len())
-                    .find(|&at| x.shape[at] == length as usize && distance(&x.shape, at) == inner as usize)
-                    .and_then(|at| perm.iter().position(|&p| p == at));
-                let at =
-                    at.ok_or_else(|| unsupported(n, "it takes the axes of a softmax apart; cut both off".into()))?;
-                let inner = u32::try_from(distance(&made.shape, at)).map_err(|_| fail(n, "is too large"))?;
+                let softmax_axis = (0..x.shape.len())
+                    .find(|&softmax_axis| {
+                        x.shape[softmax_axis] == length as usize && distance(&x.shape, softmax_axis) == inner as usize
+                    })
+                    .and_then(|softmax_axis| perm.iter().position(|&p| p == softmax_axis));
+                let softmax_axis = softmax_axis
+                    .ok_or_else(|| unsupported(n, "it takes the axes of a softmax apart; cut both off".into()))?;
+                let inner =
+                    u32::try_from(distance(&result.shape, softmax_axis)).map_err(|_| fail(n, "is too large"))?;
                 FinalActivation::SoftmaxAlong { length, inner, logarithm }
             }
             other => other,
         };
-        Ok(Value::Activated(made, left))
+        Ok(Value::Activated(result, final_activation))
     }
 
     /// Returns the axes that an Unsqueeze of a tensor with `rank` axes adds to the result, sorted.
@@ -111,27 +117,31 @@ impl Reader<'_> {
         Ok(new)
     }
 
-    /// Returns the shape that Flatten or Reshape gives to a tensor of shape `from`. The file may
+    /// Returns the shape that Flatten or Reshape gives to a tensor of shape `input_shape`. The file may
     /// state a batch other than 1.
     pub(super) fn target_shape(
         &self,
         n: &NodeProto,
-        from: &[usize],
+        input_shape: &[usize],
         batch: Option<usize>,
     ) -> Result<Vec<usize>, GraphError> {
         if n.op_type == "Flatten" {
-            let at = int(n, "axis", 1);
-            let at = if at == from.len() as i64 { from.len() } else { axis(n, at, from.len())? };
-            return Ok(vec![from[..at].iter().product(), from[at..].iter().product()]);
+            let start_axis = int(n, "axis", 1);
+            let start_axis = if start_axis == input_shape.len() as i64 {
+                input_shape.len()
+            } else {
+                axis(n, start_axis, input_shape.len())?
+            };
+            return Ok(vec![input_shape[..start_axis].iter().product(), input_shape[start_axis..].iter().product()]);
         }
-        let mut wanted = self.listed(n, 1, "shape")?.ok_or_else(|| fail(n, "has no shape"))?;
-        if let (Batch::Many(stated), Some(0), Some(first)) = (self.batch, batch, wanted.first_mut())
-            && *first > 0
-            && *first % stated as i64 == 0
+        let mut target = self.listed(n, 1, "shape")?.ok_or_else(|| fail(n, "has no shape"))?;
+        if let (Batch::Many(batch_len), Some(0), Some(first_len)) = (self.batch, batch, target.first_mut())
+            && *first_len > 0
+            && *first_len % batch_len as i64 == 0
         {
-            *first /= stated as i64;
+            *first_len /= batch_len as i64;
         }
-        reshaped(n, from, &wanted, int(n, "allowzero", 0) != 0)
+        resolve_reshape(n, input_shape, &target, int(n, "allowzero", 0) != 0)
     }
 }
 
@@ -140,9 +150,9 @@ fn long_lengths(shape: &[usize]) -> impl Iterator<Item = usize> {
     shape.iter().copied().filter(|d| *d != 1)
 }
 
-/// Returns the distance of two elements along axis `at`.
-fn distance(shape: &[usize], at: usize) -> usize {
-    shape[at + 1..].iter().product()
+/// Returns the distance of two elements along axis `axis_index`.
+fn distance(shape: &[usize], axis_index: usize) -> usize {
+    shape[axis_index + 1..].iter().product()
 }
 
 pub(super) fn permutation(n: &NodeProto, rank: usize) -> Result<Vec<usize>, GraphError> {
@@ -156,24 +166,30 @@ pub(super) fn permutation(n: &NodeProto, rank: usize) -> Result<Vec<usize>, Grap
     Ok(perm)
 }
 
-fn reshaped(n: &NodeProto, from: &[usize], wanted: &[i64], allow_zero: bool) -> Result<Vec<usize>, GraphError> {
-    let total: usize = from.iter().product();
-    let mut out = Vec::with_capacity(wanted.len());
-    for (i, &w) in wanted.iter().enumerate() {
+fn resolve_reshape(
+    n: &NodeProto,
+    input_shape: &[usize],
+    target: &[i64],
+    allow_zero: bool,
+) -> Result<Vec<usize>, GraphError> {
+    let total: usize = input_shape.iter().product();
+    let mut out = Vec::with_capacity(target.len());
+    for (i, &w) in target.iter().enumerate() {
         out.push(match w {
-            0 if !allow_zero => *from.get(i).ok_or_else(|| fail(n, "copies an axis that is not there"))?,
+            0 if !allow_zero => *input_shape.get(i).ok_or_else(|| fail(n, "copies an axis that is not there"))?,
             -1 => 0,
-            w => usize::try_from(w).map_err(|_| fail(n, &format!("shape {wanted:?}")))?,
+            w => usize::try_from(w).map_err(|_| fail(n, &format!("shape {target:?}")))?,
         });
     }
-    let unknown: Vec<usize> = (0..wanted.len()).filter(|&i| wanted[i] == -1).collect();
-    if let [one] = unknown[..] {
-        let rest: Vec<usize> = (0..out.len()).filter(|&i| i != one).map(|i| out[i]).collect();
-        let rest = checked_elements(&rest).filter(|&r| r > 0 && total.is_multiple_of(r));
-        out[one] = total / rest.ok_or_else(|| fail(n, &format!("{from:?} cannot become {wanted:?}")))?;
+    let unknown: Vec<usize> = (0..target.len()).filter(|&i| target[i] == -1).collect();
+    if let [unknown_axis] = unknown[..] {
+        let known_lengths: Vec<usize> = (0..out.len()).filter(|&i| i != unknown_axis).map(|i| out[i]).collect();
+        let known_lengths = checked_elements(&known_lengths).filter(|&r| r > 0 && total.is_multiple_of(r));
+        out[unknown_axis] =
+            total / known_lengths.ok_or_else(|| fail(n, &format!("{input_shape:?} cannot become {target:?}")))?;
     }
     if unknown.len() > 1 || checked_elements(&out) != Some(total) {
-        return Err(fail(n, &format!("{from:?} cannot become {wanted:?}")));
+        return Err(fail(n, &format!("{input_shape:?} cannot become {target:?}")));
     }
     Ok(out)
 }

@@ -125,13 +125,13 @@ fn pick<T: Copy, const B: usize>(
     t: &TensorProto,
     n: usize,
     typed: &[T],
-    from: impl Fn([u8; B]) -> T,
+    convert: impl Fn([u8; B]) -> T,
 ) -> Result<Vec<T>, String> {
     if typed.len() == n && t.raw_data.is_empty() {
         return Ok(typed.to_vec());
     }
-    let (whole, rest) = t.raw_data.as_chunks::<B>();
-    if !typed.is_empty() || whole.len() != n || !rest.is_empty() {
+    let (elements, remainder) = t.raw_data.as_chunks::<B>();
+    if !typed.is_empty() || elements.len() != n || !remainder.is_empty() {
         return Err(format!(
             "shape {:?} needs {n} elements, the file holds {} typed ones and {} raw bytes",
             t.dims,
@@ -139,15 +139,15 @@ fn pick<T: Copy, const B: usize>(
             t.raw_data.len()
         ));
     }
-    Ok(whole.iter().map(|b| from(*b)).collect())
+    Ok(elements.iter().map(|b| convert(*b)).collect())
 }
 
 /// Returns integers of at most 16 bits, from raw bytes or from one element of `int32_data` each.
-fn small<const B: usize>(t: &TensorProto, n: usize, from: impl Fn([u8; B]) -> i64) -> Result<Vec<i64>, String> {
+fn small<const B: usize>(t: &TensorProto, n: usize, convert: impl Fn([u8; B]) -> i64) -> Result<Vec<i64>, String> {
     if t.raw_data.is_empty() {
         return Ok(pick(t, n, &t.int32_data, i32::from_le_bytes)?.into_iter().map(i64::from).collect());
     }
-    pick(t, n, &[], from)
+    pick(t, n, &[], convert)
 }
 
 /// Returns the bits of 16-bit floats.

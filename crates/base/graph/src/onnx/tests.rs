@@ -32,8 +32,8 @@ fn node(op: &str, inputs: &[&str], output: &str) -> NodeProto {
 
 /// Appends a node behind the last one and makes its output the network's.
 fn append(g: &mut GraphProto, op: &str) {
-    let last = g.output[0].name.clone();
-    g.node.push(node(op, &[&last], "end"));
+    let result_name = g.output[0].name.clone();
+    g.node.push(node(op, &[&result_name], "end"));
     g.output[0].name = "end".into();
 }
 
@@ -45,27 +45,27 @@ fn an_unsupported_operator_is_named_with_help() {
     assert!(text.contains("Wobble") && text.contains("docs/operators.md"), "{text}");
     let text = message(changed(|g| {
         append(g, "Cast");
-        let to = AttributeProto { name: "to".into(), i: 7, ..AttributeProto::default() };
-        g.node.last_mut().unwrap().attribute.push(to);
+        let target_type = AttributeProto { name: "to".into(), i: 7, ..AttributeProto::default() };
+        g.node.last_mut().unwrap().attribute.push(target_type);
     }));
     assert!(text.contains("Cast") && text.contains("MatMul"), "{text}");
 }
 
 #[test]
 fn a_final_softmax_is_left_to_the_client() {
-    for (op, left) in [
+    for (op, activation) in [
         ("Softmax", FinalActivation::Softmax),
         ("LogSoftmax", FinalActivation::LogSoftmax),
         ("Sigmoid", FinalActivation::Sigmoid),
         ("Tanh", FinalActivation::Tanh),
     ] {
-        assert_eq!(changed(|g| append(g, op)).unwrap().activation, Some(left));
+        assert_eq!(changed(|g| append(g, op)).unwrap().activation, Some(activation));
     }
     assert_eq!(changed(|_| {}).unwrap().activation, None);
     let text = message(changed(|g| {
         append(g, "Softmax");
-        let last = g.output[0].name.clone();
-        g.node.push(node("Relu", &[&last], "more"));
+        let result_name = g.output[0].name.clone();
+        g.node.push(node("Relu", &[&result_name], "more"));
         g.output[0].name = "more".into();
     }));
     assert!(text.contains("end of the network"), "{text}");
@@ -100,7 +100,7 @@ fn reshaped_by(start: Option<i64>, end: Option<i64>) -> Result<Vec<usize>, Graph
 #[test]
 fn a_shape_has_its_start_and_end() {
     // The input is [1, 1, 8, 8].
-    for (start, end, wanted) in [
+    for (start, end, expected) in [
         (Some(2), None, vec![1, 8, 8]),
         (Some(3), None, vec![8, 8]),
         (Some(-1), Some(4), vec![8, 8]),
@@ -109,17 +109,17 @@ fn a_shape_has_its_start_and_end() {
         (Some(-100), Some(100), vec![1, 1, 1, 8, 8]),
         (Some(3), Some(2), vec![64]),
     ] {
-        let made = reshaped_by(start, end).unwrap();
-        assert_eq!(made.iter().product::<usize>(), 64);
-        assert_eq!(made, wanted, "{start:?} {end:?}");
+        let shape = reshaped_by(start, end).unwrap();
+        assert_eq!(shape.iter().product::<usize>(), 64);
+        assert_eq!(shape, expected, "{start:?} {end:?}");
     }
 }
 
 #[test]
 fn a_cycle_is_an_error() {
     let text = message(changed(|g| {
-        let last = g.output[0].name.clone();
-        g.node[1].input[0] = last;
+        let result_name = g.output[0].name.clone();
+        g.node[1].input[0] = result_name;
     }));
     assert!(text.contains("cycle"), "{text}");
 }
@@ -134,31 +134,31 @@ fn missing_and_double_names_are_errors() {
 
 #[test]
 fn what_no_output_needs_is_left_out() {
-    let whole = changed(|_| {}).unwrap();
-    let more = changed(|g| {
+    let network = changed(|_| {}).unwrap();
+    let with_addition = changed(|g| {
         let input = g.input[0].name.clone();
         g.node.push(node("Wobble", &[&input, "nowhere"], "unused"));
         g.node.push(node("Relu", &["later"], "sooner"));
         g.node.push(node("Relu", &["sooner"], "later"));
         g.initializer.push(TensorProto { name: "strange".into(), data_type: 14, ..Default::default() });
     });
-    assert_eq!(more.unwrap().graph, whole.graph);
+    assert_eq!(with_addition.unwrap().graph, network.graph);
 }
 
 #[test]
 fn several_outputs_are_joined() {
     let net = changed(|g| {
-        let first = ValueInfoProto { name: g.node[0].output[0].clone(), ..Default::default() };
-        g.output.insert(0, first);
+        let hidden = ValueInfoProto { name: g.node[0].output[0].clone(), ..Default::default() };
+        g.output.insert(0, hidden);
     });
     let net = net.unwrap();
     let lengths: Vec<usize> = net.outputs.iter().map(|o| o.shape.iter().product()).collect();
     assert_eq!(lengths.len(), 2);
     assert_eq!(net.graph.nodes[net.graph.output].shape, [lengths.iter().sum::<usize>()]);
     let text = message(changed(|g| {
-        let first = ValueInfoProto { name: g.node[0].output[0].clone(), ..Default::default() };
+        let hidden = ValueInfoProto { name: g.node[0].output[0].clone(), ..Default::default() };
         append(g, "Softmax");
-        g.output.push(first);
+        g.output.push(hidden);
     }));
     assert!(text.contains("several outputs"), "{text}");
 }
@@ -178,13 +178,13 @@ fn external_data_is_read_from_the_folder_of_the_file_alone() {
     };
     let length = raw.len().to_string();
     entries(&mut model, [("location", "weights.bin"), ("offset", "8"), ("length", &length)]);
-    let there = parse_in(&model.encode_to_vec(), Some(folder.path())).unwrap();
-    assert_eq!(there.graph, parse(&bytes).unwrap().graph);
+    let graph = parse_in(&model.encode_to_vec(), Some(folder.path())).unwrap();
+    assert_eq!(graph.graph, parse(&bytes).unwrap().graph);
     assert!(parse(&model.encode_to_vec()).unwrap_err().to_string().contains("external data"));
     let outside = folder.path().join("../weights.bin").display().to_string();
     #[cfg(unix)]
     std::os::unix::fs::symlink("/etc/hostname", folder.path().join("link.bin")).unwrap();
-    for (location, offset, said) in [
+    for (location, offset, message) in [
         ("weights.bin", "16", "which holds"),
         ("weights.bin", "18446744073709551615", "which holds"),
         ("weights.bin", "x", "offset"),
@@ -195,7 +195,7 @@ fn external_data_is_read_from_the_folder_of_the_file_alone() {
     ] {
         entries(&mut model, [("location", location), ("offset", offset), ("length", &length)]);
         let text = parse_in(&model.encode_to_vec(), Some(folder.path())).unwrap_err().to_string();
-        assert!(text.contains(said), "{location}: {text}");
+        assert!(text.contains(message), "{location}: {text}");
     }
 }
 
@@ -282,10 +282,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn damage_never_panics(at in any::<prop::sample::Index>(), xor in 1u8..=255, length in 1usize..4) {
+    fn damage_never_panics(position in any::<prop::sample::Index>(), xor in 1u8..=255, length in 1usize..4) {
         let mut bytes = zoo::build("tiny-cnn", 1).unwrap();
-        let at = at.index(bytes.len());
-        bytes.iter_mut().skip(at).take(length).for_each(|b| *b ^= xor);
+        let position = position.index(bytes.len());
+        bytes.iter_mut().skip(position).take(length).for_each(|b| *b ^= xor);
         if let Ok(net) = parse(&bytes) {
             let _ = crate::rewrite::simplify(&net.graph).unwrap();
         }

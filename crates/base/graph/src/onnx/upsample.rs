@@ -59,16 +59,15 @@ impl Reader<'_> {
             groups,
         };
         let bias = bias.iter().flat_map(|b| vec![*b; sh * sw]).collect();
-        let made = self.push(n, FloatOp::Conv { geometry, weights, bias }, &[image], &[])?;
-        let phase = self.node_shape(made).to_vec();
+        let id = self.push(n, FloatOp::Conv { geometry, weights, bias }, &[image], &[])?;
+        let phase = self.node_shape(id).to_vec();
         // [O, sh, sw, H, W] -> [O, H, sh, W, sw]
-        let split =
-            Tensor::new(made, vec![1, out, sh, sw, phase[1], phase[2]], x.batch).transposed(&[0, 1, 4, 2, 5, 3]);
-        let mut whole = self.viewed(n, &split, vec![1, out, phase[1] * sh, phase[2] * sw])?;
+        let split = Tensor::new(id, vec![1, out, sh, sw, phase[1], phase[2]], x.batch).transposed(&[0, 1, 4, 2, 5, 3]);
+        let mut joined = self.viewed(n, &split, vec![1, out, phase[1] * sh, phase[2] * sw])?;
         for (axis, a) in axes.iter().enumerate() {
-            whole = self.select(n, &whole, axis + 2, &(a.cut..a.cut + a.length).collect::<Vec<_>>())?;
+            joined = self.select(n, &joined, axis + 2, &(a.cut..a.cut + a.length).collect::<Vec<_>>())?;
         }
-        Ok(if flat { whole.without(&[2]) } else { whole })
+        Ok(if flat { joined.without(&[2]) } else { joined })
     }
 
     /// Turns blocks of channels into blocks of pixels, or the reverse.
@@ -117,7 +116,7 @@ impl Reader<'_> {
         if int(n, "antialias", 0) != 0 {
             return Err(unsupported(n, "antialias = 1: export it without, or use AveragePool".into()));
         }
-        let mut made = x.clone();
+        let mut result = x.clone();
         for (axis, target) in targets.iter().enumerate() {
             let len = x.shape[axis];
             if target.length == len && target.scale == 1.0 {
@@ -125,11 +124,11 @@ impl Reader<'_> {
             }
             self.keeps_batch(n, &x, axis)?;
             let coordinate = coordinates(n, len, target, self.opset)?;
-            made = match mode.as_slice() {
-                b"nearest" => self.nearest(n, &made, axis, target, &coordinate)?,
+            result = match mode.as_slice() {
+                b"nearest" => self.nearest(n, &result, axis, target, &coordinate)?,
                 b"linear" | b"bilinear" => {
                     let weights = linear_matrix(len, target, &coordinate);
-                    self.dense(n, &made, axis, weights, vec![0.0; target.length])?
+                    self.dense(n, &result, axis, weights, vec![0.0; target.length])?
                 }
                 other => {
                     let name = String::from_utf8_lossy(other).into_owned();
@@ -140,7 +139,7 @@ impl Reader<'_> {
                 }
             };
         }
-        Ok(made)
+        Ok(result)
     }
 
     fn nearest(
@@ -158,9 +157,9 @@ impl Reader<'_> {
             (0..target.length).map(|o| nearest_to(mode, coordinate(o)).clamp(0.0, (len - 1) as f64) as usize).collect();
         let times = target.length / len;
         if times * len == target.length && indices.iter().enumerate().all(|(o, &i)| i == o / times) {
-            let mut all = vec![1; x.shape.len()];
-            all[axis] = times;
-            return self.repeated(n, x, &all, true);
+            let mut axis_scales = vec![1; x.shape.len()];
+            axis_scales[axis] = times;
+            return self.repeated(n, x, &axis_scales, true);
         }
         self.select(n, x, axis, &indices)
     }
@@ -181,9 +180,9 @@ impl Reader<'_> {
             None => (0..rank).collect(),
         };
         let mut targets: Vec<Target> = x.shape.iter().map(|&length| Target { length, scale: 1.0 }).collect();
-        let given = sizes.as_ref().or(scales.as_ref()).filter(|v| v.len() == axes.len());
-        let given = given.ok_or_else(|| fail(n, "states no scale or size for each axis"))?;
-        for (&axis, &v) in axes.iter().zip(given) {
+        let values = sizes.as_ref().or(scales.as_ref()).filter(|v| v.len() == axes.len());
+        let values = values.ok_or_else(|| fail(n, "states no scale or size for each axis"))?;
+        for (&axis, &v) in axes.iter().zip(values) {
             let len = x.shape[axis];
             // The file may state a batch other than one.
             if sizes.is_some() && Some(axis) == x.batch && len == 1 {
@@ -218,8 +217,8 @@ fn coordinates(
     target: &Target,
     opset: i64,
 ) -> Result<Box<dyn Fn(usize) -> f64>, GraphError> {
-    let stated = attribute(n, "coordinate_transformation_mode").map_or(&b"half_pixel"[..], |a| &a.s);
-    let mode = if opset < 11 || n.op_type == "Upsample" { &b"asymmetric"[..] } else { stated };
+    let mode_name = attribute(n, "coordinate_transformation_mode").map_or(&b"half_pixel"[..], |a| &a.s);
+    let mode = if opset < 11 || n.op_type == "Upsample" { &b"asymmetric"[..] } else { mode_name };
     let (scale, inputs, outputs) = (target.scale, len as f64, target.length as f64);
     Ok(match mode {
         b"half_pixel" => Box::new(move |o| (o as f64 + 0.5) / scale - 0.5),
@@ -258,9 +257,9 @@ fn nearest_to(mode: &[u8], c: f64) -> f64 {
 fn linear_matrix(len: usize, target: &Target, coordinate: &dyn Fn(usize) -> f64) -> Vec<f32> {
     let mut matrix = vec![0.0; len * target.length];
     for o in 0..target.length {
-        let at = coordinate(o).clamp(0.0, (len - 1) as f64);
-        let low = (at.floor() as usize).min(len - 1);
-        let part = (at - low as f64) as f32;
+        let position = coordinate(o).clamp(0.0, (len - 1) as f64);
+        let low = (position.floor() as usize).min(len - 1);
+        let part = (position - low as f64) as f32;
         matrix[o * len + low] += 1.0 - part;
         if part > 0.0 {
             matrix[o * len + (low + 1).min(len - 1)] += part;
@@ -294,8 +293,8 @@ fn phase_weights(
                 let plane = ((g * ins + i) * per_group + within) * kernel[0] * kernel[1];
                 for (a, b) in (0..jh).flat_map(|a| (0..jw).map(move |b| (a, b))) {
                     // A convolution's window runs forwards, the taps of a phase backwards.
-                    let at = axes[0].tap(rh, jh - 1 - a).zip(axes[1].tap(rw, jw - 1 - b));
-                    weights.push(at.map_or(0.0, |(th, tw)| source[plane + th * kernel[1] + tw]));
+                    let taps = axes[0].tap(rh, jh - 1 - a).zip(axes[1].tap(rw, jw - 1 - b));
+                    weights.push(taps.map_or(0.0, |(th, tw)| source[plane + th * kernel[1] + tw]));
                 }
             }
         }
@@ -306,8 +305,8 @@ fn phase_weights(
 impl Phases {
     /// Returns the tap of the file that phase `r` uses as its `j`-th, if any.
     fn tap(&self, r: usize, j: usize) -> Option<usize> {
-        let at = r + self.stride * j;
-        (at < self.taps && at.is_multiple_of(self.dilation)).then_some(at / self.dilation)
+        let offset = r + self.stride * j;
+        (offset < self.taps && offset.is_multiple_of(self.dilation)).then_some(offset / self.dilation)
     }
 }
 
@@ -316,10 +315,10 @@ impl Phases {
 fn phases(n: &NodeProto, axis: usize, input: &[usize], kernel: [usize; 2], flat: bool) -> Result<Phases, GraphError> {
     let len = input[axis + 1];
     let fixed = flat && axis == 0;
-    let (at, count) = if flat { (0, 1) } else { (axis, 2) };
-    let stride = stated(n, "strides", fixed, at, count, 1)?;
-    let dilation = stated(n, "dilations", fixed, at, count, 1)?;
-    let extra = stated(n, "output_padding", fixed, at, count, 0)?;
+    let (axis_index, count) = if flat { (0, 1) } else { (axis, 2) };
+    let stride = read_parameter(n, "strides", fixed, axis_index, count, 1)?;
+    let dilation = read_parameter(n, "dilations", fixed, axis_index, count, 1)?;
+    let extra = read_parameter(n, "output_padding", fixed, axis_index, count, 0)?;
     let taps = (kernel[axis] - 1).checked_mul(dilation).and_then(|t| t.checked_add(1)).filter(|t| *t <= 1 << 20);
     let taps = taps.ok_or_else(|| fail(n, "a kernel that is too long"))?;
     let full = (len - 1) * stride + taps + extra;
@@ -327,12 +326,12 @@ fn phases(n: &NodeProto, axis: usize, input: &[usize], kernel: [usize; 2], flat:
     let output = if fixed {
         None
     } else {
-        ints(n, "output_shape").and_then(|v| v.get(v.len().checked_sub(count)? + at)).copied()
+        ints(n, "output_shape").and_then(|v| v.get(v.len().checked_sub(count)? + axis_index)).copied()
     };
     let (before, length) = match (output, auto) {
         (None, b"NOTSET" | b"") => {
-            let b = stated(n, "pads", fixed, at, 2 * count, 0)?;
-            let e = stated(n, "pads", fixed, at + count, 2 * count, 0)?;
+            let b = read_parameter(n, "pads", fixed, axis_index, 2 * count, 0)?;
+            let e = read_parameter(n, "pads", fixed, axis_index + count, 2 * count, 0)?;
             (b, full.checked_sub(b + e))
         }
         (None, b"VALID") => (0, Some(full)),
@@ -346,15 +345,22 @@ fn phases(n: &NodeProto, axis: usize, input: &[usize], kernel: [usize; 2], flat:
     let length = length.filter(|l| *l > 0).ok_or_else(|| fail(n, "its padding leaves nothing"))?;
     let per_phase = taps.div_ceil(stride);
     // The phases extend to the last output that is not cut.
-    let behind = (before + length).div_ceil(stride).saturating_sub(len).max(per_phase - 1);
-    Ok(Phases { stride, taps, dilation, per_phase, behind, cut: before, length })
+    let pad_after = (before + length).div_ceil(stride).saturating_sub(len).max(per_phase - 1);
+    Ok(Phases { stride, taps, dilation, per_phase, behind: pad_after, cut: before, length })
 }
 
-/// Returns number `k` of the `of` in an attribute; `least` if it is absent or the axis `fixed`.
-fn stated(n: &NodeProto, name: &str, fixed: bool, k: usize, of: usize, least: i64) -> Result<usize, GraphError> {
+/// Returns number `k` of the `list_len` in an attribute; `min_value` if it is absent or the axis `fixed`.
+fn read_parameter(
+    n: &NodeProto,
+    name: &str,
+    fixed: bool,
+    k: usize,
+    list_len: usize,
+    min_value: i64,
+) -> Result<usize, GraphError> {
     let list = ints(n, name).filter(|v| !v.is_empty() && !fixed);
-    let value = list.map_or(Some(least), |v| if v.len() == of { v.get(k).copied() } else { None });
-    let value = value.filter(|v| (least..=1 << 16).contains(v));
+    let value = list.map_or(Some(min_value), |v| if v.len() == list_len { v.get(k).copied() } else { None });
+    let value = value.filter(|v| (min_value..=1 << 16).contains(v));
     value.map(|v| v as usize).ok_or_else(|| fail(n, &format!("`{name}` is {:?}", ints(n, name))))
 }
 

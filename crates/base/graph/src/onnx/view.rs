@@ -85,10 +85,10 @@ impl Tensor {
         self.node == other.node && self.shape == other.shape && self.order == other.order
     }
 
-    /// Returns the axes that the node stores, split into those of `first` and the others.
-    pub fn order_from(&self, first: &[usize]) -> (Vec<usize>, Vec<usize>) {
-        let (front, rest) = self.order.iter().partition(|a| first.contains(a));
-        (front, rest)
+    /// Returns the axes that the node stores, split into those of `leading_axes` and the others.
+    pub fn order_from(&self, leading_axes: &[usize]) -> (Vec<usize>, Vec<usize>) {
+        let (leading, trailing) = self.order.iter().partition(|a| leading_axes.contains(a));
+        (leading, trailing)
     }
 
     fn sizes(&self, axes: &[usize]) -> usize {
@@ -106,9 +106,9 @@ fn place_without(axes: &[usize], axis: usize) -> usize {
     axis - axes.iter().filter(|&&a| a < axis).count()
 }
 
-/// Returns whether two shapes differ at most in the length of axis `at`.
-pub(super) fn agree_but_at(at: usize, a: &[usize], b: &[usize]) -> bool {
-    a.len() == b.len() && (0..a.len()).all(|i| i == at || a[i] == b[i])
+/// Returns whether two shapes differ at most in the length of axis `axis`.
+pub(super) fn agree_but_at(axis: usize, a: &[usize], b: &[usize]) -> bool {
+    a.len() == b.len() && (0..a.len()).all(|i| i == axis || a[i] == b[i])
 }
 
 /// Returns the axes that are longer than 1.
@@ -120,14 +120,15 @@ impl Reader<'_> {
     /// Returns a node that stores `x` by groups of axes, with one axis of the node for each group.
     /// Axes outside the groups have length 1.
     pub(super) fn arrange(&mut self, n: &NodeProto, x: &Tensor, groups: &[&[usize]]) -> Result<usize, GraphError> {
-        let wanted: Vec<usize> = groups.iter().flat_map(|g| g.iter().copied()).filter(|&a| x.shape[a] != 1).collect();
+        let target_order: Vec<usize> =
+            groups.iter().flat_map(|g| g.iter().copied()).filter(|&a| x.shape[a] != 1).collect();
         let shape: Vec<usize> = groups.iter().map(|g| x.sizes(g)).collect();
-        debug_assert_eq!(wanted.len(), x.order.len(), "groups hold every axis that is longer than 1");
+        debug_assert_eq!(target_order.len(), x.order.len(), "groups hold every axis that is longer than 1");
         let mut node = x.node;
         if wanted != x.order {
             let stored: Vec<usize> = x.order.iter().map(|&a| x.shape[a]).collect();
             node = self.reshaped(n, node, &stored)?;
-            let perm = wanted.iter().map(|a| x.order.iter().position(|o| o == a).expect("an axis of the tensor"));
+            let perm = target_order.iter().map(|a| x.order.iter().position(|o| o == a).expect("an axis of the tensor"));
             node = self.push(n, FloatOp::Transpose(perm.collect()), &[node], &[])?;
         }
         self.reshaped(n, node, &shape)
@@ -153,13 +154,13 @@ impl Reader<'_> {
     /// Returns `x` stored with `axes` as the node's first axis, and the others behind in any shape.
     /// Moves nothing if the order is already right.
     pub(super) fn lead(&mut self, n: &NodeProto, x: &Tensor, axes: &[usize]) -> Result<Tensor, GraphError> {
-        let (front, rest) = x.order_from(axes);
-        let channels = x.sizes(&front);
-        if x.order.starts_with(&front) && self.node_shape(x.node)[0] == channels {
+        let (leading, trailing) = x.order_from(axes);
+        let channels = x.sizes(&leading);
+        if x.order.starts_with(&leading) && self.node_shape(x.node)[0] == channels {
             return Ok(x.clone());
         }
-        let node = self.arrange(n, x, &[&front, &rest])?;
-        Ok(Tensor { node, order: [front, rest].concat(), ..x.clone() })
+        let node = self.arrange(n, x, &[&leading, &trailing])?;
+        Ok(Tensor { node, order: [leading, trailing].concat(), ..x.clone() })
     }
 
     /// Returns a node with the elements of `y` in the order of `x`; both have one shape.
@@ -188,23 +189,23 @@ impl Reader<'_> {
             return Err(fail(n, "selects nothing: its result is empty"));
         }
         self.keeps_batch(n, x, axis)?;
-        let (_, rest) = x.order_from(&[axis]);
-        let node = self.arrange(n, x, &[&[axis], &rest])?;
-        let inner = x.sizes(&rest);
+        let (_, others) = x.order_from(&[axis]);
+        let node = self.arrange(n, x, &[&[axis], &others])?;
+        let inner = x.sizes(&others);
         let mut parts = Vec::new();
-        let mut at = 0;
-        while at < indices.len() {
-            let (len, step) = run_length(&indices[at..]);
+        let mut start = 0;
+        while start < indices.len() {
+            let (len, step) = run_length(&indices[start..]);
             let slice =
-                crate::geometry::Slice { start: vec![indices[at], 0], step: vec![step, 1], len: vec![len, inner] };
+                crate::geometry::Slice { start: vec![indices[start], 0], step: vec![step, 1], len: vec![len, inner] };
             parts.push(self.push(n, FloatOp::Slice(slice), &[node], &[])?);
-            at += len;
+            start += len;
         }
-        let made = if let [one] = parts[..] { one } else { self.push(n, FloatOp::Concat, &parts, &[])? };
+        let id = if let [part] = parts[..] { part } else { self.push(n, FloatOp::Concat, &parts, &[])? };
         let mut shape = x.shape.clone();
         shape[axis] = indices.len();
-        let front = if indices.len() == 1 { vec![] } else { vec![axis] };
-        Ok(Tensor { node: made, shape, order: [front, rest].concat(), ..x.clone() })
+        let leading = if indices.len() == 1 { vec![] } else { vec![axis] };
+        Ok(Tensor { node: id, shape, order: [leading, others].concat(), ..x.clone() })
     }
 
     /// Repeats `x` along its axes of length 1 until it has `shape`.
@@ -221,9 +222,9 @@ impl Reader<'_> {
         let copies = copies.filter(|c| *c <= MAX_COPIES && c.saturating_mul(x.elements()) <= crate::MAX_ELEMENTS);
         let copies = copies.ok_or_else(|| fail(n, &format!("spreading it over {shape:?} makes too many elements")))?;
         let node = self.reshaped(n, x.node, &[1, x.elements()])?;
-        let made = self.push(n, FloatOp::Concat, &vec![node; copies], &[])?;
+        let id = self.push(n, FloatOp::Concat, &vec![node; copies], &[])?;
         let order = new.iter().chain(&x.order).copied().collect();
-        Ok(Tensor { node: made, shape: shape.to_vec(), order, ..x.clone() })
+        Ok(Tensor { node: id, shape: shape.to_vec(), order, ..x.clone() })
     }
 
     /// Refuses operations that would mix the inputs of a batch.

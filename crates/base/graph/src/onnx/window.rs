@@ -50,8 +50,8 @@ impl Reader<'_> {
             groups,
         };
         let op = FloatOp::Conv { geometry, weights: w.to_floats(), bias };
-        let made = self.push(n, op, &[image], &[])?;
-        Ok(self.of_image(made, flat, &x))
+        let id = self.push(n, op, &[image], &[])?;
+        Ok(self.of_image(id, flat, &x))
     }
 
     /// `alpha * op(A) op(B) + beta * C`.
@@ -79,14 +79,14 @@ impl Reader<'_> {
         let bias = match &c {
             Some(c) if by_output => {
                 let c = c.to_floats();
-                if let [one] = c[..] { vec![one * beta; out] } else { c.iter().map(|v| v * beta).collect() }
+                if let [scalar] = c[..] { vec![scalar * beta; out] } else { c.iter().map(|v| v * beta).collect() }
             }
             _ => vec![0.0; out],
         };
-        let made = self.dense(n, &x, 1, weights, bias)?;
+        let result = self.dense(n, &x, 1, weights, bias)?;
         match c {
-            Some(c) if !by_output => self.affine_by(n, &made, &c, |v| (1.0, v * beta)),
-            _ => Ok(made),
+            Some(c) if !by_output => self.affine_by(n, &result, &c, |v| (1.0, v * beta)),
+            _ => Ok(result),
         }
     }
 
@@ -100,8 +100,8 @@ impl Reader<'_> {
                 let vector = b.shape.len() == 1;
                 let shape = if vector { vec![b.shape[0], 1] } else { matrix(n, &b.shape)?.to_vec() };
                 let weights = out_by_in(n, &shape, &b.to_floats(), false)?;
-                let made = self.dense(n, &x, axis, weights, vec![0.0; shape[1]])?;
-                Ok(if vector { made.without(&[axis]) } else { made })
+                let result = self.dense(n, &x, axis, weights, vec![0.0; shape[1]])?;
+                Ok(if vector { result.without(&[axis]) } else { result })
             }
             (true, false) => {
                 let (x, a) = (self.real(n, 1)?, self.needed(n, 0)?);
@@ -110,9 +110,9 @@ impl Reader<'_> {
                 let axis = x.shape.len().checked_sub(2).ok_or_else(|| fail(n, "its second factor has no axes"))?;
                 let shape = if a.shape.len() == 1 { vec![1, a.shape[0]] } else { matrix(n, &a.shape)?.to_vec() };
                 let weights = out_by_in(n, &shape, &a.to_floats(), true)?;
-                let made = self.dense(n, &x, axis, weights, vec![0.0; shape[0]])?;
-                let made = if vector { made.without(&[axis + 1]) } else { made };
-                Ok(if a.shape.len() == 1 { made.without(&[axis]) } else { made })
+                let result = self.dense(n, &x, axis, weights, vec![0.0; shape[0]])?;
+                let result = if vector { result.without(&[axis + 1]) } else { result };
+                Ok(if a.shape.len() == 1 { result.without(&[axis]) } else { result })
             }
             _ => Err(unsupported(
                 n,
@@ -138,15 +138,15 @@ impl Reader<'_> {
         }
         let mut shape = x.shape.clone();
         shape[axis] = out;
-        let (_, rest) = x.order_from(&[axis]);
-        let node = if rest.is_empty() {
+        let (_, other_axes) = x.order_from(&[axis]);
+        let node = if other_axes.is_empty() {
             let flat = self.reshaped(n, x.node, &[features])?;
             self.push(n, FloatOp::Dense { weights, bias }, &[flat], &[])?
         } else {
             // A 1 x 1 convolution over the other axes. The image is as square as they allow, since
             // a single row gains nothing.
-            let (first, others) = rest.split_at(1);
-            let image = self.arrange(n, x, &[&[axis], first, others])?;
+            let (leading, others) = other_axes.split_at(1);
+            let image = self.arrange(n, x, &[&[axis], leading, others])?;
             let geometry = ConvGeometry {
                 out_channels: out,
                 kernel: [1, 1],
@@ -157,8 +157,8 @@ impl Reader<'_> {
             };
             self.push(n, FloatOp::Conv { geometry, weights, bias }, &[image], &[])?
         };
-        let front = if out == 1 { vec![] } else { vec![axis] };
-        Ok(Tensor { node, shape, order: [front, rest].concat(), ..x.clone() })
+        let output_axis = if out == 1 { vec![] } else { vec![axis] };
+        Ok(Tensor { node, shape, order: [output_axis, other_axes].concat(), ..x.clone() })
     }
 
     pub(super) fn max_pool(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
@@ -167,8 +167,8 @@ impl Reader<'_> {
             return Err(unsupported(n, "a dilated max pool is not supported; use stride or a larger window".into()));
         }
         let window = Window { kernel: e.kernel, stride: e.stride, pads: e.pads };
-        let made = self.push(n, FloatOp::MaxPool(window), &[image], &[])?;
-        Ok(self.of_image(made, flat, &x))
+        let id = self.push(n, FloatOp::MaxPool(window), &[image], &[])?;
+        Ok(self.of_image(id, flat, &x))
     }
 
     pub(super) fn average_pool(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
@@ -190,8 +190,8 @@ impl Reader<'_> {
             return self.scale(n, &sum, 1.0 / (rows[0] * columns[0]) as f32);
         }
         let factors = rows.iter().flat_map(|r| columns.iter().map(move |c| 1.0 / (r * c) as f32)).collect();
-        let made = self.push(n, FloatOp::PositionScale(factors), &[sum], &[])?;
-        Ok(self.of_image(made, flat, &x))
+        let id = self.push(n, FloatOp::PositionScale(factors), &[sum], &[])?;
+        Ok(self.of_image(id, flat, &x))
     }
 
     fn pool_extent(&mut self, n: &NodeProto) -> Result<(Tensor, usize, bool, Extent), GraphError> {
@@ -231,12 +231,12 @@ impl Reader<'_> {
     }
 
     /// Returns the tensor of a node that was made from an image of `x`.
-    pub(super) fn of_image(&self, made: usize, flat: bool, x: &Tensor) -> Tensor {
-        let shape = match self.node_shape(made) {
+    pub(super) fn of_image(&self, id: usize, flat: bool, x: &Tensor) -> Tensor {
+        let shape = match self.node_shape(id) {
             &[c, _, l] if flat => vec![1, c, l],
             stored => [&[1], stored].concat(),
         };
-        Tensor::new(made, shape, x.batch)
+        Tensor::new(id, shape, x.batch)
     }
 }
 
@@ -299,11 +299,12 @@ fn extent(n: &NodeProto, input: &[usize], flat: bool, kernel: &[i64]) -> Result<
     let kernel = two(&list(n, "kernel_shape", Some(kernel), axes, 1)?, flat);
     let stride = two(&list(n, "strides", ints(n, "strides"), axes, 1)?, flat);
     let dilation = two(&list(n, "dilations", ints(n, "dilations"), axes, 1)?, flat);
-    let stated = list(n, "pads", ints(n, "pads"), 2 * axes, 0)?;
-    let stated = if flat { [0, stated[0], 0, stated[1]] } else { [stated[0], stated[1], stated[2], stated[3]] };
+    let pad_list = list(n, "pads", ints(n, "pads"), 2 * axes, 0)?;
+    let pad_list =
+        if flat { [0, pad_list[0], 0, pad_list[1]] } else { [pad_list[0], pad_list[1], pad_list[2], pad_list[3]] };
     let auto = attribute(n, "auto_pad").map_or(&b"NOTSET"[..], |a| &a.s);
     let pads = match auto {
-        b"NOTSET" | b"" => stated,
+        b"NOTSET" | b"" => pad_list,
         b"VALID" => [0; 4],
         b"SAME_UPPER" | b"SAME_LOWER" => {
             let mut pads = [0; 4];
@@ -320,13 +321,19 @@ fn extent(n: &NodeProto, input: &[usize], flat: bool, kernel: &[i64]) -> Result<
     Ok(Extent { kernel, stride, dilation, pads, counted: pads })
 }
 
-/// Returns the `len` numbers of an attribute, which are `least` where it is absent.
-fn list(n: &NodeProto, name: &str, stated: Option<&[i64]>, len: usize, least: i64) -> Result<Vec<usize>, GraphError> {
-    let values = stated.filter(|v| !v.is_empty()).map_or(vec![least; len], <[i64]>::to_vec);
-    if values.len() != len || values.iter().any(|v| !(least..=MAX_EXTENT).contains(v)) {
+/// Returns the `len` numbers of an attribute, which are `min_value` where it is absent.
+fn list(
+    n: &NodeProto,
+    name: &str,
+    given_values: Option<&[i64]>,
+    len: usize,
+    min_value: i64,
+) -> Result<Vec<usize>, GraphError> {
+    let values = given_values.filter(|v| !v.is_empty()).map_or(vec![min_value; len], <[i64]>::to_vec);
+    if values.len() != len || values.iter().any(|v| !(min_value..=MAX_EXTENT).contains(v)) {
         return Err(fail(
             n,
-            &format!("`{name}` is {values:?}: {len} numbers from {least} to {MAX_EXTENT} are expected"),
+            &format!("`{name}` is {values:?}: {len} numbers from {min_value} to {MAX_EXTENT} are expected"),
         ));
     }
     Ok(values.iter().map(|&v| v as usize).collect())

@@ -145,10 +145,10 @@ impl Work {
     fn through_sum(&mut self, id: usize, source: usize, scale: &[f32], shift: &[f32], users: &[Vec<usize>]) -> bool {
         let FloatOp::SumPool(window) = &self.graph.nodes[source].op else { return false };
         let count = (window.kernel[0] * window.kernel[1]) as f32;
-        let whole = window.pads == [0; 4];
+        let is_unpadded = window.pads == [0; 4];
         let layer = self.graph.nodes[source].inputs[0];
         let has_shift = shift.iter().any(|s| *s != 0.0);
-        if users[layer].len() != 1 || self.graph.output == layer || (has_shift && !whole) {
+        if users[layer].len() != 1 || self.graph.output == layer || (has_shift && !is_unpadded) {
             return false;
         }
         debug_assert_eq!(self.graph.nodes[id].inputs, [source]);
@@ -176,8 +176,10 @@ impl Work {
                 if !(is_uniform(scale) && is_uniform(shift)) && target != inner * scale.len() {
                     return Ok(false);
                 }
-                self.graph.nodes[id].op =
-                    FloatOp::Affine { scale: spread(scale, inner, target), shift: spread(shift, inner, target) };
+                self.graph.nodes[id].op = FloatOp::Affine {
+                    scale: repeat_channels(scale, inner, target),
+                    shift: repeat_channels(shift, inner, target),
+                };
                 self.swap(id, reader)?;
             }
             FloatOp::Relu | FloatOp::MaxPool(_) | FloatOp::SumPool(_) if factor.is_some() => self.swap(id, reader)?,
@@ -213,11 +215,12 @@ impl Work {
                 pads: [0; 4],
                 groups: channels,
             };
-            let mut made = self.push(&name, FloatOp::Conv { geometry, weights: scale, bias: shift }, &[source], &[])?;
+            let mut layer =
+                self.push(&name, FloatOp::Conv { geometry, weights: scale, bias: shift }, &[source], &[])?;
             if shape.len() != 3 {
-                made = self.push(&format!("{name}.out"), FloatOp::Reshape, &[made], &shape)?;
+                layer = self.push(&format!("{name}.out"), FloatOp::Reshape, &[layer], &shape)?;
             }
-            self.redirect(id, made);
+            self.redirect(id, layer);
             self.count("normalisation made a depthwise layer");
         }
         Ok(())
@@ -236,7 +239,7 @@ fn is_uniform(v: &[f32]) -> bool {
 }
 
 /// Repeats each number `inner` times; equal numbers become `target` of them.
-fn spread(v: &[f32], inner: usize, target: usize) -> Vec<f32> {
+fn repeat_channels(v: &[f32], inner: usize, target: usize) -> Vec<f32> {
     if is_uniform(v) { vec![v[0]; target] } else { v.iter().flat_map(|x| vec![*x; inner]).collect() }
 }
 

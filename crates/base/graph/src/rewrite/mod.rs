@@ -47,7 +47,7 @@ pub fn simplify(graph: &FloatGraph) -> Result<Rewritten, GraphError> {
     }
     work.affines_to_layers()?;
     work.graph.sort()?;
-    let notes = work.counts.iter().map(|(what, n)| format!("{what}: {n}")).collect();
+    let notes = work.counts.iter().map(|(rewrite, n)| format!("{rewrite}: {n}")).collect();
     Ok(Rewritten {
         graph: work.graph,
         input_affine: work.input_affine,
@@ -65,8 +65,8 @@ struct Work {
 }
 
 impl Work {
-    fn count(&mut self, what: &'static str) {
-        *self.counts.entry(what).or_default() += 1;
+    fn count(&mut self, rewrite: &'static str) {
+        *self.counts.entry(rewrite).or_default() += 1;
     }
 
     /// Makes all readers of `old` read `new` instead (`new` itself excepted).
@@ -96,8 +96,8 @@ impl Work {
         let (op_b, name_b) = (self.graph.nodes[b].op.clone(), self.graph.nodes[b].name.clone());
         let declared = self.graph.nodes[b].shape.clone();
         let source = self.graph.nodes[a].inputs[0];
-        let first = self.push(&name_b, op_b, &[source], &declared)?;
-        let second = self.push(&name_a, op_a, &[first], &declared)?;
+        let inner = self.push(&name_b, op_b, &[source], &declared)?;
+        let second = self.push(&name_a, op_a, &[inner], &declared)?;
         self.redirect(b, second);
         self.graph.nodes[b].inputs.clear();
         self.graph.nodes[a].inputs.clear();

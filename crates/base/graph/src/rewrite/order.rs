@@ -57,16 +57,16 @@ impl Work {
             self.count("concatenation of one tensor removed");
             return Ok(true);
         }
-        let all = inputs
+        let are_relus = inputs
             .iter()
             .all(|&i| matches!(self.graph.nodes[i].op, FloatOp::Relu) && users[i].len() == 1 && self.graph.output != i);
-        if !all || inputs.is_empty() {
+        if !are_relus || inputs.is_empty() {
             return Ok(false);
         }
         let sources: Vec<usize> = inputs.iter().map(|&i| self.graph.nodes[i].inputs[0]).collect();
         let name = self.graph.nodes[id].name.clone();
-        let joined = self.push(&name, FloatOp::Concat, &sources, &[])?;
-        let relu = self.push(&format!("{name}.relu"), FloatOp::Relu, &[joined], &[])?;
+        let concat = self.push(&name, FloatOp::Concat, &sources, &[])?;
+        let relu = self.push(&format!("{name}.relu"), FloatOp::Relu, &[concat], &[])?;
         self.redirect(id, relu);
         self.graph.nodes[id].inputs.clear();
         self.count("ReLUs joined behind a concatenation");
@@ -102,8 +102,8 @@ impl Work {
             let node = &mut self.graph.nodes[u];
             node.inputs = vec![source];
             if let FloatOp::Conv { geometry, .. } = &mut node.op {
-                let more = [before[1], before[2], after[1], after[2]];
-                geometry.pads.iter_mut().zip(more).for_each(|(p, m)| *p += m);
+                let pads = [before[1], before[2], after[1], after[2]];
+                geometry.pads.iter_mut().zip(pads).for_each(|(p, m)| *p += m);
             }
         }
         self.graph.nodes[id].inputs.clear();

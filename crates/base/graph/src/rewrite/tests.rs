@@ -42,9 +42,9 @@ impl Net {
         self.add(FloatOp::Affine { scale, shift }, &[x], &[])
     }
 
-    fn scale(&mut self, x: usize, by: f32) -> usize {
+    fn scale(&mut self, x: usize, factor: f32) -> usize {
         let c = self.graph.nodes[x].shape[0];
-        self.add(FloatOp::Affine { scale: vec![by; c], shift: vec![0.0; c] }, &[x], &[])
+        self.add(FloatOp::Affine { scale: vec![factor; c], shift: vec![0.0; c] }, &[x], &[])
     }
 
     fn window(k: usize, s: usize, pad: usize) -> Window {
@@ -56,8 +56,8 @@ impl Net {
         let x = self.floats(self.graph.nodes[0].elements());
         let before = run(&self.graph, &x).unwrap();
         let rewritten = simplify(&self.graph).unwrap();
-        let given = rewritten.input_affine.as_ref().map_or(x.clone(), |moved| moved.apply(&x));
-        let after = run(&rewritten.graph, &given).unwrap();
+        let client_input = rewritten.input_affine.as_ref().map_or(x.clone(), |affine| affine.apply(&x));
+        let after = run(&rewritten.graph, &client_input).unwrap();
         assert_eq!(before.len(), after.len());
         for (b, a) in before.iter().zip(&after) {
             let a = a * rewritten.output_multiplier as f32;
@@ -120,8 +120,8 @@ fn max_pool_moves_before_relu_also_through_concat() {
     let a = net.conv(0, 4, 1, 0);
     let b = net.conv(0, 2, 3, 1);
     let (ra, rb) = (net.add(FloatOp::Relu, &[a], &[]), net.add(FloatOp::Relu, &[b], &[]));
-    let joined = net.add(FloatOp::Concat, &[ra, rb], &[]);
-    net.add(FloatOp::MaxPool(Net::window(3, 2, 1)), &[joined], &[]);
+    let concat = net.add(FloatOp::Concat, &[ra, rb], &[]);
+    net.add(FloatOp::MaxPool(Net::window(3, 2, 1)), &[concat], &[]);
     let r = net.check();
     let relus: Vec<usize> =
         r.graph.nodes.iter().filter(|n| n.op == FloatOp::Relu).map(crate::float::FloatNode::elements).collect();

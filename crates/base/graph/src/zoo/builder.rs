@@ -107,10 +107,10 @@ impl Builder {
         self.last.clone()
     }
 
-    /// Records the multiplications of the last node: `each` for every element of its result.
-    fn multiplies(&mut self, each: usize) {
+    /// Records the multiplications of the last node: `macs_per_element` for every element of its result.
+    fn multiplies(&mut self, macs_per_element: usize) {
         let layer = self.layers.last_mut().expect("called after the node is there");
-        layer.macs = layer.shape.iter().product::<usize>() as u64 * each as u64;
+        layer.macs = layer.shape.iter().product::<usize>() as u64 * macs_per_element as u64;
     }
 
     /// Adds a constant and returns its name.

@@ -66,8 +66,8 @@ pub fn outline(name: &str) -> Result<Outline, GraphError> {
 }
 
 fn shape_of(name: &str) -> Result<&'static [usize], GraphError> {
-    let found = NAMES.iter().find(|(n, _)| *n == name);
-    found.map(|(_, shape)| shape.as_slice()).ok_or_else(|| {
+    let entry = NAMES.iter().find(|(n, _)| *n == name);
+    entry.map(|(_, shape)| shape.as_slice()).ok_or_else(|| {
         let names: Vec<&str> = NAMES.iter().map(|(n, _)| *n).collect();
         GraphError::OnnxFile { what: format!("no network `{name}`; there are {}", names.join(", ")) }
     })

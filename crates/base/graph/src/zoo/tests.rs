@@ -6,7 +6,7 @@ use crate::onnx::proto::ModelProto;
 use crate::rng::SplitMix;
 
 /// Layers as "op kernel shape", without the ReLU behind each convolution and hidden layer.
-fn shown(net: &Outline) -> String {
+fn describe_layers(net: &Outline) -> String {
     let layers = net.layers.iter().filter(|l| l.op != "Relu");
     layers.map(|l| format!("{} {} {:?}", l.op, l.kernel, l.shape)).collect::<Vec<_>>().join("; ")
 }
@@ -77,7 +77,7 @@ const SMALL: &[(&str, &str, u64, u64)] = &[
 fn the_small_networks_have_these_layers() {
     for &(name, layers, parameters, macs) in SMALL {
         let net = outline(name).unwrap();
-        assert_eq!(shown(&net), format!("{layers}; Gemm 0 [10]"), "{name}");
+        assert_eq!(describe_layers(&net), format!("{layers}; Gemm 0 [10]"), "{name}");
         assert_eq!((net.parameters(), net.macs()), (parameters, macs), "{name}");
     }
 }

@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 
 use tacit_graph::npy::{self, Npy};
 
-/// The folder, from the repository root upwards; `None` (said on the terminal) where there is none.
+/// Finds the folder `shared/data` above this crate; prints a note and returns `None` if it is missing.
 pub fn folder() -> Option<PathBuf> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let found = here.ancestors().map(|a| a.join("shared/data")).find(|p| p.is_dir());
-    if found.is_none() {
-        eprintln!("SKIP: no shared/data above {}", here.display());
+    let manifest_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let data_dir = manifest_dir.ancestors().map(|a| a.join("shared/data")).find(|p| p.is_dir());
+    if data_dir.is_none() {
+        eprintln!("SKIP: no shared/data above {}", manifest_dir.display());
     }
-    found
+    data_dir
 }
 
-/// A file in it; `None` (said on the terminal) where it is missing.
+/// Reads a file of that folder; prints a note and returns `None` if the file is missing.
 pub fn file(path: &str) -> Option<Vec<u8>> {
     let path = folder()?.join(path);
     match std::fs::read(&path) {

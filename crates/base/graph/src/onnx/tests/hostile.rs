@@ -72,19 +72,19 @@ fn names_of_a_file_reach_no_terminal_as_they_are() {
 fn names_that_are_kept_are_plain() {
     let network = changed(|g| {
         g.name = HOSTILE.into();
-        let last = g.output[0].name.clone();
-        let mut one = node("Relu", &[&last], HOSTILE);
-        one.name = HOSTILE.into();
-        g.node.push(one);
+        let result_name = g.output[0].name.clone();
+        let mut relu = node("Relu", &[&result_name], HOSTILE);
+        relu.name = HOSTILE.into();
+        g.node.push(relu);
         g.output[0].name = HOSTILE.into();
     });
-    let made = crate::import_network(network.unwrap(), &ImportOptions::default()).unwrap();
-    let outputs = made.network.outputs.iter().map(|o| &o.name);
-    let nodes = made.model.graph.nodes.iter().map(|n| &n.name);
-    for name in outputs.chain(nodes).chain([&made.model.interface.name]) {
+    let imported = crate::import_network(network.unwrap(), &ImportOptions::default()).unwrap();
+    let outputs = imported.network.outputs.iter().map(|o| &o.name);
+    let nodes = imported.model.graph.nodes.iter().map(|n| &n.name);
+    for name in outputs.chain(nodes).chain([&imported.model.interface.name]) {
         assert!(name.chars().all(is_plain), "{name:?}");
     }
-    assert_eq!(crate::file::read(&crate::file::write(&made.model).unwrap()).unwrap(), made.model);
+    assert_eq!(crate::file::read(&crate::file::write(&imported.model).unwrap()).unwrap(), imported.model);
 }
 
 /// A graph whose nodes double a constant `times` times, and then use it.
@@ -92,11 +92,11 @@ fn doubled(times: usize, op: impl Fn(&str, &str) -> NodeProto) -> Result<Network
     changed(|g| {
         g.initializer.push(ints("c0", &[1; 16]));
         for i in 0..times {
-            let made = op(&format!("c{i}"), &format!("c{}", i + 1));
-            g.node.push(made);
+            let node_proto = op(&format!("c{i}"), &format!("c{}", i + 1));
+            g.node.push(node_proto);
         }
-        let last = g.output[0].name.clone();
-        g.node.push(node("Add", &[&last, &format!("c{times}")], "end"));
+        let result_name = g.output[0].name.clone();
+        g.node.push(node("Add", &[&result_name, &format!("c{times}")], "end"));
         g.output[0].name = "end".into();
     })
 }
@@ -104,21 +104,21 @@ fn doubled(times: usize, op: impl Fn(&str, &str) -> NodeProto) -> Result<Network
 #[test]
 fn constants_that_double_are_refused_before_they_are_large() {
     let began = Instant::now();
-    let joined = |from: &str, to: &str| {
-        let mut join = node("Concat", &[from, from], to);
+    let concat = |input: &str, output: &str| {
+        let mut join = node("Concat", &[input, input], output);
         join.attribute.push(attribute("axis", 0));
         join
     };
     for times in [22, 45] {
-        let text = message(doubled(times, joined));
+        let text = message(doubled(times, concat));
         assert!(text.contains("Concat") && text.contains("many times what it stores"), "{text}");
     }
     // The same number of elements, made by one node after the other.
     let copied = message(changed(|g| {
         g.initializer.push(ints("shape", &[1 << 21]));
         g.initializer.push(ints("one", &[1]));
-        let last = g.output[0].name.clone();
-        g.node.push(node("Add", &[&last, "many"], "end"));
+        let result_name = g.output[0].name.clone();
+        g.node.push(node("Add", &[&result_name, "many"], "end"));
         g.node.push(node("Expand", &["one", "shape"], "c0"));
         (0..20).for_each(|i| g.node.push(node("Abs", &[&format!("c{i}")], &format!("c{}", i + 1))));
         g.node.push(node("Abs", &["c20"], "many"));
@@ -143,7 +143,7 @@ fn constants_that_double_are_refused_before_they_are_large() {
     let axes = message(changed(|g| g.initializer[0].dims = vec![1; 100_000]));
     assert!(axes.contains("100000 axes"), "{axes}");
     // Ordinary folding of stored constants still works.
-    assert!(doubled(0, joined).unwrap_err().to_string().contains("does not fit"));
+    assert!(doubled(0, concat).unwrap_err().to_string().contains("does not fit"));
     assert!(began.elapsed() < Duration::from_secs(20), "timing decides nothing, a hang does");
 }
 
@@ -178,15 +178,15 @@ fn external_data_is_in_regular_files_and_not_there_twice() {
         change(graph);
         parse_in(&model.encode_to_vec(), Some(folder.path())).unwrap_err().to_string()
     };
-    for (location, what) in [("pipe", "a named pipe"), ("folder", "a folder"), ("socket", "a socket")] {
+    for (location, kind) in [("pipe", "a named pipe"), ("folder", "a folder"), ("socket", "a socket")] {
         let text = read(location, &|_| ());
-        assert!(text.contains(what), "{location}: {text}");
+        assert!(text.contains(kind), "{location}: {text}");
     }
     // Three overlapping tensors of half a gibibyte.
     let text = read("sparse", &|g| {
-        let first = g.initializer[0].clone();
+        let tensor = g.initializer[0].clone();
         g.initializer =
-            (0..3).map(|i| TensorProto { name: format!("c{i}"), dims: vec![1 << 27], ..first.clone() }).collect();
+            (0..3).map(|i| TensorProto { name: format!("c{i}"), dims: vec![1 << 27], ..tensor.clone() }).collect();
         g.node = vec![node("Sum", &["c0", "c1", "c2"], "end")];
         g.output[0].name = "end".into();
     });
