@@ -355,7 +355,7 @@ impl Interface {
     }
 
     fn check_length(&self, count: usize) -> Result<(), GraphError> {
-        if given != self.input_len() {
+        if count != self.input_len() {
             return Err(GraphError::Input {
                 what: format!("{count} values for an input of shape {:?}", self.input_shape),
             });

@@ -53,20 +53,20 @@ pub(crate) fn conv2d<T: Number>(plan: &ConvPlan, input: &[T], weights: &[T], bia
     out
 }
 
-/// Adds `weights * windows` to the columns of `out` (rows of `plane` elements) from column `first`
-/// on, in parallel by rows.
+/// Adds `weights * windows` to the columns of `out` (rows of `plane` elements) from column
+/// `first_column` on, in parallel by rows.
 fn add_product<T: Number>(
     out: &mut [T],
     plane: usize,
     weights: ArrayView2<'_, T>,
     windows: ArrayView2<'_, T>,
-    first: usize,
+    first_column: usize,
 ) {
     let rows = weights.nrows().div_ceil(rayon::current_num_threads()).next_multiple_of(LEAST);
     out.par_chunks_mut(rows * plane).enumerate().for_each(|(part, out)| {
         let count = out.len() / plane;
         let mut out = ArrayViewMut2::from_shape((count, plane), out).expect("whole rows were cut off");
-        out.slice_axis_inplace(Axis(1), Slice::from(first..first + windows.ncols()));
+        out.slice_axis_inplace(Axis(1), Slice::from(first_column..first_column + windows.ncols()));
         let weights = weights.slice_axis(Axis(0), Slice::from(part * rows..part * rows + count));
         general_mat_mul(T::one(), &weights, &windows, T::one(), &mut out);
     });

@@ -7,7 +7,7 @@ pub(crate) struct Buffered {
     transport: Box<dyn Transport>,
     /// Empty, or of full length; the bytes read ahead are `taken..filled`.
     buffer: Vec<u8>,
-    taken: usize,
+    read_bytes: usize,
     filled: usize,
 }
 
@@ -16,7 +16,7 @@ impl Buffered {
     pub(crate) const BYTES: usize = 64 << 10;
 
     pub(crate) fn new(transport: Box<dyn Transport>) -> Self {
-        Self { transport, buffer: Vec::new(), taken: 0, filled: 0 }
+        Self { transport, buffer: Vec::new(), read_bytes: 0, filled: 0 }
     }
 
     pub(crate) fn get_ref(&self) -> &dyn Transport {
@@ -30,13 +30,13 @@ impl Buffered {
 
     /// Whether no bytes are read ahead.
     pub(crate) fn is_empty(&self) -> bool {
-        self.taken == self.filled
+        self.read_bytes == self.filled
     }
 
     /// Frees the buffer if it is empty.
     pub(crate) fn rest(&mut self) {
         if self.is_empty() {
-            (self.buffer, self.taken, self.filled) = (Vec::new(), 0, 0);
+            (self.buffer, self.read_bytes, self.filled) = (Vec::new(), 0, 0);
         }
     }
 }
@@ -48,12 +48,12 @@ impl Read for Buffered {
                 return self.transport.read(out);
             }
             self.buffer.resize(Self::BYTES, 0);
-            (self.taken, self.filled) = (0, 0);
+            (self.read_bytes, self.filled) = (0, 0);
             self.filled = self.transport.read(&mut self.buffer)?;
         }
-        let n = out.len().min(self.filled - self.taken);
-        out[..n].copy_from_slice(&self.buffer[self.taken..self.taken + n]);
-        self.taken += n;
+        let n = out.len().min(self.filled - self.read_bytes);
+        out[..n].copy_from_slice(&self.buffer[self.read_bytes..self.read_bytes + n]);
+        self.read_bytes += n;
         Ok(n)
     }
 }
@@ -66,23 +66,23 @@ mod tests {
 
     #[test]
     fn what_was_read_ahead_comes_before_the_rest_and_nothing_is_kept_when_it_is_gone() {
-        let (mut there, here) = MemTransport::pair();
+        let (mut remote, local) = MemTransport::pair();
         let bytes: Vec<u8> = (0..200_000u32).map(|i| i as u8 ^ (i >> 8) as u8).collect();
-        there.write_all(&bytes).unwrap();
-        drop(there);
-        let mut buffered = Buffered::new(Box::new(here));
-        let (mut got, mut size) = (Vec::new(), 1);
-        while got.len() < bytes.len() {
+        remote.write_all(&bytes).unwrap();
+        drop(remote);
+        let mut buffered = Buffered::new(Box::new(local));
+        let (mut received, mut size) = (Vec::new(), 1);
+        while received.len() < bytes.len() {
             let mut piece = vec![0; size];
             let n = buffered.read(&mut piece).unwrap();
-            assert!(n > 0, "{} bytes", got.len());
-            got.extend_from_slice(&piece[..n]);
+            assert!(n > 0, "{} bytes", received.len());
+            received.extend_from_slice(&piece[..n]);
             buffered.rest();
             assert_eq!(buffered.buffer.is_empty(), buffered.is_empty());
             // Sizes beyond that of the buffer occur too.
             size = size * 3 % 100_003 + 1;
         }
-        assert!(got == bytes);
+        assert!(received == bytes);
         assert_eq!(buffered.read(&mut [0]).unwrap(), 0);
     }
 }

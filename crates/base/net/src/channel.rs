@@ -180,8 +180,8 @@ impl Channel {
             // A settled channel may be idle for long, one of thousands: return its memory.
             (channel.out, channel.scratch) = (Vec::new(), Vec::new());
             channel.transport.rest();
-            let settled = channel.transport.get_mut().settle();
-            settled.map_err(|e| NetError::from_io("waiting for sent messages to leave", &e))
+            let outcome = channel.transport.get_mut().settle();
+            outcome.map_err(|e| NetError::from_io("waiting for sent messages to leave", &e))
         })
     }
 
@@ -194,9 +194,9 @@ impl Channel {
             let mut bytes = std::mem::take(&mut channel.scratch);
             bytes.clear();
             write(&mut bytes);
-            let sent = channel.send_frames(tag, &bytes);
+            let outcome = channel.send_frames(tag, &bytes);
             channel.scratch = bytes;
-            sent
+            outcome
         })
     }
 
@@ -249,12 +249,12 @@ impl Channel {
     }
 
     fn send_frames(&mut self, tag: Tag, payload: &[u8]) -> Result<(), NetError> {
-        let mut rest = payload;
+        let mut remaining = payload;
         loop {
-            let (frame, after) = rest.split_at(rest.len().min(MAX_FRAME_BYTES));
-            rest = after;
-            self.send_frame(tag, frame, !rest.is_empty())?;
-            if rest.is_empty() {
+            let (frame, after) = remaining.split_at(remaining.len().min(MAX_FRAME_BYTES));
+            remaining = after;
+            self.send_frame(tag, frame, !remaining.is_empty())?;
+            if remaining.is_empty() {
                 break;
             }
         }
@@ -319,15 +319,15 @@ impl Channel {
         let mut offset = 0;
         loop {
             let header = self.recv_header(tag)?;
-            let want = (expected - offset).min(MAX_FRAME_BYTES);
-            let last = offset + want == expected;
-            if header.len != want || header.more == last {
+            let frame_len = (expected - offset).min(MAX_FRAME_BYTES);
+            let is_last = offset + frame_len == expected;
+            if header.len != frame_len || header.more == is_last {
                 let got = offset + header.len;
                 return Err(NetError::UnexpectedLength { tag, expected, got, more: header.more });
             }
-            self.recv_payload(tag, &header, &mut payload[offset..offset + want])?;
-            offset += want;
-            if last {
+            self.recv_payload(tag, &header, &mut payload[offset..offset + frame_len])?;
+            offset += frame_len;
+            if is_last {
                 return Ok(payload);
             }
         }
@@ -369,32 +369,32 @@ impl Channel {
                     return Err(NetError::TooLong { tag, max, got: len });
                 }
             }
-            let want = HEADER_BYTES + header.as_ref().map_or(0, |h| h.len);
+            let wanted_len = HEADER_BYTES + header.as_ref().map_or(0, |h| h.len);
             match header {
-                Some(header) if self.partial.len() == want => {
+                Some(header) if self.partial.len() == wanted_len => {
                     let payload = std::mem::take(&mut self.partial).split_off(HEADER_BYTES);
                     self.account(tag, &header, &payload)?;
                     return Ok(Some(payload));
                 }
-                _ if !self.poll_bytes(tag, want)? => return Ok(None),
+                _ if !self.poll_bytes(tag, wanted_len)? => return Ok(None),
                 _ => {}
             }
         }
     }
 
-    /// Reads available bytes into the partial message, up to `want` in total; false if there are
+    /// Reads available bytes into the partial message, up to `wanted_len` in total; false if there are
     /// none.
-    fn poll_bytes(&mut self, tag: Tag, want: usize) -> Result<bool, NetError> {
+    fn poll_bytes(&mut self, tag: Tag, wanted_len: usize) -> Result<bool, NetError> {
         let mut piece = [0u8; 4096];
-        let room = (want - self.partial.len()).min(piece.len());
+        let room = (wanted_len - self.partial.len()).min(piece.len());
         let piece = &mut piece[..room];
-        let got = match self.transport.is_empty() {
+        let count = match self.transport.is_empty() {
             false => self.transport.read(piece),
             true => self.transport.get_mut().try_read(piece),
         };
-        match got {
+        match count {
             Ok(0) if self.partial.is_empty() => Err(NetError::Closed { tag }),
-            Ok(0) => Err(NetError::Truncated { tag, got: self.partial.len(), expected: want }),
+            Ok(0) => Err(NetError::Truncated { tag, got: self.partial.len(), expected: wanted_len }),
             Ok(n) => {
                 self.partial.extend_from_slice(&piece[..n]);
                 Ok(true)
@@ -438,14 +438,14 @@ impl Channel {
 
     /// Reads until `buf` is full; with `at_start`, an end before the first byte is a regular close.
     fn fill(&mut self, tag: Tag, buf: &mut [u8], at_start: bool) -> Result<(), NetError> {
-        let mut got = 0;
-        while got < buf.len() {
-            match self.transport.read(&mut buf[got..]) {
-                Ok(0) if at_start && got == 0 => return Err(NetError::Closed { tag }),
+        let mut filled = 0;
+        while filled < buf.len() {
+            match self.transport.read(&mut buf[filled..]) {
+                Ok(0) if at_start && filled == 0 => return Err(NetError::Closed { tag }),
                 Ok(0) => {
-                    return Err(NetError::Truncated { tag, got, expected: buf.len() });
+                    return Err(NetError::Truncated { tag, got: filled, expected: buf.len() });
                 }
-                Ok(n) => got += n,
+                Ok(n) => filled += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(NetError::from_io(format!("waiting for message {tag}"), &e)),
             }
@@ -466,16 +466,16 @@ impl Drop for Channel {
 /// Decodes a frame header of a message with this tag.
 fn parse_header(tag: Tag, bytes: &[u8; HEADER_BYTES]) -> Result<Header, NetError> {
     let ([t0, t1, l0, l1, l2, l3], crc) = split_header(bytes);
-    let got = u16::from_le_bytes([t0, t1]);
+    let found_tag = u16::from_le_bytes([t0, t1]);
     if got != tag.id() {
-        return Err(NetError::UnexpectedTag { expected: tag, got: Tag::from_wire(got) });
+        return Err(NetError::UnexpectedTag { expected: tag, got: Tag::from_wire(found_tag) });
     }
-    let word = u32::from_le_bytes([l0, l1, l2, l3]);
-    let len = (word & !MORE) as usize;
+    let length_word = u32::from_le_bytes([l0, l1, l2, l3]);
+    let len = (length_word & !MORE) as usize;
     if len > MAX_FRAME_BYTES {
         return Err(NetError::FrameTooLong { tag, got: len, max: MAX_FRAME_BYTES });
     }
-    Ok(Header { len, more: word & MORE != 0, crc, bytes: [t0, t1, l0, l1, l2, l3] })
+    Ok(Header { len, more: length_word & MORE != 0, crc, bytes: [t0, t1, l0, l1, l2, l3] })
 }
 
 fn split_header(bytes: &[u8; HEADER_BYTES]) -> ([u8; 6], u32) {

@@ -50,13 +50,13 @@ impl Bucket {
 
     /// Takes at most `want` bytes at time `now`; 0 if there are fewer than `want` and fewer than
     /// half a bucket.
-    pub fn take(&mut self, now: Duration, want: usize) -> usize {
+    pub fn take(&mut self, now: Duration, wanted_bytes: usize) -> usize {
         self.refill(now);
-        let there = usize::try_from(self.tokens / TOKENS_PER_BYTE).unwrap_or(usize::MAX);
-        if there < self.quantum(want) {
+        let available = usize::try_from(self.tokens / TOKENS_PER_BYTE).unwrap_or(usize::MAX);
+        if available < self.quantum(wanted_bytes) {
             return 0;
         }
-        let granted = there.min(want);
+        let granted = available.min(wanted_bytes);
         self.tokens -= granted as u128 * TOKENS_PER_BYTE;
         granted
     }
@@ -69,17 +69,17 @@ impl Bucket {
     /// How long after the last call [`take`](Self::take) grants bytes to a caller that wants
     /// `want`.
     #[must_use]
-    pub fn wait(&self, want: usize) -> Duration {
-        let lacking = (self.quantum(want) as u128 * TOKENS_PER_BYTE).saturating_sub(self.tokens);
+    pub fn wait(&self, wanted_bytes: usize) -> Duration {
+        let lacking = (self.quantum(wanted_bytes) as u128 * TOKENS_PER_BYTE).saturating_sub(self.tokens);
         let nanos = lacking.div_ceil(self.rate);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
     /// Fewest bytes granted at once, unless less is wanted: half a bucket, so that a stream is not
     /// split into tiny writes.
-    fn quantum(&self, want: usize) -> usize {
+    fn quantum(&self, wanted_bytes: usize) -> usize {
         let half = usize::try_from(self.capacity / TOKENS_PER_BYTE / 2).unwrap_or(usize::MAX);
-        want.min(half)
+        wanted_bytes.min(half)
     }
 }
 
@@ -110,16 +110,16 @@ impl<T: Transport> PacedTransport<T> {
     }
 
     /// Waits until some bytes may leave; returns how many.
-    fn wait_for_tokens(&mut self, want: usize) -> io::Result<usize> {
+    fn wait_for_tokens(&mut self, wanted_bytes: usize) -> io::Result<usize> {
         loop {
-            let granted = self.bucket.take(self.start.elapsed(), want);
+            let granted = self.bucket.take(self.start.elapsed(), wanted_bytes);
             if granted > 0 {
                 return Ok(granted);
             }
-            let wait = self.bucket.wait(want);
+            let wait = self.bucket.wait(wanted_bytes);
             match self.deadline.map(|d| d.saturating_duration_since(Instant::now())) {
-                Some(left) if left < wait => {
-                    thread::sleep(left);
+                Some(remaining) if remaining < wait => {
+                    thread::sleep(remaining);
                     let text =
                         format!("the deadline for this step is over, sending at {} was too slow for it", self.rate);
                     return Err(io::Error::new(io::ErrorKind::TimedOut, text));

@@ -25,7 +25,7 @@ struct State {
 
 impl State {
     /// Whether a push would return at once, with success or with an error.
-    fn takes(&self) -> bool {
+    fn is_push_ready(&self) -> bool {
         self.bytes < QUEUE_BYTES || self.closed || self.error.is_some()
     }
 
@@ -57,22 +57,22 @@ impl ByteQueue {
             if ready(&state) {
                 return (state, true);
             }
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = end.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 return (state, false);
             }
-            state = self.changed.wait_timeout(state, left).map_or_else(|e| e.into_inner().0, |(guard, _)| guard);
+            state = self.changed.wait_timeout(state, remaining).map_or_else(|e| e.into_inner().0, |(guard, _)| guard);
         }
     }
 
     /// Waits until a push would return at once; false if `timeout` ended first.
     pub(crate) fn has_room(&self, timeout: Duration) -> bool {
-        self.wait(timeout, State::takes).1
+        self.wait(timeout, State::is_push_ready).1
     }
 
     /// Appends a chunk; waits while [`QUEUE_BYTES`] or more are queued.
     pub(crate) fn push(&self, chunk: Vec<u8>, timeout: Duration) -> io::Result<()> {
-        let (mut state, in_time) = self.wait(timeout, State::takes);
+        let (mut state, in_time) = self.wait(timeout, State::is_push_ready);
         state.check()?;
         if state.closed {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the peer is gone"));
@@ -131,7 +131,7 @@ impl ByteQueue {
         deadline: Option<Instant>,
         look: impl Fn() -> io::Result<()>,
     ) -> io::Result<()> {
-        let mut since = Instant::now();
+        let mut last_progress = Instant::now();
         loop {
             let timeout = allowed_wait(stall, deadline)?;
             let (bytes, busy) = {
@@ -147,8 +147,8 @@ impl ByteQueue {
             }
             drop(state);
             if in_time {
-                since = Instant::now();
-            } else if since.elapsed() >= timeout {
+                last_progress = Instant::now();
+            } else if last_progress.elapsed() >= timeout {
                 return Err(timed_out(timeout));
             } else {
                 look()?;

@@ -64,12 +64,12 @@ impl fmt::Display for Rate {
             bits => return write!(f, "{bits}bit"),
         };
         // Integers, so that the text parses to exactly the same rate.
-        let (whole, rest) = (self.0.get() / unit, self.0.get() % unit);
-        if rest == 0 {
-            return write!(f, "{whole}{name}");
+        let (quotient, remainder) = (self.0.get() / unit, self.0.get() % unit);
+        if remainder == 0 {
+            return write!(f, "{quotient}{name}");
         }
-        let digits = format!("{rest:0width$}", width = unit.ilog10() as usize);
-        write!(f, "{whole}.{}{name}", digits.trim_end_matches('0'))
+        let digits = format!("{remainder:0width$}", width = unit.ilog10() as usize);
+        write!(f, "{quotient}.{}{name}", digits.trim_end_matches('0'))
     }
 }
 

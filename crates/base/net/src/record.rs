@@ -77,7 +77,7 @@ impl<T: Transport> Transport for RecordTransport<T> {
 /// or compared with what it sent (for a party whose randomness is seeded as in the recording).
 pub struct ReplayTransport {
     received: EntryReader,
-    sent: Option<EntryReader>,
+    sent_reader: Option<EntryReader>,
     written: u64,
     /// Buffer for a part of the recorded bytes.
     recorded: Vec<u8>,
@@ -92,7 +92,7 @@ impl ReplayTransport {
     pub fn open(path: &Path, compare_sent: bool) -> io::Result<Self> {
         Ok(Self {
             received: EntryReader::open(path, b'R')?,
-            sent: if compare_sent { Some(EntryReader::open(path, b'S')?) } else { None },
+            sent_reader: if compare_sent { Some(EntryReader::open(path, b'S')?) } else { None },
             written: 0,
             recorded: Vec::new(),
         })
@@ -107,16 +107,16 @@ impl Read for ReplayTransport {
 
 impl Write for ReplayTransport {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        let Some(sent) = &mut self.sent else {
+        let Some(sent_reader) = &mut self.sent_reader else {
             return Ok(buf.len());
         };
         self.recorded.resize(buf.len().min(64 << 10), 0);
-        let n = sent.read(&mut self.recorded)?;
+        let n = sent_reader.read(&mut self.recorded)?;
         let recorded = &self.recorded[..n];
         if recorded != &buf[..n] || n == 0 && !buf.is_empty() {
-            let same = recorded.iter().zip(buf).take_while(|(a, b)| a == b).count();
-            let at = self.written + same as u64;
-            return Err(invalid(format!("the party sends something else than was recorded, from byte {at} on")));
+            let common_len = recorded.iter().zip(buf).take_while(|(a, b)| a == b).count();
+            let offset = self.written + common_len as u64;
+            return Err(invalid(format!("the party sends something else than was recorded, from byte {offset} on")));
         }
         self.written += n as u64;
         Ok(n)
@@ -143,7 +143,7 @@ impl Transport for ReplayTransport {
 struct EntryReader {
     file: BufReader<File>,
     direction: u8,
-    left: usize,
+    remaining: usize,
 }
 
 impl EntryReader {
@@ -154,11 +154,11 @@ impl EntryReader {
         if &magic != MAGIC {
             return Err(invalid(format!("{} is no tacit transcript", path.display())));
         }
-        Ok(Self { file, direction, left: 0 })
+        Ok(Self { file, direction, remaining: 0 })
     }
 
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        while self.left == 0 {
+        while self.remaining == 0 {
             let mut direction = [0u8];
             if self.file.read(&mut direction)? == 0 {
                 return Ok(0);
@@ -167,22 +167,22 @@ impl EntryReader {
             self.file.read_exact(&mut len)?;
             let len = u32::from_le_bytes(len);
             match direction[0] {
-                d if d == self.direction => self.left = len as usize,
+                d if d == self.direction => self.remaining = len as usize,
                 b'S' | b'R' => self.file.seek_relative(i64::from(len))?,
                 other => {
-                    let at = self.file.stream_position()?;
+                    let offset = self.file.stream_position()?;
                     return Err(invalid(format!(
-                        "the transcript is damaged before byte {at}: no direction {other:#04x}"
+                        "the transcript is damaged before byte {offset}: no direction {other:#04x}"
                     )));
                 }
             }
         }
-        let n = buf.len().min(self.left);
+        let n = buf.len().min(self.remaining);
         let n = self.file.read(&mut buf[..n])?;
         if n == 0 && !buf.is_empty() {
             return Err(invalid("the transcript ends inside an entry".into()));
         }
-        self.left -= n;
+        self.remaining -= n;
         Ok(n)
     }
 }

@@ -48,7 +48,7 @@ impl Tag {
 
     /// A tag read from the wire: known are its number and the part of the project that owns it.
     pub(crate) fn from_wire(id: u16) -> Self {
-        let area = AREAS.iter().rev().find(|(first, _)| *first <= id);
+        let area = AREAS.iter().rev().find(|(first_id, _)| *first_id <= id);
         Self::new(id, area.expect("the areas begin at 0").1)
     }
 }

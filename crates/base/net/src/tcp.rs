@@ -57,27 +57,27 @@ impl TcpTransport {
         Ok(transport)
     }
 
-    /// Connects to the first address of `to`, `host:port`, that answers; `timeout` covers
+    /// Connects to the first address of `target`, `host:port`, that answers; `timeout` covers
     /// everything, name look-up included.
     ///
     /// # Errors
     /// [`NetError::Address`]; [`NetError::Io`] or [`NetError::Stalled`] naming the address.
-    pub fn connect(to: impl std::fmt::Display, timeout: Duration) -> Result<Self, NetError> {
-        let (to, end) = (to.to_string(), Instant::now() + timeout);
-        split_address(&to)?;
-        let doing = format!("connecting to {to}");
-        let addresses = look_up(to, timeout).map_err(|e| NetError::from_io(doing.clone(), &e))?;
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    pub fn connect(target: impl std::fmt::Display, timeout: Duration) -> Result<Self, NetError> {
+        let (target, end) = (target.to_string(), Instant::now() + timeout);
+        split_address(&target)?;
+        let doing = format!("connecting to {target}");
+        let addresses = look_up(target, timeout).map_err(|e| NetError::from_io(doing.clone(), &e))?;
+        let mut last_error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for (i, address) in addresses.iter().enumerate() {
             // An address that never answers uses only its part of the time.
-            let left = end.saturating_duration_since(Instant::now()) / (addresses.len() - i) as u32;
-            match TcpStream::connect_timeout(address, left.max(Duration::from_millis(1))) {
+            let timeout_per_address = end.saturating_duration_since(Instant::now()) / (addresses.len() - i) as u32;
+            match TcpStream::connect_timeout(address, timeout_per_address.max(Duration::from_millis(1))) {
                 Ok(stream) => return Self::new(stream),
-                Err(e) if e.kind() == io::ErrorKind::TimedOut => last = no_answer(timeout),
-                Err(e) => last = e,
+                Err(e) if e.kind() == io::ErrorKind::TimedOut => last_error = no_answer(timeout),
+                Err(e) => last_error = e,
             }
         }
-        Err(NetError::from_io(doing, &last))
+        Err(NetError::from_io(doing, &last_error))
     }
 
     /// Returns a handle that can end the connection from another thread: pending and later reads
@@ -145,11 +145,11 @@ impl TcpTransport {
         if !polled[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR) {
             return Ok(());
         }
-        let gone = io::Error::new(io::ErrorKind::ConnectionAborted, "the peer closed the connection and reads no more");
-        self.queue.fail(&gone);
+        let error = io::Error::new(io::ErrorKind::ConnectionAborted, "the peer closed the connection and reads no more");
+        self.queue.fail(&error);
         // Ends a write in which the writer thread may be blocked.
         let _ = self.stream.shutdown(Shutdown::Write);
-        Err(gone)
+        Err(error)
     }
 
     /// Frees chunks that the writer has written, in the thread that allocated them.
@@ -166,9 +166,9 @@ impl TcpTransport {
 /// [`NetError::Address`] with the fault.
 pub fn split_address(text: &str) -> Result<(&str, u16), NetError> {
     let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => {
+        Some(after_bracket) => {
             let (host, after) =
-                rest.split_once(']').ok_or_else(|| bad_address(text, "the closing bracket is missing"))?;
+                after_bracket.split_once(']').ok_or_else(|| bad_address(text, "the closing bracket is missing"))?;
             (host, after.strip_prefix(':').ok_or_else(|| bad_address(text, "the port is missing"))?)
         }
         None => text.rsplit_once(':').ok_or_else(|| bad_address(text, "the port is missing"))?,
@@ -196,11 +196,11 @@ fn no_answer(timeout: Duration) -> io::Error {
 
 /// Looks up the addresses of a name. The system's look-up has no timeout, so it gets a thread of
 /// its own.
-fn look_up(to: String, timeout: Duration) -> io::Result<Vec<SocketAddr>> {
+fn look_up(address: String, timeout: Duration) -> io::Result<Vec<SocketAddr>> {
     let (sender, answer) = mpsc::channel();
     thread::Builder::new().name("tacit-look-up".into()).spawn(move || {
         // Sending fails only if the caller has given up.
-        let _ = sender.send(to.to_socket_addrs().map(Vec::from_iter));
+        let _ = sender.send(address.to_socket_addrs().map(Vec::from_iter));
     })?;
     answer.recv_timeout(timeout).unwrap_or_else(|_| Err(no_answer(timeout)))
 }
@@ -304,12 +304,12 @@ impl Transport for TcpTransport {
         let Some(writer) = self.writer.take() else {
             return self.flush();
         };
-        let settled = self.queue.settle(self.stall, self.deadline, || self.still_there());
+        let outcome = self.queue.settle(self.stall, self.deadline, || self.still_there());
         drop(self.queue.spent());
-        if settled.is_err() {
+        if outcome.is_err() {
             // The thread still writes, or has failed and the next write reports it.
             self.writer = Some(writer);
-            return settled;
+            return outcome;
         }
         self.queue.close();
         self.queue = Arc::new(ByteQueue::default());

@@ -230,10 +230,10 @@ fn server_name(name: &str) -> Result<ServerName<'static>, NetError> {
 /// [`NetError::Tls`] naming the text that is unusable.
 pub fn is_for_servers(chain: &[u8], ca: &[u8]) -> Result<bool, NetError> {
     let (chain, roots) = (certificates(chain, "certificate")?, roots(ca)?);
-    let own = ParsedCertificate::try_from(&chain[0]).map_err(named("server certificate"))?;
+    let server_certificate = ParsedCertificate::try_from(&chain[0]).map_err(named("server certificate"))?;
     let algorithms = rustls::crypto::ring::default_provider().signature_verification_algorithms.all;
     let now = SystemClock.current_time().ok_or_else(|| NetError::Tls(NO_TIME.into()))?;
-    let judged = verify_server_cert_signed_by_trust_anchor(&own, &roots, &chain[1..], now, algorithms);
+    let judged = verify_server_cert_signed_by_trust_anchor(&server_certificate, &roots, &chain[1..], now, algorithms);
     use CertificateError::{InvalidPurpose, InvalidPurposeContext};
     Ok(!matches!(judged, Err(rustls::Error::InvalidCertificate(InvalidPurpose | InvalidPurposeContext { .. }))))
 }

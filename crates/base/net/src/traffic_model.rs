@@ -27,12 +27,12 @@ impl Speaker {
         self.free
     }
 
-    /// Receives bytes that were sent after `trips` half round trips and arrive at `at`.
-    fn take(&mut self, trips: i64, at: u64) {
+    /// Receives bytes that were sent after `trips` half round trips and arrive at `arrival`.
+    fn take(&mut self, trips: i64, arrival: u64) {
         if trips + 1 > self.trips {
             (self.trips, self.burst[0]) = (trips + 1, 0);
         }
-        self.at = self.at.max(at);
+        self.at = self.at.max(arrival);
     }
 }
 
@@ -72,8 +72,8 @@ impl TrafficModel {
     pub fn ups(&mut self, count: u64, bytes: usize) {
         if count > 0 {
             self.payload += count * bytes as u64;
-            let at = self.client.send(count * on_the_wire(bytes));
-            self.server.take(self.client.trips, at);
+            let arrival = self.client.send(count * on_the_wire(bytes));
+            self.server.take(self.client.trips, arrival);
         }
     }
 
@@ -81,8 +81,8 @@ impl TrafficModel {
     pub fn downs(&mut self, count: u64, bytes: usize) {
         if count > 0 {
             self.payload += count * bytes as u64;
-            let at = self.server.send(count * on_the_wire(bytes));
-            self.client.take(self.server.trips, at);
+            let arrival = self.server.send(count * on_the_wire(bytes));
+            self.client.take(self.server.trips, arrival);
         }
     }
 
@@ -176,14 +176,14 @@ mod tests {
 
     #[test]
     fn round_trips_are_waits_for_answers_one_after_the_other() {
-        let counted = |said: &[fn(&mut TrafficModel)]| {
+        let counted = |steps: &[fn(&mut TrafficModel)]| {
             let mut talk = TrafficModel::default();
-            said.iter().for_each(|say| say(&mut talk));
+            steps.iter().for_each(|step| step(&mut talk));
             talk.exchanges()
         };
         let up: fn(&mut TrafficModel) = |t| t.up(1);
         let down: fn(&mut TrafficModel) = |t| t.down(1);
-        let both: fn(&mut TrafficModel) = |t| t.both(&[1]);
+        let both_ways: fn(&mut TrafficModel) = |t| t.both(&[1]);
         assert_eq!(counted(&[]), 0);
         assert_eq!(counted(&[down, down]), 0, "the server goes on at once");
         assert_eq!(counted(&[up, up]), 0, "nobody waits for what is sent");
@@ -191,31 +191,31 @@ mod tests {
         assert_eq!(counted(&[down, up, up, down, down, up, down, up]), 2);
         // The server's first message arrives with its start signal; only answers to the client take
         // a trip.
-        assert_eq!(counted(&[both]), 0);
-        assert_eq!(counted(&[both, both, both]), 1);
+        assert_eq!(counted(&[both_ways]), 0);
+        assert_eq!(counted(&[both_ways, both_ways, both_ways]), 1);
     }
 
     #[test]
     fn bytes_are_waited_for_that_nothing_else_travels_beside() {
         let h = HEADER_BYTES as u64;
-        let told = |say: fn(&mut TrafficModel)| {
+        let count = |step: fn(&mut TrafficModel)| {
             let mut talk = TrafficModel::default();
-            say(&mut talk);
+            step(&mut talk);
             let Sides { client, server } = talk.bursts();
             (talk.waited_bytes(), talk.queued_bytes(), [client, server])
         };
-        assert_eq!(told(|_| ()), (0, 0, [0, 0]));
-        let asked = |t: &mut TrafficModel| {
+        assert_eq!(count(|_| ()), (0, 0, [0, 0]));
+        let ask = |t: &mut TrafficModel| {
             t.up(100);
             t.down(50);
         };
-        assert_eq!(told(asked), (150 + 2 * h, 0, [100 + h, 50 + h]), "an answer behind its question");
-        assert_eq!(told(|t| t.both(&[100])), (100 + h, 0, [100 + h, 100 + h]), "side by side");
+        assert_eq!(count(ask), (150 + 2 * h, 0, [100 + h, 50 + h]), "an answer behind its question");
+        assert_eq!(count(|t| t.both(&[100])), (100 + h, 0, [100 + h, 100 + h]), "side by side");
         let last_word = |t: &mut TrafficModel| {
             t.down(50);
             t.ups(3, 100);
         };
-        assert_eq!(told(last_word), (50 + h, 3 * (100 + h), [3 * (100 + h), 50 + h]), "nobody waits for it");
+        assert_eq!(count(last_word), (50 + h, 3 * (100 + h), [3 * (100 + h), 50 + h]), "nobody waits for it");
         // The server answers the first while the second travels.
         let pipelined = |t: &mut TrafficModel| {
             t.up(100);
@@ -224,6 +224,6 @@ mod tests {
             t.up(100);
             t.down(50);
         };
-        assert_eq!(told(pipelined).0, 300 + 100 + 5 * h, "who waits before it sends");
+        assert_eq!(count(pipelined).0, 300 + 100 + 5 * h, "who waits before it sends");
     }
 }

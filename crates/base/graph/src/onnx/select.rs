@@ -228,16 +228,16 @@ impl Reader<'_> {
         self.repeated(n, &x, &times, false)
     }
 
-    /// Repeats axis `i` `times[i]` times: as a whole, or (`each`) element by element.
+    /// Repeats axis `i` `times[i]` times: as a whole, or (`by_element`) element by element.
     pub(super) fn repeated(
         &mut self,
         n: &NodeProto,
         x: &Tensor,
         times: &[usize],
-        each: bool,
+        by_element: bool,
     ) -> Result<Tensor, GraphError> {
         let rank = x.shape.len();
-        let (new, old) = if each { (1, 0) } else { (0, 1) };
+        let (new, old) = if by_element { (1, 0) } else { (0, 1) };
         let wide = x.with_ones(&(0..rank).map(|i| 2 * i + new).collect::<Vec<_>>());
         let mut shape = vec![1; 2 * rank];
         let mut joined_shape = vec![1; rank];
@@ -297,12 +297,12 @@ impl Reader<'_> {
         &mut self,
         n: &NodeProto,
         x: &Tensor,
-        at: usize,
+        axis_index: usize,
         before: i64,
         after: i64,
         mode: &[u8],
     ) -> Result<Tensor, GraphError> {
-        let len = x.shape[at] as i64;
+        let len = x.shape[axis_index] as i64;
         let limit = crate::MAX_WINDOW_SIDE as i64 * 16;
         if before.max(after) > limit || before.min(after) < -len {
             return Err(fail(n, &format!("padding of {before} and {after} on an axis of {len}")));
@@ -315,7 +315,7 @@ impl Reader<'_> {
             (first_index..last_index).map(|i| pad_source(mode, len, i).map(|v| v as usize)).collect();
         let indices =
             indices.ok_or_else(|| unsupported(n, format!("padding mode `{}` here", String::from_utf8_lossy(mode))))?;
-        self.select(n, x, at, &indices)
+        self.select(n, x, axis_index, &indices)
     }
 
     /// Adds zeros in front of and behind each axis.

@@ -19,7 +19,7 @@ struct Phases {
     /// Taps of one phase.
     per_phase: usize,
     /// Padding behind the input, for the convolution of the phases.
-    behind: usize,
+    pad_after: usize,
     /// Number of outputs cut from the front of the uncut result, and the final length.
     cut: usize,
     length: usize,
@@ -55,7 +55,7 @@ impl Reader<'_> {
             kernel: [jh, jw],
             stride: [1, 1],
             dilation: [1, 1],
-            pads: [jh - 1, jw - 1, axes[0].behind, axes[1].behind],
+            pads: [jh - 1, jw - 1, axes[0].pad_after, axes[1].pad_after],
             groups,
         };
         let bias = bias.iter().flat_map(|b| vec![*b; sh * sw]).collect();
@@ -346,7 +346,7 @@ fn phases(n: &NodeProto, axis: usize, input: &[usize], kernel: [usize; 2], flat:
     let per_phase = taps.div_ceil(stride);
     // The phases extend to the last output that is not cut.
     let pad_after = (before + length).div_ceil(stride).saturating_sub(len).max(per_phase - 1);
-    Ok(Phases { stride, taps, dilation, per_phase, behind: pad_after, cut: before, length })
+    Ok(Phases { stride, taps, dilation, per_phase, pad_after, cut: before, length })
 }
 
 /// Returns number `k` of the `list_len` in an attribute; `min_value` if it is absent or the axis `fixed`.
@@ -371,7 +371,7 @@ mod tests {
     #[test]
     fn phases_share_the_taps() {
         // A kernel of 3 with a dilation of 2: taps at 0, 2 and 4, all in the even phase.
-        let p = Phases { stride: 2, taps: 5, dilation: 2, per_phase: 3, behind: 2, cut: 0, length: 1 };
+        let p = Phases { stride: 2, taps: 5, dilation: 2, per_phase: 3, pad_after: 2, cut: 0, length: 1 };
         let taps = |r: usize| (0..3).map(|j| p.tap(r, j)).collect::<Vec<_>>();
         assert_eq!((taps(0), taps(1)), (vec![Some(0), Some(1), Some(2)], vec![None; 3]));
     }

@@ -125,7 +125,7 @@ impl Reader<'_> {
         let shape: Vec<usize> = groups.iter().map(|g| x.sizes(g)).collect();
         debug_assert_eq!(target_order.len(), x.order.len(), "groups hold every axis that is longer than 1");
         let mut node = x.node;
-        if wanted != x.order {
+        if target_order != x.order {
             let stored: Vec<usize> = x.order.iter().map(|&a| x.shape[a]).collect();
             node = self.reshaped(n, node, &stored)?;
             let perm = target_order.iter().map(|a| x.order.iter().position(|o| o == a).expect("an axis of the tensor"));

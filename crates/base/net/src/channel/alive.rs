@@ -23,12 +23,12 @@ pub(super) struct Alive {
     every: Duration,
     patience: Duration,
     /// Arrival of the first one since the last message.
-    since: Option<Instant>,
+    alone_since: Option<Instant>,
 }
 
 impl Default for Alive {
     fn default() -> Self {
-        Self { every: EVERY, patience: PATIENCE, since: None }
+        Self { every: EVERY, patience: PATIENCE, alone_since: None }
     }
 }
 
@@ -57,17 +57,17 @@ impl Channel {
     /// The peer is gone or reads nothing, reported when the work is done; or no thread can be
     /// started.
     pub fn while_alive<T>(&mut self, work: impl FnOnce() -> T) -> Result<T, NetError> {
-        let (ends, end) = channel();
+        let (stop_signal, end) = channel();
         thread::scope(move |scope| {
             // Dropped when the work returns or panics, which ends the thread.
-            let ends = ends;
+            let stop_signal = stop_signal;
             let teller = thread::Builder::new().name("tacit-alive".into());
             let teller = teller.spawn_scoped(scope, move || self.guarded(|channel| channel.tell_until(&end)));
             let teller = teller.map_err(|e| NetError::from_io("starting a thread", &e))?;
-            let done = work();
-            drop(ends);
+            let result = work();
+            drop(stop_signal);
             teller.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-            Ok(done)
+            Ok(result)
         })
     }
 
@@ -85,13 +85,13 @@ impl Channel {
     fn tell_until(&mut self, end: &Receiver<()>) -> Result<(), NetError> {
         loop {
             match end.recv_timeout(self.alive.every) {
-                Err(RecvTimeoutError::Timeout) => self.tell()?,
+                Err(RecvTimeoutError::Timeout) => self.send_sign_of_life()?,
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
         }
     }
 
-    fn tell(&mut self) -> Result<(), NetError> {
+    fn send_sign_of_life(&mut self) -> Result<(), NetError> {
         let mut head = [0u8; 6];
         head[..2].copy_from_slice(&Tag::ALIVE.id().to_le_bytes());
         self.out.extend_from_slice(&head);
@@ -103,7 +103,7 @@ impl Channel {
     /// Whether the header of a frame is a sign of life, which this call then checks and counts.
     pub(super) fn hears(&mut self, tag: Tag, bytes: &[u8; HEADER_BYTES]) -> Result<bool, NetError> {
         if bytes[..2] != Tag::ALIVE.id().to_le_bytes() || self.alive.patience.is_zero() {
-            self.alive.since = None;
+            self.alive.alone_since = None;
             return Ok(false);
         }
         let header = parse_header(Tag::ALIVE, bytes)?;
@@ -115,8 +115,8 @@ impl Channel {
         if checksum(frame, &header.bytes, &[]) != header.crc {
             return Err(NetError::Checksum { tag: Tag::ALIVE, frame });
         }
-        let since = *self.alive.since.get_or_insert_with(Instant::now);
-        if since.elapsed() <= self.alive.patience {
+        let alone_since = *self.alive.alone_since.get_or_insert_with(Instant::now);
+        if alone_since.elapsed() <= self.alive.patience {
             return Ok(true);
         }
         let (doing, seconds) = (format!("waiting for message {tag}"), self.alive.patience.as_secs_f64());

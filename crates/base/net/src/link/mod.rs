@@ -90,16 +90,16 @@ impl LinkSpec {
         };
         let overridden =
             *text != LinkSpecText { name: text.name.clone(), preset: text.preset.clone(), ..Default::default() };
-        let from = base.unwrap_or_else(Self::unlimited);
+        let base_link = base.unwrap_or_else(Self::unlimited);
         let mut spec = Self {
             name: String::new(),
-            up: text.up.or(text.rate).or(from.up),
-            down: text.down.or(text.rate).or(from.down),
-            rtt: time("rtt", text.rtt.as_deref(), from.rtt)?,
-            jitter: time("jitter", text.jitter.as_deref(), from.jitter)?,
-            loss: fraction("loss", text.loss, from.loss)?,
-            corrupt: fraction("corrupt", text.corrupt, from.corrupt)?,
-            duplicate: fraction("duplicate", text.duplicate, from.duplicate)?,
+            up: text.up.or(text.rate).or(base_link.up),
+            down: text.down.or(text.rate).or(base_link.down),
+            rtt: time("rtt", text.rtt.as_deref(), base_link.rtt)?,
+            jitter: time("jitter", text.jitter.as_deref(), base_link.jitter)?,
+            loss: fraction("loss", text.loss, base_link.loss)?,
+            corrupt: fraction("corrupt", text.corrupt, base_link.corrupt)?,
+            duplicate: fraction("duplicate", text.duplicate, base_link.duplicate)?,
         };
         if let Some(rate) = [spec.up, spec.down].into_iter().flatten().find(|r| !RATES.contains(&r.bits_per_second())) {
             return Err(wrong(&format!("rate {rate}"), "rates from 1kbit to 100gbit can be emulated"));

@@ -27,17 +27,17 @@ fn answered(work: Duration, patience: Duration) -> (Result<Vec<u8>, NetError>, [
         server.total_traffic()
     });
     client.send(ASK, b"when?").unwrap();
-    let got = client.recv_max(ANSWER, 8);
+    let answer = client.recv_max(ANSWER, 8);
     let traffic = client.total_traffic();
     drop(client);
-    (got, [traffic, serving.join().unwrap()])
+    (answer, [traffic, serving.join().unwrap()])
 }
 
 #[test]
 fn a_party_that_computes_for_longer_than_its_peer_waits_is_not_taken_for_gone() {
     let (quick, usual) = answered(Duration::ZERO, Duration::from_secs(60));
-    let (got, traffic) = answered(5 * SHORT, Duration::from_secs(60));
-    assert_eq!((quick.unwrap(), got.unwrap()), (b"ready".to_vec(), b"ready".to_vec()));
+    let (answer, traffic) = answered(5 * SHORT, Duration::from_secs(60));
+    assert_eq!((quick.unwrap(), answer.unwrap()), (b"ready".to_vec(), b"ready".to_vec()));
     assert_eq!(traffic, usual, "nobody counts signs of life, as bytes, messages or rounds");
     assert_eq!((traffic[0].received, traffic[0].rounds), ((HEADER_BYTES + 5) as u64, 1));
 }
@@ -84,7 +84,7 @@ fn a_party_that_is_blocked_in_writing_notices_that_its_peer_has_closed() {
     let (mut channel, peer) = connected();
     channel.set_stall_timeout(Duration::from_secs(60)).unwrap();
     // The peer's socket stays open, as where another handle of it is kept, and nobody reads.
-    let mut kept = peer.try_clone().unwrap();
+    let mut open_end = peer.try_clone().unwrap();
     let closing = thread::spawn(move || {
         thread::sleep(Duration::from_secs(1));
         let mut channel = Channel::new(Box::new(TcpTransport::new(peer).unwrap()));
@@ -100,18 +100,18 @@ fn a_party_that_is_blocked_in_writing_notices_that_its_peer_has_closed() {
     let began = Instant::now();
     drop(channel);
     assert!(began.elapsed() < Duration::from_secs(3), "nothing is left to be waited for");
-    assert!(kept.read(&mut [0; 16]).unwrap() > 0);
+    assert!(open_end.read(&mut [0; 16]).unwrap() > 0);
 }
 
 #[test]
 fn a_party_that_waits_until_its_words_have_left_notices_it_too() {
     let (mut channel, peer) = connected();
     channel.set_stall_timeout(Duration::from_secs(60)).unwrap();
-    let kept = peer.try_clone().unwrap();
+    let open_end = peer.try_clone().unwrap();
     channel.send(ASK, &vec![7; 64 << 20]).unwrap();
     drop(Channel::new(Box::new(TcpTransport::new(peer).unwrap())));
     let began = Instant::now();
     let error = channel.settle().unwrap_err();
     assert!(error.is_gone() && began.elapsed() < Duration::from_secs(30), "{error} after {:?}", began.elapsed());
-    drop(kept);
+    drop(open_end);
 }

@@ -45,21 +45,21 @@ fn traffic_is_counted_per_phase_and_rounds_per_turn() {
     assert_eq!(b.traffic(Phase::Setup).rounds, 0, "b had said nothing before it read");
     assert_eq!(b.total_traffic().sent, a.total_traffic().received);
     for channel in [&a, &b] {
-        let all = channel.total_traffic();
-        assert_eq!(channel.moved().load(std::sync::atomic::Ordering::Relaxed), all.sent + all.received);
+        let total = channel.total_traffic();
+        assert_eq!(channel.moved().load(std::sync::atomic::Ordering::Relaxed), total.sent + total.received);
     }
 }
 
 fn both_send_before_reading(mut a: Channel, mut b: Channel, bytes: usize) {
     let big = vec![7u8; bytes];
-    let other = thread::spawn(move || {
+    let peer = thread::spawn(move || {
         let big = vec![9u8; bytes];
         b.send(A, &big).unwrap();
         b.recv(A, bytes).unwrap().iter().all(|&x| x == 7)
     });
     a.send(A, &big).unwrap();
     assert!(a.recv(A, bytes).unwrap().iter().all(|&x| x == 9));
-    assert!(other.join().unwrap());
+    assert!(peer.join().unwrap());
 }
 
 #[test]
@@ -91,8 +91,8 @@ fn a_stalled_peer_ends_with_a_named_error_and_the_channel_stays_failed() {
         let error = a.recv(A, 3).unwrap_err();
         assert!(matches!(error, NetError::Stalled { .. }), "{error}");
         assert!(error.to_string().contains("`first`"), "{error}");
-        let again = a.send(A, &[1]).unwrap_err();
-        assert_eq!(again, NetError::Failed { first: error.to_string() });
+        let second_error = a.send(A, &[1]).unwrap_err();
+        assert_eq!(second_error, NetError::Failed { first: error.to_string() });
     }
 }
 
@@ -118,18 +118,18 @@ fn a_trickling_peer_cannot_outlive_the_deadline() {
 fn a_moving_deadline_follows_what_comes_and_has_a_last_one() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let accepted = |step, last| {
+    let accepted = |step, last_end| {
         let peer = TcpStream::connect(address).unwrap();
         let mut tcp = TcpTransport::new(listener.accept().unwrap().0).unwrap();
         let (now, millis) = (Instant::now(), Duration::from_millis);
         tcp.set_moving_deadline(MovingDeadline {
             end: now + millis(300),
             step: millis(step),
-            last: now + millis(last),
+            last: now + millis(last_end),
         });
         (peer, Channel::new(Box::new(tcp)))
     };
-    let said = |mut peer: TcpStream, pause: u64, bytes: Vec<u8>| {
+    let send_after = |mut peer: TcpStream, pause: u64, bytes: Vec<u8>| {
         thread::spawn(move || {
             bytes.iter().all(|byte| {
                 thread::sleep(Duration::from_millis(pause));
@@ -148,12 +148,12 @@ fn a_moving_deadline_follows_what_comes_and_has_a_last_one() {
     }
     // All of it takes longer than the first byte may.
     let (peer, mut channel) = accepted(60_000, 60_000);
-    let saying = said(peer, 50, message.clone());
+    let saying = send_after(peer, 50, message.clone());
     assert_eq!(channel.recv(A, 3).unwrap(), [1, 2, 3]);
     assert!(saying.join().unwrap());
     // However much comes, there is a last moment.
     let (peer, mut channel) = accepted(60_000, 900);
-    let saying = said(peer, 300, message);
+    let saying = send_after(peer, 300, message);
     let error = channel.recv(A, 3).unwrap_err();
     assert!(matches!(error, NetError::Stalled { .. }), "{error}");
     drop(channel);
@@ -210,14 +210,14 @@ fn handshake_mismatches_are_named_on_both_sides() {
     ];
     for (bad, expected) in cases {
         let (mut a, mut b) = mem_pair();
-        let other = thread::spawn(move || handshake(&mut b, &bad));
+        let peer = thread::spawn(move || handshake(&mut b, &bad));
         let ours = handshake(&mut a, &good).unwrap_err();
-        let theirs = other.join().unwrap().unwrap_err();
-        assert!(expected(&ours) && expected(&theirs), "{ours} / {theirs}");
+        let peer_error = peer.join().unwrap().unwrap_err();
+        assert!(expected(&ours) && expected(&peer_error), "{ours} / {peer_error}");
     }
     let (mut a, mut b) = mem_pair();
-    let other = thread::spawn(move || handshake(&mut b, &good));
-    assert_eq!((handshake(&mut a, &good), other.join().unwrap()), (Ok(()), Ok(())));
+    let peer = thread::spawn(move || handshake(&mut b, &good));
+    assert_eq!((handshake(&mut a, &good), peer.join().unwrap()), (Ok(()), Ok(())));
     let (mut a, mut b) = mem_pair();
     b.send(Tag::HELLO, b"GET / HTTP/1.1\r\n").unwrap();
     b.flush().unwrap();

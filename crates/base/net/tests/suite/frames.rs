@@ -63,8 +63,8 @@ fn a_stream_cut_at_any_byte_is_closed_or_truncated() {
     for cut in 0..bytes.len() {
         for variable in [false, true] {
             let mut channel = listen(bytes[..cut].to_vec());
-            let got = if variable { channel.recv_max(A, 100) } else { channel.recv(A, MESSAGE.len()) };
-            match got {
+            let message = if variable { channel.recv_max(A, 100) } else { channel.recv(A, MESSAGE.len()) };
+            match message {
                 Err(NetError::Closed { tag }) => assert_eq!((cut, tag), (0, A)),
                 Err(NetError::Truncated { got, .. }) if cut < HEADER_BYTES => assert_eq!(got, cut),
                 Err(NetError::Truncated { got, expected, .. }) => {
@@ -171,10 +171,10 @@ fn endless_small_frames_are_refused() {
 #[test]
 fn lost_repeated_and_swapped_frames_fail_the_checksum() {
     let bytes = wire(&[(A, b"one"), (A, b"two")]);
-    let (one, two) = bytes.split_at(bytes.len() / 2);
-    let mut lost = listen(two.to_vec());
+    let (head, tail) = bytes.split_at(bytes.len() / 2);
+    let mut lost = listen(tail.to_vec());
     assert_eq!(lost.recv(A, 3), Err(NetError::Checksum { tag: A, frame: 0 }));
-    let mut repeated = listen([one, one].concat());
+    let mut repeated = listen([head, head].concat());
     assert_eq!(repeated.recv(A, 3).unwrap(), b"one");
     assert_eq!(repeated.recv(A, 3), Err(NetError::Checksum { tag: A, frame: 1 }));
     assert!(matches!(repeated.recv(A, 3), Err(NetError::Failed { .. })));
@@ -192,19 +192,19 @@ proptest! {
     #[test]
     fn damaged_conversations_yield_a_prefix_of_the_truth(
         lens in prop::collection::vec(0usize..2000, 1..6),
-        at in any::<prop::sample::Index>(),
+        position in any::<prop::sample::Index>(),
         xor in 1u8..,
     ) {
         let messages: Vec<Vec<u8>> = lens.iter().map(|&n| (0..n).map(|i| i as u8).collect()).collect();
         let list: Vec<(Tag, &[u8])> = messages.iter().map(|m| (A, m.as_slice())).collect();
         let mut bytes = wire(&list);
-        let at = at.index(bytes.len());
-        bytes[at] ^= xor;
+        let position = position.index(bytes.len());
+        bytes[position] ^= xor;
         let mut channel = listen(bytes);
         let mut failed = false;
         for message in &messages {
             match channel.recv_max(A, 4000) {
-                Ok(got) => prop_assert!(!failed && got == *message),
+                Ok(received) => prop_assert!(!failed && received == *message),
                 Err(_) => failed = true,
             }
         }

@@ -19,26 +19,26 @@ proptest! {
         let mut bucket = Bucket::new(rate, Duration::ZERO);
         let mut now = Duration::ZERO;
         let mut grants: Vec<(Duration, usize)> = Vec::new();
-        for (pause, want) in steps {
+        for (pause, wanted_bytes) in steps {
             now += Duration::from_nanos(pause);
-            let granted = bucket.take(now, want);
-            prop_assert!(granted <= want);
+            let granted = bucket.take(now, wanted_bytes);
+            prop_assert!(granted <= wanted_bytes);
             if granted == 0 {
-                let wait = bucket.wait(want);
+                let wait = bucket.wait(wanted_bytes);
                 prop_assert!(wait > Duration::ZERO);
                 now += wait;
-                let after = bucket.take(now, want);
+                let after = bucket.take(now, wanted_bytes);
                 prop_assert!(after > 0, "nothing after the promised wait");
                 grants.push((now, after));
             } else {
                 grants.push((now, granted));
             }
         }
-        for from in 0..grants.len() {
+        for start in 0..grants.len() {
             let mut sum = 0u128;
-            for (time, bytes) in &grants[from..] {
+            for (time, bytes) in &grants[start..] {
                 sum += *bytes as u128;
-                let nanos = (*time - grants[from].0).as_nanos();
+                let nanos = (*time - grants[start].0).as_nanos();
                 let allowed = u128::from(burst_bytes(rate)) * 8_000_000_000 + nanos * u128::from(rate.bits_per_second());
                 prop_assert!(sum * 8_000_000_000 <= allowed, "{sum} bytes in {nanos} ns at {rate}");
             }
@@ -70,8 +70,8 @@ fn measured_rate_holds() {
     let (writer, mut reader) = MemTransport::pair();
     let bytes = 500_000usize;
     let received = thread::spawn(move || {
-        let mut all = Vec::new();
-        reader.read_to_end(&mut all).map(|_| all)
+        let mut buffer = Vec::new();
+        reader.read_to_end(&mut buffer).map(|_| buffer)
     });
     let data: Vec<u8> = (0..bytes).map(|i| (i % 251) as u8).collect();
     let start = Instant::now();
@@ -80,10 +80,10 @@ fn measured_rate_holds() {
     let seconds = start.elapsed().as_secs_f64();
     drop(paced);
     assert_eq!(received.join().unwrap().unwrap(), data);
-    let least = (bytes as f64 - burst_bytes(rate) as f64) * 8.0 / 16e6;
-    assert!(seconds >= least * 0.999, "sent in {seconds} s what takes {least} s");
+    let min_seconds = (bytes as f64 - burst_bytes(rate) as f64) * 8.0 / 16e6;
+    assert!(seconds >= min_seconds * 0.999, "sent in {seconds} s what takes {min_seconds} s");
     // Only an upper bound that a loaded machine keeps too.
-    assert!(seconds < least * 4.0 + 20.0, "{seconds} s instead of {least} s");
+    assert!(seconds < min_seconds * 4.0 + 20.0, "{seconds} s instead of {min_seconds} s");
 }
 
 #[test]
@@ -96,10 +96,10 @@ fn channel_works_over_a_boxed_paced_transport() {
     let mut receiver = Channel::new(Box::new(b));
     let payload = vec![7u8; 150_000];
     let expected = payload.clone();
-    let got = thread::spawn(move || receiver.recv(TAG, 150_000));
+    let receiving = thread::spawn(move || receiver.recv(TAG, 150_000));
     sender.send(TAG, &payload).unwrap();
     sender.flush().unwrap();
-    assert_eq!(got.join().unwrap().unwrap(), expected);
+    assert_eq!(receiving.join().unwrap().unwrap(), expected);
 }
 
 #[test]

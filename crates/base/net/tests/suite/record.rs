@@ -7,12 +7,12 @@ const A: Tag = Tag::new(0xf001, "first");
 
 /// One party of a toy protocol; `start` decides all it says.
 fn party(mut channel: Channel, start: u8) -> Result<(Vec<u8>, Traffic), NetError> {
-    let mut said = vec![start; 300_000];
+    let mut sent = vec![start; 300_000];
     let mut heard = Vec::new();
     for _ in 0..4 {
-        channel.send(A, &said)?;
-        heard = channel.recv(A, said.len())?;
-        said = said.iter().zip(&heard).map(|(a, b)| a.wrapping_mul(3).wrapping_add(*b)).collect();
+        channel.send(A, &sent)?;
+        heard = channel.recv(A, sent.len())?;
+        sent = sent.iter().zip(&heard).map(|(a, b)| a.wrapping_mul(3).wrapping_add(*b)).collect();
     }
     Ok((heard, channel.total_traffic()))
 }
@@ -24,10 +24,10 @@ fn a_replayed_party_hears_and_says_the_same() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let server = Channel::new(Box::new(TcpTransport::new(listener.accept().unwrap().0).unwrap()));
-    let other = thread::spawn(move || party(server, 5));
+    let peer = thread::spawn(move || party(server, 5));
     let recorded = RecordTransport::create(TcpTransport::new(client).unwrap(), &path).unwrap();
     let live = party(Channel::new(Box::new(recorded)), 1).unwrap();
-    other.join().unwrap().unwrap();
+    peer.join().unwrap().unwrap();
 
     let replay = |compare| Channel::new(Box::new(ReplayTransport::open(&path, compare).unwrap()));
     assert_eq!(party(replay(true), 1).unwrap(), live);

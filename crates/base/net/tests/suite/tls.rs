@@ -69,13 +69,13 @@ fn bulk_both_ways_before_either_reads_and_identities_are_known() {
     assert!(server.peer().starts_with("tls 127.0.0.1:"));
     let (mut client, mut server) = (Channel::new(Box::new(client)), Channel::new(Box::new(server)));
     const BYTES: usize = 32 << 20;
-    let other = thread::spawn(move || {
+    let peer = thread::spawn(move || {
         server.send(A, &vec![9; BYTES]).unwrap();
         assert!(server.recv(A, BYTES).unwrap().iter().all(|&x| x == 7));
     });
     client.send(A, &vec![7; BYTES]).unwrap();
     assert!(client.recv(A, BYTES).unwrap().iter().all(|&x| x == 9));
-    other.join().unwrap();
+    peer.join().unwrap();
     assert_eq!(client.recv(A, 1), Err(NetError::Closed { tag: A }));
 }
 
@@ -94,21 +94,21 @@ fn a_client_of_another_ca_is_refused_on_both_sides() {
 #[test]
 fn certificates_out_of_their_time_are_named_on_both_sides() {
     let ca = Ca::new("ours");
-    let dated = |from: i32, to: i32| {
+    let dated = |first_year: i32, last_year: i32| {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["localhost".into()]).unwrap();
-        (params.not_before, params.not_after) = (rcgen::date_time_ymd(from, 1, 1), rcgen::date_time_ymd(to, 1, 1));
+        (params.not_before, params.not_after) = (rcgen::date_time_ymd(first_year, 1, 1), rcgen::date_time_ymd(last_year, 1, 1));
         (params.signed_by(&key, &ca.0).unwrap().pem(), key.serialize_pem())
     };
-    for ((from, to), at_judge) in [((2900, 2999), "not valid yet"), ((1990, 1999), "has expired")] {
-        let (cert, key) = dated(from, to);
+    for ((first_year, last_year), at_judge) in [((2900, 2999), "not valid yet"), ((1990, 1999), "has expired")] {
+        let (cert, key) = dated(first_year, last_year);
         let client = ClientTls::from_pem(cert.as_bytes(), key.as_bytes(), ca.pem().as_bytes()).unwrap();
         let (client, server) = connect(&client, ca.server(&ca), "localhost");
         let error = server.err().unwrap().to_string();
         assert!(error.contains(at_judge) && error.contains("clock"), "{error}");
         let error = Channel::new(Box::new(client.unwrap())).recv(A, 1).unwrap_err().to_string();
         assert!(error.contains("rejects our certificate") && error.contains("clock"), "{error}");
-        let (cert, key) = dated(from, to);
+        let (cert, key) = dated(first_year, last_year);
         let server = ServerTls::from_pem(cert.as_bytes(), key.as_bytes(), ca.pem().as_bytes()).unwrap();
         let error = connect(&ca.client(&ca), server, "localhost").0.err().unwrap().to_string();
         assert!(error.contains(at_judge) && error.contains("127.0.0.1:"), "{error}");
@@ -163,8 +163,8 @@ fn what_is_not_tls_and_unusable_keys_are_named() {
     assert!(matches!(accepting.join().unwrap(), Err(NetError::Tls(_))));
     let (c, s) = sockets();
     drop(c);
-    let gone = ca.server(&ca).accept(s).map(|_| ()).unwrap_err();
-    assert!(gone.to_string().contains("closed"), "{gone}");
+    let error = ca.server(&ca).accept(s).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("closed"), "{error}");
 
     let (cert, key) = ca.issue("localhost");
     let pem = ca.pem();

@@ -50,9 +50,9 @@ fn accepted(server: &ServerTls, mut stream: TcpStream) -> Result<TlsTransport, N
 /// The raw client's end, and the server's channel.
 fn connected() -> (TlsTransport, Channel) {
     let (client, server) = identities();
-    let (ours, theirs) = sockets();
-    let connecting = thread::spawn(move || client.connect(tcp(ours), "localhost").unwrap());
-    let accepted = accepted(&server, theirs).unwrap();
+    let (own_socket, peer_socket) = sockets();
+    let connecting = thread::spawn(move || client.connect(tcp(own_socket), "localhost").unwrap());
+    let accepted = accepted(&server, peer_socket).unwrap();
     (connecting.join().unwrap(), Channel::new(Box::new(accepted)))
 }
 
@@ -83,18 +83,18 @@ fn look(channel: &mut Channel, tag: Tag, max: usize) -> Result<Vec<u8>, NetError
 fn a_message_that_trickles_in_is_given_whole_and_the_channel_goes_on() {
     let (mut raw, mut channel) = connected();
     let bytes = wire(&[(A, b"slow"), (B, b"second"), (A, b"third")]);
-    let (first, rest) = bytes.split_at(HEADER_BYTES + 4);
+    let (head, tail) = bytes.split_at(HEADER_BYTES + 4);
     assert_eq!(channel.try_recv(A, 10).unwrap(), None);
     assert!(!channel.has_partial());
-    for byte in &first[..first.len() - 1] {
+    for byte in &head[..head.len() - 1] {
         raw.write_all(&[*byte]).unwrap();
         assert_eq!(channel.try_recv(A, 10).unwrap(), None);
     }
-    raw.write_all(&first[first.len() - 1..]).unwrap();
+    raw.write_all(&head[head.len() - 1..]).unwrap();
     assert_eq!(look(&mut channel, A, 10).unwrap(), b"slow");
     assert!(!channel.has_partial());
     // Waiting and looking take turns: frame numbers and counters are the channel's.
-    raw.write_all(rest).unwrap();
+    raw.write_all(tail).unwrap();
     assert_eq!(channel.recv_max(B, 10).unwrap(), b"second");
     assert_eq!(channel.try_recv(A, 10).unwrap().unwrap(), b"third", "what was read ahead is there at once");
     assert_eq!(channel.total_traffic().received, bytes.len() as u64);
@@ -107,28 +107,28 @@ fn a_message_that_trickles_in_is_given_whole_and_the_channel_goes_on() {
 fn what_is_wrong_is_named_as_early_as_when_waiting() {
     let good = wire(&[(A, b"a message")]);
     let header = &good[..HEADER_BYTES];
-    let with = |at: usize, byte: u8| {
+    let with_byte = |position: usize, byte: u8| {
         let mut bytes = good.clone();
-        bytes[at] = byte;
+        bytes[position] = byte;
         bytes
     };
     type Named = fn(&NetError) -> bool;
     let cases: [(Vec<u8>, usize, Named); 7] = [
         (wire(&[(B, b"a message")])[..HEADER_BYTES].to_vec(), 100, |e| matches!(e, NetError::UnexpectedTag { .. })),
         (header.to_vec(), 8, |e| matches!(e, NetError::TooLong { max: 8, got: 9, .. })),
-        (with(4, 0x7f), 100, |e| matches!(e, NetError::FrameTooLong { .. })),
-        (with(5, 0x80), 100, |e| matches!(e, NetError::Malformed { .. })),
+        (with_byte(4, 0x7f), 100, |e| matches!(e, NetError::FrameTooLong { .. })),
+        (with_byte(5, 0x80), 100, |e| matches!(e, NetError::Malformed { .. })),
         (wire(&[(A, &vec![0; MAX_FRAME_BYTES + 1])])[..HEADER_BYTES].to_vec(), MAX_FRAME_BYTES, |e| {
             matches!(e, NetError::TooLong { .. })
         }),
-        (with(12, 0), 100, |e| matches!(e, NetError::Checksum { frame: 0, .. })),
+        (with_byte(12, 0), 100, |e| matches!(e, NetError::Checksum { frame: 0, .. })),
         (good[..15].to_vec(), 100, |e| matches!(e, NetError::Truncated { got: 15, expected: 19, .. })),
     ];
     for (bytes, max, named) in cases {
-        let (ours, theirs) = sockets();
-        let mut channel = Channel::new(Box::new(tcp(theirs)));
-        { &ours }.write_all(&bytes).unwrap();
-        drop(ours);
+        let (own_socket, peer_socket) = sockets();
+        let mut channel = Channel::new(Box::new(tcp(peer_socket)));
+        { &own_socket }.write_all(&bytes).unwrap();
+        drop(own_socket);
         let error = look(&mut channel, A, max).unwrap_err();
         assert!(named(&error), "{error}");
     }
@@ -156,13 +156,13 @@ fn a_settled_channel_has_said_everything_and_can_go_on() {
 
 #[test]
 fn settling_ends_with_a_peer_that_takes_nothing() {
-    let (ours, theirs) = sockets();
-    let mut channel = Channel::new(Box::new(tcp(theirs)));
+    let (own_socket, peer_socket) = sockets();
+    let mut channel = Channel::new(Box::new(tcp(peer_socket)));
     channel.set_stall_timeout(Duration::from_millis(200)).unwrap();
     // The queue would take it; which of the two notices first that the peer does not is a matter of time.
     let ended = channel.send(A, &vec![0; 64 << 20]).and_then(|()| channel.settle());
     assert!(matches!(ended, Err(NetError::Stalled { .. })), "{ended:?}");
-    drop(ours);
+    drop(own_socket);
 }
 
 #[test]
@@ -178,16 +178,16 @@ fn only_whole_sessions_of_the_protocol_are_taken_over() {
     let unfinished = rustls::ServerConnection::new(server.with_http()).unwrap();
     let unfinished = TlsTransport::accepted(unfinished, tcp(sockets().1));
     assert!(matches!(unfinished.err(), Some(NetError::Tls(text)) if text.contains("not over")));
-    let (ours, theirs) = sockets();
-    let connecting = thread::spawn(move || client.for_http().connect(tcp(ours), "localhost").map(drop));
-    let other = accepted(&server, theirs).err().unwrap().to_string();
-    assert!(other.contains("does not say that it speaks tacit/2"), "{other}");
+    let (own_socket, peer_socket) = sockets();
+    let connecting = thread::spawn(move || client.for_http().connect(tcp(own_socket), "localhost").map(drop));
+    let client_error = accepted(&server, peer_socket).err().unwrap().to_string();
+    assert!(client_error.contains("does not say that it speaks tacit/2"), "{client_error}");
     connecting.join().unwrap().unwrap();
-    for (said, why) in [(&b"GET / HTTP/1.1\r\n\r\n"[..], "TLS"), (&b""[..], "closed")] {
-        let (ours, theirs) = sockets();
-        { &ours }.write_all(said).unwrap();
-        drop(ours);
-        let error = accepted(&server, theirs).err().unwrap().to_string();
+    for (opening, why) in [(&b"GET / HTTP/1.1\r\n\r\n"[..], "TLS"), (&b""[..], "closed")] {
+        let (own_socket, peer_socket) = sockets();
+        { &own_socket }.write_all(opening).unwrap();
+        drop(own_socket);
+        let error = accepted(&server, peer_socket).err().unwrap().to_string();
         assert!(error.contains(why), "{error}");
     }
 }
@@ -217,10 +217,10 @@ fn whoever_does_not_say_what_it_speaks_is_refused() {
             .unwrap();
         config.alpn_protocols = spoken;
         let session = rustls::ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
-        let (ours, theirs) = sockets();
+        let (own_socket, peer_socket) = sockets();
         let accepting = server.clone();
-        let accepting = thread::spawn(move || accepting.accept(tcp(theirs)).map(drop));
-        let mut stream = rustls::StreamOwned::new(session, ours);
+        let accepting = thread::spawn(move || accepting.accept(tcp(peer_socket)).map(drop));
+        let mut stream = rustls::StreamOwned::new(session, own_socket);
         let _ = stream.write_all(b"hello");
         let error = accepting.join().unwrap().unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
@@ -234,7 +234,7 @@ fn addresses_are_taken_apart_or_what_is_wrong_is_said() {
     {
         assert_eq!(split_address(text).unwrap(), (host, port));
     }
-    for (text, what) in [
+    for (text, problem) in [
         ("a.example", "the port is missing"),
         ("[::1]", "the port is missing"),
         ("[::1", "bracket"),
@@ -246,7 +246,7 @@ fn addresses_are_taken_apart_or_what_is_wrong_is_said() {
         ("a.example:http", "from 1 to 65535"),
     ] {
         let error = split_address(text).unwrap_err().to_string();
-        assert!(error.contains(what) && error.contains(text) && error.contains("server.example:7878"), "{error}");
+        assert!(error.contains(problem) && error.contains(text) && error.contains("server.example:7878"), "{error}");
     }
     let error = TcpTransport::connect("localhost", Duration::from_secs(5)).err().unwrap().to_string();
     assert!(error.contains("the port is missing"), "{error}");
