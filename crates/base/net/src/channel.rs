@@ -467,7 +467,7 @@ impl Drop for Channel {
 fn parse_header(tag: Tag, bytes: &[u8; HEADER_BYTES]) -> Result<Header, NetError> {
     let ([t0, t1, l0, l1, l2, l3], crc) = split_header(bytes);
     let found_tag = u16::from_le_bytes([t0, t1]);
-    if got != tag.id() {
+    if found_tag != tag.id() {
         return Err(NetError::UnexpectedTag { expected: tag, got: Tag::from_wire(found_tag) });
     }
     let length_word = u32::from_le_bytes([l0, l1, l2, l3]);

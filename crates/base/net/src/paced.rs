@@ -48,8 +48,8 @@ impl Bucket {
         self.tokens = self.capacity.min(self.tokens.saturating_add(passed.saturating_mul(self.rate)));
     }
 
-    /// Takes at most `want` bytes at time `now`; 0 if there are fewer than `want` and fewer than
-    /// half a bucket.
+    /// Takes at most `wanted_bytes` at time `now`; 0 if fewer than that and fewer than half a bucket
+    /// are available.
     pub fn take(&mut self, now: Duration, wanted_bytes: usize) -> usize {
         self.refill(now);
         let available = usize::try_from(self.tokens / TOKENS_PER_BYTE).unwrap_or(usize::MAX);
@@ -67,7 +67,7 @@ impl Bucket {
     }
 
     /// How long after the last call [`take`](Self::take) grants bytes to a caller that wants
-    /// `want`.
+    /// `wanted_bytes`.
     #[must_use]
     pub fn wait(&self, wanted_bytes: usize) -> Duration {
         let lacking = (self.quantum(wanted_bytes) as u128 * TOKENS_PER_BYTE).saturating_sub(self.tokens);

@@ -102,7 +102,7 @@ impl ByteQueue {
     }
 
     /// Returns a consumed chunk to the producer. Memory is counted by thread: a chunk freed by
-    /// another thread would stay on the account of the one that allocated it.
+    /// another thread would stay on the account of the thread that allocated it.
     pub(crate) fn done(&self, chunk: Vec<u8>) {
         let mut state = self.lock();
         state.busy = false;

@@ -145,7 +145,8 @@ impl TcpTransport {
         if !polled[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR) {
             return Ok(());
         }
-        let error = io::Error::new(io::ErrorKind::ConnectionAborted, "the peer closed the connection and reads no more");
+        let error =
+            io::Error::new(io::ErrorKind::ConnectionAborted, "the peer closed the connection and reads no more");
         self.queue.fail(&error);
         // Ends a write in which the writer thread may be blocked.
         let _ = self.stream.shutdown(Shutdown::Write);

@@ -1,8 +1,8 @@
 //! Signs of life: frames without content that a party sends during a long computation, so that its
 //! peer does not take the party for gone.
 //!
-//! They are sent at fixed intervals, whatever is computed. They are no messages: they do not end a
-//! wait and count neither as traffic nor as a round. [`Channel::set_patience`] limits how long a
+//! Signs of life are sent at fixed intervals, whatever is computed. They are no messages: none ends a
+//! wait, and none counts as traffic or as a round. [`Channel::set_patience`] limits how long a
 //! party accepts them in place of one message.
 use super::{Channel, HEADER_BYTES, checksum, parse_header};
 use crate::{NetError, Tag};
@@ -22,13 +22,13 @@ const LAST: Duration = Duration::from_secs(1);
 pub(super) struct Alive {
     every: Duration,
     patience: Duration,
-    /// Arrival of the first one since the last message.
-    alone_since: Option<Instant>,
+    /// Arrival of the first sign of life since the last message.
+    first_sign: Option<Instant>,
 }
 
 impl Default for Alive {
     fn default() -> Self {
-        Self { every: EVERY, patience: PATIENCE, alone_since: None }
+        Self { every: EVERY, patience: PATIENCE, first_sign: None }
     }
 }
 
@@ -61,12 +61,12 @@ impl Channel {
         thread::scope(move |scope| {
             // Dropped when the work returns or panics, which ends the thread.
             let stop_signal = stop_signal;
-            let teller = thread::Builder::new().name("tacit-alive".into());
-            let teller = teller.spawn_scoped(scope, move || self.guarded(|channel| channel.tell_until(&end)));
-            let teller = teller.map_err(|e| NetError::from_io("starting a thread", &e))?;
+            let sender = thread::Builder::new().name("tacit-alive".into());
+            let sender = sender.spawn_scoped(scope, move || self.guarded(|channel| channel.send_signs_until(&end)));
+            let sender = sender.map_err(|e| NetError::from_io("starting a thread", &e))?;
             let result = work();
             drop(stop_signal);
-            teller.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             Ok(result)
         })
     }
@@ -82,7 +82,7 @@ impl Channel {
         self.recv_bounded(tag, max_len).ok()
     }
 
-    fn tell_until(&mut self, end: &Receiver<()>) -> Result<(), NetError> {
+    fn send_signs_until(&mut self, end: &Receiver<()>) -> Result<(), NetError> {
         loop {
             match end.recv_timeout(self.alive.every) {
                 Err(RecvTimeoutError::Timeout) => self.send_sign_of_life()?,
@@ -103,7 +103,7 @@ impl Channel {
     /// Whether the header of a frame is a sign of life, which this call then checks and counts.
     pub(super) fn hears(&mut self, tag: Tag, bytes: &[u8; HEADER_BYTES]) -> Result<bool, NetError> {
         if bytes[..2] != Tag::ALIVE.id().to_le_bytes() || self.alive.patience.is_zero() {
-            self.alive.alone_since = None;
+            self.alive.first_sign = None;
             return Ok(false);
         }
         let header = parse_header(Tag::ALIVE, bytes)?;
@@ -115,8 +115,8 @@ impl Channel {
         if checksum(frame, &header.bytes, &[]) != header.crc {
             return Err(NetError::Checksum { tag: Tag::ALIVE, frame });
         }
-        let alone_since = *self.alive.alone_since.get_or_insert_with(Instant::now);
-        if alone_since.elapsed() <= self.alive.patience {
+        let first_sign = *self.alive.first_sign.get_or_insert_with(Instant::now);
+        if first_sign.elapsed() <= self.alive.patience {
             return Ok(true);
         }
         let (doing, seconds) = (format!("waiting for message {tag}"), self.alive.patience.as_secs_f64());

@@ -9,7 +9,7 @@ const ASK: Tag = Tag::new(0xf001, "question");
 const ANSWER: Tag = Tag::new(0xf002, "answer");
 const SHORT: Duration = Duration::from_millis(300);
 
-/// A server that works for so long on its answer; what the client got, and both parties' traffic.
+/// Runs a server that works for `work` on its answer; returns what the client got and both parties' traffic.
 fn answered(work: Duration, patience: Duration) -> (Result<Vec<u8>, NetError>, [Traffic; 2]) {
     let (mut client, mut server) = tcp_pair().unwrap();
     client.set_stall_timeout(SHORT).unwrap();
@@ -83,7 +83,7 @@ fn connected() -> (Channel, TcpStream) {
 fn a_party_that_is_blocked_in_writing_notices_that_its_peer_has_closed() {
     let (mut channel, peer) = connected();
     channel.set_stall_timeout(Duration::from_secs(60)).unwrap();
-    // The peer's socket stays open, as where another handle of it is kept, and nobody reads.
+    // The peer's socket stays open through a second handle, from which nothing is read.
     let mut open_end = peer.try_clone().unwrap();
     let closing = thread::spawn(move || {
         thread::sleep(Duration::from_secs(1));

@@ -171,7 +171,7 @@ fn a_peer_that_reads_nothing_stalls_the_sender_once_the_queue_is_full() {
 
 #[test]
 fn a_deadline_binds_writes_as_well() {
-    // The peer takes nothing, and the stall timeout is minutes: what ends these is the deadline.
+    // The peer takes nothing, and the stall timeout is minutes: the deadline ends these calls.
     let soon = || Some(Instant::now() + Duration::from_millis(200));
     let (mut a, _b) = tcp_pair().unwrap();
     a.set_deadline(soon());

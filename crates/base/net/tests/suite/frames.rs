@@ -8,7 +8,7 @@ use tacit_net::*;
 const A: Tag = Tag::new(0xf001, "first");
 const B: Tag = Tag::new(0xf002, "second");
 
-/// A peer that said `bytes` and closed.
+/// A channel whose peer sent `bytes` and closed.
 struct Said {
     bytes: io::Cursor<Vec<u8>>,
 }
@@ -124,7 +124,7 @@ fn what_came_instead_can_be_read_once_and_the_channel_stays_failed() {
     assert_eq!(channel.came_instead(B, MESSAGE.len()).as_deref(), Some(MESSAGE));
     assert_eq!(channel.came_instead(B, MESSAGE.len()), None, "it was given");
     assert!(matches!(channel.recv(A, 3), Err(NetError::Failed { .. })));
-    // Another tag, a longer one, one of several frames, one that is cut, and a failure of another kind.
+    // Another tag, a longer message, one of several frames, a cut one, and a failure of another kind.
     assert_eq!(failed(wire(&[(B, MESSAGE)])).came_instead(A, 100), None);
     assert_eq!(failed(wire(&[(B, MESSAGE)])).came_instead(B, MESSAGE.len() - 1), None);
     assert_eq!(failed(wire(&[(B, &vec![0; MAX_FRAME_BYTES + 1])])).came_instead(B, MAX_FRAME_BYTES), None);

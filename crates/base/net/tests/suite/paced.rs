@@ -45,7 +45,7 @@ proptest! {
         }
     }
 
-    /// A writer that always waits as told loses no throughput: over a long run it gets the rate.
+    /// A writer that waits for the time of `wait` loses no throughput: over a long run it gets the rate.
     #[test]
     fn bucket_gives_the_rate(rate in 10_000u64..2_000_000_000, late in 0u64..500_000) {
         let rate = Rate::new(rate).unwrap();

@@ -5,7 +5,7 @@ use tacit_net::*;
 
 const A: Tag = Tag::new(0xf001, "first");
 
-/// One party of a toy protocol; `start` decides all it says.
+/// One party of a toy protocol; all its bytes follow from `start`.
 fn party(mut channel: Channel, start: u8) -> Result<(Vec<u8>, Traffic), NetError> {
     let mut sent = vec![start; 300_000];
     let mut heard = Vec::new();

@@ -97,7 +97,8 @@ fn certificates_out_of_their_time_are_named_on_both_sides() {
     let dated = |first_year: i32, last_year: i32| {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["localhost".into()]).unwrap();
-        (params.not_before, params.not_after) = (rcgen::date_time_ymd(first_year, 1, 1), rcgen::date_time_ymd(last_year, 1, 1));
+        (params.not_before, params.not_after) =
+            (rcgen::date_time_ymd(first_year, 1, 1), rcgen::date_time_ymd(last_year, 1, 1));
         (params.signed_by(&key, &ca.0).unwrap().pem(), key.serialize_pem())
     };
     for ((first_year, last_year), at_judge) in [((2900, 2999), "not valid yet"), ((1990, 1999), "has expired")] {
