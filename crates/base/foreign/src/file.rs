@@ -12,29 +12,29 @@ use std::path::Path;
 /// # Errors
 /// The file does not exist, cannot be opened, or is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
-    regular(&std::fs::metadata(path)?)?;
+    check_regular(&std::fs::metadata(path)?)?;
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
     // The path may lead to another file by now, so check the opened one.
-    regular(&file.metadata()?)?;
+    check_regular(&file.metadata()?)?;
     Ok(file)
 }
 
 /// Reads all bytes of a regular file.
 ///
 /// # Errors
-/// As [`open`]; the file has more than `most` bytes.
-pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+/// As [`open`]; the file has more than `max_bytes` bytes.
+pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let size = file.metadata()?.len();
-    if size > most {
-        return Err(too_large(size, most));
+    if size > max_bytes {
+        return Err(too_large(size, max_bytes));
     }
-    // A file that grows meanwhile is read up to `most`.
+    // A file that grows meanwhile is read up to `max_bytes`.
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most {
-        return Err(too_large(bytes.len() as u64, most));
+    file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max_bytes {
+        return Err(too_large(bytes.len() as u64, max_bytes));
     }
     Ok(bytes)
 }
@@ -43,17 +43,17 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// As [`read`]; the text is not UTF-8.
-pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
-    let text = String::from_utf8(read(path, most)?);
+pub fn read_text(path: &Path, max_bytes: u64) -> io::Result<String> {
+    let text = String::from_utf8(read(path, max_bytes)?);
     text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text (UTF-8)"))
 }
 
-fn too_large(size: u64, most: u64) -> io::Error {
-    io::Error::new(io::ErrorKind::FileTooLarge, format!("it has {size} bytes or more, the limit is {most}"))
+fn too_large(size: u64, max_bytes: u64) -> io::Error {
+    io::Error::new(io::ErrorKind::FileTooLarge, format!("it has {size} bytes or more, the limit is {max_bytes}"))
 }
 
-fn regular(found: &Metadata) -> io::Result<()> {
-    let kind = found.file_type();
+fn check_regular(metadata: &Metadata) -> io::Result<()> {
+    let kind = metadata.file_type();
     match kind.is_file() {
         true => Ok(()),
         false if kind.is_dir() => Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder, not a file")),
@@ -83,7 +83,7 @@ mod tests {
         rustix::fs::mkfifoat(CWD, path("pipe"), Mode::RUSR | Mode::WUSR).unwrap();
         std::os::unix::fs::symlink(path("pipe"), path("link")).unwrap();
         let _socket = UnixListener::bind(path("socket")).unwrap();
-        for (path, what) in [
+        for (path, kind) in [
             (path("pipe"), "a named pipe"),
             (path("link"), "a named pipe"),
             (path("socket"), "a socket"),
@@ -91,7 +91,7 @@ mod tests {
             ("/dev/zero".into(), "a device"),
         ] {
             let error = read(&path, 10).unwrap_err().to_string();
-            assert!(error.contains(what), "{}: {error}", path.display());
+            assert!(error.contains(kind), "{}: {error}", path.display());
         }
         assert_eq!(read(&path("none"), 10).unwrap_err().kind(), io::ErrorKind::NotFound);
     }

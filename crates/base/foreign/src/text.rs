@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 /// Most characters of a text from peers and files.
 pub const MAX: usize = 2000;
-/// Replacement of a character that is not shown.
+/// Replacement of an unsafe character.
 pub const HIDDEN: char = char::REPLACEMENT_CHARACTER;
 /// Mark at the end of a shortened text.
 const CUT: &str = "...";
@@ -39,19 +39,19 @@ pub fn plain(text: &str) -> String {
     within(text, MAX)
 }
 
-/// As [`plain`], with at most `most` characters before the mark of a shortened text.
+/// As [`plain`], with at most `max_chars` characters before the mark of a shortened text.
 #[must_use]
-pub fn within(text: &str, most: usize) -> String {
+pub fn within(text: &str, max_chars: usize) -> String {
     let mut chars = text.chars();
-    let mut made: String = chars.by_ref().take(most).map(shown).collect();
+    let mut result: String = chars.by_ref().take(max_chars).map(replace_unsafe).collect();
     if chars.next().is_some() {
-        made.push_str(CUT);
+        result.push_str(CUT);
     }
-    made
+    result
 }
 
 /// Converts a character of a single line.
-fn shown(c: char) -> char {
+fn replace_unsafe(c: char) -> char {
     match c {
         '\n' | '\t' => ' ',
         c if is_plain(c) => c,
@@ -67,14 +67,14 @@ pub fn lines(text: &str) -> Cow<'_, str> {
     if text.chars().all(stays) {
         return Cow::Borrowed(text);
     }
-    let mut made = String::with_capacity(text.len());
+    let mut result = String::with_capacity(text.len());
     for c in text.chars() {
         match stays(c) {
-            true => made.push(c),
-            false => made.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}"))),
+            true => result.push(c),
+            false => result.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}"))),
         }
     }
-    Cow::Owned(made)
+    Cow::Owned(result)
 }
 
 /// A value that contains text from peers or files.
@@ -114,8 +114,8 @@ impl<T: Foreign, const N: usize> Foreign for [T; N] {
 ///
 /// # Errors
 /// Errors of the deserializer.
-pub fn decoded<'de, D: Deserializer<'de>, T: Deserialize<'de> + Foreign>(from: D) -> Result<T, D::Error> {
-    T::deserialize(from).map(T::made_plain)
+pub fn decoded<'de, D: Deserializer<'de>, T: Deserialize<'de> + Foreign>(deserializer: D) -> Result<T, D::Error> {
+    T::deserialize(deserializer).map(T::made_plain)
 }
 
 #[cfg(test)]
@@ -126,15 +126,15 @@ mod tests {
 
     #[test]
     fn nothing_that_a_terminal_obeys_is_left() {
-        let made = plain(&format!("{HOSTILE}\nWARN forged\tline"));
-        assert!(made.chars().all(is_plain), "{made:?}");
-        assert!(made.ends_with("j WARN forged line") && made.contains("\u{fffd}]0;title\u{fffd}b"), "{made:?}");
+        let result = plain(&format!("{HOSTILE}\nWARN forged\tline"));
+        assert!(result.chars().all(is_plain), "{result:?}");
+        assert!(result.ends_with("j WARN forged line") && result.contains("\u{fffd}]0;title\u{fffd}b"), "{result:?}");
         for control in (0..0x20).chain(0x7f..0xa0).filter_map(char::from_u32) {
             assert!(plain(&control.to_string()).chars().all(is_plain), "{control:?}");
-            let kept = matches!(control, '\n' | '\t');
-            assert_eq!(lines(&control.to_string()).contains(control), kept, "{control:?}");
+            let is_kept = matches!(control, '\n' | '\t');
+            assert_eq!(lines(&control.to_string()).contains(control), is_kept, "{control:?}");
         }
-        assert_eq!(plain(&made), made, "what is plain stays");
+        assert_eq!(plain(&result), result, "what is plain stays");
     }
 
     #[test]
@@ -147,10 +147,10 @@ mod tests {
     #[test]
     fn output_is_escaped_and_json_says_the_same() {
         assert_eq!(lines("one\n\ttwo\u{1b}[31m"), "one\n\ttwo\\u001b[31m");
-        let said = serde_json::json!({ "name": HOSTILE, "tag": "\u{e0041}" });
-        let printed = lines(&said.to_string()).into_owned();
+        let message = serde_json::json!({ "name": HOSTILE, "tag": "\u{e0041}" });
+        let printed = lines(&message.to_string()).into_owned();
         assert!(printed.chars().all(is_plain), "{printed}");
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&printed).unwrap(), said);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&printed).unwrap(), message);
     }
 
     #[test]
@@ -171,8 +171,8 @@ mod tests {
             names: Option<[Vec<String>; 1]>,
         }
         let json = serde_json::json!({ "reason": HOSTILE, "names": [["x\u{1b}", "y"]] }).to_string();
-        let said: Said = serde_json::from_str(&json).unwrap();
-        assert_eq!(said.reason, plain(HOSTILE));
-        assert_eq!(said.names.unwrap()[0], ["x\u{fffd}", "y"]);
+        let message: Said = serde_json::from_str(&json).unwrap();
+        assert_eq!(message.reason, plain(HOSTILE));
+        assert_eq!(message.names.unwrap()[0], ["x\u{fffd}", "y"]);
     }
 }

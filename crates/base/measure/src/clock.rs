@@ -78,14 +78,14 @@ impl Offset {
 pub fn measure(stream: &mut (impl Read + Write), count: u32) -> Result<Offset, MeasureError> {
     let mut best: Option<Offset> = None;
     for number in 0..count {
-        let sent = monotonic_ns();
+        let sent_ns = monotonic_ns();
         stream.write_all(format!("ping {number}\n").as_bytes()).map_err(MeasureError::io("clock exchange"))?;
         let line = read_line(&mut BufReader::new(&mut *stream)).map_err(MeasureError::io("clock exchange"))?;
         let received = monotonic_ns();
         let line = line.ok_or_else(|| malformed("the other host hung up".into()))?;
-        let theirs = parse_pong(&line, number).ok_or_else(|| malformed("the answer to a ping is no pong".into()))?;
-        let found = Offset::from_exchange(sent, theirs, received);
-        best = best.into_iter().chain(found).min_by_key(|o| o.bound_ns);
+        let peer_ns = parse_pong(&line, number).ok_or_else(|| malformed("the answer to a ping is no pong".into()))?;
+        let offset = Offset::from_exchange(sent_ns, peer_ns, received);
+        best = best.into_iter().chain(offset).min_by_key(|o| o.bound_ns);
     }
     best.ok_or_else(|| malformed("no exchange took place".into()))
 }
@@ -108,8 +108,8 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     /// A clock with value `offset` at our time 0.
-    fn theirs(ours: u64, offset: i128) -> u64 {
-        (i128::from(ours) + offset) as u64
+    fn theirs(own_ns: u64, offset: i128) -> u64 {
+        (i128::from(own_ns) + offset) as u64
     }
 
     #[test]
@@ -118,11 +118,11 @@ mod tests {
             for offset in [-7_000_000_000_i128, 0, 123_456_789] {
                 let sent = 10_000_000_000;
                 let answer = theirs(sent + up, offset);
-                let found = Offset::from_exchange(sent, answer, sent + up + down).unwrap();
-                let error = (found.offset_ns - offset).unsigned_abs();
-                assert!(error <= u128::from(found.bound_ns), "{up} {down} {offset}: {found:?}");
-                assert_eq!(found.bound_ns, (up + down) / 2);
-                let mark = found.to_theirs(11_000_000_000);
+                let exchange = Offset::from_exchange(sent, answer, sent + up + down).unwrap();
+                let error = (exchange.offset_ns - offset).unsigned_abs();
+                assert!(error <= u128::from(exchange.bound_ns), "{up} {down} {offset}: {exchange:?}");
+                assert_eq!(exchange.bound_ns, (up + down) / 2);
+                let mark = exchange.to_theirs(11_000_000_000);
                 assert_eq!(u128::from(mark.abs_diff(theirs(11_000_000_000, offset))), error);
             }
         }
@@ -154,13 +154,13 @@ mod tests {
     fn a_responder_that_talks_nonsense_is_an_error() {
         struct Fixed(&'static [u8]);
         impl Read for Fixed {
-            fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
-                self.0.read(to)
+            fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+                self.0.read(buffer)
             }
         }
         impl Write for Fixed {
-            fn write(&mut self, from: &[u8]) -> std::io::Result<usize> {
-                Ok(from.len())
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                Ok(bytes.len())
             }
             fn flush(&mut self) -> std::io::Result<()> {
                 Ok(())

@@ -124,13 +124,14 @@ impl DeviceProfile {
     /// [`MeasureError::Io`], or [`MeasureError::Malformed`] for an unknown name (with the known
     /// ones) or an invalid file.
     pub fn load(name: &str) -> Result<Self, MeasureError> {
-        if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
+        if let Some((_, text)) = BUILT_IN.iter().find(|(built_in_name, _)| *built_in_name == name) {
             return Self::parse(text);
         }
         if !name.ends_with(".toml") {
-            let known = Self::names().collect::<Vec<_>>().join(", ");
-            let detail =
-                format!("there is no device profile {name:?}; built in: {known}; or give a file that ends in .toml");
+            let known_names = Self::names().collect::<Vec<_>>().join(", ");
+            let detail = format!(
+                "there is no device profile {name:?}; built in: {known_names}; or give a file that ends in .toml"
+            );
             return Err(MeasureError::Malformed { what: "device profile".into(), detail });
         }
         let path = Path::new(name);
@@ -182,8 +183,8 @@ impl DeviceProfile {
     pub fn mode(&self, name: Option<&str>) -> Result<&Mode, MeasureError> {
         let name = name.unwrap_or(&self.default_mode);
         self.modes.iter().find(|m| m.name == name).ok_or_else(|| {
-            let known: Vec<&str> = self.modes.iter().map(|m| m.name.as_str()).collect();
-            self.malformed(format!("no power mode {name:?}; it has {}", known.join(", ")))
+            let known_names: Vec<&str> = self.modes.iter().map(|m| m.name.as_str()).collect();
+            self.malformed(format!("no power mode {name:?}; it has {}", known_names.join(", ")))
         })
     }
 
@@ -212,10 +213,12 @@ impl DeviceProfile {
                 ("w_per_core", &mode.w_per_core, 500.0),
                 ("j_per_byte", &mode.j_per_byte, 1e-3),
             ];
-            for (key, coefficient, most) in numbers {
-                if !(0.0..=most).contains(&coefficient.value) {
+            for (key, coefficient, max_value) in numbers {
+                if !(0.0..=max_value).contains(&coefficient.value) {
                     let value = coefficient.value;
-                    return Err(self.malformed(format!("{key} of mode {} is {value}, expected 0 to {most}", mode.name)));
+                    return Err(
+                        self.malformed(format!("{key} of mode {} is {value}, expected 0 to {max_value}", mode.name))
+                    );
                 }
                 if coefficient.source.trim().is_empty() {
                     return Err(self.malformed(format!("{key} of mode {} has no source; write \"assumed\"", mode.name)));

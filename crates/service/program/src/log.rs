@@ -51,14 +51,14 @@ pub fn run<E: AsRef<dyn Error>>(program: impl FnOnce() -> Result<(), E>) -> Exit
     }
 }
 
-/// Returns the error and its causes in one line, without causes that the line already ends with.
+/// Returns the error and its causes in one line; a cause that ends the line already is left out.
 #[must_use]
 pub fn explain(error: &(dyn Error + 'static)) -> String {
     let (mut line, mut cause) = (error.to_string(), error.source());
     while let Some(error) = cause {
-        let said = error.to_string();
-        if !line.ends_with(&said) {
-            line = format!("{line}: {said}");
+        let message = error.to_string();
+        if !line.ends_with(&message) {
+            line = format!("{line}: {message}");
         }
         cause = error.source();
     }
@@ -78,7 +78,7 @@ pub fn announce(line: String) -> io::Result<()> {
     announcing.map(drop)
 }
 
-/// A library whose warnings peers can cause, one for each frame: they are logged only if
+/// A library in which a peer can cause a warning with each frame: its records are logged only if
 /// `TACIT_LOG` names the library.
 const LOUD: &str = "h2";
 
@@ -89,7 +89,7 @@ fn catch_size_limit() -> io::Result<()> {
 }
 
 /// Reads which lines to log: `LEVEL` or `TARGET=LEVEL`, separated by commas.
-fn wanted(text: Option<&OsStr>) -> io::Result<Targets> {
+fn parse_targets(text: Option<&OsStr>) -> io::Result<Targets> {
     let Some(text) = text.filter(|text| !text.is_empty()) else {
         return Ok(Targets::new().with_default(LevelFilter::WARN).with_target(LOUD, LevelFilter::OFF));
     };
@@ -128,7 +128,7 @@ impl Log {
         let queue = Queue { sender, dropped: Arc::new(AtomicU64::new(0)) };
         let dropped = queue.dropped.clone();
         thread::Builder::new().name("tacit-log".into()).spawn(move || write_out(&items, &dropped, &mut out))?;
-        let filter = wanted(std::env::var_os("TACIT_LOG").as_deref())?;
+        let filter = parse_targets(std::env::var_os("TACIT_LOG").as_deref())?;
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let colours = !plain && io::stderr().is_terminal();
         let lines = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(queue.clone());
@@ -138,15 +138,15 @@ impl Log {
             let trace = Backtrace::capture();
             let trace = if trace.status() == BacktraceStatus::Captured { format!("\n{trace}") } else { String::new() };
             let thread = thread::current();
-            let told = format!("thread '{}' {panic}{trace}\n", thread.name().unwrap_or("?"));
-            panics.put(text::lines(&told).into_owned().into_bytes());
+            let text = format!("thread '{}' {panic}{trace}\n", thread.name().unwrap_or("?"));
+            panics.push_line(text::lines(&text).into_owned().into_bytes());
         }));
         Ok(Self(queue))
     }
 
     /// Writes a line of the program after the lines logged before.
     pub fn say(&self, line: &str) {
-        self.0.put(format!("{}\n", text::lines(line)).into_bytes());
+        self.0.push_line(format!("{}\n", text::lines(line)).into_bytes());
     }
 }
 
@@ -154,23 +154,23 @@ impl Log {
 fn record(line: &[u8]) -> String {
     let line = String::from_utf8_lossy(line);
     let body = line.strip_suffix('\n').unwrap_or(&line);
-    let mut made = String::with_capacity(line.len());
+    let mut line_text = String::with_capacity(line.len());
     for (i, part) in body.split(ESCAPE).enumerate() {
         if i > 0 {
-            made.push_str(if is_colour(part) { "\u{1b}" } else { "\\u001b" });
+            line_text.push_str(if is_colour(part) { "\u{1b}" } else { "\\u001b" });
         }
         let part = if part.contains('\n') { Cow::Owned(part.replace('\n', "\\n")) } else { Cow::Borrowed(part) };
-        made.push_str(&text::lines(&part));
+        line_text.push_str(&text::lines(&part));
     }
-    made.push('\n');
-    made
+    line_text.push('\n');
+    line_text
 }
 
 const ESCAPE: char = '\u{1b}';
 
 /// Whether the text after an escape character starts with a colour code.
-fn is_colour(rest: &str) -> bool {
-    let digits = rest.strip_prefix('[').map(|r| r.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';'));
+fn is_colour(sequence: &str) -> bool {
+    let digits = sequence.strip_prefix('[').map(|r| r.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';'));
     digits.is_some_and(|end| end.starts_with('m'))
 }
 
@@ -188,7 +188,7 @@ struct Queue {
 }
 
 impl Queue {
-    fn put(&self, line: Vec<u8>) {
+    fn push_line(&self, line: Vec<u8>) {
         if self.sender.try_send(Item::Line(line)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -197,8 +197,8 @@ impl Queue {
     /// Waits until all queued lines are written, for `timeout` at most.
     fn settle(&self, timeout: Duration) {
         let end = Instant::now() + timeout;
-        let (done, written) = sync_channel(1);
-        while self.sender.try_send(Item::Mark(done.clone())).is_err() {
+        let (done_sender, written) = sync_channel(1);
+        while self.sender.try_send(Item::Mark(done_sender.clone())).is_err() {
             if Instant::now() >= end {
                 return;
             }
@@ -212,8 +212,8 @@ impl Queue {
 impl Write for Queue {
     /// Queues a line; the subscriber writes a whole line in one call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let (kept, end) = if line.len() > LINE { (&line[..LINE], &b"..."[..]) } else { (line, &b""[..]) };
-        self.put(record(&[kept, end].concat()).into_bytes());
+        let (head, end) = if line.len() > LINE { (&line[..LINE], &b"..."[..]) } else { (line, &b""[..]) };
+        self.push_line(record(&[head, end].concat()).into_bytes());
         Ok(line.len())
     }
 
@@ -270,11 +270,11 @@ mod tests {
 
     #[test]
     fn levels_are_read_or_named() {
-        let read = |text: &str| wanted(Some(OsStr::new(text)));
-        let enabled = |wanted: &Targets, target: &str, level: LevelFilter| {
-            wanted.would_enable(target, &level.into_level().unwrap())
+        let read = |text: &str| parse_targets(Some(OsStr::new(text)));
+        let enabled = |targets: &Targets, target: &str, level: LevelFilter| {
+            targets.would_enable(target, &level.into_level().unwrap())
         };
-        for usual in [wanted(None), read("")].map(Result::unwrap) {
+        for usual in [parse_targets(None), read("")].map(Result::unwrap) {
             assert!(
                 enabled(&usual, "tacit_net", LevelFilter::WARN) && !enabled(&usual, "tacit_net", LevelFilter::INFO)
             );
@@ -294,16 +294,16 @@ mod tests {
     #[test]
     fn a_record_is_one_line_that_no_terminal_obeys() {
         let forged = b"WARN peer says: bye\n2026-11-27 ERROR all keys are lost\r\x1b]0;title\x07\xe2\x80\xaeoops\xff\n";
-        let made = record(forged);
-        assert_eq!(made.matches('\n').count(), 1, "{made}");
-        assert!(made.ends_with('\n') && made.trim_end().chars().all(text::is_plain), "{made}");
-        assert!(made.contains("bye\\n2026-11-27 ERROR") && made.contains("\\u001b]0;title\\u0007"), "{made}");
+        let text = record(forged);
+        assert_eq!(text.matches('\n').count(), 1, "{text}");
+        assert!(text.ends_with('\n') && text.trim_end().chars().all(text::is_plain), "{text}");
+        assert!(text.contains("bye\\n2026-11-27 ERROR") && text.contains("\\u001b]0;title\\u0007"), "{text}");
         assert_eq!(record(b"\x1b[33m WARN\x1b[0m a line\n"), "\x1b[33m WARN\x1b[0m a line\n", "colours stay");
         assert_eq!(record(b"\x1b[2J\x1b[6n"), "\\u001b[2J\\u001b[6n\n", "other sequences do not");
         let (mut queue, items) = queue(1);
         queue.write_all(forged).unwrap();
         let Ok(Item::Line(line)) = items.try_recv() else { panic!("a line") };
-        assert_eq!(line, made.as_bytes());
+        assert_eq!(line, text.as_bytes());
     }
 
     #[test]
@@ -312,7 +312,7 @@ mod tests {
         drop(items);
         assert_eq!(queue.write(b"line\n").unwrap(), 5);
         let (queue, items) = self::queue(2);
-        queue.put(b"line\n".to_vec());
+        queue.push_line(b"line\n".to_vec());
         let dropped = queue.dropped.clone();
         drop(queue);
         let mut closed = &mut [0u8; 0][..];

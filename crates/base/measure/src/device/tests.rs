@@ -37,9 +37,9 @@ fn wrong_profiles_are_refused() {
         ("base_w", "base_watts", "base_watts"),
         ("[[mode]]", "[[modes]]", "modes"),
     ];
-    for (old, new, told) in changes {
+    for (old, new, message) in changes {
         let text = DeviceProfile::parse(&good.replacen(old, new, 1)).unwrap_err().to_string();
-        assert!(text.contains(told), "{new}: {text}");
+        assert!(text.contains(message), "{new}: {text}");
     }
     assert!(DeviceProfile::load("/nonexistent.toml").unwrap_err().to_string().contains("nonexistent"));
     let number = |value| Coefficient { value, source: "measured".into() };

@@ -86,19 +86,19 @@ impl MarkLine {
             return Err(format!("longer than {MAX_LINE} bytes"));
         }
         let text = std::str::from_utf8(line).ok().filter(|t| t.is_ascii()).ok_or("not ASCII text")?.trim();
-        let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
-        match word {
-            "party" => Ok(Self::Party(name(rest.trim())?)),
-            "begin" => Self::parse_mark(Edge::Begin, rest),
-            "end" => Self::parse_mark(Edge::End, rest),
-            "note" => Ok(Self::Note(rest.chars().filter(|c| !c.is_control()).collect::<String>().trim().to_owned())),
-            "ping" => rest.trim().parse().map(Self::Ping).map_err(|_| "ping needs a number".into()),
+        let (kind, fields) = text.split_once(' ').unwrap_or((text, ""));
+        match kind {
+            "party" => Ok(Self::Party(name(fields.trim())?)),
+            "begin" => Self::parse_mark(Edge::Begin, fields),
+            "end" => Self::parse_mark(Edge::End, fields),
+            "note" => Ok(Self::Note(fields.chars().filter(|c| !c.is_control()).collect::<String>().trim().to_owned())),
+            "ping" => fields.trim().parse().map(Self::Ping).map_err(|_| "ping needs a number".into()),
             _ => Err("expected party, begin, end, note or ping".into()),
         }
     }
 
-    fn parse_mark(edge: Edge, rest: &str) -> Result<Self, String> {
-        let mut fields = rest.split_ascii_whitespace().peekable();
+    fn parse_mark(edge: Edge, fields_text: &str) -> Result<Self, String> {
+        let mut fields = fields_text.split_ascii_whitespace().peekable();
         let phase = name(fields.next().unwrap_or_default())?;
         let t_ns = match fields.next_if(|f| !f.contains('=')) {
             Some(field) => Some(field.parse().map_err(|_| format!("{field:?} is no time in nanoseconds"))?),
@@ -166,13 +166,13 @@ pub fn socket(stream: TcpStream) -> io::Result<UnixStream> {
 ///
 /// # Errors
 /// The stream's, and [`io::ErrorKind::InvalidData`] for a line of more than [`MAX_LINE`] bytes.
-pub fn read_line(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+pub fn read_line(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
-    io::Read::take(from, MAX_LINE as u64).read_until(b'\n', &mut line)?;
+    io::Read::take(reader, MAX_LINE as u64).read_until(b'\n', &mut line)?;
     if line.is_empty() {
         return Ok(None);
     }
-    if line.pop_if(|last| *last == b'\n').is_none() && line.len() == MAX_LINE {
+    if line.pop_if(|last_byte| *last_byte == b'\n').is_none() && line.len() == MAX_LINE {
         let detail = format!("a line is longer than {MAX_LINE} bytes");
         return Err(io::Error::new(io::ErrorKind::InvalidData, detail));
     }

@@ -50,19 +50,19 @@ impl MarkSender {
     /// # Errors
     /// As [`from_env`](Self::from_env).
     pub fn connect(address: &str, party: &str) -> Result<Self, MeasureError> {
-        let what = || format!("{ENV_MARKS}={address}");
+        let source = || format!("{ENV_MARKS}={address}");
         let party =
             name(party).map_err(|detail| MeasureError::Malformed { what: format!("{ENV_PARTY}={party:?}"), detail })?;
         let mut wire = match address.strip_prefix("tcp:") {
-            Some(address) => Wire::tcp(address, &what)?,
+            Some(address) => Wire::tcp(address, &source)?,
             None => {
-                let stream = UnixStream::connect(address).map_err(MeasureError::io(what()))?;
+                let stream = UnixStream::connect(address).map_err(MeasureError::io(source()))?;
                 Wire { stream: Some(stream), offset: None }
             }
         };
         wire.set_nonblocking(true)
             .and_then(|()| wire.write(&MarkLine::Party(party)))
-            .map_err(MeasureError::io(what()))?;
+            .map_err(MeasureError::io(source()))?;
         Ok(Self { line: Mutex::new(wire) })
     }
 
@@ -97,20 +97,20 @@ impl MarkSender {
     }
 
     fn send(&self, edge: Edge, phase: &str, figures: BTreeMap<String, f64>) -> Result<(), MeasureError> {
-        let now = monotonic_ns();
-        let line = MarkLine::Mark { edge, phase: phase.to_owned(), t_ns: Some(now), figures };
+        let now_ns = monotonic_ns();
+        let line = MarkLine::Mark { edge, phase: phase.to_owned(), t_ns: Some(now_ns), figures };
         // A line that the listener would refuse is an error of the program; the connection stays
         // usable.
         if let Err(detail) = MarkLine::parse(line.to_string().as_bytes()) {
             return Err(MeasureError::Malformed { what: format!("mark of phase {phase:?}"), detail });
         }
         self.with_wire(|wire| {
-            let mut now = now;
-            if edge == Edge::Begin && wire.offset.is_some_and(|o| now.saturating_sub(o.at_ns) > RENEW_NS) {
+            let mut now_ns = now_ns;
+            if edge == Edge::Begin && wire.offset.is_some_and(|o| now_ns.saturating_sub(o.at_ns) > RENEW_NS) {
                 wire.renew()?;
-                now = monotonic_ns();
+                now_ns = monotonic_ns();
             }
-            let t_ns = Some(wire.offset.map_or(now, |offset| offset.to_theirs(now)));
+            let t_ns = Some(wire.offset.map_or(now_ns, |offset| offset.to_theirs(now_ns)));
             match line {
                 MarkLine::Mark { edge, phase, figures, .. } => {
                     wire.write(&MarkLine::Mark { edge, phase, t_ns, figures })
@@ -130,15 +130,15 @@ impl MarkSender {
 }
 
 impl Wire {
-    fn tcp(address: &str, what: &impl Fn() -> String) -> Result<Self, MeasureError> {
+    fn tcp(address: &str, source: &impl Fn() -> String) -> Result<Self, MeasureError> {
         let address = address
             .to_socket_addrs()
-            .map_err(MeasureError::io(what()))?
+            .map_err(MeasureError::io(source()))?
             .next()
-            .ok_or_else(|| MeasureError::Malformed { what: what(), detail: "the host has no address".into() })?;
-        let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(MeasureError::io(what()))?;
+            .ok_or_else(|| MeasureError::Malformed { what: source(), detail: "the host has no address".into() })?;
+        let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(MeasureError::io(source()))?;
         let limits = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
-        let stream = limits.and_then(|()| socket(stream)).map_err(MeasureError::io(what()))?;
+        let stream = limits.and_then(|()| socket(stream)).map_err(MeasureError::io(source()))?;
         let offset = clock::measure(&mut &stream, EXCHANGES)?;
         Ok(Self { stream: Some(stream), offset: Some(offset) })
     }

@@ -24,8 +24,8 @@ fn lines_are_parsed_and_printed() {
 #[test]
 fn bad_lines_are_refused() {
     let long_name = format!("begin {}", "a".repeat(65));
-    let many: String = (0..33).map(|i| format!(" k{i}=1")).collect();
-    let many = format!("end x{many}");
+    let fields: String = (0..33).map(|i| format!(" k{i}=1")).collect();
+    let fields = format!("end x{fields}");
     let long = format!("note {}", "a".repeat(1100));
     let bad = [
         "",
@@ -47,7 +47,7 @@ fn bad_lines_are_refused() {
         "begin \u{e9}",
         "begin x 99999999999999999999",
         &long_name,
-        &many,
+        &fields,
         &long,
     ];
     for text in bad {

@@ -26,11 +26,11 @@ impl Cgroup {
     /// The cgroup of a process, if it has version 2 and is not this process's own.
     #[must_use]
     pub fn of(roots: &Roots, pid: u32) -> Option<Self> {
-        let (theirs, ours) = (group(&roots.proc, &pid.to_string())?, group(&roots.proc, "self")?);
-        let folder = roots.sys.join("fs/cgroup").join(&theirs);
-        let mut found = Self { folder, before_s: 0.0, last: CgroupUsage::default() };
-        found.before_s = found.cpu_s().filter(|_| theirs != ours)?;
-        Some(found)
+        let (process_group, own_group) = (group(&roots.proc, &pid.to_string())?, group(&roots.proc, "self")?);
+        let folder = roots.sys.join("fs/cgroup").join(&process_group);
+        let mut reader = Self { folder, before_s: 0.0, last: CgroupUsage::default() };
+        reader.before_s = reader.cpu_s().filter(|_| process_group != own_group)?;
+        Some(reader)
     }
 
     /// The use until now, or until the cgroup was removed.
@@ -51,8 +51,8 @@ impl Cgroup {
 }
 
 /// Returns the path of a process's cgroup of version 2.
-fn group(proc: &Path, who: &str) -> Option<String> {
-    let text = fs::read_to_string(proc.join(who).join("cgroup")).ok()?;
+fn group(proc: &Path, process: &str) -> Option<String> {
+    let text = fs::read_to_string(proc.join(process).join("cgroup")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("0::/").map(str::to_owned))
 }
 
@@ -63,23 +63,23 @@ mod tests {
     #[test]
     fn a_cgroup_of_ones_own_is_read_until_it_is_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let put = |path: &str, text: &str| {
+        let write_file = |path: &str, text: &str| {
             let path = folder.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
         let roots = Roots { proc: folder.path().join("proc"), sys: folder.path().join("sys") };
-        put("proc/self/cgroup", "12:cpu:/old\n0::/user.slice\n");
-        put("proc/7/cgroup", "0::/user.slice\n");
-        put("proc/8/cgroup", "0::/run-1.scope\n");
-        put("proc/9/cgroup", "12:cpu:/version-1\n");
-        put("sys/fs/cgroup/user.slice/cpu.stat", "usage_usec 1\n");
-        put("sys/fs/cgroup/run-1.scope/cpu.stat", "usage_usec 2000000\nuser_usec 1\nsystem_usec 1\n");
+        write_file("proc/self/cgroup", "12:cpu:/old\n0::/user.slice\n");
+        write_file("proc/7/cgroup", "0::/user.slice\n");
+        write_file("proc/8/cgroup", "0::/run-1.scope\n");
+        write_file("proc/9/cgroup", "12:cpu:/version-1\n");
+        write_file("sys/fs/cgroup/user.slice/cpu.stat", "usage_usec 1\n");
+        write_file("sys/fs/cgroup/run-1.scope/cpu.stat", "usage_usec 2000000\nuser_usec 1\nsystem_usec 1\n");
         assert!([7, 9, 10].iter().all(|pid| Cgroup::of(&roots, *pid).is_none()), "ours, version 1, none");
         let mut cgroup = Cgroup::of(&roots, 8).unwrap();
         assert_eq!(cgroup.read(), CgroupUsage::default());
-        put("sys/fs/cgroup/run-1.scope/cpu.stat", "usage_usec 3500000\n");
-        put("sys/fs/cgroup/run-1.scope/memory.peak", "4096\n");
+        write_file("sys/fs/cgroup/run-1.scope/cpu.stat", "usage_usec 3500000\n");
+        write_file("sys/fs/cgroup/run-1.scope/memory.peak", "4096\n");
         let used = CgroupUsage { cpu_s: 1.5, peak_bytes: Some(4096) };
         assert_eq!(cgroup.read(), used);
         fs::remove_dir_all(folder.path().join("sys")).unwrap();

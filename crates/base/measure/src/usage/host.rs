@@ -46,9 +46,9 @@ impl HostReader {
         self.update()?;
         self.frequencies.refresh();
         let cores = self.cores.iter().enumerate().filter_map(|(number, core)| {
-            let (now, then) = (*core)?;
+            let (current, start) = (*core)?;
             let [user_s, system_s, idle_s] =
-                [0, 1, 2].map(|i: usize| now[i].saturating_sub(then[i]) as f64 * self.seconds_per_tick);
+                [0, 1, 2].map(|i: usize| current[i].saturating_sub(start[i]) as f64 * self.seconds_per_tick);
             Some(CoreSample { user_s, system_s, idle_s, mhz: self.frequencies.mhz(number) })
         });
         Ok(cores.collect())
@@ -60,10 +60,10 @@ impl HostReader {
         let text = self.meminfo.as_mut()?.read().ok()?;
         let (mut total, mut available) = (None, None);
         for line in lines(text) {
-            if let Some(rest) = line.strip_prefix("MemTotal:") {
-                total = kib(rest);
-            } else if let Some(rest) = line.strip_prefix("MemAvailable:") {
-                available = kib(rest);
+            if let Some(value) = line.strip_prefix("MemTotal:") {
+                total = kib(value);
+            } else if let Some(value) = line.strip_prefix("MemAvailable:") {
+                available = kib(value);
                 break;
             }
         }
@@ -186,8 +186,8 @@ pub fn foreign_namespace(proc: &Path, pid: u32) -> bool {
 }
 
 /// Names the network namespace of a process.
-fn namespace(proc: &Path, who: &str) -> Option<PathBuf> {
-    std::fs::read_link(proc.join(who).join("ns/net")).ok()
+fn namespace(proc: &Path, process: &str) -> Option<PathBuf> {
+    std::fs::read_link(proc.join(process).join("ns/net")).ok()
 }
 
 #[cfg(test)]

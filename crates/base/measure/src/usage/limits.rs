@@ -24,7 +24,7 @@ pub struct ProcessLimits {
 /// One memory limit and the use that counts against it; bytes.
 #[derive(Clone, Copy)]
 struct Limit {
-    most: u64,
+    limit: u64,
     used: u64,
 }
 
@@ -32,20 +32,20 @@ impl ProcessLimits {
     /// Reads the present limits.
     #[must_use]
     pub fn read(roots: &Roots) -> Self {
-        let own = roots.proc.join("self");
-        let status = fs::read(own.join("status")).unwrap_or_default();
+        let self_dir = roots.proc.join("self");
+        let status = fs::read(self_dir.join("status")).unwrap_or_default();
         let groups = Groups::of(roots);
         let mut cores = affinity(&status);
         for folder in &groups.cpu {
             let quota = quota(folder).filter(|quota| *quota > 0.0);
             cores = quota.map_or(cores, |quota| if cores > 0.0 { cores.min(quota) } else { quota });
         }
-        let limits = machine(&roots.proc).into_iter().chain(resources(&own, &status));
+        let limits = machine(&roots.proc).into_iter().chain(resources(&self_dir, &status));
         let limits = limits.chain(groups.memory.iter().filter_map(|folder| memory(folder)));
         let (mut memory_bytes, mut available_bytes) = (None::<u64>, None::<u64>);
-        for Limit { most, used } in limits {
-            memory_bytes = memory_bytes.into_iter().chain([most]).min();
-            available_bytes = available_bytes.into_iter().chain([most.saturating_sub(used)]).min();
+        for Limit { limit, used } in limits {
+            memory_bytes = memory_bytes.into_iter().chain([limit]).min();
+            available_bytes = available_bytes.into_iter().chain([limit.saturating_sub(used)]).min();
         }
         Self { memory_bytes, available_bytes, cores }
     }
@@ -61,8 +61,8 @@ impl ProcessLimits {
 /// The machine's memory.
 fn machine(proc: &Path) -> Option<Limit> {
     let text = fs::read(proc.join("meminfo")).ok()?;
-    let (most, available) = (kib(&text, "MemTotal:")?, kib(&text, "MemAvailable:")?);
-    Some(Limit { most, used: most.saturating_sub(available) })
+    let (total, available) = (kib(&text, "MemTotal:")?, kib(&text, "MemAvailable:")?);
+    Some(Limit { limit: total, used: total.saturating_sub(available) })
 }
 
 /// The value of a line such as `VmSize:  12 kB`, in bytes.
@@ -79,17 +79,17 @@ fn affinity(status: &[u8]) -> f64 {
 }
 
 /// The limits `RLIMIT_AS` and `RLIMIT_DATA` (`ulimit -v`, `-d`), with this process's use.
-fn resources(own: &Path, status: &[u8]) -> impl Iterator<Item = Limit> {
-    let text = fs::read(own.join("limits")).unwrap_or_default();
+fn resources(self_dir: &Path, status: &[u8]) -> impl Iterator<Item = Limit> {
+    let text = fs::read(self_dir.join("limits")).unwrap_or_default();
     let address_space = (limit(&text, "Max address space"), kib(status, "VmSize:"));
     let data = (limit(&text, "Max data size"), kib(status, "VmData:"));
-    [address_space, data].into_iter().filter_map(|(most, used)| Some(Limit { most: most?, used: used.unwrap_or(0) }))
+    [address_space, data].into_iter().filter_map(|(limit, used)| Some(Limit { limit: limit?, used: used.unwrap_or(0) }))
 }
 
-/// Reads a limit in `/proc/self/limits`, if there is one.
+/// Reads a limit in `/proc/self/limits`; `None` without a limit.
 fn limit(text: &[u8], name: &str) -> Option<u64> {
     let value = lines(text).find_map(|line| line.strip_prefix(name));
-    value.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok())
+    value.and_then(|value_text| value_text.split_ascii_whitespace().next()?.parse::<u64>().ok())
 }
 
 /// The folders of the control groups of this process, from its own up to the visible root.
@@ -101,9 +101,9 @@ struct Groups {
 
 impl Groups {
     fn of(roots: &Roots) -> Self {
-        let own = roots.proc.join("self");
-        let [groups, mounts] = ["cgroup", "mountinfo"].map(|file| fs::read(own.join(file)).unwrap_or_default());
-        let mut found = Self::default();
+        let self_dir = roots.proc.join("self");
+        let [groups, mounts] = ["cgroup", "mountinfo"].map(|file| fs::read(self_dir.join(file)).unwrap_or_default());
+        let mut found_groups = Self::default();
         for line in lines(&groups) {
             let mut parts = line.splitn(3, ':').skip(1);
             let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
@@ -119,19 +119,19 @@ impl Groups {
             });
             let folders = mount.map(|mount| mount.folders(roots, path)).unwrap_or_default();
             if unified || memory {
-                found.memory.extend(folders.iter().cloned());
+                found_groups.memory.extend(folders.iter().cloned());
             }
             if unified || cpu {
-                found.cpu.extend(folders);
+                found_groups.cpu.extend(folders);
             }
         }
-        found
+        found_groups
     }
 }
 
 /// Whether a list with commas holds a name.
 fn lists(list: &str, name: &str) -> bool {
-    list.split(',').any(|one| one == name)
+    list.split(',').any(|entry| entry == name)
 }
 
 /// A line of `/proc/self/mountinfo`.
@@ -193,17 +193,17 @@ fn memory(folder: &Path) -> Option<Limit> {
     let stat = fs::read(folder.join("memory.stat")).unwrap_or_default();
     // Above `memory.high` the kernel slows a group down until it uses less.
     let unified = [number(folder, "memory.max"), number(folder, "memory.high")].into_iter().flatten().min();
-    if let Some(most) = unified {
+    if let Some(limit) = unified {
         let used = number(folder, "memory.current").unwrap_or(0);
-        let back = sum(&stat, ["inactive_file", "active_file", "slab_reclaimable"]);
-        return Some(Limit { most, used: used.saturating_sub(back) });
+        let reclaimable = sum(&stat, ["inactive_file", "active_file", "slab_reclaimable"]);
+        return Some(Limit { limit, used: used.saturating_sub(reclaimable) });
     }
     // Includes limits of groups above this one that are not mounted here.
     let above = sum(&stat, ["hierarchical_memory_limit", "", ""]);
     let limits = [number(folder, "memory.limit_in_bytes"), Some(above).filter(|above| *above > 0)];
-    let most = limits.into_iter().flatten().min().filter(|most| *most < NO_LIMIT)?;
+    let limit = limits.into_iter().flatten().min().filter(|limit| *limit < NO_LIMIT)?;
     let used = number(folder, "memory.usage_in_bytes").unwrap_or(0);
-    Some(Limit { most, used: used.saturating_sub(sum(&stat, ["total_inactive_file", "total_active_file", ""])) })
+    Some(Limit { limit, used: used.saturating_sub(sum(&stat, ["total_inactive_file", "total_active_file", ""])) })
 }
 
 /// Adds the values of lines such as `inactive_file 4096`.

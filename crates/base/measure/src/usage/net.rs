@@ -22,8 +22,8 @@ impl NetReader {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, MeasureError> {
         let mut reader = Self { file: Kept::open(path)?, interfaces: BTreeMap::new() };
         for line in lines(reader.file.read()?) {
-            if let Some((name, now)) = interface_line(line) {
-                reader.interfaces.insert(name.to_owned(), (now, InterfaceSample::default()));
+            if let Some((name, current)) = interface_line(line) {
+                reader.interfaces.insert(name.to_owned(), (current, InterfaceSample::default()));
             }
         }
         Ok(reader)
@@ -41,14 +41,14 @@ impl NetReader {
     /// [`MeasureError::Io`] if the file cannot be read.
     pub fn read(&mut self) -> Result<impl Iterator<Item = (&str, InterfaceSample)>, MeasureError> {
         for line in lines(self.file.read()?) {
-            let Some((name, now)) = interface_line(line) else { continue };
+            let Some((name, current)) = interface_line(line) else { continue };
             if !self.interfaces.contains_key(name) {
                 // An interface that is new since the start: all its traffic counts.
                 self.interfaces.insert(name.to_owned(), Default::default());
             }
-            if let Some((last, sum)) = self.interfaces.get_mut(name) {
-                add(sum, last, &now);
-                *last = now;
+            if let Some((previous, sum)) = self.interfaces.get_mut(name) {
+                add(sum, previous, &current);
+                *previous = current;
             }
         }
         Ok(self.interfaces.iter().map(|(name, (_, sum))| (name.as_str(), *sum)))
@@ -57,16 +57,16 @@ impl NetReader {
 
 /// Adds the difference to the last reading. A lower counter belongs to a recreated interface and
 /// counts from 0.
-fn add(sum: &mut InterfaceSample, last: &InterfaceSample, now: &InterfaceSample) {
-    sum.rx_bytes = sum.rx_bytes.saturating_add(step(now.rx_bytes, last.rx_bytes));
-    sum.tx_bytes = sum.tx_bytes.saturating_add(step(now.tx_bytes, last.tx_bytes));
-    sum.rx_packets = sum.rx_packets.saturating_add(step(now.rx_packets, last.rx_packets));
-    sum.tx_packets = sum.tx_packets.saturating_add(step(now.tx_packets, last.tx_packets));
+fn add(sum: &mut InterfaceSample, previous: &InterfaceSample, current: &InterfaceSample) {
+    sum.rx_bytes = sum.rx_bytes.saturating_add(step(current.rx_bytes, previous.rx_bytes));
+    sum.tx_bytes = sum.tx_bytes.saturating_add(step(current.tx_bytes, previous.tx_bytes));
+    sum.rx_packets = sum.rx_packets.saturating_add(step(current.rx_packets, previous.rx_packets));
+    sum.tx_packets = sum.tx_packets.saturating_add(step(current.tx_packets, previous.tx_packets));
 }
 
 /// Returns the growth of a counter.
-fn step(now: u64, last: u64) -> u64 {
-    if now >= last { now - last } else { now }
+fn step(current: u64, previous: u64) -> u64 {
+    if current >= previous { current - previous } else { current }
 }
 
 fn interface_line(line: &str) -> Option<(&str, InterfaceSample)> {
@@ -116,15 +116,15 @@ mod tests {
         write(&[line("eth0", 5_000_000, 7_000_000)]);
         let mut reader = NetReader::open(&path).unwrap();
         write(&[line("eth0", 5_001_000, 7_002_000), line("wg0", 300, 400)]);
-        let now: BTreeMap<String, InterfaceSample> = reader.read().unwrap().map(|(n, s)| (n.to_owned(), s)).collect();
+        let sums: BTreeMap<String, InterfaceSample> = reader.read().unwrap().map(|(n, s)| (n.to_owned(), s)).collect();
         let eth0 = InterfaceSample { rx_bytes: 1000, tx_bytes: 2000, rx_packets: 1, tx_packets: 2 };
-        assert_eq!(now["eth0"], eth0);
-        assert_eq!((now["wg0"].rx_bytes, now["wg0"].tx_bytes), (300, 400));
+        assert_eq!(sums["eth0"], eth0);
+        assert_eq!((sums["wg0"].rx_bytes, sums["wg0"].tx_bytes), (300, 400));
         // eth0 was recreated, wg0 is gone.
         write(&[line("eth0", 50, 60)]);
-        let now: BTreeMap<String, InterfaceSample> = reader.read().unwrap().map(|(n, s)| (n.to_owned(), s)).collect();
-        assert_eq!((now["eth0"].rx_bytes, now["eth0"].tx_bytes), (1050, 2060));
-        assert_eq!(now["wg0"].rx_bytes, 300);
+        let sums: BTreeMap<String, InterfaceSample> = reader.read().unwrap().map(|(n, s)| (n.to_owned(), s)).collect();
+        assert_eq!((sums["eth0"].rx_bytes, sums["eth0"].tx_bytes), (1050, 2060));
+        assert_eq!(sums["wg0"].rx_bytes, 300);
     }
 
     #[test]
@@ -137,8 +137,11 @@ mod tests {
 
     #[test]
     fn bytes_in_a_tunnel_are_not_counted_twice() {
-        let of = |bytes| InterfaceSample { rx_bytes: bytes, tx_bytes: 1, ..Default::default() };
-        assert_eq!(link_bytes([("lo", of(9)), ("veth0", of(100)), ("wg0", of(80))].into_iter()), 101);
-        assert_eq!(link_bytes([("lo", of(9)), ("tun0", of(80))].into_iter()), 81);
+        let sample_with = |bytes| InterfaceSample { rx_bytes: bytes, tx_bytes: 1, ..Default::default() };
+        assert_eq!(
+            link_bytes([("lo", sample_with(9)), ("veth0", sample_with(100)), ("wg0", sample_with(80))].into_iter()),
+            101
+        );
+        assert_eq!(link_bytes([("lo", sample_with(9)), ("tun0", sample_with(80))].into_iter()), 81);
     }
 }

@@ -10,7 +10,7 @@ impl Fake {
         Self { folder: tempfile::tempdir().unwrap() }
     }
 
-    fn put(&self, path: &str, text: &str) {
+    fn write_file(&self, path: &str, text: &str) {
         let path = self.folder.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
@@ -29,11 +29,11 @@ const MEMINFO: &str = "MemTotal:        1000 kB\nMemFree:          100 kB\nMemAv
 #[test]
 fn core_times_count_from_the_start_and_add_up_by_kind() {
     let fake = Fake::new();
-    fake.put("proc/stat", "cpu  9 9 9 9\ncpu0 100 10 50 1000 20 3 2 99 0 0\ncpu1 1 1 1 1 1 1 1 1 1 1\nintr 1\n");
-    fake.put("proc/meminfo", MEMINFO);
+    fake.write_file("proc/stat", "cpu  9 9 9 9\ncpu0 100 10 50 1000 20 3 2 99 0 0\ncpu1 1 1 1 1 1 1 1 1 1 1\nintr 1\n");
+    fake.write_file("proc/meminfo", MEMINFO);
     let mut reader = fake.open();
     assert!(reader.cores().unwrap().iter().all(|c| (c.user_s, c.system_s, c.idle_s) == (0.0, 0.0, 0.0)));
-    fake.put("proc/stat", "cpu0 150 20 60 1100 30 8 7 500 0 0\ncpu1 2 1 1 1 1 1 1 1 1 1\n");
+    fake.write_file("proc/stat", "cpu0 150 20 60 1100 30 8 7 500 0 0\ncpu1 2 1 1 1 1 1 1 1 1 1\n");
     let cores = reader.cores().unwrap();
     let close = |a: f64, b: f64| (a - b).abs() < 1e-12;
     assert!(close(cores[0].user_s, 0.6) && close(cores[0].system_s, 0.2) && close(cores[0].idle_s, 1.1), "{cores:?}");
@@ -41,7 +41,7 @@ fn core_times_count_from_the_start_and_add_up_by_kind() {
     assert_eq!(cores[0].mhz, None);
     assert_eq!(reader.memory_bytes(), Some(600 * 1024));
     // One core disappears, a counter runs backwards, another core appears.
-    fake.put("proc/stat", "cpu0 150 20 60 1050 30 8 7\ncpu3 5 0 0 5\n");
+    fake.write_file("proc/stat", "cpu0 150 20 60 1050 30 8 7\ncpu3 5 0 0 5\n");
     let cores = reader.cores().unwrap();
     assert_eq!(cores.len(), 3);
     assert!(close(cores[0].idle_s, 1.1) && close(cores[1].user_s, 0.01) && close(cores[2].user_s, 0.0));
@@ -50,11 +50,11 @@ fn core_times_count_from_the_start_and_add_up_by_kind() {
 #[test]
 fn frequencies_come_from_sys_or_from_cpuinfo() {
     let fake = Fake::new();
-    fake.put("proc/stat", "cpu0 1 1 1 1\ncpu1 1 1 1 1\n");
-    fake.put("proc/cpuinfo", "processor\t: 0\ncpu MHz\t\t: 2596.122\n\nprocessor\t: 1\ncpu MHz\t\t: rubbish\n");
+    fake.write_file("proc/stat", "cpu0 1 1 1 1\ncpu1 1 1 1 1\n");
+    fake.write_file("proc/cpuinfo", "processor\t: 0\ncpu MHz\t\t: 2596.122\n\nprocessor\t: 1\ncpu MHz\t\t: rubbish\n");
     let mhz = |reader: &mut HostReader| reader.cores().unwrap().iter().map(|c| c.mhz).collect::<Vec<_>>();
     assert_eq!(mhz(&mut fake.open()), [Some(2596.122), None]);
-    fake.put("sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "1200000\n");
+    fake.write_file("sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "1200000\n");
     assert_eq!(mhz(&mut fake.open()), [None, Some(1200.0)]);
 }
 
@@ -75,8 +75,8 @@ fn broken_files_are_no_figures() {
     }
     assert_eq!(core_line("cpu2 1 2 3 4").unwrap(), (2, [3, 3, 4]), "a very old kernel");
     let fake = Fake::new();
-    fake.put("proc/stat", "cpu0 1 1 1 1\n");
-    fake.put("proc/meminfo", "MemTotal: many kB\n");
+    fake.write_file("proc/stat", "cpu0 1 1 1 1\n");
+    fake.write_file("proc/meminfo", "MemTotal: many kB\n");
     assert_eq!(fake.open().memory_bytes(), None);
     let nothing = Roots { proc: "/nonexistent".into(), sys: "/nonexistent".into() };
     let error = HostReader::open(&nothing).err().unwrap().to_string();
@@ -87,6 +87,6 @@ fn broken_files_are_no_figures() {
 fn a_large_file_is_read_whole() {
     let fake = Fake::new();
     let cores: String = (0..3000).map(|n| format!("cpu{n} 1 1 1 1 1 1 1 1 1 1\n")).collect();
-    fake.put("proc/stat", &cores);
+    fake.write_file("proc/stat", &cores);
     assert_eq!(fake.open().cores().unwrap().len(), 3000);
 }
