@@ -100,18 +100,18 @@ pub fn check(
         return Err(BackendError::Data { what });
     }
     let mut tally = Tally::default();
-    for (i, some) in inputs.chunks(TOGETHER).enumerate() {
+    for (i, chunk) in inputs.chunks(TOGETHER).enumerate() {
         watch.tell("comparing with the float network", i * TOGETHER, Some(inputs.len()))?;
-        let taken = (0..some.len()).filter(|&k| lowered.interface().check_input(&some[k]).is_ok());
-        let taken: Vec<usize> = taken.collect();
-        tally.refused += some.len() - taken.len();
-        let taken_inputs: Vec<&[f32]> = taken.iter().map(|&k| &*some[k]).collect();
-        let wanted: Vec<Vec<f64>> = taken_inputs.par_iter().map(|x| model.outputs(x)).collect::<Result<_, _>>()?;
-        let got = lowered.rehearse(&taken_inputs)?;
-        for ((k, wanted), DryRun { answer, strains }) in taken.iter().zip(wanted).zip(got) {
+        let accepted = (0..chunk.len()).filter(|&k| lowered.interface().check_input(&chunk[k]).is_ok());
+        let accepted: Vec<usize> = accepted.collect();
+        tally.refused += chunk.len() - accepted.len();
+        let accepted_inputs: Vec<&[f32]> = accepted.iter().map(|&k| &*chunk[k]).collect();
+        let expected: Vec<Vec<f64>> = accepted_inputs.par_iter().map(|x| model.outputs(x)).collect::<Result<_, _>>()?;
+        let dry_runs = lowered.rehearse(&accepted_inputs)?;
+        for ((k, expected), DryRun { answer, strains }) in accepted.iter().zip(expected).zip(dry_runs) {
             let label = labels.map(|l| l[i * TOGETHER + k]);
             let answer = lowered.check_answer(&answer).is_ok().then_some(answer);
-            tally.add(model, wanted, answer, strains, label);
+            tally.add(model, expected, answer, strains, label);
         }
     }
     tally.finish(labels.is_some(), &lowered.remedy())
@@ -122,7 +122,7 @@ struct Tally {
     inputs: usize,
     refused: usize,
     answers_refused: usize,
-    same: usize,
+    same_class: usize,
     no_number: usize,
     tied: usize,
     /// Right classes of the float network, and of the lowered model.
@@ -142,7 +142,7 @@ impl Tally {
     fn add(
         &mut self,
         model: &Model,
-        wanted: Vec<f64>,
+        expected: Vec<f64>,
         answer: Option<Vec<f64>>,
         strain: Vec<Strain>,
         label: Option<usize>,
@@ -150,37 +150,37 @@ impl Tally {
         let mode = model.interface.output_mode;
         self.inputs += 1;
         self.answers_refused += usize::from(answer.is_none());
-        let got = answer.as_deref();
-        let classes = [told(mode, &model.told(&wanted)), got.and_then(|got| told(mode, got))];
-        self.same += usize::from(got.is_some_and(|got| agrees(mode, got, &wanted)));
-        self.no_number += usize::from(wanted.iter().chain(got.into_iter().flatten()).any(|v| v.is_nan()));
-        self.tied += usize::from(tacit_floats::tied_for_largest(&wanted) > 1);
+        let logits = answer.as_deref();
+        let classes = [told(mode, &model.told(&expected)), logits.and_then(|logits| told(mode, logits))];
+        self.same_class += usize::from(logits.is_some_and(|logits| agrees(mode, logits, &expected)));
+        self.no_number += usize::from(expected.iter().chain(logits.into_iter().flatten()).any(|v| v.is_nan()));
+        self.tied += usize::from(tacit_floats::tied_for_largest(&expected) > 1);
         for (right, class) in self.right.iter_mut().zip(classes) {
             *right += usize::from(class.is_some() && class == label);
         }
-        if let Some(got) = got.filter(|_| mode == OutputMode::Logits) {
-            self.compare(&wanted, got);
+        if let Some(logits) = logits.filter(|_| mode == OutputMode::Logits) {
+            self.compare(&expected, logits);
         }
         self.strains(strain);
     }
 
     /// Adds the output error of an input.
-    fn compare(&mut self, wanted: &[f64], got: &[f64]) {
-        let [low, high] = tacit_floats::range(wanted.iter().copied()).ends();
+    fn compare(&mut self, expected: &[f64], answer: &[f64]) {
+        let [low, high] = tacit_floats::range(expected.iter().copied()).ends();
         match low == high {
-            true => self.errors_without_range += relative_error(got, wanted, 1.0),
-            false => self.errors += relative_error(got, wanted, 1.0),
+            true => self.errors_without_range += relative_error(answer, expected, 1.0),
+            false => self.errors += relative_error(answer, expected, 1.0),
         }
-        let [least, most] = self.range.unwrap_or([low, high]);
-        self.range = Some([tacit_floats::smaller(least, low), tacit_floats::larger(most, high)]);
+        let [low_bound, high_bound] = self.range.unwrap_or([low, high]);
+        self.range = Some([tacit_floats::smaller(low_bound, low), tacit_floats::larger(high_bound, high)]);
     }
 
     fn strains(&mut self, strain: Vec<Strain>) {
         // Several vectors of one node have the same name.
         let mut by_node: BTreeMap<String, f64> = BTreeMap::new();
         for Strain { node, share } in strain {
-            let most = by_node.entry(node).or_default();
-            *most = tacit_floats::larger(*most, share);
+            let largest = by_node.entry(node).or_default();
+            *largest = tacit_floats::larger(*largest, share);
         }
         self.overflowed += usize::from(by_node.values().any(|share| reaches(*share, 1.0)));
         by_node
@@ -190,11 +190,11 @@ impl Tally {
     }
 
     fn strain(&mut self, node: String, share: f64) {
-        let fresh = Strained { node: node.clone(), share: 0.0, overflowed: 0, near: 0 };
-        let known = self.strained.entry(node).or_insert(fresh);
-        known.share = tacit_floats::larger(known.share, share);
-        known.near += 1;
-        known.overflowed += usize::from(reaches(share, 1.0));
+        let empty = Strained { node: node.clone(), share: 0.0, overflowed: 0, near: 0 };
+        let entry = self.strained.entry(node).or_insert(empty);
+        entry.share = tacit_floats::larger(entry.share, share);
+        entry.near += 1;
+        entry.overflowed += usize::from(reaches(share, 1.0));
     }
 
     fn finish(self, labelled: bool, remedy: &str) -> Result<Checked, BackendError> {
@@ -204,18 +204,18 @@ impl Tally {
         }
         let share = |count: usize| count as f64 / self.inputs as f64;
         let [float, right] = self.right.map(share);
-        let spread = self.range.map_or(1.0, spread_of);
+        let output_range = self.range.map_or(1.0, spread_of);
         let mut strained: Vec<Strained> = self.strained.into_values().collect();
         strained.sort_by(|a, b| tacit_floats::falling(&a.share, &b.share));
         Ok(Checked {
             inputs: self.inputs,
             refused: self.refused,
             answers_refused: self.answers_refused,
-            agreement: share(self.same),
-            interval: interval(share(self.same), self.inputs),
+            agreement: share(self.same_class),
+            interval: interval(share(self.same_class), self.inputs),
             accuracy: labelled.then_some(Accuracy { float, lowered: right }),
             // NaN if there are no answers.
-            output_error: (self.errors + self.errors_without_range / spread)
+            output_error: (self.errors + self.errors_without_range / output_range)
                 / (self.inputs - self.answers_refused) as f64,
             no_number: self.no_number,
             tied: self.tied,
@@ -245,55 +245,58 @@ mod tests {
     fn what_is_no_number_counts_as_wrong() {
         let model = tiny(OutputMode::Logits);
         let mut tally = Tally::default();
-        let wanted: Vec<f64> = (0..10).map(f64::from).collect();
+        let expected: Vec<f64> = (0..10).map(f64::from).collect();
         let strained = |share| vec![Strain { node: "a".into(), share }, Strain { node: "a".into(), share }];
-        tally.add(&model, wanted.clone(), Some(wanted.clone()), strained(0.1), Some(9));
-        let mut broken = wanted.clone();
+        tally.add(&model, expected.clone(), Some(expected.clone()), strained(0.1), Some(9));
+        let mut broken = expected.clone();
         broken[3] = f64::NAN;
-        tally.add(&model, wanted.clone(), Some(broken.clone()), strained(f64::NAN), Some(9));
+        tally.add(&model, expected.clone(), Some(broken.clone()), strained(f64::NAN), Some(9));
         tally.add(&model, broken.clone(), Some(broken), strained(2.0), Some(0));
-        let found = tally.finish(true, "").unwrap();
-        assert_eq!((found.inputs, found.agreement, found.no_number, found.overflowed), (3, 1.0 / 3.0, 2, 2));
-        assert!(found.output_error.is_nan());
-        assert_eq!(found.accuracy, Some(Accuracy { float: 2.0 / 3.0, lowered: 1.0 / 3.0 }));
+        let checked = tally.finish(true, "").unwrap();
+        assert_eq!((checked.inputs, checked.agreement, checked.no_number, checked.overflowed), (3, 1.0 / 3.0, 2, 2));
+        assert!(checked.output_error.is_nan());
+        assert_eq!(checked.accuracy, Some(Accuracy { float: 2.0 / 3.0, lowered: 1.0 / 3.0 }));
         // Two vectors of one node overflow: the input counts once.
-        let [Strained { overflowed: 2, near: 2, .. }] = found.strained[..] else { panic!("{found:?}") };
-        assert!(found.strained[0].share.is_nan());
+        let [Strained { overflowed: 2, near: 2, .. }] = checked.strained[..] else { panic!("{checked:?}") };
+        assert!(checked.strained[0].share.is_nan());
     }
 
     #[test]
     fn an_answer_that_a_client_refuses_is_counted_apart() {
         let model = tiny(OutputMode::Logits);
-        let wanted: Vec<f64> = (0..10).map(f64::from).collect();
+        let expected: Vec<f64> = (0..10).map(f64::from).collect();
         let mut tally = Tally::default();
-        tally.add(&model, wanted.clone(), None, vec![], Some(9));
+        tally.add(&model, expected.clone(), None, vec![], Some(9));
         let all_refused = tally.finish(true, "").unwrap();
         assert_eq!((all_refused.answers_refused, all_refused.agreement, all_refused.no_number), (1, 0.0, 0));
         assert!(all_refused.output_error.is_nan(), "never an error of 0: {all_refused:?}");
         let mut tally = Tally::default();
-        tally.add(&model, wanted.clone(), None, vec![], Some(9));
-        tally.add(&model, wanted.clone(), Some(wanted), vec![], Some(9));
-        let found = tally.finish(true, "").unwrap();
-        assert_eq!((found.inputs, found.answers_refused, found.agreement, found.output_error), (2, 1, 0.5, 0.0));
-        assert_eq!(found.accuracy, Some(Accuracy { float: 1.0, lowered: 0.5 }));
+        tally.add(&model, expected.clone(), None, vec![], Some(9));
+        tally.add(&model, expected.clone(), Some(expected), vec![], Some(9));
+        let checked = tally.finish(true, "").unwrap();
+        assert_eq!(
+            (checked.inputs, checked.answers_refused, checked.agreement, checked.output_error),
+            (2, 1, 0.5, 0.0)
+        );
+        assert_eq!(checked.accuracy, Some(Accuracy { float: 1.0, lowered: 0.5 }));
     }
 
     #[test]
     fn the_error_of_a_single_output_is_measured_in_the_range_of_all() {
         let model = tiny(OutputMode::Logits);
         let mut tally = Tally::default();
-        for wanted in [-4.0, 0.25, 4.0] {
-            tally.add(&model, vec![wanted], Some(vec![wanted + 0.08]), vec![], None);
+        for expected in [-4.0, 0.25, 4.0] {
+            tally.add(&model, vec![expected], Some(vec![expected + 0.08]), vec![], None);
         }
-        let found = tally.finish(false, "").unwrap();
-        assert!((found.output_error - 0.01).abs() < 1e-12, "{found:?}");
+        let checked = tally.finish(false, "").unwrap();
+        assert!((checked.output_error - 0.01).abs() < 1e-12, "{checked:?}");
         // The same if all outputs of an input are equal.
         let mut tally = Tally::default();
         tally.add(&model, vec![1.0, 1.0], Some(vec![1.1, 1.1]), vec![], None);
         tally.add(&model, vec![1.0, 3.0], Some(vec![1.0, 3.0]), vec![], None);
-        let found = tally.finish(false, "").unwrap();
-        assert!((found.output_error - 0.025).abs() < 1e-12, "{found:?}");
-        assert!(found.tied == 1, "{found:?}");
-        assert!(found.agreement == 1.0, "{found:?}");
+        let checked = tally.finish(false, "").unwrap();
+        assert!((checked.output_error - 0.025).abs() < 1e-12, "{checked:?}");
+        assert!(checked.tied == 1, "{checked:?}");
+        assert!(checked.agreement == 1.0, "{checked:?}");
     }
 }

@@ -25,26 +25,26 @@ pub fn told(mode: OutputMode, answer: &[f64]) -> Option<usize> {
     }
 }
 
-/// Whether `class` is that of the outputs `wanted`. Any class that is tied for the largest counts,
+/// Whether `class` is that of `outputs`. Any class that is tied for the largest counts,
 /// since errors decide between tied classes. False if an output is NaN or `class` is `None`.
-pub fn is_class_of<T: Copy + Default + PartialOrd>(class: Option<usize>, wanted: &[T]) -> bool {
-    let (Some(told), Some(best)) = (class, self::class(wanted)) else { return false };
-    told == best || wanted.len() > 1 && wanted.get(told).is_some_and(|v| *v == wanted[best])
+pub fn is_class_of<T: Copy + Default + PartialOrd>(class: Option<usize>, outputs: &[T]) -> bool {
+    let (Some(answer_class), Some(best)) = (class, self::class(outputs)) else { return false };
+    answer_class == best || outputs.len() > 1 && outputs.get(answer_class).is_some_and(|v| *v == outputs[best])
 }
 
-/// Whether an answer has the class of the network's outputs `wanted`, by [`is_class_of`].
-pub fn agrees(mode: OutputMode, answer: &[f64], wanted: &[f64]) -> bool {
-    match (mode, wanted) {
+/// Whether an answer has the class of the network's `outputs`, by [`is_class_of`].
+pub fn agrees(mode: OutputMode, answer: &[f64], outputs: &[f64]) -> bool {
+    match (mode, outputs) {
         // With a single output, its index is 0.
         (OutputMode::Top1, [one]) => !one.is_nan() && told(mode, answer) == Some(0),
-        _ => is_class_of(told(mode, answer), wanted),
+        _ => is_class_of(told(mode, answer), outputs),
     }
 }
 
-/// The spread of the wanted values of all samples: the unit of errors if the values of one sample
+/// The spread of the expected values of all samples: the unit of errors if the values of one sample
 /// are all equal.
-pub fn spread<T: Copy + Into<f64>>(wanted: &[Vec<T>]) -> f64 {
-    spread_of(range(wanted.iter().flatten().copied()).ends())
+pub fn spread<T: Copy + Into<f64>>(outputs: &[Vec<T>]) -> f64 {
+    spread_of(range(outputs.iter().flatten().copied()).ends())
 }
 
 /// The spread of values within these bounds: their distance, or the magnitude of the only value.
@@ -60,32 +60,32 @@ pub fn spread_of([low, high]: [f64; 2]) -> f64 {
 /// the magnitude of a single value. The outputs lie between the two values of the range.
 #[must_use]
 pub fn useful_bound(bound: f64, [low, high]: [f64; 2]) -> Option<f64> {
-    let spread = if high > low { high - low } else { high.abs() };
-    (bound == 0.0 || bound < spread).then_some(bound)
+    let range = if high > low { high - low } else { high.abs() };
+    (bound == 0.0 || bound < range).then_some(bound)
 }
 
-/// Root mean square error as a share of the range of the wanted values, or of `spread` if they are
+/// Root mean square error as a share of the range of the expected values, or of `single_range` if they are
 /// all equal; NaN if any value is.
-pub fn relative_error<T: Copy + Into<f64>>(got: &[f64], wanted: &[T], spread: f64) -> f64 {
-    let [low, high] = range(wanted.iter().copied()).ends();
-    root_mean_square(got, wanted) / if high > low { high - low } else { spread }
+pub fn relative_error<T: Copy + Into<f64>>(answer: &[f64], expected: &[T], single_range: f64) -> f64 {
+    let [low, high] = range(expected.iter().copied()).ends();
+    root_mean_square(answer, expected) / if high > low { high - low } else { single_range }
 }
 
 /// Root mean square of the differences; NaN if any value is.
-pub fn root_mean_square<T: Copy + Into<f64>>(got: &[f64], wanted: &[T]) -> f64 {
-    let squares: f64 = got.iter().zip(wanted).map(|(g, &w)| (g - w.into()).powi(2)).sum();
-    (squares / wanted.len().max(1) as f64).sqrt()
+pub fn root_mean_square<T: Copy + Into<f64>>(answer: &[f64], expected: &[T]) -> f64 {
+    let squares: f64 = answer.iter().zip(expected).map(|(g, &w)| (g - w.into()).powi(2)).sum();
+    (squares / expected.len().max(1) as f64).sqrt()
 }
 
-/// The probability that an answer has another class than the float network's `wanted`. Assumes that
+/// The probability that an answer has another class than the float network's `expected`. Assumes that
 /// each output has an independent normal error of the size seen in `got`; an error common to all
 /// outputs changes no class. The class of a single output is its sign. Classes tied in the float
 /// network count as one, and a NaN answer has none of them.
 ///
 /// A count of changed classes cannot tell 1 % from 0.1 % on a dozen samples; the distance of the
 /// best two outputs can.
-pub fn flip_probability(wanted: &[f32], got: &[f64]) -> f64 {
-    let errors: Vec<f64> = got.iter().zip(wanted).map(|(g, w)| g - f64::from(*w)).collect();
+pub fn flip_probability(expected: &[f32], answer: &[f64]) -> f64 {
+    let errors: Vec<f64> = answer.iter().zip(expected).map(|(g, w)| g - f64::from(*w)).collect();
     let count = errors.len().max(1) as f64;
     let common = if errors.len() > 1 { errors.iter().sum::<f64>() / count } else { 0.0 };
     let size = (errors.iter().map(|e| (e - common).powi(2)).sum::<f64>() / count).sqrt();
@@ -95,12 +95,12 @@ pub fn flip_probability(wanted: &[f32], got: &[f64]) -> f64 {
     if !size.is_finite() {
         return 1.0;
     }
-    if let [one] = wanted {
-        return tail(f64::from(one.abs()) / size);
+    if let [single] = expected {
+        return tail(f64::from(single.abs()) / size);
     }
-    let Some(top) = tacit_floats::first_largest(wanted) else { return 1.0 };
-    let rivals = wanted.iter().filter(|w| **w != wanted[top]);
-    1.0 - rivals.map(|w| 1.0 - tail(f64::from(wanted[top] - w) / (SQRT_2 * size))).product::<f64>()
+    let Some(top) = tacit_floats::first_largest(expected) else { return 1.0 };
+    let rivals = expected.iter().filter(|w| **w != expected[top]);
+    1.0 - rivals.map(|w| 1.0 - tail(f64::from(expected[top] - w) / (SQRT_2 * size))).product::<f64>()
 }
 
 /// Returns the probability that a standard normal variable is larger than `distance`.
@@ -112,8 +112,8 @@ fn tail(distance: f64) -> f64 {
 pub fn interval(share: f64, count: usize) -> [f64; 2] {
     let (n, z2) = (count.max(1) as f64, Z95 * Z95);
     let centre = share + z2 / (2.0 * n);
-    let spread = Z95 * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).max(0.0).sqrt();
-    [(centre - spread), (centre + spread)].map(|v| (v / (1.0 + z2 / n)).clamp(0.0, 1.0))
+    let half_width = Z95 * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).max(0.0).sqrt();
+    [(centre - half_width), (centre + half_width)].map(|v| (v / (1.0 + z2 / n)).clamp(0.0, 1.0))
 }
 
 #[cfg(test)]
@@ -173,9 +173,9 @@ mod tests {
 
     #[test]
     fn any_of_tied_classes_is_right() {
-        let wanted = [1.0, 4.0, 4.0];
+        let outputs = [1.0, 4.0, 4.0];
         assert_eq!(
-            [Some(0), Some(1), Some(2), Some(3), None].map(|c| is_class_of(c, &wanted)),
+            [Some(0), Some(1), Some(2), Some(3), None].map(|c| is_class_of(c, &outputs)),
             [false, true, true, false, false]
         );
         // The class of a single output is its sign.

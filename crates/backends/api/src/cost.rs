@@ -140,22 +140,22 @@ impl PhaseCost {
 }
 
 impl AddAssign for Work {
-    fn add_assign(&mut self, other: Self) {
-        self.ntts += other.ntts;
-        self.ots += other.ots;
-        self.aes_blocks += other.aes_blocks;
-        self.macs += other.macs;
-        self.key_switches += other.key_switches;
+    fn add_assign(&mut self, addend: Self) {
+        self.ntts += addend.ntts;
+        self.ots += addend.ots;
+        self.aes_blocks += addend.aes_blocks;
+        self.macs += addend.macs;
+        self.key_switches += addend.key_switches;
     }
 }
 
 impl AddAssign for PartyCost {
     /// Adds a cost that follows in sequence: work and stored bytes add up, the peak is the larger
     /// one.
-    fn add_assign(&mut self, other: Self) {
-        self.work += other.work;
-        self.peak_memory_bytes = self.peak_memory_bytes.max(other.peak_memory_bytes);
-        self.stored_bytes += other.stored_bytes;
+    fn add_assign(&mut self, addend: Self) {
+        self.work += addend.work;
+        self.peak_memory_bytes = self.peak_memory_bytes.max(addend.peak_memory_bytes);
+        self.stored_bytes += addend.stored_bytes;
     }
 }
 

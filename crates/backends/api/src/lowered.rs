@@ -191,13 +191,13 @@ pub fn read(bytes: &[u8]) -> Result<Lowered<'_>, BackendError> {
     let Some((fixed, body)) = bytes.split_first_chunk::<FIXED>() else {
         return Err(damaged("the file is truncated".into()));
     };
-    if word(fixed, 8) != VERSION {
+    if read_u32(fixed, 8) != VERSION {
         return Err(damaged(format!(
             "version {}, this program reads version {VERSION}: lower the model again",
-            word(fixed, 8)
+            read_u32(fixed, 8)
         )));
     }
-    let lengths = [u64::from(word(fixed, 12)), long(fixed, 16), long(fixed, 24)];
+    let lengths = [u64::from(read_u32(fixed, 12)), read_u64(fixed, 16), read_u64(fixed, 24)];
     check_lengths(lengths)?;
     if body.len() as u64 != lengths.iter().sum::<u64>() {
         return Err(damaged(format!(
@@ -206,8 +206,8 @@ pub fn read(bytes: &[u8]) -> Result<Lowered<'_>, BackendError> {
             lengths.iter().sum::<u64>()
         )));
     }
-    let (head, rest) = body.split_at(lengths[0] as usize);
-    let (public, private) = rest.split_at(lengths[1] as usize);
+    let (head, tail) = body.split_at(lengths[0] as usize);
+    let (public, private) = tail.split_at(lengths[1] as usize);
     if body_digest([head, public, private]) != fixed[32..64] {
         return Err(damaged("its digest is wrong: the file is damaged".into()));
     }
@@ -218,14 +218,14 @@ pub fn read(bytes: &[u8]) -> Result<Lowered<'_>, BackendError> {
     }
 }
 
-/// Returns the four bytes from `at` as a number.
-fn word(header: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+/// Returns the four bytes from `offset` as a number.
+fn read_u32(header: &[u8], offset: usize) -> u32 {
+    u32::from_le_bytes([header[offset], header[offset + 1], header[offset + 2], header[offset + 3]])
 }
 
-/// Returns the eight bytes from `at` as a number.
-fn long(header: &[u8], at: usize) -> u64 {
-    u64::from(word(header, at)) | u64::from(word(header, at + 4)) << 32
+/// Returns the eight bytes from `offset` as a number.
+fn read_u64(header: &[u8], offset: usize) -> u64 {
+    u64::from(read_u32(header, offset)) | u64::from(read_u32(header, offset + 4)) << 32
 }
 
 impl Lowered<'_> {

@@ -23,9 +23,9 @@ impl Faint {
     #[must_use]
     pub fn of(input: &[f32], step: f64) -> Option<Self> {
         let values = || input.iter().map(|v| f64::from(*v)).filter(|v| *v != 0.0);
-        let (zeroed, of) = (values().filter(|v| (v / step).round() == 0.0).count(), values().count());
+        let (zeroed, total) = (values().filter(|v| (v / step).round() == 0.0).count(), values().count());
         let largest = tacit_floats::largest_magnitude(values());
-        (of > 0 && 20 * zeroed >= 19 * of).then_some(Self { zeroed, of, largest, step })
+        (total > 0 && 20 * zeroed >= 19 * total).then_some(Self { zeroed, of: total, largest, step })
     }
 }
 
@@ -48,9 +48,9 @@ mod tests {
     #[test]
     fn an_input_that_rounds_to_nothing_is_named() {
         let tiny: Vec<f32> = (0..100).map(|i| i as f32 * 1e-6).collect();
-        let found = Faint::of(&tiny, 1.0 / 64.0).unwrap();
-        assert_eq!((found.zeroed, found.of, found.step), (99, 99, 1.0 / 64.0));
-        assert!(found.to_string().contains("99 of its 99 values"));
+        let faint = Faint::of(&tiny, 1.0 / 64.0).unwrap();
+        assert_eq!((faint.zeroed, faint.of, faint.step), (99, 99, 1.0 / 64.0));
+        assert!(faint.to_string().contains("99 of its 99 values"));
         // In finer steps it is a normal input. So are a dark picture and an empty one.
         assert_eq!(Faint::of(&tiny, 1e-6), None);
         let mut dark = vec![0.0; 95];

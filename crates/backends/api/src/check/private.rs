@@ -48,22 +48,22 @@ pub struct RunReport {
 
 /// Measures the seconds of each kind of step.
 struct Split {
-    last: Instant,
+    last_mark: Instant,
     seconds: BTreeMap<&'static str, f64>,
 }
 
 impl Split {
     fn new() -> Self {
-        Self { last: Instant::now(), seconds: BTreeMap::new() }
+        Self { last_mark: Instant::now(), seconds: BTreeMap::new() }
     }
 
     /// Starts the time of the next step.
     fn begin(&mut self) {
-        self.last = Instant::now();
+        self.last_mark = Instant::now();
     }
 
-    fn note(&mut self, what: &'static str) {
-        *self.seconds.entry(what).or_default() += self.last.elapsed().as_secs_f64();
+    fn note(&mut self, step: &'static str) {
+        *self.seconds.entry(step).or_default() += self.last_mark.elapsed().as_secs_f64();
         self.begin();
     }
 }
@@ -81,7 +81,7 @@ pub struct Took {
 
 impl RunReport {
     /// A report without comparisons, with the costs of the phases.
-    fn of([setup, offline, online]: [Took; 3], steps: BTreeMap<&'static str, f64>) -> Self {
+    fn mean_costs([setup, offline, online]: [Took; 3], steps: BTreeMap<&'static str, f64>) -> Self {
         Self {
             inputs: 0,
             answers_refused: 0,
@@ -109,8 +109,8 @@ impl RunReport {
             self.off = tacit_floats::larger(self.off, tacit_floats::largest_distance(answer, reference));
             self.error += (root_mean_square(answer, float) - self.error) / self.inputs as f64;
         } else {
-            let [told, wanted] = [answer, reference].map(|answer| told(mode, answer));
-            self.as_reference += usize::from(told.is_some() && told == wanted);
+            let [answer_class, reference_class] = [answer, reference].map(|answer| told(mode, answer));
+            self.as_reference += usize::from(answer_class.is_some() && answer_class == reference_class);
         }
     }
 }
@@ -122,17 +122,17 @@ fn timed<T>(
     phase: impl FnOnce(&mut Channel) -> Result<T, BackendError>,
 ) -> Result<T, BackendError> {
     let (started, before): (Instant, Traffic) = (Instant::now(), channel.total_traffic());
-    let made = phase(channel)?;
+    let result = phase(channel)?;
     let after = channel.total_traffic();
     total.seconds += started.elapsed().as_secs_f64();
     total.up_bytes += after.sent - before.sent;
     total.down_bytes += after.received - before.received;
-    Ok(made)
+    Ok(result)
 }
 
 impl Took {
     /// The mean over `count` inputs.
-    fn over(self, count: usize) -> Self {
+    fn divided_by(self, count: usize) -> Self {
         let [up_bytes, down_bytes] = [self.up_bytes, self.down_bytes].map(|bytes| bytes / count.max(1) as u64);
         Self { seconds: self.seconds / count.max(1) as f64, up_bytes, down_bytes }
     }
@@ -159,11 +159,11 @@ pub fn run(
         return refused("none of these inputs lies in the range that the model accepts".into());
     }
     let split = Arc::new(Mutex::new(Split::new()));
-    let (answers, [setup, offline, online]) = both(backend, lowered, &inputs, watch, &split)?;
-    let [offline, online] = [offline, online].map(|took| took.over(inputs.len()));
-    let each = inputs.len() as f64;
-    let steps = locked(&split).seconds.iter().map(|(what, seconds)| (*what, seconds / each)).collect();
-    let mut ran = RunReport::of([setup, offline, online], steps);
+    let (answers, [setup, offline, online]) = run_both_parties(backend, lowered, &inputs, watch, &split)?;
+    let [offline, online] = [offline, online].map(|took| took.divided_by(inputs.len()));
+    let count = inputs.len() as f64;
+    let steps = locked(&split).seconds.iter().map(|(step, seconds)| (*step, seconds / count)).collect();
+    let mut ran = RunReport::mean_costs([setup, offline, online], steps);
     let mut references = Vec::new();
     for (input, answer) in inputs.into_iter().zip(answers) {
         let Some(answer) = answer else {
@@ -196,7 +196,7 @@ type Answers = Vec<Option<Vec<f64>>>;
 
 /// Returns the answers to the inputs, and the total costs of setup, offline and online phases.
 /// Records the server's online steps in `split`.
-fn both(
+fn run_both_parties(
     backend: &dyn Backend,
     lowered: &Arc<dyn ServerModel>,
     inputs: &[&Vec<f32>],
@@ -212,8 +212,8 @@ fn both(
             timed(setup, channel, |channel| side.setup(channel))?;
         }
         let mut answers = Vec::with_capacity(inputs.len());
-        for (done, input) in inputs.iter().enumerate() {
-            watch.tell("running both parties", done, Some(inputs.len()))?;
+        for (index, input) in inputs.iter().enumerate() {
+            watch.tell("running both parties", index, Some(inputs.len()))?;
             let material = match prepares {
                 true => timed(offline, channel, |channel| side.offline(channel))?,
                 false => Material::nothing(),
@@ -233,9 +233,9 @@ fn both(
         Ok::<_, BackendError>(answers)
     };
     let serve = |channel: &mut Channel| {
-        let told = split.clone();
+        let shared_split = split.clone();
         let watch = Watch::new(move |step| {
-            locked(&told).note(step.what);
+            locked(&shared_split).note(step.what);
             true
         });
         let mut side = lowered.clone().connect(&ConnectionResources { watch, ..ConnectionResources::default() })?;
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
     #[test]
     fn an_answer_that_is_no_number_is_wrong() {
-        let mut ran = RunReport::of([Took::default(); 3], BTreeMap::new());
+        let mut ran = RunReport::mean_costs([Took::default(); 3], BTreeMap::new());
         let float = [0.25, 1.0];
         ran.compare(OutputMode::Logits, &[0.5, 1.0], &float, &float);
         assert_eq!((ran.same_class, ran.as_reference, ran.no_number, ran.off), (1, 1, 0, 0.25));

@@ -11,18 +11,18 @@ const MAX_INPUTS: usize = 32;
 const BATCH_MEMORY: u64 = 2 << 30;
 
 /// Returns how many inputs to run as one batch, from the costs of one input.
-pub fn most_inputs(one: &Costs) -> usize {
-    let parties = [&one.offline, &one.online].into_iter().flat_map(|phase| [&phase.client, &phase.server]);
+pub fn most_inputs(costs: &Costs) -> usize {
+    let parties = [&costs.offline, &costs.online].into_iter().flat_map(|phase| [&phase.client, &phase.server]);
     let peak = parties.map(|party| party.peak_memory_bytes).max().expect("there are two phases");
     MAX_INPUTS.min((BATCH_MEMORY / peak.max(1)) as usize).max(1)
 }
 
-/// Returns `batch` if a plan for at most `most` inputs allows it.
+/// Returns `batch` if a plan for at most `max_batch` inputs allows it.
 ///
 /// # Errors
-/// [`BackendError::Misuse`] if `batch` is 0 or more than `most`.
-pub fn checked_batch(batch: usize, most: usize) -> Result<usize, BackendError> {
-    match (1..=most).contains(&batch) {
+/// [`BackendError::Misuse`] if `batch` is 0 or more than `max_batch`.
+pub fn checked_batch(batch: usize, max_batch: usize) -> Result<usize, BackendError> {
+    match (1..=max_batch).contains(&batch) {
         true => Ok(batch),
         false => Err(BackendError::Misuse("the back end does not run so many inputs as one")),
     }
@@ -44,12 +44,15 @@ mod tests {
 
     #[test]
     fn a_batch_is_as_large_as_memory_allows() {
-        let of = |peak_memory_bytes| {
+        let costs_with = |peak_memory_bytes| {
             let mut costs = Costs::default();
             costs.online.client.peak_memory_bytes = peak_memory_bytes;
             most_inputs(&costs)
         };
-        assert_eq!([0, 1, BATCH_MEMORY / 8, BATCH_MEMORY / 2 + 1, u64::MAX].map(of), [MAX_INPUTS, MAX_INPUTS, 8, 1, 1]);
+        assert_eq!(
+            [0, 1, BATCH_MEMORY / 8, BATCH_MEMORY / 2 + 1, u64::MAX].map(costs_with),
+            [MAX_INPUTS, MAX_INPUTS, 8, 1, 1]
+        );
         assert!(checked_batch(0, 8).is_err());
         assert!(checked_batch(9, 8).is_err());
         assert!(checked_batch(8, 8).is_ok());
@@ -58,9 +61,9 @@ mod tests {
     #[test]
     fn every_size_has_a_digest_of_its_own() {
         let plans = [[1; 32], [2; 32]];
-        let all: std::collections::BTreeSet<_> =
+        let digests: std::collections::BTreeSet<_> =
             plans.iter().flat_map(|plan| (1..=MAX_INPUTS).map(|batch| batch_digest(plan, batch))).collect();
-        assert_eq!(all.len(), 2 * MAX_INPUTS);
+        assert_eq!(digests.len(), 2 * MAX_INPUTS);
         assert_eq!(batch_digest(&plans[0], 1), plans[0], "a plan for one input is none of a batch");
     }
 }

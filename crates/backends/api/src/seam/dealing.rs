@@ -119,16 +119,16 @@ pub trait Dealer: Send + Sync {
     /// # Errors
     /// [`BackendError::Dealer`] if the dealer fails or refuses.
     fn deal(&self, order: &Order<'_>, seal: &Seal) -> Result<(Ticket, Zeroizing<Vec<u8>>), BackendError> {
-        let mut got = None;
+        let mut received = None;
         let mut half = Zeroizing::new(Vec::with_capacity(order.server_bytes as usize));
         self.deal_into(order, seal, &mut |piece| {
             match piece {
-                Piece::Ticket(ticket) => got = Some(*ticket),
+                Piece::Ticket(ticket) => received = Some(*ticket),
                 Piece::Half(bytes) => half.extend_from_slice(bytes),
             }
             Ok(())
         })?;
-        let ticket = got.ok_or(BackendError::Misuse("a dealer gives the ticket first"))?;
+        let ticket = received.ok_or(BackendError::Misuse("a dealer gives the ticket first"))?;
         Ok((ticket, half))
     }
 

@@ -101,9 +101,9 @@ pub fn write(bytes: &[u8], place: &mut (impl Write + ?Sized)) -> Result<(), Back
 
 /// Reads stored material as a whole.
 pub(super) fn read_whole(bytes: u64, mut source: Box<dyn Read + Send>) -> Result<Zeroizing<Vec<u8>>, BackendError> {
-    let mut all = Zeroizing::new(vec![0; bytes as usize]);
-    source.read_exact(&mut all).map_err(|e| BackendError::Material { what: e.to_string() })?;
-    Ok(all)
+    let mut contents = Zeroizing::new(vec![0; bytes as usize]);
+    source.read_exact(&mut contents).map_err(|e| BackendError::Material { what: e.to_string() })?;
+    Ok(contents)
 }
 
 #[cfg(test)]

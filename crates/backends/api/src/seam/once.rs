@@ -19,12 +19,12 @@ impl MaterialSeed {
         seed
     }
 
-    /// Derives the seed of the material that `of` names from `master`, 32 secret bytes. `of` must
+    /// Derives the seed of the material that `name_parts` names from `master`, 32 secret bytes. The name must
     /// be unique among all materials of one master. Uses `BLAKE3` in its key derivation mode, cut
     /// to 16 bytes.
     #[must_use]
-    pub fn derived(master: &[u8; 32], of: &[&[u8]]) -> Self {
-        let parts: Vec<&[u8]> = std::iter::once(&master[..]).chain(of.iter().copied()).collect();
+    pub fn derived(master: &[u8; 32], name_parts: &[&[u8]]) -> Self {
+        let parts: Vec<&[u8]> = std::iter::once(&master[..]).chain(name_parts.iter().copied()).collect();
         let mut key = digest("tacit 2026-11 seed of a client's material", &parts);
         let mut half = [0; 16];
         half.copy_from_slice(&key[..16]);
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn seeds_of_other_materials_and_masters_are_others() {
-        let seed = |master: u8, of: &[&[u8]]| MaterialSeed::derived(&[master; 32], of).into_seed().0;
+        let seed = |master: u8, name_parts: &[&[u8]]| MaterialSeed::derived(&[master; 32], name_parts).into_seed().0;
         assert_eq!(seed(1, &[b"ab", b"c"]), seed(1, &[b"ab", b"c"]));
         assert_ne!(seed(1, &[b"ab", b"c"]), seed(1, &[b"a", b"bc"]));
         assert_ne!(seed(1, &[b"ab", b"c"]), seed(2, &[b"ab", b"c"]));

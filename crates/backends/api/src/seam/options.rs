@@ -26,7 +26,7 @@ impl Options {
     /// Starts to read; [`Reader::end`] refuses keys that were not read.
     #[must_use]
     pub fn reader(&self, backend: &'static str) -> Reader<'_> {
-        Reader { options: self, backend, known: Vec::new() }
+        Reader { options: self, backend, known_keys: Vec::new() }
     }
 }
 
@@ -52,7 +52,7 @@ impl FromStr for Options {
 pub struct Reader<'a> {
     options: &'a Options,
     backend: &'static str,
-    known: Vec<&'static str>,
+    known_keys: Vec<&'static str>,
 }
 
 impl Reader<'_> {
@@ -64,7 +64,7 @@ impl Reader<'_> {
     where
         T::Err: fmt::Display,
     {
-        self.known.push(key);
+        self.known_keys.push(key);
         let Some(text) = self.options.0.get(key) else { return Ok(None) };
         let parsed = text.parse().map_err(|e| BackendError::Option {
             backend: self.backend,
@@ -82,14 +82,14 @@ impl Reader<'_> {
         self.get(key)?.map(|value| within(self.backend, key, value, &allowed)).transpose()
     }
 
-    /// Reads a real number from 0 to `most`, if it is given.
+    /// Reads a real number from 0 to `max`; `None` if the option is not given.
     ///
     /// # Errors
     /// [`BackendError::Option`] if the value does not parse or is out of range.
-    pub fn up_to(&mut self, key: &'static str, most: f64) -> Result<Option<f64>, BackendError> {
+    pub fn up_to(&mut self, key: &'static str, max: f64) -> Result<Option<f64>, BackendError> {
         match self.get::<f64>(key)? {
-            Some(value) if !(value >= 0.0 && value <= most) => {
-                Err(out_of_range(self.backend, key, format!("{value}: 0 to {most} are allowed")))
+            Some(value) if !(value >= 0.0 && value <= max) => {
+                Err(out_of_range(self.backend, key, format!("{value}: 0 to {max} are allowed")))
             }
             value => Ok(value),
         }
@@ -100,12 +100,12 @@ impl Reader<'_> {
     /// # Errors
     /// [`BackendError::Option`] names an unknown key and the known keys.
     pub fn end(self) -> Result<(), BackendError> {
-        match self.options.0.keys().find(|key| !self.known.contains(&key.as_str())) {
+        match self.options.0.keys().find(|key| !self.known_keys.contains(&key.as_str())) {
             None => Ok(()),
             Some(key) => Err(BackendError::Option {
                 backend: self.backend,
                 key: key.clone(),
-                what: format!("there is no such option; there are: {}", self.known.join(", ")),
+                what: format!("there is no such option; there are: {}", self.known_keys.join(", ")),
             }),
         }
     }

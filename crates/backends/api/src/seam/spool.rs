@@ -30,7 +30,7 @@ pub trait Spools: Send + Sync {
 
 /// A buffer that takes bytes and returns them once. Dropping it removes the bytes.
 pub trait Spool: Write + Send {
-    /// Returns what was written, from its beginning.
+    /// Returns the written bytes, from the first on.
     ///
     /// # Errors
     /// [`BackendError::Spool`] if the bytes cannot be read.
@@ -61,9 +61,9 @@ impl Write for Chunks {
             self.chunks.push_back(Zeroizing::new(Vec::with_capacity(CHUNK)));
         }
         let chunk = self.chunks.back_mut().expect("there is one now");
-        let taken = bytes.len().min(CHUNK - chunk.len());
-        chunk.extend_from_slice(&bytes[..taken]);
-        Ok(taken)
+        let count = bytes.len().min(CHUNK - chunk.len());
+        chunk.extend_from_slice(&bytes[..count]);
+        Ok(count)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -74,21 +74,21 @@ impl Write for Chunks {
 impl Read for Chunks {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let Some(chunk) = self.chunks.front() else { return Ok(0) };
-        let rest = &chunk[self.read..];
-        let taken = rest.len().min(out.len());
-        out[..taken].copy_from_slice(&rest[..taken]);
-        self.read += taken;
+        let unread = &chunk[self.read..];
+        let count = unread.len().min(out.len());
+        out[..count].copy_from_slice(&unread[..count]);
+        self.read += count;
         if self.read == chunk.len() {
             self.chunks.pop_front();
             self.read = 0;
         }
-        Ok(taken)
+        Ok(count)
     }
 }
 
 impl Seek for Chunks {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        if to != SeekFrom::Start(0) {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        if position != SeekFrom::Start(0) {
             return Err(io::ErrorKind::Unsupported.into());
         }
         *self = Self::default();
@@ -128,15 +128,15 @@ mod tests {
         for piece in bytes.chunks(1001) {
             chunks.write_all(piece).unwrap();
         }
-        let mut first = vec![0; CHUNK + 5];
-        chunks.read_exact(&mut first).unwrap();
+        let mut head = vec![0; CHUNK + 5];
+        chunks.read_exact(&mut head).unwrap();
         assert_eq!(chunks.chunks.len(), 2, "what was read is gone");
-        let mut rest = Vec::new();
-        chunks.read_to_end(&mut rest).unwrap();
-        assert!([first, rest].concat() == bytes);
-        let mut whole = Chunks::default();
-        whole.write_all(&bytes).unwrap();
-        assert!(*whole.into_bytes() == bytes);
+        let mut tail = Vec::new();
+        chunks.read_to_end(&mut tail).unwrap();
+        assert!([head, tail].concat() == bytes);
+        let mut chunks_in_one = Chunks::default();
+        chunks_in_one.write_all(&bytes).unwrap();
+        assert!(*chunks_in_one.into_bytes() == bytes);
     }
 
     #[test]

@@ -27,8 +27,8 @@ struct State {
 /// Callbacks that end waits, by number.
 #[derive(Default)]
 struct Waits {
-    last: u64,
-    ends: BTreeMap<u64, Box<dyn FnOnce() + Send>>,
+    last_number: u64,
+    callbacks: BTreeMap<u64, Box<dyn FnOnce() + Send>>,
 }
 
 impl State {
@@ -40,11 +40,11 @@ impl State {
 impl Stop {
     /// Ends the phases. Returns the final number of layers that the connection's phases have begun.
     pub fn raise(&self) -> u64 {
-        let begun = self.0.layers.fetch_or(RAISED, Relaxed) & !RAISED;
+        let layer_count = self.0.layers.fetch_or(RAISED, Relaxed) & !RAISED;
         let mut waits = self.0.waits();
         // Called under the lock, so that no callback runs after its `Wait` was dropped.
-        std::mem::take(&mut waits.ends).into_values().for_each(|end| end());
-        begun
+        std::mem::take(&mut waits.callbacks).into_values().for_each(|end| end());
+        layer_count
     }
 
     /// Whether the phases must end.
@@ -66,9 +66,9 @@ impl Stop {
             end();
             return Wait { stop: self, number: None };
         }
-        waits.last += 1;
-        let number = waits.last;
-        waits.ends.insert(number, Box::new(end));
+        waits.last_number += 1;
+        let number = waits.last_number;
+        waits.callbacks.insert(number, Box::new(end));
         Wait { stop: self, number: Some(number) }
     }
 
@@ -83,8 +83,8 @@ impl Stop {
     /// # Errors
     /// [`BackendError::Stopped`] if the phases must end.
     pub fn begin(&self) -> Result<(), BackendError> {
-        let begun = self.0.layers.fetch_update(Relaxed, Relaxed, |seen| (seen & RAISED == 0).then_some(seen + 1));
-        begun.map(drop).map_err(|_| BackendError::Stopped)
+        let previous = self.0.layers.fetch_update(Relaxed, Relaxed, |count| (count & RAISED == 0).then_some(count + 1));
+        previous.map(drop).map_err(|_| BackendError::Stopped)
     }
 
     /// Walks a graph and counts each node as a layer.
@@ -109,7 +109,7 @@ pub struct Wait<'a> {
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            self.stop.0.waits().ends.remove(&number);
+            self.stop.0.waits().callbacks.remove(&number);
         }
     }
 }
@@ -138,11 +138,11 @@ mod tests {
     #[test]
     fn nothing_begins_after_it_was_raised() {
         let stop = Stop::default();
-        let other = stop.clone();
+        let clone = stop.clone();
         assert!(stop.begin().is_ok());
-        assert!(other.begin().is_ok());
-        assert_eq!((stop.raise(), other.raise()), (2, 2));
-        assert!(matches!(other.begin(), Err(BackendError::Stopped)));
+        assert!(clone.begin().is_ok());
+        assert_eq!((stop.raise(), clone.raise()), (2, 2));
+        assert!(matches!(clone.begin(), Err(BackendError::Stopped)));
         assert_eq!((stop.begun(), Stop::default().begun()), (2, 0));
     }
 

@@ -9,11 +9,13 @@ use crate::BackendError;
 pub fn check<'a>(name: &'static str, version: u32, public: &'a [u8]) -> Result<&'a [u8], BackendError> {
     let head = postcard::take_from_bytes::<(&str, u32)>(public);
     match head.map_err(|e| wrong(format!("it is not one of {name}: {e}")))? {
-        ((of, at), rest) if of == name && at == version => Ok(rest),
-        ((of, at), _) if of == name => Err(BackendError::Version { backend: name, theirs: at, ours: version }),
-        ((of, _), _) => {
-            let of: String = of.chars().take(80).collect();
-            Err(wrong(format!("it is for the back end `{of}`, not for {name}")))
+        ((backend, found_version), rest) if backend == name && found_version == version => Ok(rest),
+        ((backend, found_version), _) if backend == name => {
+            Err(BackendError::Version { backend: name, theirs: found_version, ours: version })
+        }
+        ((backend, _), _) => {
+            let backend: String = backend.chars().take(80).collect();
+            Err(wrong(format!("it is for the back end `{backend}`, not for {name}")))
         }
     }
 }
