@@ -20,7 +20,7 @@ pub fn worst_case(graph: &RingGraph, weights: Option<&Weights>, numerics: &Numer
         // An approximate back end computes outside rings.
         Numerics::Approx { .. } => vec![f64::INFINITY; graph.nodes().len()],
     };
-    let Ok(bound) = walk(graph, &mut Bound { graph, weights, errors: Errors::of(numerics), linear });
+    let Ok(bound) = walk(graph, &mut Bound { graph, weights, errors: Errors::from_numerics(numerics), linear });
     bound
 }
 
@@ -31,7 +31,7 @@ struct Errors {
 }
 
 impl Errors {
-    fn of(numerics: &Numerics) -> Self {
+    fn from_numerics(numerics: &Numerics) -> Self {
         match *numerics {
             Numerics::Exact => Self { truncation: 0.0, dropped: 0.0 },
             Numerics::UlpPerTruncation { below, above, relu_drop, .. } => Self {

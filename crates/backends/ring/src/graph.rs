@@ -184,9 +184,9 @@ impl RingGraph {
     /// # Errors
     /// Names the node whose weights are missing or do not fit.
     pub fn check_weights(&self, weights: &Weights) -> Result<(), RingError> {
-        let mut seen = 0;
+        let mut layer_count = 0;
         for (id, (rows, row_len)) in self.linear_nodes() {
-            seen += 1;
+            layer_count += 1;
             let node = &self.spec.nodes[id];
             let fail = |what: String| RingError::Node { id, name: node.name.clone(), op: node.op.name(), what };
             let layer = weights.get(id).ok_or_else(|| fail("has no weights".into()))?;
@@ -202,8 +202,8 @@ impl RingGraph {
                 return Err(fail("weights larger than the public facts state".into()));
             }
         }
-        if seen != weights.layers.len() {
-            return Err(RingError::WeightCount { found: weights.layers.len(), needed: seen });
+        if layer_count != weights.layers.len() {
+            return Err(RingError::WeightCount { found: weights.layers.len(), needed: layer_count });
         }
         Ok(())
     }
@@ -260,8 +260,8 @@ fn check_node(nodes: &[Node], id: NodeId, node: &Node) -> Result<(), String> {
     if (id == 0) != matches!(node.op, Op::Input) {
         return Err("the input must be the first node and the only input".into());
     }
-    let (least, most) = node.op.arity();
-    if node.inputs.len() < least || node.inputs.len() > most {
+    let (min_inputs, max_inputs) = node.op.arity();
+    if node.inputs.len() < min_inputs || node.inputs.len() > max_inputs {
         return Err(format!("has {} inputs", node.inputs.len()));
     }
     if node.inputs.iter().any(|&i| i >= id) {
@@ -307,33 +307,34 @@ fn check_parameters(op: &Op) -> Result<(), String> {
 }
 
 fn check_fixed(nodes: &[Node], node: &Node) -> Result<(), String> {
-    let Some(first) = node.inputs.first().map(|&i| nodes[i].fixed) else {
+    let Some(input_fixed) = node.inputs.first().map(|&i| nodes[i].fixed) else {
         return Ok(());
     };
     let (width, frac) = (node.fixed.width, node.fixed.frac_bits);
     for &i in &node.inputs {
-        if nodes[i].fixed.frac_bits != first.frac_bits {
+        if nodes[i].fixed.frac_bits != input_fixed.frac_bits {
             return Err("inputs have different scales".into());
         }
     }
     let narrowest = node.inputs.iter().map(|&i| nodes[i].fixed.width).min().unwrap_or(width);
     let (width_ok, wanted_frac) = match &node.op {
         Op::Input => (true, frac),
-        Op::Conv2d(Conv2d { weights, .. }) => (width <= narrowest, first.frac_bits + weights.frac_bits),
-        Op::Linear(l) => (width <= narrowest, first.frac_bits + l.weights.frac_bits),
-        Op::Truncate { bits } => {
-            (width + bits == first.width && *bits <= first.frac_bits, first.frac_bits.wrapping_sub(*bits))
-        }
-        Op::ShiftLeft { bits } => (width <= narrowest && *bits < 48, first.frac_bits + bits),
-        Op::MulConst { frac_bits, .. } => (width <= narrowest && *frac_bits < 48, first.frac_bits + frac_bits),
-        Op::Relu | Op::Widen => (width >= first.width, first.frac_bits),
-        Op::MaxPool(_) => (width == first.width, first.frac_bits),
+        Op::Conv2d(Conv2d { weights, .. }) => (width <= narrowest, input_fixed.frac_bits + weights.frac_bits),
+        Op::Linear(l) => (width <= narrowest, input_fixed.frac_bits + l.weights.frac_bits),
+        Op::Truncate { bits } => (
+            width + bits == input_fixed.width && *bits <= input_fixed.frac_bits,
+            input_fixed.frac_bits.wrapping_sub(*bits),
+        ),
+        Op::ShiftLeft { bits } => (width <= narrowest && *bits < 48, input_fixed.frac_bits + bits),
+        Op::MulConst { frac_bits, .. } => (width <= narrowest && *frac_bits < 48, input_fixed.frac_bits + frac_bits),
+        Op::Relu | Op::Widen => (width >= input_fixed.width, input_fixed.frac_bits),
+        Op::MaxPool(_) => (width == input_fixed.width, input_fixed.frac_bits),
         Op::ArgMax => (true, 0),
         Op::LookUp(table) => {
             let [low, high] = table.range().map(|end| to_signed(end as u64, width) == end);
-            (first.width == table.bits() && low && high, table.frac_bits)
+            (input_fixed.width == table.bits() && low && high, table.frac_bits)
         }
-        _ => (width <= narrowest, first.frac_bits),
+        _ => (width <= narrowest, input_fixed.frac_bits),
     };
     if !width_ok {
         return Err(format!("a ring of {width} bits does not follow from inputs of at least {narrowest} bits"));

@@ -168,28 +168,28 @@ impl Op {
 /// # Errors
 /// A sentence that says why there is no such shape.
 pub fn infer_shape(op: &Op, inputs: &[&[usize]], declared: &[usize]) -> Result<Vec<usize>, String> {
-    let first = inputs.first().copied().unwrap_or(&[]);
+    let shape = inputs.first().copied().unwrap_or(&[]);
     match op {
         Op::Input => Ok(declared.to_vec()),
-        Op::Conv2d(c) => geometry::conv_shape(&c.geometry, first),
-        Op::Linear(l) => geometry::dense_shape(l.out_features, first),
-        Op::MaxPool(w) | Op::SumPool(w) => geometry::pool_shape(w, first),
-        Op::LookUp(table) => table.check().map(|()| first.to_vec()),
-        Op::Relu | Op::AddConst { .. } | Op::Truncate { .. } | Op::ShiftLeft { .. } | Op::Widen => Ok(first.to_vec()),
+        Op::Conv2d(c) => geometry::conv_shape(&c.geometry, shape),
+        Op::Linear(l) => geometry::dense_shape(l.out_features, shape),
+        Op::MaxPool(w) | Op::SumPool(w) => geometry::pool_shape(w, shape),
+        Op::LookUp(table) => table.check().map(|()| shape.to_vec()),
+        Op::Relu | Op::AddConst { .. } | Op::Truncate { .. } | Op::ShiftLeft { .. } | Op::Widen => Ok(shape.to_vec()),
         Op::MulConst { factors, .. } => {
-            let spatial: usize = first.get(1..).unwrap_or(&[]).iter().product();
+            let spatial: usize = shape.get(1..).unwrap_or(&[]).iter().product();
             if factors.len() != 1 && factors.len() != spatial {
                 return Err(format!("{} factors for {spatial} positions", factors.len()));
             }
-            Ok(first.to_vec())
+            Ok(shape.to_vec())
         }
         Op::Add | Op::Sub => geometry::pair_shape(inputs),
         Op::Concat => geometry::concat_shape(inputs),
-        Op::Slice(s) => geometry::slice_shape(s, first),
-        Op::Pad { before, after } => geometry::pad_shape(before, after, first),
-        Op::Reshape => geometry::reshaped(declared, first),
-        Op::Transpose { perm } => geometry::transpose_shape(perm, first),
-        Op::ArgMax => geometry::arg_max_shape(first),
+        Op::Slice(s) => geometry::slice_shape(s, shape),
+        Op::Pad { before, after } => geometry::pad_shape(before, after, shape),
+        Op::Reshape => geometry::reshaped(declared, shape),
+        Op::Transpose { perm } => geometry::transpose_shape(perm, shape),
+        Op::ArgMax => geometry::arg_max_shape(shape),
     }
 }
 
@@ -203,11 +203,11 @@ pub fn max_comparisons(window: &Window, input: &[usize], output: &[usize]) -> u6
 
 /// Counts the comparisons along one axis of an image.
 fn comparisons_along(window: &Window, input: &[usize], output: &[usize], axis: usize) -> u64 {
-    let each = (0..output[axis + 1]).map(|o| {
+    let counts = (0..output[axis + 1]).map(|o| {
         let start = o * window.stride[axis];
         let low = start.max(window.pads[axis]);
         let high = (start + window.kernel[axis]).min(window.pads[axis] + input[axis + 1]);
         high.saturating_sub(low).saturating_sub(1) as u64
     });
-    each.sum()
+    counts.sum()
 }

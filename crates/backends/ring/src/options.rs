@@ -44,6 +44,6 @@ impl RingOptions {
         reader: &mut Reader<'_>,
         allowed: RangeInclusive<u32>,
     ) -> Result<RangeInclusive<u32>, BackendError> {
-        Ok(reader.in_range("relu_drop", allowed)?.map_or(0..=MAX_DROPPED, |given| given..=given))
+        Ok(reader.in_range("relu_drop", allowed)?.map_or(0..=MAX_DROPPED, |bits| bits..=bits))
     }
 }

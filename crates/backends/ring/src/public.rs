@@ -17,8 +17,13 @@ fn wrong(what: String) -> BackendError {
 ///
 /// # Errors
 /// If the public part would be too long.
-pub fn write<T: Serialize>(name: &str, version: u32, own: &T, graph: &RingGraph) -> Result<Vec<u8>, BackendError> {
-    let mut public = postcard::to_stdvec(&(name, version, own)).map_err(|e| wrong(e.to_string()))?;
+pub fn write<T: Serialize>(
+    name: &str,
+    version: u32,
+    parameters: &T,
+    graph: &RingGraph,
+) -> Result<Vec<u8>, BackendError> {
+    let mut public = postcard::to_stdvec(&(name, version, parameters)).map_err(|e| wrong(e.to_string()))?;
     public.extend(public_bytes(graph)?);
     Ok(public)
 }
@@ -32,8 +37,8 @@ pub fn read<'a, T: DeserializeOwned>(
     version: u32,
     public: &'a [u8],
 ) -> Result<(T, &'a [u8]), BackendError> {
-    let rest = version::check(name, version, public)?;
-    postcard::take_from_bytes(rest).map_err(|e| wrong(format!("it is not one of {name}: {e}")))
+    let remainder = version::check(name, version, public)?;
+    postcard::take_from_bytes(remainder).map_err(|e| wrong(format!("it is not one of {name}: {e}")))
 }
 
 /// Describes the public part, for users and scripts.

@@ -24,21 +24,21 @@ fn dropped(graph: &RingGraph, exact: &[bool], passes: impl Fn(&Op) -> Option<u32
             op => passes(op).map_or(0, |less| dropped[id].unwrap_or(0).saturating_sub(less)),
         };
         for &input in &node.inputs {
-            let least = dropped[input].map_or(bits, |known: u32| known.min(bits));
-            dropped[input] = Some(least);
+            let fewest = dropped[input].map_or(bits, |bits_before: u32| bits_before.min(bits));
+            dropped[input] = Some(fewest);
         }
     }
     dropped
 }
 
 /// Returns for each node the error that its tensor may have. If all readers shift `f` of its bits
-/// out, the error is `2^(f - MARGIN)` units, from 1 to `most` (which is at least 1). The error is 1
+/// out, the error is `2^(f - MARGIN)` units, from 1 to `max_error` (which is at least 1). The error is 1
 /// if a truncation is exact, since the result would show the error, or if an operation other than a
 /// truncation reads the tensor.
-pub fn errors(graph: &RingGraph, exact: &[bool], most: u32) -> Vec<u32> {
+pub fn errors(graph: &RingGraph, exact: &[bool], max_error: u32) -> Vec<u32> {
     let errors = dropped(graph, exact, passes).into_iter().map(|bits| {
         let units = 1u64 << bits.unwrap_or(0).saturating_sub(MARGIN).min(31);
-        units.min(u64::from(most)) as u32
+        units.min(u64::from(max_error)) as u32
     });
     errors.collect()
 }
@@ -64,12 +64,13 @@ pub fn rounding_error(bits: u32) -> u32 {
     (1 << bits) >> 1
 }
 
-/// Returns the largest error of each node in units, if it is a linear layer and `most` is the
+/// Returns the largest error of each node in units, if it is a linear layer and `max_error` is the
 /// largest error of any.
-pub(super) fn layer_errors(graph: &RingGraph, most: u32) -> Vec<f64> {
-    let errors = errors(graph, &exact_truncations(graph), most);
-    let own = errors.into_iter().map(|error| (error + rounding_error(rounded(error))).max(most.min(ANYWHERE)));
-    own.map(f64::from).collect()
+pub(super) fn layer_errors(graph: &RingGraph, max_error: u32) -> Vec<f64> {
+    let errors = errors(graph, &exact_truncations(graph), max_error);
+    let layer_errors =
+        errors.into_iter().map(|error| (error + rounding_error(rounded(error))).max(max_error.min(ANYWHERE)));
+    layer_errors.map(f64::from).collect()
 }
 
 /// Returns for each node the number of low bits of the client's share of its tensor that nothing
@@ -77,7 +78,7 @@ pub(super) fn layer_errors(graph: &RingGraph, most: u32) -> Vec<f64> {
 /// share.
 pub fn unread(graph: &RingGraph, exact: &[bool]) -> Vec<u32> {
     let nodes = graph.nodes().iter().zip(dropped(graph, exact, |_| None));
-    nodes.map(|(node, least)| if node.op.facts().is_some() { least.unwrap_or(0) } else { 0 }).collect()
+    nodes.map(|(node, fewest)| if node.op.facts().is_some() { fewest.unwrap_or(0) } else { 0 }).collect()
 }
 
 #[cfg(test)]
@@ -113,15 +114,15 @@ mod tests {
         let tested = push(Op::Relu, vec![c], 16);
         let e = push(linear(), vec![tested], 16);
         let aligned = push(Op::ShiftLeft { bits: 2 }, vec![d], 14);
-        let joined = push(Op::Add, vec![aligned, e], 14);
-        let last = push(Op::Truncate { bits: 8 }, vec![joined], 6);
+        let sum_of_two = push(Op::Add, vec![aligned, e], 14);
+        let last_cut = push(Op::Truncate { bits: 8 }, vec![sum_of_two], 6);
         let graph = RingGraph::new(spec(nodes)).expect("a valid graph");
-        let mut exact = vec![false; last + 1];
-        exact[last] = true;
-        let of = |most| [a, b, read_twice, c, d, e].map(|id| errors(&graph, &exact, most)[id]);
-        assert_eq!(of(1 << 12), [1024, 1024, 128, 1, 1, 1]);
-        assert_eq!(of(16), [16, 16, 16, 1, 1, 1]);
-        assert_eq!(of(0), [0; 6]);
+        let mut exact = vec![false; last_cut + 1];
+        exact[last_cut] = true;
+        let errors_with = |max_error| [a, b, read_twice, c, d, e].map(|id| errors(&graph, &exact, max_error)[id]);
+        assert_eq!(errors_with(1 << 12), [1024, 1024, 128, 1, 1, 1]);
+        assert_eq!(errors_with(16), [16, 16, 16, 1, 1, 1]);
+        assert_eq!(errors_with(0), [0; 6]);
         assert_eq!([a, read_twice, c, e].map(|id| layer_errors(&graph, 1 << 12)[id]), [1280.0, 160.0, 64.0, 64.0]);
         assert_eq!([0, 1, 2, 3, 4, 1024].map(rounded), [0, 0, 0, 0, 1, 9]);
         assert_eq!([0, 1, 9].map(rounding_error), [0, 1, 256]);

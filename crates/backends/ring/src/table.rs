@@ -80,14 +80,14 @@ impl Table {
     /// Smallest and largest result.
     pub fn range(&self) -> [i64; 2] {
         let ranges = self.entries.iter().enumerate().map(|(i, entry)| {
-            let (middle, way) = match &self.lines {
+            let (middle, direction) = match &self.lines {
                 None => (*entry, 0),
                 Some(lines) => (entry << lines.shift, lines.slopes[i].abs() << lines.low),
             };
-            [middle - way, middle + way]
+            [middle - direction, middle + direction]
         });
-        let joined = ranges.reduce(|a, b| [a[0].min(b[0]), a[1].max(b[1])]);
-        joined.expect("a checked table has entries")
+        let union = ranges.reduce(|a, b| [a[0].min(b[0]), a[1].max(b[1])]);
+        union.expect("a checked table has entries")
     }
 
     /// Largest difference between the results of neighbouring numbers, by one choice of pieces.
@@ -103,8 +103,8 @@ impl Table {
         let Some(lines) = &self.lines else { return 0 };
         let distances = self.ends().map(|[a, b]| {
             let step = (self.entries[b] << lines.shift) - (self.entries[a] << lines.shift);
-            let [from, to] = [a, b].map(|i| (step - (lines.slopes[i] << lines.low)).unsigned_abs());
-            from.max(to)
+            let [gap_below, gap_above] = [a, b].map(|i| (step - (lines.slopes[i] << lines.low)).unsigned_abs());
+            gap_below.max(gap_above)
         });
         distances.max().unwrap_or(0)
     }
@@ -120,13 +120,13 @@ impl Table {
     /// # Errors
     /// A sentence, if the results do not fit the ring.
     pub fn look_up(&self, n: usize, width: u32) -> Result<dealt::LookUp, String> {
-        let made = match &self.lines {
+        let result = match &self.lines {
             None => dealt::LookUp::new(n, width, &self.entries),
             Some(Lines { low, shift, slopes }) => {
                 dealt::LookUp::lines(n, width, &self.entries, dealt::Lines { low: *low, shift: *shift, slopes })
             }
         };
-        made.map_err(|e| e.to_string())
+        result.map_err(|e| e.to_string())
     }
 
     /// # Errors
@@ -174,12 +174,12 @@ mod tests {
             let line = |i: i64, l: i64| [10, 18, -8, 14][(i & 3) as usize] + [3, -1, 0, 2][(i & 3) as usize] * l;
             assert_eq!(table.at(x), line(i, l));
             for mask in 0..16 {
-                let got = table.masked(x, mask);
+                let result = table.masked(x, mask);
                 let above = (x.rem_euclid(4) as u64 + mask % 4) % 4 < mask % 4;
-                assert_eq!(got, if above { line(i + 1, l - 4) } else { line(i, l) });
-                assert!((low..=high).contains(&got));
-                assert!(table.at(x).abs_diff(got) <= table.apart());
-                farthest = farthest.max(table.at(x).abs_diff(got));
+                assert_eq!(result, if above { line(i + 1, l - 4) } else { line(i, l) });
+                assert!((low..=high).contains(&result));
+                assert!(table.at(x).abs_diff(result) <= table.apart());
+                farthest = farthest.max(table.at(x).abs_diff(result));
             }
         }
         // The bound is reached at the ends of pieces.

@@ -31,10 +31,10 @@ pub fn public_bytes(graph: &RingGraph) -> Result<Vec<u8>, RingError> {
 /// If the bytes are too many, are not a graph, or fail the graph's checks.
 pub fn read_public(bytes: &[u8]) -> Result<RingGraph, RingError> {
     check_public_length(bytes)?;
-    let (spec, rest): (RingSpec, _) =
+    let (spec, remainder): (RingSpec, _) =
         postcard::take_from_bytes(bytes).map_err(|e| wrong(format!("cannot be decoded: {e}")))?;
-    if !rest.is_empty() {
-        return Err(wrong(format!("{} bytes left over", rest.len())));
+    if !remainder.is_empty() {
+        return Err(wrong(format!("{} bytes left over", remainder.len())));
     }
     RingGraph::new(spec)
 }
@@ -75,10 +75,10 @@ pub fn weights_to_bytes(weights: &Weights) -> Zeroizing<Vec<u8>> {
 /// If the length is not what the graph needs, or the weights do not fit the graph
 /// ([`RingGraph::check_weights`]).
 pub fn read_weights(bytes: &[u8], graph: &RingGraph) -> Result<Weights, RingError> {
-    let mut rest = bytes;
+    let mut unread = bytes;
     let mut take = |count: usize| {
-        let (taken, later) = rest.split_at_checked(count).ok_or_else(wrong_length)?;
-        rest = later;
+        let (taken, later) = unread.split_at_checked(count).ok_or_else(wrong_length)?;
+        unread = later;
         Ok::<_, RingError>(taken)
     };
     let mut layers = Vec::new();
@@ -96,7 +96,7 @@ pub fn read_weights(bytes: &[u8], graph: &RingGraph) -> Result<Weights, RingErro
         let bias = raw.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b)).collect();
         layers.push(LayerWeights { node, weights, bias });
     }
-    if !rest.is_empty() {
+    if !unread.is_empty() {
         return Err(wrong_length());
     }
     let weights = Weights { layers };
@@ -116,10 +116,10 @@ fn layer_bytes(layer: &LayerWeights) -> usize {
 
 /// Number of bytes that hold each of the weights.
 fn weight_size(weights: &[i32]) -> usize {
-    let all = |fits: fn(i32) -> bool| weights.iter().all(|&w| fits(w));
-    if all(|w| i8::try_from(w).is_ok()) {
+    let all_fit = |fits: fn(i32) -> bool| weights.iter().all(|&w| fits(w));
+    if all_fit(|w| i8::try_from(w).is_ok()) {
         1
-    } else if all(|w| i16::try_from(w).is_ok()) {
+    } else if all_fit(|w| i16::try_from(w).is_ok()) {
         2
     } else {
         4

@@ -41,9 +41,9 @@ fn weights_that_do_not_fit_are_refused() {
     assert!(matches!(read(&bytes[..bytes.len() - 1]), Err(RingError::Encoding { part: "private", .. })));
     assert!(matches!(read(&[&bytes[..], &[0]].concat()), Err(RingError::Encoding { .. })));
     for size in [0, 3, 8] {
-        let mut other = bytes.to_vec();
-        other[0] = size;
-        assert!(read(&other).is_err(), "{size}");
+        let mut changed = bytes.to_vec();
+        changed[0] = size;
+        assert!(read(&changed).is_err(), "{size}");
     }
     // Larger than the public facts state: rows of nine weights of 2^10.
     let mut large = weights.clone();
@@ -82,12 +82,12 @@ proptest! {
     }
 
     #[test]
-    fn any_public_part_ends_in_a_result(noise in prop::collection::vec(any::<u8>(), 0..300), at in any::<prop::sample::Index>()) {
+    fn any_public_part_ends_in_a_result(noise in prop::collection::vec(any::<u8>(), 0..300), position in any::<prop::sample::Index>()) {
         // Any bytes from a server must give a value or an error.
         let _ = read_public(&noise);
         let mut public = public_bytes(&small_model().0).unwrap();
-        let at = at.index(public.len());
-        public[at..].iter_mut().zip(&noise).for_each(|(b, n)| *b ^= n);
+        let position = position.index(public.len());
+        public[position..].iter_mut().zip(&noise).for_each(|(b, n)| *b ^= n);
         if let Ok(graph) = read_public(&public) {
             prop_assert_eq!(read_public(&public_bytes(&graph).unwrap()).unwrap(), graph);
         }

@@ -37,13 +37,13 @@ pub fn agreement(
     seed: Option<u64>,
 ) -> Result<Agreement, RingError> {
     let RingModel { graph, weights, relu_drop, .. } = lowered;
-    let spread = spread(&imported.model.calibration.wanted) * imported.model.output_multiplier;
+    let output_range = spread(&imported.model.calibration.wanted) * imported.model.output_multiplier;
     let mut a = Agreement { samples: inputs.len(), ..Agreement::default() };
     for (i, x) in inputs.iter().enumerate() {
-        let wanted = run(&imported.network.graph, x)?;
+        let expected = run(&imported.network.graph, x)?;
         let fixed = graph.input().fixed;
-        let given = imported.client_input(x);
-        let ints: Vec<i64> = given.iter().map(|&v| fixed.quantize(f64::from(v))).collect();
+        let client_input = imported.client_input(x);
+        let ints: Vec<i64> = client_input.iter().map(|&v| fixed.quantize(f64::from(v))).collect();
         let out = match seed {
             Some(seed) => {
                 let seed = seed.wrapping_add(i as u64);
@@ -54,16 +54,16 @@ pub fn agreement(
                 reference::run(graph, weights, &ints)?
             }
         };
-        let got = reference::dequantize_output(graph, &out);
-        let same = match (graph.spec().interface.output_mode, wanted.as_slice()) {
+        let answer = reference::dequantize_output(graph, &out);
+        let is_same = match (graph.spec().interface.output_mode, expected.as_slice()) {
             // The network itself ends with an arg max.
             (OutputMode::Top1, &[index]) => out[0] as f32 == index,
             (OutputMode::Top1, several) => is_class_of(Some(out[0] as usize), several),
-            (OutputMode::Logits, outputs) => is_class_of(class(&got), outputs),
+            (OutputMode::Logits, outputs) => is_class_of(class(&answer), outputs),
         };
-        a.same_class += f64::from(u8::from(same)) / inputs.len() as f64;
+        a.same_class += f64::from(u8::from(is_same)) / inputs.len() as f64;
         if graph.spec().interface.output_mode == OutputMode::Logits {
-            let e = relative_error(&got, &wanted, spread);
+            let e = relative_error(&answer, &expected, output_range);
             a.mean_error += e / inputs.len() as f64;
             a.max_error = tacit_floats::larger(a.max_error, e);
         }

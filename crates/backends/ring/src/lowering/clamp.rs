@@ -57,7 +57,9 @@ pub(super) fn clamped(
             .map_err(BackendError::from)
             .and_then(|emitted| (target.price)(&emitted.graph, *options.relu_drop.start()));
         match price {
-            Ok(price) if best.as_ref().is_none_or(|(least, _)| price < *least) => best = Some((price, candidate)),
+            Ok(price) if best.as_ref().is_none_or(|(best_price, _)| price < *best_price) => {
+                best = Some((price, candidate))
+            }
             Ok(_) => {}
             Err(error)
                 if matches!(error, BackendError::Unsupported { .. })
@@ -77,75 +79,77 @@ fn find(model: &Model, options: &RingOptions, emitted: &Emitted, room: f64) -> V
     let (graph, stats) = (&model.graph, &model.calibration);
     let read_by_layer: Vec<bool> =
         graph.users().iter().map(|users| users.iter().any(|&u| graph.nodes[u].op.is_linear())).collect();
-    let mut found: Vec<Clamp> = Vec::new();
+    let mut clamps: Vec<Clamp> = Vec::new();
     let (range, error) = (model.interface.input.range.ends(), options.linear_error);
     range::walk_bounds(&emitted.graph, &emitted.weights, range, error, &mut |id, spans| {
-        let (node, from) = (&emitted.graph.nodes()[id], emitted.origin[id]);
-        let most = likely(stats.max_abs[from], stats.extreme[from], options);
-        if !read_by_layer[from] || matches!(node.op, Op::Input) || most == 0.0 {
+        let (node, source) = (&emitted.graph.nodes()[id], emitted.origin[id]);
+        let limit = likely_magnitude(stats.max_abs[source], stats.extreme[source], options);
+        if !read_by_layer[source] || matches!(node.op, Op::Input) || limit == 0.0 {
             return;
         }
-        let units = most * f64::from(node.fixed.frac_bits).exp2();
+        let units = limit * f64::from(node.fixed.frac_bits).exp2();
         let [low, high] = range::join(spans.iter().copied());
-        if low.abs().max(high) <= units * room && found.iter().all(|c| c.node != from) {
+        if low.abs().max(high) <= units * room && clamps.iter().all(|c| c.node != source) {
             return;
         }
         let below = low < -units;
-        match found.iter_mut().find(|c| c.node == from) {
+        match clamps.iter_mut().find(|c| c.node == source) {
             Some(clamp) => clamp.below |= below,
-            None => found.push(Clamp { node: from, most, below }),
+            None => clamps.push(Clamp { node: source, most: limit, below }),
         }
         let floor = if below { -units } else { f64::NEG_INFINITY };
         spans.iter_mut().for_each(|s| *s = s.map(|v| v.clamp(floor, units)));
     });
-    found
+    clamps
 }
 
 /// Returns the magnitude that a ring would hold without clamps: the calibrated magnitude with the
 /// guard, and extreme inputs with their margin.
-fn likely(max_abs: f64, extreme: f64, options: &RingOptions) -> f64 {
+fn likely_magnitude(max_abs: f64, extreme: f64, options: &RingOptions) -> f64 {
     (max_abs * options.guard_bits.exp2()).max(extreme * emit::EXTREME_MARGIN)
 }
 
 /// Returns the model with `clamps`; all readers of a clamped tensor read the clamped values.
 fn insert(model: &Model, clamps: &[Clamp]) -> Result<Model, RingError> {
-    let mut made = model.clone();
-    let old = std::mem::take(&mut made.graph.nodes);
+    let mut clamped = model.clone();
+    let old = std::mem::take(&mut clamped.graph.nodes);
     let mut origin = Vec::with_capacity(old.len());
-    let mut moved: Vec<usize> = Vec::with_capacity(old.len());
+    let mut new_ids: Vec<usize> = Vec::with_capacity(old.len());
     for (id, mut node) in old.into_iter().enumerate() {
-        node.inputs.iter_mut().for_each(|i| *i = moved[*i]);
-        made.graph.nodes.push(node);
+        node.inputs.iter_mut().for_each(|i| *i = new_ids[*i]);
+        clamped.graph.nodes.push(node);
         origin.push(id);
-        let mut last = made.graph.nodes.len() - 1;
+        let mut last_id = clamped.graph.nodes.len() - 1;
         if let Some(clamp) = clamps.iter().find(|c| c.node == id) {
-            let (name, channels) = (made.graph.nodes[last].name.clone(), made.graph.nodes[last].shape[0]);
-            let most = clamp.most;
+            let (name, channels) = (clamped.graph.nodes[last_id].name.clone(), clamped.graph.nodes[last_id].shape[0]);
+            let limit = clamp.most;
             let ops = match clamp.below {
-                false => vec![affine(channels, -1.0, most), FloatOp::Relu, affine(channels, -1.0, most)],
+                false => vec![affine(channels, -1.0, limit), FloatOp::Relu, affine(channels, -1.0, limit)],
                 true => {
-                    let above = [affine(channels, -1.0, 2.0 * most), FloatOp::Relu, affine(channels, -1.0, most)];
-                    [affine(channels, 1.0, most), FloatOp::Relu].into_iter().chain(above).collect()
+                    let above = [affine(channels, -1.0, 2.0 * limit), FloatOp::Relu, affine(channels, -1.0, limit)];
+                    [affine(channels, 1.0, limit), FloatOp::Relu].into_iter().chain(above).collect()
                 }
             };
             for (k, op) in ops.into_iter().enumerate() {
                 let name = format!("{name}.clamp{k}");
-                last = made.graph.push(&name, op, &[last], &[]).map_err(|what| RingError::NoRing { what })?;
+                last_id = clamped.graph.push(&name, op, &[last_id], &[]).map_err(|what| RingError::NoRing { what })?;
                 origin.push(id);
             }
         }
-        moved.push(last);
+        new_ids.push(last_id);
     }
-    made.graph.output = moved[made.graph.output];
-    for sizes in [&mut made.calibration.max_abs, &mut made.calibration.mean_square, &mut made.calibration.extreme] {
+    clamped.graph.output = new_ids[clamped.graph.output];
+    for sizes in
+        [&mut clamped.calibration.max_abs, &mut clamped.calibration.mean_square, &mut clamped.calibration.extreme]
+    {
         *sizes = origin.iter().map(|&i| sizes[i]).collect();
     }
-    let both = clamps.iter().filter(|c| c.below).count();
-    made.notes.push(format!(
-        "{} tensors are clamped to what calibration and extreme inputs reach, with room ({both} of them on both sides)",
+    let two_sided = clamps.iter().filter(|c| c.below).count();
+    clamped.notes.push(format!(
+        "{} tensors are clamped to what calibration and extreme inputs reach, with room ({two_sided} of them on both sides)",
         clamps.len()
     ));
-    Ok(made)
+    Ok(clamped)
 }
 
 /// Returns the same factor and addend for each channel.
@@ -192,12 +196,12 @@ mod tests {
     #[test]
     fn clamps_leave_what_is_likely_as_it_was() {
         let model = tiny_cnn(OutputMode::Logits);
-        let all: Vec<Clamp> = (1..model.graph.nodes.len())
+        let every_node: Vec<Clamp> = (1..model.graph.nodes.len())
             .filter(|&id| model.graph.users()[id].iter().any(|&u| model.graph.nodes[u].op.is_linear()))
             .map(|node| Clamp { node, most: model.calibration.extreme[node].max(1.0) * 2.0, below: node % 2 == 0 })
             .collect();
-        assert!(!all.is_empty());
-        let clamped = insert(&model, &all).unwrap();
+        assert!(!every_node.is_empty());
+        let clamped = insert(&model, &every_node).unwrap();
         clamped.check().unwrap();
         for x in inputs(5) {
             let (a, b) = (model.run(&x).unwrap(), clamped.run(&x).unwrap());
@@ -205,16 +209,16 @@ mod tests {
             assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() < 1e-4), "{a:?} {b:?}");
         }
         // The clamps take effect: no larger value passes.
-        let narrow: Vec<Clamp> = all.iter().map(|c| Clamp { most: 1e-3, below: true, ..*c }).collect();
+        let narrow: Vec<Clamp> = every_node.iter().map(|c| Clamp { most: 1e-3, below: true, ..*c }).collect();
         let cut = insert(&model, &narrow).unwrap();
-        let mut seen = 0;
+        let mut clamp_count = 0;
         tacit_graph::float::run::run_tapped(&cut.graph, &inputs(1)[0], &mut |_, node, values| {
             if node.name.ends_with(".clamp4") {
-                seen += 1;
+                clamp_count += 1;
                 assert!(values.iter().all(|v| v.abs() <= 1.1e-3), "{}", node.name);
             }
         })
         .unwrap();
-        assert_eq!(seen, narrow.len());
+        assert_eq!(clamp_count, narrow.len());
     }
 }

@@ -110,25 +110,25 @@ fn finish(problem: &Problem, mut e: Emitter, output: NodeId, top1: bool) -> Resu
     let (likely, extreme) = needs(&e);
     // Unlikely inputs must not exclude all rings. If there is no room for them, the report warns
     // that they may overflow.
-    let both = likely.iter().zip(extreme).map(|(a, b)| *a.max(&b)).collect();
-    let mut rings = Rings::new(&e, both).or_else(|_| Rings::new(&e, likely))?;
+    let larger_needs = likely.iter().zip(extreme).map(|(a, b)| *a.max(&b)).collect();
+    let mut rings = Rings::new(&e, larger_needs).or_else(|_| Rings::new(&e, likely))?;
     if problem.options.clamp {
-        place(&mut weights, &layers, &rings.moved);
-        let moved = rings.moved.clone();
+        place(&mut weights, &layers, &rings.new_ids);
+        let new_ids = rings.new_ids.clone();
         let graph = rings.graph(problem, output, top1)?;
         let error = problem.options.linear_error;
         let bounds = range::worst_case(&graph, &weights, problem.model.interface.input.range.ends(), error);
-        let bounds: Vec<f64> = moved.iter().map(|&id| bounds[id]).collect();
-        rings = Rings::new(&e, certain(&e, &bounds))?;
+        let bounds: Vec<f64> = new_ids.iter().map(|&id| bounds[id]).collect();
+        rings = Rings::new(&e, certain_widths(&e, &bounds))?;
     }
-    place(&mut weights, &layers, &rings.moved);
+    place(&mut weights, &layers, &rings.new_ids);
     let origin = std::mem::take(&mut rings.origin);
     Ok(Emitted { graph: rings.graph(problem, output, top1)?, weights, origin })
 }
 
 /// Sets the node of each layer's weights to the emitted one.
-fn place(weights: &mut Weights, layers: &[NodeId], moved: &[NodeId]) {
-    weights.layers.iter_mut().zip(layers).for_each(|(layer, &node)| layer.node = moved[node]);
+fn place(weights: &mut Weights, layers: &[NodeId], new_ids: &[NodeId]) {
+    weights.layers.iter_mut().zip(layers).for_each(|(layer, &node)| layer.node = new_ids[node]);
 }
 
 /// Nodes with their rings.
@@ -136,19 +136,19 @@ struct Rings {
     nodes: Vec<Node>,
     origin: Vec<usize>,
     /// Index of each emitted node.
-    moved: Vec<NodeId>,
+    new_ids: Vec<NodeId>,
 }
 
 impl Rings {
     fn new(e: &Emitter, needs: Vec<u32>) -> Result<Self, RingError> {
         let (mut nodes, mut origin) = (e.nodes.clone(), e.origin.clone());
-        let moved = width::assign(&mut nodes, needs, &mut origin)?;
-        Ok(Self { nodes, origin, moved })
+        let new_ids = width::assign(&mut nodes, needs, &mut origin)?;
+        Ok(Self { nodes, origin, new_ids })
     }
 
     fn graph(self, problem: &Problem, output: NodeId, top1: bool) -> Result<RingGraph, RingError> {
         let mut interface = problem.model.interface.clone();
-        let output = self.moved[output];
+        let output = self.new_ids[output];
         if !top1 {
             // The search compares logits, even if only a class is revealed in the end.
             interface.output_mode = OutputMode::Logits;
@@ -164,8 +164,8 @@ impl Rings {
     }
 }
 
-/// Returns the narrowest rings for bounds that no input exceeds.
-fn certain(e: &Emitter, bounds: &[f64]) -> Vec<u32> {
+/// Returns the width of the narrowest ring of each node for bounds that no input exceeds.
+fn certain_widths(e: &Emitter, bounds: &[f64]) -> Vec<u32> {
     let quartered = width::quartered(&e.nodes);
     let widths = e.nodes.iter().enumerate().map(|(id, node)| match known_width(e, id, node) {
         Some(width) => width,
@@ -179,8 +179,8 @@ fn known_width(e: &Emitter, id: NodeId, node: &Node) -> Option<u32> {
     if let Some(Size::Ring(width)) = e.sized.get(&id) {
         return Some(*width);
     }
-    let from = *node.inputs.first()?;
-    let classes: usize = e.nodes[from].shape.iter().product();
+    let input = *node.inputs.first()?;
+    let classes: usize = e.nodes[input].shape.iter().product();
     matches!(node.op, Op::ArgMax).then(|| 2 + classes.ilog2() + 1)
 }
 
@@ -234,17 +234,17 @@ fn keeps_magnitudes(op: &FloatOp) -> bool {
 }
 
 impl Emitter<'_> {
-    fn add(&mut self, from: usize, name: &str, op: Op, inputs: &[NodeId], frac: u32) -> Wire {
+    fn add(&mut self, source: usize, name: &str, op: Op, inputs: &[NodeId], frac: u32) -> Wire {
         let shape = match (&op, inputs.first()) {
             (Op::ArgMax, _) => vec![1],
-            (Op::Reshape, _) | (_, None) => self.graph.nodes[from].shape.clone(),
+            (Op::Reshape, _) | (_, None) => self.graph.nodes[source].shape.clone(),
             (Op::Truncate { .. } | Op::ShiftLeft { .. } | Op::AddConst { .. }, Some(&i)) => self.nodes[i].shape.clone(),
-            _ => self.graph.nodes[from].shape.clone(),
+            _ => self.graph.nodes[source].shape.clone(),
         };
         // The width is set once all readers are known.
         let fixed = FixedPoint { width: 0, frac_bits: frac };
         self.nodes.push(Node { name: name.into(), op, inputs: inputs.to_vec(), shape, fixed });
-        self.origin.push(from);
+        self.origin.push(source);
         Wire { id: self.nodes.len() - 1, frac }
     }
 
@@ -254,8 +254,8 @@ impl Emitter<'_> {
         if wire.frac <= frac {
             return wire;
         }
-        if let Some(&known) = self.truncated.get(&(from, frac)) {
-            return known;
+        if let Some(&truncated) = self.truncated.get(&(from, frac)) {
+            return truncated;
         }
         let bits = wire.frac - frac;
         let name = self.graph.nodes[from].name.clone();
@@ -270,18 +270,18 @@ impl Emitter<'_> {
     }
 
     /// Returns the tensor in its own scale.
-    fn narrow(&mut self, from: usize) -> Wire {
-        self.at_most(from, self.target[from])
+    fn narrow(&mut self, source: usize) -> Wire {
+        self.at_most(source, self.target[source])
     }
 
     /// Returns the tensor with exactly `frac` fraction bits.
-    fn exactly(&mut self, from: usize, frac: u32) -> Wire {
-        let wire = self.at_most(from, frac);
+    fn exactly(&mut self, source: usize, frac: u32) -> Wire {
+        let wire = self.at_most(source, frac);
         if wire.frac == frac {
             return wire;
         }
-        let name = format!("{}.align", self.graph.nodes[from].name);
-        self.add(from, &name, Op::ShiftLeft { bits: frac - wire.frac }, &[wire.id], frac)
+        let name = format!("{}.align", self.graph.nodes[source].name);
+        self.add(source, &name, Op::ShiftLeft { bits: frac - wire.frac }, &[wire.id], frac)
     }
 
     /// Adds a constant to the bias of the layer that makes `id`, if nothing else reads the nodes in
@@ -305,30 +305,30 @@ impl Emitter<'_> {
 
     fn float_node(&mut self, id: usize, node: &FloatNode) -> Result<Wire, RingError> {
         let name = node.name.as_str();
-        let first = node.inputs.first().copied().unwrap_or(0);
+        let input = node.inputs.first().copied().unwrap_or(0);
         Ok(match &node.op {
             FloatOp::Input => self.add(id, name, Op::Input, &[], self.target[id]),
             FloatOp::Conv { geometry, weights, bias } => self.layer(id, node, Some(geometry), weights, bias)?,
             FloatOp::Dense { weights, bias } => self.layer(id, node, None, weights, bias)?,
             FloatOp::Affine { scale, shift } => self.uniform(id, node, f64::from(scale[0]), f64::from(shift[0])),
             FloatOp::PositionScale(factors) => {
-                let x = self.narrow(first);
+                let x = self.narrow(input);
                 let largest = largest_magnitude(factors.iter().copied());
                 let bits = factor_bits(largest);
                 let ints = factors.iter().map(|&f| quantise(f64::from(f), bits)).collect();
                 self.add(id, name, Op::MulConst { factors: ints, frac_bits: bits }, &[x.id], x.frac + bits)
             }
             FloatOp::Relu => {
-                let x = self.narrow(first);
+                let x = self.narrow(input);
                 self.add(id, name, Op::Relu, &[x.id], x.frac)
             }
-            FloatOp::Function(function) => self.function(id, name, first, *function)?,
+            FloatOp::Function(function) => self.function(id, name, input, *function)?,
             FloatOp::MaxPool(w) => {
-                let x = self.narrow(first);
+                let x = self.narrow(input);
                 self.add(id, name, Op::MaxPool(w.clone()), &[x.id], x.frac)
             }
             FloatOp::SumPool(w) => {
-                let x = self.wires[first];
+                let x = self.wires[input];
                 self.add(id, name, Op::SumPool(w.clone()), &[x.id], x.frac)
             }
             FloatOp::Add => self.sum(id, node, Op::Add),
@@ -339,20 +339,20 @@ impl Emitter<'_> {
                 self.add(id, name, Op::Concat, &parts, frac)
             }
             FloatOp::Slice(s) => {
-                let x = self.wires[first];
+                let x = self.wires[input];
                 self.add(id, name, Op::Slice(s.clone()), &[x.id], x.frac)
             }
             FloatOp::Pad { before, after } => {
-                let x = self.wires[first];
+                let x = self.wires[input];
                 let op = Op::Pad { before: before.clone(), after: after.clone() };
                 self.add(id, name, op, &[x.id], x.frac)
             }
             FloatOp::Reshape => {
-                let x = self.wires[first];
+                let x = self.wires[input];
                 self.add(id, name, Op::Reshape, &[x.id], x.frac)
             }
             FloatOp::Transpose(perm) => {
-                let x = self.wires[first];
+                let x = self.wires[input];
                 self.add(id, name, Op::Transpose { perm: perm.clone() }, &[x.id], x.frac)
             }
             FloatOp::Mul => unreachable!("products are refused before"),
@@ -387,16 +387,16 @@ impl Emitter<'_> {
             Some(geometry) => Op::Conv2d(Conv2d { geometry: geometry.clone(), weights: facts }),
             None => Op::Linear(Linear { out_features: bias.len(), weights: facts }),
         };
-        let made = self.add(id, &node.name, op, &[x.id], frac);
+        let wire = self.add(id, &node.name, op, &[x.id], frac);
         let bias = bias.iter().map(|&b| quantise(f64::from(b), frac)).collect();
-        self.weights.push(LayerWeights { node: made.id, weights: ints, bias });
-        Ok(made)
+        self.weights.push(LayerWeights { node: wire.id, weights: ints, bias });
+        Ok(wire)
     }
 
     /// Returns the largest likely magnitude of a float node's tensor, and the largest on extreme
     /// inputs.
-    fn sizes(&self, from: usize) -> [f64; 2] {
-        [self.stats.max_abs[from] * self.guard, self.stats.extreme[from] * EXTREME_MARGIN]
+    fn sizes(&self, source: usize) -> [f64; 2] {
+        [self.stats.max_abs[source] * self.guard, self.stats.extreme[source] * EXTREME_MARGIN]
     }
 
     /// Multiplies by a public factor and adds a public addend, the same for all elements.

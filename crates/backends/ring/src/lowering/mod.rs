@@ -183,8 +183,8 @@ struct Problem<'a> {
 impl<'a> Problem<'a> {
     fn new(model: &'a Model, options: &'a RingOptions, watch: &'a Watch) -> Self {
         let (searched, held_out) = model.calibration.split(&model.graph);
-        let spread = spread(&model.calibration.wanted);
-        Self { model, options, watch, tried: Cell::new(0), searched, held_out, spread }
+        let output_range = spread(&model.calibration.wanted);
+        Self { model, options, watch, tried: Cell::new(0), searched, held_out, spread: output_range }
     }
 
     fn top1(&self) -> bool {
@@ -220,7 +220,7 @@ pub fn lower_for(
     check_forms(model)?;
     let clamped = if options.clamp { Some(clamp::clamped(model, options, &target, watch)?) } else { None };
     let problem = Problem::new(clamped.as_ref().unwrap_or(model), options, watch);
-    let found = match options.frac_bits {
+    let search_result = match options.frac_bits {
         Some(f) => {
             let scheme = scheme::Scheme::fixed(f, options.weight_bits.unwrap_or(f));
             let relu_drop = *options.relu_drop.start();
@@ -229,10 +229,10 @@ pub fn lower_for(
         }
         None => search::cheapest(&problem, &target)?,
     };
-    let emitted = emit::emit(&problem, &found.scheme, problem.top1())?;
+    let emitted = emit::emit(&problem, &search_result.scheme, problem.top1())?;
     emitted.graph.check_weights(&emitted.weights)?;
-    let relu_drop = found.relu_drop;
-    let report = report::build(&problem, found, &emitted)?;
+    let relu_drop = search_result.relu_drop;
+    let report = report::build(&problem, search_result, &emitted)?;
     Ok(RingModel { graph: emitted.graph, weights: emitted.weights, relu_drop, report })
 }
 

@@ -89,11 +89,11 @@ fn times([low, high]: Span, factor: f64) -> Span {
     [smaller(a, b), larger(a, b)]
 }
 
-/// Returns the channel spans of a tensor of shape `to` that has the elements of one of shape
-/// `from`, in order.
-fn reshaped(spans: &[Span], from: &[usize], to: &[usize]) -> Vec<Span> {
-    let [old, new] = [from, to].map(|shape| shape[1..].iter().product::<usize>().max(1));
-    (0..to[0]).map(|c| join((c * new / old..=((c + 1) * new - 1) / old).map(|i| spans[i]))).collect()
+/// Returns the channel spans of a tensor of shape `new_shape` that has the elements of one of shape
+/// `old_shape`, in order.
+fn reshaped(spans: &[Span], old_shape: &[usize], new_shape: &[usize]) -> Vec<Span> {
+    let [old, new] = [old_shape, new_shape].map(|shape| shape[1..].iter().product::<usize>().max(1));
+    (0..new_shape[0]).map(|c| join((c * new / old..=((c + 1) * new - 1) / old).map(|i| spans[i]))).collect()
 }
 
 impl Interpreter for Bounds<'_, '_> {
@@ -105,7 +105,7 @@ impl Interpreter for Bounds<'_, '_> {
         let none = Vec::new();
         let x = inputs.first().copied().unwrap_or(&none);
         let before: &[usize] = node.inputs.first().map_or(&[], |&i| &self.graph.nodes()[i].shape);
-        let each = |of: &dyn Fn(Span) -> Span| x.iter().map(|s| of(*s)).collect::<Vec<_>>();
+        let map_spans = |map: &dyn Fn(Span) -> Span| x.iter().map(|s| map(*s)).collect::<Vec<_>>();
         let mut made = match &node.op {
             Op::Input => vec![self.input(node); node.shape[0]],
             Op::Conv2d(c) => {
@@ -118,30 +118,30 @@ impl Interpreter for Bounds<'_, '_> {
                 })
             }
             Op::Linear(_) => self.layer(id, before[0], 1, |_| x.clone()),
-            Op::Relu => each(&|[low, high]| [low.max(0.0), high.max(0.0)]),
+            Op::Relu => map_spans(&|[low, high]| [low.max(0.0), high.max(0.0)]),
             Op::SumPool(w) => {
                 let count = (w.kernel[0] * w.kernel[1]) as f64;
-                each(&|s| times(if w.pads == [0; 4] { s } else { with_zero(s) }, count))
+                map_spans(&|s| times(if w.pads == [0; 4] { s } else { with_zero(s) }, count))
             }
             Op::Add => x.iter().zip(inputs[1]).map(|(a, b)| [a[0] + b[0], a[1] + b[1]]).collect(),
             Op::Sub => x.iter().zip(inputs[1]).map(|(a, b)| [a[0] - b[1], a[1] - b[0]]).collect(),
-            Op::AddConst { value } => each(&|[low, high]| [low + *value as f64, high + *value as f64]),
-            Op::MulConst { factors, .. } => each(&|s| join(factors.iter().map(|f| times(s, *f as f64)))),
+            Op::AddConst { value } => map_spans(&|[low, high]| [low + *value as f64, high + *value as f64]),
+            Op::MulConst { factors, .. } => map_spans(&|s| join(factors.iter().map(|f| times(s, *f as f64)))),
             Op::Truncate { bits } => {
                 let [down, up] = [-1.0, 1.0];
-                each(&|s| times(s, (-f64::from(*bits)).exp2()))
+                map_spans(&|s| times(s, (-f64::from(*bits)).exp2()))
                     .iter()
                     .map(|s| [s[0].floor() + down, s[1].floor() + up])
                     .collect()
             }
-            Op::ShiftLeft { bits } => each(&|s| times(s, f64::from(*bits).exp2())),
+            Op::ShiftLeft { bits } => map_spans(&|s| times(s, f64::from(*bits).exp2())),
             Op::MaxPool(_) | Op::Widen => x.clone(),
             Op::LookUp(table) => vec![table.range().map(|end| end as f64); x.len()],
             Op::Concat => inputs.iter().flat_map(|spans| spans.iter().copied()).collect(),
             Op::Slice(s) => (0..s.len[0]).map(|i| x[s.start[0] + i * s.step[0]]).collect(),
             Op::Pad { before, after } => {
                 let flat = before[1..].iter().chain(&after[1..]).all(|p| *p == 0);
-                let inside = each(&|s| if flat { s } else { with_zero(s) });
+                let inside = map_spans(&|s| if flat { s } else { with_zero(s) });
                 repeat_n([0.0; 2], before[0]).chain(inside).chain(repeat_n([0.0; 2], after[0])).collect()
             }
             Op::Reshape => reshaped(x, before, &node.shape),

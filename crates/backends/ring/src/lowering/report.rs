@@ -191,16 +191,16 @@ pub fn count_comparisons(graph: &RingGraph) -> Comparisons {
     c
 }
 
-pub(super) fn build(problem: &Problem, found: Found, emitted: &Emitted) -> Result<RingReport, RingError> {
+pub(super) fn build(problem: &Problem, choice: Found, emitted: &Emitted) -> Result<RingReport, RingError> {
     let (graph, calibration) = (&emitted.graph, &problem.model.calibration);
     let errors = errors(problem, emitted)?;
-    let Found { scheme, relu_drop, quality, choices } = found;
-    let few = problem.held_out.is_empty();
+    let Found { scheme, relu_drop, quality, choices } = choice;
+    let is_search_only = problem.held_out.is_empty();
     let samples = Samples { searched: problem.searched.len(), held_out: problem.held_out.len() };
-    let agreement = (!few).then_some(quality.agreement);
+    let agreement = (!is_search_only).then_some(quality.agreement);
     let share = 1.0 - quality.flips;
-    let expected = (!few).then(|| Expected { share, interval: interval(share, samples.held_out) });
-    let (overflow, certain) = overflow(problem, emitted);
+    let expected = (!is_search_only).then(|| Expected { share, interval: interval(share, samples.held_out) });
+    let (overflow, is_certain) = overflow(problem, emitted);
     let layers = graph
         .nodes()
         .iter()
@@ -217,7 +217,7 @@ pub(super) fn build(problem: &Problem, found: Found, emitted: &Emitted) -> Resul
                 frac_bits: n.fixed.frac_bits,
                 weight_bits: n.op.facts().map(|f| f.frac_bits),
                 headroom_bits: if matches!(n.op, Op::ArgMax) { 0.0 } else { headroom },
-                certain: certain[id],
+                certain: is_certain[id],
                 max_error: errors[id].0,
                 mean_error: errors[id].1,
                 comparisons: comparisons_of(graph, id),
@@ -263,13 +263,13 @@ fn warnings(
             "no calibration samples: ranges come from seeded random inputs, headroom is a guess (`clamp=true` needs none)".into(),
         );
     }
-    let asked = problem.options.agreement;
+    let required = problem.options.agreement;
     match expected {
-        Some(Expected { share, .. }) if share < asked => warnings.push(format!(
+        Some(Expected { share, .. }) if share < required => warnings.push(format!(
             "{:.2} % of inputs are expected to get another class than from the float network, {:.2} % were asked for: more fraction bits \
              (`max_frac_bits`), or a smaller `error_bound`",
             100.0 * (1.0 - share),
-            100.0 * (1.0 - asked)
+            100.0 * (1.0 - required)
         )),
         None if !calibration.guessed => warnings.push(format!(
             "{} samples were kept, all of them for the search: from {FEWEST_SAMPLES} on some are held out, and agreement is stated",
@@ -312,21 +312,21 @@ fn errors(problem: &Problem, emitted: &Emitted) -> Result<Vec<(f64, f64)>, RingE
     let count = graph.nodes().len();
     let mut errors = vec![(0f64, 0f64); count];
     let samples = &model.calibration.samples[..model.calibration.samples.len().min(COMPARED_SAMPLES)];
-    for (done, sample) in samples.iter().enumerate() {
-        problem.watch.tell("comparing each layer with the float network", done, Some(samples.len()))?;
+    for (index, sample) in samples.iter().enumerate() {
+        problem.watch.tell("comparing each layer with the float network", index, Some(samples.len()))?;
         // Fixed-point results come first; each float tensor is then compared with its fixed-point
         // tensors as soon as it is computed.
         let mut typed: Vec<Vec<(usize, Vec<i64>)>> = vec![Vec::new(); model.graph.nodes.len()];
         let fixed = graph.input().fixed;
         let ints: Vec<i64> = sample.iter().map(|&x| fixed.quantize(f64::from(x))).collect();
         reference::run_tapped(graph, &emitted.weights, &ints, &mut |id, node, values| {
-            let from = emitted.origin[id];
-            if !matches!(node.op, Op::ArgMax) && !is_half_done(&node.op, &model.graph.nodes[from].op) {
-                typed[from].push((id, values.to_vec()));
+            let source = emitted.origin[id];
+            if !matches!(node.op, Op::ArgMax) && !is_half_done(&node.op, &model.graph.nodes[source].op) {
+                typed[source].push((id, values.to_vec()));
             }
         })?;
-        run_tapped(&model.graph, sample, &mut |from, _, values| {
-            for (id, ints) in std::mem::take(&mut typed[from]) {
+        run_tapped(&model.graph, sample, &mut |source, _, values| {
+            for (id, ints) in std::mem::take(&mut typed[source]) {
                 let fixed = graph.nodes()[id].fixed;
                 let (mut largest, mut sum) = (0f64, 0f64);
                 for (v, w) in ints.iter().zip(values) {
@@ -359,7 +359,7 @@ fn overflow(problem: &Problem, emitted: &Emitted) -> (Overflow, Vec<bool>) {
     let (range, error) = (problem.model.interface.input.range.ends(), problem.options.linear_error);
     let bounds = range::worst_case(graph, &emitted.weights, range, error);
     let quartered = width::quartered(graph.nodes());
-    let mut found = Overflow { least_factor: f64::INFINITY, ..Overflow::default() };
+    let mut overflow = Overflow { least_factor: f64::INFINITY, ..Overflow::default() };
     let mut certain = Vec::with_capacity(graph.nodes().len());
     for (id, node) in graph.nodes().iter().enumerate() {
         let limit = width::limit(node.fixed.width, quartered[id]);
@@ -367,32 +367,32 @@ fn overflow(problem: &Problem, emitted: &Emitted) -> (Overflow, Vec<bool>) {
         let is_certain = matches!(node.op, Op::ArgMax) || bounds[id] < limit;
         certain.push(is_certain);
         if is_certain {
-            found.certain += 1;
+            overflow.certain += 1;
             continue;
         }
-        found.likely += 1;
-        let seen = problem.model.calibration.max_abs[emitted.origin[id]] * f64::from(node.fixed.frac_bits).exp2();
-        found.least_factor = found.least_factor.min(limit / seen.max(1.0));
+        overflow.likely += 1;
+        let largest = problem.model.calibration.max_abs[emitted.origin[id]] * f64::from(node.fixed.frac_bits).exp2();
+        overflow.least_factor = overflow.least_factor.min(limit / largest.max(1.0));
     }
     // JSON needs a finite number, also if all tensors are certain.
-    found.least_factor = if found.likely == 0 { 0.0 } else { found.least_factor };
-    (found, certain)
+    overflow.least_factor = if overflow.likely == 0 { 0.0 } else { overflow.least_factor };
+    (overflow, certain)
 }
 
 /// Names nodes whose rings have no room for extreme inputs.
 fn extremes(problem: &Problem, emitted: &Emitted) -> Option<String> {
     let (nodes, extreme) = (emitted.graph.nodes(), &problem.model.calibration.extreme);
     let quartered = width::quartered(nodes);
-    let over = (0..nodes.len()).filter(|&id| {
+    let overflowing = (0..nodes.len()).filter(|&id| {
         let node = &nodes[id];
         let size = extreme[emitted.origin[id]] * f64::from(node.fixed.frac_bits).exp2();
         !matches!(node.op, Op::ArgMax) && size >= width::limit(node.fixed.width, quartered[id])
     });
-    let names: Vec<&str> = over.map(|id| nodes[id].name.as_str()).collect();
-    let first = names.first()?;
+    let names: Vec<&str> = overflowing.map(|id| nodes[id].name.as_str()).collect();
+    let first_name = names.first()?;
     Some(format!(
         "extreme inputs (checkerboards, stripes, noise at both ends of the accepted range) overflow the rings of {} tensors, the first \
-         is `{first}`: state a narrower range",
+         is `{first_name}`: state a narrower range",
         names.len()
     ))
 }

@@ -22,8 +22,8 @@ pub(super) fn warnings(problem: &Problem, emitted: &Emitted) -> Vec<String> {
 /// Returns the step of the input in the network's units, by dividing out the factor that the client
 /// applies to the first channel.
 pub(super) fn input_step(problem: &Problem, emitted: &Emitted) -> f64 {
-    let moved = problem.model.interface.input.moved.as_ref();
-    let factor = moved.map_or(1.0, |moved| f64::from(moved.scale[0]).abs());
+    let affine = problem.model.interface.input.moved.as_ref();
+    let factor = affine.map_or(1.0, |affine| f64::from(affine.scale[0]).abs());
     emitted.graph.input().fixed.dequantize(1) / if factor > 0.0 { factor } else { 1.0 }
 }
 
@@ -54,13 +54,13 @@ fn tensors(problem: &Problem, emitted: &Emitted) -> Option<String> {
         is_tensor && steps(id) > 0.0 && steps(id) < FEWEST_STEPS
     });
     let lost: Vec<usize> = lost.collect();
-    let first = *lost.first()?;
+    let first_input = *lost.first()?;
     Some(format!(
         "the scales leave next to nothing of {} tensors: the values of the first, `{}`, are {:.1e} steps on average; more fraction bits \
          (`max_frac_bits`, `frac_bits`)",
         lost.len(),
-        emitted.graph.nodes()[first].name,
-        steps(first)
+        emitted.graph.nodes()[first_input].name,
+        steps(first_input)
     ))
 }
 

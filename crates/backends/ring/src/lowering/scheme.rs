@@ -28,11 +28,11 @@ impl Scheme {
     /// Returns the fraction bits of a layer's weights. `gain` is the ratio of the layer's input to
     /// its output in size, fan-in included. Weights of magnitude `largest` must fit.
     pub(super) fn layer(&self, gain: f64, largest: f64) -> u32 {
-        let wanted = match *self {
+        let frac_bits = match *self {
             Self::Fixed { weight, .. } => weight,
             Self::Relative { weights, .. } => (f64::from(weights) + gain.log2()).round().clamp(0.0, 24.0) as u32,
         };
         let room = if largest > 0.0 { 29.0 - largest.log2().ceil() } else { 29.0 };
-        wanted.min(room.clamp(0.0, 47.0) as u32)
+        frac_bits.min(room.clamp(0.0, 47.0) as u32)
     }
 }

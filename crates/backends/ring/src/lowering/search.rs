@@ -76,29 +76,29 @@ fn quality(
     problem: &Problem,
     emitted: &Emitted,
     relu_drop: u32,
-    which: Range<usize>,
+    range: Range<usize>,
     seed: u64,
 ) -> Result<Quality, RingError> {
     let (graph, calibration) = (&emitted.graph, &problem.model.calibration);
-    let (mut same, mut error, mut flips, mut distance) = (0usize, 0.0, 0.0, 0.0);
-    let count = which.len() as f64;
+    let (mut same_count, mut error, mut flips, mut distance) = (0usize, 0.0, 0.0, 0.0);
+    let count = range.len() as f64;
     problem.tried.set(problem.tried.get() + 1);
-    for i in which {
+    for i in range {
         problem.watch.tell("choosing scales, attempts", problem.tried.get(), None)?;
-        let (sample, wanted) = (&calibration.samples[i], &calibration.wanted[i]);
+        let (sample, expected) = (&calibration.samples[i], &calibration.wanted[i]);
         let fixed = graph.input().fixed;
         let ints: Vec<i64> = sample.iter().map(|&x| fixed.quantize(f64::from(x))).collect();
         let seed = seed.wrapping_add(i as u64);
         let out = reference::run_with_share_errors(graph, &emitted.weights, &ints, seed, relu_drop)?;
         let scale = graph.output().fixed;
-        let got: Vec<f64> = out.iter().map(|&v| scale.dequantize(v)).collect();
-        same += usize::from(is_class_of(class(&got), wanted));
-        error += relative_error(&got, wanted, problem.spread);
-        distance += root_mean_square(&got, wanted);
-        flips += flip_probability(wanted, &got);
+        let outputs: Vec<f64> = out.iter().map(|&v| scale.dequantize(v)).collect();
+        same_count += usize::from(is_class_of(class(&outputs), expected));
+        error += relative_error(&outputs, expected, problem.spread);
+        distance += root_mean_square(&outputs, expected);
+        flips += flip_probability(expected, &outputs);
     }
     let distance = distance / count * problem.model.output_multiplier;
-    Ok(Quality { agreement: same as f64 / count, flips: flips / count, error: error / count, distance })
+    Ok(Quality { agreement: same_count as f64 / count, flips: flips / count, error: error / count, distance })
 }
 
 /// The result of the search.
@@ -216,14 +216,14 @@ impl<'a> Search<'a> {
 
     /// Returns the quality of a scheme; `None` if it cannot be computed.
     fn quality(&mut self, trial: Trial) -> Result<Option<Quality>, BackendError> {
-        if let Some((_, known)) = self.tried.get(&trial) {
-            return Ok(Some(*known));
+        if let Some((_, quality_before)) = self.tried.get(&trial) {
+            return Ok(Some(*quality_before));
         }
         let Some((emitted, cost)) = self.computable(trial)? else { return Ok(None) };
         let Problem { searched, options, .. } = self.problem;
-        let found = quality(self.problem, &emitted, trial.relu_drop, searched.clone(), options.seed)?;
-        self.tried.insert(trial, (cost, found));
-        Ok(Some(found))
+        let result = quality(self.problem, &emitted, trial.relu_drop, searched.clone(), options.seed)?;
+        self.tried.insert(trial, (cost, result));
+        Ok(Some(result))
     }
 
     /// Searches from coarse to fine scales, and then with fewer bits in the tests of ReLUs.
@@ -236,7 +236,7 @@ impl<'a> Search<'a> {
     }
 
     fn cheapest_scales(&mut self, best: f64, demands: Demands) -> Result<Option<(f64, Trial)>, BackendError> {
-        let mut found: Option<(f64, Trial)> = None;
+        let mut least_found: Option<(f64, Trial)> = None;
         let mut first_ok = None;
         for p in self.coarsest..=FINEST {
             // The search stops one step beyond the coarsest sufficient activations: coarser weights
@@ -251,40 +251,43 @@ impl<'a> Search<'a> {
             for w in (p - 2).max(self.coarsest)..=p + WEIGHTS_ABOVE {
                 let trial = self.trial(p, w);
                 let Some((_, cost)) = self.computable(trial)? else { continue };
-                if found.as_ref().is_some_and(|(known, _)| cost >= *known) {
+                if least_found.as_ref().is_some_and(|(least_cost, _)| cost >= *least_cost) {
                     break;
                 }
                 if self.accepts(trial, best, demands)? && self.compiles(trial)? {
-                    found = Some((cost, trial));
+                    least_found = Some((cost, trial));
                     break;
                 }
             }
         }
-        Ok(found)
+        Ok(least_found)
     }
 
     /// Finds cheaper trials with more bits left out, at the found scales or with slightly finer
     /// weights. Random inputs give too little information about small values.
     fn fewest_tested(
         &mut self,
-        mut least: f64,
+        mut least_cost: f64,
         scales: Trial,
         reachable: f64,
         demands: Demands,
     ) -> Result<Trial, BackendError> {
-        let mut found = scales;
+        let mut best_scales = scales;
         let drops = self.problem.options.relu_drop.clone().skip(1);
         for relu_drop in drops.take_while(|_| !self.problem.model.calibration.guessed) {
             for weights in [scales.weights, scales.weights + 1] {
                 let trial = Trial { weights, relu_drop, ..scales };
                 let Some((_, cost)) = self.computable(trial)? else { continue };
-                if cost < (1.0 - WORTH) * least && self.accepts(trial, reachable, demands)? && self.compiles(trial)? {
-                    (least, found) = (cost, trial);
+                if cost < (1.0 - WORTH) * least_cost
+                    && self.accepts(trial, reachable, demands)?
+                    && self.compiles(trial)?
+                {
+                    (least_cost, best_scales) = (cost, trial);
                     break;
                 }
             }
         }
-        Ok(found)
+        Ok(best_scales)
     }
 
     /// Returns the best agreement that fine scales reach.
@@ -310,8 +313,8 @@ impl<'a> Search<'a> {
     /// Tries slightly coarser and finer scales than the chosen ones, if samples are cheap to run.
     /// The owner then sees the knee of the trade-off.
     fn look_around(&mut self, chosen: Trial) -> Result<(), BackendError> {
-        let one = self.problem.model.graph.macs().saturating_mul(self.problem.searched.len() as u64);
-        let affordable = (LOOK_WORK / one.max(1)) as usize;
+        let sample_work = self.problem.model.graph.macs().saturating_mul(self.problem.searched.len() as u64);
+        let affordable = (LOOK_WORK / sample_work.max(1)) as usize;
         for step in [2, 1, -1, 4].into_iter().take(affordable) {
             let activations = chosen.activations + step;
             if (self.coarsest..=FINEST).contains(&activations) {
@@ -323,7 +326,7 @@ impl<'a> Search<'a> {
 
     /// Returns the tried schemes that no other beats in both cost and error.
     fn choices(&self) -> Vec<Choice> {
-        let all = self.tried.iter().map(|(&Trial { activations, weights, relu_drop }, &(cost, q))| Choice {
+        let choices = self.tried.iter().map(|(&Trial { activations, weights, relu_drop }, &(cost, q))| Choice {
             activations,
             weights,
             relu_drop,
@@ -331,17 +334,17 @@ impl<'a> Search<'a> {
             expected_agreement: (!self.problem.model.calibration.guessed).then_some(1.0 - q.flips),
             output_error: q.error,
         });
-        let mut all: Vec<Choice> = all.collect();
-        all.sort_by(|a, b| {
+        let mut choices: Vec<Choice> = choices.collect();
+        choices.sort_by(|a, b| {
             tacit_floats::rising(&a.cost, &b.cost).then(tacit_floats::rising(&a.output_error, &b.output_error))
         });
-        let mut least = f64::INFINITY;
-        all.retain(|c| {
-            let worth = c.output_error < least;
-            least = least.min(c.output_error);
+        let mut least_cost = f64::INFINITY;
+        choices.retain(|c| {
+            let worth = c.output_error < least_cost;
+            least_cost = least_cost.min(c.output_error);
             worth
         });
-        all
+        choices
     }
 
     /// Returns the most exact scheme that compiles, for when no scheme met the bound.
@@ -360,7 +363,7 @@ impl<'a> Search<'a> {
     }
 
     fn nothing_fits(&mut self) -> BackendError {
-        let what = "no choice of scales fits the supported rings: a tensor's values spread too far, or the input range is too wide";
-        self.refused.take().unwrap_or_else(|| RingError::NoRing { what: what.into() }.into())
+        let message = "no choice of scales fits the supported rings: a tensor's values spread too far, or the input range is too wide";
+        self.refused.take().unwrap_or_else(|| RingError::NoRing { what: message.into() }.into())
     }
 }

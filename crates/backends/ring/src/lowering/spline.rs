@@ -27,54 +27,54 @@ const MAX_BITS: [i32; 2] = [30, 40];
 
 /// Returns the fewest pieces of lines that are as exact as the results' scale, or as many pieces as
 /// an index allows. `None` if numbers have no more bits than an index.
-pub(super) fn at(function: Function, scales: &Scales, half_span: i32, coarsest: i32) -> Option<Tabulated> {
-    let function = Curve::of(function);
+pub(super) fn fit_lines(function: Function, scales: &Scales, half_span: i32, coarsest: i32) -> Option<Tabulated> {
+    let function = Curve::new(function);
     let span = half_span + i32::from(!function.starts_at_zero());
     let finest = (scales.finest as i32).min(MAX_BITS[0] - span);
     let steep = steepest(&function, scales, span);
-    let wanted = (steep * f64::from(scales.frac_bits).exp2() * 2.0).max(1.0).log2().ceil() as i32;
-    let frac = wanted.clamp(coarsest.min(finest), finest);
+    let needed_frac = (steep * f64::from(scales.frac_bits).exp2() * 2.0).max(1.0).log2().ceil() as i32;
+    let frac = needed_frac.clamp(coarsest.min(finest), finest);
     let mut best: Option<(f64, Tabulated)> = None;
     for index in 3..=scales.most_bits as i32 {
         let low = span + frac - index;
         if low < 1 || scales.frac_bits as i32 + low + 1 > MAX_BITS[1] {
             continue;
         }
-        let (error, made) = with(&function, scales, index as u32, low as u32, frac as u32);
+        let (error, tabulated) = build_lines(&function, scales, index as u32, low as u32, frac as u32);
         if error <= 1.0 {
-            return Some(made);
+            return Some(tabulated);
         }
-        if best.as_ref().is_none_or(|(least, _)| error < *least) {
-            best = Some((error, made));
+        if best.as_ref().is_none_or(|(least_error, _)| error < *least_error) {
+            best = Some((error, tabulated));
         }
     }
-    best.map(|(_, made)| made)
+    best.map(|(_, tabulated)| tabulated)
 }
 
 /// A function of the looked-up argument.
 struct Curve {
     function: Function,
-    of: Argument,
+    argument: Argument,
 }
 
 impl Curve {
-    fn of(function: Function) -> Self {
-        let of = match function.residual() {
+    fn new(function: Function) -> Self {
+        let argument = match function.residual() {
             Some(Symmetry::ZeroAbove) => Argument::Below,
             Some(Symmetry::Even) => Argument::Magnitude,
             Some(Symmetry::None) | None => Argument::Itself,
         };
-        Self { function, of }
+        Self { function, argument }
     }
 
     /// Whether the looked-up argument is never below zero.
     fn starts_at_zero(&self) -> bool {
-        self.function.is_positive() || self.of != Argument::Itself
+        self.function.is_positive() || self.argument != Argument::Itself
     }
 
     /// The function's value, cut to the range of the results.
     fn value(&self, scales: &Scales) -> impl Fn(f64) -> f64 + use<> {
-        let (value, sign) = (cut(self.function, scales), if self.of == Argument::Itself { 1.0 } else { -1.0 });
+        let (value, sign) = (cut(self.function, scales), if self.argument == Argument::Itself { 1.0 } else { -1.0 });
         // An even function may also be evaluated below zero.
         move |x| value(sign * x)
     }
@@ -83,9 +83,9 @@ impl Curve {
 /// Returns approximately the steepest slope over a span of `2^span`.
 fn steepest(function: &Curve, scales: &Scales, span: i32) -> f64 {
     let (value, step) = (function.value(scales), f64::from(span - 12).exp2());
-    let first = if function.starts_at_zero() { 0 } else { -2048 };
+    let start = if function.starts_at_zero() { 0 } else { -2048 };
     let slopes =
-        (first..first + 4096).map(|i: i32| (value(f64::from(i + 1) * step) - value(f64::from(i) * step)).abs() / step);
+        (start..start + 4096).map(|i: i32| (value(f64::from(i + 1) * step) - value(f64::from(i) * step)).abs() / step);
     slopes.fold(0.0, tacit_floats::larger)
 }
 
@@ -114,28 +114,28 @@ impl Samples {
     /// `centre`.
     fn new(function: &Curve, scales: &Scales, count: i64, low: u32, centre: i64, frac: u32) -> Self {
         let (unit, value) = ((-f64::from(frac)).exp2(), function.value(scales));
-        let least = if function.starts_at_zero() { 0.0 } else { f64::NEG_INFINITY };
+        let domain_start = if function.starts_at_zero() { 0.0 } else { f64::NEG_INFINITY };
         let spacing = f64::from(low).exp2() / PLACES as f64;
         let origin = (count / 2 + 1) * PLACES;
-        let at = |place: i64| (centre as f64 + place as f64 * spacing) * unit;
+        let argument = |place: i64| (centre as f64 + place as f64 * spacing) * unit;
         let places = -origin..(count / 2) * PLACES + 1;
-        let first = places.clone().find(|&place| at(place) >= least).unwrap_or(-origin);
+        let first_place = places.clone().find(|&place| argument(place) >= domain_start).unwrap_or(-origin);
         let values = places.map(|place| {
-            let x = at(place);
+            let x = argument(place);
             let [below, above] = [x - 0.5 * unit, x + 0.5 * unit];
-            Sample { at: value(x), below: value(below.max(least)), above: value(above.max(least)) }
+            Sample { at: value(x), below: value(below.max(domain_start)), above: value(above.max(domain_start)) }
         });
-        Self { origin, first, values: values.collect(), length: spacing * unit }
+        Self { origin, first: first_place, values: values.collect(), length: spacing * unit }
     }
 
-    fn at(&self, place: i64) -> Sample {
+    fn get(&self, place: i64) -> Sample {
         self.values[(place + self.origin) as usize]
     }
 }
 
 /// Makes pieces of `2^low` numbers, chosen by an index of the given bits, and returns their error
 /// in units of the result's scale.
-fn with(function: &Curve, scales: &Scales, index: u32, low: u32, frac: u32) -> (f64, Tabulated) {
+fn build_lines(function: &Curve, scales: &Scales, index: u32, low: u32, frac: u32) -> (f64, Tabulated) {
     let half = 1i64 << (index + low - 1);
     let centre = if function.starts_at_zero() { half } else { 0 };
     let frac_bits = scales.frac_bits + low + 1;
@@ -146,25 +146,25 @@ fn with(function: &Curve, scales: &Scales, index: u32, low: u32, frac: u32) -> (
     let (mut entries, mut slopes) = (vec![0; count as usize], vec![0; count as usize]);
     let mut error = 0f64;
     for piece in -count / 2..count / 2 {
-        let of_piece = |place: i64| samples.at(piece * PLACES + place);
-        let first = (samples.first - piece * PLACES).max(-PLACES);
-        let first = if first < PLACES { first } else { 0 };
+        let of_piece = |place: i64| samples.get(piece * PLACES + place);
+        let first_place = (samples.first - piece * PLACES).max(-PLACES);
+        let first_place = if first_place < PLACES { first_place } else { 0 };
         // The topmost piece is reserved.
-        let last = if piece == count / 2 - 1 { 0 } else { PLACES };
-        let start = first.min(last - 1);
-        let slope = (of_piece(last).at - of_piece(start).at) / ((last - start) as f64 * samples.length);
+        let last_place = if piece == count / 2 - 1 { 0 } else { PLACES };
+        let start = first_place.min(last_place - 1);
+        let slope = (of_piece(last_place).at - of_piece(start).at) / ((last_place - start) as f64 * samples.length);
         let slope = (slope * slope_unit).round();
         let line = |place: i64| slope / slope_unit * place as f64 * samples.length;
-        let [mut least, mut most] = [f64::MAX, f64::MIN];
-        for place in first..last + 1 {
+        let [mut min_gap, mut max_gap] = [f64::MAX, f64::MIN];
+        for place in first_place..last_place + 1 {
             let gap = of_piece(place).at - line(place);
-            (least, most) = (least.min(gap), most.max(gap));
+            (min_gap, max_gap) = (min_gap.min(gap), max_gap.max(gap));
         }
-        let entry = quantise((least + most) / 2.0, scales.frac_bits + 2);
+        let entry = quantise((min_gap + max_gap) / 2.0, scales.frac_bits + 2);
         let place = (piece & (count - 1)) as usize;
         (entries[place], slopes[place]) = (entry, slope as i64);
         let entry = entry as f64 / entry_unit;
-        for place in first..last + 1 {
+        for place in first_place..last_place + 1 {
             let (sample, on_line) = (of_piece(place), entry + line(place));
             error = error.max((sample.below - on_line).abs()).max((sample.above - on_line).abs());
         }
@@ -172,9 +172,9 @@ fn with(function: &Curve, scales: &Scales, index: u32, low: u32, frac: u32) -> (
     // Index 0 is the middle of the ring.
     let top = half - (1 << low) + centre;
     let clipped = function.function.is_positive() || exceed(scales, frac, top);
-    let stated = (error * f64::from(frac_bits).exp2()).ceil() as u32;
+    let table_error = (error * f64::from(frac_bits).exp2()).ceil() as u32;
     let lines = Some(Lines { low, shift: low - 1, slopes });
-    let table = Table { function: function.function, entries, lines, frac_bits, error: stated.max(1) };
-    let made = Tabulated { table, frac, centre, clipped, of: function.of };
-    (error * f64::from(scales.frac_bits).exp2(), made)
+    let table = Table { function: function.function, entries, lines, frac_bits, error: table_error.max(1) };
+    let tabulated = Tabulated { table, frac, centre, clipped, argument: function.argument };
+    (error * f64::from(scales.frac_bits).exp2(), tabulated)
 }

@@ -19,10 +19,10 @@ use crate::Table;
 /// # Errors
 /// A sentence, if the input is too large for any table.
 pub(super) fn tabulate(function: Function, scales: &Scales) -> Result<Tabulated, String> {
-    let [likely, extreme] = scales.input;
+    let [likely_size, extreme] = scales.input;
     let reach = match function.saturates_at() {
-        Some(end) => likely.max(extreme).min(end),
-        None => likely,
+        Some(end) => likely_size.max(extreme).min(end),
+        None => likely_size,
     };
     let half_span = if reach > 0.0 { reach.log2().ceil().max(-40.0) as i32 } else { 0 };
     let span = if function.is_positive() { half_span } else { half_span + 1 };
@@ -31,37 +31,37 @@ pub(super) fn tabulate(function: Function, scales: &Scales) -> Result<Tabulated,
     let (coarsest, finest) = ((2 - span).max(0), (most_bits - span).min(scales.finest as i32));
     if finest < coarsest {
         return Err(format!(
-            "values of up to {likely:.3} need a table of more than {most_bits} bits (`table_bits`), or more fraction bits than they have"
+            "values of up to {likely_size:.3} need a table of more than {most_bits} bits (`table_bits`), or more fraction bits than they have"
         ));
     }
     let mut frac = coarsest;
-    let one = loop {
-        let made = at(function, scales, (span + frac) as u32, frac as u32);
-        if made.table.error <= 1 {
-            return Ok(made);
+    let finest_table = loop {
+        let candidate = build_table(function, scales, (span + frac) as u32, frac as u32);
+        if candidate.table.error <= 1 {
+            return Ok(candidate);
         }
         if frac == finest {
-            break made;
+            break candidate;
         }
         frac += 1;
     };
-    let lines = spline::at(function, scales, half_span, coarsest);
-    Ok(lines.filter(|lines| error_units(lines, scales) < error_units(&one, scales)).unwrap_or(one))
+    let lines = spline::fit_lines(function, scales, half_span, coarsest);
+    Ok(lines.filter(|lines| error_units(lines, scales) < error_units(&finest_table, scales)).unwrap_or(finest_table))
 }
 
 /// Returns the error of a table in units of the results.
-fn error_units(made: &Tabulated, scales: &Scales) -> f64 {
-    f64::from(made.table.error) * (f64::from(scales.frac_bits) - f64::from(made.table.frac_bits)).exp2()
+fn error_units(tabulated: &Tabulated, scales: &Scales) -> f64 {
+    f64::from(tabulated.table.error) * (f64::from(scales.frac_bits) - f64::from(tabulated.table.frac_bits)).exp2()
 }
 
-fn at(function: Function, scales: &Scales, bits: u32, frac: u32) -> Tabulated {
+fn build_table(function: Function, scales: &Scales, bits: u32, frac: u32) -> Tabulated {
     let half = 1i64 << (bits - 1);
     let centre = if function.is_positive() { half } else { 0 };
     let (unit, value) = ((-f64::from(frac)).exp2(), cut(function, scales));
-    let one = f64::from(scales.frac_bits).exp2();
+    let result_unit = f64::from(scales.frac_bits).exp2();
     let (mut entries, mut error) = (vec![0; 1 << bits], 0f64);
     // Every function here rises or falls between two indices, so its ends there are the farthest.
-    let end = |x: f64| value(if function.is_positive() { x.max(0.0) } else { x } * unit) * one;
+    let end = |x: f64| value(if function.is_positive() { x.max(0.0) } else { x } * unit) * result_unit;
     let mut before = end((centre - half) as f64 - 0.5);
     for index in -half..half {
         let x = (index + centre) as f64;
@@ -80,7 +80,7 @@ fn at(function: Function, scales: &Scales, bits: u32, frac: u32) -> Tabulated {
         frac,
         centre,
         clipped,
-        of: Argument::Itself,
+        argument: Argument::Itself,
     }
 }
 
@@ -104,7 +104,8 @@ mod tests {
             (Function::Sqrt, [4.0, 5.0], 3.0, true),
             (Function::Rsqrt, [4.0, 5.0], 8.0, true),
         ] {
-            let Tabulated { table, frac, centre, clipped, of } = tabulate(function, &scales(input, result)).unwrap();
+            let Tabulated { table, frac, centre, clipped, argument } =
+                tabulate(function, &scales(input, result)).unwrap();
             let (half, unit) = (1i64 << (table.bits() - 1), f64::from(table.frac_bits).exp2());
             let top = half - 1 - table.reserved();
             assert!(clipped || input[1] * f64::from(frac).exp2() < top as f64 + 1.0, "{function:?}");
@@ -113,14 +114,14 @@ mod tests {
             for step in -4000..4000i64 {
                 // Inputs within the table, also between indices.
                 let x = ((step as f64 / 4000.0) * (half as f64 - 1.0)).min(top as f64) + centre as f64;
-                if (function.is_positive() || of != Argument::Itself) && x < 0.0 {
+                if (function.is_positive() || argument != Argument::Itself) && x < 0.0 {
                     continue;
                 }
-                let sign = if of == Argument::Itself { 1.0 } else { -1.0 };
-                let wanted = function.value(sign * x * (-f64::from(frac)).exp2()).clamp(-result, result);
+                let sign = if argument == Argument::Itself { 1.0 } else { -1.0 };
+                let expected = function.value(sign * x * (-f64::from(frac)).exp2()).clamp(-result, result);
                 for mask in [0, u64::MAX, (step as u64).wrapping_mul(0x9e37_79b9)] {
-                    let got = table.masked(x.round() as i64 - centre, mask) as f64 / unit;
-                    worst = worst.max((wanted - got).abs() * unit);
+                    let result_value = table.masked(x.round() as i64 - centre, mask) as f64 / unit;
+                    worst = worst.max((expected - result_value).abs() * unit);
                 }
             }
             assert!(worst <= f64::from(table.error) + 0.51, "{function:?}: {worst} units, {} stated", table.error);
@@ -139,24 +140,25 @@ mod tests {
             (Function::Sqrt, [4.0, 5.0], 6),
         ] {
             let scales = Scales { input, finest: 20, result: 8.0, frac_bits, most_bits: 9 };
-            let made = tabulate(function, &scales).unwrap();
-            let lines = made.table.lines.as_ref().unwrap_or_else(|| panic!("{function:?}: a table"));
-            assert!(made.table.index_bits() <= 9, "{function:?}");
-            assert!(made.table.frac_bits == frac_bits + lines.low + 1, "{function:?}");
-            let units = f64::from(made.table.error) * (-f64::from(lines.low + 1)).exp2();
+            let tabulated = tabulate(function, &scales).unwrap();
+            let lines = tabulated.table.lines.as_ref().unwrap_or_else(|| panic!("{function:?}: a table"));
+            assert!(tabulated.table.index_bits() <= 9, "{function:?}");
+            assert!(tabulated.table.frac_bits == frac_bits + lines.low + 1, "{function:?}");
+            let units = f64::from(tabulated.table.error) * (-f64::from(lines.low + 1)).exp2();
             // Constants would have a far larger error; the square root is steep at zero.
             assert!(units <= if function == Function::Sqrt { 6.0 } else { 1.0 }, "{function:?}: {units}");
-            let one = at(function, &scales, 9, made.frac.min(9 - (made.table.bits() - made.frac)));
-            assert!(f64::from(one.table.error) > 2.0 * units, "{function:?}: {}, {units}", one.table.error);
+            let constants =
+                build_table(function, &scales, 9, tabulated.frac.min(9 - (tabulated.table.bits() - tabulated.frac)));
+            assert!(f64::from(constants.table.error) > 2.0 * units, "{function:?}: {}, {units}", constants.table.error);
             // The distance between neighbouring lines is part of the error.
-            assert!(made.table.apart() <= 2 * u64::from(made.table.error), "{function:?}");
+            assert!(tabulated.table.apart() <= 2 * u64::from(tabulated.table.error), "{function:?}");
         }
     }
 
     #[test]
     fn what_fits_no_table_is_refused() {
-        let what = tabulate(Function::Exp, &scales([1e5, 1e5], 1.0)).err().unwrap();
-        assert!(what.contains("table_bits"), "{what}");
+        let message = tabulate(Function::Exp, &scales([1e5, 1e5], 1.0)).err().unwrap();
+        assert!(message.contains("table_bits"), "{message}");
         assert!(tabulate(Function::Sigmoid, &scales([1e5, 1e5], 1.0)).is_ok(), "it saturates");
         assert!(tabulate(Function::Sqrt, &scales([0.0, 0.0], 0.0)).is_ok(), "a tensor of zeros");
     }

@@ -28,7 +28,7 @@ pub(super) struct Tabulated {
     /// Whether the input may lie outside the table and is clipped.
     pub clipped: bool,
     /// The part of the input that is looked up.
-    pub of: Argument,
+    pub argument: Argument,
 }
 
 /// The part of a number that is looked up.
@@ -46,10 +46,10 @@ pub(super) enum Argument {
 pub(super) fn cut(function: Function, scales: &Scales) -> impl Fn(f64) -> f64 + use<> {
     // Tables are public: the point where they are cut must reveal only a power of two about the
     // calibration data.
-    let most = if scales.result > 0.0 { scales.result.log2().ceil().exp2() } else { 1.0 };
+    let result_limit = if scales.result > 0.0 { scales.result.log2().ceil().exp2() } else { 1.0 };
     move |x| {
         let value = function.value(x);
-        if value.is_nan() { most } else { value.clamp(-most, most) }
+        if value.is_nan() { result_limit } else { value.clamp(-result_limit, result_limit) }
     }
 }
 

@@ -31,17 +31,17 @@ pub(super) fn limit(width: u32, quartered: bool) -> f64 {
 /// readers subtract values to compare them, or widen them (as a ReLU may, while widths are
 /// unknown).
 pub(super) fn quartered(nodes: &[Node]) -> Vec<bool> {
-    let mut found = vec![false; nodes.len()];
+    let mut is_found = vec![false; nodes.len()];
     for node in nodes {
         for &i in &node.inputs {
-            found[i] |= match node.op {
+            is_found[i] |= match node.op {
                 Op::MaxPool(_) | Op::ArgMax | Op::Widen => true,
                 Op::Relu => node.fixed.width == 0 || node.fixed.width > nodes[i].fixed.width,
                 _ => false,
             };
         }
     }
-    found
+    is_found
 }
 
 /// Returns how near each tensor comes to its [`limit`] on an input.
@@ -51,8 +51,8 @@ pub(super) fn quartered(nodes: &[Node]) -> Vec<bool> {
 pub fn strain(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Result<Vec<Strain>, RingError> {
     let nodes = graph.nodes();
     let quartered = quartered(nodes);
-    let found = reference::magnitudes(graph, weights, input)?;
-    let strains = nodes.iter().zip(found).zip(quartered).map(|((node, largest), quartered)| {
+    let magnitudes = reference::magnitudes(graph, weights, input)?;
+    let strains = nodes.iter().zip(magnitudes).zip(quartered).map(|((node, largest), quartered)| {
         let share = largest as f64 / limit(node.fixed.width, quartered);
         Strain { node: node.name.clone(), share: if matches!(node.op, Op::ArgMax) { 0.0 } else { share } }
     });
@@ -71,14 +71,14 @@ pub(super) fn assign(
     mut needs: Vec<u32>,
     origin: &mut Vec<usize>,
 ) -> Result<Vec<NodeId>, RingError> {
-    let mut moved: Vec<NodeId> = (0..nodes.len()).collect();
+    let mut new_ids: Vec<NodeId> = (0..nodes.len()).collect();
     loop {
         let widths = solve(nodes, &needs);
         let Some(worst) = (0..nodes.len()).find(|&i| widths[i] > MAX_WIDTH) else {
             for (node, w) in nodes.iter_mut().zip(widths) {
                 node.fixed.width = w;
             }
-            return Ok(moved);
+            return Ok(new_ids);
         };
         // The last truncation whose readers need more than its values, and whose source is then too
         // wide.
@@ -98,7 +98,7 @@ pub(super) fn assign(
                 ),
             });
         };
-        insert_widen(nodes, &mut needs, origin, &mut moved, cut);
+        insert_widen(nodes, &mut needs, origin, &mut new_ids, cut);
     }
 }
 
@@ -118,11 +118,11 @@ fn solve(nodes: &[Node], needs: &[u32]) -> Vec<u32> {
         }
     }
     for (id, node) in nodes.iter().enumerate() {
-        let Some(&first) = node.inputs.first() else { continue };
+        let Some(&input) = node.inputs.first() else { continue };
         match node.op {
-            Op::Truncate { bits } => width[id] = width[first] - bits,
-            Op::MaxPool(_) => width[id] = width[first],
-            Op::Relu | Op::Widen => width[id] = width[id].max(width[first]),
+            Op::Truncate { bits } => width[id] = width[input] - bits,
+            Op::MaxPool(_) => width[id] = width[input],
+            Op::Relu | Op::Widen => width[id] = width[id].max(width[input]),
             _ => {}
         }
     }
@@ -133,7 +133,7 @@ fn insert_widen(
     nodes: &mut Vec<Node>,
     needs: &mut Vec<u32>,
     origin: &mut Vec<usize>,
-    moved: &mut [NodeId],
+    new_ids: &mut [NodeId],
     after: NodeId,
 ) {
     let mut widen = nodes[after].clone();
@@ -147,7 +147,7 @@ fn insert_widen(
     nodes.insert(after + 1, widen);
     needs.insert(after + 1, needs[after]);
     origin.insert(after + 1, origin[after]);
-    moved.iter_mut().filter(|i| **i >= after).for_each(|i| *i += 1);
+    new_ids.iter_mut().filter(|i| **i >= after).for_each(|i| *i += 1);
 }
 
 #[cfg(test)]
@@ -199,9 +199,9 @@ mod tests {
         ];
         let needs = vec![16, 32, 20, 36, 22, 34];
         let mut origin: Vec<usize> = (0..6).collect();
-        let moved = assign(&mut nodes, needs, &mut origin).unwrap();
+        let new_ids = assign(&mut nodes, needs, &mut origin).unwrap();
         assert!(nodes.iter().any(|n| n.op == Op::Widen));
-        assert_eq!(nodes[moved[5]].op, linear(12));
+        assert_eq!(nodes[new_ids[5]].op, linear(12));
         assert!(nodes.iter().all(|n| n.fixed.width <= 40));
         RingGraph::new(crate::fixtures::spec(nodes)).unwrap();
     }

@@ -120,16 +120,16 @@ fn largest(
     input: &[i64],
     size: impl Fn(NodeId, i64) -> u64,
 ) -> Result<Vec<u64>, RingError> {
-    let mut found = Vec::with_capacity(graph.nodes().len());
+    let mut magnitudes = Vec::with_capacity(graph.nodes().len());
     let mut tap = |id: NodeId, node: &Node, values: &[i64]| {
         let largest = values.iter().map(|&v| size(id, v)).max().unwrap_or(0);
-        found.push(if matches!(node.op, Op::ArgMax) { 0 } else { largest });
+        magnitudes.push(if matches!(node.op, Op::ArgMax) { 0 } else { largest });
     };
     let mut reference = Reference::new(graph, weights, input)?;
     reference.wrap = false;
     reference.tap = Some(&mut tap);
     walk(graph, &mut reference)?;
-    Ok(found)
+    Ok(magnitudes)
 }
 
 /// Computes without wrapping. Returns every node with a value outside `|x| < 2^(width-2)`, or
@@ -144,17 +144,17 @@ pub fn range_check(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Resul
             reserved[node.inputs[0]] = Some(table.reserved());
         }
     }
-    let found = largest(graph, weights, input, |node, v| {
+    let largest_values = largest(graph, weights, input, |node, v| {
         // Lines reserve a piece above all numbers.
         let free = if v < 0 { 0 } else { reserved[node].unwrap_or(0) };
         v.saturating_add(free).unsigned_abs()
     })?;
-    let found = graph.nodes().iter().zip(found).enumerate().filter_map(|(node, (n, max_abs))| {
+    let largest_values = graph.nodes().iter().zip(largest_values).enumerate().filter_map(|(node, (n, max_abs))| {
         // An index uses all of its ring.
         let limit = 1u64 << (n.fixed.width - if reserved[node].is_some() { 1 } else { 2 });
         (max_abs >= limit).then(|| OutOfRange { node, name: n.name.clone(), max_abs, limit })
     });
-    Ok(found.collect())
+    Ok(largest_values.collect())
 }
 
 /// Turns real inputs (after normalisation) into the integers of the `Input` node.
@@ -172,16 +172,16 @@ pub fn quantize_input(graph: &RingGraph, input: &[f32]) -> Result<Vec<i64>, Ring
 /// # Errors
 /// For the first input that does not fit, or if there are not `batch` inputs.
 pub fn quantize_inputs(graph: &RingGraph, batch: usize, inputs: &[f32]) -> Result<Vec<i64>, RingError> {
-    let each = graph.input().elements();
+    let input_len = graph.input().elements();
     if batch == 1 {
         return quantize_input(graph, inputs);
     }
-    if inputs.len() != batch * each {
+    if inputs.len() != batch * input_len {
         let what = format!("{} values for {batch} inputs of shape {:?}", inputs.len(), graph.input().shape);
         return Err(RingError::Input { what });
     }
     let mut integers = Vec::with_capacity(inputs.len());
-    for input in inputs.chunks(each) {
+    for input in inputs.chunks(input_len) {
         integers.extend(quantize_input(graph, input)?);
     }
     Ok(integers)
@@ -252,36 +252,36 @@ impl<'a> Reference<'a> {
 
     fn compute(&mut self, id: NodeId, node: &Node, inputs: &[&[i64]]) -> Result<Vec<i64>, RingError> {
         let before = |k: usize| &self.graph.nodes()[node.inputs[k]];
-        let first = inputs.first().copied().unwrap_or(&[]);
+        let input = inputs.first().copied().unwrap_or(&[]);
         Ok(match &node.op {
             Op::Input => self.input.to_vec(),
             Op::Conv2d(c) => {
                 let l = self.layer(id, node)?;
-                kernel::conv2d(&c.geometry, first, &before(0).shape, &node.shape, &l.weights, &l.bias)
+                kernel::conv2d(&c.geometry, input, &before(0).shape, &node.shape, &l.weights, &l.bias)
             }
             Op::Linear(_) => {
                 let l = self.layer(id, node)?;
-                kernel::dense(first, &l.weights, &l.bias)
+                kernel::dense(input, &l.weights, &l.bias)
             }
-            Op::Relu => self.relu(first, before(0).fixed.width),
-            Op::MaxPool(w) => kernel::pool(w, first, &before(0).shape, &node.shape, tacit_floats::larger),
-            Op::SumPool(w) => kernel::pool(w, first, &before(0).shape, &node.shape, i64::wrapping_add),
-            Op::Add => first.iter().zip(inputs[1]).map(|(a, b)| a.wrapping_add(*b)).collect(),
-            Op::Sub => first.iter().zip(inputs[1]).map(|(a, b)| a.wrapping_sub(*b)).collect(),
-            Op::AddConst { value } => first.iter().map(|x| x.wrapping_add(*value)).collect(),
-            Op::MulConst { factors, .. } => kernel::scale_positions(first, factors, i64::wrapping_mul),
+            Op::Relu => self.relu(input, before(0).fixed.width),
+            Op::MaxPool(w) => kernel::pool(w, input, &before(0).shape, &node.shape, tacit_floats::larger),
+            Op::SumPool(w) => kernel::pool(w, input, &before(0).shape, &node.shape, i64::wrapping_add),
+            Op::Add => input.iter().zip(inputs[1]).map(|(a, b)| a.wrapping_add(*b)).collect(),
+            Op::Sub => input.iter().zip(inputs[1]).map(|(a, b)| a.wrapping_sub(*b)).collect(),
+            Op::AddConst { value } => input.iter().map(|x| x.wrapping_add(*value)).collect(),
+            Op::MulConst { factors, .. } => kernel::scale_positions(input, factors, i64::wrapping_mul),
             Op::Truncate { bits } => {
                 let width = before(0).fixed.width;
-                self.truncate(first, width, *bits)
+                self.truncate(input, width, *bits)
             }
-            Op::ShiftLeft { bits } => first.iter().map(|x| x.wrapping_shl(*bits)).collect(),
-            Op::Widen | Op::Reshape => first.to_vec(),
-            Op::Transpose { perm } => kernel::transpose(perm, first, &before(0).shape),
+            Op::ShiftLeft { bits } => input.iter().map(|x| x.wrapping_shl(*bits)).collect(),
+            Op::Widen | Op::Reshape => input.to_vec(),
+            Op::Transpose { perm } => kernel::transpose(perm, input, &before(0).shape),
             Op::Concat => inputs.concat(),
-            Op::Slice(s) => kernel::slice(s, first, &before(0).shape),
-            Op::Pad { before: front, .. } => kernel::pad(front, first, &before(0).shape, &node.shape),
-            Op::LookUp(table) => self.look_up(table, first),
-            Op::ArgMax => vec![tacit_floats::first_largest(first).expect("a checked tensor has elements") as i64],
+            Op::Slice(s) => kernel::slice(s, input, &before(0).shape),
+            Op::Pad { before: front, .. } => kernel::pad(front, input, &before(0).shape, &node.shape),
+            Op::LookUp(table) => self.look_up(table, input),
+            Op::ArgMax => vec![tacit_floats::first_largest(input).expect("a checked tensor has elements") as i64],
         })
     }
 }

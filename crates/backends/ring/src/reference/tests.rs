@@ -33,9 +33,12 @@ fn a_test_without_low_bits_makes_zeros_of_some_small_values_only() {
     r.truncation = Truncation::Shares(SplitMix::new(9));
     let tested = r.relu(&values.repeat(50), 24);
     let mut vanished = [0; 8];
-    for (one, whole) in tested.iter().zip(exact.repeat(50)) {
-        assert!(*one == whole || ((0..8).contains(&whole) && *one == 0), "{whole} became {one}");
-        vanished[whole.min(7) as usize] += usize::from(*one != whole);
+    for (value, exact_value) in tested.iter().zip(exact.repeat(50)) {
+        assert!(
+            *value == exact_value || ((0..8).contains(&exact_value) && *value == 0),
+            "{exact_value} became {value}"
+        );
+        vanished[exact_value.min(7) as usize] += usize::from(*value != exact_value);
     }
     // A value v vanishes if the low bits of a share exceed it: in 7 - v of 8 cases.
     assert!(vanished[1] > vanished[4], "{vanished:?}");
@@ -47,16 +50,16 @@ fn a_test_without_low_bits_makes_zeros_of_some_small_values_only() {
 fn tap_sees_every_node_and_the_class_is_right() {
     let (graph, weights) = small_model();
     let x: Vec<i64> = (0..16).map(|i| i * 5 - 40).collect();
-    let mut seen = Vec::new();
+    let mut node_ids = Vec::new();
     let mut logits = Vec::new();
     let mut tap = |id: NodeId, _: &Node, v: &[i64]| {
-        seen.push(id);
+        node_ids.push(id);
         if id == 6 {
             logits = v.to_vec();
         }
     };
     let class = run_tapped(&graph, &weights, &x, &mut tap).unwrap();
-    assert_eq!(seen, (0..8).collect::<Vec<_>>());
+    assert_eq!(node_ids, (0..8).collect::<Vec<_>>());
     assert_eq!(class, vec![tacit_floats::first_largest(&logits).unwrap() as i64]);
 }
 
@@ -64,8 +67,8 @@ fn tap_sees_every_node_and_the_class_is_right() {
 fn range_check_names_the_node_that_overflows() {
     let (graph, weights) = small_model();
     assert_eq!(range_check(&graph, &weights, &[1; 16]).unwrap(), vec![]);
-    let found = range_check(&graph, &weights, &[1 << 21; 16]).unwrap();
-    assert!(found.iter().any(|f| f.node == 1 && f.limit == 1 << 22), "{found:?}");
+    let overflow = range_check(&graph, &weights, &[1 << 21; 16]).unwrap();
+    assert!(overflow.iter().any(|f| f.node == 1 && f.limit == 1 << 22), "{overflow:?}");
 }
 
 #[test]

@@ -103,10 +103,15 @@ pub fn check_input(graph: &RingGraph, batch: usize, input: &[i64]) -> Result<(),
 ///
 /// # Errors
 /// Channel errors.
-pub fn revealed(graph: &RingGraph, mine: &[u64], tag: Tag, channel: &mut Channel) -> Result<Vec<i64>, BackendError> {
+pub fn revealed(
+    graph: &RingGraph,
+    client_share: &[u64],
+    tag: Tag,
+    channel: &mut Channel,
+) -> Result<Vec<i64>, BackendError> {
     let width = graph.output().fixed.width;
-    let theirs = channel.recv_packed(tag, mine.len(), width)?;
-    Ok(mine.iter().zip(theirs).map(|(a, b)| to_signed(a.wrapping_add(b), width)).collect())
+    let server_share = channel.recv_packed(tag, client_share.len(), width)?;
+    Ok(client_share.iter().zip(server_share).map(|(a, b)| to_signed(a.wrapping_add(b), width)).collect())
 }
 
 /// Returns the share that the client chooses for result `part` of round `level` of a node: `n`
@@ -149,9 +154,9 @@ impl<K: StepTypes, P: ClientPhase<K>> Interpreter for ClientWalk<'_, K, P> {
             }
             Step::Reduce { levels, indexed } => self.reduce(id, node, levels, *indexed, inputs[0])?,
             Step::Widen(widen) => {
-                let (from, to) = (self.graph.nodes()[node.inputs[0]].fixed.width, node.fixed.width);
-                let high = chosen(&self.seed, elements, to - from);
-                let target: Vec<u64> = inputs[0].iter().zip(high).map(|(c, h)| c | h << from).collect();
+                let (old_width, new_width) = (self.graph.nodes()[node.inputs[0]].fixed.width, node.fixed.width);
+                let high = chosen(&self.seed, elements, new_width - old_width);
+                let target: Vec<u64> = inputs[0].iter().zip(high).map(|(c, h)| c | h << old_width).collect();
                 self.phase.widen(id, widen, inputs[0], &target)?;
                 target
             }

@@ -16,29 +16,29 @@ pub(super) const PART: usize = 1 << 15;
 /// concatenated inputs to the model. Inputs may be in wider rings than the result. The server adds
 /// public constants.
 pub(super) fn apply(role: Role, node: &Node, inputs: &[&Vec<u64>], shapes: &[&[usize]], batch: usize) -> Vec<u64> {
-    joined(batch, |one| {
-        let inputs: Vec<&[u64]> = inputs.iter().map(|tensor| part(tensor, one, batch)).collect();
+    concat_batch(batch, |index| {
+        let inputs: Vec<&[u64]> = inputs.iter().map(|tensor| part(tensor, index, batch)).collect();
         apply_one(role, node, &inputs, shapes)
     })
 }
 
 /// Concatenates the results of `f` for each input of a batch. The first result is not copied, since
 /// most batches have only one input.
-pub(super) fn joined(batch: usize, mut f: impl FnMut(usize) -> Vec<u64>) -> Vec<u64> {
-    let mut all = f(0);
-    (1..batch).for_each(|one| all.extend(f(one)));
-    all
+pub(super) fn concat_batch(batch: usize, mut f: impl FnMut(usize) -> Vec<u64>) -> Vec<u64> {
+    let mut results = f(0);
+    (1..batch).for_each(|index| results.extend(f(index)));
+    results
 }
 
-/// Returns the part of a batch's tensor that belongs to input `one`.
-fn part(tensor: &[u64], one: usize, batch: usize) -> &[u64] {
+/// Returns the part of a batch's tensor that belongs to input `index`.
+fn part(tensor: &[u64], index: usize, batch: usize) -> &[u64] {
     let len = tensor.len() / batch;
-    &tensor[one * len..][..len]
+    &tensor[index * len..][..len]
 }
 
 /// Concatenates the results of `f` on the part of each input of a batch.
-pub(super) fn each(tensor: &[u64], batch: usize, mut f: impl FnMut(&[u64]) -> Vec<u64>) -> Vec<u64> {
-    joined(batch, |one| f(part(tensor, one, batch)))
+pub(super) fn for_each_input(tensor: &[u64], batch: usize, mut f: impl FnMut(&[u64]) -> Vec<u64>) -> Vec<u64> {
+    concat_batch(batch, |index| f(part(tensor, index, batch)))
 }
 
 fn apply_one(role: Role, node: &Node, inputs: &[&[u64]], shapes: &[&[usize]]) -> Vec<u64> {

@@ -7,7 +7,7 @@
 use rayon::prelude::*;
 use tacit_graph::geometry::Window;
 
-use super::local::{PART, each, gather, joined, window_range};
+use super::local::{PART, concat_batch, for_each_input, gather, window_range};
 use crate::fixed::ring_mask;
 
 /// One round of comparisons on the current list of values.
@@ -27,19 +27,19 @@ impl Level {
     /// inputs.
     pub(super) fn advance(&self, results: &[u64], old: &[u64], batch: usize) -> Vec<u64> {
         let (pairs, len) = (self.left.len(), old.len() / batch);
-        joined(batch, |input| {
+        concat_batch(batch, |input| {
             let (results, old) = (&results[input * pairs..], &old[input * len..]);
-            let taken = self.next.par_iter().with_min_len(PART).map(|&i| match (i as usize).checked_sub(pairs) {
+            let values = self.next.par_iter().with_min_len(PART).map(|&i| match (i as usize).checked_sub(pairs) {
                 None => results[i as usize],
                 Some(j) => old[j],
             });
-            taken.collect()
+            values.collect()
         })
     }
 
     /// Returns `left - right` of the pairs of each of `batch` inputs.
     pub(super) fn difference(&self, list: &[u64], width: u32, batch: usize) -> Vec<u64> {
-        each(list, batch, |list| {
+        for_each_input(list, batch, |list| {
             let pairs = self.left.par_iter().zip(&self.right).with_min_len(PART);
             pairs.map(|(&a, &b)| list[a as usize].wrapping_sub(list[b as usize]) & ring_mask(width)).collect()
         })
@@ -47,7 +47,7 @@ impl Level {
 
     /// Returns `right` of the pairs of each of `batch` inputs.
     pub(super) fn rights(&self, list: &[u64], width: u32, batch: usize) -> Vec<u64> {
-        each(list, batch, |list| gather(list, &self.right, ring_mask(width)))
+        for_each_input(list, batch, |list| gather(list, &self.right, ring_mask(width)))
     }
 }
 
@@ -58,9 +58,9 @@ fn reduce(mut groups: Vec<Vec<u32>>) -> Vec<Level> {
         let pairs: usize = groups.iter().map(|g| g.len() / 2).sum();
         let mut level = Level { left: Vec::with_capacity(pairs), right: Vec::with_capacity(pairs), next: Vec::new() };
         for group in &mut groups {
-            let mut kept = Vec::with_capacity(group.len().div_ceil(2));
+            let mut next_group = Vec::with_capacity(group.len().div_ceil(2));
             for pair in group.chunks(2) {
-                kept.push(level.next.len() as u32);
+                next_group.push(level.next.len() as u32);
                 match pair {
                     [a, b] => {
                         level.next.push(level.left.len() as u32);
@@ -70,7 +70,7 @@ fn reduce(mut groups: Vec<Vec<u32>>) -> Vec<Level> {
                     _ => level.next.push(pairs as u32 + pair[0]),
                 }
             }
-            *group = kept;
+            *group = next_group;
         }
         levels.push(level);
     }
@@ -136,26 +136,29 @@ mod tests {
             let window = Window { kernel: [k, k], stride: [s, s], pads: [before, before, after, after] };
             let out = |len: usize| (len + before + after - k) / s + 1;
             let values: Vec<u64> = (0..c * h * w).map(|i| (i as u64).wrapping_mul(seed | 1) >> 40).collect();
-            let got = run(&max_pool(&[c, h, w], &window, &[c, out(h), out(w)]), values.clone());
-            let mut want = Vec::new();
+            let result = run(&max_pool(&[c, h, w], &window, &[c, out(h), out(w)]), values.clone());
+            let mut expected = Vec::new();
             for ch in 0..c {
                 for y in 0..out(h) {
                     for x in 0..out(w) {
                         let rows = window_range(y, s, k, before, h);
                         let best = rows.flat_map(|r| window_range(x, s, k, before, w).map(move |q| (r, q)));
-                        want.push(best.map(|(r, q)| values[(ch * h + r) * w + q]).max().expect("windows are not empty"));
+                        expected.push(best.map(|(r, q)| values[(ch * h + r) * w + q]).max().expect("windows are not empty"));
                     }
                 }
             }
-            prop_assert_eq!(got, want);
+            prop_assert_eq!(result, expected);
         }
     }
 
     #[test]
     fn separable_pooling_of_squeezenet_takes_two_million_comparisons() {
         let window = Window { kernel: [3, 3], stride: [2, 2], pads: [0; 4] };
-        let count = |c: usize, from: usize, to: usize| -> usize {
-            max_pool(&[c, from, from], &window, &[c, to, to]).iter().map(|l| l.left.len()).sum()
+        let count = |c: usize, input_len: usize, output_len: usize| -> usize {
+            max_pool(&[c, input_len, input_len], &window, &[c, output_len, output_len])
+                .iter()
+                .map(|l| l.left.len())
+                .sum()
         };
         assert_eq!(count(64, 111, 55) + count(128, 55, 27) + count(256, 27, 13), 2_001_664);
     }

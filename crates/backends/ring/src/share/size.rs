@@ -50,13 +50,13 @@ pub fn check_sizes<K: StepTypes<Linear = ConvSpec>>(
         let added = added(step, node);
         material += added.material;
         macs += added.macs;
-        for (what, got, most) in [
+        for (what, value, limit) in [
             ("weights", weights, MAX_WEIGHTS),
             ("multiplications", macs, MAX_MACS),
             ("bytes of material", material, MAX_MATERIAL),
         ] {
-            if got > most {
-                return refuse(format!("up to here the model takes {got} {what}, and {most} are allowed"));
+            if value > limit {
+                return refuse(format!("up to here the model takes {value} {what}, and {limit} are allowed"));
             }
         }
     }

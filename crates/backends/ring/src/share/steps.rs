@@ -56,12 +56,12 @@ pub enum Step<K: StepTypes> {
 impl<K: StepTypes> Step<K> {
     /// Returns the step's batches of gates in order, including empty ones.
     pub fn gates(&self) -> impl Iterator<Item = &K::Gate> {
-        let one = match self {
+        let only_gate = match self {
             Self::Relu(gate) | Self::TruncateExact { gate, .. } => Some(gate),
             _ => None,
         };
-        let many = if let Self::Reduce { levels, .. } = self { levels.as_slice() } else { &[] };
-        one.into_iter().chain(many.iter().map(|(_, gate)| gate))
+        let reduce_levels = if let Self::Reduce { levels, .. } = self { levels.as_slice() } else { &[] };
+        only_gate.into_iter().chain(reduce_levels.iter().map(|(_, gate)| gate))
     }
 
     /// Returns a number for the step's kind, for digests.
@@ -133,8 +133,8 @@ pub trait Compile<K: StepTypes> {
 /// # Errors
 /// `Unsupported` names the first node that cannot be compiled.
 pub fn steps<K: StepTypes>(graph: &RingGraph, make: &mut impl Compile<K>) -> Result<Vec<Step<K>>, BackendError> {
-    let exact = if make.exact() { truncate::all(graph) } else { truncate::exact(graph) };
-    let (shown, clips) = (truncate::shown(graph), truncate::into_tables(graph));
+    let exact = if make.exact() { truncate::all_truncations(graph) } else { truncate::exact(graph) };
+    let (reaches_output, clips) = (truncate::revealed_nodes(graph), truncate::into_tables(graph));
     let nodes = graph.nodes().iter().enumerate();
     nodes
         .map(|(id, node)| match &node.op {
@@ -142,11 +142,13 @@ pub fn steps<K: StepTypes>(graph: &RingGraph, make: &mut impl Compile<K>) -> Res
             Op::Truncate { bits } if exact[id] => {
                 Ok(Step::TruncateExact { bits: *bits, gate: make.carry(node.elements(), *bits, node.fixed.width) })
             }
-            _ => nonlinear(graph, node, shown[id] || clips[id], make).map_err(|what| BackendError::Unsupported {
-                node: id,
-                name: node.name.clone(),
-                op: node.op.name(),
-                what: if only_ends(graph, id) { format!("{CUT}; or: {what}") } else { what },
+            _ => nonlinear(graph, node, reaches_output[id] || clips[id], make).map_err(|what| {
+                BackendError::Unsupported {
+                    node: id,
+                    name: node.name.clone(),
+                    op: node.op.name(),
+                    what: if only_ends(graph, id) { format!("{CUT}; or: {what}") } else { what },
+                }
             }),
         })
         .collect()
@@ -160,16 +162,16 @@ const CUT: &str = "only sums and copies follow this function: cut the network in
 /// is the sigmoid of a classifier of two classes, which joins both probabilities from it.
 fn only_ends(graph: &RingGraph, id: NodeId) -> bool {
     let nodes = graph.nodes();
-    let mut behind = vec![false; nodes.len()];
-    behind[id] = matches!(nodes[id].op, Op::LookUp(_));
-    for (at, node) in nodes.iter().enumerate().skip(id + 1) {
-        behind[at] = node.inputs.iter().any(|&input| behind[input]);
+    let mut is_behind = vec![false; nodes.len()];
+    is_behind[id] = matches!(nodes[id].op, Op::LookUp(_));
+    for (reader, node) in nodes.iter().enumerate().skip(id + 1) {
+        is_behind[reader] = node.inputs.iter().any(|&input| is_behind[input]);
         let costs = matches!(node.op, Op::Conv2d(_) | Op::Linear(_) | Op::Relu | Op::MaxPool(_) | Op::LookUp(_));
-        if behind[at] && costs {
+        if is_behind[reader] && costs {
             return false;
         }
     }
-    behind[id]
+    is_behind[id]
 }
 
 /// Makes the step of a non-linear or local node. `tests_all_bits` is set where a ReLU that leaves

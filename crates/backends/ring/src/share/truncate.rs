@@ -17,20 +17,24 @@ use crate::{Op, RingGraph};
 /// also through a ReLU, a maximum or a sum. Repeated queries of one input would then narrow down
 /// the dropped bits.
 pub fn exact(graph: &RingGraph) -> Vec<bool> {
-    all(graph).into_iter().zip(shown(graph)).map(|(drops, shown)| shown && drops).collect()
+    all_truncations(graph)
+        .into_iter()
+        .zip(revealed_nodes(graph))
+        .map(|(drops, is_revealed)| is_revealed && drops)
+        .collect()
 }
 
 /// Returns the nodes with a path to the output without a linear layer (or an arg max).
-pub(super) fn shown(graph: &RingGraph) -> Vec<bool> {
-    let mut shown = vec![false; graph.nodes().len()];
-    shown[graph.spec().output] = true;
+pub(super) fn revealed_nodes(graph: &RingGraph) -> Vec<bool> {
+    let mut is_revealed = vec![false; graph.nodes().len()];
+    is_revealed[graph.spec().output] = true;
     for (id, node) in graph.nodes().iter().enumerate().rev() {
         let mixes = matches!(node.op, Op::Conv2d(_) | Op::Linear(_) | Op::ArgMax);
-        if shown[id] && !mixes {
-            node.inputs.iter().for_each(|&i| shown[i] = true);
+        if is_revealed[id] && !mixes {
+            node.inputs.iter().for_each(|&i| is_revealed[i] = true);
         }
     }
-    shown
+    is_revealed
 }
 
 /// Returns the nodes whose values reach a table's index by local steps alone. ReLUs among them clip
@@ -39,8 +43,8 @@ pub(super) fn shown(graph: &RingGraph) -> Vec<bool> {
 pub(super) fn into_tables(graph: &RingGraph) -> Vec<bool> {
     let mut read = vec![false; graph.nodes().len()];
     for (id, node) in graph.nodes().iter().enumerate().rev() {
-        let ends = matches!(node.op, Op::Conv2d(_) | Op::Linear(_) | Op::Relu | Op::MaxPool(_) | Op::ArgMax);
-        if matches!(node.op, Op::LookUp(_)) || (read[id] && !ends) {
+        let stops = matches!(node.op, Op::Conv2d(_) | Op::Linear(_) | Op::Relu | Op::MaxPool(_) | Op::ArgMax);
+        if matches!(node.op, Op::LookUp(_)) || (read[id] && !stops) {
             node.inputs.iter().for_each(|&i| read[i] = true);
         }
     }
@@ -48,7 +52,7 @@ pub(super) fn into_tables(graph: &RingGraph) -> Vec<bool> {
 }
 
 /// Returns all truncations that drop any bits, by node.
-pub(super) fn all(graph: &RingGraph) -> Vec<bool> {
+pub(super) fn all_truncations(graph: &RingGraph) -> Vec<bool> {
     graph.nodes().iter().map(|node| matches!(node.op, Op::Truncate { bits: 1.. })).collect()
 }
 
@@ -65,14 +69,14 @@ pub(super) struct Parts {
 /// Computes a party's parts from its share of the tensor (`[n]`, each below `2^(width + bits)`).
 pub(super) fn parts(role: Role, share: &[u64], bits: u32) -> Parts {
     let low = (1u64 << bits) - 1;
-    let (value, more) = match role {
+    let (value, base_addend) = match role {
         Role::Client => (0, 0),
         Role::Server => (u64::MAX, 1),
     };
     Parts {
         tested: share.iter().map(|v| v & low).collect(),
         value: vec![value; share.len()],
-        base: share.iter().map(|v| (v >> bits) + more).collect(),
+        base: share.iter().map(|v| (v >> bits) + base_addend).collect(),
     }
 }
 
@@ -87,14 +91,14 @@ mod tests {
     fn chain(ops: &[Op]) -> RingGraph {
         let mut nodes: Vec<Node> = Vec::new();
         for (id, op) in [Op::Input].iter().chain(ops).enumerate() {
-            let last = nodes.last().map_or(FixedPoint { width: 40, frac_bits: 20 }, |n| n.fixed);
+            let previous = nodes.last().map_or(FixedPoint { width: 40, frac_bits: 20 }, |n| n.fixed);
             let (shape, fixed) = match op {
                 Op::Truncate { bits } => {
-                    (vec![2], FixedPoint { width: last.width - bits, frac_bits: last.frac_bits - bits })
+                    (vec![2], FixedPoint { width: previous.width - bits, frac_bits: previous.frac_bits - bits })
                 }
                 Op::ArgMax => (vec![1], FixedPoint { width: 8, frac_bits: 0 }),
-                Op::Linear(_) => (vec![2], FixedPoint { frac_bits: last.frac_bits + 4, ..last }),
-                _ => (vec![2], last),
+                Op::Linear(_) => (vec![2], FixedPoint { frac_bits: previous.frac_bits + 4, ..previous }),
+                _ => (vec![2], previous),
             };
             let inputs = if id == 0 { vec![] } else { vec![id - 1] };
             nodes.push(Node { name: format!("n{id}"), op: op.clone(), inputs, shape, fixed });
