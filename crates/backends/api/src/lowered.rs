@@ -89,7 +89,7 @@ pub fn obtain(
 ) -> Result<Obtained, BackendError> {
     let stored = path_beside(path, backend.id());
     let because = if stored.exists() {
-        let digest = model_file::digest_of_header(&mut opened(path, open)?.0)?;
+        let digest = model_file::digest_of_header(&mut read_content(path, open)?.0)?;
         let bytes = content(&stored, open)?;
         match fitting(&bytes, &digest, backend, options) {
             Ok(model) => return Ok(Obtained { model, lowered_because: None }),
@@ -135,12 +135,12 @@ fn fitting(
     })
 }
 
-fn opened(path: &Path, open: &Open<'_>) -> Result<Content, BackendError> {
+fn read_content(path: &Path, open: &Open<'_>) -> Result<Content, BackendError> {
     open(path).map_err(|source| BackendError::File { path: path.to_owned(), source })
 }
 
 fn content(path: &Path, open: &Open<'_>) -> Result<Zeroizing<Vec<u8>>, BackendError> {
-    let (mut stream, len) = opened(path, open)?;
+    let (mut stream, len) = read_content(path, open)?;
     let limit = MAX_BYTES.max(model_file::MAX_BYTES);
     let fail = |source: Box<dyn Error + Send + Sync>| BackendError::File { path: path.to_owned(), source };
     if len > limit {

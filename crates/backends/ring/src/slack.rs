@@ -14,7 +14,7 @@ const ANYWHERE: u32 = 64;
 /// Returns the number of low bits of each node's tensor that all its readers drop by inexact
 /// truncations. `passes` names operations between tensor and truncation, and the number of bits
 /// that they cost. `None` stands for a tensor that nothing reads.
-fn dropped(graph: &RingGraph, exact: &[bool], passes: impl Fn(&Op) -> Option<u32>) -> Vec<Option<u32>> {
+fn dropped_bits(graph: &RingGraph, exact: &[bool], passes: impl Fn(&Op) -> Option<u32>) -> Vec<Option<u32>> {
     let nodes = graph.nodes();
     let mut dropped: Vec<Option<u32>> = vec![None; nodes.len()];
     dropped[graph.spec().output] = Some(0);
@@ -36,7 +36,7 @@ fn dropped(graph: &RingGraph, exact: &[bool], passes: impl Fn(&Op) -> Option<u32
 /// if a truncation is exact, since the result would show the error, or if an operation other than a
 /// truncation reads the tensor.
 pub fn errors(graph: &RingGraph, exact: &[bool], max_error: u32) -> Vec<u32> {
-    let errors = dropped(graph, exact, passes).into_iter().map(|bits| {
+    let errors = dropped_bits(graph, exact, passes).into_iter().map(|bits| {
         let units = 1u64 << bits.unwrap_or(0).saturating_sub(MARGIN).min(31);
         units.min(u64::from(max_error)) as u32
     });
@@ -77,7 +77,7 @@ pub(super) fn layer_errors(graph: &RingGraph, max_error: u32) -> Vec<f64> {
 /// reads. Such bits exist if all readers of the tensor are local truncations, which shift the
 /// share.
 pub fn unread(graph: &RingGraph, exact: &[bool]) -> Vec<u32> {
-    let nodes = graph.nodes().iter().zip(dropped(graph, exact, |_| None));
+    let nodes = graph.nodes().iter().zip(dropped_bits(graph, exact, |_| None));
     nodes.map(|(node, fewest)| if node.op.facts().is_some() { fewest.unwrap_or(0) } else { 0 }).collect()
 }
 

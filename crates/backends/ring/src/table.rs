@@ -95,13 +95,13 @@ impl Table {
         if let Some(lines) = &self.lines {
             return lines.slopes.iter().map(|slope| slope.unsigned_abs()).max().unwrap_or(0);
         }
-        self.ends().map(|[a, b]| self.entries[a].abs_diff(self.entries[b])).max().unwrap_or(0)
+        self.neighbours().map(|[a, b]| self.entries[a].abs_diff(self.entries[b])).max().unwrap_or(0)
     }
 
     /// Largest difference between the results of one number by either piece.
     pub fn apart(&self) -> u64 {
         let Some(lines) = &self.lines else { return 0 };
-        let distances = self.ends().map(|[a, b]| {
+        let distances = self.neighbours().map(|[a, b]| {
             let step = (self.entries[b] << lines.shift) - (self.entries[a] << lines.shift);
             let [gap_below, gap_above] = [a, b].map(|i| (step - (lines.slopes[i] << lines.low)).unsigned_abs());
             gap_below.max(gap_above)
@@ -110,7 +110,7 @@ impl Table {
     }
 
     /// Returns the places of neighbouring entries, from the lowest index to the highest.
-    fn ends(&self) -> impl Iterator<Item = [usize; 2]> {
+    fn neighbours(&self) -> impl Iterator<Item = [usize; 2]> {
         let count = self.entries.len();
         (0..count - 1).map(move |i| [i, i + 1].map(|i| (i + count / 2) & (count - 1)))
     }

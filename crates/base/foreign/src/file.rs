@@ -57,11 +57,11 @@ fn check_regular(metadata: &Metadata) -> io::Result<()> {
     match kind.is_file() {
         true => Ok(()),
         false if kind.is_dir() => Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder, not a file")),
-        false => Err(io::Error::other(format!("it is {}, not a regular file", named(kind)))),
+        false => Err(io::Error::other(format!("it is {}, not a regular file", kind_name(kind)))),
     }
 }
 
-fn named(kind: FileType) -> &'static str {
+fn kind_name(kind: FileType) -> &'static str {
     match kind {
         kind if kind.is_fifo() => "a named pipe",
         kind if kind.is_socket() => "a socket",

@@ -105,7 +105,7 @@ impl InputSpec {
     }
 
     /// Returns the ONNX network's input for a raw pixel.
-    fn of_pixel(&self, channel: usize, pixel: f32) -> f32 {
+    fn value_of_pixel(&self, channel: usize, pixel: f32) -> f32 {
         let mean = self.mean.get(channel).copied().unwrap_or(0.0);
         let std = self.std.get(channel).copied().unwrap_or(1.0);
         (pixel * self.pixel_scale - mean) / std
@@ -272,7 +272,7 @@ impl Interface {
             Units::Network => values.to_vec(),
             Units::Pixels => {
                 let inner = (values.len() / self.input_shape[0].max(1)).max(1);
-                values.iter().enumerate().map(|(i, v)| self.input.of_pixel(i / inner, *v)).collect()
+                values.iter().enumerate().map(|(i, v)| self.input.value_of_pixel(i / inner, *v)).collect()
             }
         };
         self.input.moved.as_ref().map_or(network.clone(), |affine| affine.apply(&network))

@@ -35,7 +35,7 @@ pub fn read(bytes: &[u8], array_name: Option<&str>) -> Result<Npy, GraphError> {
 /// As [`read`], and the errors of `accepted`.
 pub fn read_if(
     bytes: &[u8],
-    wanted: Option<&str>,
+    array_name: Option<&str>,
     accepted: impl Fn(&[usize]) -> Result<(), String>,
 ) -> Result<Npy, GraphError> {
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|e| fail(e.to_string()))?;
@@ -43,7 +43,7 @@ pub fn read_if(
     let files = files.map_err(|e| fail(e.to_string()))?;
     let names: Vec<&str> = files.iter().filter_map(|n| n.strip_suffix(".npy")).collect();
     let name_list = names.join(", ");
-    let name = match (wanted, names.as_slice()) {
+    let name = match (array_name, names.as_slice()) {
         (Some(name), all) if all.contains(&name) => name,
         (Some(name), _) => return Err(fail(format!("it holds no array `{name}`; there are: {name_list}"))),
         (None, &[only]) => only,

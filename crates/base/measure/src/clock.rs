@@ -108,7 +108,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     /// A clock with value `offset` at our time 0.
-    fn theirs(own_ns: u64, offset: i128) -> u64 {
+    fn peer_clock(own_ns: u64, offset: i128) -> u64 {
         (i128::from(own_ns) + offset) as u64
     }
 
@@ -117,13 +117,13 @@ mod tests {
         for (up, down) in [(1_000, 1_000), (0, 80_000_000), (80_000_000, 0), (5_000_000, 35_000_000)] {
             for offset in [-7_000_000_000_i128, 0, 123_456_789] {
                 let sent = 10_000_000_000;
-                let answer = theirs(sent + up, offset);
+                let answer = peer_clock(sent + up, offset);
                 let exchange = Offset::from_exchange(sent, answer, sent + up + down).unwrap();
                 let error = (exchange.offset_ns - offset).unsigned_abs();
                 assert!(error <= u128::from(exchange.bound_ns), "{up} {down} {offset}: {exchange:?}");
                 assert_eq!(exchange.bound_ns, (up + down) / 2);
                 let mark = exchange.to_theirs(11_000_000_000);
-                assert_eq!(u128::from(mark.abs_diff(theirs(11_000_000_000, offset))), error);
+                assert_eq!(u128::from(mark.abs_diff(peer_clock(11_000_000_000, offset))), error);
             }
         }
         assert_eq!(Offset::from_exchange(5, 0, 4), None);

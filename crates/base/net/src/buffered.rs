@@ -34,7 +34,7 @@ impl Buffered {
     }
 
     /// Frees the buffer if it is empty.
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn free_if_empty(&mut self) {
         if self.is_empty() {
             (self.buffer, self.read_bytes, self.filled) = (Vec::new(), 0, 0);
         }
@@ -77,7 +77,7 @@ mod tests {
             let n = buffered.read(&mut piece).unwrap();
             assert!(n > 0, "{} bytes", received.len());
             received.extend_from_slice(&piece[..n]);
-            buffered.rest();
+            buffered.free_if_empty();
             assert_eq!(buffered.buffer.is_empty(), buffered.is_empty());
             // Sizes beyond that of the buffer occur too.
             size = size * 3 % 100_003 + 1;

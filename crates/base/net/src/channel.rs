@@ -134,7 +134,7 @@ impl Channel {
     /// [`NetError::Io`] or [`NetError::Stalled`] if the peer is gone or reads nothing;
     /// [`NetError::Failed`] after an earlier error.
     pub fn send(&mut self, tag: Tag, payload: &[u8]) -> Result<(), NetError> {
-        self.guarded(|channel| channel.send_frames(tag, payload))
+        self.run_guarded(|channel| channel.send_frames(tag, payload))
     }
 
     /// Receives a message whose length both parties know.
@@ -142,7 +142,7 @@ impl Channel {
     /// # Errors
     /// A [`NetError`] that names the fault of the frames or the connection.
     pub fn recv(&mut self, tag: Tag, expected_len: usize) -> Result<Vec<u8>, NetError> {
-        self.guarded(|channel| channel.recv_exact(tag, expected_len))
+        self.run_guarded(|channel| channel.recv_exact(tag, expected_len))
     }
 
     /// Receives a message of at most `max_len` bytes. Memory grows only with what has arrived.
@@ -150,7 +150,7 @@ impl Channel {
     /// # Errors
     /// As [`recv`](Self::recv), and [`NetError::TooLong`].
     pub fn recv_max(&mut self, tag: Tag, max_len: usize) -> Result<Vec<u8>, NetError> {
-        self.guarded(|channel| channel.recv_bounded(tag, max_len))
+        self.run_guarded(|channel| channel.recv_bounded(tag, max_len))
     }
 
     /// Receives a message of one frame and at most `max_len` bytes ([`MAX_FRAME_BYTES`] at most)
@@ -161,7 +161,7 @@ impl Channel {
     /// As [`recv_max`](Self::recv_max), once the header is there. The transport must support
     /// [`Transport::try_read`].
     pub fn try_recv(&mut self, tag: Tag, max_len: usize) -> Result<Option<Vec<u8>>, NetError> {
-        self.guarded(|channel| channel.poll_frame(tag, max_len.min(MAX_FRAME_BYTES)))
+        self.run_guarded(|channel| channel.poll_frame(tag, max_len.min(MAX_FRAME_BYTES)))
     }
 
     /// Whether [`try_recv`](Self::try_recv) holds an incomplete message.
@@ -175,11 +175,11 @@ impl Channel {
     /// # Errors
     /// As [`send`](Self::send).
     pub fn settle(&mut self) -> Result<(), NetError> {
-        self.guarded(|channel| {
+        self.run_guarded(|channel| {
             channel.push_out()?;
             // A settled channel may be idle for long, one of thousands: return its memory.
             (channel.out, channel.scratch) = (Vec::new(), Vec::new());
-            channel.transport.rest();
+            channel.transport.free_if_empty();
             let outcome = channel.transport.get_mut().settle();
             outcome.map_err(|e| NetError::from_io("waiting for sent messages to leave", &e))
         })
@@ -190,7 +190,7 @@ impl Channel {
     /// # Errors
     /// As [`send`](Self::send).
     pub fn send_with(&mut self, tag: Tag, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), NetError> {
-        self.guarded(|channel| {
+        self.run_guarded(|channel| {
             let mut bytes = std::mem::take(&mut channel.scratch);
             bytes.clear();
             write(&mut bytes);
@@ -210,7 +210,7 @@ impl Channel {
         expected_len: usize,
         read: impl FnOnce(&[u8]) -> Result<T, String>,
     ) -> Result<T, NetError> {
-        self.guarded(|channel| {
+        self.run_guarded(|channel| {
             let bytes = channel.recv_exact(tag, expected_len)?;
             read(&bytes).map_err(|what| malformed(tag, what))
         })
@@ -233,11 +233,11 @@ impl Channel {
     /// # Errors
     /// As [`send`](Self::send).
     pub fn flush(&mut self) -> Result<(), NetError> {
-        self.guarded(Self::push_out)
+        self.run_guarded(Self::push_out)
     }
 
     /// Runs `work` unless the channel has failed, and remembers its failure.
-    fn guarded<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, NetError>) -> Result<T, NetError> {
+    fn run_guarded<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, NetError>) -> Result<T, NetError> {
         if let Some(first) = &self.failed {
             return Err(NetError::Failed { first: first.clone() });
         }

@@ -157,7 +157,7 @@ impl NetError {
         if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
             return Self::Tls(explain(tls));
         }
-        let (doing, detail) = (doing.into(), plain(error));
+        let (doing, detail) = (doing.into(), plain_message(error));
         match error.kind() {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Self::Stalled { doing, detail },
             kind => Self::Io { doing, kind, detail },
@@ -174,7 +174,7 @@ impl NetError {
             io::ErrorKind::PermissionDenied => format!("; ports below 1024 are root's: choose another with {option}"),
             _ => String::new(),
         };
-        let (doing, detail) = (format!("listening on {address}"), plain(error) + &hint);
+        let (doing, detail) = (format!("listening on {address}"), plain_message(error) + &hint);
         Self::Io { doing, kind: error.kind(), detail }
     }
 
@@ -221,7 +221,7 @@ impl NetError {
 }
 
 /// The system's message without its number.
-fn plain(error: &io::Error) -> String {
+fn plain_message(error: &io::Error) -> String {
     let text = error.to_string();
     let end = text.find(" (os error ").unwrap_or(text.len());
     text[..end].to_owned()

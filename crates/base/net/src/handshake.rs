@@ -49,18 +49,18 @@ impl Hello {
     /// [`NetError::PlanMismatch`].
     pub fn check(&self, bytes: &[u8]) -> Result<(), NetError> {
         // The version decides how far the bytes after the magic are parsed.
-        let Some(rest) = bytes.strip_prefix(&MAGIC) else {
+        let Some(tail) = bytes.strip_prefix(&MAGIC) else {
             return Err(NetError::NotTacit { got: bytes.iter().take(16).copied().collect() });
         };
-        let (version, rest) = rest.split_first_chunk::<4>().ok_or_else(|| self.malformed(bytes))?;
+        let (version, tail) = tail.split_first_chunk::<4>().ok_or_else(|| self.malformed(bytes))?;
         // The version comes before the length check: another version may have another layout.
-        let theirs = u32::from_le_bytes(*version);
-        if theirs != self.version {
-            return Err(NetError::VersionMismatch { ours: self.version, theirs });
+        let peer_version = u32::from_le_bytes(*version);
+        if peer_version != self.version {
+            return Err(NetError::VersionMismatch { ours: self.version, theirs: peer_version });
         }
-        let (plan, rest) = rest.split_first_chunk::<32>().ok_or_else(|| self.malformed(bytes))?;
-        let (public, rest) = rest.split_first_chunk::<32>().ok_or_else(|| self.malformed(bytes))?;
-        if !rest.is_empty() {
+        let (plan, tail) = tail.split_first_chunk::<32>().ok_or_else(|| self.malformed(bytes))?;
+        let (public, tail) = tail.split_first_chunk::<32>().ok_or_else(|| self.malformed(bytes))?;
+        if !tail.is_empty() {
             return Err(self.malformed(bytes));
         }
         // The public part comes first: different public parts give different plans.
@@ -89,8 +89,8 @@ impl Hello {
 /// [`NetError::PlanMismatch`], or a failure of the channel. The channel must be dropped afterwards.
 pub fn handshake(channel: &mut Channel, ours: &Hello) -> Result<(), NetError> {
     channel.send(Tag::HELLO, &ours.to_bytes())?;
-    let theirs = channel.recv_max(Tag::HELLO, MAX_HELLO_BYTES)?;
-    ours.check(&theirs)
+    let peer_hello = channel.recv_max(Tag::HELLO, MAX_HELLO_BYTES)?;
+    ours.check(&peer_hello)
 }
 
 fn short_hex(digest: &[u8; 32]) -> String {

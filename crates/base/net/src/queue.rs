@@ -103,7 +103,7 @@ impl ByteQueue {
 
     /// Returns a consumed chunk to the producer. Memory is counted by thread: a chunk freed by
     /// another thread would stay on the account of the thread that allocated it.
-    pub(crate) fn done(&self, chunk: Vec<u8>) {
+    pub(crate) fn return_chunk(&self, chunk: Vec<u8>) {
         let mut state = self.lock();
         state.busy = false;
         state.spent.push(chunk);
@@ -111,12 +111,12 @@ impl ByteQueue {
     }
 
     /// The chunks consumed since the last call, for the producer to free.
-    pub(crate) fn spent(&self) -> Vec<Vec<u8>> {
+    pub(crate) fn take_spent(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.lock().spent)
     }
 
     /// Whether nothing is queued or with the consumer; an error if the consumer failed.
-    pub(crate) fn idle(&self) -> io::Result<bool> {
+    pub(crate) fn is_idle(&self) -> io::Result<bool> {
         let state = self.lock();
         state.check()?;
         Ok(state.chunks.is_empty() && !state.busy)

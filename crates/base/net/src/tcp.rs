@@ -95,7 +95,7 @@ impl TcpTransport {
     }
 
     /// Moves the deadline because bytes arrived.
-    fn moved(&mut self) {
+    fn advance_deadline(&mut self) {
         if let Some(moving) = &mut self.moving {
             moving.moved(Instant::now());
             self.deadline = Some(moving.end);
@@ -113,7 +113,7 @@ impl TcpTransport {
             loop {
                 match queue.pop(Duration::from_secs(3600)) {
                     Ok(Some(chunk)) => match stream.write_all(&chunk) {
-                        Ok(()) => queue.done(chunk),
+                        Ok(()) => queue.return_chunk(chunk),
                         Err(e) => return queue.fail(&e),
                     },
                     Ok(None) => return,
@@ -156,7 +156,7 @@ impl TcpTransport {
     /// Frees chunks that the writer has written, in the thread that allocated them.
     fn free_spent(&self) {
         if self.writer.is_some() {
-            drop(self.queue.spent());
+            drop(self.queue.take_spent());
         }
     }
 }
@@ -242,7 +242,7 @@ impl Read for TcpTransport {
                     return Err(timed_out(wait));
                 }
                 Ok(n @ 1..) => {
-                    self.moved();
+                    self.advance_deadline();
                     return Ok(n);
                 }
                 other => return other,
@@ -255,7 +255,7 @@ impl Write for TcpTransport {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         self.free_spent();
         let wait = allowed_wait(self.stall, self.deadline)?;
-        if self.queue.idle()? {
+        if self.queue.is_idle()? {
             match send(&self.stream, buf, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(n) if n > 0 => return Ok(n),
                 Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
@@ -270,7 +270,7 @@ impl Write for TcpTransport {
 
     fn flush(&mut self) -> io::Result<()> {
         self.free_spent();
-        self.queue.idle().map(|_| ())
+        self.queue.is_idle().map(|_| ())
     }
 }
 
@@ -306,7 +306,7 @@ impl Transport for TcpTransport {
             return self.flush();
         };
         let outcome = self.queue.settle(self.stall, self.deadline, || self.still_there());
-        drop(self.queue.spent());
+        drop(self.queue.take_spent());
         if outcome.is_err() {
             // The thread still writes, or has failed and the next write reports it.
             self.writer = Some(writer);

@@ -90,7 +90,7 @@ pub fn first_certificate(pem: &[u8]) -> Result<Vec<u8>, NetError> {
     Ok(certificates(pem, "certificate")?[0].to_vec())
 }
 
-fn named(what: &'static str) -> impl Fn(rustls::Error) -> NetError {
+fn error_for(what: &'static str) -> impl Fn(rustls::Error) -> NetError {
     move |e| NetError::Tls(format!("{what}: {e}"))
 }
 
@@ -110,10 +110,10 @@ impl ServerTls {
             .map_err(|e| NetError::Tls(format!("client CA: {e}")))?;
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(named("protocol version"))?
+            .map_err(error_for("protocol version"))?
             .with_client_cert_verifier(verifier)
             .with_single_cert(identity.chain, identity.key)
-            .map_err(named("server certificate"))?;
+            .map_err(error_for("server certificate"))?;
         config.send_tls13_tickets = 0;
         config.time_provider = Arc::new(SystemClock);
         config.alpn_protocols = vec![ALPN.to_vec()];
@@ -138,7 +138,7 @@ impl ServerTls {
     /// [`NetError::Tls`] if the peer is not a TLS 1.3 client that speaks [`ALPN`], with a
     /// certificate of our CA; [`NetError::Stalled`] if it makes no progress.
     pub fn accept(&self, tcp: TcpTransport) -> Result<TlsTransport, NetError> {
-        let session = ServerConnection::new(self.config.clone()).map_err(named("server session"))?;
+        let session = ServerConnection::new(self.config.clone()).map_err(error_for("server session"))?;
         TlsTransport::handshake(session.into(), tcp, ALPN)
     }
 
@@ -170,10 +170,10 @@ impl ClientTls {
         let certificate = identity.chain[0].clone();
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(named("protocol version"))?
+            .map_err(error_for("protocol version"))?
             .with_root_certificates(identity.roots)
             .with_client_auth_cert(identity.chain, identity.key)
-            .map_err(named("client certificate"))?;
+            .map_err(error_for("client certificate"))?;
         config.resumption = Resumption::disabled();
         config.time_provider = Arc::new(SystemClock);
         config.alpn_protocols = vec![ALPN.to_vec()];
@@ -205,7 +205,7 @@ impl ClientTls {
     /// [`NetError::Stalled`] if the server makes no progress.
     pub fn connect(&self, tcp: TcpTransport, name: &str) -> Result<TlsTransport, NetError> {
         let name = server_name(name)?;
-        let session = ClientConnection::new(self.config.clone(), name).map_err(named("client session"))?;
+        let session = ClientConnection::new(self.config.clone(), name).map_err(error_for("client session"))?;
         TlsTransport::handshake(session.into(), tcp, &self.config.alpn_protocols[0])
     }
 }
@@ -230,7 +230,7 @@ fn server_name(name: &str) -> Result<ServerName<'static>, NetError> {
 /// [`NetError::Tls`] naming the text that is unusable.
 pub fn is_for_servers(chain: &[u8], ca: &[u8]) -> Result<bool, NetError> {
     let (chain, roots) = (certificates(chain, "certificate")?, roots(ca)?);
-    let server_certificate = ParsedCertificate::try_from(&chain[0]).map_err(named("server certificate"))?;
+    let server_certificate = ParsedCertificate::try_from(&chain[0]).map_err(error_for("server certificate"))?;
     let algorithms = rustls::crypto::ring::default_provider().signature_verification_algorithms.all;
     let now = SystemClock.current_time().ok_or_else(|| NetError::Tls(NO_TIME.into()))?;
     let judged = verify_server_cert_signed_by_trust_anchor(&server_certificate, &roots, &chain[1..], now, algorithms);
@@ -273,7 +273,7 @@ impl TlsTransport {
             }
         }
         transport.write_out().map_err(|e| handshake_failed(&peer, &e))?;
-        transport.agreed(protocol)
+        transport.require_protocol(protocol)
     }
 
     /// Takes over the session of a client after another library completed the handshake and
@@ -285,11 +285,11 @@ impl TlsTransport {
         if session.is_handshaking() {
             return Err(NetError::Tls(format!("the handshake with {} is not over", tcp.peer())));
         }
-        Self { session: session.into(), tcp }.agreed(ALPN)
+        Self { session: session.into(), tcp }.require_protocol(ALPN)
     }
 
     /// Refuses a peer that named no protocol; TLS itself refuses one that names another.
-    fn agreed(self, protocol: &[u8]) -> Result<Self, NetError> {
+    fn require_protocol(self, protocol: &[u8]) -> Result<Self, NetError> {
         if self.session.alpn_protocol() == Some(protocol) {
             return Ok(self);
         }

@@ -152,11 +152,11 @@ pub fn run(
 ) -> Result<RunReport, BackendError> {
     if backend.trust() == Trust::Dealer {
         let id = backend.id();
-        return refused(format!("`{id}` takes material from a dealer, which does not run here: `tacit bench` has one"));
+        return refuse(format!("`{id}` takes material from a dealer, which does not run here: `tacit bench` has one"));
     }
     let inputs: Vec<&Vec<f32>> = inputs.iter().filter(|x| lowered.interface().check_input(x).is_ok()).collect();
     if inputs.is_empty() {
-        return refused("none of these inputs lies in the range that the model accepts".into());
+        return refuse("none of these inputs lies in the range that the model accepts".into());
     }
     let split = Arc::new(Mutex::new(Split::new()));
     let (answers, [setup, offline, online]) = run_both_parties(backend, lowered, &inputs, watch, &split)?;
@@ -183,7 +183,7 @@ pub fn run(
 }
 
 /// Refuses the inputs.
-fn refused(what: String) -> Result<RunReport, BackendError> {
+fn refuse(what: String) -> Result<RunReport, BackendError> {
     Err(BackendError::Data { what })
 }
 

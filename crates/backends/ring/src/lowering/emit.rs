@@ -249,7 +249,7 @@ impl Emitter<'_> {
     }
 
     /// Returns the tensor of float node `from` with at most `frac` fraction bits.
-    fn at_most(&mut self, from: usize, frac: u32) -> Wire {
+    fn with_frac_at_most(&mut self, from: usize, frac: u32) -> Wire {
         let wire = self.wires[from];
         if wire.frac <= frac {
             return wire;
@@ -271,12 +271,12 @@ impl Emitter<'_> {
 
     /// Returns the tensor in its own scale.
     fn narrow(&mut self, source: usize) -> Wire {
-        self.at_most(source, self.target[source])
+        self.with_frac_at_most(source, self.target[source])
     }
 
     /// Returns the tensor with exactly `frac` fraction bits.
-    fn exactly(&mut self, source: usize, frac: u32) -> Wire {
-        let wire = self.at_most(source, frac);
+    fn with_frac(&mut self, source: usize, frac: u32) -> Wire {
+        let wire = self.with_frac_at_most(source, frac);
         if wire.frac == frac {
             return wire;
         }
@@ -335,7 +335,7 @@ impl Emitter<'_> {
             FloatOp::Sub => self.sum(id, node, Op::Sub),
             FloatOp::Concat => {
                 let frac = node.inputs.iter().map(|&i| self.wires[i].frac.min(self.target[id])).max().unwrap_or(0);
-                let parts: Vec<NodeId> = node.inputs.iter().map(|&i| self.exactly(i, frac).id).collect();
+                let parts: Vec<NodeId> = node.inputs.iter().map(|&i| self.with_frac(i, frac).id).collect();
                 self.add(id, name, Op::Concat, &parts, frac)
             }
             FloatOp::Slice(s) => {
@@ -427,7 +427,7 @@ impl Emitter<'_> {
             let narrow = [a, b].into_iter().filter(|&i| !self.is_pending(i)).map(|i| self.wires[i].frac);
             narrow.chain([self.target[id]]).max().unwrap_or(0)
         };
-        let (x, y) = (self.exactly(a, frac), self.exactly(b, frac));
+        let (x, y) = (self.with_frac(a, frac), self.with_frac(b, frac));
         self.add(id, &node.name, op, &[x.id, y.id], frac)
     }
 
@@ -444,7 +444,7 @@ impl Emitter<'_> {
         if wire.frac <= target {
             return wire.id;
         }
-        self.at_most(source, (target + 2).min(wire.frac.saturating_sub(2)).max(target)).id
+        self.with_frac_at_most(source, (target + 2).min(wire.frac.saturating_sub(2)).max(target)).id
     }
 
     fn arg_max(&mut self, source: usize) -> NodeId {

@@ -223,7 +223,7 @@ impl<'a> Reference<'a> {
         match &mut self.truncation {
             Truncation::Floor => input.iter().map(|&x| x >> bits).collect(),
             Truncation::Shares(rng) => {
-                input.iter().map(|&x| shifted(rng, x.wrapping_add((1 << bits) >> 1), width, bits) as i64).collect()
+                input.iter().map(|&x| truncate_shares(rng, x.wrapping_add((1 << bits) >> 1), width, bits) as i64).collect()
             }
         }
     }
@@ -241,7 +241,7 @@ impl<'a> Reference<'a> {
             Truncation::Shares(rng) if self.relu_drop > 0 => {
                 let drop = self.relu_drop.min(width.saturating_sub(4));
                 let results = input.iter().map(|&x| {
-                    let is_negative = to_signed(shifted(rng, x, width, drop), width - drop) < 0;
+                    let is_negative = to_signed(truncate_shares(rng, x, width, drop), width - drop) < 0;
                     if is_negative { 0 } else { x }
                 });
                 results.collect()
@@ -287,7 +287,7 @@ impl<'a> Reference<'a> {
 }
 
 /// Returns the sum of random shares of x, each without its `bits` lowest bits.
-fn shifted(rng: &mut SplitMix, x: i64, width: u32, bits: u32) -> u64 {
+fn truncate_shares(rng: &mut SplitMix, x: i64, width: u32, bits: u32) -> u64 {
     let client = rng.next_u64() & ring_mask(width);
     let server = to_ring(x.wrapping_sub(client as i64), width);
     (client >> bits) + (server >> bits)

@@ -147,7 +147,7 @@ pub fn steps<K: StepTypes>(graph: &RingGraph, make: &mut impl Compile<K>) -> Res
                     node: id,
                     name: node.name.clone(),
                     op: node.op.name(),
-                    what: if only_ends(graph, id) { format!("{CUT}; or: {what}") } else { what },
+                    what: if is_final_function(graph, id) { format!("{CUT}; or: {what}") } else { what },
                 }
             }),
         })
@@ -160,7 +160,7 @@ const CUT: &str = "only sums and copies follow this function: cut the network in
 
 /// Whether node `id` is a function of each element with only free operations behind it. An example
 /// is the sigmoid of a classifier of two classes, which joins both probabilities from it.
-fn only_ends(graph: &RingGraph, id: NodeId) -> bool {
+fn is_final_function(graph: &RingGraph, id: NodeId) -> bool {
     let nodes = graph.nodes();
     let mut is_behind = vec![false; nodes.len()];
     is_behind[id] = matches!(nodes[id].op, Op::LookUp(_));

@@ -71,17 +71,17 @@ pub fn read(bytes: &[u8]) -> Result<Model, GraphError> {
         *part = (u64::from_le_bytes(array(&header[offset..offset + 8])), array(&header[offset + 8..offset + 40]));
         check_length(part.0, SECTIONS[i].1, SECTIONS[i].0)?;
     }
-    let mut rest = &bytes[HEADER_BYTES..];
+    let mut unread = &bytes[HEADER_BYTES..];
     let body_len: u64 = parts.iter().map(|p| p.0).sum();
-    if rest.len() as u64 != body_len {
+    if unread.len() as u64 != body_len {
         return Err(bad_header(format!(
             "the file holds {} bytes after the header, its header states {body_len}",
-            rest.len()
+            unread.len()
         )));
     }
-    let mut sections = [rest; 3];
+    let mut sections = [unread; 3];
     for ((section, (length, hash)), (name, _)) in sections.iter_mut().zip(parts).zip(SECTIONS) {
-        (*section, rest) = rest.split_at(length as usize);
+        (*section, unread) = unread.split_at(length as usize);
         if *blake3::hash(section).as_bytes() != hash {
             return Err(GraphError::File { section: name, what: "its digest is wrong: the file is damaged".into() });
         }

@@ -182,7 +182,7 @@ pub(super) fn read(structure: &[u8], weights: &[u8], calibration: &[u8]) -> Resu
     if !remainder.is_empty() {
         return Err(bad_structure(format!("{} bytes left over", remainder.len())));
     }
-    let graph = read_graph(s.nodes, s.output, &mut Numbers { section: "weights", rest: weights })?;
+    let graph = read_graph(s.nodes, s.output, &mut Numbers { section: "weights", unread: weights })?;
     let calibration = read_calibration(&graph, s.samples, s.calibration, s.guessed, calibration)?;
     let model = Model {
         model_id: s.model_id,
@@ -224,7 +224,7 @@ fn read_calibration(
     guessed: bool,
     section: &[u8],
 ) -> Result<Calibration, GraphError> {
-    let mut numbers = Numbers { section: "calibration", rest: section };
+    let mut numbers = Numbers { section: "calibration", unread: section };
     let count = graph.nodes.len();
     let (input, output) = (node_length(graph, 0)?, node_length(graph, graph.output)?);
     let (max_abs, mean_square, extreme) = (numbers.doubles(count)?, numbers.doubles(count)?, numbers.doubles(count)?);
@@ -244,7 +244,7 @@ fn node_length(graph: &FloatGraph, id: usize) -> Result<usize, GraphError> {
 /// Numbers left in a section.
 struct Numbers<'a> {
     section: &'static str,
-    rest: &'a [u8],
+    unread: &'a [u8],
 }
 
 impl Numbers<'_> {
@@ -262,14 +262,14 @@ impl Numbers<'_> {
     }
 
     fn take<const B: usize>(&mut self, count: usize) -> Result<&[[u8; B]], GraphError> {
-        let cut = count.checked_mul(B).and_then(|n| self.rest.split_at_checked(n));
-        let (bytes, rest) = cut.ok_or_else(|| numbers_do_not_fit(self.section))?;
-        self.rest = rest;
+        let cut = count.checked_mul(B).and_then(|n| self.unread.split_at_checked(n));
+        let (bytes, unread) = cut.ok_or_else(|| numbers_do_not_fit(self.section))?;
+        self.unread = unread;
         Ok(bytes.as_chunks().0)
     }
 
     fn end(&self) -> Result<(), GraphError> {
-        if self.rest.is_empty() { Ok(()) } else { Err(numbers_do_not_fit(self.section)) }
+        if self.unread.is_empty() { Ok(()) } else { Err(numbers_do_not_fit(self.section)) }
     }
 }
 

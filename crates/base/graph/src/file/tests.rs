@@ -64,12 +64,12 @@ fn bytes() -> Vec<u8> {
 /// The file with one section replaced, with matching digests.
 fn with_section(index: usize, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     let file = bytes();
-    let mut rest = &file[HEADER_BYTES..];
+    let mut unread = &file[HEADER_BYTES..];
     let mut sections: Vec<Vec<u8>> = Vec::new();
     for i in 0..3 {
         let length = u64::from_le_bytes(array(&file[12 + 40 * i..20 + 40 * i])) as usize;
-        sections.push(rest[..length].to_vec());
-        rest = &rest[length..];
+        sections.push(unread[..length].to_vec());
+        unread = &unread[length..];
     }
     change(&mut sections[index]);
     let parts: Vec<_> = sections.iter().map(|s| (s.len() as u64, blake3::hash(s))).collect();
@@ -123,8 +123,8 @@ fn what_is_wrong_is_said() {
     assert!(read(&b[..b.len() - 1]).unwrap_err().to_string().contains("header states"));
     assert!(digest_of_header(&mut &b[..50]).unwrap_err().to_string().contains("truncated"));
     let mut damaged = b.clone();
-    let last = damaged.len() - 1;
-    damaged[last] ^= 1;
+    let last_index = damaged.len() - 1;
+    damaged[last_index] ^= 1;
     assert!(read(&damaged).unwrap_err().to_string().contains("calibration"));
     let mut long = b.clone();
     long[12..20].copy_from_slice(&u64::MAX.to_le_bytes());

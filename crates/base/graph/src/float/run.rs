@@ -97,7 +97,7 @@ mod tests {
     use crate::geometry::Window;
 
     /// Returns the result of one operation on an input of three values (an image for windows).
-    fn one(op: FloatOp, input: &[f32]) -> Vec<f32> {
+    fn run_one(op: FloatOp, input: &[f32]) -> Vec<f32> {
         let shape = if matches!(op, FloatOp::ArgMax) { vec![3] } else { vec![1, 1, 3] };
         let mut graph = FloatGraph::new("x", shape).unwrap();
         graph.output = graph.push("y", op, &[0], &[]).unwrap();
@@ -109,13 +109,13 @@ mod tests {
         let window = Window { kernel: [1, 3], stride: [1, 1], pads: [0; 4] };
         for place in 0..3 {
             let mut input = [-1.0, 2.0, 2.0];
-            assert_eq!(one(FloatOp::ArgMax, &input), [1.0]);
+            assert_eq!(run_one(FloatOp::ArgMax, &input), [1.0]);
             input[place] = f32::NAN;
             for op in [FloatOp::MaxPool(window.clone()), FloatOp::SumPool(window.clone()), FloatOp::ArgMax] {
                 let name = op.name();
-                assert!(one(op, &input)[0].is_nan(), "{name} of {input:?}");
+                assert!(run_one(op, &input)[0].is_nan(), "{name} of {input:?}");
             }
-            assert!(one(FloatOp::Relu, &input)[place].is_nan());
+            assert!(run_one(FloatOp::Relu, &input)[place].is_nan());
         }
     }
 }

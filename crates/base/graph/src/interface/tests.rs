@@ -67,8 +67,10 @@ fn what_was_declared_holds_in_each_channel() {
     i.check().unwrap();
     assert_eq!((i.input.accepted(0).ends(), i.input.accepted(1).ends()), ([-1.0, 1.0], [-97.0, 103.0]));
     assert_eq!(i.accept(&[1.0, -1.0, 1.0, -1.0], Units::Network).unwrap(), [1.0, -1.0, -97.0, 103.0]);
-    for (units, given) in [(Units::Network, [0.0, 50.0, 0.0, 0.0]), (Units::Normalised, [0.0, 50.0, 3.0, 3.0])] {
-        let message = i.accept(&given, units).unwrap_err().to_string();
+    for (units, values_in_units) in
+        [(Units::Network, [0.0, 50.0, 0.0, 0.0]), (Units::Normalised, [0.0, 50.0, 3.0, 3.0])]
+    {
+        let message = i.accept(&values_in_units, units).unwrap_err().to_string();
         assert!(message.contains("value 1 is 50, the model accepts -1 to 1 (at [0, 1]); clip it"), "{message}");
     }
     let message = i.accept(&[0.0, 0.0, 0.0, 1.5], Units::Network).unwrap_err().to_string();
@@ -123,10 +125,10 @@ fn each_activation_is_what_its_name_says() {
     near(FinalActivation::Largest, &[-2.0, 4.0], &[-0.5, 1.0]);
     near(FinalActivation::L2, &[0.0, 0.0], &[0.0, 0.0]);
     // Two classes, two positions, class by class; then position by position.
-    let along = |inner, logarithm| FinalActivation::SoftmaxAlong { length: 2, inner, logarithm };
-    near(along(2, false), &[0.0, 2.0, 0.0, 0.0], &[0.5, 0.880_797, 0.5, 0.119_203]);
-    near(along(1, false), &[0.0, 2.0, 0.0, 0.0], &[0.119_203, 0.880_797, 0.5, 0.5]);
-    near(along(1, true), &[0.0, 0.0], &[-std::f64::consts::LN_2; 2]);
+    let softmax_along = |inner, logarithm| FinalActivation::SoftmaxAlong { length: 2, inner, logarithm };
+    near(softmax_along(2, false), &[0.0, 2.0, 0.0, 0.0], &[0.5, 0.880_797, 0.5, 0.119_203]);
+    near(softmax_along(1, false), &[0.0, 2.0, 0.0, 0.0], &[0.119_203, 0.880_797, 0.5, 0.5]);
+    near(softmax_along(1, true), &[0.0, 0.0], &[-std::f64::consts::LN_2; 2]);
 }
 
 #[test]

@@ -46,7 +46,7 @@ impl Reader<'_> {
                 self.pair(n, op, &a, &b)
             }
             (false, true) => {
-                let (x, c) = (self.real(n, 0)?, self.needed(n, 1)?);
+                let (x, c) = (self.real(n, 0)?, self.constant_input(n, 1)?);
                 match n.op_type.as_str() {
                     "Add" => self.affine_by(n, &x, &c, |v| (1.0, v)),
                     "Sub" => self.affine_by(n, &x, &c, |v| (1.0, -v)),
@@ -55,7 +55,7 @@ impl Reader<'_> {
                 }
             }
             (true, false) => {
-                let (x, c) = (self.real(n, 1)?, self.needed(n, 0)?);
+                let (x, c) = (self.real(n, 1)?, self.constant_input(n, 0)?);
                 match n.op_type.as_str() {
                     "Add" => self.affine_by(n, &x, &c, |v| (1.0, v)),
                     "Sub" => self.affine_by(n, &x, &c, |v| (-1.0, v)),
@@ -118,7 +118,7 @@ impl Reader<'_> {
             x = tensors(self, n, &x, &y)?;
         }
         for k in fixed {
-            let c = self.needed(n, k)?;
+            let c = self.constant_input(n, k)?;
             x = constants(self, n, &x, &c)?;
         }
         Ok(x)
@@ -134,9 +134,9 @@ impl Reader<'_> {
         coefficients: impl Fn(f32) -> (f32, f32),
     ) -> Result<Tensor, GraphError> {
         let (values, rank) = (c.to_floats(), x.shape.len().max(c.shape.len()));
-        if let [one] = values[..] {
+        if let [single] = values[..] {
             let x = x.with_rank(rank);
-            let (scale, shift) = coefficients(one);
+            let (scale, shift) = coefficients(single);
             return self.affine(n, &x, scale, shift);
         }
         let constant_shape = [vec![1; rank - c.shape.len()], c.shape.clone()].concat();
@@ -150,7 +150,7 @@ impl Reader<'_> {
         let shape: Vec<usize> = constant_shape.iter().zip(&x.shape).map(|(o, s)| *o.max(s)).collect();
         let x = self.expand(n, &x, &shape)?;
         let varies: Vec<usize> = (0..rank).filter(|&i| constant_shape[i] != 1).collect();
-        let x = self.lead(n, &x, &varies)?;
+        let x = self.arrange_leading(n, &x, &varies)?;
         // The constant's axes in the order in which the tensor stores them.
         let perm: Vec<usize> = x.order.iter().copied().filter(|a| varies.contains(a)).collect();
         let dims: Vec<usize> = perm.iter().map(|&a| constant_shape[a]).collect();

@@ -45,7 +45,7 @@ impl Budget {
     ///
     /// # Errors
     /// If the file stores too many elements: tensors may overlap in a file of external data.
-    pub fn stored(&self, count: usize) -> Result<(), GraphError> {
+    pub fn count_stored(&self, count: usize) -> Result<(), GraphError> {
         let remaining = self.stored.get().checked_sub(count);
         self.stored.set(
             remaining
@@ -70,7 +70,7 @@ impl Budget {
     ///
     /// # Errors
     /// As [`elements`](Self::elements).
-    pub fn folded(&self, n: &NodeProto, dims: &[usize]) -> Result<(), GraphError> {
+    pub fn count_folded(&self, n: &NodeProto, dims: &[usize]) -> Result<(), GraphError> {
         // A constant without elements counts as one.
         let count = self.elements(n, dims)?.max(1);
         self.folded.set(self.folded.get().saturating_sub(count));

@@ -43,7 +43,7 @@ impl Reader<'_> {
         if let Some(bad) = scale.iter().chain(&shift).find(|v| !v.is_finite()) {
             return Err(fail(n, &format!("its constants lead to {bad}")));
         }
-        let x = self.lead(n, x, &[axis])?;
+        let x = self.arrange_leading(n, x, &[axis])?;
         let id = self.push(n, FloatOp::Affine { scale, shift }, &[x.node], &[])?;
         Ok(x.with_node(id))
     }
@@ -55,7 +55,7 @@ impl Reader<'_> {
             return Err(unsupported(n, "it is in training mode; export the model in inference mode".into()));
         }
         let epsilon = f64::from(float(n, "epsilon", 1e-5)?);
-        let [gamma, beta, mean, var] = [1, 2, 3, 4].map(|k| self.needed(n, k).map(|c| c.to_floats()));
+        let [gamma, beta, mean, var] = [1, 2, 3, 4].map(|k| self.constant_input(n, k).map(|c| c.to_floats()));
         let (gamma, beta, mean, var) = (gamma?, beta?, mean?, var?);
         let channels = gamma.len();
         if [&beta, &mean, &var].iter().any(|v| v.len() != channels) {
@@ -96,7 +96,7 @@ impl Reader<'_> {
     /// layer.
     pub(super) fn prelu(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
-        let slope = self.needed(n, 1)?;
+        let slope = self.constant_input(n, 1)?;
         let positive = self.relu(n, &x)?;
         let below = self.pair(n, FloatOp::Sub, &positive, &x)?;
         let sloped = self.affine_by(n, &below, &slope, |s| (s, 0.0))?;
@@ -116,7 +116,7 @@ impl Reader<'_> {
         // Exporters write "no bound" as the largest float.
         let low = self.bound(n, 1, "min")?.filter(|v| *v > -1e30);
         let high = self.bound(n, 2, "max")?.filter(|v| *v < 1e30);
-        self.between(n, &x, low, high)
+        self.clip_between(n, &x, low, high)
     }
 
     /// Returns a bound of a Clip: constant input `k`, or attribute `name` in older operator sets.
@@ -135,12 +135,12 @@ impl Reader<'_> {
     pub(super) fn hard_sigmoid(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
         let line = self.affine(n, &x, float(n, "alpha", 0.2)?, float(n, "beta", 0.5)?)?;
-        self.between(n, &line, Some(0.0), Some(1.0))
+        self.clip_between(n, &line, Some(0.0), Some(1.0))
     }
 
     /// `clip(x, 0, hi) = relu(x) - relu(x - hi)`; with another lower end,
     /// `lo + clip(x - lo, 0, hi - lo)`.
-    pub(super) fn between(
+    pub(super) fn clip_between(
         &mut self,
         n: &NodeProto,
         x: &Tensor,
@@ -258,14 +258,14 @@ impl Reader<'_> {
 
     /// Returns the input of a product whose other factor is that input's own gate:
     /// `x * sigmoid(x)`, as exporters write SiLU.
-    pub(super) fn gated(&self, n: &NodeProto) -> Option<Tensor> {
+    pub(super) fn find_gated_input(&self, n: &NodeProto) -> Option<Tensor> {
         let [a, b] = [0, 1].map(|k: usize| n.input.get(k).and_then(|i| self.values.get(i)));
-        gated_by(a, b).or_else(|| gated_by(b, a))
+        match_own_gate(a, b).or_else(|| match_own_gate(b, a))
     }
 
     /// `x * sigmoid(x)` as `relu(x) - residual(x)`.
     pub(super) fn silu(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
-        let x = self.gated(n).ok_or_else(|| fail(n, "is no product with its own sigmoid"))?;
+        let x = self.find_gated_input(n).ok_or_else(|| fail(n, "is no product with its own sigmoid"))?;
         self.activation(n, &x, Function::SiluResidual, 1.0)
     }
 
@@ -312,7 +312,7 @@ impl Reader<'_> {
         if int(n, "select_last_index", 0) != 0 {
             return Err(unsupported(n, "select_last_index = 1 is not supported".into()));
         }
-        let flat = self.reshaped(n, x.node, &[x.elements()])?;
+        let flat = self.push_reshape(n, x.node, &[x.elements()])?;
         let id = self.push(n, FloatOp::ArgMax, &[flat], &[])?;
         let mut shape = x.shape.clone();
         shape[axis_index] = 1;
@@ -330,7 +330,7 @@ fn product(lengths: &[usize]) -> Option<u32> {
 }
 
 /// Returns `x` if `gate` is its sigmoid.
-fn gated_by(x: Option<&Value>, gate: Option<&Value>) -> Option<Tensor> {
+fn match_own_gate(x: Option<&Value>, gate: Option<&Value>) -> Option<Tensor> {
     match (x, gate) {
         (Some(Value::Wire(x)), Some(Value::Activated(s, FinalActivation::Sigmoid))) if x.is_same(s) => Some(x.clone()),
         _ => None,

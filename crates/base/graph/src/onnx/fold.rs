@@ -22,7 +22,7 @@ impl Reader<'_> {
         match n.op_type.as_str() {
             "Constant" => {
                 let constant = self.constant_node(n)?;
-                self.budget.stored(constant.len())?;
+                self.budget.count_stored(constant.len())?;
                 return Ok(Some(vec![constant]));
             }
             "Shape" => return self.shape_of(n).map(|c| Some(vec![c])),
@@ -43,12 +43,12 @@ impl Reader<'_> {
         let Some(input) = inputs.first() else { return Ok(None) };
         let folded = match n.op_type.as_str() {
             "Split" => {
-                self.budget.folded(n, &input.shape)?;
+                self.budget.count_folded(n, &input.shape)?;
                 return self.split_constant(n, input).map(Some);
             }
             "ConstantOfShape" => self.constant_of_shape(n, input)?,
             "Range" if inputs.len() == 3 => self.range(n, &inputs[0], &inputs[1], &inputs[2])?,
-            "Expand" => self.expanded(n, input, inputs.get(1))?,
+            "Expand" => self.expand_to_shape(n, input, inputs.get(1))?,
             "Concat" => concat(n, &self.budget, &inputs.iter().map(AsRef::as_ref).collect::<Vec<_>>())?,
             _ if inputs.len() <= 3 => match self.fold_data_movement(n, input)? {
                 Some(c) => c,
@@ -62,7 +62,7 @@ impl Reader<'_> {
                 None => return Ok(None),
             },
         };
-        self.budget.folded(n, &folded.shape)?;
+        self.budget.count_folded(n, &folded.shape)?;
         if let Data::Floats(v) = &folded.data
             && let Some(bad) = v.iter().find(|v| v.is_nan())
         {
@@ -72,7 +72,12 @@ impl Reader<'_> {
     }
 
     /// Expands a constant to a shape.
-    fn expanded(&self, n: &NodeProto, c: &Constant, shape: Option<&Rc<Constant>>) -> Result<Constant, GraphError> {
+    fn expand_to_shape(
+        &self,
+        n: &NodeProto,
+        c: &Constant,
+        shape: Option<&Rc<Constant>>,
+    ) -> Result<Constant, GraphError> {
         let dims = lengths(n, shape.ok_or_else(|| fail(n, "has no shape"))?)?;
         // The shape may be shorter than the constant's, or have 1 where the constant has a longer
         // axis.
@@ -92,7 +97,7 @@ impl Reader<'_> {
             "Reshape" | "Flatten" => Constant { shape: self.target_shape(n, &c.shape, None)?, data: c.data.clone() },
             "Squeeze" => {
                 let axes = self
-                    .listed(n, 1, "axes")?
+                    .integer_list(n, 1, "axes")?
                     .map(|v| v.iter().map(|&a| axis(n, a, c.shape.len())).collect::<Result<Vec<_>, _>>());
                 let axes =
                     axes.transpose()?.unwrap_or_else(|| (0..c.shape.len()).filter(|&i| c.shape[i] == 1).collect());
@@ -117,13 +122,13 @@ impl Reader<'_> {
             }
             "Slice" => {
                 let mut result = c.clone();
-                for (axis_index, indices) in self.picked_indices(n, &c.shape)? {
+                for (axis_index, indices) in self.selected_indices(n, &c.shape)? {
                     result = select_along(&result, axis_index, &indices);
                 }
                 result
             }
             "Gather" => {
-                let index_tensor = self.needed(n, 1)?;
+                let index_tensor = self.constant_input(n, 1)?;
                 let axis_index = axis(n, int(n, "axis", 0), c.shape.len())?;
                 let list = index_tensor.as_ints().ok_or_else(|| fail(n, "its indices are not integers"))?;
                 let indices = list.iter().map(|&i| axis(n, i, c.shape[axis_index])).collect::<Result<Vec<_>, _>>()?;
@@ -135,8 +140,8 @@ impl Reader<'_> {
                     data: selection.data,
                 }
             }
-            "Tile" => self.tiled(n, c)?,
-            "Clip" => self.clipped(n, c)?,
+            "Tile" => self.tile_constant(n, c)?,
+            "Clip" => self.clip_constant(n, c)?,
             "QuantizeLinear" | "DequantizeLinear" => self.requantised(n, c)?,
             op if op.starts_with("Reduce") => return self.reduce_constant(n, c),
             _ => return Ok(None),
@@ -145,7 +150,7 @@ impl Reader<'_> {
 
     /// Clips a constant. Bounds are attributes up to operator set 10, then optional inputs: if the
     /// lower bound is absent, the upper one is still input 2.
-    fn clipped(&self, n: &NodeProto, c: &Constant) -> Result<Constant, GraphError> {
+    fn clip_constant(&self, n: &NodeProto, c: &Constant) -> Result<Constant, GraphError> {
         let mut result = c.clone();
         if let Some(low) = self.constant_bound(n, 1, "min")? {
             result = broadcast(&result, &low, |x, y| Some(x.max(y)), tacit_floats::larger)
@@ -170,8 +175,8 @@ impl Reader<'_> {
         }
     }
 
-    fn tiled(&self, n: &NodeProto, c: &Constant) -> Result<Constant, GraphError> {
-        let times = lengths(n, &*self.needed(n, 1)?)?;
+    fn tile_constant(&self, n: &NodeProto, c: &Constant) -> Result<Constant, GraphError> {
+        let times = lengths(n, &*self.constant_input(n, 1)?)?;
         if times.len() != c.shape.len() {
             return Err(fail(n, "has not one repeat for each axis"));
         }
@@ -199,7 +204,7 @@ impl Reader<'_> {
 
     fn reduce_constant(&self, n: &NodeProto, c: &Constant) -> Result<Option<Constant>, GraphError> {
         let rank = c.shape.len();
-        let axes_input = self.listed(n, 1, "axes")?.unwrap_or_default();
+        let axes_input = self.integer_list(n, 1, "axes")?.unwrap_or_default();
         let mut axes = axes_input.iter().map(|&a| axis(n, a, rank)).collect::<Result<Vec<_>, _>>()?;
         if axes.is_empty() {
             axes = (0..rank).collect();

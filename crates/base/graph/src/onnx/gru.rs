@@ -96,7 +96,7 @@ impl Reader<'_> {
     /// Reads the weights and refuses unsupported forms.
     fn cell(&self, n: &NodeProto, features: usize) -> Result<Cell, GraphError> {
         check_attributes(n)?;
-        let (w, r) = (self.needed(n, 1)?, self.needed(n, 2)?);
+        let (w, r) = (self.constant_input(n, 1)?, self.constant_input(n, 2)?);
         let hidden = match (w.shape.as_slice(), r.shape.as_slice()) {
             (&[1, rows, f], &[1, others, h]) if rows == 3 * h && others == rows && f == features && h > 0 => h,
             _ => {
@@ -140,7 +140,7 @@ impl Reader<'_> {
             return Ok(State::Known(vec![0.0; hidden]));
         }
         if self.is_constant(n, 5) {
-            let initial_state = self.needed(n, 5)?.to_floats();
+            let initial_state = self.constant_input(n, 5)?.to_floats();
             return match initial_state.len() {
                 l if l == hidden => Ok(State::Known(initial_state)),
                 l => Err(fail(n, &format!("a first state of {l} numbers for {hidden} hidden units"))),
@@ -150,8 +150,8 @@ impl Reader<'_> {
         if h.elements() != hidden {
             return Err(fail(n, &format!("a first state of shape {:?} for {hidden} hidden units", h.shape)));
         }
-        let node = self.straight(n, &h)?.node;
-        self.reshaped(n, node, &[hidden]).map(State::Node)
+        let node = self.arrange_in_axis_order(n, &h)?.node;
+        self.push_reshape(n, node, &[hidden]).map(State::Node)
     }
 
     /// Adds one step and returns the next state, `[H]`, for an input `[F]`.

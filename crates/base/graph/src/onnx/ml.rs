@@ -47,7 +47,7 @@ impl Reader<'_> {
         if self.is_constant(n, 0) && self.tensor(n, 1).is_ok_and(|x| self.is_class(&x)) {
             return Ok(Value::Unusable(LABELS));
         }
-        let (x, index_tensor) = (self.tensor(n, 0)?, self.needed(n, 1)?);
+        let (x, index_tensor) = (self.tensor(n, 0)?, self.constant_input(n, 1)?);
         let axis_index = x.shape.len().checked_sub(1).ok_or_else(|| fail(n, "its input has no axes"))?;
         let list = index_tensor.as_ints().ok_or_else(|| fail(n, "its indices are not integers"))?;
         let indices = list.iter().map(|&i| axis(n, i, x.shape[axis_index])).collect::<Result<Vec<_>, _>>()?;

@@ -124,10 +124,11 @@ pub fn parse_in(bytes: &[u8], folder: Option<&Path>) -> Result<Network, GraphErr
     scan::check(bytes)?;
     let model =
         ModelProto::decode(bytes).map_err(|e| file(format!("this is not an ONNX file, or it is damaged: {e}")))?;
-    let stated = model.opset_import.iter().find(|o| o.domain.is_empty() || o.domain == "ai.onnx").map(|o| o.version);
+    let opset_version =
+        model.opset_import.iter().find(|o| o.domain.is_empty() || o.domain == "ai.onnx").map(|o| o.version);
     // A file of classical machine learning may use no standard operator at all.
     let classical = model.opset_import.iter().any(|o| o.domain == ml::DOMAIN);
-    let opset = match stated.or(classical.then_some(*OPSETS.end())) {
+    let opset = match opset_version.or(classical.then_some(*OPSETS.end())) {
         Some(v) if OPSETS.contains(&v) => v,
         Some(v) => {
             return Err(file(format!(
@@ -171,7 +172,7 @@ fn read_graph(proto: GraphProto, opset: i64, folder: Option<&Path>) -> Result<Ne
     let (types, budget) = (quantised::types(&proto), Budget::default());
     for t in proto.initializer.iter().filter(|t| needed.contains(t.name.as_str())) {
         let constant = external::decode(t, folder)?;
-        budget.stored(constant.len())?;
+        budget.count_stored(constant.len())?;
         values.insert(t.name.clone(), Value::Constant(Rc::new(constant)));
     }
     let mut reader = Reader { graph, values, opset, batch, folder, types, budget, notes: vec![] };
@@ -238,10 +239,10 @@ impl Reader<'_> {
         if n.op_type == "GRU" {
             return self.gru(n);
         }
-        self.one_result(n).map(|v| vec![v])
+        self.single_result(n).map(|v| vec![v])
     }
 
-    fn one_result(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
+    fn single_result(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let result = match n.op_type.as_str() {
             "Div" if self.is_norm(n, 1) => return self.over_norm(n),
             "Clip" | "Max" | "Add" | "Expand" | "Identity" if self.is_norm(n, 0) => return self.kept_norm(n),
@@ -266,7 +267,7 @@ impl Reader<'_> {
             "LpNormalization" => return self.normalised(n),
             "QuantizeLinear" => return self.quantise(n),
             "DequantizeLinear" => return self.dequantise(n),
-            "Mul" if self.gated(n).is_some() => self.silu(n)?,
+            "Mul" if self.find_gated_input(n).is_some() => self.silu(n)?,
             "Add" | "Sub" | "Mul" | "Div" | "Sum" | "Mean" => self.arithmetic(n)?,
             "Neg" => self.negate(n)?,
             "Gelu" => self.gelu(n)?,
@@ -375,12 +376,12 @@ impl Reader<'_> {
         }
     }
 
-    fn needed(&self, n: &NodeProto, k: usize) -> Result<Rc<Constant>, GraphError> {
+    fn constant_input(&self, n: &NodeProto, k: usize) -> Result<Rc<Constant>, GraphError> {
         self.constant(n, k)?.ok_or_else(|| fail(n, &format!("has no input {k}")))
     }
 
     /// Returns a list of integers: constant input `k`, or attribute `name` in older operator sets.
-    fn listed(&self, n: &NodeProto, k: usize, name: &str) -> Result<Option<Vec<i64>>, GraphError> {
+    fn integer_list(&self, n: &NodeProto, k: usize, name: &str) -> Result<Option<Vec<i64>>, GraphError> {
         match self.constant(n, k)? {
             Some(c) => match c.as_ints() {
                 Some(list) if list.len() <= LONGEST_LIST => Ok(Some(list.to_vec())),
@@ -443,14 +444,14 @@ impl Reader<'_> {
         let (mut nodes, mut outputs) = (Vec::new(), Vec::new());
         for (name, x, _) in &results {
             let end = NodeProto { name: (*name).clone(), ..NodeProto::default() };
-            let x = self.straight(&end, x)?;
+            let x = self.arrange_in_axis_order(&end, x)?;
             let shape = match x.shape.as_slice() {
                 [] => vec![1],
                 [1, rest @ ..] if x.batch == Some(0) && !rest.is_empty() => rest.to_vec(),
                 shape => shape.to_vec(),
             };
             let stored = if results.len() == 1 { shape.clone() } else { vec![x.elements()] };
-            nodes.push(self.reshaped(&end, x.node, &stored)?);
+            nodes.push(self.push_reshape(&end, x.node, &stored)?);
             outputs.push(OutputTensor { name: plain(name), shape });
         }
         let end = NodeProto { name: "outputs".into(), ..NodeProto::default() };

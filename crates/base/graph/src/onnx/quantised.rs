@@ -70,7 +70,7 @@ fn limits(kind: i32) -> Option<Interval<f32>> {
 
 impl Reader<'_> {
     fn steps(&self, n: &NodeProto) -> Result<Steps, GraphError> {
-        let scale = self.needed(n, 1)?.to_floats();
+        let scale = self.constant_input(n, 1)?.to_floats();
         let zero = self.constant(n, 2)?.map_or_else(|| vec![0.0; scale.len()], |z| z.to_floats());
         if zero.len() != scale.len() || scale.iter().any(|s| !(s.is_finite() && *s > 0.0)) {
             return Err(fail(n, "its scales are not positive, or not one for each zero point"));
@@ -98,7 +98,7 @@ impl Reader<'_> {
         if let ([scale], [zero]) = (&steps.scale[..], &steps.zero[..])
             && *zero == least
         {
-            x = self.between(n, &x, Some(0.0), Some((most - zero) * scale))?;
+            x = self.clip_between(n, &x, Some(0.0), Some((most - zero) * scale))?;
         }
         if self.notes.iter().all(|note| note != NOTE) {
             self.notes.push(NOTE.into());

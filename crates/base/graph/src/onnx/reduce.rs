@@ -14,7 +14,7 @@ impl Reader<'_> {
             return Err(fail(n, &format!("needs an input [N, C, ...], got {:?}", x.shape)));
         }
         let axes: Vec<usize> = (2..x.shape.len()).collect();
-        self.reduced(n, &x, &axes, if n.op_type == "GlobalMaxPool" { "ReduceMax" } else { "ReduceMean" })
+        self.reduce_axes(n, &x, &axes, if n.op_type == "GlobalMaxPool" { "ReduceMax" } else { "ReduceMean" })
     }
 
     pub(super) fn reduce(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
@@ -23,15 +23,15 @@ impl Reader<'_> {
         if axes.is_empty() {
             return Ok(x);
         }
-        let result = self.reduced(n, &x, &axes, n.op_type.as_str())?;
+        let result = self.reduce_axes(n, &x, &axes, n.op_type.as_str())?;
         Ok(if int(n, "keepdims", 1) != 0 { result } else { result.without(&axes) })
     }
 
     /// Returns the axes that a node reduces, sorted. A node that states none reduces all (or none,
     /// if it says so).
     pub(super) fn reduced_axes(&self, n: &NodeProto, rank: usize) -> Result<Vec<usize>, GraphError> {
-        let stated = self.listed(n, 1, "axes")?.unwrap_or_default();
-        let mut axes = stated.iter().map(|&a| axis(n, a, rank)).collect::<Result<Vec<_>, GraphError>>()?;
+        let axes_input = self.integer_list(n, 1, "axes")?.unwrap_or_default();
+        let mut axes = axes_input.iter().map(|&a| axis(n, a, rank)).collect::<Result<Vec<_>, GraphError>>()?;
         axes.sort_unstable();
         axes.dedup();
         if axes.is_empty() && int(n, "noop_with_empty_axes", 0) == 0 {
@@ -41,34 +41,34 @@ impl Reader<'_> {
     }
 
     /// Reduces `x` over `axes`, which then have length 1.
-    fn reduced(&mut self, n: &NodeProto, x: &Tensor, axes: &[usize], op: &str) -> Result<Tensor, GraphError> {
+    fn reduce_axes(&mut self, n: &NodeProto, x: &Tensor, axes: &[usize], op: &str) -> Result<Tensor, GraphError> {
         axes.iter().try_for_each(|&a| self.keeps_batch(n, x, a))?;
-        let (gone, kept) = x.order_from(axes);
-        if gone.is_empty() {
+        let (reduced_axes, kept_axes) = x.order_from(axes);
+        if reduced_axes.is_empty() {
             return Ok(x.clone());
         }
         let x = if op == "ReduceMin" { self.scale(n, x, -1.0)? } else { x.clone() };
-        let count: usize = gone.iter().map(|&a| x.shape[a]).product();
-        let [height, width] = match gone[..] {
+        let count: usize = reduced_axes.iter().map(|&a| x.shape[a]).product();
+        let [height, width] = match reduced_axes[..] {
             [a, b] if x.shape[a].max(x.shape[b]) <= MAX_WINDOW_SIDE => [x.shape[a], x.shape[b]],
             _ => plane(count).ok_or_else(|| {
                 unsupported(n, format!("{count} elements are no rectangle of at most {MAX_WINDOW_SIDE} a side; use a pool of windows first"))
             })?,
         };
-        let node = self.arrange(n, &x, &[&kept, &gone])?;
+        let node = self.arrange(n, &x, &[&kept_axes, &reduced_axes])?;
         let channels = self.node_shape(node)[0];
-        let image = self.reshaped(n, node, &[channels, height, width])?;
+        let image = self.push_reshape(n, node, &[channels, height, width])?;
         let window = Window { kernel: [height, width], stride: [1, 1], pads: [0; 4] };
         let op_made =
             if matches!(op, "ReduceMax" | "ReduceMin") { FloatOp::MaxPool(window) } else { FloatOp::SumPool(window) };
         let node = self.push(n, op_made, &[image], &[])?;
         let mut shape = x.shape.clone();
         axes.iter().for_each(|&a| shape[a] = 1);
-        let made = Tensor { node, shape, order: kept, ..x.clone() };
+        let result = Tensor { node, shape, order: kept_axes, ..x.clone() };
         match op {
-            "ReduceMean" => self.scale(n, &made, 1.0 / count as f32),
-            "ReduceMin" => self.scale(n, &made, -1.0),
-            _ => Ok(made),
+            "ReduceMean" => self.scale(n, &result, 1.0 / count as f32),
+            "ReduceMin" => self.scale(n, &result, -1.0),
+            _ => Ok(result),
         }
     }
 }

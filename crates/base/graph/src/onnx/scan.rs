@@ -33,7 +33,7 @@ pub fn check(bytes: &[u8]) -> Result<(), GraphError> {
     message(bytes, 0, &mut budget)
 }
 
-fn broken() -> GraphError {
+fn broken_file_error() -> GraphError {
     GraphError::OnnxFile { what: "this is not an ONNX file, or it is truncated (broken protobuf)".into() }
 }
 
@@ -48,18 +48,18 @@ fn message(mut bytes: &[u8], kind: u8, budget: &mut usize) -> Result<(), GraphEr
             0 => {
                 varint(&mut bytes)?;
             }
-            1 => bytes = bytes.get(8..).ok_or_else(broken)?,
-            5 => bytes = bytes.get(4..).ok_or_else(broken)?,
+            1 => bytes = bytes.get(8..).ok_or_else(broken_file_error)?,
+            5 => bytes = bytes.get(4..).ok_or_else(broken_file_error)?,
             2 => {
-                let len = usize::try_from(varint(&mut bytes)?).map_err(|_| broken())?;
-                let inner = bytes.get(..len).ok_or_else(broken)?;
+                let len = usize::try_from(varint(&mut bytes)?).map_err(|_| broken_file_error())?;
+                let inner = bytes.get(..len).ok_or_else(broken_file_error)?;
                 bytes = &bytes[len..];
                 if let Some(&(_, _, inside)) = INNER.iter().find(|(k, f, _)| *k == kind && *f == field) {
                     // The table has no cycle, so the depth is bounded by its longest path.
                     message(inner, inside, budget)?;
                 }
             }
-            _ => return Err(broken()),
+            _ => return Err(broken_file_error()),
         }
     }
     Ok(())
@@ -74,7 +74,7 @@ fn varint(bytes: &mut &[u8]) -> Result<u64, GraphError> {
             return Ok(value);
         }
     }
-    Err(broken())
+    Err(broken_file_error())
 }
 
 #[cfg(test)]

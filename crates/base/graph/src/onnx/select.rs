@@ -32,20 +32,20 @@ impl Reader<'_> {
         if parts.len() > 1 {
             self.keeps_batch(n, head, axis_index)?;
         }
-        let (_, rest) = head.order_from(&[axis_index]);
-        let order = [&[axis_index][..], &rest].concat();
+        let (_, other_axes) = head.order_from(&[axis_index]);
+        let order = [&[axis_index][..], &other_axes].concat();
         // Parts stored as images remain images, so that their readers need no reshape.
         let shared = self
             .image(head, &order, axis_index)
             .filter(|inner| parts.iter().all(|x| self.image(x, &order, axis_index).as_ref() == Some(inner)));
         let mut nodes = Vec::with_capacity(parts.len());
         for x in &parts {
-            nodes.push(if shared.is_some() { x.node } else { self.arrange(n, x, &[&[axis_index], &rest])? });
+            nodes.push(if shared.is_some() { x.node } else { self.arrange(n, x, &[&[axis_index], &other_axes])? });
         }
         let mut shape = head.shape.clone();
         shape[axis_index] = parts.iter().map(|x| x.shape[axis_index]).sum();
         let id = if let [part] = nodes[..] { part } else { self.push(n, FloatOp::Concat, &nodes, &[])? };
-        let order = if shape[axis_index] == 1 { rest } else { order };
+        let order = if shape[axis_index] == 1 { other_axes } else { order };
         Ok(Tensor { node: id, shape, order, ..head.clone() })
     }
 
@@ -88,7 +88,7 @@ impl Reader<'_> {
             let (mut before, mut after) = (vec![0; shape.len()], vec![0; shape.len()]);
             (before[axis_index], after[axis_index]) =
                 (start_row as i64, (start - start_row - x.shape[axis_index]) as i64);
-            let wide = self.zero_padded(n, &x, &before, &after)?;
+            let wide = self.pad_with_zeros(n, &x, &before, &after)?;
             sum = Some(match sum {
                 None => wide,
                 Some(s) => self.pair(n, FloatOp::Add, &s, &wide)?,
@@ -114,7 +114,7 @@ impl Reader<'_> {
         if let (Batch::Many(size), Some(b)) = (self.batch, x.batch) {
             shape[b] *= size;
         }
-        for (axis_index, indices) in self.picked_indices(n, &shape)? {
+        for (axis_index, indices) in self.selected_indices(n, &shape)? {
             if x.batch == Some(axis_index) && indices.iter().copied().eq(0..shape[axis_index]) {
                 continue;
             }
@@ -124,22 +124,23 @@ impl Reader<'_> {
     }
 
     /// Returns the indices that a Slice selects, for each axis that it names.
-    pub(super) fn picked_indices(
+    pub(super) fn selected_indices(
         &self,
         n: &NodeProto,
         shape: &[usize],
     ) -> Result<Vec<(usize, Vec<usize>)>, GraphError> {
-        let starts = self.listed(n, 1, "starts")?.ok_or_else(|| fail(n, "has no starts"))?;
-        let ends = self.listed(n, 2, "ends")?.ok_or_else(|| fail(n, "has no ends"))?;
-        let axes = self.listed(n, 3, "axes")?.unwrap_or_else(|| (0..starts.len() as i64).collect());
-        let steps = self.listed(n, 4, "steps")?.unwrap_or_else(|| vec![1; starts.len()]);
+        let starts = self.integer_list(n, 1, "starts")?.ok_or_else(|| fail(n, "has no starts"))?;
+        let ends = self.integer_list(n, 2, "ends")?.ok_or_else(|| fail(n, "has no ends"))?;
+        let axes = self.integer_list(n, 3, "axes")?.unwrap_or_else(|| (0..starts.len() as i64).collect());
+        let steps = self.integer_list(n, 4, "steps")?.unwrap_or_else(|| vec![1; starts.len()]);
         if ends.len() != starts.len() || axes.len() != starts.len() || steps.len() != starts.len() {
             return Err(fail(n, "its starts, ends, axes and steps differ in length"));
         }
         (0..starts.len())
             .map(|i| {
                 let axis_index = axis(n, axes[i], shape.len())?;
-                sliced(n, shape[axis_index] as i64, starts[i], ends[i], steps[i]).map(|indices| (axis_index, indices))
+                slice_indices(n, shape[axis_index] as i64, starts[i], ends[i], steps[i])
+                    .map(|indices| (axis_index, indices))
             })
             .collect()
     }
@@ -160,7 +161,7 @@ impl Reader<'_> {
     pub(super) fn split_sizes(&self, n: &NodeProto, shape: &[usize]) -> Result<(usize, Vec<usize>), GraphError> {
         let axis_index = axis(n, int(n, "axis", 0), shape.len())?;
         let (len, count) = (shape[axis_index], n.output.len());
-        let sizes: Vec<usize> = match self.listed(n, 1, "split")? {
+        let sizes: Vec<usize> = match self.integer_list(n, 1, "split")? {
             Some(v) => v
                 .iter()
                 .map(|&s| usize::try_from(s))
@@ -189,7 +190,7 @@ impl Reader<'_> {
         }
         let x = self.tensor(n, 0)?;
         let axis_index = axis(n, int(n, "axis", 0), x.shape.len())?;
-        let index_tensor = self.needed(n, 1)?;
+        let index_tensor = self.constant_input(n, 1)?;
         let list = index_tensor.as_ints().ok_or_else(|| fail(n, "its indices are not integers"))?;
         let indices = list.iter().map(|&i| axis(n, i, x.shape[axis_index])).collect::<Result<Vec<_>, _>>()?;
         let selection = self.select(n, &x, axis_index, &indices)?;
@@ -198,14 +199,14 @@ impl Reader<'_> {
             [_] => Ok(selection),
             _ => {
                 let shape = [&x.shape[..axis_index], &index_tensor.shape, &x.shape[axis_index + 1..]].concat();
-                self.viewed(n, &selection, shape)
+                self.view_as(n, &selection, shape)
             }
         }
     }
 
     pub(super) fn expand_to(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.tensor(n, 0)?;
-        let target = self.listed(n, 1, "shape")?.ok_or_else(|| fail(n, "has no shape"))?;
+        let target = self.integer_list(n, 1, "shape")?.ok_or_else(|| fail(n, "has no shape"))?;
         let rank = x.shape.len().max(target.len());
         let x = x.with_rank(rank);
         let mut shape = x.shape.clone();
@@ -219,17 +220,17 @@ impl Reader<'_> {
     /// Repeats each axis: an axis of length 1 is inserted in front of it and expanded.
     pub(super) fn tile(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.tensor(n, 0)?;
-        let repeats = self.listed(n, 1, "repeats")?.ok_or_else(|| fail(n, "has no repeats"))?;
+        let repeats = self.integer_list(n, 1, "repeats")?.ok_or_else(|| fail(n, "has no repeats"))?;
         if repeats.len() != x.shape.len() {
             return Err(fail(n, &format!("{} repeats for {} axes", repeats.len(), x.shape.len())));
         }
         let times = repeats.iter().map(|&r| usize::try_from(r).ok().filter(|r| *r > 0));
         let times: Vec<usize> = times.collect::<Option<_>>().ok_or_else(|| fail(n, &format!("repeats {repeats:?}")))?;
-        self.repeated(n, &x, &times, false)
+        self.repeat_axes(n, &x, &times, false)
     }
 
     /// Repeats axis `i` `times[i]` times: as a whole, or (`by_element`) element by element.
-    pub(super) fn repeated(
+    pub(super) fn repeat_axes(
         &mut self,
         n: &NodeProto,
         x: &Tensor,
@@ -249,7 +250,7 @@ impl Reader<'_> {
             }
         }
         let expanded = self.expand(n, &wide, &shape)?;
-        let result = self.viewed(n, &expanded, joined_shape)?;
+        let result = self.view_as(n, &expanded, joined_shape)?;
         Ok(Tensor { batch: x.batch, ..result })
     }
 
@@ -261,9 +262,9 @@ impl Reader<'_> {
             (ints(n, "pads").map(<[i64]>::to_vec), float(n, "value", 0.0)?)
         } else {
             let value = self.constant(n, 2)?.and_then(|c| c.to_floats().first().copied());
-            (self.listed(n, 1, "pads")?, value.unwrap_or(0.0))
+            (self.integer_list(n, 1, "pads")?, value.unwrap_or(0.0))
         };
-        let axes = match self.listed(n, 3, "")? {
+        let axes = match self.integer_list(n, 3, "")? {
             Some(axes) => axes.iter().map(|&a| axis(n, a, rank)).collect::<Result<Vec<_>, _>>()?,
             None => (0..rank).collect(),
         };
@@ -287,7 +288,7 @@ impl Reader<'_> {
         }
         // Padding with a value equals padding with zero after the value is subtracted.
         let x = self.affine(n, &x, 1.0, -value)?;
-        let padded = self.zero_padded(n, &x, &before, &after)?;
+        let padded = self.pad_with_zeros(n, &x, &before, &after)?;
         self.affine(n, &padded, 1.0, value)
     }
 
@@ -319,7 +320,7 @@ impl Reader<'_> {
     }
 
     /// Adds zeros in front of and behind each axis.
-    pub(super) fn zero_padded(
+    pub(super) fn pad_with_zeros(
         &mut self,
         n: &NodeProto,
         x: &Tensor,
@@ -339,7 +340,7 @@ impl Reader<'_> {
             let mut axes_in_order = order.iter();
             axes = node_axes.iter().map(|&d| if d == 1 { None } else { axes_in_order.next().copied() }).collect();
         } else {
-            node = self.reshaped(n, node, &order.iter().map(|&a| x.shape[a]).collect::<Vec<_>>())?;
+            node = self.push_reshape(n, node, &order.iter().map(|&a| x.shape[a]).collect::<Vec<_>>())?;
         }
         let [leading, trailing]: [Vec<usize>; 2] =
             [before, after].map(|pads| axes.iter().map(|a| a.map_or(0, |a| pads[a] as usize)).collect());
@@ -351,7 +352,7 @@ impl Reader<'_> {
 }
 
 /// Returns the indices that a Slice selects on one axis; `start` and `end` may count from the end.
-fn sliced(n: &NodeProto, len: i64, start: i64, end: i64, step: i64) -> Result<Vec<usize>, GraphError> {
+fn slice_indices(n: &NodeProto, len: i64, start: i64, end: i64, step: i64) -> Result<Vec<usize>, GraphError> {
     if step == 0 {
         return Err(fail(n, "steps of 0"));
     }

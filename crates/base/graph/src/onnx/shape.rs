@@ -34,7 +34,7 @@ impl Reader<'_> {
         };
         let result = match n.op_type.as_str() {
             "Squeeze" => {
-                let removed_axes = match self.listed(n, 1, "axes")? {
+                let removed_axes = match self.integer_list(n, 1, "axes")? {
                     Some(axes) => axes.iter().map(|&a| axis(n, a, x.shape.len())).collect::<Result<Vec<_>, _>>()?,
                     // A network for any batch size keeps its batch axis.
                     None => (0..x.shape.len())
@@ -53,7 +53,7 @@ impl Reader<'_> {
             "Unsqueeze" => x.with_ones(&self.new_axes(n, x.shape.len())?),
             _ => {
                 let target = self.target_shape(n, &x.shape, x.batch)?;
-                self.viewed(n, &x, target)?
+                self.view_as(n, &x, target)?
             }
         };
         Ok(final_activation
@@ -61,7 +61,7 @@ impl Reader<'_> {
     }
 
     /// Returns `x` in another shape, with the same elements in the file's order.
-    pub(super) fn viewed(&mut self, n: &NodeProto, x: &Tensor, shape: Vec<usize>) -> Result<Tensor, GraphError> {
+    pub(super) fn view_as(&mut self, n: &NodeProto, x: &Tensor, shape: Vec<usize>) -> Result<Tensor, GraphError> {
         if checked_elements(&shape) != Some(x.elements()) {
             return Err(fail(n, &format!("{:?} cannot become {shape:?}", x.shape)));
         }
@@ -75,7 +75,7 @@ impl Reader<'_> {
                 x.order.iter().map(|a| new_axes[old_axes.iter().position(|f| f == a).expect("an axis longer than 1")]);
             return Ok(Tensor { order: axis_order.collect(), shape, batch, ..x.clone() });
         }
-        let x = self.straight(n, x)?;
+        let x = self.arrange_in_axis_order(n, x)?;
         Ok(Tensor { integer: x.integer, ..Tensor::new(x.node, shape, batch) })
     }
 
@@ -107,7 +107,7 @@ impl Reader<'_> {
 
     /// Returns the axes that an Unsqueeze of a tensor with `rank` axes adds to the result, sorted.
     pub(super) fn new_axes(&self, n: &NodeProto, rank: usize) -> Result<Vec<usize>, GraphError> {
-        let axes = self.listed(n, 1, "axes")?.ok_or_else(|| fail(n, "has no axes"))?;
+        let axes = self.integer_list(n, 1, "axes")?.ok_or_else(|| fail(n, "has no axes"))?;
         let rank = rank + axes.len();
         let mut new = axes.iter().map(|&a| axis(n, a, rank)).collect::<Result<Vec<_>, _>>()?;
         new.sort_unstable();
@@ -134,7 +134,7 @@ impl Reader<'_> {
             };
             return Ok(vec![input_shape[..start_axis].iter().product(), input_shape[start_axis..].iter().product()]);
         }
-        let mut target = self.listed(n, 1, "shape")?.ok_or_else(|| fail(n, "has no shape"))?;
+        let mut target = self.integer_list(n, 1, "shape")?.ok_or_else(|| fail(n, "has no shape"))?;
         if let (Batch::Many(batch_len), Some(0), Some(first_len)) = (self.batch, batch, target.first_mut())
             && *first_len > 0
             && *first_len % batch_len as i64 == 0
@@ -156,12 +156,12 @@ fn distance(shape: &[usize], axis_index: usize) -> usize {
 }
 
 pub(super) fn permutation(n: &NodeProto, rank: usize) -> Result<Vec<usize>, GraphError> {
-    let stated = ints(n, "perm").map_or_else(|| (0..rank as i64).rev().collect(), <[i64]>::to_vec);
-    let perm = stated.iter().map(|&p| axis(n, p, rank)).collect::<Result<Vec<_>, _>>()?;
+    let perm_attribute = ints(n, "perm").map_or_else(|| (0..rank as i64).rev().collect(), <[i64]>::to_vec);
+    let perm = perm_attribute.iter().map(|&p| axis(n, p, rank)).collect::<Result<Vec<_>, _>>()?;
     let mut sorted = perm.clone();
     sorted.sort_unstable();
     if sorted != (0..rank).collect::<Vec<_>>() {
-        return Err(fail(n, &format!("{stated:?} is not a permutation of {rank} axes")));
+        return Err(fail(n, &format!("{perm_attribute:?} is not a permutation of {rank} axes")));
     }
     Ok(perm)
 }

@@ -66,11 +66,11 @@ impl Constant {
 /// # Errors
 /// Names the tensor and its fault.
 pub fn decode(t: &TensorProto) -> Result<Constant, GraphError> {
-    decoded(t).map_err(|what| GraphError::OnnxFile { what: plain(&format!("tensor `{}`: {what}", t.name)) })
+    decode_tensor(t).map_err(|what| GraphError::OnnxFile { what: plain(&format!("tensor `{}`: {what}", t.name)) })
 }
 
 /// Decodes a tensor; an error does not name it.
-fn decoded(t: &TensorProto) -> Result<Constant, String> {
+fn decode_tensor(t: &TensorProto) -> Result<Constant, String> {
     if t.data_location == 1 {
         return Err(
             "its data lies in another file (external data), which only a model that is read from a folder can have; save it as one \

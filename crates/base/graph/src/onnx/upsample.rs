@@ -28,7 +28,7 @@ struct Phases {
 impl Reader<'_> {
     pub(super) fn conv_transpose(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
-        let w = self.needed(n, 1)?;
+        let w = self.constant_input(n, 1)?;
         let (image, flat) = self.as_image(n, &x)?;
         let input = self.node_shape(image).to_vec();
         let spatial = if flat { 1 } else { 2 };
@@ -63,7 +63,7 @@ impl Reader<'_> {
         let phase = self.node_shape(id).to_vec();
         // [O, sh, sw, H, W] -> [O, H, sh, W, sw]
         let split = Tensor::new(id, vec![1, out, sh, sw, phase[1], phase[2]], x.batch).transposed(&[0, 1, 4, 2, 5, 3]);
-        let mut joined = self.viewed(n, &split, vec![1, out, phase[1] * sh, phase[2] * sw])?;
+        let mut joined = self.view_as(n, &split, vec![1, out, phase[1] * sh, phase[2] * sw])?;
         for (axis, a) in axes.iter().enumerate() {
             joined = self.select(n, &joined, axis + 2, &(a.cut..a.cut + a.length).collect::<Vec<_>>())?;
         }
@@ -95,16 +95,16 @@ impl Reader<'_> {
             } else {
                 [0, 3, 5, 1, 2, 4]
             };
-            let parts = self.viewed(n, &x, vec![batch, c, h / b, b, w / b, b])?.transposed(&perm);
-            return self.viewed(n, &parts, vec![batch, c * b * b, h / b, w / b]);
+            let parts = self.view_as(n, &x, vec![batch, c, h / b, b, w / b, b])?.transposed(&perm);
+            return self.view_as(n, &parts, vec![batch, c * b * b, h / b, w / b]);
         }
         let mode = attribute(n, "mode").map_or(&b"DCR"[..], |a| &a.s);
         let parts = if mode == b"CRD" {
-            self.viewed(n, &x, vec![batch, c / (b * b), b, b, h, w])?.transposed(&[0, 1, 4, 2, 5, 3])
+            self.view_as(n, &x, vec![batch, c / (b * b), b, b, h, w])?.transposed(&[0, 1, 4, 2, 5, 3])
         } else {
-            self.viewed(n, &x, vec![batch, b, b, c / (b * b), h, w])?.transposed(&[0, 3, 4, 1, 5, 2])
+            self.view_as(n, &x, vec![batch, b, b, c / (b * b), h, w])?.transposed(&[0, 3, 4, 1, 5, 2])
         };
-        self.viewed(n, &parts, vec![batch, c / (b * b), h * b, w * b])
+        self.view_as(n, &parts, vec![batch, c / (b * b), h * b, w * b])
     }
 
     /// Resizes each axis that changes its length: `nearest` picks elements, `linear` is a fixed
@@ -159,7 +159,7 @@ impl Reader<'_> {
         if times * len == target.length && indices.iter().enumerate().all(|(o, &i)| i == o / times) {
             let mut axis_scales = vec![1; x.shape.len()];
             axis_scales[axis] = times;
-            return self.repeated(n, x, &axis_scales, true);
+            return self.repeat_axes(n, x, &axis_scales, true);
         }
         self.select(n, x, axis, &indices)
     }
@@ -169,8 +169,8 @@ impl Reader<'_> {
         let upsample = n.op_type == "Upsample";
         let (scales, sizes) = match (upsample, self.opset) {
             (true, ..9) => (super::floats(n, "scales")?, None),
-            (true, _) | (false, ..11) => (self.some_floats(n, 1)?, None),
-            _ => (self.some_floats(n, 2)?, self.some_floats(n, 3)?),
+            (true, _) | (false, ..11) => (self.float_input(n, 1)?, None),
+            _ => (self.float_input(n, 2)?, self.float_input(n, 3)?),
         };
         if attribute(n, "keep_aspect_ratio_policy").is_some_and(|a| a.s != b"stretch") {
             return Err(unsupported(n, "a kept aspect ratio is not supported; state the sizes".into()));
@@ -199,7 +199,7 @@ impl Reader<'_> {
     }
 
     /// Returns the numbers of constant input `k`, if there are any.
-    fn some_floats(&self, n: &NodeProto, k: usize) -> Result<Option<Vec<f32>>, GraphError> {
+    fn float_input(&self, n: &NodeProto, k: usize) -> Result<Option<Vec<f32>>, GraphError> {
         Ok(self.constant(n, k)?.map(|c| c.to_floats()).filter(|v| !v.is_empty()))
     }
 }

@@ -127,21 +127,21 @@ impl Reader<'_> {
         let mut node = x.node;
         if target_order != x.order {
             let stored: Vec<usize> = x.order.iter().map(|&a| x.shape[a]).collect();
-            node = self.reshaped(n, node, &stored)?;
+            node = self.push_reshape(n, node, &stored)?;
             let perm = target_order.iter().map(|a| x.order.iter().position(|o| o == a).expect("an axis of the tensor"));
             node = self.push(n, FloatOp::Transpose(perm.collect()), &[node], &[])?;
         }
-        self.reshaped(n, node, &shape)
+        self.push_reshape(n, node, &shape)
     }
 
     /// Returns the node with another shape.
-    pub(super) fn reshaped(&mut self, n: &NodeProto, node: usize, shape: &[usize]) -> Result<usize, GraphError> {
+    pub(super) fn push_reshape(&mut self, n: &NodeProto, node: usize, shape: &[usize]) -> Result<usize, GraphError> {
         let shape = if shape.is_empty() { &[1][..] } else { shape };
         if self.node_shape(node) == shape { Ok(node) } else { self.push(n, FloatOp::Reshape, &[node], shape) }
     }
 
     /// Returns `x` with its elements in the order of the axes.
-    pub(super) fn straight(&mut self, n: &NodeProto, x: &Tensor) -> Result<Tensor, GraphError> {
+    pub(super) fn arrange_in_axis_order(&mut self, n: &NodeProto, x: &Tensor) -> Result<Tensor, GraphError> {
         if x.order.is_sorted() {
             return Ok(x.clone());
         }
@@ -153,7 +153,7 @@ impl Reader<'_> {
 
     /// Returns `x` stored with `axes` as the node's first axis, and the others behind in any shape.
     /// Moves nothing if the order is already right.
-    pub(super) fn lead(&mut self, n: &NodeProto, x: &Tensor, axes: &[usize]) -> Result<Tensor, GraphError> {
+    pub(super) fn arrange_leading(&mut self, n: &NodeProto, x: &Tensor, axes: &[usize]) -> Result<Tensor, GraphError> {
         let (leading, trailing) = x.order_from(axes);
         let channels = x.sizes(&leading);
         if x.order.starts_with(&leading) && self.node_shape(x.node)[0] == channels {
@@ -168,7 +168,7 @@ impl Reader<'_> {
         let groups: Vec<&[usize]> = x.order.iter().map(std::slice::from_ref).collect();
         let node = if y.order == x.order { y.node } else { self.arrange(n, y, &groups)? };
         let shape = self.node_shape(x.node).to_vec();
-        self.reshaped(n, node, &shape)
+        self.push_reshape(n, node, &shape)
     }
 
     /// Selects the elements `indices` of `x` along `axis`.
@@ -221,7 +221,7 @@ impl Reader<'_> {
         let copies = new.iter().try_fold(1usize, |c, &i| c.checked_mul(shape[i]));
         let copies = copies.filter(|c| *c <= MAX_COPIES && c.saturating_mul(x.elements()) <= crate::MAX_ELEMENTS);
         let copies = copies.ok_or_else(|| fail(n, &format!("spreading it over {shape:?} makes too many elements")))?;
-        let node = self.reshaped(n, x.node, &[1, x.elements()])?;
+        let node = self.push_reshape(n, x.node, &[1, x.elements()])?;
         let id = self.push(n, FloatOp::Concat, &vec![node; copies], &[])?;
         let order = new.iter().chain(&x.order).copied().collect();
         Ok(Tensor { node: id, shape: shape.to_vec(), order, ..x.clone() })

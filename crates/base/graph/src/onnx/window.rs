@@ -24,7 +24,7 @@ struct Extent {
 impl Reader<'_> {
     pub(super) fn conv(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
-        let w = self.needed(n, 1)?;
+        let w = self.constant_input(n, 1)?;
         let (image, flat) = self.as_image(n, &x)?;
         let spatial = if flat { 1 } else { 2 };
         if w.shape.len() != 2 + spatial {
@@ -51,13 +51,13 @@ impl Reader<'_> {
         };
         let op = FloatOp::Conv { geometry, weights: w.to_floats(), bias };
         let id = self.push(n, op, &[image], &[])?;
-        Ok(self.of_image(id, flat, &x))
+        Ok(self.image_tensor(id, flat, &x))
     }
 
     /// `alpha * op(A) op(B) + beta * C`.
     pub(super) fn gemm(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
-        let b = self.needed(n, 1)?;
+        let b = self.constant_input(n, 1)?;
         let [_, _] = x.shape[..] else {
             return Err(unsupported(
                 n,
@@ -94,7 +94,7 @@ impl Reader<'_> {
     pub(super) fn matmul(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         match (self.is_constant(n, 0), self.is_constant(n, 1)) {
             (false, true) => {
-                let (x, b) = (self.real(n, 0)?, self.needed(n, 1)?);
+                let (x, b) = (self.real(n, 0)?, self.constant_input(n, 1)?);
                 let axis = x.shape.len().checked_sub(1).ok_or_else(|| fail(n, "its first factor has no axes"))?;
                 // A vector is a matrix with one column, whose axis is removed.
                 let vector = b.shape.len() == 1;
@@ -104,7 +104,7 @@ impl Reader<'_> {
                 Ok(if vector { result.without(&[axis]) } else { result })
             }
             (true, false) => {
-                let (x, a) = (self.real(n, 1)?, self.needed(n, 0)?);
+                let (x, a) = (self.real(n, 1)?, self.constant_input(n, 0)?);
                 let vector = x.shape.len() == 1;
                 let x = if vector { x.with_ones(&[1]) } else { x };
                 let axis = x.shape.len().checked_sub(2).ok_or_else(|| fail(n, "its second factor has no axes"))?;
@@ -140,7 +140,7 @@ impl Reader<'_> {
         shape[axis] = out;
         let (_, other_axes) = x.order_from(&[axis]);
         let node = if other_axes.is_empty() {
-            let flat = self.reshaped(n, x.node, &[features])?;
+            let flat = self.push_reshape(n, x.node, &[features])?;
             self.push(n, FloatOp::Dense { weights, bias }, &[flat], &[])?
         } else {
             // A 1 x 1 convolution over the other axes. The image is as square as they allow, since
@@ -168,7 +168,7 @@ impl Reader<'_> {
         }
         let window = Window { kernel: e.kernel, stride: e.stride, pads: e.pads };
         let id = self.push(n, FloatOp::MaxPool(window), &[image], &[])?;
-        Ok(self.of_image(id, flat, &x))
+        Ok(self.image_tensor(id, flat, &x))
     }
 
     pub(super) fn average_pool(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
@@ -186,12 +186,12 @@ impl Reader<'_> {
         let shape = self.node_shape(sum).to_vec();
         let [rows, columns] = [0, 1].map(|i| e.counts(i, input[i + 1], shape[i + 1], include));
         if rows.iter().all(|r| *r == rows[0]) && columns.iter().all(|c| *c == columns[0]) {
-            let sum = self.of_image(sum, flat, &x);
+            let sum = self.image_tensor(sum, flat, &x);
             return self.scale(n, &sum, 1.0 / (rows[0] * columns[0]) as f32);
         }
         let factors = rows.iter().flat_map(|r| columns.iter().map(move |c| 1.0 / (r * c) as f32)).collect();
         let id = self.push(n, FloatOp::PositionScale(factors), &[sum], &[])?;
-        Ok(self.of_image(id, flat, &x))
+        Ok(self.image_tensor(id, flat, &x))
     }
 
     fn pool_extent(&mut self, n: &NodeProto) -> Result<(Tensor, usize, bool, Extent), GraphError> {
@@ -231,7 +231,7 @@ impl Reader<'_> {
     }
 
     /// Returns the tensor of a node that was made from an image of `x`.
-    pub(super) fn of_image(&self, id: usize, flat: bool, x: &Tensor) -> Tensor {
+    pub(super) fn image_tensor(&self, id: usize, flat: bool, x: &Tensor) -> Tensor {
         let shape = match self.node_shape(id) {
             &[c, _, l] if flat => vec![1, c, l],
             stored => [&[1], stored].concat(),
@@ -296,9 +296,9 @@ fn out_by_in(n: &NodeProto, shape: &[usize], values: &[f32], transposed: bool) -
 /// `[C, 1, L]`, with one axis stated).
 fn extent(n: &NodeProto, input: &[usize], flat: bool, kernel: &[i64]) -> Result<Extent, GraphError> {
     let axes = if flat { 1 } else { 2 };
-    let kernel = two(&list(n, "kernel_shape", Some(kernel), axes, 1)?, flat);
-    let stride = two(&list(n, "strides", ints(n, "strides"), axes, 1)?, flat);
-    let dilation = two(&list(n, "dilations", ints(n, "dilations"), axes, 1)?, flat);
+    let kernel = two_axes(&list(n, "kernel_shape", Some(kernel), axes, 1)?, flat);
+    let stride = two_axes(&list(n, "strides", ints(n, "strides"), axes, 1)?, flat);
+    let dilation = two_axes(&list(n, "dilations", ints(n, "dilations"), axes, 1)?, flat);
     let pad_list = list(n, "pads", ints(n, "pads"), 2 * axes, 0)?;
     let pad_list =
         if flat { [0, pad_list[0], 0, pad_list[1]] } else { [pad_list[0], pad_list[1], pad_list[2], pad_list[3]] };
@@ -340,6 +340,6 @@ fn list(
 }
 
 /// Returns the numbers for two axes; `flat` means that the second alone is stated.
-fn two(v: &[usize], flat: bool) -> [usize; 2] {
+fn two_axes(v: &[usize], flat: bool) -> [usize; 2] {
     if flat { [1, v[0]] } else { [v[0], v[1]] }
 }

@@ -58,7 +58,7 @@ impl Work {
             self.remove(id, "normalisation folded into the layer behind");
             return Ok(true);
         }
-        if alone && self.through_sum(id, source, scale, shift, users) {
+        if alone && self.fold_through_sum(id, source, scale, shift, users) {
             self.remove(id, "division of an average folded into the layer before");
             return Ok(true);
         }
@@ -142,7 +142,14 @@ impl Work {
 
     /// Folds a map through a sum pool: `scale * sum(W x + b)`. The sum pool must be the only reader
     /// of the linear layer (and windows must be whole, if there is an addend).
-    fn through_sum(&mut self, id: usize, source: usize, scale: &[f32], shift: &[f32], users: &[Vec<usize>]) -> bool {
+    fn fold_through_sum(
+        &mut self,
+        id: usize,
+        source: usize,
+        scale: &[f32],
+        shift: &[f32],
+        users: &[Vec<usize>],
+    ) -> bool {
         let FloatOp::SumPool(window) = &self.graph.nodes[source].op else { return false };
         let count = (window.kernel[0] * window.kernel[1]) as f32;
         let is_unpadded = window.pads == [0; 4];

@@ -11,7 +11,7 @@ impl Work {
         let mut users = self.graph.users();
         for id in 0..self.graph.nodes.len() {
             let changed = match self.graph.nodes[id].op {
-                FloatOp::MaxPool(_) | FloatOp::Relu => self.behind_relu(id, &users)?,
+                FloatOp::MaxPool(_) | FloatOp::Relu => self.move_behind_relu(id, &users)?,
                 FloatOp::Concat => self.join_relus(id, &users)?,
                 FloatOp::Reshape => self.merge_reshape(id),
                 FloatOp::Pad { .. } => self.merge_pad(id, &users),
@@ -27,7 +27,7 @@ impl Work {
 
     /// `MaxPool(Relu(x)) = Relu(MaxPool(x))` with fewer ReLUs; `Relu(Relu(x)) = Relu(x)`. Padding
     /// never wins a maximum.
-    fn behind_relu(&mut self, id: usize, users: &[Vec<usize>]) -> Result<bool, GraphError> {
+    fn move_behind_relu(&mut self, id: usize, users: &[Vec<usize>]) -> Result<bool, GraphError> {
         if self.drop_unit_window(id) {
             return Ok(true);
         }

@@ -60,7 +60,7 @@ impl Outline {
 pub(super) struct Builder {
     name: String,
     input: Tensor,
-    last: Tensor,
+    result: Tensor,
     nodes: Vec<NodeProto>,
     tensors: Vec<TensorProto>,
     layers: Vec<Layer>,
@@ -76,7 +76,7 @@ impl Builder {
         let input = Tensor { name: "input".into(), shape: shape.to_vec() };
         Self {
             name: name.into(),
-            last: input.clone(),
+            result: input.clone(),
             input,
             nodes: Vec::new(),
             tensors: Vec::new(),
@@ -103,8 +103,8 @@ impl Builder {
             attribute,
             domain: String::new(),
         });
-        self.last = Tensor { name, shape };
-        self.last.clone()
+        self.result = Tensor { name, shape };
+        self.result.clone()
     }
 
     /// Records the multiplications of the last node: `macs_per_element` for every element of its result.
@@ -247,7 +247,7 @@ impl Builder {
             producer_name: "tacit".into(),
             graph: Some(GraphProto {
                 input: vec![value_info(&self.input)],
-                output: vec![value_info(&self.last)],
+                output: vec![value_info(&self.result)],
                 node: self.nodes,
                 name: self.name,
                 initializer: self.tensors,

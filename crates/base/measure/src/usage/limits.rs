@@ -34,7 +34,7 @@ impl ProcessLimits {
     pub fn read(roots: &Roots) -> Self {
         let self_dir = roots.proc.join("self");
         let status = fs::read(self_dir.join("status")).unwrap_or_default();
-        let groups = Groups::of(roots);
+        let groups = Groups::read(roots);
         let mut cores = affinity(&status);
         for folder in &groups.cpu {
             let quota = quota(folder).filter(|quota| *quota > 0.0);
@@ -100,7 +100,7 @@ struct Groups {
 }
 
 impl Groups {
-    fn of(roots: &Roots) -> Self {
+    fn read(roots: &Roots) -> Self {
         let self_dir = roots.proc.join("self");
         let [groups, mounts] = ["cgroup", "mountinfo"].map(|file| fs::read(self_dir.join(file)).unwrap_or_default());
         let mut found_groups = Self::default();
@@ -148,7 +148,7 @@ impl<'a> Mount<'a> {
     fn parse(line: &'a str) -> Option<Self> {
         let (mount, kind) = line.split_once(" - ")?;
         let mut fields = mount.split(' ').skip(3);
-        let (root, point) = (unescaped(fields.next()?), unescaped(fields.next()?));
+        let (root, point) = (unescape_mounts(fields.next()?), unescape_mounts(fields.next()?));
         let mut fields = kind.split(' ');
         let (kind, options) = (fields.next()?, fields.nth(1)?);
         Some(Self { root, point, kind, options })
@@ -168,7 +168,7 @@ impl<'a> Mount<'a> {
 }
 
 /// Decodes the table of mounts, in which spaces and the like are written as `\040`.
-fn unescaped(text: &str) -> String {
+fn unescape_mounts(text: &str) -> String {
     let mut parts = text.split('\\');
     let mut plain = parts.next().unwrap_or_default().to_owned();
     for part in parts {

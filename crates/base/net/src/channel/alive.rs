@@ -62,7 +62,7 @@ impl Channel {
             // Dropped when the work returns or panics, which ends the thread.
             let stop_signal = stop_signal;
             let sender = thread::Builder::new().name("tacit-alive".into());
-            let sender = sender.spawn_scoped(scope, move || self.guarded(|channel| channel.send_signs_until(&end)));
+            let sender = sender.spawn_scoped(scope, move || self.run_guarded(|channel| channel.send_signs_until(&end)));
             let sender = sender.map_err(|e| NetError::from_io("starting a thread", &e))?;
             let result = work();
             drop(stop_signal);

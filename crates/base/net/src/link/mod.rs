@@ -190,7 +190,9 @@ impl LinkSpec {
             (None, None) => vec!["unlimited".to_owned()],
             (Some(up), Some(down)) if up == down => vec![up.to_string()],
             (up, down) => [("up", up), ("down", down)]
-                .map(|(way, rate)| format!("{way} {}", rate.map_or("unlimited".into(), |rate| rate.to_string())))
+                .map(|(direction, rate)| {
+                    format!("{direction} {}", rate.map_or("unlimited".into(), |rate| rate.to_string()))
+                })
                 .to_vec(),
         };
         for (what, time) in [("rtt", self.rtt), ("jitter", self.jitter)] {
@@ -291,7 +293,7 @@ mod tests {
             assert!(spec.up().is_some() && spec.down().is_some(), "{}", preset.name);
             assert!(spec.jitter() <= spec.rtt() && !spec.rtt().is_zero(), "{}", preset.name);
             assert!(preset.source.contains('[') || preset.source.contains("assumed"), "{}", preset.name);
-            assert_eq!(presets::PRESETS.iter().filter(|other| other.name == preset.name).count(), 1);
+            assert_eq!(presets::PRESETS.iter().filter(|listed| listed.name == preset.name).count(), 1);
         }
         assert_eq!(LinkSpec::preset("cheetah-wan").unwrap().rtt(), Duration::from_millis(40));
         assert_eq!(LinkSpec::preset("moon"), None);

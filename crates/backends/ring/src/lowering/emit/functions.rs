@@ -28,7 +28,7 @@ impl Emitter<'_> {
             let what = format!("node `{name}` ({}): {what}", function.name());
             RingError::NoRing { what }
         })?;
-        let x = self.at_most(source, tabulated.frac);
+        let x = self.with_frac_at_most(source, tabulated.frac);
         let half = 1i64 << (tabulated.table.bits() - 1);
         let units = scales.input.map(|size| size * f64::from(tabulated.frac).exp2() + 2.0 * half as f64 + 1.0);
         let (x, offset) = self.argument(id, name, x, &tabulated, units);

@@ -162,7 +162,7 @@ struct Group(PathBuf);
 impl Group {
     /// A group below this process's own with a memory limit, or the reason why there is none.
     fn limited(bytes: u64) -> Result<Self, String> {
-        let groups = Groups::of(&Roots::default());
+        let groups = Groups::read(&Roots::default());
         let memory_group = groups.memory.iter().find(|folder| folder.join("memory.stat").exists());
         let memory_group = memory_group.ok_or("no control group of memory is mounted")?;
         let group = Self(memory_group.join(format!("tacit-test-{}", std::process::id())));
