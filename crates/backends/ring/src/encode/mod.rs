@@ -77,9 +77,9 @@ pub fn weights_to_bytes(weights: &Weights) -> Zeroizing<Vec<u8>> {
 pub fn read_weights(bytes: &[u8], graph: &RingGraph) -> Result<Weights, RingError> {
     let mut unread = bytes;
     let mut take = |count: usize| {
-        let (taken, later) = unread.split_at_checked(count).ok_or_else(wrong_length)?;
+        let (weight_bytes, later) = unread.split_at_checked(count).ok_or_else(wrong_length)?;
         unread = later;
-        Ok::<_, RingError>(taken)
+        Ok::<_, RingError>(weight_bytes)
     };
     let mut layers = Vec::new();
     for (node, (rows, row_len)) in graph.linear_nodes() {

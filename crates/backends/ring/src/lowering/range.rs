@@ -106,7 +106,7 @@ impl Interpreter for Bounds<'_, '_> {
         let x = inputs.first().copied().unwrap_or(&none);
         let before: &[usize] = node.inputs.first().map_or(&[], |&i| &self.graph.nodes()[i].shape);
         let map_spans = |map: &dyn Fn(Span) -> Span| x.iter().map(|s| map(*s)).collect::<Vec<_>>();
-        let mut made = match &node.op {
+        let mut result_spans = match &node.op {
             Op::Input => vec![self.input(node); node.shape[0]],
             Op::Conv2d(c) => {
                 let g = &c.geometry;
@@ -149,8 +149,8 @@ impl Interpreter for Bounds<'_, '_> {
             Op::Transpose { .. } => vec![join(x.iter().copied()); node.shape[0]],
             Op::ArgMax => vec![[0.0, before[0] as f64]],
         };
-        (self.visit)(id, &mut made);
-        Ok(made)
+        (self.visit)(id, &mut result_spans);
+        Ok(result_spans)
     }
 }
 

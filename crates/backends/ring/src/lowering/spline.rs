@@ -94,7 +94,7 @@ struct Samples {
     /// Places from the first one to the middle of all pieces.
     origin: i64,
     /// The first place inside the function's domain.
-    first: i64,
+    first_place: i64,
     /// Values at each place, and half a number to either side: a number stands for those that round
     /// to it.
     values: Vec<Sample>,
@@ -125,7 +125,7 @@ impl Samples {
             let [below, above] = [x - 0.5 * unit, x + 0.5 * unit];
             Sample { at: value(x), below: value(below.max(domain_start)), above: value(above.max(domain_start)) }
         });
-        Self { origin, first: first_place, values: values.collect(), length: spacing * unit }
+        Self { origin, first_place, values: values.collect(), length: spacing * unit }
     }
 
     fn get(&self, place: i64) -> Sample {
@@ -147,7 +147,7 @@ fn build_lines(function: &Curve, scales: &Scales, index: u32, low: u32, frac: u3
     let mut error = 0f64;
     for piece in -count / 2..count / 2 {
         let of_piece = |place: i64| samples.get(piece * PLACES + place);
-        let first_place = (samples.first - piece * PLACES).max(-PLACES);
+        let first_place = (samples.first_place - piece * PLACES).max(-PLACES);
         let first_place = if first_place < PLACES { first_place } else { 0 };
         // The topmost piece is reserved.
         let last_place = if piece == count / 2 - 1 { 0 } else { PLACES };

@@ -222,9 +222,10 @@ impl<'a> Reference<'a> {
     fn truncate(&mut self, input: &[i64], width: u32, bits: u32) -> Vec<i64> {
         match &mut self.truncation {
             Truncation::Floor => input.iter().map(|&x| x >> bits).collect(),
-            Truncation::Shares(rng) => {
-                input.iter().map(|&x| truncate_shares(rng, x.wrapping_add((1 << bits) >> 1), width, bits) as i64).collect()
-            }
+            Truncation::Shares(rng) => input
+                .iter()
+                .map(|&x| truncate_shares(rng, x.wrapping_add((1 << bits) >> 1), width, bits) as i64)
+                .collect(),
         }
     }
 

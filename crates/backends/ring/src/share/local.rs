@@ -43,8 +43,8 @@ pub(super) fn for_each_input(tensor: &[u64], batch: usize, mut f: impl FnMut(&[u
 
 fn apply_one(role: Role, node: &Node, inputs: &[&[u64]], shapes: &[&[usize]]) -> Vec<u64> {
     let mask = ring_mask(node.fixed.width);
-    let (first, shape): (&[u64], &[usize]) = (inputs[0], shapes[0]);
-    let map = |f: &(dyn Fn(u64) -> u64 + Sync)| first.par_iter().with_min_len(PART).map(|&v| f(v) & mask).collect();
+    let (values, shape): (&[u64], &[usize]) = (inputs[0], shapes[0]);
+    let map = |f: &(dyn Fn(u64) -> u64 + Sync)| values.par_iter().with_min_len(PART).map(|&v| f(v) & mask).collect();
     match &node.op {
         Op::Add => zip(inputs[0], inputs[1], mask, u64::wrapping_add),
         Op::Sub => zip(inputs[0], inputs[1], mask, u64::wrapping_sub),
@@ -53,7 +53,7 @@ fn apply_one(role: Role, node: &Node, inputs: &[&[u64]], shapes: &[&[usize]]) ->
         Op::AddConst { .. } | Op::Reshape | Op::Widen => map(&|v| v),
         Op::MulConst { factors, .. } => {
             let n = factors.len();
-            first.iter().enumerate().map(|(i, v)| v.wrapping_mul(factors[i % n] as u64) & mask).collect()
+            values.iter().enumerate().map(|(i, v)| v.wrapping_mul(factors[i % n] as u64) & mask).collect()
         }
         // The input's ring is exactly `bits` wider, so the shifted share fits the result's ring.
         // The server adds half a unit: dropping the low bits of both shares loses half a unit on
@@ -64,10 +64,10 @@ fn apply_one(role: Role, node: &Node, inputs: &[&[u64]], shapes: &[&[usize]]) ->
         }
         Op::ShiftLeft { bits } => map(&|v| v << bits),
         Op::Concat => inputs.concat().into_iter().map(|v| v & mask).collect(),
-        Op::Slice(s) => gather(first, &slice_index(s, shape), mask),
-        Op::Transpose { perm } => transpose_index(perm, shape).into_iter().map(|i| first[i] & mask).collect(),
-        Op::Pad { before, .. } => pad(first, shape, before, &node.shape, mask),
-        Op::SumPool(w) => sum_pool(first, shape, w, &node.shape, mask),
+        Op::Slice(s) => gather(values, &slice_index(s, shape), mask),
+        Op::Transpose { perm } => transpose_index(perm, shape).into_iter().map(|i| values[i] & mask).collect(),
+        Op::Pad { before, .. } => pad(values, shape, before, &node.shape, mask),
+        Op::SumPool(w) => sum_pool(values, shape, w, &node.shape, mask),
         Op::Input | Op::Conv2d(_) | Op::Linear(_) | Op::Relu | Op::MaxPool(_) | Op::LookUp(_) | Op::ArgMax => {
             unreachable!("the plan has a step of its own for {}", node.op.name())
         }
