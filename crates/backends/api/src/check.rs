@@ -27,7 +27,7 @@ pub struct Checked {
     pub inputs: usize,
     /// Inputs outside the accepted range: a client refuses them, so they were not compared.
     pub refused: usize,
-    /// Inputs whose answer a client refuses. They have no class and no output error.
+    /// Inputs whose answer a client refuses; such an answer has no class and no output error.
     pub answers_refused: usize,
     /// Share of inputs with the float network's class: the sign of a single output, or any class
     /// tied for the best.
@@ -40,7 +40,7 @@ pub struct Checked {
     /// mode top-1. For a single output or equal outputs, the range is that over all inputs. NaN if
     /// an output is NaN, and if all answers are refused.
     pub output_error: f64,
-    /// Inputs with a NaN in the answer or in the float network's outputs. They count as wrong.
+    /// Inputs with a NaN in the answer or in the float network's outputs, counted as wrong.
     pub no_number: usize,
     /// Inputs whose best classes are tied in the float network, so that the answered class is
     /// random.
@@ -67,7 +67,7 @@ pub struct Accuracy {
 pub struct Strained {
     /// Name of the node that outputs the tensor.
     pub node: String,
-    /// Its largest magnitude over all inputs, as a share of the smallest magnitude that overflows.
+    /// Largest magnitude of the tensor over all inputs, as a share of the smallest magnitude that overflows.
     pub share: f64,
     /// Inputs for which the tensor overflowed.
     pub overflowed: usize,

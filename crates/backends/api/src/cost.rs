@@ -20,7 +20,7 @@ pub struct Work {
     pub key_switches: u64,
 }
 
-/// What a phase costs one party.
+/// One party's costs of a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct PartyCost {
     /// Primitive work.
@@ -31,7 +31,7 @@ pub struct PartyCost {
     pub stored_bytes: u64,
 }
 
-/// What one phase costs.
+/// Both parties' costs of one phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct PhaseCost {
     /// Bytes from the client to the server, with the headers of frames (before TLS).
@@ -100,7 +100,7 @@ impl Costs {
     }
 }
 
-/// What dealing material for one input costs.
+/// The dealer's costs of the material for one input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct DealingCost {
     /// Bytes to the client.

@@ -6,13 +6,13 @@ pub enum BackendError {
     /// The data set does not allow a judgement of the model.
     #[error("{what}")]
     Data {
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
     /// No back end has this name.
     #[error("there is no back end `{id}`; there are: {known}")]
     Unknown {
-        /// The name that was asked for, shortened.
+        /// The requested name, shortened.
         id: String,
         /// The names of all back ends.
         known: String,
@@ -22,11 +22,11 @@ pub enum BackendError {
     Unsupported {
         /// Index of the node.
         node: usize,
-        /// Its name.
+        /// Name of the node.
         name: String,
-        /// Its operation.
+        /// Operation of the node.
         op: &'static str,
-        /// What is not supported, and what would help.
+        /// The unsupported property, and a remedy.
         what: String,
     },
     /// An option is unknown or out of range.
@@ -36,13 +36,13 @@ pub enum BackendError {
         backend: &'static str,
         /// The option.
         key: String,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
     /// The bytes are no valid public part.
     #[error("public part of a model: {what}")]
     Public {
-        /// What is wrong with the part.
+        /// The fault in the part.
         what: String,
     },
     /// A model was lowered by another version of its back end.
@@ -61,13 +61,13 @@ pub enum BackendError {
     /// The bytes are no valid private part, or do not fit the public part.
     #[error("private part of a model: {what}")]
     Private {
-        /// What is wrong with the part.
+        /// The fault in the part.
         what: String,
     },
     /// Stored material does not fit the plan.
     #[error("material: {what}")]
     Material {
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
     /// Streamed material cannot be buffered or written.
@@ -79,14 +79,14 @@ pub enum BackendError {
     /// Keys that outlive a connection cannot be stored or read.
     #[error("keeping keys: {what}")]
     Keeping {
-        /// The cause, and what to do.
+        /// The cause, and a remedy.
         what: String,
     },
     /// The client refuses the outputs as an answer. The protocol has ended as usual, so the
     /// connection stays usable and the server learns nothing of the refusal.
     #[error("the answer was refused: {what}")]
     Answer {
-        /// The cause, and what helps.
+        /// The cause, and a remedy.
         what: String,
     },
     /// Calls were made in the wrong order.
@@ -107,7 +107,7 @@ pub enum BackendError {
     /// The file of a lowering is invalid or damaged.
     #[error("lowered model: {what}")]
     Lowering {
-        /// What is wrong, and what to do.
+        /// The fault, and a remedy.
         what: String,
     },
     /// A file cannot be read.
@@ -121,7 +121,7 @@ pub enum BackendError {
     /// The dealer is missing, cannot be reached or refuses.
     #[error("dealer: {what}")]
     Dealer {
-        /// What is wrong, and what to do.
+        /// The fault, and a remedy.
         what: String,
     },
     /// The phase was stopped from outside.

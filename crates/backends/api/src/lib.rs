@@ -1,4 +1,4 @@
-//! What every back end is to the rest of the system.
+//! The interface between back ends and the rest of the system.
 //!
 //! [`seam`] defines the interface of a back end, [`Costs`] and [`Numerics`] its two accounts.
 //! [`lowered`] stores lowerings in files, [`check`](mod@check) judges a lowered model, [`classes`] compares

@@ -3,13 +3,13 @@
 //! A [`Backend`] lowers the owner's float model to a public part for clients and a private part
 //! that stays at the server. A [`ServerModel`] and a [`ClientModel`] are made from these parts and
 //! shared by any number of connections. [`ServerSide`] and [`ClientSide`] hold one connection's
-//! state. They run the phases on a given channel: `setup` once, `offline` per input without
+//! state. Sides run the phases on a given channel: `setup` once, `offline` per input without
 //! knowing the input, `online` with the input. Code outside a back end names no protocol.
 //!
 //! A back end whose phases wait on the link runs a **batch** of B inputs as one offline and one
 //! online phase, with the exchanges of one input ([`Plan::max_batch`]). A batch has a model of its
 //! own ([`ServerModel::batched`], [`ClientModel::batched`]): the costs are the batch's and the
-//! digest names B. Its material is made, stored, claimed and burnt as one. Connections change the
+//! digest names B. A batch's material is made, stored, claimed and burnt as one. Connections change the
 //! batch size with the same keys ([`ServerSide::set_batch`], [`ClientSide::set_batch`]).
 
 mod batch;
@@ -125,7 +125,7 @@ pub trait Backend: Send + Sync {
     }
 }
 
-/// What both parties know about a lowered model.
+/// The public properties of a lowered model, known to both parties.
 pub trait Plan: Send + Sync {
     /// Shapes and meaning of inputs and outputs.
     fn interface(&self) -> &Interface;
@@ -277,7 +277,7 @@ pub struct DryRun {
 pub struct Strain {
     /// Name of the node that outputs the tensor.
     pub node: String,
-    /// Its largest magnitude over the smallest one that overflows: 1 or more is an overflow.
+    /// The tensor's largest magnitude over the smallest one that overflows: 1 or more is an overflow.
     pub share: f64,
 }
 

@@ -5,8 +5,8 @@ use super::share::exact_truncations;
 use super::{Op, RingGraph};
 
 /// A layer's error is below a unit of the truncated result by this many bits. The error is then at
-/// most half a unit, plus an eighth if the server rounds its share ([`rounded`]). Its deviation is
-/// a tenth of a unit, besides two fifths from the truncation itself.
+/// most half a unit, plus an eighth if the server rounds its share ([`rounded`]). The error's
+/// deviation is a tenth of a unit, besides two fifths from the truncation itself.
 const MARGIN: u32 = 1;
 /// Largest error of a layer in units, independent of its readers: wide rings need some.
 const ANYWHERE: u32 = 64;

@@ -1,5 +1,5 @@
 //! Runs the float interpreter: `float net.onnx in.npy out.npy` (samples `[N, ..input]`), for comparison with
-//! other runtimes. It replaces an array, and no other file.
+//! other runtimes. The output replaces an existing array, but no other file.
 use std::fs;
 use tacit_graph::float::run::run;
 use tacit_graph::{npy, onnx};

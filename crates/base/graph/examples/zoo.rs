@@ -1,5 +1,5 @@
-//! Writes a network of the zoo: `cargo run -p tacit-graph --example zoo -- resnet50 resnet50.onnx [seed]`. It
-//! replaces a network, and no other file.
+//! Writes a network of the zoo: `cargo run -p tacit-graph --example zoo -- resnet50 resnet50.onnx [seed]`.
+//! The output replaces an existing network, but no other file.
 use std::fs;
 use tacit_graph::onnx;
 

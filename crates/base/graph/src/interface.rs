@@ -246,10 +246,10 @@ pub struct Interface {
 /// An output of the ONNX network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputTensor {
-    /// Its name in the file.
+    /// Name of the output in the file.
     #[serde(deserialize_with = "tacit_foreign::text::decoded")]
     pub name: String,
-    /// Its shape, without the batch.
+    /// Shape of the output, without the batch.
     pub shape: Vec<usize>,
 }
 

@@ -44,7 +44,7 @@ pub struct Calibration {
 /// calibration statistics. Private.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// Random identity of the import. It is part of every digest that binds material to the model.
+    /// Random identity of the import, part of every digest that binds material to the model.
     pub model_id: [u8; 16],
     /// The rewritten network, without a final arg max.
     pub graph: FloatGraph,
@@ -113,8 +113,8 @@ impl Model {
         }
     }
 
-    /// Returns the digest that [`file::digest_of_header`] reads from the model's file. It covers
-    /// the whole model.
+    /// Returns the digest that [`file::digest_of_header`] reads from the model's file. The
+    /// digest covers the whole model.
     pub fn digest(&self) -> [u8; 32] {
         file::digest(self)
     }

@@ -42,12 +42,12 @@ fn nanoseconds(clock: ClockId) -> u64 {
 /// Offset of another host's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offset {
-    /// Their clock minus ours, nanoseconds.
+    /// The other host's clock minus this host's, nanoseconds.
     pub offset_ns: i128,
-    /// The true offset lies within +- this, nanoseconds: half the round-trip time, for any delays
-    /// each way.
+    /// Largest error of `offset_ns` in either direction, nanoseconds: half the round-trip time,
+    /// whatever the delay of each way.
     pub bound_ns: u64,
-    /// Our clock at the measurement, nanoseconds.
+    /// This host's clock at the measurement, nanoseconds.
     pub at_ns: u64,
 }
 

@@ -161,7 +161,7 @@ impl DeviceProfile {
         BUILT_IN.iter().map(|(name, _)| *name)
     }
 
-    /// Its name: lower-case letters, digits, dots and hyphens.
+    /// Name of the profile: lower-case letters, digits, dots and hyphens.
     pub fn name(&self) -> &str {
         &self.name
     }

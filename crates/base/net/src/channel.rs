@@ -25,8 +25,8 @@ const GATHER: usize = 64 << 10;
 
 /// A connection to the peer that carries tagged messages.
 ///
-/// Writes are gathered. They leave when this party starts to read (which counts a round), on drop,
-/// or on [`flush`](Self::flush): call that before a long computation. After any error the channel
+/// Writes are gathered. Gathered bytes leave when this party starts to read (which counts a round),
+/// on drop, or on [`flush`](Self::flush): call `flush` before a long computation. After any error the channel
 /// refuses further use: drop it.
 pub struct Channel {
     transport: Buffered,

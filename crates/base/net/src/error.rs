@@ -84,15 +84,15 @@ pub enum NetError {
     /// The peer made no progress in time.
     #[error("{doing}: {detail}")]
     Stalled {
-        /// What this party was doing, with the tag.
+        /// The action that failed, with the tag.
         doing: String,
-        /// How long it waited.
+        /// Time that the party waited.
         detail: String,
     },
     /// An error of the operating system or the transport.
     #[error("{doing}: {detail}")]
     Io {
-        /// What this party was doing, with the tag or address.
+        /// The action that failed, with the tag or address.
         doing: String,
         /// Kind given by the operating system.
         kind: io::ErrorKind,

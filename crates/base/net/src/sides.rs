@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One value for each of the two parties. It is serialised as `[client, server]`.
+/// One value for each of the two parties, serialised as `[client, server]`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "[T; 2]", into = "[T; 2]", bound(serialize = "T: Clone + Serialize"))]
 pub struct Sides<T> {

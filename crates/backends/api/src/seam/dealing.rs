@@ -1,5 +1,5 @@
-//! What back ends with a dealer need beside a channel: access to the dealer, and a store for what a
-//! client gets only once.
+//! Resources of back ends with a dealer, beside a channel: access to the dealer, and a store for data
+//! that a client gets only once.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub fn commitment(number: u64, digest: &[u8; 32], dealing: &Seed) -> Commitment 
 /// The digest of a [`Claim`], by which the server names the claim before the client shows it.
 pub type Seal = [u8; 32];
 
-/// What a client shows to the dealer to fetch its half: a nonce that the server has never seen, and
+/// A client's proof to the dealer when it fetches its half: a nonce that the server has never seen, and
 /// the plan. The nonce keeps others from this half, and binds this client to material dealt for
 /// this claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -63,13 +63,13 @@ pub struct Order<'a> {
     pub batch: u32,
     /// The public part.
     pub public: &'a [u8],
-    /// What the dealer must know beyond the public part, and a client must not.
+    /// Data for the dealer beyond the public part, secret from clients.
     pub part: &'a [u8],
     /// Length of the server's half, in bytes.
     pub server_bytes: u64,
 }
 
-/// What a server gets from a dealing: first the ticket, then its half in pieces.
+/// A piece of a dealing for the server: first the ticket, then the server's half in pieces.
 pub enum Piece<'a> {
     /// The ticket, which the server passes to the client.
     Ticket(&'a Ticket),
@@ -192,7 +192,7 @@ pub trait Place: Write {
     fn keep(self: Box<Self>);
 }
 
-/// What a connection may use beside its channel.
+/// Resources of a connection beside its channel.
 #[derive(Clone, Default)]
 pub struct ConnectionResources {
     /// The dealer that this party has chosen.

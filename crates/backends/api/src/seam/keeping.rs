@@ -1,5 +1,5 @@
-//! What outlives a connection: a client's secret for the keys that it has sent, and these keys at
-//! the server.
+//! Data that outlives a connection: a client's secret for the keys that it has sent, and these keys
+//! at the server.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,10 @@ use zeroize::Zeroizing;
 
 use crate::BackendError;
 
-/// A client's random name for what it has sent, the same on every connection.
+/// A client's random name for the keys that it has sent, the same on every connection.
 pub type UploadName = [u8; 32];
 
-/// A client's store for the secrets behind what it sends once. As sensitive as its private key.
+/// A client's store for the secrets behind uploaded keys, as sensitive as the client's private key.
 pub trait Secrets: Send + Sync {
     /// Returns the secret for a plan and whether it was stored; if not, stores `fresh` durably.
     ///

@@ -1,6 +1,6 @@
 //! The properties that tell back ends apart for their users: whom to trust, where material comes
-//! from, when a connection sets up keys, which operations there are, and which networks show the
-//! costs.
+//! from, when a connection sets up keys, which operations are supported, and which networks show
+//! the costs.
 #[cfg(doc)]
 use crate::Costs;
 
@@ -28,7 +28,7 @@ pub enum Preparation {
     Nothing,
 }
 
-/// What a connection has to set up, and before which phase.
+/// The setup that a connection needs, and the phase that it precedes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Setup {
@@ -36,7 +36,7 @@ pub enum Setup {
     Nothing,
     /// Keys before the first offline phase. A connection that uses only stored material needs none.
     BeforeOffline,
-    /// Keys before the first online phase. Their size is that of the setup's upload, see [`Costs`].
+    /// Keys before the first online phase. The keys' size is that of the setup's upload, see [`Costs`].
     BeforeOnline,
 }
 

@@ -1,5 +1,5 @@
-//! Buffers for large data: streamed material, and what a party reads once more before its phase
-//! ends.
+//! Buffers for large data: streamed material, and data that a party reads once more before its
+//! phase ends.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -19,7 +19,7 @@ pub trait MaterialPlace: Write + Seek + Send {}
 
 impl<T: Write + Seek + Send> MaterialPlace for T {}
 
-/// A party's disk buffers for data that is too large for memory. They end with the phase.
+/// A party's disk buffers for data that is too large for memory, removed when the phase ends.
 pub trait Spools: Send + Sync {
     /// Opens a buffer for `bytes` bytes.
     ///
@@ -37,8 +37,8 @@ pub trait Spool: Write + Send {
     fn contents(self: Box<Self>) -> Result<Box<dyn Read + Send>, BackendError>;
 }
 
-/// A buffer in memory. It grows as bytes are written, regardless of announced sizes, and shrinks as
-/// they are read.
+/// A buffer in memory, which grows as bytes are written, regardless of announced sizes, and shrinks
+/// as they are read.
 #[derive(Default)]
 pub struct Chunks {
     chunks: VecDeque<Zeroizing<Vec<u8>>>,

@@ -4,11 +4,12 @@ use crate::RingGraph;
 use tacit_backend_api::BackendError;
 use tacit_graph::Model;
 
-/// The bits of all tensors.
+/// Prices a graph by the bits of all tensors.
 fn price(graph: &RingGraph) -> Result<f64, BackendError> {
     Ok(graph.nodes().iter().map(|node| (node.elements() * node.fixed.width as usize) as f64).sum())
 }
 
+/// Lowers `model` at that price.
 pub fn lowered(model: &Model, options: &RingOptions) -> RingModel {
     lower(model, options, &price).unwrap()
 }

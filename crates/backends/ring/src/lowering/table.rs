@@ -1,6 +1,6 @@
 //! Tables of functions: the numbers that an index stands for, and the resolution of the index.
 //!
-//! An index of k bits at f fraction bits stands for the numbers that round to it, over a span of
+//! An index of k bits at f fraction bits stands for the numbers that round to it. The indices span
 //! `2^(k-f)` around zero, or from zero for functions of positive numbers. The span is that of
 //! calibration with its guard, but at most the part where the function still changes; inputs
 //! outside are clipped. The index is as fine as the result's scale requires: the error is one unit

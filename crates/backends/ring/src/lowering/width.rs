@@ -27,9 +27,9 @@ pub(super) fn limit(width: u32, quartered: bool) -> f64 {
     f64::from(width - 1 - u32::from(quartered)).exp2()
 }
 
-/// Returns the nodes that must stay below a quarter of their ring, where others may use half. Their
-/// readers subtract values to compare them, or widen them (as a ReLU may, while widths are
-/// unknown).
+/// Returns the nodes that must stay below a quarter of their ring, where others may use half. The
+/// readers of such a node subtract values to compare them, or widen them (as a ReLU may, while widths
+/// are unknown).
 pub(super) fn quartered(nodes: &[Node]) -> Vec<bool> {
     let mut is_found = vec![false; nodes.len()];
     for node in nodes {

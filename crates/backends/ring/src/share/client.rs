@@ -72,7 +72,7 @@ pub trait ClientPhase<K: StepTypes> {
 pub struct ClientWalk<'a, K: StepTypes, P> {
     /// The graph.
     pub graph: &'a RingGraph,
-    /// Its steps, one for each node.
+    /// Steps of the graph, one for each node.
     pub steps: &'a [Step<K>],
     /// Number of inputs at once. Tensors, and the arguments of the phase, hold the inputs
     /// concatenated.

@@ -1,4 +1,4 @@
-//! Operations that each party computes on its own share, without the other. They are linear over
+//! Operations that each party computes on its own share, without the other: linear over
 //! the ring (`Truncate` is one unit in the last place away from linear).
 
 use rayon::prelude::*;

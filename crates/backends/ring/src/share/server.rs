@@ -46,7 +46,7 @@ pub trait ServerPhase<K: StepTypes> {
 pub struct ServerWalk<'a, K: StepTypes, P> {
     /// The graph.
     pub graph: &'a RingGraph,
-    /// Its steps, one for each node.
+    /// Steps of the graph, one for each node.
     pub steps: &'a [Step<K>],
     /// Number of inputs at once. Tensors, and the arguments of the phase, hold the inputs
     /// concatenated.

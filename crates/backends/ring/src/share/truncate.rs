@@ -4,8 +4,8 @@
 //! With `x = c + s mod 2^w` the result in the ring of `w - bits` bits is
 //! `(c >> bits) + (s >> bits) + carry`, where `carry` says whether the low parts sum to `2^bits` or
 //! more; a wrap of `c + s` vanishes in the narrower ring. Taken as shares in a ring of `bits + 1`
-//! bits, the low parts sum to a `y` whose top bit is the carry, so the sign test of a gate gives
-//! its complement: the gate computes `base + [y >= 0] X` with `X = -1` (the server's share) and one
+//! bits, the low parts sum to a `y` whose top bit is the carry. The sign test of a gate gives the
+//! complement of that bit: the gate computes `base + [y >= 0] X` with `X = -1` (the server's share) and one
 //! more in the base. As in every gate, the client chooses its share of the result.
 
 use tacit_mpc::Role;
@@ -13,7 +13,7 @@ use tacit_mpc::Role;
 use crate::{Op, RingGraph};
 
 /// Returns the truncations that must be exact, by node: those with a path to the output without a
-/// linear layer (or an arg max, whose index shows no carry). Their carry would show in the result,
+/// linear layer (or an arg max, whose index shows no carry). The carry would show in the result,
 /// also through a ReLU, a maximum or a sum. Repeated queries of one input would then narrow down
 /// the dropped bits.
 pub fn exact(graph: &RingGraph) -> Vec<bool> {

@@ -23,10 +23,12 @@ pub(super) enum Element {
 }
 
 impl Element {
+    /// Whether elements are 8-bit integers.
     pub fn is_integer(self) -> bool {
         self != Self::Float
     }
 
+    /// Range of the element type; `None` for floats.
     pub fn range(self) -> Option<Interval<f32>> {
         match self {
             Self::Float => None,

@@ -115,8 +115,8 @@ pub fn parse(bytes: &[u8]) -> Result<Network, GraphError> {
 /// Reads a network; external data, if any, is in `folder`.
 ///
 /// # Errors
-/// If the file is not ONNX or too large, an operation is not supported (the error names it and a
-/// remedy), shapes do not fit, there is a cycle, or external data is missing or elsewhere.
+/// If the file is not ONNX or too large, shapes do not fit, there is a cycle, or external data is
+/// missing or elsewhere. An operation that is not supported is named, with a remedy.
 pub fn parse_in(bytes: &[u8], folder: Option<&Path>) -> Result<Network, GraphError> {
     if bytes.len() > MAX_FILE_BYTES {
         return Err(file(format!("{} bytes, the limit is {MAX_FILE_BYTES}", bytes.len())));

@@ -1,6 +1,6 @@
-//! Networks quantised with QuantizeLinear and DequantizeLinear around float operators. They are
-//! read as the networks in real numbers that they approximate: weights are the values that their
-//! integers stand for. Between a QuantizeLinear and its DequantizeLinear nothing is rounded. Values
+//! Networks quantised with QuantizeLinear and DequantizeLinear around float operators. Such a
+//! network is read as the network in real numbers that it approximates: weights are the values that
+//! their integers stand for. Between a QuantizeLinear and its DequantizeLinear nothing is rounded. Values
 //! are clamped if the smallest integer stands for zero, since quantisers leave out the activation
 //! in front of such nodes.
 

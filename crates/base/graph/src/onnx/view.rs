@@ -37,6 +37,7 @@ impl Tensor {
         Self { node, ..self.clone() }
     }
 
+    /// Number of elements.
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
     }

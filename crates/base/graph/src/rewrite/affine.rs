@@ -1,6 +1,6 @@
-//! Per-channel affine maps (BatchNormalization, constants, the division of averages). They are
-//! folded into linear layers where that is exact, moved to the client at either end, or else turned
-//! into depthwise convolutions.
+//! Per-channel affine maps (BatchNormalization, constants, the division of averages). A map is
+//! folded into a linear layer where that is exact, moved to the client at either end, or else turned
+//! into a depthwise convolution.
 
 use super::Work;
 use crate::float::FloatOp;

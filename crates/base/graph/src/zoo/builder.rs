@@ -169,14 +169,17 @@ impl Builder {
         self.node("BatchNormalization", inputs, x.shape.clone(), vec![])
     }
 
+    /// Adds a ReLU.
     pub fn relu(&mut self, x: &Tensor) -> Tensor {
         self.node("Relu", vec![x.name.clone()], x.shape.clone(), vec![])
     }
 
+    /// Adds an element-wise square.
     pub fn square(&mut self, x: &Tensor) -> Tensor {
         self.node("Mul", vec![x.name.clone(), x.name.clone()], x.shape.clone(), vec![])
     }
 
+    /// Adds a convolution with bias and a ReLU: `out` channels, kernel `k x k`.
     pub fn conv_relu(&mut self, x: &Tensor, out: usize, k: usize, stride: usize, pad: usize) -> Tensor {
         let c = self.conv(x, out, k, stride, pad, true);
         self.relu(&c)
@@ -189,10 +192,12 @@ impl Builder {
         self.relu(&n)
     }
 
+    /// Adds a max pool with windows `k x k`.
     pub fn max_pool(&mut self, x: &Tensor, k: usize, stride: usize, pad: usize) -> Tensor {
         self.pool("MaxPool", x, k, stride, pad)
     }
 
+    /// Adds an average pool with windows `k x k` and no padding.
     pub fn average_pool(&mut self, x: &Tensor, k: usize, stride: usize) -> Tensor {
         self.pool("AveragePool", x, k, stride, 0)
     }
@@ -202,14 +207,17 @@ impl Builder {
         self.node(op, vec![x.name.clone()], shape, window(k, stride, pad))
     }
 
+    /// Adds the average over each channel, `[C, 1, 1]`.
     pub fn global_average(&mut self, x: &Tensor) -> Tensor {
         self.node("GlobalAveragePool", vec![x.name.clone()], vec![x.shape[0], 1, 1], vec![])
     }
 
+    /// Adds an element-wise sum.
     pub fn add(&mut self, a: &Tensor, b: &Tensor) -> Tensor {
         self.node("Add", vec![a.name.clone(), b.name.clone()], a.shape.clone(), vec![])
     }
 
+    /// Adds a concatenation along the channels.
     pub fn concat(&mut self, parts: &[Tensor]) -> Tensor {
         let mut shape = parts[0].shape.clone();
         shape[0] = parts.iter().map(|p| p.shape[0]).sum();
@@ -217,11 +225,13 @@ impl Builder {
         self.node("Concat", inputs, shape, vec![int("axis", 1)])
     }
 
+    /// Adds a reshape to one axis.
     pub fn flatten(&mut self, x: &Tensor) -> Tensor {
         let shape = vec![x.shape.iter().product()];
         self.node("Flatten", vec![x.name.clone()], shape, vec![int("axis", 1)])
     }
 
+    /// Adds a fully connected layer with `out` outputs and weights of variance `gain / inputs`.
     pub fn dense(&mut self, x: &Tensor, out: usize, gain: f64) -> Tensor {
         let weights = self.weights(&[out, x.shape[0]], gain);
         let bias = self.uniform(out, -0.1, 0.1);
@@ -230,6 +240,7 @@ impl Builder {
         dense
     }
 
+    /// Adds a fully connected layer with `out` outputs and a ReLU.
     pub fn dense_relu(&mut self, x: &Tensor, out: usize) -> Tensor {
         let d = self.dense(x, out, 2.0);
         self.relu(&d)

@@ -3,7 +3,7 @@
 //!
 //! The program finds the listener in the environment variable [`ENV_MARKS`] and its own name
 //! (`client`, `server`) in [`ENV_PARTY`]. `TACIT_MARKS` is the path of a Unix socket (stream), or
-//! `tcp:HOST:PORT` for a listener on another host. It writes lines of ASCII text, ended by a
+//! `tcp:HOST:PORT` for a listener on another host. The program writes lines of ASCII text, ended by a
 //! newline, at most [`MAX_LINE`] bytes each:
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! The sending end, in the measured program. It never waits for the listener and never stops the
+//! The sending end, in the measured program: never waits for the listener and never stops the
 //! program.
 use super::{ENV_MARKS, ENV_PARTY, Edge, MarkLine, name, socket};
 use crate::MeasureError;

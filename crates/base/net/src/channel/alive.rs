@@ -1,8 +1,8 @@
 //! Signs of life: frames without content that a party sends during a long computation, so that its
 //! peer does not take the party for gone.
 //!
-//! Signs of life are sent at fixed intervals, whatever is computed. They are no messages: none ends a
-//! wait, and none counts as traffic or as a round. [`Channel::set_patience`] limits how long a
+//! Signs of life are sent at fixed intervals, whatever is computed. A sign of life is no message: it
+//! ends no wait, and does not count as traffic or as a round. [`Channel::set_patience`] limits how long a
 //! party accepts them in place of one message.
 use super::{Channel, HEADER_BYTES, checksum, parse_header};
 use crate::{NetError, Tag};
