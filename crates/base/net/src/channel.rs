@@ -37,14 +37,14 @@ pub struct Channel {
     sent_frames: u64,
     received_frames: u64,
     /// Whether anything was sent since this party last read.
-    spoke: bool,
+    has_sent: bool,
     phase: Phase,
     traffic: [Traffic; 3],
-    moved: Arc<AtomicU64>,
+    transferred_bytes: Arc<AtomicU64>,
     alive: Alive,
     failed: Option<String>,
     /// Header of a frame with an unexpected tag.
-    stray: Option<[u8; HEADER_BYTES]>,
+    stray_header: Option<[u8; HEADER_BYTES]>,
 }
 
 struct Header {
@@ -65,13 +65,13 @@ impl Channel {
             partial: Vec::new(),
             sent_frames: 0,
             received_frames: 0,
-            spoke: false,
+            has_sent: false,
             phase: Phase::Setup,
             traffic: [Traffic::default(); 3],
-            moved: Arc::default(),
+            transferred_bytes: Arc::default(),
             alive: Alive::default(),
             failed: None,
-            stray: None,
+            stray_header: None,
         }
     }
 
@@ -83,7 +83,7 @@ impl Channel {
 
     /// Counts further traffic for `phase`. A turn still open counts where its messages were sent.
     pub fn set_phase(&mut self, phase: Phase) {
-        if phase != self.phase && self.spoke {
+        if phase != self.phase && self.has_sent {
             self.end_turn();
         }
         self.phase = phase;
@@ -111,7 +111,7 @@ impl Channel {
     /// progress.
     #[must_use]
     pub fn moved(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.moved)
+        Arc::clone(&self.transferred_bytes)
     }
 
     /// Sets how long the peer may make no progress before a call ends with [`NetError::Stalled`].
@@ -219,7 +219,7 @@ impl Channel {
     /// Takes the unexpected message that made the channel fail, if it has this tag, one frame and
     /// at most `max_len` bytes. A second call returns `None`.
     pub fn came_instead(&mut self, tag: Tag, max_len: usize) -> Option<Vec<u8>> {
-        let header = parse_header(tag, &self.stray.take()?).ok()?;
+        let header = parse_header(tag, &self.stray_header.take()?).ok()?;
         if header.more || header.len > max_len {
             return None;
         }
@@ -259,7 +259,7 @@ impl Channel {
             }
         }
         self.traffic[self.phase as usize].messages += 1;
-        self.spoke = true;
+        self.has_sent = true;
         Ok(())
     }
 
@@ -272,7 +272,7 @@ impl Channel {
         self.out.extend_from_slice(&checksum(self.sent_frames, &head, frame).to_le_bytes());
         self.sent_frames += 1;
         self.traffic[self.phase as usize].sent += (HEADER_BYTES + frame.len()) as u64;
-        self.moved.fetch_add((HEADER_BYTES + frame.len()) as u64, Ordering::Relaxed);
+        self.transferred_bytes.fetch_add((HEADER_BYTES + frame.len()) as u64, Ordering::Relaxed);
         if frame.len() < GATHER / 2 {
             self.out.extend_from_slice(frame);
             if self.out.len() < GATHER {
@@ -299,17 +299,17 @@ impl Channel {
     /// Turns from sending to receiving: sends everything and, if there was anything, counts a
     /// round.
     fn turn(&mut self) -> Result<(), NetError> {
-        if self.spoke || !self.out.is_empty() {
+        if self.has_sent || !self.out.is_empty() {
             self.push_out()?;
         }
-        if self.spoke {
+        if self.has_sent {
             self.end_turn();
         }
         Ok(())
     }
 
     fn end_turn(&mut self) {
-        self.spoke = false;
+        self.has_sent = false;
         self.traffic[self.phase as usize].rounds += 1;
     }
 
@@ -414,7 +414,7 @@ impl Channel {
         }
         let header = parse_header(tag, &bytes);
         if let Err(NetError::UnexpectedTag { .. }) = &header {
-            self.stray = Some(bytes);
+            self.stray_header = Some(bytes);
         }
         header
     }
@@ -429,7 +429,7 @@ impl Channel {
         let frame = self.received_frames;
         self.received_frames += 1;
         self.traffic[self.phase as usize].received += (HEADER_BYTES + payload.len()) as u64;
-        self.moved.fetch_add((HEADER_BYTES + payload.len()) as u64, Ordering::Relaxed);
+        self.transferred_bytes.fetch_add((HEADER_BYTES + payload.len()) as u64, Ordering::Relaxed);
         if checksum(frame, &header.bytes, payload) != header.crc {
             return Err(NetError::Checksum { tag, frame });
         }

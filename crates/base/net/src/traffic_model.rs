@@ -10,7 +10,7 @@ struct Speaker {
     /// Half round trips that the party has waited, if computing and bytes take no time.
     trips: i64,
     /// The party's clock if only bytes take time, one byte a tick each way.
-    at: u64,
+    clock: u64,
     /// When the link in the party's direction is free again, in the same ticks.
     free: u64,
     /// Bytes sent since the party last waited, and the maximum of that so far.
@@ -21,7 +21,7 @@ impl Speaker {
     /// Sends bytes; returns when the last of them arrives.
     fn send(&mut self, bytes: u64) -> u64 {
         self.sent += bytes;
-        self.free = self.free.max(self.at) + bytes;
+        self.free = self.free.max(self.clock) + bytes;
         self.burst[0] += bytes;
         self.burst[1] = self.burst[1].max(self.burst[0]);
         self.free
@@ -32,7 +32,7 @@ impl Speaker {
         if trips + 1 > self.trips {
             (self.trips, self.burst[0]) = (trips + 1, 0);
         }
-        self.at = self.at.max(arrival);
+        self.clock = self.clock.max(arrival);
     }
 }
 
@@ -115,14 +115,14 @@ impl TrafficModel {
     /// the client is done.
     #[must_use]
     pub fn waited_bytes(&self) -> u64 {
-        self.client.at
+        self.client.clock
     }
 
     /// Bytes to the server that are still under way when the client is done, if both directions are
     /// equally fast.
     #[must_use]
     pub fn queued_bytes(&self) -> u64 {
-        self.client.free.saturating_sub(self.client.at)
+        self.client.free.saturating_sub(self.client.clock)
     }
 
     /// The most bytes that client and server send without waiting for an answer.

@@ -28,17 +28,17 @@ pub fn file(path: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// A real model.
+/// Reads a model of the folder `models`.
 pub fn model(name: &str) -> Option<Vec<u8>> {
     file(&format!("models/{name}"))
 }
 
-/// A network or an array that went wrong once.
+/// Reads a network or an array that once caused a failure.
 pub fn regression(name: &str) -> Option<Vec<u8>> {
     file(&format!("regressions/{name}"))
 }
 
-/// An array that belongs to them.
+/// Reads an array of the folder `regressions`.
 pub fn array(name: &str) -> Option<Npy> {
     regression(name).map(|bytes| npy::read(&bytes).expect("the shared arrays are whole"))
 }

@@ -78,7 +78,7 @@ impl Channel {
         self.failed.as_ref()?;
         self.set_deadline(Some(Instant::now() + LAST));
         self.out.clear();
-        self.spoke = false;
+        self.has_sent = false;
         self.recv_bounded(tag, max_len).ok()
     }
 

@@ -8,7 +8,7 @@ use tacit_net::{Bucket, Channel, MemTransport, NetError, PacedTransport, Rate, T
 const TAG: Tag = Tag::new(0x0901, "paced test");
 
 proptest! {
-    /// No interval carries more than burst + rate * t, however the writer asks; and the promised wait is
+    /// No interval carries more than burst + rate * t, for any requests; and the announced wait is
     /// enough.
     #[test]
     fn bucket_bounds_every_interval(

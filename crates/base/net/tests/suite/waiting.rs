@@ -38,7 +38,7 @@ fn tcp(stream: TcpStream) -> TcpTransport {
     tcp
 }
 
-/// The server's side of a handshake that somebody else leads.
+/// Runs the server's handshake outside `TlsTransport`, which then takes the session over.
 fn accepted(server: &ServerTls, mut stream: TcpStream) -> Result<TlsTransport, NetError> {
     let mut session = rustls::ServerConnection::new(server.with_http()).unwrap();
     while session.is_handshaking() {
@@ -47,7 +47,7 @@ fn accepted(server: &ServerTls, mut stream: TcpStream) -> Result<TlsTransport, N
     TlsTransport::accepted(session, tcp(stream))
 }
 
-/// The raw client's end, and the server's channel.
+/// Connects a client's TLS stream to a server's channel.
 fn connected() -> (TlsTransport, Channel) {
     let (client, server) = identities();
     let (own_socket, peer_socket) = sockets();
@@ -69,7 +69,7 @@ fn wire(messages: &[(Tag, &[u8])]) -> Vec<u8> {
     bytes
 }
 
-/// Looks until something is there: whole messages over loopback arrive soon, not at once.
+/// Polls until a message is complete: loopback delivers soon, but not at once.
 fn look(channel: &mut Channel, tag: Tag, max: usize) -> Result<Vec<u8>, NetError> {
     loop {
         match channel.try_recv(tag, max)? {
