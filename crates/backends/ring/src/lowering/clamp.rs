@@ -27,8 +27,8 @@ pub(super) struct Clamp {
     /// Float node.
     pub node: usize,
     /// Largest magnitude let through.
-    pub most: f64,
-    /// Whether values below `-most` are clamped as well.
+    pub limit: f64,
+    /// Whether values below `-limit` are clamped as well.
     pub below: bool,
 }
 
@@ -95,7 +95,7 @@ fn find(model: &Model, options: &RingOptions, emitted: &Emitted, room: f64) -> V
         let below = low < -units;
         match clamps.iter_mut().find(|c| c.node == source) {
             Some(clamp) => clamp.below |= below,
-            None => clamps.push(Clamp { node: source, most: limit, below }),
+            None => clamps.push(Clamp { node: source, limit, below }),
         }
         let floor = if below { -units } else { f64::NEG_INFINITY };
         spans.iter_mut().for_each(|s| *s = s.map(|v| v.clamp(floor, units)));
@@ -122,7 +122,7 @@ fn insert(model: &Model, clamps: &[Clamp]) -> Result<Model, RingError> {
         let mut last_id = clamped.graph.nodes.len() - 1;
         if let Some(clamp) = clamps.iter().find(|c| c.node == id) {
             let (name, channels) = (clamped.graph.nodes[last_id].name.clone(), clamped.graph.nodes[last_id].shape[0]);
-            let limit = clamp.most;
+            let limit = clamp.limit;
             let ops = match clamp.below {
                 false => vec![affine(channels, -1.0, limit), FloatOp::Relu, affine(channels, -1.0, limit)],
                 true => {
@@ -198,7 +198,7 @@ mod tests {
         let model = tiny_cnn(OutputMode::Logits);
         let every_node: Vec<Clamp> = (1..model.graph.nodes.len())
             .filter(|&id| model.graph.users()[id].iter().any(|&u| model.graph.nodes[u].op.is_linear()))
-            .map(|node| Clamp { node, most: model.calibration.extreme[node].max(1.0) * 2.0, below: node % 2 == 0 })
+            .map(|node| Clamp { node, limit: model.calibration.extreme[node].max(1.0) * 2.0, below: node % 2 == 0 })
             .collect();
         assert!(!every_node.is_empty());
         let clamped = insert(&model, &every_node).unwrap();
@@ -209,7 +209,7 @@ mod tests {
             assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() < 1e-4), "{a:?} {b:?}");
         }
         // The clamps take effect: no larger value passes.
-        let narrow: Vec<Clamp> = every_node.iter().map(|c| Clamp { most: 1e-3, below: true, ..*c }).collect();
+        let narrow: Vec<Clamp> = every_node.iter().map(|c| Clamp { limit: 1e-3, below: true, ..*c }).collect();
         let cut = insert(&model, &narrow).unwrap();
         let mut clamp_count = 0;
         tacit_graph::float::run::run_tapped(&cut.graph, &inputs(1)[0], &mut |_, node, values| {

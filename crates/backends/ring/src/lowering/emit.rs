@@ -54,7 +54,7 @@ struct Emitter<'a> {
     wires: Vec<Wire>,
     truncated: HashMap<(usize, u32), Wire>,
     /// Known sizes of nodes whose size does not follow from their float node's.
-    sized: HashMap<NodeId, Size>,
+    known_sizes: HashMap<NodeId, Size>,
     guard: f64,
     table_bits: u32,
 }
@@ -85,7 +85,7 @@ pub(super) fn emit(problem: &Problem, scheme: &Scheme, top1: bool) -> Result<Emi
         origin: Vec::new(),
         wires: Vec::new(),
         truncated: HashMap::new(),
-        sized: HashMap::new(),
+        known_sizes: HashMap::new(),
         guard: problem.options.guard_bits.exp2(),
         table_bits: problem.options.table_bits,
     };
@@ -176,7 +176,7 @@ fn certain_widths(e: &Emitter, bounds: &[f64]) -> Vec<u32> {
 
 /// Returns the known ring of an index: the index of a table, or that of an arg max.
 fn known_width(e: &Emitter, id: NodeId, node: &Node) -> Option<u32> {
-    if let Some(Size::Ring(width)) = e.sized.get(&id) {
+    if let Some(Size::Ring(width)) = e.known_sizes.get(&id) {
         return Some(*width);
     }
     let input = *node.inputs.first()?;
@@ -191,7 +191,7 @@ fn needs(e: &Emitter) -> (Vec<u32>, Vec<u32>) {
         if let Some(width) = known_width(e, id, node) {
             return (width, width);
         }
-        let [likely, extreme] = match e.sized.get(&id) {
+        let [likely, extreme] = match e.known_sizes.get(&id) {
             Some(Size::Units(units)) => *units,
             // Rounding adds one unit.
             _ => e.sizes(e.origin[id]).map(|size| size * f64::from(node.fixed.frac_bits).exp2() + 1.0),

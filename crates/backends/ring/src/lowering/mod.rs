@@ -177,14 +177,14 @@ struct Problem<'a> {
     /// samples.
     held_out: Range<usize>,
     /// Spread of the outputs of all samples.
-    spread: f64,
+    output_range: f64,
 }
 
 impl<'a> Problem<'a> {
     fn new(model: &'a Model, options: &'a RingOptions, watch: &'a Watch) -> Self {
         let (searched, held_out) = model.calibration.split(&model.graph);
         let output_range = spread(&model.calibration.wanted);
-        Self { model, options, watch, tried: Cell::new(0), searched, held_out, spread: output_range }
+        Self { model, options, watch, tried: Cell::new(0), searched, held_out, output_range }
     }
 
     fn top1(&self) -> bool {

@@ -226,7 +226,7 @@ pub(super) fn build(problem: &Problem, choice: Found, emitted: &Emitted) -> Resu
         })
         .collect();
     let warnings = warnings(problem, emitted, expected, quality.error)?;
-    let range = problem.spread * problem.model.output_multiplier;
+    let range = problem.output_range * problem.model.output_multiplier;
     let errors = OutputErrors { expected: quality.distance, bound: None, range };
     Ok(RingReport {
         model: problem.model.interface.name.clone(),

@@ -93,7 +93,7 @@ fn quality(
         let scale = graph.output().fixed;
         let outputs: Vec<f64> = out.iter().map(|&v| scale.dequantize(v)).collect();
         same_count += usize::from(is_class_of(class(&outputs), expected));
-        error += relative_error(&outputs, expected, problem.spread);
+        error += relative_error(&outputs, expected, problem.output_range);
         distance += root_mean_square(&outputs, expected);
         flips += flip_probability(expected, &outputs);
     }

@@ -104,7 +104,7 @@ struct Samples {
 
 #[derive(Clone, Copy)]
 struct Sample {
-    at: f64,
+    centre: f64,
     below: f64,
     above: f64,
 }
@@ -123,7 +123,7 @@ impl Samples {
         let values = places.map(|place| {
             let x = argument(place);
             let [below, above] = [x - 0.5 * unit, x + 0.5 * unit];
-            Sample { at: value(x), below: value(below.max(domain_start)), above: value(above.max(domain_start)) }
+            Sample { centre: value(x), below: value(below.max(domain_start)), above: value(above.max(domain_start)) }
         });
         Self { origin, first_place, values: values.collect(), length: spacing * unit }
     }
@@ -152,12 +152,13 @@ fn build_lines(function: &Curve, scales: &Scales, index: u32, low: u32, frac: u3
         // The topmost piece is reserved.
         let last_place = if piece == count / 2 - 1 { 0 } else { PLACES };
         let start = first_place.min(last_place - 1);
-        let slope = (of_piece(last_place).at - of_piece(start).at) / ((last_place - start) as f64 * samples.length);
+        let slope =
+            (of_piece(last_place).centre - of_piece(start).centre) / ((last_place - start) as f64 * samples.length);
         let slope = (slope * slope_unit).round();
         let line = |place: i64| slope / slope_unit * place as f64 * samples.length;
         let [mut min_gap, mut max_gap] = [f64::MAX, f64::MIN];
         for place in first_place..last_place + 1 {
-            let gap = of_piece(place).at - line(place);
+            let gap = of_piece(place).centre - line(place);
             (min_gap, max_gap) = (min_gap.min(gap), max_gap.max(gap));
         }
         let entry = quantise((min_gap + max_gap) / 2.0, scales.frac_bits + 2);

@@ -30,13 +30,13 @@ pub struct At {
 
 /// The client's shares at a batch of gates.
 pub struct GateShares<'a> {
-    /// Of the tested values, one for each gate.
+    /// Shares of the tested values, one for each gate.
     pub tested: &'a [u64],
-    /// Of the values that a gate adds if its test holds, by value.
+    /// Shares of the values that a gate adds if its test holds, by value.
     pub values: &'a [&'a [u64]],
-    /// Of the values that a gate adds to, by value.
+    /// Shares of the values that a gate adds to, by value.
     pub bases: &'a [&'a [u64]],
-    /// That the client must end with, by value.
+    /// Shares that the client must end with, by value.
     pub targets: &'a [&'a [u64]],
 }
 

@@ -16,11 +16,11 @@ use tacit_backend_api::BackendError;
 
 /// The server's shares at a batch of gates.
 pub struct ServerShares<'a> {
-    /// Of the tested values, one for each gate.
+    /// Shares of the tested values, one for each gate.
     pub tested: &'a [u64],
-    /// Of the values that a gate adds if its test holds, by value.
+    /// Shares of the values that a gate adds if its test holds, by value.
     pub values: &'a [&'a [u64]],
-    /// Of the values that a gate adds to, by value.
+    /// Shares of the values that a gate adds to, by value.
     pub bases: &'a [&'a [u64]],
 }
 

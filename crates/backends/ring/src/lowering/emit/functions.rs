@@ -34,11 +34,11 @@ impl Emitter<'_> {
         let (x, offset) = self.argument(id, name, x, &tabulated, units);
         let table = tabulated.table;
         let index = self.add(id, &format!("{name}.index"), Op::AddConst { value: offset }, &[x.id], x.frac);
-        self.sized.insert(index.id, Size::Ring(table.bits()));
+        self.known_sizes.insert(index.id, Size::Ring(table.bits()));
         let (range, frac) = (table.range(), table.frac_bits);
         let wire = self.add(id, name, Op::LookUp(table), &[index.id], frac);
         let largest = range.map(i64::unsigned_abs).into_iter().max().unwrap_or(0) as f64;
-        self.sized.insert(wire.id, Size::Units([largest; 2]));
+        self.known_sizes.insert(wire.id, Size::Units([largest; 2]));
         Ok(wire)
     }
 
@@ -47,7 +47,7 @@ impl Emitter<'_> {
     fn argument(&mut self, id: usize, name: &str, x: Wire, tabulated: &Tabulated, units: [f64; 2]) -> (Wire, i64) {
         let mut step = |part: &str, op: Op, inputs: &[NodeId]| {
             let wire = self.add(id, &format!("{name}.{part}"), op, inputs, x.frac);
-            self.sized.insert(wire.id, Size::Units(units));
+            self.known_sizes.insert(wire.id, Size::Units(units));
             wire
         };
         let (half, centre) = (1i64 << (tabulated.table.bits() - 1), tabulated.centre);
