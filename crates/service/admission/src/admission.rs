@@ -104,20 +104,21 @@ impl Admission {
     ///
     /// # Errors
     /// When to try again; until then new connections wait in the system's queue.
-    pub fn admit(&self, from: IpAddr) -> Result<ConnectionSlot, Instant> {
+    pub fn admit(&self, address: IpAddr) -> Result<ConnectionSlot, Instant> {
         let (now, mut state) = (Instant::now(), self.state());
         let id = state.next;
-        let evicted = state.handshakes.enter(id, from, now)?;
+        let evicted = state.handshakes.enter(id, address, now)?;
         state.next += 1;
         let eviction = Arc::new(Eviction::default());
         state.evictions.insert(id, Arc::clone(&eviction));
-        if let Some((gone, _)) = evicted {
-            state.evict(gone);
+        if let Some((evicted_id, _)) = evicted {
+            state.evict(evicted_id);
         }
         drop(state);
-        if let Some((_, other)) = evicted {
-            let detail = format!("a connection from {other} gave way to a newer one before it had said who it is");
-            self.refused(Turned { kind: GAVE_WAY, from: Some(other), detail });
+        if let Some((_, evicted_address)) = evicted {
+            let detail =
+                format!("a connection from {evicted_address} gave way to a newer one before it had said who it is");
+            self.refused(Turned { kind: GAVE_WAY, from: Some(evicted_address), detail });
         }
         let deadline = HandshakeDeadline::new(now, self.0.handshake_timeout);
         Ok(ConnectionSlot { admission: self.clone(), id, deadline, eviction })
@@ -132,8 +133,8 @@ impl Admission {
         if !state.handshakes.leave(id) {
             return Err(Full::Evicted);
         }
-        let Some(gone) = state.pools[pool].enter(id, peer, Instant::now())? else { return Ok(()) };
-        state.evict(gone);
+        let Some(evicted_id) = state.pools[pool].enter(id, peer, Instant::now())? else { return Ok(()) };
+        state.evict(evicted_id);
         drop(state);
         let detail = "an idle connection of the peer that has most gave way to another peer's".into();
         self.refused(Turned { kind: IDLE_GAVE_WAY, from: None, detail });

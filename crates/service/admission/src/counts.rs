@@ -25,12 +25,13 @@ impl<O: Eq + Hash> CountsByOwner<O> {
         }
     }
 
-    pub(crate) fn of(&self, owner: &O) -> usize {
+    /// Number of connections of an owner.
+    pub(crate) fn get(&self, owner: &O) -> usize {
         self.0.get(owner).copied().unwrap_or(0)
     }
 
     /// The largest number of connections that one owner holds.
-    pub(crate) fn most(&self) -> usize {
+    pub(crate) fn max(&self) -> usize {
         self.0.values().copied().max().unwrap_or(0)
     }
 
@@ -48,9 +49,9 @@ mod tests {
     fn who_holds_nothing_is_forgotten() {
         let mut counts = CountsByOwner::default();
         ["a", "b", "a"].into_iter().for_each(|owner| counts.add(owner));
-        assert_eq!([counts.of(&"a"), counts.of(&"b"), counts.of(&"c")], [2, 1, 0]);
-        assert_eq!((counts.most(), counts.sum()), (2, 3));
+        assert_eq!([counts.get(&"a"), counts.get(&"b"), counts.get(&"c")], [2, 1, 0]);
+        assert_eq!((counts.max(), counts.sum()), (2, 3));
         ["a", "a", "b"].into_iter().for_each(|owner| counts.remove(&owner));
-        assert_eq!((counts.most(), counts.0.len()), (0, 0));
+        assert_eq!((counts.max(), counts.0.len()), (0, 0));
     }
 }

@@ -11,16 +11,17 @@ pub fn raise_open_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// Returns the handshake slots, `most` at most, that fit in the open files beside `others`, with
-/// `files` for each slot.
+/// Returns how many handshake slots the limit of open files allows: at most `max_slots`, each with
+/// `files_per_slot` open files, beside `other_files` of the program.
 #[must_use]
-pub fn handshake_slots(most: usize, files: u64, others: u64) -> usize {
-    within(most, files, others, getrlimit(Resource::Nofile).current)
+pub fn handshake_slots(max_slots: usize, files_per_slot: u64, other_files: u64) -> usize {
+    slots_within(max_slots, files_per_slot, other_files, getrlimit(Resource::Nofile).current)
 }
 
-fn within(most: usize, files: u64, others: u64, limit: Option<u64>) -> usize {
-    let left = limit.map_or(u64::MAX, |limit| limit.saturating_sub(others) / files.max(1));
-    most.min(usize::try_from(left.max(FEWEST)).unwrap_or(usize::MAX))
+/// As [`handshake_slots`], for a given limit of open files; `None`: no limit.
+fn slots_within(max_slots: usize, files_per_slot: u64, other_files: u64, limit: Option<u64>) -> usize {
+    let available = limit.map_or(u64::MAX, |limit| limit.saturating_sub(other_files) / files_per_slot.max(1));
+    max_slots.min(usize::try_from(available.max(FEWEST)).unwrap_or(usize::MAX))
 }
 
 #[cfg(test)]
@@ -29,8 +30,8 @@ mod tests {
 
     #[test]
     fn slots_are_what_files_allow() {
-        assert_eq!(within(512, 2, 100, None), 512);
-        assert_eq!(within(512, 2, 100, Some(1024)), 462);
-        assert_eq!(within(512, 2, 4000, Some(1024)), 16);
+        assert_eq!(slots_within(512, 2, 100, None), 512);
+        assert_eq!(slots_within(512, 2, 100, Some(1024)), 462);
+        assert_eq!(slots_within(512, 2, 4000, Some(1024)), 16);
     }
 }

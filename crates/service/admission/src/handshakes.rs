@@ -16,9 +16,12 @@ pub const LEAST_TIME: Duration = Duration::from_millis(500);
 /// An address hoards when it holds more than one in `HOARD` of the slots.
 const HOARD: usize = 8;
 
-struct Held {
-    from: IpAddr,
-    since: Instant,
+/// A connection that holds a slot.
+struct PendingHandshake {
+    /// Address of the peer, an IPv6 one as its /64 network.
+    address: IpAddr,
+    /// When the connection took its slot.
+    started: Instant,
 }
 
 /// Connections whose peer is not authenticated.
@@ -27,7 +30,7 @@ pub struct HandshakeSlots {
     /// Longest time of a handshake over most links.
     usual: Duration,
     /// By id, which is the order of age since ids grow.
-    held: BTreeMap<ConnectionId, Held>,
+    pending: BTreeMap<ConnectionId, PendingHandshake>,
     /// Number of slots that each address holds.
     by_address: CountsByOwner<IpAddr>,
 }
@@ -36,13 +39,13 @@ impl HandshakeSlots {
     /// Makes `slots` slots, at least one; a handshake longer than `usual` is slow.
     #[must_use]
     pub fn new(slots: usize, usual: Duration) -> Self {
-        Self { slots: slots.max(1), usual, held: BTreeMap::new(), by_address: CountsByOwner::default() }
+        Self { slots: slots.max(1), usual, pending: BTreeMap::new(), by_address: CountsByOwner::default() }
     }
 
     /// Number of slots taken.
     #[must_use]
     pub fn taken(&self) -> usize {
-        self.held.len()
+        self.pending.len()
     }
 
     /// Number of slots, free ones included.
@@ -59,17 +62,17 @@ impl HandshakeSlots {
     pub fn enter(
         &mut self,
         id: ConnectionId,
-        from: IpAddr,
+        address: IpAddr,
         now: Instant,
     ) -> Result<Option<(ConnectionId, IpAddr)>, Instant> {
-        let from = network(from);
-        let evicted = match (self.slowest(now), self.held.len() < self.slots) {
+        let address = network(address);
+        let evicted = match (self.evict_slow(now), self.pending.len() < self.slots) {
             (Some(slow), _) => Some(slow),
             (None, true) => None,
-            (None, false) => Some(self.evict(from, now)?),
+            (None, false) => Some(self.evict(address, now)?),
         };
-        self.by_address.add(from);
-        self.held.insert(id, Held { from, since: now });
+        self.by_address.add(address);
+        self.pending.insert(id, PendingHandshake { address, started: now });
         Ok(evicted)
     }
 
@@ -79,32 +82,37 @@ impl HandshakeSlots {
     }
 
     fn remove(&mut self, id: ConnectionId) -> Option<IpAddr> {
-        let Held { from, .. } = self.held.remove(&id)?;
-        self.by_address.remove(&from);
-        Some(from)
+        let PendingHandshake { address, .. } = self.pending.remove(&id)?;
+        self.by_address.remove(&address);
+        Some(address)
     }
 
-    /// Evicts the oldest handshake if it is slow and a newcomer leaves less than half of the slots
-    /// free.
-    fn slowest(&mut self, now: Instant) -> Option<(ConnectionId, IpAddr)> {
-        let (&id, held) = self.held.first_key_value().filter(|_| self.held.len() * 2 >= self.slots)?;
-        if now < held.since + self.usual {
+    /// Removes and returns the oldest handshake if it is slow and a newcomer leaves less than half
+    /// of the slots free.
+    fn evict_slow(&mut self, now: Instant) -> Option<(ConnectionId, IpAddr)> {
+        let (&id, handshake) = self.pending.first_key_value().filter(|_| self.pending.len() * 2 >= self.slots)?;
+        if now < handshake.started + self.usual {
             return None;
         }
-        self.remove(id).map(|from| (id, from))
+        self.remove(id).map(|address| (id, address))
     }
 
+    /// Evicts the oldest connection of the address that holds most slots.
+    ///
+    /// # Errors
+    /// When that connection may be evicted, if it still has its least time.
     fn evict(&mut self, newcomer: IpAddr, now: Instant) -> Result<(ConnectionId, IpAddr), Instant> {
         // If several addresses hold most, the oldest of all their connections.
-        let most = self.by_address.most();
-        let next = self.held.iter().find(|(_, held)| self.by_address.of(&held.from) == most);
-        let (&id, &Held { from, since }) = next.expect("there is at least one slot, and all are taken");
-        let hoards = most > self.slots / HOARD && from != newcomer;
-        if !hoards && now < since + LEAST_TIME {
-            return Err(since + LEAST_TIME);
+        let max_count = self.by_address.max();
+        let next = self.pending.iter().find(|(_, handshake)| self.by_address.get(&handshake.address) == max_count);
+        let (&id, &PendingHandshake { address, started }) =
+            next.expect("there is at least one slot, and all are taken");
+        let hoards = max_count > self.slots / HOARD && address != newcomer;
+        if !hoards && now < started + LEAST_TIME {
+            return Err(started + LEAST_TIME);
         }
         self.remove(id);
-        Ok((id, from))
+        Ok((id, address))
     }
 }
 
@@ -172,10 +180,10 @@ mod tests {
         assert!(!slots.leave(1));
         assert!(!slots.leave(0));
         assert_eq!(slots.enter(3, address(1), start + LEAST_TIME / 2), Ok(None));
-        let (mut many, crowd) = (HandshakeSlots::new(16, USUAL), |id: u64| address(id as u8));
-        (0..16).for_each(|id| assert_eq!(many.enter(id, crowd(id), start), Ok(None)));
-        assert_eq!(many.enter(16, address(99), start), Err(start + LEAST_TIME));
-        assert_eq!(many.enter(16, address(99), start + LEAST_TIME), Ok(Some((0, address(0)))));
+        let (mut large, owner) = (HandshakeSlots::new(16, USUAL), |id: u64| address(id as u8));
+        (0..16).for_each(|id| assert_eq!(large.enter(id, owner(id), start), Ok(None)));
+        assert_eq!(large.enter(16, address(99), start), Err(start + LEAST_TIME));
+        assert_eq!(large.enter(16, address(99), start + LEAST_TIME), Ok(Some((0, address(0)))));
     }
 
     proptest! {
@@ -188,28 +196,28 @@ mod tests {
         ) {
             let (mut tested, mut now) = (HandshakeSlots::new(slots, USUAL), Instant::now());
             let mut held: Vec<(ConnectionId, IpAddr, Instant)> = Vec::new();
-            for (id, (from, leaves, ms)) in (0..).zip(steps) {
+            for (id, (owner, leaves, ms)) in (0..).zip(steps) {
                 now += Duration::from_millis(ms);
                 if leaves && !held.is_empty() {
-                    let (gone, ..) = held.remove(from as usize % held.len());
-                    prop_assert!(tested.leave(gone));
+                    let (left_id, ..) = held.remove(owner as usize % held.len());
+                    prop_assert!(tested.leave(left_id));
                 }
-                match tested.enter(id, address(from), now) {
+                match tested.enter(id, address(owner), now) {
                     Ok(evicted) => {
-                        if let Some((gone, whose)) = evicted {
-                            let at = held.iter().position(|h| h.0 == gone).unwrap();
+                        if let Some((evicted_id, whose)) = evicted {
+                            let index = held.iter().position(|h| h.0 == evicted_id).unwrap();
                             let count = |a| held.iter().filter(|h| h.1 == a).count();
-                            if now >= held[at].2 + USUAL {
-                                prop_assert!(at == 0); prop_assert!(held.len() * 2 >= slots);
+                            if now >= held[index].2 + USUAL {
+                                prop_assert!(index == 0); prop_assert!(held.len() * 2 >= slots);
                             } else {
                                 prop_assert!(held.len() == slots); prop_assert!(held.iter().all(|h| count(h.1) <= count(whose)));
-                                prop_assert!(count(whose) > slots / HOARD || now >= held[at].2 + LEAST_TIME);
+                                prop_assert!(count(whose) > slots / HOARD || now >= held[index].2 + LEAST_TIME);
                             }
-                            held.remove(at);
+                            held.remove(index);
                         }
-                        held.push((id, address(from), now));
+                        held.push((id, address(owner), now));
                     }
-                    Err(at) => { prop_assert!(held.len() == slots); prop_assert!(at > now); prop_assert!(at <= now + LEAST_TIME); }
+                    Err(retry_at) => { prop_assert!(held.len() == slots); prop_assert!(retry_at > now); prop_assert!(retry_at <= now + LEAST_TIME); }
                 }
                 prop_assert_eq!(tested.taken(), held.len());
                 prop_assert!(held.len() <= slots);

@@ -71,13 +71,13 @@ impl ConnectionPool {
     /// # Errors
     /// [`Full`]: there is no room, and no connection may be evicted.
     pub fn enter(&mut self, id: ConnectionId, peer: Peer, now: Instant) -> Result<Option<ConnectionId>, Full> {
-        let own = self.by_peer.of(&peer);
-        if own >= self.limits.per_peer {
+        let held_by_peer = self.by_peer.get(&peer);
+        if held_by_peer >= self.limits.per_peer {
             return Err(Full::Peer);
         }
         let evicted = match self.entries.len() < self.limits.connections {
             true => None,
-            false => Some(self.next_to_go(own, now).ok_or(Full::Pool)?),
+            false => Some(self.choose_evicted(held_by_peer, now).ok_or(Full::Pool)?),
         };
         evicted.map(|id| self.leave(id));
         self.by_peer.add(peer);
@@ -107,11 +107,12 @@ impl ConnectionPool {
         }
     }
 
-    /// Chooses the connection to evict for a peer that holds `own`. Its owner still holds at least
-    /// as many afterwards as the newcomer.
-    fn next_to_go(&self, own: usize, now: Instant) -> Option<ConnectionId> {
-        let candidates = self.entries.iter().filter(|(_, e)| e.is_idle(now) && self.by_peer.of(&e.peer) >= own + 2);
-        let next = candidates.max_by_key(|(_, e)| (self.by_peer.of(&e.peer), now - e.idle_since));
+    /// Chooses the connection to evict for a peer that holds `held_by_peer`. The owner of the chosen
+    /// one still holds at least as many afterwards as the newcomer.
+    fn choose_evicted(&self, held_by_peer: usize, now: Instant) -> Option<ConnectionId> {
+        let candidates =
+            self.entries.iter().filter(|(_, e)| e.is_idle(now) && self.by_peer.get(&e.peer) >= held_by_peer + 2);
+        let next = candidates.max_by_key(|(_, e)| (self.by_peer.get(&e.peer), now - e.idle_since));
         next.map(|(&id, _)| id)
     }
 }
@@ -145,8 +146,8 @@ mod tests {
     #[test]
     fn who_hoards_idle_connections_makes_room_for_who_has_none() {
         let (mut pool, start) = (pool(4, 4), Instant::now());
-        for (id, at) in [(1, 3), (2, 1), (3, 2), (4, 0)] {
-            pool.enter(id, A, start + Duration::from_secs(at)).unwrap();
+        for (id, seconds) in [(1, 3), (2, 1), (3, 2), (4, 0)] {
+            pool.enter(id, A, start + Duration::from_secs(seconds)).unwrap();
         }
         let later = start + Duration::from_secs(60);
         // The oldest connection has a request in work.
@@ -168,20 +169,20 @@ mod tests {
         ) {
             let (mut pool, mut now) = (pool(connections, per_peer), Instant::now());
             let mut held: Vec<(ConnectionId, Peer, u32)> = Vec::new();
-            for (id, (peer, what, ms)) in (0..).zip(steps) {
+            for (id, (peer, action, ms)) in (0..).zip(steps) {
                 now += Duration::from_millis(ms);
-                let at = ms as usize % held.len().max(1);
-                match (what, held.get_mut(at)) {
-                    (1, Some(one)) => { one.2 += 1; pool.begin(one.0); }
-                    (2, Some(one)) => { one.2 = one.2.saturating_sub(1); pool.end(one.0, now); }
-                    (3, Some(_)) => prop_assert!(pool.leave(held.remove(at).0)),
+                let index = ms as usize % held.len().max(1);
+                match (action, held.get_mut(index)) {
+                    (1, Some(entry)) => { entry.2 += 1; pool.begin(entry.0); }
+                    (2, Some(entry)) => { entry.2 = entry.2.saturating_sub(1); pool.end(entry.0, now); }
+                    (3, Some(_)) => prop_assert!(pool.leave(held.remove(index).0)),
                     _ => {
                         let peer = [peer; 32];
                         let count = |held: &[(ConnectionId, Peer, u32)], p| held.iter().filter(|h| h.1 == p).count();
                         match pool.enter(id, peer, now) {
                             Ok(evicted) => {
-                                if let Some(gone) = evicted {
-                                    let (_, whose, busy) = held.remove(held.iter().position(|h| h.0 == gone).unwrap());
+                                if let Some(evicted_id) = evicted {
+                                    let (_, whose, busy) = held.remove(held.iter().position(|h| h.0 == evicted_id).unwrap());
                                     prop_assert!(busy == 0); prop_assert!(count(&held, whose) > count(&held, peer));
                                 }
                                 held.push((id, peer, 0));

@@ -31,7 +31,7 @@ impl RefusalSummary {
         &mut self,
         now: Instant,
         kind: RefusalReason,
-        from: Option<IpAddr>,
+        address: Option<IpAddr>,
         mut detail: String,
     ) -> Option<String> {
         if let Some((end, _)) = detail.char_indices().nth(MAX_DETAIL) {
@@ -46,11 +46,11 @@ impl RefusalSummary {
         }
         *self.kinds.entry(kind).or_default() += 1;
         self.last = detail;
-        if let Some(from) = from {
-            let known = self.addresses.len();
-            match self.addresses.get_mut(&from) {
+        if let Some(address) = address {
+            let address_count = self.addresses.len();
+            match self.addresses.get_mut(&address) {
                 Some(count) => *count += 1,
-                None if known < MAX_ADDRESSES => drop(self.addresses.insert(from, 1)),
+                None if address_count < MAX_ADDRESSES => drop(self.addresses.insert(address, 1)),
                 None => {}
             }
         }
@@ -65,10 +65,10 @@ impl RefusalSummary {
 
     /// Returns the line for the counted refusals, if it is due and there are any.
     pub fn sum_up(&mut self, now: Instant) -> Option<String> {
-        self.quiet_until.filter(|until| *until <= now)?;
-        let told = self.told();
-        self.quiet_until = told.is_some().then(|| now + EVERY);
-        told
+        self.quiet_until.filter(|end| *end <= now)?;
+        let line = self.told();
+        self.quiet_until = line.is_some().then(|| now + EVERY);
+        line
     }
 
     /// Returns the line for the counted refusals, if there are any.
@@ -77,11 +77,12 @@ impl RefusalSummary {
         if kinds.is_empty() {
             return None;
         }
-        let all: u64 = kinds.values().sum();
+        let total: u64 = kinds.values().sum();
         let kinds: Vec<String> = kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-        let most = addresses.iter().max_by_key(|(_, count)| **count);
-        let most = most.map_or_else(String::new, |(from, count)| format!("; most of them, {count}, from {from}"));
-        Some(format!("refused {all} times: {}{most}; the last: {last}", kinds.join(", ")))
+        let busiest = addresses.iter().max_by_key(|(_, count)| **count);
+        let busiest =
+            busiest.map_or_else(String::new, |(address, count)| format!("; most of them, {count}, from {address}"));
+        Some(format!("refused {total} times: {}{busiest}; the last: {last}", kinds.join(", ")))
     }
 }
 
@@ -98,8 +99,8 @@ mod tests {
         for i in 0..180_000u32 {
             let now = start + Duration::from_millis(u64::from(i));
             lines.extend(refusals.sum_up(now));
-            let from = IpAddr::from((0x7f00_0000 + if i % 2 == 0 { 0 } else { i }).to_be_bytes());
-            lines.extend(refusals.count(now, "strangers", Some(from), format!("number {i}")));
+            let address = IpAddr::from((0x7f00_0000 + if i % 2 == 0 { 0 } else { i }).to_be_bytes());
+            lines.extend(refusals.count(now, "strangers", Some(address), format!("number {i}")));
         }
         assert_eq!(lines.len(), 3, "{lines:#?}");
         assert!(lines[0].starts_with("refused: number 0"), "{lines:?}");

@@ -78,7 +78,7 @@ impl ThreadedListener {
                 Err(e) if e.kind() == ErrorKind::WouldBlock => self.wait(within),
                 Err(e) => {
                     // Open connections continue, and closing ones free resources.
-                    self.refused(format!("accepting a connection: {e}"));
+                    self.count_refusal(format!("accepting a connection: {e}"));
                     thread::sleep(PAUSE);
                 }
             }
@@ -88,33 +88,33 @@ impl ThreadedListener {
 
     /// Waits for a connection, for the next log line, or for `within` at most.
     fn wait(&self, within: Duration) {
-        let alarm = self.admission.alarm().map(|at| at.saturating_duration_since(Instant::now()));
+        let alarm = self.admission.alarm().map(|due| due.saturating_duration_since(Instant::now()));
         let wait = alarm.map_or(within, |alarm| within.min(alarm)).max(Duration::from_millis(1));
         let wait = Timespec { tv_sec: wait.as_secs().min(3600) as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
         // An interrupted wait is harmless: the caller looks at the listener in any case.
         let _ = poll(&mut [PollFd::new(&self.listener, PollFlags::IN)], Some(&wait));
     }
 
-    fn refused(&self, detail: String) {
+    fn count_refusal(&self, detail: String) {
         self.admission.refused(Turned { kind: "that could not be accepted", from: None, detail });
     }
 
-    fn take(&self, stream: TcpStream, from: SocketAddr, serve: &Arc<impl Fn(Incoming) + Send + Sync + 'static>) {
-        let end = match stream.set_nonblocking(false).and_then(|()| stream.try_clone()) {
-            Ok(end) => end,
-            Err(e) => return self.refused(format!("{from}: duplicating its connection: {e}")),
+    fn take(&self, stream: TcpStream, address: SocketAddr, serve: &Arc<impl Fn(Incoming) + Send + Sync + 'static>) {
+        let socket = match stream.set_nonblocking(false).and_then(|()| stream.try_clone()) {
+            Ok(socket) => socket,
+            Err(e) => return self.count_refusal(format!("{address}: duplicating its connection: {e}")),
         };
         let slot = loop {
-            match self.admission.admit(from.ip()) {
+            match self.admission.admit(address.ip()) {
                 Ok(slot) => break slot,
-                Err(at) => thread::sleep(at.saturating_duration_since(Instant::now())),
+                Err(retry_at) => thread::sleep(retry_at.saturating_duration_since(Instant::now())),
             }
         };
-        slot.closes(end);
-        let (own, incoming) = (Arc::clone(serve), Incoming { stream, from, slot });
-        let named = thread::Builder::new().name(self.thread.into()).stack_size(STACK);
-        if let Err(e) = named.spawn(move || own(incoming)) {
-            self.refused(format!("starting a thread: {e}"));
+        slot.closes(socket);
+        let (handler, incoming) = (Arc::clone(serve), Incoming { stream, from: address, slot });
+        let builder = thread::Builder::new().name(self.thread.into()).stack_size(STACK);
+        if let Err(e) = builder.spawn(move || handler(incoming)) {
+            self.count_refusal(format!("starting a thread: {e}"));
         }
     }
 }

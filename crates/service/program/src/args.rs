@@ -9,10 +9,10 @@ use tacit_client::wire::LinkClass;
 use tacit_ids::ClientId;
 use tacit_store::keys::{self, ClientIdentity};
 
-/// Parses whole numbers from 1 to `most`; an error names that range.
+/// Parses whole numbers from 1 to `max`; an error names that range.
 #[must_use]
-pub fn count(most: u64) -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..=most)
+pub fn count(max: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=max)
 }
 
 /// The server, and the client's identity.
@@ -120,21 +120,23 @@ pub struct DealerArgs {
 }
 
 impl DealerArgs {
-    /// Makes the connection resources of a client with the identity `who`. `keep` is its folder of
-    /// material; connecting to the dealer may take `within`.
+    /// Makes the connection resources of the client that `server` names. `identity` serves for the
+    /// dealer too, unless there is a key folder of its own. `material_dir` is the client's folder of
+    /// material; connecting to the dealer may take `timeout`.
     ///
     /// # Errors
     /// The key folder for the dealer has no such client; the dealer's address is invalid.
     pub fn resources(
         &self,
-        who: &ServerArgs,
+        server: &ServerArgs,
         identity: &ClientIdentity,
-        keep: Option<&Path>,
-        within: Duration,
+        material_dir: Option<&Path>,
+        timeout: Duration,
     ) -> anyhow::Result<ConnectionResources> {
         let dealer = self.dealer.as_deref().zip(self.dealer_pin);
-        let apart = self.dealer_keys.as_deref().map(|folder| keys::load_client(folder, &who.client)).transpose()?;
-        Ok(tacit_client::resources_within(within, dealer, apart.as_ref().unwrap_or(identity), keep)?)
+        let dealer_identity =
+            self.dealer_keys.as_deref().map(|folder| keys::load_client(folder, &server.client)).transpose()?;
+        Ok(tacit_client::resources_within(timeout, dealer, dealer_identity.as_ref().unwrap_or(identity), material_dir)?)
     }
 
     /// Whether the arguments name a dealer.

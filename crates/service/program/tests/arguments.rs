@@ -1,4 +1,4 @@
-//! What several programs take.
+//! Parsing of the arguments that programs share.
 use clap::Parser;
 use tacit_client::ClientConfig;
 use tacit_client::wire::LinkClass;
@@ -19,29 +19,29 @@ struct Program {
 
 #[test]
 fn what_is_not_given_has_a_value_and_what_belongs_together_comes_together() {
-    let read = |line: &str| Program::try_parse_from(line.split(' '));
-    let program = read("x --client bob").unwrap_or_else(|e| panic!("{e}"));
+    let parse = |line: &str| Program::try_parse_from(line.split(' '));
+    let program = parse("x --client bob").unwrap_or_else(|e| panic!("{e}"));
     assert_eq!((program.server.server.as_str(), program.server.client.as_str()), ("127.0.0.1:7878", "bob"));
     assert!(program.server.identity().is_err(), "there is no such folder");
     assert!(program.number == 1, "there is no such folder");
     let _ = program.dealer;
-    let why = |line: &str| read(line).err().expect("it is refused").to_string();
-    assert!(why("x --dealer there:1").contains("--dealer-pin"));
-    assert!(why("x --dealer-keys k").contains("--dealer"));
-    assert!(why("x --number 4").contains("1..=3"));
-    assert!(why("x --number 0").contains("1..=3"));
+    let refusal = |line: &str| parse(line).err().expect("it is refused").to_string();
+    assert!(refusal("x --dealer there:1").contains("--dealer-pin"));
+    assert!(refusal("x --dealer-keys k").contains("--dealer"));
+    assert!(refusal("x --number 4").contains("1..=3"));
+    assert!(refusal("x --number 0").contains("1..=3"));
 }
 
 #[test]
 fn what_a_device_is_like_is_noted_for_its_connections() {
     let dir = tempfile::tempdir().unwrap();
     keys::init(dir.path(), &[], &["alice".into()]).unwrap();
-    let noted = |line: &str| {
+    let configure = |line: &str| {
         let program = Program::try_parse_from(line.split(' ')).unwrap_or_else(|e| panic!("{e}"));
         let mut config = ClientConfig::new("there:1", keys::load_client(dir.path(), "alice").unwrap());
         program.device.apply(&mut config);
         (config.link, config.memory, config.connect_timeout.as_secs())
     };
-    assert_eq!(noted("x"), (LinkClass::Lan, None, 10));
-    assert_eq!(noted("x --link slow --device-memory 512"), (LinkClass::Slow, Some(512 << 20), 150));
+    assert_eq!(configure("x"), (LinkClass::Lan, None, 10));
+    assert_eq!(configure("x --link slow --device-memory 512"), (LinkClass::Slow, Some(512 << 20), 150));
 }
