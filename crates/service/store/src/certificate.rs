@@ -65,22 +65,22 @@ impl Validity {
     /// certificates do.
     #[must_use]
     pub fn until_utc(self) -> String {
-        let until = DateTime::from_unix_duration(std::time::Duration::from_secs(self.until));
-        let until = until.unwrap_or(DateTime::INFINITY);
-        let [month, day, hour, minute] = [until.month(), until.day(), until.hour(), until.minutes()];
-        format!("{}-{month:02}-{day:02} {hour:02}:{minute:02} UTC", until.year())
+        let end = DateTime::from_unix_duration(std::time::Duration::from_secs(self.until));
+        let end = end.unwrap_or(DateTime::INFINITY);
+        let [month, day, hour, minute] = [end.month(), end.day(), end.hour(), end.minutes()];
+        format!("{}-{month:02}-{day:02} {hour:02}:{minute:02} UTC", end.year())
     }
 
     /// The state at a moment. Renewal is due in the last day or the last tenth of its life,
     /// whichever is longer, but never in the first half.
     #[must_use]
     pub fn at(self, now: u64) -> Standing {
-        let (left, life) = (self.until.saturating_sub(now), self.until.saturating_sub(self.from));
+        let (remaining, life) = (self.until.saturating_sub(now), self.until.saturating_sub(self.from));
         let soon = DAY.max(life / 10).min(life / 2);
         match () {
             () if now > self.until => Standing::Expired,
             () if now < self.from => Standing::Early,
-            () if left <= soon => Standing::Ends,
+            () if remaining <= soon => Standing::Ends,
             () => Standing::Good,
         }
     }
@@ -169,7 +169,7 @@ impl fmt::Display for Purpose {
 
 impl Shown {
     /// Describes a certificate (DER) in a file; `None` if the bytes are not a certificate.
-    pub(crate) fn of(name: &str, certificate: &[u8]) -> Option<Self> {
+    pub(crate) fn from_der(name: &str, certificate: &[u8]) -> Option<Self> {
         // No client can have the names `ca` and `server`.
         let purpose = match name {
             "ca" => Purpose::Ca,
@@ -189,8 +189,9 @@ mod tests {
 
     #[test]
     fn the_end_is_announced_a_day_or_a_tenth_before() {
-        let standing =
-            |days: u64, left: u64| Validity { from: 10 * DAY, until: (10 + days) * DAY }.at((10 + days) * DAY - left);
+        let standing = |days: u64, remaining: u64| {
+            Validity { from: 10 * DAY, until: (10 + days) * DAY }.at((10 + days) * DAY - remaining)
+        };
         assert_eq!(standing(100, 10 * DAY + 1), Standing::Good);
         assert_eq!(standing(100, 10 * DAY), Standing::Ends);
         assert_eq!(standing(5, DAY + 1), Standing::Good);

@@ -12,12 +12,12 @@ pub const JUMP: Duration = Duration::from_secs(7 * 24 * 3600);
 /// # Errors
 /// [`StoreError::Clock`]: the clock is not set.
 pub fn now() -> Result<u64, StoreError> {
-    checked(SystemTime::now())
+    check_plausible(SystemTime::now())
 }
 
-fn checked(now: SystemTime) -> Result<u64, StoreError> {
-    let since = now.duration_since(UNIX_EPOCH).map_err(|_| StoreError::Clock)?.as_secs();
-    if since < EARLIEST { Err(StoreError::Clock) } else { Ok(since) }
+fn check_plausible(now: SystemTime) -> Result<u64, StoreError> {
+    let seconds = now.duration_since(UNIX_EPOCH).map_err(|_| StoreError::Clock)?.as_secs();
+    if seconds < EARLIEST { Err(StoreError::Clock) } else { Ok(seconds) }
 }
 
 #[cfg(test)]
@@ -26,9 +26,9 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_not_set_is_no_time() {
-        let at = |seconds| checked(UNIX_EPOCH + Duration::from_secs(seconds));
-        assert_eq!(at(EARLIEST).unwrap(), EARLIEST);
-        for unset in [at(0), at(EARLIEST - 1), checked(UNIX_EPOCH - Duration::from_secs(1))] {
+        let check = |seconds| check_plausible(UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(check(EARLIEST).unwrap(), EARLIEST);
+        for unset in [check(0), check(EARLIEST - 1), check_plausible(UNIX_EPOCH - Duration::from_secs(1))] {
             assert!(unset.unwrap_err().to_string().contains("the clock of this machine is not set"));
         }
     }

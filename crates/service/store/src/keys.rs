@@ -59,7 +59,7 @@ pub struct ClientIdentity {
 /// # Errors
 /// The folder has a CA already, a name is unusable or given twice, or a file cannot be written.
 pub fn init(dir: &Path, hosts: &[String], clients: &[String]) -> Result<(), StoreError> {
-    make(dir, hosts, clients, true)
+    make_keys(dir, hosts, clients, true)
 }
 
 /// As [`init`], with one client, `client`. The CA's key is never written, so no certificate can be
@@ -68,17 +68,17 @@ pub fn init(dir: &Path, hosts: &[String], clients: &[String]) -> Result<(), Stor
 /// # Errors
 /// As [`init`], or the folder has such files already.
 pub fn init_closed(dir: &Path) -> Result<(), StoreError> {
-    make(dir, &[], &["client".into()], false)
+    make_keys(dir, &[], &["client".into()], false)
 }
 
-fn make(dir: &Path, hosts: &[String], clients: &[String], keep_ca_key: bool) -> Result<(), StoreError> {
+fn make_keys(dir: &Path, hosts: &[String], clients: &[String], keep_ca_key: bool) -> Result<(), StoreError> {
     if dir.join("ca.key").exists() {
         return Err(StoreError::CaExists(dir.to_owned()));
     }
-    let mut seen = BTreeSet::new();
+    let mut names = BTreeSet::new();
     for name in clients {
         check_name(name)?;
-        if !seen.insert(name) {
+        if !names.insert(name) {
             return Err(StoreError::ClientTwice(name.clone()));
         }
     }
@@ -88,9 +88,9 @@ fn make(dir: &Path, hosts: &[String], clients: &[String], keep_ca_key: bool) -> 
     let ca = File { name: "ca.pem".into(), content: Zeroizing::new(params.self_signed(&key)?.pem()), mode: 0o644 };
     let ca_key = File { name: "ca.key".into(), content: Zeroizing::new(key.serialize_pem()), mode: private::FILE_MODE };
     let issuer = Issuer::new(params, key);
-    let mut files = Vec::from(pair(&issuer, "server", host_names(hosts), Usage::Server, None)?);
+    let mut files = Vec::from(make_pair(&issuer, "server", host_names(hosts), Usage::Server, None)?);
     for name in clients {
-        files.extend(pair(&issuer, name, vec![], Usage::Client(Role::Client), None)?);
+        files.extend(make_pair(&issuer, name, vec![], Usage::Client(Role::Client), None)?);
     }
     files.push(ca);
     files.extend(keep_ca_key.then_some(ca_key));
@@ -121,7 +121,7 @@ pub fn add_operator(dir: &Path, name: &str) -> Result<(), StoreError> {
 pub fn add(dir: &Path, name: &str, role: Role, validity: Option<Validity>) -> Result<(), StoreError> {
     check_name(name)?;
     let dir = key_folder(dir)?;
-    write_all(&dir, &pair(&issuer(&dir)?, name, vec![], Usage::Client(role), validity)?)
+    write_all(&dir, &make_pair(&issuer(&dir)?, name, vec![], Usage::Client(role), validity)?)
 }
 
 /// Makes a key and a certificate for a helper of the client `owner`, whose certificate is in the
@@ -140,14 +140,14 @@ pub fn add_helper(
     [name, owner].into_iter().try_for_each(check_name)?;
     hosts.iter().try_for_each(|host| check_host(host))?;
     let certificate = read_certificate(dir, owner)?;
-    let known = fingerprint(&certificate).ok_or_else(|| not_ours(dir, owner))?;
+    let owner_id = fingerprint(&certificate).ok_or_else(|| foreign_certificate(dir, owner))?;
     if hosts.is_empty() || !matches!(Role::of(&certificate), Role::Client | Role::Operator) {
-        let what = "a helper needs a client whom it helps, and a host under which that client reaches it";
-        return Err(unusable(dir, owner, NetError::Tls(what.into())));
+        let message = "a helper needs a client whom it helps, and a host under which that client reaches it";
+        return Err(unusable(dir, owner, NetError::Tls(message.into())));
     }
     let dir = key_folder(dir)?;
-    let usage = Usage::Client(Role::Helper { owner: known });
-    write_all(&dir, &pair(&issuer(&dir)?, name, hosts.to_vec(), usage, validity)?)
+    let usage = Usage::Client(Role::Helper { owner: owner_id });
+    write_all(&dir, &make_pair(&issuer(&dir)?, name, hosts.to_vec(), usage, validity)?)
 }
 
 /// A helper's two TLS identities, of one certificate: one for the server, and one to listen for its
@@ -158,8 +158,8 @@ pub fn add_helper(
 pub fn load_helper(dir: &Path, name: &str) -> Result<(ClientIdentity, ServerTls, ClientId), StoreError> {
     let identity = load_client(dir, name)?;
     let Role::Helper { owner } = Role::of(identity.tls.certificate()) else {
-        let what = "this is no helper's certificate (`tacit keys add-helper` makes one)";
-        return Err(unusable(dir, name, NetError::Tls(what.into())));
+        let message = "this is no helper's certificate (`tacit keys add-helper` makes one)";
+        return Err(unusable(dir, name, NetError::Tls(message.into())));
     };
     let (cert, key, ca) = read_pair(dir, name)?;
     let listening = ServerTls::from_pem(&cert, &key, &ca).map_err(|source| unusable(dir, name, source))?;
@@ -177,7 +177,7 @@ pub fn renew(dir: &Path, name: &str, validity: Option<Validity>) -> Result<(), S
         check_name(name)?;
     }
     let old = read_certificate(dir, name)?;
-    let Shown { purpose, hosts, .. } = Shown::of(name, &old).ok_or_else(|| not_ours(dir, name))?;
+    let Shown { purpose, hosts, .. } = Shown::from_der(name, &old).ok_or_else(|| foreign_certificate(dir, name))?;
     let dir = key_folder(dir)?;
     let key = key_pair(&dir, name)?;
     let usage = match purpose {
@@ -187,15 +187,15 @@ pub fn renew(dir: &Path, name: &str, validity: Option<Validity>) -> Result<(), S
     let content = Zeroizing::new(certify(&issuer(&dir)?, name, hosts, usage, validity, &key)?);
     // The old certificate must be of this key; a new one would be useless otherwise.
     if fingerprint(&old) != tls::first_certificate(content.as_bytes()).ok().and_then(|new| fingerprint(&new)) {
-        return Err(not_ours(&dir, name));
+        return Err(foreign_certificate(&dir, name));
     }
     let path = dir.join(format!("{name}.pem"));
-    let beside = private::new_name(&path);
+    let new_path = private::new_name(&path);
     let file = File { name: String::new(), content, mode: 0o644 };
     // Replaces the old certificate, which was checked above to be of this key.
-    let written =
-        write(&beside, &file).and_then(|()| fs::rename(&beside, &path).inspect_err(|_| drop(fs::remove_file(&beside))));
-    written.map_err(StoreError::file("writing", &path))?;
+    let result = write(&new_path, &file)
+        .and_then(|()| fs::rename(&new_path, &path).inspect_err(|_| drop(fs::remove_file(&new_path))));
+    result.map_err(StoreError::file("writing", &path))?;
     sync_folder(&dir)
 }
 
@@ -207,16 +207,17 @@ pub fn show(dir: &Path, name: Option<&str>) -> Result<Vec<Shown>, StoreError> {
     let mut names: Vec<String> = match name {
         Some(name) => vec![name.to_owned()],
         None => {
-            let found = fs::read_dir(dir).map_err(StoreError::file(MADE_BY, dir))?;
+            let entries = fs::read_dir(dir).map_err(StoreError::file(MADE_BY, dir))?;
             let names =
-                found.filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.strip_suffix(".pem")?.to_owned()));
+                entries.filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.strip_suffix(".pem")?.to_owned()));
             names.collect()
         }
     };
     names.sort_by_key(|name| (name != "ca", name != SERVER, name.clone()));
-    let shown =
-        names.iter().map(|name| Shown::of(name, &read_certificate(dir, name)?).ok_or_else(|| not_ours(dir, name)));
-    shown.collect()
+    let certificates = names
+        .iter()
+        .map(|name| Shown::from_der(name, &read_certificate(dir, name)?).ok_or_else(|| foreign_certificate(dir, name)));
+    certificates.collect()
 }
 
 fn issuer(dir: &Path) -> Result<Issuer<'static, KeyPair>, StoreError> {
@@ -235,9 +236,9 @@ fn read_certificate(dir: &Path, name: &str) -> Result<Vec<u8>, StoreError> {
     tls::first_certificate(&pem).map_err(|source| unusable(dir, name, source))
 }
 
-fn not_ours(dir: &Path, name: &str) -> StoreError {
-    let what = "the certificate is not one that `tacit keys` makes, or not of the key beside it";
-    unusable(dir, name, NetError::Tls(what.into()))
+fn foreign_certificate(dir: &Path, name: &str) -> StoreError {
+    let message = "the certificate is not one that `tacit keys` makes, or not of the key beside it";
+    unusable(dir, name, NetError::Tls(message.into()))
 }
 
 /// Name of the dealer's certificate in a key folder.
@@ -254,8 +255,8 @@ pub fn add_dealer(dir: &Path, hosts: &[String]) -> Result<(), StoreError> {
     hosts.iter().try_for_each(|host| check_host(host))?;
     let dir = key_folder(dir)?;
     let issuer = issuer(&dir)?;
-    let mut files = Vec::from(pair(&issuer, DEALER, host_names(hosts), Usage::Server, None)?);
-    files.extend(pair(&issuer, ORDERS, vec![], Usage::Client(Role::Server), None)?);
+    let mut files = Vec::from(make_pair(&issuer, DEALER, host_names(hosts), Usage::Server, None)?);
+    files.extend(make_pair(&issuer, ORDERS, vec![], Usage::Client(Role::Server), None)?);
     write_all(&dir, &files)
 }
 
@@ -292,7 +293,7 @@ pub fn load_dealer(dir: &Path) -> Result<ServerTls, StoreError> {
 /// # Errors
 /// There is no such certificate, or the file is not a certificate.
 pub fn dealer_pin(dir: &Path) -> Result<ClientId, StoreError> {
-    fingerprint(&read_certificate(dir, DEALER)?).ok_or_else(|| not_ours(dir, DEALER))
+    fingerprint(&read_certificate(dir, DEALER)?).ok_or_else(|| foreign_certificate(dir, DEALER))
 }
 
 fn load_serving(dir: &Path, name: &str) -> Result<ServerTls, StoreError> {
@@ -302,7 +303,7 @@ fn load_serving(dir: &Path, name: &str) -> Result<ServerTls, StoreError> {
     if !tls::is_for_servers(&cert, &ca).map_err(|source| unusable(dir, name, source))? {
         return Err(StoreError::NotServer(dir.join(name).with_extension("pem")));
     }
-    let validity = Validity::of(identity.certificate()).ok_or_else(|| not_ours(dir, name))?;
+    let validity = Validity::of(identity.certificate()).ok_or_else(|| foreign_certificate(dir, name))?;
     advise(validity, name)?;
     Ok(identity)
 }
@@ -315,8 +316,8 @@ pub fn load_client(dir: &Path, name: &str) -> Result<ClientIdentity, StoreError>
     check_name(name)?;
     let (cert, key, ca) = read_pair(dir, name)?;
     let tls = ClientTls::from_pem(&cert, &key, &ca).map_err(|source| unusable(dir, name, source))?;
-    let known = fingerprint(tls.certificate()).zip(Validity::of(tls.certificate()));
-    let (fingerprint, validity) = known.ok_or_else(|| not_ours(dir, name))?;
+    let identity = fingerprint(tls.certificate()).zip(Validity::of(tls.certificate()));
+    let (fingerprint, validity) = identity.ok_or_else(|| foreign_certificate(dir, name))?;
     advise(validity, name)?;
     Ok(ClientIdentity { fingerprint, validity, tls })
 }
@@ -334,7 +335,7 @@ fn unusable(dir: &Path, name: &str, source: NetError) -> StoreError {
 }
 
 /// Makes a new key and its certificate.
-fn pair(
+fn make_pair(
     issuer: &Issuer<'_, KeyPair>,
     name: &str,
     hosts: Vec<String>,
@@ -380,7 +381,7 @@ fn certify(
     };
     // The default number follows from the key, so all certificates for one key would share it.
     params.serial_number = Some(Serial::random()?.into());
-    limit(&mut params, validity)?;
+    set_validity(&mut params, validity)?;
     Ok(params.signed_by(key, issuer)?.pem())
 }
 
@@ -392,11 +393,11 @@ fn ca_params(key: &KeyPair) -> Result<CertificateParams, StoreError> {
     params.distinguished_name.push(DnType::CommonName, format!("tacit CA {}", &id[..16]));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    limit(&mut params, None)?;
+    set_validity(&mut params, None)?;
     Ok(params)
 }
 
-fn limit(params: &mut CertificateParams, validity: Option<Validity>) -> Result<(), StoreError> {
+fn set_validity(params: &mut CertificateParams, validity: Option<Validity>) -> Result<(), StoreError> {
     if let Some(Validity { from, until }) = validity {
         [params.not_before, params.not_after] =
             [from, until].map(|seconds| date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds));

@@ -7,9 +7,9 @@
 //!
 //! No statement reads rows of used material other than the row that it is about. Where SQLite might
 //! choose a full scan, the statement names its index; the tests count steps.
+mod last_use;
 mod orders;
 mod schema;
-mod seen;
 mod uploads;
 
 #[cfg(test)]
@@ -18,9 +18,9 @@ mod tests;
 use crate::entry::{Binding, Entry, Origin, Party};
 use crate::material_folder::{BESIDE, LEDGER};
 use crate::{SealKey, StoreError, clock, private};
+use last_use::LastUse;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior, named_params, params};
-use seen::Seen;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -87,7 +87,7 @@ pub(crate) struct Ledger {
     path: PathBuf,
     folder: FolderId,
     db: Mutex<Connection>,
-    seen: Mutex<Seen>,
+    last_use: Mutex<LastUse>,
 }
 
 impl Ledger {
@@ -96,14 +96,14 @@ impl Ledger {
     pub(crate) fn open(dir: &Path, party: Option<Party>, key: Option<&SealKey>) -> Result<Self, StoreError> {
         let path = dir.join(LEDGER);
         // SQLite gives its other files the mode of this one; an empty file is an empty database.
-        private::made_empty(&path)?;
+        private::create_empty(&path)?;
         for suffix in BESIDE {
             private::close_to_others(&dir.join(format!("{LEDGER}{suffix}")))?;
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let mut db = Connection::open_with_flags(&path, flags).map_err(failed(&path))?;
-        let (folder, seen) = schema::prepare(&mut db, &path, party, key)?;
-        Ok(Self { path, folder, db: Mutex::new(db), seen: Mutex::new(Seen::before(seen)) })
+        let mut db = Connection::open_with_flags(&path, flags).map_err(ledger_error(&path))?;
+        let (folder, last_use) = schema::prepare(&mut db, &path, party, key)?;
+        Ok(Self { path, folder, db: Mutex::new(db), last_use: Mutex::new(LastUse::by_earlier_process(last_use)) })
     }
 
     /// Whether a folder has a ledger.
@@ -132,14 +132,16 @@ impl Ledger {
                 return Ok(Err(if used { StoreError::Burnt(id) } else { StoreError::Exists(id) }));
             }
             if let Some(room) = room {
-                let held = held_by(tx, binding.client)?;
-                if held >= room {
-                    return Ok(Err(StoreError::Full { held }));
+                let count = held_by(tx, binding.client)?;
+                if count >= room {
+                    return Ok(Err(StoreError::Full { held: count }));
                 }
             }
-            let sql = "INSERT INTO material (id, state, client, model, plan, peer, backend, maker, created)
-                 VALUES (:id, :state, :client, :model, :plan, :peer, :backend, :maker, :created)";
-            tx.execute(sql, named_params! {
+            tx.prepare(
+                "INSERT INTO material (id, state, client, model, plan, peer, backend, maker, created)
+                 VALUES (:id, :state, :client, :model, :plan, :peer, :backend, :maker, :created)",
+            )?
+            .execute(named_params! {
                 ":id": id.0, ":state": State::Generating, ":client": binding.client.0, ":model": binding.model,
                 ":plan": binding.plan, ":peer": origin.peer.0, ":backend": origin.backend, ":maker": origin.maker.map(|maker| maker.0),
                 ":created": created,
@@ -161,10 +163,11 @@ impl Ledger {
         // The cast is safe: the size is at most `MAX_MATERIAL_BYTES`.
         let (bytes, wanted) = (stored.bytes as i64, now()?);
         self.write(|tx| {
-            let changed = tx.execute(
-                "UPDATE material SET state = ?, bytes = ?, digest = ?, wanted = ? WHERE id = ? AND state = ?",
-                params![State::Ready, bytes, stored.digest, wanted, id.0, State::Generating],
-            )?;
+            let changed = tx
+                .prepare(
+                    "UPDATE material SET state = ?, bytes = ?, digest = ?, wanted = ? WHERE id = ? AND state = ?",
+                )?
+                .execute(params![State::Ready, bytes, stored.digest, wanted, id.0, State::Generating])?;
             Ok(if changed == 1 { Ok(()) } else { Err(StoreError::NoMaterial(id)) })
         })
     }
@@ -178,7 +181,11 @@ impl Ledger {
                 Ok(stored) => stored,
                 Err(e) => return Ok(Err(e)),
             };
-            tx.execute("UPDATE material SET state = ?, used = ? WHERE id = ?", params![State::Claimed, used, id.0])?;
+            tx.prepare("UPDATE material SET state = ?, used = ? WHERE id = ?")?.execute(params![
+                State::Claimed,
+                used,
+                id.0
+            ])?;
             Ok(Ok(stored))
         })
     }
@@ -201,14 +208,14 @@ impl Ledger {
                 "UPDATE material SET state = 'claimed', used = :used
                  WHERE id = :id AND state = 'ready' AND (:client IS NULL OR client = :client)",
             )?;
-            let mut taken = Vec::new();
+            let mut claimed = Vec::new();
             for id in ids {
                 let named = named_params! { ":used": used, ":id": id.0, ":client": client.map(|c| c.0) };
                 if claim.execute(named)? == 1 {
-                    taken.push(*id);
+                    claimed.push(*id);
                 }
             }
-            Ok(Ok(taken))
+            Ok(Ok(claimed))
         })
     }
 
@@ -246,10 +253,10 @@ impl Ledger {
         })
     }
 
-    /// Ids of ready material that was last wanted before `then`, in seconds since 1970.
-    pub(crate) fn unwanted_since(&self, then: i64) -> Result<Vec<MaterialId>, StoreError> {
+    /// Ids of ready material that was last wanted at `time` or earlier, in seconds since 1970.
+    pub(crate) fn unwanted_since(&self, time: i64) -> Result<Vec<MaterialId>, StoreError> {
         let sql = "SELECT id FROM material INDEXED BY ageing_material WHERE state = 'ready' AND wanted <= ?";
-        self.read(|db| db.prepare(sql)?.query_map([then], |row| row.get("id").map(MaterialId))?.collect())
+        self.read(|db| db.prepare(sql)?.query_map([time], |row| row.get("id").map(MaterialId))?.collect())
     }
 
     /// Records that ready material of these ids is wanted now. Writes nothing if that was recorded
@@ -273,8 +280,10 @@ impl Ledger {
             let [unsettled, _] = count(db, "INDEXED BY unsettled_material WHERE state IN ('generating', 'claimed')")?;
             // The rows of used ids are many: they are counted in the index of ids without reading
             // them.
-            let all = db.query_row("SELECT count(*) AS number FROM material", [], |row| unsigned(row, "number"))?;
-            let burnt = all.saturating_sub(ready + unsettled);
+            let total = db
+                .prepare("SELECT count(*) AS number FROM material")?
+                .query_row([], |row| unsigned(row, "number"))?;
+            let burnt = total.saturating_sub(ready + unsettled);
             Ok(Counts { ready, ready_bytes, unsettled, burnt })
         })
     }
@@ -284,11 +293,11 @@ impl Ledger {
         self.read(|db| {
             // One query per state, so that each uses its index and none reads the many used ids.
             let mut live = BTreeMap::new();
-            for found in [
+            for condition in [
                 "INDEXED BY ready_material WHERE state = 'ready'",
                 "INDEXED BY unsettled_material WHERE state IN ('generating', 'claimed')",
             ] {
-                let mut select = db.prepare(&format!("SELECT id, state FROM material {found}"))?;
+                let mut select = db.prepare(&format!("SELECT id, state FROM material {condition}"))?;
                 let rows = select.query_map([], |row| Ok((MaterialId(row.get(0)?), row.get(1)?)))?;
                 for row in rows {
                     let (id, state) = row?;
@@ -331,7 +340,7 @@ impl Ledger {
     }
 
     fn read<T>(&self, run: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
-        run(&self.lock()).map_err(failed(&self.path))
+        run(&self.lock()).map_err(ledger_error(&self.path))
     }
 
     /// Runs a transaction. After `Ok(Ok(..))` it is on the disk; after any error nothing has
@@ -345,7 +354,7 @@ impl Ledger {
             Ok(value) => tx.commit().map(|()| Ok(value)),
             Err(e) => Ok(Err(e)),
         });
-        committed.map_err(failed(&self.path))?
+        committed.map_err(ledger_error(&self.path))?
     }
 }
 
@@ -359,19 +368,18 @@ pub(crate) enum Which {
 
 /// Number of materials of a client, those being made included.
 fn held_by(tx: &Transaction<'_>, client: ClientId) -> rusqlite::Result<u64> {
-    tx.query_row(
+    tx.prepare(
         "SELECT (SELECT count(*) FROM material INDEXED BY ready_material WHERE state = 'ready' AND client = :client)
               + (SELECT count(*) FROM material INDEXED BY unsettled_material
                  WHERE state IN ('generating', 'claimed') AND state = 'generating' AND client = :client) AS n",
-        named_params! { ":client": client.0 },
-        |row| unsigned(row, "n"),
-    )
+    )?
+    .query_row(named_params! { ":client": client.0 }, |row| unsigned(row, "n"))
 }
 
 /// The expected length and digest of ready material of a binding, or why there is none.
 fn ready(db: &Connection, id: MaterialId, binding: Binding) -> rusqlite::Result<Result<Stored, StoreError>> {
     let sql = "SELECT state, client, model, plan, bytes, digest FROM material WHERE id = ?";
-    Ok(match db.query_row(sql, [id.0], stored_of).optional()? {
+    Ok(match db.prepare(sql)?.query_row([id.0], stored_of).optional()? {
         None | Some(Err(State::Generating)) => Err(StoreError::NoMaterial(id)),
         Some(Err(_)) => Err(StoreError::Burnt(id)),
         Some(Ok((bound, stored))) => match bound.other(&binding) {
@@ -388,18 +396,18 @@ fn stored_of(row: &Row<'_>) -> rusqlite::Result<Result<(Binding, Stored), State>
             let stored = Stored { bytes: unsigned(row, "bytes")?, digest: row.get("digest")? };
             Ok(Ok((binding_of(row)?, stored)))
         }
-        other => Ok(Err(other)),
+        state => Ok(Err(state)),
     }
 }
 
 /// Counts materials and their bytes.
-fn count(db: &Connection, from: &str) -> rusqlite::Result<[u64; 2]> {
-    let sql = format!("SELECT count(*) AS number, coalesce(sum(bytes), 0) AS bytes FROM material {from}");
-    db.query_row(&sql, [], |row| Ok([unsigned(row, "number")?, unsigned(row, "bytes")?]))
+fn count(db: &Connection, source: &str) -> rusqlite::Result<[u64; 2]> {
+    let sql = format!("SELECT count(*) AS number, coalesce(sum(bytes), 0) AS bytes FROM material {source}");
+    db.prepare(&sql)?.query_row([], |row| Ok([unsigned(row, "number")?, unsigned(row, "bytes")?]))
 }
 
 fn state_of(tx: &Connection, id: MaterialId) -> rusqlite::Result<Option<State>> {
-    tx.query_row("SELECT state FROM material WHERE id = ?", [id.0], |row| row.get(0)).optional()
+    tx.prepare("SELECT state FROM material WHERE id = ?")?.query_row([id.0], |row| row.get(0)).optional()
 }
 
 fn binding_of(row: &Row<'_>) -> rusqlite::Result<Binding> {
@@ -430,7 +438,7 @@ pub(crate) fn now() -> Result<i64, StoreError> {
     clock::now().map(u64::cast_signed)
 }
 
-fn failed(path: &Path) -> impl FnOnce(rusqlite::Error) -> StoreError {
+fn ledger_error(path: &Path) -> impl FnOnce(rusqlite::Error) -> StoreError {
     let path = path.to_owned();
     move |source| StoreError::Ledger { path, source }
 }

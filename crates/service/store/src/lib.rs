@@ -13,7 +13,7 @@ mod certificate;
 pub mod clock;
 mod entry;
 mod error;
-mod held;
+mod file_lock;
 pub mod keys;
 mod ledger;
 mod limits;

@@ -66,7 +66,7 @@ impl ManagedFolder {
     /// another user's; [`StoreError::File`]. Nothing was changed then.
     pub fn open_or_mark(dir: &Path, kind: FolderKind, is_ours: impl Fn(&Path) -> bool) -> Result<Self, StoreError> {
         private::make_folder(dir, kind.is_private)?;
-        let path = private::checked_folder(dir, kind.is_private)?;
+        let path = private::check_folder(dir, kind.is_private)?;
         if !is_marked(&path, kind)? {
             match strange_entry(&path, is_ours)? {
                 None => write_mark(&path, kind)?,
@@ -78,7 +78,7 @@ impl ManagedFolder {
             }
         }
         if kind.is_private {
-            private::folder(&path)?;
+            private::close_folder(&path)?;
         }
         Ok(Self { path })
     }
@@ -148,14 +148,14 @@ pub(crate) fn strange_entry(dir: &Path, is_ours: impl Fn(&Path) -> bool) -> Resu
 
 fn write_mark(dir: &Path, kind: FolderKind) -> Result<(), StoreError> {
     let path = dir.join(MARK);
-    let part = private::new_name(&path);
+    let temporary = private::new_name(&path);
     let mode = if kind.is_private { private::FILE_MODE } else { 0o644 };
-    let made = OpenOptions::new().write(true).create_new(true).mode(mode).open(&part);
-    let mut file = made.map_err(StoreError::file("writing", &path))?;
-    let written = file.write_all(kind.text().as_bytes()).and_then(|()| file.sync_all());
-    if let Err(e) = written.and_then(|()| fs::rename(&part, &path)) {
+    let created = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary);
+    let mut file = created.map_err(StoreError::file("writing", &path))?;
+    let result = file.write_all(kind.text().as_bytes()).and_then(|()| file.sync_all());
+    if let Err(e) = result.and_then(|()| fs::rename(&temporary, &path)) {
         // This removes the file made above.
-        let _ = fs::remove_file(&part);
+        let _ = fs::remove_file(&temporary);
         return Err(StoreError::file("writing", &path)(e));
     }
     sync_folder(dir)?;
@@ -172,9 +172,9 @@ pub fn is_database(path: &Path, application: i32) -> bool {
         _ => return false,
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let found = Connection::open_with_flags(path, flags)
+    let id = Connection::open_with_flags(path, flags)
         .and_then(|db| db.pragma_query_value(None, "application_id", |row| row.get::<_, i32>(0)));
-    found.is_ok_and(|found| found == application)
+    id.is_ok_and(|id| id == application)
 }
 
 /// A file's name without `ending`, if the rest is `digits` lower-case hexadecimal digits.
@@ -258,8 +258,8 @@ mod tests {
     fn names_of_files_are_read_strictly() {
         let name = |name: &str| hex_stem(Path::new(name), ".material", 4).map(str::to_owned);
         assert_eq!(name("/a/00ff.material").as_deref(), Some("00ff"));
-        for other in ["00fF.material", "00ff.materia", "00f.material", "00fff.material", ".material", "00ff"] {
-            assert_eq!(name(other), None, "{other}");
+        for file in ["00fF.material", "00ff.materia", "00f.material", "00fff.material", ".material", "00ff"] {
+            assert_eq!(name(file), None, "{file}");
         }
     }
 }

@@ -37,8 +37,8 @@ impl Party {
 /// # Errors
 /// As [`ManagedFolder::open_or_mark`]; [`StoreError::OtherParty`].
 pub fn material_folder(dir: &Path, party: Party) -> Result<ManagedFolder, StoreError> {
-    if let Some(found) = party_in(dir).filter(|found| *found != party) {
-        let (holds, wanted) = (found.folder().party, party.folder().party);
+    if let Some(actual) = party_in(dir).filter(|actual| *actual != party) {
+        let (holds, wanted) = (actual.folder().party, party.folder().party);
         return Err(StoreError::OtherParty { path: dir.components().collect(), holds, wanted });
     }
     ManagedFolder::open_or_mark(dir, party.folder(), is_of_material)
@@ -75,7 +75,7 @@ pub(crate) fn is_of_material(path: &Path) -> bool {
                 (ending.is_empty() || BESIDE.contains(&ending)) && is_database(&path.with_file_name(base), application)
             }
             ("lock", None) => meta.len() == 0,
-            ("reserve", None) => Reserve::of(path.parent().unwrap_or(Path::new("."))).is_own(),
+            ("reserve", None) => Reserve::new(path.parent().unwrap_or(Path::new("."))).is_reserve(),
             // A ledger must be there: only files that it knows are ever removed.
             _ if hex_stem(path, MATERIAL, 32).is_some() => is_database(&path.with_file_name(LEDGER), APPLICATION),
             _ => hex_stem(path, ".kept", 64).or_else(|| hex_stem(path, ".part", 32)).is_some(),

@@ -20,13 +20,13 @@ const FOLDER_MODE: u32 = 0o700;
 /// Makes a folder and its parents, if they do not exist.
 pub(crate) fn make_folder(dir: &Path, is_private: bool) -> Result<(), StoreError> {
     let mode = if is_private { FOLDER_MODE } else { 0o777 };
-    let made = DirBuilder::new().recursive(true).mode(mode).create(dir);
-    made.map_err(StoreError::file("making the folder", dir))
+    let result = DirBuilder::new().recursive(true).mode(mode).create(dir);
+    result.map_err(StoreError::file("making the folder", dir))
 }
 
 /// Checks that a folder is not a link and, if it is to be private, belongs to this user. Returns
 /// its path without trailing separators, which would follow a link. Changes nothing.
-pub(crate) fn checked_folder(dir: &Path, is_private: bool) -> Result<PathBuf, StoreError> {
+pub(crate) fn check_folder(dir: &Path, is_private: bool) -> Result<PathBuf, StoreError> {
     let dir: PathBuf = dir.components().collect();
     let meta = fs::symlink_metadata(&dir).map_err(StoreError::file("opening the folder", &dir))?;
     if meta.is_symlink() {
@@ -36,23 +36,23 @@ pub(crate) fn checked_folder(dir: &Path, is_private: bool) -> Result<PathBuf, St
         return Err(StoreError::file("opening the folder", &dir)(io::ErrorKind::NotADirectory.into()));
     }
     if is_private {
-        narrowed(&dir, &meta, FOLDER_MODE)?;
+        narrower_mode(&dir, &meta, FOLDER_MODE)?;
     }
     Ok(dir)
 }
 
 /// Checks a folder of ours and closes it to other users. Returns its path without trailing
 /// separators.
-pub(crate) fn folder(dir: &Path) -> Result<PathBuf, StoreError> {
-    let dir = checked_folder(dir, true)?;
+pub(crate) fn close_folder(dir: &Path) -> Result<PathBuf, StoreError> {
+    let dir = check_folder(dir, true)?;
     // Opens without following links, so that the checked folder is the one that is narrowed.
     let flags = OFlags::NOFOLLOW | OFlags::DIRECTORY;
     let opened = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(&dir);
     let opened = opened.map_err(StoreError::file("opening the folder", &dir))?;
     let meta = opened.metadata().map_err(StoreError::file("reading the permissions of", &dir))?;
-    if let Some(mode) = narrowed(&dir, &meta, FOLDER_MODE)? {
+    if let Some(mode) = narrower_mode(&dir, &meta, FOLDER_MODE)? {
         opened.set_permissions(mode).map_err(StoreError::file("closing to others", &dir))?;
-        tell(&dir, &meta);
+        warn_owner(&dir, &meta);
     }
     Ok(dir)
 }
@@ -60,7 +60,7 @@ pub(crate) fn folder(dir: &Path) -> Result<PathBuf, StoreError> {
 /// Checks a folder of keys that need not be managed. Refuses links, other users' folders, and
 /// folders that others may write to. Changes nothing.
 pub(crate) fn readable_folder(dir: &Path) -> Result<PathBuf, StoreError> {
-    let dir = checked_folder(dir, true)?;
+    let dir = check_folder(dir, true)?;
     let meta = fs::metadata(&dir).map_err(StoreError::file("reading the permissions of", &dir))?;
     match meta.mode() & 0o002 {
         0 => Ok(dir),
@@ -85,7 +85,7 @@ pub fn made_file(path: &Path) -> Result<File, StoreError> {
 }
 
 /// Makes an empty file in a checked folder, if there is none, without opening an existing one.
-pub(crate) fn made_empty(path: &Path) -> Result<(), StoreError> {
+pub(crate) fn create_empty(path: &Path) -> Result<(), StoreError> {
     match rustix::fs::mknodat(CWD, path, FileType::RegularFile, Mode::from_raw_mode(FILE_MODE), 0) {
         Ok(()) | Err(Errno::EXIST) => close_to_others(path),
         Err(e) => Err(StoreError::file("making", path)(e.into())),
@@ -132,13 +132,13 @@ pub(crate) fn close_to_others(path: &Path) -> Result<(), StoreError> {
     if !meta.is_file() {
         return Err(refuse(path, "it is no regular file"));
     }
-    match narrowed(path, &meta, FILE_MODE)? {
+    match narrower_mode(path, &meta, FILE_MODE)? {
         Some(mode) => match fs::set_permissions(path, mode) {
             // Another process has removed it meanwhile.
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(e) => Err(StoreError::file("closing to others", path)(e)),
             Ok(()) => {
-                tell(path, &meta);
+                warn_owner(path, &meta);
                 Ok(())
             }
         },
@@ -147,10 +147,10 @@ pub(crate) fn close_to_others(path: &Path) -> Result<(), StoreError> {
 }
 
 /// The narrower permissions that a file or folder of ours needs, if it has more than `mode`.
-fn narrowed(path: &Path, meta: &Metadata, mode: u32) -> Result<Option<Permissions>, StoreError> {
-    let us = rustix::process::geteuid().as_raw();
-    if meta.uid() != us {
-        let what = format!("it belongs to user {}, and this is user {us}: use a folder of your own", meta.uid());
+fn narrower_mode(path: &Path, meta: &Metadata, mode: u32) -> Result<Option<Permissions>, StoreError> {
+    let user = rustix::process::geteuid().as_raw();
+    if meta.uid() != user {
+        let what = format!("it belongs to user {}, and this is user {user}: use a folder of your own", meta.uid());
         return Err(refuse(path, what));
     }
     let wide = meta.mode() & 0o777 & !mode != 0;
@@ -158,8 +158,8 @@ fn narrowed(path: &Path, meta: &Metadata, mode: u32) -> Result<Option<Permission
 }
 
 /// Warns the owner: others may have read the file before.
-fn tell(path: &Path, was: &Metadata) {
-    let (path, mode) = (path.display(), was.mode() & 0o777);
+fn warn_owner(path: &Path, meta: &Metadata) {
+    let (path, mode) = (path.display(), meta.mode() & 0o777);
     tracing::warn!(
         "{path} was open to other users (mode {mode:04o}) and is closed to them now; others may have read it before"
     );

@@ -23,7 +23,7 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    pub(crate) fn of(dir: &Path) -> Self {
+    pub(crate) fn new(dir: &Path) -> Self {
         Self { path: dir.join("reserve") }
     }
 
@@ -33,11 +33,11 @@ impl Reserve {
     }
 
     /// Makes the reserve file, if it does not exist.
-    pub(crate) fn hold(&self) -> Result<(), StoreError> {
+    pub(crate) fn allocate(&self) -> Result<(), StoreError> {
         if fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.is_file() && meta.len() == BYTES as u64) {
             return Ok(());
         }
-        self.give();
+        self.release();
         let opened = OpenOptions::new().write(true).create_new(true).mode(private::FILE_MODE).open(&self.path);
         // Not zeros: some file systems allocate no room for zeros.
         let written = opened.and_then(|mut file| file.write_all(&vec![FILL; BYTES]).and_then(|()| file.sync_all()));
@@ -45,7 +45,7 @@ impl Reserve {
             // Another process is making it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(error) => {
-                self.give();
+                self.release();
                 Err(StoreError::file("holding room on the disk in", &self.path)(error))
             }
             Ok(()) => Ok(()),
@@ -61,23 +61,23 @@ impl Reserve {
     ) -> Result<T, StoreError> {
         match write() {
             Err(error) if is_full(&error) => {
-                self.give();
+                self.release();
                 shrink();
                 write()
             }
-            other => other,
+            result => result,
         }
     }
 
-    fn give(&self) {
-        if self.is_own() {
+    fn release(&self) {
+        if self.is_reserve() {
             // If the removal fails, the next write reports the full disk.
             let _ = fs::remove_file(&self.path);
         }
     }
 
     /// Whether the file of that name is a reserve.
-    pub(crate) fn is_own(&self) -> bool {
+    pub(crate) fn is_reserve(&self) -> bool {
         let is_small = fs::symlink_metadata(&self.path).is_ok_and(|m| m.is_file() && m.len() <= BYTES as u64);
         is_small && fs::read(&self.path).is_ok_and(|bytes| bytes.iter().all(|&byte| byte == FILL))
     }
@@ -106,10 +106,10 @@ mod tests {
     #[test]
     fn room_is_held_given_once_and_held_again() {
         let dir = tempfile::tempdir().unwrap();
-        let reserve = Reserve::of(dir.path());
-        let held = || fs::metadata(dir.path().join("reserve")).map_or(0, |meta| meta.len());
-        reserve.hold().unwrap();
-        assert_eq!(held(), BYTES as u64);
+        let reserve = Reserve::new(dir.path());
+        let size = || fs::metadata(dir.path().join("reserve")).map_or(0, |meta| meta.len());
+        reserve.allocate().unwrap();
+        assert_eq!(size(), BYTES as u64);
         let full = || StoreError::File {
             doing: "writing",
             path: dir.path().into(),
@@ -120,14 +120,14 @@ mod tests {
             || (),
             || {
                 runs.set(runs.get() + 1);
-                if held() == 0 { Ok(runs.get()) } else { Err(full()) }
+                if size() == 0 { Ok(runs.get()) } else { Err(full()) }
             },
         );
         assert_eq!(second.unwrap(), 2);
         assert!(is_full(&reserve.roomy(|| (), || Err::<(), _>(full())).unwrap_err()), "not for ever");
-        reserve.hold().unwrap();
-        let other = reserve.roomy(|| (), || Err::<(), _>(StoreError::NoMaterial(tacit_ids::MaterialId::numbered(1))));
-        assert!(matches!(other, Err(StoreError::NoMaterial(_))));
-        assert_eq!(held(), BYTES as u64, "kept where the disk is not full");
+        reserve.allocate().unwrap();
+        let result = reserve.roomy(|| (), || Err::<(), _>(StoreError::NoMaterial(tacit_ids::MaterialId::numbered(1))));
+        assert!(matches!(result, Err(StoreError::NoMaterial(_))));
+        assert_eq!(size(), BYTES as u64, "kept where the disk is not full");
     }
 }

@@ -42,11 +42,11 @@ impl Role {
     #[must_use]
     pub fn of(certificate: &[u8]) -> Self {
         let Some(certificate) = decode(certificate) else { return Self::Client };
-        let units = named(&certificate, ORGANIZATIONAL_UNIT_NAME);
+        let units = subject_texts(&certificate, ORGANIZATIONAL_UNIT_NAME);
         match units.as_slice() {
             // Checked first: if a certificate has several units, this one permits the least.
             units if units.contains(&HELPER.as_bytes()) => {
-                owner(&certificate).map_or(Self::Client, |owner| Self::Helper { owner })
+                helper_owner(&certificate).map_or(Self::Client, |owner| Self::Helper { owner })
             }
             units if units.contains(&OPERATOR.as_bytes()) => Self::Operator,
             units if units.contains(&CUSTOMER.as_bytes()) => Self::Server,
@@ -61,14 +61,14 @@ impl Role {
 #[must_use]
 pub fn common_name(certificate: &[u8]) -> Option<String> {
     let certificate = decode(certificate)?;
-    let name = str::from_utf8(named(&certificate, COMMON_NAME).first()?).ok()?;
+    let name = str::from_utf8(subject_texts(&certificate, COMMON_NAME).first()?).ok()?;
     Some(within(name, LONGEST_NAME)).filter(|name| !name.trim().is_empty())
 }
 
 /// The owner of a helper.
-fn owner(certificate: &Certificate) -> Option<ClientId> {
-    let named = named(certificate, ORGANIZATION_NAME);
-    let [owner] = named.as_slice() else { return None };
+fn helper_owner(certificate: &Certificate) -> Option<ClientId> {
+    let texts = subject_texts(certificate, ORGANIZATION_NAME);
+    let [owner] = texts.as_slice() else { return None };
     str::from_utf8(owner).ok()?.parse().ok()
 }
 
@@ -84,9 +84,9 @@ impl fmt::Display for Role {
 }
 
 /// The texts of one kind in a certificate's subject.
-fn named(certificate: &Certificate, wanted: ObjectIdentifier) -> Vec<&[u8]> {
-    let named = certificate.tbs_certificate().subject().iter().filter(|pair| pair.oid == wanted);
-    let texts = named.filter(|pair| [Tag::Utf8String, Tag::PrintableString].contains(&pair.value.tag()));
+fn subject_texts(certificate: &Certificate, wanted: ObjectIdentifier) -> Vec<&[u8]> {
+    let attributes = certificate.tbs_certificate().subject().iter().filter(|pair| pair.oid == wanted);
+    let texts = attributes.filter(|pair| [Tag::Utf8String, Tag::PrintableString].contains(&pair.value.tag()));
     texts.map(|pair| pair.value.value()).collect()
 }
 
@@ -120,28 +120,28 @@ mod tests {
 
     #[test]
     fn a_common_name_is_one_line_that_no_terminal_obeys() {
-        let of = |name: &str| common_name(&certificate(None, name));
-        assert_eq!(of("alice").as_deref(), Some("alice"));
+        let read_name = |name: &str| common_name(&certificate(None, name));
+        assert_eq!(read_name("alice").as_deref(), Some("alice"));
         let hostile = "a\u{1b}[2J\r\nb\u{202e}c\u{ad}\u{61c}\u{180e}\u{2060}\u{e0041}d";
-        let named = of(hostile).unwrap();
+        let named = read_name(hostile).unwrap();
         assert!(named.chars().all(tacit_foreign::text::is_plain), "{named:?}");
         assert!(named.starts_with("a\u{fffd}[2J\u{fffd} b\u{fffd}c"), "{named:?}");
         assert!(named.ends_with('d'), "{named:?}");
-        assert_eq!(of(&"é".repeat(80)), Some("é".repeat(LONGEST_NAME) + "..."));
-        assert_eq!((of(""), of("  "), common_name(b"no certificate")), (None, None, None));
+        assert_eq!(read_name(&"é".repeat(80)), Some("é".repeat(LONGEST_NAME) + "..."));
+        assert_eq!((read_name(""), read_name("  "), common_name(b"no certificate")), (None, None, None));
     }
 
     #[test]
     fn a_helper_has_one_owner_or_is_a_client() {
         let owner = ClientId([0xab; 32]);
-        let of = |owner: Option<&str>| {
+        let read_role = |owner: Option<&str>| {
             let mut params = CertificateParams::new(vec![]).unwrap();
             params.distinguished_name.push(DnType::OrganizationalUnitName, HELPER);
             owner.iter().for_each(|owner| params.distinguished_name.push(DnType::OrganizationName, *owner));
             Role::of(params.self_signed(&KeyPair::generate().unwrap()).unwrap().der())
         };
-        assert_eq!(of(Some(&owner.to_string())), Role::Helper { owner });
-        assert_eq!([None, Some("alice"), Some("")].map(of), [Role::Client; 3]);
+        assert_eq!(read_role(Some(&owner.to_string())), Role::Helper { owner });
+        assert_eq!([None, Some("alice"), Some("")].map(read_role), [Role::Client; 3]);
         assert_eq!(Role::Helper { owner }.to_string(), format!("helper of {owner}"));
     }
 

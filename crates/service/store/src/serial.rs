@@ -51,17 +51,17 @@ impl FromStr for Serial {
 
     fn from_str(text: &str) -> Result<Self, NotASerial> {
         if text.contains(':') && text.split(':').any(|pair| pair.len() != 2) {
-            return Err(wrong(text));
+            return Err(not_a_serial(text));
         }
         let digits = text.chars().filter(|c| *c != ':').map(|c| c.to_digit(16).map(|d| d as u8));
         let digits = digits.collect::<Option<Vec<u8>>>().filter(|digits| !digits.is_empty());
-        let mut digits = digits.ok_or_else(|| wrong(text))?;
+        let mut digits = digits.ok_or_else(|| not_a_serial(text))?;
         if digits.len() % 2 == 1 {
             digits.insert(0, 0);
         }
         let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
         if bytes.len() > MAX {
-            return Err(wrong(text));
+            return Err(not_a_serial(text));
         }
         Ok(Self(without_zeros(&bytes).into()))
     }
@@ -74,7 +74,7 @@ fn without_zeros(bytes: &[u8]) -> &[u8] {
 }
 
 /// Returns the error for a text that is no serial number.
-fn wrong(text: &str) -> NotASerial {
+fn not_a_serial(text: &str) -> NotASerial {
     NotASerial(text.chars().take(80).flat_map(char::escape_debug).collect())
 }
 

@@ -22,31 +22,31 @@ pub enum Claimed {
 
 /// Writes material of a length that is known in advance into a file.
 pub(crate) struct Filling {
-    out: Out,
+    output: Output,
     /// Bytes still to be written.
-    left: u64,
+    remaining: u64,
     key: Option<SealKey>,
     kind: Kind,
     bytes: u64,
 }
 
-enum Out {
+enum Output {
     Plain(Digesting<File>),
     Sealed(Writer<Digesting<File>>),
 }
 
-impl Out {
+impl Output {
     fn new(file: File, key: Option<&SealKey>, kind: Kind, bytes: u64) -> io::Result<Self> {
-        let out = Digesting { inner: file, hasher: blake3::Hasher::new() };
+        let output = Digesting { inner: file, hasher: blake3::Hasher::new() };
         Ok(match key {
-            None => Self::Plain(out),
-            Some(key) => Self::Sealed(Writer::new(out, key, kind, bytes)?),
+            None => Self::Plain(output),
+            Some(key) => Self::Sealed(Writer::new(output, key, kind, bytes)?),
         })
     }
 
     fn file(&self) -> &File {
         match self {
-            Self::Plain(out) => &out.inner,
+            Self::Plain(output) => &output.inner,
             Self::Sealed(writer) => &writer.inner().inner,
         }
     }
@@ -54,53 +54,53 @@ impl Out {
 
 impl Filling {
     pub(crate) fn new(file: File, key: Option<&SealKey>, kind: Kind, bytes: u64) -> io::Result<Self> {
-        Ok(Self { out: Out::new(file, key, kind, bytes)?, left: bytes, key: key.cloned(), kind, bytes })
+        Ok(Self { output: Output::new(file, key, kind, bytes)?, remaining: bytes, key: key.cloned(), kind, bytes })
     }
 
     /// Starts over from byte 0; sealed material gets another key.
-    pub(crate) fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        if to != SeekFrom::Start(0) {
+    pub(crate) fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        if position != SeekFrom::Start(0) {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        let mut file = self.out.file().try_clone()?;
+        let mut file = self.output.file().try_clone()?;
         file.set_len(0)?;
         file.rewind()?;
-        self.out = Out::new(file, self.key.as_ref(), self.kind, self.bytes)?;
-        self.left = self.bytes;
+        self.output = Output::new(file, self.key.as_ref(), self.kind, self.bytes)?;
+        self.remaining = self.bytes;
         Ok(0)
     }
 
     /// Returns the complete file and the digest of its content.
     pub(crate) fn finish(self) -> io::Result<(File, [u8; 32])> {
-        if self.left > 0 {
-            let what = format!("{} bytes fewer than announced were written", self.left);
+        if self.remaining > 0 {
+            let what = format!("{} bytes fewer than announced were written", self.remaining);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        let out = match self.out {
-            Out::Plain(out) => out,
-            Out::Sealed(writer) => writer.finish()?,
+        let output = match self.output {
+            Output::Plain(output) => output,
+            Output::Sealed(writer) => writer.finish()?,
         };
-        Ok((out.inner, *out.hasher.finalize().as_bytes()))
+        Ok((output.inner, *output.hasher.finalize().as_bytes()))
     }
 }
 
 impl Write for Filling {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.len() as u64 > self.left {
+        if bytes.len() as u64 > self.remaining {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "more bytes than announced were written"));
         }
-        let written = match &mut self.out {
-            Out::Plain(out) => out.write(bytes)?,
-            Out::Sealed(writer) => writer.write(bytes)?,
+        let count = match &mut self.output {
+            Output::Plain(output) => output.write(bytes)?,
+            Output::Sealed(writer) => writer.write(bytes)?,
         };
-        self.left -= written as u64;
-        Ok(written)
+        self.remaining -= count as u64;
+        Ok(count)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match &mut self.out {
-            Out::Plain(out) => out.flush(),
-            Out::Sealed(writer) => writer.flush(),
+        match &mut self.output {
+            Output::Plain(output) => output.flush(),
+            Output::Sealed(writer) => writer.flush(),
         }
     }
 }
@@ -156,8 +156,8 @@ impl Write for Spool {
 }
 
 impl Seek for Spool {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.0.seek(to)
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        self.0.seek(position)
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Steps {
 
 impl Steps {
     /// Reports a finished step; does nothing outside of tests.
-    pub(crate) fn done(&self, step: Step) {
+    pub(crate) fn report(&self, step: Step) {
         #[cfg(any(test, feature = "test-util"))]
         if let Some(hook) = &self.hook {
             hook(step);

@@ -32,7 +32,7 @@ mod pick;
 mod put;
 
 use crate::entry::{Binding, Entry, Ordered, Origin, Party};
-use crate::held::Held;
+use crate::file_lock::FileLock;
 use crate::ledger::{Counts, Ledger, State, Stored, Which, now};
 use crate::material_folder::{MATERIAL, material_folder, party_in};
 use crate::reserve::Reserve;
@@ -63,7 +63,7 @@ pub struct Store {
     reserve: Reserve,
     steps: Steps,
     /// Held for the store's life: recovery runs only when no other process uses the folder.
-    _lock: Held,
+    _lock: FileLock,
 }
 
 impl Store {
@@ -112,13 +112,15 @@ impl Store {
 
     fn open_with(dir: PathBuf, party: Option<Party>, key: Option<SealKey>, steps: Steps) -> Result<Self, StoreError> {
         let path = dir.join("lock");
-        let (lock, alone) = match Held::alone(private::made_file(&path)?).map_err(StoreError::file("locking", &path))? {
+        let (lock, alone) = match FileLock::try_exclusive(private::made_file(&path)?)
+            .map_err(StoreError::file("locking", &path))?
+        {
             Some(lock) => (lock, true),
             // Waits for a process that runs recovery.
-            None => (Held::shared(private::made_file(&path)?).map_err(StoreError::file("locking", &path))?, false),
+            None => (FileLock::shared(private::made_file(&path)?).map_err(StoreError::file("locking", &path))?, false),
         };
         let ledger = Ledger::open(&dir, party, key.as_ref())?;
-        let reserve = Reserve::of(&dir);
+        let reserve = Reserve::new(&dir);
         let store = Self { dir, key, ledger, reserve, steps, _lock: lock };
         for id in store.files()? {
             if store.ledger.is_known(id)? {
@@ -128,7 +130,7 @@ impl Store {
         store.reserve.close_to_others()?;
         if alone {
             store.roomy(|| store.recover())?;
-            store._lock.share().map_err(StoreError::file("locking", &path))?;
+            store._lock.downgrade().map_err(StoreError::file("locking", &path))?;
         }
         Ok(store)
     }
@@ -163,9 +165,9 @@ impl Store {
         room: Option<u64>,
     ) -> Result<Reserved<'_>, StoreError> {
         // Holds the reserve first: a refusal for lack of room then leaves no row.
-        self.reserve.hold()?;
+        self.reserve.allocate()?;
         self.ledger.reserve(id, binding, origin, room)?;
-        self.steps.done(Step::Reserved);
+        self.steps.report(Step::Reserved);
         Ok(Reserved { store: self, id, finished: false })
     }
 
@@ -208,12 +210,12 @@ impl Store {
         &self,
         id: MaterialId,
         binding: Binding,
-        read: impl FnOnce(&Stored) -> Result<T, StoreError>,
+        load: impl FnOnce(&Stored) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let stored = self.roomy(|| self.ledger.claim(id, binding))?;
-        self.steps.done(Step::Claimed);
+        self.steps.report(Step::Claimed);
         // It is burnt even if reading fails.
-        let material = read(&stored);
+        let material = load(&stored);
         self.burn(&[id])?;
         material
     }
@@ -299,12 +301,12 @@ impl Store {
     /// [`StoreError::File`], [`StoreError::Ledger`]; some may be destroyed then, and none can be
     /// used.
     pub fn discard(&self, ids: &[MaterialId], client: Option<ClientId>) -> Result<Vec<MaterialId>, StoreError> {
-        let taken = self.roomy(|| self.ledger.claim_ready(ids, client))?;
-        if !taken.is_empty() {
-            self.steps.done(Step::Claimed);
-            self.burn(&taken)?;
+        let claimed = self.roomy(|| self.ledger.claim_ready(ids, client))?;
+        if !claimed.is_empty() {
+            self.steps.report(Step::Claimed);
+            self.burn(&claimed)?;
         }
-        Ok(taken)
+        Ok(claimed)
     }
 
     /// Records that ready material of these ids is wanted now, which delays its expiry.
@@ -339,11 +341,11 @@ impl Store {
     /// clock may be wrong.
     pub fn expire(&self, age: Duration) -> Result<usize, StoreError> {
         let age = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
-        let then = now()?.saturating_sub(age);
+        let time = now()?.saturating_sub(age);
         let mut orders = self.ordered()?;
-        orders.retain(|order| i64::try_from(order.created).is_ok_and(|created| created <= then));
+        orders.retain(|order| i64::try_from(order.created).is_ok_and(|created| created <= time));
         let orders: Vec<MaterialId> = orders.into_iter().map(|order| order.id).collect();
-        let old = self.ledger.unwanted_since(then)?;
+        let old = self.ledger.unwanted_since(time)?;
         if orders.is_empty() && old.is_empty() {
             return self.ledger.settle_clock().map(|()| 0);
         }
@@ -370,13 +372,13 @@ impl Store {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 return Err(StoreError::Damaged { id, what: "its file is missing".into() });
             }
-            other => other.map_err(StoreError::file("reading material", &path))?,
+            result => result.map_err(StoreError::file("reading material", &path))?,
         };
-        let found = file.metadata().map_err(StoreError::file("reading material", &path))?.len();
+        let actual = file.metadata().map_err(StoreError::file("reading material", &path))?.len();
         let wanted = if self.key.is_some() { sealed_bytes(stored.bytes) } else { stored.bytes };
         // Checked before memory of that size is allocated.
-        if found != wanted {
-            return Err(StoreError::Damaged { id, what: format!("{found} bytes in the file, {wanted} expected") });
+        if actual != wanted {
+            return Err(StoreError::Damaged { id, what: format!("{actual} bytes in the file, {wanted} expected") });
         }
         Ok(file)
     }
@@ -387,7 +389,7 @@ impl Store {
 
     fn read_from(&self, id: MaterialId, file: &File, stored: &Stored) -> Result<Zeroizing<Vec<u8>>, StoreError> {
         let mut source = Digesting { inner: file, hasher: blake3::Hasher::new() };
-        let read = match &self.key {
+        let result = match &self.key {
             None => {
                 let mut material = Zeroizing::new(vec![0; stored.bytes as usize]);
                 source.read_exact(&mut material).map(|()| material).map_err(SealFault::Io)
@@ -395,7 +397,7 @@ impl Store {
             Some(key) => Reader::new(&mut source, key, Kind::Material(id))
                 .and_then(|reader| read_sealed(reader, sealed_bytes(stored.bytes))),
         };
-        let material = read.map_err(|fault| self.unread(id, fault))?;
+        let material = result.map_err(|fault| self.unreadable(id, fault))?;
         check_digest(id, source.hasher.finalize(), stored)?;
         Ok(material)
     }
@@ -407,13 +409,13 @@ impl Store {
         mut file: File,
         stored: &Stored,
     ) -> Result<Box<dyn Read + Send>, StoreError> {
-        let digest = spool::digest(&mut file).map_err(|e| self.unread(id, SealFault::Io(e)))?;
+        let digest = spool::digest(&mut file).map_err(|e| self.unreadable(id, SealFault::Io(e)))?;
         check_digest(id, digest, stored)?;
-        spool::contents(file, self.key.as_ref(), Kind::Material(id)).map_err(|fault| self.unread(id, fault))
+        spool::contents(file, self.key.as_ref(), Kind::Material(id)).map_err(|fault| self.unreadable(id, fault))
     }
 
     /// The error for a file of material that does not open.
-    fn unread(&self, id: MaterialId, fault: SealFault) -> StoreError {
+    fn unreadable(&self, id: MaterialId, fault: SealFault) -> StoreError {
         match fault {
             SealFault::Io(e) => StoreError::file("reading material", &self.path(id))(e),
             fault => StoreError::Damaged { id, what: fault.to_string() },
@@ -424,9 +426,9 @@ impl Store {
     fn burn(&self, ids: &[MaterialId]) -> Result<(), StoreError> {
         ids.iter().try_for_each(|&id| self.unlink(id))?;
         sync_folder(&self.dir)?;
-        self.steps.done(Step::Unlinked);
+        self.steps.report(Step::Unlinked);
         self.roomy(|| self.ledger.burn(ids))?;
-        self.steps.done(Step::Burnt);
+        self.steps.report(Step::Burnt);
         Ok(())
     }
 
@@ -469,7 +471,7 @@ impl Store {
             }
         }
         sync_folder(&self.dir)?;
-        self.steps.done(Step::Swept);
+        self.steps.report(Step::Swept);
         let lost = live.iter().filter(|&(id, state)| match state {
             State::Claimed => true,
             State::Ready => !files.contains(id),
@@ -482,8 +484,8 @@ impl Store {
     }
 }
 
-fn check_digest(id: MaterialId, found: blake3::Hash, stored: &Stored) -> Result<(), StoreError> {
-    if found != stored.digest {
+fn check_digest(id: MaterialId, digest: blake3::Hash, stored: &Stored) -> Result<(), StoreError> {
+    if digest != stored.digest {
         return Err(StoreError::Damaged { id, what: "the content fails its checksum".into() });
     }
     Ok(())

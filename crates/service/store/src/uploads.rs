@@ -3,7 +3,7 @@
 //! deleted.
 //!
 //! The writer must check the content of a file: it is neither secret nor limited to one use.
-use crate::held::Held;
+use crate::file_lock::FileLock;
 use crate::ledger::now;
 use crate::managed::hex_stem;
 use crate::seal::sync_folder;
@@ -69,7 +69,7 @@ fn file_name(client: ClientId, plan: &[u8; 32], name: &[u8; 32]) -> String {
 impl Store {
     /// Returns the file of a client's upload of `bytes` bytes, and whether
     /// [`upload_is`](Self::upload_is) has recorded it as complete. Begins the upload if there is
-    /// none and the client then has at most `most` bytes. Records that it is used now. Until it is
+    /// none and the client then has at most `max_bytes` bytes. Records that it is used now. Until it is
     /// complete the file has another name. The process that has the file open must lock it. The
     /// process that has made it must call `upload_is` before the file grows: a file that was
     /// deleted meanwhile would otherwise grow uncounted.
@@ -82,11 +82,11 @@ impl Store {
         plan: &[u8; 32],
         name: &[u8; 32],
         bytes: u64,
-        most: u64,
+        max_bytes: u64,
         lasts: bool,
     ) -> Result<(PathBuf, bool), StoreError> {
         let folder = ManagedFolder::open_or_mark(&self.dir().join(FOLDER), KIND, is_upload)?;
-        let is_whole = self.ledger().upload(client, plan, name, bytes, most, lasts)?;
+        let is_whole = self.ledger().upload(client, plan, name, bytes, max_bytes, lasts)?;
         Ok((folder.path().join(file_name(client, plan, name)), is_whole))
     }
 
@@ -129,13 +129,13 @@ impl Store {
             return Ok(0);
         }
         // Files that a crash leaves are deleted when the folder is next opened.
-        let ended = self.ledger().end_uploads(which, how)?;
+        let count = self.ledger().end_uploads(which, how)?;
         let folder = self.dir().join(FOLDER);
         for upload in which {
             remove_both(&folder.join(file_name(upload.client, &upload.plan, &upload.name)))?;
         }
         sync_folder(&folder)?;
-        Ok(ended)
+        Ok(count)
     }
 
     /// Deletes uploads that their clients last used `age` ago or earlier and do not use now;
@@ -145,9 +145,9 @@ impl Store {
     /// As [`end_uploads`](Self::end_uploads).
     pub fn expire_uploads(&self, age: Duration) -> Result<usize, StoreError> {
         let age = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
-        let then = u64::try_from(now()?.saturating_sub(age)).unwrap_or(0);
+        let time = u64::try_from(now()?.saturating_sub(age)).unwrap_or(0);
         let mut old = self.uploads()?;
-        old.retain(|upload| upload.used <= then && self.is_idle(upload));
+        old.retain(|upload| upload.used <= time && self.is_idle(upload));
         if old.is_empty() {
             return Ok(0);
         }
@@ -179,24 +179,24 @@ impl Store {
         let folder = self.dir().join(FOLDER);
         let listing = match fs::read_dir(&folder) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            other => other.map_err(StoreError::file("listing", &folder))?,
+            result => result.map_err(StoreError::file("listing", &folder))?,
         };
-        let mut left: BTreeSet<PathBuf> = BTreeSet::new();
+        let mut strays: BTreeSet<PathBuf> = BTreeSet::new();
         for entry in listing {
             let path = entry.map_err(StoreError::file("listing", &folder))?.path();
-            left.extend(is_upload(&path).then_some(path));
+            strays.extend(is_upload(&path).then_some(path));
         }
         for upload in self.uploads()? {
-            left.retain(|path| !files(&folder, upload.client, &upload.plan, &upload.name).contains(path));
+            strays.retain(|path| !files(&folder, upload.client, &upload.plan, &upload.name).contains(path));
         }
-        if left.is_empty() {
+        if strays.is_empty() {
             return Ok(());
         }
-        let mut ended = Vec::new();
-        self.ledger().see_ended(|client, plan, name| {
-            ended.extend(files(&folder, client, &plan, &name).into_iter().filter(|path| left.remove(path)));
+        let mut removable = Vec::new();
+        self.ledger().visit_ended(|client, plan, name| {
+            removable.extend(files(&folder, client, &plan, &name).into_iter().filter(|path| strays.remove(path)));
         })?;
-        ended.iter().try_for_each(|path| remove(path))
+        removable.iter().try_for_each(|path| remove(path))
     }
 }
 
@@ -208,7 +208,7 @@ fn is_upload(path: &Path) -> bool {
 
 /// Whether another holder has a file open.
 fn is_held(path: &Path) -> bool {
-    File::open(path).and_then(Held::alone).is_ok_and(|held| held.is_none())
+    File::open(path).and_then(FileLock::try_exclusive).is_ok_and(|lock| lock.is_none())
 }
 
 /// Returns both names that the file of an upload may have.
@@ -262,8 +262,8 @@ mod tests {
         assert!(!path.exists());
         fs::write(path.with_extension("part"), b"some").unwrap();
         assert!(matches!(place(&store, ALICE, 8, 41), Err(StoreError::NoRoom { held: 60, most: 100 })));
-        let (other, _) = place(&store, BOB, 7, 100).unwrap();
-        assert_ne!(path, other, "one name, two clients");
+        let (bobs_path, _) = place(&store, BOB, 7, 100).unwrap();
+        assert_ne!(path, bobs_path, "one name, two clients");
         fs::rename(path.with_extension("part"), &path).unwrap();
         store.upload_is(ALICE, &PLAN, &[7; 32], true).unwrap();
         assert_eq!(place(&store, ALICE, 7, 60).unwrap(), (path.clone(), true));
@@ -282,9 +282,9 @@ mod tests {
         assert!(states(&store).is_empty());
         drop(store);
         let db = rusqlite::Connection::open(dir.path().join("ledger.sqlite")).unwrap();
-        let mut all = db.prepare("SELECT state FROM upload WHERE ended IS NOT NULL ORDER BY seq").unwrap();
-        let all: Vec<String> = all.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
-        assert_eq!(all, ["expired", "deleted"]);
+        let mut states = db.prepare("SELECT state FROM upload WHERE ended IS NOT NULL ORDER BY seq").unwrap();
+        let states: Vec<String> = states.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+        assert_eq!(states, ["expired", "deleted"]);
     }
 
     /// Promised bytes count under any name; otherwise a client could fill the disk.
@@ -338,8 +338,8 @@ mod tests {
         for is_whole in [false, true] {
             fs::write(path.with_extension("part"), b"more").unwrap();
             fs::write(&path, b"more").unwrap();
-            let ended = store.upload_is(ALICE, &PLAN, &[7; 32], is_whole);
-            assert!(matches!(ended, Err(StoreError::UploadEnded)), "{ended:?}");
+            let result = store.upload_is(ALICE, &PLAN, &[7; 32], is_whole);
+            assert!(matches!(result, Err(StoreError::UploadEnded)), "{result:?}");
             assert!(!path.exists());
             assert!(!path.with_extension("part").exists());
         }
@@ -352,17 +352,17 @@ mod tests {
         let (path, _) = place(&store, ALICE, 7, 60).unwrap();
         let part = path.with_extension("part");
         // The state after a crash between the deletion of the row and that of the file.
-        let (ended, _) = place(&store, BOB, 7, 60).unwrap();
+        let (ended_path, _) = place(&store, BOB, 7, 60).unwrap();
         let bobs: Vec<Upload> = store.uploads().unwrap().into_iter().filter(|u| u.client == BOB).collect();
         store.end_uploads(&bobs, Ended::Deleted).unwrap();
         let strangers = ["taxes.ods", "stray.part", &"0".repeat(64)].map(|name| path.with_file_name(name));
-        for path in [&part, &ended].into_iter().chain(&strangers) {
+        for path in [&part, &ended_path].into_iter().chain(&strangers) {
             fs::write(path, b"some").unwrap();
         }
         drop(store);
         let store = Store::open(dir.path(), Party::Server, None).unwrap();
         assert!(part.exists());
-        assert!(!ended.exists());
+        assert!(!ended_path.exists());
         assert!(states(&store) == [(7, false)]);
         assert!(strangers.iter().all(|path| path.exists()), "nothing that the ledger never knew");
     }

@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn dates_are_counted_over_centuries() {
-        let shown = |day: u64| Validity { from: 0, until: day * 86_400 }.until_utc();
+        let format_day = |day: u64| Validity { from: 0, until: day * 86_400 }.until_utc();
         for (date, want) in [
             ([1970, 1, 1], 0),
             ([1972, 2, 29], 789),
@@ -64,12 +64,12 @@ mod tests {
             ([2100, 3, 1], 47_541),
         ] {
             assert_eq!(days(date), Some(want), "{date:?}");
-            assert_eq!(shown(want), format!("{}-{:02}-{:02} 00:00 UTC", date[0], date[1], date[2]));
+            assert_eq!(format_day(want), format!("{}-{:02}-{:02} 00:00 UTC", date[0], date[1], date[2]));
         }
         for day in 0..100_000 {
-            let shown = shown(day);
-            let mut date = shown[..10].split('-').map(|n| n.parse().unwrap());
-            assert_eq!(days(std::array::from_fn(|_| date.next().unwrap())), Some(day), "{shown}");
+            let text = format_day(day);
+            let mut date = text[..10].split('-').map(|n| n.parse().unwrap());
+            assert_eq!(days(std::array::from_fn(|_| date.next().unwrap())), Some(day), "{text}");
         }
         assert_eq!(days([1969, 12, 31]), None);
         assert_eq!(seconds(0x17, b"500101000000Z"), None, "1950");
@@ -109,14 +109,14 @@ mod tests {
     #[test]
     fn a_changed_byte_never_panics_nor_makes_an_operator() {
         let (der, _) = certificate(&["localhost", "127.0.0.1"].map(String::from));
-        assert!(Shown::of("ops", &der).is_some_and(|shown| shown.purpose.to_string() == "operator"));
-        for at in 0..der.len() {
+        assert!(Shown::from_der("ops", &der).is_some_and(|shown| shown.purpose.to_string() == "operator"));
+        for index in 0..der.len() {
             for change in [1, 0x80, 0xff] {
                 let mut changed = der.clone();
-                changed[at] ^= change;
-                if let Some(shown) = Shown::of("ops", &changed) {
+                changed[index] ^= change;
+                if let Some(shown) = Shown::from_der("ops", &changed) {
                     let is_named = changed.windows(14).any(|bytes| bytes == b"tacit-operator");
-                    assert!(is_named || shown.purpose.to_string() != "operator", "byte {at}");
+                    assert!(is_named || shown.purpose.to_string() != "operator", "byte {index}");
                 }
             }
         }

@@ -37,7 +37,7 @@ pub(super) fn write_new(dir: &Path, files: &[File]) -> Result<(), StoreError> {
 pub(super) fn key_folder(dir: &Path) -> Result<PathBuf, StoreError> {
     let is_ours =
         matches!(managed::is_marked(dir, FOLDER), Ok(true)) || managed::strange_entry(dir, is_key_file)?.is_none();
-    if is_ours { private::folder(dir) } else { private::readable_folder(dir) }
+    if is_ours { private::close_folder(dir) } else { private::readable_folder(dir) }
 }
 
 /// Reads a private-key file, after closing it to other users. Does not touch a file without a
@@ -84,18 +84,18 @@ fn write_at_once(dir: &Path, files: &[File]) -> Result<bool, StoreError> {
     }
     let mut hidden = OsString::from(".");
     hidden.push(name);
-    let beside = private::new_name(&parent.join(hidden));
+    let new_dir = private::new_name(&parent.join(hidden));
     // The folder is made here, so all of its content is ours.
-    if DirBuilder::new().mode(0o700).create(&beside).is_err() {
+    if DirBuilder::new().mode(0o700).create(&new_dir).is_err() {
         return Ok(false);
     }
-    let marked = ManagedFolder::open_or_mark(&beside, FOLDER, |_| false);
-    let written = marked.and_then(|folder| write_all(folder.path(), files));
-    let renamed = written.map(|()| fs::rename(&beside, &dir).is_ok());
+    let marked = ManagedFolder::open_or_mark(&new_dir, FOLDER, |_| false);
+    let result = marked.and_then(|folder| write_all(folder.path(), files));
+    let renamed = result.map(|()| fs::rename(&new_dir, &dir).is_ok());
     if !matches!(renamed, Ok(true)) {
         // Removes the folder that could not be renamed; an error of the removal is ignored in
         // favour of the first error.
-        let _ = fs::remove_dir_all(&beside);
+        let _ = fs::remove_dir_all(&new_dir);
         return renamed;
     }
     let parent = if parent == Path::new("") { Path::new(".") } else { parent };
@@ -106,7 +106,7 @@ fn write_at_once(dir: &Path, files: &[File]) -> Result<bool, StoreError> {
 fn check_free(dir: &Path, files: &[File]) -> Result<(), StoreError> {
     let mut paths = files.iter().map(|file| dir.join(&file.name));
     match paths.find(|path| path.symlink_metadata().is_ok()) {
-        Some(taken) => Err(StoreError::file(DOING, &taken)(io::ErrorKind::AlreadyExists.into())),
+        Some(existing) => Err(StoreError::file(DOING, &existing)(io::ErrorKind::AlreadyExists.into())),
         None => Ok(()),
     }
 }
@@ -115,11 +115,11 @@ fn check_free(dir: &Path, files: &[File]) -> Result<(), StoreError> {
 pub(super) fn write_all(dir: &Path, files: &[File]) -> Result<(), StoreError> {
     check_free(dir, files)?;
     let paths: Vec<PathBuf> = files.iter().map(|file| dir.join(&file.name)).collect();
-    for (written, (path, file)) in paths.iter().zip(files).enumerate() {
+    for (count, (path, file)) in paths.iter().zip(files).enumerate() {
         if let Err(e) = write(path, file) {
             // An incomplete set is useless; errors of its removal are ignored in favour of the
             // first error.
-            paths[..written].iter().for_each(|path| drop(fs::remove_file(path)));
+            paths[..count].iter().for_each(|path| drop(fs::remove_file(path)));
             return Err(StoreError::file(DOING, path)(e));
         }
     }
@@ -127,7 +127,7 @@ pub(super) fn write_all(dir: &Path, files: &[File]) -> Result<(), StoreError> {
 }
 
 pub(super) fn write(path: &Path, file: &File) -> io::Result<()> {
-    let mut out = OpenOptions::new().write(true).create_new(true).mode(file.mode).open(path)?;
-    let written = out.write_all(file.content.as_bytes()).and_then(|()| out.sync_all());
-    written.inspect_err(|_| drop(fs::remove_file(path)))
+    let mut output = OpenOptions::new().write(true).create_new(true).mode(file.mode).open(path)?;
+    let result = output.write_all(file.content.as_bytes()).and_then(|()| output.sync_all());
+    result.inspect_err(|_| drop(fs::remove_file(path)))
 }

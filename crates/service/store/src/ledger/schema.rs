@@ -1,6 +1,6 @@
 //! The schema of a ledger file: tables, version, the party whose halves the folder holds, and a
 //! check of its key.
-use super::failed;
+use super::ledger_error;
 use crate::entry::Party;
 use crate::material_folder::APPLICATION;
 use crate::{SealKey, StoreError, clock};
@@ -99,27 +99,27 @@ pub(super) fn prepare(
     party: Option<Party>,
     key: Option<&SealKey>,
 ) -> Result<(FolderId, i64), StoreError> {
-    db.busy_timeout(BUSY).map_err(failed(path))?;
+    db.busy_timeout(BUSY).map_err(ledger_error(path))?;
     if check_version(db, path)? > 0 {
         // Refuses another party's folder before anything in it is changed.
         check_party(db, party, path)?;
     }
     let mode: String =
-        db.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)).map_err(failed(path))?;
+        db.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)).map_err(ledger_error(path))?;
     if mode != "wal" {
         let what = format!("SQLite cannot use WAL here (it uses `{mode}`): choose a folder on a local disk");
         return Err(StoreError::ForeignLedger { path: path.to_owned(), what });
     }
-    db.pragma_update(None, "synchronous", "FULL").map_err(failed(path))?;
-    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed(path))?;
+    db.pragma_update(None, "synchronous", "FULL").map_err(ledger_error(path))?;
+    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(ledger_error(path))?;
     migrate(&tx, party, key, path)?;
     check_party(&tx, party, path)?;
     check_key(&tx, key, path)?;
-    let folder = tx.query_row("SELECT id FROM folder", [], |row| row.get(0)).map_err(failed(path))?;
+    let folder = tx.query_row("SELECT id FROM folder", [], |row| row.get(0)).map_err(ledger_error(path))?;
     let now = clock::now()?.cast_signed();
-    let seen = last_used(&tx, now).map_err(failed(path))?;
-    tx.commit().map_err(failed(path))?;
-    Ok((FolderId(folder), seen))
+    let last_use = last_used(&tx, now).map_err(ledger_error(path))?;
+    tx.commit().map_err(ledger_error(path))?;
+    Ok((FolderId(folder), last_use))
 }
 
 /// Schema version of the ledger; 0 if it has no tables yet.
@@ -131,15 +131,15 @@ fn check_version(db: &Connection, path: &Path) -> Result<usize, StoreError> {
     match usize::try_from(version) {
         Ok(version) if version <= MIGRATIONS.len() => Ok(version),
         _ => {
-            let known = MIGRATIONS.len();
-            Err(foreign(path, format!("it has version {version}, this program knows {known}: update tacit")))
+            let latest = MIGRATIONS.len();
+            Err(foreign(path, format!("it has version {version}, this program knows {latest}: update tacit")))
         }
     }
 }
 
 /// Reads a number that SQLite keeps about a database.
 fn pragma(db: &Connection, name: &str, path: &Path) -> Result<i32, StoreError> {
-    db.pragma_query_value(None, name, |row| row.get(0)).map_err(failed(path))
+    db.pragma_query_value(None, name, |row| row.get(0)).map_err(ledger_error(path))
 }
 
 /// Returns the error for a database that is no ledger of this program.
@@ -154,39 +154,39 @@ fn migrate(tx: &Transaction<'_>, party: Option<Party>, key: Option<&SealKey>, pa
         return Err(StoreError::NoFolder(folder_of(path)));
     }
     for (step, sql) in MIGRATIONS.iter().enumerate().skip(version) {
-        tx.execute_batch(sql).map_err(failed(path))?;
-        tx.pragma_update(None, "user_version", step as i64 + 1).map_err(failed(path))?;
+        tx.execute_batch(sql).map_err(ledger_error(path))?;
+        tx.pragma_update(None, "user_version", step as i64 + 1).map_err(ledger_error(path))?;
     }
     let (0, Some(party)) = (version, party) else { return Ok(()) };
-    tx.pragma_update(None, "application_id", APPLICATION).map_err(failed(path))?;
+    tx.pragma_update(None, "application_id", APPLICATION).map_err(ledger_error(path))?;
     let (mut id, mut salt) = ([0; 16], [0; 32]);
     getrandom::fill(&mut id)?;
     getrandom::fill(&mut salt)?;
     let check = key.map(|key| *key.value("folder check", &salt).as_bytes());
     let row = params![id, party.name(), check.map(|_| salt), check];
     let sql = "INSERT INTO folder (one, id, party, seal_salt, seal_check) VALUES (1, ?, ?, ?, ?)";
-    tx.execute(sql, row).map_err(failed(path))?;
+    tx.execute(sql, row).map_err(ledger_error(path))?;
     Ok(())
 }
 
 /// When the folder was last used. If that was not recorded yet, records the latest time in its
 /// rows.
 fn last_used(tx: &Transaction<'_>, now: i64) -> rusqlite::Result<i64> {
-    if let Some(seen) = tx.query_row("SELECT seen FROM clock", [], |row| row.get(0)).optional()? {
-        return Ok(seen);
+    if let Some(last_use) = tx.query_row("SELECT seen FROM clock", [], |row| row.get(0)).optional()? {
+        return Ok(last_use);
     }
     let times = "SELECT max(max(created), coalesce(max(wanted), 0), coalesce(max(used), 0)) FROM material";
-    let seen = tx.query_row(times, [], |row| row.get::<_, Option<i64>>(0))?.unwrap_or(now);
-    tx.execute("INSERT INTO clock (one, seen) VALUES (1, ?)", [seen])?;
-    Ok(seen)
+    let last_use = tx.query_row(times, [], |row| row.get::<_, Option<i64>>(0))?.unwrap_or(now);
+    tx.execute("INSERT INTO clock (one, seen) VALUES (1, ?)", [last_use])?;
+    Ok(last_use)
 }
 
 /// Checks that the folder holds this party's halves. A folder with both parties' halves would undo
 /// the privacy that they give.
 fn check_party(db: &Connection, party: Option<Party>, path: &Path) -> Result<(), StoreError> {
     let Some(party) = party else { return Ok(()) };
-    let found: String = db.query_row("SELECT party FROM folder", [], |row| row.get(0)).map_err(failed(path))?;
-    if found == party.name() {
+    let actual: String = db.query_row("SELECT party FROM folder", [], |row| row.get(0)).map_err(ledger_error(path))?;
+    if actual == party.name() {
         return Ok(());
     }
     let (path, holds) = (folder_of(path), if party == Party::Client { Party::Server } else { Party::Client });
@@ -198,7 +198,7 @@ fn check_key(tx: &Transaction<'_>, key: Option<&SealKey>, path: &Path) -> Result
     let sealed = tx.query_row("SELECT seal_salt, seal_check FROM folder", [], |row| {
         Ok((row.get::<_, Option<[u8; 32]>>(0)?, row.get::<_, Option<[u8; 32]>>(1)?))
     });
-    match (sealed.map_err(failed(path))?, key) {
+    match (sealed.map_err(ledger_error(path))?, key) {
         ((None, None), None) => Ok(()),
         ((None, None), Some(_)) => Err(StoreError::NotSealed(folder_of(path))),
         (_, None) => Err(StoreError::KeyNeeded(folder_of(path))),

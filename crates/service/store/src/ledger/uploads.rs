@@ -26,43 +26,43 @@ const THIS: &str = "client = :client AND plan = :plan AND name = :name AND state
 
 impl Ledger {
     /// Records that a client's upload is used now. Begins it if there is none and the client then
-    /// has at most `most` bytes. Returns whether it is complete.
+    /// has at most `max_bytes` bytes. Returns whether it is complete.
     pub(crate) fn upload(
         &self,
         client: ClientId,
         plan: &[u8; 32],
         name: &[u8; 32],
         bytes: u64,
-        most: u64,
+        max_bytes: u64,
         lasts: bool,
     ) -> Result<bool, StoreError> {
         let now = now()?;
         self.write(|tx| {
             let find = format!("{COLUMNS} AND client = ? AND plan = ? AND name = ?");
-            let found = tx.query_row(&find, params![client.0, plan, name], upload_of).optional()?;
-            if let Some(found) = found.filter(|found| found.bytes == bytes) {
+            let upload = tx.prepare(&find)?.query_row(params![client.0, plan, name], upload_of).optional()?;
+            if let Some(upload) = upload.filter(|upload| upload.bytes == bytes) {
                 let used = named_params! { ":now": now, ":client": client.0, ":plan": plan, ":name": name };
-                tx.execute(&format!("UPDATE upload SET used = :now WHERE {THIS}"), used)?;
-                return Ok(Ok(found.is_whole));
+                tx.prepare(&format!("UPDATE upload SET used = :now WHERE {THIS}"))?.execute(used)?;
+                return Ok(Ok(upload.is_whole));
             }
             // An upload of another length begins anew and replaces the old one.
             let sum = "SELECT coalesce(sum(bytes), 0) AS held FROM upload INDEXED BY kept_upload
                  WHERE state IN ('partial', 'whole') AND client = ? AND NOT (plan = ? AND name = ?)";
-            let held = tx.query_row(sum, params![client.0, plan, name], |row| unsigned(row, "held"))?;
-            if held.saturating_add(bytes) > most {
-                return Ok(Err(StoreError::NoRoom { held, most }));
+            let total =
+                tx.prepare(sum)?.query_row(params![client.0, plan, name], |row| unsigned(row, "held"))?;
+            if total.saturating_add(bytes) > max_bytes {
+                return Ok(Err(StoreError::NoRoom { held: total, most: max_bytes }));
             }
-            let sql = "INSERT INTO upload (name, client, plan, bytes, state, created, used, lasts)
+            tx.prepare(
+                "INSERT INTO upload (name, client, plan, bytes, state, created, used, lasts)
                  VALUES (:name, :client, :plan, :bytes, 'partial', :now, :now, :lasts)
                  ON CONFLICT (client, plan, name) WHERE state IN ('partial', 'whole')
-                 DO UPDATE SET bytes = :bytes, state = 'partial', used = :now";
-            tx.execute(
-                sql,
-                named_params! {
-                    ":name": name, ":client": client.0, ":plan": plan, ":bytes": bytes as i64, ":now": now,
-                    ":lasts": lasts,
-                },
-            )?;
+                 DO UPDATE SET bytes = :bytes, state = 'partial', used = :now",
+            )?
+            .execute(named_params! {
+                ":name": name, ":client": client.0, ":plan": plan, ":bytes": bytes as i64, ":now": now,
+                ":lasts": lasts,
+            })?;
             Ok(Ok(false))
         })
     }
@@ -76,9 +76,9 @@ impl Ledger {
         is_whole: bool,
     ) -> Result<bool, StoreError> {
         let state = if is_whole { "whole" } else { "partial" };
-        let all = named_params! { ":state": state, ":client": client.0, ":plan": plan, ":name": name };
+        let values = named_params! { ":state": state, ":client": client.0, ":plan": plan, ":name": name };
         let sql = format!("UPDATE upload SET state = :state WHERE {THIS}");
-        self.write(|tx| Ok(Ok(tx.execute(&sql, all)? > 0)))
+        self.write(|tx| Ok(Ok(tx.prepare(&sql)?.execute(values)? > 0)))
     }
 
     /// The uploads that have not ended, in the order in which they were begun.
@@ -86,14 +86,14 @@ impl Ledger {
         self.read(|db| db.prepare(&format!("{COLUMNS} ORDER BY seq"))?.query_map([], upload_of)?.collect())
     }
 
-    /// Runs `see` with client, plan and name of each upload that has ended.
-    pub(crate) fn see_ended(&self, mut see: impl FnMut(ClientId, [u8; 32], [u8; 32])) -> Result<(), StoreError> {
+    /// Calls `visit` with client, plan and name of each upload that has ended.
+    pub(crate) fn visit_ended(&self, mut visit: impl FnMut(ClientId, [u8; 32], [u8; 32])) -> Result<(), StoreError> {
         let sql = "SELECT client, plan, name FROM upload WHERE state IN ('deleted', 'expired')";
         self.read(|db| {
             let mut select = db.prepare(sql)?;
             let mut rows = select.query([])?;
             while let Some(row) = rows.next()? {
-                see(ClientId(row.get("client")?), row.get("plan")?, row.get("name")?);
+                visit(ClientId(row.get("client")?), row.get("plan")?, row.get("name")?);
             }
             Ok(())
         })
@@ -104,12 +104,13 @@ impl Ledger {
         let (now, how) = (now()?, how.word());
         let sql = format!("UPDATE upload SET state = :how, ended = :now WHERE {THIS}");
         self.write(|tx| {
-            let (mut ended, mut end) = (0, tx.prepare(&sql)?);
+            let mut count = 0;
             for Upload { client, plan, name, .. } in which {
-                let all = named_params! { ":how": how, ":now": now, ":client": client.0, ":plan": plan, ":name": name };
-                ended += end.execute(all)?;
+                let values =
+                    named_params! { ":how": how, ":now": now, ":client": client.0, ":plan": plan, ":name": name };
+                count += tx.prepare(&sql)?.execute(values)?;
             }
-            Ok(Ok(ended))
+            Ok(Ok(count))
         })
     }
 }

@@ -1,5 +1,5 @@
 //! Whole files, sealed or plain.
-use super::stream::Under;
+use super::stream::Expected;
 use super::{Kind, MAGIC, Reader, SealFault, SealKey, VERSION, Writer, is_sealed, sealed_bytes};
 use crate::StoreError;
 use crate::private::{FILE_MODE, close_to_others, new_name};
@@ -16,10 +16,10 @@ use zeroize::Zeroizing;
 /// [`StoreError::NotReplaced`]: the existing file is of another kind; [`StoreError::File`].
 pub fn write_file(path: &Path, kind: Kind, key: Option<&SealKey>, content: &[u8]) -> Result<(), StoreError> {
     check_replaced(path, kind, content)?;
-    let part = new_name(path);
-    let written = write_part(&part, kind, key, content)
-        .and_then(|()| fs::rename(&part, path).inspect_err(|_| drop(fs::remove_file(&part))));
-    written.map_err(StoreError::file("writing", path))?;
+    let temporary = new_name(path);
+    let result = write_part(&temporary, kind, key, content)
+        .and_then(|()| fs::rename(&temporary, path).inspect_err(|_| drop(fs::remove_file(&temporary))));
+    result.map_err(StoreError::file("writing", path))?;
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     sync_folder(folder)
 }
@@ -32,7 +32,7 @@ pub fn write_file(path: &Path, kind: Kind, key: Option<&SealKey>, content: &[u8]
 pub fn check_replaced(path: &Path, kind: Kind, content: &[u8]) -> Result<(), StoreError> {
     let meta = match fs::symlink_metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        found => found.map_err(StoreError::file("reading", path))?,
+        result => result.map_err(StoreError::file("reading", path))?,
     };
     match meta.is_file() && is_alike(path, kind, content).map_err(StoreError::file("reading", path))? {
         true => Ok(()),
@@ -46,10 +46,10 @@ fn is_alike(path: &Path, kind: Kind, content: &[u8]) -> io::Result<bool> {
         return Ok(true);
     }
     // The first bytes of a plain file tell its kind.
-    let mut found = Vec::with_capacity(MAGIC.len());
+    let mut start = Vec::with_capacity(MAGIC.len());
     let file = File::open(path)?;
-    file.take(MAGIC.len() as u64).read_to_end(&mut found)?;
-    Ok(found.len() == MAGIC.len() && content.starts_with(&found))
+    file.take(MAGIC.len() as u64).read_to_end(&mut start)?;
+    Ok(start.len() == MAGIC.len() && content.starts_with(&start))
 }
 
 /// Makes changes of a folder's entries durable.
@@ -69,14 +69,14 @@ pub fn sync_folder(folder: &Path) -> Result<(), StoreError> {
 pub fn is_sealed_as(path: &Path, kind: Kind) -> io::Result<bool> {
     let kind_bytes = kind.to_bytes();
     // For kinds other than material, the name does not count.
-    let named = if matches!(kind, Kind::Material(_)) { kind_bytes.len() } else { 1 };
-    let wanted = [&MAGIC[..], &VERSION.to_le_bytes(), &kind_bytes[..named]].concat();
+    let counted = if matches!(kind, Kind::Material(_)) { kind_bytes.len() } else { 1 };
+    let wanted = [&MAGIC[..], &VERSION.to_le_bytes(), &kind_bytes[..counted]].concat();
     if !fs::symlink_metadata(path)?.is_file() {
         return Ok(false);
     }
-    let mut found = Vec::with_capacity(wanted.len());
-    File::open(path)?.take(wanted.len() as u64).read_to_end(&mut found)?;
-    Ok(wanted.starts_with(&found))
+    let mut start = Vec::with_capacity(wanted.len());
+    File::open(path)?.take(wanted.len() as u64).read_to_end(&mut start)?;
+    Ok(wanted.starts_with(&start))
 }
 
 /// If a path is one that [`write_file`] gives an unfinished file: the path of the finished file.
@@ -87,19 +87,19 @@ pub fn unfinished_of(path: &Path) -> Option<PathBuf> {
     is_number.then(|| path.with_file_name(rest))
 }
 
-fn write_part(part: &Path, kind: Kind, key: Option<&SealKey>, content: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(part)?;
-    let written = write_content(&mut file, kind, key, content).and_then(|()| file.sync_all());
+fn write_part(path: &Path, kind: Kind, key: Option<&SealKey>, content: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)?;
+    let result = write_content(&mut file, kind, key, content).and_then(|()| file.sync_all());
     // A partial file is useless; an error of its removal is ignored in favour of the first error.
-    written.inspect_err(|_| drop(fs::remove_file(part)))
+    result.inspect_err(|_| drop(fs::remove_file(path)))
 }
 
 /// Writes content, sealed if there is a key.
-fn write_content(mut out: impl Write, kind: Kind, key: Option<&SealKey>, content: &[u8]) -> io::Result<()> {
+fn write_content(mut output: impl Write, kind: Kind, key: Option<&SealKey>, content: &[u8]) -> io::Result<()> {
     match key {
-        None => out.write_all(content),
+        None => output.write_all(content),
         Some(key) => {
-            let mut writer = Writer::new(out, key, kind, content.len() as u64)?;
+            let mut writer = Writer::new(output, key, kind, content.len() as u64)?;
             writer.write_all(content)?;
             writer.finish().map(drop)
         }
@@ -120,8 +120,8 @@ pub fn read_file(path: &Path, kind: Kind, key: Option<&SealKey>, limit: u64) -> 
         return Err(too_large(bytes));
     }
     let mut content = Zeroizing::new(Vec::with_capacity(bytes as usize + 1));
-    let read = stream.take(limit.saturating_add(1)).read_to_end(&mut content);
-    read.map_err(|error| named(path, fault(error)))?;
+    let result = stream.take(limit.saturating_add(1)).read_to_end(&mut content);
+    result.map_err(|error| with_path(path, seal_fault(error)))?;
     // A plain file may have grown since its length was read.
     if content.len() as u64 > limit { Err(too_large(content.len() as u64)) } else { Ok(content) }
 }
@@ -154,10 +154,10 @@ pub fn read_own_file(
 /// [`StoreError::KeyNeeded`], [`StoreError::Plain`], [`StoreError::WrongKey`],
 /// [`StoreError::Sealed`], [`StoreError::File`].
 pub fn open_file(path: &Path, kind: Kind, key: Option<&SealKey>) -> Result<(Box<dyn Read>, u64), StoreError> {
-    let opened = opened(path, key, Under::Name(kind))?;
+    let opened = open_any(path, key, Expected::Name(kind))?;
     match (key, opened) {
-        (Some(_), Opened { is_sealed: false, .. }) => Err(StoreError::Plain(path.to_owned())),
-        (_, Opened { content, bytes, .. }) => Ok((content, bytes)),
+        (Some(_), OpenedFile { is_sealed: false, .. }) => Err(StoreError::Plain(path.to_owned())),
+        (_, OpenedFile { content, bytes, .. }) => Ok((content, bytes)),
     }
 }
 
@@ -167,18 +167,18 @@ pub fn open_file(path: &Path, kind: Kind, key: Option<&SealKey>) -> Result<(Box<
 /// # Errors
 /// As [`open_file`].
 pub fn open_renamed(path: &Path, kind: Kind, key: Option<&SealKey>) -> Result<(Box<dyn Read>, u64), StoreError> {
-    let opened = opened(path, key, Under::AnyName(kind))?;
+    let opened = open_any(path, key, Expected::AnyName(kind))?;
     Ok((opened.content, opened.bytes))
 }
 
 /// An opened file.
-struct Opened {
+struct OpenedFile {
     content: Box<dyn Read>,
     bytes: u64,
     is_sealed: bool,
 }
 
-fn opened(path: &Path, key: Option<&SealKey>, under: Under) -> Result<Opened, StoreError> {
+fn open_any(path: &Path, key: Option<&SealKey>, expected: Expected) -> Result<OpenedFile, StoreError> {
     let mut file = tacit_foreign::file::open(path).map_err(StoreError::file("reading", path))?;
     let len = file.metadata().map_err(StoreError::file("reading", path))?.len();
     let mut start = Vec::with_capacity(MAGIC.len());
@@ -186,17 +186,17 @@ fn opened(path: &Path, key: Option<&SealKey>, under: Under) -> Result<Opened, St
     let sealed = is_sealed(&start);
     let source = Cursor::new(start).chain(file);
     if !sealed {
-        return Ok(Opened { content: Box::new(source), bytes: len, is_sealed: false });
+        return Ok(OpenedFile { content: Box::new(source), bytes: len, is_sealed: false });
     }
     let Some(key) = key else { return Err(StoreError::KeyNeeded(path.to_owned())) };
-    let reader = Reader::under(source, key, under).map_err(|fault| named(path, fault))?;
+    let reader = Reader::with_expected(source, key, expected).map_err(|fault| with_path(path, fault))?;
     let content = reader.content_bytes();
     // Checked here, so that no memory is allocated by the mere claim of a header.
     if len < sealed_bytes(content) {
         let fault = SealFault::Truncated { missing: sealed_bytes(content) - len };
         return Err(StoreError::Sealed { path: path.to_owned(), fault });
     }
-    Ok(Opened { content: Box::new(reader), bytes: content, is_sealed: true })
+    Ok(OpenedFile { content: Box::new(reader), bytes: content, is_sealed: true })
 }
 
 /// Reads all of a sealed file of `len` bytes. Allocates no memory by the mere claim of its header.
@@ -206,21 +206,21 @@ pub(crate) fn read_sealed<R: Read>(mut reader: Reader<R>, len: u64) -> Result<Ze
         return Err(SealFault::Truncated { missing: expected - len });
     }
     let mut content = Zeroizing::new(vec![0; reader.content_bytes() as usize]);
-    reader.read_exact(&mut content).map_err(fault)?;
+    reader.read_exact(&mut content).map_err(seal_fault)?;
     // Checks that the content ends where the header says.
     match reader.read(&mut [0]) {
         Ok(0) => Ok(content),
         Ok(_) => Err(SealFault::Trailing),
-        Err(e) => Err(fault(e)),
+        Err(e) => Err(seal_fault(e)),
     }
 }
 
 /// The fault inside an error of [`Reader`]'s `Read`.
-fn fault(error: io::Error) -> SealFault {
+fn seal_fault(error: io::Error) -> SealFault {
     error.downcast::<SealFault>().unwrap_or_else(SealFault::Io)
 }
 
-fn named(path: &Path, fault: SealFault) -> StoreError {
+fn with_path(path: &Path, fault: SealFault) -> StoreError {
     match fault {
         SealFault::WrongKey => StoreError::WrongKey(path.to_owned()),
         SealFault::Io(source) => StoreError::File { doing: "reading", path: path.to_owned(), source },

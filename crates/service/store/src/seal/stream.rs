@@ -14,8 +14,8 @@ struct Chunks {
     header: [u8; HEADER_BYTES],
     /// Chunks of the whole file.
     total: u64,
-    /// Chunks before the next one.
-    done: u64,
+    /// Number of the next chunk, from 0.
+    next: u64,
 }
 
 impl Chunks {
@@ -23,14 +23,14 @@ impl Chunks {
         let mut file_key = *key.value(FILE_KEY, salt).as_bytes();
         let cipher = ChaCha20Poly1305::new((&file_key).into());
         file_key.zeroize();
-        Self { cipher, header, total: chunks(bytes), done: 0 }
+        Self { cipher, header, total: chunks(bytes), next: 0 }
     }
 
     /// The nonce of the next chunk: its number, and 1 if it is the last.
     fn nonce(&self) -> Nonce {
         let mut nonce = Nonce::default();
-        nonce[..8].copy_from_slice(&self.done.to_le_bytes());
-        nonce[8] = u8::from(self.done + 1 == self.total);
+        nonce[..8].copy_from_slice(&self.next.to_le_bytes());
+        nonce[8] = u8::from(self.next + 1 == self.total);
         nonce
     }
 }
@@ -42,7 +42,7 @@ pub struct Writer<W: Write> {
     chunks: Chunks,
     buffer: Zeroizing<Vec<u8>>,
     /// Bytes of content still to be written.
-    left: u64,
+    remaining: u64,
 }
 
 impl<W: Write> Writer<W> {
@@ -54,14 +54,14 @@ impl<W: Write> Writer<W> {
         let mut salt = [0; 32];
         getrandom::fill(&mut salt).map_err(io::Error::other)?;
         let mut header = [0; HEADER_BYTES];
-        let mut rest = &mut header[..];
+        let mut unwritten = &mut header[..];
         let (version, kind, length, check) =
             (VERSION.to_le_bytes(), kind.to_bytes(), bytes.to_le_bytes(), key.value(KEY_CHECK, &salt));
         let parts: [&[u8]; 6] = [&MAGIC, &version, &kind, &length, &salt, check.as_bytes()];
-        parts.into_iter().try_for_each(|part| rest.write_all(part))?;
+        parts.into_iter().try_for_each(|field| unwritten.write_all(field))?;
         inner.write_all(&header)?;
         let buffer = Zeroizing::new(Vec::with_capacity(CHUNK_BYTES));
-        Ok(Self { inner, chunks: Chunks::new(key, &salt, header, bytes), buffer, left: bytes })
+        Ok(Self { inner, chunks: Chunks::new(key, &salt, header, bytes), buffer, remaining: bytes })
     }
 
     /// The destination, to which the last chunks are not yet written.
@@ -74,11 +74,11 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Fewer bytes were written than announced, or the destination fails.
     pub fn finish(mut self) -> io::Result<W> {
-        if self.left > 0 {
-            let what = format!("{} bytes fewer than announced were written to be sealed", self.left);
+        if self.remaining > 0 {
+            let what = format!("{} bytes fewer than announced were written to be sealed", self.remaining);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        if self.chunks.done < self.chunks.total {
+        if self.chunks.next < self.chunks.total {
             self.write_chunk()?;
         }
         Ok(self.inner)
@@ -91,7 +91,7 @@ impl<W: Write> Writer<W> {
             .expect("a chunk is far below the cipher's limit");
         self.inner.write_all(&self.buffer)?;
         self.inner.write_all(&tag)?;
-        self.chunks.done += 1;
+        self.chunks.next += 1;
         self.buffer.clear();
         Ok(())
     }
@@ -99,19 +99,19 @@ impl<W: Write> Writer<W> {
 
 impl<W: Write> Write for Writer<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.len() as u64 > self.left {
+        if bytes.len() as u64 > self.remaining {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "more bytes than announced were written to be sealed",
             ));
         }
-        let taken = bytes.len().min(CHUNK_BYTES - self.buffer.len());
-        self.buffer.extend_from_slice(&bytes[..taken]);
-        self.left -= taken as u64;
+        let len = bytes.len().min(CHUNK_BYTES - self.buffer.len());
+        self.buffer.extend_from_slice(&bytes[..len]);
+        self.remaining -= len as u64;
         if self.buffer.len() == CHUNK_BYTES {
             self.write_chunk()?;
         }
-        Ok(taken)
+        Ok(len)
     }
 
     /// Flushes complete chunks; a partial chunk stays in memory.
@@ -122,7 +122,7 @@ impl<W: Write> Write for Writer<W> {
 
 /// The kind, and possibly the name, that a header must state.
 #[derive(Clone, Copy)]
-pub(super) enum Under {
+pub(super) enum Expected {
     /// This kind, under its name.
     Name(Kind),
     /// This kind, under any name.
@@ -136,9 +136,9 @@ pub struct Reader<R: Read> {
     chunks: Chunks,
     buffer: Zeroizing<Vec<u8>>,
     /// Bytes of the buffer that were already returned.
-    given: usize,
+    consumed: usize,
     /// Bytes of content in chunks that are not read yet.
-    left: u64,
+    remaining: u64,
     bytes: u64,
 }
 
@@ -149,38 +149,38 @@ impl<R: Read> Reader<R> {
     /// The header is not a sealed file's, is of another `kind` or name, or was sealed with another
     /// key.
     pub fn new(inner: R, key: &SealKey, kind: Kind) -> Result<Self, SealFault> {
-        Self::under(inner, key, Under::Name(kind))
+        Self::with_expected(inner, key, Expected::Name(kind))
     }
 
-    /// As [`new`](Self::new), with a choice whether the name counts.
-    pub(super) fn under(mut inner: R, key: &SealKey, under: Under) -> Result<Self, SealFault> {
+    /// As [`new`](Self::new); `expected` says whether the name in the header counts.
+    pub(super) fn with_expected(mut inner: R, key: &SealKey, expected: Expected) -> Result<Self, SealFault> {
         let mut header = [0; HEADER_BYTES];
         read_or_truncated(&mut inner, &mut header, 0)?;
-        let mut rest = &header[..];
-        if take(&mut rest) != MAGIC {
+        let mut fields = &header[..];
+        if take(&mut fields) != MAGIC {
             return Err(SealFault::NotSealed);
         }
-        let version = u32::from_le_bytes(take(&mut rest));
+        let version = u32::from_le_bytes(take(&mut fields));
         if version != VERSION {
             return Err(SealFault::Version { found: version });
         }
-        let found = Kind::parse(take(&mut rest)).ok_or(SealFault::UnknownKind)?;
-        let (Under::Name(kind) | Under::AnyName(kind)) = under;
-        let is_renamed = !matches!(found, Kind::Material(_)) && found.to_bytes()[0] == kind.to_bytes()[0];
-        match under {
-            _ if found == kind => {}
-            Under::AnyName(_) if is_renamed => {}
-            Under::Name(_) if is_renamed => return Err(SealFault::OtherName { kind }),
-            _ => return Err(SealFault::OtherKind { found, wanted: kind }),
+        let stated = Kind::parse(take(&mut fields)).ok_or(SealFault::UnknownKind)?;
+        let (Expected::Name(kind) | Expected::AnyName(kind)) = expected;
+        let is_renamed = !matches!(stated, Kind::Material(_)) && stated.to_bytes()[0] == kind.to_bytes()[0];
+        match expected {
+            _ if stated == kind => {}
+            Expected::AnyName(_) if is_renamed => {}
+            Expected::Name(_) if is_renamed => return Err(SealFault::OtherName { kind }),
+            _ => return Err(SealFault::OtherKind { found: stated, wanted: kind }),
         }
-        let bytes = u64::from_le_bytes(take(&mut rest));
-        let salt = take(&mut rest);
+        let bytes = u64::from_le_bytes(take(&mut fields));
+        let salt = take(&mut fields);
         // `blake3::Hash` compares in constant time.
-        if key.value(KEY_CHECK, &salt) != take(&mut rest) {
+        if key.value(KEY_CHECK, &salt) != take(&mut fields) {
             return Err(SealFault::WrongKey);
         }
         let buffer = Zeroizing::new(Vec::with_capacity(CHUNK_BYTES));
-        Ok(Self { inner, chunks: Chunks::new(key, &salt, header, bytes), buffer, given: 0, left: bytes, bytes })
+        Ok(Self { inner, chunks: Chunks::new(key, &salt, header, bytes), buffer, consumed: 0, remaining: bytes, bytes })
     }
 
     /// Length of the content according to the header. Authentic once a chunk was read: check it
@@ -192,31 +192,31 @@ impl<R: Read> Reader<R> {
 
     /// Reads the next chunk into the buffer; `false` after the last.
     fn next_chunk(&mut self) -> Result<bool, SealFault> {
-        if self.chunks.done == self.chunks.total {
+        if self.chunks.next == self.chunks.total {
             return match self.inner.read(&mut [0]) {
                 Ok(0) => Ok(false),
                 Ok(_) => Err(SealFault::Trailing),
                 Err(e) => Err(e.into()),
             };
         }
-        let len = self.left.min(CHUNK_BYTES as u64) as usize;
+        let len = self.remaining.min(CHUNK_BYTES as u64) as usize;
         // A forged header may claim any length: the header is authentic only with the first chunk.
-        let after =
-            (self.left - len as u64).saturating_add((self.chunks.total - self.chunks.done - 1) * TAG_BYTES as u64);
+        let following =
+            (self.remaining - len as u64).saturating_add((self.chunks.total - self.chunks.next - 1) * TAG_BYTES as u64);
         // No byte of a chunk that fails may be returned.
-        self.given = 0;
+        self.consumed = 0;
         self.buffer.clear();
         let mut chunk = Zeroizing::new(std::mem::take(&mut *self.buffer));
         chunk.resize(len, 0);
-        read_or_truncated(&mut self.inner, &mut chunk, after.saturating_add(TAG_BYTES as u64))?;
+        read_or_truncated(&mut self.inner, &mut chunk, following.saturating_add(TAG_BYTES as u64))?;
         let mut tag = Tag::default();
-        read_or_truncated(&mut self.inner, &mut tag, after)?;
+        read_or_truncated(&mut self.inner, &mut tag, following)?;
         let Chunks { cipher, header, .. } = &self.chunks;
         let opened = cipher.decrypt_inout_detached(&self.chunks.nonce(), header, chunk.as_mut_slice().into(), &tag);
-        opened.map_err(|_| SealFault::Chunk { index: self.chunks.done })?;
+        opened.map_err(|_| SealFault::Chunk { index: self.chunks.next })?;
         self.buffer = chunk;
-        self.left -= len as u64;
-        self.chunks.done += 1;
+        self.remaining -= len as u64;
+        self.chunks.next += 1;
         Ok(true)
     }
 }
@@ -224,7 +224,7 @@ impl<R: Read> Reader<R> {
 impl<R: Read> Read for Reader<R> {
     /// Errors hold a [`SealFault`].
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        while self.given == self.buffer.len() && !out.is_empty() {
+        while self.consumed == self.buffer.len() && !out.is_empty() {
             match self.next_chunk() {
                 // Continues after an empty chunk, so that the end is checked.
                 Ok(true) => {}
@@ -233,20 +233,22 @@ impl<R: Read> Read for Reader<R> {
                 Err(fault) => return Err(io::Error::new(io::ErrorKind::InvalidData, fault)),
             }
         }
-        let taken = out.len().min(self.buffer.len() - self.given);
-        out[..taken].copy_from_slice(&self.buffer[self.given..self.given + taken]);
-        self.given += taken;
-        Ok(taken)
+        let len = out.len().min(self.buffer.len() - self.consumed);
+        out[..len].copy_from_slice(&self.buffer[self.consumed..self.consumed + len]);
+        self.consumed += len;
+        Ok(len)
     }
 }
 
-/// Fills `out`. If the source ends before, the error counts the missing bytes, `after` more
-/// included.
-fn read_or_truncated(source: &mut impl Read, out: &mut [u8], after: u64) -> Result<(), SealFault> {
+/// Fills `out`. If the source ends before, the error counts the missing bytes and
+/// the `following` ones that should come after them.
+fn read_or_truncated(source: &mut impl Read, out: &mut [u8], following: u64) -> Result<(), SealFault> {
     let mut filled = 0;
     while filled < out.len() {
         match source.read(&mut out[filled..]) {
-            Ok(0) => return Err(SealFault::Truncated { missing: after.saturating_add((out.len() - filled) as u64) }),
+            Ok(0) => {
+                return Err(SealFault::Truncated { missing: following.saturating_add((out.len() - filled) as u64) });
+            }
             Ok(n) => filled += n,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => return Err(e.into()),
@@ -256,8 +258,8 @@ fn read_or_truncated(source: &mut impl Read, out: &mut [u8], after: u64) -> Resu
 }
 
 /// Takes the next `N` bytes, which exist since the header has a fixed length.
-fn take<const N: usize>(rest: &mut &[u8]) -> [u8; N] {
-    let (head, tail) = rest.split_first_chunk().expect("a header is as long as its fields");
-    *rest = tail;
+fn take<const N: usize>(bytes: &mut &[u8]) -> [u8; N] {
+    let (head, tail) = bytes.split_first_chunk().expect("a header is as long as its fields");
+    *bytes = tail;
     *head
 }

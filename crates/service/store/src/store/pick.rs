@@ -3,7 +3,7 @@
 use super::Store;
 use crate::StoreError;
 use crate::entry::Binding;
-use crate::held::Held;
+use crate::file_lock::FileLock;
 use crate::ledger::Stored;
 use crate::spool::Claimed;
 use std::fs::File;
@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 pub struct Picked {
     id: MaterialId,
     binding: Binding,
-    _file: Held,
+    _file: FileLock,
 }
 
 /// Picked material and its content.
@@ -52,16 +52,16 @@ impl Store {
         &self,
         id: MaterialId,
         binding: Binding,
-        read: impl FnOnce(&File, &Stored) -> Result<T, StoreError>,
+        load: impl FnOnce(&File, &Stored) -> Result<T, StoreError>,
     ) -> Result<Option<InHand<T>>, StoreError> {
-        let found = self.ledger.ready(id, binding)?;
-        let picked = self.claimed_file(id, &found).and_then(|file| {
-            let Some(file) = Held::alone(file).map_err(StoreError::file("locking", &self.path(id)))? else {
+        let stored = self.ledger.ready(id, binding)?;
+        let picked = self.claimed_file(id, &stored).and_then(|file| {
+            let Some(file) = FileLock::try_exclusive(file).map_err(StoreError::file("locking", &self.path(id)))? else {
                 return Ok(None);
             };
             // A process that had picked it before may have used it up.
             let stored = self.ledger.ready(id, binding)?;
-            let content = read(file.file(), &stored)?;
+            let content = load(file.file(), &stored)?;
             Ok(Some((Picked { id, binding, _file: file }, content)))
         });
         if let Err(StoreError::Damaged { .. }) = &picked {

@@ -83,16 +83,16 @@ impl Placing<'_> {
     /// [`StoreError::Ledger`].
     pub fn finish(mut self) -> Result<(), StoreError> {
         let Reserved { store, id, .. } = self.reserved;
-        let written = self.filling.finish();
-        store.steps.done(Step::Written);
-        let written = written.and_then(|(file, digest)| file.sync_all().map(|()| digest));
-        let digest = written.map_err(StoreError::file("writing material", &self.unfinished.path))?;
+        let result = self.filling.finish();
+        store.steps.report(Step::Written);
+        let result = result.and_then(|(file, digest)| file.sync_all().map(|()| digest));
+        let digest = result.map_err(StoreError::file("writing material", &self.unfinished.path))?;
         sync_folder(&store.dir)?;
-        store.steps.done(Step::Synced);
+        store.steps.report(Step::Synced);
         store.ledger.finish(id, Stored { bytes: self.bytes, digest })?;
         self.reserved.finished = true;
         self.unfinished.finished = true;
-        store.steps.done(Step::Ready);
+        store.steps.report(Step::Ready);
         Ok(())
     }
 }
@@ -108,8 +108,8 @@ impl Write for Placing<'_> {
 }
 
 impl Seek for Placing<'_> {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.filling.seek(to)
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        self.filling.seek(position)
     }
 }
 

@@ -9,23 +9,24 @@ use std::time::Instant;
 const DAY: u64 = 24 * 3600;
 
 /// The last use of a folder, and the time since.
-pub(super) struct Seen {
+pub(super) struct LastUse {
     /// Seconds since 1970.
-    at: i64,
-    since: Instant,
+    seconds: i64,
+    /// When that time was read or recorded, by the monotonic clock.
+    noted: Instant,
     /// Whether this process recorded it.
     is_own: bool,
 }
 
-impl Seen {
+impl LastUse {
     /// The last use by an earlier process.
-    pub(super) fn before(at: i64) -> Self {
-        Self { at, since: Instant::now(), is_own: false }
+    pub(super) fn by_earlier_process(seconds: i64) -> Self {
+        Self { seconds, noted: Instant::now(), is_own: false }
     }
 
     /// The time that a correct clock shows now, by this process's own monotonic clock.
     fn expected(&self) -> i64 {
-        self.at.saturating_add_unsigned(self.since.elapsed().as_secs())
+        self.seconds.saturating_add_unsigned(self.noted.elapsed().as_secs())
     }
 }
 
@@ -33,7 +34,7 @@ impl Ledger {
     /// Checks that the clock is close to its expected time, from the last use of the folder and the
     /// time since in this process. Records the time if so.
     pub(crate) fn check_clock(&self) -> Result<(), StoreError> {
-        let (now, expected) = (now()?, self.seen().expected());
+        let (now, expected) = (now()?, self.last_use().expected());
         if now.abs_diff(expected) <= JUMP.as_secs() {
             return self.note_clock(now);
         }
@@ -49,26 +50,26 @@ impl Ledger {
 
     /// Records the clock's time unless the clock has jumped while this process runs.
     pub(crate) fn settle_clock(&self) -> Result<(), StoreError> {
-        let is_own = self.seen().is_own;
+        let is_own = self.last_use().is_own;
         match is_own {
             false => self.accept_clock(),
             true => self.check_clock().or_else(|e| if e.is_of_clock() { Ok(()) } else { Err(e) }),
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last_use(&self) -> MutexGuard<'_, LastUse> {
+        self.last_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn note_clock(&self, now: i64) -> Result<(), StoreError> {
-        let mut seen = self.seen();
+        let mut last_use = self.last_use();
         // Writes nothing if the time was recorded within the hour.
-        if seen.at.abs_diff(now) >= 3600 {
+        if last_use.seconds.abs_diff(now) >= 3600 {
             self.write(|tx| tx.execute("UPDATE clock SET seen = ?", [now]).map(|_| Ok(())))?;
-            seen.at = now;
-            seen.since = Instant::now();
+            last_use.seconds = now;
+            last_use.noted = Instant::now();
         }
-        seen.is_own = true;
+        last_use.is_own = true;
         Ok(())
     }
 }

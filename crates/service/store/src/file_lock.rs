@@ -4,11 +4,11 @@ use std::io;
 
 /// A lock on an open file, released on drop. Closing the file alone would not release the lock
 /// while a process that is being started has a copy of the file.
-pub(crate) struct Held(File);
+pub(crate) struct FileLock(File);
 
-impl Held {
+impl FileLock {
     /// Takes an exclusive lock; `None` if another process has a lock.
-    pub fn alone(file: File) -> io::Result<Option<Self>> {
+    pub fn try_exclusive(file: File) -> io::Result<Option<Self>> {
         match file.try_lock() {
             Ok(()) => Ok(Some(Self(file))),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -23,7 +23,7 @@ impl Held {
     }
 
     /// Turns the lock into a shared one.
-    pub fn share(&self) -> io::Result<()> {
+    pub fn downgrade(&self) -> io::Result<()> {
         self.0.unlock()?;
         self.0.lock_shared()
     }
@@ -33,7 +33,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for FileLock {
     fn drop(&mut self) {
         if let Err(e) = self.0.unlock() {
             tracing::warn!("unlocking a file: {e}");
@@ -50,14 +50,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let open = || File::options().create(true).truncate(false).write(true).open(&path).unwrap();
-        let held = Held::alone(open()).unwrap().expect("nobody has it");
+        let held = FileLock::try_exclusive(open()).unwrap().expect("nobody has it");
         let copy = held.file().try_clone().unwrap();
-        assert!(Held::alone(open()).unwrap().is_none());
-        held.share().unwrap();
-        let other = Held::shared(open()).unwrap();
-        assert!(Held::alone(open()).unwrap().is_none());
+        assert!(FileLock::try_exclusive(open()).unwrap().is_none());
+        held.downgrade().unwrap();
+        let other = FileLock::shared(open()).unwrap();
+        assert!(FileLock::try_exclusive(open()).unwrap().is_none());
         drop((held, other));
-        assert!(Held::alone(open()).unwrap().is_some());
+        assert!(FileLock::try_exclusive(open()).unwrap().is_some());
         drop(copy);
     }
 }
