@@ -39,12 +39,14 @@ impl Token {
                 meta.mode() & 0o777
             )));
         }
-        let [least, most] = TOKEN_LEN;
+        let [min_len, max_len] = TOKEN_LEN;
         let mut text = Zeroizing::new(String::new());
-        file.take(most as u64 + 2).read_to_string(&mut text)?;
+        file.take(max_len as u64 + 2).read_to_string(&mut text)?;
         let token = text.trim_end_matches(['\r', '\n']);
-        if !(least..=most).contains(&token.len()) || !token.bytes().all(|b| b.is_ascii_graphic()) {
-            return Err(io::Error::other(format!("it does not hold one line of {least} to {most} letters and digits")));
+        if !(min_len..=max_len).contains(&token.len()) || !token.bytes().all(|b| b.is_ascii_graphic()) {
+            return Err(io::Error::other(format!(
+                "it does not hold one line of {min_len} to {max_len} letters and digits"
+            )));
         }
         Ok(Self::new(token))
     }
@@ -63,11 +65,13 @@ impl Token {
         file.sync_all()
     }
 
+    /// Whether the headers of a request hold the token.
     fn is_in(&self, headers: &HeaderMap) -> bool {
-        let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let credentials = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         // Names of schemes are case-insensitive.
-        let given = given.and_then(|value| value.split_once(' ')).filter(|(s, _)| s.eq_ignore_ascii_case("bearer"));
-        given.is_some_and(|(_, token)| blake3::hash(token.trim().as_bytes()) == self.0)
+        let credentials =
+            credentials.and_then(|value| value.split_once(' ')).filter(|(s, _)| s.eq_ignore_ascii_case("bearer"));
+        credentials.is_some_and(|(_, token)| blake3::hash(token.trim().as_bytes()) == self.0)
     }
 }
 
@@ -99,7 +103,7 @@ impl Access {
     }
 
     /// Whether a request shows the token, if there is one.
-    pub(crate) fn is_proved(&self, headers: &HeaderMap) -> bool {
+    pub(crate) fn shows_token(&self, headers: &HeaderMap) -> bool {
         self.token.as_ref().is_none_or(|token| token.is_in(headers))
     }
 
@@ -160,13 +164,15 @@ mod tests {
         let tcp = Access::tcp("127.0.0.1:8000".parse().unwrap(), Token::new("0123456789abcdef"));
         let (host, origin) = ((HOST, "localhost:8000"), (ORIGIN, "http://localhost:8000"));
         let token = (AUTHORIZATION, "Bearer 0123456789abcdef");
-        let own = [token.clone(), host.clone(), origin.clone()];
-        assert_eq!(tcp.check(&"/v2".parse().unwrap(), &headers(&own)), Ok(()));
-        for twice in [host.clone(), (HOST, "evil.example"), origin, (ORIGIN, "http://evil.example"), (ORIGIN, "null")] {
+        let accepted = [token.clone(), host.clone(), origin.clone()];
+        assert_eq!(tcp.check(&"/v2".parse().unwrap(), &headers(&accepted)), Ok(()));
+        for repeated in
+            [host.clone(), (HOST, "evil.example"), origin, (ORIGIN, "http://evil.example"), (ORIGIN, "null")]
+        {
             for access in [&tcp, &Access::unix()] {
-                let list = [token.clone(), host.clone(), (ORIGIN, "http://localhost:8000"), twice.clone()];
+                let list = [token.clone(), host.clone(), (ORIGIN, "http://localhost:8000"), repeated.clone()];
                 let answer = access.check(&"/v2".parse().unwrap(), &headers(&list));
-                assert!(matches!(answer, Err(ApiError::Forbidden(_))), "{twice:?}");
+                assert!(matches!(answer, Err(ApiError::Forbidden(_))), "{repeated:?}");
             }
         }
     }
@@ -185,14 +191,13 @@ mod tests {
             assert_eq!(ask("/v2", &[host.clone(), (AUTHORIZATION, wrong)]), Err(ApiError::NoToken), "{wrong}");
         }
         assert_eq!(ask("/v2", std::slice::from_ref(&host)), Err(ApiError::NoToken));
-        for other in ["evil.example:8000", "127.0.0.1", "127.0.0.1:80", "localhost", "", "127.0.0.1:8000.evil.example"]
-        {
-            let answer = ask("/", &[(HOST, other), token.clone()]);
-            assert!(matches!(answer, Err(ApiError::Forbidden(_))), "{other}");
+        for name in ["evil.example:8000", "127.0.0.1", "127.0.0.1:80", "localhost", "", "127.0.0.1:8000.evil.example"] {
+            let answer = ask("/", &[(HOST, name), token.clone()]);
+            assert!(matches!(answer, Err(ApiError::Forbidden(_))), "{name}");
         }
         assert!(matches!(ask("/v2", std::slice::from_ref(&token)), Err(ApiError::Forbidden(_))), "no host");
-        let two = ask("http://evil.example/v2", &[host.clone(), token.clone()]);
-        assert!(matches!(two, Err(ApiError::Forbidden(_))), "two hosts");
+        let result = ask("http://evil.example/v2", &[host.clone(), token.clone()]);
+        assert!(matches!(result, Err(ApiError::Forbidden(_))), "two hosts");
         for (origin, good) in [
             ("http://127.0.0.1:8000", true),
             ("http://localhost:8000", true),

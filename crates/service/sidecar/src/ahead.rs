@@ -32,7 +32,7 @@ impl Ahead {
     /// Whether to answer the next inputs through an announcement. True if they are announced
     /// already. Also true if further inputs wait, the back end needs material, the stock has none
     /// for them, and there is a connection.
-    pub(crate) fn is_of_use(&mut self, client: &Client, inputs: usize) -> Result<bool, ClientError> {
+    pub(crate) fn should_announce(&mut self, client: &Client, inputs: usize) -> Result<bool, ClientError> {
         let prepares = client.model().preparation() != Preparation::Nothing;
         let is_wanted = prepares && self.lane.waiting() > 0 && client.next_stored(inputs)?.is_none();
         Ok(self.announced.is_some() || is_wanted && self.has_maker())
@@ -40,8 +40,8 @@ impl Ahead {
 
     /// Whether there is a connection for an announcement; if not, starts to make one.
     fn has_maker(&mut self) -> bool {
-        if let Some(done) = self.connecting.take_if(|connecting| connecting.is_finished()) {
-            match done.join() {
+        if let Some(attempt) = self.connecting.take_if(|connecting| connecting.is_finished()) {
+            match attempt.join() {
                 Ok(Ok(maker)) => self.makers.push(maker),
                 Ok(Err(error)) => tracing::debug!("inputs of model {} are not announced: {error}", self.lane.name()),
                 // The panic is in the log.
@@ -68,10 +68,10 @@ impl Ahead {
         let Some(announced) = self.announced.take().or_else(|| self.announce(client, inputs.len())) else {
             return client.infer_next(Units::Normalised, inputs);
         };
-        let (now, later) = inputs.split_at(inputs.len().min(announced.inputs()));
-        keys.iter().take(now.len()).for_each(|key| self.lane.also_ends(*key, announced.closer()));
-        let answered = client.infer_announced_batch(announced, Units::Normalised, now, |client| {
-            let next = if later.is_empty() { self.lane.upcoming(client.max_batch()) } else { later.len() };
+        let (current, remaining) = inputs.split_at(inputs.len().min(announced.inputs()));
+        keys.iter().take(current.len()).for_each(|key| self.lane.add_closer(*key, announced.closer()));
+        let answered = client.infer_announced_batch(announced, Units::Normalised, current, |client| {
+            let next = if remaining.is_empty() { self.lane.upcoming(client.max_batch()) } else { remaining.len() };
             if next > 0 && self.has_maker() {
                 self.announced = self.announce(client, next);
             }

@@ -18,7 +18,7 @@ const FIELD_MEMORY: usize = 200;
 
 /// A message type, as the decoder meets it.
 #[derive(Clone, Copy, PartialEq)]
-enum Inside {
+enum MessageType {
     /// Any request: for inference, or with fewer fields.
     Request,
     Input,
@@ -30,27 +30,27 @@ enum Inside {
 }
 
 /// Content of a length-delimited field.
-enum Held {
-    Message(Inside),
+enum FieldContent {
+    Message(MessageType),
     /// Numbers of variable length, each with this number of bytes in memory.
     Numbers(usize),
     /// Plain bytes: text, data, numbers of fixed length.
     Bytes,
 }
 
-impl Inside {
+impl MessageType {
     /// The content of field `number`, by the protocol's file.
-    fn holds(self, number: u64) -> Held {
+    fn field_content(self, number: u64) -> FieldContent {
         match (self, number) {
-            (Self::Request, 4) | (Self::Input, 4) | (Self::Output, 2) => Held::Message(Self::Entry),
-            (Self::Request, 5) => Held::Message(Self::Input),
-            (Self::Request, 6) => Held::Message(Self::Output),
-            (Self::Input, 5) => Held::Message(Self::Contents),
-            (Self::Entry, 2) => Held::Message(Self::Parameter),
-            (Self::Contents, 1) => Held::Numbers(1),
-            (Self::Contents, 2 | 4) => Held::Numbers(4),
-            (Self::Input, 3) | (Self::Contents, 3 | 5) => Held::Numbers(8),
-            _ => Held::Bytes,
+            (Self::Request, 4) | (Self::Input, 4) | (Self::Output, 2) => FieldContent::Message(Self::Entry),
+            (Self::Request, 5) => FieldContent::Message(Self::Input),
+            (Self::Request, 6) => FieldContent::Message(Self::Output),
+            (Self::Input, 5) => FieldContent::Message(Self::Contents),
+            (Self::Entry, 2) => FieldContent::Message(Self::Parameter),
+            (Self::Contents, 1) => FieldContent::Numbers(1),
+            (Self::Contents, 2 | 4) => FieldContent::Numbers(4),
+            (Self::Input, 3) | (Self::Contents, 3 | 5) => FieldContent::Numbers(8),
+            _ => FieldContent::Bytes,
         }
     }
 
@@ -84,7 +84,7 @@ impl<T: Message + Send + 'static, U: Message + Default + Send + 'static> Codec f
     }
 }
 
-/// The decoder.
+/// The decoder of [`Counted`].
 pub(crate) struct CountedDecoder<U>(ProstDecoder<U>);
 
 impl<U: Message + Default> Decoder for CountedDecoder<U> {
@@ -99,7 +99,7 @@ impl<U: Message + Default> Decoder for CountedDecoder<U> {
 }
 
 /// The remaining allowance of a message.
-struct Left {
+struct Budget {
     fields: usize,
     memory: usize,
 }
@@ -110,49 +110,55 @@ struct Left {
 /// Decoding would take many times the message's length.
 pub fn check(bytes: &[u8]) -> Result<(), String> {
     let memory = FRAME_MEMORY + MAX_RATIO * bytes.len();
-    walk(bytes, Inside::Request, &mut Left { fields: MAX_FIELDS, memory })
+    walk(bytes, MessageType::Request, &mut Budget { fields: MAX_FIELDS, memory })
 }
 
 /// Walks through a message up to the first malformed byte: the decoder refuses the rest.
-fn walk(mut bytes: &[u8], inside: Inside, left: &mut Left) -> Result<(), String> {
+fn walk(mut bytes: &[u8], message_type: MessageType, budget: &mut Budget) -> Result<(), String> {
     while let Some((key, rest)) = number(bytes) {
         let field = key >> 3;
-        let (held, behind) = match key & 7 {
-            0 => (None, number(rest).map(|(_, behind)| behind)),
+        let (content, after) = match key & 7 {
+            0 => (None, number(rest).map(|(_, after)| after)),
             1 => (None, rest.get(8..)),
             2 => match delimited(rest) {
-                Some((held, behind)) => (Some(held), Some(behind)),
+                Some((content, after)) => (Some(content), Some(after)),
                 None => (None, None),
             },
             5 => (None, rest.get(4..)),
             // The protocol's messages have no groups.
             _ => (None, None),
         };
-        let Some(behind) = behind else { return Ok(()) };
-        bytes = behind;
-        if held.is_none() && inside.is_listed(field) {
-            left.take(8)?;
+        let Some(after) = after else { return Ok(()) };
+        bytes = after;
+        if content.is_none() && message_type.is_listed(field) {
+            budget.take(8)?;
             continue;
         }
-        left.fields =
-            left.fields.checked_sub(1).ok_or_else(|| format!("a message of more than {MAX_FIELDS} fields"))?;
-        left.take(FIELD_MEMORY)?;
-        match (held, inside.holds(field)) {
+        budget.fields =
+            budget.fields.checked_sub(1).ok_or_else(|| format!("a message of more than {MAX_FIELDS} fields"))?;
+        budget.take(FIELD_MEMORY)?;
+        match (content, message_type.field_content(field)) {
             // The message types have no cycle, so the depth is at most five.
-            (Some(held), Held::Message(inner)) => walk(held, inner, left)?,
+            (Some(content), FieldContent::Message(inner)) => walk(content, inner, budget)?,
             // Each number ends with a byte below 0x80.
-            (Some(held), Held::Numbers(size)) => left.take(size * held.iter().filter(|byte| **byte < 0x80).count())?,
-            (Some(held), Held::Bytes) => left.take(held.len())?,
+            (Some(content), FieldContent::Numbers(size)) => {
+                budget.take(size * content.iter().filter(|byte| **byte < 0x80).count())?;
+            }
+            (Some(content), FieldContent::Bytes) => budget.take(content.len())?,
             (None, _) => {}
         }
     }
     Ok(())
 }
 
-impl Left {
+impl Budget {
+    /// Subtracts bytes of memory.
+    ///
+    /// # Errors
+    /// Fewer bytes are left.
     fn take(&mut self, memory: usize) -> Result<(), String> {
-        let left = self.memory.checked_sub(memory);
-        self.memory = left.ok_or("a message that would take many times its length in memory")?;
+        let memory_left = self.memory.checked_sub(memory);
+        self.memory = memory_left.ok_or("a message that would take many times its length in memory")?;
         Ok(())
     }
 }
@@ -166,8 +172,8 @@ fn delimited(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 /// A number of variable length, and the rest.
 fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let end = bytes.iter().take(10).position(|byte| byte & 0x80 == 0)?;
-    let (own, rest) = bytes.split_at(end + 1);
-    Some((own.iter().rev().fold(0, |value, byte| value << 7 | u64::from(byte & 0x7f)), rest))
+    let (varint, rest) = bytes.split_at(end + 1);
+    Some((varint.iter().rev().fold(0, |value, byte| value << 7 | u64::from(byte & 0x7f)), rest))
 }
 
 #[cfg(test)]
@@ -176,7 +182,7 @@ mod tests {
     use crate::grpc::proto::model_infer_request::InferInputTensor;
     use crate::grpc::proto::{InferTensorContents, ModelInferRequest};
 
-    fn typed(contents: InferTensorContents) -> ModelInferRequest {
+    fn typed_request(contents: InferTensorContents) -> ModelInferRequest {
         let input = InferInputTensor { contents: Some(contents), shape: vec![1; 8], ..InferInputTensor::default() };
         ModelInferRequest { model_name: "m".into(), inputs: vec![input], ..Default::default() }
     }
@@ -185,13 +191,13 @@ mod tests {
     fn what_a_request_needs_is_taken() {
         assert_eq!(check(&[]), Ok(()));
         let mut request =
-            typed(InferTensorContents { fp32_contents: vec![1.5; 100_000], ..InferTensorContents::default() });
+            typed_request(InferTensorContents { fp32_contents: vec![1.5; 100_000], ..InferTensorContents::default() });
         request.raw_input_contents = vec![vec![7; 300].into(), vec![].into()];
         assert_eq!(check(&request.encode_to_vec()), Ok(()));
         let doubles = InferTensorContents { fp64_contents: vec![1.5; 100_000], ..InferTensorContents::default() };
         let pixels = InferTensorContents { uint_contents: vec![7; 1_000_000], ..InferTensorContents::default() };
         for contents in [doubles, pixels] {
-            assert_eq!(check(&typed(contents).encode_to_vec()), Ok(()));
+            assert_eq!(check(&typed_request(contents).encode_to_vec()), Ok(()));
         }
         // Unpacked numbers, as older encoders write them: input { contents { fp32, fp32, .. } }.
         let numbers: Vec<u8> = [0x35, 0, 0, 0x80, 0x3f].repeat(50_000);
@@ -201,19 +207,19 @@ mod tests {
     /// `inner` as the content of nested fields.
     fn nested(path: &[u8], inner: &[u8]) -> Vec<u8> {
         path.iter().rev().fold(inner.to_vec(), |inner, field| {
-            let mut made = vec![field << 3 | 2];
-            prost::encoding::encode_varint(inner.len() as u64, &mut made);
-            [made, inner].concat()
+            let mut message = vec![field << 3 | 2];
+            prost::encoding::encode_varint(inner.len() as u64, &mut message);
+            [message, inner].concat()
         })
     }
 
     #[test]
     fn what_would_take_many_times_its_length_is_refused() {
-        let many =
+        let crowded =
             ModelInferRequest { inputs: vec![InferInputTensor::default(); 2 * MAX_FIELDS], ..Default::default() };
-        assert!(check(&many.encode_to_vec()).unwrap_err().contains("fields"));
+        assert!(check(&crowded.encode_to_vec()).unwrap_err().contains("fields"));
         let (byte_each, empty_each) = (vec![1; 1_000_000], [0x22, 0].repeat(500_000));
-        for (what, message) in [
+        for (field, message) in [
             ("shape", nested(&[5, 3], &byte_each)),
             ("int64_contents", nested(&[5, 5, 3], &byte_each)),
             ("uint64_contents", nested(&[5, 5, 5], &byte_each)),
@@ -221,7 +227,7 @@ mod tests {
             ("parameters of an input", nested(&[5], &empty_each)),
             ("parameters of an output", nested(&[6], &[0x12, 0].repeat(500_000))),
         ] {
-            assert!(check(&message).is_err(), "{what}");
+            assert!(check(&message).is_err(), "{field}");
         }
     }
 

@@ -33,19 +33,23 @@ impl EnergyModel {
         self.w_per_core.value * figures.cpu_s + self.j_per_byte.value * bytes as f64
     }
 
-    /// The basis of the figures, for people.
-    pub(crate) fn told(&self) -> Value {
+    /// Describes the basis of the figures, for people.
+    pub(crate) fn describe(&self) -> Value {
         json!({
             "provenance": "modelled",
             "device": self.device,
-            "coefficients": [told("a busy core", "W", &self.w_per_core), told("a byte", "J", &self.j_per_byte)],
+            "coefficients": [
+                describe_coefficient("a busy core", "W", &self.w_per_core),
+                describe_coefficient("a byte", "J", &self.j_per_byte),
+            ],
         })
     }
 }
 
-/// Describes the energy of one unit.
-fn told(what: &str, unit: &str, c: &Coefficient) -> Value {
-    json!({ "what": what, "value": c.value, "unit": unit, "source": c.source, "assumed": c.assumed() })
+/// Describes the energy of one unit of an activity.
+fn describe_coefficient(activity: &str, unit: &str, coefficient: &Coefficient) -> Value {
+    let Coefficient { value, source, .. } = coefficient;
+    json!({ "what": activity, "value": value, "unit": unit, "source": source, "assumed": coefficient.assumed() })
 }
 
 #[cfg(test)]
@@ -58,8 +62,11 @@ mod tests {
         let figures = Figures { cpu_s: 2.0, sent_bytes: 6_000_000, received_bytes: 4_000_000, ..Figures::default() };
         assert!((model.joules(&figures) - (2.0 * 0.925 + 1e7 * 1e-8)).abs() < 1e-12);
         assert_eq!(model.joules(&Figures::default()), 0.0);
-        let told = model.told();
-        assert_eq!((&told["provenance"], &told["coefficients"][1]["assumed"]), (&json!("modelled"), &json!(true)));
+        let description = model.describe();
+        assert_eq!(
+            (&description["provenance"], &description["coefficients"][1]["assumed"]),
+            (&json!("modelled"), &json!(true))
+        );
         assert!(EnergyModel::load("jetson-nano/5w").is_ok());
         assert!(EnergyModel::load("abacus").is_err());
         assert!(EnergyModel::load("raspberry-pi-4b/ludicrous").is_err());

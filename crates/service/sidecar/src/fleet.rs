@@ -2,7 +2,7 @@
 use crate::ApiError;
 use crate::connector::Connector;
 use crate::energy::EnergyModel;
-use crate::lane::{Asked, Done, Lane};
+use crate::lane::{JobResult, Lane, QueuedInputs};
 use crate::metadata::{FRAME_BYTES, ModelMetadata, Wanted};
 use crate::stats::{Counts, Times};
 use crate::tensor::{Tensor, short};
@@ -63,7 +63,7 @@ pub struct Request {
 }
 
 /// Answers to a batch, and their waiting time.
-pub(crate) struct Answered {
+pub(crate) struct BatchAnswers {
     pub answers: Vec<Answer>,
     pub queued: Duration,
     /// Batch size and duration of each run.
@@ -84,14 +84,14 @@ impl Fleet {
     /// # Errors
     /// A thread cannot be started.
     pub fn start(config: FleetConfig) -> io::Result<Arc<Self>> {
-        let named = config.models.clone();
-        let unknown = named.is_empty().then(|| "the server was not asked yet".to_owned());
+        let models = config.models.clone();
+        let unknown = models.is_empty().then(|| "the server was not asked yet".to_owned());
         let fleet = Arc::new(Self { config, lanes: RwLock::default(), unknown: Mutex::new(unknown) });
-        if named.is_empty() {
+        if models.is_empty() {
             let weak = Arc::downgrade(&fleet);
             thread::Builder::new().name("tacit-models".into()).spawn(move || find_models(&weak))?;
         } else {
-            fleet.open(named)?;
+            fleet.open(models)?;
         }
         Ok(fleet)
     }
@@ -101,11 +101,13 @@ impl Fleet {
         self.config.energy.as_ref()
     }
 
+    /// Makes what connects to the server.
     fn connector(&self) -> Connector {
         let FleetConfig { registry, client, keys, .. } = &self.config;
         Connector { registry: registry.clone(), config: client.clone(), keys: keys.clone() }
     }
 
+    /// Starts a lane and its workers for each model.
     fn open(&self, models: Vec<(String, Option<String>)>) -> io::Result<()> {
         let FleetConfig { queue, workers, ready, ready_batch, labels, .. } = &self.config;
         let connector = self.connector();
@@ -132,13 +134,14 @@ impl Fleet {
     /// # Errors
     /// The reason why one is not.
     pub fn ready(&self) -> Result<(), ApiError> {
-        self.known()?;
+        self.check_known()?;
         self.lanes().iter().try_for_each(|lane| {
             lane.ready().map_err(|why| ApiError::Unavailable(format!("model `{}` is not ready: {why}", lane.name())))
         })
     }
 
-    fn known(&self) -> Result<(), ApiError> {
+    /// Checks that the models are known.
+    fn check_known(&self) -> Result<(), ApiError> {
         match &*self.unknown.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(why) => Err(ApiError::Unavailable(format!("the server's models are not known yet: {why}"))),
             None => Ok(()),
@@ -150,16 +153,16 @@ impl Fleet {
     /// # Errors
     /// There is no model of this name and version, or models are not known yet.
     pub fn lane(&self, name: &str, version: &str) -> Result<Arc<Lane>, ApiError> {
-        let found = self.lanes.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
-        let Some(lane) = found else {
-            self.known()?;
+        let lane = self.lanes.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        let Some(lane) = lane else {
+            self.check_known()?;
             return Err(ApiError::NotFound(format!("there is no model `{}`", short(name))));
         };
         if version.is_empty() || version == VERSION {
             return Ok(lane);
         }
-        let what = format!("model `{name}` has no version `{}`: {VERSION} is the only one", short(version));
-        Err(ApiError::NotFound(what))
+        let message = format!("model `{name}` has no version `{}`: {VERSION} is the only one", short(version));
+        Err(ApiError::NotFound(message))
     }
 
     /// Most bytes of a request for any of the models.
@@ -234,41 +237,42 @@ pub async fn infer(lane: &Arc<Lane>, request: Request) -> Result<Reply, ApiError
     let begun = Instant::now();
     let result = infer_timed(lane, request, begun).await;
     match &result {
-        Ok((_, times)) => lane.stats.answered(times),
-        Err(_) => lane.stats.failed(begun.elapsed()),
+        Ok((_, times)) => lane.stats.record_success(times),
+        Err(_) => lane.stats.record_failure(begun.elapsed()),
     }
     result.map(|(reply, _)| reply)
 }
 
+/// Answers a request and measures the time of each stage.
 async fn infer_timed(lane: &Arc<Lane>, request: Request, begun: Instant) -> Result<(Reply, Times), ApiError> {
     let metadata: Arc<ModelMetadata> = lane.metadata()?;
     let Request { inputs, outputs, timeout, priority, .. } = request;
     metadata.check_wanted(&outputs)?;
     let mut rows = metadata.accept(inputs, lane.capacity())?;
     let (count, accepted) = (rows.inputs.len() as u64, begun.elapsed());
-    let answered = answers(lane, rows.inputs.clone(), priority, timeout).await?;
+    let answered = collect_answers(lane, rows.inputs.clone(), priority, timeout).await?;
     let finishing = Instant::now();
-    let outputs = metadata.reply(&outputs, &rows.placed(&answered.answers))?;
+    let outputs = metadata.reply(&outputs, &rows.in_row_order(&answered.answers))?;
     let reply = Reply { outputs, refused: std::mem::take(&mut rows.refused) };
-    let Answered { queued, runs, .. } = answered;
-    let times = Times { inputs: count, accepted, queued, runs, finished: finishing.elapsed(), all: begun.elapsed() };
+    let BatchAnswers { queued, runs, .. } = answered;
+    let times = Times { inputs: count, accepted, queued, runs, finished: finishing.elapsed(), total: begun.elapsed() };
     Ok((reply, times))
 }
 
 /// Queues inputs and waits for their answers, for at most `timeout`.
-pub(crate) async fn answers(
+pub(crate) async fn collect_answers(
     lane: &Arc<Lane>,
     inputs: Vec<Vec<f32>>,
     priority: u64,
     timeout: Option<Duration>,
-) -> Result<Answered, ApiError> {
+) -> Result<BatchAnswers, ApiError> {
     let rank = priority.checked_sub(1).unwrap_or(u64::MAX);
     // Dropping the ticket ends the work, on a time-out as well as when the caller has disconnected.
-    let Asked { answers, ticket: _ticket } = lane.ask(inputs, rank)?;
-    let all = async {
-        let mut answered = Answered { answers: Vec::new(), queued: Duration::ZERO, runs: Vec::new() };
+    let QueuedInputs { answers, ticket: _ticket } = lane.enqueue(inputs, rank)?;
+    let collected = async {
+        let mut answered = BatchAnswers { answers: Vec::new(), queued: Duration::ZERO, runs: Vec::new() };
         for answer in answers {
-            let Done { answer, queued, worked } = answer.await.unwrap_or_else(|_| {
+            let JobResult { answer, queued, worked } = answer.await.unwrap_or_else(|_| {
                 Err(ApiError::Unavailable("the sidecar is stopping, or its worker has failed".into()))
             })?;
             answered.queued = answered.queued.max(queued);
@@ -283,7 +287,7 @@ pub(crate) async fn answers(
         Ok(answered)
     };
     match timeout {
-        None => all.await,
-        Some(timeout) => tokio::time::timeout(timeout, all).await.unwrap_or(Err(ApiError::Timeout)),
+        None => collected.await,
+        Some(timeout) => tokio::time::timeout(timeout, collected).await.unwrap_or(Err(ApiError::Timeout)),
     }
 }

@@ -1,12 +1,12 @@
 //! The protocol over gRPC.
 use crate::ApiError;
 use crate::fleet::{self, Fleet, Reply, VERSION};
-use crate::json::{Parameters, Scalar, Settings, unknown, wanted};
+use crate::json::{Parameters, Scalar, Settings, unknown_parameter, wanted_output};
 use crate::metadata::{TensorDescription, Wanted};
-use crate::rest::{EXTENSIONS, SERVER, platform, told_state};
+use crate::rest::{EXTENSIONS, SERVER, platform, state_and_reason};
 use crate::rows;
 use crate::stats::{Counts, Total, Totals};
-use crate::tensor::{Tensor, Values, not_an_input};
+use crate::tensor::{Tensor, Values, unsupported_datatype};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,9 +38,9 @@ pub(crate) struct Service {
     fleet: Arc<Fleet>,
 }
 
-/// Wraps the service for requests; messages have at most `most` bytes.
-pub(crate) fn service(fleet: Arc<Fleet>, most: usize) -> GrpcInferenceServiceServer<Service> {
-    GrpcInferenceServiceServer::new(Service { fleet }).max_decoding_message_size(most)
+/// The gRPC service of a fleet; messages have at most `max_bytes` bytes.
+pub(crate) fn service(fleet: Arc<Fleet>, max_bytes: usize) -> GrpcInferenceServiceServer<Service> {
+    GrpcInferenceServiceServer::new(Service { fleet }).max_decoding_message_size(max_bytes)
 }
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -72,14 +72,14 @@ impl GrpcInferenceService for Service {
     async fn model_metadata(&self, request: Request<ModelMetadataRequest>) -> Answer<ModelMetadataResponse> {
         let ModelMetadataRequest { name, version } = request.into_inner();
         let metadata = self.fleet.lane(&name, &version)?.metadata()?;
-        let told =
+        let describe =
             |TensorDescription { name, datatype, shape }| TensorMetadata { name, datatype: datatype.into(), shape };
         Ok(Response::new(ModelMetadataResponse {
             name,
             versions: vec![VERSION.into()],
             platform: platform(&metadata.backend),
-            inputs: vec![told(metadata.input())],
-            outputs: metadata.outputs().into_iter().map(told).collect(),
+            inputs: vec![describe(metadata.input())],
+            outputs: metadata.outputs().into_iter().map(describe).collect(),
         }))
     }
 
@@ -88,12 +88,12 @@ impl GrpcInferenceService for Service {
         let request = request.into_inner();
         let lane = self.fleet.lane(&request.model_name, &request.model_version)?;
         let (model_name, id, raw) = (request.model_name.clone(), request.id.clone(), answers_raw(&request));
-        let read = tokio::task::spawn_blocking(move || read(request)).await;
-        let mut request = read.map_err(|e| ApiError::Internal(e.to_string()))??;
+        let decoded = tokio::task::spawn_blocking(move || read(request)).await;
+        let mut request = decoded.map_err(|e| ApiError::Internal(e.to_string()))??;
         request.timeout = request.timeout.into_iter().chain(deadline).min();
         let Reply { outputs, refused } = fleet::infer(&lane, request).await?;
-        let (outputs, raw_output_contents) = written(outputs, raw);
-        let parameters = rows::told(&refused).into_iter().map(|(name, value)| {
+        let (outputs, raw_output_contents) = convert_outputs(outputs, raw);
+        let parameters = rows::refusal_parameters(&refused).into_iter().map(|(name, value)| {
             (name.to_owned(), InferParameter { parameter_choice: Some(ParameterChoice::StringParam(value)) })
         });
         let (model_version, parameters) = (VERSION.into(), parameters.collect());
@@ -127,15 +127,16 @@ impl GrpcInferenceService for Service {
             return Err(ApiError::NotFound("there is one repository, and it has no name".into()).into());
         }
         let lanes = self.fleet.lanes();
-        let shown = lanes.iter().map(|lane| (lane, lane.ready())).filter(|(_, state)| state.is_ok() || !ready);
-        let told = shown.map(|(lane, state)| {
-            let [state, reason] = told_state(state);
+        let listed = lanes.iter().map(|lane| (lane, lane.ready())).filter(|(_, state)| state.is_ok() || !ready);
+        let models = listed.map(|(lane, state)| {
+            let [state, reason] = state_and_reason(state);
             ModelIndex { name: lane.name().into(), version: VERSION.into(), state, reason }
         });
-        Ok(Response::new(RepositoryIndexResponse { models: told.collect() }))
+        Ok(Response::new(RepositoryIndexResponse { models: models.collect() }))
     }
 }
 
+/// Converts the counts of a model to their message.
 fn statistics(name: String, counts: Counts) -> ModelStatistics {
     // The message has no field for batch sizes.
     let Counts { last_inference, inference_count, execution_count, inference_stats, batches: _ } = counts;
@@ -162,9 +163,9 @@ fn total(total: Total) -> Option<StatisticDuration> {
 
 /// The time limit of the caller, from the header `grpc-timeout`: up to eight digits and a unit.
 fn deadline(metadata: &MetadataMap) -> Result<Option<Duration>, ApiError> {
-    let Some(given) = metadata.get("grpc-timeout") else { return Ok(None) };
-    let given = given.to_str().unwrap_or("");
-    let split = given.split_at_checked(given.len().saturating_sub(1));
+    let Some(header) = metadata.get("grpc-timeout") else { return Ok(None) };
+    let header = header.to_str().unwrap_or("");
+    let split = header.split_at_checked(header.len().saturating_sub(1));
     let split = split.filter(|(count, _)| (1..=8).contains(&count.len()) && count.bytes().all(|b| b.is_ascii_digit()));
     let (count, unit) = split.unwrap_or(("", ""));
     let nanoseconds: u64 = match unit {
@@ -192,7 +193,7 @@ fn answers_raw(request: &ModelInferRequest) -> bool {
 /// [`ApiError::Bad`], [`ApiError::Unsupported`].
 pub fn read(request: ModelInferRequest) -> Result<fleet::Request, ApiError> {
     let ModelInferRequest { id, parameters, inputs, outputs, raw_input_contents, .. } = request;
-    let Settings { timeout, priority, binary } = Settings::read(&scalars(parameters)?)?;
+    let Settings { timeout, priority, binary } = Settings::from_parameters(&scalars(parameters)?)?;
     if !raw_input_contents.is_empty() && raw_input_contents.len() != inputs.len() {
         let (raw, inputs) = (raw_input_contents.len(), inputs.len());
         return Err(ApiError::Bad(format!("{raw} raw_input_contents for {inputs} inputs")));
@@ -201,7 +202,7 @@ pub fn read(request: ModelInferRequest) -> Result<fleet::Request, ApiError> {
     let inputs = inputs.into_iter().map(|input| {
         let InferInputTensor { name, datatype, shape, parameters, contents } = input;
         if let Some(name) = parameters.keys().next() {
-            return Err(unknown("of an input", name, "none"));
+            return Err(unknown_parameter("of an input", name, "none"));
         }
         let values = match (contents, raws.next()) {
             (Some(contents), None) => typed(&datatype, contents)?,
@@ -213,11 +214,12 @@ pub fn read(request: ModelInferRequest) -> Result<fleet::Request, ApiError> {
         Ok(Tensor { name, shape, values })
     });
     let inputs = inputs.collect::<Result<_, _>>()?;
-    let outputs = outputs.into_iter().map(|output| wanted(output.name, &scalars(output.parameters)?));
+    let outputs = outputs.into_iter().map(|output| wanted_output(output.name, &scalars(output.parameters)?));
     let outputs: Vec<Wanted> = outputs.collect::<Result<_, _>>()?;
     Ok(fleet::Request { id, inputs, outputs, timeout, priority, binary })
 }
 
+/// Reads the values of parameters.
 fn scalars(parameters: HashMap<String, InferParameter>) -> Result<Parameters, ApiError> {
     let scalars = parameters.into_iter().map(|(name, value)| scalar(&name, value).map(|scalar| (name, scalar)));
     scalars.collect()
@@ -231,7 +233,7 @@ fn scalar(name: &str, value: InferParameter) -> Result<Scalar, ApiError> {
         Some(ParameterChoice::StringParam(v)) => Scalar::Text(v),
         Some(ParameterChoice::DoubleParam(v)) => Scalar::Real(v),
         Some(ParameterChoice::Uint64Param(v)) => i64::try_from(v).map_or(Scalar::Real(v as f64), Scalar::Whole),
-        None => return Err(unknown("of the request", name, "those with a value")),
+        None => return Err(unknown_parameter("of the request", name, "those with a value")),
     })
 }
 
@@ -241,15 +243,16 @@ fn typed(datatype: &str, mut contents: InferTensorContents) -> Result<Values, Ap
         "FP32" => Values::F32(std::mem::take(&mut contents.fp32_contents)),
         "FP64" => Values::F64(std::mem::take(&mut contents.fp64_contents)),
         "UINT8" => Values::from_whole(&std::mem::take(&mut contents.uint_contents))?,
-        other => return Err(not_an_input(other)),
+        datatype => return Err(unsupported_datatype(datatype)),
     };
     if contents != InferTensorContents::default() {
         return Err(ApiError::Bad("the contents are not in the list of the datatype alone".into()));
     }
-    values.finite()
+    values.check_finite()
 }
 
-fn written(outputs: Vec<(Tensor, Wanted)>, raw: bool) -> (Vec<InferOutputTensor>, Vec<Vec<u8>>) {
+/// Converts outputs to their messages, and to their bytes if these follow raw.
+fn convert_outputs(outputs: Vec<(Tensor, Wanted)>, raw: bool) -> (Vec<InferOutputTensor>, Vec<Vec<u8>>) {
     let raws = if raw { outputs.iter().map(|(tensor, _)| tensor.values.to_bytes()).collect() } else { vec![] };
     (outputs.into_iter().map(|(tensor, _)| output(tensor, raw)).collect(), raws)
 }
@@ -275,7 +278,7 @@ mod tests {
 
     #[test]
     fn deadlines_are_read() {
-        let read = |text: &str| {
+        let parse = |text: &str| {
             let mut metadata = MetadataMap::new();
             metadata.insert("grpc-timeout", text.parse().unwrap());
             deadline(&metadata)
@@ -287,10 +290,10 @@ mod tests {
             ("1H", Duration::from_secs(3600)),
             ("7n", Duration::from_nanos(7)),
         ] {
-            assert_eq!(read(text), Ok(Some(time)), "{text}");
+            assert_eq!(parse(text), Ok(Some(time)), "{text}");
         }
         for text in ["", "S", "2", "2x", "-2S", "123456789S", "2 S"] {
-            assert!(read(text).is_err(), "{text}");
+            assert!(parse(text).is_err(), "{text}");
         }
     }
 

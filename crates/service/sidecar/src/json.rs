@@ -62,9 +62,11 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// Reads the settings from the parameters of a request.
+    ///
     /// # Errors
     /// A parameter is unknown, or has an invalid value.
-    pub(crate) fn read(parameters: &Parameters) -> Result<Self, ApiError> {
+    pub(crate) fn from_parameters(parameters: &Parameters) -> Result<Self, ApiError> {
         let mut settings = Self::default();
         for (name, value) in parameters {
             match (name.as_str(), value) {
@@ -75,8 +77,8 @@ impl Settings {
                 ("priority", Scalar::Whole(priority @ 0..)) => settings.priority = priority.unsigned_abs(),
                 ("binary_data_output", Scalar::Flag(binary)) => settings.binary = *binary,
                 _ => {
-                    let known = "timeout (microseconds), priority (0 and more), binary_data_output";
-                    return Err(unknown("of the request", name, known));
+                    let known_names = "timeout (microseconds), priority (0 and more), binary_data_output";
+                    return Err(unknown_parameter("of the request", name, known_names));
                 }
             }
         }
@@ -85,7 +87,7 @@ impl Settings {
 }
 
 /// Reads an output and its parameters.
-pub(crate) fn wanted(name: String, parameters: &Parameters) -> Result<Wanted, ApiError> {
+pub(crate) fn wanted_output(name: String, parameters: &Parameters) -> Result<Wanted, ApiError> {
     let mut wanted = Wanted { name, ..Wanted::default() };
     for (name, value) in parameters {
         match (name.as_str(), value) {
@@ -93,18 +95,19 @@ pub(crate) fn wanted(name: String, parameters: &Parameters) -> Result<Wanted, Ap
             ("classification", Scalar::Whole(count @ 0..)) => {
                 wanted.classes = usize::try_from(*count).unwrap_or(usize::MAX);
             }
-            _ => return Err(unknown("of an output", name, "binary_data, classification")),
+            _ => return Err(unknown_parameter("of an output", name, "binary_data, classification")),
         }
     }
     Ok(wanted)
 }
 
-pub(crate) fn unknown(whose: &str, name: &str, known: &str) -> ApiError {
+/// Returns the error for a parameter that is unknown or has an unusable value.
+pub(crate) fn unknown_parameter(whose: &str, name: &str, known_names: &str) -> ApiError {
     if name.starts_with("shared_memory") {
         return ApiError::Unsupported(format!("shared memory (parameter `{name}`)"));
     }
     let name = short(name);
-    ApiError::Bad(format!("parameter `{name}` {whose} is unknown or has no value that is taken; known: {known}"))
+    ApiError::Bad(format!("parameter `{name}` {whose} is unknown or has no value that is taken; known: {known_names}"))
 }
 
 /// Reads a request whose JSON has `header` bytes; tensors follow it.
@@ -117,7 +120,7 @@ pub fn read(bytes: &[u8], header: Option<usize>) -> Result<Request, ApiError> {
     };
     let body: Body =
         serde_json::from_slice(text).map_err(|e| ApiError::Bad(format!("the JSON of the request: {}", cut(&e))))?;
-    let settings = Settings::read(&body.parameters)?;
+    let settings = Settings::from_parameters(&body.parameters)?;
     let mut inputs = Vec::with_capacity(body.inputs.len());
     for input in body.inputs {
         let Input { name, shape, datatype, parameters, data } = input;
@@ -125,11 +128,11 @@ pub fn read(bytes: &[u8], header: Option<usize>) -> Result<Request, ApiError> {
         let values = match (data, size) {
             (Some(Numbers(numbers)), None) => Values::from_numbers(&datatype, numbers)?,
             (None, Some(size)) => {
-                let Some((own, others)) = rest.split_at_checked(size) else {
+                let Some((tensor_bytes, remainder)) = rest.split_at_checked(size) else {
                     return Err(ApiError::Bad("binary_data_size is more than the body has behind its JSON".into()));
                 };
-                rest = others;
-                Values::from_bytes(&datatype, own)?
+                rest = remainder;
+                Values::from_bytes(&datatype, tensor_bytes)?
             }
             _ => return Err(ApiError::Bad("an input has either `data` or the parameter binary_data_size".into())),
         };
@@ -138,18 +141,19 @@ pub fn read(bytes: &[u8], header: Option<usize>) -> Result<Request, ApiError> {
     if !rest.is_empty() {
         return Err(ApiError::Bad(format!("{} bytes behind the last tensor", rest.len())));
     }
-    let outputs = body.outputs.into_iter().map(|output| wanted(output.name, &output.parameters));
+    let outputs = body.outputs.into_iter().map(|output| wanted_output(output.name, &output.parameters));
     let outputs = outputs.collect::<Result<_, ApiError>>()?;
     let Settings { timeout, priority, binary } = settings;
     Ok(Request { id: body.id, inputs, outputs, timeout, priority, binary })
 }
 
+/// Bytes of an input that follows the JSON, if its parameters say so.
 fn binary_size(parameters: &Parameters) -> Result<Option<usize>, ApiError> {
     let mut size = None;
     for (name, value) in parameters {
         match (name.as_str(), value) {
             ("binary_data_size", Scalar::Whole(bytes @ 0..)) => size = usize::try_from(*bytes).ok(),
-            _ => return Err(unknown("of an input", name, "binary_data_size")),
+            _ => return Err(unknown_parameter("of an input", name, "binary_data_size")),
         }
     }
     Ok(size)
@@ -173,13 +177,13 @@ pub fn write(
     let mut raw = Vec::new();
     let tensors = outputs.iter().map(|(tensor, wanted)| {
         let Tensor { name, shape, values } = tensor;
-        let mut told = json!({ "name": name, "datatype": values.datatype(), "shape": shape });
+        let mut object = json!({ "name": name, "datatype": values.datatype(), "shape": shape });
         if wanted.binary.unwrap_or(binary) {
             let bytes = values.to_bytes();
-            told["parameters"] = json!({ "binary_data_size": bytes.len() });
+            object["parameters"] = json!({ "binary_data_size": bytes.len() });
             raw.extend_from_slice(&bytes);
         } else {
-            told["data"] = match values {
+            object["data"] = match values {
                 Values::F32(v) => json!(v),
                 Values::F64(v) => json!(v),
                 Values::U8(v) => json!(v),
@@ -187,35 +191,35 @@ pub fn write(
                 Values::Text(v) => json!(v),
             };
         }
-        told
+        object
     });
     let tensors: Vec<Value> = tensors.collect();
-    let mut told = json!({ "model_name": model, "model_version": VERSION, "outputs": tensors });
+    let mut object = json!({ "model_name": model, "model_version": VERSION, "outputs": tensors });
     if !id.is_empty() {
-        told["id"] = json!(id);
+        object["id"] = json!(id);
     }
     if !parameters.is_empty() {
         let named = parameters.iter().map(|(name, value)| ((*name).to_owned(), json!(value)));
-        told["parameters"] = Value::Object(named.collect());
+        object["parameters"] = Value::Object(named.collect());
     }
-    (told.to_string().into_bytes(), raw)
+    (object.to_string().into_bytes(), raw)
 }
 
 /// Numbers of a list, possibly nested, in order of appearance.
 pub(crate) struct Numbers(pub(crate) Vec<f64>);
 
-/// The target of numbers, and how many more lists may nest.
-struct Into<'a>(&'a mut Vec<f64>, usize);
+/// Appends numbers to a list; the second field is how many more lists may nest.
+struct NumberVisitor<'a>(&'a mut Vec<f64>, usize);
 
 impl<'de> Deserialize<'de> for Numbers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut numbers = Vec::new();
-        deserializer.deserialize_seq(Into(&mut numbers, MAX_AXES))?;
+        deserializer.deserialize_seq(NumberVisitor(&mut numbers, MAX_AXES))?;
         Ok(Self(numbers))
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Into<'_> {
+impl<'de> DeserializeSeed<'de> for NumberVisitor<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -223,7 +227,7 @@ impl<'de> DeserializeSeed<'de> for Into<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Into<'_> {
+impl<'de> Visitor<'de> for NumberVisitor<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -244,23 +248,24 @@ impl<'de> Visitor<'de> for Into<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let Some(below) = self.1.checked_sub(1) else {
+        let Some(depth) = self.1.checked_sub(1) else {
             return Err(A::Error::custom("lists in lists, deeper than tensors have axes"));
         };
-        while list.next_element_seed(Into(self.0, below))?.is_some() {}
+        while list.next_element_seed(NumberVisitor(self.0, depth))?.is_some() {}
         Ok(())
     }
 }
 
 impl<'de> Deserialize<'de> for Scalar {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(OneScalar)
+        deserializer.deserialize_any(ScalarVisitor)
     }
 }
 
-struct OneScalar;
+/// Reads one scalar.
+struct ScalarVisitor;
 
-impl Visitor<'_> for OneScalar {
+impl Visitor<'_> for ScalarVisitor {
     type Value = Scalar;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -17,7 +17,7 @@ pub(crate) struct Key {
 }
 
 /// The result of one input.
-pub(crate) struct Done {
+pub(crate) struct JobResult {
     pub answer: Answer,
     pub queued: Duration,
     /// Time of the whole batch.
@@ -28,14 +28,15 @@ pub(crate) struct Done {
 pub(crate) struct Job {
     /// The normalised input.
     pub input: Vec<f32>,
-    pub reply: oneshot::Sender<Result<Done, ApiError>>,
-    pub asked: Instant,
+    pub reply: oneshot::Sender<Result<JobResult, ApiError>>,
+    /// When the input was queued.
+    pub queued_at: Instant,
     /// Whether a connection was lost during it already.
     pub retried: bool,
     /// Number of its request.
     pub request: u64,
-    /// Number of inputs of the request; on its first input only.
-    pub first_of: Option<usize>,
+    /// Number of inputs of the request; `None` but for its first input.
+    pub request_inputs: Option<usize>,
 }
 
 /// The next step of a worker.
@@ -69,7 +70,7 @@ struct State {
     /// Number of workers with a connection.
     workers: usize,
     /// Why the last attempt to connect failed, if no worker has a connection.
-    down: Option<String>,
+    fault: Option<String>,
     /// Whether there were answers since the thread that makes material ahead last looked.
     used: bool,
     stopping: bool,
@@ -83,25 +84,25 @@ struct Running {
 
 impl Lane {
     pub(crate) fn new(name: &str, backend: Option<&str>, capacity: usize) -> Self {
-        let state = State { down: Some("not connected yet".into()), used: true, ..State::default() };
+        let state = State { fault: Some("not connected yet".into()), used: true, ..State::default() };
         let (name, backend) = (name.into(), backend.map(str::to_owned));
         let (state, progress) = (Mutex::new(state), Mutex::default());
         Self { name, backend, capacity, state, changed: Condvar::new(), progress, stats: Stats::default() }
     }
 
-    /// A new place where a worker records the progress of its phases.
-    pub(crate) fn shows(&self) -> Arc<Progress> {
+    /// Makes a record in which a worker notes the progress of its phases.
+    pub(crate) fn new_progress(&self) -> Arc<Progress> {
         let progress = Arc::<Progress>::default();
-        let mut all = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|one| one.strong_count() > 0);
-        all.push(Arc::downgrade(&progress));
+        let mut trackers = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        trackers.retain(|tracker| tracker.strong_count() > 0);
+        trackers.push(Arc::downgrade(&progress));
         progress
     }
 
     /// The running phases.
     pub(crate) fn steps(&self) -> Vec<Step> {
-        let all = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter().filter_map(Weak::upgrade).flat_map(|one| one.now()).collect()
+        let trackers = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        trackers.iter().filter_map(Weak::upgrade).flat_map(|tracker| tracker.now()).collect()
     }
 
     /// The model's name at the server.
@@ -127,11 +128,11 @@ impl Lane {
         self.lock().waiting.len()
     }
 
-    /// Number of inputs that a worker which takes at most `most` would get next.
-    pub(crate) fn upcoming(&self, most: usize) -> usize {
+    /// Number of inputs that a worker which takes at most `max` would get next.
+    pub(crate) fn upcoming(&self, max: usize) -> usize {
         let state = self.lock();
         let first = state.waiting.values().next().map(|job| job.request);
-        state.waiting.values().take_while(|job| Some(job.request) == first).take(most).count()
+        state.waiting.values().take_while(|job| Some(job.request) == first).take(max).count()
     }
 
     /// Number of running inputs.
@@ -160,18 +161,18 @@ impl Lane {
     /// # Errors
     /// The reason why not.
     pub fn ready(&self) -> Result<(), String> {
-        self.lock().down.clone().map_or(Ok(()), Err)
+        self.lock().fault.clone().map_or(Ok(()), Err)
     }
 
     fn unavailable(&self, state: &State) -> ApiError {
-        let why = state.down.as_deref().unwrap_or("the sidecar is stopping");
+        let why = state.fault.as_deref().unwrap_or("the sidecar is stopping");
         ApiError::Unavailable(format!("model `{}` is not ready: {why}", self.name))
     }
 
     /// Queues all inputs or none; returns the receivers of their results.
-    pub(crate) fn ask(self: &Arc<Self>, inputs: Vec<Vec<f32>>, rank: u64) -> Result<Asked, ApiError> {
+    pub(crate) fn enqueue(self: &Arc<Self>, inputs: Vec<Vec<f32>>, rank: u64) -> Result<QueuedInputs, ApiError> {
         let mut state = self.lock();
-        if state.stopping || state.down.is_some() {
+        if state.stopping || state.fault.is_some() {
             return Err(self.unavailable(&state));
         }
         if state.waiting.len() + inputs.len() > self.capacity {
@@ -179,24 +180,24 @@ impl Lane {
         }
         let (mut keys, mut answers) = (Vec::new(), Vec::new());
         let (count, request) = (inputs.len(), state.turns + 1);
-        for (place, input) in inputs.into_iter().enumerate() {
+        for (index, input) in inputs.into_iter().enumerate() {
             let (reply, answer) = oneshot::channel();
             state.turns += 1;
             let key = Key { rank, turn: state.turns };
-            let first_of = (place == 0).then_some(count);
-            let job = Job { input, reply, asked: Instant::now(), retried: false, request, first_of };
+            let request_inputs = (index == 0).then_some(count);
+            let job = Job { input, reply, queued_at: Instant::now(), retried: false, request, request_inputs };
             state.waiting.insert(key, job);
             keys.push(key);
             answers.push(answer);
         }
         drop(state);
         self.changed.notify_all();
-        Ok(Asked { answers, ticket: Ticket { lane: self.clone(), keys } })
+        Ok(QueuedInputs { answers, ticket: Ticket { lane: self.clone(), keys } })
     }
 
-    /// Takes the next jobs, at most `most` of one request, for a worker whose connection `closer`
+    /// Takes the next jobs, at most `max_jobs` of one request, for a worker whose connection `closer`
     /// ends.
-    pub(crate) fn next(&self, closer: &Arc<Closer>, most: usize, patience: Duration) -> Next {
+    pub(crate) fn next(&self, closer: &Arc<Closer>, max_jobs: usize, patience: Duration) -> Next {
         let state = self.lock();
         let waited = self.changed.wait_timeout_while(state, patience, |s| s.waiting.is_empty() && !s.stopping);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -205,7 +206,7 @@ impl Lane {
         }
         let mut jobs: Vec<(Key, Job)> = Vec::new();
         while let Some(next) = state.waiting.first_entry()
-            && jobs.len() < most
+            && jobs.len() < max_jobs
             && jobs.first().is_none_or(|(_, first)| first.request == next.get().request)
         {
             jobs.push(next.remove_entry());
@@ -219,7 +220,7 @@ impl Lane {
     }
 
     /// Ends a running job; returns whether its caller has given it up.
-    pub(crate) fn ended(&self, key: Key) -> bool {
+    pub(crate) fn end_job(&self, key: Key) -> bool {
         let mut state = self.lock();
         let given_up = state.running.remove(&key).is_none_or(|running| running.given_up);
         state.used = true;
@@ -229,7 +230,7 @@ impl Lane {
     }
 
     /// Adds a connection that works for a running job: giving up the job ends it as well.
-    pub(crate) fn also_ends(&self, key: Key, closer: Arc<Closer>) {
+    pub(crate) fn add_closer(&self, key: Key, closer: Arc<Closer>) {
         match self.lock().running.get_mut(&key) {
             Some(running) if !running.given_up => running.closers.push(closer),
             _ => closer.close(),
@@ -242,7 +243,7 @@ impl Lane {
     }
 
     /// Puts a job back at its position, for another connection.
-    pub(crate) fn again(&self, key: Key, job: Job) {
+    pub(crate) fn requeue(&self, key: Key, job: Job) {
         let mut state = self.lock();
         if !state.stopping {
             state.waiting.insert(key, Job { retried: true, ..job });
@@ -252,38 +253,38 @@ impl Lane {
     /// Fails the waiting inputs of a request of which one input has failed.
     pub(crate) fn fail_others(&self, request: u64, error: &ApiError) {
         let mut state = self.lock();
-        let others: Vec<Key> = state.waiting.iter().filter(|(_, j)| j.request == request).map(|(k, _)| *k).collect();
-        let others: Vec<Job> = others.iter().filter_map(|key| state.waiting.remove(key)).collect();
+        let siblings: Vec<Key> = state.waiting.iter().filter(|(_, j)| j.request == request).map(|(k, _)| *k).collect();
+        let siblings: Vec<Job> = siblings.iter().filter_map(|key| state.waiting.remove(key)).collect();
         drop(state);
-        for job in others {
+        for job in siblings {
             // The caller may have left.
             let _ = job.reply.send(Err(error.clone()));
         }
     }
 
     /// Records that a worker has a connection.
-    pub(crate) fn connected(&self, metadata: ModelMetadata) {
+    pub(crate) fn record_connected(&self, metadata: ModelMetadata) {
         let mut state = self.lock();
         state.workers += 1;
-        state.down = None;
+        state.fault = None;
         state.metadata = Some(Arc::new(metadata));
     }
 
     /// Records that a worker has lost its connection and makes another; requests may wait for that.
-    pub(crate) fn disconnected(&self) {
+    pub(crate) fn record_disconnected(&self) {
         self.lock().workers -= 1;
     }
 
     /// Records that a worker cannot connect. If no other worker has a connection, fails all waiting
     /// jobs. Returns whether the reason is new.
-    pub(crate) fn unreachable(&self, error: &ApiError) -> bool {
+    pub(crate) fn record_unreachable(&self, error: &ApiError) -> bool {
         let mut state = self.lock();
         if state.workers > 0 {
             return false;
         }
         let reason = Some(error.to_string());
-        let news = state.down != reason;
-        state.down = reason;
+        let news = state.fault != reason;
+        state.fault = reason;
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
         for job in waiting.into_values() {
@@ -303,7 +304,7 @@ impl Lane {
 
     /// Waits until no job waits or runs, and there was an answer since the last call; returns
     /// whether the lane is stopping.
-    pub(crate) fn idle_after_use(&self) -> bool {
+    pub(crate) fn wait_until_idle(&self) -> bool {
         let state = self.lock();
         let idle = self
             .changed
@@ -318,8 +319,8 @@ impl Lane {
         self.lock().stopping
     }
 
-    /// Makes the thread that makes material ahead look again.
-    pub(crate) fn look_again(&self) {
+    /// Asks the thread that makes material ahead to look again.
+    pub(crate) fn request_refill(&self) {
         self.lock().used = true;
     }
 
@@ -348,8 +349,8 @@ impl Lane {
 }
 
 /// Queued inputs.
-pub(crate) struct Asked {
-    pub answers: Vec<oneshot::Receiver<Result<Done, ApiError>>>,
+pub(crate) struct QueuedInputs {
+    pub answers: Vec<oneshot::Receiver<Result<JobResult, ApiError>>>,
     /// Dropping it gives up the inputs: waiting ones are removed, running ones are ended.
     pub ticket: Ticket,
 }

@@ -65,7 +65,7 @@ impl ModelMetadata {
     /// Describes the input.
     #[must_use]
     pub fn input(&self) -> TensorDescription {
-        told(INPUT, &self.interface.input_shape)
+        describe_tensor(INPUT, &self.interface.input_shape)
     }
 
     /// Describes the outputs.
@@ -73,9 +73,9 @@ impl ModelMetadata {
     pub fn outputs(&self) -> Vec<TensorDescription> {
         let Interface { outputs, output_shape, output_mode, .. } = &self.interface;
         match (output_mode, outputs.as_slice()) {
-            (OutputMode::Top1, _) => vec![TensorDescription { datatype: "INT64", ..told(CLASS, &[1]) }],
-            (OutputMode::Logits, []) => vec![told(OUTPUT, output_shape)],
-            (OutputMode::Logits, several) => several.iter().map(|o| told(&o.name, &o.shape)).collect(),
+            (OutputMode::Top1, _) => vec![TensorDescription { datatype: "INT64", ..describe_tensor(CLASS, &[1]) }],
+            (OutputMode::Logits, []) => vec![describe_tensor(OUTPUT, output_shape)],
+            (OutputMode::Logits, several) => several.iter().map(|o| describe_tensor(&o.name, &o.shape)).collect(),
         }
     }
 
@@ -97,8 +97,8 @@ impl ModelMetadata {
     #[must_use]
     pub fn takes_pixels(&self) -> bool {
         let InputSpec { mean, std, pixel_scale, .. } = &self.interface.input;
-        let is_said = !mean.is_empty() || !std.is_empty() || *pixel_scale != 1.0;
-        self.has_picture_shape() && (is_said || (self.takes_uniform(0.0) && self.takes_uniform(255.0)))
+        let is_stated = !mean.is_empty() || !std.is_empty() || *pixel_scale != 1.0;
+        self.has_picture_shape() && (is_stated || (self.takes_uniform(0.0) && self.takes_uniform(255.0)))
     }
 
     /// Whether the model accepts a picture of equal pixels.
@@ -116,40 +116,40 @@ impl ModelMetadata {
         }
     }
 
-    /// Converts tensors, a batch of at most `most` rows, to normalised inputs, one for each
+    /// Converts tensors, a batch of at most `max_rows` rows, to normalised inputs, one for each
     /// accepted row.
     ///
     /// # Errors
     /// The tensors do not fit the model's input, or all rows are refused.
-    pub fn accept(&self, tensors: Vec<Tensor>, most: usize) -> Result<Accepted, ApiError> {
+    pub fn accept(&self, tensors: Vec<Tensor>, max_rows: usize) -> Result<Accepted, ApiError> {
         let count = tensors.len();
         let Ok([Tensor { name, shape, values }]) = <[Tensor; 1]>::try_from(tensors) else {
-            return bad(format!("{count} inputs: the model has one, `{INPUT}`"));
+            return refuse_tensors(format!("{count} inputs: the model has one, `{INPUT}`"));
         };
         if name != INPUT {
-            return bad(format!("there is no input `{}`: the model has one, `{INPUT}`", short(&name)));
+            return refuse_tensors(format!("there is no input `{}`: the model has one, `{INPUT}`", short(&name)));
         }
         let wanted = &self.interface.input_shape;
-        let [batch, one @ ..] = shape.as_slice() else {
-            return bad(format!("a shape without axes: the model takes {:?}", self.input().shape));
+        let [batch, row @ ..] = shape.as_slice() else {
+            return refuse_tensors(format!("a shape without axes: the model takes {:?}", self.input().shape));
         };
-        if one != wanted.as_slice() {
+        if row != wanted.as_slice() {
             let shape: Vec<usize> = shape.iter().copied().take(8).collect();
-            return bad(format!("shape {shape:?}: the model takes {:?}", self.input().shape));
+            return refuse_tensors(format!("shape {shape:?}: the model takes {:?}", self.input().shape));
         }
-        if !(1..=most).contains(batch) {
-            return bad(format!("a batch of {batch} inputs: 1 to {most} are taken"));
+        if !(1..=max_rows).contains(batch) {
+            return refuse_tensors(format!("a batch of {batch} inputs: 1 to {max_rows} are taken"));
         }
         if values.len() != elements(&shape)? {
-            return bad(format!("{} values for a tensor of shape {shape:?}", values.len()));
+            return refuse_tensors(format!("{} values for a tensor of shape {shape:?}", values.len()));
         }
         let units = match values {
             Values::U8(_) if self.takes_pixels() => Units::Pixels,
-            Values::U8(_) => return bad(format!("UINT8 is for pixels: {}", self.no_pictures())),
+            Values::U8(_) => return refuse_tensors(format!("UINT8 is for pixels: {}", self.no_pictures())),
             _ => Units::Network,
         };
         let values = values.into_f32()?;
-        Accepted::of(values.chunks(self.interface.input_len()).map(|one| self.interface.accept(one, units)))
+        Accepted::from_rows(values.chunks(self.interface.input_len()).map(|row| self.interface.accept(row, units)))
     }
 
     /// Converts the answers of a batch to the wanted outputs (all if none is named), each with its
@@ -158,10 +158,10 @@ impl ModelMetadata {
     /// # Errors
     /// There is no such output, or it has no classes.
     pub fn reply(&self, wanted: &[Wanted], answers: &[Option<&Answer>]) -> Result<Vec<(Tensor, Wanted)>, ApiError> {
-        let all: Vec<Wanted>;
+        let defaults: Vec<Wanted>;
         let wanted = if wanted.is_empty() {
-            all = self.outputs().into_iter().map(|o| Wanted { name: o.name, ..Wanted::default() }).collect();
-            &all
+            defaults = self.outputs().into_iter().map(|o| Wanted { name: o.name, ..Wanted::default() }).collect();
+            &defaults
         } else {
             wanted
         };
@@ -174,23 +174,24 @@ impl ModelMetadata {
     /// As [`reply`](Self::reply).
     pub fn check_wanted(&self, wanted: &[Wanted]) -> Result<(), ApiError> {
         let names: Vec<&str> = wanted.iter().map(|w| w.name.as_str()).collect();
-        if let Some(twice) = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
-            return Err(ApiError::Bad(format!("output `{}` is asked for twice", short(twice.1))));
+        if let Some(repeated) = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
+            return Err(ApiError::Bad(format!("output `{}` is asked for twice", short(repeated.1))));
         }
         self.reply(wanted, &[]).map(|_| ())
     }
 
+    /// Converts the answers to one wanted output.
     fn output(&self, wanted: &Wanted, answers: &[Option<&Answer>]) -> Result<Tensor, ApiError> {
         let outputs = self.outputs();
-        let Some(at) = outputs.iter().position(|o| o.name == wanted.name) else {
+        let Some(index) = outputs.iter().position(|o| o.name == wanted.name) else {
             let names: Vec<String> = outputs.into_iter().map(|o| o.name).collect();
             let name = short(&wanted.name);
             return Err(ApiError::Bad(format!("there is no output `{name}`; there are: {}", names.join(", "))));
         };
         let lengths: Vec<usize> = outputs.iter().map(|o| o.shape[1..].iter().map(|&n| n as usize).product()).collect();
-        let (start, len) = (lengths[..at].iter().sum::<usize>(), lengths[at]);
+        let (start, len) = (lengths[..index].iter().sum::<usize>(), lengths[index]);
         let name = wanted.name.clone();
-        let mut shape: Vec<usize> = outputs[at].shape[1..].iter().map(|&n| n as usize).collect();
+        let mut shape: Vec<usize> = outputs[index].shape[1..].iter().map(|&n| n as usize).collect();
         shape.insert(0, answers.len());
         if self.interface.output_mode == OutputMode::Top1 {
             if wanted.classes > 0 {
@@ -202,20 +203,20 @@ impl ModelMetadata {
         let refused = vec![f64::NAN; len];
         let parts = answers.iter().map(|answer| answer.map_or(&refused[..], |a| &a.values[start..start + len]));
         if wanted.classes > 0 {
-            let shown = wanted.classes.min(len);
-            let texts = parts.flat_map(|part| match part.first() {
-                Some(first) if first.is_nan() => vec![NO_CLASS.to_owned(); shown],
-                _ => self.ranked(part, shown),
+            let count = wanted.classes.min(len);
+            let texts = parts.flat_map(|row_values| match row_values.first() {
+                Some(first) if first.is_nan() => vec![NO_CLASS.to_owned(); count],
+                _ => self.format_ranked(row_values, count),
             });
-            return Ok(Tensor { name, shape: vec![answers.len(), shown], values: Values::Text(texts.collect()) });
+            return Ok(Tensor { name, shape: vec![answers.len(), count], values: Values::Text(texts.collect()) });
         }
         let values = Values::F32(parts.flatten().map(|&v| v as f32).collect());
         Ok(Tensor { name, shape, values })
     }
 
     /// Formats `value:class` or `value:class:label`, largest first.
-    fn ranked(&self, values: &[f64], shown: usize) -> Vec<String> {
-        let ranked = largest(values, shown).into_iter().map(|(class, value)| match self.labels.get(class) {
+    fn format_ranked(&self, values: &[f64], count: usize) -> Vec<String> {
+        let ranked = largest(values, count).into_iter().map(|(class, value)| match self.labels.get(class) {
             Some(label) => format!("{value:.6}:{class}:{label}"),
             None => format!("{value:.6}:{class}"),
         });
@@ -224,13 +225,13 @@ impl ModelMetadata {
 }
 
 /// Describes a tensor of real numbers: a batch of this shape.
-fn told(name: &str, shape: &[usize]) -> TensorDescription {
+fn describe_tensor(name: &str, shape: &[usize]) -> TensorDescription {
     TensorDescription { name: name.into(), datatype: "FP32", shape: batched(shape) }
 }
 
-/// Refuses tensors.
-fn bad(what: String) -> Result<Accepted, ApiError> {
-    Err(ApiError::Bad(what))
+/// Returns the error for tensors that do not fit the model.
+fn refuse_tensors(message: String) -> Result<Accepted, ApiError> {
+    Err(ApiError::Bad(message))
 }
 
 /// The largest values with their indices, the first of equals first.
@@ -241,6 +242,7 @@ pub(crate) fn largest(values: &[f64], count: usize) -> Vec<(usize, f64)> {
     order
 }
 
+/// The shape of a batch of tensors of this shape.
 fn batched(shape: &[usize]) -> Vec<i64> {
     std::iter::once(-1).chain(shape.iter().map(|&n| n as i64)).collect()
 }

@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(15 * 60);
 /// Number of classes shown.
 const SHOWN: usize = 5;
 
-type Told = Result<Response<Body>, ApiError>;
+type PageResult = Result<Response<Body>, ApiError>;
 
 /// Routes of the page and its requests.
 pub(crate) fn routes(fleet: Arc<Fleet>) -> Router {
@@ -46,7 +46,8 @@ pub(crate) fn routes(fleet: Arc<Fleet>) -> Router {
         .with_state(fleet)
 }
 
-async fn page() -> Told {
+/// The page, with a new nonce for its script and style.
+async fn page() -> PageResult {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|e| ApiError::Internal(e.to_string()))?;
     let nonce: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
@@ -63,14 +64,16 @@ async fn page() -> Told {
     Ok(response)
 }
 
-fn told(value: &Value) -> Response<Body> {
+/// A response with JSON.
+fn json_response(value: &Value) -> Response<Body> {
     let mut response = Response::new(Body::from(value.to_string()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
+/// Lists the models.
 async fn models(State(fleet): State<Arc<Fleet>>) -> Response<Body> {
-    told(&fleet.lanes().into_iter().map(|lane| model(&lane)).collect())
+    json_response(&fleet.lanes().into_iter().map(|lane| model(&lane)).collect())
 }
 
 /// Describes the model of a lane.
@@ -105,26 +108,27 @@ fn server_sees(metadata: &ModelMetadata) -> String {
 }
 
 #[derive(serde::Deserialize)]
-struct Asked {
+struct ModelQuery {
     model: String,
 }
 
-async fn classify(State(fleet): State<Arc<Fleet>>, Query(asked): Query<Asked>, request: Request) -> Told {
+/// Answers a picture or numbers.
+async fn classify(State(fleet): State<Arc<Fleet>>, Query(query): Query<ModelQuery>, request: Request) -> PageResult {
     let begun = Instant::now();
-    let lane = fleet.lane(&asked.model, "")?;
+    let lane = fleet.lane(&query.model, "")?;
     let metadata = lane.metadata()?;
     let (bytes, _) = body(request, PICTURE_BYTES).await?;
-    let asks = metadata.clone();
-    let read = tokio::task::spawn_blocking(move || read(&bytes, &asks)).await;
-    let input = read.map_err(|e| ApiError::Internal(e.to_string()))??;
-    let answered = fleet::answers(&lane, vec![input], 0, Some(PATIENCE)).await?;
+    let reader_metadata = metadata.clone();
+    let decoded = tokio::task::spawn_blocking(move || read(&bytes, &reader_metadata)).await;
+    let input = decoded.map_err(|e| ApiError::Internal(e.to_string()))??;
+    let answered = fleet::collect_answers(&lane, vec![input], 0, Some(PATIENCE)).await?;
     let [answer] = answered.answers.as_slice() else {
         return Err(ApiError::Internal("one input has one answer".into()));
     };
-    Ok(told(&object!({
+    Ok(json_response(&object!({
         "top": top(&metadata, answer),
         "phases": phases(answer, fleet.energy()),
-        "energy": fleet.energy().map(EnergyModel::told),
+        "energy": fleet.energy().map(EnergyModel::describe),
         "material": match (metadata.prepares, &answer.prepared) {
             (false, _) => "none",
             (true, None) => "ahead",
@@ -140,13 +144,14 @@ async fn classify(State(fleet): State<Arc<Fleet>>, Query(asked): Query<Asked>, r
 }
 
 /// Waiting and running work of a model, for a user who waits for an answer.
-async fn progress(State(fleet): State<Arc<Fleet>>, Query(asked): Query<Asked>) -> Told {
-    let lane = fleet.lane(&asked.model, "")?;
+async fn progress(State(fleet): State<Arc<Fleet>>, Query(query): Query<ModelQuery>) -> PageResult {
+    let lane = fleet.lane(&query.model, "")?;
     let running = lane.steps().into_iter();
     let running = running.map(|step| object!({ "phase": step.phase.name(), "fraction": step.fraction }));
-    Ok(told(&object!({ "waiting": lane.waiting(), "running": running.collect::<Vec<_>>() })))
+    Ok(json_response(&object!({ "waiting": lane.waiting(), "running": running.collect::<Vec<_>>() })))
 }
 
+/// The classes with the largest values, or the only class that the model reveals.
 fn top(metadata: &ModelMetadata, answer: &Answer) -> Vec<Value> {
     match metadata.interface.output_mode {
         OutputMode::Top1 => vec![class(metadata, answer.class, None)],
@@ -194,10 +199,10 @@ fn numbers(bytes: &Bytes, metadata: &ModelMetadata) -> Result<(Vec<f32>, Units),
     if bytes.starts_with(b"\x93NUMPY") {
         // Checks the shape before the elements are converted.
         let layout = npy::Layout::of(bytes).map_err(|e| ApiError::Bad(e.to_string()))?;
-        let found = layout.shape.as_slice();
-        if found != shape && !matches!(found, [1, one @ ..] if one == shape) && found != [len] {
-            let found = plain(&format!("{found:?}"));
-            return Err(ApiError::Bad(format!("an array of shape {found}: the model takes {shape:?}")));
+        let array_shape = layout.shape.as_slice();
+        if array_shape != shape && !matches!(array_shape, [1, row @ ..] if row == shape) && array_shape != [len] {
+            let array_shape = plain(&format!("{array_shape:?}"));
+            return Err(ApiError::Bad(format!("an array of shape {array_shape}: the model takes {shape:?}")));
         }
         let array = npy::read(bytes).map_err(|e| ApiError::Bad(e.to_string()))?;
         return match array.is_bytes {
@@ -209,9 +214,9 @@ fn numbers(bytes: &Bytes, metadata: &ModelMetadata) -> Result<(Vec<f32>, Units),
     if bytes.len() > metadata.body_limit(1) {
         return Err(ApiError::TooLarge(metadata.body_limit(1)));
     }
-    let told = serde_json::from_slice::<json::Numbers>(bytes);
+    let parsed = serde_json::from_slice::<json::Numbers>(bytes);
     let kinds = "this is no PNG or JPEG picture, no .npy file and no list of numbers in JSON";
-    let json::Numbers(values) = told.map_err(|e| ApiError::Bad(format!("{kinds}: {}", json::cut(&e))))?;
+    let json::Numbers(values) = parsed.map_err(|e| ApiError::Bad(format!("{kinds}: {}", json::cut(&e))))?;
     if values.len() != len {
         return Err(ApiError::Bad(format!("{} numbers: the model takes {len}, for {shape:?}", values.len())));
     }
@@ -220,15 +225,15 @@ fn numbers(bytes: &Bytes, metadata: &ModelMetadata) -> Result<(Vec<f32>, Units),
 
 /// Reads a picture's file; returns the normalised input.
 fn picture(bytes: &Bytes, interface: &Interface) -> Result<Vec<f32>, ApiError> {
-    let kept = in_memory(bytes);
-    let (file, path) = kept.map_err(|e| ApiError::Internal(format!("keeping the picture in memory: {e}")))?;
-    let read = input::read(&path, interface, Fit::Crop, Units::Pixels);
+    let result = in_memory(bytes);
+    let (file, path) = result.map_err(|e| ApiError::Internal(format!("keeping the picture in memory: {e}")))?;
+    let pictures = input::read(&path, interface, Fit::Crop, Units::Pixels);
     drop(file);
-    let read = read.map_err(|error| match error {
+    let pictures = pictures.map_err(|error| match error {
         ClientError::Input { what, .. } => ApiError::Bad(format!("the picture: {what}")),
-        other => ApiError::from(&other),
+        error => ApiError::from(&error),
     })?;
-    read.into_iter().next().ok_or_else(|| ApiError::Bad("the file holds no picture".into()))
+    pictures.into_iter().next().ok_or_else(|| ApiError::Bad("the file holds no picture".into()))
 }
 
 /// An anonymous file in memory, and the path by which this process may open it.

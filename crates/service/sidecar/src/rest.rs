@@ -36,7 +36,7 @@ type Models = State<Arc<Fleet>>;
 
 /// The model in a path, and its version if there is one.
 #[derive(serde::Deserialize)]
-struct Named {
+struct ModelPath {
     model: String,
     #[serde(default)]
     version: String,
@@ -57,19 +57,19 @@ pub(crate) fn routes(fleet: Arc<Fleet>) -> Router {
             .route(&format!("{model}/ready"), get(model_ready))
             .route(&format!("{model}/infer"), post(infer))
             .route(&format!("{model}/stats"), get(stats))
-            .route(&format!("{model}/config"), any(refused))
-            .route(&format!("{model}/generate"), any(refused))
-            .route(&format!("{model}/generate_stream"), any(refused))
-            .route(&format!("{model}/trace/setting"), any(refused));
+            .route(&format!("{model}/config"), any(refuse_unsupported))
+            .route(&format!("{model}/generate"), any(refuse_unsupported))
+            .route(&format!("{model}/generate_stream"), any(refuse_unsupported))
+            .route(&format!("{model}/trace/setting"), any(refuse_unsupported));
     }
-    for other in [
+    for path in [
         "/v2/repository/models/{*rest}",
         "/v2/systemsharedmemory/{*rest}",
         "/v2/cudasharedmemory/{*rest}",
         "/v2/trace/setting",
         "/v2/logging",
     ] {
-        router = router.route(other, any(refused));
+        router = router.route(path, any(refuse_unsupported));
     }
     router
         .fallback(async || ApiError::NotFound("there is no such path".into()))
@@ -78,19 +78,20 @@ pub(crate) fn routes(fleet: Arc<Fleet>) -> Router {
 }
 
 /// Refuses by name a part of the protocol that this sidecar does not have.
-async fn refused(request: Request) -> ApiError {
+async fn refuse_unsupported(request: Request) -> ApiError {
     let path = request.uri().path();
-    let what = [
+    let parts = [
         ("/v2/systemsharedmemory", "system shared memory"),
         ("/v2/cudasharedmemory", "CUDA shared memory"),
         ("/v2/repository/models", "loading and unloading models"),
         ("/v2/logging", "changing the log"),
     ];
-    let named = what.into_iter().find(|(start, _)| path.starts_with(start)).map(|(_, name)| name);
-    let last = path.rsplit('/').find(|part| *part != "setting").unwrap_or("this");
+    let named = parts.into_iter().find(|(start, _)| path.starts_with(start)).map(|(_, name)| name);
+    let last = path.rsplit('/').find(|segment| *segment != "setting").unwrap_or("this");
     ApiError::Unsupported(named.map_or_else(|| format!("`{last}`"), str::to_owned))
 }
 
+/// A response with JSON.
 fn answer(value: &Value) -> Response<Body> {
     let mut response = Response::new(Body::from(value.to_string()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -105,13 +106,13 @@ async fn ready(State(fleet): Models) -> Answer {
     fleet.ready().map(|()| answer(&json!({ "ready": true })))
 }
 
-async fn model_ready(State(fleet): Models, Path(named): Path<Named>) -> Answer {
+async fn model_ready(State(fleet): Models, Path(named): Path<ModelPath>) -> Answer {
     let lane = fleet.lane(&named.model, &named.version)?;
     lane.ready().map_err(ApiError::Unavailable)?;
     Ok(answer(&json!({ "name": named.model, "ready": true })))
 }
 
-async fn metadata(State(fleet): Models, Path(named): Path<Named>) -> Answer {
+async fn metadata(State(fleet): Models, Path(named): Path<ModelPath>) -> Answer {
     let metadata = fleet.lane(&named.model, &named.version)?.metadata()?;
     let platform = platform(&metadata.backend);
     let (input, outputs) = (metadata.input(), metadata.outputs());
@@ -124,15 +125,16 @@ pub(crate) fn platform(backend: &str) -> String {
     format!("tacit_{backend}")
 }
 
-async fn stats(State(fleet): Models, Path(named): Path<Named>) -> Answer {
-    Ok(told(&fleet.counts(Some((&named.model, &named.version)))?))
+async fn stats(State(fleet): Models, Path(named): Path<ModelPath>) -> Answer {
+    Ok(stats_response(&fleet.counts(Some((&named.model, &named.version)))?))
 }
 
 async fn all_stats(State(fleet): Models) -> Answer {
-    Ok(told(&fleet.counts(None)?))
+    Ok(stats_response(&fleet.counts(None)?))
 }
 
-fn told(counts: &[(String, Counts)]) -> Response<Body> {
+/// Describes the counts of models.
+fn stats_response(counts: &[(String, Counts)]) -> Response<Body> {
     let stats: Vec<Value> = counts.iter().map(|(name, counts)| model_stats(name, counts)).collect();
     answer(&json!({ "model_stats": stats }))
 }
@@ -162,33 +164,33 @@ async fn index(State(fleet): Models, request: Request) -> Answer {
         [] => Index { ready: false },
         text => serde_json::from_slice(text).map_err(|_| ApiError::Bad("only `ready` may be asked for".into()))?,
     };
-    let all = fleet.lanes();
-    let shown = all.iter().map(|lane| (lane, lane.ready())).filter(|(_, state)| state.is_ok() || !wanted.ready);
-    let told = shown.map(|(lane, state)| {
-        let [state, reason] = told_state(state);
+    let lanes = fleet.lanes();
+    let listed = lanes.iter().map(|lane| (lane, lane.ready())).filter(|(_, state)| state.is_ok() || !wanted.ready);
+    let models = listed.map(|(lane, state)| {
+        let [state, reason] = state_and_reason(state);
         json!({ "name": lane.name(), "version": VERSION, "state": state, "reason": reason })
     });
-    Ok(answer(&told.collect()))
+    Ok(answer(&models.collect()))
 }
 
 /// A model's state and its reason, in the terms of the repository extension.
-pub(crate) fn told_state(ready: Result<(), String>) -> [String; 2] {
+pub(crate) fn state_and_reason(ready: Result<(), String>) -> [String; 2] {
     match ready {
         Ok(()) => ["READY".into(), String::new()],
         Err(why) => ["UNAVAILABLE".into(), why],
     }
 }
 
-async fn infer(State(fleet): Models, Path(named): Path<Named>, request: Request) -> Answer {
+async fn infer(State(fleet): Models, Path(named): Path<ModelPath>, request: Request) -> Answer {
     let lane: Arc<Lane> = fleet.lane(&named.model, &named.version)?;
     let limit = lane.metadata()?.body_limit(lane.capacity());
     let (bytes, headers) = body(request, limit).await?;
     let header = header_length(&headers)?;
-    let read = tokio::task::spawn_blocking(move || json::read(&bytes, header)).await;
-    let request = read.map_err(|e| ApiError::Internal(e.to_string()))??;
+    let decoded = tokio::task::spawn_blocking(move || json::read(&bytes, header)).await;
+    let request = decoded.map_err(|e| ApiError::Internal(e.to_string()))??;
     let (id, binary) = (request.id.clone(), request.binary);
     let Reply { outputs, refused } = fleet::infer(&lane, request).await?;
-    let (text, raw) = json::write(lane.name(), &id, &outputs, &rows::told(&refused), binary);
+    let (text, raw) = json::write(lane.name(), &id, &outputs, &rows::refusal_parameters(&refused), binary);
     let (kind, length) = match raw.is_empty() {
         true => ("application/json", None),
         false => ("application/octet-stream", Some(text.len())),
@@ -201,9 +203,10 @@ async fn infer(State(fleet): Models, Path(named): Path<Named>, request: Request)
     Ok(response)
 }
 
+/// Reads the length of the JSON, if a header states it.
 fn header_length(headers: &HeaderMap) -> Result<Option<usize>, ApiError> {
-    let Some(given) = headers.get(HEADER_LENGTH) else { return Ok(None) };
-    let length = given.to_str().ok().and_then(|text| text.parse().ok());
+    let Some(header) = headers.get(HEADER_LENGTH) else { return Ok(None) };
+    let length = header.to_str().ok().and_then(|text| text.parse().ok());
     length.map(Some).ok_or_else(|| ApiError::Bad("Inference-Header-Content-Length is no number".into()))
 }
 
@@ -222,8 +225,8 @@ pub(crate) async fn body(request: Request, limit: usize) -> Result<(Bytes, Heade
     if kind.is_some_and(|kind| !matches!(kind.as_str(), "application/json" | "application/octet-stream" | "")) {
         return Err(ApiError::MediaType("the body must be application/json or application/octet-stream"));
     }
-    let long = parts.headers.get("content-length").and_then(|n| n.to_str().ok()?.parse::<u64>().ok());
-    if parts.method == Method::POST && long.is_some_and(|n| n > limit as u64) {
+    let content_length = parts.headers.get("content-length").and_then(|n| n.to_str().ok()?.parse::<u64>().ok());
+    if parts.method == Method::POST && content_length.is_some_and(|n| n > limit as u64) {
         return Err(ApiError::TooLarge(limit));
     }
     match tokio::time::timeout(BODY_TIME, to_bytes(body, limit)).await {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tacit_client::Answer;
 
 /// Most refused rows whose reasons an answer gives.
-const TOLD: usize = 16;
+const MAX_REASONS: usize = 16;
 /// Parameter of an answer: the rows that were refused, as `1,4`.
 pub const REFUSED_ROWS: &str = "refused_rows";
 /// Parameter of an answer: the reasons.
@@ -25,10 +25,12 @@ impl Accepted {
     ///
     /// # Errors
     /// All rows are refused.
-    pub(crate) fn of<E: std::fmt::Display>(rows: impl Iterator<Item = Result<Vec<f32>, E>>) -> Result<Self, ApiError> {
+    pub(crate) fn from_rows<E: std::fmt::Display>(
+        rows: impl Iterator<Item = Result<Vec<f32>, E>>,
+    ) -> Result<Self, ApiError> {
         let mut accepted = Self::default();
-        for (row, made) in rows.enumerate() {
-            match made {
+        for (row, result) in rows.enumerate() {
+            match result {
                 Ok(input) => accepted.inputs.push(input),
                 Err(why) => drop(accepted.refused.insert(row, why.to_string())),
             }
@@ -42,7 +44,7 @@ impl Accepted {
     }
 
     /// The answers at the positions of their rows.
-    pub(crate) fn placed<'a>(&self, answers: &'a [Answer]) -> Vec<Option<&'a Answer>> {
+    pub(crate) fn in_row_order<'a>(&self, answers: &'a [Answer]) -> Vec<Option<&'a Answer>> {
         let mut answers = answers.iter();
         let rows = self.inputs.len() + self.refused.len();
         (0..rows).map(|row| if self.refused.contains_key(&row) { None } else { answers.next() }).collect()
@@ -50,14 +52,14 @@ impl Accepted {
 }
 
 /// Parameters of an answer for refused rows; empty if there are none.
-pub(crate) fn told(refused: &BTreeMap<usize, String>) -> Vec<(&'static str, String)> {
+pub(crate) fn refusal_parameters(refused: &BTreeMap<usize, String>) -> Vec<(&'static str, String)> {
     if refused.is_empty() {
         return vec![];
     }
     let rows: Vec<String> = refused.keys().map(ToString::to_string).collect();
-    let mut why: Vec<String> = refused.iter().take(TOLD).map(|(row, why)| format!("row {row}: {why}")).collect();
-    if refused.len() > TOLD {
-        why.push(format!("and {} more", refused.len() - TOLD));
+    let mut why: Vec<String> = refused.iter().take(MAX_REASONS).map(|(row, why)| format!("row {row}: {why}")).collect();
+    if refused.len() > MAX_REASONS {
+        why.push(format!("and {} more", refused.len() - MAX_REASONS));
     }
     vec![(REFUSED_ROWS, rows.join(",")), (REFUSED_WHY, why.join("; "))]
 }

@@ -105,22 +105,22 @@ impl Listener {
     /// The file exists and is not ours, another process listens there, or it cannot be made.
     pub fn unix(path: &Path) -> io::Result<Self> {
         if let Ok(meta) = fs::symlink_metadata(path) {
-            let ours = meta.file_type().is_socket() && meta.uid() == rustix::process::geteuid().as_raw();
-            if !ours || std::os::unix::net::UnixStream::connect(path).is_ok() {
+            let is_ours = meta.file_type().is_socket() && meta.uid() == rustix::process::geteuid().as_raw();
+            if !is_ours || std::os::unix::net::UnixStream::connect(path).is_ok() {
                 return Err(io::Error::other("the file exists, and is another's or in use"));
             }
             fs::remove_file(path)?;
         }
         // Made under another name first, so that it is never open to other users under its own.
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let making = folder.join(format!(".tacit-{}", std::process::id()));
+        let temporary = folder.join(format!(".tacit-{}", std::process::id()));
         let old = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
-        let bound = UnixListener::bind(&making);
+        let bound = UnixListener::bind(&temporary);
         rustix::process::umask(old);
         let bound = bound?;
         // Unlike a rename, a link never replaces an existing file.
-        let linked = fs::symlink_metadata(&making).and_then(|meta| fs::hard_link(&making, path).map(|()| meta));
-        fs::remove_file(&making)?;
+        let linked = fs::symlink_metadata(&temporary).and_then(|meta| fs::hard_link(&temporary, path).map(|()| meta));
+        fs::remove_file(&temporary)?;
         let meta = linked?;
         Ok(Self::Unix(bound, SocketFile { path: path.to_owned(), inode: (meta.dev(), meta.ino()) }))
     }
@@ -137,21 +137,21 @@ impl Listener {
 
 /// All routes over HTTP.
 pub fn http(fleet: &Arc<Fleet>, access: Access) -> Router {
-    guarded(rest::routes(fleet.clone()).merge(page::routes(fleet.clone())), access)
+    with_access_check(rest::routes(fleet.clone()).merge(page::routes(fleet.clone())), access)
 }
 
 /// The service over gRPC.
 pub fn grpc(fleet: &Arc<Fleet>, access: Access) -> Router {
     let unknown = async || tonic::Status::unimplemented("there is no such service").into_http::<Body>();
     let router = Router::new().route("/inference.GRPCInferenceService/{*call}", any(call)).fallback(unknown);
-    guarded(router.with_state(fleet.clone()), access)
+    with_access_check(router.with_state(fleet.clone()), access)
 }
 
 /// Serves one gRPC call. The limit on messages depends on the models, which become known over time:
 /// so each call makes its own service, which is cheap.
 async fn call(State(fleet): State<Arc<Fleet>>, request: Request) -> Response<Body> {
-    let most = fleet.body_limit();
-    let Ok(response) = grpc::service(fleet, most).call(request).await;
+    let max_bytes = fleet.body_limit();
+    let Ok(response) = grpc::service(fleet, max_bytes).call(request).await;
     response.map(Body::new)
 }
 
@@ -187,7 +187,7 @@ impl Peer {
     }
 
     /// Completes if the peer is still unauthenticated when its time is over.
-    async fn late(&self) {
+    async fn wait_until_late(&self) {
         sleep_until(self.slot.deadline().end().into()).await;
         if self.is_authenticated() {
             std::future::pending().await
@@ -195,7 +195,8 @@ impl Peer {
     }
 }
 
-fn guarded(router: Router, access: Access) -> Router {
+/// Routes behind the check of each request.
+fn with_access_check(router: Router, access: Access) -> Router {
     router.layer(from_fn_with_state(Arc::new(access), guard))
 }
 
@@ -203,7 +204,7 @@ fn guarded(router: Router, access: Access) -> Router {
 async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response<Body> {
     let grpc = request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
     let checked = access.check(request.uri(), request.headers()).and_then(|()| {
-        let peer = request.extensions().get::<Arc<Peer>>().filter(|_| access.is_proved(request.headers()));
+        let peer = request.extensions().get::<Arc<Peer>>().filter(|_| access.shows_token(request.headers()));
         let full = "as many connections are open as the sidecar serves: close some";
         peer.map_or(Ok(()), |peer| peer.authenticate().map_err(|_| ApiError::Unavailable(full.into())))
     });
@@ -236,7 +237,7 @@ pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver
             }
             accepted = accept(&listener) => accepted,
         };
-        let (stream, from) = match accepted {
+        let (stream, address) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 let detail = format!("accepting a connection: {error}");
@@ -245,11 +246,11 @@ pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver
                 continue;
             }
         };
-        let peer = Arc::new(Peer::new(admitted(&admission, from).await));
+        let peer = Arc::new(Peer::new(wait_for_slot(&admission, address).await));
         let mut builder = Builder::new(TokioExecutor::new());
-        limit(&mut builder);
-        let served = builder.serve_connection(TokioIo::new(stream), told(router.clone(), &peer));
-        tokio::spawn(connection(graceful.watch(served.into_owned()), peer, from));
+        set_limits(&mut builder);
+        let served = builder.serve_connection(TokioIo::new(stream), with_peer(router.clone(), &peer));
+        tokio::spawn(serve_connection(graceful.watch(served.into_owned()), peer, address));
     }
     drop(listener);
     admission.close();
@@ -257,8 +258,8 @@ pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver
     let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
 }
 
-/// A service whose requests carry their connection.
-fn told(
+/// A service whose requests carry the peer of their connection.
+fn with_peer(
     router: Router,
     peer: &Arc<Peer>,
 ) -> impl Service<hyper::Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send + 'static>
@@ -274,22 +275,26 @@ fn told(
 
 /// Serves a connection until it ends, is evicted, or misses the time limit for its first authorized
 /// request.
-async fn connection<E: std::fmt::Display>(served: impl Future<Output = Result<(), E>>, peer: Arc<Peer>, from: IpAddr) {
+async fn serve_connection<E: std::fmt::Display>(
+    served: impl Future<Output = Result<(), E>>,
+    peer: Arc<Peer>,
+    address: IpAddr,
+) {
     let (kind, detail) = tokio::select! {
-        ended = served => match ended {
+        result = served => match result {
             Err(error) if !peer.is_authenticated() => {
-                ("that broke off or said something else", format!("a connection from {from}: {error}"))
+                ("that broke off or said something else", format!("a connection from {address}: {error}"))
             }
             Err(error) => return tracing::debug!("a connection ended: {error}"),
             Ok(()) => return,
         },
         // Admission has already counted the eviction.
         () = peer.slot.evicted() => return,
-        () = peer.late() => {
-            ("that did not show in time that they may ask", format!("a connection from {from} made no request in time"))
+        () = peer.wait_until_late() => {
+            ("that did not show in time that they may ask", format!("a connection from {address} made no request in time"))
         }
     };
-    peer.slot.admission().refused(Turned { kind, from: Some(from), detail });
+    peer.slot.admission().refused(Turned { kind, from: Some(address), detail });
 }
 
 /// Waits until a log entry is due.
@@ -303,16 +308,17 @@ async fn due(admission: &Admission) {
 }
 
 /// Waits for a handshake slot; other connections wait in the system's queue meanwhile.
-async fn admitted(admission: &Admission, from: IpAddr) -> ConnectionSlot {
+async fn wait_for_slot(admission: &Admission, address: IpAddr) -> ConnectionSlot {
     loop {
-        match admission.admit(from) {
+        match admission.admit(address) {
             Ok(slot) => return slot,
-            Err(at) => sleep_until(at.into()).await,
+            Err(retry_at) => sleep_until(retry_at.into()).await,
         }
     }
 }
 
-fn limit(builder: &mut Builder<TokioExecutor>) {
+/// Sets the limits of one connection.
+fn set_limits(builder: &mut Builder<TokioExecutor>) {
     let mut http1 = builder.http1();
     http1.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).max_headers(HEADERS).max_buf_size(HEADER_BYTES);
     let mut http2 = builder.http2();
@@ -324,13 +330,14 @@ fn limit(builder: &mut Builder<TokioExecutor>) {
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
+/// Accepts a connection; returns its stream and the address of its peer.
 async fn accept(listener: &Listener) -> io::Result<(Box<dyn Stream>, IpAddr)> {
     match listener {
         Listener::Tcp(listener) => {
-            let (stream, from) = listener.accept().await?;
+            let (stream, address) = listener.accept().await?;
             // Sends at once: answers are small, and clients wait for them.
             stream.set_nodelay(true)?;
-            Ok((Box::new(stream), from.ip()))
+            Ok((Box::new(stream), address.ip()))
         }
         Listener::Unix(listener, _) => Ok((Box::new(listener.accept().await?.0), Ipv4Addr::LOCALHOST.into())),
     }

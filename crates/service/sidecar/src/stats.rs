@@ -63,7 +63,8 @@ pub(crate) struct Times {
     /// Size and duration of each batch.
     pub runs: Vec<(usize, Duration)>,
     pub finished: Duration,
-    pub all: Duration,
+    /// From the request to its answer.
+    pub total: Duration,
 }
 
 /// Counts that several threads update.
@@ -71,7 +72,8 @@ pub(crate) struct Times {
 pub(crate) struct Stats(Mutex<Counts>);
 
 impl Stats {
-    pub(crate) fn answered(&self, times: &Times) {
+    /// Counts an answered request.
+    pub(crate) fn record_success(&self, times: &Times) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         counts.last_inference = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
@@ -81,15 +83,16 @@ impl Stats {
             counts.batches.entry(inputs).or_default().add(worked);
         }
         let totals = &mut counts.inference_stats;
-        totals.success.add(times.all);
+        totals.success.add(times.total);
         totals.queue.add(times.queued);
         totals.compute_input.add(times.accepted);
         totals.compute_infer.add(times.runs.iter().map(|(_, worked)| *worked).sum());
         totals.compute_output.add(times.finished);
     }
 
-    pub(crate) fn failed(&self, after: Duration) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).inference_stats.fail.add(after);
+    /// Counts a failed request by its duration.
+    pub(crate) fn record_failure(&self, duration: Duration) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).inference_stats.fail.add(duration);
     }
 
     pub(crate) fn counts(&self) -> Counts {

@@ -73,9 +73,9 @@ impl Values {
                 let bytes = numbers.iter().enumerate().map(|(i, &v)| byte(v).ok_or_else(|| no_byte(i)));
                 Self::U8(bytes.collect::<Result<_, _>>()?)
             }
-            other => return Err(not_an_input(other)),
+            datatype => return Err(unsupported_datatype(datatype)),
         };
-        values.finite()
+        values.check_finite()
     }
 
     /// Converts pixels from whole numbers.
@@ -96,7 +96,7 @@ impl Values {
             "FP32" => 4,
             "FP64" => 8,
             "UINT8" => 1,
-            other => return Err(not_an_input(other)),
+            datatype => return Err(unsupported_datatype(datatype)),
         };
         if !bytes.len().is_multiple_of(size) {
             return Err(ApiError::Bad(format!("{} bytes are no whole number of {datatype}", bytes.len())));
@@ -106,7 +106,7 @@ impl Values {
             8 => Self::F64(bytes.as_chunks().0.iter().map(|&b| f64::from_le_bytes(b)).collect()),
             _ => Self::U8(bytes.to_vec()),
         };
-        values.finite()
+        values.check_finite()
     }
 
     /// Converts all values to a model's input.
@@ -118,9 +118,9 @@ impl Values {
             Self::F32(values) => Self::F32(values),
             Self::F64(values) => Self::F32(values.into_iter().map(|v| v as f32).collect()),
             Self::U8(values) => Self::F32(values.into_iter().map(f32::from).collect()),
-            other => return Err(not_an_input(other.datatype())),
+            unsupported => return Err(unsupported_datatype(unsupported.datatype())),
         };
-        match narrowed.finite()? {
+        match narrowed.check_finite()? {
             Self::F32(values) => Ok(values),
             _ => unreachable!("narrowed above"),
         }
@@ -138,21 +138,22 @@ impl Values {
         }
     }
 
-    /// The values, if all are finite.
-    pub(crate) fn finite(self) -> Result<Self, ApiError> {
-        let at = match &self {
+    /// Returns the values if all are finite.
+    pub(crate) fn check_finite(self) -> Result<Self, ApiError> {
+        let index = match &self {
             Self::F32(v) => v.iter().position(|v| !v.is_finite()),
             Self::F64(v) => v.iter().position(|v| !v.is_finite()),
             _ => None,
         };
-        match at {
+        match index {
             Some(i) => Err(ApiError::Bad(format!("value {i} is not finite (NaN, infinite, or too large for FP32)"))),
             None => Ok(self),
         }
     }
 }
 
-pub(crate) fn not_an_input(datatype: &str) -> ApiError {
+/// Returns the error for a datatype that inputs cannot have.
+pub(crate) fn unsupported_datatype(datatype: &str) -> ApiError {
     ApiError::Bad(format!("datatype `{}` is not taken: FP32, FP64 and UINT8 (pixels) are", short(datatype)))
 }
 

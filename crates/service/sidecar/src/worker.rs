@@ -4,7 +4,7 @@ use crate::ApiError;
 use crate::ahead::Ahead;
 use crate::connector::Connector;
 use crate::error::is_connection;
-use crate::lane::{Done, Job, Key, Lane, Next};
+use crate::lane::{Job, JobResult, Key, Lane, Next};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -67,27 +67,28 @@ pub(crate) fn start(
     Ok(())
 }
 
+/// Runs a worker until the lane stops: connects, and connects again after each loss.
 fn work(lane: &Arc<Lane>, connector: &Connector, labels: &[String]) {
     let mut backoff = Backoff::new();
     loop {
         match connector.open(lane, labels) {
             Ok((client, metadata)) => {
                 tracing::info!("model {} is open with {}", lane.name(), metadata.backend);
-                lane.connected(metadata);
-                let ended = answer_all(lane, connector, client);
-                lane.disconnected();
-                match ended {
-                    Ended::Stop => return,
-                    Ended::Lost => {}
+                lane.record_connected(metadata);
+                let outcome = answer_all(lane, connector, client);
+                lane.record_disconnected();
+                match outcome {
+                    Outcome::Stop => return,
+                    Outcome::Lost => {}
                     // Reconnects at once.
-                    Ended::Useful => {
+                    Outcome::Useful => {
                         backoff = Backoff::new();
                         continue;
                     }
                 }
             }
             Err(error) => {
-                if lane.unreachable(&ApiError::from(&error)) {
+                if lane.record_unreachable(&ApiError::from(&error)) {
                     tracing::warn!("model {}: {error}", lane.name());
                 }
             }
@@ -99,7 +100,7 @@ fn work(lane: &Arc<Lane>, connector: &Connector, labels: &[String]) {
 }
 
 /// How a connection ended.
-enum Ended {
+enum Outcome {
     Stop,
     /// Before any useful work.
     Lost,
@@ -107,10 +108,10 @@ enum Ended {
 }
 
 /// Answers waiting inputs until the connection is lost.
-fn answer_all(lane: &Arc<Lane>, connector: &Connector, mut client: Client) -> Ended {
+fn answer_all(lane: &Arc<Lane>, connector: &Connector, mut client: Client) -> Outcome {
     let closer = client.closer();
-    let (mut ended, mut ahead) = (Ended::Lost, Ahead::new(lane, connector));
-    let (progress, mut asked) = (lane.shows(), Instant::now());
+    let (mut outcome, mut ahead) = (Outcome::Lost, Ahead::new(lane, connector));
+    let (progress, mut last_contact) = (lane.new_progress(), Instant::now());
     client.set_progress(Some(progress.clone()));
     loop {
         if lane.waiting() == 0 {
@@ -119,25 +120,25 @@ fn answer_all(lane: &Arc<Lane>, connector: &Connector, mut client: Client) -> En
         }
         match lane.next(&closer, client.max_batch(), POLL_INTERVAL) {
             Next::Work(jobs) => {
-                let answered = answer_some(lane, &mut client, &mut ahead, jobs, &mut ended);
+                let result = answer_some(lane, &mut client, &mut ahead, jobs, &mut outcome);
                 // Drops old steps: only running phases are shown.
                 drop(progress.take());
-                asked = Instant::now();
-                match answered {
+                last_contact = Instant::now();
+                match result {
                     Ok(()) => {}
-                    Err(Unusable) => return ended,
+                    Err(Unusable) => return outcome,
                 }
             }
-            Next::Idle if asked.elapsed() < PING && !closer.hears_something() => {}
+            Next::Idle if last_contact.elapsed() < PING && !closer.hears_something() => {}
             Next::Idle if client.stored_at_server().is_ok() => {
-                ended = Ended::Useful;
-                asked = Instant::now();
+                outcome = Outcome::Useful;
+                last_contact = Instant::now();
             }
-            Next::Idle => return ended,
+            Next::Idle => return outcome,
             Next::Stop => {
                 // An error is ignored: the server notices the end of the connection.
                 let _ = client.close();
-                return Ended::Stop;
+                return Outcome::Stop;
             }
         }
     }
@@ -152,22 +153,22 @@ fn answer_some(
     client: &mut Client,
     ahead: &mut Ahead,
     mut jobs: Vec<(Key, Job)>,
-    ended: &mut Ended,
+    outcome: &mut Outcome,
 ) -> Result<(), Unusable> {
     while let Some((key, job)) = jobs.first_mut() {
         let key = *key;
         if lane.is_given_up(key) {
             for (key, _) in &jobs {
-                lane.ended(*key);
+                lane.end_job(*key);
             }
             return Ok(());
         }
-        let call = job.first_of.take();
+        let request_inputs = job.request_inputs.take();
         let inputs: Vec<Vec<f32>> = jobs.iter().map(|(_, job)| job.input.clone()).collect();
         let begun = Instant::now();
         let answers = catch_unwind(AssertUnwindSafe(|| {
-            client.begin_call(call.unwrap_or(0))?;
-            if ahead.is_of_use(client, inputs.len())? {
+            client.begin_call(request_inputs.unwrap_or(0))?;
+            if ahead.should_announce(client, inputs.len())? {
                 let keys: Vec<Key> = jobs.iter().map(|(key, _)| *key).collect();
                 return ahead.infer(client, &keys, &inputs);
             }
@@ -175,22 +176,22 @@ fn answer_some(
         }));
         match answers {
             Ok(Ok(answers)) => {
-                *ended = Ended::Useful;
+                *outcome = Outcome::Useful;
                 let answered = jobs.drain(..answers.len());
                 for (answer, (key, job)) in answers.into_iter().zip(answered) {
-                    lane.ended(key);
-                    done(lane, answer, job, begun);
+                    lane.end_job(key);
+                    send_answer(lane, answer, job, begun);
                 }
             }
             Ok(Err(error)) if error.refuses_answer() => {
-                *ended = Ended::Useful;
+                *outcome = Outcome::Useful;
                 // The other inputs of the request are still asked for, so that the server sees no
                 // difference.
                 let (key, job) = jobs.remove(0);
-                lane.ended(key);
+                lane.end_job(key);
                 let _ = job.reply.send(Err(ApiError::from(&error)));
             }
-            Ok(Err(error)) => return failed(lane, client, jobs, &error),
+            Ok(Err(error)) => return handle_failure(lane, client, jobs, &error),
             Err(_) => {
                 // The connection is dropped; the panic is in the log.
                 refuse(lane, jobs, &ApiError::Internal("the inference broke down".into()));
@@ -201,28 +202,29 @@ fn answer_some(
     Ok(())
 }
 
-fn done(lane: &Lane, answer: Answer, job: Job, begun: Instant) {
-    let (queued, worked) = (begun - job.asked, begun.elapsed());
-    let (input, waited, BatchPart { index: place, inputs }) = (answer.name, queued.as_secs_f64(), answer.part);
-    if place == 0 {
+/// Logs an answer and sends it to its caller.
+fn send_answer(lane: &Lane, answer: Answer, job: Job, begun: Instant) {
+    let (queued, worked) = (begun - job.queued_at, begun.elapsed());
+    let (input, waited, BatchPart { index, inputs }) = (answer.name, queued.as_secs_f64(), answer.part);
+    if index == 0 {
         let seconds = worked.as_secs_f64();
         tracing::info!(%input, model = lane.name(), inputs, "answered in {seconds:.3} s, after {waited:.3} s");
     }
     // The caller may have left.
-    let _ = job.reply.send(Ok(Done { answer, queued, worked }));
+    let _ = job.reply.send(Ok(JobResult { answer, queued, worked }));
 }
 
 /// Handles inputs that were not answered. Other inputs of their request are not begun. If the
 /// connection was lost, another connection tries these inputs once.
-fn failed(lane: &Lane, client: &Client, jobs: Vec<(Key, Job)>, error: &ClientError) -> Result<(), Unusable> {
+fn handle_failure(lane: &Lane, client: &Client, jobs: Vec<(Key, Job)>, error: &ClientError) -> Result<(), Unusable> {
     let lost = is_connection(error) || client.closer().is_closed();
     let can_go_on = !lost && is_refusal(error);
     if lost && jobs.iter().all(|(_, job)| !job.retried) {
         for (key, job) in jobs {
             // The material is burnt here. Another connection takes other material: none is used
             // twice.
-            if !lane.ended(key) {
-                lane.again(key, job);
+            if !lane.end_job(key) {
+                lane.requeue(key, job);
             }
         }
     } else {
@@ -231,12 +233,13 @@ fn failed(lane: &Lane, client: &Client, jobs: Vec<(Key, Job)>, error: &ClientErr
     if can_go_on { Ok(()) } else { Err(Unusable) }
 }
 
+/// Sends an error to the callers of these inputs, and of the waiting ones of their request.
 fn refuse(lane: &Lane, jobs: Vec<(Key, Job)>, error: &ApiError) {
     if let Some((_, first)) = jobs.first() {
         lane.fail_others(first.request, error);
     }
     for (key, job) in jobs {
-        lane.ended(key);
+        lane.end_job(key);
         // The caller may have left.
         let _ = job.reply.send(Err(error.clone()));
     }
@@ -250,18 +253,18 @@ fn is_refusal(error: &ClientError) -> bool {
 /// Makes material ahead on a connection of its own, within the limits of `wanted`. The server
 /// decides when and how much: it knows this client's rate of requests and its own idle time.
 fn keep_ready(lane: &Lane, connector: &Connector, wanted: ReadyLimits) {
-    let (mut backoff, mut client, mut said) = (Backoff::new(), None, String::new());
-    while !lane.idle_after_use() {
-        match fill(lane, connector, &mut client, wanted) {
+    let (mut backoff, mut client, mut last_reason) = (Backoff::new(), None, String::new());
+    while !lane.wait_until_idle() {
+        match refill(lane, connector, &mut client, wanted) {
             Ok(()) => backoff = Backoff::new(),
             Err(error) => {
                 let why = error.to_string();
-                if why != said {
+                if why != last_reason {
                     tracing::warn!("material of model {} is not made ahead: {why}", lane.name());
-                    said = why;
+                    last_reason = why;
                 }
                 client = None;
-                lane.look_again();
+                lane.request_refill();
                 if lane.pause(backoff.pause()) {
                     return;
                 }
@@ -270,7 +273,8 @@ fn keep_ready(lane: &Lane, connector: &Connector, wanted: ReadyLimits) {
     }
 }
 
-fn fill(
+/// Makes material until it suffices for `inputs` inputs.
+fn refill(
     lane: &Lane,
     connector: &Connector,
     client: &mut Option<Client>,
@@ -294,9 +298,9 @@ fn fill(
         return Ok(());
     }
     let wanted = inputs.div_ceil(open.model().batch());
-    let most = u32::try_from(wanted).unwrap_or(u32::MAX);
+    let max_stored = u32::try_from(wanted).unwrap_or(u32::MAX);
     while stored < wanted && !lane.is_stopping() {
-        open.refill(most)?;
+        open.refill(max_stored)?;
         stored += 1;
     }
     *client = Some(open);

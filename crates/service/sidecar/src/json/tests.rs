@@ -19,10 +19,14 @@ fn a_request_is_read_whole() {
 
 #[test]
 fn tensors_behind_the_json_are_read_in_order() {
-    let one = |name: &str, size: usize| {
+    let input_json = |name: &str, size: usize| {
         format!(r#"{{"name":"{name}","shape":[1],"datatype":"FP32","parameters":{{"binary_data_size":{size}}}}}"#)
     };
-    let text = format!(r#"{{"parameters":{{"binary_data_output":true}},"inputs":[{},{}]}}"#, one("a", 4), one("b", 8));
+    let text = format!(
+        r#"{{"parameters":{{"binary_data_output":true}},"inputs":[{},{}]}}"#,
+        input_json("a", 4),
+        input_json("b", 8)
+    );
     let raw: Vec<u8> = [1.0f32, 2.0, 3.0].iter().flat_map(|v| v.to_le_bytes()).collect();
     let bytes = [text.as_bytes(), &raw].concat();
     let request = read(&bytes, Some(text.len())).unwrap();
@@ -100,13 +104,13 @@ fn answers_are_written_as_numbers_or_behind_the_json() {
         ]
     };
     let (text, raw) = write("m", "", &outputs(None), &[], false);
-    let told: Value = serde_json::from_slice(&text).unwrap();
-    assert_eq!(told["outputs"][0], json!({"name": "a", "datatype": "FP32", "shape": [1, 1], "data": [0.5]}));
-    assert_eq!((told["outputs"][1]["data"][0].as_str(), told.get("id"), raw.len()), (Some("0.5:1"), None, 0));
-    for (binary, all) in [(None, true), (Some(true), false)] {
-        let (text, raw) = write("m", "7", &outputs(binary), &[], all);
-        let told: Value = serde_json::from_slice(&text).unwrap();
-        assert_eq!(told["outputs"][0]["parameters"]["binary_data_size"], 4);
-        assert_eq!((told["id"].as_str(), raw), (Some("7"), 0.5f32.to_le_bytes().to_vec()));
+    let answer: Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(answer["outputs"][0], json!({"name": "a", "datatype": "FP32", "shape": [1, 1], "data": [0.5]}));
+    assert_eq!((answer["outputs"][1]["data"][0].as_str(), answer.get("id"), raw.len()), (Some("0.5:1"), None, 0));
+    for (binary, binary_default) in [(None, true), (Some(true), false)] {
+        let (text, raw) = write("m", "7", &outputs(binary), &[], binary_default);
+        let answer: Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(answer["outputs"][0]["parameters"]["binary_data_size"], 4);
+        assert_eq!((answer["id"].as_str(), raw), (Some("7"), 0.5f32.to_le_bytes().to_vec()));
     }
 }

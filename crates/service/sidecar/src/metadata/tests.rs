@@ -87,7 +87,7 @@ fn pictures_are_taken_where_it_is_known_how_pixels_become_inputs() {
         metadata
     };
     let picture = [1, 2, 2];
-    for (known, metadata) in [
+    for (takes_pixels, metadata) in [
         (true, with(&picture, &[], 1.0 / 255.0, [0.0, 1.0])),
         (true, with(&picture, &[128.0], 1.0, [-128.0, 127.0])),
         // The network scales pixels itself.
@@ -96,12 +96,12 @@ fn pictures_are_taken_where_it_is_known_how_pixels_become_inputs() {
         (false, with(&[2, 2, 2], &[], 1.0 / 255.0, [0.0, 1.0])),
         (false, with(&[4], &[], 1.0 / 255.0, [0.0, 1.0])),
     ] {
-        assert_eq!(metadata.takes_pixels(), known, "{:?}", metadata.interface);
+        assert_eq!(metadata.takes_pixels(), takes_pixels, "{:?}", metadata.interface);
         let mut shape = vec![1];
         shape.extend(&metadata.interface.input_shape);
-        let said = metadata.accept(vec![tensor(&shape, Values::U8(vec![0; elements(&shape).unwrap()]))], 1);
-        let why = said.err().map(|e| e.to_string());
-        assert_eq!(why.as_ref().is_none_or(|why| !why.contains(metadata.no_pictures())), known, "{why:?}");
+        let result = metadata.accept(vec![tensor(&shape, Values::U8(vec![0; elements(&shape).unwrap()]))], 1);
+        let why = result.err().map(|e| e.to_string());
+        assert_eq!(why.as_ref().is_none_or(|why| !why.contains(metadata.no_pictures())), takes_pixels, "{why:?}");
     }
     let why = |shape: &[usize]| with(shape, &[], 1.0, [0.0, 1.0]).no_pictures();
     assert!(why(&picture).contains("does not say how pixels"));
@@ -142,15 +142,15 @@ fn outputs_are_named_as_in_the_interface() {
     let several = metadata(OutputMode::Logits, &[("a", 1), ("b", 2)]);
     let answers = [answer(&[1.0, 2.0, 3.0], 2), answer(&[4.0, 5.0, 6.0], 2)];
     let answers: Vec<Option<&Answer>> = answers.iter().map(Some).collect();
-    let all = several.reply(&[], &answers).unwrap();
-    assert_eq!(all.iter().map(|(t, _)| t.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-    assert_eq!((&all[1].0.shape, &all[1].0.values), (&vec![2, 2], &Values::F32(vec![2.0, 3.0, 5.0, 6.0])));
+    let outputs = several.reply(&[], &answers).unwrap();
+    assert_eq!(outputs.iter().map(|(t, _)| t.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!((&outputs[1].0.shape, &outputs[1].0.values), (&vec![2, 2], &Values::F32(vec![2.0, 3.0, 5.0, 6.0])));
     let b = Wanted { name: "b".into(), ..Wanted::default() };
     assert_eq!(several.reply(std::slice::from_ref(&b), &answers).unwrap().len(), 1);
     assert!(several.check_wanted(&[b.clone(), b]).is_err(), "twice");
     assert!(several.check_wanted(&[Wanted { name: "c".into(), ..Wanted::default() }]).is_err());
-    let one = metadata(OutputMode::Logits, &[("out", 2)]);
-    assert_eq!(one.outputs()[0].name, OUTPUT);
+    let single = metadata(OutputMode::Logits, &[("out", 2)]);
+    assert_eq!(single.outputs()[0].name, OUTPUT);
 }
 
 #[test]
@@ -186,14 +186,14 @@ fn a_row_that_is_refused_fails_alone() {
     assert!(why.contains("(at [0, 0, 1])"), "{why}");
     assert!(why.contains("--range"), "{why}");
     let answers = [answer(&[1.0, 2.0], 1), answer(&[4.0, 3.0], 0)];
-    let placed = rows.placed(&answers);
-    let (told, _) = metadata.reply(&[], &placed).unwrap().remove(0);
-    let Values::F32(told) = told.values else { panic!("{told:?}") };
-    assert_eq!((&told[..2], &told[4..]), (&[1.0, 2.0][..], &[4.0, 3.0][..]));
-    assert!(told[2..4].iter().all(|v| v.is_nan()));
+    let placed = rows.in_row_order(&answers);
+    let (output, _) = metadata.reply(&[], &placed).unwrap().remove(0);
+    let Values::F32(output) = output.values else { panic!("{output:?}") };
+    assert_eq!((&output[..2], &output[4..]), (&[1.0, 2.0][..], &[4.0, 3.0][..]));
+    assert!(output[2..4].iter().all(|v| v.is_nan()));
     let ranked = Wanted { name: OUTPUT.into(), classes: 1, binary: None };
-    let (told, _) = metadata.reply(&[ranked], &placed).unwrap().remove(0);
-    assert_eq!(told.values, Values::Text(vec!["2.000000:1".into(), NO_CLASS.into(), "4.000000:0:cat".into()]));
+    let (output, _) = metadata.reply(&[ranked], &placed).unwrap().remove(0);
+    assert_eq!(output.values, Values::Text(vec!["2.000000:1".into(), NO_CLASS.into(), "4.000000:0:cat".into()]));
     let top1 = self::metadata(OutputMode::Top1, &[]);
     assert_eq!(top1.reply(&[], &placed).unwrap().remove(0).0.values, Values::I64(vec![1, -1, 0]));
     // If no row is accepted, no inference runs.

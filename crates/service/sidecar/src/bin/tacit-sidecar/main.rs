@@ -98,7 +98,7 @@ struct Args {
     #[arg(long, value_name = "RATE", help_heading = "Link", hide_short_help = true)]
     pace: Option<Rate>,
     #[command(flatten)]
-    told: DeviceArgs,
+    device_args: DeviceArgs,
     /// Profile of this machine (docs/lab.md), with /MODE if the mode is not the default one. With a
     /// profile the page shows joules, modelled from processor time and bytes
     #[arg(long, value_name = "PROFILE[/MODE]", help_heading = "Device", hide_short_help = true)]
@@ -109,7 +109,7 @@ struct Args {
 }
 
 impl Args {
-    fn fleet(&self) -> anyhow::Result<FleetConfig> {
+    fn fleet_config(&self) -> anyhow::Result<FleetConfig> {
         ensure!(self.ready == 0 || self.material.is_some(), "--ready needs --material, the folder for this material");
         let ServerArgs { server, keys, client: name, server_name } = &self.server;
         let identity = self.server.identity()?;
@@ -117,8 +117,12 @@ impl Args {
             // Refuses a folder of another purpose before the sidecar listens.
             material_folder(dir, Party::Client)?;
         }
-        let resources =
-            self.dealer.resources(&self.server, &identity, self.material.as_deref(), self.told.connect_timeout())?;
+        let resources = self.dealer.resources(
+            &self.server,
+            &identity,
+            self.material.as_deref(),
+            self.device_args.connect_timeout(),
+        )?;
         let require = self.dealer.require();
         let mut client = ClientConfig { resources, require, ..ClientConfig::new(server, identity) };
         client.server_name.clone_from(server_name);
@@ -126,14 +130,14 @@ impl Args {
         client.seal.clone_from(&self.seal);
         client.threads = self.threads;
         client.pace = self.pace;
-        self.told.apply(&mut client);
+        self.device_args.apply(&mut client);
         let models = self.models.iter().map(|model| match model.split_once('=') {
             Some((name, backend)) => (name.to_owned(), Some(backend.to_owned())),
             None => (model.clone(), None),
         });
         let mut labels = BTreeMap::new();
-        for given in &self.labels {
-            let (model, name) = given.split_once('=').with_context(|| format!("--labels {given}: not MODEL=FILE"))?;
+        for option in &self.labels {
+            let (model, name) = option.split_once('=').with_context(|| format!("--labels {option}: not MODEL=FILE"))?;
             let text =
                 file::read_text(name.as_ref(), MAX_LABELS).with_context(|| format!("reading labels from {name}"))?;
             labels.insert(model.to_owned(), text.lines().map(str::to_owned).collect());
@@ -160,15 +164,15 @@ impl Args {
         Ok(Some(Token::read(path).with_context(|| format!("reading the token file {}", path.display()))?))
     }
 
-    async fn http(&self, token: Option<&Token>) -> anyhow::Result<(Listener, Access)> {
+    async fn listen_http(&self, token: Option<&Token>) -> anyhow::Result<(Listener, Access)> {
         if let Some(path) = &self.unix {
             let listener = Listener::unix(path).with_context(|| format!("listening on {}", path.display()))?;
             return Ok((listener, Access::unix()));
         }
-        self.tcp(self.listen, "--listen", token).await
+        self.listen_tcp(self.listen, "--listen", token).await
     }
 
-    async fn tcp(
+    async fn listen_tcp(
         &self,
         address: SocketAddr,
         option: &str,
@@ -182,11 +186,11 @@ impl Args {
 }
 
 async fn run(args: &Args) -> anyhow::Result<()> {
-    let config = args.fleet()?;
+    let config = args.fleet_config()?;
     let token = args.token()?;
-    let (listener, access) = args.http(token.as_ref()).await?;
+    let (listener, access) = args.listen_http(token.as_ref()).await?;
     let grpc = match args.grpc {
-        Some(address) => Some(args.tcp(address, "--grpc", token.as_ref()).await?),
+        Some(address) => Some(args.listen_tcp(address, "--grpc", token.as_ref()).await?),
         None => None,
     };
     let [mut interrupt, mut terminate] = [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?];
@@ -214,15 +218,15 @@ async fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Prints the addresses of the listeners.
 fn announce(args: &Args, http: Option<SocketAddr>, grpc: Option<SocketAddr>) -> anyhow::Result<()> {
-    let at = http.map_or_else(
+    let location = http.map_or_else(
         || args.unix.as_ref().map_or_else(String::new, |path| format!("unix:{}", path.display())),
         |address| format!("http://{address}"),
     );
     let line = match args.json {
-        true => json!({ "listening": at, "grpc": grpc }).to_string(),
+        true => json!({ "listening": location, "grpc": grpc }).to_string(),
         false => match grpc {
-            Some(grpc) => format!("listening on {at} and for gRPC on {grpc}"),
-            None => format!("listening on {at}"),
+            Some(grpc) => format!("listening on {location} and for gRPC on {grpc}"),
+            None => format!("listening on {location}"),
         },
     };
     tacit_program::log::announce(line).context("starting a thread")
