@@ -165,8 +165,8 @@ impl ServerConfig {
 
     /// Connections that one client may have; by default the others get a quarter.
     pub(crate) fn of_one_client(&self) -> usize {
-        let most = self.max_connections - self.max_connections / 4;
-        self.connections_per_client.map_or(most, NonZero::get)
+        let default = self.max_connections - self.max_connections / 4;
+        self.connections_per_client.map_or(default, NonZero::get)
     }
 
     /// Whether the server has pools.

@@ -13,7 +13,7 @@ use crate::ops::published::Published;
 use crate::ops::record::Record;
 use crate::ops::reload;
 use crate::ops::signals::Ends;
-use crate::ops::state::{Most, State};
+use crate::ops::state::{Retention, State};
 use crate::ops::traces::Traces;
 use crate::session::spools::Spools;
 use crate::shared::{self, Handshakes, Shared};
@@ -56,15 +56,15 @@ const FEWEST_PLACES: u64 = 16;
 /// Returns the number of handshake slots beside `clients` clients and `single` uses of one
 /// descriptor each (control connections, halves in pools), if the process may open `limit` files.
 fn greeting_places(clients: usize, single: usize, limit: Option<u64>) -> Result<usize, ServeError> {
-    let others = FILES[1].saturating_mul(clients as u64).saturating_add(OTHER_FILES).saturating_add(single as u64);
-    let needed = others.saturating_add(FILES[0] * FEWEST_PLACES);
+    let other_files = FILES[1].saturating_mul(clients as u64).saturating_add(OTHER_FILES).saturating_add(single as u64);
+    let needed = other_files.saturating_add(FILES[0] * FEWEST_PLACES);
     let besides = (single as u64).saturating_add(OTHER_FILES + FILES[0] * FEWEST_PLACES);
     match limit {
         _ if clients == 0 => {
             Err(ServeError::Usage("a server for 0 clients at a time serves nobody: allow at least 1".into()))
         }
         None => Ok(MAX_PLACES),
-        Some(limit) if limit >= needed => Ok(MAX_PLACES.min(((limit - others) / FILES[0]) as usize)),
+        Some(limit) if limit >= needed => Ok(MAX_PLACES.min(((limit - other_files) / FILES[0]) as usize)),
         Some(limit) => Err(ServeError::Usage(format!(
             "{clients} clients at a time may need {needed} open files, and this process may have {limit}: raise that (ulimit -n), or \
              allow at most {} clients",
@@ -77,17 +77,17 @@ fn greeting_places(clients: usize, single: usize, limit: Option<u64>) -> Result<
 /// connections would crowd out clients.
 const BACKLOG: u32 = 1024;
 
-pub(crate) fn listen(at: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if at.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // A restarted server need not wait until the system has forgotten the last one's connections.
     socket.set_reuseaddr(true)?;
-    socket.bind(at)?;
+    socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
 /// Names the address and the option in an error of listening.
-pub(crate) fn not_listening(at: SocketAddr) -> impl Fn(io::Error) -> NetError {
-    move |e| NetError::listening(at, "--listen", &e)
+pub(crate) fn not_listening(address: SocketAddr) -> impl Fn(io::Error) -> NetError {
+    move |e| NetError::listening(address, "--listen", &e)
 }
 
 /// Checks the clock, then removes what has expired from the store.
@@ -132,13 +132,13 @@ fn open_state(config: &ServerConfig, rules: &Rules) -> Result<State, ServeError>
         }
         return Ok(State::nowhere());
     };
-    match State::open(dir, Most { days: config.audit_days, bytes: config.audit_bytes }) {
+    match State::open(dir, Retention { days: config.audit_days, bytes: config.audit_bytes }) {
         // Quotas must hold. A server without quotas runs even if its records cannot be written.
         Err(e) if !rules.have_quotas() => {
             tracing::error!("no records are kept: {e}");
             Ok(State::nowhere())
         }
-        other => other,
+        result => result,
     }
 }
 
@@ -152,7 +152,7 @@ pub struct Server {
     events: UnboundedReceiver<Event>,
     /// Source of models and certificates for a reload.
     source: Option<Box<dyn Source>>,
-    asked: Receiver<AskReload>,
+    reload_requests: Receiver<AskReload>,
     stop: watch::Receiver<bool>,
     published: Arc<Published>,
 }
@@ -199,9 +199,9 @@ impl Server {
         let metrics = Arc::new(Metrics::new());
         let rules = reload::read_rules(config.access.as_deref(), &catalog)?;
         if let Some(store) = &store {
-            burn_revoked(store, |client| rules.of(client).revoked)?;
+            burn_revoked(store, |client| rules.rule_for(client).revoked)?;
         }
-        let State { keeper, usage, known, quotas } = open_state(&config, &rules)?;
+        let State { keeper, usage, learned, quotas } = open_state(&config, &rules)?;
         let traces = config.traces.clone().map_or_else(|| Ok(Traces::default()), Traces::start)?;
         let record = Record::new(&catalog, metrics.clone(), keeper, traces);
         let (rules_sender, rules) = watch::channel(Arc::new(rules));
@@ -217,7 +217,7 @@ impl Server {
             admission: admission.clone(),
             gate,
             record,
-            known,
+            learned,
             published: published.clone(),
             events: sender.clone(),
             stop: stopper,
@@ -225,11 +225,11 @@ impl Server {
         let driver = Driver::new(&config, parts)?;
         let tls = watch::Sender::new(Handshakes::new(&config.tls, config.max_control));
         let marks = Marks::from_env("server");
-        let (reloads, asked) = channel(reload::WAITING);
+        let (reloads, reload_requests) = channel(reload::WAITING);
         let shared =
             Shared { config, catalog, store, marks, rules, usage, tls, admission, reloads, metrics, events: sender };
         let shared = Arc::new(shared);
-        Ok(Self { runtime, listener, address, shared, driver, events, source: None, asked, stop, published })
+        Ok(Self { runtime, listener, address, shared, driver, events, source: None, reload_requests, stop, published })
     }
 
     /// The address that the server listens on.
@@ -292,7 +292,7 @@ impl Server {
             let events = self.shared.events.clone();
             self.runtime.spawn(monitor::watch(move |load| events.send(Event::Load(load)).is_ok(), self.stop.clone()));
         }
-        self.runtime.spawn(reload::serve(self.shared.clone(), self.source, self.asked, self.stop.clone()));
+        self.runtime.spawn(reload::serve(self.shared.clone(), self.source, self.reload_requests, self.stop.clone()));
         self.runtime.spawn(warm::watch(self.shared.clone(), self.stop.clone()));
         self.runtime.spawn(edge::accept(self.shared, self.listener, self.stop));
         self.runtime.block_on(self.driver.run(self.events));

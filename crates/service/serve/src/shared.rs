@@ -84,14 +84,14 @@ pub(crate) struct Shared {
 impl Shared {
     /// Whether a client may use a model.
     pub(crate) fn allows(&self, client: ClientId, model: &str) -> bool {
-        self.rules.borrow().of(client).allows(model, self.catalog().reveals_class_alone(model))
+        self.rules.borrow().rule_for(client).allows(model, self.catalog().reveals_class_alone(model))
     }
 
     /// The largest batch that a client may run: it must fit its rate and its quota of a day, as
     /// each input counts.
-    pub(crate) fn most_inputs(&self, client: ClientId) -> usize {
+    pub(crate) fn max_inputs(&self, client: ClientId) -> usize {
         let rules = self.rules.borrow();
-        let rule = rules.of(client);
+        let rule = rules.rule_for(client);
         let by_rate = rule.per_minute.map_or(u32::MAX, |rate| rate.get());
         let by_quota = rule.per_day.unwrap_or(u32::MAX);
         self.config.max_batch.min(by_rate.min(by_quota) as usize).max(1)
@@ -116,7 +116,7 @@ impl Shared {
     }
 
     /// Counts a refusal for the log.
-    pub(crate) fn refused(&self, kind: RefusalReason, from: Option<IpAddr>, detail: String) {
-        self.admission.refused(Turned { kind, from, detail });
+    pub(crate) fn refused(&self, kind: RefusalReason, address: Option<IpAddr>, detail: String) {
+        self.admission.refused(Turned { kind, from: address, detail });
     }
 }

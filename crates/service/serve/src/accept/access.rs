@@ -51,8 +51,8 @@ struct Revoked {
 struct Number(Serial);
 
 impl<'de> Deserialize<'de> for Number {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
         text.parse().map(Self).map_err(|e| D::Error::custom(format!("{e} (see `tacit keys show`)")))
     }
 }
@@ -86,8 +86,8 @@ enum Answers {
 struct Fingerprint(ClientId);
 
 impl<'de> Deserialize<'de> for Fingerprint {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
         text.parse().map(Self).map_err(|e| D::Error::custom(format!("{e} (see `tacit keys fingerprint`)")))
     }
 }
@@ -97,8 +97,8 @@ impl<'de> Deserialize<'de> for Fingerprint {
 struct Called(Arc<str>);
 
 impl<'de> Deserialize<'de> for Called {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
         match text.chars().count() {
             1..=MAX_NAME if !text.contains(char::is_control) => Ok(Self(text.into())),
             _ => Err(D::Error::custom(format!("a name has 1 to {MAX_NAME} characters, all of them of one line"))),
@@ -148,25 +148,26 @@ impl Rules {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let Written { revoked, default, client } = toml::from_str(text).map_err(|e| located(text, &e))?;
+        let Written { revoked, default, client } = toml::from_str(text).map_err(|e| format_error(text, &e))?;
         if default.name.is_some() {
             return Err("[default] is for many clients, so it has no name: names stand in [client.FINGERPRINT]".into());
         }
-        let clients = client.into_iter().map(|(Fingerprint(id), entry)| (id, entry.over(default.clone()).rule()));
+        let clients =
+            client.into_iter().map(|(Fingerprint(id), entry)| (id, entry.with_defaults(default.clone()).rule()));
         let clients = clients.collect();
         let serials = revoked.serials.into_iter().map(|Number(serial)| serial).collect();
         Ok(Self { default: default.rule(), clients, serials })
     }
 
     /// The rules for a client.
-    pub(crate) fn of(&self, client: ClientId) -> &Rule {
+    pub(crate) fn rule_for(&self, client: ClientId) -> &Rule {
         self.clients.get(&client).unwrap_or(&self.default)
     }
 
     /// Why this client or its certificate is refused; `None` if neither is.
     pub(crate) fn revokes(&self, client: ClientId, serial: &Serial) -> Option<&'static str> {
         match () {
-            () if self.of(client).revoked => Some(REVOKED),
+            () if self.rule_for(client).revoked => Some(REVOKED),
             () if self.serials.contains(serial) => Some(CERTIFICATE_REVOKED),
             () => None,
         }
@@ -174,31 +175,31 @@ impl Rules {
 
     /// Why the holder of this certificate is refused; `None` if it is not. A helper is refused if
     /// its own fingerprint or its client is revoked.
-    pub(crate) fn turns_away(&self, who: &CertificateIdentity) -> Option<&'static str> {
-        match who.helper {
-            Some(helper) if self.of(helper).revoked => Some(HELPER_REVOKED),
-            _ => self.revokes(who.client, &who.serial),
+    pub(crate) fn reason_to_refuse(&self, identity: &CertificateIdentity) -> Option<&'static str> {
+        match identity.helper {
+            Some(helper) if self.rule_for(helper).revoked => Some(HELPER_REVOKED),
+            _ => self.revokes(identity.client, &identity.serial),
         }
     }
 
-    fn all(&self) -> impl Iterator<Item = &Rule> {
+    fn iter(&self) -> impl Iterator<Item = &Rule> {
         self.clients.values().chain([&self.default])
     }
 
     /// Whether any client has a quota.
     pub(crate) fn have_quotas(&self) -> bool {
-        self.all().any(|rule| rule.per_day.is_some())
+        self.iter().any(|rule| rule.per_day.is_some())
     }
 
     /// Models that the rules name.
     pub(crate) fn models(&self) -> BTreeSet<&str> {
-        self.all().filter_map(|rule| rule.models.as_deref()).flatten().map(String::as_str).collect()
+        self.iter().filter_map(|rule| rule.models.as_deref()).flatten().map(String::as_str).collect()
     }
 }
 
 impl Entry {
     /// Adds to a client's table each limit of `[default]` that it does not set.
-    fn over(self, default: Self) -> Self {
+    fn with_defaults(self, default: Self) -> Self {
         Self {
             name: self.name,
             models: self.models.or(default.models),
@@ -223,11 +224,11 @@ impl Entry {
 }
 
 /// Formats an error in one line: line number, the line's text, and what is wrong.
-fn located(text: &str, error: &toml::de::Error) -> String {
+fn format_error(text: &str, error: &toml::de::Error) -> String {
     let message = error.message().lines().collect::<Vec<_>>().join(", ");
     let Some(span) = error.span() else { return message };
-    let before = text.get(..span.start).unwrap_or(text);
-    let number = before.matches('\n').count();
+    let preceding = text.get(..span.start).unwrap_or(text);
+    let number = preceding.matches('\n').count();
     let line: String = text.lines().nth(number).unwrap_or_default().trim().chars().take(SHOWN).collect();
     format!("line {}, `{line}`: {message}", number + 1)
 }
@@ -246,7 +247,7 @@ mod tests {
              rate_per_minute = 60\n[client.{BOB}]\nmodels = ['digits', 'faces']\nrevoked = true\n"
         );
         let rules = Rules::parse(&text).unwrap();
-        let (alice, bob, other) = (rules.of(ALICE), rules.of(BOB), rules.of(ClientId([2; 32])));
+        let (alice, bob, carol) = (rules.rule_for(ALICE), rules.rule_for(BOB), rules.rule_for(ClientId([2; 32])));
         assert!(alice.allows("digits", false));
         assert!(!alice.allows("faces", false));
         assert!(!alice.revoked);
@@ -254,8 +255,8 @@ mod tests {
         assert!(bob.allows("faces", false));
         assert!(bob.revoked);
         assert_eq!((bob.per_day, bob.per_minute), (Some(5), None));
-        assert!(other.allows("digits", false));
-        assert!(!other.allows("faces", false));
+        assert!(carol.allows("digits", false));
+        assert!(!carol.allows("faces", false));
         assert_eq!(rules.models(), BTreeSet::from(["digits", "faces"]));
         assert!(rules.have_quotas());
     }
@@ -263,10 +264,10 @@ mod tests {
     #[test]
     fn a_client_may_be_called_something_which_decides_nothing() {
         let rules = Rules::parse(&format!("[client.{ALICE}]\nname = 'alice, ward 3'\n")).unwrap();
-        assert_eq!(rules.of(ALICE).name.as_deref(), Some("alice, ward 3"));
-        assert_eq!(rules.of(BOB).name, None);
-        assert!(rules.of(ALICE).allows("anything", false));
-        assert!(!rules.of(ALICE).revoked);
+        assert_eq!(rules.rule_for(ALICE).name.as_deref(), Some("alice, ward 3"));
+        assert_eq!(rules.rule_for(BOB).name, None);
+        assert!(rules.rule_for(ALICE).allows("anything", false));
+        assert!(!rules.rule_for(ALICE).revoked);
         assert!(Rules::parse("[default]\nname = 'all'\n").unwrap_err().contains("[client.FINGERPRINT]"));
     }
 
@@ -277,7 +278,7 @@ mod tests {
         );
         let rules = Rules::parse(&text).unwrap();
         let allowed =
-            |client| ["a", "b"].map(|name| [true, false].map(|is_top_1| rules.of(client).allows(name, is_top_1)));
+            |client| ["a", "b"].map(|name| [true, false].map(|is_top_1| rules.rule_for(client).allows(name, is_top_1)));
         assert_eq!(allowed(ALICE), [[true, true], [true, true]]);
         assert_eq!(allowed(BOB), [[true, false], [false, false]]);
         assert_eq!(allowed(ClientId([2; 32])), [[true, false], [true, false]]);
@@ -287,16 +288,16 @@ mod tests {
     fn no_rules_allow_everything() {
         let rules = Rules::parse("").unwrap();
         assert_eq!(rules, Rules::default());
-        assert!(rules.of(ALICE).allows("anything", false));
-        assert!(!rules.of(ALICE).revoked);
+        assert!(rules.rule_for(ALICE).allows("anything", false));
+        assert!(!rules.rule_for(ALICE).revoked);
         assert!(!rules.have_quotas());
     }
 
     #[test]
     fn only_those_named_where_all_others_are_revoked() {
         let rules = Rules::parse(&format!("[default]\nrevoked = true\n[client.{ALICE}]\nrevoked = false\n")).unwrap();
-        assert!(!rules.of(ALICE).revoked);
-        assert!(rules.of(BOB).revoked);
+        assert!(!rules.rule_for(ALICE).revoked);
+        assert!(rules.rule_for(BOB).revoked);
     }
 
     #[test]
@@ -308,7 +309,7 @@ mod tests {
             assert_eq!((why(ALICE, serial), why(BOB, serial)), (Some(CERTIFICATE_REVOKED), Some(REVOKED)));
         }
         assert_eq!((why(ALICE, "0abd"), why(BOB, "0abd")), (None, Some(REVOKED)));
-        assert!(!rules.of(ALICE).revoked, "her key is as good as before");
+        assert!(!rules.rule_for(ALICE).revoked, "her key is as good as before");
     }
 
     #[test]
@@ -333,7 +334,7 @@ mod tests {
         ] {
             let error = Rules::parse(text).unwrap_err();
             assert!(error.starts_with(&format!("line {line}, ")), "{text}: {error}");
-            assert!(parts.iter().all(|part| error.contains(part)), "{text}: {error}");
+            assert!(parts.iter().all(|fragment| error.contains(fragment)), "{text}: {error}");
             assert!(!error.contains('\n'), "{text}: {error}");
         }
     }

@@ -42,8 +42,8 @@ impl AuthenticatedConnection {
     pub(crate) fn speaks_http(&self) -> Result<bool, ServeError> {
         match (self.stream.get_ref().1.alpn_protocol(), self.role) {
             (Some(HTTP_1 | HTTP_2), Role::Helper { .. }) => {
-                let what = "a helper's certificate is good for making material, and not for HTTP";
-                Err(NetError::Tls(what.into()).into())
+                let message = "a helper's certificate is good for making material, and not for HTTP";
+                Err(NetError::Tls(message.into()).into())
             }
             (protocol, _) => Ok(matches!(protocol, Some(HTTP_1 | HTTP_2))),
         }
@@ -61,9 +61,9 @@ pub(crate) async fn authenticate(
     // A peer that sends nothing costs no TLS state and gets no byte. (`peek`, because a fresh
     // socket may be reported readable without a byte.)
     let first = timeout_at(deadline.end().into(), stream.peek(&mut [0])).await;
-    first.map_err(|_| late(HANDSHAKE, deadline))?.map_err(ServeError::system(WATCHING))?;
+    first.map_err(|_| late_error(HANDSHAKE, deadline))?.map_err(ServeError::system(WATCHING))?;
     stream.set_nodelay(true).map_err(ServeError::system(WATCHING))?;
-    let stream = shaken_hands(tls, stream, address, deadline).await?;
+    let stream = shake_hands(tls, stream, address, deadline).await?;
     let session = stream.get_ref().1;
     let certificate = session.peer_certificates().and_then(|chain| chain.first());
     let certificate = certificate.ok_or_else(|| NetError::Tls("the client has no certificate".into()))?;
@@ -76,7 +76,7 @@ pub(crate) async fn authenticate(
 }
 
 /// Performs the TLS handshake; each byte moves the deadline.
-async fn shaken_hands(
+async fn shake_hands(
     tls: Arc<rustls::ServerConfig>,
     stream: TcpStream,
     address: SocketAddr,
@@ -84,28 +84,28 @@ async fn shaken_hands(
 ) -> Result<TlsStream<Counted>, ServeError> {
     let mut accepting = TlsAcceptor::from(tls).accept(Counted::new(stream));
     let mut timer = pin!(sleep_until(deadline.end().into()));
-    let mut seen = 0;
+    let mut last_received = 0;
     let accepted = poll_fn(|cx| {
         if let Poll::Ready(accepted) = Pin::new(&mut accepting).poll(cx) {
             return Poll::Ready(Some(accepted));
         }
-        let received = accepting.get_ref().map_or(seen, Counted::received);
-        if received > seen {
-            seen = received;
+        let received = accepting.get_ref().map_or(last_received, Counted::received);
+        if received > last_received {
+            last_received = received;
             deadline.moved(Instant::now());
             timer.as_mut().reset(deadline.end().into());
         }
         timer.as_mut().poll(cx).map(|()| None)
     });
-    let accepted = accepted.await.ok_or_else(|| late(HANDSHAKE, deadline))?;
+    let accepted = accepted.await.ok_or_else(|| late_error(HANDSHAKE, deadline))?;
     Ok(accepted.map_err(|e| handshake_failed(&format!("tcp {address}"), &e))?)
 }
 
 /// The error for a message that an unauthenticated peer did not send before the deadline.
-pub(crate) fn late(what: &str, deadline: &HandshakeDeadline) -> ServeError {
-    stalled(what, deadline.expired())
+pub(crate) fn late_error(awaited: &str, deadline: &HandshakeDeadline) -> ServeError {
+    stalled_error(awaited, deadline.expired())
 }
 
-pub(crate) fn stalled(what: &str, detail: String) -> ServeError {
-    NetError::Stalled { doing: format!("waiting for {what}"), detail }.into()
+pub(crate) fn stalled_error(awaited: &str, detail: String) -> ServeError {
+    NetError::Stalled { doing: format!("waiting for {awaited}"), detail }.into()
 }

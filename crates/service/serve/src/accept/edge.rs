@@ -1,5 +1,5 @@
 //! Sockets without threads: accepting, TLS, the opening hello, and waiting for requests.
-use crate::accept::authentication::{WATCHING, authenticate, late, stalled};
+use crate::accept::authentication::{WATCHING, authenticate, late_error, stalled_error};
 use crate::accept::counted::Counted;
 use crate::accept::identity::CertificateIdentity;
 use crate::accept::refusal_reasons::{BROKEN, LATE, NO_HANDSHAKE, STRANGE};
@@ -62,28 +62,28 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stop:
                 continue;
             }
         };
-        let Some(slot) = admitted(&shared, address, &mut stop).await else { return };
+        let Some(slot) = get_slot(&shared, address, &mut stop).await else { return };
         // Waits for the driver: new connections must not crowd out requests.
         if shared.ask(|reply| Event::Accepted { reply }).await.is_none() {
             return;
         }
         let (guard, stop) =
             (ConnectionGuard { shared: shared.clone(), number: slot.id(), slot: Some(slot) }, stop.clone());
-        tokio::spawn(connection(guard, stream, address, control.clone(), stop));
+        tokio::spawn(serve_connection(guard, stream, address, control.clone(), stop));
     }
 }
 
 /// Returns a handshake slot as soon as one is free; `None` if the server stops. Other connections
 /// wait in the system's accept queue meanwhile.
-async fn admitted(shared: &Shared, address: SocketAddr, stop: &mut watch::Receiver<bool>) -> Option<ConnectionSlot> {
+async fn get_slot(shared: &Shared, address: SocketAddr, stop: &mut watch::Receiver<bool>) -> Option<ConnectionSlot> {
     loop {
-        let at = match shared.admission.admit(address.ip()) {
+        let retry_at = match shared.admission.admit(address.ip()) {
             Ok(slot) => return Some(slot),
-            Err(at) => at,
+            Err(retry_at) => retry_at,
         };
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return None,
-            () = sleep_until(at.into()) => {}
+            () = sleep_until(retry_at.into()) => {}
         }
     }
 }
@@ -111,7 +111,7 @@ impl Drop for ConnectionGuard {
 }
 
 /// Serves a connection from its first byte to its end.
-async fn connection(
+async fn serve_connection(
     guard: ConnectionGuard,
     stream: TcpStream,
     address: SocketAddr,
@@ -126,17 +126,20 @@ async fn connection(
         // An evicted connection: admission has counted it.
         () = guard.slot().evicted() => return,
     };
-    let Greeted { channel, who, watched, closer } = match greeted {
+    let Greeted { channel, identity, watched, closer } = match greeted {
         Ok(Arrival::Client(greeted)) => *greeted,
         Ok(Arrival::Visitor(visitor)) => return control.serve(guard.slot(), *visitor).await,
-        Err(e) => return shared.refused(kind(&e), Some(address.ip()), format!("the connection from {address}: {e}")),
+        Err(e) => {
+            let detail = format!("the connection from {address}: {e}");
+            return shared.refused(refusal_reason(&e), Some(address.ip()), detail);
+        }
     };
-    let client = who.to_string();
-    let mut connection = Connection::new(&who, channel);
+    let client = identity.to_string();
+    let mut connection = Connection::new(&identity, channel);
     let closer = connection.closer(closer);
-    let taken = shared.ask(|reply| Event::Greeted { number, who, closer, reply }).await;
+    let admitted = shared.ask(|reply| Event::Greeted { number, identity, closer, reply }).await;
     // No answer means that the driver has ended, so the server stops.
-    if let Err(TurnedAway { kind, reason }) = taken.unwrap_or(Err(TurnedAway { kind: TOO_LATE, reason: STOPS })) {
+    if let Err(TurnedAway { kind, reason }) = admitted.unwrap_or(Err(TurnedAway { kind: TOO_LATE, reason: STOPS })) {
         shared.refused(kind, Some(address.ip()), format!("client {client} at {address}: {reason}"));
         close_with_farewell(connection, Some(Reply::Refused { reason: reason.into(), again_s: None })).await;
         return;
@@ -157,7 +160,7 @@ async fn connection(
 }
 
 /// The reason that the log counts for a failed authentication or greeting.
-fn kind(error: &ServeError) -> RefusalReason {
+fn refusal_reason(error: &ServeError) -> RefusalReason {
     match error {
         ServeError::Net(NetError::Stalled { .. }) => LATE,
         ServeError::Net(NetError::Tls(_)) => NO_HANDSHAKE,
@@ -167,14 +170,14 @@ fn kind(error: &ServeError) -> RefusalReason {
 
 /// Sends a farewell and closes a connection, in a blocking thread: both may wait for the peer.
 async fn close_with_farewell(mut connection: Connection, last: Option<Reply>) {
-    let ended = spawn_blocking(move || {
+    let closing = spawn_blocking(move || {
         if let Some(last) = last {
             // Fails if the peer has left; that is harmless here.
             let _ = send(&mut connection.channel, REPLY, &last);
         }
         drop(connection);
     });
-    if ended.await.is_err() {
+    if closing.await.is_err() {
         tracing::error!("closing a connection panicked");
     }
 }
@@ -182,7 +185,7 @@ async fn close_with_farewell(mut connection: Connection, last: Option<Reply>) {
 /// A connection whose client is authenticated.
 struct Greeted {
     channel: Channel,
-    who: CertificateIdentity,
+    identity: CertificateIdentity,
     watched: TcpStream,
     closer: std::net::TcpStream,
 }
@@ -200,19 +203,19 @@ async fn greet(
     address: SocketAddr,
     mut deadline: HandshakeDeadline,
 ) -> Result<Arrival, ServeError> {
-    let known = authenticate(shared.tls(), stream, address, &mut deadline).await?;
-    if known.speaks_http()? {
-        return Ok(Arrival::Visitor(Visitor { known, address }.into()));
+    let peer = authenticate(shared.tls(), stream, address, &mut deadline).await?;
+    if peer.speaks_http()? {
+        return Ok(Arrival::Visitor(Visitor { connection: peer, address }.into()));
     }
-    let who = CertificateIdentity::of(known.client, known.serial, known.role, known.name);
-    introduce(shared, known.stream, who, deadline).await.map(|greeted| Arrival::Client(greeted.into()))
+    let identity = CertificateIdentity::new(peer.client, peer.serial, peer.role, peer.name);
+    introduce(shared, peer.stream, identity, deadline).await.map(|greeted| Arrival::Client(greeted.into()))
 }
 
 /// Exchanges the opening hello.
 async fn introduce(
     shared: &Shared,
     stream: TlsStream<Counted>,
-    who: CertificateIdentity,
+    identity: CertificateIdentity,
     deadline: HandshakeDeadline,
 ) -> Result<Greeted, ServeError> {
     let (stream, session) = stream.into_inner();
@@ -231,9 +234,9 @@ async fn introduce(
     channel.send(Tag::HELLO, &hello.to_bytes())?;
     channel.flush()?;
     let end = MessageDeadline::Moves(deadline);
-    let whole = Waiting { tag: Tag::HELLO, max: MAX_HELLO_BYTES, end };
-    hello.check(&whole.message(&mut channel, &watched).await?)?;
-    Ok(Greeted { channel, who, watched, closer })
+    let waiting = ExpectedMessage { tag: Tag::HELLO, max: MAX_HELLO_BYTES, end };
+    hello.check(&waiting.receive(&mut channel, &watched).await?)?;
+    Ok(Greeted { channel, identity, watched, closer })
 }
 
 /// Watches a connection's socket for arriving bytes. No handle of the socket may block meanwhile.
@@ -257,19 +260,19 @@ async fn readable(watched: &TcpStream, end: Instant, late: impl FnOnce() -> Serv
 /// Reads what has arrived. `Ok(None)` (too little) clears the readiness; bytes that arrive
 /// meanwhile set it again.
 fn try_read<T>(watched: &TcpStream, read: impl FnOnce() -> Result<Option<T>, NetError>) -> Result<Option<T>, NetError> {
-    let mut seen = Ok(None);
+    let mut result = Ok(None);
     let _ = watched.try_io(Interest::READABLE, || {
-        seen = read();
-        match seen {
+        result = read();
+        match result {
             Ok(None) => Err(io::ErrorKind::WouldBlock.into()),
             _ => Ok(()),
         }
     });
-    seen
+    result
 }
 
 /// A message that a task waits for without a thread.
-struct Waiting {
+struct ExpectedMessage {
     tag: Tag,
     max: usize,
     end: MessageDeadline,
@@ -284,42 +287,42 @@ enum MessageDeadline {
 }
 
 impl MessageDeadline {
-    fn at(&self) -> Instant {
+    fn end_time(&self) -> Instant {
         match self {
             Self::Moves(deadline) => deadline.end(),
-            Self::Idle(at, _) => *at,
+            Self::Idle(end, _) => *end,
         }
     }
 
-    fn late(&self, what: &str) -> ServeError {
+    fn late_error(&self, awaited: &str) -> ServeError {
         match self {
-            Self::Moves(deadline) => late(what, deadline),
-            Self::Idle(..) => stalled(what, OVER.into()),
+            Self::Moves(deadline) => late_error(awaited, deadline),
+            Self::Idle(..) => stalled_error(awaited, OVER.into()),
         }
     }
 
     /// Adjusts the deadline: bytes have arrived, and the message is incomplete.
-    fn moved(&mut self, has_begun: bool) {
+    fn extend(&mut self, has_begun: bool) {
         match self {
             Self::Moves(deadline) => deadline.moved(Instant::now()),
-            Self::Idle(at, begun) => {
+            Self::Idle(end, begun) => {
                 if let Some(timeout) = begun.take_if(|_| has_begun) {
-                    *at = Instant::now() + timeout;
+                    *end = Instant::now() + timeout;
                 }
             }
         }
     }
 }
 
-impl Waiting {
-    async fn message(mut self, channel: &mut Channel, watched: &TcpStream) -> Result<Vec<u8>, ServeError> {
+impl ExpectedMessage {
+    async fn receive(mut self, channel: &mut Channel, watched: &TcpStream) -> Result<Vec<u8>, ServeError> {
         // A message that was read together with an earlier one does not make the socket readable.
         if let Some(message) = channel.try_recv(self.tag, self.max)? {
             return Ok(message);
         }
         loop {
-            self.end.moved(channel.has_partial());
-            readable(watched, self.end.at(), || self.end.late(self.tag.name())).await?;
+            self.end.extend(channel.has_partial());
+            readable(watched, self.end.end_time(), || self.end.late_error(self.tag.name())).await?;
             if let Some(message) = try_read(watched, || channel.try_recv(self.tag, self.max))? {
                 return Ok(message);
             }
@@ -367,8 +370,8 @@ async fn serve(
             Ok(Some(decision)) => decision,
             Err(e) => break (None, Err(e)),
         };
-        let (back, result) = work(guard, connection, watched, decision).await?;
-        connection = back;
+        let (returned, result) = work(guard, connection, watched, decision).await?;
+        connection = returned;
         watched = match result {
             Ok(watched) => watched,
             Err(e) => break (worker::last_words(&e).and_then(goodbye), Err(e)),
@@ -419,7 +422,7 @@ fn is_withdrawn(shared: &Shared, connection: &Connection) -> bool {
 }
 
 /// A connection after waiting for its turn.
-struct Waited {
+struct WaitResult {
     connection: Connection,
     watched: TcpStream,
     /// `None` if the driver has ended.
@@ -434,37 +437,35 @@ async fn wait(
     mut watched: TcpStream,
     is_phase: bool,
     mut answer: oneshot::Receiver<Decision>,
-) -> Result<Waited, ServeError> {
+) -> Result<WaitResult, ServeError> {
     loop {
         let decision = tokio::select! {
             biased;
             decision = &mut answer => Ok(decision.ok()),
-            left = leaves(&mut connection.channel, &watched), if is_phase => Err(left),
+            departure = wait_until_left(&mut connection.channel, &watched), if is_phase => Err(departure),
             () = sleep(shared.config.sign_of_life), if is_phase => {
                 let queued = shared.ask(|reply| Event::Queued { reply }).await.unwrap_or(0);
                 let copy = unwatch(watched)?;
-                let told = spawn_blocking(move || {
-                    let told = worker::still_waiting(&mut connection, queued);
-                    (connection, told)
+                let sent = spawn_blocking(move || {
+                    let sent = worker::send_sign_of_life(&mut connection, queued);
+                    (connection, sent)
                 });
-                let (back, told) = told.await.map_err(|_| ServeError::Panicked)?;
-                connection = back;
+                let (returned, sent) = sent.await.map_err(|_| ServeError::Panicked)?;
+                connection = returned;
                 watched = watch(copy)?;
-                match told {
-                    Ok(()) => continue,
-                    Err(e) => Err(e),
-                }
+                let Err(e) = sent else { continue };
+                Err(e)
             }
         };
-        return Ok(Waited { connection, watched, decision });
+        return Ok(WaitResult { connection, watched, decision });
     }
 }
 
 /// Waits until a client, which has to wait silently, leaves or sends something.
-async fn leaves(channel: &mut Channel, watched: &TcpStream) -> ServeError {
+async fn wait_until_left(channel: &mut Channel, watched: &TcpStream) -> ServeError {
     let never = Instant::now() + ONE_YEAR;
     loop {
-        if let Err(e) = readable(watched, never, || stalled("a client", OVER.into())).await {
+        if let Err(e) = readable(watched, never, || stalled_error("a client", OVER.into())).await {
             return e;
         }
         match try_read(watched, || channel.try_recv(REQUEST, MAX_REQUEST_BYTES)) {
@@ -485,12 +486,12 @@ async fn next_request(
     watched: &TcpStream,
 ) -> Result<Option<Request>, ServeError> {
     channel.set_phase(Phase::Setup);
-    let waiting = Waiting {
+    let waiting = ExpectedMessage {
         tag: REQUEST,
         max: MAX_REQUEST_BYTES,
         end: MessageDeadline::Idle(Instant::now() + shared.config.idle_timeout, Some(shared.config.stall_timeout)),
     };
-    match waiting.message(channel, watched).await {
+    match waiting.receive(channel, watched).await {
         Ok(bytes) => Ok(Some(Request::from_bytes(&bytes)?)),
         // Closing between two requests without `Bye` is harmless.
         Err(ServeError::Net(NetError::Closed { .. })) => Ok(None),

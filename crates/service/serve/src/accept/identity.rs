@@ -26,7 +26,7 @@ pub(crate) struct CertificateIdentity {
 }
 
 /// A client's name and fingerprint, for people: `alice (5f0c..)`.
-pub(crate) fn called(name: &str, client: ClientId) -> String {
+pub(crate) fn client_label(name: &str, client: ClientId) -> String {
     match name {
         "" => client.to_string(),
         name => format!("{name} ({client})"),
@@ -38,7 +38,7 @@ impl fmt::Display for CertificateIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { client, helper, name, .. } = self;
         match (&**name, helper) {
-            (name, None) => f.write_str(&called(name, *client)),
+            (name, None) => f.write_str(&client_label(name, *client)),
             ("", Some(helper)) => write!(f, "{helper}, helper of {client}"),
             (name, Some(_)) => write!(f, "{name}, helper of {client}"),
         }
@@ -47,7 +47,7 @@ impl fmt::Display for CertificateIdentity {
 
 impl CertificateIdentity {
     /// The identity of a certificate's holder.
-    pub(crate) fn of(key: ClientId, serial: Serial, role: Role, name: Arc<str>) -> Self {
+    pub(crate) fn new(key: ClientId, serial: Serial, role: Role, name: Arc<str>) -> Self {
         match role {
             Role::Helper { owner } => Self { client: owner, serial, helper: Some(key), name },
             Role::Client | Role::Server | Role::Operator => Self { client: key, serial, helper: None, name },

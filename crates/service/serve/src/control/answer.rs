@@ -20,7 +20,7 @@ impl Peer {
     }
 
     /// Refuses every peer that is not an operator.
-    pub(crate) fn operator(self) -> Result<(), Refusal> {
+    pub(crate) fn require_operator(self) -> Result<(), Refusal> {
         match self.role {
             Role::Operator => Ok(()),
             Role::Client | Role::Server | Role::Helper { .. } => Err(Refusal::new(
@@ -36,17 +36,17 @@ pub(crate) struct Refusal {
     status: StatusCode,
     error: String,
     /// Time after which the client may retry (`Retry-After`, `again_s`), if any.
-    again: Option<Duration>,
+    retry_after: Option<Duration>,
 }
 
 impl Refusal {
     pub(crate) fn new(status: StatusCode, error: impl Into<String>) -> Self {
-        Self { status, error: error.into(), again: None }
+        Self { status, error: error.into(), retry_after: None }
     }
 
     /// Adds the time after which the client may retry.
-    pub(crate) fn again(self, after: Duration) -> Self {
-        Self { again: Some(after), ..self }
+    pub(crate) fn with_retry_after(self, delay: Duration) -> Self {
+        Self { retry_after: Some(delay), ..self }
     }
 
     /// The refusal while the server is being stopped.
@@ -57,14 +57,14 @@ impl Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let mut told = serde_json::json!({ "error": self.error });
-        if let Some(after) = self.again {
-            told["again_s"] = after.as_secs_f64().into();
+        let mut object = serde_json::json!({ "error": self.error });
+        if let Some(delay) = self.retry_after {
+            object["again_s"] = delay.as_secs_f64().into();
         }
-        let mut response = json(&told);
+        let mut response = json(&object);
         *response.status_mut() = self.status;
-        if let Some(after) = self.again {
-            let seconds = HeaderValue::from(after.as_secs_f64().ceil().max(1.0) as u64);
+        if let Some(delay) = self.retry_after {
+            let seconds = HeaderValue::from(delay.as_secs_f64().ceil().max(1.0) as u64);
             response.headers_mut().insert(header::RETRY_AFTER, seconds);
         }
         response
@@ -76,10 +76,10 @@ pub(crate) type Answer = Result<Response, Refusal>;
 
 pub(crate) fn json(value: &impl Serialize) -> Response {
     let text = serde_json::to_string(value).expect("plain data is always encoded");
-    typed("application/json", text)
+    response_of_type("application/json", text)
 }
 
-pub(crate) fn typed(kind: &'static str, body: impl Into<Body>) -> Response {
+pub(crate) fn response_of_type(kind: &'static str, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response

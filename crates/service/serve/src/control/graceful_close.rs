@@ -59,8 +59,8 @@ impl AsyncWrite for GracefulStream {
         while patience.as_mut().poll(cx).is_pending() {
             let mut unread = ReadBuf::new(&mut unread);
             // Reads below TLS: bytes that are discarded need no decryption.
-            let read = ready!(Pin::new(&mut *stream.get_mut().0).poll_read(cx, &mut unread));
-            if read.is_err() || unread.filled().is_empty() {
+            let result = ready!(Pin::new(&mut *stream.get_mut().0).poll_read(cx, &mut unread));
+            if result.is_err() || unread.filled().is_empty() {
                 break;
             }
         }

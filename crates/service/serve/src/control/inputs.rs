@@ -22,8 +22,8 @@ use tacit_client::wire::{Announce, Device, InputId, LinkClass};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-type Shares_ = Shares<Arc<State>>;
-type By = Extension<Peer>;
+type SharedState = Shares<Arc<State>>;
+type RequestPeer = Extension<Peer>;
 
 /// Longest name of a model or back end, in bytes.
 const MAX_NAME: usize = 256;
@@ -77,9 +77,9 @@ pub struct NoticeBody {
 pub fn read_notice(body: &[u8]) -> Result<NoticeBody, String> {
     let Notice { model, backend, inputs, threads, link, memory_mib, expected_s, ttl_s } = serde_json::from_slice(body)
         .map_err(|e| format!("the body is not {{\"model\": \"NAME\", \"backend\": \"ID\", ..}}: {e}"))?;
-    for (what, name) in [("model", &model), ("backend", &backend)] {
+    for (field, name) in [("model", &model), ("backend", &backend)] {
         if name.is_empty() || name.len() > MAX_NAME {
-            return Err(format!("`{what}` has {} bytes, not 1 to {MAX_NAME}", name.len()));
+            return Err(format!("`{field}` has {} bytes, not 1 to {MAX_NAME}", name.len()));
         }
     }
     let inputs = inputs.unwrap_or(1);
@@ -101,11 +101,11 @@ pub fn read_notice(body: &[u8]) -> Result<NoticeBody, String> {
 }
 
 /// Converts a time of a notice to milliseconds.
-fn millis(what: &str, seconds: Option<f64>) -> Result<Option<u64>, String> {
+fn millis(field: &str, seconds: Option<f64>) -> Result<Option<u64>, String> {
     match seconds {
         None => Ok(None),
         Some(s) if (0.0..=MAX_SECONDS).contains(&s) => Ok(Some((s * 1000.0) as u64)),
-        Some(s) => Err(format!("`{what}` is {s}, not from 0 to {MAX_SECONDS}")),
+        Some(s) => Err(format!("`{field}` is {s}, not from 0 to {MAX_SECONDS}")),
     }
 }
 
@@ -128,22 +128,27 @@ fn read_wait(query: &str) -> Option<u64> {
     text.parse().ok().filter(|seconds| *seconds <= MAX_WAIT_S)
 }
 
-fn shown(name: InputId, standing: &Standing) -> serde_json::Value {
+fn describe(name: InputId, standing: &Standing) -> serde_json::Value {
     object!({ "name": name.to_string(), "state": standing.state, "inputs": standing.inputs, "turn": standing.turn })
 }
 
 /// Announces an input, or a batch of at most as many inputs as the server runs as one.
-pub(super) async fn announce(state: Shares_, Extension(peer): By, headers: HeaderMap, body: Body) -> Answer {
+pub(super) async fn announce(
+    state: SharedState,
+    Extension(peer): RequestPeer,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
     let body = json_body(&headers, body, state.limits()).await?;
     let notice = read_notice(&body).map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error))?;
     let (shared, client) = (&state.shared, peer.client);
     let offered = shared.catalog().get(&notice.model, &notice.backend, |name| shared.allows(client, name));
     let offered = offered.map_err(|e| Refusal::new(StatusCode::NOT_FOUND, e.to_string()))?;
-    let most = (notice.inputs as usize).min(shared.most_inputs(client));
+    let max_inputs = (notice.inputs as usize).min(shared.max_inputs(client));
     let (memory, device) = (shared.config.job_memory, notice.device);
     // Making the plan of a batch is slow, and this thread serves other connections.
-    let made = spawn_blocking(move || offered.batched(offered.fitting(most, memory, device)));
-    let offered = made.await.map_err(|_| internal("making the plan of a batch panicked"))?;
+    let batched = spawn_blocking(move || offered.batched(offered.fitting(max_inputs, memory, device)));
+    let offered = batched.await.map_err(|_| internal("making the plan of a batch panicked"))?;
     let offered = offered.map_err(|e| Refusal::new(StatusCode::BAD_REQUEST, e.to_string()))?;
     let name = InputId::random().map_err(|_| internal("no randomness from the operating system"))?;
     let announce = Announce { name, expected_ms: notice.expected_ms, ttl_ms: notice.ttl_ms };
@@ -151,7 +156,7 @@ pub(super) async fn announce(state: Shares_, Extension(peer): By, headers: Heade
     let noted = shared.ask(|reply| Event::Announced { whose, announce, reply }).await;
     let standing = noted.ok_or_else(Refusal::stopping)?;
     let standing = standing.map_err(|e| Refusal::new(StatusCode::TOO_MANY_REQUESTS, e.to_string()))?;
-    let mut response = json(&shown(name, &standing));
+    let mut response = json(&describe(name, &standing));
     *response.status_mut() = StatusCode::CREATED;
     Ok(response)
 }
@@ -162,15 +167,15 @@ fn internal(text: &str) -> Refusal {
 }
 
 async fn standing(state: &State, peer: Peer, name: InputId) -> Result<Standing, Refusal> {
-    let told = state.shared.ask(|reply| Event::Standing { client: peer.client, name, reply }).await;
-    told.ok_or_else(Refusal::stopping)?.ok_or_else(no_such_input)
+    let answer = state.shared.ask(|reply| Event::Standing { client: peer.client, name, reply }).await;
+    answer.ok_or_else(Refusal::stopping)?.ok_or_else(no_such_input)
 }
 
 /// Answers with the state of an input: at once, or with `wait_s` when its turn comes, its state
 /// changes or the time is over.
 pub(super) async fn look(
-    state: Shares_,
-    Extension(peer): By,
+    state: SharedState,
+    Extension(peer): RequestPeer,
     Extension(keepalive): Extension<Arc<Keepalive>>,
     Path(name): Path<String>,
     uri: Uri,
@@ -180,21 +185,21 @@ pub(super) async fn look(
         "" => 0,
         query => read_wait(query).ok_or_else(bad_query)?,
     };
-    let until = Instant::now() + Duration::from_secs(seconds);
+    let deadline = Instant::now() + Duration::from_secs(seconds);
     let first = standing(&state, peer, name).await?;
     let mut change =
         pin!(state.shared.ask(|reply| Event::Watched { client: peer.client, name, state: first.state, reply }));
-    while seconds > 0 && Instant::now() < until {
+    while seconds > 0 && Instant::now() < deadline {
         tokio::select! {
             changed = &mut change => {
-                let now = changed.ok_or_else(Refusal::stopping)?.ok_or_else(no_such_input)?;
-                return Ok(json(&shown(name, &now)));
+                let current = changed.ok_or_else(Refusal::stopping)?.ok_or_else(no_such_input)?;
+                return Ok(json(&describe(name, &current)));
             }
             // A connection with a waiting request is not idle.
-            () = sleep(BEAT.min(until.saturating_duration_since(Instant::now()))) => keepalive.beat(),
+            () = sleep(BEAT.min(deadline.saturating_duration_since(Instant::now()))) => keepalive.beat(),
         }
     }
-    Ok(json(&shown(name, &first)))
+    Ok(json(&describe(name, &first)))
 }
 
 /// The refusal of a query that is not `wait_s`.
@@ -204,10 +209,14 @@ fn bad_query() -> Refusal {
 }
 
 /// Withdraws an input.
-pub(super) async fn cancel(state: Shares_, Extension(peer): By, Path(name): Path<String>) -> Result<Response, Refusal> {
+pub(super) async fn cancel(
+    state: SharedState,
+    Extension(peer): RequestPeer,
+    Path(name): Path<String>,
+) -> Result<Response, Refusal> {
     let name = read_name(&name)?;
-    let done = state.shared.ask(|reply| Event::TakenBack { client: peer.client, name, reply }).await;
-    match done.ok_or_else(Refusal::stopping)? {
+    let withdrawn = state.shared.ask(|reply| Event::TakenBack { client: peer.client, name, reply }).await;
+    match withdrawn.ok_or_else(Refusal::stopping)? {
         true => Ok(StatusCode::NO_CONTENT.into_response()),
         false => Err(no_such_input()),
     }
@@ -219,21 +228,21 @@ mod tests {
 
     #[test]
     fn a_notice_says_what_it_is_for() {
-        let read = |body: &str| read_notice(body.as_bytes());
-        let full = read(
+        let parse = |body: &str| read_notice(body.as_bytes());
+        let full = parse(
             r#"{"model": "m", "backend": "b", "inputs": 3, "threads": 4, "link": "slow", "memory_mib": 512, "expected_s": 1.5, "ttl_s": 2}"#,
         );
         let device = Device { threads: 4, link: LinkClass::Slow, memory_mib: 512 };
         let (model, backend) = ("m".to_owned(), "b".to_owned());
         let wanted = NoticeBody { model, backend, inputs: 3, device, expected_ms: Some(1500), ttl_ms: Some(2000) };
         assert_eq!(full.unwrap(), wanted);
-        let least = read(r#"{"model": "\u006d", "backend": "b"}"#).unwrap();
+        let least = parse(r#"{"model": "\u006d", "backend": "b"}"#).unwrap();
         assert_eq!(
             (least.device, least.inputs, least.expected_ms),
             (Device { threads: 1, link: LinkClass::Lan, memory_mib: 0 }, 1, None)
         );
         let long = "x".repeat(300);
-        for (more, said) in [
+        for (extra, expected) in [
             (r#""threads": 0"#.to_owned(), "threads"),
             (r#""inputs": 1025"#.to_owned(), "inputs"),
             (r#""threads": 65535"#.to_owned(), "threads"),
@@ -244,12 +253,12 @@ mod tests {
             (r#""ttl_s": null, "x": 1"#.to_owned(), "unknown field"),
             (format!(r#""model": "{long}""#), "duplicate"),
         ] {
-            let why = read(&format!(r#"{{"model": "m", "backend": "b", {more}}}"#)).unwrap_err();
-            assert!(why.contains(said), "{more}: {why}");
-            assert!(why.len() < 400, "{more}: {why}");
+            let why = parse(&format!(r#"{{"model": "m", "backend": "b", {extra}}}"#)).unwrap_err();
+            assert!(why.contains(expected), "{extra}: {why}");
+            assert!(why.len() < 400, "{extra}: {why}");
         }
-        assert!(read(&format!(r#"{{"model": "{long}", "backend": "b"}}"#)).unwrap_err().contains("300 bytes"));
-        assert!(read("").is_err());
+        assert!(parse(&format!(r#"{{"model": "{long}", "backend": "b"}}"#)).unwrap_err().contains("300 bytes"));
+        assert!(parse("").is_err());
         assert!(read_notice(&[b'['; 60_000]).is_err());
         let names = ["0123456789abcdef", "0123456789abcdeg", "+123456789abcdef", "0", ""];
         assert_eq!(names.map(|name| read_name(name).is_ok()), [true, false, false, false, false]);

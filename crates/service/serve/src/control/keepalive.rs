@@ -27,11 +27,11 @@ impl Keepalive {
     }
 
     /// Completes when there was no beat for `idle`.
-    pub(crate) async fn rests(&self, idle: Duration) {
+    pub(crate) async fn wait_until_idle(&self, idle: Duration) {
         loop {
             let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
             match (last + idle).checked_sub(self.start.elapsed()) {
-                Some(left) if left > Duration::ZERO => sleep(left).await,
+                Some(remaining) if remaining > Duration::ZERO => sleep(remaining).await,
                 _ => return,
             }
         }

@@ -47,7 +47,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// An authenticated connection that speaks HTTP.
 pub(crate) struct Visitor {
-    pub(crate) known: AuthenticatedConnection,
+    pub(crate) connection: AuthenticatedConnection,
     pub(crate) address: SocketAddr,
 }
 
@@ -68,7 +68,7 @@ impl Control {
     /// Serves a connection until it closes, is idle too long, is revoked or evicted, or the server
     /// stops.
     pub(crate) async fn serve(self, slot: &ConnectionSlot, visitor: Visitor) {
-        let Visitor { known: AuthenticatedConnection { stream, client, serial, role, name }, address } = visitor;
+        let Visitor { connection: AuthenticatedConnection { stream, client, serial, role, name }, address } = visitor;
         let mut stream = GracefulStream::new(stream);
         let mut rules = self.shared.rules.clone();
         let revoked = rules.borrow().revokes(client, &serial);
@@ -87,9 +87,9 @@ impl Control {
         // Sending fails only if the driver has ended.
         let _ = self.shared.events.send(Event::Visited);
         tracing::debug!(%address, %client, %name, %role, "control connection");
-        let until = Until { idle: self.shared.config.control_idle, stop: self.stop, slot };
+        let conditions = EndConditions { idle: self.shared.config.control_idle, stop: self.stop, slot };
         tokio::select! {
-            () = exchange(self.router, stream, peer, Arc::new(Keepalive::new()), until) => {}
+            () = exchange(self.router, stream, peer, Arc::new(Keepalive::new()), conditions) => {}
             // A revoked client gets no further answer.
             _ = rules.wait_for(|rules| rules.revokes(client, &serial).is_some()) => {}
         }
@@ -106,7 +106,7 @@ pub(crate) fn no_room(full: Full) -> &'static str {
 }
 
 /// What ends a connection: idle time, the stop of the server, eviction of its slot.
-pub(crate) struct Until<'a> {
+pub(crate) struct EndConditions<'a> {
     pub(crate) idle: Duration,
     pub(crate) stop: watch::Receiver<bool>,
     /// The eviction of this slot ends the connection.
@@ -120,9 +120,9 @@ pub(crate) async fn exchange(
     stream: GracefulStream,
     peer: Peer,
     keepalive: Arc<Keepalive>,
-    until: Until<'_>,
+    conditions: EndConditions<'_>,
 ) {
-    let Until { idle, mut stop, slot } = until;
+    let EndConditions { idle, mut stop, slot } = conditions;
     let is_http_2 = stream.is_http_2();
     let beating = keepalive.clone();
     let (admission, id) = (slot.admission().clone(), slot.id());
@@ -144,13 +144,13 @@ pub(crate) async fn exchange(
     let builder = if is_http_2 { builder.http2_only() } else { builder.http1_only() };
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
-        ended = connection.as_mut() => {
-            if let Err(e) = ended {
+        result = connection.as_mut() => {
+            if let Err(e) = result {
                 tracing::debug!("control connection broke off: {e}");
             }
             return;
         }
-        () = keepalive.rests(idle) => return,
+        () = keepalive.wait_until_idle(idle) => return,
         _ = stop.wait_for(|stop| *stop) => {}
         () = slot.evicted() => {}
     }
@@ -163,12 +163,12 @@ pub(crate) async fn exchange(
 pub(crate) async fn turn_away(stream: &mut GracefulStream, status: &str, reason: &str) {
     if !stream.is_http_2() {
         // A failure means that the peer is gone.
-        let _ = timeout(FAREWELL, say(stream, status, reason)).await;
+        let _ = timeout(FAREWELL, write_refusal(stream, status, reason)).await;
     }
 }
 
 /// Writes an HTTP/1.1 response with the reason and ends the stream.
-async fn say(stream: &mut GracefulStream, status: &str, reason: &str) -> std::io::Result<()> {
+async fn write_refusal(stream: &mut GracefulStream, status: &str, reason: &str) -> std::io::Result<()> {
     let body = serde_json::json!({ "error": reason }).to_string();
     let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close");
     stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).as_bytes()).await?;

@@ -1,5 +1,5 @@
 //! Routes of the control interface. `openapi.json` beside this file describes them.
-use super::answer::{Answer, Peer, Refusal, finish, json, typed};
+use super::answer::{Answer, Peer, Refusal, finish, json, response_of_type};
 use super::body::json_body;
 use super::keepalive::Keepalive;
 use super::state::State;
@@ -23,8 +23,8 @@ use tokio::time::sleep;
 const PAGE: &str = include_str!("dashboard.html");
 const OPENAPI: &str = include_str!("openapi.json");
 
-type Shares_ = Shares<Arc<State>>;
-type By = Extension<Peer>;
+type SharedState = Shares<Arc<State>>;
+type RequestPeer = Extension<Peer>;
 
 /// Every path with its handlers.
 pub(super) fn routes() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
@@ -47,18 +47,18 @@ pub(super) fn routes() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
 pub(super) fn router(shared: Arc<Shared>, stop: watch::Receiver<bool>) -> Router {
     let router = routes().into_iter().fold(Router::new(), |router, (path, methods)| router.route(path, methods));
     router
-        .fallback(nothing_there)
-        .method_not_allowed_fallback(not_so)
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
         .layer(map_response(finish))
         .with_state(Arc::new(State::new(shared, stop)))
 }
 
-async fn nothing_there(uri: Uri) -> Refusal {
+async fn not_found(uri: Uri) -> Refusal {
     let path: String = uri.path().chars().take(80).collect();
     Refusal::new(StatusCode::NOT_FOUND, format!("there is no `{path}`; /v1/openapi.json lists what there is"))
 }
 
-async fn not_so(method: Method) -> Refusal {
+async fn method_not_allowed(method: Method) -> Refusal {
     let error = format!("this takes no {}; /v1/openapi.json lists what it takes", method.as_str());
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, error.chars().take(120).collect::<String>())
 }
@@ -67,93 +67,93 @@ async fn live() -> Response {
     json(&object!({ "status": "live" }))
 }
 
-async fn is_ready(state: Shares_) -> Answer {
-    let now = state.now().await?;
-    if now.stopping {
+async fn is_ready(state: SharedState) -> Answer {
+    let snapshot = state.require_snapshot().await?;
+    if snapshot.stopping {
         return Err(Refusal::stopping());
     }
-    let warnings: Vec<&str> = now.certificates.iter().filter_map(|row| row.advice.as_deref()).collect();
+    let warnings: Vec<&str> = snapshot.certificates.iter().filter_map(|row| row.advice.as_deref()).collect();
     Ok(json(&match warnings[..] {
         [] => object!({ "status": "ready" }),
         _ => object!({ "status": "ready", "warnings": warnings }),
     }))
 }
 
-async fn status(state: Shares_, Extension(peer): By) -> Answer {
-    let now = state.now().await?;
+async fn status(state: SharedState, Extension(peer): RequestPeer) -> Answer {
+    let snapshot = state.require_snapshot().await?;
     if peer.is_operator() {
-        return Ok(json(&*now));
+        return Ok(json(&*snapshot));
     }
-    let own = now.clients.iter().find(|row| row.client == peer.client).cloned();
-    let own = own.unwrap_or_else(|| ClientRow::of(peer.client));
-    Ok(json(&object!({ "version": now.version, "uptime_s": now.uptime_s, "client": own })))
+    let client_row = snapshot.clients.iter().find(|row| row.client == peer.client).cloned();
+    let client_row = client_row.unwrap_or_else(|| ClientRow::new(peer.client));
+    Ok(json(&object!({ "version": snapshot.version, "uptime_s": snapshot.uptime_s, "client": client_row })))
 }
 
-async fn models(state: Shares_, Extension(peer): By) -> Answer {
-    let now = state.now().await?;
+async fn models(state: SharedState, Extension(peer): RequestPeer) -> Answer {
+    let snapshot = state.require_snapshot().await?;
     if peer.is_operator() {
-        return Ok(json(&object!({ "models": now.models })));
+        return Ok(json(&object!({ "models": snapshot.models })));
     }
-    let own = now.models.iter().filter(|m| state.shared.allows(peer.client, &m.name));
-    let known: Vec<_> = own.map(|m| object!({ "name": m.name, "backends": m.backends })).collect();
-    Ok(json(&object!({ "models": known })))
+    let allowed = snapshot.models.iter().filter(|m| state.shared.allows(peer.client, &m.name));
+    let rows: Vec<_> = allowed.map(|m| object!({ "name": m.name, "backends": m.backends })).collect();
+    Ok(json(&object!({ "models": rows })))
 }
 
-async fn policy(state: Shares_, Extension(peer): By) -> Answer {
-    peer.operator()?;
-    Ok(json(&object!({ "policy": state.now().await?.policy })))
+async fn policy(state: SharedState, Extension(peer): RequestPeer) -> Answer {
+    peer.require_operator()?;
+    Ok(json(&object!({ "policy": state.require_snapshot().await?.policy })))
 }
 
-async fn set_policy(state: Shares_, Extension(peer): By, headers: HeaderMap, body: Body) -> Answer {
-    peer.operator()?;
+async fn set_policy(state: SharedState, Extension(peer): RequestPeer, headers: HeaderMap, body: Body) -> Answer {
+    peer.require_operator()?;
     let body = json_body(&headers, body, state.limits()).await?;
     let policy = read_policy(&body).map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error))?;
     state.shared.ask(|reply| Event::SetPolicy { policy, reply }).await.ok_or_else(Refusal::stopping)?;
     state.forget().await;
-    Ok(json(&object!({ "policy": state.now().await?.policy })))
+    Ok(json(&object!({ "policy": state.require_snapshot().await?.policy })))
 }
 
 /// Makes the server read its files again, and waits for the result, which may take long.
 async fn reload(
-    state: Shares_,
-    Extension(peer): By,
+    state: SharedState,
+    Extension(peer): RequestPeer,
     Extension(keepalive): Extension<Arc<Keepalive>>,
     headers: HeaderMap,
     body: Body,
 ) -> Answer {
-    peer.operator()?;
+    peer.require_operator()?;
     let body = json_body(&headers, body, state.limits()).await?;
-    if !matches!(serde_json::from_slice(&body), Ok(serde_json::Value::Object(nothing)) if nothing.is_empty()) {
+    if !matches!(serde_json::from_slice(&body), Ok(serde_json::Value::Object(object)) if object.is_empty()) {
         return Err(Refusal::new(StatusCode::BAD_REQUEST, "the body must be {}"));
     }
-    let (reply, mut told) = oneshot::channel();
+    let (reply, mut outcome) = oneshot::channel();
     state.shared.reloads.try_send(reply).map_err(|_| {
         Refusal::new(StatusCode::CONFLICT, "files are being looked at again already; ask again when that is over")
     })?;
-    let told = loop {
+    let outcome = loop {
         tokio::select! {
-            told = &mut told => break told.map_err(|_| Refusal::stopping())?,
+            outcome = &mut outcome => break outcome.map_err(|_| Refusal::stopping())?,
             // A connection with a waiting request is not idle.
             () = sleep(state.shared.config.control_idle / 4) => keepalive.beat(),
         }
     };
     state.forget().await;
-    told.map(|done| json(&done)).map_err(|error| Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, error))
+    outcome.map(|reloaded| json(&reloaded)).map_err(|error| Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, error))
 }
 
-async fn watch_events(state: Shares_, Extension(peer): By) -> Answer {
-    peer.operator()?;
+async fn watch_events(state: SharedState, Extension(peer): RequestPeer) -> Answer {
+    peer.require_operator()?;
     let place = state
         .watcher()
         .ok_or_else(|| Refusal::new(StatusCode::TOO_MANY_REQUESTS, "too many are watching; try again later"))?;
     let Shares(state) = state;
-    Ok(typed("text/event-stream", events::stream(state, place)))
+    Ok(response_of_type("text/event-stream", events::stream(state, place)))
 }
 
-async fn metrics(state: Shares_, Extension(peer): By) -> Answer {
-    peer.operator()?;
-    let text = state.shared.metrics.text(&*state.now().await?, &ledger(&state).await);
-    Ok(typed("application/openmetrics-text; version=1.0.0; charset=utf-8", text))
+async fn metrics(state: SharedState, Extension(peer): RequestPeer) -> Answer {
+    peer.require_operator()?;
+    let text = state.shared.metrics.text(&*state.require_snapshot().await?, &ledger(&state).await);
+    Ok(response_of_type("application/openmetrics-text; version=1.0.0; charset=utf-8", text))
 }
 
 /// Counts of the ledger; zeros without a ledger, or if it cannot be read (its users report the
@@ -166,17 +166,17 @@ async fn ledger(state: &State) -> Counts {
 }
 
 async fn openapi() -> Response {
-    typed("application/json", OPENAPI)
+    response_of_type("application/json", OPENAPI)
 }
 
 /// The dashboard page. Its policy allows only its own script and connections to this server.
-async fn page(Extension(peer): By) -> Answer {
-    peer.operator()?;
+async fn page(Extension(peer): RequestPeer) -> Answer {
+    peer.require_operator()?;
     let mut nonce = [0; 16];
     let random = getrandom::fill(&mut nonce);
     random.map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "no randomness from the operating system"))?;
     let nonce: String = nonce.iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut response = typed("text/html; charset=utf-8", PAGE.replace("NONCE", &nonce));
+    let mut response = response_of_type("text/html; charset=utf-8", PAGE.replace("NONCE", &nonce));
     let rule = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; base-uri 'none'; \
          form-action 'none'; frame-ancestors 'none'"

@@ -30,8 +30,8 @@ impl State {
     /// Returns a snapshot of the server at most [`FRESH`] old; `None` if the server has ended.
     pub(super) async fn snapshot(&self) -> Option<Arc<Snapshot>> {
         let mut latest = self.latest.lock().await;
-        if let Some((at, snapshot)) = &*latest
-            && at.elapsed() < FRESH
+        if let Some((taken_at, snapshot)) = &*latest
+            && taken_at.elapsed() < FRESH
         {
             return Some(snapshot.clone());
         }
@@ -42,7 +42,7 @@ impl State {
         Some(snapshot)
     }
 
-    pub(super) async fn now(&self) -> Result<Arc<Snapshot>, Refusal> {
+    pub(super) async fn require_snapshot(&self) -> Result<Arc<Snapshot>, Refusal> {
         self.snapshot().await.ok_or_else(Refusal::stopping)
     }
 

@@ -26,7 +26,8 @@ struct State {
 
 impl State {
     fn forget_old(&mut self, now: Instant) {
-        self.dealt.retain(|_, at| at.is_none_or(|at| now.saturating_duration_since(at) < FETCH));
+        self.dealt
+            .retain(|_, dealt_at| dealt_at.is_none_or(|dealt_at| now.saturating_duration_since(dealt_at) < FETCH));
     }
 }
 
@@ -38,8 +39,8 @@ impl Ending {
 
     /// Stops the dealer after `grace` at the latest. A later call can only shorten the time.
     pub(super) fn stop(&self, grace: Duration) {
-        let (mut state, at) = (self.state(), Instant::now() + grace);
-        state.cut_at = Some(state.cut_at.map_or(at, |earlier| earlier.min(at)));
+        let (mut state, end) = (self.state(), Instant::now() + grace);
+        state.cut_at = Some(state.cut_at.map_or(end, |earlier| earlier.min(end)));
     }
 
     /// Whether the dealer was told to stop.
@@ -51,7 +52,7 @@ impl Ending {
     pub(super) fn is_over(&self, now: Instant) -> bool {
         let mut state = self.state();
         state.forget_old(now);
-        state.cut_at.is_some_and(|at| at <= now || (state.running == 0 && state.dealt.is_empty()))
+        state.cut_at.is_some_and(|end| end <= now || (state.running == 0 && state.dealt.is_empty()))
     }
 
     /// Counts a request as running until the result is dropped.
@@ -62,21 +63,21 @@ impl Ending {
 
     /// Notes that a server is being sent its half of a material, whose client may fetch the other
     /// half.
-    pub(super) fn dealing(&self, ticket: Ticket) {
+    pub(super) fn add_pending(&self, ticket: Ticket) {
         let mut state = self.state();
         state.forget_old(Instant::now());
         state.dealt.insert(ticket, None);
     }
 
     /// Notes that the server has its half: the client has [`FETCH`] from now on.
-    pub(super) fn dealt(&self, ticket: &Ticket) {
-        if let Some(at) = self.state().dealt.get_mut(ticket) {
-            *at = Some(Instant::now());
+    pub(super) fn start_fetch_time(&self, ticket: &Ticket) {
+        if let Some(dealt_at) = self.state().dealt.get_mut(ticket) {
+            *dealt_at = Some(Instant::now());
         }
     }
 
     /// Forgets a material that no client will fetch any more.
-    pub(super) fn settled(&self, ticket: &Ticket) {
+    pub(super) fn remove_pending(&self, ticket: &Ticket) {
         self.state().dealt.remove(ticket);
     }
 }
@@ -101,21 +102,21 @@ mod tests {
         assert!(!ending.is_stopping());
         let running = ending.begin();
         for ticket in [[1; 32], [2; 32], [3; 32]] {
-            ending.dealing(ticket);
+            ending.add_pending(ticket);
         }
         // This client fetched its half before the server had all of the other.
-        ending.settled(&[3; 32]);
-        ending.dealt(&[3; 32]);
-        ending.dealt(&[2; 32]);
-        ending.dealt(&[1; 32]);
+        ending.remove_pending(&[3; 32]);
+        ending.start_fetch_time(&[3; 32]);
+        ending.start_fetch_time(&[2; 32]);
+        ending.start_fetch_time(&[1; 32]);
         ending.stop(Duration::from_secs(3600));
         assert!(ending.is_stopping());
         assert!(!ending.is_over(now));
-        ending.settled(&[1; 32]);
+        ending.remove_pending(&[1; 32]);
         drop(running);
         assert!(!ending.is_over(now), "one material is not fetched");
         assert!(ending.is_over(now + 2 * FETCH), "nobody comes for it any more");
-        ending.settled(&[2; 32]);
+        ending.remove_pending(&[2; 32]);
         assert!(ending.is_over(now));
         let _running = ending.begin();
         assert!(!ending.is_over(now));

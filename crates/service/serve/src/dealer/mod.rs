@@ -10,14 +10,14 @@ mod numbers;
 mod sending;
 
 use crate::ServeError;
-use crate::accept::identity::called;
+use crate::accept::identity::client_label;
 use crate::accept::refusal_reasons::{BROKEN, LATE, NO_HANDSHAKE, NO_ROOM, STRANGE};
 use crate::ops::signals::Ends;
-use crate::ops::state::schema::failed;
+use crate::ops::state::schema::state_error;
 use crate::server::not_listening;
 use ending::Ending;
 use numbers::Numbers;
-use sending::in_pieces;
+use sending::send_in_pieces;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -137,8 +137,8 @@ const OTHER_FILES: u64 = 64;
 /// Limits of connections. Handshake slots leave open files for half of the authenticated peers.
 fn limits(config: &DealerConfig) -> Limits {
     let pool = PoolLimits { connections: config.max_connections, per_peer: config.max_per_party };
-    let others = FILES * config.max_connections as u64 + OTHER_FILES;
-    let handshakes = handshake_slots(config.max_handshakes, FILES, others);
+    let other_files = FILES * config.max_connections as u64 + OTHER_FILES;
+    let handshakes = handshake_slots(config.max_handshakes, FILES, other_files);
     Limits { handshakes, handshake_timeout: HANDSHAKE, pools: vec![pool; 2] }
 }
 
@@ -151,7 +151,7 @@ impl DealerServer {
         let (numbers, first) = Numbers::open(&config.numbers)?;
         let dealings = Dealings::fresh(registry, first)?;
         let hidden = numbers.hidden();
-        dealings.remember(hidden.map_err(failed(&config.numbers))?);
+        dealings.remember(hidden.map_err(state_error(&config.numbers))?);
         let admission = Admission::new(limits(&config));
         let listener = ThreadedListener::bind(config.listen, admission.clone(), "tacit-dealer");
         let listener = listener.map_err(not_listening(config.listen))?;
@@ -209,30 +209,30 @@ impl Shared {
     }
 
     /// Counts a refusal for the log.
-    fn refused(&self, kind: RefusalReason, from: SocketAddr, detail: String) {
-        self.admission.refused(Turned { kind, from: Some(from.ip()), detail });
+    fn refused(&self, kind: RefusalReason, address: SocketAddr, detail: String) {
+        self.admission.refused(Turned { kind, from: Some(address.ip()), detail });
     }
 }
 
 /// Serves a connection from its first byte to its end.
 fn serve(shared: &Shared, incoming: Incoming) {
-    let Incoming { stream, from, slot } = incoming;
-    let known = match authenticate(shared, stream, &slot) {
-        Ok(known) => known,
+    let Incoming { stream, from: address, slot } = incoming;
+    let peer = match authenticate(shared, stream, &slot) {
+        Ok(peer) => peer,
         // The eviction has counted this connection already.
         Err(_) if slot.is_evicted() => return,
-        Err(error) => return shared.refused(kind(&error), from, format!("{from}: {error}")),
+        Err(error) => return shared.refused(refusal_reason(&error), address, format!("{address}: {error}")),
     };
-    let who = format!("{} at {from}", known.called);
-    match requests(shared, known, &slot) {
-        Err(error) if !slot.is_evicted() => shared.refused(BROKEN, from, format!("{who}: {error}")),
+    let peer_name = format!("{} at {address}", peer.label);
+    match answer_requests(shared, peer, &slot) {
+        Err(error) if !slot.is_evicted() => shared.refused(BROKEN, address, format!("{peer_name}: {error}")),
         // A peer that closes between two requests is no error.
         _ => {}
     }
 }
 
 /// The kind of a refusal, for the log.
-fn kind(error: &ServeError) -> RefusalReason {
+fn refusal_reason(error: &ServeError) -> RefusalReason {
     match error {
         ServeError::Net(NetError::Stalled { .. }) => LATE,
         ServeError::Net(NetError::Tls(_)) => NO_HANDSHAKE,
@@ -247,7 +247,7 @@ struct AuthenticatedPeer {
     party: Party,
     role: Role,
     /// The peer's name and fingerprint, for messages.
-    called: String,
+    label: String,
 }
 
 /// Runs the TLS handshake, takes a connection slot and exchanges hellos, all before the slot's
@@ -262,32 +262,32 @@ fn authenticate(shared: &Shared, stream: TcpStream, slot: &ConnectionSlot) -> Re
     let key = fingerprint(certificate);
     let key = key.ok_or_else(|| NetError::Tls("a certificate that cannot be read".into()))?;
     let (party, role, name) = (key.0, Role::of(certificate), common_name(certificate));
-    let called = called(&name.unwrap_or_default(), key);
+    let label = client_label(&name.unwrap_or_default(), key);
     let pool = if role == Role::Server { SERVERS } else { CLIENTS };
     slot.authenticate(pool, party).map_err(|full| {
-        let most = &shared.config;
+        let config = &shared.config;
         ServeError::NotGranted(match full {
             Full::Pool => {
-                format!("{called}: {} connections are there already (--max-connections)", most.max_connections)
+                format!("{label}: {} connections are there already (--max-connections)", config.max_connections)
             }
-            Full::Peer => format!("{called} has {} connections already", most.max_per_party),
+            Full::Peer => format!("{label} has {} connections already", config.max_per_party),
             Full::Evicted => "it gave way to newer connections".into(),
         })
     })?;
     let mut channel = Channel::new(Box::new(tls));
     handshake(&mut channel, &Hello::opening())?;
     channel.set_deadline(None);
-    Ok(AuthenticatedPeer { channel, party, role, called })
+    Ok(AuthenticatedPeer { channel, party, role, label })
 }
 
 /// Answers requests until the peer or the dealer ends.
-fn requests(shared: &Shared, known: AuthenticatedPeer, slot: &ConnectionSlot) -> Result<(), ServeError> {
-    let AuthenticatedPeer { mut channel, party, role, .. } = known;
+fn answer_requests(shared: &Shared, peer: AuthenticatedPeer, slot: &ConnectionSlot) -> Result<(), ServeError> {
+    let AuthenticatedPeer { mut channel, party, role, .. } = peer;
     loop {
         channel.set_stall_timeout(shared.config.idle_timeout)?;
         let request = match channel.recv_max(ASK, MAX_BYTES) {
             Err(error) if error.is_gone() => return Ok(()),
-            other => Ask::from_bytes(&other?)?,
+            message => Ask::from_bytes(&message?)?,
         };
         if shared.ending.is_over(Instant::now()) {
             return Ok(());
@@ -295,7 +295,7 @@ fn requests(shared: &Shared, known: AuthenticatedPeer, slot: &ConnectionSlot) ->
         let (_running, _busy) = (shared.ending.begin(), slot.busy());
         channel.set_stall_timeout(shared.config.stall_timeout)?;
         channel.set_deadline(Some(Instant::now() + shared.config.request_timeout));
-        answered(shared, &mut channel, party, role, request)?;
+        answer_request(shared, &mut channel, party, role, request)?;
         // Sending the queued answer counts as part of the request, so a slow reader cannot hold a
         // slot beyond the deadline.
         channel.settle()?;
@@ -304,7 +304,13 @@ fn requests(shared: &Shared, known: AuthenticatedPeer, slot: &ConnectionSlot) ->
 }
 
 /// Answers one request. Most refusals are answers too and keep the connection open.
-fn answered(shared: &Shared, channel: &mut Channel, party: Party, role: Role, ask: Ask) -> Result<(), ServeError> {
+fn answer_request(
+    shared: &Shared,
+    channel: &mut Channel,
+    party: Party,
+    role: Role,
+    ask: Ask,
+) -> Result<(), ServeError> {
     let orders = matches!(ask, Ask::Register { .. } | Ask::Deal { .. } | Ask::Ahead { .. } | Ask::Bind { .. });
     if orders && role != Role::Server {
         let reason = "only a server may order material: its certificate is that of `tacit keys add-dealer` (orders)";
@@ -317,15 +323,15 @@ fn answered(shared: &Shared, channel: &mut Channel, party: Party, role: Role, as
         answer(channel, &Answer::Refused { reason: reason.into() })?;
         return Err(ServeError::NotGranted(reason.into()));
     }
-    let done = match ask {
+    let result = match ask {
         Ask::Register { backend, public, part } => register(shared, channel, party, &backend, public, part)?,
         Ask::Deal { digest, batch, seal } => return deal(shared, channel, party, digest, batch, Some(seal)),
         Ask::Ahead { digest, batch } => return deal(shared, channel, party, digest, batch, None),
         Ask::Bind { ticket, seal } => match shared.dealings.bind(party, &ticket, seal) {
             Ok(true) => {
                 // The client may fetch its half now.
-                shared.ending.dealing(ticket);
-                shared.ending.dealt(&ticket);
+                shared.ending.add_pending(ticket);
+                shared.ending.start_fetch_time(&ticket);
                 Ok(())
             }
             Ok(false) => return Ok(answer(channel, &Answer::Unknown)?),
@@ -334,25 +340,25 @@ fn answered(shared: &Shared, channel: &mut Channel, party: Party, role: Role, as
         Ask::Fetch { ticket, claim } => match shared.dealings.fetch(party, &ticket, &claim) {
             Ok(fetching) => {
                 answer(channel, &Answer::Half { bytes: fetching.bytes() })?;
-                return Ok(in_pieces(channel, |sink| fetching.half(sink))?);
+                return Ok(send_in_pieces(channel, |sink| fetching.half(sink))?);
             }
             Err(error) => Err(error),
         },
         Ask::Taken { ticket } => {
             shared.dealings.taken(&ticket);
-            shared.ending.settled(&ticket);
+            shared.ending.remove_pending(&ticket);
             return Ok(());
         }
         Ask::Consent { ticket, claim } => shared.dealings.consent(party, &ticket, &claim),
         Ask::Open { ticket } => match shared.dealings.open(party, &ticket) {
             Ok(seed) => {
-                shared.ending.settled(&ticket);
+                shared.ending.remove_pending(&ticket);
                 return Ok(answer(channel, &Answer::Opened { seed: seed.0 })?);
             }
             Err(error) => Err(error),
         },
     };
-    let reply = match done {
+    let reply = match result {
         Ok(()) => Answer::Done,
         Err(error) => refusal(error),
     };
@@ -361,11 +367,11 @@ fn answered(shared: &Shared, channel: &mut Channel, party: Party, role: Role, as
 
 /// The answer to a peer about an error: at most 1000 characters.
 fn refusal(error: BackendError) -> Answer {
-    let what = match error {
-        BackendError::Dealer { what } => what,
-        other => other.to_string(),
+    let message = match error {
+        BackendError::Dealer { what: message } => message,
+        error => error.to_string(),
     };
-    Answer::Refused { reason: what.chars().take(1000).collect() }
+    Answer::Refused { reason: message.chars().take(1000).collect() }
 }
 
 fn register(
@@ -386,8 +392,8 @@ fn register(
     let registered = shared.dealings.register(party, backend, &public, &part, |hidden| {
         shared.numbers.hide(hidden).map_err(|error| {
             tracing::error!("{}: {error}", shared.config.numbers.display());
-            let what = "the dealer cannot write down what it must remember: its log says more";
-            BackendError::Dealer { what: what.into() }
+            let message = "the dealer cannot write down what it must remember: its log says more";
+            BackendError::Dealer { what: message.into() }
         })
     });
     if registered.is_ok() {
@@ -418,18 +424,18 @@ fn deal(
         return Ok(answer(channel, &Answer::Refused { reason: reason.into() })?);
     }
     if seal.is_some() {
-        shared.ending.dealing(started.ticket);
+        shared.ending.add_pending(started.ticket);
     }
-    let said = answer(channel, &Answer::Dealt { ticket: started.ticket, bytes: started.server_bytes() });
-    match said.map_err(Into::into).and_then(|()| in_pieces(channel, |sink| started.server_half(sink))) {
+    let sent = answer(channel, &Answer::Dealt { ticket: started.ticket, bytes: started.server_bytes() });
+    match sent.map_err(Into::into).and_then(|()| send_in_pieces(channel, |sink| started.server_half(sink))) {
         Ok(()) => {
-            shared.ending.dealt(&started.ticket);
+            shared.ending.start_fetch_time(&started.ticket);
             Ok(())
         }
         Err(error) => {
             // The client's half is useless after the server missed its own.
             shared.dealings.give_up(party, started.number);
-            shared.ending.settled(&started.ticket);
+            shared.ending.remove_pending(&started.ticket);
             Err(error.into())
         }
     }

@@ -1,7 +1,7 @@
 //! A dealer's file of facts that must survive: the numbers of materials, so that none is used
 //! twice, and which weights each random matrix hides. It holds no material.
 use crate::ServeError;
-use crate::ops::state::schema::failed;
+use crate::ops::state::schema::state_error;
 use rusqlite::{Connection, params};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -41,8 +41,8 @@ pub(crate) struct Numbers {
 impl Numbers {
     /// Opens or creates the file. Also returns the first number that was never reserved.
     pub(crate) fn open(path: &Path) -> Result<(Self, u64), ServeError> {
-        let db = Connection::open(path).map_err(failed(path))?;
-        if !is_ours(&db).map_err(failed(path))? {
+        let db = Connection::open(path).map_err(state_error(path))?;
+        if !is_ours(&db).map_err(state_error(path))? {
             let what = "this is a database of another program: nothing in it was touched; name another file".into();
             return Err(ServeError::State { path: path.to_owned(), what });
         }
@@ -53,10 +53,10 @@ impl Numbers {
                  (mask BLOB PRIMARY KEY, digest BLOB NOT NULL, server BLOB NOT NULL) WITHOUT ROWID;
              INSERT OR IGNORE INTO numbers VALUES (1, 1);",
         )
-        .map_err(failed(path))?;
-        db.pragma_update(None, "application_id", APPLICATION).map_err(failed(path))?;
-        db.execute_batch(TAKE_OVER).map_err(failed(path))?;
-        let first: i64 = db.query_row("SELECT next FROM numbers", [], |row| row.get(0)).map_err(failed(path))?;
+        .map_err(state_error(path))?;
+        db.pragma_update(None, "application_id", APPLICATION).map_err(state_error(path))?;
+        db.execute_batch(TAKE_OVER).map_err(state_error(path))?;
+        let first: i64 = db.query_row("SELECT next FROM numbers", [], |row| row.get(0)).map_err(state_error(path))?;
         let first = first.cast_unsigned();
         Ok((Self { ledger: Mutex::new((db, first)) }, first))
     }
@@ -73,11 +73,11 @@ impl Numbers {
     /// Writes random matrices to the file, in one transaction.
     pub(crate) fn hide(&self, hidden: &[Hidden]) -> Result<(), rusqlite::Error> {
         let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = ledger.0.transaction()?;
+        let transaction = ledger.0.transaction()?;
         for Hidden { mask, digest, server } in hidden {
-            all.execute("INSERT OR IGNORE INTO masks VALUES (?1, ?2, ?3)", params![mask, digest, server])?;
+            transaction.execute("INSERT OR IGNORE INTO masks VALUES (?1, ?2, ?3)", params![mask, digest, server])?;
         }
-        all.commit()
+        transaction.commit()
     }
 
     /// Reserves the numbers up to `next` durably, so that no later run uses them.
@@ -85,9 +85,9 @@ impl Numbers {
         let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
         let (db, covered) = &mut *ledger;
         if next >= *covered {
-            let until = next + AHEAD;
-            db.execute("UPDATE numbers SET next = ?1", params![until.cast_signed()])?;
-            *covered = until;
+            let reserved = next + AHEAD;
+            db.execute("UPDATE numbers SET next = ?1", params![reserved.cast_signed()])?;
+            *covered = reserved;
         }
         Ok(())
     }
@@ -101,13 +101,13 @@ mod tests {
     fn numbers_never_repeat() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("dealer.sqlite");
-        let mut given = 0;
+        let mut last = 0;
         for _ in 0..3 {
             let (numbers, first) = Numbers::open(&path).unwrap();
-            assert!(first > given, "{first} after {given}");
+            assert!(first > last, "{first} after {last}");
             for number in [first, first + 1, first + AHEAD, first + 2 * AHEAD] {
                 numbers.cover(number).unwrap();
-                given = number;
+                last = number;
             }
         }
         // Only one dealer at a time may open the file.
@@ -123,13 +123,13 @@ mod tests {
     fn a_database_of_another_program_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("places.sqlite");
-        let theirs = Connection::open(&path).unwrap();
-        theirs.execute_batch("CREATE TABLE places (url TEXT); INSERT INTO places VALUES ('here');").unwrap();
-        drop(theirs);
-        let before = std::fs::read(&path).unwrap();
+        let foreign = Connection::open(&path).unwrap();
+        foreign.execute_batch("CREATE TABLE places (url TEXT); INSERT INTO places VALUES ('here');").unwrap();
+        drop(foreign);
+        let content = std::fs::read(&path).unwrap();
         let error = Numbers::open(&path).err().unwrap().to_string();
         assert!(error.contains("another program"), "{error}");
-        assert!(std::fs::read(&path).unwrap() == before);
+        assert!(std::fs::read(&path).unwrap() == content);
     }
 
     #[test]

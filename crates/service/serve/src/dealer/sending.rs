@@ -10,17 +10,17 @@ type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), BackendError> + 'a;
 /// Most bytes of a half that wait in this process for a slow reader; a transport would queue more.
 const UNSENT: usize = 4 * PIECE;
 
-/// Sends the bytes from `give` in messages of [`PIECE`] bytes.
-pub(super) fn in_pieces(
+/// Sends the bytes from `produce` in messages of [`PIECE`] bytes.
+pub(super) fn send_in_pieces(
     channel: &mut Channel,
-    give: impl FnOnce(&mut Sink<'_>) -> Result<(), BackendError>,
+    produce: impl FnOnce(&mut Sink<'_>) -> Result<(), BackendError>,
 ) -> Result<(), BackendError> {
     let (mut buffer, mut unsent) = (Zeroizing::new(Vec::with_capacity(PIECE)), 0);
-    give(&mut |mut bytes| {
+    produce(&mut |mut bytes| {
         while !bytes.is_empty() {
-            let (now, later) = bytes.split_at(bytes.len().min(PIECE - buffer.len()));
-            buffer.extend_from_slice(now);
-            bytes = later;
+            let (head, tail) = bytes.split_at(bytes.len().min(PIECE - buffer.len()));
+            buffer.extend_from_slice(head);
+            bytes = tail;
             if buffer.len() == PIECE {
                 channel.send(BYTES, &buffer)?;
                 buffer.clear();
@@ -52,7 +52,7 @@ mod tests {
     /// during `settle`.
     struct Queue {
         waiting: usize,
-        most: Arc<AtomicUsize>,
+        max_waiting: Arc<AtomicUsize>,
     }
 
     impl Read for Queue {
@@ -64,7 +64,7 @@ mod tests {
     impl Write for Queue {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.waiting += bytes.len();
-            self.most.fetch_max(self.waiting, Relaxed);
+            self.max_waiting.fetch_max(self.waiting, Relaxed);
             Ok(bytes.len())
         }
 
@@ -92,12 +92,12 @@ mod tests {
 
     #[test]
     fn little_of_a_half_waits_for_a_party_that_reads_slowly() {
-        let most = Arc::new(AtomicUsize::new(0));
-        let mut channel = Channel::new(Box::new(Queue { waiting: 0, most: Arc::clone(&most) }));
+        let max_waiting = Arc::new(AtomicUsize::new(0));
+        let mut channel = Channel::new(Box::new(Queue { waiting: 0, max_waiting: Arc::clone(&max_waiting) }));
         let half = vec![7; 1 << 20];
-        in_pieces(&mut channel, |sink| (0..64).try_for_each(|_| sink(&half))).unwrap();
-        let (all, most) = (channel.total_traffic().sent, most.load(Relaxed));
-        assert!(all > 64 << 20, "{most} of {all} bytes waited");
-        assert!((UNSENT..=UNSENT + PIECE).contains(&most), "{most} of {all} bytes waited");
+        send_in_pieces(&mut channel, |sink| (0..64).try_for_each(|_| sink(&half))).unwrap();
+        let (total, max_waiting) = (channel.total_traffic().sent, max_waiting.load(Relaxed));
+        assert!(total > 64 << 20, "{max_waiting} of {total} bytes waited");
+        assert!((UNSENT..=UNSENT + PIECE).contains(&max_waiting), "{max_waiting} of {total} bytes waited");
     }
 }

@@ -4,7 +4,7 @@
 //! It survives the end of the process; a loss of power may lose the latest rows.
 use crate::ServeError;
 use crate::jobs::quota::{DAY_S, MAX_AHEAD, day_of, unix_now};
-use crate::ops::state::schema::{Kind, Sync, connect, failed, prepare};
+use crate::ops::state::schema::{Kind, Sync, connect, prepare, state_error};
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -73,21 +73,21 @@ impl Counts {
         let path = dir.join(NAME);
         prepare(&path, &FRONT)?;
         let db = connect(&path, Sync::Later)?;
-        if let Some(seen) = seen(&db).map_err(failed(&path))?
-            && now.abs_diff(seen) > JUMP.as_secs()
+        if let Some(last_run) = last_run(&db).map_err(state_error(&path))?
+            && now.abs_diff(last_run) > JUMP.as_secs()
             && !accept_clock
         {
-            let days = now.abs_diff(seen) / DAY_S.unsigned_abs();
-            let way = if now > seen { "after" } else { "before" };
+            let days = now.abs_diff(last_run) / DAY_S.unsigned_abs();
+            let way = if now > last_run { "after" } else { "before" };
             return Err(StoreError::ClockJump { folder: dir.to_owned(), days, way }.into());
         }
-        let kept = read(&db, day_of(now)).map_err(failed(&path))?;
+        let stored = read_latest(&db, day_of(now)).map_err(state_error(&path))?;
         let mut opened = Self { path, db, noted: None };
         if let Err(e) = opened.note_clock(now) {
             // A front starts even if the disk is full.
             tracing::error!("a jump of the clock would not show at the next start: {e}");
         }
-        Ok((opened, kept))
+        Ok((opened, stored))
     }
 
     /// Notes the clock once an hour, so that the next start detects a jump.
@@ -95,20 +95,20 @@ impl Counts {
         if self.noted.is_some_and(|noted| noted.abs_diff(now) < NOTED_S) {
             return Ok(());
         }
-        let noted = self.db.execute("REPLACE INTO clock (one, seen) VALUES (1, ?)", [now]);
-        noted.map_err(failed(&self.path))?;
+        let result = self.db.execute("REPLACE INTO clock (one, seen) VALUES (1, ?)", [now]);
+        result.map_err(state_error(&self.path))?;
         self.noted = Some(now);
         Ok(())
     }
 
     /// Writes the answers of clients on a day and deletes those of earlier days.
     pub(super) fn keep(&mut self, day: i64, counts: &[(ClientId, u64)]) -> Result<(), ServeError> {
-        write(&mut self.db, day, counts).map_err(failed(&self.path))
+        write_counts(&mut self.db, day, counts).map_err(state_error(&self.path))
     }
 }
 
 /// Writes the answers of a day and deletes those of earlier days, in one transaction.
-fn write(db: &mut Connection, day: i64, counts: &[(ClientId, u64)]) -> rusqlite::Result<()> {
+fn write_counts(db: &mut Connection, day: i64, counts: &[(ClientId, u64)]) -> rusqlite::Result<()> {
     let tx = db.transaction()?;
     for (client, answers) in counts {
         let answers = i64::try_from(*answers).unwrap_or(i64::MAX);
@@ -129,14 +129,14 @@ fn is_ours(path: &Path) -> bool {
 }
 
 /// When a front last ran here: the noted clock, or else the last counted day.
-fn seen(db: &Connection) -> rusqlite::Result<Option<i64>> {
+fn last_run(db: &Connection) -> rusqlite::Result<Option<i64>> {
     let noted: Option<i64> = db.query_row("SELECT max(seen) FROM clock", [], |row| row.get(0))?;
     let counted: Option<i64> = db.query_row("SELECT max(day) FROM answers", [], |row| row.get(0))?;
     Ok(noted.or_else(|| counted.map(|day| day.saturating_mul(DAY_S))))
 }
 
 /// Reads the counts of the latest day that is at most [`MAX_AHEAD`] after today.
-fn read(db: &Connection, today: i64) -> rusqlite::Result<StoredCounts> {
+fn read_latest(db: &Connection, today: i64) -> rusqlite::Result<StoredCounts> {
     let believed = today + MAX_AHEAD;
     let latest: Option<i64> =
         db.query_row("SELECT max(day) FROM answers WHERE day <= ?", [believed], |row| row.get(0))?;
@@ -162,19 +162,19 @@ mod tests {
     fn the_latest_day_is_kept_over_a_restart() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("state");
-        let (mut counts, kept) = Counts::open(&folder, false).unwrap();
+        let (mut counts, stored) = Counts::open(&folder, false).unwrap();
         let today = day_of(unix_now());
-        assert_eq!((kept.day, kept.used.len()), (0, 0));
+        assert_eq!((stored.day, stored.used.len()), (0, 0));
         assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
         counts.keep(today, &[(ALICE, 3), (BOB, 1)]).unwrap();
         counts.keep(today, &[(ALICE, 5)]).unwrap();
         drop(counts);
-        let (mut counts, kept) = Counts::open(&folder, false).unwrap();
-        assert_eq!((kept.day, kept.used), (today, BTreeMap::from([(ALICE, 5), (BOB, 1)])));
+        let (mut counts, stored) = Counts::open(&folder, false).unwrap();
+        assert_eq!((stored.day, stored.used), (today, BTreeMap::from([(ALICE, 5), (BOB, 1)])));
         counts.keep(today + 1, &[(BOB, 2)]).unwrap();
         drop(counts);
-        let (_, kept) = Counts::open(&folder, false).unwrap();
-        assert_eq!((kept.day, kept.used), (today + 1, BTreeMap::from([(BOB, 2)])));
+        let (_, stored) = Counts::open(&folder, false).unwrap();
+        assert_eq!((stored.day, stored.used), (today + 1, BTreeMap::from([(BOB, 2)])));
     }
 
     #[test]
@@ -185,13 +185,13 @@ mod tests {
         let (mut counts, _) = open(noon, false).unwrap();
         counts.keep(day_of(noon), &[(ALICE, 3)]).unwrap();
         drop(counts);
-        for (now, said) in [(noon + 400 * DAY_S, "400 days after"), (noon - 31 * DAY_S, "31 days before")] {
+        for (now, expected) in [(noon + 400 * DAY_S, "400 days after"), (noon - 31 * DAY_S, "31 days before")] {
             let error = open(now, false).err().unwrap().to_string();
-            assert!(error.contains(said), "{error}");
+            assert!(error.contains(expected), "{error}");
             assert!(error.contains("--accept-clock"), "{error}");
         }
-        let (mut counts, kept) = open(noon + week, false).unwrap();
-        assert_eq!((kept.day, kept.used), (day_of(noon), BTreeMap::from([(ALICE, 3)])), "nothing was lost");
+        let (mut counts, stored) = open(noon + week, false).unwrap();
+        assert_eq!((stored.day, stored.used), (day_of(noon), BTreeMap::from([(ALICE, 3)])), "nothing was lost");
         // More than a week without an answer is no jump at the next start.
         counts.note_clock(noon + 2 * week).unwrap();
         drop(counts);
@@ -200,8 +200,8 @@ mod tests {
         let (mut counts, _) = open(noon + 400 * DAY_S, true).unwrap();
         counts.keep(day_of(noon) + 400, &[(ALICE, 9)]).unwrap();
         drop(counts);
-        let (_, kept) = open(noon + 3 * week, true).unwrap();
-        assert_eq!((kept.day, kept.used.len()), (0, 0));
+        let (_, stored) = open(noon + 3 * week, true).unwrap();
+        assert_eq!((stored.day, stored.used.len()), (0, 0));
     }
 
     #[test]

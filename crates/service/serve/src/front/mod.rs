@@ -22,7 +22,7 @@ use crate::accept::refusal_reasons::{LATE, NO_HANDSHAKE, NO_ROOM, STRANGE};
 use crate::control::answer::Peer;
 use crate::control::graceful_close::GracefulStream;
 use crate::control::keepalive::Keepalive;
-use crate::control::{Until, exchange, no_room, turn_away};
+use crate::control::{EndConditions, exchange, no_room, turn_away};
 use crate::ops::signals::Ends;
 use crate::server::{listen, not_listening};
 use counts::Counts;
@@ -166,8 +166,8 @@ fn open_service(registry: NodeRegistry, config: &FrontConfig) -> Result<Placemen
     let banned = config.banned.clone();
     match (&config.state, config.queries_per_day) {
         (Some(folder), Some(_)) => {
-            let (counts, kept) = Counts::open(folder, config.accept_clock)?;
-            Ok(PlacementService::new(registry.with_counts(kept), banned).counting_in(counts))
+            let (counts, stored) = Counts::open(folder, config.accept_clock)?;
+            Ok(PlacementService::new(registry.with_counts(stored), banned).counting_in(counts))
         }
         (None, Some(_)) => {
             tracing::warn!("without a folder (--state) the answers of the day are counted anew with each start");
@@ -191,12 +191,12 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
         };
         match accepted {
             Ok((stream, address)) => {
-                let slot = admitted(&shared.admission, address).await;
+                let slot = wait_for_slot(&shared.admission, address).await;
                 let shared = shared.clone();
                 tokio::spawn(async move {
-                    if let Err(e) = connection(&shared, &slot, stream, address).await {
+                    if let Err(e) = serve_connection(&shared, &slot, stream, address).await {
                         let detail = format!("the connection from {address}: {e}");
-                        shared.admission.refused(Turned { kind: kind(&e), from: Some(address.ip()), detail });
+                        shared.admission.refused(Turned { kind: refusal_reason(&e), from: Some(address.ip()), detail });
                     }
                 });
             }
@@ -215,24 +215,24 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
 async fn due(admission: &Admission) {
     loop {
         match admission.alarm() {
-            Some(at) => return sleep_until(at.into()).await,
+            Some(time) => return sleep_until(time.into()).await,
             None => sleep(POLL_INTERVAL).await,
         }
     }
 }
 
 /// Waits for a handshake slot.
-async fn admitted(admission: &Admission, from: SocketAddr) -> ConnectionSlot {
+async fn wait_for_slot(admission: &Admission, address: SocketAddr) -> ConnectionSlot {
     loop {
-        match admission.admit(from.ip()) {
+        match admission.admit(address.ip()) {
             Ok(slot) => return slot,
-            Err(at) => sleep_until(at.into()).await,
+            Err(retry_at) => sleep_until(retry_at.into()).await,
         }
     }
 }
 
 /// The kind of a refusal, for the log.
-fn kind(error: &ServeError) -> RefusalReason {
+fn refusal_reason(error: &ServeError) -> RefusalReason {
     match error {
         ServeError::Net(NetError::Stalled { .. }) => LATE,
         ServeError::Net(NetError::Tls(_)) => NO_HANDSHAKE,
@@ -242,30 +242,35 @@ fn kind(error: &ServeError) -> RefusalReason {
 }
 
 /// Serves a connection from its first byte to its end.
-async fn connection(
+async fn serve_connection(
     shared: &Shared,
     slot: &ConnectionSlot,
     stream: TcpStream,
     address: SocketAddr,
 ) -> Result<(), ServeError> {
     let mut deadline = slot.deadline();
-    let known = tokio::select! {
+    let authenticated = tokio::select! {
         biased;
-        known = authenticate(shared.tls.clone(), stream, address, &mut deadline) => known?,
+        authenticated = authenticate(shared.tls.clone(), stream, address, &mut deadline) => authenticated?,
         () = slot.evicted() => return Ok(()),
     };
-    if !known.speaks_http()? {
+    if !authenticated.speaks_http()? {
         return Err(NetError::Tls("a front is spoken to in HTTP".into()).into());
     }
-    let peer = Peer { client: known.client, role: known.role };
-    let mut stream = GracefulStream::new(known.stream);
+    let peer = Peer { client: authenticated.client, role: authenticated.role };
+    let mut stream = GracefulStream::new(authenticated.stream);
     if let Err(full) = slot.authenticate(if peer.is_operator() { OPERATORS } else { CLIENTS }, peer.client.0) {
         let reason = no_room(full);
         turn_away(&mut stream, "503 Service Unavailable", reason).await;
-        let who = CertificateIdentity::of(known.client, known.serial, known.role, known.name);
-        return Err(ServeError::NotGranted(format!("{} {who}: {reason}", peer.role)));
+        let identity = CertificateIdentity::new(
+            authenticated.client,
+            authenticated.serial,
+            authenticated.role,
+            authenticated.name,
+        );
+        return Err(ServeError::NotGranted(format!("{} {identity}: {reason}", peer.role)));
     }
-    let until = Until { idle: IDLE, stop: shared.stop.clone(), slot };
-    exchange(shared.router.clone(), stream, peer, Arc::new(Keepalive::new()), until).await;
+    let conditions = EndConditions { idle: IDLE, stop: shared.stop.clone(), slot };
+    exchange(shared.router.clone(), stream, peer, Arc::new(Keepalive::new()), conditions).await;
     Ok(())
 }

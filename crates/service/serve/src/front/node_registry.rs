@@ -23,16 +23,16 @@ const MAX_NODES: usize = 4096;
 pub(super) struct Refused {
     pub(super) reason: String,
     /// Time after which a retry may help, if any.
-    pub(super) again: Option<Duration>,
+    pub(super) retry_after: Option<Duration>,
 }
 
 impl Refused {
     fn for_good(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), again: None }
+        Self { reason: reason.into(), retry_after: None }
     }
 
-    pub(super) fn for_now(reason: impl Into<String>, again: Duration) -> Self {
-        Self { reason: reason.into(), again: Some(again) }
+    pub(super) fn for_now(reason: impl Into<String>, retry_after: Duration) -> Self {
+        Self { reason: reason.into(), retry_after: Some(retry_after) }
     }
 }
 
@@ -45,8 +45,8 @@ struct Quotas {
 
 impl Quotas {
     /// Continues from the stored counts of a day.
-    fn new(per_day: Option<u64>, kept: StoredCounts) -> Self {
-        Self { per_day, day: kept.day, used: kept.used }
+    fn new(per_day: Option<u64>, stored: StoredCounts) -> Self {
+        Self { per_day, day: stored.day, used: stored.used }
     }
 
     /// Starts a new day. A clock that goes back resets no quota.
@@ -59,29 +59,29 @@ impl Quotas {
 
     /// Returns the answers that the client has left over all nodes, `None` without a limit; refused
     /// at zero.
-    fn left(&mut self, client: ClientId, day: i64) -> Result<Option<u64>, Refused> {
+    fn remaining(&mut self, client: ClientId, day: i64) -> Result<Option<u64>, Refused> {
         self.turn(day);
         let Some(per_day) = self.per_day else { return Ok(None) };
         match per_day.saturating_sub(self.used.get(&client).copied().unwrap_or(0)) {
             0 => Err(Refused::for_good(format!("the {per_day} answers of the day are used up"))),
-            left => Ok(Some(left)),
+            remaining => Ok(Some(remaining)),
         }
     }
 
     /// Adds the answers reported since the last report. Returns the clients with new answers and
     /// their totals.
-    fn count(&mut self, before: &Report, after: &Report, day: i64) -> Vec<(ClientId, u64)> {
+    fn count(&mut self, previous: &Report, current: &Report, day: i64) -> Vec<(ClientId, u64)> {
         self.turn(day);
-        let mut more = Vec::new();
-        for (client, answered) in &after.answered {
-            let new = answered.saturating_sub(before.answered.get(client).copied().unwrap_or(0));
+        let mut updated = Vec::new();
+        for (client, answered) in &current.answered {
+            let new = answered.saturating_sub(previous.answered.get(client).copied().unwrap_or(0));
             let used = self.used.entry(*client).or_default();
             *used = used.saturating_add(new);
             if new > 0 {
-                more.push((*client, *used));
+                updated.push((*client, *used));
             }
         }
-        more
+        updated
     }
 }
 
@@ -156,8 +156,8 @@ impl NodeRegistry {
     }
 
     /// Continues from the answers that an earlier front counted.
-    pub(super) fn with_counts(self, kept: StoredCounts) -> Self {
-        Self { quotas: Quotas::new(self.quotas.per_day, kept), ..self }
+    pub(super) fn with_counts(self, stored: StoredCounts) -> Self {
+        Self { quotas: Quotas::new(self.quotas.per_day, stored), ..self }
     }
 
     /// Returns the day, and the counts of it not noted by [`note_kept`](Self::note_kept); none
@@ -218,13 +218,13 @@ impl NodeRegistry {
             let reason = format!("{name} has no lease in this run: its clients may be elsewhere by now");
             return Err(Refused::for_good(reason));
         };
-        let before = self.quotas.day;
-        let more = self.quotas.count(&node.report, &report, day);
-        if self.quotas.day != before {
+        let previous_day = self.quotas.day;
+        let updated = self.quotas.count(&node.report, &report, day);
+        if self.quotas.day != previous_day {
             self.unkept.clear();
         }
         if self.quotas.per_day.is_some() {
-            self.unkept.extend(more);
+            self.unkept.extend(updated);
         }
         (node.report, node.lease_until) = (report, now + lease);
         // Sending ten thousand clients with every lease would be most of the front's work.
@@ -251,8 +251,8 @@ impl NodeRegistry {
 
     /// Removes nodes whose lease is over, and records each as a loss.
     pub(super) fn expire(&mut self, now: Instant) {
-        let over = self.nodes.iter().filter(|(_, node)| node.lease_until <= now).map(|(name, _)| name.clone());
-        for name in over.collect::<Vec<_>>() {
+        let expired = self.nodes.iter().filter(|(_, node)| node.lease_until <= now).map(|(name, _)| name.clone());
+        for name in expired.collect::<Vec<_>>() {
             let node = self.nodes.remove(&name).expect("it was found among them");
             for client in &node.clients {
                 self.placements.remove(client);
@@ -272,13 +272,13 @@ impl NodeRegistry {
     /// The client's answers of the day are used up; its node, or every node, lacks the model.
     pub(super) fn place(&mut self, client: ClientId, model: &str, now: Instant, day: i64) -> Result<Ticket, Refused> {
         self.expire(now);
-        self.quotas.left(client, day)?;
+        self.quotas.remaining(client, day)?;
         let name = match self.placements.get(&client) {
             Some(home) if !self.nodes[home].report.models.contains_key(model) => {
                 return Err(Refused::for_good(format!("the client is at {home}, which does not serve {model}")));
             }
             Some(home) => home.clone(),
-            None => self.move_in(client, model)?,
+            None => self.assign_node(client, model)?,
         };
         let node = &self.nodes[&name];
         let (address, dealer) = (node.address.clone(), node.report.dealer.clone());
@@ -286,15 +286,15 @@ impl NodeRegistry {
     }
 
     /// Adds a client without a node to the list of the best node.
-    fn move_in(&mut self, client: ClientId, model: &str) -> Result<String, Refused> {
-        let sites = self.open(model).map(|(name, node)| Site {
+    fn assign_node(&mut self, client: ClientId, model: &str) -> Result<String, Refused> {
+        let sites = self.open_nodes(model).map(|(name, node)| Site {
             name,
             waiting_s: node.report.waiting_s,
             stock: node.report.stock.get(&client).copied().unwrap_or(0),
         });
         let backends = Registry::standard();
         let has_keys = self
-            .open(model)
+            .open_nodes(model)
             .flat_map(|(_, node)| &node.report.models[model])
             .any(|id| backends.get(id).is_ok_and(|backend| backend.keeps_keys()));
         let chosen = choose(client, sites.collect(), has_keys.then_some(self.key_copies));
@@ -308,7 +308,7 @@ impl NodeRegistry {
     }
 
     /// The nodes that take new clients of a model.
-    fn open(&self, model: &str) -> impl Iterator<Item = (&String, &Node)> {
+    fn open_nodes(&self, model: &str) -> impl Iterator<Item = (&String, &Node)> {
         self.nodes.iter().filter(move |(_, n)| !n.leaving && n.report.models.contains_key(model))
     }
 

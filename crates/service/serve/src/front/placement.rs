@@ -56,11 +56,11 @@ mod tests {
     #[test]
     fn a_node_that_goes_moves_its_own_clients_only() {
         let nodes: Vec<String> = (0..8).map(|n| format!("node-{n}")).collect();
-        let left: Vec<String> = nodes.iter().filter(|name| *name != "node-3").cloned().collect();
+        let remaining: Vec<String> = nodes.iter().filter(|name| *name != "node-3").cloned().collect();
         let mut shares = BTreeMap::<String, usize>::new();
         for client in (0..4000).map(ClientId::numbered) {
             let home = first(client, &nodes);
-            assert_eq!(first(client, &left) == home, home != "node-3");
+            assert_eq!(first(client, &remaining) == home, home != "node-3");
             *shares.entry(home).or_default() += 1;
         }
         assert!(shares.len() == 8, "{shares:?}");
@@ -70,13 +70,13 @@ mod tests {
 
     #[test]
     fn material_comes_before_the_wait_and_the_wait_before_the_name() {
-        let named = |sites: &[Site<'_>]| chosen(sites, None).unwrap();
-        assert_eq!(named(&[site("a", 0.0, 0), site("b", 9.0, 1)]), "b");
-        assert_eq!(named(&[site("a", 5.0, 1), site("b", 9.0, 2)]), "b");
-        assert_eq!(named(&[site("a", 0.0, 0), site("b", 9.0, 0)]), "a");
+        let choose_name = |sites: &[Site<'_>]| chosen(sites, None).unwrap();
+        assert_eq!(choose_name(&[site("a", 0.0, 0), site("b", 9.0, 1)]), "b");
+        assert_eq!(choose_name(&[site("a", 5.0, 1), site("b", 9.0, 2)]), "b");
+        assert_eq!(choose_name(&[site("a", 0.0, 0), site("b", 9.0, 0)]), "a");
         let names: Vec<String> = (0..5).map(|n| format!("n{n}")).collect();
         let equal: Vec<_> = names.iter().map(|name| site(name, 1.0, 0)).collect();
-        assert_eq!(named(&equal), first(ALICE, &names));
+        assert_eq!(choose_name(&equal), first(ALICE, &names));
         assert_eq!(chosen(&[], None), None);
     }
 

@@ -18,7 +18,7 @@ pub(super) struct PlacementService {
     clock: Mutex<Clock>,
     banned: BTreeSet<ClientId>,
     /// Start of placing: until then a node of an earlier front may still hold a lease.
-    opens: Instant,
+    opens_at: Instant,
     /// Notifies waiting clients of a change at a node.
     changed: Notify,
 }
@@ -26,8 +26,8 @@ pub(super) struct PlacementService {
 impl PlacementService {
     /// Makes a service that places no client for the length of a lease.
     pub(super) fn new(registry: NodeRegistry, banned: BTreeSet<ClientId>) -> Self {
-        let (opens, registry) = (Instant::now() + registry.lease, Mutex::new(registry));
-        Self { opens, registry, counts: None, clock: Mutex::new(Clock::new()), banned, changed: Notify::new() }
+        let (opens_at, registry) = (Instant::now() + registry.lease, Mutex::new(registry));
+        Self { opens_at, registry, counts: None, clock: Mutex::new(Clock::new()), banned, changed: Notify::new() }
     }
 
     /// Stores the answers of the day in `counts`.
@@ -90,12 +90,12 @@ impl PlacementService {
     /// Returns a ticket once its node admits the client; waits up to `patience` for that.
     pub(super) async fn place(&self, client: ClientId, model: &str, patience: Duration) -> Result<Ticket, Refused> {
         if self.banned.contains(&client) {
-            return Err(Refused { reason: "this client is not admitted".into(), again: None });
+            return Err(Refused { reason: "this client is not admitted".into(), retry_after: None });
         }
         let end = Instant::now() + patience;
-        if self.opens > Instant::now() {
-            tokio::time::sleep_until(self.opens.min(end).into()).await;
-            let early = self.opens.saturating_duration_since(Instant::now());
+        if self.opens_at > Instant::now() {
+            tokio::time::sleep_until(self.opens_at.min(end).into()).await;
+            let early = self.opens_at.saturating_duration_since(Instant::now());
             if !early.is_zero() {
                 return Err(Refused::for_now("the front has just been started", early));
             }
@@ -155,7 +155,7 @@ mod tests {
             service.renew("silent", run, report(0)).unwrap();
             let refused = service.place(ALICE, "net", SHORT).await.unwrap_err();
             assert!(refused.reason.contains("has not admitted"), "{refused:?}");
-            assert!(refused.again == Some(LEASE), "{refused:?}");
+            assert!(refused.retry_after == Some(LEASE), "{refused:?}");
             // A waiting client gets its ticket once the node admits it.
             let waits = service.place(ALICE, "net", LEASE);
             let admits = async {
@@ -173,7 +173,7 @@ mod tests {
             let service = PlacementService::new(NodeRegistry::new(Duration::ZERO, None, 2), BTreeSet::from([ALICE]));
             let refused = service.place(ALICE, "net", SHORT).await.unwrap_err();
             assert!(refused.reason.contains("not admitted"));
-            assert!(refused.again.is_none());
+            assert!(refused.retry_after.is_none());
         });
     }
 }

@@ -32,10 +32,10 @@ impl Report {
 }
 
 /// Decodes a map whose keys are fingerprints as `tacit keys fingerprint` prints them.
-fn by_client<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<ClientId, u64>, D::Error> {
-    let named = BTreeMap::<String, u64>::deserialize(from)?;
-    let known = named.into_iter().map(|(name, count)| Ok((ClientId::from_str(&name)?, count)));
-    known.collect::<Result<_, tacit_ids::NotAnId>>().map_err(serde::de::Error::custom)
+fn by_client<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<ClientId, u64>, D::Error> {
+    let named = BTreeMap::<String, u64>::deserialize(deserializer)?;
+    let parsed = named.into_iter().map(|(name, count)| Ok((ClientId::from_str(&name)?, count)));
+    parsed.collect::<Result<_, tacit_ids::NotAnId>>().map_err(serde::de::Error::custom)
 }
 
 #[cfg(test)]

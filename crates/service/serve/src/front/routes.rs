@@ -26,7 +26,7 @@ const MAX_REPORTED: usize = 16 << 20;
 /// Most bytes of a name.
 const MAX_NAME: usize = 256;
 
-type By = Extension<Peer>;
+type RequestPeer = Extension<Peer>;
 type Shared = Shares<Arc<State>>;
 
 pub(super) struct State {
@@ -42,8 +42,8 @@ pub(super) fn router(service: PlacementService, server_name: Option<String>) -> 
         .route("/v1/nodes/{name}/renew", post(renew))
         .route("/v1/nodes/{name}/leave", post(leave))
         .route("/v1/nodes/{name}/end", post(end))
-        .fallback(nothing_there)
-        .method_not_allowed_fallback(not_so)
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
         .layer(map_response(finish))
         .with_state(Arc::new(State { service, server_name }))
 }
@@ -51,45 +51,45 @@ pub(super) fn router(service: PlacementService, server_name: Option<String>) -> 
 const THERE: &str =
     "there is POST /v1/place, and for operators GET /v1/nodes and POST /v1/nodes/NAME/{join,renew,leave,end}";
 
-async fn nothing_there(uri: Uri) -> Refusal {
+async fn not_found(uri: Uri) -> Refusal {
     let path: String = uri.path().chars().take(80).collect();
     Refusal::new(StatusCode::NOT_FOUND, format!("there is no `{path}`: {THERE}"))
 }
 
-async fn not_so() -> Refusal {
+async fn method_not_allowed() -> Refusal {
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, THERE)
 }
 
 impl From<Refused> for Refusal {
-    fn from(Refused { reason, again }: Refused) -> Self {
-        match again {
+    fn from(Refused { reason, retry_after }: Refused) -> Self {
+        match retry_after {
             None => Self::new(StatusCode::FORBIDDEN, reason),
-            Some(after) => Self::new(StatusCode::SERVICE_UNAVAILABLE, reason).again(after),
+            Some(delay) => Self::new(StatusCode::SERVICE_UNAVAILABLE, reason).with_retry_after(delay),
         }
     }
 }
 
-/// Reads a JSON body of at most `most` bytes.
-async fn read<T: DeserializeOwned>(headers: &HeaderMap, body: Body, most: usize) -> Result<T, Refusal> {
-    let bytes = json_body(headers, body, BodyLimits { bytes: most, patience: PATIENCE }).await?;
+/// Reads a JSON body of at most `max_bytes` bytes.
+async fn read_json<T: DeserializeOwned>(headers: &HeaderMap, body: Body, max_bytes: usize) -> Result<T, Refusal> {
+    let bytes = json_body(headers, body, BodyLimits { bytes: max_bytes, patience: PATIENCE }).await?;
     serde_json::from_slice(&bytes).map_err(|e| Refusal::new(StatusCode::BAD_REQUEST, format!("the body: {e}")))
 }
 
 /// A JSON body from an operator, of at most `MAX` bytes; other peers are refused.
-struct Told<T, const MAX: usize = MAX_ASKED>(T);
+struct OperatorJson<T, const MAX: usize = MAX_ASKED>(T);
 
-impl<T: DeserializeOwned, const MAX: usize> FromRequest<Arc<State>> for Told<T, MAX> {
+impl<T: DeserializeOwned, const MAX: usize> FromRequest<Arc<State>> for OperatorJson<T, MAX> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, _: &Arc<State>) -> Result<Self, Refusal> {
         let (parts, body) = request.into_parts();
-        parts.extensions.get::<Peer>().expect("each connection says who asks").operator()?;
-        read(&parts.headers, body, MAX).await.map(Self)
+        parts.extensions.get::<Peer>().expect("each connection says who asks").require_operator()?;
+        read_json(&parts.headers, body, MAX).await.map(Self)
     }
 }
 
 /// Checks the length and characters of a name of a node or model, or of an address.
-fn checked(name: &str) -> Result<(), Refusal> {
+fn check_name(name: &str) -> Result<(), Refusal> {
     match name.len() {
         1..=MAX_NAME if !name.contains(char::is_control) => Ok(()),
         _ => {
@@ -105,20 +105,20 @@ struct Asked {
     model: String,
 }
 
-async fn place(Shares(state): Shared, Extension(peer): By, headers: HeaderMap, body: Body) -> Answer {
-    let Asked { model } = read(&headers, body, MAX_ASKED).await?;
-    checked(&model)?;
+async fn place(Shares(state): Shared, Extension(peer): RequestPeer, headers: HeaderMap, body: Body) -> Answer {
+    let Asked { model } = read_json(&headers, body, MAX_ASKED).await?;
+    check_name(&model)?;
     let ticket = state.service.place(peer.client, &model, PATIENCE).await?;
     let Ticket { node, address, run, dealer, .. } = ticket;
-    let mut told = object!({"node": node, "run": run.to_string(), "address": address, "model": model});
+    let mut placement = object!({"node": node, "run": run.to_string(), "address": address, "model": model});
     if let Some(name) = &state.server_name {
-        told["server_name"] = name.as_str().into();
+        placement["server_name"] = name.as_str().into();
     }
     if let Some((dealer, pin)) = dealer.split_once(' ') {
-        told["dealer"] = dealer.into();
-        told["dealer_pin"] = pin.into();
+        placement["dealer"] = dealer.into();
+        placement["dealer_pin"] = pin.into();
     }
-    Ok(json(&told))
+    Ok(json(&placement))
 }
 
 #[derive(Deserialize)]
@@ -127,9 +127,13 @@ struct Joins {
     address: String,
 }
 
-async fn join(Shares(state): Shared, Path(name): Path<String>, Told(Joins { address }): Told<Joins>) -> Answer {
-    checked(&name)?;
-    checked(&address)?;
+async fn join(
+    Shares(state): Shared,
+    Path(name): Path<String>,
+    OperatorJson(Joins { address }): OperatorJson<Joins>,
+) -> Answer {
+    check_name(&name)?;
+    check_name(&address)?;
     let run = state.service.join(&name, &address)?;
     tracing::info!("{name} at {address} has joined");
     Ok(json(&object!({ "run": run })))
@@ -145,7 +149,7 @@ struct Renews {
 async fn renew(
     Shares(state): Shared,
     Path(name): Path<String>,
-    Told(Renews { run, report }): Told<Renews, MAX_REPORTED>,
+    OperatorJson(Renews { run, report }): OperatorJson<Renews, MAX_REPORTED>,
 ) -> Answer {
     let Granted { clients, version } = state.service.renew(&name, run, report)?;
     let clients: Option<Vec<String>> = clients.map(|list| list.iter().map(ToString::to_string).collect());
@@ -158,20 +162,28 @@ struct Goes {
     run: u64,
 }
 
-async fn leave(Shares(state): Shared, Path(name): Path<String>, Told(Goes { run }): Told<Goes>) -> Answer {
+async fn leave(
+    Shares(state): Shared,
+    Path(name): Path<String>,
+    OperatorJson(Goes { run }): OperatorJson<Goes>,
+) -> Answer {
     state.service.leave(&name, run);
     Ok(json(&object!({})))
 }
 
-async fn end(Shares(state): Shared, Path(name): Path<String>, Told(Goes { run }): Told<Goes>) -> Answer {
+async fn end(
+    Shares(state): Shared,
+    Path(name): Path<String>,
+    OperatorJson(Goes { run }): OperatorJson<Goes>,
+) -> Answer {
     state.service.end(&name, run);
     tracing::info!("{name} has ended");
     Ok(json(&object!({})))
 }
 
 /// Lists nodes and losses, for operators.
-async fn nodes(Shares(state): Shared, Extension(peer): By) -> Result<Response, Refusal> {
-    peer.operator()?;
+async fn nodes(Shares(state): Shared, Extension(peer): RequestPeer) -> Result<Response, Refusal> {
+    peer.require_operator()?;
     let now = Instant::now();
     let mut registry = state.service.registry();
     registry.expire(now);

@@ -5,15 +5,15 @@ mod inputs;
 mod models;
 mod pools;
 mod rules;
-mod seen;
 mod stop;
 mod tokens;
+mod views;
 
 use crate::accept::closer::Closer;
 use crate::accept::identity::CertificateIdentity;
 use crate::jobs::event::{Decision, Event, Grant, Turn};
 use crate::jobs::gate::Gate;
-use crate::jobs::job::{Admitted, Asked, Held, Job};
+use crate::jobs::job::{Admitted, Asked, Job, Reservation};
 use crate::jobs::memory::InMemory;
 use crate::jobs::queue::{Effect, JobEnd, Planned, Queue};
 use crate::ops::monitor::Limits;
@@ -39,7 +39,7 @@ use tokio::time::timeout_at;
 /// A connection whose client is authenticated.
 struct Connection {
     closer: Closer,
-    who: CertificateIdentity,
+    identity: CertificateIdentity,
     /// The folder of stored material that the client uses.
     folder: Option<FolderId>,
 }
@@ -80,7 +80,7 @@ pub(crate) struct DriverParts {
     pub(crate) gate: Gate,
     pub(crate) record: Record,
     /// Durations that an earlier run learned.
-    pub(crate) known: LearnedDurations,
+    pub(crate) learned: LearnedDurations,
     pub(crate) published: Arc<Published>,
     /// Takes the driver's own events.
     pub(crate) events: UnboundedSender<Event>,
@@ -91,9 +91,9 @@ pub(crate) struct DriverParts {
 impl Driver {
     /// A driver without connections.
     pub(crate) fn new(config: &ServerConfig, parts: DriverParts) -> Result<Self, ServeError> {
-        let DriverParts { store, admission, gate, record, known, published, events, stop } = parts;
+        let DriverParts { store, admission, gate, record, learned, published, events, stop } = parts;
         let (policy, ttl) = (config.policy.clone(), config.pool_ttl);
-        let queue = Queue::new(config.scheduling(), policy, known, config.on_the_way, ttl);
+        let queue = Queue::new(config.scheduling(), policy, learned, config.on_the_way, ttl);
         Ok(Self {
             admission,
             threads: config.threads,
@@ -127,12 +127,12 @@ impl Driver {
             let event = match self.alarm() {
                 None => events.recv().await,
                 // Due timers run before further events, however many there are.
-                Some(at) if at <= Instant::now() => {
+                Some(due) if due <= Instant::now() => {
                     self.on_timer(Instant::now());
                     self.publish(false);
                     continue;
                 }
-                Some(at) => match timeout_at(at.into(), events.recv()).await {
+                Some(due) => match timeout_at(due.into(), events.recv()).await {
                     Ok(event) => event,
                     Err(_) => continue,
                 },
@@ -166,10 +166,10 @@ impl Driver {
             // Nothing to do: `publish` runs after each event.
             Event::Visited => {}
             Event::Accepted { reply } => drop(reply.send(())),
-            Event::Greeted { number, who, closer, reply } => {
-                let _ = reply.send(self.greet(number, who, closer));
+            Event::Greeted { number, identity, closer, reply } => {
+                let _ = reply.send(self.greet(number, identity, closer));
             }
-            Event::Refused { kind } => self.record.refused(kind),
+            Event::Refused { kind } => self.record.record_refusal(kind),
             Event::Requested { number, request, open, reply } => {
                 self.request(number, Asked { request, open, tokens: 0, reply })
             }
@@ -185,16 +185,16 @@ impl Driver {
                 let _ = reply.send(counts.pre + counts.waiting + counts.ready);
             }
             Event::Made { id, binding, material } => self.memory.fill(id, binding, material),
-            Event::Pooled { job, made } => self.pooled(job, made),
+            Event::Pooled { job, result } => self.take_pooled(job, result),
             Event::PoolLost => self.queue.lose_pools(),
-            Event::Over { number, end } => self.queue.finished(number, end),
-            Event::Deviated { number, fault } => self.record.deviated(number, fault),
+            Event::Over { number, end } => self.queue.finish_job(number, end),
+            Event::Deviated { number, fault } => self.record.record_deviation(number, fault),
             Event::Finished { number, measured } => {
-                self.record.finished(number, measured.as_ref());
+                self.record.record_end(number, measured.as_ref());
                 self.end_job(number);
             }
             Event::Snapshot { reply } => drop(reply.send(self.snapshot())),
-            Event::Announced { whose, announce, reply } => drop(reply.send(self.announced(&whose, announce))),
+            Event::Announced { whose, announce, reply } => drop(reply.send(self.take_notice(&whose, announce))),
             Event::Standing { client, name, reply } => drop(reply.send(self.queue.standing(client, name))),
             Event::Watched { client, name, state, reply } => {
                 self.watchers.push(inputs::Watcher { client, name, state, reply });
@@ -207,8 +207,8 @@ impl Driver {
             }
             Event::Access(rules) => self.set_rules(rules),
             Event::Models { catalog, reply } => drop(reply.send(self.set_models(*catalog))),
-            Event::Cold { reply } => drop(reply.send(self.cold())),
-            Event::Warmed(learned) => self.warmed(learned),
+            Event::Cold { reply } => drop(reply.send(self.cold_models())),
+            Event::Warmed(learned) => self.take_warm_up(learned),
             Event::Gone { number } => self.leave(number),
             Event::Stop { grace } => self.stop(grace),
         }
@@ -222,21 +222,21 @@ impl Driver {
         }
         if let Some(connection) = self.connections.get(&number) {
             let binding = ask.open.as_ref().map(|open| open.binding);
-            let who = connection.who.clone();
-            self.record.asked(number, who.client, &ask.request, binding);
+            let identity = connection.identity.clone();
+            self.record.record_request(number, identity.client, &ask.request, binding);
             let offered = ask.open.as_ref().map(|open| &open.whose.offered);
-            if let Some(reason) = self.gate.turns_away(&who) {
+            if let Some(reason) = self.gate.reason_to_refuse(&identity) {
                 return self.refuse_job(number, ask, ServeError::NotGranted(reason.into()));
             }
-            let pass = who.check(&ask.request, offered);
-            let pass = pass.and_then(|()| self.gate.pass(who.client, &ask.request, offered));
-            match pass.and_then(|()| self.take_tokens(who.client, &ask)) {
+            let pass = identity.check(&ask.request, offered);
+            let pass = pass.and_then(|()| self.gate.pass(identity.client, &ask.request, offered));
+            match pass.and_then(|()| self.take_tokens(identity.client, &ask)) {
                 Ok(tokens) => ask.tokens = tokens,
                 Err(e) => return self.refuse_job(number, ask, e),
             }
         }
-        let until = Instant::now() + self.memory_wait;
-        self.jobs.insert(number, Job::Waits { ask, until });
+        let deadline = Instant::now() + self.memory_wait;
+        self.jobs.insert(number, Job::Waits { ask, deadline });
         self.waiting.insert(number);
         self.admit(number);
     }
@@ -259,12 +259,14 @@ impl Driver {
     /// Whether a job must wait for a place in memory. Jobs that use material need no place, so they
     /// free places meanwhile.
     fn must_wait(&self, job: &Job) -> bool {
-        let Job::Waits { ask: Asked { request: Request::Prepare { folder: None, .. }, open: Some(open), .. }, until } =
-            job
+        let Job::Waits {
+            ask: Asked { request: Request::Prepare { folder: None, .. }, open: Some(open), .. },
+            deadline,
+        } = job
         else {
             return false;
         };
-        !self.memory.has_room(open.binding.client, open.whose.offered.batch()) && Instant::now() < *until
+        !self.memory.has_room(open.binding.client, open.whose.offered.batch()) && Instant::now() < *deadline
     }
 
     /// Starts jobs that need no turn, queues phases with the scheduler, refuses impossible
@@ -278,10 +280,10 @@ impl Driver {
         let placed = self.place(number, &mut ask);
         self.settle_tokens(number, &ask, placed.is_ok());
         match placed {
-            Ok(Admitted::Queued(held)) => drop(self.jobs.insert(number, Job::Queued { ask, held })),
+            Ok(Admitted::Queued(reservation)) => drop(self.jobs.insert(number, Job::Queued { ask, reservation })),
             Ok(Admitted::Now { destroyed, notice_ignored }) => {
                 self.jobs.insert(number, Job::Runs { place: None });
-                self.record.started(number, self.threads, None);
+                self.record.record_start(number, self.threads, None);
                 let (request, turn) = (ask.request, Turn::now(self.threads));
                 let (material, pooled, charge) = (None, None, None);
                 let grant = Grant { request, turn, material, pooled, charge, destroyed, notice_ignored };
@@ -297,30 +299,30 @@ impl Driver {
         let refused = ServeError::NotGranted;
         let (mut destroyed, mut notice_ignored) = (vec![], None);
         match (&mut ask.request, &ask.open) {
-            (Request::Prepare { id, folder, of }, Some(open)) => {
+            (Request::Prepare { id, folder, of: input }, Some(open)) => {
                 let place = folder.is_none().then_some(*id);
                 if let Some(id) = place {
                     self.memory.reserve(id, open.binding.client, open.whose.offered.batch())?;
                 }
-                if let Err(reason) = self.queue.prepare(number, &open.whose, *of, folder.is_some()) {
+                if let Err(reason) = self.queue.prepare(number, &open.whose, *input, folder.is_some()) {
                     place.into_iter().for_each(|id| self.memory.give_back(id));
                     return Err(refused(reason));
                 }
-                return Ok(Admitted::Queued(Held { place, charge: None }));
+                return Ok(Admitted::Queued(Reservation { place, charge: None }));
             }
-            (Request::Refill { held, most, .. }, Some(open)) => {
-                let most = self.gate.stock(open.whose.client, &open.whose.offered.name, *most);
-                let most = most.min(self.stored_per_client);
-                self.queue.refill(number, &open.whose, *held, most).map_err(refused)?;
-                return Ok(Admitted::Queued(Held::default()));
+            (Request::Refill { held: stock, most: max_stock, .. }, Some(open)) => {
+                let max_stock = self.gate.stock(open.whose.client, &open.whose.offered.name, *max_stock);
+                let max_stock = max_stock.min(self.stored_per_client);
+                self.queue.refill(number, &open.whose, *stock, max_stock).map_err(refused)?;
+                return Ok(Admitted::Queued(Reservation::default()));
             }
-            (Request::Infer { id, of }, Some(open)) => {
+            (Request::Infer { id, of: input }, Some(open)) => {
                 let charge = self.gate.charge(open.whose.client, &open.whose.offered)?;
-                if let Err(reason) = self.queue.infer(number, &open.whose, *of, *id) {
+                if let Err(reason) = self.queue.infer(number, &open.whose, *input, *id) {
                     self.gate.give_back(charge);
                     return Err(refused(reason));
                 }
-                return Ok(Admitted::Queued(Held { place: None, charge }));
+                return Ok(Admitted::Queued(Reservation { place: None, charge }));
             }
             (Request::Ask(ask), Some(open)) => {
                 notice_ignored = self.queue.ask(number, &open.whose, ask).map_err(refused)?;
@@ -332,7 +334,7 @@ impl Driver {
                 self.queue.cancel(open.binding.client, *name).map_err(refused)?;
             }
             (Request::Discard { ids, lost_by }, _) => {
-                if let Some(client) = self.connections.get(&number).map(|c| c.who.client) {
+                if let Some(client) = self.connections.get(&number).map(|c| c.identity.client) {
                     if lost_by.is_some_and(|folder| self.others_use(number, client, folder)) {
                         ids.clear();
                     }
@@ -351,13 +353,13 @@ impl Driver {
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Start { number, phase, threads, planned, material, drawn } => {
-                let pooled = drawn.and_then(|drawn| self.pools.take(drawn));
+            Effect::Start { number, phase, threads, planned, material, from_pool } => {
+                let pooled = from_pool.and_then(|from_pool| self.pools.take(from_pool));
                 self.start(number, phase, threads as usize, planned, material, pooled);
             }
             Effect::Deal { job, offered } => self.deal(job, offered),
             Effect::Drop { material } => drop(self.pools.take(material)),
-            Effect::Drawn { of, found } => self.record.drawn(&of, found),
+            Effect::Drawn { offer, found } => self.record.record_draw(&offer, found),
             Effect::Refuse { number, reason } => {
                 if let Some(ask) = self.end_job(number) {
                     self.refuse_job(number, ask, ServeError::NotGranted(reason));
@@ -368,18 +370,20 @@ impl Driver {
             }
             Effect::Burn { material, client } => self.burn(material, client),
             Effect::Learned(learned) => self.record.keep(Row::Learned(learned)),
-            Effect::Compared { of, phase, expected, took } => self.record.compared(&of, phase, expected, took),
-            Effect::Answered { client, of, inputs, delay, waiting } => {
+            Effect::Compared { offer, phase, expected, took } => {
+                self.record.record_duration(&offer, phase, expected, took)
+            }
+            Effect::Answered { client, offer, inputs, delay, waiting } => {
                 self.served += u64::from(inputs);
                 for _ in 0..inputs {
-                    self.record.served(client, &of, delay.secs(), waiting.secs());
+                    self.record.record_answer(client, &offer, delay.secs(), waiting.secs());
                 }
             }
         }
     }
 
     fn refuse_job(&mut self, number: Number, ask: Asked, why: ServeError) {
-        self.record.finished(number, None);
+        self.record.record_end(number, None);
         let _ = ask.reply.send(Decision::Refuse(why));
     }
 
@@ -390,14 +394,14 @@ impl Driver {
         phase: JobPhase,
         threads: usize,
         planned: Planned,
-        named: Option<MaterialId>,
+        planned_id: Option<MaterialId>,
         pooled: Option<Pooled>,
     ) {
-        let Some(Job::Queued { ask, held: Held { place, charge } }) = self.jobs.remove(&number) else {
-            return self.queue.finished(number, JobEnd::Failed);
+        let Some(Job::Queued { ask, reservation: Reservation { place, charge } }) = self.jobs.remove(&number) else {
+            return self.queue.finish_job(number, JobEnd::Failed);
         };
         let material = match (&ask.request, &ask.open, phase) {
-            (Request::Infer { id, .. }, Some(_), JobPhase::On) if *id != named => {
+            (Request::Infer { id, .. }, Some(_), JobPhase::On) if *id != planned_id => {
                 refuse("this is not the material of that input")
             }
             (Request::Infer { id: Some(id), .. }, Some(open), JobPhase::On) => self.memory.take(*id, open.binding),
@@ -408,7 +412,7 @@ impl Driver {
         match material {
             Ok(material) => {
                 self.jobs.insert(number, Job::Runs { place });
-                self.record.started(number, threads, Some(planned));
+                self.record.record_start(number, threads, Some(planned));
                 let (destroyed, notice_ignored) = (vec![], None);
                 let (request, turn) = (ask.request, Turn::now(threads));
                 let grant = Grant { request, turn, material, pooled, charge, destroyed, notice_ignored };
@@ -417,7 +421,7 @@ impl Driver {
             Err(e) => {
                 self.gate.give_back(charge);
                 place.into_iter().for_each(|id| self.memory.give_back(id));
-                self.queue.finished(number, JobEnd::Failed);
+                self.queue.finish_job(number, JobEnd::Failed);
                 self.refuse_job(number, ask, e);
             }
         }
@@ -438,14 +442,14 @@ impl Driver {
     /// Whether another connection of the client uses this folder: it may have claimed material
     /// there and not yet asked to use it.
     fn others_use(&self, number: Number, client: ClientId, folder: FolderId) -> bool {
-        self.connections.iter().any(|(&other, c)| other != number && c.who.client == client && c.folder == Some(folder))
+        self.connections.iter().any(|(&id, c)| id != number && c.identity.client == client && c.folder == Some(folder))
     }
 
     /// Removes a job and returns its request if the job had not started.
     fn end_job(&mut self, number: Number) -> Option<Asked> {
         self.waiting.remove(&number);
         let mut job = self.jobs.remove(&number)?;
-        let Held { place, charge } = job.held();
+        let Reservation { place, charge } = job.take_reservation();
         place.into_iter().for_each(|id| self.memory.give_back(id));
         self.gate.give_back(charge);
         job.pending()
@@ -453,16 +457,17 @@ impl Driver {
 
     fn leave(&mut self, number: Number) {
         self.end_job(number);
-        self.queue.left(number);
-        let Some(Connection { who: CertificateIdentity { client, helper, .. }, .. }) = self.connections.remove(&number)
+        self.queue.disconnect(number);
+        let Some(Connection { identity: CertificateIdentity { client, helper, .. }, .. }) =
+            self.connections.remove(&number)
         else {
             return;
         };
-        self.record.broke_off(number);
-        self.record.disconnected(client);
-        helper.into_iter().for_each(|helper| self.helper_gone(helper));
-        if !self.connections.values().any(|c| c.who.client == client) {
-            self.gone(client);
+        self.record.record_failure(number);
+        self.record.record_disconnection(client);
+        helper.into_iter().for_each(|helper| self.on_helper_gone(helper));
+        if !self.connections.values().any(|c| c.identity.client == client) {
+            self.on_client_gone(client);
         }
     }
 }

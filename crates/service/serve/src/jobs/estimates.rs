@@ -27,12 +27,12 @@ fn link(class: LinkClass) -> Link {
 
 /// Predicts a model's phases for such a client, with one thread here; `None` if the planner's
 /// calibration lacks the back end.
-fn predicted(offered: &Offered, device: Device) -> Option<Prediction> {
-    let here = tacit_plan::Device::named(HERE_NAME).expect("it is among the devices that are built in");
+fn predict(offered: &Offered, device: Device) -> Option<Prediction> {
+    let machine = tacit_plan::Device::named(HERE_NAME).expect("it is among the devices that are built in");
     let threads = u32::from(device.threads.max(1));
-    let client = tacit_plan::Device { cores: threads, ..here.clone() };
+    let client = tacit_plan::Device { cores: threads, ..machine.clone() };
     let link = link(device.link);
-    let setting = Setting { client, server: here, client_threads: threads, server_threads: 1, link };
+    let setting = Setting { client, server: machine, client_threads: threads, server_threads: 1, link };
     Prediction::of(offered.backend, &offered.model.costs(), &setting)
 }
 
@@ -89,20 +89,28 @@ pub(crate) fn only_waits(model: &dyn ServerModel) -> bool {
 }
 
 /// Describes a model to the scheduler, for a class of devices and jobs of `threads` threads.
-/// Learned memory counts up to `most` bytes, all that jobs may take: such a job has run, so it is
+/// Learned memory counts up to `max_memory` bytes, all that jobs may take: such a job has run, so it is
 /// not refused.
-pub(crate) fn spec(offered: &Offered, device: Device, known: &LearnedDurations, threads: u32, most: u64) -> ModelSpec {
-    let (costs, predicted) = (offered.model.costs(), predicted(offered, device));
+pub(crate) fn spec(
+    offered: &Offered,
+    device: Device,
+    learned: &LearnedDurations,
+    threads: u32,
+    max_memory: u64,
+) -> ModelSpec {
+    let (costs, predicted) = (offered.model.costs(), predict(offered, device));
     let phase = |which: JobPhase, cost: &PhaseCost| {
-        let expected = predicted.map(|all| match which {
-            JobPhase::Pre => all.offline.wall_s,
-            JobPhase::On => all.online.wall_s,
+        let expected = predicted.map(|prediction| match which {
+            JobPhase::Pre => prediction.offline.wall_s,
+            JobPhase::On => prediction.online.wall_s,
         });
         let guess = phase(cost, expected, device);
-        let Some(found) = known.of(offered.plan, &class_name(device), phase_name(which), threads) else { return guess };
+        let Some(row) = learned.get(offered.plan, &class_name(device), phase_name(which), threads) else {
+            return guess;
+        };
         // The scheduler gets the time for one thread, and derives the measured time from it.
-        let time = Span::from_secs(found.seconds / guess.speedup.factor(found.threads));
-        PhaseSpec { first: Sample { time, memory: found.memory.min(most) }, ..guess }
+        let time = Span::from_secs(row.seconds / guess.speedup.factor(row.threads));
+        PhaseSpec { first: Sample { time, memory: row.memory.min(max_memory) }, ..guess }
     };
     let needs_material = offered.model.preparation() != Preparation::Nothing;
     ModelSpec {
@@ -125,18 +133,18 @@ pub(crate) const DEALING_MEMORY: u64 = 8 << 20;
 
 /// Describes a pool of halves of `half_bytes` to the scheduler: its T_pre is a dealing, and its
 /// material is bound to no client.
-pub(crate) fn dealing(
+pub(crate) fn dealing_spec(
     offered: &Offered,
     half_bytes: u64,
-    known: &LearnedDurations,
+    learned: &LearnedDurations,
     threads: u32,
-    most: u64,
+    max_memory: u64,
 ) -> ModelSpec {
     let link = link(HERE.link);
     // Until a dealing is measured: the transfer time.
     let guess = link.transfer_s(0, half_bytes) + link.rtt_s;
-    let time = Span::from_secs(known.of(offered.plan, POOL, DEALING, threads).map_or(guess, |found| found.seconds));
-    let first = Sample { time, memory: DEALING_MEMORY.min(most) };
+    let time = Span::from_secs(learned.get(offered.plan, POOL, DEALING, threads).map_or(guess, |row| row.seconds));
+    let first = Sample { time, memory: DEALING_MEMORY.min(max_memory) };
     // The dealer and the link take this time; more threads do not help.
     let phase = PhaseSpec { first, speedup: Speedup::None };
     ModelSpec {

@@ -27,7 +27,12 @@ pub(crate) enum Event {
     /// A connection was accepted; answered when the driver has handled that.
     Accepted { reply: oneshot::Sender<()> },
     /// The client of a connection is authenticated: admit it? `closer` ends the connection.
-    Greeted { number: Number, who: CertificateIdentity, closer: Closer, reply: oneshot::Sender<Result<(), TurnedAway>> },
+    Greeted {
+        number: Number,
+        identity: CertificateIdentity,
+        closer: Closer,
+        reply: oneshot::Sender<Result<(), TurnedAway>>,
+    },
     /// A peer was not served or a request not granted; this is logged already.
     Refused { kind: RefusalReason },
     /// A client sends a request, with the model that it has open.
@@ -39,7 +44,7 @@ pub(crate) enum Event {
     /// A job has made material to be held in memory. Sent before the client learns of it.
     Made { id: MaterialId, binding: Binding, material: Material },
     /// A dealing for a pool has ended, with a half and how long it took, or without.
-    Pooled { job: JobId, made: Option<(Pooled, Duration)> },
+    Pooled { job: JobId, result: Option<(Pooled, Duration)> },
     /// The dealer has lost what it made ahead of time.
     PoolLost,
     /// A scheduled job has ended. Sent before the client learns of it.

@@ -52,12 +52,12 @@ impl Gate {
     }
 
     pub(crate) fn is_revoked(&self, client: ClientId) -> bool {
-        self.rules.borrow().of(client).revoked
+        self.rules.borrow().rule_for(client).revoked
     }
 
     /// Why the holder of a certificate is refused; `None` if it is not.
-    pub(crate) fn turns_away(&self, who: &CertificateIdentity) -> Option<&'static str> {
-        self.rules.borrow().turns_away(who)
+    pub(crate) fn reason_to_refuse(&self, identity: &CertificateIdentity) -> Option<&'static str> {
+        self.rules.borrow().reason_to_refuse(identity)
     }
 
     /// Checks whether the rules allow a client's request, for the model that it has open.
@@ -67,7 +67,7 @@ impl Gate {
         request: &Request,
         offered: Option<&Arc<Offered>>,
     ) -> Result<(), ServeError> {
-        let rule = self.rules.borrow().of(client).clone();
+        let rule = self.rules.borrow().rule_for(client).clone();
         if rule.revoked {
             return Err(ServeError::NotGranted(REVOKED.into()));
         }
@@ -87,19 +87,19 @@ impl Gate {
             Request::Call { inputs } => Some(*inputs),
             _ => None,
         };
-        if let (Some(inputs), Some(most)) = (inputs, rule.per_day) {
-            self.quotas.look(self.clock.now(), client, model, inputs, most)?;
+        if let (Some(inputs), Some(per_day)) = (inputs, rule.per_day) {
+            self.quotas.check_fits(self.clock.now(), client, model, inputs, per_day)?;
         }
         Ok(())
     }
 
     /// Takes a token per input if the client has a rate. Returns how many were taken.
     pub(crate) fn pace(&mut self, client: ClientId, inputs: u32, now: Instant) -> Result<u32, ServeError> {
-        let Some(per_minute) = self.rules.borrow().of(client).per_minute else { return Ok(0) };
+        let Some(per_minute) = self.rules.borrow().rule_for(client).per_minute else { return Ok(0) };
         if self.buckets.len() >= MAX_BUCKETS && !self.buckets.contains_key(&client) {
             let rules = self.rules.borrow().clone();
             self.buckets.retain(|client, bucket| {
-                rules.of(*client).per_minute.is_some_and(|per_minute| !bucket.is_full(now, per_minute))
+                rules.rule_for(*client).per_minute.is_some_and(|per_minute| !bucket.is_full(now, per_minute))
             });
         }
         let bucket = self.buckets.entry(client).or_insert_with(|| Bucket::full(now, per_minute));
@@ -126,7 +126,7 @@ impl Gate {
 
     /// Records that a request was admitted: stock that it makes is paid for, and stock that it uses
     /// pays for no other request.
-    pub(crate) fn paid(&mut self, client: ClientId, request: &Request) {
+    pub(crate) fn record_paid(&mut self, client: ClientId, request: &Request) {
         if let Request::Prepare { id, of: None, .. } | Request::Refill { id, .. } = request {
             self.stock.insert(client, *id);
         } else if let Some(id) = stock_of(request) {
@@ -136,17 +136,17 @@ impl Gate {
 
     /// Charges a batch's answers to the client's quota of the day, if there is one.
     pub(crate) fn charge(&mut self, client: ClientId, offered: &Offered) -> Result<Option<QuotaCharge>, ServeError> {
-        let most = self.rules.borrow().of(client).per_day;
+        let per_day = self.rules.borrow().rule_for(client).per_day;
         let now = self.clock.now();
-        most.map(|most| self.quotas.take(now, client, &offered.name, offered.batch(), most)).transpose()
+        per_day.map(|per_day| self.quotas.take(now, client, &offered.name, offered.batch(), per_day)).transpose()
     }
 
-    /// Returns how much stock is useful to a client that wants `most`: no more than its answers
+    /// Returns how much stock is useful to a client that wants `wanted`: no more than its answers
     /// left today.
-    pub(crate) fn stock(&mut self, client: ClientId, model: &str, most: u32) -> u32 {
-        let per_day = self.rules.borrow().of(client).per_day;
+    pub(crate) fn stock(&mut self, client: ClientId, model: &str, wanted: u32) -> u32 {
+        let per_day = self.rules.borrow().rule_for(client).per_day;
         let now = self.clock.now();
-        per_day.map_or(most, |day| most.min(self.quotas.left(now, client, model, day)))
+        per_day.map_or(wanted, |day| wanted.min(self.quotas.remaining(now, client, model, day)))
     }
 
     /// Gives back a charge whose answer is not given.
@@ -170,17 +170,17 @@ pub(crate) fn burn_revoked(store: &Store, is_revoked: impl Fn(ClientId) -> bool)
     let mut uploads = store.uploads()?;
     uploads.retain(|upload| is_revoked(upload.client));
     store.end_uploads(&uploads, Ended::Deleted)?;
-    burn_those(store, |entry| is_revoked(entry.binding.client) || entry.maker.is_some_and(&is_revoked))
+    burn_matching(store, |entry| is_revoked(entry.binding.client) || entry.maker.is_some_and(&is_revoked))
 }
 
 /// Burns stored material that matches. Returns how many.
-pub(crate) fn burn_those(store: &Store, is_burnt: impl Fn(&Entry) -> bool) -> Result<usize, StoreError> {
-    let mut found = BTreeMap::<ClientId, Vec<MaterialId>>::new();
+pub(crate) fn burn_matching(store: &Store, is_burnt: impl Fn(&Entry) -> bool) -> Result<usize, StoreError> {
+    let mut by_client = BTreeMap::<ClientId, Vec<MaterialId>>::new();
     for entry in store.list(None)?.into_iter().filter(is_burnt) {
-        found.entry(entry.binding.client).or_default().push(entry.id);
+        by_client.entry(entry.binding.client).or_default().push(entry.id);
     }
     let mut burnt = 0;
-    for (client, ids) in found {
+    for (client, ids) in by_client {
         burnt += store.discard(&ids, Some(client))?.len();
     }
     Ok(burnt)

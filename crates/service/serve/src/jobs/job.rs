@@ -12,17 +12,17 @@ pub(crate) enum Job {
     Waits {
         ask: Asked,
         /// When the request is refused if there is still no place.
-        until: Instant,
+        deadline: Instant,
     },
     /// Waits in the scheduler's queue.
-    Queued { ask: Asked, held: Held },
+    Queued { ask: Asked, reservation: Reservation },
     /// Runs; `place` is reserved in memory for the material that it makes.
     Runs { place: Option<MaterialId> },
 }
 
 /// Reservations of a request that waits for its turn.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct Reservation {
     /// The place in memory for its material.
     pub(crate) place: Option<MaterialId>,
     /// The charge against its client's quota.
@@ -41,17 +41,17 @@ pub(crate) struct Asked {
 impl Job {
     pub(crate) fn waits_until(&self) -> Option<Instant> {
         match self {
-            Self::Waits { until, .. } => Some(*until),
+            Self::Waits { deadline, .. } => Some(*deadline),
             _ => None,
         }
     }
 
     /// Takes out reservations that are not used yet.
-    pub(crate) fn held(&mut self) -> Held {
+    pub(crate) fn take_reservation(&mut self) -> Reservation {
         match self {
-            Self::Waits { .. } => Held::default(),
-            Self::Queued { held, .. } => std::mem::take(held),
-            Self::Runs { place } => Held { place: place.take(), charge: None },
+            Self::Waits { .. } => Reservation::default(),
+            Self::Queued { reservation, .. } => std::mem::take(reservation),
+            Self::Runs { place } => Reservation { place: place.take(), charge: None },
         }
     }
 
@@ -75,7 +75,7 @@ impl Job {
 /// The result of admitting a request.
 pub(crate) enum Admitted {
     /// The request waits for its turn.
-    Queued(Held),
+    Queued(Reservation),
     /// The request starts now.
     Now { destroyed: Vec<MaterialId>, notice_ignored: Option<String> },
 }

@@ -6,7 +6,7 @@ use tacit_ids::{ClientId, MaterialId};
 use tacit_store::{Binding, StoreError};
 
 /// A place in memory.
-struct Held {
+struct Place {
     client: ClientId,
     /// Inputs that the material is for.
     inputs: u32,
@@ -16,80 +16,80 @@ struct Held {
 
 /// Material by id.
 pub(crate) struct InMemory {
-    held: HashMap<MaterialId, Held>,
+    places: HashMap<MaterialId, Place>,
     per_client: usize,
 }
 
 impl InMemory {
     pub(crate) fn new(per_client: usize) -> Self {
-        Self { held: HashMap::new(), per_client }
+        Self { places: HashMap::new(), per_client }
     }
 
     /// Reserves a place for material that will be made, for `inputs` inputs. Refuses if the client
     /// has used up its share or the id is taken.
     pub(crate) fn reserve(&mut self, id: MaterialId, client: ClientId, inputs: u32) -> Result<(), ServeError> {
-        if self.held.contains_key(&id) {
+        if self.places.contains_key(&id) {
             return Err(ServeError::NotGranted(format!("material {id} exists already")));
         }
         if !self.has_room(client, inputs) {
-            let held = self.held_for(client);
-            let text = format!("materials for {held} inputs are held in memory for you: use them first");
+            let used = self.inputs_of(client);
+            let text = format!("materials for {used} inputs are held in memory for you: use them first");
             return Err(ServeError::NotGranted(text));
         }
-        self.held.insert(id, Held { client, inputs, material: None });
+        self.places.insert(id, Place { client, inputs, material: None });
         Ok(())
     }
 
     /// Whether material for `inputs` more inputs fits the client's share. A client without material
     /// here may have a batch of any size that it was granted.
     pub(crate) fn has_room(&self, client: ClientId, inputs: u32) -> bool {
-        let held = self.held_for(client);
-        held == 0 || held + inputs as usize <= self.per_client
+        let used = self.inputs_of(client);
+        used == 0 || used + inputs as usize <= self.per_client
     }
 
     /// Inputs that a client's material is for.
-    fn held_for(&self, client: ClientId) -> usize {
-        self.held.values().filter(|h| h.client == client).map(|h| h.inputs as usize).sum()
+    fn inputs_of(&self, client: ClientId) -> usize {
+        self.places.values().filter(|h| h.client == client).map(|h| h.inputs as usize).sum()
     }
 
     /// Fills a reserved place. If the client has left meanwhile, its place is gone and the material
     /// is dropped.
     pub(crate) fn fill(&mut self, id: MaterialId, binding: Binding, material: Material) {
-        if let Some(held) = self.held.get_mut(&id).filter(|h| h.client == binding.client && h.material.is_none()) {
-            held.material = Some((binding, material));
+        if let Some(place) = self.places.get_mut(&id).filter(|h| h.client == binding.client && h.material.is_none()) {
+            place.material = Some((binding, material));
         }
     }
 
     /// Frees a reserved place that was not filled.
     pub(crate) fn give_back(&mut self, id: MaterialId) {
-        if self.held.get(&id).is_some_and(|h| h.material.is_none()) {
-            self.held.remove(&id);
+        if self.places.get(&id).is_some_and(|h| h.material.is_none()) {
+            self.places.remove(&id);
         }
     }
 
     /// Takes material out for its one use; `None` if it is not in memory.
     pub(crate) fn take(&mut self, id: MaterialId, binding: Binding) -> Result<Option<Material>, ServeError> {
-        let Some((held, _)) = self.held.get(&id).and_then(|h| h.material.as_ref()) else { return Ok(None) };
-        if let Some(what) = held.other(&binding) {
+        let Some((bound, _)) = self.places.get(&id).and_then(|h| h.material.as_ref()) else { return Ok(None) };
+        if let Some(what) = bound.other(&binding) {
             return Err(StoreError::WrongBinding { id, what }.into());
         }
-        Ok(self.held.remove(&id).and_then(|h| h.material).map(|(_, material)| material))
+        Ok(self.places.remove(&id).and_then(|h| h.material).map(|(_, material)| material))
     }
 
     /// Destroys the client's material with these ids, of whatever model. Returns the ids that are
     /// gone now.
     pub(crate) fn discard(&mut self, ids: &[MaterialId], client: ClientId) -> Vec<MaterialId> {
-        let mut gone: Vec<MaterialId> = ids.to_vec();
-        gone.retain(|id| {
-            let is_hers = self.held.get(id).is_some_and(|h| h.client == client && h.material.is_some());
-            is_hers && self.held.remove(id).is_some()
+        let mut discarded: Vec<MaterialId> = ids.to_vec();
+        discarded.retain(|id| {
+            let is_hers = self.places.get(id).is_some_and(|h| h.client == client && h.material.is_some());
+            is_hers && self.places.remove(id).is_some()
         });
-        gone
+        discarded
     }
 
     /// Drops all places and material of a client.
     pub(crate) fn forget(&mut self, client: ClientId) {
-        self.held.retain(|_, held| held.client != client);
+        self.places.retain(|_, place| place.client != client);
     }
 }
 
@@ -136,13 +136,13 @@ mod tests {
         memory.fill(id, Binding { client: ClientId([9; 32]), ..ALICE }, Material::nothing());
         assert!(memory.take(id, ALICE).unwrap().is_none(), "another client fills no place of hers");
         memory.fill(id, ALICE, Material::nothing());
-        let others = [
+        let mismatches = [
             (Binding { client: ClientId([9; 32]), ..ALICE }, "another client"),
             (Binding { model: [9; 32], ..ALICE }, "another model"),
             (Binding { plan: [9; 32], ..ALICE }, "another plan"),
         ];
-        for (binding, what) in others {
-            assert!(memory.take(id, binding).err().unwrap().to_string().contains(what));
+        for (binding, part) in mismatches {
+            assert!(memory.take(id, binding).err().unwrap().to_string().contains(part));
         }
         assert!(memory.discard(&[id], ClientId([9; 32])).is_empty());
         assert_eq!(memory.discard(&[id, id, MaterialId::numbered(7)], ALICE.client), [id]);

@@ -10,8 +10,8 @@ pub(crate) const DAY_S: i64 = 24 * 3600;
 
 /// Seconds since 1970.
 pub(crate) fn unix_now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(elapsed.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// Days ahead of today beyond which a recorded day must come from a wrong clock.
@@ -21,24 +21,24 @@ pub(crate) const MAX_AHEAD: i64 = 7;
 /// runs.
 pub(crate) struct Clock {
     unix_s: i64,
-    at: Instant,
+    updated_at: Instant,
     has_jumped: bool,
 }
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Self { unix_s: unix_now(), at: Instant::now(), has_jumped: false }
+        Self { unix_s: unix_now(), updated_at: Instant::now(), has_jumped: false }
     }
 
     /// Seconds since 1970.
     pub(crate) fn now(&mut self) -> i64 {
-        self.told(unix_now(), Instant::now())
+        self.adjust(unix_now(), Instant::now())
     }
 
     /// The time to count by when the machine's clock shows `unix_s`: that, or after a jump the last
     /// good time plus what has passed since.
-    fn told(&mut self, unix_s: i64, at: Instant) -> i64 {
-        let passed = at.saturating_duration_since(self.at).as_secs();
+    fn adjust(&mut self, unix_s: i64, now: Instant) -> i64 {
+        let passed = now.saturating_duration_since(self.updated_at).as_secs();
         let expected = self.unix_s.saturating_add_unsigned(passed);
         let has_jumped = unix_s.abs_diff(expected) > JUMP.as_secs();
         if has_jumped && !self.has_jumped {
@@ -52,7 +52,7 @@ impl Clock {
         if has_jumped {
             return expected;
         }
-        (self.unix_s, self.at) = (unix_s, at);
+        (self.unix_s, self.updated_at) = (unix_s, now);
         unix_s
     }
 }
@@ -71,22 +71,24 @@ pub(crate) struct QuotaCharge {
     /// Number of answers charged.
     pub(crate) inputs: u32,
     /// The quota: answers allowed in the day.
-    pub(crate) most: u32,
+    pub(crate) per_day: u32,
 }
 
 impl QuotaCharge {
-    /// The error for a charge that does not fit: `left` answers remain at `now`, in seconds since
+    /// The error for a charge that does not fit: `remaining` answers remain at `now`, in seconds since
     /// 1970.
-    pub(crate) fn used_up(&self, now: i64, left: u32) -> ServeError {
+    pub(crate) fn used_up(&self, now: i64, remaining: u32) -> ServeError {
         let seconds = self.day.saturating_add(1).saturating_mul(DAY_S).saturating_sub(now).max(0).unsigned_abs();
         let minutes = seconds.div_ceil(60);
-        let left = match left {
+        let remaining = match remaining {
             0 => "is used up".to_owned(),
-            left => format!("has {left} left, and {} inputs were asked for together, so none was begun", self.inputs),
+            remaining => {
+                format!("has {remaining} left, and {} inputs were asked for together, so none was begun", self.inputs)
+            }
         };
         let reason = format!(
-            "your quota of {} answers a day of model `{}` {left}; it starts again at midnight UTC, in {} h {} min",
-            self.most,
+            "your quota of {} answers a day of model `{}` {remaining}; it starts again at midnight UTC, in {} h {} min",
+            self.per_day,
             self.model,
             minutes / 60,
             minutes % 60
@@ -114,16 +116,16 @@ impl Quotas {
         client: ClientId,
         model: &str,
         inputs: u32,
-        most: u32,
+        per_day: u32,
     ) -> Result<QuotaCharge, ServeError> {
-        let charge = self.look(now, client, model, inputs, most)?;
+        let charge = self.check_fits(now, client, model, inputs, per_day)?;
         *self.used.entry((client, model.to_owned())).or_default() += inputs;
         Ok(charge)
     }
 
     /// Answers that a client has left today.
-    pub(crate) fn left(&mut self, now: i64, client: ClientId, model: &str, most: u32) -> u32 {
-        most.saturating_sub(self.used(now, client, model))
+    pub(crate) fn remaining(&mut self, now: i64, client: ClientId, model: &str, per_day: u32) -> u32 {
+        per_day.saturating_sub(self.used(now, client, model))
     }
 
     /// Answers taken today; a new day starts at 0.
@@ -135,18 +137,18 @@ impl Quotas {
     }
 
     /// Returns what [`take`](Self::take) would, without taking.
-    pub(crate) fn look(
+    pub(crate) fn check_fits(
         &mut self,
         now: i64,
         client: ClientId,
         model: &str,
         inputs: u32,
-        most: u32,
+        per_day: u32,
     ) -> Result<QuotaCharge, ServeError> {
         let used = self.used(now, client, model);
-        let charge = QuotaCharge { client, model: model.to_owned(), day: self.day, inputs, most };
-        let left = most.saturating_sub(used);
-        if inputs <= left { Ok(charge) } else { Err(charge.used_up(now, left)) }
+        let charge = QuotaCharge { client, model: model.to_owned(), day: self.day, inputs, per_day };
+        let remaining = per_day.saturating_sub(used);
+        if inputs <= remaining { Ok(charge) } else { Err(charge.used_up(now, remaining)) }
     }
 
     /// Takes back a charge that was not used.
@@ -163,18 +165,18 @@ impl Quotas {
 #[derive(Clone, Copy)]
 pub(crate) struct Bucket {
     tokens: f64,
-    at: Instant,
+    updated_at: Instant,
 }
 
 impl Bucket {
     pub(crate) fn full(now: Instant, per_minute: NonZeroU32) -> Self {
-        Self { tokens: f64::from(per_minute.get()), at: now }
+        Self { tokens: f64::from(per_minute.get()), updated_at: now }
     }
 
     fn fill(&mut self, now: Instant, per_minute: NonZeroU32) {
-        let (most, since) = (f64::from(per_minute.get()), now.saturating_duration_since(self.at));
-        self.tokens = (self.tokens + since.as_secs_f64() * most / 60.0).min(most);
-        self.at = now;
+        let (capacity, elapsed) = (f64::from(per_minute.get()), now.saturating_duration_since(self.updated_at));
+        self.tokens = (self.tokens + elapsed.as_secs_f64() * capacity / 60.0).min(capacity);
+        self.updated_at = now;
     }
 
     /// Takes tokens, or returns how long to wait until there are enough.
@@ -207,29 +209,29 @@ const MAX_STOCK: usize = 1 << 16;
 /// Stock that cost its client's rate when it was made, and so costs nothing when it is used.
 #[derive(Default)]
 pub(crate) struct PaidStock {
-    held: HashSet<(ClientId, MaterialId)>,
+    ids: HashSet<(ClientId, MaterialId)>,
     /// In order of making; may contain used ones.
     order: VecDeque<(ClientId, MaterialId)>,
 }
 
 impl PaidStock {
     pub(crate) fn holds(&self, client: ClientId, id: MaterialId) -> bool {
-        self.held.contains(&(client, id))
+        self.ids.contains(&(client, id))
     }
 
     pub(crate) fn insert(&mut self, client: ClientId, id: MaterialId) {
-        if self.held.insert((client, id)) {
+        if self.ids.insert((client, id)) {
             self.order.push_back((client, id));
         }
         while self.order.len() > MAX_STOCK {
             if let Some(oldest) = self.order.pop_front() {
-                self.held.remove(&oldest);
+                self.ids.remove(&oldest);
             }
         }
     }
 
     pub(crate) fn remove(&mut self, client: ClientId, id: MaterialId) {
-        self.held.remove(&(client, id));
+        self.ids.remove(&(client, id));
     }
 }
 
@@ -260,8 +262,8 @@ mod tests {
     fn a_clock_that_is_set_back_resets_nothing() {
         let mut quotas = Quotas::new(100, HashMap::new());
         assert!(quotas.take(NOON, ALICE, "m", 1, 1).is_ok());
-        for back in [DAY_S, 99 * DAY_S, NOON, NOON + 5 * DAY_S] {
-            let reason = quotas.take(NOON - back, ALICE, "m", 1, 1).unwrap_err().to_string();
+        for step in [DAY_S, 99 * DAY_S, NOON, NOON + 5 * DAY_S] {
+            let reason = quotas.take(NOON - step, ALICE, "m", 1, 1).unwrap_err().to_string();
             assert!(reason.contains("is used up"), "{reason}");
         }
         let error = quotas.take(NOON - DAY_S, ALICE, "m", 1, 1).unwrap_err();
@@ -274,24 +276,24 @@ mod tests {
     #[test]
     fn a_clock_that_jumps_ends_no_day() {
         let (start, minute) = (Instant::now(), Duration::from_secs(60));
-        let mut clock = Clock { unix_s: NOON, at: start, has_jumped: false };
-        assert_eq!(clock.told(NOON + 61, start + minute), NOON + 61);
+        let mut clock = Clock { unix_s: NOON, updated_at: start, has_jumped: false };
+        assert_eq!(clock.adjust(NOON + 61, start + minute), NOON + 61);
         for jump in [400 * DAY_S, -400 * DAY_S] {
-            assert_eq!(clock.told(NOON + jump, start + minute * 2), NOON + 121);
+            assert_eq!(clock.adjust(NOON + jump, start + minute * 2), NOON + 121);
         }
-        assert_eq!(clock.told(NOON + 200, start + minute * 3), NOON + 200);
-        assert_eq!(clock.told(NOON + 6 * DAY_S, start + minute * 4), NOON + 6 * DAY_S, "it was set");
+        assert_eq!(clock.adjust(NOON + 200, start + minute * 3), NOON + 200);
+        assert_eq!(clock.adjust(NOON + 6 * DAY_S, start + minute * 4), NOON + 6 * DAY_S, "it was set");
     }
 
     #[test]
     fn what_was_not_used_comes_back_on_its_own_day_only() {
         let mut quotas = Quotas::new(100, HashMap::new());
         let first = quotas.take(NOON, ALICE, "m", 1, 1).unwrap();
-        assert!(quotas.look(NOON, ALICE, "m", 1, 1).is_err());
+        assert!(quotas.check_fits(NOON, ALICE, "m", 1, 1).is_err());
         quotas.give_back(&first);
-        let again = quotas.take(NOON, ALICE, "m", 1, 1).unwrap();
+        let second = quotas.take(NOON, ALICE, "m", 1, 1).unwrap();
         assert!(quotas.take(NOON + DAY_S, ALICE, "m", 1, 1).is_ok());
-        quotas.give_back(&again);
+        quotas.give_back(&second);
         assert!(quotas.take(NOON + DAY_S, ALICE, "m", 1, 1).is_err());
     }
 
@@ -306,7 +308,7 @@ mod tests {
         (0..MAX_STOCK + 10).for_each(|n| stock.insert(ALICE, id(n)));
         assert!(!stock.holds(ALICE, id(2)));
         assert!(stock.holds(ALICE, id(MAX_STOCK)));
-        assert!(stock.held.len() <= MAX_STOCK);
+        assert!(stock.ids.len() <= MAX_STOCK);
         assert!(stock.order.len() <= MAX_STOCK);
     }
 

@@ -25,7 +25,7 @@ impl Job<'_> {
             match store.expire(self.shared.config.expire) {
                 // A clock that may be wrong burns nothing, and the request still succeeds.
                 Err(e @ StoreError::ClockJump { .. }) => tracing::error!("{e}"),
-                other => drop(other?),
+                result => drop(result?),
             }
         }
         let mut entries = self.page(after)?;
@@ -62,19 +62,19 @@ impl Job<'_> {
         Ok(entries)
     }
 
-    /// Destroys material on disk. Returns all ids that are gone, including `gone` from memory.
-    pub(crate) fn discard(&self, ids: &[MaterialId], mut gone: Vec<MaterialId>) -> Result<Reply, ServeError> {
+    /// Destroys material on disk. Returns all ids that are gone, including `destroyed` from memory.
+    pub(crate) fn discard(&self, ids: &[MaterialId], mut destroyed: Vec<MaterialId>) -> Result<Reply, ServeError> {
         if let Some(store) = &self.shared.store {
-            gone.extend(store.discard(ids, Some(self.client()))?);
+            destroyed.extend(store.discard(ids, Some(self.client()))?);
         }
-        Ok(Reply::Ids(gone))
+        Ok(Reply::Ids(destroyed))
     }
 
     /// The refusal of a client that has used up its share of the disk.
-    pub(crate) fn full(&self, held: u64) -> Result<String, ServeError> {
-        let gone = self.page(None)?.iter().filter(|entry| !self.is_offered(entry)).count();
+    pub(crate) fn full(&self, count: u64) -> Result<String, ServeError> {
+        let orphans = self.page(None)?.iter().filter(|entry| !self.is_offered(entry)).count();
         Ok(format!(
-            "{held} materials are stored for you, as many as you may have ({gone} of them for models that are gone): use some, or destroy \
+            "{count} materials are stored for you, as many as you may have ({orphans} of them for models that are gone): use some, or destroy \
              those that cannot be used with `tacit material discard --orphans`"
         ))
     }

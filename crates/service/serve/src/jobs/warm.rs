@@ -41,17 +41,19 @@ pub(crate) async fn watch(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) 
 }
 
 async fn warm_up(shared: &Shared, offered: Arc<Offered>, backend: Arc<dyn Backend>) {
-    let (threads, most) = (shared.config.threads, shared.config.job_memory.min(shared.config.resident));
-    let (of, started) = (offered.clone(), Instant::now());
+    let (threads, max_bytes) = (shared.config.threads, shared.config.job_memory.min(shared.config.resident));
+    let (offer, started) = (offered.clone(), Instant::now());
     let run = in_thread(move || {
-        let (needs, most) =
-            (needs(&of), ProcessLimits::read(&Roots::default()).available_bytes.unwrap_or(0).min(most) / 2);
-        if needs > most {
-            return Err(format!("it may need {} MiB, and {} may be used for that", needs >> 20, most >> 20));
+        let (needed, max_bytes) = (
+            memory_needed(&offer),
+            ProcessLimits::read(&Roots::default()).available_bytes.unwrap_or(0).min(max_bytes) / 2,
+        );
+        if needed > max_bytes {
+            return Err(format!("it may need {} MiB, and {} may be used for that", needed >> 20, max_bytes >> 20));
         }
-        let learned = run(&of, &backend, threads);
+        let learned = run(&offer, &backend, threads);
         // This client's keys will not be used again.
-        of.model.rest();
+        offer.model.rest();
         learned
     });
     let (model, backend) = (&offered.name, offered.backend);
@@ -70,11 +72,11 @@ async fn warm_up(shared: &Shared, offered: Arc<Offered>, backend: Arc<dyn Backen
 }
 
 /// Most bytes of memory that both parties and a dealer take together.
-fn needs(offered: &Offered) -> u64 {
+fn memory_needed(offered: &Offered) -> u64 {
     let costs = offered.model.costs();
     let phases = [costs.setup, costs.offline, costs.online];
-    let both = phases.iter().map(|p| p.server.peak_memory_bytes.saturating_add(p.client.peak_memory_bytes));
-    both.max().unwrap_or(0).saturating_add(costs.dealing.peak_memory_bytes)
+    let totals = phases.iter().map(|p| p.server.peak_memory_bytes.saturating_add(p.client.peak_memory_bytes));
+    totals.max().unwrap_or(0).saturating_add(costs.dealing.peak_memory_bytes)
 }
 
 /// Resources of client and server. Dealt material comes from a dealer in this process: the input is
@@ -93,13 +95,14 @@ fn resources(offered: &Offered, backend: &Arc<dyn Backend>) -> Result<Sides<Conn
 /// Runs one input through all phases. Returns the durations of the server's.
 fn run(offered: &Offered, backend: &Arc<dyn Backend>, threads: usize) -> Result<Vec<Learned>, String> {
     let Sides { client: client_aids, server: server_aids } = resources(offered, backend).map_err(|e| e.to_string())?;
-    let (mut ours, mut theirs) = mem_pair();
-    let (pool, one) = (thread_pool(threads)?, thread_pool(1)?);
+    let (mut server_channel, mut client_channel) = mem_pair();
+    let (pool, client_pool) = (thread_pool(threads)?, thread_pool(1)?);
     let took = thread::scope(|scope| {
-        let client = scope.spawn(move || one.install(|| as_client(offered, &**backend, &client_aids, &mut theirs)));
-        let took = pool.install(|| as_server(offered, &server_aids, &mut ours));
+        let client = scope
+            .spawn(move || client_pool.install(|| as_client(offered, &**backend, &client_aids, &mut client_channel)));
+        let took = pool.install(|| as_server(offered, &server_aids, &mut server_channel));
         // Otherwise the client would wait for a server that has failed.
-        drop(ours);
+        drop(server_channel);
         match (took, client.join().map_err(|_| "the client's part panicked".to_owned())?) {
             (Ok(took), Ok(())) => Ok(took),
             // A network error only means that the other party has failed.

@@ -48,14 +48,14 @@ impl Offered {
     /// # Errors
     /// If the back end does not run that many inputs as one.
     pub(crate) fn batched(self: &Arc<Self>, batch: usize) -> Result<Arc<Self>, ServeError> {
-        let one = self.of_one();
+        let single = self.of_one();
         if batch == 1 {
-            return Ok(Arc::clone(one));
+            return Ok(Arc::clone(single));
         }
-        let model = one.model.batched(batch)?;
+        let model = single.model.batched(batch)?;
         let material_bytes = model.costs().offline.server.stored_bytes;
-        let (name, of_one, sizes) = (one.name.clone(), Some(Arc::clone(one)), Vec::new());
-        let (backend, public, plan) = (one.backend, one.public, model.digest());
+        let (name, of_one, sizes) = (single.name.clone(), Some(Arc::clone(single)), Vec::new());
+        let (backend, public, plan) = (single.backend, single.public, model.digest());
         Ok(Arc::new(Self { name, backend, public, plan, material_bytes, model, sizes, of_one }))
     }
 
@@ -131,7 +131,7 @@ pub(crate) struct Succession {
     pub(crate) catalog: Catalog,
     pub(crate) changes: Changes,
     /// Models no longer on offer.
-    pub(crate) gone: Vec<Arc<Offered>>,
+    pub(crate) removed: Vec<Arc<Offered>>,
 }
 
 /// Models by name, each with the back ends that it is offered with. Each model is lowered once: all
@@ -190,7 +190,7 @@ impl Catalog {
         self.warm_up.get(id).cloned()
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Offered>> {
+    pub(crate) fn offered_models(&self) -> impl Iterator<Item = &Arc<Offered>> {
         self.models.values().flatten()
     }
 
@@ -225,14 +225,14 @@ impl Catalog {
         self.models.get(&offered.name).is_some_and(|offers| offers.iter().any(|o| Arc::ptr_eq(o, offered)))
     }
 
-    /// Makes this catalog the successor of `before`. Unchanged models keep their old `Arc`, so that
+    /// Makes this catalog the successor of `previous`. Unchanged models keep their old `Arc`, so that
     /// open connections notice nothing.
-    pub(crate) fn after(mut self, before: &Self) -> Succession {
+    pub(crate) fn replace(mut self, previous: &Self) -> Succession {
         let mut changes = Changes::default();
-        let mut gone = Vec::new();
+        let mut removed = Vec::new();
         for offered in self.models.values_mut().flatten() {
             let name = offered.label();
-            match before.find(offered) {
+            match previous.find(offered) {
                 None => changes.added.push(name),
                 old @ Some(_) => match old.filter(|o| offered.identity() == o.identity()) {
                     Some(old) => {
@@ -243,18 +243,18 @@ impl Catalog {
                 },
             }
         }
-        for old in before.models.values().flatten().filter(|old| !self.is_offered(old)) {
+        for old in previous.models.values().flatten().filter(|old| !self.is_offered(old)) {
             if self.find(old).is_none() {
                 changes.withdrawn.push(old.label());
             }
-            gone.push(Arc::clone(old));
+            removed.push(Arc::clone(old));
         }
-        Succession { catalog: self, changes, gone }
+        Succession { catalog: self, changes, removed }
     }
 
-    /// The offered model that has the name and back end of `other`.
-    pub(crate) fn find(&self, other: &Offered) -> Option<&Arc<Offered>> {
-        self.models.get(&other.name)?.iter().find(|o| o.backend == other.backend)
+    /// The offered model that has the name and back end of `offered`.
+    pub(crate) fn find(&self, offered: &Offered) -> Option<&Arc<Offered>> {
+        self.models.get(&offered.name)?.iter().find(|o| o.backend == offered.backend)
     }
 
     /// Plans, for one input, of the models on offer.
@@ -281,14 +281,14 @@ impl Catalog {
         allowed: impl Fn(&str) -> bool,
     ) -> Result<Arc<Offered>, ServeError> {
         let Some(offers) = self.models.get(name).filter(|_| allowed(name)) else {
-            let known: Vec<&str> = self.models.keys().map(String::as_str).filter(|name| allowed(name)).collect();
-            let text = format!("there is no model `{}`; there are: {}", short(name), known.join(", "));
+            let available: Vec<&str> = self.models.keys().map(String::as_str).filter(|name| allowed(name)).collect();
+            let text = format!("there is no model `{}`; there are: {}", short(name), available.join(", "));
             return Err(ServeError::NotGranted(text));
         };
         offers.iter().find(|o| o.backend == backend).cloned().ok_or_else(|| {
-            let known: Vec<&str> = offers.iter().map(|o| o.backend).collect();
-            let (asked, known) = (short(backend), known.join(", "));
-            ServeError::NotGranted(format!("model `{name}` is not offered with `{asked}`, but with: {known}"))
+            let available: Vec<&str> = offers.iter().map(|o| o.backend).collect();
+            let (requested, available) = (short(backend), available.join(", "));
+            ServeError::NotGranted(format!("model `{name}` is not offered with `{requested}`, but with: {available}"))
         })
     }
 }

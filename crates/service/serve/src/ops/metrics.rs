@@ -33,7 +33,7 @@ struct ModelLabels {
 
 /// Labels of pool draws: whether an offline phase found material in a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Drawn {
+struct PoolDrawLabels {
     model: String,
     backend: String,
     name: &'static str,
@@ -45,7 +45,7 @@ const EMPTY: &str = "empty";
 
 /// A single label.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Named {
+struct NameLabel {
     name: &'static str,
 }
 
@@ -61,22 +61,22 @@ pub(crate) struct Metrics {
     profile_error: Family<PhaseLabels, Histogram, fn() -> Histogram>,
     dispatch: Histogram,
     failed: Family<PhaseLabels, Counter>,
-    refused: Family<Named, Counter>,
+    refused: Family<NameLabel, Counter>,
     sent: Family<PhaseLabels, Counter>,
     received: Family<PhaseLabels, Counter>,
-    connections: Family<Named, Gauge>,
+    connections: Family<NameLabel, Gauge>,
     greeting_places: Gauge,
-    jobs: Family<Named, Gauge>,
-    cores: Family<Named, Gauge>,
-    dealings: Family<Named, Gauge>,
-    memory: Family<Named, Gauge>,
-    disk: Family<Named, Gauge>,
-    materials: Family<Named, Gauge>,
+    jobs: Family<NameLabel, Gauge>,
+    cores: Family<NameLabel, Gauge>,
+    dealings: Family<NameLabel, Gauge>,
+    memory: Family<NameLabel, Gauge>,
+    disk: Family<NameLabel, Gauge>,
+    materials: Family<NameLabel, Gauge>,
     pooled: Family<ModelLabels, Gauge>,
-    drawn: Family<Drawn, Counter>,
+    pool_draws: Family<PoolDrawLabels, Counter>,
     stored: Gauge,
     uptime: Real,
-    expiry: Family<Named, Gauge>,
+    expiry: Family<NameLabel, Gauge>,
 }
 
 /// Buckets from a millisecond to nine minutes.
@@ -113,7 +113,7 @@ impl Metrics {
             disk: Family::default(),
             materials: Family::default(),
             pooled: Family::default(),
-            drawn: Family::default(),
+            pool_draws: Family::default(),
             stored: Gauge::default(),
             uptime: Real::default(),
             expiry: Family::default(),
@@ -134,7 +134,11 @@ impl Metrics {
         registry.register("jobs", "Inputs now, by state", self.jobs.clone());
         registry.register("materials", "Materials in the ledger, by state", self.materials.clone());
         registry.register("pooled_materials", "Ready materials that are for no client yet", self.pooled.clone());
-        registry.register("pool_draws", "Offline phases that could use pooled material, by result", self.drawn.clone());
+        registry.register(
+            "pool_draws",
+            "Offline phases that could use pooled material, by result",
+            self.pool_draws.clone(),
+        );
         registry.register("cores", "Threads used and available", self.cores.clone());
         registry.register(
             "dealings",
@@ -174,24 +178,24 @@ impl Metrics {
     }
 
     /// Records a phase that has ended.
-    pub(crate) fn phase(&self, of: &PhaseLabels, figures: &Figures) {
-        self.phase_time.get_or_create(of).observe(figures.wall_s);
-        self.sent.get_or_create(of).inc_by(figures.sent_bytes);
-        self.received.get_or_create(of).inc_by(figures.received_bytes);
+    pub(crate) fn record_phase(&self, labels: &PhaseLabels, figures: &Figures) {
+        self.phase_time.get_or_create(labels).observe(figures.wall_s);
+        self.sent.get_or_create(labels).inc_by(figures.sent_bytes);
+        self.received.get_or_create(labels).inc_by(figures.received_bytes);
     }
 
     /// Records the time between the decision to start a phase and the message to its client.
-    pub(crate) fn dispatched(&self, after: Duration) {
-        self.dispatch.observe(after.as_secs_f64());
+    pub(crate) fn record_dispatch(&self, delay: Duration) {
+        self.dispatch.observe(delay.as_secs_f64());
     }
 
     /// Records how long a phase took (more than 0 seconds) and was expected to take.
-    pub(crate) fn observe_profile_error(&self, of: &PhaseLabels, expected_s: f64, took_s: f64) {
-        self.profile_error.get_or_create(of).observe((took_s - expected_s).abs() / took_s);
+    pub(crate) fn observe_profile_error(&self, labels: &PhaseLabels, expected_s: f64, took_s: f64) {
+        self.profile_error.get_or_create(labels).observe((took_s - expected_s).abs() / took_s);
     }
 
     /// Records an answered input.
-    pub(crate) fn served(&self, model: &str, backend: &str, delay_s: f64, waiting_s: f64) {
+    pub(crate) fn record_answer(&self, model: &str, backend: &str, delay_s: f64, waiting_s: f64) {
         let labels = ModelLabels { model: model.to_owned(), backend: backend.to_owned() };
         self.served.get_or_create(&labels).inc();
         self.delay.get_or_create(&labels).observe(delay_s);
@@ -199,42 +203,47 @@ impl Metrics {
     }
 
     /// Records an offline phase that looked for material in a pool.
-    pub(crate) fn drawn(&self, model: &str, backend: &str, found: bool) {
+    pub(crate) fn record_draw(&self, model: &str, backend: &str, found: bool) {
         let name = if found { FOUND } else { EMPTY };
-        self.drawn.get_or_create(&Drawn { model: model.to_owned(), backend: backend.to_owned(), name }).inc();
+        self.pool_draws
+            .get_or_create(&PoolDrawLabels { model: model.to_owned(), backend: backend.to_owned(), name })
+            .inc();
     }
 
     /// Counts a job that broke off.
-    pub(crate) fn failed(&self, of: &PhaseLabels) {
-        self.failed.get_or_create(of).inc();
+    pub(crate) fn count_failure(&self, labels: &PhaseLabels) {
+        self.failed.get_or_create(labels).inc();
     }
 
     /// Counts a refused connection or request.
-    pub(crate) fn refused(&self, kind: &'static str) {
-        self.refused.get_or_create(&Named { name: kind }).inc();
+    pub(crate) fn count_refusal(&self, kind: &'static str) {
+        self.refused.get_or_create(&NameLabel { name: kind }).inc();
     }
 
     /// Returns all figures as text; gauges show the snapshot and the ledger's counts.
-    pub(crate) fn text(&self, now: &Snapshot, ledger: &Counts) -> String {
+    pub(crate) fn text(&self, snapshot: &Snapshot, ledger: &Counts) -> String {
         let Counts { ready, ready_bytes, unsettled, burnt } = *ledger;
         let materials = [("ready", ready), ("unsettled", unsettled), ("burnt", burnt)];
         materials.into_iter().for_each(|(name, n)| set(&self.materials, name, n));
-        self.stored.set(whole(ready_bytes));
+        self.stored.set(to_gauge(ready_bytes));
         self.pooled.clear();
-        for row in &now.pools {
+        for row in &snapshot.pools {
             let labels = ModelLabels { model: row.model.clone(), backend: row.backend.to_owned() };
             self.pooled.get_or_create(&labels).inc_by(row.ready as i64);
             for name in [FOUND, EMPTY] {
                 let (model, backend) = (row.model.clone(), row.backend.to_owned());
                 // Creates the counter, so that it appears even at 0.
-                self.drawn.get_or_create(&Drawn { model, backend, name }).inc_by(0);
+                self.pool_draws.get_or_create(&PoolDrawLabels { model, backend, name }).inc_by(0);
             }
         }
-        let connections =
-            [("client", now.connections), ("control", now.control_connections), ("unknown", now.greetings)];
+        let connections = [
+            ("client", snapshot.connections),
+            ("control", snapshot.control_connections),
+            ("unknown", snapshot.greetings),
+        ];
         connections.into_iter().for_each(|(name, n)| set(&self.connections, name, n as u64));
-        self.greeting_places.set(now.greeting_places as i64);
-        let Queues { pre, waiting, transit, ready, running_pre, running_on } = now.queues;
+        self.greeting_places.set(snapshot.greeting_places as i64);
+        let Queues { pre, waiting, transit, ready, running_pre, running_on } = snapshot.queues;
         let jobs = [
             ("pre", pre),
             ("waiting", waiting),
@@ -244,26 +253,28 @@ impl Metrics {
             ("running_on", running_on),
         ];
         jobs.into_iter().for_each(|(name, n)| set(&self.jobs, name, n as u64));
-        for (name, Amounts { cores, memory, disk, dealings }) in [("used", now.used), ("capacity", now.capacity)] {
+        for (name, Amounts { cores, memory, disk, dealings }) in
+            [("used", snapshot.used), ("capacity", snapshot.capacity)]
+        {
             set(&self.cores, name, cores);
             set(&self.dealings, name, dealings);
             set(&self.memory, name, memory);
             set(&self.disk, name, disk);
         }
-        now.certificates.iter().for_each(|row| set(&self.expiry, row.name, row.expires_s));
-        self.uptime.set(now.uptime_s);
-        let mut out = String::new();
-        text::encode(&mut out, &self.registry).expect("a String takes everything");
-        out
+        snapshot.certificates.iter().for_each(|row| set(&self.expiry, row.name, row.expires_s));
+        self.uptime.set(snapshot.uptime_s);
+        let mut output = String::new();
+        text::encode(&mut output, &self.registry).expect("a String takes everything");
+        output
     }
 }
 
 /// Sets the gauge of a name.
-fn set(family: &Family<Named, Gauge>, name: &'static str, value: u64) {
-    family.get_or_create(&Named { name }).set(whole(value));
+fn set(family: &Family<NameLabel, Gauge>, name: &'static str, value: u64) {
+    family.get_or_create(&NameLabel { name }).set(to_gauge(value));
 }
 
 /// Converts a value to a gauge's signed integer.
-fn whole(value: u64) -> i64 {
+fn to_gauge(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -19,7 +19,7 @@ pub(crate) struct Load {
     /// Busy cores, including those of this process.
     pub(crate) busy: f64,
     /// Cores kept busy by this process.
-    pub(crate) own: f64,
+    pub(crate) own_cores: f64,
     /// Resident bytes of this process.
     pub(crate) resident: u64,
     /// Resident bytes that jobs hold; 0 if the allocator does not count.
@@ -46,18 +46,18 @@ const SPARE: u64 = 64 << 20;
 
 /// Bytes left free of the memory that the process may have.
 fn spare(limits: &ProcessLimits) -> u64 {
-    limits.memory_bytes.map_or(SPARE, |most| SPARE.min(most / 8))
+    limits.memory_bytes.map_or(SPARE, |max| SPARE.min(max / 8))
 }
 
-/// Memory that jobs may take together, by estimate: at most `asked`, and at most what this process
+/// Memory that jobs may take together, by estimate: at most `requested`, and at most what this process
 /// may have beyond what it holds. With more, it would be killed.
-pub(crate) fn job_memory(asked: u64) -> u64 {
-    allowed(asked, &ProcessLimits::read(&Roots::default()), resident())
+pub(crate) fn job_memory(requested: u64) -> u64 {
+    limit_memory(requested, &ProcessLimits::read(&Roots::default()), resident())
 }
 
-fn allowed(asked: u64, limits: &ProcessLimits, resident: u64) -> u64 {
-    let Some(most) = limits.memory_bytes else { return asked };
-    asked.min(most.saturating_sub(resident).saturating_sub(spare(limits)))
+fn limit_memory(requested: u64, limits: &ProcessLimits, resident: u64) -> u64 {
+    let Some(max) = limits.memory_bytes else { return requested };
+    requested.min(max.saturating_sub(resident).saturating_sub(spare(limits)))
 }
 
 impl Limits {
@@ -68,23 +68,23 @@ impl Limits {
         if load.resident > self.resident || scarce {
             return 0;
         }
-        let others = (load.busy - load.own).max(0.0);
-        let mut left = (load.cores - others).min(f64::from(self.cores));
+        let other_cores = (load.busy - load.own_cores).max(0.0);
+        let mut remaining = (load.cores - other_cores).min(f64::from(self.cores));
         if load.process.cores > 0.0 {
-            left = left.min(load.process.cores);
+            remaining = remaining.min(load.process.cores);
         }
-        let idle = (f64::from(running) - load.own).max(0.0);
+        let idle = (f64::from(running) - load.own_cores).max(0.0);
         // The cast saturates.
-        ((left + idle).round() as u32).max(self.widest)
+        ((remaining + idle).round() as u32).max(self.widest)
     }
 
     /// Memory for jobs: what other processes leave within the limit, but at least enough for the
     /// `largest` job. Running jobs have reserved `used` and already hold part of it.
     pub(crate) fn memory(&self, load: &Load, used: u64, largest: u64) -> u64 {
         let Some(available) = load.process.available_bytes else { return self.memory };
-        let taken = used.min(load.jobs);
-        let left = available.saturating_sub(spare(&load.process)).saturating_add(taken);
-        left.max(largest).min(self.memory)
+        let held = used.min(load.jobs);
+        let remaining = available.saturating_sub(spare(&load.process)).saturating_add(held);
+        remaining.max(largest).min(self.memory)
     }
 }
 
@@ -97,7 +97,7 @@ pub(crate) async fn watch(tell: impl Fn(Load) -> bool, mut stop: watch::Receiver
     };
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut before, mut last) = ((0.0, process_cpu_s()), Instant::now());
+    let (mut previous, mut last) = ((0.0, process_cpu_s()), Instant::now());
     loop {
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return,
@@ -107,17 +107,17 @@ pub(crate) async fn watch(tell: impl Fn(Load) -> bool, mut stop: watch::Receiver
             Ok(cores) => cores,
             Err(e) => return tracing::warn!("the machine's load is no longer followed: {e}"),
         };
-        let now = (cores.iter().map(|c| c.user_s + c.system_s).sum::<f64>(), process_cpu_s());
+        let current = (cores.iter().map(|c| c.user_s + c.system_s).sum::<f64>(), process_cpu_s());
         let seconds = last.elapsed().as_secs_f64().max(1e-3);
         let load = Load {
             cores: cores.len() as f64,
-            busy: ((now.0 - before.0) / seconds).max(0.0),
-            own: ((now.1 - before.1) / seconds).max(0.0),
+            busy: ((current.0 - previous.0) / seconds).max(0.0),
+            own_cores: ((current.1 - previous.1) / seconds).max(0.0),
             resident: resident(),
             jobs: heap::held(),
             process: ProcessLimits::read(&roots),
         };
-        (before, last) = (now, Instant::now());
+        (previous, last) = (current, Instant::now());
         if !tell(load) {
             return;
         }
@@ -142,12 +142,12 @@ mod tests {
 
     const LIMITS: Limits = Limits { cores: 4, widest: 1, memory: 8 << 30, resident: 1 << 30 };
 
-    fn left(available: u64) -> ProcessLimits {
+    fn with_available(available: u64) -> ProcessLimits {
         ProcessLimits { available_bytes: Some(available), ..ProcessLimits::default() }
     }
 
-    fn cores(busy: f64, own: f64, running: u32) -> u32 {
-        LIMITS.cores(&Load { cores: 8.0, busy, own, ..Load::default() }, running)
+    fn cores(busy: f64, own_cores: f64, running: u32) -> u32 {
+        LIMITS.cores(&Load { cores: 8.0, busy, own_cores, ..Load::default() }, running)
     }
 
     #[test]
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn other_processes_take_memory_and_give_it_back() {
         let memory = |available: u64, used: u64, largest: u64| {
-            let process = left((available << 20) + SPARE);
+            let process = with_available((available << 20) + SPARE);
             let load = Load { jobs: 1 << 30, process, ..Load::default() };
             LIMITS.memory(&load, used << 20, largest << 20) >> 20
         };
@@ -181,31 +181,31 @@ mod tests {
         assert_eq!(memory(10, 0, 900), 900, "the largest job can run alone");
         assert_eq!(memory(10, 0, 9000), 8192, "if it may run at all");
         assert_eq!(LIMITS.memory(&Load::default(), 0, 0), 8 << 30, "where nothing is known");
-        let scarce = Load { cores: 8.0, process: left(SPARE - 1), ..Load::default() };
+        let scarce = Load { cores: 8.0, process: with_available(SPARE - 1), ..Load::default() };
         assert_eq!(LIMITS.cores(&scarce, 0), 0, "and waits while there is next to none");
     }
 
     #[test]
     fn a_small_container_runs_one_job_where_two_would_be_killed() {
-        let of = |most: u64, available: u64| ProcessLimits {
-            memory_bytes: Some(most << 20),
+        let limits_of = |max: u64, available: u64| ProcessLimits {
+            memory_bytes: Some(max << 20),
             available_bytes: Some(available << 20),
             cores: 1.5,
         };
         // 170 MiB, of which the server has 55; a job takes 60.
-        let limits = Limits { memory: allowed(u64::MAX, &of(170, 115), 55 << 20), ..LIMITS };
+        let limits = Limits { memory: limit_memory(u64::MAX, &limits_of(170, 115), 55 << 20), ..LIMITS };
         assert!((90 << 20..=94 << 20).contains(&limits.memory), "{}", limits.memory);
         let memory = |available: u64, used: u64, jobs: u64| {
-            let load = Load { jobs: jobs << 20, process: of(170, available), ..Load::default() };
+            let load = Load { jobs: jobs << 20, process: limits_of(170, available), ..Load::default() };
             limits.memory(&load, used << 20, 60 << 20) >> 20
         };
         assert!((60..120).contains(&memory(115, 0, 0)), "the first");
         assert!(memory(115, 60, 0) < 120, "which has only begun");
         assert!(memory(60, 60, 55) < 120, "and while it runs");
-        assert_eq!(allowed(10 << 20, &of(170, 115), 55 << 20), 10 << 20, "less was asked for");
-        assert_eq!(allowed(10 << 20, &ProcessLimits::default(), 0), 10 << 20, "nothing is known");
-        assert_eq!(allowed(u64::MAX, &of(20, 5), 55 << 20), 0, "next to nothing is allowed");
-        let load = Load { cores: 64.0, process: of(170, 115), ..Load::default() };
+        assert_eq!(limit_memory(10 << 20, &limits_of(170, 115), 55 << 20), 10 << 20, "less was asked for");
+        assert_eq!(limit_memory(10 << 20, &ProcessLimits::default(), 0), 10 << 20, "nothing is known");
+        assert_eq!(limit_memory(u64::MAX, &limits_of(20, 5), 55 << 20), 0, "next to nothing is allowed");
+        let load = Load { cores: 64.0, process: limits_of(170, 115), ..Load::default() };
         assert_eq!(LIMITS.cores(&load, 0), 2, "a quota of one and a half, rounded");
     }
 
@@ -219,23 +219,26 @@ mod tests {
             runtime.block_on(watch(move |load| sender.send(load).is_ok(), stop));
         });
         let available = || loads.recv().unwrap().process.available_bytes.unwrap();
-        let until = |holds: &dyn Fn(u64) -> bool| (0..60).any(|_| holds(available()));
-        let before = available();
+        let becomes = |holds: &dyn Fn(u64) -> bool| (0..60).any(|_| holds(available()));
+        let initial = available();
         // Large, so that other processes' changes make no difference.
-        let taken = (before / 4).min(1 << 30);
+        let amount = (initial / 4).min(1 << 30);
         let mut tail = Command::new("tail");
-        tail.args(["-c", &taken.to_string()]).stdin(Stdio::piped()).stdout(Stdio::null());
-        let mut other = tail.spawn().unwrap();
+        tail.args(["-c", &amount.to_string()]).stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut child = tail.spawn().unwrap();
         // `tail` keeps the last bytes until its input ends.
-        let mut input = other.stdin.take().unwrap();
-        io::copy(&mut io::repeat(0).take(taken), &mut input).unwrap();
-        assert!(until(&|now| now < before - taken / 2), "{before} bytes before, and {taken} were taken");
+        let mut input = child.stdin.take().unwrap();
+        io::copy(&mut io::repeat(0).take(amount), &mut input).unwrap();
+        assert!(becomes(&|bytes| bytes < initial - amount / 2), "{initial} bytes before, and {amount} were taken");
         let during = available();
-        let load = Load { process: left(during), ..Load::default() };
-        assert!(Limits { memory: u64::MAX, ..LIMITS }.memory(&load, 0, 0) < before - taken / 2, "jobs may take less");
-        other.kill().unwrap();
-        other.wait().unwrap();
-        assert!(until(&|now| now > during + taken / 2), "{during} bytes meanwhile, and {taken} were given back");
+        let load = Load { process: with_available(during), ..Load::default() };
+        assert!(Limits { memory: u64::MAX, ..LIMITS }.memory(&load, 0, 0) < initial - amount / 2, "jobs may take less");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(
+            becomes(&|bytes| bytes > during + amount / 2),
+            "{during} bytes meanwhile, and {amount} were given back"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The driver's record of jobs, clients and models since the start, for snapshots, metrics and
 //! traces. Its size is bounded, however many requests arrive.
 use crate::Catalog;
-use crate::accept::identity::called;
+use crate::accept::identity::client_label;
 use crate::jobs::estimates::phase_name;
 use crate::jobs::queue::{OfferName, Planned};
 use crate::jobs::quota::Bucket;
@@ -47,7 +47,7 @@ pub(crate) struct Measured {
 struct RecordedJob {
     id: u64,
     phase: Phase,
-    of: PhaseLabels,
+    labels: PhaseLabels,
     client: ClientId,
     name: Arc<str>,
     /// The client's name for the input.
@@ -65,15 +65,15 @@ impl RecordedJob {
     /// Logs the job's end under the input's name, which the client's log shows, too.
     fn log(&self, outcome: &str, now: Instant) {
         let input = self.input.map_or_else(|| "none".to_owned(), |name| name.to_string());
-        let PhaseLabels { phase, model, backend } = &self.of;
-        let (client, name, started) = (self.client, &self.name, self.started.map_or(now, |(at, _)| at));
+        let PhaseLabels { phase, model, backend } = &self.labels;
+        let (client, name, started) = (self.client, &self.name, self.started.map_or(now, |(start, _)| start));
         let (queued, ran) = (seconds(self.queued, started), seconds(started, now));
         tracing::info!(%input, %client, %name, %model, %backend, "{phase} {outcome}: queued {queued:.3} s, ran {ran:.3} s");
     }
 
     /// Returns the job as a trace span.
     fn traced(&self, measured: Option<&Measured>, outcome: &'static str, now: Instant) -> traces::Ended {
-        let PhaseLabels { phase, model, backend } = self.of.clone();
+        let PhaseLabels { phase, model, backend } = self.labels.clone();
         traces::Ended {
             job: self.id,
             client: self.client,
@@ -84,7 +84,7 @@ impl RecordedJob {
             backend,
             outcome,
             queued: now.saturating_duration_since(self.queued),
-            started: self.started.map(|(at, threads)| (now.saturating_duration_since(at), threads)),
+            started: self.started.map(|(start, threads)| (now.saturating_duration_since(start), threads)),
             traffic: measured.map(|m| [m.figures.sent_bytes, m.figures.received_bytes]),
             memory: measured.and_then(|m| m.memory),
         }
@@ -104,7 +104,7 @@ struct Client {
     /// Number of the last job when the client was last active.
     last: u64,
     /// How many refusals of the client may be recorded now.
-    kept: Option<Bucket>,
+    refusal_budget: Option<Bucket>,
     answers: Answers,
 }
 
@@ -154,7 +154,7 @@ impl Recent {
     }
 
     fn per_second(&self, second: u64) -> f64 {
-        let n: u64 = self.0.iter().filter(|(at, _)| at + WINDOW > second).map(|(_, n)| n).sum();
+        let n: u64 = self.0.iter().filter(|(time, _)| time + WINDOW > second).map(|(_, n)| n).sum();
         n as f64 / WINDOW.min(second + 1) as f64
     }
 }
@@ -167,7 +167,7 @@ pub(crate) struct Record {
     /// Number of jobs since the start.
     jobs: u64,
     live: BTreeMap<Number, RecordedJob>,
-    ended: VecDeque<JobRow>,
+    ended_jobs: VecDeque<JobRow>,
     clients: BTreeMap<ClientId, Client>,
     models: BTreeMap<String, Model>,
     /// Answers of all models and clients.
@@ -186,7 +186,7 @@ impl Record {
             names: HashMap::new(),
             jobs: 0,
             live: BTreeMap::new(),
-            ended: VecDeque::new(),
+            ended_jobs: VecDeque::new(),
             clients: BTreeMap::new(),
             models: BTreeMap::new(),
             answers: Answers::default(),
@@ -210,8 +210,8 @@ impl Record {
         }
     }
 
-    fn secs(&self, at: Instant) -> f64 {
-        seconds(self.start, at)
+    fn secs(&self, time: Instant) -> f64 {
+        seconds(self.start, time)
     }
 
     /// Returns a client's row. With too many clients, the least recently active idle one is
@@ -230,24 +230,30 @@ impl Record {
 
     /// Counts a connection. `name` is from the client's own certificate; `None` if a helper
     /// connects.
-    pub(crate) fn connected(&mut self, client: ClientId, name: Option<Arc<str>>) {
+    pub(crate) fn record_connection(&mut self, client: ClientId, name: Option<Arc<str>>) {
         let row = self.client(client);
         row.connections += 1;
         row.name = name.unwrap_or_else(|| Arc::clone(&row.name));
     }
 
     /// A client's name and fingerprint: `alice (5f0c..)`.
-    pub(crate) fn called(&self, client: ClientId) -> String {
-        called(self.clients.get(&client).map_or("", |client| &*client.name), client)
+    pub(crate) fn label_of(&self, client: ClientId) -> String {
+        client_label(self.clients.get(&client).map_or("", |client| &*client.name), client)
     }
 
-    pub(crate) fn disconnected(&mut self, client: ClientId) {
+    pub(crate) fn record_disconnection(&mut self, client: ClientId) {
         let row = self.client(client);
         row.connections = row.connections.saturating_sub(1);
     }
 
     /// Records a client's request if it is for a job.
-    pub(crate) fn asked(&mut self, number: Number, client: ClientId, request: &Request, binding: Option<Binding>) {
+    pub(crate) fn record_request(
+        &mut self,
+        number: Number,
+        client: ClientId,
+        request: &Request,
+        binding: Option<Binding>,
+    ) {
         let phase = match request {
             Request::Setup => Phase::Setup,
             Request::Prepare { .. } | Request::Refill { .. } => Phase::Offline,
@@ -261,12 +267,12 @@ impl Record {
         let Some(names) = binding.and_then(|b| self.names.get(&(b.model, b.plan))) else {
             return self.client(client).refused += 1;
         };
-        let of = PhaseLabels { phase: phase.name(), model: names.0.clone(), backend: names.1.clone() };
+        let labels = PhaseLabels { phase: phase.name(), model: names.0.clone(), backend: names.1.clone() };
         let input = request.input();
         let live = RecordedJob {
             id: self.jobs,
             phase,
-            of,
+            labels,
             client,
             name: Arc::clone(&self.client(client).name),
             input,
@@ -279,7 +285,7 @@ impl Record {
         self.client(client).queued += 1;
     }
 
-    pub(crate) fn started(&mut self, number: Number, threads: usize, planned: Option<Planned>) {
+    pub(crate) fn record_start(&mut self, number: Number, threads: usize, planned: Option<Planned>) {
         let Some(live) = self.live.get_mut(&number) else { return };
         live.started = Some((Instant::now(), threads));
         live.planned = planned;
@@ -289,51 +295,51 @@ impl Record {
     }
 
     /// Records a job's end: with its measurements, or refused.
-    pub(crate) fn finished(&mut self, number: Number, measured: Option<&Measured>) {
+    pub(crate) fn record_end(&mut self, number: Number, measured: Option<&Measured>) {
         let Some(live) = self.live.remove(&number) else { return };
         // A job either runs the phase that was asked for, or is refused.
         let measured = measured.filter(|m| m.phase == live.phase);
         if let Some(measured) = measured {
-            self.metrics.phase(&live.of, &measured.figures);
+            self.metrics.record_phase(&live.labels, &measured.figures);
         }
         self.end(live, measured, if measured.is_some() { "done" } else { "refused" });
     }
 
     /// Records an answered input: `delay_s` from its arrival to its answer, `waiting_s` to its
     /// online phase.
-    pub(crate) fn served(&mut self, client: ClientId, of: &OfferName, delay_s: f64, waiting_s: f64) {
-        self.metrics.served(&of.model, of.backend, delay_s, waiting_s);
+    pub(crate) fn record_answer(&mut self, client: ClientId, offer: &OfferName, delay_s: f64, waiting_s: f64) {
+        self.metrics.record_answer(&offer.model, offer.backend, delay_s, waiting_s);
         let second = self.start.elapsed().as_secs();
         self.answers.count(second, delay_s, waiting_s);
         self.client(client).answers.count(second, delay_s, waiting_s);
-        if let Some(model) = self.models.get_mut(&*of.model) {
+        if let Some(model) = self.models.get_mut(&*offer.model) {
             model.answers.count(second, delay_s, waiting_s);
         }
     }
 
     /// Records how long a phase took and how long it was expected to take.
-    pub(crate) fn compared(&self, of: &OfferName, phase: JobPhase, expected: Span, took: Span) {
+    pub(crate) fn record_duration(&self, offer: &OfferName, phase: JobPhase, expected: Span, took: Span) {
         let labels =
-            PhaseLabels { phase: phase_name(phase), model: of.model.to_string(), backend: of.backend.to_owned() };
+            PhaseLabels { phase: phase_name(phase), model: offer.model.to_string(), backend: offer.backend.to_owned() };
         self.metrics.observe_profile_error(&labels, expected.secs(), took.secs());
     }
 
     /// Records whether an offline phase found material in a pool.
-    pub(crate) fn drawn(&self, of: &OfferName, found: bool) {
-        self.metrics.drawn(&of.model, of.backend, found);
+    pub(crate) fn record_draw(&self, offer: &OfferName, found: bool) {
+        self.metrics.record_draw(&offer.model, offer.backend, found);
     }
 
     /// Records that a job's client deviated from the protocol.
-    pub(crate) fn deviated(&mut self, number: Number, fault: &'static str) {
+    pub(crate) fn record_deviation(&mut self, number: Number, fault: &'static str) {
         if let Some(live) = self.live.get_mut(&number) {
             live.fault = Some(fault);
         }
     }
 
     /// Records the end of a connection, and of its job if there was one.
-    pub(crate) fn broke_off(&mut self, number: Number) {
+    pub(crate) fn record_failure(&mut self, number: Number) {
         if let Some(live) = self.live.remove(&number) {
-            self.metrics.failed(&live.of);
+            self.metrics.count_failure(&live.labels);
             self.end(live, None, "failed");
         }
     }
@@ -346,9 +352,9 @@ impl Record {
             _ => &mut row.failed,
         } += 1;
         let now = Instant::now();
-        let mut bucket = row.kept.unwrap_or_else(|| Bucket::full(now, REFUSALS_KEPT));
+        let mut bucket = row.refusal_budget.unwrap_or_else(|| Bucket::full(now, REFUSALS_KEPT));
         let is_kept = outcome != "refused" || bucket.take(now, REFUSALS_KEPT, 1).is_ok();
-        row.kept = Some(bucket);
+        row.refusal_budget = Some(bucket);
         if live.started.is_none() {
             row.queued = row.queued.saturating_sub(1);
         }
@@ -360,20 +366,20 @@ impl Record {
         if let Some(mut job) = self.row(&live) {
             job.memory = measured.and_then(|m| m.memory).unwrap_or(0);
             (job.ended_s, job.outcome) = (Some(self.secs(Instant::now())), Some(outcome));
-            self.ended.truncate(ENDED - 1);
-            self.ended.push_front(job);
+            self.ended_jobs.truncate(ENDED - 1);
+            self.ended_jobs.push_front(job);
         }
     }
 
     fn keep_ended(&self, live: &RecordedJob, measured: Option<&Measured>, outcome: &'static str, now: Instant) {
-        let started = live.started.map(|(at, _)| at);
+        let started = live.started.map(|(start, _)| start);
         self.keep(Row::Ended(Ended {
             client: live.client,
             client_name: Arc::clone(&live.name),
             input: live.input,
-            model: live.of.model.clone(),
-            backend: live.of.backend.clone(),
-            phase: live.of.phase,
+            model: live.labels.model.clone(),
+            backend: live.labels.backend.clone(),
+            phase: live.labels.phase,
             outcome,
             fault: live.fault,
             queued_s: seconds(live.queued, started.unwrap_or(now)),
@@ -398,15 +404,15 @@ impl Record {
         let (started, threads) = live.started?;
         Some(JobRow {
             id: live.id,
-            phase: live.of.phase,
-            model: live.of.model.clone(),
-            backend: live.of.backend.clone(),
+            phase: live.labels.phase,
+            model: live.labels.model.clone(),
+            backend: live.labels.backend.clone(),
             client: live.client,
             client_name: live.name.to_string(),
             input: live.input.map(|name| name.to_string()),
             threads,
             memory: 0,
-            known_s: self.secs(live.planned.map_or(live.queued, |planned| planned.known)),
+            known_s: self.secs(live.planned.map_or(live.queued, |planned| planned.known_since)),
             queued_s: self.secs(live.queued),
             started_s: self.secs(started),
             expected_s: live.planned.map(|planned| planned.expected.secs()),
@@ -416,15 +422,15 @@ impl Record {
     }
 
     /// Counts a refused connection or request.
-    pub(crate) fn refused(&mut self, kind: &'static str) {
+    pub(crate) fn record_refusal(&mut self, kind: &'static str) {
         self.refusals += 1;
-        self.metrics.refused(kind);
+        self.metrics.count_refusal(kind);
     }
 
     /// Returns a snapshot of the record; other fields keep their defaults.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let running = self.live.values().filter_map(|live| self.row(live));
-        let jobs: Vec<JobRow> = running.take(RUNNING).chain(self.ended.iter().cloned()).collect();
+        let jobs: Vec<JobRow> = running.take(RUNNING).chain(self.ended_jobs.iter().cloned()).collect();
         let now = Instant::now();
         let second = self.secs(now) as u64;
         let [mean_delay_s, mean_waiting_s] = self.answers.means();
@@ -481,8 +487,8 @@ impl Record {
 }
 
 /// The seconds from one time to another; 0 if the second is earlier.
-fn seconds(from: Instant, to: Instant) -> f64 {
-    to.saturating_duration_since(from).as_secs_f64()
+fn seconds(start: Instant, end: Instant) -> f64 {
+    end.saturating_duration_since(start).as_secs_f64()
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub(crate) fn access(shared: &Shared) -> Result<bool, ServeError> {
 pub(crate) async fn serve(
     shared: Arc<Shared>,
     mut source: Option<Box<dyn Source>>,
-    mut asked: Receiver<AskReload>,
+    mut requests: Receiver<AskReload>,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut looks = interval_at(Instant::now() + LOOKS, LOOKS);
@@ -60,17 +60,17 @@ pub(crate) async fn serve(
                 advise(&shared);
                 continue;
             }
-            reply = asked.recv() => match reply {
+            reply = requests.recv() => match reply {
                 Some(reply) => reply,
                 None => return,
             },
         };
-        let told = reload(&shared, &mut source).await;
-        if let Err(wrong) = &told {
+        let result = reload(&shared, &mut source).await;
+        if let Err(wrong) = &result {
             tracing::error!("{wrong}");
         }
         // The requester may be gone.
-        let _ = reply.send(told);
+        let _ = reply.send(result);
     }
 }
 
@@ -83,40 +83,40 @@ fn advise(shared: &Shared) {
 }
 
 async fn reload(shared: &Arc<Shared>, source: &mut Option<Box<dyn Source>>) -> Result<Reloaded, String> {
-    let mut done = Reloaded::default();
-    let mut wrong = Vec::new();
+    let mut reloaded = Reloaded::default();
+    let mut faults = Vec::new();
     let of_rules = shared.clone();
     match in_thread(move || access(&of_rules)).await {
-        Some(Ok(read)) => done.access = read,
-        Some(Err(e)) => wrong.push(format!("the rules of access stay as they were: {e}")),
-        None => wrong.push("the rules of access stay as they were: reading them broke down".into()),
+        Some(Ok(result)) => reloaded.access = result,
+        Some(Err(e)) => faults.push(format!("the rules of access stay as they were: {e}")),
+        None => faults.push("the rules of access stay as they were: reading them broke down".into()),
     }
-    if let Some(mut from) = source.take() {
-        let read = in_thread(move || {
-            let identity = from.identity();
-            (from, identity)
+    if let Some(mut reader) = source.take() {
+        let result = in_thread(move || {
+            let identity = reader.identity();
+            (reader, identity)
         });
         // A source that panics is lost, and what it has read with it.
-        let Some((mut from, identity)) = read.await else { return Err(broken(wrong)) };
+        let Some((mut reader, identity)) = result.await else { return Err(broken(faults)) };
         match identity {
             Ok(identity) => {
                 shared.tls.send_replace(Handshakes::new(&identity, shared.config.max_control));
-                done.certificates = true;
+                reloaded.certificates = true;
             }
-            Err(e) => wrong.push(format!("the certificates stay as they were: {e}")),
+            Err(e) => faults.push(format!("the certificates stay as they were: {e}")),
         }
-        let read = in_thread(move || {
-            let catalog = from.catalog();
-            (from, catalog)
+        let result = in_thread(move || {
+            let catalog = reader.catalog();
+            (reader, catalog)
         });
-        let Some((from, catalog)) = read.await else { return Err(broken(wrong)) };
-        *source = Some(from);
+        let Some((reader, catalog)) = result.await else { return Err(broken(faults)) };
+        *source = Some(reader);
         match offer(shared, catalog).await {
-            Ok(changes) => done.models = changes,
-            Err(e) => wrong.push(format!("the models stay as they were: {e}")),
+            Ok(changes) => reloaded.models = changes,
+            Err(e) => faults.push(format!("the models stay as they were: {e}")),
         }
     }
-    if wrong.is_empty() { Ok(done) } else { Err(wrong.join("; ")) }
+    if faults.is_empty() { Ok(reloaded) } else { Err(faults.join("; ")) }
 }
 
 async fn offer(shared: &Shared, catalog: Result<Catalog, Unusable>) -> Result<Changes, Unusable> {
@@ -128,18 +128,18 @@ async fn offer(shared: &Shared, catalog: Result<Catalog, Unusable>) -> Result<Ch
     changes.ok_or_else(|| "the server is being stopped".into())
 }
 
-fn broken(mut wrong: Vec<String>) -> String {
-    wrong.push(
+fn broken(mut faults: Vec<String>) -> String {
+    faults.push(
         "reading certificates or models broke down, which is a bug in tacit; restart the server to read them".into(),
     );
-    wrong.join("; ")
+    faults.join("; ")
 }
 
 /// Runs slow work in a separate thread; `None` if the thread cannot start or panics.
 pub(crate) async fn in_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let (reply, done) = oneshot::channel();
+    let (reply, result) = oneshot::channel();
     let thread = thread::Builder::new().name("tacit-reload".into());
     let started = thread.spawn(move || drop(reply.send(work())));
     started.ok()?;
-    done.await.ok()
+    result.await.ok()
 }

@@ -12,7 +12,10 @@ pub(crate) struct Ends {
 impl Ends {
     /// Catches the signals; needs a runtime.
     pub(crate) fn catch() -> Result<Self, ServeError> {
-        Ok(Self { interrupt: caught(SignalKind::interrupt())?, terminate: caught(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: catch_signal(SignalKind::interrupt())?,
+            terminate: catch_signal(SignalKind::terminate())?,
+        })
     }
 
     /// Calls `stop` with the time that running jobs still have: `grace` at the first signal, zero
@@ -33,6 +36,6 @@ impl Ends {
 }
 
 /// Catches one kind of signal.
-fn caught(kind: SignalKind) -> Result<Signal, ServeError> {
+fn catch_signal(kind: SignalKind) -> Result<Signal, ServeError> {
     signal(kind).map_err(ServeError::system("catching signals"))
 }

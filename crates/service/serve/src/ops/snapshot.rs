@@ -181,7 +181,7 @@ pub struct ClientRow {
 
 impl ClientRow {
     /// A client that has done nothing yet.
-    pub(crate) fn of(client: ClientId) -> Self {
+    pub(crate) fn new(client: ClientId) -> Self {
         Self {
             client,
             client_name: String::new(),

@@ -10,7 +10,7 @@ pub(crate) mod schema;
 use crate::ServeError;
 use crate::jobs::quota::{Clock, MAX_AHEAD, QuotaCharge, Quotas, day_of, unix_now};
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow, Transaction, named_params, params};
-use schema::{NAME, SERVER, Sync, connect, failed, prepare};
+use schema::{NAME, SERVER, Sync, connect, prepare, state_error};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -122,16 +122,16 @@ impl Usage {
         let sql = "INSERT INTO usage (day, client, model, answers) SELECT :day, :client, :model, :inputs WHERE :inputs <= :most
              ON CONFLICT DO UPDATE SET answers = answers + :inputs WHERE answers + :inputs <= :most";
         let named = named_params! {
-            ":day": charge.day, ":client": charge.client.0, ":model": charge.model, ":inputs": charge.inputs, ":most": charge.most
+            ":day": charge.day, ":client": charge.client.0, ":model": charge.model, ":inputs": charge.inputs, ":most": charge.per_day
         };
-        match db.execute(sql, named).map_err(failed(&self.path))? {
+        match db.prepare(sql).and_then(|mut sql| sql.execute(named)).map_err(state_error(&self.path))? {
             0 => {
                 let sql = "SELECT answers FROM usage WHERE day = ? AND client = ? AND model = ?";
-                let of = params![charge.day, charge.client.0, charge.model];
+                let key = params![charge.day, charge.client.0, charge.model];
                 let used: Option<u32> =
-                    db.query_row(sql, of, |row| row.get(0)).optional().map_err(failed(&self.path))?;
-                let left = charge.most.saturating_sub(used.unwrap_or(0));
-                Err(charge.used_up(unix_now(), left))
+                    db.query_row(sql, key, |row| row.get(0)).optional().map_err(state_error(&self.path))?;
+                let remaining = charge.per_day.saturating_sub(used.unwrap_or(0));
+                Err(charge.used_up(unix_now(), remaining))
             }
             _ => Ok(()),
         }
@@ -149,7 +149,7 @@ impl LearnedDurations {
     }
 
     /// Returns what is known of a phase with this number of threads, or else what was learned last.
-    pub(crate) fn of(&self, plan: [u8; 32], device: &str, phase: &str, threads: u32) -> Option<&Learned> {
+    pub(crate) fn get(&self, plan: [u8; 32], device: &str, phase: &str, threads: u32) -> Option<&Learned> {
         let mut rows = self.0.get(&(plan, device.to_owned()))?.iter().filter(|row| row.phase == phase);
         let first = rows.next()?;
         Some(if first.threads == threads { first } else { rows.find(|row| row.threads == threads).unwrap_or(first) })
@@ -158,7 +158,7 @@ impl LearnedDurations {
 
 /// How many ended phases the file keeps.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Most {
+pub(crate) struct Retention {
     pub(crate) days: u32,
     /// Bytes of the file; if it is larger, the oldest ended phases are deleted.
     pub(crate) bytes: u64,
@@ -168,7 +168,7 @@ pub(crate) struct Most {
 pub(crate) struct State {
     pub(crate) keeper: Keeper,
     pub(crate) usage: Option<Usage>,
-    pub(crate) known: LearnedDurations,
+    pub(crate) learned: LearnedDurations,
     pub(crate) quotas: Quotas,
 }
 
@@ -176,26 +176,26 @@ impl State {
     /// The state of a server that has no folder.
     pub(crate) fn nowhere() -> Self {
         let quotas = Quotas::new(day_of(unix_now()), HashMap::new());
-        Self { keeper: Keeper::default(), usage: None, known: LearnedDurations::default(), quotas }
+        Self { keeper: Keeper::default(), usage: None, learned: LearnedDurations::default(), quotas }
     }
 
     /// Opens the state file in a folder that only this user can access, or creates it.
-    pub(crate) fn open(dir: &Path, most: Most) -> Result<Self, ServeError> {
+    pub(crate) fn open(dir: &Path, retention: Retention) -> Result<Self, ServeError> {
         let path = dir.join(NAME);
         prepare(&path, &SERVER)?;
         let (rows, usage) = (connect(&path, Sync::Later)?, connect(&path, Sync::AtOnce)?);
-        let (known, quotas) = read(&usage).map_err(failed(&path))?;
-        let keeper = write_on(rows, &path, most)?;
-        Ok(Self { keeper, usage: Some(Usage { path, db: Mutex::new(usage) }), known, quotas })
+        let (learned, quotas) = read_state(&usage).map_err(state_error(&path))?;
+        let keeper = start_writer(rows, &path, retention)?;
+        Ok(Self { keeper, usage: Some(Usage { path, db: Mutex::new(usage) }), learned, quotas })
     }
 }
 
 /// Reads what earlier runs have left.
-fn read(db: &Connection) -> rusqlite::Result<(LearnedDurations, Quotas)> {
-    let mut known = LearnedDurations::default();
+fn read_state(db: &Connection) -> rusqlite::Result<(LearnedDurations, Quotas)> {
+    let mut durations = LearnedDurations::default();
     let sql = "SELECT plan, device, phase, threads, seconds, memory FROM profile ORDER BY updated DESC LIMIT ?";
     for row in db.prepare(sql)?.query_map([MAX_CLASSES], learned)? {
-        known.add(row?);
+        durations.add(row?);
     }
     // The latest day counts, whatever the clock shows now. Days that only a wrong clock can have
     // written do not.
@@ -208,7 +208,7 @@ fn read(db: &Connection) -> rusqlite::Result<(LearnedDurations, Quotas)> {
     let used =
         select.query_map([day], |row| Ok(((ClientId(row.get("client")?), row.get("model")?), row.get("answers")?)))?;
     let used = used.collect::<rusqlite::Result<_>>()?;
-    Ok((known, Quotas::new(day, used)))
+    Ok((durations, Quotas::new(day, used)))
 }
 
 /// Reads a row of the table `profile`.
@@ -260,19 +260,19 @@ fn drop_oldest(tx: &Transaction<'_>) -> rusqlite::Result<usize> {
 }
 
 /// Starts the thread that owns a connection and writes rows.
-fn write_on(db: Connection, path: &Path, most: Most) -> Result<Keeper, ServeError> {
+fn start_writer(db: Connection, path: &Path, retention: Retention) -> Result<Keeper, ServeError> {
     let (rows, queue) = sync_channel(QUEUE);
     let (end, ended) = sync_channel(0);
     let lost = Arc::new(AtomicU64::new(0));
     let mut writer = Writer {
         db,
         path: path.to_owned(),
-        most,
+        retention,
         clock: Clock::new(),
         pruned: None,
         full: None,
         lost: Arc::clone(&lost),
-        told: None,
+        last_report: None,
         why: "they came faster than the disk takes them".into(),
     };
     let thread = thread::Builder::new().name("tacit-state".into()).spawn(move || {
@@ -287,7 +287,7 @@ fn write_on(db: Connection, path: &Path, most: Most) -> Result<Keeper, ServeErro
 struct Writer {
     db: Connection,
     path: PathBuf,
-    most: Most,
+    retention: Retention,
     clock: Clock,
     /// The day of the last pruning.
     pruned: Option<i64>,
@@ -295,7 +295,7 @@ struct Writer {
     full: Option<i64>,
     lost: Arc<AtomicU64>,
     /// When lost rows were last logged.
-    told: Option<Instant>,
+    last_report: Option<Instant>,
     /// Why the last rows were lost.
     why: String,
 }
@@ -312,19 +312,19 @@ impl Writer {
                 self.lost.fetch_add(rows.len() as u64, Ordering::Relaxed);
                 self.why = e.to_string();
             }
-            if self.told.is_none_or(|at| at.elapsed() >= EVERY) {
-                self.tell();
+            if self.last_report.is_none_or(|time| time.elapsed() >= EVERY) {
+                self.report_lost();
             }
         }
-        self.tell();
+        self.report_lost();
     }
 
-    fn tell(&mut self) {
+    fn report_lost(&mut self) {
         match self.lost.swap(0, Ordering::Relaxed) {
             0 => {}
             lost => {
                 tracing::error!("{lost} rows of {} are lost: {}", self.path.display(), self.why);
-                self.told = Some(Instant::now());
+                self.last_report = Some(Instant::now());
             }
         }
     }
@@ -337,15 +337,17 @@ impl Writer {
         }
         let today = day_of(now);
         if self.pruned != Some(today) {
-            prune(&tx, today, self.most.days)?;
+            prune(&tx, today, self.retention.days)?;
         }
-        let too_many = used_bytes(&tx)? > self.most.bytes && drop_oldest(&tx)? > 0;
+        let too_many = used_bytes(&tx)? > self.retention.bytes && drop_oldest(&tx)? > 0;
         tx.commit()?;
         self.pruned = Some(today);
         if too_many && self.full != Some(today) {
             self.full = Some(today);
-            let (path, most) = (self.path.display(), self.most.bytes >> 20);
-            tracing::warn!("the oldest rows of {path} go, before their days are over: it has {most} MiB (--audit-mib)");
+            let (path, max_mib) = (self.path.display(), self.retention.bytes >> 20);
+            tracing::warn!(
+                "the oldest rows of {path} go, before their days are over: it has {max_mib} MiB (--audit-mib)"
+            );
         }
         Ok(())
     }
@@ -358,17 +360,18 @@ fn signed(value: u64) -> i64 {
 
 fn insert(tx: &Transaction<'_>, row: &Row, now: i64) -> rusqlite::Result<()> {
     match row {
-        Row::Learned(l) => tx.execute(
-            "REPLACE INTO profile (plan, device, phase, threads, seconds, memory, updated) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            params![l.plan, l.device, l.phase, l.threads, l.seconds, signed(l.memory), now],
-        )?,
+        Row::Learned(l) => tx
+            .prepare("REPLACE INTO profile (plan, device, phase, threads, seconds, memory, updated) VALUES (?, ?, ?, ?, ?, ?, ?)")?
+            .execute(params![l.plan, l.device, l.phase, l.threads, l.seconds, signed(l.memory), now])?,
         Row::Ended(e) => {
             let input = e.input.map(|name| name.to_string());
             let name = Some(&*e.client_name).filter(|name| !name.is_empty());
             let [sent, received] = [0, 1].map(|i| e.traffic.map(|traffic| signed(traffic[i])));
-            let sql = "INSERT INTO audit (at, client, name, input, model, backend, phase, outcome, queued_s, run_s, sent, received, fault)
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
-            tx.execute(sql, params![
+            tx.prepare(
+                "INSERT INTO audit (at, client, name, input, model, backend, phase, outcome, queued_s, run_s, sent, received, fault)
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            )?
+            .execute(params![
                 now, e.client.0, name, input, e.model, e.backend, e.phase, e.outcome, e.queued_s, e.run_s, sent, received, e.fault
             ])?
         }

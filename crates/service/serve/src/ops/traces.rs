@@ -34,26 +34,26 @@ impl FromStr for Collector {
     type Err = ServeError;
 
     fn from_str(text: &str) -> Result<Self, ServeError> {
-        let Some(rest) = text.strip_prefix("http://") else {
-            let what = "it begins with http://; one that is elsewhere is reached by a collector on this machine";
-            return Err(wrong(text, what));
+        let Some(address) = text.strip_prefix("http://") else {
+            let message = "it begins with http://; one that is elsewhere is reached by a collector on this machine";
+            return Err(invalid_address(text, message));
         };
-        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (host, path) = address.split_once('/').unwrap_or((address, ""));
         if host.is_empty() || !is_plain(host) || !is_plain(path) || text.len() > 1024 {
-            return Err(wrong(text, "it is not http://HOST:PORT or http://HOST:PORT/PATH"));
+            return Err(invalid_address(text, "it is not http://HOST:PORT or http://HOST:PORT/PATH"));
         }
         Ok(Self(format!("{}/v1/traces", text.trim_end_matches('/'))))
     }
 }
 
 /// Describes what is wrong with the address of a collector.
-fn wrong(text: &str, what: &str) -> ServeError {
-    ServeError::Usage(format!("collector of traces {text:?}: {what}"))
+fn invalid_address(text: &str, message: &str) -> ServeError {
+    ServeError::Usage(format!("collector of traces {text:?}: {message}"))
 }
 
 /// Whether a part of an address has no characters with a meaning of their own.
-fn is_plain(part: &str) -> bool {
-    part.bytes().all(|b| b.is_ascii_graphic() && !b"?#@\\\"<>".contains(&b))
+fn is_plain(segment: &str) -> bool {
+    segment.bytes().all(|b| b.is_ascii_graphic() && !b"?#@\\\"<>".contains(&b))
 }
 
 /// A phase that has ended.
@@ -83,7 +83,7 @@ pub(crate) struct Ended {
 struct Run([u8; 8]);
 
 fn hex(parts: &[&[u8]]) -> String {
-    parts.iter().flat_map(|part| part.iter()).map(|byte| format!("{byte:02x}")).collect()
+    parts.iter().flat_map(|bytes| bytes.iter()).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn attribute(key: &str, value: Value) -> Value {
@@ -142,15 +142,15 @@ impl Ended {
     }
 
     /// Returns the id of one of the phase's two spans.
-    fn span_id(&self, run: Run, part: u64) -> String {
-        hex(&[&(u64::from_be_bytes(run.0) ^ (2 * self.job + part)).to_be_bytes()])
+    fn span_id(&self, run: Run, index: u64) -> String {
+        hex(&[&(u64::from_be_bytes(run.0) ^ (2 * self.job + index)).to_be_bytes()])
     }
 }
 
 /// The nanoseconds since 1970 of the time that lies `ago` before `now`.
 fn nanos(now: SystemTime, ago: Duration) -> String {
-    let at = now.checked_sub(ago).and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
-    at.as_nanos().to_string()
+    let time = now.checked_sub(ago).and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+    time.as_nanos().to_string()
 }
 
 /// The sender of spans; drops them without a collector.
@@ -159,7 +159,7 @@ pub(crate) struct Traces {
     spans: Option<SyncSender<Value>>,
     run: Run,
     lost: Arc<AtomicU64>,
-    done: Option<Receiver<()>>,
+    finished: Option<Receiver<()>>,
 }
 
 impl Traces {
@@ -172,7 +172,7 @@ impl Traces {
         getrandom::fill(&mut run.0)
             .map_err(|e| ServeError::system("asking for randomness")(std::io::Error::other(e)))?;
         let (spans, waiting) = sync_channel(WAITING);
-        let (ended, done) = sync_channel(1);
+        let (ended, finished) = sync_channel(1);
         let lost = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&lost);
         let thread = thread::Builder::new().name("tacit-traces".into());
@@ -182,7 +182,7 @@ impl Traces {
             let _ = ended.send(());
         });
         started.map_err(ServeError::system("starting the thread of traces"))?;
-        Ok(Self { spans: Some(spans), run, lost, done: Some(done) })
+        Ok(Self { spans: Some(spans), run, lost, finished: Some(finished) })
     }
 
     /// Sends the spans of a phase that has just ended.
@@ -198,9 +198,9 @@ impl Traces {
     /// Takes no more spans; waits at most `FAREWELL` until the others are sent.
     pub(crate) fn close(&mut self) {
         self.spans = None;
-        if let Some(done) = self.done.take() {
+        if let Some(finished) = self.finished.take() {
             // Gives up on what is not sent by then.
-            let _ = done.recv_timeout(FAREWELL);
+            let _ = finished.recv_timeout(FAREWELL);
         }
     }
 }
@@ -210,18 +210,18 @@ fn send(collector: &Collector, waiting: &Receiver<Value>, lost: &AtomicU64) {
     let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).max_redirects(0).proxy(None).build();
     let (agent, mut complained) = (config.new_agent(), None::<Instant>);
     while let Ok(first) = waiting.recv() {
-        let (mut spans, until) = (vec![first], Instant::now() + GATHER);
+        let (mut spans, deadline) = (vec![first], Instant::now() + GATHER);
         while spans.len() < AT_ONCE {
-            match waiting.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            match waiting.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(span) => spans.push(span),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }
         }
         let (count, body) = (spans.len() as u64, request(spans).to_string());
-        let sent = agent.post(&collector.0).content_type("application/json").send(&body);
-        let why = sent.err().map(|e| e.to_string());
+        let response = agent.post(&collector.0).content_type("application/json").send(&body);
+        let why = response.err().map(|e| e.to_string());
         lost.fetch_add(why.as_ref().map_or(0, |_| count), Ordering::Relaxed);
-        if lost.load(Ordering::Relaxed) > 0 && complained.is_none_or(|at| at.elapsed() > COMPLAIN) {
+        if lost.load(Ordering::Relaxed) > 0 && complained.is_none_or(|time| time.elapsed() > COMPLAIN) {
             complained = Some(Instant::now());
             let why = why.unwrap_or_else(|| "they come faster than the collector takes them".into());
             tracing::warn!(
@@ -247,13 +247,13 @@ mod tests {
 
     #[test]
     fn a_collector_is_an_address_in_the_clear() {
-        let read = |text: &str| text.parse::<Collector>().map(|c| c.0);
-        assert_eq!(read("http://127.0.0.1:4318").unwrap(), "http://127.0.0.1:4318/v1/traces");
-        assert_eq!(read("http://[::1]:4318/otlp/").unwrap(), "http://[::1]:4318/otlp/v1/traces");
+        let parse = |text: &str| text.parse::<Collector>().map(|c| c.0);
+        assert_eq!(parse("http://127.0.0.1:4318").unwrap(), "http://127.0.0.1:4318/v1/traces");
+        assert_eq!(parse("http://[::1]:4318/otlp/").unwrap(), "http://[::1]:4318/otlp/v1/traces");
         for bad in
             ["https://c:4318", "127.0.0.1:4318", "http://", "http:///x", "http://a b", "http://u@h", "http://h/?x"]
         {
-            assert!(read(bad).is_err(), "{bad}");
+            assert!(parse(bad).is_err(), "{bad}");
         }
     }
 
@@ -276,10 +276,10 @@ mod tests {
         let now = UNIX_EPOCH + Duration::from_secs(100);
         let run = Run([0; 8]);
         let [ran, waited] = phase(7, "offline", Some(InputId(0x11))).spans(now, run);
-        let [other, _] = phase(8, "online", Some(InputId(0x11))).spans(now, run);
+        let [second, _] = phase(8, "online", Some(InputId(0x11))).spans(now, run);
         assert_eq!(ran["traceId"], "abababababababab0000000000000011");
-        assert_eq!((&ran["traceId"], &waited["parentSpanId"]), (&other["traceId"], &ran["spanId"]));
-        assert!(ran["spanId"] != other["spanId"]);
+        assert_eq!((&ran["traceId"], &waited["parentSpanId"]), (&second["traceId"], &ran["spanId"]));
+        assert!(ran["spanId"] != second["spanId"]);
         assert!(ran["spanId"] != waited["spanId"]);
         let times =
             |span: &Value| ["startTimeUnixNano", "endTimeUnixNano"].map(|key| span[key].as_str().unwrap().to_owned());
@@ -293,7 +293,7 @@ mod tests {
         let [stock, _] = phase(9, "offline", None).spans(now, run);
         assert_ne!(stock["traceId"], ran["traceId"]);
         // The same job number in another run of the server.
-        let [again, _] = phase(7, "offline", Some(InputId(0x11))).spans(now, Run([1; 8]));
-        assert!(["traceId", "spanId"].iter().all(|id| again[id] != ran[id]));
+        let [restarted, _] = phase(7, "offline", Some(InputId(0x11))).spans(now, Run([1; 8]));
+        assert!(["traceId", "spanId"].iter().all(|id| restarted[id] != ran[id]));
     }
 }

@@ -20,7 +20,7 @@ const PIECE: usize = 1 << 20;
 /// The server's half of a material that is for no client yet.
 pub(crate) struct Pooled {
     /// Digest of the plan for one input, and the number of inputs.
-    of: ([u8; 32], u32),
+    plan_and_inputs: ([u8; 32], u32),
     ticket: Ticket,
     /// The contents, in a file without a name, sealed if the folder is.
     half: Box<dyn Read + Send>,
@@ -37,20 +37,24 @@ pub(crate) fn deal(
     resources: &ConnectionResources,
     model: &dyn ServerModel,
 ) -> Result<(Pooled, Duration), BackendError> {
-    let (begun, failed) = (Instant::now(), |what: String| BackendError::Spool { what });
+    let (begun, spool_error) = (Instant::now(), |what: String| BackendError::Spool { what });
     let order = model.order().ok_or(BackendError::Misuse("pools are of models that a dealer deals for"))?;
     let id = MaterialId::random().map_err(|e| BackendError::Random(e.to_string()))?;
-    let (mut spool, mut known) = (store.spool(id, order.server_bytes).map_err(|e| failed(e.to_string()))?, None);
+    let (mut spool, mut announced) =
+        (store.spool(id, order.server_bytes).map_err(|e| spool_error(e.to_string()))?, None);
     resources.dealer()?.deal_ahead(&order, &mut |piece| match piece {
         Piece::Ticket(ticket) => {
-            known = Some(*ticket);
+            announced = Some(*ticket);
             Ok(())
         }
-        Piece::Half(bytes) => spool.write_all(bytes).map_err(|e| failed(e.to_string())),
+        Piece::Half(bytes) => spool.write_all(bytes).map_err(|e| spool_error(e.to_string())),
     })?;
-    let ticket = known.ok_or(BackendError::Misuse("a dealer gives the ticket first"))?;
-    let half = spool.finish().map_err(|e| failed(e.to_string()))?;
-    Ok((Pooled { of: (order.digest, order.batch), ticket, half, bytes: order.server_bytes }, begun.elapsed()))
+    let ticket = announced.ok_or(BackendError::Misuse("a dealer gives the ticket first"))?;
+    let half = spool.finish().map_err(|e| spool_error(e.to_string()))?;
+    Ok((
+        Pooled { plan_and_inputs: (order.digest, order.batch), ticket, half, bytes: order.server_bytes },
+        begun.elapsed(),
+    ))
 }
 
 /// The pooled material for a connection's next offline phase, if any.
@@ -65,7 +69,7 @@ impl PooledSlot {
 
     fn take(&self, order: &Order<'_>) -> Option<Pooled> {
         let pooled = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        pooled.filter(|pooled| pooled.of == (order.digest, order.batch))
+        pooled.filter(|pooled| pooled.plan_and_inputs == (order.digest, order.batch))
     }
 }
 
@@ -82,12 +86,12 @@ impl Pooled {
     fn give(mut self, sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>) -> Result<(), BackendError> {
         sink(Piece::Ticket(&self.ticket))?;
         let mut piece = Zeroizing::new(vec![0; PIECE.min(self.bytes as usize)]);
-        let mut left = self.bytes as usize;
-        while left > 0 {
-            let now = left.min(PIECE);
-            self.half.read_exact(&mut piece[..now]).map_err(|e| BackendError::Spool { what: e.to_string() })?;
-            sink(Piece::Half(&piece[..now]))?;
-            left -= now;
+        let mut remaining = self.bytes as usize;
+        while remaining > 0 {
+            let len = remaining.min(PIECE);
+            self.half.read_exact(&mut piece[..len]).map_err(|e| BackendError::Spool { what: e.to_string() })?;
+            sink(Piece::Half(&piece[..len]))?;
+            remaining -= len;
         }
         Ok(())
     }

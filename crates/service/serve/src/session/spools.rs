@@ -13,13 +13,13 @@ struct Spooled(Spool);
 
 impl seam::Spools for Spools {
     fn spool(&self, bytes: u64) -> Result<Box<dyn seam::Spool>, BackendError> {
-        let id = MaterialId::random().map_err(|e| failed(e.to_string()))?;
-        Ok(Box::new(Spooled(self.0.spool(id, bytes).map_err(|e| failed(e.to_string()))?)))
+        let id = MaterialId::random().map_err(|e| spool_error(e.to_string()))?;
+        Ok(Box::new(Spooled(self.0.spool(id, bytes).map_err(|e| spool_error(e.to_string()))?)))
     }
 }
 
 /// Makes the error of a file that failed.
-fn failed(what: String) -> BackendError {
+fn spool_error(what: String) -> BackendError {
     BackendError::Spool { what }
 }
 
@@ -35,6 +35,6 @@ impl Write for Spooled {
 
 impl seam::Spool for Spooled {
     fn contents(self: Box<Self>) -> Result<Box<dyn Read + Send>, BackendError> {
-        self.0.finish().map_err(|e| failed(e.to_string()))
+        self.0.finish().map_err(|e| spool_error(e.to_string()))
     }
 }

@@ -14,24 +14,24 @@ impl Job<'_> {
         let Some(store) = &self.shared.store else { return Ok(Reply::Uploads(vec![])) };
         store.expire_uploads(self.shared.config.expire)?;
         let catalog = self.shared.catalog();
-        let kept = store.uploads()?.into_iter().filter(|kept| kept.client == self.client());
-        let told = kept.take(MAX_LISTED).map(|kept| Upload {
-            name: kept.name,
-            plan: kept.plan,
-            bytes: kept.bytes,
-            is_whole: kept.is_whole,
-            created: kept.created,
-            used: kept.used,
-            offered: catalog.of_plan(&kept.plan),
+        let stored = store.uploads()?.into_iter().filter(|stored| stored.client == self.client());
+        let listed = stored.take(MAX_LISTED).map(|stored| Upload {
+            name: stored.name,
+            plan: stored.plan,
+            bytes: stored.bytes,
+            is_whole: stored.is_whole,
+            created: stored.created,
+            used: stored.used,
+            offered: catalog.of_plan(&stored.plan),
         });
-        Ok(Reply::Uploads(told.collect()))
+        Ok(Reply::Uploads(listed.collect()))
     }
 
     /// Deletes the client's uploads of this name.
     pub(crate) fn delete_upload(&self, name: &UploadName) -> Result<Reply, ServeError> {
         let Some(store) = &self.shared.store else { return Ok(Reply::Deleted { uploads: 0 }) };
-        let mut kept = store.uploads()?;
-        kept.retain(|kept| kept.client == self.client() && kept.name == *name);
-        Ok(Reply::Deleted { uploads: store.end_uploads(&kept, Ended::Deleted)? as u32 })
+        let mut stored = store.uploads()?;
+        stored.retain(|stored| stored.client == self.client() && stored.name == *name);
+        Ok(Reply::Deleted { uploads: store.end_uploads(&stored, Ended::Deleted)? as u32 })
     }
 }

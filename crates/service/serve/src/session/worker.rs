@@ -32,7 +32,7 @@ pub(crate) struct Connection {
     /// The helper that asks in the client's place.
     helper: Option<ClientId>,
     /// The peer's name in the log.
-    who: String,
+    peer_name: String,
     pub(crate) channel: Channel,
     open: Option<Opened>,
     /// Stops the connection's phases.
@@ -54,11 +54,11 @@ pub(crate) struct Opened {
 
 impl Connection {
     /// A connection that has no model open.
-    pub(crate) fn new(who: &CertificateIdentity, mut channel: Channel) -> Self {
+    pub(crate) fn new(identity: &CertificateIdentity, mut channel: Channel) -> Self {
         // No patience: a peer that sends only signs of life would hold its job's cores and memory.
         channel.set_patience(Duration::ZERO);
-        let (client, helper, who) = (who.client, who.helper, who.to_string());
-        Self { client, helper, who, channel, open: None, stop: Stop::default(), measured: None }
+        let (client, helper, peer_name) = (identity.client, identity.helper, identity.to_string());
+        Self { client, helper, peer_name, channel, open: None, stop: Stop::default(), measured: None }
     }
 
     /// Returns what ends the connection and its running phase; `stream` is its socket.
@@ -91,7 +91,7 @@ pub(crate) fn run(
     decision: Decision,
 ) -> Result<(), ServeError> {
     let mut end = None;
-    let (name, done) = match decision {
+    let (name, result) = match decision {
         Decision::Start(grant) => {
             if grant.request.is_phase() {
                 end = Some(JobEnd::Failed);
@@ -100,17 +100,17 @@ pub(crate) fn run(
             // Until `visit` is dropped, this thread's memory counts as the job's.
             let visit = account.as_deref().map(Account::visit);
             let name = grant.request.name();
-            let done = Job { shared, connection, account: account.clone() }.answer(*grant);
+            let result = Job { shared, connection, account: account.clone() }.answer(*grant);
             drop(visit);
-            (name, done)
+            (name, result)
         }
         Decision::Refuse(why) => ("a request", Err(why)),
         Decision::Close => return Ok(()),
     };
-    let reply = match done {
-        Ok(Done::AlreadyReplied) => None,
-        Ok(Done::Reply(reply)) => Some(reply),
-        Ok(Done::Phase(reply, how)) => {
+    let reply = match result {
+        Ok(Outcome::AlreadyReplied) => None,
+        Ok(Outcome::Reply(reply)) => Some(reply),
+        Ok(Outcome::Phase(reply, how)) => {
             end = Some(how);
             Some(reply)
         }
@@ -118,7 +118,7 @@ pub(crate) fn run(
             if let ServeError::Backend(error) = &e
                 && let Some(fault) = error.deviation()
             {
-                let (client, peer) = (&connection.who, connection.channel.peer());
+                let (client, peer) = (&connection.peer_name, connection.channel.peer());
                 shared.refused(DEVIATED, None, format!("{name} of client {client} at {peer}: {e}"));
                 // Fails only if the driver has ended.
                 let _ = shared.events.send(Event::Deviated { number, fault });
@@ -126,7 +126,7 @@ pub(crate) fn run(
             return Err(e);
         }
         Err(e) => {
-            let (client, peer) = (&connection.who, connection.channel.peer());
+            let (client, peer) = (&connection.peer_name, connection.channel.peer());
             shared.refused(kind(&e), None, format!("{name} of client {client} at {peer}: {e}"));
             Some(Reply::Refused { reason: reason(&e), again_s: again_s(&e) })
         }
@@ -145,7 +145,7 @@ pub(crate) fn run(
 ///
 /// # Errors
 /// If the connection is of no further use.
-pub(crate) fn still_waiting(connection: &mut Connection, queued: u32) -> Result<(), ServeError> {
+pub(crate) fn send_sign_of_life(connection: &mut Connection, queued: u32) -> Result<(), ServeError> {
     send(&mut connection.channel, REPLY, &Reply::Waiting { queued })?;
     Ok(connection.channel.settle()?)
 }
@@ -182,7 +182,7 @@ fn reason(error: &ServeError) -> String {
         ServeError::System { .. } | ServeError::State { .. } | ServeError::Usage(_) => {
             "the server cannot do this now".into()
         }
-        other => other.to_string(),
+        error => error.to_string(),
     }
 }
 
@@ -199,7 +199,7 @@ pub(crate) fn refuse<T>(text: impl Into<String>) -> Result<T, ServeError> {
 }
 
 /// How a request ended.
-enum Done {
+enum Outcome {
     /// The reply has been sent, or the request has none.
     AlreadyReplied,
     /// This reply must still be sent.
@@ -216,7 +216,7 @@ pub(crate) struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    fn answer(&mut self, grant: Grant) -> Result<Done, ServeError> {
+    fn answer(&mut self, grant: Grant) -> Result<Outcome, ServeError> {
         let Grant { request, turn, material, pooled, charge, destroyed, notice_ignored } = grant;
         let reply = match request {
             Request::List => self.models(),
@@ -237,9 +237,9 @@ impl<'a> Job<'a> {
             Request::Batch { inputs } => self.set_batch(inputs)?,
             Request::Uploads => self.uploads()?,
             Request::DeleteUpload { name } => self.delete_upload(&name)?,
-            Request::Bye => return Ok(Done::AlreadyReplied),
+            Request::Bye => return Ok(Outcome::AlreadyReplied),
         };
-        Ok(Done::Reply(reply))
+        Ok(Outcome::Reply(reply))
     }
 
     pub(crate) fn client(&self) -> ClientId {
@@ -260,7 +260,7 @@ impl<'a> Job<'a> {
         Reply::Models(models)
     }
 
-    fn open(&mut self, model: &str, backend: &str, device: Device) -> Result<Done, ServeError> {
+    fn open(&mut self, model: &str, backend: &str, device: Device) -> Result<Outcome, ServeError> {
         if self.connection.open.is_some() {
             return refuse("a model is open already: connect again");
         }
@@ -271,14 +271,14 @@ impl<'a> Job<'a> {
         channel.send(PUBLIC, public)?;
         handshake(channel, &Hello::opened(offered.plan, offered.public))?;
         let mut resources = shared.config.resources.stopped_by(&self.connection.stop);
-        resources.uploads = ClientKeyStore::of(shared, client);
+        resources.uploads = ClientKeyStore::open(shared, client);
         resources.client = client.0;
         let (pooled_slot, events) = (PooledSlot::default(), shared.events.clone());
         // Sending fails only if the driver has ended.
         let lost = Arc::new(move || drop(events.send(Event::PoolLost)));
-        let (dealer, own) = (resources.dealer.take(), pooled_slot.clone());
+        let (dealer, slot) = (resources.dealer.take(), pooled_slot.clone());
         resources.dealer =
-            dealer.map(|dealer| Arc::new(FromPool { dealer, pooled_slot: own, lost }) as Arc<dyn Dealer>);
+            dealer.map(|dealer| Arc::new(FromPool { dealer, pooled_slot: slot, lost }) as Arc<dyn Dealer>);
         self.connection.open = Some(Opened {
             side: Arc::clone(&offered.model).connect(&resources)?,
             binding: Binding { client: self.connection.client, model: offered.public, plan: offered.plan },
@@ -287,15 +287,15 @@ impl<'a> Job<'a> {
             is_set_up: false,
             pooled_slot,
         });
-        Ok(Done::AlreadyReplied)
+        Ok(Outcome::AlreadyReplied)
     }
 
     /// Sets the batch: as many inputs as asked for, or as many as are allowed and fit.
     fn set_batch(&mut self, inputs: u32) -> Result<Reply, ServeError> {
-        let (most, client) = (self.shared.most_inputs(self.client()), self.client());
+        let (max_inputs, client) = (self.shared.max_inputs(self.client()), self.client());
         let memory = self.shared.config.job_memory;
         let open = self.opened()?;
-        let batch = open.offered.fitting((inputs as usize).min(most), memory, open.device);
+        let batch = open.offered.fitting((inputs as usize).min(max_inputs), memory, open.device);
         let offered = open.offered.batched(batch)?;
         open.side.set_batch(batch)?;
         open.binding = Binding { client, model: offered.public, plan: offered.plan };
@@ -310,7 +310,7 @@ impl<'a> Job<'a> {
         }
         let ((), meter) = self.phase(Phase::Setup, turn, |side, channel| side.setup(channel))?;
         self.opened()?.is_set_up = true;
-        Ok(self.done(meter, 0)?.0)
+        Ok(self.finish_phase(meter, 0)?.0)
     }
 
     fn prepare(
@@ -319,7 +319,7 @@ impl<'a> Job<'a> {
         folder: Option<FolderId>,
         turn: Turn,
         pooled: Option<Pooled>,
-    ) -> Result<Done, ServeError> {
+    ) -> Result<Outcome, ServeError> {
         let open = self.opened()?;
         let (binding, bytes, backend) = (open.binding, open.offered.material_bytes, open.offered.backend);
         match open.offered.model.preparation() {
@@ -344,9 +344,9 @@ impl<'a> Job<'a> {
             // the driver has ended.
             drop(self.shared.events.send(Event::Made { id, binding, material }));
         }
-        let (reply, took) = self.done(meter, bytes)?;
-        let memory = self.held();
-        Ok(Done::Phase(reply, JobEnd::Done { took, made: Some(id), memory }))
+        let (reply, took) = self.finish_phase(meter, bytes)?;
+        let memory = self.peak_memory();
+        Ok(Outcome::Phase(reply, JobEnd::Done { took, material: Some(id), memory }))
     }
 
     /// Makes stored material. Back ends that can do so write it to disk while they make it.
@@ -387,7 +387,7 @@ impl<'a> Job<'a> {
         };
         match store.reserve(id, binding, origin, Some(config.stored_per_client as u64)) {
             Err(StoreError::Full { held }) => refuse(self.full(held)?),
-            other => Ok(other?),
+            result => Ok(result?),
         }
     }
 
@@ -397,7 +397,7 @@ impl<'a> Job<'a> {
         in_memory: Option<Material>,
         charge: Option<QuotaCharge>,
         turn: Turn,
-    ) -> Result<Done, ServeError> {
+    ) -> Result<Outcome, ServeError> {
         let open = self.opened()?;
         if open.offered.model.setup() == Setup::BeforeOnline && !open.is_set_up {
             return refuse("the setup comes first");
@@ -417,9 +417,9 @@ impl<'a> Job<'a> {
             (Some(id), None) => self.claim(id)?,
         };
         let ((), meter) = self.phase(Phase::Online, turn, |side, channel| side.online(channel, material))?;
-        let (reply, took) = self.done(meter, 0)?;
-        let memory = self.held();
-        Ok(Done::Phase(reply, JobEnd::Done { took, made: None, memory }))
+        let (reply, took) = self.finish_phase(meter, 0)?;
+        let memory = self.peak_memory();
+        Ok(Outcome::Phase(reply, JobEnd::Done { took, material: None, memory }))
     }
 
     /// Claims stored material. It is burnt, durably, when this returns, which is before the first
@@ -447,20 +447,20 @@ impl<'a> Job<'a> {
         };
         channel.set_sign_of_life(self.shared.config.sign_of_life);
         send(channel, REPLY, &Reply::Go)?;
-        self.shared.metrics.dispatched(turn.decided.elapsed());
+        self.shared.metrics.record_dispatch(turn.decided.elapsed());
         let meter = Meter::start(channel, phase, &self.shared.marks);
         let side = &mut *open.side;
-        let done = pool.install(|| work(side, channel))?;
-        Ok((done, meter))
+        let output = pool.install(|| work(side, channel))?;
+        Ok((output, meter))
     }
 
     /// The most bytes that the job has held, where this is counted.
-    fn held(&self) -> Option<u64> {
+    fn peak_memory(&self) -> Option<u64> {
         self.account.as_ref()?.peak()
     }
 
-    fn done(&mut self, meter: Meter, material_bytes: u64) -> Result<(Reply, Duration), ServeError> {
-        let memory = self.held();
+    fn finish_phase(&mut self, meter: Meter, material_bytes: u64) -> Result<(Reply, Duration), ServeError> {
+        let memory = self.peak_memory();
         let Connection { channel, measured, .. } = &mut *self.connection;
         // The phase may end with a message of this party.
         channel.flush()?;

@@ -37,17 +37,17 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Loads the models of all files. With `again`, a named file that is gone withdraws its model;
+    /// Loads the models of all files. With `is_reload`, a named file that is gone withdraws its model;
     /// at the start it is an error.
-    pub(crate) fn load(&mut self, again: bool) -> anyhow::Result<Catalog> {
+    pub(crate) fn load(&mut self, is_reload: bool) -> anyhow::Result<Catalog> {
         let mut catalog = Catalog::new(self.allow_clear);
-        self.offering.all().iter().filter(|_| self.warm_up).for_each(|backend| catalog.warm_up(backend));
+        self.offering.backends().iter().filter(|_| self.warm_up).for_each(|backend| catalog.warm_up(backend));
         let mut loaded = BTreeMap::new();
-        for path in self.found(again)? {
+        for path in self.model_files(is_reload)? {
             let stamp = self.stamp(&path)?;
-            let chosen = self.offering.of(&path)?;
+            let chosen = self.offering.backends_for(&path)?;
             let models = match self.loaded.get(&path) {
-                Some((before, models)) if *before == stamp => models.clone(),
+                Some((old_stamp, models)) if *old_stamp == stamp => models.clone(),
                 _ => load::load(&path, &chosen, self.seal.as_ref())?,
             };
             let name = path.file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy());
@@ -65,28 +65,32 @@ impl Files {
         Ok(catalog)
     }
 
-    fn found(&self, again: bool) -> anyhow::Result<Vec<PathBuf>> {
-        let mut found = Vec::new();
-        for named in &self.models {
-            match named.is_dir() {
+    fn model_files(&self, is_reload: bool) -> anyhow::Result<Vec<PathBuf>> {
+        let mut files = Vec::new();
+        for path in &self.models {
+            match path.is_dir() {
                 true => {
-                    let inside = models_in(named).with_context(|| named.display().to_string())?;
-                    ensure!(again || !inside.is_empty(), "{}: there is no .tacit file in this folder", named.display());
-                    found.extend(inside);
+                    let folder_files = models_in(path).with_context(|| path.display().to_string())?;
+                    ensure!(
+                        is_reload || !folder_files.is_empty(),
+                        "{}: there is no .tacit file in this folder",
+                        path.display()
+                    );
+                    files.extend(folder_files);
                 }
-                false if again && !named.exists() => {}
-                false => found.push(named.clone()),
+                false if is_reload && !path.exists() => {}
+                false => files.push(path.clone()),
             }
         }
-        Ok(found)
+        Ok(files)
     }
 
     /// Reads the stamp of a model. Call this before reading the files: then a change during the
     /// read shows next time.
     fn stamp(&self, path: &Path) -> anyhow::Result<Stamp> {
         ensure!(path.exists(), "{}: there is no such file", path.display());
-        let beside = self.offering.all().into_iter().map(|backend| lowered::path_beside(path, backend.id()));
-        [path.to_owned()].into_iter().chain(beside).map(|path| self.head(&path)).collect()
+        let lowerings = self.offering.backends().into_iter().map(|backend| lowered::path_beside(path, backend.id()));
+        [path.to_owned()].into_iter().chain(lowerings).map(|path| self.head(&path)).collect()
     }
 
     /// Reads the first [`HEAD`] bytes of a file, if it exists.
@@ -103,15 +107,15 @@ impl Files {
 
 /// The `.tacit` files of a folder, by name.
 fn models_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "tacit") && path.is_file() {
-            found.push(path);
+            files.push(path);
         }
     }
-    found.sort();
-    Ok(found)
+    files.sort();
+    Ok(files)
 }
 
 impl Source for Files {

@@ -19,16 +19,16 @@ pub(crate) fn choose(registry: &Registry, names: &[String], options: &[String]) 
     for name in names {
         chosen.push((Arc::clone(registry.get(name)?), None));
     }
-    for pair in options.iter().flat_map(|given| given.split(',')) {
+    for pair in options.iter().flat_map(|list| list.split(',')) {
         let (name, pair) = match pair.split_once('=').and_then(|(key, _)| key.split_once('.')) {
             Some((name, _)) => (name, &pair[name.len() + 1..]),
             None => (names[0].as_str(), pair),
         };
         let slot = chosen.iter_mut().find(|(backend, _)| backend.id() == name);
         let (_, slot) = slot.with_context(|| format!("`{name}.{pair}`: models are not offered with this back end"))?;
-        let one: Options = pair.parse()?;
-        let all = slot.get_or_insert_with(Options::default);
-        one.iter().for_each(|(key, value)| all.set(key, value));
+        let parsed: Options = pair.parse()?;
+        let merged = slot.get_or_insert_with(Options::default);
+        parsed.iter().for_each(|(key, value)| merged.set(key, value));
     }
     Ok(chosen)
 }
@@ -51,7 +51,7 @@ pub(crate) struct Beside {
 
 impl Offering {
     /// Every back end that a model may be offered with.
-    pub(crate) fn all(&self) -> Vec<Arc<dyn Backend>> {
+    pub(crate) fn backends(&self) -> Vec<Arc<dyn Backend>> {
         match self {
             Self::Named(chosen) => chosen.iter().map(|(backend, _)| Arc::clone(backend)).collect(),
             Self::Beside(Beside { registry, .. }) => registry.iter().cloned().collect(),
@@ -62,22 +62,22 @@ impl Offering {
     ///
     /// # Errors
     /// Lowerings lie beside the file, but the options of this server allow none of them.
-    pub(crate) fn of(&self, path: &Path) -> anyhow::Result<Chosen> {
+    pub(crate) fn backends_for(&self, path: &Path) -> anyhow::Result<Chosen> {
         match self {
             Self::Named(chosen) => Ok(chosen.clone()),
-            Self::Beside(beside) => beside.of(path),
+            Self::Beside(beside) => beside.backends_for(path),
         }
     }
 }
 
 impl Beside {
-    fn of(&self, path: &Path) -> anyhow::Result<Chosen> {
+    fn backends_for(&self, path: &Path) -> anyhow::Result<Chosen> {
         let (mut chosen, mut left_out): (Chosen, Vec<String>) = (vec![], vec![]);
         for backend in self.registry.iter().filter(|backend| lowered::path_beside(path, backend.id()).exists()) {
             match self.lacks(backend.trust()) {
                 None => chosen.push((Arc::clone(backend), None)),
-                Some(what) => {
-                    left_out.push(format!("{} ({what})", lowered::path_beside(path, backend.id()).display()));
+                Some(missing) => {
+                    left_out.push(format!("{} ({missing})", lowered::path_beside(path, backend.id()).display()));
                 }
             }
         }
@@ -131,21 +131,24 @@ mod tests {
     fn a_model_is_offered_with_what_lies_beside_it() {
         let dir = tempfile::tempdir().unwrap();
         let model = dir.path().join("one.tacit");
-        let with = |has_dealer, allow_clear| {
+        let choose_with = |has_dealer, allow_clear| {
             let registry = Registry::standard();
             let offering = Offering::Beside(Beside { registry, has_dealer, allow_clear });
-            let chosen = offering.of(&model).map_err(|e| e.to_string())?;
+            let chosen = offering.backends_for(&model).map_err(|e| e.to_string())?;
             Ok::<_, String>(chosen.iter().map(|(backend, _)| backend.id()).collect::<Vec<_>>())
         };
-        assert_eq!(with(true, true).unwrap(), [DEFAULT], "nothing lies there");
-        let put = |backend: &str| std::fs::write(lowered::path_beside(&model, backend), "").unwrap();
-        put("dealt");
-        put("clear");
-        assert_eq!(with(true, true).unwrap(), ["dealt", "clear"]);
-        let why = with(false, false).unwrap_err();
-        assert!(["one.dealt.lowered", "--dealer-pin", "--allow-clear"].iter().all(|part| why.contains(part)), "{why}");
-        put("ckks");
-        assert_eq!(with(false, false).unwrap(), ["ckks"], "what can be served is");
+        assert_eq!(choose_with(true, true).unwrap(), [DEFAULT], "nothing lies there");
+        let add_lowering = |backend: &str| std::fs::write(lowered::path_beside(&model, backend), "").unwrap();
+        add_lowering("dealt");
+        add_lowering("clear");
+        assert_eq!(choose_with(true, true).unwrap(), ["dealt", "clear"]);
+        let why = choose_with(false, false).unwrap_err();
+        assert!(
+            ["one.dealt.lowered", "--dealer-pin", "--allow-clear"].iter().all(|fragment| why.contains(fragment)),
+            "{why}"
+        );
+        add_lowering("ckks");
+        assert_eq!(choose_with(false, false).unwrap(), ["ckks"], "what can be served is");
     }
 
     #[test]

@@ -10,13 +10,13 @@ fn openapi_document() -> Value {
 
 #[test]
 fn the_document_lists_exactly_the_paths() {
-    let there: BTreeSet<&str> = routes().into_iter().map(|(path, _)| path).collect();
+    let paths: BTreeSet<&str> = routes().into_iter().map(|(path, _)| path).collect();
     let document = openapi_document();
-    assert_eq!(there, document["paths"].as_object().unwrap().keys().map(String::as_str).collect());
+    assert_eq!(paths, document["paths"].as_object().unwrap().keys().map(String::as_str).collect());
 }
 
 /// Checks that a value has exactly the fields and types of a schema of the document.
-fn check(document: &Value, schema: &Value, value: &Value, at: &str) {
+fn check(document: &Value, schema: &Value, value: &Value, place: &str) {
     if let Some(name) = schema["$ref"].as_str() {
         let name = name.strip_prefix("#/components/schemas/").unwrap();
         return check(document, &document["components"]["schemas"][name], value, name);
@@ -26,26 +26,26 @@ fn check(document: &Value, schema: &Value, value: &Value, at: &str) {
             let (properties, fields) = (schema["properties"].as_object().unwrap(), value.as_object().unwrap());
             let required: BTreeSet<&str> =
                 schema["required"].as_array().unwrap().iter().map(|k| k.as_str().unwrap()).collect();
-            assert!(required.iter().all(|key| fields.contains_key(*key)), "{at} lacks one of {required:?}");
+            assert!(required.iter().all(|key| fields.contains_key(*key)), "{place} lacks one of {required:?}");
             for (key, value) in fields {
                 check(
                     document,
-                    properties.get(key).unwrap_or_else(|| panic!("{at}.{key}")),
+                    properties.get(key).unwrap_or_else(|| panic!("{place}.{key}")),
                     value,
-                    &format!("{at}.{key}"),
+                    &format!("{place}.{key}"),
                 );
             }
         }
-        "array" => value.as_array().unwrap().iter().for_each(|item| check(document, &schema["items"], item, at)),
-        "number" => assert!(value.is_number(), "{at}"),
-        "integer" => assert!(value.is_u64(), "{at}"),
-        "boolean" => assert!(value.is_boolean(), "{at}"),
+        "array" => value.as_array().unwrap().iter().for_each(|item| check(document, &schema["items"], item, place)),
+        "number" => assert!(value.is_number(), "{place}"),
+        "integer" => assert!(value.is_u64(), "{place}"),
+        "boolean" => assert!(value.is_boolean(), "{place}"),
         "string" => {
-            let text = value.as_str().unwrap_or_else(|| panic!("{at}"));
-            let among = schema["enum"].as_array().is_none_or(|all| all.iter().any(|one| one == text));
-            assert!(among, "{at}: {text}");
+            let text = value.as_str().unwrap_or_else(|| panic!("{place}"));
+            let among = schema["enum"].as_array().is_none_or(|choices| choices.iter().any(|choice| choice == text));
+            assert!(among, "{place}: {text}");
         }
-        other => panic!("{at}: {other}"),
+        kind => panic!("{place}: {kind}"),
     }
 }
 
@@ -73,7 +73,7 @@ fn the_document_describes_snapshots_as_they_are() {
         capacity: Amounts { cores: 2, ..Amounts::default() },
         queues: Queues::default(),
         jobs: vec![job(None), job(Some("done")), job(Some("failed"))],
-        clients: vec![ClientRow { inputs: 1, mean_delay_s: 0.5, ..ClientRow::of(client) }],
+        clients: vec![ClientRow { inputs: 1, mean_delay_s: 0.5, ..ClientRow::new(client) }],
         profile: vec![ProfileRow {
             model: "m".into(),
             backend: "b",
@@ -97,6 +97,6 @@ fn the_document_describes_snapshots_as_they_are() {
     let schema = &document["components"]["schemas"]["Snapshot"];
     let value = serde_json::to_value(&snapshot).unwrap();
     check(&document, schema, &value, "Snapshot");
-    let all: BTreeSet<&String> = schema["properties"].as_object().unwrap().keys().collect();
-    assert_eq!(all, value.as_object().unwrap().keys().collect());
+    let names: BTreeSet<&String> = schema["properties"].as_object().unwrap().keys().collect();
+    assert_eq!(names, value.as_object().unwrap().keys().collect());
 }

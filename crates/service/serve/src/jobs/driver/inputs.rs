@@ -21,7 +21,7 @@ impl Driver {
         for i in (0..limit).rev() {
             let Watcher { client, name, state, reply } = &self.watchers[i];
             let standing = queue.standing(*client, *name);
-            let is_over = standing.is_none_or(|now| now.turn || now.state != *state);
+            let is_over = standing.is_none_or(|current| current.turn || current.state != *state);
             if is_over || reply.is_closed() {
                 // Fails only if the client has left.
                 let _ = self.watchers.swap_remove(i).reply.send(standing);
@@ -30,7 +30,7 @@ impl Driver {
     }
 
     /// Takes a notice, under the same rules as a notice from a connection.
-    pub(super) fn announced(&mut self, whose: &Whose, announce: Announce) -> Result<Standing, ServeError> {
+    pub(super) fn take_notice(&mut self, whose: &Whose, announce: Announce) -> Result<Standing, ServeError> {
         let refused = ServeError::NotGranted;
         if self.stopping.is_some() {
             return Err(refused("the server is being stopped".into()));

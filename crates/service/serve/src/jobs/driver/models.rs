@@ -1,7 +1,7 @@
 //! Models that are added and withdrawn while the server runs.
 use super::Driver;
 use crate::ServeError;
-use crate::jobs::gate::{WITHDRAWN, burn_those};
+use crate::jobs::gate::{WITHDRAWN, burn_matching};
 use crate::models::catalog::{Catalog, Changes, Offered, Succession};
 use crate::ops::state::{Learned, Row};
 use std::collections::BTreeSet;
@@ -11,12 +11,12 @@ use tokio::task::spawn_blocking;
 
 impl Driver {
     /// Models on offer whose durations are unknown.
-    pub(super) fn cold(&self) -> Vec<Arc<Offered>> {
-        self.gate.catalog().all().filter(|offered| self.queue.is_cold(offered)).cloned().collect()
+    pub(super) fn cold_models(&self) -> Vec<Arc<Offered>> {
+        self.gate.catalog().offered_models().filter(|offered| self.queue.is_cold(offered)).cloned().collect()
     }
 
     /// Takes the durations that a warm-up run has measured.
-    pub(super) fn warmed(&mut self, learned: Vec<Learned>) {
+    pub(super) fn take_warm_up(&mut self, learned: Vec<Learned>) {
         for row in learned {
             self.queue.expect(row.clone());
             self.record.keep(Row::Learned(row));
@@ -26,7 +26,7 @@ impl Driver {
     /// Sets the models on offer. Running jobs continue with their model. The edge ends idle
     /// connections whose open model is withdrawn.
     pub(super) fn set_models(&mut self, catalog: Catalog) -> Changes {
-        let Succession { catalog, changes, gone } = catalog.after(&self.gate.catalog());
+        let Succession { catalog, changes, removed } = catalog.replace(&self.gate.catalog());
         let catalog = Arc::new(catalog);
         self.record.offer(&catalog);
         self.gate.offer(Arc::clone(&catalog));
@@ -37,19 +37,20 @@ impl Driver {
                 self.refuse_job(number, ask, ServeError::NotGranted(WITHDRAWN.into()));
             }
         }
-        let (plans, kept) = (gone.iter().map(|o| o.plan).collect::<BTreeSet<_>>(), catalog.plans());
+        let (plans, kept) = (removed.iter().map(|o| o.plan).collect::<BTreeSet<_>>(), catalog.plans());
         self.queue.withdraw(&plans.difference(&kept).copied().collect());
         self.open_pools();
         // A withdrawn model may return unchanged, a replaced one does not: only the latter's
         // material is burnt.
-        let replaced: BTreeSet<_> = gone
+        let replaced: BTreeSet<_> = removed
             .iter()
             .filter(|o| catalog.find(o).is_some() && !kept.contains(&o.plan))
             .flat_map(|o| o.identities())
             .collect();
         if let Some(store) = self.store.clone().filter(|_| !replaced.is_empty()) {
             spawn_blocking(move || {
-                let burnt = burn_those(&store, |entry| replaced.contains(&(entry.binding.model, entry.binding.plan)));
+                let burnt =
+                    burn_matching(&store, |entry| replaced.contains(&(entry.binding.model, entry.binding.plan)));
                 match burnt {
                     Ok(burnt) => tracing::info!("{burnt} stored materials of models that were replaced are destroyed"),
                     Err(e) => tracing::error!("material of models that were replaced cannot be destroyed: {e}"),

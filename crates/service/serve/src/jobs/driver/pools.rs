@@ -44,38 +44,38 @@ impl Driver {
     /// Opens pools for the models on offer.
     pub(super) fn open_pools(&mut self) {
         let catalog = self.gate.catalog();
-        catalog.all().for_each(|offered| self.queue.open_pool(offered));
+        catalog.offered_models().for_each(|offered| self.queue.open_pool(offered));
     }
 
     /// Has a material dealt for a pool.
     pub(super) fn deal(&mut self, job: JobId, offered: Arc<Offered>) {
         let Some(store) = self.store.clone().filter(|_| self.stopping.is_none()) else {
-            self.queue.dealt(job, None);
+            self.queue.finish_dealing(job, None);
             return;
         };
         let (resources, events) = (self.pools.resources.clone(), self.pools.events.clone());
         let dealing = spawn_blocking(move || {
-            let made = pooled::deal(&store, &resources, &*offered.model);
-            made.inspect_err(|e| tracing::info!(model = %offered.name, backend = %offered.backend, "nothing was dealt ahead of time: {e}"))
+            let result = pooled::deal(&store, &resources, &*offered.model);
+            result.inspect_err(|e| tracing::info!(model = %offered.name, backend = %offered.backend, "nothing was dealt ahead of time: {e}"))
         });
         tokio::spawn(async move {
             // A dealing that panicked has been logged and has no result.
-            let made = dealing.await.ok().and_then(Result::ok);
+            let result = dealing.await.ok().and_then(Result::ok);
             // Fails only if the driver has ended.
-            let _ = events.send(Event::Pooled { job, made });
+            let _ = events.send(Event::Pooled { job, result });
         });
     }
 
     /// Takes the result of a dealing.
-    pub(super) fn pooled(&mut self, job: JobId, made: Option<(Pooled, Duration)>) {
-        let named = made.and_then(|(half, took)| Some((MaterialId::random().ok()?, half, took)));
-        match named {
+    pub(super) fn take_pooled(&mut self, job: JobId, result: Option<(Pooled, Duration)>) {
+        let dealt = result.and_then(|(half, took)| Some((MaterialId::random().ok()?, half, took)));
+        match dealt {
             Some((id, half, took)) => {
-                if self.queue.dealt(job, Some((id, took))) {
+                if self.queue.finish_dealing(job, Some((id, took))) {
                     self.pools.halves.insert(id, half);
                 }
             }
-            None => drop(self.queue.dealt(job, None)),
+            None => drop(self.queue.finish_dealing(job, None)),
         }
     }
 }

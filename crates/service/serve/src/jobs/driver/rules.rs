@@ -26,19 +26,24 @@ fn no_room(full: Full) -> &'static str {
 
 impl Driver {
     /// Admits the holder of a certificate, or returns why not.
-    pub(super) fn greet(&mut self, number: u64, who: CertificateIdentity, closer: Closer) -> Result<(), TurnedAway> {
-        if let Some(reason) = self.gate.turns_away(&who) {
+    pub(super) fn greet(
+        &mut self,
+        number: u64,
+        identity: CertificateIdentity,
+        closer: Closer,
+    ) -> Result<(), TurnedAway> {
+        if let Some(reason) = self.gate.reason_to_refuse(&identity) {
             return Err(TurnedAway { kind: "of clients that were revoked", reason });
         }
-        let certificate = who.helper.unwrap_or(who.client);
+        let certificate = identity.helper.unwrap_or(identity.client);
         if let Err(full) = self.admission.authenticate(number, CLIENTS, certificate.0) {
             return Err(TurnedAway { kind: NO_ROOM, reason: no_room(full) });
         }
         // A name in the access rules takes precedence.
-        let given = self.gate.rules().borrow().of(who.client).name.clone();
-        let name = given.or_else(|| who.helper.is_none().then(|| Arc::clone(&who.name)));
-        self.record.connected(who.client, name);
-        self.connections.insert(number, Connection { closer, who, folder: None });
+        let given_name = self.gate.rules().borrow().rule_for(identity.client).name.clone();
+        let name = given_name.or_else(|| identity.helper.is_none().then(|| Arc::clone(&identity.name)));
+        self.record.record_connection(identity.client, name);
+        self.connections.insert(number, Connection { closer, identity, folder: None });
         Ok(())
     }
 
@@ -49,32 +54,32 @@ impl Driver {
     pub(super) fn set_rules(&mut self, rules: Arc<Rules>) {
         tracing::info!("the rules of access have changed");
         self.gate.set(Arc::clone(&rules));
-        let connected = self.connections.values().map(|c| c.who.client);
-        let known: BTreeSet<ClientId> = connected.chain(self.queue.clients()).collect();
-        for client in known.into_iter().filter(|client| rules.of(*client).revoked) {
-            let client_is = self.record.called(client);
+        let connected = self.connections.values().map(|c| c.identity.client);
+        let clients: BTreeSet<ClientId> = connected.chain(self.queue.clients()).collect();
+        for client in clients.into_iter().filter(|client| rules.rule_for(*client).revoked) {
+            let client_is = self.record.label_of(client);
             tracing::warn!(client = %client_is, "client revoked: its connections are cut, and its material is destroyed");
-            self.queue.revoked(client);
+            self.queue.revoke_client(client);
             self.memory.forget(client);
         }
-        for connection in self.connections.values().filter(|c| rules.turns_away(&c.who).is_some()) {
-            let Connection { who, closer, .. } = connection;
-            let serial = &who.serial;
-            tracing::warn!(client = %who, "a connection of a client is cut: it, its helper, or the certificate {serial}, was revoked");
+        for connection in self.connections.values().filter(|c| rules.reason_to_refuse(&c.identity).is_some()) {
+            let Connection { identity, closer, .. } = connection;
+            let serial = &identity.serial;
+            tracing::warn!(client = %identity, "a connection of a client is cut: it, its helper, or the certificate {serial}, was revoked");
             closer.close();
         }
         self.destroy_revoked(None);
     }
 
     /// Called when the last connection of a helper has ended.
-    pub(super) fn helper_gone(&self, helper: ClientId) {
+    pub(super) fn on_helper_gone(&self, helper: ClientId) {
         if self.gate.is_revoked(helper) {
             self.destroy_revoked(Some(helper));
         }
     }
 
     /// Called when the last connection of a client has ended.
-    pub(super) fn gone(&mut self, client: ClientId) {
+    pub(super) fn on_client_gone(&mut self, client: ClientId) {
         self.memory.forget(client);
         if self.gate.is_revoked(client) {
             // A job that was cut may have finished material or begun to store some.
@@ -84,12 +89,13 @@ impl Driver {
 
     /// Destroys stored material of one client, or of all, if it is revoked. The rules at the time
     /// of the work count: a client that is served again by then keeps its material.
-    fn destroy_revoked(&self, only: Option<ClientId>) {
+    fn destroy_revoked(&self, client_filter: Option<ClientId>) {
         let Some(store) = self.store.clone() else { return };
         let rules = self.gate.rules();
         spawn_blocking(move || {
             let burnt = burn_revoked(&store, |client| {
-                only.is_none_or(|only| only == client) && rules.borrow().of(client).revoked
+                client_filter.is_none_or(|client_filter| client_filter == client)
+                    && rules.borrow().rule_for(client).revoked
             });
             if let Err(e) = burnt {
                 tracing::error!("what is stored of revoked clients cannot be destroyed: {e}");

@@ -17,7 +17,7 @@ pub(super) struct Stopping {
 
 impl Driver {
     pub(super) fn has_ended(&self) -> bool {
-        let all_gone = self.connections.is_empty() && self.connected() == 0;
+        let all_gone = self.connections.is_empty() && self.connection_count() == 0;
         self.given_up || (self.stopping.is_some() && all_gone)
     }
 
@@ -27,7 +27,7 @@ impl Driver {
 
     /// Cuts connections when the grace is over, and gives up on them `AFTER_CUT` later.
     pub(super) fn cut_when_due(&mut self, now: Instant) {
-        if self.stopping_alarm().is_some_and(|at| at <= now) {
+        if self.stopping_alarm().is_some_and(|time| time <= now) {
             match &mut self.stopping {
                 Some(stopping) if !stopping.is_cut => {
                     stopping.is_cut = true;

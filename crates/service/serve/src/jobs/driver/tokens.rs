@@ -21,11 +21,11 @@ impl Driver {
     /// After admission, records that the request's input has paid; after a refusal, gives the
     /// tokens back.
     pub(super) fn settle_tokens(&mut self, number: Number, ask: &Asked, is_placed: bool) {
-        let Some(client) = self.connections.get(&number).map(|connection| connection.who.client) else { return };
+        let Some(client) = self.connections.get(&number).map(|connection| connection.identity.client) else { return };
         match is_placed {
             true => {
                 self.queue.pay(client, &ask.request);
-                self.gate.paid(client, &ask.request);
+                self.gate.record_paid(client, &ask.request);
             }
             false => self.gate.give_tokens_back(client, ask.tokens),
         }

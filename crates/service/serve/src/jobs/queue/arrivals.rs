@@ -8,7 +8,7 @@ use tacit_sched::{AdvanceNotice, DeadlineClass, Event, JobPhase, ModelId, Notice
 impl Queue {
     /// Takes a request. Returns why its notice was ignored, if it was.
     pub(crate) fn ask(&mut self, number: Number, whose: &Whose, ask: &Ask) -> Result<Option<String>, Refused> {
-        self.is_free(whose.client, ask.name)?;
+        self.check_name_free(whose.client, ask.name)?;
         let owner = self.request(number, whose, Some(ask.name), ask.notice, ask.material, ask.terms)?;
         Ok(self.live.get_mut(&owner).and_then(|live| live.ignored.take()))
     }
@@ -22,14 +22,14 @@ impl Queue {
         material: Option<MaterialId>,
         terms: Terms,
     ) -> Result<Owner, Refused> {
-        let announced = notice.map(|name| self.named(whose.client, name));
+        let announced = notice.map(|name| self.owner_named(whose.client, name));
         let model = self.model_of(whose, announced.as_ref().and_then(|found| found.as_ref().ok()))?;
-        let id = RequestId(self.next());
+        let id = RequestId(self.next_id());
         if let Some(material) = material {
             // The scheduler knows it from here on; the ledger decides at its turn whether it is
             // usable.
-            let found = Event::MaterialFound { material, model, client: Some(whose.client) };
-            self.handle(found).map_err(|_| format!("material {material} belongs to another input"))?;
+            let event = Event::MaterialFound { material, model, client: Some(whose.client) };
+            self.handle(event).map_err(|_| format!("material {material} belongs to another input"))?;
             self.materials.insert(material, Owned { client: whose.client, in_stock: true });
         }
         let request = tacit_sched::Request {
@@ -48,7 +48,7 @@ impl Queue {
             lanes: Some(0),
         };
         let owner = Owner::Request(id);
-        self.open(owner, Some(number), whose, name, model);
+        self.track_input(owner, Some(number), whose, name, model);
         if let Err(e) = self.handle(Event::Request(request)) {
             self.close(owner);
             material.into_iter().for_each(|material| self.forget(material));
@@ -58,10 +58,10 @@ impl Queue {
             && let Some(notice) = self.live.get_mut(announced).filter(|_| matches!(announced, Owner::Notice(_)))
         {
             // The notice's token has paid for this request, and pays for no other.
-            notice.paid = false;
+            notice.is_paid = false;
         }
         if material.is_some() {
-            self.offers.used(whose.client, model);
+            self.offers.use_one(whose.client, model);
         }
         self.pump();
         if let Some(Ok(notice @ Owner::Notice(_))) = announced
@@ -74,28 +74,29 @@ impl Queue {
 
     /// Returns the scheduler's model for a connection: that of the input it stands ready for, if
     /// the plan is the same. A client may use another link or other threads than it announced.
-    pub(super) fn model_of(&mut self, whose: &Whose, comes_for: Option<&Owner>) -> Result<ModelId, Refused> {
-        let own = self.model(whose)?;
-        let announced = comes_for.and_then(|owner| self.live.get(owner)).map(|live| live.model);
-        let same =
+    pub(super) fn model_of(&mut self, whose: &Whose, expected_owner: Option<&Owner>) -> Result<ModelId, Refused> {
+        let default_model = self.model(whose)?;
+        let announced = expected_owner.and_then(|owner| self.live.get(owner)).map(|live| live.model);
+        let matching =
             announced.filter(|model| self.is_served(*model) && self.kinds[model.0 as usize].plan == whose.offered.plan);
-        Ok(same.unwrap_or(own))
+        Ok(matching.unwrap_or(default_model))
     }
 
     /// Passes connections and jobs of a notice on to its request, which has arrived.
     fn take_over(&mut self, notice: Owner, request: Owner) {
-        let Some(before) = self.close(notice) else { return };
-        before.connections.iter().for_each(|&number| self.attach_connection(request, number));
-        if let Some(job) = before.job.and_then(|job| self.jobs.get_mut(&job)) {
+        let Some(ended) = self.close(notice) else { return };
+        ended.connections.iter().for_each(|&number| self.attach_connection(request, number));
+        if let Some(job) = ended.job.and_then(|job| self.jobs.get_mut(&job)) {
             job.owner = request;
         }
         if let Some(live) = self.live.get_mut(&request) {
-            (live.known, live.waits, live.job, live.made) = (before.known, before.waits, before.job, before.made);
+            (live.known_since, live.ready_connection, live.job, live.has_material) =
+                (ended.known_since, ended.ready_connection, ended.job, ended.has_material);
             // Connections that name the notice now reach the request.
-            self.names.extend(before.names.iter().map(|&name| ((live.client, name), request)));
-            live.names.extend(before.names);
+            self.names.extend(ended.names.iter().map(|&name| ((live.client, name), request)));
+            live.names.extend(ended.names);
         }
-        if before.waits.is_some() {
+        if ended.ready_connection.is_some() {
             self.handle_or_ignore(Event::Lanes { of: request, lanes: 1 });
         }
     }
@@ -109,7 +110,7 @@ impl Queue {
 
     /// Takes a notice.
     pub(crate) fn announce(&mut self, number: Number, whose: &Whose, announce: &Announce) -> Result<(), Refused> {
-        self.is_free(whose.client, announce.name)?;
+        self.check_name_free(whose.client, announce.name)?;
         let [expected, ttl] = self.times(announce);
         self.notice(Some(number), whose, Some(announce.name), expected, ttl, false).map(drop)
     }
@@ -117,7 +118,7 @@ impl Queue {
     /// Takes a notice that has no connection. It lasts for its time to live or until it is
     /// cancelled.
     pub(crate) fn announce_alone(&mut self, whose: &Whose, announce: &Announce) -> Result<(), Refused> {
-        self.is_free(whose.client, announce.name)?;
+        self.check_name_free(whose.client, announce.name)?;
         let [expected, ttl] = self.times(announce);
         let owner = self.notice(None, whose, Some(announce.name), expected, ttl, false)?;
         if let Some(live) = self.live.get_mut(&owner) {
@@ -133,7 +134,7 @@ impl Queue {
         let state = match phase {
             Some(JobPhase::Pre) => "offline",
             Some(JobPhase::On) => "online",
-            None if live.made => "ready",
+            None if live.has_material => "ready",
             None => "announced",
         };
         let (have, used) = (self.scheduler.capacity(), self.scheduler.used());
@@ -152,11 +153,11 @@ impl Queue {
         keep: bool,
     ) -> Result<Owner, Refused> {
         let model = self.model(whose)?;
-        let id = NoticeId(self.next());
+        let id = NoticeId(self.next_id());
         let (client, owner) = (whose.client, Owner::Notice(id));
         let input_bytes = whose.offered.input_bytes();
         let notice = AdvanceNotice { id, client, model, inputs: 1, input_bytes, expected, ttl, lanes: Some(0), keep };
-        self.open(owner, number, whose, name, model);
+        self.track_input(owner, number, whose, name, model);
         if let Err(e) = self.handle(Event::Notice(notice)) {
             self.close(owner);
             return Err(e.to_string());

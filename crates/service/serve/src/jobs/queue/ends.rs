@@ -5,16 +5,16 @@ use tacit_ids::MaterialId;
 use tacit_sched::{Cause, Event, InputReport, Outcome, Owner, Span};
 
 impl Queue {
-    pub(super) fn answered(&mut self, owner: Owner, report: &InputReport) {
+    pub(super) fn record_answer(&mut self, owner: Owner, report: &InputReport) {
         if report.outcome == Outcome::Done {
             let Some(live) = self.live.get(&owner) else { return };
             let client = live.client;
             self.demand.answered(client, live.model, self.now());
             let kind = &self.kinds[report.model.0 as usize];
-            let (of, inputs) = (kind.offer(), kind.batch);
+            let (offer, inputs) = (kind.offer(), kind.batch);
             let delay = report.ended.since(report.arrived);
-            let waiting = report.on.started.map_or(Span::ZERO, |at| at.since(report.arrived));
-            self.effects.push(Effect::Answered { client, of, inputs, delay, waiting });
+            let waiting = report.on.started.map_or(Span::ZERO, |started| started.since(report.arrived));
+            self.effects.push(Effect::Answered { client, offer, inputs, delay, waiting });
         }
     }
 
@@ -25,7 +25,7 @@ impl Queue {
     }
 
     pub(super) fn turn_away(&mut self, owner: Owner, reason: &str) {
-        if let Some(number) = self.live.get_mut(&owner).and_then(|live| live.waits.take()) {
+        if let Some(number) = self.live.get_mut(&owner).and_then(|live| live.ready_connection.take()) {
             self.effects.push(Effect::Refuse { number, reason: reason.into() });
         }
     }

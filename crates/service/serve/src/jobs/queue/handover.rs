@@ -11,7 +11,7 @@ use tacit_sched::{Event, JobId, Start};
 /// A client between its offline and its online phase.
 pub(super) struct ExpectedClient {
     /// When the client is no longer expected.
-    until: Instant,
+    deadline: Instant,
     /// The job that starts when the client arrives.
     due: Option<Start>,
 }
@@ -30,39 +30,39 @@ impl Queue {
         if live.model != model {
             return Err("it was asked for with another model, or for another number of inputs".into());
         }
-        if live.waits.is_some() || live.job.is_some() {
+        if live.ready_connection.is_some() || live.job.is_some() {
             return Err("another connection comes for it".into());
         }
-        live.waits = Some(number);
+        live.ready_connection = Some(number);
         live.lasts |= on_disk && !live.keep && matches!(owner, Owner::Notice(_));
         self.attach_connection(owner, number);
         self.handle_or_ignore(Event::Lanes { of: owner, lanes: 1 });
         // The input's time may have just ended: the scheduler must stop the due job before it
         // starts.
         self.pump();
-        let comes = self.live.get_mut(&owner).and_then(|live| live.comes.take());
-        if let Some(start) = comes.and_then(|comes| comes.due) {
+        let expected = self.live.get_mut(&owner).and_then(|live| live.expected_client.take());
+        if let Some(start) = expected.and_then(|expected| expected.due) {
             self.start(&start);
         }
         Ok(())
     }
 
     /// Confirms that a job without a connection was stopped.
-    pub(super) fn stopped_before_it_began(&mut self, job: JobId) {
-        let mut coming = self.live.values_mut().filter_map(|live| live.comes.as_mut());
-        if let Some(comes) = coming.find(|comes| comes.due.as_ref().is_some_and(|start| start.job == job)) {
-            comes.due = None;
+    pub(super) fn confirm_stopped(&mut self, job: JobId) {
+        let mut coming = self.live.values_mut().filter_map(|live| live.expected_client.as_mut());
+        if let Some(expected) = coming.find(|expected| expected.due.as_ref().is_some_and(|start| start.job == job)) {
+            expected.due = None;
         }
         self.handle_or_ignore(Event::JobStopped { job });
     }
 
     /// Keeps the lane after an offline phase: the client may ask for the online phase at once.
     pub(super) fn keep_lane(&mut self, owner: Owner) {
-        let until = Instant::now() + self.on_the_way;
+        let deadline = Instant::now() + self.on_the_way;
         match self.live.get_mut(&owner) {
             // A notice has no online phase of its own.
             Some(live) if matches!(owner, Owner::Request(_)) => {
-                live.comes = Some(ExpectedClient { until, due: None });
+                live.expected_client = Some(ExpectedClient { deadline, due: None });
             }
             _ => self.handle_or_ignore(Event::Lanes { of: owner, lanes: 0 }),
         }
@@ -70,11 +70,11 @@ impl Queue {
 
     /// Puts off a job whose connection has not arrived.
     pub(super) fn put_off(&mut self, owner: Owner, start: &Start) {
-        let comes = self.live.get_mut(&owner).and_then(|live| live.comes.as_mut());
-        match comes.filter(|comes| comes.until > Instant::now()) {
-            Some(comes) => {
-                comes.due = Some(start.clone());
-                self.due.insert((comes.until, owner));
+        let expected = self.live.get_mut(&owner).and_then(|live| live.expected_client.as_mut());
+        match expected.filter(|expected| expected.deadline > Instant::now()) {
+            Some(expected) => {
+                expected.due = Some(start.clone());
+                self.due.insert((expected.deadline, owner));
             }
             None => self.give_back(owner, start),
         }
@@ -83,11 +83,14 @@ impl Queue {
     /// Returns jobs to the scheduler's queue if their client did not arrive in time.
     pub(super) fn give_up_waiting(&mut self) {
         let now = Instant::now();
-        while let Some(&(until, owner)) = self.due.first().filter(|(until, _)| *until <= now) {
-            self.due.remove(&(until, owner));
+        while let Some(&(deadline, owner)) = self.due.first().filter(|(deadline, _)| *deadline <= now) {
+            self.due.remove(&(deadline, owner));
             // The client may have arrived, or the input has ended.
-            let comes = self.live.get_mut(&owner).and_then(|live| live.comes.take_if(|comes| comes.until == until));
-            if let Some(start) = comes.and_then(|comes| comes.due) {
+            let expected = self
+                .live
+                .get_mut(&owner)
+                .and_then(|live| live.expected_client.take_if(|expected| expected.deadline == deadline));
+            if let Some(start) = expected.and_then(|expected| expected.due) {
                 self.give_back(owner, &start);
             }
         }

@@ -30,7 +30,7 @@ pub(crate) struct Standing {
 /// How a scheduled job ended.
 pub(crate) enum JobEnd {
     /// Well: its duration, the material that it made, and the most memory that it held, if counted.
-    Done { took: Duration, made: Option<MaterialId>, memory: Option<u64> },
+    Done { took: Duration, material: Option<MaterialId>, memory: Option<u64> },
     /// Without a result.
     Failed,
 }
@@ -45,14 +45,14 @@ pub(crate) enum Effect {
         planned: Planned,
         material: Option<MaterialId>,
         /// A half from a pool, for an offline phase.
-        drawn: Option<MaterialId>,
+        from_pool: Option<MaterialId>,
     },
     /// Have a material dealt for a pool.
     Deal { job: JobId, offered: Arc<Offered> },
     /// Drop this half of a pool: it will not be used.
     Drop { material: MaterialId },
     /// Record that an offline phase looked for a half in a pool.
-    Drawn { of: OfferName, found: bool },
+    Drawn { offer: OfferName, found: bool },
     /// Refuse the connection's request.
     Refuse { number: Number, reason: String },
     /// End the connection, and its job with it.
@@ -62,11 +62,11 @@ pub(crate) enum Effect {
     /// Store the new estimate of a phase.
     Learned(Learned),
     /// Record a duration beside the expected one.
-    Compared { of: OfferName, phase: JobPhase, expected: Span, took: Span },
+    Compared { offer: OfferName, phase: JobPhase, expected: Span, took: Span },
     /// Record that an input or a batch was answered.
     Answered {
         client: ClientId,
-        of: OfferName,
+        offer: OfferName,
         /// Number of inputs in the batch.
         inputs: u32,
         /// From its arrival to its end.
@@ -88,5 +88,5 @@ pub(crate) struct Planned {
     /// Expected duration.
     pub(crate) expected: Span,
     /// When its input was announced or asked for, whichever was first.
-    pub(crate) known: Instant,
+    pub(crate) known_since: Instant,
 }

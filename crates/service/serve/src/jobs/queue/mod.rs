@@ -31,7 +31,7 @@ use tacit_sched::{
 /// An input that has not ended.
 struct PendingInput {
     /// When it was announced or asked for, whichever was first.
-    known: Instant,
+    known_since: Instant,
     client: ClientId,
     model: ModelId,
     /// The client's names for the input, from its request and its notice.
@@ -39,19 +39,19 @@ struct PendingInput {
     /// Connections that requested the input or run its phases.
     connections: BTreeSet<Number>,
     /// The connection that stands ready for its next phase.
-    waits: Option<Number>,
+    ready_connection: Option<Number>,
     /// Its running job.
     job: Option<JobId>,
     /// Its client, while it is between the offline and the online phase.
-    comes: Option<handover::ExpectedClient>,
+    expected_client: Option<handover::ExpectedClient>,
     /// Whether its material is for stock.
     keep: bool,
     /// Whether it outlives its connections: a notice whose material is on disk.
     lasts: bool,
     /// Whether its material is made.
-    made: bool,
+    has_material: bool,
     /// Whether it has cost its client's rate a token: all of its phases together cost one.
-    paid: bool,
+    is_paid: bool,
     /// Why its notice was ignored.
     ignored: Option<String>,
 }
@@ -93,7 +93,7 @@ pub(crate) struct Queue {
     /// Memory that jobs may take together, if other processes leave it.
     job_memory: u64,
     /// Durations that earlier runs have learned.
-    known: LearnedDurations,
+    learned: LearnedDurations,
     last: u64,
     names: HashMap<(ClientId, InputId), Owner>,
     live: HashMap<Owner, PendingInput>,
@@ -151,7 +151,7 @@ impl Queue {
     pub(crate) fn new(
         config: tacit_sched::Config,
         policy: PolicySpec,
-        known: LearnedDurations,
+        learned: LearnedDurations,
         on_the_way: Duration,
         pool_ttl: Duration,
     ) -> Result<Self, SchedError> {
@@ -161,7 +161,7 @@ impl Queue {
             threads,
             job_memory: config.capacity.memory,
             notice_ttl: config.notice_ttl,
-            known,
+            learned,
             policy: policy.name(),
             scheduler: Scheduler::new(config, vec![], policy)?,
             epoch: Instant::now(),
@@ -197,34 +197,41 @@ impl Queue {
         let _ = self.handle(event);
     }
 
-    fn next(&mut self) -> u64 {
+    fn next_id(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    fn named(&self, client: ClientId, name: InputId) -> Result<Owner, Refused> {
+    fn owner_named(&self, client: ClientId, name: InputId) -> Result<Owner, Refused> {
         let owner = self.names.get(&(client, name)).copied();
         owner.ok_or_else(|| "nothing is asked or announced under this name, or it has ended".to_owned())
     }
 
-    fn open(&mut self, owner: Owner, number: Option<Number>, whose: &Whose, name: Option<InputId>, model: ModelId) {
+    fn track_input(
+        &mut self,
+        owner: Owner,
+        number: Option<Number>,
+        whose: &Whose,
+        name: Option<InputId>,
+        model: ModelId,
+    ) {
         if let Some(name) = name {
             self.names.insert((whose.client, name), owner);
         }
         let (client, names, connections) = (whose.client, name.into_iter().collect(), BTreeSet::new());
         let live = PendingInput {
-            known: Instant::now(),
+            known_since: Instant::now(),
             client,
             model,
             names,
             connections,
-            waits: None,
+            ready_connection: None,
             job: None,
-            comes: None,
+            expected_client: None,
             keep: false,
             lasts: false,
-            made: false,
-            paid: false,
+            has_material: false,
+            is_paid: false,
             ignored: None,
         };
         self.live.insert(owner, live);
@@ -239,7 +246,7 @@ impl Queue {
         }
     }
 
-    fn is_free(&self, client: ClientId, name: InputId) -> Result<(), Refused> {
+    fn check_name_free(&self, client: ClientId, name: InputId) -> Result<(), Refused> {
         match self.names.contains_key(&(client, name)) {
             true => Err("this name is in use".into()),
             false => Ok(()),
@@ -248,7 +255,7 @@ impl Queue {
 
     /// Ends an input or notice at its client's request.
     pub(crate) fn cancel(&mut self, client: ClientId, name: InputId) -> Result<(), Refused> {
-        let owner = self.named(client, name)?;
+        let owner = self.owner_named(client, name)?;
         self.end(owner);
         Ok(())
     }
@@ -266,12 +273,12 @@ impl Queue {
         &mut self,
         number: Number,
         whose: &Whose,
-        of: Option<InputId>,
+        input: Option<InputId>,
         on_disk: bool,
     ) -> Result<(), Refused> {
-        let owner = match of {
+        let owner = match input {
             None => self.notice(Some(number), whose, None, None, None, true)?,
-            Some(name) => self.named(whose.client, name)?,
+            Some(name) => self.owner_named(whose.client, name)?,
         };
         if let Some(live) = self.live.get_mut(&owner).filter(|_| !on_disk) {
             // Material in memory is lost when its connections end.
@@ -285,18 +292,18 @@ impl Queue {
         &mut self,
         number: Number,
         whose: &Whose,
-        of: Option<InputId>,
+        input: Option<InputId>,
         material: Option<MaterialId>,
     ) -> Result<(), Refused> {
-        let owner = match of {
+        let owner = match input {
             None => self.request(number, whose, None, None, material, Terms::default())?,
-            Some(name) => self.named(whose.client, name)?,
+            Some(name) => self.owner_named(whose.client, name)?,
         };
         self.stand_ready(number, whose, owner, false)
     }
 
     /// Ends a connection's job if the scheduler started it.
-    pub(crate) fn finished(&mut self, number: Number, end: JobEnd) {
+    pub(crate) fn finish_job(&mut self, number: Number, end: JobEnd) {
         let Some(id) = self.stations.get_mut(&number).and_then(|station| station.job.take()) else { return };
         let Some(job) = self.jobs.remove(&id) else { return };
         let Job { owner, client, memory, used, .. } = job;
@@ -304,7 +311,7 @@ impl Queue {
         if let Some(live) = self.live.get_mut(&owner) {
             live.job = None;
             keep = live.keep;
-            live.made |= matches!(end, JobEnd::Done { made: Some(_), .. });
+            live.has_material |= matches!(end, JobEnd::Done { material: Some(_), .. });
         }
         // A connection must stand ready again for the next phase.
         match (&end, job.phase) {
@@ -312,22 +319,22 @@ impl Queue {
             _ => self.handle_or_ignore(Event::Lanes { of: owner, lanes: 0 }),
         }
         match end {
-            JobEnd::Done { took, made, memory: counted } => {
+            JobEnd::Done { took, material: made_id, memory: counted } => {
                 // Without a count, the estimate stands. A job that held more than all jobs may take
                 // has run nevertheless: its kind then runs alone, and is not refused.
-                let peak_memory = counted.map_or(memory, |held| held.min(self.job_memory));
+                let peak_memory = counted.map_or(memory, |peak| peak.min(self.job_memory));
                 self.make_room(peak_memory);
                 let usage = Usage { time: Span::from_secs(took.as_secs_f64()), peak_memory };
                 if let Some(used) = used {
                     self.materials.remove(&used);
                 }
-                let is_taken = self.handle(Event::JobFinished { job: id, usage, material: made }).is_ok();
-                self.learned(&job, is_taken.then_some(usage.time));
-                if made.is_some() && is_taken {
+                let is_taken = self.handle(Event::JobFinished { job: id, usage, material: made_id }).is_ok();
+                self.record_estimate(&job, is_taken.then_some(usage.time));
+                if made_id.is_some() && is_taken {
                     let now = self.now();
-                    self.offers.made(owner, now);
+                    self.offers.record_made(owner, now);
                 }
-                match made {
+                match made_id {
                     None => {}
                     // The input ended while the job did, or its model was withdrawn.
                     Some(material) if !is_taken || !self.is_served(job.model) => {
@@ -348,18 +355,18 @@ impl Queue {
     }
 
     /// Ends all inputs and material of a revoked client.
-    pub(crate) fn revoked(&mut self, client: ClientId) {
+    pub(crate) fn revoke_client(&mut self, client: ClientId) {
         self.handle_or_ignore(Event::ClientRevoked { client });
     }
 
     /// Removes a connection that has ended.
-    pub(crate) fn left(&mut self, number: Number) {
-        self.finished(number, JobEnd::Failed);
+    pub(crate) fn disconnect(&mut self, number: Number) {
+        self.finish_job(number, JobEnd::Failed);
         for owner in self.stations.remove(&number).unwrap_or_default().owners {
             let Some(live) = self.live.get_mut(&owner) else { continue };
             live.connections.remove(&number);
             let is_alone = live.connections.is_empty() && !live.lasts;
-            if live.waits.take_if(|waits| *waits == number).is_some() {
+            if live.ready_connection.take_if(|waiting| *waiting == number).is_some() {
                 self.handle_or_ignore(Event::Lanes { of: owner, lanes: 0 });
             }
             if is_alone {
@@ -386,12 +393,12 @@ impl Queue {
                 Action::Start(start) => self.start(&start),
                 Action::Stop { job } => match self.jobs.get(&job) {
                     Some(&Job { number, .. }) => self.effects.push(Effect::Cut { number }),
-                    None => self.stopped_before_it_began(job),
+                    None => self.confirm_stopped(job),
                 },
                 Action::Burn { material } => match self.materials.remove(&material) {
                     Some(Owned { client, in_stock: false }) => self.effects.push(Effect::Burn { material, client }),
                     Some(Owned { in_stock: true, .. }) => {}
-                    None => self.dropped(material),
+                    None => self.drop_half(material),
                 },
                 Action::Reject { request, reason } => self.turn_away(Owner::Request(request), &reason.to_string()),
                 Action::NoticeIgnored { request, why, .. } => {
@@ -406,7 +413,7 @@ impl Queue {
                 Action::Report(report) => {
                     let owner = Owner::Request(report.input.request);
                     self.turn_away(owner, ends::reason(report.outcome));
-                    self.answered(owner, &report);
+                    self.record_answer(owner, &report);
                     self.close(owner);
                 }
                 Action::Stopped => {}
@@ -421,18 +428,19 @@ impl Queue {
             Work::Pool => return self.deal(start),
         };
         let job = start.job;
-        match self.live.get_mut(&owner).and_then(|live| Some((live.waits.take()?, live))) {
+        match self.live.get_mut(&owner).and_then(|live| Some((live.ready_connection.take()?, live))) {
             Some((number, live)) => {
                 live.job = Some(job);
                 let Start { model, phase, threads, memory, material, estimate: expected, .. } = *start;
-                let (client, used, planned) = (live.client, material, Planned { expected, known: live.known });
+                let (client, used, planned) =
+                    (live.client, material, Planned { expected, known_since: live.known_since });
                 self.jobs.insert(job, Job { owner, number, client, memory, used, model, phase, threads, expected });
                 self.stations.entry(number).or_default().job = Some(job);
                 if let Some(owned) = material.and_then(|material| self.materials.get_mut(&material)) {
                     owned.in_stock = false;
                 }
-                let drawn = self.draw(owner, model, phase);
-                self.effects.push(Effect::Start { number, phase, threads, planned, material, drawn });
+                let from_pool = self.draw(owner, model, phase);
+                self.effects.push(Effect::Start { number, phase, threads, planned, material, from_pool });
             }
             None => self.put_off(owner, start),
         }

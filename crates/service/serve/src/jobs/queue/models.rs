@@ -16,8 +16,8 @@ impl Queue {
             return Ok(model);
         }
         let model = ModelId(self.kinds.len() as u32);
-        let most = self.job_memory;
-        let spec = estimates::spec(&whose.offered, device, &self.known, self.threads, most);
+        let max_memory = self.job_memory;
+        let spec = estimates::spec(&whose.offered, device, &self.learned, self.threads, max_memory);
         self.handle(Event::ModelAdded(spec)).map_err(|e| e.to_string())?;
         self.models.insert(key, model);
         // Copies, so that a withdrawn model does not stay in memory.
@@ -40,12 +40,12 @@ impl Queue {
     /// Whether the duration of a phase is known, for a client on a machine like this one.
     fn knows(&self, offered: &Offered, phase: &str) -> bool {
         let device = estimates::class_name(estimates::HERE);
-        self.known.of(offered.plan, &device, phase, self.threads).is_some()
+        self.learned.get(offered.plan, &device, phase, self.threads).is_some()
     }
 
     /// Adds the expected duration of a phase, until a job of it has run.
     pub(crate) fn expect(&mut self, learned: Learned) {
-        self.known.add(learned);
+        self.learned.add(learned);
     }
 
     /// Withdraws plans and their batches: waiting inputs end, running jobs continue, ready material
@@ -53,9 +53,9 @@ impl Queue {
     pub(crate) fn withdraw(&mut self, plans: &BTreeSet<[u8; 32]>) {
         let kinds = &self.kinds;
         let is_gone = |model: &ModelId| plans.contains(&kinds[model.0 as usize].of_one);
-        let gone: Vec<ModelId> = self.models.values().copied().filter(is_gone).collect();
+        let withdrawn: Vec<ModelId> = self.models.values().copied().filter(is_gone).collect();
         self.models.retain(|_, model| !is_gone(model));
-        for model in gone {
+        for model in withdrawn {
             self.handle_or_ignore(Event::ModelRemoved { model });
         }
         self.close_pools(plans);
@@ -69,12 +69,12 @@ impl Queue {
 
     /// Records the new estimate after a job, for later runs. `took` is its duration if that may be
     /// compared with the expected one.
-    pub(super) fn learned(&mut self, job: &Job, took: Option<Span>) {
+    pub(super) fn record_estimate(&mut self, job: &Job, took: Option<Span>) {
         let estimate = self.scheduler.profile().estimate(job.model, job.phase, 1, job.threads);
         let Some((estimate, kind)) = estimate.zip(self.kinds.get(job.model.0 as usize)) else { return };
         if let Some(took) = took.filter(|took| *took > Span::ZERO) {
-            let of = kind.offer();
-            self.effects.push(Effect::Compared { of, phase: job.phase, expected: job.expected, took });
+            let offer = kind.offer();
+            self.effects.push(Effect::Compared { offer, phase: job.phase, expected: job.expected, took });
         }
         self.effects.push(Effect::Learned(Learned {
             plan: kind.plan,

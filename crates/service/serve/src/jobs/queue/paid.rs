@@ -29,19 +29,19 @@ impl Queue {
 
     /// Whether an input has cost its client's rate a token.
     fn has_paid(&self, owner: &Owner) -> bool {
-        self.live.get(owner).is_some_and(|live| live.paid)
+        self.live.get(owner).is_some_and(|live| live.is_paid)
     }
 
     /// Records that a request's input has paid.
     pub(crate) fn pay(&mut self, client: ClientId, request: &Request) {
         let name = match request {
             Request::Ask(ask) => Some(ask.name),
-            Request::Prepare { of, .. } | Request::Infer { of, .. } => *of,
+            Request::Prepare { of: input, .. } | Request::Infer { of: input, .. } => *input,
             _ => None,
         };
         let owner = name.and_then(|name| self.owner(client, name).copied());
         if let Some(live) = owner.and_then(|owner| self.live.get_mut(&owner)) {
-            live.paid = true;
+            live.is_paid = true;
         }
     }
 }

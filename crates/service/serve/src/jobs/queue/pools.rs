@@ -15,7 +15,7 @@ use tacit_sched::{Event, JobId, JobPhase, ModelId, Owner, Span, Start, Time, Usa
 /// The pools.
 pub(super) struct Pools {
     /// Whether the server has pools.
-    on: bool,
+    is_enabled: bool,
     /// How long a half is kept.
     ttl: Span,
     /// Pools by digest of the plan.
@@ -35,9 +35,9 @@ struct Pool {
 }
 
 impl Pools {
-    pub(super) fn new(on: bool, ttl: Duration) -> Self {
+    pub(super) fn new(is_enabled: bool, ttl: Duration) -> Self {
         let ttl = Span::from_secs(ttl.as_secs_f64());
-        Self { on, ttl, pools: HashMap::new(), dealing: HashMap::new() }
+        Self { is_enabled, ttl, pools: HashMap::new(), dealing: HashMap::new() }
     }
 
     /// When the next half expires.
@@ -45,7 +45,7 @@ impl Pools {
         self.pools.values().filter_map(|pool| Some(pool.stock.front()?.0 + self.ttl)).min()
     }
 
-    fn of_model(&mut self, model: ModelId) -> Option<&mut Pool> {
+    fn pool_of_model(&mut self, model: ModelId) -> Option<&mut Pool> {
         self.pools.values_mut().find(|pool| pool.model == model)
     }
 
@@ -67,11 +67,11 @@ impl Queue {
     /// Opens a pool for a model whose material is dealt, if the server has pools and the model has
     /// none.
     pub(crate) fn open_pool(&mut self, offered: &Arc<Offered>) {
-        let Some(order) = offered.model.order().filter(|_| self.pools.on) else { return };
+        let Some(order) = offered.model.order().filter(|_| self.pools.is_enabled) else { return };
         if self.pools.pools.contains_key(&offered.plan) {
             return;
         }
-        let spec = estimates::dealing(offered, order.server_bytes, &self.known, self.threads, self.job_memory);
+        let spec = estimates::dealing_spec(offered, order.server_bytes, &self.learned, self.threads, self.job_memory);
         let model = ModelId(self.kinds.len() as u32);
         // Fails only if the scheduler is being stopped.
         if self.handle(Event::ModelAdded(spec)).is_err() {
@@ -86,15 +86,15 @@ impl Queue {
 
     /// Closes the pools of withdrawn plans and of their batches.
     pub(super) fn close_pools(&mut self, plans: &BTreeSet<[u8; 32]>) {
-        let gone = self.pools.pools.extract_if(|_, pool| plans.contains(&pool.offered.of_one().plan));
-        let gone: Vec<ModelId> = gone.map(|(_, pool)| pool.model).collect();
-        gone.into_iter().for_each(|model| self.handle_or_ignore(Event::ModelRemoved { model }));
+        let withdrawn = self.pools.pools.extract_if(|_, pool| plans.contains(&pool.offered.of_one().plan));
+        let withdrawn: Vec<ModelId> = withdrawn.map(|(_, pool)| pool.model).collect();
+        withdrawn.into_iter().for_each(|model| self.handle_or_ignore(Event::ModelRemoved { model }));
     }
 
     /// Starts a dealing for the scheduler.
     pub(super) fn deal(&mut self, start: &Start) {
         let (job, model) = (start.job, start.model);
-        match self.pools.of_model(model) {
+        match self.pools.pool_of_model(model) {
             Some(pool) if !pool.asleep => {
                 let offered = Arc::clone(&pool.offered);
                 self.pools.dealing.insert(job, model);
@@ -107,9 +107,9 @@ impl Queue {
 
     /// Ends a dealing: with the id of a half and how long it took, or without. Returns whether the
     /// driver must hold the half.
-    pub(crate) fn dealt(&mut self, job: JobId, made: Option<(MaterialId, Duration)>) -> bool {
+    pub(crate) fn finish_dealing(&mut self, job: JobId, result: Option<(MaterialId, Duration)>) -> bool {
         let Some(model) = self.pools.dealing.remove(&job) else { return false };
-        let Some((material, took)) = made else {
+        let Some((material, took)) = result else {
             self.handle_or_ignore(Event::JobFailed { job });
             return false;
         };
@@ -120,7 +120,7 @@ impl Queue {
         }
         let (now, threads) = (self.now(), self.threads);
         // Without a pool, the model was withdrawn: the scheduler will burn the half.
-        let Some(pool) = self.pools.of_model(model) else { return true };
+        let Some(pool) = self.pools.pool_of_model(model) else { return true };
         pool.stock.push_back((now, material));
         let plan = pool.offered.plan;
         if let Some(estimate) = self.scheduler.profile().estimate(model, JobPhase::Pre, 1, threads) {
@@ -137,21 +137,21 @@ impl Queue {
         if phase != JobPhase::Pre || self.offers.is_filling(owner) {
             return None;
         }
-        let of = kind.offer();
+        let offer = kind.offer();
         let pool = self.pools.pools.get_mut(&kind.plan)?;
         pool.asleep = false;
-        let (model, drawn) = (pool.model, pool.stock.pop_front().map(|(_, material)| material));
-        if let Some(material) = drawn {
+        let (model, oldest) = (pool.model, pool.stock.pop_front().map(|(_, material)| material));
+        if let Some(material) = oldest {
             self.handle_or_ignore(Event::MaterialGone { material });
         }
         self.handle_or_ignore(Event::Demand { model, inputs: 1 });
-        self.effects.push(Effect::Drawn { of, found: drawn.is_some() });
-        drawn
+        self.effects.push(Effect::Drawn { offer, found: oldest.is_some() });
+        oldest
     }
 
     /// Drops a half that the scheduler has burnt and that has no client.
-    pub(super) fn dropped(&mut self, material: MaterialId) {
-        self.pools.pools.values_mut().for_each(|pool| pool.stock.retain(|(_, other)| *other != material));
+    pub(super) fn drop_half(&mut self, material: MaterialId) {
+        self.pools.pools.values_mut().for_each(|pool| pool.stock.retain(|(_, id)| *id != material));
         self.effects.push(Effect::Drop { material });
     }
 
@@ -167,14 +167,14 @@ impl Queue {
 
     /// Drops halves that were unused for too long, and stops dealing for their pools.
     pub(super) fn expire_pools(&mut self) {
-        let (now, ttl, mut ended) = (self.now(), self.pools.ttl, Vec::new());
+        let (now, ttl, mut expired) = (self.now(), self.pools.ttl, Vec::new());
         for pool in self.pools.pools.values_mut() {
-            while pool.stock.front().is_some_and(|(since, _)| *since + ttl <= now) {
+            while pool.stock.front().is_some_and(|(ready_at, _)| *ready_at + ttl <= now) {
                 pool.asleep = true;
-                ended.extend(pool.stock.pop_front().map(|(_, material)| material));
+                expired.extend(pool.stock.pop_front().map(|(_, material)| material));
             }
         }
-        for material in ended {
+        for material in expired {
             self.handle_or_ignore(Event::MaterialGone { material });
             self.effects.push(Effect::Drop { material });
         }

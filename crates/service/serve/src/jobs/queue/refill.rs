@@ -30,29 +30,29 @@ impl<K> Default for RecentEvents<K> {
 }
 
 impl<K: Copy + Eq + Hash> RecentEvents<K> {
-    fn add(&mut self, now: Time, whose: K) {
+    fn add(&mut self, now: Time, owner: K) {
         if self.order.len() >= MAX_RECENT_EVENTS {
             self.remove(0);
         }
-        self.order.push_back((now, whose));
-        *self.counts.entry(whose).or_default() += 1;
+        self.order.push_back((now, owner));
+        *self.counts.entry(owner).or_default() += 1;
     }
 
     fn forget_before(&mut self, now: Time) {
-        while self.order.front().is_some_and(|(at, _)| now.since(*at) > RECENT_WINDOW) {
+        while self.order.front().is_some_and(|(time, _)| now.since(*time) > RECENT_WINDOW) {
             self.remove(0);
         }
     }
 
     /// Removes one event of this owner.
     fn take(&mut self, whose: K) {
-        if let Some(at) = self.order.iter().position(|(_, other)| *other == whose) {
-            self.remove(at);
+        if let Some(index) = self.order.iter().position(|(_, entry)| *entry == whose) {
+            self.remove(index);
         }
     }
 
-    fn remove(&mut self, at: usize) {
-        let Some((_, whose)) = self.order.remove(at) else { return };
+    fn remove(&mut self, index: usize) {
+        let Some((_, whose)) = self.order.remove(index) else { return };
         if let Some(count) = self.counts.get_mut(&whose) {
             *count -= 1;
             if *count == 0 {
@@ -71,9 +71,9 @@ struct Offer {
     client: ClientId,
     model: ModelId,
     /// The stock's size as the client reports it.
-    held: u32,
+    reported: u32,
     /// The stock's largest size.
-    most: u32,
+    max_stock: u32,
 }
 
 /// How far a client's stock is filled, in thousandths of what it needs.
@@ -108,14 +108,14 @@ impl Offers {
     }
 
     /// A client uses one material of its stock.
-    pub(super) fn used(&mut self, client: ClientId, model: ModelId) {
+    pub(super) fn use_one(&mut self, client: ClientId, model: ModelId) {
         let offers = self.standing.values_mut().filter(|offer| (offer.client, offer.model) == (client, model));
-        offers.for_each(|offer| offer.held = offer.held.saturating_sub(1));
+        offers.for_each(|offer| offer.reported = offer.reported.saturating_sub(1));
         self.recently_made.take((client, model));
     }
 
     /// Records a turn that ended well.
-    pub(super) fn made(&mut self, owner: Owner, now: Time) {
+    pub(super) fn record_made(&mut self, owner: Owner, now: Time) {
         if let Some(&whose) = self.filling.get(&owner) {
             self.recently_made.add(now, whose);
         }
@@ -124,23 +124,29 @@ impl Offers {
     /// How far an offer's stock is filled, counting what is being made; `None` if it needs no more.
     fn covered(&self, offer: &Offer, wanted: u32) -> Option<Covered> {
         let making = self.filling.values().filter(|&&whose| whose == (offer.client, offer.model)).count() as u32;
-        let held = offer.held.max(self.recently_made.count((offer.client, offer.model)));
-        let (have, wanted) = (held.saturating_add(making), wanted.min(offer.most));
+        let size = offer.reported.max(self.recently_made.count((offer.client, offer.model)));
+        let (have, wanted) = (size.saturating_add(making), wanted.min(offer.max_stock));
         (have < wanted).then(|| u64::from(have) * 1000 / u64::from(wanted))
     }
 }
 
 impl Queue {
-    /// A connection stands ready to make material for its client's stock, which holds `held` and
-    /// may hold `most`. [`fill`](Self::fill) decides when.
-    pub(crate) fn refill(&mut self, number: Number, whose: &Whose, held: u32, most: u32) -> Result<(), Refused> {
+    /// A connection stands ready to make material for its client's stock, which holds `reported` and
+    /// may hold `max_stock`. [`fill`](Self::fill) decides when.
+    pub(crate) fn refill(
+        &mut self,
+        number: Number,
+        whose: &Whose,
+        reported: u32,
+        max_stock: u32,
+    ) -> Result<(), Refused> {
         let owner = self.notice(Some(number), whose, None, None, None, true)?;
         let (client, model) = (whose.client, self.model(whose)?);
-        if let Some(PendingInput { waits, .. }) = self.live.get_mut(&owner) {
-            *waits = Some(number);
+        if let Some(PendingInput { ready_connection, .. }) = self.live.get_mut(&owner) {
+            *ready_connection = Some(number);
         }
         self.attach_connection(owner, number);
-        self.offers.standing.insert(owner, Offer { client, model, held, most });
+        self.offers.standing.insert(owner, Offer { client, model, reported, max_stock });
         Ok(())
     }
 
@@ -193,15 +199,15 @@ impl Queue {
 }
 
 /// Returns what refill jobs may take together of a resource.
-fn share(of: u64) -> u64 {
-    of / SHARE.1 * SHARE.0 + of % SHARE.1 * SHARE.0 / SHARE.1
+fn share(amount: u64) -> u64 {
+    amount / SHARE.1 * SHARE.0 + amount % SHARE.1 * SHARE.0 / SHARE.1
 }
 
-/// Whether a refill job that takes `each` of a resource may start beside `running` others.
-fn is_idle(each: u32, have: u32, used: u32, running: u64) -> bool {
+/// Whether a refill job that takes `per_job` of a resource may start beside `running` others.
+fn is_idle(per_job: u32, have: u32, used: u32, running: u64) -> bool {
     // At least one job may run, even on a machine with one core.
-    let (each, most) = (u64::from(each), share(u64::from(have)).max(u64::from(each)));
-    u64::from(have.saturating_sub(used)) >= each && (running + 1) * each <= most
+    let (per_job, allowed) = (u64::from(per_job), share(u64::from(have)).max(u64::from(per_job)));
+    u64::from(have.saturating_sub(used)) >= per_job && (running + 1) * per_job <= allowed
 }
 
 #[cfg(test)]
@@ -210,27 +216,27 @@ mod tests {
 
     const MODEL: ModelId = ModelId(0);
 
-    fn offers(held: u32) -> (Offers, ClientId, Offer) {
+    fn offers(reported: u32) -> (Offers, ClientId, Offer) {
         let client = ClientId([1; 32]);
-        (Offers::default(), client, Offer { client, model: MODEL, held, most: 4 })
+        (Offers::default(), client, Offer { client, model: MODEL, reported, max_stock: 4 })
     }
 
     #[test]
     fn what_was_made_counts_though_its_client_says_that_it_holds_nothing() {
         let (mut offers, client, says_nothing) = offers(0);
         let owner = Owner::Notice(tacit_sched::NoticeId(1));
-        let at = Time::from_secs;
+        let time = Time::from_secs;
         for second in 0..4 {
             assert!(offers.covered(&says_nothing, 8).is_some());
             offers.filling.insert(owner, (client, MODEL));
-            offers.made(owner, at(f64::from(second)));
+            offers.record_made(owner, time(f64::from(second)));
             offers.forget(owner);
         }
         assert_eq!(offers.covered(&says_nothing, 8), None, "it has as many as it may hold");
-        offers.used(client, MODEL);
+        offers.use_one(client, MODEL);
         assert_eq!(offers.covered(&says_nothing, 8), Some(750));
         // Stock that was not used for long may be gone at the client.
-        offers.recently_made.forget_before(at(700.0));
+        offers.recently_made.forget_before(time(700.0));
         assert_eq!(offers.covered(&says_nothing, 8), Some(0));
     }
 

@@ -11,8 +11,8 @@ impl Queue {
     /// The next timer; `None` if only events matter.
     pub(crate) fn alarm(&self) -> Option<Instant> {
         let wakeup = self.scheduler.next_wakeup();
-        let wakeup = wakeup.map(|at| self.epoch + Duration::from_nanos(at.0) + Duration::from_millis(1));
-        wakeup.into_iter().chain(self.due.first().map(|(until, _)| *until)).chain(self.pool_alarm()).min()
+        let wakeup = wakeup.map(|time| self.epoch + Duration::from_nanos(time.0) + Duration::from_millis(1));
+        wakeup.into_iter().chain(self.due.first().map(|(deadline, _)| *deadline)).chain(self.pool_alarm()).min()
     }
 
     /// Inputs by state, without stock that waits for an idle server.
@@ -43,18 +43,18 @@ impl Queue {
 
     /// Actual against expected durations of one phase of a model; `None` if it has not run.
     fn profile_row(&self, device: Device, model: ModelId, phase: JobPhase) -> Option<ProfileRow> {
-        let told = self.scheduler.profile().error(model, phase)?;
+        let accuracy = self.scheduler.profile().error(model, phase)?;
         let kind = &self.kinds[model.0 as usize];
         Some(ProfileRow {
             model: kind.name.to_string(),
             backend: kind.backend,
             phase: phase_name(phase),
             device: class_name(device),
-            jobs: told.jobs,
-            expected_s: told.expected.secs(),
-            measured_s: told.actual.secs(),
-            error_median: told.median,
-            error_p95: told.p95,
+            jobs: accuracy.jobs,
+            expected_s: accuracy.expected.secs(),
+            measured_s: accuracy.actual.secs(),
+            error_median: accuracy.median,
+            error_p95: accuracy.p95,
         })
     }
 
@@ -70,11 +70,11 @@ impl Queue {
 
     /// Sets the cores and bytes of memory that the machine has for jobs now.
     pub(crate) fn set_machine(&mut self, cores: u32, memory: u64) {
-        let before = self.scheduler.capacity();
-        let now = Resources { cores, memory, ..before };
+        let current = self.scheduler.capacity();
+        let updated = Resources { cores, memory, ..current };
         // A small change is ignored: it would make the scheduler check all inputs every second.
-        if now.cores != before.cores || memory.abs_diff(before.memory) > memory / 64 {
-            self.handle_or_ignore(Event::Capacity(now));
+        if updated.cores != current.cores || memory.abs_diff(current.memory) > memory / 64 {
+            self.handle_or_ignore(Event::Capacity(updated));
         }
     }
 

@@ -11,7 +11,7 @@ fn record() -> Record {
     record
 }
 
-fn of() -> OfferName {
+fn offer_name() -> OfferName {
     OfferName { model: "m".into(), backend: "toy" }
 }
 
@@ -27,24 +27,24 @@ fn measured(phase: Phase) -> Measured {
 #[test]
 fn a_job_is_followed_from_its_request_to_its_end() {
     let (mut record, client) = (record(), BINDING.client);
-    record.connected(client, None);
-    record.asked(1, client, &Request::List, None);
-    record.asked(1, client, &infer(), Some(BINDING));
+    record.record_connection(client, None);
+    record.record_request(1, client, &Request::List, None);
+    record.record_request(1, client, &infer(), Some(BINDING));
     let Snapshot { clients, .. } = record.snapshot();
     assert_eq!((clients[0].queued, clients[0].requests), (1, 1));
-    record.started(1, 3, Some(Planned { expected: Span::from_secs(0.5), known: Instant::now() }));
+    record.record_start(1, 3, Some(Planned { expected: Span::from_secs(0.5), known_since: Instant::now() }));
     let running = record.snapshot();
     assert_eq!((running.jobs.len(), running.jobs[0].threads, running.clients[0].queued), (1, 3, 0));
     assert_eq!((running.jobs[0].outcome, running.jobs[0].expected_s), (None, Some(0.5)));
-    record.finished(1, Some(&measured(Phase::Online)));
-    record.served(client, &of(), 2.0, 1.5);
-    record.compared(&of(), JobPhase::On, Span::from_secs(0.5), Span::from_secs(0.25));
-    let done = record.snapshot();
-    assert_eq!((done.jobs[0].outcome, done.models[0].done, done.clients[0].done), (Some("done"), 1, 1));
-    assert!(done.jobs[0].ended_s >= Some(done.jobs[0].started_s));
-    assert!((done.mean_delay_s, done.mean_waiting_s) == (2.0, 1.5));
-    assert!(done.throughput_per_s > 0.0);
-    let text = record.metrics.text(&done, &tacit_store::Counts::default());
+    record.record_end(1, Some(&measured(Phase::Online)));
+    record.record_answer(client, &offer_name(), 2.0, 1.5);
+    record.record_duration(&offer_name(), JobPhase::On, Span::from_secs(0.5), Span::from_secs(0.25));
+    let snapshot = record.snapshot();
+    assert_eq!((snapshot.jobs[0].outcome, snapshot.models[0].done, snapshot.clients[0].done), (Some("done"), 1, 1));
+    assert!(snapshot.jobs[0].ended_s >= Some(snapshot.jobs[0].started_s));
+    assert!((snapshot.mean_delay_s, snapshot.mean_waiting_s) == (2.0, 1.5));
+    assert!(snapshot.throughput_per_s > 0.0);
+    let text = record.metrics.text(&snapshot, &tacit_store::Counts::default());
     for line in [
         r#"tacit_served_inputs_total{model="m",backend="toy"} 1"#,
         r#"tacit_phase_seconds_sum{phase="online",model="m",backend="toy"} 0.25"#,
@@ -60,49 +60,49 @@ fn a_job_is_followed_from_its_request_to_its_end() {
 #[test]
 fn delays_and_throughput_are_each_clients_and_each_models_own() {
     let mut record = record();
-    let other = Model { backends: vec!["toy".into()], ..Model::default() };
-    record.models.insert("n".into(), other);
+    let second_model = Model { backends: vec!["toy".into()], ..Model::default() };
+    record.models.insert("n".into(), second_model);
     let [alice, bob] = [1, 2].map(ClientId::numbered);
-    record.served(alice, &of(), 2.0, 1.0);
-    record.served(alice, &OfferName { model: "n".into(), backend: "toy" }, 4.0, 3.0);
-    record.served(bob, &of(), 6.0, 5.0);
+    record.record_answer(alice, &offer_name(), 2.0, 1.0);
+    record.record_answer(alice, &OfferName { model: "n".into(), backend: "toy" }, 4.0, 3.0);
+    record.record_answer(bob, &offer_name(), 6.0, 5.0);
     // A model no longer offered still counts for its client.
-    record.served(bob, &OfferName { model: "gone".into(), backend: "toy" }, 12.0, 9.0);
-    let all = record.snapshot();
-    let row = |client| all.clients.iter().find(|row| row.client == client).unwrap();
-    let told = |row: &ClientRow| (row.inputs, row.mean_delay_s, row.mean_waiting_s);
-    assert_eq!((told(row(alice)), told(row(bob))), ((2, 3.0, 2.0), (2, 9.0, 7.0)));
-    let models: Vec<_> = all.models.iter().map(|m| (&*m.name, m.done, m.mean_delay_s, m.mean_waiting_s)).collect();
+    record.record_answer(bob, &OfferName { model: "gone".into(), backend: "toy" }, 12.0, 9.0);
+    let snapshot = record.snapshot();
+    let row = |client| snapshot.clients.iter().find(|row| row.client == client).unwrap();
+    let figures = |row: &ClientRow| (row.inputs, row.mean_delay_s, row.mean_waiting_s);
+    assert_eq!((figures(row(alice)), figures(row(bob))), ((2, 3.0, 2.0), (2, 9.0, 7.0)));
+    let models: Vec<_> = snapshot.models.iter().map(|m| (&*m.name, m.done, m.mean_delay_s, m.mean_waiting_s)).collect();
     assert_eq!(models, [("m", 2, 4.0, 3.0), ("n", 1, 4.0, 3.0)]);
-    assert_eq!((all.mean_delay_s, all.mean_waiting_s), (6.0, 4.5));
+    assert_eq!((snapshot.mean_delay_s, snapshot.mean_waiting_s), (6.0, 4.5));
     // All rates cover the same time: a minute, or the time since the start.
-    let rates: Vec<f64> = all.clients.iter().map(|row| row.throughput_per_s).collect();
+    let rates: Vec<f64> = snapshot.clients.iter().map(|row| row.throughput_per_s).collect();
     assert!(rates[0] > 0.0, "{rates:?}");
     assert!(rates[0] == rates[1], "{rates:?}");
-    assert!(all.throughput_per_s == rates[0] + rates[1], "{rates:?}");
-    assert_eq!(all.models[0].throughput_per_s, 2.0 * all.models[1].throughput_per_s);
+    assert!(snapshot.throughput_per_s == rates[0] + rates[1], "{rates:?}");
+    assert_eq!(snapshot.models[0].throughput_per_s, 2.0 * snapshot.models[1].throughput_per_s);
 }
 
 #[test]
 fn jobs_that_end_otherwise_are_told_apart() {
     let (mut record, client) = (record(), BINDING.client);
     for number in 0..4 {
-        record.asked(number, client, &Request::Setup, Some(BINDING));
+        record.record_request(number, client, &Request::Setup, Some(BINDING));
     }
-    record.started(0, 1, None);
-    record.started(1, 1, None);
+    record.record_start(0, 1, None);
+    record.record_start(1, 1, None);
     // In this order: refused by the worker, broken off, refused by the driver, left while waiting.
-    record.finished(0, None);
-    record.broke_off(1);
-    record.finished(2, None);
-    record.broke_off(3);
+    record.record_end(0, None);
+    record.record_failure(1);
+    record.record_end(2, None);
+    record.record_failure(3);
     // The end of an unknown job changes nothing.
-    record.finished(9, Some(&measured(Phase::Online)));
+    record.record_end(9, Some(&measured(Phase::Online)));
     let Snapshot { jobs, clients, .. } = record.snapshot();
     assert_eq!(jobs.iter().map(|j| j.outcome).collect::<Vec<_>>(), [Some("failed"), Some("refused")]);
     assert_eq!((clients[0].refused, clients[0].failed, clients[0].queued, clients[0].done), (2, 2, 0, 0));
-    let other = Binding { plan: [9; 32], ..BINDING };
-    record.asked(5, client, &infer(), Some(other));
+    let unknown = Binding { plan: [9; 32], ..BINDING };
+    record.record_request(5, client, &infer(), Some(unknown));
     assert_eq!(record.snapshot().clients[0].refused, 3, "what names no model on offer");
 }
 
@@ -110,22 +110,22 @@ fn jobs_that_end_otherwise_are_told_apart() {
 fn nothing_grows_without_bound() {
     let mut record = record();
     let faithful = ClientId::numbered(0);
-    record.connected(faithful, Some("ada".into()));
+    record.record_connection(faithful, Some("ada".into()));
     for n in 1..3000 {
         let client = ClientId::numbered(n);
-        record.connected(client, None);
-        record.asked(n, client, &infer(), Some(BINDING));
-        record.started(n, 1, None);
-        record.finished(n, Some(&measured(Phase::Online)));
-        record.served(client, &of(), 1.0, 0.5);
-        record.disconnected(client);
-        record.refused("strangers");
+        record.record_connection(client, None);
+        record.record_request(n, client, &infer(), Some(BINDING));
+        record.record_start(n, 1, None);
+        record.record_end(n, Some(&measured(Phase::Online)));
+        record.record_answer(client, &offer_name(), 1.0, 0.5);
+        record.record_disconnection(client);
+        record.record_refusal("strangers");
     }
-    let all = record.snapshot();
-    assert_eq!((all.jobs.len(), all.clients.len(), all.refusals), (ENDED, CLIENTS, 2999));
-    let kept = all.clients.iter().find(|row| row.client == faithful);
-    assert_eq!(kept.map(|row| &*row.client_name), Some("ada"), "a connected client is kept, with its name");
-    assert_eq!((all.jobs[0].id, all.models[0].done), (2999, 2999), "newest first");
+    let snapshot = record.snapshot();
+    assert_eq!((snapshot.jobs.len(), snapshot.clients.len(), snapshot.refusals), (ENDED, CLIENTS, 2999));
+    let faithful_row = snapshot.clients.iter().find(|row| row.client == faithful);
+    assert_eq!(faithful_row.map(|row| &*row.client_name), Some("ada"), "a connected client is kept, with its name");
+    assert_eq!((snapshot.jobs[0].id, snapshot.models[0].done), (2999, 2999), "newest first");
     let mut recent = Recent::default();
     (0..1000).for_each(|second| recent.count(second));
     assert!(recent.0.len() as u64 <= WINDOW);

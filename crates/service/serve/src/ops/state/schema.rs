@@ -102,59 +102,58 @@ pub(crate) enum Sync {
 }
 
 /// Wraps an error of a state file with the file's path.
-pub(crate) fn failed<E: ToString>(path: &Path) -> impl Fn(E) -> ServeError {
+pub(crate) fn state_error<E: ToString>(path: &Path) -> impl Fn(E) -> ServeError {
     move |e| ServeError::State { path: path.to_owned(), what: e.to_string() }
 }
 
 /// Creates the file if absent, makes it private and migrates its tables.
 pub(crate) fn prepare(path: &Path, kind: &Kind) -> Result<(), ServeError> {
-    private(path).map_err(failed(path))?;
+    private(path).map_err(state_error(path))?;
     let mut db = connect(path, Sync::AtOnce)?;
     let mode: String =
-        db.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)).map_err(failed(path))?;
+        db.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)).map_err(state_error(path))?;
     if mode != "wal" {
-        return Err(failed(path)(format!("SQLite cannot use WAL here (it uses `{mode}`): choose a local disk")));
+        return Err(state_error(path)(format!("SQLite cannot use WAL here (it uses `{mode}`): choose a local disk")));
     }
-    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed(path))?;
+    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(state_error(path))?;
     let (application, version) = (pragma(&tx, "application_id", path)?, pragma(&tx, "user_version", path)?);
     if application != kind.application && (application, version) != (0, 0) {
-        return Err(failed(path)("this is a database of another program"));
+        return Err(state_error(path)("this is a database of another program"));
     }
-    let known = kind.migrations.len();
-    let version = usize::try_from(version)
-        .ok()
-        .filter(|version| *version <= known)
-        .ok_or_else(|| failed(path)(format!("it has version {version}, this program knows {known}: update tacit")))?;
-    if version == known {
+    let latest = kind.migrations.len();
+    let version = usize::try_from(version).ok().filter(|version| *version <= latest).ok_or_else(|| {
+        state_error(path)(format!("it has version {version}, this program knows {latest}: update tacit"))
+    })?;
+    if version == latest {
         // Starting must succeed even if the disk is full, so write nothing.
         return Ok(());
     }
     for (step, sql) in kind.migrations.iter().enumerate().skip(version) {
-        tx.execute_batch(sql).map_err(failed(path))?;
-        tx.pragma_update(None, "user_version", step as i64 + 1).map_err(failed(path))?;
+        tx.execute_batch(sql).map_err(state_error(path))?;
+        tx.pragma_update(None, "user_version", step as i64 + 1).map_err(state_error(path))?;
     }
-    tx.pragma_update(None, "application_id", kind.application).map_err(failed(path))?;
-    tx.commit().map_err(failed(path))
+    tx.pragma_update(None, "application_id", kind.application).map_err(state_error(path))?;
+    tx.commit().map_err(state_error(path))
 }
 
 /// Reads a number in the file's header.
 fn pragma(db: &Connection, name: &str, path: &Path) -> Result<i32, ServeError> {
-    db.pragma_query_value(None, name, |row| row.get(0)).map_err(failed(path))
+    db.pragma_query_value(None, name, |row| row.get(0)).map_err(state_error(path))
 }
 
 /// Opens a connection to a prepared file.
 pub(crate) fn connect(path: &Path, sync: Sync) -> Result<Connection, ServeError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let db = Connection::open_with_flags(path, flags).map_err(failed(path))?;
-    db.busy_timeout(BUSY).map_err(failed(path))?;
+    let db = Connection::open_with_flags(path, flags).map_err(state_error(path))?;
+    db.busy_timeout(BUSY).map_err(state_error(path))?;
     let name = match sync {
         Sync::AtOnce => "FULL",
         Sync::Later => "NORMAL",
     };
-    db.pragma_update(None, "synchronous", name).map_err(failed(path))?;
+    db.pragma_update(None, "synchronous", name).map_err(state_error(path))?;
     // Rows are added and hardly read, so a large cache would be of no use.
-    db.pragma_update(None, "cache_size", -CACHE_KIB).map_err(failed(path))?;
-    db.pragma_update(None, "wal_autocheckpoint", LOG_PAGES).map_err(failed(path))?;
+    db.pragma_update(None, "cache_size", -CACHE_KIB).map_err(state_error(path))?;
+    db.pragma_update(None, "wal_autocheckpoint", LOG_PAGES).map_err(state_error(path))?;
     Ok(db)
 }
 

@@ -3,13 +3,13 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 const ALICE: ClientId = ClientId([1; 32]);
-const LIMITS: Most = Most { days: 90, bytes: 64 << 20 };
+const LIMITS: Retention = Retention { days: 90, bytes: 64 << 20 };
 
-fn learned(device: &str, phase: &'static str, threads: u32, seconds: f64) -> Row {
+fn learned_row(device: &str, phase: &'static str, threads: u32, seconds: f64) -> Row {
     Row::Learned(Learned { plan: [7; 32], device: device.into(), phase, threads, seconds, memory: 4096 })
 }
 
-fn ended(outcome: &'static str) -> Row {
+fn ended_row(outcome: &'static str) -> Row {
     Row::Ended(Ended {
         client: ALICE,
         client_name: if outcome == "done" { "alice, ward 3" } else { "" }.into(),
@@ -25,8 +25,8 @@ fn ended(outcome: &'static str) -> Row {
     })
 }
 
-fn charge(day: i64, most: u32) -> QuotaCharge {
-    QuotaCharge { client: ALICE, model: "m".into(), day, inputs: 1, most }
+fn charge(day: i64, per_day: u32) -> QuotaCharge {
+    QuotaCharge { client: ALICE, model: "m".into(), day, inputs: 1, per_day }
 }
 
 fn count(dir: &Path, sql: &str) -> i64 {
@@ -37,28 +37,28 @@ fn count(dir: &Path, sql: &str) -> i64 {
 fn what_was_kept_is_there_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let mut state = State::open(dir.path(), LIMITS).unwrap();
-    assert!(state.known.of([7; 32], "lan", "online", 1).is_none());
+    assert!(state.learned.get([7; 32], "lan", "online", 1).is_none());
     for row in [
-        learned("lan", "online", 1, 1.0),
-        learned("lan", "online", 1, 2.0),
-        learned("lan", "offline", 4, 3.0),
-        learned(POOL, DEALING, 2, 4.0),
-        ended("done"),
-        ended("failed"),
+        learned_row("lan", "online", 1, 1.0),
+        learned_row("lan", "online", 1, 2.0),
+        learned_row("lan", "offline", 4, 3.0),
+        learned_row(POOL, DEALING, 2, 4.0),
+        ended_row("done"),
+        ended_row("failed"),
     ] {
         state.keeper.keep(row);
     }
     state.keeper.close();
-    state.keeper.keep(ended("done"));
-    let again = State::open(dir.path(), LIMITS).unwrap();
-    let known =
-        |device, phase, threads| again.known.of([7; 32], device, phase, threads).map(|l| (l.threads, l.seconds));
-    assert_eq!(known("lan", "online", 1), Some((1, 2.0)), "the last one");
-    assert_eq!(known("lan", "offline", 1), Some((4, 3.0)), "of other threads, if there is nothing better");
-    assert_eq!(known(POOL, DEALING, 2), Some((2, 4.0)));
-    assert_eq!(known(POOL, "offline", 2), None, "a dealing for nobody is a phase of its own");
-    assert_eq!(known("slow", "online", 1), None);
-    assert!(again.known.of([8; 32], "lan", "online", 1).is_none());
+    state.keeper.keep(ended_row("done"));
+    let reopened = State::open(dir.path(), LIMITS).unwrap();
+    let find =
+        |device, phase, threads| reopened.learned.get([7; 32], device, phase, threads).map(|l| (l.threads, l.seconds));
+    assert_eq!(find("lan", "online", 1), Some((1, 2.0)), "the last one");
+    assert_eq!(find("lan", "offline", 1), Some((4, 3.0)), "of other threads, if there is nothing better");
+    assert_eq!(find(POOL, DEALING, 2), Some((2, 4.0)));
+    assert_eq!(find(POOL, "offline", 2), None, "a dealing for nobody is a phase of its own");
+    assert_eq!(find("slow", "online", 1), None);
+    assert!(reopened.learned.get([8; 32], "lan", "online", 1).is_none());
     assert_eq!(count(dir.path(), "SELECT count(*) FROM audit"), 2);
     assert_eq!(count(dir.path(), "SELECT count(*) FROM audit WHERE run_s = 0.25 AND sent = 10 AND received = 20"), 1);
     assert_eq!(count(dir.path(), "SELECT count(*) FROM audit WHERE run_s IS NULL AND sent IS NULL"), 1);
@@ -77,16 +77,16 @@ fn charges_count_up_to_the_limit_and_for_the_latest_day() {
     let error = usage.charge(&charge(today + 3, 2)).unwrap_err();
     assert!(matches!(&error, ServeError::OverLimit { reason, .. } if reason.contains("quota of 2")), "{error}");
     usage.charge(&charge(today, 2)).unwrap();
-    let mut again = State::open(dir.path(), LIMITS).unwrap().quotas;
-    assert!(again.take(unix_now(), ALICE, "m", 1, 2).is_err(), "the clock was three days ahead once");
-    assert_eq!(again.take(unix_now(), ALICE, "m", 1, 3).unwrap().day, today + 3);
+    let mut reopened = State::open(dir.path(), LIMITS).unwrap().quotas;
+    assert!(reopened.take(unix_now(), ALICE, "m", 1, 2).is_err(), "the clock was three days ahead once");
+    assert_eq!(reopened.take(unix_now(), ALICE, "m", 1, 3).unwrap().day, today + 3);
 }
 
 #[test]
 fn old_rows_go_and_the_latest_day_stays() {
     let dir = tempfile::tempdir().unwrap();
     let mut state = State::open(dir.path(), LIMITS).unwrap();
-    state.keeper.keep(ended("done"));
+    state.keeper.keep(ended_row("done"));
     state.keeper.close();
     let (now, today) = (unix_now(), day_of(unix_now()));
     let db = Connection::open(dir.path().join(NAME)).unwrap();
@@ -109,7 +109,7 @@ fn old_rows_go_and_the_latest_day_stays() {
 fn a_file_of_the_first_version_is_brought_up_to_date() {
     let dir = tempfile::tempdir().unwrap();
     let mut first = State::open(dir.path(), LIMITS).unwrap().keeper;
-    first.keep(learned("lan", "online", 1, 1.0));
+    first.keep(learned_row("lan", "online", 1, 1.0));
     first.close();
     let db = Connection::open(dir.path().join(NAME)).unwrap();
     db.execute_batch(
@@ -120,8 +120,8 @@ fn a_file_of_the_first_version_is_brought_up_to_date() {
     .unwrap();
     drop(db);
     let mut state = State::open(dir.path(), LIMITS).unwrap();
-    assert_eq!(state.known.of([7; 32], "lan", "online", 1).map(|l| l.seconds), Some(1.0));
-    state.keeper.keep(ended("done"));
+    assert_eq!(state.learned.get([7; 32], "lan", "online", 1).map(|l| l.seconds), Some(1.0));
+    state.keeper.keep(ended_row("done"));
     state.keeper.close();
     assert_eq!(count(dir.path(), "SELECT count(*) FROM audit WHERE input = '00000000000000ab'"), 1);
 }
@@ -151,11 +151,11 @@ fn the_file_is_its_owners_and_tacits() {
 #[test]
 fn rows_that_find_no_room_are_counted_and_nobody_waits() {
     let (rows, _queue) = sync_channel(1);
-    let (_end, over) = sync_channel(0);
+    let (_end, ended) = sync_channel(0);
     let lost = Arc::new(AtomicU64::new(0));
-    let keeper = Keeper(Some(Writing { rows, lost: Arc::clone(&lost), ended: over }));
+    let keeper = Keeper(Some(Writing { rows, lost: Arc::clone(&lost), ended }));
     for _ in 0..5 {
-        keeper.keep(ended("refused"));
+        keeper.keep(ended_row("refused"));
     }
     assert_eq!(lost.load(Ordering::Relaxed), 4);
 }
@@ -165,8 +165,8 @@ fn a_file_that_takes_nothing_loses_rows_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let mut state = State::open(dir.path(), LIMITS).unwrap();
     Connection::open(dir.path().join(NAME)).unwrap().execute_batch("DROP TABLE audit").unwrap();
-    state.keeper.keep(ended("done"));
-    state.keeper.keep(learned("lan", "online", 1, 1.0));
+    state.keeper.keep(ended_row("done"));
+    state.keeper.keep(learned_row("lan", "online", 1, 1.0));
     state.keeper.close();
     assert!(state.usage.unwrap().charge(&charge(1, 1)).is_ok());
 }
@@ -174,21 +174,21 @@ fn a_file_that_takes_nothing_loses_rows_and_nothing_else() {
 #[test]
 fn a_record_that_is_too_large_loses_its_oldest_rows() {
     let dir = tempfile::tempdir().unwrap();
-    let few = Most { bytes: 1 << 20, ..LIMITS };
-    let mut state = State::open(dir.path(), few).unwrap();
+    let small = Retention { bytes: 1 << 20, ..LIMITS };
+    let mut state = State::open(dir.path(), small).unwrap();
     state.usage.as_ref().unwrap().charge(&charge(day_of(unix_now()), 9)).unwrap();
-    state.keeper.keep(learned("lan", "online", 1, 1.0));
+    state.keeper.keep(learned_row("lan", "online", 1, 1.0));
     let pages =
         || count(dir.path(), "SELECT page_count - freelist_count FROM pragma_page_count(), pragma_freelist_count()");
     let rows = || count(dir.path(), "SELECT count(*) FROM audit");
     for round in 0..40 {
         // Fewer rows than the queue has room for.
         for _ in 0..QUEUE / 4 {
-            state.keeper.keep(ended("done"));
+            state.keeper.keep(ended_row("done"));
         }
         state.keeper.close();
         assert!(pages() * 4096 <= (1 << 20) + (512 << 10), "{} pages after {round} rounds", pages());
-        state = State::open(dir.path(), few).unwrap();
+        state = State::open(dir.path(), small).unwrap();
     }
     let last = count(dir.path(), "SELECT max(seq) FROM audit");
     assert_eq!(last, 40 * QUEUE as i64 / 4, "all of them were written");
@@ -196,6 +196,6 @@ fn a_record_that_is_too_large_loses_its_oldest_rows() {
     assert_eq!(count(dir.path(), "SELECT max(seq) - min(seq) + 1 FROM audit"), rows(), "the newest");
     let size = std::fs::metadata(dir.path().join(NAME)).unwrap().len();
     assert!(size <= 2 << 20, "{size} bytes on the disk");
-    assert!(state.known.of([7; 32], "lan", "online", 1).is_some(), "what was learned stays");
+    assert!(state.learned.get([7; 32], "lan", "online", 1).is_some(), "what was learned stays");
     assert_eq!(count(dir.path(), "SELECT sum(answers) FROM usage"), 1, "and what was charged");
 }

@@ -6,32 +6,32 @@ use crate::shared::{CONTROL, OPERATORS};
 
 impl Driver {
     pub(super) fn publish(&self, ended: bool) {
-        let connections = self.connected();
+        let connections = self.connection_count();
         self.published.set(Status { connections, served: self.served, ended });
     }
 
     /// Number of all connections.
-    pub(super) fn connected(&self) -> usize {
+    pub(super) fn connection_count(&self) -> usize {
         let counts = self.admission.counts();
         counts.handshakes + counts.pools.iter().sum::<usize>()
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
-        let mut snapshot = self.noted();
+        let mut snapshot = self.base_snapshot();
         let rules = self.gate.rules();
         let rules = rules.borrow();
         // Names in the access rules take precedence.
         let jobs = snapshot.jobs.iter_mut().map(|row| (row.client, &mut row.client_name));
         let clients = snapshot.clients.iter_mut().map(|row| (row.client, &mut row.client_name));
-        for (client, shown) in jobs.chain(clients) {
-            if let Some(name) = rules.of(client).name.as_deref() {
-                name.clone_into(shown);
+        for (client, row_name) in jobs.chain(clients) {
+            if let Some(name) = rules.rule_for(client).name.as_deref() {
+                name.clone_into(row_name);
             }
         }
         snapshot
     }
 
-    fn noted(&self) -> Snapshot {
+    fn base_snapshot(&self) -> Snapshot {
         let counts = self.admission.counts();
         Snapshot {
             stopping: self.stopping.is_some(),
