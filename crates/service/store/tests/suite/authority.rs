@@ -30,11 +30,11 @@ fn files_that_are_copied_back_are_refused_before_and_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let (used, discarded) = (put(&store, OWNER), put(&store, OWNER));
-    let kept: Vec<(PathBuf, Vec<u8>)> =
+    let copies: Vec<(PathBuf, Vec<u8>)> =
         [used, discarded].map(|id| (file(dir.path(), id), fs::read(file(dir.path(), id)).unwrap())).into();
     store.claim(used, OWNER).unwrap();
     store.discard(&[discarded], None).unwrap();
-    let come_back = || kept.iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
+    let come_back = || copies.iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
     let refused = |store: &Store| {
         for id in [used, discarded] {
             assert!(matches!(store.claim(id, OWNER), Err(StoreError::Burnt(i)) if i == id));
@@ -51,7 +51,7 @@ fn files_that_are_copied_back_are_refused_before_and_after_a_restart() {
     drop(store);
     come_back();
     refused(&open(dir.path()));
-    assert!(kept.iter().all(|(path, _)| !path.exists()), "a restart removes them");
+    assert!(copies.iter().all(|(path, _)| !path.exists()), "a restart removes them");
 }
 
 #[test]
@@ -78,22 +78,22 @@ fn room_is_counted_from_the_reservation_on_by_all_who_ask_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let id = || MaterialId::random().unwrap();
-    let held: Vec<_> = thread::scope(|scope| {
+    let reservations: Vec<_> = thread::scope(|scope| {
         let ask = || store.reserve(id(), OWNER, TOY, Some(3));
         let asking: Vec<_> = (0..16).map(|_| scope.spawn(ask)).collect();
         asking.into_iter().filter_map(|a| a.join().unwrap().ok()).collect()
     });
-    assert_eq!(held.len(), 3);
+    assert_eq!(reservations.len(), 3);
     let full = store.reserve(id(), OWNER, TOY, Some(3)).err().unwrap();
     assert!(matches!(full, StoreError::Full { held: 3 }), "{full}");
     let other = Binding { client: ClientId([7; 32]), ..OWNER };
     assert!(store.reserve(id(), other, TOY, Some(1)).is_ok(), "another client's room is its own");
     // Another model of the same client is not.
     assert!(store.reserve(id(), Binding { model: [8; 32], ..OWNER }, TOY, Some(3)).is_err());
-    let mut held = held.into_iter();
-    held.next().unwrap().put(b"x").unwrap();
+    let mut reservations = reservations.into_iter();
+    reservations.next().unwrap().put(b"x").unwrap();
     assert!(store.reserve(id(), OWNER, TOY, Some(3)).is_err(), "ready material counts as what is being made did");
-    drop(held);
+    drop(reservations);
     assert!(store.reserve(id(), OWNER, TOY, Some(3)).is_ok(), "what came to nothing counts no more");
     assert_eq!(store.list_of(OWNER.client).unwrap().len(), 1);
 }

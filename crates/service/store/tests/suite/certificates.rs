@@ -20,7 +20,7 @@ fn a_folder_tells_what_is_in_it() {
     keys::init(dir.path(), &["server.example".into()], &["alice".into()]).unwrap();
     keys::add_operator(dir.path(), "ops").unwrap();
     let shown = keys::show(dir.path(), None).unwrap();
-    let told: Vec<_> = shown.iter().map(|one| (one.name.as_str(), one.purpose, one.hosts.len())).collect();
+    let listed: Vec<_> = shown.iter().map(|one| (one.name.as_str(), one.purpose, one.hosts.len())).collect();
     let client = |role| Purpose::Client(role);
     let want = [
         ("ca", Purpose::Ca, 0),
@@ -28,7 +28,7 @@ fn a_folder_tells_what_is_in_it() {
         ("alice", client(Role::Client), 0),
         ("ops", client(Role::Operator), 0),
     ];
-    assert_eq!(told, want);
+    assert_eq!(listed, want);
     assert_eq!(shown[2].fingerprint, keys::load_client(dir.path(), "alice").unwrap().fingerprint);
     assert!(shown.iter().all(|one| one.validity.until > now() + 8 * 365 * 86_400));
     let serials: BTreeSet<&Serial> = shown.iter().map(|one| &one.serial).collect();

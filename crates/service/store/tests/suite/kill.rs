@@ -73,13 +73,13 @@ fn worker() {
         _ => {
             let store = Store::open(dir, Party::Client, key).unwrap();
             // What is used lies a few puts back, so that both happen all the time.
-            let mut made = std::collections::VecDeque::new();
+            let mut unclaimed = std::collections::VecDeque::new();
             loop {
                 let id = MaterialId::random().unwrap();
                 put(&store, id);
-                made.push_back(id);
-                if made.len() > 3 {
-                    claim(&store, made.pop_front().unwrap());
+                unclaimed.push_back(id);
+                if unclaimed.len() > 3 {
+                    claim(&store, unclaimed.pop_front().unwrap());
                 }
             }
         }
@@ -87,9 +87,9 @@ fn worker() {
 }
 
 /// One line, whole: a worker that is killed cannot have written half of one.
-fn say(what: &str, id: Option<MaterialId>) {
+fn say(event: &str, id: Option<MaterialId>) {
     let id = id.map_or(String::new(), |id| id.to_string());
-    std::io::stdout().write_all(format!("\nworker {what} {id}\n").as_bytes()).unwrap();
+    std::io::stdout().write_all(format!("\nworker {event} {id}\n").as_bytes()).unwrap();
 }
 
 fn put(store: &Store, id: MaterialId) {
@@ -142,12 +142,14 @@ impl Worker {
         Self { stdin: process.stdin.take(), process, lines, said: Said::default() }
     }
 
-    /// Reads until a line says `what`; `false` at the worker's end.
-    fn until(&mut self, what: &str) -> bool {
+    /// Reads until a line says `awaited`; `false` at the worker's end.
+    fn until(&mut self, awaited: &str) -> bool {
         for line in self.lines.by_ref() {
             let line = line.unwrap();
-            let Some((said, id)) = line.strip_prefix("worker ").and_then(|rest| rest.split_once(' ')) else { continue };
-            let ids = match said {
+            let Some((event, id)) = line.strip_prefix("worker ").and_then(|rest| rest.split_once(' ')) else {
+                continue;
+            };
+            let ids = match event {
                 "putting" => Some(&mut self.said.putting),
                 "put" => Some(&mut self.said.put),
                 "claiming" => Some(&mut self.said.claiming),
@@ -155,9 +157,9 @@ impl Worker {
                 _ => None,
             };
             if let Some(ids) = ids {
-                assert!(ids.insert(id.parse().unwrap()), "{said} {id} was said twice");
+                assert!(ids.insert(id.parse().unwrap()), "{event} {id} was said twice");
             }
-            if said == what {
+            if event == awaited {
                 return true;
             }
         }
@@ -175,19 +177,19 @@ impl Worker {
 
 /// After a crash: what was said to be used is burnt, what was said to be ready is whole, and nothing can be
 /// used twice.
-fn check(dir: &Path, key: Option<SealKey>, said: &Said) {
+fn check(dir: &Path, key: Option<SealKey>, reported: &Said) {
     let store = Store::open(dir, Party::Client, key).unwrap();
     let ready: BTreeSet<MaterialId> = store.list(None).unwrap().iter().map(|e| e.id).collect();
     let mut files: Vec<String> =
         std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     files.retain(|f| f.ends_with(".material"));
     assert_eq!(files.len(), ready.len(), "recovery leaves one file per ready material");
-    assert!(ready.is_subset(&said.putting));
-    for id in &said.putting {
+    assert!(ready.is_subset(&reported.putting));
+    for id in &reported.putting {
         let usable = ready.contains(id);
-        if said.claimed.contains(id) {
+        if reported.claimed.contains(id) {
             assert!(!usable, "{id} was used and is ready again");
-        } else if said.put.contains(id) && !said.claiming.contains(id) {
+        } else if reported.put.contains(id) && !reported.claiming.contains(id) {
             assert!(usable, "{id} was ready and is lost");
         }
         match store.claim(*id, OWNER) {
@@ -197,11 +199,11 @@ fn check(dir: &Path, key: Option<SealKey>, said: &Said) {
             }
             Err(StoreError::Burnt(_)) => {
                 assert!(!usable);
-                assert!(said.claiming.contains(id));
+                assert!(reported.claiming.contains(id));
             }
             Err(StoreError::NoMaterial(_)) => {
                 assert!(!usable);
-                assert!(!said.put.contains(id));
+                assert!(!reported.put.contains(id));
             }
             Err(e) => panic!("{id}: {e}"),
         }
@@ -232,28 +234,28 @@ fn a_process_killed_between_any_two_steps_leaves_material_unused_or_unusable() {
         ("Burnt", "burnt"),
     ];
     for sealed in ["", "sealed "] {
-        for (step, left) in steps {
+        for (step, expected) in steps {
             let dir = tempfile::tempdir().unwrap();
             let mut worker = Worker::start(&format!("{sealed}stop {step}"), dir.path());
             assert!(worker.until("stopped"), "{step} never came");
-            let said = worker.kill();
-            assert_eq!((said.putting.len(), said.claimed.len()), (1, 0));
-            let id = *said.putting.first().unwrap();
+            let reported = worker.kill();
+            assert_eq!((reported.putting.len(), reported.claimed.len()), (1, 0));
+            let id = *reported.putting.first().unwrap();
             // A second crash, in the middle of the recovery.
             let mut worker = Worker::start(&format!("{sealed}stop Swept"), dir.path());
             assert!(worker.until("stopped"), "no recovery");
             worker.kill();
             let store = Store::open(dir.path(), Party::Client, key(sealed)).unwrap();
-            let found = match store.put(id, OWNER, TOY, b"again") {
+            let state = match store.put(id, OWNER, TOY, b"again") {
                 Ok(()) => "none",
                 Err(StoreError::Exists(_)) => "ready",
                 Err(StoreError::Burnt(_)) => "burnt",
                 Err(e) => panic!("{e}"),
             };
-            assert_eq!(found, left, "after {step}");
-            if left != "none" {
+            assert_eq!(state, expected, "after {step}");
+            if expected != "none" {
                 drop(store);
-                check(dir.path(), key(sealed), &said);
+                check(dir.path(), key(sealed), &reported);
             }
         }
     }
@@ -264,13 +266,13 @@ fn a_process_killed_at_any_moment_leaves_material_unused_or_unusable() {
     let dir = tempfile::tempdir().unwrap();
     for round in 0..24u32 {
         let mut worker = Worker::start("work", dir.path());
-        let what = if round % 2 == 0 { "claiming" } else { "putting" };
+        let awaited = if round % 2 == 0 { "claiming" } else { "putting" };
         for _ in 0..3 + round % 8 {
-            assert!(worker.until(what));
+            assert!(worker.until(awaited));
         }
         linger();
-        let said = worker.kill();
-        check(dir.path(), None, &said);
+        let reported = worker.kill();
+        check(dir.path(), None, &reported);
     }
 }
 
@@ -284,11 +286,12 @@ fn a_process_killed_at_any_moment_leaves_whole_folders_of_keys_or_none() {
         }
         linger();
         worker.kill();
-        let made = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().path());
+        let folders = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().path());
         // What was under way lies beside, under a name that nobody takes for keys.
-        let made: Vec<_> = made.filter(|p| !p.file_name().unwrap().as_encoded_bytes().starts_with(b".")).collect();
-        assert!(made.len() > round % 3, "what was said to be made is there");
-        for folder in made {
+        let folders: Vec<_> =
+            folders.filter(|p| !p.file_name().unwrap().as_encoded_bytes().starts_with(b".")).collect();
+        assert!(folders.len() > round % 3, "what was said to be made is there");
+        for folder in folders {
             assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 7, "{}", folder.display());
             keys::load_server(&folder).unwrap();
         }

@@ -132,14 +132,14 @@ impl Model {
     }
 
     fn list(&self, owner: Option<u8>) -> Vec<MaterialId> {
-        let mut found: Vec<(usize, u8)> = self
+        let mut entries: Vec<(usize, u8)> = self
             .ready
             .iter()
             .filter(|(_, r)| owner.is_none_or(|owner| binding(owner) == binding(r.owner)))
             .map(|(id, r)| (r.order, *id))
             .collect();
-        found.sort_unstable();
-        found.into_iter().map(|(_, id)| name(id)).collect()
+        entries.sort_unstable();
+        entries.into_iter().map(|(_, id)| name(id)).collect()
     }
 }
 
@@ -163,39 +163,39 @@ fn run(operations: &[Do], sealed: bool) -> Result<(), TestCaseError> {
     let path = |id: u8| dir.path().join(format!("{}.material", name(id)));
     let (mut store, mut model) = (Some(open()), Model::default());
     for operation in operations {
-        let now = store.as_ref().expect("open between operations");
+        let current = store.as_ref().expect("open between operations");
         match operation.clone() {
             Do::Put { id, owner, len } => {
                 let content = vec![id; len];
-                let found = named(now.put(name(id), binding(owner), TOY, &content));
-                prop_assert_eq!(found, model.put(id, owner, content));
+                let result = named(current.put(name(id), binding(owner), TOY, &content));
+                prop_assert_eq!(result, model.put(id, owner, content));
             }
             Do::Claim { id, owner } => {
-                let found = named(now.claim(name(id), binding(owner))).map(|m| m.to_vec());
-                prop_assert_eq!(found, model.claim(id, owner));
+                let result = named(current.claim(name(id), binding(owner))).map(|m| m.to_vec());
+                prop_assert_eq!(result, model.claim(id, owner));
             }
             Do::Second { id, owner } => {
-                let found = named(open().claim(name(id), binding(owner))).map(|m| m.to_vec());
-                prop_assert_eq!(found, model.claim(id, owner));
+                let result = named(open().claim(name(id), binding(owner))).map(|m| m.to_vec());
+                prop_assert_eq!(result, model.claim(id, owner));
             }
             Do::Discard { id } => {
-                let gone = now.discard(&[name(id)], None).expect("the disk is whole");
-                prop_assert_eq!(!gone.is_empty(), model.take(id, None).is_ok());
+                let discarded = current.discard(&[name(id)], None).expect("the disk is whole");
+                prop_assert_eq!(!discarded.is_empty(), model.take(id, None).is_ok());
             }
             Do::DiscardOf { id, owner } => {
                 let client = binding(owner).client;
-                let gone = now.discard(&[name(id)], Some(client)).expect("the disk is whole");
+                let discarded = current.discard(&[name(id)], Some(client)).expect("the disk is whole");
                 let is_hers = model.ready.get(&id).is_some_and(|r| binding(r.owner).client == client);
-                prop_assert_eq!(!gone.is_empty(), is_hers && model.take(id, None).is_ok());
+                prop_assert_eq!(!discarded.is_empty(), is_hers && model.take(id, None).is_ok());
             }
             Do::List { owner } => {
-                let listed = now.list(owner.map(binding)).expect("the ledger is whole");
+                let listed = current.list(owner.map(binding)).expect("the ledger is whole");
                 prop_assert_eq!(listed.iter().map(|e| e.id).collect::<Vec<_>>(), model.list(owner));
             }
             Do::Count { owner } => {
                 let client = binding(owner).client;
                 let wanted = model.ready.values().filter(|r| binding(r.owner).client == client).count();
-                prop_assert_eq!(now.list_of(client).expect("the ledger is whole").len(), wanted);
+                prop_assert_eq!(current.list_of(client).expect("the ledger is whole").len(), wanted);
             }
             Do::Reopen => {
                 drop(store.take());

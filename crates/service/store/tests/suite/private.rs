@@ -147,17 +147,17 @@ fn what_is_narrowed_is_told() {
     let load = || drop(keys::load_client(&keys_dir, "alice").unwrap());
     assert_eq!(Log::of(load), "", "nothing is open");
     widen(&keys_dir.join("alice.key"));
-    let told = Log::of(load);
-    assert!(told.contains("alice.key was open to other users (mode 0644)"), "{told}");
+    let log = Log::of(load);
+    assert!(log.contains("alice.key was open to other users (mode 0644)"), "{log}");
     assert_eq!(Log::of(load), "", "told once");
     for folder in [&keys_dir, &material] {
         widen(folder);
     }
-    let told = Log::of(|| {
+    let log = Log::of(|| {
         load();
         drop(Store::open(&material, Party::Client, None).unwrap());
     });
-    assert_eq!(told.matches("was open to other users (mode 0755)").count(), 2, "{told}");
+    assert_eq!(log.matches("was open to other users (mode 0755)").count(), 2, "{log}");
 }
 
 #[test]
