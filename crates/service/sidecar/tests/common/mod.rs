@@ -84,9 +84,9 @@ impl Sidecar {
     /// A request with the token.
     pub fn ask(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Said {
         let token = format!("Authorization: Bearer {TOKEN}");
-        let mut all = vec![token.as_str()];
-        all.extend_from_slice(headers);
-        self.ask_as(method, path, &all, body)
+        let mut all_headers = vec![token.as_str()];
+        all_headers.extend_from_slice(headers);
+        self.ask_as(method, path, &all_headers, body)
     }
 
     pub fn get(&self, path: &str) -> Said {
@@ -177,7 +177,7 @@ impl Gate {
 fn carry(mut from: TcpStream, mut to: TcpStream, allowed: &AtomicU64) {
     let mut bytes = [0; 4096];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
-        while allowed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err() {
+        while allowed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |remaining| remaining.checked_sub(1)).is_err() {
             thread::sleep(Duration::from_millis(5));
         }
         if to.write_all(&bytes[..count]).is_err() {

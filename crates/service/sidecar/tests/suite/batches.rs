@@ -30,12 +30,12 @@ fn beside(server: &Running, dir: &Path, workers: usize) -> Sidecar {
 
 /// Asks for several inputs; the answers must be the network's.
 fn answered(sidecar: &Sidecar, count: usize) {
-    let said = sidecar.post(INFER, &request(count));
-    assert_eq!(said.code, 200, "{said:?}");
-    let got: Vec<f64> = serde_json::from_value(said.json()["outputs"][0]["data"].clone()).unwrap();
-    let wanted: Vec<f64> = inputs(count).iter().flat_map(|input| two_layers().run(input).unwrap()).collect();
-    assert!(got.len() == wanted.len(), "{got:?}");
-    assert!(got.iter().zip(&wanted).all(|(a, b)| (a - b).abs() < 0.1), "{got:?}");
+    let response = sidecar.post(INFER, &request(count));
+    assert_eq!(response.code, 200, "{response:?}");
+    let values: Vec<f64> = serde_json::from_value(response.json()["outputs"][0]["data"].clone()).unwrap();
+    let expected_values: Vec<f64> = inputs(count).iter().flat_map(|input| two_layers().run(input).unwrap()).collect();
+    assert!(values.len() == expected_values.len(), "{values:?}");
+    assert!(values.iter().zip(&expected_values).all(|(a, b)| (a - b).abs() < 0.1), "{values:?}");
 }
 
 fn status(server: &Running, dir: &Path) -> Value {
@@ -64,8 +64,8 @@ fn count(server: &Running, dir: &Path, phases: [usize; 2], served: u64) {
 
 /// Offline phases that ran for an announcement: an announced input has two names, one for each phase.
 fn announced(server: &Running, dir: &Path) -> usize {
-    let told = status(server, dir);
-    let jobs = told["jobs"].as_array().unwrap().clone();
+    let status = status(server, dir);
+    let jobs = status["jobs"].as_array().unwrap().clone();
     let names = |phase: &str| -> BTreeSet<String> {
         let jobs = jobs.iter().filter(|job| job["phase"] == phase);
         jobs.map(|job| job["input"].as_str().unwrap().to_owned()).collect()
@@ -87,10 +87,11 @@ fn a_request_of_several_inputs_is_one_run_at_the_server() {
     count(&server, dir.path(), [1, 1], 5);
     answered(&sidecar, 1);
     count(&server, dir.path(), [2, 2], 6);
-    let said = statistics(&sidecar);
-    assert_eq!((&said["inference_count"], &said["execution_count"]), (&json!(6), &json!(2)), "{said}");
-    let of = |at: usize| [&said["batch_stats"][at]["batch_size"], &said["batch_stats"][at]["compute_infer"]["count"]];
-    assert_eq!([of(0), of(1)], [[&json!(1), &json!(1)], [&json!(5), &json!(1)]], "{said}");
+    let stats = statistics(&sidecar);
+    assert_eq!((&stats["inference_count"], &stats["execution_count"]), (&json!(6), &json!(2)), "{stats}");
+    let batch_stats =
+        |at: usize| [&stats["batch_stats"][at]["batch_size"], &stats["batch_stats"][at]["compute_infer"]["count"]];
+    assert_eq!([batch_stats(0), batch_stats(1)], [[&json!(1), &json!(1)], [&json!(5), &json!(1)]], "{stats}");
 }
 
 #[test]
@@ -111,8 +112,8 @@ fn a_back_end_that_gains_nothing_runs_each_input_on_its_own() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |_| {});
     let sidecar = Sidecar::start(&server, dir.path(), |c| c.models = vec![("one".into(), None)]);
-    let said = sidecar.post("/v2/models/one/infer", &request(3));
-    assert_eq!(said.code, 200, "{said:?}");
+    let response = sidecar.post("/v2/models/one/infer", &request(3));
+    assert_eq!(response.code, 200, "{response:?}");
     count(&server, dir.path(), [3, 3], 3);
 }
 
@@ -122,19 +123,19 @@ fn a_request_for_more_than_the_quota_has_left_costs_nothing() {
     let access = rules(dir.path(), "queries_per_day = 4", "");
     let server = serving_batches(dir.path(), |c| (c.access, c.max_batch) = (Some(access), 2));
     let sidecar = beside(&server, dir.path(), 1);
-    let said = sidecar.post(INFER, &request(5));
-    let refused = |said: &Said, why: &str| {
-        assert!(said.code == 429, "{said:?}");
-        assert!(said.error().contains(why), "{said:?}");
-        said.header("retry-after").unwrap().parse::<u64>().unwrap()
+    let response = sidecar.post(INFER, &request(5));
+    let refused = |response: &Said, why: &str| {
+        assert!(response.code == 429, "{response:?}");
+        assert!(response.error().contains(why), "{response:?}");
+        response.header("retry-after").unwrap().parse::<u64>().unwrap()
     };
-    let until_tomorrow = refused(&said, "has 4 left, and 5 inputs were asked for");
-    assert!((1..=86_400).contains(&until_tomorrow), "{said:?}");
+    let until_tomorrow = refused(&response, "has 4 left, and 5 inputs were asked for");
+    assert!((1..=86_400).contains(&until_tomorrow), "{response:?}");
     // Not even the part that there is a quota for.
     assert_eq!(at_server(&server, dir.path()), ([0, 0], 0));
     answered(&sidecar, 4);
-    let said = sidecar.post(INFER, &request(1));
-    assert!(refused(&said, "is used up") <= until_tomorrow, "the same midnight: {said:?}");
+    let response = sidecar.post(INFER, &request(1));
+    assert!(refused(&response, "is used up") <= until_tomorrow, "the same midnight: {response:?}");
     count(&server, dir.path(), [2, 2], 4);
 }
 
@@ -152,10 +153,10 @@ fn inputs_that_wait_are_announced() {
             let others: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
             wait_until("the others wait", || lane.waiting() == 4);
             gate.set(true);
-            for asked in others.into_iter().chain([first]) {
-                let said = asked.join().unwrap();
-                assert_eq!(said.code, 200, "{said:?}");
-                assert_eq!(said.json()["outputs"][0]["data"], json!(expected(1, &inputs(1)[0])));
+            for handle in others.into_iter().chain([first]) {
+                let response = handle.join().unwrap();
+                assert_eq!(response.code, 200, "{response:?}");
+                assert_eq!(response.json()["outputs"][0]["data"], json!(expected(1, &inputs(1)[0])));
             }
         });
     };
@@ -192,7 +193,7 @@ fn requests_of_several_inputs_that_wait_are_announced_whole() {
             let others = [(); 3].map(|()| scope.spawn(|| answered(&sidecar, 3)));
             wait_until("the others wait", || lane.waiting() == 9);
             gate.set(true);
-            others.into_iter().chain([first]).for_each(|asked| asked.join().unwrap());
+            others.into_iter().chain([first]).for_each(|handle| handle.join().unwrap());
         });
         bursts += 1;
         announced(&server, dir.path()) > 0
@@ -225,12 +226,12 @@ fn whoever_goes_away_ends_what_runs_for_him() {
     let lane = sidecar.fleet.lane("one", "").unwrap();
     gate.set(false);
     let body = request(3);
-    let asked = sidecar.left("/v2/models/one/infer", &body);
+    let abandoned = sidecar.left("/v2/models/one/infer", &body);
     wait_until("the first runs, and the others wait", || (lane.running(), lane.waiting()) == (1, 2));
-    drop(asked);
+    drop(abandoned);
     wait_until("nothing of it is left", || (lane.running(), lane.waiting()) == (0, 0));
     gate.set(true);
-    let said = || sidecar.post("/v2/models/one/infer", &request(1));
-    wait_until("another is answered, on another connection", || said().code == 200);
+    let ask = || sidecar.post("/v2/models/one/infer", &request(1));
+    wait_until("another is answered, on another connection", || ask().code == 200);
     gave(&server, 1);
 }

@@ -61,11 +61,11 @@ fn models_are_told_and_asked() {
         assert!(client.server_ready(with_token(ServerReadyRequest {})).await.unwrap().into_inner().ready);
         let named = ModelReadyRequest { name: "two".into(), version: "1".into() };
         assert!(client.model_ready(with_token(named)).await.unwrap().into_inner().ready);
-        let told = client.server_metadata(with_token(ServerMetadataRequest {})).await.unwrap().into_inner();
-        assert_eq!(told.name, "tacit-sidecar");
+        let metadata = client.server_metadata(with_token(ServerMetadataRequest {})).await.unwrap().into_inner();
+        assert_eq!(metadata.name, "tacit-sidecar");
         let named = ModelMetadataRequest { name: "one".into(), version: String::new() };
-        let told = client.model_metadata(with_token(named)).await.unwrap().into_inner();
-        assert_eq!((told.inputs[0].name.as_str(), &told.inputs[0].shape), ("input", &vec![-1, 1, 2, 2]));
+        let metadata = client.model_metadata(with_token(named)).await.unwrap().into_inner();
+        assert_eq!((metadata.inputs[0].name.as_str(), &metadata.inputs[0].shape), ("input", &vec![-1, 1, 2, 2]));
         let answer = client.model_infer(with_token(raw())).await.unwrap().into_inner();
         let values = answer.raw_output_contents[0].chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap()));
         assert_eq!(values.map(f64::from).collect::<Vec<_>>(), expected(1, &X));

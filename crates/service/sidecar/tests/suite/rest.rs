@@ -12,9 +12,9 @@ fn request(n: usize, more: Value) -> String {
     request.to_string()
 }
 
-fn values(said: &Said) -> Vec<f64> {
-    assert_eq!(said.code, 200, "{}", String::from_utf8_lossy(&said.body));
-    said.json()["outputs"][0]["data"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect()
+fn values(response: &Said) -> Vec<f64> {
+    assert_eq!(response.code, 200, "{}", String::from_utf8_lossy(&response.body));
+    response.json()["outputs"][0]["data"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect()
 }
 
 #[test]
@@ -26,23 +26,26 @@ fn models_are_told_and_asked() {
     for path in ["/v2/health/live", "/v2/health/ready", "/v2/models/one/ready", "/v2/models/one/versions/1/ready"] {
         assert_eq!(sidecar.get(path).code, 200, "{path}");
     }
-    let told = sidecar.get("/v2/models/one/versions/1").json();
-    assert_eq!(told, sidecar.get("/v2/models/one").json());
-    assert_eq!(told["inputs"], json!([{"name": "input", "datatype": "FP32", "shape": [-1, 1, 2, 2]}]));
-    assert_eq!(told["outputs"], json!([{"name": "output", "datatype": "FP32", "shape": [-1, 2]}]));
-    assert_eq!((&told["platform"], &told["versions"]), (&json!("tacit_toy"), &json!(["1"])));
+    let metadata = sidecar.get("/v2/models/one/versions/1").json();
+    assert_eq!(metadata, sidecar.get("/v2/models/one").json());
+    assert_eq!(metadata["inputs"], json!([{"name": "input", "datatype": "FP32", "shape": [-1, 1, 2, 2]}]));
+    assert_eq!(metadata["outputs"], json!([{"name": "output", "datatype": "FP32", "shape": [-1, 2]}]));
+    assert_eq!((&metadata["platform"], &metadata["versions"]), (&json!("tacit_toy"), &json!(["1"])));
     let index = sidecar.post("/v2/repository/index", "{\"ready\": true}").json();
     assert_eq!(index[1], json!({"name": "two", "version": "1", "state": "READY", "reason": ""}));
-    let said = sidecar.post("/v2/models/one/infer", &request(2, json!({"id": "a"})));
-    assert_eq!(values(&said), expected(1, &X).repeat(2));
-    assert_eq!((said.json()["id"].clone(), said.json()["outputs"][0]["shape"].clone()), (json!("a"), json!([2, 2])));
+    let response = sidecar.post("/v2/models/one/infer", &request(2, json!({"id": "a"})));
+    assert_eq!(values(&response), expected(1, &X).repeat(2));
+    assert_eq!(
+        (response.json()["id"].clone(), response.json()["outputs"][0]["shape"].clone()),
+        (json!("a"), json!([2, 2]))
+    );
     assert_eq!(values(&sidecar.post("/v2/models/two/versions/1/infer", &request(1, json!({})))), expected(2, &X));
     let stats = sidecar.get("/v2/models/one/stats").json()["model_stats"][0].clone();
     assert_eq!((&stats["inference_count"], &stats["inference_stats"]["success"]["count"]), (&json!(2), &json!(1)));
     assert_eq!(sidecar.get("/v2/models/stats").json()["model_stats"].as_array().unwrap().len(), 2);
-    for said in [said, sidecar.get("/v2"), sidecar.get("/v2/none")] {
-        assert!(!said.headers.contains("access-control"));
-        assert!(said.header("cache-control") == Some("no-store"));
+    for response in [response, sidecar.get("/v2"), sidecar.get("/v2/none")] {
+        assert!(!response.headers.contains("access-control"));
+        assert!(response.header("cache-control") == Some("no-store"));
     }
 }
 
@@ -57,19 +60,19 @@ fn tensors_travel_as_bytes_and_classes_are_ranked() {
     let raw: Vec<u8> = X.iter().flat_map(|v| v.to_le_bytes()).collect();
     let length = format!("Inference-Header-Content-Length: {}", head.len());
     let kind = "Content-Type: application/octet-stream";
-    let said = sidecar.ask("POST", "/v2/models/one/infer", &[&length, kind], &[head.as_bytes(), &raw].concat());
-    assert_eq!(said.code, 200, "{}", String::from_utf8_lossy(&said.body));
-    let length: usize = said.header("inference-header-content-length").unwrap().parse().unwrap();
-    let (text, raw) = said.body.split_at(length);
-    let told: Value = serde_json::from_slice(text).unwrap();
-    assert_eq!(told["outputs"][0]["parameters"]["binary_data_size"], 8);
-    let got: Vec<f64> = raw.chunks(4).map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).collect();
-    assert_eq!(got, expected(1, &X));
+    let response = sidecar.ask("POST", "/v2/models/one/infer", &[&length, kind], &[head.as_bytes(), &raw].concat());
+    assert_eq!(response.code, 200, "{}", String::from_utf8_lossy(&response.body));
+    let length: usize = response.header("inference-header-content-length").unwrap().parse().unwrap();
+    let (text, raw) = response.body.split_at(length);
+    let header: Value = serde_json::from_slice(text).unwrap();
+    assert_eq!(header["outputs"][0]["parameters"]["binary_data_size"], 8);
+    let values: Vec<f64> = raw.chunks(4).map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).collect();
+    assert_eq!(values, expected(1, &X));
     let ranked = json!({"outputs": [{"name": "output", "parameters": {"classification": 2}}]});
-    let said = sidecar.post("/v2/models/one/infer", &request(1, ranked)).json();
+    let response = sidecar.post("/v2/models/one/infer", &request(1, ranked)).json();
     let [cat, other] = expected(1, &X)[..] else { panic!() };
-    assert_eq!(said["outputs"][0]["datatype"], "BYTES");
-    assert_eq!(said["outputs"][0]["data"], json!([format!("{other:.6}:1"), format!("{cat:.6}:0:cat")]));
+    assert_eq!(response["outputs"][0]["datatype"], "BYTES");
+    assert_eq!(response["outputs"][0]["data"], json!([format!("{other:.6}:1"), format!("{cat:.6}:0:cat")]));
 }
 
 #[test]
@@ -80,18 +83,19 @@ fn a_row_out_of_range_fails_alone() {
     let infer = "/v2/models/one/infer";
     let good = sidecar.post(infer, &request(2, json!({}))).json();
     assert!(good.get("parameters").is_none(), "{good}");
-    let said = sidecar.post(infer, &request(2, json!({})).replacen("1.5", "1e9", 1));
-    assert_eq!(said.code, 200, "{said:?}");
-    let said = said.json();
-    let (got, wanted) =
-        (said["outputs"][0]["data"].as_array().unwrap(), good["outputs"][0]["data"].as_array().unwrap());
+    let response = sidecar.post(infer, &request(2, json!({})).replacen("1.5", "1e9", 1));
+    assert_eq!(response.code, 200, "{response:?}");
+    let response = response.json();
+    let (values, wanted) =
+        (response["outputs"][0]["data"].as_array().unwrap(), good["outputs"][0]["data"].as_array().unwrap());
     let half = wanted.len() / 2;
-    assert!(got[..half].iter().all(serde_json::Value::is_null), "{said}");
-    assert!(got[half..] == wanted[half..], "{said}");
-    let (rows, why) = (&said["parameters"]["refused_rows"], said["parameters"]["refused_why"].as_str().unwrap());
-    assert!(rows == "0", "{said}");
-    assert!(why.starts_with("row 0: "), "{said}");
-    assert!(why.contains("value 0 is 1000000000, the model accepts"), "{said}");
+    assert!(values[..half].iter().all(serde_json::Value::is_null), "{response}");
+    assert!(values[half..] == wanted[half..], "{response}");
+    let (rows, why) =
+        (&response["parameters"]["refused_rows"], response["parameters"]["refused_why"].as_str().unwrap());
+    assert!(rows == "0", "{response}");
+    assert!(why.starts_with("row 0: "), "{response}");
+    assert!(why.contains("value 0 is 1000000000, the model accepts"), "{response}");
 }
 
 #[test]
@@ -115,9 +119,9 @@ fn what_is_wrong_is_refused_by_name_and_nothing_breaks() {
         ("/v2/repository/index", "{\"x\": 1}".into(), "ready"),
     ];
     for (path, body, says) in cases {
-        let said = sidecar.post(path, &body);
-        assert!(said.code == 400, "{says}: {said:?}");
-        assert!(said.error().contains(says), "{says}: {said:?}");
+        let response = sidecar.post(path, &body);
+        assert!(response.code == 400, "{says}: {response:?}");
+        assert!(response.error().contains(says), "{says}: {response:?}");
     }
     for (path, code, says) in [
         ("/v2/models/three", 404, "`three`"),
@@ -131,9 +135,9 @@ fn what_is_wrong_is_refused_by_name_and_nothing_breaks() {
         ("/v2/repository/models/one/load", 501, "loading"),
         ("/v2/logging", 501, "log"),
     ] {
-        let said = sidecar.get(path);
-        assert!(said.code == code, "{path}: {said:?}");
-        assert!(said.error().contains(says), "{path}: {said:?}");
+        let response = sidecar.get(path);
+        assert!(response.code == code, "{path}: {response:?}");
+        assert!(response.error().contains(says), "{path}: {response:?}");
     }
     for (header, code) in [
         ("Content-Type: text/plain", 415),
@@ -143,8 +147,8 @@ fn what_is_wrong_is_refused_by_name_and_nothing_breaks() {
         ("Inference-Header-Content-Length: 18446744073709551616", 400),
         ("Inference-Header-Content-Length: 999999", 400),
     ] {
-        let said = sidecar.ask("POST", infer, &[header], request(1, json!({})).as_bytes());
-        assert_eq!(said.code, code, "{header}: {said:?}");
+        let response = sidecar.ask("POST", infer, &[header], request(1, json!({})).as_bytes());
+        assert_eq!(response.code, code, "{header}: {response:?}");
     }
     let proto = sidecar.get("/open_inference.proto");
     assert!(proto.code == 200);
@@ -165,9 +169,9 @@ fn strangers_pages_and_floods_are_kept_out() {
     assert_eq!(ask(&[&token, "Origin: http://evil.example"]).code, 403);
     assert_eq!(ask(&[&token, "Origin: null"]).code, 403);
     assert_eq!(ask(&[&token, &format!("Origin: http://{}", sidecar.address)]).code, 200);
-    let said = sidecar.ask_as("OPTIONS", "/v2/models/one/infer", &["Origin: http://evil.example"], b"");
-    assert!(said.code == 403, "{said:?}");
-    assert!(!said.headers.contains("access-control"), "{said:?}");
+    let response = sidecar.ask_as("OPTIONS", "/v2/models/one/infer", &["Origin: http://evil.example"], b"");
+    assert!(response.code == 403, "{response:?}");
+    assert!(!response.headers.contains("access-control"), "{response:?}");
     // A body that says how long it is, and one that does not.
     let infer = "/v2/models/one/infer";
     let head = format!("POST {infer} HTTP/1.1\r\nHost: {}\r\n{token}\r\n", sidecar.address);

@@ -50,16 +50,16 @@ fn a_lost_server_is_told_and_found_again() {
     assert_eq!(sidecar.post("/v2/models/one/infer", &request(1, 0)).code, 200);
     drop(server);
     wait_until("that is noticed", || sidecar.post("/v2/models/one/infer", &request(1, 0)).code == 503);
-    let said = sidecar.get("/v2/models/one/ready");
-    assert!(said.code == 503, "{said:?}");
-    assert!(said.error().contains("cannot reach the server"), "{said:?}");
+    let response = sidecar.get("/v2/models/one/ready");
+    assert!(response.code == 503, "{response:?}");
+    assert!(response.error().contains("cannot reach the server"), "{response:?}");
     assert_eq!(sidecar.get("/v2/health/live").code, 200);
     let index = sidecar.post("/v2/repository/index", "").json();
     assert_eq!(index[0]["state"], "UNAVAILABLE");
     let _again = Running::start(dir.path(), |c| c.listen = address.parse().unwrap());
     wait_until("it is found", || sidecar.get("/v2/models/one/ready").code == 200);
-    let said = sidecar.post("/v2/models/one/infer", &request(1, 0)).json();
-    assert_eq!(said["outputs"][0]["data"], json!(expected(1, &X)));
+    let response = sidecar.post("/v2/models/one/infer", &request(1, 0)).json();
+    assert_eq!(response["outputs"][0]["data"], json!(expected(1, &X)));
 }
 
 #[test]
@@ -70,9 +70,9 @@ fn a_server_that_has_gone_is_noticed_before_anybody_asks() {
     assert_eq!(sidecar.get("/v2/health/ready").code, 200);
     drop(server);
     // An idle connection is asked over once in 30 s: its end is seen without that.
-    let gone = std::time::Instant::now();
+    let dropped_at = std::time::Instant::now();
     wait_until("that is noticed", || sidecar.get("/v2/health/ready").code == 503);
-    assert!(gone.elapsed().as_secs() < 15, "{:?}", gone.elapsed());
+    assert!(dropped_at.elapsed().as_secs() < 15, "{:?}", dropped_at.elapsed());
 }
 
 #[test]
@@ -83,8 +83,8 @@ fn a_connection_lost_between_two_requests_is_not_noticed_by_who_asks() {
     let sidecar = Sidecar::start(&server, dir.path(), |_| {});
     drop(server);
     let _again = Running::start(dir.path(), |c| c.listen = address.parse().unwrap());
-    let said = sidecar.post("/v2/models/one/infer", &request(1, 0));
-    assert_eq!(said.code, 200, "{said:?}");
+    let response = sidecar.post("/v2/models/one/infer", &request(1, 0));
+    assert_eq!(response.code, 200, "{response:?}");
 }
 
 #[test]
@@ -104,8 +104,8 @@ fn material_is_kept_ready_used_and_made_again() {
     };
     // One for a client of whom nothing is known, two for one that asks.
     wait_until("it is ready", || count() == 1);
-    let said = sidecar.post("/v2/models/one/infer", &request(1, 0)).json();
-    assert_eq!(said["outputs"][0]["data"], json!(expected(1, &X)));
+    let response = sidecar.post("/v2/models/one/infer", &request(1, 0)).json();
+    assert_eq!(response["outputs"][0]["data"], json!(expected(1, &X)));
     wait_until("it is ready again, and more of it", || count() == 2);
 }
 
@@ -135,11 +135,11 @@ fn a_batch_is_shared_by_the_workers() {
             let asking = scope.spawn(|| sidecar.post("/v2/models/one/infer", &request(2, 0)));
             wait_until("one works", || lane.running() > 0);
             thread::sleep(std::time::Duration::from_millis(50));
-            let both = lane.running() == 2;
+            let both_work = lane.running() == 2;
             gate.set(true);
-            let said = asking.join().unwrap();
-            assert_eq!(said.json()["outputs"][0]["data"], json!(expected(1, &X).repeat(2)));
-            both
+            let response = asking.join().unwrap();
+            assert_eq!(response.json()["outputs"][0]["data"], json!(expected(1, &X).repeat(2)));
+            both_work
         });
     });
 }
@@ -150,8 +150,8 @@ fn an_input_that_breaks_the_server_is_an_error_and_no_more() {
     let server = Running::start(dir.path(), |_| {});
     let sidecar = Sidecar::start(&server, dir.path(), |_| {});
     let poison = request(1, 0).replace("1.5", &tacit_backends::toy::PANIC.to_string());
-    let said = sidecar.post("/v2/models/one/infer", &poison);
-    assert_eq!(said.code, 503, "{said:?}");
+    let response = sidecar.post("/v2/models/one/infer", &poison);
+    assert_eq!(response.code, 503, "{response:?}");
     wait_until("others are answered", || sidecar.post("/v2/models/one/infer", &request(1, 0)).code == 200);
     let counts = sidecar.get("/v2/models/one/stats").json()["model_stats"][0]["inference_stats"].clone();
     assert!(counts["fail"]["count"].as_u64() >= Some(1), "{counts}");
