@@ -82,8 +82,8 @@ impl Limits {
     /// `largest` job. Running jobs have reserved `used` and already hold part of it.
     pub(crate) fn memory(&self, load: &Load, used: u64, largest: u64) -> u64 {
         let Some(available) = load.process.available_bytes else { return self.memory };
-        let held = used.min(load.jobs);
-        let remaining = available.saturating_sub(spare(&load.process)).saturating_add(held);
+        let held_by_jobs = used.min(load.jobs);
+        let remaining = available.saturating_sub(spare(&load.process)).saturating_add(held_by_jobs);
         remaining.max(largest).min(self.memory)
     }
 }

@@ -65,15 +65,15 @@ pub fn pin(dir: &Path) -> ClientId {
 }
 
 /// The dealer as `who` reaches it.
-pub fn reached(dir: &Path, address: SocketAddr, who: &str) -> RemoteDealer {
-    let identity = keys::load_client(&dir.join("keys"), who).unwrap();
+pub fn reached(dir: &Path, address: SocketAddr, name: &str) -> RemoteDealer {
+    let identity = keys::load_client(&dir.join("keys"), name).unwrap();
     RemoteDealer::new(DealerConfig::new(&address.to_string(), pin(dir), identity)).unwrap()
 }
 
-pub fn resources(dir: &Path, address: SocketAddr, who: &str) -> ConnectionResources {
-    ConnectionResources { dealer: Some(Arc::new(reached(dir, address, who))), ..ConnectionResources::default() }
+pub fn resources(dir: &Path, address: SocketAddr, name: &str) -> ConnectionResources {
+    ConnectionResources { dealer: Some(Arc::new(reached(dir, address, name))), ..ConnectionResources::default() }
 }
 
-pub fn close(got: &[f64], wanted: &[f64]) {
-    assert!(got.iter().zip(wanted).all(|(g, w)| (g - w).abs() < 0.1), "{got:?} instead of {wanted:?}");
+pub fn close(values: &[f64], expected: &[f64]) {
+    assert!(values.iter().zip(expected).all(|(g, w)| (g - w).abs() < 0.1), "{values:?} instead of {expected:?}");
 }

@@ -139,46 +139,46 @@ impl Running {
         Self { handle, address, thread }
     }
 
-    pub fn config(&self, dir: &Path, who: &str) -> ClientConfig {
-        let mut config = ClientConfig::new(&self.address, keys::load_client(&dir.join("keys"), who).unwrap());
-        config.store = Some(dir.join(format!("{who}-material")));
+    pub fn config(&self, dir: &Path, name: &str) -> ClientConfig {
+        let mut config = ClientConfig::new(&self.address, keys::load_client(&dir.join("keys"), name).unwrap());
+        config.store = Some(dir.join(format!("{name}-material")));
         config.stall_timeout = 20 * PATIENCE;
         config
     }
 
-    pub fn connection(&self, dir: &Path, who: &str) -> Connection {
-        Connection::connect(registry(), self.config(dir, who)).unwrap()
+    pub fn connection(&self, dir: &Path, name: &str) -> Connection {
+        Connection::connect(registry(), self.config(dir, name)).unwrap()
     }
 
-    pub fn client(&self, dir: &Path, who: &str, model: &str) -> Client {
-        self.connection(dir, who).open(model, None).unwrap()
+    pub fn client(&self, dir: &Path, name: &str, model: &str) -> Client {
+        self.connection(dir, name).open(model, None).unwrap()
     }
 
     /// An authenticated connection that has said nothing yet.
-    pub fn tls(&self, dir: &Path, who: &str) -> TlsTransport {
+    pub fn tls(&self, dir: &Path, name: &str) -> TlsTransport {
         let mut tcp = TcpTransport::connect(self.address.as_str(), Duration::from_secs(5)).unwrap();
         tcp.set_stall_timeout(20 * PATIENCE).unwrap();
-        keys::load_client(&dir.join("keys"), who).unwrap().tls.connect(tcp, "127.0.0.1").unwrap()
+        keys::load_client(&dir.join("keys"), name).unwrap().tls.connect(tcp, "127.0.0.1").unwrap()
     }
 
     /// An authenticated connection for HTTP/1.1.
-    pub fn http(&self, dir: &Path, who: &str) -> TlsTransport {
+    pub fn http(&self, dir: &Path, name: &str) -> TlsTransport {
         let mut tcp = TcpTransport::connect(self.address.as_str(), Duration::from_secs(5)).unwrap();
         tcp.set_stall_timeout(20 * PATIENCE).unwrap();
-        keys::load_client(&dir.join("keys"), who).unwrap().tls.for_http().connect(tcp, "127.0.0.1").unwrap()
+        keys::load_client(&dir.join("keys"), name).unwrap().tls.for_http().connect(tcp, "127.0.0.1").unwrap()
     }
 
     /// A connection that was welcomed. It holds no thread at this end.
-    pub fn greeted(&self, dir: &Path, who: &str) -> Channel {
-        let mut channel = Channel::new(Box::new(self.tls(dir, who)));
+    pub fn greeted(&self, dir: &Path, name: &str) -> Channel {
+        let mut channel = Channel::new(Box::new(self.tls(dir, name)));
         handshake(&mut channel, &Hello::opening()).unwrap();
         assert_eq!(wire::recv_reply(&mut channel).unwrap(), Reply::Welcome);
         channel
     }
 
     /// A connection that has opened a toy model. It holds no thread at this end.
-    pub fn opened(&self, dir: &Path, who: &str, model: &str) -> Channel {
-        let mut channel = self.greeted(dir, who);
+    pub fn opened(&self, dir: &Path, name: &str, model: &str) -> Channel {
+        let mut channel = self.greeted(dir, name);
         let public = public_part(&mut channel, model);
         let plan = Toy::default().open(&public).unwrap().digest();
         handshake(&mut channel, &Hello::opened(plan, wire::public_digest(&public))).unwrap();
@@ -187,14 +187,14 @@ impl Running {
 
     /// A connection that has said all but the last byte of its first request (the list of models), byte by
     /// byte; and that byte.
-    pub fn trickle(&self, dir: &Path, who: &str) -> (TlsTransport, u8) {
+    pub fn trickle(&self, dir: &Path, name: &str) -> (TlsTransport, u8) {
         let (hello, request) = first_frames();
-        let mut raw = self.tls(dir, who);
+        let mut raw = self.tls(dir, name);
         raw.write_all(&hello).unwrap();
         // The server's hello and its welcome.
         raw.read_exact(&mut vec![0; hello.len() + HEADER_BYTES + 1]).unwrap();
-        let (last, rest) = request.split_last().unwrap();
-        for byte in rest {
+        let (last, head) = request.split_last().unwrap();
+        for byte in head {
             raw.write_all(&[*byte]).unwrap();
         }
         (raw, *last)
@@ -245,14 +245,14 @@ pub fn set_up(channel: &mut Channel) {
 }
 
 /// Waits without end for what must come to pass (a minute is without end here).
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub fn wait_until(condition: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..6000 {
         if holds() {
             return;
         }
         thread::sleep(Duration::from_millis(10));
     }
-    panic!("never: {what}");
+    panic!("never: {condition}");
 }
 
 /// Waits until the control interface shows what holds now: it may show what held 100 ms ago.

@@ -393,14 +393,16 @@ fn ended_phases_are_written_down_and_nothing_else() {
     assert_eq!(count(dir.path(), "SELECT count(*) FROM audit WHERE input IS NOT NULL"), 2);
     let path = dir.path().join("server-material/server.sqlite");
     assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
-    let rows = |name: &str, what: &str| {
-        let sql =
-            format!("SELECT count(*) FROM audit WHERE hex(client) = upper('{}') AND {what}", who(dir.path(), name));
+    let rows = |name: &str, condition: &str| {
+        let sql = format!(
+            "SELECT count(*) FROM audit WHERE hex(client) = upper('{}') AND {condition}",
+            who(dir.path(), name)
+        );
         count(dir.path(), &sql)
     };
     for phase in ["setup", "offline", "online"] {
-        let what = format!("phase = '{phase}' AND outcome = 'done' AND model = 'one' AND backend = 'toy'");
-        assert_eq!(rows("alice", &format!("{what} AND run_s > 0 AND queued_s >= 0 AND sent + received > 0")), 1);
+        let condition = format!("phase = '{phase}' AND outcome = 'done' AND model = 'one' AND backend = 'toy'");
+        assert_eq!(rows("alice", &format!("{condition} AND run_s > 0 AND queued_s >= 0 AND sent + received > 0")), 1);
     }
     assert_eq!(rows("alice", "true"), 3);
     assert_eq!(rows("bob", "phase = 'offline' AND outcome = 'failed' AND sent IS NULL"), 1);

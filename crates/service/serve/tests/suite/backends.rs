@@ -132,14 +132,14 @@ fn a_back_end_with_nothing_to_prepare_is_asked_right_away() {
     assert!(client.infer(&X).unwrap().setup.is_none());
     let error = client.prepare().unwrap_err();
     assert!(error.to_string().contains("nothing to prepare"), "{error}");
-    let mut seen = 0;
+    let mut answer_count = 0;
     infer_many(&mut client, Units::Network, &[X.to_vec(), X.to_vec()], |_, answer| {
         assert_eq!(answer.values, expected(3, &X));
-        seen += 1;
+        answer_count += 1;
         Ok(())
     })
     .unwrap();
-    assert_eq!(seen, 2);
+    assert_eq!(answer_count, 2);
     // Both ways round, the server refuses what the plan does not know.
     let id = MaterialId::numbered(1);
     let mut direct = server.opened(dir.path(), "bob", "direct");
@@ -231,35 +231,35 @@ fn keys_are_kept_over_restarts_until_they_are_deleted() {
     let dir = tempfile::tempdir().unwrap();
     let model = slots_model();
     let start = |quota: u64| Running::with(dir.path(), slots(&model), |c| c.uploads_per_client = quota);
-    let anew = |server: &Running, who: &str| server.config(dir.path(), who);
+    let config_for = |server: &Running, who: &str| server.config(dir.path(), who);
     let server = start(1 << 24);
-    let first = keys_for_an_answer(&anew(&server, "alice"));
-    let second = keys_for_an_answer(&anew(&server, "alice"));
+    let first = keys_for_an_answer(&config_for(&server, "alice"));
+    let second = keys_for_an_answer(&config_for(&server, "alice"));
     assert!(first > 100_000, "{first} and {second} bytes went up");
     assert!(second < 1_000, "{first} and {second} bytes went up");
-    assert_eq!(keys_for_an_answer(&anew(&server, "bob")), first, "another client has keys of its own");
+    assert_eq!(keys_for_an_answer(&config_for(&server, "bob")), first, "another client has keys of its own");
     drop(server);
     let server = start(1 << 24);
-    assert_eq!(keys_for_an_answer(&anew(&server, "alice")), second, "kept over a restart");
-    let mut connection = slots_connection(&anew(&server, "alice"));
-    let kept = connection.uploads().unwrap();
-    let [only] = &kept[..] else { panic!("{kept:?}") };
+    assert_eq!(keys_for_an_answer(&config_for(&server, "alice")), second, "kept over a restart");
+    let mut connection = slots_connection(&config_for(&server, "alice"));
+    let uploads = connection.uploads().unwrap();
+    let [only] = &uploads[..] else { panic!("{uploads:?}") };
     assert!(only.is_whole, "{only:?}");
     assert!(only.offered == Some(ModelAndBackend { model: "slots".into(), backend: "ckks".into() }), "{only:?}");
     // A name is of use to its client alone.
-    let mut other = slots_connection(&anew(&server, "bob"));
-    assert_eq!(other.delete_uploads(&kept).unwrap(), 0);
-    assert_eq!(connection.delete_uploads(&kept).unwrap(), 1);
+    let mut other = slots_connection(&config_for(&server, "bob"));
+    assert_eq!(other.delete_uploads(&uploads).unwrap(), 0);
+    assert_eq!(connection.delete_uploads(&uploads).unwrap(), 1);
     assert!(connection.uploads().unwrap().is_empty());
-    assert_eq!(keys_for_an_answer(&anew(&server, "alice")), first, "deleted");
+    assert_eq!(keys_for_an_answer(&config_for(&server, "alice")), first, "deleted");
     drop(server);
     // A client that has its share, and a secret that it has lost.
     let server = start(only.bytes);
     fs::remove_dir_all(dir.path().join("alice-material/secrets")).unwrap();
-    let mut client = slots_connection(&anew(&server, "alice")).open("slots", None).unwrap();
+    let mut client = slots_connection(&config_for(&server, "alice")).open("slots", None).unwrap();
     let error = client.infer(&X).unwrap_err().to_string();
     assert!(error.contains("tacit keyset delete"), "{error}");
     drop(server);
     let server = Running::with(dir.path(), slots(&model), |c| c.expire = Duration::ZERO);
-    assert!(slots_connection(&anew(&server, "bob")).uploads().unwrap().is_empty(), "expired");
+    assert!(slots_connection(&config_for(&server, "bob")).uploads().unwrap().is_empty(), "expired");
 }

@@ -51,8 +51,8 @@ fn inputs_of_one_call_are_run_as_one_in_the_exchanges_of_one() {
     let dir = tempfile::tempdir().unwrap();
     let server = serving_batches(dir.path(), |_| {});
     let mut client = opened(server.config(dir.path(), "alice"));
-    let one = client.infer(&inputs(1)[0]).unwrap();
-    assert_eq!(one.part, BatchPart { index: 0, inputs: 1 });
+    let single = client.infer(&inputs(1)[0]).unwrap();
+    assert_eq!(single.part, BatchPart { index: 0, inputs: 1 });
     let answers = many(&mut client, &inputs(5));
     for (place, answer) in answers.iter().enumerate() {
         assert_eq!(
@@ -61,17 +61,17 @@ fn inputs_of_one_call_are_run_as_one_in_the_exchanges_of_one() {
             "one input of the scheduler's"
         );
         let rounds = |answer: &Answer| (answer.online.client.rounds, answer.online.server.rounds);
-        assert_eq!(rounds(answer), rounds(&one));
+        assert_eq!(rounds(answer), rounds(&single));
         assert_eq!(answer.prepared.unwrap().id, answers[0].prepared.unwrap().id);
     }
     let sent = |answer: &Answer| answer.online.client.sent_bytes;
-    assert!(sent(&answers[0]) > sent(&one));
-    assert!(sent(&answers[0]) < 5 * sent(&one));
+    assert!(sent(&answers[0]) > sent(&single));
+    assert!(sent(&answers[0]) < 5 * sent(&single));
     // The connection goes back to one input at a time, with its keys.
-    let again = client.infer(&inputs(3)[2]).unwrap();
-    check(&again, &inputs(3)[2]);
-    assert!(again.part == BatchPart { index: 0, inputs: 1 });
-    assert!(again.setup.is_none());
+    let last_answer = client.infer(&inputs(3)[2]).unwrap();
+    check(&last_answer, &inputs(3)[2]);
+    assert!(last_answer.part == BatchPart { index: 0, inputs: 1 });
+    assert!(last_answer.setup.is_none());
     client.close().unwrap();
     server.settle();
     assert_eq!(server.handle.served(), 7, "each input of a batch counts");
@@ -231,8 +231,8 @@ fn stored_material_is_used_first_and_the_rest_is_one_batch() {
     check_all(&answers, &inputs);
     assert_eq!(used, [Some(1), Some(2), None]);
     let parts: Vec<_> = answers.iter().map(|a| ([a.part.index, a.part.inputs], a.prepared.is_some())).collect();
-    let of = |size, made| (0..size).map(move |place| ([place, size], made));
-    assert_eq!(parts, of(1, false).chain(of(2, false)).chain(of(3, true)).collect::<Vec<_>>());
+    let parts_of = |size, made| (0..size).map(move |place| ([place, size], made));
+    assert_eq!(parts, parts_of(1, false).chain(parts_of(2, false)).chain(parts_of(3, true)).collect::<Vec<_>>());
     assert!(client.infer_next(Units::Network, &[]).is_err());
 }
 
@@ -362,6 +362,6 @@ fn two_clients_are_never_gathered() {
     let db = rusqlite::Connection::open(dir.path().join("server-material/server.sqlite")).unwrap();
     let sql = "SELECT count(*), count(DISTINCT input), max(clients) FROM
                (SELECT input, count(DISTINCT client) AS clients FROM audit WHERE phase = 'online' GROUP BY input)";
-    let found: (i64, i64, i64) = db.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
-    assert_eq!(found, (6, 6, 1), "six online phases for eighteen inputs, each of one client");
+    let counts: (i64, i64, i64) = db.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+    assert_eq!(counts, (6, 6, 1), "six online phases for eighteen inputs, each of one client");
 }

@@ -112,8 +112,8 @@ fn a_client_that_deviates_is_named_in_the_audit_and_counted() {
     let file = rusqlite::Connection::open(dir.path().join("server-material/server.sqlite")).unwrap();
     let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     let faults = "SELECT lower(hex(client)), phase, fault FROM audit WHERE fault IS NOT NULL";
-    let (who, phase, fault): (String, String, String) = file.query_row(faults, [], row).unwrap();
-    assert_eq!((who, phase), (config.identity.fingerprint.to_string(), "offline".to_owned()));
+    let (fingerprint, phase, fault): (String, String, String) = file.query_row(faults, [], row).unwrap();
+    assert_eq!((fingerprint, phase), (config.identity.fingerprint.to_string(), "offline".to_owned()));
     assert!(!fault.is_empty());
     let failed = "SELECT count(*) FROM audit WHERE outcome = 'failed'";
     assert_eq!(file.query_row(failed, [], |row| row.get::<_, i64>(0)).unwrap(), 1);

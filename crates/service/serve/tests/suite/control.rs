@@ -352,16 +352,16 @@ fn what_was_made_for_a_notice_is_there_for_its_request() {
     let name = u64::from_str_radix(path.rsplit('/').next().unwrap(), 16).unwrap();
     let mut channel = server.opened(dir.path(), "alice", "one");
     set_up(&mut channel);
-    let of = Some(tacit_client::wire::InputId(name));
+    let notice = Some(tacit_client::wire::InputId(name));
     let id = tacit_ids::MaterialId::numbered(1);
-    assert_eq!(ask(&mut channel, &Request::Prepare { id, folder: None, of }), Reply::Go);
+    assert_eq!(ask(&mut channel, &Request::Prepare { id, folder: None, of: notice }), Reply::Go);
     channel.send(tacit_net::Tag::new(0xf101, "toy pad"), &[1; 8]).unwrap();
     channel.flush().unwrap();
     assert!(matches!(tacit_client::wire::recv_reply(&mut channel).unwrap(), Reply::Done { .. }));
     assert_eq!(get(&mut http, &path).json()["state"], "ready");
     // The notice's name tells of the request from now on.
     let (name, terms) = (tacit_client::wire::InputId(!name), Default::default());
-    let asking = tacit_client::wire::Ask { name, notice: of, material: None, terms };
+    let asking = tacit_client::wire::Ask { name, notice, material: None, terms };
     assert_eq!(ask(&mut channel, &Request::Ask(asking)), Reply::Noted { notice_ignored: None });
     assert_eq!(get(&mut http, &path).json()["state"], "ready");
 }
@@ -387,8 +387,8 @@ fn events_come_until_the_server_stops() {
     assert_eq!((&first["control_connections"], &first["models"][1]["name"]), (&json!(1), &json!("two")));
     server.handle.shutdown(Duration::ZERO);
     assert_eq!(server.handle.connections(), 0);
-    let mut rest = Vec::new();
-    ops.read_to_end(&mut rest).unwrap();
+    let mut remainder = Vec::new();
+    ops.read_to_end(&mut remainder).unwrap();
 }
 
 /// A TLS configuration of `alice` that speaks what it is told to.
@@ -425,10 +425,10 @@ async fn several_requests(address: &str, config: rustls::ClientConfig) {
     let (mut sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(tls)).await.unwrap();
     let driving = tokio::spawn(connection);
-    let mut asked = Vec::new();
+    let mut tasks = Vec::new();
     for path in ["/v1/health/ready", "/v1/models", "/metrics", "/v1/none"] {
         let mut sender = sender.clone();
-        asked.push(tokio::spawn(async move {
+        tasks.push(tokio::spawn(async move {
             let request = hyper::Request::get(format!("https://localhost{path}")).body(Empty::<Bytes>::new()).unwrap();
             let answer = sender.send_request(request).await.unwrap();
             let status = answer.status().as_u16();
@@ -436,7 +436,7 @@ async fn several_requests(address: &str, config: rustls::ClientConfig) {
         }));
     }
     let mut statuses = Vec::new();
-    for answer in asked {
+    for answer in tasks {
         let (status, body) = answer.await.unwrap();
         assert!(serde_json::from_slice::<Value>(&body).unwrap().is_object());
         statuses.push(status);

@@ -60,7 +60,7 @@ fn heads_and_bodies_are_limited() {
 fn who_sends_a_head_byte_by_byte_or_nothing_is_closed() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |c| c.control_idle = PATIENCE);
-    let (mut slow, mut idle, mut gone) =
+    let (mut slow, mut idle, mut silent) =
         (server.http(dir.path(), "alice"), server.http(dir.path(), "alice"), server.http(dir.path(), "ops"));
     say(&mut idle, GET);
     let mut answer = [0; 12];
@@ -78,7 +78,7 @@ fn who_sends_a_head_byte_by_byte_or_nothing_is_closed() {
     }
     assert!(!all(&mut slow).contains("200 OK"));
     assert!(all(&mut idle).contains("live"));
-    assert_eq!(all(&mut gone), "");
+    assert_eq!(all(&mut silent), "");
     server.settle();
 }
 

@@ -61,19 +61,19 @@ fn material_of_a_batch_comes_from_a_dealer_at_once_and_later() {
     let config = config(&server, dir.path(), "alice", dealer);
     let mut client = Connection::connect(registry(), config.clone()).unwrap().open("one", Some("dealt")).unwrap();
     let inputs: Vec<Vec<f32>> = (0..5u8).map(|i| X.map(|x| x + f32::from(i)).to_vec()).collect();
-    let one = client.infer(&X).unwrap();
-    let mut seen = 0;
+    let single = client.infer(&X).unwrap();
+    let mut answer_count = 0;
     infer_many(&mut client, Units::Network, &inputs, |index, answer| {
         close(&answer.values, &expected(1, &inputs[index]));
         assert_eq!(
             (answer.part, answer.online.client.rounds),
-            (BatchPart { index, inputs: 5 }, one.online.client.rounds)
+            (BatchPart { index, inputs: 5 }, single.online.client.rounds)
         );
-        seen += 1;
+        answer_count += 1;
         Ok(())
     })
     .unwrap();
-    assert_eq!(seen, 5);
+    assert_eq!(answer_count, 5);
     let prepared = client.prepare_batch(3).unwrap();
     assert_eq!(prepared.bytes.client, 16, "the client keeps a seed, whatever the size");
     client.close().unwrap();
@@ -89,9 +89,9 @@ struct Counted(KeyFolder, std::sync::Mutex<[usize; 2]>);
 
 impl KeyStore for Counted {
     fn load(&self, key: [u8; 32]) -> Option<Box<dyn Read>> {
-        let found = self.0.load(key);
-        self.1.lock().unwrap()[0] += usize::from(found.is_some());
-        found
+        let file = self.0.load(key);
+        self.1.lock().unwrap()[0] += usize::from(file.is_some());
+        file
     }
 
     fn place(&self, key: [u8; 32], bytes: u64) -> Option<Box<dyn Place>> {
@@ -104,10 +104,10 @@ impl KeyStore for Counted {
 fn masked_weights_come_once_and_are_checked() {
     let dir = tempfile::tempdir().unwrap();
     let (server, dealer) = serving(dir.path());
-    let kept = dir.path().join("kept");
-    let keep = Arc::new(Counted(KeyFolder::new(&kept), Default::default()));
+    let folder = dir.path().join("kept");
+    let key_store = Arc::new(Counted(KeyFolder::new(&folder), Default::default()));
     let mut config = config(&server, dir.path(), "alice", dealer);
-    config.resources.keep = Some(keep.clone());
+    config.resources.keep = Some(key_store.clone());
     // Like a process of its own: it has not opened the model before.
     let ask = || {
         let config = ClientConfig { opened: OpenedModels::default(), ..config.clone() };
@@ -115,16 +115,16 @@ fn masked_weights_come_once_and_are_checked() {
         close(&client.infer(&X).unwrap().values, &expected(1, &X));
     };
     ask();
-    assert_eq!(*keep.1.lock().unwrap(), [0, 1]);
+    assert_eq!(*key_store.1.lock().unwrap(), [0, 1]);
     ask();
-    assert_eq!(*keep.1.lock().unwrap(), [1, 1]);
+    assert_eq!(*key_store.1.lock().unwrap(), [1, 1]);
     // What was changed on the disk is asked for anew.
-    let files = std::fs::read_dir(&kept).unwrap().map(|file| file.unwrap().path());
+    let files = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
     for file in files.filter(|path| path.extension().is_some_and(|extension| extension == "kept")) {
         std::fs::write(file, b"something else").unwrap();
     }
     ask();
-    assert_eq!(*keep.1.lock().unwrap(), [2, 2]);
+    assert_eq!(*key_store.1.lock().unwrap(), [2, 2]);
 }
 
 #[test]
@@ -161,12 +161,13 @@ fn a_dealer_that_is_down_is_named_and_not_taken_for_a_server_that_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     make_keys(dir.path());
     // A port where nobody listens.
-    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let unused_address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut catalog = Catalog::new(false);
     catalog.offer("one", &Dealt, lowered(1)).unwrap();
-    let server =
-        Running::with(dir.path(), catalog, |config| config.resources = resources(dir.path(), gone, keys::ORDERS));
-    let config = config(&server, dir.path(), "alice", gone);
+    let server = Running::with(dir.path(), catalog, |config| {
+        config.resources = resources(dir.path(), unused_address, keys::ORDERS)
+    });
+    let config = config(&server, dir.path(), "alice", unused_address);
     let ask = || {
         let mut client = Connection::connect(registry(), config.clone()).unwrap().open("one", Some("dealt")).unwrap();
         client.infer(&X).unwrap_err()
@@ -274,9 +275,9 @@ fn strangers_and_clients_take_no_place_of_servers() {
     let mut silent: Vec<TcpStream> = (0..6).map(|_| TcpStream::connect(address).unwrap()).collect();
     orders.deal(&order, &[0; 32]).unwrap();
     // They had to give way, the oldest first.
-    for gone in &mut silent[..2] {
-        gone.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        assert!(matches!(gone.read(&mut [0]), Ok(0) | Err(_)));
+    for closed in &mut silent[..2] {
+        closed.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        assert!(matches!(closed.read(&mut [0]), Ok(0) | Err(_)));
     }
     // The one place of clients is taken, whose client keeps its connection.
     let claim = Claim { nonce: [1; 32], digest: order.digest };
@@ -304,8 +305,8 @@ impl Program {
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let told: serde_json::Value = serde_json::from_str(&line).unwrap();
-        let address = told["listening"].as_str().unwrap().parse().unwrap();
+        let startup: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let address = startup["listening"].as_str().unwrap().parse().unwrap();
         Self { child, address, log }
     }
 
@@ -313,8 +314,8 @@ impl Program {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    fn has_said(&self, what: &str) -> bool {
-        fs::read_to_string(&self.log).unwrap().contains(what)
+    fn has_said(&self, text: &str) -> bool {
+        fs::read_to_string(&self.log).unwrap().contains(text)
     }
 
     fn is_running(&mut self) -> bool {
@@ -371,8 +372,8 @@ fn mute_dealer(dir: &Path) -> (SocketAddr, Arc<AtomicUsize>) {
     let folder = dir.join("keys");
     make_keys(dir);
     let (tls, listener) = (keys::load_dealer(&folder).unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
-    let (address, asked) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
-    let counted = Arc::clone(&asked);
+    let (address, request_count) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let counter = Arc::clone(&request_count);
     thread::spawn(move || {
         let mut mute = Vec::new();
         for stream in listener.incoming() {
@@ -380,17 +381,17 @@ fn mute_dealer(dir: &Path) -> (SocketAddr, Arc<AtomicUsize>) {
             let mut channel = Channel::new(Box::new(tls));
             handshake(&mut channel, &Hello::opening()).unwrap();
             channel.recv_max(wire::ASK, wire::MAX_BYTES).unwrap();
-            counted.fetch_add(1, Ordering::SeqCst);
+            counter.fetch_add(1, Ordering::SeqCst);
             mute.push(channel);
         }
     });
-    (address, asked)
+    (address, request_count)
 }
 
 #[test]
 fn waiting_for_a_dealer_ends_with_the_connection_that_waits() {
     let dir = tempfile::tempdir().unwrap();
-    let (dealer, asked) = mute_dealer(dir.path());
+    let (dealer, request_count) = mute_dealer(dir.path());
     let mut catalog = Catalog::new(false);
     catalog.offer("one", &Dealt, lowered(1)).unwrap();
     let server =
@@ -400,7 +401,7 @@ fn waiting_for_a_dealer_ends_with_the_connection_that_waits() {
         .open("one", Some("dealt"))
         .unwrap();
     let waiting = thread::spawn(move || client.infer(&X).unwrap_err());
-    wait_until("the server waits for the dealer", || asked.load(Ordering::SeqCst) == 1);
+    wait_until("the server waits for the dealer", || request_count.load(Ordering::SeqCst) == 1);
     // No phase is waited for any longer.
     server.handle.shutdown(Duration::ZERO);
     wait_until("the server's wait is over", || server.handle.connections() == 0);
@@ -413,7 +414,7 @@ fn waiting_for_a_dealer_ends_with_the_connection_that_waits() {
         let digest = order_of.order().unwrap().digest;
         let waiting = thread::spawn(move || alice.fetch(&[0; 32], &Claim { nonce: [0; 32], digest }).err().unwrap());
         if requests > 0 {
-            wait_until("it waits", || asked.load(Ordering::SeqCst) == requests);
+            wait_until("it waits", || request_count.load(Ordering::SeqCst) == requests);
         }
         stop.raise();
         assert!(matches!(waiting.join().unwrap(), BackendError::Stopped));
@@ -423,7 +424,7 @@ fn waiting_for_a_dealer_ends_with_the_connection_that_waits() {
 #[test]
 fn a_dealer_that_takes_its_time_keeps_nobody_from_the_core() {
     let dir = tempfile::tempdir().unwrap();
-    let (dealer, asked) = mute_dealer(dir.path());
+    let (dealer, request_count) = mute_dealer(dir.path());
     let mut catalog = Catalog::new(false);
     catalog.offer("one", &Dealt, lowered(1)).unwrap();
     offer(&mut catalog, "toy", &Toy::default(), 2, "");
@@ -431,9 +432,9 @@ fn a_dealer_that_takes_its_time_keeps_nobody_from_the_core() {
         config.resources = resources(dir.path(), dealer, keys::ORDERS);
         (config.cores, config.dealings) = (1, 2);
     });
-    let both = || Registry::new(vec![Arc::new(Dealt), Arc::new(Toy::default())]);
+    let both_backends = || Registry::new(vec![Arc::new(Dealt), Arc::new(Toy::default())]);
     let open = |who, model, backend| {
-        let connection = Connection::connect(both(), config(&server, dir.path(), who, dealer)).unwrap();
+        let connection = Connection::connect(both_backends(), config(&server, dir.path(), who, dealer)).unwrap();
         connection.open(model, Some(backend)).unwrap()
     };
     let waits = |_| {
@@ -441,13 +442,13 @@ fn a_dealer_that_takes_its_time_keeps_nobody_from_the_core() {
         thread::spawn(move || client.infer(&X).unwrap_err())
     };
     let waiting: Vec<_> = (0..3).map(waits).collect();
-    wait_until("two dealings are under way", || asked.load(Ordering::SeqCst) == 2);
+    wait_until("two dealings are under way", || request_count.load(Ordering::SeqCst) == 2);
     // The core is there for others, and so is their material.
     let mut client = open("bob", "toy", "toy");
     for _ in 0..3 {
         assert_eq!(client.infer(&X).unwrap().values, expected(2, &X));
     }
-    assert_eq!(asked.load(Ordering::SeqCst), 2, "the third waits for one of two places");
+    assert_eq!(request_count.load(Ordering::SeqCst), 2, "the third waits for one of two places");
     server.handle.shutdown(Duration::ZERO);
     waiting.into_iter().for_each(|client| drop(client.join().unwrap()));
 }

@@ -63,9 +63,9 @@ fn a_helper_is_refused_whatever_makes_no_stored_material() {
     // Nor does it get a word over HTTP.
     let mut http = server.http(dir.path(), "gateway");
     let _ = http.write_all(b"GET /v1/status HTTP/1.1\r\nhost: localhost\r\n\r\n");
-    let mut said = Vec::new();
-    let _ = http.read_to_end(&mut said);
-    assert!(said.is_empty(), "{}", String::from_utf8_lossy(&said));
+    let mut response = Vec::new();
+    let _ = http.read_to_end(&mut response);
+    assert!(response.is_empty(), "{}", String::from_utf8_lossy(&response));
 }
 
 #[test]
@@ -84,9 +84,9 @@ fn what_a_helper_makes_is_its_owners_within_its_owners_limits() {
     // Not even with what it made itself.
     assert!(refusal(first.infer(&vec![0.0; first.interface().input_len()])).contains("a helper's"));
     let store = Store::open(&dir.path().join("server-material"), Party::Server, None).unwrap();
-    let held = || store.list(None).unwrap();
-    assert!(held().iter().all(|e| (e.binding.client, e.maker, e.peer) == (alice, Some(print), FOLDER)));
-    assert_eq!(held().len(), 2);
+    let stored = || store.list(None).unwrap();
+    assert!(stored().iter().all(|e| (e.binding.client, e.maker, e.peer) == (alice, Some(print), FOLDER)));
+    assert_eq!(stored().len(), 2);
     // What its owner may not use, it may not open.
     rules(dir.path(), "", "models = ['one']");
     server.handle.reload_access().unwrap();
@@ -98,13 +98,13 @@ fn what_a_helper_makes_is_its_owners_within_its_owners_limits() {
     // Revoked by its own key: cut off, and what it made is burnt; its owner is none the worse.
     std::fs::write(&access, format!("[client.{print}]\nrevoked = true\n")).unwrap();
     server.handle.reload_access().unwrap();
-    wait_until("its material is burnt", || held().is_empty());
+    wait_until("its material is burnt", || stored().is_empty());
     assert!(make(&mut cut).is_err());
     assert!(refusal(helper(&server, dir.path())).contains("this helper's access was revoked"));
     let mut owner =
         Connection::connect(batching(), server.config(dir.path(), "alice")).unwrap().open("net", None).unwrap();
     owner.prepare().unwrap();
-    assert_eq!(held().iter().map(|e| e.maker).collect::<Vec<_>>(), [None]);
+    assert_eq!(stored().iter().map(|e| e.maker).collect::<Vec<_>>(), [None]);
 }
 
 #[test]

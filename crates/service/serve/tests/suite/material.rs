@@ -36,7 +36,7 @@ fn settled(connection: &Connection) -> [usize; 2] {
 }
 
 fn states(connection: &mut Connection) -> Vec<Usability> {
-    connection.material().unwrap().iter().map(|held| held.state).collect()
+    connection.material().unwrap().iter().map(|entry| entry.state).collect()
 }
 
 /// Files of material in a folder, with what is in them.
@@ -188,10 +188,10 @@ fn other_folders_and_other_servers_are_left_alone() {
     let mut client = Connection::connect(registry(), config).unwrap().open("one", None).unwrap();
     client.prepare().unwrap();
     assert_eq!(client.stored().unwrap().len(), 1);
-    let both = states(&mut elsewhere);
-    assert!(both.len() == 2, "{both:?}");
-    assert!(both.contains(&Usability::Elsewhere), "{both:?}");
-    assert!(both.contains(&Usability::Ready), "{both:?}");
+    let listed = states(&mut elsewhere);
+    assert!(listed.len() == 2, "{listed:?}");
+    assert!(listed.contains(&Usability::Elsewhere), "{listed:?}");
+    assert!(listed.contains(&Usability::Ready), "{listed:?}");
     // Another server, with the same folder of the client's.
     let far = Running::start(other.path(), |_| {});
     let identity = keys::load_client(&other.path().join("keys"), "alice").unwrap();
@@ -217,7 +217,7 @@ fn other_folders_and_other_servers_are_left_alone() {
     assert!(client.stored().unwrap().is_empty());
     assert!(client.infer(&X).unwrap().prepared.is_some(), "the first server's material is not tried here");
     // Whoever gives up a folder's material says so; the folder learns it when it comes back.
-    let ids: Vec<MaterialId> = elsewhere.material().unwrap().iter().map(|held| held.id).collect();
+    let ids: Vec<MaterialId> = elsewhere.material().unwrap().iter().map(|entry| entry.id).collect();
     assert_eq!(elsewhere.discard(&ids).unwrap(), 2);
     assert_eq!(settled(&server.connection(dir.path(), "alice")), [1, 0]);
 }
@@ -251,9 +251,10 @@ fn material_of_a_model_that_is_gone_is_listed_counted_and_destroyed() {
     let mut connection = server.connection(dir.path(), "alice");
     assert_eq!(states(&mut connection), [Usability::ModelGone, Usability::ModelGone, Usability::Ready]);
     let listed = connection.material().unwrap();
-    assert!(listed[..2].iter().all(|held| (held.model, held.plan) == (old.model, old.plan)));
-    let gone: Vec<MaterialId> = listed.iter().filter(|held| held.state.is_orphan()).map(|held| held.id).collect();
-    assert_eq!(connection.discard(&gone).unwrap(), 2);
+    assert!(listed[..2].iter().all(|entry| (entry.model, entry.plan) == (old.model, old.plan)));
+    let orphans: Vec<MaterialId> =
+        listed.iter().filter(|entry| entry.state.is_orphan()).map(|entry| entry.id).collect();
+    assert_eq!(connection.discard(&orphans).unwrap(), 2);
     assert_eq!(files(&at_alice(dir.path())).len(), 1, "at both parties");
     client.prepare().unwrap();
     assert_eq!(client.stored().unwrap().len(), 2);

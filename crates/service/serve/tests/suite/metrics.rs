@@ -25,23 +25,23 @@ fn a_scrape_tells_what_the_ledger_the_links_and_the_quotas_have_seen() {
     let before = scraped(&server, dir.path());
     assert_eq!((ledger(&before), value(&before, "tacit_stored_bytes")), ([0, 0, 0], 0));
     let mut alice = server.client(dir.path(), "alice", "one");
-    let made: Vec<u64> = (0..3).map(|_| alice.prepare().unwrap().bytes.server).collect();
+    let stored_sizes: Vec<u64> = (0..3).map(|_| alice.prepare().unwrap().bytes.server).collect();
     let ready = scraped(&server, dir.path());
-    assert_eq!((ledger(&ready), value(&ready, "tacit_stored_bytes")), ([3, 0, 0], made.iter().sum()));
+    assert_eq!((ledger(&ready), value(&ready, "tacit_stored_bytes")), ([3, 0, 0], stored_sizes.iter().sum()));
     let answers = [(); 2].map(|()| alice.infer(&X).unwrap());
     assert!(matches!(alice.infer(&X), Err(ClientError::Refused { .. })), "two are the quota");
     alice.close().unwrap();
     server.settle();
     let after = scraped(&server, dir.path());
-    assert_eq!((ledger(&after), value(&after, "tacit_stored_bytes")), ([1, 0, 2], made[2]));
+    assert_eq!((ledger(&after), value(&after, "tacit_stored_bytes")), ([1, 0, 2], stored_sizes[2]));
     // An inference is two requests in one go, for the input and for its phase.
     assert_eq!(value(&after, "tacit_refusals_total{name=\"requests over a daily quota\"}"), 2);
-    let of = "{phase=\"online\",model=\"one\",backend=\"toy\"}";
+    let labels = "{phase=\"online\",model=\"one\",backend=\"toy\"}";
     let bytes = [|a: &tacit_client::Figures| a.sent_bytes, |a: &tacit_client::Figures| a.received_bytes]
         .map(|count| answers.iter().map(|answer| count(&answer.online.server)).sum::<u64>());
-    let told = ["sent", "received"].map(|way| value(&after, &format!("tacit_link_{way}_bytes_total{of}")));
-    assert_eq!(told, bytes);
-    assert_eq!(value(&after, &format!("tacit_phase_seconds_count{of}")), 2);
+    let link_bytes = ["sent", "received"].map(|way| value(&after, &format!("tacit_link_{way}_bytes_total{labels}")));
+    assert_eq!(link_bytes, bytes);
+    assert_eq!(value(&after, &format!("tacit_phase_seconds_count{labels}")), 2);
 }
 
 /// Names of metrics in a text, as monitoring systems see them.
@@ -83,7 +83,7 @@ fn metrics_are_what_the_example_and_the_manual_say() {
     assert_eq!(["used", "capacity"].map(|name| value(&answer, &format!("tacit_dealings{{name=\"{name}\"}}"))), [0, 4]);
     // Setup, offline, online; and the setup that was broken off.
     assert!(answer.contains("tacit_dispatch_seconds_count 4\n"), "{answer}");
-    let told = names_told(&answer);
+    let exported = names_told(&answer);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let grafana: Value =
         serde_json::from_str(&fs::read_to_string(root.join("examples/grafana.json")).unwrap()).unwrap();
@@ -98,9 +98,9 @@ fn metrics_are_what_the_example_and_the_manual_say() {
         words.filter(|word| word.starts_with("tacit_")).map(str::to_owned).collect()
     };
     for query in queries {
-        let asked = names(&query);
-        assert!(!asked.is_empty(), "{query} asks for other than {told:?}");
-        assert!(asked.is_subset(&told), "{query} asks for other than {told:?}");
+        let queried = names(&query);
+        assert!(!queried.is_empty(), "{query} asks for other than {exported:?}");
+        assert!(queried.is_subset(&exported), "{query} asks for other than {exported:?}");
     }
     let manual = fs::read_to_string(root.join("docs/serving.md")).unwrap();
     let rows = manual.lines().filter(|line| line.starts_with("| `tacit_"));

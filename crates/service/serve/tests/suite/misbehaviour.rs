@@ -25,8 +25,8 @@ fn garbage_and_silence_before_tls() {
     let mut garbage = TcpStream::connect(&server.address).unwrap();
     garbage.write_all(&[0x5a; 5000]).unwrap();
     let silent = TcpStream::connect(&server.address).unwrap();
-    let gone = TcpStream::connect(&server.address).unwrap();
-    drop(gone);
+    let dropped = TcpStream::connect(&server.address).unwrap();
+    drop(dropped);
     still_serves(&server, dir.path());
     server.settle();
     drop(silent);
@@ -123,10 +123,10 @@ fn garbage_at_every_step_ends_that_connection_only() {
         // Raw bytes instead of the hello.
         let mut raw = server.tls(dir.path(), "alice");
         raw.write_all(&vec![0xa5; len]).unwrap();
-        let mut all = Vec::new();
+        let mut received = Vec::new();
         // The server's own hello may come first; then it closes, by its timeout at the latest.
-        let end = raw.read_to_end(&mut all).map_err(|e| e.kind());
-        assert!(all.len() < 200, "{end:?}");
+        let end = raw.read_to_end(&mut received).map_err(|e| e.kind());
+        assert!(received.len() < 200, "{end:?}");
         assert!(matches!(end, Ok(_) | Err(ErrorKind::ConnectionReset)), "{end:?}");
     }
     still_serves(&server, dir.path());
@@ -234,8 +234,8 @@ fn a_panic_in_one_job_leaves_the_others() {
     let mut client = server.client(dir.path(), "alice", "one");
     let error = client.infer(&[PANIC, 0.0, 0.0, 0.0]).unwrap_err();
     assert!(error.to_string().contains("closed") || error.to_string().contains("toy output"), "{error}");
-    let again = client.infer(&X).unwrap_err();
-    assert!(again.to_string().contains("already failed"), "{again}");
+    let second_error = client.infer(&X).unwrap_err();
+    assert!(second_error.to_string().contains("already failed"), "{second_error}");
     wait_until("its connection is struck off", || server.handle.connections() == 1);
     assert_eq!(bystander.infer(&X).unwrap().values, expected(1, &X));
 }

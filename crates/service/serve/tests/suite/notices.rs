@@ -113,17 +113,17 @@ fn a_server_that_is_not_there_or_has_no_such_interface_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |config| config.max_control = 0);
     let mut config = server.config(dir.path(), "alice");
-    let said = |config: &ClientConfig| {
+    let error_text = |config: &ClientConfig| {
         let notices = Notices::of(config).unwrap();
         notices.announce("one", "toy", 1, None, None).unwrap_err().to_string()
     };
-    let silent = said(&config);
+    let silent = error_text(&config);
     assert!(silent.contains("/v1/inputs"), "{silent}");
     assert!(silent.contains(&server.address), "{silent}");
     drop(server);
-    let gone = said(&config);
-    assert!(gone.contains("/v1/inputs"), "{gone}");
-    assert!(gone.contains(&config.address), "{gone}");
+    let absent = error_text(&config);
+    assert!(absent.contains("/v1/inputs"), "{absent}");
+    assert!(absent.contains(&config.address), "{absent}");
     config.address = "nonsense".into();
     assert!(Notices::of(&config).is_err());
 }

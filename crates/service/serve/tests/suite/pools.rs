@@ -23,7 +23,7 @@ use tacit_store::keys;
 
 /// What was asked of the dealer.
 #[derive(Default)]
-struct Seen {
+struct DealerCalls {
     /// Materials for a claim, dealt when they were needed.
     at_once: usize,
     /// Materials for nobody.
@@ -39,7 +39,7 @@ struct Seen {
 struct Watched {
     dealings: Arc<Mutex<Arc<Dealings>>>,
     party: u8,
-    seen: Arc<Mutex<Seen>>,
+    calls: Arc<Mutex<DealerCalls>>,
     /// Deals nothing ahead of time.
     fails: Arc<AtomicBool>,
 }
@@ -52,7 +52,7 @@ fn both() -> Registry {
 impl Watched {
     fn new() -> Self {
         let dealings = Arc::new(Mutex::new(Arc::new(Dealings::fresh(both(), 1).unwrap())));
-        Self { dealings, party: 1, seen: Arc::default(), fails: Arc::default() }
+        Self { dealings, party: 1, calls: Arc::default(), fails: Arc::default() }
     }
 
     fn inner(&self) -> InProcessDealer {
@@ -70,8 +70,8 @@ impl Watched {
         *dealings = Arc::new(Dealings::fresh(both(), dealings.next()).unwrap());
     }
 
-    fn count<T>(&self, of: impl FnOnce(&Seen) -> T) -> T {
-        of(&self.seen.lock().unwrap())
+    fn inspect<T>(&self, look: impl FnOnce(&DealerCalls) -> T) -> T {
+        look(&self.calls.lock().unwrap())
     }
 }
 
@@ -82,7 +82,7 @@ impl Dealer for Watched {
         seal: &Seal,
         sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
-        self.seen.lock().unwrap().at_once += 1;
+        self.calls.lock().unwrap().at_once += 1;
         self.inner().deal_into(order, seal, sink)
     }
 
@@ -96,7 +96,7 @@ impl Dealer for Watched {
         }
         self.inner().deal_ahead(order, &mut |piece| {
             if let Piece::Ticket(ticket) = piece {
-                self.seen.lock().unwrap().ahead.push(*ticket);
+                self.calls.lock().unwrap().ahead.push(*ticket);
             }
             sink(piece)
         })
@@ -104,7 +104,7 @@ impl Dealer for Watched {
 
     fn bind(&self, ticket: &Ticket, seal: &Seal) -> Result<bool, BackendError> {
         let has_it = self.inner().bind(ticket, seal)?;
-        self.seen.lock().unwrap().bound.push((*ticket, has_it));
+        self.calls.lock().unwrap().bound.push((*ticket, has_it));
         Ok(has_it)
     }
 
@@ -115,7 +115,7 @@ impl Dealer for Watched {
         sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
         self.inner().fetch_into(ticket, claim, sink)?;
-        self.seen.lock().unwrap().fetched.push(*ticket);
+        self.calls.lock().unwrap().fetched.push(*ticket);
         Ok(())
     }
 
@@ -133,33 +133,38 @@ impl Dealer for Watched {
 }
 
 /// Serves `model`, with pools.
-fn serving(dir: &Path, of: &Watched, model: Arc<dyn ServerModel>, tune: impl FnOnce(&mut ServerConfig)) -> Running {
-    serving_by(&Dealt, dir, of, model, tune)
+fn serving(
+    dir: &Path,
+    watched: &Watched,
+    model: Arc<dyn ServerModel>,
+    tune: impl FnOnce(&mut ServerConfig),
+) -> Running {
+    serving_by(&Dealt, dir, watched, model, tune)
 }
 
 fn serving_by(
     backend: &dyn Backend,
     dir: &Path,
-    of: &Watched,
+    watched: &Watched,
     model: Arc<dyn ServerModel>,
     tune: impl FnOnce(&mut ServerConfig),
 ) -> Running {
     let mut catalog = Catalog::new(false);
     catalog.offer("one", backend, model).unwrap();
     Running::with(dir, catalog, |config| {
-        config.resources = of.resources(1);
+        config.resources = watched.resources(1);
         config.pool = 1 << 30;
         tune(config);
     })
 }
 
-fn client(server: &Running, dir: &Path, who: &str, of: &Watched) -> Client {
-    client_of("dealt", server, dir, who, of)
+fn client(server: &Running, dir: &Path, name: &str, watched: &Watched) -> Client {
+    client_of("dealt", server, dir, name, watched)
 }
 
-fn client_of(backend: &str, server: &Running, dir: &Path, who: &str, of: &Watched) -> Client {
-    let party = if who == "alice" { 2 } else { 3 };
-    let config = ClientConfig { resources: of.resources(party), ..server.config(dir, who) };
+fn client_of(backend: &str, server: &Running, dir: &Path, name: &str, watched: &Watched) -> Client {
+    let party = if name == "alice" { 2 } else { 3 };
+    let config = ClientConfig { resources: watched.resources(party), ..server.config(dir, name) };
     Connection::connect(both(), config).unwrap().open("one", Some(backend)).unwrap()
 }
 
@@ -176,7 +181,7 @@ fn looked(server: &Running, dir: &Path, path: &str) -> String {
 fn pooled(server: &Running, dir: &Path) -> [u64; 3] {
     let status: Value = serde_json::from_str(&looked(server, dir, "/v1/status")).unwrap();
     let rows = status["pools"].as_array().unwrap();
-    ["ready", "bytes", "dealing"].map(|what| rows.iter().map(|row| row[what].as_u64().unwrap()).sum())
+    ["ready", "bytes", "dealing"].map(|column| rows.iter().map(|row| row[column].as_u64().unwrap()).sum())
 }
 
 fn wait_for_stock(server: &Running, dir: &Path) {
@@ -184,20 +189,20 @@ fn wait_for_stock(server: &Running, dir: &Path) {
 }
 
 /// Nothing went to two: each half that a client took was of another material.
-fn check_uses(of: &Watched) {
-    of.count(|seen| {
-        let distinct: BTreeSet<&Ticket> = seen.fetched.iter().collect();
-        assert_eq!(distinct.len(), seen.fetched.len(), "a material went to two");
-        let bound: BTreeSet<&Ticket> = seen.bound.iter().map(|(ticket, _)| ticket).collect();
-        assert_eq!(bound.len(), seen.bound.len(), "a material was bound twice");
-        assert!(bound.iter().all(|ticket| seen.ahead.contains(ticket)));
+fn check_uses(watched: &Watched) {
+    watched.inspect(|calls| {
+        let distinct: BTreeSet<&Ticket> = calls.fetched.iter().collect();
+        assert_eq!(distinct.len(), calls.fetched.len(), "a material went to two");
+        let bound: BTreeSet<&Ticket> = calls.bound.iter().map(|(ticket, _)| ticket).collect();
+        assert_eq!(bound.len(), calls.bound.len(), "a material was bound twice");
+        assert!(bound.iter().all(|ticket| calls.ahead.contains(ticket)));
     });
 }
 
 #[test]
 fn who_comes_finds_material_that_was_dealt_before() {
-    let (dir, of) = (tempfile::tempdir().unwrap(), Watched::new());
-    let server = serving(dir.path(), &of, lowered(1), |_| {});
+    let (dir, watched) = (tempfile::tempdir().unwrap(), Watched::new());
+    let server = serving(dir.path(), &watched, lowered(1), |_| {});
     // Nobody has asked for anything.
     wait_for_stock(&server, dir.path());
     let bytes = lowered(1).order().unwrap().server_bytes;
@@ -205,15 +210,15 @@ fn who_comes_finds_material_that_was_dealt_before() {
     let files = fs::read_dir(dir.path().join("server-material")).unwrap();
     let is_material = |name: &str| name.ends_with(".material");
     assert!(!files.into_iter().any(|file| is_material(&file.unwrap().file_name().to_string_lossy())), "it has no name");
-    let mut alice = client(&server, dir.path(), "alice", &of);
+    let mut alice = client(&server, dir.path(), "alice", &watched);
     close(&alice.infer(&X).unwrap().values, &expected(1, &X));
-    assert_eq!(of.count(|seen| (seen.at_once, seen.bound.len(), seen.fetched.len())), (0, 1, 1));
+    assert_eq!(watched.inspect(|calls| (calls.at_once, calls.bound.len(), calls.fetched.len())), (0, 1, 1));
     // Another takes its place, and what is kept for later comes from there, too.
     wait_for_stock(&server, dir.path());
     assert_eq!(alice.prepare().unwrap().bytes.client, 16);
     close(&alice.infer(&X).unwrap().values, &expected(1, &X));
-    assert_eq!(of.count(|seen| (seen.at_once, seen.bound.len())), (0, 2));
-    check_uses(&of);
+    assert_eq!(watched.inspect(|calls| (calls.at_once, calls.bound.len())), (0, 2));
+    check_uses(&watched);
     wait_for_stock(&server, dir.path());
     let metrics = looked(&server, dir.path(), "/metrics");
     let figures =
@@ -223,51 +228,51 @@ fn who_comes_finds_material_that_was_dealt_before() {
 
 #[test]
 fn no_material_goes_to_two_however_many_come() {
-    let (dir, of) = (tempfile::tempdir().unwrap(), Watched::new());
+    let (dir, watched) = (tempfile::tempdir().unwrap(), Watched::new());
     let audited = dealers::lowered_by(&Dealt, 1, "frac_bits=8,audit=300");
-    let server = serving(dir.path(), &of, audited, |_| {});
+    let server = serving(dir.path(), &watched, audited, |_| {});
     wait_for_stock(&server, dir.path());
     thread::scope(|scope| {
         for i in 0..6 {
-            let (server, of, dir) = (&server, &of, dir.path());
+            let (server, watched, dir) = (&server, &watched, dir.path());
             scope.spawn(move || {
-                let mut client = client(server, dir, ["alice", "bob"][i % 2], of);
+                let mut client = client(server, dir, ["alice", "bob"][i % 2], watched);
                 for _ in 0..4 {
                     close(&client.infer(&X).unwrap().values, &expected(1, &X));
                 }
             });
         }
     });
-    check_uses(&of);
+    check_uses(&watched);
     // Audits give some up, so at least as many as there were answers.
-    assert!(of.count(|seen| seen.fetched.len()) >= 24);
-    assert!(of.count(|seen| seen.bound.len()) > 0, "some came from the pool");
+    assert!(watched.inspect(|calls| calls.fetched.len()) >= 24);
+    assert!(watched.inspect(|calls| calls.bound.len()) > 0, "some came from the pool");
 }
 
 #[test]
 fn material_with_tags_is_dealt_ahead_as_well() {
     for options in ["frac_bits=8,level=l1,audit=0", "frac_bits=8,level=l2,audit=500"] {
-        let (dir, of) = (tempfile::tempdir().unwrap(), Watched::new());
-        let server = serving_by(&Fss, dir.path(), &of, dealers::lowered_by(&Fss, 1, options), |_| {});
-        let mut alice = client_of("fss", &server, dir.path(), "alice", &of);
+        let (dir, watched) = (tempfile::tempdir().unwrap(), Watched::new());
+        let server = serving_by(&Fss, dir.path(), &watched, dealers::lowered_by(&Fss, 1, options), |_| {});
+        let mut alice = client_of("fss", &server, dir.path(), "alice", &watched);
         for used in 1..3 {
             wait_for_stock(&server, dir.path());
             close(&alice.infer(&X).unwrap().values, &expected(1, &X));
-            assert_eq!(of.count(|seen| seen.bound.len()), used);
+            assert_eq!(watched.inspect(|calls| calls.bound.len()), used);
         }
-        check_uses(&of);
+        check_uses(&watched);
     }
 }
 
 #[test]
 fn a_batch_has_a_pool_of_its_own() {
-    let (dir, of) = (tempfile::tempdir().unwrap(), Watched::new());
-    let server = serving(dir.path(), &of, lowered(1), |_| {});
-    let mut alice = client(&server, dir.path(), "alice", &of);
+    let (dir, watched) = (tempfile::tempdir().unwrap(), Watched::new());
+    let server = serving(dir.path(), &watched, lowered(1), |_| {});
+    let mut alice = client(&server, dir.path(), "alice", &watched);
     let inputs: Vec<Vec<f32>> = (0..3u8).map(|i| X.map(|x| x + f32::from(i)).to_vec()).collect();
     // The first may come before anything was dealt for three; the second finds it.
-    for found in [None, Some(1)] {
-        let before = of.count(|seen| seen.bound.len());
+    for expected_bound in [None, Some(1)] {
+        let bound_before = watched.inspect(|calls| calls.bound.len());
         infer_many(&mut alice, Units::Network, &inputs, |index, answer| {
             close(&answer.values, &expected(1, &inputs[index]));
             Ok(())
@@ -278,96 +283,97 @@ fn a_batch_has_a_pool_of_its_own() {
             let status: Value = serde_json::from_str(&looked(&server, dir.path(), "/v1/status")).unwrap();
             status["pools"].as_array().unwrap().iter().any(of_three)
         });
-        let bound = of.count(|seen| seen.bound.len()) - before;
-        assert_eq!(bound, found.unwrap_or(bound));
+        let bound = watched.inspect(|calls| calls.bound.len()) - bound_before;
+        assert_eq!(bound, expected_bound.unwrap_or(bound));
     }
-    check_uses(&of);
+    check_uses(&watched);
 }
 
 #[test]
 fn a_dealer_that_was_started_anew_has_lost_the_pool() {
-    let (dir, of) = (tempfile::tempdir().unwrap(), Watched::new());
-    let server = serving(dir.path(), &of, lowered(1), |_| {});
+    let (dir, watched) = (tempfile::tempdir().unwrap(), Watched::new());
+    let server = serving(dir.path(), &watched, lowered(1), |_| {});
     wait_for_stock(&server, dir.path());
-    of.restart();
-    let lost: Vec<Ticket> = of.count(|seen| seen.ahead.clone());
-    let mut alice = client(&server, dir.path(), "alice", &of);
+    watched.restart();
+    let lost: Vec<Ticket> = watched.inspect(|calls| calls.ahead.clone());
+    let mut alice = client(&server, dir.path(), "alice", &watched);
     close(&alice.infer(&X).unwrap().values, &expected(1, &X));
-    assert_eq!(of.count(|seen| (seen.at_once, seen.bound[0].1)), (1, false), "dealt at once");
+    assert_eq!(watched.inspect(|calls| (calls.at_once, calls.bound[0].1)), (1, false), "dealt at once");
     // None of the others is tried; what comes next is of the dealer as it is now.
-    wait_until("the pool is filled again", || of.count(|seen| seen.ahead.len()) > lost.len());
+    wait_until("the pool is filled again", || watched.inspect(|calls| calls.ahead.len()) > lost.len());
     wait_for_stock(&server, dir.path());
     close(&alice.infer(&X).unwrap().values, &expected(1, &X));
-    let of_old = |seen: &Seen| seen.bound.iter().filter(|(ticket, _)| lost.contains(ticket)).count();
-    assert_eq!(of.count(|seen| (of_old(seen), seen.bound.last().unwrap().1)), (1, true));
-    check_uses(&of);
+    let count_lost = |calls: &DealerCalls| calls.bound.iter().filter(|(ticket, _)| lost.contains(ticket)).count();
+    assert_eq!(watched.inspect(|calls| (count_lost(calls), calls.bound.last().unwrap().1)), (1, true));
+    check_uses(&watched);
 }
 
 #[test]
 fn a_server_that_was_started_anew_has_lost_the_pool() {
-    let (dir, of) = (tempfile::tempdir().unwrap(), Watched::new());
+    let (dir, watched) = (tempfile::tempdir().unwrap(), Watched::new());
     for _ in 0..2 {
-        let server = serving(dir.path(), &of, lowered(1), |_| {});
+        let server = serving(dir.path(), &watched, lowered(1), |_| {});
         wait_for_stock(&server, dir.path());
-        let before: Vec<Ticket> = of.count(|seen| seen.ahead.clone());
+        let before: Vec<Ticket> = watched.inspect(|calls| calls.ahead.clone());
         drop(server);
-        let server = serving(dir.path(), &of, lowered(1), |_| {});
+        let server = serving(dir.path(), &watched, lowered(1), |_| {});
         wait_for_stock(&server, dir.path());
-        let mut alice = client(&server, dir.path(), "alice", &of);
+        let mut alice = client(&server, dir.path(), "alice", &watched);
         close(&alice.infer(&X).unwrap().values, &expected(1, &X));
-        let bound = of.count(|seen| seen.bound.last().unwrap().0);
+        let bound = watched.inspect(|calls| calls.bound.last().unwrap().0);
         assert!(!before.contains(&bound), "a half of the server before");
     }
-    check_uses(&of);
+    check_uses(&watched);
 }
 
 #[test]
 fn what_nobody_uses_goes_and_nothing_takes_its_place_before_somebody_comes() {
-    let (dir, of) = (tempfile::tempdir().unwrap(), Watched::new());
-    let server = serving(dir.path(), &of, lowered(1), |config| config.pool_ttl = Duration::from_millis(1));
-    wait_until("one was dealt", || of.count(|seen| seen.ahead.len()) > 0);
+    let (dir, watched) = (tempfile::tempdir().unwrap(), Watched::new());
+    let server = serving(dir.path(), &watched, lowered(1), |config| config.pool_ttl = Duration::from_millis(1));
+    wait_until("one was dealt", || watched.inspect(|calls| calls.ahead.len()) > 0);
     wait_until("it is gone", || pooled(&server, dir.path()) == [0; 3]);
-    assert_eq!(of.count(|seen| seen.ahead.len()), 1);
-    let mut alice = client(&server, dir.path(), "alice", &of);
+    assert_eq!(watched.inspect(|calls| calls.ahead.len()), 1);
+    let mut alice = client(&server, dir.path(), "alice", &watched);
     close(&alice.infer(&X).unwrap().values, &expected(1, &X));
-    assert_eq!(of.count(|seen| (seen.at_once, seen.bound.len())), (1, 0));
-    wait_until("another was dealt", || of.count(|seen| seen.ahead.len()) > 1);
+    assert_eq!(watched.inspect(|calls| (calls.at_once, calls.bound.len())), (1, 0));
+    wait_until("another was dealt", || watched.inspect(|calls| calls.ahead.len()) > 1);
 }
 
 #[test]
 fn pools_take_no_more_disk_than_they_may_and_none_without_a_folder() {
     let bytes = lowered(1).order().unwrap().server_bytes;
-    for (pool, has_folder, most) in [(2 * bytes, true, 2), (bytes - 1, true, 0), (0, true, 0), (1 << 30, false, 0)] {
-        let (dir, of) = (tempfile::tempdir().unwrap(), Watched::new());
-        let server = serving(dir.path(), &of, lowered(1), |config| {
+    for (pool, has_folder, max_ready) in [(2 * bytes, true, 2), (bytes - 1, true, 0), (0, true, 0), (1 << 30, false, 0)]
+    {
+        let (dir, watched) = (tempfile::tempdir().unwrap(), Watched::new());
+        let server = serving(dir.path(), &watched, lowered(1), |config| {
             config.pool = pool;
             config.store.take_if(|_| !has_folder);
         });
-        let mut alice = client(&server, dir.path(), "alice", &of);
+        let mut alice = client(&server, dir.path(), "alice", &watched);
         for _ in 0..6 {
-            if most > 0 {
+            if max_ready > 0 {
                 wait_for_stock(&server, dir.path());
             }
             close(&alice.infer(&X).unwrap().values, &expected(1, &X));
-            assert!(pooled(&server, dir.path())[0] <= most);
+            assert!(pooled(&server, dir.path())[0] <= max_ready);
         }
-        assert_eq!(of.count(|seen| seen.bound.len()), if most > 0 { 6 } else { 0 });
-        assert_eq!(of.count(|seen| seen.ahead.is_empty()), most == 0);
+        assert_eq!(watched.inspect(|calls| calls.bound.len()), if max_ready > 0 { 6 } else { 0 });
+        assert_eq!(watched.inspect(|calls| calls.ahead.is_empty()), max_ready == 0);
     }
 }
 
 #[test]
 fn a_dealer_that_deals_nothing_ahead_serves_those_who_come() {
-    let (dir, of) = (tempfile::tempdir().unwrap(), Watched::new());
-    of.fails.store(true, Ordering::SeqCst);
-    let server = serving(dir.path(), &of, lowered(1), |_| {});
-    let mut alice = client(&server, dir.path(), "alice", &of);
+    let (dir, watched) = (tempfile::tempdir().unwrap(), Watched::new());
+    watched.fails.store(true, Ordering::SeqCst);
+    let server = serving(dir.path(), &watched, lowered(1), |_| {});
+    let mut alice = client(&server, dir.path(), "alice", &watched);
     for _ in 0..3 {
         close(&alice.infer(&X).unwrap().values, &expected(1, &X));
     }
-    assert_eq!(of.count(|seen| (seen.at_once, seen.ahead.len())), (3, 0));
+    assert_eq!(watched.inspect(|calls| (calls.at_once, calls.ahead.len())), (3, 0));
     // It is asked again when somebody has come.
-    of.fails.store(false, Ordering::SeqCst);
+    watched.fails.store(false, Ordering::SeqCst);
     close(&alice.infer(&X).unwrap().values, &expected(1, &X));
     wait_for_stock(&server, dir.path());
 }
@@ -392,12 +398,12 @@ fn over_the_network_only_a_server_deals_ahead_and_binds_and_once() {
     assert!(metrics.contains("tacit_pool_draws_total{model=\"one\",backend=\"dealt\",name=\"found\"} 1"), "{metrics}");
     // By hand.
     let order = model.order().unwrap();
-    let [orders, alice, bob] = [keys::ORDERS, "alice", "bob"].map(|who| reached(dir.path(), address, who));
+    let [orders, alice, bob] = [keys::ORDERS, "alice", "bob"].map(|name| reached(dir.path(), address, name));
     let ignored = &mut |_: Piece<'_>| Ok(());
     let mut ticket = None;
     let mut named = |piece: Piece<'_>| {
-        if let Piece::Ticket(told) = piece {
-            ticket = Some(*told);
+        if let Piece::Ticket(dealt) = piece {
+            ticket = Some(*dealt);
         }
         Ok(())
     };

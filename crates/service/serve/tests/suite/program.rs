@@ -157,14 +157,14 @@ fn full_pipe() -> (io::PipeWriter, io::PipeReader) {
 }
 
 fn strangers(address: &str) -> Vec<TcpStream> {
-    let one = |i: usize| {
+    let connect_one = |i: usize| {
         let mut stream = TcpStream::connect(address).unwrap();
         if i.is_multiple_of(2) {
             stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         }
         stream
     };
-    (0..70).map(one).collect()
+    (0..70).map(connect_one).collect()
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn a_reader_that_is_gone_makes_no_panic() {
 
 /// The server with an output like this serves through strangers and a job that panics, and stops when it is
 /// asked to.
-fn outlives(what: &str, out: impl Fn() -> Stdio) {
+fn outlives(case: &str, out: impl Fn() -> Stdio) {
     let dir = tempfile::tempdir().unwrap();
     let mut program = Program::start(dir.path(), |c| {
         c.stdout(out()).stderr(out()).env("TACIT_LOG", "trace");
@@ -253,7 +253,7 @@ fn outlives(what: &str, out: impl Fn() -> Stdio) {
     let mut client = program.client(dir.path());
     assert!(client.infer(&[tacit_backends::toy::PANIC, 0.0, 0.0, 0.0]).is_err());
     for _ in 0..20 {
-        assert_eq!(program.client(dir.path()).infer(&X).unwrap().values, expected(1, &X), "{what}");
+        assert_eq!(program.client(dir.path()).infer(&X).unwrap().values, expected(1, &X), "{case}");
     }
     drop(crowd);
     program.ends_when_asked();
@@ -360,7 +360,7 @@ fn a_folder_is_looked_at_again_on_a_hangup() {
     put("two.tacit", 2);
     let (mut program, log) = Program::logging(dir.path(), "info", &["models"]);
     // One named file, and the folder.
-    let told = |n: usize| {
+    let reload_line = |n: usize| {
         let lines = || {
             let text = log();
             let is_told = |line: &&str| line.contains("were looked at again") || line.contains("stay as they were");
@@ -374,11 +374,11 @@ fn a_folder_is_looked_at_again_on_a_hangup() {
         models.into_iter().map(|model| model.name).collect::<Vec<_>>()
     };
     assert_eq!(offered(), ["one", "two"]);
-    let mut one = program.client(dir.path());
+    let mut client = program.client(dir.path());
     put("three.tacit", 3);
     fs::remove_file(folder.join("two.tacit")).unwrap();
     program.signal(Signal::HUP);
-    let line = told(1);
+    let line = reload_line(1);
     assert!(
         line.contains("added=three=toy") && line.contains("withdrawn=two=toy") && line.contains("kept=1"),
         "{line}"
@@ -386,7 +386,7 @@ fn a_folder_is_looked_at_again_on_a_hangup() {
     assert_eq!(offered(), ["one", "three"]);
     fs::write(folder.join("four.tacit"), b"half of it").unwrap();
     program.signal(Signal::HUP);
-    let line = told(2);
+    let line = reload_line(2);
     assert!(
         line.contains("ERROR") && line.contains("the models stay as they were") && line.contains("four.tacit"),
         "{line}"
@@ -395,13 +395,13 @@ fn a_folder_is_looked_at_again_on_a_hangup() {
     // A file that is written anew is another model; one that was named and is gone is withdrawn.
     fs::remove_file(folder.join("four.tacit")).unwrap();
     put("three.tacit", 4);
-    assert_eq!(one.infer(&X).unwrap().values, expected(1, &X));
+    assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
     fs::remove_file(dir.path().join("one.tacit")).unwrap();
     program.signal(Signal::HUP);
-    let line = told(3);
+    let line = reload_line(3);
     assert!(line.contains("replaced=three=toy") && line.contains("withdrawn=one=toy"), "{line}");
     assert_eq!(offered(), ["three"]);
-    assert!(one.infer(&X).unwrap_err().to_string().contains("connect again"));
+    assert!(client.infer(&X).unwrap_err().to_string().contains("connect again"));
     program.ends_when_asked();
 }
 
@@ -416,8 +416,8 @@ fn resident(child: &Child) -> u64 {
 fn an_idle_client_takes_little_memory() {
     const CLIENTS: u64 = 300;
     let dir = tempfile::tempdir().unwrap();
-    let most = ["--max-connections", "400", "--connections-per-client", "400", "--max-control", "0"];
-    let program = Program::silent(dir.path(), &most);
+    let limits = ["--max-connections", "400", "--connections-per-client", "400", "--max-control", "0"];
+    let program = Program::silent(dir.path(), &limits);
     let identity = keys::load_client(&dir.path().join("keys"), "alice").unwrap();
     let open = |_| {
         let tcp = TcpTransport::connect(&program.address, Duration::from_secs(60)).unwrap();

@@ -44,8 +44,8 @@ fn an_input_costs_one_token_with_all_its_phases_however_many_come_at_once() {
     thread::scope(|scope| {
         let asking: Vec<_> =
             (0..30).map(|_| scope.spawn(|| infer(&mut server.client(dir.path(), "alice", "one")))).collect();
-        for asked in asking {
-            asked.join().unwrap().expect("30 at once are within 30 a minute");
+        for handle in asking {
+            handle.join().unwrap().expect("30 at once are within 30 a minute");
         }
     });
     assert_eq!(server.handle.served(), 30);

@@ -53,8 +53,8 @@ fn start(dir: &Path, shelf: Shelf) -> (Running, Shown) {
     (server, shown)
 }
 
-fn names(of: &[&str]) -> Vec<String> {
-    of.iter().map(|name| (*name).to_owned()).collect()
+fn names(list: &[&str]) -> Vec<String> {
+    list.iter().map(|name| (*name).to_owned()).collect()
 }
 
 fn files(dir: &Path) -> usize {
@@ -166,8 +166,8 @@ fn jobs_that_run_end_on_what_they_have_and_those_that_wait_end() {
     let [mut runs, mut waits, mut idle] = ["alice", "bob", "bob"].map(|who| ready(&server, dir.path(), who));
     assert_eq!(ask(&mut runs, &prepare(1)), Reply::Go);
     send(&mut waits, REQUEST, &prepare(2)).unwrap();
-    let asked = Ask { name: InputId(1), notice: None, material: None, terms: Terms::default() };
-    assert!(matches!(ask(&mut idle, &Request::Ask(asked)), Reply::Noted { .. }));
+    let first_input = Ask { name: InputId(1), notice: None, material: None, terms: Terms::default() };
+    assert!(matches!(ask(&mut idle, &Request::Ask(first_input)), Reply::Noted { .. }));
     assert_eq!(server.handle.reload().unwrap().models.withdrawn, names(&["one=toy"]));
     for channel in [&mut waits, &mut idle] {
         let Reply::Goodbye { reason } = recv_reply(channel).unwrap() else { panic!("no goodbye") };

@@ -35,8 +35,8 @@ fn ready(server: &Running, dir: &Path, who: &str) -> Channel {
     channel
 }
 
-fn prepare(id: u64, of: Option<u64>) -> Request {
-    Request::Prepare { id: MaterialId::numbered(id), folder: None, of: of.map(InputId) }
+fn prepare(id: u64, input: Option<u64>) -> Request {
+    Request::Prepare { id: MaterialId::numbered(id), folder: None, of: input.map(InputId) }
 }
 
 fn asking(name: u64, notice: Option<u64>) -> Request {

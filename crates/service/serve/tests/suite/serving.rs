@@ -114,16 +114,16 @@ fn several_clients_at_once_and_inputs_in_a_pipeline() {
             scope.spawn(move || {
                 let mut client = server.client(dir, who, name);
                 let inputs: Vec<Vec<f32>> = (0..12u8).map(f32::from).map(|i| vec![i, 2.0 * i, -i, 3.0]).collect();
-                let mut seen = Vec::new();
+                let mut indices = Vec::new();
                 infer_many(&mut client, Units::Network, &inputs, |index, answer| {
                     assert_eq!(answer.values, expected(salt, &inputs[index]));
                     assert!(answer.prepared.is_some());
                     assert!(answer.setup.is_some() == (index == 0));
-                    seen.push(index);
+                    indices.push(index);
                     Ok(())
                 })
                 .unwrap();
-                assert_eq!(seen, (0..12).collect::<Vec<_>>());
+                assert_eq!(indices, (0..12).collect::<Vec<_>>());
                 let wrong = [X.to_vec(), vec![0.0]];
                 let never = |_, _| panic!("no input is asked before all are checked");
                 assert!(matches!(infer_many(&mut client, Units::Network, &wrong, never), Err(ClientError::Graph(_))));

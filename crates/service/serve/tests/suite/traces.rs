@@ -27,14 +27,14 @@ fn read(stream: &mut BufReader<TcpStream>) -> Option<(String, String)> {
 fn collector() -> (String, Receiver<(String, String)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/otlp", listener.local_addr().unwrap());
-    let (told, requests) = channel();
+    let (sender, requests) = channel();
     thread::spawn(move || {
         for stream in listener.incoming() {
-            let (mut stream, told) = (BufReader::new(stream.unwrap()), told.clone());
+            let (mut stream, sender) = (BufReader::new(stream.unwrap()), sender.clone());
             thread::spawn(move || {
                 while let Some(request) = read(&mut stream) {
                     let answer = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
-                    if told.send(request).is_err() || stream.get_mut().write_all(answer).is_err() {
+                    if sender.send(request).is_err() || stream.get_mut().write_all(answer).is_err() {
                         return;
                     }
                 }
@@ -46,8 +46,8 @@ fn collector() -> (String, Receiver<(String, String)>) {
 
 fn attribute<'a>(span: &'a Value, key: &str) -> &'a str {
     let attributes = span["attributes"].as_array().unwrap();
-    let found = attributes.iter().find(|a| a["key"] == key).unwrap_or_else(|| panic!("{key} is not in {span}"));
-    let value = &found["value"];
+    let entry = attributes.iter().find(|a| a["key"] == key).unwrap_or_else(|| panic!("{key} is not in {span}"));
+    let value = &entry["value"];
     value.get("stringValue").or(value.get("intValue")).and_then(Value::as_str).unwrap()
 }
 
@@ -65,8 +65,8 @@ fn a_collector_hears_of_every_phase_and_what_belongs_together() {
     let mut spans = Vec::new();
     for (first, body) in requests.try_iter() {
         assert!(first.starts_with("POST /otlp/v1/traces HTTP/1.1"), "{first}");
-        let told: Value = serde_json::from_str(&body).unwrap();
-        let resource = &told["resourceSpans"][0];
+        let export: Value = serde_json::from_str(&body).unwrap();
+        let resource = &export["resourceSpans"][0];
         assert_eq!(attribute(&resource["resource"], "service.name"), "tacit-server");
         spans.extend(resource["scopeSpans"][0]["spans"].as_array().unwrap().clone());
     }

@@ -37,8 +37,8 @@ impl Driver {
                 self.refuse_job(number, ask, ServeError::NotGranted(WITHDRAWN.into()));
             }
         }
-        let (plans, kept) = (removed.iter().map(|o| o.plan).collect::<BTreeSet<_>>(), catalog.plans());
-        self.queue.withdraw(&plans.difference(&kept).copied().collect());
+        let (plans, kept_plans) = (removed.iter().map(|o| o.plan).collect::<BTreeSet<_>>(), catalog.plans());
+        self.queue.withdraw(&plans.difference(&kept_plans).copied().collect());
         self.open_pools();
         // A withdrawn model may return unchanged, a replaced one does not: only the latter's
         // material is burnt.
