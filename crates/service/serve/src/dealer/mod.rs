@@ -374,6 +374,7 @@ fn refusal(error: BackendError) -> Answer {
     Answer::Refused { reason: message.chars().take(1000).collect() }
 }
 
+/// Receives a party's half of a model and registers it. The outer error ends the connection.
 fn register(
     shared: &Shared,
     channel: &mut Channel,
@@ -402,6 +403,7 @@ fn register(
     Ok(registered)
 }
 
+/// Deals new material and sends the server's half. The client fetches the other half later.
 fn deal(
     shared: &Shared,
     channel: &mut Channel,

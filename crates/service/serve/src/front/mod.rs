@@ -177,6 +177,7 @@ fn open_service(registry: NodeRegistry, config: &FrontConfig) -> Result<Placemen
     }
 }
 
+/// Accepts connections until the front stops.
 async fn accept(shared: Arc<Shared>, listener: TcpListener) {
     let mut stop = shared.stop.clone();
     loop {

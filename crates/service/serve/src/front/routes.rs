@@ -105,6 +105,7 @@ struct Asked {
     model: String,
 }
 
+/// Finds a node for a client's model, and tells the client how to reach it.
 async fn place(Shares(state): Shared, Extension(peer): RequestPeer, headers: HeaderMap, body: Body) -> Answer {
     let Asked { model } = read_json(&headers, body, MAX_ASKED).await?;
     check_name(&model)?;

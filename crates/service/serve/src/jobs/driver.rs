@@ -215,6 +215,7 @@ impl Driver {
         self.run_ready();
     }
 
+    /// Checks a request against all limits, and lets it wait for its turn.
     fn request(&mut self, number: Number, mut ask: Asked) {
         if self.stopping.is_some() {
             let _ = ask.reply.send(Decision::Close);
@@ -351,6 +352,7 @@ impl Driver {
         Ok(Admitted::Now { destroyed, notice_ignored })
     }
 
+    /// Does what the queue has decided.
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Start { number, phase, threads, planned, material, from_pool } => {
@@ -455,6 +457,7 @@ impl Driver {
         job.pending()
     }
 
+    /// Forgets a connection that has ended, and whatever waits for it.
     fn leave(&mut self, number: Number) {
         self.end_job(number);
         self.queue.disconnect(number);

@@ -40,6 +40,7 @@ pub(crate) async fn watch(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) 
     }
 }
 
+/// Runs a model before its first client comes, and reports what its phases cost.
 async fn warm_up(shared: &Shared, offered: Arc<Offered>, backend: Arc<dyn Backend>) {
     let (threads, max_bytes) = (shared.config.threads, shared.config.job_memory.min(shared.config.resident));
     let (offer, started) = (offered.clone(), Instant::now());

@@ -344,6 +344,7 @@ impl Record {
         }
     }
 
+    /// Counts and logs the end of a job. Of many refusals of a client, only some are logged.
     fn end(&mut self, live: RecordedJob, measured: Option<&Measured>, outcome: &'static str) {
         let row = self.client(live.client);
         *match outcome {
@@ -371,6 +372,7 @@ impl Record {
         }
     }
 
+    /// Writes an ended job to the audit log.
     fn keep_ended(&self, live: &RecordedJob, measured: Option<&Measured>, outcome: &'static str, now: Instant) {
         let started = live.started.map(|(start, _)| start);
         self.keep(Row::Ended(Ended {
@@ -448,6 +450,7 @@ impl Record {
         }
     }
 
+    /// Rows for the models that are still on offer.
     fn model_rows(&self, second: u64) -> Vec<ModelRow> {
         let on_offer = self.models.iter().filter(|(_, model)| !model.backends.is_empty());
         let rows = on_offer.map(|(name, Model { backends, answers })| {
@@ -464,6 +467,7 @@ impl Record {
         rows.collect()
     }
 
+    /// Rows for all clients that the record still holds.
     fn client_rows(&self, second: u64) -> Vec<ClientRow> {
         let rows = self.clients.iter().map(|(&client, row)| {
             let [mean_delay_s, mean_waiting_s] = row.answers.means();

@@ -82,11 +82,12 @@ fn advise(shared: &Shared) {
     }
 }
 
+/// Reloads the access rules, the certificates and the models. A part that fails stays as it was.
 async fn reload(shared: &Arc<Shared>, source: &mut Option<Box<dyn Source>>) -> Result<Reloaded, String> {
     let mut reloaded = Reloaded::default();
     let mut faults = Vec::new();
-    let of_rules = shared.clone();
-    match in_thread(move || access(&of_rules)).await {
+    let shared_for_rules = shared.clone();
+    match in_thread(move || access(&shared_for_rules)).await {
         Some(Ok(result)) => reloaded.access = result,
         Some(Err(e)) => faults.push(format!("the rules of access stay as they were: {e}")),
         None => faults.push("the rules of access stay as they were: reading them broke down".into()),

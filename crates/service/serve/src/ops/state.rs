@@ -301,6 +301,7 @@ struct Writer {
 }
 
 impl Writer {
+    /// Writes rows in batches until all senders are gone.
     fn work(&mut self, queue: &Receiver<Row>) {
         // Deletes what is too old before new rows arrive.
         if let Err(e) = self.write(&[]) {
@@ -329,6 +330,7 @@ impl Writer {
         }
     }
 
+    /// Writes rows in one transaction, and deletes what the retention no longer allows.
     fn write(&mut self, rows: &[Row]) -> rusqlite::Result<()> {
         let now = self.clock.now();
         let tx = self.db.transaction()?;

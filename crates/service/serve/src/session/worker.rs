@@ -216,6 +216,7 @@ pub(crate) struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
+    /// Carries out a granted request.
     fn answer(&mut self, grant: Grant) -> Result<Outcome, ServeError> {
         let Grant { request, turn, material, pooled, charge, destroyed, notice_ignored } = grant;
         let reply = match request {
@@ -313,6 +314,8 @@ impl<'a> Job<'a> {
         Ok(self.finish_phase(meter, 0)?.0)
     }
 
+    /// Runs the offline phase. Material is stored if the client names a folder, and kept in memory
+    /// otherwise.
     fn prepare(
         &mut self,
         id: MaterialId,
@@ -391,6 +394,7 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// Runs the online phase with the named material, which is used up.
     fn infer(
         &mut self,
         id: Option<MaterialId>,

@@ -65,6 +65,7 @@ impl Files {
         Ok(catalog)
     }
 
+    /// The model files that the arguments name, directly or by their folders.
     fn model_files(&self, is_reload: bool) -> anyhow::Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         for path in &self.models {

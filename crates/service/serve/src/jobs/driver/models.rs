@@ -44,7 +44,7 @@ impl Driver {
         // material is burnt.
         let replaced: BTreeSet<_> = removed
             .iter()
-            .filter(|o| catalog.find(o).is_some() && !kept.contains(&o.plan))
+            .filter(|o| catalog.find(o).is_some() && !kept_plans.contains(&o.plan))
             .flat_map(|o| o.identities())
             .collect();
         if let Some(store) = self.store.clone().filter(|_| !replaced.is_empty()) {

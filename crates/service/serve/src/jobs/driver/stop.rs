@@ -38,6 +38,7 @@ impl Driver {
         }
     }
 
+    /// Starts no more jobs, and cuts those that still run after `grace`.
     pub(super) fn stop(&mut self, grace: Duration) {
         let cut_at = Instant::now() + grace;
         // A repeated stop can only shorten the grace.

@@ -5,6 +5,7 @@ use crate::ops::snapshot::Snapshot;
 use crate::shared::{CONTROL, OPERATORS};
 
 impl Driver {
+    /// Publishes the status for other threads.
     pub(super) fn publish(&self, ended: bool) {
         let connections = self.connection_count();
         self.published.set(Status { connections, served: self.served, ended });
@@ -16,6 +17,7 @@ impl Driver {
         counts.handshakes + counts.pools.iter().sum::<usize>()
     }
 
+    /// The state for operators, with client names from the access rules.
     pub(super) fn snapshot(&self) -> Snapshot {
         let mut snapshot = self.base_snapshot();
         let rules = self.gate.rules();
@@ -31,6 +33,7 @@ impl Driver {
         snapshot
     }
 
+    /// The state with the names that the certificates give.
     fn base_snapshot(&self) -> Snapshot {
         let counts = self.admission.counts();
         Snapshot {

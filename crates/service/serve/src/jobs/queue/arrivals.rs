@@ -13,6 +13,7 @@ impl Queue {
         Ok(self.live.get_mut(&owner).and_then(|live| live.ignored.take()))
     }
 
+    /// Adds a request to the scheduler. A valid notice passes on what was made for it.
     pub(super) fn request(
         &mut self,
         number: Number,
@@ -143,6 +144,7 @@ impl Queue {
         Some(Standing { state, inputs, turn: phase.is_none() && is_idle && self.scheduler.queued_jobs() == 0 })
     }
 
+    /// Adds a notice, for which material may be made, to the scheduler.
     pub(super) fn notice(
         &mut self,
         number: Option<Number>,

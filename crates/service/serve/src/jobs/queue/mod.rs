@@ -207,6 +207,7 @@ impl Queue {
         owner.ok_or_else(|| "nothing is asked or announced under this name, or it has ended".to_owned())
     }
 
+    /// Keeps what the scheduler does not know of an input: its client, names and connections.
     fn track_input(
         &mut self,
         owner: Owner,
@@ -386,6 +387,7 @@ impl Queue {
         std::mem::take(&mut self.effects)
     }
 
+    /// Carries out all that the scheduler has decided by now.
     fn pump(&mut self) {
         let now = self.now();
         while let Some(action) = self.scheduler.poll_action(now) {
@@ -421,6 +423,7 @@ impl Queue {
         }
     }
 
+    /// Starts a job on the connection that stands ready for it. If there is none, it is put off.
     fn start(&mut self, start: &Start) {
         let owner = match start.work {
             Work::Request(input) => Owner::Request(input.request),
