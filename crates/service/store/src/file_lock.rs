@@ -50,13 +50,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let open = || File::options().create(true).truncate(false).write(true).open(&path).unwrap();
-        let held = FileLock::try_exclusive(open()).unwrap().expect("nobody has it");
-        let copy = held.file().try_clone().unwrap();
+        let lock = FileLock::try_exclusive(open()).unwrap().expect("nobody has it");
+        let copy = lock.file().try_clone().unwrap();
         assert!(FileLock::try_exclusive(open()).unwrap().is_none());
-        held.downgrade().unwrap();
+        lock.downgrade().unwrap();
         let other = FileLock::shared(open()).unwrap();
         assert!(FileLock::try_exclusive(open()).unwrap().is_none());
-        drop((held, other));
+        drop((lock, other));
         assert!(FileLock::try_exclusive(open()).unwrap().is_some());
         drop(copy);
     }
