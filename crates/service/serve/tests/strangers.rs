@@ -30,8 +30,8 @@ struct Flood {
 }
 
 impl Flood {
-    /// From addresses of the loopback network that `from` gives.
-    fn start(to: SocketAddr, from: fn(usize) -> Ipv4Addr) -> Self {
+    /// From addresses of the loopback network that `source` gives.
+    fn start(target: SocketAddr, source: fn(usize) -> Ipv4Addr) -> Self {
         let (stop, opened) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let (stopped, count) = (stop.clone(), opened.clone());
         let flood = async move {
@@ -42,7 +42,7 @@ impl Flood {
                         let socket = TcpSocket::new_v4().unwrap();
                         // The system may be short of ports for a moment.
                         if socket.bind(SocketAddrV4::new(from(i), 0).into()).is_ok()
-                            && let Ok(stream) = socket.connect(to).await
+                            && let Ok(stream) = socket.connect(target).await
                         {
                             count.fetch_add(1, Ordering::Relaxed);
                             let _ = stream.readable().await;

@@ -64,7 +64,7 @@ pub fn pin(dir: &Path) -> ClientId {
     keys::dealer_pin(&dir.join("keys")).unwrap()
 }
 
-/// The dealer as `who` reaches it.
+/// The dealer as `name` reaches it.
 pub fn reached(dir: &Path, address: SocketAddr, name: &str) -> RemoteDealer {
     let identity = keys::load_client(&dir.join("keys"), name).unwrap();
     RemoteDealer::new(DealerConfig::new(&address.to_string(), pin(dir), identity)).unwrap()

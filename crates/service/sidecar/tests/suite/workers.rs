@@ -162,22 +162,22 @@ fn an_input_that_breaks_the_server_is_an_error_and_no_more() {
 fn progress_tells_what_waits_and_how_far_what_runs_is() {
     let dir = tempfile::tempdir().unwrap();
     let (_server, gate, sidecar) = Sidecar::gated(dir.path(), |_| {});
-    let told = || sidecar.get("/page/progress?model=one").json();
+    let progress = || sidecar.get("/page/progress?model=one").json();
     let idle = json!({"waiting": 0, "running": []});
-    assert_eq!(told(), idle);
+    assert_eq!(progress(), idle);
     gate.set(false);
     thread::scope(|scope| {
         let asking = scope.spawn(|| sidecar.post("/v2/models/one/infer", &request(1, 0)));
         wait_until("it runs", || sidecar.fleet.lane("one", "").unwrap().running() == 1);
         let next = scope.spawn(|| sidecar.post("/v2/models/one/infer", &request(1, 0)));
-        wait_until("the other waits", || told()["waiting"] == 1);
+        wait_until("the other waits", || progress()["waiting"] == 1);
         // Nothing passes but what is let, so a phase that has begun goes on.
-        while told()["running"] == json!([]) {
+        while progress()["running"] == json!([]) {
             assert!(!asking.is_finished(), "it was answered, and no phase was told");
             gate.let_one_pass();
             thread::sleep(std::time::Duration::from_millis(50));
         }
-        let now = told();
+        let now = progress();
         let phase = &now["running"][0];
         assert!(["setup", "offline", "online"].iter().any(|name| phase["phase"] == *name), "{now}");
         assert!(phase["fraction"].as_f64().is_some_and(|done| (0.0..1.0).contains(&done)), "{now}");
@@ -185,7 +185,7 @@ fn progress_tells_what_waits_and_how_far_what_runs_is() {
         gate.set(true);
         assert_eq!((asking.join().unwrap().code, next.join().unwrap().code), (200, 200));
     });
-    wait_until("nothing is left", || told() == idle);
+    wait_until("nothing is left", || progress() == idle);
     assert_eq!(sidecar.get("/page/progress?model=none").code, 404);
     assert_eq!(sidecar.ask_as("GET", "/page/progress?model=one", &[], b"").code, 401, "without the token");
 }
