@@ -41,7 +41,7 @@ impl Flood {
                     while !stopped.load(Ordering::Relaxed) {
                         let socket = TcpSocket::new_v4().unwrap();
                         // The system may be short of ports for a moment.
-                        if socket.bind(SocketAddrV4::new(from(i), 0).into()).is_ok()
+                        if socket.bind(SocketAddrV4::new(source(i), 0).into()).is_ok()
                             && let Ok(stream) = socket.connect(target).await
                         {
                             count.fetch_add(1, Ordering::Relaxed);
