@@ -140,14 +140,14 @@ pub fn measured(model: &Path, backend: &str, runs: usize, threads: &[usize]) -> 
     let (registry, options, hidden) = (Registry::standard(), Options::default(), indicatif::ProgressBar::hidden());
     let backend = &**registry.get(backend)?;
     let lowered = bench.lower(backend, &options)?;
-    let mut seen = Vec::new();
+    let mut observations = Vec::new();
     for &threads in threads {
         bench.threads = threads;
-        seen.push((threads, bench.two_parties(backend, &options, &*lowered, runs, &hidden)?.runs));
+        observations.push((threads, bench.two_parties(backend, &options, &*lowered, runs, &hidden)?.runs));
     }
     let local: Local = serde_json::from_str(&bench.client(None, LOCAL)?)?;
     let local_macs = bench.model.graph.macs();
-    Ok(Measured { costs: lowered.costs(), runs: seen, local_cpu_s: local.cpu_s, local_macs })
+    Ok(Measured { costs: lowered.costs(), runs: observations, local_cpu_s: local.cpu_s, local_macs })
 }
 
 /// The settings and files of one benchmark.
@@ -183,19 +183,19 @@ pub(crate) fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
         machine: machine(),
         runs,
     };
-    let whole = Whole { report, dealing, lower_bounds: LowerBounds { clear, local } };
+    let full_report = Whole { report, dealing, lower_bounds: LowerBounds { clear, local } };
     if let Some(path) = &args.output {
-        let value = serde_json::to_value(&whole)?;
-        output::write(path, &serde_json::to_vec_pretty(&whole)?, Alike::Json(&value))?;
+        let value = serde_json::to_value(&full_report)?;
+        output::write(path, &serde_json::to_vec_pretty(&full_report)?, Alike::Json(&value))?;
     }
     match as_json {
-        true => print::json(&serde_json::to_value(&whole)?),
-        false => show(&whole),
+        true => print::json(&serde_json::to_value(&full_report)?),
+        false => show(&full_report),
     }
 }
 
-fn show(whole: &Whole) -> anyhow::Result<()> {
-    let report = &whole.report;
+fn show(full_report: &Whole) -> anyhow::Result<()> {
+    let report = &full_report.report;
     print::line(&format!(
         "{} with {}, {} threads a party, {}, {}",
         report.model, report.backend, report.threads, report.link, report.machine
@@ -204,7 +204,7 @@ fn show(whole: &Whole) -> anyhow::Result<()> {
         print::line(&format!("run {i}"))?;
         show_run(run)?;
     }
-    if let Some(Dealing { wall_s, cpu_s, client_bytes, server_bytes }) = whole.dealing {
+    if let Some(Dealing { wall_s, cpu_s, client_bytes, server_bytes }) = full_report.dealing {
         let [client, server] = [client_bytes, server_bytes].map(print::bytes);
         print::line(&format!(
             "dealing one input's material, alone: {wall_s:.3} s  CPU {cpu_s:.3} s  {client} to the client, {server} to the server"
@@ -212,8 +212,8 @@ fn show(whole: &Whole) -> anyhow::Result<()> {
     }
     print::line("lower bounds, not private")?;
     print::line(&format!("{LOWER_BOUND}: the server computes on the plain input"))?;
-    show_run(&whole.lower_bounds.clear)?;
-    let local = &whole.lower_bounds.local;
+    show_run(&full_report.lower_bounds.clear)?;
+    let local = &full_report.lower_bounds.local;
     let rss = print::bytes(local.peak_rss_bytes);
     print::line(&format!(
         "{LOCAL}: the client has the model\n  {:<8} {:>8.3} s  CPU {:>7.3} s  peak {rss}",
@@ -236,8 +236,8 @@ fn show_run(run: &Run) -> anyhow::Result<()> {
         print::bytes(m.client),
         print::bytes(m.server)
     ))?;
-    let off = o.max_ulp_error.map_or_else(|| format!("{:.3e}", o.max_error), |ulp| format!("{ulp} ulp"));
-    print::line(&format!("  class {} (reference {}), off by {off} at most", o.argmax, o.reference_argmax))
+    let error_text = o.max_ulp_error.map_or_else(|| format!("{:.3e}", o.max_error), |ulp| format!("{ulp} ulp"));
+    print::line(&format!("  class {} (reference {}), off by {error_text} at most", o.argmax, o.reference_argmax))
 }
 
 impl<'a> Bench<'a> {
@@ -358,14 +358,14 @@ impl<'a> Bench<'a> {
 }
 
 /// Starts a program and returns the address that it prints when it listens.
-fn started(command: &mut Command, what: &str) -> anyhow::Result<(Killed, String)> {
+fn started(command: &mut Command, name: &str) -> anyhow::Result<(Killed, String)> {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-    let mut child = Killed(child.with_context(|| format!("starting the {what}"))?);
+    let mut child = Killed(child.with_context(|| format!("starting the {name}"))?);
     let stdout: ChildStdout = child.0.stdout.take().context("a child's output")?;
     let mut line = String::new();
     BufReader::new(stdout).read_line(&mut line)?;
     let address = line.strip_prefix("listening on ").and_then(|l| l.split_whitespace().next());
-    let address = address.with_context(|| format!("the {what} did not start; its message is above"))?.to_owned();
+    let address = address.with_context(|| format!("the {name} did not start; its message is above"))?.to_owned();
     Ok((child, address))
 }
 

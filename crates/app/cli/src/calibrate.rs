@@ -57,8 +57,8 @@ pub struct Args {
 impl Args {
     /// Returns the default networks for a back end.
     fn usual(&self, backend: &dyn Backend) -> &'static [&'static str] {
-        let Benchmarks { all, quick } = backend.benchmarks();
-        if self.quick { quick } else { all }
+        let Benchmarks { all: full_set, quick } = backend.benchmarks();
+        if self.quick { quick } else { full_set }
     }
 
     fn runs(&self) -> usize {
@@ -79,31 +79,32 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     let earlier = Alike::Holds("local_mac_s = ");
     output::check(&args.output, earlier)?;
     File::options().append(true).create(true).open(&args.output).with_context(|| args.output.display().to_string())?;
-    let mut seen = Seen::default();
-    args.with.iter().try_for_each(|path| seen.read(path))?;
+    let mut collected = Seen::default();
+    args.with.iter().try_for_each(|path| collected.read(path))?;
     if !args.no_measure {
-        measure(args, &mut seen)?;
+        measure(args, &mut collected)?;
     }
-    if seen.runs.is_empty() {
-        bail!("nothing could be measured:\n  {}", seen.skipped.join("\n  "));
+    if collected.runs.is_empty() {
+        bail!("nothing could be measured:\n  {}", collected.skipped.join("\n  "));
     }
-    seen.local_mac_s.sort_by(tacit_floats::rising);
-    let local_mac_s = *seen
+    collected.local_mac_s.sort_by(tacit_floats::rising);
+    let local_mac_s = *collected
         .local_mac_s
-        .get(seen.local_mac_s.len() / 2)
+        .get(collected.local_mac_s.len() / 2)
         .context("the float networks ran too fast to measure: give larger --networks")?;
-    let networks: BTreeSet<&str> = seen.runs.values().flatten().map(|run| run.network.as_str()).collect();
-    let made = format!("{} networks, {} runs each", networks.len(), args.runs());
+    let networks: BTreeSet<&str> = collected.runs.values().flatten().map(|run| run.network.as_str()).collect();
+    let made_from = format!("{} networks, {} runs each", networks.len(), args.runs());
     let before = Calibration::built_in().backends;
-    let backends = seen.runs.iter().map(|(name, runs)| (name.clone(), Calibration::of_backend(runs, before.get(name))));
+    let backends =
+        collected.runs.iter().map(|(name, runs)| (name.clone(), Calibration::of_backend(runs, before.get(name))));
     let backends = backends.collect();
     let machine = tacit_client::bench::machine();
-    let calibration = Calibration { version: VERSION, machine, made, backends, local_mac_s };
+    let calibration = Calibration { version: VERSION, machine, made: made_from, backends, local_mac_s };
     output::write(&args.output, calibration.to_toml().as_bytes(), earlier)?;
     match as_json {
-        true => print::json(&json!({"file": args.output, "calibration": calibration, "runs": seen.runs,
-            "local_mac_s": seen.local_mac_s, "skipped": seen.skipped})),
-        false => show(&calibration, &seen.skipped, &args.output),
+        true => print::json(&json!({"file": args.output, "calibration": calibration, "runs": collected.runs,
+            "local_mac_s": collected.local_mac_s, "skipped": collected.skipped})),
+        false => show(&calibration, &collected.skipped, &args.output),
     }
 }
 
@@ -125,7 +126,7 @@ impl Seen {
     }
 }
 
-fn measure(args: &Args, seen: &mut Seen) -> anyhow::Result<()> {
+fn measure(args: &Args, collected: &mut Seen) -> anyhow::Result<()> {
     let registry = Registry::standard();
     let names = match args.backends.is_empty() {
         true => registry.iter().map(|backend| backend.id().to_owned()).collect(),
@@ -136,11 +137,11 @@ fn measure(args: &Args, seen: &mut Seen) -> anyhow::Result<()> {
     let mut cells = Vec::new();
     for name in &names {
         let backend = registry.get(name)?;
-        let own: Vec<String> = match args.networks.is_empty() {
+        let networks: Vec<String> = match args.networks.is_empty() {
             true => args.usual(&**backend).iter().map(|network| (*network).to_owned()).collect(),
             false => args.networks.clone(),
         };
-        for network in own {
+        for network in networks {
             if !files.contains_key(&network) {
                 files.insert(network.clone(), model(&network, folder.path())?);
             }
@@ -152,15 +153,15 @@ fn measure(args: &Args, seen: &mut Seen) -> anyhow::Result<()> {
         bar.set_message(format!("{name}, {network}"));
         match bench::measured(&files[&network], name, args.runs(), &THREADS) {
             Ok(measured) => {
-                seen.local_mac_s.push(local_mac_s(&measured));
-                seen.runs.entry(name.clone()).or_default().extend(observations(&network, &measured));
+                collected.local_mac_s.push(local_mac_s(&measured));
+                collected.runs.entry(name.clone()).or_default().extend(observations(&network, &measured));
             }
-            Err(error) => seen.skipped.push(format!("{network} on {name}: {error:#}")),
+            Err(error) => collected.skipped.push(format!("{network} on {name}: {error:#}")),
         }
         bar.inc(1);
     }
     bar.finish_and_clear();
-    seen.local_mac_s.retain(|seconds| seconds.is_finite());
+    collected.local_mac_s.retain(|seconds| seconds.is_finite());
     Ok(())
 }
 
@@ -173,11 +174,11 @@ fn model(name: &str, folder: &Path) -> anyhow::Result<PathBuf> {
 }
 
 fn observations(network: &str, measured: &Measured) -> Vec<Observation> {
-    let mut all = Vec::new();
+    let mut observed_runs = Vec::new();
     for (threads, runs) in &measured.runs {
-        all.extend(runs.iter().map(|run| observation(network, measured.costs, *threads as u32, run)));
+        observed_runs.extend(runs.iter().map(|run| observation(network, measured.costs, *threads as u32, run)));
     }
-    all
+    observed_runs
 }
 
 /// Returns the figures of a run.
@@ -185,8 +186,8 @@ fn observation(network: &str, costs: Costs, threads: u32, run: &Run) -> Observat
     let phases = Phase::ALL.into_iter().filter_map(|phase| {
         let figures = run.phases.get(phase.name())?;
         // Skip phases whose keys or weights were not sent because a party still had them.
-        let all = figures.client.sent_bytes + figures.server.sent_bytes >= costs.of(phase).bytes() / 2;
-        all.then(|| (phase, observed(figures)))
+        let moved_enough = figures.client.sent_bytes + figures.server.sent_bytes >= costs.of(phase).bytes() / 2;
+        moved_enough.then(|| (phase, observed(figures)))
     });
     Observation { network: network.to_owned(), threads, link: None, costs, phases: phases.collect() }
 }

@@ -55,8 +55,8 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
         Ok(seal::open_file(path, Kind::of_owner_file(path), key)?)
     });
     let obtained = obtained.with_context(|| file.display().to_string())?;
-    if let Some(because) = obtained.lowered_because {
-        print::note(&format!("lowered now: {because}"));
+    if let Some(reason) = obtained.lowered_because {
+        print::note(&format!("lowered now: {reason}"));
     }
     let mut inputs = Vec::new();
     for path in &args.data {
@@ -67,33 +67,33 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
         inputs.truncate(limit);
         labels.iter_mut().for_each(|l| l.truncate(limit));
     }
-    let (watch, shown) = print::watch();
-    let found = check(&model, &*obtained.model, &inputs, labels.as_deref(), &watch)?;
-    let some = &inputs[..inputs.len().min(args.run)];
-    let ran = match some {
+    let (watch, progress_bar) = print::watch();
+    let checked = check(&model, &*obtained.model, &inputs, labels.as_deref(), &watch)?;
+    let run_inputs = &inputs[..inputs.len().min(args.run)];
+    let ran = match run_inputs {
         [] => None,
-        some => Some(run_privately(&model, &**backend, &obtained.model, some, &watch)?),
+        run_inputs => Some(run_privately(&model, &**backend, &obtained.model, run_inputs, &watch)?),
     };
-    shown.finish_and_clear();
+    progress_bar.finish_and_clear();
     if as_json {
-        let mut told = serde_json::to_value(&found)?;
-        told["run"] = serde_json::to_value(&ran)?;
-        return print::json(&told);
+        let mut value = serde_json::to_value(&checked)?;
+        value["run"] = serde_json::to_value(&ran)?;
+        return print::json(&value);
     }
-    show(&found)?;
+    show(&checked)?;
     ran.iter().try_for_each(show_run)
 }
 
 fn show_run(ran: &RunReport) -> anyhow::Result<()> {
     let RunReport { inputs, answers_refused, same_class, as_reference, no_number, off, error, stated, .. } = ran;
     let stated = stated.map_or_else(|| "no useful bound is stated".into(), |bound| format!("{bound:.2e} stated"));
-    let off = match (off.is_nan(), *inputs) {
+    let off_text = match (off.is_nan(), *inputs) {
         (_, 0) => "no answer was taken".into(),
         (true, _) => "an answer is NO NUMBER".into(),
         (false, _) => format!("off by {error:.2e} (root mean square); from the clear by {off:.2e} at most"),
     };
     print::line(&format!(
-        "both parties {same_class} of {inputs} same class as float, {as_reference} as in the clear; {off}, {stated}"
+        "both parties {same_class} of {inputs} same class as float, {as_reference} as in the clear; {off_text}, {stated}"
     ))?;
     if *answers_refused > 0 {
         print::line(&format!("refused      by the client: the answers of {answers_refused} inputs"))?;
@@ -106,8 +106,8 @@ fn show_run(ran: &RunReport) -> anyhow::Result<()> {
     show_took("offline", offline)?;
     show_took("online", online)?;
     if !steps.is_empty() {
-        let each = steps.iter().map(|(what, seconds)| format!("{what} {seconds:.2} s")).collect::<Vec<_>>();
-        print::line(&format!("    server   {}", each.join(", ")))?;
+        let step_texts = steps.iter().map(|(step, seconds)| format!("{step} {seconds:.2} s")).collect::<Vec<_>>();
+        print::line(&format!("    server   {}", step_texts.join(", ")))?;
     }
     Ok(())
 }
@@ -125,48 +125,48 @@ fn labels(path: &Path) -> anyhow::Result<Vec<usize>> {
     Ok(array.data.iter().map(|&v| v as usize).collect())
 }
 
-fn show(found: &Checked) -> anyhow::Result<()> {
-    print::line(&format!("inputs       {} compared, {} refused as out of range", found.inputs, found.refused))?;
-    let [low, high] = found.interval.map(percent);
-    let error = match (found.output_error.is_finite(), found.answers_refused == found.inputs) {
+fn show(checked: &Checked) -> anyhow::Result<()> {
+    print::line(&format!("inputs       {} compared, {} refused as out of range", checked.inputs, checked.refused))?;
+    let [low, high] = checked.interval.map(percent);
+    let error = match (checked.output_error.is_finite(), checked.answers_refused == checked.inputs) {
         (_, true) => "no answer is taken".into(),
-        (true, _) => format!("output error {:.3} % of the range", 100.0 * found.output_error),
+        (true, _) => format!("output error {:.3} % of the range", 100.0 * checked.output_error),
         (false, _) => "the output error is NO NUMBER".into(),
     };
     print::line(&format!(
         "agreement    {} same class as float (95 %: {low} to {high}), {error}",
-        percent(found.agreement)
+        percent(checked.agreement)
     ))?;
-    if found.answers_refused > 0 {
+    if checked.answers_refused > 0 {
         print::line(&format!(
             "refused      by the client: the answers of {} inputs, which count as another class",
-            found.answers_refused
+            checked.answers_refused
         ))?;
     }
-    if found.no_number > 0 {
-        print::line(&format!("no number    ON {} INPUTS: they count as wrong", found.no_number))?;
+    if checked.no_number > 0 {
+        print::line(&format!("no number    ON {} INPUTS: they count as wrong", checked.no_number))?;
     }
-    if found.tied > 0 {
+    if checked.tied > 0 {
         print::line(&format!(
             "ties         the best classes of {} inputs are exactly tied: any of them is answered, and counts as the same",
-            found.tied
+            checked.tied
         ))?;
     }
-    if let Some(accuracy) = found.accuracy {
+    if let Some(accuracy) = checked.accuracy {
         let [float, lowered] = [accuracy.float, accuracy.lowered].map(percent);
         print::line(&format!("accuracy     {lowered} lowered, {float} float"))?;
     }
-    match (found.overflowed, found.strained.is_empty()) {
+    match (checked.overflowed, checked.strained.is_empty()) {
         (0, true) => {
             print::line(&format!("overflow     none, and no tensor came beyond {} of its limit", percent(NEAR)))?
         }
         (0, false) => print::line("overflow     none; tensors that came near their limit:")?,
         (count, _) => print::line(&format!(
             "overflow     ON {count} INPUTS: their answers are wrong, where no client refuses them; {}:",
-            found.advice.as_deref().unwrap_or_default()
+            checked.advice.as_deref().unwrap_or_default()
         ))?,
     }
-    for s in found.strained.iter().take(LISTED) {
+    for s in checked.strained.iter().take(LISTED) {
         let name: String = s.node.chars().take(40).collect();
         print::line(&format!(
             "  {name:<40} up to {:>7.1} % of its limit; near it on {} inputs, beyond on {}",
@@ -175,9 +175,9 @@ fn show(found: &Checked) -> anyhow::Result<()> {
             s.overflowed
         ))?;
     }
-    match found.strained.len().saturating_sub(LISTED) {
+    match checked.strained.len().saturating_sub(LISTED) {
         0 => Ok(()),
-        more => print::line(&format!("  and {more} more")),
+        count => print::line(&format!("  and {count} more")),
     }
 }
 

@@ -54,8 +54,8 @@ impl Chosen {
 
     /// Whether the client's costs are within limits; the others concern the server or a day.
     fn is_within(&self, limits: &Limits) -> bool {
-        limits.client_j.is_none_or(|most| self.client_j <= most)
-            && limits.client_cpu_s.is_none_or(|most| self.client_cpu_s <= most)
+        limits.client_j.is_none_or(|limit| self.client_j <= limit)
+            && limits.client_cpu_s.is_none_or(|limit| self.client_cpu_s <= limit)
     }
 }
 
@@ -97,18 +97,21 @@ pub fn choose(
     let mut question = Question { offers: &offers, goal: Goal::Total, limits, usage };
     (question.goal, question.limits) = args.work.wish().asks(&question, &setting)?;
     let ranked = question.ranked(&setting)?;
-    let named = |choice: &Choice| Chosen::of(&offers[choice.offer], choice, usage.per_day);
-    let others = |but: Option<usize>| {
-        let all = ranked.iter().filter(|c| Some(c.offer) != but);
-        let mut said: Vec<String> = all.map(|choice| named(choice).to_string()).collect();
-        said.extend(passed.iter().cloned());
-        if said.is_empty() { "nothing else is offered".to_owned() } else { format!("beside {}", said.join(", ")) }
+    let describe_choice = |choice: &Choice| Chosen::of(&offers[choice.offer], choice, usage.per_day);
+    let describe_others = |skipped: Option<usize>| {
+        let choices = ranked.iter().filter(|c| Some(c.offer) != skipped);
+        let mut texts: Vec<String> = choices.map(|choice| describe_choice(choice).to_string()).collect();
+        texts.extend(passed.iter().cloned());
+        if texts.is_empty() { "nothing else is offered".to_owned() } else { format!("beside {}", texts.join(", ")) }
     };
-    let Some(best) = ranked.iter().find(|choice| named(choice).is_within(&question.limits)) else {
-        bail!("no back end that this client accepts is within --client-work and the budgets; {}", others(None));
+    let Some(best) = ranked.iter().find(|choice| describe_choice(choice).is_within(&question.limits)) else {
+        bail!(
+            "no back end that this client accepts is within --client-work and the budgets; {}",
+            describe_others(None)
+        );
     };
-    let chosen = named(best);
-    print::note(&format!("chosen, as planned for an input: {chosen}; {}", others(Some(best.offer))));
+    let chosen = describe_choice(best);
+    print::note(&format!("chosen, as planned for an input: {chosen}; {}", describe_others(Some(best.offer))));
     Ok(chosen)
 }
 
@@ -128,7 +131,7 @@ fn offers(connect: &Connect) -> anyhow::Result<Offered> {
     let (mut offers, mut passed, mut interface) = (Vec::new(), Vec::new(), None);
     for backend in backends {
         let trust = match registry.get(&backend) {
-            Ok(known) => known.trust(),
+            Ok(backend) => backend.trust(),
             Err(_) => {
                 passed.push(format!("{backend} (this client does not have it)"));
                 continue;

@@ -23,9 +23,9 @@ pub struct Args {
 pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     let Args { mut arguments } = args;
     // Arguments after `--` are for another program.
-    let own = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
-    if as_json && !arguments[..own].iter().any(|a| a == "--json") {
-        arguments.insert(own, "--json".into());
+    let own_len = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
+    if as_json && !arguments[..own_len].iter().any(|a| a == "--json") {
+        arguments.insert(own_len, "--json".into());
     }
     let python = python::find(&["tacit"], ".[ray]")?;
     let error = python::isolated(&python).args(["-m", "tacit.cluster"]).args(arguments).exec();

@@ -133,9 +133,9 @@ impl Connect {
         }
         let mut connection = self.connection(false)?;
         let name = self.name(&mut connection)?;
-        let found = connection.models()?.into_iter().find(|model| model.name == name);
+        let offered_model = connection.models()?.into_iter().find(|model| model.name == name);
         connection.close()?;
-        let info = found.with_context(|| format!("the server has no model {name:?}"))?;
+        let info = offered_model.with_context(|| format!("the server has no model {name:?}"))?;
         Ok((name, info.backends.into_iter().map(|offer| offer.backend).collect()))
     }
 
@@ -143,7 +143,7 @@ impl Connect {
     fn name(&self, connection: &mut Connection) -> anyhow::Result<String> {
         match (&self.model, &self.model.is_none().then(|| connection.models()).transpose()?.unwrap_or_default()[..]) {
             (Some(name), _) => Ok(name.clone()),
-            (None, [only]) => Ok(only.name.clone()),
+            (None, [model]) => Ok(model.name.clone()),
             (None, several) => {
                 let names: Vec<&str> = several.iter().map(|m| m.name.as_str()).collect();
                 anyhow::bail!("the server has several models; choose one with --model: {}", names.join(", "));
@@ -187,10 +187,10 @@ pub struct Startup {
 impl fmt::Display for Startup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { connect_s, open_s, inputs_s, cpu_s } = self;
-        let all = connect_s + open_s + inputs_s;
+        let total_s = connect_s + open_s + inputs_s;
         write!(
             f,
-            "startup  {all:>8.3} s  CPU {cpu_s:>7.3} s: connecting {connect_s:.3} s, opening the model {open_s:.3} s"
+            "startup  {total_s:>8.3} s  CPU {cpu_s:>7.3} s: connecting {connect_s:.3} s, opening the model {open_s:.3} s"
         )?;
         if *inputs_s > 0.0 {
             write!(f, ", reading inputs {inputs_s:.3} s")?;

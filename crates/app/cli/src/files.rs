@@ -7,8 +7,8 @@ use tacit_foreign::file;
 const MAX_TEXT: u64 = 1 << 30;
 
 /// Reads a whole file of at most `most` bytes.
-pub fn read(path: &Path, most: u64) -> anyhow::Result<Vec<u8>> {
-    file::read(path, most).with_context(|| format!("reading {}", path.display()))
+pub fn read(path: &Path, max_bytes: u64) -> anyhow::Result<Vec<u8>> {
+    file::read(path, max_bytes).with_context(|| format!("reading {}", path.display()))
 }
 
 /// Reads a whole ONNX file.

@@ -140,8 +140,8 @@ pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
     let mut read = None;
     let chosen = match args.choose.work.is_asked() {
         true => Some(choose(&args.choose, &args.connect, |interface| {
-            let (_, taken) = read.insert((interface.clone(), read_inputs(&args, interface)?));
-            Ok(taken.inputs.len())
+            let (_, batch) = read.insert((interface.clone(), read_inputs(&args, interface)?));
+            Ok(batch.inputs.len())
         })?),
         false => None,
     };
@@ -152,7 +152,7 @@ pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
     client.set_terms(args.terms());
     client.set_max_batch(args.batch);
     let opened = Instant::now();
-    let Taken { inputs, names, refused } = match read.filter(|(of, _)| of == client.interface()) {
+    let Taken { inputs, names, refused } = match read.filter(|(read_for, _)| read_for == client.interface()) {
         Some((_, read)) => read,
         None => read_inputs(&args, client.interface())?,
     };
@@ -173,8 +173,8 @@ pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
     // A refused answer ends the connection with a goodbye as an accepted one does.
     client.close()?;
     answered?;
-    let all = inputs.len() + refused.len();
-    anyhow::ensure!(refused.is_empty(), "{} of {all} inputs were refused, the others are answered", refused.len());
+    let total = inputs.len() + refused.len();
+    anyhow::ensure!(refused.is_empty(), "{} of {total} inputs were refused, the others are answered", refused.len());
     Ok(())
 }
 
@@ -200,7 +200,7 @@ fn read_inputs(args: &Args, interface: &Interface) -> anyhow::Result<Taken> {
         FitArg::Fill => Fit::Fill,
         FitArg::Stretch => Fit::Stretch,
     };
-    let mut taken = Taken::default();
+    let mut batch = Taken::default();
     for path in &args.inputs {
         let read = input::read(path, interface, fit, args.units())?;
         anyhow::ensure!(!read.is_empty(), "{}: holds no input", path.display());
@@ -208,20 +208,20 @@ fn read_inputs(args: &Args, interface: &Interface) -> anyhow::Result<Taken> {
             let name = if i == 0 { path.display().to_string() } else { format!("{}[{i}]", path.display()) };
             match interface.check_input(&values) {
                 Ok(()) => {
-                    taken.inputs.push(values);
-                    taken.names.push(name);
+                    batch.inputs.push(values);
+                    batch.names.push(name);
                 }
-                Err(why) => taken.refused.push(Refused { name, why: why.to_string() }),
+                Err(reason) => batch.refused.push(Refused { name, why: reason.to_string() }),
             }
         }
     }
-    match taken.refused.first() {
-        Some(Refused { name, why }) if taken.inputs.is_empty() => {
-            let more = taken.refused.len() - 1;
-            let more = if more == 0 { String::new() } else { format!(" (and {more} more inputs are refused)") };
-            anyhow::bail!("{name}: {why}{more}")
+    match batch.refused.first() {
+        Some(Refused { name, why: reason }) if batch.inputs.is_empty() => {
+            let others = batch.refused.len() - 1;
+            let others = if others == 0 { String::new() } else { format!(" (and {others} more inputs are refused)") };
+            anyhow::bail!("{name}: {reason}{others}")
         }
-        _ => Ok(taken),
+        _ => Ok(batch),
     }
 }
 
@@ -234,8 +234,11 @@ fn answer_announced(
 ) -> anyhow::Result<()> {
     // A notice that the server no longer knows gives no size: the inputs are asked as usual.
     let size = client.notices()?.state(name, Duration::ZERO)?.map_or(inputs.len(), |standing| standing.inputs);
-    let given = inputs.len();
-    anyhow::ensure!(given <= size, "--notice is for {size}, and there are {given} inputs: give at most {size}");
+    let input_count = inputs.len();
+    anyhow::ensure!(
+        input_count <= size,
+        "--notice is for {size}, and there are {input_count} inputs: give at most {size}"
+    );
     let mut maker = client.again()?;
     let granted = maker.ask_batch(size)?;
     anyhow::ensure!(

@@ -127,13 +127,14 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     match args.command {
         Command::Init { dir, hosts, clients } => {
             keys::init(&dir, &hosts, &clients)?;
-            let made = clients.iter().map(|name| fingerprint(&dir, name)).collect::<anyhow::Result<Vec<_>>>()?;
+            let fingerprints =
+                clients.iter().map(|name| fingerprint(&dir, name)).collect::<anyhow::Result<Vec<_>>>()?;
             if as_json {
-                let clients = made.iter().map(|(name, print)| json!({"client": name, "fingerprint": print}));
+                let clients = fingerprints.iter().map(|(name, print)| json!({"client": name, "fingerprint": print}));
                 return print::json(&json!({"folder": dir, "clients": clients.collect::<Vec<Value>>()}));
             }
             print::line(&format!("made a CA and a server certificate in {}", dir.display()))?;
-            made.iter().try_for_each(|(name, print)| print::line(&format!("client {name}: {print}")))?;
+            fingerprints.iter().try_for_each(|(name, print)| print::line(&format!("client {name}: {print}")))?;
             print::line(
                 "ca.key signs clients: keep it where certificates are made. A client needs ca.pem and its own two files.",
             )
@@ -145,8 +146,8 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
         }
         Command::AddHelper { dir, name, of, hosts, days } => {
             keys::add_helper(&dir, &name, &of, &hosts, Some(Validity::days(days)?))?;
-            let made = keys::load_helper(&dir, &name)?;
-            let (print, owner) = (made.0.fingerprint.to_string(), made.2.to_string());
+            let certificate = keys::load_helper(&dir, &name)?;
+            let (print, owner) = (certificate.0.fingerprint.to_string(), certificate.2.to_string());
             match as_json {
                 true => print::json(&json!({"helper": name, "fingerprint": print, "owner": owner})),
                 false => print::line(&format!("helper {name}: {print}, of client {owner}")),
@@ -175,36 +176,40 @@ fn days() -> RangedI64ValueParser<u32> {
 }
 
 fn show(dir: &Path, name: Option<&str>, as_json: bool) -> anyhow::Result<()> {
-    let shown = keys::show(dir, name)?;
+    let certificates = keys::show(dir, name)?;
     if as_json {
-        let rows: Vec<Value> = shown.iter().map(row).collect();
+        let rows: Vec<Value> = certificates.iter().map(row).collect();
         return print::json(&json!({ "certificates": rows }));
     }
-    for one in &shown {
-        let hosts = if one.hosts.is_empty() { String::new() } else { format!("  for {}", one.hosts.join(", ")) };
-        let advice = one.validity.advice(&one.name)?.map(|advice| format!("\n  note: {advice}"));
+    for certificate in &certificates {
+        let hosts = if certificate.hosts.is_empty() {
+            String::new()
+        } else {
+            format!("  for {}", certificate.hosts.join(", "))
+        };
+        let advice = certificate.validity.advice(&certificate.name)?.map(|advice| format!("\n  note: {advice}"));
         print::line(&format!(
             "{:<12} {:<9} until {}  {}  serial {}{hosts}{}",
-            one.name,
-            one.purpose,
-            one.validity.until_utc(),
-            one.fingerprint,
-            one.serial,
+            certificate.name,
+            certificate.purpose,
+            certificate.validity.until_utc(),
+            certificate.fingerprint,
+            certificate.serial,
             advice.unwrap_or_default()
         ))?;
     }
     Ok(())
 }
 
-fn row(one: &Shown) -> Value {
+fn row(certificate: &Shown) -> Value {
     json!({
-        "name": one.name,
-        "purpose": one.purpose.to_string(),
-        "fingerprint": one.fingerprint.to_string(),
-        "serial": one.serial.to_string(),
-        "valid_from": one.validity.from,
-        "valid_until": one.validity.until,
-        "hosts": one.hosts,
+        "name": certificate.name,
+        "purpose": certificate.purpose.to_string(),
+        "fingerprint": certificate.fingerprint.to_string(),
+        "serial": certificate.serial.to_string(),
+        "valid_from": certificate.validity.from,
+        "valid_until": certificate.validity.until,
+        "hosts": certificate.hosts,
     })
 }
 

@@ -38,7 +38,7 @@ impl Lowering {
 
     /// Returns the options, if any were given.
     pub fn given_options(&self) -> anyhow::Result<Option<Options>> {
-        let given = !self.options.is_empty() || self.agreement.is_some();
-        given.then(|| self.options()).transpose()
+        let has_options = !self.options.is_empty() || self.agreement.is_some();
+        has_options.then(|| self.options()).transpose()
     }
 }

@@ -143,7 +143,7 @@ impl Which {
         };
         lines.retain(|line| {
             let mut digests = line.digests.iter().map(|(_, digest)| digest);
-            self.digest.as_ref().is_none_or(|wanted| digests.any(|digest| digest.starts_with(wanted)))
+            self.digest.as_ref().is_none_or(|prefix| digests.any(|digest| digest.starts_with(prefix)))
                 && self.older_than.is_none_or(|age| line.age >= age.as_secs())
         });
         Ok(lines)
@@ -181,22 +181,22 @@ impl Place {
 
 pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     match args.command {
-        Command::List { which } => {
-            let mut place = Place::open(&args.connect, which.offline)?;
-            list(&which.lines(&mut place)?, as_json)?;
+        Command::List { which: filter } => {
+            let mut place = Place::open(&args.connect, filter.offline)?;
+            list(&filter.lines(&mut place)?, as_json)?;
             place.close()
         }
-        Command::Discard { ids, orphans, which, .. } => {
-            let mut place = Place::open(&args.connect, which.offline)?;
-            let mut lines = which.lines(&mut place)?;
+        Command::Discard { ids, orphans, which: filter, .. } => {
+            let mut place = Place::open(&args.connect, filter.offline)?;
+            let mut lines = filter.lines(&mut place)?;
             lines.retain(|line| !orphans || line.state.is_some_and(Usability::is_orphan));
             lines.retain(|line| ids.is_empty() || ids.contains(&line.id));
             let chosen: Vec<MaterialId> = lines.iter().map(|line| line.id).collect();
-            let asked = if ids.is_empty() { chosen.len() } else { ids.len() };
+            let requested = if ids.is_empty() { chosen.len() } else { ids.len() };
             let destroyed = place.discard(&chosen)?;
             print::line(&match as_json {
-                true => json!({"destroyed": destroyed, "of": asked}).to_string(),
-                false => format!("destroyed {destroyed} of {asked}"),
+                true => json!({"destroyed": destroyed, "of": requested}).to_string(),
+                false => format!("destroyed {destroyed} of {requested}"),
             })?;
             place.close()
         }
@@ -260,12 +260,12 @@ mod tests {
         for seconds in [5, 120, 7200, 5 * 86_400] {
             assert_eq!(age(&old(seconds)).unwrap().as_secs(), seconds);
         }
-        for bad in ["", "d", "3", "-1d", "3w", "3 d", "é", "99999999999999999999d", "999999999999999999d"] {
-            assert!(age(bad).is_err(), "{bad}");
+        for text in ["", "d", "3", "-1d", "3w", "3 d", "é", "99999999999999999999d", "999999999999999999d"] {
+            assert!(age(text).is_err(), "{text}");
         }
         assert_eq!(digest("5B1f").unwrap(), "5b1f");
-        for bad in ["", "5b1", "5b1g", &"0".repeat(65)] {
-            assert!(digest(bad).is_err(), "{bad}");
+        for text in ["", "5b1", "5b1g", &"0".repeat(65)] {
+            assert!(digest(text).is_err(), "{text}");
         }
     }
 }

@@ -132,8 +132,8 @@ pub(crate) fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
         Command::Check(args) => crate::check::run(&args, as_json),
         Command::Inspect { file, seal } => inspect(&file, &seal, as_json),
         Command::Seal { file, output, seal } => {
-            let written = seal.seal_anew(&file, output.as_ref().unwrap_or(&file))?;
-            written.iter().try_for_each(|path| crate::print::line(&format!("sealed {}", path.display())))
+            let sealed_paths = seal.seal_anew(&file, output.as_ref().unwrap_or(&file))?;
+            sealed_paths.iter().try_for_each(|path| crate::print::line(&format!("sealed {}", path.display())))
         }
         Command::Run(args) => run_local(&args, as_json),
         Command::Backends => show_backends(as_json),
@@ -143,8 +143,8 @@ pub(crate) fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
 fn show_backends(as_json: bool) -> anyhow::Result<()> {
     let registry = Registry::standard();
     if as_json {
-        let all = registry.iter().map(|b| json!({"id": b.id(), "about": b.about(), "trust": b.trust()}));
-        return crate::print::json(&all.collect());
+        let rows = registry.iter().map(|b| json!({"id": b.id(), "about": b.about(), "trust": b.trust()}));
+        return crate::print::json(&rows.collect());
     }
     registry.iter().try_for_each(|b| crate::print::line(&format!("{:<10} {}", b.id(), b.about())))
 }
@@ -156,7 +156,7 @@ fn run_import(args: &ImportArgs, as_json: bool) -> anyhow::Result<()> {
     let backend = (backend != "none").then(|| registry.get(backend)).transpose()?;
     seal.check_output(&args.output, backend.map(|backend| backend.id()))?;
     let bytes = crate::files::read_onnx(&args.onnx)?;
-    let (watch, shown) = crate::print::watch();
+    let (watch, progress_bar) = crate::print::watch();
     let mut options = ImportOptions {
         watch: watch.clone(),
         mean: args.mean.clone(),
@@ -172,7 +172,7 @@ fn run_import(args: &ImportArgs, as_json: bool) -> anyhow::Result<()> {
     options.range = match args.range.as_slice() {
         [] => None,
         &[low, high] => Some(Interval { low, high }),
-        other => anyhow::bail!("--range takes two numbers, LOW,HIGH; {} were given", other.len()),
+        bounds => anyhow::bail!("--range takes two numbers, LOW,HIGH; {} were given", bounds.len()),
     };
     if let Some(path) = &args.calibrate {
         options.calibration = Some(input::array(path)?);
@@ -180,13 +180,13 @@ fn run_import(args: &ImportArgs, as_json: bool) -> anyhow::Result<()> {
     let model = import(&bytes, &options).with_context(|| args.onnx.display().to_string())?.model;
     let file = tacit_graph::file::write(&model)?;
     let Some(backend) = backend else {
-        shown.finish_and_clear();
+        progress_bar.finish_and_clear();
         seal.write_model(&args.output, &file)?;
         return show_float(&model, as_json);
     };
     let options = args.lowering.options()?;
     let lowered = backend.lower_watched(&model, &options, &watch).with_context(|| args.onnx.display().to_string())?;
-    shown.finish_and_clear();
+    progress_bar.finish_and_clear();
     seal.write_model(&args.output, &file)?;
     seal.write_lowered(&args.output, &model, &**backend, &options, &*lowered)?;
     show_report(&*lowered, as_json)
@@ -218,9 +218,9 @@ fn run_lower(args: &LowerArgs, as_json: bool) -> anyhow::Result<()> {
     let backend = registry.get(&lowering.backend)?;
     let model = lowering.seal.read_model(file)?;
     let options = lowering.options()?;
-    let (watch, shown) = crate::print::watch();
+    let (watch, progress_bar) = crate::print::watch();
     let lowered = backend.lower_watched(&model, &options, &watch).with_context(|| file.display().to_string())?;
-    shown.finish_and_clear();
+    progress_bar.finish_and_clear();
     let path = lowering.seal.write_lowered(file, &model, &**backend, &options, &*lowered)?;
     if !as_json {
         crate::print::line(&format!("wrote {}", path.display()))?;
@@ -335,11 +335,14 @@ fn show_interface(interface: &Interface) -> anyhow::Result<()> {
     let declared: Vec<[f32; 2]> = input.declared.iter().map(|range| range.ends()).collect();
     match declared.as_slice() {
         [] => {}
-        [all] => crate::print::line(&format!("declared of the network's own inputs: {all:?}"))?,
-        each => crate::print::line(&format!("declared of the network's own inputs, by channel: {each:?}"))?,
+        [range] => crate::print::line(&format!("declared of the network's own inputs: {range:?}"))?,
+        ranges => crate::print::line(&format!("declared of the network's own inputs, by channel: {ranges:?}"))?,
     }
-    if let Some(moved) = &input.moved {
-        crate::print::line(&format!("the client then takes it times {:?} plus {:?}", moved.scale, moved.shift))?;
+    if let Some(transform) = &input.moved {
+        crate::print::line(&format!(
+            "the client then takes it times {:?} plus {:?}",
+            transform.scale, transform.shift
+        ))?;
     }
     Ok(())
 }
@@ -347,9 +350,9 @@ fn show_interface(interface: &Interface) -> anyhow::Result<()> {
 fn show_costs(costs: &Costs) -> anyhow::Result<()> {
     for (name, phase) in [("setup", costs.setup), ("offline", costs.offline), ("online", costs.online)] {
         let [up, down] = [phase.up_bytes, phase.down_bytes].map(crate::print::bytes);
-        let [ours, theirs] = [phase.client, phase.server].map(|p| crate::print::bytes(p.stored_bytes));
+        let [client_bytes, server_bytes] = [phase.client, phase.server].map(|p| crate::print::bytes(p.stored_bytes));
         crate::print::line(&format!(
-            "{name:<8} {up} up, {down} down (before TLS), {} exchanges, keeps {ours} at the client, {theirs} at the server",
+            "{name:<8} {up} up, {down} down (before TLS), {} exchanges, keeps {client_bytes} at the client, {server_bytes} at the server",
             phase.exchanges
         ))?;
     }

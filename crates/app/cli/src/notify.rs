@@ -87,9 +87,9 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
         Command::New(new) => {
             config.threads = new.threads;
             new.device.apply(&mut config);
-            let asked = Duration::from_secs(args.timeout);
+            let timeout = Duration::from_secs(args.timeout);
             config.connect_timeout =
-                if config.link == LinkClass::Slow { config.connect_timeout.max(asked) } else { asked };
+                if config.link == LinkClass::Slow { config.connect_timeout.max(timeout) } else { timeout };
             let notices = Notices::of(&config)?;
             let ModelAndBackend { model, backend } =
                 notices.choose(&Registry::standard(), new.model.as_deref(), new.backend.as_deref())?;

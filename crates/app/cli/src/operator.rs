@@ -177,22 +177,22 @@ mod tests {
         // A test of the server checks the same file against the server's answers.
         let described: Value =
             serde_json::from_str(include_str!("../../../service/serve/src/control/openapi.json")).expect("it is JSON");
-        let shown = |value: serde_json::Result<Value>| value.expect("plain data");
+        let to_value = |value: serde_json::Result<Value>| value.expect("plain data");
         let status = Status { client: Some(Client::default()), ..Status::default() };
-        for (schemas, ours) in [
-            (&["Snapshot", "OwnStatus"][..], shown(serde_json::to_value(status))),
-            (&["Amounts"], shown(serde_json::to_value(Amounts::default()))),
-            (&["Queues"], shown(serde_json::to_value(Queues::default()))),
-            (&["Job"], shown(serde_json::to_value(Job::default()))),
-            (&["Client"], shown(serde_json::to_value(Client::default()))),
-            (&["Model"], shown(serde_json::to_value(Model::default()))),
-            (&["Pool"], shown(serde_json::to_value(Pool::default()))),
-            (&["Profile"], shown(serde_json::to_value(Profile::default()))),
-            (&["Certificate"], shown(serde_json::to_value(Certificate::default()))),
+        for (schemas, documents) in [
+            (&["Snapshot", "OwnStatus"][..], to_value(serde_json::to_value(status))),
+            (&["Amounts"], to_value(serde_json::to_value(Amounts::default()))),
+            (&["Queues"], to_value(serde_json::to_value(Queues::default()))),
+            (&["Job"], to_value(serde_json::to_value(Job::default()))),
+            (&["Client"], to_value(serde_json::to_value(Client::default()))),
+            (&["Model"], to_value(serde_json::to_value(Model::default()))),
+            (&["Pool"], to_value(serde_json::to_value(Pool::default()))),
+            (&["Profile"], to_value(serde_json::to_value(Profile::default()))),
+            (&["Certificate"], to_value(serde_json::to_value(Certificate::default()))),
         ] {
             let properties = schemas.iter().map(|name| &described["components"]["schemas"][name]["properties"]);
-            let theirs: BTreeSet<&str> = properties.flat_map(names).collect();
-            let unknown: Vec<&str> = names(&ours).difference(&theirs).copied().collect();
+            let documented: BTreeSet<&str> = properties.flat_map(names).collect();
+            let unknown: Vec<&str> = names(&documents).difference(&documented).copied().collect();
             assert!(unknown.is_empty(), "{schemas:?} has no {unknown:?}");
         }
     }

@@ -31,17 +31,17 @@ pub fn write(path: &Path, bytes: &[u8], alike: Alike<'_>) -> anyhow::Result<()> 
 pub fn check(path: &Path, alike: Alike<'_>) -> anyhow::Result<()> {
     let meta = match fs::metadata(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        found => found.with_context(|| reading(path))?,
+        bytes => bytes.with_context(|| reading(path))?,
     };
     if !meta.is_file() || meta.len() == 0 {
         return Ok(());
     }
-    let mut found = Vec::new();
-    File::open(path).and_then(|file| file.take(MAX).read_to_end(&mut found)).with_context(|| reading(path))?;
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|file| file.take(MAX).read_to_end(&mut bytes)).with_context(|| reading(path))?;
     let is_alike = match alike {
-        Alike::Json(value) => serde_json::from_slice(&found).is_ok_and(|found: Value| has_keys_of(&found, value)),
-        Alike::Beginning(beginning) => found.starts_with(beginning),
-        Alike::Holds(text) => found.windows(text.len()).any(|window| window == text.as_bytes()),
+        Alike::Json(value) => serde_json::from_slice(&bytes).is_ok_and(|existing: Value| has_keys_of(&existing, value)),
+        Alike::Beginning(beginning) => bytes.starts_with(beginning),
+        Alike::Holds(text) => bytes.windows(text.len()).any(|window| window == text.as_bytes()),
     };
     if !is_alike {
         bail!(
@@ -58,9 +58,9 @@ fn reading(path: &Path) -> String {
 }
 
 /// Whether two documents have more keys in common than not; a list counts by its first member.
-fn has_keys_of(found: &Value, wanted: &Value) -> bool {
-    let (found, wanted) = (keys(found), keys(wanted));
-    found.intersection(&wanted).count() * 2 > found.union(&wanted).count()
+fn has_keys_of(value: &Value, pattern: &Value) -> bool {
+    let (value, pattern) = (keys(value), keys(pattern));
+    value.intersection(&pattern).count() * 2 > value.union(&pattern).count()
 }
 
 /// Returns the keys of an object, or of the first object of a list.

@@ -32,12 +32,12 @@ fn given(text: &str) -> Result<Given, String> {
 impl SealArgs {
     /// Returns the key, if one was given.
     pub fn key(&self) -> Option<&SealKey> {
-        self.seal.as_ref().map(|given| &given.key)
+        self.seal.as_ref().map(|seal| &seal.key)
     }
 
     /// Returns the arguments that give the same key to another program of tacit.
     pub fn arguments(&self) -> Vec<String> {
-        self.seal.iter().flat_map(|given| ["--seal".to_owned(), given.text.clone()]).collect()
+        self.seal.iter().flat_map(|seal| ["--seal".to_owned(), seal.text.clone()]).collect()
     }
 
     /// Reads a model file.
@@ -61,20 +61,25 @@ impl SealArgs {
 
     /// Seals a model file and its lowerings under the name of `to`, from plain files or from files
     /// that were sealed under another name. Returns the written paths.
-    pub fn seal_anew(&self, from: &Path, to: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    pub fn seal_anew(&self, source: &Path, target: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let key = self.key().context("give the key to seal with (--seal)")?;
-        let model = read_renamed(from, key, tacit_graph::file::MAX_BYTES)?;
-        tacit_graph::file::read(&model).with_context(|| from.display().to_string())?;
-        self.write_model(to, &model)?;
-        let mut written = vec![to.to_owned()];
+        let model = read_renamed(source, key, tacit_graph::file::MAX_BYTES)?;
+        tacit_graph::file::read(&model).with_context(|| source.display().to_string())?;
+        self.write_model(target, &model)?;
+        let mut paths = vec![target.to_owned()];
         for backend in Registry::standard().iter() {
-            let [from, to] = [from, to].map(|path| lowered::path_beside(path, backend.id()));
-            if from.exists() {
-                seal::write_file(&to, Kind::lowered(&to), self.key(), &read_renamed(&from, key, lowered::MAX_BYTES)?)?;
-                written.push(to);
+            let [source, target] = [source, target].map(|path| lowered::path_beside(path, backend.id()));
+            if source.exists() {
+                seal::write_file(
+                    &target,
+                    Kind::lowered(&target),
+                    self.key(),
+                    &read_renamed(&source, key, lowered::MAX_BYTES)?,
+                )?;
+                paths.push(target);
             }
         }
-        Ok(written)
+        Ok(paths)
     }
 
     /// Writes a model file that only its owner may read.
@@ -89,11 +94,11 @@ impl SealArgs {
         model: &Model,
         backend: &dyn Backend,
         options: &Options,
-        made: &dyn ServerModel,
+        lowered_model: &dyn ServerModel,
     ) -> anyhow::Result<PathBuf> {
         let origin = lowered::Origin { model: model.digest(), backend: backend.id().into(), options: options.clone() };
         let path = lowered::path_beside(model_path, backend.id());
-        seal::write_file(&path, Kind::lowered(&path), self.key(), &lowered::write(&origin, made)?)?;
+        seal::write_file(&path, Kind::lowered(&path), self.key(), &lowered::write(&origin, lowered_model)?)?;
         Ok(path)
     }
 }
@@ -102,7 +107,7 @@ impl SealArgs {
 fn read_renamed(path: &Path, key: &SealKey, limit: u64) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     let (content, bytes) = seal::open_renamed(path, Kind::of_owner_file(path), Some(key))?;
     anyhow::ensure!(bytes <= limit, "{}: {bytes} bytes, the limit is {limit}", path.display());
-    let mut all = Zeroizing::new(Vec::with_capacity(bytes as usize + 1));
-    content.take(limit).read_to_end(&mut all).with_context(|| path.display().to_string())?;
-    Ok(all)
+    let mut bytes_read = Zeroizing::new(Vec::with_capacity(bytes as usize + 1));
+    content.take(limit).read_to_end(&mut bytes_read).with_context(|| path.display().to_string())?;
+    Ok(bytes_read)
 }

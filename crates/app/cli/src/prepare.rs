@@ -66,17 +66,21 @@ fn have_made(client: &mut Client, startup: &Startup, args: &Args, helper: &str, 
     let mut lost = 0;
     let waiting = loop {
         let collected = client.collect(&mut line)?;
-        for got in &collected.got {
-            let id = got.id.to_string();
+        for material in &collected.got {
+            let id = material.id.to_string();
             print::line(&match as_json {
-                true => json!({"id": id, "bytes": got.bytes, "sealed_bytes": got.sealed}).to_string(),
+                true => json!({"id": id, "bytes": material.bytes, "sealed_bytes": material.sealed}).to_string(),
                 false => {
-                    format!("{id}  {} here, {} from the helper", print::bytes(got.bytes), print::bytes(got.sealed))
+                    format!(
+                        "{id}  {} here, {} from the helper",
+                        print::bytes(material.bytes),
+                        print::bytes(material.sealed)
+                    )
                 }
             })?;
         }
-        for (id, why) in &collected.lost {
-            print::note(&format!("material {id} was not made: {why}"));
+        for (id, reason) in &collected.lost {
+            print::note(&format!("material {id} was not made: {reason}"));
         }
         lost += collected.lost.len();
         match collected.waiting {
@@ -94,9 +98,9 @@ fn have_made(client: &mut Client, startup: &Startup, args: &Args, helper: &str, 
         )?,
         false => {
             print::note(&startup.to_string());
-            let [up, down] = [traffic.sent, traffic.received].map(print::bytes);
+            let [up_text, down_text] = [traffic.sent, traffic.received].map(print::bytes);
             print::line(&format!(
-                "{} ordered, {waiting} still to be made, CPU {cpu_s:.3} s in all; to and from the helper {up} and {down}",
+                "{} ordered, {waiting} still to be made, CPU {cpu_s:.3} s in all; to and from the helper {up_text} and {down_text}",
                 ordered.len()
             ))?;
         }
@@ -125,17 +129,17 @@ fn make(client: &mut Client, startup: &Startup, count: usize, batch: usize, as_j
     }
     for done in 0..count {
         bar.set_message(format!("preparing {} of {count}", done + 1));
-        let made = client.prepare_batch(batch)?;
+        let prepared = client.prepare_batch(batch)?;
         bar.suspend(|| {
             if as_json {
-                let offline = printed(&made.offline);
+                let offline = printed(&prepared.offline);
                 return print::line(
-                    &json!({"id": made.id.to_string(), "bytes": made.bytes, "offline": offline}).to_string(),
+                    &json!({"id": prepared.id.to_string(), "bytes": prepared.bytes, "offline": offline}).to_string(),
                 );
             }
-            let Sides { client: ours, server: theirs } = made.bytes.map(print::bytes);
-            print::line(&format!("{}  {ours} here, {theirs} at the server", made.id))?;
-            print::line(&print::phase_line("offline", &made.offline))
+            let Sides { client: client_bytes, server: server_bytes } = prepared.bytes.map(print::bytes);
+            print::line(&format!("{}  {client_bytes} here, {server_bytes} at the server", prepared.id))?;
+            print::line(&print::phase_line("offline", &prepared.offline))
         })?;
     }
     bar.finish_and_clear();

@@ -46,10 +46,10 @@ pub struct Patience {
 impl Patience {
     /// Starts the wait.
     pub fn with(text: String) -> Self {
-        let (sender, over) = channel::<()>();
+        let (sender, end_receiver) = channel::<()>();
         // If no thread starts, only the note is lost.
         let _ = thread::Builder::new().spawn(move || {
-            if over.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
+            if end_receiver.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
                 note(&text);
             }
         });
@@ -77,9 +77,9 @@ pub fn bytes(n: u64) -> String {
 }
 
 /// Makes a progress bar on standard error (hidden if that is no terminal).
-pub fn bar(len: usize, what: &str) -> ProgressBar {
+pub fn bar(len: usize, label: &str) -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {msg} {bar:30} {pos}/{len} {elapsed}");
-    let bar = ProgressBar::new(len as u64).with_message(what.to_owned());
+    let bar = ProgressBar::new(len as u64).with_message(label.to_owned());
     bar.enable_steady_tick(Duration::from_millis(200));
     match style {
         Ok(style) => bar.with_style(style),
@@ -89,16 +89,16 @@ pub fn bar(len: usize, what: &str) -> ProgressBar {
 
 /// Makes a bar that follows a connection's traffic, of `bytes` expected; the bar also moves within
 /// one material.
-pub fn traffic_bar(moved: Arc<AtomicU64>, what: &str, bytes: u64) -> ProgressBar {
-    let bar = bar(bytes as usize, what);
+pub fn traffic_bar(byte_counter: Arc<AtomicU64>, label: &str, bytes: u64) -> ProgressBar {
+    let bar = bar(bytes as usize, label);
     if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {bar:30} {percent} % of {total_bytes} {elapsed}") {
         bar.set_style(style);
     }
-    let (start, followed) = (moved.load(Ordering::Relaxed), bar.downgrade());
+    let (start, followed) = (byte_counter.load(Ordering::Relaxed), bar.downgrade());
     thread::spawn(move || {
         // The loop ends when the last other handle of the bar is dropped.
         while let Some(bar) = followed.upgrade().filter(|bar| !bar.is_finished()) {
-            bar.set_position((moved.load(Ordering::Relaxed) - start).min(bytes));
+            bar.set_position((byte_counter.load(Ordering::Relaxed) - start).min(bytes));
             drop(bar);
             thread::sleep(Duration::from_millis(100));
         }
@@ -111,11 +111,11 @@ pub fn traffic_bar(moved: Arc<AtomicU64>, what: &str, bytes: u64) -> ProgressBar
 pub fn tell_phases(bar: &ProgressBar, progress: Arc<Progress>, keys: u64) {
     let (usual, followed) = (bar.message(), bar.downgrade());
     thread::spawn(move || {
-        let mut told = PhasesText { keys, ..PhasesText::default() };
+        let mut phases = PhasesText { keys, ..PhasesText::default() };
         while let Some(bar) = followed.upgrade().filter(|bar| !bar.is_finished()) {
-            progress.take().iter().for_each(|step| told.note(step, Instant::now()));
+            progress.take().iter().for_each(|step| phases.note(step, Instant::now()));
             let waits = progress.queued().map(|queued| format!("waiting for its turn, {queued} jobs are queued"));
-            bar.set_message(waits.or_else(|| told.text()).unwrap_or_else(|| usual.clone()));
+            bar.set_message(waits.or_else(|| phases.text()).unwrap_or_else(|| usual.clone()));
             drop(bar);
             thread::sleep(Duration::from_millis(200));
         }
@@ -151,8 +151,9 @@ impl PhasesText {
         };
         match slot {
             Some(PhaseText { since, first, text }) if fraction > *first => {
-                let left = now.saturating_duration_since(*since).as_secs_f64() * (1.0 - fraction) / (fraction - *first);
-                *text = format!("{name}, {:.0} %, {left:.0} s left", 100.0 * fraction);
+                let left_s =
+                    now.saturating_duration_since(*since).as_secs_f64() * (1.0 - fraction) / (fraction - *first);
+                *text = format!("{name}, {:.0} %, {left_s:.0} s left", 100.0 * fraction);
             }
             _ => *slot = Some(PhaseText { since: now, first: fraction, text: name }),
         }
@@ -172,9 +173,9 @@ pub fn watch() -> (Watch, ProgressBar) {
         bar.set_style(style);
     }
     bar.enable_steady_tick(Duration::from_millis(200));
-    let shown = bar.clone();
+    let step_bar = bar.clone();
     let watch = Watch::new(move |Step { what, done, of }| {
-        shown.set_message(match of {
+        step_bar.set_message(match of {
             Some(of) => format!("{what} {}/{of}", done + 1),
             None if done > 0 => format!("{what} {done}"),
             None => what.to_owned(),
@@ -211,21 +212,21 @@ mod tests {
     #[test]
     fn each_phase_is_told_with_what_is_left_of_it() {
         let start = Instant::now();
-        let mut told = PhasesText { keys: 2_000_000, ..PhasesText::default() };
-        let mut at = |phase, fraction, seconds| {
-            told.note(&Step { phase, fraction }, start + Duration::from_secs(seconds));
-            told.text()
+        let mut phases = PhasesText { keys: 2_000_000, ..PhasesText::default() };
+        let mut text_at = |phase, fraction, seconds| {
+            phases.note(&Step { phase, fraction }, start + Duration::from_secs(seconds));
+            phases.text()
         };
-        assert_eq!(at(Phase::Setup, 0.0, 0).as_deref(), Some("setup: sending keys, 2000.0 kB"));
-        assert_eq!(at(Phase::Setup, 0.25, 10).as_deref(), Some("setup: sending keys, 2000.0 kB, 25 %, 30 s left"));
-        assert_eq!(at(Phase::Setup, 1.0, 40), None);
-        assert_eq!(at(Phase::Offline, 0.0, 40).as_deref(), Some("offline"));
-        assert_eq!(at(Phase::Offline, 0.5, 44).as_deref(), Some("offline, 50 %, 4 s left"));
+        assert_eq!(text_at(Phase::Setup, 0.0, 0).as_deref(), Some("setup: sending keys, 2000.0 kB"));
+        assert_eq!(text_at(Phase::Setup, 0.25, 10).as_deref(), Some("setup: sending keys, 2000.0 kB, 25 %, 30 s left"));
+        assert_eq!(text_at(Phase::Setup, 1.0, 40), None);
+        assert_eq!(text_at(Phase::Offline, 0.0, 40).as_deref(), Some("offline"));
+        assert_eq!(text_at(Phase::Offline, 0.5, 44).as_deref(), Some("offline, 50 %, 4 s left"));
         // The next input's phase has begun, and the end of the last was not seen.
-        assert_eq!(at(Phase::Offline, 0.0, 50).as_deref(), Some("offline"));
+        assert_eq!(text_at(Phase::Offline, 0.0, 50).as_deref(), Some("offline"));
         // The offline phase runs in parallel with the online phase of the batch before.
-        assert_eq!(at(Phase::Online, 0.1, 50).as_deref(), Some("offline; online"));
-        assert_eq!(at(Phase::Online, 0.6, 55).as_deref(), Some("offline; online, 60 %, 4 s left"));
-        assert_eq!(at(Phase::Offline, 1.0, 56).as_deref(), Some("online, 60 %, 4 s left"));
+        assert_eq!(text_at(Phase::Online, 0.1, 50).as_deref(), Some("offline; online"));
+        assert_eq!(text_at(Phase::Online, 0.6, 55).as_deref(), Some("offline; online, 60 %, 4 s left"));
+        assert_eq!(text_at(Phase::Offline, 1.0, 56).as_deref(), Some("online, 60 %, 4 s left"));
     }
 }

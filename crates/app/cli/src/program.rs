@@ -84,8 +84,8 @@ pub fn run<C: CommandLine>() -> ExitCode {
 /// # Errors
 /// The program is not installed.
 pub fn beside(name: &str) -> anyhow::Result<PathBuf> {
-    let this = std::env::current_exe().context("finding this program")?;
-    let beside = this.with_file_name(name);
+    let program = std::env::current_exe().context("finding this program")?;
+    let beside = program.with_file_name(name);
     anyhow::ensure!(
         beside.exists(),
         "{} is not there: install {name} beside tacit (in a clone, `make binary` builds all programs)",
@@ -126,8 +126,8 @@ impl Forwarded {
 
 /// Returns every command that has a help text, groups too, with its path: `tacit model import`.
 fn commands(command: &clap::Command, path: &str) -> Vec<(String, clap::Command)> {
-    let shown = command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help");
-    let below = shown.flat_map(|c| commands(c, &format!("{path} {}", c.get_name())));
+    let subcommands = command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help");
+    let below = subcommands.flat_map(|c| commands(c, &format!("{path} {}", c.get_name())));
     [(path.to_owned(), command.clone())].into_iter().chain(below).collect()
 }
 
@@ -135,9 +135,9 @@ fn commands(command: &clap::Command, path: &str) -> Vec<(String, clap::Command)>
 #[must_use]
 pub fn without_example(mut cli: clap::Command) -> (Vec<String>, usize) {
     cli.build();
-    let all = commands(&cli, "tacit");
-    let count = all.len();
-    let lacking = all.into_iter().filter_map(|(path, mut command)| {
+    let listed_commands = commands(&cli, "tacit");
+    let count = listed_commands.len();
+    let lacking = listed_commands.into_iter().filter_map(|(path, mut command)| {
         let help = command.render_long_help().to_string();
         let example = help.split_once("Example").is_some_and(|(_, after)| after.contains(&path));
         (!example).then_some(path)

@@ -53,15 +53,15 @@ fn candidates(chosen: Option<OsString>, exe: Option<&Path>, cwd: Option<&Path>) 
         return vec![chosen.into()];
     }
     let around = exe.into_iter().flat_map(|e| e.ancestors().skip(1));
-    let ours = around.chain(cwd).map(|p| p.join(".venv")).filter(|p| is_ours(p));
-    let mut found: Vec<PathBuf> = Vec::new();
-    for python in ours.map(|p| p.join(INTERPRETER)).filter(|p| p.is_file()) {
-        if !found.contains(&python) {
-            found.push(python);
+    let own_interpreters = around.chain(cwd).map(|p| p.join(".venv")).filter(|p| is_ours(p));
+    let mut interpreters: Vec<PathBuf> = Vec::new();
+    for python in own_interpreters.map(|p| p.join(INTERPRETER)).filter(|p| p.is_file()) {
+        if !interpreters.contains(&python) {
+            interpreters.push(python);
         }
     }
-    found.push("python3".into());
-    found
+    interpreters.push("python3".into());
+    interpreters
 }
 
 /// Whether a folder or link (not the link's target) belongs to this user or to root, and is not
@@ -75,14 +75,14 @@ fn is_ours(folder: &Path) -> bool {
 
 /// Checks an interpreter; the error says why it is unsuitable.
 fn probe(python: &Path, modules: &[&str]) -> Result<(), String> {
-    let done =
+    let output =
         isolated(python).args(["-c", PROBE]).args(modules).stdin(Stdio::null()).output().map_err(|e| e.to_string())?;
-    if done.status.success() {
+    if output.status.success() {
         return Ok(());
     }
-    let said = if done.stdout.trim_ascii().is_empty() { done.stderr } else { done.stdout };
-    let said = String::from_utf8_lossy(&said);
-    Err(said.trim().lines().next_back().unwrap_or("failed without a message").to_owned())
+    let message = if output.stdout.trim_ascii().is_empty() { output.stderr } else { output.stdout };
+    let message = String::from_utf8_lossy(&message);
+    Err(message.trim().lines().next_back().unwrap_or("failed without a message").to_owned())
 }
 
 #[cfg(test)]
@@ -103,8 +103,8 @@ mod tests {
         std::fs::create_dir_all(python.parent().expect("it has one")).expect("made");
         std::fs::write(&python, "").expect("written");
         let exe = root.path().join("target/release/tacit");
-        let found = candidates(None, Some(&exe), Some(root.path()));
-        assert_eq!(found, [python, PathBuf::from("python3")]);
+        let interpreters = candidates(None, Some(&exe), Some(root.path()));
+        assert_eq!(interpreters, [python, PathBuf::from("python3")]);
     }
 
     #[test]

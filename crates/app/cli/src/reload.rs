@@ -43,14 +43,14 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     print::line(&shown(&serde_json::from_value(answer)?))
 }
 
-fn shown(done: &Reloaded) -> String {
-    let Changes { added, replaced, withdrawn, kept } = &done.models;
+fn shown(reloaded: &Reloaded) -> String {
+    let Changes { added, replaced, withdrawn, kept } = &reloaded.models;
     let mut parts: Vec<String> = Vec::new();
-    parts.extend(done.access.then(|| "rules of access read".to_owned()));
-    parts.extend(done.certificates.then(|| "certificates read".to_owned()));
-    for (what, models) in [("added", added), ("replaced", replaced), ("withdrawn", withdrawn), ("as before", kept)] {
+    parts.extend(reloaded.access.then(|| "rules of access read".to_owned()));
+    parts.extend(reloaded.certificates.then(|| "certificates read".to_owned()));
+    for (label, models) in [("added", added), ("replaced", replaced), ("withdrawn", withdrawn), ("as before", kept)] {
         if !models.is_empty() {
-            parts.push(format!("{what}: {}", models.join(" ")));
+            parts.push(format!("{label}: {}", models.join(" ")));
         }
     }
     parts.join("; ")

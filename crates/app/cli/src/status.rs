@@ -25,17 +25,17 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
 }
 
 /// Formats a status as lines; cuts tables to `most` rows.
-pub fn shown(status: &Status, most: usize) -> String {
-    let mut out = String::new();
+pub fn shown(status: &Status, max_rows: usize) -> String {
+    let mut text = String::new();
     let state = if status.stopping { ", stopping" } else { "" };
-    line(&mut out, format_args!("tacit server {}, up {}{state}", plain(&status.version), time(status.uptime_s)));
-    if let Some(own) = &status.client {
-        clients(&mut out, std::slice::from_ref(own), most);
-        return out;
+    line(&mut text, format_args!("tacit server {}, up {}{state}", plain(&status.version), time(status.uptime_s)));
+    if let Some(client_status) = &status.client {
+        clients(&mut text, std::slice::from_ref(client_status), max_rows);
+        return text;
     }
     let Status { capacity, used, queues: q, .. } = status;
     line(
-        &mut out,
+        &mut text,
         format_args!(
             "policy {}   D {}   W {}   {:.2} inputs/s (last minute)",
             plain(&status.policy),
@@ -45,7 +45,7 @@ pub fn shown(status: &Status, most: usize) -> String {
         ),
     );
     line(
-        &mut out,
+        &mut text,
         format_args!(
             "queues: pre {}, waiting {}, transit {}, ready {}; running: pre {}, on {}",
             q.pre, q.waiting, q.transit, q.ready, q.running_pre, q.running_on
@@ -56,7 +56,7 @@ pub fn shown(status: &Status, most: usize) -> String {
         used => format!("   dealings {}", share(used, capacity.dealings, |n| n.to_string())),
     };
     line(
-        &mut out,
+        &mut text,
         format_args!(
             "cores {}   memory {}   disk {}{dealings}",
             share(used.cores, capacity.cores, |n| n.to_string()),
@@ -65,40 +65,40 @@ pub fn shown(status: &Status, most: usize) -> String {
         ),
     );
     line(
-        &mut out,
+        &mut text,
         format_args!(
             "connections: {} of clients, {} of control, {} greeting (of {}); {} refusals",
             status.connections, status.control_connections, status.greetings, status.greeting_places, status.refusals
         ),
     );
     for advice in status.certificates.iter().filter_map(|certificate| certificate.advice.as_deref()) {
-        line(&mut out, format_args!("WARNING: {}", plain(advice)));
+        line(&mut text, format_args!("WARNING: {}", plain(advice)));
     }
-    pools(&mut out, &status.pools, most);
-    models(&mut out, status, most);
-    profile(&mut out, &status.profile, most);
-    clients(&mut out, &status.clients, most);
-    jobs(&mut out, status, most);
-    out
+    pools(&mut text, &status.pools, max_rows);
+    models(&mut text, status, max_rows);
+    profile(&mut text, &status.profile, max_rows);
+    clients(&mut text, &status.clients, max_rows);
+    jobs(&mut text, status, max_rows);
+    text
 }
 
 /// Formats the used part of a capacity, or the used amount alone if the capacity is 0.
-fn share(used: u64, most: u64, show: fn(u64) -> String) -> String {
-    match most {
+fn share(used: u64, capacity: u64, show: fn(u64) -> String) -> String {
+    match capacity {
         0 => show(used),
-        most => format!("{} of {}", show(used), show(most)),
+        capacity => format!("{} of {}", show(used), show(capacity)),
     }
 }
 
 /// Adds the pools: material dealt ahead of time. Adds nothing if there are none.
-fn pools(out: &mut String, rows: &[Pool], most: usize) {
-    for row in rows.iter().take(most) {
+fn pools(text: &mut String, rows: &[Pool], max_rows: usize) {
+    for row in rows.iter().take(max_rows) {
         let (model, backend) = (cut(&row.model, 24), cut(&row.backend, 16));
         let inputs = if row.inputs == 1 { String::new() } else { format!(" of {} inputs", row.inputs) };
         let Pool { ready, dealing, bytes, .. } = *row;
         let bytes = print::bytes(bytes);
         line(
-            out,
+            text,
             format_args!(
                 "dealt ahead for {model} ({backend}){inputs}: {ready} ready ({bytes}), {dealing} on their way"
             ),
@@ -106,74 +106,74 @@ fn pools(out: &mut String, rows: &[Pool], most: usize) {
     }
 }
 
-fn models(out: &mut String, status: &Status, most: usize) {
+fn models(text: &mut String, status: &Status, max_rows: usize) {
     line(
-        out,
+        text,
         format_args!("\n{:<24} {:<16} {:>8} {:>8} {:>10} {:>10}", "MODEL", "BACK ENDS", "INPUTS", "PER S", "D", "W"),
     );
-    for m in status.models.iter().take(most) {
+    for m in status.models.iter().take(max_rows) {
         let (d, w, rate) = (time(m.mean_delay_s), time(m.mean_waiting_s), m.throughput_per_s);
         let backends = cut(&m.backends.join(","), 16);
-        line(out, format_args!("{:<24} {backends:<16} {:>8} {rate:>8.2} {d:>10} {w:>10}", cut(&m.name, 24), m.done));
+        line(text, format_args!("{:<24} {backends:<16} {:>8} {rate:>8.2} {d:>10} {w:>10}", cut(&m.name, 24), m.done));
     }
 }
 
 /// Adds the phases' expected and measured times.
-fn profile(out: &mut String, rows: &[Profile], most: usize) {
+fn profile(text: &mut String, rows: &[Profile], max_rows: usize) {
     line(
-        out,
+        text,
         format_args!(
             "\n{:<24} {:<10} {:<8} {:<22} {:>5} {:>10} {:>10} {:>7} {:>7}",
             "PROFILE", "BACK END", "PHASE", "DEVICE", "JOBS", "EXPECTED", "MEASURED", "ERROR", "95 %"
         ),
     );
-    for row in rows.iter().take(most) {
+    for row in rows.iter().take(max_rows) {
         let (expected, measured) = (time(row.expected_s), time(row.measured_s));
         let [error, p95] = [row.error_median, row.error_p95].map(|share| format!("{:.0} %", 100.0 * share));
         let (model, backend) = (cut(&row.model, 24), cut(&row.backend, 10));
         let (phase, device, jobs) = (cut(&row.phase, 8), cut(&row.device, 22), row.jobs);
         line(
-            out,
+            text,
             format_args!(
                 "{model:<24} {backend:<10} {phase:<8} {device:<22} {jobs:>5} {expected:>10} {measured:>10} {error:>7} {p95:>7}"
             ),
         );
     }
-    more(out, rows.len(), most);
+    more(text, rows.len(), max_rows);
 }
 
-fn clients(out: &mut String, clients: &[Client], most: usize) {
+fn clients(text: &mut String, clients: &[Client], max_rows: usize) {
     line(
-        out,
+        text,
         format_args!(
             "\n{:<26} {:>5} {:>7} {:>7} {:>6} {:>6} {:>7} {:>7} {:>7} {:>10} {:>10}",
             "CLIENT", "LINKS", "JOBS", "DONE", "QUEUED", "FAILED", "REFUSED", "INPUTS", "PER S", "D", "W"
         ),
     );
-    for c in clients.iter().take(most) {
+    for c in clients.iter().take(max_rows) {
         let (name, rate) = (called(&c.client_name, &c.client, 26), c.throughput_per_s);
         let (d, w) = (time(c.mean_delay_s), time(c.mean_waiting_s));
         line(
-            out,
+            text,
             format_args!(
                 "{name:<26} {:>5} {:>7} {:>7} {:>6} {:>6} {:>7} {:>7} {rate:>7.2} {d:>10} {w:>10}",
                 c.connections, c.requests, c.done, c.queued, c.failed, c.refused, c.inputs
             ),
         );
     }
-    more(out, clients.len(), most);
+    more(text, clients.len(), max_rows);
 }
 
-fn jobs(out: &mut String, status: &Status, most: usize) {
+fn jobs(text: &mut String, status: &Status, max_rows: usize) {
     let header = format!(
         "\n{:>6} {:<8} {:<20} {:<10} {:<18} {:>3} {:>9} {:>9}  {}",
         "JOB", "PHASE", "MODEL", "BACK END", "CLIENT", "THR", "QUEUED", "RAN", "STATE"
     );
-    line(out, format_args!("{header}"));
-    for row in status.jobs.iter().take(most) {
-        line(out, format_args!("{}", job(row, status.uptime_s)));
+    line(text, format_args!("{header}"));
+    for row in status.jobs.iter().take(max_rows) {
+        line(text, format_args!("{}", job(row, status.uptime_s)));
     }
-    more(out, status.jobs.len(), most);
+    more(text, status.jobs.len(), max_rows);
 }
 
 /// Formats the row of a job; `now_s` is the server's time.
@@ -189,13 +189,13 @@ fn job(job: &Job, now_s: f64) -> String {
     )
 }
 
-fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
-    writeln!(out, "{text}").expect("a String takes everything");
+fn line(screen: &mut String, text: std::fmt::Arguments<'_>) {
+    writeln!(screen, "{text}").expect("a String takes everything");
 }
 
-fn more(out: &mut String, all: usize, most: usize) {
-    if all > most {
-        line(out, format_args!("... and {} more", all - most));
+fn more(text: &mut String, total: usize, max_rows: usize) {
+    if total > max_rows {
+        line(text, format_args!("... and {} more", total - max_rows));
     }
 }
 

@@ -40,9 +40,9 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn list(only: Option<&str>, as_json: bool) -> anyhow::Result<()> {
+fn list(chosen_name: Option<&str>, as_json: bool) -> anyhow::Result<()> {
     let names = zoo::NAMES.iter().map(|(name, _)| *name);
-    let names: Vec<&str> = only.map_or_else(|| names.collect(), |one| vec![one]);
+    let names: Vec<&str> = chosen_name.map_or_else(|| names.collect(), |chosen| vec![chosen]);
     let outlines = names.into_iter().map(zoo::outline).collect::<Result<Vec<_>, _>>()?;
     if as_json {
         return crate::print::json(&Value::Array(outlines.iter().map(described).collect()));

@@ -45,8 +45,8 @@ fn prepared(dir: &Path) {
     let report = good(dir, &["model", "import", &onnx, "--calibrate", &samples, "-o", "digits.tacit"]);
     assert!(report.contains("agreement"), "{report}");
     good(dir, &["keys", "init", "keys"]);
-    let all = tacit_graph::npy::read(&std::fs::read(&samples).unwrap()).unwrap();
-    let two = tacit_graph::npy::write(&[2, 1, 8, 8], &all.data[..128]);
+    let array = tacit_graph::npy::read(&std::fs::read(&samples).unwrap()).unwrap();
+    let two = tacit_graph::npy::write(&[2, 1, 8, 8], &array.data[..128]);
     std::fs::write(dir.join("two.npy"), two).unwrap();
 }
 
@@ -71,17 +71,17 @@ fn a_model_is_checked_on_data() {
     let labels: Vec<f32> = reference(dir).iter().map(|&c| c as f32).collect();
     std::fs::write(dir.join("labels.npy"), tacit_graph::npy::write(&[2], &labels)).unwrap();
     let check = ["model", "check", "digits.tacit", "--data", "two.npy", "--labels", "labels.npy"];
-    let found: serde_json::Value = serde_json::from_str(&good(dir, &[&check[..], &["--json"]].concat())).unwrap();
-    assert_eq!((found["inputs"].as_u64(), found["overflowed"].as_u64()), (Some(2), Some(0)), "{found}");
-    assert_eq!((found["agreement"].as_f64(), found["accuracy"]["lowered"].as_f64()), (Some(1.0), Some(1.0)));
+    let report: serde_json::Value = serde_json::from_str(&good(dir, &[&check[..], &["--json"]].concat())).unwrap();
+    assert_eq!((report["inputs"].as_u64(), report["overflowed"].as_u64()), (Some(2), Some(0)), "{report}");
+    assert_eq!((report["agreement"].as_f64(), report["accuracy"]["lowered"].as_f64()), (Some(1.0), Some(1.0)));
     let text = good(dir, &[&check[..], &["--limit", "1", "--agreement", "0.9"]].concat());
     assert!(text.contains("1 compared"), "{text}");
     assert!(text.contains("overflow     none"), "{text}");
     let run = [&check[..], &["--limit", "1", "--run", "1", "--json"]].concat();
-    let found: serde_json::Value = serde_json::from_str(&good(dir, &run)).unwrap();
-    let [off, error] = ["off", "error"].map(|of| found["run"][of].as_f64().unwrap());
-    assert!(error > 0.0, "{found}");
-    assert!(found["run"]["stated"].as_f64().is_none_or(|stated| off <= stated), "{found}");
+    let report: serde_json::Value = serde_json::from_str(&good(dir, &run)).unwrap();
+    let [off, error] = ["off", "error"].map(|key| report["run"][key].as_f64().unwrap());
+    assert!(error > 0.0, "{report}");
+    assert!(report["run"]["stated"].as_f64().is_none_or(|stated| off <= stated), "{report}");
     let text = good(dir, &run[..run.len() - 1]);
     assert!(text.contains("off by"), "{text}");
     assert!(text.contains("(root mean square)"), "{text}");
@@ -99,21 +99,21 @@ fn keys_import_serve_prepare_and_infer() {
     let dir = dir.path();
     prepared(dir);
     let server = Server::start(dir);
-    let at = server.1.as_str();
-    assert!(good(dir, &["material", "list", "--server", at]).contains("no such material"));
-    good(dir, &["prepare", "--server", at, "--count", "3"]);
-    assert_eq!(good(dir, &["material", "--server", at, "list", "--json"]).lines().count(), 3);
+    let address = server.1.as_str();
+    assert!(good(dir, &["material", "list", "--server", address]).contains("no such material"));
+    good(dir, &["prepare", "--server", address, "--count", "3"]);
+    assert_eq!(good(dir, &["material", "--server", address, "list", "--json"]).lines().count(), 3);
     let classes = |text: &str| -> Vec<usize> {
         let line = |l: &str| serde_json::from_str::<serde_json::Value>(l).unwrap()["class"].as_u64().unwrap() as usize;
         text.lines().map(line).collect()
     };
-    let infer = ["infer", "two.npy", "--server", at, "--json"];
+    let infer = ["infer", "two.npy", "--server", address, "--json"];
     assert_eq!(classes(&good(dir, &infer)), reference(dir));
-    assert_eq!(good(dir, &["material", "list", "--server", at, "--json"]).lines().count(), 1, "two were used");
-    let error = bad(dir, &["infer", "two.npy", "--server", at, "--material", "srv"]);
+    assert_eq!(good(dir, &["material", "list", "--server", address, "--json"]).lines().count(), 1, "two were used");
+    let error = bad(dir, &["infer", "two.npy", "--server", address, "--material", "srv"]);
     assert!(error.contains("srv holds the server's halves"), "{error}");
     assert!(error.contains("a folder of its own"), "{error}");
-    assert!(good(dir, &["material", "discard", "--server", at, "--all"]).contains("destroyed 1 of 1"));
+    assert!(good(dir, &["material", "discard", "--server", address, "--all"]).contains("destroyed 1 of 1"));
     let text = good(dir, &infer);
     assert_eq!(classes(&text), reference(dir));
     assert!(text.contains("\"setup\""));
@@ -123,16 +123,16 @@ fn keys_import_serve_prepare_and_infer() {
     let image = image::GrayImage::from_pixel(20, 30, image::Luma([9]));
     image.save(dir.join("dot.png")).unwrap();
     // Pixels of this model are 0..16, scaled by nothing: 9 is out of the range that it accepts.
-    let error = bad(dir, &["infer", "dot.png", "--server", at]);
+    let error = bad(dir, &["infer", "dot.png", "--server", address]);
     assert!(error.contains("dot.png"), "{error}");
     assert!(error.contains("accepts"), "{error}");
-    let text = good(dir, &["infer", "two.npy", "--server", at, "--labels", "labels", "--top", "1"]);
+    let text = good(dir, &["infer", "two.npy", "--server", address, "--labels", "labels", "--top", "1"]);
     assert!(
         ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
             .iter()
             .any(|l| text.contains(l))
     );
-    let error = bad(dir, &["infer", "two.npy", "--server", at, "--model", "cats"]);
+    let error = bad(dir, &["infer", "two.npy", "--server", address, "--model", "cats"]);
     assert!(error.contains("no model `cats`; there are: digits"), "{error}");
 }
 
@@ -143,13 +143,13 @@ fn certificates_are_shown_renewed_and_read_again_with_the_models() {
     prepared(dir);
     good(dir, &["keys", "add-client", "keys", "ops", "--operator", "--days", "3"]);
     let server = Server::start(dir);
-    let at = server.1.as_str();
+    let address = server.1.as_str();
     let show = |args: &[&str]| -> serde_json::Value {
         serde_json::from_str(&good(dir, &[&["keys", "show", "keys", "--json"], args].concat())).unwrap()
     };
-    let days = |one: &serde_json::Value| {
-        let [from, until] = ["valid_from", "valid_until"].map(|key| one[key].as_u64().unwrap());
-        (until - from) / 86_400
+    let days = |certificate: &serde_json::Value| {
+        let [valid_from, valid_until] = ["valid_from", "valid_until"].map(|key| certificate[key].as_u64().unwrap());
+        (valid_until - valid_from) / 86_400
     };
     let before = show(&["ops"])["certificates"][0].clone();
     assert!(before["purpose"] == "operator", "{before}");
@@ -159,29 +159,29 @@ fn certificates_are_shown_renewed_and_read_again_with_the_models() {
     let after = &renewed["certificates"][0];
     assert!(days(after) == 9, "{after}");
     assert!(after["fingerprint"] == before["fingerprint"], "{after}");
-    let all = good(dir, &["keys", "show", "keys"]);
-    let names: Vec<&str> = all.lines().map(|line| line.split(' ').next().unwrap()).collect();
-    assert_eq!(names, ["ca", "server", "client", "ops"], "{all}");
-    assert!(all.contains("UTC"), "{all}");
-    assert!(all.contains("localhost"), "{all}");
-    assert!(!all.contains("note:"), "{all}");
+    let listing = good(dir, &["keys", "show", "keys"]);
+    let names: Vec<&str> = listing.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(names, ["ca", "server", "client", "ops"], "{listing}");
+    assert!(listing.contains("UTC"), "{listing}");
+    assert!(listing.contains("localhost"), "{listing}");
+    assert!(!listing.contains("note:"), "{listing}");
     assert!(bad(dir, &["keys", "renew", "keys", "ops", "--days", "0"]).contains("1..=3650"));
     assert!(bad(dir, &["keys", "renew", "keys", "nobody"]).contains("nobody.pem"));
     // Whoever may reload is told what has changed; the file that was named is another model now.
-    assert!(bad(dir, &["reload", "--server", at]).contains("operator"));
-    let reload = ["reload", "--server", at, "--client", "ops"];
+    assert!(bad(dir, &["reload", "--server", address]).contains("operator"));
+    let reload = ["reload", "--server", address, "--client", "ops"];
     assert_eq!(good(dir, &reload), "certificates read; as before: digits=cheetah\n");
     let onnx = format!("{MODELS}/digits.onnx");
     good(dir, &["model", "import", &onnx, "--range", "0,16", "-o", "digits.tacit"]);
-    let done: serde_json::Value = serde_json::from_str(&good(dir, &[&reload[..], &["--json"]].concat())).unwrap();
-    assert_eq!(done["models"]["replaced"][0], "digits=cheetah", "{done}");
-    assert_eq!(good(dir, &["infer", "two.npy", "--server", at, "--json"]).lines().count(), 2);
+    let reloaded: serde_json::Value = serde_json::from_str(&good(dir, &[&reload[..], &["--json"]].concat())).unwrap();
+    assert_eq!(reloaded["models"]["replaced"][0], "digits=cheetah", "{reloaded}");
+    assert_eq!(good(dir, &["infer", "two.npy", "--server", address, "--json"]).lines().count(), 2);
     // What an input is called is in the answer and in the log, if there is one.
-    let infer = ["infer", "two.npy", "--server", at, "--json"];
+    let infer = ["infer", "two.npy", "--server", address, "--json"];
     let output =
         Command::new(env!("CARGO_BIN_EXE_tacit")).current_dir(dir).args(infer).env("TACIT_LOG", "info").output();
-    let [out, log] = output.map(|o| [o.stdout, o.stderr].map(|text| String::from_utf8(text).unwrap())).unwrap();
-    for line in out.lines() {
+    let [stdout, log] = output.map(|o| [o.stdout, o.stderr].map(|text| String::from_utf8(text).unwrap())).unwrap();
+    for line in stdout.lines() {
         let id = serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].as_str().unwrap().to_owned();
         assert_eq!(log.matches(&format!("input={id}")).count(), 2, "offline and online: {log}");
     }
@@ -190,7 +190,7 @@ fn certificates_are_shown_renewed_and_read_again_with_the_models() {
     assert!(error.contains("422"), "{error}");
     assert!(error.contains("stay as they were"), "{error}");
     assert!(error.contains("digits.tacit"), "{error}");
-    assert_eq!(good(dir, &["infer", "two.npy", "--server", at, "--json"]).lines().count(), 2);
+    assert_eq!(good(dir, &["infer", "two.npy", "--server", address, "--json"]).lines().count(), 2);
 }
 
 #[test]
@@ -232,9 +232,9 @@ fn material_is_listed_and_destroyed_by_digest_age_and_use() {
     let onnx = format!("{MODELS}/digits.onnx");
     good(dir, &["model", "import", &onnx, "--range", "0,16", "-o", "digits.tacit"]);
     server = Server::start(dir);
-    let gone = listed(&["--server", &server.1]);
-    assert!(gone.len() == 2, "{gone:?}");
-    assert!(gone.iter().all(|line| line["state"] == "model gone"), "{gone:?}");
+    let remaining = listed(&["--server", &server.1]);
+    assert!(remaining.len() == 2, "{remaining:?}");
+    assert!(remaining.iter().all(|line| line["state"] == "model gone"), "{remaining:?}");
     assert!(good(dir, &["material", "discard", "--orphans", "--server", &server.1]).contains("destroyed 2 of 2"));
     assert!(listed(&["--offline", "--material", "srv"]).is_empty());
     assert!(listed(&["--offline"]).is_empty());
@@ -298,16 +298,20 @@ fn a_server_is_watched() {
     prepared(dir);
     good(dir, &["keys", "add-client", "keys", "ops", "--operator"]);
     let server = Server::start(dir);
-    let at = ["--server", server.1.as_str()];
-    let ask = |args: &[&str]| good(dir, &[args, &at].concat());
+    let server_args = ["--server", server.1.as_str()];
+    let ask = |args: &[&str]| good(dir, &[args, &server_args].concat());
     ask(&["infer", "two.npy"]);
     assert_eq!((ask(&["health"]).trim(), ask(&["health", "--live"]).trim()), ("ready", "live"));
-    let own = ask(&["status"]);
-    assert!(own.contains("CLIENT"), "{own}");
-    assert!(!own.contains("queues"), "{own}");
-    let all: serde_json::Value = serde_json::from_str(&ask(&["status", "--client", "ops", "--json"])).unwrap();
-    assert_eq!((&all["models"][0]["name"], all["models"][0]["done"].as_u64()), (&"digits".into(), Some(2)));
-    let phases: Vec<&str> = all["jobs"].as_array().unwrap().iter().map(|j| j["phase"].as_str().unwrap()).collect();
+    let own_status = ask(&["status"]);
+    assert!(own_status.contains("CLIENT"), "{own_status}");
+    assert!(!own_status.contains("queues"), "{own_status}");
+    let full_status: serde_json::Value = serde_json::from_str(&ask(&["status", "--client", "ops", "--json"])).unwrap();
+    assert_eq!(
+        (&full_status["models"][0]["name"], full_status["models"][0]["done"].as_u64()),
+        (&"digits".into(), Some(2))
+    );
+    let phases: Vec<&str> =
+        full_status["jobs"].as_array().unwrap().iter().map(|j| j["phase"].as_str().unwrap()).collect();
     assert!(phases.contains(&"offline"), "{phases:?}");
     assert!(phases.contains(&"online"), "{phases:?}");
     let once = ask(&["top", "--once", "--client", "ops"]);
@@ -318,7 +322,7 @@ fn a_server_is_watched() {
     assert!(error.contains("localhost:1"), "{error}");
     assert!(error.contains("refused"), "{error}");
     good(dir, &["keys", "init", "others"]);
-    let error = bad(dir, &[&["health", "--keys", "others"], &at[..]].concat());
+    let error = bad(dir, &[&["health", "--keys", "others"], &server_args[..]].concat());
     assert!(error.contains("not signed by our CA"), "{error}");
 }
 
@@ -361,8 +365,8 @@ fn output_that_cannot_be_written_is_an_error_and_no_crash() {
     let dir = dir.path();
     prepared(dir);
     let server = Server::start(dir);
-    let at = server.1.as_str();
-    good(dir, &["prepare", "--server", at]);
+    let address = server.1.as_str();
+    good(dir, &["prepare", "--server", address]);
     for args in [
         vec!["--help"],
         vec!["infer", "--help"],
@@ -370,10 +374,10 @@ fn output_that_cannot_be_written_is_an_error_and_no_crash() {
         vec!["model", "inspect", "digits.tacit"],
         vec!["model", "inspect", "digits.tacit", "--json"],
         vec!["keys", "fingerprint", "keys"],
-        vec!["material", "--server", at, "--json", "list"],
-        vec!["prepare", "--server", at],
-        vec!["infer", "two.npy", "--server", at, "--json"],
-        vec!["infer", "two.npy", "--server", at],
+        vec!["material", "--server", address, "--json", "list"],
+        vec!["prepare", "--server", address],
+        vec!["infer", "two.npy", "--server", address, "--json"],
+        vec!["infer", "two.npy", "--server", address],
         vec!["lab", "link", "--list"],
         vec!["lab", "run", "--list"],
         vec!["lab", "measure", "--", "true"],
@@ -392,7 +396,7 @@ fn output_that_cannot_be_written_is_an_error_and_no_crash() {
         assert_eq!(command.status().unwrap().code(), Some(1), "{args:?}");
     }
     // The server was none the worse for it.
-    good(dir, &["infer", "two.npy", "--server", at]);
+    good(dir, &["infer", "two.npy", "--server", address]);
 }
 
 #[test]
@@ -412,21 +416,24 @@ fn a_server_that_does_not_answer_is_named_while_it_is_waited_for() {
     let dir = dir.path();
     good(dir, &["keys", "init", "keys"]);
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let at = silent.local_addr().unwrap().to_string();
-    let said = bad(dir, &["infer", "x.npy", "--server", &at, "--connect-timeout", "3"]);
-    assert!(said.contains(&format!("connecting to {at}, for 3 s at most")), "{said}");
-    assert!(said.contains(&format!("error: cannot reach the server at {at}: it did not answer within 3 s")), "{said}");
-    let said = bad(dir, &["infer", "x.npy", "--server", "127.0.0.1"]);
-    assert!(said.contains("the port is missing"), "{said}");
-    assert!(said.contains("server.example:7878"), "{said}");
+    let address = silent.local_addr().unwrap().to_string();
+    let message = bad(dir, &["infer", "x.npy", "--server", &address, "--connect-timeout", "3"]);
+    assert!(message.contains(&format!("connecting to {address}, for 3 s at most")), "{message}");
+    assert!(
+        message.contains(&format!("error: cannot reach the server at {address}: it did not answer within 3 s")),
+        "{message}"
+    );
+    let message = bad(dir, &["infer", "x.npy", "--server", "127.0.0.1"]);
+    assert!(message.contains("the port is missing"), "{message}");
+    assert!(message.contains("server.example:7878"), "{message}");
     std::fs::write(dir.join("keys/client.key"), "nonsense").unwrap();
-    let said = bad(dir, &["infer", "x.npy", "--server", &at]);
-    assert!(said.contains("client.key"), "{said}");
-    assert!(said.contains("tacit keys init"), "{said}");
+    let message = bad(dir, &["infer", "x.npy", "--server", &address]);
+    assert!(message.contains("client.key"), "{message}");
+    assert!(message.contains("tacit keys init"), "{message}");
     std::fs::remove_file(dir.join("keys/client.key")).unwrap();
-    let said = bad(dir, &["infer", "x.npy", "--server", &at]);
-    assert!(said.contains("keys/client.key"), "{said}");
-    assert!(said.contains("tacit keys init"), "{said}");
+    let message = bad(dir, &["infer", "x.npy", "--server", &address]);
+    assert!(message.contains("keys/client.key"), "{message}");
+    assert!(message.contains("tacit keys init"), "{message}");
 }
 
 #[test]
@@ -445,8 +452,8 @@ fn numbers_out_of_range_are_refused_at_once() {
         (&["lab", "workload", "ping-pong", "--server", "127.0.0.1:1", "--messages", "0"], "0 is not in"),
         (&["lab", "measure", "--interval", "0", "--", "true"], "0.001"),
     ] {
-        let said = bad(dir.path(), args);
-        assert!(said.contains(range), "{args:?}: {said}");
+        let message = bad(dir.path(), args);
+        assert!(message.contains(range), "{args:?}: {message}");
     }
 }
 

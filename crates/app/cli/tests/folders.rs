@@ -37,20 +37,20 @@ fn made(folder: &Path) {
 
 /// What a folder holds, and with which permissions.
 fn content(folder: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
-    let mut all = BTreeMap::new();
+    let mut contents = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         let mode = |path: &Path| path.symlink_metadata().unwrap().permissions().mode();
-        all.insert(folder.clone(), (mode(&folder), vec![]));
+        contents.insert(folder.clone(), (mode(&folder), vec![]));
         for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
             match path.is_dir() {
                 true => folders.push(path),
-                false => drop(all.insert(path.clone(), (mode(&path), fs::read(&path).unwrap()))),
+                false => drop(contents.insert(path.clone(), (mode(&path), fs::read(&path).unwrap()))),
             }
         }
     }
-    all
+    contents
 }
 
 /// Runs a command that must fail without touching the folder; what it says.
@@ -147,9 +147,9 @@ fn sealed_models_are_not_exchanged_and_are_renamed_on_purpose() {
     fs::write(dir.join("key"), "sixteen bytes or more").unwrap();
     fs::set_permissions(dir.join("key"), fs::Permissions::from_mode(0o600)).unwrap();
     let (onnx, samples) = (format!("{MODELS}/digits.onnx"), format!("{MODELS}/digits_samples.npy"));
-    let import = |output, more: &[&str]| {
+    let import = |output, extra: &[&str]| {
         let args = ["model", "import", &onnx, "--calibrate", &samples, "-o", output, "--backend", "none"];
-        good(dir, &[&args[..], more].concat());
+        good(dir, &[&args[..], extra].concat());
     };
     let seal = ["--seal", "key"];
     let inspect = |file| [&["model", "inspect", file][..], &seal].concat();

@@ -87,12 +87,12 @@ fn a_server_says_nothing_to_the_terminal() {
         (true, Reply::Noted { notice_ignored: Some(HOSTILE.into()) }),
         (true, Reply::Refused { reason: "x".repeat(500_000), again_s: None }),
     ] {
-        let what = format!("{welcomes} {answer:?}");
+        let case = format!("{welcomes} {answer:?}");
         let address = answering(&keys, welcomes, answer);
         let text = refusal(dir, &["infer", &digit, "--server", &address, "--keys", "keys"]);
         assert_harmless(&text);
-        assert!(text.starts_with("error: "), "{}: {text}", &what[..40.min(what.len())]);
-        assert!(text.len() < 5000, "{}: {text}", &what[..40.min(what.len())]);
+        assert!(text.starts_with("error: "), "{}: {text}", &case[..40.min(case.len())]);
+        assert!(text.len() < 5000, "{}: {text}", &case[..40.min(case.len())]);
         let json = refusal(dir, &["infer", &digit, "--server", &address, "--keys", "keys", "--json"]);
         assert_harmless(&json);
         serde_json::from_str::<serde_json::Value>(&json).unwrap();
@@ -103,11 +103,11 @@ fn a_server_says_nothing_to_the_terminal() {
 fn http(tls: &ServerTls, tcp: TcpTransport, head: &str, body: &str) {
     let session = rustls::ServerConnection::new(tls.with_http()).unwrap();
     let mut stream = rustls::StreamOwned::new(session, tcp);
-    let mut asked = Vec::new();
-    while !asked.ends_with(b"\r\n\r\n") {
+    let mut requests = Vec::new();
+    while !requests.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
         stream.read_exact(&mut byte).unwrap();
-        asked.push(byte[0]);
+        requests.push(byte[0]);
     }
     let length = body.len();
     let answer = format!("HTTP/1.1 {head}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}");
@@ -131,33 +131,33 @@ fn nor_does_one_over_http() {
         assert!(text.contains("refuses (403)"), "{text}");
         assert!(text.contains("owned"), "{text}");
     }
-    let says = hostile(&keys, |tls, tcp| {
-        let told =
+    let address = hostile(&keys, |tls, tcp| {
+        let status_json =
             serde_json::json!({ "status": HOSTILE, "warnings": [HOSTILE], "version": HOSTILE, "policy": HOSTILE });
-        http(tls, tcp, "200 OK", &told.to_string());
+        http(tls, tcp, "200 OK", &status_json.to_string());
     });
-    let output = tacit(dir, &["health", "--server", &says, "--keys", "keys"]);
-    for said in [output.stdout, output.stderr] {
-        assert_harmless(&String::from_utf8(said).unwrap());
+    let output = tacit(dir, &["health", "--server", &address, "--keys", "keys"]);
+    for stream_text in [output.stdout, output.stderr] {
+        assert_harmless(&String::from_utf8(stream_text).unwrap());
     }
-    let status = good(dir, &["status", "--server", &says, "--keys", "keys"]);
+    let status = good(dir, &["status", "--server", &address, "--keys", "keys"]);
     assert!(status.lines().all(|line| line.chars().all(is_plain)), "{status:?}");
     assert!(status.contains("owned"), "{status:?}");
     // For scripts, every character is there, and none of them is the terminal's.
-    let json = good(dir, &["status", "--server", &says, "--keys", "keys", "--json"]);
+    let json = good(dir, &["status", "--server", &address, "--keys", "keys", "--json"]);
     assert!(json.lines().all(|line| line.chars().all(is_plain)), "{json:?}");
     let value: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(value["version"], HOSTILE);
 }
 
 /// A network of the zoo in which other bytes stand, as many.
-fn forged(dir: &Path, from: &[u8], to: &[u8]) {
+fn forged(dir: &Path, old: &[u8], new: &[u8]) {
     good(dir, &["zoo", "tiny-cnn", "-o", "net.onnx"]);
     let mut bytes = fs::read(dir.join("net.onnx")).unwrap();
-    let places: Vec<usize> = (0..bytes.len() - from.len()).filter(|&i| bytes[i..].starts_with(from)).collect();
+    let places: Vec<usize> = (0..bytes.len() - old.len()).filter(|&i| bytes[i..].starts_with(old)).collect();
     assert!(!places.is_empty());
-    assert!(from.len() == to.len());
-    places.into_iter().for_each(|at| bytes[at..at + to.len()].copy_from_slice(to));
+    assert!(old.len() == new.len());
+    places.into_iter().for_each(|offset| bytes[offset..offset + new.len()].copy_from_slice(new));
     fs::write(dir.join("net.onnx"), bytes).unwrap();
 }
 
@@ -172,9 +172,9 @@ fn a_network_says_nothing_to_the_terminal() {
     // Names of nodes and tensors, in a network that is sound.
     forged(dir, b"conv_", b"\x1b[2J\r");
     let imported = good(dir, &["model", "import", "net.onnx", "-o", "net.tacit", "--backend", "none"]);
-    for said in [imported, good(dir, &["model", "inspect", "net.tacit"])] {
-        assert!(said.lines().all(|line| line.chars().all(is_plain)), "{said:?}");
-        assert!(said.contains("[2J"), "{said:?}");
+    for output in [imported, good(dir, &["model", "inspect", "net.tacit"])] {
+        assert!(output.lines().all(|line| line.chars().all(is_plain)), "{output:?}");
+        assert!(output.contains("[2J"), "{output:?}");
     }
 }
 
@@ -208,7 +208,7 @@ fn only_regular_files_are_read() {
     let _socket = UnixListener::bind(dir.join("socket")).unwrap();
     fs::create_dir(dir.join("folder")).unwrap();
     let import = |file| vec!["model", "import", file, "-o", "x.tacit", "--backend", "none"];
-    for (what, args) in [
+    for (expected, args) in [
         ("a named pipe", import("pipe")),
         ("a device", import("/dev/zero")),
         ("a folder", import("folder")),
@@ -228,7 +228,7 @@ fn only_regular_files_are_read() {
         let output = in_time(dir, &args);
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success(), "{args:?}: {error}");
-        assert!(error.contains(what), "{args:?}: {error}");
+        assert!(error.contains(expected), "{args:?}: {error}");
     }
 }
 

@@ -15,10 +15,10 @@ use tempfile::TempDir;
 /// What is said where something fails: both outputs.
 fn bad(dir: &Path, args: &[&str]) -> [String; 2] {
     let output = tacit(dir, args);
-    let [said, error] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
-    assert!(!output.status.success(), "tacit {args:?}: {said} {error}");
-    assert!(!error.contains("panicked"), "tacit {args:?}: {said} {error}");
-    [said, error]
+    let [stdout, error] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert!(!output.status.success(), "tacit {args:?}: {stdout} {error}");
+    assert!(!error.contains("panicked"), "tacit {args:?}: {stdout} {error}");
+    [stdout, error]
 }
 
 fn lines(text: &str) -> Vec<Value> {
@@ -64,8 +64,8 @@ impl Fixture {
         good(dir.path(), &["keys", "init", "keys"]);
         let add = ["keys", "add-helper", "keys", "gateway", "--of", "client", "--host", "127.0.0.1", "--json"];
         let made: Value = serde_json::from_str(&good(dir.path(), &add)).unwrap();
-        let all = tacit_graph::npy::read(&fs::read(&samples).unwrap()).unwrap();
-        fs::write(dir.path().join("two.npy"), tacit_graph::npy::write(&[2, 1, 8, 8], &all.data[..128])).unwrap();
+        let array = tacit_graph::npy::read(&fs::read(&samples).unwrap()).unwrap();
+        fs::write(dir.path().join("two.npy"), tacit_graph::npy::write(&[2, 1, 8, 8], &array.data[..128])).unwrap();
         fs::write(dir.path().join("access.toml"), "").unwrap();
         let serve = ["serve", "digits.tacit", "--material", "srv", "--access", "access.toml", "--no-warm-up"];
         let server = Program::start(dir.path(), &serve);
@@ -87,8 +87,8 @@ impl Fixture {
     }
 
     /// Orders from a helper, and fetches.
-    fn prepare(&self, helper: &Program, more: &[&str]) -> Vec<Value> {
-        let args = [&["prepare", "--helper", &helper.1], more].concat();
+    fn prepare(&self, helper: &Program, extra: &[&str]) -> Vec<Value> {
+        let args = [&["prepare", "--helper", &helper.1], extra].concat();
         lines(&good(self.dir(), &self.at(&args)))
     }
 
@@ -112,32 +112,35 @@ impl Fixture {
     }
 }
 
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+fn wait_until(condition: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..1200 {
         if holds() {
             return;
         }
         thread::sleep(Duration::from_millis(50));
     }
-    panic!("never: {what}");
+    panic!("never: {condition}");
 }
 
 #[test]
 fn a_helper_makes_the_material_and_may_do_nothing_else() {
     let home = Fixture::new();
-    let (alone, offline) = home.infer();
+    let (answer_alone, offline) = home.infer();
     assert_eq!(offline, 2, "nothing is stored yet");
     let helper = home.helper();
-    let said = home.prepare(&helper, &["--count", "2"]);
-    let got: Vec<&Value> = said.iter().filter(|line| line.get("sealed_bytes").is_some()).collect();
-    assert_eq!((got.len(), home.sealed().len()), (2, 0), "what was delivered is deleted: {said:?}");
-    assert!(got.iter().all(|got| got["sealed_bytes"].as_u64() > got["bytes"].as_u64()), "{said:?}");
+    let report = home.prepare(&helper, &["--count", "2"]);
+    let prepared: Vec<&Value> = report.iter().filter(|line| line.get("sealed_bytes").is_some()).collect();
+    assert_eq!((prepared.len(), home.sealed().len()), (2, 0), "what was delivered is deleted: {report:?}");
+    assert!(
+        prepared.iter().all(|prepared| prepared["sealed_bytes"].as_u64() > prepared["bytes"].as_u64()),
+        "{report:?}"
+    );
     // The server's ledger says whose it is and who made it.
     let halves = home.at_server();
     assert!(halves.len() == 2, "{halves:?}");
     assert!(halves.iter().all(|half| half["maker"] == home.print.as_str()), "{halves:?}");
     assert!(halves.iter().all(|half| half["client"] != home.print.as_str()), "{halves:?}");
-    assert_eq!(home.infer(), (alone, 0), "the same answers, without an offline phase");
+    assert_eq!(home.infer(), (answer_alone, 0), "the same answers, without an offline phase");
     for refused in [&["infer", "two.npy"][..], &["material", "list"], &["prepare"]] {
         let [_, error] =
             bad(home.dir(), &home.at(&[refused, &["--client", "gateway", "--material", "other"]].concat()));
@@ -156,8 +159,8 @@ fn a_helper_makes_the_material_and_may_do_nothing_else() {
 fn what_is_changed_on_the_way_is_refused_and_what_dies_is_ordered_anew() {
     let home = Fixture::new();
     let helper = home.helper();
-    let said = home.prepare(&helper, &["--later"]);
-    assert_eq!(said.last().unwrap()["ordered"], 1, "{said:?}");
+    let output = home.prepare(&helper, &["--later"]);
+    assert_eq!(output.last().unwrap()["ordered"], 1, "{output:?}");
     wait_until("it is made", || home.sealed().len() == 1);
     let path = home.sealed().remove(0);
     let mut bytes = fs::read(&path).unwrap();
@@ -165,30 +168,30 @@ fn what_is_changed_on_the_way_is_refused_and_what_dies_is_ordered_anew() {
     bytes[middle] ^= 1;
     fs::write(&path, bytes).unwrap();
     let fetch = ["prepare", "--helper", &helper.1, "--fetch"];
-    let [said, error] = bad(home.dir(), &home.at(&fetch));
-    assert!(error.contains("not what this helper was ordered to make"), "{said} {error}");
-    assert!(said.contains("\"lost\":1"), "{said} {error}");
+    let [output, error] = bad(home.dir(), &home.at(&fetch));
+    assert!(error.contains("not what this helper was ordered to make"), "{output} {error}");
+    assert!(output.contains("\"lost\":1"), "{output} {error}");
     assert!(home.sealed().is_empty());
     // Its other half goes when the device connects next, and nothing of it is used.
     assert_eq!(home.infer().1, 2);
     assert!(home.at_server().is_empty());
 
-    let said = home.prepare(&helper, &["--later", "--count", "40"]);
-    assert_eq!(said.last().unwrap()["ordered"], 40);
-    let had = said.iter().filter(|line| line.get("sealed_bytes").is_some()).count();
+    let output = home.prepare(&helper, &["--later", "--count", "40"]);
+    assert_eq!(output.last().unwrap()["ordered"], 40);
+    let prepared_count = output.iter().filter(|line| line.get("sealed_bytes").is_some()).count();
     drop(helper);
     let helper = home.helper();
     let fetch = ["prepare", "--helper", &helper.1, "--fetch"];
-    let [said, _] = bad(home.dir(), &home.at(&fetch));
-    let said = lines(&said);
-    let (got, lost) = (said.len() - 1, said.last().unwrap()["lost"].as_u64().unwrap() as usize);
-    assert!(lost > 0, "{had} {got} {lost}");
-    assert!(had + got + lost == 40, "{had} {got} {lost}");
+    let [output, _] = bad(home.dir(), &home.at(&fetch));
+    let output = lines(&output);
+    let (got, lost) = (output.len() - 1, output.last().unwrap()["lost"].as_u64().unwrap() as usize);
+    assert!(lost > 0, "{prepared_count} {got} {lost}");
+    assert!(prepared_count + got + lost == 40, "{prepared_count} {got} {lost}");
     home.prepare(&helper, &["--count", "2"]);
     assert_eq!(home.infer().1, 0);
     let listed = lines(&good(home.dir(), &home.at(&["material", "list"])));
-    assert_eq!(listed.len(), had + got, "what came before it died is there, and no half without its other");
-    assert!(listed.iter().all(|held| held["state"] == "ready"), "{listed:?}");
+    assert_eq!(listed.len(), prepared_count + got, "what came before it died is there, and no half without its other");
+    assert!(listed.iter().all(|material| material["state"] == "ready"), "{listed:?}");
 }
 
 #[test]
@@ -196,16 +199,16 @@ fn a_revoked_helper_is_cut_off_and_what_it_made_is_burnt() {
     let home = Fixture::new();
     let helper = home.helper();
     home.prepare(&helper, &["--count", "2"]);
-    let own = lines(&good(home.dir(), &home.at(&["prepare"])));
-    assert_eq!((home.at_server().len(), own.iter().filter(|line| line.get("id").is_some()).count()), (3, 1));
+    let own_lines = lines(&good(home.dir(), &home.at(&["prepare"])));
+    assert_eq!((home.at_server().len(), own_lines.iter().filter(|line| line.get("id").is_some()).count()), (3, 1));
     fs::write(home.dir().join("access.toml"), format!("[client.{}]\nrevoked = true\n", home.print)).unwrap();
     let hang_up = Command::new("kill").args(["-HUP", &home.server.0.id().to_string()]).status().unwrap();
     assert!(hang_up.success());
     wait_until("its material is burnt", || home.at_server().len() == 1);
     // The helper may find a connection cut that it still had, before it makes another.
     let order = ["prepare", "--helper", &helper.1];
-    let told = [0; 2].map(|_| bad(home.dir(), &home.at(&order))[1].contains("revoked"));
-    assert!(told[1], "the owner is told why");
+    let are_revoked = [0; 2].map(|_| bad(home.dir(), &home.at(&order))[1].contains("revoked"));
+    assert!(are_revoked[1], "the owner is told why");
     let listed = lines(&good(home.dir(), &home.at(&["material", "list"])));
     assert!(listed.len() == 1, "the owner's own stays: {listed:?}");
     assert!(listed[0]["state"] == "ready", "the owner's own stays: {listed:?}");

@@ -88,16 +88,16 @@ fn at_level(machine: &Machine, level: usize, alpha: usize) -> anyhow::Result<Vec
     for form in [KeyForm::Packed, KeyForm::Expanded] {
         keys.hold_as(&context, form)?;
         let e = Evaluator::new(&context, &keys);
-        let mut row = |what: &str, run: &dyn Fn() -> Result<Ciphertext, tacit_he::HeError>| -> anyhow::Result<()> {
+        let mut row = |label: &str, run: &dyn Fn() -> Result<Ciphertext, tacit_he::HeError>| -> anyhow::Result<()> {
             let before = context.counters().read();
             run()?;
-            let did = context.counters().read() - before;
+            let counts = context.counters().read() - before;
             let seconds = best(5, || drop(run()));
-            let least = did.ntts as f64 * machine.ntt_s + did.key_bytes as f64 / machine.memory;
+            let bound_s = counts.ntts as f64 * machine.ntt_s + counts.key_bytes as f64 / machine.memory;
             rows.push(json!({
-                "operation": what, "level": level, "special_primes": alpha, "keys": format!("{form:?}").to_lowercase(),
-                "ms": seconds * 1e3, "ntts": did.ntts, "key_bytes": did.key_bytes,
-                "times_transforms_and_key_reads": (least > 0.0).then(|| seconds / least),
+                "operation": label, "level": level, "special_primes": alpha, "keys": format!("{form:?}").to_lowercase(),
+                "ms": seconds * 1e3, "ntts": counts.ntts, "key_bytes": counts.key_bytes,
+                "times_transforms_and_key_reads": (bound_s > 0.0).then(|| seconds / bound_s),
             }));
             Ok(())
         };
@@ -131,12 +131,12 @@ fn bootstrap(name: &str, method: Method) -> anyhow::Result<Value> {
     let e = Evaluator::new(&context, &keys);
     let before = context.counters().read();
     boot.bootstrap(&e, &a)?;
-    let did = context.counters().read() - before;
+    let counts = context.counters().read() - before;
     let start = Instant::now();
     let fresh = boot.bootstrap(&e, &a)?;
     let seconds = start.elapsed().as_secs_f64();
-    let got = Encoder::new(&context, slots)?.decode(&client.secret.decrypt(&fresh))?;
-    let errors: Vec<f64> = got.iter().zip(&x).map(|(a, b)| (*a - *b).abs()).collect();
+    let decoded = Encoder::new(&context, slots)?.decode(&client.secret.decrypt(&fresh))?;
+    let errors: Vec<f64> = decoded.iter().zip(&x).map(|(a, b)| (*a - *b).abs()).collect();
     let mean = (errors.iter().map(|d| d * d).sum::<f64>() / slots as f64).sqrt();
     let worst = tacit_floats::largest_magnitude(errors.iter().copied());
     Ok(json!({
@@ -144,6 +144,6 @@ fn bootstrap(name: &str, method: Method) -> anyhow::Result<Value> {
         "bits": -mean.log2(), "bits_at_worst": -worst.log2(), "bits_estimated": fresh.precision(),
         "level_out": boot.level_out(), "failure_log2": boot.failure_log2(),
         "keys": keys.len(), "key_bytes": keys.memory_bytes(), "key_generation_s": key_generation_s,
-        "diagonal_bytes": boot.memory_bytes(), "ntts": did.ntts, "key_switches": did.key_switches,
+        "diagonal_bytes": boot.memory_bytes(), "ntts": counts.ntts, "key_switches": counts.key_switches,
     }))
 }

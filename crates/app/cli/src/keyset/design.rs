@@ -90,19 +90,19 @@ impl FromStr for Bytes {
 pub fn run(args: &DesignArgs, as_json: bool) -> anyhow::Result<()> {
     let model = crate::bench::load(&args.file, &args.seal)?;
     let options: Options = args.options.join(",").parse()?;
-    let (rates, how) = if args.fixed_rates { (Rates::default(), FIXED.to_owned()) } else { measured()? };
+    let (rates, rates_source) = if args.fixed_rates { (Rates::default(), FIXED.to_owned()) } else { measured()? };
     let budget = Budget { memory: args.memory.map(|b| b.0), upload: args.upload.map(|b| b.0) };
     let wish = Wish { budget, goal: args.goal, strategy: args.strategy.clone(), rates };
-    let (watch, shown) = print::watch();
-    let found = design(&model, &options, &wish, &watch)?;
-    shown.finish_and_clear();
-    let value = told(&found, &how)?;
-    let written = write(&files(args), &value)?;
+    let (watch, progress_bar) = print::watch();
+    let found_design = design(&model, &options, &wish, &watch)?;
+    progress_bar.finish_and_clear();
+    let value = told(&found_design, &rates_source)?;
+    let paths = write(&files(args), &value)?;
     if as_json {
         return print::json(&value);
     }
-    print::text(&text(&found, &how))?;
-    print::line(&format!("written: {}", written.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")))
+    print::text(&text(&found_design, &rates_source))?;
+    print::line(&format!("written: {}", paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")))
 }
 
 const FIXED: &str = "Seconds are of no machine: a transform counts as 100 us, a product with a key as 30 us, with a plaintext as 10 us, at ring degree 2^16.";
@@ -133,7 +133,7 @@ fn measured() -> anyhow::Result<(Rates, String)> {
         let plain_product_s = best(5, || drop(evaluator.mul_plain(&a, &plain))) / (2 * level) as f64;
         let took = MeasuredOperations { log_degree: LOG, ntt_s, plain_product_s, rotation_s, level, alpha };
         let rates = Rates::measured(&took);
-        let how = format!(
+        let rates_source = format!(
             "Seconds are estimates for one thread: counted transforms and products, times what they take on this machine now, measured at ring \
              degree 2^{LOG}: a transform {:.0} us, a rotation at level {level} with {alpha} special primes {:.1} ms, so that a product with \
              a key and all that comes with it counts {:.0} us; a product with a plaintext {:.0} us; in other rings in proportion.",
@@ -142,7 +142,7 @@ fn measured() -> anyhow::Result<(Rates, String)> {
             rates.product_s * 1e6,
             plain_product_s * 1e6
         );
-        Ok((rates, how))
+        Ok((rates, rates_source))
     })
 }
 
@@ -165,19 +165,19 @@ fn joined(base: &OsStr, text: &str) -> OsString {
     name
 }
 
-fn told(found: &Design, how: &str) -> anyhow::Result<Value> {
-    let mut value = serde_json::to_value(found)?;
-    value["how"] = how.into();
+fn told(found_design: &Design, rates_source: &str) -> anyhow::Result<Value> {
+    let mut value = serde_json::to_value(found_design)?;
+    value["how"] = rates_source.into();
     Ok(value)
 }
 
 fn write(files: &[PathBuf; 2], value: &Value) -> anyhow::Result<[PathBuf; 2]> {
-    let mut shown = value.clone();
+    let mut shortened = value.clone();
     // The problem is input for a solver, and the largest part of the JSON.
-    if let Some(all) = shown.as_object_mut() {
-        all.remove("problem");
+    if let Some(fields) = shortened.as_object_mut() {
+        fields.remove("problem");
     }
-    let html = page::dressed(PAGE).replace("{{data}}", &page::embedded(&shown));
+    let html = page::dressed(PAGE).replace("{{data}}", &page::embedded(&shortened));
     let json = serde_json::to_string_pretty(value)?;
     let (title, [json_file, html_file]) = (Alike::Holds(TITLE), files);
     output::check(html_file, title)?;
@@ -186,19 +186,19 @@ fn write(files: &[PathBuf; 2], value: &Value) -> anyhow::Result<[PathBuf; 2]> {
     Ok(files.clone())
 }
 
-fn text(found: &Design, how: &str) -> String {
-    let (set, log_degree) = &found.parameters;
-    let mut out = format!("{}: parameters {set}, ring degree 2^{log_degree}\n\n", found.model);
-    let mut line = |text: String| writeln!(out, "{text}").expect("a string takes all text");
+fn text(found_design: &Design, rates_source: &str) -> String {
+    let (set, log_degree) = &found_design.parameters;
+    let mut text_lines = format!("{}: parameters {set}, ring degree 2^{log_degree}\n\n", found_design.model);
+    let mut line = |text: String| writeln!(text_lines, "{text}").expect("a string takes all text");
     line(format!("{:<32} {:<10} {:>5} {:>9} {:>9}  distances", "node", "step", "level", "diagonals", "rotations"));
-    for step in &found.steps {
+    for step in &found_design.steps {
         let name: String = step.node.chars().take(32).collect();
-        let shown: Vec<String> = step.rotations.iter().take(6).map(ToString::to_string).collect();
-        let more = if step.rotations.len() > 6 { " .." } else { "" };
+        let rotations: Vec<String> = step.rotations.iter().take(6).map(ToString::to_string).collect();
+        let ellipsis = if step.rotations.len() > 6 { " .." } else { "" };
         let boots = if step.bootstrapped { "  (bootstrapped)" } else { "" };
-        let (distances, count) = (shown.join(" "), step.rotations.len());
+        let (distances, count) = (rotations.join(" "), step.rotations.len());
         line(format!(
-            "{name:<32} {:<10} {:>5} {:>9} {count:>9}  {distances}{more}{boots}",
+            "{name:<32} {:<10} {:>5} {:>9} {count:>9}  {distances}{ellipsis}{boots}",
             step.step, step.level, step.diagonals
         ));
     }
@@ -206,19 +206,19 @@ fn text(found: &Design, how: &str) -> String {
         "\n{:<30} {:<8} {:>5} {:>9} {:>9} {:>9} {:>10} {:>9}",
         "key set", "", "keys", "GB", "GB server", "rotations", "transforms", "seconds"
     ));
-    for choice in &found.choices {
+    for choice in &found_design.choices {
         line(choice.to_string());
     }
-    let chosen = &found.choices[found.chosen];
+    let chosen = &found_design.choices[found_design.chosen];
     line(match &chosen.options {
         Some(options) => format!("\nchosen: {}, served with `-O {options}`", chosen.name),
         None => format!("\nlooked at: {}; it is computed only, the back end does not run it", chosen.name),
     });
     line(format!("{}.", chosen.about));
     let mut states: Vec<(&str, usize, u64)> = Vec::new();
-    for key in &found.keys {
+    for key in &found_design.keys {
         let kind = key.reason.split(" of ").next().unwrap_or(&key.reason);
-        match states.iter_mut().find(|(of, ..)| *of == kind) {
+        match states.iter_mut().find(|(state_kind, ..)| *state_kind == kind) {
             Some((_, count, bytes)) => (*count, *bytes) = (*count + 1, *bytes + key.bytes),
             None => states.push((kind, 1, key.bytes)),
         }
@@ -226,16 +226,16 @@ fn text(found: &Design, how: &str) -> String {
     for (kind, count, bytes) in states {
         line(format!("  {count:>4} keys, {:>9}, uploaded and resident: {kind}", print::bytes(bytes)));
     }
-    for chain in &found.chains {
+    for chain in &found_design.chains {
         line(format!(
             "  chained at level {}: {} distances by {:?}, {} key switches",
             chain.level, chain.distances, chain.by, chain.switches
         ));
     }
-    line(format!("\nbetween fewest bytes and least time: {} sets that run (in the files)", found.front.len()));
+    line(format!("\nbetween fewest bytes and least time: {} sets that run (in the files)", found_design.front.len()));
     line("Bytes are of seeded, packed keys; bytes at the server include encoded weights and the values of a step. Rotations and transforms are those of linear steps.".into());
-    line(how.into());
-    out
+    line(rates_source.into());
+    text_lines
 }
 
 #[cfg(test)]
@@ -244,8 +244,8 @@ mod tests {
 
     #[test]
     fn bytes_have_units() {
-        for (text, wanted) in [("800MB", 800_000_000), ("1.5GB", 1_500_000_000), ("2KiB", 2048), ("7", 7)] {
-            assert_eq!(text.parse(), Ok(Bytes(wanted)));
+        for (text, expected) in [("800MB", 800_000_000), ("1.5GB", 1_500_000_000), ("2KiB", 2048), ("7", 7)] {
+            assert_eq!(text.parse(), Ok(Bytes(expected)));
         }
         assert!("8 GB".parse::<Bytes>().is_err());
         assert!("GB".parse::<Bytes>().is_err());

@@ -46,12 +46,12 @@ pub fn list(args: &ListArgs, as_json: bool) -> anyhow::Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     for Upload { name, bytes, is_whole, created, used, offered, .. } in &uploads {
         let (name, state) = (print::hex(name), if *is_whole { "whole" } else { "partial" });
-        let [age, idle] = [created, used].map(|then| now.saturating_sub(*then));
+        let [age, idle] = [created, used].map(|time| now.saturating_sub(*time));
         if as_json {
             let model = offered.as_ref().map(|offered| &offered.model);
-            let of =
+            let of_limit =
                 json!({"name": name, "state": state, "bytes": bytes, "age_s": age, "idle_s": idle, "model": model});
-            print::line(&of.to_string())?;
+            print::line(&of_limit.to_string())?;
             continue;
         }
         let model = offered.as_ref().map_or("no longer on offer", |offered| &offered.model);
@@ -72,11 +72,12 @@ pub fn delete(args: &DeleteArgs, as_json: bool) -> anyhow::Result<()> {
         true => connected.with_context(|| format!("secrets deleted here: {secrets}; no keys deleted at the server"))?,
         false => connected?,
     };
-    for wanted in &args.names {
-        let found = uploads.iter().filter(|upload| print::hex(&upload.name).starts_with(wanted.as_str())).count();
+    for prefix in &args.names {
+        let matches_found =
+            uploads.iter().filter(|upload| print::hex(&upload.name).starts_with(prefix.as_str())).count();
         anyhow::ensure!(
-            found == 1,
-            "{found} key sets have a name that begins with `{wanted}`: see `tacit keyset list`"
+            matches_found == 1,
+            "{matches_found} key sets have a name that begins with `{prefix}`: see `tacit keyset list`"
         );
     }
     uploads.retain(|upload| args.all || args.names.iter().any(|name| print::hex(&upload.name).starts_with(name)));

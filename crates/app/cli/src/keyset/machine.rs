@@ -25,12 +25,12 @@ pub struct Machine {
 
 /// Returns the shortest of at least `runs` runs, repeated for at least a tenth of a second.
 pub fn best(runs: usize, mut run: impl FnMut()) -> f64 {
-    let (start, mut best, mut done) = (Instant::now(), Duration::MAX, 0);
-    while done < runs || start.elapsed() < Duration::from_millis(100) {
-        let one = Instant::now();
+    let (start, mut best, mut rounds) = (Instant::now(), Duration::MAX, 0);
+    while rounds < runs || start.elapsed() < Duration::from_millis(100) {
+        let start_of_round = Instant::now();
         run();
-        best = best.min(one.elapsed());
-        done += 1;
+        best = best.min(start_of_round.elapsed());
+        rounds += 1;
     }
     best.as_secs_f64()
 }
@@ -62,14 +62,14 @@ impl Machine {
         let primes = primes();
         let table = NttTable::new(degree, primes[0])?;
         let words: Vec<u64> = (0..degree as u64).map(|i| primes[0].reduce(i * 0x9E37_79B9)).collect();
-        let (from, mut to) = (vec![1u64; COPY], vec![0u64; COPY]);
-        let memory = 16.0 * COPY as f64 / best(3, || black_box(&mut to).copy_from_slice(&from));
+        let (source, mut target) = (vec![1u64; COPY], vec![0u64; COPY]);
+        let memory = 16.0 * COPY as f64 / best(3, || black_box(&mut target).copy_from_slice(&source));
         let conversion = Conversion::new(&primes[..SOURCES], &primes[SOURCES..])?;
         let residues = vec![words; SOURCES];
         let residues: Vec<&[u64]> = residues.iter().map(Vec::as_slice).collect();
-        let mut out = vec![vec![0; degree]; TARGETS];
-        let mut out: Vec<&mut [u64]> = out.iter_mut().map(Vec::as_mut_slice).collect();
-        let seconds = best(5, || conversion.apply(&residues, black_box(&mut out)));
+        let mut targets = vec![vec![0; degree]; TARGETS];
+        let mut targets: Vec<&mut [u64]> = targets.iter_mut().map(Vec::as_mut_slice).collect();
+        let seconds = best(5, || conversion.apply(&residues, black_box(&mut targets)));
         let products = (degree * SOURCES * TARGETS) as f64;
         Ok(Self { ntt_s: ntt_s(degree)?, memory, conversion: products / seconds, kernel: table.kernel_name() })
     }

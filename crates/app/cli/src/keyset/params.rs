@@ -98,10 +98,10 @@ fn show(set: &Value) -> anyhow::Result<()> {
         print::line(&format!("  a bootstrap fails with 2^{failure}"))?;
     }
     for check in set["security"].as_array().into_iter().flatten() {
-        let what = check["what"].as_str().unwrap_or("?");
+        let subject = check["what"].as_str().unwrap_or("?");
         let secret = check["secret"].as_str().unwrap_or("?");
         let bits = check["modulus_bits"].as_f64().unwrap_or(f64::NAN);
-        print::line(&format!("  {what} ({secret} secret): {bits:.1} of at most {} bits", check["most_bits"]))?;
+        print::line(&format!("  {subject} ({secret} secret): {bits:.1} of at most {} bits", check["most_bits"]))?;
     }
     for key in set["keys"].as_array().into_iter().flatten() {
         let bytes = print::bytes(key["key_bytes"].as_u64().unwrap_or(0));

@@ -150,8 +150,8 @@ pub fn write(folder: &Path, model: &Path, seal: &SealArgs, plan: &Plan) -> anyho
 }
 
 /// Returns the first lines of a script.
-fn head(model: &str, who: &str, needs: &str) -> String {
-    format!("#!/bin/sh\n# The {who}{HEAD}{model}. Needs: {needs}\nset -eu\n")
+fn head(model: &str, party: &str, needs: &str) -> String {
+    format!("#!/bin/sh\n# The {party}{HEAD}{model}. Needs: {needs}\nset -eu\n")
 }
 
 /// Whether a file in an unmarked folder was written by version 0.1, or made by its scripts.

@@ -101,9 +101,9 @@ impl FromStr for IdleHours {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let hours = text.split_once('-').and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
+        let hours = text.split_once('-').and_then(|(start, end)| Some((start.parse().ok()?, end.parse().ok()?)));
         match hours {
-            Some((from, to)) if from < 24 && to <= 24 => Ok(Self { from, to }),
+            Some((start, end)) if start < 24 && end <= 24 => Ok(Self { from: start, to: end }),
             _ => Err("two hours of the day, for example 22-6".into()),
         }
     }
@@ -214,9 +214,9 @@ impl FromStr for Price {
 
 impl Price {
     /// Combines the prices; none if none was given. Fails unless core and gigabyte are both given.
-    pub fn all(given: &[Self]) -> anyhow::Result<Option<Prices>> {
+    pub fn all(prices: &[Self]) -> anyhow::Result<Option<Prices>> {
         let (mut core, mut gigabyte, mut idle_gigabyte) = (None, None, None);
-        for price in given {
+        for price in prices {
             match *price {
                 Self::CoreHour(price) => core = Some(price),
                 Self::Gigabyte(price) => gigabyte = Some(price),
@@ -241,8 +241,8 @@ mod tests {
         assert_eq!((link.up_bits, link.down_bits, link.rtt_s), (15e6, 30e6, 0.002));
         let lte = "lte".parse::<Link>().map(|l| l.0).unwrap();
         assert_eq!((lte.name.as_str(), lte.rtt_s), ("lte", 0.07));
-        for wrong in ["", "fast", "20mbit/", "20mbit/40", "0mbit/1ms", "/40ms", "20mbit:/1ms"] {
-            assert!(wrong.parse::<Link>().is_err(), "{wrong}");
+        for text in ["", "fast", "20mbit/", "20mbit/40", "0mbit/1ms", "/40ms", "20mbit:/1ms"] {
+            assert!(text.parse::<Link>().is_err(), "{text}");
         }
     }
 
@@ -250,7 +250,7 @@ mod tests {
     fn limits_and_rates_have_units() {
         assert!(matches!("memory=1.5MiB".parse(), Ok(Limit::Memory(1_572_864))));
         assert!(matches!("trust=dealer".parse(), Ok(Limit::Dealer(true))));
-        for wrong in [
+        for text in [
             "memory=1",
             "memory=-1MB",
             "online=1",
@@ -260,19 +260,19 @@ mod tests {
             "bytes=1e30GB",
             "agreement=2",
         ] {
-            assert!(wrong.parse::<Limit>().is_err(), "{wrong}");
+            assert!(text.parse::<Limit>().is_err(), "{text}");
         }
         assert_eq!("10/hour".parse::<Requests>().map(|r| r.per_day), Ok(240.0));
-        for wrong in ["10", "x/day", "0/day", "-1/day", "nan/day", "1/year"] {
-            assert!(wrong.parse::<Requests>().is_err(), "{wrong}");
+        for text in ["10", "x/day", "0/day", "-1/day", "nan/day", "1/year"] {
+            assert!(text.parse::<Requests>().is_err(), "{text}");
         }
         assert!(Price::all(&["gb=1".parse().unwrap()]).is_err());
         assert!(Price::all(&["idle-gb=1".parse().unwrap()]).is_err());
         assert!(matches!("rate=10mbit".parse(), Ok(Limit::Rate(rate)) if rate.bits_per_second() == 10_000_000));
         let hours = |text: &str| text.parse::<IdleHours>().map(|hours| hours.seconds() / 3600.0);
         assert_eq!((hours("22-6"), hours("0-24"), hours("9-10"), hours("7-7")), (Ok(8.0), Ok(24.0), Ok(1.0), Ok(24.0)));
-        for wrong in ["", "22", "24-1", "1-25", "a-b", "-1-3"] {
-            assert!(hours(wrong).is_err(), "{wrong}");
+        for text in ["", "22", "24-1", "1-25", "a-b", "-1-3"] {
+            assert!(hours(text).is_err(), "{text}");
         }
     }
 }

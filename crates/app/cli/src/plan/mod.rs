@@ -120,8 +120,8 @@ pub struct Args {
 }
 
 /// Help text of an option that takes a device.
-fn devices(whose: &str) -> String {
-    format!("{whose}: {}", Device::listed())
+fn devices(party: &str) -> String {
+    format!("{party}: {}", Device::listed())
 }
 
 /// Options that move work between the parties, tried in addition to the defaults if the client's
@@ -157,8 +157,8 @@ struct Ways {
     idle: Option<IdleHours>,
 }
 
-fn as_text<S: serde::Serializer>(rate: &Option<Rate>, to: S) -> Result<S::Ok, S::Error> {
-    rate.map(|rate| rate.to_string()).serialize(to)
+fn as_text<S: serde::Serializer>(rate: &Option<Rate>, serializer: S) -> Result<S::Ok, S::Error> {
+    rate.map(|rate| rate.to_string()).serialize(serializer)
 }
 
 /// The question and its answer.
@@ -172,11 +172,11 @@ struct Plan {
 }
 
 pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
-    let asked = args.asked()?;
+    let question = args.asked()?;
     if let Some(address) = args.serve {
-        return page::serve(&asked, address, as_json);
+        return page::serve(&question, address, as_json);
     }
-    let plan = asked.plan()?;
+    let plan = question.plan()?;
     let mut value = plan.json();
     if !args.cells.is_empty() {
         value["cells"] = plan.cells(&args.cells);
@@ -219,9 +219,9 @@ impl Args {
         let (limits, usage) = (self.work.within(Limit::all(&self.limits)), self.usage()?);
         let model = crate::bench::load(&self.model, &self.seal)?;
         let shifting: &[&str] = if self.work.is_asked() { &SHIFTING } else { &[] };
-        let more = shifting.iter().chain(&KEY_SETS).map(|text| (*text).to_owned());
-        let tries: Vec<String> = self.tries.iter().cloned().chain(more).collect();
-        let (offers, refused) = offers::of(&model, &tries)?;
+        let defaults = shifting.iter().chain(&KEY_SETS).map(|text| (*text).to_owned());
+        let option_texts: Vec<String> = self.tries.iter().cloned().chain(defaults).collect();
+        let (offers, refused) = offers::of(&model, &option_texts)?;
         let model = model.interface.name.clone();
         let question = Question { offers: &offers, goal: self.goal, limits, usage };
         let (goal, limits) = self.work.wish().asks(&question, &setting)?;
@@ -285,20 +285,20 @@ impl Plan {
     fn cells(&self, links: &[Link]) -> serde_json::Value {
         let mut cells = Vec::new();
         for offer in &self.asked.offers {
-            for at in 0..links.len() {
-                cells.extend([1, 2].map(|threads| self.cell(offer, links, at, threads)));
+            for index in 0..links.len() {
+                cells.extend([1, 2].map(|threads| self.cell(offer, links, index, threads)));
             }
         }
         cells.into()
     }
 
     /// Predicts an offer over the link at index `at`.
-    fn cell(&self, offer: &Offer, links: &[Link], at: usize, threads: u32) -> serde_json::Value {
-        let link = links[at].0.clone();
+    fn cell(&self, offer: &Offer, links: &[Link], index: usize, threads: u32) -> serde_json::Value {
+        let link = links[index].0.clone();
         let setting = Setting { client_threads: threads, server_threads: threads, link, ..self.asked.setting.clone() };
         let predicted = Prediction::of(&offer.backend, &offer.costs, &setting);
         let bytes: BTreeMap<Phase, u64> = Phase::ALL.map(|phase| (phase, offer.costs.of(phase).bytes())).into();
-        json!({"backend": offer.backend, "options": offer.options, "threads": threads, "link": at, "predicted": predicted,
+        json!({"backend": offer.backend, "options": offer.options, "threads": threads, "link": index, "predicted": predicted,
             "bytes": bytes, "costs": offer.costs})
     }
 
@@ -330,16 +330,16 @@ impl Plan {
 
 /// Limits that are not given do not apply; only a dealer needs `trust=dealer`.
 impl Limit {
-    fn all(given: &[Self]) -> Limits {
+    fn all(limits_given: &[Self]) -> Limits {
         let mut limits = Limits::default();
-        for limit in given {
+        for limit in limits_given {
             match *limit {
                 Self::Memory(bytes) => limits.memory = Some(bytes),
                 Self::Online(seconds) => limits.online_s = Some(seconds),
                 Self::Upload(bytes) => limits.upload = Some(bytes),
                 Self::Bytes(bytes) => limits.bytes = Some(bytes),
                 Self::Agreement(share) => limits.agreement = Some(share),
-                Self::Dealer(may) => limits.dealer = may,
+                Self::Dealer(is_allowed) => limits.dealer = is_allowed,
                 // A cap on the link changes the link, see `Args::link`.
                 Self::Rate(_) => {}
             }

@@ -6,16 +6,16 @@ use tacit_graph::Model;
 use tacit_plan::{Choice, LOCAL, Offer};
 
 /// Returns the offers, and the back ends that refuse the model, with reasons.
-pub fn of(model: &Model, tries: &[String]) -> anyhow::Result<(Vec<Offer>, Vec<String>)> {
+pub fn of(model: &Model, option_texts: &[String]) -> anyhow::Result<(Vec<Offer>, Vec<String>)> {
     let registry = Registry::standard();
-    let mut tried = vec![Options::default()];
-    for text in tries {
-        tried.push(text.parse()?);
+    let mut option_sets = vec![Options::default()];
+    for text in option_texts {
+        option_sets.push(text.parse()?);
     }
     let (mut offers, mut refused) = (Vec::new(), Vec::new());
     let (watch, bar) = print::watch();
     for backend in registry.iter() {
-        for options in &tried {
+        for options in &option_sets {
             bar.set_message(format!("lowering for {}", backend.id()));
             let text = options.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",");
             match backend.lower_watched(model, options, &watch) {
@@ -29,10 +29,10 @@ pub fn of(model: &Model, tries: &[String]) -> anyhow::Result<(Vec<Offer>, Vec<St
                 // A back end that does not know an option has no offer with it.
                 Err(BackendError::Option { .. }) if !text.is_empty() => {}
                 Err(error) => {
-                    let said = format!("{}: {error}", backend.id());
+                    let reason = format!("{}: {error}", backend.id());
                     // List the same reason once for all options.
-                    if !refused.contains(&said) {
-                        refused.push(said);
+                    if !refused.contains(&reason) {
+                        refused.push(reason);
                     }
                 }
             }
@@ -63,13 +63,13 @@ fn agreement(report: &Value) -> Option<f64> {
 /// Returns the first of two counts as a share of the second.
 fn counted(counts: &Value) -> Option<f64> {
     match (counts[0].as_f64(), counts[1].as_f64()) {
-        (Some(same), Some(all)) if all > 0.0 => Some(same / all),
+        (Some(agreeing), Some(total)) if total > 0.0 => Some(agreeing / total),
         _ => None,
     }
 }
 
 /// Lists the offers that the calibrations do not cover.
 pub fn without_calibration(offers: &[Offer], ranked: &[Choice]) -> Vec<String> {
-    let missing = offers.iter().enumerate().filter(|(at, _)| !ranked.iter().any(|choice| choice.offer == *at));
+    let missing = offers.iter().enumerate().filter(|(index, _)| !ranked.iter().any(|choice| choice.offer == *index));
     missing.map(|(_, offer)| format!("{}: the calibrations in use say nothing of it", offer.backend)).collect()
 }

@@ -21,14 +21,14 @@ const MAX_HEADERS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Answers requests until the process ends.
-pub fn serve(asked: &Asked, address: SocketAddr, as_json: bool) -> anyhow::Result<()> {
+pub fn serve(question: &Asked, address: SocketAddr, as_json: bool) -> anyhow::Result<()> {
     if !address.ip().is_loopback() {
         bail!(
             "{address} is no address of this machine alone: the page shows the model's costs, so give a loopback address"
         );
     }
     // Report a failing plan now instead of to the first browser.
-    asked.clone().plan()?;
+    question.clone().plan()?;
     let listener = TcpListener::bind(address).map_err(|e| NetError::listening(address, "--serve", &e))?;
     let address = listener.local_addr().context("the page's address")?;
     match as_json {
@@ -40,8 +40,8 @@ pub fn serve(asked: &Asked, address: SocketAddr, as_json: bool) -> anyhow::Resul
         for stream in listener.incoming() {
             // A thread each: browsers open connections before they need them. One that fails, such as
             // one that the browser has closed, concerns no other.
-            let answering =
-                stream.and_then(|stream| thread::Builder::new().spawn_scoped(scope, || respond(asked, &hosts, stream)));
+            let answering = stream
+                .and_then(|stream| thread::Builder::new().spawn_scoped(scope, || respond(question, &hosts, stream)));
             if answering.is_err() {
                 // The process has too many files or threads.
                 thread::sleep(Duration::from_millis(100));
@@ -55,7 +55,7 @@ pub fn serve(asked: &Asked, address: SocketAddr, as_json: bool) -> anyhow::Resul
 ///
 /// # Errors
 /// The browser left, or sends no request.
-fn respond(asked: &Asked, hosts: &[String], mut stream: TcpStream) -> anyhow::Result<()> {
+fn respond(question: &Asked, hosts: &[String], mut stream: TcpStream) -> anyhow::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut bytes = vec![0; MAX_REQUEST];
@@ -67,8 +67,8 @@ fn respond(asked: &Asked, hosts: &[String], mut stream: TcpStream) -> anyhow::Re
         let mut headers = [EMPTY_HEADER; MAX_HEADERS];
         let mut request = Request::new(&mut headers);
         if request.parse(&bytes[..filled])?.is_complete() {
-            let told = answer(asked, hosts, &Asking::of(&request))?;
-            return Ok(stream.write_all(&told.response())?);
+            let reply = answer(question, hosts, &Asking::of(&request))?;
+            return Ok(stream.write_all(&reply.response())?);
         }
     }
 }
@@ -103,8 +103,8 @@ impl<'a> Asking<'a> {
 
 /// Returns all values of a header; empty for one that is no text.
 fn values<'a>(request: &Request<'_, 'a>, name: &str) -> Vec<&'a str> {
-    let named = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
-    named.map(|header| str::from_utf8(header.value).unwrap_or_default()).collect()
+    let values = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
+    values.map(|header| str::from_utf8(header.value).unwrap_or_default()).collect()
 }
 
 /// An answer.
@@ -140,7 +140,7 @@ impl Told {
 
 /// # Errors
 /// The operating system gives no randomness.
-fn answer(asked: &Asked, hosts: &[String], asking: &Asking<'_>) -> anyhow::Result<Told> {
+fn answer(question: &Asked, hosts: &[String], asking: &Asking<'_>) -> anyhow::Result<Told> {
     // DNS rebinding: a page under another name that resolves to this address would pass for this
     // page otherwise.
     if asking.hosts.len() != 1 || !asking.hosts.iter().all(|name| is_own(hosts, name)) {
@@ -160,7 +160,7 @@ fn answer(asked: &Asked, hosts: &[String], asking: &Asking<'_>) -> anyhow::Resul
     }
     match path {
         "/" => page(),
-        "/plan" => Ok(match with(asked.clone(), query).map_err(anyhow::Error::msg).and_then(Asked::plan) {
+        "/plan" => Ok(match with(question.clone(), query).map_err(anyhow::Error::msg).and_then(Asked::plan) {
             Ok(plan) => Told::json(200, &plan.json()),
             Err(error) => Told::error(400, error),
         }),
@@ -187,30 +187,30 @@ fn page() -> anyhow::Result<Told> {
 
 /// Returns the question with the sliders' values:
 /// `rate=20&rtt=40&weight=0.1&memory=400&trust=dealer&goal=latency`.
-fn with(mut asked: Asked, query: &str) -> Result<Asked, String> {
-    let link = &mut asked.setting.link;
+fn with(mut question: Asked, query: &str) -> Result<Asked, String> {
+    let link = &mut question.setting.link;
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').ok_or("write KEY=VALUE")?;
         match key {
             "rate" => *link = link.at_rate(1e6 * within(key, value, 1e-3, 1e5)?),
             "rtt" => *link = link.at_rtt(1e-3 * within(key, value, 0.0, 1e5)?),
-            "weight" => asked.usage.joule_s = within(key, value, 0.0, 1e6)?,
-            "memory" => asked.limits.memory = Some((1e6 * within(key, value, 0.1, 1e7)?) as u64),
-            "goal" => asked.goal = value.parse().map_err(|e: tacit_plan::PlanError| e.to_string())?,
-            "trust" if value == "dealer" => asked.limits.dealer = true,
-            "trust" if value == "two-party" => asked.limits.dealer = false,
+            "weight" => question.usage.joule_s = within(key, value, 0.0, 1e6)?,
+            "memory" => question.limits.memory = Some((1e6 * within(key, value, 0.1, 1e7)?) as u64),
+            "goal" => question.goal = value.parse().map_err(|e: tacit_plan::PlanError| e.to_string())?,
+            "trust" if value == "dealer" => question.limits.dealer = true,
+            "trust" if value == "two-party" => question.limits.dealer = false,
             _ => return Err(format!("{key}={value} is not known; there are rate, rtt, weight, memory, trust, goal")),
         }
     }
     link.name = format!("{:.3} Mbit/s, {:.3} ms", link.up_bits.min(link.down_bits) / 1e6, 1e3 * link.rtt_s);
-    Ok(asked)
+    Ok(question)
 }
 
 /// Parses a number in a range.
-fn within(key: &str, text: &str, least: f64, most: f64) -> Result<f64, String> {
+fn within(key: &str, text: &str, min: f64, max: f64) -> Result<f64, String> {
     match f64::from_str(text) {
-        Ok(value) if (least..=most).contains(&value) => Ok(value),
-        _ => Err(format!("{key} is a number from {least} to {most}")),
+        Ok(value) if (min..=max).contains(&value) => Ok(value),
+        _ => Err(format!("{key} is a number from {min} to {max}")),
     }
 }
 
@@ -221,7 +221,7 @@ mod tests {
     use tacit_graph::import::{ImportOptions, import};
     use tacit_plan::{Device, Goal, Limits, Link, Setting, Usage};
 
-    fn asked() -> Asked {
+    fn sample_question() -> Asked {
         let network = tacit_graph::zoo::build("tiny-mlp", 1).unwrap();
         let model = import(&network, &ImportOptions::default()).unwrap().model;
         let (offers, refused) = super::super::offers::of(&model, &[]).unwrap();
@@ -242,10 +242,10 @@ mod tests {
         }
     }
 
-    fn ask(asked: &Asked, target: &str, hosts: &[&str], origins: &[&str]) -> (u16, String) {
+    fn ask(question: &Asked, target: &str, hosts: &[&str], origins: &[&str]) -> (u16, String) {
         let asking = Asking { get: true, target, hosts: hosts.to_vec(), origins: origins.to_vec(), sites: Vec::new() };
-        let told = answer(asked, &names("127.0.0.1:81".parse().unwrap()), &asking).unwrap();
-        (told.code, told.body)
+        let response = answer(question, &names("127.0.0.1:81".parse().unwrap()), &asking).unwrap();
+        (response.code, response.body)
     }
 
     #[test]
@@ -257,11 +257,11 @@ mod tests {
 
     #[test]
     fn other_sites_cannot_make_it_work() {
-        let asked = asked();
+        let question = sample_question();
         let code = |target, site| {
             let sites = vec![site];
             let asking = Asking { get: true, target, hosts: vec!["localhost"], origins: Vec::new(), sites };
-            answer(&asked, &["localhost".into()], &asking).unwrap().code
+            answer(&question, &["localhost".into()], &asking).unwrap().code
         };
         assert_eq!(
             ["same-origin", "none", "same-site", "cross-site"].map(|site| code("/plan", site)),
@@ -272,10 +272,10 @@ mod tests {
 
     #[test]
     fn only_its_own_page_is_answered() {
-        let asked = asked();
-        let own = ["localhost:81"];
-        assert_eq!(ask(&asked, "/", &own, &[]).0, 200);
-        assert_eq!(ask(&asked, "/plan", &own, &["http://localhost:81"]).0, 200);
+        let question = sample_question();
+        let hosts = ["localhost:81"];
+        assert_eq!(ask(&question, "/", &hosts, &[]).0, 200);
+        assert_eq!(ask(&question, "/plan", &hosts, &["http://localhost:81"]).0, 200);
         for hosts in [
             &[][..],
             &["evil.example"],
@@ -283,21 +283,21 @@ mod tests {
             &["localhost:81", "evil.example"],
             &["localhost:81", "localhost:81"],
         ] {
-            assert_eq!(ask(&asked, "/plan", hosts, &[]).0, 403, "{hosts:?}");
+            assert_eq!(ask(&question, "/plan", hosts, &[]).0, 403, "{hosts:?}");
         }
         for origin in ["http://evil.example", "null", "https://localhost:81", "http://localhost"] {
-            assert_eq!(ask(&asked, "/plan", &own, &[origin]).0, 403, "{origin}");
+            assert_eq!(ask(&question, "/plan", &hosts, &[origin]).0, 403, "{origin}");
         }
-        assert_eq!(ask(&asked, "/else", &own, &[]).0, 404);
-        let asking = Asking { get: false, target: "/", hosts: own.to_vec(), origins: Vec::new(), sites: Vec::new() };
-        assert_eq!(answer(&asked, &["localhost:81".into()], &asking).unwrap().code, 405);
+        assert_eq!(ask(&question, "/else", &hosts, &[]).0, 404);
+        let asking = Asking { get: false, target: "/", hosts: hosts.to_vec(), origins: Vec::new(), sites: Vec::new() };
+        assert_eq!(answer(&question, &["localhost:81".into()], &asking).unwrap().code, 405);
     }
 
     #[test]
     fn sliders_ask_the_planner() {
-        let asked = asked();
+        let question = sample_question();
         let plan = |query: &str| {
-            let (code, body) = ask(&asked, &format!("/plan?{query}"), &["localhost:81"], &[]);
+            let (code, body) = ask(&question, &format!("/plan?{query}"), &["localhost:81"], &[]);
             assert_eq!(code, 200, "{query}: {body}");
             serde_json::from_str::<Value>(&body).unwrap()
         };
@@ -310,7 +310,7 @@ mod tests {
         let small = plan("memory=0.1");
         let objection = small["ranked"][0]["choice"]["objections"].to_string();
         assert!(objection.contains("the client needs"), "{objection}");
-        for wrong in [
+        for query in [
             "rate=0",
             "rate=x",
             "rtt=-1",
@@ -322,14 +322,14 @@ mod tests {
             "goal=fun",
             "goal=money",
         ] {
-            let (code, body) = ask(&asked, &format!("/plan?{wrong}"), &["localhost:81"], &[]);
-            assert_eq!(code, 400, "{wrong}: {body}");
+            let (code, body) = ask(&question, &format!("/plan?{query}"), &["localhost:81"], &[]);
+            assert_eq!(code, 400, "{query}: {body}");
         }
     }
 
     #[test]
     fn only_this_machine_is_listened_to() {
-        let error = serve(&asked(), "0.0.0.0:0".parse().unwrap(), false).unwrap_err().to_string();
+        let error = serve(&sample_question(), "0.0.0.0:0".parse().unwrap(), false).unwrap_err().to_string();
         assert!(error.contains("loopback"), "{error}");
     }
 }

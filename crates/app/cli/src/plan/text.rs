@@ -13,8 +13,8 @@ use tacit_plan::{Checked, Choice, Goal, Offer};
 
 /// Formats the plan as text with a line end.
 pub fn of(plan: &Plan, model: &Path, seal: &SealArgs) -> String {
-    let mut out = String::new();
-    let mut line = |text: String| writeln!(out, "{text}").expect("a string takes everything");
+    let mut report_text = String::new();
+    let mut line = |text: String| writeln!(report_text, "{text}").expect("a string takes everything");
     let (client, server, link) =
         (&plan.asked.setting.client.name, &plan.asked.setting.server.name, &plan.asked.setting.link.name);
     line(format!("{} for {client} and {server} over {link}, best {} first", plan.asked.model, plan.asked.goal));
@@ -26,7 +26,7 @@ pub fn of(plan: &Plan, model: &Path, seal: &SealArgs) -> String {
     }
     let Some(best) = plan.best() else {
         line("no private back end is within the limits; the table shows the needs of each back end".into());
-        return out;
+        return report_text;
     };
     let offer = plan.offer(best);
     line(String::new());
@@ -52,7 +52,7 @@ pub fn of(plan: &Plan, model: &Path, seal: &SealArgs) -> String {
     for command in applied.client() {
         line(format!("client$ {command}"));
     }
-    out
+    report_text
 }
 
 fn name(offer: &Offer) -> String {
@@ -176,13 +176,13 @@ fn why(plan: &Plan, best: &Choice) -> String {
     if p.offline.wall_s > 0.0 {
         write!(text, ", material for it before that {}", parts(&p.offline)).expect("a string takes everything");
         let Sides { client, server } = best.pool_bytes.map(print::bytes);
-        let all = seconds(f64::from(best.pool) * p.offline.wall_s);
+        let pool_s = seconds(f64::from(best.pool) * p.offline.wall_s);
         let busy = plan.asked.usage.per_day * p.offline.wall_s;
         let when = match plan.asked.usage.idle_s {
             Some(idle) => format!("in the idle hours, of which a day's takes {:.1} %", 100.0 * busy / idle),
             None => format!("when the link is idle or cheap: {:.1} % of the day", 100.0 * busy / 86_400.0),
         };
-        write!(text, ". Keep material for {} (client {client}, server {server}; {all} to make, {when})", best.pool)
+        write!(text, ". Keep material for {} (client {client}, server {server}; {pool_s} to make, {when})", best.pool)
             .expect("a string takes everything");
     }
     text
@@ -205,13 +205,13 @@ fn changes(plan: &Plan) -> Vec<String> {
 
 /// Formats the line of a knob.
 fn change(plan: &Plan, varied: &Varied) -> String {
-    let (what, unit) = unit(varied.knob);
+    let (quantity, unit) = unit(varied.knob);
     let [low, high] = varied.score.map(|s| s.map_or("nothing".into(), |s| score(plan.asked.goal, s)));
-    let who = match varied.reigns.as_slice() {
+    let winners = match varied.reigns.as_slice() {
         [_] => "the same is best everywhere".into(),
         several => several.iter().map(|reign| best_from(plan, reign, unit)).collect::<Vec<_>>().join(", "),
     };
-    format!("  {what} {}{unit}: {low} at a quarter, {high} at four times; {who}", figure(varied.at))
+    format!("  {quantity} {}{unit}: {low} at a quarter, {high} at four times; {winners}", figure(varied.at))
 }
 
 /// Formats the best choice of a range, and the range's lower end.
@@ -223,22 +223,24 @@ fn best_from(plan: &Plan, reign: &Reign, unit: &str) -> String {
 /// Says whether the client had better compute by itself.
 fn beside_local(plan: &Plan, best: &Choice) -> Option<String> {
     let local = plan.ranked.iter().find(|choice| plan.offer(choice).trust.is_none())?;
-    let (own, private) = (local.predicted.online, best.predicted.online);
-    let (time, energy) =
-        (private.wall_s / own.wall_s, best.predicted.client_j(plan.asked.usage.per_day) / own.client_j);
+    let (local_cost, private_cost) = (local.predicted.online, best.predicted.online);
+    let (time, energy) = (
+        private_cost.wall_s / local_cost.wall_s,
+        best.predicted.client_j(plan.asked.usage.per_day) / local_cost.client_j,
+    );
     if !(time.is_finite() && energy.is_finite() && energy > 0.0) {
         return None;
     }
     Some(match time >= 1.0 && energy >= 1.0 {
         true => format!(
             "not worth it on this device if the model need not be secret: run by the client itself it takes {}, {} times less, and {} times less of the client's energy",
-            seconds(own.wall_s),
+            seconds(local_cost.wall_s),
             figure(time),
             figure(energy)
         ),
         false => format!(
             "run by the client itself, if it may have the model: {}, and {} times the client's energy",
-            seconds(own.wall_s),
+            seconds(local_cost.wall_s),
             figure(1.0 / energy)
         ),
     })
@@ -269,11 +271,11 @@ fn sure(plan: &Plan, best: &Choice) -> String {
         error(&p.online),
         error(&p.offline)
     );
-    for (who, device) in [("client", &plan.asked.setting.client), ("server", &plan.asked.setting.server)] {
+    for (party, device) in [("client", &plan.asked.setting.client), ("server", &plan.asked.setting.server)] {
         let assumed = device.sources.iter().filter(|s| s.contains("assumed")).count();
-        let all = device.sources.len();
+        let total = device.sources.len();
         if assumed > 0 {
-            write!(text, "; of {}, the {who}, {assumed} of {all} figures are assumed", device.name)
+            write!(text, "; of {}, the {party}, {assumed} of {total} figures are assumed", device.name)
                 .expect("a string takes everything");
         }
     }
