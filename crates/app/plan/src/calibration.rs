@@ -37,29 +37,31 @@ pub struct Rates {
 
 impl Rates {
     /// Fits the rates to runs of networks.
-    fn new(seen: &[Seen<'_>], phase: Phase, role: Role) -> Self {
-        let timed = seen.iter().map(|one| (one.network, one.counts(phase, role), *role.value_of(&one.took.cpu_s)));
+    fn new(observations: &[Seen<'_>], phase: Phase, role: Role) -> Self {
+        let timed = observations.iter().map(|observation| {
+            (observation.network, observation.counts(phase, role), *role.value_of(&observation.took.cpu_s))
+        });
         let Fit { seconds, error } = fit(&timed.collect::<Vec<_>>());
-        let named = Primitive::ALL.into_iter().zip(seconds).filter(|(_, seconds)| *seconds > 0.0);
+        let rates_by_primitive = Primitive::ALL.into_iter().zip(seconds).filter(|(_, seconds)| *seconds > 0.0);
         // Prefer runs of the programs as users run them, if there are enough: `tacit bench` keeps
         // more on disk.
-        let enough = seen.iter().filter(|one| one.is_far()).count() > MEMORY_COLUMNS;
-        let counted = seen.iter().filter(|one| one.is_far() || !enough);
+        let enough = observations.iter().filter(|observation| observation.is_far()).count() > MEMORY_COLUMNS;
+        let usable = observations.iter().filter(|observation| observation.is_far() || !enough);
         // Three columns of the same solver.
-        let rows = counted.map(|one| {
+        let rows = usable.map(|observation| {
             let mut columns: Counts = [0.0; _];
-            columns[..MEMORY_COLUMNS].copy_from_slice(&memory(&one.run.costs, phase, role));
-            (one.network, columns, *role.value_of(&one.took.peak_bytes) as f64)
+            columns[..MEMORY_COLUMNS].copy_from_slice(&memory(&observation.run.costs, phase, role));
+            (observation.network, columns, *role.value_of(&observation.took.peak_bytes) as f64)
         });
         let [process, by_declared, by_weights, ..] = fit(&rows.collect::<Vec<_>>()).seconds;
         // TOML has infinities, JSON has not.
         let error = error.min(f64::from(u16::MAX));
-        Self { seconds: named.collect(), error, resident: [process, by_declared, by_weights] }
+        Self { seconds: rates_by_primitive.collect(), error, resident: [process, by_declared, by_weights] }
     }
 
     /// Takes over the cost of a byte on a link.
-    fn carry_as(&mut self, other: &Self) {
-        let carried = other.seconds.get(&Primitive::Carried);
+    fn carry_as(&mut self, source: &Self) {
+        let carried = source.seconds.get(&Primitive::Carried);
         self.seconds.extend(carried.map(|seconds| (Primitive::Carried, *seconds)));
     }
 
@@ -158,19 +160,19 @@ impl Calibration {
         }
         let mut phases = BTreeMap::new();
         for phase in Phase::ALL {
-            let seen = Seen::of(runs, &networks, phase);
-            if seen.is_empty() {
+            let observations = Seen::of(runs, &networks, phase);
+            if observations.is_empty() {
                 continue;
             }
-            let Sides { mut client, mut server } = Role::each(|role| Rates::new(&seen, phase, role));
+            let Sides { mut client, mut server } = Role::each(|role| Rates::new(&observations, phase, role));
             let [apart, parallel] = observed::shares(runs, &networks, phase);
-            let known = before.and_then(|rates| rates.phases.get(&phase));
-            if let Some(known) = known.filter(|_| !seen.iter().any(Seen::is_far)) {
-                client.carry_as(&known.client);
-                server.carry_as(&known.server);
+            let earlier = before.and_then(|rates| rates.phases.get(&phase));
+            if let Some(earlier) = earlier.filter(|_| !observations.iter().any(Seen::is_far)) {
+                client.carry_as(&earlier.client);
+                server.carry_as(&earlier.server);
             }
             let hidden = observed::hidden(runs, &networks, phase);
-            let hidden = hidden.or(known.map(|known| known.hidden)).unwrap_or(0.0);
+            let hidden = hidden.or(earlier.map(|earlier| earlier.hidden)).unwrap_or(0.0);
             let dealer =
                 if phase == Phase::Offline { observed::dealer(runs, &networks, apart) } else { BTreeMap::new() };
             phases.insert(phase, PhaseRates { client, server, apart, parallel, hidden, dealer });

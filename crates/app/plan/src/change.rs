@@ -25,14 +25,14 @@ impl Knob {
     const ALL: [Self; 4] = [Self::Rate, Self::RoundTrip, Self::Client, Self::Server];
 
     /// The range in which the knob is varied, in its unit; `at` lies within it.
-    fn range(self, at: f64) -> [f64; 2] {
+    fn range(self, value: f64) -> [f64; 2] {
         let [low, high] = match self {
             Self::Rate => [0.05, 10_000.0],
             Self::RoundTrip => [0.05, 1_000.0],
             Self::Client | Self::Server => [1.0 / 32.0, 32.0],
         };
-        let at = at.max(1e-3);
-        [tacit_floats::smaller(low, at / 4.0), tacit_floats::larger(high, 4.0 * at)]
+        let value = value.max(1e-3);
+        [tacit_floats::smaller(low, value / 4.0), tacit_floats::larger(high, 4.0 * value)]
     }
 
     /// The knob's value in `setting`, in its unit.
@@ -44,19 +44,19 @@ impl Knob {
         }
     }
 
-    fn set(self, setting: &Setting, to: f64) -> Setting {
+    fn set(self, setting: &Setting, value: f64) -> Setting {
         match self {
-            Self::Rate => Setting { link: setting.link.at_rate(1e6 * to), ..setting.clone() },
-            Self::RoundTrip => Setting { link: setting.link.at_rtt(to / 1e3), ..setting.clone() },
-            Self::Client => Setting { client: faster(&setting.client, to), ..setting.clone() },
-            Self::Server => Setting { server: faster(&setting.server, to), ..setting.clone() },
+            Self::Rate => Setting { link: setting.link.at_rate(1e6 * value), ..setting.clone() },
+            Self::RoundTrip => Setting { link: setting.link.at_rtt(value / 1e3), ..setting.clone() },
+            Self::Client => Setting { client: faster(&setting.client, value), ..setting.clone() },
+            Self::Server => Setting { server: faster(&setting.server, value), ..setting.clone() },
         }
     }
 }
 
 /// Returns a device that is faster by a factor.
-fn faster(device: &Device, by: f64) -> Device {
-    Device { slower: device.slower.map(|s| s / by), ..device.clone() }
+fn faster(device: &Device, factor: f64) -> Device {
+    Device { slower: device.slower.map(|s| s / factor), ..device.clone() }
 }
 
 /// The best offer over a range of a knob, in its unit.
@@ -92,9 +92,9 @@ const HALVINGS: u32 = 16;
 /// # Errors
 /// As [`Question::ranked`].
 pub fn vary(question: &Question<'_>, setting: &Setting) -> Result<Vec<Varied>, PlanError> {
-    let mut all = Knob::ALL.into_iter().map(|knob| one(question, setting, knob)).collect::<Result<Vec<_>, _>>()?;
-    all.sort_by(|a, b| tacit_floats::falling(&moved(a), &moved(b)));
-    Ok(all)
+    let mut changes = Knob::ALL.into_iter().map(|knob| one(question, setting, knob)).collect::<Result<Vec<_>, _>>()?;
+    changes.sort_by(|a, b| tacit_floats::falling(&moved(a), &moved(b)));
+    Ok(changes)
 }
 
 /// Returns how far a knob moves the score, as a logarithm.
@@ -106,25 +106,25 @@ fn moved(varied: &Varied) -> f64 {
 }
 
 fn one(question: &Question<'_>, setting: &Setting, knob: Knob) -> Result<Varied, PlanError> {
-    let best = |to: f64| question.best(&knob.set(setting, to));
-    let offer = |to: f64| Ok::<_, PlanError>(best(to)?.map(|choice| choice.offer));
-    let at = knob.at(setting);
-    let score = [best(at / 4.0)?.map(|c| c.score), best(4.0 * at)?.map(|c| c.score)];
-    let [low, high] = knob.range(at);
+    let best_at = |value: f64| question.best(&knob.set(setting, value));
+    let offer_at = |value: f64| Ok::<_, PlanError>(best_at(value)?.map(|choice| choice.offer));
+    let current = knob.at(setting);
+    let score = [best_at(current / 4.0)?.map(|c| c.score), best_at(4.0 * current)?.map(|c| c.score)];
+    let [low, high] = knob.range(current);
     let point = |step: u32| low * (high / low).powf(f64::from(step) / f64::from(STEPS));
-    let mut reigns = vec![Reign { from: low, to: high, offer: offer(low)? }];
+    let mut reigns = vec![Reign { from: low, to: high, offer: offer_at(low)? }];
     for step in 1..=STEPS {
-        let found = offer(point(step))?;
+        let best_offer = offer_at(point(step))?;
         let last = reigns.last_mut().expect("there is one from the start");
-        if found != last.offer {
+        if best_offer != last.offer {
             let (mut a, mut b) = (point(step - 1), point(step));
             for _ in 0..HALVINGS {
                 let middle = (a * b).sqrt();
-                if offer(middle)? == last.offer { a = middle } else { b = middle }
+                if offer_at(middle)? == last.offer { a = middle } else { b = middle }
             }
             last.to = b;
-            reigns.push(Reign { from: b, to: high, offer: found });
+            reigns.push(Reign { from: b, to: high, offer: best_offer });
         }
     }
-    Ok(Varied { knob, at, score, reigns })
+    Ok(Varied { knob, at: current, score, reigns })
 }

@@ -48,9 +48,9 @@ mod tests {
         assert!(checked.cells > 0);
         assert!(checked.times >= checked.cells);
         assert!(checked.bytes_exact <= checked.times);
-        for [half, most] in [[checked.median, checked.p90], [checked.memory_median, checked.memory_p90]] {
-            assert!(0.0 < half, "{checked:?}");
-            assert!(half <= most, "{checked:?}");
+        for [median, p90] in [[checked.median, checked.p90], [checked.memory_median, checked.memory_p90]] {
+            assert!(0.0 < median, "{checked:?}");
+            assert!(median <= p90, "{checked:?}");
         }
     }
 }

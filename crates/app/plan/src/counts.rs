@@ -56,13 +56,13 @@ pub type Counts = [f64; Primitive::ALL.len()];
 /// Counts the primitives of a party in a phase; `carried` bytes cross a link.
 #[must_use]
 pub fn counts(costs: &Costs, phase: Phase, role: Role, carried: u64) -> Counts {
-    let (cost, own) = (costs.of(phase), of_party(costs.of(phase), role));
+    let (cost, party_cost) = (costs.of(phase), of_party(costs.of(phase), role));
     // The online phase reads stored material and uses it up.
-    let (used, tests) = match phase {
+    let (material, tests) = match phase {
         Phase::Online => (of_party(&costs.offline, role).stored_bytes, costs.comparisons),
         Phase::Setup | Phase::Offline => (0, 0),
     };
-    let work = &own.work;
+    let work = &party_cost.work;
     let counts = [
         work.ntts,
         work.ots,
@@ -70,7 +70,7 @@ pub fn counts(costs: &Costs, phase: Phase, role: Role, carried: u64) -> Counts {
         work.macs,
         work.key_switches,
         cost.bytes(),
-        own.stored_bytes + used,
+        party_cost.stored_bytes + material,
         cost.exchanges,
         1,
         carried,

@@ -66,10 +66,10 @@ impl Device {
     /// No device has that name; the error lists the names that exist.
     pub fn named(name: &str) -> Result<Self, PlanError> {
         let file: File = toml::from_str(BUILT_IN).expect("a test reads it");
-        let found = file.device.iter().find(|d| d.name == name || d.also.iter().any(|also| also == name));
-        let Some(entry) = found else {
-            let known = file.device.iter().map(|d| d.name.as_str()).collect::<Vec<_>>().join(", ");
-            return wrong(format!("device {name:?}"), format!("there are {known}"));
+        let device_entry = file.device.iter().find(|d| d.name == name || d.also.iter().any(|also| also == name));
+        let Some(entry) = device_entry else {
+            let names = file.device.iter().map(|d| d.name.as_str()).collect::<Vec<_>>().join(", ");
+            return wrong(format!("device {name:?}"), format!("there are {names}"));
         };
         let (profile, mode) = DeviceProfile::load_with_mode(&entry.energy)?;
         let mode = profile.mode(mode)?;
@@ -80,7 +80,7 @@ impl Device {
             ("energy of a byte", &mode.j_per_byte),
         ];
         let mut sources = vec![format!("speed: {}", entry.source)];
-        sources.extend(energy.iter().map(|(what, coefficient)| format!("{what}: {}", coefficient.source)));
+        sources.extend(energy.iter().map(|(quantity, coefficient)| format!("{quantity}: {}", coefficient.source)));
         Ok(Self {
             name: entry.name.clone(),
             cores: entry.cores,
@@ -150,8 +150,8 @@ mod tests {
     /// Nanoseconds of an AES block and of a random OT: counted cycles divided by the clock rate.
     #[test]
     fn aes_and_ots_of_boards_take_what_was_counted() {
-        let at = |primitive| Primitive::ALL.iter().position(|p| *p == primitive).unwrap();
-        let (aes, ot) = (at(Primitive::Aes), at(Primitive::Ot));
+        let index_of = |primitive| Primitive::ALL.iter().position(|p| *p == primitive).unwrap();
+        let (aes, ot) = (index_of(Primitive::Aes), index_of(Primitive::Ot));
         let rates = |backend: &str, phase| Calibration::built_in().backends[backend].phases[&phase].client.array();
         let (block_ns, ot_ns) = (1e9 * rates("dealt", Phase::Online)[aes], 1e9 * rates("cheetah", Phase::Offline)[ot]);
         let boards = [

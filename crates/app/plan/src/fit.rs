@@ -31,11 +31,11 @@ pub fn fit(rows: &[(usize, Counts, f64)]) -> Fit {
     let seconds = solve(&all);
     let (mut squares, mut tests) = (0.0, 0);
     for (group, counts, measured) in rows {
-        let others: Vec<_> = rows.iter().filter(|(other, ..)| other != group).collect();
-        if others.is_empty() {
+        let training_rows: Vec<_> = rows.iter().filter(|(row_group, ..)| row_group != group).collect();
+        if training_rows.is_empty() {
             continue;
         }
-        squares += ((seconds_of(&solve(&others), counts) - measured) / scale(*measured)).powi(2);
+        squares += ((seconds_of(&solve(&training_rows), counts) - measured) / scale(*measured)).powi(2);
         tests += 1;
     }
     Fit { seconds, error: if tests == 0 { f64::INFINITY } else { (squares / f64::from(tests)).sqrt() } }
@@ -65,13 +65,13 @@ fn solve(rows: &[&(usize, Counts, f64)]) -> Counts {
     for _ in 0..ROUNDS {
         for (k, norm) in norms.iter().enumerate().filter(|(_, norm)| **norm > 0.0) {
             let column = |(_, counts, measured): &(usize, Counts, f64)| counts[k] / scale(*measured) / norm;
-            let pull: f64 = rows.iter().zip(&rest).map(|(row, rest)| column(row) * rest).sum();
+            let pull: f64 = rows.iter().zip(&residual).map(|(row, residual)| column(row) * residual).sum();
             let next = ((pull + found[k] - RELUCTANCE[k]) / (1.0 + RIDGE)).max(0.0);
             let step = next - found[k];
             if step != 0.0 {
                 found[k] = next;
-                for (row, rest) in rows.iter().zip(&mut rest) {
-                    *rest -= step * column(row);
+                for (row, residual) in rows.iter().zip(&mut residual) {
+                    *residual -= step * column(row);
                 }
             }
         }

@@ -120,15 +120,15 @@ impl Link {
     /// many bytes under way (slow start, RFC 5681), until they fill the link.
     #[must_use]
     pub fn slow_start_idle_s(&self, bits: f64, mut window: f64, bytes: u64) -> f64 {
-        let (mut left, mut idle_s) = (bytes as f64 - window, 0.0);
-        while left > 0.0 {
+        let (mut left_bytes, mut idle_s) = (bytes as f64 - window, 0.0);
+        while left_bytes > 0.0 {
             let waits = self.rtt_s - 8.0 * window / bits;
             if waits <= 0.0 {
                 break;
             }
             idle_s += waits;
             window *= 2.0;
-            left -= window;
+            left_bytes -= window;
         }
         idle_s
     }
@@ -153,8 +153,8 @@ impl Link {
     /// Returns the link in a WireGuard tunnel in user space.
     #[must_use]
     pub fn in_tunnel(&self) -> Self {
-        let (left, tunnel_s) = WIREGUARD;
-        Self { up_bits: left * self.up_bits, down_bits: left * self.down_bits, tunnel_s, ..self.clone() }
+        let (rate_share, tunnel_s) = WIREGUARD;
+        Self { up_bits: rate_share * self.up_bits, down_bits: rate_share * self.down_bits, tunnel_s, ..self.clone() }
     }
 
     /// Returns the link limited to `rate` bit/s each way.

@@ -61,14 +61,14 @@ impl<'a> Seen<'a> {
     /// Returns, for each network with one thread a party, the median run on loopback and the median
     /// run over links.
     pub fn of(runs: &'a [Observation], networks: &[String], phase: Phase) -> Vec<Self> {
-        let mut all = Vec::new();
-        for (at, network) in networks.iter().enumerate() {
+        let mut samples = Vec::new();
+        for (network_index, network) in networks.iter().enumerate() {
             for is_far in [false, true] {
                 let seen = median(runs, network, phase, |run| run.threads == 1 && run.link.is_some() == is_far);
-                all.extend(seen.map(|(run, took)| Self { network: at, run, took }));
+                samples.extend(seen.map(|(run, took)| Self { network: network_index, run, took }));
             }
         }
-        all
+        samples
     }
 
     /// Whether the run went over a link.
@@ -87,16 +87,20 @@ fn median<'a>(
     runs: &'a [Observation],
     network: &str,
     phase: Phase,
-    wanted: impl Fn(&Observation) -> bool,
+    is_wanted: impl Fn(&Observation) -> bool,
 ) -> Option<(&'a Observation, Observed)> {
-    let of_network = runs.iter().filter(|run| run.network == network && wanted(run));
-    let mut seen: Vec<(&Observation, &Observed)> =
+    let of_network = runs.iter().filter(|run| run.network == network && is_wanted(run));
+    let mut observations: Vec<(&Observation, &Observed)> =
         of_network.filter_map(|run| Some((run, run.phases.get(&phase)?))).collect();
-    seen.sort_by(|(_, a), (_, b)| tacit_floats::rising(&a.wall_s, &b.wall_s));
-    let (run, middle) = *seen.get(seen.len() / 2)?;
+    observations.sort_by(|(_, a), (_, b)| tacit_floats::rising(&a.wall_s, &b.wall_s));
+    let (run, middle) = *observations.get(observations.len() / 2)?;
     // A process that has answered before holds more memory, so the smallest peak counts.
     let peak_bytes = Role::each(|role| {
-        seen.iter().map(|(_, seen)| *role.value_of(&seen.peak_bytes)).min().expect("there is one at least")
+        observations
+            .iter()
+            .map(|(_, observations)| *role.value_of(&observations.peak_bytes))
+            .min()
+            .expect("there is one at least")
     });
     Some((run, Observed { peak_bytes, ..*middle }))
 }
@@ -155,12 +159,13 @@ pub(crate) fn shares(runs: &[Observation], networks: &[String], phase: Phase) ->
 /// Fits the time that offline phases take beyond the parties' own computing to the material that is
 /// dealt.
 pub(crate) fn dealer(runs: &[Observation], networks: &[String], apart: f64) -> BTreeMap<Primitive, f64> {
-    let rows = networks.iter().enumerate().filter_map(|(at, network)| {
+    let rows = networks.iter().enumerate().filter_map(|(network_index, network)| {
         let run = runs.iter().find(|run| run.network == *network)?;
-        let (_, seen) = median(runs, network, Phase::Offline, Observation::is_plain)?;
-        let Sides { client: a, server: b } = seen.cpu_s;
-        let waited = (seen.wall_s - a.max(b) - apart * a.min(b)).max(0.0);
-        (run.costs.dealing != DealingCost::default()).then(|| (at, dealing_counts(&run.costs.dealing), waited))
+        let (_, observed) = median(runs, network, Phase::Offline, Observation::is_plain)?;
+        let Sides { client: a, server: b } = observed.cpu_s;
+        let waited = (observed.wall_s - a.max(b) - apart * a.min(b)).max(0.0);
+        (run.costs.dealing != DealingCost::default())
+            .then(|| (network_index, dealing_counts(&run.costs.dealing), waited))
     });
     let rows: Vec<(usize, Counts, f64)> = rows.collect();
     let seconds = if rows.is_empty() { [0.0; _] } else { fit(&rows).seconds };

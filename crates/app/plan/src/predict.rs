@@ -89,7 +89,7 @@ impl Prediction {
         let [Some(client), Some(server)] = rates else { return None };
         let [setup, offline, online] = Phase::ALL.map(|phase| match costs.of(phase) {
             // A phase that the back end does not have costs nothing.
-            none if *none == PhaseCost::default() => Some(Predicted::default()),
+            cost if *cost == PhaseCost::default() => Some(Predicted::default()),
             _ => Some(predict(client.phases.get(&phase)?, server.phases.get(&phase)?, costs, phase, setting)),
         });
         Some(Self { setup: setup?, offline: offline?, online: online? })
@@ -170,8 +170,8 @@ fn predict(
     let OnLink { transfer_s, round_trips_s, least_s } = link.phase_time(costs, phase);
     let shares = [(&of_client.client, a), (&of_server.server, b)];
     let uncertain = shares.iter().map(|(rates, s)| (rates.error * s).powi(2)).sum::<f64>().sqrt();
-    let together = compute_s.max(transfer_s) + (1.0 - of_server.hidden) * compute_s.min(transfer_s);
-    let wall_s = (together + round_trips_s).max(least_s);
+    let overlapped_s = compute_s.max(transfer_s) + (1.0 - of_server.hidden) * compute_s.min(transfer_s);
+    let wall_s = (overlapped_s + round_trips_s).max(least_s);
     Predicted {
         wall_s,
         error: if wall_s > 0.0 { uncertain / wall_s } else { 0.0 },

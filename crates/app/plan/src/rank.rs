@@ -67,8 +67,8 @@ impl FromStr for Goal {
         match Self::ALL.into_iter().find(|goal| goal.to_string() == text) {
             Some(goal) => Ok(goal),
             None => {
-                let known = Self::ALL.map(|goal| goal.to_string()).join(", ");
-                wrong(format!("goal {text:?}"), format!("there are {known}"))
+                let goals = Self::ALL.map(|goal| goal.to_string()).join(", ");
+                wrong(format!("goal {text:?}"), format!("there are {goals}"))
             }
         }
     }
@@ -203,7 +203,8 @@ impl Question<'_> {
         if self.goal == Goal::Money && self.usage.prices.is_none() {
             return wrong("goal money", "give prices: --prices core-hour=0.04,gb=0.05");
         }
-        let mut choices: Vec<Choice> = (0..self.offers.len()).filter_map(|at| self.choice(at, setting)).collect();
+        let mut choices: Vec<Choice> =
+            (0..self.offers.len()).filter_map(|offer_index| self.choice(offer_index, setting)).collect();
         self.mark(&mut choices);
         choices.sort_by(|a, b| self.faults(a).cmp(&self.faults(b)).then(tacit_floats::rising(&a.score, &b.score)));
         Ok(choices)
@@ -227,17 +228,17 @@ impl Question<'_> {
     /// decides nothing.
     #[must_use]
     pub fn enough_rate(&self, offer: usize, setting: &Setting, gain: f64) -> Option<f64> {
-        let has = setting.link.up_bits.min(setting.link.down_bits);
-        let most = (1.0 + gain) * self.score_at(offer, setting, has)?;
-        let (mut low, mut high) = (has / 1e4, has);
-        if self.score_at(offer, setting, low)? <= most {
+        let rate = setting.link.up_bits.min(setting.link.down_bits);
+        let max_score = (1.0 + gain) * self.score_at(offer, setting, rate)?;
+        let (mut low, mut high) = (rate / 1e4, rate);
+        if self.score_at(offer, setting, low)? <= max_score {
             return None;
         }
         for _ in 0..40 {
             let middle = (low * high).sqrt();
-            if self.score_at(offer, setting, middle)? <= most { high = middle } else { low = middle }
+            if self.score_at(offer, setting, middle)? <= max_score { high = middle } else { low = middle }
         }
-        (high < 0.8 * has).then_some(high)
+        (high < 0.8 * rate).then_some(high)
     }
 
     /// Returns an offer's score on the link limited to `rate` bit/s each way.
@@ -248,22 +249,22 @@ impl Question<'_> {
 
     /// Evaluates an offer: the fewest threads that break the fewest limits and reach the best score
     /// within 1 %.
-    fn choice(&self, at: usize, setting: &Setting) -> Option<Choice> {
+    fn choice(&self, offer_index: usize, setting: &Setting) -> Option<Choice> {
         let mut best: Option<Choice> = None;
         for client_threads in powers(setting.client.cores) {
             for server_threads in powers(setting.server.cores) {
                 let setting = Setting { client_threads, server_threads, ..setting.clone() };
-                let found = self.with_threads(at, &setting)?;
-                if best.as_ref().is_none_or(|best| is_better(&found, best)) {
-                    best = Some(found);
+                let candidate = self.with_threads(offer_index, &setting)?;
+                if best.as_ref().is_none_or(|best| is_better(&candidate, best)) {
+                    best = Some(candidate);
                 }
             }
         }
         best
     }
 
-    fn with_threads(&self, at: usize, setting: &Setting) -> Option<Choice> {
-        let offer = &self.offers[at];
+    fn with_threads(&self, offer_index: usize, setting: &Setting) -> Option<Choice> {
+        let offer = &self.offers[offer_index];
         let predicted = match offer.trust {
             Some(_) => Prediction::of(&offer.backend, &offer.costs, setting)?,
             None => local(&offer.costs, setting),
@@ -272,7 +273,7 @@ impl Question<'_> {
         let stored = Sides { client: client.stored_bytes, server: server.stored_bytes };
         let pool = if predicted.offline.wall_s > 0.0 { self.stock() } else { 0 };
         let mut choice = Choice {
-            offer: at,
+            offer: offer_index,
             client_threads: setting.client_threads,
             server_threads: setting.server_threads,
             score: self.score(&predicted),
@@ -318,64 +319,65 @@ impl Question<'_> {
 
     fn objections(&self, offer: &Offer, choice: &Choice, setting: &Setting) -> Vec<String> {
         let (p, limits) = (&choice.predicted, &self.limits);
-        let mut said = Vec::new();
+        let mut reasons = Vec::new();
         if offer.trust == Some(Trust::Dealer) && !limits.dealer {
-            said.push("a dealer would have to be trusted (--limit trust=dealer)".into());
+            reasons.push("a dealer would have to be trusted (--limit trust=dealer)".into());
         }
-        if let Some(least) = limits.agreement.filter(|least| offer.agreement.is_none_or(|share| share < *least)) {
+        if let Some(min) = limits.agreement.filter(|min| offer.agreement.is_none_or(|share| share < *min)) {
             let share = offer.agreement.map_or("an unknown share".into(), |share| format!("{:.2} %", 100.0 * share));
-            said.push(format!("{share} of inputs get the float network's class, {:.2} % wanted", 100.0 * least));
+            reasons.push(format!("{share} of inputs get the float network's class, {:.2} % wanted", 100.0 * min));
         }
         let memory = limits.memory.unwrap_or(setting.client.memory_bytes);
         if p.client_bytes() > memory {
-            said.push(format!("the client needs {} of memory, {} allowed", mib(p.client_bytes()), mib(memory)));
+            reasons.push(format!("the client needs {} of memory, {} allowed", mib(p.client_bytes()), mib(memory)));
         }
         if p.server_bytes() > setting.server.memory_bytes {
-            let has = mib(setting.server.memory_bytes);
-            said.push(format!("a job needs {} of memory at the server, which has {has}", mib(p.server_bytes())));
+            let available = mib(setting.server.memory_bytes);
+            reasons
+                .push(format!("a job needs {} of memory at the server, which has {available}", mib(p.server_bytes())));
         }
-        if let Some(most) = limits.online_s.filter(|most| p.online.wall_s > *most) {
-            said.push(format!("online takes {:.2} s, {most} s allowed", p.online.wall_s));
+        if let Some(max) = limits.online_s.filter(|max| p.online.wall_s > *max) {
+            reasons.push(format!("online takes {:.2} s, {max} s allowed", p.online.wall_s));
         }
-        if let Some(most) = limits.upload.filter(|most| p.setup.up_bytes > *most) {
-            said.push(format!("keys are {} up, {} allowed", mib(p.setup.up_bytes), mib(most)));
+        if let Some(max) = limits.upload.filter(|max| p.setup.up_bytes > *max) {
+            reasons.push(format!("keys are {} up, {} allowed", mib(p.setup.up_bytes), mib(max)));
         }
-        if let Some(most) = limits.bytes.filter(|most| p.bytes(self.inputs_for_setup()) > *most as f64) {
+        if let Some(max) = limits.bytes.filter(|max| p.bytes(self.inputs_for_setup()) > *max as f64) {
             let bytes = p.bytes(self.inputs_for_setup()) as u64;
-            said.push(format!("an input takes {} on the link, {} allowed", mib(bytes), mib(most)));
+            reasons.push(format!("an input takes {} on the link, {} allowed", mib(bytes), mib(max)));
         }
-        said.extend(self.beyond_budget(p));
-        let one = p.offline.wall_s + p.online.wall_s;
-        if self.usage.per_day * one > SECONDS_A_DAY {
-            said.push(format!(
-                "a client's link and device are busy for {one:.1} s an input: {:.0} fit into a day",
-                SECONDS_A_DAY / one
+        reasons.extend(self.beyond_budget(p));
+        let duration_s = p.offline.wall_s + p.online.wall_s;
+        if self.usage.per_day * duration_s > SECONDS_A_DAY {
+            reasons.push(format!(
+                "a client's link and device are busy for {duration_s:.1} s an input: {:.0} fit into a day",
+                SECONDS_A_DAY / duration_s
             ));
         }
         let making = self.usage.per_day * p.offline.wall_s;
         if let Some(idle) = self.usage.idle_s.filter(|idle| making > *idle) {
-            let [takes, has] = [making, idle].map(|s| s / 3600.0);
-            said.push(format!("material for a day takes {takes:.1} h to make, {has:.1} h are idle"));
+            let [takes, available] = [making, idle].map(|s| s / 3600.0);
+            reasons.push(format!("material for a day takes {takes:.1} h to make, {available:.1} h are idle"));
         }
         let cpu = p.offline.server_cpu_s + p.online.server_cpu_s;
-        let all = self.usage.per_day * f64::from(self.usage.clients) * cpu;
-        if all > SECONDS_A_DAY * f64::from(setting.server.cores) {
-            let most = SECONDS_A_DAY * f64::from(setting.server.cores) / (cpu * self.usage.per_day);
-            said.push(format!("the server's cores are enough for {most:.0} such clients"));
+        let total_s = self.usage.per_day * f64::from(self.usage.clients) * cpu;
+        if total_s > SECONDS_A_DAY * f64::from(setting.server.cores) {
+            let max_clients = SECONDS_A_DAY * f64::from(setting.server.cores) / (cpu * self.usage.per_day);
+            reasons.push(format!("the server's cores are enough for {max_clients:.0} such clients"));
         }
-        said
+        reasons
     }
 
     /// Lists the client's budgets that a prediction breaks.
     fn beyond_budget(&self, p: &Prediction) -> Vec<String> {
         let (inputs, limits) = (self.inputs_for_setup(), &self.limits);
-        let each = [
+        let quantities = [
             (p.client_j(inputs), limits.client_j, "J"),
             (p.client_cpu_s(inputs), limits.client_cpu_s, "s of processor time"),
         ];
-        let broken = each.into_iter().filter_map(|(takes, most, unit)| {
-            let most = most.filter(|most| takes > *most)?;
-            Some(format!("an input costs the client {takes:.3} {unit}, {most:.3} allowed"))
+        let broken = quantities.into_iter().filter_map(|(takes, max, unit)| {
+            let max = max.filter(|max| takes > *max)?;
+            Some(format!("an input costs the client {takes:.3} {unit}, {max:.3} allowed"))
         });
         broken.collect()
     }
@@ -388,22 +390,23 @@ impl Question<'_> {
             (self.offers[c.offer].is_private(), [p.online.wall_s, p.client_j(inputs), p.bytes(inputs)])
         });
         let figures: Vec<(bool, [f64; 3])> = figures.collect();
-        for (at, choice) in choices.iter_mut().enumerate() {
-            let (private, own) = figures[at];
-            choice.pareto = private && !figures.iter().any(|(private, other)| *private && beats(other, &own));
+        for (index, choice) in choices.iter_mut().enumerate() {
+            let (private, figure) = figures[index];
+            choice.pareto =
+                private && !figures.iter().any(|(private, other_figure)| *private && beats(other_figure, &figure));
         }
     }
 }
 
 /// Returns whether a choice breaks fewer limits than the best, or as many with a score 1 % better.
-fn is_better(found: &Choice, best: &Choice) -> bool {
-    let fewer = found.objections.len().cmp(&best.objections.len());
-    fewer.is_lt() || (fewer.is_eq() && found.score < 0.99 * best.score)
+fn is_better(candidate: &Choice, best: &Choice) -> bool {
+    let fewer = candidate.objections.len().cmp(&best.objections.len());
+    fewer.is_lt() || (fewer.is_eq() && candidate.score < 0.99 * best.score)
 }
 
 /// Returns whether no figure of `other` is larger and one is smaller.
-fn beats(other: &[f64; 3], own: &[f64; 3]) -> bool {
-    other.iter().zip(own).all(|(o, m)| o <= m) && other != own
+fn beats(challenger: &[f64; 3], figures: &[f64; 3]) -> bool {
+    challenger.iter().zip(figures).all(|(o, m)| o <= m) && challenger != figures
 }
 
 /// Formats bytes in MiB.

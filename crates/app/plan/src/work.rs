@@ -40,10 +40,10 @@ impl ClientWork {
             Self::Any => (goal, limits),
             Self::Min => (Goal::ClientEnergy, limits),
             Self::Balanced => {
-                let least = Question { goal: Goal::ClientEnergy, ..*question }.best(setting)?;
-                let most = least.map(|choice| BALANCED * choice.score);
+                let cheapest = Question { goal: Goal::ClientEnergy, ..*question }.best(setting)?;
+                let max_score = cheapest.map(|choice| BALANCED * choice.score);
                 // Keep a budget that is already smaller.
-                let client_j = [limits.client_j, most].into_iter().flatten().reduce(tacit_floats::smaller);
+                let client_j = [limits.client_j, max_score].into_iter().flatten().reduce(tacit_floats::smaller);
                 (goal, Limits { client_j, ..limits })
             }
         })

@@ -24,8 +24,8 @@ const HIDDEN: f64 = 0.7;
 fn phase(ntts: u64, bytes: u64, exchanges: u64) -> PhaseCost {
     let party = PartyCost { work: Work { ntts, ..Work::default() }, peak_memory_bytes: 8 * bytes, stored_bytes: 100 };
     let [up_bytes, down_bytes] = [bytes / 4, bytes - bytes / 4];
-    let said = PhaseCost { up_bytes, down_bytes, exchanges, waited_bytes: bytes, ..PhaseCost::default() };
-    PhaseCost { client: party, server: party, ..said }
+    let cost = PhaseCost { up_bytes, down_bytes, exchanges, waited_bytes: bytes, ..PhaseCost::default() };
+    PhaseCost { client: party, server: party, ..cost }
 }
 
 fn costs(ntts: u64, bytes: u64, exchanges: u64) -> Costs {
@@ -53,13 +53,13 @@ fn run(network: &str, costs: Costs) -> Observation {
 fn further(plain: &Observation) -> [Observation; 2] {
     let (mut two, mut far) = (plain.clone(), plain.clone());
     (two.threads, far.link) = (2, Some(SeenLink { bits: RATE, rtt_s: 0.01, bucket: 0.0 }));
-    two.phases.values_mut().for_each(|seen| seen.wall_s *= 1.0 - PARALLEL + PARALLEL / 2.0);
-    for (phase, seen) in &mut far.phases {
+    two.phases.values_mut().for_each(|observed| observed.wall_s *= 1.0 - PARALLEL + PARALLEL / 2.0);
+    for (phase, observed) in &mut far.phases {
         let cost = plain.costs.of(*phase);
         let bytes_s = 8.0 * cost.bytes() as f64 / RATE;
-        let together = seen.wall_s.max(bytes_s) + (1.0 - HIDDEN) * seen.wall_s.min(bytes_s);
-        seen.wall_s = together + 0.01 * cost.exchanges as f64;
-        seen.cpu_s = seen.cpu_s.map(|s| s + CARRIED_S * cost.bytes() as f64);
+        let combined_s = observed.wall_s.max(bytes_s) + (1.0 - HIDDEN) * observed.wall_s.min(bytes_s);
+        observed.wall_s = combined_s + 0.01 * cost.exchanges as f64;
+        observed.cpu_s = observed.cpu_s.map(|s| s + CARRIED_S * cost.bytes() as f64);
     }
     [two, far]
 }
@@ -70,12 +70,12 @@ fn calibration() -> Calibration {
     let runs: Vec<_> = plain.flat_map(|run| further(&run).into_iter().chain([run])).collect();
     let rates = Calibration::of_backend(&runs, None);
     let near: Vec<_> = runs.iter().filter(|run| run.link.is_none()).cloned().collect();
-    let (again, alone) = (Calibration::of_backend(&near, Some(&rates)), Calibration::of_backend(&near, None));
+    let (second, first) = (Calibration::of_backend(&near, Some(&rates)), Calibration::of_backend(&near, None));
     for (phase, seen) in &rates.phases {
         let carried = |rates: &BackendRates| rates.phases[phase].server.seconds.get(&Primitive::Carried).copied();
-        assert_eq!(again.phases[phase].hidden, seen.hidden, "what happens meanwhile is the protocol's");
+        assert_eq!(second.phases[phase].hidden, seen.hidden, "what happens meanwhile is the protocol's");
         assert!(carried(&rates).is_some_and(|s| (s / CARRIED_S - 1.0).abs() < 0.5), "{rates:?}");
-        assert_eq!((carried(&again), carried(&alone)), (carried(&rates), None), "links are seen on links");
+        assert_eq!((carried(&second), carried(&first)), (carried(&rates), None), "links are seen on links");
     }
     let names = ["chatty", "heavy", "helped", "clear"];
     Calibration {
@@ -136,11 +136,11 @@ fn a_machine_is_found_again_from_its_runs() {
     assert!(!rates.phases.contains_key(&Phase::Setup), "nobody ran one");
     let costs = costs(2_000, 5_000_000, 30);
     let online = Prediction::of("chatty", &costs, &setting).unwrap().online;
-    let (own, carried) = (0.001 + NTT_S * 2e3 + BYTE_S * 5e6, CARRIED_S * 5e6);
-    let close = |seen: f64, expected: f64| assert!((seen / expected - 1.0).abs() < 0.05, "{online:?}");
-    close(online.client_cpu_s, own + carried);
-    close(online.server_cpu_s, 2.0 * own + carried);
-    close(online.wall_s, 3.0 * own + 2.0 * carried);
+    let (own_s, carried) = (0.001 + NTT_S * 2e3 + BYTE_S * 5e6, CARRIED_S * 5e6);
+    let close = |measured: f64, expected: f64| assert!((measured / expected - 1.0).abs() < 0.05, "{online:?}");
+    close(online.client_cpu_s, own_s + carried);
+    close(online.server_cpu_s, 2.0 * own_s + carried);
+    close(online.wall_s, 3.0 * own_s + 2.0 * carried);
     assert_eq!(online.up_bytes + online.down_bytes, 5_000_000);
     let bytes = (30 << 20) as f64 + 4e7;
     assert!((online.client_bytes as f64 / bytes - 1.0).abs() < 1e-3, "{online:?}");
@@ -149,11 +149,11 @@ fn a_machine_is_found_again_from_its_runs() {
 
 #[test]
 fn calibrations_come_back_from_their_files_and_wrong_ones_are_refused() {
-    let made = calibration();
-    assert_eq!(Calibration::parse(&made.to_toml()).unwrap(), made);
+    let calibration_made = calibration();
+    assert_eq!(Calibration::parse(&calibration_made.to_toml()).unwrap(), calibration_made);
     assert!(!Calibration::built_in().backends.is_empty(), "what comes with the program");
-    let text = made.to_toml();
-    for (from, to, what) in [
+    let text = calibration_made.to_toml();
+    for (old, new, message) in [
         ("version = 3", "version = 9", "make it again"),
         ("apart = 1.0", "apart = 1.5", "apart"),
         ("hidden = 0.", "hidden = 1.", "hidden"),
@@ -161,10 +161,10 @@ fn calibrations_come_back_from_their_files_and_wrong_ones_are_refused() {
         ("local_mac_s = 0.000000001", "local_mac_s = nan", "no time"),
         ("machine =", "engine =", "engine"),
     ] {
-        let wrong = text.replacen(from, to, 1);
-        assert_ne!(wrong, text, "{from} is not in\n{text}");
-        let error = Calibration::parse(&wrong).unwrap_err();
-        assert!(error.contains(what), "{error}");
+        let changed = text.replacen(old, new, 1);
+        assert_ne!(changed, text, "{old} is not in\n{text}");
+        let error = Calibration::parse(&changed).unwrap_err();
+        assert!(error.contains(message), "{error}");
     }
 }
 
@@ -175,16 +175,16 @@ fn memory_goes_by_what_is_declared_and_by_weights_but_not_by_halves_on_disk() {
     costs.offline.server.peak_memory_bytes = SPOOLED + 5_000;
     costs.offline.server.stored_bytes = SPOOLED;
     costs.online.server.peak_memory_bytes = SPOOLED + 2_000;
-    let of = |costs: &Costs, phase, party| memory(costs, phase, party);
-    assert_eq!(of(&costs, Phase::Offline, Role::Server), [1.0, (SPOOLED + 5_000) as f64, 1_000.0]);
+    let memory_of = |costs: &Costs, phase, party| memory(costs, phase, party);
+    assert_eq!(memory_of(&costs, Phase::Offline, Role::Server), [1.0, (SPOOLED + 5_000) as f64, 1_000.0]);
     costs.dealing.server_bytes += 1;
     costs.offline.server.stored_bytes += 1;
-    assert_eq!(of(&costs, Phase::Offline, Role::Server)[1], 4_999.0);
-    assert_eq!(of(&costs, Phase::Online, Role::Server)[1], 1_999.0);
+    assert_eq!(memory_of(&costs, Phase::Offline, Role::Server)[1], 4_999.0);
+    assert_eq!(memory_of(&costs, Phase::Online, Role::Server)[1], 1_999.0);
     // Nothing of that is the client's, and material that nobody deals is not spooled.
-    assert_eq!(of(&costs, Phase::Offline, Role::Client)[1], costs.offline.client.peak_memory_bytes as f64);
+    assert_eq!(memory_of(&costs, Phase::Offline, Role::Client)[1], costs.offline.client.peak_memory_bytes as f64);
     costs.dealing = DealingCost::default();
-    assert_eq!(of(&costs, Phase::Online, Role::Server)[1], (SPOOLED + 2_000) as f64);
+    assert_eq!(memory_of(&costs, Phase::Online, Role::Server)[1], (SPOOLED + 2_000) as f64);
 }
 
 #[test]
@@ -195,17 +195,20 @@ fn a_link_costs_its_bytes_and_its_round_trips() {
     // 250 kB up, then 750 kB down, and a hundred round trips.
     assert!((far.transfer_s - 1.0).abs() < 1e-9, "{far:?}");
     assert!((far.round_trips_s - 5.0).abs() < 1e-9, "{far:?}");
-    let together = far.transfer_s + (1.0 - HIDDEN) * near.compute_s;
-    assert!((far.wall_s - together - far.round_trips_s).abs() < 1e-3, "{far:?}");
+    let overlapped_s = far.transfer_s + (1.0 - HIDDEN) * near.compute_s;
+    assert!((far.wall_s - overlapped_s - far.round_trips_s).abs() < 1e-3, "{far:?}");
     assert_eq!(far.client_cpu_s, near.client_cpu_s);
     // So does what a dealer sends to the client.
     let dealing = DealingCost { client_bytes: 3_000_000, server_bytes: 1 << 30, ..DealingCost::default() };
     let dealt = Prediction::of("chatty", &Costs { dealing, ..costs }, &setting(8e6, 0.05)).unwrap();
-    let alone = Prediction::of("chatty", &costs, &setting(8e6, 0.05)).unwrap();
-    assert!((dealt.offline.transfer_s - alone.offline.transfer_s - 3.0).abs() < 1e-9, "more of the longer way");
-    let asking = dealt.offline.round_trips_s - alone.offline.round_trips_s;
+    let prediction_alone = Prediction::of("chatty", &costs, &setting(8e6, 0.05)).unwrap();
+    assert!(
+        (dealt.offline.transfer_s - prediction_alone.offline.transfer_s - 3.0).abs() < 1e-9,
+        "more of the longer way"
+    );
+    let asking = dealt.offline.round_trips_s - prediction_alone.offline.round_trips_s;
     assert!((0.2..0.3).contains(&asking), "four round trips, and a young connection: {asking}");
-    assert_eq!(dealt.online, alone.online);
+    assert_eq!(dealt.online, prediction_alone.online);
 }
 
 #[test]
@@ -240,10 +243,10 @@ fn a_bucket_carries_small_messages_at_once() {
     // Of 5 and 15 kB the longer way, less what it carries at once, takes its time in all.
     let mut quick = self::costs(1, 20_000, 30);
     quick.online.client.work.ntts = 0;
-    let there = far(&quick, 1_000.0);
-    close(there.transfer_s, 0.0);
-    assert!(there.compute_s < 0.01, "{there:?}");
-    close(there.wall_s, 0.014);
+    let remote = far(&quick, 1_000.0);
+    close(remote.transfer_s, 0.0);
+    assert!(remote.compute_s < 0.01, "{remote:?}");
+    close(remote.wall_s, 0.014);
 }
 
 #[test]
@@ -259,7 +262,7 @@ fn a_young_connection_fills_its_link_by_and_by() {
     close(link.slow_start_idle_s(100e6, 500_000.0, 1 << 30), 0.0);
     close(link.slow_start_idle_s(1e4, 14_480.0, 1 << 30), 0.0);
     // Ways at the same time climb at the same time, and what is queued is nobody's wait.
-    let said = |up_burst, queued_bytes, waited_bytes| {
+    let cost_with = |up_burst, queued_bytes, waited_bytes| {
         let [up_bytes, down_bytes] = [up_burst, 100_000];
         PhaseCost {
             up_bytes,
@@ -271,10 +274,10 @@ fn a_young_connection_fills_its_link_by_and_by() {
             ..PhaseCost::default()
         }
     };
-    let (one, climbs) = (idle(0) + idle(1), |cost| link.phase_slow_start_s(&cost, 14_480.0, 14_480.0));
-    close(climbs(said(100_000, 0, 200_000)), 2.0 * one);
-    close(climbs(said(100_000, 0, 100_000)), one);
-    close(climbs(said(900_000, 890_000, 100_000)), one);
+    let (round_trip_s, climbs) = (idle(0) + idle(1), |cost| link.phase_slow_start_s(&cost, 14_480.0, 14_480.0));
+    close(climbs(cost_with(100_000, 0, 200_000)), 2.0 * round_trip_s);
+    close(climbs(cost_with(100_000, 0, 100_000)), round_trip_s);
+    close(climbs(cost_with(900_000, 890_000, 100_000)), round_trip_s);
     // Once for both phases.
     let mut costs = costs(1_000, 1_000_000, 1);
     let before = Prediction::of("chatty", &costs, &setting(100e6, 0.04)).unwrap();
@@ -340,24 +343,24 @@ fn limits_are_named_with_figures() {
 fn a_wish_about_the_client_s_work_is_a_goal_and_limits() {
     let offers = offers();
     let place = setting(1e9, 0.04);
-    let asked = |work: ClientWork, limits: Limits| {
+    let best_for = |work: ClientWork, limits: Limits| {
         let mut question = question(&offers, Goal::Latency, limits);
         (question.goal, question.limits) = work.asks(&question, &place).unwrap();
         (question.goal, question.limits, question.best(&place).unwrap().map(|c| offers[c.offer].backend.as_str()))
     };
-    let (goal, _, best) = asked(ClientWork::Min, Limits::default());
+    let (goal, _, best) = best_for(ClientWork::Min, Limits::default());
     assert_eq!((goal, best), (Goal::ClientEnergy, Some("chatty")), "fewer bytes, and no dealer unasked");
     let dealer = Limits { dealer: true, ..Limits::default() };
-    assert_eq!(asked(ClientWork::Min, dealer).2, Some("helped"));
-    let (goal, limits, best) = asked(ClientWork::Balanced, dealer);
+    assert_eq!(best_for(ClientWork::Min, dealer).2, Some("helped"));
+    let (goal, limits, best) = best_for(ClientWork::Balanced, dealer);
     assert!(goal == Goal::Latency);
     assert!(limits.client_j.is_some());
     assert!(best == Some("helped"));
     // A smaller budget stays, and may leave nothing.
     let small = Limits { client_j: Some(1e-9), ..Limits::default() };
-    let (_, limits, best) = asked(ClientWork::Balanced, small);
+    let (_, limits, best) = best_for(ClientWork::Balanced, small);
     assert_eq!((limits.client_j, best), (Some(1e-9), None));
-    assert_eq!(asked(ClientWork::Any, Limits::default()).2, Some("heavy"));
+    assert_eq!(best_for(ClientWork::Any, Limits::default()).2, Some("heavy"));
     assert!("most".parse::<ClientWork>().unwrap_err().to_string().contains("balanced"));
     for work in ["min", "balanced", "any"] {
         assert_eq!(work.parse::<ClientWork>().unwrap().to_string(), work);
@@ -367,9 +370,9 @@ fn a_wish_about_the_client_s_work_is_a_goal_and_limits() {
 #[test]
 fn threads_are_taken_where_a_limit_needs_them() {
     let offers = offers();
-    let alone = question(&offers, Goal::ClientEnergy, Limits::default());
+    let private_only = question(&offers, Goal::ClientEnergy, Limits::default());
     let near = setting(1e12, 0.0);
-    let choice = alone.best(&near).unwrap().unwrap();
+    let choice = private_only.best(&near).unwrap().unwrap();
     let two = [1, 2].map(|threads| tacit_plan::predict::with_threads(PARALLEL, threads, 2));
     assert_eq!((choice.client_threads, choice.server_threads), (1, 1), "energy does not depend on threads");
     let online_s = choice.predicted.online.wall_s * (two[0] + two[1]) / (2.0 * two[0]);
@@ -390,16 +393,16 @@ fn links_keep_the_ratio_of_their_ways() {
 #[test]
 fn money_needs_prices() {
     let offers = offers();
-    let mut asked = question(&offers, Goal::Money, Limits::default());
-    let error = asked.ranked(&setting(1e7, 0.01)).unwrap_err().to_string();
+    let mut money_question = question(&offers, Goal::Money, Limits::default());
+    let error = money_question.ranked(&setting(1e7, 0.01)).unwrap_err().to_string();
     assert!(error.contains("--prices"), "{error}");
-    asked.usage.prices = Some(Prices { core_hour: 0.0, gigabyte: 2.0, idle_gigabyte: Some(1.0) });
-    let ranked = asked.ranked(&setting(1e7, 0.01)).unwrap();
+    money_question.usage.prices = Some(Prices { core_hour: 0.0, gigabyte: 2.0, idle_gigabyte: Some(1.0) });
+    let ranked = money_question.ranked(&setting(1e7, 0.01)).unwrap();
     let chatty = ranked.iter().find(|c| offers[c.offer].backend == "chatty").unwrap();
     assert!((chatty.score - 2.0 * 600_000.0 / 1e9).abs() < 1e-12, "{}", chatty.score);
     // Two thirds are sent ahead: in idle hours for half the price.
-    asked.usage.idle_s = Some(7200.0);
-    let ranked = asked.ranked(&setting(1e7, 0.01)).unwrap();
+    money_question.usage.idle_s = Some(7200.0);
+    let ranked = money_question.ranked(&setting(1e7, 0.01)).unwrap();
     let chatty = ranked.iter().find(|c| offers[c.offer].backend == "chatty").unwrap();
     assert!((chatty.score - (2.0 * 200_000.0 + 400_000.0) / 1e9).abs() < 1e-12, "{}", chatty.score);
 }
@@ -407,13 +410,13 @@ fn money_needs_prices() {
 #[test]
 fn idle_hours_hold_a_day_of_material_or_it_is_said() {
     let offers = offers();
-    let mut asked = question(&offers, Goal::Latency, Limits::default());
-    (asked.usage.per_day, asked.usage.idle_s) = (40.4, Some(8.0 * 3600.0));
+    let mut latency_question = question(&offers, Goal::Latency, Limits::default());
+    (latency_question.usage.per_day, latency_question.usage.idle_s) = (40.4, Some(8.0 * 3600.0));
     let near = setting(1e9, 0.001);
-    let best = asked.best(&near).unwrap().unwrap();
+    let best = latency_question.best(&near).unwrap().unwrap();
     assert_eq!((best.pool, best.pool_bytes), (41, Sides { client: 4100, server: 4100 }), "a day's, not a burst's");
-    asked.usage.idle_s = Some(1.0);
-    let ranked = asked.ranked(&near).unwrap();
+    latency_question.usage.idle_s = Some(1.0);
+    let ranked = latency_question.ranked(&near).unwrap();
     let chatty = ranked.iter().find(|c| offers[c.offer].backend == "chatty").unwrap();
     assert!(chatty.objections.iter().any(|o| o.contains("are idle")), "{:?}", chatty.objections);
 }
@@ -441,8 +444,8 @@ fn where_the_ranking_changes_is_found() {
     let names: Vec<&str> = rate.reigns.iter().map(|r| offers[r.offer.unwrap()].backend.as_str()).collect();
     assert_eq!(names, ["chatty", "heavy"], "little on slow links, much where bytes are cheap");
     // Both take the same there.
-    let there = Setting { link: setting.link.at_rate(1e6 * rate.reigns[0].to), ..setting.clone() };
-    let ranked = question.ranked(&there).unwrap();
+    let changed_setting = Setting { link: setting.link.at_rate(1e6 * rate.reigns[0].to), ..setting.clone() };
+    let ranked = question.ranked(&changed_setting).unwrap();
     assert!((ranked[0].score / ranked[1].score - 1.0).abs() < 0.01, "{ranked:?}");
     assert_eq!(rate.reigns[0].to, rate.reigns[1].from);
     // More of a good thing never hurts the best.
@@ -458,8 +461,8 @@ fn beyond_some_rate_a_link_gains_little() {
     let setting = setting(1e9, 0.04);
     let enough = question.enough_rate(0, &setting, 0.05).unwrap();
     let score = |rate: f64| {
-        let there = Setting { link: setting.link.capped(rate), ..setting.clone() };
-        question.ranked(&there).unwrap().into_iter().find(|c| c.offer == 0).unwrap().score
+        let changed_setting = Setting { link: setting.link.capped(rate), ..setting.clone() };
+        question.ranked(&changed_setting).unwrap().into_iter().find(|c| c.offer == 0).unwrap().score
     };
     assert!((score(enough) / score(1e9) - 1.05).abs() < 0.01, "{enough}");
     // Where the bytes are what takes long, all of the link is worth having.
