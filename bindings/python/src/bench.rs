@@ -44,9 +44,9 @@ pub fn bench_client(
     let (model, backend) = (model.to_owned(), backend.to_owned());
     brief(py, move || {
         let registry = Registry::standard();
-        let made = bench::client_runs(&registry, &config, &model, Some(&backend), Units::Normalised, &input, runs)
+        let report = bench::client_runs(&registry, &config, &model, Some(&backend), Units::Normalised, &input, runs)
             .map_err(to_python)?;
-        made.iter().map(|run| serde_json::to_string(run).map_err(to_python)).collect()
+        report.iter().map(|run| serde_json::to_string(run).map_err(to_python)).collect()
     })
 }
 

@@ -65,12 +65,12 @@ impl Client {
     ) -> PyResult<T> {
         self.check()?;
         let progress = tell.map(|_| Arc::new(Progress::default()));
-        let shown = progress.clone();
+        let shared_progress = progress.clone();
         let (inner, closer) = (Arc::clone(&self.inner), Arc::clone(&self.closer));
         watched(
             py,
             || self.closer.close(),
-            move |_| tell_steps(shown.as_deref(), tell),
+            move |_| tell_steps(shared_progress.as_deref(), tell),
             move || worked(&inner, &closer, progress, work),
         )
     }
@@ -84,11 +84,12 @@ impl Client {
 }
 
 /// Calls `tell` with each step since the last time.
-fn tell_steps(shown: Option<&Progress>, tell: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-    match (shown, tell) {
-        (Some(shown), Some(tell)) => {
-            shown.take().iter().try_for_each(|Step { phase, fraction }| tell.call1((phase.name(), fraction)).map(drop))
-        }
+fn tell_steps(progress: Option<&Progress>, tell: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    match (progress, tell) {
+        (Some(progress), Some(tell)) => progress
+            .take()
+            .iter()
+            .try_for_each(|Step { phase, fraction }| tell.call1((phase.name(), fraction)).map(drop)),
         _ => Ok(()),
     }
 }
@@ -218,8 +219,8 @@ impl Client {
 
     /// Makes and stores material for so many inputs as one; its facts as JSON.
     fn prepare(&self, py: Python<'_>, batch: usize, progress: Option<&Bound<'_, PyAny>>) -> PyResult<String> {
-        let made = self.telling(py, progress, move |client| client.prepare_batch(batch))?;
-        Ok(prepared(&made).to_string())
+        let material = self.telling(py, progress, move |client| client.prepare_batch(batch))?;
+        Ok(prepared(&material).to_string())
     }
 
     /// Begins a call for so many inputs, of which as many are run as one as the server grants, `max_batch` at
@@ -263,8 +264,8 @@ impl Client {
             }
             drop(guard);
             let notices = Notices::of(&config).map_err(to_python)?;
-            let told = notices.announce(&model, &backend, inputs, expected, None).map_err(to_python)?;
-            Ok(Noticed::Named(Arc::new(notices), told))
+            let notice = notices.announce(&model, &backend, inputs, expected, None).map_err(to_python)?;
+            Ok(Noticed::Named(Arc::new(notices), notice))
         };
         interruptible(py, || self.closer.close(), work).map(Notice::new)
     }
@@ -283,26 +284,26 @@ impl Client {
         let inputs: Vec<Vec<f32>> = inputs.as_array().rows().into_iter().map(|row| row.to_vec()).collect();
         let noticed = notice.map(Notice::take).transpose()?;
         let terms = terms(timeout_s, deadline)?;
-        let got = self.telling(py, progress, move |client| {
+        let answers = self.telling(py, progress, move |client| {
             client.set_terms(terms);
             let announced = match noticed {
                 None => return client.infer_next(Units::Normalised, &inputs),
                 Some(Noticed::Making(announced)) => announced,
-                Some(Noticed::Named(_, told)) => {
+                Some(Noticed::Named(_, notice)) => {
                     let mut maker = client.again()?;
-                    maker.ask_batch(told.inputs)?;
-                    client.take_up(maker, told.name)?
+                    maker.ask_batch(notice.inputs)?;
+                    client.take_up(maker, notice.name)?
                 }
             };
             let (answers, maker) = client.infer_announced_batch(announced, Units::Normalised, &inputs, |_| ())?;
             maker.map_or(Ok(()), Inner::close)?;
             Ok(answers)
         })?;
-        warn_of_faint(py, &got)?;
+        warn_of_faint(py, &answers)?;
         let [values, revealed] = [|a: &Answer| a.values.clone(), |a: &Answer| a.revealed.clone()]
-            .map(|of| PyArray2::from_vec2(py, &got.iter().map(of).collect::<Vec<_>>()).map_err(to_python));
+            .map(|field| PyArray2::from_vec2(py, &answers.iter().map(field).collect::<Vec<_>>()).map_err(to_python));
         // Each answer of a run carries the costs of the whole run.
-        let cost = got.first().map(costs).unwrap_or_default();
+        let cost = answers.first().map(costs).unwrap_or_default();
         Ok((values?, revealed?, cost.to_string()))
     }
 
@@ -347,7 +348,7 @@ impl Notice {
     fn new(noticed: Noticed) -> Self {
         let (name, inputs) = match &noticed {
             Noticed::Making(announced) => (None, announced.inputs()),
-            Noticed::Named(_, told) => (Some(told.name), told.inputs),
+            Noticed::Named(_, notice) => (Some(notice.name), notice.inputs),
         };
         Self { name, inputs, noticed: Mutex::new(Some(noticed)) }
     }
@@ -388,7 +389,7 @@ impl Notice {
     fn wait_for_turn(&self, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
         let within = Duration::try_from_secs_f64(timeout_s).map_err(to_python)?;
         let (notices, name) = match &*self.noticed.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(Noticed::Named(notices, told)) => (Arc::clone(notices), told.name),
+            Some(Noticed::Named(notices, notice)) => (Arc::clone(notices), notice.name),
             Some(Noticed::Making(_)) => {
                 let text = "this notice has a connection, which waits for its turn by itself";
                 return Err(TacitError::new_err(text));
@@ -405,8 +406,8 @@ impl Notice {
         match noticed {
             // Dropping the announcement withdraws it.
             Some(Noticed::Making(_)) | None => Ok(()),
-            Some(Noticed::Named(notices, told)) => {
-                brief(py, move || notices.take_back(told.name).map(drop).map_err(to_python))
+            Some(Noticed::Named(notices, notice)) => {
+                brief(py, move || notices.take_back(notice.name).map(drop).map_err(to_python))
             }
         }
     }
@@ -440,8 +441,8 @@ pub fn notify(
         let notices = Notices::of(&config).map_err(to_python)?;
         let chosen = notices.choose(&Registry::standard(), model.as_deref(), backend.as_deref());
         let ModelAndBackend { model, backend } = chosen.map_err(to_python)?;
-        let told = notices.announce(&model, &backend, inputs, expected, ttl).map_err(to_python)?;
-        Ok(Noticed::Named(Arc::new(notices), told))
+        let notice = notices.announce(&model, &backend, inputs, expected, ttl).map_err(to_python)?;
+        Ok(Noticed::Named(Arc::new(notices), notice))
     });
     noticed.map(Notice::new)
 }
@@ -456,8 +457,8 @@ fn terms(timeout_s: Option<f64>, deadline: &str) -> PyResult<Terms> {
         "interactive" => Deadline::Interactive,
         "normal" => Deadline::Normal,
         "batch" => Deadline::Batch,
-        other => {
-            let text = format!("deadline: `{other}` is none of interactive, normal, batch");
+        phase => {
+            let text = format!("deadline: `{phase}` is none of interactive, normal, batch");
             return Err(TacitError::new_err(text));
         }
     };
@@ -468,19 +469,19 @@ fn phase(report: &PhaseReport) -> Value {
     json!({ "client": report.client, "server": report.server })
 }
 
-fn prepared(made: &Prepared) -> Value {
+fn prepared(material: &Prepared) -> Value {
     json!({
-        "id": made.id.to_string(),
-        "offline": phase(&made.offline),
-        "material_bytes": { "client": made.bytes.client, "server": made.bytes.server },
+        "id": material.id.to_string(),
+        "offline": phase(&material.offline),
+        "material_bytes": { "client": material.bytes.client, "server": material.bytes.server },
     })
 }
 
-fn costs(got: &Answer) -> Value {
+fn costs(answer: &Answer) -> Value {
     json!({
-        "online": phase(&got.online),
-        "setup": got.setup.as_ref().map(phase),
-        "prepared": got.prepared.as_ref().map(prepared),
-        "inputs": got.part.inputs,
+        "online": phase(&answer.online),
+        "setup": answer.setup.as_ref().map(phase),
+        "prepared": answer.prepared.as_ref().map(prepared),
+        "inputs": answer.part.inputs,
     })
 }

@@ -41,8 +41,8 @@ pub fn watched<T: Send + 'static>(
     // After an interruption the receiver is gone, and sending fails.
     thread::Builder::new().name("tacit-call".into()).spawn(move || drop(sender.send(work()))).map_err(to_python)?;
     loop {
-        let (received, back) = py.detach(move || (receiver.recv_timeout(POLL), receiver));
-        receiver = back;
+        let (received, returned_receiver) = py.detach(move || (receiver.recv_timeout(POLL), receiver));
+        receiver = returned_receiver;
         match received {
             Ok(result) => return result.and_then(|result| look(py).map(|()| result)),
             Err(RecvTimeoutError::Timeout) => {

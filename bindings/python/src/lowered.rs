@@ -194,7 +194,7 @@ impl Lowered {
 
 /// Converts options to the form that back ends take.
 pub fn given(options: &BTreeMap<String, String>) -> Options {
-    let mut given = Options::default();
-    options.iter().for_each(|(key, value)| given.set(key, value));
-    given
+    let mut parsed = Options::default();
+    options.iter().for_each(|(key, value)| parsed.set(key, value));
+    parsed
 }

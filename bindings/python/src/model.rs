@@ -143,7 +143,7 @@ impl Model {
 
     /// Lowers it for a back end.
     fn lower(&self, py: Python<'_>, backend: &str, options: BTreeMap<String, String>) -> PyResult<Lowered> {
-        let given = given(&options);
+        let lowering_options = given(&options);
         let (stop, model, backend) = (Stop::default(), Arc::clone(&self.model), backend.to_owned());
         let watch = stop.watch();
         interruptible(
@@ -153,8 +153,8 @@ impl Model {
                 let registry = Registry::standard();
                 let chosen = registry.get(&backend).map_err(to_python)?;
                 let digest = model.digest();
-                let model = chosen.lower_watched(&model, &given, &watch).map_err(to_python)?;
-                let origin = Origin { model: digest, backend, options: given };
+                let model = chosen.lower_watched(&model, &lowering_options, &watch).map_err(to_python)?;
+                let origin = Origin { model: digest, backend, options: lowering_options };
                 Ok(Lowered::new(model, origin, chosen.trust()))
             },
         )
@@ -172,12 +172,12 @@ impl Model {
     ) -> PyResult<String> {
         let (float, lowered) = (Arc::clone(&self.model), Arc::clone(lowered.get()));
         // The length is never 0: the interface was checked.
-        let each = inputs.as_slice()?.chunks(float.interface.input_len().max(1));
-        let (inputs, stop): (Vec<Vec<f32>>, _) = (each.map(<[f32]>::to_vec).collect(), Stop::default());
+        let rows = inputs.as_slice()?.chunks(float.interface.input_len().max(1));
+        let (inputs, stop): (Vec<Vec<f32>>, _) = (rows.map(<[f32]>::to_vec).collect(), Stop::default());
         let watch = stop.watch();
         let work = move || {
-            let found = check(&float, &*lowered, &inputs, labels.as_deref(), &watch).map_err(to_python)?;
-            serde_json::to_string(&found).map_err(to_python)
+            let report = check(&float, &*lowered, &inputs, labels.as_deref(), &watch).map_err(to_python)?;
+            serde_json::to_string(&report).map_err(to_python)
         };
         interruptible(py, || stop.set(), work)
     }
@@ -205,9 +205,9 @@ pub fn normalise<'py>(
     let interface: Interface = serde_json::from_str(interface_json).map_err(to_python)?;
     let units = if pixels { Units::Pixels } else { Units::Network };
     // The length is never 0: the interface was checked.
-    let each = values.as_slice()?.chunks(interface.input_len().max(1));
-    let made: Vec<f32> = each.flat_map(|one| interface.normalise(one, units)).collect();
-    Ok(made.to_pyarray(py))
+    let rows = values.as_slice()?.chunks(interface.input_len().max(1));
+    let normalised: Vec<f32> = rows.flat_map(|row| interface.normalise(row, units)).collect();
+    Ok(normalised.to_pyarray(py))
 }
 
 /// The input nearest to zeros that a model with this interface accepts, as it computes on it.
@@ -223,7 +223,7 @@ pub fn blank<'py>(py: Python<'py>, interface_json: &str) -> PyResult<Bound<'py, 
 pub fn refusals(interface_json: &str, values: PyReadonlyArray1<'_, f32>) -> PyResult<Vec<(usize, String)>> {
     let interface: Interface = serde_json::from_str(interface_json).map_err(to_python)?;
     // The length is never 0: the interface was checked.
-    let each = values.as_slice()?.chunks(interface.input_len().max(1)).enumerate();
-    let refused = each.filter_map(|(place, one)| Some((place, interface.check_input(one).err()?.to_string())));
+    let rows = values.as_slice()?.chunks(interface.input_len().max(1)).enumerate();
+    let refused = rows.filter_map(|(place, row)| Some((place, interface.check_input(row).err()?.to_string())));
     Ok(refused.collect())
 }

@@ -105,8 +105,8 @@ impl Server {
 /// What a server knows the client of a certificate (DER) by.
 #[pyfunction]
 pub fn client_fingerprint(certificate: &[u8]) -> PyResult<String> {
-    let found = keys::fingerprint(certificate).ok_or_else(|| TacitError::new_err("this is no certificate"))?;
-    Ok(found.to_string())
+    let fingerprint = keys::fingerprint(certificate).ok_or_else(|| TacitError::new_err("this is no certificate"))?;
+    Ok(fingerprint.to_string())
 }
 
 /// Makes a CA, a server certificate and client certificates in a new folder.

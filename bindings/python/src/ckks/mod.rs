@@ -54,27 +54,29 @@ fn key_id(context: &Context, key: &Key) -> PyResult<KeyId> {
         _ => return Err(TacitError::new_err(format!("there is no key of kind `{kind}` for element {element}"))),
     };
     check_level(context, *level)?;
-    let most = context.parameters().special_primes().len();
-    if !(1..=most).contains(alpha) {
-        return Err(TacitError::new_err(format!("a key with {alpha} special primes: from 1 to {most} are there")));
+    let max_primes = context.parameters().special_primes().len();
+    if !(1..=max_primes).contains(alpha) {
+        return Err(TacitError::new_err(format!(
+            "a key with {alpha} special primes: from 1 to {max_primes} are there"
+        )));
     }
     Ok(KeyId { kind, level: *level, alpha: *alpha })
 }
 
 fn check_level(context: &Context, level: usize) -> PyResult<()> {
-    let most = context.parameters().levels();
-    if (1..=most).contains(&level) {
+    let max_level = context.parameters().levels();
+    if (1..=max_level).contains(&level) {
         return Ok(());
     }
-    Err(TacitError::new_err(format!("level {level}: these parameters have 1 to {most}")))
+    Err(TacitError::new_err(format!("level {level}: these parameters have 1 to {max_level}")))
 }
 
 /// Refuses to combine objects of different parameters.
-fn check_same(what: &str, own: &Context, other: &Context) -> PyResult<()> {
-    if std::ptr::eq(own, other) || own.parameters() == other.parameters() {
+fn check_same(kind: &str, expected: &Context, actual: &Context) -> PyResult<()> {
+    if std::ptr::eq(expected, actual) || expected.parameters() == actual.parameters() {
         return Ok(());
     }
-    Err(TacitError::new_err(format!("{what} belongs to other parameters")))
+    Err(TacitError::new_err(format!("{kind} belongs to other parameters")))
 }
 
 fn complex(pairs: &[f64]) -> Zeroizing<Vec<Complex>> {

@@ -44,9 +44,9 @@ pub(super) fn open(
 fn only_model(connection: &mut Connection) -> PyResult<String> {
     let models = connection.models().map_err(to_python)?;
     match models.as_slice() {
-        [one] => Ok(one.name.clone()),
-        many => {
-            let names: Vec<_> = many.iter().map(|m| m.name.as_str()).collect();
+        [model] => Ok(model.name.clone()),
+        models => {
+            let names: Vec<_> = models.iter().map(|m| m.name.as_str()).collect();
             Err(TacitError::new_err(format!("the server offers several models, choose one: {}", names.join(", "))))
         }
     }
