@@ -24,12 +24,12 @@ use std::io::Write;
 ///
 /// # Errors
 /// [`MeterError::io`] if the writer fails.
-pub fn to_csv(record: &Record, mut to: impl Write) -> Result<(), MeterError> {
+pub fn to_csv(record: &Record, mut output: impl Write) -> Result<(), MeterError> {
     let columns = Columns::of(record);
-    writeln!(to, "{}", columns.head()).map_err(MeterError::io("CSV file"))?;
+    writeln!(output, "{}", columns.head()).map_err(MeterError::io("CSV file"))?;
     let mut phases: Vec<Phases<'_>> = columns.speakers.iter().map(|party| Phases::of(record, party)).collect();
     for sample in &record.samples {
-        writeln!(to, "{}", columns.row(sample, &mut phases)).map_err(MeterError::io("CSV file"))?;
+        writeln!(output, "{}", columns.row(sample, &mut phases)).map_err(MeterError::io("CSV file"))?;
     }
     Ok(())
 }
@@ -135,8 +135,8 @@ impl<'a> Phases<'a> {
             match mark.edge {
                 Edge::Begin => self.open.push(&mark.phase),
                 Edge::End => {
-                    if let Some(at) = self.open.iter().rposition(|p| *p == mark.phase) {
-                        self.open.remove(at);
+                    if let Some(index) = self.open.iter().rposition(|p| *p == mark.phase) {
+                        self.open.remove(index);
                     }
                 }
             }

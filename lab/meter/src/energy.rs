@@ -123,7 +123,7 @@ fn correlation_time(deviations: &[f64]) -> f64 {
 fn smallest_step(samples: &[Sample], name: &str, rail: usize) -> f64 {
     let mut watts: Vec<f64> = samples.iter().filter_map(|s| s.power.get(name)?.get(rail)?.w).collect();
     watts.sort_by(tacit_floats::rising);
-    let rounding = watts.last().map_or(0.0, |most| most.abs() * 1e-9);
+    let rounding = watts.last().map_or(0.0, |max| max.abs() * 1e-9);
     watts.windows(2).map(|w| w[1] - w[0]).filter(|step| *step > rounding).reduce(tacit_floats::smaller).unwrap_or(0.0)
 }
 
@@ -190,18 +190,18 @@ pub fn attribute(
     others_s: f64,
 ) -> BTreeMap<String, EnergyFigure> {
     let parties: f64 = cpu_s.values().sum();
-    let all = parties + others_s.max(0.0);
+    let total_s = parties + others_s.max(0.0);
     let provenance = match host.provenance {
         Provenance::Modelled => Provenance::Modelled,
         Provenance::Measured | Provenance::Attributed => Provenance::Attributed,
     };
     let equal = 1.0 / cpu_s.len() as f64;
     let shared = cpu_s.iter().map(|(party, &cpu)| {
-        let share = if all > 0.0 { cpu / all } else { equal };
+        let share = if total_s > 0.0 { cpu / total_s } else { equal };
         // The spread of c / (c + d + others), with the same uncertainty for c and each d, and the
         // others' time known; zero for a single party.
         let spread = ((1.0 - share).powi(2) + (cpu_s.len() - 1) as f64 * share.powi(2)).sqrt();
-        let share_sd = if all > 0.0 { (cpu_sd_s / all * spread).min(1.0) } else { 0.0 };
+        let share_sd = if total_s > 0.0 { (cpu_sd_s / total_s * spread).min(1.0) } else { 0.0 };
         let net_j = host.net_j.map(|net| net * share);
         let net_sd_j = host.net_j.zip(host.net_sd_j).map(|(net, sd)| (sd * share).hypot(net * share_sd));
         let idle_share = if parties > 0.0 { cpu / parties } else { equal };

@@ -25,8 +25,8 @@ pub enum MeterError {
 impl MeterError {
     /// Names the file that an I/O error belongs to.
     pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
-        let named = MeasureError::io(path);
-        move |source| Self::Measure(named(source))
+        let with_path = MeasureError::io(path);
+        move |source| Self::Measure(with_path(source))
     }
 
     /// Describes unexpected content of `what`, a file, device or line.

@@ -41,7 +41,7 @@ pub fn facts(roots: &Roots, extra: &BTreeMap<String, String>) -> BTreeMap<String
     put("max_mhz", distinct(&cpus, cores, "cpufreq/scaling_max_freq", mhz));
     let turbo = line(&cpus.join("intel_pstate/no_turbo")).map(|v| v == "0");
     let turbo = turbo.or_else(|| line(&cpus.join("cpufreq/boost")).map(|v| v == "1"));
-    put("turbo", turbo.map(|on| if on { "on" } else { "off" }.to_owned()));
+    put("turbo", turbo.map(|is_on| if is_on { "on" } else { "off" }.to_owned()));
     put("kernel", line(&roots.proc.join("sys/kernel/osrelease")));
     put("hostname", line(&roots.proc.join("sys/kernel/hostname")));
     put("board", line(&roots.proc.join("device-tree/model")).map(|m| m.trim_end_matches('\0').to_owned()));
@@ -71,7 +71,7 @@ fn line(path: &Path) -> Option<String> {
 fn count_cores(proc: &Path) -> usize {
     let stat = fs::read_to_string(proc.join("stat")).unwrap_or_default();
     let cores = stat.lines().filter_map(|l| l.strip_prefix("cpu"));
-    cores.filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit())).count().min(MAX_CORES)
+    cores.filter(|suffix| suffix.starts_with(|c: char| c.is_ascii_digit())).count().min(MAX_CORES)
 }
 
 /// A setting of all cores: one value, or all distinct values, sorted and separated by `/`.
@@ -155,11 +155,11 @@ mod tests {
 
     #[test]
     fn this_machine_and_a_machine_without_any_files() {
-        let here = facts(&Roots::default(), &BTreeMap::new());
-        assert!(here.contains_key("kernel"));
-        assert!(here["cores"].parse::<usize>().unwrap() >= 1);
-        assert!(here["memory_bytes"].parse::<u64>().unwrap() > 1 << 20);
-        let nothing = Roots { proc: "/nonexistent".into(), sys: "/nonexistent".into() };
-        assert_eq!(facts(&nothing, &BTreeMap::new()).len(), 1, "the architecture");
+        let facts_here = facts(&Roots::default(), &BTreeMap::new());
+        assert!(facts_here.contains_key("kernel"));
+        assert!(facts_here["cores"].parse::<usize>().unwrap() >= 1);
+        assert!(facts_here["memory_bytes"].parse::<u64>().unwrap() > 1 << 20);
+        let empty_roots = Roots { proc: "/nonexistent".into(), sys: "/nonexistent".into() };
+        assert_eq!(facts(&empty_roots, &BTreeMap::new()).len(), 1, "the architecture");
     }
 }

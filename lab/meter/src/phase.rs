@@ -62,13 +62,13 @@ pub fn phase_costs(samples: &[Sample], marks: &[Mark], curve: &[(f64, f64)]) -> 
     for mark in marks {
         let key = (mark.party.as_str(), mark.phase.as_str());
         if mark.edge == Edge::Begin {
-            let (_, begun) = open.entry(key).or_insert_with(|| {
+            let (_, begins) = open.entry(key).or_insert_with(|| {
                 costs.push(PhaseCost { party: mark.party.clone(), phase: mark.phase.clone(), ..PhaseCost::default() });
                 (costs.len() - 1, Vec::new())
             });
-            begun.push(mark.t);
-        } else if let Some((place, begun)) = open.get_mut(&key)
-            && let Some(begin) = begun.pop()
+            begins.push(mark.t);
+        } else if let Some((place, begins)) = open.get_mut(&key)
+            && let Some(begin) = begins.pop()
         {
             costs[*place].add(begin, mark, samples, curve);
         }
@@ -111,12 +111,12 @@ fn cpu_at(samples: &[Sample], party: &str, t: f64) -> Option<CpuSeconds> {
 
 /// Returns the CPU seconds of a party in a sample.
 fn cpu_in(sample: &Sample, party: &str) -> Option<CpuSeconds> {
-    let used = match sample.parties.get(party) {
+    let party_sample = match sample.parties.get(party) {
         Some(party) => Some(party),
         None if sample.parties.len() == 1 => sample.parties.values().next(),
         None => None,
     };
-    used.map(|used| CpuSeconds { user: used.user_s, kernel: used.system_s })
+    party_sample.map(|party_sample| CpuSeconds { user: party_sample.user_s, kernel: party_sample.system_s })
 }
 
 /// Linear interpolation in points of increasing time; constant before the first and after the last.
@@ -132,8 +132,8 @@ fn interpolated(len: usize, point: impl Fn(usize) -> (f64, f64), t: f64) -> Opti
         let middle = (low + high) / 2;
         if point(middle).0 <= t { low = middle } else { high = middle }
     }
-    let (from, to) = (point(low), point(high));
-    Some(from.1 + (to.1 - from.1) * (t - from.0) / (to.0 - from.0))
+    let (start, end) = (point(low), point(high));
+    Some(start.1 + (end.1 - start.1) * (t - start.0) / (end.0 - start.0))
 }
 
 #[cfg(test)]
@@ -147,8 +147,8 @@ mod tests {
     }
 
     fn sample(t: f64, cpu: &[(&str, f64)]) -> Sample {
-        let of = |s: f64| PartySample { user_s: s, system_s: s / 2.0, ..PartySample::default() };
-        Sample { t, parties: cpu.iter().map(|(p, s)| ((*p).to_owned(), of(*s))).collect(), ..Sample::default() }
+        let sample_of = |s: f64| PartySample { user_s: s, system_s: s / 2.0, ..PartySample::default() };
+        Sample { t, parties: cpu.iter().map(|(p, s)| ((*p).to_owned(), sample_of(*s))).collect(), ..Sample::default() }
     }
 
     #[test]

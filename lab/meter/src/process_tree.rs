@@ -43,8 +43,8 @@ impl Time {
     /// Raises the sum to at least `total`. User and kernel time, each truncated to ticks, get equal
     /// parts of the rest, since the true split is unknown.
     fn raised_to(self, total: u64) -> Self {
-        let more = total.saturating_sub(self.total());
-        Self { user: self.user + more / 2, system: self.system + more.div_ceil(2) }
+        let unassigned = total.saturating_sub(self.total());
+        Self { user: self.user + unassigned / 2, system: self.system + unassigned.div_ceil(2) }
     }
 
     /// A later figure of the same processes, without `before`: neither part ever decreases. The
@@ -168,7 +168,7 @@ impl ProcessTree {
         // An earlier process with the same id.
         self.kept += self.roots.insert(pid, Time::default()).unwrap_or_default();
         for (pid, stat) in std::iter::once((pid, stat)).chain(self.descendants(&[pid])) {
-            if !self.seen.iter().any(|(known, _)| *known == pid) {
+            if !self.seen.iter().any(|(known_pid, _)| *known_pid == pid) {
                 self.seen.push((pid, stat));
                 if since == Since::Now {
                     self.before += stat.total();
@@ -181,13 +181,13 @@ impl ProcessTree {
     /// Reports the lifetime use of an added process and of all children that it waited for, as
     /// `wait4` returned it to the reaping process.
     pub fn ended(&mut self, pid: u32, user: Duration, system: Duration) {
-        let Some(gone) = self.roots.get_mut(&pid) else { return };
+        let Some(root) = self.roots.get_mut(&pid) else { return };
         let in_sight = self.seen.len();
-        self.seen.retain(|(seen, _)| *seen != pid);
+        self.seen.retain(|(seen_pid, _)| *seen_pid != pid);
         // Still visible as a zombie, or sampled since it was reaped.
-        if self.seen.len() < in_sight || *gone != Time::default() {
+        if self.seen.len() < in_sight || *root != Time::default() {
             let [user, system] = [user, system].map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-            *gone = Time { user, system };
+            *root = Time { user, system };
         }
     }
 
@@ -197,10 +197,10 @@ impl ProcessTree {
     pub fn sample(&mut self, discover: bool) -> PartySample {
         self.look();
         if discover {
-            let known: Vec<u32> = self.seen.iter().map(|(pid, _)| *pid).collect();
-            let new = self.descendants(&known);
+            let known_pids: Vec<u32> = self.seen.iter().map(|(pid, _)| *pid).collect();
+            let new = self.descendants(&known_pids);
             self.seen.extend(new);
-            let high_water = known.iter().filter_map(|pid| high_water_bytes(&self.proc.join(pid.to_string())));
+            let high_water = known_pids.iter().filter_map(|pid| high_water_bytes(&self.proc.join(pid.to_string())));
             self.peak_bytes = high_water.fold(self.peak_bytes, u64::max);
         }
         self.figures()
@@ -222,33 +222,33 @@ impl ProcessTree {
     /// Reads the visible processes until none ends during a pass: the time of a child that ended
     /// after its parent was read would be missing in both.
     fn look(&mut self) {
-        let (before, mut gone) = (self.seen.clone(), BTreeMap::new());
+        let (before, mut ended_processes) = (self.seen.clone(), BTreeMap::new());
         loop {
-            let ended = gone.len();
+            let ended_count = ended_processes.len();
             for (pid, old) in std::mem::take(&mut self.seen) {
                 match self.read(pid) {
                     Some(now) if now.start == old.start => self.seen.push((pid, now)),
-                    _ => _ = gone.insert(pid, old),
+                    _ => _ = ended_processes.insert(pid, old),
                 }
             }
-            if gone.len() == ended {
+            if ended_processes.len() == ended_count {
                 break;
             }
         }
-        if !gone.is_empty() {
-            self.settle(&before, &gone);
+        if !ended_processes.is_empty() {
+            self.settle(&before, &ended_processes);
         }
     }
 
     /// Adds the time of ended processes that no visible parent has taken over.
-    fn settle(&mut self, before: &[(u32, Stat)], gone: &BTreeMap<u32, Stat>) {
+    fn settle(&mut self, before: &[(u32, Stat)], ended_processes: &BTreeMap<u32, Stat>) {
         let live: BTreeMap<u32, Stat> = self.seen.iter().copied().collect();
         let mut owed = BTreeMap::<u32, Time>::new();
-        for (pid, stat) in gone {
+        for (pid, stat) in ended_processes {
             // Follows ancestors that ended as well. A reused id could close a circle, so the number
             // of steps is limited.
-            let ancestors = std::iter::successors(Some(stat.parent), |pid| gone.get(pid).map(|s| s.parent));
-            let heir = ancestors.take(gone.len() + 1).find(|p| live.contains_key(p));
+            let ancestors = std::iter::successors(Some(stat.parent), |pid| ended_processes.get(pid).map(|s| s.parent));
+            let heir = ancestors.take(ended_processes.len() + 1).find(|p| live.contains_key(p));
             if let Some(heir) = heir {
                 *owed.entry(heir).or_default() += stat.total();
             } else if let Some(root) = self.roots.get_mut(pid) {
@@ -262,8 +262,8 @@ impl ProcessTree {
         for (pid, old) in before {
             let (Some(now), Some(owed)) = (live.get(pid), owed.get(pid)) else { continue };
             // A parent that ignores the end of its children does not get their time.
-            let taken = now.children.total().saturating_add(slack_ns);
-            let missing = (old.children + *owed).total().saturating_sub(taken);
+            let reaped_ns = now.children.total().saturating_add(slack_ns);
+            let missing = (old.children + *owed).total().saturating_sub(reaped_ns);
             if missing > 0 {
                 let user = (owed.user as f64 / owed.total() as f64 * missing as f64).round() as u64;
                 self.kept += Time { user, system: missing.saturating_sub(user) };
@@ -273,9 +273,9 @@ impl ProcessTree {
     }
 
     fn figures(&mut self) -> PartySample {
-        let seen = self.seen.iter().map(|(_, stat)| stat.total());
-        let now = seen.chain(self.roots.values().copied()).fold(self.kept, Time::add);
-        self.shown = self.shown.risen_to(now, self.before);
+        let seen_times = self.seen.iter().map(|(_, stat)| stat.total());
+        let total = seen_times.chain(self.roots.values().copied()).fold(self.kept, Time::add);
+        self.shown = self.shown.risen_to(total, self.before);
         let pages: u64 = self.seen.iter().map(|(_, stat)| stat.resident_pages).sum();
         let rss_bytes = pages.saturating_mul(self.page_bytes);
         self.peak_bytes = self.peak_bytes.max(rss_bytes);
@@ -297,26 +297,26 @@ impl ProcessTree {
     }
 
     /// Descendants of processes, excluding these, each after its parent.
-    fn descendants(&self, of: &[u32]) -> Vec<(u32, Stat)> {
+    fn descendants(&self, roots: &[u32]) -> Vec<(u32, Stat)> {
         let table = (!self.lists_children).then(|| by_parent(&self.proc));
-        let mut found: BTreeSet<u32> = of.iter().copied().collect();
-        let mut queue: VecDeque<u32> = of.iter().copied().collect();
-        let mut all = Vec::new();
+        let mut pids: BTreeSet<u32> = roots.iter().copied().collect();
+        let mut queue: VecDeque<u32> = roots.iter().copied().collect();
+        let mut processes = Vec::new();
         while let Some(pid) = queue.pop_front() {
             let children = match &table {
                 Some(table) => table.get(&pid).cloned().unwrap_or_default(),
                 None => children(&self.proc, pid),
             };
             for child in children {
-                if found.insert(child)
+                if pids.insert(child)
                     && let Some(stat) = self.read(child)
                 {
-                    all.push((child, stat));
+                    processes.push((child, stat));
                     queue.push_back(child);
                 }
             }
         }
-        all
+        processes
     }
 }
 
@@ -333,8 +333,9 @@ fn process_cpu_ns(pid: u32) -> Option<u64> {
 /// Whether ids in `proc` are those of this process namespace, which CPU clocks use, and the kernel
 /// has such clocks.
 fn has_clocks(proc: &Path) -> bool {
-    let (here, us) = (fs::read_link(proc.join("self")), std::process::id());
-    here.is_ok_and(|here| here.as_os_str() == us.to_string().as_str()) && process_cpu_ns(us).is_some()
+    let (self_link, own_pid) = (fs::read_link(proc.join("self")), std::process::id());
+    self_link.is_ok_and(|self_link| self_link.as_os_str() == own_pid.to_string().as_str())
+        && process_cpu_ns(own_pid).is_some()
 }
 
 /// Children of all threads of a process.

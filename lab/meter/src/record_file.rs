@@ -166,11 +166,11 @@ pub fn parse_record(mut reader: impl BufRead, name: &str) -> Result<Record, Mete
 /// Reads a line; false at the end of the file.
 fn next_line(reader: &mut impl BufRead, name: &str, number: u64, line: &mut Vec<u8>) -> Result<bool, MeterError> {
     line.clear();
-    let got = reader.by_ref().take(MAX_LINE as u64 + 1).read_until(b'\n', line).map_err(MeterError::io(name))?;
-    if got > MAX_LINE {
+    let bytes_read = reader.by_ref().take(MAX_LINE as u64 + 1).read_until(b'\n', line).map_err(MeterError::io(name))?;
+    if bytes_read > MAX_LINE {
         return Err(malformed(name, number, format!("longer than {MAX_LINE} bytes")));
     }
-    Ok(got > 0)
+    Ok(bytes_read > 0)
 }
 
 /// Describes a malformed line.

@@ -36,10 +36,10 @@ fn record() -> Record {
     };
     let mark =
         |t, phase: &str, edge| Mark { t, party: "client".into(), phase: phase.into(), edge, figures: BTreeMap::new() };
-    let at = |t| Sample { t, ..Sample::default() };
+    let sample_at = |t| Sample { t, ..Sample::default() };
     Record {
         header,
-        samples: vec![at(0.0), full, at(1.0), at(2.0), at(3.0)],
+        samples: vec![sample_at(0.0), full, sample_at(1.0), sample_at(2.0), sample_at(3.0)],
         // Out of order, as marks of two programs may be.
         marks: vec![
             mark(0.9, "online", Edge::Begin),

@@ -125,13 +125,16 @@ fn parties_share_the_host_s_energy_by_processor_time() {
     let vague = attribute(&host, &cpu(0.01, 0.01), 0.0041, 0.0);
     assert!(vague["client"].net_sd_j.unwrap() > 0.25 * vague["client"].net_j.unwrap());
     assert_eq!(attribute(&host, &cpu(0.0, 0.0), 0.0, 0.0)["client"].gross_j, 50.0);
-    let alone = attribute(
+    let attribution_alone = attribute(
         &EnergyFigure { provenance: Provenance::Modelled, ..host },
         &BTreeMap::from([("a".into(), 0.02)]),
         0.1,
         0.0,
     );
-    assert_eq!((alone["a"].net_sd_j, alone["a"].provenance), (host.net_sd_j, Provenance::Modelled));
+    assert_eq!(
+        (attribution_alone["a"].net_sd_j, attribution_alone["a"].provenance),
+        (host.net_sd_j, Provenance::Modelled)
+    );
     assert!(attribute(&host, &BTreeMap::new(), 0.0, 0.0).is_empty());
 }
 
@@ -147,8 +150,8 @@ fn what_others_used_is_nobody_s_and_idle_power_is_the_parties_alone() {
     assert_eq!((client.net_j, client.idle_j, client.gross_j), (Some(17.5), Some(15.0), 32.5));
     assert!((client.mean_w - 3.25).abs() < 1e-12);
     assert!((client.net_sd_j.unwrap() - 70.0 * 0.0041 / 4.0 * 0.75_f64.hypot(0.25)).abs() < 1e-12);
-    let without = attribute(&gross(100.0, 10.0, Provenance::Measured), &cpu_s, 0.0, 2.0);
-    assert_eq!((without["client"].gross_j, without["client"].net_j), (25.0, None));
+    let without_idle = attribute(&gross(100.0, 10.0, Provenance::Measured), &cpu_s, 0.0, 2.0);
+    assert_eq!((without_idle["client"].gross_j, without_idle["client"].net_j), (25.0, None));
     let idle_parties = attribute(&host, &cpu_s.keys().map(|k| (k.clone(), 0.0)).collect(), 0.0041, 2.0);
     assert_eq!((idle_parties["server"].net_j, idle_parties["server"].idle_j), (Some(0.0), Some(15.0)));
 }

@@ -40,8 +40,8 @@ fn marks_of_several_programs_reach_the_record_even_if_sent_just_before_the_end()
     listener.close();
     assert!(!path.exists());
     let record = record(sampler.stop().unwrap(), &folder);
-    let of = |party: &str| record.marks.iter().filter(|m| m.party == party).count();
-    assert_eq!((of("client"), of("server"), of("late")), (40, 40, 1));
+    let mark_count = |party: &str| record.marks.iter().filter(|m| m.party == party).count();
+    assert_eq!((mark_count("client"), mark_count("server"), mark_count("late")), (40, 40, 1));
     assert!(record.notes.iter().any(|n| n.text == "client: done:"), "{:?}", record.notes);
     assert!(record.marks.iter().all(|m| (0.0..60.0).contains(&m.t)));
     let client: Vec<_> = record.marks.iter().filter(|m| m.party == "client").collect();
@@ -59,9 +59,9 @@ fn strange_programs_do_no_harm() {
     let mut noisy = UnixStream::connect(&path).unwrap();
     (0..300).for_each(|i| noisy.write_all(format!("note {i}\n").as_bytes()).unwrap());
     drop((endless, odd, noisy));
-    let many: Vec<_> = (0..80).filter_map(|_| UnixStream::connect(&path).ok()).collect();
+    let streams: Vec<_> = (0..80).filter_map(|_| UnixStream::connect(&path).ok()).collect();
     listener.close();
-    drop(many);
+    drop(streams);
     let now = sampler.handle().seconds(monotonic_ns());
     let record = record(sampler.stop().unwrap(), &folder);
     let phases: Vec<&str> = record.marks.iter().map(|m| m.phase.as_str()).collect();
@@ -103,8 +103,8 @@ fn a_program_goes_on_when_its_listener_does_not_read_or_goes_away() {
     sender.begin("online").unwrap();
     listener.close();
     std::thread::sleep(Duration::from_millis(20));
-    let told = (0..3).filter(|_| sender.end("online", &[]).is_err()).count();
-    assert!(told <= 1);
+    let error_count = (0..3).filter(|_| sender.end("online", &[]).is_err()).count();
+    assert!(error_count <= 1);
     sampler.stop().unwrap();
 }
 

@@ -91,8 +91,8 @@ fn descendants_count_and_strangers_do_not() {
     fake.put(Process { pid: 13, parent: 10, user: 30, system: 40, resident_pages: 10, ..Process::default() });
     let blind = tree.sample(false);
     assert_eq!((ticks(&blind), blind.processes), ((10, 1), 3), "not looked for");
-    let all = tree.sample(true);
-    assert_eq!((ticks(&all), all.processes, all.rss_bytes), ((40, 41), 4, 360 * 4096));
+    let sampled = tree.sample(true);
+    assert_eq!((ticks(&sampled), sampled.processes, sampled.rss_bytes), ((40, 41), 4, 360 * 4096));
     assert_eq!(tree.peak_bytes(), 600 * 4096);
 }
 
@@ -185,10 +185,10 @@ fn processes_that_seem_each_other_s_parents_end_no_worse_than_others() {
 
 #[test]
 fn broken_stat_files_are_no_process() {
-    let good = b"7 (x) S 1 1 1 0 -1 4194304 100 0 0 0 1 2 3 4 20 0 1 0 99 1196008 5 18446744073709551615";
-    assert_eq!(Stat::parse(good, 10).unwrap().total(), Time { user: 40, system: 60 });
-    for end in 0..good.len() - 24 {
-        let _ = Stat::parse(&good[..end], 1);
+    let stat_line = b"7 (x) S 1 1 1 0 -1 4194304 100 0 0 0 1 2 3 4 20 0 1 0 99 1196008 5 18446744073709551615";
+    assert_eq!(Stat::parse(stat_line, 10).unwrap().total(), Time { user: 40, system: 60 });
+    for end in 0..stat_line.len() - 24 {
+        let _ = Stat::parse(&stat_line[..end], 1);
     }
     for broken in [
         &b""[..],
@@ -239,8 +239,8 @@ fn chosen(processes: &BTreeMap<u32, Simulated>, number: u8) -> u32 {
 fn end(processes: &mut BTreeMap<u32, Simulated>, fake: &Fake, pid: u32) {
     let below: Vec<u32> = processes.iter().filter(|(_, p)| p.parent == pid).map(|(pid, _)| *pid).collect();
     below.into_iter().for_each(|child| end(processes, fake, child));
-    let gone = processes.remove(&pid).unwrap();
-    processes.get_mut(&gone.parent).unwrap().children += gone.own + gone.children;
+    let ended_process = processes.remove(&pid).unwrap();
+    processes.get_mut(&ended_process.parent).unwrap().children += ended_process.own + ended_process.children;
     _ = fs::remove_dir_all(fake.folder.path().join(pid.to_string()));
 }
 
@@ -262,16 +262,16 @@ proptest! {
         let (mut truth, mut last) = (0, PartySample::default());
         for (next, event) in (11..).zip(events.into_iter().chain([Event::Sample, Event::Sample])) {
             match event {
-                Event::Fork(of) => {
-                    let parent = chosen(&processes, of);
+                Event::Fork(parent) => {
+                    let parent = chosen(&processes, parent);
                     processes.insert(next, Simulated { parent, ..Simulated::default() });
                 }
-                Event::Run(who, user, system) => {
-                    let pid = chosen(&processes, who);
+                Event::Run(number, user, system) => {
+                    let pid = chosen(&processes, number);
                     processes.get_mut(&pid).unwrap().own += Time { user, system };
                     truth += user + system;
                 }
-                Event::End(who) => match chosen(&processes, who) {
+                Event::End(number) => match chosen(&processes, number) {
                     10 => {}
                     pid => end(&mut processes, &fake, pid),
                 },
@@ -339,18 +339,18 @@ fn told_and_true(program: &mut Command) -> [f64; 4] {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "done\n");
-    let seen = |tree: &mut ProcessTree| {
+    let sample_seconds = |tree: &mut ProcessTree| {
         let now = tree.sample(true);
         now.user_s + now.system_s
     };
-    let live = seen(&mut tree);
+    let live = sample_seconds(&mut tree);
     drop(child.stdin.take());
     tacit_measure::usage::wait_ended(child.id()).unwrap();
-    let zombie = seen(&mut tree);
+    let zombie = sample_seconds(&mut tree);
     let end = child.wait4().unwrap();
     assert!(end.status.success());
     tree.ended(child.id(), end.rusage.utime, end.rusage.stime);
-    [live, zombie, seen(&mut tree), (end.rusage.utime + end.rusage.stime).as_secs_f64()]
+    [live, zombie, sample_seconds(&mut tree), (end.rusage.utime + end.rusage.stime).as_secs_f64()]
 }
 
 #[test]
@@ -367,8 +367,8 @@ fn a_short_life_is_known_exactly() {
 fn children_that_come_and_go_are_known_to_two_ticks_and_exactly_once_reaped() {
     let script = format!("for n in 1 2 3 4 5 6 7 8; do ( {BURN} ); done; echo done; read x; exit 0");
     let [live, zombie, reaped, truth] = told_and_true(Command::new("sh").args(["-c", &script]));
-    for told in [live, zombie] {
-        assert!(told > truth - 0.022 && told <= truth + MICRO, "{told} of {truth}");
+    for reported in [live, zombie] {
+        assert!(reported > truth - 0.022 && reported <= truth + MICRO, "{reported} of {truth}");
     }
     assert!((reaped - truth).abs() <= MICRO, "{reaped} of {truth}");
 }
@@ -445,9 +445,9 @@ fn two_real_programs_with_children_are_measured_and_never_run_backwards() {
     for (i, child) in children.iter_mut().enumerate() {
         let end = child.wait4().unwrap();
         let truth = (end.rusage.utime + end.rusage.stime).as_secs_f64();
-        let told = last[i].user_s + last[i].system_s;
+        let reported_s = last[i].user_s + last[i].system_s;
         // Two ticks of children.
-        assert!(told > truth - 0.02 && told <= truth + MICRO, "told {told}, was {truth}");
+        assert!(reported_s > truth - 0.02 && reported_s <= truth + MICRO, "told {reported_s}, was {truth}");
         assert!(truth > 0.02, "{truth}: the workload is too small to test anything");
         assert!(end.status.success());
         assert_eq!(trees[i].sample(true).processes, 0);

@@ -46,7 +46,7 @@ fn a_record_comes_back_as_it_was_written() {
     write(&path, &lines());
     let record = read_record(&path).unwrap();
     assert_eq!(record.header, header());
-    let back: Vec<Line> = [
+    let lines_read: Vec<Line> = [
         Line::Sample(record.samples[0].clone()),
         Line::Mark(record.marks[0].clone()),
         Line::Note(record.notes[0].clone()),
@@ -54,7 +54,7 @@ fn a_record_comes_back_as_it_was_written() {
         Line::Summary(record.summary.clone().unwrap()),
     ]
     .to_vec();
-    assert_eq!((back, record.incomplete), (lines(), None));
+    assert_eq!((lines_read, record.incomplete), (lines(), None));
 }
 
 #[test]
@@ -62,20 +62,20 @@ fn a_record_cut_anywhere_is_read_up_to_its_last_whole_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r.jsonl");
     write(&path, &lines());
-    let whole = std::fs::read(&path).unwrap();
-    let first = whole.iter().position(|&b| b == b'\n').unwrap() + 1;
-    for end in first..whole.len() {
-        let record = parse_record(&whole[..end], "r").unwrap();
+    let content = std::fs::read(&path).unwrap();
+    let first = content.iter().position(|&b| b == b'\n').unwrap() + 1;
+    for end in first..content.len() {
+        let record = parse_record(&content[..end], "r").unwrap();
         let count =
             record.samples.len() + record.marks.len() + record.notes.len() + usize::from(record.summary.is_some());
-        let ends = whole[first..end].iter().filter(|&&b| b == b'\n').count();
+        let newline_count = content[first..end].iter().filter(|&&b| b == b'\n').count();
         // Only the newline is missing, so the line is whole.
-        let newline_missing = whole[end] == b'\n';
-        assert_eq!(count, ends + usize::from(newline_missing), "cut at {end}");
-        assert_eq!(record.incomplete.is_some(), end < whole.len() - 1, "cut at {end}");
+        let newline_missing = content[end] == b'\n';
+        assert_eq!(count, newline_count + usize::from(newline_missing), "cut at {end}");
+        assert_eq!(record.incomplete.is_some(), end < content.len() - 1, "cut at {end}");
     }
     for end in 0..first - 1 {
-        assert!(parse_record(&whole[..end], "r").is_err(), "cut at {end}");
+        assert!(parse_record(&content[..end], "r").is_err(), "cut at {end}");
     }
 }
 
@@ -85,9 +85,9 @@ fn a_record_replaces_a_record_and_nothing_else() {
     let path = folder.path().join("r.jsonl");
     write(&path, &lines());
     write(&path, &[]);
-    let whole = std::fs::read(&path).unwrap();
+    let content = std::fs::read(&path).unwrap();
     // A full disk or a crash cut the record inside its first line.
-    std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    std::fs::write(&path, &content[..content.len() / 2]).unwrap();
     write(&path, &[]);
     for precious in ["taxes", "{\"type\":\"header\"}\n", "{}\n"] {
         std::fs::write(&path, precious).unwrap();
@@ -99,22 +99,23 @@ fn a_record_replaces_a_record_and_nothing_else() {
 
 #[test]
 fn what_is_no_record_is_refused_with_a_reason() {
-    let good = serde_json::to_string(&Line::Header(header())).unwrap();
+    let header_line = serde_json::to_string(&Line::Header(header())).unwrap();
     let refuse = |text: &str| parse_record(text.as_bytes(), "r").unwrap_err().to_string();
     assert!(refuse("").contains("empty"));
     assert!(refuse("t,w\n0,1\n").contains("is this a record?"));
-    assert!(refuse(&good.replace("tacit-record", "other")).contains("format is \"other\""));
+    assert!(refuse(&header_line.replace("tacit-record", "other")).contains("format is \"other\""));
     assert!(
-        refuse(&good.replace("\"version\":1", "\"version\":2")).contains("version is 2, this program reads version 1")
+        refuse(&header_line.replace("\"version\":1", "\"version\":2"))
+            .contains("version is 2, this program reads version 1")
     );
-    assert!(refuse(&format!("{good}\n{good}\n")).contains("line 2: a second header"));
-    assert!(refuse(&format!("{good}\nrubbish\n{{}}\n")).contains("r, line 2"));
+    assert!(refuse(&format!("{header_line}\n{header_line}\n")).contains("line 2: a second header"));
+    assert!(refuse(&format!("{header_line}\nrubbish\n{{}}\n")).contains("r, line 2"));
     let summary = serde_json::to_string(&Line::Summary(Summary::default())).unwrap();
-    assert!(refuse(&format!("{good}\n{summary}\n{summary}\n")).contains("goes on after its summary"));
-    assert!(refuse(&format!("{good}\n{}", " ".repeat(MAX_LINE + 1))).contains("longer than"));
+    assert!(refuse(&format!("{header_line}\n{summary}\n{summary}\n")).contains("goes on after its summary"));
+    assert!(refuse(&format!("{header_line}\n{}", " ".repeat(MAX_LINE + 1))).contains("longer than"));
     assert!(read_record(Path::new("/nonexistent/r.jsonl")).unwrap_err().to_string().contains("/nonexistent"));
     // Readers ignore fields of later versions.
-    let extended = good.replacen('{', "{\"colour\":[1],", 1);
+    let extended = header_line.replacen('{', "{\"colour\":[1],", 1);
     assert_eq!(parse_record(extended.as_bytes(), "r").unwrap().header, header());
 }
 
@@ -135,7 +136,7 @@ fn mount(args: &[&str]) -> bool {
 
 /// A child that another test is just starting holds these files until its `exec`.
 fn unmount(root: &str) {
-    let done = (0..600).any(|_| {
+    let is_unmounted = (0..600).any(|_| {
         let done = mount(&["umount", root]);
         (!done).then(|| std::thread::sleep(std::time::Duration::from_millis(100)));
         done
@@ -156,19 +157,19 @@ fn on_a_full_disk_the_record_keeps_every_whole_line_and_can_go_on() {
     let result = std::panic::catch_unwind(|| {
         let mut writer = RecordWriter::create(&path, &header()).unwrap();
         let note = |i: usize| Line::Note(Note { t: i as f64, text: "x".repeat(1000) });
-        let written = (0..).find(|&i| writer.append(&note(i)).is_err()).unwrap();
-        assert!((40..70).contains(&written), "{written}");
+        let line_count = (0..).find(|&i| writer.append(&note(i)).is_err()).unwrap();
+        assert!((40..70).contains(&line_count), "{line_count}");
         let error = writer.append(&note(0)).unwrap_err().to_string();
         assert!(error.contains("r.jsonl"), "{error}");
         assert!(error.contains("space"), "{error}");
         let record = read_record(&path).unwrap();
-        assert_eq!(record.notes.len(), written);
+        assert_eq!(record.notes.len(), line_count);
         assert_eq!(record.incomplete.as_deref(), Some("the record ended without a summary"), "no torn line");
         assert!(mount(&["mount", "-o", "remount,size=256k", root]));
         writer.append(&note(7)).unwrap();
         writer.append(&Line::Summary(Summary::default())).unwrap();
         let record = read_record(&path).unwrap();
-        assert_eq!((record.notes.len(), record.incomplete), (written + 1, None));
+        assert_eq!((record.notes.len(), record.incomplete), (line_count + 1, None));
     });
     unmount(root);
     result.unwrap();

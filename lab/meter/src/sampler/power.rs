@@ -34,8 +34,8 @@ impl Metered {
     /// Whether the source may be read again at `now` (seconds since the start).
     pub(super) fn is_due(&self, now: f64) -> bool {
         // A tenth of slack: an interval equal to the source's own must not skip every other reading.
-        let least = f64::from(self.source.info().min_interval_ms) * 0.9e-3;
-        self.read_at.is_none_or(|t| now - t >= least)
+        let min_gap_s = f64::from(self.source.info().min_interval_ms) * 0.9e-3;
+        self.read_at.is_none_or(|t| now - t >= min_gap_s)
     }
 
     /// Reads the source. Returns a remark for the record when a failure begins or ends.
@@ -71,7 +71,7 @@ impl Metered {
     /// Describes the first value that is not a number, or a counter that runs backwards.
     fn oddity(&mut self, values: &[Value]) -> Option<String> {
         let odd = self.rails.iter().zip(values).position(|(rail, value)| match (value, rail.last) {
-            (Value::Joules(now), Some((_, Value::Joules(last)))) => !(now.is_finite() && *now >= last),
+            (Value::Joules(current), Some((_, Value::Joules(last)))) => !(current.is_finite() && *current >= last),
             (Value::Joules(v) | Value::Watts(v), _) => !v.is_finite(),
             (Value::Missing, _) => false,
         })?;
@@ -105,16 +105,18 @@ impl Rail {
     fn take(&mut self, t: f64, value: Value) -> RailSample {
         let w = match (value, self.last) {
             (Value::Watts(w), last) if w.is_finite() => {
-                if let Some((then, Value::Watts(before))) = last {
-                    self.joules += trapezoid(t - then, before, w);
+                if let Some((previous_s, Value::Watts(before))) = last {
+                    self.joules += trapezoid(t - previous_s, before, w);
                 }
                 Some(w)
             }
-            (Value::Joules(now), Some((then, Value::Joules(before)))) if now.is_finite() && now >= before => {
-                self.joules += now - before;
-                (t > then).then(|| (now - before) / (t - then))
+            (Value::Joules(current), Some((previous_s, Value::Joules(before))))
+                if current.is_finite() && current >= before =>
+            {
+                self.joules += current - before;
+                (t > previous_s).then(|| (current - before) / (t - previous_s))
             }
-            (Value::Joules(now), None) if now.is_finite() => None,
+            (Value::Joules(current), None) if current.is_finite() => None,
             _ => return RailSample { w: None, j: self.joules },
         };
         self.first.get_or_insert(t);

@@ -68,8 +68,8 @@ fn power_is_integrated_and_counters_are_differenced() {
     assert!((2.0 * (last.t - first.t)..2.0 * seconds).contains(&energy.gross_j), "{energy:?} in {seconds} s");
     assert!((energy.mean_w - 2.0).abs() < 1e-9, "{energy:?}");
     assert_eq!((energy.net_j, energy.provenance), (None, Provenance::Measured));
-    let counted = stopped.summary.energy["joules"];
-    assert!((counted.gross_j - 3.0 * 61.0).abs() < 1e-9, "{counted:?}");
+    let counter_energy = stopped.summary.energy["joules"];
+    assert!((counter_energy.gross_j - 3.0 * 61.0).abs() < 1e-9, "{counter_energy:?}");
     assert!((last.power["watts"][0].j - energy.gross_j).abs() < 1e-9);
     assert_eq!((last.power["joules"][1].w, last.power["joules"][1].j), (None, 0.0));
     assert!(stopped.samples[1..].iter().all(|s| s.power["joules"][0].w.is_some_and(|w| w > 0.0)));
@@ -85,8 +85,11 @@ fn missing_values_are_bridged_and_never_0_watts() {
     let (stopped, seconds) = sampled(vec![source], 40);
     let energy = stopped.summary.energy["gaps"];
     assert!((energy.mean_w - 4.0).abs() < 1e-6, "{energy:?}");
-    let least = 4.0 * (stopped.samples.last().unwrap().t - stopped.samples[1].t);
-    assert!((least..4.0 * seconds).contains(&energy.gross_j), "{energy:?}, the gap included {least} J at least");
+    let min_joules = 4.0 * (stopped.samples.last().unwrap().t - stopped.samples[1].t);
+    assert!(
+        (min_joules..4.0 * seconds).contains(&energy.gross_j),
+        "{energy:?}, the gap included {min_joules} J at least"
+    );
     let missing = |s: &Sample| s.power["gaps"][0].w.is_none();
     assert!(stopped.samples.iter().enumerate().all(|(i, s)| missing(s) == (4..30).contains(&i)));
     let odd: Vec<_> = stopped.notes.iter().filter(|n| n.text.contains("impossible value")).collect();
@@ -100,8 +103,8 @@ fn a_failing_source_is_noted_once_and_tried_again() {
         _ => Ok(vec![Value::Watts(6.0), Value::Missing]),
     });
     let dead = scripted("dead", 1, |_, _| Err(failed()));
-    let wrong = scripted("wrong", 1, |_, _| Ok(vec![Value::Watts(1.0)]));
-    let (stopped, _) = sampled(vec![source, dead, wrong], 30);
+    let wrong_source = scripted("wrong", 1, |_, _| Ok(vec![Value::Watts(1.0)]));
+    let (stopped, _) = sampled(vec![source, dead, wrong_source], 30);
     let count = |text: &str| stopped.notes.iter().filter(|n| n.text.contains(text)).count();
     assert_eq!(count("no answer; plug it in; trying again"), 2, "{:?}", stopped.notes);
     assert_eq!(count("power source flaky works again"), 1);
@@ -219,8 +222,8 @@ fn a_record_holds_what_was_measured_of_real_programs() {
     let cpu = |name: &str| summary.parties[name].user_s + summary.parties[name].system_s;
     // One of them may be whole by chance, once in ten thousand times.
     let parts = summary.parties.values().flat_map(|p| [p.user_s, p.system_s]).map(|s| s * 100.0);
-    let whole = parts.filter(|ticks| (ticks - ticks.round()).abs() < 1e-6).count();
-    assert!(whole < 2 * summary.parties.len(), "all is in whole ticks of 10 ms: {:?}", summary.parties);
+    let whole_ticks = parts.filter(|ticks| (ticks - ticks.round()).abs() < 1e-6).count();
+    assert!(whole_ticks < 2 * summary.parties.len(), "all is in whole ticks of 10 ms: {:?}", summary.parties);
     assert!(cpu("server") > 1.5 * cpu("client"), "{:?}", summary.parties);
     assert!(cpu("client") > 0.0, "{:?}", summary.parties);
     assert!(summary.parties["client"].rss_bytes > 100_000);

@@ -108,9 +108,9 @@ impl Worker {
                 Err(RecvTimeoutError::Timeout) => {
                     self.sample(false);
                     // The next deadline in the future.
-                    let over = monotonic_ns().saturating_sub(deadline) / self.interval_ns;
-                    self.missed += over;
-                    deadline = deadline.saturating_add(self.interval_ns.saturating_mul(over + 1));
+                    let missed = monotonic_ns().saturating_sub(deadline) / self.interval_ns;
+                    self.missed += missed;
+                    deadline = deadline.saturating_add(self.interval_ns.saturating_mul(missed + 1));
                 }
                 Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => break,
                 Ok(command) => self.obey(command),
@@ -162,9 +162,9 @@ impl Worker {
     }
 
     fn add(&mut self, name: String, pid: u32, since: Since) -> bool {
-        let known = self.parties.remove(&name);
-        let is_known = known.is_some();
-        let mut party = known.unwrap_or_else(|| Party::new(&self.roots));
+        let party = self.parties.remove(&name);
+        let is_known = party.is_some();
+        let mut party = party.unwrap_or_else(|| Party::new(&self.roots));
         let added = party.tree.add(pid, since);
         if added {
             self.added_at = self.now();
@@ -352,9 +352,10 @@ impl Party {
                 self.tree.unwatched()
             ));
         }
-        if let Some(used) = self.cgroup.as_mut().map(Cgroup::read) {
-            let memory = used.peak_bytes.map_or(String::new(), |bytes| format!(", and held {bytes} bytes at most"));
-            let (cgroup_s, seen_s) = (used.cpu_s, self.last.user_s + self.last.system_s);
+        if let Some(cgroup_figures) = self.cgroup.as_mut().map(Cgroup::read) {
+            let memory =
+                cgroup_figures.peak_bytes.map_or(String::new(), |bytes| format!(", and held {bytes} bytes at most"));
+            let (cgroup_s, seen_s) = (cgroup_figures.cpu_s, self.last.user_s + self.last.system_s);
             remarks.push(format!(
                 "party {name}: its cgroup used {cgroup_s:.3} CPU seconds since it was found{memory}; the processes in \
                  sight used {seen_s:.3} CPU seconds"

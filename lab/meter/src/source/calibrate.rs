@@ -62,22 +62,22 @@ pub fn fit(steps: &[Step]) -> Result<Fit, MeterError> {
     if steps.iter().any(|s| ![s.watts, s.cores, s.bytes_per_s].iter().all(|x| x.is_finite())) {
         return Err(MeterError::malformed("calibration", "a step has a number that is not finite"));
     }
-    let most = steps.iter().map(|s| s.bytes_per_s).fold(0.0, tacit_floats::larger);
-    if most > 0.0 {
+    let max_rate = steps.iter().map(|s| s.bytes_per_s).fold(0.0, tacit_floats::larger);
+    if max_rate > 0.0 {
         // In units of the fastest step, so that all columns have one magnitude.
-        let rows: Vec<[f64; 3]> = steps.iter().map(|s| [1.0, s.cores, s.bytes_per_s / most]).collect();
+        let rows: Vec<[f64; 3]> = steps.iter().map(|s| [1.0, s.cores, s.bytes_per_s / max_rate]).collect();
         if let Some((x, errors, residual_w)) = least_squares(&rows, steps)
             && x[2] > 0.0
         {
-            let j_per_byte = Some(Fitted { value: x[2] / most, error: errors[2] / most });
+            let j_per_byte = Some(Fitted { value: x[2] / max_rate, error: errors[2] / max_rate });
             return checked([x[0], x[1]], [errors[0], errors[1]], j_per_byte, residual_w, steps.len());
         }
     }
-    let still: Vec<Step> = steps.iter().filter(|s| s.bytes_per_s == 0.0).copied().collect();
-    let rows: Vec<[f64; 2]> = still.iter().map(|s| [1.0, s.cores]).collect();
-    let (x, errors, residual_w) = least_squares(&rows, &still)
+    let without_network: Vec<Step> = steps.iter().filter(|s| s.bytes_per_s == 0.0).copied().collect();
+    let rows: Vec<[f64; 2]> = without_network.iter().map(|s| [1.0, s.cores]).collect();
+    let (x, errors, residual_w) = least_squares(&rows, &without_network)
         .ok_or_else(|| MeterError::malformed("calibration", "too few steps with different load"))?;
-    checked(x, errors, None, residual_w, still.len())
+    checked(x, errors, None, residual_w, without_network.len())
 }
 
 fn checked(
@@ -102,17 +102,17 @@ fn least_squares<const N: usize>(rows: &[[f64; N]], steps: &[Step]) -> Option<([
         return None;
     }
     let mut normal = [[0.0; N]; N];
-    let mut right = [0.0; N];
+    let mut right_side = [0.0; N];
     for (row, step) in rows.iter().zip(steps) {
         for i in 0..N {
-            right[i] += row[i] * step.watts;
+            right_side[i] += row[i] * step.watts;
             for j in 0..N {
                 normal[i][j] += row[i] * row[j];
             }
         }
     }
     let inverse = invert(normal)?;
-    let x: [f64; N] = std::array::from_fn(|i| (0..N).map(|j| inverse[i][j] * right[j]).sum());
+    let x: [f64; N] = std::array::from_fn(|i| (0..N).map(|j| inverse[i][j] * right_side[j]).sum());
     let squares: f64 = rows
         .iter()
         .zip(steps)
@@ -149,10 +149,10 @@ fn invert<const N: usize>(mut a: [[f64; N]; N]) -> Option<[[f64; N]; N]> {
 /// The loads to step through: 0 to all cores, one network stream, and back.
 pub fn loads(cores: u32) -> Vec<Load> {
     let levels = cores.min(MAX_LEVELS - 1);
-    let up = (0..=levels).map(|i| Load { cores: (cores * i).div_ceil(levels.max(1)), network: false });
-    let up: Vec<Load> = up.collect();
+    let rising_loads = (0..=levels).map(|i| Load { cores: (cores * i).div_ceil(levels.max(1)), network: false });
+    let rising_loads: Vec<Load> = rising_loads.collect();
     let network = [Load { cores: 0, network: true }; 2];
-    up.iter().copied().chain(network).chain(up.iter().rev().copied()).collect()
+    rising_loads.iter().copied().chain(network).chain(rising_loads.iter().rev().copied()).collect()
 }
 
 /// Steps the machine through its loads while reading the source. Calls `progress` with each load
@@ -166,14 +166,14 @@ pub fn measure(
     plan: &Plan,
     mut progress: impl FnMut(Load),
 ) -> Result<Vec<Step>, MeterError> {
-    let own = Duration::from_millis(u64::from(source.info().min_interval_ms));
-    let interval = own.max(Duration::from_millis(100));
+    let own_interval = Duration::from_millis(u64::from(source.info().min_interval_ms));
+    let interval = own_interval.max(Duration::from_millis(100));
     let count = u32::try_from(plan.step.as_millis() / interval.as_millis().max(1)).unwrap_or(u32::MAX).max(3);
     let mut steps = Vec::new();
     for load in loads(machine.cores()) {
         progress(load);
         machine.load(load)?;
-        machine.wait(plan.settle.max(own * 2));
+        machine.wait(plan.settle.max(own_interval * 2));
         let watched = watch(source, machine, interval, count)?;
         let seconds = watched.used.elapsed.as_secs_f64();
         if watched.watts.len() * 2 < count as usize || seconds <= 0.0 {

@@ -82,8 +82,8 @@ impl Format {
             return Err(wrong_line(line, detail));
         }
         let (time, value) = (self.number(line, fields[self.time])?, self.number(line, fields[self.value])?);
-        let most = if self.kind == Kind::Watts { MAX_WATTS } else { MAX_JOULES };
-        if time.abs() > MAX_SECONDS || value.abs() > most {
+        let max = if self.kind == Kind::Watts { MAX_WATTS } else { MAX_JOULES };
+        if time.abs() > MAX_SECONDS || value.abs() > max {
             return Err(wrong_line(line, "the number is absurd"));
         }
         Ok(Some((time, value)))
@@ -101,11 +101,11 @@ impl Format {
 }
 
 /// Finds a column; `None` without one.
-fn column(header: &str, names: &[String], wanted: &str) -> Result<Option<usize>, MeterError> {
-    let mut found = names.iter().enumerate().filter(|(_, name)| *name == wanted).map(|(i, _)| i);
-    let first = found.next();
-    if found.next().is_some() {
-        Err(wrong_header(header, format!("column {wanted} is there twice")))
+fn column(header: &str, names: &[String], wanted_name: &str) -> Result<Option<usize>, MeterError> {
+    let mut matching = names.iter().enumerate().filter(|(_, name)| *name == wanted_name).map(|(i, _)| i);
+    let first = matching.next();
+    if matching.next().is_some() {
+        Err(wrong_header(header, format!("column {wanted_name} is there twice")))
     } else {
         Ok(first)
     }
@@ -128,8 +128,8 @@ fn fields(line: &str, semicolons: bool) -> impl Iterator<Item = &str> {
 
 /// Lines that may be the header or data.
 fn content(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let all = text.lines().enumerate().map(|(i, line)| (i + 1, line.trim_start_matches('\u{feff}').trim()));
-    all.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+    let numbered_lines = text.lines().enumerate().map(|(i, line)| (i + 1, line.trim_start_matches('\u{feff}').trim()));
+    numbered_lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
 /// Whether the first line with content looks like a header of this format.
@@ -247,16 +247,16 @@ impl GrowingCsv {
                     continue;
                 }
             };
-            if let Some((then, before)) = self.last {
-                if time < then || (self.format.kind == Kind::Joules && value < before) {
+            if let Some((previous, before)) = self.last {
+                if time < previous || (self.format.kind == Kind::Joules && value < before) {
                     let detail =
                         format!("time or energy goes back at {:?}; counting goes on from there", shorten(line));
                     first_error.get_or_insert(MeterError::malformed(self.path.display().to_string(), detail));
                     // The energy so far stays.
                     self.first = self.first.map(|first| first + (value - before));
                 } else {
-                    energy += (time - then) * (value + before) / 2.0;
-                    span += time - then;
+                    energy += (time - previous) * (value + before) / 2.0;
+                    span += time - previous;
                 }
             }
             self.first.get_or_insert(value);
@@ -297,7 +297,7 @@ impl Source for GrowingCsv {
         if let Some(value) = self.take(&text)? {
             self.value = Some((value, Instant::now()));
         }
-        let fresh = self.value.filter(|(_, at)| at.elapsed() < STALE);
+        let fresh = self.value.filter(|(_, read_at)| read_at.elapsed() < STALE);
         Ok(vec![fresh.map_or(Value::Missing, |(value, _)| value)])
     }
 }

@@ -58,34 +58,34 @@ fn program(name: &str) -> Option<PathBuf> {
 
 /// Searches for every source and opens usable ones, in the order of preference.
 pub fn detect(roots: &Roots) -> Vec<Detected> {
-    let mut found: Vec<Detected> = roots
+    let mut detected: Vec<Detected> = roots
         .external
         .iter()
         .map(|place| Detected::of(&format!("external:{place}"), place, open_external(place)))
         .collect();
     let chips = hwmon::detect(&roots.tree);
-    found.extend(chips.host);
+    detected.extend(chips.host);
     let rails = chips.ina3221.or_else(|| ina3221::detect(&roots.tree));
     let no_rails = rails.is_none();
-    found.extend(rails);
+    detected.extend(rails);
     if let Some(program) = &roots.tegrastats {
         // tegrastats reads the same chips at a cost, so it starts only if they cannot be read
         // directly.
-        found.push(if no_rails { tegrastats(program, roots) } else { same_rails(program) });
+        detected.push(if no_rails { tegrastats(program, roots) } else { same_rails(program) });
     }
-    found.push(rapl::detect(&roots.tree));
+    detected.push(rapl::detect(&roots.tree));
     if roots.nvml {
-        found.push(nvml::detect());
+        detected.push(nvml::detect());
     }
     if let Some(program) = &roots.vcgencmd {
         let opened = Detected::of("pmic", &program.display().to_string(), pmic::open(program));
-        found.push(opened.note("sees the rails behind the board's converters: no losses, no USB devices"));
+        detected.push(opened.note("sees the rails behind the board's converters: no losses, no USB devices"));
     }
-    found.extend(chips.components);
+    detected.extend(chips.components);
     if let Some(model) = &roots.model {
-        found.push(Detected::of(&format!("model:{model}"), model, open_model(model)));
+        detected.push(Detected::of(&format!("model:{model}"), model, open_model(model)));
     }
-    found
+    detected
 }
 
 fn tegrastats(program: &Path, roots: &Roots) -> Detected {
@@ -144,9 +144,9 @@ pub fn open(name: &str, roots: &Roots) -> Result<Box<dyn Source>, MeterError> {
     if let (Some(program), "tegrastats") = (&roots.tegrastats, name) {
         return tegrastats(program, roots).into_source();
     }
-    let found = detect(&Roots { external: Vec::new(), model: None, ..roots.clone() });
-    let names: Vec<String> = found.iter().filter(|d| d.is_usable()).map(|d| d.name.clone()).collect();
-    let fitting = found.into_iter().filter(|d| d.name == name || d.name.split(':').next() == Some(name));
+    let detected = detect(&Roots { external: Vec::new(), model: None, ..roots.clone() });
+    let names: Vec<String> = detected.iter().filter(|d| d.is_usable()).map(|d| d.name.clone()).collect();
+    let fitting = detected.into_iter().filter(|d| d.name == name || d.name.split(':').next() == Some(name));
     let (usable, unusable): (Vec<_>, Vec<_>) = fitting.partition(Detected::is_usable);
     let Some(detected) = usable.into_iter().chain(unusable).next() else {
         let usable = if names.is_empty() { "none".into() } else { names.join(", ") };

@@ -57,7 +57,7 @@ impl Detected {
     pub(crate) fn failed(name: &str, place: &str, error: MeterError) -> Self {
         match error {
             MeterError::Source { reason, remedy, .. } => Self::unusable(name, place, reason, remedy),
-            other => Self::unusable(name, place, other.to_string(), "see docs/lab.md".into()),
+            error => Self::unusable(name, place, error.to_string(), "see docs/lab.md".into()),
         }
     }
 

@@ -171,8 +171,8 @@ pub(crate) fn watch(
         let usage = machine.usage()?;
         let values = source.read(&usage).map_err(|e| watched.error.get_or_insert(e.to_string()).len()).ok();
         let passed = usage.elapsed.saturating_sub(last.0.elapsed).as_secs_f64();
-        if let (Some(then), Some(now)) = (&last.1, &values) {
-            watched.watts.extend(total(source, then, now, passed));
+        if let (Some(previous), Some(current)) = (&last.1, &values) {
+            watched.watts.extend(total(source, previous, current, passed));
         }
         last = (usage, values);
     }
@@ -185,12 +185,12 @@ pub(crate) fn watch(
 }
 
 /// Watts of the counted rails between two readings.
-fn total(source: &dyn Source, then: &[Value], now: &[Value], passed: f64) -> Option<f64> {
-    let pairs = source.info().rails.iter().zip(then.iter().zip(now)).filter(|(rail, _)| rail.counted);
+fn total(source: &dyn Source, previous: &[Value], current: &[Value], passed: f64) -> Option<f64> {
+    let pairs = source.info().rails.iter().zip(previous.iter().zip(current)).filter(|(rail, _)| rail.counted);
     pairs
         .map(|(_, pair)| match pair {
             (_, Value::Watts(watts)) => Some(*watts),
-            (Value::Joules(then), Value::Joules(now)) if passed > 0.0 => Some((now - then) / passed),
+            (Value::Joules(previous), Value::Joules(current)) if passed > 0.0 => Some((current - previous) / passed),
             _ => None,
         })
         .sum()

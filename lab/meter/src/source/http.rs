@@ -72,8 +72,8 @@ pub fn parse_body(body: &str, field: Option<&Field>) -> Result<Value, MeterError
     let number = member.as_f64().or_else(|| member.as_str()?.trim().parse().ok());
     let number =
         number.ok_or_else(|| wrong_answer(body, format!("{:?} is no number", shorten(&member.to_string()))))? * factor;
-    let most = if cumulative { 1e15 } else { 1e6 };
-    if !number.is_finite() || number.abs() > most {
+    let max = if cumulative { 1e15 } else { 1e6 };
+    if !number.is_finite() || number.abs() > max {
         return Err(wrong_answer(body, format!("{number} is absurd")));
     }
     Ok(if cumulative { Value::Joules(number) } else { Value::Watts(number) })
@@ -118,13 +118,13 @@ pub fn open(address: &str) -> Result<Box<dyn Source>, MeterError> {
     let agent: ureq::Agent =
         ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).max_redirects(2).proxy(None).build().new_agent();
     let (mut first, mut last) = (None, 0.0);
-    let asked = ask(&agent, &url, field.as_ref()).map_err(|reason| failure(&name, reason))?;
-    let value = since_start(asked, &mut first, &mut last)?;
+    let reading = ask(&agent, &url, field.as_ref()).map_err(|reason| failure(&name, reason))?;
+    let value = since_start(reading, &mut first, &mut last)?;
     let info =
         SourceInfo { name, provenance: Provenance::Measured, rails: vec![meter_rail()], min_interval_ms: INTERVAL_MS };
     let reader: Reader = Box::new(move || {
-        let asked = ask(&agent, &url, field.as_ref()).map_err(|reason| MeterError::malformed("polling", reason))?;
-        Ok(vec![since_start(asked, &mut first, &mut last)?])
+        let reading = ask(&agent, &url, field.as_ref()).map_err(|reason| MeterError::malformed("polling", reason))?;
+        Ok(vec![since_start(reading, &mut first, &mut last)?])
     });
     Ok(Box::new(Polled::start(info, REMEDY, vec![value], reader)))
 }

@@ -36,7 +36,7 @@ struct Channel {
 
 /// Searches all chips; skips those without power, energy, or voltage and current.
 pub(crate) fn detect(tree: &Arc<dyn Tree>) -> Chips {
-    let mut found = Chips { host: Vec::new(), ina3221: None, components: Vec::new() };
+    let mut detected_chips = Chips { host: Vec::new(), ina3221: None, components: Vec::new() };
     let (mut ina, mut ina_interval, mut ina_places) = (Vec::new(), 1, Vec::new());
     let mut names: BTreeMap<String, u32> = BTreeMap::new();
     let mut silent = Vec::new();
@@ -57,31 +57,31 @@ pub(crate) fn detect(tree: &Arc<dyn Tree>) -> Chips {
             ina_places.push(folder);
             continue;
         }
-        let same = names.entry(name.clone()).or_default();
-        *same += 1;
-        let full = if *same == 1 { format!("hwmon:{name}") } else { format!("hwmon:{name}.{same}") };
+        let count = names.entry(name.clone()).or_default();
+        *count += 1;
+        let full = if *count == 1 { format!("hwmon:{name}") } else { format!("hwmon:{name}.{count}") };
         let component = COMPONENTS.iter().any(|c| name.starts_with(c));
         let detected = usable(tree, full, &folder, channels, interval);
         if component {
-            found.components.push(detected.note("sees one component, not the whole host"));
+            detected_chips.components.push(detected.note("sees one component, not the whole host"));
         } else {
-            found.host.push(detected);
+            detected_chips.host.push(detected);
         }
     }
     if !ina.is_empty() {
-        found.ina3221 = Some(usable(tree, "ina3221".into(), &ina_places.join(", "), ina, ina_interval));
+        detected_chips.ina3221 = Some(usable(tree, "ina3221".into(), &ina_places.join(", "), ina, ina_interval));
     }
-    if found.host.is_empty() && found.ina3221.is_none() && found.components.is_empty() {
+    if detected_chips.host.is_empty() && detected_chips.ina3221.is_none() && detected_chips.components.is_empty() {
         let chips =
             if silent.is_empty() { "there is no chip at all".into() } else { format!("found: {}", silent.join(", ")) };
-        found.host.push(Detected::unusable(
+        detected_chips.host.push(Detected::unusable(
             "hwmon",
             FOLDER,
             format!("no chip gives power, energy, or voltage with current ({chips})"),
             "connect a sensor such as an INA219 or INA226 (docs/lab.md), or use an external meter".into(),
         ));
     }
-    found
+    detected_chips
 }
 
 fn usable(tree: &Arc<dyn Tree>, name: String, place: &str, channels: Vec<Channel>, min_interval_ms: u32) -> Detected {

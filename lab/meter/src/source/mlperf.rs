@@ -32,13 +32,13 @@ impl EnergyTrace {
         if !(1e-3..=1e7).contains(&rate) {
             return Err(malformed(format!("sampling rate {rate} Hz, expected 0.001 to 10,000,000")));
         }
-        let (words, rest) = samples.as_chunks::<4>();
-        if !rest.is_empty() {
+        let (words, remainder) = samples.as_chunks::<4>();
+        if !remainder.is_empty() {
             return Err(malformed(format!("it ends within sample {}", words.len())));
         }
         let microjoules: Vec<f32> = words.iter().map(|w| f32::from_le_bytes(*w)).collect();
-        if let Some(bad) = microjoules.iter().position(|uj| !(0.0..=MAX_SAMPLE).contains(uj)) {
-            return Err(malformed(format!("sample {bad} is {} uJ", microjoules[bad])));
+        if let Some(bad_index) = microjoules.iter().position(|uj| !(0.0..=MAX_SAMPLE).contains(uj)) {
+            return Err(malformed(format!("sample {bad_index} is {} uJ", microjoules[bad_index])));
         }
         Ok(Self { rate_hz: f64::from(rate), microjoules })
     }
@@ -93,11 +93,11 @@ fn malformed(detail: impl Into<String>) -> MeterError {
 /// [`MeterError::malformed`] if the text is not a JSON array of finite, rising, non-negative
 /// numbers.
 pub fn parse_timestamps(text: &str) -> Result<Vec<f64>, MeterError> {
-    let what = "mlperf time stamps";
+    let subject = "mlperf time stamps";
     let times: Vec<f64> = serde_json::from_str(text)
-        .map_err(|e| MeterError::malformed(what, format!("{e}; expected an array of seconds")))?;
+        .map_err(|e| MeterError::malformed(subject, format!("{e}; expected an array of seconds")))?;
     if !times.is_sorted() || times.iter().any(|t| !(0.0..1e9).contains(t)) {
-        return Err(MeterError::malformed(what, "times must be seconds that do not go back"));
+        return Err(MeterError::malformed(subject, "times must be seconds that do not go back"));
     }
     Ok(times)
 }

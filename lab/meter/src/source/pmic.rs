@@ -27,16 +27,17 @@ pub fn parse(text: &str) -> Result<Vec<(String, f64)>, MeterError> {
             continue;
         };
         let name = name.split_whitespace().next().unwrap_or_default();
-        let (rail, which, unit) = match (name.strip_suffix("_V"), name.strip_suffix("_A")) {
+        let (rail, quantity, unit) = match (name.strip_suffix("_V"), name.strip_suffix("_A")) {
             (Some(rail), _) => (rail, 0, 'V'),
             (_, Some(rail)) => (rail, 1, 'A'),
             _ => continue,
         };
         let number = number.trim().strip_suffix(unit).and_then(|n| n.parse::<f64>().ok());
-        rails.entry(rail).or_default()[which] = number.filter(|n| (0.0..=100.0).contains(n));
+        rails.entry(rail).or_default()[quantity] = number.filter(|n| (0.0..=100.0).contains(n));
     }
-    let both = rails.iter().filter_map(|(rail, [volt, ampere])| Some(((*rail).to_string(), (*volt)? * (*ampere)?)));
-    let watts: Vec<(String, f64)> = both.collect();
+    let rail_watts =
+        rails.iter().filter_map(|(rail, [volt, ampere])| Some(((*rail).to_string(), (*volt)? * (*ampere)?)));
+    let watts: Vec<(String, f64)> = rail_watts.collect();
     if watts.is_empty() {
         let detail = format!("no rail with volts and amperes in {:?}", shorten(text));
         return Err(MeterError::malformed("vcgencmd pmic_read_adc", detail));
@@ -71,9 +72,9 @@ pub fn open(program: &Path) -> Result<Box<dyn Source>, MeterError> {
 }
 
 /// Returns the found values in the order of the rails.
-fn values(found: &[(String, f64)], rails: &[Rail]) -> Vec<Value> {
+fn values(readings: &[(String, f64)], rails: &[Rail]) -> Vec<Value> {
     let values = rails.iter().map(|rail| {
-        let of_rail = found.iter().find(|(name, _)| *name == rail.name);
+        let of_rail = readings.iter().find(|(name, _)| *name == rail.name);
         of_rail.map_or(Value::Missing, |(_, watts)| Value::Watts(*watts))
     });
     values.collect()

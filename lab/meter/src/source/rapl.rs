@@ -95,7 +95,7 @@ fn zones(tree: &dyn Tree) -> Vec<Zone> {
 
 /// Reads the zones whose ids have a prefix.
 fn named(tree: &dyn Tree, ids: &[String], prefix: &str) -> Vec<Zone> {
-    let of_kind = ids.iter().filter(|id| id.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(':')));
+    let of_kind = ids.iter().filter(|id| id.strip_prefix(prefix).is_some_and(|suffix| suffix.starts_with(':')));
     let zones = of_kind.filter_map(|id| {
         let name = tree.read(&format!("{FOLDER}/{id}/name")).ok()?;
         Some(Zone { id: id.clone(), name })

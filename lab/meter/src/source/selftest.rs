@@ -69,8 +69,8 @@ fn level(watts: &[f64]) -> Level {
 fn resolution(watts: &[f64]) -> f64 {
     let mut sorted = watts.to_vec();
     sorted.sort_by(tacit_floats::rising);
-    let least = sorted.last().map_or(0.0, |most| most.abs() * 1e-9);
-    let steps = sorted.windows(2).map(|w| w[1] - w[0]).filter(|step| *step > least);
+    let threshold = sorted.last().map_or(0.0, |max| max.abs() * 1e-9);
+    let steps = sorted.windows(2).map(|w| w[1] - w[0]).filter(|step| *step > threshold);
     steps.reduce(tacit_floats::smaller).unwrap_or(0.0)
 }
 
@@ -85,9 +85,12 @@ pub fn self_test(
     machine: &mut dyn Exercise,
     plan: &SelfTest,
 ) -> Result<SelfTestReport, MeterError> {
-    let own = Duration::from_millis(u64::from(source.info().min_interval_ms));
-    let plan =
-        SelfTest { readings: plan.readings.max(3), interval: plan.interval.max(own), settle: plan.settle.max(own * 2) };
+    let own_interval = Duration::from_millis(u64::from(source.info().min_interval_ms));
+    let plan = SelfTest {
+        readings: plan.readings.max(3),
+        interval: plan.interval.max(own_interval),
+        settle: plan.settle.max(own_interval * 2),
+    };
     let idle = stretch(source, machine, &plan, 0)?;
     let cores = machine.cores();
     let busy = stretch(source, machine, &plan, cores);
@@ -115,13 +118,14 @@ fn judge(
 ) -> Result<SelfTestReport, MeterError> {
     let enough = (readings as usize).div_ceil(2).max(2);
     if idle.watts.len() < enough || busy.watts.len() < enough {
-        let got = idle.watts.len() + busy.watts.len();
-        let why = idle.error.as_ref().or(busy.error.as_ref()).map_or(String::new(), |e| format!(" ({e})"));
-        let reason = format!("only {got} of {} readings had a value{why}", 2 * readings);
+        let sample_count = idle.watts.len() + busy.watts.len();
+        let reason = idle.error.as_ref().or(busy.error.as_ref()).map_or(String::new(), |e| format!(" ({e})"));
+        let reason = format!("only {sample_count} of {} readings had a value{reason}", 2 * readings);
         return Err(refusal(info, reason, "look after the sensor"));
     }
-    let all: Vec<f64> = idle.watts.iter().chain(&busy.watts).copied().collect();
-    let report = SelfTestReport { idle: level(&idle.watts), load: level(&busy.watts), resolution_w: resolution(&all) };
+    let all_watts: Vec<f64> = idle.watts.iter().chain(&busy.watts).copied().collect();
+    let report =
+        SelfTestReport { idle: level(&idle.watts), load: level(&busy.watts), resolution_w: resolution(&all_watts) };
     let connected = "check that it measures this machine's supply and is not frozen; another source may do";
     if report.resolution_w == 0.0 {
         let reason = format!("it stands still at {:.3} W, at rest and with all cores busy", report.idle.mean_w);

@@ -99,13 +99,13 @@ impl Source for SysfsSource {
     /// with the next read.
     fn read(&mut self, usage: &Usage) -> Result<Vec<Value>, MeterError> {
         let passed = self.passed(usage);
-        let (mut values, mut wrong, mut unread) = (Vec::with_capacity(self.readings.len()), None, None);
+        let (mut values, mut invalid, mut unread) = (Vec::with_capacity(self.readings.len()), None, None);
         for (reading, rail) in self.readings.iter_mut().zip(&self.info.rails) {
             values.push(match reading.take(&*self.tree, passed) {
                 Ok(value) => value,
                 Err(Fault::Wrong(detail)) => {
                     if rail.counted {
-                        wrong.get_or_insert(MeterError::malformed(
+                        invalid.get_or_insert(MeterError::malformed(
                             format!("power source {}, rail {}", self.info.name, rail.name),
                             detail,
                         ));
@@ -118,7 +118,7 @@ impl Source for SysfsSource {
                 }
             });
         }
-        if let Some(error) = wrong {
+        if let Some(error) = invalid {
             return Err(error);
         }
         match unread {

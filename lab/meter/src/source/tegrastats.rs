@@ -29,16 +29,16 @@ pub fn parse_line(line: &str) -> Vec<(String, f64)> {
 
 fn rail_name(word: &str) -> Option<&str> {
     let fits = word.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
-    let named = fits && word.bytes().next()?.is_ascii_uppercase() && word.len() <= 32;
+    let is_rail_name = fits && word.bytes().next()?.is_ascii_uppercase() && word.len() <= 32;
     // Memory, if a version prints it without unit; unconnected rails.
-    (named && !["RAM", "SWAP", "IRAM", "NC"].contains(&word)).then_some(word)
+    (is_rail_name && !["RAM", "SWAP", "IRAM", "NC"].contains(&word)).then_some(word)
 }
 
 /// The first number of `920/920` or `5542mW/5542mW`.
 fn watts(word: &str) -> Option<f64> {
-    let (now, average) = word.split_once('/')?;
+    let (current, average) = word.split_once('/')?;
     milliwatts(average)?;
-    Some(f64::from(milliwatts(now)?) / 1e3)
+    Some(f64::from(milliwatts(current)?) / 1e3)
 }
 
 /// Parses `920` or `5542mW`.
@@ -67,20 +67,20 @@ fn stamp(line: &str) -> Option<f64> {
 /// # Errors
 /// [`MeterError::malformed`] if no line has rails, or a line has other rails than the first.
 pub fn parse_log(text: &str, interval_s: f64) -> Result<Trace, MeterError> {
-    let what = "tegrastats log";
+    let subject = "tegrastats log";
     let (mut names, mut times, mut samples) = (Vec::new(), Vec::new(), Vec::new());
     let mut first = None;
     for (number, line) in text.lines().enumerate() {
-        let found = parse_line(line);
-        if found.is_empty() {
+        let line_values = parse_line(line);
+        if line_values.is_empty() {
             continue;
         }
-        let (found_names, watts): (Vec<String>, Vec<f64>) = found.into_iter().unzip();
+        let (found_names, watts): (Vec<String>, Vec<f64>) = line_values.into_iter().unzip();
         if names.is_empty() {
             names = found_names;
         } else if names != found_names {
             let detail = format!("line {} has rails {found_names:?}, the first line {names:?}", number + 1);
-            return Err(MeterError::malformed(what, detail));
+            return Err(MeterError::malformed(subject, detail));
         }
         let counted = times.len() as f64 * interval_s;
         let time = stamp(line).map_or(counted, |s| s - *first.get_or_insert(s));
@@ -88,7 +88,7 @@ pub fn parse_log(text: &str, interval_s: f64) -> Result<Trace, MeterError> {
         samples.push(watts);
     }
     if names.is_empty() {
-        return Err(MeterError::malformed(what, "no line has a power rail such as VDD_IN 5542mW/5542mW"));
+        return Err(MeterError::malformed(subject, "no line has a power rail such as VDD_IN 5542mW/5542mW"));
     }
     Trace::new(rails::count(names), Kind::Watts, times, samples)
 }
@@ -187,10 +187,10 @@ impl Source for Tegrastats {
         if latest.ended {
             return Err(Self::failure("the program has ended".into()));
         }
-        let fresh = latest.at.is_some_and(|at| at.elapsed() <= self.stale);
+        let fresh = latest.at.is_some_and(|read_at| read_at.elapsed() <= self.stale);
         let values = self.info.rails.iter().map(|rail| {
-            let found = latest.rails.iter().find(|(name, _)| *name == rail.name).filter(|_| fresh);
-            found.map_or(Value::Missing, |(_, watts)| Value::Watts(*watts))
+            let reading = latest.rails.iter().find(|(name, _)| *name == rail.name).filter(|_| fresh);
+            reading.map_or(Value::Missing, |(_, watts)| Value::Watts(*watts))
         });
         Ok(values.collect())
     }

@@ -51,7 +51,7 @@ impl Trace {
                 if times[i] < time {
                     return Err(malformed(format!("time goes back from {time} s to {} s", times[i])));
                 }
-                if energy.iter().zip(sum).any(|(now, then)| now < then) {
+                if energy.iter().zip(sum).any(|(current, previous)| current < previous) {
                     return Err(malformed(format!("energy falls at {} s", times[i])));
                 }
             }

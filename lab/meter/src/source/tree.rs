@@ -103,7 +103,7 @@ impl Tree for MemoryTree {
         let prefix = format!("{}/", folder.trim_end_matches('/'));
         let files = self.lock();
         let below = files.keys().filter_map(|path| path.strip_prefix(&prefix));
-        let names: BTreeSet<&str> = below.filter_map(|rest| rest.split('/').next()).collect();
+        let names: BTreeSet<&str> = below.filter_map(|suffix| suffix.split('/').next()).collect();
         if names.is_empty() {
             return Err(io::ErrorKind::NotFound.into());
         }

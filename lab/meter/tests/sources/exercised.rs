@@ -136,8 +136,9 @@ fn a_source_that_vanishes_is_refused_with_its_error() {
 
 #[test]
 fn a_sensor_of_one_watt_resolution_is_marked_coarse() {
-    let whole = |tree: &MemoryTree, _: Usage, load: Load| tree.write(POWER, watts(load).round() as u64 * 1_000_000);
-    let (mut source, mut machine) = hwmon(whole);
+    let write_whole_watts =
+        |tree: &MemoryTree, _: Usage, load: Load| tree.write(POWER, watts(load).round() as u64 * 1_000_000);
+    let (mut source, mut machine) = hwmon(write_whole_watts);
     let report = self_test(&mut *source, &mut machine, &SelfTest::default()).expect("3 W to 7 W");
     assert!((report.resolution_w - 4.0).abs() < 1e-9 || (report.resolution_w - 1.0).abs() < 1e-9);
     assert!(report.is_coarse());
@@ -163,9 +164,9 @@ fn this_machine_works_and_rests() {
     let after = machine.usage().expect("usage");
     assert!(works(after), "processor time passed and bytes went over the loopback: {before:?} {after:?}");
     machine.load(Load::default()).expect("rest");
-    let rest = machine.usage().expect("usage").bytes;
+    let bytes_at_rest = machine.usage().expect("usage").bytes;
     machine.wait(Duration::from_millis(50));
-    assert_eq!(machine.usage().expect("usage").bytes, rest);
+    assert_eq!(machine.usage().expect("usage").bytes, bytes_at_rest);
 }
 
 #[test]
@@ -175,9 +176,9 @@ fn calibrating_the_model_finds_its_own_coefficients() {
     let mut machine =
         Machine { tree, usage: Usage::default(), load: Load::default(), restless: 0.0, sensor: Box::new(|_, _, _| {}) };
     let plan = Plan { step: Duration::from_secs(2), settle: Duration::from_millis(100) };
-    let mut seen = 0;
-    let steps = measure(&mut *model, &mut machine, &plan, |_| seen += 1).expect("steps");
-    assert_eq!((steps.len(), seen), (12, 12));
+    let mut count = 0;
+    let steps = measure(&mut *model, &mut machine, &plan, |_| count += 1).expect("steps");
+    assert_eq!((steps.len(), count), (12, 12));
     let fit = fit(&steps).expect("a fit");
     assert!((fit.base_w.value - 2.7).abs() < 1e-6, "{fit:?}");
     assert!((fit.w_per_core.value - 0.925).abs() < 1e-6, "{fit:?}");
@@ -232,8 +233,8 @@ proptest! {
             step(base + core * cores + byte * bytes + size * noise, cores, bytes)
         }).collect();
         let fit = fit(&steps).expect("a fit");
-        let near = |found: tacit_meter::source::calibrate::Fitted, truth: f64, scale: f64| {
-            (found.value - truth).abs() <= 5.0 * found.error + 2.0 * size * scale + 1e-9 * truth.max(scale)
+        let near = |fitted: tacit_meter::source::calibrate::Fitted, truth: f64, scale: f64| {
+            (fitted.value - truth).abs() <= 5.0 * fitted.error + 2.0 * size * scale + 1e-9 * truth.max(scale)
         };
         prop_assert!(near(fit.base_w, base, 1.0), "{fit:?}");
         prop_assert!(near(fit.w_per_core, core, 1.0), "{fit:?}");

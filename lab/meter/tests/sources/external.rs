@@ -16,11 +16,11 @@ fn csv_headers_and_rows() {
     assert_eq!(format.kind(), Kind::Watts);
     assert_eq!(format.row("5.1,2.5,3.25").expect("a row"), Some((2.5, 3.25)));
     assert_eq!((format.row("# hello").expect("a comment"), format.row(" ").expect("nothing")), (None, None));
-    for bad in ["1,2", "1,2,3,4", "1,x,3", "1,2,nan", "1,2,inf", "1,2,", "1,2,1e7", "1,1e13,3", "1,2,-1e300"] {
-        assert!(format.row(bad).is_err(), "{bad:?}");
+    for line in ["1,2", "1,2,3,4", "1,x,3", "1,2,nan", "1,2,inf", "1,2,", "1,2,1e7", "1,1e13,3", "1,2,-1e300"] {
+        assert!(format.row(line).is_err(), "{line:?}");
     }
-    for bad in ["", "watts", "time_s", "time_s,watts,joules", "time_s,time_s,watts", "0.0,3.2"] {
-        assert!(message(Format::parse(bad)).contains("time_s,watts"), "{bad:?}");
+    for text in ["", "watts", "time_s", "time_s,watts,joules", "time_s,time_s,watts", "0.0,3.2"] {
+        assert!(message(Format::parse(text)).contains("time_s,watts"), "{text:?}");
     }
 }
 
@@ -100,7 +100,7 @@ fn http_bodies() {
     let body = |text: &str| parse_body(text, None);
     assert_eq!(body("{\"watts\": 3.5}").expect("a number"), Value::Watts(3.5));
     assert_eq!(body("{\"watts\": 3, \"joules\": \"12.5\"}").expect("energy first"), Value::Joules(12.5));
-    for bad in [
+    for source in [
         "",
         "3",
         "[]",
@@ -111,7 +111,7 @@ fn http_bodies() {
         "{\"watts\": \"nan\"}",
         &"[".repeat(9999),
     ] {
-        assert!(body(bad).is_err(), "{bad:?}");
+        assert!(body(source).is_err(), "{source:?}");
     }
     let shelly = Field::parse("watts=/apower").expect("a field");
     assert_eq!(parse_body("{\"id\":0,\"apower\":8.9}", Some(&shelly)).expect("a number"), Value::Watts(8.9));
@@ -120,8 +120,8 @@ fn http_bodies() {
         parse_body("{\"StatusSNS\":{\"ENERGY\":{\"Total\":2}}}", Some(&tasmota)).expect("energy"),
         Value::Joules(7.2e6)
     );
-    for bad in ["", "watts", "volts=/a", "watts=a"] {
-        assert!(Field::parse(bad).is_err(), "{bad:?}");
+    for source in ["", "watts", "volts=/a", "watts=a"] {
+        assert!(Field::parse(source).is_err(), "{source:?}");
     }
 }
 
@@ -198,10 +198,10 @@ fn the_pmic_of_a_raspberry_pi_5() {
     assert_eq!(rails.len(), 3, "the input and the battery have no current: {rails:?}");
     let sum: f64 = rails.iter().map(|(_, w)| w).sum();
     assert!(close(sum, 0.0849006 * 3.7 + 0.5 * 3.3 + 2.0 * 0.75));
-    for bad in
+    for source in
         ["", "error=1 error_msg=\"Command not registered\"", "X_A current(0)=nanA\nX_V volt(0)=1V", "X_A=1A\nX_V=-1V"]
     {
-        assert!(pmic::parse(bad).is_err(), "{bad:?}");
+        assert!(pmic::parse(source).is_err(), "{source:?}");
     }
 }
 
@@ -213,8 +213,8 @@ fn the_model_is_its_formula() {
     assert_eq!(model.info().provenance, Provenance::Modelled);
     let usage = Usage { elapsed: Duration::from_secs(10), cpu_s: 4.0, bytes: 1_000_000_000 };
     assert!(close(total(&mut model, &usage), 2.7 * 10.0 + 0.925 * 4.0 + mode.j_per_byte.value * 1e9));
-    let named = open("model:jetson-nano/5w", &Roots::system()).expect("a mode");
-    assert_eq!(named.info().name, "model:jetson-nano/5w");
+    let mode = open("model:jetson-nano/5w", &Roots::system()).expect("a mode");
+    assert_eq!(mode.info().name, "model:jetson-nano/5w");
     assert!(message(open("model:jetson-nano/6w", &Roots::system())).contains("10w, 5w"));
     assert!(message(open("model:toaster", &Roots::system())).contains("raspberry-pi-5"));
 }
@@ -223,9 +223,9 @@ fn the_model_is_its_formula() {
 fn a_profile_of_ones_own_is_a_source() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("mine.toml");
-    let good = "name = \"mine\"\ndescription = \"x\"\ndefault_mode = \"default\"\n[[mode]]\nname = \"default\"\nbase_w = { value = 1.0, \
+    let text = "name = \"mine\"\ndescription = \"x\"\ndefault_mode = \"default\"\n[[mode]]\nname = \"default\"\nbase_w = { value = 1.0, \
                 source = \"assumed\" }\nw_per_core = { value = 2.0, source = \"assumed\" }\nj_per_byte = { value = 0.0, source = \"assumed\" }\n";
-    std::fs::write(&path, good).expect("a file");
+    std::fs::write(&path, text).expect("a file");
     let spec = format!("model:{}", path.display());
     assert_eq!(open(&spec, &Roots::system()).expect("an own file").info().name, "model:mine/default");
     assert_eq!(

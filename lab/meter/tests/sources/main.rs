@@ -21,9 +21,9 @@ fn tree<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> (Arc<MemoryT
 }
 
 fn found(roots: &Roots, name: &str) -> Detected {
-    let all = detect(roots);
-    let names: Vec<String> = all.iter().map(|d| d.name.clone()).collect();
-    all.into_iter().find(|d| d.name == name).unwrap_or_else(|| panic!("{name} is not among {names:?}"))
+    let detected = detect(roots);
+    let names: Vec<String> = detected.iter().map(|d| d.name.clone()).collect();
+    detected.into_iter().find(|d| d.name == name).unwrap_or_else(|| panic!("{name} is not among {names:?}"))
 }
 
 fn usable(roots: &Roots, name: &str) -> Box<dyn Source> {
@@ -69,9 +69,9 @@ fn message<T>(result: Result<T, MeterError>) -> String {
 fn shared(path: &str) -> Option<PathBuf> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let beside = [root.join("../shared/data/power"), PathBuf::from("/work/shared/data/power")];
-    let found = beside.into_iter().map(|folder| folder.join(path)).find(|file| file.exists());
-    if found.is_none() {
+    let file = beside.into_iter().map(|folder| folder.join(path)).find(|file| file.exists());
+    if file.is_none() {
         eprintln!("skipped: ../shared/data/power/{path} is not there");
     }
-    found
+    file
 }

@@ -15,10 +15,13 @@ const ORIN: &str = "07-21-2025 16:33:42 RAM 17953/62841MB (lfb 9x4MB) CPU [7%@17
 #[test]
 fn tegrastats_lines_in_all_dialects() {
     let rails = |line: &str| tegrastats::parse_line(line);
-    let named = |pairs: &[(&str, f64)]| pairs.iter().map(|(n, w)| (n.to_string(), *w)).collect::<Vec<_>>();
-    assert_eq!(rails(NANO), named(&[("POM_5V_IN", 0.92), ("POM_5V_GPU", 0.0), ("POM_5V_CPU", 0.119)]));
-    assert_eq!(rails(ORIN), named(&[("VDD_GPU_SOC", 2.798), ("VDD_CPU_CV", 0.799), ("VIN_SYS_5V0", 3.315)]));
-    assert_eq!(rails("GPU 311/311 CPU 932/1 SYS5V 1435/2"), named(&[("GPU", 0.311), ("CPU", 0.932), ("SYS5V", 1.435)]));
+    let rail_watts = |pairs: &[(&str, f64)]| pairs.iter().map(|(n, w)| (n.to_string(), *w)).collect::<Vec<_>>();
+    assert_eq!(rails(NANO), rail_watts(&[("POM_5V_IN", 0.92), ("POM_5V_GPU", 0.0), ("POM_5V_CPU", 0.119)]));
+    assert_eq!(rails(ORIN), rail_watts(&[("VDD_GPU_SOC", 2.798), ("VDD_CPU_CV", 0.799), ("VIN_SYS_5V0", 3.315)]));
+    assert_eq!(
+        rails("GPU 311/311 CPU 932/1 SYS5V 1435/2"),
+        rail_watts(&[("GPU", 0.311), ("CPU", 0.932), ("SYS5V", 1.435)])
+    );
     for junk in
         ["", "nvidia@linux:~$ sudo tegrastats", "VDD_IN", "VDD_IN 1/", "VDD_IN -3/4", "VDD_IN 99999999999/1", "RAM 1/2"]
     {
@@ -101,12 +104,12 @@ fn malformed_mlperf_traces_are_refused() {
         samples.iter().for_each(|s| bytes.extend(s.to_le_bytes()));
         bytes
     };
-    let good = EnergyTrace::parse(&trace(10.0, &[1e6, 2e6])).expect("a trace");
-    assert!(close(good.joules_between(0.0, 0.2), 3.0));
-    assert!(close(good.joules_between(0.1, 9e9), 2.0));
-    assert!(close(good.joules_between(0.2, 0.1), 0.0));
-    assert!(close(good.joules_between(f64::NAN, -1.0), 0.0));
-    for bad in [
+    let valid_trace = EnergyTrace::parse(&trace(10.0, &[1e6, 2e6])).expect("a trace");
+    assert!(close(valid_trace.joules_between(0.0, 0.2), 3.0));
+    assert!(close(valid_trace.joules_between(0.1, 9e9), 2.0));
+    assert!(close(valid_trace.joules_between(0.2, 0.1), 0.0));
+    assert!(close(valid_trace.joules_between(f64::NAN, -1.0), 0.0));
+    for text in [
         vec![],
         vec![0xF1, 0, 0],
         trace(0.0, &[]),
@@ -114,11 +117,11 @@ fn malformed_mlperf_traces_are_refused() {
         trace(1.0, &[-1.0]),
         trace(1.0, &[f32::INFINITY]),
     ] {
-        assert!(EnergyTrace::parse(&bad).is_err(), "{bad:?}");
+        assert!(EnergyTrace::parse(&text).is_err(), "{text:?}");
     }
     assert!(message(EnergyTrace::parse(&trace(1.0, &[1.0])[..8])).contains("within sample 0"));
-    for bad in ["", "{}", "[1, \"a\"]", "[2, 1]", "[-1]", "[1e999]"] {
-        assert!(parse_timestamps(bad).is_err(), "{bad:?}");
+    for text in ["", "{}", "[1, \"a\"]", "[2, 1]", "[-1]", "[1e999]"] {
+        assert!(parse_timestamps(text).is_err(), "{text:?}");
     }
 }
 
