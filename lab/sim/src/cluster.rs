@@ -164,19 +164,19 @@ impl Cluster<'_> {
         let mut deaths = self.spec.deaths.clone();
         deaths.sort_by(|a, b| tacit_floats::rising(&a.at_s, &b.at_s));
         let mut deaths = deaths.into_iter().peekable();
-        let mut again: Vec<(Time, Arrival, Time)> = Vec::new();
+        let mut retries: Vec<(Time, Arrival, Time)> = Vec::new();
         let mut arrivals = arrivals.into_iter().peekable();
         loop {
             let next = arrivals.peek().map(|arrival| arrival.at);
-            let back = again.iter().map(|(at, ..)| *at).min();
+            let next_retry = retries.iter().map(|(at, ..)| *at).min();
             let death = deaths.peek().map(|death| self.first + Span::from_secs(death.at_s));
-            let Some(now) = [next, back, death].into_iter().flatten().min() else { break };
+            let Some(now) = [next, next_retry, death].into_iter().flatten().min() else { break };
             if death == Some(now) {
                 let death = deaths.next().expect("it was looked at");
-                again.extend(self.dies(death.node, now));
-            } else if back == Some(now) {
-                let at = again.iter().position(|(at, ..)| *at == now).expect("it is the earliest");
-                let (_, arrival, asked) = again.swap_remove(at);
+                retries.extend(self.dies(death.node, now));
+            } else if next_retry == Some(now) {
+                let index = retries.iter().position(|(at, ..)| *at == now).expect("it is the earliest");
+                let (_, arrival, asked) = retries.swap_remove(index);
                 self.moved += arrival.inputs as usize;
                 self.comes(arrival, now, asked);
             } else {
@@ -228,13 +228,13 @@ impl Cluster<'_> {
         let [pre_s, on_s] = self.typical;
         for node in self.nodes.iter_mut().filter(|node| node.alive && node.next_report <= now) {
             let periods = now.since(node.next_report).0 / every.0.max(1);
-            let at = node.next_report + Span(periods * every.0);
-            node.engine.advance(at);
+            let next_report = node.next_report + Span(periods * every.0);
+            node.engine.advance(next_report);
             let counts = node.engine.counts();
             let queued = f64::from(counts.pre) * (pre_s + on_s) + f64::from(counts.waiting + counts.ready) * on_s;
             let cores = f64::from(self.spec.scenario.config.capacity.cores.max(1));
-            node.wait_s = (queued + node.engine.left_s(at)) / cores;
-            node.next_report = at + every;
+            node.wait_s = (queued + node.engine.left_s(next_report)) / cores;
+            node.next_report = next_report + every;
         }
     }
 
@@ -248,20 +248,21 @@ impl Cluster<'_> {
         node.alive = false;
         let until = now + Span::from_secs(self.spec.lease_s);
         let answered = answered(node.engine.run_so_far());
-        let all = node.engine.run_so_far().arrivals.iter().zip(&node.asked).enumerate();
-        let open = all.filter(|(i, _)| !answered.contains(&(*i as u64)));
-        let again = open.map(|(_, (arrival, asked))| (until, arrival.clone(), *asked)).collect();
+        let arrivals = node.engine.run_so_far().arrivals.iter().zip(&node.asked).enumerate();
+        let open = arrivals.filter(|(i, _)| !answered.contains(&(*i as u64)));
+        let unanswered = open.map(|(_, (arrival, asked))| (until, arrival.clone(), *asked)).collect();
         self.close(k);
-        again
+        unanswered
     }
 
     /// Adds up a node's results.
     fn close(&mut self, k: usize) {
         let node = &self.nodes[k];
         let run = node.engine.run_so_far();
-        let whole = answered(run);
-        let done = run.reports.iter().filter(|r| r.outcome == Outcome::Done && whole.contains(&r.input.request.0));
-        for report in done {
+        let answered_requests = answered(run);
+        let done_reports =
+            run.reports.iter().filter(|r| r.outcome == Outcome::Done && answered_requests.contains(&r.input.request.0));
+        for report in done_reports {
             let asked = node.asked[report.input.request.0 as usize];
             let started = report.on.started.unwrap_or(report.ended);
             self.answered.push([report.ended.since(asked).secs(), started.since(asked).secs()]);
@@ -272,25 +273,25 @@ impl Cluster<'_> {
     }
 
     fn summary(mut self) -> ClusterSummary {
-        let done = self.answered.len();
+        let answered_count = self.answered.len();
         let (input_delay, waiting_time) = (mean(&self.answered, 0), mean(&self.answered, 1));
         self.answered.sort_unstable_by(|a, b| tacit_floats::rising(&a[0], &b[0]));
         let makespan = self.last.since(self.first).secs().max(f64::MIN_POSITIVE);
         let busy: f64 = self.core_seconds.iter().sum();
         let cores = self.nodes.len() as f64 * f64::from(self.spec.scenario.config.capacity.cores);
-        let most = self.core_seconds.iter().copied().fold(0.0, tacit_floats::larger);
+        let max_core_s = self.core_seconds.iter().copied().fold(0.0, tacit_floats::larger);
         ClusterSummary {
             nodes: self.nodes.len(),
             placement: self.spec.placement,
-            done,
-            lost: self.inputs.saturating_sub(done),
+            done: answered_count,
+            lost: self.inputs.saturating_sub(answered_count),
             input_delay,
             waiting_time,
             p95: percentile(&self.answered, 0.95),
             p99: percentile(&self.answered, 0.99),
-            throughput: done as f64 / makespan,
+            throughput: answered_count as f64 / makespan,
             core_use: busy / (makespan * cores),
-            busiest: if busy > 0.0 { most * self.nodes.len() as f64 / busy } else { 0.0 },
+            busiest: if busy > 0.0 { max_core_s * self.nodes.len() as f64 / busy } else { 0.0 },
             moved: self.moved,
             events: self.events,
         }
@@ -298,8 +299,8 @@ impl Cluster<'_> {
 }
 
 /// Returns the mean of figure `at`.
-fn mean(answered: &[[f64; 2]], at: usize) -> f64 {
-    answered.iter().map(|a| a[at]).sum::<f64>() / answered.len().max(1) as f64
+fn mean(answered: &[[f64; 2]], column: usize) -> f64 {
+    answered.iter().map(|a| a[column]).sum::<f64>() / answered.len().max(1) as f64
 }
 
 /// Returns the percentile of the input delays, which ascend.

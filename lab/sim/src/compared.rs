@@ -134,23 +134,23 @@ fn played(scenario: Scenario) -> Result<(Scenario, Run), SimError> {
 /// Total time of the jobs over their time by the server's table after the run.
 fn job_ratio(recording: &Recording) -> f64 {
     let models = recording.learned();
-    let (mut took, mut said) = (0.0, 0.0);
+    let (mut took, mut predicted) = (0.0, 0.0);
     for (i, phase, job) in recording.jobs() {
         let model = &models[recording.arrivals[i].model as usize];
         let spec = if phase == JobPhase::On { Some(model.on) } else { model.pre };
         took += job.length();
-        said += spec.map_or(0.0, |spec| spec.first.time.secs());
+        predicted += spec.map_or(0.0, |spec| spec.first.time.secs());
     }
-    ratio(took, said)
+    ratio(took, predicted)
 }
 
 /// Share of a job's time in which another job ran. A job's end may be recorded after the next one's
 /// start.
-fn overlap(job: &RecordedJob, at: usize, jobs: &[RecordedJob]) -> f64 {
+fn overlap(job: &RecordedJob, index: usize, jobs: &[RecordedJob]) -> f64 {
     let mut parts: Vec<(f64, f64)> = jobs
         .iter()
         .enumerate()
-        .filter(|(other, _)| *other != at)
+        .filter(|(other_index, _)| *other_index != index)
         .map(|(_, other)| (other.from.max(job.from), (other.to - CLOCK).min(job.to)))
         .filter(|(from, to)| from < to)
         .collect();
@@ -170,21 +170,21 @@ fn side_by_side(recording: &Recording) -> Option<f64> {
     let bare: Vec<RecordedJob> = jobs.iter().map(|(_, _, job)| *job).collect();
     // Seconds and number, alone and beside another.
     let mut kinds: BTreeMap<(u32, JobPhase), [(f64, u32); 2]> = BTreeMap::new();
-    for (at, (i, phase, job)) in jobs.iter().enumerate() {
-        let which = match overlap(job, at, &bare) {
+    for (index, (i, phase, job)) in jobs.iter().enumerate() {
+        let kind = match overlap(job, index, &bare) {
             share if share < 0.1 => 0,
             share if share >= 0.5 => 1,
             _ => continue,
         };
-        let sum = &mut kinds.entry((recording.arrivals[*i].model, *phase)).or_default()[which];
+        let sum = &mut kinds.entry((recording.arrivals[*i].model, *phase)).or_default()[kind];
         *sum = (sum.0 + job.length(), sum.1 + 1);
     }
     let (mut weighted, mut weights) = (0.0, 0.0);
-    for [alone, beside] in kinds.values() {
-        if alone.1 > 0 && beside.1 > 0 && alone.0 > 0.0 {
-            let means = [alone, beside].map(|(seconds, n)| seconds / f64::from(*n));
-            weighted += beside.0 * means[1] / means[0];
-            weights += beside.0;
+    for [without_overlap, with_overlap] in kinds.values() {
+        if without_overlap.1 > 0 && with_overlap.1 > 0 && without_overlap.0 > 0.0 {
+            let means = [without_overlap, with_overlap].map(|(seconds, n)| seconds / f64::from(*n));
+            weighted += with_overlap.0 * means[1] / means[0];
+            weights += with_overlap.0;
         }
     }
     (weights > 0.0).then(|| weighted / weights)
@@ -200,8 +200,9 @@ fn passed(recording: &Recording) -> f64 {
     let starts: Vec<(usize, f64)> = recording.jobs().map(|(i, _, job)| (i, job.from)).collect();
     let passed = recording.inputs.iter().enumerate().filter(|(i, input)| {
         let (Some(pre), Some(on)) = (input.pre, input.on) else { return false };
-        let (from, to) = (pre.to.max(input.arrived) - CLOCK, on.queued + CLOCK);
-        on.from > to && starts.iter().any(|(other, at)| other != i && (from..=to).contains(at))
+        let (start, end) = (pre.to.max(input.arrived) - CLOCK, on.queued + CLOCK);
+        on.from > end
+            && starts.iter().any(|(other, start_of_other)| other != i && (start..=end).contains(start_of_other))
     });
     passed.count() as f64 / recording.inputs.len().max(1) as f64
 }

@@ -178,7 +178,7 @@ impl Engine<'_> {
 
     /// Remaining time of the running jobs at `now`, in seconds.
     pub(crate) fn left_s(&self, now: Time) -> f64 {
-        self.running.values().map(|(start, from, _)| (*from + start.estimate).since(now).secs()).sum()
+        self.running.values().map(|(start, started, _)| (*started + start.estimate).since(now).secs()).sum()
     }
 
     pub(crate) fn run_so_far(&self) -> &Run {
@@ -239,8 +239,8 @@ impl Engine<'_> {
         while (self.to_come > 0 || self.open > 0) && self.next().is_some() {
             self.step();
         }
-        let left: Vec<JobId> = self.running.keys().copied().collect();
-        for job in left {
+        let running_jobs: Vec<JobId> = self.running.keys().copied().collect();
+        for job in running_jobs {
             self.account(job, self.run.last);
         }
     }
@@ -256,20 +256,20 @@ impl Engine<'_> {
         let (due, wake) = (self.due.peek().map(|r| r.0.0), self.scheduler.next_wakeup());
         if let Some(wake) = wake.filter(|wake| due.is_none_or(|due| *wake < due)) {
             self.send(wake, Event::Tick);
-        } else if let Some(Reverse((now, what))) = self.due.pop() {
-            self.happen(now, what);
+        } else if let Some(Reverse((now, due))) = self.due.pop() {
+            self.happen(now, due);
         }
     }
 
-    fn happen(&mut self, now: Time, what: Due) {
-        match what {
+    fn happen(&mut self, now: Time, due: Due) {
+        match due {
             Due::JobEnd(job) => {
                 // A stopped job has left the table already.
-                let Some((start, from, _)) = self.running.get(&job).cloned() else { return };
+                let Some((start, started, _)) = self.running.get(&job).cloned() else { return };
                 let failed = self.scenario.failures > 0.0 && self.noise.f64() < self.scenario.failures;
                 self.account(job, now);
                 self.leave_queue(now, &start);
-                let usage = Usage { time: now.since(from), peak_memory: self.truth(&start).first.memory };
+                let usage = Usage { time: now.since(started), peak_memory: self.truth(&start).first.memory };
                 if failed {
                     return self.send(now, Event::JobFailed { job });
                 }
@@ -277,8 +277,8 @@ impl Engine<'_> {
                 self.send(now, Event::JobFinished { job, usage, material });
             }
             Due::Comes(request) => {
-                let of = Owner::Request(RequestId(request as u64));
-                self.send(now, Event::Lanes { of, lanes: 1 });
+                let owner = Owner::Request(RequestId(request as u64));
+                self.send(now, Event::Lanes { of: owner, lanes: 1 });
             }
             Due::Leave(client) => self.send(now, Event::ClientRevoked { client: ClientId::numbered(client) }),
             Due::Notice(i) => {
@@ -301,7 +301,12 @@ impl Engine<'_> {
                 self.to_come -= 1;
                 // An announced request finds its material ready; a recorded client must still come
                 // for its T_on.
-                let gap = self.scenario.recorded.as_ref().filter(|_| self.made.remove(&i)).and_then(|all| all[i].gap);
+                let gap = self
+                    .scenario
+                    .recorded
+                    .as_ref()
+                    .filter(|_| self.made.remove(&i))
+                    .and_then(|recorded| recorded[i].gap);
                 self.due.extend(gap.map(|gap| Reverse((now + gap, Due::Comes(i)))));
                 let arrival = &self.run.arrivals[i];
                 let (client, model) = (ClientId::numbered(arrival.client), ModelId(arrival.model));
@@ -322,7 +327,7 @@ impl Engine<'_> {
         let request = if let Event::Request(request) = &event { Some((request.id, request.inputs)) } else { None };
         match (self.scheduler.handle(now, event), request) {
             (Ok(()), Some((_, inputs))) => self.open += inputs as usize,
-            (Err(why), Some((id, _))) => self.run.refused.push((id, why)),
+            (Err(reason), Some((id, _))) => self.run.refused.push((id, reason)),
             (_, None) => {}
         }
         while let Some(action) = self.scheduler.poll_action(now) {
@@ -383,10 +388,10 @@ impl Engine<'_> {
         let Arrivals::Closed { think, .. } = self.scenario.workload.arrivals else { return };
         if let Some(arrival) = self.run.arrivals.get_mut(self.unsent) {
             arrival.client = client;
-            let at = now + Span::from_secs(exponential(&mut self.think, think));
-            self.due.push(Reverse((at, Due::Request(self.unsent))));
+            let request_at = now + Span::from_secs(exponential(&mut self.think, think));
+            self.due.push(Reverse((request_at, Due::Request(self.unsent))));
             if let Some(lead) = arrival.lead {
-                self.due.push(Reverse((Time(at.0.saturating_sub(lead.0)).max(now), Due::Notice(self.unsent))));
+                self.due.push(Reverse((Time(request_at.0.saturating_sub(lead.0)).max(now), Due::Notice(self.unsent))));
             }
             self.unsent += 1;
         }
@@ -437,8 +442,8 @@ impl Engine<'_> {
 
     /// Takes a job off the machine and adds up its resource use.
     fn account(&mut self, job: JobId, now: Time) {
-        let Some((start, from, request)) = self.running.remove(&job) else { return };
-        let secs = now.since(from).secs();
+        let Some((start, started, request)) = self.running.remove(&job) else { return };
+        let secs = now.since(started).secs();
         // A dealing waits for its dealer and uses no core.
         let is_dealing = start.phase == JobPhase::Pre && self.scenario.models[start.model.0 as usize].dealt;
         let threads = if is_dealing { 0 } else { start.threads };
@@ -446,9 +451,9 @@ impl Engine<'_> {
         self.run.byte_seconds += secs * start.memory as f64;
         if self.scenario.timeline {
             let request = request.or(self.scheduler.job_input(job).map(|i| i.request));
-            let (from, to) = (from.secs(), now.secs());
+            let (start_s, end_s) = (started.secs(), now.secs());
             let Start { model, phase, .. } = start;
-            self.run.jobs.push(JobRecord { model, phase, request, threads, from, to });
+            self.run.jobs.push(JobRecord { model, phase, request, threads, from: start_s, to: end_s });
         }
     }
 }

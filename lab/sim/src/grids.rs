@@ -56,9 +56,9 @@ pub struct Grid {
 }
 
 /// Ratio of the means, with the half-width of the paired interval relative to the same mean.
-fn paired(ours: &[f64], other: &[f64]) -> Interval {
-    let difference = Interval::of(&ours.iter().zip(other).map(|(x, y)| x - y).collect::<Vec<_>>());
-    let base = Interval::of(other).mean.max(1e-9);
+fn paired(candidate: &[f64], baseline: &[f64]) -> Interval {
+    let difference = Interval::of(&candidate.iter().zip(baseline).map(|(x, y)| x - y).collect::<Vec<_>>());
+    let base = Interval::of(baseline).mean.max(1e-9);
     Interval { mean: 1.0 + difference.mean / base, half: difference.half / base }
 }
 
@@ -75,23 +75,23 @@ impl Grid {
         Ok(cell)
     }
 
-    fn check(&mut self, at: &str, rule: &str, value: f64, limit: f64) {
+    fn check(&mut self, place: &str, rule: &str, value: f64, limit: f64) {
         // Equal figures differ in the last digit if they are summed in another order.
         let met = value <= limit * (1.0 + 1e-9);
         let seeds = self.cells.last().map_or(0, |c| c.delays.len());
-        self.checks.push(Check { cell: at.into(), rule: rule.into(), value, half: None, seeds, limit, met });
+        self.checks.push(Check { cell: place.into(), rule: rule.into(), value, half: None, seeds, limit, met });
     }
 
     /// Checks for every cell without a pool that D is lower with notices than without, by more than
     /// the 95 % interval.
     fn check_notices(&mut self, seeds: &Range<u64>) -> Result<(), SimError> {
-        for with in 0..self.cells.len() {
-            let cell = &self.cells[with];
+        for with_index in 0..self.cells.len() {
+            let cell = &self.cells[with_index];
             if cell.notices > 0.0
                 && cell.stock == Stock::None
-                && let Some(without) = self.cells.iter().position(|c| is_twin(c, cell))
+                && let Some(without_index) = self.cells.iter().position(|c| is_twin(c, cell))
             {
-                let check = self.compare(with, without, seeds)?;
+                let check = self.compare(with_index, without_index, seeds)?;
                 self.checks.push(check);
             }
         }
@@ -101,14 +101,14 @@ impl Grid {
     /// Compares two cells. The requests are the same, so the interval is that of the difference
     /// seed by seed. If the interval does not decide, [`MORE_SEEDS`] times as many further seeds
     /// are simulated and all are used together.
-    fn compare(&self, with: usize, without: usize, seeds: &Range<u64>) -> Result<Check, SimError> {
-        let cell = &self.cells[with];
-        let mut columns = [with, without].map(|i| self.cells[i].delays.clone());
+    fn compare(&self, with_index: usize, without_index: usize, seeds: &Range<u64>) -> Result<Check, SimError> {
+        let cell = &self.cells[with_index];
+        let mut columns = [with_index, without_index].map(|i| self.cells[i].delays.clone());
         let mut ratio = paired(&columns[0], &columns[1]);
         if (ratio.mean - 1.0).abs() <= ratio.half && ratio.half > 0.0 {
-            let more = seeds.end..seeds.end + (seeds.end - seeds.start) * MORE_SEEDS;
-            for (column, i) in columns.iter_mut().zip([with, without]) {
-                column.extend(Cell::measure("", &self.scenarios[i], &more)?.delays);
+            let further_seeds = seeds.end..seeds.end + (seeds.end - seeds.start) * MORE_SEEDS;
+            for (column, i) in columns.iter_mut().zip([with_index, without_index]) {
+                column.extend(Cell::measure("", &self.scenarios[i], &further_seeds)?.delays);
             }
             ratio = paired(&columns[0], &columns[1]);
         }
@@ -125,8 +125,10 @@ impl Grid {
 }
 
 /// Returns whether `c` is the cell of `with` without notices.
-fn is_twin(c: &Cell, with: &Cell) -> bool {
-    c.notices == 0.0 && (&c.label, c.cores, c.rate, c.stock) == (&with.label, with.cores, with.rate, with.stock)
+fn is_twin(c: &Cell, with_notices: &Cell) -> bool {
+    c.notices == 0.0
+        && (&c.label, c.cores, c.rate, c.stock)
+            == (&with_notices.label, with_notices.cores, with_notices.rate, with_notices.stock)
 }
 
 fn adaptive() -> PolicySpec {
@@ -167,14 +169,14 @@ pub fn grid_a(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, SimErro
         for beta in [0.0, 0.01, 1.0] {
             measure(PolicySpec::Priority { beta })?;
         }
-        let ours = measure(adaptive())?;
-        let at = name(cores, rate, notices);
-        let d = ours.delay.mean;
+        let adaptive_cell = measure(adaptive())?;
+        let place = name(cores, rate, notices);
+        let d = adaptive_cell.delay.mean;
         let better = fcfs.delay.mean.min(priority.delay.mean);
-        grid.check(&at, "D / D(shortest remaining)", d / shortest.delay.mean, 1.05);
-        grid.check(&at, "D / D(better of fcfs, priority)", d / better, 1.01);
-        let tail = ours.vgg16_p99.mean / priority.vgg16_p99.mean;
-        grid.check(&at, "VGG-16 p99 / p99(priority)", tail, 1.0);
+        grid.check(&place, "D / D(shortest remaining)", d / shortest.delay.mean, 1.05);
+        grid.check(&place, "D / D(better of fcfs, priority)", d / better, 1.01);
+        let tail = adaptive_cell.vgg16_p99.mean / priority.vgg16_p99.mean;
+        grid.check(&place, "VGG-16 p99 / p99(priority)", tail, 1.0);
     }
     grid.check_notices(seeds)?;
     Ok(grid)
@@ -192,12 +194,12 @@ pub fn grid_b(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, SimErro
         for (stock, label) in [(Stock::None, "no pool"), (Stock::Cold, "cold pool"), (Stock::Full, "full pool")] {
             let moldable = Scenario::new(profile, adaptive(), cores, mixed(rate, notices)?)?
                 .with_on_threads(Config::thread_counts(cores), PARALLEL);
-            let ours = grid.add(&format!("adaptive, {label}"), moldable.with_stock(stock), seeds)?;
+            let adaptive_cell = grid.add(&format!("adaptive, {label}"), moldable.with_stock(stock), seeds)?;
             if stock == Stock::Cold && cores == 48 {
-                let at = name(cores, rate, notices);
-                let ratio = ours.delay.mean / paper.delay.mean;
-                grid.check(&at, "D(cold pool) / D(priority), must", ratio, 0.6);
-                grid.check(&at, "D(cold pool) / D(priority), aim", ratio, 0.3);
+                let place = name(cores, rate, notices);
+                let ratio = adaptive_cell.delay.mean / paper.delay.mean;
+                grid.check(&place, "D(cold pool) / D(priority), must", ratio, 0.6);
+                grid.check(&place, "D(cold pool) / D(priority), aim", ratio, 0.3);
             }
         }
     }
@@ -217,14 +219,14 @@ pub fn grid_c(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, SimErro
             let scenario = scenario.with_pre_threads(threads.clone(), PARALLEL).with_on_threads(threads, PARALLEL);
             grid.add(label, scenario, seeds)
         };
-        let ours = measure("adaptive", adaptive(), Config::thread_counts(cores))?;
+        let adaptive_cell = measure("adaptive", adaptive(), Config::thread_counts(cores))?;
         let mut best = f64::INFINITY;
         for threads in Config::thread_counts(cores) {
             let label = format!("shortest-remaining, {threads} threads");
             best = best.min(measure(&label, PolicySpec::ShortestRemaining, vec![threads])?.delay.mean);
         }
-        let at = name(cores, rate, notices);
-        grid.check(&at, "D / D(best fixed threads in hindsight)", ours.delay.mean / best, 1.0);
+        let place = name(cores, rate, notices);
+        grid.check(&place, "D / D(best fixed threads in hindsight)", adaptive_cell.delay.mean / best, 1.0);
     }
     grid.check_notices(seeds)?;
     Ok(grid)
@@ -246,7 +248,7 @@ pub fn sensitivity(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, Si
         let base = on_16_cores(profile, &policy, &mixed(0.5, 0.0)?)?;
         let mut share = on_16_cores(profile, &policy, &heavy)?;
         share.config.batch_share = 0.5;
-        for (what, scenario) in [
+        for (change, scenario) in [
             ("base", base.clone()),
             ("first estimates x2, /2", Scenario { bias: vec![2.0, 0.5, 2.0, 0.5, 2.0], ..base.clone() }),
             ("each job x2 to /2", Scenario { spread: 2.0, ..base }),
@@ -254,7 +256,7 @@ pub fn sensitivity(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, Si
             ("heavy-tailed batches, rate 0.2", on_16_cores(profile, &policy, &heavy)?),
             ("the same, a request holds half", share),
         ] {
-            grid.add(&format!("{label}; {what}"), scenario, seeds)?;
+            grid.add(&format!("{label}; {change}"), scenario, seeds)?;
         }
     }
     for policy in [PolicySpec::Fcfs, priority(), adaptive()] {
@@ -304,9 +306,12 @@ pub fn print(grid: &Grid) -> String {
     }
     for c in &grid.checks {
         let met = if c.met { "yes" } else { "NO" };
-        let half = c.half.map_or(String::new(), |half| format!(" ± {half:.4}"));
-        let _ =
-            writeln!(text, "| {} | {} | {:.4}{half} | {} | {} | {met} |", c.cell, c.rule, c.value, c.seeds, c.limit);
+        let half_width = c.half.map_or(String::new(), |half_width| format!(" ± {half_width:.4}"));
+        let _ = writeln!(
+            text,
+            "| {} | {} | {:.4}{half_width} | {} | {} | {met} |",
+            c.cell, c.rule, c.value, c.seeds, c.limit
+        );
     }
     text
 }

@@ -92,16 +92,16 @@ impl Summary {
                 list.push(report);
             }
         }
-        let all = Metrics::of(&run.reports.iter().collect::<Vec<_>>());
+        let metrics = Metrics::of(&run.reports.iter().collect::<Vec<_>>());
         let makespan = run.last.since(run.first).secs();
         Self {
-            throughput: per(all.done as f64, makespan),
+            throughput: per(metrics.done as f64, makespan),
             makespan,
             core_use: per(run.core_seconds, makespan * f64::from(capacity.cores)),
             memory_use: per(run.byte_seconds, makespan * capacity.memory as f64),
             refused: run.refused.len(),
             models: mix.counts.iter().zip(&by_model).map(|(c, list)| (c.0.clone(), Metrics::of(list))).collect(),
-            all,
+            all: metrics,
             outcomes,
         }
     }

@@ -91,15 +91,15 @@ fn ways(phase: &PhaseSpec, threads: &[u32]) -> Vec<Way> {
 impl Input {
     fn of(report: &InputReport, scenario: &Scenario, run: &Run) -> Self {
         let arrived = report.arrived.secs();
-        let ended = report.ended.secs();
+        let ended_s = report.ended.secs();
         let pre_start = secs(report.pre.started);
         let pre_finish = secs(report.pre.finished);
         let on_start = secs(report.on.started);
         let pooled = report.source == Source::Pool && pre_start.is_none();
         // A phase that never started lasts until the end; one before the request costs the request
         // nothing.
-        let [begin, ready, on_begin] = [pre_start, pre_finish, on_start].map(|t| t.unwrap_or(ended).max(arrived));
-        let (begin, ready) = if pooled { (arrived, arrived) } else { (begin, ready) };
+        let [begin_s, ready_s, on_begin] = [pre_start, pre_finish, on_start].map(|t| t.unwrap_or(ended_s).max(arrived));
+        let (begin_s, ready_s) = if pooled { (arrived, arrived) } else { (begin_s, ready_s) };
         let arrival = &run.arrivals[report.input.request.0 as usize];
         Self {
             request: report.input.request.0,
@@ -116,10 +116,10 @@ impl Input {
             on_start,
             on_finish: secs(report.on.finished),
             on_threads: report.on.threads,
-            in_pre_queue: begin - arrived,
-            in_pre: ready - begin,
-            in_ready_queue: on_begin - ready,
-            ended,
+            in_pre_queue: begin_s - arrived,
+            in_pre: ready_s - begin_s,
+            in_ready_queue: on_begin - ready_s,
+            ended: ended_s,
         }
     }
 }

@@ -52,8 +52,8 @@ impl ProfileFile {
         for (name, model) in &file.models {
             for secs in [model.pre.wall_s, model.pre.load_s, model.on.wall_s, model.on.load_s] {
                 if !(0.0..1e6).contains(&secs) {
-                    let why = format!("{name}: {secs} is no time in seconds");
-                    return Err(SimError::BadFile { what: "profile", line: 0, why });
+                    let message = format!("{name}: {secs} is no time in seconds");
+                    return Err(SimError::BadFile { what: "profile", line: 0, why: message });
                 }
             }
         }
@@ -65,7 +65,12 @@ impl ProfileFile {
     ///
     /// # Errors
     /// [`SimError::UnknownModel`] if the profile lacks the model.
-    pub(crate) fn model(&self, name: &str, pre: Speedup, on: Speedup) -> Result<ModelSpec, SimError> {
+    pub(crate) fn model(
+        &self,
+        name: &str,
+        pre_speedup: Speedup,
+        online_speedup: Speedup,
+    ) -> Result<ModelSpec, SimError> {
         let model = self.models.get(name).ok_or_else(|| SimError::UnknownModel(name.to_owned()))?;
         Ok(ModelSpec {
             name: name.to_owned(),
@@ -75,8 +80,8 @@ impl ProfileFile {
             // A dealer writes both parties' halves to the same disk.
             material_bytes: model.key_bytes_server + model.key_bytes_client,
             dealt: false,
-            pre: Some(model.pre.spec(pre)),
-            on: model.on.spec(on),
+            pre: Some(model.pre.spec(pre_speedup)),
+            on: model.on.spec(online_speedup),
         })
     }
 }

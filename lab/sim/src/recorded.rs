@@ -218,10 +218,10 @@ impl Recording {
     /// the scheduler has reassigned its core.
     fn placed(&self) -> Vec<(usize, JobPhase, RecordedJob)> {
         let (dealings, jobs) = self.jobs().partition(|&(i, phase, _)| self.is_dealing(i, phase));
-        let mut all = no_more_than(self.dealings, dealings);
-        all.extend(no_more_than(self.cores, jobs));
-        all.sort_by(|a, b| tacit_floats::rising(&a.2.from, &b.2.from));
-        all
+        let mut placed_jobs = no_more_than(self.dealings, dealings);
+        placed_jobs.extend(no_more_than(self.cores, jobs));
+        placed_jobs.sort_by(|a, b| tacit_floats::rising(&a.2.from, &b.2.from));
+        placed_jobs
     }
 
     /// Queued and running jobs after every change.
@@ -240,11 +240,11 @@ impl Recording {
         }
         // At the same moment, ends precede starts, so that no core is held twice.
         changes.sort_by(|a, b| tacit_floats::rising(&a.0, &b.0).then(a.2.cmp(&b.2)));
-        let mut now = [0i64; 4];
-        let samples = changes.into_iter().map(|(at, which, by)| {
-            now[which] += by;
-            let [pre, transit, ready, cores] = now.map(|n| n.max(0) as u32);
-            QueueSample { at: at.max(0.0), pre, waiting: 0, transit, ready, stock: 0, cores, memory: 0 }
+        let mut counts = [0i64; 4];
+        let samples = changes.into_iter().map(|(time, counter, change)| {
+            counts[counter] += change;
+            let [pre, transit, ready, cores] = counts.map(|n| n.max(0) as u32);
+            QueueSample { at: time.max(0.0), pre, waiting: 0, transit, ready, stock: 0, cores, memory: 0 }
         });
         samples.collect()
     }
@@ -266,18 +266,18 @@ fn stamp(job: Option<RecordedJob>) -> Stamp {
 
 /// Jobs in the order of their starts, with at most `most` at a time, one at least. If there are
 /// more, the first to end ends when the next begins.
-fn no_more_than(most: u32, mut jobs: Vec<(usize, JobPhase, RecordedJob)>) -> Vec<(usize, JobPhase, RecordedJob)> {
+fn no_more_than(max: u32, mut jobs: Vec<(usize, JobPhase, RecordedJob)>) -> Vec<(usize, JobPhase, RecordedJob)> {
     jobs.sort_by(|a, b| tacit_floats::rising(&a.2.from, &b.2.from));
     let mut running: Vec<usize> = Vec::new();
-    for at in 0..jobs.len() {
-        let from = jobs[at].2.from;
-        running.retain(|&other| jobs[other].2.to > from);
+    for index in 0..jobs.len() {
+        let start = jobs[index].2.from;
+        running.retain(|&other_index| jobs[other_index].2.to > start);
         running.sort_by(|&a, &b| tacit_floats::falling(&jobs[a].2.to, &jobs[b].2.to));
-        while running.len() >= most.max(1) as usize {
+        while running.len() >= max.max(1) as usize {
             let first = running.pop().expect("there is at least one");
-            jobs[first].2.to = from;
+            jobs[first].2.to = start;
         }
-        running.push(at);
+        running.push(index);
     }
     jobs
 }

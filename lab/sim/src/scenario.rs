@@ -106,10 +106,10 @@ impl Scenario {
         let is_bound = matches!(stock, Stock::None | Stock::Own);
         let binding = if is_bound { BoundTo::Client } else { BoundTo::Unbound };
         self.models.iter_mut().for_each(|model| model.binding = binding);
-        let own = PoolConfig { per_client: true, horizon: HORIZON, ..PoolConfig::default() };
+        let pool = PoolConfig { per_client: true, horizon: HORIZON, ..PoolConfig::default() };
         self.config.pool = match stock {
             Stock::None => None,
-            Stock::Own => Some(own),
+            Stock::Own => Some(pool),
             Stock::Cold | Stock::Full => Some(PoolConfig::default()),
         };
         self.stock = stock;

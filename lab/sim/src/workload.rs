@@ -124,8 +124,8 @@ impl Arrivals {
             }
             Self::Diurnal { rate, period, swing } => loop {
                 *t += exponential(rng, 1.0 / (rate * (1.0 + swing)));
-                let now = 1.0 + swing * (*t / period * std::f64::consts::TAU).sin();
-                if rng.f64() * (1.0 + swing) <= now {
+                let factor = 1.0 + swing * (*t / period * std::f64::consts::TAU).sin();
+                if rng.f64() * (1.0 + swing) <= factor {
                     break;
                 }
             },
@@ -278,13 +278,13 @@ pub struct Arrival {
 pub fn parse_trace(text: &str) -> Result<(Mix, Vec<Arrival>), SimError> {
     let mut mix = Mix { name: "trace".into(), counts: Vec::new() };
     let mut arrivals = Vec::new();
-    for (at, line) in text.lines().enumerate() {
+    for (line_number, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or("").trim();
         if line.is_empty() {
             continue;
         }
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
-        let name = *fields.get(2).ok_or_else(|| bad_line(at, "expected seconds,client,model"))?;
+        let name = *fields.get(2).ok_or_else(|| bad_line(line_number, "expected seconds,client,model"))?;
         let model = match mix.counts.iter().position(|c| c.0 == name) {
             Some(model) => model,
             None => {
@@ -294,12 +294,16 @@ pub fn parse_trace(text: &str) -> Result<(Mix, Vec<Arrival>), SimError> {
         };
         mix.counts[model].1 += 1;
         arrivals.push(Arrival {
-            at: Time::from_secs(number(&fields, 0, at, "first field: seconds")?),
-            client: number(&fields, 1, at, "second field: client number")? as u64,
+            at: Time::from_secs(number(&fields, 0, line_number, "first field: seconds")?),
+            client: number(&fields, 1, line_number, "second field: client number")? as u64,
             model: model as u32,
-            inputs: if fields.len() > 3 { number(&fields, 3, at, "fourth field: inputs")?.max(1.0) as u32 } else { 1 },
+            inputs: if fields.len() > 3 {
+                number(&fields, 3, line_number, "fourth field: inputs")?.max(1.0) as u32
+            } else {
+                1
+            },
             lead: if fields.len() > 4 {
-                Some(Span::from_secs(number(&fields, 4, at, "fifth field: notice lead")?))
+                Some(Span::from_secs(number(&fields, 4, line_number, "fifth field: notice lead")?))
             } else {
                 None
             },
@@ -311,12 +315,12 @@ pub fn parse_trace(text: &str) -> Result<(Mix, Vec<Arrival>), SimError> {
 }
 
 /// Reads field `i` of line `at` (from 0).
-fn number(fields: &[&str], i: usize, at: usize, what: &str) -> Result<f64, SimError> {
+fn number(fields: &[&str], i: usize, line_number: usize, field: &str) -> Result<f64, SimError> {
     let value = fields.get(i).and_then(|f| f.parse::<f64>().ok()).filter(|v| (0.0..1e9).contains(v));
-    value.ok_or_else(|| bad_line(at, what))
+    value.ok_or_else(|| bad_line(line_number, field))
 }
 
 /// Describes a malformed line `at` (from 0) of a trace.
-fn bad_line(at: usize, why: &str) -> SimError {
-    SimError::BadFile { what: "trace", line: at + 1, why: why.to_owned() }
+fn bad_line(line_number: usize, reason: &str) -> SimError {
+    SimError::BadFile { what: "trace", line: line_number + 1, why: reason.to_owned() }
 }

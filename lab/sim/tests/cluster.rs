@@ -22,13 +22,13 @@ fn spec(nodes: usize, rate: f64, placement: Placement) -> ClusterSpec {
 #[test]
 fn a_cluster_of_one_is_a_server() {
     for placement in [Placement::Home, Placement::Name, Placement::Anew] {
-        let one = spec(1, 1.5, placement);
-        let alone = Summary::of(&one.scenario.run(3).unwrap(), &one.scenario);
-        let cluster = one.run(3).unwrap();
+        let one_node = spec(1, 1.5, placement);
+        let single_summary = Summary::of(&one_node.scenario.run(3).unwrap(), &one_node.scenario);
+        let cluster = one_node.run(3).unwrap();
         assert_eq!((cluster.done, cluster.lost, cluster.moved), (2000, 0, 0));
-        assert!((cluster.input_delay / alone.all.input_delay - 1.0).abs() < 1e-9, "{cluster:?}");
-        assert!((cluster.waiting_time / alone.all.waiting_time - 1.0).abs() < 1e-9, "{cluster:?}");
-        assert!((cluster.p99 - alone.all.p99).abs() < 1e-9);
+        assert!((cluster.input_delay / single_summary.all.input_delay - 1.0).abs() < 1e-9, "{cluster:?}");
+        assert!((cluster.waiting_time / single_summary.all.waiting_time - 1.0).abs() < 1e-9, "{cluster:?}");
+        assert!((cluster.p99 - single_summary.all.p99).abs() < 1e-9);
         assert!((cluster.busiest - 1.0).abs() < 1e-9);
     }
 }
@@ -48,22 +48,22 @@ fn whoever_may_move_waits_least_and_a_seed_repeats() {
 fn what_a_dead_node_had_not_answered_others_answer() {
     let mut dying = spec(3, 3.0, Placement::Home);
     dying.deaths = vec![Death { node: 1, at_s: 200.0 }, Death { node: 0, at_s: 300.0 }];
-    let ended = dying.run(5).unwrap();
-    assert_eq!((ended.done, ended.lost), (2000, 0), "{ended:?}");
-    assert!(ended.moved > 0, "jobs ran when the nodes died");
+    let ended_run = dying.run(5).unwrap();
+    assert_eq!((ended_run.done, ended_run.lost), (2000, 0), "{ended_run:?}");
+    assert!(ended_run.moved > 0, "jobs ran when the nodes died");
     // Who was moved waited for the lease at least.
-    assert!(ended.input_delay > spec(3, 3.0, Placement::Home).run(5).unwrap().input_delay);
+    assert!(ended_run.input_delay > spec(3, 3.0, Placement::Home).run(5).unwrap().input_delay);
     // Where none is left, nobody answers.
     dying.deaths.push(Death { node: 2, at_s: 400.0 });
-    let none = dying.run(5).unwrap();
-    assert!(none.lost > 0, "{none:?}");
-    assert!(none.done + none.lost == 2000, "{none:?}");
+    let no_answer = dying.run(5).unwrap();
+    assert!(no_answer.lost > 0, "{no_answer:?}");
+    assert!(no_answer.done + no_answer.lost == 2000, "{no_answer:?}");
 }
 
 #[test]
 fn a_cluster_has_nodes_and_only_those_die() {
     assert!(matches!(spec(0, 1.0, Placement::Home).run(1), Err(SimError::NoSuchNode { nodes: 0 })));
-    let mut wrong = spec(2, 1.0, Placement::Home);
-    wrong.deaths = vec![Death { node: 2, at_s: 1.0 }];
-    assert!(matches!(wrong.run(1), Err(SimError::NoSuchNode { nodes: 2 })));
+    let mut invalid = spec(2, 1.0, Placement::Home);
+    invalid.deaths = vec![Death { node: 2, at_s: 1.0 }];
+    assert!(matches!(invalid.run(1), Err(SimError::NoSuchNode { nodes: 2 })));
 }

@@ -56,12 +56,12 @@ fn record(recording: &mut Recording, run: &Run) {
         let job = |from: Option<Time>, to: Option<Time>, queued: Time| {
             Some(RecordedJob { queued: queued.secs(), from: from?.secs(), to: to?.secs() })
         };
-        let came = report.pre.finished.unwrap().max(report.arrived);
+        let ready = report.pre.finished.unwrap().max(report.arrived);
         recording.inputs[report.input.request.0 as usize] = RecordedInput {
             known: report.arrived.min(report.pre.started.unwrap()).secs(),
             arrived: report.arrived.secs(),
             pre: job(report.pre.started, report.pre.finished, report.arrived.min(report.pre.started.unwrap())),
-            on: job(report.on.started, report.on.finished, came),
+            on: job(report.on.started, report.on.finished, ready),
         };
     }
 }
@@ -111,9 +111,9 @@ fn what_the_server_learned_is_the_median_of_its_last_jobs() {
     // Ten large ones: the last nine say it. Thirty small ones as well.
     assert!(learned.iter().all(|model| close(model.on.first.time.secs(), 0.7)));
     assert!(close(learned[1].pre.unwrap().first.time.secs(), 6.0));
-    let few = Recording { inputs: vec![RecordedInput::default(); 40], ..recording };
-    assert_eq!(few.learned(), few.believed, "what was never measured stays");
-    assert_eq!(few.measured(), few.believed, "here too");
+    let few_inputs = Recording { inputs: vec![RecordedInput::default(); 40], ..recording };
+    assert_eq!(few_inputs.learned(), few_inputs.believed, "what was never measured stays");
+    assert_eq!(few_inputs.measured(), few_inputs.believed, "here too");
 }
 
 #[test]
@@ -225,14 +225,14 @@ fn more_slots_make_nobody_wait_longer_and_unanswered_requests_end() {
         Summary::of(&scenario.run(0).unwrap(), &scenario).all.input_delay
     };
     assert!(close(delay(8), delay(1)), "one at a time leaves the others idle");
-    let mut all = as_simulated("fcfs", 1, 0.25);
+    let mut recording = as_simulated("fcfs", 1, 0.25);
     let delay = |recording: &Recording, cores| {
         let scenario = recording.replay(cores, true);
         Summary::of(&scenario.run(0).unwrap(), &scenario).all.input_delay
     };
-    assert!(delay(&all, 8) < delay(&all, 1));
-    all.inputs[0] = RecordedInput { known: 1.0, arrived: 1.0, pre: None, on: None };
-    let (run, scenario) = (all.run(), all.scenario(1));
+    assert!(delay(&recording, 8) < delay(&recording, 1));
+    recording.inputs[0] = RecordedInput { known: 1.0, arrived: 1.0, pre: None, on: None };
+    let (run, scenario) = (recording.run(), recording.scenario(1));
     let figures = Summary::of(&run, &scenario);
     assert_eq!((figures.all.done, run.reports.len()), (39, 40));
 }

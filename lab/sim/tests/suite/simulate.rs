@@ -59,8 +59,8 @@ fn every_input_ends_under_every_arrival_process() {
             let sent: u32 = run.arrivals.iter().map(|a| a.inputs).sum();
             assert_eq!(run.reports.len(), sent as usize, "{arrivals:?} {stock:?}");
             assert!(run.refused.is_empty());
-            let done = run.reports.iter().filter(|r| r.outcome == Outcome::Done).count();
-            assert!(done * 2 > run.reports.len(), "{arrivals:?} {stock:?}: only {done} done");
+            let done_count = run.reports.iter().filter(|r| r.outcome == Outcome::Done).count();
+            assert!(done_count * 2 > run.reports.len(), "{arrivals:?} {stock:?}: only {done_count} done");
         }
     }
 }
@@ -72,10 +72,10 @@ fn mean_rates_are_as_asked_for() {
         Arrivals::Bursts { rate: 2.0, on: 10.0, off: 30.0 },
         Arrivals::Diurnal { rate: 2.0, period: 50.0, swing: 0.5 },
     ] {
-        let drawn = workload(20_000, arrivals.clone()).draw(5);
-        let rate = 20_000.0 / drawn.last().unwrap().at.secs();
+        let arrivals_drawn = workload(20_000, arrivals.clone()).draw(5);
+        let rate = 20_000.0 / arrivals_drawn.last().unwrap().at.secs();
         assert!((rate / 2.0 - 1.0).abs() < 0.04, "{arrivals:?}: {rate}");
-        let announced = drawn.iter().filter(|a| a.lead.is_some()).count();
+        let announced = arrivals_drawn.iter().filter(|a| a.lead.is_some()).count();
         assert!((announced as f64 / 20_000.0 - 0.25).abs() < 0.02);
     }
 }
@@ -92,8 +92,8 @@ fn a_trace_gives_the_figures_worked_out_by_hand() {
     assert!((s.all.waiting_time - (1.0 + 1.0 + 20.0) / 3.0).abs() < 1e-9);
     assert!((s.makespan - 40.0).abs() < 1e-9);
     assert!((s.core_use - 34.0 / 160.0).abs() < 1e-9);
-    for bad in ["x,1,small", "1,small", "1,1", "-1,1,small", "1,1,small,nan"] {
-        assert!(matches!(parse_trace(bad), Err(SimError::BadFile { line: 1, .. })), "{bad}");
+    for line in ["x,1,small", "1,small", "1,1", "-1,1,small", "1,1,small,nan"] {
+        assert!(matches!(parse_trace(line), Err(SimError::BadFile { line: 1, .. })), "{line}");
     }
 }
 
@@ -102,19 +102,20 @@ fn a_trace_gives_the_figures_worked_out_by_hand() {
 fn dealings_take_their_time_and_no_core() {
     let on_s =
         |run: &tacit_sim::Run| -> f64 { run.arrivals.iter().map(|a| if a.model == 0 { 1.0 } else { 10.0 }).sum() };
-    let mut own = scenario("fcfs", workload(200, Arrivals::Poisson(1.0)));
-    own.timeline = true;
-    let dealt = own.clone().with_dealings(3);
-    let [own, dealt] = [own, dealt].map(|scenario| (scenario.run(3).unwrap(), scenario));
+    let mut own_stock = scenario("fcfs", workload(200, Arrivals::Poisson(1.0)));
+    own_stock.timeline = true;
+    let dealt = own_stock.clone().with_dealings(3);
+    let [own_stock, dealt] = [own_stock, dealt].map(|scenario| (scenario.run(3).unwrap(), scenario));
     assert!((dealt.0.core_seconds - on_s(&dealt.0)).abs() < 1e-6);
-    assert!(own.0.core_seconds > dealt.0.core_seconds);
+    assert!(own_stock.0.core_seconds > dealt.0.core_seconds);
     let delay = |(run, scenario): &(tacit_sim::Run, Scenario)| Summary::of(run, scenario).all.input_delay;
-    assert!(delay(&dealt) < delay(&own), "{} and {}", delay(&dealt), delay(&own));
+    assert!(delay(&dealt) < delay(&own_stock), "{} and {}", delay(&dealt), delay(&own_stock));
     // No more at a time than there may be, and they are on no core of the picture.
     let jobs = |threads: u32| dealt.0.jobs.iter().filter(move |job| job.threads == threads);
     assert_eq!((jobs(0).count(), jobs(1).count()), (200, 200));
-    let most = jobs(0).map(|one| jobs(0).filter(|job| job.from <= one.from && one.from < job.to).count()).max();
-    assert_eq!(most, Some(3));
+    let max_at_once =
+        jobs(0).map(|started| jobs(0).filter(|job| job.from <= started.from && started.from < job.to).count()).max();
+    assert_eq!(max_at_once, Some(3));
     // A pool of them is filled while the cores are busy.
     let mut busy = dealt.1.with_stock(Stock::Cold);
     (busy.config.capacity.cores, busy.config.capacity.dealings) = (1, 12);
@@ -146,16 +147,16 @@ fn the_file_has_every_input_every_job_and_the_queues() {
     let run = scenario.run(0).unwrap();
     let file = serde_json::to_value(RunFile::of(&scenario, 0, &run)).unwrap();
     assert_eq!((&file["format"], &file["version"]), (&"tacit-simulation".into(), &1.into()));
-    let all = |name: &str| file[name].as_array().unwrap().clone();
-    assert_eq!((all("inputs").len(), all("jobs").len(), all("models").len()), (60, 120, 2));
-    assert_eq!(all("samples").len() as u64, run.events);
+    let rows = |name: &str| file[name].as_array().unwrap().clone();
+    assert_eq!((rows("inputs").len(), rows("jobs").len(), rows("models").len()), (60, 120, 2));
+    assert_eq!(rows("samples").len() as u64, run.events);
     // The file says what every job held, so the cores' time can be added up again.
     let number = |value: &serde_json::Value| value.as_f64().unwrap();
-    let held = |job: &serde_json::Value| number(&job["threads"]) * (number(&job["to"]) - number(&job["from"]));
-    assert!((all("jobs").iter().map(held).sum::<f64>() / run.core_seconds - 1.0).abs() < 1e-9);
+    let core_seconds = |job: &serde_json::Value| number(&job["threads"]) * (number(&job["to"]) - number(&job["from"]));
+    assert!((rows("jobs").iter().map(core_seconds).sum::<f64>() / run.core_seconds - 1.0).abs() < 1e-9);
     // And how long it was in which queue.
     let waits = ["in_pre_queue", "in_pre", "in_ready_queue"];
-    for input in all("inputs") {
+    for input in rows("inputs") {
         let waited: f64 = waits.iter().map(|name| number(&input[name])).sum();
         assert!((waited - (number(&input["on_start"]) - number(&input["arrived"]))).abs() < 1e-9, "{input}");
     }
