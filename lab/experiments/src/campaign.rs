@@ -149,15 +149,15 @@ pub fn load(dir: &Path) -> Result<Loaded, LabError> {
         }
         read => read.map_err(LabError::io(&path))?,
     };
-    let what = path.display().to_string();
+    let subject = path.display().to_string();
     // Reads the version first: a later layout may differ everywhere else.
     let version: Version =
-        serde_json::from_slice(&text).map_err(|e| LabError::spec(&what, format!("not a campaign: {e}")))?;
+        serde_json::from_slice(&text).map_err(|e| LabError::spec(&subject, format!("not a campaign: {e}")))?;
     if version.version != VERSION {
         let detail = format!("layout version {}, this program reads version {VERSION}", version.version);
-        return Err(LabError::spec(what, detail));
+        return Err(LabError::spec(subject, detail));
     }
-    let campaign = serde_json::from_slice(&text).map_err(|e| LabError::spec(what, e.to_string()))?;
+    let campaign = serde_json::from_slice(&text).map_err(|e| LabError::spec(subject, e.to_string()))?;
     let path = dir.join(RUNS);
     if !path.exists() {
         return Ok(Loaded { campaign, runs: vec![] });
@@ -282,9 +282,9 @@ impl Folder {
         let path = dir.join(RUNS);
         let runs = own_file().create(true).append(true).read(true).open(&path).map_err(LabError::io(&path))?;
         let text = fs::read(&path).map_err(LabError::io(&path))?;
-        let whole = whole_lines(&text).len();
-        if whole < text.len() {
-            runs.set_len(whole as u64).map_err(LabError::io(&path))?;
+        let whole_len = whole_lines(&text).len();
+        if whole_len < text.len() {
+            runs.set_len(whole_len as u64).map_err(LabError::io(&path))?;
         }
         Ok(Self { dir: dir.to_owned(), runs, lock })
     }
@@ -302,8 +302,8 @@ impl Folder {
     pub fn begin(&self, campaign: &Campaign) -> Result<(), LabError> {
         let (path, draft) = (self.dir.join(CAMPAIGN), self.dir.join(".campaign.json.new"));
         let text = serde_json::to_vec_pretty(campaign).map_err(|e| LabError::io(&path)(e.into()))?;
-        let written = create(&draft).and_then(|mut f| f.write_all(&text).and_then(|()| f.sync_all()));
-        written.map_err(LabError::io(&draft))?;
+        let result = create(&draft).and_then(|mut f| f.write_all(&text).and_then(|()| f.sync_all()));
+        result.map_err(LabError::io(&draft))?;
         fs::rename(&draft, &path).map_err(LabError::io(&path))?;
         File::open(&self.dir).and_then(|d| d.sync_all()).map_err(LabError::io(&self.dir))
     }
@@ -343,8 +343,8 @@ fn append(file: &mut File, path: &Path, line: &impl Serialize) -> Result<(), Lab
     let mut text = serde_json::to_vec(line).map_err(|e| LabError::io(path)(e.into()))?;
     text.push(b'\n');
     let before = file.metadata().map_err(LabError::io(path))?.len();
-    let written = file.write_all(&text).and_then(|()| file.sync_data());
-    written.map_err(|e| {
+    let result = file.write_all(&text).and_then(|()| file.sync_data());
+    result.map_err(|e| {
         // A partial line is no run; if it cannot be removed now, the next opening of the folder
         // removes it.
         let _ = file.set_len(before);
@@ -422,8 +422,8 @@ pub(crate) mod tests {
     #[test]
     fn a_link_in_a_folder_from_elsewhere_is_not_followed() {
         use std::os::unix::fs::symlink;
-        let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let victim = other.path().join("victim");
+        let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let victim = outside.path().join("victim");
         fs::write(&victim, "precious").unwrap();
         for name in [".lock", RUNS] {
             symlink(&victim, dir.path().join(name)).unwrap();
@@ -443,7 +443,7 @@ pub(crate) mod tests {
         assert_eq!((fs::read(&log).unwrap(), fs::read(&victim).unwrap()), (b"printed".to_vec(), b"precious".to_vec()));
         drop(folder);
         fs::remove_dir_all(dir.path().join("logs")).unwrap();
-        symlink(other.path(), dir.path().join("logs")).unwrap();
+        symlink(outside.path(), dir.path().join("logs")).unwrap();
         let error = Folder::open(dir.path()).unwrap_err().to_string();
         assert!(error.contains("logs: is a link"), "{error}");
     }

@@ -140,9 +140,10 @@ impl Acceptor {
     ///
     /// # Errors
     /// As [`connect`], and [`LabError::Net`] if the address cannot be bound.
-    pub fn bind(kind: TransportKind, at: SocketAddr, keys: Option<&Path>) -> Result<Self, LabError> {
+    pub fn bind(kind: TransportKind, address: SocketAddr, keys: Option<&Path>) -> Result<Self, LabError> {
         let tls = if kind.tls() { Some(keys::load_server(folder(keys)?)?) } else { None };
-        let listener = TcpListener::bind(at).map_err(|e| NetError::from_io(format!("listening on {at}"), &e))?;
+        let listener =
+            TcpListener::bind(address).map_err(|e| NetError::from_io(format!("listening on {address}"), &e))?;
         Ok(Self { kind, listener, tls })
     }
 

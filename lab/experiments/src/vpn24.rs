@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn links_are_rates_presets_or_unlimited_and_others_are_refused() {
-        let with = |links: &[&str], bytes| {
+        let spec_with = |links: &[&str], bytes| {
             let links = links.iter().map(ToString::to_string).collect();
             let transports = vec![TransportKind::Plain];
             super::experiment(&Request {
@@ -120,7 +120,7 @@ mod tests {
                 seconds: Some(1),
             })
         };
-        let experiment = with(&["95.6mbit", "unlimited", "lte"], 9).unwrap();
+        let experiment = spec_with(&["95.6mbit", "unlimited", "lte"], 9).unwrap();
         let receive = &experiment.spec().workloads[1].client;
         assert!(receive.contains("bulk-receive"), "{receive}");
         assert!(receive.contains("--bytes 9 "), "{receive}");
@@ -131,6 +131,6 @@ mod tests {
             .collect();
         assert_eq!(rates, [Some(95_600_000), None, Some(12_000_000)]);
         assert_eq!(experiment.links()[1].name, "unlimited");
-        assert!(with(&["carrier-pigeon"], 9).is_err());
+        assert!(spec_with(&["carrier-pigeon"], 9).is_err());
     }
 }

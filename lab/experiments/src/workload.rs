@@ -90,9 +90,9 @@ impl Workload {
     }
 
     /// Checks that a number is 1 to `most`.
-    fn check_within(&self, what: &str, value: u64, most: u64) -> Result<(), LabError> {
-        let detail = format!("{what} must be 1 to {most}, not {value}");
-        if (1..=most).contains(&value) { Ok(()) } else { Err(LabError::spec(self.name(), detail)) }
+    fn check_within(&self, name: &str, value: u64, max: u64) -> Result<(), LabError> {
+        let detail = format!("{name} must be 1 to {max}, not {value}");
+        if (1..=max).contains(&value) { Ok(()) } else { Err(LabError::spec(self.name(), detail)) }
     }
 
     fn encode(&self, seed: u64) -> [u8; REQUEST] {
@@ -119,7 +119,7 @@ impl Workload {
             1 => Self::BulkSend(bulk),
             2 => Self::BulkReceive(bulk),
             3 => Self::PingPong { messages, size },
-            other => return Err(bad_request(format!("there is no workload number {other}"))),
+            number => return Err(bad_request(format!("there is no workload number {number}"))),
         };
         workload.check()?;
         Ok((workload, seed))
@@ -133,13 +133,13 @@ fn bad_request(detail: impl Into<String>) -> LabError {
 
 /// Little-endian words; missing bytes read as 0.
 fn words<const N: usize>(bytes: &[u8]) -> [u64; N] {
-    let mut all = [0u64; N];
-    for (word, piece) in all.iter_mut().zip(bytes.chunks_exact(8)) {
+    let mut values = [0u64; N];
+    for (word, piece) in values.iter_mut().zip(bytes.chunks_exact(8)) {
         let mut eight = [0u8; 8];
         eight.copy_from_slice(piece);
         *word = u64::from_le_bytes(eight);
     }
-    all
+    values
 }
 
 /// Round-trip times of single messages, seconds.
@@ -252,8 +252,8 @@ pub fn run_client(
     workload.check()?;
     let mut transport = prepare(transport, options)?;
     let work = Work::new("client", workload, seed);
-    let asked = transport.write_all(&workload.encode(seed)).and_then(|()| transport.flush());
-    asked.map_err(failed("asking for a workload"))?;
+    let request_sent = transport.write_all(&workload.encode(seed)).and_then(|()| transport.flush());
+    request_sent.map_err(failed("asking for a workload"))?;
     let mut ready = [0u8];
     transport.read_exact(&mut ready).map_err(failed("waiting for the server to be ready"))?;
     if ready != [1] {
@@ -302,18 +302,18 @@ struct Check {
 }
 
 impl Check {
-    fn compare(&mut self, got: &[u8], expected: &[u8]) {
-        if got != expected {
-            let first = got.iter().zip(expected).position(|(a, b)| a != b).unwrap_or(0) as u64;
+    fn compare(&mut self, received: &[u8], expected: &[u8]) {
+        if received != expected {
+            let first = received.iter().zip(expected).position(|(a, b)| a != b).unwrap_or(0) as u64;
             if self.wrong == 0 {
                 self.first = self.received + first;
             }
-            self.wrong += got.iter().zip(expected).filter(|(a, b)| a != b).count() as u64;
+            self.wrong += received.iter().zip(expected).filter(|(a, b)| a != b).count() as u64;
         }
-        self.received += got.len() as u64;
+        self.received += received.len() as u64;
     }
 
-    fn verdict(&self, what: &str, total: u64) -> Result<(), LabError> {
+    fn verdict(&self, direction: &str, total: u64) -> Result<(), LabError> {
         if self.wrong == 0 && self.received == total {
             return Ok(());
         }
@@ -325,7 +325,7 @@ impl Check {
                 self.wrong, self.first
             )
         };
-        Err(LabError::Failed { step: what.into(), detail })
+        Err(LabError::Failed { step: direction.into(), detail })
     }
 }
 
@@ -382,7 +382,7 @@ impl Work {
     }
 
     fn run(&mut self, transport: &mut dyn Transport, times: &mut Vec<f64>) -> Result<Counts, LabError> {
-        let (what, is_client) = (self.workload.name(), self.party == "client");
+        let (name, is_client) = (self.workload.name(), self.party == "client");
         match (self.workload, &mut self.load) {
             (Workload::PingPong { messages, .. }, Load::Message(message)) => {
                 if is_client {
@@ -393,10 +393,10 @@ impl Work {
                 let bytes = messages * message.len() as u64;
                 Ok((bytes, bytes, messages))
             }
-            (Workload::BulkSend(bulk), Load::Bulk(data)) if is_client => data.send(transport, what, bulk),
-            (Workload::BulkReceive(bulk), Load::Bulk(data)) if !is_client => data.send(transport, what, bulk),
+            (Workload::BulkSend(bulk), Load::Bulk(data)) if is_client => data.send(transport, name, bulk),
+            (Workload::BulkReceive(bulk), Load::Bulk(data)) if !is_client => data.send(transport, name, bulk),
             (Workload::BulkSend(bulk) | Workload::BulkReceive(bulk), Load::Bulk(data)) => {
-                data.receive(transport, what, bulk.bytes)
+                data.receive(transport, name, bulk.bytes)
             }
             _ => unreachable!("a load is made for its workload"),
         }

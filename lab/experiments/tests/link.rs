@@ -117,19 +117,19 @@ fn corruption_reaches_a_tcp_stream() {
     let Some(link) = link("corruption_reaches_a_tcp_stream", r#"{"rtt": "2ms", "corrupt": 0.05}"#) else { return };
     let address = link.address(Side::Server);
     let listener = link.within(Side::Server, move || TcpListener::bind((address, 0))).unwrap().unwrap();
-    let to = listener.local_addr().unwrap();
-    let mut client = link.within(Side::Client, move || TcpStream::connect(to)).unwrap().unwrap();
+    let server_address = listener.local_addr().unwrap();
+    let mut client = link.within(Side::Client, move || TcpStream::connect(server_address)).unwrap().unwrap();
     let mut server = listener.accept().unwrap().0;
     let writer = std::thread::spawn(move || client.write_all(&vec![7; 1 << 20]));
     let mut received = Vec::new();
     server.read_to_end(&mut received).unwrap();
     writer.join().unwrap().unwrap();
     assert_eq!(received.len(), 1 << 20);
-    let wrong = received.iter().filter(|&&byte| byte != 7).count() as u64;
+    let wrong_bytes = received.iter().filter(|&&byte| byte != 7).count() as u64;
     let corrupted = link.counters()[0].corrupted;
     // A corrupted packet that was sent again by TCP arrives unchanged, hence at most.
-    assert!(wrong > 5, "{wrong} bytes wrong, {corrupted} packets corrupted");
-    assert!(wrong <= corrupted, "{wrong} bytes wrong, {corrupted} packets corrupted");
+    assert!(wrong_bytes > 5, "{wrong_bytes} bytes wrong, {corrupted} packets corrupted");
+    assert!(wrong_bytes <= corrupted, "{wrong_bytes} bytes wrong, {corrupted} packets corrupted");
 }
 
 #[test]
@@ -139,11 +139,11 @@ fn replayed_packets_come_again_later() {
     let [up, _] = link.counters();
     assert!((50..200).contains(&up.replayed), "{} of 1000 replayed", up.replayed);
     assert_eq!((arrived.len() as u64, up.delivered), (1000 + up.replayed, 1000 + up.replayed));
-    let mut seen = std::collections::BTreeSet::new();
-    let again: Vec<usize> = (0..arrived.len()).filter(|&i| !seen.insert(arrived[i].clone())).collect();
-    assert_eq!(again.len() as u64, up.replayed);
+    let mut packets_seen = std::collections::BTreeSet::new();
+    let duplicates: Vec<usize> = (0..arrived.len()).filter(|&i| !packets_seen.insert(arrived[i].clone())).collect();
+    assert_eq!(duplicates.len() as u64, up.replayed);
     // Others came in between.
-    assert!(again.iter().any(|&i| i > 0 && number(&arrived[i - 1]) > number(&arrived[i]) + 10));
+    assert!(duplicates.iter().any(|&i| i > 0 && number(&arrived[i - 1]) > number(&arrived[i]) + 10));
 }
 
 #[test]
@@ -183,8 +183,8 @@ fn connections_use_the_stated_congestion_control() {
     let Some(link) = link("connections_use", r#"{"rtt": "1ms"}"#) else { return };
     let address = link.address(Side::Server);
     let listener = link.within(Side::Server, move || TcpListener::bind((address, 0))).unwrap().unwrap();
-    let to = listener.local_addr().unwrap();
-    let client = link.within(Side::Client, move || TcpStream::connect(to)).unwrap().unwrap();
+    let server_address = listener.local_addr().unwrap();
+    let client = link.within(Side::Client, move || TcpStream::connect(server_address)).unwrap().unwrap();
     let server = listener.accept().unwrap().0;
     for socket in [client, server] {
         assert_eq!(rustix::net::sockopt::tcp_congestion(&socket).unwrap(), CONGESTION_CONTROL);
@@ -220,10 +220,10 @@ fn a_panic_inside_is_reported_and_the_link_lives_on() {
 #[test]
 fn two_links_do_not_disturb_each_other_or_the_host() {
     // Others may make interfaces of their own here meanwhile.
-    let ours = || std::fs::read_to_string("/proc/net/dev").unwrap().matches("link0:").count();
-    let before = ours();
+    let link_count = || std::fs::read_to_string("/proc/net/dev").unwrap().matches("link0:").count();
+    let before = link_count();
     let Some(first) = link("two_links", r#"{"rtt": "1ms"}"#) else { return };
     let second = link("two_links", "{}").unwrap();
     assert_eq!((exchange(&first, 50).len(), exchange(&second, 50).len()), (50, 50));
-    assert_eq!(ours(), before);
+    assert_eq!(link_count(), before);
 }

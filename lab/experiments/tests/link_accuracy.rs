@@ -16,10 +16,10 @@ const CASES: [(&str, &str); 4] = [("4mbit", "0.6ms"), ("20mbit", "10ms"), ("100m
 fn shaper(link: &Link, side: Side) -> (f64, f64, f64) {
     let tc = || Command::new("tc").args(["-s", "-j", "qdisc", "show", "dev", "link0"]).output();
     let output = link.within(side, tc).unwrap().unwrap();
-    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(found[0]["kind"], "tbf", "{found}");
-    let number = |value: &serde_json::Value| value.as_f64().unwrap_or_else(|| panic!("{found}"));
-    (number(&found[0]["options"]["rate"]), number(&found[0]["options"]["burst"]), number(&found[0]["bytes"]))
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report[0]["kind"], "tbf", "{report}");
+    let number = |value: &serde_json::Value| value.as_f64().unwrap_or_else(|| panic!("{report}"));
+    (number(&report[0]["options"]["rate"]), number(&report[0]["options"]["burst"]), number(&report[0]["bytes"]))
 }
 
 #[test]
@@ -41,15 +41,18 @@ fn a_link_is_as_fast_as_asked_for_and_never_faster() {
         let after = sides.map(|(side, _)| shaper(&link, side));
         let seconds = start.elapsed().as_secs_f64();
         eprintln!("{rate} {rtt}: {figures:?}; outside the bounds (not asserted): {:?}", accuracy::misses(&figures));
-        for (((side, target), (asked, burst, first)), (_, _, last)) in sides.into_iter().zip(before).zip(after) {
+        for (((side, target), (shaped_rate, burst, first)), (_, _, last)) in sides.into_iter().zip(before).zip(after) {
             // Packets of 1,500 bytes carry 1,448 of payload, and the target is payload.
-            let wanted = target.unwrap().bits_per_second() as f64 / 8.0 * 1500.0 / 1448.0;
-            assert!((asked / wanted - 1.0).abs() < 1e-3, "{rate} {rtt} {side:?}: {asked} instead of {wanted} B/s");
+            let expected_rate = target.unwrap().bits_per_second() as f64 / 8.0 * 1500.0 / 1448.0;
+            assert!(
+                (shaped_rate / expected_rate - 1.0).abs() < 1e-3,
+                "{rate} {rtt} {side:?}: {shaped_rate} instead of {expected_rate} B/s"
+            );
             let passed = last - first;
             // One packet more, as the bucket may hold less than what it lets through last.
-            let most = asked * seconds + burst + 1500.0;
-            assert!(passed > 0.0, "{rate} {rtt} {side:?}: {passed} of {most} bytes in {seconds} s");
-            assert!(passed <= most, "{rate} {rtt} {side:?}: {passed} of {most} bytes in {seconds} s");
+            let max_bytes = shaped_rate * seconds + burst + 1500.0;
+            assert!(passed > 0.0, "{rate} {rtt} {side:?}: {passed} of {max_bytes} bytes in {seconds} s");
+            assert!(passed <= max_bytes, "{rate} {rtt} {side:?}: {passed} of {max_bytes} bytes in {seconds} s");
         }
         assert!(figures.rtt_s >= figures.target_rtt_s, "{figures:?}");
         assert!(figures.loaded_rtt_s >= figures.target_rtt_s, "{figures:?}");

@@ -61,13 +61,13 @@ fn every_workload_runs_over_plain_and_tls() {
 #[test]
 fn a_party_of_another_run_cannot_connect_by_tls() {
     let dir = tempfile::tempdir().unwrap();
-    let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
-    init_closed(&ours).unwrap();
-    init_closed(&theirs).unwrap();
-    let acceptor = Acceptor::bind(TransportKind::Tls, loopback(), Some(&ours)).unwrap();
+    let (own_keys, other_keys) = (dir.path().join("ours"), dir.path().join("theirs"));
+    init_closed(&own_keys).unwrap();
+    init_closed(&other_keys).unwrap();
+    let acceptor = Acceptor::bind(TransportKind::Tls, loopback(), Some(&own_keys)).unwrap();
     let address = acceptor.address().unwrap();
     let server = thread::spawn(move || acceptor.accept(PATIENCE).err());
-    let client = connect(TransportKind::Tls, address, Some(&theirs), PATIENCE).err().unwrap();
+    let client = connect(TransportKind::Tls, address, Some(&other_keys), PATIENCE).err().unwrap();
     assert!(matches!(client, LabError::Net(tacit_net::NetError::Tls(_))), "{client}");
     assert!(server.join().unwrap().is_some());
 }

@@ -15,19 +15,19 @@ use tacit_net::link::{LinkSpec, LinkSpecText};
 const INNER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2)];
 
 /// Two ends with each other's keys; the second believes the first to have `shown`, where that is given.
-fn pair(shown: Option<[u8; 32]>) -> [Core; 2] {
+fn pair(peer_key: Option<[u8; 32]>) -> [Core; 2] {
     let keys = [SecretKey::random().unwrap(), SecretKey::random().unwrap()];
     let outer: IpAddr = "198.18.0.1".parse().unwrap();
     let first = Core::new(&keys[0], keys[1].public(), INNER[1], outer);
-    let second = Core::new(&keys[1], shown.unwrap_or(keys[0].public()), INNER[0], outer);
+    let second = Core::new(&keys[1], peer_key.unwrap_or(keys[0].public()), INNER[0], outer);
     [first, second]
 }
 
 /// An IPv4 packet from end 0 to end 1 (or the other way) with `payload`.
-fn packet(from: usize, payload: &[u8]) -> Vec<u8> {
+fn packet(sender: usize, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0];
-    bytes.extend_from_slice(&INNER[from].octets());
-    bytes.extend_from_slice(&INNER[1 - from].octets());
+    bytes.extend_from_slice(&INNER[sender].octets());
+    bytes.extend_from_slice(&INNER[1 - sender].octets());
     bytes.extend_from_slice(payload);
     let len = bytes.len() as u16;
     bytes[2..4].copy_from_slice(&len.to_be_bytes());
@@ -36,24 +36,24 @@ fn packet(from: usize, payload: &[u8]) -> Vec<u8> {
 
 /// Agrees on keys; false where an end refuses.
 fn handshake(ends: &mut [Core; 2]) -> bool {
-    let (mut out, mut back) = (vec![0; 2000], vec![0; 2000]);
-    let sent = ends[0].handshake(&mut out);
-    let Incoming::Answer(answer) = ends[1].incoming(&out[..sent], &mut back) else {
+    let (mut request_buffer, mut answer_buffer) = (vec![0; 2000], vec![0; 2000]);
+    let sent = ends[0].handshake(&mut request_buffer);
+    let Incoming::Answer(answer) = ends[1].incoming(&request_buffer[..sent], &mut answer_buffer) else {
         return false;
     };
-    let Incoming::Answer(alive) = ends[0].incoming(&back[..answer], &mut out) else {
+    let Incoming::Answer(alive) = ends[0].incoming(&answer_buffer[..answer], &mut request_buffer) else {
         return false;
     };
-    ends[1].incoming(&out[..alive], &mut back);
+    ends[1].incoming(&request_buffer[..alive], &mut answer_buffer);
     ends.iter().all(|end| end.stats().session_age_s.is_some())
 }
 
 fn seal(end: &mut Core, packet: &[u8]) -> Vec<u8> {
-    let mut out = vec![0; Core::room_for(packet.len())];
-    let len = end.outgoing(packet, &mut out);
+    let mut sealed = vec![0; Core::room_for(packet.len())];
+    let len = end.outgoing(packet, &mut sealed);
     assert_eq!(len, packet.len() + OVERHEAD);
-    out.truncate(len);
-    out
+    sealed.truncate(len);
+    sealed
 }
 
 proptest! {
@@ -202,8 +202,9 @@ fn run_over(
     workload: Workload,
 ) -> [Result<Outcome, LabError>; 2] {
     let options = Options { transport: kind, pace: None, stall: PATIENCE, marks: None };
-    let (at, folder) = (SocketAddr::new(address.into(), 0), keys.to_owned());
-    let acceptor = link.within(Side::Server, move || Acceptor::bind(kind, at, Some(&folder))).unwrap().unwrap();
+    let (any_address, folder) = (SocketAddr::new(address.into(), 0), keys.to_owned());
+    let acceptor =
+        link.within(Side::Server, move || Acceptor::bind(kind, any_address, Some(&folder))).unwrap().unwrap();
     let at = acceptor.address().unwrap();
     let server = thread::spawn(move || run_server(acceptor.accept(PATIENCE)?, options));
     let folder = keys.to_owned();
@@ -274,8 +275,8 @@ fn changed_packets_fool_plain_tcp_end_tls_and_leave_wireguard_right() {
     assert!(["decrypt", "InvalidData", "Tls", "TLS"].iter().any(|word| text.contains(word)), "{text}");
     // WireGuard: changed datagrams are dropped, TCP inside sends again, all bytes are right.
     let mut tunnel = Tunnel::up(&link, &threads()).unwrap();
-    let at = tunnel.address(Side::Server);
-    let [client, server] = run_over(&link, TransportKind::WireGuard, at, &keys, bulk);
+    let server_address = tunnel.address(Side::Server);
+    let [client, server] = run_over(&link, TransportKind::WireGuard, server_address, &keys, bulk);
     assert_eq!(client.unwrap().sent_bytes, server.unwrap().received_bytes);
     let stats = tunnel.stats(Side::Server).unwrap().unwrap();
     assert!(stats.forged > 5, "{stats:?}");
@@ -291,8 +292,8 @@ fn replayed_packets_are_refused_by_wireguard_and_harmless_to_tls() {
     let [client, server] = run_over(&link, TransportKind::Tls, link.address(Side::Server), &keys, bulk);
     assert_eq!(client.unwrap().received_bytes, server.unwrap().sent_bytes);
     let mut tunnel = Tunnel::up(&link, &threads()).unwrap();
-    let at = tunnel.address(Side::Server);
-    let [client, server] = run_over(&link, TransportKind::WireGuard, at, &keys, bulk);
+    let server_address = tunnel.address(Side::Server);
+    let [client, server] = run_over(&link, TransportKind::WireGuard, server_address, &keys, bulk);
     assert_eq!(client.unwrap().received_bytes, server.unwrap().sent_bytes);
     let mut stats = || [Side::Client, Side::Server].map(|side| tunnel.stats(side).unwrap().unwrap());
     // A replay comes some time after its original: the last ones when the transfer is long over.
@@ -330,8 +331,8 @@ fn the_kernels_wireguard_works_or_says_why_not() {
         Ok(tunnel) => {
             let dir = keys();
             let bulk = Workload::BulkSend(Bulk::of(1_000_000));
-            let at = tunnel.address(Side::Server);
-            let [client, _] = run_over(&link, TransportKind::WireGuard, at, &dir.path().join("keys"), bulk);
+            let server_address = tunnel.address(Side::Server);
+            let [client, _] = run_over(&link, TransportKind::WireGuard, server_address, &dir.path().join("keys"), bulk);
             assert_eq!(client.unwrap().sent_bytes, 1_000_000);
         }
         Err(error @ LabError::Unavailable { .. }) => {

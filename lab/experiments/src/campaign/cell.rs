@@ -8,9 +8,9 @@ pub type Cell = BTreeMap<String, String>;
 #[must_use]
 pub fn describe(cell: &Cell) -> String {
     // Links first, since most campaigns vary them.
-    let known = ["link", "transport", "workload", "pace"];
-    let rest = cell.iter().filter(|(k, _)| !known.contains(&k.as_str())).map(|(k, v)| format!("{k} {v}"));
-    let parts: Vec<String> = known.iter().filter_map(|k| cell.get(*k).cloned()).chain(rest).collect();
+    let labelled = ["link", "transport", "workload", "pace"];
+    let other_keys = cell.iter().filter(|(k, _)| !labelled.contains(&k.as_str())).map(|(k, v)| format!("{k} {v}"));
+    let parts: Vec<String> = labelled.iter().filter_map(|k| cell.get(*k).cloned()).chain(other_keys).collect();
     if parts.is_empty() { "all".into() } else { plain(&parts.join(", ")) }
 }
 

@@ -128,22 +128,22 @@ impl Bench<'_> {
             let (place, port, dealer_port) = (Place::Host, free_port()?, free_port()?);
             return Ok((Site { tunnel: None, place, client: home, server: home, port, dealer_port }, None));
         };
-        let up = Link::up(spec)?;
+        let link_up = Link::up(spec)?;
         let effort = self.experiment.spec().measure_s;
-        let figures = (effort > 0.0).then(|| up.measure(Duration::from_secs_f64(effort))).transpose()?;
+        let figures = (effort > 0.0).then(|| link_up.measure(Duration::from_secs_f64(effort))).transpose()?;
         let transport = self.experiment.transports()[job.cell.transport];
         let tunnel = if transport.tunnelled() {
             let options = tunnel::Options {
                 host: tunnel::Host::Processes(self.program.into(), vec!["lab".into(), "tunnel-process".into()]),
                 ..tunnel::Options::new(tunnel::Choice::Auto)?
             };
-            Some(Tunnel::up(&up, &options)?)
+            Some(Tunnel::up(&link_up, &options)?)
         } else {
             None
         };
         let [client, server] = [Side::Client, Side::Server]
-            .map(|side| tunnel.as_ref().map_or_else(|| up.address(side), |t| t.address(side)));
-        let place = Place::Link(Box::new(up));
+            .map(|side| tunnel.as_ref().map_or_else(|| link_up.address(side), |t| t.address(side)));
+        let place = Place::Link(Box::new(link_up));
         let [port, dealer_port] = PORTS;
         Ok((Site { tunnel, place, client, server, port, dealer_port }, figures))
     }
@@ -196,8 +196,8 @@ impl Bench<'_> {
         if words[0] == "tacit" {
             words[0] = self.program.display().to_string();
         }
-        let given = setting.workload.environment.iter().map(|(k, v)| (k.clone(), fill(v, &setting.values)));
-        let mut environment: BTreeMap<String, String> = given.collect();
+        let variables = setting.workload.environment.iter().map(|(k, v)| (k.clone(), fill(v, &setting.values)));
+        let mut environment: BTreeMap<String, String> = variables.collect();
         environment.insert(ENV_MARKS.into(), socket.display().to_string());
         environment.insert(ENV_PARTY.into(), party.into());
         let (log, dir) = (self.dir.join("logs").join(&setting.stem), Path::new(&setting.values["dir"]));
@@ -233,15 +233,15 @@ impl Bench<'_> {
             Waited::Done => Ok(program),
             Waited::Stopped => Err(Broken::Stopped),
             Waited::TimedOut => {
-                let what =
+                let action =
                     ready.map_or_else(|| format!("listen at port {}", setting.site.port), |r| format!("print {r:?}"));
                 let words = program.last_words();
-                Err(Broken::Run(format!("the {party} did not {what} within {} s{words}", patience.as_secs_f64())))
+                Err(Broken::Run(format!("the {party} did not {action} within {} s{words}", patience.as_secs_f64())))
             }
             Waited::PeerGone => {
                 let status = program.end()?;
-                let how = program.failure(status).unwrap_or_else(|| format!("the {party} ended"));
-                Err(Broken::Run(format!("{how} before it was ready")))
+                let ending = program.failure(status).unwrap_or_else(|| format!("the {party} ended"));
+                Err(Broken::Run(format!("{ending} before it was ready")))
             }
         }
     }
@@ -278,9 +278,9 @@ impl Bench<'_> {
         let ended = started.and_then(|mut client| {
             sampler.add_process("client", client.pid(), Since::Birth);
             let patience = Duration::from_secs_f64(self.experiment.spec().timeout_s);
-            let begun = Instant::now();
+            let begun_at = Instant::now();
             let waited = wait_client(&mut client, server.as_mut(), patience, self.stop);
-            let took = begun.elapsed();
+            let took = begun_at.elapsed();
             match waited {
                 Waited::Done => client.reap(&sampler.handle())?,
                 _ => sampler.sample_now(),
@@ -332,8 +332,8 @@ impl Bench<'_> {
             if let Some(failure) = server.failure(status).filter(|_| by_itself) {
                 return Err(Broken::Run(failure));
             }
-            let theirs = server.results().map_err(Broken::Run)?;
-            results.extend(theirs.into_iter().map(|(k, v)| (format!("server.{k}"), v)));
+            let server_results = server.results().map_err(Broken::Run)?;
+            results.extend(server_results.into_iter().map(|(k, v)| (format!("server.{k}"), v)));
         }
         Ok(results)
     }
@@ -350,9 +350,9 @@ impl Bench<'_> {
         let results = &stopped.summary.results;
         // On loopback the sampler cannot separate the parties' bytes, so the client's count serves
         // for both.
-        let counted = ["sent_bytes", "received_bytes"].iter().filter_map(|k| results.get(*k)).sum::<f64>();
+        let counted_bytes = ["sent_bytes", "received_bytes"].iter().filter_map(|k| results.get(*k)).sum::<f64>();
         let bytes = match setting.site.place {
-            Place::Host => ["client", "server"].map(|p| (p.to_owned(), counted)).into(),
+            Place::Host => ["client", "server"].map(|p| (p.to_owned(), counted_bytes)).into(),
             Place::Link(_) => BTreeMap::new(),
         };
         run.energy = self.meter.settle(&mut stopped, &bytes, emulator_s);
@@ -360,10 +360,12 @@ impl Bench<'_> {
         run.results = stopped.summary.results.clone();
         run.duration_s = stopped.summary.duration_s;
         run.record = record.to_owned();
-        let lost = stopped.lost_lines;
+        let lost_lines = stopped.lost_lines;
         stopped.finish().map_err(LabError::from)?;
-        if lost > 0 {
-            return Err(Broken::Run(format!("{lost} lines of the record could not be written: is the disk full?")));
+        if lost_lines > 0 {
+            return Err(Broken::Run(format!(
+                "{lost_lines} lines of the record could not be written: is the disk full?"
+            )));
         }
         Ok(())
     }
@@ -378,7 +380,7 @@ impl Bench<'_> {
         let labels = BTreeMap::from([("idle".to_owned(), when.to_owned())]);
         let interval = self.meter.idle_interval(length);
         let sampler = self.meter.start(self.dir.join(&record), labels, &BTreeMap::new(), Some(interval))?;
-        let whole = pause(length, self.stop);
+        let was_full = pause(length, self.stop);
         let mut stopped = sampler.stop()?;
         let baselines = self.meter.set_baselines(&stopped);
         self.meter.take_back(&mut stopped);
@@ -388,7 +390,7 @@ impl Bench<'_> {
             .into_iter()
             .map(|(k, b)| (k, IdlePower { mean_w: b.mean_w, sd_w: b.sd_w, n: b.n, mean_sd_w: b.mean_sd_w }))
             .collect();
-        Ok(whole.then_some(Idle { when: when.into(), record, duration_s, power }))
+        Ok(was_full.then_some(Idle { when: when.into(), record, duration_s, power }))
     }
 }
 
@@ -415,8 +417,8 @@ fn dealer_values(site: &Site, folder: &Path) -> Result<BTreeMap<String, String>,
 fn keep(mut results: BTreeMap<String, f64>, took: Duration, stopped: &mut Stopped) {
     // Latency as defined by [PM24]: of the whole computation, including connection and keys if the
     // program does not report its own.
-    let whole = results.get("seconds").copied().unwrap_or(took.as_secs_f64());
-    results.entry("latency_s".into()).or_insert(whole);
+    let total_s = results.get("seconds").copied().unwrap_or(took.as_secs_f64());
+    results.entry("latency_s".into()).or_insert(total_s);
     for (party, bytes) in &stopped.party_bytes {
         results.insert(format!("{party}_wire_bytes"), *bytes as f64);
     }

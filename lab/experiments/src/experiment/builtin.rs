@@ -32,10 +32,10 @@ impl BuiltIn {
     /// [`LabError::Spec`] with the known names.
     pub fn find(name: &str) -> Result<&'static Self, LabError> {
         BUILT_IN.iter().find(|b| b.name == name).ok_or_else(|| {
-            let known: Vec<&str> = BUILT_IN.iter().map(|b| b.name).chain(OF_THEIR_OWN).collect();
+            let names: Vec<&str> = BUILT_IN.iter().map(|b| b.name).chain(OF_THEIR_OWN).collect();
             let detail = format!(
                 "there is no such experiment; built in: {}; or give a file that ends in .toml",
-                known.join(", ")
+                names.join(", ")
             );
             LabError::Spec { what: name.into(), detail }
         })

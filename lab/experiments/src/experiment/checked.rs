@@ -219,11 +219,11 @@ fn check_values(spec: &ExperimentSpec) -> Result<(), LabError> {
         if name.is_empty() || !name.bytes().all(is_name_byte) {
             return Err(wrong(&key, "a placeholder's name has lower-case letters, digits and underscores"));
         }
-        if super::command::PLACEHOLDERS.iter().any(|(known, _)| known == name) {
+        if super::command::PLACEHOLDERS.iter().any(|(placeholder, _)| placeholder == name) {
             return Err(wrong(&key, &format!("{{{name}}} has a meaning already; choose another name")));
         }
-        if let Some(other) = names(value).into_iter().find(|n| *n != "campaign") {
-            return Err(wrong(&key, &format!("a value may use {{campaign}} only, not {{{other}}}")));
+        if let Some(unknown) = names(value).into_iter().find(|n| *n != "campaign") {
+            return Err(wrong(&key, &format!("a value may use {{campaign}} only, not {{{unknown}}}")));
         }
     }
     for (key, missing) in [
@@ -253,9 +253,9 @@ fn check_size(spec: &ExperimentSpec) -> Result<(), LabError> {
 }
 
 fn unique(key: &str, names: impl Iterator<Item = String>) -> Result<(), LabError> {
-    let mut seen = BTreeSet::new();
+    let mut names_seen = BTreeSet::new();
     for name in names {
-        if !seen.insert(name.clone()) {
+        if !names_seen.insert(name.clone()) {
             return Err(wrong(key, &format!("`{name}` is there twice; each must have a name of its own")));
         }
     }
@@ -269,11 +269,11 @@ fn read_link(index: usize, text: &LinkText) -> Result<Link, LabError> {
         LinkText::Name(name) => match LinkSpec::preset(name) {
             Some(spec) => Ok(Link { name: spec.name().to_owned(), spec: Some(spec) }),
             None => {
-                let known: Vec<&str> = tacit_net::link::PRESETS.iter().map(|p| p.name).collect();
+                let presets: Vec<&str> = tacit_net::link::PRESETS.iter().map(|p| p.name).collect();
                 let detail = format!(
                     "there is no link preset `{name}`; there are {}; or none for loopback, or a table like {{ rate = \"20mbit\", rtt = \
                      \"40ms\" }}",
-                    known.join(", ")
+                    presets.join(", ")
                 );
                 Err(wrong(&key, &detail))
             }

@@ -33,25 +33,25 @@ impl CommandLine {
     ///
     /// # Errors
     /// [`LabError::Spec`] for no command, an open quote, an unknown placeholder.
-    pub fn parse(what: &str, text: &str, values: &BTreeMap<String, String>) -> Result<Self, LabError> {
+    pub fn parse(subject: &str, text: &str, values: &BTreeMap<String, String>) -> Result<Self, LabError> {
         let words = shlex::split(text)
-            .ok_or_else(|| LabError::spec(what, format!("`{text}` has an open quote or ends in a backslash")))?;
+            .ok_or_else(|| LabError::spec(subject, format!("`{text}` has an open quote or ends in a backslash")))?;
         if words.is_empty() {
-            return Err(LabError::spec(what, "no command; write a program and its arguments"));
+            return Err(LabError::spec(subject, "no command; write a program and its arguments"));
         }
         for word in &words {
             for name in names(word) {
-                if !PLACEHOLDERS.iter().any(|(known, _)| *known == name) && !values.contains_key(name) {
-                    let known: Vec<&str> =
+                if !PLACEHOLDERS.iter().any(|(placeholder, _)| *placeholder == name) && !values.contains_key(name) {
+                    let names: Vec<&str> =
                         PLACEHOLDERS.iter().map(|(k, _)| *k).chain(values.keys().map(String::as_str)).collect();
                     let detail =
-                        format!("unknown placeholder {{{name}}}; there are {}, and {{{{ for a brace", known.join(", "));
-                    return Err(LabError::spec(what, detail));
+                        format!("unknown placeholder {{{name}}}; there are {}, and {{{{ for a brace", names.join(", "));
+                    return Err(LabError::spec(subject, detail));
                 }
                 if name == "pace" && word != "{pace}" {
                     let detail =
                         format!("`{word}`: {{pace}} must be a word of its own, since it becomes `--pace RATE`");
-                    return Err(LabError::spec(what, detail));
+                    return Err(LabError::spec(subject, detail));
                 }
             }
         }
@@ -87,33 +87,33 @@ impl CommandLine {
 
 /// Fills placeholders into one text; unknown ones stay unchanged.
 pub(super) fn fill(text: &str, values: &BTreeMap<String, String>) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, piece)) = next(rest) {
-        out.push_str(before);
+    let mut filled = String::with_capacity(text.len());
+    let mut remaining = text;
+    while let Some((before, piece)) = next(remaining) {
+        filled.push_str(before);
         match piece {
-            Piece::Brace => out.push('{'),
+            Piece::Brace => filled.push('{'),
             Piece::Name(name) => match values.get(name) {
-                Some(value) => out.push_str(value),
-                None => out.extend(["{", name, "}"]),
+                Some(value) => filled.push_str(value),
+                None => filled.extend(["{", name, "}"]),
             },
         }
-        rest = &rest[before.len() + piece.len()..];
+        remaining = &remaining[before.len() + piece.len()..];
     }
-    out.push_str(rest);
-    out
+    filled.push_str(remaining);
+    filled
 }
 
 /// Placeholders in a text, in order.
 pub(super) fn names(text: &str) -> Vec<&str> {
-    let (mut found, mut rest) = (vec![], text);
-    while let Some((before, piece)) = next(rest) {
+    let (mut names, mut remaining) = (vec![], text);
+    while let Some((before, piece)) = next(remaining) {
         if let Piece::Name(name) = piece {
-            found.push(name);
+            names.push(name);
         }
-        rest = &rest[before.len() + piece.len()..];
+        remaining = &remaining[before.len() + piece.len()..];
     }
-    found
+    names
 }
 
 enum Piece<'a> {
@@ -134,17 +134,17 @@ impl Piece<'_> {
 /// The first placeholder or double brace, and the text before it. Other braces (JSON, shell) are
 /// literal.
 fn next(text: &str) -> Option<(&str, Piece<'_>)> {
-    let mut from = 0;
-    while let Some(at) = text[from..].find('{').map(|i| i + from) {
-        let inside = &text[at + 1..];
+    let mut offset = 0;
+    while let Some(brace) = text[offset..].find('{').map(|i| i + offset) {
+        let inside = &text[brace + 1..];
         if inside.starts_with('{') {
-            return Some((&text[..at], Piece::Brace));
+            return Some((&text[..brace], Piece::Brace));
         }
         let length = inside.bytes().take_while(|b| is_name_byte(*b)).count();
         if length > 0 && inside[length..].starts_with('}') {
-            return Some((&text[..at], Piece::Name(&inside[..length])));
+            return Some((&text[..brace], Piece::Name(&inside[..length])));
         }
-        from = at + 1;
+        offset = brace + 1;
     }
     None
 }
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        for (text, says) in [
+        for (text, message) in [
             ("", "client: no command"),
             ("  ", "no command"),
             ("run 'open", "open quote"),
@@ -189,7 +189,7 @@ mod tests {
             ("run --pace={pace}", "must be a word of its own"),
         ] {
             let error = parse(text).unwrap_err();
-            assert!(error.contains(says), "{text}: {error}");
+            assert!(error.contains(message), "{text}: {error}");
         }
         assert!(parse("run {sever}").unwrap_err().contains("model"), "the experiment's own are listed as well");
     }

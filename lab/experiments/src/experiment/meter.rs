@@ -40,17 +40,17 @@ impl Meter {
         let mut sources: Vec<Box<dyn Source>> = vec![];
         for name in &spec.sources {
             if name == "auto" {
-                for found in source::detect(&roots).into_iter().filter(source::Detected::is_usable) {
-                    let mut found = found.into_source()?;
-                    match see_load(found.as_mut(), tell) {
-                        Ok(()) => sources.push(found),
+                for detected in source::detect(&roots).into_iter().filter(source::Detected::is_usable) {
+                    let mut detected = detected.into_source()?;
+                    match see_load(detected.as_mut(), tell) {
+                        Ok(()) => sources.push(detected),
                         Err(error) => tell(format!("left out: {error}")),
                     }
                 }
             } else {
-                let mut named = source::open(name, &roots)?;
-                see_load(named.as_mut(), tell)?;
-                sources.push(named);
+                let mut source_named = source::open(name, &roots)?;
+                see_load(source_named.as_mut(), tell)?;
+                sources.push(source_named);
             }
         }
         let first = sources.first().map(|s| s.info());
@@ -133,9 +133,9 @@ impl Meter {
             let duration = stopped.summary.duration_s;
             let parties = &stopped.summary.parties;
             let figures = parties.iter().map(|(name, p)| {
-                let seen = stopped.party_bytes.get(name).map(|b| *b as f64);
-                let moved = seen.or_else(|| bytes.get(name).copied()).unwrap_or(0.0);
-                (name.clone(), energy::modelled(p.user_s + p.system_s, moved, duration, coefficients))
+                let counted = stopped.party_bytes.get(name).map(|b| *b as f64);
+                let bytes_moved = counted.or_else(|| bytes.get(name).copied()).unwrap_or(0.0);
+                (name.clone(), energy::modelled(p.user_s + p.system_s, bytes_moved, duration, coefficients))
             });
             stopped.summary.party_energy = figures.collect();
         }

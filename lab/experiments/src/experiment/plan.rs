@@ -81,14 +81,14 @@ pub fn remaining(experiment: &Experiment, done: &[Run]) -> Vec<Job> {
     let (cells, mut warm) = (cells(experiment), BTreeSet::new());
     let mut random = fastrand::Rng::with_seed(spec.seed.unwrap_or(0));
     let mut jobs = vec![];
-    let wanted: BTreeMap<Cell, u32> = cells.iter().map(|cell| (*cell, repetitions(experiment, *cell))).collect();
+    let wanted_counts: BTreeMap<Cell, u32> = cells.iter().map(|cell| (*cell, repetitions(experiment, *cell))).collect();
     for repetition in 0..spec.repetitions {
         let mut order = cells.clone();
         if spec.randomise {
             random.shuffle(&mut order);
         }
         for cell in order {
-            if repetition >= wanted[&cell] || finished.contains(&(&labels(experiment, cell), repetition)) {
+            if repetition >= wanted_counts[&cell] || finished.contains(&(&labels(experiment, cell), repetition)) {
                 continue;
             }
             if warm.insert(cell) {

@@ -92,26 +92,26 @@ impl Program {
     /// this process.
     pub(super) fn start(place: &Place, start: &Start<'_>) -> Result<Self, LabError> {
         let party = start.party;
-        let (out, err) = (start.output("out"), start.output("err"));
+        let (stdout, stderr) = (start.output("out"), start.output("err"));
         let mut command = Command::new(&start.words[0]);
         command.args(&start.words[1..]).envs(start.environment).current_dir(start.dir).process_group(0);
         start.scratch.mark(&mut command);
-        command.stdin(Stdio::null()).stdout(new_file(&out)?).stderr(new_file(&err)?);
+        command.stdin(Stdio::null()).stdout(new_file(&stdout)?).stderr(new_file(&stderr)?);
         let child = match place {
             Place::Host => command.spawn().map_err(LabError::failed(format!("starting {:?}", start.words[0])))?,
             Place::Link(link) => link.spawn(start.side, &mut command)?,
         };
-        let (tell, ended) = channel();
+        let (end_sender, end_receiver) = channel();
         let pid = child.id();
         // A thread that blocks in the kernel: no polling beside the measured programs, and kernels
         // before 5.3 lack pidfds.
         let watcher = std::thread::Builder::new().name("tacit-watch".into()).spawn(move || {
             if wait_ended(pid).is_ok() {
-                _ = tell.send(());
+                _ = end_sender.send(());
             }
         });
         watcher.map_err(LabError::io(Path::new("thread")))?;
-        Ok(Self { party, child, out, err, ended, is_over: false, reaped: None })
+        Ok(Self { party, child, out: stdout, err: stderr, ended: end_receiver, is_over: false, reaped: None })
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -171,12 +171,12 @@ impl Program {
         if status.success() {
             return None;
         }
-        let how = match (status.code(), status.signal()) {
+        let ending = match (status.code(), status.signal()) {
             (Some(code), _) => format!("exit status {code}"),
             (None, Some(signal)) => format!("signal {signal}"),
             (None, None) => status.to_string(),
         };
-        Some(format!("the {} ended with {how}{}", self.party, self.last_words()))
+        Some(format!("the {} ended with {ending}{}", self.party, self.last_words()))
     }
 
     /// The last line on standard error, for a message.
@@ -283,11 +283,11 @@ pub(super) fn wait_client(
 pub(super) fn pause(time: Duration, stop: &AtomicBool) -> bool {
     let until = Instant::now() + time;
     while !stop.load(Ordering::Relaxed) {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        let remaining = until.saturating_duration_since(Instant::now());
+        if remaining.is_zero() {
             return true;
         }
-        std::thread::sleep(left.min(SLICE));
+        std::thread::sleep(remaining.min(SLICE));
     }
     false
 }
@@ -324,14 +324,14 @@ fn figures(line: &str) -> Result<BTreeMap<String, f64>, String> {
 fn flatten(
     prefix: &str,
     object: serde_json::Map<String, serde_json::Value>,
-    into: &mut BTreeMap<String, f64>,
+    values: &mut BTreeMap<String, f64>,
 ) -> Result<(), String> {
     use serde_json::Value;
     for (key, value) in object {
         let key = if prefix.is_empty() { key } else { format!("{prefix}.{key}") };
         let number = match value {
             Value::Object(inner) => {
-                flatten(&key, inner, into)?;
+                flatten(&key, inner, values)?;
                 continue;
             }
             Value::Number(n) => n.as_f64(),
@@ -339,9 +339,9 @@ fn flatten(
             Value::Null | Value::String(_) | Value::Array(_) => None,
         };
         if let Some(number) = number.filter(|n| n.is_finite()) {
-            into.insert(key, number);
+            values.insert(key, number);
         }
-        if into.len() > MAX_RESULTS {
+        if values.len() > MAX_RESULTS {
             return Err(format!("more than {MAX_RESULTS} figures"));
         }
     }
@@ -399,13 +399,13 @@ mod tests {
         let status = program.end().unwrap();
         assert_eq!(status.signal(), Some(15));
         assert_eq!(program.failure(status).unwrap(), "the client ended with signal 15");
-        let gone = (0..6000).any(|_| {
+        let has_ended = (0..6000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             let stat = std::fs::read_to_string(format!("/proc/{grandchild}/stat"));
             // Not reaped yet where the host's first process is slow to do so.
             stat.map_or(true, |s| s.contains(") Z "))
         });
-        assert!(gone);
+        assert!(has_ended);
     }
 
     #[test]

@@ -103,9 +103,9 @@ pub fn run(
     if !settings.from.is_empty() {
         begin(&mut folder, &dir, &experiment, &machine)?;
     }
-    for from in &settings.from {
-        let taken = take_over(&experiment, &machine, &mut folder, &mut done, from)?;
-        tell(Event::Note(format!("{taken} runs taken over from {}", from.display())));
+    for source_dir in &settings.from {
+        let taken_count = take_over(&experiment, &machine, &mut folder, &mut done, source_dir)?;
+        tell(Event::Note(format!("{taken_count} runs taken over from {}", source_dir.display())));
     }
     let jobs = plan::remaining(&experiment, &done);
     let finished = done.iter().filter(|r| r.failure.is_none()).count();
@@ -136,8 +136,8 @@ enum Stepped {
 }
 
 /// Performs a task.
-fn conduct(bench: &mut Bench<'_>, what: Step<'_>) -> Result<Stepped, LabError> {
-    match what {
+fn conduct(bench: &mut Bench<'_>, step: Step<'_>) -> Result<Stepped, LabError> {
+    match step {
         Step::Job(job) => bench.conduct(job).map(|r| r.map_or(Stepped::Stopped, |r| Stepped::Run(Box::new(r)))),
         Step::Idle(when, number) => bench.idle(when, number).map(|i| i.map_or(Stepped::Stopped, Stepped::Idle)),
     }
@@ -163,8 +163,8 @@ fn drive(
             return Ok(outcome);
         }
         let (started, cell) = (Instant::now(), plan::labels(experiment, job.cell));
-        let (repetition, warm_up, left) = (job.repetition, job.warm_up, clock.left(experiment, &jobs[i..]));
-        tell(Event::Run { cell: &cell, repetition, warm_up, left });
+        let (repetition, warm_up, left_time) = (job.repetition, job.warm_up, clock.left(experiment, &jobs[i..]));
+        tell(Event::Run { cell: &cell, repetition, warm_up, left: left_time });
         if !pause(cool_down, stop) {
             outcome.stopped = true;
             continue;
@@ -243,18 +243,18 @@ fn resume(experiment: &Experiment, dir: &Path) -> Result<(Experiment, Vec<Run>),
         return Ok((experiment.clone().with_seed(fastrand::u64(..)), vec![]));
     }
     let loaded = campaign::load(dir)?;
-    let what = dir.display().to_string();
-    let there = ExperimentSpec::from_toml(&what, &loaded.campaign.spec)?;
-    let here = experiment.clone().with_seed(there.seed.unwrap_or(0) << 1);
-    let differences = there.differences(here.spec());
+    let subject = dir.display().to_string();
+    let saved_spec = ExperimentSpec::from_toml(&subject, &loaded.campaign.spec)?;
+    let own_spec = experiment.clone().with_seed(saved_spec.seed.unwrap_or(0) << 1);
+    let differences = saved_spec.differences(own_spec.spec());
     if !differences.is_empty() {
         let detail = format!(
             "holds a campaign of another experiment: {}. Choose another folder, or run the experiment that is there to finish it",
             differences.join("; ")
         );
-        return Err(LabError::Spec { what, detail });
+        return Err(LabError::Spec { what: subject, detail });
     }
-    Ok((here, loaded.runs))
+    Ok((own_spec, loaded.runs))
 }
 
 /// Writes the campaign's description, if missing.
@@ -293,10 +293,10 @@ fn check_programs(experiment: &Experiment) -> Result<(), LabError> {
             if program == "tacit" || program.contains('{') || is_program(program) {
                 continue;
             }
-            let what = format!("workloads[{i}].{part}");
+            let subject = format!("workloads[{i}].{part}");
             let detail =
                 format!("there is no program `{program}`; give an absolute path, or install it where PATH says");
-            return Err(LabError::Spec { what, detail });
+            return Err(LabError::Spec { what: subject, detail });
         }
     }
     Ok(())

@@ -36,8 +36,8 @@ impl Scratch {
     /// # Errors
     /// [`LabError::Io`] if the folder cannot be created, [`LabError::Failed`] if there is no shell.
     pub fn new() -> Result<Self, LabError> {
-        let made = tempfile::Builder::new().prefix("tacit-run-").permissions(Permissions::from_mode(0o700)).tempdir();
-        let dir = made.map_err(LabError::io(std::env::temp_dir()))?;
+        let folder = tempfile::Builder::new().prefix("tacit-run-").permissions(Permissions::from_mode(0o700)).tempdir();
+        let dir = folder.map_err(LabError::io(std::env::temp_dir()))?;
         let keeper = Command::new("sh")
             .args(["-c", KEEPER, "tacit-keeper"])
             .arg(format!("{RUN}={}", dir.path().display()))
@@ -78,12 +78,12 @@ mod tests {
     use super::*;
     use std::time::{Duration, Instant};
 
-    fn soon(what: impl Fn() -> bool) -> bool {
+    fn soon(condition: impl Fn() -> bool) -> bool {
         let until = Instant::now() + Duration::from_secs(60);
-        while !what() && Instant::now() < until {
+        while !condition() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(10));
         }
-        what()
+        condition()
     }
 
     #[test]
@@ -104,23 +104,23 @@ mod tests {
         let another = Scratch::new().unwrap();
         let path = scratch.path().to_owned();
         std::fs::write(path.join("key"), "secret").unwrap();
-        let sleeper = |of: &Scratch, script: &str| {
+        let sleeper = |scratch: &Scratch, script: &str| {
             let mut command = Command::new("sh");
-            of.mark(&mut command);
+            scratch.mark(&mut command);
             command.args(["-c", script]).process_group(0).stdout(Stdio::piped()).spawn().unwrap()
         };
         // Includes programs in their own sessions.
-        let mut ours = sleeper(&scratch, "setsid sleep 1000 & echo; wait");
-        let mut other = sleeper(&another, "exec sleep 1000");
-        let mut pipe = ours.stdout.take().unwrap();
+        let mut own_child = sleeper(&scratch, "setsid sleep 1000 & echo; wait");
+        let mut other_child = sleeper(&another, "exec sleep 1000");
+        let mut pipe = own_child.stdout.take().unwrap();
         std::io::Read::read_exact(&mut pipe, &mut [0]).unwrap();
         // Simulates the kernel at a kill of this process: the pipe is closed.
         drop(scratch.keeper.stdin.take());
         assert!(soon(|| !path.exists()), "the folder is removed");
-        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ours.wait().unwrap()), Some(9));
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&own_child.wait().unwrap()), Some(9));
         assert_eq!(std::io::Read::read(&mut pipe, &mut [0]).unwrap(), 0, "all that had its output have ended");
-        assert!(other.try_wait().unwrap().is_none(), "it is another run's");
-        other.kill().unwrap();
-        other.wait().unwrap();
+        assert!(other_child.try_wait().unwrap().is_none(), "it is another run's");
+        other_child.kill().unwrap();
+        other_child.wait().unwrap();
     }
 }

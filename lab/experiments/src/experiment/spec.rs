@@ -153,12 +153,12 @@ impl ExperimentSpec {
     /// # Errors
     /// [`LabError::Spec`] with the line, for invalid TOML, an unknown or missing key, or a value of
     /// a wrong type.
-    pub fn from_toml(what: &str, text: &str) -> Result<Self, LabError> {
+    pub fn from_toml(subject: &str, text: &str) -> Result<Self, LabError> {
         if text.len() > MAX_FILE {
             let detail = format!("{} bytes; an experiment file has at most {MAX_FILE}", text.len());
-            return Err(LabError::spec(what, detail));
+            return Err(LabError::spec(subject, detail));
         }
-        toml::from_str(text).map_err(|e| LabError::spec(what, e.to_string().trim_end()))
+        toml::from_str(text).map_err(|e| LabError::spec(subject, e.to_string().trim_end()))
     }
 
     /// The TOML text with all defaults filled in.

@@ -11,7 +11,7 @@ use std::path::{Component, Path};
 /// Facts about the machine that must be equal.
 const SAME: [&str; 4] = ["architecture", "cores", "cpu", "tacit"];
 
-/// Takes over every successful run of the campaign in `from` of a cell of `experiment`, with its
+/// Takes over every successful run of the campaign in `source_dir` of a cell of `experiment`, with its
 /// record. The cell's link, transport, workload and pace must be equal, and so must all other
 /// settings that affect a measurement. Runs get the cell's next free repetitions, even beyond the
 /// required number; runs taken before are not taken again. Adds the runs to `done` and returns
@@ -25,11 +25,12 @@ pub(super) fn take_over(
     machine: &BTreeMap<String, String>,
     folder: &mut Folder,
     done: &mut Vec<Run>,
-    from: &Path,
+    source_dir: &Path,
 ) -> Result<usize, LabError> {
-    let loaded = campaign::load(from)?;
-    let there = Experiment::new(ExperimentSpec::from_toml(&from.display().to_string(), &loaded.campaign.spec)?)?;
-    let mut differences = common(there.spec()).differences(&common(experiment.spec()));
+    let loaded = campaign::load(source_dir)?;
+    let source_experiment =
+        Experiment::new(ExperimentSpec::from_toml(&source_dir.display().to_string(), &loaded.campaign.spec)?)?;
+    let mut differences = common(source_experiment.spec()).differences(&common(experiment.spec()));
     for fact in SAME {
         let (a, b) = (loaded.campaign.machine.get(fact), machine.get(fact));
         if a != b {
@@ -38,34 +39,35 @@ pub(super) fn take_over(
     }
     if !differences.is_empty() {
         let detail = format!("its runs cannot be taken over: {}", differences.join("; "));
-        return Err(LabError::Spec { what: from.display().to_string(), detail });
+        return Err(LabError::Spec { what: source_dir.display().to_string(), detail });
     }
     let cells: BTreeMap<campaign::Cell, Cell> =
         plan::cells(experiment).into_iter().map(|cell| (plan::labels(experiment, cell), cell)).collect();
-    let theirs = plan::cells(&there).into_iter().map(|cell| (plan::labels(&there, cell), cell));
-    let same: BTreeMap<campaign::Cell, Cell> = theirs
+    let source_cells =
+        plan::cells(&source_experiment).into_iter().map(|cell| (plan::labels(&source_experiment, cell), cell));
+    let cell_pairs: BTreeMap<campaign::Cell, Cell> = source_cells
         .filter_map(|(labels, their)| {
             let our = *cells.get(&labels)?;
-            alike(&there, their, experiment, our).then_some((labels, our))
+            alike(&source_experiment, their, experiment, our).then_some((labels, our))
         })
         .collect();
-    let mut taken = 0;
+    let mut taken_count = 0;
     for run in loaded.runs.into_iter().filter(|run| run.failure.is_none()) {
-        let Some(&cell) = same.get(&run.cell) else { continue };
-        let of_cell = done.iter().filter(|there| there.cell == run.cell && there.failure.is_none());
-        if of_cell.clone().any(|there| measured(there) == measured(&run)) {
+        let Some(&cell) = cell_pairs.get(&run.cell) else { continue };
+        let of_cell = done.iter().filter(|done_run| done_run.cell == run.cell && done_run.failure.is_none());
+        if of_cell.clone().any(|done_run| measured(done_run) == measured(&run)) {
             continue;
         }
-        let used: BTreeSet<u32> = of_cell.map(|there| there.repetition).collect();
-        let repetition = (0..).find(|n| !used.contains(n)).expect("a cell has fewer runs than numbers");
+        let repetitions: BTreeSet<u32> = of_cell.map(|done_run| done_run.repetition).collect();
+        let repetition = (0..).find(|n| !repetitions.contains(n)).expect("a cell has fewer runs than numbers");
         let job = Job { cell, repetition, warm_up: false };
-        let record = record(&run, from, folder.path(), &plan::file_stem(experiment, &job))?;
+        let record = record(&run, source_dir, folder.path(), &plan::file_stem(experiment, &job))?;
         let run = Run { repetition, record, ..run };
         folder.append(&run)?;
         done.push(run);
-        taken += 1;
+        taken_count += 1;
     }
-    Ok(taken)
+    Ok(taken_count)
 }
 
 /// Returns the printed value of a fact.
@@ -97,8 +99,8 @@ fn part(experiment: &Experiment, cell: Cell) -> (&Link, &Workload) {
 }
 
 /// Whether cells of one name are equal, ignoring estimates.
-fn alike(there: &Experiment, their: Cell, experiment: &Experiment, our: Cell) -> bool {
-    let ((link, workload), (our_link, ours)) = (part(there, their), part(experiment, our));
+fn alike(source_experiment: &Experiment, source_cell: Cell, experiment: &Experiment, own_cell: Cell) -> bool {
+    let ((link, workload), (our_link, ours)) = (part(source_experiment, source_cell), part(experiment, own_cell));
     let (takes, moves_bytes, round_trips) = (ours.takes, ours.moves_bytes, ours.round_trips);
     link == our_link && Workload { takes, moves_bytes, round_trips, ..workload.clone() } == *ours
 }
@@ -109,18 +111,18 @@ fn measured(run: &Run) -> Run {
 }
 
 /// Copies a run's record under a new name, and returns the name.
-fn record(run: &Run, from: &Path, to: &Path, stem: &str) -> Result<String, LabError> {
+fn record(run: &Run, source_dir: &Path, target_dir: &Path, stem: &str) -> Result<String, LabError> {
     if run.record.is_empty() {
         return Ok(String::new());
     }
     let inside: Vec<Component> = Path::new(&run.record).components().collect();
     if !matches!(inside[..], [Component::Normal(folder), Component::Normal(_)] if folder == "records") {
         let detail = format!("the record {:?} of a run is outside `records`", run.record);
-        return Err(LabError::Spec { what: from.display().to_string(), detail });
+        return Err(LabError::Spec { what: source_dir.display().to_string(), detail });
     }
-    let (source, name) = (from.join(&run.record), format!("records/{stem}.jsonl"));
+    let (source, name) = (source_dir.join(&run.record), format!("records/{stem}.jsonl"));
     let mut text = campaign::open(&source).map_err(LabError::io(&source))?;
-    let target = to.join(&name);
+    let target = target_dir.join(&name);
     let copied = campaign::create(&target).and_then(|mut file| {
         std::io::copy(&mut text, &mut file)?;
         file.sync_all()
@@ -177,33 +179,37 @@ client = "tacit b"
     /// Takes over the runs of a folder with `text` and `runs` into an empty one for [`TEXT`] on
     /// machine "x".
     fn taken(text: &str, runs: &[Run]) -> Result<Vec<Run>, LabError> {
-        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        drop(folder(from.path(), text, runs));
-        let (mut into, mut done) = (folder(to.path(), TEXT, &[]), vec![]);
-        let number = take_over(&experiment(TEXT), &machine("x"), &mut into, &mut done, from.path())?;
-        assert_eq!((number, &campaign::load(to.path()).unwrap().runs), (done.len(), &done));
+        let (source, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        drop(folder(source.path(), text, runs));
+        let (mut target_folder, mut done) = (folder(target.path(), TEXT, &[]), vec![]);
+        let number = take_over(&experiment(TEXT), &machine("x"), &mut target_folder, &mut done, source.path())?;
+        assert_eq!((number, &campaign::load(target.path()).unwrap().runs), (done.len(), &done));
         Ok(done)
     }
 
     #[test]
     fn runs_of_the_same_cells_come_with_their_records_once() {
-        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (source, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         // More repetitions, in another order, of one workload.
         let text =
             TEXT.replacen("= 2", "= 5\nseed = 9", 1).replace("[[workloads]]\nname = \"b\"\nclient = \"tacit b\"\n", "");
         let failed = Run { failure: Some("no".into()), ..run("a", 1, 3.0) };
-        let kept = Run { record: "records/c000-r00.jsonl".into(), ..run("a", 0, 1.0) };
-        drop(folder(from.path(), &text, &[kept, failed, run("a", 2, 2.0)]));
-        fs::write(from.path().join("records/c000-r00.jsonl"), "{}\n").unwrap();
-        let own = run("a", 0, 0.5);
-        let (mut into, mut done) = (folder(to.path(), TEXT, from_ref(&own)), vec![own.clone()]);
-        let mut take =
-            |into: &mut Folder| take_over(&experiment(TEXT), &machine("x"), into, &mut done, from.path()).unwrap();
-        assert_eq!((take(&mut into), take(&mut into)), (2, 0));
-        let there = campaign::load(to.path()).unwrap().runs;
+        let kept_run = Run { record: "records/c000-r00.jsonl".into(), ..run("a", 0, 1.0) };
+        drop(folder(source.path(), &text, &[kept_run, failed, run("a", 2, 2.0)]));
+        fs::write(source.path().join("records/c000-r00.jsonl"), "{}\n").unwrap();
+        let own_run = run("a", 0, 0.5);
+        let (mut target_folder, mut done) = (folder(target.path(), TEXT, from_ref(&own_run)), vec![own_run.clone()]);
+        let mut take = |target_folder: &mut Folder| {
+            take_over(&experiment(TEXT), &machine("x"), target_folder, &mut done, source.path()).unwrap()
+        };
+        assert_eq!((take(&mut target_folder), take(&mut target_folder)), (2, 0));
+        let runs_there = campaign::load(target.path()).unwrap().runs;
         let with_record = Run { record: "records/c000-r01.jsonl".into(), ..run("a", 1, 1.0) };
-        assert_eq!(there, [own, with_record, run("a", 2, 2.0)]);
-        assert_eq!((&there, fs::read(to.path().join("records/c000-r01.jsonl")).unwrap()), (&done, b"{}\n".to_vec()));
+        assert_eq!(runs_there, [own_run, with_record, run("a", 2, 2.0)]);
+        assert_eq!(
+            (&runs_there, fs::read(target.path().join("records/c000-r01.jsonl")).unwrap()),
+            (&done, b"{}\n".to_vec())
+        );
         // All runs of the first workload exist, none of the second.
         assert_eq!(plan::remaining(&experiment(TEXT), &done).len(), 2);
     }
@@ -211,8 +217,8 @@ client = "tacit b"
     #[test]
     fn other_cells_stay_where_they_are() {
         let runs = [run("a", 0, 1.0), run("b", 0, 2.0)];
-        let other = TEXT.replace("tacit b", "tacit b --fast");
-        assert_eq!(taken(&other, &runs).unwrap(), [run("a", 0, 1.0)]);
+        let changed = TEXT.replace("tacit b", "tacit b --fast");
+        assert_eq!(taken(&changed, &runs).unwrap(), [run("a", 0, 1.0)]);
         // Changed estimates of a cell have no effect.
         let expected = TEXT.replace("tacit b\"", "tacit b\"\ntakes_s = 5.0");
         assert_eq!(taken(&expected, &runs).unwrap(), runs);
@@ -221,17 +227,18 @@ client = "tacit b"
     #[test]
     fn other_experiments_machines_and_places_are_refused() {
         let runs = [run("a", 0, 1.0)];
-        for (other, why) in
+        for (changed, reason) in
             [("device = \"none-such\"", "`device`"), ("interval_s = 0.5", "`interval_s` is 0.5 there and 1.0 here")]
         {
-            let error = taken(&format!("{other}\n{TEXT}"), &runs).unwrap_err().to_string();
+            let error = taken(&format!("{changed}\n{TEXT}"), &runs).unwrap_err().to_string();
             assert!(error.contains("cannot be taken over"), "{error}");
-            assert!(error.contains(why), "{error}");
+            assert!(error.contains(reason), "{error}");
         }
-        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        drop(folder(from.path(), TEXT, &runs));
-        let (mut into, mut done) = (folder(to.path(), TEXT, &[]), vec![]);
-        let error = take_over(&experiment(TEXT), &machine("y"), &mut into, &mut done, from.path()).unwrap_err();
+        let (source, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        drop(folder(source.path(), TEXT, &runs));
+        let (mut target_folder, mut done) = (folder(target.path(), TEXT, &[]), vec![]);
+        let error =
+            take_over(&experiment(TEXT), &machine("y"), &mut target_folder, &mut done, source.path()).unwrap_err();
         assert!(error.to_string().contains("`cpu` of the machine is \"x\" there and \"y\" here"), "{error}");
         for outside in ["../secret", "/etc/passwd", "records/../../secret", "secret"] {
             let error = taken(TEXT, &[Run { record: outside.into(), ..run("a", 0, 1.0) }]).unwrap_err().to_string();

@@ -64,15 +64,15 @@ pub fn misses(figures: &LinkFigures) -> Vec<String> {
     let ways = [("up", figures.target_up_bps, figures.up_bps), ("down", figures.target_down_bps, figures.down_bps)];
     for (way, target, achieved) in ways {
         let Some(target) = target else { continue };
-        let off = achieved / target - 1.0;
-        if off.is_nan() || off.abs() > GOODPUT {
-            misses.push(format!("{way} {:+.1} %", 100.0 * off));
+        let relative_error = achieved / target - 1.0;
+        if relative_error.is_nan() || relative_error.abs() > GOODPUT {
+            misses.push(format!("{way} {:+.1} %", 100.0 * relative_error));
         }
     }
-    let off = figures.rtt_s - figures.target_rtt_s;
+    let excess_s = figures.rtt_s - figures.target_rtt_s;
     let bound = RTT_FIXED + RTT_RELATIVE * figures.target_rtt_s;
-    if off.is_nan() || off.abs() > bound {
-        misses.push(format!("round trip {:+.2} ms", 1e3 * off));
+    if excess_s.is_nan() || excess_s.abs() > bound {
+        misses.push(format!("round trip {:+.2} ms", 1e3 * excess_s));
     }
     misses
 }

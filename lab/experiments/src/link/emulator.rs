@@ -106,16 +106,16 @@ impl Emulator {
     pub(super) fn start(devices: [SyncDevice; 2], directions: [Direction; 2]) -> Result<Self, LabError> {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(failed)?);
         let devices = devices.map(Arc::new);
-        let mut this = Self { stop, threads: Vec::new(), shared: Default::default() };
+        let mut emulator = Self { stop, threads: Vec::new(), shared: Default::default() };
         for (i, direction) in directions.into_iter().enumerate() {
             devices[i].set_nonblocking(true).map_err(failed)?;
-            let (from, to) = (devices[i].clone(), devices[1 - i].clone());
-            let (stop, shared) = (this.stop.clone(), this.shared[i].clone());
+            let (source, target) = (devices[i].clone(), devices[1 - i].clone());
+            let (stop, shared) = (emulator.stop.clone(), emulator.shared[i].clone());
             let thread = std::thread::Builder::new().name(format!("link-pump-{i}"));
-            let pump = thread.spawn(move || Pump::new(&from, &to, &stop, direction, &shared).run());
-            this.threads.push(pump.map_err(failed)?);
+            let pump = thread.spawn(move || Pump::new(&source, &target, &stop, direction, &shared).run());
+            emulator.threads.push(pump.map_err(failed)?);
         }
-        Ok(this)
+        Ok(emulator)
     }
 
     /// Counters of each direction.
@@ -180,9 +180,9 @@ impl<'a> Pump<'a> {
         _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         _ = rustix::process::setpriority_process(Some(thread), -15);
         loop {
-            let sent = self.send_due();
+            let has_sent = self.send_due();
             let Some(read) = self.read_batch() else { return };
-            if !sent && !read && !self.wait() {
+            if !has_sent && !read && !self.wait() {
                 return;
             }
         }
@@ -246,8 +246,8 @@ impl<'a> Pump<'a> {
     fn wait(&self) -> bool {
         let next = [self.line.next_due(), self.replays.next_due()].into_iter().flatten().min();
         let timeout = next.map(|due| {
-            let left = Duration::from_nanos(due.saturating_sub(self.now()));
-            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
+            let wait = Duration::from_nanos(due.saturating_sub(self.now()));
+            Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) }
         });
         let mut fds = [PollFd::new(self.from, PollFlags::IN), PollFd::new(self.stop, PollFlags::IN)];
         match poll(&mut fds, timeout.as_ref()) {

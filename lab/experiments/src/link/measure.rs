@@ -95,9 +95,9 @@ impl Echo {
             scope.spawn(|| {
                 let mut packet = [0; ECHO_LEN];
                 while !stop.load(Ordering::Relaxed) {
-                    if let Ok((len, from)) = self.server.recv_from(&mut packet) {
+                    if let Ok((len, sender)) = self.server.recv_from(&mut packet) {
                         // An unanswered packet counts as lost.
-                        _ = self.server.send_to(&packet[..len], from);
+                        _ = self.server.send_to(&packet[..len], sender);
                     }
                 }
             });
@@ -111,30 +111,30 @@ impl Echo {
     /// or until `stop`.
     fn round_trips(&self, time: Duration, gap: Duration, stop: &AtomicBool) -> io::Result<Vec<f64>> {
         let start = Instant::now();
-        let mut found = Vec::new();
+        let mut round_trips = Vec::new();
         for number in 0u64..200 {
             if stop.load(Ordering::Relaxed) || (number >= 5 && start.elapsed() > time) {
                 break;
             }
-            found.extend(self.round_trip(number)?);
+            round_trips.extend(self.round_trip(number)?);
             std::thread::sleep(gap);
         }
-        Ok(found)
+        Ok(round_trips)
     }
 
     fn round_trip(&self, number: u64) -> io::Result<Option<f64>> {
         let mut packet = [0; ECHO_LEN];
         packet[..8].copy_from_slice(&number.to_le_bytes());
-        let sent = Instant::now();
+        let sent_at = Instant::now();
         match self.client.send(&packet) {
             // The queue of the link is full: this packet is lost.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => return Ok(None),
             other => other?,
         };
-        while sent.elapsed() < self.patience {
+        while sent_at.elapsed() < self.patience {
             let mut answer = [0; ECHO_LEN];
             match self.client.recv(&mut answer) {
-                Ok(_) if answer == packet => return Ok(Some(sent.elapsed().as_secs_f64())),
+                Ok(_) if answer == packet => return Ok(Some(sent_at.elapsed().as_secs_f64())),
                 // A late or damaged answer.
                 Ok(_) => (),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
@@ -153,9 +153,9 @@ struct Bulk {
 }
 
 /// Length of the transfer's warm-up, and of its measured part.
-fn windows(link: &Link, from: Side, effort: Duration) -> (Duration, Duration) {
+fn windows(link: &Link, side: Side, effort: Duration) -> (Duration, Duration) {
     let spec = link.spec();
-    let rate = match from {
+    let rate = match side {
         Side::Client => spec.up(),
         Side::Server => spec.down(),
     };
@@ -170,9 +170,9 @@ fn windows(link: &Link, from: Side, effort: Duration) -> (Duration, Duration) {
 }
 
 /// Fills the link from `from` to the other side.
-fn bulk(link: &Link, from: Side, echo: &Echo, effort: Duration) -> io::Result<Bulk> {
-    let (sender, receiver) = connect(link, from)?;
-    let (warm, measured) = windows(link, from, effort);
+fn bulk(link: &Link, side: Side, echo: &Echo, effort: Duration) -> io::Result<Bulk> {
+    let (sender, receiver) = connect(link, side)?;
+    let (warm, measured) = windows(link, side, effort);
     receiver.set_read_timeout(Some(warm + measured + echo.patience))?;
     let stop = AtomicBool::new(false);
     let result = std::thread::scope(|scope| {
@@ -199,22 +199,22 @@ fn bulk(link: &Link, from: Side, echo: &Echo, effort: Duration) -> io::Result<Bu
 }
 
 /// A TCP connection: the sending end at `from`, and the other.
-fn connect(link: &Link, from: Side) -> io::Result<(TcpStream, TcpStream)> {
-    let here = link.address(from);
-    let listener = link.within(from.other(), {
-        let address = link.address(from.other());
+fn connect(link: &Link, side: Side) -> io::Result<(TcpStream, TcpStream)> {
+    let own_address = link.address(side);
+    let listener = link.within(side.other(), {
+        let address = link.address(side.other());
         move || TcpListener::bind((address, 0))
     });
     let listener = listener.map_err(io::Error::other)??;
-    let to: SocketAddr = listener.local_addr()?;
-    let sender = link.within(from, move || TcpStream::connect_timeout(&to, Duration::from_secs(90)));
+    let peer_address: SocketAddr = listener.local_addr()?;
+    let sender = link.within(side, move || TcpStream::connect_timeout(&peer_address, Duration::from_secs(90)));
     let sender = sender.map_err(io::Error::other)??;
     // Cubic may end its slow start at half the link's rate (HyStart) and then needs many seconds
     // for the rest; reno does not. Reno is in every kernel and needs no right.
     rustix::net::sockopt::set_tcp_congestion(&sender, MEASURED_WITH)?;
     let (receiver, peer) = listener.accept()?;
-    if peer.ip() != here {
-        return Err(io::Error::other(format!("a connection from {peer} instead of {here}")));
+    if peer.ip() != own_address {
+        return Err(io::Error::other(format!("a connection from {peer} instead of {own_address}")));
     }
     // Closing then drops unsent data, instead of sending it during the next measurement.
     rustix::net::sockopt::set_socket_linger(&sender, Some(Duration::ZERO))?;

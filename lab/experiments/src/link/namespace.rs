@@ -42,19 +42,19 @@ impl Namespace {
     /// namespace's init does not start.
     pub(super) fn new() -> Result<Self, LabError> {
         let (gate, jobs) = channel::<Job>();
-        let (tell, told) = sync_channel(1);
+        let (sender, receiver) = sync_channel(1);
         let thread = start("link-gate", move || {
             let entered = unshare(CloneFlags::CLONE_NEWNET).map_err(io::Error::from);
             let entered = entered.map(|()| rustix::thread::gettid().as_raw_nonzero().get());
-            serve(entered, &tell, &jobs);
+            serve(entered, &sender, &jobs);
         })?;
-        let thread_id = hear(&told)?.map_err(refused)?;
-        let mut this = Self { gate: Some(gate), nursery: None, init: None, threads: vec![thread], thread_id };
-        let (nursery, init, thread) = this.within(start_nursery)??;
-        this.nursery = Some(nursery);
-        this.init = Some(init);
-        this.threads.push(thread);
-        Ok(this)
+        let thread_id = hear(&receiver)?.map_err(refused)?;
+        let mut namespace = Self { gate: Some(gate), nursery: None, init: None, threads: vec![thread], thread_id };
+        let (nursery, init, thread) = namespace.within(start_nursery)??;
+        namespace.nursery = Some(nursery);
+        namespace.init = Some(init);
+        namespace.threads.push(thread);
+        Ok(namespace)
     }
 
     /// Runs `f` on a separate thread in the namespace, and waits for it.
@@ -62,14 +62,14 @@ impl Namespace {
     /// # Errors
     /// [`LabError::Failed`] if the thread does not start or `f` panics.
     pub(super) fn within<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Result<T, LabError> {
-        let (tell, told) = sync_channel(1);
+        let (sender, receiver) = sync_channel(1);
         let job: Job = Box::new(move || {
             // A thread started here inherits the namespace, and the gate stays free for others.
             let started = start("link-inside", f);
-            _ = tell.send(started);
+            _ = sender.send(started);
         });
         post(self.gate.as_ref(), job)?;
-        hear(&told)??.join().map_err(|panic| LabError::Failed {
+        hear(&receiver)??.join().map_err(|panic| LabError::Failed {
             step: "running inside a network namespace".into(),
             detail: panic_text(panic.as_ref()),
         })
@@ -82,17 +82,17 @@ impl Namespace {
     pub(super) fn spawn(&self, command: &mut Command) -> Result<Child, LabError> {
         let program = command.get_program().to_string_lossy().into_owned();
         // The command moves to the nursery's thread and back, as `Command::spawn` borrows it.
-        let mut moved = std::mem::replace(command, Command::new(&program));
-        let (tell, told) = sync_channel(1);
+        let mut moved_command = std::mem::replace(command, Command::new(&program));
+        let (sender, receiver) = sync_channel(1);
         post(
             self.nursery.as_ref(),
             Box::new(move || {
-                let child = moved.spawn();
-                _ = tell.send((moved, child));
+                let child = moved_command.spawn();
+                _ = sender.send((moved_command, child));
             }),
         )?;
-        let (moved, child) = hear(&told)?;
-        *command = moved;
+        let (moved_command, child) = hear(&receiver)?;
+        *command = moved_command;
         child.map_err(LabError::failed(format!("starting {program:?}")))
     }
 }
@@ -121,7 +121,7 @@ impl Drop for Namespace {
 /// Starts the nursery; called inside the network namespace.
 fn start_nursery() -> Result<(Sender<Job>, Child, JoinHandle<()>), LabError> {
     let (nursery, jobs) = channel::<Job>();
-    let (tell, told) = sync_channel(1);
+    let (sender, receiver) = sync_channel(1);
     let thread = start("link-nursery", move || {
         // Applies to the children of this thread only.
         let init = unshare(CloneFlags::CLONE_NEWPID).map_err(io::Error::from).and_then(|()| {
@@ -132,9 +132,9 @@ fn start_nursery() -> Result<(Sender<Job>, Child, JoinHandle<()>), LabError> {
                 .stderr(Stdio::null())
                 .spawn()
         });
-        serve(init, &tell, &jobs);
+        serve(init, &sender, &jobs);
     })?;
-    let init = hear(&told)?.map_err(refused)?;
+    let init = hear(&receiver)?.map_err(refused)?;
     Ok((nursery, init, thread))
 }
 
@@ -160,12 +160,12 @@ fn gone() -> LabError {
     LabError::Failed { step: "network namespace".into(), detail: "its thread has ended".into() }
 }
 
-fn post(to: Option<&Sender<Job>>, job: Job) -> Result<(), LabError> {
-    to.ok_or_else(gone)?.send(job).map_err(|_| gone())
+fn post(sender: Option<&Sender<Job>>, job: Job) -> Result<(), LabError> {
+    sender.ok_or_else(gone)?.send(job).map_err(|_| gone())
 }
 
-fn hear<T>(told: &Receiver<T>) -> Result<T, LabError> {
-    told.recv().map_err(|_| gone())
+fn hear<T>(receiver: &Receiver<T>) -> Result<T, LabError> {
+    receiver.recv().map_err(|_| gone())
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
@@ -174,15 +174,15 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 fn refused(error: io::Error) -> LabError {
-    let what = "an emulated link".to_owned();
+    let subject = "an emulated link".to_owned();
     match error.kind() {
         io::ErrorKind::PermissionDenied => LabError::Unavailable {
-            what,
+            what: subject,
             reason: "making a network namespace was not permitted".into(),
             remedy: "run as root (sudo), or as `unshare -r tacit lab ...` where user namespaces are allowed".into(),
         },
         _ => LabError::Unavailable {
-            what,
+            what: subject,
             reason: format!("making a namespace failed: {error}"),
             remedy: "use a Linux kernel with network and process namespaces".into(),
         },

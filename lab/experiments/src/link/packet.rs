@@ -22,7 +22,7 @@ impl Layout {
         let transport = usize::from(version & 15) * 4;
         let end = usize::from(read16(packet, 2)?);
         // No fragment offset, and no more fragments.
-        let whole = read16(packet, 6)? & 0x3fff == 0;
+        let is_whole = read16(packet, 6)? & 0x3fff == 0;
         let protocol = *packet.get(9)?;
         let header = match protocol {
             TCP => usize::from(*packet.get(transport + 12)? >> 4) * 4,
@@ -31,7 +31,7 @@ impl Layout {
         };
         let payload = transport + header;
         let sound = version >> 4 == 4 && transport >= 20 && header >= 8 && end <= packet.len() && payload < end;
-        (sound && whole).then_some(Self { protocol, transport, payload, end })
+        (sound && is_whole).then_some(Self { protocol, transport, payload, end })
     }
 
     /// Offset of the transport checksum.
@@ -40,8 +40,8 @@ impl Layout {
     }
 }
 
-fn read16(packet: &[u8], at: usize) -> Option<u16> {
-    packet.get(at..at + 2)?.try_into().map(u16::from_be_bytes).ok()
+fn read16(packet: &[u8], offset: usize) -> Option<u16> {
+    packet.get(offset..offset + 2)?.try_into().map(u16::from_be_bytes).ok()
 }
 
 /// Changes one byte of the payload of `packet` and corrects the transport checksum, so that only
@@ -49,9 +49,9 @@ fn read16(packet: &[u8], at: usize) -> Option<u16> {
 /// TCP or UDP payload.
 pub(super) fn corrupt(packet: &mut [u8], random: &mut fastrand::Rng) -> bool {
     let Some(layout) = Layout::of(packet) else { return false };
-    let at = random.usize(layout.payload..layout.end);
+    let offset = random.usize(layout.payload..layout.end);
     let flip = random.u8(1..);
-    packet[at] ^= flip;
+    packet[offset] ^= flip;
     let place = layout.checksum();
     let Some(old) = read16(packet, place) else { return true };
     // UDP over IPv4 may omit the checksum.
@@ -59,8 +59,8 @@ pub(super) fn corrupt(packet: &mut [u8], random: &mut fastrand::Rng) -> bool {
         return true;
     }
     // The byte is the high or the low half of a 16-bit word counted from the transport header.
-    let shift = if (at - layout.transport).is_multiple_of(2) { 8 } else { 0 };
-    let (new_word, old_word) = (u16::from(packet[at]) << shift, u16::from(packet[at] ^ flip) << shift);
+    let shift = if (offset - layout.transport).is_multiple_of(2) { 8 } else { 0 };
+    let (new_word, old_word) = (u16::from(packet[offset]) << shift, u16::from(packet[offset] ^ flip) << shift);
     let new = updated(old, old_word, new_word);
     // A computed UDP checksum of zero is sent as ones.
     let new = if layout.protocol == UDP && new == 0 { 0xffff } else { new };

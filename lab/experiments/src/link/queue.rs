@@ -82,12 +82,12 @@ pub(super) struct Fate {
 impl Treatment {
     /// Decides the fate of `packet` (an IP packet, changed in place), which arrives at `now`.
     pub(super) fn decide(&self, now: u64, packet: &mut [u8], random: &mut fastrand::Rng) -> Fate {
-        let lost = chance(random, self.loss);
+        let is_lost = chance(random, self.loss);
         let corrupt = chance(random, self.corrupt);
         let replayed = chance(random, self.duplicate);
-        let corrupted = corrupt && !lost && packet::corrupt(packet, random);
+        let corrupted = corrupt && !is_lost && packet::corrupt(packet, random);
         let wobble = if self.jitter == 0 { 0 } else { random.u64(0..=2 * self.jitter) };
-        Fate { lost, corrupted, replayed: replayed && !lost, due: now + self.delay - self.jitter + wobble }
+        Fate { lost: is_lost, corrupted, replayed: replayed && !is_lost, due: now + self.delay - self.jitter + wobble }
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_full_line_refuses_and_recovers() {
         let mut line = DelayLine::new(40);
-        assert!((0..4).all(|held| line.push(&[held; 10], 0)));
+        assert!((0..4).all(|byte| line.push(&[byte; 10], 0)));
         assert!(!line.push(&[0; 10], 0));
         assert!(!line.has_room(1));
         assert!(line.push(&[], 0));

@@ -66,7 +66,7 @@ fn is_fast(rate: Option<Rate>) -> bool {
 /// # Errors
 /// [`LabError::Unavailable`] without `/dev/net/tun` or without the right to use it.
 pub(super) fn tun(namespace: &Namespace, offload: bool) -> Result<SyncDevice, LabError> {
-    let made = namespace.within(move || {
+    let result = namespace.within(move || {
         DeviceBuilder::new()
             .name(INTERFACE)
             .with(|options| {
@@ -75,7 +75,7 @@ pub(super) fn tun(namespace: &Namespace, offload: bool) -> Result<SyncDevice, La
             .inherit_enable_state()
             .build_sync()
     })?;
-    made.map_err(|error| {
+    result.map_err(|error| {
         let (reason, remedy) = match error.kind() {
             io::ErrorKind::PermissionDenied => ("opening /dev/net/tun was not permitted", "run as root (sudo)"),
             _ => (
@@ -120,15 +120,15 @@ pub(super) fn configure(side: Side, spec: &LinkSpec) -> Result<(), LabError> {
         let shape = Shape::new(rate, spec.rtt(), !emulated);
         // Segments that travel together take at most a quarter of the burst, so that the rate stays
         // smooth.
-        let together = (shape.burst / 4).clamp(MTU, 65_536).to_string();
-        run("ip", &["link", "set", INTERFACE, "gso_max_size", &together])?;
+        let burst_bytes = (shape.burst / 4).clamp(MTU, 65_536).to_string();
+        run("ip", &["link", "set", INTERFACE, "gso_max_size", &burst_bytes])?;
         let (bits, burst, limit) =
             (format!("{}bit", shape.bits), format!("{}b", shape.burst), format!("{}b", shape.limit));
         run("tc", &["qdisc", "add", "dev", INTERFACE, "root", "tbf", "rate", &bits, "burst", &burst, "limit", &limit])?;
     }
     run("ip", &["link", "set", INTERFACE, "up"])?;
-    let other = format!("{}/32", side.other().address());
-    run("ip", &["route", "replace", &other, "dev", INTERFACE, "congctl", CONGESTION_CONTROL])
+    let peer_address = format!("{}/32", side.other().address());
+    run("ip", &["route", "replace", &peer_address, "dev", INTERFACE, "congctl", CONGESTION_CONTROL])
 }
 
 /// Kernel settings of the namespace.
@@ -150,9 +150,9 @@ fn settings(spec: &LinkSpec) -> Result<(), LabError> {
     let fastest = spec.up().max(spec.down());
     let under_way = fastest.map_or(0, |rate| rate.bytes_in(spec.rtt() + spec.rtt().max(Duration::from_millis(50))));
     if under_way > 1 << 20 {
-        let most = (4 * under_way).clamp(8 << 20, 1 << 30);
-        set("ipv4/tcp_rmem", &format!("4096 131072 {most}"))?;
-        set("ipv4/tcp_wmem", &format!("4096 16384 {most}"))?;
+        let buffer_bytes = (4 * under_way).clamp(8 << 20, 1 << 30);
+        set("ipv4/tcp_rmem", &format!("4096 131072 {buffer_bytes}"))?;
+        set("ipv4/tcp_wmem", &format!("4096 16384 {buffer_bytes}"))?;
     }
     Ok(())
 }

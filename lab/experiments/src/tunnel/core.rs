@@ -129,11 +129,11 @@ impl Core {
 
     /// Seals a packet; returns the number of bytes of `out` to send. 0 before the first handshake:
     /// the packet waits, and a handshake may be sent instead. Drops a packet if `out` is too short.
-    pub fn outgoing(&mut self, packet: &[u8], out: &mut [u8]) -> usize {
-        if packet.is_empty() || out.len() < Self::room_for(packet.len()) {
+    pub fn outgoing(&mut self, packet: &[u8], output: &mut [u8]) -> usize {
+        if packet.is_empty() || output.len() < Self::room_for(packet.len()) {
             return 0;
         }
-        let result = self.tunn.encapsulate(packet, out);
+        let result = self.tunn.encapsulate(packet, output);
         let len = self.datagram_len(&result);
         if len == packet.len() + OVERHEAD {
             self.stats.sent_packets += 1;
@@ -142,12 +142,12 @@ impl Core {
     }
 
     /// Opens a datagram into `out`. Refuses it if `out` is too short.
-    pub fn incoming(&mut self, datagram: &[u8], out: &mut [u8]) -> Incoming {
-        if datagram.is_empty() || out.len() < Self::room_for(datagram.len()) {
+    pub fn incoming(&mut self, datagram: &[u8], output: &mut [u8]) -> Incoming {
+        if datagram.is_empty() || output.len() < Self::room_for(datagram.len()) {
             self.stats.forged += 1;
             return Incoming::Nothing;
         }
-        match self.tunn.decapsulate(Some(self.peer_outer), datagram, out) {
+        match self.tunn.decapsulate(Some(self.peer_outer), datagram, output) {
             TunnResult::WriteToTunnelV4(packet, source) if source == self.peer_inner => {
                 self.stats.received_packets += 1;
                 Incoming::Packet(packet.len())
@@ -171,8 +171,8 @@ impl Core {
     }
 
     /// Seals the next packet that waited for the handshake; 0 if there is none.
-    pub fn queued(&mut self, out: &mut [u8]) -> usize {
-        let result = self.tunn.decapsulate(None, &[], out);
+    pub fn queued(&mut self, output: &mut [u8]) -> usize {
+        let result = self.tunn.decapsulate(None, &[], output);
         let len = self.datagram_len(&result);
         self.stats.sent_packets += u64::from(len > 0);
         len
@@ -180,20 +180,20 @@ impl Core {
 
     /// Performs timed actions (repeated handshakes, new keys every two minutes, keep-alives);
     /// returns the number of bytes of `out` to send. Call about four times a second.
-    pub fn tick(&mut self, out: &mut [u8]) -> usize {
-        if out.len() < HANDSHAKE {
+    pub fn tick(&mut self, output: &mut [u8]) -> usize {
+        if output.len() < HANDSHAKE {
             return 0;
         }
-        let result = self.tunn.update_timers(out);
+        let result = self.tunn.update_timers(output);
         self.datagram_len(&result)
     }
 
     /// Starts or restarts a handshake; returns the number of bytes of `out` to send.
-    pub fn handshake(&mut self, out: &mut [u8]) -> usize {
-        if out.len() < HANDSHAKE {
+    pub fn handshake(&mut self, output: &mut [u8]) -> usize {
+        if output.len() < HANDSHAKE {
             return 0;
         }
-        let result = self.tunn.format_handshake_initiation(out, true);
+        let result = self.tunn.format_handshake_initiation(output, true);
         self.datagram_len(&result)
     }
 

@@ -34,14 +34,14 @@ pub(super) fn probe(link: &Link) -> Result<Result<String, String>, LabError> {
 /// # Errors
 /// [`LabError::Failed`] with the step.
 pub(super) fn up(link: &Link, side: Side, config: EndConfig) -> Result<(), LabError> {
-    let done = link.within(side, move || {
+    let result = link.within(side, move || {
         let name = config.interface.as_str();
         command("ip", &["link", "add", name, "type", "wireguard"], None)?;
         command("wg", &["setconf", name, "/dev/stdin"], Some(&settings(&config)))?;
         command("ip", &["address", "add", &format!("{}/30", config.inner), "dev", name], None)?;
         command("ip", &["link", "set", name, "mtu", &config.mtu.to_string(), "up"], None)
     })?;
-    done.map_err(|detail| LabError::Failed { step: "setting up the kernel's WireGuard".into(), detail })
+    result.map_err(|detail| LabError::Failed { step: "setting up the kernel's WireGuard".into(), detail })
 }
 
 /// Whether the end on `side` has a session with its peer.
@@ -49,8 +49,9 @@ pub(super) fn up(link: &Link, side: Side, config: EndConfig) -> Result<(), LabEr
 /// # Errors
 /// [`LabError::Failed`] if the kernel does not report it.
 pub(super) fn connected(link: &Link, side: Side, interface: String) -> Result<bool, LabError> {
-    let shown = link.within(side, move || output("wg", &["show", &interface, "latest-handshakes"], None))?;
-    let text = shown.map_err(|detail| LabError::Failed { step: "asking the kernel's WireGuard".into(), detail })?;
+    let handshakes = link.within(side, move || output("wg", &["show", &interface, "latest-handshakes"], None))?;
+    let text =
+        handshakes.map_err(|detail| LabError::Failed { step: "asking the kernel's WireGuard".into(), detail })?;
     Ok(text.split_whitespace().nth(1).is_some_and(|time| time != "0"))
 }
 

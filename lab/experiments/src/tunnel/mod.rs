@@ -163,13 +163,13 @@ impl Tunnel {
         let inner = [Ipv4Addr::new(10, 213, 77, 1), Ipv4Addr::new(10, 213, 77, 2)];
         let outer = [Side::Client, Side::Server].map(|side| SocketAddr::new(link.address(side).into(), PORT));
         let [client, server] = secrets;
-        let end = |secret, us: usize, them: usize| EndConfig {
+        let end = |secret, own_index: usize, peer_index: usize| EndConfig {
             secret,
-            peer: public[them],
-            local: outer[us],
-            remote: outer[them],
-            inner: inner[us],
-            peer_inner: inner[them],
+            peer: public[peer_index],
+            local: outer[own_index],
+            remote: outer[peer_index],
+            inner: inner[own_index],
+            peer_inner: inner[peer_index],
             mtu: MTU,
             interface: INTERFACE.into(),
         };
@@ -217,12 +217,12 @@ impl Tunnel {
         let mut ends = [client, server];
         // The first may be lost, for example because a new link is not quite ready; the protocol
         // itself waits 5 s. An answer to the second to last still counts, so it needs enough time.
-        let again = Duration::from_secs(1) + 2 * link.spec().rtt();
-        let mut asked = Instant::now();
+        let retry_after = Duration::from_secs(1) + 2 * link.spec().rtt();
+        let mut asked_at = Instant::now();
         wait_for_session(options.patience, || {
-            if asked.elapsed() >= again {
+            if asked_at.elapsed() >= retry_after {
                 ends[0].handle.ask("handshake")?;
-                asked = Instant::now();
+                asked_at = Instant::now();
             }
             let (client, server) = (ends[0].handle.ask("stats")?, ends[1].handle.ask("stats")?);
             let refused = client.forged + server.forged;

@@ -34,12 +34,12 @@ pub enum Reply {
 /// # Errors
 /// Any failure at the start or later; the parent also gets it as a [`Reply`].
 pub fn run_process() -> Result<(), LabError> {
-    let done = process();
-    if let Err(error) = &done {
+    let result = process();
+    if let Err(error) = &result {
         // A parent that has ended too needs no reply.
         let _ = answer(&mut std::io::stdout(), &Reply::Failed(error.to_string()));
     }
-    done
+    result
 }
 
 fn process() -> Result<(), LabError> {
@@ -71,9 +71,9 @@ fn control_failed(error: std::io::Error) -> LabError {
     LabError::Failed { step: "talking to the tunnel's process".into(), detail: error.to_string() }
 }
 
-fn answer(to: &mut impl Write, reply: &Reply) -> Result<(), LabError> {
+fn answer(output: &mut impl Write, reply: &Reply) -> Result<(), LabError> {
     let text = serde_json::to_string(reply).map_err(|e| control_failed(e.into()))?;
-    to.write_all(format!("{text}\n").as_bytes()).and_then(|()| to.flush()).map_err(control_failed)
+    output.write_all(format!("{text}\n").as_bytes()).and_then(|()| output.flush()).map_err(control_failed)
 }
 
 /// Works until `commands` ends.
@@ -139,18 +139,18 @@ impl Handle {
 
     /// Runs on a thread of this process; `io` was opened in the right namespace.
     pub(super) fn thread(config: EndConfig, io: Io) -> Result<Self, LabError> {
-        let (ours, theirs) = UnixStream::pair().map_err(control_failed)?;
+        let (parent_end, child_end) = UnixStream::pair().map_err(control_failed)?;
         let thread = thread::Builder::new().name("tacit-tunnel".into()).spawn(move || {
-            let reply = theirs.try_clone().map_err(control_failed);
-            let ended = reply.and_then(|reply| serve(&config, io, &theirs, reply));
+            let reply = child_end.try_clone().map_err(control_failed);
+            let ended = reply.and_then(|reply| serve(&config, io, &child_end, reply));
             if let Err(error) = ended {
                 // A closed other end needs no reply.
-                let _ = answer(&mut &theirs, &Reply::Failed(error.to_string()));
+                let _ = answer(&mut &child_end, &Reply::Failed(error.to_string()));
             }
         });
         let thread = Some(thread.map_err(control_failed)?);
-        let replies = BufReader::new(Box::new(ours.try_clone().map_err(control_failed)?) as Box<dyn Read + Send>);
-        let mut handle = Self { commands: Some(Box::new(Closing(ours))), replies, thread };
+        let replies = BufReader::new(Box::new(parent_end.try_clone().map_err(control_failed)?) as Box<dyn Read + Send>);
+        let mut handle = Self { commands: Some(Box::new(Closing(parent_end))), replies, thread };
         handle.reply()?;
         Ok(handle)
     }

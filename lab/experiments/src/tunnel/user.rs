@@ -202,10 +202,10 @@ impl Wire {
     /// call each. Returns whether all is sent.
     fn send_batch(&mut self) -> io::Result<bool> {
         while self.left.1 < self.lengths.len() {
-            let (from, next) = self.left;
+            let (offset, next) = self.left;
             let (end, len) = self.run_from(next);
             let segment = (end - next > 1).then_some(self.lengths[next]);
-            match self.send_run(from, len, segment) {
+            match self.send_run(offset, len, segment) {
                 Ok(()) => {}
                 Err(Errno::EAGAIN) => return Ok(false),
                 // An interface that cannot segment: sends one by one from now on.
@@ -219,7 +219,7 @@ impl Wire {
                     return Err(error.into());
                 }
             }
-            self.left = (from + len, end);
+            self.left = (offset + len, end);
         }
         Ok(true)
     }
@@ -228,21 +228,25 @@ impl Wire {
     fn run_from(&self, next: usize) -> (usize, usize) {
         let size = self.lengths[next];
         let (mut end, mut len) = (next, 0);
-        for &this in &self.lengths[next..] {
-            let more = end > next;
-            if this > size || len + this > DATAGRAMS || end - next == SEGMENTS || (more && !self.segmentation) {
+        for &datagram_len in &self.lengths[next..] {
+            let has_more = end > next;
+            if datagram_len > size
+                || len + datagram_len > DATAGRAMS
+                || end - next == SEGMENTS
+                || (has_more && !self.segmentation)
+            {
                 break;
             }
-            (end, len) = (end + 1, len + this);
-            if this < size {
+            (end, len) = (end + 1, len + datagram_len);
+            if datagram_len < size {
                 break;
             }
         }
         (end, len)
     }
 
-    fn send_run(&self, from: usize, len: usize, segment: Option<usize>) -> Result<(), Errno> {
-        let bytes = [IoSlice::new(&self.batch[from..from + len])];
+    fn send_run(&self, offset: usize, len: usize, segment: Option<usize>) -> Result<(), Errno> {
+        let bytes = [IoSlice::new(&self.batch[offset..offset + len])];
         let segment = segment.and_then(|s| u16::try_from(s).ok());
         let control: Vec<ControlMessage<'_>> = segment.iter().map(ControlMessage::UdpGsoSegments).collect();
         sendmsg::<()>(self.io.socket.as_raw_fd(), &bytes, &control, MsgFlags::MSG_DONTWAIT, None).map(|_| ())
@@ -253,10 +257,10 @@ impl Wire {
     /// by one would take most of the time.
     fn move_in(&mut self) -> io::Result<bool> {
         let mut opened = 0;
-        let mut more = true;
+        let mut has_more = true;
         while opened + SEGMENTS <= self.packets.len() {
             let Some((len, segment)) = self.receive()? else {
-                more = false;
+                has_more = false;
                 break;
             };
             opened = self.open_datagrams(len, segment, opened)?;
@@ -264,7 +268,7 @@ impl Wire {
         if opened > 0 {
             self.io.device.send_multiple(&mut self.merge, &mut self.packets[..opened], VIRTIO_NET_HDR_LEN)?;
         }
-        Ok(more)
+        Ok(has_more)
     }
 
     /// Opens `len` received bytes, datagrams of `segment` bytes, into the packets from index

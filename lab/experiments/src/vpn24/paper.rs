@@ -64,18 +64,18 @@ impl Paper {
         Self::parse(&path.display().to_string(), &text)
     }
 
-    fn parse(what: &str, text: &str) -> Result<Self, LabError> {
+    fn parse(subject: &str, text: &str) -> Result<Self, LabError> {
         if text.len() as u64 > MAX_FILE {
-            return Err(LabError::spec(what, format!("is larger than {MAX_FILE} bytes")));
+            return Err(LabError::spec(subject, format!("is larger than {MAX_FILE} bytes")));
         }
-        let paper: Self = toml::from_str(text).map_err(|e| LabError::spec(what, e.to_string().trim_end()))?;
+        let paper: Self = toml::from_str(text).map_err(|e| LabError::spec(subject, e.to_string().trim_end()))?;
         for (i, value) in paper.values.iter().enumerate() {
             if !(value.value.is_finite() && value.value >= 0.0) {
                 let detail = format!("values[{i}].value must be a number from 0 up, not {}", value.value);
-                return Err(LabError::spec(what, detail));
+                return Err(LabError::spec(subject, detail));
             }
             if value.device.is_empty() || value.unit.is_empty() {
-                return Err(LabError::spec(what, format!("values[{i}] needs a device and a unit")));
+                return Err(LabError::spec(subject, format!("values[{i}] needs a device and a unit")));
             }
         }
         Ok(paper)
@@ -111,21 +111,23 @@ mod tests {
             return;
         };
         let paper = Paper::load(&path).unwrap();
-        let of = |table: u32| paper.values.iter().filter(|v| v.table == table).collect::<Vec<_>>();
-        assert_eq!((of(3).len(), of(4).len(), paper.values.len()), (72, 32, 104));
-        assert!(of(3).iter().all(|v| v.unit == "mW/MB") && of(4).iter().all(|v| v.unit == "MB/s"));
+        let values_of_table = |table: u32| paper.values.iter().filter(|v| v.table == table).collect::<Vec<_>>();
+        assert_eq!((values_of_table(3).len(), values_of_table(4).len(), paper.values.len()), (72, 32, 104));
+        assert!(
+            values_of_table(3).iter().all(|v| v.unit == "mW/MB") && values_of_table(4).iter().all(|v| v.unit == "MB/s")
+        );
     }
 
     #[test]
     fn wrong_files_are_refused_by_line_or_key() {
-        let one =
+        let value_text =
             |entry: &str| Paper::parse("f", &format!("source = 'x'\n[[values]]\n{entry}")).unwrap_err().to_string();
-        assert!(one(&ENTRY.replace("6.0", "nan")).contains("values[0].value"));
-        assert!(one(&ENTRY.replace("6.0", "-1.0")).contains("values[0].value"));
-        assert!(one(&ENTRY.replace("'send'", "'both'")).contains("both"));
-        assert!(one(&ENTRY.replace("'tls'", "'ssl'")).contains("ssl"));
-        assert!(one(&format!("{ENTRY}colour = 1\n")).contains("colour"));
-        assert!(one(&ENTRY.replace("'Nano'", "''")).contains("device"));
+        assert!(value_text(&ENTRY.replace("6.0", "nan")).contains("values[0].value"));
+        assert!(value_text(&ENTRY.replace("6.0", "-1.0")).contains("values[0].value"));
+        assert!(value_text(&ENTRY.replace("'send'", "'both'")).contains("both"));
+        assert!(value_text(&ENTRY.replace("'tls'", "'ssl'")).contains("ssl"));
+        assert!(value_text(&format!("{ENTRY}colour = 1\n")).contains("colour"));
+        assert!(value_text(&ENTRY.replace("'Nano'", "''")).contains("device"));
         assert!(Paper::load(Path::new("/nowhere/paper.toml")).is_err());
     }
 }

@@ -40,13 +40,13 @@ impl Data {
 
     /// Sends the bytes of `bulk`, or those that its limit allows, and waits for the receiver's
     /// verdict.
-    pub(super) fn send(&mut self, transport: &mut dyn Transport, what: &str, bulk: Bulk) -> Result<Counts, LabError> {
+    pub(super) fn send(&mut self, transport: &mut dyn Transport, step: &str, bulk: Bulk) -> Result<Counts, LabError> {
         let (total, limit) = (bulk.bytes, bulk.seconds.map(Duration::from_secs));
         let (mut sent, mut heard, mut number, start) = (0u64, 0u64, 0u64, Instant::now());
         loop {
             let len = (total - sent).min(BLOCK as u64);
-            let over = limit.is_some_and(|limit| time_for(sent + len, heard, start.elapsed()) >= limit);
-            let last = sent + len == total || over;
+            let is_over = limit.is_some_and(|limit| time_for(sent + len, heard, start.elapsed()) >= limit);
+            let last = sent + len == total || is_over;
             let block = self.of(number);
             let word = len as u32 | if last { LAST } else { 0 };
             block[..4].copy_from_slice(&(number as u32).to_le_bytes());
@@ -66,31 +66,31 @@ impl Data {
         }
         let mut report = [0u8; 24];
         transport.read_exact(&mut report).map_err(failed("waiting for the receiver's word"))?;
-        let [received, wrong, first] = words(&report);
-        Check { received, wrong, first }.verdict(what, sent)?;
+        let [received, wrong_bytes, first] = words(&report);
+        Check { received, wrong: wrong_bytes, first }.verdict(step, sent)?;
         Ok((sent, 0, number))
     }
 
     /// Receives until the last block, at most `most` bytes, compares all data and reports to the
     /// sender.
-    pub(super) fn receive(&mut self, transport: &mut dyn Transport, what: &str, most: u64) -> Result<Counts, LabError> {
-        let (mut check, mut number, mut told) = (Check::default(), 0u64, 0u64);
+    pub(super) fn receive(&mut self, transport: &mut dyn Transport, step: &str, max: u64) -> Result<Counts, LabError> {
+        let (mut check, mut number, mut reported) = (Check::default(), 0u64, 0u64);
         let mut buffer = vec![0u8; BLOCK];
         loop {
-            let (len, last) = header(transport, what, number, most - check.received)?;
+            let (len, last) = header(transport, step, number, max - check.received)?;
             transport.read_exact(&mut buffer[..len]).map_err(failed("receiving bulk data"))?;
             check.compare(&buffer[..len], &self.of(number)[HEADER..HEADER + len]);
             number += 1;
-            while check.received - told >= ACK {
-                told += ACK;
-                tell(transport, &[told])?;
+            while check.received - reported >= ACK {
+                reported += ACK;
+                tell(transport, &[reported])?;
             }
             if last {
                 break;
             }
         }
         tell(transport, &[check.received, check.wrong, check.first])?;
-        check.verdict(what, check.received)?;
+        check.verdict(step, check.received)?;
         Ok((0, check.received, number))
     }
 }
@@ -106,37 +106,43 @@ fn time_for(sent: u64, heard: u64, elapsed: Duration) -> Duration {
 }
 
 /// The receiver's next total, which must be larger than before and at most the sent bytes.
-fn hear(transport: &mut dyn Transport, before: u64, sent: u64) -> Result<u64, LabError> {
+fn hear(transport: &mut dyn Transport, before: u64, sent_bytes: u64) -> Result<u64, LabError> {
     let mut word = [0u8; 8];
     transport.read_exact(&mut word).map_err(failed("waiting for the receiver's word"))?;
     let [heard] = words(&word);
-    if heard <= before || heard > sent {
+    if heard <= before || heard > sent_bytes {
         return Err(changed("the receiver's word"));
     }
     Ok(heard)
 }
 
-fn tell(transport: &mut dyn Transport, all: &[u64]) -> Result<(), LabError> {
-    let bytes: Vec<u8> = all.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let told = transport.write_all(&bytes).and_then(|()| transport.flush());
-    told.map_err(failed("telling the sender what came"))
+fn tell(transport: &mut dyn Transport, words: &[u64]) -> Result<(), LabError> {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let result = transport.write_all(&bytes).and_then(|()| transport.flush());
+    result.map_err(failed("telling the sender what came"))
 }
 
 /// Reads a block's header: the number of bytes that follow, and whether the block is the last.
-fn header(transport: &mut dyn Transport, what: &str, expected: u64, left: u64) -> Result<(usize, bool), LabError> {
+fn header(
+    transport: &mut dyn Transport,
+    step: &str,
+    expected: u64,
+    left_bytes: u64,
+) -> Result<(usize, bool), LabError> {
     let mut bytes = [0u8; HEADER];
     transport.read_exact(&mut bytes).map_err(failed("receiving bulk data"))?;
-    let [number, word] = [0, 4].map(|at| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]));
+    let [number, word] = [0, 4]
+        .map(|offset| u32::from_le_bytes([bytes[offset], bytes[offset + 1], bytes[offset + 2], bytes[offset + 3]]));
     let (len, last) = ((word & !LAST) as usize, word & LAST != 0);
-    if number != expected as u32 || len == 0 || len > BLOCK || len as u64 > left || (!last && len != BLOCK) {
-        return Err(changed(what));
+    if number != expected as u32 || len == 0 || len > BLOCK || len as u64 > left_bytes || (!last && len != BLOCK) {
+        return Err(changed(step));
     }
     Ok((len, last))
 }
 
-fn changed(what: &str) -> LabError {
+fn changed(step: &str) -> LabError {
     let detail = "a block's header makes no sense: bytes arrived changed, and this transport does not notice changes";
-    LabError::Failed { step: what.into(), detail: detail.into() }
+    LabError::Failed { step: step.into(), detail: detail.into() }
 }
 
 #[cfg(test)]
@@ -145,10 +151,10 @@ mod tests {
 
     #[test]
     fn the_time_limit_looks_ahead_but_not_during_slow_start() {
-        let (second, most) = (Duration::from_secs(1), Duration::MAX);
+        let (second, max) = (Duration::from_secs(1), Duration::MAX);
         // 40 ms of round trip: a confirmation of the first block, and a whole window under way.
         assert_eq!(time_for(WINDOW, ACK, second), second);
         assert_eq!(time_for(3 * WINDOW, 2 * WINDOW, 2 * second), 3 * second);
-        assert_eq!(time_for(u64::MAX, WINDOW, most), most);
+        assert_eq!(time_for(u64::MAX, WINDOW, max), max);
     }
 }

@@ -26,9 +26,9 @@ fn workload(line: &str) -> Result<Experiment, String> {
     read(&format!("{MINIMAL}{line}\n"))
 }
 
-fn refused(result: Result<Experiment, String>, says: &[&str]) {
+fn refused(result: Result<Experiment, String>, words: &[&str]) {
     let error = result.map(|_| ()).unwrap_err();
-    for part in says {
+    for part in words {
         assert!(error.contains(part), "{part:?} is not in: {error}");
     }
 }
@@ -101,10 +101,10 @@ fn commands_and_placeholders_are_checked() {
     refused(top("values = { Model = \"m\" }"), &["values.Model"]);
     refused(top("values = { port = \"1\" }"), &["values.port", "meaning already"]);
     refused(top("values = { model = \"{dir}/m\" }"), &["values.model", "{dir}"]);
-    let own =
+    let own_name =
         format!("values = {{ model = \"{{campaign}}/m\" }}\n{}", MINIMAL.replace("\"true\"", "\"run {model} it's\""));
-    refused(read(&own), &["open quote"]);
-    read(&own.replace("it's", "")).unwrap();
+    refused(read(&own_name), &["open quote"]);
+    read(&own_name.replace("it's", "")).unwrap();
     workload("environment = { A = \"it's {port}\" }").unwrap();
 }
 
@@ -119,8 +119,8 @@ fn transports_and_paces_that_would_change_nothing_are_refused() {
     );
     top("transports = [\"plain\", \"wireguard\"]").unwrap();
     let takes = MINIMAL.replace("\"true\"", "\"x {transport} {pace}\"");
-    let all = format!("transports = [\"plain\", \"tls\"]\npaces = [\"none\", \"20mbit\"]\n{takes}");
-    let experiment = read(&all).unwrap();
+    let text = format!("transports = [\"plain\", \"tls\"]\npaces = [\"none\", \"20mbit\"]\n{takes}");
+    let experiment = read(&text).unwrap();
     assert_eq!(experiment.transports().len() * experiment.paces().len(), 4);
 }
 
@@ -141,13 +141,13 @@ name = "b"
 client = "x"
 "#;
     let spec = ExperimentSpec::from_toml("all", text).unwrap();
-    let again = ExperimentSpec::from_toml("again", &spec.to_toml().unwrap()).unwrap();
-    assert_eq!(spec, again);
-    assert!(spec.differences(&again).is_empty());
-    let mut other = again;
-    other.repetitions = 3;
-    other.device = Some("generic-x86-server".into());
-    let differences = spec.differences(&other);
+    let spec_again = ExperimentSpec::from_toml("again", &spec.to_toml().unwrap()).unwrap();
+    assert_eq!(spec, spec_again);
+    assert!(spec.differences(&spec_again).is_empty());
+    let mut changed = spec_again;
+    changed.repetitions = 3;
+    changed.device = Some("generic-x86-server".into());
+    let differences = spec.differences(&changed);
     assert_eq!(
         differences,
         ["`device` is absent there and \"generic-x86-server\" here", "`repetitions` is 10 there and 3 here"]
@@ -157,8 +157,8 @@ client = "x"
 
 #[test]
 fn a_seed_is_drawn_only_where_there_is_none() {
-    let drawn = read(MINIMAL).unwrap().with_seed(u64::MAX);
-    assert_eq!(drawn.spec().seed, Some(i64::MAX as u64));
-    drawn.spec().to_toml().unwrap();
+    let seeded = read(MINIMAL).unwrap().with_seed(u64::MAX);
+    assert_eq!(seeded.spec().seed, Some(i64::MAX as u64));
+    seeded.spec().to_toml().unwrap();
     assert_eq!(top("seed = 5").unwrap().with_seed(9).spec().seed, Some(5));
 }

@@ -44,9 +44,9 @@ fn every_cell_in_every_repetition_once() {
     assert_eq!(jobs.len(), 4 * 3 * 2 * 2);
     for (repetition, block) in jobs.chunks(12).enumerate() {
         assert!(block.iter().all(|j| j.repetition == repetition as u32 && !j.warm_up));
-        let mut seen: Vec<Cell> = block.iter().map(|j| j.cell).collect();
-        seen.sort();
-        assert_eq!(seen, cells(&e));
+        let mut cells_of_block: Vec<Cell> = block.iter().map(|j| j.cell).collect();
+        cells_of_block.sort();
+        assert_eq!(cells_of_block, cells(&e));
     }
 }
 
@@ -65,29 +65,29 @@ fn the_order_is_the_seeds() {
 #[test]
 fn what_is_done_is_not_done_again_and_failures_are() {
     let e = experiment("seed = 7");
-    let all = remaining(&e, &[]);
-    let mut done: Vec<Run> = all[..20].iter().map(|j| run_of(&e, j, None)).collect();
-    done[3] = run_of(&e, &all[3], Some("timed out"));
-    let left = remaining(&e, &done);
-    let expected: Vec<Job> = std::iter::once(all[3]).chain(all[20..].iter().copied()).collect();
-    assert_eq!(left, expected, "in the same order");
-    let everything: Vec<Run> = all.iter().map(|j| run_of(&e, j, None)).collect();
-    assert!(remaining(&e, &everything).is_empty());
+    let jobs = remaining(&e, &[]);
+    let mut done: Vec<Run> = jobs[..20].iter().map(|j| run_of(&e, j, None)).collect();
+    done[3] = run_of(&e, &jobs[3], Some("timed out"));
+    let remaining_jobs = remaining(&e, &done);
+    let expected: Vec<Job> = std::iter::once(jobs[3]).chain(jobs[20..].iter().copied()).collect();
+    assert_eq!(remaining_jobs, expected, "in the same order");
+    let all_runs: Vec<Run> = jobs.iter().map(|j| run_of(&e, j, None)).collect();
+    assert!(remaining(&e, &all_runs).is_empty());
 }
 
 #[test]
 fn warm_up_comes_before_the_first_run_of_each_cell_that_has_runs_left() {
     let e = experiment("seed = 7\nwarm_up = 2");
-    let all = remaining(&e, &[]);
-    assert_eq!(all.len(), 12 * (4 + 2));
+    let jobs = remaining(&e, &[]);
+    assert_eq!(jobs.len(), 12 * (4 + 2));
     for cell in cells(&e) {
-        let of: Vec<bool> = all.iter().filter(|j| j.cell == cell).map(|j| j.warm_up).collect();
-        assert_eq!(of, [true, true, false, false, false, false]);
+        let warm_ups: Vec<bool> = jobs.iter().filter(|j| j.cell == cell).map(|j| j.warm_up).collect();
+        assert_eq!(warm_ups, [true, true, false, false, false, false]);
     }
-    let measured: Vec<&Job> = all.iter().filter(|j| !j.warm_up).collect();
+    let measured: Vec<&Job> = jobs.iter().filter(|j| !j.warm_up).collect();
     let done: Vec<Run> = measured[..47].iter().map(|j| run_of(&e, j, None)).collect();
-    let left = remaining(&e, &done);
-    assert_eq!(left.iter().map(|j| j.warm_up).collect::<Vec<_>>(), [true, true, false]);
+    let remaining_jobs = remaining(&e, &done);
+    assert_eq!(remaining_jobs.iter().map(|j| j.warm_up).collect::<Vec<_>>(), [true, true, false]);
 }
 
 #[test]
@@ -121,8 +121,8 @@ fn estimates_add_up_and_give_way_to_what_was_measured() {
     let cell = Cell { link: 2, transport: 0, workload: 0, pace: 0 };
     clock.record(cell, Duration::from_secs(4));
     clock.record(cell, Duration::from_secs(8));
-    let left = clock.left(&e, &jobs).as_secs_f64();
-    assert!((left - (sum + 4.0 * (6.0 - around - 2.0))).abs() < 1e-6, "four runs of that cell, 6 s each");
+    let left_s = clock.left(&e, &jobs).as_secs_f64();
+    assert!((left_s - (sum + 4.0 * (6.0 - around - 2.0))).abs() < 1e-6, "four runs of that cell, 6 s each");
 }
 
 #[test]

@@ -39,9 +39,9 @@ fn play(
     if !campaign::is_there(dir) {
         folder.begin(&header(experiment, BTreeMap::new()).unwrap()).unwrap();
     }
-    let done = campaign::load(dir).unwrap().runs;
-    let jobs = plan::remaining(experiment, &done);
-    let (mut told, mut n) = (vec![], 0);
+    let runs = campaign::load(dir).unwrap().runs;
+    let jobs = plan::remaining(experiment, &runs);
+    let (mut events, mut n) = (vec![], 0);
     let mut conduct = |step: Step<'_>| match step {
         Step::Idle(when, _) => Ok(Stepped::Idle(idle_of(when, if when == "before" { 5.0 } else { 5.2 }))),
         Step::Job(job) => {
@@ -50,7 +50,7 @@ fn play(
         }
     };
     let mut tell = |event: Event<'_>| {
-        told.push(match event {
+        events.push(match event {
             Event::Run { cell, repetition, .. } => format!("run {} {repetition}", cell["workload"]),
             Event::Over { run, .. } => format!("over {}", run.failure.as_deref().unwrap_or("well")),
             Event::Idle(when) => format!("idle {when}"),
@@ -59,7 +59,7 @@ fn play(
         });
     };
     let outcome = drive(experiment, &jobs, &mut folder, stop, &mut conduct, &mut tell);
-    (outcome, told)
+    (outcome, events)
 }
 
 fn well(_: usize, run: Run) -> Result<Stepped, LabError> {
@@ -69,10 +69,10 @@ fn well(_: usize, run: Run) -> Result<Stepped, LabError> {
 #[test]
 fn a_whole_campaign() {
     let (e, dir) = (experiment(TEXT).with_seed(1), tempfile::tempdir().unwrap());
-    let (outcome, told) = play(&e, dir.path(), &AtomicBool::new(false), well);
+    let (outcome, events) = play(&e, dir.path(), &AtomicBool::new(false), well);
     assert_eq!(outcome.unwrap(), Outcome { done: 6, ..Outcome::default() });
-    assert_eq!((told[0].as_str(), told[13].as_str()), ("idle before", "idle after"));
-    assert!(told[14].contains("drift +0.200 W is more than its noise"), "{}", told[14]);
+    assert_eq!((events[0].as_str(), events[13].as_str()), ("idle before", "idle after"));
+    assert!(events[14].contains("drift +0.200 W is more than its noise"), "{}", events[14]);
     assert_eq!(campaign::load(dir.path()).unwrap().runs.len(), 6);
     let idle = std::fs::read_to_string(dir.path().join("idle.jsonl")).unwrap();
     assert_eq!(idle.lines().count(), 2);
@@ -91,12 +91,12 @@ fn interrupted_and_resumed_it_is_the_same_campaign() {
     });
     assert_eq!(outcome.unwrap(), Outcome { done: 3, left: 3, stopped: true, ..Outcome::default() });
     // The folder decides the order of the rest, independent of a new seed.
-    let (again, done) = resume(&experiment(TEXT), dir.path()).unwrap();
-    assert_eq!((again.spec().seed, done.len()), (e.spec().seed, 3));
-    let (outcome, told) = play(&again, dir.path(), &AtomicBool::new(false), well);
+    let (resumed, done) = resume(&experiment(TEXT), dir.path()).unwrap();
+    assert_eq!((resumed.spec().seed, done.len()), (e.spec().seed, 3));
+    let (outcome, events) = play(&resumed, dir.path(), &AtomicBool::new(false), well);
     assert_eq!(outcome.unwrap(), Outcome { done: 3, ..Outcome::default() });
-    assert_eq!(told.iter().filter(|t| t.starts_with("run ")).count(), 3);
-    assert!(plan::remaining(&again, &campaign::load(dir.path()).unwrap().runs).is_empty());
+    assert_eq!(events.iter().filter(|t| t.starts_with("run ")).count(), 3);
+    assert!(plan::remaining(&resumed, &campaign::load(dir.path()).unwrap().runs).is_empty());
     let idle = std::fs::read_to_string(dir.path().join("idle.jsonl")).unwrap();
     assert_eq!(idle.lines().count(), 3, "before, before, after");
 }
@@ -105,10 +105,10 @@ fn interrupted_and_resumed_it_is_the_same_campaign() {
 fn failures_go_on_and_are_repeated_and_too_many_end_it() {
     let (e, dir) = (experiment(TEXT).with_seed(2), tempfile::tempdir().unwrap());
     let broken = |run: Run| Ok(Stepped::Run(Box::new(Run { failure: Some("no".into()), ..run })));
-    let (outcome, told) =
+    let (outcome, events) =
         play(&e, dir.path(), &AtomicBool::new(false), |n, run| if n % 2 == 0 { broken(run) } else { well(n, run) });
     assert_eq!(outcome.unwrap(), Outcome { done: 3, failed: 3, left: 3, ..Outcome::default() });
-    assert!(told.contains(&"over no".to_owned()));
+    assert!(events.contains(&"over no".to_owned()));
     let (outcome, _) = play(&e, dir.path(), &AtomicBool::new(false), well);
     assert_eq!(outcome.unwrap().done, 3, "only the failed ones");
 
