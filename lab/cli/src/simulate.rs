@@ -226,10 +226,10 @@ fn deliver<T: serde::Serialize>(path: Option<&Path>, as_json: bool, value: &T, t
 fn grids(args: &GridArgs, as_json: bool) -> Result<()> {
     let profile = profile(&args.profile)?;
     type Make = fn(&ProfileFile, &Range<u64>) -> Result<Grid, SimError>;
-    let all: [(&str, Make); 4] = [("A", grid_a), ("B", grid_b), ("C", grid_c), ("S", sensitivity)];
+    let makers: [(&str, Make); 4] = [("A", grid_a), ("B", grid_b), ("C", grid_c), ("S", sensitivity)];
     let mut grids = Vec::new();
-    for (name, make) in all {
-        if args.only.is_empty() || args.only.iter().any(|only| only.eq_ignore_ascii_case(name)) {
+    for (name, make) in makers {
+        if args.only.is_empty() || args.only.iter().any(|chosen| chosen.eq_ignore_ascii_case(name)) {
             let grid = make(&profile, &args.range())?;
             if !as_json {
                 print::line(&print_grid(&grid))?;
@@ -308,25 +308,25 @@ fn scenario(args: &RunArgs, profile: &ProfileFile, policy: &str) -> Result<Scena
     let policy: PolicySpec = policy.parse()?;
     let sequential = policy == PolicySpec::Sequential;
     let mut scenario = Scenario::new(profile, policy, args.cores, workload)?;
-    let all = Config::thread_counts(args.cores);
+    let thread_counts = Config::thread_counts(args.cores);
     let moldable = args.moldable.as_deref();
-    if let Some(other) = moldable.filter(|m| !["pre", "on", "both"].contains(m)) {
-        bail!("--moldable {other:?}: expected pre, on or both");
+    if let Some(unknown) = moldable.filter(|m| !["pre", "on", "both"].contains(m)) {
+        bail!("--moldable {unknown:?}: expected pre, on or both");
     }
     if matches!(moldable, Some("on" | "both")) {
-        scenario = scenario.with_on_threads(all.clone(), Speedup::Amdahl(args.on_parallel));
+        scenario = scenario.with_on_threads(thread_counts.clone(), Speedup::Amdahl(args.on_parallel));
     } else if sequential {
         scenario = scenario.with_on_threads(vec![args.cores], Speedup::Amdahl(args.on_parallel));
     }
     if matches!(moldable, Some("pre" | "both")) {
-        scenario = scenario.with_pre_threads(all, Speedup::Amdahl(args.pre_parallel));
+        scenario = scenario.with_pre_threads(thread_counts, Speedup::Amdahl(args.pre_parallel));
     }
     scenario = scenario.with_stock(match args.pool.as_deref() {
         None => Stock::None,
         Some("own") => Stock::Own,
         Some("cold") => Stock::Cold,
         Some("full") => Stock::Full,
-        Some(other) => bail!("--pool {other:?}: expected own, cold or full"),
+        Some(unknown) => bail!("--pool {unknown:?}: expected own, cold or full"),
     });
     if let Some(dealings) = args.dealings {
         scenario = scenario.with_dealings(dealings);
@@ -393,8 +393,8 @@ mod tests {
         assert_eq!(arrivals("bursts:60:30", 2.0).unwrap(), bursts);
         assert_eq!(batches("3").unwrap(), Batches::Fixed(3));
         assert_eq!(batches("pareto:1.5:64").unwrap(), Batches::Pareto { alpha: 1.5, max: 64 });
-        for bad in ["bursts", "bursts:1", "bursts:1:x", "diurnal:1:-1", "lunar"] {
-            assert!(arrivals(bad, 1.0).is_err(), "{bad}");
+        for text in ["bursts", "bursts:1", "bursts:1:x", "diurnal:1:-1", "lunar"] {
+            assert!(arrivals(text, 1.0).is_err(), "{text}");
         }
         assert!(arrivals("poisson", 0.0).is_err());
         assert!(batches("many").is_err());

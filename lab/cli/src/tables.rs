@@ -151,20 +151,22 @@ pub fn run(args: &TablesArgs, as_json: bool) -> anyhow::Result<()> {
         "--measure networks needs a network: name at least one file"
     );
     let options = args.options.join(",");
-    let mut ours = Vec::new();
+    let mut own_choices = Vec::new();
     for file in &args.files {
-        ours.push(on_ours(file, &options, &args.seal)?);
+        own_choices.push(on_ours(file, &options, &args.seal)?);
     }
-    let left: Vec<&str> = NETWORKS.iter().map(|n| n.name).filter(|n| ours.iter().all(|o| o.network != *n)).collect();
-    let measured = args.measure.iter().filter_map(|what| measured::measure(*what).transpose());
+    let missing: Vec<&str> =
+        NETWORKS.iter().map(|n| n.name).filter(|n| own_choices.iter().all(|o| o.network != *n)).collect();
+    let measured = args.measure.iter().filter_map(|measurement| measured::measure(*measurement).transpose());
     let measured = measured.collect::<anyhow::Result<Vec<Value>>>()?;
-    let run_by_sets = if args.measure.contains(&What::Networks) { by_sets(args, &ours, &options)? } else { Vec::new() };
+    let run_by_sets =
+        if args.measure.contains(&What::Networks) { by_sets(args, &own_choices, &options)? } else { Vec::new() };
     let stages = (1..=16).rev().map(stage_keys).collect::<Result<Vec<_>, _>>()?;
     let alphas = allowed_alphas()?;
     if as_json {
         return print::json(&json!({
             "table_5": table_5(), "table_5_our_bootstraps": stages, "figure_3": alphas, "key_bytes_depth_16": paper_key_bytes(16, 1),
-            "tables_6_and_7": formulas(), "our_lowering": ours, "not_given": left, "measured": measured,
+            "tables_6_and_7": formulas(), "our_lowering": own_choices, "not_given": missing, "measured": measured,
             "table_4": run_by_sets,
         }));
     }
@@ -174,9 +176,9 @@ pub fn run(args: &TablesArgs, as_json: bool) -> anyhow::Result<()> {
         "\nTables 6 and 7 by formula, in GB: so many keys, each with these alphas at the highest level that has 128 bits",
     )?;
     for line in PAPER_ALPHAS {
-        let (what, keys, ours) = (line.what, line.keys, gb(line.keys * dynamic_key_bytes(line.alphas)));
+        let (label, keys, own_gb) = (line.what, line.keys, gb(line.keys * dynamic_key_bytes(line.alphas)));
         print::line(&format!(
-            "{what:<40} {keys:>4} keys {ours:>9}   paper {:>9}  {:?}",
+            "{label:<40} {keys:>4} keys {own_gb:>9}   paper {:>9}  {:?}",
             gb(line.printed * 1_000_000),
             line.alphas
         ))?;
@@ -188,28 +190,28 @@ pub fn run(args: &TablesArgs, as_json: bool) -> anyhow::Result<()> {
         let paper = row.paper.map_or("-".into(), |alpha| alpha.to_string());
         print::line(&format!("{:>5} {:>5} {paper:>5}  {:?}", row.level, row.largest, row.whole))?;
     }
-    for network in &ours {
+    for network in &own_choices {
         print_ours(network)?;
     }
-    if !left.is_empty() {
-        print::line(&format!("\nTables 6 and 7 on our lowering: no file was given for {}", left.join(", ")))?;
+    if !missing.is_empty() {
+        print::line(&format!("\nTables 6 and 7 on our lowering: no file was given for {}", missing.join(", ")))?;
     }
     measured.iter().try_for_each(|value| print::line(&format!("\n{}", serde_json::to_string_pretty(value)?)))?;
     run_by_sets.iter().try_for_each(networks::show)
 }
 
 /// Measures the networks end to end, by key set.
-fn by_sets(args: &TablesArgs, ours: &[OnOurs], options: &str) -> anyhow::Result<Vec<networks::Measured>> {
-    let all = args.files.iter().zip(ours).map(|(file, of)| {
-        let asked = networks::Asked {
-            name: &of.network,
+fn by_sets(args: &TablesArgs, own_choices: &[OnOurs], options: &str) -> anyhow::Result<Vec<networks::Measured>> {
+    let requests = args.files.iter().zip(own_choices).map(|(file, choice)| {
+        let request = networks::Asked {
+            name: &choice.network,
             paper: network(file).and_then(|network| network.table_4),
             options,
-            chosen: of.chosen.as_deref(),
+            chosen: choice.chosen.as_deref(),
         };
-        networks::measure(file, &asked, &args.seal)
+        networks::measure(file, &request, &args.seal)
     });
-    all.collect()
+    requests.collect()
 }
 
 fn gb(bytes: u64) -> String {
@@ -261,7 +263,7 @@ fn print_stages(stages: &[tacit_backends::ckks::keyset::StageKeys]) -> anyhow::R
     ))?;
     print::line(&format!("{:>5} {:>10} {:>12} {:>12} {:>12}", "depth", "dynamic", "paper", "level-aware", "paper"))?;
     for (row, paper) in stages.iter().zip(table_5()) {
-        let [dynamic, level_aware] = [0, 1].map(|i| paper.paper.map_or("-".into(), |both| gb(both[i] * 1_000_000)));
+        let [dynamic, level_aware] = [0, 1].map(|i| paper.paper.map_or("-".into(), |sizes| gb(sizes[i] * 1_000_000)));
         print::line(&format!(
             "{:>5} {:>10} {dynamic:>12} {:>12} {level_aware:>12}",
             row.depth,
@@ -275,27 +277,27 @@ fn print_stages(stages: &[tacit_backends::ckks::keyset::StageKeys]) -> anyhow::R
 /// Computes the keys of each strategy on our lowering of a network.
 fn on_ours(file: &Path, options: &str, seal: &SealArgs) -> anyhow::Result<OnOurs> {
     let model = tacit_cli::bench::load(file, seal)?;
-    let (watch, shown) = print::watch();
-    let found = design(&model, &options.parse()?, &Wish::default(), &watch)?;
-    shown.finish_and_clear();
-    let of = network(file);
+    let (watch, progress_bar) = print::watch();
+    let found_design = design(&model, &options.parse()?, &Wish::default(), &watch)?;
+    progress_bar.finish_and_clear();
+    let network_of_file = network(file);
     Ok(OnOurs {
-        network: of.map_or_else(|| found.model.clone(), |network| network.name.to_owned()),
+        network: network_of_file.map_or_else(|| found_design.model.clone(), |network| network.name.to_owned()),
         file: file.display().to_string(),
-        parameters: format!("{}, ring degree 2^{}", found.parameters.0, found.parameters.1),
-        chosen: found.choices[found.chosen].options.clone(),
-        lines: found.choices.iter().map(|choice| Line::of(choice, of)).collect(),
+        parameters: format!("{}, ring degree 2^{}", found_design.parameters.0, found_design.parameters.1),
+        chosen: found_design.choices[found_design.chosen].options.clone(),
+        lines: found_design.choices.iter().map(|choice| Line::of(choice, network_of_file)).collect(),
     })
 }
 
-fn print_ours(of: &OnOurs) -> anyhow::Result<()> {
+fn print_ours(choice: &OnOurs) -> anyhow::Result<()> {
     print::line(&format!(
         "\nTables 6 and 7 on our lowering: {} ({}), parameters {}; rotation keys in GB, with both halves and 8 bytes a residue as the paper \
          counts, and seeded and packed",
-        of.network, of.file, of.parameters
+        choice.network, choice.file, choice.parameters
     ))?;
     print::line(&format!("{:<36} {:>5} {:>10} {:>10} {:>10}", "key set", "keys", "GB", "packed", "paper"))?;
-    for Line { strategy, rotation_keys, plain_bytes, packed_bytes, paper_bytes } in &of.lines {
+    for Line { strategy, rotation_keys, plain_bytes, packed_bytes, paper_bytes } in &choice.lines {
         let paper = paper_bytes.map_or("-".into(), gb);
         let (plain, packed) = (gb(*plain_bytes), gb(*packed_bytes));
         print::line(&format!("{strategy:<36} {rotation_keys:>5} {plain:>10} {packed:>10} {paper:>10}"))?;

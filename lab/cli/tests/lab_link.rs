@@ -138,7 +138,7 @@ fn namespaces() -> BTreeSet<PathBuf> {
 /// Interfaces of the host that bear our names; others may make theirs meanwhile.
 fn interfaces() -> BTreeSet<std::ffi::OsString> {
     let names = std::fs::read_dir("/sys/class/net").unwrap().map(|entry| entry.unwrap().file_name());
-    names.filter(|name| ["link0", "wg-tacit", "tacit-probe"].iter().any(|ours| name == *ours)).collect()
+    names.filter(|name| ["link0", "wg-tacit", "tacit-probe"].iter().any(|own_name| name == *own_name)).collect()
 }
 
 /// Seconds to sleep that nobody else sleeps, not even this test run a second time.
@@ -146,10 +146,10 @@ fn marker(number: u32) -> String {
     format!("{number}.{:010}", std::process::id())
 }
 
-fn until(what: &str, mut done: impl FnMut() -> bool) {
+fn until(condition: &str, mut is_done: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
-    while !done() {
-        assert!(Instant::now() < end, "waited in vain until {what}");
+    while !is_done() {
+        assert!(Instant::now() < end, "waited in vain until {condition}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -166,9 +166,9 @@ fn sleeper(test: &str, marker: &str) -> Option<Child> {
     Some(child)
 }
 
-fn nothing_is_left(marker: &str, before: &BTreeSet<std::ffi::OsString>, theirs: &BTreeSet<PathBuf>) {
+fn nothing_is_left(marker: &str, before: &BTreeSet<std::ffi::OsString>, namespaces_of_link: &BTreeSet<PathBuf>) {
     until("no sleeper is left", || processes(marker).is_empty());
-    until("no namespace is left", || namespaces().is_disjoint(theirs));
+    until("no namespace is left", || namespaces().is_disjoint(namespaces_of_link));
     assert_eq!(&interfaces(), before);
 }
 
@@ -176,20 +176,22 @@ fn nothing_is_left(marker: &str, before: &BTreeSet<std::ffi::OsString>, theirs: 
 fn nothing_is_left_after_a_kill() {
     let (marker, before) = (&marker(1000), interfaces());
     let Some(mut child) = sleeper("nothing_is_left_after_a_kill", marker) else { return };
-    let theirs: BTreeSet<PathBuf> = processes(marker).iter().filter_map(|process| namespace(process)).collect();
-    assert_eq!(theirs.len(), 2, "one namespace for the client and one for the server");
+    let namespaces_of_link: BTreeSet<PathBuf> =
+        processes(marker).iter().filter_map(|process| namespace(process)).collect();
+    assert_eq!(namespaces_of_link.len(), 2, "one namespace for the client and one for the server");
     child.kill().unwrap();
     child.wait().unwrap();
-    nothing_is_left(marker, &before, &theirs);
+    nothing_is_left(marker, &before, &namespaces_of_link);
 }
 
 #[test]
 fn an_interrupt_ends_everything_within_seconds() {
     let (marker, before) = (&marker(2000), interfaces());
     let Some(mut child) = sleeper("an_interrupt_ends_everything", marker) else { return };
-    let theirs: BTreeSet<PathBuf> = processes(marker).iter().filter_map(|process| namespace(process)).collect();
+    let namespaces_of_link: BTreeSet<PathBuf> =
+        processes(marker).iter().filter_map(|process| namespace(process)).collect();
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    nothing_is_left(marker, &before, &theirs);
+    nothing_is_left(marker, &before, &namespaces_of_link);
 }

@@ -23,27 +23,27 @@ const SMALL: [&str; 12] = [
     "--json",
 ];
 
-fn tacit(dir: &Path, more: &[&str]) -> Output {
+fn tacit(dir: &Path, extra: &[&str]) -> Output {
     server::ensure();
     let mut command = Command::new(env!("CARGO_BIN_EXE_tacit-lab"));
-    command.current_dir(dir).args(SMALL).args(more).output().unwrap()
+    command.current_dir(dir).args(SMALL).args(extra).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn good(dir: &Path, more: &[&str]) -> Vec<Value> {
-    let output = tacit(dir, more);
-    assert!(output.status.success(), "{more:?}: {}", text(&output.stderr));
+fn good(dir: &Path, extra: &[&str]) -> Vec<Value> {
+    let output = tacit(dir, extra);
+    assert!(output.status.success(), "{extra:?}: {}", text(&output.stderr));
     text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn bad(dir: &Path, more: &[&str]) -> String {
-    let output = tacit(dir, more);
+fn bad(dir: &Path, extra: &[&str]) -> String {
+    let output = tacit(dir, extra);
     let error = text(&output.stderr);
-    assert!(!output.status.success(), "{more:?}: {error}");
-    assert!(!error.contains("panicked"), "{more:?}: {error}");
+    assert!(!output.status.success(), "{extra:?}: {error}");
+    assert!(!error.contains("panicked"), "{extra:?}: {error}");
     error
 }
 
@@ -85,13 +85,16 @@ fn check(dir: &Path, i: usize, run: &Value) -> Value {
         (12, Some(2), Some(8))
     );
     for simulated in [simulated, slots] {
-        let seen = arrived(simulated);
-        assert!(seen.iter().zip(&planned).all(|(a, b)| (a - b).abs() < 1e-6), "{seen:?} {planned:?}");
-        assert!(seen.len() == 6, "{seen:?} {planned:?}");
+        let arrival_times = arrived(simulated);
+        assert!(arrival_times.iter().zip(&planned).all(|(a, b)| (a - b).abs() < 1e-6), "{arrival_times:?} {planned:?}");
+        assert!(arrival_times.len() == 6, "{arrival_times:?} {planned:?}");
         assert!(simulated["policy"].as_str().unwrap().contains("simulated"));
     }
-    let asked = cell["clients"].as_array().unwrap().iter().map(|told| number(&told["asked_s"]));
-    assert!(asked.zip(&planned).all(|(asked, planned)| asked >= *planned), "no request comes before its time");
+    let asked_times = cell["clients"].as_array().unwrap().iter().map(|client| number(&client["asked_s"]));
+    assert!(
+        asked_times.zip(&planned).all(|(asked_s, planned)| asked_s >= *planned),
+        "no request comes before its time"
+    );
     cell["arrivals"].clone()
 }
 
@@ -99,33 +102,36 @@ fn check(dir: &Path, i: usize, run: &Value) -> Value {
 fn two_policies_answer_the_same_requests_and_the_simulator_sees_them_too() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path();
-    let told = good(dir, &["--policies", "sequential,fcfs", "-o", "a"]);
-    let (all, runs) = told.split_last().unwrap();
-    assert_eq!((runs.len(), &all["done"], &all["left"], &all["failed"]), (4, &4.into(), &0.into(), &0.into()));
+    let lines = good(dir, &["--policies", "sequential,fcfs", "-o", "a"]);
+    let (summary, runs) = lines.split_last().unwrap();
+    assert_eq!(
+        (runs.len(), &summary["done"], &summary["left"], &summary["failed"]),
+        (4, &4.into(), &0.into(), &0.into())
+    );
     let arrivals: Vec<Value> = runs.iter().enumerate().map(|(i, run)| check(&dir.join("a"), i, run)).collect();
     assert_eq!(arrivals[0], arrivals[1], "the same for every policy");
     assert_eq!(arrivals[2], arrivals[3]);
     assert_ne!(arrivals[0], arrivals[2], "some are announced");
-    let cells = all["cells"].as_array().unwrap();
+    let cells = summary["cells"].as_array().unwrap();
     assert!((number(&cells[0]["speed_up"]) - 1.0).abs() < 1e-9);
     assert!(cells[1]["delta_d_s"].is_null());
     assert!(cells[3]["delta_d_s"].is_number());
     assert!(cells[1]["speed_up"].is_number());
 
     // What is there is not run again: what is told of it does not change by a digit.
-    let again = good(dir, &["--policies", "sequential,fcfs", "-o", "a"]);
-    assert_eq!((again.len(), &again[0]["cells"]), (1, &all["cells"]));
+    let lines_again = good(dir, &["--policies", "sequential,fcfs", "-o", "a"]);
+    assert_eq!((lines_again.len(), &lines_again[0]["cells"]), (1, &summary["cells"]));
     let error = bad(dir, &["--policies", "sequential", "-o", "a"]);
     assert!(error.contains("another experiment"), "{error}");
     assert!(error.contains("`policies` is"), "{error}");
     // A cell that is not there is run, and only that.
     let lines = std::fs::read_to_string(dir.join("a/runs.jsonl")).unwrap();
-    let kept: String =
+    let kept_lines: String =
         lines.lines().enumerate().filter(|(i, _)| *i != 2).map(|(_, line)| format!("{line}\n")).collect();
-    std::fs::write(dir.join("a/runs.jsonl"), kept).unwrap();
-    let again = good(dir, &["--policies", "sequential,fcfs", "-o", "a"]);
-    assert_eq!((again.len(), &again[0]["cell"], &again[1]["done"]), (2, &runs[2]["cell"], &4.into()));
-    assert_eq!(again[1]["cells"][0], all["cells"][0]);
+    std::fs::write(dir.join("a/runs.jsonl"), kept_lines).unwrap();
+    let lines_again = good(dir, &["--policies", "sequential,fcfs", "-o", "a"]);
+    assert_eq!((lines_again.len(), &lines_again[0]["cell"], &lines_again[1]["done"]), (2, &runs[2]["cell"], &4.into()));
+    assert_eq!(lines_again[1]["cells"][0], summary["cells"][0]);
     let loaded = tacit_experiments::campaign::load(&dir.join("a")).unwrap();
     assert_eq!((loaded.campaign.experiment.as_str(), loaded.runs.len()), ("ss26-live", 4));
 }
@@ -135,9 +141,9 @@ fn back_ends_with_a_dealer_get_one_that_deals_to_server_and_clients() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path();
     for backend in ["dealt", "fss"] {
-        let told = good(dir, &["--policies", "fcfs", "--backend", backend, "-o", backend]);
-        let (all, runs) = told.split_last().unwrap();
-        assert_eq!((runs.len(), &all["left"], &all["failed"]), (2, &0.into(), &0.into()));
+        let lines = good(dir, &["--policies", "fcfs", "--backend", backend, "-o", backend]);
+        let (summary, runs) = lines.split_last().unwrap();
+        assert_eq!((runs.len(), &summary["left"], &summary["failed"]), (2, &0.into(), &0.into()));
         for (i, run) in runs.iter().enumerate() {
             check(&dir.join(backend), i, run);
             assert!(number(&run["parties"]["dealer"]["user_s"]) >= 0.0, "{run}");
@@ -156,25 +162,25 @@ fn an_interrupt_keeps_what_is_finished_and_leaves_nothing_behind() {
     let tmp = dir.join("tmp");
     std::fs::create_dir(&tmp).unwrap();
     // Each cell takes a quarter of an hour.
-    let more = ["--rate", "0.005", "--policies", "fcfs,adaptive", "--notices", "0", "-o", "a"];
-    let start = |more: &[&str]| {
+    let extra = ["--rate", "0.005", "--policies", "fcfs,adaptive", "--notices", "0", "-o", "a"];
+    let start = |extra: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tacit-lab"));
-        command.current_dir(dir).env("TMPDIR", &tmp).args(SMALL).args(more);
+        command.current_dir(dir).env("TMPDIR", &tmp).args(SMALL).args(extra);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
-    let mut child = start(&more);
-    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut child = start(&extra);
+    let mut messages = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains("requests a cell") {
         line.clear();
-        assert!(said.read_line(&mut line).unwrap() > 0, "it goes on to the first cell");
+        assert!(messages.read_line(&mut line).unwrap() > 0, "it goes on to the first cell");
     }
     let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(!output.status.success());
-    let told: Value = serde_json::from_str(text(&output.stdout).lines().last().unwrap()).unwrap();
-    assert_eq!((&told["stopped"], &told["done"], &told["left"]), (&true.into(), &0.into(), &2.into()));
+    let summary: Value = serde_json::from_str(text(&output.stdout).lines().last().unwrap()).unwrap();
+    assert_eq!((&summary["stopped"], &summary["done"], &summary["left"]), (&true.into(), &0.into(), &2.into()));
     assert_eq!(std::fs::read_dir(&tmp).unwrap().count(), 0, "keys are gone");
     assert!(dir.join("a/profile.json").is_file());
     assert!(dir.join("a/profile/server.sqlite").is_file());
@@ -187,15 +193,15 @@ fn an_interrupt_keeps_what_is_finished_and_leaves_nothing_behind() {
 fn what_cannot_be_run_is_said_before_anything_is_made() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path();
-    for (more, says) in [
+    for (extra, message) in [
         (["--policies", "lifo"], "lifo"),
         (["--notices", "120"], "0 to 100 percent"),
         (["--backend", "abacus"], "abacus"),
         (["--model", "photo.png"], "name digits"),
         (["--model", "nothing.onnx"], "nothing.onnx"),
     ] {
-        let error = bad(dir, &[&more[..], &["-o", "a"]].concat());
-        assert!(error.contains(says), "{more:?}: {error}");
-        assert!(!dir.join("a/campaign.json").exists(), "{more:?}");
+        let error = bad(dir, &[&extra[..], &["-o", "a"]].concat());
+        assert!(error.contains(message), "{extra:?}: {error}");
+        assert!(!dir.join("a/campaign.json").exists(), "{extra:?}");
     }
 }

@@ -31,8 +31,8 @@ fn a_script_with_marks_is_measured_with_modelled_energy() {
         "{TACIT} lab mark begin work && i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done; {TACIT} lab mark end work items=3"
     );
     let model = ["lab", "measure", "--source", "model:raspberry-pi-3b", "--idle", "0.5", "--interval", "0.02"];
-    let rest = ["-o", "r.jsonl", "--csv", "r.csv", "--json", "--", "sh", "-c", &script];
-    let text = good(dir.path(), &[&model[..], &rest].concat());
+    let other_args = ["-o", "r.jsonl", "--csv", "r.csv", "--json", "--", "sh", "-c", &script];
+    let text = good(dir.path(), &[&model[..], &other_args].concat());
     let result: serde_json::Value = serde_json::from_str(&text).unwrap();
     let number = |path: &str| result.pointer(path).and_then(|v| v.as_f64()).unwrap_or_else(|| panic!("{path}: {text}"));
     assert!(number("/user_s") + number("/system_s") > 0.05, "{text}");

@@ -68,9 +68,9 @@ fn a_campaign_over_loopback_needs_no_root() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path();
     let file = experiment(dir, "loop", &format!("repetitions = 2\nwarm_up = 1\nlinks = [\"none\"]\n{PING_PONG}"));
-    let told = good(dir, &["lab", "run", &file, "-o", "a", "--json"]);
-    let last: Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
-    assert_eq!((&last["done"], &last["left"], told.lines().count()), (&2.into(), &0.into(), 3));
+    let output_text = good(dir, &["lab", "run", &file, "-o", "a", "--json"]);
+    let last: Value = serde_json::from_str(output_text.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["done"], &last["left"], output_text.lines().count()), (&2.into(), &0.into(), 3));
     let runs = lines(&dir.join("a/runs.jsonl"));
     assert_eq!(runs.len(), 2, "the warm-up run is not kept");
     for (i, run) in runs.iter().enumerate() {
@@ -97,14 +97,14 @@ fn a_campaign_over_loopback_needs_no_root() {
     let loaded = tacit_experiments::campaign::load(&dir.join("a")).unwrap();
     assert!(loaded.campaign.spec.contains("seed = ") && loaded.campaign.machine.contains_key("kernel"));
 
-    let again = good(dir, &["lab", "run", &file, "-o", "a", "--json"]);
-    assert_eq!(again.lines().count(), 1, "nothing is left to do");
+    let lines_again = good(dir, &["lab", "run", &file, "-o", "a", "--json"]);
+    assert_eq!(lines_again.lines().count(), 1, "nothing is left to do");
     let error = bad(dir, &["lab", "run", &file, "-o", "a", "--repetitions", "3"]);
     assert!(error.contains("another experiment") && error.contains("`repetitions` is 2 there and 3 here"), "{error}");
 
     // In another folder the runs are taken over, and only the third is measured.
-    let more = good(dir, &["lab", "run", &file, "-o", "b", "--repetitions", "3", "--from", "a", "--json"]);
-    assert_eq!(more.lines().count(), 2, "{more}");
+    let more_lines = good(dir, &["lab", "run", &file, "-o", "b", "--repetitions", "3", "--from", "a", "--json"]);
+    assert_eq!(more_lines.lines().count(), 2, "{more_lines}");
     assert_eq!(lines(&dir.join("b/runs.jsonl"))[..2], runs[..]);
     let error = bad(dir, &["lab", "run", &file, "-o", "c", "--from", "a", "--interval", "0.5"]);
     assert!(error.contains("cannot be taken over") && error.contains("interval_s"), "{error}");
@@ -122,17 +122,17 @@ fn a_campaign_over_links_and_transports() {
     );
     let file = experiment(dir, "links", &body);
     let output = tacit(dir, &["lab", "run", &file, "-o", "l"]);
-    let told = text(&output.stderr);
-    if told.contains("is not possible here") {
-        eprintln!("SKIPPED a_campaign_over_links_and_transports: {told}");
+    let message = text(&output.stderr);
+    if message.contains("is not possible here") {
+        eprintln!("SKIPPED a_campaign_over_links_and_transports: {message}");
         return;
     }
-    assert!(output.status.success(), "{told}");
+    assert!(output.status.success(), "{message}");
     let runs = lines(&dir.join("l/runs.jsonl"));
     let mut transports: Vec<&str> = runs.iter().map(|r| r["cell"]["transport"].as_str().unwrap()).collect();
     transports.sort_unstable();
     assert_eq!(transports, ["plain", "tls", "wireguard"]);
-    let mut whole = 0;
+    let mut whole_ticks = 0;
     for run in &runs {
         let (link, results) = (&run["link"], &run["results"]);
         assert_eq!(number(&link["target_up_bps"]), 20e6);
@@ -150,11 +150,11 @@ fn a_campaign_over_links_and_transports() {
         for party in ["client", "server"] {
             let ticks = cpu_s(run, party) * 100.0;
             assert!(ticks > 0.0);
-            whole += usize::from((ticks - ticks.round()).abs() < 1e-6);
+            whole_ticks += usize::from((ticks - ticks.round()).abs() < 1e-6);
         }
     }
     // One of them may be, one in ten thousand times.
-    assert!(whole < 2 * runs.len(), "all processor times are whole ticks of 10 ms");
+    assert!(whole_ticks < 2 * runs.len(), "all processor times are whole ticks of 10 ms");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn an_interrupted_campaign_is_continued() {
     let waits = format!("cd {} && until [ -e free ] || rm word 2>/dev/null; do sleep 0.02; done", dir.display());
     let workload = format!("[[workloads]]\nname = \"slow\"\nclient = \"sh -c '{waits}'\"\n");
     let file = experiment(dir, "slow", &format!("repetitions = 3\nlinks = [\"none\"]\n{workload}"));
-    for (signal, says) in [("-INT", "stopped with"), ("-KILL", "")] {
+    for (signal, message) in [("-INT", "stopped with"), ("-KILL", "")] {
         let before = lines(&dir.join("s/runs.jsonl")).len();
         // For the first run of this session; the next one cannot end.
         std::fs::write(dir.join("word"), "").unwrap();
@@ -181,10 +181,10 @@ fn an_interrupted_campaign_is_continued() {
         assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
         let output = child.wait_with_output().unwrap();
         assert!(!output.status.success());
-        assert!(text(&output.stderr).contains(says), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(message), "{}", text(&output.stderr));
         assert_eq!(lines(&dir.join("s/runs.jsonl")).len(), before + 1, "the run in progress does not count");
-        let left = || std::fs::read_dir(scratch.path()).unwrap().count();
-        assert!(soon(|| left() == 0), "{signal}: the run's folder is left");
+        let entry_count = || std::fs::read_dir(scratch.path()).unwrap().count();
+        assert!(soon(|| entry_count() == 0), "{signal}: the run's folder is left");
     }
     // Also for the program that nobody could end after the kill.
     std::fs::write(dir.join("free"), "").unwrap();
@@ -195,12 +195,12 @@ fn an_interrupted_campaign_is_continued() {
     assert_eq!(repetitions, [0, 1, 2], "each once");
 }
 
-fn soon(what: impl Fn() -> bool) -> bool {
+fn soon(condition: impl Fn() -> bool) -> bool {
     let until = Instant::now() + Duration::from_secs(60);
-    while !what() && Instant::now() < until {
+    while !condition() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(20));
     }
-    what()
+    condition()
 }
 
 #[test]
@@ -226,8 +226,8 @@ fn after_a_kill_neither_keys_nor_programs_are_left() {
     assert!(soon(|| std::fs::read_dir(dir.join("tmp")).unwrap().count() == 0), "the folder with the keys is left");
     let stat = format!("/proc/{}/stat", program());
     // Not reaped yet where the host's first process is slow to do so.
-    let gone = || std::fs::read_to_string(&stat).map_or(true, |s| s.contains(") Z "));
-    assert!(soon(gone), "the program is left");
+    let has_ended = || std::fs::read_to_string(&stat).map_or(true, |s| s.contains(") Z "));
+    assert!(soon(has_ended), "the program is left");
 }
 
 /// As [`lines`], while the file may be written.
@@ -262,12 +262,12 @@ ready = "ready"
     let error = bad(dir, &["lab", "run", &file, "-o", "f"]);
     assert!(error.contains("3 runs failed"), "{error}");
     let runs = lines(&dir.join("f/runs.jsonl"));
-    let of = |name: &str| runs.iter().find(|r| r["cell"]["workload"] == name).unwrap();
-    assert_eq!(of("fine")["failure"], Value::Null);
-    assert_eq!(number(&of("fine")["results"]["answer"]), 42.0);
-    assert_eq!(of("broken")["failure"], "the client ended with exit status 3: out of order");
-    assert_eq!(of("endless")["failure"], "the client did not end within 6 s");
-    assert_eq!(of("serverless")["failure"], "the server ended with exit status 7: no model before it was ready");
+    let run_of = |name: &str| runs.iter().find(|r| r["cell"]["workload"] == name).unwrap();
+    assert_eq!(run_of("fine")["failure"], Value::Null);
+    assert_eq!(number(&run_of("fine")["results"]["answer"]), 42.0);
+    assert_eq!(run_of("broken")["failure"], "the client ended with exit status 3: out of order");
+    assert_eq!(run_of("endless")["failure"], "the client did not end within 6 s");
+    assert_eq!(run_of("serverless")["failure"], "the server ended with exit status 7: no model before it was ready");
     std::fs::write(dir.join("f/fixed"), "").unwrap();
     good(dir, &["lab", "run", &file, "-o", "f"]);
     let loaded = tacit_experiments::campaign::load(&dir.join("f")).unwrap();
@@ -283,11 +283,12 @@ fn private_inference_is_an_experiment() {
     good(dir, &run);
     let runs = lines(&dir.join("i/runs.jsonl"));
     // Beside it its lower bounds, which are not private.
-    let of = |name: &str| runs.iter().find(|run| run["cell"]["workload"] == name).unwrap_or_else(|| panic!("{runs:?}"));
+    let run_of =
+        |name: &str| runs.iter().find(|run| run["cell"]["workload"] == name).unwrap_or_else(|| panic!("{runs:?}"));
     assert_eq!(runs.len(), 3);
-    let private = of("inference");
+    let private = run_of("inference");
     for bound in ["clear", "local"] {
-        let used = cpu_s(of(bound), "client");
+        let used = cpu_s(run_of(bound), "client");
         assert!(used < cpu_s(private, "client"), "{bound}: {used} s");
     }
     let results = &private["results"];
@@ -300,8 +301,8 @@ fn private_inference_is_an_experiment() {
     let (used, told) = (cpu_s(private, "server"), phases.iter().sum::<f64>());
     assert!(used > 0.9 * told && told > 0.0, "{used} s measured, {told} s told by the server");
     good(dir, &run);
-    let other = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/digits.onnx");
-    let error = bad(dir, &[&run[..], &["--model", other]].concat());
+    let other_model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/digits.onnx");
+    let error = bad(dir, &[&run[..], &["--model", other_model]].concat());
     assert!(error.contains("another model or input"), "{error}");
 }
 
@@ -321,14 +322,15 @@ fn the_study_runs_its_cells_and_leaves_long_ones_to_predictions() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path();
     // Less than `cheetah` and `sci-he` take at 3.89 Mbit/s.
-    let left: Vec<&str> = STUDY.iter().copied().chain(["--at-most", "1.1s", "--links", "none,pm24-3.89"]).collect();
-    let output = tacit(dir, &left);
-    let told = text(&output.stderr);
-    if told.contains("is not possible here") {
-        eprintln!("SKIPPED the_study_runs_its_cells_and_leaves_long_ones_to_predictions: {told}");
+    let args_left: Vec<&str> =
+        STUDY.iter().copied().chain(["--at-most", "1.1s", "--links", "none,pm24-3.89"]).collect();
+    let output = tacit(dir, &args_left);
+    let message = text(&output.stderr);
+    if message.contains("is not possible here") {
+        eprintln!("SKIPPED the_study_runs_its_cells_and_leaves_long_ones_to_predictions: {message}");
         return;
     }
-    assert!(output.status.success(), "{told}");
+    assert!(output.status.success(), "{message}");
     let runs = lines(&dir.join("s/runs.jsonl"));
     let study: Value = serde_json::from_slice(&std::fs::read(dir.join("s/study.json")).unwrap()).unwrap();
     let cells = study["cells"].as_array().unwrap();
@@ -347,19 +349,19 @@ fn the_study_runs_its_cells_and_leaves_long_ones_to_predictions() {
     assert!(runs.iter().all(|r| r["cell"]["workload"] != "digits+cheetah" || r["cell"]["link"] == "none"));
     assert_eq!(study["boards"].as_array().unwrap().len(), 3 * cells.len());
     // Finished: nothing runs again, and another study is refused.
-    good(dir, &left);
+    good(dir, &args_left);
     assert_eq!(lines(&dir.join("s/runs.jsonl")).len(), runs.len());
-    let other = bad(dir, &["lab", "run", "pm24-study", "--quick", "--approaches", "cheetah", "-o", "s"]);
-    assert!(other.contains("other networks or approaches"), "{other}");
+    let message = bad(dir, &["lab", "run", "pm24-study", "--quick", "--approaches", "cheetah", "-o", "s"]);
+    assert!(message.contains("other networks or approaches"), "{message}");
     // A part of another study, of which this one has everything.
     let part = ["lab", "run", "pm24-study", "--quick", "--approaches", "clear,local", "--links", "none", "-o", "part"];
-    let told = good(dir, &[&part[..], &["--from", "s", "--json"]].concat());
-    assert_eq!(told.lines().count(), 1, "{told}");
+    let output_text = good(dir, &[&part[..], &["--from", "s", "--json"]].concat());
+    assert_eq!(output_text.lines().count(), 1, "{output_text}");
     assert_eq!(lines(&dir.join("part/runs.jsonl")).len(), 2);
     let model = dir.join("part/inputs/digits.npy");
     std::fs::write(&model, "another").unwrap();
-    let other = bad(dir, &[&part[..], &["--from", "s"]].concat());
-    assert!(other.contains("another network or input"), "{other}");
+    let message = bad(dir, &[&part[..], &["--from", "s"]].concat());
+    assert!(message.contains("another network or input"), "{message}");
 }
 
 #[test]
@@ -367,16 +369,17 @@ fn the_study_holds_the_sender_to_a_pace() {
     server::ensure();
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path();
-    let only = ["lab", "run", "pm24-study", "--quick", "--approaches", "cheetah", "--links", "pm24-95.6", "-o", "p"];
-    let planned = |more: &[&str]| good(dir, &[&only[..8], &["--dry-run"], more].concat());
+    let args_of_cell =
+        ["lab", "run", "pm24-study", "--quick", "--approaches", "cheetah", "--links", "pm24-95.6", "-o", "p"];
+    let planned = |extra: &[&str]| good(dir, &[&args_of_cell[..8], &["--dry-run"], extra].concat());
     assert!(planned(&[]).contains("4mbit") && !planned(&["--no-pacing"]).contains("4mbit"));
-    let output = tacit(dir, &only);
-    let told = text(&output.stderr);
-    if told.contains("is not possible here") {
-        eprintln!("SKIPPED the_study_holds_the_sender_to_a_pace: {told}");
+    let output = tacit(dir, &args_of_cell);
+    let message = text(&output.stderr);
+    if message.contains("is not possible here") {
+        eprintln!("SKIPPED the_study_holds_the_sender_to_a_pace: {message}");
         return;
     }
-    assert!(output.status.success(), "{told}");
+    assert!(output.status.success(), "{message}");
     let runs = lines(&dir.join("p/pacing/runs.jsonl"));
     let mut paces: Vec<&str> = runs.iter().map(|r| r["cell"]["pace"].as_str().unwrap()).collect();
     paces.sort_unstable();
@@ -395,9 +398,9 @@ fn built_in_experiments_are_listed_shown_and_planned() {
     let list = good(dir, &["lab", "run", "--list"]);
     for name in ["pm24-bandwidth", "pm24-inference", "pm24-timeseries", "vpn24-transport", "idle", "pacing"] {
         assert!(list.contains(name) && list.contains("pm24-study"), "{list}");
-        let shown = good(dir, &["lab", "run", name, "--show"]);
-        std::fs::write(dir.join("shown.toml"), &shown).unwrap();
-        assert_eq!(good(dir, &["lab", "run", "shown.toml", "--show"]), shown);
+        let spec_text = good(dir, &["lab", "run", name, "--show"]);
+        std::fs::write(dir.join("shown.toml"), &spec_text).unwrap();
+        assert_eq!(good(dir, &["lab", "run", "shown.toml", "--show"]), spec_text);
     }
     let plan = good(dir, &["lab", "run", "pm24-bandwidth", "--links", "lan,lte", "--repetitions", "2", "--dry-run"]);
     assert!(plan.contains("lan, plain, upload") && plan.contains("lte") && plan.contains("18 runs"), "{plan}");
@@ -419,13 +422,13 @@ fn built_in_experiments_are_listed_shown_and_planned() {
 fn what_is_wrong_is_said_before_anything_runs() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path();
-    let wrong = |line: &str| {
+    let assert_wrong = |line: &str| {
         let file = experiment(dir, "wrong", &format!("{line}\nlinks = [\"none\"]\n{PING_PONG}"));
         bad(dir, &["lab", "run", &file, "-o", "w"])
     };
-    assert!(wrong("repeat = 3").contains("unknown field `repeat`"));
-    assert!(wrong("repetitions = 0").contains("repetitions: 0 must be a number from 1"));
-    assert!(wrong("transports = [\"wireguard\"]").contains("needs a link"));
+    assert!(assert_wrong("repeat = 3").contains("unknown field `repeat`"));
+    assert!(assert_wrong("repetitions = 0").contains("repetitions: 0 must be a number from 1"));
+    assert!(assert_wrong("transports = [\"wireguard\"]").contains("needs a link"));
     assert!(bad(dir, &["lab", "run", "pm24", "-o", "w"]).contains("built in: pm24-bandwidth"));
     assert!(bad(dir, &["lab", "run", "none.toml", "-o", "w"]).contains("none.toml"));
     assert!(bad(dir, &["lab", "run", "idle", "--links", "moon", "-o", "w"]).contains("no link preset `moon`"));

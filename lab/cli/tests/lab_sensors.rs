@@ -32,14 +32,14 @@ fn every_source_is_usable_or_has_reason_and_remedy() {
 #[test]
 fn the_model_is_tested_under_load() {
     let output = tacit(&["sensors", "--source", "model:jetson-nano/5w", "--self-test", "--readings", "3"]);
-    let said = text(&output.stdout);
+    let stdout = text(&output.stdout);
     if output.status.success() {
-        assert!(said.contains("self-test passed"), "{said}");
-        assert!(said.contains("base + cpu + network"), "{said}");
-        assert!(said.contains("modelled"), "{said}");
+        assert!(stdout.contains("self-test passed"), "{stdout}");
+        assert!(stdout.contains("base + cpu + network"), "{stdout}");
+        assert!(stdout.contains("modelled"), "{stdout}");
     } else {
-        assert!(said.contains("does not rise under load"), "{said}");
-        eprintln!("the machine is too busy for the self-test to pass: {said}");
+        assert!(stdout.contains("does not rise under load"), "{stdout}");
+        eprintln!("the machine is too busy for the self-test to pass: {stdout}");
     }
 }
 
@@ -64,11 +64,11 @@ fn wrong_calls_are_told_what_to_do() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("board.toml");
     let path = path.to_str().expect("a path");
-    let fails = |args: &[&str], told: &str| {
+    let fails = |args: &[&str], message: &str| {
         let output = tacit(args);
-        let said = text(&output.stdout) + &text(&output.stderr);
-        assert!(!output.status.success(), "{args:?}: {said}");
-        assert!(said.contains(told), "{args:?}: {said}");
+        let output_text = text(&output.stdout) + &text(&output.stderr);
+        assert!(!output.status.success(), "{args:?}: {output_text}");
+        assert!(output_text.contains(message), "{args:?}: {output_text}");
     };
     fails(&["sensors", "--source", "toaster"], "no such source");
     fails(&["sensors", "--source", "model:toaster"], "raspberry-pi-4b");

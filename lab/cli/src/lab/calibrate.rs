@@ -44,13 +44,17 @@ pub fn run(args: &Args) -> Result<()> {
     print::note(&format!("testing {sensor}..."));
     self_test(&mut *source, &mut machine, &SelfTest::default())?;
     let plan = Plan { step: Duration::from_secs(args.seconds), settle: Duration::from_secs(1) };
-    let all = loads(machine.cores()).len();
-    print::note(&format!("{all} steps of {} s, about {} s in all", args.seconds, all as u64 * (args.seconds + 2)));
+    let load_count = loads(machine.cores()).len();
+    print::note(&format!(
+        "{load_count} steps of {} s, about {} s in all",
+        args.seconds,
+        load_count as u64 * (args.seconds + 2)
+    ));
     let mut number = 0;
     let steps = measure(&mut *source, &mut machine, &plan, |load| {
         number += 1;
         let stream = if load.network { ", one loopback stream" } else { "" };
-        print::note(&format!("step {number} of {all}: {} cores busy{stream}", load.cores));
+        print::note(&format!("step {number} of {load_count}: {} cores busy{stream}", load.cores));
     })?;
     let fit = fit(&steps)?;
     show(&steps, &fit)?;

@@ -50,9 +50,9 @@ pub fn show_plan(experiment: &Experiment, jobs: &[plan::Job], as_json: bool) -> 
     let spec = experiment.spec();
     if as_json {
         let cells = plan::cells(experiment).into_iter().map(|cell| {
-            let each = plan::estimate(experiment, cell).as_secs_f64();
+            let duration = plan::estimate(experiment, cell).as_secs_f64();
             let runs = jobs.iter().filter(|j| j.cell == cell).count();
-            json!({ "cell": plan::labels(experiment, cell), "runs": runs, "seconds_each": each })
+            json!({ "cell": plan::labels(experiment, cell), "runs": runs, "seconds_each": duration })
         });
         return print::json(&json!({
             "name": spec.name, "description": spec.description, "cells": cells.collect::<Vec<_>>(), "runs": jobs.len(),
@@ -62,11 +62,11 @@ pub fn show_plan(experiment: &Experiment, jobs: &[plan::Job], as_json: bool) -> 
     print::line(&format!("{}: {}", spec.name, spec.description))?;
     for cell in plan::cells(experiment) {
         let runs = jobs.iter().filter(|j| j.cell == cell).count() as u32;
-        let each = plan::estimate(experiment, cell);
+        let duration = plan::estimate(experiment, cell);
         let name = describe(&plan::labels(experiment, cell));
         print::line(&match runs {
-            0 => format!("  {name:<40}  no run: one would take about {}", span(each)),
-            _ => format!("  {name:<40} {runs:>3} runs of about {}, {} in all", span(each), span(each * runs)),
+            0 => format!("  {name:<40}  no run: one would take about {}", span(duration)),
+            _ => format!("  {name:<40} {runs:>3} runs of about {}, {} in all", span(duration), span(duration * runs)),
         })?;
     }
     let (runs, total) = (jobs.len(), span(plan::total(experiment, jobs)));

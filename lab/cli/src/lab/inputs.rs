@@ -26,17 +26,17 @@ pub fn prepare(dir: &Path, model: Option<&Path>, input: Option<&Path>) -> anyhow
     let folder = dir.join("inputs");
     campaign::managed_folder(dir)?;
     campaign::own_folder(&folder)?;
-    let (given, values) = (model.map(read).transpose()?, input.map(read).transpose()?);
-    let source = json!({"model": digest(given.as_deref()), "input": digest(values.as_deref())});
+    let (model_bytes, values) = (model.map(read).transpose()?, input.map(read).transpose()?);
+    let source = json!({"model": digest(model_bytes.as_deref()), "input": digest(values.as_deref())});
     match fs::read(folder.join(SOURCE)) {
-        Ok(there) if serde_json::from_slice::<serde_json::Value>(&there).is_ok_and(|t| t == source) => return Ok(()),
+        Ok(saved) if serde_json::from_slice::<serde_json::Value>(&saved).is_ok_and(|t| t == source) => return Ok(()),
         Ok(_) => {
             bail!("{} has another model or input than was given now; choose another folder with -o", folder.display())
         }
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
         Err(e) => return Err(e).with_context(|| format!("reading {}", folder.join(SOURCE).display())),
     }
-    let owners = match (model, given) {
+    let owners = match (model, model_bytes) {
         (Some(path), Some(bytes)) if path.extension().is_some_and(|e| e == "onnx") => {
             tacit_cli::model::import_with_defaults(path, &bytes)?
         }
@@ -83,9 +83,9 @@ fn first(path: &Path, interface: &Interface) -> anyhow::Result<Vec<u8>> {
 fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let draft = path.with_extension("new");
     // An older draft may be a link, or readable by others.
-    let made = campaign::remove(&draft)
+    let result = campaign::remove(&draft)
         .and_then(|()| fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft))
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()));
-    made.with_context(|| format!("writing {}", draft.display()))?;
+    result.with_context(|| format!("writing {}", draft.display()))?;
     fs::rename(&draft, path).with_context(|| format!("writing {}", path.display()))
 }

@@ -154,8 +154,9 @@ fn report(spec: &LinkSpec, figures: &LinkFigures, json: bool) -> Result<()> {
     for (way, target, achieved) in
         [("up", figures.target_up_bps, figures.up_bps), ("down", figures.target_down_bps, figures.down_bps)]
     {
-        let off = target.map_or(String::new(), |target| format!(" ({:+.1} %)", 100.0 * (achieved / target - 1.0)));
-        print::note(&format!("  {way:<4} {:>9} Mbit/s{off}", megabits(achieved)));
+        let deviation =
+            target.map_or(String::new(), |target| format!(" ({:+.1} %)", 100.0 * (achieved / target - 1.0)));
+        print::note(&format!("  {way:<4} {:>9} Mbit/s{deviation}", megabits(achieved)));
     }
     print::note(&format!(
         "  round trip {:.2} ms idle, {:.2} ms under load",
@@ -296,13 +297,13 @@ fn listening(port: u16) -> std::io::Result<bool> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             other => other?,
         };
-        let found = text.lines().any(|line| {
+        let is_listed = text.lines().any(|line| {
             let mut fields = line.split_whitespace().skip(1);
             let local = fields.next().and_then(|local| local.rsplit(':').next());
             // 0A: LISTEN.
             local.is_some_and(|local| u16::from_str_radix(local, 16) == Ok(port)) && fields.nth(1) == Some("0A")
         });
-        if found {
+        if is_listed {
             return Ok(true);
         }
     }

@@ -87,8 +87,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Checks the value of option `name`, and returns the duration.
-fn seconds(name: &str, value: f64, least: f64) -> anyhow::Result<Duration> {
-    ensure!((least..=86_400.0).contains(&value), "--{name} must be {least} to 86400 seconds, not {value}");
+fn seconds(name: &str, value: f64, min: f64) -> anyhow::Result<Duration> {
+    ensure!((min..=86_400.0).contains(&value), "--{name} must be {min} to 86400 seconds, not {value}");
     Ok(Duration::from_secs_f64(value))
 }
 
@@ -99,8 +99,8 @@ const CSV: Alike<'_> = Alike::Beginning(b"t_s,");
 fn sources(names: &[String]) -> anyhow::Result<Vec<Box<dyn Source>>> {
     let roots = Roots::system();
     if names.is_empty() {
-        let usable = detect(&roots).into_iter().filter(|found| found.is_usable());
-        return Ok(usable.map(|found| found.into_source()).collect::<Result<_, _>>()?);
+        let usable = detect(&roots).into_iter().filter(|detected| detected.is_usable());
+        return Ok(usable.map(|detected| detected.into_source()).collect::<Result<_, _>>()?);
     }
     Ok(names.iter().map(|name| open(name, &roots)).collect::<Result<_, _>>()?)
 }

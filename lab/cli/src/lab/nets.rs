@@ -65,7 +65,7 @@ impl Net {
 
     /// Describes the network's source, for the campaign's folder.
     pub fn source(&self) -> anyhow::Result<Value> {
-        let from = match &self.origin {
+        let source = match &self.origin {
             Origin::Digits => "built in".to_owned(),
             Origin::Zoo(name) => format!("zoo, {name}, seed 1"),
             Origin::File(path) => {
@@ -73,7 +73,7 @@ impl Net {
                 blake3::hash(&bytes).to_hex().to_string()
             }
         };
-        Ok(json!({"name": self.name, "from": from}))
+        Ok(json!({"name": self.name, "from": source}))
     }
 
     /// Imports the network; opens model files with the key of `lowering`.
@@ -94,10 +94,10 @@ impl Net {
 /// Chooses the networks of a campaign, from the smallest: the named ones, then a large one. The
 /// large one is the named file (`none` for none), or SqueezeNet of the shared data. Returns a note
 /// if that is missing.
-pub fn choose(named: &[String], model: Option<&str>, is_quick: bool) -> anyhow::Result<(Vec<Net>, Option<String>)> {
-    let small: Vec<&str> = match named {
+pub fn choose(names: &[String], model: Option<&str>, is_quick: bool) -> anyhow::Result<(Vec<Net>, Option<String>)> {
+    let small: Vec<&str> = match names {
         [] => SMALL.to_vec(),
-        named => named.iter().map(String::as_str).collect(),
+        names => names.iter().map(String::as_str).collect(),
     };
     let mut nets = small.into_iter().map(Net::named).collect::<anyhow::Result<Vec<_>>>()?;
     let note = match model {
@@ -107,7 +107,7 @@ pub fn choose(named: &[String], model: Option<&str>, is_quick: bool) -> anyhow::
             None
         }
         // Named networks need no default, and `--quick` has no time for a large one.
-        None if !named.is_empty() || is_quick => None,
+        None if !names.is_empty() || is_quick => None,
         None => match shared() {
             Some(_) => {
                 nets.push(Net::squeezenet());
@@ -126,8 +126,8 @@ pub fn choose(named: &[String], model: Option<&str>, is_quick: bool) -> anyhow::
 /// Finds SqueezeNet in the shared data: in `TACIT_DATA`, or beside the repository around the
 /// current folder.
 fn shared() -> Option<PathBuf> {
-    let here = env::current_dir().ok()?;
-    let around = here.ancestors().map(|folder| folder.join("shared/data"));
+    let current_dir = env::current_dir().ok()?;
+    let around = current_dir.ancestors().map(|folder| folder.join("shared/data"));
     let folders = env::var_os("TACIT_DATA").map(PathBuf::from).into_iter().chain(around);
     folders.map(|folder| folder.join(LARGE)).find(|path| path.is_file())
 }
@@ -153,9 +153,9 @@ pub fn prepare(dir: &Path, nets: &[Net], lowering: &Lowering) -> anyhow::Result<
     for (net, path) in nets.iter().zip(&paths) {
         print::note(&format!("{}: importing, and lowering for {}", net.name, backend.id()));
         let model = net.model(lowering).with_context(|| net.name.clone())?;
-        let (watch, shown) = print::watch();
+        let (watch, progress_bar) = print::watch();
         let lowered = backend.lower_watched(&model, &options, &watch).with_context(|| net.name.clone())?;
-        shown.finish_and_clear();
+        progress_bar.finish_and_clear();
         lowering.seal.write_model(path, &tacit_graph::file::write(&model)?)?;
         lowering.seal.write_lowered(path, &model, &**backend, &options, &*lowered)?;
     }

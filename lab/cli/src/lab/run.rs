@@ -127,18 +127,20 @@ fn list(as_json: bool) -> anyhow::Result<()> {
         let time = plan::total(&experiment, &plan::remaining(&experiment, &[]));
         rows.push((built_in.name, time, experiment.spec().description.clone()));
     }
-    for (name, time, about) in
+    for (name, time, description) in
         [("ss26-live", live::ABOUT_TIME, live::ABOUT), (study::NAME, study::ABOUT_TIME, study::ABOUT)]
     {
-        rows.push((name, time, format!("{about} (options of its own)")));
+        rows.push((name, time, format!("{description} (options of its own)")));
     }
     if as_json {
-        let rows = rows
-            .iter()
-            .map(|(name, time, about)| json!({ "name": name, "seconds": time.as_secs(), "description": about }));
+        let rows = rows.iter().map(
+            |(name, time, description)| json!({ "name": name, "seconds": time.as_secs(), "description": description }),
+        );
         return print::json(&rows.collect());
     }
-    rows.iter().try_for_each(|(name, time, about)| print::line(&format!("{name:<16} about {:<7} {about}", span(*time))))
+    rows.iter().try_for_each(|(name, time, description)| {
+        print::line(&format!("{name:<16} about {:<7} {description}", span(*time)))
+    })
 }
 
 /// Loads the experiment and applies the command line's options.
@@ -183,8 +185,8 @@ fn override_lists(args: &Args, spec: &mut ExperimentSpec) -> anyhow::Result<()> 
     }
     for name in &args.workloads {
         if !spec.workloads.iter().any(|w| w.name == *name) {
-            let known: Vec<&str> = spec.workloads.iter().map(|w| w.name.as_str()).collect();
-            bail!("{} has no workload `{name}`; it has {}", spec.name, known.join(", "));
+            let names: Vec<&str> = spec.workloads.iter().map(|w| w.name.as_str()).collect();
+            bail!("{} has no workload `{name}`; it has {}", spec.name, names.join(", "));
         }
     }
     if !args.workloads.is_empty() {
@@ -195,6 +197,6 @@ fn override_lists(args: &Args, spec: &mut ExperimentSpec) -> anyhow::Result<()> 
 
 /// Returns the experiment's own link of this name, else the preset.
 fn own_link(links: &[LinkText], name: &str) -> LinkText {
-    let own = links.iter().find(|l| matches!(l, LinkText::Table(t) if t.name.as_deref() == Some(name)));
-    own.cloned().unwrap_or_else(|| LinkText::Name(name.to_owned()))
+    let own_link = links.iter().find(|l| matches!(l, LinkText::Table(t) if t.name.as_deref() == Some(name)));
+    own_link.cloned().unwrap_or_else(|| LinkText::Name(name.to_owned()))
 }

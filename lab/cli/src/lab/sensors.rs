@@ -55,14 +55,14 @@ struct Entry {
 
 pub fn run(args: &Args) -> Result<()> {
     let roots = Roots::system();
-    let found: Vec<Detected> = if args.source.is_empty() {
+    let sources: Vec<Detected> = if args.source.is_empty() {
         detect(&roots)
     } else {
         args.source.iter().map(|name| named(name, &roots)).collect()
     };
     let plan = args.self_test.then(|| SelfTest { readings: args.readings, ..SelfTest::default() });
     let mut entries = Vec::new();
-    for detected in found {
+    for detected in sources {
         entries.push(entry(detected, plan.as_ref())?);
     }
     if args.json {
@@ -143,10 +143,10 @@ fn show_usable(entry: &Entry) -> Result<()> {
         print::line(&format!("            at {}", entry.place))?;
     }
     if let Some(info) = &entry.info {
-        let (counted, others) = (rails(info, true), rails(info, false));
-        print::line(&format!("            counts {}", counted.join(" + ")))?;
-        if !others.is_empty() {
-            print::line(&format!("            also reads {}", others.join(", ")))?;
+        let (counted_rails, other_rails) = (rails(info, true), rails(info, false));
+        print::line(&format!("            counts {}", counted_rails.join(" + ")))?;
+        if !other_rails.is_empty() {
+            print::line(&format!("            also reads {}", other_rails.join(", ")))?;
         }
         print::line(&format!("            {}, at most every {} ms", info.provenance.name(), info.min_interval_ms))?;
     }

@@ -129,7 +129,7 @@ impl How {
         let acceptor = Acceptor::bind(self.transport, listen, self.keys.as_deref())?;
         line(&serde_json::json!({"listening": acceptor.address()?}))?;
         let mut served = 0;
-        while clients.is_none_or(|most| served < most) {
+        while clients.is_none_or(|max| served < max) {
             served += 1;
             let outcome = acceptor.accept(options.stall).and_then(|transport| run_server(transport, options));
             match outcome {

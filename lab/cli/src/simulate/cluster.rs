@@ -124,9 +124,9 @@ pub fn run(args: &ClusterArgs, as_json: bool) -> Result<()> {
                 lease_s: args.lease,
                 deaths: (0..args.deaths).map(|k| args.death(k, length_s)).collect(),
             };
-            let began = Instant::now();
+            let began_at = Instant::now();
             let summary = spec.run(args.seed)?;
-            rows.push(Row { summary, rate, took_s: began.elapsed().as_secs_f64() });
+            rows.push(Row { summary, rate, took_s: began_at.elapsed().as_secs_f64() });
         }
     }
     deliver(args.output.as_deref(), as_json, &rows, &table(&rows))
@@ -144,11 +144,11 @@ impl ClusterArgs {
 fn core_seconds(scenario: &Scenario) -> f64 {
     let counts = &scenario.workload.mix.counts;
     let total: f64 = counts.iter().map(|(_, count)| f64::from(*count)).sum();
-    let each = scenario.models.iter().zip(counts).map(|(model, (_, count))| {
+    let model_texts = scenario.models.iter().zip(counts).map(|(model, (_, count))| {
         let seconds = model.pre.map_or(0.0, |pre| pre.first.time.secs()) + model.on.first.time.secs();
         seconds * f64::from(*count)
     });
-    each.sum::<f64>() / total
+    model_texts.sum::<f64>() / total
 }
 
 fn table(rows: &[Row]) -> String {

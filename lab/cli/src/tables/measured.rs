@@ -35,9 +35,9 @@ impl FromStr for What {
 
 /// Measures the library on one thread. Returns none for networks, which [`super::networks`]
 /// measures.
-pub fn measure(what: What) -> anyhow::Result<Option<Value>> {
+pub fn measure(measurement: What) -> anyhow::Result<Option<Value>> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
-    pool.install(|| match what {
+    pool.install(|| match measurement {
         What::Table3 => table_3().map(Some),
         What::Bootstraps => bootstraps().map(Some),
         What::Networks => Ok(None),
@@ -87,13 +87,13 @@ fn bootstraps() -> anyhow::Result<Value> {
             if alpha > 0 {
                 spec.groups = vec![KeyGroup { up_to_level: levels, alpha }];
             }
-            let shown: Vec<String> =
+            let texts: Vec<String> =
                 spec.groups.iter().map(|g| format!("{} up to level {}", g.alpha, g.up_to_level)).collect();
-            print::note(&format!("bootstrap, set {name}, {method:?}, special primes: {}", shown.join(", ")));
+            print::note(&format!("bootstrap, set {name}, {method:?}, special primes: {}", texts.join(", ")));
             let (seconds, keys, key_bytes) = bootstrap(name, &spec, method)?;
             let relative = *first.get_or_insert(seconds) / seconds;
             rows.push(json!({
-                "set": name, "method": format!("{method:?}").to_lowercase(), "special_primes": shown.join(", "),
+                "set": name, "method": format!("{method:?}").to_lowercase(), "special_primes": texts.join(", "),
                 "seconds": seconds, "times_faster_than_the_first": relative, "keys": keys, "key_bytes": key_bytes,
             }));
         }

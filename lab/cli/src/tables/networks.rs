@@ -64,24 +64,24 @@ pub struct Asked<'a> {
 /// # Errors
 /// The back end refuses the file or network, or an answer is farther from the reference than the
 /// error bound.
-pub fn measure(file: &Path, asked: &Asked<'_>, seal: &SealArgs) -> anyhow::Result<Measured> {
+pub fn measure(file: &Path, request: &Asked<'_>, seal: &SealArgs) -> anyhow::Result<Measured> {
     let model = tacit_cli::bench::load(file, seal)?;
     let mut sets = Vec::new();
     for (set, rotations, column) in SETS {
-        let paper = column.and_then(|column| Some(asked.paper?[column]));
-        sets.push(of_set(&model, asked.name, set, &joined(asked.options, rotations), paper)?);
+        let paper = column.and_then(|column| Some(request.paper?[column]));
+        sets.push(of_set(&model, request.name, set, &joined(request.options, rotations), paper)?);
     }
-    if let Some(chosen) = asked.chosen {
-        sets.push(of_set(&model, asked.name, "chosen by `design`", chosen, None)?);
+    if let Some(chosen) = request.chosen {
+        sets.push(of_set(&model, request.name, "chosen by `design`", chosen, None)?);
     }
     let threads = rayon::current_num_threads();
-    let (network, file, options) = (asked.name.into(), file.display().to_string(), asked.options.into());
+    let (network, file, options) = (request.name.into(), file.display().to_string(), request.options.into());
     Ok(Measured { network, file, options, threads, sets })
 }
 
 /// Joins options with those of a key set.
-fn joined(options: &str, more: &str) -> String {
-    [options, more].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(",")
+fn joined(options: &str, extra: &str) -> String {
+    [options, extra].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(",")
 }
 
 fn of_set(
@@ -92,13 +92,13 @@ fn of_set(
     paper_s: Option<[f64; 3]>,
 ) -> anyhow::Result<OfSet> {
     print::note(&format!("{name}, key set {set}: {INPUTS} encrypted inputs"));
-    let (watch, shown) = print::watch();
+    let (watch, progress_bar) = print::watch();
     let lowered = Ckks.lower_watched(model, &options.parse::<Options>()?, &watch)?;
     let inputs = &model.calibration.samples[..INPUTS.min(model.calibration.samples.len())];
     let ran = run_privately(model, &Ckks, &lowered, inputs, &watch)?;
-    shown.finish_and_clear();
+    progress_bar.finish_and_clear();
     ensure!(ran.off <= ran.bound, "{name}, key set {set}: off by {:.2e}, {:.2e} is stated", ran.off, ran.bound);
-    let [layers_s, bootstraps_s] = ["linear", "bootstrap"].map(|what| ran.steps.get(what).copied().unwrap_or_default());
+    let [layers_s, bootstraps_s] = ["linear", "bootstrap"].map(|step| ran.steps.get(step).copied().unwrap_or_default());
     let online_s = ran.online.seconds;
     let rest_s = (online_s - layers_s - bootstraps_s).max(0.0);
     let key_bytes = lowered.costs().setup.server.stored_bytes;
@@ -123,6 +123,6 @@ pub fn show(measured: &Measured) -> anyhow::Result<()> {
             "{set:<20} {keys:>10.1} {layers_s:>8.2} {bootstraps_s:>10.2} {rest_s:>8.2} {online_s:>8.2}  {paper}"
         ))?;
     }
-    let mut with = sets.iter().filter(|of| !of.options.is_empty());
-    with.try_for_each(|of| print::line(&format!("{:<20} -O {}", of.set, of.options)))
+    let mut with_options = sets.iter().filter(|set| !set.options.is_empty());
+    with_options.try_for_each(|set| print::line(&format!("{:<20} -O {}", set.set, set.options)))
 }

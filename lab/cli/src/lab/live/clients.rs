@@ -113,8 +113,8 @@ pub fn drive(ready: Vec<Ready>, start: Instant, stop: &AtomicBool, done: &Atomic
             }
             thread::sleep(POLL_INTERVAL);
         }
-        let told = threads.into_iter().map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        Ok(told.collect())
+        let results = threads.into_iter().map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        Ok(results.collect())
     })
 }
 
@@ -131,15 +131,15 @@ pub fn one_by_one(
 impl Ready {
     /// Runs the request, and counts it in `done`.
     fn run(self, start: Instant, stop: &AtomicBool, done: &AtomicUsize) -> Told {
-        let mut told = Told::default();
-        if let Err(error) = self.ask(start, stop, &mut told) {
-            told.failure = Some(format!("{error:#}"));
+        let mut report = Told::default();
+        if let Err(error) = self.ask(start, stop, &mut report) {
+            report.failure = Some(format!("{error:#}"));
         }
         done.fetch_add(1, Ordering::Relaxed);
-        told
+        report
     }
 
-    fn ask(self, start: Instant, stop: &AtomicBool, told: &mut Told) -> anyhow::Result<()> {
+    fn ask(self, start: Instant, stop: &AtomicBool, report: &mut Told) -> anyhow::Result<()> {
         let Self { mut client, maker, input, notice_s, at_s } = self;
         let announced = match maker {
             Some(maker) => {
@@ -150,12 +150,12 @@ impl Ready {
             None => None,
         };
         wait(start, at_s, stop)?;
-        told.asked_s = start.elapsed().as_secs_f64();
+        report.asked_s = start.elapsed().as_secs_f64();
         match announced {
             Some(announced) => client.infer_announced(announced, Units::Normalised, &input)?,
             None => client.infer_in(Units::Normalised, &input)?,
         };
-        told.answered_s = start.elapsed().as_secs_f64();
+        report.answered_s = start.elapsed().as_secs_f64();
         Ok(client.close()?)
     }
 }
@@ -166,7 +166,7 @@ fn wait(start: Instant, at_s: f64, stop: &AtomicBool) -> anyhow::Result<()> {
     loop {
         anyhow::ensure!(!stop.load(Ordering::Relaxed), "the campaign was stopped");
         match until.checked_duration_since(Instant::now()) {
-            Some(left) if !left.is_zero() => thread::sleep(left.min(POLL_INTERVAL)),
+            Some(remaining) if !remaining.is_zero() => thread::sleep(remaining.min(POLL_INTERVAL)),
             _ => return Ok(()),
         }
     }

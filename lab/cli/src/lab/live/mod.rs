@@ -120,7 +120,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let (nets, lacking) = nets::choose(&args.nets, args.model.as_deref(), args.quick)?;
     let (cores, unpinned) = match (args.no_pin, pin::cores()) {
         (false, Ok(cores)) => (Some(cores), None),
-        (false, Err(why)) => (None, Some(format!("server and clients share the cores of this machine: {why}"))),
+        (false, Err(reason)) => (None, Some(format!("server and clients share the cores of this machine: {reason}"))),
         (true, _) => (None, None),
     };
     let settings = Settings {
@@ -233,12 +233,12 @@ impl Campaigning<'_> {
             true => None,
             false => self.profile(&learned)?,
         };
-        let (mut in_a_row, all) = (0, todo.len());
-        for (at, (number, cell)) in todo.into_iter().enumerate() {
+        let (mut in_a_row, total) = (0, todo.len());
+        for (index, (number, cell)) in todo.into_iter().enumerate() {
             let Some(profile) = &profile else { break };
             let stem = format!("c{number:03}");
-            let shown = format!("cell {} of {all}: {}", at + 1, cell.name());
-            let run = self.watched(&shown, profile.requests, |stage| stage.cell(&cell, &stem, profile, &learned))?;
+            let message = format!("cell {} of {total}: {}", index + 1, cell.name());
+            let run = self.watched(&message, profile.requests, |stage| stage.cell(&cell, &stem, profile, &learned))?;
             let Some(run) = run else { break };
             self.folder.append(&run)?;
             outcome.left -= usize::from(run.failure.is_none());
@@ -259,54 +259,54 @@ impl Campaigning<'_> {
     /// Measures each network alone, or reads the folder's profile; none if stopped.
     fn profile(&mut self, learned: &Path) -> anyhow::Result<Option<Profile>> {
         let (settings, dir) = (self.stage.settings, self.stage.dir);
-        let found = match Profile::read(dir)? {
-            Some(found) => found,
+        let profile = match Profile::read(dir)? {
+            Some(profile) => profile,
             None => {
                 let runs = profile::runs(settings.nets.len()).len();
-                let Some(made) = self.watched("networks alone", runs, |stage| stage.alone(learned))? else {
+                let Some(measured) = self.watched("networks alone", runs, |stage| stage.alone(learned))? else {
                     return Ok(None);
                 };
-                made.write(dir)?;
-                made
+                measured.write(dir)?;
+                measured
             }
         };
-        for alone in &found.nets {
-            let offline = alone.pre_s.map_or("none".to_owned(), |s| format!("{s:.3} s"));
-            print::note(&format!("{}: offline {offline}, online {:.3} s alone", alone.net, alone.on_s));
+        for net_profile in &profile.nets {
+            let offline = net_profile.pre_s.map_or("none".to_owned(), |s| format!("{s:.3} s"));
+            print::note(&format!("{}: offline {offline}, online {:.3} s alone", net_profile.net, net_profile.on_s));
         }
-        for (workload, rate) in &found.rates {
-            print::note(&format!("{workload}: {} requests a cell, {rate:.3} a second", found.requests));
+        for (workload, rate) in &profile.rates {
+            print::note(&format!("{workload}: {} requests a cell, {rate:.3} a second", profile.requests));
         }
-        found.note(settings).iter().for_each(|note| print::note(&format!("note: {note}")));
-        Ok(Some(found))
+        profile.note(settings).iter().for_each(|note| print::note(&format!("note: {note}")));
+        Ok(Some(profile))
     }
 
     /// Runs `work` with progress on standard error.
     fn watched<T>(
         &mut self,
-        what: &str,
+        name: &str,
         requests: usize,
         work: impl FnOnce(&Stage<'_>) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         self.stage.done.store(0, Ordering::Relaxed);
         let style = ProgressStyle::with_template("{spinner} {msg} {bar:24} {pos}/{len} {elapsed}");
-        let bar = ProgressBar::new(requests as u64).with_message(what.to_owned());
+        let bar = ProgressBar::new(requests as u64).with_message(name.to_owned());
         let bar = style.map_or(bar.clone(), |style| bar.with_style(style));
-        let over = AtomicBool::new(false);
-        let done = thread::scope(|scope| {
+        let is_over = AtomicBool::new(false);
+        let result = thread::scope(|scope| {
             scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) {
+                while !is_over.load(Ordering::Relaxed) {
                     bar.set_position(self.stage.done.load(Ordering::Relaxed) as u64);
                     bar.tick();
                     thread::sleep(Duration::from_millis(200));
                 }
             });
-            let done = work(&self.stage);
-            over.store(true, Ordering::Relaxed);
-            done
+            let result = work(&self.stage);
+            is_over.store(true, Ordering::Relaxed);
+            result
         });
         bar.finish_and_clear();
-        done
+        result
     }
 
     fn tell(&self, cell: &Cell, run: &Run) -> anyhow::Result<()> {
@@ -333,8 +333,9 @@ fn conclude(settings: &Settings, outcome: &Outcome, dir: &Path, as_json: bool) -
     match as_json {
         true => {
             let cells: Vec<_> = rows.iter().map(results::Row::json).collect();
-            let all = json!({"done": rows.len(), "failed": failed, "left": left, "stopped": stopped, "cells": cells});
-            print::line(&all.to_string())?;
+            let summary =
+                json!({"done": rows.len(), "failed": failed, "left": left, "stopped": stopped, "cells": cells});
+            print::line(&summary.to_string())?;
         }
         false => {
             print::text(&results::table(&rows, settings.slots))?;

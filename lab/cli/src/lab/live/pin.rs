@@ -24,9 +24,9 @@ pub fn cores() -> Result<Cores, String> {
 /// Pins this thread, and everything that it starts from now on, to one core.
 pub fn here(core: Option<usize>) -> anyhow::Result<()> {
     let Some(core) = core else { return Ok(()) };
-    let mut only = CpuSet::new();
-    only.set(core);
-    sched_setaffinity(None, &only).map_err(|e| anyhow::anyhow!("keeping a thread on core {core}: {e}"))
+    let mut cpus = CpuSet::new();
+    cpus.set(core);
+    sched_setaffinity(None, &cpus).map_err(|e| anyhow::anyhow!("keeping a thread on core {core}: {e}"))
 }
 
 #[cfg(test)]
@@ -36,8 +36,8 @@ mod tests {
     #[test]
     fn what_a_pinned_thread_starts_stays_on_its_core() {
         let Ok(Cores { server, clients, dealer }) = cores() else {
-            let all = sched_getaffinity(None).unwrap();
-            assert!(all.count() < 2, "there are two cores");
+            let all_cpus = sched_getaffinity(None).unwrap();
+            assert!(all_cpus.count() < 2, "there are two cores");
             return;
         };
         assert!(server != clients);

@@ -66,8 +66,8 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 }
 
 /// Returns the seconds of a phase in all runs that have the phase.
-fn lengths(runs: &[Phases], of: fn(&Phases) -> Option<RecordedJob>) -> Vec<f64> {
-    runs.iter().filter_map(of).map(|job| job.length()).collect()
+fn lengths(runs: &[Phases], job_of: fn(&Phases) -> Option<RecordedJob>) -> Vec<f64> {
+    runs.iter().filter_map(job_of).map(|job| job.length()).collect()
 }
 
 impl Profile {
@@ -77,12 +77,14 @@ impl Profile {
         let phases = watched.phases();
         let mut nets = Vec::new();
         for (i, net) in settings.nets.iter().enumerate() {
-            let mine = clients.iter().skip(i).step_by(settings.nets.len());
-            let mine: Vec<Phases> = mine.filter_map(|client| phases.get(client.as_str()).copied()).collect();
-            let on = lengths(&mine, |p| p.online);
-            let runs = on.len();
-            let on_s = median(on).with_context(|| format!("{net}: the server's status has no run of this network"))?;
-            nets.push(Alone { net: net.clone(), pre_s: median(lengths(&mine, |p| p.offline)), on_s, runs });
+            let names_of_net = clients.iter().skip(i).step_by(settings.nets.len());
+            let phases_of_net: Vec<Phases> =
+                names_of_net.filter_map(|client| phases.get(client.as_str()).copied()).collect();
+            let online_s = lengths(&phases_of_net, |p| p.online);
+            let runs = online_s.len();
+            let on_s =
+                median(online_s).with_context(|| format!("{net}: the server's status has no run of this network"))?;
+            nets.push(Alone { net: net.clone(), pre_s: median(lengths(&phases_of_net, |p| p.offline)), on_s, runs });
         }
         Self::plan(settings, nets)
     }
@@ -138,8 +140,8 @@ impl Profile {
     pub fn write(&self, dir: &Path) -> anyhow::Result<()> {
         let path = dir.join(FILE);
         let text = serde_json::to_vec_pretty(self)?;
-        let written = campaign::remove(&path).and_then(|()| fs::write(&path, text));
-        written.with_context(|| format!("writing {}", path.display()))
+        let result = campaign::remove(&path).and_then(|()| fs::write(&path, text));
+        result.with_context(|| format!("writing {}", path.display()))
     }
 
     /// Reads the profile of a campaign's folder, if there is one.

@@ -33,10 +33,10 @@ impl Program {
         log: &Path,
         scratch: &Scratch,
     ) -> anyhow::Result<Self> {
-        let said = campaign::create(log).with_context(|| format!("writing {}", log.display()))?;
+        let log_file = campaign::create(log).with_context(|| format!("writing {}", log.display()))?;
         let mut command = Command::new(beside(name)?);
         command.args(["--json", "--listen", "127.0.0.1:0"]).args(arguments).process_group(0);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(said);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_file);
         scratch.mark(&mut command);
         // A child inherits the core of the thread that starts it.
         let started = thread::scope(|scope| {
@@ -49,8 +49,8 @@ impl Program {
         let mut program = Self { child, address: String::new() };
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line).with_context(|| format!("reading the output of {name}"))?;
-        let told = serde_json::from_str::<Value>(&line).ok();
-        match told.as_ref().and_then(|told| told["listening"].as_str()) {
+        let message = serde_json::from_str::<Value>(&line).ok();
+        match message.as_ref().and_then(|message| message["listening"].as_str()) {
             Some(address) => address.clone_into(&mut program.address),
             None => bail!("{name} did not start; its messages are in {}", log.display()),
         }

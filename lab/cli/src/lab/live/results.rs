@@ -74,10 +74,10 @@ impl Row {
     fn of(cell: &Cell, runs: &[Run]) -> Option<Self> {
         let results = finished(runs, cell)?.results.clone();
         let silent = Cell { notices: 0, ..cell.clone() };
-        let alone = Cell { policy: "sequential".into(), ..silent.clone() };
-        let [silent, alone] = [silent, alone].map(|other| finished(runs, &other));
+        let sequential = Cell { policy: "sequential".into(), ..silent.clone() };
+        let [silent, sequential] = [silent, sequential].map(|compared_cell| finished(runs, &compared_cell));
         let silent_s = silent.filter(|_| cell.notices > 0).and_then(|run| figure(&run.results, "delay_s"));
-        let alone_s = alone.and_then(|run| figure(&run.results, "makespan_s"));
+        let alone_s = sequential.and_then(|run| figure(&run.results, "makespan_s"));
         let makespan = figure(&results, "makespan_s").filter(|seconds| *seconds > 0.0);
         Some(Self {
             cell: cell.clone(),
@@ -165,18 +165,18 @@ mod tests {
             .zip(figures)
             .map(|(cell, (d, makespan))| run(cell, &[("delay_s", d), ("makespan_s", makespan)]))
             .collect();
-        let all = rows(&cells, &runs);
-        let shown: Vec<_> = all.iter().map(|row| (row.delta_d_s, row.speed_up)).collect();
-        assert_eq!(shown[0], (None, Some(1.0)));
-        assert_eq!(shown[1], (None, Some(2.0)));
-        assert_eq!(shown[2].0, Some(0.5));
-        assert_eq!(shown[3], (Some(1.0), Some(2.5)));
-        let table = table(&all, 8);
+        let all_rows = rows(&cells, &runs);
+        let figures: Vec<_> = all_rows.iter().map(|row| (row.delta_d_s, row.speed_up)).collect();
+        assert_eq!(figures[0], (None, Some(1.0)));
+        assert_eq!(figures[1], (None, Some(2.0)));
+        assert_eq!(figures[2].0, Some(0.5));
+        assert_eq!(figures[3], (Some(1.0), Some(2.5)));
+        let table = table(&all_rows, 8);
         assert!(table.contains("| light | 25 % | fcfs | 2.000 | - | 1.000 | - | 2.50 | 40.0 |"), "{table}");
         // A failed cell gives no row.
         runs[0].failure = Some("2 of 6".into());
-        let all = rows(&cells, &runs);
-        assert_eq!((all.len(), all[0].speed_up), (3, None));
+        let all_rows = rows(&cells, &runs);
+        assert_eq!((all_rows.len(), all_rows[0].speed_up), (3, None));
     }
 
     #[test]

@@ -48,18 +48,18 @@ pub struct Server {
 impl Server {
     /// Starts a server on a free port of loopback, with the keys of the scratch folder, and waits
     /// until it listens.
-    pub fn start(how: &Start<'_>, scratch: &Scratch) -> anyhow::Result<Self> {
+    pub fn start(settings: &Start<'_>, scratch: &Scratch) -> anyhow::Result<Self> {
         let material = scratch.path().join("material");
         if material.exists() {
             fs::remove_dir_all(&material).context("removing an earlier server's material")?;
         }
         DirBuilder::new().mode(0o700).create(&material).context("making a folder for material")?;
-        if let Some(learned) = how.learned {
+        if let Some(learned) = settings.learned {
             fs::copy(learned.join(STATE), material.join(STATE))
                 .with_context(|| format!("reading {}", learned.join(STATE).display()))?;
         }
-        let arguments = how.arguments(scratch, &material)?;
-        let program = Program::start("tacit-server", arguments, how.core, how.log, scratch)?;
+        let arguments = settings.arguments(scratch, &material)?;
+        let program = Program::start("tacit-server", arguments, settings.core, settings.log, scratch)?;
         Ok(Self { program, material })
     }
 
@@ -81,10 +81,10 @@ impl Server {
     pub fn stop(self, learned: Option<&Path>) -> anyhow::Result<()> {
         self.program.stop().context("stopping the server")?;
         if let Some(folder) = learned {
-            let (from, to) = (self.material.join(STATE), folder.join(STATE));
-            campaign::remove(&to)
-                .and_then(|()| fs::copy(&from, &to))
-                .with_context(|| format!("writing {}", to.display()))?;
+            let (source, target) = (self.material.join(STATE), folder.join(STATE));
+            campaign::remove(&target)
+                .and_then(|()| fs::copy(&source, &target))
+                .with_context(|| format!("writing {}", target.display()))?;
         }
         Ok(())
     }
@@ -94,19 +94,26 @@ impl Start<'_> {
     fn arguments(&self, scratch: &Scratch, material: &Path) -> anyhow::Result<Vec<OsString>> {
         let Lowering { backend, seal, .. } = self.lowering;
         let mut arguments: Vec<OsString> = self.models.iter().map(Into::into).collect();
-        let mut say = |words: &[&str]| arguments.extend(words.iter().map(Into::into));
-        say(&["--strict-cores", "--no-warm-up", "--threads", "1", "--stall", "600"]);
+        let mut add_arguments = |words: &[&str]| arguments.extend(words.iter().map(Into::into));
+        add_arguments(&["--strict-cores", "--no-warm-up", "--threads", "1", "--stall", "600"]);
         // Connections are ready before the first request, and some wait long for theirs.
-        say(&["--idle", "86400", "--notice-ttl", "86400", "--max-connections", &self.connections.to_string()]);
-        say(&["--policy", self.policy, "--cores", &self.cores.to_string(), "--backend", backend]);
+        add_arguments(&[
+            "--idle",
+            "86400",
+            "--notice-ttl",
+            "86400",
+            "--max-connections",
+            &self.connections.to_string(),
+        ]);
+        add_arguments(&["--policy", self.policy, "--cores", &self.cores.to_string(), "--backend", backend]);
         // No pool: a recording does not list what is dealt ahead of requests, so the simulator
         // could not repeat the run.
-        say(&["--dealings", &DEALINGS.to_string(), "--pool", "0"]);
+        add_arguments(&["--dealings", &DEALINGS.to_string(), "--pool", "0"]);
         for (key, value) in self.lowering.options()?.iter() {
-            say(&["-O", &format!("{key}={value}")]);
+            add_arguments(&["-O", &format!("{key}={value}")]);
         }
         if Registry::standard().get(backend)?.trust() == Trust::ServerSeesInput {
-            say(&["--allow-clear"]);
+            add_arguments(&["--allow-clear"]);
         }
         arguments.extend(seal.arguments().into_iter().map(Into::into));
         arguments.extend(self.dealer.into_iter().flat_map(Dealer::arguments));

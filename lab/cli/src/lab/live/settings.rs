@@ -81,10 +81,12 @@ impl Settings {
         for policy in &self.policies {
             policy.parse::<PolicySpec>()?;
         }
-        for (what, all) in [("--policies", &self.policies), ("--workloads", &self.workloads), ("--nets", &self.nets)] {
-            ensure!(!all.is_empty(), "{what} is empty: name at least one");
-            let twice = all.iter().enumerate().find(|(i, name)| all[..*i].contains(name));
-            ensure!(twice.is_none(), "{what} names {} twice: name it once", twice.map_or("", |(_, name)| name));
+        for (option, values) in
+            [("--policies", &self.policies), ("--workloads", &self.workloads), ("--nets", &self.nets)]
+        {
+            ensure!(!values.is_empty(), "{option} is empty: name at least one");
+            let twice = values.iter().enumerate().find(|(i, name)| values[..*i].contains(name));
+            ensure!(twice.is_none(), "{option} names {} twice: name it once", twice.map_or("", |(_, name)| name));
         }
         for name in &self.workloads {
             weights(name)?;
@@ -141,10 +143,10 @@ impl Settings {
     }
 
     /// Returns the mean of the networks' figures over the requests of a workload.
-    pub fn mean(&self, workload: &str, of: &[f64]) -> anyhow::Result<f64> {
+    pub fn mean(&self, workload: &str, values: &[f64]) -> anyhow::Result<f64> {
         let counts = by_net(weights(workload)?, self.nets.len());
         let total: u32 = counts.iter().sum();
-        Ok(counts.iter().zip(of).map(|(&count, value)| f64::from(count) * value).sum::<f64>() / f64::from(total))
+        Ok(counts.iter().zip(values).map(|(&count, value)| f64::from(count) * value).sum::<f64>() / f64::from(total))
     }
 
     /// Draws a cell's requests in order of arrival, each from a client of its own; returns the
@@ -163,14 +165,14 @@ impl Settings {
 }
 
 /// Lists the keys whose values differ between the texts of two campaigns.
-pub fn differences(there: &str, here: &str) -> Vec<String> {
-    let (there, here) = (read(there), read(here));
-    let keys: std::collections::BTreeSet<&String> = there.keys().chain(here.keys()).collect();
+pub fn differences(saved: &str, current: &str) -> Vec<String> {
+    let (saved, current) = (read(saved), read(current));
+    let keys: std::collections::BTreeSet<&String> = saved.keys().chain(current.keys()).collect();
     keys.into_iter()
-        .filter(|key| there.get(*key) != here.get(*key))
+        .filter(|key| saved.get(*key) != current.get(*key))
         .map(|key| {
-            let [there, here] = [&there, &here].map(|all| all.get(key).map_or("absent", String::as_str));
-            format!("`{key}` is {there} there and {here} here")
+            let [saved, current] = [&saved, &current].map(|table| table.get(key).map_or("absent", String::as_str));
+            format!("`{key}` is {saved} there and {current} here")
         })
         .collect()
 }
@@ -191,9 +193,9 @@ fn weights(workload: &str) -> anyhow::Result<[u32; 5]> {
 /// Returns the roles' weights by network; the last network takes all remaining roles.
 fn by_net(weights: [u32; 5], nets: usize) -> Vec<u32> {
     let nets = nets.clamp(1, weights.len());
-    let mut mine = weights[..nets].to_vec();
-    mine[nets - 1] += weights[nets..].iter().sum::<u32>();
-    mine
+    let mut net_weights = weights[..nets].to_vec();
+    net_weights[nets - 1] += weights[nets..].iter().sum::<u32>();
+    net_weights
 }
 
 /// Divides `n` in these shares by largest remainders; the first of equal remainders wins.
@@ -203,16 +205,16 @@ fn scale(weights: &[u32], n: usize) -> Vec<u32> {
     let mut counts: Vec<u32> = shares.iter().map(|share| (share / total) as u32).collect();
     let mut order: Vec<usize> = (0..weights.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(shares[i] % total));
-    let left = n - counts.iter().sum::<u32>() as usize;
-    order.into_iter().take(left).for_each(|i| counts[i] += 1);
+    let remaining = n - counts.iter().sum::<u32>() as usize;
+    order.into_iter().take(remaining).for_each(|i| counts[i] += 1);
     counts
 }
 
 /// Returns how many requests of each cell fit the time limit, within [`REQUESTS`]. `request_s` is
 /// the time of one request in every cell, `cell_s` the overhead of all cells.
 pub fn affordable(request_s: f64, cell_s: f64) -> usize {
-    let [least, most] = REQUESTS;
-    (((LIMIT_S - cell_s).max(0.0) / request_s.max(1e-9)) as usize).clamp(least, most)
+    let [min, max] = REQUESTS;
+    (((LIMIT_S - cell_s).max(0.0) / request_s.max(1e-9)) as usize).clamp(min, max)
 }
 
 /// Parses a share in percent.
@@ -269,7 +271,7 @@ mod tests {
         }
         let (plain, announced) = (draw(&cells[0]), draw(&cells[4]));
         assert_eq!((cells[0].notices, cells[4].notices), (0, 25));
-        let bare = |all: &[Arrival]| all.iter().map(|a| (a.at, a.model, a.client)).collect::<Vec<_>>();
+        let bare = |arrivals: &[Arrival]| arrivals.iter().map(|a| (a.at, a.model, a.client)).collect::<Vec<_>>();
         assert_eq!(bare(&plain), bare(&announced));
         assert!(plain.iter().all(|a| a.lead.is_none()));
         assert!(announced.iter().any(|a| a.lead.is_some()));
@@ -278,13 +280,13 @@ mod tests {
 
     #[test]
     fn a_campaign_is_known_by_its_text() {
-        let one = settings().to_toml().unwrap();
-        assert!(one.contains("policies = [\"sequential\",\"fcfs\""), "{one}");
-        assert!(one.contains("requests = \"by time\""), "{one}");
-        let other = Settings { requests: Some(60), seed: 2, ..settings() }.to_toml().unwrap();
-        assert_eq!(differences(&one, &one), Vec::<String>::new());
+        let saved = settings().to_toml().unwrap();
+        assert!(saved.contains("policies = [\"sequential\",\"fcfs\""), "{saved}");
+        assert!(saved.contains("requests = \"by time\""), "{saved}");
+        let changed = Settings { requests: Some(60), seed: 2, ..settings() }.to_toml().unwrap();
+        assert_eq!(differences(&saved, &saved), Vec::<String>::new());
         let differing = ["`requests` is \"by time\" there and 60 here", "`seed` is 1 there and 2 here"];
-        assert_eq!(differences(&one, &other), differing);
+        assert_eq!(differences(&saved, &changed), differing);
     }
 
     #[test]

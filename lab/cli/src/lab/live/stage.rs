@@ -99,7 +99,7 @@ impl Stage<'_> {
             }
             false => None,
         };
-        let how = Start {
+        let start = Start {
             models: self.models,
             lowering: self.lowering,
             policy,
@@ -111,12 +111,12 @@ impl Stage<'_> {
             dealer: dealer.as_ref(),
             log: &self.log_file(log, "server"),
         };
-        Ok(Parties { server: Server::start(&how, self.scratch)?, dealer })
+        Ok(Parties { server: Server::start(&start, self.scratch)?, dealer })
     }
 
     /// Returns the file for the messages of the program `who`.
-    fn log_file(&self, log: &str, who: &str) -> PathBuf {
-        self.dir.join("logs").join(format!("{log}.{who}.err"))
+    fn log_file(&self, log: &str, party: &str) -> PathBuf {
+        self.dir.join("logs").join(format!("{log}.{party}.err"))
     }
 
     /// Runs `work` in a thread on the clients' core.
@@ -139,24 +139,24 @@ impl Stage<'_> {
         let Some(ready) = ready else { return Ok(None) };
         let mut tree = uses_of(server.pid()).context("the server")?;
         let mut dealers = dealer.as_ref().map(|dealer| uses_of(dealer.pid()).context("the dealer")).transpose()?;
-        let (cpu_s, over) = (process_cpu_s(), AtomicBool::new(false));
+        let (cpu_s, is_over) = (process_cpu_s(), AtomicBool::new(false));
         // Leave time to start the threads before the first request.
         let start = Instant::now() + Duration::from_millis(300);
-        let (told, watched) = thread::scope(|scope| {
-            let watching = scope.spawn(|| watch(&interface, start, &over));
-            let told = self.as_client(|| match in_turn {
+        let (reports, watched) = thread::scope(|scope| {
+            let watching = scope.spawn(|| watch(&interface, start, &is_over));
+            let reports = self.as_client(|| match in_turn {
                 true => clients::one_by_one(ready, start, stop, self.done),
                 false => clients::drive(ready, start, stop, self.done),
             });
-            over.store(true, Ordering::Release);
-            (told, watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            is_over.store(true, Ordering::Release);
+            (reports, watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
         if stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let (told, watched) = (told?, watched.context("watching the server")?);
+        let (reports, watched) = (reports?, watched.context("watching the server")?);
         let (server, dealer) = (tree.sample(true), dealers.as_mut().map(|tree| tree.sample(true)));
-        Ok(Some(Played { told, watched, server, dealer, clients_cpu_s: process_cpu_s() - cpu_s }))
+        Ok(Some(Played { told: reports, watched, server, dealer, clients_cpu_s: process_cpu_s() - cpu_s }))
     }
 
     /// Measures the costs of the networks alone, and keeps the server's learned profile in
@@ -166,7 +166,7 @@ impl Stage<'_> {
         let clients = self.make_keys(runs.len())?;
         let parties = self.start("fcfs", runs.len(), None, "alone")?;
         let Some(played) = self.play(&parties, &runs, true)? else { return Ok(None) };
-        if let Some(failure) = played.told.iter().find_map(|told| told.failure.as_ref()) {
+        if let Some(failure) = played.told.iter().find_map(|report| report.failure.as_ref()) {
             return Err(anyhow!("{failure}").context("measuring the networks alone"));
         }
         campaign::own_folder(learned)?;
@@ -180,7 +180,7 @@ impl Stage<'_> {
     /// # Errors
     /// A file cannot be written. A failure of server or clients gives a failed run instead.
     pub fn cell(&self, cell: &Cell, stem: &str, profile: &Profile, learned: &Path) -> anyhow::Result<Option<Run>> {
-        let began = Instant::now();
+        let began_at = Instant::now();
         let mut run = Run { cell: cell.labels(), ..Run::default() };
         match self.measure(cell, stem, profile, learned) {
             Ok(None) => return Ok(None),
@@ -189,7 +189,7 @@ impl Stage<'_> {
             Err(_) if self.stop.load(Ordering::Relaxed) => return Ok(None),
             Err(error) => {
                 run.failure = Some(format!("{error:#}"));
-                run.duration_s = began.elapsed().as_secs_f64();
+                run.duration_s = began_at.elapsed().as_secs_f64();
             }
         }
         Ok(Some(run))
@@ -210,8 +210,8 @@ impl Stage<'_> {
         parties.server.stop(None)?;
         let inputs = inputs(&arrivals, &clients, &played);
         // D is the mean over the known jobs, so a missing job would falsify it silently.
-        let mut all = played.told.iter().zip(&inputs);
-        if let Some(lost) = all.position(|(told, input)| told.failure.is_none() && input.on.is_none()) {
+        let mut pairs = played.told.iter().zip(&inputs);
+        if let Some(lost) = pairs.position(|(report, input)| report.failure.is_none() && input.on.is_none()) {
             anyhow::bail!("the server answered request {lost}, and its status has no online job of this request");
         }
         let recording = Recording {
@@ -245,10 +245,10 @@ impl Stage<'_> {
             ("slots.throughput_per_s".into(), on_slots.throughput),
         ]);
         run.results = figures.into_iter().filter(|(_, value)| value.is_finite()).collect();
-        let failures: Vec<&String> = played.told.iter().filter_map(|told| told.failure.as_ref()).collect();
+        let failures: Vec<&String> = played.told.iter().filter_map(|report| report.failure.as_ref()).collect();
         run.failure = failures.first().map(|first| {
-            let (failed, all) = (failures.len(), played.told.len());
-            format!("{failed} of {all} requests were not answered; the first because of: {first}")
+            let (failed, total) = (failures.len(), played.told.len());
+            format!("{failed} of {total} requests were not answered; the first because of: {first}")
         });
         let (scenario, simulated) = &simulated;
         let on_slots = format!("simulated on {} slots", self.settings.slots);
@@ -262,9 +262,9 @@ impl Stage<'_> {
     }
 
     /// Returns a run as JSON, with `what` beside the name of the policy.
-    fn timeline(&self, scenario: &Scenario, run: &tacit_sim::Run, what: &str) -> serde_json::Result<Value> {
+    fn timeline(&self, scenario: &Scenario, run: &tacit_sim::Run, name: &str) -> serde_json::Result<Value> {
         let mut file = RunFile::of(scenario, self.settings.seed, run);
-        file.policy = format!("{}, {what}", file.policy);
+        file.policy = format!("{}, {name}", file.policy);
         serde_json::to_value(file)
     }
 
@@ -288,8 +288,8 @@ impl Stage<'_> {
         let folder = self.dir.join(folder);
         campaign::own_folder(&folder)?;
         let path = folder.join(format!("{stem}.json"));
-        let written = campaign::remove(&path).and_then(|()| fs::write(&path, value.to_string()));
-        written.with_context(|| format!("writing {}", path.display()))
+        let result = campaign::remove(&path).and_then(|()| fs::write(&path, value.to_string()));
+        result.with_context(|| format!("writing {}", path.display()))
     }
 }
 
@@ -331,7 +331,7 @@ fn figures(recording: &Recording, played: &Played, summary: &Summary) -> BTreeMa
     ]
     .map(|(key, value)| (key.to_owned(), value))
     .into();
-    let dealer = played.dealer.iter().map(|used| ("dealer.core_use".to_owned(), per_second(cpu_s(used), makespan)));
+    let dealer = played.dealer.iter().map(|sample| ("dealer.core_use".to_owned(), per_second(cpu_s(sample), makespan)));
     figures.extend(dealer);
     for model in &last.models {
         figures.insert(format!("net.{}.answered", model.name), model.done as f64);
@@ -347,6 +347,6 @@ fn per_second(amount: f64, makespan: f64) -> f64 {
 }
 
 /// Returns the processor seconds of a party.
-fn cpu_s(used: &PartySample) -> f64 {
-    used.user_s + used.system_s
+fn cpu_s(sample: &PartySample) -> f64 {
+    sample.user_s + sample.system_s
 }

@@ -53,19 +53,20 @@ impl Watched {
             self.zero_s = status.uptime_s - f64::midpoint(asked_s, answered_s);
         }
         self.last_ran = status.jobs.iter().any(|job| job.ended_s.is_none());
-        let ended = status.jobs.iter().filter(|job| job.ended_s.is_some());
-        self.jobs.extend(ended.map(|job| (job.id, job.clone())));
+        let ended_jobs = status.jobs.iter().filter(|job| job.ended_s.is_some());
+        self.jobs.extend(ended_jobs.map(|job| (job.id, job.clone())));
         self.last = status;
     }
 
     /// Returns each client's jobs by its fingerprint; of each phase, the last that succeeded.
     pub fn phases(&self) -> BTreeMap<&str, Phases> {
-        let mut found: BTreeMap<&str, Phases> = BTreeMap::new();
+        let mut phases_by_client: BTreeMap<&str, Phases> = BTreeMap::new();
         for job in self.jobs.values().filter(|job| job.outcome.as_deref() == Some("done")) {
             let Some(ended_s) = job.ended_s else { continue };
             let times = [job.known_s, job.queued_s, job.started_s, ended_s];
-            let [known, queued, from, to] = times.map(|at| at - self.zero_s);
-            let (phases, done) = (found.entry(&job.client).or_default(), Some(RecordedJob { queued, from, to }));
+            let [known, queued, from, to] = times.map(|time| time - self.zero_s);
+            let (phases, done) =
+                (phases_by_client.entry(&job.client).or_default(), Some(RecordedJob { queued, from, to }));
             if matches!(job.phase.as_str(), "offline" | "online") {
                 phases.known.get_or_insert(known);
             }
@@ -75,7 +76,7 @@ impl Watched {
                 _ => {}
             }
         }
-        found
+        phases_by_client
     }
 }
 
@@ -83,10 +84,10 @@ impl Watched {
 ///
 /// # Errors
 /// The server does not answer, or a job still runs long after the last answer.
-pub fn watch(interface: &Control, start: Instant, over: &AtomicBool) -> anyhow::Result<Watched> {
+pub fn watch(interface: &Control, start: Instant, is_over: &AtomicBool) -> anyhow::Result<Watched> {
     let (mut watched, mut over_since) = (Watched::nothing(), None);
     loop {
-        if over.load(Ordering::Acquire) {
+        if is_over.load(Ordering::Acquire) {
             over_since.get_or_insert_with(Instant::now);
         }
         let asked_s = seconds(start);
@@ -103,7 +104,7 @@ pub fn watch(interface: &Control, start: Instant, over: &AtomicBool) -> anyhow::
             continue;
         }
         let until = Instant::now() + EVERY;
-        while Instant::now() < until && !over.load(Ordering::Acquire) {
+        while Instant::now() < until && !is_over.load(Ordering::Acquire) {
             thread::sleep(POLL_INTERVAL);
         }
     }

@@ -32,13 +32,13 @@ pub struct Approach {
 impl Approach {
     /// Returns the named approaches, or all.
     pub fn chosen(names: &[String]) -> anyhow::Result<Vec<Self>> {
-        let all = KNOWN.map(|(name, backend, options)| Self { name, backend, options });
+        let known = KNOWN.map(|(name, backend, options)| Self { name, backend, options });
         if names.is_empty() {
-            return Ok(all.to_vec());
+            return Ok(known.to_vec());
         }
-        let chosen = names.iter().map(|name| match all.iter().find(|approach| approach.name == name) {
+        let chosen = names.iter().map(|name| match known.iter().find(|approach| approach.name == name) {
             Some(approach) => Ok(*approach),
-            None => bail!("no approach {name:?}; there are {}", all.map(|approach| approach.name).join(", ")),
+            None => bail!("no approach {name:?}; there are {}", known.map(|approach| approach.name).join(", ")),
         });
         chosen.collect()
     }
@@ -111,8 +111,8 @@ mod tests {
 
     #[test]
     fn approaches_are_known_by_name_and_their_back_ends_exist() {
-        let all = Approach::chosen(&[]).unwrap();
-        for approach in &all {
+        let approaches = Approach::chosen(&[]).unwrap();
+        for approach in &approaches {
             assert_eq!(approach.trust().is_none(), approach.name == LOCAL, "{approach:?}");
             let commands = approach.commands("net");
             assert_eq!(commands.dealer.is_some(), approach.trust() == Some(Trust::Dealer), "{approach:?}");
@@ -120,7 +120,7 @@ mod tests {
         let error = Approach::chosen(&["sci".into()]).unwrap_err().to_string();
         assert!(error.contains("sci-he-12"), "{error}");
         assert!(error.contains("local"), "{error}");
-        let named = Approach::chosen(&["cheetah-12".into()]).unwrap()[0].commands("net");
-        assert!(named.server.unwrap().contains("net+cheetah-12.tacit"));
+        let commands = Approach::chosen(&["cheetah-12".into()]).unwrap()[0].commands("net");
+        assert!(commands.server.unwrap().contains("net+cheetah-12.tacit"));
     }
 }

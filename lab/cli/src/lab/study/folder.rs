@@ -37,15 +37,15 @@ pub fn offers(dir: Option<&Path>, nets: &[Net], approaches: &[Approach]) -> anyh
     let source = json!({"version": env!("CARGO_PKG_VERSION"), "nets": sources, "approaches": names});
     let path = folder.join(OFFERS);
     match fs::read(&path) {
-        Ok(there) => {
-            let there: Value = serde_json::from_slice(&there).with_context(|| path.display().to_string())?;
-            if there["of"] != source {
+        Ok(saved) => {
+            let saved: Value = serde_json::from_slice(&saved).with_context(|| path.display().to_string())?;
+            if saved["of"] != source {
                 bail!(
                     "{} has other networks or approaches, or was made by another version; choose another folder with -o",
                     folder.display()
                 );
             }
-            return Ok(serde_json::from_value(there["offers"].clone())?);
+            return Ok(serde_json::from_value(saved["offers"].clone())?);
         }
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
         Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
@@ -58,11 +58,13 @@ pub fn offers(dir: Option<&Path>, nets: &[Net], approaches: &[Approach]) -> anyh
 
 /// Compares the networks and inputs that two studies have in common; runs with different ones
 /// cannot be taken over. The identity that every import draws may differ.
-pub fn same_inputs(dir: &Path, from: &Path) -> anyhow::Result<()> {
-    let [ours, theirs] = [dir, from].map(|folder| folder.join("inputs"));
-    for entry in fs::read_dir(&theirs).with_context(|| reading(&theirs))? {
-        let their = entry.with_context(|| reading(&theirs))?.path();
-        let Some(our) = their.file_name().map(|name| ours.join(name)).filter(|our| our.exists()) else { continue };
+pub fn same_inputs(dir: &Path, source_dir: &Path) -> anyhow::Result<()> {
+    let [own_inputs, source_inputs] = [dir, source_dir].map(|folder| folder.join("inputs"));
+    for entry in fs::read_dir(&source_inputs).with_context(|| reading(&source_inputs))? {
+        let their = entry.with_context(|| reading(&source_inputs))?.path();
+        let Some(our) = their.file_name().map(|name| own_inputs.join(name)).filter(|our| our.exists()) else {
+            continue;
+        };
         let same = match their.extension().and_then(|e| e.to_str()) {
             Some("tacit") => {
                 let seal = SealArgs::default();
@@ -95,12 +97,12 @@ pub fn write(path: &Path, value: &Value) -> anyhow::Result<()> {
     let part = path.with_extension("part");
     campaign::remove(&part).with_context(|| format!("writing {}", path.display()))?;
     let bytes = serde_json::to_vec_pretty(value)?;
-    let written = File::create_new(&part).and_then(|mut file| {
+    let result = File::create_new(&part).and_then(|mut file| {
         file.write_all(&bytes)?;
         file.sync_all()?;
         fs::rename(&part, path)
     });
-    written.with_context(|| format!("writing {}", path.display()))
+    result.with_context(|| format!("writing {}", path.display()))
 }
 
 fn make(folder: Option<&Path>, nets: &[Net], approaches: &[Approach]) -> anyhow::Result<Vec<Offered>> {
@@ -120,7 +122,7 @@ fn make(folder: Option<&Path>, nets: &[Net], approaches: &[Approach]) -> anyhow:
         for approach in approaches {
             let (costs, refused) = match lower(folder, net, approach, &model, &lowering)? {
                 Ok(costs) => (costs, None),
-                Err(why) => (None, Some(why)),
+                Err(reason) => (None, Some(reason)),
             };
             offers.push(Offered { net: net.name.clone(), approach: approach.name.into(), costs, refused });
         }
@@ -142,9 +144,9 @@ fn lower(
     }
     let (registry, options) = (Registry::standard(), approach.options());
     let backend = registry.get(approach.backend)?;
-    let (watch, shown) = print::watch();
+    let (watch, progress_bar) = print::watch();
     let lowered = backend.lower_watched(model, &options, &watch);
-    shown.finish_and_clear();
+    progress_bar.finish_and_clear();
     let lowered = match lowered {
         Ok(lowered) => lowered,
         Err(error) => return Ok(Err(error.to_string())),

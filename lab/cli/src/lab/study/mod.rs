@@ -132,7 +132,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         study.left_out().iter().for_each(|text| print::note(text));
         return Ok(());
     };
-    args.from.iter().try_for_each(|from| folder::same_inputs(dir, from))?;
+    args.from.iter().try_for_each(|source_dir| folder::same_inputs(dir, source_dir))?;
     folder::write(&dir.join("study.json"), &study.json(&main)?)?;
     study.left_out().iter().for_each(|text| print::note(text));
     let stop = stopping()?;
@@ -141,7 +141,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     print::note("the sender is held to a pace on the fastest link");
     let folder = dir.join(PACING);
     campaign::own_folder(&folder)?;
-    let paced = args.from.iter().map(|from| from.join(PACING)).filter(|from| campaign::is_there(from));
+    let paced =
+        args.from.iter().map(|source_dir| source_dir.join(PACING)).filter(|source_dir| campaign::is_there(source_dir));
     carry_out(&pacing, &folder, &paced.collect::<Vec<_>>(), args.json, &stop)
 }
 
@@ -149,7 +150,7 @@ fn nets(args: &Args) -> anyhow::Result<Vec<Net>> {
     let names: Vec<&str> = match (&args.nets[..], args.quick) {
         ([], true) => vec!["digits"],
         ([], false) => vec!["squeezenet", "resnet50"],
-        (named, _) => named.iter().map(String::as_str).collect(),
+        (names, _) => names.iter().map(String::as_str).collect(),
     };
     names.iter().map(|name| if *name == "squeezenet" { Ok(Net::squeezenet()) } else { Net::named(name) }).collect()
 }
@@ -159,7 +160,7 @@ impl Study<'_> {
         match (&self.args.links[..], self.args.quick) {
             ([], true) => QUICK_LINKS.map(link).into(),
             ([], false) => LINKS.into_iter().chain([WAN]).map(link).collect(),
-            (given, _) => given.iter().map(|name| link(name)).collect(),
+            (names, _) => names.iter().map(|name| link(name)).collect(),
         }
     }
 
@@ -204,16 +205,16 @@ impl Study<'_> {
     /// The experiment with a paced sender: the first network on the fastest emulated link.
     fn pacing(&self) -> anyhow::Result<Option<ExperimentSpec>> {
         let mut spec = self.main()?;
-        let wanted = PACED.map(|alike| {
+        let wanted_rows = PACED.map(|alike| {
             let names = alike.map(|approach| format!("{}+{approach}", self.nets[0]));
             names.into_iter().find(|name| spec.workloads.iter().any(|workload| workload.name == *name))
         });
-        spec.workloads.retain(|workload| wanted.iter().flatten().any(|name| *name == workload.name));
+        spec.workloads.retain(|workload| wanted_rows.iter().flatten().any(|name| *name == workload.name));
         let links = Experiment::new(self.main()?)?;
         let rates = links.links().iter().map(|link| link.spec.as_ref().map(|_| predict::link(link).up_bits));
         let real = rates.enumerate().filter_map(|(place, rate)| Some((place, rate?)));
         // The first of equally fast links.
-        let fastest = real.reduce(|best, other| if other.1 > best.1 { other } else { best });
+        let fastest = real.reduce(|best, candidate| if candidate.1 > best.1 { candidate } else { best });
         let (false, Some((place, _))) = (spec.workloads.is_empty(), fastest) else { return Ok(None) };
         spec.links = vec![spec.links.swap_remove(place)];
         spec.name = format!("{NAME}-{PACING}");
@@ -229,7 +230,7 @@ impl Study<'_> {
     /// Lists the cells that do not run, and why.
     fn left_out(&self) -> Vec<String> {
         let texts = self.offered.iter().filter_map(|o| match (&o.refused, &o.costs) {
-            (Some(why), _) => Some(format!("{} on {}: refused: {why}", o.net, o.approach)),
+            (Some(reason), _) => Some(format!("{} on {}: refused: {reason}", o.net, o.approach)),
             (None, Some(costs)) if !self.is_planned(o) => {
                 Some(format!("{} on {}: {}", o.net, o.approach, predict::unplanned(costs)))
             }
@@ -241,7 +242,7 @@ impl Study<'_> {
     /// Whether the planner has a figure for a lowering.
     fn is_planned(&self, o: &Offered) -> bool {
         let predicted = self.predicted("this", &o.net, predict::endless(0.0));
-        predicted.is_ok_and(|all| all.contains_key(o.approach.as_str()))
+        predicted.is_ok_and(|predictions| predictions.contains_key(o.approach.as_str()))
     }
 
     /// Predicts the approaches for a network on a device over a link.
@@ -255,13 +256,13 @@ impl Study<'_> {
         let (profile, mode) = DeviceProfile::load_with_mode(&self.args.device)?;
         let coefficients = Coefficients::from(profile.mode(mode)?);
         let (mut cells, mut boards) = (Vec::new(), Vec::new());
-        for (at, link) in experiment.links().iter().enumerate() {
+        for (index, link) in experiment.links().iter().enumerate() {
             for net in &self.nets {
                 for (name, predicted) in self.predicted("this", net, predict::link(link))? {
                     let workload = format!("{net}+{name}");
                     let place = experiment.workloads().iter().position(|w| w.name == workload);
                     let place = place.context("every approach that is planned has a workload")?;
-                    let cell = plan::Cell { link: at, transport: 0, workload: place, pace: 0 };
+                    let cell = plan::Cell { link: index, transport: 0, workload: place, pace: 0 };
                     cells.push(json!({
                         "net": net, "approach": name, "link": link.name,
                         "repetitions": plan::repetitions(experiment, cell),

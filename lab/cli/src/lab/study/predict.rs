@@ -65,11 +65,11 @@ fn single_core(name: &str) -> Result<Device, tacit_plan::PlanError> {
 /// Returns what an approach offers for a network; none if its costs are unknown.
 fn offer(approach: &Approach, net: &str, offered: &[Offered]) -> Option<Offer> {
     let mut of_net = offered.iter().filter(|o| o.net == net);
-    let (backend, wanted) = match approach.name {
+    let (backend, wanted_options) = match approach.name {
         LOCAL => (LOCAL, "clear"),
         name => (approach.backend, name),
     };
-    let costs = of_net.clone().find(|o| o.approach == wanted).and_then(|o| o.costs);
+    let costs = of_net.clone().find(|o| o.approach == wanted_options).and_then(|o| o.costs);
     let costs = match approach.name {
         // Any lowering declares the float network's multiplications.
         LOCAL => costs.or_else(|| of_net.find_map(|o| o.costs)),
@@ -90,8 +90,8 @@ pub fn estimate(workload: &mut WorkloadSpec, endless: &Prediction, waiting: &Pre
 }
 
 /// Sums a figure over the phases.
-fn sum(p: &Prediction, of: fn(&tacit_plan::predict::Predicted) -> f64) -> f64 {
-    of(&p.setup) + of(&p.offline) + of(&p.online)
+fn sum(p: &Prediction, figure: fn(&tacit_plan::predict::Predicted) -> f64) -> f64 {
+    figure(&p.setup) + figure(&p.offline) + figure(&p.online)
 }
 
 /// Returns a link on which only round trips take time.
@@ -126,7 +126,7 @@ pub fn unplanned(costs: &Costs) -> String {
 }
 
 /// Sums a count over the phases and both parties.
-fn work(costs: &Costs, of: fn(&tacit_backends::Work) -> u64) -> u64 {
-    let parties = [&costs.setup, &costs.offline, &costs.online].map(|p| of(&p.client.work) + of(&p.server.work));
+fn work(costs: &Costs, count: fn(&tacit_backends::Work) -> u64) -> u64 {
+    let parties = [&costs.setup, &costs.offline, &costs.online].map(|p| count(&p.client.work) + count(&p.server.work));
     parties.iter().sum()
 }
