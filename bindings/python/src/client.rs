@@ -71,7 +71,7 @@ impl Client {
             py,
             || self.closer.close(),
             move |_| tell_steps(shared_progress.as_deref(), tell),
-            move || worked(&inner, &closer, progress, work),
+            move || run_on_connection(&inner, &closer, progress, work),
         )
     }
 
@@ -95,7 +95,7 @@ fn tell_steps(progress: Option<&Progress>, tell: Option<&Bound<'_, PyAny>>) -> P
 }
 
 /// Works on a connection; closes it after an error that leaves the parties out of step.
-fn worked<T>(
+fn run_on_connection<T>(
     inner: &Mutex<Option<Inner>>,
     closer: &Closer,
     progress: Option<Arc<Progress>>,
@@ -220,7 +220,7 @@ impl Client {
     /// Makes and stores material for so many inputs as one; its facts as JSON.
     fn prepare(&self, py: Python<'_>, batch: usize, progress: Option<&Bound<'_, PyAny>>) -> PyResult<String> {
         let material = self.telling(py, progress, move |client| client.prepare_batch(batch))?;
-        Ok(prepared(&material).to_string())
+        Ok(prepared_json(&material).to_string())
     }
 
     /// Begins a call for so many inputs, of which as many are run as one as the server grants, `max_batch` at
@@ -303,7 +303,7 @@ impl Client {
         let [values, revealed] = [|a: &Answer| a.values.clone(), |a: &Answer| a.revealed.clone()]
             .map(|field| PyArray2::from_vec2(py, &answers.iter().map(field).collect::<Vec<_>>()).map_err(to_python));
         // Each answer of a run carries the costs of the whole run.
-        let cost = answers.first().map(costs).unwrap_or_default();
+        let cost = answers.first().map(costs_json).unwrap_or_default();
         Ok((values?, revealed?, cost.to_string()))
     }
 
@@ -355,11 +355,11 @@ impl Notice {
 
     fn take(&self) -> PyResult<Noticed> {
         let noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner).take();
-        noticed.ok_or_else(used)
+        noticed.ok_or_else(used_notice)
     }
 }
 
-fn used() -> PyErr {
+fn used_notice() -> PyErr {
     TacitError::new_err("this notice was used or withdrawn already")
 }
 
@@ -394,7 +394,7 @@ impl Notice {
                 let text = "this notice has a connection, which waits for its turn by itself";
                 return Err(TacitError::new_err(text));
             }
-            None => return Err(used()),
+            None => return Err(used_notice()),
         };
         let standing = brief(py, move || notices.wait_for_turn(name, within).map_err(to_python))?;
         Ok(standing.ok_or_else(|| TacitError::new_err(UNKNOWN_INPUT_MESSAGE))?.turn)
@@ -469,7 +469,7 @@ fn phase(report: &PhaseReport) -> Value {
     json!({ "client": report.client, "server": report.server })
 }
 
-fn prepared(material: &Prepared) -> Value {
+fn prepared_json(material: &Prepared) -> Value {
     json!({
         "id": material.id.to_string(),
         "offline": phase(&material.offline),
@@ -477,11 +477,11 @@ fn prepared(material: &Prepared) -> Value {
     })
 }
 
-fn costs(answer: &Answer) -> Value {
+fn costs_json(answer: &Answer) -> Value {
     json!({
         "online": phase(&answer.online),
         "setup": answer.setup.as_ref().map(phase),
-        "prepared": answer.prepared.as_ref().map(prepared),
+        "prepared": answer.prepared.as_ref().map(prepared_json),
         "inputs": answer.part.inputs,
     })
 }

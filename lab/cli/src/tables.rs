@@ -133,7 +133,7 @@ struct Line {
 
 impl Line {
     /// Converts the keys of a strategy; takes the paper's size from `network`.
-    fn of(choice: &KeySetChoice, network: Option<&Network>) -> Self {
+    fn for_choice(choice: &KeySetChoice, network: Option<&Network>) -> Self {
         let place = STRATEGIES.iter().position(|name| *name == choice.name);
         Self {
             strategy: choice.name.clone(),
@@ -286,7 +286,7 @@ fn on_ours(file: &Path, options: &str, seal: &SealArgs) -> anyhow::Result<OnOurs
         file: file.display().to_string(),
         parameters: format!("{}, ring degree 2^{}", found_design.parameters.0, found_design.parameters.1),
         chosen: found_design.choices[found_design.chosen].options.clone(),
-        lines: found_design.choices.iter().map(|choice| Line::of(choice, network_of_file)).collect(),
+        lines: found_design.choices.iter().map(|choice| Line::for_choice(choice, network_of_file)).collect(),
     })
 }
 

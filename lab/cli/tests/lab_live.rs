@@ -56,7 +56,7 @@ fn number(value: &Value) -> f64 {
 }
 
 /// When the requests came, in their order, as a run of a timeline has it.
-fn arrived(run: &Value) -> Vec<f64> {
+fn read_arrivals(run: &Value) -> Vec<f64> {
     let mut inputs: Vec<&Value> = run["inputs"].as_array().unwrap().iter().collect();
     inputs.sort_by_key(|input| input["request"].as_u64());
     inputs.into_iter().map(|input| number(&input["arrived"])).collect()
@@ -85,7 +85,7 @@ fn check(dir: &Path, i: usize, run: &Value) -> Value {
         (12, Some(2), Some(8))
     );
     for simulated in [simulated, slots] {
-        let arrival_times = arrived(simulated);
+        let arrival_times = read_arrivals(simulated);
         assert!(arrival_times.iter().zip(&planned).all(|(a, b)| (a - b).abs() < 1e-6), "{arrival_times:?} {planned:?}");
         assert!(arrival_times.len() == 6, "{arrival_times:?} {planned:?}");
         assert!(simulated["policy"].as_str().unwrap().contains("simulated"));

@@ -89,7 +89,7 @@ impl Workload {
         }
     }
 
-    /// Checks that a number is 1 to `most`.
+    /// Checks that a number is 1 to `max`.
     fn check_within(&self, name: &str, value: u64, max: u64) -> Result<(), LabError> {
         let detail = format!("{name} must be 1 to {max}, not {value}");
         if (1..=max).contains(&value) { Ok(()) } else { Err(LabError::spec(self.name(), detail)) }
@@ -234,7 +234,7 @@ fn seconds(time: TimeVal) -> f64 {
     time.tv_sec() as f64 + time.tv_usec() as f64 * 1e-6
 }
 
-fn failed(step: &str) -> impl Fn(io::Error) -> LabError + '_ {
+fn step_error(step: &str) -> impl Fn(io::Error) -> LabError + '_ {
     move |e| LabError::Net(NetError::from_io(step, &e))
 }
 
@@ -253,14 +253,14 @@ pub fn run_client(
     let mut transport = prepare(transport, options)?;
     let work = Work::new("client", workload, seed);
     let request_sent = transport.write_all(&workload.encode(seed)).and_then(|()| transport.flush());
-    request_sent.map_err(failed("asking for a workload"))?;
+    request_sent.map_err(step_error("asking for a workload"))?;
     let mut ready = [0u8];
-    transport.read_exact(&mut ready).map_err(failed("waiting for the server to be ready"))?;
+    transport.read_exact(&mut ready).map_err(step_error("waiting for the server to be ready"))?;
     if ready != [1] {
         let detail = "the server's answer is not `ready`: bytes arrived changed, or it is no tacit workload";
         return Err(LabError::Failed { step: workload.name().into(), detail: detail.into() });
     }
-    work.measured(transport, options)
+    work.measure(transport, options)
 }
 
 /// Runs the workload that the client at the other end of `transport` requests.
@@ -270,16 +270,16 @@ pub fn run_client(
 pub fn run_server(transport: Box<dyn Transport>, options: Options<'_>) -> Result<Outcome, LabError> {
     let mut transport = prepare(transport, options)?;
     let mut request = [0u8; REQUEST];
-    transport.read_exact(&mut request).map_err(failed("waiting for a request"))?;
+    transport.read_exact(&mut request).map_err(step_error("waiting for a request"))?;
     let (workload, seed) = Workload::decode(&request)?;
     let work = Work::new("server", workload, seed);
     let answered = transport.write_all(&[1]).and_then(|()| transport.flush());
-    answered.map_err(failed("saying that all is ready"))?;
-    work.measured(transport, options)
+    answered.map_err(step_error("saying that all is ready"))?;
+    work.measure(transport, options)
 }
 
 fn prepare(mut transport: Box<dyn Transport>, options: Options<'_>) -> Result<Box<dyn Transport>, LabError> {
-    transport.set_stall_timeout(options.stall).map_err(failed("setting the stall timeout"))?;
+    transport.set_stall_timeout(options.stall).map_err(step_error("setting the stall timeout"))?;
     Ok(match options.pace {
         Some(rate) => Box::new(PacedTransport::new(transport, rate)),
         None => transport,
@@ -353,7 +353,7 @@ impl Work {
         Self { party, workload, load }
     }
 
-    fn measured(mut self, mut transport: Box<dyn Transport>, options: Options<'_>) -> Result<Outcome, LabError> {
+    fn measure(mut self, mut transport: Box<dyn Transport>, options: Options<'_>) -> Result<Outcome, LabError> {
         // A failed mark is a loss of the record, which the sampler's side notices, and no reason to
         // stop.
         let _ = options.marks.map(|marks| marks.begin("run"));
@@ -411,8 +411,8 @@ fn ping(transport: &mut dyn Transport, messages: u64, message: &[u8]) -> Result<
     for _ in 0..messages {
         let start = Instant::now();
         let sent = transport.write_all(message).and_then(|()| transport.flush());
-        sent.map_err(failed("sending a message"))?;
-        transport.read_exact(&mut echo).map_err(failed("waiting for the echo"))?;
+        sent.map_err(step_error("sending a message"))?;
+        transport.read_exact(&mut echo).map_err(step_error("waiting for the echo"))?;
         times.push(start.elapsed().as_secs_f64());
         check.compare(&echo, message);
     }
@@ -422,9 +422,9 @@ fn ping(transport: &mut dyn Transport, messages: u64, message: &[u8]) -> Result<
 
 fn pong(transport: &mut dyn Transport, messages: u64, message: &mut [u8]) -> Result<(), LabError> {
     for _ in 0..messages {
-        transport.read_exact(message).map_err(failed("waiting for a message"))?;
+        transport.read_exact(message).map_err(step_error("waiting for a message"))?;
         let sent = transport.write_all(message).and_then(|()| transport.flush());
-        sent.map_err(failed("sending the echo"))?;
+        sent.map_err(step_error("sending the echo"))?;
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use tacit_net::link::{LinkSpec, LinkSpecText};
 
 const INNER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2)];
 
-/// Two ends with each other's keys; the second believes the first to have `shown`, where that is given.
+/// Two ends with each other's keys; the second takes `peer_key`, if there is one, for the key of the first.
 fn pair(peer_key: Option<[u8; 32]>) -> [Core; 2] {
     let keys = [SecretKey::random().unwrap(), SecretKey::random().unwrap()];
     let outer: IpAddr = "198.18.0.1".parse().unwrap();

@@ -25,9 +25,9 @@ use std::io::Write;
 /// # Errors
 /// [`MeterError::io`] if the writer fails.
 pub fn to_csv(record: &Record, mut output: impl Write) -> Result<(), MeterError> {
-    let columns = Columns::of(record);
+    let columns = Columns::for_record(record);
     writeln!(output, "{}", columns.head()).map_err(MeterError::io("CSV file"))?;
-    let mut phases: Vec<Phases<'_>> = columns.speakers.iter().map(|party| Phases::of(record, party)).collect();
+    let mut phases: Vec<Phases<'_>> = columns.speakers.iter().map(|party| Phases::for_party(record, party)).collect();
     for sample in &record.samples {
         writeln!(output, "{}", columns.row(sample, &mut phases)).map_err(MeterError::io("CSV file"))?;
     }
@@ -44,7 +44,7 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    fn of(record: &'a Record) -> Self {
+    fn for_record(record: &'a Record) -> Self {
         let samples = &record.samples;
         let rails = record.header.sources.iter();
         Self {
@@ -109,7 +109,7 @@ impl<'a> Columns<'a> {
             cell(interface.map(|i| &i.tx_packets as _));
         }
         for phases in phases {
-            cell(phases.at(sample.t).map(field).as_ref().map(|p| p as _));
+            cell(phases.phase_at(sample.t).map(field).as_ref().map(|p| p as _));
         }
         row
     }
@@ -122,7 +122,7 @@ struct Phases<'a> {
 }
 
 impl<'a> Phases<'a> {
-    fn of(record: &'a Record, party: &str) -> Self {
+    fn for_party(record: &'a Record, party: &str) -> Self {
         let mut marks: Vec<&Mark> = record.marks.iter().filter(|m| m.party == party).collect();
         marks.sort_by(|a, b| tacit_floats::rising(&a.t, &b.t));
         Self { marks: marks.into_iter().peekable(), open: Vec::new() }
@@ -130,7 +130,7 @@ impl<'a> Phases<'a> {
 
     /// The phase that was entered last and not left at time `t`; `t` must not decrease from call to
     /// call.
-    fn at(&mut self, t: f64) -> Option<&'a str> {
+    fn phase_at(&mut self, t: f64) -> Option<&'a str> {
         while let Some(mark) = self.marks.next_if(|m| m.t <= t) {
             match mark.edge {
                 Edge::Begin => self.open.push(&mark.phase),

@@ -90,7 +90,7 @@ impl PhaseCost {
             sum.user = sum.user + after.user - before.user;
             sum.kernel = sum.kernel + after.kernel - before.kernel;
         }
-        let energy = interpolated(curve.len(), |i| curve[i], end.t).zip(interpolated(curve.len(), |i| curve[i], begin));
+        let energy = interpolate(curve.len(), |i| curve[i], end.t).zip(interpolate(curve.len(), |i| curve[i], begin));
         if let Some((after, before)) = energy {
             *self.gross_j.get_or_insert_default() += after - before;
         }
@@ -104,8 +104,8 @@ fn cpu_at(samples: &[Sample], party: &str, t: f64) -> Option<CpuSeconds> {
     // A party's use before it was added is zero.
     let cpu = |i: usize| cpu_in(&samples[i], party).unwrap_or_default();
     Some(CpuSeconds {
-        user: interpolated(samples.len(), |i| (samples[i].t, cpu(i).user), t)?,
-        kernel: interpolated(samples.len(), |i| (samples[i].t, cpu(i).kernel), t)?,
+        user: interpolate(samples.len(), |i| (samples[i].t, cpu(i).user), t)?,
+        kernel: interpolate(samples.len(), |i| (samples[i].t, cpu(i).kernel), t)?,
     })
 }
 
@@ -120,7 +120,7 @@ fn cpu_in(sample: &Sample, party: &str) -> Option<CpuSeconds> {
 }
 
 /// Linear interpolation in points of increasing time; constant before the first and after the last.
-fn interpolated(len: usize, point: impl Fn(usize) -> (f64, f64), t: f64) -> Option<f64> {
+fn interpolate(len: usize, point: impl Fn(usize) -> (f64, f64), t: f64) -> Option<f64> {
     let (mut low, mut high) = (0, len.checked_sub(1)?);
     if t <= point(low).0 {
         return Some(point(low).1);

@@ -31,7 +31,7 @@ struct Time {
 
 impl Time {
     /// Converts ticks of user and kernel time.
-    fn of(ticks: [u64; 2], tick_ns: u64) -> Self {
+    fn from_ticks(ticks: [u64; 2], tick_ns: u64) -> Self {
         let [user, system] = ticks.map(|ticks| ticks.saturating_mul(tick_ns));
         Self { user, system }
     }
@@ -95,8 +95,8 @@ impl Stat {
         // Children's times are signed in the file.
         Some(Self {
             parent: u32::try_from(number(1)?).ok()?,
-            own: Time::of([number(11)?, number(12)?], tick_ns),
-            children: Time::of([number(13).unwrap_or(0), number(14).unwrap_or(0)], tick_ns),
+            own: Time::from_ticks([number(11)?, number(12)?], tick_ns),
+            children: Time::from_ticks([number(13).unwrap_or(0), number(14).unwrap_or(0)], tick_ns),
             start: number(19)?,
             resident_pages: number(21).unwrap_or(0),
         })

@@ -59,7 +59,7 @@ struct Row {
 }
 
 impl Row {
-    fn of(run: &Run, scenario: &Scenario) -> Self {
+    fn from_run(run: &Run, scenario: &Scenario) -> Self {
         let span = run.arrivals.last().map_or(0.0, |a| a.at.secs()) - run.first.secs();
         let work = run.arrivals.iter().map(|a| {
             let model = &scenario.models[a.model as usize];
@@ -81,7 +81,7 @@ impl Cell {
     /// [`SimError::Scheduler`] if the scheduler refuses the configuration.
     pub fn measure(label: &str, scenario: &Scenario, seeds: &Range<u64>) -> Result<Self, SimError> {
         let rows: Result<Vec<Row>, SimError> =
-            seeds.clone().map(|seed| Ok(Row::of(&scenario.run(seed)?, scenario))).collect();
+            seeds.clone().map(|seed| Ok(Row::from_run(&scenario.run(seed)?, scenario))).collect();
         let rows = rows?;
         let workload = &scenario.workload;
         Ok(Self {

@@ -173,15 +173,15 @@ impl Cluster<'_> {
             let Some(now) = [next, next_retry, death].into_iter().flatten().min() else { break };
             if death == Some(now) {
                 let death = deaths.next().expect("it was looked at");
-                retries.extend(self.dies(death.node, now));
+                retries.extend(self.end_node(death.node, now));
             } else if next_retry == Some(now) {
                 let index = retries.iter().position(|(at, ..)| *at == now).expect("it is the earliest");
                 let (_, arrival, asked) = retries.swap_remove(index);
                 self.moved += arrival.inputs as usize;
-                self.comes(arrival, now, asked);
+                self.receive(arrival, now, asked);
             } else {
                 let arrival = arrivals.next().expect("it was looked at");
-                self.comes(arrival.clone(), now, arrival.at);
+                self.receive(arrival.clone(), now, arrival.at);
             }
         }
         for k in 0..self.nodes.len() {
@@ -194,13 +194,13 @@ impl Cluster<'_> {
     }
 
     /// The front sends a request to a node; without live nodes the request is lost.
-    fn comes(&mut self, arrival: Arrival, now: Time, asked: Time) {
+    fn receive(&mut self, arrival: Arrival, now: Time, asked: Time) {
         let Some(k) = self.place(arrival.client, now) else { return };
         self.homes.insert(arrival.client, k);
         let node = &mut self.nodes[k];
         node.engine.advance(now);
         node.asked.push(asked);
-        node.engine.comes(Arrival { at: now, lead: None, leaves: None, ..arrival }, now);
+        node.engine.receive(Arrival { at: now, lead: None, leaves: None, ..arrival }, now);
     }
 
     fn place(&mut self, client: u64, now: Time) -> Option<usize> {
@@ -239,7 +239,7 @@ impl Cluster<'_> {
     }
 
     /// Ends a node: its clients repeat unanswered requests after the node counts as dead.
-    fn dies(&mut self, k: usize, now: Time) -> Vec<(Time, Arrival, Time)> {
+    fn end_node(&mut self, k: usize, now: Time) -> Vec<(Time, Arrival, Time)> {
         if !self.nodes[k].alive {
             return Vec::new();
         }
@@ -247,7 +247,7 @@ impl Cluster<'_> {
         let node = &mut self.nodes[k];
         node.alive = false;
         let until = now + Span::from_secs(self.spec.lease_s);
-        let answered = answered(node.engine.run_so_far());
+        let answered = answered_requests(node.engine.run_so_far());
         let arrivals = node.engine.run_so_far().arrivals.iter().zip(&node.asked).enumerate();
         let open = arrivals.filter(|(i, _)| !answered.contains(&(*i as u64)));
         let unanswered = open.map(|(_, (arrival, asked))| (until, arrival.clone(), *asked)).collect();
@@ -259,7 +259,7 @@ impl Cluster<'_> {
     fn close(&mut self, k: usize) {
         let node = &self.nodes[k];
         let run = node.engine.run_so_far();
-        let answered_requests = answered(run);
+        let answered_requests = answered_requests(run);
         let done_reports =
             run.reports.iter().filter(|r| r.outcome == Outcome::Done && answered_requests.contains(&r.input.request.0));
         for report in done_reports {
@@ -298,7 +298,7 @@ impl Cluster<'_> {
     }
 }
 
-/// Returns the mean of figure `at`.
+/// Returns the mean of column `column`.
 fn mean(answered: &[[f64; 2]], column: usize) -> f64 {
     answered.iter().map(|a| a[column]).sum::<f64>() / answered.len().max(1) as f64
 }
@@ -310,7 +310,7 @@ fn percentile(answered: &[[f64; 2]], share: f64) -> f64 {
 }
 
 /// Requests whose inputs have all ended.
-fn answered(run: &Run) -> BTreeSet<u64> {
+fn answered_requests(run: &Run) -> BTreeSet<u64> {
     run.reports.iter().filter(|report| report.last).map(|report| report.input.request.0).collect()
 }
 

@@ -65,9 +65,9 @@ impl Comparison {
     /// # Errors
     /// [`SimError::Scheduler`] if the scheduler refuses the configuration.
     pub fn of(recording: &Recording) -> Result<(Self, (Scenario, Run)), SimError> {
-        let profile = played(recording.scenario(recording.cores))?;
-        let replay = played(recording.replay(recording.cores, false))?;
-        let handed = played(recording.replay_as_came())?;
+        let profile = run_once(recording.scenario(recording.cores))?;
+        let replay = run_once(recording.replay(recording.cores, false))?;
+        let handed = run_once(recording.replay_as_came())?;
         let live = Summary::of(&recording.run(), &profile.0).all.input_delay;
         let [simulated, replayed, handed] =
             [&profile, &replay, &handed].map(|(scenario, run)| Summary::of(run, scenario).all.input_delay);
@@ -82,7 +82,7 @@ impl Comparison {
             job_ratio: job_ratio(recording),
             side_by_side: side_by_side(recording),
             gap: gap(recording),
-            passed: passed(recording),
+            passed: overtaken_share(recording),
         };
         Ok((compared, profile))
     }
@@ -127,7 +127,7 @@ impl Comparison {
 }
 
 /// Runs a scenario with seed 0.
-fn played(scenario: Scenario) -> Result<(Scenario, Run), SimError> {
+fn run_once(scenario: Scenario) -> Result<(Scenario, Run), SimError> {
     scenario.run(0).map(|run| (scenario, run))
 }
 
@@ -196,7 +196,7 @@ fn gap(recording: &Recording) -> f64 {
     gaps.iter().sum::<f64>().max(0.0) / gaps.len().max(1) as f64
 }
 
-fn passed(recording: &Recording) -> f64 {
+fn overtaken_share(recording: &Recording) -> f64 {
     let starts: Vec<(usize, f64)> = recording.jobs().map(|(i, _, job)| (i, job.from)).collect();
     let passed = recording.inputs.iter().enumerate().filter(|(i, input)| {
         let (Some(pre), Some(on)) = (input.pre, input.on) else { return false };

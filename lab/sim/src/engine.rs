@@ -160,11 +160,11 @@ impl Engine<'_> {
     }
 
     /// A request arrives now; all earlier events must have been processed.
-    pub(crate) fn comes(&mut self, arrival: Arrival, now: Time) {
+    pub(crate) fn receive(&mut self, arrival: Arrival, now: Time) {
         let request = self.run.arrivals.len();
         self.run.arrivals.push(arrival);
         self.to_come += 1;
-        self.happen(now, Due::Request(request));
+        self.process(now, Due::Request(request));
     }
 
     /// Runs until all arrived inputs have ended.
@@ -257,11 +257,11 @@ impl Engine<'_> {
         if let Some(wake) = wake.filter(|wake| due.is_none_or(|due| *wake < due)) {
             self.send(wake, Event::Tick);
         } else if let Some(Reverse((now, due))) = self.due.pop() {
-            self.happen(now, due);
+            self.process(now, due);
         }
     }
 
-    fn happen(&mut self, now: Time, due: Due) {
+    fn process(&mut self, now: Time, due: Due) {
         match due {
             Due::JobEnd(job) => {
                 // A stopped job has left the table already.

@@ -56,7 +56,7 @@ pub struct Grid {
 }
 
 /// Ratio of the means, with the half-width of the paired interval relative to the same mean.
-fn paired(candidate: &[f64], baseline: &[f64]) -> Interval {
+fn paired_ratio(candidate: &[f64], baseline: &[f64]) -> Interval {
     let difference = Interval::of(&candidate.iter().zip(baseline).map(|(x, y)| x - y).collect::<Vec<_>>());
     let base = Interval::of(baseline).mean.max(1e-9);
     Interval { mean: 1.0 + difference.mean / base, half: difference.half / base }
@@ -104,13 +104,13 @@ impl Grid {
     fn compare(&self, with_index: usize, without_index: usize, seeds: &Range<u64>) -> Result<Check, SimError> {
         let cell = &self.cells[with_index];
         let mut columns = [with_index, without_index].map(|i| self.cells[i].delays.clone());
-        let mut ratio = paired(&columns[0], &columns[1]);
+        let mut ratio = paired_ratio(&columns[0], &columns[1]);
         if (ratio.mean - 1.0).abs() <= ratio.half && ratio.half > 0.0 {
             let further_seeds = seeds.end..seeds.end + (seeds.end - seeds.start) * MORE_SEEDS;
             for (column, i) in columns.iter_mut().zip([with_index, without_index]) {
                 column.extend(Cell::measure("", &self.scenarios[i], &further_seeds)?.delays);
             }
-            ratio = paired(&columns[0], &columns[1]);
+            ratio = paired_ratio(&columns[0], &columns[1]);
         }
         Ok(Check {
             cell: format!("{} {}", name(cell.cores, cell.rate, cell.notices), cell.label),
@@ -124,7 +124,7 @@ impl Grid {
     }
 }
 
-/// Returns whether `c` is the cell of `with` without notices.
+/// Returns whether `c` is the cell of `with_notices` without notices.
 fn is_twin(c: &Cell, with_notices: &Cell) -> bool {
     c.notices == 0.0
         && (&c.label, c.cores, c.rate, c.stock)
@@ -139,7 +139,7 @@ fn priority() -> PolicySpec {
     PolicySpec::Priority { beta: 0.1 }
 }
 
-fn mixed(rate: f64, notices: f64) -> Result<Workload, SimError> {
+fn mixed_workload(rate: f64, notices: f64) -> Result<Workload, SimError> {
     Workload::paper("swiftsnni-mixed", rate, notices)
 }
 
@@ -161,7 +161,7 @@ pub fn grid_a(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, SimErro
     for (cores, rate, notices) in cells() {
         let mut measure = |policy: PolicySpec| {
             let label = policy.name();
-            grid.add(&label, Scenario::new(profile, policy, cores, mixed(rate, notices)?)?, seeds)
+            grid.add(&label, Scenario::new(profile, policy, cores, mixed_workload(rate, notices)?)?, seeds)
         };
         let fcfs = measure(PolicySpec::Fcfs)?;
         let priority = measure(priority())?;
@@ -189,10 +189,10 @@ pub fn grid_a(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, SimErro
 pub fn grid_b(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, SimError> {
     let mut grid = Grid::new("B: moldable T_on, pools allowed");
     for (cores, rate, notices) in cells() {
-        let single = Scenario::new(profile, priority(), cores, mixed(rate, notices)?)?;
+        let single = Scenario::new(profile, priority(), cores, mixed_workload(rate, notices)?)?;
         let paper = grid.add(&priority().name(), single, seeds)?;
         for (stock, label) in [(Stock::None, "no pool"), (Stock::Cold, "cold pool"), (Stock::Full, "full pool")] {
-            let moldable = Scenario::new(profile, adaptive(), cores, mixed(rate, notices)?)?
+            let moldable = Scenario::new(profile, adaptive(), cores, mixed_workload(rate, notices)?)?
                 .with_on_threads(Config::thread_counts(cores), PARALLEL);
             let adaptive_cell = grid.add(&format!("adaptive, {label}"), moldable.with_stock(stock), seeds)?;
             if stock == Stock::Cold && cores == 48 {
@@ -215,7 +215,7 @@ pub fn grid_c(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, SimErro
     let mut grid = Grid::new("C: T_pre and T_on moldable, no pool");
     for (cores, rate, notices) in cells() {
         let mut measure = |label: &str, policy: PolicySpec, threads: Vec<u32>| {
-            let scenario = Scenario::new(profile, policy, cores, mixed(rate, notices)?)?;
+            let scenario = Scenario::new(profile, policy, cores, mixed_workload(rate, notices)?)?;
             let scenario = scenario.with_pre_threads(threads.clone(), PARALLEL).with_on_threads(threads, PARALLEL);
             grid.add(label, scenario, seeds)
         };
@@ -240,12 +240,12 @@ pub fn grid_c(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, SimErro
 pub fn sensitivity(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, SimError> {
     let mut grid = Grid::new("Sensitivity, P = 16");
     let bursts = Arrivals::Bursts { rate: 0.5, on: 60.0, off: 180.0 };
-    let bursts = Workload { arrivals: bursts, ..mixed(0.5, 0.0)? };
-    let heavy = Workload { batches: Batches::Pareto { alpha: 1.5, max: 64 }, ..mixed(0.2, 0.0)? };
-    let flood = Workload { heavy_client: 0.9, ..mixed(1.0, 0.0)? };
+    let bursts = Workload { arrivals: bursts, ..mixed_workload(0.5, 0.0)? };
+    let heavy = Workload { batches: Batches::Pareto { alpha: 1.5, max: 64 }, ..mixed_workload(0.2, 0.0)? };
+    let flood = Workload { heavy_client: 0.9, ..mixed_workload(1.0, 0.0)? };
     for policy in [PolicySpec::Fcfs, priority(), PolicySpec::ShortestRemaining, adaptive()] {
         let label = policy.name();
-        let base = on_16_cores(profile, &policy, &mixed(0.5, 0.0)?)?;
+        let base = on_16_cores(profile, &policy, &mixed_workload(0.5, 0.0)?)?;
         let mut share = on_16_cores(profile, &policy, &heavy)?;
         share.config.batch_share = 0.5;
         for (change, scenario) in [

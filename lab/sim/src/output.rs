@@ -89,7 +89,7 @@ fn ways(phase: &PhaseSpec, threads: &[u32]) -> Vec<Way> {
 }
 
 impl Input {
-    fn of(report: &InputReport, scenario: &Scenario, run: &Run) -> Self {
+    fn from_report(report: &InputReport, scenario: &Scenario, run: &Run) -> Self {
         let arrived = report.arrived.secs();
         let ended_s = report.ended.secs();
         let pre_start = secs(report.pre.started);
@@ -153,7 +153,7 @@ impl RunFile<'_> {
             spread: scenario.spread,
             events: run.events,
             models: models.collect(),
-            inputs: run.reports.iter().map(|report| Input::of(report, scenario, run)).collect(),
+            inputs: run.reports.iter().map(|report| Input::from_report(report, scenario, run)).collect(),
             jobs: &run.jobs,
             samples: &run.samples,
         }

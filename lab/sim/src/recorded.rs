@@ -170,7 +170,7 @@ impl Recording {
     /// The recording as a run, for the same figures and pictures as a simulated run.
     pub fn run(&self) -> Run {
         let reports: Vec<InputReport> = (0..self.inputs.len()).map(|i| self.report(i)).collect();
-        let placed = self.placed();
+        let placed = self.placed_jobs();
         let jobs = placed.iter().map(|&(i, phase, job)| JobRecord {
             model: ModelId(self.arrivals[i].model),
             phase,
@@ -216,7 +216,7 @@ impl Recording {
     /// The jobs in the order of their starts, with at most as many at a time as there are cores, or
     /// dealings. A server records the end of a job after its report to the client, a moment after
     /// the scheduler has reassigned its core.
-    fn placed(&self) -> Vec<(usize, JobPhase, RecordedJob)> {
+    fn placed_jobs(&self) -> Vec<(usize, JobPhase, RecordedJob)> {
         let (dealings, jobs) = self.jobs().partition(|&(i, phase, _)| self.is_dealing(i, phase));
         let mut placed_jobs = no_more_than(self.dealings, dealings);
         placed_jobs.extend(no_more_than(self.cores, jobs));
@@ -264,7 +264,7 @@ fn stamp(job: Option<RecordedJob>) -> Stamp {
     }
 }
 
-/// Jobs in the order of their starts, with at most `most` at a time, one at least. If there are
+/// Jobs in the order of their starts, with at most `max` at a time, one at least. If there are
 /// more, the first to end ends when the next begins.
 fn no_more_than(max: u32, mut jobs: Vec<(usize, JobPhase, RecordedJob)>) -> Vec<(usize, JobPhase, RecordedJob)> {
     jobs.sort_by(|a, b| tacit_floats::rising(&a.2.from, &b.2.from));

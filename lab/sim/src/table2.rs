@@ -104,7 +104,7 @@ pub fn print(rows: &[Row]) -> String {
         "| workload | policy | rate | D no notice | D 25 % | W | throughput | speedup | makespan |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for row in rows {
-        let (paper, p, a) = (row.paper.map(shown), &row.plain, &row.announced);
+        let (paper, p, a) = (row.paper.map(format_figure), &row.plain, &row.announced);
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} / {:.2} ± {:.2} | {} / {:.2} ± {:.2} | {} / {:.2} | {} / {:.2} | {} / {:.2} | {} / {:.0} |",
@@ -131,6 +131,6 @@ pub fn print(rows: &[Row]) -> String {
 }
 
 /// Returns the printed form of a figure of the paper.
-fn shown(figure: Option<f64>) -> String {
+fn format_figure(figure: Option<f64>) -> String {
     figure.map_or("-".to_owned(), |x| format!("{x:.2}"))
 }

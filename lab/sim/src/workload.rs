@@ -314,13 +314,13 @@ pub fn parse_trace(text: &str) -> Result<(Mix, Vec<Arrival>), SimError> {
     Ok((mix, arrivals))
 }
 
-/// Reads field `i` of line `at` (from 0).
+/// Reads field `i` of line `line_number` (from 0).
 fn number(fields: &[&str], i: usize, line_number: usize, field: &str) -> Result<f64, SimError> {
     let value = fields.get(i).and_then(|f| f.parse::<f64>().ok()).filter(|v| (0.0..1e9).contains(v));
     value.ok_or_else(|| bad_line(line_number, field))
 }
 
-/// Describes a malformed line `at` (from 0) of a trace.
+/// Describes a malformed line `line_number` (from 0) of a trace.
 fn bad_line(line_number: usize, reason: &str) -> SimError {
     SimError::BadFile { what: "trace", line: line_number + 1, why: reason.to_owned() }
 }

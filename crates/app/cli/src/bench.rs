@@ -312,7 +312,7 @@ impl<'a> Bench<'a> {
         }
         let mut command = Command::new(crate::program::beside("tacit-dealer")?);
         command.args(["--listen", "127.0.0.1:0", "--threads", &self.threads.to_string()]).arg("--keys").arg(keys);
-        started(command.arg("--numbers").arg(self.scratch.join("dealer.sqlite")), "dealer")
+        start_listening(command.arg("--numbers").arg(self.scratch.join("dealer.sqlite")), "dealer")
     }
 
     fn start_server(
@@ -336,7 +336,7 @@ impl<'a> Bench<'a> {
             let pin = keys::dealer_pin(&self.scratch.join("keys"))?.to_string();
             command.args(["--dealer", dealer, "--dealer-pin", &pin]);
         }
-        started(&mut command, "server")
+        start_listening(&mut command, "server")
     }
 
     /// Runs a client process and returns its output. `server` holds the addresses of a server and,
@@ -358,7 +358,7 @@ impl<'a> Bench<'a> {
 }
 
 /// Starts a program and returns the address that it prints when it listens.
-fn started(command: &mut Command, name: &str) -> anyhow::Result<(Killed, String)> {
+fn start_listening(command: &mut Command, name: &str) -> anyhow::Result<(Killed, String)> {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut child = Killed(child.with_context(|| format!("starting the {name}"))?);
     let stdout: ChildStdout = child.0.stdout.take().context("a child's output")?;

@@ -187,12 +187,12 @@ fn observation(network: &str, costs: Costs, threads: u32, run: &Run) -> Observat
         let figures = run.phases.get(phase.name())?;
         // Skip phases whose keys or weights were not sent because a party still had them.
         let moved_enough = figures.client.sent_bytes + figures.server.sent_bytes >= costs.of(phase).bytes() / 2;
-        moved_enough.then(|| (phase, observed(figures)))
+        moved_enough.then(|| (phase, to_observed(figures)))
     });
     Observation { network: network.to_owned(), threads, link: None, costs, phases: phases.collect() }
 }
 
-fn observed(figures: &PhaseFigures) -> Observed {
+fn to_observed(figures: &PhaseFigures) -> Observed {
     Observed {
         wall_s: figures.wall_s,
         cpu_s: Sides { client: figures.client.cpu_s, server: figures.server.cpu_s },

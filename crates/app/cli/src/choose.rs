@@ -40,7 +40,7 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    fn of(offer: &Offer, choice: &Choice, inputs: f64) -> Self {
+    fn from_choice(offer: &Offer, choice: &Choice, inputs: f64) -> Self {
         let p = &choice.predicted;
         Self {
             backend: offer.backend.clone(),
@@ -97,7 +97,7 @@ pub fn choose(
     let mut question = Question { offers: &offers, goal: Goal::Total, limits, usage };
     (question.goal, question.limits) = args.work.wish().asks(&question, &setting)?;
     let ranked = question.ranked(&setting)?;
-    let describe_choice = |choice: &Choice| Chosen::of(&offers[choice.offer], choice, usage.per_day);
+    let describe_choice = |choice: &Choice| Chosen::from_choice(&offers[choice.offer], choice, usage.per_day);
     let describe_others = |skipped: Option<usize>| {
         let choices = ranked.iter().filter(|c| Some(c.offer) != skipped);
         let mut texts: Vec<String> = choices.map(|choice| describe_choice(choice).to_string()).collect();

@@ -6,7 +6,7 @@ use tacit_foreign::file;
 /// Most bytes of a text file: results of this program, experiments, recordings.
 const MAX_TEXT: u64 = 1 << 30;
 
-/// Reads a whole file of at most `most` bytes.
+/// Reads a whole file of at most `max_bytes` bytes.
 pub fn read(path: &Path, max_bytes: u64) -> anyhow::Result<Vec<u8>> {
     file::read(path, max_bytes).with_context(|| format!("reading {}", path.display()))
 }

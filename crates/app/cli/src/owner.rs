@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 pub struct SealArgs {
     /// Encrypt files at rest, and read encrypted files; KEY is a file's name, env:VARIABLE or
     /// cmd:COMMAND
-    #[arg(long, global = true, value_name = "KEY", value_parser = given)]
+    #[arg(long, global = true, value_name = "KEY", value_parser = parse_seal)]
     seal: Option<Given>,
 }
 
@@ -24,7 +24,7 @@ struct Given {
     key: SealKey,
 }
 
-fn given(text: &str) -> Result<Given, String> {
+fn parse_seal(text: &str) -> Result<Given, String> {
     let key = SealKey::from_text(text).map_err(|e| e.to_string())?;
     Ok(Given { text: text.to_owned(), key })
 }
@@ -59,7 +59,7 @@ impl SealArgs {
         Ok(seal::check_replaced(&path, Kind::lowered(&path), &lowered::MAGIC)?)
     }
 
-    /// Seals a model file and its lowerings under the name of `to`, from plain files or from files
+    /// Seals a model file and its lowerings under the name of `target`, from plain files or from files
     /// that were sealed under another name. Returns the written paths.
     pub fn seal_anew(&self, source: &Path, target: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let key = self.key().context("give the key to seal with (--seal)")?;

@@ -40,10 +40,10 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     if as_json {
         return print::json(&answer);
     }
-    print::line(&shown(&serde_json::from_value(answer)?))
+    print::line(&format_report(&serde_json::from_value(answer)?))
 }
 
-fn shown(reloaded: &Reloaded) -> String {
+fn format_report(reloaded: &Reloaded) -> String {
     let Changes { added, replaced, withdrawn, kept } = &reloaded.models;
     let mut parts: Vec<String> = Vec::new();
     parts.extend(reloaded.access.then(|| "rules of access read".to_owned()));
@@ -63,6 +63,9 @@ mod tests {
     #[test]
     fn what_has_changed_is_one_line() {
         let text = r#"{"certificates": true, "models": {"added": ["a=x"], "kept": ["b=x", "c=x"]}}"#;
-        assert_eq!(shown(&serde_json::from_str(text).unwrap()), "certificates read; added: a=x; as before: b=x c=x");
+        assert_eq!(
+            format_report(&serde_json::from_str(text).unwrap()),
+            "certificates read; added: a=x; as before: b=x c=x"
+        );
     }
 }

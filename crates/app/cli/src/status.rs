@@ -24,7 +24,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     print::text(&shown(&serde_json::from_value(answer)?, MAX))
 }
 
-/// Formats a status as lines; cuts tables to `most` rows.
+/// Formats a status as lines; cuts tables to `max_rows` rows.
 pub fn shown(status: &Status, max_rows: usize) -> String {
     let mut text = String::new();
     let state = if status.stopping { ", stopping" } else { "" };
@@ -53,15 +53,15 @@ pub fn shown(status: &Status, max_rows: usize) -> String {
     );
     let dealings = match used.dealings {
         0 => String::new(),
-        used => format!("   dealings {}", share(used, capacity.dealings, |n| n.to_string())),
+        used => format!("   dealings {}", format_share(used, capacity.dealings, |n| n.to_string())),
     };
     line(
         &mut text,
         format_args!(
             "cores {}   memory {}   disk {}{dealings}",
-            share(used.cores, capacity.cores, |n| n.to_string()),
-            share(used.memory, capacity.memory, print::bytes),
-            share(used.disk, capacity.disk, print::bytes)
+            format_share(used.cores, capacity.cores, |n| n.to_string()),
+            format_share(used.memory, capacity.memory, print::bytes),
+            format_share(used.disk, capacity.disk, print::bytes)
         ),
     );
     line(
@@ -83,7 +83,7 @@ pub fn shown(status: &Status, max_rows: usize) -> String {
 }
 
 /// Formats the used part of a capacity, or the used amount alone if the capacity is 0.
-fn share(used: u64, capacity: u64, show: fn(u64) -> String) -> String {
+fn format_share(used: u64, capacity: u64, show: fn(u64) -> String) -> String {
     match capacity {
         0 => show(used),
         capacity => format!("{} of {}", show(used), show(capacity)),
@@ -151,7 +151,7 @@ fn clients(text: &mut String, clients: &[Client], max_rows: usize) {
         ),
     );
     for c in clients.iter().take(max_rows) {
-        let (name, rate) = (called(&c.client_name, &c.client, 26), c.throughput_per_s);
+        let (name, rate) = (format_client(&c.client_name, &c.client, 26), c.throughput_per_s);
         let (d, w) = (time(c.mean_delay_s), time(c.mean_waiting_s));
         line(
             text,
@@ -181,7 +181,7 @@ fn job(job: &Job, now_s: f64) -> String {
     let queued = time(job.started_s - job.queued_s);
     let ran = time(job.ended_s.unwrap_or(now_s) - job.started_s);
     let (phase, model, backend) = (cut(&job.phase, 8), cut(&job.model, 20), cut(&job.backend, 10));
-    let client = called(&job.client_name, &job.client, 18);
+    let client = format_client(&job.client_name, &job.client, 18);
     let state = plain(job.outcome.as_deref().unwrap_or("running"));
     format!(
         "{:>6} {phase:<8} {model:<20} {backend:<10} {client:<18} {:>3} {queued:>9} {ran:>9}  {state}",
@@ -200,7 +200,7 @@ fn more(text: &mut String, total: usize, max_rows: usize) {
 }
 
 /// Formats a client's name with the beginning of its fingerprint, which identifies the client.
-fn called(name: &str, fingerprint: &str, width: usize) -> String {
+fn format_client(name: &str, fingerprint: &str, width: usize) -> String {
     const DIGITS: usize = 8;
     match plain(name) {
         name if name.is_empty() => cut(fingerprint, width),

@@ -45,7 +45,7 @@ fn list(chosen_name: Option<&str>, as_json: bool) -> anyhow::Result<()> {
     let names: Vec<&str> = chosen_name.map_or_else(|| names.collect(), |chosen| vec![chosen]);
     let outlines = names.into_iter().map(zoo::outline).collect::<Result<Vec<_>, _>>()?;
     if as_json {
-        return crate::print::json(&Value::Array(outlines.iter().map(described).collect()));
+        return crate::print::json(&Value::Array(outlines.iter().map(to_json).collect()));
     }
     crate::print::line(&format!("{:16}{:>14}{:>14}{:>17}  layers", "name", "input", "parameters", "multiplications"))?;
     for net in &outlines {
@@ -67,7 +67,7 @@ fn list(chosen_name: Option<&str>, as_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn described(net: &zoo::Outline) -> Value {
+fn to_json(net: &zoo::Outline) -> Value {
     let layers = net
         .layers
         .iter()

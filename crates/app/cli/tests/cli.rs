@@ -39,7 +39,7 @@ impl Drop for Server {
 }
 
 /// A folder with keys, the imported digits model and two samples.
-fn prepared(dir: &Path) {
+fn prepare(dir: &Path) {
     let onnx = format!("{MODELS}/digits.onnx");
     let samples = format!("{MODELS}/digits_samples.npy");
     let report = good(dir, &["model", "import", &onnx, "--calibrate", &samples, "-o", "digits.tacit"]);
@@ -67,7 +67,7 @@ fn reference(dir: &Path) -> Vec<usize> {
 fn a_model_is_checked_on_data() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    prepared(dir);
+    prepare(dir);
     let labels: Vec<f32> = reference(dir).iter().map(|&c| c as f32).collect();
     std::fs::write(dir.join("labels.npy"), tacit_graph::npy::write(&[2], &labels)).unwrap();
     let check = ["model", "check", "digits.tacit", "--data", "two.npy", "--labels", "labels.npy"];
@@ -97,7 +97,7 @@ fn a_model_is_checked_on_data() {
 fn keys_import_serve_prepare_and_infer() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    prepared(dir);
+    prepare(dir);
     let server = Server::start(dir);
     let address = server.1.as_str();
     assert!(good(dir, &["material", "list", "--server", address]).contains("no such material"));
@@ -140,7 +140,7 @@ fn keys_import_serve_prepare_and_infer() {
 fn certificates_are_shown_renewed_and_read_again_with_the_models() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    prepared(dir);
+    prepare(dir);
     good(dir, &["keys", "add-client", "keys", "ops", "--operator", "--days", "3"]);
     let server = Server::start(dir);
     let address = server.1.as_str();
@@ -197,7 +197,7 @@ fn certificates_are_shown_renewed_and_read_again_with_the_models() {
 fn material_is_listed_and_destroyed_by_digest_age_and_use() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    prepared(dir);
+    prepare(dir);
     let mut server = Server::start(dir);
     good(dir, &["prepare", "--server", &server.1, "--count", "3"]);
     let listed = |args: &[&str]| -> Vec<serde_json::Value> {
@@ -263,7 +263,7 @@ fn half_a_ca_is_never_left() {
 fn bench_reports_both_parties_and_the_error() {
     server::ensure();
     let dir = tempfile::tempdir().unwrap();
-    prepared(dir.path());
+    prepare(dir.path());
     good(dir.path(), &["bench", "--model", "digits.tacit", "--input", "two.npy", "-o", "b.json"]);
     let text = std::fs::read(dir.path().join("b.json")).unwrap();
     let report: serde_json::Value = serde_json::from_slice(&text).unwrap();
@@ -295,7 +295,7 @@ fn bench_reports_both_parties_and_the_error() {
 fn a_server_is_watched() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    prepared(dir);
+    prepare(dir);
     good(dir, &["keys", "add-client", "keys", "ops", "--operator"]);
     let server = Server::start(dir);
     let server_args = ["--server", server.1.as_str()];
@@ -363,7 +363,7 @@ fn full() -> std::fs::File {
 fn output_that_cannot_be_written_is_an_error_and_no_crash() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    prepared(dir);
+    prepare(dir);
     let server = Server::start(dir);
     let address = server.1.as_str();
     good(dir, &["prepare", "--server", address]);
@@ -461,7 +461,7 @@ fn numbers_out_of_range_are_refused_at_once() {
 fn a_lowering_is_kept_and_a_stale_one_is_made_again() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    prepared(dir);
+    prepare(dir);
     let inspected = |file: &str| -> serde_json::Value {
         serde_json::from_str(&good(dir, &["model", "inspect", file, "--json"])).unwrap()
     };

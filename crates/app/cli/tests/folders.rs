@@ -26,7 +26,7 @@ fn precious() -> Vec<(String, &'static str)> {
     names.map(|name| (name, "precious, and nobody's but mine\n")).collect()
 }
 
-fn made(folder: &Path) {
+fn make_folder(folder: &Path) {
     for (name, text) in precious() {
         let path = folder.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -54,7 +54,7 @@ fn content(folder: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
 }
 
 /// Runs a command that must fail without touching the folder; what it says.
-fn refused(dir: &Path, folder: &Path, args: &[&str]) -> String {
+fn run_refused(dir: &Path, folder: &Path, args: &[&str]) -> String {
     let before = content(folder);
     let output = tacit(dir, args);
     let error = String::from_utf8(output.stderr).unwrap();
@@ -73,7 +73,7 @@ fn a_folder_of_somebodys_files_is_refused_by_whatever_takes_a_folder() {
     let (onnx, samples) = (format!("{MODELS}/digits.onnx"), format!("{MODELS}/digits_samples.npy"));
     let backend = ["--backend", "none"];
     good(dir, &[&["model", "import", &onnx, "--calibrate", &samples, "-o", "digits.tacit"][..], &backend].concat());
-    made(&home);
+    make_folder(&home);
     // Nobody listens there: it is not asked.
     let nowhere = ["--server", "localhost:1"];
     let image = format!("{MODELS}/digit.npy");
@@ -87,7 +87,7 @@ fn a_folder_of_somebodys_files_is_refused_by_whatever_takes_a_folder() {
         &["material", "discard", "--all", "--material", "home"],
     ];
     for case in cases {
-        let error = refused(dir, &home, &[case, &nowhere[..]].concat());
+        let error = run_refused(dir, &home, &[case, &nowhere[..]].concat());
         assert!(error.contains("home holds `"), "{case:?}: {error}");
         assert!(error.contains("nothing in it was touched"), "{case:?}: {error}");
     }
@@ -99,7 +99,7 @@ fn a_folder_of_somebodys_files_is_refused_by_whatever_takes_a_folder() {
         &["lab", "run", "pm24-study", "-o", "home"],
         &["material", "list", "--offline", "--material", "home"],
     ] {
-        refused(dir, &home, case);
+        run_refused(dir, &home, case);
     }
 }
 
@@ -119,7 +119,7 @@ fn files_of_somebody_are_not_replaced_by_outputs() {
         [&["model", "import", onnx, "--calibrate", samples, "-o", output][..], &["--backend", "none"]].concat()
     };
     for output in [onnx, samples, "files/paper.tacit"] {
-        let error = refused(dir, &files, &import(output));
+        let error = run_refused(dir, &files, &import(output));
         assert!(error.contains("nothing is overwritten"), "{error}");
     }
     let import_again = import("digits.tacit");
@@ -134,7 +134,7 @@ fn files_of_somebody_are_not_replaced_by_outputs() {
         &["lab", "measure", "-o", "files/notes", "--", "true"],
     ] {
         let model = fs::read(dir.join("digits.tacit")).unwrap();
-        refused(dir, &files, case);
+        run_refused(dir, &files, case);
         assert!(fs::read(dir.join("digits.tacit")).unwrap() == model, "{case:?}");
     }
 }
@@ -157,15 +157,15 @@ fn sealed_models_are_not_exchanged_and_are_renamed_on_purpose() {
     import("plain.tacit", &[]);
     good(dir, &inspect("square.tacit"));
     fs::copy(dir.join("square.tacit"), dir.join("digits.tacit")).unwrap();
-    let error = refused(dir, dir, &inspect("digits.tacit"));
+    let error = run_refused(dir, dir, &inspect("digits.tacit"));
     assert!(error.contains("renamed or exchanged"), "{error}");
     assert!(error.contains("tacit model seal"), "{error}");
-    let error = refused(dir, dir, &inspect("plain.tacit"));
+    let error = run_refused(dir, dir, &inspect("plain.tacit"));
     assert!(error.contains("not sealed"), "{error}");
     assert!(error.contains("tacit model seal"), "{error}");
     good(dir, &[&["model", "seal", "digits.tacit"][..], &seal].concat());
     good(dir, &inspect("digits.tacit"));
     good(dir, &[&["model", "seal", "plain.tacit", "-o", "sealed.tacit"][..], &seal].concat());
     good(dir, &inspect("sealed.tacit"));
-    assert!(refused(dir, dir, &["model", "inspect", "sealed.tacit"]).contains("give the key"));
+    assert!(run_refused(dir, dir, &["model", "inspect", "sealed.tacit"]).contains("give the key"));
 }

@@ -151,7 +151,7 @@ fn nor_does_one_over_http() {
 }
 
 /// A network of the zoo in which other bytes stand, as many.
-fn forged(dir: &Path, old: &[u8], new: &[u8]) {
+fn forge_network(dir: &Path, old: &[u8], new: &[u8]) {
     good(dir, &["zoo", "tiny-cnn", "-o", "net.onnx"]);
     let mut bytes = fs::read(dir.join("net.onnx")).unwrap();
     let places: Vec<usize> = (0..bytes.len() - old.len()).filter(|&i| bytes[i..].starts_with(old)).collect();
@@ -165,12 +165,12 @@ fn forged(dir: &Path, old: &[u8], new: &[u8]) {
 fn a_network_says_nothing_to_the_terminal() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    forged(dir, b"Relu", b"\x1b[2J");
+    forge_network(dir, b"Relu", b"\x1b[2J");
     let text = refusal(dir, &["model", "import", "net.onnx", "-o", "net.tacit"]);
     assert_harmless(&text);
     assert!(text.contains("[2J) is not supported"), "{text}");
     // Names of nodes and tensors, in a network that is sound.
-    forged(dir, b"conv_", b"\x1b[2J\r");
+    forge_network(dir, b"conv_", b"\x1b[2J\r");
     let imported = good(dir, &["model", "import", "net.onnx", "-o", "net.tacit", "--backend", "none"]);
     for output in [imported, good(dir, &["model", "inspect", "net.tacit"])] {
         assert!(output.lines().all(|line| line.chars().all(is_plain)), "{output:?}");

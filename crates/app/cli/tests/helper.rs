@@ -77,7 +77,7 @@ impl Fixture {
     }
 
     /// A command that talks to the server.
-    fn at<'a>(&'a self, args: &[&'a str]) -> Vec<&'a str> {
+    fn with_server<'a>(&'a self, args: &[&'a str]) -> Vec<&'a str> {
         [args, &["--server", &self.server.1, "--json"]].concat()
     }
 
@@ -89,11 +89,11 @@ impl Fixture {
     /// Orders from a helper, and fetches.
     fn prepare(&self, helper: &Program, extra: &[&str]) -> Vec<Value> {
         let args = [&["prepare", "--helper", &helper.1], extra].concat();
-        lines(&good(self.dir(), &self.at(&args)))
+        lines(&good(self.dir(), &self.with_server(&args)))
     }
 
     /// Sealed material at the helper.
-    fn sealed(&self) -> Vec<PathBuf> {
+    fn sealed_files(&self) -> Vec<PathBuf> {
         let files = fs::read_dir(self.dir().join("home")).unwrap().map(|entry| entry.unwrap().path());
         files.filter(|path| path.extension().is_some_and(|extension| extension == "sealed")).collect()
     }
@@ -106,7 +106,7 @@ impl Fixture {
     /// Answers with what stands in stock, or with new material; the classes, and how many took an offline
     /// phase.
     fn infer(&self) -> (Vec<u64>, usize) {
-        let answers = lines(&good(self.dir(), &self.at(&["infer", "two.npy", "--batch", "1"])));
+        let answers = lines(&good(self.dir(), &self.with_server(&["infer", "two.npy", "--batch", "1"])));
         let classes = answers.iter().map(|answer| answer["class"].as_u64().unwrap()).collect();
         (classes, answers.iter().filter(|answer| answer["phases"].get("offline").is_some()).count())
     }
@@ -130,7 +130,7 @@ fn a_helper_makes_the_material_and_may_do_nothing_else() {
     let helper = home.helper();
     let report = home.prepare(&helper, &["--count", "2"]);
     let prepared: Vec<&Value> = report.iter().filter(|line| line.get("sealed_bytes").is_some()).collect();
-    assert_eq!((prepared.len(), home.sealed().len()), (2, 0), "what was delivered is deleted: {report:?}");
+    assert_eq!((prepared.len(), home.sealed_files().len()), (2, 0), "what was delivered is deleted: {report:?}");
     assert!(
         prepared.iter().all(|prepared| prepared["sealed_bytes"].as_u64() > prepared["bytes"].as_u64()),
         "{report:?}"
@@ -143,12 +143,12 @@ fn a_helper_makes_the_material_and_may_do_nothing_else() {
     assert_eq!(home.infer(), (answer_alone, 0), "the same answers, without an offline phase");
     for refused in [&["infer", "two.npy"][..], &["material", "list"], &["prepare"]] {
         let [_, error] =
-            bad(home.dir(), &home.at(&[refused, &["--client", "gateway", "--material", "other"]].concat()));
+            bad(home.dir(), &home.with_server(&[refused, &["--client", "gateway", "--material", "other"]].concat()));
         assert!(error.contains("helper"), "{refused:?}: {error}");
     }
     good(home.dir(), &["keys", "add-client", "keys", "bob"]);
     let order = ["prepare", "--helper", &helper.1, "--client", "bob", "--material", "bobs"];
-    let [_, error] = bad(home.dir(), &home.at(&order));
+    let [_, error] = bad(home.dir(), &home.with_server(&order));
     assert!(error.contains("not of a helper of this client"), "{error}");
     // A helper is no server, whatever it listens on.
     let [_, error] = bad(home.dir(), &["infer", "two.npy", "--server", &helper.1]);
@@ -161,17 +161,17 @@ fn what_is_changed_on_the_way_is_refused_and_what_dies_is_ordered_anew() {
     let helper = home.helper();
     let output = home.prepare(&helper, &["--later"]);
     assert_eq!(output.last().unwrap()["ordered"], 1, "{output:?}");
-    wait_until("it is made", || home.sealed().len() == 1);
-    let path = home.sealed().remove(0);
+    wait_until("it is made", || home.sealed_files().len() == 1);
+    let path = home.sealed_files().remove(0);
     let mut bytes = fs::read(&path).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(&path, bytes).unwrap();
     let fetch = ["prepare", "--helper", &helper.1, "--fetch"];
-    let [output, error] = bad(home.dir(), &home.at(&fetch));
+    let [output, error] = bad(home.dir(), &home.with_server(&fetch));
     assert!(error.contains("not what this helper was ordered to make"), "{output} {error}");
     assert!(output.contains("\"lost\":1"), "{output} {error}");
-    assert!(home.sealed().is_empty());
+    assert!(home.sealed_files().is_empty());
     // Its other half goes when the device connects next, and nothing of it is used.
     assert_eq!(home.infer().1, 2);
     assert!(home.at_server().is_empty());
@@ -182,14 +182,14 @@ fn what_is_changed_on_the_way_is_refused_and_what_dies_is_ordered_anew() {
     drop(helper);
     let helper = home.helper();
     let fetch = ["prepare", "--helper", &helper.1, "--fetch"];
-    let [output, _] = bad(home.dir(), &home.at(&fetch));
+    let [output, _] = bad(home.dir(), &home.with_server(&fetch));
     let output = lines(&output);
     let (got, lost) = (output.len() - 1, output.last().unwrap()["lost"].as_u64().unwrap() as usize);
     assert!(lost > 0, "{prepared_count} {got} {lost}");
     assert!(prepared_count + got + lost == 40, "{prepared_count} {got} {lost}");
     home.prepare(&helper, &["--count", "2"]);
     assert_eq!(home.infer().1, 0);
-    let listed = lines(&good(home.dir(), &home.at(&["material", "list"])));
+    let listed = lines(&good(home.dir(), &home.with_server(&["material", "list"])));
     assert_eq!(listed.len(), prepared_count + got, "what came before it died is there, and no half without its other");
     assert!(listed.iter().all(|material| material["state"] == "ready"), "{listed:?}");
 }
@@ -199,7 +199,7 @@ fn a_revoked_helper_is_cut_off_and_what_it_made_is_burnt() {
     let home = Fixture::new();
     let helper = home.helper();
     home.prepare(&helper, &["--count", "2"]);
-    let own_lines = lines(&good(home.dir(), &home.at(&["prepare"])));
+    let own_lines = lines(&good(home.dir(), &home.with_server(&["prepare"])));
     assert_eq!((home.at_server().len(), own_lines.iter().filter(|line| line.get("id").is_some()).count()), (3, 1));
     fs::write(home.dir().join("access.toml"), format!("[client.{}]\nrevoked = true\n", home.print)).unwrap();
     let hang_up = Command::new("kill").args(["-HUP", &home.server.0.id().to_string()]).status().unwrap();
@@ -207,9 +207,9 @@ fn a_revoked_helper_is_cut_off_and_what_it_made_is_burnt() {
     wait_until("its material is burnt", || home.at_server().len() == 1);
     // The helper may find a connection cut that it still had, before it makes another.
     let order = ["prepare", "--helper", &helper.1];
-    let are_revoked = [0; 2].map(|_| bad(home.dir(), &home.at(&order))[1].contains("revoked"));
+    let are_revoked = [0; 2].map(|_| bad(home.dir(), &home.with_server(&order))[1].contains("revoked"));
     assert!(are_revoked[1], "the owner is told why");
-    let listed = lines(&good(home.dir(), &home.at(&["material", "list"])));
+    let listed = lines(&good(home.dir(), &home.with_server(&["material", "list"])));
     assert!(listed.len() == 1, "the owner's own stays: {listed:?}");
     assert!(listed[0]["state"] == "ready", "the owner's own stays: {listed:?}");
     assert_eq!(home.infer().1, 1, "and the owner is served as before");

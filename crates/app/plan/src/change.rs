@@ -24,7 +24,7 @@ pub enum Knob {
 impl Knob {
     const ALL: [Self; 4] = [Self::Rate, Self::RoundTrip, Self::Client, Self::Server];
 
-    /// The range in which the knob is varied, in its unit; `at` lies within it.
+    /// The range in which the knob is varied, in its unit; `value` lies within it.
     fn range(self, value: f64) -> [f64; 2] {
         let [low, high] = match self {
             Self::Rate => [0.05, 10_000.0],
@@ -36,7 +36,7 @@ impl Knob {
     }
 
     /// The knob's value in `setting`, in its unit.
-    fn at(self, setting: &Setting) -> f64 {
+    fn value_in(self, setting: &Setting) -> f64 {
         match self {
             Self::Rate => setting.link.up_bits.min(setting.link.down_bits) / 1e6,
             Self::RoundTrip => 1e3 * setting.link.rtt_s,
@@ -92,23 +92,24 @@ const HALVINGS: u32 = 16;
 /// # Errors
 /// As [`Question::ranked`].
 pub fn vary(question: &Question<'_>, setting: &Setting) -> Result<Vec<Varied>, PlanError> {
-    let mut changes = Knob::ALL.into_iter().map(|knob| one(question, setting, knob)).collect::<Result<Vec<_>, _>>()?;
-    changes.sort_by(|a, b| tacit_floats::falling(&moved(a), &moved(b)));
+    let mut changes =
+        Knob::ALL.into_iter().map(|knob| vary_knob(question, setting, knob)).collect::<Result<Vec<_>, _>>()?;
+    changes.sort_by(|a, b| tacit_floats::falling(&score_change(a), &score_change(b)));
     Ok(changes)
 }
 
 /// Returns how far a knob moves the score, as a logarithm.
-fn moved(varied: &Varied) -> f64 {
+fn score_change(varied: &Varied) -> f64 {
     match varied.score {
         [Some(a), Some(b)] if a > 0.0 && b > 0.0 => (a / b).ln().abs(),
         _ => f64::INFINITY,
     }
 }
 
-fn one(question: &Question<'_>, setting: &Setting, knob: Knob) -> Result<Varied, PlanError> {
+fn vary_knob(question: &Question<'_>, setting: &Setting, knob: Knob) -> Result<Varied, PlanError> {
     let best_at = |value: f64| question.best(&knob.set(setting, value));
     let offer_at = |value: f64| Ok::<_, PlanError>(best_at(value)?.map(|choice| choice.offer));
-    let current = knob.at(setting);
+    let current = knob.value_in(setting);
     let score = [best_at(current / 4.0)?.map(|c| c.score), best_at(4.0 * current)?.map(|c| c.score)];
     let [low, high] = knob.range(current);
     let point = |step: u32| low * (high / low).powf(f64::from(step) / f64::from(STEPS));

@@ -404,7 +404,7 @@ fn is_better(candidate: &Choice, best: &Choice) -> bool {
     fewer.is_lt() || (fewer.is_eq() && candidate.score < 0.99 * best.score)
 }
 
-/// Returns whether no figure of `other` is larger and one is smaller.
+/// Returns whether no figure of `challenger` is larger and one is smaller.
 fn beats(challenger: &[f64; 3], figures: &[f64; 3]) -> bool {
     challenger.iter().zip(figures).all(|(o, m)| o <= m) && challenger != figures
 }

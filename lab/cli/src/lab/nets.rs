@@ -53,7 +53,7 @@ impl Net {
 
     /// SqueezeNet of the shared data if it exists, else of the zoo with random weights.
     pub fn squeezenet() -> Self {
-        let origin = shared().map_or_else(|| Origin::Zoo("squeezenet1.1".into()), Origin::File);
+        let origin = shared_data_dir().map_or_else(|| Origin::Zoo("squeezenet1.1".into()), Origin::File);
         Self { name: "squeezenet".into(), origin }
     }
 
@@ -108,7 +108,7 @@ pub fn choose(names: &[String], model: Option<&str>, is_quick: bool) -> anyhow::
         }
         // Named networks need no default, and `--quick` has no time for a large one.
         None if !names.is_empty() || is_quick => None,
-        None => match shared() {
+        None => match shared_data_dir() {
             Some(_) => {
                 nets.push(Net::squeezenet());
                 None
@@ -125,7 +125,7 @@ pub fn choose(names: &[String], model: Option<&str>, is_quick: bool) -> anyhow::
 
 /// Finds SqueezeNet in the shared data: in `TACIT_DATA`, or beside the repository around the
 /// current folder.
-fn shared() -> Option<PathBuf> {
+fn shared_data_dir() -> Option<PathBuf> {
     let current_dir = env::current_dir().ok()?;
     let around = current_dir.ancestors().map(|folder| folder.join("shared/data"));
     let folders = env::var_os("TACIT_DATA").map(PathBuf::from).into_iter().chain(around);

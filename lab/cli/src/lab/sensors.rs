@@ -58,7 +58,7 @@ pub fn run(args: &Args) -> Result<()> {
     let sources: Vec<Detected> = if args.source.is_empty() {
         detect(&roots)
     } else {
-        args.source.iter().map(|name| named(name, &roots)).collect()
+        args.source.iter().map(|name| detect_named(name, &roots)).collect()
     };
     let plan = args.self_test.then(|| SelfTest { readings: args.readings, ..SelfTest::default() });
     let mut entries = Vec::new();
@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn named(name: &str, roots: &Roots) -> Detected {
+fn detect_named(name: &str, roots: &Roots) -> Detected {
     let outcome = match open(name, roots) {
         Ok(source) => Outcome::Usable(source),
         Err(tacit_meter::MeterError::Source { reason, remedy, .. }) => Outcome::Unusable { reason, remedy },

@@ -69,7 +69,7 @@ pub fn measure(file: &Path, request: &Asked<'_>, seal: &SealArgs) -> anyhow::Res
     let mut sets = Vec::new();
     for (set, rotations, column) in SETS {
         let paper = column.and_then(|column| Some(request.paper?[column]));
-        sets.push(of_set(&model, request.name, set, &joined(request.options, rotations), paper)?);
+        sets.push(of_set(&model, request.name, set, &join_options(request.options, rotations), paper)?);
     }
     if let Some(chosen) = request.chosen {
         sets.push(of_set(&model, request.name, "chosen by `design`", chosen, None)?);
@@ -80,7 +80,7 @@ pub fn measure(file: &Path, request: &Asked<'_>, seal: &SealArgs) -> anyhow::Res
 }
 
 /// Joins options with those of a key set.
-fn joined(options: &str, extra: &str) -> String {
+fn join_options(options: &str, extra: &str) -> String {
     [options, extra].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(",")
 }
 

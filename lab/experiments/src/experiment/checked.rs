@@ -164,7 +164,7 @@ fn wrong(key: &str, detail: &str) -> LabError {
 }
 
 /// Prefixes an error inside a value with the value's key.
-fn at(key: &str, error: &LabError) -> LabError {
+fn prefix_key(key: &str, error: &LabError) -> LabError {
     wrong(key, &error.to_string())
 }
 
@@ -279,7 +279,7 @@ fn read_link(index: usize, text: &LinkText) -> Result<Link, LabError> {
             }
         },
         LinkText::Table(table) => {
-            let spec = LinkSpec::parse(table).map_err(|e| at(&key, &e.into()))?;
+            let spec = LinkSpec::parse(table).map_err(|e| prefix_key(&key, &e.into()))?;
             Ok(Link { name: spec.name().to_owned(), spec: Some(spec) })
         }
     }
@@ -287,7 +287,7 @@ fn read_link(index: usize, text: &LinkText) -> Result<Link, LabError> {
 
 /// Parses a transport of the experiment.
 fn read_transport(index: usize, text: &str) -> Result<TransportKind, LabError> {
-    text.parse().map_err(|e| at(&format!("transports[{index}]"), &e))
+    text.parse().map_err(|e| prefix_key(&format!("transports[{index}]"), &e))
 }
 
 /// Parses a pace of the experiment.

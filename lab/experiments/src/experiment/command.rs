@@ -29,7 +29,7 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// Parses `text`, the value of key `what`. `values` are the experiment's own placeholders.
+    /// Parses `text`, the value of key `subject`. `values` are the experiment's own placeholders.
     ///
     /// # Errors
     /// [`LabError::Spec`] for no command, an open quote, an unknown placeholder.

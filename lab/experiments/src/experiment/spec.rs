@@ -148,7 +148,7 @@ impl<'de> Deserialize<'de> for LinkText {
 }
 
 impl ExperimentSpec {
-    /// Parses an experiment's TOML text; `what` names it in errors.
+    /// Parses an experiment's TOML text; `subject` names it in errors.
     ///
     /// # Errors
     /// [`LabError::Spec`] with the line, for invalid TOML, an unknown or missing key, or a value of
@@ -176,7 +176,7 @@ impl ExperimentSpec {
         let keys: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
         keys.into_iter()
             .filter(|k| a.get(*k) != b.get(*k))
-            .map(|k| format!("`{k}` is {} there and {} here", shown(&a, k), shown(&b, k)))
+            .map(|k| format!("`{k}` is {} there and {} here", format_value(&a, k), format_value(&b, k)))
             .collect()
     }
 
@@ -198,7 +198,7 @@ fn table(spec: &ExperimentSpec) -> toml::Table {
 }
 
 /// Returns the printed value of a key.
-fn shown(table: &toml::Table, key: &str) -> String {
+fn format_value(table: &toml::Table, key: &str) -> String {
     table.get(key).map_or("absent".into(), ToString::to_string)
 }
 

@@ -34,7 +34,11 @@ pub(super) fn take_over(
     for fact in SAME {
         let (a, b) = (loaded.campaign.machine.get(fact), machine.get(fact));
         if a != b {
-            differences.push(format!("`{fact}` of the machine is {} there and {} here", shown(a), shown(b)));
+            differences.push(format!(
+                "`{fact}` of the machine is {} there and {} here",
+                format_fact(a),
+                format_fact(b)
+            ));
         }
     }
     if !differences.is_empty() {
@@ -55,7 +59,7 @@ pub(super) fn take_over(
     for run in loaded.runs.into_iter().filter(|run| run.failure.is_none()) {
         let Some(&cell) = cell_pairs.get(&run.cell) else { continue };
         let of_cell = done.iter().filter(|done_run| done_run.cell == run.cell && done_run.failure.is_none());
-        if of_cell.clone().any(|done_run| measured(done_run) == measured(&run)) {
+        if of_cell.clone().any(|done_run| identity_of(done_run) == identity_of(&run)) {
             continue;
         }
         let repetitions: BTreeSet<u32> = of_cell.map(|done_run| done_run.repetition).collect();
@@ -71,7 +75,7 @@ pub(super) fn take_over(
 }
 
 /// Returns the printed value of a fact.
-fn shown(value: Option<&String>) -> String {
+fn format_fact(value: Option<&String>) -> String {
     value.map_or("unknown".into(), |v| format!("{v:?}"))
 }
 
@@ -106,7 +110,7 @@ fn alike(source_experiment: &Experiment, source_cell: Cell, experiment: &Experim
 }
 
 /// The part of a run that identifies it.
-fn measured(run: &Run) -> Run {
+fn identity_of(run: &Run) -> Run {
     Run { repetition: 0, record: String::new(), ..run.clone() }
 }
 
@@ -178,7 +182,7 @@ client = "tacit b"
 
     /// Takes over the runs of a folder with `text` and `runs` into an empty one for [`TEXT`] on
     /// machine "x".
-    fn taken(text: &str, runs: &[Run]) -> Result<Vec<Run>, LabError> {
+    fn take_runs(text: &str, runs: &[Run]) -> Result<Vec<Run>, LabError> {
         let (source, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         drop(folder(source.path(), text, runs));
         let (mut target_folder, mut done) = (folder(target.path(), TEXT, &[]), vec![]);
@@ -218,10 +222,10 @@ client = "tacit b"
     fn other_cells_stay_where_they_are() {
         let runs = [run("a", 0, 1.0), run("b", 0, 2.0)];
         let changed = TEXT.replace("tacit b", "tacit b --fast");
-        assert_eq!(taken(&changed, &runs).unwrap(), [run("a", 0, 1.0)]);
+        assert_eq!(take_runs(&changed, &runs).unwrap(), [run("a", 0, 1.0)]);
         // Changed estimates of a cell have no effect.
         let expected = TEXT.replace("tacit b\"", "tacit b\"\ntakes_s = 5.0");
-        assert_eq!(taken(&expected, &runs).unwrap(), runs);
+        assert_eq!(take_runs(&expected, &runs).unwrap(), runs);
     }
 
     #[test]
@@ -230,7 +234,7 @@ client = "tacit b"
         for (changed, reason) in
             [("device = \"none-such\"", "`device`"), ("interval_s = 0.5", "`interval_s` is 0.5 there and 1.0 here")]
         {
-            let error = taken(&format!("{changed}\n{TEXT}"), &runs).unwrap_err().to_string();
+            let error = take_runs(&format!("{changed}\n{TEXT}"), &runs).unwrap_err().to_string();
             assert!(error.contains("cannot be taken over"), "{error}");
             assert!(error.contains(reason), "{error}");
         }
@@ -241,7 +245,7 @@ client = "tacit b"
             take_over(&experiment(TEXT), &machine("y"), &mut target_folder, &mut done, source.path()).unwrap_err();
         assert!(error.to_string().contains("`cpu` of the machine is \"x\" there and \"y\" here"), "{error}");
         for outside in ["../secret", "/etc/passwd", "records/../../secret", "secret"] {
-            let error = taken(TEXT, &[Run { record: outside.into(), ..run("a", 0, 1.0) }]).unwrap_err().to_string();
+            let error = take_runs(TEXT, &[Run { record: outside.into(), ..run("a", 0, 1.0) }]).unwrap_err().to_string();
             assert!(error.contains("outside `records`"), "{error}");
         }
     }

@@ -86,7 +86,7 @@ impl Shared {
 }
 
 /// Describes a failure to start.
-fn failed(error: impl std::fmt::Display) -> LabError {
+fn start_error(error: impl std::fmt::Display) -> LabError {
     LabError::Failed { step: "starting the link emulator".into(), detail: error.to_string() }
 }
 
@@ -104,16 +104,16 @@ impl Emulator {
     /// # Errors
     /// [`LabError::Failed`] where a thread does not start.
     pub(super) fn start(devices: [SyncDevice; 2], directions: [Direction; 2]) -> Result<Self, LabError> {
-        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(failed)?);
+        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(start_error)?);
         let devices = devices.map(Arc::new);
         let mut emulator = Self { stop, threads: Vec::new(), shared: Default::default() };
         for (i, direction) in directions.into_iter().enumerate() {
-            devices[i].set_nonblocking(true).map_err(failed)?;
+            devices[i].set_nonblocking(true).map_err(start_error)?;
             let (source, target) = (devices[i].clone(), devices[1 - i].clone());
             let (stop, shared) = (emulator.stop.clone(), emulator.shared[i].clone());
             let thread = std::thread::Builder::new().name(format!("link-pump-{i}"));
             let pump = thread.spawn(move || Pump::new(&source, &target, &stop, direction, &shared).run());
-            emulator.threads.push(pump.map_err(failed)?);
+            emulator.threads.push(pump.map_err(start_error)?);
         }
         Ok(emulator)
     }

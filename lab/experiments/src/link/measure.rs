@@ -20,7 +20,7 @@ const PACKET: f64 = 1500.0;
 /// Measures `link`; see [`Link::measure`].
 pub(super) fn measure(link: &Link, effort: Duration) -> Result<LinkFigures, LabError> {
     let spec = link.spec();
-    let echo = Echo::open(link).map_err(|error| failed("opening the echo sockets", &error))?;
+    let echo = Echo::open(link).map_err(|error| measure_error("opening the echo sockets", &error))?;
     let (idle, up, down) = echo
         .serve(|| -> io::Result<_> {
             let idle = echo.round_trips(effort / 5, Duration::from_millis(2), &AtomicBool::new(false))?;
@@ -30,7 +30,7 @@ pub(super) fn measure(link: &Link, effort: Duration) -> Result<LinkFigures, LabE
                 bulk(link, Side::Server, &echo, effort * 2 / 5)?,
             ))
         })
-        .map_err(|error| failed(&format!("measuring the link {:?}", spec.name()), &error))?;
+        .map_err(|error| measure_error(&format!("measuring the link {:?}", spec.name()), &error))?;
     let rtt = median(idle).ok_or_else(|| silent(link))?;
     // If no echo passes the full link, its round trip is at least as long as the wait.
     let loaded = median([up.round_trips, down.round_trips].concat()).unwrap_or(echo.patience.as_secs_f64());
@@ -45,7 +45,7 @@ pub(super) fn measure(link: &Link, effort: Duration) -> Result<LinkFigures, LabE
     })
 }
 
-fn failed(step: &str, error: &io::Error) -> LabError {
+fn measure_error(step: &str, error: &io::Error) -> LabError {
     LabError::Failed { step: step.into(), detail: error.to_string() }
 }
 
@@ -169,7 +169,7 @@ fn windows(link: &Link, side: Side, effort: Duration) -> (Duration, Duration) {
     (warm, measured)
 }
 
-/// Fills the link from `from` to the other side.
+/// Fills the link from `side` to the other side.
 fn bulk(link: &Link, side: Side, echo: &Echo, effort: Duration) -> io::Result<Bulk> {
     let (sender, receiver) = connect(link, side)?;
     let (warm, measured) = windows(link, side, effort);
@@ -198,7 +198,7 @@ fn bulk(link: &Link, side: Side, echo: &Echo, effort: Duration) -> io::Result<Bu
     result
 }
 
-/// A TCP connection: the sending end at `from`, and the other.
+/// A TCP connection: the sending end at `side`, and the other.
 fn connect(link: &Link, side: Side) -> io::Result<(TcpStream, TcpStream)> {
     let own_address = link.address(side);
     let listener = link.within(side.other(), {

@@ -48,7 +48,7 @@ impl Namespace {
             let entered = entered.map(|()| rustix::thread::gettid().as_raw_nonzero().get());
             serve(entered, &sender, &jobs);
         })?;
-        let thread_id = hear(&receiver)?.map_err(refused)?;
+        let thread_id = hear(&receiver)?.map_err(start_error)?;
         let mut namespace = Self { gate: Some(gate), nursery: None, init: None, threads: vec![thread], thread_id };
         let (nursery, init, thread) = namespace.within(start_nursery)??;
         namespace.nursery = Some(nursery);
@@ -134,7 +134,7 @@ fn start_nursery() -> Result<(Sender<Job>, Child, JoinHandle<()>), LabError> {
         });
         serve(init, &sender, &jobs);
     })?;
-    let init = hear(&receiver)?.map_err(refused)?;
+    let init = hear(&receiver)?.map_err(start_error)?;
     Ok((nursery, init, thread))
 }
 
@@ -156,16 +156,16 @@ fn start<T: Send + 'static>(name: &str, f: impl FnOnce() -> T + Send + 'static) 
         .map_err(LabError::failed(format!("starting the thread {name}")))
 }
 
-fn gone() -> LabError {
+fn ended_error() -> LabError {
     LabError::Failed { step: "network namespace".into(), detail: "its thread has ended".into() }
 }
 
 fn post(sender: Option<&Sender<Job>>, job: Job) -> Result<(), LabError> {
-    sender.ok_or_else(gone)?.send(job).map_err(|_| gone())
+    sender.ok_or_else(ended_error)?.send(job).map_err(|_| ended_error())
 }
 
 fn hear<T>(receiver: &Receiver<T>) -> Result<T, LabError> {
-    receiver.recv().map_err(|_| gone())
+    receiver.recv().map_err(|_| ended_error())
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
@@ -173,7 +173,7 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it panicked".into())
 }
 
-fn refused(error: io::Error) -> LabError {
+fn start_error(error: io::Error) -> LabError {
     let subject = "an emulated link".to_owned();
     match error.kind() {
         io::ErrorKind::PermissionDenied => LabError::Unavailable {

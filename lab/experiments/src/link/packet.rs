@@ -17,7 +17,7 @@ struct Layout {
 
 impl Layout {
     /// `None` for anything except an unfragmented IPv4 packet with TCP or UDP and a payload.
-    fn of(packet: &[u8]) -> Option<Self> {
+    fn parse(packet: &[u8]) -> Option<Self> {
         let version = *packet.first()?;
         let transport = usize::from(version & 15) * 4;
         let end = usize::from(read16(packet, 2)?);
@@ -48,7 +48,7 @@ fn read16(packet: &[u8], offset: usize) -> Option<u16> {
 /// cryptography (or the application) can detect it. Returns false without a change if there is no
 /// TCP or UDP payload.
 pub(super) fn corrupt(packet: &mut [u8], random: &mut fastrand::Rng) -> bool {
-    let Some(layout) = Layout::of(packet) else { return false };
+    let Some(layout) = Layout::parse(packet) else { return false };
     let offset = random.usize(layout.payload..layout.end);
     let flip = random.u8(1..);
     packet[offset] ^= flip;
@@ -61,7 +61,7 @@ pub(super) fn corrupt(packet: &mut [u8], random: &mut fastrand::Rng) -> bool {
     // The byte is the high or the low half of a 16-bit word counted from the transport header.
     let shift = if (offset - layout.transport).is_multiple_of(2) { 8 } else { 0 };
     let (new_word, old_word) = (u16::from(packet[offset]) << shift, u16::from(packet[offset] ^ flip) << shift);
-    let new = updated(old, old_word, new_word);
+    let new = update_checksum(old, old_word, new_word);
     // A computed UDP checksum of zero is sent as ones.
     let new = if layout.protocol == UDP && new == 0 { 0xffff } else { new };
     packet[place..place + 2].copy_from_slice(&new.to_be_bytes());
@@ -69,7 +69,7 @@ pub(super) fn corrupt(packet: &mut [u8], random: &mut fastrand::Rng) -> bool {
 }
 
 /// The Internet checksum after a word changed (RFC 1624, equation 3).
-fn updated(checksum: u16, old: u16, new: u16) -> u16 {
+fn update_checksum(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(u32::from(!checksum) + u32::from(!old) + u32::from(new))
 }
 

@@ -127,8 +127,8 @@ impl Core {
         (len + OVERHEAD).max(HANDSHAKE)
     }
 
-    /// Seals a packet; returns the number of bytes of `out` to send. 0 before the first handshake:
-    /// the packet waits, and a handshake may be sent instead. Drops a packet if `out` is too short.
+    /// Seals a packet; returns the number of bytes of `output` to send. 0 before the first handshake:
+    /// the packet waits, and a handshake may be sent instead. Drops a packet if `output` is too short.
     pub fn outgoing(&mut self, packet: &[u8], output: &mut [u8]) -> usize {
         if packet.is_empty() || output.len() < Self::room_for(packet.len()) {
             return 0;
@@ -141,7 +141,7 @@ impl Core {
         len
     }
 
-    /// Opens a datagram into `out`. Refuses it if `out` is too short.
+    /// Opens a datagram into `output`. Refuses it if `output` is too short.
     pub fn incoming(&mut self, datagram: &[u8], output: &mut [u8]) -> Incoming {
         if datagram.is_empty() || output.len() < Self::room_for(datagram.len()) {
             self.stats.forged += 1;
@@ -179,7 +179,7 @@ impl Core {
     }
 
     /// Performs timed actions (repeated handshakes, new keys every two minutes, keep-alives);
-    /// returns the number of bytes of `out` to send. Call about four times a second.
+    /// returns the number of bytes of `output` to send. Call about four times a second.
     pub fn tick(&mut self, output: &mut [u8]) -> usize {
         if output.len() < HANDSHAKE {
             return 0;
@@ -188,7 +188,7 @@ impl Core {
         self.datagram_len(&result)
     }
 
-    /// Starts or restarts a handshake; returns the number of bytes of `out` to send.
+    /// Starts or restarts a handshake; returns the number of bytes of `output` to send.
     pub fn handshake(&mut self, output: &mut [u8]) -> usize {
         if output.len() < HANDSHAKE {
             return 0;

@@ -46,7 +46,7 @@ fn process() -> Result<(), LabError> {
     let mut line = Zeroizing::new(String::with_capacity(MAX_LINE));
     // Unbuffered, so that `serve` reads the bytes after the line.
     let mut byte = [0u8];
-    while line.len() < MAX_LINE && std::io::stdin().lock().read(&mut byte).map_err(control_failed)? == 1 {
+    while line.len() < MAX_LINE && std::io::stdin().lock().read(&mut byte).map_err(control_error)? == 1 {
         if byte[0] == b'\n' {
             break;
         }
@@ -67,13 +67,13 @@ pub fn open(config: &EndConfig) -> Result<Io, LabError> {
     Io::open(config)
 }
 
-fn control_failed(error: std::io::Error) -> LabError {
+fn control_error(error: std::io::Error) -> LabError {
     LabError::Failed { step: "talking to the tunnel's process".into(), detail: error.to_string() }
 }
 
 fn answer(output: &mut impl Write, reply: &Reply) -> Result<(), LabError> {
-    let text = serde_json::to_string(reply).map_err(|e| control_failed(e.into()))?;
-    output.write_all(format!("{text}\n").as_bytes()).and_then(|()| output.flush()).map_err(control_failed)
+    let text = serde_json::to_string(reply).map_err(|e| control_error(e.into()))?;
+    output.write_all(format!("{text}\n").as_bytes()).and_then(|()| output.flush()).map_err(control_error)
 }
 
 /// Works until `commands` ends.
@@ -92,7 +92,7 @@ fn serve(config: &EndConfig, io: Io, commands: &impl AsFd, mut replies: impl Wri
             continue;
         }
         let mut input = [0u8; 256];
-        let n = rustix::io::read(commands.as_fd(), &mut input).map_err(|e| control_failed(e.into()))?;
+        let n = rustix::io::read(commands.as_fd(), &mut input).map_err(|e| control_error(e.into()))?;
         if n == 0 {
             return Ok(());
         }
@@ -102,12 +102,12 @@ fn serve(config: &EndConfig, io: Io, commands: &impl AsFd, mut replies: impl Wri
             match line.trim_ascii() {
                 b"stats" => {}
                 b"handshake" => wire.handshake()?,
-                _ => return Err(control_failed(std::io::Error::other("there is no such command"))),
+                _ => return Err(control_error(std::io::Error::other("there is no such command"))),
             }
             answer(&mut replies, &Reply::Ok(wire.stats()))?;
         }
         if pending.len() > MAX_LINE {
-            return Err(control_failed(std::io::Error::other("a command without an end")));
+            return Err(control_error(std::io::Error::other("a command without an end")));
         }
     }
 }
@@ -128,9 +128,9 @@ impl Handle {
     ) -> Result<Self, LabError> {
         // Full capacity from the start: a growing buffer leaves copies of the key behind.
         let mut text = Zeroizing::new(Vec::with_capacity(MAX_LINE));
-        serde_json::to_writer(&mut *text, config).map_err(|e| control_failed(e.into()))?;
+        serde_json::to_writer(&mut *text, config).map_err(|e| control_error(e.into()))?;
         text.push(b'\n');
-        stdin.write_all(&text).and_then(|()| stdin.flush()).map_err(control_failed)?;
+        stdin.write_all(&text).and_then(|()| stdin.flush()).map_err(control_error)?;
         let replies = BufReader::new(Box::new(stdout) as Box<dyn Read + Send>);
         let mut handle = Self { commands: Some(Box::new(stdin)), replies, thread: None };
         handle.reply()?;
@@ -139,17 +139,17 @@ impl Handle {
 
     /// Runs on a thread of this process; `io` was opened in the right namespace.
     pub(super) fn thread(config: EndConfig, io: Io) -> Result<Self, LabError> {
-        let (parent_end, child_end) = UnixStream::pair().map_err(control_failed)?;
+        let (parent_end, child_end) = UnixStream::pair().map_err(control_error)?;
         let thread = thread::Builder::new().name("tacit-tunnel".into()).spawn(move || {
-            let reply = child_end.try_clone().map_err(control_failed);
+            let reply = child_end.try_clone().map_err(control_error);
             let ended = reply.and_then(|reply| serve(&config, io, &child_end, reply));
             if let Err(error) = ended {
                 // A closed other end needs no reply.
                 let _ = answer(&mut &child_end, &Reply::Failed(error.to_string()));
             }
         });
-        let thread = Some(thread.map_err(control_failed)?);
-        let replies = BufReader::new(Box::new(parent_end.try_clone().map_err(control_failed)?) as Box<dyn Read + Send>);
+        let thread = Some(thread.map_err(control_error)?);
+        let replies = BufReader::new(Box::new(parent_end.try_clone().map_err(control_error)?) as Box<dyn Read + Send>);
         let mut handle = Self { commands: Some(Box::new(Closing(parent_end))), replies, thread };
         handle.reply()?;
         Ok(handle)
@@ -161,7 +161,7 @@ impl Handle {
             let sent = commands.write_all(format!("{command}\n").as_bytes()).and_then(|()| commands.flush());
             // The last reply of a failed end has the reason, which is better than "broken pipe".
             if let (Err(error), Err(_)) = (sent, self.replies.fill_buf()) {
-                return Err(control_failed(error));
+                return Err(control_error(error));
             }
         }
         self.reply()
@@ -169,7 +169,7 @@ impl Handle {
 
     fn reply(&mut self) -> Result<Stats, LabError> {
         let mut line = String::new();
-        self.replies.read_line(&mut line).map_err(control_failed)?;
+        self.replies.read_line(&mut line).map_err(control_error)?;
         match serde_json::from_str(&line) {
             Ok(Reply::Ok(stats)) => Ok(stats),
             Ok(Reply::Failed(detail)) => Err(LabError::Failed { step: "tunnel".into(), detail }),

@@ -142,11 +142,11 @@ impl Wire {
         ];
         match poll(&mut polled, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(failed(e.into())),
+            Err(e) => return Err(tunnel_error(e.into())),
         }
         let [device, socket, command] = polled.map(|p| p.revents());
         if device.intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL) {
-            return Err(failed(io::Error::new(ErrorKind::NotConnected, "its interface is gone")));
+            return Err(tunnel_error(io::Error::new(ErrorKind::NotConnected, "its interface is gone")));
         }
         if device.contains(PollFlags::IN) || socket.contains(PollFlags::OUT) {
             self.turn(Self::move_out)?;
@@ -322,7 +322,7 @@ fn send_queued(core: &mut Core, socket: &UdpSocket, answer: &mut [u8]) -> io::Re
     }
 }
 
-fn failed(error: io::Error) -> LabError {
+fn tunnel_error(error: io::Error) -> LabError {
     LabError::Failed { step: "tunnel".into(), detail: error.to_string() }
 }
 
@@ -342,6 +342,6 @@ fn forgive(result: io::Result<()>) -> Result<(), LabError> {
         | ErrorKind::OutOfMemory
         | ErrorKind::Other => Ok(()),
         _ if rustix::io::Errno::from_io_error(&error) == Some(rustix::io::Errno::NOBUFS) => Ok(()),
-        _ => Err(failed(error)),
+        _ => Err(tunnel_error(error)),
     }
 }

@@ -6,7 +6,7 @@
 //! duration of the transfer. With a time limit the sender stops when the sent bytes will fill the
 //! limit at the rate so far (it always sends a first window). After the last block the
 //! receiver sends `received u64 | wrong u64 | first wrong offset u64`.
-use super::{Bulk, Check, Counts, failed, words};
+use super::{Bulk, Check, Counts, step_error, words};
 use crate::LabError;
 use std::time::{Duration, Instant};
 use tacit_net::Transport;
@@ -34,7 +34,7 @@ impl Data {
         Self(random.chunks_exact(BLOCK + HEADER).map(<[u8]>::to_vec).collect())
     }
 
-    fn of(&mut self, number: u64) -> &mut Vec<u8> {
+    fn block(&mut self, number: u64) -> &mut Vec<u8> {
         &mut self.0[(number % BLOCKS as u64) as usize]
     }
 
@@ -47,11 +47,11 @@ impl Data {
             let len = (total - sent).min(BLOCK as u64);
             let is_over = limit.is_some_and(|limit| time_for(sent + len, heard, start.elapsed()) >= limit);
             let last = sent + len == total || is_over;
-            let block = self.of(number);
+            let block = self.block(number);
             let word = len as u32 | if last { LAST } else { 0 };
             block[..4].copy_from_slice(&(number as u32).to_le_bytes());
             block[4..HEADER].copy_from_slice(&word.to_le_bytes());
-            transport.write_all(&block[..HEADER + len as usize]).map_err(failed("sending bulk data"))?;
+            transport.write_all(&block[..HEADER + len as usize]).map_err(step_error("sending bulk data"))?;
             (sent, number) = (sent + len, number + 1);
             if last {
                 break;
@@ -60,26 +60,26 @@ impl Data {
                 heard = hear(transport, heard, sent)?;
             }
         }
-        transport.flush().map_err(failed("sending bulk data"))?;
+        transport.flush().map_err(step_error("sending bulk data"))?;
         for _ in heard / ACK..sent / ACK {
             hear(transport, 0, sent)?;
         }
         let mut report = [0u8; 24];
-        transport.read_exact(&mut report).map_err(failed("waiting for the receiver's word"))?;
+        transport.read_exact(&mut report).map_err(step_error("waiting for the receiver's word"))?;
         let [received, wrong_bytes, first] = words(&report);
         Check { received, wrong: wrong_bytes, first }.verdict(step, sent)?;
         Ok((sent, 0, number))
     }
 
-    /// Receives until the last block, at most `most` bytes, compares all data and reports to the
+    /// Receives until the last block, at most `max` bytes, compares all data and reports to the
     /// sender.
     pub(super) fn receive(&mut self, transport: &mut dyn Transport, step: &str, max: u64) -> Result<Counts, LabError> {
         let (mut check, mut number, mut reported) = (Check::default(), 0u64, 0u64);
         let mut buffer = vec![0u8; BLOCK];
         loop {
             let (len, last) = header(transport, step, number, max - check.received)?;
-            transport.read_exact(&mut buffer[..len]).map_err(failed("receiving bulk data"))?;
-            check.compare(&buffer[..len], &self.of(number)[HEADER..HEADER + len]);
+            transport.read_exact(&mut buffer[..len]).map_err(step_error("receiving bulk data"))?;
+            check.compare(&buffer[..len], &self.block(number)[HEADER..HEADER + len]);
             number += 1;
             while check.received - reported >= ACK {
                 reported += ACK;
@@ -108,10 +108,10 @@ fn time_for(sent: u64, heard: u64, elapsed: Duration) -> Duration {
 /// The receiver's next total, which must be larger than before and at most the sent bytes.
 fn hear(transport: &mut dyn Transport, before: u64, sent_bytes: u64) -> Result<u64, LabError> {
     let mut word = [0u8; 8];
-    transport.read_exact(&mut word).map_err(failed("waiting for the receiver's word"))?;
+    transport.read_exact(&mut word).map_err(step_error("waiting for the receiver's word"))?;
     let [heard] = words(&word);
     if heard <= before || heard > sent_bytes {
-        return Err(changed("the receiver's word"));
+        return Err(changed_error("the receiver's word"));
     }
     Ok(heard)
 }
@@ -119,7 +119,7 @@ fn hear(transport: &mut dyn Transport, before: u64, sent_bytes: u64) -> Result<u
 fn tell(transport: &mut dyn Transport, words: &[u64]) -> Result<(), LabError> {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let result = transport.write_all(&bytes).and_then(|()| transport.flush());
-    result.map_err(failed("telling the sender what came"))
+    result.map_err(step_error("telling the sender what came"))
 }
 
 /// Reads a block's header: the number of bytes that follow, and whether the block is the last.
@@ -130,17 +130,17 @@ fn header(
     left_bytes: u64,
 ) -> Result<(usize, bool), LabError> {
     let mut bytes = [0u8; HEADER];
-    transport.read_exact(&mut bytes).map_err(failed("receiving bulk data"))?;
+    transport.read_exact(&mut bytes).map_err(step_error("receiving bulk data"))?;
     let [number, word] = [0, 4]
         .map(|offset| u32::from_le_bytes([bytes[offset], bytes[offset + 1], bytes[offset + 2], bytes[offset + 3]]));
     let (len, last) = ((word & !LAST) as usize, word & LAST != 0);
     if number != expected as u32 || len == 0 || len > BLOCK || len as u64 > left_bytes || (!last && len != BLOCK) {
-        return Err(changed(step));
+        return Err(changed_error(step));
     }
     Ok((len, last))
 }
 
-fn changed(step: &str) -> LabError {
+fn changed_error(step: &str) -> LabError {
     let detail = "a block's header makes no sense: bytes arrived changed, and this transport does not notice changes";
     LabError::Failed { step: step.into(), detail: detail.into() }
 }

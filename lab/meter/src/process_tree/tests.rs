@@ -232,7 +232,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 }
 
 /// The process that a number selects.
-fn chosen(processes: &BTreeMap<u32, Simulated>, number: u8) -> u32 {
+fn select_process(processes: &BTreeMap<u32, Simulated>, number: u8) -> u32 {
     *processes.keys().nth(usize::from(number) % processes.len()).unwrap()
 }
 
@@ -263,15 +263,15 @@ proptest! {
         for (next, event) in (11..).zip(events.into_iter().chain([Event::Sample, Event::Sample])) {
             match event {
                 Event::Fork(parent) => {
-                    let parent = chosen(&processes, parent);
+                    let parent = select_process(&processes, parent);
                     processes.insert(next, Simulated { parent, ..Simulated::default() });
                 }
                 Event::Run(number, user, system) => {
-                    let pid = chosen(&processes, number);
+                    let pid = select_process(&processes, number);
                     processes.get_mut(&pid).unwrap().own += Time { user, system };
                     truth += user + system;
                 }
-                Event::End(number) => match chosen(&processes, number) {
+                Event::End(number) => match select_process(&processes, number) {
                     10 => {}
                     pid => end(&mut processes, &fake, pid),
                 },
@@ -331,7 +331,7 @@ const BURN: &str = "i=0; while [ $i -lt 25000 ]; do i=$((i+1)); done";
 /// Starts `program`, which computes, prints a line and waits for the end of its input. Returns, in
 /// seconds, the tree's figures after the line, at the end and after the reaping, and then the
 /// kernel's.
-fn told_and_true(program: &mut Command) -> [f64; 4] {
+fn reported_and_true(program: &mut Command) -> [f64; 4] {
     let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut tree = ProcessTree::new("/proc");
     assert!(tree.clock.is_some(), "no CPU clocks of processes here: all times are ticks");
@@ -356,7 +356,7 @@ fn told_and_true(program: &mut Command) -> [f64; 4] {
 #[test]
 fn a_short_life_is_known_exactly() {
     let script = format!("{BURN}; echo done; read x; exit 0");
-    let [live, zombie, reaped, truth] = told_and_true(Command::new("sh").args(["-c", &script]));
+    let [live, zombie, reaped, truth] = reported_and_true(Command::new("sh").args(["-c", &script]));
     assert!(truth > 2e-3 && truth < 10.0, "{truth}: too little or too much to test anything");
     // After the line the program does little.
     assert!(live > 0.8 * truth - 2e-3 && live <= truth + MICRO, "{live} of {truth}");
@@ -366,7 +366,7 @@ fn a_short_life_is_known_exactly() {
 #[test]
 fn children_that_come_and_go_are_known_to_two_ticks_and_exactly_once_reaped() {
     let script = format!("for n in 1 2 3 4 5 6 7 8; do ( {BURN} ); done; echo done; read x; exit 0");
-    let [live, zombie, reaped, truth] = told_and_true(Command::new("sh").args(["-c", &script]));
+    let [live, zombie, reaped, truth] = reported_and_true(Command::new("sh").args(["-c", &script]));
     for reported in [live, zombie] {
         assert!(reported > truth - 0.022 && reported <= truth + MICRO, "{reported} of {truth}");
     }
@@ -381,7 +381,7 @@ fn a_tree_in_a_process_namespace_is_seen_from_outside() {
         return;
     }
     let [live, zombie, reaped, truth] =
-        told_and_true(Command::new("unshare").args(["--pid", "--fork", "sh", "-c", &script]));
+        reported_and_true(Command::new("unshare").args(["--pid", "--fork", "sh", "-c", &script]));
     assert!(live > 0.8 * truth - 2e-3 && live <= truth + MICRO, "{live} of {truth}");
     assert!(zombie > truth - 0.02 && zombie <= truth + MICRO, "{zombie} of {truth}");
     assert!((reaped - truth).abs() <= MICRO, "{reaped} of {truth}");

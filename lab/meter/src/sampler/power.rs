@@ -88,13 +88,13 @@ impl Metered {
     /// Joules of the counted rails, and the observed time in seconds; `None` if no counted rail
     /// ever gave a value.
     pub(super) fn energy(&self) -> Option<(f64, f64)> {
-        let spans = self.counted().map(|r| Some(r.last?.0 - r.first?));
+        let spans = self.counted_rails().map(|r| Some(r.last?.0 - r.first?));
         let span = spans.collect::<Option<Vec<f64>>>()?.into_iter().reduce(tacit_floats::smaller)?;
-        Some((self.counted().map(|r| r.joules).sum(), span)).filter(|(_, span)| *span > 0.0)
+        Some((self.counted_rails().map(|r| r.joules).sum(), span)).filter(|(_, span)| *span > 0.0)
     }
 
     /// Returns the counted rails.
-    fn counted(&self) -> impl Iterator<Item = &Rail> {
+    fn counted_rails(&self) -> impl Iterator<Item = &Rail> {
         self.rails.iter().zip(&self.source.info().rails).filter(|(_, r)| r.counted).map(|(rail, _)| rail)
     }
 }

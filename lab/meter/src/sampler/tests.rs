@@ -26,7 +26,7 @@ impl Source for Scripted {
     }
 }
 
-fn scripted(
+fn scripted_source(
     name: &str,
     min_interval_ms: u32,
     script: fn(f64, usize) -> Result<Vec<Value>, MeterError>,
@@ -41,13 +41,13 @@ fn config(sources: Vec<Box<dyn Source>>, ms: u64) -> SamplerConfig {
     SamplerConfig { sources, interval: Duration::from_millis(ms), keep_samples: true, ..SamplerConfig::default() }
 }
 
-fn failed() -> MeterError {
+fn read_error() -> MeterError {
     MeterError::Source { name: "flaky".into(), reason: "no answer".into(), remedy: "plug it in".into() }
 }
 
 /// Runs a sampler that takes exactly `count` samples on demand, beside the first and the last. Also
 /// returns the seconds from before its start until after its end.
-fn sampled(sources: Vec<Box<dyn Source>>, count: usize) -> (Stopped, f64) {
+fn run_sampler(sources: Vec<Box<dyn Source>>, count: usize) -> (Stopped, f64) {
     let begin = Instant::now();
     let sampler = Sampler::start(config(sources, 3_600_000)).unwrap();
     (0..count).for_each(|_| sampler.sample_now());
@@ -59,9 +59,10 @@ fn sampled(sources: Vec<Box<dyn Source>>, count: usize) -> (Stopped, f64) {
 /// `power.rs` tests the arithmetic; this test covers the path through the sampler.
 #[test]
 fn power_is_integrated_and_counters_are_differenced() {
-    let watts = scripted("watts", 1, |_, _| Ok(vec![Value::Watts(2.0), Value::Watts(1000.0)]));
-    let joules = scripted("joules", 1, |_, call| Ok(vec![Value::Joules(500.0 + 3.0 * call as f64), Value::Missing]));
-    let (stopped, seconds) = sampled(vec![watts, joules], 60);
+    let watts = scripted_source("watts", 1, |_, _| Ok(vec![Value::Watts(2.0), Value::Watts(1000.0)]));
+    let joules =
+        scripted_source("joules", 1, |_, call| Ok(vec![Value::Joules(500.0 + 3.0 * call as f64), Value::Missing]));
+    let (stopped, seconds) = run_sampler(vec![watts, joules], 60);
     let (first, last) = (&stopped.samples[1], stopped.samples.last().unwrap());
     // Readings follow their sample's time and precede the next sample.
     let energy = stopped.summary.energy["watts"];
@@ -78,11 +79,11 @@ fn power_is_integrated_and_counters_are_differenced() {
 #[test]
 fn missing_values_are_bridged_and_never_0_watts() {
     // Readings 5 to 30 are missing.
-    let source = scripted("gaps", 1, |_, call| {
+    let source = scripted_source("gaps", 1, |_, call| {
         let value = if (5..=30).contains(&call) { Value::Missing } else { Value::Watts(4.0) };
         Ok(vec![value, Value::Watts(f64::NAN)])
     });
-    let (stopped, seconds) = sampled(vec![source], 40);
+    let (stopped, seconds) = run_sampler(vec![source], 40);
     let energy = stopped.summary.energy["gaps"];
     assert!((energy.mean_w - 4.0).abs() < 1e-6, "{energy:?}");
     let min_joules = 4.0 * (stopped.samples.last().unwrap().t - stopped.samples[1].t);
@@ -98,13 +99,13 @@ fn missing_values_are_bridged_and_never_0_watts() {
 
 #[test]
 fn a_failing_source_is_noted_once_and_tried_again() {
-    let source = scripted("flaky", 1, |_, call| match call {
-        3..=20 => Err(failed()),
+    let source = scripted_source("flaky", 1, |_, call| match call {
+        3..=20 => Err(read_error()),
         _ => Ok(vec![Value::Watts(6.0), Value::Missing]),
     });
-    let dead = scripted("dead", 1, |_, _| Err(failed()));
-    let wrong_source = scripted("wrong", 1, |_, _| Ok(vec![Value::Watts(1.0)]));
-    let (stopped, _) = sampled(vec![source, dead, wrong_source], 30);
+    let dead = scripted_source("dead", 1, |_, _| Err(read_error()));
+    let wrong_source = scripted_source("wrong", 1, |_, _| Ok(vec![Value::Watts(1.0)]));
+    let (stopped, _) = run_sampler(vec![source, dead, wrong_source], 30);
     let count = |text: &str| stopped.notes.iter().filter(|n| n.text.contains(text)).count();
     assert_eq!(count("no answer; plug it in; trying again"), 2, "{:?}", stopped.notes);
     assert_eq!(count("power source flaky works again"), 1);
@@ -116,9 +117,9 @@ fn a_failing_source_is_noted_once_and_tried_again() {
 
 #[test]
 fn a_slow_source_is_read_at_its_own_pace_and_deadlines_do_not_drift() {
-    let slow = scripted("slow", 50, |_, _| Ok(vec![Value::Watts(1.0), Value::Missing]));
+    let slow = scripted_source("slow", 50, |_, _| Ok(vec![Value::Watts(1.0), Value::Missing]));
     // Without absolute deadlines every sample would delay all later ones by these 4 ms.
-    let heavy = scripted("heavy", 1, |_, _| {
+    let heavy = scripted_source("heavy", 1, |_, _| {
         std::thread::sleep(Duration::from_millis(4));
         Ok(vec![Value::Watts(1.0), Value::Missing])
     });
@@ -163,10 +164,10 @@ fn go(program: &mut Child) {
 #[test]
 fn idle_power_is_subtracted_for_the_time_that_the_source_saw() {
     // Half of the time the source has no value.
-    let source = scripted("s", 1, |_, call| {
+    let source = scripted_source("s", 1, |_, call| {
         Ok(vec![if call <= 20 { Value::Watts(3.0) } else { Value::Missing }, Value::Missing])
     });
-    let (mut stopped, _) = sampled(vec![source], 40);
+    let (mut stopped, _) = run_sampler(vec![source], 40);
     let baseline = Baseline::from_power(&[(1.0, 3.0), (1.0, 3.0)], 0.0).unwrap();
     stopped.subtract_idle(&BTreeMap::from([("s".to_owned(), baseline)]));
     let energy = stopped.summary.energy["s"];
@@ -192,7 +193,7 @@ fn who_floods_a_record_with_marks_fills_neither_memory_nor_disk() {
 fn a_record_holds_what_was_measured_of_real_programs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("record.jsonl");
-    let source = scripted("s", 1, |_, _| Ok(vec![Value::Watts(5.0), Value::Missing]));
+    let source = scripted_source("s", 1, |_, _| Ok(vec![Value::Watts(5.0), Value::Missing]));
     let labels = BTreeMap::from([("rate".to_owned(), "20mbit".to_owned())]);
     let sampler =
         Sampler::start(SamplerConfig { output: Some(path.clone()), labels, ..config(vec![source], 20) }).unwrap();
@@ -254,7 +255,7 @@ fn calls_after_the_end_and_bad_intervals_are_no_trouble() {
 fn sampling_costs_little_processor_time() {
     let folder = tempfile::tempdir().unwrap();
     let share = || {
-        let source = scripted("s", 1, |_, _| Ok(vec![Value::Watts(5.0), Value::Missing]));
+        let source = scripted_source("s", 1, |_, _| Ok(vec![Value::Watts(5.0), Value::Missing]));
         let output = Some(folder.path().join("r.jsonl"));
         let config = SamplerConfig { output, keep_samples: false, ..config(vec![source], 100) };
         let sampler = Sampler::start(config).unwrap();

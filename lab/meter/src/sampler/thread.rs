@@ -117,7 +117,7 @@ impl Worker {
             }
         }
         self.sample(true);
-        self.stopped()
+        self.into_stopped()
     }
 
     fn now(&self) -> f64 {
@@ -260,7 +260,7 @@ impl Worker {
         }
     }
 
-    fn stopped(mut self) -> Stopped {
+    fn into_stopped(mut self) -> Stopped {
         let duration_s = self.last_t.max(0.0);
         let mut summary = Summary { duration_s, ..Summary::default() };
         let (mut uncovered, mut covered) = (Vec::new(), BTreeMap::new());
@@ -294,7 +294,7 @@ impl Worker {
         }
         let mut party_bytes = BTreeMap::new();
         for (name, mut party) in std::mem::take(&mut self.parties) {
-            party.unseen(&name).into_iter().for_each(|text| self.note_at(duration_s, text));
+            party.describe_gaps(&name).into_iter().for_each(|text| self.note_at(duration_s, text));
             summary.parties.insert(name.clone(), PartySample { rss_bytes: party.tree.peak_bytes(), ..party.last });
             party_bytes.extend(party.bytes.map(|bytes| (name, bytes)));
         }
@@ -343,7 +343,7 @@ impl Party {
     }
 
     /// Describes the gaps in the party's figures.
-    fn unseen(&mut self, name: &str) -> Vec<String> {
+    fn describe_gaps(&mut self, name: &str) -> Vec<String> {
         let mut remarks = Vec::new();
         if self.tree.unwatched() > 0 {
             remarks.push(format!(

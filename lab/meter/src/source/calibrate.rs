@@ -70,17 +70,17 @@ pub fn fit(steps: &[Step]) -> Result<Fit, MeterError> {
             && x[2] > 0.0
         {
             let j_per_byte = Some(Fitted { value: x[2] / max_rate, error: errors[2] / max_rate });
-            return checked([x[0], x[1]], [errors[0], errors[1]], j_per_byte, residual_w, steps.len());
+            return check_fit([x[0], x[1]], [errors[0], errors[1]], j_per_byte, residual_w, steps.len());
         }
     }
     let without_network: Vec<Step> = steps.iter().filter(|s| s.bytes_per_s == 0.0).copied().collect();
     let rows: Vec<[f64; 2]> = without_network.iter().map(|s| [1.0, s.cores]).collect();
     let (x, errors, residual_w) = least_squares(&rows, &without_network)
         .ok_or_else(|| MeterError::malformed("calibration", "too few steps with different load"))?;
-    checked(x, errors, None, residual_w, without_network.len())
+    check_fit(x, errors, None, residual_w, without_network.len())
 }
 
-fn checked(
+fn check_fit(
     x: [f64; 2],
     errors: [f64; 2],
     j_per_byte: Option<Fitted>,

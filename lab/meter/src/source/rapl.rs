@@ -85,8 +85,8 @@ fn zones(tree: &dyn Tree) -> Vec<Zone> {
     let mut ids: Vec<String> = tree.list(FOLDER).unwrap_or_default();
     // Numeric order; hexadecimal ids last.
     ids.sort_by_key(|id| (id.len(), id.clone()));
-    let mut zones = named(tree, &ids, "intel-rapl");
-    let mmio = named(tree, &ids, "intel-rapl-mmio");
+    let mut zones = zones_with_prefix(tree, &ids, "intel-rapl");
+    let mmio = zones_with_prefix(tree, &ids, "intel-rapl-mmio");
     if !zones.iter().any(|z| z.name.starts_with("package")) {
         zones.extend(mmio);
     }
@@ -94,7 +94,7 @@ fn zones(tree: &dyn Tree) -> Vec<Zone> {
 }
 
 /// Reads the zones whose ids have a prefix.
-fn named(tree: &dyn Tree, ids: &[String], prefix: &str) -> Vec<Zone> {
+fn zones_with_prefix(tree: &dyn Tree, ids: &[String], prefix: &str) -> Vec<Zone> {
     let of_kind = ids.iter().filter(|id| id.strip_prefix(prefix).is_some_and(|suffix| suffix.starts_with(':')));
     let zones = of_kind.filter_map(|id| {
         let name = tree.read(&format!("{FOLDER}/{id}/name")).ok()?;

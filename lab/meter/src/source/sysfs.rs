@@ -45,7 +45,7 @@ impl SysfsSource {
     }
 
     /// Time since the last read: by the sampler's clock, or by this one's if the caller has none.
-    fn passed(&mut self, usage: &Usage) -> Duration {
+    fn time_since_read(&mut self, usage: &Usage) -> Duration {
         let now = (Instant::now(), usage.elapsed);
         let last = self.last.replace(now).unwrap_or(now);
         now.0.duration_since(last.0).max(now.1.saturating_sub(last.1))
@@ -98,7 +98,7 @@ impl Source for SysfsSource {
     /// that the record notes it and the total does not silently omit it; the other rails continue
     /// with the next read.
     fn read(&mut self, usage: &Usage) -> Result<Vec<Value>, MeterError> {
-        let passed = self.passed(usage);
+        let passed = self.time_since_read(usage);
         let (mut values, mut invalid, mut unread) = (Vec::with_capacity(self.readings.len()), None, None);
         for (reading, rail) in self.readings.iter_mut().zip(&self.info.rails) {
             values.push(match reading.take(&*self.tree, passed) {

@@ -91,26 +91,26 @@ fn a_counter_that_follows_the_load_passes() {
     assert!((report.load.mean_w - report.idle.mean_w - 4.4).abs() < 1e-3, "{report:?}");
 }
 
-fn refused(pair: (Box<dyn Source>, Machine)) -> String {
+fn refusal(pair: (Box<dyn Source>, Machine)) -> String {
     let (mut source, mut machine) = pair;
     message(self_test(&mut *source, &mut machine, &SelfTest::default()))
 }
 
 #[test]
 fn a_source_that_does_not_move_is_refused() {
-    assert!(refused(hwmon(|_, _, _| {})).contains("stands still at 3.000 W"));
-    assert!(refused(rapl(|_, _, _| {})).contains("stands still at 0.000 W"));
+    assert!(refusal(hwmon(|_, _, _| {})).contains("stands still at 3.000 W"));
+    assert!(refusal(rapl(|_, _, _| {})).contains("stands still at 0.000 W"));
     let flat =
         |tree: &MemoryTree, usage: Usage, _: Load| tree.write(ENERGY, (usage.elapsed.as_secs_f64() * 5e6) as u64);
-    assert!(refused(rapl(flat)).contains("5.000 W"), "a counter that runs, but not faster under load");
+    assert!(refusal(rapl(flat)).contains("5.000 W"), "a counter that runs, but not faster under load");
     let mut flip = false;
     let noise = move |tree: &MemoryTree, _: Usage, _: Load| {
         flip = !flip;
         tree.write(POWER, if flip { 4_000_000 } else { 2_000_000 });
     };
-    assert!(refused(hwmon(noise)).contains("does not rise"));
+    assert!(refusal(hwmon(noise)).contains("does not rise"));
     let falls = |tree: &MemoryTree, _: Usage, load: Load| tree.write(POWER, 9_000_000 - 1_000_000 * load.cores);
-    assert!(refused(hwmon(falls)).contains("does not rise"));
+    assert!(refusal(hwmon(falls)).contains("does not rise"));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_machine_that_was_not_at_rest_is_told() {
 #[test]
 fn a_source_that_vanishes_is_refused_with_its_error() {
     let vanish = |tree: &MemoryTree, _: Usage, _: Load| tree.remove(POWER);
-    let text = refused(hwmon(vanish));
+    let text = refusal(hwmon(vanish));
     assert!(text.contains("0 of 20 readings"), "{text}");
     assert!(text.contains("device is gone"), "{text}");
 }
@@ -146,7 +146,7 @@ fn a_sensor_of_one_watt_resolution_is_marked_coarse() {
     let small = |tree: &MemoryTree, _: Usage, load: Load| {
         tree.write(POWER, (3.0 + 0.1 * f64::from(load.cores)).round() as u64 * 1_000_000);
     };
-    assert!(refused(hwmon(small)).contains("stands still"));
+    assert!(refusal(hwmon(small)).contains("stands still"));
 }
 
 #[test]

@@ -90,13 +90,13 @@ impl FromStr for Bytes {
 pub fn run(args: &DesignArgs, as_json: bool) -> anyhow::Result<()> {
     let model = crate::bench::load(&args.file, &args.seal)?;
     let options: Options = args.options.join(",").parse()?;
-    let (rates, rates_source) = if args.fixed_rates { (Rates::default(), FIXED.to_owned()) } else { measured()? };
+    let (rates, rates_source) = if args.fixed_rates { (Rates::default(), FIXED.to_owned()) } else { measure_rates()? };
     let budget = Budget { memory: args.memory.map(|b| b.0), upload: args.upload.map(|b| b.0) };
     let wish = Wish { budget, goal: args.goal, strategy: args.strategy.clone(), rates };
     let (watch, progress_bar) = print::watch();
     let found_design = design(&model, &options, &wish, &watch)?;
     progress_bar.finish_and_clear();
-    let value = told(&found_design, &rates_source)?;
+    let value = to_json(&found_design, &rates_source)?;
     let paths = write(&files(args), &value)?;
     if as_json {
         return print::json(&value);
@@ -108,7 +108,7 @@ pub fn run(args: &DesignArgs, as_json: bool) -> anyhow::Result<()> {
 const FIXED: &str = "Seconds are of no machine: a transform counts as 100 us, a product with a key as 30 us, with a plaintext as 10 us, at ring degree 2^16.";
 
 /// Measures a transform and a product on this machine.
-fn measured() -> anyhow::Result<(Rates, String)> {
+fn measure_rates() -> anyhow::Result<(Rates, String)> {
     const LOG: u32 = 15;
     let (level, alpha) = (7, 4);
     let spec = ParametersSpec {
@@ -153,19 +153,19 @@ const TITLE: &str = "<title>tacit keyset design</title>";
 fn files(args: &DesignArgs) -> [PathBuf; 2] {
     let base = match &args.out {
         Some(out) => out.as_os_str().to_owned(),
-        None => joined(args.file.file_stem().unwrap_or(args.file.as_os_str()), ".keyset"),
+        None => append(args.file.file_stem().unwrap_or(args.file.as_os_str()), ".keyset"),
     };
-    [".json", ".html"].map(|kind| joined(&base, kind).into())
+    [".json", ".html"].map(|kind| append(&base, kind).into())
 }
 
 /// Appends a text to a name.
-fn joined(base: &OsStr, text: &str) -> OsString {
+fn append(base: &OsStr, text: &str) -> OsString {
     let mut name = base.to_owned();
     name.push(text);
     name
 }
 
-fn told(found_design: &Design, rates_source: &str) -> anyhow::Result<Value> {
+fn to_json(found_design: &Design, rates_source: &str) -> anyhow::Result<Value> {
     let mut value = serde_json::to_value(found_design)?;
     value["how"] = rates_source.into();
     Ok(value)

@@ -11,7 +11,7 @@ use tacit_plan::{Choice, Offer};
 use tacit_store::{FolderKind, ManagedFolder};
 
 /// Quotes a word for the shell.
-fn quoted(word: &str) -> String {
+fn quote(word: &str) -> String {
     if !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=:,".contains(c)) {
         return word.to_owned();
     }
@@ -40,10 +40,10 @@ impl Applied<'_> {
         let (model, backend) = (path(model), &self.offer.backend);
         let mut command = format!("tacit serve {model} --keys keys --listen {listen} --backend {backend}");
         if !self.offer.options.is_empty() {
-            command.push_str(&format!(" -O {}", quoted(&self.offer.options)));
+            command.push_str(&format!(" -O {}", quote(&self.offer.options)));
         }
         for argument in seal.arguments() {
-            command.push_str(&format!(" {}", quoted(&argument)));
+            command.push_str(&format!(" {}", quote(&argument)));
         }
         command.push_str(&format!(" --threads {} --material server-material", self.choice.server_threads));
         command + self.dealer() + &self.pace()
@@ -100,7 +100,7 @@ impl Applied<'_> {
 /// Quotes a path so that it is not taken for an option.
 fn path(path: &Path) -> String {
     let text = path.display().to_string();
-    quoted(&if text.starts_with('-') { format!("./{text}") } else { text })
+    quote(&if text.starts_with('-') { format!("./{text}") } else { text })
 }
 
 const CRON: &str = "prepare.cron";
@@ -175,13 +175,13 @@ fn put(path: &Path, text: &str, alike: &str) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::quoted;
+    use super::quote;
 
     #[test]
     fn words_come_back_as_they_are() {
-        assert_eq!(quoted("a/b-c.tacit"), "a/b-c.tacit");
-        assert_eq!(quoted("my net; rm"), "'my net; rm'");
-        assert_eq!(quoted("it's"), r"'it'\''s'");
-        assert_eq!(quoted(""), "''");
+        assert_eq!(quote("a/b-c.tacit"), "a/b-c.tacit");
+        assert_eq!(quote("my net; rm"), "'my net; rm'");
+        assert_eq!(quote("it's"), r"'it'\''s'");
+        assert_eq!(quote(""), "''");
     }
 }

@@ -292,7 +292,7 @@ impl Plan {
         cells.into()
     }
 
-    /// Predicts an offer over the link at index `at`.
+    /// Predicts an offer over the link at index `index`.
     fn cell(&self, offer: &Offer, links: &[Link], index: usize, threads: u32) -> serde_json::Value {
         let link = links[index].0.clone();
         let setting = Setting { client_threads: threads, server_threads: threads, link, ..self.asked.setting.clone() };

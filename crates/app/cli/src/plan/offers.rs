@@ -57,11 +57,11 @@ pub fn of(model: &Model, option_texts: &[String]) -> anyhow::Result<(Vec<Offer>,
 /// rings estimate it from held-out samples; others count on the calibration samples.
 fn agreement(report: &Value) -> Option<f64> {
     let share = report["expected"]["share"].as_f64().or_else(|| report["agreement"].as_f64());
-    share.or_else(|| counted(&report["same_class"]))
+    share.or_else(|| share_of_counts(&report["same_class"]))
 }
 
 /// Returns the first of two counts as a share of the second.
-fn counted(counts: &Value) -> Option<f64> {
+fn share_of_counts(counts: &Value) -> Option<f64> {
     match (counts[0].as_f64(), counts[1].as_f64()) {
         (Some(agreeing), Some(total)) if total > 0.0 => Some(agreeing / total),
         _ => None,

@@ -67,7 +67,7 @@ fn respond(question: &Asked, hosts: &[String], mut stream: TcpStream) -> anyhow:
         let mut headers = [EMPTY_HEADER; MAX_HEADERS];
         let mut request = Request::new(&mut headers);
         if request.parse(&bytes[..filled])?.is_complete() {
-            let reply = answer(question, hosts, &Asking::of(&request))?;
+            let reply = answer(question, hosts, &Asking::from_request(&request))?;
             return Ok(stream.write_all(&reply.response())?);
         }
     }
@@ -94,7 +94,7 @@ struct Asking<'a> {
 }
 
 impl<'a> Asking<'a> {
-    fn of(request: &Request<'_, 'a>) -> Self {
+    fn from_request(request: &Request<'_, 'a>) -> Self {
         let [hosts, origins, sites] = ["Host", "Origin", "Sec-Fetch-Site"].map(|name| values(request, name));
         let target = request.path.unwrap_or_default();
         Self { get: request.method == Some("GET"), target, hosts, origins, sites }

@@ -30,7 +30,7 @@ pub fn of(plan: &Plan, model: &Path, seal: &SealArgs) -> String {
     };
     let offer = plan.offer(best);
     line(String::new());
-    line(format!("{}: {}", name(offer), why(plan, best)));
+    line(format!("{}: {}", name(offer), explain_choice(plan, best)));
     for text in changes(plan) {
         line(text);
     }
@@ -42,8 +42,8 @@ pub fn of(plan: &Plan, model: &Path, seal: &SealArgs) -> String {
             "a cap: more than {cap} of the link gains it less than 5 %; --limit rate={cap} leaves the rest to others"
         ));
     }
-    line(format!("how sure: {}", sure(plan, best)));
-    line(checked());
+    line(format!("how sure: {}", describe_certainty(plan, best)));
+    line(describe_accuracy());
     line(String::new());
     let applied = apply::Applied { offer, choice: best, ways: plan.asked.ways };
     for command in applied.server(model, seal) {
@@ -110,9 +110,9 @@ fn table(plan: &Plan) -> Vec<String> {
         widths.max().expect("there is a head")
     });
     let widths: Vec<usize> = widths.collect();
-    let mut lines = vec![padded(&rows[0], &widths)];
+    let mut lines = vec![pad_row(&rows[0], &widths)];
     for (row, choice) in rows[1..].iter().zip(&plan.ranked) {
-        lines.push(padded(row, &widths));
+        lines.push(pad_row(row, &widths));
         lines.extend(choice.objections.iter().map(|objection| format!("    not within the limits: {objection}")));
     }
     lines.push("* nothing private is better in latency, client energy and bytes at once; times for one input, joules above idle".into());
@@ -120,7 +120,7 @@ fn table(plan: &Plan) -> Vec<String> {
 }
 
 /// Formats a row with cells of these widths.
-fn padded(row: &[String], widths: &[usize]) -> String {
+fn pad_row(row: &[String], widths: &[usize]) -> String {
     let cells = row.iter().zip(widths).enumerate().map(|(i, (cell, &wide))| match i {
         0 | 1 => format!("{cell:<wide$}"),
         _ => format!("{cell:>wide$}"),
@@ -170,7 +170,7 @@ fn parts(p: &Predicted) -> String {
     )
 }
 
-fn why(plan: &Plan, best: &Choice) -> String {
+fn explain_choice(plan: &Plan, best: &Choice) -> String {
     let p = &best.predicted;
     let mut text = format!("an answer takes {}", parts(&p.online));
     if p.offline.wall_s > 0.0 {
@@ -247,7 +247,7 @@ fn beside_local(plan: &Plan, best: &Choice) -> Option<String> {
 }
 
 /// Describes how far plans were off in the last comparison with measurements.
-fn checked() -> String {
+fn describe_accuracy() -> String {
     let Checked { machine, cells, times, median, p90, bytes_exact, memory_median, memory_p90 } = Checked::built_in();
     format!(
         "how far off: in {cells} measured cells that no calibration had seen, half of {times} times were within {}, nine of ten within {}; \
@@ -264,7 +264,7 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
 }
 
-fn sure(plan: &Plan, best: &Choice) -> String {
+fn describe_certainty(plan: &Plan, best: &Choice) -> String {
     let p = &best.predicted;
     let mut text = format!(
         "computing is known to +-{} of an answer's time and +-{} of its material's; bytes are the back end's own",

@@ -238,7 +238,8 @@ impl Campaigning<'_> {
             let Some(profile) = &profile else { break };
             let stem = format!("c{number:03}");
             let message = format!("cell {} of {total}: {}", index + 1, cell.name());
-            let run = self.watched(&message, profile.requests, |stage| stage.cell(&cell, &stem, profile, &learned))?;
+            let run = self
+                .run_with_progress(&message, profile.requests, |stage| stage.cell(&cell, &stem, profile, &learned))?;
             let Some(run) = run else { break };
             self.folder.append(&run)?;
             outcome.left -= usize::from(run.failure.is_none());
@@ -263,7 +264,8 @@ impl Campaigning<'_> {
             Some(profile) => profile,
             None => {
                 let runs = profile::runs(settings.nets.len()).len();
-                let Some(measured) = self.watched("networks alone", runs, |stage| stage.alone(learned))? else {
+                let Some(measured) = self.run_with_progress("networks alone", runs, |stage| stage.alone(learned))?
+                else {
                     return Ok(None);
                 };
                 measured.write(dir)?;
@@ -282,7 +284,7 @@ impl Campaigning<'_> {
     }
 
     /// Runs `work` with progress on standard error.
-    fn watched<T>(
+    fn run_with_progress<T>(
         &mut self,
         name: &str,
         requests: usize,

@@ -151,12 +151,12 @@ impl Profile {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             read => read.with_context(|| format!("reading {}", path.display()))?,
         };
-        let read: Self = serde_json::from_slice(&text).with_context(|| broken(&path))?;
+        let read: Self = serde_json::from_slice(&text).with_context(|| damaged_profile(&path))?;
         let seconds = read.nets.iter().flat_map(|net| [net.pre_s.unwrap_or(0.0), net.on_s]);
         let is_sound = seconds.chain([read.expected_s]).all(|s| (0.0..1e9).contains(&s))
             && read.rates.values().all(|rate| (1e-6..1e6).contains(rate))
             && (1..=100_000).contains(&read.requests);
-        ensure!(is_sound, "{}", broken(&path));
+        ensure!(is_sound, "{}", damaged_profile(&path));
         Ok(Some(read))
     }
 }
@@ -167,6 +167,6 @@ fn phase(seconds: f64) -> PhaseSpec {
 }
 
 /// Returns the error text for a damaged profile.
-fn broken(path: &Path) -> String {
+fn damaged_profile(path: &Path) -> String {
     format!("{}: remove it, and the networks are measured again", path.display())
 }

@@ -66,12 +66,12 @@ pub fn finished<'a>(runs: &'a [Run], cell: &Cell) -> Option<&'a Run> {
 
 /// Returns rows for the cells that were run, in their order.
 pub fn rows(cells: &[Cell], runs: &[Run]) -> Vec<Row> {
-    cells.iter().filter_map(|cell| Row::of(cell, runs)).collect()
+    cells.iter().filter_map(|cell| Row::compare(cell, runs)).collect()
 }
 
 impl Row {
     /// Compares a cell with the other cells; none if the cell has no successful run.
-    fn of(cell: &Cell, runs: &[Run]) -> Option<Self> {
+    fn compare(cell: &Cell, runs: &[Run]) -> Option<Self> {
         let results = finished(runs, cell)?.results.clone();
         let silent = Cell { notices: 0, ..cell.clone() };
         let sequential = Cell { policy: "sequential".into(), ..silent.clone() };
@@ -89,8 +89,8 @@ impl Row {
     }
 
     /// Formats a figure.
-    fn shown(&self, key: &str, digits: usize) -> String {
-        shown(figure(&self.results, key), digits)
+    fn format_figure(&self, key: &str, digits: usize) -> String {
+        format_value(figure(&self.results, key), digits)
     }
     /// Returns the row as JSON.
     pub fn json(&self) -> Value {
@@ -112,15 +112,15 @@ pub fn table(rows: &[Row], slots: u32) -> String {
             workload.clone(),
             format!("{notices} %"),
             policy.clone(),
-            row.shown("delay_s", 3),
-            row.shown("waiting_s", 3),
-            shown(row.delta_d_s, 3),
-            row.shown("throughput_per_s", 3),
-            shown(row.speed_up, 2),
-            row.shown("makespan_s", 1),
-            row.shown("simulated.delay_s", 3),
-            row.shown("simulated.ratio", 2),
-            row.shown("slots.delay_s", 3),
+            row.format_figure("delay_s", 3),
+            row.format_figure("waiting_s", 3),
+            format_value(row.delta_d_s, 3),
+            row.format_figure("throughput_per_s", 3),
+            format_value(row.speed_up, 2),
+            row.format_figure("makespan_s", 1),
+            row.format_figure("simulated.delay_s", 3),
+            row.format_figure("simulated.ratio", 2),
+            row.format_figure("slots.delay_s", 3),
         ];
         writeln!(text, "| {} |", cells.join(" | ")).expect("a String takes everything");
     }
@@ -135,7 +135,7 @@ pub fn table(rows: &[Row], slots: u32) -> String {
 }
 
 /// Formats a value with this number of decimals.
-fn shown(value: Option<f64>, digits: usize) -> String {
+fn format_value(value: Option<f64>, digits: usize) -> String {
     value.map_or("-".to_owned(), |v| format!("{v:.digits$}"))
 }
 

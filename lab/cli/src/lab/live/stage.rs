@@ -114,7 +114,7 @@ impl Stage<'_> {
         Ok(Parties { server: Server::start(&start, self.scratch)?, dealer })
     }
 
-    /// Returns the file for the messages of the program `who`.
+    /// Returns the file for the messages of the program `party`.
     fn log_file(&self, log: &str, party: &str) -> PathBuf {
         self.dir.join("logs").join(format!("{log}.{party}.err"))
     }
@@ -261,7 +261,7 @@ impl Stage<'_> {
         self.write("cells", stem, &self.raw(&run.cell, recording, played))
     }
 
-    /// Returns a run as JSON, with `what` beside the name of the policy.
+    /// Returns a run as JSON, with `name` beside the name of the policy.
     fn timeline(&self, scenario: &Scenario, run: &tacit_sim::Run, name: &str) -> serde_json::Result<Value> {
         let mut file = RunFile::of(scenario, self.settings.seed, run);
         file.policy = format!("{}, {name}", file.policy);

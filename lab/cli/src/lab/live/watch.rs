@@ -80,7 +80,7 @@ impl Watched {
     }
 }
 
-/// Polls until `over`, and then until no job runs. `start` is the beginning of the cell.
+/// Polls until `is_over`, and then until no job runs. `start` is the beginning of the cell.
 ///
 /// # Errors
 /// The server does not answer, or a job still runs long after the last answer.

@@ -187,7 +187,7 @@ impl Study<'_> {
             spec.fewer.iter_mut().for_each(|fewer| fewer.repetitions = fewer.repetitions.min(1));
         }
         for net in &self.nets {
-            let [endless, waiting] = [0.0, 1.0].map(|rtt_s| self.predicted("this", net, predict::endless(rtt_s)));
+            let [endless, waiting] = [0.0, 1.0].map(|rtt_s| self.predict("this", net, predict::endless(rtt_s)));
             let (endless, waiting) = (endless?, waiting?);
             for approach in &self.approaches {
                 let (Some(endless), Some(waiting)) = (endless.get(approach.name), waiting.get(approach.name)) else {
@@ -241,12 +241,12 @@ impl Study<'_> {
 
     /// Whether the planner has a figure for a lowering.
     fn is_planned(&self, o: &Offered) -> bool {
-        let predicted = self.predicted("this", &o.net, predict::endless(0.0));
+        let predicted = self.predict("this", &o.net, predict::endless(0.0));
         predicted.is_ok_and(|predictions| predictions.contains_key(o.approach.as_str()))
     }
 
     /// Predicts the approaches for a network on a device over a link.
-    fn predicted(&self, device: &str, net: &str, link: tacit_plan::Link) -> anyhow::Result<predict::ByApproach> {
+    fn predict(&self, device: &str, net: &str, link: tacit_plan::Link) -> anyhow::Result<predict::ByApproach> {
         predict::of(device, net, &self.approaches, &self.offered, link)
     }
 
@@ -258,7 +258,7 @@ impl Study<'_> {
         let (mut cells, mut boards) = (Vec::new(), Vec::new());
         for (index, link) in experiment.links().iter().enumerate() {
             for net in &self.nets {
-                for (name, predicted) in self.predicted("this", net, predict::link(link))? {
+                for (name, predicted) in self.predict("this", net, predict::link(link))? {
                     let workload = format!("{net}+{name}");
                     let place = experiment.workloads().iter().position(|w| w.name == workload);
                     let place = place.context("every approach that is planned has a workload")?;
@@ -270,7 +270,7 @@ impl Study<'_> {
                     }));
                 }
                 for board in predict::BOARDS {
-                    for (name, predicted) in self.predicted(board, net, predict::link(link))? {
+                    for (name, predicted) in self.predict(board, net, predict::link(link))? {
                         boards.push(json!({
                             "device": board, "net": net, "approach": name, "link": link.name,
                             "phases": predict::phases(&predicted),

@@ -26,7 +26,7 @@ fn workload(line: &str) -> Result<Experiment, String> {
     read(&format!("{MINIMAL}{line}\n"))
 }
 
-fn refused(result: Result<Experiment, String>, words: &[&str]) {
+fn assert_refused(result: Result<Experiment, String>, words: &[&str]) {
     let error = result.map(|_| ()).unwrap_err();
     for part in words {
         assert!(error.contains(part), "{part:?} is not in: {error}");
@@ -46,74 +46,77 @@ fn defaults_are_those_of_the_paper() {
 
 #[test]
 fn wrong_keys_and_types_are_named_with_their_line() {
-    refused(top("repititions = 3"), &["mini.toml", "line 1", "unknown field `repititions`", "repetitions"]);
-    refused(workload("comand = 'x'"), &["unknown field `comand`", "client"]);
-    refused(with("\"lan\"", "{ rat = \"1mbit\" }"), &["unknown field `rat`", "rate"]);
-    refused(with("\"lan\"", "7"), &["a link: the name of a preset, or a table"]);
-    refused(with("client = \"true\"", ""), &["missing field `client`"]);
-    refused(with("name = \"mini\"", ""), &["missing field `name`"]);
-    refused(top("repetitions = -1"), &["repetitions", "-1"]);
-    refused(top("seconds = \"ten\""), &["ten"]);
-    refused(read("x = "), &["mini.toml"]);
-    refused(read(&format!("#{}", "x".repeat(2 << 20))), &["at most"]);
+    assert_refused(top("repititions = 3"), &["mini.toml", "line 1", "unknown field `repititions`", "repetitions"]);
+    assert_refused(workload("comand = 'x'"), &["unknown field `comand`", "client"]);
+    assert_refused(with("\"lan\"", "{ rat = \"1mbit\" }"), &["unknown field `rat`", "rate"]);
+    assert_refused(with("\"lan\"", "7"), &["a link: the name of a preset, or a table"]);
+    assert_refused(with("client = \"true\"", ""), &["missing field `client`"]);
+    assert_refused(with("name = \"mini\"", ""), &["missing field `name`"]);
+    assert_refused(top("repetitions = -1"), &["repetitions", "-1"]);
+    assert_refused(top("seconds = \"ten\""), &["ten"]);
+    assert_refused(read("x = "), &["mini.toml"]);
+    assert_refused(read(&format!("#{}", "x".repeat(2 << 20))), &["at most"]);
 }
 
 #[test]
 fn values_out_of_range_are_refused_with_the_range() {
-    refused(top("repetitions = 0"), &["repetitions: 0 must be a number from 1 to 10000"]);
-    refused(top("interval_s = 0.0"), &["interval_s: 0 must be a number of seconds from 0.001 to 60"]);
-    refused(top("timeout_s = nan"), &["timeout_s", "NaN"]);
-    refused(top("cool_down_s = -1.0"), &["cool_down_s: -1"]);
-    refused(top("measure_s = 61.0"), &["measure_s: 61"]);
-    refused(with("\"lan\"", "{ rate = \"0mbit\" }"), &["0mbit"]);
-    refused(with("\"lan\"", "{ rate = \"fast\" }"), &["fast"]);
-    refused(with("\"lan\"", "{ rate = \"1mbit\", rtt = \"9000s\" }"), &["links[0]", "rtt"]);
-    refused(with("\"lan\"", "\"moon\""), &["links[0]: there is no link preset `moon`; there are lan, "]);
-    refused(with("\"lan\"", ""), &["links: is empty"]);
-    refused(with("\"lan\"", "\"lan\", \"lan\""), &["links: `lan` is there twice"]);
-    refused(top("transports = []"), &["transports: is empty"]);
-    refused(top("transports = [\"ssh\"]"), &["transports[0]", "ssh", "plain, tls, wireguard"]);
-    refused(top("paces = [\"0mbit\"]"), &["paces[0]", "0mbit", "none"]);
-    refused(top("fewer = [{ above_s = 1.0, repetitions = 11 }]"), &["fewer[0]", "by their length"]);
-    refused(top("fewer = [{ above_s = -1.0, repetitions = 1 }]"), &["fewer[0].above_s"]);
-    refused(top("name2 = 1"), &["name2"]);
+    assert_refused(top("repetitions = 0"), &["repetitions: 0 must be a number from 1 to 10000"]);
+    assert_refused(top("interval_s = 0.0"), &["interval_s: 0 must be a number of seconds from 0.001 to 60"]);
+    assert_refused(top("timeout_s = nan"), &["timeout_s", "NaN"]);
+    assert_refused(top("cool_down_s = -1.0"), &["cool_down_s: -1"]);
+    assert_refused(top("measure_s = 61.0"), &["measure_s: 61"]);
+    assert_refused(with("\"lan\"", "{ rate = \"0mbit\" }"), &["0mbit"]);
+    assert_refused(with("\"lan\"", "{ rate = \"fast\" }"), &["fast"]);
+    assert_refused(with("\"lan\"", "{ rate = \"1mbit\", rtt = \"9000s\" }"), &["links[0]", "rtt"]);
+    assert_refused(with("\"lan\"", "\"moon\""), &["links[0]: there is no link preset `moon`; there are lan, "]);
+    assert_refused(with("\"lan\"", ""), &["links: is empty"]);
+    assert_refused(with("\"lan\"", "\"lan\", \"lan\""), &["links: `lan` is there twice"]);
+    assert_refused(top("transports = []"), &["transports: is empty"]);
+    assert_refused(top("transports = [\"ssh\"]"), &["transports[0]", "ssh", "plain, tls, wireguard"]);
+    assert_refused(top("paces = [\"0mbit\"]"), &["paces[0]", "0mbit", "none"]);
+    assert_refused(top("fewer = [{ above_s = 1.0, repetitions = 11 }]"), &["fewer[0]", "by their length"]);
+    assert_refused(top("fewer = [{ above_s = -1.0, repetitions = 1 }]"), &["fewer[0].above_s"]);
+    assert_refused(top("name2 = 1"), &["name2"]);
     let (paces, links): (Vec<String>, Vec<String>) =
         (1..=200).map(|i| (format!("\"{i}mbit\""), format!("{{ rate = \"{i}mbit\" }}"))).unzip();
     let links = MINIMAL.replace("\"lan\"", &links.join(", ")).replace("\"true\"", "\"x {pace}\"");
-    refused(read(&format!("paces = [{}]\n{links}", paces.join(", "))), &["40000 cells and 400000 runs are too many"]);
-    refused(with("name = \"mini\"", "name = \"a b\""), &["name: `a b` is no name"]);
-    refused(with("name = \"ping\"", "name = \"../ping\""), &["workloads[0].name"]);
+    assert_refused(
+        read(&format!("paces = [{}]\n{links}", paces.join(", "))),
+        &["40000 cells and 400000 runs are too many"],
+    );
+    assert_refused(with("name = \"mini\"", "name = \"a b\""), &["name: `a b` is no name"]);
+    assert_refused(with("name = \"ping\"", "name = \"../ping\""), &["workloads[0].name"]);
 }
 
 #[test]
 fn commands_and_placeholders_are_checked() {
-    refused(with("\"true\"", "\"\""), &["workloads[0].client: no command"]);
-    refused(with("\"true\"", "\"x {sever}\""), &["workloads[0].client", "{sever}"]);
-    refused(workload("server = \"y {pory}\""), &["workloads[0].server", "{pory}"]);
-    refused(workload("dealer = \"x\""), &["workloads[0].dealer: there is no server"]);
-    refused(with("\"true\"", "\"x {dealer_pin}\""), &["workloads[0]", "add `dealer`"]);
-    refused(with("name = \"ping\"", "name = \"ping\"\nround_trips = -1.0"), &["round_trips"]);
-    refused(workload("ready = \"up\""), &["workloads[0].ready: there is no server"]);
-    refused(workload("server = \"x\"\nready = \"\""), &["workloads[0].ready: is empty"]);
-    refused(workload("environment = { \"A=B\" = \"1\" }"), &["environment.A=B"]);
-    refused(workload("environment = { A = \"{nope}\" }"), &["environment.A", "{nope}"]);
-    refused(workload("environment = { A = \"{pace}\" }"), &["pace_bps"]);
-    refused(top("values = { Model = \"m\" }"), &["values.Model"]);
-    refused(top("values = { port = \"1\" }"), &["values.port", "meaning already"]);
-    refused(top("values = { model = \"{dir}/m\" }"), &["values.model", "{dir}"]);
+    assert_refused(with("\"true\"", "\"\""), &["workloads[0].client: no command"]);
+    assert_refused(with("\"true\"", "\"x {sever}\""), &["workloads[0].client", "{sever}"]);
+    assert_refused(workload("server = \"y {pory}\""), &["workloads[0].server", "{pory}"]);
+    assert_refused(workload("dealer = \"x\""), &["workloads[0].dealer: there is no server"]);
+    assert_refused(with("\"true\"", "\"x {dealer_pin}\""), &["workloads[0]", "add `dealer`"]);
+    assert_refused(with("name = \"ping\"", "name = \"ping\"\nround_trips = -1.0"), &["round_trips"]);
+    assert_refused(workload("ready = \"up\""), &["workloads[0].ready: there is no server"]);
+    assert_refused(workload("server = \"x\"\nready = \"\""), &["workloads[0].ready: is empty"]);
+    assert_refused(workload("environment = { \"A=B\" = \"1\" }"), &["environment.A=B"]);
+    assert_refused(workload("environment = { A = \"{nope}\" }"), &["environment.A", "{nope}"]);
+    assert_refused(workload("environment = { A = \"{pace}\" }"), &["pace_bps"]);
+    assert_refused(top("values = { Model = \"m\" }"), &["values.Model"]);
+    assert_refused(top("values = { port = \"1\" }"), &["values.port", "meaning already"]);
+    assert_refused(top("values = { model = \"{dir}/m\" }"), &["values.model", "{dir}"]);
     let own_name =
         format!("values = {{ model = \"{{campaign}}/m\" }}\n{}", MINIMAL.replace("\"true\"", "\"run {model} it's\""));
-    refused(read(&own_name), &["open quote"]);
+    assert_refused(read(&own_name), &["open quote"]);
     read(&own_name.replace("it's", "")).unwrap();
     workload("environment = { A = \"it's {port}\" }").unwrap();
 }
 
 #[test]
 fn transports_and_paces_that_would_change_nothing_are_refused() {
-    refused(top("transports = [\"plain\", \"tls\"]"), &["`ping` does not use {transport}"]);
-    refused(top("transports = [\"tls+wireguard\"]"), &["{transport}"]);
-    refused(top("paces = [\"none\", \"1mbit\"]"), &["neither {pace} nor {pace_bps}"]);
-    refused(
+    assert_refused(top("transports = [\"plain\", \"tls\"]"), &["`ping` does not use {transport}"]);
+    assert_refused(top("transports = [\"tls+wireguard\"]"), &["{transport}"]);
+    assert_refused(top("paces = [\"none\", \"1mbit\"]"), &["neither {pace} nor {pace_bps}"]);
+    assert_refused(
         read(&format!("transports = [\"wireguard\"]\n{}", MINIMAL.replace("\"lan\"", "\"none\""))),
         &["wireguard needs a link"],
     );
