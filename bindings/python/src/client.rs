@@ -175,7 +175,7 @@ impl Client {
                     link,
                     connect_timeout,
                     stall_timeout,
-                    require: lowered::given(&require),
+                    require: lowered::to_options(&require),
                     ..ClientConfig::new(&address, identity)
                 };
                 open::open(config, model, backend.as_deref(), &stopped)

@@ -193,7 +193,7 @@ impl Lowered {
 }
 
 /// Converts options to the form that back ends take.
-pub fn given(options: &BTreeMap<String, String>) -> Options {
+pub fn to_options(options: &BTreeMap<String, String>) -> Options {
     let mut parsed = Options::default();
     options.iter().for_each(|(key, value)| parsed.set(key, value));
     parsed

@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 
 use crate::error::to_python;
 use crate::interrupt::{Stop, brief, interruptible};
-use crate::lowered::{Lowered, given};
+use crate::lowered::{Lowered, to_options};
 use crate::{files, hex};
 
 /// A model as its owner holds it: network, weights and calibration in real numbers.
@@ -143,7 +143,7 @@ impl Model {
 
     /// Lowers it for a back end.
     fn lower(&self, py: Python<'_>, backend: &str, options: BTreeMap<String, String>) -> PyResult<Lowered> {
-        let lowering_options = given(&options);
+        let lowering_options = to_options(&options);
         let (stop, model, backend) = (Stop::default(), Arc::clone(&self.model), backend.to_owned());
         let watch = stop.watch();
         interruptible(

@@ -203,7 +203,7 @@ pub fn run(args: &TablesArgs, as_json: bool) -> anyhow::Result<()> {
 /// Measures the networks end to end, by key set.
 fn by_sets(args: &TablesArgs, own_choices: &[OnOurs], options: &str) -> anyhow::Result<Vec<networks::Measured>> {
     let requests = args.files.iter().zip(own_choices).map(|(file, choice)| {
-        let request = networks::Asked {
+        let request = networks::MeasureRequest {
             name: &choice.network,
             paper: network(file).and_then(|network| network.table_4),
             options,

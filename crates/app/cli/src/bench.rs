@@ -100,7 +100,7 @@ struct LowerBounds {
 }
 
 #[derive(Serialize)]
-struct Whole {
+struct FullReport {
     #[serde(flatten)]
     report: Report,
     /// Dealing, for back ends whose material comes from a dealer.
@@ -183,7 +183,7 @@ pub(crate) fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
         machine: machine(),
         runs,
     };
-    let full_report = Whole { report, dealing, lower_bounds: LowerBounds { clear, local } };
+    let full_report = FullReport { report, dealing, lower_bounds: LowerBounds { clear, local } };
     if let Some(path) = &args.output {
         let value = serde_json::to_value(&full_report)?;
         output::write(path, &serde_json::to_vec_pretty(&full_report)?, Alike::Json(&value))?;
@@ -194,7 +194,7 @@ pub(crate) fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     }
 }
 
-fn show(full_report: &Whole) -> anyhow::Result<()> {
+fn show(full_report: &FullReport) -> anyhow::Result<()> {
     let report = &full_report.report;
     print::line(&format!(
         "{} with {}, {} threads a party, {}, {}",

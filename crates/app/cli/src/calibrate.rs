@@ -68,7 +68,7 @@ impl Args {
 
 /// Runs by back end, and the float networks' seconds for a multiplication.
 #[derive(Default)]
-struct Seen {
+struct Collected {
     runs: BTreeMap<String, Vec<Observation>>,
     local_mac_s: Vec<f64>,
     skipped: Vec<String>,
@@ -79,7 +79,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     let earlier = Alike::Holds("local_mac_s = ");
     output::check(&args.output, earlier)?;
     File::options().append(true).create(true).open(&args.output).with_context(|| args.output.display().to_string())?;
-    let mut collected = Seen::default();
+    let mut collected = Collected::default();
     args.with.iter().try_for_each(|path| collected.read(path))?;
     if !args.no_measure {
         measure(args, &mut collected)?;
@@ -108,7 +108,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     }
 }
 
-impl Seen {
+impl Collected {
     fn read(&mut self, path: &Path) -> anyhow::Result<()> {
         #[derive(serde::Deserialize)]
         struct Earlier {
@@ -126,7 +126,7 @@ impl Seen {
     }
 }
 
-fn measure(args: &Args, collected: &mut Seen) -> anyhow::Result<()> {
+fn measure(args: &Args, collected: &mut Collected) -> anyhow::Result<()> {
     let registry = Registry::standard();
     let names = match args.backends.is_empty() {
         true => registry.iter().map(|backend| backend.id().to_owned()).collect(),

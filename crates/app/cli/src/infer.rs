@@ -152,7 +152,7 @@ pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
     client.set_terms(args.terms());
     client.set_max_batch(args.batch);
     let opened = Instant::now();
-    let Taken { inputs, names, refused } = match read.filter(|(read_for, _)| read_for == client.interface()) {
+    let InputBatch { inputs, names, refused } = match read.filter(|(read_for, _)| read_for == client.interface()) {
         Some((_, read)) => read,
         None => read_inputs(&args, client.interface())?,
     };
@@ -180,7 +180,7 @@ pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
 
 /// The inputs of the files.
 #[derive(Default)]
-struct Taken {
+struct InputBatch {
     inputs: Vec<Vec<f32>>,
     /// A name for each input.
     names: Vec<String>,
@@ -194,13 +194,13 @@ struct Refused {
 }
 
 /// Reads the files. Fails if the model accepts no input in them.
-fn read_inputs(args: &Args, interface: &Interface) -> anyhow::Result<Taken> {
+fn read_inputs(args: &Args, interface: &Interface) -> anyhow::Result<InputBatch> {
     let fit = match args.fit {
         FitArg::Crop => Fit::Crop,
         FitArg::Fill => Fit::Fill,
         FitArg::Stretch => Fit::Stretch,
     };
-    let mut batch = Taken::default();
+    let mut batch = InputBatch::default();
     for path in &args.inputs {
         let read = input::read(path, interface, fit, args.units())?;
         anyhow::ensure!(!read.is_empty(), "{}: holds no input", path.display());

@@ -226,8 +226,8 @@ fn list(lines: &[Line], as_json: bool) -> anyhow::Result<()> {
             continue;
         }
         let digests: Vec<String> = line.digests.iter().map(|(name, hex)| format!("{name} {}", &hex[..8])).collect();
-        let (bytes, old) = (print::bytes(line.bytes), old(line.age));
-        print::line(&format!("{}  {state:<19} {bytes:>9}  {old:>5} old  {}", line.id, digests.join("  ")))?;
+        let (bytes, age) = (print::bytes(line.bytes), format_age(line.age));
+        print::line(&format!("{}  {state:<19} {bytes:>9}  {age:>5} old  {}", line.id, digests.join("  ")))?;
     }
     if lines.is_empty() && !as_json {
         print::line("no such material: make some with `tacit prepare --count N`")?;
@@ -239,7 +239,7 @@ fn list(lines: &[Line], as_json: bool) -> anyhow::Result<()> {
 }
 
 /// Formats an age in its largest unit, in a form that [`age`] reads.
-pub fn old(seconds: u64) -> String {
+pub fn format_age(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),
         60..3600 => format!("{}m", seconds / 60),
@@ -258,7 +258,7 @@ mod tests {
             assert_eq!(age(text).unwrap().as_secs(), seconds);
         }
         for seconds in [5, 120, 7200, 5 * 86_400] {
-            assert_eq!(age(&old(seconds)).unwrap().as_secs(), seconds);
+            assert_eq!(age(&format_age(seconds)).unwrap().as_secs(), seconds);
         }
         for text in ["", "d", "3", "-1d", "3w", "3 d", "é", "99999999999999999999d", "999999999999999999d"] {
             assert!(age(text).is_err(), "{text}");

@@ -14,19 +14,19 @@ pub struct SealArgs {
     /// Encrypt files at rest, and read encrypted files; KEY is a file's name, env:VARIABLE or
     /// cmd:COMMAND
     #[arg(long, global = true, value_name = "KEY", value_parser = parse_seal)]
-    seal: Option<Given>,
+    seal: Option<ParsedSeal>,
 }
 
 /// A key, and the text that names it.
 #[derive(Clone)]
-struct Given {
+struct ParsedSeal {
     text: String,
     key: SealKey,
 }
 
-fn parse_seal(text: &str) -> Result<Given, String> {
+fn parse_seal(text: &str) -> Result<ParsedSeal, String> {
     let key = SealKey::from_text(text).map_err(|e| e.to_string())?;
-    Ok(Given { text: text.to_owned(), key })
+    Ok(ParsedSeal { text: text.to_owned(), key })
 }
 
 impl SealArgs {

@@ -1,7 +1,7 @@
 //! Shared by all pages: the style, and the tools that draw and name figures.
 
 /// Inserts the common style and tools into a page.
-pub fn dressed(page: &str) -> String {
+pub fn fill_template(page: &str) -> String {
     page.replace("{{style}}", include_str!("page/style.css")).replace("{{tools}}", include_str!("page/tools.js"))
 }
 
@@ -20,6 +20,6 @@ mod tests {
         let text = embedded(&value);
         assert!(!text.contains('<'));
         assert!(serde_json::from_str::<serde_json::Value>(&text).unwrap() == value);
-        assert!(!dressed("{{style}}{{tools}}").contains("{{"));
+        assert!(!fill_template("{{style}}{{tools}}").contains("{{"));
     }
 }

@@ -21,11 +21,11 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     if as_json {
         return print::json(&answer);
     }
-    print::text(&shown(&serde_json::from_value(answer)?, MAX))
+    print::text(&format_status(&serde_json::from_value(answer)?, MAX))
 }
 
 /// Formats a status as lines; cuts tables to `max_rows` rows.
-pub fn shown(status: &Status, max_rows: usize) -> String {
+pub fn format_status(status: &Status, max_rows: usize) -> String {
     let mut text = String::new();
     let state = if status.stopping { ", stopping" } else { "" };
     line(&mut text, format_args!("tacit server {}, up {}{state}", plain(&status.version), time(status.uptime_s)));
@@ -239,7 +239,7 @@ mod tests {
             "certificates": [{"name": "server", "advice": "the certificate of `server` expires in 2 hours"}, {"name": "ca"}],
             "models": [{"name": "digits", "backends": ["cheetah"], "done": 2}], "clients": [{"client": "ab12cd34ef", "client_name": "ali\u{7}ce", "requests": 9, "mean_waiting_s": 0.125}],
             "profile": [{"model": "digits", "device": "lan, 2 threads", "expected_s": 1.5, "measured_s": 3.0, "error_median": 0.5}]});
-        let text = shown(&serde_json::from_value(status).unwrap(), 3);
+        let text = format_status(&serde_json::from_value(status).unwrap(), 3);
         for part in [
             "lan, 2 threads",
             "1.50 s     3.00 s    50 %",
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn a_client_is_shown_its_own_row() {
         let status = json!({"version": "1", "uptime_s": 3.0, "client": {"client": "ab12", "requests": 9}});
-        let text = shown(&serde_json::from_value(status).unwrap(), 3);
+        let text = format_status(&serde_json::from_value(status).unwrap(), 3);
         assert!(text.contains("ab12"), "{text}");
         assert!(!text.contains("queues"), "{text}");
     }

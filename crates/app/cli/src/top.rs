@@ -1,7 +1,7 @@
 //! `tacit top`: shows a server's status repeatedly.
 use crate::operator::{Operator, Status};
 use crate::print;
-use crate::status::shown;
+use crate::status::format_status;
 use std::thread;
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
             // Print one line for each refresh.
             print::line(&answer.to_string())?;
         } else {
-            let text = shown(&serde_json::from_value::<Status>(answer)?, MAX);
+            let text = format_status(&serde_json::from_value::<Status>(answer)?, MAX);
             match args.once {
                 true => print::text(&text)?,
                 false => print::screen(&format!("{clear}{HOME}{}{CLEAR_REST}\n", text.replace('\n', CLEAR_LINE)))?,

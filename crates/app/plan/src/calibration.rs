@@ -12,7 +12,7 @@ use tacit_net::Phase;
 use crate::counts::{Counts, Primitive, memory};
 use crate::error::PlanError;
 use crate::fit::{Fit, fit, seconds_of};
-use crate::observed::{self, Observation, Seen, dealing_counts};
+use crate::observed::{self, MedianRun, Observation, dealing_counts};
 
 /// Version of the file format.
 pub const VERSION: u32 = 3;
@@ -37,7 +37,7 @@ pub struct Rates {
 
 impl Rates {
     /// Fits the rates to runs of networks.
-    fn new(observations: &[Seen<'_>], phase: Phase, role: Role) -> Self {
+    fn new(observations: &[MedianRun<'_>], phase: Phase, role: Role) -> Self {
         let timed = observations.iter().map(|observation| {
             (observation.network, observation.counts(phase, role), *role.value_of(&observation.took.cpu_s))
         });
@@ -160,18 +160,18 @@ impl Calibration {
         }
         let mut phases = BTreeMap::new();
         for phase in Phase::ALL {
-            let observations = Seen::of(runs, &networks, phase);
+            let observations = MedianRun::medians(runs, &networks, phase);
             if observations.is_empty() {
                 continue;
             }
             let Sides { mut client, mut server } = Role::each(|role| Rates::new(&observations, phase, role));
             let [apart, parallel] = observed::shares(runs, &networks, phase);
             let earlier = before.and_then(|rates| rates.phases.get(&phase));
-            if let Some(earlier) = earlier.filter(|_| !observations.iter().any(Seen::is_far)) {
+            if let Some(earlier) = earlier.filter(|_| !observations.iter().any(MedianRun::is_far)) {
                 client.carry_as(&earlier.client);
                 server.carry_as(&earlier.server);
             }
-            let hidden = observed::hidden(runs, &networks, phase);
+            let hidden = observed::hidden_share(runs, &networks, phase);
             let hidden = hidden.or(earlier.map(|earlier| earlier.hidden)).unwrap_or(0.0);
             let dealer =
                 if phase == Phase::Offline { observed::dealer(runs, &networks, apart) } else { BTreeMap::new() };

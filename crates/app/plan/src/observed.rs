@@ -48,7 +48,7 @@ pub struct Observation {
 }
 
 /// The median run of a network among runs of one kind, so that a disturbed run does not count.
-pub(crate) struct Seen<'a> {
+pub(crate) struct MedianRun<'a> {
     /// Index of the network.
     pub network: usize,
     /// The run.
@@ -57,10 +57,10 @@ pub(crate) struct Seen<'a> {
     pub took: Observed,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> MedianRun<'a> {
     /// Returns, for each network with one thread a party, the median run on loopback and the median
     /// run over links.
-    pub fn of(runs: &'a [Observation], networks: &[String], phase: Phase) -> Vec<Self> {
+    pub fn medians(runs: &'a [Observation], networks: &[String], phase: Phase) -> Vec<Self> {
         let mut samples = Vec::new();
         for (network_index, network) in networks.iter().enumerate() {
             for is_far in [false, true] {
@@ -174,7 +174,7 @@ pub(crate) fn dealer(runs: &[Observation], networks: &[String], apart: f64) -> B
 
 /// Measures the share of the shorter of computing and transferring that overlaps the longer, in
 /// runs over links.
-pub(crate) fn hidden(runs: &[Observation], networks: &[String], phase: Phase) -> Option<f64> {
+pub(crate) fn hidden_share(runs: &[Observation], networks: &[String], phase: Phase) -> Option<f64> {
     let mut seen = Vec::new();
     for network in networks {
         let Some((_, plain)) = median(runs, network, phase, Observation::is_plain) else { continue };

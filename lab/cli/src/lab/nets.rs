@@ -34,7 +34,7 @@ pub struct Net {
 
 impl Net {
     /// Finds a network: `digits`, a name of the zoo, or a file.
-    pub fn named(text: &str) -> anyhow::Result<Self> {
+    pub fn from_name(text: &str) -> anyhow::Result<Self> {
         if text == "digits" {
             return Ok(Self { name: text.into(), origin: Origin::Digits });
         }
@@ -99,11 +99,11 @@ pub fn choose(names: &[String], model: Option<&str>, is_quick: bool) -> anyhow::
         [] => SMALL.to_vec(),
         names => names.iter().map(String::as_str).collect(),
     };
-    let mut nets = small.into_iter().map(Net::named).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut nets = small.into_iter().map(Net::from_name).collect::<anyhow::Result<Vec<_>>>()?;
     let note = match model {
         Some("none") => None,
         Some(file) => {
-            nets.push(Net::named(file)?);
+            nets.push(Net::from_name(file)?);
             None
         }
         // Named networks need no default, and `--quick` has no time for a large one.

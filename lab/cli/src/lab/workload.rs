@@ -106,7 +106,7 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    fn of(&self) -> workload::Bulk {
+    fn parameters(&self) -> workload::Bulk {
         workload::Bulk { bytes: self.bytes, seconds: self.seconds }
     }
 }
@@ -147,8 +147,8 @@ impl How {
 pub fn run(command: &Command) -> anyhow::Result<()> {
     match command {
         Command::Serve { listen, clients, how } => how.serve(*listen, *clients),
-        Command::BulkSend { bulk, how } => how.ask(bulk.server, Workload::BulkSend(bulk.of())),
-        Command::BulkReceive { bulk, how } => how.ask(bulk.server, Workload::BulkReceive(bulk.of())),
+        Command::BulkSend { bulk, how } => how.ask(bulk.server, Workload::BulkSend(bulk.parameters())),
+        Command::BulkReceive { bulk, how } => how.ask(bulk.server, Workload::BulkReceive(bulk.parameters())),
         Command::PingPong { server, messages, size, how } => {
             how.ask(*server, Workload::PingPong { messages: *messages, size: *size })
         }

@@ -49,7 +49,7 @@ struct OfSet {
 }
 
 /// A network to measure.
-pub struct Asked<'a> {
+pub struct MeasureRequest<'a> {
     /// The network, as the paper calls it.
     pub name: &'a str,
     pub paper: Option<Table4>,
@@ -64,7 +64,7 @@ pub struct Asked<'a> {
 /// # Errors
 /// The back end refuses the file or network, or an answer is farther from the reference than the
 /// error bound.
-pub fn measure(file: &Path, request: &Asked<'_>, seal: &SealArgs) -> anyhow::Result<Measured> {
+pub fn measure(file: &Path, request: &MeasureRequest<'_>, seal: &SealArgs) -> anyhow::Result<Measured> {
     let model = tacit_cli::bench::load(file, seal)?;
     let mut sets = Vec::new();
     for (set, rotations, column) in SETS {

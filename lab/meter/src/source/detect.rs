@@ -61,7 +61,7 @@ pub fn detect(roots: &Roots) -> Vec<Detected> {
     let mut detected: Vec<Detected> = roots
         .external
         .iter()
-        .map(|place| Detected::of(&format!("external:{place}"), place, open_external(place)))
+        .map(|place| Detected::from_result(&format!("external:{place}"), place, open_external(place)))
         .collect();
     let chips = hwmon::detect(&roots.tree);
     detected.extend(chips.host);
@@ -78,19 +78,19 @@ pub fn detect(roots: &Roots) -> Vec<Detected> {
         detected.push(nvml::detect());
     }
     if let Some(program) = &roots.vcgencmd {
-        let opened = Detected::of("pmic", &program.display().to_string(), pmic::open(program));
+        let opened = Detected::from_result("pmic", &program.display().to_string(), pmic::open(program));
         detected.push(opened.note("sees the rails behind the board's converters: no losses, no USB devices"));
     }
     detected.extend(chips.components);
     if let Some(model) = &roots.model {
-        detected.push(Detected::of(&format!("model:{model}"), model, open_model(model)));
+        detected.push(Detected::from_result(&format!("model:{model}"), model, open_model(model)));
     }
     detected
 }
 
 fn tegrastats(program: &Path, roots: &Roots) -> Detected {
     let opened = Tegrastats::start(program, roots.tegrastats_interval).map(|t| Box::new(t) as Box<dyn Source>);
-    Detected::of("tegrastats", &program.display().to_string(), opened)
+    Detected::from_result("tegrastats", &program.display().to_string(), opened)
 }
 
 fn same_rails(program: &Path) -> Detected {

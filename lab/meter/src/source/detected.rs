@@ -38,10 +38,10 @@ impl Detected {
     }
 
     /// Usable if a first reading succeeds; counters start to count here.
-    pub(crate) fn tried(place: &str, mut source: Box<dyn Source>) -> Self {
+    pub(crate) fn probe(place: &str, mut source: Box<dyn Source>) -> Self {
         match source.read(&Usage::default()) {
             Ok(_) => Self::usable(place, source),
-            Err(error) => Self::failed(&source.info().name.clone(), place, error),
+            Err(error) => Self::from_error(&source.info().name.clone(), place, error),
         }
     }
 
@@ -54,7 +54,7 @@ impl Detected {
         }
     }
 
-    pub(crate) fn failed(name: &str, place: &str, error: MeterError) -> Self {
+    pub(crate) fn from_error(name: &str, place: &str, error: MeterError) -> Self {
         match error {
             MeterError::Source { reason, remedy, .. } => Self::unusable(name, place, reason, remedy),
             error => Self::unusable(name, place, error.to_string(), "see docs/lab.md".into()),
@@ -66,10 +66,10 @@ impl Detected {
         self
     }
 
-    pub(crate) fn of(name: &str, place: &str, opened: Result<Box<dyn Source>, MeterError>) -> Self {
+    pub(crate) fn from_result(name: &str, place: &str, opened: Result<Box<dyn Source>, MeterError>) -> Self {
         match opened {
             Ok(source) => Self::usable(place, source),
-            Err(error) => Self::failed(name, place, error),
+            Err(error) => Self::from_error(name, place, error),
         }
     }
 

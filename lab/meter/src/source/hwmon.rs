@@ -88,7 +88,7 @@ fn usable(tree: &Arc<dyn Tree>, name: String, place: &str, channels: Vec<Channel
     let (names, readings): (Vec<String>, Vec<Reading>) = channels.into_iter().map(|c| (c.name, c.reading)).unzip();
     let rails = rails::count(names);
     let info = SourceInfo { name, provenance: Provenance::Measured, rails, min_interval_ms };
-    Detected::tried(place, Box::new(SysfsSource::new(info, tree.clone(), readings, explain)))
+    Detected::probe(place, Box::new(SysfsSource::new(info, tree.clone(), readings, explain)))
 }
 
 /// The chip's own update interval, milliseconds.

@@ -43,5 +43,5 @@ pub(crate) fn detect(tree: &Arc<dyn Tree>) -> Option<Detected> {
         rails: rails::count(names),
         min_interval_ms: MIN_INTERVAL_MS,
     };
-    Some(Detected::tried(FOLDER, Box::new(SysfsSource::new(info, tree.clone(), readings, explain))))
+    Some(Detected::probe(FOLDER, Box::new(SysfsSource::new(info, tree.clone(), readings, explain))))
 }

@@ -89,6 +89,6 @@ pub(crate) fn detect() -> Detected {
             Detected::usable("libnvidia-ml.so", Box::new(cards)).note("sees the graphics cards only, not the host")
         }
         Ok(_) => Detected::unusable(NAME, "libnvidia-ml.so", "there is no card".into(), "nothing to do".into()),
-        Err(error) => Detected::failed(NAME, "libnvidia-ml.so", error),
+        Err(error) => Detected::from_error(NAME, "libnvidia-ml.so", error),
     }
 }

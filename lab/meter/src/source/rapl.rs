@@ -76,7 +76,7 @@ pub(crate) fn detect(tree: &Arc<dyn Tree>) -> Detected {
     }
     let info =
         SourceInfo { name: NAME.into(), provenance: Provenance::Measured, rails, min_interval_ms: MIN_INTERVAL_MS };
-    Detected::tried(FOLDER, Box::new(SysfsSource::new(info, tree.clone(), readings, explain)))
+    Detected::probe(FOLDER, Box::new(SysfsSource::new(info, tree.clone(), readings, explain)))
         .note("sees processor and memory only, not the board or the power supply")
 }
 

@@ -177,7 +177,7 @@ fn write(files: &[PathBuf; 2], value: &Value) -> anyhow::Result<[PathBuf; 2]> {
     if let Some(fields) = shortened.as_object_mut() {
         fields.remove("problem");
     }
-    let html = page::dressed(PAGE).replace("{{data}}", &page::embedded(&shortened));
+    let html = page::fill_template(PAGE).replace("{{data}}", &page::embedded(&shortened));
     let json = serde_json::to_string_pretty(value)?;
     let (title, [json_file, html_file]) = (Alike::Holds(TITLE), files);
     output::check(html_file, title)?;

@@ -1,6 +1,6 @@
 //! `tacit keyset list` and `delete`: a client's keys that a server keeps.
 use crate::connect::Connect;
-use crate::material::old;
+use crate::material::format_age;
 use crate::print;
 use anyhow::Context;
 use serde_json::json;
@@ -55,7 +55,7 @@ pub fn list(args: &ListArgs, as_json: bool) -> anyhow::Result<()> {
             continue;
         }
         let model = offered.as_ref().map_or("no longer on offer", |offered| &offered.model);
-        let (bytes, age, idle) = (print::bytes(*bytes), old(age), old(idle));
+        let (bytes, age, idle) = (print::bytes(*bytes), format_age(age), format_age(idle));
         print::line(&format!("{}  {state:<7} {bytes:>9}  {age:>4} old, used {idle} ago  {model}", &name[..16]))?;
     }
     if uploads.is_empty() && !as_json {

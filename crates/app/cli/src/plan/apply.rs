@@ -1,5 +1,5 @@
 //! Turns the best choice into commands.
-use super::{Plan, Ways};
+use super::{LinkUse, Plan};
 use crate::output::{self, Alike};
 use crate::owner::SealArgs;
 use anyhow::{Context, bail};
@@ -22,7 +22,7 @@ fn quote(word: &str) -> String {
 pub struct Applied<'a> {
     pub offer: &'a Offer,
     pub choice: &'a Choice,
-    pub ways: Ways,
+    pub ways: LinkUse,
 }
 
 impl Applied<'_> {
@@ -121,13 +121,13 @@ pub fn write(folder: &Path, model: &Path, seal: &SealArgs, plan: &Plan) -> anyho
     let Some(choice) = plan.best() else {
         bail!("no private back end is within the limits: change --limit, or leave out --apply")
     };
-    let applied = Applied { offer: plan.offer(choice), choice, ways: plan.asked.ways };
+    let applied = Applied { offer: plan.offer(choice), choice, ways: plan.request.ways };
     let folder = ManagedFolder::open_or_mark(folder, FOLDER, is_ours)?;
     let folder = folder.path();
     let dealer = if applied.dealer().is_empty() { "" } else { "DEALER=host:port, DEALER_PIN=its fingerprint, " };
     // The name comes from the model file: without control characters it stays inside the comment
     // line.
-    let name: String = plan.asked.model.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let name: String = plan.request.model.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let at_client = format!("{dealer}keys/ with ca.pem, alice.pem, alice.key");
     let keys = "[ -d keys ] || tacit keys init keys --host \"$(uname -n)\" --client alice >&2";
     let server = head(&name, "server", &format!("{dealer}keys/ of `tacit keys init`; they are made if there are none"))

@@ -136,7 +136,7 @@ const KEY_SETS: [&str; 1] = ["rotations=chained"];
 
 /// The question, and the offers to choose from.
 #[derive(Clone)]
-struct Asked {
+struct PlanRequest {
     model: String,
     setting: Setting,
     offers: Vec<Offer>,
@@ -145,12 +145,12 @@ struct Asked {
     goal: Goal,
     limits: Limits,
     usage: Usage,
-    ways: Ways,
+    ways: LinkUse,
 }
 
 /// How the link is used.
 #[derive(Clone, Copy, serde::Serialize)]
-struct Ways {
+struct LinkUse {
     /// Cap on the rate, each way.
     #[serde(serialize_with = "as_text")]
     pace: Option<Rate>,
@@ -164,7 +164,7 @@ fn as_text<S: serde::Serializer>(rate: &Option<Rate>, serializer: S) -> Result<S
 /// The question and its answer.
 struct Plan {
     /// The question; `refused` lists offers that the calibrations do not cover too.
-    asked: Asked,
+    request: PlanRequest,
     ranked: Vec<Choice>,
     varied: Vec<Varied>,
     /// The rate beyond which the best choice gains little, bit/s.
@@ -172,11 +172,11 @@ struct Plan {
 }
 
 pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
-    let question = args.asked()?;
+    let request = args.request()?;
     if let Some(address) = args.serve {
-        return page::serve(&question, address, as_json);
+        return page::serve(&request, address, as_json);
     }
-    let plan = question.plan()?;
+    let plan = request.plan()?;
     let mut value = plan.json();
     if !args.cells.is_empty() {
         value["cells"] = plan.cells(&args.cells);
@@ -195,7 +195,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     }
     match as_json {
         true => print::json(&value),
-        false => print::text(&text::of(&plan, &args.model, &args.seal)),
+        false => print::text(&text::format_plan(&plan, &args.model, &args.seal)),
     }
 }
 
@@ -208,7 +208,7 @@ fn device(name: &str, calibration: Option<&Path>) -> anyhow::Result<Device> {
 }
 
 impl Args {
-    fn asked(&self) -> anyhow::Result<Asked> {
+    fn request(&self) -> anyhow::Result<PlanRequest> {
         let setting = Setting {
             client: device(&self.device, self.device_calibration.as_deref())?,
             server: device(&self.server, self.server_calibration.as_deref())?,
@@ -221,12 +221,12 @@ impl Args {
         let shifting: &[&str] = if self.work.is_asked() { &SHIFTING } else { &[] };
         let defaults = shifting.iter().chain(&KEY_SETS).map(|text| (*text).to_owned());
         let option_texts: Vec<String> = self.tries.iter().cloned().chain(defaults).collect();
-        let (offers, refused) = offers::of(&model, &option_texts)?;
+        let (offers, refused) = offers::list_offers(&model, &option_texts)?;
         let model = model.interface.name.clone();
         let question = Question { offers: &offers, goal: self.goal, limits, usage };
         let (goal, limits) = self.work.wish().asks(&question, &setting)?;
-        let ways = Ways { pace: self.pace(), idle: self.idle };
-        Ok(Asked { model, setting, offers, refused, goal, limits, usage, ways })
+        let ways = LinkUse { pace: self.pace(), idle: self.idle };
+        Ok(PlanRequest { model, setting, offers, refused, goal, limits, usage, ways })
     }
 
     /// Returns the cap on the link: the last one given.
@@ -250,7 +250,7 @@ impl Args {
     }
 }
 
-impl Asked {
+impl PlanRequest {
     fn question(&self) -> Question<'_> {
         Question { offers: &self.offers, goal: self.goal, limits: self.limits, usage: self.usage }
     }
@@ -260,7 +260,7 @@ impl Asked {
         let ranked = question.ranked(&self.setting)?;
         let varied = change::vary(&question, &self.setting)?;
         self.refused.extend(offers::without_calibration(&self.offers, &ranked));
-        let mut plan = Plan { asked: self, ranked, varied, enough_rate: None };
+        let mut plan = Plan { request: self, ranked, varied, enough_rate: None };
         plan.enough_rate = plan.enough();
         Ok(plan)
     }
@@ -268,7 +268,7 @@ impl Asked {
 
 impl Plan {
     fn offer(&self, choice: &Choice) -> &Offer {
-        &self.asked.offers[choice.offer]
+        &self.request.offers[choice.offer]
     }
 
     /// Returns the best private choice within the limits.
@@ -277,14 +277,14 @@ impl Plan {
     }
 
     fn enough(&self) -> Option<f64> {
-        self.asked.question().enough_rate(self.best()?.offer, &self.asked.setting, LITTLE)
+        self.request.question().enough_rate(self.best()?.offer, &self.request.setting, LITTLE)
     }
 
     /// Predicts all offers over other links with fixed numbers of threads; `bytes` counts those
     /// between client and server alone.
     fn cells(&self, links: &[Link]) -> serde_json::Value {
         let mut cells = Vec::new();
-        for offer in &self.asked.offers {
+        for offer in &self.request.offers {
             for index in 0..links.len() {
                 cells.extend([1, 2].map(|threads| self.cell(offer, links, index, threads)));
             }
@@ -295,7 +295,8 @@ impl Plan {
     /// Predicts an offer over the link at index `index`.
     fn cell(&self, offer: &Offer, links: &[Link], index: usize, threads: u32) -> serde_json::Value {
         let link = links[index].0.clone();
-        let setting = Setting { client_threads: threads, server_threads: threads, link, ..self.asked.setting.clone() };
+        let setting =
+            Setting { client_threads: threads, server_threads: threads, link, ..self.request.setting.clone() };
         let predicted = Prediction::of(&offer.backend, &offer.costs, &setting);
         let bytes: BTreeMap<Phase, u64> = Phase::ALL.map(|phase| (phase, offer.costs.of(phase).bytes())).into();
         json!({"backend": offer.backend, "options": offer.options, "threads": threads, "link": index, "predicted": predicted,
@@ -311,19 +312,19 @@ impl Plan {
         json!({
             "format": "tacit-plan",
             "version": 1,
-            "model": self.asked.model,
-            "goal": self.asked.goal,
-            "unit": self.asked.goal.unit(),
-            "limits": self.asked.limits,
-            "usage": self.asked.usage,
-            "ways": self.asked.ways,
-            "setting": self.asked.setting,
+            "model": self.request.model,
+            "goal": self.request.goal,
+            "unit": self.request.goal.unit(),
+            "limits": self.request.limits,
+            "usage": self.request.usage,
+            "ways": self.request.ways,
+            "setting": self.request.setting,
             "ranked": ranked.collect::<Vec<_>>(),
-            "offers": self.asked.offers.iter().map(|o| json!({"backend": o.backend, "options": o.options})).collect::<Vec<_>>(),
+            "offers": self.request.offers.iter().map(|o| json!({"backend": o.backend, "options": o.options})).collect::<Vec<_>>(),
             "varied": self.varied,
             "enough_rate": self.enough_rate,
             "checked": Checked::built_in(),
-            "refused": self.asked.refused,
+            "refused": self.request.refused,
         })
     }
 }

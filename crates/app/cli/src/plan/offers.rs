@@ -6,7 +6,7 @@ use tacit_graph::Model;
 use tacit_plan::{Choice, LOCAL, Offer};
 
 /// Returns the offers, and the back ends that refuse the model, with reasons.
-pub fn of(model: &Model, option_texts: &[String]) -> anyhow::Result<(Vec<Offer>, Vec<String>)> {
+pub fn list_offers(model: &Model, option_texts: &[String]) -> anyhow::Result<(Vec<Offer>, Vec<String>)> {
     let registry = Registry::standard();
     let mut option_sets = vec![Options::default()];
     for text in option_texts {

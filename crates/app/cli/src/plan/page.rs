@@ -1,6 +1,6 @@
 //! `tacit plan --serve`: a page with sliders, for browsers on this machine. The model is lowered
 //! once; every move of a slider asks the same planner again.
-use super::Asked;
+use super::PlanRequest;
 use crate::print;
 use anyhow::{Context, bail, ensure};
 use httparse::{EMPTY_HEADER, Request};
@@ -21,14 +21,14 @@ const MAX_HEADERS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Answers requests until the process ends.
-pub fn serve(question: &Asked, address: SocketAddr, as_json: bool) -> anyhow::Result<()> {
+pub fn serve(plan_request: &PlanRequest, address: SocketAddr, as_json: bool) -> anyhow::Result<()> {
     if !address.ip().is_loopback() {
         bail!(
             "{address} is no address of this machine alone: the page shows the model's costs, so give a loopback address"
         );
     }
     // Report a failing plan now instead of to the first browser.
-    question.clone().plan()?;
+    plan_request.clone().plan()?;
     let listener = TcpListener::bind(address).map_err(|e| NetError::listening(address, "--serve", &e))?;
     let address = listener.local_addr().context("the page's address")?;
     match as_json {
@@ -40,8 +40,9 @@ pub fn serve(question: &Asked, address: SocketAddr, as_json: bool) -> anyhow::Re
         for stream in listener.incoming() {
             // A thread each: browsers open connections before they need them. One that fails, such as
             // one that the browser has closed, concerns no other.
-            let answering = stream
-                .and_then(|stream| thread::Builder::new().spawn_scoped(scope, || respond(question, &hosts, stream)));
+            let answering = stream.and_then(|stream| {
+                thread::Builder::new().spawn_scoped(scope, || respond(plan_request, &hosts, stream))
+            });
             if answering.is_err() {
                 // The process has too many files or threads.
                 thread::sleep(Duration::from_millis(100));
@@ -55,7 +56,7 @@ pub fn serve(question: &Asked, address: SocketAddr, as_json: bool) -> anyhow::Re
 ///
 /// # Errors
 /// The browser left, or sends no request.
-fn respond(question: &Asked, hosts: &[String], mut stream: TcpStream) -> anyhow::Result<()> {
+fn respond(plan_request: &PlanRequest, hosts: &[String], mut stream: TcpStream) -> anyhow::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut bytes = vec![0; MAX_REQUEST];
@@ -67,7 +68,7 @@ fn respond(question: &Asked, hosts: &[String], mut stream: TcpStream) -> anyhow:
         let mut headers = [EMPTY_HEADER; MAX_HEADERS];
         let mut request = Request::new(&mut headers);
         if request.parse(&bytes[..filled])?.is_complete() {
-            let reply = answer(question, hosts, &Asking::from_request(&request))?;
+            let reply = answer(plan_request, hosts, &RequestHead::from_request(&request))?;
             return Ok(stream.write_all(&reply.response())?);
         }
     }
@@ -83,7 +84,7 @@ fn names(address: SocketAddr) -> Vec<String> {
 }
 
 /// The parts of a request that matter.
-struct Asking<'a> {
+struct RequestHead<'a> {
     get: bool,
     /// Path and query.
     target: &'a str,
@@ -93,7 +94,7 @@ struct Asking<'a> {
     sites: Vec<&'a str>,
 }
 
-impl<'a> Asking<'a> {
+impl<'a> RequestHead<'a> {
     fn from_request(request: &Request<'_, 'a>) -> Self {
         let [hosts, origins, sites] = ["Host", "Origin", "Sec-Fetch-Site"].map(|name| values(request, name));
         let target = request.path.unwrap_or_default();
@@ -108,7 +109,7 @@ fn values<'a>(request: &Request<'_, 'a>, name: &str) -> Vec<&'a str> {
 }
 
 /// An answer.
-struct Told {
+struct HttpResponse {
     code: u16,
     kind: &'static str,
     body: String,
@@ -116,7 +117,7 @@ struct Told {
     policy: Option<String>,
 }
 
-impl Told {
+impl HttpResponse {
     fn json(code: u16, value: &Value) -> Self {
         Self { code, kind: "application/json", body: value.to_string(), policy: None }
     }
@@ -140,31 +141,33 @@ impl Told {
 
 /// # Errors
 /// The operating system gives no randomness.
-fn answer(question: &Asked, hosts: &[String], asking: &Asking<'_>) -> anyhow::Result<Told> {
+fn answer(plan_request: &PlanRequest, hosts: &[String], head: &RequestHead<'_>) -> anyhow::Result<HttpResponse> {
     // DNS rebinding: a page under another name that resolves to this address would pass for this
     // page otherwise.
-    if asking.hosts.len() != 1 || !asking.hosts.iter().all(|name| is_own(hosts, name)) {
-        return Ok(Told::error(403, "the request is for another host than this page's address"));
+    if head.hosts.len() != 1 || !head.hosts.iter().all(|name| is_own(hosts, name)) {
+        return Ok(HttpResponse::error(403, "the request is for another host than this page's address"));
     }
-    let mut names = asking.origins.iter().map(|origin| origin.strip_prefix("http://"));
+    let mut names = head.origins.iter().map(|origin| origin.strip_prefix("http://"));
     if !names.all(|name| name.is_some_and(|name| is_own(hosts, name))) {
-        return Ok(Told::error(403, "the request comes from a web page that is not this one"));
+        return Ok(HttpResponse::error(403, "the request comes from a web page that is not this one"));
     }
-    if !asking.get {
-        return Ok(Told::error(405, "only GET is answered"));
+    if !head.get {
+        return Ok(HttpResponse::error(405, "only GET is answered"));
     }
-    let (path, query) = asking.target.split_once('?').unwrap_or((asking.target, ""));
+    let (path, query) = head.target.split_once('?').unwrap_or((head.target, ""));
     // Other pages may link to `/`; requests that cost work must come from this page.
-    if path != "/" && !asking.sites.iter().all(|site| ["same-origin", "none"].contains(site)) {
-        return Ok(Told::error(403, "the request comes from a web page that is not this one"));
+    if path != "/" && !head.sites.iter().all(|site| ["same-origin", "none"].contains(site)) {
+        return Ok(HttpResponse::error(403, "the request comes from a web page that is not this one"));
     }
     match path {
         "/" => page(),
-        "/plan" => Ok(match with(question.clone(), query).map_err(anyhow::Error::msg).and_then(Asked::plan) {
-            Ok(plan) => Told::json(200, &plan.json()),
-            Err(error) => Told::error(400, error),
-        }),
-        _ => Ok(Told::error(404, "there are / and /plan")),
+        "/plan" => {
+            Ok(match with(plan_request.clone(), query).map_err(anyhow::Error::msg).and_then(PlanRequest::plan) {
+                Ok(plan) => HttpResponse::json(200, &plan.json()),
+                Err(error) => HttpResponse::error(400, error),
+            })
+        }
+        _ => Ok(HttpResponse::error(404, "there are / and /plan")),
     }
 }
 
@@ -173,7 +176,7 @@ fn is_own(hosts: &[String], name: &str) -> bool {
     hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
 }
 
-fn page() -> anyhow::Result<Told> {
+fn page() -> anyhow::Result<HttpResponse> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).context("randomness of the operating system")?;
     let nonce = print::hex(&bytes);
@@ -181,29 +184,29 @@ fn page() -> anyhow::Result<Told> {
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; img-src data:; base-uri 'none'; \
          form-action 'none'; frame-ancestors 'none'"
     );
-    let body = crate::page::dressed(PAGE).replace("{{nonce}}", &nonce);
-    Ok(Told { code: 200, kind: "text/html; charset=utf-8", body, policy: Some(policy) })
+    let body = crate::page::fill_template(PAGE).replace("{{nonce}}", &nonce);
+    Ok(HttpResponse { code: 200, kind: "text/html; charset=utf-8", body, policy: Some(policy) })
 }
 
-/// Returns the question with the sliders' values:
+/// Returns the plan request with the sliders' values:
 /// `rate=20&rtt=40&weight=0.1&memory=400&trust=dealer&goal=latency`.
-fn with(mut question: Asked, query: &str) -> Result<Asked, String> {
-    let link = &mut question.setting.link;
+fn with(mut plan_request: PlanRequest, query: &str) -> Result<PlanRequest, String> {
+    let link = &mut plan_request.setting.link;
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').ok_or("write KEY=VALUE")?;
         match key {
             "rate" => *link = link.at_rate(1e6 * within(key, value, 1e-3, 1e5)?),
             "rtt" => *link = link.at_rtt(1e-3 * within(key, value, 0.0, 1e5)?),
-            "weight" => question.usage.joule_s = within(key, value, 0.0, 1e6)?,
-            "memory" => question.limits.memory = Some((1e6 * within(key, value, 0.1, 1e7)?) as u64),
-            "goal" => question.goal = value.parse().map_err(|e: tacit_plan::PlanError| e.to_string())?,
-            "trust" if value == "dealer" => question.limits.dealer = true,
-            "trust" if value == "two-party" => question.limits.dealer = false,
+            "weight" => plan_request.usage.joule_s = within(key, value, 0.0, 1e6)?,
+            "memory" => plan_request.limits.memory = Some((1e6 * within(key, value, 0.1, 1e7)?) as u64),
+            "goal" => plan_request.goal = value.parse().map_err(|e: tacit_plan::PlanError| e.to_string())?,
+            "trust" if value == "dealer" => plan_request.limits.dealer = true,
+            "trust" if value == "two-party" => plan_request.limits.dealer = false,
             _ => return Err(format!("{key}={value} is not known; there are rate, rtt, weight, memory, trust, goal")),
         }
     }
     link.name = format!("{:.3} Mbit/s, {:.3} ms", link.up_bits.min(link.down_bits) / 1e6, 1e3 * link.rtt_s);
-    Ok(question)
+    Ok(plan_request)
 }
 
 /// Parses a number in a range.
@@ -216,21 +219,21 @@ fn within(key: &str, text: &str, min: f64, max: f64) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Ways;
+    use super::super::LinkUse;
     use super::*;
     use tacit_graph::import::{ImportOptions, import};
     use tacit_plan::{Device, Goal, Limits, Link, Setting, Usage};
 
-    fn sample_question() -> Asked {
+    fn sample_request() -> PlanRequest {
         let network = tacit_graph::zoo::build("tiny-mlp", 1).unwrap();
         let model = import(&network, &ImportOptions::default()).unwrap().model;
-        let (offers, refused) = super::super::offers::of(&model, &[]).unwrap();
+        let (offers, refused) = super::super::offers::list_offers(&model, &[]).unwrap();
         let link =
             Link { name: "a link".into(), up_bits: 10e6, down_bits: 20e6, rtt_s: 0.04, bucket: 0.0, tunnel_s: 0.0 };
         let (client, server) = (Device::named("pi4b").unwrap(), Device::named("16core").unwrap());
         let setting = Setting { client, server, client_threads: 1, server_threads: 1, link };
         let (limits, usage) = (Limits::default(), Usage::default());
-        Asked {
+        PlanRequest {
             model: "tiny".into(),
             setting,
             offers,
@@ -238,13 +241,14 @@ mod tests {
             goal: Goal::Latency,
             limits,
             usage,
-            ways: Ways { pace: None, idle: None },
+            ways: LinkUse { pace: None, idle: None },
         }
     }
 
-    fn ask(question: &Asked, target: &str, hosts: &[&str], origins: &[&str]) -> (u16, String) {
-        let asking = Asking { get: true, target, hosts: hosts.to_vec(), origins: origins.to_vec(), sites: Vec::new() };
-        let response = answer(question, &names("127.0.0.1:81".parse().unwrap()), &asking).unwrap();
+    fn ask(plan_request: &PlanRequest, target: &str, hosts: &[&str], origins: &[&str]) -> (u16, String) {
+        let head =
+            RequestHead { get: true, target, hosts: hosts.to_vec(), origins: origins.to_vec(), sites: Vec::new() };
+        let response = answer(plan_request, &names("127.0.0.1:81".parse().unwrap()), &head).unwrap();
         (response.code, response.body)
     }
 
@@ -257,11 +261,11 @@ mod tests {
 
     #[test]
     fn other_sites_cannot_make_it_work() {
-        let question = sample_question();
+        let plan_request = sample_request();
         let code = |target, site| {
             let sites = vec![site];
-            let asking = Asking { get: true, target, hosts: vec!["localhost"], origins: Vec::new(), sites };
-            answer(&question, &["localhost".into()], &asking).unwrap().code
+            let head = RequestHead { get: true, target, hosts: vec!["localhost"], origins: Vec::new(), sites };
+            answer(&plan_request, &["localhost".into()], &head).unwrap().code
         };
         assert_eq!(
             ["same-origin", "none", "same-site", "cross-site"].map(|site| code("/plan", site)),
@@ -272,10 +276,10 @@ mod tests {
 
     #[test]
     fn only_its_own_page_is_answered() {
-        let question = sample_question();
+        let plan_request = sample_request();
         let hosts = ["localhost:81"];
-        assert_eq!(ask(&question, "/", &hosts, &[]).0, 200);
-        assert_eq!(ask(&question, "/plan", &hosts, &["http://localhost:81"]).0, 200);
+        assert_eq!(ask(&plan_request, "/", &hosts, &[]).0, 200);
+        assert_eq!(ask(&plan_request, "/plan", &hosts, &["http://localhost:81"]).0, 200);
         for hosts in [
             &[][..],
             &["evil.example"],
@@ -283,21 +287,22 @@ mod tests {
             &["localhost:81", "evil.example"],
             &["localhost:81", "localhost:81"],
         ] {
-            assert_eq!(ask(&question, "/plan", hosts, &[]).0, 403, "{hosts:?}");
+            assert_eq!(ask(&plan_request, "/plan", hosts, &[]).0, 403, "{hosts:?}");
         }
         for origin in ["http://evil.example", "null", "https://localhost:81", "http://localhost"] {
-            assert_eq!(ask(&question, "/plan", &hosts, &[origin]).0, 403, "{origin}");
+            assert_eq!(ask(&plan_request, "/plan", &hosts, &[origin]).0, 403, "{origin}");
         }
-        assert_eq!(ask(&question, "/else", &hosts, &[]).0, 404);
-        let asking = Asking { get: false, target: "/", hosts: hosts.to_vec(), origins: Vec::new(), sites: Vec::new() };
-        assert_eq!(answer(&question, &["localhost:81".into()], &asking).unwrap().code, 405);
+        assert_eq!(ask(&plan_request, "/else", &hosts, &[]).0, 404);
+        let head =
+            RequestHead { get: false, target: "/", hosts: hosts.to_vec(), origins: Vec::new(), sites: Vec::new() };
+        assert_eq!(answer(&plan_request, &["localhost:81".into()], &head).unwrap().code, 405);
     }
 
     #[test]
     fn sliders_ask_the_planner() {
-        let question = sample_question();
+        let plan_request = sample_request();
         let plan = |query: &str| {
-            let (code, body) = ask(&question, &format!("/plan?{query}"), &["localhost:81"], &[]);
+            let (code, body) = ask(&plan_request, &format!("/plan?{query}"), &["localhost:81"], &[]);
             assert_eq!(code, 200, "{query}: {body}");
             serde_json::from_str::<Value>(&body).unwrap()
         };
@@ -322,14 +327,14 @@ mod tests {
             "goal=fun",
             "goal=money",
         ] {
-            let (code, body) = ask(&question, &format!("/plan?{query}"), &["localhost:81"], &[]);
+            let (code, body) = ask(&plan_request, &format!("/plan?{query}"), &["localhost:81"], &[]);
             assert_eq!(code, 400, "{query}: {body}");
         }
     }
 
     #[test]
     fn only_this_machine_is_listened_to() {
-        let error = serve(&sample_question(), "0.0.0.0:0".parse().unwrap(), false).unwrap_err().to_string();
+        let error = serve(&sample_request(), "0.0.0.0:0".parse().unwrap(), false).unwrap_err().to_string();
         assert!(error.contains("loopback"), "{error}");
     }
 }

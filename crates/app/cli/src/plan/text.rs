@@ -12,16 +12,16 @@ use tacit_plan::predict::Predicted;
 use tacit_plan::{Checked, Choice, Goal, Offer};
 
 /// Formats the plan as text with a line end.
-pub fn of(plan: &Plan, model: &Path, seal: &SealArgs) -> String {
+pub fn format_plan(plan: &Plan, model: &Path, seal: &SealArgs) -> String {
     let mut report_text = String::new();
     let mut line = |text: String| writeln!(report_text, "{text}").expect("a string takes everything");
     let (client, server, link) =
-        (&plan.asked.setting.client.name, &plan.asked.setting.server.name, &plan.asked.setting.link.name);
-    line(format!("{} for {client} and {server} over {link}, best {} first", plan.asked.model, plan.asked.goal));
+        (&plan.request.setting.client.name, &plan.request.setting.server.name, &plan.request.setting.link.name);
+    line(format!("{} for {client} and {server} over {link}, best {} first", plan.request.model, plan.request.goal));
     for text in table(plan) {
         line(text);
     }
-    for text in plan.asked.refused.iter() {
+    for text in plan.request.refused.iter() {
         line(format!("left out: {text}"));
     }
     let Some(best) = plan.best() else {
@@ -45,7 +45,7 @@ pub fn of(plan: &Plan, model: &Path, seal: &SealArgs) -> String {
     line(format!("how sure: {}", describe_certainty(plan, best)));
     line(describe_accuracy());
     line(String::new());
-    let applied = apply::Applied { offer, choice: best, ways: plan.asked.ways };
+    let applied = apply::Applied { offer, choice: best, ways: plan.request.ways };
     for command in applied.server(model, seal) {
         line(format!("server$ {command}"));
     }
@@ -89,7 +89,7 @@ fn table(plan: &Plan) -> Vec<String> {
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for choice in &plan.ranked {
         let (offer, p) = (plan.offer(choice), &choice.predicted);
-        let inputs = plan.asked.usage.per_day.max(1.0);
+        let inputs = plan.request.usage.per_day.max(1.0);
         rows.push(vec![
             format!("{}{}", name(offer), if choice.pareto { " *" } else { "" }),
             trust(offer).into(),
@@ -102,7 +102,7 @@ fn table(plan: &Plan) -> Vec<String> {
             figure(p.server_j(inputs)),
             print::bytes(p.client_bytes()),
             offer.agreement.map_or("?".into(), |share| format!("{:.1} %", 100.0 * share)),
-            score(plan.asked.goal, choice.score),
+            score(plan.request.goal, choice.score),
         ]);
     }
     let widths = (0..head.len()).map(|column| {
@@ -177,8 +177,8 @@ fn explain_choice(plan: &Plan, best: &Choice) -> String {
         write!(text, ", material for it before that {}", parts(&p.offline)).expect("a string takes everything");
         let Sides { client, server } = best.pool_bytes.map(print::bytes);
         let pool_s = seconds(f64::from(best.pool) * p.offline.wall_s);
-        let busy = plan.asked.usage.per_day * p.offline.wall_s;
-        let when = match plan.asked.usage.idle_s {
+        let busy = plan.request.usage.per_day * p.offline.wall_s;
+        let when = match plan.request.usage.idle_s {
             Some(idle) => format!("in the idle hours, of which a day's takes {:.1} %", 100.0 * busy / idle),
             None => format!("when the link is idle or cheap: {:.1} % of the day", 100.0 * busy / 86_400.0),
         };
@@ -206,7 +206,7 @@ fn changes(plan: &Plan) -> Vec<String> {
 /// Formats the line of a knob.
 fn change(plan: &Plan, varied: &Varied) -> String {
     let (quantity, unit) = unit(varied.knob);
-    let [low, high] = varied.score.map(|s| s.map_or("nothing".into(), |s| score(plan.asked.goal, s)));
+    let [low, high] = varied.score.map(|s| s.map_or("nothing".into(), |s| score(plan.request.goal, s)));
     let winners = match varied.reigns.as_slice() {
         [_] => "the same is best everywhere".into(),
         several => several.iter().map(|reign| best_from(plan, reign, unit)).collect::<Vec<_>>().join(", "),
@@ -216,7 +216,7 @@ fn change(plan: &Plan, varied: &Varied) -> String {
 
 /// Formats the best choice of a range, and the range's lower end.
 fn best_from(plan: &Plan, reign: &Reign, unit: &str) -> String {
-    let best = reign.offer.map_or("nothing".into(), |at| name(&plan.asked.offers[at]));
+    let best = reign.offer.map_or("nothing".into(), |index| name(&plan.request.offers[index]));
     format!("{best} from {}{unit}", figure(reign.from))
 }
 
@@ -226,7 +226,7 @@ fn beside_local(plan: &Plan, best: &Choice) -> Option<String> {
     let (local_cost, private_cost) = (local.predicted.online, best.predicted.online);
     let (time, energy) = (
         private_cost.wall_s / local_cost.wall_s,
-        best.predicted.client_j(plan.asked.usage.per_day) / local_cost.client_j,
+        best.predicted.client_j(plan.request.usage.per_day) / local_cost.client_j,
     );
     if !(time.is_finite() && energy.is_finite() && energy > 0.0) {
         return None;
@@ -271,7 +271,7 @@ fn describe_certainty(plan: &Plan, best: &Choice) -> String {
         error(&p.online),
         error(&p.offline)
     );
-    for (party, device) in [("client", &plan.asked.setting.client), ("server", &plan.asked.setting.server)] {
+    for (party, device) in [("client", &plan.request.setting.client), ("server", &plan.request.setting.server)] {
         let assumed = device.sources.iter().filter(|s| s.contains("assumed")).count();
         let total = device.sources.len();
         if assumed > 0 {

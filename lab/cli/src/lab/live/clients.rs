@@ -22,7 +22,7 @@ pub fn name(request: usize) -> String {
 }
 
 /// A request's connections, after setup.
-pub struct Ready {
+pub struct ReadyClient {
     client: Client,
     /// The connection that makes the material, if the request is announced.
     maker: Option<Client>,
@@ -34,7 +34,7 @@ pub struct Ready {
 
 /// The outcome of a request. Times are seconds since the start.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Told {
+pub struct ClientReport {
     /// When the client asked.
     pub asked_s: f64,
     /// When the answer arrived.
@@ -53,7 +53,7 @@ pub fn connect(
     dealer: Option<&Dealer>,
     arrivals: &[Arrival],
     stop: &AtomicBool,
-) -> anyhow::Result<Option<Vec<Ready>>> {
+) -> anyhow::Result<Option<Vec<ReadyClient>>> {
     let mut ready = Vec::with_capacity(arrivals.len());
     for (i, arrival) in arrivals.iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
@@ -81,14 +81,19 @@ pub fn connect(
         let at_s = arrival.at.secs();
         let notice_s = (at_s - arrival.lead.map_or(0.0, |lead| lead.secs())).max(0.0);
         let input = tacit_cli::bench::seeded(client.interface());
-        ready.push(Ready { client, maker, input, notice_s, at_s });
+        ready.push(ReadyClient { client, maker, input, notice_s, at_s });
     }
     Ok(Some(ready))
 }
 
 /// Runs each request at its time after `start`, in a thread of its own; returns the outcomes in
 /// order. Setting `stop` ends all connections.
-pub fn drive(ready: Vec<Ready>, start: Instant, stop: &AtomicBool, done: &AtomicUsize) -> anyhow::Result<Vec<Told>> {
+pub fn drive(
+    ready: Vec<ReadyClient>,
+    start: Instant,
+    stop: &AtomicBool,
+    done: &AtomicUsize,
+) -> anyhow::Result<Vec<ClientReport>> {
     let closers =
         ready.iter().flat_map(|ready| [Some(ready.client.closer()), ready.maker.as_ref().map(Client::closer)]);
     let closers: Vec<Arc<Closer>> = closers.flatten().collect();
@@ -120,18 +125,18 @@ pub fn drive(ready: Vec<Ready>, start: Instant, stop: &AtomicBool, done: &Atomic
 
 /// Runs each request after the previous answer.
 pub fn one_by_one(
-    ready: Vec<Ready>,
+    ready: Vec<ReadyClient>,
     start: Instant,
     stop: &AtomicBool,
     done: &AtomicUsize,
-) -> anyhow::Result<Vec<Told>> {
+) -> anyhow::Result<Vec<ClientReport>> {
     Ok(ready.into_iter().map(|request| request.run(start, stop, done)).collect())
 }
 
-impl Ready {
+impl ReadyClient {
     /// Runs the request, and counts it in `done`.
-    fn run(self, start: Instant, stop: &AtomicBool, done: &AtomicUsize) -> Told {
-        let mut report = Told::default();
+    fn run(self, start: Instant, stop: &AtomicBool, done: &AtomicUsize) -> ClientReport {
+        let mut report = ClientReport::default();
         if let Err(error) = self.ask(start, stop, &mut report) {
             report.failure = Some(format!("{error:#}"));
         }
@@ -139,7 +144,7 @@ impl Ready {
         report
     }
 
-    fn ask(self, start: Instant, stop: &AtomicBool, report: &mut Told) -> anyhow::Result<()> {
+    fn ask(self, start: Instant, stop: &AtomicBool, report: &mut ClientReport) -> anyhow::Result<()> {
         let Self { mut client, maker, input, notice_s, at_s } = self;
         let announced = match maker {
             Some(maker) => {

@@ -225,7 +225,7 @@ impl Campaigning<'_> {
     /// Runs the cells that are missing.
     fn carry_out(mut self) -> anyhow::Result<Outcome> {
         let cells = self.stage.settings.cells();
-        let todo = cells.into_iter().enumerate().filter(|(_, cell)| results::finished(&self.runs, cell).is_none());
+        let todo = cells.into_iter().enumerate().filter(|(_, cell)| results::find_finished(&self.runs, cell).is_none());
         let todo: Vec<(usize, Cell)> = todo.collect();
         let mut outcome = Outcome { runs: vec![], failed: 0, left: todo.len(), stopped: false };
         let learned = self.stage.dir.join("profile");

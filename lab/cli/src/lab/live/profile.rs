@@ -73,7 +73,7 @@ fn lengths(runs: &[Phases], job_of: fn(&Phases) -> Option<RecordedJob>) -> Vec<f
 impl Profile {
     /// Computes the profile from the server's status after [`runs`], one after the other, by
     /// clients with these fingerprints.
-    pub fn of(settings: &Settings, watched: &Watched, clients: &[String]) -> anyhow::Result<Self> {
+    pub fn from_runs(settings: &Settings, watched: &Watched, clients: &[String]) -> anyhow::Result<Self> {
         let phases = watched.phases();
         let mut nets = Vec::new();
         for (i, net) in settings.nets.iter().enumerate() {

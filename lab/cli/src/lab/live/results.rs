@@ -20,7 +20,7 @@ pub struct Row {
 }
 
 /// Converts a comparison to figures of a run.
-pub fn compared(comparison: &Comparison) -> Vec<(&'static str, f64)> {
+pub fn comparison_figures(comparison: &Comparison) -> Vec<(&'static str, f64)> {
     let c = comparison;
     let mut figures = vec![
         ("recorded.delay_s", c.live),
@@ -60,7 +60,7 @@ fn figure(results: &BTreeMap<String, f64>, key: &str) -> Option<f64> {
 }
 
 /// Finds the successful run of a cell.
-pub fn finished<'a>(runs: &'a [Run], cell: &Cell) -> Option<&'a Run> {
+pub fn find_finished<'a>(runs: &'a [Run], cell: &Cell) -> Option<&'a Run> {
     runs.iter().find(|run| run.failure.is_none() && run.cell == cell.labels())
 }
 
@@ -72,10 +72,10 @@ pub fn rows(cells: &[Cell], runs: &[Run]) -> Vec<Row> {
 impl Row {
     /// Compares a cell with the other cells; none if the cell has no successful run.
     fn compare(cell: &Cell, runs: &[Run]) -> Option<Self> {
-        let results = finished(runs, cell)?.results.clone();
+        let results = find_finished(runs, cell)?.results.clone();
         let silent = Cell { notices: 0, ..cell.clone() };
         let sequential = Cell { policy: "sequential".into(), ..silent.clone() };
-        let [silent, sequential] = [silent, sequential].map(|compared_cell| finished(runs, &compared_cell));
+        let [silent, sequential] = [silent, sequential].map(|compared_cell| find_finished(runs, &compared_cell));
         let silent_s = silent.filter(|_| cell.notices > 0).and_then(|run| figure(&run.results, "delay_s"));
         let alone_s = sequential.and_then(|run| figure(&run.results, "makespan_s"));
         let makespan = figure(&results, "makespan_s").filter(|seconds| *seconds > 0.0);
@@ -83,7 +83,7 @@ impl Row {
             cell: cell.clone(),
             delta_d_s: silent_s.zip(figure(&results, "delay_s")).map(|(silent_s, own_s)| silent_s - own_s),
             speed_up: alone_s.zip(makespan).map(|(alone_s, own_s)| alone_s / own_s),
-            reason: comparison(&results).and_then(|compared| compared.reason()),
+            reason: comparison(&results).and_then(|comparison| comparison.reason()),
             results,
         })
     }
@@ -195,7 +195,7 @@ mod tests {
             passed: 0.25,
         };
         let cell = cell(0, "fcfs");
-        let runs = [run(&cell, &compared(&comparison))];
+        let runs = [run(&cell, &comparison_figures(&comparison))];
         let rows = rows(&[cell], &runs);
         assert_eq!(rows[0].reason, comparison.reason());
         let table = table(&rows, 8);

@@ -1,5 +1,5 @@
 //! Runs a server and its clients on this machine: the networks alone, or one cell.
-use super::clients::{self, Told};
+use super::clients::{self, ClientReport};
 use super::dealer::{self, Dealer};
 use super::pin::{self, Cores};
 use super::profile::{self, Profile};
@@ -44,7 +44,7 @@ pub struct Stage<'a> {
 
 /// The record of a cell that ran.
 struct Played {
-    told: Vec<Told>,
+    reports: Vec<ClientReport>,
     watched: Watched,
     /// Resources that the server used from the first request on.
     server: PartySample,
@@ -156,7 +156,7 @@ impl Stage<'_> {
         }
         let (reports, watched) = (reports?, watched.context("watching the server")?);
         let (server, dealer) = (tree.sample(true), dealers.as_mut().map(|tree| tree.sample(true)));
-        Ok(Some(Played { told: reports, watched, server, dealer, clients_cpu_s: process_cpu_s() - cpu_s }))
+        Ok(Some(Played { reports, watched, server, dealer, clients_cpu_s: process_cpu_s() - cpu_s }))
     }
 
     /// Measures the costs of the networks alone, and keeps the server's learned profile in
@@ -166,12 +166,12 @@ impl Stage<'_> {
         let clients = self.make_keys(runs.len())?;
         let parties = self.start("fcfs", runs.len(), None, "alone")?;
         let Some(played) = self.play(&parties, &runs, true)? else { return Ok(None) };
-        if let Some(failure) = played.told.iter().find_map(|report| report.failure.as_ref()) {
+        if let Some(failure) = played.reports.iter().find_map(|report| report.failure.as_ref()) {
             return Err(anyhow!("{failure}").context("measuring the networks alone"));
         }
         campaign::own_folder(learned)?;
         parties.server.stop(Some(learned))?;
-        Profile::of(self.settings, &played.watched, &clients).map(Some)
+        Profile::from_runs(self.settings, &played.watched, &clients).map(Some)
     }
 
     /// Runs a cell and writes its files into the campaign's folder under this stem. None if
@@ -210,7 +210,7 @@ impl Stage<'_> {
         parties.server.stop(None)?;
         let inputs = inputs(&arrivals, &clients, &played);
         // D is the mean over the known jobs, so a missing job would falsify it silently.
-        let mut pairs = played.told.iter().zip(&inputs);
+        let mut pairs = played.reports.iter().zip(&inputs);
         if let Some(lost) = pairs.position(|(report, input)| report.failure.is_none() && input.on.is_none()) {
             anyhow::bail!("the server answered request {lost}, and its status has no online job of this request");
         }
@@ -237,7 +237,8 @@ impl Stage<'_> {
         run.parties = [("server".to_owned(), played.server)].into();
         run.parties.extend(played.dealer.map(|dealer| ("dealer".to_owned(), dealer)));
         let mut figures = figures(recording, played, &summary);
-        figures.extend(results::compared(&comparison).into_iter().map(|(key, value)| (key.to_owned(), value)));
+        figures
+            .extend(results::comparison_figures(&comparison).into_iter().map(|(key, value)| (key.to_owned(), value)));
         figures.extend([
             ("slots.delay_s".into(), on_slots.all.input_delay),
             ("slots.waiting_s".into(), on_slots.all.waiting_time),
@@ -245,9 +246,9 @@ impl Stage<'_> {
             ("slots.throughput_per_s".into(), on_slots.throughput),
         ]);
         run.results = figures.into_iter().filter(|(_, value)| value.is_finite()).collect();
-        let failures: Vec<&String> = played.told.iter().filter_map(|report| report.failure.as_ref()).collect();
+        let failures: Vec<&String> = played.reports.iter().filter_map(|report| report.failure.as_ref()).collect();
         run.failure = failures.first().map(|first| {
-            let (failed, total) = (failures.len(), played.told.len());
+            let (failed, total) = (failures.len(), played.reports.len());
             format!("{failed} of {total} requests were not answered; the first because of: {first}")
         });
         let (scenario, simulated) = &simulated;
@@ -278,7 +279,7 @@ impl Stage<'_> {
         json!({
             "cell": cell,
             "arrivals": arrivals.collect::<Vec<_>>(),
-            "clients": played.told,
+            "clients": played.reports,
             "server": recording.inputs,
             "learned": recording.learned(),
         })
@@ -302,21 +303,21 @@ fn inputs(arrivals: &[Arrival], clients: &[String], played: &Played) -> Vec<Reco
         // A request arrives at the server with its first phase, unless it was announced: then that
         // phase may be long over.
         let first = pre.or(on).filter(|_| arrival.lead.is_none()).map(|job| job.queued);
-        let arrived = first.unwrap_or(played.told[i].asked_s);
+        let arrived = first.unwrap_or(played.reports[i].asked_s);
         RecordedInput { known: known.unwrap_or(arrived), arrived, pre, on }
     });
     inputs.collect()
 }
 
 fn figures(recording: &Recording, played: &Played, summary: &Summary) -> BTreeMap<String, f64> {
-    let (told, last) = (&played.told, &played.watched.last);
-    let answered: Vec<&Told> = told.iter().filter(|told| told.failure.is_none()).collect();
-    let seen: f64 = answered.iter().map(|told| told.answered_s - told.asked_s).sum();
-    let late = told.iter().zip(&recording.arrivals).map(|(told, arrival)| told.asked_s - arrival.at.secs());
+    let (reports, last) = (&played.reports, &played.watched.last);
+    let answered: Vec<&ClientReport> = reports.iter().filter(|report| report.failure.is_none()).collect();
+    let seen: f64 = answered.iter().map(|report| report.answered_s - report.asked_s).sum();
+    let late = reports.iter().zip(&recording.arrivals).map(|(report, arrival)| report.asked_s - arrival.at.secs());
     let announced = recording.arrivals.iter().filter(|arrival| arrival.lead.is_some());
     let makespan = summary.makespan;
     let mut figures: BTreeMap<String, f64> = [
-        ("requests", told.len() as f64),
+        ("requests", reports.len() as f64),
         ("answered", answered.len() as f64),
         ("announced", announced.count() as f64),
         ("rate_per_s", recording.workload.arrivals.rate()),

@@ -31,7 +31,7 @@ pub struct Approach {
 
 impl Approach {
     /// Returns the named approaches, or all.
-    pub fn chosen(names: &[String]) -> anyhow::Result<Vec<Self>> {
+    pub fn select(names: &[String]) -> anyhow::Result<Vec<Self>> {
         let known = KNOWN.map(|(name, backend, options)| Self { name, backend, options });
         if names.is_empty() {
             return Ok(known.to_vec());
@@ -111,16 +111,16 @@ mod tests {
 
     #[test]
     fn approaches_are_known_by_name_and_their_back_ends_exist() {
-        let approaches = Approach::chosen(&[]).unwrap();
+        let approaches = Approach::select(&[]).unwrap();
         for approach in &approaches {
             assert_eq!(approach.trust().is_none(), approach.name == LOCAL, "{approach:?}");
             let commands = approach.commands("net");
             assert_eq!(commands.dealer.is_some(), approach.trust() == Some(Trust::Dealer), "{approach:?}");
         }
-        let error = Approach::chosen(&["sci".into()]).unwrap_err().to_string();
+        let error = Approach::select(&["sci".into()]).unwrap_err().to_string();
         assert!(error.contains("sci-he-12"), "{error}");
         assert!(error.contains("local"), "{error}");
-        let commands = Approach::chosen(&["cheetah-12".into()]).unwrap()[0].commands("net");
+        let commands = Approach::select(&["cheetah-12".into()]).unwrap()[0].commands("net");
         assert!(commands.server.unwrap().contains("net+cheetah-12.tacit"));
     }
 }

@@ -115,7 +115,7 @@ struct Study<'a> {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let nets = nets(args)?;
-    let approaches = Approach::chosen(&args.approaches)?;
+    let approaches = Approach::select(&args.approaches)?;
     let dir = if args.dry_run { None } else { args.output.as_deref() };
     if let Some(dir) = dir {
         campaign::managed_folder(dir)?;
@@ -152,7 +152,7 @@ fn nets(args: &Args) -> anyhow::Result<Vec<Net>> {
         ([], false) => vec!["squeezenet", "resnet50"],
         (names, _) => names.iter().map(String::as_str).collect(),
     };
-    names.iter().map(|name| if *name == "squeezenet" { Ok(Net::squeezenet()) } else { Net::named(name) }).collect()
+    names.iter().map(|name| if *name == "squeezenet" { Ok(Net::squeezenet()) } else { Net::from_name(name) }).collect()
 }
 
 impl Study<'_> {
@@ -232,7 +232,7 @@ impl Study<'_> {
         let texts = self.offered.iter().filter_map(|o| match (&o.refused, &o.costs) {
             (Some(reason), _) => Some(format!("{} on {}: refused: {reason}", o.net, o.approach)),
             (None, Some(costs)) if !self.is_planned(o) => {
-                Some(format!("{} on {}: {}", o.net, o.approach, predict::unplanned(costs)))
+                Some(format!("{} on {}: {}", o.net, o.approach, predict::describe_unplanned(costs)))
             }
             _ => None,
         });
@@ -247,7 +247,7 @@ impl Study<'_> {
 
     /// Predicts the approaches for a network on a device over a link.
     fn predict(&self, device: &str, net: &str, link: tacit_plan::Link) -> anyhow::Result<predict::ByApproach> {
-        predict::of(device, net, &self.approaches, &self.offered, link)
+        predict::predict_approaches(device, net, &self.approaches, &self.offered, link)
     }
 
     /// Returns the report's data besides the runs: predictions for every cell on this machine, and

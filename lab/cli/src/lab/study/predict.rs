@@ -37,7 +37,7 @@ fn bits(rate: Option<tacit_net::Rate>) -> f64 {
 }
 
 /// Predicts the approaches that the calibration covers, with one thread a party.
-pub fn of(
+pub fn predict_approaches(
     device: &str,
     net: &str,
     approaches: &[Approach],
@@ -113,7 +113,7 @@ pub fn phases(p: &Prediction) -> Value {
 
 /// Explains why the planner has no figure for a lowering, with the costs that the lowering
 /// declares.
-pub fn unplanned(costs: &Costs) -> String {
+pub fn describe_unplanned(costs: &Costs) -> String {
     let memory = [&costs.setup, &costs.offline, &costs.online].map(|p| p.server.peak_memory_bytes).into_iter().max();
     format!(
         "left out: the calibration says nothing of it. It declares {} key switches, {} transforms, {:.0} MB of keys up and {:.1} GB of \
