@@ -129,9 +129,9 @@ fn ends_connection(error: &ClientError) -> bool {
 
 #[pymethods]
 impl Client {
-    /// Connects and opens a model, the only one on offer if `model` is none; with a back end that keeps the
-    /// input private if `backend` is none. Material is sealed with the key that `seal` names. What was not
-    /// lowered with what is required is not opened.
+    /// Connects and opens a model: the only one on offer if `model` is `None`. If `backend` is
+    /// `None`, the client chooses a back end that keeps the input private. `seal` names the key
+    /// that seals material. A lowering that does not meet `require` is not opened.
     #[staticmethod]
     #[pyo3(signature = (address, keys, identity, server_name, model, backend, store, seal, dealer, threads, memory_mib, link, timeout_s, require))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
@@ -211,7 +211,8 @@ impl Client {
         self.with(py, |client| Ok(client.model().describe().to_string()))
     }
 
-    /// Makes the connection's keys unless this connection has them; the phase's figures as JSON, or none.
+    /// Makes the connection's keys unless the connection has keys already. Returns the phase's
+    /// figures as JSON, or `None`.
     fn setup(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let report = self.with(py, Inner::setup)?;
         Ok(report.map(|r| phase(&r).to_string()))
@@ -223,8 +224,7 @@ impl Client {
         Ok(prepared_json(&material).to_string())
     }
 
-    /// Begins a call for so many inputs, of which as many are run as one as the server grants, `max_batch` at
-    /// most.
+    /// Begins a call for `inputs` inputs. The server grants the batch size, `max_batch` at most.
     fn begin_call(&self, py: Python<'_>, inputs: usize, max_batch: Option<usize>) -> PyResult<()> {
         let default = self.config.max_batch;
         self.with(py, move |client| {
@@ -238,7 +238,7 @@ impl Client {
         self.with(py, |c| Ok(c.stored()?.len()))
     }
 
-    /// Destroys what is stored for the model and was not used, at both parties; how much that was.
+    /// Destroys the unused stored material of the model at both parties; returns how much was destroyed.
     fn discard_stored(&self, py: Python<'_>) -> PyResult<usize> {
         self.with(py, |c| {
             let ids: Vec<_> = c.stored()?.into_iter().map(|entry| entry.id).collect();
@@ -246,8 +246,9 @@ impl Client {
         })
     }
 
-    /// Tells the server that so many inputs will come as one, or as many as it runs so, `expected_s` from now
-    /// if that is known: on a connection of its own while this client is open, over HTTP when it is closed.
+    /// Announces `inputs` inputs as one batch, or as many of them as the server runs in one,
+    /// `expected_s` seconds from now if known. Uses a connection of its own while this client is
+    /// open, and HTTP when the client is closed.
     fn announce(&self, py: Python<'_>, expected_s: Option<f64>, inputs: usize) -> PyResult<Notice> {
         let expected = seconds(expected_s)?;
         let (inner, config) = (Arc::clone(&self.inner), self.config.clone());
@@ -270,8 +271,8 @@ impl Client {
         interruptible(py, || self.closer.close(), work).map(Notice::new)
     }
 
-    /// Answers the first of these inputs, as many as are run as one next, or the one that was announced: the
-    /// outputs, what the back end answered, and what it cost as JSON.
+    /// Answers the first of the inputs as one batch, or the announced batch. Returns the outputs,
+    /// the revealed values of the back end, and the costs as JSON.
     fn infer<'py>(
         &self,
         py: Python<'py>,
@@ -312,7 +313,7 @@ impl Client {
         self.closer.close();
     }
 
-    /// Says goodbye; a second call does nothing, nor one after an interruption.
+    /// Ends the connection with a goodbye. A second call, or a call after an interruption, does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if self.closer.is_closed() {
             return Ok(());
@@ -400,7 +401,7 @@ impl Notice {
         Ok(standing.ok_or_else(|| TacitError::new_err(UNKNOWN_INPUT_MESSAGE))?.turn)
     }
 
-    /// Takes it back; nothing if it was used.
+    /// Withdraws the notice; does nothing if the notice was used.
     fn withdraw(&self, py: Python<'_>) -> PyResult<()> {
         let noticed = self.noticed.lock().unwrap_or_else(PoisonError::into_inner).take();
         match noticed {

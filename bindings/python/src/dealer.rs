@@ -72,7 +72,7 @@ impl Dealer {
         self.pin.to_string()
     }
 
-    /// Ends it. A second call does nothing.
+    /// Ends the dealer. A second call does nothing.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
         let handle = self.handle.clone();

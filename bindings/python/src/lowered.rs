@@ -125,7 +125,7 @@ impl Lowered {
         hex(&self.model.digest())
     }
 
-    /// Digest of what a client gets, hexadecimal.
+    /// Digest of the public part, hexadecimal.
     #[getter]
     fn public_digest(&self) -> String {
         hex(&wire::public_digest(self.model.public_bytes()))
@@ -142,7 +142,7 @@ impl Lowered {
         plan_json(&*self.model)
     }
 
-    /// Whom users of the back end trust, and its options, as JSON.
+    /// The trust that the back end needs, and its options, as JSON.
     fn origin_json(&self) -> String {
         json!({"trust": self.trust, "options": self.origin.options}).to_string()
     }
@@ -152,7 +152,8 @@ impl Lowered {
         self.model.describe().to_string()
     }
 
-    /// What the lowering found out as JSON; none for one from a file, or where the back end reports nothing.
+    /// The report of the lowering as JSON; `None` for a lowering from a file, or if the back end
+    /// reports nothing.
     fn report_json(&self) -> Option<String> {
         self.model.report().map(|report| report.json().to_string())
     }
@@ -172,7 +173,7 @@ impl Lowered {
         Ok(brief(py, move || model.reference(&input).map_err(to_python))?.to_pyarray(py))
     }
 
-    /// The outputs of the ONNX network for such a reference: what the client applies at the end.
+    /// The outputs of the ONNX network for reference values: the step that the client computes at the end.
     fn finish<'py>(
         &self,
         py: Python<'py>,

@@ -160,8 +160,8 @@ impl Model {
         )
     }
 
-    /// Beside a lowering of it on inputs, one after the other and normalised, with the right class of each;
-    /// as JSON.
+    /// Compares the model with a lowering of it, as JSON. `inputs` are normalised and concatenated;
+    /// `labels` has the right class of each.
     #[pyo3(signature = (lowered, inputs, labels))]
     fn check_json(
         &self,
@@ -193,8 +193,8 @@ impl Model {
     }
 }
 
-/// What a model with this interface computes on, from pixels or inputs of the ONNX network: any number of
-/// inputs, one after the other.
+/// Normalises concatenated inputs (pixels, or inputs of the ONNX network) as the client of a model
+/// with this interface does.
 #[pyfunction]
 pub fn normalise<'py>(
     py: Python<'py>,
@@ -210,15 +210,15 @@ pub fn normalise<'py>(
     Ok(normalised.to_pyarray(py))
 }
 
-/// The input nearest to zeros that a model with this interface accepts, as it computes on it.
+/// The normalised input that is nearest to zeros within the accepted range of this interface.
 #[pyfunction]
 pub fn blank<'py>(py: Python<'py>, interface_json: &str) -> PyResult<Bound<'py, PyArray1<f32>>> {
     let interface: Interface = serde_json::from_str(interface_json).map_err(to_python)?;
     Ok(interface.blank().to_pyarray(py))
 }
 
-/// Of any number of inputs, one after the other and normalised, those that a model with this interface
-/// refuses, by place, each with what is wrong with it.
+/// The inputs outside the accepted range of this interface: index and reason of each. `values` are
+/// normalised and concatenated.
 #[pyfunction]
 pub fn refusals(interface_json: &str, values: PyReadonlyArray1<'_, f32>) -> PyResult<Vec<(usize, String)>> {
     let interface: Interface = serde_json::from_str(interface_json).map_err(to_python)?;

@@ -90,7 +90,7 @@ impl Server {
         self.handle.served()
     }
 
-    /// Ends it: running requests get `grace_s` seconds. A second call does nothing.
+    /// Ends the server: running requests get `grace_s` seconds. A second call does nothing.
     fn stop(&self, py: Python<'_>, grace_s: f64) -> PyResult<()> {
         let grace = Duration::try_from_secs_f64(grace_s).map_err(to_python)?;
         let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
@@ -102,7 +102,7 @@ impl Server {
     }
 }
 
-/// What a server knows the client of a certificate (DER) by.
+/// The fingerprint by which a server knows the client with this certificate (DER).
 #[pyfunction]
 pub fn client_fingerprint(certificate: &[u8]) -> PyResult<String> {
     let fingerprint = keys::fingerprint(certificate).ok_or_else(|| TacitError::new_err("this is no certificate"))?;

@@ -1,5 +1,4 @@
-//! `tacit lab link` as a user meets it: what it prints, what it passes on, and what it leaves behind
-//! (nothing).
+//! `tacit lab link` from the command line: output, signals that it passes on, and clean-up after it ends.
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -11,7 +10,7 @@ fn link(args: &[&str]) -> Command {
     command
 }
 
-/// The output, or `None` (said loudly) where links are not possible.
+/// Runs the command; returns `None`, with a note on standard error, where the machine does not allow links.
 fn output(test: &str, args: &[&str]) -> Option<Output> {
     let output = link(args).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -44,7 +43,7 @@ fn the_measurement_is_one_line_of_json_when_asked_for() {
     assert_eq!(line["link"], "up 8mbit, down 30mbit, rtt 5ms");
     assert_eq!((line["target_up_bps"].as_f64(), line["target_down_bps"].as_f64()), (Some(8e6), Some(30e6)));
     assert_eq!(line["congestion_control"], "cubic");
-    // Bounds so wide that a busy machine keeps them: accuracy is the business of the lab's own test.
+    // Bounds that hold on a busy machine; the crate `tacit-experiments` tests accuracy.
     let achieved = line["up_bps"].as_f64().unwrap();
     assert!((1e6..20e6).contains(&achieved), "{line}");
     assert!(line["rtt_s"].as_f64().unwrap() >= 0.005, "{line}");
@@ -135,13 +134,13 @@ fn namespaces() -> BTreeSet<PathBuf> {
         .collect()
 }
 
-/// Interfaces of the host that bear our names; others may make theirs meanwhile.
+/// Lists the host's interfaces with names of the lab; other processes may add theirs at the same time.
 fn interfaces() -> BTreeSet<std::ffi::OsString> {
     let names = std::fs::read_dir("/sys/class/net").unwrap().map(|entry| entry.unwrap().file_name());
     names.filter(|name| ["link0", "wg-tacit", "tacit-probe"].iter().any(|own_name| name == *own_name)).collect()
 }
 
-/// Seconds to sleep that nobody else sleeps, not even this test run a second time.
+/// Returns a number of seconds to sleep that marks the processes of this test run alone.
 fn marker(number: u32) -> String {
     format!("{number}.{:010}", std::process::id())
 }
@@ -157,7 +156,7 @@ fn until(condition: &str, mut is_done: impl FnMut() -> bool) {
 /// Starts a sleeper under `tacit lab link`, with a grandchild in a session of its own that ignores polite
 /// signals.
 fn sleeper(test: &str, marker: &str) -> Option<Child> {
-    // Where links are not possible at all, this says so.
+    // Prints the note where the machine does not allow links.
     output(test, &["--rtt", "1ms", "--no-measure", "--", "true"])?;
     let script = format!("trap '' TERM INT HUP; setsid sleep {marker} & sleep {marker} & wait; sleep {marker}");
     let args = ["--rate", "10mbit", "--rtt", "4ms", "--no-measure", "--server", &script, "--", "sh", "-c", &script];

@@ -55,7 +55,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// When the requests came, in their order, as a run of a timeline has it.
+/// Returns the times at which the requests of a timeline arrived, in their order.
 fn read_arrivals(run: &Value) -> Vec<f64> {
     let mut inputs: Vec<&Value> = run["inputs"].as_array().unwrap().iter().collect();
     inputs.sort_by_key(|input| input["request"].as_u64());
@@ -118,13 +118,13 @@ fn two_policies_answer_the_same_requests_and_the_simulator_sees_them_too() {
     assert!(cells[3]["delta_d_s"].is_number());
     assert!(cells[1]["speed_up"].is_number());
 
-    // What is there is not run again: what is told of it does not change by a digit.
+    // Finished cells do not run again, and their figures stay the same.
     let lines_again = good(dir, &["--policies", "sequential,fcfs", "-o", "a"]);
     assert_eq!((lines_again.len(), &lines_again[0]["cells"]), (1, &summary["cells"]));
     let error = bad(dir, &["--policies", "sequential", "-o", "a"]);
     assert!(error.contains("another experiment"), "{error}");
     assert!(error.contains("`policies` is"), "{error}");
-    // A cell that is not there is run, and only that.
+    // Only the missing cell runs.
     let lines = std::fs::read_to_string(dir.join("a/runs.jsonl")).unwrap();
     let kept_lines: String =
         lines.lines().enumerate().filter(|(i, _)| *i != 2).map(|(_, line)| format!("{line}\n")).collect();

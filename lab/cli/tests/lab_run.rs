@@ -153,7 +153,7 @@ fn a_campaign_over_links_and_transports() {
             whole_ticks += usize::from((ticks - ticks.round()).abs() < 1e-6);
         }
     }
-    // One of them may be, one in ten thousand times.
+    // One time in ten thousand, a time is a whole number of ticks by chance.
     assert!(whole_ticks < 2 * runs.len(), "all processor times are whole ticks of 10 ms");
 }
 
@@ -186,7 +186,7 @@ fn an_interrupted_campaign_is_continued() {
         let entry_count = || std::fs::read_dir(scratch.path()).unwrap().count();
         assert!(soon(|| entry_count() == 0), "{signal}: the run's folder is left");
     }
-    // Also for the program that nobody could end after the kill.
+    // Tells the surviving program of the killed run to end.
     std::fs::write(dir.join("free"), "").unwrap();
     good(dir, &["lab", "run", &file, "-o", "s"]);
     let mut repetitions: Vec<u64> =
@@ -282,7 +282,7 @@ fn private_inference_is_an_experiment() {
     let run = ["lab", "run", "pm24-inference", "--quick", "--repetitions", "1", "--links", "none", "-o", "i"];
     good(dir, &run);
     let runs = lines(&dir.join("i/runs.jsonl"));
-    // Beside it its lower bounds, which are not private.
+    // The lower bounds of the same network; they are not private.
     let run_of =
         |name: &str| runs.iter().find(|run| run["cell"]["workload"] == name).unwrap_or_else(|| panic!("{runs:?}"));
     assert_eq!(runs.len(), 3);
@@ -306,7 +306,7 @@ fn private_inference_is_an_experiment() {
     assert!(error.contains("another model or input"), "{error}");
 }
 
-/// All approaches but those that say nothing new here.
+/// The study with the approaches that differ in this test.
 const STUDY: [&str; 8] =
     ["lab", "run", "pm24-study", "--quick", "--approaches", "cheetah,sci-he,dealt,clear,local", "-o", "s"];
 
@@ -348,12 +348,12 @@ fn the_study_runs_its_cells_and_leaves_long_ones_to_predictions() {
     assert!(number(&cheetah("pm24-3.89")["phases"]["setup"]["wall_s"]) > 0.5);
     assert!(runs.iter().all(|r| r["cell"]["workload"] != "digits+cheetah" || r["cell"]["link"] == "none"));
     assert_eq!(study["boards"].as_array().unwrap().len(), 3 * cells.len());
-    // Finished: nothing runs again, and another study is refused.
+    // A finished study does not run again, and the folder refuses another study.
     good(dir, &args_left);
     assert_eq!(lines(&dir.join("s/runs.jsonl")).len(), runs.len());
     let message = bad(dir, &["lab", "run", "pm24-study", "--quick", "--approaches", "cheetah", "-o", "s"]);
     assert!(message.contains("other networks or approaches"), "{message}");
-    // A part of another study, of which this one has everything.
+    // Every cell of this smaller study is in the finished one.
     let part = ["lab", "run", "pm24-study", "--quick", "--approaches", "clear,local", "--links", "none", "-o", "part"];
     let output_text = good(dir, &[&part[..], &["--from", "s", "--json"]].concat());
     assert_eq!(output_text.lines().count(), 1, "{output_text}");
@@ -410,7 +410,7 @@ fn built_in_experiments_are_listed_shown_and_planned() {
     for text in ["pm24-941, plain, digits+cheetah", "wan-40ms, plain, digits+local", "4mbit", "about"] {
         assert!(plan.contains(text), "{text}: {plan}");
     }
-    // Who mistypes a name is told all of them.
+    // The error for an unknown name lists all names.
     let error = bad(dir, &["lab", "run", "pm24", "--dry-run"]);
     let listed = list.lines().filter_map(|line| line.split_whitespace().next());
     assert!(listed.clone().count() >= 8 && listed.clone().all(|name| error.contains(name)), "{error}");

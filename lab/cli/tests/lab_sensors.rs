@@ -28,7 +28,8 @@ fn every_source_is_usable_or_has_reason_and_remedy() {
     assert!(text(&plain.stdout).contains("rapl"));
 }
 
-/// The model follows CPU time. Where other programs keep all cores busy it cannot rise, and that is said.
+/// The model follows processor time. If other programs keep all cores busy, the model cannot rise,
+/// and the self-test reports it.
 #[test]
 fn the_model_is_tested_under_load() {
     let output = tacit(&["sensors", "--source", "model:jetson-nano/5w", "--self-test", "--readings", "3"]);

@@ -404,7 +404,7 @@ pub(crate) mod tests {
         drop(folder);
         Folder::open(dir.path()).unwrap().append(&run("lan", 1)).unwrap();
         assert_eq!(load(dir.path()).unwrap().runs, [run("lan", 0), run("lan", 1)]);
-        // A crash leaves no such line in the middle.
+        // A crash leaves a broken line only at the end.
         fs::write(&runs, "{\"cell\n{}\n").unwrap();
         let error = load(dir.path()).unwrap_err().to_string();
         assert!(error.contains("runs.jsonl, line 1"), "{error}");

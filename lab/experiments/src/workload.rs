@@ -354,8 +354,7 @@ impl Work {
     }
 
     fn measure(mut self, mut transport: Box<dyn Transport>, options: Options<'_>) -> Result<Outcome, LabError> {
-        // A failed mark is a loss of the record, which the sampler's side notices, and no reason to
-        // stop.
+        // A failed mark is a gap in the record, which the sampler reports; the run goes on.
         let _ = options.marks.map(|marks| marks.begin("run"));
         let before = usage()?;
         let start = Instant::now();

@@ -1,4 +1,5 @@
-//! Links: faults are what they say, programs live and die with their link, and nothing outside is touched.
+//! Links: fault counters are exact, programs live and die with their link, and the host's network
+//! is unchanged.
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
@@ -8,7 +9,8 @@ use tacit_experiments::LabError;
 use tacit_experiments::link::{CONGESTION_CONTROL, Link, Side};
 use tacit_net::link::{LinkSpec, LinkSpecText};
 
-/// A link from JSON, or `None` (said loudly) where the machine does not allow it.
+/// Sets up a link from JSON; returns `None`, with a note on standard error, where the machine does
+/// not allow links.
 fn link(test: &str, json: &str) -> Option<Link> {
     let text: LinkSpecText = serde_json::from_str(json).unwrap();
     match Link::up(&LinkSpec::parse(&text).unwrap()) {
@@ -27,12 +29,11 @@ fn bind(link: &Link, side: Side) -> UdpSocket {
     socket
 }
 
-/// Packets that may be under way or wait in the server's socket, which has room for some two hundred before
-/// it drops any.
+/// Packets on the way or in the server's socket at once; the socket drops packets beyond about 200.
 const UNDER_WAY: u64 = 50;
 
-/// Sends numbered packets from client to server over a fresh link; what arrives, in order. Ends once the link
-/// has nothing more to deliver.
+/// Sends numbered packets from client to server over a fresh link. Returns the packets that arrive,
+/// in order, after the link has delivered the last.
 fn exchange(link: &Link, count: u32) -> Vec<Vec<u8>> {
     let (client, server) = (bind(link, Side::Client), bind(link, Side::Server));
     client.connect(server.local_addr().unwrap()).unwrap();
@@ -96,8 +97,8 @@ fn corrupted_packets_pass_every_checksum() {
     let Some(link) = link("corrupted_packets", r#"{"rtt": "2ms", "corrupt": 0.2}"#) else { return };
     let arrived = exchange(&link, 1000);
     let [up, _] = link.counters();
-    // The kernel drops what has a wrong checksum: all arrive, and exactly the corrupted ones differ from what
-    // was sent.
+    // The kernel drops packets with a wrong checksum. All packets arrive, and exactly the corrupted
+    // ones differ from the sent ones.
     assert_eq!((arrived.len(), up.lost), (1000, 0));
     let mut changed = 0;
     for (expected, packet) in arrived.iter().enumerate() {
@@ -142,7 +143,7 @@ fn replayed_packets_come_again_later() {
     let mut packets_seen = std::collections::BTreeSet::new();
     let duplicates: Vec<usize> = (0..arrived.len()).filter(|&i| !packets_seen.insert(arrived[i].clone())).collect();
     assert_eq!(duplicates.len() as u64, up.replayed);
-    // Others came in between.
+    // Other packets arrive between a packet and its replay.
     assert!(duplicates.iter().any(|&i| i > 0 && number(&arrived[i - 1]) > number(&arrived[i]) + 10));
 }
 
@@ -219,7 +220,7 @@ fn a_panic_inside_is_reported_and_the_link_lives_on() {
 
 #[test]
 fn two_links_do_not_disturb_each_other_or_the_host() {
-    // Others may make interfaces of their own here meanwhile.
+    // Other processes of the host may add interfaces at the same time.
     let link_count = || std::fs::read_to_string("/proc/net/dev").unwrap().matches("link0:").count();
     let before = link_count();
     let Some(first) = link("two_links", r#"{"rtt": "1ms"}"#) else { return };

@@ -49,7 +49,7 @@ fn a_link_is_as_fast_as_asked_for_and_never_faster() {
                 "{rate} {rtt} {side:?}: {shaped_rate} instead of {expected_rate} B/s"
             );
             let passed = last - first;
-            // One packet more, as the bucket may hold less than what it lets through last.
+            // The bucket may let one packet through that it does not hold completely.
             let max_bytes = shaped_rate * seconds + burst + 1500.0;
             assert!(passed > 0.0, "{rate} {rtt} {side:?}: {passed} of {max_bytes} bytes in {seconds} s");
             assert!(passed <= max_bytes, "{rate} {rtt} {side:?}: {passed} of {max_bytes} bytes in {seconds} s");

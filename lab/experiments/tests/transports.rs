@@ -110,7 +110,7 @@ fn requests_that_make_no_sense_are_refused() {
         let (a, _b) = MemTransport::pair();
         let error = run_client(Box::new(a), workload, 1, options(TransportKind::Plain)).unwrap_err();
         assert!(matches!(error, LabError::Spec { .. }), "{error}");
-        // What a client must not ask, a server must not do.
+        // The server refuses the same requests as the client's own check.
         let mut request = b"tacitwl2".to_vec();
         let words: [u64; 6] = match workload {
             Workload::BulkSend(b) => [1, b.bytes, b.seconds.unwrap_or(0), 0, 0, 0],
@@ -129,7 +129,7 @@ fn requests_that_make_no_sense_are_refused() {
     assert!(error.to_string().contains("no tacit workload"), "{error}");
 }
 
-/// A transport whose received byte at one offset is changed on the way.
+/// A transport that changes the received byte at one offset.
 struct Flip<T> {
     inner: T,
     left: usize,

@@ -74,7 +74,7 @@ proptest! {
         prop_assert_eq!(ends[1].stats().received_packets, seen.iter().filter(|s| **s).count() as u64);
     }
 
-    /// Nothing that anybody sends makes an end panic or speak, before or after a handshake.
+    /// No datagram makes an end panic or answer, before or after a handshake.
     #[test]
     fn noise_is_refused(noise in prop::collection::vec(any::<u8>(), 0..300), kind in 0u8..6, after in any::<bool>()) {
         let mut ends = pair(None);
@@ -243,7 +243,7 @@ fn every_transport_carries_every_workload() {
                 assert!(latency.min_s >= 0.002, "{kind}: {} s over a link of 2 ms", latency.min_s);
             }
         }
-        // Through the tunnel if and only if it says so.
+        // Packets pass through the tunnel if and only if the transport uses a tunnel.
         let after = tunnel.stats(Side::Server).unwrap().unwrap();
         let packets = after.received_packets - before.received_packets;
         assert_eq!(packets > 1000, kind.tunnelled(), "{kind}: {packets} packets in the tunnel");
@@ -307,7 +307,7 @@ fn replayed_packets_are_refused_by_wireguard_and_harmless_to_tls() {
     }
     assert!(ends[0].replayed > 50, "{ends:?}");
     assert_eq!((ends[0].forged, ends[1].forged), (0, 0), "{ends:?}");
-    // Nothing was taken twice.
+    // No packet is counted twice.
     assert!(ends[0].received_packets <= ends[1].sent_packets, "{ends:?}");
 }
 

@@ -47,7 +47,7 @@ impl Time {
         Self { user: self.user + unassigned / 2, system: self.system + unassigned.div_ceil(2) }
     }
 
-    /// A later figure of the same processes, without `before`: neither part ever decreases. The
+    /// Returns the later figure `now`, less `before`; neither part is smaller than in `self`. The
     /// totals decide, because a later reading may split them more exactly.
     fn risen_to(self, now: Self, before: Self) -> Self {
         let total = now.total().saturating_sub(before.total()).max(self.total());

@@ -309,7 +309,7 @@ fn percentile(answered: &[[f64; 2]], share: f64) -> f64 {
     answered.get(rank.clamp(1, answered.len().max(1)) - 1).map_or(0.0, |a| a[0])
 }
 
-/// Requests whose inputs have all ended.
+/// Returns the ids of the requests whose inputs have all ended.
 fn answered_requests(run: &Run) -> BTreeSet<u64> {
     run.reports.iter().filter(|report| report.last).map(|report| report.input.request.0).collect()
 }

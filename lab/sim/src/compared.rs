@@ -163,8 +163,9 @@ fn overlap(job: &RecordedJob, index: usize, jobs: &[RecordedJob]) -> f64 {
     covered / job.length().max(1e-9)
 }
 
-/// The mean length of jobs that mostly ran beside another over that of those that ran alone, by
-/// kind (model and phase); the mean over the kinds, weighted by the time of jobs beside another.
+/// Returns how much longer jobs take beside other jobs than alone, as a ratio of mean lengths. The
+/// ratio is taken by kind (model and phase) and averaged, weighted by the time of jobs beside
+/// others.
 fn side_by_side(recording: &Recording) -> Option<f64> {
     let jobs: Vec<_> = recording.jobs().collect();
     let bare: Vec<RecordedJob> = jobs.iter().map(|(_, _, job)| *job).collect();

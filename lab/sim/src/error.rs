@@ -24,7 +24,7 @@ pub enum SimError {
     /// A file is malformed.
     #[error("{what}, line {line}: {why}")]
     BadFile {
-        /// Which kind of file.
+        /// The kind of file.
         what: &'static str,
         /// Line, from 1; 0 where there are none.
         line: usize,

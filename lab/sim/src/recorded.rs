@@ -64,7 +64,7 @@ pub struct Recording {
     pub believed: Vec<ModelSpec>,
     /// Most jobs at a time, of one thread each.
     pub cores: u32,
-    /// Most dealings at a time, beside those.
+    /// Most dealings at a time, in addition to the jobs on `cores`.
     pub dealings: u32,
     /// The policy.
     pub policy: PolicySpec,
@@ -213,9 +213,9 @@ impl Recording {
         phase == JobPhase::Pre && self.believed[self.arrivals[request].model as usize].dealt
     }
 
-    /// The jobs in the order of their starts, with at most as many at a time as there are cores, or
-    /// dealings. A server records the end of a job after its report to the client, a moment after
-    /// the scheduler has reassigned its core.
+    /// Returns the jobs in the order of their starts; at most `cores` jobs and `dealings` dealings
+    /// run at a time. A server records the end of a job after its report to the client, a moment
+    /// after the scheduler has reassigned its core.
     fn placed_jobs(&self) -> Vec<(usize, JobPhase, RecordedJob)> {
         let (dealings, jobs) = self.jobs().partition(|&(i, phase, _)| self.is_dealing(i, phase));
         let mut placed_jobs = no_more_than(self.dealings, dealings);
@@ -226,7 +226,8 @@ impl Recording {
 
     /// Queued and running jobs after every change.
     fn samples(&self, placed: &[(usize, JobPhase, RecordedJob)]) -> Vec<QueueSample> {
-        // Time, which of (Q_pre, Q_transit, Q_ready, cores), and the difference.
+        // Changes of the counters: the time, the counter (Q_pre, Q_transit, Q_ready or cores), and
+        // the difference.
         let mut changes: Vec<(f64, usize, i64)> = Vec::new();
         for &(i, phase, job) in placed {
             let queue = if phase == JobPhase::On { 2 } else { 0 };

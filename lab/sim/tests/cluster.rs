@@ -1,4 +1,5 @@
-//! Several nodes: one is the simulator as it was, and what a node that dies had not answered others answer.
+//! Several nodes: one node behaves as the plain simulator, and other nodes answer the unanswered
+//! requests of a dead node.
 
 use tacit_sim::{Arrivals, ClusterSpec, Death, Mix, Placement, ProfileFile, Scenario, SimError, Summary, Workload};
 
@@ -51,9 +52,9 @@ fn what_a_dead_node_had_not_answered_others_answer() {
     let ended_run = dying.run(5).unwrap();
     assert_eq!((ended_run.done, ended_run.lost), (2000, 0), "{ended_run:?}");
     assert!(ended_run.moved > 0, "jobs ran when the nodes died");
-    // Who was moved waited for the lease at least.
+    // Moved clients waited at least for the lease.
     assert!(ended_run.input_delay > spec(3, 3.0, Placement::Home).run(5).unwrap().input_delay);
-    // Where none is left, nobody answers.
+    // Without live nodes, requests are lost.
     dying.deaths.push(Death { node: 2, at_s: 400.0 });
     let no_answer = dying.run(5).unwrap();
     assert!(no_answer.lost > 0, "{no_answer:?}");

@@ -72,7 +72,7 @@ impl CkksCiphertext {
     }
 }
 
-/// One client's switching keys, and what can be done with them.
+/// One client's switching keys, and the operations that need them.
 #[pyclass(frozen, module = "tacit._tacit")]
 pub struct CkksKeys {
     context: Arc<Context>,
@@ -126,17 +126,17 @@ impl CkksKeys {
         self.keys.memory_bytes()
     }
 
-    /// Slots of `a` plus those of `b`.
+    /// Adds the slots of `a` and `b`.
     fn add(&self, py: Python<'_>, a: &CkksCiphertext, b: &CkksCiphertext) -> PyResult<CkksCiphertext> {
         self.on_both(py, a, b, |evaluator, a, b| evaluator.add(a, b))
     }
 
-    /// Slots of `a` less those of `b`.
+    /// Subtracts the slots of `b` from the slots of `a`.
     fn sub(&self, py: Python<'_>, a: &CkksCiphertext, b: &CkksCiphertext) -> PyResult<CkksCiphertext> {
         self.on_both(py, a, b, |evaluator, a, b| evaluator.sub(a, b))
     }
 
-    /// Slots of `a` times those of `b`, one level lower.
+    /// Multiplies the slots of `a` and `b`; the product is one level lower.
     fn multiply(&self, py: Python<'_>, a: &CkksCiphertext, b: &CkksCiphertext) -> PyResult<CkksCiphertext> {
         self.on_both(py, a, b, |evaluator, a, b| evaluator.mul_rescale(a, b))
     }

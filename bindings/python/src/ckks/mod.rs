@@ -138,7 +138,7 @@ impl CkksContext {
         .to_string()
     }
 
-    /// The key that rotates `slots` slots by `steps` at `level`; `None` if that moves nothing.
+    /// The key that rotates `slots` slots by `steps` at `level`; `None` if the rotation moves no slot.
     fn rotation_key(&self, slots: usize, steps: i64, level: usize) -> PyResult<Option<Key>> {
         check_level(&self.context, level)?;
         Encoder::new(&self.context, slots).map_err(to_python)?;
@@ -165,9 +165,9 @@ impl CkksContext {
         Ok(CkksSecret { secret: Arc::new(secret) })
     }
 
-    /// Reads a ciphertext. The sender's word is not taken for what its slots are: their root mean square is
-    /// expected to be `magnitude`, and the deviation of a full one's coefficients `deviation` (by default
-    /// that of a fresh one).
+    /// Reads a ciphertext. The caller states the expected size of its slots instead of the sender:
+    /// their root mean square is `magnitude`, and the deviation of a full ciphertext's coefficients
+    /// is `deviation` (by default that of a fresh one).
     fn read(&self, py: Python<'_>, bytes: &[u8], deviation: Option<f64>, magnitude: f64) -> PyResult<CkksCiphertext> {
         let (context, bytes) = (self.context.clone(), bytes.to_vec());
         brief(py, move || {

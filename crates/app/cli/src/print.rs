@@ -106,8 +106,8 @@ pub fn traffic_bar(byte_counter: Arc<AtomicU64>, label: &str, bytes: u64) -> Pro
     bar
 }
 
-/// Shows in a bar which phase runs, how much of it is done and how long the rest will take; `keys`
-/// are the bytes that a setup sends.
+/// Shows the running phase in a bar, with its progress and remaining time; `keys` are the bytes
+/// that a setup sends.
 pub fn tell_phases(bar: &ProgressBar, progress: Arc<Progress>, keys: u64) {
     let (usual, followed) = (bar.message(), bar.downgrade());
     thread::spawn(move || {

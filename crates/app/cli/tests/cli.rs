@@ -1,5 +1,5 @@
-//! The binary as a stranger uses it: keys, import, serve, prepare, infer, bench, and what it says when
-//! something is wrong.
+//! The binary from the command line: keys, import, serve, prepare, infer and bench, and the
+//! messages for wrong calls.
 mod common;
 mod server;
 
@@ -122,7 +122,7 @@ fn keys_import_serve_prepare_and_infer() {
     std::fs::write(dir.join("labels"), "null\neins\nzwei\ndrei\nvier\nfünf\nsechs\nsieben\nacht\nneun\n").unwrap();
     let image = image::GrayImage::from_pixel(20, 30, image::Luma([9]));
     image.save(dir.join("dot.png")).unwrap();
-    // Pixels of this model are 0..16, scaled by nothing: 9 is out of the range that it accepts.
+    // Pixels of this model are 0 to 16 without scaling; 9 is outside its accepted range.
     let error = bad(dir, &["infer", "dot.png", "--server", address]);
     assert!(error.contains("dot.png"), "{error}");
     assert!(error.contains("accepts"), "{error}");
@@ -167,7 +167,7 @@ fn certificates_are_shown_renewed_and_read_again_with_the_models() {
     assert!(!listing.contains("note:"), "{listing}");
     assert!(bad(dir, &["keys", "renew", "keys", "ops", "--days", "0"]).contains("1..=3650"));
     assert!(bad(dir, &["keys", "renew", "keys", "nobody"]).contains("nobody.pem"));
-    // Whoever may reload is told what has changed; the file that was named is another model now.
+    // A reload reports to its operator what has changed; the model file has another content now.
     assert!(bad(dir, &["reload", "--server", address]).contains("operator"));
     let reload = ["reload", "--server", address, "--client", "ops"];
     assert_eq!(good(dir, &reload), "certificates read; as before: digits=cheetah\n");
@@ -227,7 +227,7 @@ fn material_is_listed_and_destroyed_by_digest_age_and_use() {
     assert!(discard(&["--digest", &model[..12], "--older-than", "1h"]).contains("destroyed 0 of 0"));
     assert!(bad(dir, &["material", "discard", "--server", &server_address]).contains("--orphans"));
     assert!(bad(dir, &["material", "discard", "--digest", "xyz"]).contains("hexadecimal"));
-    // The model is imported again: what was made for the old one is of no use, and says so.
+    // The model is imported again: material of the old model is useless, and is listed as such.
     drop(server);
     let onnx = format!("{MODELS}/digits.onnx");
     good(dir, &["model", "import", &onnx, "--range", "0,16", "-o", "digits.tacit"]);
@@ -284,7 +284,7 @@ fn bench_reports_both_parties_and_the_error() {
     assert!(output["ulp_bound"].as_f64().is_none_or(|bound| output["max_ulp_error"].as_f64().unwrap() <= bound));
     assert!(output["error_bound"].as_f64().is_none_or(|bound| bound < 1e3));
     assert!(run["material_bytes"]["server"].as_u64().unwrap() > 0);
-    // The lower bounds: nothing to prepare, and few bytes.
+    // The lower bounds need no preparation and few bytes.
     let bounds = &report["lower_bounds"];
     assert_eq!(bounds["clear"]["phases"].as_object().unwrap().keys().collect::<Vec<_>>(), ["online"]);
     assert_eq!(bounds["clear"]["output"]["max_error"].as_f64(), Some(0.0));
@@ -390,7 +390,7 @@ fn output_that_cannot_be_written_is_an_error_and_no_crash() {
         assert_eq!(output.status.code(), Some(1), "{args:?}: {error}");
         assert!(error.contains("writing to standard output"), "{args:?}: {error}");
         assert!(!error.contains("panicked"), "{args:?}: {error}");
-        // With nobody to tell either.
+        // Standard error is closed as well.
         let mut command = Command::new(env!("CARGO_BIN_EXE_tacit"));
         command.current_dir(dir).args(&args).env("TACIT_LOG", "trace").stdout(full()).stderr(full());
         assert_eq!(command.status().unwrap().code(), Some(1), "{args:?}");

@@ -1,5 +1,5 @@
-//! Folders and files of somebody else's, given to every option that takes a folder or writes a file: each is
-//! refused, and nothing in them is touched.
+//! Folders and files that tacit did not make, given to every option that takes a folder or writes a
+//! file. The programs refuse each and change nothing in it.
 mod common;
 
 use common::{MODELS, good, tacit};
@@ -35,7 +35,7 @@ fn make_folder(folder: &Path) {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// What a folder holds, and with which permissions.
+/// Returns the paths in a folder with their permissions and contents.
 fn content(folder: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     let mut contents = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -53,7 +53,7 @@ fn content(folder: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     contents
 }
 
-/// Runs a command that must fail without touching the folder; what it says.
+/// Runs a command that must fail and must not change the folder; returns its standard error.
 fn run_refused(dir: &Path, folder: &Path, args: &[&str]) -> String {
     let before = content(folder);
     let output = tacit(dir, args);
@@ -74,7 +74,7 @@ fn a_folder_of_somebodys_files_is_refused_by_whatever_takes_a_folder() {
     let backend = ["--backend", "none"];
     good(dir, &[&["model", "import", &onnx, "--calibrate", &samples, "-o", "digits.tacit"][..], &backend].concat());
     make_folder(&home);
-    // Nobody listens there: it is not asked.
+    // No server listens at this address: the command fails before it connects.
     let nowhere = ["--server", "localhost:1"];
     let image = format!("{MODELS}/digit.npy");
     let cases: [&[&str]; 7] = [

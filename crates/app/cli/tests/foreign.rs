@@ -1,5 +1,4 @@
-//! What others have written, and what a user may name by mistake: text of peers and files on the
-//! terminal, and files that are none.
+//! Untrusted text on the terminal (of peers and of files), and files of the wrong kind, named by mistake.
 mod common;
 
 use common::{MODELS, good, tacit};
@@ -49,7 +48,7 @@ fn answering(keys: &Path, welcomes: bool, answer: Reply) -> String {
     })
 }
 
-/// What a command says on stderr that must fail.
+/// Runs a command that must fail; returns its standard error.
 fn refusal(dir: &Path, args: &[&str]) -> String {
     let output = tacit(dir, args);
     let text = String::from_utf8(output.stderr).unwrap();
@@ -58,7 +57,7 @@ fn refusal(dir: &Path, args: &[&str]) -> String {
     text
 }
 
-/// One line, of what a terminal only shows.
+/// Asserts that a text is one line of printable characters.
 fn assert_harmless(text: &str) {
     assert_eq!(text.matches('\n').count(), 1, "{text:?}");
     assert!(text.trim_end_matches('\n').chars().all(is_plain), "{text:?}");
@@ -143,14 +142,14 @@ fn nor_does_one_over_http() {
     let status = good(dir, &["status", "--server", &address, "--keys", "keys"]);
     assert!(status.lines().all(|line| line.chars().all(is_plain)), "{status:?}");
     assert!(status.contains("owned"), "{status:?}");
-    // For scripts, every character is there, and none of them is the terminal's.
+    // JSON for scripts contains every character, control characters as escapes.
     let json = good(dir, &["status", "--server", &address, "--keys", "keys", "--json"]);
     assert!(json.lines().all(|line| line.chars().all(is_plain)), "{json:?}");
     let value: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(value["version"], HOSTILE);
 }
 
-/// A network of the zoo in which other bytes stand, as many.
+/// Writes a network of the zoo in which the bytes `old` are replaced by the equally many bytes `new`.
 fn forge_network(dir: &Path, old: &[u8], new: &[u8]) {
     good(dir, &["zoo", "tiny-cnn", "-o", "net.onnx"]);
     let mut bytes = fs::read(dir.join("net.onnx")).unwrap();
@@ -178,7 +177,7 @@ fn a_network_says_nothing_to_the_terminal() {
     }
 }
 
-/// What a command says that ends within a minute.
+/// Runs a command, which must end within a minute.
 fn in_time(dir: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tacit"));
     let piped = || Stdio::piped();

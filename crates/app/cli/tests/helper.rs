@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// What is said where something fails: both outputs.
+/// Runs a command that must fail; returns its standard output and standard error.
 fn bad(dir: &Path, args: &[&str]) -> [String; 2] {
     let output = tacit(dir, args);
     let [stdout, error] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
@@ -98,7 +98,7 @@ impl Fixture {
         files.filter(|path| path.extension().is_some_and(|extension| extension == "sealed")).collect()
     }
 
-    /// The server's halves, as its operator lists them.
+    /// Lists the server's halves, as its operator sees them.
     fn at_server(&self) -> Vec<Value> {
         lines(&good(self.dir(), &["material", "list", "--offline", "--material", "srv", "--json"]))
     }
@@ -135,7 +135,7 @@ fn a_helper_makes_the_material_and_may_do_nothing_else() {
         prepared.iter().all(|prepared| prepared["sealed_bytes"].as_u64() > prepared["bytes"].as_u64()),
         "{report:?}"
     );
-    // The server's ledger says whose it is and who made it.
+    // The server's ledger has the owner and the maker of each half.
     let halves = home.at_server();
     assert!(halves.len() == 2, "{halves:?}");
     assert!(halves.iter().all(|half| half["maker"] == home.print.as_str()), "{halves:?}");
@@ -172,7 +172,7 @@ fn what_is_changed_on_the_way_is_refused_and_what_dies_is_ordered_anew() {
     assert!(error.contains("not what this helper was ordered to make"), "{output} {error}");
     assert!(output.contains("\"lost\":1"), "{output} {error}");
     assert!(home.sealed_files().is_empty());
-    // Its other half goes when the device connects next, and nothing of it is used.
+    // The server's half is deleted when the device connects next; no part of the material is used.
     assert_eq!(home.infer().1, 2);
     assert!(home.at_server().is_empty());
 

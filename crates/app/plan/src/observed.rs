@@ -152,7 +152,7 @@ pub(crate) fn shares(runs: &[Observation], networks: &[String], phase: Phase) ->
             parallel.push(2.0 * (1.0 - two.wall_s / plain.wall_s));
         }
     }
-    // If no network runs long enough: parties take turns, and threads share nothing.
+    // Without a network that runs long enough, parties take turns, and threads share no work.
     [middle(apart).unwrap_or(1.0), middle(parallel).unwrap_or(0.0)]
 }
 

@@ -398,7 +398,7 @@ impl Question<'_> {
     }
 }
 
-/// Returns whether a choice breaks fewer limits than the best, or as many with a score 1 % better.
+/// Returns whether a choice breaks fewer limits than the best one, or equally many at a score 1 % better.
 fn is_better(candidate: &Choice, best: &Choice) -> bool {
     let fewer = candidate.objections.len().cmp(&best.objections.len());
     fewer.is_lt() || (fewer.is_eq() && candidate.score < 0.99 * best.score)

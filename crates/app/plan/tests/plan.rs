@@ -1,5 +1,5 @@
-//! From made-up runs to a ranking: what is fitted is found again, limits hold, and what would change the
-//! ranking is where it should be.
+//! From synthetic runs to a ranking: fits find the rates of the runs again, limits apply, and the
+//! ranking changes at the values that `change` reports.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn costs(ntts: u64, bytes: u64, exchanges: u64) -> Costs {
     Costs { offline: phase(10 * ntts, 2 * bytes, 2), online: phase(ntts, bytes, exchanges), ..Costs::default() }
 }
 
-/// A run on a machine where the server takes twice as long as the client for everything, one after the other.
+/// A run on a machine whose server takes twice the client's time for everything, one after the other.
 fn run(network: &str, costs: Costs) -> Observation {
     let observed = |cost: &PhaseCost| {
         let client_cpu_s = 0.001 + NTT_S * cost.client.work.ntts as f64 + BYTE_S * cost.bytes() as f64;
@@ -48,8 +48,8 @@ fn run(network: &str, costs: Costs) -> Observation {
     Observation { network: network.into(), threads: 1, link: None, costs, phases: phases.into() }
 }
 
-/// That run with two threads, which share half of the work, and over a link on which three tenths of the
-/// shorter one of computing and transferring are seen.
+/// Returns the run with two threads, which share half of the work, and the run over a link. Over
+/// the link, the shorter of computing and transfer adds three tenths of its time.
 fn further(plain: &Observation) -> [Observation; 2] {
     let (mut two, mut far) = (plain.clone(), plain.clone());
     (two.threads, far.link) = (2, Some(SeenLink { bits: RATE, rtt_s: 0.01, bucket: 0.0 }));
@@ -181,7 +181,7 @@ fn memory_goes_by_what_is_declared_and_by_weights_but_not_by_halves_on_disk() {
     costs.offline.server.stored_bytes += 1;
     assert_eq!(memory_of(&costs, Phase::Offline, Role::Server)[1], 4_999.0);
     assert_eq!(memory_of(&costs, Phase::Online, Role::Server)[1], 1_999.0);
-    // Nothing of that is the client's, and material that nobody deals is not spooled.
+    // The client's part stays the same, and material without a dealer is not spooled.
     assert_eq!(memory_of(&costs, Phase::Offline, Role::Client)[1], costs.offline.client.peak_memory_bytes as f64);
     costs.dealing = DealingCost::default();
     assert_eq!(memory_of(&costs, Phase::Online, Role::Server)[1], (SPOOLED + 2_000) as f64);
@@ -198,7 +198,7 @@ fn a_link_costs_its_bytes_and_its_round_trips() {
     let overlapped_s = far.transfer_s + (1.0 - HIDDEN) * near.compute_s;
     assert!((far.wall_s - overlapped_s - far.round_trips_s).abs() < 1e-3, "{far:?}");
     assert_eq!(far.client_cpu_s, near.client_cpu_s);
-    // So does what a dealer sends to the client.
+    // The dealer's bytes to the client take time on the link as well.
     let dealing = DealingCost { client_bytes: 3_000_000, server_bytes: 1 << 30, ..DealingCost::default() };
     let dealt = Prediction::of("chatty", &Costs { dealing, ..costs }, &setting(8e6, 0.05)).unwrap();
     let prediction_alone = Prediction::of("chatty", &costs, &setting(8e6, 0.05)).unwrap();
@@ -261,7 +261,7 @@ fn a_young_connection_fills_its_link_by_and_by() {
     close(link.slow_start_idle_s(100e6, 14_480.0, 1 << 30), (0..6).map(idle).filter(|s| *s > 0.0).sum());
     close(link.slow_start_idle_s(100e6, 500_000.0, 1 << 30), 0.0);
     close(link.slow_start_idle_s(1e4, 14_480.0, 1 << 30), 0.0);
-    // Ways at the same time climb at the same time, and what is queued is nobody's wait.
+    // Both ways grow their windows at the same time, and queued bytes keep neither party waiting.
     let cost_with = |up_burst, queued_bytes, waited_bytes| {
         let [up_bytes, down_bytes] = [up_burst, 100_000];
         PhaseCost {
@@ -293,7 +293,7 @@ fn the_best_depends_on_the_link_and_on_who_is_trusted() {
     assert_eq!(best(&offers, &setting(1e9, 0.04), Limits::default()), "heavy");
     assert_eq!(best(&offers, &setting(4e6, 0.001), Limits::default()), "chatty");
     assert_eq!(best(&offers, &setting(4e6, 0.001), dealer), "helped");
-    // Who is not private, or not within the limits, comes after those who are.
+    // Back ends that are not private, or not within the limits, rank after those that are both.
     let ranked = question(&offers, Goal::Latency, Limits::default()).ranked(&setting(1e9, 0.04)).unwrap();
     let names: Vec<&str> = ranked.iter().map(|c| offers[c.offer].backend.as_str()).collect();
     assert_eq!(names[..3], ["heavy", "chatty", "helped"]);
@@ -356,7 +356,7 @@ fn a_wish_about_the_client_s_work_is_a_goal_and_limits() {
     assert!(goal == Goal::Latency);
     assert!(limits.client_j.is_some());
     assert!(best == Some("helped"));
-    // A smaller budget stays, and may leave nothing.
+    // A smaller budget of the user stays in force, and may leave no choice.
     let small = Limits { client_j: Some(1e-9), ..Limits::default() };
     let (_, limits, best) = best_for(ClientWork::Balanced, small);
     assert_eq!((limits.client_j, best), (Some(1e-9), None));
@@ -469,7 +469,7 @@ fn beyond_some_rate_a_link_gains_little() {
     let slow =
         Setting { link: Link { up_bits: 1e5, down_bits: 1e5, rtt_s: 0.0, ..setting.link.clone() }, ..setting.clone() };
     assert_eq!(question.enough_rate(1, &slow, 0.05), None);
-    // Where the rate decides nothing there is nothing to advise.
+    // A goal that does not depend on the rate has no advice about the rate.
     let bytes = Question { goal: Goal::Bytes, ..question };
     assert_eq!(bytes.enough_rate(0, &setting, 0.05), None);
 }

@@ -214,7 +214,7 @@ enum Event {
 fn serve_and_run(link: &Link, args: &Args, mut command: Command) -> Result<i32> {
     let (tell, events) = channel();
     let interrupt: Sender<Event> = tell.clone();
-    // Sending fails after the run is over, which does not matter.
+    // After the run the channel is closed, and the interrupt is ignored.
     ctrlc::set_handler(move || _ = interrupt.send(Event::Interrupted)).context("cannot watch for Ctrl-C")?;
     let mut server = match &args.server {
         Some(text) => {

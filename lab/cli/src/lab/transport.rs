@@ -70,7 +70,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return show_plan(&experiment, &plan::remaining(&experiment, &[]), args.json);
     }
     let dir = args.output.as_deref().context("give the campaign's folder with -o DIR")?;
-    // What is measured stays: the same command evaluates it later, where there is a Python.
+    // Without Python the measurements stay on disk; the same command evaluates them later.
     let python = find();
     if let Err(error) = &python {
         print::note(&format!("nothing can evaluate the runs: {error}"));

@@ -217,7 +217,7 @@ pub(super) enum Waited {
     TimedOut,
     /// The user asked to stop.
     Stopped,
-    /// The other program ended, so that waiting is pointless.
+    /// The other program has ended: the wait cannot succeed.
     PeerGone,
 }
 

@@ -109,7 +109,7 @@ fn alike(source_experiment: &Experiment, source_cell: Cell, experiment: &Experim
     link == our_link && Workload { takes, moves_bytes, round_trips, ..workload.clone() } == *ours
 }
 
-/// The part of a run that identifies it.
+/// Returns the run without repetition and record: what identifies a measurement.
 fn identity_of(run: &Run) -> Run {
     Run { repetition: 0, record: String::new(), ..run.clone() }
 }

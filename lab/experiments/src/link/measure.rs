@@ -70,7 +70,7 @@ fn bind(link: &Link, side: Side) -> io::Result<UdpSocket> {
     link.within(side, move || UdpSocket::bind((address, 0))).map_err(io::Error::other)?
 }
 
-/// A pair of UDP sockets, of which the server's answers.
+/// A pair of UDP sockets; the server's socket echoes.
 struct Echo {
     client: UdpSocket,
     server: UdpSocket,
@@ -169,7 +169,7 @@ fn windows(link: &Link, side: Side, effort: Duration) -> (Duration, Duration) {
     (warm, measured)
 }
 
-/// Fills the link from `side` to the other side.
+/// Fills the link from `side` to the other side, and measures goodput and round trips.
 fn bulk(link: &Link, side: Side, echo: &Echo, effort: Duration) -> io::Result<Bulk> {
     let (sender, receiver) = connect(link, side)?;
     let (warm, measured) = windows(link, side, effort);
@@ -198,7 +198,7 @@ fn bulk(link: &Link, side: Side, echo: &Echo, effort: Duration) -> io::Result<Bu
     result
 }
 
-/// A TCP connection: the sending end at `side`, and the other.
+/// Connects over TCP; returns the end at `side`, which sends, and the receiving end.
 fn connect(link: &Link, side: Side) -> io::Result<(TcpStream, TcpStream)> {
     let own_address = link.address(side);
     let listener = link.within(side.other(), {

@@ -34,7 +34,7 @@ const PORT: u16 = 51820;
 /// names (`wg`, `tun`, `tap`) and does not count their traffic twice.
 const INTERFACE: &str = "wg-tacit";
 
-/// Which WireGuard to use.
+/// The requested implementation of WireGuard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     /// The kernel's if it works, otherwise user space.
@@ -84,7 +84,7 @@ impl Host {
 /// Options of a tunnel.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Which WireGuard.
+    /// The requested implementation of WireGuard.
     pub choice: Choice,
     /// How user-space ends run.
     pub host: Host,

@@ -221,7 +221,7 @@ fn a_record_holds_what_was_measured_of_real_programs() {
     assert_eq!((record.marks.len(), record.notes[0].text.as_str()), (2, "a remark"));
     assert_eq!(record.marks[1].figures["sent_bytes"], 7.0);
     let cpu = |name: &str| summary.parties[name].user_s + summary.parties[name].system_s;
-    // One of them may be whole by chance, once in ten thousand times.
+    // One time in ten thousand, a time is a whole number of ticks by chance.
     let parts = summary.parties.values().flat_map(|p| [p.user_s, p.system_s]).map(|s| s * 100.0);
     let whole_ticks = parts.filter(|ticks| (ticks - ticks.round()).abs() < 1e-6).count();
     assert!(whole_ticks < 2 * summary.parties.len(), "all is in whole ticks of 10 ms: {:?}", summary.parties);

@@ -10,7 +10,7 @@ use tacit_meter::{MeterError, source::Roots};
 
 type Sensor = Box<dyn FnMut(&MemoryTree, Usage, Load)>;
 
-/// Four cores whose work shows in a sensor file.
+/// A simulated machine of four cores, whose load shows in a sensor file.
 struct Machine {
     tree: Arc<MemoryTree>,
     usage: Usage,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tacit_meter::MeterError;
 use tacit_meter::source::{Detected, MemoryTree, Outcome, Roots, Source, Usage, Value, detect};
 
-/// The state after so many seconds.
+/// Returns the use after `seconds`.
 fn at(seconds: f64) -> Usage {
     Usage { elapsed: Duration::from_secs_f64(seconds), ..Usage::default() }
 }
@@ -65,7 +65,7 @@ fn message<T>(result: Result<T, MeterError>) -> String {
     }
 }
 
-/// A file of the shared data, if it is there; says so if not.
+/// Returns a file of the shared data; prints a note if it is missing.
 fn shared(path: &str) -> Option<PathBuf> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let beside = [root.join("../shared/data/power"), PathBuf::from("/work/shared/data/power")];

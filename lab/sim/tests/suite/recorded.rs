@@ -1,5 +1,5 @@
-//! A recorded run beside the simulator: what is recorded of a simulated server is what the simulator gives
-//! again, and each way in which a real one differs is told by its name.
+//! A recorded run beside the simulator. A recording of a simulated server replays to the same
+//! figures, and each way in which a real server differs has a figure of its own.
 
 use tacit_sched::profile::{Sample, Speedup};
 use tacit_sched::{BoundTo, ModelSpec, Outcome, PhaseSpec, Span, Time};
@@ -28,7 +28,7 @@ fn workload(notices: f64) -> Workload {
     workload
 }
 
-/// Of a server that has done nothing yet.
+/// Returns the recording of a server that has run no job.
 fn recording(policy: &str, cores: u32, arrivals: Vec<Arrival>, notices: f64) -> Recording {
     Recording {
         believed: vec![model("small", 1.0, 0.5), model("large", 6.0, 1.0)],
@@ -81,7 +81,7 @@ fn a_server_that_is_as_simulated_is_not_off_under_any_policy() {
             assert!(close(comparison.job_ratio, 1.0), "{comparison:?}");
             assert_eq!(comparison.reason(), None);
             assert_eq!(simulated.arrivals, recording.arrivals, "the same requests at the same times");
-            // And its figures are those of the run that it was recorded from.
+            // The recording has the figures of the simulated run.
             let (live, played) = (recording.run(), Summary::of(&simulated, &scenario));
             let figures = Summary::of(&live, &scenario);
             assert_eq!((figures.all.done, played.all.done), (40, 40));
@@ -193,7 +193,8 @@ fn a_client_that_has_to_come_for_its_answer_is_told() {
 #[test]
 fn notices_that_come_in_another_order_and_clients_that_come_later_are_told() {
     let announced = |at, client, model| Arrival { lead: Some(Span::from_secs(at)), ..arrival(at, client, model) };
-    // Both announced at the beginning, the large one's notice a moment later: one dealing at a time.
+    // Both requests are announced at the beginning, the large model's a moment later; dealings run
+    // one at a time.
     let mut recording = recording("fcfs", 1, vec![announced(20.0, 0, 1), announced(1.5, 1, 0)], 1.0);
     (recording.dealings, recording.believed[0].dealt, recording.believed[1].dealt) = (1, true, true);
     recording.inputs = vec![
@@ -210,7 +211,7 @@ fn notices_that_come_in_another_order_and_clients_that_come_later_are_told() {
 #[test]
 fn what_nothing_explains_is_said() {
     let mut recording = recording("fcfs", 2, vec![arrival(0.0, 0, 0)], 0.0);
-    // It waited two seconds for nothing.
+    // The offline job waited two seconds on an idle server.
     recording.inputs =
         vec![RecordedInput { known: 0.0, arrived: 0.0, pre: job(0.0, 2.0, 3.0), on: job(3.0, 3.0, 3.5) }];
     let reason = Comparison::of(&recording).unwrap().0.reason().unwrap();
@@ -240,7 +241,7 @@ fn more_slots_make_nobody_wait_longer_and_unanswered_requests_end() {
 #[test]
 fn a_core_is_never_shown_twice() {
     let mut recording = recording("fcfs", 1, vec![arrival(0.0, 0, 0), arrival(0.1, 1, 0)], 0.0);
-    // The server noted the first job's end when its client had been told.
+    // The server recorded the first job's end after it had answered the client.
     recording.inputs = vec![
         RecordedInput { known: 0.0, arrived: 0.0, pre: job(0.0, 0.0, 1.002), on: job(1.003, 2.0, 2.5) },
         RecordedInput { known: 0.1, arrived: 0.1, pre: job(0.1, 1.0, 2.001), on: job(2.002, 2.5, 3.0) },

@@ -116,7 +116,7 @@ fn dealings_take_their_time_and_no_core() {
     let max_at_once =
         jobs(0).map(|started| jobs(0).filter(|job| job.from <= started.from && started.from < job.to).count()).max();
     assert_eq!(max_at_once, Some(3));
-    // A pool of them is filled while the cores are busy.
+    // A pool of material is filled while the cores are busy.
     let mut busy = dealt.1.with_stock(Stock::Cold);
     (busy.config.capacity.cores, busy.config.capacity.dealings) = (1, 12);
     let run = busy.run(3).unwrap();
@@ -154,7 +154,7 @@ fn the_file_has_every_input_every_job_and_the_queues() {
     let number = |value: &serde_json::Value| value.as_f64().unwrap();
     let core_seconds = |job: &serde_json::Value| number(&job["threads"]) * (number(&job["to"]) - number(&job["from"]));
     assert!((rows("jobs").iter().map(core_seconds).sum::<f64>() / run.core_seconds - 1.0).abs() < 1e-9);
-    // And how long it was in which queue.
+    // Each input has its times in the queues.
     let waits = ["in_pre_queue", "in_pre", "in_ready_queue"];
     for input in rows("inputs") {
         let waited: f64 = waits.iter().map(|name| number(&input[name])).sum();

@@ -26,7 +26,7 @@ pub struct Applied<'a> {
 }
 
 impl Applied<'_> {
-    /// The server's commands, as they are typed.
+    /// The server's commands, as a user types them.
     pub fn server(&self, model: &Path, seal: &SealArgs) -> Vec<String> {
         let owners = model.with_extension("tacit");
         let serve = self.server_at("0.0.0.0:7878", &owners, seal);
@@ -97,7 +97,7 @@ impl Applied<'_> {
     }
 }
 
-/// Quotes a path so that it is not taken for an option.
+/// Quotes a path, so that no program takes it for an option.
 fn path(path: &Path) -> String {
     let text = path.display().to_string();
     quote(&if text.starts_with('-') { format!("./{text}") } else { text })

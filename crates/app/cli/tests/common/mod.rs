@@ -10,7 +10,7 @@ pub fn tacit(dir: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tacit")).current_dir(dir).args(args).output().unwrap()
 }
 
-/// What it prints, where it succeeds.
+/// Runs a command that must succeed; returns its standard output.
 pub fn good(dir: &Path, args: &[&str]) -> String {
     let output = tacit(dir, args);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();

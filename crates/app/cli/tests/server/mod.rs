@@ -2,7 +2,7 @@
 use std::process::Command;
 use std::sync::Once;
 
-/// The programs, and the packages that build them.
+/// The programs, each with the package that builds it.
 const PROGRAMS: [(&str, &str); 4] = [
     ("tacit", "tacit-cli"),
     ("tacit-server", "tacit-serve"),

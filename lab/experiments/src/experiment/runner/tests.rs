@@ -90,7 +90,7 @@ fn interrupted_and_resumed_it_is_the_same_campaign() {
         Ok(Stepped::Stopped)
     });
     assert_eq!(outcome.unwrap(), Outcome { done: 3, left: 3, stopped: true, ..Outcome::default() });
-    // The folder decides the order of the rest, independent of a new seed.
+    // The folder's seed decides the order of the remaining runs; a new seed has no effect.
     let (resumed, done) = resume(&experiment(TEXT), dir.path()).unwrap();
     assert_eq!((resumed.spec().seed, done.len()), (e.spec().seed, 3));
     let (outcome, events) = play(&resumed, dir.path(), &AtomicBool::new(false), well);
