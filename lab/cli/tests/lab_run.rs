@@ -288,8 +288,8 @@ fn private_inference_is_an_experiment() {
     assert_eq!(runs.len(), 3);
     let private = run_of("inference");
     for bound in ["clear", "local"] {
-        let used = cpu_s(run_of(bound), "client");
-        assert!(used < cpu_s(private, "client"), "{bound}: {used} s");
+        let server_s = cpu_s(run_of(bound), "client");
+        assert!(server_s < cpu_s(private, "client"), "{bound}: {server_s} s");
     }
     let results = &private["results"];
     for phase in ["setup", "offline", "online"] {
@@ -298,8 +298,8 @@ fn private_inference_is_an_experiment() {
     assert!(number(&results["latency_s"]) > number(&results["phases.offline.wall_s"]));
     // The server's work is done by a thread that has ended by then.
     let phases = ["setup", "offline", "online"].map(|p| number(&results[format!("phases.{p}.server.cpu_s")]));
-    let (used, told) = (cpu_s(private, "server"), phases.iter().sum::<f64>());
-    assert!(used > 0.9 * told && told > 0.0, "{used} s measured, {told} s told by the server");
+    let (server_s, phases_s) = (cpu_s(private, "server"), phases.iter().sum::<f64>());
+    assert!(server_s > 0.9 * phases_s && phases_s > 0.0, "{server_s} s measured, {phases_s} s told by the server");
     good(dir, &run);
     let other_model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/digits.onnx");
     let error = bad(dir, &[&run[..], &["--model", other_model]].concat());
@@ -312,8 +312,8 @@ const STUDY: [&str; 8] =
 
 fn of_study<'a>(runs: &'a [Value], link: &str, approach: &str) -> &'a Value {
     let workload = format!("digits+{approach}");
-    let found = runs.iter().find(|r| r["cell"]["workload"] == workload.as_str() && r["cell"]["link"] == link);
-    found.unwrap_or_else(|| panic!("{workload} over {link}: {runs:?}"))
+    let matching_run = runs.iter().find(|r| r["cell"]["workload"] == workload.as_str() && r["cell"]["link"] == link);
+    matching_run.unwrap_or_else(|| panic!("{workload} over {link}: {runs:?}"))
 }
 
 #[test]

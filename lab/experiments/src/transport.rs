@@ -112,13 +112,13 @@ fn folder(keys: Option<&Path>) -> Result<&Path, LabError> {
 /// [`LabError::Spec`] or [`LabError::Keys`] for missing keys.
 pub fn connect(
     kind: TransportKind,
-    to: SocketAddr,
+    address: SocketAddr,
     keys: Option<&Path>,
     timeout: Duration,
 ) -> Result<Box<dyn Transport>, LabError> {
     let tls = if kind.tls() { Some(keys::load_client(folder(keys)?, "client")?.tls) } else { None };
     let deadline = Instant::now() + timeout;
-    let mut tcp = TcpTransport::connect(to, timeout)?;
+    let mut tcp = TcpTransport::connect(address, timeout)?;
     let Some(tls) = tls else {
         return Ok(Box::new(tcp));
     };

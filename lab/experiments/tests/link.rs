@@ -205,9 +205,9 @@ fn dropping_a_link_ends_its_programs_and_their_children() {
     use std::os::unix::process::ExitStatusExt;
     assert_eq!(child.wait().unwrap().signal(), Some(9));
     // The pipe is closed only once the grandchild is gone as well.
-    let mut rest = Vec::new();
-    child.stdout.take().unwrap().read_to_end(&mut rest).unwrap();
-    assert!(rest.is_empty());
+    let mut remaining = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut remaining).unwrap();
+    assert!(remaining.is_empty());
 }
 
 #[test]

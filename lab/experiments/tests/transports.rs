@@ -132,16 +132,16 @@ fn requests_that_make_no_sense_are_refused() {
 /// A transport that changes the received byte at one offset.
 struct Flip<T> {
     inner: T,
-    left: usize,
+    remaining: usize,
 }
 
 impl<T: Transport> Read for Flip<T> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.inner.read(buf)?;
-        if self.left < n {
-            buf[self.left] ^= 0x10;
+        if self.remaining < n {
+            buf[self.remaining] ^= 0x10;
         }
-        self.left = self.left.checked_sub(n).unwrap_or(usize::MAX);
+        self.remaining = self.remaining.checked_sub(n).unwrap_or(usize::MAX);
         Ok(n)
     }
 }
@@ -175,7 +175,7 @@ fn a_changed_byte_is_found_and_its_place_named_at_both_parties() {
     let (a, b) = MemTransport::pair();
     // After the request of 56 bytes; every 64 KiB have a header of 8.
     let headers = (1_234_567 / 65_536 + 1) * 8;
-    let flip = Flip { inner: b, left: 56 + headers + 1_234_567 };
+    let flip = Flip { inner: b, remaining: 56 + headers + 1_234_567 };
     let server = thread::spawn(move || run_server(Box::new(flip), options(TransportKind::Plain)));
     let client = run_client(Box::new(a), Workload::BulkSend(Bulk::of(2_000_000)), 3, options(TransportKind::Plain));
     for error in [client.unwrap_err(), server.join().unwrap().unwrap_err()] {
@@ -190,7 +190,7 @@ fn a_changed_header_ends_the_transfer_by_name() {
     for place in 0..8 {
         let (a, b) = MemTransport::pair();
         // The second block's header.
-        let flip = Flip { inner: b, left: 56 + 8 + 65_536 + place };
+        let flip = Flip { inner: b, remaining: 56 + 8 + 65_536 + place };
         let server = thread::spawn(move || run_server(Box::new(flip), options(TransportKind::Plain)));
         let client = run_client(Box::new(a), Workload::BulkSend(Bulk::of(1 << 20)), 3, options(TransportKind::Plain));
         let text = server.join().unwrap().unwrap_err().to_string();

@@ -65,13 +65,13 @@ proptest! {
         let mut ends = pair(None);
         prop_assert!(handshake(&mut ends));
         let sealed: Vec<Vec<u8>> = (0..40u8).map(|i| seal(&mut ends[0], &packet(0, &[i]))).collect();
-        let (mut seen, mut out) = ([false; 40], vec![0; 2000]);
+        let (mut is_seen, mut out) = ([false; 40], vec![0; 2000]);
         for i in order {
-            let expected = if seen[i] { Incoming::Nothing } else { Incoming::Packet(21) };
+            let expected = if is_seen[i] { Incoming::Nothing } else { Incoming::Packet(21) };
             prop_assert_eq!(ends[1].incoming(&sealed[i], &mut out), expected);
-            seen[i] = true;
+            is_seen[i] = true;
         }
-        prop_assert_eq!(ends[1].stats().received_packets, seen.iter().filter(|s| **s).count() as u64);
+        prop_assert_eq!(ends[1].stats().received_packets, is_seen.iter().filter(|s| **s).count() as u64);
     }
 
     /// No datagram makes an end panic or answer, before or after a handshake.
@@ -205,11 +205,12 @@ fn run_over(
     let (any_address, folder) = (SocketAddr::new(address.into(), 0), keys.to_owned());
     let acceptor =
         link.within(Side::Server, move || Acceptor::bind(kind, any_address, Some(&folder))).unwrap().unwrap();
-    let at = acceptor.address().unwrap();
+    let server_address = acceptor.address().unwrap();
     let server = thread::spawn(move || run_server(acceptor.accept(PATIENCE)?, options));
     let folder = keys.to_owned();
     let client = link.within(Side::Client, move || {
-        connect(kind, at, Some(&folder), PATIENCE).and_then(|transport| run_client(transport, workload, 5, options))
+        connect(kind, server_address, Some(&folder), PATIENCE)
+            .and_then(|transport| run_client(transport, workload, 5, options))
     });
     [client.unwrap(), server.join().unwrap()]
 }

@@ -16,38 +16,38 @@ const MAX_CORES: usize = 4096;
 #[must_use]
 pub fn facts(roots: &Roots, extra: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut facts = extra.clone();
-    let mut put = |key: &str, value: Option<String>| {
+    let mut insert_fact = |key: &str, value: Option<String>| {
         if let Some(value) = value.filter(|v| !v.is_empty()) {
             facts.insert(key.to_owned(), value);
         }
     };
     let cpuinfo = fs::read_to_string(roots.proc.join("cpuinfo")).unwrap_or_default();
-    put(
+    insert_fact(
         "cpu",
         field(&cpuinfo, "model name")
             .or_else(|| field(&cpuinfo, "Hardware"))
             .or_else(|| field(&cpuinfo, "CPU part").map(|p| format!("CPU part {p}"))),
     );
     let cores = count_cores(&roots.proc);
-    put("cores", (cores > 0).then(|| cores.to_string()));
-    put("architecture", Some(std::env::consts::ARCH.to_owned()));
+    insert_fact("cores", (cores > 0).then(|| cores.to_string()));
+    insert_fact("architecture", Some(std::env::consts::ARCH.to_owned()));
     if let Some(flags) = field(&cpuinfo, "flags") {
         let virtual_machine = flags.split_ascii_whitespace().any(|f| f == "hypervisor");
-        put("hypervisor", Some(if virtual_machine { "yes" } else { "no" }.to_owned()));
+        insert_fact("hypervisor", Some(if virtual_machine { "yes" } else { "no" }.to_owned()));
     }
     let cpus = roots.sys.join("devices/system/cpu");
-    put("governor", distinct(&cpus, cores, "cpufreq/scaling_governor", |v| Some(v.to_owned())));
-    put("min_mhz", distinct(&cpus, cores, "cpufreq/scaling_min_freq", mhz));
-    put("max_mhz", distinct(&cpus, cores, "cpufreq/scaling_max_freq", mhz));
+    insert_fact("governor", distinct(&cpus, cores, "cpufreq/scaling_governor", |v| Some(v.to_owned())));
+    insert_fact("min_mhz", distinct(&cpus, cores, "cpufreq/scaling_min_freq", mhz));
+    insert_fact("max_mhz", distinct(&cpus, cores, "cpufreq/scaling_max_freq", mhz));
     let turbo = line(&cpus.join("intel_pstate/no_turbo")).map(|v| v == "0");
     let turbo = turbo.or_else(|| line(&cpus.join("cpufreq/boost")).map(|v| v == "1"));
-    put("turbo", turbo.map(|is_on| if is_on { "on" } else { "off" }.to_owned()));
-    put("kernel", line(&roots.proc.join("sys/kernel/osrelease")));
-    put("hostname", line(&roots.proc.join("sys/kernel/hostname")));
-    put("board", line(&roots.proc.join("device-tree/model")).map(|m| m.trim_end_matches('\0').to_owned()));
-    put("memory_bytes", memory_bytes(&roots.proc).map(|b| b.to_string()));
-    put("load_1min", line(&roots.proc.join("loadavg")).and_then(|l| Some(l.split(' ').next()?.to_owned())));
-    put("temperature_c", hottest(&roots.sys.join("class/thermal")).map(|t| format!("{t:.1}")));
+    insert_fact("turbo", turbo.map(|is_on| if is_on { "on" } else { "off" }.to_owned()));
+    insert_fact("kernel", line(&roots.proc.join("sys/kernel/osrelease")));
+    insert_fact("hostname", line(&roots.proc.join("sys/kernel/hostname")));
+    insert_fact("board", line(&roots.proc.join("device-tree/model")).map(|m| m.trim_end_matches('\0').to_owned()));
+    insert_fact("memory_bytes", memory_bytes(&roots.proc).map(|b| b.to_string()));
+    insert_fact("load_1min", line(&roots.proc.join("loadavg")).and_then(|l| Some(l.split(' ').next()?.to_owned())));
+    insert_fact("temperature_c", hottest(&roots.sys.join("class/thermal")).map(|t| format!("{t:.1}")));
     facts
 }
 

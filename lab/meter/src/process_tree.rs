@@ -128,14 +128,14 @@ pub struct ProcessTree {
     roots: BTreeMap<u32, Time>,
     /// Visible processes as last seen, each after its parent: a child is read later, so its time
     /// never counts both as its own and as its parent's.
-    seen: Vec<(u32, Stat)>,
+    processes: Vec<(u32, Stat)>,
     /// Time of ended processes that no other figure includes.
-    kept: Time,
+    ended_time: Time,
     unwatched: u64,
     /// Time of the processes before they were added.
     before: Time,
     /// Last returned figures.
-    shown: Time,
+    reported: Time,
     peak_bytes: u64,
     page_bytes: u64,
     tick_ns: u64,
@@ -151,11 +151,11 @@ impl ProcessTree {
             clock: has_clocks(&proc).then(|| Box::new(process_cpu_ns) as Clock),
             proc,
             roots: BTreeMap::new(),
-            seen: Vec::new(),
-            kept: Time::default(),
+            processes: Vec::new(),
+            ended_time: Time::default(),
             unwatched: 0,
             before: Time::default(),
-            shown: Time::default(),
+            reported: Time::default(),
             peak_bytes: 0,
             page_bytes: rustix::param::page_size() as u64,
             tick_ns: 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1),
@@ -166,10 +166,10 @@ impl ProcessTree {
     pub fn add(&mut self, pid: u32, since: Since) -> bool {
         let Some(stat) = self.read(pid) else { return false };
         // An earlier process with the same id.
-        self.kept += self.roots.insert(pid, Time::default()).unwrap_or_default();
+        self.ended_time += self.roots.insert(pid, Time::default()).unwrap_or_default();
         for (pid, stat) in std::iter::once((pid, stat)).chain(self.descendants(&[pid])) {
-            if !self.seen.iter().any(|(known_pid, _)| *known_pid == pid) {
-                self.seen.push((pid, stat));
+            if !self.processes.iter().any(|(known_pid, _)| *known_pid == pid) {
+                self.processes.push((pid, stat));
                 if since == Since::Now {
                     self.before += stat.total();
                 }
@@ -182,10 +182,10 @@ impl ProcessTree {
     /// `wait4` returned it to the reaping process.
     pub fn ended(&mut self, pid: u32, user: Duration, system: Duration) {
         let Some(root) = self.roots.get_mut(&pid) else { return };
-        let in_sight = self.seen.len();
-        self.seen.retain(|(seen_pid, _)| *seen_pid != pid);
+        let in_sight = self.processes.len();
+        self.processes.retain(|(seen_pid, _)| *seen_pid != pid);
         // Still visible as a zombie, or sampled since it was reaped.
-        if self.seen.len() < in_sight || *root != Time::default() {
+        if self.processes.len() < in_sight || *root != Time::default() {
             let [user, system] = [user, system].map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
             *root = Time { user, system };
         }
@@ -197,9 +197,9 @@ impl ProcessTree {
     pub fn sample(&mut self, discover: bool) -> PartySample {
         self.look();
         if discover {
-            let known_pids: Vec<u32> = self.seen.iter().map(|(pid, _)| *pid).collect();
+            let known_pids: Vec<u32> = self.processes.iter().map(|(pid, _)| *pid).collect();
             let new = self.descendants(&known_pids);
-            self.seen.extend(new);
+            self.processes.extend(new);
             let high_water = known_pids.iter().filter_map(|pid| high_water_bytes(&self.proc.join(pid.to_string())));
             self.peak_bytes = high_water.fold(self.peak_bytes, u64::max);
         }
@@ -222,12 +222,12 @@ impl ProcessTree {
     /// Reads the visible processes until none ends during a pass: the time of a child that ended
     /// after its parent was read would be missing in both.
     fn look(&mut self) {
-        let (before, mut ended_processes) = (self.seen.clone(), BTreeMap::new());
+        let (before, mut ended_processes) = (self.processes.clone(), BTreeMap::new());
         loop {
             let ended_count = ended_processes.len();
-            for (pid, old) in std::mem::take(&mut self.seen) {
+            for (pid, old) in std::mem::take(&mut self.processes) {
                 match self.read(pid) {
-                    Some(now) if now.start == old.start => self.seen.push((pid, now)),
+                    Some(now) if now.start == old.start => self.processes.push((pid, now)),
                     _ => _ = ended_processes.insert(pid, old),
                 }
             }
@@ -242,7 +242,7 @@ impl ProcessTree {
 
     /// Adds the time of ended processes that no visible parent has taken over.
     fn settle(&mut self, before: &[(u32, Stat)], ended_processes: &BTreeMap<u32, Stat>) {
-        let live: BTreeMap<u32, Stat> = self.seen.iter().copied().collect();
+        let live: BTreeMap<u32, Stat> = self.processes.iter().copied().collect();
         let mut owed = BTreeMap::<u32, Time>::new();
         for (pid, stat) in ended_processes {
             // Follows ancestors that ended as well. A reused id could close a circle, so the number
@@ -254,7 +254,7 @@ impl ProcessTree {
             } else if let Some(root) = self.roots.get_mut(pid) {
                 *root += stat.total();
             } else {
-                self.kept += stat.total();
+                self.ended_time += stat.total();
                 self.unwatched += 1;
             }
         }
@@ -266,24 +266,24 @@ impl ProcessTree {
             let missing = (old.children + *owed).total().saturating_sub(reaped_ns);
             if missing > 0 {
                 let user = (owed.user as f64 / owed.total() as f64 * missing as f64).round() as u64;
-                self.kept += Time { user, system: missing.saturating_sub(user) };
+                self.ended_time += Time { user, system: missing.saturating_sub(user) };
                 self.unwatched += 1;
             }
         }
     }
 
     fn figures(&mut self) -> PartySample {
-        let seen_times = self.seen.iter().map(|(_, stat)| stat.total());
-        let total = seen_times.chain(self.roots.values().copied()).fold(self.kept, Time::add);
-        self.shown = self.shown.risen_to(total, self.before);
-        let pages: u64 = self.seen.iter().map(|(_, stat)| stat.resident_pages).sum();
+        let seen_times = self.processes.iter().map(|(_, stat)| stat.total());
+        let total = seen_times.chain(self.roots.values().copied()).fold(self.ended_time, Time::add);
+        self.reported = self.reported.risen_to(total, self.before);
+        let pages: u64 = self.processes.iter().map(|(_, stat)| stat.resident_pages).sum();
         let rss_bytes = pages.saturating_mul(self.page_bytes);
         self.peak_bytes = self.peak_bytes.max(rss_bytes);
         PartySample {
-            user_s: self.shown.user as f64 * 1e-9,
-            system_s: self.shown.system as f64 * 1e-9,
+            user_s: self.reported.user as f64 * 1e-9,
+            system_s: self.reported.system as f64 * 1e-9,
             rss_bytes,
-            processes: u32::try_from(self.seen.len()).unwrap_or(u32::MAX),
+            processes: u32::try_from(self.processes.len()).unwrap_or(u32::MAX),
         }
     }
 

@@ -89,7 +89,7 @@ struct Node<'a> {
     next_report: Time,
     alive: bool,
     /// Time of the client's first try, for each of the node's requests.
-    asked: Vec<Time>,
+    asked_at: Vec<Time>,
 }
 
 struct Cluster<'a> {
@@ -144,7 +144,7 @@ impl ClusterSpec {
             wait_s: 0.0,
             next_report: Time::ZERO,
             alive: true,
-            asked: Vec::new(),
+            asked_at: Vec::new(),
         })
     }
 
@@ -176,9 +176,9 @@ impl Cluster<'_> {
                 retries.extend(self.end_node(death.node, now));
             } else if next_retry == Some(now) {
                 let index = retries.iter().position(|(at, ..)| *at == now).expect("it is the earliest");
-                let (_, arrival, asked) = retries.swap_remove(index);
+                let (_, arrival, asked_at) = retries.swap_remove(index);
                 self.moved += arrival.inputs as usize;
-                self.receive(arrival, now, asked);
+                self.receive(arrival, now, asked_at);
             } else {
                 let arrival = arrivals.next().expect("it was looked at");
                 self.receive(arrival.clone(), now, arrival.at);
@@ -194,12 +194,12 @@ impl Cluster<'_> {
     }
 
     /// The front sends a request to a node; without live nodes the request is lost.
-    fn receive(&mut self, arrival: Arrival, now: Time, asked: Time) {
+    fn receive(&mut self, arrival: Arrival, now: Time, asked_at: Time) {
         let Some(k) = self.place(arrival.client, now) else { return };
         self.homes.insert(arrival.client, k);
         let node = &mut self.nodes[k];
         node.engine.advance(now);
-        node.asked.push(asked);
+        node.asked_at.push(asked_at);
         node.engine.receive(Arrival { at: now, lead: None, leaves: None, ..arrival }, now);
     }
 
@@ -248,9 +248,9 @@ impl Cluster<'_> {
         node.alive = false;
         let until = now + Span::from_secs(self.spec.lease_s);
         let answered = answered_requests(node.engine.run_so_far());
-        let arrivals = node.engine.run_so_far().arrivals.iter().zip(&node.asked).enumerate();
+        let arrivals = node.engine.run_so_far().arrivals.iter().zip(&node.asked_at).enumerate();
         let open = arrivals.filter(|(i, _)| !answered.contains(&(*i as u64)));
-        let unanswered = open.map(|(_, (arrival, asked))| (until, arrival.clone(), *asked)).collect();
+        let unanswered = open.map(|(_, (arrival, asked_at))| (until, arrival.clone(), *asked_at)).collect();
         self.close(k);
         unanswered
     }
@@ -263,9 +263,9 @@ impl Cluster<'_> {
         let done_reports =
             run.reports.iter().filter(|r| r.outcome == Outcome::Done && answered_requests.contains(&r.input.request.0));
         for report in done_reports {
-            let asked = node.asked[report.input.request.0 as usize];
+            let asked_at = node.asked_at[report.input.request.0 as usize];
             let started = report.on.started.unwrap_or(report.ended);
-            self.answered.push([report.ended.since(asked).secs(), started.since(asked).secs()]);
+            self.answered.push([report.ended.since(asked_at).secs(), started.since(asked_at).secs()]);
             self.last = self.last.max(report.ended);
         }
         self.core_seconds[k] = run.core_seconds;

@@ -152,13 +152,13 @@ fn overlap(job: &RecordedJob, index: usize, jobs: &[RecordedJob]) -> f64 {
         .enumerate()
         .filter(|(other_index, _)| *other_index != index)
         .map(|(_, other)| (other.from.max(job.from), (other.to - CLOCK).min(job.to)))
-        .filter(|(from, to)| from < to)
+        .filter(|(start, end)| start < end)
         .collect();
     parts.sort_by(|a, b| tacit_floats::rising(&a.0, &b.0));
     let (mut covered, mut until) = (0.0, job.from);
-    for (from, to) in parts {
-        covered += (to - from.max(until)).max(0.0);
-        until = until.max(to);
+    for (start, end) in parts {
+        covered += (end - start.max(until)).max(0.0);
+        until = until.max(end);
     }
     covered / job.length().max(1e-9)
 }

@@ -94,7 +94,7 @@ pub(crate) struct Engine<'a> {
     due: BinaryHeap<Reverse<(Time, Due)>>,
     running: BTreeMap<JobId, (Start, Time, Option<RequestId>)>,
     /// Recorded requests that have not arrived yet and whose material is made.
-    made: BTreeSet<usize>,
+    prepared: BTreeSet<usize>,
     noise: Rng,
     think: Rng,
     /// Number of material names so far.
@@ -138,7 +138,7 @@ impl Scenario {
             scheduler: Scheduler::new(self.config.clone(), believed, self.policy.clone())?,
             due: BinaryHeap::new(),
             running: BTreeMap::new(),
-            made: BTreeSet::new(),
+            prepared: BTreeSet::new(),
             noise,
             think,
             materials: 0,
@@ -305,7 +305,7 @@ impl Engine<'_> {
                     .scenario
                     .recorded
                     .as_ref()
-                    .filter(|_| self.made.remove(&i))
+                    .filter(|_| self.prepared.remove(&i))
                     .and_then(|recorded| recorded[i].gap);
                 self.due.extend(gap.map(|gap| Reverse((now + gap, Due::Comes(i)))));
                 let arrival = &self.run.arrivals[i];
@@ -424,7 +424,7 @@ impl Engine<'_> {
         let recorded = self.recorded(start).filter(|_| start.phase == JobPhase::Pre);
         let Some((request, RequestTimes { gap: Some(gap), .. })) = recorded else { return };
         if self.run.arrivals[request].at > now {
-            self.made.insert(request);
+            self.prepared.insert(request);
             return;
         }
         self.send(now, Event::Lanes { of: Owner::Request(RequestId(request as u64)), lanes: 0 });

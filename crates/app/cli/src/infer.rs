@@ -190,7 +190,7 @@ struct InputBatch {
 
 struct Refused {
     name: String,
-    why: String,
+    reason: String,
 }
 
 /// Reads the files. Fails if the model accepts no input in them.
@@ -211,12 +211,12 @@ fn read_inputs(args: &Args, interface: &Interface) -> anyhow::Result<InputBatch>
                     batch.inputs.push(values);
                     batch.names.push(name);
                 }
-                Err(reason) => batch.refused.push(Refused { name, why: reason.to_string() }),
+                Err(reason) => batch.refused.push(Refused { name, reason: reason.to_string() }),
             }
         }
     }
     match batch.refused.first() {
-        Some(Refused { name, why: reason }) if batch.inputs.is_empty() => {
+        Some(Refused { name, reason }) if batch.inputs.is_empty() => {
             let others = batch.refused.len() - 1;
             let others = if others == 0 { String::new() } else { format!(" (and {others} more inputs are refused)") };
             anyhow::bail!("{name}: {reason}{others}")
@@ -259,8 +259,8 @@ fn answer_all(client: &mut Client, inputs: &[Vec<f32>], printer: &Printer<'_>) -
     client.set_progress(Some(progress));
     client.begin_call(inputs.len())?;
     let mut done = 0;
-    while let left @ 1.. = inputs.len() - done
-        && (left == 1 || client.next_stored(left)?.is_some())
+    while let remaining @ 1.. = inputs.len() - done
+        && (remaining == 1 || client.next_stored(remaining)?.is_some())
     {
         for answer in client.infer_next(Units::Normalised, &inputs[done..])? {
             printer.print_above(&bar, done, &answer)?;
@@ -268,16 +268,16 @@ fn answer_all(client: &mut Client, inputs: &[Vec<f32>], printer: &Printer<'_>) -
         }
     }
     if done < inputs.len() {
-        let mut shown = Ok(());
+        let mut printed = Ok(());
         infer_many(client, Units::Normalised, &inputs[done..], |index, answer| {
             // An answer that cannot be printed fails the command at the end; the server still
             // answers the remaining inputs.
-            if shown.is_ok() {
-                shown = printer.print_above(&bar, done + index, &answer);
+            if printed.is_ok() {
+                printed = printer.print_above(&bar, done + index, &answer);
             }
             Ok(())
         })?;
-        shown?;
+        printed?;
     }
     bar.finish_and_clear();
     Ok(())
@@ -289,11 +289,11 @@ impl Printer<'_> {
     }
 
     /// Prints an input that the model refuses, and the reason.
-    fn print_refused(&self, Refused { name, why }: &Refused) -> anyhow::Result<()> {
+    fn print_refused(&self, Refused { name, reason }: &Refused) -> anyhow::Result<()> {
         match self.json {
-            true => print::line(&json!({ "input": name, "error": why }).to_string()),
+            true => print::line(&json!({ "input": name, "error": reason }).to_string()),
             false => {
-                print::note(&format!("error: {name}: {why}"));
+                print::note(&format!("error: {name}: {reason}"));
                 Ok(())
             }
         }

@@ -144,8 +144,8 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
             keys::add(&dir, &name, role, days.map(Validity::days).transpose()?)?;
             print_one(&dir, &name, as_json)
         }
-        Command::AddHelper { dir, name, of, hosts, days } => {
-            keys::add_helper(&dir, &name, &of, &hosts, Some(Validity::days(days)?))?;
+        Command::AddHelper { dir, name, of: owner_name, hosts, days } => {
+            keys::add_helper(&dir, &name, &owner_name, &hosts, Some(Validity::days(days)?))?;
             let certificate = keys::load_helper(&dir, &name)?;
             let (print, owner) = (certificate.0.fingerprint.to_string(), certificate.2.to_string());
             match as_json {

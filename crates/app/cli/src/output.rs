@@ -81,8 +81,8 @@ mod tests {
         let plan = json!({"model": "m", "offers": [], "best": 1});
         let alike = Alike::Json(&plan);
         write(&path, plan.to_string().as_bytes(), alike).unwrap();
-        let more = json!({"model": "n", "offers": [1], "best": 2, "cells": []});
-        write(&path, more.to_string().as_bytes(), alike).unwrap();
+        let existing = json!({"model": "n", "offers": [1], "best": 2, "cells": []});
+        write(&path, existing.to_string().as_bytes(), alike).unwrap();
         for precious in ["notes", r#"{"model": "m", "weights": [], "author": 1}"#, "[]", r#"[{"a": 1}]"#] {
             fs::write(&path, precious).unwrap();
             let error = write(&path, b"{}", alike).unwrap_err().to_string();

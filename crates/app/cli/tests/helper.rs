@@ -184,13 +184,17 @@ fn what_is_changed_on_the_way_is_refused_and_what_dies_is_ordered_anew() {
     let fetch = ["prepare", "--helper", &helper.1, "--fetch"];
     let [output, _] = bad(home.dir(), &home.with_server(&fetch));
     let output = lines(&output);
-    let (got, lost) = (output.len() - 1, output.last().unwrap()["lost"].as_u64().unwrap() as usize);
-    assert!(lost > 0, "{prepared_count} {got} {lost}");
-    assert!(prepared_count + got + lost == 40, "{prepared_count} {got} {lost}");
+    let (delivered, lost) = (output.len() - 1, output.last().unwrap()["lost"].as_u64().unwrap() as usize);
+    assert!(lost > 0, "{prepared_count} {delivered} {lost}");
+    assert!(prepared_count + delivered + lost == 40, "{prepared_count} {delivered} {lost}");
     home.prepare(&helper, &["--count", "2"]);
     assert_eq!(home.infer().1, 0);
     let listed = lines(&good(home.dir(), &home.with_server(&["material", "list"])));
-    assert_eq!(listed.len(), prepared_count + got, "what came before it died is there, and no half without its other");
+    assert_eq!(
+        listed.len(),
+        prepared_count + delivered,
+        "what came before it died is there, and no half without its other"
+    );
     assert!(listed.iter().all(|material| material["state"] == "ready"), "{listed:?}");
 }
 

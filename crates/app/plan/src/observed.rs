@@ -64,8 +64,8 @@ impl<'a> MedianRun<'a> {
         let mut samples = Vec::new();
         for (network_index, network) in networks.iter().enumerate() {
             for is_far in [false, true] {
-                let seen = median(runs, network, phase, |run| run.threads == 1 && run.link.is_some() == is_far);
-                samples.extend(seen.map(|(run, took)| Self { network: network_index, run, took }));
+                let median_run = median(runs, network, phase, |run| run.threads == 1 && run.link.is_some() == is_far);
+                samples.extend(median_run.map(|(run, took)| Self { network: network_index, run, took }));
             }
         }
         samples
@@ -175,7 +175,7 @@ pub(crate) fn dealer(runs: &[Observation], networks: &[String], apart: f64) -> B
 /// Measures the share of the shorter of computing and transferring that overlaps the longer, in
 /// runs over links.
 pub(crate) fn hidden_share(runs: &[Observation], networks: &[String], phase: Phase) -> Option<f64> {
-    let mut seen = Vec::new();
+    let mut shares = Vec::new();
     for network in networks {
         let Some((_, plain)) = median(runs, network, phase, Observation::is_plain) else { continue };
         for run in runs.iter().filter(|run| run.network == *network && run.threads == 1) {
@@ -183,9 +183,9 @@ pub(crate) fn hidden_share(runs: &[Observation], networks: &[String], phase: Pha
             let OnLink { transfer_s, round_trips_s, .. } = on_link;
             let [short, long] = [plain.wall_s.min(transfer_s), plain.wall_s.max(transfer_s)];
             if short > 4.0 * TELLING_S {
-                seen.push(1.0 - (took.wall_s - round_trips_s - long) / short);
+                shares.push(1.0 - (took.wall_s - round_trips_s - long) / short);
             }
         }
     }
-    middle(seen)
+    middle(shares)
 }

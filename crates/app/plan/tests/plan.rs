@@ -71,9 +71,9 @@ fn calibration() -> Calibration {
     let rates = Calibration::of_backend(&runs, None);
     let near: Vec<_> = runs.iter().filter(|run| run.link.is_none()).cloned().collect();
     let (second, first) = (Calibration::of_backend(&near, Some(&rates)), Calibration::of_backend(&near, None));
-    for (phase, seen) in &rates.phases {
+    for (phase, observed) in &rates.phases {
         let carried = |rates: &BackendRates| rates.phases[phase].server.seconds.get(&Primitive::Carried).copied();
-        assert_eq!(second.phases[phase].hidden, seen.hidden, "what happens meanwhile is the protocol's");
+        assert_eq!(second.phases[phase].hidden, observed.hidden, "what happens meanwhile is the protocol's");
         assert!(carried(&rates).is_some_and(|s| (s / CARRIED_S - 1.0).abs() < 0.5), "{rates:?}");
         assert_eq!((carried(&second), carried(&first)), (carried(&rates), None), "links are seen on links");
     }

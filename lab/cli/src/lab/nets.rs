@@ -145,7 +145,7 @@ pub fn prepare(dir: &Path, nets: &[Net], lowering: &Lowering) -> anyhow::Result<
     let source = json!({"nets": sources, "backend": backend.id(), "options": options});
     let path = folder.join("source.json");
     match fs::read(&path) {
-        Ok(there) if serde_json::from_slice::<Value>(&there).is_ok_and(|there| there == source) => return Ok(paths),
+        Ok(saved) if serde_json::from_slice::<Value>(&saved).is_ok_and(|saved| saved == source) => return Ok(paths),
         Ok(_) => bail!("{} has other networks than were named now; choose another folder with -o", folder.display()),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
         Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
@@ -172,9 +172,9 @@ mod tests {
 
     #[test]
     fn networks_are_found_by_name_or_file_and_the_large_one_comes_last() {
-        let names = |named: &[&str], model| {
-            let named: Vec<String> = named.iter().map(|n| (*n).to_owned()).collect();
-            let (nets, note) = choose(&named, model, false).unwrap();
+        let names = |requested: &[&str], model| {
+            let requested: Vec<String> = requested.iter().map(|n| (*n).to_owned()).collect();
+            let (nets, note) = choose(&requested, model, false).unwrap();
             (nets.into_iter().map(|net| net.name).collect::<Vec<_>>(), note)
         };
         assert_eq!(names(&[], Some("none")), (SMALL.map(String::from).to_vec(), None));

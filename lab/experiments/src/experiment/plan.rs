@@ -140,20 +140,20 @@ pub fn estimate(experiment: &Experiment, cell: Cell) -> Duration {
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
     /// By (link, transport, workload, pace): total seconds and number.
-    taken: BTreeMap<Cell, (f64, u32)>,
+    measured: BTreeMap<Cell, (f64, u32)>,
 }
 
 impl Clock {
     /// Records the duration of a run of `cell`, with set-up and pauses.
     pub fn record(&mut self, cell: Cell, took: Duration) {
-        let entry = self.taken.entry(cell).or_default();
+        let entry = self.measured.entry(cell).or_default();
         *entry = (entry.0 + took.as_secs_f64(), entry.1 + 1);
     }
 
     /// Expected time of `jobs`.
     #[must_use]
     pub fn left(&self, experiment: &Experiment, jobs: &[Job]) -> Duration {
-        let times = jobs.iter().map(|job| match self.taken.get(&job.cell) {
+        let times = jobs.iter().map(|job| match self.measured.get(&job.cell) {
             Some((seconds, n)) => Duration::from_secs_f64(seconds / f64::from(*n)),
             None => estimate(experiment, job.cell),
         });

@@ -40,9 +40,9 @@ pub(super) enum Place {
 pub(super) struct Program {
     party: &'static str,
     child: Child,
-    out: PathBuf,
-    err: PathBuf,
-    ended: Receiver<()>,
+    stdout_path: PathBuf,
+    stderr_path: PathBuf,
+    end_receiver: Receiver<()>,
     is_over: bool,
     reaped: Option<ExitStatus>,
 }
@@ -111,7 +111,7 @@ impl Program {
             }
         });
         watcher.map_err(LabError::io(Path::new("thread")))?;
-        Ok(Self { party, child, out: stdout, err: stderr, ended: end_receiver, is_over: false, reaped: None })
+        Ok(Self { party, child, stdout_path: stdout, stderr_path: stderr, end_receiver, is_over: false, reaped: None })
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -122,7 +122,7 @@ impl Program {
     /// its processor time stays readable.
     pub(super) fn ended_within(&mut self, time: Duration) -> bool {
         // A failed watcher counts as the end: then only reaping can tell.
-        self.is_over = self.is_over || !matches!(self.ended.recv_timeout(time), Err(RecvTimeoutError::Timeout));
+        self.is_over = self.is_over || !matches!(self.end_receiver.recv_timeout(time), Err(RecvTimeoutError::Timeout));
         self.is_over
     }
 
@@ -152,9 +152,9 @@ impl Program {
     /// Whether its standard output contains `text`.
     fn has_printed(&self, text: &str) -> Result<bool, LabError> {
         let mut printed = vec![];
-        File::open(&self.out)
+        File::open(&self.stdout_path)
             .and_then(|f| f.take(1 << 20).read_to_end(&mut printed))
-            .map_err(LabError::io(&self.out))?;
+            .map_err(LabError::io(&self.stdout_path))?;
         Ok(printed.windows(text.len()).any(|w| w == text.as_bytes()))
     }
 
@@ -181,7 +181,7 @@ impl Program {
 
     /// The last line on standard error, for a message.
     pub(super) fn last_words(&self) -> String {
-        let text = tail(&self.err).unwrap_or_default();
+        let text = tail(&self.stderr_path).unwrap_or_default();
         let line = text.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or_default();
         let short: String = line.trim().chars().take(300).collect();
         if short.is_empty() { String::new() } else { format!(": {short}") }
@@ -192,7 +192,7 @@ impl Program {
     /// # Errors
     /// The fault of a line that looks like JSON and is invalid.
     pub(super) fn results(&self) -> Result<BTreeMap<String, f64>, String> {
-        let text = tail(&self.out).map_err(|e| e.to_string())?;
+        let text = tail(&self.stdout_path).map_err(|e| e.to_string())?;
         match text.lines().rev().find(|l| !l.trim().is_empty()) {
             Some(line) if line.trim_start().starts_with('{') => {
                 figures(line).map_err(|e| format!("the {}'s last line of output is no JSON object: {e}", self.party))
@@ -394,7 +394,7 @@ mod tests {
         let mut program = start(dir.path(), "sleep 1000 & echo $!; wait");
         let stop = AtomicBool::new(false);
         assert_eq!(wait_ready(&mut program, Some("\n"), 0, Duration::from_secs(20), &stop).unwrap(), Waited::Done);
-        let grandchild: u32 = tail(&program.out).unwrap().trim().parse().unwrap();
+        let grandchild: u32 = tail(&program.stdout_path).unwrap().trim().parse().unwrap();
         assert_eq!(wait_client(&mut program, None, Duration::from_millis(20), &stop), Waited::TimedOut);
         let status = program.end().unwrap();
         assert_eq!(status.signal(), Some(15));

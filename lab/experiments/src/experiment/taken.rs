@@ -104,9 +104,10 @@ fn part(experiment: &Experiment, cell: Cell) -> (&Link, &Workload) {
 
 /// Whether cells of one name are equal, ignoring estimates.
 fn alike(source_experiment: &Experiment, source_cell: Cell, experiment: &Experiment, own_cell: Cell) -> bool {
-    let ((link, workload), (our_link, ours)) = (part(source_experiment, source_cell), part(experiment, own_cell));
-    let (takes, moves_bytes, round_trips) = (ours.takes, ours.moves_bytes, ours.round_trips);
-    link == our_link && Workload { takes, moves_bytes, round_trips, ..workload.clone() } == *ours
+    let ((link, workload), (own_link, own_workload)) =
+        (part(source_experiment, source_cell), part(experiment, own_cell));
+    let (takes, moves_bytes, round_trips) = (own_workload.takes, own_workload.moves_bytes, own_workload.round_trips);
+    link == own_link && Workload { takes, moves_bytes, round_trips, ..workload.clone() } == *own_workload
 }
 
 /// Returns the run without repetition and record: what identifies a measurement.

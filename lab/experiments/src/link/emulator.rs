@@ -136,8 +136,8 @@ impl Drop for Emulator {
 
 /// One direction.
 struct Pump<'a> {
-    from: &'a SyncDevice,
-    to: &'a SyncDevice,
+    source: &'a SyncDevice,
+    target: &'a SyncDevice,
     stop: &'a OwnedFd,
     direction: Direction,
     shared: &'a Shared,
@@ -151,16 +151,16 @@ struct Pump<'a> {
 
 impl<'a> Pump<'a> {
     fn new(
-        from: &'a SyncDevice,
-        to: &'a SyncDevice,
+        source: &'a SyncDevice,
+        target: &'a SyncDevice,
         stop: &'a OwnedFd,
         direction: Direction,
         shared: &'a Shared,
     ) -> Self {
         let replays = if direction.treatment.duplicate > 0.0 { direction.capacity } else { 0 };
         Self {
-            from,
-            to,
+            source,
+            target,
             stop,
             direction,
             shared,
@@ -206,7 +206,7 @@ impl<'a> Pump<'a> {
                 any = true;
                 // A refused packet (the other side is shutting down, or out of memory) is lost, as
                 // on any other link.
-                if let Ok(len) = rustix::io::write(self.to, &packet) {
+                if let Ok(len) = rustix::io::write(self.target, &packet) {
                     add(&self.shared.delivered, 1);
                     add(&self.shared.bytes, len as u64);
                 }
@@ -219,7 +219,7 @@ impl<'a> Pump<'a> {
     /// gone.
     fn read_batch(&mut self) -> Option<bool> {
         for i in 0..BATCH {
-            let packet = match rustix::io::read(self.from, &mut self.buffer[..]) {
+            let packet = match rustix::io::read(self.source, &mut self.buffer[..]) {
                 Ok(len) => &mut self.buffer[..len],
                 Err(Errno::AGAIN | Errno::INTR) => return Some(i > 0),
                 Err(_) => return None,
@@ -249,7 +249,7 @@ impl<'a> Pump<'a> {
             let wait = Duration::from_nanos(due.saturating_sub(self.now()));
             Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) }
         });
-        let mut fds = [PollFd::new(self.from, PollFlags::IN), PollFd::new(self.stop, PollFlags::IN)];
+        let mut fds = [PollFd::new(self.source, PollFlags::IN), PollFd::new(self.stop, PollFlags::IN)];
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => fds[1].revents().is_empty(),
             Err(_) => false,

@@ -79,7 +79,7 @@ pub(super) struct Wire {
     batch: Vec<u8>,
     lengths: Vec<usize>,
     /// Sent part of the batch: bytes, datagrams.
-    left: (usize, usize),
+    unsent: (usize, usize),
     /// Received datagrams, and one answer.
     received: Vec<u8>,
     answer: Vec<u8>,
@@ -99,7 +99,7 @@ impl Wire {
             sizes: vec![0; IDEAL_BATCH_SIZE],
             batch: vec![0; IDEAL_BATCH_SIZE * room],
             lengths: Vec::with_capacity(IDEAL_BATCH_SIZE),
-            left: (0, 0),
+            unsent: (0, 0),
             received: vec![0; 65_536],
             answer: vec![0; room],
             merge: GROTable::default(),
@@ -132,7 +132,7 @@ impl Wire {
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) };
         // While a batch waits for room in the socket, no more is read from the interface, whose
         // queue then slows the parties down; datagrams are still received.
-        let waiting = self.left.1 < self.lengths.len();
+        let waiting = self.unsent.1 < self.lengths.len();
         let (device, socket) =
             if waiting { (PollFlags::empty(), PollFlags::IN | PollFlags::OUT) } else { (PollFlags::IN, PollFlags::IN) };
         let mut polled = [
@@ -194,15 +194,15 @@ impl Wire {
                 used += len;
             }
         }
-        self.left = (0, 0);
+        self.unsent = (0, 0);
         self.send_batch()
     }
 
     /// Sends the rest of the batch: runs of equal lengths (the last of a run may be shorter) in one
     /// call each. Returns whether all is sent.
     fn send_batch(&mut self) -> io::Result<bool> {
-        while self.left.1 < self.lengths.len() {
-            let (offset, next) = self.left;
+        while self.unsent.1 < self.lengths.len() {
+            let (offset, next) = self.unsent;
             let (end, len) = self.run_from(next);
             let segment = (end - next > 1).then_some(self.lengths[next]);
             match self.send_run(offset, len, segment) {
@@ -215,11 +215,11 @@ impl Wire {
                 }
                 Err(error) => {
                     // TCP inside repeats the lost data.
-                    self.left = (0, self.lengths.len());
+                    self.unsent = (0, self.lengths.len());
                     return Err(error.into());
                 }
             }
-            self.left = (offset + len, end);
+            self.unsent = (offset + len, end);
         }
         Ok(true)
     }

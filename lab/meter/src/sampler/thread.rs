@@ -19,7 +19,7 @@ use tacit_measure::usage::{Cgroup, HostReader, NetReader, Roots, busy_s, foreign
 const DISCOVER_EVERY_S: f64 = 1.0;
 
 /// Most marks and notes of one record: a flood from a program must fill neither memory nor disk.
-pub(super) const MAX_TOLD: u64 = 100_000;
+pub(super) const MAX_ENTRIES: u64 = 100_000;
 
 /// Commands to the thread.
 pub(super) enum Command {
@@ -62,7 +62,7 @@ pub(super) struct Worker {
     notes: Vec<Note>,
     sample_count: u64,
     /// Marks and notes so far.
-    told: u64,
+    entry_count: u64,
     lost_lines: u64,
     dropped: Arc<AtomicU64>,
 }
@@ -93,7 +93,7 @@ impl Worker {
             added_at: 0.0,
             notes: Vec::new(),
             sample_count: 0,
-            told: 0,
+            entry_count: 0,
             lost_lines: 0,
             dropped,
         })
@@ -133,11 +133,11 @@ impl Worker {
             Command::Ended { pid, user, system } => {
                 self.parties.values_mut().for_each(|party| party.tree.ended(pid, user, system));
             }
-            Command::Mark(_) | Command::Note(..) if self.told >= MAX_TOLD => {
+            Command::Mark(_) | Command::Note(..) if self.entry_count >= MAX_ENTRIES => {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
             }
             Command::Mark(mark) => {
-                self.told += 1;
+                self.entry_count += 1;
                 // Takes a sample at the begin or end of a phase, unless one is near or marks flood
                 // in.
                 if self.now() - self.last_t >= (self.interval_ns as f64 * 1e-10).max(1e-3) {
@@ -150,7 +150,7 @@ impl Worker {
                 }
             }
             Command::Note(t, text) => {
-                self.told += 1;
+                self.entry_count += 1;
                 self.note_at(t, text);
             }
             Command::SampleNow(reply) => {
@@ -179,13 +179,13 @@ impl Worker {
 
     /// Takes one sample of everything; a `whole` one also reads sources that are not due and finds
     /// new processes.
-    fn sample(&mut self, whole: bool) {
+    fn sample(&mut self, is_full: bool) {
         let mut sample = Sample { t: self.now(), ..Sample::default() };
         // Samples within the clock's resolution would have an empty interval between them.
         if sample.t <= self.last_t {
             return;
         }
-        let discover = whole || sample.t - self.discovered >= DISCOVER_EVERY_S.min((sample.t - self.added_at) / 4.0);
+        let discover = is_full || sample.t - self.discovered >= DISCOVER_EVERY_S.min((sample.t - self.added_at) / 4.0);
         if discover {
             self.discovered = sample.t;
         }
@@ -205,7 +205,7 @@ impl Worker {
         let bytes = self.counted_bytes(&sample.interfaces).or(party_bytes).unwrap_or(host_bytes);
         let usage = usage(sample.t, busy_s(&sample.cores), bytes);
         let mut remarks = Vec::new();
-        for metered in self.sources.iter_mut().filter(|m| whole || m.is_due(sample.t)) {
+        for metered in self.sources.iter_mut().filter(|m| is_full || m.is_due(sample.t)) {
             let (rails, remark) = metered.read(&usage, self.started_ns);
             if let Some(rails) = rails {
                 sample.power.insert(metered.source.info().name.clone(), rails);
@@ -286,7 +286,7 @@ impl Worker {
         let dropped = self.dropped.load(Ordering::Relaxed);
         if dropped > 0 {
             let text =
-                format!("{dropped} marks or notes were dropped: they came too fast, or were more than {MAX_TOLD}");
+                format!("{dropped} marks or notes were dropped: they came too fast, or were more than {MAX_ENTRIES}");
             self.note_at(duration_s, text);
         }
         if self.lost_lines > 0 {

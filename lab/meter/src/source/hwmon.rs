@@ -123,13 +123,13 @@ fn channels(tree: &dyn Tree, folder: &str, chip: &str) -> Vec<Channel> {
         let counter = Counter::new(1e-6, None);
         best.insert(n, (Reading::Energy { path: format!("{folder}/energy{n}_input"), counter }, ["energy", "power"]));
     }
-    let named = best.into_iter().filter_map(|(n, (reading, stems))| {
+    let named_readings = best.into_iter().filter_map(|(n, (reading, stems))| {
         let label = stems.iter().find_map(|stem| tree.read(&format!("{folder}/{stem}{n}_label")).ok());
         let name = label.filter(|l| !l.is_empty()).unwrap_or_else(|| format!("{}{n}", stems[0]));
         // Not connected (Jetson Orin).
         (name != "NC").then_some(Channel { name, reading })
     });
-    named.collect()
+    named_readings.collect()
 }
 
 /// Returns the channel numbers of the files with a stem and an end.

@@ -164,14 +164,14 @@ fn a_meter_over_http_is_polled() {
     let mut source = open(&url, &Roots::system()).expect("an answer");
     assert_eq!(source.info().name, url);
     assert_eq!(source.read(&at(0.0)).expect("the first"), [Value::Joules(0.0)]);
-    let say = |new: &str| *text.lock().expect("a text") = new.into();
-    say("{\"total\": 1000.5}");
+    let set_text = |new: &str| *text.lock().expect("a text") = new.into();
+    set_text("{\"total\": 1000.5}");
     until(&mut *source, |r| matches!(r.as_deref(), Ok([Value::Joules(j)]) if close(*j, 1800.0)));
-    say("{\"total\": FALLING}");
+    set_text("{\"total\": FALLING}");
     until(&mut *source, |r| r.as_ref().is_err_and(|e| e.to_string().contains("went back")));
-    say("{\"total\": 4}");
+    set_text("{\"total\": 4}");
     until(&mut *source, |r| matches!(r.as_deref(), Ok([Value::Joules(j)]) if *j >= 1800.0));
-    say("");
+    set_text("");
     until(&mut *source, |r| r.is_err());
 }
 

@@ -53,8 +53,8 @@ fn as_simulated(policy: &str, cores: u32, notices: f64) -> Recording {
 fn record(recording: &mut Recording, run: &Run) {
     for report in &run.reports {
         assert_eq!(report.outcome, Outcome::Done);
-        let job = |from: Option<Time>, to: Option<Time>, queued: Time| {
-            Some(RecordedJob { queued: queued.secs(), from: from?.secs(), to: to?.secs() })
+        let job = |start: Option<Time>, end: Option<Time>, queued: Time| {
+            Some(RecordedJob { queued: queued.secs(), from: start?.secs(), to: end?.secs() })
         };
         let ready = report.pre.finished.unwrap().max(report.arrived);
         recording.inputs[report.input.request.0 as usize] = RecordedInput {

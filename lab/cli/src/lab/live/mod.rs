@@ -217,7 +217,7 @@ struct Campaigning<'a> {
 struct Outcome {
     runs: Vec<Run>,
     failed: usize,
-    left: usize,
+    remaining: usize,
     stopped: bool,
 }
 
@@ -227,7 +227,7 @@ impl Campaigning<'_> {
         let cells = self.stage.settings.cells();
         let todo = cells.into_iter().enumerate().filter(|(_, cell)| results::find_finished(&self.runs, cell).is_none());
         let todo: Vec<(usize, Cell)> = todo.collect();
-        let mut outcome = Outcome { runs: vec![], failed: 0, left: todo.len(), stopped: false };
+        let mut outcome = Outcome { runs: vec![], failed: 0, remaining: todo.len(), stopped: false };
         let learned = self.stage.dir.join("profile");
         let profile = match todo.is_empty() {
             true => None,
@@ -242,7 +242,7 @@ impl Campaigning<'_> {
                 .run_with_progress(&message, profile.requests, |stage| stage.cell(&cell, &stem, profile, &learned))?;
             let Some(run) = run else { break };
             self.folder.append(&run)?;
-            outcome.left -= usize::from(run.failure.is_none());
+            outcome.remaining -= usize::from(run.failure.is_none());
             in_a_row = if run.failure.is_some() { in_a_row + 1 } else { 0 };
             outcome.failed += usize::from(run.failure.is_some());
             self.tell(&cell, &run)?;
@@ -329,14 +329,14 @@ impl Campaigning<'_> {
 }
 
 fn conclude(settings: &Settings, outcome: &Outcome, dir: &Path, as_json: bool) -> anyhow::Result<()> {
-    let Outcome { runs, failed, left, stopped } = outcome;
+    let Outcome { runs, failed, remaining, stopped } = outcome;
     let rows = results::rows(&settings.cells(), runs);
     let dir = dir.display();
     match as_json {
         true => {
             let cells: Vec<_> = rows.iter().map(results::Row::json).collect();
             let summary =
-                json!({"done": rows.len(), "failed": failed, "left": left, "stopped": stopped, "cells": cells});
+                json!({"done": rows.len(), "failed": failed, "left": remaining, "stopped": stopped, "cells": cells});
             print::line(&summary.to_string())?;
         }
         false => {
@@ -345,11 +345,11 @@ fn conclude(settings: &Settings, outcome: &Outcome, dir: &Path, as_json: bool) -
         }
     }
     if *stopped {
-        bail!("stopped with {left} cells left; the same command continues the campaign");
+        bail!("stopped with {remaining} cells left; the same command continues the campaign");
     }
-    if *left > 0 {
+    if *remaining > 0 {
         bail!(
-            "{failed} cells failed, {left} are left; the servers' messages are in {dir}/logs; the same command repeats the cells"
+            "{failed} cells failed, {remaining} are left; the servers' messages are in {dir}/logs; the same command repeats the cells"
         );
     }
     Ok(())

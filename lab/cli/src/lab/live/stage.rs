@@ -312,7 +312,7 @@ fn inputs(arrivals: &[Arrival], clients: &[String], played: &Played) -> Vec<Reco
 fn figures(recording: &Recording, played: &Played, summary: &Summary) -> BTreeMap<String, f64> {
     let (reports, last) = (&played.reports, &played.watched.last);
     let answered: Vec<&ClientReport> = reports.iter().filter(|report| report.failure.is_none()).collect();
-    let seen: f64 = answered.iter().map(|report| report.answered_s - report.asked_s).sum();
+    let waited_s: f64 = answered.iter().map(|report| report.answered_s - report.asked_s).sum();
     let late = reports.iter().zip(&recording.arrivals).map(|(report, arrival)| report.asked_s - arrival.at.secs());
     let announced = recording.arrivals.iter().filter(|arrival| arrival.lead.is_some());
     let makespan = summary.makespan;
@@ -325,7 +325,7 @@ fn figures(recording: &Recording, played: &Played, summary: &Summary) -> BTreeMa
         ("waiting_s", last.mean_waiting_s),
         ("throughput_per_s", per_second(answered.len() as f64, makespan)),
         ("makespan_s", makespan),
-        ("client.delay_s", seen / answered.len().max(1) as f64),
+        ("client.delay_s", waited_s / answered.len().max(1) as f64),
         ("client.late_s", late.fold(0.0, tacit_floats::larger)),
         ("client.core_use", per_second(played.clients_cpu_s, makespan)),
         ("server.core_use", per_second(cpu_s(&played.server), makespan)),

@@ -65,7 +65,7 @@ pub fn same_inputs(dir: &Path, source_dir: &Path) -> anyhow::Result<()> {
         let Some(our) = their.file_name().map(|name| own_inputs.join(name)).filter(|our| our.exists()) else {
             continue;
         };
-        let same = match their.extension().and_then(|e| e.to_str()) {
+        let are_equal = match their.extension().and_then(|e| e.to_str()) {
             Some("tacit") => {
                 let seal = SealArgs::default();
                 let (a, b) = (seal.read_model(&our)?, seal.read_model(&their)?);
@@ -74,7 +74,7 @@ pub fn same_inputs(dir: &Path, source_dir: &Path) -> anyhow::Result<()> {
             Some("npy") => read(&our)? == read(&their)?,
             _ => true,
         };
-        if !same {
+        if !are_equal {
             let (our, their) = (our.display(), their.display());
             bail!("{our} and {their} differ: the runs there are of another network or input and cannot be taken over");
         }
