@@ -1,5 +1,5 @@
-//! `tacit lab run ss26-live` as a stranger uses it: real servers and clients on a tiny network, stopped and
-//! continued.
+//! `tacit lab run ss26-live` from the command line: real servers and clients on a tiny network,
+//! stopped and continued.
 #[path = "../../../crates/app/cli/tests/server/mod.rs"]
 mod server;
 
@@ -62,7 +62,7 @@ fn read_arrivals(run: &Value) -> Vec<f64> {
     inputs.into_iter().map(|input| number(&input["arrived"])).collect()
 }
 
-/// All that must hold of a cell; the requests that were to come.
+/// Checks a cell; returns its planned arrivals.
 fn check(dir: &Path, i: usize, run: &Value) -> Value {
     let results = &run["results"];
     assert_eq!(run["failure"], Value::Null);

@@ -1,5 +1,4 @@
-//! `tacit lab run` as a stranger uses it: small real campaigns, interrupted, failing,
-//! continued.
+//! `tacit lab run` from the command line: small real campaigns that are interrupted, fail, and continue.
 #[path = "../../../crates/app/cli/tests/server/mod.rs"]
 mod server;
 
@@ -50,7 +49,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// Processor time of a party; the shortest process takes some of it.
+/// Returns the processor seconds of a party, which are above zero for every process.
 fn cpu_s(run: &Value, party: &str) -> f64 {
     number(&run["parties"][party]["user_s"]) + number(&run["parties"][party]["system_s"])
 }
@@ -136,12 +135,12 @@ fn a_campaign_over_links_and_transports() {
     for run in &runs {
         let (link, results) = (&run["link"], &run["results"]);
         assert_eq!(number(&link["target_up_bps"]), 20e6);
-        // What waits where a busy machine stops to read counts as if it had just come: accuracy is the
-        // business of the lab's own test.
+        // A reader on a busy machine counts waiting bytes as just received; the crate
+        // `tacit-experiments` tests accuracy.
         assert!(number(&link["rtt_s"]) >= 0.01 && number(&link["up_bps"]) < 60e6, "{link}");
         // 50 round trips of 10 ms at least.
         assert!(number(&results["latency_s"]) >= 0.5, "{results}");
-        // What goes through the tunnel is counted where it leaves the host, and only there.
+        // Tunnelled bytes count where they leave the host, and only there.
         let (wire, payload) =
             (&results["client_wire_bytes"], number(&results["sent_bytes"]) + number(&results["received_bytes"]));
         assert!(number(wire) > payload && number(wire) < 1.7 * payload, "{results}");
@@ -161,13 +160,13 @@ fn a_campaign_over_links_and_transports() {
 fn an_interrupted_campaign_is_continued() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path();
-    // A run ends when it finds a word to take, or when it need not wait any more.
+    // A run ends when it can take a word from the pipe, or when the file `free` exists.
     let waits = format!("cd {} && until [ -e free ] || rm word 2>/dev/null; do sleep 0.02; done", dir.display());
     let workload = format!("[[workloads]]\nname = \"slow\"\nclient = \"sh -c '{waits}'\"\n");
     let file = experiment(dir, "slow", &format!("repetitions = 3\nlinks = [\"none\"]\n{workload}"));
     for (signal, message) in [("-INT", "stopped with"), ("-KILL", "")] {
         let before = lines(&dir.join("s/runs.jsonl")).len();
-        // For the first run of this session; the next one cannot end.
+        // A word for the first run of this session; the next run cannot end.
         std::fs::write(dir.join("word"), "").unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_tacit-lab"));
         command.current_dir(dir).args(["lab", "run", &file, "-o", "s"]).stderr(Stdio::piped());
@@ -225,12 +224,12 @@ fn after_a_kill_neither_keys_nor_programs_are_left() {
     child.wait().unwrap();
     assert!(soon(|| std::fs::read_dir(dir.join("tmp")).unwrap().count() == 0), "the folder with the keys is left");
     let stat = format!("/proc/{}/stat", program());
-    // Not reaped yet where the host's first process is slow to do so.
+    // A host whose first process reaps slowly still shows the program as a zombie.
     let has_ended = || std::fs::read_to_string(&stat).map_or(true, |s| s.contains(") Z "));
     assert!(soon(has_ended), "the program is left");
 }
 
-/// As [`lines`], while the file may be written.
+/// Reads as [`lines`] does, from a file that may still grow.
 fn lines_so_far(path: &Path) -> usize {
     std::fs::read(path).unwrap_or_default().iter().filter(|b| **b == b'\n').count()
 }
@@ -296,7 +295,7 @@ fn private_inference_is_an_experiment() {
         assert!(number(&results[format!("phases.{phase}.wall_s")]) > 0.0, "{results}");
     }
     assert!(number(&results["latency_s"]) > number(&results["phases.offline.wall_s"]));
-    // The server's work is done by a thread that has ended by then.
+    // A thread that has ended by now did the server's work.
     let phases = ["setup", "offline", "online"].map(|p| number(&results[format!("phases.{p}.server.cpu_s")]));
     let (server_s, phases_s) = (cpu_s(private, "server"), phases.iter().sum::<f64>());
     assert!(server_s > 0.9 * phases_s && phases_s > 0.0, "{server_s} s measured, {phases_s} s told by the server");
@@ -343,7 +342,7 @@ fn the_study_runs_its_cells_and_leaves_long_ones_to_predictions() {
     assert!(cpu_s(dealt, "dealer") > 0.0 && number(&dealt["energy"]["dealer"]["gross_j"]) > 0.0, "{dealt}");
     let cheetah = |link: &str| cells.iter().find(|c| c["approach"] == "cheetah" && c["link"] == link).unwrap();
     assert_eq!(number(&cheetah("none")["repetitions"]), 1.0);
-    // Its setup alone moves 0.9 MB.
+    // The setup alone moves 0.9 MB.
     assert_eq!(number(&cheetah("pm24-3.89")["repetitions"]), 0.0, "{cells:?}");
     assert!(number(&cheetah("pm24-3.89")["phases"]["setup"]["wall_s"]) > 0.5);
     assert!(runs.iter().all(|r| r["cell"]["workload"] != "digits+cheetah" || r["cell"]["link"] == "none"));
@@ -387,7 +386,7 @@ fn the_study_holds_the_sender_to_a_pace() {
     let took = |pace: &str| {
         number(&runs.iter().find(|r| r["cell"]["pace"] == pace).unwrap()["results"]["phases.setup.wall_s"])
     };
-    // Bytes one way over the rate, whatever the machine does, less what may leave at once.
+    // The bytes of one way over the rate, without the burst, on any machine.
     assert!(took("4mbit") > 0.4, "{}", took("4mbit"));
 }
 

@@ -1,18 +1,18 @@
-//! Links do what they are asked for, as far as that does not depend on who else uses the machine: the kernel
-//! shapes at the rate asked for, no more passes than that rate allows, no packet comes early. How close
-//! goodput and round trips come is measured and printed, and judged by `tacit lab link --accuracy`: a test
-//! would judge the machine that it happens to run on.
+//! Properties of links that do not depend on the load of the machine: the kernel shapes at the
+//! requested rate, no more bytes pass than the rate allows, and no packet comes early. Goodput and
+//! round trips are measured and printed only, because they depend on the machine; `tacit lab link
+//! --accuracy` judges them.
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tacit_experiments::LabError;
 use tacit_experiments::link::{Link, Side, accuracy};
 use tacit_net::link::{LinkSpec, LinkSpecText};
 
-/// Every rate and every round-trip time that is bounded; all combinations are in the table of
-/// `tacit lab link --accuracy`.
+/// Each rate and each round-trip time with a bound; `tacit lab link --accuracy` measures all combinations.
 const CASES: [(&str, &str); 4] = [("4mbit", "0.6ms"), ("20mbit", "10ms"), ("100mbit", "40ms"), ("20mbit", "80ms")];
 
-/// What `tc` says of the shaper of one side: rate in bytes a second, burst in bytes, bytes passed so far.
+/// Returns the shaper's figures of one side from `tc`: rate in bytes per second, burst in bytes,
+/// bytes passed so far.
 fn shaper(link: &Link, side: Side) -> (f64, f64, f64) {
     let tc = || Command::new("tc").args(["-s", "-j", "qdisc", "show", "dev", "link0"]).output();
     let output = link.within(side, tc).unwrap().unwrap();

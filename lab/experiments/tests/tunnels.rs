@@ -23,7 +23,7 @@ fn pair(peer_key: Option<[u8; 32]>) -> [Core; 2] {
     [first, second]
 }
 
-/// An IPv4 packet from end 0 to end 1 (or the other way) with `payload`.
+/// Returns an IPv4 packet with `payload` from end `sender` to the other end.
 fn packet(sender: usize, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0];
     bytes.extend_from_slice(&INNER[sender].octets());
@@ -34,7 +34,7 @@ fn packet(sender: usize, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Agrees on keys; false where an end refuses.
+/// Runs the handshake; returns false if an end refuses it.
 fn handshake(ends: &mut [Core; 2]) -> bool {
     let (mut request_buffer, mut answer_buffer) = (vec![0; 2000], vec![0; 2000]);
     let sent = ends[0].handshake(&mut request_buffer);
@@ -59,7 +59,7 @@ fn seal(end: &mut Core, packet: &[u8]) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever order datagrams come in, each counts once.
+    /// In any order of arrival, each datagram counts once.
     #[test]
     fn each_datagram_counts_once(order in prop::collection::vec(0usize..40, 1..200)) {
         let mut ends = pair(None);
@@ -89,9 +89,9 @@ proptest! {
     }
 }
 
-/// Any single changed bit of a datagram is refused, and the right one is still taken afterwards, once. Most
-/// changes are forgeries; one of the counter's makes it a number that came before, and the receiver's index
-/// may name no session.
+/// An end refuses a datagram with any single changed bit, and afterwards accepts the unchanged
+/// datagram once. Most changes are forgeries. A changed counter may repeat an earlier number, and a
+/// changed receiver index may name no session.
 #[test]
 fn a_changed_bit_or_a_replay_is_refused() {
     for len in [0, 13, 300] {
@@ -158,7 +158,7 @@ fn packets_wait_for_the_first_handshake() {
     let waited = ends[0].queued(&mut out);
     assert_eq!(ends[1].incoming(&out[..waited], &mut back), Incoming::Packet(25));
     assert_eq!(ends[0].queued(&mut out), 0);
-    // Buffers that are too short lose the packet, not the program.
+    // A buffer that is too short loses its packet, and the program continues.
     assert_eq!(ends[0].outgoing(&packet(0, b"short"), &mut [0; 30]), 0);
     assert_eq!(ends[1].incoming(&out[..waited], &mut [0; 30]), Incoming::Nothing);
 }
@@ -169,11 +169,11 @@ fn the_recorded_version_is_the_one_that_is_built_in() {
     assert!(lock.contains(&format!("name = \"boringtun\"\nversion = \"{BORINGTUN}\"")), "update BORINGTUN");
 }
 
-// Over emulated links.
+// Tests over emulated links.
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A link, or a word on standard error that this test is skipped.
+/// Sets up a link; returns `None`, with a note on standard error, where the machine does not allow links.
 fn link(text: LinkSpecText) -> Option<Link> {
     match Link::up(&LinkSpec::parse(&text).unwrap()) {
         Ok(link) => Some(link),
@@ -193,7 +193,7 @@ fn threads() -> tacit_experiments::tunnel::Options {
     }
 }
 
-/// Runs `workload` over `link` by `kind`; what client and server say.
+/// Runs `workload` over `link` by `kind`; returns the outcomes of client and server.
 fn run_over(
     link: &Link,
     kind: TransportKind,
@@ -259,22 +259,22 @@ fn changed_packets_fool_plain_tcp_end_tls_and_leave_wireguard_right() {
     let dir = keys();
     let keys = dir.path().join("keys");
     let bulk = Workload::BulkSend(Bulk::of(6_000_000));
-    // Plain: wrong bytes are delivered as if nothing had happened; only the workload's own comparison sees
-    // them. Mostly both say so; but what one of them tells the other may be changed as well, the first words
-    // too, which some runs in a hundred never get behind: then another run shows it.
+    // Plain TCP delivers wrong bytes, and only the workload's own comparison detects them. Mostly
+    // both parties report it. In some runs in a hundred, the reports or the first words are changed
+    // as well; then another run shows the error.
     let plain = |_| {
         let ends = run_over(&link, TransportKind::Plain, link.address(Side::Server), &keys, bulk);
         ends.map(|end| end.map_or_else(|error| error.to_string(), |_| "no error".into())).join("; ")
     };
     let texts: Vec<String> = (0..3).map(plain).collect();
     assert!(texts.iter().any(|text| text.contains("does not notice changes")), "{texts:?}");
-    // TLS: refused by name, and the connection is over.
+    // TLS refuses the record by name, and the connection ends.
     let [client, server] = run_over(&link, TransportKind::Tls, link.address(Side::Server), &keys, bulk);
     let (client, server) = (client.unwrap_err(), server.unwrap_err());
     assert!(matches!((&client, &server), (LabError::Net(_), LabError::Net(_))), "{client}; {server}");
     let text = format!("{client}; {server}");
     assert!(["decrypt", "InvalidData", "Tls", "TLS"].iter().any(|word| text.contains(word)), "{text}");
-    // WireGuard: changed datagrams are dropped, TCP inside sends again, all bytes are right.
+    // WireGuard drops changed datagrams, TCP inside the tunnel sends again, and all bytes are right.
     let mut tunnel = Tunnel::up(&link, &threads()).unwrap();
     let server_address = tunnel.address(Side::Server);
     let [client, server] = run_over(&link, TransportKind::WireGuard, server_address, &keys, bulk);
@@ -297,7 +297,7 @@ fn replayed_packets_are_refused_by_wireguard_and_harmless_to_tls() {
     let [client, server] = run_over(&link, TransportKind::WireGuard, server_address, &keys, bulk);
     assert_eq!(client.unwrap().received_bytes, server.unwrap().sent_bytes);
     let mut stats = || [Side::Client, Side::Server].map(|side| tunnel.stats(side).unwrap().unwrap());
-    // A replay comes some time after its original: the last ones when the transfer is long over.
+    // A replay comes some time after its original: the last replays come long after the transfer.
     let mut ends = stats();
     for _ in 0..6000 {
         if ends[0].replayed > 50 {

@@ -50,7 +50,7 @@ fn prepare(dir: &Path) {
     std::fs::write(dir.join("two.npy"), two).unwrap();
 }
 
-/// Classes that the lowered model's reference gives the two samples.
+/// Returns the classes of the two samples by the lowered model's reference.
 fn reference(dir: &Path) -> Vec<usize> {
     let bytes = std::fs::read(dir.join("digits.cheetah.lowered")).unwrap();
     let registry = tacit_backends::Registry::standard();
@@ -176,7 +176,7 @@ fn certificates_are_shown_renewed_and_read_again_with_the_models() {
     let reloaded: serde_json::Value = serde_json::from_str(&good(dir, &[&reload[..], &["--json"]].concat())).unwrap();
     assert_eq!(reloaded["models"]["replaced"][0], "digits=cheetah", "{reloaded}");
     assert_eq!(good(dir, &["infer", "two.npy", "--server", address, "--json"]).lines().count(), 2);
-    // What an input is called is in the answer and in the log, if there is one.
+    // The answer contains the name of the input; the log does as well, if logging is on.
     let infer = ["infer", "two.npy", "--server", address, "--json"];
     let output =
         Command::new(env!("CARGO_BIN_EXE_tacit")).current_dir(dir).args(infer).env("TACIT_LOG", "info").output();
@@ -208,7 +208,7 @@ fn material_is_listed_and_destroyed_by_digest_age_and_use() {
     let online = listed(&["--server", &server.1]);
     let (id, model) = (text(&online[0]["id"]), text(&online[0]["model"]));
     assert!(online.iter().all(|line| line["state"] == "ready" && line["model"] == model.as_str()));
-    // Both folders on their own, without a server to ask.
+    // Each folder is checked on its own, without a server.
     for folder in ["material", "srv"] {
         let offline = listed(&["--offline", "--material", folder]);
         assert_eq!(offline.len(), 3);
@@ -280,7 +280,7 @@ fn bench_reports_both_parties_and_the_error() {
     }
     let output = &run["output"];
     assert_eq!(output["argmax"], output["reference_argmax"]);
-    // The bound is one that tells outputs apart, or none.
+    // A stated bound holds and is small enough to distinguish outputs.
     assert!(output["ulp_bound"].as_f64().is_none_or(|bound| output["max_ulp_error"].as_f64().unwrap() <= bound));
     assert!(output["error_bound"].as_f64().is_none_or(|bound| bound < 1e3));
     assert!(run["material_bytes"]["server"].as_u64().unwrap() > 0);
@@ -395,7 +395,7 @@ fn output_that_cannot_be_written_is_an_error_and_no_crash() {
         command.current_dir(dir).args(&args).env("TACIT_LOG", "trace").stdout(full()).stderr(full());
         assert_eq!(command.status().unwrap().code(), Some(1), "{args:?}");
     }
-    // The server was none the worse for it.
+    // The server still answers.
     good(dir, &["infer", "two.npy", "--server", address]);
 }
 

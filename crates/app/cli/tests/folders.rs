@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Files that somebody would miss, some under names that programs here use.
+/// Returns files of a user (name and content), some under names that the programs use.
 fn precious() -> Vec<(String, &'static str)> {
     let (id, digest) = ("0123456789abcdef".repeat(2), "0123456789abcdef".repeat(4));
     let names =
@@ -139,7 +139,7 @@ fn files_of_somebody_are_not_replaced_by_outputs() {
     }
 }
 
-/// Else one model is served under another's name.
+/// The binding to the name prevents that one model is served under the name of another.
 #[test]
 fn sealed_models_are_not_exchanged_and_are_renamed_on_purpose() {
     let dir = tempfile::tempdir().unwrap();

@@ -16,10 +16,11 @@ use tacit_foreign::text::is_plain;
 use tacit_net::{Channel, Hello, ServerTls, TcpTransport, handshake};
 use tacit_store::keys;
 
-/// Sets a terminal's title, rings, forges a line, moves the cursor, turns letters around.
+/// Text with control characters: sets a terminal's title, rings, forges a line, moves the cursor,
+/// reverses letters.
 const HOSTILE: &str = "gone\u{1b}]0;owned\u{7}\r\nerror: your keys are lost\u{9b}2J\u{202e}";
 
-/// A server of these keys that says one thing, to each of its connections.
+/// Starts a server with these keys that calls `talk` for every connection; returns its address.
 fn hostile(keys: &Path, talk: impl Fn(&ServerTls, TcpTransport) + Send + 'static) -> String {
     let tls = keys::load_server(keys).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -43,7 +44,7 @@ fn answering(keys: &Path, welcomes: bool, answer: Reply) -> String {
             Request::from_bytes(&channel.recv_max(REQUEST, 1 << 16).unwrap()).unwrap();
         }
         send(&mut channel, REPLY, &answer).unwrap();
-        // The client has read it by the time it closes.
+        // The client has read the answer when it closes the connection.
         let _ = channel.recv_max(REQUEST, 1 << 16);
     })
 }
@@ -111,7 +112,7 @@ fn http(tls: &ServerTls, tcp: TcpTransport, head: &str, body: &str) {
     let length = body.len();
     let answer = format!("HTTP/1.1 {head}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}");
     stream.write_all(answer.as_bytes()).and_then(|()| stream.flush()).unwrap();
-    // Until the client goes.
+    // Waits until the client closes.
     let _ = stream.read(&mut [0]);
 }
 
@@ -168,7 +169,7 @@ fn a_network_says_nothing_to_the_terminal() {
     let text = refusal(dir, &["model", "import", "net.onnx", "-o", "net.tacit"]);
     assert_harmless(&text);
     assert!(text.contains("[2J) is not supported"), "{text}");
-    // Names of nodes and tensors, in a network that is sound.
+    // Names of nodes and tensors in a valid network.
     forge_network(dir, b"conv_", b"\x1b[2J\r");
     let imported = good(dir, &["model", "import", "net.onnx", "-o", "net.tacit", "--backend", "none"]);
     for output in [imported, good(dir, &["model", "inspect", "net.tacit"])] {

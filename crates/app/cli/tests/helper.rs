@@ -25,7 +25,7 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// A program that listens, and where.
+/// A running program and its address.
 struct Program(Child, String);
 
 impl Program {
@@ -76,7 +76,7 @@ impl Fixture {
         self.dir.path()
     }
 
-    /// A command that talks to the server.
+    /// Adds the server's address to the arguments of a command.
     fn with_server<'a>(&'a self, args: &[&'a str]) -> Vec<&'a str> {
         [args, &["--server", &self.server.1, "--json"]].concat()
     }
@@ -86,13 +86,13 @@ impl Fixture {
         Program::start(self.dir(), &args)
     }
 
-    /// Orders from a helper, and fetches.
+    /// Orders material from a helper and fetches it; returns the output lines.
     fn prepare(&self, helper: &Program, extra: &[&str]) -> Vec<Value> {
         let args = [&["prepare", "--helper", &helper.1], extra].concat();
         lines(&good(self.dir(), &self.with_server(&args)))
     }
 
-    /// Sealed material at the helper.
+    /// Lists the files of sealed material at the helper.
     fn sealed_files(&self) -> Vec<PathBuf> {
         let files = fs::read_dir(self.dir().join("home")).unwrap().map(|entry| entry.unwrap().path());
         files.filter(|path| path.extension().is_some_and(|extension| extension == "sealed")).collect()
@@ -103,8 +103,8 @@ impl Fixture {
         lines(&good(self.dir(), &["material", "list", "--offline", "--material", "srv", "--json"]))
     }
 
-    /// Answers with what stands in stock, or with new material; the classes, and how many took an offline
-    /// phase.
+    /// Answers two inputs with stored material, or with new material if none is stored. Returns the
+    /// classes, and the number of offline phases.
     fn infer(&self) -> (Vec<u64>, usize) {
         let answers = lines(&good(self.dir(), &self.with_server(&["infer", "two.npy", "--batch", "1"])));
         let classes = answers.iter().map(|answer| answer["class"].as_u64().unwrap()).collect();
@@ -150,7 +150,7 @@ fn a_helper_makes_the_material_and_may_do_nothing_else() {
     let order = ["prepare", "--helper", &helper.1, "--client", "bob", "--material", "bobs"];
     let [_, error] = bad(home.dir(), &home.with_server(&order));
     assert!(error.contains("not of a helper of this client"), "{error}");
-    // A helper is no server, whatever it listens on.
+    // A helper that listens is not accepted as a server.
     let [_, error] = bad(home.dir(), &["infer", "two.npy", "--server", &helper.1]);
     assert!(error.contains("helper"), "{error}");
 }
@@ -209,7 +209,7 @@ fn a_revoked_helper_is_cut_off_and_what_it_made_is_burnt() {
     let hang_up = Command::new("kill").args(["-HUP", &home.server.0.id().to_string()]).status().unwrap();
     assert!(hang_up.success());
     wait_until("its material is burnt", || home.at_server().len() == 1);
-    // The helper may find a connection cut that it still had, before it makes another.
+    // The helper may first find its old connection closed, and then connects again.
     let order = ["prepare", "--helper", &helper.1];
     let are_revoked = [0; 2].map(|_| bad(home.dir(), &home.with_server(&order))[1].contains("revoked"));
     assert!(are_revoked[1], "the owner is told why");

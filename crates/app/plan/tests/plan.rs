@@ -91,7 +91,8 @@ fn offer(backend: &str, trust: Option<Trust>, costs: Costs) -> Offer {
     Offer { backend: backend.into(), options: String::new(), trust, costs, agreement: None }
 }
 
-/// `chatty` sends little in many exchanges, `heavy` much in two; `helped` is better than both, with a dealer.
+/// Returns three offers: `chatty` sends few bytes in many exchanges, `heavy` many bytes in two, and
+/// `helped`, with a dealer, is better than both.
 fn offers() -> Vec<Offer> {
     let mut clear = costs(1, 3_000, 1);
     clear.online.server.work.macs = 1_000_000;
@@ -443,12 +444,12 @@ fn where_the_ranking_changes_is_found() {
     assert_eq!((rate.knob, rate.at), (Knob::Rate, 20.0));
     let names: Vec<&str> = rate.reigns.iter().map(|r| offers[r.offer.unwrap()].backend.as_str()).collect();
     assert_eq!(names, ["chatty", "heavy"], "little on slow links, much where bytes are cheap");
-    // Both take the same there.
+    // Both offers take the same time at this rate.
     let changed_setting = Setting { link: setting.link.at_rate(1e6 * rate.reigns[0].to), ..setting.clone() };
     let ranked = question.ranked(&changed_setting).unwrap();
     assert!((ranked[0].score / ranked[1].score - 1.0).abs() < 0.01, "{ranked:?}");
     assert_eq!(rate.reigns[0].to, rate.reigns[1].from);
-    // More of a good thing never hurts the best.
+    // More of a resource never makes the best score worse.
     for varied in varied.values().filter(|v| v.knob != Knob::RoundTrip) {
         assert!(varied.score[1].unwrap() <= varied.score[0].unwrap() + 1e-12, "{varied:?}");
     }
@@ -465,7 +466,7 @@ fn beyond_some_rate_a_link_gains_little() {
         question.ranked(&changed_setting).unwrap().into_iter().find(|c| c.offer == 0).unwrap().score
     };
     assert!((score(enough) / score(1e9) - 1.05).abs() < 0.01, "{enough}");
-    // Where the bytes are what takes long, all of the link is worth having.
+    // On a slow link, transfer takes most of the time, and every increase of the rate helps.
     let slow =
         Setting { link: Link { up_bits: 1e5, down_bits: 1e5, rtt_s: 0.0, ..setting.link.clone() }, ..setting.clone() };
     assert_eq!(question.enough_rate(1, &slow, 0.05), None);

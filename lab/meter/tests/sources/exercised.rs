@@ -1,4 +1,4 @@
-//! Self-test and calibration, on a machine and a clock made up here.
+//! Self-test and calibration, on a simulated machine and clock.
 use crate::{message, tree, usable};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Exercise for Machine {
 const POWER: &str = "/sys/class/hwmon/hwmon0/power1_input";
 const ENERGY: &str = "/sys/class/powercap/intel-rapl:0/energy_uj";
 
-/// A hwmon sensor and the machine that it watches.
+/// A hwmon sensor and the simulated machine that it measures.
 fn hwmon(sensor: impl FnMut(&MemoryTree, Usage, Load) + 'static) -> (Box<dyn Source>, Machine) {
     let (tree, roots) = tree([("/sys/class/hwmon/hwmon0/name", "ina226"), (POWER, "3000000")]);
     let source = usable(&roots, "hwmon:ina226");
@@ -142,7 +142,7 @@ fn a_sensor_of_one_watt_resolution_is_marked_coarse() {
     let report = self_test(&mut *source, &mut machine, &SelfTest::default()).expect("3 W to 7 W");
     assert!((report.resolution_w - 4.0).abs() < 1e-9 || (report.resolution_w - 1.0).abs() < 1e-9);
     assert!(report.is_coarse());
-    // A rise that such a sensor cannot show: 3.0 to 3.4 W, both read as 3.
+    // A rise below the sensor's resolution: 3.0 to 3.4 W, both read as 3.
     let small = |tree: &MemoryTree, _: Usage, load: Load| {
         tree.write(POWER, (3.0 + 0.1 * f64::from(load.cores)).round() as u64 * 1_000_000);
     };
@@ -210,7 +210,7 @@ fn fits_that_mean_nothing_are_refused() {
     assert!(message(fit(&[step(f64::NAN, 1.0, 0.0); 9])).contains("finite"));
     let falling: Vec<Step> = (0..5).map(|i| step(9.0 - f64::from(i), f64::from(i), 0.0)).collect();
     assert!(message(fit(&falling)).contains("does not rise"));
-    // Traffic that seems to give energy back: left out, and its steps with it.
+    // Traffic with a negative coefficient is left out, together with its steps.
     let mut steps: Vec<Step> = (0..5).map(|i| step(2.0 + f64::from(i), f64::from(i), 0.0)).collect();
     steps.extend([step(1.0, 1.0, 1e9); 2]);
     let fit = fit(&steps).expect("a fit");

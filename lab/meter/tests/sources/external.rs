@@ -1,5 +1,5 @@
 //! External meters, the PMIC, the model and device profiles.
-use crate::{at, close, message, refusal, total, tree};
+use crate::{close, message, refusal, total, tree, usage_at};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
@@ -62,7 +62,7 @@ fn a_growing_csv_file_is_followed() {
     let first = detect(&roots).into_iter().next().expect("the external meter comes first");
     assert_eq!(first.name, format!("external:{}", path.display()));
     let mut source = first.into_source().expect("usable");
-    let mut read = || source.read(&at(0.0));
+    let mut read = || source.read(&usage_at(0.0));
     assert_eq!(read().expect("nothing yet"), [Value::Missing]);
     append(&path, "0,2\n1,4\n2,6");
     assert_eq!(read().expect("two lines"), [Value::Watts(3.0)], "the third has no end yet");
@@ -87,12 +87,12 @@ fn a_long_csv_file_is_read_from_its_end_and_a_line_without_end_refused() {
     let lines: String = (0..100_000).map(|i| format!("{i},{}\n", i * 2)).collect();
     std::fs::write(&path, format!("time_s,joules\n{lines}")).expect("a file");
     let mut source = GrowingCsv::open(&path).expect("a long file");
-    let started = total(&mut source, &at(0.0));
+    let started = total(&mut source, &usage_at(0.0));
     assert!(started < 3000.0, "only the end was read, not 199998 J");
     append(&path, "100000,200010\n");
-    assert!(close(total(&mut source, &at(1.0)) - started, 12.0));
+    assert!(close(total(&mut source, &usage_at(1.0)) - started, 12.0));
     append(&path, &"7".repeat(1_200_000));
-    assert!(message(source.read(&at(2.0))).contains("more than"));
+    assert!(message(source.read(&usage_at(2.0))).contains("more than"));
 }
 
 #[test]
@@ -151,8 +151,8 @@ fn server(text: Arc<Mutex<String>>) -> String {
 /// Reads until the outcome fits; polling takes about a second.
 fn until(source: &mut dyn Source, fits: impl Fn(&Result<Vec<Value>, tacit_meter::MeterError>) -> bool) {
     let patience = Instant::now() + Duration::from_secs(60);
-    while !fits(&source.read(&at(0.0))) {
-        assert!(Instant::now() < patience, "last: {:?}", source.read(&at(0.0)));
+    while !fits(&source.read(&usage_at(0.0))) {
+        assert!(Instant::now() < patience, "last: {:?}", source.read(&usage_at(0.0)));
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -163,7 +163,7 @@ fn a_meter_over_http_is_polled() {
     let url = format!("external:{}#wh=/total", server(text.clone()));
     let mut source = open(&url, &Roots::system()).expect("an answer");
     assert_eq!(source.info().name, url);
-    assert_eq!(source.read(&at(0.0)).expect("the first"), [Value::Joules(0.0)]);
+    assert_eq!(source.read(&usage_at(0.0)).expect("the first"), [Value::Joules(0.0)]);
     let set_text = |new: &str| *text.lock().expect("a text") = new.into();
     set_text("{\"total\": 1000.5}");
     until(&mut *source, |r| matches!(r.as_deref(), Ok([Value::Joules(j)]) if close(*j, 1800.0)));

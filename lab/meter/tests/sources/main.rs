@@ -11,7 +11,7 @@ use tacit_meter::MeterError;
 use tacit_meter::source::{Detected, MemoryTree, Outcome, Roots, Source, Usage, Value, detect};
 
 /// Returns the use after `seconds`.
-fn at(seconds: f64) -> Usage {
+fn usage_at(seconds: f64) -> Usage {
     Usage { elapsed: Duration::from_secs_f64(seconds), ..Usage::default() }
 }
 
@@ -20,25 +20,25 @@ fn tree<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> (Arc<MemoryT
     (tree.clone(), Roots::files(tree))
 }
 
-fn found(roots: &Roots, name: &str) -> Detected {
+fn find_source(roots: &Roots, name: &str) -> Detected {
     let detected = detect(roots);
     let names: Vec<String> = detected.iter().map(|d| d.name.clone()).collect();
     detected.into_iter().find(|d| d.name == name).unwrap_or_else(|| panic!("{name} is not among {names:?}"))
 }
 
 fn usable(roots: &Roots, name: &str) -> Box<dyn Source> {
-    found(roots, name).into_source().expect("a usable source")
+    find_source(roots, name).into_source().expect("a usable source")
 }
 
 fn refusal(roots: &Roots, name: &str) -> (String, String) {
-    match found(roots, name).outcome {
+    match find_source(roots, name).outcome {
         Outcome::Usable(_) => panic!("{name} should not be usable"),
         Outcome::Unusable { reason, remedy } => (reason, remedy),
     }
 }
 
 /// Names of the counted rails.
-fn counted(source: &dyn Source) -> Vec<&str> {
+fn counted_rails(source: &dyn Source) -> Vec<&str> {
     source.info().rails.iter().filter(|r| r.counted).map(|r| r.name.as_str()).collect()
 }
 
@@ -66,7 +66,7 @@ fn message<T>(result: Result<T, MeterError>) -> String {
 }
 
 /// Returns a file of the shared data; prints a note if it is missing.
-fn shared(path: &str) -> Option<PathBuf> {
+fn shared_file(path: &str) -> Option<PathBuf> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let beside = [root.join("../shared/data/power"), PathBuf::from("/work/shared/data/power")];
     let file = beside.into_iter().map(|folder| folder.join(path)).find(|file| file.exists());

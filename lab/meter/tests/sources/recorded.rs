@@ -1,5 +1,5 @@
 //! Replays: tegrastats logs, `mlperf_tiny` traces, CSV; and a live tegrastats.
-use crate::{at, close, counted, message, shared, total, tree, usable};
+use crate::{close, counted_rails, message, shared_file, total, tree, usable, usage_at};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tacit_meter::source::mlperf::{EnergyTrace, parse_timestamps};
@@ -42,11 +42,11 @@ fn tegrastats_logs_of_real_boards() {
         ("tx2_dlkit.log", 2, vec!["VDD_IN"], 3.566),
     ];
     for (file, lines, rails, first_w) in logs {
-        let Some(path) = shared(&format!("tegrastats/{file}")) else { return };
+        let Some(path) = shared_file(&format!("tegrastats/{file}")) else { return };
         let text = std::fs::read_to_string(&path).expect("a log");
         assert_eq!(text.lines().filter(|l| !tegrastats::parse_line(l).is_empty()).count(), lines, "{file}");
         let source = replay(&path);
-        assert_eq!(counted(&*source), rails, "{file}");
+        assert_eq!(counted_rails(&*source), rails, "{file}");
         let first = text.lines().map(tegrastats::parse_line).find(|r| !r.is_empty()).expect("a line with rails");
         let sum: f64 = first.iter().filter(|(name, _)| rails.contains(&name.as_str())).map(|(_, w)| w).sum();
         assert!(close(sum, first_w), "{file}: {sum} W");
@@ -72,7 +72,7 @@ fn a_replayed_log_has_the_energy_of_its_lines() {
 fn mlperf_traces_agree_with_their_reports() {
     for board in ["greenwaves_gap9_650_ic", "octoml_l4r5zi_ad", "octoml_l4r5zi_ic", "octoml_l4r5zi_kws", "st_u575zi_ic"]
     {
-        let Some(folder) = shared(&format!("mlperf_tiny/{board}")) else { return };
+        let Some(folder) = shared_file(&format!("mlperf_tiny/{board}")) else { return };
         let bytes = std::fs::read(folder.join("trace1-energy.bin")).expect("a trace");
         let trace = EnergyTrace::parse(&bytes).expect("a trace");
         assert_eq!(trace.rate_hz(), 1000.0);
@@ -88,11 +88,11 @@ fn mlperf_traces_agree_with_their_reports() {
         for (window, microjoules) in times[1..].chunks(2).zip(reported) {
             let sum = trace.joules_between(window[0], window[1]) * 1e6;
             assert!((sum / microjoules - 1.0).abs() < 5e-4, "{board}: {sum} uJ, reported {microjoules} uJ");
-            let played = (total(&mut *source, &at(window[1])) - total(&mut *source, &at(window[0]))) * 1e6;
+            let played = (total(&mut *source, &usage_at(window[1])) - total(&mut *source, &usage_at(window[0]))) * 1e6;
             assert!((played / microjoules - 1.0).abs() < 5e-4, "{board}: {played} uJ played back");
         }
         let end = trace.samples() as f64 / trace.rate_hz();
-        assert!(message(source.read(&at(end + 1.0))).contains("trace ended"));
+        assert!(message(source.read(&usage_at(end + 1.0))).contains("trace ended"));
     }
 }
 
@@ -143,7 +143,7 @@ fn traces_are_checked() {
     assert_eq!((trace.joules_at(3.1), trace.joules_at(-0.1)), (None, None));
 }
 
-/// A program that behaves as tegrastats: junk, then a line every time it is due.
+/// Writes a program that behaves as tegrastats: a line of junk, then a line at each interval.
 fn fake_tegrastats(folder: &Path, script: &str) -> std::path::PathBuf {
     let (text, path) = (folder.join("text"), folder.join("tegrastats"));
     std::fs::write(&text, format!("#!/bin/sh\n{script}\n")).expect("a script");
@@ -166,9 +166,12 @@ fn a_live_tegrastats_is_read_and_ended() {
     roots.tegrastats = Some(program);
     roots.tegrastats_interval = Duration::from_millis(20);
     let mut source = usable(&roots, "tegrastats");
-    assert_eq!(counted(&*source), ["POM_5V_IN"]);
+    assert_eq!(counted_rails(&*source), ["POM_5V_IN"]);
     assert_eq!(source.info().min_interval_ms, 20);
-    assert_eq!(source.read(&at(0.0)).expect("a reading"), [Value::Watts(0.92), Value::Watts(0.0), Value::Watts(0.119)]);
+    assert_eq!(
+        source.read(&usage_at(0.0)).expect("a reading"),
+        [Value::Watts(0.92), Value::Watts(0.0), Value::Watts(0.119)]
+    );
     assert_eq!(std::fs::read_to_string(folder.path().join("args")).expect("arguments").trim(), "--interval 20");
     let pid = std::fs::read_to_string(folder.path().join("pid")).expect("a process");
     drop(source);
@@ -184,11 +187,11 @@ fn a_tegrastats_that_ends_or_has_no_rails_is_told() {
     let short = fake_tegrastats(folder.path(), "echo VDD_IN 5/5; sleep 0.2");
     let mut source = Tegrastats::start(&short, Duration::from_millis(10)).expect("a first line");
     let patience = Instant::now() + Duration::from_secs(60);
-    while source.read(&at(0.0)).is_ok() {
+    while source.read(&usage_at(0.0)).is_ok() {
         assert!(Instant::now() < patience, "the end of the program is noticed");
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert!(message(source.read(&at(0.0))).contains("ended"));
+    assert!(message(source.read(&usage_at(0.0))).contains("ended"));
 }
 
 #[test]

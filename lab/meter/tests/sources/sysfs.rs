@@ -1,5 +1,5 @@
 //! hwmon, INA3221 and RAPL.
-use crate::{at, close, counted, found, message, refusal, total, tree, usable};
+use crate::{close, counted_rails, find_source, message, refusal, total, tree, usable, usage_at};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use tacit_meter::source::{Detected, Disk, MemoryTree, Provenance, Roots, Value, detect, open};
@@ -19,10 +19,10 @@ fn hwmon_power_is_taken_before_volts_times_amperes() {
     let mut source = usable(&roots, "hwmon:ina226");
     assert_eq!((source.info().min_interval_ms, source.info().provenance), (35, Provenance::Measured));
     assert_eq!(source.info().rails.len(), 1);
-    assert_eq!(source.read(&at(0.0)).expect("a reading"), [Value::Watts(3.075)]);
+    assert_eq!(source.read(&usage_at(0.0)).expect("a reading"), [Value::Watts(3.075)]);
     tree.remove("/sys/class/hwmon/hwmon2/power1_input");
     let mut source = usable(&roots, "hwmon:ina226");
-    assert!(close(total(&mut *source, &at(0.0)), 5.04 * 0.612));
+    assert!(close(total(&mut *source, &usage_at(0.0)), 5.04 * 0.612));
 }
 
 #[test]
@@ -46,9 +46,9 @@ fn hwmon_names_averages_and_energy() {
     let meter = usable(&roots, "hwmon:power_meter");
     assert_eq!(meter.info().min_interval_ms, 1000);
     assert_eq!(meter.info().rails[0].name, "power1");
-    assert_eq!(counted(&*usable(&roots, "hwmon:amd_energy")), ["Esocket0"]);
-    assert!(found(&roots, "hwmon:power_meter.2").is_usable());
-    assert!(found(&roots, "hwmon:amdgpu").notes[0].contains("component"));
+    assert_eq!(counted_rails(&*usable(&roots, "hwmon:amd_energy")), ["Esocket0"]);
+    assert!(find_source(&roots, "hwmon:power_meter.2").is_usable());
+    assert!(find_source(&roots, "hwmon:amdgpu").notes[0].contains("component"));
     let names: Vec<String> = detect(&roots).into_iter().map(|d| d.name).collect();
     let place = |name: &str| names.iter().position(|n| n == name).expect("it is there");
     assert!(place("hwmon:amdgpu") > place("rapl"), "a component comes after what sees the host");
@@ -73,13 +73,13 @@ fn hwmon_files_that_vanish_lie_or_overflow() {
     let power = "/sys/class/hwmon/hwmon2/power1_input";
     let mut source = open("hwmon", &roots).expect("the first chip");
     tree.remove(power);
-    assert!(message(source.read(&at(1.0))).contains("device is gone"));
+    assert!(message(source.read(&usage_at(1.0))).contains("device is gone"));
     for nonsense in ["", "abc", "1.5", "99999999999999999999999", "9000000000000"] {
         tree.write(power, nonsense);
-        assert!(source.read(&at(2.0)).is_err(), "{nonsense:?} is no power");
+        assert!(source.read(&usage_at(2.0)).is_err(), "{nonsense:?} is no power");
     }
     tree.write(power, "1000000\n");
-    assert_eq!(source.read(&at(3.0)).expect("it has recovered"), [Value::Watts(1.0)]);
+    assert_eq!(source.read(&usage_at(3.0)).expect("it has recovered"), [Value::Watts(1.0)]);
 }
 
 #[test]
@@ -99,9 +99,9 @@ fn one_vanished_rail_is_missing_while_others_go_on() {
     ]);
     let mut source = usable(&roots, "hwmon:ltc2947");
     tree.forbid("/sys/class/hwmon/hwmon0/power1_input", ErrorKind::Other);
-    assert_eq!(source.read(&at(1.0)).expect("half a reading"), [Value::Missing, Value::Watts(2.0)]);
+    assert_eq!(source.read(&usage_at(1.0)).expect("half a reading"), [Value::Missing, Value::Watts(2.0)]);
     tree.write("/sys/class/hwmon/hwmon0/power1_input", 3_000_000);
-    assert_eq!(source.read(&at(2.0)).expect("a reading"), [Value::Watts(3.0), Value::Watts(2.0)]);
+    assert_eq!(source.read(&usage_at(2.0)).expect("a reading"), [Value::Watts(3.0), Value::Watts(2.0)]);
 }
 
 #[test]
@@ -109,16 +109,16 @@ fn an_energy_counter_that_restarts_is_reported() {
     let energy = "/sys/class/hwmon/hwmon0/energy1_input";
     let (tree, roots) = tree([("/sys/class/hwmon/hwmon0/name", "ltc2947"), (energy, "50000000")]);
     let mut source = usable(&roots, "hwmon:ltc2947");
-    assert_eq!(total(&mut *source, &at(0.0)), 0.0);
+    assert_eq!(total(&mut *source, &usage_at(0.0)), 0.0);
     tree.write(energy, 53_000_000);
-    assert!(close(total(&mut *source, &at(1.0)), 3.0));
+    assert!(close(total(&mut *source, &usage_at(1.0)), 3.0));
     tree.write(energy, 1_000_000);
-    assert!(message(source.read(&at(2.0))).contains("went back"));
+    assert!(message(source.read(&usage_at(2.0))).contains("went back"));
     tree.write(energy, 2_000_000);
-    assert!(close(total(&mut *source, &at(3.0)), 4.0), "what was counted stays, the jump does not count");
+    assert!(close(total(&mut *source, &usage_at(3.0)), 4.0), "what was counted stays, the jump does not count");
 }
 
-/// An Orin Nano: one chip, three rails, and the numbers that are no rails.
+/// An Orin Nano: one chip, three rails, and channel numbers without a rail.
 #[test]
 fn ina3221_by_hwmon() {
     let folder = "/sys/class/hwmon/hwmon1";
@@ -136,8 +136,8 @@ fn ina3221_by_hwmon() {
     let (_, roots) = tree(files.iter().map(|(p, t)| (p.as_str(), t.as_str())));
     let mut source = usable(&roots, "ina3221");
     assert_eq!(source.info().rails.len(), 3);
-    assert_eq!(counted(&*source), ["VDD_IN"]);
-    assert!(close(total(&mut *source, &at(0.0)), 4.960 * 1.120));
+    assert_eq!(counted_rails(&*source), ["VDD_IN"]);
+    assert!(close(total(&mut *source, &usage_at(0.0)), 4.960 * 1.120));
 }
 
 /// A TX2 with JetPack 4: four chips in the older driver's folders.
@@ -159,10 +159,10 @@ fn ina3221_by_the_older_driver() {
     let (tree, roots) = tree(files.iter().map(|(p, t)| (p.as_str(), t.as_str())));
     let mut source = usable(&roots, "ina3221");
     assert_eq!(source.info().rails.len(), 8, "NC is no rail");
-    assert_eq!(counted(&*source), ["VDD_IN"]);
-    assert!(close(total(&mut *source, &at(0.0)), 3.566));
+    assert_eq!(counted_rails(&*source), ["VDD_IN"]);
+    assert!(close(total(&mut *source, &usage_at(0.0)), 3.566));
     tree.write(&format!("{driver}/0-0041/iio:device1/in_power0_input"), "3700 mW");
-    assert!(close(total(&mut *source, &at(1.0)), 3.7), "a unit behind the number is passed over");
+    assert!(close(total(&mut *source, &usage_at(1.0)), 3.7), "a unit behind the number is passed over");
 }
 
 fn zone(id: &str, name: &str, energy: u64) -> Vec<(String, String)> {
@@ -197,25 +197,25 @@ fn rapl_counts_nothing_twice_and_undoes_wraps() {
     let (tree, roots) = tree(files.iter().map(|(p, t)| (p.as_str(), t.as_str())));
     let mut source = usable(&roots, "rapl");
     assert_eq!(source.info().min_interval_ms, 1);
-    assert_eq!(counted(&*source), ["package-0", "package-1", "package-10", "package-0/dram", "package-1/dram"]);
+    assert_eq!(counted_rails(&*source), ["package-0", "package-1", "package-10", "package-0/dram", "package-1/dram"]);
     assert!(source.info().rails.iter().any(|r| r.name == "psys" && !r.counted));
     assert_eq!(source.info().rails.len(), 7, "the mmio zone repeats package-0");
-    assert_eq!(total(&mut *source, &at(0.0)), 0.0);
+    assert_eq!(total(&mut *source, &usage_at(0.0)), 0.0);
     tree.write("/sys/class/powercap/intel-rapl:0/energy_uj", 6_000_000);
     tree.write("/sys/class/powercap/intel-rapl:0:1/energy_uj", 1_000_100);
     tree.write("/sys/class/powercap/intel-rapl:0:0/energy_uj", 7_000_000);
     tree.write("/sys/class/powercap/intel-rapl:2/energy_uj", 90_000_000);
-    assert!(close(total(&mut *source, &at(1.0)), 11.0), "10 J over the wrap, 1 J of memory");
+    assert!(close(total(&mut *source, &usage_at(1.0)), 11.0), "10 J over the wrap, 1 J of memory");
 }
 
 #[test]
 fn psys_counts_where_there_is_no_package() {
     let files = rapl(&[("intel-rapl:0", "psys", 5)]);
     let (_, roots) = tree(files.iter().map(|(p, t)| (p.as_str(), t.as_str())));
-    assert_eq!(counted(&*usable(&roots, "rapl")), ["psys"]);
+    assert_eq!(counted_rails(&*usable(&roots, "rapl")), ["psys"]);
     let files = rapl(&[("intel-rapl-mmio:0", "package-0", 5)]);
     let (_, roots) = tree_of(&files);
-    assert_eq!(counted(&*usable(&roots, "rapl")), ["package-0"]);
+    assert_eq!(counted_rails(&*usable(&roots, "rapl")), ["package-0"]);
 }
 
 fn tree_of(files: &[(String, String)]) -> (Arc<MemoryTree>, Roots) {
@@ -238,17 +238,17 @@ fn a_rapl_counter_that_jumps_back_is_no_huge_energy() {
     let (tree, roots) = tree_of(&rapl(&[("intel-rapl:0", "package-0", 200_000_000_000)]));
     let energy = "/sys/class/powercap/intel-rapl:0/energy_uj";
     let mut source = usable(&roots, "rapl");
-    assert_eq!(total(&mut *source, &at(0.0)), 0.0);
+    assert_eq!(total(&mut *source, &usage_at(0.0)), 0.0);
     tree.write(energy, 1_000_000_000u64);
-    let text = message(source.read(&at(1.0)));
+    let text = message(source.read(&usage_at(1.0)));
     assert!(text.contains("package-0"), "{text}");
     assert!(text.contains("jumped"), "{text}");
     tree.write(energy, 1_002_000_000u64);
-    assert!(close(total(&mut *source, &at(2.0)), 2.0));
+    assert!(close(total(&mut *source, &usage_at(2.0)), 2.0));
     tree.remove(energy);
-    assert!(message(source.read(&at(3.0))).contains("device is gone"));
+    assert!(message(source.read(&usage_at(3.0))).contains("device is gone"));
     tree.write(energy, 1_009_000_000u64);
-    assert!(close(total(&mut *source, &at(4.0)), 9.0), "energy over a gap counts if the counter went on");
+    assert!(close(total(&mut *source, &usage_at(4.0)), 9.0), "energy over a gap counts if the counter went on");
 }
 
 /// The layout of prometheus/procfs' fixture (`procfs_sysfs.tar.gz`): two packages, hexadecimal numbers, a
@@ -267,14 +267,14 @@ fn the_layout_of_a_real_machine() {
     let usable: Vec<Detected> = detect(&roots).into_iter().filter(Detected::is_usable).collect();
     assert_eq!(usable.len(), 1);
     let source = usable.into_iter().next().expect("one").into_source().expect("usable");
-    assert_eq!(counted(&*source), ["package-0", "package-10"]);
+    assert_eq!(counted_rails(&*source), ["package-0", "package-10"]);
     assert!(source.info().rails.iter().any(|r| r.name == "package-0/core"));
 }
 
-/// The same from prometheus/procfs' files on disk.
+/// The layout of the previous test, from prometheus/procfs' files on disk.
 #[test]
 fn the_procfs_fixture_on_disk() {
-    let Some(archive) = crate::shared("procfs_sysfs.tar.gz") else { return };
+    let Some(archive) = crate::shared_file("procfs_sysfs.tar.gz") else { return };
     let folder = tempfile::tempdir().expect("a temporary folder");
     let tar = std::process::Command::new("tar").arg("xzf").arg(archive).arg("-C").arg(folder.path()).status();
     if !tar.is_ok_and(|status| status.success()) {
@@ -283,8 +283,8 @@ fn the_procfs_fixture_on_disk() {
     }
     let roots = Roots::files(Arc::new(Disk::new(folder.path().join("procfs_sysfs"))));
     let mut source = usable(&roots, "rapl");
-    assert_eq!(counted(&*source), ["package-0", "package-10"]);
+    assert_eq!(counted_rails(&*source), ["package-0", "package-10"]);
     assert_eq!(source.info().rails.iter().filter(|r| r.name == "package-0/core").count(), 1);
-    assert_eq!(total(&mut *source, &at(0.0)), 0.0);
+    assert_eq!(total(&mut *source, &usage_at(0.0)), 0.0);
     assert!(refusal(&roots, "hwmon").0.contains("no chip"), "the NVMe drive has no power sensor");
 }

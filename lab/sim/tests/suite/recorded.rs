@@ -41,7 +41,7 @@ fn recording(policy: &str, cores: u32, arrivals: Vec<Arrival>, notices: f64) -> 
     }
 }
 
-/// As the simulator would have it, recorded.
+/// Simulates a workload and records the run.
 fn as_simulated(policy: &str, cores: u32, notices: f64) -> Recording {
     let mut recording = recording(policy, cores, workload(notices).draw(3), notices);
     let run = recording.scenario(cores).run(0).unwrap();
@@ -49,7 +49,7 @@ fn as_simulated(policy: &str, cores: u32, notices: f64) -> Recording {
     recording
 }
 
-/// Writes a run down as if a server had done it.
+/// Records a simulated run in the form of a server's recording.
 fn record(recording: &mut Recording, run: &Run) {
     for report in &run.reports {
         assert_eq!(report.outcome, Outcome::Done);
@@ -108,7 +108,8 @@ fn what_the_server_learned_is_the_median_of_its_last_jobs() {
         input.on = input.on.map(|job| RecordedJob { to: job.from + 0.7, ..job });
     }
     let learned = recording.learned();
-    // Ten large ones: the last nine say it. Thirty small ones as well.
+    // The estimate of each model is the median of its last nine jobs; the large model has ten jobs,
+    // the small one thirty.
     assert!(learned.iter().all(|model| close(model.on.first.time.secs(), 0.7)));
     assert!(close(learned[1].pre.unwrap().first.time.secs(), 6.0));
     let few_inputs = Recording { inputs: vec![RecordedInput::default(); 40], ..recording };
@@ -119,7 +120,8 @@ fn what_the_server_learned_is_the_median_of_its_last_jobs() {
 #[test]
 fn what_is_simulated_is_the_mean_of_the_jobs() {
     let mut recording = as_simulated("fcfs", 2, 0.0);
-    // One of the small network's forty took very long: a median does not see it, a queue does.
+    // One of the small model's jobs took very long. The median stays the same, but the other
+    // requests wait for that job.
     let slow = recording.arrivals.iter().position(|a| a.model == 0).unwrap();
     recording.inputs[slow].on = recording.inputs[slow].on.map(|job| RecordedJob { to: job.from + 30.5, ..job });
     let small = recording.arrivals.iter().filter(|a| a.model == 0).count() as f64;
@@ -138,7 +140,7 @@ fn job(queued: f64, from: f64, to: f64) -> Option<RecordedJob> {
 
 #[test]
 fn jobs_that_are_in_each_others_way_are_told() {
-    // Four small ones alone, then eight at once on two cores that take three times as long, and so on.
+    // Four small jobs alone, then eight at once on two cores that take three times as long, and so on.
     let mut recording = recording("fcfs", 2, vec![], 0.0);
     for i in 0..32u64 {
         for k in 0..12 {
@@ -151,7 +153,7 @@ fn jobs_that_are_in_each_others_way_are_told() {
     }
     let run = recording.replay(2, false).run(0).unwrap();
     record(&mut recording, &run);
-    // The last ones ran beside another, so the server has learned three times as much for all.
+    // The last jobs ran side by side, so the server has learned three times the duration for all.
     let (comparison, _) = Comparison::of(&recording).unwrap();
     assert!(close(comparison.side_by_side.unwrap(), 3.0), "{comparison:?}");
     assert!(close(comparison.replayed_ratio, 1.0), "{comparison:?}");
@@ -167,8 +169,8 @@ fn jobs_that_are_in_each_others_way_are_told() {
 
 #[test]
 fn a_client_that_has_to_come_for_its_answer_is_told() {
-    // One core. The large one took the place that the first had for its T_on, since its client came a moment
-    // after its T_pre had ended.
+    // One core. The large job took the core before the first request's T_on, because that client
+    // came a moment after its T_pre had ended.
     let mut recording = recording("sequential", 1, vec![arrival(0.0, 0, 0), arrival(0.5, 1, 1)], 0.0);
     recording.inputs = vec![
         RecordedInput { known: 0.0, arrived: 0.0, pre: job(0.0, 0.0, 1.0), on: job(1.001, 7.0, 7.5) },
