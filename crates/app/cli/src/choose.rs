@@ -1,7 +1,7 @@
 //! Chooses a back end for a client among those that a server offers, by the costs to the client.
 use crate::client_work::WorkArgs;
 use crate::connect::Connect;
-use crate::plan::given::Link;
+use crate::plan::arguments::Link;
 use crate::print;
 use anyhow::bail;
 use serde::Serialize;

@@ -1,10 +1,10 @@
 //! `tacit keyset`: switching keys of the back end `ckks`
 mod bench;
 mod design;
-mod kept;
 pub mod machine;
 pub mod measure;
 pub mod params;
+mod uploads;
 
 use crate::program::Forwarded;
 use clap::Subcommand;
@@ -21,8 +21,8 @@ enum Command {
     Design(design::DesignArgs),
     Params(params::ParamsArgs),
     Bench(bench::BenchArgs),
-    List(kept::ListArgs),
-    Delete(kept::DeleteArgs),
+    List(uploads::ListArgs),
+    Delete(uploads::DeleteArgs),
     /// Print the tables and figures of [KDS25] beside ours (runs the program tacit-lab)
     ///
     /// Example: tacit keyset tables resnet20_aespa.tacit --measure networks
@@ -34,8 +34,8 @@ pub(crate) fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
         Command::Design(args) => design::run(&args, as_json),
         Command::Params(args) => params::run(&args, as_json),
         Command::Bench(args) => bench::run(&args, as_json),
-        Command::List(args) => kept::list(&args, as_json),
-        Command::Delete(args) => kept::delete(&args, as_json),
+        Command::List(args) => uploads::list(&args, as_json),
+        Command::Delete(args) => uploads::delete(&args, as_json),
         Command::Tables(args) => args.run("tacit-lab", &["keyset", "tables"], as_json),
     }
 }

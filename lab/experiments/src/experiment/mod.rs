@@ -10,10 +10,10 @@ mod meter;
 pub mod plan;
 mod port;
 mod program;
+mod reuse;
 mod runner;
 mod scratch;
 mod spec;
-mod taken;
 
 pub use builtin::{BUILT_IN, BuiltIn};
 pub use checked::{Experiment, Link, Workload};

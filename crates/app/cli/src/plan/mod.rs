@@ -1,6 +1,6 @@
 //! `tacit plan`: ranks back ends for a device, a server and a link.
 mod apply;
-pub mod given;
+pub mod arguments;
 mod offers;
 mod page;
 mod text;
@@ -12,7 +12,7 @@ use crate::print;
 use crate::report;
 use crate::scratch::Scratch;
 use anyhow::Context;
-use given::{IdleHours, Limit, Link, Price, Requests, Tunnel};
+use arguments::{IdleHours, Limit, Link, Price, Requests, Tunnel};
 use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ pub struct Args {
     #[arg(long, default_value_t = 1, value_parser = tacit_program::args::count(1_000_000), help_heading = "Server")]
     clients: usize,
     /// Seconds of waiting that one joule of the client counts as, with --goal latency or total
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = given::weight)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = arguments::weight)]
     #[arg(help_heading = "Limits", hide_short_help = true)]
     energy_weight: f64,
     /// Hours of the day in which link and device are idle, to make the material of a day in, for
