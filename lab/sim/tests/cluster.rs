@@ -56,9 +56,9 @@ fn what_a_dead_node_had_not_answered_others_answer() {
     assert!(ended_run.input_delay > spec(3, 3.0, Placement::Home).run(5).unwrap().input_delay);
     // Without live nodes, requests are lost.
     dying.deaths.push(Death { node: 2, at_s: 400.0 });
-    let no_answer = dying.run(5).unwrap();
-    assert!(no_answer.lost > 0, "{no_answer:?}");
-    assert!(no_answer.done + no_answer.lost == 2000, "{no_answer:?}");
+    let lossy_run = dying.run(5).unwrap();
+    assert!(lossy_run.lost > 0, "{lossy_run:?}");
+    assert!(lossy_run.done + lossy_run.lost == 2000, "{lossy_run:?}");
 }
 
 #[test]

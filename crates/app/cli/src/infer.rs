@@ -268,16 +268,16 @@ fn answer_all(client: &mut Client, inputs: &[Vec<f32>], printer: &Printer<'_>) -
         }
     }
     if done < inputs.len() {
-        let mut printed = Ok(());
+        let mut print_result = Ok(());
         infer_many(client, Units::Normalised, &inputs[done..], |index, answer| {
             // An answer that cannot be printed fails the command at the end; the server still
             // answers the remaining inputs.
-            if printed.is_ok() {
-                printed = printer.print_above(&bar, done + index, &answer);
+            if print_result.is_ok() {
+                print_result = printer.print_above(&bar, done + index, &answer);
             }
             Ok(())
         })?;
-        printed?;
+        print_result?;
     }
     bar.finish_and_clear();
     Ok(())

@@ -98,7 +98,7 @@ fn median<'a>(
     let peak_bytes = Role::each(|role| {
         observations
             .iter()
-            .map(|(_, observations)| *role.value_of(&observations.peak_bytes))
+            .map(|(_, observed)| *role.value_of(&observed.peak_bytes))
             .min()
             .expect("there is one at least")
     });

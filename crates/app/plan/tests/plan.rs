@@ -275,10 +275,10 @@ fn a_young_connection_fills_its_link_by_and_by() {
             ..PhaseCost::default()
         }
     };
-    let (round_trip_s, climbs) = (idle(0) + idle(1), |cost| link.phase_slow_start_s(&cost, 14_480.0, 14_480.0));
-    close(climbs(cost_with(100_000, 0, 200_000)), 2.0 * round_trip_s);
-    close(climbs(cost_with(100_000, 0, 100_000)), round_trip_s);
-    close(climbs(cost_with(900_000, 890_000, 100_000)), round_trip_s);
+    let (climb_s, climbs) = (idle(0) + idle(1), |cost| link.phase_slow_start_s(&cost, 14_480.0, 14_480.0));
+    close(climbs(cost_with(100_000, 0, 200_000)), 2.0 * climb_s);
+    close(climbs(cost_with(100_000, 0, 100_000)), climb_s);
+    close(climbs(cost_with(900_000, 890_000, 100_000)), climb_s);
     // Once for both phases.
     let mut costs = costs(1_000, 1_000_000, 1);
     let before = Prediction::of("chatty", &costs, &setting(100e6, 0.04)).unwrap();

@@ -114,7 +114,7 @@ fn dealings_take_their_time_and_no_core() {
     let jobs = |threads: u32| dealt.0.jobs.iter().filter(move |job| job.threads == threads);
     assert_eq!((jobs(0).count(), jobs(1).count()), (200, 200));
     let max_at_once =
-        jobs(0).map(|started| jobs(0).filter(|job| job.from <= started.from && started.from < job.to).count()).max();
+        jobs(0).map(|current| jobs(0).filter(|job| job.from <= current.from && current.from < job.to).count()).max();
     assert_eq!(max_at_once, Some(3));
     // A pool of material is filled while the cores are busy.
     let mut busy = dealt.1.with_stock(Stock::Cold);

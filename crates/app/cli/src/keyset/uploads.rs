@@ -49,9 +49,9 @@ pub fn list(args: &ListArgs, as_json: bool) -> anyhow::Result<()> {
         let [age, idle] = [created, used].map(|time| now.saturating_sub(*time));
         if as_json {
             let model = offered.as_ref().map(|offered| &offered.model);
-            let of_limit =
+            let row =
                 json!({"name": name, "state": state, "bytes": bytes, "age_s": age, "idle_s": idle, "model": model});
-            print::line(&of_limit.to_string())?;
+            print::line(&row.to_string())?;
             continue;
         }
         let model = offered.as_ref().map_or("no longer on offer", |offered| &offered.model);
