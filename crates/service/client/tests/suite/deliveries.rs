@@ -54,7 +54,7 @@ fn helper(lie: Option<(char, Answer)>) -> Server {
 }
 
 fn line(helper: &Server) -> HelperLine {
-    HelperLine::connect(&helper.address, &alice(), [LONG; 2]).unwrap()
+    HelperLine::connect(&helper.address, &alice(), LONG, LONG).unwrap()
 }
 
 fn client(server: &Server, store: &Store) -> Client {
