@@ -61,7 +61,7 @@ fn solve(rows: &[&(usize, Counts, f64)]) -> Counts {
     }
     let norms = norms.map(f64::sqrt);
     let mut found: Counts = [0.0; _];
-    let mut rest: Vec<f64> = rows.iter().map(|(_, _, measured)| measured / scale(*measured)).collect();
+    let mut residual: Vec<f64> = rows.iter().map(|(_, _, measured)| measured / scale(*measured)).collect();
     for _ in 0..ROUNDS {
         for (k, norm) in norms.iter().enumerate().filter(|(_, norm)| **norm > 0.0) {
             let column = |(_, counts, measured): &(usize, Counts, f64)| counts[k] / scale(*measured) / norm;

@@ -164,9 +164,7 @@ impl Ledger {
         let (bytes, wanted) = (stored.bytes as i64, now()?);
         self.write(|tx| {
             let changed = tx
-                .prepare(
-                    "UPDATE material SET state = ?, bytes = ?, digest = ?, wanted = ? WHERE id = ? AND state = ?",
-                )?
+                .prepare("UPDATE material SET state = ?, bytes = ?, digest = ?, wanted = ? WHERE id = ? AND state = ?")?
                 .execute(params![State::Ready, bytes, stored.digest, wanted, id.0, State::Generating])?;
             Ok(if changed == 1 { Ok(()) } else { Err(StoreError::NoMaterial(id)) })
         })
@@ -280,9 +278,8 @@ impl Ledger {
             let [unsettled, _] = count(db, "INDEXED BY unsettled_material WHERE state IN ('generating', 'claimed')")?;
             // The rows of used ids are many: they are counted in the index of ids without reading
             // them.
-            let total = db
-                .prepare("SELECT count(*) AS number FROM material")?
-                .query_row([], |row| unsigned(row, "number"))?;
+            let total =
+                db.prepare("SELECT count(*) AS number FROM material")?.query_row([], |row| unsigned(row, "number"))?;
             let burnt = total.saturating_sub(ready + unsettled);
             Ok(Counts { ready, ready_bytes, unsettled, burnt })
         })

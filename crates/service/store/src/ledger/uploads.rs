@@ -48,8 +48,7 @@ impl Ledger {
             // An upload of another length begins anew and replaces the old one.
             let sum = "SELECT coalesce(sum(bytes), 0) AS held FROM upload INDEXED BY kept_upload
                  WHERE state IN ('partial', 'whole') AND client = ? AND NOT (plan = ? AND name = ?)";
-            let total =
-                tx.prepare(sum)?.query_row(params![client.0, plan, name], |row| unsigned(row, "held"))?;
+            let total = tx.prepare(sum)?.query_row(params![client.0, plan, name], |row| unsigned(row, "held"))?;
             if total.saturating_add(bytes) > max_bytes {
                 return Ok(Err(StoreError::NoRoom { held: total, most: max_bytes }));
             }
