@@ -22,7 +22,9 @@ fn smooth(graph: &FloatGraph, id: NodeId) -> Option<(NodeId, Function)> {
     let [relu, gap] = [relu, gap].map(|&id| &graph.nodes[id]);
     match gap.op {
         FloatOp::Function(function)
-            if function.residual().is_some() && matches!(relu.op, FloatOp::Relu) && relu.inputs == gap.inputs =>
+            if function.residual_symmetry().is_some()
+                && matches!(relu.op, FloatOp::Relu)
+                && relu.inputs == gap.inputs =>
         {
             Some((relu.inputs[0], function))
         }
@@ -79,7 +81,7 @@ impl Emitter<'_> {
         match node.op {
             FloatOp::Function(function) => {
                 // The gap is subtracted from ReLU, which is as large as its argument.
-                let share = if function.residual().is_some() { 1.0 } else { 0.0 };
+                let share = if function.residual_symmetry().is_some() { 1.0 } else { 0.0 };
                 self.function(id, source, share, &move |x| function.value(x))
             }
             _ => self.relu(id, source),

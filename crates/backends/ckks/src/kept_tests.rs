@@ -202,7 +202,7 @@ fn keys_go_on_where_they_broke_off_and_are_sent_once() {
     let again = Ckks.load(server.public_bytes(), &server.private_bytes().unwrap()).unwrap();
     let [second, spared] = once(&model, &again, &resources).unwrap();
     assert!(second < 200, "{second} bytes went up");
-    assert!(spared == full_bytes, "{second} bytes went up");
+    assert!(spared == full_bytes, "{spared} of {full_bytes} bytes were spared");
     // A damaged key is sent again, with all keys after it.
     drop(server);
     let path = folder.0.join("set");

@@ -26,8 +26,9 @@ pub(super) struct KeySets(Mutex<Cache>);
 struct Cache {
     sets: HashMap<UploadName, Entry>,
     clock: u64,
-    /// Bytes that uploads in progress will take, and the bytes of them that have arrived.
+    /// Bytes of the complete sets whose uploads are in progress.
     promised: u64,
+    /// Bytes of uploads in progress that have arrived.
     arrived: u64,
     /// Sets in files that connections use, with the memory budget of each in bytes.
     open: HashMap<FileState, (Weak<KeySet>, u64)>,
@@ -270,7 +271,7 @@ mod tests {
         let mut second = sets.reserve(MAX_KEY_BYTES).unwrap();
         assert!(second.add_arrived(HALF));
         assert!(sets.find(&[1; 32]).is_some());
-        assert!(second.add_arrived(1), "idle, and its place is needed");
+        assert!(second.add_arrived(1), "an idle set makes room");
         assert!(sets.find(&[1; 32]).is_none(), "idle, and its place is needed");
         drop(second);
         assert!(sets.reserve(MAX_KEY_BYTES).is_some(), "what broke off takes nothing");
@@ -286,7 +287,7 @@ mod tests {
         assert!(sets.reserve(HALF + 1).is_none());
         assert!(sets.reserve(HALF).is_some());
         let mut room = sets.reserve(HALF).unwrap();
-        assert!(room.add_arrived(HALF), "more than was asked for, and nobody to go");
+        assert!(room.add_arrived(HALF), "as much as was asked for");
         assert!(!room.add_arrived(1), "more than was asked for, and nobody to go");
     }
 

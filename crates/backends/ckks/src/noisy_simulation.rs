@@ -18,7 +18,7 @@ fn input_rng(input: &[f32]) -> SplitMix {
 }
 
 impl Plan {
-    /// Returns the real value of a slot of 1 of the program's result, divided by the answer's.
+    /// Factor that converts a slot of the program's result into a value of the answer.
     fn multiplier(&self) -> f64 {
         self.public.output.unit / self.program.output().scale[0]
     }
@@ -31,7 +31,7 @@ impl Plan {
             Some(boot) => boot.of_slot(slot),
             // Coefficients are off by multiples of the modulus, and slots by more: there is no
             // answer.
-            None if slot.abs() > self.modulus(id) => f64::NAN,
+            None if slot.abs() > self.largest_slot(id) => f64::NAN,
             None => slot,
         }
     }
@@ -102,13 +102,14 @@ impl Plan {
     fn limit(&self, id: usize) -> f64 {
         let bootstrapped = if self.places[id].boots { BOOTSTRAPPED } else { f64::INFINITY };
         let limit = self.program.vectors[id].limit.unwrap_or(f64::INFINITY);
-        tacit_floats::smaller(self.modulus(id), tacit_floats::smaller(bootstrapped, limit))
+        tacit_floats::smaller(self.largest_slot(id), tacit_floats::smaller(bootstrapped, limit))
     }
 
-    /// Returns half of the modulus at which a vector is made, in slots.
-    fn modulus(&self, id: usize) -> f64 {
+    /// Returns the largest `|slot|` that the modulus at which a vector is made can hold: half of the
+    /// modulus, divided by the scale.
+    fn largest_slot(&self, id: usize) -> f64 {
         let place = &self.places[id];
-        // The scale after a bootstrap is another.
+        // A bootstrap returns slots at the canonical scale of its level, not at `place.scale`.
         let scale = if place.boots { self.context.parameters().scale(place.made_level) } else { place.scale };
         (self.context.parameters().modulus_log2(place.made_level, 0) - 1.0 - scale.log2()).exp2()
     }

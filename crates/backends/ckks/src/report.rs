@@ -26,20 +26,24 @@ pub(super) struct Report {
     down_bytes: u64,
     /// Number of diagonals of all linear steps.
     diagonals: usize,
-    /// Largest expected error of an answer, as a share of the outputs' range: by the arithmetic, by
-    /// polynomials in place of functions, and by both.
+    /// Largest expected error of an answer by the arithmetic, as a share of the outputs' range.
     relative_error: f64,
+    /// The same by polynomials in place of functions.
     approximation: f64,
+    /// The sum of the two.
     stated_error: f64,
-    /// Range of accepted inputs; the model's own range where that is wider.
+    /// Range of accepted inputs.
     accepted: [f32; 2],
+    /// The model's own range, if it differs.
     narrowed_from: Option<[f32; 2]>,
     /// Whether no accepted input leaves a domain where the computation is right; otherwise errors
     /// were measured on the inputs that were tried.
     certain: bool,
-    /// On which inputs polynomials hold, and with which margin and tolerance.
+    /// On which inputs polynomials hold.
     domain: Domain,
+    /// See [`Options::margin`](super::options::Options::margin).
     margin: f64,
+    /// See [`Options::tolerance`](super::options::Options::tolerance).
     tolerance: f64,
     approximations: Vec<Approximation>,
     samples: Samples,
@@ -47,10 +51,11 @@ pub(super) struct Report {
     agreement: Option<f64>,
     expected: Option<Expected>,
     output_error: f64,
-    /// Held-out samples (all samples if there are none), extreme inputs, inputs drawn from the
-    /// accepted range.
+    /// Trials of held-out samples, or of all samples if there are none.
     held_out: TrialCounts,
+    /// Trials of extreme inputs.
     extreme: TrialCounts,
+    /// Trials of inputs drawn from the accepted range.
     drawn: TrialCounts,
     warnings: Vec<String>,
 }

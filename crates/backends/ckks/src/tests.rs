@@ -366,7 +366,7 @@ fn smooth_activations_are_near_by_one_polynomial() {
     for function in [Function::Sigmoid, Function::Tanh, Function::GeluResidual, Function::SiluResidual] {
         let model = activated([1.0; 2], |graph| {
             let gap = graph.push("f", FloatOp::Function(function), &[1], &[]).unwrap();
-            if function.residual().is_none() {
+            if function.residual_symmetry().is_none() {
                 return gap;
             }
             let relu = relu(graph);

@@ -46,7 +46,8 @@ macro_rules! functions {
 
             const ROWS: &[Row] = &[$($row),+];
 
-            /// Name of the function itself, unlike those of all others.
+            /// Unique name of the function; [`name`](Self::name) may be shared by two residuals of one
+            /// activation.
             #[must_use]
             pub fn id(self) -> &'static str {
                 const IDS: &[&str] = &[$(stringify!($function)),+];
@@ -143,7 +144,7 @@ impl Function {
     /// Returns the symmetry of a function that is the residual of an activation; `None` for
     /// another function.
     #[must_use]
-    pub fn residual(self) -> Option<Symmetry> {
+    pub fn residual_symmetry(self) -> Option<Symmetry> {
         self.row().residual
     }
 
@@ -230,7 +231,7 @@ mod tests {
                 }
             }
             for x in (1..100).map(|i| f64::from(i) * 0.1) {
-                match f.residual() {
+                match f.residual_symmetry() {
                     Some(Symmetry::Even) => assert_eq!(f.value(x), f.value(-x), "{f:?}"),
                     Some(Symmetry::ZeroAbove) => assert_eq!(f.value(x), 0.0, "{f:?}"),
                     Some(Symmetry::None) | None => {}

@@ -17,7 +17,7 @@ use tacit_mpc::fss::tree_hash::{Place, TreeHash};
 use tacit_mpc::fss::{Bound, compare, dpf};
 use zeroize::Zeroizing;
 
-/// So many that the correction words (23 MB at 24 bits) come from memory, as they do in a network.
+/// Keys per batch: the correction words (23 MB at 24 bits) exceed the caches, as in a real network.
 const N: usize = 1 << 16;
 const PLACE: Place = Place { batch: 0, group: 0 };
 

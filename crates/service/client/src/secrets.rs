@@ -14,14 +14,14 @@ use tacit_store::{FolderKind, ManagedFolder, Party, SealKey, StoreError, made_fi
 use zeroize::Zeroizing;
 
 /// Most bytes of a secret.
-const MAX: u64 = 1 << 10;
+const MAX_SECRET_BYTES: u64 = 1 << 10;
 /// Most bytes of a file of a secret, sealed or not.
-const LARGEST: u64 = 2 << 10;
+const MAX_FILE_BYTES: u64 = 2 << 10;
 const LOCK: &str = "lock";
 const FOLDER: FolderKind = FolderKind::private("client", "secrets");
 
 /// Bytes of a file that holds a master key, plain and sealed.
-const MASTERS: [u64; 2] = [32, 149];
+const MASTER_KEY_FILE_BYTES: [u64; 2] = [32, 149];
 
 /// Purpose of a secret.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,10 +48,10 @@ fn purpose_of(path: &Path) -> Option<SecretPurpose> {
     let purpose = [SecretPurpose::Keys, SecretPurpose::Helper]
         .into_iter()
         .find(|purpose| hex_stem(&whole, purpose.ending(), 64).is_some())?;
-    let meta = path.symlink_metadata().ok().filter(|meta| meta.is_file() && meta.len() <= LARGEST)?;
+    let meta = path.symlink_metadata().ok().filter(|meta| meta.is_file() && meta.len() <= MAX_FILE_BYTES)?;
     // Version 0.1 named a master key like the secret of a key. Its length, plain or sealed, tells
     // them apart.
-    Some(if MASTERS.contains(&meta.len()) { SecretPurpose::Helper } else { purpose })
+    Some(if MASTER_KEY_FILE_BYTES.contains(&meta.len()) { SecretPurpose::Helper } else { purpose })
 }
 
 /// Whether a file in an unmarked folder is a file of secrets.
@@ -68,12 +68,12 @@ pub struct SecretsFolder {
     expire: Duration,
 }
 
-fn keeping(path: &Path) -> impl Fn(io::Error) -> BackendError {
+fn io_error(path: &Path) -> impl Fn(io::Error) -> BackendError {
     let path = path.display().to_string();
     move |error| BackendError::Keeping { what: format!("{path}: {error}") }
 }
 
-fn failed(error: StoreError) -> BackendError {
+fn store_error(error: StoreError) -> BackendError {
     let what = match error {
         StoreError::NotSealed(path) => format!(
             "{} was made without sealing, so a key cannot protect it: `tacit keyset delete --all` deletes it",
@@ -99,7 +99,7 @@ impl SecretsFolder {
     /// [`BackendError::Keeping`].
     pub fn forget_all(&self) -> Result<usize, BackendError> {
         match self.is_there()? {
-            true => self.remove(&self.locked()?, |_, purpose| Ok(purpose == SecretPurpose::Keys)),
+            true => self.remove(&self.lock()?, |_, purpose| Ok(purpose == SecretPurpose::Keys)),
             false => Ok(0),
         }
     }
@@ -109,19 +109,19 @@ impl SecretsFolder {
     /// # Errors
     /// [`BackendError::Keeping`].
     pub fn master(&self, name: &[u8; 32], fresh: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, BackendError> {
-        let lock = self.locked()?;
+        let lock = self.lock()?;
         self.remove_old(&lock)?;
         let path = self.path(name, SecretPurpose::Helper);
         // Version 0.1 named it like the secret of a key.
         let earlier = self.path(name, SecretPurpose::Keys);
         if path.symlink_metadata().is_err() && earlier.symlink_metadata().is_ok() {
             let mut master = Zeroizing::new(Vec::new());
-            let opened = open_renamed(&earlier, Kind::secret(&earlier), self.seal.as_ref()).map_err(failed)?;
-            opened.0.take(MAX).read_to_end(&mut master).map_err(keeping(&earlier))?;
-            write_file(&path, Kind::secret(&path), self.seal.as_ref(), &master).map_err(failed)?;
-            fs::remove_file(&earlier).map_err(keeping(&earlier))?;
+            let opened = open_renamed(&earlier, Kind::secret(&earlier), self.seal.as_ref()).map_err(store_error)?;
+            opened.0.take(MAX_SECRET_BYTES).read_to_end(&mut master).map_err(io_error(&earlier))?;
+            write_file(&path, Kind::secret(&path), self.seal.as_ref(), &master).map_err(store_error)?;
+            fs::remove_file(&earlier).map_err(io_error(&earlier))?;
         }
-        self.kept(&path, fresh).map(|(master, _)| master)
+        self.load_or_store(&path, fresh).map(|(master, _)| master)
     }
 
     fn path(&self, plan: &[u8; 32], purpose: SecretPurpose) -> PathBuf {
@@ -131,36 +131,41 @@ impl SecretsFolder {
 
     /// Returns the content of a file, marked as used now, and whether it existed. Stores `fresh`,
     /// durably, if it did not.
-    fn kept(&self, path: &Path, fresh: Zeroizing<Vec<u8>>) -> Result<(Zeroizing<Vec<u8>>, bool), BackendError> {
+    fn load_or_store(
+        &self,
+        path: &Path,
+        fresh: Zeroizing<Vec<u8>>,
+    ) -> Result<(Zeroizing<Vec<u8>>, bool), BackendError> {
         let there = path.symlink_metadata().map(drop);
         match there {
             Err(e) if e.kind() == ErrorKind::NotFound => {
-                write_file(path, Kind::secret(path), self.seal.as_ref(), &fresh).map_err(failed)?;
+                write_file(path, Kind::secret(path), self.seal.as_ref(), &fresh).map_err(store_error)?;
                 Ok((fresh, false))
             }
             other => {
-                other.map_err(keeping(path))?;
-                let secret = read_own_file(path, Kind::secret(path), self.seal.as_ref(), MAX).map_err(failed)?;
+                other.map_err(io_error(path))?;
+                let secret = read_own_file(path, Kind::secret(path), self.seal.as_ref(), MAX_SECRET_BYTES)
+                    .map_err(store_error)?;
                 let used = File::options().write(true).open(path).and_then(|file| file.set_modified(SystemTime::now()));
-                used.map_err(keeping(path))?;
+                used.map_err(io_error(path))?;
                 Ok((secret, true))
             }
         }
     }
 
     fn is_there(&self) -> Result<bool, BackendError> {
-        self.dir.try_exists().map_err(keeping(&self.dir))
+        self.dir.try_exists().map_err(io_error(&self.dir))
     }
 
     /// Makes the folder, for this user alone. Until the returned file is closed, other processes
     /// cannot draw or destroy a secret.
-    fn locked(&self) -> Result<File, BackendError> {
+    fn lock(&self) -> Result<File, BackendError> {
         material_folder(&self.material, Party::Client)
             .and_then(|_| ManagedFolder::open_or_mark(&self.dir, FOLDER, is_ours))
-            .map_err(failed)?;
+            .map_err(store_error)?;
         let path = self.dir.join(LOCK);
-        let lock = made_file(&path).map_err(failed)?;
-        lock.lock().map_err(keeping(&path))?;
+        let lock = made_file(&path).map_err(store_error)?;
+        lock.lock().map_err(io_error(&path))?;
         Ok(lock)
     }
 
@@ -172,17 +177,17 @@ impl SecretsFolder {
         is_gone: impl Fn(&Path, SecretPurpose) -> io::Result<bool>,
     ) -> Result<usize, BackendError> {
         let (mut removed, mut secrets) = (0, 0);
-        for entry in fs::read_dir(&self.dir).map_err(keeping(&self.dir))? {
-            let path = entry.map_err(keeping(&self.dir))?.path();
+        for entry in fs::read_dir(&self.dir).map_err(io_error(&self.dir))? {
+            let path = entry.map_err(io_error(&self.dir))?.path();
             let Some(purpose) = purpose_of(&path) else { continue };
-            if is_gone(&path, purpose).map_err(keeping(&path))? {
-                fs::remove_file(&path).map_err(keeping(&path))?;
+            if is_gone(&path, purpose).map_err(io_error(&path))? {
+                fs::remove_file(&path).map_err(io_error(&path))?;
                 removed += 1;
                 secrets += usize::from(unfinished_of(&path).is_none());
             }
         }
         if removed > 0 {
-            sync_folder(&self.dir).map_err(failed)?;
+            sync_folder(&self.dir).map_err(store_error)?;
         }
         Ok(secrets)
     }
@@ -191,8 +196,8 @@ impl SecretsFolder {
     /// at the last use of the folder: the clock may be wrong. The next use decides.
     fn remove_old(&self, lock: &File) -> Result<(), BackendError> {
         let now = SystemTime::now();
-        let last = lock.metadata().and_then(|meta| meta.modified()).map_err(keeping(&self.dir))?;
-        lock.set_modified(now).map_err(keeping(&self.dir))?;
+        let last = lock.metadata().and_then(|meta| meta.modified()).map_err(io_error(&self.dir))?;
+        lock.set_modified(now).map_err(io_error(&self.dir))?;
         if now.duration_since(last).unwrap_or_default() > JUMP {
             tracing::warn!("{} was not used for long, or the clock is wrong: nothing expires now", self.dir.display());
             return Ok(());
@@ -208,9 +213,9 @@ impl SecretsFolder {
 
 impl Secrets for SecretsFolder {
     fn secret(&self, plan: &[u8; 32], fresh: Zeroizing<Vec<u8>>) -> Result<(Zeroizing<Vec<u8>>, bool), BackendError> {
-        let lock = self.locked()?;
+        let lock = self.lock()?;
         self.remove_old(&lock)?;
-        self.kept(&self.path(plan, SecretPurpose::Keys), fresh)
+        self.load_or_store(&self.path(plan, SecretPurpose::Keys), fresh)
     }
 
     fn forget(&self, plan: &[u8; 32]) -> Result<(), BackendError> {
@@ -218,12 +223,12 @@ impl Secrets for SecretsFolder {
             return Ok(());
         }
         let path = self.path(plan, SecretPurpose::Keys);
-        self.remove(&self.locked()?, |found, _| Ok(found == path)).map(drop)
+        self.remove(&self.lock()?, |found, _| Ok(found == path)).map(drop)
     }
 
     fn expire(&self) -> Result<(), BackendError> {
         match self.is_there()? {
-            true => self.remove_old(&self.locked()?),
+            true => self.remove_old(&self.lock()?),
             false => Ok(()),
         }
     }
@@ -236,7 +241,7 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
-    fn got(folder: &SecretsFolder, plan: u8, fresh: &[u8]) -> (Vec<u8>, bool) {
+    fn fetch_secret(folder: &SecretsFolder, plan: u8, fresh: &[u8]) -> (Vec<u8>, bool) {
         let (secret, was_there) = folder.secret(&[plan; 32], Zeroizing::new(fresh.to_vec())).unwrap();
         (secret.to_vec(), was_there)
     }
@@ -245,25 +250,25 @@ mod tests {
     fn a_secret_stays_until_it_is_forgotten_or_not_used_for_long() {
         let dir = tempfile::tempdir().unwrap();
         let folder = SecretsFolder::new(&dir.path().join("material"), None, DAY);
-        assert_eq!(got(&folder, 1, b"one"), (b"one".to_vec(), false));
-        assert_eq!(got(&folder, 1, b"two"), (b"one".to_vec(), true));
-        assert_eq!(got(&folder, 2, b"two"), (b"two".to_vec(), false));
+        assert_eq!(fetch_secret(&folder, 1, b"one"), (b"one".to_vec(), false));
+        assert_eq!(fetch_secret(&folder, 1, b"two"), (b"one".to_vec(), true));
+        assert_eq!(fetch_secret(&folder, 2, b"two"), (b"two".to_vec(), false));
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         let path = folder.path(&[1; 32], SecretPurpose::Keys);
         assert_eq!((mode(&path), mode(&folder.dir)), (0o600, 0o700));
         folder.forget(&[1; 32]).unwrap();
         folder.forget(&[1; 32]).unwrap();
-        assert_eq!(got(&folder, 1, b"new"), (b"new".to_vec(), false));
+        assert_eq!(fetch_secret(&folder, 1, b"new"), (b"new".to_vec(), false));
         let age = |path: &Path, age| {
             File::options().write(true).open(path).unwrap().set_modified(SystemTime::now() - age).unwrap();
         };
         age(&path, DAY);
-        assert_eq!(got(&folder, 1, b"newer"), (b"newer".to_vec(), false));
+        assert_eq!(fetch_secret(&folder, 1, b"newer"), (b"newer".to_vec(), false));
         // Secrets of models that are never used again expire, too, and so do unfinished files.
         let left = folder.path(&[3; 32], SecretPurpose::Keys).with_extension("secret.123-0.part");
         fs::write(&left, b"three").unwrap();
         [&path, &left].into_iter().for_each(|path| age(path, DAY));
-        assert_eq!(got(&folder, 2, b"new"), (b"two".to_vec(), true));
+        assert_eq!(fetch_secret(&folder, 2, b"new"), (b"two".to_vec(), true));
         assert!(!path.exists() && !left.exists());
         age(&folder.path(&[2; 32], SecretPurpose::Keys), DAY);
         // After a jump of the clock, disuse may be an illusion: nothing expires at first.
@@ -281,9 +286,9 @@ mod tests {
         assert_eq!(folder.forget_all().unwrap(), 0);
         folder.expire().unwrap();
         assert!(!folder.dir.exists());
-        assert_eq!([1, 2].map(|plan| got(&folder, plan, b"one").1), [false; 2]);
+        assert_eq!([1, 2].map(|plan| fetch_secret(&folder, plan, b"one").1), [false; 2]);
         assert_eq!(folder.forget_all().unwrap(), 2);
-        assert_eq!(got(&folder, 1, b"new"), (b"new".to_vec(), false));
+        assert_eq!(fetch_secret(&folder, 1, b"new"), (b"new".to_vec(), false));
     }
 
     /// Without its master key, material that was ordered from a helper is lost.
@@ -292,7 +297,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = SecretsFolder::new(&dir.path().join("material"), None, DAY);
         let master = |fresh: &[u8]| folder.master(&[1; 32], Zeroizing::new(fresh.to_vec())).unwrap().to_vec();
-        assert_eq!((master(b"one"), got(&folder, 1, b"key")), (b"one".to_vec(), (b"key".to_vec(), false)));
+        assert_eq!((master(b"one"), fetch_secret(&folder, 1, b"key")), (b"one".to_vec(), (b"key".to_vec(), false)));
         for name in ["taxes.ods", "notes.secret", "lock.old"] {
             fs::write(folder.dir.join(name), b"precious").unwrap();
             File::options()
@@ -317,11 +322,11 @@ mod tests {
         let folder = SecretsFolder::new(dir.path(), None, DAY);
         let chmod = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
-        got(&folder, 1, b"one");
+        fetch_secret(&folder, 1, b"one");
         let path = folder.path(&[1; 32], SecretPurpose::Keys);
         chmod(&folder.dir, 0o755);
         chmod(&path, 0o644);
-        assert_eq!(got(&folder, 1, b"two"), (b"one".to_vec(), true));
+        assert_eq!(fetch_secret(&folder, 1, b"two"), (b"one".to_vec(), true));
         assert_eq!((mode(&path), mode(&folder.dir)), (0o600, 0o700));
         let refused = |folder: &SecretsFolder| {
             let error = folder.secret(&[1; 32], Zeroizing::default()).unwrap_err().to_string();
@@ -341,14 +346,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let key = || Some(SealKey::from_bytes(&[7; 32]).unwrap());
         let folder = |key| SecretsFolder::new(dir.path(), key, DAY);
-        assert_eq!(got(&folder(key()), 1, b"one"), (b"one".to_vec(), false));
-        assert_eq!(got(&folder(key()), 1, b"two"), (b"one".to_vec(), true));
+        assert_eq!(fetch_secret(&folder(key()), 1, b"one"), (b"one".to_vec(), false));
+        assert_eq!(fetch_secret(&folder(key()), 1, b"two"), (b"one".to_vec(), true));
         let bytes = fs::read(folder(None).path(&[1; 32], SecretPurpose::Keys)).unwrap();
         assert!(!bytes.windows(3).any(|w| w == b"one"));
         let error = folder(None).secret(&[1; 32], Zeroizing::default()).unwrap_err().to_string();
         assert!(error.contains("sealed"), "{error}");
         // A secret in the clear is not accepted as a sealed one, and can be deleted.
-        got(&folder(None), 2, b"two");
+        fetch_secret(&folder(None), 2, b"two");
         let error = folder(key()).secret(&[2; 32], Zeroizing::default()).unwrap_err().to_string();
         assert!(error.contains("without sealing") && error.contains("keyset delete --all"), "{error}");
         assert_eq!(folder(key()).forget_all().unwrap(), 2);

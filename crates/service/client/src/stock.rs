@@ -97,7 +97,7 @@ impl Stock {
         let ours = before.iter().filter(|entry| Some(entry.peer) == peer).map(|entry| entry.id);
         let (kept, lost): (Vec<_>, Vec<_>) = ours.partition(|id| theirs.contains(id));
         settled.destroyed_here = store.discard(&lost, Some(client))?.len();
-        store.still_wanted(&kept)?;
+        store.mark_wanted(&kept)?;
         store.expire(expire)?;
         let orphans: Vec<MaterialId> = theirs.difference(&unused).copied().collect();
         settled.destroyed_there = discard_at_server(&orphans, Some(store.folder()), channel)?.len();

@@ -78,7 +78,7 @@ pub struct Entry {
     /// When it was made, seconds since 1970.
     pub created: u64,
     /// When it was last known to be wanted, in seconds since 1970
-    /// ([`still_wanted`](crate::Store::still_wanted)).
+    /// ([`mark_wanted`](crate::Store::mark_wanted)).
     pub wanted: u64,
     /// Bytes of the material; a sealed file is somewhat larger.
     pub bytes: u64,

@@ -192,7 +192,6 @@ pub fn renew(dir: &Path, name: &str, validity: Option<Validity>) -> Result<(), S
     let path = dir.join(format!("{name}.pem"));
     let new_path = private::new_name(&path);
     let file = File { name: String::new(), content, mode: 0o644 };
-    // Replaces the old certificate, which was checked above to be of this key.
     let result = write(&new_path, &file)
         .and_then(|()| fs::rename(&new_path, &path).inspect_err(|_| drop(fs::remove_file(&new_path))));
     result.map_err(StoreError::file("writing", &path))?;

@@ -116,14 +116,14 @@ impl Ledger {
         self.folder
     }
 
-    /// Reserves an id for material that is being made. `room` limits the client's materials, those
-    /// being made included.
+    /// Reserves an id for material that is being made. `max_materials` limits the client's
+    /// materials, those being made included.
     pub(crate) fn reserve(
         &self,
         id: MaterialId,
         binding: Binding,
         origin: Origin<'_>,
-        room: Option<u64>,
+        max_materials: Option<u64>,
     ) -> Result<(), StoreError> {
         let created = now()?;
         self.write(|tx| {
@@ -131,9 +131,9 @@ impl Ledger {
                 let used = matches!(state, State::Claimed | State::Burnt);
                 return Ok(Err(if used { StoreError::Burnt(id) } else { StoreError::Exists(id) }));
             }
-            if let Some(room) = room {
+            if let Some(max_materials) = max_materials {
                 let count = held_by(tx, binding.client)?;
-                if count >= room {
+                if count >= max_materials {
                     return Ok(Err(StoreError::Full { held: count }));
                 }
             }
@@ -259,7 +259,7 @@ impl Ledger {
 
     /// Records that ready material of these ids is wanted now. Writes nothing if that was recorded
     /// within the hour.
-    pub(crate) fn still_wanted(&self, ids: &[MaterialId]) -> Result<(), StoreError> {
+    pub(crate) fn mark_wanted(&self, ids: &[MaterialId]) -> Result<(), StoreError> {
         let now = now()?;
         self.write(|tx| {
             let sql = "UPDATE material SET wanted = :now WHERE id = :id AND state = 'ready' AND wanted <= :now - 3600";

@@ -151,8 +151,8 @@ impl Store {
         &self.ledger
     }
 
-    /// Reserves an id for material that will be made. `room` limits the client's materials, those
-    /// being made included.
+    /// Reserves an id for material that will be made. `max_materials` limits the client's
+    /// materials, those being made included.
     ///
     /// # Errors
     /// [`StoreError::Burnt`] if the id was ever used here, [`StoreError::Exists`] if it is in use,
@@ -162,11 +162,11 @@ impl Store {
         id: MaterialId,
         binding: Binding,
         origin: Origin<'_>,
-        room: Option<u64>,
+        max_materials: Option<u64>,
     ) -> Result<Reserved<'_>, StoreError> {
         // Holds the reserve first: a refusal for lack of room then leaves no row.
         self.reserve.allocate()?;
-        self.ledger.reserve(id, binding, origin, room)?;
+        self.ledger.reserve(id, binding, origin, max_materials)?;
         self.steps.report(Step::Reserved);
         Ok(Reserved { store: self, id, finished: false })
     }
@@ -189,7 +189,7 @@ impl Store {
     /// [`StoreError::WrongBinding`] (the material stays ready), [`StoreError::Damaged`] (it is
     /// burnt), [`StoreError::File`], [`StoreError::Ledger`].
     pub fn claim(&self, id: MaterialId, binding: Binding) -> Result<Zeroizing<Vec<u8>>, StoreError> {
-        self.claimed(id, binding, |stored| self.read(id, stored))
+        self.claim_with(id, binding, |stored| self.read(id, stored))
     }
 
     /// As [`claim`](Self::claim); material of more than `in_memory` bytes is read while it is used.
@@ -197,7 +197,7 @@ impl Store {
     /// # Errors
     /// As [`claim`](Self::claim).
     pub fn claim_within(&self, id: MaterialId, binding: Binding, in_memory: u64) -> Result<Claimed, StoreError> {
-        self.claimed(id, binding, |stored| {
+        self.claim_with(id, binding, |stored| {
             if stored.bytes <= in_memory {
                 return Ok(Claimed::Memory(self.read(id, stored)?));
             }
@@ -206,7 +206,9 @@ impl Store {
         })
     }
 
-    fn claimed<T>(
+    /// As [`claim`](Self::claim), with what `load` makes of the file. Burns the material even if
+    /// `load` fails.
+    fn claim_with<T>(
         &self,
         id: MaterialId,
         binding: Binding,
@@ -214,7 +216,6 @@ impl Store {
     ) -> Result<T, StoreError> {
         let stored = self.roomy(|| self.ledger.claim(id, binding))?;
         self.steps.report(Step::Claimed);
-        // It is burnt even if reading fails.
         let material = load(&stored);
         self.burn(&[id])?;
         material
@@ -313,8 +314,8 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Ledger`].
-    pub fn still_wanted(&self, ids: &[MaterialId]) -> Result<(), StoreError> {
-        if ids.is_empty() { Ok(()) } else { self.ledger.still_wanted(ids) }
+    pub fn mark_wanted(&self, ids: &[MaterialId]) -> Result<(), StoreError> {
+        if ids.is_empty() { Ok(()) } else { self.ledger.mark_wanted(ids) }
     }
 
     /// Checks that the clock is close to its expected time, judged by the last use of the folder.
@@ -341,11 +342,11 @@ impl Store {
     /// clock may be wrong.
     pub fn expire(&self, age: Duration) -> Result<usize, StoreError> {
         let age = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
-        let time = now()?.saturating_sub(age);
+        let cutoff = now()?.saturating_sub(age);
         let mut orders = self.ordered()?;
-        orders.retain(|order| i64::try_from(order.created).is_ok_and(|created| created <= time));
+        orders.retain(|order| i64::try_from(order.created).is_ok_and(|created| created <= cutoff));
         let orders: Vec<MaterialId> = orders.into_iter().map(|order| order.id).collect();
-        let old = self.ledger.unwanted_since(time)?;
+        let old = self.ledger.unwanted_since(cutoff)?;
         if orders.is_empty() && old.is_empty() {
             return self.ledger.settle_clock().map(|()| 0);
         }

@@ -68,15 +68,15 @@ fn file_name(client: ClientId, plan: &[u8; 32], name: &[u8; 32]) -> String {
 
 impl Store {
     /// Returns the file of a client's upload of `bytes` bytes, and whether
-    /// [`upload_is`](Self::upload_is) has recorded it as complete. Begins the upload if there is
-    /// none and the client then has at most `max_bytes` bytes. Records that it is used now. Until it is
-    /// complete the file has another name. The process that has the file open must lock it. The
-    /// process that has made it must call `upload_is` before the file grows: a file that was
-    /// deleted meanwhile would otherwise grow uncounted.
+    /// [`set_upload_complete`](Self::set_upload_complete) has recorded it as complete. Begins the
+    /// upload if there is none and the client then has at most `max_bytes` bytes. Records that it is
+    /// used now. Until it is complete the file has another name. The process that has the file open
+    /// must lock it. The process that has made it must call `set_upload_complete` before the file
+    /// grows: a file that was deleted meanwhile would otherwise grow uncounted.
     ///
     /// # Errors
     /// [`StoreError::NoRoom`], [`StoreError::File`], [`StoreError::Ledger`].
-    pub fn upload(
+    pub fn open_upload(
         &self,
         client: ClientId,
         plan: &[u8; 32],
@@ -86,7 +86,7 @@ impl Store {
         lasts: bool,
     ) -> Result<(PathBuf, bool), StoreError> {
         let folder = ManagedFolder::open_or_mark(&self.dir().join(FOLDER), KIND, is_upload)?;
-        let is_whole = self.ledger().upload(client, plan, name, bytes, max_bytes, lasts)?;
+        let is_whole = self.ledger().open_upload(client, plan, name, bytes, max_bytes, lasts)?;
         Ok((folder.path().join(file_name(client, plan, name)), is_whole))
     }
 
@@ -95,14 +95,14 @@ impl Store {
     /// # Errors
     /// [`StoreError::UploadEnded`]: the upload has ended; files made for it since are deleted as
     /// well. [`StoreError::File`], [`StoreError::Ledger`].
-    pub fn upload_is(
+    pub fn set_upload_complete(
         &self,
         client: ClientId,
         plan: &[u8; 32],
         name: &[u8; 32],
         is_whole: bool,
     ) -> Result<(), StoreError> {
-        if self.ledger().upload_is(client, plan, name, is_whole)? {
+        if self.ledger().set_upload_complete(client, plan, name, is_whole)? {
             return Ok(());
         }
         let folder = self.dir().join(FOLDER);
@@ -145,9 +145,9 @@ impl Store {
     /// As [`end_uploads`](Self::end_uploads).
     pub fn expire_uploads(&self, age: Duration) -> Result<usize, StoreError> {
         let age = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
-        let time = u64::try_from(now()?.saturating_sub(age)).unwrap_or(0);
+        let cutoff = u64::try_from(now()?.saturating_sub(age)).unwrap_or(0);
         let mut old = self.uploads()?;
-        old.retain(|upload| upload.used <= time && self.is_idle(upload));
+        old.retain(|upload| upload.used <= cutoff && self.is_idle(upload));
         if old.is_empty() {
             return Ok(0);
         }
@@ -246,7 +246,7 @@ mod tests {
     const PLAN: [u8; 32] = [3; 32];
 
     fn place(store: &Store, client: ClientId, name: u8, bytes: u64) -> Result<(PathBuf, bool), StoreError> {
-        store.upload(client, &PLAN, &[name; 32], bytes, 100, true)
+        store.open_upload(client, &PLAN, &[name; 32], bytes, 100, true)
     }
 
     fn states(store: &Store) -> Vec<(u8, bool)> {
@@ -265,13 +265,13 @@ mod tests {
         let (bobs_path, _) = place(&store, BOB, 7, 100).unwrap();
         assert_ne!(path, bobs_path, "one name, two clients");
         fs::rename(path.with_extension("part"), &path).unwrap();
-        store.upload_is(ALICE, &PLAN, &[7; 32], true).unwrap();
+        store.set_upload_complete(ALICE, &PLAN, &[7; 32], true).unwrap();
         assert_eq!(place(&store, ALICE, 7, 60).unwrap(), (path.clone(), true));
         assert_eq!(states(&store), [(7, true), (7, false)]);
         // An upload of another length begins anew.
         assert!(matches!(place(&store, ALICE, 7, 101), Err(StoreError::NoRoom { held: 0, most: 100 })));
         assert!(!place(&store, ALICE, 7, 90).unwrap().1);
-        store.upload_is(ALICE, &PLAN, &[7; 32], true).unwrap();
+        store.set_upload_complete(ALICE, &PLAN, &[7; 32], true).unwrap();
         let bobs: Vec<Upload> = store.uploads().unwrap().into_iter().filter(|u| u.client == BOB).collect();
         assert_eq!(store.end_uploads(&bobs, Ended::Deleted).unwrap(), 1);
         assert_eq!(store.end_uploads(&bobs, Ended::Deleted).unwrap(), 0);
@@ -294,11 +294,11 @@ mod tests {
         let store = Store::open(dir.path(), Party::Server, None).unwrap();
         let (large, _) = place(&store, ALICE, 7, 90).unwrap();
         let (plan, name) = (&[4; 32], &[7; 32]);
-        let refused = store.upload(ALICE, plan, name, 20, 100, true);
+        let refused = store.open_upload(ALICE, plan, name, 20, 100, true);
         assert!(matches!(refused, Err(StoreError::NoRoom { held: 90, most: 100 })), "{refused:?}");
-        let (small, _) = store.upload(ALICE, plan, name, 10, 100, true).unwrap();
+        let (small, _) = store.open_upload(ALICE, plan, name, 10, 100, true).unwrap();
         assert_ne!(large, small);
-        store.upload_is(ALICE, plan, name, true).unwrap();
+        store.set_upload_complete(ALICE, plan, name, true).unwrap();
         assert_eq!(states(&store), [(7, false), (7, true)]);
         assert!(!place(&store, ALICE, 7, 90).unwrap().1);
         assert_eq!(store.end_uploads(&store.uploads().unwrap(), Ended::Deleted).unwrap(), 2);
@@ -311,7 +311,7 @@ mod tests {
         let store = Store::open(dir.path(), Party::Server, None).unwrap();
         place(&store, ALICE, 1, 10).unwrap();
         place(&store, BOB, 1, 10).unwrap();
-        let [used, _] = [2, 3].map(|name| store.upload(ALICE, &PLAN, &[name; 32], 10, 100, false).unwrap().0);
+        let [used, _] = [2, 3].map(|name| store.open_upload(ALICE, &PLAN, &[name; 32], 10, 100, false).unwrap().0);
         let open = File::create(&used).unwrap();
         open.lock().unwrap();
         assert!(store.end_idle(ALICE).unwrap());
@@ -338,7 +338,7 @@ mod tests {
         for is_whole in [false, true] {
             fs::write(path.with_extension("part"), b"more").unwrap();
             fs::write(&path, b"more").unwrap();
-            let result = store.upload_is(ALICE, &PLAN, &[7; 32], is_whole);
+            let result = store.set_upload_complete(ALICE, &PLAN, &[7; 32], is_whole);
             assert!(matches!(result, Err(StoreError::UploadEnded)), "{result:?}");
             assert!(!path.exists());
             assert!(!path.with_extension("part").exists());

@@ -1,6 +1,6 @@
 //! Networks that once failed (`../shared/data/regressions`): each is imported, lowered and compiled for
-//! `cheetah`, opened as by a client, and agrees with its float network. `tests/test_regressions.py` runs them
-//! privately and compares with onnxruntime.
+//! `cheetah`, opened as by a client, and agrees with its float network. `tests/test_regressions.py` runs
+//! them in the two-party protocol and compares with onnxruntime.
 
 use std::sync::Arc;
 

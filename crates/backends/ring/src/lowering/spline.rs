@@ -59,7 +59,7 @@ struct Curve {
 
 impl Curve {
     fn new(function: Function) -> Self {
-        let argument = match function.residual() {
+        let argument = match function.residual_symmetry() {
             Some(Symmetry::ZeroAbove) => Argument::Below,
             Some(Symmetry::Even) => Argument::Magnitude,
             Some(Symmetry::None) | None => Argument::Itself,

@@ -1,4 +1,5 @@
-//! The answers of an upload in the order that both parties use, and the places of their values.
+//! Order of the server's answer ciphertexts for one upload, and the places of their values. Both
+//! parties iterate it, so no index is sent.
 
 use std::collections::BTreeSet;
 
@@ -19,17 +20,17 @@ pub(super) const TAG_SEED: Tag = Tag::new(0x0443, "slots answer seed");
 /// Message, offline: a ciphertext of an answer.
 pub(super) const TAG_DOWN: Tag = Tag::new(0x0444, "slots answer");
 
-/// One answer.
+/// One answer ciphertext of the server, for one input.
 pub(super) struct Unit {
-    /// Digit of the mask.
+    /// Digit of the mask, by index.
     pub limb: usize,
-    /// Tile of the output.
+    /// Tile of the output, by index.
     pub tile: usize,
     /// The layer, by index.
     pub layer: usize,
-    /// Output block.
+    /// The output block of the layer, by index.
     pub output: usize,
-    /// Start of the layer's values of this digit.
+    /// Index of the layer's first value of this digit, among all values of the upload.
     offset: usize,
 }
 
@@ -42,7 +43,7 @@ impl Unit {
     }
 }
 
-/// All answers of an upload: digit by digit, tile by tile.
+/// All answers of an upload for one input: digit by digit, tile by tile, layer by layer.
 pub(super) fn units(plan: &SlotPlan, upload: &Upload) -> Vec<Unit> {
     let layout = &upload.layout;
     let mut units = Vec::new();

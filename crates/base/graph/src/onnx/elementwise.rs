@@ -235,7 +235,7 @@ impl Reader<'_> {
 
     /// An operator that is a row of the functions: the function, or `relu(x) - residual(x)`.
     pub(super) fn function(&mut self, n: &NodeProto, function: Function) -> Result<Tensor, GraphError> {
-        if function.residual().is_none() {
+        if function.residual_symmetry().is_none() {
             return self.unary(n, FloatOp::Function(function));
         }
         let x = self.real(n, 0)?;

@@ -50,14 +50,14 @@ impl Reader<'_> {
             "Range" if inputs.len() == 3 => self.range(n, &inputs[0], &inputs[1], &inputs[2])?,
             "Expand" => self.expand_to_shape(n, input, inputs.get(1))?,
             "Concat" => concat(n, &self.budget, &inputs.iter().map(AsRef::as_ref).collect::<Vec<_>>())?,
-            _ if inputs.len() <= 3 => match self.fold_data_movement(n, input)? {
+            _ if inputs.len() <= 3 => match self.fold_unary(n, input)? {
                 Some(c) => c,
                 None => match by_element(n, &self.budget, &inputs.iter().map(AsRef::as_ref).collect::<Vec<_>>())? {
                     Some(c) => c,
                     None => return Ok(None),
                 },
             },
-            _ => match self.fold_data_movement(n, input)? {
+            _ => match self.fold_unary(n, input)? {
                 Some(c) => c,
                 None => return Ok(None),
             },
@@ -81,15 +81,16 @@ impl Reader<'_> {
         let dims = lengths(n, shape.ok_or_else(|| fail(n, "has no shape"))?)?;
         // The shape may be shorter than the constant's, or have 1 where the constant has a longer
         // axis.
-        let longest = self.budget.elements(n, &dims)?;
-        let target = Constant { shape: dims.clone(), data: Data::Ints(vec![0; longest]) };
+        let element_count = self.budget.elements(n, &dims)?;
+        let target = Constant { shape: dims.clone(), data: Data::Ints(vec![0; element_count]) };
         self.budget.elements(n, &longest_axes(&[c, &target]))?;
         let expanded = broadcast(c, &target, |a, _| Some(a), |a, _| a);
         expanded.ok_or_else(|| fail(n, &format!("{:?} cannot be spread over {dims:?}", c.shape)))
     }
 
-    /// Applies an operator that moves, picks or reduces the elements of one constant.
-    fn fold_data_movement(&self, n: &NodeProto, c: &Constant) -> Result<Option<Constant>, GraphError> {
+    /// Applies an operator whose data is one constant: one that moves, picks, converts or reduces its
+    /// elements. `None` for other operators.
+    fn fold_unary(&self, n: &NodeProto, c: &Constant) -> Result<Option<Constant>, GraphError> {
         Ok(Some(match n.op_type.as_str() {
             "Identity" | "Dropout" => c.clone(),
             "Cast" => cast(n, c)?,
@@ -355,9 +356,13 @@ fn concat(n: &NodeProto, budget: &Budget, parts: &[&Constant]) -> Result<Constan
 }
 
 fn cast(n: &NodeProto, c: &Constant) -> Result<Constant, GraphError> {
+    // Codes of `TensorProto.DataType`.
     let data = match int(n, "to", 1) {
+        // FLOAT, FLOAT16, DOUBLE, BFLOAT16.
         1 | 10 | 11 | 16 => Data::Floats(c.to_floats()),
+        // BOOL.
         9 => Data::Ints(c.to_floats().iter().map(|v| i64::from(*v != 0.0)).collect()),
+        // Integers of 8 to 64 bits.
         2..=7 | 12 | 13 => match &c.data {
             Data::Ints(v) => Data::Ints(v.clone()),
             Data::Floats(v) => Data::Ints(v.iter().map(|&x| x as i64).collect()),

@@ -125,8 +125,8 @@ impl Reader<'_> {
         {
             return Err(unsupported(n, "its sequence is cut short by `sequence_lens`; export it without".into()));
         }
-        let numbers_per_gate = 3 * cell.hidden.saturating_mul(cell.features.saturating_add(cell.hidden));
-        if numbers_per_gate.saturating_mul(steps) > MAX_STORED_ELEMENTS {
+        let weights_per_step = 3 * cell.hidden.saturating_mul(cell.features.saturating_add(cell.hidden));
+        if weights_per_step.saturating_mul(steps) > MAX_STORED_ELEMENTS {
             return Err(unsupported(
                 n,
                 format!("{steps} steps of it have more than {MAX_STORED_ELEMENTS} weights; give it fewer steps"),
@@ -157,7 +157,8 @@ impl Reader<'_> {
     /// Adds one step and returns the next state, `[H]`, for an input `[F]`.
     fn step(&mut self, n: &NodeProto, cell: &Cell, x: usize, h: &State) -> Result<usize, GraphError> {
         let [update, _, candidate] = &cell.gates;
-        let keep_gate = self.gate(n, update, -1.0, x, h)?;
+        // `1 - z`.
+        let u = self.gate(n, update, -1.0, x, h)?;
         let zeros = vec![0.0; cell.hidden];
         let bias = if cell.reset_after { &zeros } else { &candidate.state_bias };
         let mut inner = self.push(n, candidate.on_input(1.0, bias), &[x], &[])?;
@@ -165,16 +166,16 @@ impl Reader<'_> {
             inner = self.push(n, FloatOp::Add, &[inner, candidate_state], &[])?;
         }
         let candidate = self.push(n, FloatOp::Function(Function::Tanh), &[inner], &[])?;
-        let new = self.push(n, FloatOp::Mul, &[keep_gate, candidate], &[])?;
+        let new = self.push(n, FloatOp::Mul, &[u, candidate], &[])?;
         match h {
             State::Known(h) if h.iter().all(|v| *v == 0.0) => Ok(new),
             State::Known(h) => {
                 let scale = h.iter().map(|v| -v).collect();
-                let old = self.push(n, FloatOp::Affine { scale, shift: h.clone() }, &[keep_gate], &[])?;
+                let old = self.push(n, FloatOp::Affine { scale, shift: h.clone() }, &[u], &[])?;
                 self.push(n, FloatOp::Add, &[new, old], &[])
             }
             State::Node(h) => {
-                let product = self.push(n, FloatOp::Mul, &[keep_gate, *h], &[])?;
+                let product = self.push(n, FloatOp::Mul, &[u, *h], &[])?;
                 let old = self.push(n, FloatOp::Sub, &[*h, product], &[])?;
                 self.push(n, FloatOp::Add, &[old, new], &[])
             }

@@ -121,7 +121,7 @@ pub fn operators() -> Vec<Operator> {
 
 /// Returns how a function is computed.
 fn about(function: Function) -> &'static str {
-    if function.residual().is_some() { BETWEEN } else { TABLE }
+    if function.residual_symmetry().is_some() { BETWEEN } else { TABLE }
 }
 
 /// Refused operators with their own advice.

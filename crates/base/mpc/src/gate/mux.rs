@@ -108,11 +108,13 @@ pub struct ServerMux {
     /// its own part.
     shares: Vec<Packed>,
     /// For each value `p0 - p1`, the mask of its own part.
-    steps: Vec<Packed>,
+    pad_differences: Vec<Packed>,
 }
 
 impl ClientMux {
-    /// Offline. `values` holds the client's values, one `[n]` per string (with a wrap, the last is `mc`).
+    /// Makes the client's material and sends the masked part of `values`, the client's values: one
+    /// `[n]` per string (with a wrap, the last is `mc`). For a constant, receives the server's masked
+    /// part instead.
     ///
     /// # Errors
     /// `OutOfRange` for strings of more than 64 bits in all; channel and OT errors.
@@ -133,14 +135,15 @@ impl ClientMux {
         let mut shares = Vec::with_capacity(widths.len());
         for (index, (&width, x)) in widths.iter().zip(values).enumerate() {
             let field = Field::new(&widths, index);
-            let padded = u64::from(index < spec.widths.len()).wrapping_neg();
+            // All ones for a value, zero for the string of the wrap, which has no server's part.
+            let value_mask = u64::from(index < spec.widths.len()).wrapping_neg();
             let [message, share] = Packed::pairs(spec.n, [width; 2], |start, [message, share]| {
                 let strings = q0[start..].iter().zip(&q1[start..]).zip(&pads[start..]);
-                let known = x[start..].iter().zip(&flips[start..]).zip(strings);
-                for ((message, share), ((x, flip), ((a, b), pad))) in message.iter_mut().zip(share).zip(known) {
+                let inputs = x[start..].iter().zip(&flips[start..]).zip(strings);
+                for ((message, share), ((x, flip), ((a, b), pad))) in message.iter_mut().zip(share).zip(inputs) {
                     let a = field.get(*a);
                     *message = negate_if(*x, *flip).wrapping_add(a).wrapping_sub(field.get(*b));
-                    *share = (x & flip).wrapping_sub(a).wrapping_add(pad >> field.shift & padded);
+                    *share = (x & flip).wrapping_sub(a).wrapping_add(pad >> field.shift & value_mask);
                 }
             });
             session.channel.send(CLIENT_PART, message.bytes())?;
@@ -230,7 +233,8 @@ impl ClientMux {
 }
 
 impl ServerMux {
-    /// Offline.
+    /// Makes the server's material from the client's masked part. For a constant, sends the server's
+    /// masked part instead.
     ///
     /// # Errors
     /// `OutOfRange` for strings of more than 64 bits in all; channel and OT errors.
@@ -243,26 +247,28 @@ impl ServerMux {
         let ReceiverWords { choice: lambda, m: words } = ots.receiver.words(session.channel, spec.n)?;
         let SenderWords { m0: p0, m1: p1 } = ots.sender.words(session.channel, spec.n)?;
         let chosen = lambda.masks();
-        let (mut shares, mut steps) = (Vec::with_capacity(widths.len()), Vec::with_capacity(spec.widths.len()));
+        let (mut shares, mut pad_differences) =
+            (Vec::with_capacity(widths.len()), Vec::with_capacity(spec.widths.len()));
         for (index, &width) in widths.iter().enumerate() {
             let message = session.channel.recv_packed(CLIENT_PART, spec.n, width)?;
             let field = Field::new(&widths, index);
-            let padded = u64::from(index < spec.widths.len()).wrapping_neg();
-            let [share, step] = Packed::pairs(spec.n, [width; 2], |start, [share, step]| {
+            // All ones for a value, zero for the string of the wrap, which has no server's part.
+            let value_mask = u64::from(index < spec.widths.len()).wrapping_neg();
+            let [share, difference] = Packed::pairs(spec.n, [width; 2], |start, [share, difference]| {
                 let pads = p0[start..].iter().zip(&p1[start..]);
-                let known = words[start..].iter().zip(&message[start..]).zip(&chosen[start..]).zip(pads);
-                for ((share, step), (((q, e), chosen), (a, b))) in share.iter_mut().zip(step).zip(known) {
-                    let a = field.get(*a) & padded;
+                let inputs = words[start..].iter().zip(&message[start..]).zip(&chosen[start..]).zip(pads);
+                for ((share, difference), (((q, e), chosen), (a, b))) in share.iter_mut().zip(difference).zip(inputs) {
+                    let a = field.get(*a) & value_mask;
                     *share = field.get(*q).wrapping_add(e & chosen).wrapping_sub(a);
-                    *step = a.wrapping_sub(field.get(*b));
+                    *difference = a.wrapping_sub(field.get(*b));
                 }
             });
             if index < spec.widths.len() {
-                steps.push(step);
+                pad_differences.push(difference);
             }
             shares.push(share);
         }
-        Ok(Self { lambda, shares, steps })
+        Ok(Self { lambda, shares, pad_differences })
     }
 
     fn of_constant(spec: &MuxSpec, constant: u64, session: &mut Session<'_>, ots: &mut Ots) -> Result<Self, MpcError> {
@@ -274,7 +280,7 @@ impl ServerMux {
             pads.map(|((p0, p1), flip)| p0.wrapping_sub(*p1).wrapping_add(negate_if(constant, flip))).collect();
         session.channel.send_packed(SERVER_PART, &message, width)?;
         p0.iter_mut().for_each(|p| *p = p.wrapping_neg());
-        Ok(Self { lambda, shares: vec![Packed::new(&p0, width)], steps: Vec::new() })
+        Ok(Self { lambda, shares: vec![Packed::new(&p0, width)], pad_differences: Vec::new() })
     }
 
     /// Online, first: sends the masked part of the server's values, one `[n]` per value, unless
@@ -284,12 +290,12 @@ impl ServerMux {
     /// Channel errors.
     pub fn start(&self, spec: &MuxSpec, values: &[&[u64]], session: &mut Session<'_>) -> Result<(), MpcError> {
         let flips = self.lambda.masks();
-        for ((x, steps), &width) in values.iter().zip(&self.steps).zip(&spec.widths) {
-            let mut signed = steps.values();
-            for ((step, x), flip) in signed.iter_mut().zip(*x).zip(&flips) {
-                *step = step.wrapping_add(negate_if(*x, *flip));
+        for ((x, differences), &width) in values.iter().zip(&self.pad_differences).zip(&spec.widths) {
+            let mut masked = differences.values();
+            for ((word, x), flip) in masked.iter_mut().zip(*x).zip(&flips) {
+                *word = word.wrapping_add(negate_if(*x, *flip));
             }
-            session.channel.send_packed(SERVER_PART, &signed, width)?;
+            session.channel.send_packed(SERVER_PART, &masked, width)?;
         }
         Ok(())
     }
@@ -330,7 +336,7 @@ impl ServerMux {
     /// Writes the material.
     pub fn write(&self, out: &mut Writer) {
         out.planes(std::slice::from_ref(&self.lambda));
-        self.shares.iter().chain(&self.steps).for_each(|p| out.packed(p));
+        self.shares.iter().chain(&self.pad_differences).for_each(|p| out.packed(p));
     }
 
     /// Reads the material.
@@ -340,8 +346,9 @@ impl ServerMux {
     pub fn read(spec: &MuxSpec, reader: &mut Reader<'_>) -> Result<Self, MpcError> {
         let lambda = reader.plane(spec.n)?;
         let shares = spec.client_strings().iter().map(|&w| reader.packed(spec.n, w)).collect::<Result<_, _>>()?;
-        let steps = spec.server_parts().iter().map(|&w| reader.packed(spec.n, w)).collect::<Result<_, _>>()?;
-        Ok(Self { lambda, shares, steps })
+        let pad_differences =
+            spec.server_parts().iter().map(|&w| reader.packed(spec.n, w)).collect::<Result<_, _>>()?;
+        Ok(Self { lambda, shares, pad_differences })
     }
 }
 

@@ -25,9 +25,10 @@ fn refused() -> Reply {
 
 #[test]
 fn a_notice_is_answered_with_its_material_or_named() {
-    // What the server says to notice, order of material and input; what the client says of it.
+    // Columns: the server's reply to the notice, to the preparation, to the inference (`None`: the
+    // honest reply); the error that the client reports (empty: it succeeds).
     let ignored = Reply::Noted { notice_ignored: Some("it is\u{1b} too late".into()) };
-    for (notice, order, input, wanted) in [
+    for (notice_reply, preparation_reply, inference_reply, expected_error) in [
         (Some(refused()), None, None, "the server refused the notice: it has no room"),
         (Some(Reply::Go), None, None, "unexpected reply from the server: Go to the notice"),
         (None, Some(refused()), None, "the server refused the preparation of material: it has no room"),
@@ -38,27 +39,30 @@ fn a_notice_is_answered_with_its_material_or_named() {
         (None, None, None, ""),
     ] {
         let (server, shop) = shop(move |number, peer, request| {
-            let said = match (request, number) {
-                (Request::Announce(_), _) => &notice,
-                (Request::Prepare { .. }, 1) => &order,
-                (Request::Ask(ask), _) if ask.notice.is_some() => &input,
+            let reply = match (request, number) {
+                (Request::Announce(_), _) => &notice_reply,
+                (Request::Prepare { .. }, 1) => &preparation_reply,
+                (Request::Ask(ask), _) if ask.notice.is_some() => &inference_reply,
                 _ => &None,
             };
-            said.as_ref().map_or(Ok(false), |reply| peer.reply(reply).map(|()| true))
+            reply.as_ref().map_or(Ok(false), |reply| peer.reply(reply).map(|()| true))
         });
         let mut client = open(&server);
         let asked = client.announce(Some(Duration::MAX));
         let asked = asked.and_then(|announced| client.infer_announced(announced, Units::Network, &X));
         match asked {
             Ok(answer) => {
-                assert_eq!((answer.values, wanted), (expected(1, &X), ""));
+                assert_eq!((answer.values, expected_error), (expected(1, &X), ""));
                 assert_eq!(answer.prepared.map(|made| made.id), Some(shop.lock().used[0].0));
             }
-            Err(error) => assert!(error.to_string().contains(wanted) && !wanted.is_empty(), "{error}; {wanted}"),
+            Err(error) => assert!(
+                error.to_string().contains(expected_error) && !expected_error.is_empty(),
+                "{error}; {expected_error}"
+            ),
         }
         // The client's own connection goes on.
         assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
-        assert_eq!(shop.lock().used.len(), 1 + usize::from(wanted.is_empty()));
+        assert_eq!(shop.lock().used.len(), 1 + usize::from(expected_error.is_empty()));
     }
 }
 
@@ -95,8 +99,8 @@ fn batches_are_as_large_as_they_were_asked_for_at_most() {
 #[test]
 fn a_lost_call_waits_for_no_material() {
     // The second connection waits for its turn while the first is lost.
-    let (waits, waiting) = mpsc::channel();
-    let (waits, waiting) = (Mutex::new(waits), Mutex::new(waiting));
+    let (waiting_sender, waiting_receiver) = mpsc::channel();
+    let (waiting_sender, waiting_receiver) = (Mutex::new(waiting_sender), Mutex::new(waiting_receiver));
     let orders = Mutex::new(0);
     let (server, _) = shop(move |_, peer, request| {
         match request {
@@ -104,13 +108,13 @@ fn a_lost_call_waits_for_no_material() {
                 let mut orders = orders.lock().unwrap();
                 *orders += 1;
                 if *orders == 2 {
-                    waits.lock().unwrap().send(()).unwrap();
+                    waiting_sender.lock().unwrap().send(()).unwrap();
                     peer.drain();
                     return Err(over());
                 }
             }
             Request::Infer { .. } => {
-                waiting.lock().unwrap().recv().unwrap();
+                waiting_receiver.lock().unwrap().recv().unwrap();
                 return Err(over());
             }
             _ => {}
@@ -126,12 +130,12 @@ fn a_lost_call_waits_for_no_material() {
 
 #[test]
 fn another_thread_ends_a_call_that_waits() {
-    let (heard, hears): (Sender<()>, _) = mpsc::channel();
-    let heard = Mutex::new(heard);
+    let (inference_sender, inference_receiver): (Sender<()>, _) = mpsc::channel();
+    let inference_sender = Mutex::new(inference_sender);
     let (server, shop) = shop(move |_, peer, request| {
         if let Request::Infer { .. } = request {
             peer.reply(&Reply::Waiting { queued: 1 })?;
-            heard.lock().unwrap().send(()).unwrap();
+            inference_sender.lock().unwrap().send(()).unwrap();
             peer.drain();
             return Err(over());
         }
@@ -140,7 +144,7 @@ fn another_thread_ends_a_call_that_waits() {
     let mut client = open(&server);
     let closer = client.closer();
     let closing = std::thread::spawn(move || {
-        hears.recv().unwrap();
+        inference_receiver.recv().unwrap();
         closer.close();
     });
     let error = client.infer(&X).unwrap_err();

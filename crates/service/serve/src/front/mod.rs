@@ -49,8 +49,8 @@ const OPERATORS: usize = 1;
 /// Connections of authenticated peers, by pool: nodes use the operators' pool.
 const POOLS: [PoolLimits; 2] =
     [PoolLimits { connections: 4096, per_peer: 16 }, PoolLimits { connections: 4096, per_peer: 2048 }];
-/// Handshakes under way. Beyond that, the oldest of the address with most is evicted, so that
-/// unauthenticated peers cannot block others.
+/// Most handshakes under way. Beyond that, the oldest one of the address that has the most is evicted,
+/// so that unauthenticated peers cannot block others.
 const MAX_HANDSHAKES: usize = 1024;
 /// How long a connection may send nothing after it is accepted.
 const HANDSHAKE: Duration = Duration::from_secs(10);

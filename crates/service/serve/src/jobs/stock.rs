@@ -21,7 +21,7 @@ impl Job<'_> {
         if after.is_none() {
             let mut wanted = store.list_of(self.client())?;
             wanted.retain(|entry| entry.peer == folder && self.is_offered(entry));
-            store.still_wanted(&wanted.iter().map(|entry| entry.id).collect::<Vec<_>>())?;
+            store.mark_wanted(&wanted.iter().map(|entry| entry.id).collect::<Vec<_>>())?;
             match store.expire(self.shared.config.expire) {
                 // A clock that may be wrong burns nothing, and the request still succeeds.
                 Err(e @ StoreError::ClockJump { .. }) => tracing::error!("{e}"),

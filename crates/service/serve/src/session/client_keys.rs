@@ -39,7 +39,7 @@ impl Uploads for ClientKeyStore {
     ) -> Result<Result<(PathBuf, bool), NoRoom>, BackendError> {
         self.store.expire_uploads(self.expire).map_err(keeping_error)?;
         loop {
-            match self.store.upload(self.client, plan, name, bytes, self.max_bytes, lasts) {
+            match self.store.open_upload(self.client, plan, name, bytes, self.max_bytes, lasts) {
                 Ok(place) => return Ok(Ok(place)),
                 Err(StoreError::NoRoom { held, most }) => {
                     if !self.store.end_idle(self.client).map_err(keeping_error)? {
@@ -52,6 +52,6 @@ impl Uploads for ClientKeyStore {
     }
 
     fn set_whole(&self, plan: &[u8; 32], name: &UploadName, is_whole: bool) -> Result<(), BackendError> {
-        self.store.upload_is(self.client, plan, name, is_whole).map_err(keeping_error)
+        self.store.set_upload_complete(self.client, plan, name, is_whole).map_err(keeping_error)
     }
 }

@@ -38,7 +38,7 @@ fn steps(ledger: &Ledger) -> Vec<(&'static str, u64)> {
         ("list of a client", &|| assert_eq!(ledger.list(Which::Client(OWNER.client)).unwrap().len(), 5)),
         ("list of a binding", &|| assert_eq!(ledger.list(Which::Binding(OWNER)).unwrap().len(), 5)),
         ("live", &|| assert_eq!(ledger.live().unwrap().len(), 5)),
-        ("still wanted", &|| ledger.still_wanted(&[id]).unwrap()),
+        ("still wanted", &|| ledger.mark_wanted(&[id]).unwrap()),
         ("unwanted", &|| assert!(ledger.unwanted_since(1).unwrap().is_empty())),
         ("claim", &|| assert_eq!(ledger.claim(id, OWNER).unwrap().bytes, 1)),
         ("burn", &|| ledger.burn(&[id]).unwrap()),

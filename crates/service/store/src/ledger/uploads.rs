@@ -27,7 +27,7 @@ const THIS: &str = "client = :client AND plan = :plan AND name = :name AND state
 impl Ledger {
     /// Records that a client's upload is used now. Begins it if there is none and the client then
     /// has at most `max_bytes` bytes. Returns whether it is complete.
-    pub(crate) fn upload(
+    pub(crate) fn open_upload(
         &self,
         client: ClientId,
         plan: &[u8; 32],
@@ -67,7 +67,7 @@ impl Ledger {
     }
 
     /// Records whether an upload is complete; `false` if it has ended.
-    pub(crate) fn upload_is(
+    pub(crate) fn set_upload_complete(
         &self,
         client: ClientId,
         plan: &[u8; 32],

@@ -76,6 +76,6 @@ impl Store {
     /// [`StoreError::Burnt`]: it was destroyed meanwhile; [`StoreError::File`],
     /// [`StoreError::Ledger`]: it must not be used.
     pub fn claim_picked(&self, picked: Picked) -> Result<(), StoreError> {
-        self.claimed(picked.id, picked.binding, |_| Ok(()))
+        self.claim_with(picked.id, picked.binding, |_| Ok(()))
     }
 }

@@ -110,7 +110,7 @@ fn material_expires_that_was_of_no_use_for_long() {
     };
     age(old, 10_000);
     age(lately, 10_000);
-    store.still_wanted(&[lately, MaterialId([9; 16])]).unwrap();
+    store.mark_wanted(&[lately, MaterialId([9; 16])]).unwrap();
     assert_eq!(store.expire(Duration::from_secs(20_000)).unwrap(), 0);
     assert_eq!(store.expire(Duration::from_secs(9_000)).unwrap(), 1);
     assert!(matches!(store.claim(old, OWNER), Err(StoreError::Burnt(_))));

@@ -89,9 +89,9 @@ fn slots_come_back_at_a_high_level() {
     }
 }
 
-/// Probability that the multiple of `q_0` of a coefficient is at least `range` in size: that 33
-/// uniform numbers of [-1/2, 1/2] sum to `range - 1/2`. Each number is taken at 64 places,
-/// convolved one by one.
+/// Probability that a coefficient wraps `q_0` at least `range` times, in either direction: that 33
+/// uniform numbers of [-1/2, 1/2] sum to at least `range - 1/2` in size. Computed by convolving
+/// 64-point discretisations.
 fn failure(range: u32) -> f64 {
     const PLACES: usize = 64;
     let terms = SPARSE_WEIGHT + 1;

@@ -30,7 +30,7 @@ pub struct Encoder {
 }
 
 /// Root mean square of complex values.
-fn magnitude(values: &[Complex]) -> f64 {
+fn root_mean_square(values: &[Complex]) -> f64 {
     (values.iter().map(|v| v.re * v.re + v.im * v.im).sum::<f64>() / values.len().max(1) as f64).sqrt()
 }
 
@@ -114,7 +114,7 @@ impl Encoder {
         let poly = Poly::from_signed(&self.context, Shape::level(level), &coefficients).into_ntt(&self.context);
         // Rounding errors are uniform over one unit, in 2n of N coefficients.
         let used = 2.0 * self.slots() as f64 / self.context.degree() as f64;
-        let estimate = Estimate { deviation: (used / 12.0).sqrt(), magnitude: magnitude(values) };
+        let estimate = Estimate { deviation: (used / 12.0).sqrt(), magnitude: root_mean_square(values) };
         Ok(Plaintext { poly, scale, slots: self.slots(), estimate })
     }
 

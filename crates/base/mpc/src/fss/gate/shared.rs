@@ -2,7 +2,12 @@
 //! the dealer alone knows R. Both hold tagged shares of all functions of R that a gate needs, so both
 //! take the same steps. The parties open the bit q and then, for each value, a word
 //! `(1 - 2q) lambda P + D`. D is the dealer's `(mask of the result) - (q ^ lambda) Q_m`. The masked
-//! result is that word plus `q P`.
+//! result is that word plus `q P`, and the masked base where the value has one.
+//!
+//! Notation: y is the tested value, `lambda` the dealer's random bit that masks its sign, and
+//! `q = [y >= 0] ^ lambda`. A gate multiplies `[y >= 0]` by `X = P - Q_m`: P is public (a masked value
+//! or -1), Q is its mask (0 for -1), which the dealer alone knows. Where the result's ring is wider
+//! than y's, Q depends on m, the top bit of the masked y.
 
 use rayon::prelude::*;
 use tacit_arith::bits::Bits;
