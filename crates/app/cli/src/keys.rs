@@ -5,7 +5,7 @@ use clap::builder::RangedI64ValueParser;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use tacit_store::Role;
-use tacit_store::keys::{self, Shown, Validity};
+use tacit_store::keys::{self, CertificateInfo, Validity};
 
 #[derive(clap::Args)]
 #[command(after_help = "Example: tacit keys init keys --host server.example --client alice")]
@@ -201,7 +201,7 @@ fn show(dir: &Path, name: Option<&str>, as_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn row(certificate: &Shown) -> Value {
+fn row(certificate: &CertificateInfo) -> Value {
     json!({
         "name": certificate.name,
         "purpose": certificate.purpose.to_string(),

@@ -248,7 +248,7 @@ fn what_seemed_never_to_change_its_sign_is_not_linear() {
     let report = lowered("domain=calibrated,agreement=0,tolerance=0.02").report().unwrap().json();
     let [low, high] = [0, 1].map(|end| report["approximations"][0]["range"][end].as_f64().unwrap());
     assert!(low <= -0.2 * high, "{low} to {high}");
-    assert!(report["approximations"][0]["certain"] == false, "{low} to {high}");
+    assert_eq!(report["approximations"][0]["certain"], false);
     // A negative argument gives zero, as in the float network.
     let x = [-0.7, 0.0];
     for options in ["", "domain=calibrated,agreement=0,tolerance=0.02"] {
@@ -261,7 +261,7 @@ fn what_seemed_never_to_change_its_sign_is_not_linear() {
 /// refuses other inputs with a clear error. An uncertain lowering needs an option, and the report
 /// says so.
 #[test]
-fn what_is_accepted_is_what_holds() {
+fn lowering_narrows_the_input_range_to_where_polynomials_hold() {
     let tanh = |graph: &mut FloatGraph| graph.push("tanh", FloatOp::Function(Function::Tanh), &[1], &[]).unwrap();
     let model = activated([1.0, 20.0], tanh);
     let lower = |model: &Model, options: &str| Ckks.lower(model, &options.parse().unwrap());
@@ -274,10 +274,10 @@ fn what_is_accepted_is_what_holds() {
     let client = Ckks.open(narrowed.public_bytes()).unwrap();
     let error = client.interface().check_input(&[0.0, 0.0, 20.0, 0.0, 0.0, 0.0, 0.0, 0.0]).unwrap_err().to_string();
     assert!(error.contains("20"), "{error}");
-    assert!(client.interface().check_input(&[high; 8]).is_ok(), "{error}");
+    assert!(client.interface().check_input(&[high; 8]).is_ok(), "the accepted range includes its end {high}");
     let warnings = format!("{:?}", narrowed.report().unwrap().warnings());
     assert!(warnings.contains("where the model says -20 to 20"), "{warnings}");
-    assert!(narrowed.describe()["certain"] == true, "{warnings}");
+    assert_eq!(narrowed.describe()["certain"], true);
     let again = Ckks.load(narrowed.public_bytes(), &narrowed.private_bytes().unwrap()).unwrap();
     assert_eq!(again.interface().input.range.ends(), [low, high]);
     let mut tally = Tally::default();
@@ -294,7 +294,7 @@ fn what_is_accepted_is_what_holds() {
     assert_eq!(measured.interface().input.range.ends(), [-4.0, 4.0]);
     let warnings = format!("{:?}", measured.report().unwrap().warnings());
     assert!(warnings.contains("was measured, on"), "{warnings}");
-    assert!(measured.describe()["certain"] == false, "{warnings}");
+    assert_eq!(measured.describe()["certain"], false);
     // No client can see that a class is wrong.
     let class = telling_the_class(model);
     let error = lower(&class, "domain=calibrated,agreement=0").err().unwrap().to_string();

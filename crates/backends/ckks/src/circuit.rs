@@ -40,8 +40,8 @@ impl Circuit {
     /// Weights that are too large to be encoded.
     pub fn new(plan: &Plan) -> Result<Self, BackendError> {
         let encoder = Encoder::new(&plan.context, plan.context.degree() / 2).map_err(he)?;
-        // One step after another: its numbers before they are encoded take more memory than anything
-        // else here, and all threads encode them.
+        // Not parallel over steps: the unencoded diagonals of one step are the peak of memory, and
+        // encoding them already uses all threads.
         let ids = 0..plan.program.vectors.len();
         let linear = ids.map(|id| Compiled::parts(plan, &encoder, id)).collect::<Result<_, _>>()?;
         Ok(Self { encoder, linear })

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub enum Phase {
     /// Keys and base OTs, once per client (and what precedes it: handshake, catalog).
     Setup,
-    /// Input-independent work for one input.
+    /// The offline phase: work for one input that does not depend on it.
     Offline,
     /// Work that needs the input.
     Online,

@@ -34,7 +34,7 @@ pub enum Standing {
     /// Valid, with time left.
     Good,
     /// Due for renewal: at most a day is left, or a tenth of its life.
-    Ends,
+    RenewalDue,
     /// No longer valid.
     Expired,
     /// Not valid yet.
@@ -80,7 +80,7 @@ impl Validity {
         match () {
             () if now > self.until => Standing::Expired,
             () if now < self.from => Standing::Early,
-            () if remaining <= soon => Standing::Ends,
+            () if remaining <= soon => Standing::RenewalDue,
             () => Standing::Good,
         }
     }
@@ -107,19 +107,19 @@ impl Validity {
             }
             Standing::Expired => Some(format!(
                 "the certificate of `{name}` has expired {} ago, and nobody takes it: {renewal}",
-                Duration(now - self.until)
+                HumanDuration(now - self.until)
             )),
-            Standing::Ends => {
-                Some(format!("the certificate of `{name}` expires in {}: {renewal}", Duration(self.until - now)))
+            Standing::RenewalDue => {
+                Some(format!("the certificate of `{name}` expires in {}: {renewal}", HumanDuration(self.until - now)))
             }
         }
     }
 }
 
 /// A length of time, formatted for people.
-struct Duration(u64);
+struct HumanDuration(u64);
 
-impl fmt::Display for Duration {
+impl fmt::Display for HumanDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             s if s >= 2 * DAY => write!(f, "{} days", s / DAY),
@@ -131,7 +131,7 @@ impl fmt::Display for Duration {
 
 /// A certificate of a folder of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct CertificateInfo {
     /// Name of its file, without `.pem`.
     pub name: String,
     /// What it may be used for.
@@ -167,7 +167,7 @@ impl fmt::Display for Purpose {
     }
 }
 
-impl Shown {
+impl CertificateInfo {
     /// Describes a certificate (DER) in a file; `None` if the bytes are not a certificate.
     pub(crate) fn from_der(name: &str, certificate: &[u8]) -> Option<Self> {
         // No client can have the names `ca` and `server`.
@@ -193,13 +193,13 @@ mod tests {
             Validity { from: 10 * DAY, until: (10 + days) * DAY }.at((10 + days) * DAY - remaining)
         };
         assert_eq!(standing(100, 10 * DAY + 1), Standing::Good);
-        assert_eq!(standing(100, 10 * DAY), Standing::Ends);
+        assert_eq!(standing(100, 10 * DAY), Standing::RenewalDue);
         assert_eq!(standing(5, DAY + 1), Standing::Good);
-        assert_eq!(standing(5, DAY), Standing::Ends);
+        assert_eq!(standing(5, DAY), Standing::RenewalDue);
         // A certificate for one day is not due for renewal at once.
         assert_eq!(standing(1, DAY / 2 + 1), Standing::Good);
-        assert_eq!(standing(1, DAY / 2), Standing::Ends);
-        assert_eq!(standing(1, 0), Standing::Ends);
+        assert_eq!(standing(1, DAY / 2), Standing::RenewalDue);
+        assert_eq!(standing(1, 0), Standing::RenewalDue);
         assert_eq!(Validity { from: 0, until: 20_779 * DAY + 74_389 }.until_utc(), "2026-11-22 20:39 UTC");
         let short = Validity { from: 100, until: 200 };
         assert_eq!([99, 201].map(|now| short.at(now)), [Standing::Early, Standing::Expired]);
@@ -208,6 +208,6 @@ mod tests {
         assert!(advice("server").contains("keys renew"));
         assert!(advice("ca").contains("new keys for all"));
         assert!(short.advice_at("ca", 120).is_none());
-        assert_eq!([90, 7200, 2 * DAY].map(|s| Duration(s).to_string()), ["1 minutes", "2 hours", "2 days"]);
+        assert_eq!([90, 7200, 2 * DAY].map(|s| HumanDuration(s).to_string()), ["1 minutes", "2 hours", "2 days"]);
     }
 }

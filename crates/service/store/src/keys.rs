@@ -9,7 +9,7 @@
 //! key, so a new certificate for the same key ([`renew`]) changes only the validity.
 mod folder;
 
-pub use crate::certificate::{Purpose, Shown, Standing, Validity, fingerprint};
+pub use crate::certificate::{CertificateInfo, Purpose, Standing, Validity, fingerprint};
 use crate::role::{CUSTOMER, HELPER, OPERATOR, Role};
 use crate::seal::sync_folder;
 use crate::serial::Serial;
@@ -177,7 +177,8 @@ pub fn renew(dir: &Path, name: &str, validity: Option<Validity>) -> Result<(), S
         check_name(name)?;
     }
     let old = read_certificate(dir, name)?;
-    let Shown { purpose, hosts, .. } = Shown::from_der(name, &old).ok_or_else(|| foreign_certificate(dir, name))?;
+    let CertificateInfo { purpose, hosts, .. } =
+        CertificateInfo::from_der(name, &old).ok_or_else(|| foreign_certificate(dir, name))?;
     let dir = key_folder(dir)?;
     let key = key_pair(&dir, name)?;
     let usage = match purpose {
@@ -202,7 +203,7 @@ pub fn renew(dir: &Path, name: &str, validity: Option<Validity>) -> Result<(), S
 ///
 /// # Errors
 /// The folder or a file cannot be read, or a file is not a certificate.
-pub fn show(dir: &Path, name: Option<&str>) -> Result<Vec<Shown>, StoreError> {
+pub fn show(dir: &Path, name: Option<&str>) -> Result<Vec<CertificateInfo>, StoreError> {
     let mut names: Vec<String> = match name {
         Some(name) => vec![name.to_owned()],
         None => {
@@ -213,9 +214,9 @@ pub fn show(dir: &Path, name: Option<&str>) -> Result<Vec<Shown>, StoreError> {
         }
     };
     names.sort_by_key(|name| (name != "ca", name != SERVER, name.clone()));
-    let certificates = names
-        .iter()
-        .map(|name| Shown::from_der(name, &read_certificate(dir, name)?).ok_or_else(|| foreign_certificate(dir, name)));
+    let certificates = names.iter().map(|name| {
+        CertificateInfo::from_der(name, &read_certificate(dir, name)?).ok_or_else(|| foreign_certificate(dir, name))
+    });
     certificates.collect()
 }
 

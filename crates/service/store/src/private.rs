@@ -57,9 +57,9 @@ pub(crate) fn close_folder(dir: &Path) -> Result<PathBuf, StoreError> {
     Ok(dir)
 }
 
-/// Checks a folder of keys that need not be managed. Refuses links, other users' folders, and
-/// folders that others may write to. Changes nothing.
-pub(crate) fn readable_folder(dir: &Path) -> Result<PathBuf, StoreError> {
+/// Checks a folder that holds keys among other things. Refuses links, other users' folders, and
+/// folders that every user may write to (a group may). Changes nothing.
+pub(crate) fn refuse_world_writable(dir: &Path) -> Result<PathBuf, StoreError> {
     let dir = check_folder(dir, true)?;
     let meta = fs::metadata(&dir).map_err(StoreError::file("reading the permissions of", &dir))?;
     match meta.mode() & 0o002 {

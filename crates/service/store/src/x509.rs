@@ -37,7 +37,7 @@ fn host(name: &GeneralName) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::certificate::{Shown, Validity, fingerprint};
+    use crate::certificate::{CertificateInfo, Validity, fingerprint};
     use rcgen::{CertificateParams, DnType, KeyPair, PublicKeyData, date_time_ymd};
     use std::time::Duration;
     use x509_cert::der::DateTime;
@@ -109,14 +109,14 @@ mod tests {
     #[test]
     fn a_changed_byte_never_panics_nor_makes_an_operator() {
         let (der, _) = certificate(&["localhost", "127.0.0.1"].map(String::from));
-        assert!(Shown::from_der("ops", &der).is_some_and(|shown| shown.purpose.to_string() == "operator"));
+        assert!(CertificateInfo::from_der("ops", &der).is_some_and(|info| info.purpose.to_string() == "operator"));
         for index in 0..der.len() {
             for change in [1, 0x80, 0xff] {
                 let mut changed = der.clone();
                 changed[index] ^= change;
-                if let Some(shown) = Shown::from_der("ops", &changed) {
+                if let Some(info) = CertificateInfo::from_der("ops", &changed) {
                     let is_named = changed.windows(14).any(|bytes| bytes == b"tacit-operator");
-                    assert!(is_named || shown.purpose.to_string() != "operator", "byte {index}");
+                    assert!(is_named || info.purpose.to_string() != "operator", "byte {index}");
                 }
             }
         }

@@ -68,13 +68,17 @@ const SEED: usize = 16;
 /// Bytes of the value or the tag of a check's mask: a word of 41 bits.
 const MASK_WORD_BYTES: usize = 6;
 
-/// Numbers of streams from a party's seed. `NODE` and the numbers after it are parts of
-/// `share::stream`.
+// Numbers of streams from a seed of the client or the dealer. Those of `tacit_ring::share::stream`,
+// which hold the number of a node in their high bits, are all below.
+
+/// Stream of the client's share of Delta.
 pub(super) const DELTA: u64 = u64::MAX;
+/// Streams of the masks of the checks that end the offline and the online phase.
 const CHECKS: [u64; 2] = [u64::MAX - 1, u64::MAX - 2];
-/// At level `l2`: the client's share of the key of words; its share of the result's mask, and its
-/// key for that of the server.
+/// Stream of the client's share of the key of words, at level `l2`.
 pub(super) const KEY: u64 = u64::MAX - 3;
+/// Streams of the client's part of a [`Reveal`]: its share of the result's mask, and its key for that
+/// of the server.
 const REVEAL: [u64; 2] = [u64::MAX - 4, u64::MAX - 5];
 
 /// The phase that a check ends.

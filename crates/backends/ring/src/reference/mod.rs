@@ -145,16 +145,17 @@ pub fn range_check(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Resul
         }
     }
     let largest_values = largest(graph, weights, input, |node, v| {
-        // Lines reserve a piece above all numbers.
+        // A table of lines reads the piece above its index, so the top `reserved()` numbers of the
+        // ring must stay unused.
         let free = if v < 0 { 0 } else { reserved[node].unwrap_or(0) };
         v.saturating_add(free).unsigned_abs()
     })?;
-    let largest_values = graph.nodes().iter().zip(largest_values).enumerate().filter_map(|(node, (n, max_abs))| {
-        // An index uses all of its ring.
+    let out_of_range = graph.nodes().iter().zip(largest_values).enumerate().filter_map(|(node, (n, max_abs))| {
+        // The index of a table may use its whole ring; other values keep one spare bit.
         let limit = 1u64 << (n.fixed.width - if reserved[node].is_some() { 1 } else { 2 });
         (max_abs >= limit).then(|| OutOfRange { node, name: n.name.clone(), max_abs, limit })
     });
-    Ok(largest_values.collect())
+    Ok(out_of_range.collect())
 }
 
 /// Turns real inputs (after normalisation) into the integers of the `Input` node.

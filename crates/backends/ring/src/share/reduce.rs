@@ -17,8 +17,8 @@ pub struct Level {
     pub left: Vec<u32>,
     /// Right operands.
     pub right: Vec<u32>,
-    /// The next list: comparison results first where `< left.len()`, else old value
-    /// `i - left.len()`.
+    /// Sources of the next list. Index `i < left.len()` is the result of comparison `i`; any other is
+    /// old value `i - left.len()`.
     pub next: Vec<u32>,
 }
 

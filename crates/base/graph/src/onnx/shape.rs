@@ -184,9 +184,9 @@ fn resolve_reshape(
     let unknown: Vec<usize> = (0..target.len()).filter(|&i| target[i] == -1).collect();
     if let [unknown_axis] = unknown[..] {
         let known_lengths: Vec<usize> = (0..out.len()).filter(|&i| i != unknown_axis).map(|i| out[i]).collect();
-        let known_lengths = checked_elements(&known_lengths).filter(|&r| r > 0 && total.is_multiple_of(r));
+        let known_product = checked_elements(&known_lengths).filter(|&r| r > 0 && total.is_multiple_of(r));
         out[unknown_axis] =
-            total / known_lengths.ok_or_else(|| fail(n, &format!("{input_shape:?} cannot become {target:?}")))?;
+            total / known_product.ok_or_else(|| fail(n, &format!("{input_shape:?} cannot become {target:?}")))?;
     }
     if unknown.len() > 1 || checked_elements(&out) != Some(total) {
         return Err(fail(n, &format!("{input_shape:?} cannot become {target:?}")));

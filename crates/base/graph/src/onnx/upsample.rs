@@ -11,7 +11,7 @@ use crate::geometry::ConvGeometry;
 /// One axis of a transposed convolution, with output `o = i * stride + t * dilation - before` for
 /// input `i` and tap `t`. Output `m * stride + r` of the uncut result depends only on taps
 /// `r + stride * j` and inputs `m - j`: one convolution for each phase `r`.
-struct Phases {
+struct TransposedAxis {
     stride: usize,
     /// Number of taps, with the gaps of a dilation.
     taps: usize,
@@ -20,9 +20,10 @@ struct Phases {
     per_phase: usize,
     /// Padding behind the input, for the convolution of the phases.
     pad_after: usize,
-    /// Number of outputs cut from the front of the uncut result, and the final length.
-    cut: usize,
-    length: usize,
+    /// Number of outputs cut from the front of the uncut result.
+    front_crop: usize,
+    /// Length of the cropped result.
+    output_len: usize,
 }
 
 impl Reader<'_> {
@@ -40,7 +41,8 @@ impl Reader<'_> {
             return Err(fail(n, &format!("weights of shape {:?} on an input of shape {:?}", w.shape, x.shape)));
         }
         let kernel = if flat { [1, w.shape[2]] } else { [w.shape[2], w.shape[3]] };
-        let axes = [phases(n, 0, &input, kernel, flat)?, phases(n, 1, &input, kernel, flat)?];
+        let rows = read_transposed_axis(n, 0, &input, kernel, flat)?;
+        let axes = [rows, read_transposed_axis(n, 1, &input, kernel, flat)?];
         let (per_group, ins) = (w.shape[1], input[0] / groups);
         let out = per_group * groups;
         let bias = self.constant(n, 2)?.map_or_else(|| vec![0.0; out], |b| b.to_floats());
@@ -65,7 +67,8 @@ impl Reader<'_> {
         let split = Tensor::new(id, vec![1, out, sh, sw, phase[1], phase[2]], x.batch).transposed(&[0, 1, 4, 2, 5, 3]);
         let mut joined = self.view_as(n, &split, vec![1, out, phase[1] * sh, phase[2] * sw])?;
         for (axis, a) in axes.iter().enumerate() {
-            joined = self.select(n, &joined, axis + 2, &(a.cut..a.cut + a.length).collect::<Vec<_>>())?;
+            joined =
+                self.select(n, &joined, axis + 2, &(a.front_crop..a.front_crop + a.output_len).collect::<Vec<_>>())?;
         }
         Ok(if flat { joined.without(&[2]) } else { joined })
     }
@@ -277,7 +280,7 @@ fn phase_weights(
     per_group: usize,
     ins: usize,
     kernel: [usize; 2],
-    axes: &[Phases; 2],
+    axes: &[TransposedAxis; 2],
 ) -> Result<Vec<f32>, GraphError> {
     let [sh, sw] = [axes[0].stride, axes[1].stride];
     let [jh, jw] = [axes[0].per_phase, axes[1].per_phase];
@@ -302,7 +305,7 @@ fn phase_weights(
     Ok(weights)
 }
 
-impl Phases {
+impl TransposedAxis {
     /// Returns the tap of the file that phase `r` uses as its `j`-th, if any.
     fn tap(&self, r: usize, j: usize) -> Option<usize> {
         let offset = r + self.stride * j;
@@ -310,28 +313,34 @@ impl Phases {
     }
 }
 
-/// Returns axis 0 or 1 of a transposed convolution on `[C, H, W]`. `flat` means that the file
+/// Reads axis 0 or 1 of a transposed convolution on `[C, H, W]`. `flat` means that the file
 /// states one axis, the second.
-fn phases(n: &NodeProto, axis: usize, input: &[usize], kernel: [usize; 2], flat: bool) -> Result<Phases, GraphError> {
+fn read_transposed_axis(
+    n: &NodeProto,
+    axis: usize,
+    input: &[usize],
+    kernel: [usize; 2],
+    flat: bool,
+) -> Result<TransposedAxis, GraphError> {
     let len = input[axis + 1];
-    let fixed = flat && axis == 0;
+    let is_unit_axis = flat && axis == 0;
     let (axis_index, count) = if flat { (0, 1) } else { (axis, 2) };
-    let stride = read_parameter(n, "strides", fixed, axis_index, count, 1)?;
-    let dilation = read_parameter(n, "dilations", fixed, axis_index, count, 1)?;
-    let extra = read_parameter(n, "output_padding", fixed, axis_index, count, 0)?;
+    let stride = read_parameter(n, "strides", is_unit_axis, axis_index, count, 1)?;
+    let dilation = read_parameter(n, "dilations", is_unit_axis, axis_index, count, 1)?;
+    let extra = read_parameter(n, "output_padding", is_unit_axis, axis_index, count, 0)?;
     let taps = (kernel[axis] - 1).checked_mul(dilation).and_then(|t| t.checked_add(1)).filter(|t| *t <= 1 << 20);
     let taps = taps.ok_or_else(|| fail(n, "a kernel that is too long"))?;
     let full = (len - 1) * stride + taps + extra;
     let auto = attribute(n, "auto_pad").map_or(&b"NOTSET"[..], |a| &a.s);
-    let output = if fixed {
+    let output = if is_unit_axis {
         None
     } else {
         ints(n, "output_shape").and_then(|v| v.get(v.len().checked_sub(count)? + axis_index)).copied()
     };
-    let (before, length) = match (output, auto) {
+    let (before, output_len) = match (output, auto) {
         (None, b"NOTSET" | b"") => {
-            let b = read_parameter(n, "pads", fixed, axis_index, 2 * count, 0)?;
-            let e = read_parameter(n, "pads", fixed, axis_index + count, 2 * count, 0)?;
+            let b = read_parameter(n, "pads", is_unit_axis, axis_index, 2 * count, 0)?;
+            let e = read_parameter(n, "pads", is_unit_axis, axis_index + count, 2 * count, 0)?;
             (b, full.checked_sub(b + e))
         }
         (None, b"VALID") => (0, Some(full)),
@@ -342,25 +351,26 @@ fn phases(n: &NodeProto, axis: usize, input: &[usize], kernel: [usize; 2], flat:
             (if auto == b"SAME_UPPER" { total / 2 } else { total - total / 2 }, length)
         }
     };
-    let length = length.filter(|l| *l > 0).ok_or_else(|| fail(n, "its padding leaves nothing"))?;
+    let output_len = output_len.filter(|l| *l > 0).ok_or_else(|| fail(n, "its padding leaves nothing"))?;
     let per_phase = taps.div_ceil(stride);
     // The phases extend to the last output that is not cut.
-    let pad_after = (before + length).div_ceil(stride).saturating_sub(len).max(per_phase - 1);
-    Ok(Phases { stride, taps, dilation, per_phase, pad_after, cut: before, length })
+    let pad_after = (before + output_len).div_ceil(stride).saturating_sub(len).max(per_phase - 1);
+    Ok(TransposedAxis { stride, taps, dilation, per_phase, pad_after, front_crop: before, output_len })
 }
 
-/// Returns number `k` of the `list_len` in an attribute; `min_value` if it is absent or the axis `fixed`.
+/// Returns element `k` of a list attribute, which must have `list_len` elements. Returns the default
+/// if the attribute is absent or the axis is a unit axis. `default` is also the least value allowed.
 fn read_parameter(
     n: &NodeProto,
     name: &str,
-    fixed: bool,
+    is_unit_axis: bool,
     k: usize,
     list_len: usize,
-    min_value: i64,
+    default: i64,
 ) -> Result<usize, GraphError> {
-    let list = ints(n, name).filter(|v| !v.is_empty() && !fixed);
-    let value = list.map_or(Some(min_value), |v| if v.len() == list_len { v.get(k).copied() } else { None });
-    let value = value.filter(|v| (min_value..=1 << 16).contains(v));
+    let list = ints(n, name).filter(|v| !v.is_empty() && !is_unit_axis);
+    let value = list.map_or(Some(default), |v| if v.len() == list_len { v.get(k).copied() } else { None });
+    let value = value.filter(|v| (default..=1 << 16).contains(v));
     value.map(|v| v as usize).ok_or_else(|| fail(n, &format!("`{name}` is {:?}", ints(n, name))))
 }
 
@@ -371,8 +381,16 @@ mod tests {
     #[test]
     fn phases_share_the_taps() {
         // A kernel of 3 with a dilation of 2: taps at 0, 2 and 4, all in the even phase.
-        let p = Phases { stride: 2, taps: 5, dilation: 2, per_phase: 3, pad_after: 2, cut: 0, length: 1 };
-        let taps = |r: usize| (0..3).map(|j| p.tap(r, j)).collect::<Vec<_>>();
+        let axis = TransposedAxis {
+            stride: 2,
+            taps: 5,
+            dilation: 2,
+            per_phase: 3,
+            pad_after: 2,
+            front_crop: 0,
+            output_len: 1,
+        };
+        let taps = |r: usize| (0..3).map(|j| axis.tap(r, j)).collect::<Vec<_>>();
         assert_eq!((taps(0), taps(1)), (vec![Some(0), Some(1), Some(2)], vec![None; 3]));
     }
 }

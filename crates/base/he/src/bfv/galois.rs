@@ -7,7 +7,7 @@
 use super::cipher::Ciphertext;
 use super::context::{Context, DEGREE, FRESH, FULL, ROW};
 use crate::HeError;
-use crate::core::{Raised, Room, SecretKey, SwitchingKey, permuted};
+use crate::core::{Raised, SecretKey, SwitchScratch, SwitchingKey, permuted};
 use tacit_arith::ntt::Galois;
 use tacit_arith::prg::{PublicSeed, SplitPrg};
 use tacit_arith::rns::{Ntt, RnsPoly};
@@ -97,7 +97,7 @@ pub fn raise(ctx: &Context, c: &Ciphertext) -> Raised {
 #[must_use]
 pub fn turned(ctx: &Context, c: &Ciphertext, raised: &Raised, key: &GaloisKey) -> Ciphertext {
     let (mut b, mut a) = (residues(&c.b), vec![0; FRESH * DEGREE]);
-    ctx.switching.add(ctx.basis(), raised, &key.key, [&mut b, &mut a], &mut Room::default());
+    ctx.switching.switch_and_add(ctx.basis(), raised, &key.key, [&mut b, &mut a], &mut SwitchScratch::default());
     let [b, a] = [b, a].map(|half| permuted(ctx.basis(), &RnsPoly::new(ctx.basis(), half), &key.galois));
     Ciphertext { b, a }
 }

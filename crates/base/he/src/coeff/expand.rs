@@ -12,7 +12,7 @@
 use super::cipher::Ciphertext;
 use super::context::{Context, DEGREE, FRESH, FULL};
 use crate::HeError;
-use crate::core::{Raised, Room, SecretKey, SwitchingKey, permuted, small};
+use crate::core::{Raised, SecretKey, SwitchScratch, SwitchingKey, permuted, small};
 use tacit_arith::ntt::Galois;
 use tacit_arith::prg::{PublicSeed, SplitPrg};
 use tacit_arith::rns::{Ntt, RnsPoly};
@@ -110,13 +110,18 @@ struct Buffers {
     raised: Raised,
     /// `sigma(ct)` under s: halves b and a, `[2, FRESH, N]`.
     switched: Vec<u64>,
-    room: Room,
+    scratch: SwitchScratch,
 }
 
 impl Buffers {
     fn new() -> Self {
         let words = FRESH * DEGREE;
-        Self { turned: vec![0; words], raised: Raised::default(), switched: vec![0; 2 * words], room: Room::default() }
+        Self {
+            turned: vec![0; words],
+            raised: Raised::default(),
+            switched: vec![0; 2 * words],
+            scratch: SwitchScratch::default(),
+        }
     }
 }
 
@@ -157,7 +162,7 @@ impl Step {
 
     /// Writes `sigma(c)`, switched to s, to `buffers.switched`.
     fn switch(&self, ctx: &Context, c: &Ciphertext, buffers: &mut Buffers) {
-        let Buffers { turned, raised, switched, room } = buffers;
+        let Buffers { turned, raised, switched, scratch } = buffers;
         let (b, a) = switched.split_at_mut(FRESH * DEGREE);
         a.fill(0);
         for i in 0..FRESH {
@@ -166,6 +171,6 @@ impl Step {
             self.galois.apply(c.a.residue(i), &mut turned[range]);
         }
         ctx.switching.raise(ctx.basis(), turned, raised);
-        ctx.switching.add(ctx.basis(), raised, &self.key, [b, a], room);
+        ctx.switching.switch_and_add(ctx.basis(), raised, &self.key, [b, a], scratch);
     }
 }

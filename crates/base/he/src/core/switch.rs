@@ -49,9 +49,9 @@ pub struct Raised {
     coefficients: Vec<u64>,
 }
 
-/// Scratch buffers of [`Switching::add`], reusable for all calls.
+/// Scratch buffers of [`Switching::switch_and_add`], reusable for all calls.
 #[derive(Default)]
-pub struct Room {
+pub struct SwitchScratch {
     /// Both halves of the sum, mod all primes.
     sums: Vec<u64>,
     /// The part that the division by P removes, mod all primes but the special one.
@@ -148,9 +148,16 @@ impl Switching {
     /// Switches a raised polynomial with `key` and adds the result to `halves` (b and a, each
     /// `[primes, N]` without the special prime). The raised polynomial times s' equals, up to
     /// noise, the decryption of the result under s.
-    pub fn add(&self, basis: &RnsBasis, raised: &Raised, key: &SwitchingKey, halves: [&mut [u64]; 2], room: &mut Room) {
+    pub fn switch_and_add(
+        &self,
+        basis: &RnsBasis,
+        raised: &Raised,
+        key: &SwitchingKey,
+        halves: [&mut [u64]; 2],
+        scratch: &mut SwitchScratch,
+    ) {
         let (n, full) = (basis.degree(), self.fresh + 1);
-        let Room { sums, low } = room;
+        let SwitchScratch { sums, low } = scratch;
         sums.clear();
         sums.resize(2 * full * n, 0);
         low.resize(self.fresh * n, 0);
@@ -158,7 +165,8 @@ impl Switching {
         for k in 0..full {
             let range = k * n..(k + 1) * n;
             let digits: Vec<&[u64]> = raised.digits.chunks_exact(full * n).map(|digit| &digit[range.clone()]).collect();
-            let keys: Vec<[&[u64]; 2]> = key.0.iter().map(|half| [half[0].residue(k), half[1].residue(k)]).collect();
+            let keys: Vec<[&[u64]; 2]> =
+                key.0.iter().map(|digit_key| digit_key.each_ref().map(|poly| poly.residue(k))).collect();
             basis.table(k).pointwise().dot_pair(&digits, &keys, [&mut b[range.clone()], &mut a[range]]);
         }
         for (sum, half) in [b, a].into_iter().zip(halves) {

@@ -92,13 +92,13 @@ pub fn resources_within(
 pub struct RemoteDealer {
     config: DealerConfig,
     /// Idle connections, shared by the clones that have another `stop`.
-    idle: Arc<Mutex<Vec<Line>>>,
+    idle: Arc<Mutex<Vec<DealerConnection>>>,
     /// Ends the waiting of this dealer's exchanges.
     stop: Stop,
 }
 
 /// A connection to the dealer.
-struct Line {
+struct DealerConnection {
     channel: Channel,
     stream: Arc<TcpStream>,
 }
@@ -113,7 +113,8 @@ impl RemoteDealer {
         Ok(Self { config, idle: Arc::default(), stop: Stop::default() })
     }
 
-    fn wrong(&self, what: impl std::fmt::Display) -> BackendError {
+    /// The error for a fault of the dealer, or on the way to it.
+    fn dealer_error(&self, what: impl std::fmt::Display) -> BackendError {
         BackendError::Dealer { what: format!("the one at {}: {what}", self.config.address) }
     }
 
@@ -138,7 +139,7 @@ impl RemoteDealer {
         self.stop.on_raise(move || drop(stream.shutdown(Shutdown::Both)))
     }
 
-    fn connect(&self) -> Result<Line, NetError> {
+    fn connect(&self) -> Result<DealerConnection, NetError> {
         let config = &self.config;
         let end = Instant::now() + config.connect_timeout;
         let (host, _) = split_address(&config.address)?;
@@ -160,64 +161,70 @@ impl RemoteDealer {
         channel.set_deadline(Some(end));
         handshake(&mut channel, &Hello::opening())?;
         channel.set_deadline(None);
-        Ok(Line { channel, stream })
+        Ok(DealerConnection { channel, stream })
     }
 
     /// Runs an exchange over an idle connection. If the dealer had closed that one before the
     /// exchange began, runs it over a new connection.
     fn exchange<T>(&self, mut run: impl FnMut(&mut Channel) -> Result<T, Failure>) -> Result<T, BackendError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        if let Some(line) = idle {
-            match self.over(line, &mut run) {
+        if let Some(connection) = idle {
+            match self.run_over(connection, &mut run) {
                 // Connections that have been idle for longer are dead, too: the dealer was
                 // restarted.
                 Err(Failure::Before(error)) if error.is_gone() => {
                     self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
                 }
-                other => return other.map_err(|failure| self.failed(failure)),
+                other => return other.map_err(|failure| self.to_backend_error(failure)),
             }
         }
-        let line = self.connect().map_err(|e| self.failed(Failure::Before(e)))?;
-        self.over(line, &mut run).map_err(|failure| self.failed(failure))
+        let connection = self.connect().map_err(|e| self.to_backend_error(Failure::Before(e)))?;
+        self.run_over(connection, &mut run).map_err(|failure| self.to_backend_error(failure))
     }
 
     /// Runs an exchange and, if it succeeds, returns the connection to the idle ones. A connection
     /// that a stop has cut meanwhile is dropped: it would stay open, dead, until the next exchange.
-    fn over<T>(&self, mut line: Line, run: impl FnOnce(&mut Channel) -> Result<T, Failure>) -> Result<T, Failure> {
-        let wait = self.cut_by_stop(&line.stream);
-        let done = run(&mut line.channel)?;
+    fn run_over<T>(
+        &self,
+        mut connection: DealerConnection,
+        run: impl FnOnce(&mut Channel) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let wait = self.cut_by_stop(&connection.stream);
+        let done = run(&mut connection.channel)?;
         drop(wait);
         if !self.stop.is_raised() {
-            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         }
         Ok(done)
     }
 
-    fn failed(&self, failure: Failure) -> BackendError {
+    fn to_backend_error(&self, failure: Failure) -> BackendError {
         match failure {
             // This party closed the connection.
             Failure::Before(_) | Failure::After(_) if self.stop.is_raised() => BackendError::Stopped,
-            Failure::Before(error) | Failure::After(error) => self.wrong(error),
+            Failure::Before(error) | Failure::After(error) => self.dealer_error(error),
             Failure::Other(error) => error,
         }
     }
 
     /// The error for an answer that does not belong at this point.
-    fn refused(&self, answer: Answer) -> BackendError {
+    fn unexpected_answer(&self, answer: Answer) -> BackendError {
         match answer {
-            Answer::Refused { reason } => self.wrong(reason),
-            other => self.wrong(format!("it answered {other:?}")),
+            Answer::Refused { reason } => self.dealer_error(reason),
+            other => self.dealer_error(format!("it answered {other:?}")),
         }
     }
 
     fn ask(&self, channel: &mut Channel, request: &Ask, parts: &[&[u8]]) -> Result<Answer, Failure> {
         wire::ask(channel, request, parts).map_err(|e| match e {
             crate::wire::WireError::Net(error) => Failure::Before(error),
-            other => Failure::Other(self.wrong(other)),
+            other => Failure::Other(self.dealer_error(other)),
         })
     }
 
-    fn dealt(
+    /// Orders a material, registers its model first if the dealer does not know it, and passes the
+    /// ticket and this party's half to `sink`.
+    fn request_dealing(
         &self,
         channel: &mut Channel,
         order: &Order<'_>,
@@ -235,14 +242,16 @@ impl RemoteDealer {
             let register = Ask::Register { backend: order.backend.into(), public, part };
             match self.ask(channel, &register, &[order.public, order.part])? {
                 Answer::Done => {}
-                other => return Err(Failure::Other(self.refused(other))),
+                other => return Err(Failure::Other(self.unexpected_answer(other))),
             }
             answer = self.ask(channel, &deal, &[])?;
         }
-        let Answer::Dealt { ticket, bytes } = answer else { return Err(Failure::Other(self.refused(answer))) };
+        let Answer::Dealt { ticket, bytes } = answer else {
+            return Err(Failure::Other(self.unexpected_answer(answer)));
+        };
         if bytes != order.server_bytes {
             let what = format!("its half has {bytes} bytes, {} were ordered", order.server_bytes);
-            return Err(Failure::Other(self.wrong(what)));
+            return Err(Failure::Other(self.dealer_error(what)));
         }
         sink(Piece::Ticket(&ticket)).map_err(Failure::Other)?;
         let mut left = bytes;
@@ -255,7 +264,8 @@ impl RemoteDealer {
         Ok(())
     }
 
-    fn fetched(
+    /// Fetches the client's half of a material, and passes it to `sink` in pieces.
+    fn receive_client_half(
         &self,
         channel: &mut Channel,
         ticket: &Ticket,
@@ -264,7 +274,7 @@ impl RemoteDealer {
     ) -> Result<(), Failure> {
         let mut left = match self.ask(channel, &Ask::Fetch { ticket: *ticket, claim: *claim }, &[])? {
             Answer::Half { bytes } if bytes <= MAX_CLIENT_HALF => bytes,
-            other => return Err(Failure::Other(self.refused(other))),
+            other => return Err(Failure::Other(self.unexpected_answer(other))),
         };
         while left > 0 {
             let piece = channel.recv(BYTES, PIECE.min(left as usize)).map_err(Failure::After)?;
@@ -292,7 +302,7 @@ impl Dealer for RemoteDealer {
         seal: &Seal,
         sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
-        self.exchange(|channel| self.dealt(channel, order, Some(*seal), sink))
+        self.exchange(|channel| self.request_dealing(channel, order, Some(*seal), sink))
     }
 
     fn deal_ahead(
@@ -300,14 +310,14 @@ impl Dealer for RemoteDealer {
         order: &Order<'_>,
         sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
-        self.exchange(|channel| self.dealt(channel, order, None, sink))
+        self.exchange(|channel| self.request_dealing(channel, order, None, sink))
     }
 
     fn bind(&self, ticket: &Ticket, seal: &Seal) -> Result<bool, BackendError> {
         self.exchange(|channel| match self.ask(channel, &Ask::Bind { ticket: *ticket, seal: *seal }, &[])? {
             Answer::Done => Ok(true),
             Answer::Unknown => Ok(false),
-            other => Err(Failure::Other(self.refused(other))),
+            other => Err(Failure::Other(self.unexpected_answer(other))),
         })
     }
 
@@ -318,7 +328,7 @@ impl Dealer for RemoteDealer {
         sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
         self.exchange(|channel| {
-            self.fetched(channel, ticket, claim, sink)?;
+            self.receive_client_half(channel, ticket, claim, sink)?;
             // The dealer may miss this message: only this party can show the claim, and it never
             // does again.
             let _ = crate::wire::send(channel, wire::ASK, &Ask::Taken { ticket: *ticket });
@@ -329,14 +339,14 @@ impl Dealer for RemoteDealer {
     fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {
         self.exchange(|channel| match self.ask(channel, &Ask::Consent { ticket: *ticket, claim: *claim }, &[])? {
             Answer::Done => Ok(()),
-            other => Err(Failure::Other(self.refused(other))),
+            other => Err(Failure::Other(self.unexpected_answer(other))),
         })
     }
 
     fn open(&self, ticket: &Ticket) -> Result<Seed, BackendError> {
         self.exchange(|channel| match self.ask(channel, &Ask::Open { ticket: *ticket }, &[])? {
             Answer::Opened { seed } => Ok(Seed(seed)),
-            other => Err(Failure::Other(self.refused(other))),
+            other => Err(Failure::Other(self.unexpected_answer(other))),
         })
     }
 
@@ -358,20 +368,20 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let dealer = RemoteDealer::new(DealerConfig::new(&address, identity.fingerprint, identity)).unwrap();
-        let line = || {
+        let connection = || {
             let tcp = TcpTransport::connect(address.clone(), Duration::from_secs(10)).unwrap();
             let stream = Arc::new(tcp.closer().unwrap());
-            Line { channel: Channel::new(Box::new(tcp)), stream }
+            DealerConnection { channel: Channel::new(Box::new(tcp)), stream }
         };
         let kept = || dealer.idle.lock().unwrap().len();
-        assert!(dealer.over(line(), |_| Ok(())).is_ok());
+        assert!(dealer.run_over(connection(), |_| Ok(())).is_ok());
         assert_eq!(kept(), 1);
         // A stop at the very end of an exchange that succeeded.
         let cut = |_: &mut Channel| {
             dealer.stop.raise();
             Ok(())
         };
-        assert!(dealer.over(line(), cut).is_ok());
+        assert!(dealer.run_over(connection(), cut).is_ok());
         assert_eq!(kept(), 1, "the other one alone");
     }
 }

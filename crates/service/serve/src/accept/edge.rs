@@ -15,7 +15,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tacit_admission::{ConnectionId as Number, ConnectionSlot, HandshakeDeadline, RefusalReason};
+use tacit_admission::{ConnectionId, ConnectionSlot, HandshakeDeadline, RefusalReason};
 use tacit_client::wire::{MAX_REQUEST_BYTES, REPLY, REQUEST, Reply, Request, send};
 use tacit_net::{
     Channel, Hello, MAX_HELLO_BYTES, NetError, PacedTransport, Phase, Tag, TcpTransport, TlsTransport, Transport,
@@ -91,7 +91,7 @@ async fn get_slot(shared: &Shared, address: SocketAddr, stop: &mut watch::Receiv
 /// Reports a connection's end to the driver when dropped.
 struct ConnectionGuard {
     shared: Arc<Shared>,
-    number: Number,
+    number: ConnectionId,
     /// `None` only during `drop`.
     slot: Option<ConnectionSlot>,
 }

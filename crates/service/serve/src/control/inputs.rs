@@ -6,7 +6,7 @@ use super::body::json_body;
 use super::keepalive::Keepalive;
 use super::state::State;
 use crate::jobs::event::Event;
-use crate::jobs::queue::{Standing, Whose};
+use crate::jobs::queue::{InputOrigin, InputStatus};
 use axum::body::Body;
 use axum::extract::{Extension, Path, State as Shares};
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -128,8 +128,8 @@ fn read_wait(query: &str) -> Option<u64> {
     text.parse().ok().filter(|seconds| *seconds <= MAX_WAIT_S)
 }
 
-fn describe(name: InputId, standing: &Standing) -> serde_json::Value {
-    object!({ "name": name.to_string(), "state": standing.state, "inputs": standing.inputs, "turn": standing.turn })
+fn describe(name: InputId, status: &InputStatus) -> serde_json::Value {
+    object!({ "name": name.to_string(), "state": status.state, "inputs": status.inputs, "turn": status.may_start })
 }
 
 /// Announces an input, or a batch of at most as many inputs as the server runs as one.
@@ -152,11 +152,11 @@ pub(super) async fn announce(
     let offered = offered.map_err(|e| Refusal::new(StatusCode::BAD_REQUEST, e.to_string()))?;
     let name = InputId::random().map_err(|_| internal("no randomness from the operating system"))?;
     let announce = Announce { name, expected_ms: notice.expected_ms, ttl_ms: notice.ttl_ms };
-    let whose = Whose { client, offered, device };
-    let noted = shared.ask(|reply| Event::Announced { whose, announce, reply }).await;
-    let standing = noted.ok_or_else(Refusal::stopping)?;
-    let standing = standing.map_err(|e| Refusal::new(StatusCode::TOO_MANY_REQUESTS, e.to_string()))?;
-    let mut response = json(&describe(name, &standing));
+    let origin = InputOrigin { client, offered, device };
+    let noted = shared.ask(|reply| Event::Announced { origin, announce, reply }).await;
+    let status = noted.ok_or_else(Refusal::stopping)?;
+    let status = status.map_err(|e| Refusal::new(StatusCode::TOO_MANY_REQUESTS, e.to_string()))?;
+    let mut response = json(&describe(name, &status));
     *response.status_mut() = StatusCode::CREATED;
     Ok(response)
 }
@@ -166,8 +166,8 @@ fn internal(text: &str) -> Refusal {
     Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, text)
 }
 
-async fn standing(state: &State, peer: Peer, name: InputId) -> Result<Standing, Refusal> {
-    let answer = state.shared.ask(|reply| Event::Standing { client: peer.client, name, reply }).await;
+async fn status(state: &State, peer: Peer, name: InputId) -> Result<InputStatus, Refusal> {
+    let answer = state.shared.ask(|reply| Event::Status { client: peer.client, name, reply }).await;
     answer.ok_or_else(Refusal::stopping)?.ok_or_else(no_such_input)
 }
 
@@ -186,7 +186,7 @@ pub(super) async fn look(
         query => read_wait(query).ok_or_else(bad_query)?,
     };
     let deadline = Instant::now() + Duration::from_secs(seconds);
-    let first = standing(&state, peer, name).await?;
+    let first = status(&state, peer, name).await?;
     let mut change =
         pin!(state.shared.ask(|reply| Event::Watched { client: peer.client, name, state: first.state, reply }));
     while seconds > 0 && Instant::now() < deadline {

@@ -26,7 +26,7 @@ use crate::{ServeError, ServerConfig};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tacit_admission::{Admission, ConnectionId as Number};
+use tacit_admission::{Admission, ConnectionId};
 use tacit_client::wire::Request;
 use tacit_ids::{ClientId, FolderId, MaterialId};
 use tacit_sched::JobPhase;
@@ -57,10 +57,10 @@ pub(crate) struct Driver {
     memory_wait: Duration,
     /// The most stored materials of one client.
     stored_per_client: u32,
-    connections: HashMap<Number, Connection>,
-    jobs: BTreeMap<Number, Job>,
+    connections: HashMap<ConnectionId, Connection>,
+    jobs: BTreeMap<ConnectionId, Job>,
     /// Jobs that wait for a place in memory.
-    waiting: BTreeSet<Number>,
+    waiting: BTreeSet<ConnectionId>,
     memory: InMemory,
     pools: pools::Pools,
     /// Requests that wait for an input to reach a state.
@@ -194,8 +194,8 @@ impl Driver {
                 self.end_job(number);
             }
             Event::Snapshot { reply } => drop(reply.send(self.snapshot())),
-            Event::Announced { whose, announce, reply } => drop(reply.send(self.take_notice(&whose, announce))),
-            Event::Standing { client, name, reply } => drop(reply.send(self.queue.standing(client, name))),
+            Event::Announced { origin, announce, reply } => drop(reply.send(self.take_notice(&origin, announce))),
+            Event::Status { client, name, reply } => drop(reply.send(self.queue.status(client, name))),
             Event::Watched { client, name, state, reply } => {
                 self.watchers.push(inputs::Watcher { client, name, state, reply });
             }
@@ -216,7 +216,7 @@ impl Driver {
     }
 
     /// Checks a request against all limits, and lets it wait for its turn.
-    fn request(&mut self, number: Number, mut ask: Asked) {
+    fn request(&mut self, number: ConnectionId, mut ask: Asked) {
         if self.stopping.is_some() {
             let _ = ask.reply.send(Decision::Close);
             return;
@@ -225,7 +225,7 @@ impl Driver {
             let binding = ask.open.as_ref().map(|open| open.binding);
             let identity = connection.identity.clone();
             self.record.record_request(number, identity.client, &ask.request, binding);
-            let offered = ask.open.as_ref().map(|open| &open.whose.offered);
+            let offered = ask.open.as_ref().map(|open| &open.origin.offered);
             if let Some(reason) = self.gate.reason_to_refuse(&identity) {
                 return self.refuse_job(number, ask, ServeError::NotGranted(reason.into()));
             }
@@ -245,7 +245,7 @@ impl Driver {
     /// Retries jobs that wait for memory, then carries out the scheduler's effects until there are
     /// none.
     fn run_ready(&mut self) {
-        let waiting: Vec<Number> = self.waiting.iter().copied().collect();
+        let waiting: Vec<ConnectionId> = self.waiting.iter().copied().collect();
         waiting.into_iter().for_each(|number| self.admit(number));
         loop {
             let effects = self.queue.poll();
@@ -267,12 +267,12 @@ impl Driver {
         else {
             return false;
         };
-        !self.memory.has_room(open.binding.client, open.whose.offered.batch()) && Instant::now() < *deadline
+        !self.memory.has_room(open.binding.client, open.origin.offered.batch()) && Instant::now() < *deadline
     }
 
     /// Starts jobs that need no turn, queues phases with the scheduler, refuses impossible
     /// requests, or leaves the job waiting.
-    fn admit(&mut self, number: Number) {
+    fn admit(&mut self, number: ConnectionId) {
         if self.jobs.get(&number).is_none_or(|job| self.must_wait(job)) {
             return;
         }
@@ -296,40 +296,40 @@ impl Driver {
 
     /// Gets what a request needs of the shared state: a place in the queue, a place in memory for
     /// its material, the material that it destroys, the name of its client's folder.
-    fn place(&mut self, number: Number, ask: &mut Asked) -> Result<Admitted, ServeError> {
+    fn place(&mut self, number: ConnectionId, ask: &mut Asked) -> Result<Admitted, ServeError> {
         let refused = ServeError::NotGranted;
         let (mut destroyed, mut notice_ignored) = (vec![], None);
         match (&mut ask.request, &ask.open) {
             (Request::Prepare { id, folder, of: input }, Some(open)) => {
                 let place = folder.is_none().then_some(*id);
                 if let Some(id) = place {
-                    self.memory.reserve(id, open.binding.client, open.whose.offered.batch())?;
+                    self.memory.reserve(id, open.binding.client, open.origin.offered.batch())?;
                 }
-                if let Err(reason) = self.queue.prepare(number, &open.whose, *input, folder.is_some()) {
+                if let Err(reason) = self.queue.prepare(number, &open.origin, *input, folder.is_some()) {
                     place.into_iter().for_each(|id| self.memory.give_back(id));
                     return Err(refused(reason));
                 }
                 return Ok(Admitted::Queued(Reservation { place, charge: None }));
             }
             (Request::Refill { held: stock, most: max_stock, .. }, Some(open)) => {
-                let max_stock = self.gate.stock(open.whose.client, &open.whose.offered.name, *max_stock);
+                let max_stock = self.gate.stock(open.origin.client, &open.origin.offered.name, *max_stock);
                 let max_stock = max_stock.min(self.stored_per_client);
-                self.queue.refill(number, &open.whose, *stock, max_stock).map_err(refused)?;
+                self.queue.refill(number, &open.origin, *stock, max_stock).map_err(refused)?;
                 return Ok(Admitted::Queued(Reservation::default()));
             }
             (Request::Infer { id, of: input }, Some(open)) => {
-                let charge = self.gate.charge(open.whose.client, &open.whose.offered)?;
-                if let Err(reason) = self.queue.infer(number, &open.whose, *input, *id) {
+                let charge = self.gate.charge(open.origin.client, &open.origin.offered)?;
+                if let Err(reason) = self.queue.infer(number, &open.origin, *input, *id) {
                     self.gate.give_back(charge);
                     return Err(refused(reason));
                 }
                 return Ok(Admitted::Queued(Reservation { place: None, charge }));
             }
             (Request::Ask(ask), Some(open)) => {
-                notice_ignored = self.queue.ask(number, &open.whose, ask).map_err(refused)?;
+                notice_ignored = self.queue.ask(number, &open.origin, ask).map_err(refused)?;
             }
             (Request::Announce(announce), Some(open)) => {
-                self.queue.announce(number, &open.whose, announce).map_err(refused)?;
+                self.queue.announce(number, &open.origin, announce).map_err(refused)?;
             }
             (Request::Cancel { name }, Some(open)) => {
                 self.queue.cancel(open.binding.client, *name).map_err(refused)?;
@@ -355,20 +355,20 @@ impl Driver {
     /// Does what the queue has decided.
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Start { number, phase, threads, planned, material, from_pool } => {
+            Effect::Start { connection, phase, threads, planned, material, from_pool } => {
                 let pooled = from_pool.and_then(|from_pool| self.pools.take(from_pool));
-                self.start(number, phase, threads as usize, planned, material, pooled);
+                self.start(connection, phase, threads as usize, planned, material, pooled);
             }
             Effect::Deal { job, offered } => self.deal(job, offered),
             Effect::Drop { material } => drop(self.pools.take(material)),
             Effect::Drawn { offer, found } => self.record.record_draw(&offer, found),
-            Effect::Refuse { number, reason } => {
-                if let Some(ask) = self.end_job(number) {
-                    self.refuse_job(number, ask, ServeError::NotGranted(reason));
+            Effect::Refuse { connection, reason } => {
+                if let Some(ask) = self.end_job(connection) {
+                    self.refuse_job(connection, ask, ServeError::NotGranted(reason));
                 }
             }
-            Effect::Cut { number } => {
-                self.connections.get(&number).into_iter().for_each(|c| c.closer.close());
+            Effect::Cut { connection } => {
+                self.connections.get(&connection).into_iter().for_each(|c| c.closer.close());
             }
             Effect::Burn { material, client } => self.burn(material, client),
             Effect::Learned(learned) => self.record.keep(Row::Learned(learned)),
@@ -384,7 +384,7 @@ impl Driver {
         }
     }
 
-    fn refuse_job(&mut self, number: Number, ask: Asked, why: ServeError) {
+    fn refuse_job(&mut self, number: ConnectionId, ask: Asked, why: ServeError) {
         self.record.record_end(number, None);
         let _ = ask.reply.send(Decision::Refuse(why));
     }
@@ -392,7 +392,7 @@ impl Driver {
     /// Starts a phase that the scheduler chose, with its threads and planned duration.
     fn start(
         &mut self,
-        number: Number,
+        number: ConnectionId,
         phase: JobPhase,
         threads: usize,
         planned: Planned,
@@ -443,12 +443,12 @@ impl Driver {
 
     /// Whether another connection of the client uses this folder: it may have claimed material
     /// there and not yet asked to use it.
-    fn others_use(&self, number: Number, client: ClientId, folder: FolderId) -> bool {
+    fn others_use(&self, number: ConnectionId, client: ClientId, folder: FolderId) -> bool {
         self.connections.iter().any(|(&id, c)| id != number && c.identity.client == client && c.folder == Some(folder))
     }
 
     /// Removes a job and returns its request if the job had not started.
-    fn end_job(&mut self, number: Number) -> Option<Asked> {
+    fn end_job(&mut self, number: ConnectionId) -> Option<Asked> {
         self.waiting.remove(&number);
         let mut job = self.jobs.remove(&number)?;
         let Reservation { place, charge } = job.take_reservation();
@@ -458,7 +458,7 @@ impl Driver {
     }
 
     /// Forgets a connection that has ended, and whatever waits for it.
-    fn leave(&mut self, number: Number) {
+    fn leave(&mut self, number: ConnectionId) {
         self.end_job(number);
         self.queue.disconnect(number);
         let Some(Connection { identity: CertificateIdentity { client, helper, .. }, .. }) =

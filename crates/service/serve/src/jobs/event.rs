@@ -3,7 +3,7 @@ use crate::ServeError;
 use crate::accept::access::Rules;
 use crate::accept::closer::Closer;
 use crate::accept::identity::CertificateIdentity;
-use crate::jobs::queue::{JobEnd, Standing, Whose};
+use crate::jobs::queue::{InputOrigin, InputStatus, JobEnd};
 use crate::jobs::quota::QuotaCharge;
 use crate::models::catalog::{Catalog, Changes, Offered};
 use crate::ops::monitor::Load;
@@ -13,7 +13,7 @@ use crate::ops::state::Learned;
 use crate::session::pooled::Pooled;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tacit_admission::{ConnectionId as Number, RefusalReason};
+use tacit_admission::{ConnectionId, RefusalReason};
 use tacit_backends::Material;
 use tacit_client::wire::{Announce, InputId, Request};
 use tacit_ids::{ClientId, MaterialId};
@@ -28,7 +28,7 @@ pub(crate) enum Event {
     Accepted { reply: oneshot::Sender<()> },
     /// The client of a connection is authenticated: admit it? `closer` ends the connection.
     Greeted {
-        number: Number,
+        number: ConnectionId,
         identity: CertificateIdentity,
         closer: Closer,
         reply: oneshot::Sender<Result<(), TurnedAway>>,
@@ -36,7 +36,7 @@ pub(crate) enum Event {
     /// A peer was not served or a request not granted; this is logged already.
     Refused { kind: RefusalReason },
     /// A client sends a request, with the model that it has open.
-    Requested { number: Number, request: Request, open: Option<Open>, reply: oneshot::Sender<Decision> },
+    Requested { number: ConnectionId, request: Request, open: Option<Open>, reply: oneshot::Sender<Decision> },
     /// The machine's load of the last second.
     Load(Load),
     /// How many jobs wait?
@@ -48,22 +48,22 @@ pub(crate) enum Event {
     /// The dealer has lost what it made ahead of time.
     PoolLost,
     /// A scheduled job has ended. Sent before the client learns of it.
-    Over { number: Number, end: JobEnd },
+    Over { number: ConnectionId, end: JobEnd },
     /// The client of a job has deviated from the protocol. Its connection ends.
-    Deviated { number: Number, fault: &'static str },
+    Deviated { number: ConnectionId, fault: &'static str },
     /// A connection's job has ended; `measured` is the phase that it ran.
-    Finished { number: Number, measured: Option<Measured> },
+    Finished { number: ConnectionId, measured: Option<Measured> },
     /// An authenticated peer speaks HTTP and has a connection slot.
     Visited,
     /// What is the server's state?
     Snapshot { reply: oneshot::Sender<Snapshot> },
     /// A client announces an input without a connection for its phases.
-    Announced { whose: Whose, announce: Announce, reply: oneshot::Sender<Result<Standing, ServeError>> },
+    Announced { origin: InputOrigin, announce: Announce, reply: oneshot::Sender<Result<InputStatus, ServeError>> },
     /// What is the state of a client's input? `None` if it has none of this name.
-    Standing { client: ClientId, name: InputId, reply: oneshot::Sender<Option<Standing>> },
+    Status { client: ClientId, name: InputId, reply: oneshot::Sender<Option<InputStatus>> },
     /// Answer with the input's state once its turn has come, its state differs from `state`, or it
     /// has ended.
-    Watched { client: ClientId, name: InputId, state: &'static str, reply: oneshot::Sender<Option<Standing>> },
+    Watched { client: ClientId, name: InputId, state: &'static str, reply: oneshot::Sender<Option<InputStatus>> },
     /// A client cancels an input; answered with whether there was one.
     TakenBack { client: ClientId, name: InputId, reply: oneshot::Sender<bool> },
     /// Set the policy.
@@ -77,7 +77,7 @@ pub(crate) enum Event {
     /// Durations that a warm-up has measured.
     Warmed(Vec<Learned>),
     /// A connection has ended, and its job if it had one.
-    Gone { number: Number },
+    Gone { number: ConnectionId },
     /// Take no more requests; jobs have `grace` to end, then they are cut.
     Stop { grace: Duration },
 }
@@ -86,7 +86,7 @@ pub(crate) enum Event {
 #[derive(Clone)]
 pub(crate) struct Open {
     pub(crate) binding: Binding,
-    pub(crate) whose: Whose,
+    pub(crate) origin: InputOrigin,
 }
 
 /// Why a client is not served.

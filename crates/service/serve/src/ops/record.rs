@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Instant;
-use tacit_admission::ConnectionId as Number;
+use tacit_admission::ConnectionId;
 use tacit_client::measure::Figures;
 use tacit_client::wire::{InputId, Request};
 use tacit_ids::ClientId;
@@ -166,7 +166,7 @@ pub(crate) struct Record {
     names: HashMap<([u8; 32], [u8; 32]), (String, String)>,
     /// Number of jobs since the start.
     jobs: u64,
-    live: BTreeMap<Number, RecordedJob>,
+    live: BTreeMap<ConnectionId, RecordedJob>,
     ended_jobs: VecDeque<JobRow>,
     clients: BTreeMap<ClientId, Client>,
     models: BTreeMap<String, Model>,
@@ -249,7 +249,7 @@ impl Record {
     /// Records a client's request if it is for a job.
     pub(crate) fn record_request(
         &mut self,
-        number: Number,
+        number: ConnectionId,
         client: ClientId,
         request: &Request,
         binding: Option<Binding>,
@@ -285,7 +285,7 @@ impl Record {
         self.client(client).queued += 1;
     }
 
-    pub(crate) fn record_start(&mut self, number: Number, threads: usize, planned: Option<Planned>) {
+    pub(crate) fn record_start(&mut self, number: ConnectionId, threads: usize, planned: Option<Planned>) {
         let Some(live) = self.live.get_mut(&number) else { return };
         live.started = Some((Instant::now(), threads));
         live.planned = planned;
@@ -295,7 +295,7 @@ impl Record {
     }
 
     /// Records a job's end: with its measurements, or refused.
-    pub(crate) fn record_end(&mut self, number: Number, measured: Option<&Measured>) {
+    pub(crate) fn record_end(&mut self, number: ConnectionId, measured: Option<&Measured>) {
         let Some(live) = self.live.remove(&number) else { return };
         // A job either runs the phase that was asked for, or is refused.
         let measured = measured.filter(|m| m.phase == live.phase);
@@ -330,14 +330,14 @@ impl Record {
     }
 
     /// Records that a job's client deviated from the protocol.
-    pub(crate) fn record_deviation(&mut self, number: Number, fault: &'static str) {
+    pub(crate) fn record_deviation(&mut self, number: ConnectionId, fault: &'static str) {
         if let Some(live) = self.live.get_mut(&number) {
             live.fault = Some(fault);
         }
     }
 
     /// Records the end of a connection, and of its job if there was one.
-    pub(crate) fn record_failure(&mut self, number: Number) {
+    pub(crate) fn record_failure(&mut self, number: ConnectionId) {
         if let Some(live) = self.live.remove(&number) {
             self.metrics.count_failure(&live.labels);
             self.end(live, None, "failed");

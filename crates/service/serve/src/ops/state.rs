@@ -22,18 +22,19 @@ use tacit_client::wire::InputId;
 use tacit_ids::ClientId;
 
 /// Most rows that wait to be written.
-const QUEUE: usize = 4096;
+const MAX_QUEUED_ROWS: usize = 4096;
 /// Most rows in one transaction.
-const AT_ONCE: usize = 256;
-/// Most classes (plan and device) whose estimates are read at a start.
-const MAX_CLASSES: u32 = 10_000;
-/// Name of the dealing phase for pools in the records, and a pool's class of devices.
+const ROWS_PER_TRANSACTION: usize = 256;
+/// Most rows of the table `profile` that a start reads; pruning deletes older ones.
+const MAX_PROFILE_ROWS: u32 = 10_000;
+/// Name of the dealing phase of pools, in the records and in the table `profile`.
 pub(crate) const DEALING: &str = "dealing";
+/// The class of devices of a pool.
 pub(crate) const POOL: &str = "pool";
 /// Least time between two log messages about lost rows.
-const EVERY: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a server that stops waits for the last rows.
-const LAST: Duration = Duration::from_secs(10);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a phase takes on `threads` threads, and how much memory it needs.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,12 +95,12 @@ impl Keeper {
         }
     }
 
-    /// Waits until all rows are written, for at most `LAST`.
+    /// Waits until all rows are written, for at most `CLOSE_TIMEOUT`.
     pub(crate) fn close(&mut self) {
         if let Some(Writing { rows, ended, .. }) = self.0.take() {
             drop(rows);
             // The thread sends nothing: this returns when it ends or time is up.
-            let _ = ended.recv_timeout(LAST);
+            let _ = ended.recv_timeout(CLOSE_TIMEOUT);
         }
     }
 }
@@ -194,7 +195,7 @@ impl State {
 fn read_state(db: &Connection) -> rusqlite::Result<(LearnedDurations, Quotas)> {
     let mut durations = LearnedDurations::default();
     let sql = "SELECT plan, device, phase, threads, seconds, memory FROM profile ORDER BY updated DESC LIMIT ?";
-    for row in db.prepare(sql)?.query_map([MAX_CLASSES], learned)? {
+    for row in db.prepare(sql)?.query_map([MAX_PROFILE_ROWS], read_profile_row)? {
         durations.add(row?);
     }
     // The latest day counts, whatever the clock shows now. Days that only a wrong clock can have
@@ -212,7 +213,7 @@ fn read_state(db: &Connection) -> rusqlite::Result<(LearnedDurations, Quotas)> {
 }
 
 /// Reads a row of the table `profile`.
-fn learned(row: &SqlRow<'_>) -> rusqlite::Result<Learned> {
+fn read_profile_row(row: &SqlRow<'_>) -> rusqlite::Result<Learned> {
     let phase = match row.get::<_, String>("phase")?.as_str() {
         "online" => "online",
         DEALING => DEALING,
@@ -238,7 +239,7 @@ fn prune(tx: &Transaction<'_>, today: i64, days: u32) -> rusqlite::Result<()> {
     // A start reads no more than this.
     tx.execute(
         "DELETE FROM profile WHERE updated < (SELECT updated FROM profile ORDER BY updated DESC LIMIT 1 OFFSET ?)",
-        [MAX_CLASSES],
+        [MAX_PROFILE_ROWS],
     )?;
     Ok(())
 }
@@ -256,12 +257,15 @@ fn pragma(db: &Connection, name: &str) -> rusqlite::Result<i64> {
 
 /// Deletes the oldest ended phases, more than one transaction adds. Returns how many there were.
 fn drop_oldest(tx: &Transaction<'_>) -> rusqlite::Result<usize> {
-    tx.execute("DELETE FROM audit WHERE seq IN (SELECT seq FROM audit ORDER BY seq LIMIT ?)", [8 * AT_ONCE as i64])
+    tx.execute(
+        "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit ORDER BY seq LIMIT ?)",
+        [8 * ROWS_PER_TRANSACTION as i64],
+    )
 }
 
 /// Starts the thread that owns a connection and writes rows.
 fn start_writer(db: Connection, path: &Path, retention: Retention) -> Result<Keeper, ServeError> {
-    let (rows, queue) = sync_channel(QUEUE);
+    let (rows, queue) = sync_channel(MAX_QUEUED_ROWS);
     let (end, ended) = sync_channel(0);
     let lost = Arc::new(AtomicU64::new(0));
     let mut writer = Writer {
@@ -270,10 +274,10 @@ fn start_writer(db: Connection, path: &Path, retention: Retention) -> Result<Kee
         retention,
         clock: Clock::new(),
         pruned: None,
-        full: None,
+        full_logged_on: None,
         lost: Arc::clone(&lost),
         last_report: None,
-        why: "they came faster than the disk takes them".into(),
+        loss_reason: "they came faster than the disk takes them".into(),
     };
     let thread = thread::Builder::new().name("tacit-state".into()).spawn(move || {
         writer.work(&queue);
@@ -292,12 +296,12 @@ struct Writer {
     /// The day of the last pruning.
     pruned: Option<i64>,
     /// The day of the last log message about rows deleted because the file is full.
-    full: Option<i64>,
+    full_logged_on: Option<i64>,
     lost: Arc<AtomicU64>,
     /// When lost rows were last logged.
     last_report: Option<Instant>,
     /// Why the last rows were lost.
-    why: String,
+    loss_reason: String,
 }
 
 impl Writer {
@@ -308,12 +312,13 @@ impl Writer {
             tracing::warn!("old rows of {} stay for now: {e}", self.path.display());
         }
         while let Ok(first) = queue.recv() {
-            let rows: Vec<Row> = std::iter::once(first).chain(queue.try_iter().take(AT_ONCE - 1)).collect();
+            let rows: Vec<Row> =
+                std::iter::once(first).chain(queue.try_iter().take(ROWS_PER_TRANSACTION - 1)).collect();
             if let Err(e) = self.write(&rows) {
                 self.lost.fetch_add(rows.len() as u64, Ordering::Relaxed);
-                self.why = e.to_string();
+                self.loss_reason = e.to_string();
             }
-            if self.last_report.is_none_or(|time| time.elapsed() >= EVERY) {
+            if self.last_report.is_none_or(|time| time.elapsed() >= LOG_INTERVAL) {
                 self.report_lost();
             }
         }
@@ -324,7 +329,7 @@ impl Writer {
         match self.lost.swap(0, Ordering::Relaxed) {
             0 => {}
             lost => {
-                tracing::error!("{lost} rows of {} are lost: {}", self.path.display(), self.why);
+                tracing::error!("{lost} rows of {} are lost: {}", self.path.display(), self.loss_reason);
                 self.last_report = Some(Instant::now());
             }
         }
@@ -344,8 +349,8 @@ impl Writer {
         let too_many = used_bytes(&tx)? > self.retention.bytes && drop_oldest(&tx)? > 0;
         tx.commit()?;
         self.pruned = Some(today);
-        if too_many && self.full != Some(today) {
-            self.full = Some(today);
+        if too_many && self.full_logged_on != Some(today) {
+            self.full_logged_on = Some(today);
             let (path, max_mib) = (self.path.display(), self.retention.bytes >> 20);
             tracing::warn!(
                 "the oldest rows of {path} go, before their days are over: it has {max_mib} MiB (--audit-mib)"

@@ -5,7 +5,7 @@ use crate::accept::closer::Closer;
 use crate::accept::identity::CertificateIdentity;
 use crate::accept::refusal_reasons::DEVIATED;
 use crate::jobs::event::{Decision, Event, Grant, Open, Turn};
-use crate::jobs::queue::{JobEnd, Whose};
+use crate::jobs::queue::{InputOrigin, JobEnd};
 use crate::jobs::quota::QuotaCharge;
 use crate::models::catalog::Offered;
 use crate::ops::record::Measured;
@@ -16,7 +16,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
-use tacit_admission::{ConnectionId as Number, RefusalReason};
+use tacit_admission::{ConnectionId, RefusalReason};
 use tacit_arith::heap::Account;
 use tacit_backends::seam::{Dealer, Stop};
 use tacit_backends::{BackendError, Material, Preparation, ServerSide, Setup};
@@ -74,8 +74,8 @@ impl Connection {
     /// The open model, with what the driver needs to know of it.
     pub(crate) fn open(&self) -> Option<Open> {
         let Opened { offered, binding, device, .. } = self.open.as_ref()?;
-        let whose = Whose { client: self.client, offered: Arc::clone(offered), device: *device };
-        Some(Open { binding: *binding, whose })
+        let origin = InputOrigin { client: self.client, offered: Arc::clone(offered), device: *device };
+        Some(Open { binding: *binding, origin })
     }
 }
 
@@ -86,7 +86,7 @@ impl Connection {
 /// If the connection is of no further use.
 pub(crate) fn run(
     shared: &Shared,
-    number: Number,
+    number: ConnectionId,
     connection: &mut Connection,
     decision: Decision,
 ) -> Result<(), ServeError> {

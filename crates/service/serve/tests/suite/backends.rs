@@ -107,7 +107,7 @@ fn parties_that_plan_differently_part_with_the_reason() {
 }
 
 #[test]
-fn what_shows_the_input_is_not_offered_unasked_and_nothing_twice() {
+fn catalog_refuses_open_backends_and_duplicates() {
     let lowered = |toy: &Toy| toy.lower(&model(1), &"".parse().unwrap()).unwrap();
     let mut catalog = Catalog::new(false);
     let error = catalog.offer("one", &open_toy(), lowered(&open_toy())).unwrap_err();
@@ -128,7 +128,7 @@ fn a_back_end_with_nothing_to_prepare_is_asked_right_away() {
     let answer = client.infer(&X).unwrap();
     assert_eq!(answer.values, expected(3, &X));
     assert!(answer.setup.is_some(), "keys come before the first answer");
-    assert!(answer.prepared.is_none(), "keys come before the first answer");
+    assert!(answer.prepared.is_none(), "nothing is prepared");
     assert!(client.infer(&X).unwrap().setup.is_none());
     let error = client.prepare().unwrap_err();
     assert!(error.to_string().contains("nothing to prepare"), "{error}");
@@ -140,7 +140,8 @@ fn a_back_end_with_nothing_to_prepare_is_asked_right_away() {
     })
     .unwrap();
     assert_eq!(answer_count, 2);
-    // Both ways round, the server refuses what the plan does not know.
+    // The server refuses what comes before the setup or does not fit the plan: `direct` has no
+    // materials, and `one` needs one that exists.
     let id = MaterialId::numbered(1);
     let mut direct = server.opened(dir.path(), "bob", "direct");
     for request in [Request::Prepare { id, folder: None, of: None }, Request::Infer { id: None, of: None }] {
@@ -175,7 +176,7 @@ fn slots_connection(config: &ClientConfig) -> Connection {
     Connection::connect(Registry::new(vec![Arc::new(Ckks)]), config.clone()).unwrap()
 }
 
-/// Asks once; bytes of keys that went up.
+/// Asks once. Returns the bytes that the setup sent.
 fn keys_for_an_answer(config: &ClientConfig) -> u64 {
     let mut client = slots_connection(config).open("slots", None).unwrap();
     let bound = client.model().error_bound(&[]);
@@ -253,7 +254,7 @@ fn keys_are_kept_over_restarts_until_they_are_deleted() {
     assert!(connection.uploads().unwrap().is_empty());
     assert_eq!(keys_for_an_answer(&config_for(&server, "alice")), first, "deleted");
     drop(server);
-    // A client that has its share, and a secret that it has lost.
+    // The client's quota is used up by keys whose secret it has lost.
     let server = start(only.bytes);
     fs::remove_dir_all(dir.path().join("alice-material/secrets")).unwrap();
     let mut client = slots_connection(&config_for(&server, "alice")).open("slots", None).unwrap();

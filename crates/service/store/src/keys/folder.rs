@@ -37,7 +37,7 @@ pub(super) fn write_new(dir: &Path, files: &[File]) -> Result<(), StoreError> {
 pub(super) fn key_folder(dir: &Path) -> Result<PathBuf, StoreError> {
     let is_ours =
         matches!(managed::is_marked(dir, FOLDER), Ok(true)) || managed::strange_entry(dir, is_key_file)?.is_none();
-    if is_ours { private::close_folder(dir) } else { private::readable_folder(dir) }
+    if is_ours { private::close_folder(dir) } else { private::refuse_world_writable(dir) }
 }
 
 /// Reads a private-key file, after closing it to other users. Does not touch a file without a

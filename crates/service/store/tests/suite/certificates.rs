@@ -3,14 +3,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
-use tacit_store::keys::{self, Purpose, Shown, Validity};
+use tacit_store::keys::{self, CertificateInfo, Purpose, Validity};
 use tacit_store::{Role, Serial, StoreError};
 
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-fn one(dir: &Path, name: &str) -> Shown {
+fn one(dir: &Path, name: &str) -> CertificateInfo {
     keys::show(dir, Some(name)).unwrap().remove(0)
 }
 
@@ -61,7 +61,7 @@ fn a_renewed_certificate_is_the_same_ones_for_another_time() {
         assert!((week - 60..=week).contains(&after.validity.until), "{name}: {after:?}");
         assert_ne!(after.serial, before.serial, "it is another certificate");
         let (validity, serial) = (after.validity, after.serial.clone());
-        assert_eq!(after, Shown { validity, serial, ..before }, "all else is as it was");
+        assert_eq!(after, CertificateInfo { validity, serial, ..before }, "all else is as it was");
         assert_eq!(fs::read(dir.path().join(format!("{name}.key"))).unwrap(), key);
         assert!(after.validity.advice(name).unwrap().is_none());
     }

@@ -125,12 +125,12 @@ fn chunks_that_are_changed_moved_or_from_another_file_are_named() {
 #[test]
 fn headers_of_other_formats_are_named() {
     let bytes = sealed(model(), b"x");
-    let with = |at: usize, byte: u8| [&bytes[..at], &[byte], &bytes[at + 1..]].concat();
-    assert!(matches!(opens(&with(0, b'X')), Err(SealFault::NotSealed)));
-    assert!(matches!(opens(&with(8, 9)), Err(SealFault::Version { found: 9 })));
-    assert!(matches!(opens(&with(12, 77)), Err(SealFault::UnknownKind)));
-    let named = opens(&with(20, bytes[20] ^ 1));
-    assert!(matches!(named, Err(SealFault::OtherName { .. })), "a model has the name of its file: {named:?}");
+    let with_byte = |at: usize, byte: u8| [&bytes[..at], &[byte], &bytes[at + 1..]].concat();
+    assert!(matches!(opens(&with_byte(0, b'X')), Err(SealFault::NotSealed)));
+    assert!(matches!(opens(&with_byte(8, 9)), Err(SealFault::Version { found: 9 })));
+    assert!(matches!(opens(&with_byte(12, 77)), Err(SealFault::UnknownKind)));
+    let result = opens(&with_byte(20, bytes[20] ^ 1));
+    assert!(matches!(result, Err(SealFault::OtherName { .. })), "a model has the name of its file: {result:?}");
 }
 
 proptest! {
@@ -178,9 +178,9 @@ fn model_files_are_written_and_read_sealed_and_plain() {
         write_file(&path, model(), None, &content).unwrap();
         assert_eq!(fs::read(&path).unwrap(), content);
         assert_eq!(*read(None, limit).unwrap(), content);
-        let plain = read(Some(&key()), limit).unwrap_err();
-        assert!(matches!(&plain, StoreError::Plain(p) if *p == path), "{plain}");
-        assert!(plain.to_string().contains("tacit model seal"), "{plain}");
+        let error = read(Some(&key()), limit).unwrap_err();
+        assert!(matches!(&error, StoreError::Plain(p) if *p == path), "{error}");
+        assert!(error.to_string().contains("tacit model seal"), "{error}");
         write_file(&path, model(), Some(&key()), &content).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(*read(Some(&key()), limit).unwrap(), content);
@@ -248,8 +248,8 @@ fn keys_come_from_files_variables_and_commands_alike() {
     // Cargo sets this for tests: some variable whose value is known.
     let name = env!("CARGO_MANIFEST_DIR");
     let known = SealKey::from_env("CARGO_MANIFEST_DIR").unwrap();
-    let with = sealed_with(&SealKey::from_bytes(name.as_bytes()).unwrap());
-    assert_eq!(open(&with, &known, model()).unwrap(), b"content");
+    let by_bytes = sealed_with(&SealKey::from_bytes(name.as_bytes()).unwrap());
+    assert_eq!(open(&by_bytes, &known, model()).unwrap(), b"content");
 }
 
 fn sealed_with(key: &SealKey) -> Vec<u8> {

@@ -97,7 +97,7 @@ fn every_index_of_tables_of_either_kind() {
 }
 
 #[test]
-fn tables_that_are_none_are_errors() {
+fn malformed_tables_are_rejected() {
     for entries in [vec![], vec![1], vec![1, 2, 3], vec![0; 1 << 17]] {
         assert!(LookUp::new(1, 20, &entries).is_err(), "{} entries", entries.len());
     }
@@ -106,13 +106,13 @@ fn tables_that_are_none_are_errors() {
     }
 }
 
-/// Pieces of lines from a table of entries and one of slopes.
+/// Returns the entries, the slopes, and the parameters of `2^bits` lines over `2^low` numbers each.
 fn lines(bits: u32, low: u32) -> (Vec<i64>, Vec<i64>, Lines<'static>) {
     let slopes = table(bits, 37);
     (table(bits, 500), slopes.clone(), Lines { low, shift: 3, slopes: slopes.leak() })
 }
 
-/// The results of a number by the line of its own piece, and by that of the next piece.
+/// Returns both results that are allowed for `x`: on its own line, and on the next piece's line.
 fn by_lines(x: u64, entries: &[i64], lines: Lines<'_>, width: u32) -> [u64; 2] {
     let (l, count) = ((x & low_mask(lines.low)) as i64, entries.len());
     let line = |i: usize, l: i64| (entries[i % count] << lines.shift) + lines.slopes[i % count] * l;
@@ -120,7 +120,8 @@ fn by_lines(x: u64, entries: &[i64], lines: Lines<'_>, width: u32) -> [u64; 2] {
     [line(i, l), line(i + 1, l - (1 << lines.low))].map(|y| y as u64 & low_mask(width))
 }
 
-/// Every number and share of small rings, and some of large ones. Both lines occur.
+/// Covers all numbers and shares of small rings, and some of large ones. Requires that the next
+/// piece's line gives more than a tenth of the results.
 #[test]
 fn every_number_and_share_by_pieces_of_lines() {
     for (bits, low, width) in [(1, 1, 12), (3, 1, 20), (2, 3, 13), (4, 3, 40), (6, 20, 37), (9, 7, 30)] {
@@ -140,7 +141,7 @@ fn every_number_and_share_by_pieces_of_lines() {
 }
 
 #[test]
-fn lines_that_are_none_are_errors() {
+fn malformed_lines_are_rejected() {
     let (entries, slopes, lines) = lines(4, 3);
     let is_valid = |width, lines| LookUp::lines(1, width, &entries, lines).is_ok();
     assert!(is_valid(20, lines));
@@ -163,7 +164,7 @@ fn lines_that_are_none_are_errors() {
 fn the_servers_half_of_a_table_is_uniform_for_every_share() {
     let mut seeds = prg(7);
     let tables = [6u32, 8, 9].map(|bits| (bits, LookUp::new(16, 12, &table(bits, 200)).unwrap()));
-    // With lines, every word.
+    // Eight lines need no keys, so their material has no public seed: all its bits are tested.
     let (entries, _, lines) = lines(3, 6);
     let tables = tables.into_iter().chain([(3, LookUp::lines(16, 24, &entries, lines).unwrap())]);
     for (bits, spec) in tables {
@@ -178,7 +179,8 @@ fn the_servers_half_of_a_table_is_uniform_for_every_share() {
                 }
             }
             let limit = 6.0 * 0.5 / f64::from(dealings).sqrt();
-            // The public seed is the server's own draw.
+            // Tables over 8 bits start with a 128-bit public seed from the server's stream, which is
+            // fixed here: skip it.
             for (i, count) in counts.into_iter().enumerate().skip(if bits > 8 { 128 } else { 0 }) {
                 let share = f64::from(count) / f64::from(dealings);
                 assert!((share - 0.5).abs() < limit, "bit {i} of {bits} bits with {c}: {share}");

@@ -1,7 +1,7 @@
 //! Inputs that clients announce and watch without a connection of the protocol (over HTTP).
 use super::Driver;
 use crate::ServeError;
-use crate::jobs::queue::{Standing, Whose};
+use crate::jobs::queue::{InputOrigin, InputStatus};
 use tacit_client::wire::{Announce, InputId, Request};
 use tacit_ids::ClientId;
 use tokio::sync::oneshot;
@@ -11,7 +11,7 @@ pub(super) struct Watcher {
     pub(super) client: ClientId,
     pub(super) name: InputId,
     pub(super) state: &'static str,
-    pub(super) reply: oneshot::Sender<Option<Standing>>,
+    pub(super) reply: oneshot::Sender<Option<InputStatus>>,
 }
 
 impl Driver {
@@ -20,27 +20,27 @@ impl Driver {
         let (queue, limit) = (&self.queue, self.watchers.len());
         for i in (0..limit).rev() {
             let Watcher { client, name, state, reply } = &self.watchers[i];
-            let standing = queue.standing(*client, *name);
-            let is_over = standing.is_none_or(|current| current.turn || current.state != *state);
+            let status = queue.status(*client, *name);
+            let is_over = status.is_none_or(|current| current.may_start || current.state != *state);
             if is_over || reply.is_closed() {
                 // Fails only if the client has left.
-                let _ = self.watchers.swap_remove(i).reply.send(standing);
+                let _ = self.watchers.swap_remove(i).reply.send(status);
             }
         }
     }
 
     /// Takes a notice, under the same rules as a notice from a connection.
-    pub(super) fn take_notice(&mut self, whose: &Whose, announce: Announce) -> Result<Standing, ServeError> {
+    pub(super) fn take_notice(&mut self, origin: &InputOrigin, announce: Announce) -> Result<InputStatus, ServeError> {
         let refused = ServeError::NotGranted;
         if self.stopping.is_some() {
             return Err(refused("the server is being stopped".into()));
         }
-        let (client, name) = (whose.client, announce.name);
+        let (client, name) = (origin.client, announce.name);
         let request = Request::Announce(announce);
-        self.gate.pass(client, &request, Some(&whose.offered))?;
+        self.gate.pass(client, &request, Some(&origin.offered))?;
         let Request::Announce(announce) = request else { unreachable!("it was made so") };
-        self.queue.announce_alone(whose, &announce).map_err(refused)?;
-        let standing = self.queue.standing(client, name);
-        standing.ok_or_else(|| refused("the input ended as soon as it was announced".into()))
+        self.queue.announce_alone(origin, &announce).map_err(refused)?;
+        let status = self.queue.status(client, name);
+        status.ok_or_else(|| refused("the input ended as soon as it was announced".into()))
     }
 }

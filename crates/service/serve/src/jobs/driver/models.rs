@@ -6,7 +6,7 @@ use crate::models::catalog::{Catalog, Changes, Offered, Succession};
 use crate::ops::state::{Learned, Row};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use tacit_admission::ConnectionId as Number;
+use tacit_admission::ConnectionId;
 use tokio::task::spawn_blocking;
 
 impl Driver {
@@ -32,7 +32,7 @@ impl Driver {
         self.gate.offer(Arc::clone(&catalog));
         // Waiting requests for withdrawn models must not enter the queue again.
         let waiting = self.waiting.iter().copied().filter(|number| self.is_gone(*number, &catalog));
-        for number in waiting.collect::<Vec<Number>>() {
+        for number in waiting.collect::<Vec<ConnectionId>>() {
             if let Some(ask) = self.end_job(number) {
                 self.refuse_job(number, ask, ServeError::NotGranted(WITHDRAWN.into()));
             }
@@ -64,8 +64,8 @@ impl Driver {
     }
 
     /// Whether the model that a job has open is no longer on offer.
-    fn is_gone(&self, number: Number, catalog: &Catalog) -> bool {
+    fn is_gone(&self, number: ConnectionId, catalog: &Catalog) -> bool {
         let open = self.jobs.get(&number).and_then(|job| job.open());
-        open.is_some_and(|open| !catalog.is_offered(&open.whose.offered))
+        open.is_some_and(|open| !catalog.is_offered(&open.origin.offered))
     }
 }

@@ -3,7 +3,7 @@ use super::Driver;
 use crate::jobs::event::Decision;
 use crate::jobs::job::Job;
 use std::time::{Duration, Instant};
-use tacit_admission::ConnectionId as Number;
+use tacit_admission::ConnectionId;
 
 /// How long cut connections have to end.
 const AFTER_CUT: Duration = Duration::from_secs(5);
@@ -48,7 +48,7 @@ impl Driver {
         self.pools.close();
         self.stop.send_replace(true);
         // Waiting jobs are not started any more.
-        let waiting: Vec<Number> =
+        let waiting: Vec<ConnectionId> =
             self.jobs.iter().filter(|(_, job)| !matches!(job, Job::Runs { .. })).map(|(&number, _)| number).collect();
         for number in waiting {
             if let Some(ask) = self.end_job(number) {

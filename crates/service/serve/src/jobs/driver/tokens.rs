@@ -3,7 +3,7 @@ use super::Driver;
 use crate::ServeError;
 use crate::jobs::job::Asked;
 use std::time::Instant;
-use tacit_admission::ConnectionId as Number;
+use tacit_admission::ConnectionId;
 use tacit_client::wire::Request;
 use tacit_ids::ClientId;
 
@@ -14,13 +14,13 @@ impl Driver {
         if !costs || self.queue.is_paid(client, &ask.request) || self.gate.is_paid(client, &ask.request) {
             return Ok(0);
         }
-        let inputs = ask.open.as_ref().map_or(1, |open| open.whose.offered.batch());
+        let inputs = ask.open.as_ref().map_or(1, |open| open.origin.offered.batch());
         self.gate.pace(client, inputs, Instant::now())
     }
 
     /// After admission, records that the request's input has paid; after a refusal, gives the
     /// tokens back.
-    pub(super) fn settle_tokens(&mut self, number: Number, ask: &Asked, is_placed: bool) {
+    pub(super) fn settle_tokens(&mut self, number: ConnectionId, ask: &Asked, is_placed: bool) {
         let Some(client) = self.connections.get(&number).map(|connection| connection.identity.client) else { return };
         match is_placed {
             true => {

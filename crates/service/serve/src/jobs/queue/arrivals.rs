@@ -1,41 +1,46 @@
 //! Arriving requests and notices.
-use super::{Owned, Queue, Refused, Standing, Whose};
-use tacit_admission::ConnectionId as Number;
+use super::{InputOrigin, InputStatus, Owned, Queue, Refused};
+use tacit_admission::ConnectionId;
 use tacit_client::wire::{Announce, Ask, Deadline, InputId, Terms};
 use tacit_ids::{ClientId, MaterialId};
 use tacit_sched::{AdvanceNotice, DeadlineClass, Event, JobPhase, ModelId, NoticeId, Owner, RequestId, Span};
 
 impl Queue {
     /// Takes a request. Returns why its notice was ignored, if it was.
-    pub(crate) fn ask(&mut self, number: Number, whose: &Whose, ask: &Ask) -> Result<Option<String>, Refused> {
-        self.check_name_free(whose.client, ask.name)?;
-        let owner = self.request(number, whose, Some(ask.name), ask.notice, ask.material, ask.terms)?;
+    pub(crate) fn ask(
+        &mut self,
+        connection: ConnectionId,
+        origin: &InputOrigin,
+        ask: &Ask,
+    ) -> Result<Option<String>, Refused> {
+        self.check_name_free(origin.client, ask.name)?;
+        let owner = self.request(connection, origin, Some(ask.name), ask.notice, ask.material, ask.terms)?;
         Ok(self.live.get_mut(&owner).and_then(|live| live.ignored.take()))
     }
 
     /// Adds a request to the scheduler. A valid notice passes on what was made for it.
     pub(super) fn request(
         &mut self,
-        number: Number,
-        whose: &Whose,
+        connection: ConnectionId,
+        origin: &InputOrigin,
         name: Option<InputId>,
         notice: Option<InputId>,
         material: Option<MaterialId>,
         terms: Terms,
     ) -> Result<Owner, Refused> {
-        let announced = notice.map(|name| self.owner_named(whose.client, name));
-        let model = self.model_of(whose, announced.as_ref().and_then(|found| found.as_ref().ok()))?;
+        let announced = notice.map(|name| self.owner_named(origin.client, name));
+        let model = self.model_of(origin, announced.as_ref().and_then(|found| found.as_ref().ok()))?;
         let id = RequestId(self.next_id());
         if let Some(material) = material {
             // The scheduler knows it from here on; the ledger decides at its turn whether it is
             // usable.
-            let event = Event::MaterialFound { material, model, client: Some(whose.client) };
+            let event = Event::MaterialFound { material, model, client: Some(origin.client) };
             self.handle(event).map_err(|_| format!("material {material} belongs to another input"))?;
-            self.materials.insert(material, Owned { client: whose.client, in_stock: true });
+            self.materials.insert(material, Owned { client: origin.client, in_stock: true });
         }
         let request = tacit_sched::Request {
             id,
-            client: whose.client,
+            client: origin.client,
             model,
             inputs: 1,
             // A notice that has ended is named nevertheless, so that the answer reports it.
@@ -49,7 +54,7 @@ impl Queue {
             lanes: Some(0),
         };
         let owner = Owner::Request(id);
-        self.track_input(owner, Some(number), whose, name, model);
+        self.track_input(owner, Some(connection), origin, name, model);
         if let Err(e) = self.handle(Event::Request(request)) {
             self.close(owner);
             material.into_iter().for_each(|material| self.forget(material));
@@ -62,7 +67,7 @@ impl Queue {
             notice.is_paid = false;
         }
         if material.is_some() {
-            self.offers.use_one(whose.client, model);
+            self.offers.use_one(origin.client, model);
         }
         self.pump();
         if let Some(Ok(notice @ Owner::Notice(_))) = announced
@@ -75,18 +80,22 @@ impl Queue {
 
     /// Returns the scheduler's model for a connection: that of the input it stands ready for, if
     /// the plan is the same. A client may use another link or other threads than it announced.
-    pub(super) fn model_of(&mut self, whose: &Whose, expected_owner: Option<&Owner>) -> Result<ModelId, Refused> {
-        let default_model = self.model(whose)?;
+    pub(super) fn model_of(
+        &mut self,
+        origin: &InputOrigin,
+        expected_owner: Option<&Owner>,
+    ) -> Result<ModelId, Refused> {
+        let default_model = self.model(origin)?;
         let announced = expected_owner.and_then(|owner| self.live.get(owner)).map(|live| live.model);
-        let matching =
-            announced.filter(|model| self.is_served(*model) && self.kinds[model.0 as usize].plan == whose.offered.plan);
+        let matching = announced
+            .filter(|model| self.is_served(*model) && self.kinds[model.0 as usize].plan == origin.offered.plan);
         Ok(matching.unwrap_or(default_model))
     }
 
     /// Passes connections and jobs of a notice on to its request, which has arrived.
     fn take_over(&mut self, notice: Owner, request: Owner) {
         let Some(ended) = self.close(notice) else { return };
-        ended.connections.iter().for_each(|&number| self.attach_connection(request, number));
+        ended.connections.iter().for_each(|&connection| self.attach_connection(request, connection));
         if let Some(job) = ended.job.and_then(|job| self.jobs.get_mut(&job)) {
             job.owner = request;
         }
@@ -110,18 +119,23 @@ impl Queue {
     }
 
     /// Takes a notice.
-    pub(crate) fn announce(&mut self, number: Number, whose: &Whose, announce: &Announce) -> Result<(), Refused> {
-        self.check_name_free(whose.client, announce.name)?;
+    pub(crate) fn announce(
+        &mut self,
+        connection: ConnectionId,
+        origin: &InputOrigin,
+        announce: &Announce,
+    ) -> Result<(), Refused> {
+        self.check_name_free(origin.client, announce.name)?;
         let [expected, ttl] = self.times(announce);
-        self.notice(Some(number), whose, Some(announce.name), expected, ttl, false).map(drop)
+        self.notice(Some(connection), origin, Some(announce.name), expected, ttl, false).map(drop)
     }
 
     /// Takes a notice that has no connection. It lasts for its time to live or until it is
     /// cancelled.
-    pub(crate) fn announce_alone(&mut self, whose: &Whose, announce: &Announce) -> Result<(), Refused> {
-        self.check_name_free(whose.client, announce.name)?;
+    pub(crate) fn announce_alone(&mut self, origin: &InputOrigin, announce: &Announce) -> Result<(), Refused> {
+        self.check_name_free(origin.client, announce.name)?;
         let [expected, ttl] = self.times(announce);
-        let owner = self.notice(None, whose, Some(announce.name), expected, ttl, false)?;
+        let owner = self.notice(None, origin, Some(announce.name), expected, ttl, false)?;
         if let Some(live) = self.live.get_mut(&owner) {
             live.lasts = true;
         }
@@ -129,7 +143,7 @@ impl Queue {
     }
 
     /// The state of a client's input; `None` if it has none of this name.
-    pub(crate) fn standing(&self, client: ClientId, name: InputId) -> Option<Standing> {
+    pub(crate) fn status(&self, client: ClientId, name: InputId) -> Option<InputStatus> {
         let live = self.live.get(self.names.get(&(client, name))?)?;
         let phase = live.job.and_then(|job| self.jobs.get(&job)).map(|job| job.phase);
         let state = match phase {
@@ -141,25 +155,25 @@ impl Queue {
         let (have, used) = (self.scheduler.capacity(), self.scheduler.used());
         let is_idle = have.cores.saturating_sub(used.cores) >= self.threads;
         let inputs = self.kinds[live.model.0 as usize].batch;
-        Some(Standing { state, inputs, turn: phase.is_none() && is_idle && self.scheduler.queued_jobs() == 0 })
+        Some(InputStatus { state, inputs, may_start: phase.is_none() && is_idle && self.scheduler.queued_jobs() == 0 })
     }
 
     /// Adds a notice, for which material may be made, to the scheduler.
     pub(super) fn notice(
         &mut self,
-        number: Option<Number>,
-        whose: &Whose,
+        connection: Option<ConnectionId>,
+        origin: &InputOrigin,
         name: Option<InputId>,
         expected: Option<Span>,
         ttl: Option<Span>,
         keep: bool,
     ) -> Result<Owner, Refused> {
-        let model = self.model(whose)?;
+        let model = self.model(origin)?;
         let id = NoticeId(self.next_id());
-        let (client, owner) = (whose.client, Owner::Notice(id));
-        let input_bytes = whose.offered.input_bytes();
+        let (client, owner) = (origin.client, Owner::Notice(id));
+        let input_bytes = origin.offered.input_bytes();
         let notice = AdvanceNotice { id, client, model, inputs: 1, input_bytes, expected, ttl, lanes: Some(0), keep };
-        self.track_input(owner, number, whose, name, model);
+        self.track_input(owner, connection, origin, name, model);
         if let Err(e) = self.handle(Event::Notice(notice)) {
             self.close(owner);
             return Err(e.to_string());

@@ -25,8 +25,8 @@ impl Queue {
     }
 
     pub(super) fn turn_away(&mut self, owner: Owner, reason: &str) {
-        if let Some(number) = self.live.get_mut(&owner).and_then(|live| live.ready_connection.take()) {
-            self.effects.push(Effect::Refuse { number, reason: reason.into() });
+        if let Some(connection) = self.live.get_mut(&owner).and_then(|live| live.ready_connection.take()) {
+            self.effects.push(Effect::Refuse { connection, reason: reason.into() });
         }
     }
 
@@ -37,8 +37,8 @@ impl Queue {
         for &name in &live.names {
             self.names.remove(&(live.client, name));
         }
-        for number in &live.connections {
-            if let Some(station) = self.stations.get_mut(number) {
+        for connection in &live.connections {
+            if let Some(station) = self.stations.get_mut(connection) {
                 station.owners.remove(&owner);
             }
         }

@@ -3,9 +3,9 @@
 //! slow one. If the input lost its lane meanwhile, its core would go to another job, and a short
 //! online phase would wait for a long offline phase. So the lane stays for a moment. If the input's
 //! turn comes before its client does, the core stays idle for that moment.
-use super::{Owner, Queue, Refused, Whose};
+use super::{InputOrigin, Owner, Queue, Refused};
 use std::time::Instant;
-use tacit_admission::ConnectionId as Number;
+use tacit_admission::ConnectionId;
 use tacit_sched::{Event, JobId, Start};
 
 /// A client between its offline and its online phase.
@@ -20,12 +20,12 @@ impl Queue {
     /// A connection stands ready for the next phase of an input.
     pub(super) fn stand_ready(
         &mut self,
-        number: Number,
-        whose: &Whose,
+        number: ConnectionId,
+        origin: &InputOrigin,
         owner: Owner,
         on_disk: bool,
     ) -> Result<(), Refused> {
-        let model = self.model_of(whose, Some(&owner))?;
+        let model = self.model_of(origin, Some(&owner))?;
         let live = self.live.get_mut(&owner).ok_or("it has ended")?;
         if live.model != model {
             return Err("it was asked for with another model, or for another number of inputs".into());

@@ -3,14 +3,14 @@ use crate::models::catalog::Offered;
 use crate::ops::state::Learned;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tacit_admission::ConnectionId as Number;
+use tacit_admission::ConnectionId;
 use tacit_client::wire::Device;
 use tacit_ids::{ClientId, MaterialId};
 use tacit_sched::{JobId, JobPhase, Span};
 
 /// The client, model and device of an input.
 #[derive(Clone)]
-pub(crate) struct Whose {
+pub(crate) struct InputOrigin {
     pub(crate) client: ClientId,
     pub(crate) offered: Arc<Offered>,
     pub(crate) device: Device,
@@ -18,13 +18,13 @@ pub(crate) struct Whose {
 
 /// The state of an input.
 #[derive(Clone, Copy)]
-pub(crate) struct Standing {
+pub(crate) struct InputStatus {
     /// `announced`, `offline` (its material is being made), `ready` (it is made), or `online`.
     pub(crate) state: &'static str,
     /// Number of inputs in its batch.
     pub(crate) inputs: u32,
     /// Whether its next phase would start at once if a connection asked for it.
-    pub(crate) turn: bool,
+    pub(crate) may_start: bool,
 }
 
 /// How a scheduled job ended.
@@ -39,7 +39,7 @@ pub(crate) enum JobEnd {
 pub(crate) enum Effect {
     /// Start the connection's job.
     Start {
-        number: Number,
+        connection: ConnectionId,
         phase: JobPhase,
         threads: u32,
         planned: Planned,
@@ -54,9 +54,9 @@ pub(crate) enum Effect {
     /// Record that an offline phase looked for a half in a pool.
     Drawn { offer: OfferName, found: bool },
     /// Refuse the connection's request.
-    Refuse { number: Number, reason: String },
+    Refuse { connection: ConnectionId, reason: String },
     /// End the connection, and its job with it.
-    Cut { number: Number },
+    Cut { connection: ConnectionId },
     /// Burn this material, if it belongs to this client: it will not be used.
     Burn { material: MaterialId, client: ClientId },
     /// Store the new estimate of a phase.

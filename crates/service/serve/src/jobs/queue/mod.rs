@@ -13,13 +13,13 @@ mod refill;
 mod settings;
 
 use crate::ops::state::LearnedDurations;
-pub(crate) use messages::{Effect, JobEnd, OfferName, Planned, Standing, Whose};
+pub(crate) use messages::{Effect, InputOrigin, InputStatus, JobEnd, OfferName, Planned};
 use pools::Pools;
 use refill::Offers;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tacit_admission::ConnectionId as Number;
+use tacit_admission::ConnectionId;
 use tacit_client::wire::{Device, InputId, Terms};
 use tacit_ids::{ClientId, MaterialId};
 use tacit_sched::demand::Demand;
@@ -37,9 +37,9 @@ struct PendingInput {
     /// The client's names for the input, from its request and its notice.
     names: Vec<InputId>,
     /// Connections that requested the input or run its phases.
-    connections: BTreeSet<Number>,
+    connections: BTreeSet<ConnectionId>,
     /// The connection that stands ready for its next phase.
-    ready_connection: Option<Number>,
+    ready_connection: Option<ConnectionId>,
     /// Its running job.
     job: Option<JobId>,
     /// Its client, while it is between the offline and the online phase.
@@ -67,7 +67,7 @@ struct Station {
 /// A running job.
 struct Job {
     owner: Owner,
-    number: Number,
+    connection: ConnectionId,
     client: ClientId,
     memory: u64,
     /// Material that it uses.
@@ -97,7 +97,7 @@ pub(crate) struct Queue {
     last: u64,
     names: HashMap<(ClientId, InputId), Owner>,
     live: HashMap<Owner, PendingInput>,
-    stations: HashMap<Number, Station>,
+    stations: HashMap<ConnectionId, Station>,
     jobs: HashMap<JobId, Job>,
     /// How long a lane is kept for a client between its two phases.
     on_the_way: Duration,
@@ -211,15 +211,15 @@ impl Queue {
     fn track_input(
         &mut self,
         owner: Owner,
-        number: Option<Number>,
-        whose: &Whose,
+        connection: Option<ConnectionId>,
+        origin: &InputOrigin,
         name: Option<InputId>,
         model: ModelId,
     ) {
         if let Some(name) = name {
-            self.names.insert((whose.client, name), owner);
+            self.names.insert((origin.client, name), owner);
         }
-        let (client, names, connections) = (whose.client, name.into_iter().collect(), BTreeSet::new());
+        let (client, names, connections) = (origin.client, name.into_iter().collect(), BTreeSet::new());
         let live = PendingInput {
             known_since: Instant::now(),
             client,
@@ -236,14 +236,14 @@ impl Queue {
             ignored: None,
         };
         self.live.insert(owner, live);
-        number.into_iter().for_each(|number| self.attach_connection(owner, number));
+        connection.into_iter().for_each(|connection| self.attach_connection(owner, connection));
     }
 
     /// Notes that a connection serves an input.
-    fn attach_connection(&mut self, owner: Owner, number: Number) {
+    fn attach_connection(&mut self, owner: Owner, connection: ConnectionId) {
         if let Some(live) = self.live.get_mut(&owner) {
-            live.connections.insert(number);
-            self.stations.entry(number).or_default().owners.insert(owner);
+            live.connections.insert(connection);
+            self.stations.entry(connection).or_default().owners.insert(owner);
         }
     }
 
@@ -272,40 +272,40 @@ impl Queue {
     /// A connection stands ready to make material, for a named input or for stock.
     pub(crate) fn prepare(
         &mut self,
-        number: Number,
-        whose: &Whose,
+        connection: ConnectionId,
+        origin: &InputOrigin,
         input: Option<InputId>,
         on_disk: bool,
     ) -> Result<(), Refused> {
         let owner = match input {
-            None => self.notice(Some(number), whose, None, None, None, true)?,
-            Some(name) => self.owner_named(whose.client, name)?,
+            None => self.notice(Some(connection), origin, None, None, None, true)?,
+            Some(name) => self.owner_named(origin.client, name)?,
         };
         if let Some(live) = self.live.get_mut(&owner).filter(|_| !on_disk) {
             // Material in memory is lost when its connections end.
             live.lasts = false;
         }
-        self.stand_ready(number, whose, owner, on_disk)
+        self.stand_ready(connection, origin, owner, on_disk)
     }
 
     /// A connection stands ready for the online phase of a named input, or of a new input.
     pub(crate) fn infer(
         &mut self,
-        number: Number,
-        whose: &Whose,
+        connection: ConnectionId,
+        origin: &InputOrigin,
         input: Option<InputId>,
         material: Option<MaterialId>,
     ) -> Result<(), Refused> {
         let owner = match input {
-            None => self.request(number, whose, None, None, material, Terms::default())?,
-            Some(name) => self.owner_named(whose.client, name)?,
+            None => self.request(connection, origin, None, None, material, Terms::default())?,
+            Some(name) => self.owner_named(origin.client, name)?,
         };
-        self.stand_ready(number, whose, owner, false)
+        self.stand_ready(connection, origin, owner, false)
     }
 
     /// Ends a connection's job if the scheduler started it.
-    pub(crate) fn finish_job(&mut self, number: Number, end: JobEnd) {
-        let Some(id) = self.stations.get_mut(&number).and_then(|station| station.job.take()) else { return };
+    pub(crate) fn finish_job(&mut self, connection: ConnectionId, end: JobEnd) {
+        let Some(id) = self.stations.get_mut(&connection).and_then(|station| station.job.take()) else { return };
         let Some(job) = self.jobs.remove(&id) else { return };
         let Job { owner, client, memory, used, .. } = job;
         let mut keep = false;
@@ -361,13 +361,13 @@ impl Queue {
     }
 
     /// Removes a connection that has ended.
-    pub(crate) fn disconnect(&mut self, number: Number) {
-        self.finish_job(number, JobEnd::Failed);
-        for owner in self.stations.remove(&number).unwrap_or_default().owners {
+    pub(crate) fn disconnect(&mut self, connection: ConnectionId) {
+        self.finish_job(connection, JobEnd::Failed);
+        for owner in self.stations.remove(&connection).unwrap_or_default().owners {
             let Some(live) = self.live.get_mut(&owner) else { continue };
-            live.connections.remove(&number);
+            live.connections.remove(&connection);
             let is_alone = live.connections.is_empty() && !live.lasts;
-            if live.ready_connection.take_if(|waiting| *waiting == number).is_some() {
+            if live.ready_connection.take_if(|waiting| *waiting == connection).is_some() {
                 self.handle_or_ignore(Event::Lanes { of: owner, lanes: 0 });
             }
             if is_alone {
@@ -394,7 +394,7 @@ impl Queue {
             match action {
                 Action::Start(start) => self.start(&start),
                 Action::Stop { job } => match self.jobs.get(&job) {
-                    Some(&Job { number, .. }) => self.effects.push(Effect::Cut { number }),
+                    Some(&Job { connection, .. }) => self.effects.push(Effect::Cut { connection }),
                     None => self.confirm_stopped(job),
                 },
                 Action::Burn { material } => match self.materials.remove(&material) {
@@ -432,18 +432,18 @@ impl Queue {
         };
         let job = start.job;
         match self.live.get_mut(&owner).and_then(|live| Some((live.ready_connection.take()?, live))) {
-            Some((number, live)) => {
+            Some((connection, live)) => {
                 live.job = Some(job);
                 let Start { model, phase, threads, memory, material, estimate: expected, .. } = *start;
                 let (client, used, planned) =
                     (live.client, material, Planned { expected, known_since: live.known_since });
-                self.jobs.insert(job, Job { owner, number, client, memory, used, model, phase, threads, expected });
-                self.stations.entry(number).or_default().job = Some(job);
+                self.jobs.insert(job, Job { owner, connection, client, memory, used, model, phase, threads, expected });
+                self.stations.entry(connection).or_default().job = Some(job);
                 if let Some(owned) = material.and_then(|material| self.materials.get_mut(&material)) {
                     owned.in_stock = false;
                 }
                 let from_pool = self.draw(owner, model, phase);
-                self.effects.push(Effect::Start { number, phase, threads, planned, material, from_pool });
+                self.effects.push(Effect::Start { connection, phase, threads, planned, material, from_pool });
             }
             None => self.put_off(owner, start),
         }

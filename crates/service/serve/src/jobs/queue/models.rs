@@ -1,5 +1,5 @@
 //! Models that are added and withdrawn, and estimates from their jobs.
-use super::{Effect, Job, Kind, Queue, Refused, Whose};
+use super::{Effect, InputOrigin, Job, Kind, Queue, Refused};
 use crate::jobs::estimates;
 use crate::models::catalog::Offered;
 use crate::ops::state::Learned;
@@ -9,24 +9,24 @@ use tacit_sched::{Event, ModelId, Span};
 
 impl Queue {
     /// Returns the scheduler's model, adding it if it is new.
-    pub(super) fn model(&mut self, whose: &Whose) -> Result<ModelId, Refused> {
-        let device = estimates::class(whose.device);
-        let key = (whose.offered.plan, device);
+    pub(super) fn model(&mut self, origin: &InputOrigin) -> Result<ModelId, Refused> {
+        let device = estimates::class(origin.device);
+        let key = (origin.offered.plan, device);
         if let Some(&model) = self.models.get(&key) {
             return Ok(model);
         }
         let model = ModelId(self.kinds.len() as u32);
         let max_memory = self.job_memory;
-        let spec = estimates::spec(&whose.offered, device, &self.learned, self.threads, max_memory);
+        let spec = estimates::spec(&origin.offered, device, &self.learned, self.threads, max_memory);
         self.handle(Event::ModelAdded(spec)).map_err(|e| e.to_string())?;
         self.models.insert(key, model);
         // Copies, so that a withdrawn model does not stay in memory.
-        let (name, backend) = (whose.offered.name.as_str().into(), whose.offered.backend);
-        let (plan, of_one, batch) = (whose.offered.plan, whose.offered.of_one().plan, whose.offered.batch());
-        let dealt = estimates::only_waits(&*whose.offered.model);
+        let (name, backend) = (origin.offered.name.as_str().into(), origin.offered.backend);
+        let (plan, of_one, batch) = (origin.offered.plan, origin.offered.of_one().plan, origin.offered.batch());
+        let dealt = estimates::only_waits(&*origin.offered.model);
         self.kinds.push(Kind { name, backend, plan, of_one, batch, device, dealt });
         self.make_room(self.memory_of(model));
-        self.open_pool(&whose.offered);
+        self.open_pool(&origin.offered);
         Ok(model)
     }
 

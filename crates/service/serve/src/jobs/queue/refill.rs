@@ -2,10 +2,10 @@
 //! where a client's rate of answers makes more stock useful. A client's report of its stock is not
 //! trusted: the stock counts as at least the material that was recently made and not used. Clients
 //! with few recent turns come first.
-use super::{PendingInput, Queue, Refused, Whose};
+use super::{InputOrigin, PendingInput, Queue, Refused};
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
-use tacit_admission::ConnectionId as Number;
+use tacit_admission::ConnectionId;
 use tacit_ids::ClientId;
 use tacit_sched::{Event, JobPhase, ModelId, Owner, Span, Time};
 
@@ -45,24 +45,24 @@ impl<K: Copy + Eq + Hash> RecentEvents<K> {
     }
 
     /// Removes one event of this owner.
-    fn take(&mut self, whose: K) {
-        if let Some(index) = self.order.iter().position(|(_, entry)| *entry == whose) {
+    fn take(&mut self, owner: K) {
+        if let Some(index) = self.order.iter().position(|(_, entry)| *entry == owner) {
             self.remove(index);
         }
     }
 
     fn remove(&mut self, index: usize) {
-        let Some((_, whose)) = self.order.remove(index) else { return };
-        if let Some(count) = self.counts.get_mut(&whose) {
+        let Some((_, owner)) = self.order.remove(index) else { return };
+        if let Some(count) = self.counts.get_mut(&owner) {
             *count -= 1;
             if *count == 0 {
-                self.counts.remove(&whose);
+                self.counts.remove(&owner);
             }
         }
     }
 
-    fn count(&self, whose: K) -> u32 {
-        self.counts.get(&whose).copied().unwrap_or(0)
+    fn count(&self, owner: K) -> u32 {
+        self.counts.get(&owner).copied().unwrap_or(0)
     }
 }
 
@@ -116,14 +116,14 @@ impl Offers {
 
     /// Records a turn that ended well.
     pub(super) fn record_made(&mut self, owner: Owner, now: Time) {
-        if let Some(&whose) = self.filling.get(&owner) {
-            self.recently_made.add(now, whose);
+        if let Some(&stock) = self.filling.get(&owner) {
+            self.recently_made.add(now, stock);
         }
     }
 
     /// How far an offer's stock is filled, counting what is being made; `None` if it needs no more.
     fn covered(&self, offer: &Offer, wanted: u32) -> Option<Covered> {
-        let making = self.filling.values().filter(|&&whose| whose == (offer.client, offer.model)).count() as u32;
+        let making = self.filling.values().filter(|&&stock| stock == (offer.client, offer.model)).count() as u32;
         let size = offer.reported.max(self.recently_made.count((offer.client, offer.model)));
         let (have, wanted) = (size.saturating_add(making), wanted.min(offer.max_stock));
         (have < wanted).then(|| u64::from(have) * 1000 / u64::from(wanted))
@@ -135,17 +135,17 @@ impl Queue {
     /// may hold `max_stock`. [`fill`](Self::fill) decides when.
     pub(crate) fn refill(
         &mut self,
-        number: Number,
-        whose: &Whose,
+        connection: ConnectionId,
+        origin: &InputOrigin,
         reported: u32,
         max_stock: u32,
     ) -> Result<(), Refused> {
-        let owner = self.notice(Some(number), whose, None, None, None, true)?;
-        let (client, model) = (whose.client, self.model(whose)?);
+        let owner = self.notice(Some(connection), origin, None, None, None, true)?;
+        let (client, model) = (origin.client, self.model(origin)?);
         if let Some(PendingInput { ready_connection, .. }) = self.live.get_mut(&owner) {
-            *ready_connection = Some(number);
+            *ready_connection = Some(connection);
         }
-        self.attach_connection(owner, number);
+        self.attach_connection(owner, connection);
         self.offers.standing.insert(owner, Offer { client, model, reported, max_stock });
         Ok(())
     }

@@ -183,7 +183,7 @@ fn a_record_that_is_too_large_loses_its_oldest_rows() {
     let rows = || count(dir.path(), "SELECT count(*) FROM audit");
     for round in 0..40 {
         // Fewer rows than the queue has room for.
-        for _ in 0..QUEUE / 4 {
+        for _ in 0..MAX_QUEUED_ROWS / 4 {
             state.keeper.keep(ended_row("done"));
         }
         state.keeper.close();
@@ -191,7 +191,7 @@ fn a_record_that_is_too_large_loses_its_oldest_rows() {
         state = State::open(dir.path(), small).unwrap();
     }
     let last = count(dir.path(), "SELECT max(seq) FROM audit");
-    assert_eq!(last, 40 * QUEUE as i64 / 4, "all of them were written");
+    assert_eq!(last, 40 * MAX_QUEUED_ROWS as i64 / 4, "all of them were written");
     assert!((1000..last / 2).contains(&rows()), "{} rows", rows());
     assert_eq!(count(dir.path(), "SELECT max(seq) - min(seq) + 1 FROM audit"), rows(), "the newest");
     let size = std::fs::metadata(dir.path().join(NAME)).unwrap().len();
