@@ -8,7 +8,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-fn bad(dir: &Path, args: &[&str]) -> String {
+/// Runs a command that must fail; returns its standard error.
+fn run_failing(dir: &Path, args: &[&str]) -> String {
     let output = tacit(dir, args);
     assert!(!output.status.success(), "tacit {args:?} should fail");
     let error = String::from_utf8(output.stderr).unwrap();
@@ -16,7 +17,11 @@ fn bad(dir: &Path, args: &[&str]) -> String {
     error
 }
 
-struct Server(Child, String);
+/// A running `tacit serve` of the digits model; killed with the test.
+struct Server {
+    child: Child,
+    address: String,
+}
 
 impl Server {
     fn start(dir: &Path) -> Self {
@@ -27,19 +32,19 @@ impl Server {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.strip_prefix("listening on ").unwrap().split(' ').next().unwrap().to_owned();
-        Self(child, address)
+        Self { child, address }
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
-/// A folder with keys, the imported digits model and two samples.
-fn prepare(dir: &Path) {
+/// Fills a folder with keys, the imported digits model and two samples.
+fn make_fixture(dir: &Path) {
     let onnx = format!("{MODELS}/digits.onnx");
     let samples = format!("{MODELS}/digits_samples.npy");
     let report = good(dir, &["model", "import", &onnx, "--calibrate", &samples, "-o", "digits.tacit"]);
@@ -67,7 +72,7 @@ fn reference(dir: &Path) -> Vec<usize> {
 fn a_model_is_checked_on_data() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    prepare(dir);
+    make_fixture(dir);
     let labels: Vec<f32> = reference(dir).iter().map(|&c| c as f32).collect();
     std::fs::write(dir.join("labels.npy"), tacit_graph::npy::write(&[2], &labels)).unwrap();
     let check = ["model", "check", "digits.tacit", "--data", "two.npy", "--labels", "labels.npy"];
@@ -86,10 +91,10 @@ fn a_model_is_checked_on_data() {
     assert!(text.contains("off by"), "{text}");
     assert!(text.contains("(root mean square)"), "{text}");
     assert!(text.contains("stated"), "{text}");
-    let error = bad(dir, &["model", "check", "digits.tacit", "--data", "two.npy", "--labels", "two.npy"]);
+    let error = run_failing(dir, &["model", "check", "digits.tacit", "--data", "two.npy", "--labels", "two.npy"]);
     assert!(error.contains("whole numbers"), "{error}");
     std::fs::write(dir.join("one.npy"), tacit_graph::npy::write(&[1], &labels[..1])).unwrap();
-    let error = bad(dir, &["model", "check", "digits.tacit", "--data", "two.npy", "--labels", "one.npy"]);
+    let error = run_failing(dir, &["model", "check", "digits.tacit", "--data", "two.npy", "--labels", "one.npy"]);
     assert!(error.contains("1 labels for 2 inputs"), "{error}");
 }
 
@@ -97,9 +102,9 @@ fn a_model_is_checked_on_data() {
 fn keys_import_serve_prepare_and_infer() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    prepare(dir);
+    make_fixture(dir);
     let server = Server::start(dir);
-    let address = server.1.as_str();
+    let address = server.address.as_str();
     assert!(good(dir, &["material", "list", "--server", address]).contains("no such material"));
     good(dir, &["prepare", "--server", address, "--count", "3"]);
     assert_eq!(good(dir, &["material", "--server", address, "list", "--json"]).lines().count(), 3);
@@ -110,7 +115,7 @@ fn keys_import_serve_prepare_and_infer() {
     let infer = ["infer", "two.npy", "--server", address, "--json"];
     assert_eq!(classes(&good(dir, &infer)), reference(dir));
     assert_eq!(good(dir, &["material", "list", "--server", address, "--json"]).lines().count(), 1, "two were used");
-    let error = bad(dir, &["infer", "two.npy", "--server", address, "--material", "srv"]);
+    let error = run_failing(dir, &["infer", "two.npy", "--server", address, "--material", "srv"]);
     assert!(error.contains("srv holds the server's halves"), "{error}");
     assert!(error.contains("a folder of its own"), "{error}");
     assert!(good(dir, &["material", "discard", "--server", address, "--all"]).contains("destroyed 1 of 1"));
@@ -123,7 +128,7 @@ fn keys_import_serve_prepare_and_infer() {
     let image = image::GrayImage::from_pixel(20, 30, image::Luma([9]));
     image.save(dir.join("dot.png")).unwrap();
     // Pixels of this model are 0 to 16 without scaling; 9 is outside its accepted range.
-    let error = bad(dir, &["infer", "dot.png", "--server", address]);
+    let error = run_failing(dir, &["infer", "dot.png", "--server", address]);
     assert!(error.contains("dot.png"), "{error}");
     assert!(error.contains("accepts"), "{error}");
     let text = good(dir, &["infer", "two.npy", "--server", address, "--labels", "labels", "--top", "1"]);
@@ -132,7 +137,7 @@ fn keys_import_serve_prepare_and_infer() {
             .iter()
             .any(|l| text.contains(l))
     );
-    let error = bad(dir, &["infer", "two.npy", "--server", address, "--model", "cats"]);
+    let error = run_failing(dir, &["infer", "two.npy", "--server", address, "--model", "cats"]);
     assert!(error.contains("no model `cats`; there are: digits"), "{error}");
 }
 
@@ -140,10 +145,10 @@ fn keys_import_serve_prepare_and_infer() {
 fn certificates_are_shown_renewed_and_read_again_with_the_models() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    prepare(dir);
+    make_fixture(dir);
     good(dir, &["keys", "add-client", "keys", "ops", "--operator", "--days", "3"]);
     let server = Server::start(dir);
-    let address = server.1.as_str();
+    let address = server.address.as_str();
     let show = |args: &[&str]| -> serde_json::Value {
         serde_json::from_str(&good(dir, &[&["keys", "show", "keys", "--json"], args].concat())).unwrap()
     };
@@ -165,10 +170,10 @@ fn certificates_are_shown_renewed_and_read_again_with_the_models() {
     assert!(listing.contains("UTC"), "{listing}");
     assert!(listing.contains("localhost"), "{listing}");
     assert!(!listing.contains("note:"), "{listing}");
-    assert!(bad(dir, &["keys", "renew", "keys", "ops", "--days", "0"]).contains("1..=3650"));
-    assert!(bad(dir, &["keys", "renew", "keys", "nobody"]).contains("nobody.pem"));
+    assert!(run_failing(dir, &["keys", "renew", "keys", "ops", "--days", "0"]).contains("1..=3650"));
+    assert!(run_failing(dir, &["keys", "renew", "keys", "nobody"]).contains("nobody.pem"));
     // A reload reports to its operator what has changed; the model file has another content now.
-    assert!(bad(dir, &["reload", "--server", address]).contains("operator"));
+    assert!(run_failing(dir, &["reload", "--server", address]).contains("operator"));
     let reload = ["reload", "--server", address, "--client", "ops"];
     assert_eq!(good(dir, &reload), "certificates read; as before: digits=cheetah\n");
     let onnx = format!("{MODELS}/digits.onnx");
@@ -186,7 +191,7 @@ fn certificates_are_shown_renewed_and_read_again_with_the_models() {
         assert_eq!(log.matches(&format!("input={id}")).count(), 2, "offline and online: {log}");
     }
     std::fs::write(dir.join("digits.tacit"), "half a file").unwrap();
-    let error = bad(dir, &reload);
+    let error = run_failing(dir, &reload);
     assert!(error.contains("422"), "{error}");
     assert!(error.contains("stay as they were"), "{error}");
     assert!(error.contains("digits.tacit"), "{error}");
@@ -197,15 +202,15 @@ fn certificates_are_shown_renewed_and_read_again_with_the_models() {
 fn material_is_listed_and_destroyed_by_digest_age_and_use() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    prepare(dir);
+    make_fixture(dir);
     let mut server = Server::start(dir);
-    good(dir, &["prepare", "--server", &server.1, "--count", "3"]);
+    good(dir, &["prepare", "--server", &server.address, "--count", "3"]);
     let listed = |args: &[&str]| -> Vec<serde_json::Value> {
         let text = good(dir, &[&["material", "list", "--json"], args].concat());
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
-    let online = listed(&["--server", &server.1]);
+    let online = listed(&["--server", &server.address]);
     let (id, model) = (text(&online[0]["id"]), text(&online[0]["model"]));
     assert!(online.iter().all(|line| line["state"] == "ready" && line["model"] == model.as_str()));
     // Each folder is checked on its own, without a server.
@@ -217,25 +222,27 @@ fn material_is_listed_and_destroyed_by_digest_age_and_use() {
         assert_eq!(listed(&["--offline", "--material", folder, "--digest", "00000000000000"]).len(), 0);
         assert_eq!(listed(&["--offline", "--material", folder, "--older-than", "1d"]).len(), 0);
     }
-    assert!(bad(dir, &["material", "list", "--offline", "--material", "none"]).contains("no folder of material"));
+    assert!(
+        run_failing(dir, &["material", "list", "--offline", "--material", "none"]).contains("no folder of material")
+    );
     assert!(!dir.join("none").exists());
-    let server_address = server.1.clone();
+    let server_address = server.address.clone();
     let discard = |args: &[&str]| good(dir, &[&["material", "discard", "--server", &server_address], args].concat());
     assert!(discard(&[&id]).contains("destroyed 1 of 1"));
     assert!(discard(&[&id]).contains("destroyed 0 of 1"));
     assert!(discard(&["--orphans"]).contains("destroyed 0 of 0"));
     assert!(discard(&["--digest", &model[..12], "--older-than", "1h"]).contains("destroyed 0 of 0"));
-    assert!(bad(dir, &["material", "discard", "--server", &server_address]).contains("--orphans"));
-    assert!(bad(dir, &["material", "discard", "--digest", "xyz"]).contains("hexadecimal"));
+    assert!(run_failing(dir, &["material", "discard", "--server", &server_address]).contains("--orphans"));
+    assert!(run_failing(dir, &["material", "discard", "--digest", "xyz"]).contains("hexadecimal"));
     // The model is imported again: material of the old model is useless, and is listed as such.
     drop(server);
     let onnx = format!("{MODELS}/digits.onnx");
     good(dir, &["model", "import", &onnx, "--range", "0,16", "-o", "digits.tacit"]);
     server = Server::start(dir);
-    let remaining = listed(&["--server", &server.1]);
+    let remaining = listed(&["--server", &server.address]);
     assert!(remaining.len() == 2, "{remaining:?}");
     assert!(remaining.iter().all(|line| line["state"] == "model gone"), "{remaining:?}");
-    assert!(good(dir, &["material", "discard", "--orphans", "--server", &server.1]).contains("destroyed 2 of 2"));
+    assert!(good(dir, &["material", "discard", "--orphans", "--server", &server.address]).contains("destroyed 2 of 2"));
     assert!(listed(&["--offline", "--material", "srv"]).is_empty());
     assert!(listed(&["--offline"]).is_empty());
 }
@@ -245,17 +252,19 @@ fn half_a_ca_is_never_left() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     assert!(
-        bad(dir, &["keys", "init", "keys", "--host", "server:7878"])
+        run_failing(dir, &["keys", "init", "keys", "--host", "server:7878"])
             .contains("`server:7878` cannot be in a certificate")
     );
-    assert!(bad(dir, &["keys", "init", "keys", "--client", "a", "--client", "a"]).contains("`a` is named twice"));
+    assert!(
+        run_failing(dir, &["keys", "init", "keys", "--client", "a", "--client", "a"]).contains("`a` is named twice")
+    );
     assert!(!dir.join("keys").exists());
     good(dir, &["keys", "init", "keys"]);
     for ending in ["pem", "key"] {
         std::fs::copy(dir.join(format!("keys/client.{ending}")), dir.join(format!("keys/server.{ending}"))).unwrap();
     }
     server::ensure();
-    let error = bad(dir, &["serve", "none.tacit"]);
+    let error = run_failing(dir, &["serve", "none.tacit"]);
     assert!(error.contains("keys/server.pem is not a server's certificate"), "{error}");
 }
 
@@ -263,7 +272,7 @@ fn half_a_ca_is_never_left() {
 fn bench_reports_both_parties_and_the_error() {
     server::ensure();
     let dir = tempfile::tempdir().unwrap();
-    prepare(dir.path());
+    make_fixture(dir.path());
     good(dir.path(), &["bench", "--model", "digits.tacit", "--input", "two.npy", "-o", "b.json"]);
     let text = std::fs::read(dir.path().join("b.json")).unwrap();
     let report: serde_json::Value = serde_json::from_slice(&text).unwrap();
@@ -295,10 +304,10 @@ fn bench_reports_both_parties_and_the_error() {
 fn a_server_is_watched() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    prepare(dir);
+    make_fixture(dir);
     good(dir, &["keys", "add-client", "keys", "ops", "--operator"]);
     let server = Server::start(dir);
-    let server_args = ["--server", server.1.as_str()];
+    let server_args = ["--server", server.address.as_str()];
     let ask = |args: &[&str]| good(dir, &[args, &server_args].concat());
     ask(&["infer", "two.npy"]);
     assert_eq!((ask(&["health"]).trim(), ask(&["health", "--live"]).trim()), ("ready", "live"));
@@ -318,11 +327,11 @@ fn a_server_is_watched() {
     assert!(once.contains("digits"), "{once}");
     assert!(once.contains("online"), "{once}");
     assert!(!once.contains('\u{1b}'), "{once}");
-    let error = bad(dir, &["status", "--server", "localhost:1"]);
+    let error = run_failing(dir, &["status", "--server", "localhost:1"]);
     assert!(error.contains("localhost:1"), "{error}");
     assert!(error.contains("refused"), "{error}");
     good(dir, &["keys", "init", "others"]);
-    let error = bad(dir, &[&["health", "--keys", "others"], &server_args[..]].concat());
+    let error = run_failing(dir, &[&["health", "--keys", "others"], &server_args[..]].concat());
     assert!(error.contains("not signed by our CA"), "{error}");
 }
 
@@ -333,16 +342,16 @@ fn mistakes_are_explained() {
     let dir: PathBuf = dir.path().to_owned();
     std::fs::write(dir.join("not.onnx"), "hello").unwrap();
     std::fs::write(dir.join("not.tacit"), "hello").unwrap();
-    assert!(bad(&dir, &["model", "import", "not.onnx", "-o", "x.tacit"]).contains("not.onnx"));
-    assert!(bad(&dir, &["model", "inspect", "not.tacit"]).contains("not a tacit model file"));
-    assert!(bad(&dir, &["serve", "not.tacit"]).contains("tacit keys init"));
+    assert!(run_failing(&dir, &["model", "import", "not.onnx", "-o", "x.tacit"]).contains("not.onnx"));
+    assert!(run_failing(&dir, &["model", "inspect", "not.tacit"]).contains("not a tacit model file"));
+    assert!(run_failing(&dir, &["serve", "not.tacit"]).contains("tacit keys init"));
     good(&dir, &["keys", "init", "keys"]);
-    assert!(bad(&dir, &["keys", "init", "keys"]).contains("add-client"));
-    assert!(bad(&dir, &["keys", "add-client", "keys", "../evil"]).contains("cannot name a client"));
-    assert!(bad(&dir, &["serve", "not.tacit"]).contains("not a tacit model file"));
-    let error = bad(&dir, &["infer", "x.png", "--server", "127.0.0.1:1"]);
+    assert!(run_failing(&dir, &["keys", "init", "keys"]).contains("add-client"));
+    assert!(run_failing(&dir, &["keys", "add-client", "keys", "../evil"]).contains("cannot name a client"));
+    assert!(run_failing(&dir, &["serve", "not.tacit"]).contains("not a tacit model file"));
+    let error = run_failing(&dir, &["infer", "x.png", "--server", "127.0.0.1:1"]);
     assert!(error.contains("127.0.0.1:1"), "{error}");
-    assert!(bad(&dir, &["bench", "--model", "not.tacit", "--backend", "magic"]).contains("cheetah"));
+    assert!(run_failing(&dir, &["bench", "--model", "not.tacit", "--backend", "magic"]).contains("cheetah"));
 }
 
 #[test]
@@ -355,7 +364,8 @@ fn a_reader_that_goes_away_is_no_crash() {
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn full() -> std::fs::File {
+/// Opens a device to which every write fails.
+fn dev_full() -> std::fs::File {
     std::fs::File::options().write(true).open("/dev/full").unwrap()
 }
 
@@ -363,9 +373,9 @@ fn full() -> std::fs::File {
 fn output_that_cannot_be_written_is_an_error_and_no_crash() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    prepare(dir);
+    make_fixture(dir);
     let server = Server::start(dir);
-    let address = server.1.as_str();
+    let address = server.address.as_str();
     good(dir, &["prepare", "--server", address]);
     for args in [
         vec!["--help"],
@@ -385,14 +395,14 @@ fn output_that_cannot_be_written_is_an_error_and_no_crash() {
         vec!["lab", "sensors"],
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tacit"));
-        let output = command.current_dir(dir).args(&args).stdout(full()).stderr(Stdio::piped()).output().unwrap();
+        let output = command.current_dir(dir).args(&args).stdout(dev_full()).stderr(Stdio::piped()).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{args:?}: {error}");
         assert!(error.contains("writing to standard output"), "{args:?}: {error}");
         assert!(!error.contains("panicked"), "{args:?}: {error}");
-        // Standard error is closed as well.
+        // Standard error cannot be written either.
         let mut command = Command::new(env!("CARGO_BIN_EXE_tacit"));
-        command.current_dir(dir).args(&args).env("TACIT_LOG", "trace").stdout(full()).stderr(full());
+        command.current_dir(dir).args(&args).env("TACIT_LOG", "trace").stdout(dev_full()).stderr(dev_full());
         assert_eq!(command.status().unwrap().code(), Some(1), "{args:?}");
     }
     // The server still answers.
@@ -406,7 +416,7 @@ fn notes_that_nobody_reads_are_no_failure() {
     // Warns that there are no samples.
     let mut command = Command::new(env!("CARGO_BIN_EXE_tacit"));
     command.current_dir(dir.path()).args(["model", "import", &onnx, "-o", "digits.tacit"]).env("TACIT_LOG", "trace");
-    let output = command.stdout(Stdio::piped()).stderr(full()).output().unwrap();
+    let output = command.stdout(Stdio::piped()).stderr(dev_full()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
@@ -417,21 +427,21 @@ fn a_server_that_does_not_answer_is_named_while_it_is_waited_for() {
     good(dir, &["keys", "init", "keys"]);
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
-    let message = bad(dir, &["infer", "x.npy", "--server", &address, "--connect-timeout", "3"]);
+    let message = run_failing(dir, &["infer", "x.npy", "--server", &address, "--connect-timeout", "3"]);
     assert!(message.contains(&format!("connecting to {address}, for 3 s at most")), "{message}");
     assert!(
         message.contains(&format!("error: cannot reach the server at {address}: it did not answer within 3 s")),
         "{message}"
     );
-    let message = bad(dir, &["infer", "x.npy", "--server", "127.0.0.1"]);
+    let message = run_failing(dir, &["infer", "x.npy", "--server", "127.0.0.1"]);
     assert!(message.contains("the port is missing"), "{message}");
     assert!(message.contains("server.example:7878"), "{message}");
     std::fs::write(dir.join("keys/client.key"), "nonsense").unwrap();
-    let message = bad(dir, &["infer", "x.npy", "--server", &address]);
+    let message = run_failing(dir, &["infer", "x.npy", "--server", &address]);
     assert!(message.contains("client.key"), "{message}");
     assert!(message.contains("tacit keys init"), "{message}");
     std::fs::remove_file(dir.join("keys/client.key")).unwrap();
-    let message = bad(dir, &["infer", "x.npy", "--server", &address]);
+    let message = run_failing(dir, &["infer", "x.npy", "--server", &address]);
     assert!(message.contains("keys/client.key"), "{message}");
     assert!(message.contains("tacit keys init"), "{message}");
 }
@@ -452,7 +462,7 @@ fn numbers_out_of_range_are_refused_at_once() {
         (&["lab", "workload", "ping-pong", "--server", "127.0.0.1:1", "--messages", "0"], "0 is not in"),
         (&["lab", "measure", "--interval", "0", "--", "true"], "0.001"),
     ] {
-        let message = bad(dir.path(), args);
+        let message = run_failing(dir.path(), args);
         assert!(message.contains(range), "{args:?}: {message}");
     }
 }
@@ -461,7 +471,7 @@ fn numbers_out_of_range_are_refused_at_once() {
 fn a_lowering_is_kept_and_a_stale_one_is_made_again() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    prepare(dir);
+    make_fixture(dir);
     let inspected = |file: &str| -> serde_json::Value {
         serde_json::from_str(&good(dir, &["model", "inspect", file, "--json"])).unwrap()
     };
@@ -471,10 +481,10 @@ fn a_lowering_is_kept_and_a_stale_one_is_made_again() {
     assert_eq!(fixed["options"]["frac_bits"], "12");
     assert_ne!(fixed["digest"], searched["digest"]);
     assert_eq!(inspected("digits.tacit")["interface"], fixed["interface"]);
-    let error = bad(dir, &["model", "lower", "digits.tacit", "-O", "frac=12"]);
+    let error = run_failing(dir, &["model", "lower", "digits.tacit", "-O", "frac=12"]);
     assert!(error.contains("frac_bits"), "{error}");
     assert!(error.contains("relu_drop"), "{error}");
-    let error = bad(dir, &["model", "lower", "digits.tacit", "--backend", "magic"]);
+    let error = run_failing(dir, &["model", "lower", "digits.tacit", "--backend", "magic"]);
     assert!(error.contains("cheetah"), "{error}");
     assert!(error.contains("clear"), "{error}");
 }

@@ -21,7 +21,7 @@ use tacit_store::keys;
 const HOSTILE: &str = "gone\u{1b}]0;owned\u{7}\r\nerror: your keys are lost\u{9b}2J\u{202e}";
 
 /// Starts a server with these keys that calls `talk` for every connection; returns its address.
-fn hostile(keys: &Path, talk: impl Fn(&ServerTls, TcpTransport) + Send + 'static) -> String {
+fn start_hostile_server(keys: &Path, talk: impl Fn(&ServerTls, TcpTransport) + Send + 'static) -> String {
     let tls = keys::load_server(keys).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -33,10 +33,10 @@ fn hostile(keys: &Path, talk: impl Fn(&ServerTls, TcpTransport) + Send + 'static
     address
 }
 
-/// As [`hostile`], in the protocol: this is the answer to the greeting, or to what comes after a
-/// welcome.
-fn answering(keys: &Path, welcomes: bool, answer: Reply) -> String {
-    hostile(keys, move |tls, tcp| {
+/// Starts a server that speaks the protocol and sends `answer`: to the greeting, or if it `welcomes`, to
+/// the request after it. Returns its address.
+fn start_answering_server(keys: &Path, welcomes: bool, answer: Reply) -> String {
+    start_hostile_server(keys, move |tls, tcp| {
         let mut channel = Channel::new(Box::new(tls.accept(tcp).unwrap()));
         handshake(&mut channel, &Hello::opening()).unwrap();
         if welcomes {
@@ -50,7 +50,7 @@ fn answering(keys: &Path, welcomes: bool, answer: Reply) -> String {
 }
 
 /// Runs a command that must fail; returns its standard error.
-fn refusal(dir: &Path, args: &[&str]) -> String {
+fn run_failing(dir: &Path, args: &[&str]) -> String {
     let output = tacit(dir, args);
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success(), "{args:?}: {text}");
@@ -88,12 +88,12 @@ fn a_server_says_nothing_to_the_terminal() {
         (true, Reply::Refused { reason: "x".repeat(500_000), again_s: None }),
     ] {
         let case = format!("{welcomes} {answer:?}");
-        let address = answering(&keys, welcomes, answer);
-        let text = refusal(dir, &["infer", &digit, "--server", &address, "--keys", "keys"]);
+        let address = start_answering_server(&keys, welcomes, answer);
+        let text = run_failing(dir, &["infer", &digit, "--server", &address, "--keys", "keys"]);
         assert_harmless(&text);
         assert!(text.starts_with("error: "), "{}: {text}", &case[..40.min(case.len())]);
         assert!(text.len() < 5000, "{}: {text}", &case[..40.min(case.len())]);
-        let json = refusal(dir, &["infer", &digit, "--server", &address, "--keys", "keys", "--json"]);
+        let json = run_failing(dir, &["infer", &digit, "--server", &address, "--keys", "keys", "--json"]);
         assert_harmless(&json);
         serde_json::from_str::<serde_json::Value>(&json).unwrap();
     }
@@ -117,21 +117,21 @@ fn http(tls: &ServerTls, tcp: TcpTransport, head: &str, body: &str) {
 }
 
 #[test]
-fn nor_does_one_over_http() {
+fn hostile_text_over_http_is_escaped() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     good(dir, &["keys", "init", "keys"]);
     let keys = dir.join("keys");
-    let denies = hostile(&keys, |tls, tcp| {
+    let denying_address = start_hostile_server(&keys, |tls, tcp| {
         http(tls, tcp, "403 Forbidden", &serde_json::json!({ "error": HOSTILE }).to_string());
     });
     for command in [&["status"][..], &["health"], &["top", "--once"], &["notify", "new", "--model", "m"]] {
-        let text = refusal(dir, &[command, &["--server", &denies, "--keys", "keys"]].concat());
+        let text = run_failing(dir, &[command, &["--server", &denying_address, "--keys", "keys"]].concat());
         assert_harmless(&text);
         assert!(text.contains("refuses (403)"), "{text}");
         assert!(text.contains("owned"), "{text}");
     }
-    let address = hostile(&keys, |tls, tcp| {
+    let address = start_hostile_server(&keys, |tls, tcp| {
         let status_json =
             serde_json::json!({ "status": HOSTILE, "warnings": [HOSTILE], "version": HOSTILE, "policy": HOSTILE });
         http(tls, tcp, "200 OK", &status_json.to_string());
@@ -166,7 +166,7 @@ fn a_network_says_nothing_to_the_terminal() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     forge_network(dir, b"Relu", b"\x1b[2J");
-    let text = refusal(dir, &["model", "import", "net.onnx", "-o", "net.tacit"]);
+    let text = run_failing(dir, &["model", "import", "net.onnx", "-o", "net.tacit"]);
     assert_harmless(&text);
     assert!(text.contains("[2J) is not supported"), "{text}");
     // Names of nodes and tensors in a valid network.
@@ -233,7 +233,7 @@ fn only_regular_files_are_read() {
 }
 
 #[test]
-fn a_limit_on_the_size_of_files_is_said() {
+fn file_size_limit_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     good(dir, &["zoo", "tiny-cnn", "-o", "net.onnx"]);

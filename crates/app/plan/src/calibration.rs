@@ -12,7 +12,7 @@ use tacit_net::Phase;
 use crate::counts::{Counts, Primitive, memory};
 use crate::error::PlanError;
 use crate::fit::{Fit, fit, seconds_of};
-use crate::observed::{self, MedianRun, Observation, dealing_counts};
+use crate::observed::{self, MedianRun, Observation, Parallelism, dealing_counts};
 
 /// Version of the file format.
 pub const VERSION: u32 = 3;
@@ -165,7 +165,8 @@ impl Calibration {
                 continue;
             }
             let Sides { mut client, mut server } = Role::each(|role| Rates::new(&observations, phase, role));
-            let [apart, parallel] = observed::shares(runs, &networks, phase);
+            let Parallelism { parties_apart: apart, threads_parallel: parallel } =
+                observed::parallelism(runs, &networks, phase);
             let earlier = before.and_then(|rates| rates.phases.get(&phase));
             if let Some(earlier) = earlier.filter(|_| !observations.iter().any(MedianRun::is_far)) {
                 client.carry_as(&earlier.client);

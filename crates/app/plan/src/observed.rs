@@ -64,8 +64,8 @@ impl<'a> MedianRun<'a> {
         let mut samples = Vec::new();
         for (network_index, network) in networks.iter().enumerate() {
             for is_far in [false, true] {
-                let median_run = median(runs, network, phase, |run| run.threads == 1 && run.link.is_some() == is_far);
-                samples.extend(median_run.map(|(run, took)| Self { network: network_index, run, took }));
+                let median = median_run(runs, network, phase, |run| run.threads == 1 && run.link.is_some() == is_far);
+                samples.extend(median.map(|(run, took)| Self { network: network_index, run, took }));
             }
         }
         samples
@@ -83,7 +83,7 @@ impl<'a> MedianRun<'a> {
     }
 }
 
-fn median<'a>(
+fn median_run<'a>(
     runs: &'a [Observation],
     network: &str,
     phase: Phase,
@@ -111,7 +111,7 @@ impl Observation {
         self.threads == 1 && self.link.is_none()
     }
 
-    /// The share of the phase that its link takes.
+    /// Returns the time that the phase spends on its link; `None` on loopback.
     fn on_link(&self, phase: Phase) -> Option<OnLink> {
         let SeenLink { bits, rtt_s, bucket } = self.link?;
         let link = Link { name: String::new(), up_bits: bits, down_bits: bits, rtt_s, bucket, tunnel_s: 0.0 };
@@ -127,45 +127,62 @@ pub(crate) fn dealing_counts(dealing: &DealingCost) -> Counts {
     counts(&Costs { offline, ..Costs::default() }, Phase::Offline, Role::Client, 0)
 }
 
-/// Shortest phase from which shares are derived, seconds.
-const TELLING_S: f64 = 5e-3;
+/// Processor times up to this are too short to derive a share from, seconds; wall times up to four
+/// times as much.
+const MIN_PHASE_S: f64 = 5e-3;
 
-/// Returns the median of the measured shares.
-fn middle(mut shares: Vec<f64>) -> Option<f64> {
+/// Returns the median of the measured shares, from 0 to 1.
+fn median_share(mut shares: Vec<f64>) -> Option<f64> {
     shares.sort_by(tacit_floats::rising);
     shares.get(shares.len() / 2).map(|share| share.clamp(0.0, 1.0))
 }
 
-/// Measures the part of the shorter party's time that adds to the phase, and the part of computing
-/// that threads share. Both are medians over the networks that run long enough.
-pub(crate) fn shares(runs: &[Observation], networks: &[String], phase: Phase) -> [f64; 2] {
-    let (mut apart, mut parallel) = (Vec::new(), Vec::new());
+/// How far parties and threads work in parallel in a phase.
+pub(crate) struct Parallelism {
+    /// Share of the shorter party's time that adds to the longer party's, 0 to 1.
+    pub parties_apart: f64,
+    /// Share of the computing that several threads divide among themselves, 0 to 1.
+    pub threads_parallel: f64,
+}
+
+/// Measures how far parties and threads work in parallel: medians over the networks that run long
+/// enough.
+pub(crate) fn parallelism(runs: &[Observation], networks: &[String], phase: Phase) -> Parallelism {
+    let (mut parties_apart, mut threads_parallel) = (Vec::new(), Vec::new());
     for network in networks {
-        let Some((_, plain)) = median(runs, network, phase, Observation::is_plain) else { continue };
-        let Sides { client: a, server: b } = plain.cpu_s;
-        if a.min(b) > TELLING_S {
-            apart.push((plain.wall_s - a.max(b)) / a.min(b));
+        let Some((_, plain)) = median_run(runs, network, phase, Observation::is_plain) else { continue };
+        let [shorter_s, longer_s] = sorted(plain.cpu_s);
+        if shorter_s > MIN_PHASE_S {
+            parties_apart.push((plain.wall_s - longer_s) / shorter_s);
         }
-        if let Some((_, two)) = median(runs, network, phase, |run| run.threads == 2 && run.link.is_none())
-            && plain.wall_s > 4.0 * TELLING_S
+        if let Some((_, two_threads)) = median_run(runs, network, phase, |run| run.threads == 2 && run.link.is_none())
+            && plain.wall_s > 4.0 * MIN_PHASE_S
         {
-            parallel.push(2.0 * (1.0 - two.wall_s / plain.wall_s));
+            threads_parallel.push(2.0 * (1.0 - two_threads.wall_s / plain.wall_s));
         }
     }
     // Without a network that runs long enough, parties take turns, and threads share no work.
-    [middle(apart).unwrap_or(1.0), middle(parallel).unwrap_or(0.0)]
+    Parallelism {
+        parties_apart: median_share(parties_apart).unwrap_or(1.0),
+        threads_parallel: median_share(threads_parallel).unwrap_or(0.0),
+    }
+}
+
+/// Returns the parties' seconds, the shorter first.
+fn sorted(Sides { client, server }: Sides<f64>) -> [f64; 2] {
+    [client.min(server), client.max(server)]
 }
 
 /// Fits the time that offline phases take beyond the parties' own computing to the material that is
 /// dealt.
-pub(crate) fn dealer(runs: &[Observation], networks: &[String], apart: f64) -> BTreeMap<Primitive, f64> {
+pub(crate) fn dealer(runs: &[Observation], networks: &[String], parties_apart: f64) -> BTreeMap<Primitive, f64> {
     let rows = networks.iter().enumerate().filter_map(|(network_index, network)| {
         let run = runs.iter().find(|run| run.network == *network)?;
-        let (_, observed) = median(runs, network, Phase::Offline, Observation::is_plain)?;
-        let Sides { client: a, server: b } = observed.cpu_s;
-        let waited = (observed.wall_s - a.max(b) - apart * a.min(b)).max(0.0);
+        let (_, observed) = median_run(runs, network, Phase::Offline, Observation::is_plain)?;
+        let [shorter_s, longer_s] = sorted(observed.cpu_s);
+        let waited_s = (observed.wall_s - longer_s - parties_apart * shorter_s).max(0.0);
         (run.costs.dealing != DealingCost::default())
-            .then(|| (network_index, dealing_counts(&run.costs.dealing), waited))
+            .then(|| (network_index, dealing_counts(&run.costs.dealing), waited_s))
     });
     let rows: Vec<(usize, Counts, f64)> = rows.collect();
     let seconds = if rows.is_empty() { [0.0; _] } else { fit(&rows).seconds };
@@ -177,15 +194,15 @@ pub(crate) fn dealer(runs: &[Observation], networks: &[String], apart: f64) -> B
 pub(crate) fn hidden_share(runs: &[Observation], networks: &[String], phase: Phase) -> Option<f64> {
     let mut shares = Vec::new();
     for network in networks {
-        let Some((_, plain)) = median(runs, network, phase, Observation::is_plain) else { continue };
+        let Some((_, plain)) = median_run(runs, network, phase, Observation::is_plain) else { continue };
         for run in runs.iter().filter(|run| run.network == *network && run.threads == 1) {
             let (Some(on_link), Some(took)) = (run.on_link(phase), run.phases.get(&phase)) else { continue };
             let OnLink { transfer_s, round_trips_s, .. } = on_link;
-            let [short, long] = [plain.wall_s.min(transfer_s), plain.wall_s.max(transfer_s)];
-            if short > 4.0 * TELLING_S {
-                shares.push(1.0 - (took.wall_s - round_trips_s - long) / short);
+            let [shorter_s, longer_s] = [plain.wall_s.min(transfer_s), plain.wall_s.max(transfer_s)];
+            if shorter_s > 4.0 * MIN_PHASE_S {
+                shares.push(1.0 - (took.wall_s - round_trips_s - longer_s) / shorter_s);
             }
         }
     }
-    middle(shares)
+    median_share(shares)
 }

@@ -435,7 +435,7 @@ impl Interface {
     }
 }
 
-/// Returns the error for an inconsistent interface.
+/// Fails with the error for an inconsistent interface.
 fn fail(what: String) -> Result<(), GraphError> {
     Err(GraphError::Interface { what })
 }

@@ -10,9 +10,9 @@ use std::net::{IpAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Connections that were evicted from a handshake slot.
+/// Reason of an eviction from a handshake slot.
 const GAVE_WAY: RefusalReason = "that gave way to newer ones before they had said who they are";
-/// Connections that were evicted from a pool.
+/// Reason of an eviction from a pool.
 const IDLE_GAVE_WAY: RefusalReason = "of known peers that were idle and gave way to others";
 
 /// How many connections a program admits.
@@ -59,10 +59,10 @@ pub struct Counts {
     pub pools: Vec<usize>,
 }
 
-/// A refusal to count.
+/// A refused or broken connection, or a refused request.
 #[derive(Clone, Debug)]
-pub struct Turned {
-    /// Why it was refused, in the plural, for sums.
+pub struct Refusal {
+    /// Reason, worded to follow its count in the line that sums up.
     pub kind: RefusalReason,
     /// The peer's address, if known.
     pub from: Option<IpAddr>,
@@ -79,7 +79,7 @@ impl Admission {
 
     /// As [`new`](Self::new); calls `observer` for each refusal.
     #[must_use]
-    pub fn observed(limits: Limits, observer: impl Fn(RefusalReason) + Send + Sync + 'static) -> Self {
+    pub fn with_observer(limits: Limits, observer: impl Fn(RefusalReason) + Send + Sync + 'static) -> Self {
         Self::build(limits, Some(Box::new(observer)))
     }
 
@@ -118,7 +118,7 @@ impl Admission {
         if let Some((_, evicted_address)) = evicted {
             let detail =
                 format!("a connection from {evicted_address} gave way to a newer one before it had said who it is");
-            self.refused(Turned { kind: GAVE_WAY, from: Some(evicted_address), detail });
+            self.refused(Refusal { kind: GAVE_WAY, from: Some(evicted_address), detail });
         }
         let deadline = HandshakeDeadline::new(now, self.0.handshake_timeout);
         Ok(ConnectionSlot { admission: self.clone(), id, deadline, eviction })
@@ -137,21 +137,21 @@ impl Admission {
         state.evict(evicted_id);
         drop(state);
         let detail = "an idle connection of the peer that has most gave way to another peer's".into();
-        self.refused(Turned { kind: IDLE_GAVE_WAY, from: None, detail });
+        self.refused(Refusal { kind: IDLE_GAVE_WAY, from: None, detail });
         Ok(())
     }
 
-    /// As [`ConnectionSlot::busy`], for the connection with this id.
+    /// As [`ConnectionSlot::begin_request`], for the connection with this id.
     #[must_use]
-    pub fn busy(&self, id: ConnectionId) -> Busy {
+    pub fn begin_request(&self, id: ConnectionId) -> Busy {
         self.state().pools.iter_mut().for_each(|pool| pool.begin(id));
         Busy { admission: self.clone(), id }
     }
 
     /// Counts a refusal or a broken connection. The first after a quiet minute is logged at once,
     /// later ones of a minute in one line.
-    pub fn refused(&self, turned: Turned) {
-        let Turned { kind, from, detail } = turned;
+    pub fn refused(&self, refusal: Refusal) {
+        let Refusal { kind, from, detail } = refusal;
         tracing::debug!("refused: {detail}");
         let line = self.state().refusals.count(Instant::now(), kind, from, detail);
         log(line);
@@ -262,15 +262,15 @@ impl ConnectionSlot {
     }
 
     /// Sets the socket that an eviction closes while the slot exists.
-    pub fn closes(&self, socket: TcpStream) {
-        self.eviction.closes(socket);
+    pub fn close_on_eviction(&self, socket: TcpStream) {
+        self.eviction.close_on_eviction(socket);
     }
 
     /// Marks a request as in work until the result is dropped; the connection is not evicted
     /// meanwhile.
     #[must_use]
-    pub fn busy(&self) -> Busy {
-        self.admission.busy(self.id)
+    pub fn begin_request(&self) -> Busy {
+        self.admission.begin_request(self.id)
     }
 }
 
@@ -313,7 +313,7 @@ mod tests {
     fn a_slot_goes_from_handshake_to_pool_and_is_given_back() {
         let counted = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&counted);
-        let admission = Admission::observed(limits(2, 1), move |_| {
+        let admission = Admission::with_observer(limits(2, 1), move |_| {
             counter.fetch_add(1, Ordering::Relaxed);
         });
         let first = admission.admit(address(1)).unwrap();
@@ -327,7 +327,7 @@ mod tests {
         drop((first, second, third));
         assert_eq!(admission.counts().pools, [0, 0]);
         assert!(admission.state().evictions.is_empty());
-        admission.refused(Turned { kind: "of a test", from: None, detail: "one".into() });
+        admission.refused(Refusal { kind: "of a test", from: None, detail: "one".into() });
         assert_eq!(counted.load(Ordering::Relaxed), 1);
     }
 
@@ -337,7 +337,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let old = admission.admit(address(1)).unwrap();
-        old.closes(listener.accept().unwrap().0);
+        old.close_on_eviction(listener.accept().unwrap().0);
         let mut evicted = pin!(old.evicted());
         let mut context = Context::from_waker(Waker::noop());
         assert_eq!(evicted.as_mut().poll(&mut context), Poll::Pending);

@@ -38,7 +38,7 @@ impl Eviction {
     }
 
     /// Sets the socket that an eviction closes.
-    pub(crate) fn closes(&self, socket: TcpStream) {
+    pub(crate) fn close_on_eviction(&self, socket: TcpStream) {
         let mut state = self.state();
         match state.is_evicted {
             true => close(&socket),

@@ -31,7 +31,7 @@ mod pools;
 mod refusals;
 mod threaded;
 
-pub use admission::{Admission, Busy, ConnectionSlot, Counts, Limits, Turned};
+pub use admission::{Admission, Busy, ConnectionSlot, Counts, Limits, Refusal};
 pub use deadline::HandshakeDeadline;
 pub use eviction::Evicted;
 pub use files::{handshake_slots, raise_open_files};

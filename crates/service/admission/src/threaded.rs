@@ -1,5 +1,5 @@
 //! Accepts connections for programs with a thread for each connection.
-use crate::admission::{Admission, ConnectionSlot, Turned};
+use crate::admission::{Admission, ConnectionSlot, Refusal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -96,7 +96,7 @@ impl ThreadedListener {
     }
 
     fn count_refusal(&self, detail: String) {
-        self.admission.refused(Turned { kind: "that could not be accepted", from: None, detail });
+        self.admission.refused(Refusal { kind: "that could not be accepted", from: None, detail });
     }
 
     fn take(&self, stream: TcpStream, address: SocketAddr, serve: &Arc<impl Fn(Incoming) + Send + Sync + 'static>) {
@@ -110,7 +110,7 @@ impl ThreadedListener {
                 Err(retry_at) => thread::sleep(retry_at.saturating_duration_since(Instant::now())),
             }
         };
-        slot.closes(socket);
+        slot.close_on_eviction(socket);
         let (handler, incoming) = (Arc::clone(serve), Incoming { stream, from: address, slot });
         let builder = thread::Builder::new().name(self.thread.into()).stack_size(STACK);
         if let Err(e) = builder.spawn(move || handler(incoming)) {

@@ -27,11 +27,11 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// Most lines that wait to be written.
-const QUEUE: usize = 1024;
+const QUEUE_LINES: usize = 1024;
 /// Longest line of the log, in bytes; some contain text from peers.
-const LINE: usize = 4096;
+const MAX_LINE_BYTES: usize = 4096;
 /// How long the end of a program waits for queued lines.
-const LAST: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs a program that serves, with a log, and with its error as final message on stderr.
 pub fn run<E: AsRef<dyn Error>>(program: impl FnOnce() -> Result<(), E>) -> ExitCode {
@@ -80,7 +80,7 @@ pub fn announce(line: String) -> io::Result<()> {
 
 /// A library in which a peer can cause a warning with each frame: its records are logged only if
 /// `TACIT_LOG` names the library.
-const LOUD: &str = "h2";
+const NOISY_TARGET: &str = "h2";
 
 /// Makes a write beyond the system's file size limit (`ulimit -f`) fail with an error, reported
 /// like a full disk; otherwise a signal ends the program silently.
@@ -91,11 +91,11 @@ fn catch_size_limit() -> io::Result<()> {
 /// Reads which lines to log: `LEVEL` or `TARGET=LEVEL`, separated by commas.
 fn parse_targets(text: Option<&OsStr>) -> io::Result<Targets> {
     let Some(text) = text.filter(|text| !text.is_empty()) else {
-        return Ok(Targets::new().with_default(LevelFilter::WARN).with_target(LOUD, LevelFilter::OFF));
+        return Ok(Targets::new().with_default(LevelFilter::WARN).with_target(NOISY_TARGET, LevelFilter::OFF));
     };
-    let quiet = |targets: Targets| match targets.iter().any(|(target, _)| target.starts_with(LOUD)) {
+    let quiet = |targets: Targets| match targets.iter().any(|(target, _)| target.starts_with(NOISY_TARGET)) {
         true => targets,
-        false => targets.with_target(LOUD, LevelFilter::OFF),
+        false => targets.with_target(NOISY_TARGET, LevelFilter::OFF),
     };
     text.to_str().and_then(|text| text.parse().ok()).map(quiet).ok_or_else(|| {
         let text = text.display();
@@ -124,7 +124,7 @@ impl Log {
         catch_size_limit()?;
         // A duplicate, so that other users of stderr do not wait for lines of the log.
         let mut out = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-        let (sender, items) = sync_channel(QUEUE);
+        let (sender, items) = sync_channel(QUEUE_LINES);
         let queue = Queue { sender, dropped: Arc::new(AtomicU64::new(0)) };
         let dropped = queue.dropped.clone();
         thread::Builder::new().name("tacit-log".into()).spawn(move || write_out(&items, &dropped, &mut out))?;
@@ -176,7 +176,7 @@ fn is_colour(sequence: &str) -> bool {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        self.0.settle(LAST);
+        self.0.settle(FLUSH_TIMEOUT);
     }
 }
 
@@ -212,7 +212,8 @@ impl Queue {
 impl Write for Queue {
     /// Queues a line; the subscriber writes a whole line in one call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let (head, end) = if line.len() > LINE { (&line[..LINE], &b"..."[..]) } else { (line, &b""[..]) };
+        let (head, end) =
+            if line.len() > MAX_LINE_BYTES { (&line[..MAX_LINE_BYTES], &b"..."[..]) } else { (line, &b""[..]) };
         self.push_line(record(&[head, end].concat()).into_bytes());
         Ok(line.len())
     }
@@ -322,7 +323,7 @@ mod tests {
     #[test]
     fn lines_are_cut_and_waited_for() {
         let (mut queue, items) = queue(4);
-        queue.write_all(&[b'x'; 10 * LINE]).unwrap();
+        queue.write_all(&[b'x'; 10 * MAX_LINE_BYTES]).unwrap();
         let dropped = queue.dropped.clone();
         let writing = thread::spawn(move || {
             let mut out = Vec::new();
@@ -332,6 +333,6 @@ mod tests {
         queue.settle(Duration::from_secs(60));
         drop(queue);
         let out = writing.join().unwrap();
-        assert_eq!((out.len(), out.ends_with(b"x...\n")), (LINE + 4, true));
+        assert_eq!((out.len(), out.ends_with(b"x...\n")), (MAX_LINE_BYTES + 4, true));
     }
 }

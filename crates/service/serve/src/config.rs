@@ -97,7 +97,7 @@ pub struct ServerConfig {
     pub memory_wait: Duration,
     /// How long an input keeps its place in the queue while its client is between the offline and
     /// the online phase. A core may be idle for that time if it is the input's turn.
-    pub on_the_way: Duration,
+    pub handover_timeout: Duration,
     /// Most materials of one client on disk.
     pub stored_per_client: usize,
     /// Most bytes of one client's uploads that are reused, such as switching keys; needs a store.
@@ -155,7 +155,7 @@ impl ServerConfig {
             sign_of_life: Duration::from_secs(20),
             memory_per_client: 4,
             memory_wait: Duration::from_secs(240),
-            on_the_way: Duration::from_millis(20),
+            handover_timeout: Duration::from_millis(20),
             stored_per_client: 256,
             uploads_per_client: 4 << 30,
             expire: EXPIRE,

@@ -208,7 +208,7 @@ impl Server {
         let (catalog_sender, catalog) = watch::channel(Arc::new(catalog));
         let gate = Gate::new(rules_sender, catalog_sender, quotas);
         let observer = sender.clone();
-        let admission = Admission::observed(shared::limits(&config, places), move |kind| {
+        let admission = Admission::with_observer(shared::limits(&config, places), move |kind| {
             // Fails only if the driver has ended.
             let _ = observer.send(Event::Refused { kind });
         });

@@ -8,7 +8,7 @@ use crate::ops::state::Usage;
 use crate::{Catalog, ServerConfig};
 use std::net::IpAddr;
 use std::sync::Arc;
-use tacit_admission::{Admission, Limits, PoolLimits, RefusalReason, Turned};
+use tacit_admission::{Admission, Limits, PoolLimits, Refusal, RefusalReason};
 use tacit_client::measure::Marks;
 use tacit_ids::ClientId;
 use tacit_net::ServerTls;
@@ -117,6 +117,6 @@ impl Shared {
 
     /// Counts a refusal for the log.
     pub(crate) fn refused(&self, kind: RefusalReason, address: Option<IpAddr>, detail: String) {
-        self.admission.refused(Turned { kind, from: address, detail });
+        self.admission.refused(Refusal { kind, from: address, detail });
     }
 }

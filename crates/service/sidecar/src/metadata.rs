@@ -229,7 +229,7 @@ fn describe_tensor(name: &str, shape: &[usize]) -> TensorDescription {
     TensorDescription { name: name.into(), datatype: "FP32", shape: batched(shape) }
 }
 
-/// Returns the error for tensors that do not fit the model.
+/// Fails with the error for tensors that do not fit the model.
 fn refuse_tensors(message: String) -> Result<Accepted, ApiError> {
     Err(ApiError::Bad(message))
 }

@@ -24,7 +24,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tacit_admission::{Admission, ConnectionSlot, Full, Limits, PoolLimits, Turned, handshake_slots};
+use tacit_admission::{Admission, ConnectionSlot, Full, Limits, PoolLimits, Refusal, handshake_slots};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
@@ -241,7 +241,7 @@ pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver
             Ok(accepted) => accepted,
             Err(error) => {
                 let detail = format!("accepting a connection: {error}");
-                admission.refused(Turned { kind: "that could not be accepted", from: None, detail });
+                admission.refused(Refusal { kind: "that could not be accepted", from: None, detail });
                 sleep(PAUSE).await;
                 continue;
             }
@@ -294,7 +294,7 @@ async fn serve_connection<E: std::fmt::Display>(
             ("that did not show in time that they may ask", format!("a connection from {address} made no request in time"))
         }
     };
-    peer.slot.admission().refused(Turned { kind, from: Some(address), detail });
+    peer.slot.admission().refused(Refusal { kind, from: Some(address), detail });
 }
 
 /// Waits until a log entry is due.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// Size of the reserve: more than the pages that a few dozen claims write before SQLite reuses its
 /// log.
-const BYTES: usize = 256 << 10;
+const RESERVE_BYTES: usize = 256 << 10;
 /// Byte that fills the reserve.
 const FILL: u8 = 0x55;
 
@@ -34,13 +34,14 @@ impl Reserve {
 
     /// Makes the reserve file, if it does not exist.
     pub(crate) fn allocate(&self) -> Result<(), StoreError> {
-        if fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.is_file() && meta.len() == BYTES as u64) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.is_file() && meta.len() == RESERVE_BYTES as u64) {
             return Ok(());
         }
         self.release();
         let opened = OpenOptions::new().write(true).create_new(true).mode(private::FILE_MODE).open(&self.path);
         // Not zeros: some file systems allocate no room for zeros.
-        let written = opened.and_then(|mut file| file.write_all(&vec![FILL; BYTES]).and_then(|()| file.sync_all()));
+        let written =
+            opened.and_then(|mut file| file.write_all(&vec![FILL; RESERVE_BYTES]).and_then(|()| file.sync_all()));
         match written {
             // Another process is making it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -54,7 +55,7 @@ impl Reserve {
 
     /// Runs `write`. If the disk is full, deletes the reserve, shortens SQLite's log with `shrink`,
     /// and runs `write` again.
-    pub(crate) fn roomy<T>(
+    pub(crate) fn retry_with_reserve<T>(
         &self,
         shrink: impl Fn(),
         write: impl Fn() -> Result<T, StoreError>,
@@ -78,7 +79,7 @@ impl Reserve {
 
     /// Whether the file of that name is a reserve.
     pub(crate) fn is_reserve(&self) -> bool {
-        let is_small = fs::symlink_metadata(&self.path).is_ok_and(|m| m.is_file() && m.len() <= BYTES as u64);
+        let is_small = fs::symlink_metadata(&self.path).is_ok_and(|m| m.is_file() && m.len() <= RESERVE_BYTES as u64);
         is_small && fs::read(&self.path).is_ok_and(|bytes| bytes.iter().all(|&byte| byte == FILL))
     }
 }
@@ -109,14 +110,14 @@ mod tests {
         let reserve = Reserve::new(dir.path());
         let size = || fs::metadata(dir.path().join("reserve")).map_or(0, |meta| meta.len());
         reserve.allocate().unwrap();
-        assert_eq!(size(), BYTES as u64);
+        assert_eq!(size(), RESERVE_BYTES as u64);
         let full = || StoreError::File {
             doing: "writing",
             path: dir.path().into(),
             source: io::ErrorKind::StorageFull.into(),
         };
         let runs = Cell::new(0);
-        let second = reserve.roomy(
+        let second = reserve.retry_with_reserve(
             || (),
             || {
                 runs.set(runs.get() + 1);
@@ -124,10 +125,11 @@ mod tests {
             },
         );
         assert_eq!(second.unwrap(), 2);
-        assert!(is_full(&reserve.roomy(|| (), || Err::<(), _>(full())).unwrap_err()), "not for ever");
+        assert!(is_full(&reserve.retry_with_reserve(|| (), || Err::<(), _>(full())).unwrap_err()), "not for ever");
         reserve.allocate().unwrap();
-        let result = reserve.roomy(|| (), || Err::<(), _>(StoreError::NoMaterial(tacit_ids::MaterialId::numbered(1))));
+        let result = reserve
+            .retry_with_reserve(|| (), || Err::<(), _>(StoreError::NoMaterial(tacit_ids::MaterialId::numbered(1))));
         assert!(matches!(result, Err(StoreError::NoMaterial(_))));
-        assert_eq!(size(), BYTES as u64, "kept where the disk is not full");
+        assert_eq!(size(), RESERVE_BYTES as u64, "kept where the disk is not full");
     }
 }

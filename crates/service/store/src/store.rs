@@ -129,7 +129,7 @@ impl Store {
         }
         store.reserve.close_to_others()?;
         if alone {
-            store.roomy(|| store.recover())?;
+            store.retry_with_reserve(|| store.recover())?;
             store._lock.downgrade().map_err(StoreError::file("locking", &path))?;
         }
         Ok(store)
@@ -214,7 +214,7 @@ impl Store {
         binding: Binding,
         load: impl FnOnce(&Stored) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let stored = self.roomy(|| self.ledger.claim(id, binding))?;
+        let stored = self.retry_with_reserve(|| self.ledger.claim(id, binding))?;
         self.steps.report(Step::Claimed);
         let material = load(&stored);
         self.burn(&[id])?;
@@ -302,7 +302,7 @@ impl Store {
     /// [`StoreError::File`], [`StoreError::Ledger`]; some may be destroyed then, and none can be
     /// used.
     pub fn discard(&self, ids: &[MaterialId], client: Option<ClientId>) -> Result<Vec<MaterialId>, StoreError> {
-        let claimed = self.roomy(|| self.ledger.claim_ready(ids, client))?;
+        let claimed = self.retry_with_reserve(|| self.ledger.claim_ready(ids, client))?;
         if !claimed.is_empty() {
             self.steps.report(Step::Claimed);
             self.burn(&claimed)?;
@@ -358,8 +358,8 @@ impl Store {
     }
 
     /// Runs a write about existing material, using the reserved room if the disk is full.
-    fn roomy<T>(&self, write: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
-        self.reserve.roomy(|| self.ledger.shrink(), write)
+    fn retry_with_reserve<T>(&self, write: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        self.reserve.retry_with_reserve(|| self.ledger.shrink(), write)
     }
 
     fn path(&self, id: MaterialId) -> PathBuf {
@@ -428,7 +428,7 @@ impl Store {
         ids.iter().try_for_each(|&id| self.unlink(id))?;
         sync_folder(&self.dir)?;
         self.steps.report(Step::Unlinked);
-        self.roomy(|| self.ledger.burn(ids))?;
+        self.retry_with_reserve(|| self.ledger.burn(ids))?;
         self.steps.report(Step::Burnt);
         Ok(())
     }

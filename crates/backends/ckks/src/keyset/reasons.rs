@@ -1,4 +1,4 @@
-//! Why a set has each of its keys, and how distances without a key are served.
+//! Why the chosen set contains each of its keys, and how distances without a key are served.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +13,10 @@ use tacit_backend_api::BackendError;
 /// Most nodes that a reason names.
 const NAMED: usize = 3;
 
-/// A key of the chosen set.
+/// Why the chosen set contains a key.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KeyReason {
-    /// Purpose of the key.
+    /// Kind of the key, or the rotation it serves.
     pub key: String,
     /// Distance in slots, for a rotation key.
     pub distance: Option<i64>,
@@ -24,7 +24,7 @@ pub struct KeyReason {
     pub level: usize,
     /// Special primes.
     pub alpha: usize,
-    /// Bytes.
+    /// Size when uploaded, in bytes.
     pub bytes: u64,
     /// `uploaded, resident` for a key that the client sends and the server computes with;
     /// `uploaded` for a master.
@@ -38,7 +38,7 @@ pub struct KeyReason {
 pub struct Chain {
     /// Nodes of the transforms.
     pub nodes: Vec<String>,
-    /// Level.
+    /// Level of the transforms' input.
     pub level: usize,
     /// Number of keys if the transforms were hoisted.
     pub distances: usize,
@@ -81,7 +81,7 @@ impl Running<'_> {
     /// Returns the reasons for the keys of a set that runs, and its chains.
     ///
     /// # Errors
-    /// None in practice.
+    /// Errors of planning a transform; plans of a set that runs do not fail.
     pub(super) fn reasons(&self, options: &Options) -> Result<(Vec<KeyReason>, Vec<Chain>), BackendError> {
         let context = &*self.frame.context;
         let (mut roles, mut chains) = (Roles::new(), Vec::new());

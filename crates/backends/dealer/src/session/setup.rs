@@ -1,4 +1,5 @@
-//! Setup: the client gets the masked weights, unless its process or its folder has them.
+//! Setup: the client gets the masked weights `E = W - A`, unless its process or its folder has
+//! them.
 
 use std::io::{Read, Write};
 use std::sync::Arc;

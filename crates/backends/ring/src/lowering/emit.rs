@@ -166,10 +166,10 @@ impl Rings {
 
 /// Returns the width of the narrowest ring of each node for bounds that no input exceeds.
 fn certain_widths(e: &Emitter, bounds: &[f64]) -> Vec<u32> {
-    let quartered = width::quartered(&e.nodes);
+    let in_quarter = width::nodes_in_quarter(&e.nodes);
     let widths = e.nodes.iter().enumerate().map(|(id, node)| match known_width(e, id, node) {
         Some(width) => width,
-        None => width::least_width(bounds[id] + 1.0, quartered[id]),
+        None => width::min_width(bounds[id] + 1.0, in_quarter[id]),
     });
     widths.collect()
 }
@@ -186,7 +186,7 @@ fn known_width(e: &Emitter, id: NodeId, node: &Node) -> Option<u32> {
 
 /// Returns the narrowest rings for calibrated magnitudes with the guard, and for extreme inputs.
 fn needs(e: &Emitter) -> (Vec<u32>, Vec<u32>) {
-    let quartered = width::quartered(&e.nodes);
+    let in_quarter = width::nodes_in_quarter(&e.nodes);
     let widths = e.nodes.iter().enumerate().map(|(id, node)| {
         if let Some(width) = known_width(e, id, node) {
             return (width, width);
@@ -196,7 +196,7 @@ fn needs(e: &Emitter) -> (Vec<u32>, Vec<u32>) {
             // Rounding adds one unit.
             _ => e.sizes(e.origin[id]).map(|size| size * f64::from(node.fixed.frac_bits).exp2() + 1.0),
         };
-        (width::needed_width(likely), width::least_width(extreme, quartered[id]))
+        (width::min_width(likely, true), width::min_width(extreme, in_quarter[id]))
     });
     widths.unzip()
 }

@@ -146,7 +146,7 @@ impl RingOptions {
     }
 }
 
-/// Returns the error of an option that is out of range.
+/// Fails with the error of an option that is out of range.
 fn wrong_option(name: &'static str, what: &'static str) -> Result<(), RingError> {
     Err(RingError::Option { name, what })
 }

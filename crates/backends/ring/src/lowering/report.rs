@@ -358,11 +358,11 @@ fn overflow(problem: &Problem, emitted: &Emitted) -> (Overflow, Vec<bool>) {
     let graph = &emitted.graph;
     let (range, error) = (problem.model.interface.input.range.ends(), problem.options.linear_error);
     let bounds = range::worst_case(graph, &emitted.weights, range, error);
-    let quartered = width::quartered(graph.nodes());
+    let in_quarter = width::nodes_in_quarter(graph.nodes());
     let mut overflow = Overflow { least_factor: f64::INFINITY, ..Overflow::default() };
     let mut certain = Vec::with_capacity(graph.nodes().len());
     for (id, node) in graph.nodes().iter().enumerate() {
-        let limit = width::limit(node.fixed.width, quartered[id]);
+        let limit = width::limit(node.fixed.width, in_quarter[id]);
         // A class index is in no ring.
         let is_certain = matches!(node.op, Op::ArgMax) || bounds[id] < limit;
         certain.push(is_certain);
@@ -382,11 +382,11 @@ fn overflow(problem: &Problem, emitted: &Emitted) -> (Overflow, Vec<bool>) {
 /// Names nodes whose rings have no room for extreme inputs.
 fn extremes(problem: &Problem, emitted: &Emitted) -> Option<String> {
     let (nodes, extreme) = (emitted.graph.nodes(), &problem.model.calibration.extreme);
-    let quartered = width::quartered(nodes);
+    let in_quarter = width::nodes_in_quarter(nodes);
     let overflowing = (0..nodes.len()).filter(|&id| {
         let node = &nodes[id];
         let size = extreme[emitted.origin[id]] * f64::from(node.fixed.frac_bits).exp2();
-        !matches!(node.op, Op::ArgMax) && size >= width::limit(node.fixed.width, quartered[id])
+        !matches!(node.op, Op::ArgMax) && size >= width::limit(node.fixed.width, in_quarter[id])
     });
     let names: Vec<&str> = overflowing.map(|id| nodes[id].name.as_str()).collect();
     let first_name = names.first()?;

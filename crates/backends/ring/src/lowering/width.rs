@@ -10,38 +10,32 @@ use crate::fixed::{MAX_WIDENING, MAX_WIDTH, MIN_COMPARED_WIDTH};
 use crate::{Node, Op, RingError, RingGraph, Weights, reference};
 use tacit_backend_api::Strain;
 
-/// Returns the bits of a ring in which magnitudes up to `largest` (an integer's magnitude, guard
-/// included) stay below a quarter.
-pub(super) fn needed_width(largest: f64) -> u32 {
-    (bits(largest) + 2).max(MIN_COMPARED_WIDTH)
-}
-
-/// Returns the bits of the narrowest ring that is correct for magnitudes up to `largest`, for
-/// [`quartered`] nodes or others.
-pub(super) fn least_width(largest: f64, quartered: bool) -> u32 {
-    (bits(largest) + 1 + u32::from(quartered)).max(MIN_COMPARED_WIDTH)
+/// Returns the bits of the narrowest ring in which magnitudes up to `largest` (of an integer) stay
+/// below a quarter if `in_quarter`, else below a half.
+pub(super) fn min_width(largest: f64, in_quarter: bool) -> u32 {
+    (bits(largest) + 1 + u32::from(in_quarter)).max(MIN_COMPARED_WIDTH)
 }
 
 /// Returns the smallest magnitude for which a ring of `width` bits gives wrong results.
-pub(super) fn limit(width: u32, quartered: bool) -> f64 {
-    f64::from(width - 1 - u32::from(quartered)).exp2()
+pub(super) fn limit(width: u32, in_quarter: bool) -> f64 {
+    f64::from(width - 1 - u32::from(in_quarter)).exp2()
 }
 
-/// Returns the nodes that must stay below a quarter of their ring, where others may use half. The
-/// readers of such a node subtract values to compare them, or widen them (as a ReLU may, while widths
-/// are unknown).
-pub(super) fn quartered(nodes: &[Node]) -> Vec<bool> {
-    let mut is_found = vec![false; nodes.len()];
+/// Returns for each node whether it must stay below a quarter of its ring, where others may use half.
+/// The readers of such a node subtract values to compare them, or widen them.
+pub(super) fn nodes_in_quarter(nodes: &[Node]) -> Vec<bool> {
+    let mut in_quarter = vec![false; nodes.len()];
     for node in nodes {
         for &i in &node.inputs {
-            is_found[i] |= match node.op {
+            in_quarter[i] |= match node.op {
                 Op::MaxPool(_) | Op::ArgMax | Op::Widen => true,
+                // Width 0: not assigned yet, so the ReLU may widen.
                 Op::Relu => node.fixed.width == 0 || node.fixed.width > nodes[i].fixed.width,
                 _ => false,
             };
         }
     }
-    is_found
+    in_quarter
 }
 
 /// Returns how near each tensor comes to its [`limit`] on an input.
@@ -50,10 +44,10 @@ pub(super) fn quartered(nodes: &[Node]) -> Vec<bool> {
 /// If the input's length is wrong.
 pub fn strain(graph: &RingGraph, weights: &Weights, input: &[i64]) -> Result<Vec<Strain>, RingError> {
     let nodes = graph.nodes();
-    let quartered = quartered(nodes);
+    let in_quarter = nodes_in_quarter(nodes);
     let magnitudes = reference::magnitudes(graph, weights, input)?;
-    let strains = nodes.iter().zip(magnitudes).zip(quartered).map(|((node, largest), quartered)| {
-        let share = largest as f64 / limit(node.fixed.width, quartered);
+    let strains = nodes.iter().zip(magnitudes).zip(in_quarter).map(|((node, largest), in_quarter)| {
+        let share = largest as f64 / limit(node.fixed.width, in_quarter);
         Strain { node: node.name.clone(), share: if matches!(node.op, Op::ArgMax) { 0.0 } else { share } }
     });
     Ok(strains.collect())

@@ -52,7 +52,7 @@ pub(super) fn measure(
     Ok(Measured { max_abs, mean_square, samples, wanted })
 }
 
-/// Returns the error for node `name` that overflows on samples whose largest value is `largest`,
+/// Returns the error text for node `name` that overflows on samples whose largest value is `largest`,
 /// with a remedy.
 fn overflow(name: &str, largest: f64) -> String {
     format!(

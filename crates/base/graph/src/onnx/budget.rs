@@ -6,7 +6,7 @@ use std::cell::Cell;
 
 use super::node::fail;
 use super::proto::NodeProto;
-use super::{GraphError, file};
+use super::{GraphError, file_error};
 use crate::MAX_STORED_ELEMENTS;
 use crate::geometry::checked_elements;
 
@@ -47,10 +47,9 @@ impl Budget {
     /// If the file stores too many elements: tensors may overlap in a file of external data.
     pub fn count_stored(&self, count: usize) -> Result<(), GraphError> {
         let remaining = self.stored.get().checked_sub(count);
-        self.stored.set(
-            remaining
-                .ok_or_else(|| file(format!("its tensors have more than {MAX_STORED_ELEMENTS} elements together")))?,
-        );
+        self.stored.set(remaining.ok_or_else(|| {
+            file_error(format!("its tensors have more than {MAX_STORED_ELEMENTS} elements together"))
+        })?);
         self.folded.set(self.folded.get().saturating_add(FOLDED_FOR_STORED * count));
         self.numbers.set(self.numbers.get().saturating_add(NUMBERS_FOR_STORED * count));
         Ok(())

@@ -70,7 +70,7 @@ fn number(t: &TensorProto, key: &str) -> Result<Option<u64>, String> {
     entry(t, key).map(|v| v.parse::<u64>().map_err(|_| format!("its {key} is `{v}`"))).transpose()
 }
 
-/// Returns the error for a file that cannot be read, with a remedy.
+/// Returns the error text for a file that cannot be read, with a remedy.
 fn io_message(path: &Path, e: std::io::Error) -> String {
     format!("its data in {}: {e}; keep that file beside the ONNX file", path.display())
 }

@@ -143,7 +143,7 @@ impl Reader<'_> {
             }
             "Tile" => self.tile_constant(n, c)?,
             "Clip" => self.clip_constant(n, c)?,
-            "QuantizeLinear" | "DequantizeLinear" => self.requantised(n, c)?,
+            "QuantizeLinear" | "DequantizeLinear" => self.converted_constant(n, c)?,
             op if op.starts_with("Reduce") => return self.reduce_constant(n, c),
             _ => return Ok(None),
         }))

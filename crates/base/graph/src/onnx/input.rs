@@ -1,6 +1,6 @@
 //! The network's input: its shape, its batch and its element type.
 
-use super::{file, proto};
+use super::{file_error, proto};
 use crate::{GraphError, Interval};
 
 /// The first axis of the input in the file.
@@ -100,7 +100,7 @@ fn length(d: &proto::DimensionProto) -> Option<usize> {
 
 /// Returns the error for an input.
 fn fault(input: &proto::ValueInfoProto, what: &str) -> GraphError {
-    file(format!("input `{}`: {what}", input.name))
+    file_error(format!("input `{}`: {what}", input.name))
 }
 
 /// Largest number of axes of an input.

@@ -119,11 +119,11 @@ pub fn parse(bytes: &[u8]) -> Result<Network, GraphError> {
 /// missing or elsewhere. An operation that is not supported is named, with a remedy.
 pub fn parse_in(bytes: &[u8], folder: Option<&Path>) -> Result<Network, GraphError> {
     if bytes.len() > MAX_FILE_BYTES {
-        return Err(file(format!("{} bytes, the limit is {MAX_FILE_BYTES}", bytes.len())));
+        return Err(file_error(format!("{} bytes, the limit is {MAX_FILE_BYTES}", bytes.len())));
     }
     scan::check(bytes)?;
-    let model =
-        ModelProto::decode(bytes).map_err(|e| file(format!("this is not an ONNX file, or it is damaged: {e}")))?;
+    let model = ModelProto::decode(bytes)
+        .map_err(|e| file_error(format!("this is not an ONNX file, or it is damaged: {e}")))?;
     let opset_version =
         model.opset_import.iter().find(|o| o.domain.is_empty() || o.domain == "ai.onnx").map(|o| o.version);
     // A file of classical machine learning may use no standard operator at all.
@@ -131,20 +131,20 @@ pub fn parse_in(bytes: &[u8], folder: Option<&Path>) -> Result<Network, GraphErr
     let opset = match opset_version.or(classical.then_some(*OPSETS.end())) {
         Some(v) if OPSETS.contains(&v) => v,
         Some(v) => {
-            return Err(file(format!(
+            return Err(file_error(format!(
                 "operator set {v} is not supported ({} to {} are): convert it with onnx.version_converter",
                 OPSETS.start(),
                 OPSETS.end()
             )));
         }
-        None => return Err(file("this is not an ONNX file: it states no operator set".into())),
+        None => return Err(file_error("this is not an ONNX file: it states no operator set".into())),
     };
-    let graph = model.graph.ok_or_else(|| file("this is not an ONNX file: it holds no graph".into()))?;
+    let graph = model.graph.ok_or_else(|| file_error("this is not an ONNX file: it holds no graph".into()))?;
     read_graph(graph, opset, folder)
 }
 
 /// Makes an error about the file; names in it are escaped.
-fn file(what: String) -> GraphError {
+fn file_error(what: String) -> GraphError {
     GraphError::OnnxFile { what: plain(&what) }
 }
 
@@ -152,9 +152,9 @@ fn read_graph(proto: GraphProto, opset: i64, folder: Option<&Path>) -> Result<Ne
     let (needed, order) = needed_nodes(&proto)?;
     let initialisers: HashSet<&str> = proto.initializer.iter().map(|t| t.name.as_str()).collect();
     let mut inputs = proto.input.iter().filter(|i| !initialisers.contains(i.name.as_str()));
-    let input = inputs.next().ok_or_else(|| file("the network has no input".into()))?;
+    let input = inputs.next().ok_or_else(|| file_error("the network has no input".into()))?;
     if let Some(second) = inputs.next() {
-        return Err(file(format!(
+        return Err(file_error(format!(
             "the network has several inputs (`{}`, `{}`): one is supported; join them to one tensor and split it inside (what never changes belongs into an \
                  initialiser: some exporters leave a constant that a layer captured as an input)",
             input.name, second.name
@@ -164,7 +164,7 @@ fn read_graph(proto: GraphProto, opset: i64, folder: Option<&Path>) -> Result<Ne
     let sample_shape = if shape.len() > 1 { shape[1..].to_vec() } else { shape.clone() };
     let name = input.name.clone();
     let graph = FloatGraph::new(&within(&name, LONGEST_NAME), sample_shape)
-        .map_err(|what| file(format!("input `{name}`: {what}")))?;
+        .map_err(|what| file_error(format!("input `{name}`: {what}")))?;
     let mut tensor = Tensor::new(0, shape, (batch != Batch::One || input_rank(input) > 1).then_some(0));
     tensor.integer = element.is_integer();
     let mut values = HashMap::new();
@@ -419,25 +419,28 @@ impl Reader<'_> {
                     self.notes.push(plain(&format!("output `{}` left out: {why}", output.name)));
                 }
                 Some(Value::Unusable(why)) => {
-                    return Err(file(format!("the output `{}` cannot be had: {why}; export it without", output.name)));
+                    return Err(file_error(format!(
+                        "the output `{}` cannot be had: {why}; export it without",
+                        output.name
+                    )));
                 }
                 Some(Value::Norm(..)) => return Err(norm::as_output(&output.name)),
                 Some(Value::Quantised(..)) => return Err(quantised::as_output(&output.name)),
                 Some(Value::Constant(_)) => {
-                    return Err(file(format!("the output `{}` does not depend on the input", output.name)));
+                    return Err(file_error(format!("the output `{}` does not depend on the input", output.name)));
                 }
-                None => return Err(file(format!("nothing makes the output `{}`", output.name))),
+                None => return Err(file_error(format!("nothing makes the output `{}`", output.name))),
             }
         }
         let Some(&(_, _, activation)) = results.first() else {
-            return Err(file(format!("the network has no output that can be had ({})", self.notes.join("; "))));
+            return Err(file_error(format!("the network has no output that can be had ({})", self.notes.join("; "))));
         };
         let alike =
             activation.is_none_or(FinalActivation::by_element) && results.iter().all(|(_, _, a)| *a == activation);
         if results.len() > 1 && !alike {
             let final_activations: Vec<_> =
                 results.iter().map(|(name, _, a)| (name.as_str(), a.map(FinalActivation::name))).collect();
-            return Err(file(format!(
+            return Err(file_error(format!(
                 "the network has several outputs with ends of their own {final_activations:?}: export them without, and apply them to the answer"
             )));
         }

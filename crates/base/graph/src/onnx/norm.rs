@@ -2,7 +2,7 @@
 //! sentences), in the forms that exporters write. The client does the division.
 
 use super::proto::NodeProto;
-use super::{Reader, Value, axis, fail, file, float, int, unsupported};
+use super::{Reader, Value, axis, fail, file_error, float, int, unsupported};
 use crate::{FinalActivation, GraphError};
 
 /// Advice for a norm in any other use.
@@ -14,7 +14,7 @@ const GUARD: f32 = 1e-5;
 
 /// Returns the error for a norm as an output.
 pub(super) fn as_output(name: &str) -> GraphError {
-    file(format!("the output `{name}` is a norm: export the numbers that it is made of"))
+    file_error(format!("the output `{name}` is a norm: export the numbers that it is made of"))
 }
 
 impl Reader<'_> {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::proto::{GraphProto, NodeProto};
-use super::{file, label};
+use super::{file_error, label};
 use crate::GraphError;
 
 /// Returns the names that the outputs need, and the nodes that make them, sorted. Other nodes are
@@ -16,7 +16,7 @@ pub(super) fn needed_nodes(proto: &GraphProto) -> Result<(HashSet<&str>, Vec<usi
     for (i, n) in nodes.iter().enumerate() {
         for o in n.output.iter().filter(|o| !o.is_empty()) {
             if known_names.contains(o.as_str()) || maker.insert(o, i).is_some() {
-                return Err(file(format!("`{o}` is made twice")));
+                return Err(file_error(format!("`{o}` is made twice")));
             }
         }
     }
@@ -52,7 +52,7 @@ fn node_order(
                 users[m].push(i);
                 waiting[i] += 1;
             } else if !known_names.contains(name.as_str()) {
-                return Err(file(format!("node {}: nothing makes its input `{name}`", label(n))));
+                return Err(file_error(format!("node {}: nothing makes its input `{name}`", label(n))));
             }
         }
     }
@@ -69,7 +69,7 @@ fn node_order(
         }
     }
     if let Some(stuck) = (0..nodes.len()).find(|&i| used[i] && waiting[i] > 0) {
-        return Err(file(format!("the graph has a cycle through or before node {}", label(&nodes[stuck]))));
+        return Err(file_error(format!("the graph has a cycle through or before node {}", label(&nodes[stuck]))));
     }
     Ok(order)
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use super::proto::{GraphProto, NodeProto};
 use super::tensor::{Constant, Data};
-use super::{Reader, Value, attribute, axis, fail, file, int, unsupported};
+use super::{Reader, Value, attribute, axis, fail, file_error, int, unsupported};
 use crate::{GraphError, Interval};
 
 /// Advice for any other reader of quantised numbers.
@@ -19,7 +19,7 @@ pub(super) const ADVICE: &str = "it reads the integers of a QuantizeLinear, whic
 
 /// Returns the error for an output of integers.
 pub(super) fn as_output(name: &str) -> GraphError {
-    file(format!(
+    file_error(format!(
         "the output `{name}` is made of integers by a QuantizeLinear: remove that node, so that the network ends in front of it"
     ))
 }
@@ -28,7 +28,7 @@ pub(super) fn as_output(name: &str) -> GraphError {
 const NOT_QUANTISED: &str = "it reads no constant, and nothing that a QuantizeLinear made: take the float32 model that this file was \
                              quantised from (tacit quantises it itself)";
 
-/// Returns the error for a network that quantises the activation that its client applies last.
+/// Returns the error text for a network that quantises the activation that its client applies last.
 pub(super) fn quantises_the_end(activation: &str) -> String {
     format!(
         "it quantises the {activation} that the network ends with: remove this node (and the DequantizeLinear behind it, if there is one), \
@@ -54,11 +54,11 @@ pub(super) fn types(proto: &GraphProto) -> HashMap<String, i32> {
         let value = attribute(n, "value").and_then(|a| a.t.as_ref())?;
         Some((n.output.first()?.clone(), value.data_type))
     });
-    stored.chain(constants).filter(|(_, t)| limits(*t).is_some()).collect()
+    stored.chain(constants).filter(|(_, t)| integer_range(*t).is_some()).collect()
 }
 
 /// Returns the smallest and largest integer of an element type.
-fn limits(kind: i32) -> Option<Interval<f32>> {
+fn integer_range(kind: i32) -> Option<Interval<f32>> {
     match kind {
         2 => Some(Interval { low: 0.0, high: 255.0 }),
         3 => Some(Interval { low: -128.0, high: 127.0 }),
@@ -82,19 +82,19 @@ impl Reader<'_> {
     }
 
     /// Returns the smallest and largest integer that a QuantizeLinear makes.
-    fn limits(&self, n: &NodeProto) -> Result<Interval<f32>, GraphError> {
+    fn output_range(&self, n: &NodeProto) -> Result<Interval<f32>, GraphError> {
         let element_type = n.input.get(2).and_then(|z| self.types.get(z)).copied();
         let kind = element_type.unwrap_or_else(|| match int(n, "output_dtype", 2) {
             0 => 2,
             kind => kind as i32,
         });
-        limits(kind).ok_or_else(|| unsupported(n, format!("element type {kind} is none of 8 or 16 bits")))
+        integer_range(kind).ok_or_else(|| unsupported(n, format!("element type {kind} is none of 8 or 16 bits")))
     }
 
     pub(super) fn quantise(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let mut x = self.real(n, 0)?;
         let steps = self.steps(n)?;
-        let Interval { low: least, high: most } = self.limits(n)?;
+        let Interval { low: least, high: most } = self.output_range(n)?;
         if let ([scale], [zero]) = (&steps.scale[..], &steps.zero[..])
             && *zero == least
         {
@@ -125,7 +125,7 @@ impl Reader<'_> {
     }
 
     /// Returns the integers of a constant, or the real numbers that its integers stand for.
-    pub(super) fn requantised(&self, n: &NodeProto, c: &Constant) -> Result<Constant, GraphError> {
+    pub(super) fn converted_constant(&self, n: &NodeProto, c: &Constant) -> Result<Constant, GraphError> {
         let Steps { scale, zero } = self.steps(n)?;
         let values = c.to_floats();
         let (length, inner) = if scale.len() == 1 {
@@ -139,7 +139,7 @@ impl Reader<'_> {
         };
         let steps = (0..values.len()).map(|i| (scale[i / inner % length], zero[i / inner % length]));
         let data = if n.op_type == "QuantizeLinear" {
-            let Interval { low: least, high: most } = self.limits(n)?;
+            let Interval { low: least, high: most } = self.output_range(n)?;
             let whole =
                 values.iter().zip(steps).map(|(v, (s, z))| ((v / s).round_ties_even() + z).clamp(least, most) as i64);
             Data::Ints(whole.collect())

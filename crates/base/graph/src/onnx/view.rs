@@ -180,6 +180,7 @@ impl Reader<'_> {
         axis: usize,
         indices: &[usize],
     ) -> Result<Tensor, GraphError> {
+        // A fixed batch is read as one input, so a selection of some inputs could look like all.
         if matches!(self.batch, Batch::Many(_)) {
             self.keeps_batch(n, x, axis)?;
         }
@@ -189,6 +190,7 @@ impl Reader<'_> {
         if indices.is_empty() {
             return Err(fail(n, "selects nothing: its result is empty"));
         }
+        // With any batch, selecting all of it is allowed.
         self.keeps_batch(n, x, axis)?;
         let (_, others) = x.order_from(&[axis]);
         let node = self.arrange(n, x, &[&[axis], &others])?;

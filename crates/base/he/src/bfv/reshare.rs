@@ -1,4 +1,8 @@
 //! Linear combinations, and their conversion into additive shares mod p.
+//!
+//! The answer is `(c0', c1')` mod q': `c0'` is drawn from a public seed, `c1'` is sent. The server
+//! derives its shares from `b - c0'`, where `b` belongs to the rerandomised ciphertext mod q', and
+//! the client from `c0' + c1' s`.
 
 use super::cipher::Ciphertext;
 use super::context::{ANSWER, ANSWER_BYTES, Context, DEGREE, FRESH, PRIMES};
@@ -44,10 +48,10 @@ pub fn add_products(ctx: &Context, sums: &mut [(&mut Sum, Vec<(WeightPoly, &Ciph
         sum.a.reserve(basis, terms.len());
     }
     for i in 0..FRESH {
-        for half in [false, true] {
+        for is_a in [false, true] {
             sums.par_iter_mut().for_each(|(sum, terms)| {
-                let into = if half { &mut sum.a } else { &mut sum.b };
-                let polys = terms.iter().map(|(w, c)| (if half { &c.a } else { &c.b }, w));
+                let into = if is_a { &mut sum.a } else { &mut sum.b };
+                let polys = terms.iter().map(|(w, c)| (if is_a { &c.a } else { &c.b }, w));
                 let pairs: Vec<(&[u64], &[u64])> = polys.map(|(c, w)| (c.residue(i), w.residue(i))).collect();
                 into.add_runs(basis, i, &pairs);
             });
@@ -83,8 +87,8 @@ pub fn reshare(
     let scaled = Zeroizing::new(sample::ternary(secret, DEGREE).iter().map(|&u| u * dropped).collect::<Vec<i64>>());
     let u = Zeroizing::new(small(ctx.ring(), ANSWER, &scaled));
     let (key_b, key_a) = key.parts();
-    for (half, key) in [(&mut c.b, key_b), (&mut c.a, key_a)] {
-        *half = hidden(ctx, half, &u, key);
+    for (part, key) in [(&mut c.b, key_b), (&mut c.a, key_a)] {
+        *part = rerandomised(ctx, part, &u, key);
     }
     let (mut b, mut a) = (c.b.into_coeff(basis), c.a.into_coeff(basis));
     for _ in ANSWER..FRESH {
@@ -97,20 +101,20 @@ pub fn reshare(
         let c1 = a.residue(i).iter().zip(e2.iter()).map(|(&a, &e)| m.add(a, m.reduce_i64(e)));
         pack::pack(c1, m.bits(), out);
     }
-    let mask = mask(ctx, public);
-    let residue = |i: usize, j: usize| basis.modulus(i).sub(b.residue(i)[j], mask.residue(i)[j]);
+    let c0 = public_c0(ctx, public);
+    let residue = |i: usize, j: usize| basis.modulus(i).sub(b.residue(i)[j], c0.residue(i)[j]);
     let shares = (0..DEGREE).map(|j| plain.share([residue(0, j), residue(1, j)])).collect();
     plain.decode(ctx, shares)
 }
 
-/// Adds `u key` to `half` mod the primes of answers. Mod q, this adds a multiple of the product of
-/// the other primes.
-fn hidden(ctx: &Context, half: &RnsPoly<Ntt>, u: &RnsPoly<Ntt>, key: &RnsPoly<Ntt>) -> RnsPoly<Ntt> {
+/// Adds `u key` to a part of a ciphertext mod the primes of answers. Mod q, this adds a multiple of
+/// the product of the other primes.
+fn rerandomised(ctx: &Context, part: &RnsPoly<Ntt>, u: &RnsPoly<Ntt>, key: &RnsPoly<Ntt>) -> RnsPoly<Ntt> {
     let mut product = u.clone();
     product.mul_assign(key, ctx.basis());
     let mut words = Vec::with_capacity(FRESH * DEGREE);
     for k in 0..FRESH {
-        words.extend_from_slice(half.residue(k));
+        words.extend_from_slice(part.residue(k));
         if k < ANSWER {
             ctx.basis().table(k).pointwise().add(&mut words[k * DEGREE..], product.residue(k));
         }
@@ -118,12 +122,12 @@ fn hidden(ctx: &Context, half: &RnsPoly<Ntt>, u: &RnsPoly<Ntt>, key: &RnsPoly<Nt
     RnsPoly::new(ctx.basis(), words)
 }
 
-/// Draws the public half `c0'` of an answer.
-fn mask(ctx: &Context, public: PublicSeed) -> RnsPoly<Coeff> {
+/// Draws the public part `c0'` of an answer.
+fn public_c0(ctx: &Context, public: PublicSeed) -> RnsPoly<Coeff> {
     let mut words = vec![0; ANSWER * DEGREE];
     let mut stream = public.stream();
-    for (i, part) in words.chunks_exact_mut(DEGREE).enumerate() {
-        sample::uniform(&mut stream, ctx.basis().modulus(i), part);
+    for (i, residue) in words.chunks_exact_mut(DEGREE).enumerate() {
+        sample::uniform(&mut stream, ctx.basis().modulus(i), residue);
     }
     RnsPoly::new(ctx.basis(), words)
 }
@@ -159,8 +163,8 @@ impl<'a> Opener<'a> {
         let mut product = RnsPoly::<Coeff>::new(basis, c1).into_ntt(basis);
         product.mul_assign(self.key.s(), basis);
         let phase = Zeroizing::new(product.into_coeff(basis));
-        let mask = mask(self.ctx, public);
-        let residue = |i: usize, j: usize| basis.modulus(i).add(phase.residue(i)[j], mask.residue(i)[j]);
+        let c0 = public_c0(self.ctx, public);
+        let residue = |i: usize, j: usize| basis.modulus(i).add(phase.residue(i)[j], c0.residue(i)[j]);
         let shares = (0..DEGREE).map(|j| plain.share([residue(0, j), residue(1, j)])).collect();
         Ok(plain.decode(self.ctx, shares))
     }
@@ -175,16 +179,16 @@ pub(super) mod tests {
     pub fn phase(ctx: &Context, secret: &SecretKey, key: &PublicKey, c: Ciphertext) -> Vec<i128> {
         let plain = Plain::new(ctx, super::super::plain_prime(20.0).unwrap()).unwrap();
         let mut c = c;
-        // The half that `reshare` sends, then the half that the server uses for its own share.
+        // `a` is the part that `reshare` sends, `b` the part from which the server's shares come.
         let public = PublicSeed::from_bytes([1; 16]);
         let mut answer = vec![];
         let streams = ReshareStreams { secret: &mut Prg::from_seed(Seed([4; 16])), public };
         let _ = reshare(ctx, &plain, key, c.clone(), streams, &mut answer);
-        let mut secret_half = Prg::from_seed(Seed([4; 16]));
+        let mut secret_stream = Prg::from_seed(Seed([4; 16]));
         let dropped = (PRIMES[2] * PRIMES[3]) as i64;
-        let scaled: Vec<i64> = sample::ternary(&mut secret_half, DEGREE).iter().map(|&u| u * dropped).collect();
+        let scaled: Vec<i64> = sample::ternary(&mut secret_stream, DEGREE).iter().map(|&u| u * dropped).collect();
         let u = small(ctx.ring(), ANSWER, &scaled);
-        c.b = hidden(ctx, &c.b, &u, key.parts().0);
+        c.b = rerandomised(ctx, &c.b, &u, key.parts().0);
         let mut b = c.b.into_coeff(ctx.basis());
         b.rescale(ctx.basis());
         b.rescale(ctx.basis());

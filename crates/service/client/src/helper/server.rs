@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime};
 use tacit_admission::{
-    Accepting, Admission, ConnectionSlot, Incoming, Limits, PoolLimits, RefusalReason, ThreadedListener, Turned,
+    Accepting, Admission, ConnectionSlot, Incoming, Limits, PoolLimits, Refusal, RefusalReason, ThreadedListener,
     handshake_slots,
 };
 use tacit_backends::Registry;
@@ -216,7 +216,7 @@ fn connection(shared: &Shared, incoming: Incoming) {
 
 /// Reports a connection that ended with an error.
 fn turn_away(slot: &ConnectionSlot, from: SocketAddr, kind: RefusalReason, error: &WireError) {
-    slot.admission().refused(Turned { kind, from: Some(from.ip()), detail: format!("{from}: {error}") });
+    slot.admission().refused(Refusal { kind, from: Some(from.ip()), detail: format!("{from}: {error}") });
 }
 
 /// Classifies the error of an unauthenticated peer, for the log.
@@ -256,7 +256,7 @@ fn serve(shared: &Shared, mut channel: Channel, slot: &ConnectionSlot) -> Result
             Err(WireError::Net(e)) if e.is_gone() => return Ok(()),
             other => other?,
         };
-        let _busy = slot.busy();
+        let _busy = slot.begin_request();
         let answer = match ask {
             Ask::Make { what, jobs } => shared.order(what, jobs),
             Ask::Stand { ids } => shared.standings(&ids),

@@ -355,7 +355,7 @@ async fn serve(
             Err(e @ ServeError::Net(NetError::Stalled { .. })) => break (goodbye(SILENT), Err(e)),
             Err(e) => break (None, Err(e)),
         };
-        let _busy = guard.slot().busy();
+        let _busy = guard.slot().begin_request();
         // A client sends nothing behind a phase request; it may behind others.
         let is_phase = request.is_phase();
         let (reply, decision) = oneshot::channel();

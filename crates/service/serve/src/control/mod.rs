@@ -128,7 +128,7 @@ pub(crate) async fn exchange(
     let (admission, id) = (slot.admission().clone(), slot.id());
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         beating.beat();
-        let busy = admission.busy(id);
+        let busy = admission.begin_request(id);
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(beating.clone());
         let (router, keepalive) = (router.clone(), beating.clone());

@@ -24,7 +24,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 use tacit_admission::{
-    Accepting, Admission, ConnectionSlot, Full, Incoming, Limits, PoolLimits, RefusalReason, ThreadedListener, Turned,
+    Accepting, Admission, ConnectionSlot, Full, Incoming, Limits, PoolLimits, Refusal, RefusalReason, ThreadedListener,
     handshake_slots,
 };
 use tacit_backends::dealer::{Dealings, Party};
@@ -210,7 +210,7 @@ impl Shared {
 
     /// Counts a refusal for the log.
     fn refused(&self, kind: RefusalReason, address: SocketAddr, detail: String) {
-        self.admission.refused(Turned { kind, from: Some(address.ip()), detail });
+        self.admission.refused(Refusal { kind, from: Some(address.ip()), detail });
     }
 }
 
@@ -292,7 +292,7 @@ fn answer_requests(shared: &Shared, peer: AuthenticatedPeer, slot: &ConnectionSl
         if shared.ending.is_over(Instant::now()) {
             return Ok(());
         }
-        let (_running, _busy) = (shared.ending.begin(), slot.busy());
+        let (_running, _busy) = (shared.ending.begin(), slot.begin_request());
         channel.set_stall_timeout(shared.config.stall_timeout)?;
         channel.set_deadline(Some(Instant::now() + shared.config.request_timeout));
         answer_request(shared, &mut channel, party, role, request)?;

@@ -4,7 +4,7 @@
 //! It survives the end of the process; a loss of power may lose the latest rows.
 use crate::ServeError;
 use crate::jobs::quota::{DAY_S, MAX_AHEAD, day_of, unix_now};
-use crate::ops::state::schema::{Kind, Sync, connect, prepare, state_error};
+use crate::ops::state::schema::{Durability, Kind, connect, prepare, state_error};
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ impl Counts {
     fn open_at(dir: &Path, now: i64, accept_clock: bool) -> Result<(Self, StoredCounts), ServeError> {
         let path = dir.join(NAME);
         prepare(&path, &FRONT)?;
-        let db = connect(&path, Sync::Later)?;
+        let db = connect(&path, Durability::Eventual)?;
         if let Some(last_run) = last_run(&db).map_err(state_error(&path))?
             && now.abs_diff(last_run) > JUMP.as_secs()
             && !accept_clock

@@ -33,7 +33,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tacit_admission::{Admission, ConnectionSlot, Limits, PoolLimits, RefusalReason, Turned, handshake_slots};
+use tacit_admission::{Admission, ConnectionSlot, Limits, PoolLimits, Refusal, RefusalReason, handshake_slots};
 use tacit_ids::ClientId;
 use tacit_net::{NetError, ServerTls};
 use tokio::net::{TcpListener, TcpStream};
@@ -197,14 +197,18 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
                 tokio::spawn(async move {
                     if let Err(e) = serve_connection(&shared, &slot, stream, address).await {
                         let detail = format!("the connection from {address}: {e}");
-                        shared.admission.refused(Turned { kind: refusal_reason(&e), from: Some(address.ip()), detail });
+                        shared.admission.refused(Refusal {
+                            kind: refusal_reason(&e),
+                            from: Some(address.ip()),
+                            detail,
+                        });
                     }
                 });
             }
             Err(e) => {
                 // Closing connections free resources.
                 let detail = format!("accepting a connection: {e}");
-                shared.admission.refused(Turned { kind: "that could not be accepted", from: None, detail });
+                shared.admission.refused(Refusal { kind: "that could not be accepted", from: None, detail });
                 sleep(PAUSE).await;
             }
         }

@@ -93,7 +93,7 @@ impl Driver {
     pub(crate) fn new(config: &ServerConfig, parts: DriverParts) -> Result<Self, ServeError> {
         let DriverParts { store, admission, gate, record, learned, published, events, stop } = parts;
         let (policy, ttl) = (config.policy.clone(), config.pool_ttl);
-        let queue = Queue::new(config.scheduling(), policy, learned, config.on_the_way, ttl);
+        let queue = Queue::new(config.scheduling(), policy, learned, config.handover_timeout, ttl);
         Ok(Self {
             admission,
             threads: config.threads,

@@ -75,9 +75,9 @@ pub(crate) struct QuotaCharge {
 }
 
 impl QuotaCharge {
-    /// The error for a charge that does not fit: `remaining` answers remain at `now`, in seconds since
-    /// 1970.
-    pub(crate) fn used_up(&self, now: i64, remaining: u32) -> ServeError {
+    /// Returns the error for a charge that does not fit: `remaining` answers remain at `now`, in
+    /// seconds since 1970.
+    pub(crate) fn used_up_error(&self, now: i64, remaining: u32) -> ServeError {
         let seconds = self.day.saturating_add(1).saturating_mul(DAY_S).saturating_sub(now).max(0).unsigned_abs();
         let minutes = seconds.div_ceil(60);
         let remaining = match remaining {
@@ -125,14 +125,19 @@ impl Quotas {
 
     /// Answers that a client has left today.
     pub(crate) fn remaining(&mut self, now: i64, client: ClientId, model: &str, per_day: u32) -> u32 {
-        per_day.saturating_sub(self.used(now, client, model))
+        self.start_day(now);
+        per_day.saturating_sub(self.taken(client, model))
     }
 
-    /// Answers taken today; a new day starts at 0.
-    fn used(&mut self, now: i64, client: ClientId, model: &str) -> u32 {
+    /// Clears all counts if `now` is on a later day than they are.
+    fn start_day(&mut self, now: i64) {
         if day_of(now) > self.day {
             (self.day, self.used) = (day_of(now), HashMap::new());
         }
+    }
+
+    /// Returns the answers taken on the counted day.
+    fn taken(&self, client: ClientId, model: &str) -> u32 {
         self.used.get(&(client, model.to_owned())).copied().unwrap_or(0)
     }
 
@@ -145,10 +150,10 @@ impl Quotas {
         inputs: u32,
         per_day: u32,
     ) -> Result<QuotaCharge, ServeError> {
-        let used = self.used(now, client, model);
+        self.start_day(now);
         let charge = QuotaCharge { client, model: model.to_owned(), day: self.day, inputs, per_day };
-        let remaining = per_day.saturating_sub(used);
-        if inputs <= remaining { Ok(charge) } else { Err(charge.used_up(now, remaining)) }
+        let remaining = per_day.saturating_sub(self.taken(client, model));
+        if inputs <= remaining { Ok(charge) } else { Err(charge.used_up_error(now, remaining)) }
     }
 
     /// Takes back a charge that was not used.
@@ -206,7 +211,7 @@ impl Bucket {
 /// Most materials remembered as paid; forgotten ones cost their client's rate again.
 const MAX_STOCK: usize = 1 << 16;
 
-/// Stock that cost its client's rate when it was made, and so costs nothing when it is used.
+/// Materials for stock whose making was charged to their client's rate: using them costs nothing more.
 #[derive(Default)]
 pub(crate) struct PaidStock {
     ids: HashSet<(ClientId, MaterialId)>,

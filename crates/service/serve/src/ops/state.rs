@@ -10,7 +10,7 @@ pub(crate) mod schema;
 use crate::ServeError;
 use crate::jobs::quota::{Clock, MAX_AHEAD, QuotaCharge, Quotas, day_of, unix_now};
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow, Transaction, named_params, params};
-use schema::{NAME, SERVER, Sync, connect, prepare, state_error};
+use schema::{Durability, FILE_NAME, SERVER, connect, prepare, state_error};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -132,7 +132,7 @@ impl Usage {
                 let used: Option<u32> =
                     db.query_row(sql, key, |row| row.get(0)).optional().map_err(state_error(&self.path))?;
                 let remaining = charge.per_day.saturating_sub(used.unwrap_or(0));
-                Err(charge.used_up(unix_now(), remaining))
+                Err(charge.used_up_error(unix_now(), remaining))
             }
             _ => Ok(()),
         }
@@ -182,9 +182,9 @@ impl State {
 
     /// Opens the state file in a folder that only this user can access, or creates it.
     pub(crate) fn open(dir: &Path, retention: Retention) -> Result<Self, ServeError> {
-        let path = dir.join(NAME);
+        let path = dir.join(FILE_NAME);
         prepare(&path, &SERVER)?;
-        let (rows, usage) = (connect(&path, Sync::Later)?, connect(&path, Sync::AtOnce)?);
+        let (rows, usage) = (connect(&path, Durability::Eventual)?, connect(&path, Durability::OnCommit)?);
         let (learned, quotas) = read_state(&usage).map_err(state_error(&path))?;
         let keeper = start_writer(rows, &path, retention)?;
         Ok(Self { keeper, usage: Some(Usage { path, db: Mutex::new(usage) }), learned, quotas })

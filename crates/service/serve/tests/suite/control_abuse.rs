@@ -1,4 +1,4 @@
-//! What badly behaved holders of a certificate cannot do by the control interface.
+//! Limits of the control interface against badly behaved holders of a certificate.
 use crate::common::*;
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -12,10 +12,10 @@ fn say(stream: &mut TlsTransport, text: impl AsRef<[u8]>) {
     stream.flush().unwrap();
 }
 
-/// What comes until the server closes.
+/// Returns all bytes until the server closes the connection.
 fn all(stream: &mut TlsTransport) -> String {
     let mut text = Vec::new();
-    // How it closes is told apart elsewhere.
+    // How the connection closes is not checked here.
     let _ = stream.read_to_end(&mut text);
     String::from_utf8_lossy(&text).into_owned()
 }
@@ -36,19 +36,19 @@ fn heads_and_bodies_are_limited() {
     };
     let mut large = server.http(dir.path(), "ops");
     say(&mut large, put(1 << 30).as_bytes());
-    // The answer comes long before the end of this, and is found behind it.
+    // The server answers long before the body ends; the answer is readable after all was sent.
     say(&mut large, vec![b'['; 4 << 20]);
     let answer = all(&mut large);
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer:?}");
     assert!(answer.contains("65536 bytes"), "{answer:?}");
-    // A body that does not come.
+    // A body that never arrives in full.
     let mut slow = server.http(dir.path(), "ops");
     say(&mut slow, put(100).as_bytes());
     say(&mut slow, b"{");
     let mut answer = [0; 12];
     slow.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"HTTP/1.1 408");
-    // What is no HTTP.
+    // Bytes that are not HTTP.
     let mut other = server.http(dir.path(), "ops");
     say(&mut other, b"\x16\x03\x01 hello\r\n\r\n");
     assert!(all(&mut other).starts_with("HTTP/1.1 400"));
@@ -67,7 +67,7 @@ fn who_sends_a_head_byte_by_byte_or_nothing_is_closed() {
     idle.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"HTTP/1.1 200");
     let mut sent = 0;
-    // Bytes that come are no sign of life.
+    // Bytes of an unfinished head do not extend the time limit.
     for byte in GET[..GET.len() - 1].iter().cycle() {
         if slow.write_all(&[*byte]).and_then(|()| slow.flush()).is_err() {
             break;
@@ -104,7 +104,7 @@ fn a_hundred_idle_ones_keep_no_client_out_and_hold_their_limits() {
         say(stream, GET);
         stream.read_exact(&mut [0; 12]).unwrap();
     }
-    // No client keeps an operator out.
+    // Idle clients take no place of an operator.
     let mut operator = server.http(dir.path(), "ops");
     say(&mut operator, GET);
     operator.read_exact(&mut [0; 12]).unwrap();

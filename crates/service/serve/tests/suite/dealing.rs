@@ -1,4 +1,5 @@
-//! A dealer, a server and clients, each with its own certificate, over TLS: who gets what, and who does not.
+//! A dealer, a server and clients over TLS, each with its own certificate: who gets which material, and who
+//! is refused.
 use crate::common::*;
 use crate::dealers::{X, close, dealer, dealer_with, lowered, make_keys, reached, registry, resources};
 use rustix::process::{Pid, Signal, kill_process};
@@ -7,8 +8,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 use tacit_backends::dealt::Dealt;
@@ -24,7 +25,7 @@ use tacit_net::{Channel, Hello, TcpTransport, handshake};
 use tacit_serve::Catalog;
 use tacit_store::keys;
 
-/// A server of `model(1)` and its dealer.
+/// Starts a server of `model(1)` and its dealer.
 fn serving(dir: &Path) -> (Running, SocketAddr) {
     let dealer = dealer(dir);
     let mut catalog = Catalog::new(false);
@@ -84,19 +85,23 @@ fn material_of_a_batch_comes_from_a_dealer_at_once_and_later() {
     assert!(client.stored_batches().unwrap().is_empty());
 }
 
-/// Counts what is kept and found.
-struct Counted(KeyFolder, std::sync::Mutex<[usize; 2]>);
+/// A key store that counts the files that it finds and the files that it is to keep.
+struct CountingStore {
+    folder: KeyFolder,
+    /// Files found, and files to keep.
+    counts: Mutex<[usize; 2]>,
+}
 
-impl KeyStore for Counted {
+impl KeyStore for CountingStore {
     fn load(&self, key: [u8; 32]) -> Option<Box<dyn Read>> {
-        let file = self.0.load(key);
-        self.1.lock().unwrap()[0] += usize::from(file.is_some());
+        let file = self.folder.load(key);
+        self.counts.lock().unwrap()[0] += usize::from(file.is_some());
         file
     }
 
     fn place(&self, key: [u8; 32], bytes: u64) -> Option<Box<dyn Place>> {
-        self.1.lock().unwrap()[1] += 1;
-        self.0.place(key, bytes)
+        self.counts.lock().unwrap()[1] += 1;
+        self.folder.place(key, bytes)
     }
 }
 
@@ -105,26 +110,26 @@ fn masked_weights_come_once_and_are_checked() {
     let dir = tempfile::tempdir().unwrap();
     let (server, dealer) = serving(dir.path());
     let folder = dir.path().join("kept");
-    let key_store = Arc::new(Counted(KeyFolder::new(&folder), Default::default()));
+    let key_store = Arc::new(CountingStore { folder: KeyFolder::new(&folder), counts: Mutex::default() });
     let mut config = config(&server, dir.path(), "alice", dealer);
     config.resources.keep = Some(key_store.clone());
-    // Like a process of its own: it has not opened the model before.
+    // Each call acts as a new process, which has not opened the model before.
     let ask = || {
         let config = ClientConfig { opened: OpenedModels::default(), ..config.clone() };
         let mut client = Connection::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap();
         close(&client.infer(&X).unwrap().values, &expected(1, &X));
     };
     ask();
-    assert_eq!(*key_store.1.lock().unwrap(), [0, 1]);
+    assert_eq!(*key_store.counts.lock().unwrap(), [0, 1]);
     ask();
-    assert_eq!(*key_store.1.lock().unwrap(), [1, 1]);
-    // What was changed on the disk is asked for anew.
-    let files = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
+    assert_eq!(*key_store.counts.lock().unwrap(), [1, 1]);
+    // Masked weights that were changed on the disk are fetched again.
+    let files = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
     for file in files.filter(|path| path.extension().is_some_and(|extension| extension == "kept")) {
-        std::fs::write(file, b"something else").unwrap();
+        fs::write(file, b"something else").unwrap();
     }
     ask();
-    assert_eq!(*key_store.1.lock().unwrap(), [2, 2]);
+    assert_eq!(*key_store.counts.lock().unwrap(), [2, 2]);
 }
 
 #[test]
@@ -137,7 +142,7 @@ fn without_a_dealer_or_with_another_one_nothing_is_made() {
         connection.open("one", Some("dealt")).unwrap().infer(&X).unwrap_err()
     };
     assert!(matches!(ask(ConnectionResources::default()), ClientError::NoDealer { .. }));
-    // Of the same CA, and not the one that was agreed on.
+    // The dealer has a certificate of the same CA, but another one than the client expects.
     let identity = keys::load_client(&dir.path().join("keys"), "alice").unwrap();
     let other = DealerConfig::new(&dealer.to_string(), ClientId([7; 32]), identity.clone());
     let error = ask(ConnectionResources {
@@ -146,11 +151,11 @@ fn without_a_dealer_or_with_another_one_nothing_is_made() {
     })
     .to_string();
     assert!(error.contains("is this the dealer that you agreed on?"), "{error}");
-    // A dealer that has not dealt this.
+    // Another dealer, which has not dealt this material.
     let stranger = self::dealer_apart(dir.path());
     let error = ask(resources(dir.path(), stranger, "alice")).to_string();
     assert!(error.contains("there is no such material"), "{error}");
-    // No back end that trusts a dealer is chosen unasked.
+    // A back end that trusts a dealer is used only if it is named.
     let connection = Connection::connect(registry(), server.config(dir.path(), "alice")).unwrap();
     let error = connection.open("one", None).err().unwrap().to_string();
     assert!(error.contains("trusts a dealer"), "{error}");
@@ -181,7 +186,7 @@ fn a_dealer_that_is_down_is_named_and_not_taken_for_a_server_that_is_lost() {
     }
 }
 
-/// A second dealer with the same certificate: one that was restarted.
+/// Starts a second dealer with the same certificate, as if the first had been restarted.
 fn dealer_apart(dir: &Path) -> SocketAddr {
     let dir = dir.to_owned();
     thread::spawn(move || dealer(&dir)).join().unwrap()
@@ -196,20 +201,21 @@ fn halves_go_to_one_certificate_each_and_once() {
     let [orders, alice, bob] = [keys::ORDERS, "alice", "bob"].map(|who| reached(dir.path(), address, who));
     let refusal = |error: BackendError| error.to_string();
     let claim = |nonce: u8| Claim { nonce: [nonce; 32], digest: order.digest };
-    // Clients order nothing.
+    // Clients cannot order material.
     let error = refusal(alice.deal(&order, &claim(1).seal()).err().unwrap());
     assert!(error.contains("only a server may order material"), "{error}");
     let (ticket, half) = orders.deal(&order, &claim(1).seal()).unwrap();
     assert_eq!(half.len() as u64, order.server_bytes);
     let error = refusal(orders.fetch(&ticket, &claim(1)).err().unwrap());
     assert!(error.contains("both halves"), "{error}");
-    // The ticket alone, which the server has too, fetches nothing, and no half of another plan.
+    // The server has the ticket too, so a ticket without the right claim fetches nothing; nor does a claim
+    // for another plan.
     for wrong in [claim(2), Claim { digest: [9; 32], ..claim(1) }] {
         let error = refusal(bob.fetch(&ticket, &wrong).err().unwrap());
         assert!(error.contains("not dealt for this client's claim"), "{error}");
     }
     assert_eq!(alice.fetch(&ticket, &claim(1)).unwrap().len(), 16);
-    // Burnt once the client said that it has it; the next request shows that this was heard.
+    // Alice has acknowledged the half: the dealer burns it before it takes her next request.
     let error = refusal(alice.fetch(&ticket, &claim(1)).err().unwrap());
     assert!(error.contains("fetched before"), "{error}");
     let (other, _) = orders.deal(&order, &claim(3).seal()).unwrap();
@@ -217,7 +223,7 @@ fn halves_go_to_one_certificate_each_and_once() {
     guessed[20] ^= 1;
     assert!(bob.fetch(&guessed, &claim(3)).is_err(), "a number alone fetches nothing");
     assert!(bob.fetch(&other, &claim(3)).is_ok());
-    // Another material, other masks.
+    // Each material has its own masks.
     let (_, second) = orders.deal(&order, &claim(1).seal()).unwrap();
     assert!(*second != *half);
 }
@@ -231,7 +237,8 @@ fn a_model_under_other_keys_is_refused() {
     let orders = reached(dir.path(), address, keys::ORDERS);
     orders.deal(&order, &[0; 32]).unwrap();
     let part: Vec<u8> = order.part.iter().map(|b| b ^ 1).collect();
-    // The plan is known, so the keys are not asked for; a dealer that was told others would say so.
+    // The dealer already knows this plan, so it does not ask for the keys again; it would reject different
+    // ones.
     let public = [order.public, &[0]].concat();
     for (bad, why) in [
         (Order { digest: [1; 32], part: &part, ..order }, "registered already"),
@@ -252,13 +259,13 @@ fn one_party_takes_its_own_places_only() {
     let model = lowered(3);
     let order = model.order().unwrap();
     let claim = Claim { nonce: [1; 32], digest: order.digest };
-    // Each keeps its connection for the next request.
+    // Each of the three keeps its connection open after a request.
     let [first, second, third] = [(); 3].map(|()| reached(dir.path(), address, keys::ORDERS));
     let (ticket, _) = first.deal(&order, &claim.seal()).unwrap();
     second.deal(&order, &[0; 32]).unwrap();
     assert!(third.deal(&order, &[0; 32]).is_err(), "this party has as many connections as it may");
     assert!(reached(dir.path(), address, "alice").fetch(&ticket, &claim).is_ok(), "others have theirs");
-    // Given back with the connection, of which the dealer hears in its time.
+    // The place becomes free when the dealer notices that the connection has ended.
     drop(first);
     while third.deal(&order, &[0; 32]).is_err() {
         thread::sleep(Duration::from_millis(10));
@@ -274,12 +281,12 @@ fn strangers_and_clients_take_no_place_of_servers() {
     let orders = reached(dir.path(), address, keys::ORDERS);
     let mut silent: Vec<TcpStream> = (0..6).map(|_| TcpStream::connect(address).unwrap()).collect();
     orders.deal(&order, &[0; 32]).unwrap();
-    // They had to give way, the oldest first.
+    // The oldest silent connections were evicted.
     for closed in &mut silent[..2] {
         closed.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         assert!(matches!(closed.read(&mut [0]), Ok(0) | Err(_)));
     }
-    // The one place of clients is taken, whose client keeps its connection.
+    // Alice takes the only place of clients and keeps her connection open.
     let claim = Claim { nonce: [1; 32], digest: order.digest };
     let (first, _) = orders.deal(&order, &claim.seal()).unwrap();
     let alice = reached(dir.path(), address, "alice");
@@ -325,13 +332,13 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Ended already is as good.
+        // Fails if the program has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A dealer that was told to stop, and what it dealt before: the claim of alice and the ticket.
+/// Starts a dealer, has it deal, and tells it to stop; returns the claim and the ticket that alice needs.
 fn stopping_dealer(dir: &Path, model: &dyn ServerModel) -> (Program, Claim, Ticket) {
     make_keys(dir);
     let order = model.order().unwrap();
@@ -367,7 +374,7 @@ fn a_second_signal_ends_a_dealer_at_once() {
     assert!(reached(dir.path(), program.address, "alice").fetch(&ticket, &claim).is_err());
 }
 
-/// A dealer with the right certificate that takes requests and never answers; how many it has taken.
+/// Starts a dealer that takes requests and never answers; returns its address and the count of requests.
 fn mute_dealer(dir: &Path) -> (SocketAddr, Arc<AtomicUsize>) {
     let folder = dir.join("keys");
     make_keys(dir);
@@ -402,11 +409,11 @@ fn waiting_for_a_dealer_ends_with_the_connection_that_waits() {
         .unwrap();
     let waiting = thread::spawn(move || client.infer(&X).unwrap_err());
     wait_until("the server waits for the dealer", || request_count.load(Ordering::SeqCst) == 1);
-    // No phase is waited for any longer.
+    // The server ends without waiting for the phase.
     server.handle.shutdown(Duration::ZERO);
     wait_until("the server's wait is over", || server.handle.connections() == 0);
     waiting.join().unwrap();
-    // A party that waits itself, for the answer, and before that for a connection.
+    // A client that waits is stopped too: while it waits for the answer, and while it connects.
     let order_of = lowered(2);
     for (address, requests) in [(dealer, 2), (silent_address(), 0)] {
         let stop = Stop::default();
@@ -443,7 +450,7 @@ fn a_dealer_that_takes_its_time_keeps_nobody_from_the_core() {
     };
     let waiting: Vec<_> = (0..3).map(waits).collect();
     wait_until("two dealings are under way", || request_count.load(Ordering::SeqCst) == 2);
-    // The core is there for others, and so is their material.
+    // The core is free for other clients, whose material is made.
     let mut client = open("bob", "toy", "toy");
     for _ in 0..3 {
         assert_eq!(client.infer(&X).unwrap().values, expected(2, &X));
@@ -453,7 +460,7 @@ fn a_dealer_that_takes_its_time_keeps_nobody_from_the_core() {
     waiting.into_iter().for_each(|client| drop(client.join().unwrap()));
 }
 
-/// Somebody takes connections there, and says nothing.
+/// Returns the address of a listener that takes connections and sends nothing.
 fn silent_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,5 +1,5 @@
-//! Tests of the crate in one program, which is linked once. What counts what its process holds, or changes
-//! its limits, is a program of its own.
+//! Tests of the crate in one binary, which is linked once. Tests that measure or limit the whole process
+//! (memory, descriptors) are separate test binaries.
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../common/dealers.rs"]

@@ -1,5 +1,4 @@
-//! The program `tacit-server`: what it says when it cannot start, what its log holds, and that nobody has to
-//! listen.
+//! The program `tacit-server`: errors at the start, the log, and output that nobody reads.
 use crate::common::*;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use std::fs::{self, File};
@@ -32,8 +31,8 @@ fn error_of(command: &mut Command) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// Where a program can listen. Below the ports that the system gives out by itself, so that no other test
-/// gets the same one before the program has it.
+/// Returns an address on which a program can listen. Its port is below those that the system assigns, so
+/// that no other test gets it before the program binds it.
 fn free_address() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let start = process::id() * 64;
@@ -74,14 +73,14 @@ impl Program {
         }
     }
 
-    /// With a log at this level, which can be read at any time.
+    /// Starts the program with a log at this level; the function reads the log.
     fn logging(dir: &Path, level: &str, args: &[&str]) -> (Self, impl Fn() -> String) {
         let (mut program, log) = Self::starting(dir, level, args);
         program.wait_until_it_listens();
         (program, log)
     }
 
-    /// As [`logging`](Self::logging), but it may still be starting.
+    /// As [`logging`](Self::logging), but does not wait until the program listens.
     fn starting(dir: &Path, level: &str, args: &[&str]) -> (Self, impl Fn() -> String) {
         let log = dir.join("log");
         let file = File::create(&log).unwrap();
@@ -91,7 +90,7 @@ impl Program {
         (program, move || fs::read_to_string(&log).unwrap())
     }
 
-    /// Without any output.
+    /// Starts the program without any output.
     fn silent(dir: &Path, args: &[&str]) -> Self {
         Self::start(dir, |c| {
             c.args(args).stdout(Stdio::null()).stderr(Stdio::null());
@@ -110,13 +109,13 @@ impl Program {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// It is asked to end, and does so well.
+    /// Asks the program to end, and checks that it succeeds.
     fn ends_when_asked(&mut self) {
         self.signal(Signal::TERM);
         assert_eq!(self.end().code(), Some(0));
     }
 
-    /// Its end, which must come.
+    /// Waits for the end of the program, for about a minute at most.
     fn end(&mut self) -> ExitStatus {
         for _ in 0..6000 {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -130,19 +129,19 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Ended already is as good.
+        // Fails if the program has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A pipe that takes no more, and whatever keeps it so.
+/// Returns a full pipe; it stays full as long as its reader exists.
 fn full_pipe() -> (io::PipeWriter, io::PipeReader) {
     let (reader, writer) = io::pipe().unwrap();
     let mut filler = writer.try_clone().unwrap();
     let written = Arc::new(AtomicUsize::new(0));
     let count = written.clone();
-    // Ends with the reader.
+    // The thread ends with the reader.
     thread::spawn(
         move || while filler.write_all(&[b'.'; 512]).is_ok() && count.fetch_add(1, Ordering::SeqCst) < 1 << 20 {},
     );
@@ -182,9 +181,10 @@ fn what_is_missing_is_named() {
     assert!(error.contains("nonsense"), "{error}");
     let error = error_of(server().args(["none.tacit", "-O", "key"]).arg("--keys").arg(&key_dir));
     assert!(error.contains("key=value"), "{error}");
-    // A key that is none is named as the file that it is in.
+    // A folder without `.tacit` files is reported.
     let error = error_of(server().arg(&key_dir).arg("--keys").arg(&key_dir));
     assert!(error.contains("keys: there is no .tacit file in this folder"), "{error}");
+    // An invalid key is reported with its file name.
     fs::write(key_dir.join("server.key"), "nonsense").unwrap();
     let error = error_of(server().arg("none.tacit").arg("--keys").arg(&key_dir));
     assert!(error.contains("server.key"), "{error}");
@@ -242,8 +242,7 @@ fn a_reader_that_is_gone_makes_no_panic() {
     assert_eq!(child.wait().unwrap().code(), Some(1), "101 would be a panic");
 }
 
-/// The server with an output like this serves through strangers and a job that panics, and stops when it is
-/// asked to.
+/// Checks that a server with the output `out` survives strangers and a panicking job, and stops when asked.
 fn outlives(case: &str, out: impl Fn() -> Stdio) {
     let dir = tempfile::tempdir().unwrap();
     let mut program = Program::start(dir.path(), |c| {
@@ -282,7 +281,7 @@ fn the_log_names_client_and_address_and_sums_up_refusals() {
     drop(strangers(&program.address));
     let client = keys::load_client(&dir.path().join("keys"), "alice").unwrap().fingerprint.to_string();
     let input = program.client(dir.path()).infer(&X).unwrap().name;
-    // Every stranger was counted before it is asked to stop.
+    // The refusals of all strangers are counted before the program is asked to stop.
     wait_until("the client is done", || log().contains("client done"));
     program.ends_when_asked();
     let text = log();
@@ -312,7 +311,7 @@ fn a_hangup_reads_the_rules_again_and_wrong_ones_change_nothing() {
     fs::write(&access, "").unwrap();
     let (mut program, log) = Program::logging(dir.path(), "info", &["--access", "access.toml"]);
     let log_has = |text: &str| log().contains(text);
-    // Whoever is answered finds a server that listens to signals, too.
+    // A server that answers also handles signals.
     let mut client = program.client(dir.path());
     fs::write(&access, "[default]\nrevokd = true\n").unwrap();
     program.signal(Signal::HUP);
@@ -332,7 +331,7 @@ fn a_hangup_during_the_start_is_heeded_after_it() {
     let dir = tempfile::tempdir().unwrap();
     let args = ["--material", "material"];
     drop(Store::open(&dir.path().join("material"), Party::Server, None).unwrap());
-    // The start waits for the ledger, which somebody else writes.
+    // The start waits for the ledger, which another connection has locked.
     let ledger = rusqlite::Connection::open(dir.path().join("material/ledger.sqlite")).unwrap();
     ledger.execute_batch("BEGIN IMMEDIATE").unwrap();
     let (mut program, log) = Program::starting(dir.path(), "info", &args);
@@ -358,8 +357,9 @@ fn a_folder_is_looked_at_again_on_a_hangup() {
         fs::write(folder.join(name), tacit_graph::file::write(&model(salt)).unwrap()).unwrap();
     };
     put("two.tacit", 2);
+    // Serves the file `one.tacit` and the folder `models`.
     let (mut program, log) = Program::logging(dir.path(), "info", &["models"]);
-    // One named file, and the folder.
+    // Waits for the n-th reload line of the log and returns it.
     let reload_line = |n: usize| {
         let lines = || {
             let text = log();
@@ -392,7 +392,7 @@ fn a_folder_is_looked_at_again_on_a_hangup() {
         "{line}"
     );
     assert_eq!(offered(), ["one", "three"]);
-    // A file that is written anew is another model; one that was named and is gone is withdrawn.
+    // A rewritten file is another model; a named file that is removed is withdrawn.
     fs::remove_file(folder.join("four.tacit")).unwrap();
     put("three.tacit", 4);
     assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
@@ -405,7 +405,7 @@ fn a_folder_is_looked_at_again_on_a_hangup() {
     program.ends_when_asked();
 }
 
-/// Bytes of a process that are resident.
+/// Returns the resident set of a process in bytes.
 fn resident(child: &Child) -> u64 {
     let text = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -429,7 +429,7 @@ fn an_idle_client_takes_little_memory() {
         handshake(&mut channel, &Hello::opened(plan, public_digest(&public))).unwrap();
         channel
     };
-    // What the first ones need for all is no client's own.
+    // Warm up first: the first connections also allocate memory that all clients share.
     let first: Vec<Channel> = (0..10).map(open).collect();
     let before = resident(&program.child);
     let clients: Vec<Channel> = (0..CLIENTS).map(open).collect();
@@ -442,7 +442,7 @@ fn an_idle_client_takes_little_memory() {
 fn a_second_signal_ends_the_grace() {
     let dir = tempfile::tempdir().unwrap();
     let mut program = Program::silent(dir.path(), &[]);
-    // A job that waits for its client, who does not answer.
+    // A job that waits for a client that does not answer.
     let identity = keys::load_client(&dir.path().join("keys"), "alice").unwrap();
     let tcp = TcpTransport::connect(&program.address, Duration::from_secs(60)).unwrap();
     let mut channel = Channel::new(Box::new(identity.tls.connect(tcp, "127.0.0.1").unwrap()));
@@ -454,7 +454,7 @@ fn a_second_signal_ends_the_grace() {
     assert_eq!(ask(&mut channel, &Request::Setup), Reply::Go);
     let start = Instant::now();
     program.signal(Signal::TERM);
-    // It takes nobody any more: the first signal has arrived.
+    // The server accepts no connections: it has handled the first signal.
     wait_until("it stops", || Connection::connect(registry(), program.config(dir.path())).is_err());
     assert!(program.child.try_wait().unwrap().is_none(), "the job has its grace");
     program.signal(Signal::INT);
@@ -466,7 +466,7 @@ fn a_second_signal_ends_the_grace() {
 #[test]
 fn a_server_without_descriptors_says_so_and_serves_again_when_there_are_some() {
     let dir = tempfile::tempdir().unwrap();
-    // Of refusals, the log tells each at this level alone.
+    // Only at `debug` is each refusal logged on its own line.
     let (mut program, log) = Program::logging(dir.path(), "debug", &[]);
     let mut client = program.client(dir.path());
     assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));

@@ -227,7 +227,7 @@ fn a_core_is_kept_for_a_client_between_its_phases() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |config| {
         one_core("fcfs")(config);
-        config.on_the_way = Duration::from_secs(100);
+        config.handover_timeout = Duration::from_secs(100);
     });
     let [mut alice, mut bob] = one_made_and_one_waits(&server, dir.path());
     // First come, first served: the core is idle until she has come.
@@ -252,7 +252,7 @@ fn a_core_is_not_kept_for_long() {
     let dir = tempfile::tempdir().unwrap();
     let server = Running::start(dir.path(), |config| {
         one_core("fcfs")(config);
-        config.on_the_way = Duration::from_millis(1);
+        config.handover_timeout = Duration::from_millis(1);
     });
     let [mut alice, mut bob] = one_made_and_one_waits(&server, dir.path());
     assert_eq!(turn(&mut bob), Reply::Go);

@@ -1,5 +1,5 @@
-//! The ledger decides, and nothing that lies in the folder: files that come back, files that were invented,
-//! the other party's folder.
+//! Only the ledger decides which material exists: restored or forged files in the folder change nothing,
+//! and the other party's folder is refused.
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ fn files_that_are_copied_back_are_refused_before_and_after_a_restart() {
         assert!(store.unused_ids().unwrap().is_empty());
     };
     come_back();
-    // By the one that has the folder open, by one that joins, and by one that starts when nobody has.
+    // Three openers must refuse: the running store, a second one beside it, and one after a restart.
     refused(&store);
     refused(&open(dir.path()));
     drop(store);
@@ -88,7 +88,7 @@ fn room_is_counted_from_the_reservation_on_by_all_who_ask_at_once() {
     assert!(matches!(full, StoreError::Full { held: 3 }), "{full}");
     let other = Binding { client: ClientId([7; 32]), ..OWNER };
     assert!(store.reserve(id(), other, TOY, Some(1)).is_ok(), "another client's room is its own");
-    // Another model of the same client is not.
+    // Another model of the same client has none of its own.
     assert!(store.reserve(id(), Binding { model: [8; 32], ..OWNER }, TOY, Some(3)).is_err());
     let mut reservations = reservations.into_iter();
     reservations.next().unwrap().put(b"x").unwrap();
@@ -120,7 +120,7 @@ fn material_expires_that_was_of_no_use_for_long() {
     assert_eq!(store.expire(Duration::ZERO).unwrap(), 2);
 }
 
-/// Files of a folder and what is in them.
+/// Returns the files of a folder with their content.
 fn content(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).map(|p| (p.clone(), fs::read(p).unwrap())).collect()
 }
@@ -138,7 +138,7 @@ fn one_folder_for_both_parties_is_refused_before_anything_is_written() {
         };
         put(&store, OWNER);
         refused();
-        // What a crash left is the other party's to settle.
+        // A file as a crash leaves it: only the folder's own party removes it.
         fs::write(folder.join(format!("{}.material", MaterialId([5; 16]))), b"left").unwrap();
         drop(store);
         let before = content(&folder);

@@ -137,7 +137,7 @@ impl Queue {
         let [expected, ttl] = self.times(announce);
         let owner = self.notice(None, origin, Some(announce.name), expected, ttl, false)?;
         if let Some(live) = self.live.get_mut(&owner) {
-            live.lasts = true;
+            live.outlives_connections = true;
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ pub(super) struct ExpectedClient {
     /// When the client is no longer expected.
     deadline: Instant,
     /// The job that starts when the client arrives.
-    due: Option<Start>,
+    waiting_start: Option<Start>,
 }
 
 impl Queue {
@@ -34,14 +34,15 @@ impl Queue {
             return Err("another connection comes for it".into());
         }
         live.ready_connection = Some(number);
-        live.lasts |= on_disk && !live.keep && matches!(owner, Owner::Notice(_));
+        // Material on disk can wait for another connection. Stock waits without its notice.
+        live.outlives_connections |= on_disk && !live.keep && matches!(owner, Owner::Notice(_));
         self.attach_connection(owner, number);
         self.handle_or_ignore(Event::Lanes { of: owner, lanes: 1 });
-        // The input's time may have just ended: the scheduler must stop the due job before it
+        // The input's time may have just ended: the scheduler must stop the waiting job before it
         // starts.
         self.pump();
         let expected = self.live.get_mut(&owner).and_then(|live| live.expected_client.take());
-        if let Some(start) = expected.and_then(|expected| expected.due) {
+        if let Some(start) = expected.and_then(|expected| expected.waiting_start) {
             self.start(&start);
         }
         Ok(())
@@ -50,19 +51,21 @@ impl Queue {
     /// Confirms that a job without a connection was stopped.
     pub(super) fn confirm_stopped(&mut self, job: JobId) {
         let mut coming = self.live.values_mut().filter_map(|live| live.expected_client.as_mut());
-        if let Some(expected) = coming.find(|expected| expected.due.as_ref().is_some_and(|start| start.job == job)) {
-            expected.due = None;
+        if let Some(expected) =
+            coming.find(|expected| expected.waiting_start.as_ref().is_some_and(|start| start.job == job))
+        {
+            expected.waiting_start = None;
         }
         self.handle_or_ignore(Event::JobStopped { job });
     }
 
     /// Keeps the lane after an offline phase: the client may ask for the online phase at once.
     pub(super) fn keep_lane(&mut self, owner: Owner) {
-        let deadline = Instant::now() + self.on_the_way;
+        let deadline = Instant::now() + self.handover_timeout;
         match self.live.get_mut(&owner) {
             // A notice has no online phase of its own.
             Some(live) if matches!(owner, Owner::Request(_)) => {
-                live.expected_client = Some(ExpectedClient { deadline, due: None });
+                live.expected_client = Some(ExpectedClient { deadline, waiting_start: None });
             }
             _ => self.handle_or_ignore(Event::Lanes { of: owner, lanes: 0 }),
         }
@@ -73,8 +76,8 @@ impl Queue {
         let expected = self.live.get_mut(&owner).and_then(|live| live.expected_client.as_mut());
         match expected.filter(|expected| expected.deadline > Instant::now()) {
             Some(expected) => {
-                expected.due = Some(start.clone());
-                self.due.insert((expected.deadline, owner));
+                expected.waiting_start = Some(start.clone());
+                self.handover_deadlines.insert((expected.deadline, owner));
             }
             None => self.give_back(owner, start),
         }
@@ -83,14 +86,14 @@ impl Queue {
     /// Returns jobs to the scheduler's queue if their client did not arrive in time.
     pub(super) fn give_up_waiting(&mut self) {
         let now = Instant::now();
-        while let Some(&(deadline, owner)) = self.due.first().filter(|(deadline, _)| *deadline <= now) {
-            self.due.remove(&(deadline, owner));
+        while let Some(&(deadline, owner)) = self.handover_deadlines.first().filter(|(deadline, _)| *deadline <= now) {
+            self.handover_deadlines.remove(&(deadline, owner));
             // The client may have arrived, or the input has ended.
             let expected = self
                 .live
                 .get_mut(&owner)
                 .and_then(|live| live.expected_client.take_if(|expected| expected.deadline == deadline));
-            if let Some(start) = expected.and_then(|expected| expected.due) {
+            if let Some(start) = expected.and_then(|expected| expected.waiting_start) {
                 self.give_back(owner, &start);
             }
         }

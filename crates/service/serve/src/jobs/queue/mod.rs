@@ -47,7 +47,7 @@ struct PendingInput {
     /// Whether its material is for stock.
     keep: bool,
     /// Whether it outlives its connections: a notice whose material is on disk.
-    lasts: bool,
+    outlives_connections: bool,
     /// Whether its material is made.
     has_material: bool,
     /// Whether it has cost its client's rate a token: all of its phases together cost one.
@@ -100,9 +100,9 @@ pub(crate) struct Queue {
     stations: HashMap<ConnectionId, Station>,
     jobs: HashMap<JobId, Job>,
     /// How long a lane is kept for a client between its two phases.
-    on_the_way: Duration,
+    handover_timeout: Duration,
     /// Inputs whose turn came before their client, with the time when they lose it.
-    due: BTreeSet<(Instant, Owner)>,
+    handover_deadlines: BTreeSet<(Instant, Owner)>,
     /// Material that the scheduler knows.
     materials: HashMap<MaterialId, Owned>,
     effects: Vec<Effect>,
@@ -152,7 +152,7 @@ impl Queue {
         config: tacit_sched::Config,
         policy: PolicySpec,
         learned: LearnedDurations,
-        on_the_way: Duration,
+        handover_timeout: Duration,
         pool_ttl: Duration,
     ) -> Result<Self, SchedError> {
         let pools = Pools::new(config.pool.is_some(), pool_ttl);
@@ -172,8 +172,8 @@ impl Queue {
             live: HashMap::new(),
             stations: HashMap::new(),
             jobs: HashMap::new(),
-            on_the_way,
-            due: BTreeSet::new(),
+            handover_timeout,
+            handover_deadlines: BTreeSet::new(),
             materials: HashMap::new(),
             effects: Vec::new(),
             demand: Demand::default(),
@@ -230,7 +230,7 @@ impl Queue {
             job: None,
             expected_client: None,
             keep: false,
-            lasts: false,
+            outlives_connections: false,
             has_material: false,
             is_paid: false,
             ignored: None,
@@ -283,7 +283,7 @@ impl Queue {
         };
         if let Some(live) = self.live.get_mut(&owner).filter(|_| !on_disk) {
             // Material in memory is lost when its connections end.
-            live.lasts = false;
+            live.outlives_connections = false;
         }
         self.stand_ready(connection, origin, owner, on_disk)
     }
@@ -366,7 +366,7 @@ impl Queue {
         for owner in self.stations.remove(&connection).unwrap_or_default().owners {
             let Some(live) = self.live.get_mut(&owner) else { continue };
             live.connections.remove(&connection);
-            let is_alone = live.connections.is_empty() && !live.lasts;
+            let is_alone = live.connections.is_empty() && !live.outlives_connections;
             if live.ready_connection.take_if(|waiting| *waiting == connection).is_some() {
                 self.handle_or_ignore(Event::Lanes { of: owner, lanes: 0 });
             }

@@ -12,7 +12,11 @@ impl Queue {
     pub(crate) fn alarm(&self) -> Option<Instant> {
         let wakeup = self.scheduler.next_wakeup();
         let wakeup = wakeup.map(|time| self.epoch + Duration::from_nanos(time.0) + Duration::from_millis(1));
-        wakeup.into_iter().chain(self.due.first().map(|(deadline, _)| *deadline)).chain(self.pool_alarm()).min()
+        wakeup
+            .into_iter()
+            .chain(self.handover_deadlines.first().map(|(deadline, _)| *deadline))
+            .chain(self.pool_alarm())
+            .min()
     }
 
     /// Inputs by state, without stock that waits for an idle server.

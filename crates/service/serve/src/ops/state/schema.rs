@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Name of the server's file, beside the ledger.
-pub(super) const NAME: &str = "server.sqlite";
+pub(super) const FILE_NAME: &str = "server.sqlite";
 
 /// A kind of state file.
 pub(crate) struct Kind {
@@ -22,11 +22,11 @@ pub(crate) struct Kind {
 /// The server's file; its application id is "tacs".
 pub(super) const SERVER: Kind = Kind { application: 0x7461_6373, migrations: MIGRATIONS };
 /// Permissions of the file; SQLite gives its other files the same.
-const MODE: u32 = 0o600;
+const FILE_MODE: u32 = 0o600;
 /// SQLite's page cache in KiB.
 const CACHE_KIB: i64 = 128;
 /// How long to wait for another holder of the file. A transaction takes milliseconds.
-const BUSY: Duration = Duration::from_secs(10);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pages of the write-ahead log (4 KiB each) after which SQLite writes it back, to save disk for
 /// material.
 const LOG_PAGES: i64 = 32;
@@ -42,7 +42,7 @@ const MIGRATIONS: &[&str] = &["
         updated INTEGER NOT NULL,                        -- seconds since 1970
         PRIMARY KEY (plan, device, phase, threads)
     ) STRICT, WITHOUT ROWID;
-    -- Phases that ended. Never what was in them.
+    -- Phases that ended, without any of their data.
     CREATE TABLE audit (
         seq INTEGER PRIMARY KEY,
         at INTEGER NOT NULL,                             -- seconds since 1970
@@ -73,7 +73,7 @@ const MIGRATIONS: &[&str] = &["
     -- What the client did that the protocol does not allow; none if nothing was found.
     ALTER TABLE audit ADD COLUMN fault TEXT;
 ", "
-    -- How long a dealing takes that is for nobody yet.
+    -- Also the time to deal material that belongs to no client yet.
     ALTER TABLE profile RENAME TO earlier;
     CREATE TABLE profile (
         plan BLOB NOT NULL CHECK (length(plan) = 32),
@@ -94,11 +94,11 @@ const MIGRATIONS: &[&str] = &["
 
 /// When a commit is safe against a loss of power.
 #[derive(Clone, Copy)]
-pub(crate) enum Sync {
+pub(crate) enum Durability {
     /// When the commit returns.
-    AtOnce,
+    OnCommit,
     /// Some time after the commit; the file stays consistent.
-    Later,
+    Eventual,
 }
 
 /// Wraps an error of a state file with the file's path.
@@ -109,7 +109,7 @@ pub(crate) fn state_error<E: ToString>(path: &Path) -> impl Fn(E) -> ServeError 
 /// Creates the file if absent, makes it private and migrates its tables.
 pub(crate) fn prepare(path: &Path, kind: &Kind) -> Result<(), ServeError> {
     private(path).map_err(state_error(path))?;
-    let mut db = connect(path, Sync::AtOnce)?;
+    let mut db = connect(path, Durability::OnCommit)?;
     let mode: String =
         db.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)).map_err(state_error(path))?;
     if mode != "wal" {
@@ -142,13 +142,13 @@ fn pragma(db: &Connection, name: &str, path: &Path) -> Result<i32, ServeError> {
 }
 
 /// Opens a connection to a prepared file.
-pub(crate) fn connect(path: &Path, sync: Sync) -> Result<Connection, ServeError> {
+pub(crate) fn connect(path: &Path, durability: Durability) -> Result<Connection, ServeError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags).map_err(state_error(path))?;
-    db.busy_timeout(BUSY).map_err(state_error(path))?;
-    let name = match sync {
-        Sync::AtOnce => "FULL",
-        Sync::Later => "NORMAL",
+    db.busy_timeout(BUSY_TIMEOUT).map_err(state_error(path))?;
+    let name = match durability {
+        Durability::OnCommit => "FULL",
+        Durability::Eventual => "NORMAL",
     };
     db.pragma_update(None, "synchronous", name).map_err(state_error(path))?;
     // Rows are added and hardly read, so a large cache would be of no use.
@@ -157,11 +157,11 @@ pub(crate) fn connect(path: &Path, sync: Sync) -> Result<Connection, ServeError>
     Ok(db)
 }
 
-/// Creates the file with mode [`MODE`], or restricts an existing one. The store has made the folder
-/// private. An existing file is not opened: closing it would drop the locks of any SQLite
+/// Creates the file with mode [`FILE_MODE`], or restricts an existing one. The store has made the
+/// folder private. An existing file is not opened: closing it would drop the locks of any SQLite
 /// connection of this process to it.
 fn private(path: &Path) -> io::Result<()> {
-    match OpenOptions::new().write(true).create_new(true).mode(MODE).open(path) {
+    match OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path) {
         Ok(_) => return Ok(()),
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
         Err(e) => return Err(e),
@@ -170,9 +170,9 @@ fn private(path: &Path) -> io::Result<()> {
     if !meta.is_file() {
         return Err(io::Error::other("it is no regular file"));
     }
-    if meta.permissions().mode() & 0o777 & !MODE != 0 {
+    if meta.permissions().mode() & 0o777 & !FILE_MODE != 0 {
         tracing::warn!("{} was open to other users and is closed to them now", path.display());
-        fs::set_permissions(path, Permissions::from_mode(MODE))?;
+        fs::set_permissions(path, Permissions::from_mode(FILE_MODE))?;
     }
     Ok(())
 }

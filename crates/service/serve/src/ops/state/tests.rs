@@ -30,7 +30,7 @@ fn charge(day: i64, per_day: u32) -> QuotaCharge {
 }
 
 fn count(dir: &Path, sql: &str) -> i64 {
-    Connection::open(dir.join(NAME)).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
+    Connection::open(dir.join(FILE_NAME)).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn old_rows_go_and_the_latest_day_stays() {
     state.keeper.keep(ended_row("done"));
     state.keeper.close();
     let (now, today) = (unix_now(), day_of(unix_now()));
-    let db = Connection::open(dir.path().join(NAME)).unwrap();
+    let db = Connection::open(dir.path().join(FILE_NAME)).unwrap();
     let old = now - 92 * 24 * 3600;
     db.execute(
         "INSERT INTO audit SELECT NULL, ?, client, model, backend, phase, outcome, 0, 0, 0, 0, NULL, NULL, NULL FROM audit",
@@ -111,7 +111,7 @@ fn a_file_of_the_first_version_is_brought_up_to_date() {
     let mut first = State::open(dir.path(), LIMITS).unwrap().keeper;
     first.keep(learned_row("lan", "online", 1, 1.0));
     first.close();
-    let db = Connection::open(dir.path().join(NAME)).unwrap();
+    let db = Connection::open(dir.path().join(FILE_NAME)).unwrap();
     db.execute_batch(
         "ALTER TABLE audit DROP COLUMN fault; DROP INDEX audit_by_input; ALTER TABLE audit DROP COLUMN input;
          ALTER TABLE audit DROP COLUMN name;
@@ -129,7 +129,7 @@ fn a_file_of_the_first_version_is_brought_up_to_date() {
 #[test]
 fn the_file_is_its_owners_and_tacits() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join(NAME);
+    let path = dir.path().join(FILE_NAME);
     drop(State::open(dir.path(), LIMITS).unwrap());
     let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(), 0o600);
@@ -164,7 +164,7 @@ fn rows_that_find_no_room_are_counted_and_nobody_waits() {
 fn a_file_that_takes_nothing_loses_rows_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let mut state = State::open(dir.path(), LIMITS).unwrap();
-    Connection::open(dir.path().join(NAME)).unwrap().execute_batch("DROP TABLE audit").unwrap();
+    Connection::open(dir.path().join(FILE_NAME)).unwrap().execute_batch("DROP TABLE audit").unwrap();
     state.keeper.keep(ended_row("done"));
     state.keeper.keep(learned_row("lan", "online", 1, 1.0));
     state.keeper.close();
@@ -194,7 +194,7 @@ fn a_record_that_is_too_large_loses_its_oldest_rows() {
     assert_eq!(last, 40 * MAX_QUEUED_ROWS as i64 / 4, "all of them were written");
     assert!((1000..last / 2).contains(&rows()), "{} rows", rows());
     assert_eq!(count(dir.path(), "SELECT max(seq) - min(seq) + 1 FROM audit"), rows(), "the newest");
-    let size = std::fs::metadata(dir.path().join(NAME)).unwrap().len();
+    let size = std::fs::metadata(dir.path().join(FILE_NAME)).unwrap().len();
     assert!(size <= 2 << 20, "{size} bytes on the disk");
     assert!(state.learned.get([7; 32], "lan", "online", 1).is_some(), "what was learned stays");
     assert_eq!(count(dir.path(), "SELECT sum(answers) FROM usage"), 1, "and what was charged");
