@@ -76,7 +76,8 @@ macro_rules! dealer_backend {
             use std::sync::Arc;
 
             use tacit_backend_api::seam::DealerModel;
-            use tacit_backend_api::{BackendError, ClientModel, Options, ServerModel, Trust};
+            use tacit_backend_api::{BackendError, ClientModel, Options, ServerModel, Support, Trust};
+            use tacit_graph::float::FloatOp;
             use tacit_graph::{Model, Watch};
             use $crate::session::model;
 
@@ -91,6 +92,10 @@ macro_rules! dealer_backend {
 
                 fn trust(&self) -> Trust {
                     Trust::Dealer
+                }
+
+                fn support(&self, op: &FloatOp) -> Support {
+                    tacit_ring::support(op, true)
                 }
 
                 fn lower_watched(
