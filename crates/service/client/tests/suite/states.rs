@@ -93,17 +93,31 @@ fn said(fault: &str, place: usize) -> &'static str {
     }
 }
 
+/// How a life ended early.
+#[derive(Debug)]
+struct BrokenLife {
+    error: ClientError,
+    /// The error of asking once more, if the model was open.
+    again: Option<ClientError>,
+}
+
+impl BrokenLife {
+    fn new(error: ClientError, again: Option<ClientError>) -> Box<Self> {
+        Box::new(Self { error, again })
+    }
+}
+
 /// Connects, opens the model, prepares material, and asks twice. On an error, asks once more.
-fn live(config: ClientConfig) -> Result<(), (ClientError, Option<ClientError>)> {
+fn live(config: ClientConfig) -> Result<(), Box<BrokenLife>> {
     fn ask(client: &mut Client) -> Result<(), ClientError> {
         assert_eq!(client.infer(&X)?.values, expected(1, &X));
         Ok(())
     }
     let opened = Connection::connect(registry(), config).and_then(|connection| connection.open("tiny", None));
-    let mut client = opened.map_err(|e| (e, None))?;
+    let mut client = opened.map_err(|e| BrokenLife::new(e, None))?;
     let asked = client.prepare().and_then(|_| ask(&mut client)).and_then(|()| ask(&mut client));
-    asked.map_err(|e| (e, Some(ask(&mut client).expect_err("the connection is of no more use"))))?;
-    client.close().map_err(|e| (e, None))
+    asked.map_err(|e| BrokenLife::new(e, Some(ask(&mut client).expect_err("the connection is of no more use"))))?;
+    client.close().map_err(|e| BrokenLife::new(e, None))
 }
 
 /// What the lives of a client share.
@@ -139,9 +153,11 @@ impl Lives {
         self.server.settle();
         let came = self.shop.lock().said.len() > place;
         self.shop.lock().fault = None;
-        let text = ended.as_ref().err().map(|(error, _)| error.to_string()).unwrap_or_default();
+        let text = ended.as_ref().err().map(|life| life.error.to_string()).unwrap_or_default();
         assert_eq!(tacit_foreign::plain(&text), text);
-        if let Err((_, Some(again))) = &ended {
+        if let Err(life) = &ended
+            && let Some(again) = &life.again
+        {
             assert!(!breaks || again.to_string().contains("already failed"), "{text}; then {again}");
         }
         self.settle();
@@ -170,12 +186,12 @@ impl Lives {
 fn sweep(faults: &[&str], tune: impl Fn(u32, &mut ClientConfig)) {
     let lives = Lives::new();
     for (name, breaks, fault) in FAULTS.into_iter().filter(|(name, ..)| faults.contains(name)) {
-        for place in 0..PLACES.len() {
+        for (place, message) in PLACES.iter().enumerate() {
             if name == "alive" && place < 2 {
                 // A client that connects waits for its deadline alone.
                 continue;
             }
-            println!("{name} at {place}, {:?}", PLACES[place]);
+            println!("{name} at {place}, {message:?}");
             let tries = (0..8).filter_map(|tried| {
                 let mut config = lives.config.clone();
                 tune(tried, &mut config);
