@@ -103,11 +103,11 @@ impl Ledger {
         let (now, how) = (now()?, how.word());
         let sql = format!("UPDATE upload SET state = :how, ended = :now WHERE {THIS}");
         self.write(|tx| {
-            let mut count = 0;
+            let (mut update, mut count) = (tx.prepare(&sql)?, 0);
             for Upload { client, plan, name, .. } in which {
                 let values =
                     named_params! { ":how": how, ":now": now, ":client": client.0, ":plan": plan, ":name": name };
-                count += tx.prepare(&sql)?.execute(values)?;
+                count += update.execute(values)?;
             }
             Ok(Ok(count))
         })
