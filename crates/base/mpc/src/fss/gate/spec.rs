@@ -6,6 +6,7 @@ use super::super::mac::ring::Ring;
 use super::{AT_ONCE, PIECE};
 use crate::codec::Packed;
 use crate::dealt::Value;
+use crate::packed_bytes;
 
 /// Which parties are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -231,9 +232,4 @@ impl FssWiden {
             ..FssCost::default()
         }
     }
-}
-
-/// Returns the bytes of messages with `n` numbers of each of the widths.
-fn packed_bytes(n: usize, widths: &[u32]) -> usize {
-    widths.iter().map(|&w| Packed::len_bytes(n, w)).sum()
 }
