@@ -6,7 +6,7 @@ use tacit_arith::prg::Prg;
 use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
 use tacit_mpc::Session;
-use tacit_mpc::dealt::{ClientShares, DealtGate, LookUp, client_look_up, client_online, client_widen};
+use tacit_mpc::dealt::{DealtGate, LookUp, client_look_up, client_online, client_widen};
 use tacit_mpc::gate::WrapSpec;
 use tacit_mpc::wire::PackedMessages;
 use tacit_net::{Channel, Tag};
@@ -21,7 +21,7 @@ use crate::session::{ClientOffline, ClientPhases, Run, StoredHalf};
 use tacit_backend_api::BackendError;
 use tacit_ring::Node;
 use tacit_ring::fixed::ring_mask;
-use tacit_ring::share::{At, ClientPhase, GateShares, check_input, revealed, stream};
+use tacit_ring::share::{At, ClientPhase, ClientShares, check_input, revealed, stream};
 
 /// Message: the client's masked input.
 pub(super) const INPUT: Tag = Tag::new(0x0420, "masked input");
@@ -82,7 +82,7 @@ impl ClientPhase<Dealt> for Offline<'_> {
         Ok(share)
     }
 
-    fn gate(&mut self, _: At, _: &DealtGate, _: &GateShares<'_>) -> Result<(), BackendError> {
+    fn gate(&mut self, _: At, _: &DealtGate, _: &ClientShares<'_>) -> Result<(), BackendError> {
         Ok(())
     }
 
@@ -125,10 +125,8 @@ impl ClientPhase<Dealt> for Online<'_, '_> {
         Ok(vec![0; self.plan.batch * conv.out_len()])
     }
 
-    fn gate(&mut self, position: At, gate: &DealtGate, shares: &GateShares<'_>) -> Result<(), BackendError> {
-        let GateShares { tested, values, bases, targets } = *shares;
-        let shares = ClientShares { tested, values, bases, targets };
-        Ok(client_online(gate, shares, &stream(&self.seed, position, GATE), self.session)?)
+    fn gate(&mut self, position: At, gate: &DealtGate, shares: &ClientShares<'_>) -> Result<(), BackendError> {
+        Ok(client_online(gate, *shares, &stream(&self.seed, position, GATE), self.session)?)
     }
 
     fn widen(&mut self, id: NodeId, spec: &WrapSpec, c: &[u64], target: &[u64]) -> Result<(), BackendError> {

@@ -20,7 +20,7 @@ use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::Stop;
 use tacit_ring::Node;
 use tacit_ring::fixed::ring_mask;
-use tacit_ring::share::{At, ClientPhase, GateShares, chosen, stream};
+use tacit_ring::share::{At, ClientPhase, ClientShares, chosen, stream};
 
 /// Parts of the client's seed beside its chosen shares (`share::chosen`): the randomness of a batch
 /// of gates, the mask `t` of a linear layer, and the new share of a moved tensor.
@@ -110,7 +110,7 @@ impl ClientPhase<Dealt> for Dealing<'_> {
         Ok(vec![0; known.len()])
     }
 
-    fn gate(&mut self, position: At, gate: &DealtGate, shares: &GateShares<'_>) -> Result<(), BackendError> {
+    fn gate(&mut self, position: At, gate: &DealtGate, shares: &ClientShares<'_>) -> Result<(), BackendError> {
         let (client, server) = (stream(&self.client, position, GATE), stream(&self.server, position, GATE));
         deal(gate, shares.tested, shares.values, Sides { client: &client, server: &server }, self.sink)
     }

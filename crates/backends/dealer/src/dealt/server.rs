@@ -90,9 +90,7 @@ impl ServerPhase<Dealt> for Online<'_, '_> {
     ) -> Result<Vec<Vec<u64>>, BackendError> {
         let dealt_bytes = self.source.bytes(gate.cost().material)?;
         let half = DealtHalf { prg: &stream(&self.seed, position, GATE), bytes: &dealt_bytes };
-        let ServerShares { tested, values, bases } = *shares;
-        let shares = tacit_mpc::dealt::ServerShares { tested, values, bases };
-        Ok(server_online(gate, shares, half, self.session)?)
+        Ok(server_online(gate, *shares, half, self.session)?)
     }
 
     fn widen(&mut self, id: NodeId, spec: &WrapSpec, _: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError> {

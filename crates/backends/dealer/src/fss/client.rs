@@ -25,7 +25,7 @@ use crate::session::{ClientOffline, ClientPhases, Run, Source, StoredHalf};
 use tacit_backend_api::BackendError;
 use tacit_ring::Node;
 use tacit_ring::fixed::to_signed;
-use tacit_ring::share::{At, ClientPhase, GateShares, check_input, revealed, stream};
+use tacit_ring::share::{At, ClientPhase, ClientShares, check_input, revealed, stream};
 
 /// Message: the server's share of the result, or of the result's mask.
 pub(super) const RESULT: Tag = Tag::new(0x0431, "share of the result");
@@ -180,7 +180,7 @@ impl ClientPhase<Fss> for Offline<'_> {
         Ok(target(&self.seed, id, words.len(), layer.width))
     }
 
-    fn gate(&mut self, _: At, _: &FssGate, _: &GateShares<'_>) -> Result<(), BackendError> {
+    fn gate(&mut self, _: At, _: &FssGate, _: &ClientShares<'_>) -> Result<(), BackendError> {
         Ok(())
     }
 
@@ -223,7 +223,7 @@ impl ClientPhase<Fss> for Online<'_, '_> {
     }
 
     /// The client's shares are in the dealt data.
-    fn gate(&mut self, position: At, gate: &FssGate, _: &GateShares<'_>) -> Result<(), BackendError> {
+    fn gate(&mut self, position: At, gate: &FssGate, _: &ClientShares<'_>) -> Result<(), BackendError> {
         let corrections = self.source.bytes(gate.cost().client_material)?;
         let (batch, prg) = (BatchId { hash: self.hash, number: self.batch }, stream(&self.seed, position, GATE));
         self.batch += 1;

@@ -6,7 +6,7 @@ use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
 use tacit_mpc::Role;
 use tacit_mpc::codec::{Packed, Writer};
-use tacit_mpc::dealt::{ClientShares, LookUp};
+use tacit_mpc::dealt::LookUp;
 use tacit_mpc::fss::delta::Delta;
 use tacit_mpc::fss::gate::{
     BatchId, BatchKeys, DealerStreams, FssGate, FssWiden, deal_client, deal_look_up_client, deal_look_up_server,
@@ -27,7 +27,7 @@ use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::{self, Stop};
 use tacit_ring::Node;
 use tacit_ring::fixed::ring_mask;
-use tacit_ring::share::{At, ClientPhase, GateShares, chosen, stream};
+use tacit_ring::share::{At, ClientPhase, ClientShares, chosen, stream};
 
 /// Parts of the client's seed beside its chosen shares (`share::chosen`): the randomness of a batch
 /// of gates, the target share of a linear layer's result, the tags of the layer's input, and its
@@ -317,12 +317,11 @@ impl ClientPhase<Fss> for Dealing<'_> {
         Ok(target)
     }
 
-    fn gate(&mut self, position: At, gate: &FssGate, shares: &GateShares<'_>) -> Result<(), BackendError> {
-        let GateShares { tested, values, bases, targets } = *shares;
-        let (role, shares) = (self.role, ClientShares { tested, values, bases, targets });
+    fn gate(&mut self, position: At, gate: &FssGate, shares: &ClientShares<'_>) -> Result<(), BackendError> {
+        let role = self.role;
         self.deal_batch(position, |keys, streams, sink| match role {
-            Role::Client => deal_client(gate, keys, streams, &shares, sink),
-            Role::Server => deal_server(gate, keys, streams, &shares, sink),
+            Role::Client => deal_client(gate, keys, streams, shares, sink),
+            Role::Server => deal_server(gate, keys, streams, shares, sink),
         })
     }
 

@@ -145,12 +145,10 @@ impl ServerPhase<Fss> for MaskedWalk<'_, '_> {
 
     fn gate(&mut self, position: At, gate: &FssGate, shares: &ServerShares<'_>) -> Result<Vec<Vec<u64>>, BackendError> {
         let (half, batch) = (self.read_half(position, &gate.cost())?, self.next_batch());
-        let ServerShares { tested, values, bases } = *shares;
-        let shares = tacit_mpc::dealt::ServerShares { tested, values, bases };
         let Self { plan, session, transcript, .. } = self;
         Ok(match plan.level() {
-            Level::L1 => server_online(gate, batch, shares, half.to_dealt(), session, transcript),
-            Level::L2 => shared_online(gate, batch, shares, half.to_half(), session, transcript),
+            Level::L1 => server_online(gate, batch, *shares, half.to_dealt(), session, transcript),
+            Level::L2 => shared_online(gate, batch, *shares, half.to_half(), session, transcript),
         }?)
     }
 

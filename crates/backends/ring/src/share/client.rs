@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tacit_arith::prg::Prg;
 use tacit_graph::{GraphError, Interpreter, NodeId};
 use tacit_mpc::Role;
-use tacit_mpc::dealt::LookUp;
+use tacit_mpc::dealt::{ClientShares, LookUp};
 use tacit_mpc::gate::slices;
 use tacit_mpc::wire::PackedMessages;
 use tacit_net::{Channel, Tag};
@@ -28,18 +28,6 @@ pub struct At {
     pub level: usize,
 }
 
-/// The client's shares at a batch of gates.
-pub struct GateShares<'a> {
-    /// Shares of the tested values, one for each gate.
-    pub tested: &'a [u64],
-    /// Shares of the values that a gate adds if its test holds, by value.
-    pub values: &'a [&'a [u64]],
-    /// Shares of the values that a gate adds to, by value.
-    pub bases: &'a [&'a [u64]],
-    /// Shares that the client must end with, by value.
-    pub targets: &'a [&'a [u64]],
-}
-
 /// The error of a look-up in a back end that plans none.
 pub(super) const NO_TABLES: BackendError = BackendError::Misuse("this back end plans no look-ups");
 
@@ -56,7 +44,7 @@ pub trait ClientPhase<K: StepTypes> {
     /// the layer reads.
     fn linear(&mut self, layer: &K::Linear, id: NodeId, x: &[u64]) -> Result<Vec<u64>, BackendError>;
     /// Handles a batch of gates.
-    fn gate(&mut self, at: At, gate: &K::Gate, shares: &GateShares<'_>) -> Result<(), BackendError>;
+    fn gate(&mut self, at: At, gate: &K::Gate, shares: &ClientShares<'_>) -> Result<(), BackendError>;
     /// Changes the client's share from `c` to `to`, which is in the wider ring.
     fn widen(&mut self, id: NodeId, widen: &K::Widen, c: &[u64], to: &[u64]) -> Result<(), BackendError>;
     /// Handles look-ups: `c` is the client's share of the index, `to` the share of the results that
@@ -148,7 +136,7 @@ impl<K: StepTypes, P: ClientPhase<K>> Interpreter for ClientWalk<'_, K, P> {
             Step::Relu(gate) => {
                 let mut target = chosen(&self.seed, elements, node.fixed.width);
                 self.phase.choose(id, &mut target)?;
-                let shares = GateShares { tested: inputs[0], values: &[inputs[0]], bases: &[], targets: &[&target] };
+                let shares = ClientShares { tested: inputs[0], values: &[inputs[0]], bases: &[], targets: &[&target] };
                 self.phase.gate(at, gate, &shares)?;
                 target
             }
@@ -168,7 +156,7 @@ impl<K: StepTypes, P: ClientPhase<K>> Interpreter for ClientWalk<'_, K, P> {
             Step::TruncateExact { bits, gate } => {
                 let target = chosen(&self.seed, elements, node.fixed.width);
                 let parts = truncate::parts(Role::Client, inputs[0], *bits);
-                let shares = GateShares {
+                let shares = ClientShares {
                     tested: &parts.tested,
                     values: &[&parts.value],
                     bases: &[&parts.base],
@@ -215,7 +203,7 @@ impl<K: StepTypes, P: ClientPhase<K>> ClientWalk<'_, K, P> {
             }
             if gate.n() > 0 {
                 let [values, bases, targets] = [&values, &bases, &targets].map(|lists| slices(lists));
-                let shares = GateShares { tested: values[0], values: &values, bases: &bases, targets: &targets };
+                let shares = ClientShares { tested: values[0], values: &values, bases: &bases, targets: &targets };
                 self.phase.gate(at, gate, &shares)?;
             }
             for ((list, _), target) in lists.iter_mut().zip(&targets) {

@@ -18,12 +18,13 @@ mod steps;
 mod truncate;
 
 pub use batch::{Batch, Times};
-pub use client::{At, ClientPhase, ClientWalk, GateShares, check_input, chosen, revealed, stream};
+pub use client::{At, ClientPhase, ClientWalk, check_input, chosen, revealed, stream};
 pub use linear::linear_online;
 pub use reduce::Level;
-pub use server::{ServerPhase, ServerShares, ServerWalk};
+pub use server::{ServerPhase, ServerWalk};
 pub use size::{Added, check_sizes};
 pub use steps::{Compile, Step, StepTypes, conv_spec, steps};
+pub use tacit_mpc::dealt::{ClientShares, ServerShares};
 pub use truncate::exact as exact_truncations;
 
 /// A callback that gets a party's share of each node's tensor (`[B, elements]` for a batch of B

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tacit_graph::{Interpreter, NodeId};
 use tacit_mpc::Role;
-use tacit_mpc::dealt::LookUp;
+use tacit_mpc::dealt::{LookUp, ServerShares};
 use tacit_mpc::gate::slices;
 
 use super::client::NO_TABLES;
@@ -13,16 +13,6 @@ use super::truncate;
 use super::{At, Batch, Level, NodeObserver, Step, StepTypes};
 use crate::{Node, RingGraph};
 use tacit_backend_api::BackendError;
-
-/// The server's shares at a batch of gates.
-pub struct ServerShares<'a> {
-    /// Shares of the tested values, one for each gate.
-    pub tested: &'a [u64],
-    /// Shares of the values that a gate adds if its test holds, by value.
-    pub values: &'a [&'a [u64]],
-    /// Shares of the values that a gate adds to, by value.
-    pub bases: &'a [&'a [u64]],
-}
 
 /// The actions of the online phase at the steps that the server cannot compute alone.
 pub trait ServerPhase<K: StepTypes> {
