@@ -27,6 +27,7 @@ HOUSES = ("crates", "lab")
 LAYERS = {
     "tacit-admission": ["tacit-net"],
     "tacit-arith": [],
+    "tacit-features": [],
     "tacit-floats": [],
     "tacit-foreign": [],
     "tacit-graph": ["tacit-floats", "tacit-foreign"],
@@ -47,15 +48,15 @@ LAYERS = {
     "tacit-client": ["tacit-admission", "tacit-foreign", "tacit-backends", "tacit-store", "tacit-net", "tacit-ids", "tacit-graph", "tacit-measure"],
     "tacit-program": ["tacit-client", "tacit-foreign"],
     "tacit-serve": [
-        "tacit-admission", "tacit-program", "tacit-client", "tacit-backends", "tacit-sched", "tacit-store", "tacit-ids", "tacit-measure",
+        "tacit-admission", "tacit-features", "tacit-program", "tacit-client", "tacit-backends", "tacit-sched", "tacit-store", "tacit-ids", "tacit-measure",
         "tacit-net", "tacit-plan",
     ],
-    "tacit-sidecar": ["tacit-admission", "tacit-program", "tacit-client"],
+    "tacit-sidecar": ["tacit-admission", "tacit-features", "tacit-program", "tacit-client"],
     "tacit-plan": ["tacit-backends", "tacit-measure"],
     "tacit-meter": ["tacit-floats", "tacit-measure"],
     "tacit-experiments": ["tacit-meter", "tacit-net", "tacit-store"],
     "tacit-cli": [
-        "tacit-admission", "tacit-program", "tacit-client", "tacit-backends", "tacit-sched", "tacit-store", "tacit-ids", "tacit-measure",
+        "tacit-admission", "tacit-features", "tacit-program", "tacit-client", "tacit-backends", "tacit-sched", "tacit-store", "tacit-ids", "tacit-measure",
         "tacit-net", "tacit-plan",
     ],
     "tacit-lab": "any",
@@ -70,7 +71,14 @@ MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60
 MAX_COMMENT_COLUMNS = 110
 # Crates that `make demo` compiles, ours included: a dependency brings others with it.
-MAX_DEMO_CRATES = 211
+MAX_DEMO_CRATES = 213
+# The programs of each build: `make demo`, then `make binary`, `make lab`, the Python module.
+BUILT_TOGETHER = [
+    ["tacit-cli", "tacit-serve"],
+    ["tacit-cli", "tacit-serve", "tacit-sidecar", "tacit-lab"],
+    ["tacit-lab"],
+    ["tacit-python"],
+]
 # Words that the vocabulary (docs/glossary.md) has replaced, and by what: each is a whole identifier.
 REPLACED = {
     "Aids": "ConnectionResources",
@@ -170,6 +178,26 @@ def check_crates():
     crates = {line.removesuffix(" (*)") for line in lines if line}
     if len(crates) > MAX_DEMO_CRATES:
         yield f"`make demo` compiles {len(crates)} crates, at most {MAX_DEMO_CRATES}: {' '.join(command)}"
+
+
+def features_of(programs):
+    """The sets of features with which each crate is compiled for `programs`: more than one where build scripts use it, too."""
+    command = ["cargo", "tree", "--locked", *(f"-p{program}" for program in programs), "-e", "normal,build", "--prefix", "none", "-f", "{p};{f}"]
+    lines = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+    features = {}
+    for line in filter(None, lines):
+        crate, enabled = line.removesuffix(" (*)").split(";")
+        features.setdefault(crate, set()).add(enabled)
+    return features
+
+
+def check_features():
+    """What `make demo` has compiled is not compiled again for other programs: `tacit-features` unites the features."""
+    every = features_of([program for programs in BUILT_TOGETHER for program in programs])
+    for programs in BUILT_TOGETHER:
+        for crate, features in features_of(programs).items():
+            if not crate.startswith("tacit-") and not features <= every[crate]:
+                yield f"{' and '.join(programs)} compile {crate} with other features than all programs together do: see tacit-features"
 
 
 def check_test_features(packages):
@@ -419,6 +447,7 @@ def main():
         return
     offences = [*check_layers(packages), *check_runtime(metadata), *check_test_features(packages)]
     offences += check_crates()
+    offences += check_features()
     offences += check_unsafe(packages)
     offences += check_references()
     offences += check_examples(packages)

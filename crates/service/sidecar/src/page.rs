@@ -11,9 +11,9 @@ use crate::metadata::{ModelMetadata, largest};
 use crate::rest::body;
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Query, Request, State};
+use axum::extract::{Request, State};
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY};
-use axum::http::{HeaderValue, Response};
+use axum::http::{HeaderValue, Response, Uri};
 use axum::routing::{get, post};
 use serde_json::{Value, json as object};
 use std::io::{self, Write};
@@ -107,15 +107,20 @@ fn server_sees(metadata: &ModelMetadata) -> String {
     }
 }
 
-#[derive(serde::Deserialize)]
-struct ModelQuery {
-    model: String,
+/// Reads the model's name from the query of a path.
+///
+/// # Errors
+/// The query has no `model`.
+fn requested_model(uri: &Uri) -> Result<String, ApiError> {
+    let mut parameters = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+    let model = parameters.find(|(name, _)| name == "model");
+    model.map(|(_, value)| value.into_owned()).ok_or_else(|| ApiError::Bad("the query lacks `model=NAME`".into()))
 }
 
 /// Answers a picture or numbers.
-async fn classify(State(fleet): State<Arc<Fleet>>, Query(query): Query<ModelQuery>, request: Request) -> PageResult {
+async fn classify(State(fleet): State<Arc<Fleet>>, request: Request) -> PageResult {
     let begun = Instant::now();
-    let lane = fleet.lane(&query.model, "")?;
+    let lane = fleet.lane(&requested_model(request.uri())?, "")?;
     let metadata = lane.metadata()?;
     let (bytes, _) = body(request, PICTURE_BYTES).await?;
     let reader_metadata = metadata.clone();
@@ -144,8 +149,8 @@ async fn classify(State(fleet): State<Arc<Fleet>>, Query(query): Query<ModelQuer
 }
 
 /// Waiting and running work of a model, for a user who waits for an answer.
-async fn progress(State(fleet): State<Arc<Fleet>>, Query(query): Query<ModelQuery>) -> PageResult {
-    let lane = fleet.lane(&query.model, "")?;
+async fn progress(State(fleet): State<Arc<Fleet>>, uri: Uri) -> PageResult {
+    let lane = fleet.lane(&requested_model(&uri)?, "")?;
     let running = lane.steps().into_iter();
     let running = running.map(|step| object!({ "phase": step.phase.name(), "fraction": step.fraction }));
     Ok(json_response(&object!({ "waiting": lane.waiting(), "running": running.collect::<Vec<_>>() })))
