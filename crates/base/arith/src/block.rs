@@ -5,8 +5,8 @@ use std::ops::{BitAnd, BitXor, BitXorAssign};
 
 use zeroize::DefaultIsZeroes;
 
-/// 128 bits. Bit `i` of the block is bit `i` of the integer. The bytes are little-endian; they are
-/// the AES state in FIPS-197 order.
+/// 128 bits. Bit `i` of the block is bit `i` of the integer; its little-endian bytes are the AES
+/// state in FIPS-197 order.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Block(pub u128);
@@ -32,7 +32,7 @@ impl Block {
         (self.0 & 1) as u64
     }
 
-    /// All ones if `bit` is 1, all zeros if 0; `bit` must be 0 or 1. Without a branch.
+    /// All ones if `bit` is 1, all zeros if 0, without a branch; `bit` must be 0 or 1.
     pub fn mask(bit: u64) -> Self {
         Self((bit as u128).wrapping_neg())
     }
@@ -45,7 +45,7 @@ impl Block {
 }
 
 impl fmt::Debug for Block {
-    /// Prints no content: blocks are mostly secrets.
+    /// Prints no content: blocks may be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Block(..)")
     }
@@ -73,12 +73,12 @@ impl BitXorAssign for Block {
 
 impl DefaultIsZeroes for Block {}
 
-/// Little-endian bytes of a slice of blocks, 16 each.
+/// Little-endian bytes, 16 a block.
 pub fn to_bytes(blocks: &[Block]) -> Vec<u8> {
     blocks.iter().flat_map(|b| b.to_bytes()).collect()
 }
 
-/// Inverse of [`to_bytes`]. Ignores a last part of fewer than 16 bytes; check the length before.
+/// Inverse of [`to_bytes`]. Ignores fewer than 16 bytes at the end.
 pub fn from_bytes(bytes: &[u8]) -> Vec<Block> {
     let (chunks, _) = bytes.as_chunks::<16>();
     chunks.iter().map(|c| Block::from_bytes(*c)).collect()
@@ -94,8 +94,7 @@ mod tests {
         assert_eq!(Block::from_bytes(b.to_bytes()), b);
         assert_eq!(from_bytes(&to_bytes(&[b, Block::ONE])), vec![b, Block::ONE]);
         assert_eq!(b.sigma().0, ((b.0 >> 64) ^ (b.0 & u64::MAX as u128)) << 64 | (b.0 >> 64));
-        // sigma and sigma + identity are injective on the span of the unit vectors: check their
-        // rank.
+        // sigma and sigma + identity are injective: both have full rank on the unit vectors.
         for f in [|b: Block| b.sigma(), |b: Block| b.sigma() ^ b] {
             let mut rows: Vec<u128> = (0..128).map(|i| f(Block(1 << i)).0).collect();
             let mut rank = 0;

@@ -1,9 +1,7 @@
 //! A random sparse linear code on blocks: every output is the sum of [`WEIGHT`] random entries of a
-//! vector. This is the matrix-vector product of primal LPN with a `WEIGHT`-local code (Ferret,
-//! eprint 2020/924 section 5).
+//! vector, as in primal LPN with a `WEIGHT`-local code (Ferret, eprint 2020/924 section 5).
 //!
-//! The matrix is public, so the access pattern may depend on it; the entries are secret and only
-//! added.
+//! The matrix is public, so the access pattern may depend on it; the secret entries are only added.
 
 use crate::aes::Aes128;
 use crate::block::Block;
@@ -17,7 +15,7 @@ pub const GROUP: usize = 64;
 /// Blocks of AES output that hold the `GROUP * WEIGHT` 32-bit indices of a group.
 const INDEX_BLOCKS: usize = GROUP * WEIGHT / 4;
 
-/// The matrix, stored as the seed that it is expanded from.
+/// The matrix, stored as its seed.
 pub struct LocalCode {
     aes: Aes128,
 }
@@ -28,9 +26,9 @@ impl LocalCode {
         Self { aes: Aes128::new(seed) }
     }
 
-    /// Adds `(x * A)[GROUP * first_group + i]` to `out[i]`, where row `r` of `A` sums entries at
-    /// `WEIGHT` independent positions, uniform in `0..x.len()`. Panics unless `x.len()` is a power
-    /// of two below 2^28 and `out.len()` a multiple of [`GROUP`].
+    /// Adds `(x * A)[GROUP * first_group + i]` to `out[i]`. Row `r` of `A` sums entries at `WEIGHT`
+    /// independent uniform positions. Panics unless `x.len()` is a power of two below 2^28 and
+    /// `out.len()` a multiple of [`GROUP`].
     pub fn add_rows(&self, x: &[Block], first_group: u64, out: &mut [Block]) {
         assert!(x.len().is_power_of_two() && x.len() < 1 << 28, "length {} of the vector", x.len());
         let mut indices = [Block::ZERO; INDEX_BLOCKS];
@@ -40,10 +38,9 @@ impl LocalCode {
         }
     }
 
-    /// [`LocalCode::add_rows`] for two vectors at once, with the same rows of the matrix: one
-    /// random memory access serves both. `x` holds the entries of both in alternation, and is best
-    /// aligned to two blocks. Panics as [`LocalCode::add_rows`] for either vector, or if the
-    /// numbers of outputs differ.
+    /// [`LocalCode::add_rows`] for two vectors at once: one random memory access serves both. `x`
+    /// holds the entries of both in alternation, best aligned to two blocks. Panics as
+    /// [`LocalCode::add_rows`] for either vector, or if the numbers of outputs differ.
     pub fn add_row_pairs(&self, x: &[Block], first_group: u64, [left, right]: [&mut [Block]; 2]) {
         assert!(x.len().is_power_of_two() && (2..1 << 29).contains(&x.len()), "length {} of the vectors", x.len());
         assert_eq!(left.len(), right.len(), "both vectors have as many outputs");
@@ -101,8 +98,7 @@ fn add_group_pair(cpu: Cpu, x: &[Block], indices: &[Block; INDEX_BLOCKS], out: [
     }
 }
 
-/// Reads a pair as one vector. This halves the instructions, so the processor looks twice as far
-/// ahead.
+/// Reads a pair as one vector: half the instructions, so the processor looks twice as far ahead.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn add_group_whole_pair(x: &[Block], indices: &[Block; INDEX_BLOCKS], [left, right]: [&mut [Block; GROUP]; 2]) {
@@ -125,7 +121,7 @@ fn add_group_whole_pair(x: &[Block], indices: &[Block; INDEX_BLOCKS], [left, rig
     }
 }
 
-/// Reads a pair as two vectors, for processors without AVX2.
+/// As [`add_group_whole_pair`] without AVX2.
 #[cfg(target_arch = "x86_64")]
 fn add_group_half_pairs(x: &[Block], indices: &[Block; INDEX_BLOCKS], [left, right]: [&mut [Block; GROUP]; 2]) {
     use std::arch::x86_64::*;
@@ -160,7 +156,7 @@ fn add_group(x: &[Block], indices: &[Block; INDEX_BLOCKS], out: &mut [Block; GRO
     portable(|index| x[index], x.len() - 1, indices, out)
 }
 
-/// The portable kernel; `x` returns an entry, and `mask` is the number of entries less one.
+/// `x` returns an entry; `mask` is the number of entries less one.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 fn portable(x: impl Fn(usize) -> Block, mask: usize, indices: &[Block; INDEX_BLOCKS], out: &mut [Block; GROUP]) {
     for (i, o) in out.iter_mut().enumerate() {

@@ -1,5 +1,4 @@
-//! Writes one block at a secret position: touches every block, and no address depends on the
-//! secret.
+//! Writes one block at a secret position: touches every block at public addresses.
 
 use crate::block::Block;
 use crate::cpu::Cpu;
@@ -16,7 +15,7 @@ pub fn replace(cpu: Cpu, nodes: &mut [Block], position: u64, value: Block, keep:
     portable(nodes, 0, position, value, keep)
 }
 
-/// The portable kernel; `first` is the position of `nodes[0]`.
+/// `first` is the position of `nodes[0]`.
 fn portable(nodes: &mut [Block], first: u64, position: u64, value: Block, keep: Block) {
     for (i, b) in nodes.iter_mut().enumerate() {
         let apart = (first + i as u64) ^ position;
@@ -26,7 +25,7 @@ fn portable(nodes: &mut [Block], first: u64, position: u64, value: Block, keep: 
     }
 }
 
-/// The AVX-512 kernel: four blocks in a vector.
+/// Four blocks in a vector.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 fn wide(nodes: &mut [Block], position: u64, value: Block, keep: Block) {

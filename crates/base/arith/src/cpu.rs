@@ -1,7 +1,7 @@
 //! The instruction sets of this processor, in one value that every kernel is chosen by.
 
-/// Instruction sets known to be present on this CPU: code with the value may run the kernels that
-/// need them. Each kernel has a portable twin, which runs if its set is missing.
+/// Instruction sets known to be present on this CPU: whoever has the value may run the kernels that
+/// need them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cpu {
     aes: bool,
@@ -24,7 +24,6 @@ pub(crate) enum Arithmetic {
 }
 
 impl Arithmetic {
-    /// The kernels' name, for reports.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Portable => "portable",
@@ -35,14 +34,12 @@ impl Arithmetic {
 }
 
 impl Cpu {
-    /// Only the instructions that every processor of this architecture has: the portable kernels.
-    #[must_use]
+    /// The portable kernels alone.
     pub const fn portable() -> Self {
         Self { aes: false, double_blocks: false, wide_blocks: false, fma: false, ifma: false, wide_words: false }
     }
 
     /// All instruction sets of this processor.
-    #[must_use]
     #[cfg(target_arch = "x86_64")]
     pub fn best() -> Self {
         let aes = is_x86_feature_detected!("aes") && is_x86_feature_detected!("sse2");
@@ -63,15 +60,13 @@ impl Cpu {
     }
 
     /// All instruction sets of this processor.
-    #[must_use]
     #[cfg(not(target_arch = "x86_64"))]
     pub fn best() -> Self {
         Self { fma: cfg!(target_arch = "aarch64"), ..Self::portable() }
     }
 
-    /// Values that together choose every kernel of this processor, for tests and benchmarks. The
-    /// portable kernels are first, the fastest last.
-    #[must_use]
+    /// Values that together choose every kernel of this processor, from the portable to the fastest,
+    /// for tests and benchmarks.
     pub fn available() -> Vec<Self> {
         let best = Self::best();
         let first = Self { aes: best.aes, fma: best.fma, ..Self::portable() };
@@ -100,12 +95,11 @@ impl Cpu {
         self.wide_blocks
     }
 
-    /// Fused multiply-add on doubles: AVX2 with FMA, or NEON.
     pub(crate) const fn has_fma(self) -> bool {
         self.fma
     }
 
-    /// The fastest kernels for arithmetic modulo primes. IFMA needs AVX-512 F, DQ and IFMA.
+    /// The fastest kernels modulo primes. IFMA needs AVX-512 F, DQ and IFMA.
     pub(crate) const fn arithmetic(self) -> Arithmetic {
         match (self.ifma, self.fma) {
             (true, _) => Arithmetic::Ifma,
@@ -126,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_goes_from_portable_to_best_without_repeats() {
+    fn available_kernels_go_from_portable_to_best_without_repeats() {
         let kernels = Cpu::available();
         assert_eq!((kernels[0], kernels[kernels.len() - 1]), (Cpu::portable(), Cpu::best()));
         assert!(kernels.windows(2).all(|pair| pair[0] != pair[1]));

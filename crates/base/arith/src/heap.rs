@@ -1,22 +1,20 @@
 //! Memory use of a job: a global allocator that counts the bytes that the threads of a job hold.
 //!
-//! [`Counting`] passes every call to the system's allocator. It reads one thread-local word more,
-//! and updates at most two atomics for threads that belong to an [`Account`]. The module is in this
-//! crate because no other crate may contain `unsafe` code. A program chooses it with
-//! `#[global_allocator]`; with another allocator nothing is counted.
+//! [`Counting`] passes every call to the system's allocator and, for threads that belong to an
+//! [`Account`], updates at most two atomics. It is in this crate because no other may contain
+//! `unsafe` code. A program chooses it with `#[global_allocator]`; otherwise nothing is counted.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-/// Most accounts that can be open at the same time.
+/// Most open accounts.
 pub const MAX_ACCOUNTS: usize = 1024;
 
-/// The counters of one account.
 struct Slot {
     in_use: AtomicBool,
-    /// Bytes that the account's threads have allocated, less those that they have freed.
+    /// Bytes allocated less bytes freed by the account's threads.
     live: AtomicI64,
     /// The largest `live` so far.
     peak: AtomicI64,
@@ -26,8 +24,7 @@ static SLOTS: [Slot; MAX_ACCOUNTS] =
     [const { Slot { in_use: AtomicBool::new(false), live: AtomicI64::new(0), peak: AtomicI64::new(0) } }; MAX_ACCOUNTS];
 
 thread_local! {
-    /// This thread's account. The initial value is constant and there is no destructor, so reading
-    /// it never allocates.
+    /// This thread's account. A constant without destructor, so reading it never allocates.
     static MINE: Cell<Option<&'static Slot>> = const { Cell::new(None) };
 }
 
@@ -40,9 +37,9 @@ fn count(bytes: i64) {
     }
 }
 
-/// Makes freed blocks of a MiB or more return to the system, from now on. For programs that need
-/// much memory now and then, and little in between. By default, glibc keeps freed memory for reuse,
-/// in pieces between other allocations. Does nothing if the C library has no such switch.
+/// Makes freed blocks of a MiB or more return to the system from now on, for programs that seldom
+/// need much memory; by default, glibc keeps freed memory for reuse. Does nothing with another C
+/// library.
 pub fn give_back_large() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
@@ -57,9 +54,9 @@ pub fn give_back_large() {
     }
 }
 
-/// Returns freed memory to the system that the C library keeps for reuse, in pieces between other
-/// allocations. Call it after freeing much memory that other threads would not reuse. Takes
-/// milliseconds for each such gigabyte. Does nothing if the C library has no such call.
+/// Returns freed memory that the C library keeps for reuse to the system. Call it after freeing much
+/// memory that other threads would not reuse. Takes milliseconds a gigabyte. Does nothing with
+/// another C library than glibc.
 pub fn give_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
@@ -75,7 +72,7 @@ pub fn give_back() {
 /// The system's allocator, with counting.
 pub struct Counting;
 
-/// Converts a size; a layout has at most `isize::MAX` bytes.
+/// A layout has at most `isize::MAX` bytes.
 fn signed(bytes: usize) -> i64 {
     bytes as i64
 }
@@ -117,9 +114,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Memory of the threads that have entered the account: bytes that they allocate, less bytes that
-/// they free, including blocks that other threads allocated. So data that a job receives and frees
-/// offsets data that the job allocates.
+/// Memory of the threads that have entered the account: bytes that they allocate less bytes that
+/// they free. Freed blocks of other threads count too: received data offsets allocated data.
 pub struct Account(&'static Slot);
 
 impl Account {
@@ -132,28 +128,25 @@ impl Account {
         Some(Self(slot))
     }
 
-    /// Counts the allocations and frees of this thread in this account from now on, until the
-    /// thread enters another account or ends. The account must outlive the thread's work.
+    /// Counts this thread in this account until it enters another or ends. The account must outlive
+    /// the thread's work.
     pub fn enter(&self) {
         MINE.set(Some(self.0));
     }
 
-    /// As [`enter`](Self::enter), until the guard is dropped: for threads that also do other work.
+    /// As [`enter`](Self::enter), until the guard is dropped.
     #[must_use]
     pub fn visit(&self) -> Visit<'_> {
         Visit { before: MINE.replace(Some(self.0)), _account: self, _thread: PhantomData }
     }
 
-    /// Most bytes that were held at one time; `None` if nothing was counted, as with another
-    /// allocator.
-    #[must_use]
+    /// Most bytes that were held at one time; `None` if nothing was counted.
     pub fn peak(&self) -> Option<u64> {
         u64::try_from(self.0.peak.load(Relaxed)).ok().filter(|&peak| peak > 0)
     }
 }
 
-/// Bytes that the threads of all open accounts hold now; 0 with another allocator.
-#[must_use]
+/// Bytes that the threads of all open accounts hold; 0 with another allocator.
 pub fn held() -> u64 {
     let open = SLOTS.iter().filter(|slot| slot.in_use.load(Acquire));
     open.map(|slot| u64::try_from(slot.live.load(Relaxed)).unwrap_or(0)).fold(0, u64::saturating_add)
@@ -163,7 +156,7 @@ pub fn held() -> u64 {
 pub struct Visit<'a> {
     before: Option<&'static Slot>,
     _account: &'a Account,
-    /// Makes the type `!Send`: a visit ends in the thread in which it began.
+    /// Makes the type `!Send`.
     _thread: PhantomData<*const ()>,
 }
 

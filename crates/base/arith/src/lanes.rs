@@ -1,11 +1,11 @@
-//! Vectors of doubles that hold integers below 2^53, for the floating-point kernels. Each kernel
-//! has one source, compiled for AVX2 with FMA and for arrays. NEON and the tests use the arrays.
+//! Vectors of doubles that hold integers below 2^53, for the floating-point kernels. Each kernel has
+//! one source, compiled for AVX2 with FMA and for arrays (NEON and tests).
 
 /// A vector of doubles.
 ///
 /// # Safety
-/// Every function needs the instructions of its implementation, and pointers to [`Lanes::LEN`]
-/// words. A function that uses them must be inlined into one that enables these instructions.
+/// Every function needs the instructions of its implementation and pointers to [`Lanes::LEN`] words,
+/// and must be inlined into a function that enables these instructions.
 pub(crate) trait Lanes: Copy {
     /// The same lanes as 64-bit integers.
     type Words: Copy;
@@ -112,7 +112,7 @@ impl<V: Lanes> RealModulus<V> {
         }
     }
 
-    /// [`RealModulus::reduce`] of two vectors, with their steps interleaved.
+    /// [`RealModulus::reduce`] twice, interleaved.
     #[inline(always)]
     pub(crate) unsafe fn reduce_two(self, [x, y]: [V; 2]) -> [V; 2] {
         // SAFETY: by the caller.
@@ -123,7 +123,7 @@ impl<V: Lanes> RealModulus<V> {
         }
     }
 
-    /// [`RealModulus::mul`] of two pairs of vectors, with their steps interleaved.
+    /// [`RealModulus::mul`] twice, interleaved.
     #[inline(always)]
     pub(crate) unsafe fn mul_two(self, [x, y]: [V; 2], [w, v]: [V; 2]) -> [V; 2] {
         // SAFETY: by the caller.
@@ -145,7 +145,7 @@ impl<V: Lanes> RealModulus<V> {
     }
 }
 
-/// Plain Rust: the implementation for NEON, and on other processors the twin for tests.
+/// Plain Rust, for NEON and for tests.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 mod array {
     use super::Lanes;

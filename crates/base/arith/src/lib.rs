@@ -1,6 +1,6 @@
 //! Arithmetic kernels: modular and ring arithmetic, NTT, polynomials, samplers, AES-based PRG and
-//! hash, bit matrices. Also a counting allocator, and buffers in large pages. The only crate with
-//! `unsafe` code; every SIMD kernel has a portable twin.
+//! hash, bit matrices; also a counting allocator and buffers in large pages. The only crate with
+//! `unsafe` code. Every SIMD kernel has a portable twin.
 
 pub mod aes;
 pub mod bits;

@@ -1,13 +1,12 @@
 //! Word-sized prime moduli of at most 50 bits: Barrett reduction and Shoup multiplication.
 //!
 //! All operands named `a`, `b`, `x` are in `[0, p)` unless the name ends in `_lazy`. No function
-//! branches on operand values. The last corrections are written as `min(r, r - p)` on wrapped
-//! integers, which compiles to conditional moves.
+//! branches on them: the last corrections are `min(r, r - p)` on wrapped integers, which compiles to
+//! conditional moves.
 
 use crate::LatticeError;
 
-/// Largest size of a modulus in bits: four times a modulus must fit 52 bits, the width of the IFMA
-/// kernels.
+/// Largest size of a modulus in bits: four times a modulus must fit the 52 bits of IFMA.
 pub const MAX_MODULUS_BITS: u32 = 50;
 
 /// A prime modulus `p`, `3 <= p < 2^50`, with its Barrett constant.
@@ -24,7 +23,7 @@ pub struct Modulus {
 /// A fixed multiplicand `w` in `[0, p)` with its precomputed quotient `floor(w * 2^52 / p)`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shoup {
-    /// The multiplicand in `[0, p)`.
+    /// The multiplicand.
     pub value: u64,
     /// `floor(value * 2^52 / p)`.
     pub quotient: u64,
@@ -52,27 +51,23 @@ impl Modulus {
     }
 
     /// The prime itself.
-    #[must_use]
     pub fn value(&self) -> u64 {
         self.value
     }
 
     /// Bits of the prime: `2^(bits-1) < p < 2^bits`.
-    #[must_use]
     pub fn bits(&self) -> u32 {
         self.bits
     }
 
     /// `a + b mod p`.
     #[inline(always)]
-    #[must_use]
     pub fn add(&self, a: u64, b: u64) -> u64 {
         correct(a + b, self.value)
     }
 
     /// `a - b mod p`.
     #[inline(always)]
-    #[must_use]
     pub fn sub(&self, a: u64, b: u64) -> u64 {
         let d = a.wrapping_sub(b);
         d.min(d.wrapping_add(self.value))
@@ -80,24 +75,20 @@ impl Modulus {
 
     /// `-a mod p`.
     #[inline(always)]
-    #[must_use]
     pub fn neg(&self, a: u64) -> u64 {
         self.sub(0, a)
     }
 
     /// `a * b mod p`.
     #[inline(always)]
-    #[must_use]
     pub fn mul(&self, a: u64, b: u64) -> u64 {
         self.reduce_product(u128::from(a) * u128::from(b))
     }
 
     /// `x mod p` for `x < p * 2^bits` (any product of two reduced values).
     #[inline(always)]
-    #[must_use]
     pub fn reduce_product(&self, x: u128) -> u64 {
-        // x >> (bits-1) < 2^(bits+1); the quotient estimate is at most one too small: Barrett (HAC
-        // 14.42) with three guard bits.
+        // The quotient estimate is at most one too small: Barrett (HAC 14.42), three guard bits.
         let head = (x >> (self.bits - 1)) as u64;
         let estimate = ((u128::from(head) * u128::from(self.barrett)) >> (self.bits + 4)) as u64;
         let r = (x as u64).wrapping_sub(estimate.wrapping_mul(self.value));
@@ -106,7 +97,6 @@ impl Modulus {
 
     /// `x mod p` for any `x`.
     #[inline(always)]
-    #[must_use]
     pub fn reduce(&self, x: u64) -> u64 {
         let estimate = ((u128::from(x) * u128::from(self.barrett64)) >> 64) as u64;
         let r = x.wrapping_sub(estimate.wrapping_mul(self.value));
@@ -115,7 +105,6 @@ impl Modulus {
 
     /// `x mod p` in `[0, p)` for a signed `x`, without branches on `x`.
     #[inline(always)]
-    #[must_use]
     pub fn reduce_i64(&self, x: i64) -> u64 {
         let r = self.reduce(x.unsigned_abs());
         let n = self.neg(r);
@@ -125,14 +114,12 @@ impl Modulus {
 
     /// The representative of `a` in `(-p/2, p/2]`.
     #[inline(always)]
-    #[must_use]
     pub fn centred(&self, a: u64) -> i64 {
         let over = ((self.value / 2).wrapping_sub(a) >> 63).wrapping_neg();
         a.wrapping_sub(self.value & over) as i64
     }
 
-    /// `base^exponent mod p`; time depends on the exponent (public in all uses).
-    #[must_use]
+    /// `base^exponent mod p`; time depends on the exponent.
     pub fn pow_vartime(&self, base: u64, mut exponent: u64) -> u64 {
         let (mut b, mut r) = (self.reduce(base), 1);
         while exponent != 0 {
@@ -145,26 +132,23 @@ impl Modulus {
         r
     }
 
-    /// Precomputes the multiplicand `2^exponent mod p`; time depends on the exponent.
+    /// The multiplicand `2^exponent mod p`; time depends on the exponent.
     pub(crate) fn power_of_two(&self, exponent: u64) -> Shoup {
         self.shoup(self.pow_vartime(2, exponent))
     }
 
     /// The inverse of a non-zero `a`; 0 for 0.
-    #[must_use]
     pub fn inv(&self, a: u64) -> u64 {
         self.pow_vartime(a, self.value - 2)
     }
 
     /// Precomputes a multiplicand.
-    #[must_use]
     pub fn shoup(&self, w: u64) -> Shoup {
         Shoup { value: w, quotient: ((u128::from(w) << 52) / u128::from(self.value)) as u64 }
     }
 
     /// `x * w mod p` in `[0, 2p)` for any `x < 2^52`.
     #[inline(always)]
-    #[must_use]
     pub fn mul_shoup_lazy(&self, x: u64, w: Shoup) -> u64 {
         let estimate = ((u128::from(x) * u128::from(w.quotient)) >> 52) as u64;
         x.wrapping_mul(w.value).wrapping_sub(estimate.wrapping_mul(self.value)) & ((1 << 52) - 1)
@@ -172,13 +156,11 @@ impl Modulus {
 
     /// `x * w mod p` for any `x < 2^52`.
     #[inline(always)]
-    #[must_use]
     pub fn mul_shoup(&self, x: u64, w: Shoup) -> u64 {
         correct(self.mul_shoup_lazy(x, w), self.value)
     }
 
-    /// A primitive root of unity of order `order` (a power of two dividing `p - 1`). Deterministic,
-    /// so both parties use the same root.
+    /// A primitive root of unity of order `order`, a power of two: the same for both parties.
     ///
     /// # Errors
     /// [`LatticeError::NoRoot`] if `order` does not divide `p - 1`.
@@ -195,7 +177,6 @@ impl Modulus {
 }
 
 /// Deterministic Miller-Rabin, exact below 2^64 with these bases (Sinclair).
-#[must_use]
 pub fn is_prime(n: u64) -> bool {
     if n < 2 {
         return false;
@@ -233,7 +214,7 @@ pub fn is_prime(n: u64) -> bool {
     true
 }
 
-/// Computes `a b mod n`; time depends on the values.
+/// `a b mod n`; time depends on the values.
 #[inline]
 fn mul_mod(a: u64, b: u64, n: u64) -> u64 {
     ((u128::from(a) * u128::from(b)) % u128::from(n)) as u64

@@ -1,7 +1,6 @@
-//! Long buffers in large pages. A buffer of 2^16 words spans 128 small pages. Kernels that read
-//! several such buffers side by side, or at random places, spend as much time on looking up
-//! addresses as on computing. The module is in this crate because no other crate may contain
-//! `unsafe` code.
+//! Long buffers in large pages: kernels that read several such buffers side by side, or at random
+//! places, would else spend as much time on looking up addresses as on computing. The module is in
+//! this crate because no other may contain `unsafe` code.
 
 use crate::block::Block;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -11,14 +10,13 @@ use std::sync::Arc;
 
 /// Bytes of a large page.
 const LARGE: usize = 2 << 20;
-/// Bytes from which a buffer is placed in a large page.
+/// Bytes from which a buffer is in a large page.
 const LONG: usize = 64 << 10;
 
 /// A type for which all-zero bytes are a value.
 ///
 /// # Safety
-/// All bits zero must be a valid value. The type must not need more alignment than a large page
-/// has.
+/// All bits zero must be a valid value, and a large page aligned enough.
 pub unsafe trait Zeros: Copy + Send + Sync {}
 
 // SAFETY: any bits are a number.
@@ -26,11 +24,11 @@ unsafe impl Zeros for u64 {}
 // SAFETY: a block is a 128-bit number.
 unsafe impl Zeros for Block {}
 
-/// A buffer that shares a page with others. The page is freed with its last buffer.
+/// A buffer that may share a page with others. The page is freed with its last buffer.
 pub struct Long<T> {
     start: NonNull<T>,
     len: usize,
-    /// The page, freed when its last buffer is dropped; `None` for an empty buffer.
+    /// `None` for an empty buffer.
     _page: Option<Arc<Page>>,
 }
 
@@ -57,24 +55,20 @@ impl<T> Default for Long<T> {
 
 impl<T: Zeros> Long<T> {
     /// A buffer of `len` zeros.
-    #[must_use]
     pub fn zeros(len: usize) -> Self {
         Self::in_page(len, 1).pop().expect("one buffer was asked for")
     }
 
     /// Buffers of `len` zeros that fill a large page together if they are long; else one buffer.
-    #[must_use]
     pub fn page_of(len: usize) -> Vec<Self> {
         let bytes = Self::bytes(len);
         Self::in_page(len, if bytes >= LONG { LARGE / bytes } else { 1 }.max(1))
     }
 
-    /// Bytes of `len` elements.
     fn bytes(len: usize) -> usize {
         len.checked_mul(size_of::<T>()).expect("buffers are far below half of all addresses")
     }
 
-    /// Allocates `count` buffers of `len` zeros side by side.
     fn in_page(len: usize, count: usize) -> Vec<Self> {
         let bytes = Self::bytes(len);
         if bytes == 0 {
@@ -100,14 +94,13 @@ impl<T: Zeros> Long<T> {
         (0..count).map(part).collect()
     }
 
-    /// Bytes of the buffer's page.
     #[cfg(test)]
     fn page_bytes(&self) -> usize {
         self._page.as_ref().map_or(0, |page| page.layout.size())
     }
 }
 
-/// Requests large pages. If there are none, the memory stays in small ones.
+/// Requests large pages, which may be refused.
 #[cfg(target_os = "linux")]
 fn advise(start: NonNull<u8>, bytes: usize) {
     /// From Linux's `mman.h`.
@@ -115,8 +108,7 @@ fn advise(start: NonNull<u8>, bytes: usize) {
     unsafe extern "C" {
         fn madvise(start: *mut std::ffi::c_void, bytes: usize, advice: i32) -> i32;
     }
-    // SAFETY: the caller owns the memory, and this advice only changes how it is mapped. The system
-    // may refuse the advice.
+    // SAFETY: the caller owns the memory, and this advice only changes how it is mapped.
     unsafe { madvise(start.as_ptr().cast(), bytes, MADV_HUGEPAGE) };
 }
 

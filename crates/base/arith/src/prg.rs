@@ -1,12 +1,10 @@
-//! Pseudo-random generator: AES-128 in counter mode, seeded from the operating system or from a
-//! given seed.
-//!
-//! The output is one stream of bytes, however calls cut it. `fork` derives independent child
+//! Pseudo-random generator: AES-128 in counter mode, seeded from the operating system or from a given
+//! seed. The output is one stream of bytes, however calls cut it. `fork` derives independent child
 //! generators from plaintext blocks that the stream never uses.
 //!
-//! Published values must not come from a stream that also makes secrets: they would be known
-//! plaintext of the key that hides the secrets. Therefore [`SplitPrg`] draws [`PublicSeed`]s from a
-//! generator with a separate key. Code that expands public randomness takes no other type.
+//! Published values must not come from a stream that also makes secrets: they would be known plaintext
+//! of the key that hides the secrets. [`SplitPrg`] draws [`PublicSeed`]s from a generator with a
+//! separate key, and code that expands public randomness takes no other type.
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
@@ -52,8 +50,7 @@ pub struct Prg {
 }
 
 impl Prg {
-    /// A generator seeded by the operating system. A failure of the system is an error; there is no
-    /// fallback.
+    /// A generator seeded by the operating system, without a fallback.
     pub fn from_os() -> Result<Self, OsRandomness> {
         Ok(Self::from_seed(Seed::from_os()?))
     }
@@ -69,8 +66,7 @@ impl Prg {
         &self.seed
     }
 
-    /// Child generator number `domain`. It depends only on the seed and `domain`, and is
-    /// independent of earlier draws.
+    /// Child generator number `domain`. It depends only on the seed and `domain`.
     pub fn fork(&self, domain: u64) -> Self {
         Self::from_seed(self.child(FORK, domain))
     }
@@ -205,22 +201,21 @@ impl PublicSeed {
     }
 }
 
-/// A generator of secrets, and a second one for seeds to publish. The second one's key is derived
-/// once from the first one's, so no published block is a block of the secret stream.
+/// A generator of secrets, and a second one for seeds to publish, whose key is derived once from the
+/// first one's: no published block is a block of the secret stream.
 pub struct SplitPrg {
     secret: Prg,
     public: Prg,
 }
 
 impl SplitPrg {
-    /// Splits a generator. Takes it by value, because splitting one twice would repeat public
-    /// seeds.
+    /// Splits a generator. Takes it by value: splitting one twice would repeat public seeds.
     pub fn new(secret: Prg) -> Self {
         let public = Prg::from_seed(secret.child(PUBLIC, 0));
         Self { secret, public }
     }
 
-    /// Splits a generator seeded with the next 16 bytes of `prg`, which must be a secret one.
+    /// Splits a generator seeded with the next 16 bytes of a secret one.
     pub fn draw(prg: &mut Prg) -> Self {
         Self::new(Prg::from_seed(prg.next_seed()))
     }
@@ -266,8 +261,7 @@ mod tests {
         assert_eq!(a.seed().0, [1; 16]);
     }
 
-    /// Neither the secret stream nor a fork of it contains a published seed. Seeds differ from each
-    /// other, and drawing secrets does not change them.
+    /// Neither the secret stream nor a fork of it contains a published seed.
     #[test]
     fn published_seeds_are_no_blocks_of_the_secret_stream() {
         let mut split = SplitPrg::new(prg(7));
@@ -289,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn public_seeds_expand_as_generators_do() {
+    fn public_seeds_expand_and_fork_like_secret_ones() {
         let seed = PublicSeed::from_bytes([9; 16]);
         assert_eq!(seed.to_bytes(), [9; 16]);
         assert_eq!(seed.stream().next_u64(), prg(9).next_u64());
@@ -306,7 +300,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cutting_does_not_matter(cuts in proptest::collection::vec((0u8..4, 0usize..300), 1..12)) {
+        fn streams_do_not_depend_on_the_cut(cuts in proptest::collection::vec((0u8..4, 0usize..300), 1..12)) {
             let mut uncut = vec![0u8; 12 * 300 * 16];
             prg(5).fill_bytes(&mut uncut);
             let mut p = prg(5);

@@ -1,9 +1,9 @@
 //! Sums of products of integers in doubles, with few reductions.
 //!
-//! A rounding cuts a product `x y < 2^100` in two. The lowest bit of the double `x y + 2^102`
-//! counts 2^50, so subtracting 2^102 again leaves `k = 2^50 round(x y / 2^50)`. The rest `x y - k`
-//! is between -2^49 and 2^49. Both parts are exact, and so are sums of a few: the first parts of
-//! [`TERMS`] products add up to a multiple of 2^50 below 2^103.
+//! A rounding cuts a product `x y < 2^100` in two. The lowest bit of the double `x y + 2^102` counts
+//! 2^50, so subtracting 2^102 again leaves `k = 2^50 round(x y / 2^50)`. The rest `x y - k` is between
+//! -2^49 and 2^49. Both parts are exact, and so are sums of few: the first parts of [`TERMS`] products
+//! add up to a multiple of 2^50 below 2^103.
 
 use crate::lanes::{Lanes, RealModulus, to_real, to_words};
 use crate::modulus::Modulus;

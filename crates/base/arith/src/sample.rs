@@ -62,7 +62,6 @@ impl UniformParts {
     ///
     /// # Panics
     /// If `total` is odd.
-    #[must_use]
     pub fn new(op: &Pointwise, seed: PublicSeed, total: usize) -> Self {
         assert!(total.is_multiple_of(2), "words are drawn in pairs");
         Self { op: *op, last: last_accepted(op.modulus()), words: seed.stream(), spare: None, seed, total }

@@ -32,17 +32,17 @@ impl CcrHash {
         self.0.hash(src, mask, dst);
     }
 
-    /// Expands one level of a correlated GGM tree in place: `m = nodes.len() / 2` parents `x_j` in
-    /// `nodes[..m]`. The left child `H(x_j)` goes to `nodes[j]`, the right child `H(x_j) ^ x_j` to
-    /// `nodes[m + j]`. Returns the sum of the left children. An odd last element does not change.
+    /// Expands one level of a correlated GGM tree in place. Parent `x_j` in `nodes[..m]`, with
+    /// `m = nodes.len() / 2`, is replaced by its left child `H(x_j)`; the right child `H(x_j) ^ x_j`
+    /// goes to `nodes[m + j]`. Returns the sum of the left children. An odd last element stays.
     pub fn double(&self, nodes: &mut [Block]) -> Block {
         self.0.double(nodes)
     }
 
-    /// Goes one level down in many half-trees with correction words (eprint 2022/1431), with one
-    /// node of each. The left child of node `x` is `H(x) ^ lsb(x) * correction`; the right child is
-    /// the left one `^ x`. Bit `i` of `sides` (1: right) selects the child that replaces node `i`.
-    /// If that is the left child, adds the right one to `sums[i]`.
+    /// Goes one level down in many half-trees with correction words (eprint 2022/1431). The left
+    /// child of node `x` is `H(x) ^ lsb(x) * correction`; the right child is the left one `^ x`. Bit
+    /// `i` of `sides` (1: right) selects the child that replaces node `i`; an unselected right child
+    /// is added to `sums[i]`.
     ///
     /// # Panics
     /// If the slices differ in length, or `sides` has fewer bits.
@@ -53,9 +53,8 @@ impl CcrHash {
     }
 
     /// Computes the corrections `H(x) ^ H(x ^ delta) ^ (1 - side) * delta`. With them,
-    /// [`Self::descend`] keeps two parties' nodes `x` and `x ^ delta` apart by `delta` on the side
-    /// of bit `i` of `sides`, and makes them equal on the other. Replaces `x` by the child on that
-    /// side.
+    /// [`Self::descend`] keeps two parties' nodes `x` and `x ^ delta` apart by `delta` on the side of
+    /// bit `i` of `sides`, and makes them equal on the other. The child on that side replaces `x`.
     ///
     /// # Panics
     /// If the slices differ in length, or `sides` has fewer bits.

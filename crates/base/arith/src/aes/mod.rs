@@ -1,8 +1,8 @@
 //! AES-128 on slices of blocks: counter mode (the PRG) and the hash of eprint 2019/074.
 //!
 //! Four kernels compute the same function: VAES with AVX-512 (32 blocks in flight) or AVX2 (16),
-//! AES-NI (8), and a portable one. The portable one uses the `aes` crate, which uses the ARMv8
-//! cryptography extension if there is one. No kernel branches or indexes on data.
+//! AES-NI (8), and the `aes` crate, with the ARMv8 cryptography extension if there is one. No kernel
+//! branches or indexes on data.
 
 mod hash;
 mod portable;
@@ -21,7 +21,6 @@ pub struct Aes128 {
     keys: Keys,
 }
 
-/// The expanded key, in the form of its kernel.
 #[derive(Clone)]
 enum Keys {
     Portable(portable::Cipher),
@@ -35,8 +34,7 @@ impl Aes128 {
         Self::with_cpu(Cpu::best(), key)
     }
 
-    /// Expands `key` for the fastest kernel of `cpu`, so that tests and benchmarks can compare
-    /// kernels.
+    /// As [`Self::new`], for the fastest kernel of `cpu`.
     pub fn with_cpu(cpu: Cpu, key: Block) -> Self {
         #[cfg(target_arch = "x86_64")]
         if let Some(keys) = x86::Keys::expand(cpu, key) {
@@ -59,8 +57,8 @@ impl Aes128 {
         }
     }
 
-    /// `out[i] = AES(tweak || counter + i)`: the 64-bit `tweak` is the high half of the plaintext
-    /// block, the counter (wrapping at 2^64) the low half.
+    /// `out[i] = AES(tweak || counter + i)`: `tweak` is the high half of the plaintext block, the
+    /// counter (wrapping at 2^64) the low half.
     pub fn counter(&self, tweak: u64, counter: u64, out: &mut [Block]) {
         for (i, b) in out.iter_mut().enumerate() {
             *b = Block((tweak as u128) << 64 | counter.wrapping_add(i as u64) as u128);
@@ -68,9 +66,8 @@ impl Aes128 {
         self.encrypt(out);
     }
 
-    /// Fills `out` from the front with blocks of [`Aes128::counter`] (tweak 0), each as two words,
-    /// the low one first. Fills only whole vectors of the kernel, which may be none. Returns the
-    /// number of words filled.
+    /// Fills `out` from the front with blocks of [`Aes128::counter`] (tweak 0), low word first, by
+    /// whole vectors of the kernel only. Returns the number of words filled, which may be 0.
     #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
     pub(crate) fn stream(&self, counter: u64, out: &mut [u64]) -> usize {
         match &self.keys {
@@ -89,7 +86,6 @@ impl Aes128 {
         }
     }
 
-    /// See [`CcrHash::descend`].
     fn descend(&self, nodes: &mut [Block], corrections: &[Block], sides: &[u64], sums: &mut [Block]) {
         match &self.keys {
             Keys::Portable(c) => portable::descend(c, nodes, corrections, sides, sums),
@@ -98,7 +94,6 @@ impl Aes128 {
         }
     }
 
-    /// See [`CcrHash::correct`].
     fn correct(&self, nodes: &mut [Block], deltas: &[Block], sides: &[u64], corrections: &mut [Block]) {
         match &self.keys {
             Keys::Portable(c) => portable::correct(c, nodes, deltas, sides, corrections),
@@ -107,7 +102,6 @@ impl Aes128 {
         }
     }
 
-    /// See [`CcrHash::double`].
     fn double(&self, nodes: &mut [Block]) -> Block {
         let half = nodes.len() / 2;
         let (left, right) = nodes.split_at_mut(half);

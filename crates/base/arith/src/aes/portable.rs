@@ -4,7 +4,6 @@ use aes::cipher::{BlockCipherEncrypt, KeyInit};
 
 use crate::block::Block;
 
-/// An expanded key of the portable kernel.
 #[derive(Clone)]
 pub(super) struct Cipher(aes::Aes128);
 
@@ -30,7 +29,7 @@ impl Cipher {
 /// Blocks that are encrypted together.
 const BATCH: usize = 32;
 
-/// As `CcrHash::hash`: `H(x) = pi(sigma(x)) ^ sigma(x)` with `x = src ^ mask`.
+/// As `CcrHash::hash`.
 pub(super) fn hash(cipher: &Cipher, src: &[Block], mask: Block, dst: &mut [Block]) {
     let mut buf = [Block::ZERO; BATCH];
     for (s, d) in src.chunks(BATCH).zip(dst.chunks_mut(BATCH)) {
@@ -57,7 +56,6 @@ pub(super) fn double(cipher: &Cipher, left: &mut [Block], right: &mut [Block]) -
     sum
 }
 
-/// Bit `i` of `sides` as a mask.
 fn side(sides: &[u64], i: usize) -> Block {
     Block::mask(sides[i / 64] >> (i % 64) & 1)
 }

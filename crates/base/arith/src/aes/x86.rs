@@ -102,9 +102,8 @@ fn expand(key: Block) -> [Block; 11] {
     [k0, k1, k2, k3, k4, k5, k6, k7, k8, k9, k10].map(unset128)
 }
 
-/// The kernels for one vector type; the three instances differ only in width. Eight vectors are in
-/// flight, which covers the latency of the AES unit. A padded buffer holds the blocks that do not
-/// fill eight vectors.
+/// The kernels for one vector type. Eight vectors are in flight, which covers the latency of the
+/// AES unit. A padded buffer holds the blocks that do not fill eight vectors.
 macro_rules! kernels {
     ($name:ident, $features:literal, $vec:ty, $lanes:literal, $load:ident, $store:ident, $xor:ident, $and:ident,
      $swap:expr, $enc:ident, $last:ident, $set:ident, $low:expr, $shl:expr, $sra:expr, $andnot:ident, $side:ident,
@@ -113,7 +112,6 @@ macro_rules! kernels {
             use super::*;
             const CHUNK: usize = 8 * $lanes;
 
-            /// Loads a chunk of blocks into eight vectors.
             #[inline]
             #[target_feature(enable = $features)]
             fn load(b: &[Block; CHUNK]) -> [$vec; 8] {
@@ -122,7 +120,6 @@ macro_rules! kernels {
                 std::array::from_fn(|i| unsafe { $load(b.as_ptr().add(i * $lanes).cast()) })
             }
 
-            /// Stores eight vectors to a chunk of blocks.
             #[inline]
             #[target_feature(enable = $features)]
             fn store(v: [$vec; 8], b: &mut [Block; CHUNK]) {
@@ -160,14 +157,12 @@ macro_rules! kernels {
                 std::array::from_fn(|i| $xor(e[i], s[i]))
             }
 
-            /// Round keys with each key in every lane of its vector.
             #[inline]
             #[target_feature(enable = $features)]
             fn broadcast(keys: &[Block; 11]) -> [$vec; 11] {
                 std::array::from_fn(|i| $set(keys[i]))
             }
 
-            /// Fills an incomplete chunk up with zero blocks.
             fn pad(b: &[Block]) -> [Block; CHUNK] {
                 let mut out = [Block::ZERO; CHUNK];
                 out[..b.len()].copy_from_slice(b);

@@ -48,8 +48,8 @@ mod wide {
     use super::*;
     use std::arch::x86_64::*;
 
-    /// `TAKE[v]`: a two-source byte permutation. Puts byte 0 of the four blocks of vector `v` at
-    /// positions `4v..4v+4`, and keeps the first source at the other positions.
+    /// `TAKE[v]`: a two-source byte permutation that puts byte 0 of the four blocks of vector `v` at
+    /// positions `4v..4v+4` and keeps the first source elsewhere.
     const TAKE: [[u8; 64]; 16] = {
         let mut t = [[0; 64]; 16];
         let mut v = 0;

@@ -33,8 +33,7 @@ impl Bits {
         b
     }
 
-    /// `n` bits from `ceil(n / 64)` words; `None` for another number of words. Drops excess bits of
-    /// the last word.
+    /// `n` bits from `ceil(n / 64)` words, `None` for another number. Drops excess bits.
     pub fn from_words(n: usize, words: Vec<u64>) -> Option<Self> {
         if words.len() != n.div_ceil(64) {
             return None;
@@ -44,8 +43,8 @@ impl Bits {
         Some(b)
     }
 
-    /// `n` bits from `ceil(n / 8)` bytes (bit `i` is bit `i % 8` of byte `i / 8`); `None` for
-    /// another length. Drops excess bits of the last byte.
+    /// `n` bits from `ceil(n / 8)` bytes, `None` for another number: bit `i` is bit `i % 8` of byte
+    /// `i / 8`. Drops excess bits.
     pub fn from_bytes(n: usize, bytes: &[u8]) -> Option<Self> {
         if bytes.len() != n.div_ceil(8) {
             return None;
@@ -219,7 +218,7 @@ impl Zeroize for Bits {
     }
 }
 
-/// Wipes the bits, because planes hold masks, OT strings and shares.
+/// Planes hold masks, OT strings and shares.
 impl Drop for Bits {
     fn drop(&mut self) {
         self.words.zeroize();
@@ -227,7 +226,7 @@ impl Drop for Bits {
 }
 
 impl fmt::Debug for Bits {
-    /// Prints the length only: bits are mostly secrets.
+    /// Prints the length only: bits may be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Bits({})", self.len)
     }

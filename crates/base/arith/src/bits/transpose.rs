@@ -1,6 +1,5 @@
 //! Bit planes: plane `j` of a list of words holds bit `j` of every word. Conversions take 64 words
-//! at a time, through a 64 x 64 bit transposition (Warren, Hacker's Delight, section 7-3) or a SIMD
-//! kernel with the same result.
+//! at a time, by a bit matrix transposition (Warren, Hacker's Delight, section 7-3) or SIMD.
 
 use super::Bits;
 use super::lanes;
@@ -43,7 +42,7 @@ pub fn from_planes(planes: &[Bits]) -> Vec<u64> {
 }
 
 /// The lowest `out.len()` bit planes of 64 blocks: bit `i` of `out[j]` is bit `j` of `blocks[i]`.
-/// At most 64 planes are written; further words of `out` become 0.
+/// Words of `out` beyond 64 become 0.
 pub fn block_planes(cpu: Cpu, blocks: &[Block; 64], out: &mut [u64]) {
     let out = if out.len() > 64 {
         let (head, tail) = out.split_at_mut(64);

@@ -1,6 +1,5 @@
-//! Sums of products on AVX2, which multiplies halves of 32 bits. Factors below 2^52 are split at
-//! bit 26, and the three sums (low, middle, high) of all pairs stay in registers until the last
-//! pair. Processors without AVX2 use the portable kernel.
+//! Sums of products on AVX2, which multiplies halves of 32 bits: factors below 2^52 are split at bit
+//! 26, and three sums (low, middle, high) stay in registers until the last pair.
 
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) use super::portable::{mac, mac_runs};
@@ -16,8 +15,7 @@ pub(super) fn mac(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])])
     }
 }
 
-/// As [`NttTable::mac_runs`](super::NttTable::mac_runs), which checked the lengths, with runs of
-/// `run` places.
+/// As [`NttTable::mac_runs`](super::NttTable::mac_runs), which checked the lengths.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn mac_runs(low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])], run: usize) {
     for pairs in pairs.chunks(x86::MAX) {

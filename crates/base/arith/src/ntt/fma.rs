@@ -13,8 +13,8 @@
 //!   reduces the sum of two products, and multiplies their difference, at most `4p`, which gives
 //!   `(0.5 + 0.375 * 4) p = 2p`.
 //!
-//! Passes over the whole polynomial take two stages each until its parts fit the first-level cache;
-//! the kernel then finishes each part alone.
+//! Passes over the whole polynomial take two stages each, until its parts fit the first-level cache
+//! and are finished one by one.
 
 use super::NttTable;
 use crate::lanes::{Lanes, RealModulus, to_real, to_words};
@@ -29,7 +29,7 @@ type Vector = [f64; 4];
 /// Coefficients in a part: 32 KiB.
 const PART: usize = 4096;
 
-/// Twiddle factors of one direction as doubles.
+/// Twiddle factors of one direction.
 #[derive(Clone)]
 pub(super) struct RealTwiddles {
     /// Factors of the stages with up to N / 16 groups, as
@@ -97,8 +97,8 @@ pub(super) fn inverse(ntt: &NttTable, t: &RealTwiddles, x: &mut [u64]) {
     }
 }
 
-/// Splits N coefficients. Returns the number of parts, each finished alone, and the number of
-/// groups in a part after the first passes over the whole polynomial.
+/// Splits N coefficients. Returns the number of parts that are finished one by one, and the number of
+/// groups in a part after the passes over the whole polynomial.
 fn split(n: usize) -> (usize, usize) {
     if n <= PART {
         return (1, 4);
@@ -175,8 +175,8 @@ unsafe fn inverse_with<V: Lanes>(p: u64, scale: u64, t: &RealTwiddles, x: &mut [
     }
 }
 
-/// Computes `(a, b) -> (a + w b, a - w b)` for two pairs, and reduces the upper values a first if
-/// `REDUCE`. Two pairs overlap the latencies of two long chains of dependent instructions.
+/// Computes `(a, b) -> (a + w b, a - w b)` for two pairs, whose latencies overlap, and reduces a first
+/// if `REDUCE`.
 #[inline(always)]
 unsafe fn forward_two<V: Lanes, const REDUCE: bool>(
     [a, c]: [&mut V; 2],
@@ -192,8 +192,8 @@ unsafe fn forward_two<V: Lanes, const REDUCE: bool>(
     }
 }
 
-/// Computes `(a, b) -> (a + b, w (a - b))` for two pairs. The second sum is reduced, and the first
-/// too if `BOTH`.
+/// Computes `(a, b) -> (a + b, w (a - b))` for two pairs. Reduces the second sum, and the first if
+/// `BOTH`.
 #[inline(always)]
 unsafe fn inverse_two<V: Lanes, const BOTH: bool>(
     [a, c]: [&mut V; 2],
@@ -412,10 +412,9 @@ unsafe fn inverse_block<V: Lanes>(data: *mut u64, factors: *const f64, m: RealMo
 mod tests {
     use super::*;
 
-    /// The kernel on arrays, which NEON runs, agrees with the portable kernel at degrees on both
-    /// sides of a part and with the largest words.
+    /// On both sides of a part, and with the largest words.
     #[test]
-    fn arrays_agree_with_vectors() {
+    fn array_kernel_agrees_with_the_portable_one() {
         let modulus = Modulus::new(1_125_899_903_827_969).unwrap();
         let p = modulus.value();
         for n in [64, 128, 1024, 4096, 8192] {

@@ -4,35 +4,33 @@
 //! Index i of the NTT domain holds the value at `root^e` with an odd exponent `e < 2N`, and the
 //! automorphism moves the value at `root^(g e)` there.
 //!
-//! Before the transposition inside blocks, the order is bit-reversed. The 64 exponents of a block
-//! agree in their low bits, so their sources are in one block. Inside the block, the six high bits
-//! `t` of an exponent become `g t + c mod 64` with a carry `c` of the low bits. A table therefore
-//! has one source and one carry for each block, and 64 permutations of 64 elements, of which a
-//! block uses one.
+//! Before the transposition inside blocks, the order is bit-reversed: the 64 exponents of a block
+//! agree in their low bits, so their sources are in one block, where the six high bits `t` of an
+//! exponent become `g t + c mod 64` with a carry `c` of the low bits. A table therefore has one source
+//! and one carry for each block, and 64 permutations of 64 elements.
 
 use crate::LatticeError;
 use crate::modulus::Modulus;
 
 const BLOCK: usize = 64;
 
-/// The permutation of one automorphism at one degree, for every prime. Immutable.
+/// The permutation of one automorphism, for every prime. Immutable.
 #[derive(Clone)]
 pub struct Galois {
     degree: usize,
     element: u64,
-    /// For each block of the result: its source block, and the index in `inside` of its
-    /// permutation.
+    /// For each block of the result: its source block, and its permutation in `inside`.
     sources: Vec<(u32, u8)>,
     /// `inside[c][i]`: the place in the source block of element i of a block with carry c.
     inside: Box<[[u8; BLOCK]; BLOCK]>,
 }
 
 impl Galois {
-    /// Builds the tables for `X -> X^element` at `degree` (a power of two, 64 to 2^17).
+    /// Builds the tables for `X -> X^element` at `degree`, a power of two from 64 to 2^17.
     ///
     /// # Errors
-    /// [`LatticeError::Degree`] for another degree; [`LatticeError::Galois`] if `element` is even
-    /// or not below `2 * degree`.
+    /// [`LatticeError::Degree`]; [`LatticeError::Galois`] if `element` is even or not below
+    /// `2 * degree`.
     pub fn new(degree: usize, element: u64) -> Result<Self, LatticeError> {
         if !degree.is_power_of_two() || !(64..=1 << 17).contains(&degree) {
             return Err(LatticeError::Degree { degree });
@@ -59,13 +57,11 @@ impl Galois {
     }
 
     /// The exponent g.
-    #[must_use]
     pub fn element(&self) -> u64 {
         self.element
     }
 
     /// Number of coefficients N.
-    #[must_use]
     pub fn degree(&self) -> usize {
         self.degree
     }
@@ -109,7 +105,7 @@ impl Galois {
         self.scatter(input, output, |v, negative| if negative { -v } else { v });
     }
 
-    /// Moves coefficient i to `g i mod N`, negated if `g i mod 2N >= N`. Both are public.
+    /// Moves coefficient i to `g i mod N`, negated if `g i mod 2N >= N`.
     fn scatter<T: Copy>(&self, input: &[T], output: &mut [T], value: impl Fn(T, bool) -> T) {
         self.check(input.len(), output.len());
         let mut position = 0;
@@ -120,13 +116,11 @@ impl Galois {
     }
 }
 
-/// Reverses the lowest `bits` bits of `b`, which has no others.
 fn reverse_bits(b: u64, bits: u32) -> u64 {
     if bits == 0 { 0 } else { b.reverse_bits() >> (u64::BITS - bits) }
 }
 
-/// The place inside its block of the element with the high exponent bits `t`: bit-reversed, then
-/// transposed.
+/// The place inside its block of the element with the high exponent bits `t`.
 fn inside_block(t: usize) -> usize {
     let natural = (t as u8).reverse_bits() as usize >> 2;
     (natural & 7) << 3 | natural >> 3

@@ -1,13 +1,12 @@
-//! Products of matrices of polynomials, place by place: every loaded factor is used for several
-//! sums.
+//! Products of matrices of polynomials, place by place: each loaded factor serves several sums.
 
 use super::{Kernel, NttTable};
 
-/// Largest modulus whose residues [`NttTable::mac_matrix_narrow`] accepts as words of 16 bits.
+/// Largest modulus of [`NttTable::mac_matrix_narrow`].
 pub const MAX_NARROW: u64 = 1 << 16;
 
-/// A matrix product of words. Sum `(o, t)` is the sum of the products of `rows[o K + k]` and
-/// `columns[t K + k]` over k, for K = `count`. Sums are stored consecutively, row by row.
+/// A matrix product of words. Sum `(o, t)`, stored row by row, is the sum of the products of
+/// `rows[o K + k]` and `columns[t K + k]` over k, for K = `count`.
 struct Product<'a, W> {
     rows: &'a [&'a [W]],
     columns: &'a [&'a [W]],
@@ -16,12 +15,10 @@ struct Product<'a, W> {
     len: usize,
 }
 
-/// The shape of a matrix of sums, or of a block of it.
+/// The shape of a matrix of sums.
 #[derive(Clone, Copy)]
 struct Size {
-    /// Number of rows.
     height: usize,
-    /// Number of columns.
     width: usize,
 }
 
@@ -38,20 +35,18 @@ impl<'a, W> Product<'a, W> {
         product
     }
 
-    /// The shape of the sums.
     fn size(&self) -> Size {
         Size { height: self.rows.len() / self.count.max(1), width: self.columns.len() / self.count.max(1) }
     }
 }
 
 impl NttTable {
-    /// Adds a matrix product to sums, each stored as in [`NttTable::mac`]. Sum `(o, t)` of O x T,
-    /// row by row, gets the products of `rows[o K + k]` and `columns[t K + k]` for k below K =
-    /// `count`.
+    /// Adds a matrix product to sums, each stored as in [`NttTable::mac`]. Sum `(o, t)` of O x T, row
+    /// by row, gets the products of `rows[o K + k]` and `columns[t K + k]` for k below K = `count`.
     ///
     /// # Panics
-    /// If factors differ in length, or their length is not a multiple of 64. If the number of factors
-    /// is not a multiple of K, or the number of sums is not rows times columns.
+    /// If factors differ in length, their length is not a multiple of 64, their number is not a
+    /// multiple of K, or the number of sums is not rows times columns.
     pub fn mac_matrix(&self, low: &mut [u64], high: &mut [u64], rows: &[&[u64]], columns: &[&[u64]], count: usize) {
         let product = Product::new(rows, columns, count, &[low.len(), high.len()]);
         match &self.kernel {
@@ -63,8 +58,7 @@ impl NttTable {
         }
     }
 
-    /// As [`NttTable::mac_matrix`] for a modulus up to [`MAX_NARROW`]: `sums[i]` holds the whole
-    /// sum in one word.
+    /// As [`NttTable::mac_matrix`] for a modulus up to [`MAX_NARROW`]; `sums[i]` is one word.
     ///
     /// # Panics
     /// As [`NttTable::mac_matrix`], or if the modulus is above [`MAX_NARROW`].
@@ -82,7 +76,7 @@ impl NttTable {
     }
 }
 
-/// Calls `add` for every product of two factors, with the range of its sum's words.
+/// Calls `add` for every two factors, with the range of their sum's words.
 fn for_each_product<W>(product: &Product<'_, W>, mut add: impl FnMut(std::ops::Range<usize>, &[W], &[W])) {
     let (Size { height, width }, count, len) = (product.size(), product.count, product.len);
     for (o, t) in (0..height).flat_map(|o| (0..width).map(move |t| (o, t))) {
@@ -128,8 +122,7 @@ mod ifma {
         });
     }
 
-    /// Splits the sums into blocks, 2 x 2 where there are two columns, else 4 x 1, and smaller
-    /// blocks at the ends.
+    /// Splits the sums into blocks: 2 x 2 where there are two columns, else 4 x 1; smaller at the ends.
     fn blocks(Size { height, width }: Size, mut work: impl FnMut(usize, usize, Size)) {
         let mut t = 0;
         while t < width {

@@ -1,10 +1,10 @@
 //! Negacyclic number-theoretic transform (NTT) over `Z_p[X]/(X^N + 1)`, and pointwise kernels on
 //! its values.
 //!
-//! The order of the NTT domain is fixed: bit-reversed, then an 8x8 transposition inside each block
-//! of 64 coefficients, which saves the SIMD kernels a shuffle. Values sampled in the NTT domain
-//! from a seed thus mean the same on every machine. Kernels are chosen at run time. Every other
-//! kernel is tested bit for bit against its portable twin.
+//! The order of the NTT domain is fixed, so that values sampled there from a seed mean the same on
+//! every machine: bit-reversed, then an 8x8 transposition inside each block of 64 coefficients, which
+//! saves the SIMD kernels a shuffle. Kernels are chosen at run time, and tested bit for bit against
+//! the portable one.
 
 mod by_halves;
 mod fma;
@@ -24,18 +24,15 @@ use crate::cpu::{Arithmetic, Cpu};
 use crate::modulus::{Modulus, Shoup};
 use crate::pointwise::Pointwise;
 
-/// Most products that [`NttTable::mac`] may add up before [`NttTable::reduce_acc`]: low halves are
-/// below 2^52, and their sum must fit 64 bits.
+/// Most products that [`NttTable::mac`] may add up before [`NttTable::reduce_acc`]: the sum of low
+/// halves, below 2^52 each, must fit 64 bits.
 pub const MAX_ACCUMULATED: usize = 4095;
 
-/// The kernel of a transform, chosen from a [`Cpu`], with the factors of both directions.
+/// The kernel of a transform, with the factors of both directions.
 #[derive(Clone)]
 enum Kernel {
-    /// Plain Rust, any processor.
     Portable([Twiddles; 2]),
-    /// Double-precision fused multiply-add: AVX2 or NEON.
     Fma([fma::RealTwiddles; 2]),
-    /// AVX-512 with 52-bit integer multiply-add.
     #[cfg(target_arch = "x86_64")]
     Ifma(Box<[ifma::Factors; 2]>),
 }
@@ -43,8 +40,7 @@ enum Kernel {
 /// Twiddle factors for one direction.
 #[derive(Clone)]
 struct Twiddles {
-    /// `value[m + i]`: factor of group `i` in the stage with `m` groups (`m` a power of two below
-    /// N).
+    /// `value[m + i]`: factor of group `i` in the stage with `m` groups, a power of two below N.
     value: Vec<u64>,
     /// Shoup quotients (52 bits) of `value`.
     quotient: Vec<u64>,
@@ -57,15 +53,13 @@ impl Twiddles {
         Self { value, quotient }
     }
 
-    /// The factor at index `i` of `value`, with its quotient.
     #[inline(always)]
     fn at(&self, i: usize) -> Shoup {
         Shoup { value: self.value[i], quotient: self.quotient[i] }
     }
 }
 
-/// The powers of `root` in bit-reversed order: entry `m + i` is for group `i` in the stage with `m`
-/// groups.
+/// The powers of `root` in bit-reversed order (see [`Twiddles::value`]).
 fn twiddle_values(n: usize, modulus: &Modulus, root: u64) -> Vec<u64> {
     let mut value = vec![0; n];
     let mut power = 1;
@@ -76,9 +70,8 @@ fn twiddle_values(n: usize, modulus: &Modulus, root: u64) -> Vec<u64> {
     value
 }
 
-/// Indices of the factors of the last three stages, in the order in which the SIMD kernels read
-/// them. Each block of 64 has 7 vectors of 8 factors: one for the stage of width 4, two for width
-/// 2, four for width 1.
+/// Indices of the factors of the last three stages, as the SIMD kernels read them: for each block of
+/// 64, one vector of 8 factors for the stage of width 4, two for width 2, four for width 1.
 fn block_order(n: usize) -> impl Iterator<Item = usize> {
     (0..n / 64).flat_map(move |b| {
         [(0, n / 8), (1, n / 4), (2, n / 2)].into_iter().flat_map(move |(log_stride, groups)| {
@@ -87,7 +80,7 @@ fn block_order(n: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Transform of one degree and modulus. Immutable and shareable between threads.
+/// Transform of one degree and modulus. Immutable.
 #[derive(Clone)]
 pub struct NttTable {
     degree: usize,
@@ -98,11 +91,10 @@ pub struct NttTable {
 }
 
 impl NttTable {
-    /// Builds the tables for degree `degree` (a power of two, 64 to 2^17) on the fastest kernel.
+    /// Builds the tables for `degree`, a power of two from 64 to 2^17, on the fastest kernel.
     ///
     /// # Errors
-    /// [`LatticeError::Degree`] for another degree; [`LatticeError::NoRoot`] if `2 * degree` does
-    /// not divide `p - 1`.
+    /// [`LatticeError::Degree`]; [`LatticeError::NoRoot`] if `2 * degree` does not divide `p - 1`.
     pub fn new(degree: usize, modulus: Modulus) -> Result<Self, LatticeError> {
         Self::with_cpu(Cpu::best(), degree, modulus)
     }
@@ -135,31 +127,26 @@ impl NttTable {
     }
 
     /// Number of coefficients N.
-    #[must_use]
     pub fn degree(&self) -> usize {
         self.degree
     }
 
     /// The modulus.
-    #[must_use]
     pub fn modulus(&self) -> &Modulus {
         &self.modulus
     }
 
     /// The pointwise kernels modulo the same prime.
-    #[must_use]
     pub fn pointwise(&self) -> &Pointwise {
         &self.pointwise
     }
 
     /// The name of the kernel in use, for reports.
-    #[must_use]
     pub fn kernel_name(&self) -> &'static str {
         self.pointwise.kernel_name()
     }
 
-    /// Whether the modulus is so small that `(2 log2 N + 1) p` and `16 p` fit 52 bits (`SMALL` in
-    /// `ifma::transform`).
+    /// Whether `(2 log2 N + 1) p` and `16 p` fit 52 bits (`SMALL` in `ifma::transform`).
     #[cfg(target_arch = "x86_64")]
     fn is_small(&self) -> bool {
         let growth = (2 * u64::from(self.degree.trailing_zeros()) + 1).max(16);
@@ -185,14 +172,13 @@ impl NttTable {
         }
     }
 
-    /// Transforms a polynomial of which only the first `width` coefficients after each multiple of
-    /// R may be nonzero, into `out`. Row k of `columns` holds the `width` coefficients from `k R`
-    /// on, in `[0, p)`, and there are N / R rows. The content of `columns` is unspecified
-    /// afterwards.
+    /// Transforms into `out` a polynomial of which only the first `width` coefficients after each
+    /// multiple of R may be nonzero. Row k of N / R `columns` holds those from `k R` on, in `[0, p)`.
+    /// The content of `columns` is unspecified afterwards.
     ///
     /// # Panics
-    /// If `width` is not 8, 16, 32 or 64, or the number of rows is not a power of two. If `columns` has
-    /// more than N words, or `out` does not have N elements.
+    /// If `width` is not 8, 16, 32 or 64, the number of rows is no power of two, `columns` has more
+    /// than N words, or `out` does not have N elements.
     pub fn forward_columns(&self, columns: &mut [u64], width: usize, out: &mut [u64]) {
         self.check(&[out.len()]);
         let (len, n) = (columns.len(), self.degree);
@@ -234,11 +220,8 @@ impl NttTable {
     }
 
     /// Adds `a[i] * b[i]` to `low[i] + 2^52 high[i]` for every pair `(a, b)` of reduced words;
-    /// `low[i]` gets less than 2^52 of each product. The buffers have N words, or any whole number
-    /// of blocks of 64.
-    ///
-    /// At most [`MAX_ACCUMULATED`] products may be added between two calls of
-    /// [`NttTable::reduce_acc`].
+    /// `low[i]` gets less than 2^52 of each product. At most [`MAX_ACCUMULATED`] products may be added
+    /// between two calls of [`NttTable::reduce_acc`].
     ///
     /// # Panics
     /// If buffers differ in length, or their length is not a multiple of 64.

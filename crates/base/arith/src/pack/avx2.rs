@@ -5,8 +5,7 @@ use std::arch::x86_64::*;
 /// Widest value: with up to seven bits before it, it fits in 8 bytes.
 pub(super) const MAX_WIDTH: u32 = 57;
 
-/// Places of four of eight values: 0 to 3, or 4 to 7. Eight values take `width` bytes, so the
-/// places repeat.
+/// Places of values 0 to 3 or 4 to 7 of eight, which take `width` bytes.
 struct Quad {
     /// First bytes of values 0 and 2 of the four.
     starts: [usize; 2],
@@ -28,8 +27,8 @@ impl Quad {
     }
 }
 
-/// Unpacks groups of eight values of at most [`MAX_WIDTH`] bits from the front, as long as no read
-/// passes the end of `bytes`. Returns the number of values, and whether one was above `max`.
+/// Unpacks groups of eight values from the front, as long as no read passes the end of `bytes`.
+/// Returns the number of values, and whether one was above `max`.
 ///
 /// # Safety
 /// AVX2 must be present.

@@ -38,13 +38,11 @@ pub enum PackError {
 
 /// Bytes that `count` values of `width` bits take; `None` if the width is not 1 to 64 or their
 /// number overflows.
-#[must_use]
 pub fn packed_len(count: usize, width: u32) -> Option<usize> {
     let bits = (1..=64).contains(&width).then(|| count.checked_mul(width as usize))?;
     Some(bits?.div_ceil(8))
 }
 
-/// As [`packed_len`]; panics where there is no length.
 fn checked_len(count: usize, width: u32) -> usize {
     packed_len(count, width).expect("callers pack 1 to 64 bits a value, and no more values than fit in memory")
 }
@@ -59,8 +57,7 @@ pub fn pack(values: impl ExactSizeIterator<Item = u64>, width: u32, out: &mut Ve
     pack_part(values, width, &mut out[start..]);
 }
 
-/// Appends the low `width` bits of every value to `out`. As [`pack`], but many values use all
-/// threads.
+/// As [`pack`]; many values use all threads.
 ///
 /// # Panics
 /// If [`packed_len`] is `None`.
@@ -70,7 +67,7 @@ pub fn pack_slice(values: &[u64], width: u32, out: &mut Vec<u8>) {
     pack_into(values, width, &mut out[start..]);
 }
 
-/// Writes the low `width` bits of every value to `out`. As [`pack_slice`], into an existing buffer.
+/// As [`pack_slice`], into a buffer.
 ///
 /// # Panics
 /// If [`packed_len`] is `None` or not the length of `out`.
@@ -81,8 +78,7 @@ pub fn pack_into(values: &[u64], width: u32, out: &mut [u8]) {
 }
 
 /// Packs two numbers for each of `n` elements into separate buffers, each with its own width.
-/// `f(first, numbers)` writes the numbers of consecutive elements from index `first`. Only a part
-/// of the numbers is in memory unpacked at a time.
+/// `f(first, numbers)` writes the numbers from element `first` on, a part at a time.
 ///
 /// # Panics
 /// If [`packed_len`] is `None`.
@@ -123,8 +119,8 @@ fn pack_part(values: impl Iterator<Item = u64>, width: u32, out: &mut [u8]) {
     }
 }
 
-/// Reads `count` values of `width` bits, each at most `max`. Time depends on the values only if one
-/// is above `max`.
+/// Reads `count` values of `width` bits, each at most `max`, in a time that depends on the values
+/// only if one is larger.
 ///
 /// # Errors
 /// The first variant of [`PackError`] that applies.
@@ -138,8 +134,7 @@ pub fn unpack(bytes: &[u8], count: usize, width: u32, max: u64) -> Result<Vec<u6
     Ok(values)
 }
 
-/// Reads `out.len()` values of `width` bits, each at most `max`. As [`unpack`], into an existing
-/// buffer. After an error the content of `out` is unspecified.
+/// As [`unpack`], into a buffer whose content is unspecified after an error.
 ///
 /// # Errors
 /// As [`unpack`].
@@ -159,13 +154,12 @@ pub fn unpack_into(bytes: &[u8], width: u32, max: u64, out: &mut [u64]) -> Resul
     failed.map_or(Ok(()), Err)
 }
 
-/// As [`unpack_into`] on one thread, on the fastest kernel of `cpu`.
+/// As [`unpack_into`] on one thread.
 fn unpack_with(cpu: Cpu, bytes: &[u8], width: u32, max: u64, out: &mut [u64]) -> Result<(), PackError> {
     check_len(bytes, out.len(), width)?;
     let mask = u64::MAX >> (64 - width);
     let (unpacked, mut excess) = unpack_fast(cpu, bytes, width, max, out);
-    // A value starts inside a byte and ends at most `width + 7` bits later: 8 bytes from there hold
-    // any narrow value, 16 bytes any value.
+    // A value starts inside a byte and ends at most `width + 7` bits later.
     if width <= 57 {
         unpack_windows(bytes, unpacked, width, out, |window, shift| u64::from_le_bytes(window) >> shift & mask);
     } else {
@@ -180,8 +174,8 @@ fn unpack_with(cpu: Cpu, bytes: &[u8], width: u32, max: u64, out: &mut [u64]) ->
     check_padding(bytes, out.len(), width)
 }
 
-/// Unpacks values from the front, as many as the kernel takes. Returns their number, and whether
-/// one is above `max`.
+/// Unpacks as many values from the front as the kernel takes. Returns their number, and whether one
+/// is above `max`.
 #[cfg(target_arch = "x86_64")]
 fn unpack_fast(cpu: Cpu, bytes: &[u8], width: u32, max: u64, out: &mut [u64]) -> (usize, bool) {
     if cpu.has_wide_blocks() && width <= avx512::MAX_WIDTH {
@@ -200,8 +194,8 @@ fn unpack_fast(_: Cpu, _: &[u8], _: u32, _: u64, _: &mut [u64]) -> (usize, bool)
     (0, false)
 }
 
-/// Unpacks the values from index `first` on. `value` gets the `N` bytes from where a value starts
-/// (zeros after the end) and the number of bits before the value in the first byte.
+/// Unpacks the values from index `first` on. `value` gets the `N` bytes where a value starts (zeros
+/// after the end) and the number of bits before it.
 #[inline(always)]
 fn unpack_windows<const N: usize>(
     bytes: &[u8],
@@ -224,7 +218,7 @@ fn unpack_windows<const N: usize>(
     }
 }
 
-/// Checks packed bytes as [`unpack`] does, without unpacking them and without a largest value.
+/// Checks packed bytes as [`unpack`] does, except for a largest value.
 ///
 /// # Errors
 /// [`PackError::Length`], [`PackError::Padding`].
@@ -236,7 +230,6 @@ pub fn check(bytes: &[u8], count: usize, width: u32) -> Result<(), PackError> {
     check_padding(bytes, count, width)
 }
 
-/// Checks the number of bytes.
 fn check_len(bytes: &[u8], count: usize, width: u32) -> Result<(), PackError> {
     let expected = checked_len(count, width);
     if bytes.len() != expected {
@@ -245,7 +238,6 @@ fn check_len(bytes: &[u8], count: usize, width: u32) -> Result<(), PackError> {
     Ok(())
 }
 
-/// Checks that the unused bits of the last byte are zero.
 fn check_padding(bytes: &[u8], count: usize, width: u32) -> Result<(), PackError> {
     let used = count * width as usize % 8;
     match bytes.last() {

@@ -1,5 +1,4 @@
-//! Double-precision kernels (AVX2 with FMA, NEON). The portable twins process words that do not
-//! fill a vector.
+//! Double-precision kernels (AVX2 with FMA, NEON). The portable twins take what fills no vector.
 
 use super::{Pointwise, portable};
 use crate::lanes::{Lanes, RealModulus, to_real, to_words};
@@ -11,15 +10,14 @@ type Vector = std::arch::x86_64::__m256d;
 #[cfg(not(target_arch = "x86_64"))]
 type Vector = [f64; 4];
 
-/// An operation on each word.
 trait Elementwise: Copy {
     /// # Safety
     /// As [`Lanes`].
     unsafe fn compute<V: Lanes>(self, x: V::Words, y: V::Words) -> V::Words;
 }
 
-/// Applies `operation` to whole vectors of `x` and `y` (`x` twice if there is no `y`). Returns the
-/// number of words of these vectors.
+/// Applies `operation` to whole vectors of `x` and `y` (`x` twice if there is no `y`). Returns their
+/// number of words.
 fn apply<E: Elementwise>(operation: E, x: &mut [u64], y: Option<&[u64]>) -> usize {
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
     // SAFETY: `x` and `y` have `len` words, whole vectors, and the processor has the instructions.
@@ -212,8 +210,8 @@ unsafe fn read<V: Lanes>(slice: &[u64], offset: usize) -> V {
     unsafe { to_real(V::load_words(slice.as_ptr().add(offset))) }
 }
 
-/// Words read from each slice in turn: a cache line. Without this, many slices at the same place of
-/// their pages evict each other from the first-level cache before use.
+/// Words read from each slice in turn: a cache line. Else slices at the same place of their pages
+/// evict each other from the first-level cache.
 const LINE: usize = 2 * Vector::LEN;
 
 pub(super) fn dot_pair(op: &Pointwise, digits: &[&[u64]], pairs: &[[&[u64]; 2]], sums: [&mut [u64]; 2]) {

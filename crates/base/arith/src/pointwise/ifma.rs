@@ -1,16 +1,14 @@
-//! AVX-512 IFMA kernels. The portable twins process words that do not fill a vector.
+//! AVX-512 IFMA kernels. The portable twins take what fills no vector.
 
 use super::{Pointwise, portable};
 use crate::modulus::Shoup;
 use crate::words52::{Factor, LEN, Modulus52, V, fold, load, store};
 use std::arch::x86_64::*;
 
-/// Most products for which the sum of high halves, with the carry of the low ones, cannot pass
-/// 2^52.
+/// Most products whose high halves, with the carry of the low ones, sum to less than 2^52.
 const FEW: usize = 12;
 
-/// Defines a function `$name(op, x[, y], args)` that sets each vector of `x` to `$value`, and calls
-/// the portable twin for the remaining words.
+/// Defines `$name(op, x[, y], args)`, which sets each vector of `x` to `$value`.
 macro_rules! elementwise {
     ($name:ident($op:ident, $m:ident, $a:ident $(, $b:ident)?; $($arg:ident: $kind:ty),*) { $($before:stmt;)* } $value:expr) => {
         pub(super) fn $name($op: &Pointwise, x: &mut [u64], $($b: &[u64],)? $($arg: $kind),*) {

@@ -1,9 +1,8 @@
 //! Kernels on slices of residues modulo one prime: the operations of a scheme between transforms.
 //!
 //! Levels and bases are the caller's: every function takes slices of one length, any length, in
-//! coefficient or NTT form. Operands and results are in `[0, p)` unless stated. Kernels are chosen
-//! at run time. The portable one is the twin that every other is tested against, bit for bit. No
-//! branch and no index depends on a value.
+//! coefficient or NTT form. Operands and results are in `[0, p)` unless stated. Kernels are chosen at
+//! run time, and tested bit for bit against the portable one. No branch or index depends on a value.
 
 mod fma;
 #[cfg(target_arch = "x86_64")]
@@ -17,7 +16,6 @@ use crate::products::Reduction;
 /// Most products that one call of [`Pointwise::dot_pair`] adds up.
 pub const MAX_PRODUCTS: usize = 2048;
 
-/// Words of a part, which several kernels process one after another.
 const PART: usize = 512;
 
 /// The kernels modulo one prime. Immutable, cheap to copy.
@@ -48,31 +46,26 @@ macro_rules! dispatch {
 
 impl Pointwise {
     /// Operations modulo `modulus` on the fastest kernels of this processor.
-    #[must_use]
     pub fn new(modulus: Modulus) -> Self {
         Self::with_cpu(Cpu::best(), modulus)
     }
 
     /// As [`Pointwise::new`], on the fastest kernels of `cpu`.
-    #[must_use]
     pub fn with_cpu(cpu: Cpu, modulus: Modulus) -> Self {
         let (radix, radix52) = (modulus.power_of_two(64), [52, 104].map(|exponent| modulus.power_of_two(exponent)));
         Self { modulus, radix, radix52, reduction: Reduction::new(&modulus), arithmetic: cpu.arithmetic() }
     }
 
     /// Name of the chosen kernels, for reports.
-    #[must_use]
     pub fn kernel_name(&self) -> &'static str {
         self.arithmetic.name()
     }
 
     /// The modulus.
-    #[must_use]
     pub fn modulus(&self) -> &Modulus {
         &self.modulus
     }
 
-    /// The constants that reduce sums in doubles.
     pub(crate) fn reduction(&self) -> Reduction {
         self.reduction
     }
@@ -92,9 +85,6 @@ impl Pointwise {
     }
 
     /// `x[i] = x[i] - y[i] mod p`.
-    ///
-    /// # Panics
-    /// If the lengths differ.
     pub fn sub(&self, x: &mut [u64], y: &[u64]) {
         same_length(x.len(), [y]);
         dispatch!(self, sub(self, x, y))
@@ -106,9 +96,6 @@ impl Pointwise {
     }
 
     /// `x[i] = x[i] * y[i] mod p`.
-    ///
-    /// # Panics
-    /// If the lengths differ.
     pub fn mul(&self, x: &mut [u64], y: &[u64]) {
         same_length(x.len(), [y]);
         dispatch!(self, mul(self, x, y))
@@ -121,18 +108,12 @@ impl Pointwise {
 
     /// `x[i] = (x[i] - y[i]) * w mod p`: the last step of a division by special primes or of a
     /// rescaling.
-    ///
-    /// # Panics
-    /// If the lengths differ.
     pub fn sub_scale(&self, x: &mut [u64], y: &[u64], w: Shoup) {
         same_length(x.len(), [y]);
         dispatch!(self, sub_scale(self, x, y, w))
     }
 
     /// `x[i] = x[i] + y[i] * w mod p`.
-    ///
-    /// # Panics
-    /// If the lengths differ.
     pub fn add_scaled(&self, x: &mut [u64], y: &[u64], w: Shoup) {
         same_length(x.len(), [y]);
         dispatch!(self, add_scaled(self, x, y, w))
@@ -152,15 +133,13 @@ impl Pointwise {
         dispatch!(self, reduce_signed(self, source, target))
     }
 
-    /// Whether a word is above `bound`.
     pub(crate) fn any_above(&self, x: &[u64], bound: u64) -> bool {
         dispatch!(self, any_above(x, bound))
     }
 
-    /// Adds `sum_k digits[k] * pairs[k][h]` to `sums[h]`, `h` in `{0, 1}`. This is the inner
-    /// product of key switching (digits with both halves of a key) and of linear transforms
-    /// (diagonals with both halves of ciphertexts). Reads each digit once and reduces the sums
-    /// once.
+    /// Adds `sum_k digits[k] * pairs[k][h]` to `sums[h]`, `h` in `{0, 1}`: the inner product of key
+    /// switching (digits with both halves of a key) and of linear transforms (diagonals with both
+    /// halves of ciphertexts). Reads each digit once and reduces once.
     ///
     /// # Panics
     /// If the numbers of pairs and digits differ, there are more than [`MAX_PRODUCTS`], or lengths
@@ -184,8 +163,7 @@ impl Pointwise {
         same_length(len, [a[1], b[0], b[1]]);
         assert!(out.iter().all(|out| out.len() == len), "buffers of different lengths");
         let [low, middle, high] = out;
-        // Works in parts, so that all reads except the first find their words in the first-level
-        // cache.
+        // Works in parts, so that all reads but the first find their words in the first-level cache.
         for start in (0..len).step_by(PART) {
             let part = start..(start + PART).min(len);
             let [[a0, a1], [b0, b1]] = [a, b].map(|pair| pair.map(|half| &half[part.clone()]));

@@ -50,7 +50,6 @@ impl ShapeError {
 
 impl ConvSpec {
     /// The shape of a fully connected layer.
-    #[must_use]
     pub fn linear(inputs: usize, outputs: usize) -> Self {
         Self {
             in_ch: inputs,
@@ -102,7 +101,6 @@ impl ConvSpec {
     }
 
     /// Rows and columns of the padded input.
-    #[must_use]
     pub fn padded(&self) -> (usize, usize) {
         (self.in_h + self.pads[0] + self.pads[2], self.in_w + self.pads[1] + self.pads[3])
     }
@@ -113,43 +111,36 @@ impl ConvSpec {
     }
 
     /// Output rows, if the shape passes [`ConvSpec::check`].
-    #[must_use]
     pub fn out_h(&self) -> usize {
         (self.padded().0 - self.extent().0) / self.stride.0 + 1
     }
 
     /// Output columns, if the shape passes [`ConvSpec::check`].
-    #[must_use]
     pub fn out_w(&self) -> usize {
         (self.padded().1 - self.extent().1) / self.stride.1 + 1
     }
 
     /// Number of input elements.
-    #[must_use]
     pub fn in_len(&self) -> usize {
         self.in_ch * self.in_h * self.in_w
     }
 
     /// Number of output elements, if the shape passes [`ConvSpec::check`].
-    #[must_use]
     pub fn out_len(&self) -> usize {
         self.out_ch * self.out_h() * self.out_w()
     }
 
     /// Input channels that one output channel reads.
-    #[must_use]
     pub fn group_in(&self) -> usize {
         self.in_ch / self.groups
     }
 
     /// Output channels of one group.
-    #[must_use]
     pub fn group_out(&self) -> usize {
         self.out_ch / self.groups
     }
 
     /// Number of weights.
-    #[must_use]
     pub fn weight_len(&self) -> usize {
         self.out_ch * self.group_in() * self.kernel.0 * self.kernel.1
     }

@@ -14,7 +14,6 @@ pub struct Accumulator {
 
 impl Accumulator {
     /// A sum of zero at `level`.
-    #[must_use]
     pub fn new(basis: &RnsBasis, level: usize) -> Self {
         let (degree, len) = (basis.degree(), level * basis.degree());
         Self { low: vec![0; len], high: vec![0; len], degree, count: 0 }
@@ -26,7 +25,6 @@ impl Accumulator {
     /// # Panics
     /// If `low` and `high` differ in length, the length fits no level of `basis`, or `count` is
     /// above [`MAX_ACCUMULATED`].
-    #[must_use]
     pub fn of(basis: &RnsBasis, low: Vec<u64>, high: Vec<u64>, count: usize) -> Self {
         let degree = basis.degree();
         let fits = low.len() == high.len() && low.len().is_multiple_of(degree) && low.len() / degree <= basis.levels();

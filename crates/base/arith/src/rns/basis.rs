@@ -36,13 +36,11 @@ impl RnsBasis {
     }
 
     /// Number of coefficients N.
-    #[must_use]
     pub fn degree(&self) -> usize {
         self.degree
     }
 
     /// Number of primes: the highest level.
-    #[must_use]
     pub fn levels(&self) -> usize {
         self.tables.len()
     }
@@ -51,7 +49,6 @@ impl RnsBasis {
     ///
     /// # Panics
     /// If `i` is not below [`RnsBasis::levels`].
-    #[must_use]
     pub fn table(&self, i: usize) -> &NttTable {
         &self.tables[i]
     }
@@ -60,7 +57,6 @@ impl RnsBasis {
     ///
     /// # Panics
     /// If `i` is not below [`RnsBasis::levels`].
-    #[must_use]
     pub fn modulus(&self, i: usize) -> &Modulus {
         self.tables[i].modulus()
     }
@@ -69,7 +65,6 @@ impl RnsBasis {
     ///
     /// # Panics
     /// If the basis has fewer than `L` primes, or their product is not below 2^127.
-    #[must_use]
     pub fn lift<const L: usize>(&self) -> Lift<L> {
         let moduli: [Modulus; L] = std::array::from_fn(|i| *self.modulus(i));
         let product = moduli.iter().try_fold(1u128, |q, m| q.checked_mul(u128::from(m.value())));
@@ -81,7 +76,6 @@ impl RnsBasis {
     ///
     /// # Panics
     /// If the basis has fewer than `level` primes, or `i` is not below `level - 1`.
-    #[must_use]
     pub fn rescale(&self, level: usize, i: usize) -> Rescale {
         let last = level - 1;
         assert!(i < last, "residue {i} of level {level} does not outlast the division");
@@ -99,7 +93,6 @@ pub struct Lift<const L: usize> {
 impl<const L: usize> Lift<L> {
     /// Returns the integer in `[0, p_0 * .. * p_(L-1))` with these residues.
     #[inline(always)]
-    #[must_use]
     pub fn apply(&self, residues: [u64; L]) -> u128 {
         let mut digits = residues;
         for i in 0..L {
@@ -125,7 +118,6 @@ impl Rescale {
     /// Computes `round(v / p_last) mod p_i` for the `v` with residues `x` mod `p_i` and `last` mod
     /// `p_last`.
     #[inline(always)]
-    #[must_use]
     pub fn apply(&self, x: u64, last: u64) -> u64 {
         let low = self.modulus.reduce_i64(self.last.centred(last));
         self.modulus.mul_shoup(self.modulus.sub(x, low), self.inverse)

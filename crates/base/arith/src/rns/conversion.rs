@@ -102,7 +102,6 @@ impl Conversion {
     }
 
     /// The name of the kernel in use, for reports.
-    #[must_use]
     pub fn kernel_name(&self) -> &'static str {
         self.arithmetic.name()
     }

@@ -28,7 +28,6 @@ impl<R> RnsPoly<R> {
     /// # Panics
     /// If the number of words fits no level of `basis`; in debug builds, if a word is not below its
     /// modulus.
-    #[must_use]
     pub fn new(basis: &RnsBasis, words: Vec<u64>) -> Self {
         let (degree, level) = (basis.degree(), words.len() / basis.degree());
         let fits = words.len() == level * degree && (1..=basis.levels()).contains(&level);
@@ -43,7 +42,6 @@ impl<R> RnsPoly<R> {
     }
 
     /// Number of primes in use.
-    #[must_use]
     pub fn level(&self) -> usize {
         self.words.len() / self.degree
     }
@@ -52,7 +50,6 @@ impl<R> RnsPoly<R> {
     ///
     /// # Panics
     /// If `i` is not below the level.
-    #[must_use]
     pub fn residue(&self, i: usize) -> &[u64] {
         &self.words[i * self.degree..][..self.degree]
     }
@@ -64,7 +61,6 @@ impl RnsPoly<Coeff> {
     ///
     /// # Panics
     /// If there are not N coefficients, or the basis has fewer than `level` primes.
-    #[must_use]
     pub fn from_signed(basis: &RnsBasis, level: usize, coefficients: &[i64]) -> Self {
         let degree = basis.degree();
         assert_eq!(coefficients.len(), degree, "one value per coefficient");

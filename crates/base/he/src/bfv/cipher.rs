@@ -26,7 +26,6 @@ pub struct Ciphertext {
 
 impl<'a> Encryptor<'a> {
     /// Encryption under `key`.
-    #[must_use]
     pub fn new(ctx: &'a Context, key: &'a SecretKey) -> Self {
         Self { ctx, key }
     }

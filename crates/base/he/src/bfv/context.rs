@@ -70,7 +70,6 @@ impl Context {
     }
 
     /// The ring.
-    #[must_use]
     pub fn ring(&self) -> &Ring {
         &self.ring
     }

@@ -86,7 +86,6 @@ fn residues(poly: &RnsPoly<Ntt>) -> Vec<u64> {
 }
 
 /// Computes the digits of `c`, for all its rotations.
-#[must_use]
 pub fn raise(ctx: &Context, c: &Ciphertext) -> Raised {
     let mut raised = Raised::default();
     ctx.switching.raise(ctx.basis(), &residues(&c.a), &mut raised);

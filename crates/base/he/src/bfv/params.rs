@@ -46,7 +46,6 @@ pub(super) fn deviation(noise: &Noise, plain_log2: f64) -> f64 {
 
 /// log2 of the largest plaintext prime for which shares are exact, except with probability 2^-40
 /// per slot.
-#[must_use]
 pub fn largest_plain_log2(noise: &Noise) -> f64 {
     let modulus: f64 = PRIMES[..ANSWER].iter().map(|&q| (q as f64).log2()).sum();
     let mut bits = 50.0;

@@ -7,7 +7,6 @@ use tacit_arith::ntt::NttTable;
 use tacit_arith::rns::{Coeff, Ntt, RnsPoly};
 
 /// The smallest prime of at least `2^log2` that is 1 mod `2N`; `None` if it would exceed 50 bits.
-#[must_use]
 pub fn plain_prime(log2: f64) -> Option<u64> {
     let step = 2 * DEGREE as u64;
     let least = log2.clamp(16.0, 63.0).exp2() as u64;
@@ -71,7 +70,6 @@ impl Plain {
     }
 
     /// The field.
-    #[must_use]
     pub fn modulus(&self) -> &Modulus {
         self.table.modulus()
     }
@@ -80,7 +78,6 @@ impl Plain {
     ///
     /// # Panics
     /// If there are not N values.
-    #[must_use]
     pub fn encode(&self, ctx: &Context, slots: &[u64]) -> Vec<u64> {
         assert_eq!(slots.len(), DEGREE, "one value per slot");
         let mut values = vec![0; DEGREE];
@@ -93,7 +90,6 @@ impl Plain {
     ///
     /// # Panics
     /// If there are not N coefficients.
-    #[must_use]
     pub fn decode(&self, ctx: &Context, mut coefficients: Vec<u64>) -> Vec<u64> {
         self.table.forward(&mut coefficients);
         ctx.places.iter().map(|&position| coefficients[position as usize]).collect()

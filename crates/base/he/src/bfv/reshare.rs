@@ -27,7 +27,6 @@ pub struct Sum {
 
 impl Sum {
     /// Zero.
-    #[must_use]
     pub fn new(ctx: &Context) -> Self {
         Self { b: Accumulator::new(ctx.basis(), FRESH), a: Accumulator::new(ctx.basis(), FRESH) }
     }
@@ -140,7 +139,6 @@ pub struct Opener<'a> {
 
 impl<'a> Opener<'a> {
     /// Opening of answers under `key`.
-    #[must_use]
     pub fn new(ctx: &'a Context, key: &'a SecretKey) -> Self {
         Self { ctx, key }
     }

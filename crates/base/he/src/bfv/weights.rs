@@ -29,7 +29,6 @@ impl Classes {
     ///
     /// # Panics
     /// If `count` is not a power of two or exceeds [`MAX_CLASSES`].
-    #[must_use]
     pub fn new(ctx: &Context, count: usize) -> Self {
         assert!(count.is_power_of_two() && count <= MAX_CLASSES, "{count} classes");
         let order = 4 * count;
@@ -50,7 +49,6 @@ impl WeightPoly {
     ///
     /// # Panics
     /// If there are not 2C weights.
-    #[must_use]
     pub fn new(ctx: &Context, plain: &Plain, classes: &Classes, weights: &[i32]) -> Self {
         assert!(weights.len() == 2 * classes.count && ROW.is_multiple_of(classes.count), "two weights a class");
         let (small, p) = (ctx.small(classes.count), plain.modulus());

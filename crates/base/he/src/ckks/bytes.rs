@@ -117,13 +117,11 @@ impl Ciphertext {
     ///
     /// # Panics
     /// If the parameters have fewer than `level` primes.
-    #[must_use]
     pub fn bytes_len(context: &Context, level: usize) -> usize {
         HEADER + 2 * half_bytes(context, level)
     }
 
     /// Packs both halves.
-    #[must_use]
     pub fn to_bytes(&self, context: &Context) -> Vec<u8> {
         let mut out = Vec::with_capacity(Self::bytes_len(context, self.level()) + 8);
         header(BOTH_HALVES, self.level(), self.slots, self.scale, &mut out);
@@ -135,7 +133,6 @@ impl Ciphertext {
 
 impl SeededCiphertext {
     /// Packs the first half and appends the seed of the second.
-    #[must_use]
     pub fn to_bytes(&self, context: &Context) -> Vec<u8> {
         let mut out = Vec::with_capacity(Self::bytes_len(context, self.level()) + 8);
         header(SEEDED, self.level(), self.slots, self.scale, &mut out);
@@ -148,7 +145,6 @@ impl SeededCiphertext {
     ///
     /// # Panics
     /// If the parameters have fewer than `level` primes.
-    #[must_use]
     pub fn bytes_len(context: &Context, level: usize) -> usize {
         HEADER + half_bytes(context, level) + PublicSeed::BYTES
     }

@@ -24,25 +24,21 @@ impl Drop for Plaintext {
 
 impl Plaintext {
     /// Level of the plaintext.
-    #[must_use]
     pub fn level(&self) -> usize {
         self.poly.shape().level
     }
 
     /// Scale of the plaintext.
-    #[must_use]
     pub fn scale(&self) -> Scale {
         self.scale
     }
 
     /// Number of slots of the encoding.
-    #[must_use]
     pub fn slots(&self) -> usize {
         self.slots
     }
 
     /// Rounding error and root mean square of the slots.
-    #[must_use]
     pub fn estimate(&self) -> Estimate {
         self.estimate
     }
@@ -60,31 +56,26 @@ pub struct Ciphertext {
 
 impl Ciphertext {
     /// Level of the ciphertext.
-    #[must_use]
     pub fn level(&self) -> usize {
         self.c0.shape().level
     }
 
     /// Scale of the ciphertext.
-    #[must_use]
     pub fn scale(&self) -> Scale {
         self.scale
     }
 
     /// Number of slots.
-    #[must_use]
     pub fn slots(&self) -> usize {
         self.slots
     }
 
     /// Estimate of the error and of the size of the slots.
-    #[must_use]
     pub fn estimate(&self) -> Estimate {
         self.estimate
     }
 
     /// Bits of precision that the error leaves, for values of size 1.
-    #[must_use]
     pub fn precision(&self) -> f64 {
         self.estimate.precision(self.slots, self.scale.to_f64())
     }

@@ -101,19 +101,16 @@ impl Context {
     }
 
     /// The parameters.
-    #[must_use]
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
 
     /// Ring degree N.
-    #[must_use]
     pub fn degree(&self) -> usize {
         self.basis.degree()
     }
 
     /// Counts of the operations so far.
-    #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -199,7 +196,6 @@ impl Context {
     }
 
     /// The Galois element that rotates `k` places to the left (to the right if negative).
-    #[must_use]
     pub fn rotation_element(&self, k: i64) -> u32 {
         let (order, mask) = (self.degree() as i64 / 2, 2 * self.degree() as u64 - 1);
         let (mut exponent, mut base, mut element) = (k.rem_euclid(order) as u64, 5u64, 1u64);
@@ -214,7 +210,6 @@ impl Context {
     }
 
     /// The Galois element of complex conjugation.
-    #[must_use]
     pub fn conjugation_element(&self) -> u32 {
         2 * self.degree() as u32 - 1
     }

@@ -34,7 +34,6 @@ impl std::ops::Sub for Counts {
 
 impl Counters {
     /// Reads the counts.
-    #[must_use]
     pub fn read(&self) -> Counts {
         Counts {
             ntts: self.ntts.load(Relaxed),

@@ -24,19 +24,16 @@ impl Double {
     pub const PI: Self = Self { high: std::f64::consts::PI, low: 1.224_646_799_147_353_2e-16 };
 
     /// The nearest double.
-    #[must_use]
     pub fn to_f64(self) -> f64 {
         self.high + self.low
     }
 
     /// `2^exponent`.
-    #[must_use]
     pub fn power_of_two(exponent: i32) -> Self {
         Self { high: 2f64.powi(exponent), low: 0.0 }
     }
 
     /// Both parts, little-endian.
-    #[must_use]
     pub fn to_bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.high.to_le_bytes());
@@ -45,7 +42,6 @@ impl Double {
     }
 
     /// Reads both parts; `None` unless they are the canonical form of a finite number.
-    #[must_use]
     pub fn from_bytes(bytes: [u8; 16]) -> Option<Self> {
         let [high, low] = bytes.as_chunks::<8>().0 else { return None };
         let (high, low) = (f64::from_le_bytes(*high), f64::from_le_bytes(*low));

@@ -48,7 +48,6 @@ impl SecretKey {
 
     /// Decrypts to the message with its error. The result must stay with the client: sending it, or
     /// acting on it where the server sees, reveals more than the message.
-    #[must_use]
     pub fn decrypt(&self, ciphertext: &Ciphertext) -> Plaintext {
         let context = self.context();
         let mut poly = ciphertext.c1.clone();
@@ -70,7 +69,6 @@ impl SeededCiphertext {
     }
 
     /// Level of the ciphertext.
-    #[must_use]
     pub fn level(&self) -> usize {
         self.c0.shape().level
     }

@@ -19,7 +19,6 @@ pub struct Estimate {
 
 /// Deviation of a coefficient by rounding both halves of a ciphertext, the second times the ternary
 /// secret.
-#[must_use]
 pub fn rounding_deviation(degree: usize) -> f64 {
     ((1.0 + 2.0 / 3.0 * degree as f64) / 12.0).sqrt()
 }
@@ -27,42 +26,36 @@ pub fn rounding_deviation(degree: usize) -> f64 {
 /// Deviation of the error by the digits of a switch: uniform in ranges of `2^digit_log2`, times the
 /// errors of the key, divided by the special modulus of `2^special_log2`. The rounding of that
 /// division is not included.
-#[must_use]
 pub fn digits_deviation(degree: usize, digit_log2: &[f64], special_log2: f64) -> f64 {
     switched_deviation(degree, digit_log2, special_log2, ERROR_VARIANCE.sqrt())
 }
 
 /// As [`digits_deviation`], with a key error of deviation `of_key`: derived keys have larger errors
 /// than fresh ones.
-#[must_use]
 pub(super) fn switched_deviation(degree: usize, digit_log2: &[f64], special_log2: f64, of_key: f64) -> f64 {
     let digits: f64 = digit_log2.iter().map(|bits| ((bits - special_log2) * 2.0).exp2() / 12.0).sum();
     (digits * degree as f64).sqrt() * of_key
 }
 
 /// Deviation of a fresh error.
-#[must_use]
 pub fn fresh_deviation() -> f64 {
     ERROR_VARIANCE.sqrt()
 }
 
 /// Deviation of a coefficient of a public-key encryption's error, `e u + e0 + e1 s` with u and s
 /// ternary.
-#[must_use]
 pub fn public_deviation(degree: usize) -> f64 {
     (ERROR_VARIANCE * (1.0 + 4.0 / 3.0 * degree as f64)).sqrt()
 }
 
 impl Estimate {
     /// Deviation of the error of a slot. Its real and imaginary parts deviate less, by `sqrt 2`.
-    #[must_use]
     pub fn slot_deviation(&self, slots: usize, scale: f64) -> f64 {
         self.deviation * (2.0 * slots as f64).sqrt() / scale
     }
 
     /// Bits of the slots' values, relative to 1, that the error leaves: `-log2` of the slot
     /// deviation.
-    #[must_use]
     pub fn precision(&self, slots: usize, scale: f64) -> f64 {
         -self.slot_deviation(slots, scale).log2()
     }

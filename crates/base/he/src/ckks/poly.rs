@@ -37,7 +37,6 @@ impl<R> Eq for Poly<R> {}
 
 impl<R> Poly<R> {
     /// The zero polynomial.
-    #[must_use]
     pub fn zero(context: &Context, shape: Shape) -> Self {
         Self::from_limbs((0..shape.limbs()).map(|_| Arc::new(context.spares().zero())).collect(), shape)
     }
@@ -77,7 +76,6 @@ impl<R> Poly<R> {
     }
 
     /// Primes of the polynomial.
-    #[must_use]
     pub fn shape(&self) -> Shape {
         self.shape
     }
@@ -86,7 +84,6 @@ impl<R> Poly<R> {
     ///
     /// # Panics
     /// If the shape has fewer primes.
-    #[must_use]
     pub fn limb(&self, k: usize) -> &[u64] {
         &self.limbs[k]
     }
@@ -176,7 +173,6 @@ impl Poly<Coeff> {
     ///
     /// # Panics
     /// If there are not N coefficients.
-    #[must_use]
     pub fn from_signed(context: &Context, shape: Shape, coefficients: &[i64]) -> Self {
         assert_eq!(coefficients.len(), context.degree(), "one value per coefficient");
         let mut poly = Self::scratch(context, shape);

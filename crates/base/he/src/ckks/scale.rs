@@ -18,13 +18,11 @@ impl Scale {
     pub const ONE: Self = Self(Double::ONE);
 
     /// `2^bits`.
-    #[must_use]
     pub fn power_of_two(bits: u32) -> Self {
         Self(Double::power_of_two(bits as i32))
     }
 
     /// Makes a scale from a positive number; `None` for others.
-    #[must_use]
     pub fn new(value: f64) -> Option<Self> {
         (value.is_normal() && value > 0.0).then(|| Self(Double::from(value)))
     }
@@ -61,25 +59,21 @@ impl Scale {
     }
 
     /// Writes the scale as 16 bytes.
-    #[must_use]
     pub fn to_bytes(self) -> [u8; 16] {
         self.0.to_bytes()
     }
 
     /// Reads a scale; `None` unless it is a number from 1 to 2^1000 in canonical form.
-    #[must_use]
     pub fn from_bytes(bytes: [u8; 16]) -> Option<Self> {
         Double::from_bytes(bytes).map(Self).filter(|s| (1.0..=2f64.powi(1000)).contains(&s.to_f64()))
     }
 
     /// The scale, rounded to a double.
-    #[must_use]
     pub fn to_f64(self) -> f64 {
         self.0.to_f64()
     }
 
     /// Binary logarithm of the scale.
-    #[must_use]
     pub fn log2(self) -> f64 {
         self.to_f64().log2()
     }

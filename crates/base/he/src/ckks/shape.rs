@@ -11,13 +11,11 @@ pub struct Shape {
 
 impl Shape {
     /// The first `level` primes, without special ones.
-    #[must_use]
     pub fn level(level: usize) -> Self {
         Self { level, special: 0 }
     }
 
     /// Number of residues.
-    #[must_use]
     pub fn limbs(self) -> usize {
         self.level + self.special
     }

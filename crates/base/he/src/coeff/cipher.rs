@@ -48,7 +48,6 @@ fn fraction(y: u64, prime: usize) -> u64 {
 
 impl<'a> Encryptor<'a> {
     /// Encryption under `key` with the roundings of `params`.
-    #[must_use]
     pub fn new(ctx: &'a Context, key: &'a SecretKey, params: Params) -> Self {
         Self { ctx, key, params }
     }
@@ -107,7 +106,6 @@ impl Blank<'_> {
     ///
     /// # Panics
     /// If `position` is not below N.
-    #[must_use]
     pub fn mask(&self, position: usize) -> u64 {
         let l = self.params.ring_bits();
         (self.fractions[position] >> (u64::BITS - l)).wrapping_neg() & ((1 << l) - 1)

@@ -55,7 +55,6 @@ impl Context {
     }
 
     /// The ring.
-    #[must_use]
     pub fn ring(&self) -> &Ring {
         &self.ring
     }

@@ -42,13 +42,11 @@ pub const HALVING_NTTS: u64 = 2 + 4 + 6;
 
 /// Bytes of serialized keys for `steps` steps: for each step a seed, and for each of two digits N
 /// residues mod all three primes.
-#[must_use]
 pub const fn expansion_key_bytes(steps: u32) -> usize {
     steps as usize * (PublicSeed::BYTES + FRESH * DEGREE * (50 + 16 + 43) / 8)
 }
 
 /// Bytes that keys for `steps` steps occupy in memory.
-#[must_use]
 pub const fn expansion_key_memory(steps: u32) -> usize {
     steps as usize * (2 * FRESH * FULL + FRESH) * DEGREE * 8
 }
@@ -82,7 +80,6 @@ impl ExpansionKeys {
     }
 
     /// Number of steps with a key.
-    #[must_use]
     pub fn steps(&self) -> u32 {
         self.0.len() as u32
     }

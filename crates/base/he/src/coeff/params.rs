@@ -121,44 +121,37 @@ impl Params {
     }
 
     /// Width l of the plaintext ring.
-    #[must_use]
     pub fn ring_bits(&self) -> u32 {
         self.ring_bits
     }
 
     /// Largest difference of `client_share + server_share` from the value, except with probability
     /// 2^-40 per coefficient.
-    #[must_use]
     pub fn max_error(&self) -> u32 {
         self.max_error
     }
 
     /// Expansion steps of fresh ciphertexts.
-    #[must_use]
     pub fn steps(&self) -> u32 {
         self.steps
     }
 
     /// Largest squared norm of the weights in one part of an output polynomial.
-    #[must_use]
     pub fn norm_sq(&self) -> f64 {
         self.norm_sq
     }
 
     /// Bound on the phase error |E| mod P1 behind [`Params::max_error`].
-    #[must_use]
     pub fn phase_error_bound(&self) -> f64 {
         TAIL * deviation(self.norm_sq, self.steps, self.up_drop, self.down_drop)
     }
 
     /// Low bits of `b` dropped in a fresh ciphertext.
-    #[must_use]
     pub fn up_drop(&self) -> u32 {
         self.up_drop
     }
 
     /// Low bits of `c1` dropped in an answer.
-    #[must_use]
     pub fn down_drop(&self) -> u32 {
         self.down_drop
     }
@@ -174,13 +167,11 @@ impl Params {
     }
 
     /// Bits of a packed coefficient of a fresh ciphertext.
-    #[must_use]
     pub fn up_bits(&self) -> u32 {
         64 - self.up_max().leading_zeros()
     }
 
     /// Bits of a packed coefficient of an answer.
-    #[must_use]
     pub fn down_bits(&self) -> u32 {
         64 - self.down_max().leading_zeros()
     }
@@ -195,7 +186,6 @@ impl Params {
 
     /// Bits of a packed coefficient of a fresh ciphertext whose mask the encryption chose: l bits
     /// fewer than otherwise.
-    #[must_use]
     pub fn chosen_bits(&self) -> u32 {
         (64 - self.chosen_max().leading_zeros()).max(1)
     }
@@ -205,13 +195,11 @@ impl Params {
     ///
     /// # Panics
     /// If `chosen` is above N.
-    #[must_use]
     pub fn up_bytes(&self, chosen: usize) -> usize {
         PublicSeed::BYTES + packed_bytes(DEGREE - chosen, self.up_bits()) + packed_bytes(chosen, self.chosen_bits())
     }
 
     /// Bytes of an answer: N packed coefficients.
-    #[must_use]
     pub fn down_bytes(&self) -> usize {
         polynomial_bytes(self.down_bits())
     }

@@ -34,7 +34,6 @@ struct Part {
 
 impl Ciphertexts {
     /// Room for `count` ciphertexts, all zero.
-    #[must_use]
     pub fn new(count: usize) -> Self {
         let parts = (0..2 * PARTS).map(|_| Part { wide: vec![0; count * PART], narrow: vec![0; count * PART] });
         Self { parts: parts.collect(), count }
@@ -57,7 +56,6 @@ impl Ciphertexts {
     }
 
     /// Number of ciphertexts.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
@@ -207,7 +205,6 @@ impl Sums {
     ///
     /// # Panics
     /// If o or t is out of range.
-    #[must_use]
     pub fn sum(&self, ctx: &Context, o: usize, t: usize) -> Sum {
         assert!(o < self.rows && t < self.columns, "sum ({o}, {t}) of {} x {}", self.rows, self.columns);
         Sum { b: self.half(ctx, 0, o, t), a: self.half(ctx, 1, o, t) }

@@ -72,7 +72,6 @@ pub struct Opener<'a> {
 
 impl<'a> Opener<'a> {
     /// Opens answers made with the same `params`.
-    #[must_use]
     pub fn new(ctx: &'a Context, key: &'a SecretKey, params: Params) -> Self {
         Self { ctx, key, params }
     }

@@ -10,7 +10,6 @@ use tacit_arith::rns::{Ntt, RnsPoly};
 ///
 /// # Panics
 /// If the ring has fewer than `level` primes.
-#[must_use]
 pub fn polynomial_bytes(ring: &Ring, level: usize) -> usize {
     (0..level).map(|i| residue_bytes(ring, i)).sum()
 }

@@ -63,13 +63,11 @@ impl PublicKey {
     ///
     /// # Panics
     /// If the ring has fewer than `level` primes.
-    #[must_use]
     pub fn bytes_len(ring: &Ring, level: usize) -> usize {
         PublicSeed::BYTES + bytes::polynomial_bytes(ring, level)
     }
 
     /// Serializes the seed and the packed `b`: [`PublicKey::bytes_len`] bytes.
-    #[must_use]
     pub fn to_bytes(&self, ring: &Ring) -> Vec<u8> {
         let mut out = Vec::with_capacity(Self::bytes_len(ring, self.b.level()));
         out.extend_from_slice(&self.seed.to_bytes());

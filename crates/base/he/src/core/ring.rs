@@ -37,13 +37,11 @@ impl Ring {
     }
 
     /// The primes, their transforms, and the constants between levels.
-    #[must_use]
     pub fn basis(&self) -> &RnsBasis {
         &self.basis
     }
 
     /// Number of coefficients N.
-    #[must_use]
     pub fn degree(&self) -> usize {
         self.basis.degree()
     }

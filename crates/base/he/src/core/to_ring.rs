@@ -16,7 +16,6 @@ impl ToRing {
     ///
     /// # Panics
     /// If `2^l` is above the prime, or the prime has more than 50 bits.
-    #[must_use]
     pub fn new(prime: u64, ring_bits: u32) -> Self {
         assert!(prime >> 50 == 0 && 1 << ring_bits <= prime, "a ring is no larger than the field that is left for it");
         // At most 2^63. The factor's rounding error times x is below 2^50, which is 2^-13 in units
@@ -27,7 +26,6 @@ impl ToRing {
 
     /// Converts a share mod the prime, in constant time.
     #[inline(always)]
-    #[must_use]
     pub fn apply(&self, x: u64) -> u64 {
         ((u128::from(x) * u128::from(self.factor) + (1 << 62)) >> 63) as u64 & self.mask
     }

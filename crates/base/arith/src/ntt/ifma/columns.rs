@@ -1,8 +1,8 @@
 //! The forward transform of polynomials with few columns of nonzero coefficients.
 //!
-//! The first stages join rows of columns. In the stages that follow, the second word of every
-//! butterfly is zero, so the first is copied. Only the last stages of every block remain. Bounds
-//! are those of `transform`.
+//! The first stages join rows of columns. In those that follow, the second word of every butterfly is
+//! zero, so the first is copied; only the last stages of every block remain. Bounds are those of
+//! `transform`.
 
 use super::super::NttTable;
 use super::factors::{BLOCK_FACTORS, Factors};
@@ -144,7 +144,6 @@ unsafe fn spread(v: V, node: usize, tables: Tables<'_>) -> [V; 8] {
     }
 }
 
-/// Computes one stage.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 fn join<const KIND: u8>(a: &mut V, b: &mut V, tables: Tables<'_>, w: Factor) {

@@ -5,13 +5,11 @@
 //! `c_i = root^(N/32 rev(i))`, where rev reverses the bits of an index.
 //!
 //! The kernels therefore multiply the word at place l by `u^l`, and the stages themselves have the
-//! 8th roots of 1 as factors. A block then needs a table of 16 words instead of 112. Only this
-//! table and the words themselves are read from outside the cache.
+//! 8th roots of 1 as factors. A block then needs 16 words from outside the cache instead of 112.
 
 use super::super::twiddle_values;
 use crate::modulus::{Modulus, Shoup};
 
-/// Factors for one direction.
 #[derive(Clone)]
 pub(in super::super) struct Factors {
     /// As [`Twiddles::value`](super::super::Twiddles), below N / 8, with quotients.

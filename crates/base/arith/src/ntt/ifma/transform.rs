@@ -1,9 +1,9 @@
 //! The IFMA transforms.
 //!
 //! The transforms walk the stages depth first, two or three at a time, so that all but the first
-//! passes find their words in the first-level cache. The last six stages of a block of 64 happen in
-//! registers. Groups of butterflies are the nodes of a tree: node k of a stage contains the nodes
-//! 2k and 2k + 1 of the next stage, and uses factor k.
+//! passes find their words in the first-level cache. The last six stages of a block stay in registers.
+//! Groups of butterflies are nodes of a tree: node k of a stage uses factor k, and contains the nodes
+//! 2k and 2k + 1 of the next stage.
 //!
 //! Bounds. Values are loose everywhere (known mod 2^52, see `words52`) and must stay below 2^52. A
 //! product by a factor is below 2p, and so is a reduced value. A forward butterfly adds 2p to its
@@ -28,7 +28,6 @@ pub(super) const BLOCK: usize = 64;
 /// Words of the longest node that fits the first-level cache.
 const CACHED: usize = 4096;
 
-/// One prime's constants and factors.
 #[derive(Clone, Copy)]
 pub(super) struct Tables<'a> {
     pub(super) m: Modulus52,
@@ -147,9 +146,8 @@ pub(super) fn split_four<const KIND: u8>([a, b, d, e]: [&mut V; 4], [wide, left,
     }
 }
 
-/// Computes three stages on eight vectors; `PAIRS` go from 6p to 4p. Each call site passes a
-/// `PLACE` of its own: the compiler inlines a function with one call site, with its vectors in
-/// registers.
+/// Computes three stages on eight vectors; `PAIRS` go from 6p to 4p. Each call site has a `PLACE` of
+/// its own: the compiler inlines a function with one call site, with its vectors in registers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 fn split_eight<const KIND: u8, const PLACE: u8>(r: &mut [V; 8], w: [Factor; 7], m: Modulus52) {
@@ -293,8 +291,8 @@ fn merge_corners<const KIND: u8>(r: &mut [V; 8], tables: Tables<'_>) {
     }
 }
 
-/// Whether a node of `len` words, more than two blocks, takes three stages at a time. Nodes that do
-/// not fit the cache do, and nodes with an odd number of stages left.
+/// Whether a node of `len` words, more than two blocks, takes three stages at a time: if it does not
+/// fit the cache, or has an odd number of stages left.
 fn three_at_once(len: usize) -> bool {
     len >= 8 * BLOCK && (len > CACHED || !(len / BLOCK).trailing_zeros().is_multiple_of(2))
 }

@@ -3,7 +3,6 @@
 use crate::words52::{V, load, store};
 use std::arch::x86_64::*;
 
-/// Transposes eight vectors of eight words.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 pub(super) fn transpose(r: &mut [V; 8]) {

@@ -32,7 +32,6 @@ pub struct Approximation {
 
 impl Sign {
     /// All approximations of sign, by rising depth.
-    #[must_use]
     pub fn all() -> Vec<Self> {
         let signs = SIGN.iter().map(|table| Self {
             alpha: table.alpha,
@@ -44,13 +43,11 @@ impl Sign {
 
     /// Levels that the sign takes. The ReLU of [`Evaluator::relu`](super::Evaluator::relu) takes
     /// one more.
-    #[must_use]
     pub fn depth(&self) -> usize {
         self.stages.iter().map(Polynomial::depth).sum()
     }
 
     /// Largest error of `x (1 + sign x) / 2` in place of `max(x, 0)`, for `|x| <= 1`.
-    #[must_use]
     pub fn relu_error(&self) -> f64 {
         (0.5 * self.error).max(0.5 * (-f64::from(self.alpha)).exp2())
     }
@@ -66,14 +63,12 @@ fn approximation(table: &Table, map: impl Fn(usize, f64) -> f64, range: f64, fac
 }
 
 /// Approximations of `tanh(range x)` for `|x| <= 1`, by rising range, then degree.
-#[must_use]
 pub fn tanh() -> Vec<Approximation> {
     TANH.iter().map(|table| approximation(table, |_, c| c, table.range, 1.0)).collect()
 }
 
 /// Approximations of `1 / (1 + exp(-range x))` for `|x| <= 1`, as `(1 + tanh(range x / 2)) / 2`, by
 /// rising range, then degree.
-#[must_use]
 pub fn sigmoid() -> Vec<Approximation> {
     TANH.iter().map(|table| approximation(table, half, 2.0 * table.range, 0.5)).collect()
 }
@@ -85,7 +80,6 @@ fn half(i: usize, c: f64) -> f64 {
 
 /// Approximations of `range / x` for x from `range` to 1, as polynomials of
 /// `(2 x - 1 - range) / (1 - range)`, by falling range.
-#[must_use]
 pub fn inverse() -> Vec<Approximation> {
     INVERSE.iter().map(|table| approximation(table, |_, c| c, table.range, 1.0)).collect()
 }

@@ -205,32 +205,27 @@ impl Bootstrapper {
     }
 
     /// Description of the bootstrap.
-    #[must_use]
     pub fn spec(&self) -> &BootstrapSpec {
         &self.spec
     }
 
     /// Lowest level of an input. Inputs above are brought down to it.
-    #[must_use]
     pub fn level_in(&self) -> usize {
         1 + self.spec.slot_to_coeff
     }
 
     /// Levels that a bootstrap takes from the highest.
-    #[must_use]
     pub fn depth(&self) -> usize {
         let arcsine = self.arcsine.as_ref().map_or(0, Polynomial::depth);
         self.spec.coeff_to_slot + self.wave.depth() + self.doublings() + arcsine
     }
 
     /// Level of the result.
-    #[must_use]
     pub fn level_out(&self) -> usize {
         self.context.parameters().levels() - self.depth()
     }
 
     /// Keys that a bootstrap needs.
-    #[must_use]
     pub fn keys(&self) -> Vec<KeyId> {
         let (context, top) = (&*self.context, self.context.parameters().levels());
         let mut keys = vec![KeyId::at(context, KeyKind::ToSparse, 1), KeyId::at(context, KeyKind::FromSparse, top)];
@@ -249,7 +244,6 @@ impl Bootstrapper {
     /// Key switches outside the transforms, as pairs of level and number. These are the turn, the
     /// switches to the sparse secret and back, the trace, the conjugation, and the products of
     /// EvalMod.
-    #[must_use]
     pub fn switches(&self) -> Vec<(usize, usize)> {
         let (top, turned) = (self.context.parameters().levels(), self.context.rotation_element(self.turn) != 1);
         let real = top - self.spec.coeff_to_slot;
@@ -262,7 +256,6 @@ impl Bootstrapper {
     }
 
     /// Number of rotations of the trace to the subring.
-    #[must_use]
     pub fn trace_len(&self) -> usize {
         self.trace().len()
     }
@@ -273,20 +266,17 @@ impl Bootstrapper {
     }
 
     /// Bytes of the diagonals in memory.
-    #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.to_coefficients.iter().chain(&self.to_slots).map(LinearTransform::memory_bytes).sum()
     }
 
     /// log2 of the probability that a bootstrap gives a wrong slot.
-    #[must_use]
     pub fn failure_log2(&self) -> f64 {
         FAILURE_LOG2 + f64::from(self.context.parameters().spec().log_degree)
     }
 
     /// Largest error of the sine (with its cubic correction if any) as an approximation of its
     /// argument, for values up to 1.
-    #[must_use]
     pub fn approximation(&self) -> f64 {
         let angle = self.slope();
         if self.spec.arcsine { 3.0 / 640.0 * angle.powi(4) } else { angle.powi(2) / 6.0 }
@@ -295,7 +285,6 @@ impl Bootstrapper {
     /// Returns the value of a slot after a bootstrap without noise. Small values stay. Large ones
     /// follow a wave, whose height is a sixth of the ratio of
     /// [`BootstrapSpec::message_ratio_bits`].
-    #[must_use]
     pub fn of_slot(&self, value: f64) -> f64 {
         let sine = (self.slope() * value).sin();
         self.arcsine.as_ref().map_or(sine / self.slope(), |arcsine| arcsine.at(sine))
@@ -304,7 +293,6 @@ impl Bootstrapper {
     /// Deviation of a slot's error by noise alone, predicted before a run. The error of one rescaling
     /// at the wave's argument grows by the sine's slope over the range and by [`POWERS`]; the rounding
     /// of the result adds to it.
-    #[must_use]
     pub fn noise(&self) -> f64 {
         let parameters = self.context.parameters();
         let slot = rounding_deviation(self.context.degree()) * (2.0 * self.spec.slots as f64).sqrt();

@@ -16,7 +16,6 @@ pub struct Complex {
 
 impl Complex {
     /// `re + i im`.
-    #[must_use]
     pub const fn new(re: f64, im: f64) -> Self {
         Self { re, im }
     }
@@ -76,7 +75,6 @@ impl Mul for Complex {
 
 /// `exp(2 pi i k / order)`, exact up to about the last bit: integer arithmetic reduces the angle
 /// below an eighth of the circle. `order` is a power of two of at least 8.
-#[must_use]
 pub fn root(k: usize, order: usize) -> Complex {
     let k = k % order;
     let (quarter, remainder) = (k / (order / 4), k % (order / 4));
@@ -104,7 +102,6 @@ pub struct SlotTransform {
 
 impl SlotTransform {
     /// Makes the tables for `slots` values.
-    #[must_use]
     pub fn new(slots: usize) -> Self {
         debug_assert!(slots.is_power_of_two());
         let mut twiddles = vec![Complex::default(); slots];
@@ -118,14 +115,12 @@ impl SlotTransform {
 
     /// `exp(2 pi i 5^j / 8h)` for j below h: factors of the second value of each pair in the stage
     /// of half-blocks h.
-    #[must_use]
     pub fn stage_twiddles(half: usize) -> Vec<Complex> {
         let order = 8 * half;
         std::iter::successors(Some(1), |power| Some(power * 5 % order)).take(half).map(|k| root(k, order)).collect()
     }
 
     /// Number of slots.
-    #[must_use]
     pub fn slots(&self) -> usize {
         self.slots
     }

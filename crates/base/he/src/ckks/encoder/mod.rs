@@ -48,13 +48,11 @@ impl Encoder {
     }
 
     /// The context of the encoder.
-    #[must_use]
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
     /// Number of slots n.
-    #[must_use]
     pub fn slots(&self) -> usize {
         self.transform.slots()
     }

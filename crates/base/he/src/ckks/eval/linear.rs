@@ -121,19 +121,16 @@ impl LinearTransform {
     }
 
     /// Steps of the transform.
-    #[must_use]
     pub fn plan(&self) -> &TransformPlan {
         &self.plan
     }
 
     /// Scale of the diagonals.
-    #[must_use]
     pub fn scale(&self) -> Scale {
         self.scale
     }
 
     /// Bytes of the diagonals in memory.
-    #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.giants.iter().flat_map(|g| &g.terms).map(|(_, diagonal)| diagonal.memory_bytes()).sum()
     }

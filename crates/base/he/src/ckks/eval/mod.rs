@@ -27,19 +27,16 @@ pub struct Evaluator<'a> {
 
 impl<'a> Evaluator<'a> {
     /// Makes an evaluator with the keys `keys`.
-    #[must_use]
     pub fn new(context: &'a Arc<Context>, keys: &'a KeySet) -> Self {
         Self { context, keys }
     }
 
     /// The context.
-    #[must_use]
     pub fn context(&self) -> &'a Arc<Context> {
         self.context
     }
 
     /// The keys.
-    #[must_use]
     pub fn keys(&self) -> &'a KeySet {
         self.keys
     }

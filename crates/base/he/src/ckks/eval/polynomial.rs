@@ -68,19 +68,16 @@ impl Polynomial {
     }
 
     /// Basis of the coefficients.
-    #[must_use]
     pub fn basis(&self) -> Basis {
         self.basis
     }
 
     /// Degree of the polynomial.
-    #[must_use]
     pub fn degree(&self) -> usize {
         self.coefficients.len() - 1
     }
 
     /// Levels that an evaluation takes.
-    #[must_use]
     pub fn depth(&self) -> usize {
         log2_ceil(self.degree() + 1)
     }
@@ -97,13 +94,11 @@ impl Polynomial {
     }
 
     /// Value at a real number.
-    #[must_use]
     pub fn at(&self, x: f64) -> f64 {
         self.at_each([x])[0]
     }
 
     /// Values at several real numbers, computed together.
-    #[must_use]
     pub fn at_each<const COUNT: usize>(&self, x: [f64; COUNT]) -> [f64; COUNT] {
         match self.basis {
             Basis::Power => {
@@ -122,7 +117,6 @@ impl Polynomial {
 
     /// Relinearisations of an evaluation at the least depth, powers included. Entry i counts those
     /// whose result is `i + 1` levels below the argument. A sum of products is relinearised once.
-    #[must_use]
     pub fn relinearisations(&self) -> Vec<usize> {
         self.node().relinearisations(self.basis, self.depth())
     }
@@ -240,7 +234,6 @@ fn needed(basis: Basis, polynomials: &[&Polynomial]) -> BTreeSet<usize> {
 
 /// Relinearisation keys for products at levels from `source_level` down to above `target_level`.
 /// Each key has the special primes of its level.
-#[must_use]
 pub fn relinearisation_needs(context: &Context, source_level: usize, target_level: usize) -> Vec<KeyId> {
     let groups = context
         .parameters()

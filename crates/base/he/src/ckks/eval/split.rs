@@ -28,7 +28,6 @@ pub enum Method {
 
 impl Method {
     /// Whether each step is computed from the step before.
-    #[must_use]
     pub fn is_chained(self) -> bool {
         matches!(self, Self::Paired | Self::Chained | Self::Powers)
     }
@@ -234,7 +233,6 @@ impl TransformPlan {
     }
 
     /// Rotations that need a key.
-    #[must_use]
     pub fn rotations(&self) -> Vec<i64> {
         let [babies, giants] = self.steps();
         let first = self.giant(giants[0]);
@@ -263,21 +261,18 @@ impl TransformPlan {
     }
 
     /// The keys that the transform needs.
-    #[must_use]
     pub fn keys(&self, context: &Context) -> Vec<KeyId> {
         let elements = self.rotations().into_iter().map(|k| context.rotation_element(k));
         elements.map(|element| KeyId::at(context, KeyKind::Galois(element), self.level)).collect()
     }
 
     /// Number of diagonals.
-    #[must_use]
     pub fn diagonals(&self) -> usize {
         self.offsets.len()
     }
 
     /// Distances of baby steps, and of the rotations after them (giant steps of each block, then
     /// blocks). One entry for each rotation; a distance of 0 is left out.
-    #[must_use]
     pub fn moves(&self) -> [Vec<i64>; 2] {
         let n = self.slots as i64;
         let nonzero = |k: i64| Some(k.rem_euclid(n)).filter(|&k| k != 0);
@@ -290,25 +285,21 @@ impl TransformPlan {
     }
 
     /// Level of the input.
-    #[must_use]
     pub fn level(&self) -> usize {
         self.level
     }
 
     /// How the transform rotates, and with which keys.
-    #[must_use]
     pub fn method(&self) -> Method {
         self.method
     }
 
     /// log2 of the largest possible number of baby steps.
-    #[must_use]
     pub fn log_babies(&self) -> u32 {
         self.babies.trailing_zeros()
     }
 
     /// Key switches of a run.
-    #[must_use]
     pub fn switches(&self) -> usize {
         match self.method {
             Method::Flat | Method::Hoisted => self.moves().iter().map(Vec::len).sum(),
@@ -353,7 +344,6 @@ impl TransformPlan {
     /// the memory of one switch. Without a chain, each of four threads holds all baby steps mod one
     /// prime. `diagonal_words`: the words of a diagonal that the run transforms, 0 if diagonals are
     /// stored transformed; each of the threads holds all of them mod one prime.
-    #[must_use]
     pub fn held(&self, context: &Context, diagonal_words: usize) -> usize {
         let alpha = context.parameters().alpha(self.level);
         let (level, raised) = (self.level, self.level + alpha);
@@ -377,7 +367,6 @@ impl TransformPlan {
     }
 
     /// Operations of a run with keys of `alpha` special primes.
-    #[must_use]
     pub fn work(&self, alpha: usize) -> TransformWork {
         let (level, digits, key_switches) = (self.level, self.level.div_ceil(alpha), self.switches());
         let raised = level + alpha;

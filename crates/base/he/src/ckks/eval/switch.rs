@@ -19,7 +19,6 @@ pub struct Raised {
 
 impl Raised {
     /// Number of special primes of the keys that the digits fit.
-    #[must_use]
     pub fn alpha(&self) -> usize {
         self.alpha
     }
@@ -48,7 +47,6 @@ impl Evaluator<'_> {
 
     /// Raises the digits of a ciphertext's second half, for any number of rotations with keys of
     /// `alpha` special primes.
-    #[must_use]
     pub fn raise(&self, a: &Ciphertext, alpha: usize) -> Raised {
         self.raise_half(&a.c1, alpha)
     }

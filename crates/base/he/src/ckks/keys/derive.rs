@@ -38,7 +38,6 @@ pub struct Derivation {
 
 /// Deviation of the error of a key that `master` makes at `level` from a key whose error has the
 /// deviation `predecessor` (`None`: from the identity).
-#[must_use]
 pub fn derived_deviation(context: &Context, master: KeyId, level: usize, predecessor: Option<f64>) -> f64 {
     let (parameters, degree) = (context.parameters(), context.degree());
     let gadget = Gadget::of(master, parameters);
@@ -78,7 +77,6 @@ impl Derivation {
     }
 
     /// Masters that derive keys at `level`, for rotations by `distances`.
-    #[must_use]
     pub fn masters(context: &Context, level: usize, distances: &[i64]) -> Vec<KeyId> {
         let kinds = distances.iter().map(|&k| KeyKind::Master(context.rotation_element(k)));
         kinds.map(|kind| KeyId::at(context, kind, level)).collect()
@@ -93,25 +91,21 @@ impl Derivation {
     }
 
     /// Bytes of the masters, which are sent, and in memory while keys are derived.
-    #[must_use]
     pub fn upload_bytes(&self, context: &Context) -> usize {
         self.masters.iter().map(|&id| SwitchKey::packed_bytes(context, id)).sum()
     }
 
     /// Bytes in memory of the keys that the plan makes, with both halves stored.
-    #[must_use]
     pub fn memory_bytes(&self, context: &Context) -> usize {
         self.keys().map(|id| SwitchKey::derived_bytes(context, id)).sum()
     }
 
     /// Number of steps, including those to intermediate keys.
-    #[must_use]
     pub fn steps(&self) -> usize {
         self.groups.values().map(Vec::len).sum()
     }
 
     /// Number of number-theoretic transforms of a run.
-    #[must_use]
     pub fn transforms(&self, context: &Context) -> usize {
         let groups = self.groups.iter();
         let steps = groups.flat_map(|(&(level, alpha), steps)| steps.iter().map(move |step| (level, alpha, step)));

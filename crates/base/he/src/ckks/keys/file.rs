@@ -56,7 +56,6 @@ pub struct FileState {
 
 impl FileState {
     /// Takes the state from a file's metadata.
-    #[must_use]
     pub fn of(metadata: &Metadata) -> Self {
         Self {
             device_and_number: [metadata.dev(), metadata.ino()],
@@ -265,7 +264,6 @@ impl KeyFile {
     }
 
     /// State of the file when it was opened.
-    #[must_use]
     pub fn state(&self) -> FileState {
         self.state
     }

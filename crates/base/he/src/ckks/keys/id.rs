@@ -50,7 +50,6 @@ pub struct KeyId {
 
 impl KeyId {
     /// The key for `kind` at `level`, with the special primes that the parameters give that level.
-    #[must_use]
     pub fn at(context: &Context, kind: KeyKind, level: usize) -> Self {
         let alpha = match kind {
             // The key under the sparse secret has one special prime at any level: its modulus must
@@ -84,7 +83,6 @@ impl KeyId {
 
 /// Returns the keys of `needs`, of each kind and number of special primes only the one at the highest
 /// level.
-#[must_use]
 pub fn merged(needs: &[KeyId]) -> Vec<KeyId> {
     let mut highest: BTreeMap<(KeyKind, usize), usize> = BTreeMap::new();
     for need in needs {

@@ -124,7 +124,6 @@ impl PartFile {
     }
 
     /// Number of keys present: the first ones of the list.
-    #[must_use]
     pub fn there(&self) -> usize {
         self.there
     }

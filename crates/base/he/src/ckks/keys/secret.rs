@@ -42,7 +42,6 @@ impl SecretKey {
     }
 
     /// The context of the key.
-    #[must_use]
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }

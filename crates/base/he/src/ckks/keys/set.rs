@@ -41,7 +41,6 @@ pub struct KeyMaker<'a> {
 
 impl<'a> KeyMaker<'a> {
     /// Creates a maker of keys for `secret`.
-    #[must_use]
     pub fn new(secret: &'a SecretKey, prg: &'a mut SplitPrg) -> Self {
         Self { secret, sparse: secret.sparse(), prg }
     }
@@ -95,7 +94,6 @@ impl KeySet {
 
     /// Takes the keys from a file. At most `budget` bytes stay in memory between uses. The set may
     /// be larger than memory, and the budget may be 0.
-    #[must_use]
     pub fn paged(context: &Arc<Context>, file: KeyFile, budget: usize) -> Self {
         let places = file.ids().enumerate().map(|(place, id)| (id, place)).collect();
         let loaded = Mutex::default();
@@ -114,7 +112,6 @@ impl KeySet {
     }
 
     /// The party that made the key `id`; `None` if the key is absent. Keys of files are uploaded.
-    #[must_use]
     pub fn origin(&self, id: KeyId) -> Option<Origin> {
         let origin = self.keys.get(&id).map(|key| key.origin());
         origin.or_else(|| self.paged.as_ref().is_some_and(|p| p.places.contains_key(&id)).then_some(Origin::Uploaded))
@@ -122,7 +119,6 @@ impl KeySet {
 
     /// Largest deviation of the errors of the keys that serve `needs`. A missing key counts as a
     /// fresh one.
-    #[must_use]
     pub fn deviation(&self, needs: &[KeyId]) -> f64 {
         let serving = needs.iter().filter_map(|need| self.find(need.kind, need.level, Some(need.alpha)).ok());
         let deviations = serving.filter_map(|id| self.keys.get(&id)).map(|key| key.deviation());
@@ -130,7 +126,6 @@ impl KeySet {
     }
 
     /// The keys present, in memory or in the file.
-    #[must_use]
     pub fn ids(&self) -> Vec<KeyId> {
         self.all().collect()
     }
@@ -141,19 +136,16 @@ impl KeySet {
     }
 
     /// Number of keys.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.all().count()
     }
 
     /// Whether the set has no keys.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Bytes of the keys in memory now.
-    #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let resident: usize = self.keys.values().map(|key| key.memory_bytes()).sum();
         resident + self.paged.as_ref().map_or(0, |paged| paged.memory_bytes())

@@ -133,37 +133,31 @@ impl SwitchKey {
     }
 
     /// The key's purpose, level and number of special primes.
-    #[must_use]
     pub fn id(&self) -> KeyId {
         self.id
     }
 
     /// Highest level that the key serves.
-    #[must_use]
     pub fn level(&self) -> usize {
         self.id.level
     }
 
     /// Number of special primes (as in [`KeyId`]).
-    #[must_use]
     pub fn alpha(&self) -> usize {
         self.id.alpha
     }
 
     /// Number of digits at the key's level (beta).
-    #[must_use]
     pub fn digits(&self) -> usize {
         self.digits.len()
     }
 
     /// Primes of the key.
-    #[must_use]
     pub fn shape(&self) -> Shape {
         self.gadget.shape
     }
 
     /// Form of the key in memory.
-    #[must_use]
     pub fn form(&self) -> KeyForm {
         match self.digits.first() {
             Some(Digit::Expanded { .. }) => KeyForm::Expanded,
@@ -172,7 +166,6 @@ impl SwitchKey {
     }
 
     /// Which party made the key.
-    #[must_use]
     pub fn origin(&self) -> Origin {
         match self.digits.first() {
             Some(Digit::Derived { .. } | Digit::Expanded { seed: None, .. }) => Origin::Derived,
@@ -181,7 +174,6 @@ impl SwitchKey {
     }
 
     /// Deviation of a coefficient of the key's error.
-    #[must_use]
     pub fn deviation(&self) -> f64 {
         self.deviation
     }
@@ -206,7 +198,6 @@ impl SwitchKey {
     }
 
     /// Bytes in memory.
-    #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let bytes = self.digits.iter().map(|digit| match digit {
             Digit::Packed { b, .. } => PublicSeed::BYTES + b.iter().map(Vec::len).sum::<usize>(),
@@ -220,7 +211,6 @@ impl SwitchKey {
     ///
     /// # Panics
     /// If [`KeyId::admit`] refuses `id`.
-    #[must_use]
     pub fn packed_bytes(context: &Context, id: KeyId) -> usize {
         let gadget = Gadget::of(id, context.parameters());
         gadget.len() * (PublicSeed::BYTES + half_bytes(context, gadget.shape))
@@ -230,7 +220,6 @@ impl SwitchKey {
     ///
     /// # Panics
     /// If [`KeyId::admit`] refuses `id`.
-    #[must_use]
     pub fn derived_bytes(context: &Context, id: KeyId) -> usize {
         let gadget = Gadget::of(id, context.parameters());
         gadget.len() * 2 * half_bytes(context, gadget.shape)

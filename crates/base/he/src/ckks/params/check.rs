@@ -19,7 +19,6 @@ const TERNARY: [(usize, u32); 5] = [(1 << 12, 106), (1 << 13, 214), (1 << 14, 43
 const SPARSE: [(usize, u32); 2] = [(1 << 15, 95), (1 << 16, 121)];
 
 /// The largest modulus in bits that is secure with this secret at this degree; 0 if there is none.
-#[must_use]
 pub fn max_modulus_bits(degree: usize, secret: Secret) -> u32 {
     let table: &[(usize, u32)] = match secret {
         Secret::Ternary => &TERNARY,
@@ -43,7 +42,6 @@ pub struct SecurityCheck {
 
 impl SecurityCheck {
     /// Whether the modulus is small enough.
-    #[must_use]
     pub fn holds(&self) -> bool {
         self.modulus_log2 <= f64::from(self.max)
     }

@@ -67,13 +67,11 @@ pub const SETS: [NamedSet; 3] = [
 
 impl NamedSet {
     /// Returns the set of this name (A, B or C).
-    #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
         SETS.iter().find(|set| set.name == name)
     }
 
     /// Description of the set.
-    #[must_use]
     pub fn spec(&self) -> ParametersSpec {
         ParametersSpec {
             log_degree: self.log_degree,

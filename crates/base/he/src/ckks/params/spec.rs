@@ -100,14 +100,12 @@ impl Parameters {
     }
 
     /// The description of the parameters.
-    #[must_use]
     pub fn spec(&self) -> &ParametersSpec {
         &self.spec
     }
 
     /// Digest of degree, primes and key groups. Two parties must share these for their bytes to
     /// mean the same.
-    #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_derive_key("tacit ckks parameters 1");
         let mut number = |n: u64| {
@@ -126,25 +124,21 @@ impl Parameters {
     }
 
     /// Ring degree N.
-    #[must_use]
     pub fn degree(&self) -> usize {
         1 << self.spec.log_degree
     }
 
     /// The highest level: the number of primes `q_i`.
-    #[must_use]
     pub fn levels(&self) -> usize {
         self.q.len()
     }
 
     /// `q_0` to `q_(L-1)`; a ciphertext at level l uses the first l.
-    #[must_use]
     pub fn primes(&self) -> &[u64] {
         &self.q
     }
 
     /// The special primes; a key with alpha of them uses the first alpha.
-    #[must_use]
     pub fn special_primes(&self) -> &[u64] {
         &self.p
     }
@@ -154,7 +148,6 @@ impl Parameters {
     ///
     /// # Panics
     /// If `level` is not 1 to [`Parameters::levels`].
-    #[must_use]
     pub fn scale(&self, level: usize) -> Scale {
         self.scales[level - 1]
     }
@@ -163,14 +156,12 @@ impl Parameters {
     ///
     /// # Panics
     /// If `level` is above [`Parameters::levels`].
-    #[must_use]
     pub fn alpha(&self, level: usize) -> usize {
         let group = self.spec.groups.iter().find(|g| level <= g.up_to_level);
         group.expect("the last group reaches the highest level").alpha
     }
 
     /// Bits of the modulus with `level` primes and `special` special ones.
-    #[must_use]
     pub fn modulus_log2(&self, level: usize, special: usize) -> f64 {
         self.q[..level].iter().chain(&self.p[..special]).map(|&p| (p as f64).log2()).sum()
     }
@@ -200,7 +191,6 @@ impl Parameters {
 
     /// Lists the largest modulus of each kind of key and of ciphertexts, with the secret of its
     /// encryption.
-    #[must_use]
     pub fn security(&self) -> Vec<SecurityCheck> {
         let mut checks: Vec<SecurityCheck> = self
             .spec
