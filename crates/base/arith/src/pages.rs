@@ -9,9 +9,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// Bytes of a large page.
-const LARGE: usize = 2 << 20;
+const LARGE_PAGE_BYTES: usize = 2 << 20;
 /// Bytes from which a buffer is in a large page.
-const LONG: usize = 64 << 10;
+const LONG_BUFFER_BYTES: usize = 64 << 10;
 
 /// A type for which all-zero bytes are a value.
 ///
@@ -62,7 +62,7 @@ impl<T: Zeros> Long<T> {
     /// Buffers of `len` zeros that fill a large page together if they are long; else one buffer.
     pub fn page_of(len: usize) -> Vec<Self> {
         let bytes = Self::bytes(len);
-        Self::in_page(len, if bytes >= LONG { LARGE / bytes } else { 1 }.max(1))
+        Self::in_page(len, if bytes >= LONG_BUFFER_BYTES { LARGE_PAGE_BYTES / bytes } else { 1 }.max(1))
     }
 
     fn bytes(len: usize) -> usize {
@@ -74,8 +74,8 @@ impl<T: Zeros> Long<T> {
         if bytes == 0 {
             return vec![Self::default()];
         }
-        let is_long = bytes >= LONG;
-        let align = if is_long { LARGE } else { align_of::<T>() };
+        let is_long = bytes >= LONG_BUFFER_BYTES;
+        let align = if is_long { LARGE_PAGE_BYTES } else { align_of::<T>() };
         let layout =
             Layout::from_size_align(count * bytes, align).expect("buffers are far below half of all addresses");
         // SAFETY: the layout is not empty.
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_are_zero_and_their_own() {
+    fn buffers_are_zero_and_disjoint() {
         for (len, count) in
             [(0, 1), (1, 1), (64, 1), (1 << 13, 32), (1 << 16, 4), (3 << 16, 1), (1 << 18, 1), (1 << 19, 1)]
         {

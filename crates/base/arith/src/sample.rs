@@ -10,9 +10,8 @@ use zeroize::Zeroizing;
 /// deviation 3.24 (the standard asks for at least 3.19).
 pub const ERROR_COINS: u32 = 21;
 
-/// Draws exactly uniform words in `[0, p)`. Rejects 64-bit words at or above the largest multiple
-/// of p (probability below `p / 2^64 <= 2^-14`). Which words were rejected is independent of the
-/// result.
+/// Draws uniform words in `[0, p)`. Rejects 64-bit words at or above the largest multiple of p
+/// (probability below `2^-14`); which were rejected is independent of the result.
 pub fn uniform(prg: &mut Prg, modulus: &Modulus, out: &mut [u64]) {
     let (op, last) = (Pointwise::new(*modulus), last_accepted(modulus));
     let mut rejected = Vec::new();
@@ -21,17 +20,15 @@ pub fn uniform(prg: &mut Prg, modulus: &Modulus, out: &mut [u64]) {
         rejected.extend(positions_above(&op, part, last).into_iter().map(|j| CHUNK * i + j));
         op.reduce(part);
     }
-    // The replacements of rejected words follow all other words in the stream, in order.
+    // Replacements follow all other words in the stream, in order.
     rejected.into_iter().for_each(|i| out[i] = draw_accepted(prg, modulus, last));
 }
 
-/// The largest accepted word: one below the largest multiple of p that is at most 2^64.
 fn last_accepted(modulus: &Modulus) -> u64 {
     let p = modulus.value();
     u64::MAX - (u64::MAX % p + 1) % p
 }
 
-/// Indices of the words above `last`.
 fn positions_above(op: &Pointwise, words: &[u64], last: u64) -> Vec<usize> {
     if !op.any_above(words, last) {
         return Vec::new();
@@ -39,19 +36,18 @@ fn positions_above(op: &Pointwise, words: &[u64], last: u64) -> Vec<usize> {
     words.iter().enumerate().filter(|(_, x)| **x > last).map(|(j, _)| j).collect()
 }
 
-/// The next word of the stream up to `last`, reduced.
 fn draw_accepted(prg: &mut Prg, modulus: &Modulus, last: u64) -> u64 {
     let word = std::iter::repeat_with(|| prg.next_u64()).find(|&word| word <= last);
     modulus.reduce(word.expect("a generator does not end"))
 }
 
-/// The words that [`uniform`] draws from the stream of a seed, in parts: callers can use each part
-/// while it is in the first-level cache.
+/// The words that [`uniform`] draws from the stream of a seed, in parts that fit the first-level
+/// cache.
 pub struct UniformParts {
     op: Pointwise,
     last: u64,
     words: Prg,
-    /// The stream after all words, for replacements; made at the first rejection.
+    /// The stream after all words; made at the first rejection.
     spare: Option<Prg>,
     seed: PublicSeed,
     total: usize,
@@ -79,7 +75,6 @@ impl UniformParts {
     }
 }
 
-/// Words that are drawn, checked and reduced together, within the first-level cache.
 const CHUNK: usize = 1024;
 
 /// `n` values of `{-1, 0, 1}`, each with probability 1/3 up to 2^-63.
@@ -118,7 +113,7 @@ mod tests {
 
     /// 2^16 draws: mean within 5 standard errors, variance within 5 %.
     #[test]
-    fn moments_are_as_stated() {
+    fn moments_match_the_distributions() {
         let (mean, variance) = moments(&error(&mut prg(), 1 << 16));
         assert!(mean.abs() < 5.0 * 3.24 / 256.0 && (variance / 10.5 - 1.0).abs() < 0.05, "{mean} {variance}");
         let values = ternary(&mut prg(), 1 << 16);
@@ -139,9 +134,8 @@ mod tests {
         }
     }
 
-    /// The words follow the definition, on streams that contain a word to reject.
     #[test]
-    fn uniform_words_are_those_of_the_definition() {
+    fn uniform_words_match_the_definition() {
         // 2^64 mod p is nearly p: one word in 19,000 is rejected.
         let m = Modulus::new(1_086_130_538_722_589).unwrap();
         let (p, mut rejections) = (m.value(), 0);
@@ -165,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_those_of_the_whole() {
+    fn parts_match_the_whole() {
         // One word in 19,000 is rejected, as above.
         let m = Modulus::new(1_086_130_538_722_589).unwrap();
         for seed in 0..32 {

@@ -1,8 +1,8 @@
 //! Vectors of eight words that hold integers below 2^52, for the AVX-512 IFMA kernels.
 //!
-//! The multiply-add instructions read only the low 52 bits of their factors. So a value may be
-//! "loose" (correct modulo 2^52, with anything above bit 51) while it is multiplied or added.
-//! Before a comparison it must be "tight": cut to its 52 bits.
+//! The multiply-add instructions read only the low 52 bits of their factors, so a value may be
+//! "loose" (correct modulo 2^52) while it is multiplied or added. Before a comparison it must be
+//! "tight": cut to its 52 bits.
 
 use crate::modulus::{Modulus, Shoup};
 use std::arch::x86_64::*;
@@ -26,7 +26,7 @@ pub(crate) struct Modulus52 {
     pub zero: V,
 }
 
-/// A fixed multiplicand with its quotient (see [`Shoup`]): the same in every lane, or one for each.
+/// A fixed multiplicand with its quotient (see [`Shoup`]).
 #[derive(Clone, Copy)]
 pub(crate) struct Factor {
     pub value: V,
@@ -34,7 +34,6 @@ pub(crate) struct Factor {
 }
 
 impl Factor {
-    /// The same factor in every lane.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
     pub(crate) fn splat(w: Shoup) -> Self {
@@ -139,8 +138,7 @@ impl Modulus52 {
         self.reduce(self.join_low(low, high, radix))
     }
 
-    /// `low + 2^52 high mod p` in `[0, 4p)`, loose, from the low 52 bits of both: a reduction of
-    /// `low` plus a product of `high`.
+    /// `low + 2^52 high mod p` in `[0, 4p)`, loose, from the low 52 bits of both.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
     fn join_low(self, low: V, high: V, radix: Factor) -> V {

@@ -35,7 +35,7 @@ fn is_near(peak: u64, bytes: usize) -> bool {
 }
 
 #[test]
-fn the_most_that_was_held_at_one_time_counts() {
+fn peak_is_the_most_held_at_one_time() {
     let _alone = lock_accounts();
     let peak = peak_of(|| {
         drop(black_box(vec![1u8; 3 * MIB]));
@@ -72,7 +72,7 @@ fn threads_of_a_job_are_counted_together_and_others_not() {
 }
 
 #[test]
-fn an_account_begins_at_zero_and_there_are_so_many() {
+fn accounts_begin_at_zero_and_are_limited() {
     let _alone = lock_accounts();
     drop(black_box(vec![1u8; MIB]));
     let first = Account::open().unwrap();
@@ -105,7 +105,7 @@ fn step(block: &mut Vec<u8>, action: u8, size: usize) {
 }
 
 #[test]
-fn a_visit_ends() {
+fn visits_end_when_dropped() {
     let _alone = lock_accounts();
     let (outer, inner) = (Account::open().unwrap(), Account::open().unwrap());
     let (visit, earlier_block) = (outer.visit(), black_box(vec![1u8; MIB]));
@@ -125,7 +125,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     /// The peak equals that of a sum of sizes, while blocks are allocated, grown, shrunk and freed.
     #[test]
-    fn the_peak_is_that_of_a_model(steps in prop::collection::vec((0..4u8, 0..8usize, 1..512usize), 1..60)) {
+    fn peak_matches_a_model(steps in prop::collection::vec((0..4u8, 0..8usize, 1..512usize), 1..60)) {
         let _alone = lock_accounts();
         let (mut sizes, mut live, mut highest) = ([0usize; 8], 0, 0);
         for &(action, which, kib) in &steps {

@@ -103,8 +103,7 @@ proptest! {
     }
 }
 
-/// Every kernel's stream equals the blocks of the counter, also across the end of the counter's
-/// range.
+/// Also across the end of the counter's range.
 #[test]
 fn streams_are_counted_blocks() {
     for cpu in Cpu::available() {

@@ -11,7 +11,7 @@ fn largest(bits: u32) -> Modulus {
     (1..).find_map(|k| Modulus::new((1u64 << bits) + 1 - (k << 17)).ok()).unwrap()
 }
 
-/// A small deterministic generator of test vectors (SplitMix64).
+/// SplitMix64.
 fn words(mut seed: u64, n: usize, p: u64) -> Vec<u64> {
     (0..n)
         .map(|_| {
@@ -85,7 +85,7 @@ fn kernels_agree_bit_for_bit() {
 /// The order of the NTT domain is part of the wire format (seeded uniform values): X evaluates to
 /// fixed powers of the root.
 #[test]
-fn known_answers() {
+fn ntt_domain_order_is_pinned() {
     let m = Modulus::new(40961).unwrap();
     let root = m.primitive_root(8192).unwrap();
     assert_eq!(root, m.pow_vartime(3, 5));
@@ -142,7 +142,7 @@ fn sums_of_any_words_are_reduced() {
 }
 
 #[test]
-fn bad_parameters_are_named() {
+fn rejects_unsupported_degrees() {
     let m = Modulus::new(40961).unwrap();
     assert!(matches!(NttTable::new(96, m), Err(LatticeError::Degree { degree: 96 })));
     assert!(matches!(NttTable::new(8192, m), Err(LatticeError::NoRoot { .. })));
@@ -167,7 +167,6 @@ proptest! {
     }
 }
 
-/// Few columns of any shape transform like the whole polynomial.
 #[test]
 fn columns_are_transformed_as_the_whole_polynomial() {
     let moduli = [Modulus::new(40_961).unwrap(), largest(36), largest(46), largest(48), largest(49), largest(50)];
@@ -194,9 +193,8 @@ fn columns_are_transformed_as_the_whole_polynomial() {
     }
 }
 
-/// Matrix products of all shapes equal the products added up one by one.
 #[test]
-fn matrix_products_are_their_products() {
+fn matrix_products_equal_the_sum_of_products() {
     let (wide, narrow) = (Modulus::new(PRIMES[2]).unwrap(), Modulus::new(PRIMES[0]).unwrap());
     let sixteen = |words: Vec<u64>| words.into_iter().map(|w| w as u16).collect::<Vec<u16>>();
     for (len, count) in [(64, 1), (64, 3), (192, 2)] {
@@ -228,9 +226,8 @@ fn matrix_products_are_their_products() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
-    /// Values that are constant over runs give the same sums as when written out.
     #[test]
-    fn runs_are_their_values_written_out(seed in any::<u64>(), count in 1usize..9, log_runs in 0u32..5, i in 0usize..3) {
+    fn runs_equal_their_values_written_out(seed in any::<u64>(), count in 1usize..9, log_runs in 0u32..5, i in 0usize..3) {
         let (p, n, runs) = (PRIMES[i], 1024, 1 << log_runs);
         let m = Modulus::new(p).unwrap();
         let polys: Vec<_> = (0..count as u64).map(|k| words(seed ^ k, n, p)).collect();
@@ -250,8 +247,7 @@ proptest! {
     }
 }
 
-/// Automorphisms commute with the transform, and two automorphisms compose to the one of their
-/// product.
+/// Two automorphisms also compose to the one of their product.
 #[test]
 fn automorphisms_commute_with_the_transform() {
     let m = Modulus::new(PRIMES[2]).unwrap();
@@ -264,12 +260,11 @@ fn automorphisms_commute_with_the_transform() {
         for g in [1, 3, 5, 25, order / 2 + 1, order - 1, order - 5] {
             let galois = Galois::new(n, g).unwrap();
             assert_eq!((galois.degree(), galois.element()), (n, g));
-            let (mut coefficients, mut permuted) = (vec![0; n], vec![0; n]);
+            let [mut coefficients, mut permuted, mut twice] = [(); 3].map(|()| vec![0; n]);
             galois.apply_coefficients(&m, &a, &mut coefficients);
             ntt.forward(&mut coefficients);
             galois.apply(&values, &mut permuted);
             assert_eq!(coefficients, permuted, "degree {n}, element {g}");
-            let mut twice = vec![0; n];
             galois.apply(&permuted, &mut twice);
             Galois::new(n, g * g % order).unwrap().apply(&values, &mut permuted);
             assert_eq!(twice, permuted);
@@ -290,7 +285,7 @@ fn automorphisms_of_signed_coefficients_are_those_of_residues() {
 }
 
 #[test]
-fn what_is_no_automorphism_is_named() {
+fn rejects_even_and_large_galois_elements() {
     assert!(matches!(Galois::new(96, 5), Err(LatticeError::Degree { degree: 96 })));
     for element in [0, 2, 128, 129] {
         assert!(matches!(Galois::new(64, element), Err(LatticeError::Galois { order: 128, .. })));

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 /// Values that a thread handles at a time. They take whole words at any width.
 const PART: usize = 1 << 13;
 /// Fewest parts for another thread: waking a thread takes some 20 us.
-const WORTH: usize = 8;
+const MIN_PARTS_PER_THREAD: usize = 8;
 
 /// Why packed bytes are refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -74,7 +74,7 @@ pub fn pack_slice(values: &[u64], width: u32, out: &mut Vec<u8>) {
 pub fn pack_into(values: &[u64], width: u32, out: &mut [u8]) {
     assert_eq!(out.len(), checked_len(values.len(), width), "bytes of the packed values");
     let parts = out.par_chunks_mut(PART / 8 * width as usize).zip(values.par_chunks(PART));
-    parts.with_min_len(WORTH).for_each(|(out, values)| pack_part(values.iter().copied(), width, out));
+    parts.with_min_len(MIN_PARTS_PER_THREAD).for_each(|(out, values)| pack_part(values.iter().copied(), width, out));
 }
 
 /// Packs two numbers for each of `n` elements into separate buffers, each with its own width.
@@ -89,7 +89,7 @@ pub fn pack_pairs(n: usize, widths: [u32; 2], f: impl Fn(usize, [&mut [u64]; 2])
     let [a, b] = widths.map(|width| PART / 8 * width as usize);
     let parts = first.par_chunks_mut(a).zip(second.par_chunks_mut(b));
     let room = || widths.map(|_| vec![0; PART.min(n)]);
-    parts.enumerate().with_min_len(WORTH / 4).for_each_init(room, |[a, b], (part, (first, second))| {
+    parts.enumerate().with_min_len(MIN_PARTS_PER_THREAD / 4).for_each_init(room, |[a, b], (part, (first, second))| {
         let len = PART.min(n - part * PART);
         let (a, b) = (&mut a[..len], &mut b[..len]);
         f(part * PART, [&mut *a, &mut *b]);
@@ -145,7 +145,7 @@ pub fn unpack_into(bytes: &[u8], width: u32, max: u64, out: &mut [u64]) -> Resul
     check_len(bytes, out.len(), width)?;
     let cpu = Cpu::best();
     let parts = bytes.par_chunks(PART / 8 * width as usize).zip(out.par_chunks_mut(PART)).enumerate();
-    let failed = parts.with_min_len(WORTH).find_map_first(|(part, (bytes, out))| {
+    let failed = parts.with_min_len(MIN_PARTS_PER_THREAD).find_map_first(|(part, (bytes, out))| {
         match unpack_with(cpu, bytes, width, max, out) {
             Err(PackError::Range { index }) => Some(PackError::Range { index: part * PART + index }),
             result => result.err(),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_bytes_are_named() {
+    fn rejects_bad_bytes() {
         assert_eq!(unpack(&[0; 2], 3, 7, 127), Err(PackError::Length { got: 2, expected: 3 }));
         assert_eq!(unpack(&[0; 4], 3, 7, 127), Err(PackError::Length { got: 4, expected: 3 }));
         assert_eq!(unpack(&[0, 0xff, 0], 3, 7, 100), Err(PackError::Range { index: 1 }));

@@ -1,10 +1,9 @@
 //! The convolution kernels. The padded input is split into `stride.0 * stride.1` phase planes.
-//! Every kernel tap is then one offset into a plane, and all output positions of a channel form one
+//! Every kernel tap is then one offset into a plane, and all output positions of a channel are one
 //! run of words (with a few unused columns at row ends).
 //!
 //! Registers accumulate a block of output channels and [`RUN`] positions. Rings of up to 32 bits
-//! are computed in 32-bit words: a vector holds twice as many, and every instruction set multiplies
-//! them in one instruction.
+//! use 32-bit words: a vector holds twice as many, and multiplies them in one instruction.
 
 use super::spec::{ConvSpec, ShapeError};
 use super::word::{RUN, Word};
@@ -16,8 +15,8 @@ const CHANNELS: usize = 4;
 /// Below this many output positions, a dot product per output is faster than a run.
 const FEW_POSITIONS: usize = 12;
 
-/// Computes `weights * input` mod `2^bits`. Bits above are meaningless; the caller drops them.
-/// `bits` is at most 64. Runs on the current rayon pool, over output channels.
+/// Computes `weights * input` mod `2^bits`, for `bits` up to 64; the caller drops the bits above.
+/// Runs on the current rayon pool, over output channels.
 ///
 /// # Errors
 /// [`ShapeError`] if the shape is impossible or a slice does not fit it.
@@ -57,7 +56,7 @@ fn convolve<W: Word>(cpu: Cpu, spec: &ConvSpec, weights: &[i32], input: &[u64]) 
             channel_block::<W, 1>(cpu, spec, &planes, weights, o + c, &mut channels[c * plane..][..plane]);
         }),
     };
-    // Each group is split into blocks separately, so that no block crosses groups.
+    // No block crosses groups.
     let group = spec.group_out();
     out.par_chunks_mut(group * plane).enumerate().for_each(|(g, part)| {
         let blocks = part.par_chunks_mut(CHANNELS * plane).enumerate();
@@ -81,8 +80,7 @@ impl<W: Word> Planes<W> {
         let (padded_h, padded_w) = spec.padded();
         let width = padded_w.div_ceil(sw);
         let size = padded_h.div_ceil(sh) * width;
-        // Runs are rounded up to whole blocks: the last run reads (and ignores) words after the
-        // last plane.
+        // The last run reads (and ignores) words after the last plane.
         let mut words = vec![W::default(); spec.in_ch * sh * sw * size + 2 * RUN];
         for (row, values) in input.chunks_exact(spec.in_w).enumerate() {
             let (c, y) = (row / spec.in_h, row % spec.in_h + spec.pads[0]);
@@ -100,7 +98,7 @@ impl<W: Word> Planes<W> {
         Self { words, width, size, phases: sh * sw }
     }
 
-    /// The offsets at which the taps of one output channel start, in the order of its weights.
+    /// Where the taps of one output channel start, in the order of its weights.
     fn offsets(&self, spec: &ConvSpec, group: usize) -> Vec<usize> {
         let mut offsets = Vec::with_capacity(spec.group_in() * spec.kernel.0 * spec.kernel.1);
         for c in group * spec.group_in()..(group + 1) * spec.group_in() {
@@ -150,8 +148,7 @@ fn channel_block<W: Word, const C: usize>(
     }
 }
 
-/// Computes fully connected layers and very small images: gathers the inputs of each position, then
-/// computes one dot product per output.
+/// Fully connected layers and very small images: one dot product per output.
 fn few_positions<W: Word>(cpu: Cpu, spec: &ConvSpec, planes: &Planes<W>, weights: &[i32], out: &mut [W]) {
     let positions = spec.out_h() * spec.out_w();
     for group in 0..spec.groups {

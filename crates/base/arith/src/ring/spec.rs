@@ -1,7 +1,7 @@
 //! The shape of a convolution.
 
-/// Largest value of any single dimension; its square is the largest size of any tensor. Far above
-/// real networks and far below overflow.
+/// Largest dimension; its square is the largest size of a tensor. Far above real networks and far
+/// below overflow.
 const MAX_DIMENSION: usize = 1 << 16;
 
 /// A two-dimensional convolution of one image. A fully connected layer is a 1x1 convolution of a
@@ -27,8 +27,7 @@ pub struct ConvSpec {
     pub dilation: (usize, usize),
     /// Zeros added at (top, left, bottom, right).
     pub pads: [usize; 4],
-    /// Number of groups: output channel `o` reads the input channels of group
-    /// `o / (out_ch / groups)`.
+    /// Number of groups of channels. Output channels read the input channels of their group.
     pub groups: usize,
 }
 
@@ -64,8 +63,6 @@ impl ConvSpec {
         }
     }
 
-    /// Checks the shape.
-    ///
     /// # Errors
     /// [`ShapeError`] for a zero or huge dimension, groups that do not divide the channels, or a
     /// kernel larger than the padded input.
@@ -110,12 +107,12 @@ impl ConvSpec {
         ((self.kernel.0 - 1) * self.dilation.0 + 1, (self.kernel.1 - 1) * self.dilation.1 + 1)
     }
 
-    /// Output rows, if the shape passes [`ConvSpec::check`].
+    /// Output rows of a shape that passes [`ConvSpec::check`].
     pub fn out_h(&self) -> usize {
         (self.padded().0 - self.extent().0) / self.stride.0 + 1
     }
 
-    /// Output columns, if the shape passes [`ConvSpec::check`].
+    /// Output columns of a shape that passes [`ConvSpec::check`].
     pub fn out_w(&self) -> usize {
         (self.padded().1 - self.extent().1) / self.stride.1 + 1
     }
@@ -125,7 +122,7 @@ impl ConvSpec {
         self.in_ch * self.in_h * self.in_w
     }
 
-    /// Number of output elements, if the shape passes [`ConvSpec::check`].
+    /// Output elements of a shape that passes [`ConvSpec::check`].
     pub fn out_len(&self) -> usize {
         self.out_ch * self.out_h() * self.out_w()
     }

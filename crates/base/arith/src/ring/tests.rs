@@ -91,7 +91,7 @@ fn fully_connected() {
 }
 
 #[test]
-fn impossible_shapes_are_named() {
+fn rejects_impossible_shapes() {
     let good = ConvSpec { in_h: 4, in_w: 4, kernel: (3, 3), ..ConvSpec::linear(2, 2) };
     assert!(good.check().is_ok());
     for bad in [

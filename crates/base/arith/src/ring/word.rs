@@ -1,14 +1,13 @@
-//! Words in which sums are computed, mod `2^32` or `2^64`, and the inner loops over them. Each loop
-//! is written once, compiled for each instruction set, and vectorized by the compiler.
+//! Words in which sums are computed, and the inner loops over them: written once, compiled for each
+//! instruction set, and vectorized by the compiler.
 
 use crate::cpu::Cpu;
 
 /// Output positions of one block of sums: four 512-bit vectors of 64-bit words.
 pub(super) const RUN: usize = 32;
-/// Message of a panic that cannot happen: a window of [`RUN`] words always exists.
 const WINDOW: &str = "two runs of words follow the last plane";
 
-/// A 32- or 64-bit word with wrapping arithmetic.
+/// A word of 32 or 64 bits.
 pub(super) trait Word: Copy + Default + Send + Sync {
     /// The low bits of a value.
     fn of(value: u64) -> Self;
@@ -16,8 +15,8 @@ pub(super) trait Word: Copy + Default + Send + Sync {
     fn of_weight(weight: i32) -> Self;
     /// `self + a * b`.
     fn plus(self, a: Self, b: Self) -> Self;
-    /// The sums over all taps at [`RUN`] positions, for `C` output channels. For each tap,
-    /// `weights` holds a column, and `offsets` the start of its run in `words`.
+    /// The sums over all taps at [`RUN`] positions, for `C` output channels. Each tap has a column
+    /// of `weights`, and the start of its run in `words` in `offsets`.
     fn sums<const C: usize>(cpu: Cpu, words: &[Self], offsets: &[usize], weights: &[[Self; C]]) -> [[Self; RUN]; C];
     /// The sum of `weights[i] * values[i]`.
     fn dot(cpu: Cpu, weights: &[i32], values: &[Self]) -> Self;
@@ -25,7 +24,7 @@ pub(super) trait Word: Copy + Default + Send + Sync {
     fn accumulate(cpu: Cpu, sums: &mut [Self], factors: &[i8], values: &[Self]);
 }
 
-/// Computes [`Word::sums`], `R` positions at a time: as many as the registers hold sums of.
+/// [`Word::sums`], `R` positions at a time: as many as the registers hold sums of.
 #[inline(always)]
 fn sums<W: Word, const C: usize, const R: usize>(words: &[W], offsets: &[usize], weights: &[[W; C]]) -> [[W; RUN]; C] {
     let mut out = [[W::default(); RUN]; C];
@@ -58,8 +57,7 @@ fn accumulate<W: Word>(sums: &mut [W], factors: &[i8], values: &[W]) {
     }
 }
 
-/// Implements [`Word`] for one type, with the positions that fit the registers: portable, AVX2,
-/// AVX-512.
+/// Implements [`Word`], with the positions that fit the registers: portable, AVX2, AVX-512.
 macro_rules! word {
     ($word:ty, $signed:ty, $module:ident, $portable:literal, $avx2:literal, $avx512:literal) => {
         impl Word for $word {
@@ -180,7 +178,7 @@ macro_rules! word {
     };
 }
 
-// Eight positions of four channels everywhere (four in portable 64-bit words). With more, the
-// compiler stops unrolling, stores the sums in memory and does not vectorize (twenty times slower).
+// With more positions, the compiler stops unrolling, stores the sums in memory and does not
+// vectorize (twenty times slower).
 word!(u32, i32, narrow, 8, 8, 8);
 word!(u64, i64, wide, 4, 8, 8);

@@ -1,9 +1,7 @@
-//! Sums of products that are reduced once, at the end.
-
 use super::{Ntt, RnsBasis, RnsPoly};
 use crate::ntt::MAX_ACCUMULATED;
 
-/// A sum of any number of products at one level, stored unreduced (see
+/// A sum of any number of products at one level, reduced once at the end (see
 /// [`NttTable::mac`](crate::ntt::NttTable::mac)).
 pub struct Accumulator {
     low: Vec<u64>,
@@ -13,14 +11,14 @@ pub struct Accumulator {
 }
 
 impl Accumulator {
-    /// A sum of zero at `level`.
+    /// Zero at `level`.
     pub fn new(basis: &RnsBasis, level: usize) -> Self {
         let (degree, len) = (basis.degree(), level * basis.degree());
         Self { low: vec![0; len], high: vec![0; len], degree, count: 0 }
     }
 
-    /// A sum of `count` products that were added elsewhere: the words of its residues as
-    /// [`NttTable::mac`](crate::ntt::NttTable::mac) leaves them, prime after prime.
+    /// A sum of `count` products that [`NttTable::mac`](crate::ntt::NttTable::mac) added, prime
+    /// after prime.
     ///
     /// # Panics
     /// If `low` and `high` differ in length, the length fits no level of `basis`, or `count` is
@@ -33,7 +31,7 @@ impl Accumulator {
     }
 
     /// Adds `sum a_k * b_k` to the residues mod the first `level` primes. If the sum has a higher
-    /// level, the added element is 0 mod the other primes: a multiple of their product.
+    /// level, the added element is a multiple of the other primes.
     ///
     /// # Panics
     /// If a polynomial or the sum has a level below `level`, or another degree.
@@ -67,9 +65,8 @@ impl Accumulator {
         self.count += count;
     }
 
-    /// Adds `sum a_k * b_k` mod `p_i`, where `b_k` has one value mod `p_i` for each run of places
-    /// (see [`NttTable::mac_runs`](crate::ntt::NttTable::mac_runs)). The caller made room for the
-    /// products with [`Accumulator::reserve`].
+    /// Adds `sum a_k * b_k` mod `p_i` by [`NttTable::mac_runs`](crate::ntt::NttTable::mac_runs),
+    /// after [`Accumulator::reserve`].
     ///
     /// # Panics
     /// As [`NttTable::mac_runs`](crate::ntt::NttTable::mac_runs), or if the sum has no such prime.

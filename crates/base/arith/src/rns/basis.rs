@@ -1,11 +1,8 @@
-//! The chain of primes, its transforms, and the constants between primes.
-
 use crate::LatticeError;
 use crate::modulus::{Modulus, Shoup};
 use crate::ntt::NttTable;
 
-/// A chain of distinct NTT primes with their tables, for one degree. Immutable; share it between
-/// threads.
+/// A chain of distinct NTT primes with their transforms, for one degree. Immutable.
 pub struct RnsBasis {
     degree: usize,
     tables: Vec<NttTable>,
@@ -14,11 +11,11 @@ pub struct RnsBasis {
 }
 
 impl RnsBasis {
-    /// Builds the tables for `primes` at `degree` (a power of two, 64 to 2^17).
+    /// Builds the tables for `primes` at `degree`, a power of two from 64 to 2^17.
     ///
     /// # Errors
-    /// [`LatticeError`] if `primes` is empty, a number repeats or is not prime, or a prime does not
-    /// fit the degree.
+    /// [`LatticeError`] if `primes` is empty, has a number twice or one that is not prime, or does
+    /// not fit the degree.
     pub fn new(degree: usize, primes: &[u64]) -> Result<Self, LatticeError> {
         if primes.is_empty() {
             return Err(LatticeError::NoPrimes);
@@ -105,8 +102,7 @@ impl<const L: usize> Lift<L> {
     }
 }
 
-/// Division by the last prime of a level, rounded to the nearest integer, for one remaining
-/// residue.
+/// Division by the last prime of a level, rounded, for one remaining residue.
 #[derive(Clone, Copy)]
 pub struct Rescale {
     modulus: Modulus,

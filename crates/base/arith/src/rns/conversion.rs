@@ -1,9 +1,9 @@
-//! Conversion from one basis to another, without computing the integers in between: [HPS19], with
-//! the quotient in floating point.
+//! Conversion between bases without computing the integers: [HPS19], with the quotient in floating
+//! point.
 //!
-//! For `Q = q_1 .. q_k` and residues `x_i` of x, let `y_i = x_i (Q / q_i)^-1 mod q_i` and
-//! `v = round(sum y_i / q_i)`. The centred representative of x is `sum y_i (Q / q_i) - v Q`, which
-//! is computed mod each target prime.
+//! For `Q = q_1 .. q_k` and residues `x_i` of x, let `y_i = x_i (Q / q_i)^-1 mod q_i` and `v =
+//! round(sum y_i / q_i)`. The centred representative of x is `sum y_i (Q / q_i) - v Q`, computed
+//! mod each target prime.
 
 #[cfg(target_arch = "x86_64")]
 mod ifma;
@@ -18,12 +18,11 @@ use rayon::prelude::*;
 /// Coefficients in a task: 8 pages of one residue.
 const TASK: usize = 4096;
 
-/// A conversion of residues modulo some primes (the sources) to residues modulo others (the
-/// targets). The two sets may be any sets of distinct primes, and may overlap. Immutable.
+/// A conversion of residues modulo some distinct primes (the sources) to residues modulo others
+/// (the targets). Both sets may overlap. Immutable.
 ///
-/// Exact and centred: the result is the residue of the representative of x in `[-Q/2, Q/2)`. Within
-/// `Q k 2^-50` of `Q/2` and `-Q/2` (k sources), the result may be the residue of `x - Q` or `x + Q`
-/// instead, the same on every machine.
+/// The result is the residue of the representative of x in `[-Q/2, Q/2)`. Within `Q k 2^-50` of the
+/// ends (k sources), it may be that of `x - Q` or `x + Q`, the same on every machine.
 #[derive(Clone)]
 pub struct Conversion {
     sources: Vec<Source>,
@@ -31,7 +30,6 @@ pub struct Conversion {
     arithmetic: Arithmetic,
 }
 
-/// A prime of the sources.
 #[derive(Clone)]
 struct Source {
     modulus: Modulus,
@@ -41,7 +39,6 @@ struct Source {
     reciprocal: f64,
 }
 
-/// A prime of the targets.
 #[derive(Clone)]
 struct Target {
     modulus: Modulus,
@@ -58,8 +55,7 @@ struct Target {
 }
 
 impl Conversion {
-    /// Conversion from residues modulo `source_moduli` to residues modulo `target_moduli`, on the fastest
-    /// kernel.
+    /// Conversion from `source_moduli` to `target_moduli`, on the fastest kernel.
     ///
     /// # Errors
     /// As [`Conversion::with_cpu`].
@@ -70,9 +66,8 @@ impl Conversion {
     /// As [`Conversion::new`] on the fastest kernel of `cpu`.
     ///
     /// # Errors
-    /// [`LatticeError::NoPrimes`] if `source_moduli` or `target_moduli` is empty;
-    /// [`LatticeError::Repeated`] if one of them has a prime twice;
-    /// [`LatticeError::Sources`] for more than 64 sources.
+    /// [`LatticeError::NoPrimes`] or [`LatticeError::Repeated`] if a set is empty or has a prime
+    /// twice; [`LatticeError::Sources`] for more than 64 sources.
     pub fn with_cpu(cpu: Cpu, source_moduli: &[Modulus], target_moduli: &[Modulus]) -> Result<Self, LatticeError> {
         if source_moduli.is_empty() || target_moduli.is_empty() {
             return Err(LatticeError::NoPrimes);
@@ -106,10 +101,8 @@ impl Conversion {
         self.arithmetic.name()
     }
 
-    /// Converts coefficients: `from[i]` holds the residues in `[0, q_i)` modulo the i-th source,
-    /// and `to[j]` receives the residues in `[0, t_j)` modulo the j-th target. All slices have the
-    /// same length, which may be any. Runs on the threads of the current `rayon` pool, in parts of
-    /// 4096 coefficients.
+    /// Converts `sources[i]`, residues in `[0, q_i)`, to `targets[j]`, residues in `[0, t_j)`, of
+    /// any one length. Runs on the threads of the current `rayon` pool.
     ///
     /// # Panics
     /// If the number of slices is not the number of primes, or lengths differ.
@@ -151,7 +144,7 @@ impl Conversion {
         self.convert_one(sources, start, converted, targets);
     }
 
-    /// The portable kernel: converts all coefficients from `start + offset` on, to places from `offset` on.
+    /// Converts all coefficients from `start + offset` on, to places from `offset` on.
     fn convert_one(&self, sources: &[&[u64]], start: usize, offset: usize, targets: &mut [&mut [u64]]) {
         let mut scaled = vec![0; self.sources.len() + 1];
         for i in offset..targets[0].len() {
@@ -169,7 +162,7 @@ impl Conversion {
 }
 
 impl Target {
-    /// Computes the inner product with `factors`: at most 65 products below 2^100.
+    /// The inner product with `factors`: at most 65 products below 2^100.
     fn dot(&self, scaled: &[u64]) -> u64 {
         let products = self.factors.iter().zip(scaled).map(|(&c, &y)| u128::from(c) * u128::from(y));
         let (sum, m) = (products.sum::<u128>(), &self.modulus);
@@ -188,17 +181,16 @@ type Vector = [f64; 4];
 /// Vectors of sums that are computed at once.
 const ROW: usize = 4;
 
-/// Coefficients that pass through all primes together: those of 16 sources fill half of a
-/// first-level cache.
+/// Coefficients that pass through all primes together: 16 sources fill half of a first-level cache.
 const BLOCK: usize = 128;
 
-/// Computes coefficients `offset` to `offset + BLOCK` of `targets`; `from` returns the same number of
-/// coefficients of a source.
+/// Computes coefficients `offset` to `offset + BLOCK` of `targets` from those that `from` returns
+/// of each source.
 ///
 /// # Safety
-/// The processor has the instructions of [`Vector`]. `from` returns a slice of `BLOCK` words for
-/// each source. `targets` has a slice of at least `offset + BLOCK` words for each target. `scaled` has
-/// `BLOCK` doubles for each source, and `BLOCK` more.
+/// The processor has the instructions of [`Vector`]. `from` returns `BLOCK` words of each source.
+/// Each of `targets` has at least `offset + BLOCK` words. `scaled` has `BLOCK` doubles for each
+/// source, and `BLOCK` more.
 #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
 unsafe fn block<'a>(
     conversion: &Conversion,
@@ -253,7 +245,7 @@ unsafe fn block<'a>(
     }
 }
 
-/// Returns the product of all moduli of `source_moduli` but the one at `left_out`, mod m.
+/// The product of all moduli but the one at `left_out`, mod m.
 fn complement_product(source_moduli: &[Modulus], left_out: usize, m: &Modulus) -> u64 {
     let factors = source_moduli.iter().enumerate().filter(|(i, _)| *i != left_out);
     factors.fold(1, |r, (_, q)| m.mul(r, m.reduce(q.value())))

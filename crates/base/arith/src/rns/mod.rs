@@ -1,11 +1,11 @@
-//! Residue number system (RNS): integers and polynomials mod a product of word-sized primes, as
-//! residues mod each prime.
+//! Residue number system (RNS): integers and polynomials as residues mod each of several word-sized
+//! primes.
 //!
-//! A [`RnsBasis`] is a chain of primes `p_0, p_1, ..`. The *level* of a polynomial is the number of
-//! primes in use, from the first. A polynomial at level L is an element of `Z_q[X]/(X^N + 1)` with
-//! `q = p_0 * .. * p_(L-1)`. The type of an [`RnsPoly`] says whether its residues are coefficients
-//! ([`Coeff`]) or values in the order of [`crate::ntt`] ([`Ntt`]). A [`Conversion`] needs no basis:
-//! it converts residues modulo any primes to residues modulo any others.
+//! A [`RnsBasis`] is a chain of primes `p_0, p_1, ..`. The *level* L of a polynomial is the number
+//! of primes in use, from the first: it is an element of `Z_q[X]/(X^N + 1)` with `q = p_0 * .. *
+//! p_(L-1)`. The type of an [`RnsPoly`] says whether its residues are coefficients ([`Coeff`]) or
+//! values in the order of [`crate::ntt`] ([`Ntt`]). A [`Conversion`] takes residues modulo any
+//! primes to any others.
 
 mod accumulator;
 mod basis;

@@ -1,5 +1,3 @@
-//! Polynomials over a basis; the representation is part of the type.
-
 use super::RnsBasis;
 use std::marker::PhantomData;
 use zeroize::Zeroize;
@@ -12,8 +10,7 @@ pub enum Coeff {}
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Ntt {}
 
-/// A polynomial `[L, N]` of `Z_q[X]/(X^N + 1)` at level L: N words in `[0, p_i)` for each prime,
-/// concatenated in one buffer.
+/// A polynomial `[L, N]` at level L: N words in `[0, p_i)` for each prime, in one buffer.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RnsPoly<R> {
     words: Vec<u64>,
@@ -22,8 +19,7 @@ pub struct RnsPoly<R> {
 }
 
 impl<R> RnsPoly<R> {
-    /// A polynomial of reduced words `[L, N]` (a uniform polynomial may be sampled in either
-    /// representation).
+    /// A polynomial of reduced words `[L, N]`.
     ///
     /// # Panics
     /// If the number of words fits no level of `basis`; in debug builds, if a word is not below its
@@ -56,8 +52,7 @@ impl<R> RnsPoly<R> {
 }
 
 impl RnsPoly<Coeff> {
-    /// Reduces N signed coefficients mod the first `level` primes, without branches on their
-    /// values.
+    /// Reduces N signed coefficients mod the first `level` primes, without branches on them.
     ///
     /// # Panics
     /// If there are not N coefficients, or the basis has fewer than `level` primes.
@@ -83,8 +78,7 @@ impl RnsPoly<Coeff> {
         RnsPoly::from_words(self.words, self.degree)
     }
 
-    /// Divides by the last prime of the level, rounding to the nearest integer; the level falls by
-    /// one.
+    /// Divides by the last prime of the level, rounded; the level falls by one.
     ///
     /// # Panics
     /// At level 1, or if `basis` has another degree, or fewer primes than the level.

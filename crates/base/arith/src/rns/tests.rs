@@ -19,7 +19,7 @@ fn residues(v: u128) -> [u64; 3] {
 }
 
 #[test]
-fn impossible_bases_are_named() {
+fn rejects_impossible_bases() {
     assert_eq!(RnsBasis::new(N, &[]).err(), Some(LatticeError::NoPrimes));
     assert_eq!(RnsBasis::new(N, &[P[1], P[0], P[1]]).err(), Some(LatticeError::Repeated { value: P[1] }));
     assert_eq!(RnsBasis::new(N, &[P[0], 15]).err(), Some(LatticeError::Modulus { value: 15 }));
@@ -115,6 +115,12 @@ fn level_one_cannot_be_rescaled() {
 /// Primes of 50, 16, 17, 30, 42 and 50 bits.
 const MORE: [u64; 6] = [P[0], P[1], P[2], 1_073_692_673, 4_398_052_147_201, 1_125_899_906_629_633];
 
+fn convert(conversion: &Conversion, sources: &[&[u64]], targets: usize) -> Vec<Vec<u64>> {
+    let mut results = vec![vec![0; sources[0].len()]; targets];
+    conversion.apply(sources, &mut results.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+    results
+}
+
 fn moduli(primes: &[u64]) -> Vec<Modulus> {
     primes.iter().map(|&p| Modulus::new(p).unwrap()).collect()
 }
@@ -127,9 +133,8 @@ fn mixed(primes: &[u64], digits: &[u64], p: u64) -> u64 {
 }
 
 proptest! {
-    /// Conversions of random integers below Q, drawn in mixed radix, are exact. Away from the
-    /// middle, the highest digit decides whether an integer is below Q/2, and thereby its centred
-    /// representative.
+    /// Random integers below Q, drawn in mixed radix. Away from the middle, the highest digit
+    /// decides whether an integer is below Q/2, and thereby its centred representative.
     #[test]
     fn conversions_are_exact_and_centred(seed: [u64; 6], k in 1usize..=5, n in 1usize..300) {
         let (sources, targets) = (&MORE[..k], &MORE[..]);
@@ -152,21 +157,18 @@ proptest! {
         let expected: Vec<Vec<u64>> = expected.collect();
         for cpu in Cpu::available() {
             let conversion = Conversion::with_cpu(cpu, &moduli(sources), &moduli(targets)).unwrap();
-            let mut results = vec![vec![0; n]; targets.len()];
-            conversion.apply(&slices, &mut results.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
-            prop_assert_eq!(&results, &expected, "{:?}", cpu);
+            prop_assert_eq!(convert(&conversion, &slices, targets.len()), expected.clone(), "{:?}", cpu);
         }
     }
 }
 
-/// Conversions cover one coefficient more than a task, and the extremes of a residue.
+/// One coefficient more than a task, and the extremes of a residue.
 #[test]
 fn conversions_cover_every_coefficient() {
     let conversion = Conversion::new(&moduli(&MORE[..1]), &moduli(&MORE[1..])).unwrap();
     let p = MORE[0];
     let values: Vec<u64> = (0..4097).map(|i| [0, 1, p / 2, p / 2 + 1, p - 1, i][i as usize % 6]).collect();
-    let mut results = vec![vec![0; values.len()]; 5];
-    conversion.apply(&[&values], &mut results.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+    let results = convert(&conversion, &[&values], 5);
     let source = Modulus::new(p).unwrap();
     for (m, out) in moduli(&MORE[1..]).iter().zip(&results) {
         let expected: Vec<u64> = values.iter().map(|&v| m.reduce_i64(source.centred(v))).collect();
@@ -174,9 +176,8 @@ fn conversions_cover_every_coefficient() {
     }
 }
 
-/// Conversions from up to the largest number of source primes agree on every kernel. The residues
-/// are the largest, zeros, those of Q/2 rounded down (where either neighbour would be right), and
-/// mixed ones.
+/// Residues are the largest, zeros, those of Q/2 rounded down (where either neighbour would be
+/// right), and mixed ones.
 #[test]
 fn conversions_of_many_primes_agree_bit_for_bit() {
     let primes = (1..).map(|k| (1u64 << 50) + 1 - (k << 17)).filter_map(|p| Modulus::new(p).ok());
@@ -193,12 +194,9 @@ fn conversions_of_many_primes_agree_bit_for_bit() {
         let x: Vec<Vec<u64>> = source_moduli.iter().map(|m| (0..300).map(|i| residue(m, i)).collect()).collect();
         let x: Vec<&[u64]> = x.iter().map(Vec::as_slice).collect();
         let results = Cpu::available().into_iter().map(|cpu| {
-            let mut y = vec![vec![0; 300]; target_moduli.len()];
-            let conversion = Conversion::with_cpu(cpu, source_moduli, target_moduli).unwrap();
-            conversion.apply(&x, &mut y.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
-            y
+            convert(&Conversion::with_cpu(cpu, source_moduli, target_moduli).unwrap(), &x, target_moduli.len())
         });
-        let results: Vec<_> = results.collect();
+        let results: Vec<Vec<Vec<u64>>> = results.collect();
         assert!(results.iter().all(|y| *y == results[0]), "{count} primes");
         // -1 mod every source is -1 mod every target, and targets 3 and 4 are sources as well.
         assert!(target_moduli.iter().zip(&results[0]).all(|(m, y)| y[0] == m.value() - 1 && y[1] == 0));
@@ -207,7 +205,7 @@ fn conversions_of_many_primes_agree_bit_for_bit() {
 }
 
 #[test]
-fn impossible_conversions_are_named() {
+fn rejects_impossible_conversions() {
     let primes = moduli(&MORE);
     assert_eq!(Conversion::new(&[], &primes).err(), Some(LatticeError::NoPrimes));
     assert_eq!(Conversion::new(&primes, &[]).err(), Some(LatticeError::NoPrimes));
