@@ -6,7 +6,7 @@ use tacit_arith::pack::PackError;
 /// Errors of parameters, keys and bytes from a peer or a file.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum HeError {
-    /// The moduli or the degree are unusable; a defect of the program rather than of its input.
+    /// The moduli or the degree are unusable: a defect of the program.
     #[error(transparent)]
     Lattice(#[from] LatticeError),
     /// The modulus is too large for the degree.
@@ -16,7 +16,7 @@ pub enum HeError {
         degree: usize,
         /// Bits of the modulus.
         modulus_log2: f64,
-        /// The most bits that are secure at this degree; 0 for a degree outside the table.
+        /// The most bits that are secure; 0 for a degree outside the table.
         max: u32,
     },
     /// The ring width is outside the supported range.
@@ -86,7 +86,7 @@ pub enum HeError {
         degree: usize,
         /// Bits of the key's modulus.
         modulus_log2: f64,
-        /// The most bits that are secure for the key's secret at this degree; 0 if no size is.
+        /// The most bits that are secure for the key's secret; 0 if no size is.
         max: u32,
     },
     /// The ring does not support this number of slots.

@@ -30,8 +30,8 @@ impl<'a> Encryptor<'a> {
         Self { ctx, key }
     }
 
-    /// Encrypts N slots (`[2, N / 2]`, reduced mod p). Returns the seed and the packed `b`:
-    /// [`FRESH_BYTES`] bytes.
+    /// Encrypts N slots (`[2, N / 2]`, reduced mod p) to the seed and the packed `b`:
+    /// [`FRESH_BYTES`].
     ///
     /// # Panics
     /// If there are not N values.
@@ -56,8 +56,7 @@ impl Ciphertext {
     /// Reads a peer's ciphertext.
     ///
     /// # Errors
-    /// [`HeError::Length`] for a wrong number of bytes, [`HeError::Range`] for a word that is not
-    /// below its prime, [`HeError::Padding`] for padding bits that are set.
+    /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`] for bad bytes.
     pub fn from_bytes(ctx: &Context, bytes: &[u8]) -> Result<Self, HeError> {
         let expected = FRESH_BYTES;
         let Some((&seed, packed)) = bytes.split_first_chunk().filter(|_| bytes.len() == expected) else {
@@ -67,6 +66,6 @@ impl Ciphertext {
         Ok(Self { b, a: uniform(ctx.ring(), FRESH, PublicSeed::from_bytes(seed)) })
     }
 
-    /// Bytes a ciphertext occupies in memory.
+    /// Bytes in memory.
     pub const MEMORY_BYTES: usize = 2 * FRESH * DEGREE * 8;
 }

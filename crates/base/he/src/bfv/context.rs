@@ -1,5 +1,5 @@
-//! The fixed ring of the scheme and the places of its slots. Both are the same for every layer and
-//! plaintext prime, so one set of keys serves a whole network.
+//! The fixed ring of the scheme and the places of its slots: one set of keys serves a whole
+//! network.
 
 use crate::HeError;
 use crate::core::{PublicKey, Ring, SecretKey, Switching};
@@ -13,14 +13,14 @@ pub const DEGREE: usize = 8192;
 /// Slots in a row.
 pub const ROW: usize = DEGREE / 2;
 /// The moduli: two primes of 50 bits that answers keep, two of 30 bits by which answers are
-/// divided, and the special prime of 50 bits for key switching. All are 1 mod `2^14`. Together they
-/// have 210 bits; 218 are secure at this degree.
+/// divided, and the special prime of 50 bits. All are 1 mod `2^14`. Together they have 210 bits;
+/// 218 are secure at this degree.
 pub const PRIMES: [u64; 5] =
     [1_125_899_906_826_241, 1_125_899_906_629_633, 1_073_692_673, 1_073_643_521, 1_125_899_905_744_897];
 
 /// Level of answers and of the public key.
 pub(super) const ANSWER: usize = 2;
-/// Level of fresh ciphertexts, and of all others until an answer is made.
+/// Level of all other ciphertexts.
 pub(super) const FRESH: usize = 4;
 /// Level of switching keys, which includes the special prime.
 pub(super) const FULL: usize = 5;
@@ -32,27 +32,25 @@ pub const ANSWER_BYTES: usize = DEGREE * (50 + 50) / 8;
 /// Bytes of a serialized public key.
 pub const PUBLIC_KEY_BYTES: usize = PublicSeed::BYTES + ANSWER_BYTES;
 
-/// Smallest degree of the transforms that encode weights; the NTT kernels support no smaller one.
+/// Smallest degree of a transform.
 pub(super) const SMALLEST: usize = 64;
 
-/// Transforms and constants. Immutable; share it in an `Arc`.
+/// Transforms and constants. Immutable.
 pub struct Context {
     ring: Ring,
     /// Entry `row * ROW + i`: the place of that slot among the values of a transform.
     pub(super) places: Vec<u32>,
     pub(super) switching: Switching,
-    /// Transforms of weights modulo each prime of a fresh ciphertext, at degrees 64 and 128.
+    /// Transforms of weights mod each prime of a fresh ciphertext, at degrees 64 and 128.
     pub(super) small: [Small; 2],
 }
 
-/// Transforms of one small degree D.
 pub(super) struct Small {
     pub degree: usize,
     /// For each place, the odd exponent of its root, mod 2D.
     pub exponents: Vec<usize>,
     pub tables: Vec<NttTable>,
-    /// For each run of N / D places of the large transform, the place of its value in the small
-    /// one.
+    /// For each run of N / D places of the large transform, the place of its value here.
     pub runs: Vec<u32>,
 }
 
@@ -60,7 +58,7 @@ impl Context {
     /// Builds the tables (some milliseconds).
     ///
     /// # Errors
-    /// None in practice; the constant moduli pass the checks of [`Ring::new`].
+    /// None in practice; the moduli are constant.
     pub fn new() -> Result<Self, HeError> {
         let ring = Ring::new(DEGREE, &PRIMES)?;
         let moduli: Vec<Modulus> = (0..FULL).map(|k| *ring.basis().modulus(k)).collect();
@@ -95,11 +93,10 @@ impl Context {
         secret.public_key(&self.ring, ANSWER, prg)
     }
 
-    /// Reads a peer's public key, [`PUBLIC_KEY_BYTES`] bytes.
+    /// Reads a peer's public key: [`PUBLIC_KEY_BYTES`].
     ///
     /// # Errors
-    /// [`HeError::Length`] for a wrong number of bytes, [`HeError::Range`] for a word that is not
-    /// below its prime.
+    /// [`HeError::Length`] or [`HeError::Range`] for bad bytes.
     pub fn read_public_key(&self, bytes: &[u8]) -> Result<PublicKey, HeError> {
         PublicKey::from_bytes(&self.ring, ANSWER, bytes)
     }
@@ -117,8 +114,8 @@ impl Small {
     }
 }
 
-/// For each place of a transform, the odd exponent e of its value: the value at `root^e`. The
-/// exponents are the same for every prime.
+/// For each place of a transform, the odd exponent e of its value: the value at `root^e`, for every
+/// prime.
 fn exponents(table: &NttTable) -> Result<Vec<usize>, HeError> {
     let (m, order) = (table.modulus(), 2 * table.degree());
     let root = m.primitive_root(order as u64)?;

@@ -1,8 +1,8 @@
 //! Rotations and Galois keys ([`core::Switching`](crate::core::Switching)).
 //!
-//! The key of an element g switches a ciphertext under s to one under `sigma^-1(s)`, and the
-//! automorphism sigma is applied afterwards. So two polynomials are permuted instead of every
-//! digit. The digits of a ciphertext serve any number of rotations (hoisting, [HS18]).
+//! The key of an element g switches a ciphertext under s to one under `sigma^-1(s)`; the
+//! automorphism sigma is applied afterwards, so two polynomials are permuted instead of every
+//! digit. The digits serve any number of rotations (hoisting, [HS18]).
 
 use super::cipher::Ciphertext;
 use super::context::{Context, DEGREE, FRESH, FULL, ROW};
@@ -29,7 +29,6 @@ pub enum Turn {
 }
 
 impl Turn {
-    /// The exponent g of the automorphism.
     fn element(self) -> u64 {
         let order = 2 * DEGREE as u64;
         match self {
@@ -38,7 +37,6 @@ impl Turn {
         }
     }
 
-    /// The exponent of the inverse automorphism.
     fn inverse(self) -> u64 {
         match self {
             Self::Left(k) => Self::Left(ROW - k % ROW).element(),
@@ -47,13 +45,13 @@ impl Turn {
     }
 }
 
-/// The key of one turn.
+/// A key for one turn.
 pub struct GaloisKey {
     galois: Galois,
     key: SwitchingKey,
 }
 
-/// Generates and serializes a key for `turn`, from s to `sigma^-1(s)`: [`GALOIS_KEY_BYTES`] bytes.
+/// Serializes a new key for `turn`, from s to `sigma^-1(s)`: [`GALOIS_KEY_BYTES`].
 ///
 /// # Errors
 /// None in practice; every turn has an automorphism.
@@ -69,18 +67,16 @@ impl GaloisKey {
     /// Reads a peer's key for `turn`.
     ///
     /// # Errors
-    /// [`HeError::Length`] for a wrong number of bytes, [`HeError::Range`] for a word that is not
-    /// below its prime, [`HeError::Padding`] for padding bits that are set.
+    /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`] for bad bytes.
     pub fn from_bytes(ctx: &Context, turn: Turn, bytes: &[u8]) -> Result<Self, HeError> {
         let key = ctx.switching.read_key(ctx.ring(), bytes, GALOIS_KEY_BYTES, WHAT)?;
         Ok(Self { galois: Galois::new(DEGREE, turn.element())?, key })
     }
 
-    /// Bytes a key occupies in memory.
+    /// Bytes in memory.
     pub const MEMORY_BYTES: usize = FRESH * 2 * FULL * DEGREE * 8;
 }
 
-/// The residues of a polynomial, concatenated.
 fn residues(poly: &RnsPoly<Ntt>) -> Vec<u64> {
     (0..poly.level()).flat_map(|k| poly.residue(k)).copied().collect()
 }

@@ -1,16 +1,16 @@
 //! BFV on slots: encrypted vectors over a prime field, for linear layers whose answer is a pair of
-//! exact shares ([CF2-20] sec. 6 uses such a scheme; [Delphi20] splits it into phases).
+//! exact shares ([CF2-20] sec. 6; [Delphi20] splits such a scheme into phases).
 //!
 //! A plaintext is a vector of N values mod p, `p = 1 mod 2N`: two rows of N/2 slots. A ciphertext
 //! of the plaintext polynomial `m` is `(b, a)` mod q with `b + a s = round(q m / p) + e`.
 //!
-//! The server rotates rows (automorphisms `X -> X^(5^k)`) and swaps rows (`X -> X^-1`), with keys
-//! that the client sends once. The server multiplies slot by slot with its weights, and adds up.
-//! [`reshare`] turns the result into additive shares mod p; neither party decrypts the whole value.
+//! The server rotates rows (automorphisms `X -> X^(5^k)`) and swaps rows (`X -> X^-1`) with keys of
+//! the client, multiplies slot by slot with its weights, and adds up. [`reshare`] turns the result
+//! into additive shares mod p; neither party decrypts it.
 //!
-//! Weights repeat: slot i of a row holds the weight of *class* `i mod C`. The polynomial of such a
-//! vector has only 2C coefficients that are not zero, so a small transform encodes it and it adds
-//! little noise ([`WeightPoly`]).
+//! Slot i of a row holds the weight of *class* `i mod C`. The polynomial of such a vector has only
+//! 2C nonzero coefficients, so a small transform encodes it and it adds little noise
+//! ([`WeightPoly`]).
 //!
 //! Bounds, failure probabilities and the security argument: `docs/notes/noise.md`.
 

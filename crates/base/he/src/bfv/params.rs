@@ -6,8 +6,8 @@ use tacit_arith::sample::ERROR_COINS;
 /// `sqrt(2 ln(2 * 2^40))`: a sub-Gaussian variable exceeds this many deviations with probability at
 /// most 2^-40.
 const TAIL: f64 = 7.54;
-/// log2 of the smallest ratio of `q' / p` to the noise bound. At this ratio, a share is rounded to
-/// the wrong side with probability at most 2^-40.
+/// log2 of the smallest ratio of `q' / p` to the noise bound, at which a share is rounded to the
+/// wrong side with probability at most 2^-40.
 const MARGIN_LOG2: f64 = 41.0;
 /// Margin on the squared norms of secret and error (10 deviations of those norms).
 const NORM_MARGIN: f64 = 1.08;
@@ -25,7 +25,6 @@ pub struct Noise {
     pub turns: usize,
 }
 
-/// Variance that one key switch adds.
 fn switch_variance() -> f64 {
     let special = PRIMES[FRESH] as f64;
     let digits: f64 = PRIMES[..FRESH].iter().map(|&q| (q as f64 / special).powi(2) / 12.0).sum();
@@ -44,8 +43,8 @@ pub(super) fn deviation(noise: &Noise, plain_log2: f64) -> f64 {
     (divided + roundings + zero_encryption).sqrt()
 }
 
-/// log2 of the largest plaintext prime for which shares are exact, except with probability 2^-40
-/// per slot.
+/// log2 of the largest plaintext prime for which shares are exact, but with probability 2^-40 per
+/// slot.
 pub fn largest_plain_log2(noise: &Noise) -> f64 {
     let modulus: f64 = PRIMES[..ANSWER].iter().map(|&q| (q as f64).log2()).sum();
     let mut bits = 50.0;

@@ -1,4 +1,4 @@
-//! The plaintext field: its slots, and the conversions to and from the modulus of ciphertexts.
+//! The plaintext field: its slots, and conversions to and from the modulus of ciphertexts.
 
 use super::context::{ANSWER, Context, DEGREE, FRESH};
 use crate::HeError;
@@ -6,7 +6,7 @@ use tacit_arith::modulus::{Modulus, Shoup, is_prime};
 use tacit_arith::ntt::NttTable;
 use tacit_arith::rns::{Coeff, Ntt, RnsPoly};
 
-/// The smallest prime of at least `2^log2` that is 1 mod `2N`; `None` if it would exceed 50 bits.
+/// The smallest prime from `2^log2` on that is 1 mod `2N`; `None` above 50 bits.
 pub fn plain_prime(log2: f64) -> Option<u64> {
     let step = 2 * DEGREE as u64;
     let least = log2.clamp(16.0, 63.0).exp2() as u64;
@@ -14,7 +14,7 @@ pub fn plain_prime(log2: f64) -> Option<u64> {
     (first..1 << 50).step_by(step as usize).find(|&p| is_prime(p))
 }
 
-/// A plaintext prime p with its transform. Immutable; share it between threads.
+/// A plaintext prime p with its transform. Immutable.
 pub struct Plain {
     table: NttTable,
     /// Transforms of weights, at both small degrees.
@@ -38,10 +38,10 @@ struct Part {
 }
 
 impl Plain {
-    /// Builds the tables for `prime`, which is 1 mod 2N ([`plain_prime`]).
+    /// Builds the tables for `prime` ([`plain_prime`]).
     ///
     /// # Errors
-    /// [`HeError::Lattice`] if `prime` is not a prime of that form.
+    /// [`HeError::Lattice`] if `prime` is no prime that is 1 mod 2N.
     pub fn new(ctx: &Context, prime: u64) -> Result<Self, HeError> {
         let modulus = Modulus::new(prime)?;
         let basis = ctx.basis();
@@ -74,7 +74,7 @@ impl Plain {
         self.table.modulus()
     }
 
-    /// Returns the polynomial with these slots (`[2, N / 2]`, reduced), coefficients in `[0, p)`.
+    /// The polynomial with these slots (`[2, N / 2]`, reduced), coefficients in `[0, p)`.
     ///
     /// # Panics
     /// If there are not N values.
@@ -86,7 +86,7 @@ impl Plain {
         values
     }
 
-    /// Returns the slots of a polynomial, given by N reduced coefficients.
+    /// The slots of a polynomial, given by N reduced coefficients.
     ///
     /// # Panics
     /// If there are not N coefficients.
@@ -95,9 +95,8 @@ impl Plain {
         ctx.places.iter().map(|&position| coefficients[position as usize]).collect()
     }
 
-    /// Computes `round(q m / p)` for every coefficient m, at the level of a fresh ciphertext. With
-    /// t = q m mod p, centred, the result is `(q m - t) / p`, and q vanishes modulo each of its
-    /// primes.
+    /// `round(q m / p)` for every coefficient m, at the level of a fresh ciphertext: with t = q m
+    /// mod p, centred, this is `(q m - t) / p`, and q vanishes modulo each of its primes.
     pub(super) fn scaled(&self, ctx: &Context, coefficients: &[u64]) -> RnsPoly<Ntt> {
         let p = self.modulus();
         let centred: Vec<i64> = coefficients.iter().map(|&m| p.centred(p.mul_shoup(m, self.factor))).collect();
@@ -109,8 +108,8 @@ impl Plain {
         RnsPoly::<Coeff>::new(ctx.basis(), words).into_ntt(ctx.basis())
     }
 
-    /// Computes `round(p x / q') mod p` for the x mod q' with these residues, where q' is the
-    /// modulus of answers. The error before rounding is at most 2^-60.
+    /// `round(p x / q') mod p` for the x mod q' with these residues, with q' the modulus of
+    /// answers. The error before rounding is at most 2^-60.
     #[inline(always)]
     pub(super) fn share(&self, residues: [u64; ANSWER]) -> u64 {
         let p = self.modulus();

@@ -1,8 +1,8 @@
 //! Linear combinations, and their conversion into additive shares mod p.
 //!
-//! The answer is `(c0', c1')` mod q': `c0'` is drawn from a public seed, `c1'` is sent. The server
-//! derives its shares from `b - c0'`, where `b` belongs to the rerandomised ciphertext mod q', and
-//! the client from `c0' + c1' s`.
+//! The answer is `(c0', c1')` mod q': `c0'` is drawn from a public seed, `c1'` is sent. The
+//! server's shares follow from `b - c0'`, where `b` belongs to the rerandomised ciphertext mod q',
+//! and the client's from `c0' + c1' s`.
 
 use super::cipher::Ciphertext;
 use super::context::{ANSWER, ANSWER_BYTES, Context, DEGREE, FRESH, PRIMES};
@@ -38,8 +38,7 @@ impl Sum {
     }
 }
 
-/// Adds to every sum its products. All sums are worked on prime by prime, so that their common
-/// ciphertexts stay in the cache.
+/// Adds to every sum its products, prime by prime, so that common ciphertexts stay in the cache.
 pub fn add_products(ctx: &Context, sums: &mut [(&mut Sum, Vec<(WeightPoly, &Ciphertext)>)]) {
     let basis = ctx.basis();
     for (sum, terms) in sums.iter_mut() {
@@ -66,10 +65,8 @@ impl Ciphertext {
     }
 }
 
-/// Turns the slots of `c` into shares: appends the answer ([`ANSWER_BYTES`] bytes) to `out` and
-/// returns the server's N shares mod p.
-///
-/// `streams.public` gives all N coefficients of `c0'`.
+/// Turns the slots of `c` into shares: appends the answer ([`ANSWER_BYTES`]) to `out` and returns
+/// the server's N shares mod p. `streams.public` gives all of `c0'`.
 pub fn reshare(
     ctx: &Context,
     plain: &Plain,
@@ -80,8 +77,7 @@ pub fn reshare(
 ) -> Vec<u64> {
     let ReshareStreams { secret, public } = streams;
     let basis = ctx.basis();
-    // u is scaled by the product of the dropped primes; dropping them divides by that product
-    // again, exactly.
+    // u is scaled by the dropped primes, which later divide it again, exactly.
     let dropped = (PRIMES[2] * PRIMES[3]) as i64;
     let scaled = Zeroizing::new(sample::ternary(secret, DEGREE).iter().map(|&u| u * dropped).collect::<Vec<i64>>());
     let u = Zeroizing::new(small(ctx.ring(), ANSWER, &scaled));
@@ -106,8 +102,8 @@ pub fn reshare(
     plain.decode(ctx, shares)
 }
 
-/// Adds `u key` to a part of a ciphertext mod the primes of answers. Mod q, this adds a multiple of
-/// the product of the other primes.
+/// Adds `u key` to a part of a ciphertext mod the primes of answers: mod q, a multiple of the other
+/// primes.
 fn rerandomised(ctx: &Context, part: &RnsPoly<Ntt>, u: &RnsPoly<Ntt>, key: &RnsPoly<Ntt>) -> RnsPoly<Ntt> {
     let mut product = u.clone();
     product.mul_assign(key, ctx.basis());
@@ -121,7 +117,6 @@ fn rerandomised(ctx: &Context, part: &RnsPoly<Ntt>, u: &RnsPoly<Ntt>, key: &RnsP
     RnsPoly::new(ctx.basis(), words)
 }
 
-/// Draws the public part `c0'` of an answer.
 fn public_c0(ctx: &Context, public: PublicSeed) -> RnsPoly<Coeff> {
     let mut words = vec![0; ANSWER * DEGREE];
     let mut stream = public.stream();
@@ -138,16 +133,15 @@ pub struct Opener<'a> {
 }
 
 impl<'a> Opener<'a> {
-    /// Opening of answers under `key`.
+    /// Opens answers under `key`.
     pub fn new(ctx: &'a Context, key: &'a SecretKey) -> Self {
         Self { ctx, key }
     }
 
-    /// Returns the client's N shares mod p; `public` as in [`reshare`].
+    /// The client's N shares mod p; `public` as in [`reshare`].
     ///
     /// # Errors
-    /// [`HeError::Length`] for a wrong number of bytes, [`HeError::Range`] for a word that is not
-    /// below its prime, [`HeError::Padding`] for padding bits that are set.
+    /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`] for bad bytes.
     pub fn open(&self, plain: &Plain, answer: &[u8], public: PublicSeed) -> Result<Vec<u64>, HeError> {
         let basis = self.ctx.basis();
         if answer.len() != ANSWER_BYTES {

@@ -3,21 +3,21 @@
 use super::context::{Context, FRESH, ROW, SMALLEST};
 use super::plain::Plain;
 
-/// Most classes of a row: the larger of the two small transforms encodes this many.
+/// Most classes of a row.
 pub const MAX_CLASSES: usize = SMALLEST;
 
 /// The polynomial whose slot i of row r is `weights[r * C + i mod C]`, in the NTT domain.
 ///
-/// The polynomial of such a vector is one in `X^(N / 2C)`, of degree below 2C, with coefficients of
-/// at most p / 2. A transform of degree 64 or 128 encodes it, and each value of that transform
-/// fills a run of the large transform.
+/// This is a polynomial in `X^(N / 2C)`, of degree below 2C there, with coefficients of at most p /
+/// 2. A transform of degree 64 or 128 encodes it, and each of its values fills a run of the large
+/// transform.
 pub struct WeightPoly {
     /// For each prime, one value for each run of the transform.
     values: Vec<u64>,
     runs: usize,
 }
 
-/// The places of the classes in a small transform, computed once for a layer.
+/// The places of the classes in a small transform.
 pub struct Classes {
     count: usize,
     /// For each place of the small transform, the index of its weight.
@@ -25,7 +25,7 @@ pub struct Classes {
 }
 
 impl Classes {
-    /// The places of `count` classes in a row, a power of two up to [`MAX_CLASSES`].
+    /// The places of `count` classes in a row.
     ///
     /// # Panics
     /// If `count` is not a power of two or exceeds [`MAX_CLASSES`].
@@ -67,7 +67,6 @@ impl WeightPoly {
         Self { values: residues, runs }
     }
 
-    /// The values mod `p_i`, one for each run.
     pub(super) fn residue(&self, i: usize) -> &[u64] {
         &self.values[i * self.runs..][..self.runs]
     }

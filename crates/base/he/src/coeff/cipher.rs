@@ -39,8 +39,7 @@ pub struct Blank<'a> {
 /// `2^(63 + b) / p` for each prime p of b bits; a word of 64 bits.
 const RECIPROCALS: [u64; FRESH] = [((1u128 << 113) / P1 as u128) as u64, ((1u128 << 79) / P2 as u128) as u64];
 
-/// Computes `2^64 y / p` for `y < p`, where p is the first or second prime; the result may be too
-/// low by up to two.
+/// `2^64 y / p` for `y < p` and the first or second prime p, at most two too low.
 #[inline(always)]
 fn fraction(y: u64, prime: usize) -> u64 {
     ((u128::from(y) * u128::from(RECIPROCALS[prime])) >> [49, 15][prime]) as u64
@@ -52,7 +51,7 @@ impl<'a> Encryptor<'a> {
         Self { ctx, key, params }
     }
 
-    /// Draws the seed and error of a ciphertext. Generators in the same state draw the same.
+    /// Draws the seed and error of a ciphertext, the same for generators in one state.
     #[must_use]
     pub fn blank(&self, prg: &mut SplitPrg) -> Blank<'a> {
         let params = self.params;
@@ -73,8 +72,7 @@ impl<'a> Encryptor<'a> {
             scaled
         };
         let residues = [residue(0), residue(1)];
-        // With `y_i = t (q / p_i)^-1 mod p_i`, `t / q` equals `y_1 / p_1 + y_2 / p_2` up to an
-        // integer.
+        // With `y_i = t (q / p_i)^-1 mod p_i`, `t / q` is `y_1 / p_1 + y_2 / p_2` up to an integer.
         let scaled = |i: usize| {
             let (m, other_prime) = (basis.modulus(i), [P2, P1][i]);
             let mut y = Zeroizing::new(residues[i].to_vec());
@@ -89,7 +87,7 @@ impl<'a> Encryptor<'a> {
         Blank { ctx: self.ctx, params, seed, residues, fractions: Zeroizing::new(sums) }
     }
 
-    /// Encrypts N values mod `2^l` (higher bits are ignored). Returns the seed and the packed `b`:
+    /// Encrypts N values mod `2^l` (higher bits are ignored) to the seed and the packed `b`:
     /// [`Params::up_bytes`]`(0)` bytes.
     ///
     /// # Panics
@@ -101,8 +99,8 @@ impl<'a> Encryptor<'a> {
 }
 
 impl Blank<'_> {
-    /// Returns the value mod `2^l` whose encryption at coefficient `position` has a `b` below about
-    /// `q / 2^l`. The value is `-t 2^l / q`, as pseudorandom as the high bits of an RLWE sample.
+    /// The value mod `2^l` whose encryption at coefficient `position` has a `b` below about `q /
+    /// 2^l`: `-t 2^l / q`, as pseudorandom as the high bits of an RLWE sample.
     ///
     /// # Panics
     /// If `position` is not below N.
@@ -111,9 +109,8 @@ impl Blank<'_> {
         (self.fractions[position] >> (u64::BITS - l)).wrapping_neg() & ((1 << l) - 1)
     }
 
-    /// Encrypts N values mod `2^l` (higher bits are ignored). Where `chosen` is set,
-    /// [`Blank::mask`] of the coefficient replaces the value. Returns [`Params::up_bytes`] bytes,
-    /// for the number of chosen coefficients.
+    /// As [`Encryptor::encrypt`], with [`Blank::mask`] in place of the values where `chosen` is
+    /// set. Returns [`Params::up_bytes`] bytes, for the number of chosen coefficients.
     ///
     /// # Panics
     /// If `message` or `chosen` does not have N elements.
@@ -141,18 +138,17 @@ impl Blank<'_> {
     }
 }
 
-/// Computes `x mod q` for `x < 2q < 2^127`, without a branch.
+/// `x mod q` for `x < 2q < 2^127`, without a branch.
 #[inline(always)]
 fn reduce_once(x: u128, q: u128) -> u128 {
     x.min(x.wrapping_sub(q))
 }
 
 impl Ciphertext {
-    /// Reads a peer's ciphertext, whose encryption chose the masks of the coefficients in `chosen`.
+    /// Reads a peer's ciphertext that has masks at the coefficients in `chosen`.
     ///
     /// # Errors
-    /// [`HeError::Length`] for a wrong number of bytes, [`HeError::Range`] for a coefficient out of
-    /// range, [`HeError::Padding`] for padding bits that are set.
+    /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`] for bad bytes.
     ///
     /// # Panics
     /// If `chosen` does not have N elements.

@@ -1,5 +1,4 @@
-//! The fixed ring of the scheme. Degree and moduli are the same for every layer, so one key pair
-//! serves a whole network.
+//! The fixed ring of the scheme: one key pair serves a whole network.
 
 use crate::HeError;
 use crate::core::{PublicKey, Ring, SecretKey, Switching};
@@ -19,8 +18,8 @@ pub const P2: u64 = 40_961;
 pub(super) const Q: u128 = P1 as u128 * P2 as u128;
 /// The special modulus of key switching: the largest prime below `2^43` that is 1 mod `2^14`.
 ///
-/// `P1 P2 P3` has 108.3 bits; the standard of 2018 allows 109 at this degree. By the estimates of
-/// 2024 (106 bits), keys of this size have 124 to 125 bits of security (`docs/parameters.md`).
+/// `P1 P2 P3` has 108.3 bits; the standard of 2018 allows 109 at this degree, the estimates of 2024
+/// allow 106: keys have 124 to 125 bits of security (`docs/parameters.md`).
 pub const P3: u64 = 8_796_092_858_369;
 
 /// Most expansion steps of a ciphertext: up to 32 parts.
@@ -32,8 +31,7 @@ pub(super) const FULL: usize = 3;
 /// Level of answers and of the public key: mod P1.
 pub(super) const ANSWER: usize = 1;
 
-/// Transforms and constants for `q = P1 * P2` (65.3 bits), and P3 for switching keys. Immutable;
-/// share it in an `Arc`.
+/// Transforms and constants for `q = P1 * P2` (65.3 bits), and P3 for switching keys. Immutable.
 pub struct Context {
     ring: Ring,
     /// Maps residues mod P1 and P2 to the integer in `[0, q)`.
@@ -47,7 +45,7 @@ impl Context {
     /// Builds the tables (about a millisecond).
     ///
     /// # Errors
-    /// None in practice; the constant moduli pass the checks of [`Ring::new`].
+    /// None in practice; the moduli are constant.
     pub fn new() -> Result<Self, HeError> {
         let ring = Ring::new(DEGREE, &[P1, P2, P3])?;
         let (lift, rescale) = (ring.basis().lift(), ring.basis().rescale(FRESH, 0));
@@ -75,11 +73,10 @@ impl Context {
         secret.public_key(&self.ring, ANSWER, prg)
     }
 
-    /// Reads a peer's public key, [`PUBLIC_KEY_BYTES`](super::PUBLIC_KEY_BYTES) bytes.
+    /// Reads a peer's public key: [`PUBLIC_KEY_BYTES`](super::PUBLIC_KEY_BYTES).
     ///
     /// # Errors
-    /// [`HeError::Length`] for a wrong number of bytes, [`HeError::Range`] for a coefficient out of
-    /// range.
+    /// [`HeError::Length`] or [`HeError::Range`] for bad bytes.
     pub fn read_public_key(&self, bytes: &[u8]) -> Result<PublicKey, HeError> {
         PublicKey::from_bytes(&self.ring, ANSWER, bytes)
     }

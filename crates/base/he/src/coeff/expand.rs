@@ -2,12 +2,12 @@
 //!
 //! With `B = 2^k` parts the plaintext is `sum_c X^c x_c(X^B)`. Each of the k steps splits every
 //! ciphertext into two. In step j, with `g = N / 2^(j-1) + 1`, the automorphism `sigma: X -> X^g`
-//! preserves `X^(2^j)` and negates `X^(2^(j-1))`. For a polynomial m in `X^(2^(j-1))`,
-//! `m + sigma(m)` is thus twice the even part of m. `m - sigma(m)`, shifted, is twice the odd part.
+//! preserves `X^(2^j)` and negates `X^(2^(j-1))`. For m in `X^(2^(j-1))`, `m + sigma(m)` is twice
+//! the even part, and `m - sigma(m)`, shifted, twice the odd part.
 //!
 //! The factors of two are removed beforehand: the client encrypts under `B s`, and the server
-//! multiplies b by `B^-1 mod q`. The noise of a fresh ciphertext therefore has the same size after
-//! all steps. `sigma(ct)` decrypts under `sigma(s)`; a key switch makes it decrypt under s.
+//! multiplies b by `B^-1 mod q`, so noise keeps its size. `sigma(ct)` decrypts under `sigma(s)`; a
+//! key switch makes it decrypt under s.
 
 use super::cipher::Ciphertext;
 use super::context::{Context, DEGREE, FRESH, FULL};
@@ -20,10 +20,9 @@ use zeroize::Zeroizing;
 
 const WHAT: &str = "expansion key";
 
-/// The keys with which the server expands ciphertexts: a switching key for each step.
+/// The server's keys: a switching key for each step.
 pub struct ExpansionKeys(Vec<Step>);
 
-/// One step of the expansion.
 struct Step {
     galois: Galois,
     key: SwitchingKey,
@@ -36,25 +35,25 @@ fn galois(index: usize) -> Result<Galois, HeError> {
     Ok(Galois::new(DEGREE, (DEGREE >> index) as u64 + 1)?)
 }
 
-/// Number of transforms of one step on one ciphertext: 2 of the switched half, 4 of the two digits of
-/// this half at the other primes, and 6 to divide both halves by the special prime.
+/// Transforms of one step on one ciphertext: 2 of the switched half, 4 of its two digits at the
+/// other primes, and 6 to divide both halves by the special prime.
 pub const HALVING_NTTS: u64 = 2 + 4 + 6;
 
-/// Bytes of serialized keys for `steps` steps: for each step a seed, and for each of two digits N
-/// residues mod all three primes.
+/// Bytes of serialized keys: for each step a seed, and for each of two digits N residues mod all
+/// three primes.
 pub const fn expansion_key_bytes(steps: u32) -> usize {
     steps as usize * (PublicSeed::BYTES + FRESH * DEGREE * (50 + 16 + 43) / 8)
 }
 
-/// Bytes that keys for `steps` steps occupy in memory.
+/// Bytes of keys for `steps` steps in memory.
 pub const fn expansion_key_memory(steps: u32) -> usize {
     steps as usize * (2 * FRESH * FULL + FRESH) * DEGREE * 8
 }
 
-/// Generates and serializes keys for `steps` steps: for each step from `sigma(s)` to s.
+/// Serializes new keys for `steps` steps: for each step from `sigma(s)` to s.
 ///
 /// # Errors
-/// None in practice; the automorphisms exist for up to [`MAX_STEPS`](super::MAX_STEPS) steps.
+/// None in practice; there are automorphisms for [`MAX_STEPS`](super::MAX_STEPS) steps.
 pub fn expansion_keys(ctx: &Context, secret: &SecretKey, steps: u32, prg: &mut SplitPrg) -> Result<Vec<u8>, HeError> {
     let mut out = Vec::with_capacity(expansion_key_bytes(steps));
     for index in 0..steps as usize {
@@ -68,8 +67,7 @@ impl ExpansionKeys {
     /// Reads a peer's keys for `steps` steps: [`expansion_key_bytes`] bytes.
     ///
     /// # Errors
-    /// [`HeError::Length`] for a wrong number of bytes, [`HeError::Range`] for a word that is not
-    /// below its prime, [`HeError::Padding`] for padding bits that are set.
+    /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`] for bad bytes.
     pub fn from_bytes(ctx: &Context, steps: u32, bytes: &[u8]) -> Result<Self, HeError> {
         let expected = expansion_key_bytes(steps);
         if bytes.len() != expected {
@@ -84,7 +82,7 @@ impl ExpansionKeys {
         self.0.len() as u32
     }
 
-    /// Expands a ciphertext that was encrypted for `steps` steps into its `2^steps` parts.
+    /// Expands a ciphertext that was encrypted for `steps` steps into `2^steps` parts.
     ///
     /// # Panics
     /// If there are keys for fewer than `steps` steps.
@@ -100,7 +98,6 @@ impl ExpansionKeys {
     }
 }
 
-/// Scratch buffers of [`Step::halve`], reusable for all calls.
 struct Buffers {
     /// `sigma(a)`, `[FRESH, N]`; `raised` holds its digits.
     turned: Vec<u64>,

@@ -1,15 +1,15 @@
 //! Coefficient-packed RLWE over `Z_{2^l}` with one-bit approximate resharing ([Chee22] sec. 3.2 and
 //! 4).
 //!
-//! - **Fresh ciphertexts.** A fresh ciphertext of `m` is `(b, a)` mod `q = p1 p2` with
-//!   `b + a s = q m / 2^l + e`. The client sends a seed for `a` and drops the low bits of `b`. A
-//!   fresh ciphertext may hold several polynomials, which the server separates first (`expand`).
+//! - **Fresh ciphertexts.** A fresh ciphertext of `m` is `(b, a)` mod `q = p1 p2` with `b + a s = q
+//!   m / 2^l + e`. The client sends a seed for `a` and drops the low bits of `b`. It may hold
+//!   several polynomials, which the server separates first (`expand`).
 //! - **Products.** The server forms `sum W_i ct_i` with small integer polynomials `W_i`, drops
 //!   `p2`, and adds an encryption of zero under the client's public key.
 //! - **Resharing.** A uniform mask `R` mod `p1` splits the phase `p1 y / 2^l + E` into the server's
 //!   part `R = c0 - c0'` and the client's part `c0' + c1 s`. Each party scales its part to
-//!   `Z_{2^l}` and rounds. `R` is uniform exactly if `c0' = c0 - R` is uniform, so the parties draw
-//!   `c0'` from a public seed instead. **The server sends `c1` alone**, without its low bits.
+//!   `Z_{2^l}` and rounds. `R` is uniform exactly if `c0' = c0 - R` is, so the parties draw `c0'`
+//!   from a public seed, and **the server sends `c1` alone**, without its low bits.
 //!
 //! Bounds, failure probabilities and the security argument: `docs/notes/noise.md`.
 

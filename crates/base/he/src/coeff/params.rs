@@ -1,6 +1,5 @@
 //! Choice of parameters: how many low bits of ciphertexts may be dropped while shares still sum to
-//! the value within a stated error. `docs/notes/noise.md` derives the bounds; the constants below
-//! have the same names there.
+//! the value within an error. `docs/notes/noise.md` derives the bounds, with these names.
 
 use super::context::{DEGREE, MAX_STEPS, P1, P2, P3, Q, polynomial_bytes};
 use crate::HeError;
@@ -8,8 +7,7 @@ use tacit_arith::pack::packed_len;
 use tacit_arith::prg::PublicSeed;
 use tacit_arith::sample::ERROR_COINS;
 
-/// The error of a share pair exceeds its bound with probability at most `2^-FAILURE_LOG2` per
-/// output coefficient.
+/// log2 of the probability, per output coefficient, that a share pair exceeds its error, negated.
 pub const FAILURE_LOG2: u32 = 40;
 /// Bits of the widest supported ring.
 pub const MAX_RING_BITS: u32 = 45;
@@ -17,8 +15,7 @@ pub const MAX_RING_BITS: u32 = 45;
 /// `sqrt(2 ln(2 * 2^40))`: a sub-Gaussian variable exceeds this many deviations with probability at
 /// most 2^-40.
 const TAIL: f64 = 7.54;
-/// Margin on the squared norms of secret, error and encryption randomness (7 deviations of those
-/// norms).
+/// Margin on the squared norms of secret, error and encryption randomness (7 deviations).
 const NORM_MARGIN: f64 = 1.08;
 const ERROR_VARIANCE: f64 = ERROR_COINS as f64 / 2.0;
 const TERNARY_NORM_SQ: f64 = DEGREE as f64 * 2.0 / 3.0 * NORM_MARGIN;
@@ -30,17 +27,15 @@ const MIN_UP_DROP: u32 = 2;
 pub struct ParamsSpec {
     /// Width l of the plaintext ring `Z_{2^l}`.
     pub ring_bits: u32,
-    /// Squared Euclidean norm of all weights that contribute to one output polynomial (over all
-    /// input polynomials), if the polynomial has one part. Each of these weights multiplies noise
-    /// that reaches every output coefficient.
+    /// Squared Euclidean norm of all weights of one output polynomial with one part. Each of these
+    /// weights multiplies noise that reaches every output coefficient.
     pub norm_sq: f64,
-    /// Expansion steps of a fresh ciphertext, at most [`MAX_STEPS`]. An output polynomial then has
-    /// `2^steps` parts, each with weights of its own of this norm.
+    /// Expansion steps of a fresh ciphertext, at most [`MAX_STEPS`]. An output polynomial has
+    /// `2^steps` parts, each with weights of this norm.
     pub steps: u32,
     /// Largest allowed error of `client_share + server_share`, at least 1.
     pub max_error: u32,
-    /// Fresh ciphertexts per answer. The larger this number, the more bits are dropped of fresh
-    /// ciphertexts rather than of answers.
+    /// Fresh ciphertexts per answer: the weight of their dropped bits against those of answers.
     pub up_per_down: f64,
 }
 
@@ -55,8 +50,8 @@ pub struct Params {
     down_drop: u32,
 }
 
-/// Variance of the noise that expansion adds to a ciphertext, on average over coefficients. Each
-/// step adds a key switch, and each later step doubles its variance.
+/// Variance of the noise that expansion adds, on average over coefficients. Each step adds a key
+/// switch and doubles what is there.
 fn expansion(steps: u32) -> f64 {
     let digits = [P1, P2].map(|p| (p as f64 / P3 as f64).powi(2) / 12.0).iter().sum::<f64>();
     let rounding = (TERNARY_NORM_SQ + 1.0) / 12.0;
@@ -70,13 +65,12 @@ fn deviation(norm_sq: f64, steps: u32, up_drop: u32, down_drop: u32) -> f64 {
     let switch = (TERNARY_NORM_SQ + 1.0) / 12.0;
     let answer = if down_drop == 0 { 0.0 } else { rounding(down_drop) * TERNARY_NORM_SQ };
     let fresh = ERROR_VARIANCE + rounding(up_drop) + 1.0 / 12.0;
-    // The noise of a fresh ciphertext ends in its own part; the noise of switching meets the
-    // weights of all parts.
+    // Fresh noise ends in its own part; the noise of switching meets the weights of all parts.
     let multiplied = fresh + expansion(steps) * 2f64.powi(steps as i32);
     (zero_encryption + switch + answer + multiplied * norm_sq / (P2 as f64).powi(2)).sqrt()
 }
 
-/// Returns the variance of a rounding that drops `drop` bits.
+/// Variance of a rounding that drops `drop` bits.
 fn rounding(drop: u32) -> f64 {
     4f64.powi(drop as i32) / 12.0
 }
@@ -85,9 +79,9 @@ impl Params {
     /// Drops as many bits as the error bound allows, weighing both directions by `up_per_down`.
     ///
     /// # Errors
-    /// [`HeError::RingBits`] for an unsupported width; [`HeError::TooNoisy`] if the bound does not
-    /// hold even without rounding (see [`Params::smallest_error`]), `max_error` is 0, or `steps`
-    /// exceeds [`MAX_STEPS`].
+    /// [`HeError::RingBits`]; [`HeError::TooNoisy`] if the bound does not hold even without
+    /// rounding (see [`Params::smallest_error`]), `max_error` is 0, or `steps` exceeds
+    /// [`MAX_STEPS`].
     pub fn new(spec: &ParamsSpec) -> Result<Self, HeError> {
         check_ring(spec.ring_bits)?;
         let ParamsSpec { ring_bits, norm_sq, steps, max_error, .. } = *spec;
@@ -104,12 +98,11 @@ impl Params {
         Ok(Self { ring_bits, steps, max_error, norm_sq, up_drop, down_drop })
     }
 
-    /// Returns the smallest error bound that can be promised without expansion steps: 1 up to
-    /// 39-bit rings with moderate weights, growing as `2^(l-39)` above.
+    /// The smallest error bound without expansion steps: 1 up to 39-bit rings with moderate
+    /// weights, growing as `2^(l-39)` above.
     ///
     /// # Errors
-    /// [`HeError::RingBits`] for an unsupported width; [`HeError::TooNoisy`] if the weights are so
-    /// large that the bound would exceed 2^20.
+    /// [`HeError::RingBits`]; [`HeError::TooNoisy`] if the bound would exceed 2^20.
     pub fn smallest_error(ring_bits: u32, norm_sq: f64) -> Result<u32, HeError> {
         check_ring(ring_bits)?;
         let needed = TAIL * deviation(norm_sq, 0, MIN_UP_DROP, 0) * 2f64.powi(ring_bits as i32) / P1 as f64;
@@ -125,8 +118,7 @@ impl Params {
         self.ring_bits
     }
 
-    /// Largest difference of `client_share + server_share` from the value, except with probability
-    /// 2^-40 per coefficient.
+    /// Largest error of `client_share + server_share`, but with probability 2^-40 per coefficient.
     pub fn max_error(&self) -> u32 {
         self.max_error
     }
@@ -156,12 +148,10 @@ impl Params {
         self.down_drop
     }
 
-    /// Largest packed coefficient of a fresh ciphertext.
     pub(super) fn up_max(&self) -> u64 {
         ((Q - 1 + (1 << (self.up_drop - 1))) >> self.up_drop) as u64
     }
 
-    /// Largest packed coefficient of an answer.
     pub(super) fn down_max(&self) -> u64 {
         (P1 - 1 + ((1 << self.down_drop) >> 1)) >> self.down_drop
     }
@@ -176,22 +166,20 @@ impl Params {
         64 - self.down_max().leading_zeros()
     }
 
-    /// Largest packed coefficient of a fresh ciphertext whose mask the encryption chose.
     pub(super) fn chosen_max(&self) -> u64 {
         // The rounding in `Blank::mask` costs up to 6 * 2^(l - 64), less than 2^-16 of `q / 2^l`;
-        // other roundings cost one each.
+        // others one each.
         let bound = (Q >> self.ring_bits) + (Q >> (self.ring_bits + 16)) + 2;
         ((bound + (1 << (self.up_drop - 1))) >> self.up_drop) as u64
     }
 
-    /// Bits of a packed coefficient of a fresh ciphertext whose mask the encryption chose: l bits
-    /// fewer than otherwise.
+    /// As [`Params::up_bits`], where the encryption chose the mask: l bits fewer.
     pub fn chosen_bits(&self) -> u32 {
         (64 - self.chosen_max().leading_zeros()).max(1)
     }
 
-    /// Bytes of a fresh ciphertext with `chosen` coefficients whose masks the encryption chose: a
-    /// 16-byte seed, the other coefficients packed, then the chosen ones packed.
+    /// Bytes of a fresh ciphertext with `chosen` masks: a 16-byte seed, the other coefficients
+    /// packed, then the chosen ones packed.
     ///
     /// # Panics
     /// If `chosen` is above N.
@@ -205,12 +193,10 @@ impl Params {
     }
 }
 
-/// Returns the bytes of `count` packed coefficients of `bits` bits.
 fn packed_bytes(count: usize, bits: u32) -> usize {
     packed_len(count, bits).expect("a coefficient fits one word")
 }
 
-/// Checks the bits of a ring, 1 to [`MAX_RING_BITS`].
 fn check_ring(bits: u32) -> Result<(), HeError> {
     if bits == 0 || bits > MAX_RING_BITS {
         return Err(HeError::RingBits { bits, max: MAX_RING_BITS });

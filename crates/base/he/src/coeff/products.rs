@@ -1,10 +1,9 @@
 //! Products of weight polynomials and ciphertexts, computed as a matrix product at every place of
 //! the transform.
 //!
-//! A layer multiplies the weights of every output block with the ciphertexts of every tile. These
-//! megabytes are the most often read data of the scheme. All products therefore work on the first
-//! [`PART`] words of their factors, which stay in the cache until every sum has used them, then on
-//! the next words. Residues mod P2 are stored in 16 bits.
+//! A layer multiplies the weights of every output block with the ciphertexts of every tile, the
+//! most often read data of the scheme. All products work on the first [`PART`] words of their
+//! factors, which stay in the cache until every sum has used them, then on the next words.
 
 use super::cipher::Ciphertext;
 use super::context::{Context, DEGREE, FRESH, P2};
@@ -18,10 +17,9 @@ const _: () = assert!(P2 <= MAX_NARROW, "its residues are kept in 16 bits");
 const PART: usize = 512;
 const PARTS: usize = DEGREE / PART;
 
-/// Received ciphertexts, or parts of them, in the order in which products read them.
+/// Received ciphertexts, or parts of them, as products read them.
 pub struct Ciphertexts {
-    /// Each element holds one part of one half (b or a) of all ciphertexts: first the parts of b,
-    /// then the parts of a.
+    /// One part of one half of all ciphertexts each: first those of b, then those of a.
     parts: Vec<Part>,
     count: usize,
 }
@@ -60,16 +58,16 @@ impl Ciphertexts {
         self.count
     }
 
-    /// Bytes that one ciphertext occupies in memory.
+    /// Bytes of one ciphertext in memory.
     pub const MEMORY_BYTES: usize = 2 * DEGREE * (8 + 2);
 }
 
-/// Words from one weight polynomial to the next. Not a power of two, because the same parts of all
-/// polynomials would then compete for the same cache sets.
+/// Words from one weight polynomial to the next. With a power of two, the same parts of all
+/// polynomials would compete for the same cache sets.
 const STRIDE: usize = DEGREE + 64;
 
-/// Integer polynomials with small coefficients in the NTT domain: one row for every output block,
-/// all rows of the same length. Reusable; its memory never shrinks.
+/// Integer polynomials with small coefficients in the NTT domain: a row for every output block.
+/// Reusable; its memory never shrinks.
 #[derive(Default)]
 pub struct Weights {
     /// Mod P1 and mod P2, each `[rows, count, STRIDE]`.
@@ -77,13 +75,12 @@ pub struct Weights {
     narrow: Vec<u16>,
     rows: usize,
     count: usize,
-    /// Buffer of one transform mod P2.
     residue: Vec<u64>,
     columns: Vec<u64>,
 }
 
 impl Weights {
-    /// Makes room for `rows` rows of `count` polynomials. Their content is unspecified until
+    /// Makes room for `rows` rows of `count` polynomials, whose content is unspecified until
     /// [`Weights::put`].
     pub fn resize(&mut self, rows: usize, count: usize) {
         (self.rows, self.count) = (rows, count);
@@ -93,8 +90,8 @@ impl Weights {
         self.residue.resize(DEGREE, 0);
     }
 
-    /// Transforms the polynomial with the given (index, coefficient) pairs and zeros elsewhere, and
-    /// stores it as polynomial k of a row. Indices are public; no branch depends on coefficients.
+    /// Transforms the polynomial with these (index, coefficient) pairs to polynomial k of a row.
+    /// Indices are public; no branch depends on coefficients.
     ///
     /// # Panics
     /// If an index is not below N, or the row or k is out of range.
@@ -120,7 +117,7 @@ impl Weights {
         narrow_words(&mut self.narrow[range], &self.residue);
     }
 
-    /// The given part of all polynomials: mod P1, mod P2.
+    /// A part of all polynomials: mod P1, mod P2.
     fn part(&self, part: usize) -> (Vec<&[u64]>, Vec<&[u16]>) {
         let places =
             (0..self.rows * self.count).map(|entry| entry * STRIDE + part * PART..entry * STRIDE + (part + 1) * PART);
@@ -128,14 +125,13 @@ impl Weights {
     }
 }
 
-/// Stores residues mod P2 as words of 16 bits.
 fn narrow_words(target: &mut [u16], source: &[u64]) {
-    // All are below P2, which fits 16 bits.
+    // Residues mod P2 fit 16 bits.
     target.iter_mut().zip(source).for_each(|(target, &word)| *target = word as u16);
 }
 
-/// Width and period of the rows that contain all entries, chosen for a transform of as few words as
-/// possible. Depends on indices alone. Width equals period if no narrower rows contain all entries.
+/// Width and period of the rows that contain all entries, for a transform of the fewest words;
+/// equal if no narrower rows do. Depends on indices alone.
 fn shape(entries: &[(usize, i32)]) -> (usize, usize) {
     let used = entries.iter().fold(0, |used, (position, _)| used | position);
     let shapes = [8, 16, 32, 64].map(|width: usize| match used / width {
@@ -145,7 +141,7 @@ fn shape(entries: &[(usize, i32)]) -> (usize, usize) {
     shapes.into_iter().min_by_key(|(width, period)| (DEGREE / period * width, *width)).expect("there are four shapes")
 }
 
-/// Sums of products: one for every row of weights and every row of ciphertexts. Reusable.
+/// Sums of products: one for every row of weights and of ciphertexts. Reusable.
 #[derive(Default)]
 pub struct Sums {
     /// Sums mod P1 as low and high words, and sums mod P2, each `[2, PARTS, rows, columns, PART]`.
@@ -168,13 +164,11 @@ impl Sums {
         }
     }
 
-    /// Adds to sum (o, t) the products of the weights of row o and the ciphertexts with the indices
-    /// `chosen[t]`.
+    /// Adds to sum (o, t) the products of the weights of row o and the ciphertexts `chosen[t]`.
     ///
     /// # Panics
-    /// If the rows of weights or ciphertexts do not match [`Sums::reset`], or a row of ciphertexts is not
-    /// as long as a row of weights. If an index of a ciphertext is out of range, or a row has
-    /// [`MAX_ACCUMULATED`] weights or more.
+    /// If rows do not match [`Sums::reset`] or each other in length, an index of a ciphertext is
+    /// out of range, or a row has [`MAX_ACCUMULATED`] weights or more.
     pub fn add(&mut self, ctx: &Context, weights: &Weights, ciphertexts: &Ciphertexts, chosen: &[Vec<usize>]) {
         let (rows, columns, count) = (self.rows, self.columns, weights.count);
         let fits = weights.rows == rows && chosen.len() == columns && chosen.iter().all(|c| c.len() == count);
@@ -210,7 +204,6 @@ impl Sums {
         Sum { b: self.half(ctx, 0, o, t), a: self.half(ctx, 1, o, t) }
     }
 
-    /// Returns one half of sum (o, t).
     fn half(&self, ctx: &Context, half: usize, o: usize, t: usize) -> Accumulator {
         let places = (0..PARTS).map(|part| {
             let start = (((half * PARTS + part) * self.rows + o) * self.columns + t) * PART;
@@ -251,7 +244,7 @@ mod tests {
         RnsPoly::new(ctx.basis(), words.map(|i| prg.next_u64() % ctx.basis().modulus(i).value()).collect())
     }
 
-    /// Sums of several sizes, each in several calls, equal the products added up one by one.
+    /// Several sizes, each in several calls.
     #[test]
     fn sums_are_those_of_the_products() {
         let (ctx, mut prg) = (Context::new().expect("the ring is fixed"), Prg::from_seed(Seed([3; 16])));

@@ -1,5 +1,4 @@
-//! Linear combinations and one-bit approximate resharing ([Chee22] sec. 4, with the public half of
-//! the answer drawn from a seed).
+//! One-bit approximate resharing ([Chee22] sec. 4, with half of the answer drawn from a seed).
 
 use super::context::{ANSWER, Context, DEGREE, P1, P2};
 use super::params::Params;
@@ -20,11 +19,11 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Turns the sum into shares. Appends the answer ([`Params::down_bytes`] bytes) to `out` and
+    /// Turns the sum into shares: appends the answer ([`Params::down_bytes`] bytes) to `out` and
     /// returns the server's shares, mod `2^l`, of the coefficients at `positions`. The sum becomes
     /// zero.
     ///
-    /// `streams.public` gives `c0'` at `positions`, in their order.
+    /// `streams.public` gives `c0'` at `positions`, in order.
     ///
     /// # Panics
     /// If a position is not below N.
@@ -39,7 +38,7 @@ impl Sum {
     ) -> Vec<u64> {
         let ReshareStreams { secret, public } = streams;
         let (basis, m) = (ctx.basis(), ctx.basis().modulus(0));
-        // u is scaled by P2 and added before P2 is dropped, which divides it by P2 again exactly.
+        // u is scaled by P2, which later divides it again, exactly.
         let scaled: Zeroizing<Vec<i64>> =
             Zeroizing::new(sample::ternary(secret, DEGREE).iter().map(|&u| u * P2 as i64).collect());
         let u = Zeroizing::new(small(ctx.ring(), ANSWER, &scaled));
@@ -76,12 +75,11 @@ impl<'a> Opener<'a> {
         Self { ctx, key, params }
     }
 
-    /// Returns the client's shares, mod `2^l`, of the coefficients at `positions`; `public` as in
+    /// The client's shares, mod `2^l`, of the coefficients at `positions`; `public` as in
     /// [`Sum::reshare`].
     ///
     /// # Errors
-    /// [`HeError::Length`] for a wrong number of bytes, [`HeError::Range`] for a coefficient out of
-    /// range, [`HeError::Padding`] for padding bits that are set.
+    /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`] for bad bytes.
     ///
     /// # Panics
     /// If a position is not below N.
@@ -90,8 +88,7 @@ impl<'a> Opener<'a> {
         let m = basis.modulus(0);
         let packed = pack::unpack(answer, DEGREE, params.down_bits(), params.down_max());
         let packed = packed.map_err(HeError::packed(WHAT))?;
-        // A coefficient with its dropped bits restored as zeros may exceed P1 by less than
-        // 2^down_drop.
+        // With zeros for its dropped bits, a coefficient may exceed P1 by less than 2^down_drop.
         let c1 = packed.iter().map(|&v| m.reduce(v << params.down_drop())).collect();
         let mut product = RnsPoly::<Coeff>::new(basis, c1).into_ntt(basis);
         product.mul_assign(self.key.s(), basis);

@@ -1,5 +1,4 @@
-//! Serialization of polynomials in NTT form: prime by prime, N words of the prime's bits each,
-//! packed.
+//! Serialization of polynomials in NTT form: prime by prime, N words packed to the prime's bits.
 
 use super::Ring;
 use crate::HeError;

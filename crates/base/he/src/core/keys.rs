@@ -9,8 +9,8 @@ use zeroize::Zeroizing;
 
 const WHAT: &str = "public key";
 
-/// A uniform ternary secret at the highest level, stored in NTT form. Wiped on drop; has neither
-/// `Debug` nor serialization.
+/// A uniform ternary secret at the highest level, in NTT form. Wiped on drop; has neither `Debug`
+/// nor serialization.
 pub struct SecretKey {
     s: Zeroizing<RnsPoly<Ntt>>,
 }
@@ -58,8 +58,7 @@ impl PublicKey {
         (&self.b, &self.a)
     }
 
-    /// Bytes of a serialized key at `level`: a 16-byte seed, then `b` prime by prime, N words of
-    /// the prime's bits each.
+    /// Bytes of a serialized key at `level`: a 16-byte seed and the packed `b`.
     ///
     /// # Panics
     /// If the ring has fewer than `level` primes.
@@ -67,7 +66,7 @@ impl PublicKey {
         PublicSeed::BYTES + bytes::polynomial_bytes(ring, level)
     }
 
-    /// Serializes the seed and the packed `b`: [`PublicKey::bytes_len`] bytes.
+    /// Serializes the key: [`PublicKey::bytes_len`] bytes.
     pub fn to_bytes(&self, ring: &Ring) -> Vec<u8> {
         let mut out = Vec::with_capacity(Self::bytes_len(ring, self.b.level()));
         out.extend_from_slice(&self.seed.to_bytes());
@@ -78,8 +77,7 @@ impl PublicKey {
     /// Reads a peer's key at `level`.
     ///
     /// # Errors
-    /// [`HeError::Length`] for a wrong number of bytes, [`HeError::Range`] for a word that is not
-    /// below its prime, [`HeError::Padding`] for padding bits that are set.
+    /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`] for bad bytes.
     ///
     /// # Panics
     /// If the ring has fewer than `level` primes.

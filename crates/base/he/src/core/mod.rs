@@ -2,7 +2,7 @@
 //! [`coeff`](crate::coeff) and [`bfv`](crate::bfv).
 //!
 //! [`ckks`](crate::ckks) has a ring and keys of its own, with several special primes and a security
-//! check for every key. All three schemes stand on [`tacit_arith`].
+//! check for every key.
 //!
 //! | file | holds |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! What resharing draws from, in both schemes.
+//! The randomness of resharing, in both schemes.
 
 use tacit_arith::prg::{Prg, PublicSeed};
 

@@ -5,8 +5,7 @@ use tacit_arith::prg::PublicSeed;
 use tacit_arith::rns::{Ntt, RnsPoly};
 use tacit_arith::sample;
 
-/// Transforms N small signed coefficients at `level`. If they are secret, the caller wipes the
-/// result.
+/// Transforms N small signed coefficients at `level`. The caller wipes secret results.
 ///
 /// # Panics
 /// If there are not N coefficients, or the ring has fewer than `level` primes.
@@ -15,7 +14,7 @@ pub fn small(ring: &Ring, level: usize, coefficients: &[i64]) -> RnsPoly<Ntt> {
     RnsPoly::from_signed(ring.basis(), level, coefficients).into_ntt(ring.basis())
 }
 
-/// Draws the uniform polynomial of `seed` at `level`, directly in NTT form, prime by prime.
+/// Draws the uniform polynomial of `seed` at `level`, in NTT form, prime by prime.
 ///
 /// # Panics
 /// If the ring has fewer than `level` primes.

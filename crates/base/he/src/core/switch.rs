@@ -4,8 +4,8 @@
 //! and `e - a_j s` mod all other primes, P included.
 //!
 //! Switching decomposes a polynomial that decrypts under s' into digits, adds up the digits times
-//! these pairs, and divides the sum by P with rounding. The noise has variance
-//! `N * 10.5 * sum_j q_j^2 / (12 P^2)`, and the rounding adds `(1 + |s|^2) / 12`.
+//! these pairs, and divides the sum by P, rounded. The noise has variance `N * 10.5 * sum_j q_j^2 /
+//! (12 P^2)`, and the rounding adds `(1 + |s|^2) / 12`.
 
 use super::{Ring, put_polynomial, small, take_polynomial, uniform};
 use crate::HeError;
@@ -16,7 +16,7 @@ use tacit_arith::rns::{Conversion, Ntt, RnsBasis, RnsPoly};
 use tacit_arith::sample;
 use zeroize::Zeroizing;
 
-/// Returns the image of a polynomial under an automorphism.
+/// The image of a polynomial under an automorphism.
 #[must_use]
 pub fn permuted(basis: &RnsBasis, poly: &RnsPoly<Ntt>, galois: &Galois) -> RnsPoly<Ntt> {
     let n = basis.degree();
@@ -27,7 +27,7 @@ pub fn permuted(basis: &RnsBasis, poly: &RnsPoly<Ntt>, galois: &Galois) -> RnsPo
 
 /// The constants of key switching in one ring.
 pub struct Switching {
-    /// Number of primes without the special one: the level of the polynomials that are switched.
+    /// Number of primes without the special one.
     fresh: usize,
     /// For each of these primes, the conversion of its digit to all other primes, in order.
     digits: Vec<Conversion>,
@@ -40,21 +40,21 @@ pub struct Switching {
 /// A switching key: `(b, a)` for each digit, at the highest level.
 pub struct SwitchingKey(Vec<[RnsPoly<Ntt>; 2]>);
 
-/// The digits of a polynomial mod all primes: computed once, used with any number of keys.
+/// The digits of a polynomial mod all primes, for any number of keys.
 #[derive(Default)]
 pub struct Raised {
     /// `[digits, primes, N]`
     digits: Vec<u64>,
-    /// Coefficients of the polynomial, from which the digits are made.
+    /// Coefficients of the polynomial.
     coefficients: Vec<u64>,
 }
 
-/// Scratch buffers of [`Switching::switch_and_add`], reusable for all calls.
+/// Reusable buffers of [`Switching::switch_and_add`].
 #[derive(Default)]
 pub struct SwitchScratch {
     /// Both halves of the sum, mod all primes.
     sums: Vec<u64>,
-    /// The part that the division by P removes, mod all primes but the special one.
+    /// The part that the division by P removes.
     low: Vec<u64>,
 }
 
@@ -76,7 +76,8 @@ impl Switching {
         Ok(Self { fresh, digits, special, inverses })
     }
 
-    /// Appends a key from `old_secret` to `new_secret`: a seed, and for each digit N residues mod all primes.
+    /// Appends a key from `old_secret` to `new_secret`: a seed, and N residues mod all primes a
+    /// digit.
     pub fn put_key(
         &self,
         ring: &Ring,
@@ -106,8 +107,7 @@ impl Switching {
     /// Reads a peer's key of `expected` bytes; `what` names the key in errors.
     ///
     /// # Errors
-    /// [`HeError::Length`] for a wrong number of bytes, [`HeError::Range`] for a word that is not
-    /// below its prime, [`HeError::Padding`] for padding bits that are set.
+    /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`] for bad bytes.
     pub fn read_key(
         &self,
         ring: &Ring,
@@ -146,8 +146,8 @@ impl Switching {
     }
 
     /// Switches a raised polynomial with `key` and adds the result to `halves` (b and a, each
-    /// `[primes, N]` without the special prime). The raised polynomial times s' equals, up to
-    /// noise, the decryption of the result under s.
+    /// `[primes, N]` without the special prime). Up to noise, the result decrypts under s to the
+    /// polynomial times s'.
     pub fn switch_and_add(
         &self,
         basis: &RnsBasis,

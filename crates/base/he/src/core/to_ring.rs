@@ -3,8 +3,8 @@
 /// Computes `round(2^l x / p) mod 2^l` for x in `[0, p)`, with an error of at most 2^-13 before
 /// rounding.
 ///
-/// Two shares of `y` mod p become two shares of `2^l y / p` mod 2^l, whose sum has an error of at
-/// most one. A wrap of the former by p adds a multiple of 2^l to the latter.
+/// Two shares of `y` mod p become two shares of `2^l y / p` mod 2^l, off by one at most: a wrap by
+/// p adds a multiple of 2^l.
 #[derive(Clone, Copy, Debug)]
 pub struct ToRing {
     factor: u64,
@@ -18,8 +18,7 @@ impl ToRing {
     /// If `2^l` is above the prime, or the prime has more than 50 bits.
     pub fn new(prime: u64, ring_bits: u32) -> Self {
         assert!(prime >> 50 == 0 && 1 << ring_bits <= prime, "a ring is no larger than the field that is left for it");
-        // At most 2^63. The factor's rounding error times x is below 2^50, which is 2^-13 in units
-        // of 2^63.
+        // At most 2^63. Its rounding error times x is below 2^50, which is 2^-13 in units of 2^63.
         let factor = ((1u128 << (ring_bits + 63)) + u128::from(prime / 2)) / u128::from(prime);
         Self { factor: factor as u64, mask: (1 << ring_bits) - 1 }
     }
