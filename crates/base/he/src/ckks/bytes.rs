@@ -10,8 +10,7 @@
 //! | | first half: per prime N words packed to the prime's width |
 //! | | second half, or 16 bytes of seed |
 //!
-//! The error estimate is not sent: it would reveal something of the message, and the reader knows
-//! what to expect.
+//! The error estimate is not sent: it would reveal something of the message.
 
 use super::cipher::Ciphertext;
 use super::context::Context;
@@ -51,7 +50,6 @@ fn header(form: u8, level: usize, slots: usize, scale: Scale, out: &mut Vec<u8>)
     out.extend_from_slice(&scale.to_bytes());
 }
 
-/// Bytes of one packed polynomial at `level`.
 fn half_bytes(context: &Context, level: usize) -> usize {
     let shape = Shape::level(level);
     let bits = (0..level).map(|k| context.modulus(shape, k).bits());
@@ -65,7 +63,7 @@ fn write_half(context: &Context, half: &Poly<Ntt>, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads a polynomial at `level` from exactly [`half_bytes`] bytes.
+/// Reads a polynomial from exactly [`half_bytes`].
 fn read_half(context: &Context, level: usize, bytes: &[u8]) -> Result<Poly<Ntt>, HeError> {
     let shape = Shape::level(level);
     let mut unread = bytes;
@@ -82,7 +80,7 @@ fn refuse<T>(why: String) -> Result<T, HeError> {
     Err(HeError::Format { what: WHAT, why })
 }
 
-/// Checks the header and the length that it implies, before anything is allocated.
+/// Checks the header and the length that it implies, before allocations.
 fn read_header<'a>(context: &Context, bytes: &'a [u8]) -> Result<(Header, &'a [u8]), HeError> {
     let Some((&[version, form, level, log_slots], unread)) = bytes.split_first_chunk() else {
         return Err(HeError::Length { what: WHAT, got: bytes.len(), expected: HEADER });
@@ -132,7 +130,7 @@ impl Ciphertext {
 }
 
 impl SeededCiphertext {
-    /// Packs the first half and appends the seed of the second.
+    /// Packs the first half and the seed of the second.
     pub fn to_bytes(&self, context: &Context) -> Vec<u8> {
         let mut out = Vec::with_capacity(Self::bytes_len(context, self.level()) + 8);
         header(SEEDED, self.level(), self.slots, self.scale, &mut out);
@@ -151,8 +149,8 @@ impl SeededCiphertext {
 }
 
 impl Received {
-    /// Reads a peer's ciphertext in either form. `estimate` is the error that the reader expects of
-    /// a ciphertext with both halves.
+    /// Reads a peer's ciphertext in either form. `estimate` is that of a ciphertext with both
+    /// halves.
     ///
     /// # Errors
     /// [`HeError::Length`], [`HeError::Format`], [`HeError::Range`], [`HeError::Padding`].
@@ -198,8 +196,7 @@ mod tests {
         assert!(read.to_bytes(&context) == bytes && read.scale() == full.scale());
     }
 
-    /// Every cut and every changed byte of the header is refused or has another meaning, and
-    /// nothing panics.
+    /// Every cut, and every changed byte of the header.
     #[test]
     fn damaged_bytes_are_refused() {
         let mut bench = Bench::new(&spec(6), 32);

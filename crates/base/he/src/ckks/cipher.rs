@@ -15,7 +15,7 @@ pub struct Plaintext {
     pub(super) estimate: Estimate,
 }
 
-/// Wiped: a decrypted message and its error, with the ciphertext, are as good as the secret key.
+/// A decrypted message with its error, and the ciphertext, are as good as the secret key.
 impl Drop for Plaintext {
     fn drop(&mut self) {
         self.poly.zeroize();
@@ -80,14 +80,14 @@ impl Ciphertext {
         self.estimate.precision(self.slots, self.scale.to_f64())
     }
 
-    /// Sets the root mean square of the slots, which estimates of products use.
+    /// Sets the root mean square of the slots, for estimates of products.
     #[must_use]
     pub fn with_magnitude(mut self, magnitude: f64) -> Self {
         self.estimate.magnitude = magnitude;
         self
     }
 
-    /// Adds an error of this deviation to the slots' estimate, for approximations (not noise).
+    /// Adds the error of an approximation to the slots' estimate.
     #[must_use]
     pub(super) fn with_slot_error(mut self, deviation: f64) -> Self {
         let of_coefficients = deviation * self.scale.to_f64() / (2.0 * self.slots as f64).sqrt();
@@ -95,7 +95,7 @@ impl Ciphertext {
         self
     }
 
-    /// Drops primes: returns the same message at a lower level.
+    /// The same message at a lower level.
     ///
     /// # Errors
     /// [`HeError::Level`] if `level` is 0 or above that of the ciphertext.
@@ -110,17 +110,14 @@ impl Ciphertext {
     }
 }
 
-/// Checks that two operands have the same level.
 pub(super) fn same_level(what: &'static str, left: usize, right: usize) -> Result<(), HeError> {
     if left == right { Ok(()) } else { Err(HeError::Level { what, need: left, have: right }) }
 }
 
-/// Checks that two operands have the same scale.
 pub(super) fn same_scale(what: &'static str, left: Scale, right: Scale) -> Result<(), HeError> {
     if left.agrees(right) { Ok(()) } else { Err(HeError::Scale { what, left: left.to_f64(), right: right.to_f64() }) }
 }
 
-/// Checks that two operands have the same number of slots.
 pub(super) fn same_slots(what: &'static str, left: usize, right: usize) -> Result<(), HeError> {
     if left == right { Ok(()) } else { Err(HeError::SlotCount { what, left, right }) }
 }

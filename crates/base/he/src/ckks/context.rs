@@ -12,8 +12,7 @@ use tacit_arith::ntt::{Galois, NttTable};
 use tacit_arith::pointwise::Pointwise;
 use tacit_arith::rns::{Conversion, RnsBasis};
 
-/// Tables for one set of parameters. Only caches and counters change, so share a context in an
-/// `Arc`.
+/// Tables for one set of parameters; only caches and counters change.
 pub struct Context {
     parameters: Parameters,
     basis: RnsBasis,
@@ -28,15 +27,14 @@ pub struct Context {
 
 /// Transform of polynomials in `X^gap`, mod one prime.
 pub(super) struct Subring {
-    /// Table of the ring of `N / gap` coefficients, or of the smallest ring that has a transform.
+    /// Table of the ring of `N / gap` coefficients, or of the smallest one with a transform.
     pub(super) table: NttTable,
-    /// Positions in the small transform of the rows of eight that differ, block after block until
-    /// blocks repeat.
+    /// Positions in the small transform of the rows of eight that differ, until blocks repeat.
     pub(super) rows: Vec<u32>,
 }
 
 impl Subring {
-    /// The smallest degree of a transform, and the length of a block in its order.
+    /// The smallest degree of a transform, and a block in its order.
     const BLOCK: usize = 64;
 
     fn new(degree: usize, modulus: &Modulus, gap: usize) -> Self {
@@ -49,7 +47,7 @@ impl Subring {
     }
 }
 
-/// Returns the place of value `i`: place 8 a + b of a block has the value of number 8 b + a.
+/// Place 8 a + b of a block has the value of number 8 b + a.
 fn place(i: usize) -> usize {
     i / 64 * 64 + 8 * (i % 8) + i % 64 / 8
 }
@@ -61,7 +59,6 @@ pub(super) struct Division {
     pub(super) factors: Vec<Shoup>,
 }
 
-/// Returns the entry for `key`; makes it if it is absent.
 fn get_or_insert<K: std::hash::Hash + Eq, V>(
     cache: &RwLock<HashMap<K, Arc<V>>>,
     key: K,
@@ -84,7 +81,7 @@ impl Context {
     /// Builds the transforms.
     ///
     /// # Errors
-    /// None in practice: the primes come from checked parameters, but are checked again.
+    /// None in practice: the parameters are checked.
     pub fn new(parameters: &Parameters) -> Result<Self, HeError> {
         let primes = [parameters.primes(), parameters.special_primes()].concat();
         let basis = RnsBasis::new(parameters.degree(), &primes)?;
@@ -115,7 +112,7 @@ impl Context {
         &self.counters
     }
 
-    /// Frees the memory that is stored for the next computations.
+    /// Frees the memory that is stored for reuse.
     pub fn give_up_spares(&self) {
         self.spares.clear();
     }
@@ -129,24 +126,21 @@ impl Context {
         if k < shape.level { k } else { self.parameters.levels() + k - shape.level }
     }
 
-    /// The transform of limb `k` of a shape.
     pub(super) fn table(&self, shape: Shape, k: usize) -> &NttTable {
         self.basis.table(self.index(shape, k))
     }
 
-    /// The transform of polynomials in `X^gap` mod limb `k` of a shape.
+    /// The transform of polynomials in `X^gap` mod a limb.
     pub(super) fn subring(&self, shape: Shape, k: usize, gap: usize) -> Arc<Subring> {
         get_or_insert(&self.subrings, (self.index(shape, k), gap), || {
             Subring::new(self.degree(), self.modulus(shape, k), gap)
         })
     }
 
-    /// The modulus of limb `k` of a shape.
     pub(super) fn modulus(&self, shape: Shape, k: usize) -> &Modulus {
         self.basis.modulus(self.index(shape, k))
     }
 
-    /// The kernels on limb `k` of a shape.
     pub(super) fn pointwise(&self, shape: Shape, k: usize) -> &Pointwise {
         self.table(shape, k).pointwise()
     }
@@ -168,9 +162,8 @@ impl Context {
         self.parameters.special_primes()[special].iter().fold(1, |product, &p| m.mul(product, m.reduce(p)))
     }
 
-    /// Mod up: takes residues of limbs `first .. first + digit.len()`, as coefficients, to residues
-    /// of the same centred integer mod every other limb of `shape`. `others` are these limbs, in
-    /// order.
+    /// Mod up: takes coefficients mod limbs `first .. first + digit.len()` to those of the same
+    /// centred integer mod `others`, the other limbs of `shape` in order.
     pub(super) fn raise(&self, shape: Shape, first: usize, digit: &[&[u64]], others: &mut [&mut [u64]]) {
         let digit_range = first..first + digit.len();
         let raise = get_or_insert(&self.raises, (shape, first, digit.len()), || {
@@ -182,7 +175,7 @@ impl Context {
         raise.apply(digit, others);
     }
 
-    /// Returns the tables to divide by all primes of `shape` after the first `kept`.
+    /// The tables to divide by all primes of `shape` after the first `kept`.
     pub(super) fn division(&self, shape: Shape, kept: usize) -> Arc<Division> {
         get_or_insert(&self.divisions, (shape, kept), || {
             let moduli = self.moduli(shape);

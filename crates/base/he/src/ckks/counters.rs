@@ -1,4 +1,4 @@
-//! Counts of operations. Tests and cost tables rely on these, never on time.
+//! Counts of operations, for tests and cost tables.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -17,7 +17,7 @@ pub struct Counts {
     pub ntts: u64,
     /// Inner products of digits with a key.
     pub key_switches: u64,
-    /// Bytes of keys that these products read, in the form in memory.
+    /// Bytes of keys that these products read, as in memory.
     pub key_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Division by the last primes of a polynomial, which is both mod down and rescaling.
+//! Division by the last primes of a polynomial: mod down and rescaling.
 
 use super::context::Context;
 use super::limb::Limb;
@@ -8,8 +8,8 @@ use rayon::prelude::*;
 use std::sync::Arc;
 
 impl Context {
-    /// Mod down: `round(x / D)`, where D is the product of all special primes of `x` and of its
-    /// last `drop` other primes. Takes one transform for each prime of `x`.
+    /// Mod down: `round(x / D)`, with D the product of all special primes of `x` and of its last
+    /// `drop` other primes, by one transform for each prime of `x`.
     ///
     /// # Panics
     /// If no prime would be left.
@@ -19,7 +19,7 @@ impl Context {
         self.divide_to(x, Shape::level(x.shape().level - drop))
     }
 
-    /// `round(x / D)`, where D is the product of the primes of `x` after those of `result`.
+    /// `round(x / D)`, with D the product of the primes of `x` after those of `result`.
     ///
     /// # Panics
     /// If the primes of `result` are not the first ones of `x`.
@@ -27,7 +27,7 @@ impl Context {
         self.divide_then(x, result, |_, _| {})
     }
 
-    /// As [`Context::divide_to`], and calls `finish` on each limb of the result while it is in the
+    /// As [`Context::divide_to`], with `finish` for each limb of the result while it is in the
     /// cache.
     pub(super) fn divide_then(
         &self,
@@ -58,7 +58,7 @@ impl Context {
         result
     }
 
-    /// Divides by the last prime of the level, rounded: one step of [`Context::divide`].
+    /// [`Context::divide`] by the last prime of the level.
     #[must_use]
     pub fn rescaled(&self, x: &Poly<Ntt>) -> Poly<Ntt> {
         self.divide(x, 1)
@@ -96,7 +96,7 @@ mod tests {
 
     /// A number modulo a product of primes; at most 127 bits.
     struct Integer {
-        /// The number, in `[0, product)`.
+        /// In `[0, product)`.
         value: u128,
         product: u128,
     }
@@ -107,7 +107,7 @@ mod tests {
             residues.iter().fold(Self { value: 0, product: 1 }, |sum, &(residue, prime)| sum.join(residue, prime))
         }
 
-        /// The integer that has one more residue.
+        /// Adds a residue.
         fn join(&self, residue: u64, prime: u64) -> Self {
             let p = u128::from(prime);
             let (mut inverse, mut base, mut exponent) = (1, self.product % p, prime - 2);
@@ -134,7 +134,7 @@ mod tests {
         limbs.map(|k| (poly.limb(k)[i], context.modulus(poly.shape(), k).value())).collect()
     }
 
-    /// Compares raised digits with integers bit for bit: every digit, at every level.
+    /// Every digit, at every level.
     #[test]
     fn mod_up_is_the_centred_integer() {
         let mut bench = bench();
@@ -164,7 +164,7 @@ mod tests {
         }
     }
 
-    /// Compares quotients with integers bit for bit: special primes, last primes, and both at once.
+    /// Special primes, last primes, and both at once.
     #[test]
     fn mod_down_is_the_rounded_quotient() {
         let mut bench = bench();

@@ -1,4 +1,4 @@
-//! Double-double numbers: 106 bits of mantissa in two doubles. Serve scales, and tables whose
+//! Double-double numbers: 106 bits of mantissa in two doubles, for scales, and for tables whose
 //! rounding must not show at 2^-50.
 
 /// The unevaluated sum `high + low` with `|low| <= ulp(high) / 2`.
@@ -8,7 +8,7 @@ pub struct Double {
     low: f64,
 }
 
-/// Returns `a + b` exactly, as sum and rest, for any order of magnitudes.
+/// `a + b` exactly, as sum and rest, for any order of magnitudes.
 fn exact_sum(a: f64, b: f64) -> (f64, f64) {
     let sum = a + b;
     let part = sum - a;
@@ -16,24 +16,19 @@ fn exact_sum(a: f64, b: f64) -> (f64, f64) {
 }
 
 impl Double {
-    /// Zero.
     pub const ZERO: Self = Self { high: 0.0, low: 0.0 };
-    /// One.
     pub const ONE: Self = Self { high: 1.0, low: 0.0 };
     /// Pi, to 106 bits.
     pub const PI: Self = Self { high: std::f64::consts::PI, low: 1.224_646_799_147_353_2e-16 };
 
-    /// The nearest double.
     pub fn to_f64(self) -> f64 {
         self.high + self.low
     }
 
-    /// `2^exponent`.
     pub fn power_of_two(exponent: i32) -> Self {
         Self { high: 2f64.powi(exponent), low: 0.0 }
     }
 
-    /// Both parts, little-endian.
     pub fn to_bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.high.to_le_bytes());
@@ -48,7 +43,6 @@ impl Double {
         (high.is_finite() && low.is_finite() && high + low == high).then_some(Self { high, low })
     }
 
-    /// The absolute value.
     #[must_use]
     pub fn abs(self) -> Self {
         if self.high < 0.0 { -self } else { self }
@@ -57,8 +51,8 @@ impl Double {
     /// The cosine, for arguments of at most about 30, with an error below 2^-80.
     #[must_use]
     pub fn cos(self) -> Self {
-        // Halves the angle until the series is short, then doubles it by cos 2x = 2 cos^2 x - 1.
-        // Works on 1 - cos, so that no digits are lost near 1.
+        // Halves the angle until the series is short, then doubles it by cos 2x = 2 cos^2 x - 1, on
+        // 1 - cos, so that no digits are lost near 1.
         const HALVINGS: u32 = 8;
         let x = self * Self::power_of_two(-(HALVINGS as i32));
         let square = x * x;

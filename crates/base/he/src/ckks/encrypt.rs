@@ -18,13 +18,13 @@ pub struct SeededCiphertext {
     pub(super) slots: usize,
 }
 
-/// Estimate of a fresh symmetric encryption: its error and the rounding of the encoding.
+/// Estimate of a fresh symmetric encryption.
 fn fresh_estimate(plaintext: &Plaintext) -> Estimate {
     plaintext.estimate.with_error(ERROR_VARIANCE.sqrt())
 }
 
 impl SecretKey {
-    /// Encrypts with a fresh seed. Two encryptions of one plaintext look unrelated.
+    /// Encrypts with a fresh seed.
     #[must_use]
     pub fn encrypt_seeded(&self, plaintext: &Plaintext, prg: &mut SplitPrg) -> SeededCiphertext {
         let context = self.context();
@@ -46,8 +46,8 @@ impl SecretKey {
         }
     }
 
-    /// Decrypts to the message with its error. The result must stay with the client: sending it, or
-    /// acting on it where the server sees, reveals more than the message.
+    /// Decrypts to the message with its error. The result must stay with the client: the error
+    /// reveals more than the message.
     pub fn decrypt(&self, ciphertext: &Ciphertext) -> Plaintext {
         let context = self.context();
         let mut poly = ciphertext.c1.clone();
@@ -58,8 +58,7 @@ impl SecretKey {
 }
 
 impl SeededCiphertext {
-    /// Draws the second half from the seed. `magnitude` is the assumed root mean square of the
-    /// slots.
+    /// Draws the second half from the seed. `magnitude` is the assumed root mean square of slots.
     #[must_use]
     pub fn expand(&self, context: &Context, magnitude: f64) -> Ciphertext {
         let c1 = super::keys::uniform(context, self.c0.shape(), self.seed);

@@ -1,11 +1,10 @@
-//! Reusable buffers of N words, of which every polynomial of a context is made. Fresh memory would
-//! cost as much as a transform, because the operating system clears it page by page.
+//! Reusable buffers of N words, of which polynomials are made. Fresh memory costs as much as a
+//! transform: the operating system clears it page by page.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
 use tacit_arith::pages::Long;
 
-/// Most bytes that are stored for reuse.
 const MAX_BYTES: usize = 1 << 30;
 
 /// Unused buffers of one length.
@@ -25,22 +24,20 @@ impl Spares {
         Arc::new(Self { free: Mutex::default(), degree })
     }
 
-    /// Frees the unused buffers.
     pub(super) fn clear(&self) {
         self.free.lock().expect(WHOLE).clear();
     }
 
-    /// Number of unused buffers.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.free.lock().expect(WHOLE).len()
     }
 
-    /// N words with arbitrary contents: the caller must write all of them.
+    /// N words with arbitrary contents, which the caller must write.
     pub(super) fn scratch(self: &Arc<Self>) -> Limb {
         let mut free = self.free.lock().expect(WHOLE);
         let words = free.pop().unwrap_or_else(|| {
-            // The lock is held meanwhile: threads that come together share a page.
+            // Held meanwhile, so that threads share a page.
             *free = Long::page_of(self.degree);
             free.pop().expect("a page has a buffer")
         });
@@ -48,14 +45,12 @@ impl Spares {
         Limb { words, spares: self.clone() }
     }
 
-    /// A copy of N words.
     pub(super) fn copy(self: &Arc<Self>, words: &[u64]) -> Limb {
         let mut limb = self.scratch();
         limb.copy_from_slice(words);
         limb
     }
 
-    /// N zeros.
     pub(super) fn zero(self: &Arc<Self>) -> Limb {
         let mut limb = self.scratch();
         limb.fill(0);

@@ -1,5 +1,4 @@
-//! Estimates of the error in a ciphertext, carried along with it. `docs/notes/ckks.md` derives the
-//! model and names its constants.
+//! Estimates of the error in a ciphertext, carried along with it (`docs/notes/ckks.md`).
 
 use tacit_arith::sample::ERROR_COINS;
 
@@ -7,8 +6,8 @@ use tacit_arith::sample::ERROR_COINS;
 pub const ERROR_VARIANCE: f64 = ERROR_COINS as f64 / 2.0;
 
 /// An estimate of the error and of the size of an encrypted message. Errors of coefficients are
-/// taken as independent. A deviation d of coefficients makes a deviation `d sqrt(2n) / scale` of
-/// each of n slots, which read 2n coefficients.
+/// taken as independent: a deviation d of coefficients makes one of `d sqrt(2n) / scale` of each of
+/// n slots, which read 2n coefficients.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Estimate {
     /// Deviation of one coefficient of the error.
@@ -17,21 +16,19 @@ pub struct Estimate {
     pub magnitude: f64,
 }
 
-/// Deviation of a coefficient by rounding both halves of a ciphertext, the second times the ternary
-/// secret.
+/// Deviation of a coefficient by rounding both halves, the second times the ternary secret.
 pub fn rounding_deviation(degree: usize) -> f64 {
     ((1.0 + 2.0 / 3.0 * degree as f64) / 12.0).sqrt()
 }
 
-/// Deviation of the error by the digits of a switch: uniform in ranges of `2^digit_log2`, times the
-/// errors of the key, divided by the special modulus of `2^special_log2`. The rounding of that
-/// division is not included.
+/// Deviation by the digits of a switch: uniform in ranges of `2^digit_log2`, times the errors of
+/// the key, divided by the special modulus of `2^special_log2`, but for the rounding of that
+/// division.
 pub fn digits_deviation(degree: usize, digit_log2: &[f64], special_log2: f64) -> f64 {
     switched_deviation(degree, digit_log2, special_log2, ERROR_VARIANCE.sqrt())
 }
 
-/// As [`digits_deviation`], with a key error of deviation `of_key`: derived keys have larger errors
-/// than fresh ones.
+/// As [`digits_deviation`], with a key error of deviation `of_key`, as derived keys have.
 pub(super) fn switched_deviation(degree: usize, digit_log2: &[f64], special_log2: f64, of_key: f64) -> f64 {
     let digits: f64 = digit_log2.iter().map(|bits| ((bits - special_log2) * 2.0).exp2() / 12.0).sum();
     (digits * degree as f64).sqrt() * of_key
@@ -42,38 +39,35 @@ pub fn fresh_deviation() -> f64 {
     ERROR_VARIANCE.sqrt()
 }
 
-/// Deviation of a coefficient of a public-key encryption's error, `e u + e0 + e1 s` with u and s
-/// ternary.
+/// Deviation of the error of a public-key encryption, `e u + e0 + e1 s` with u and s ternary.
 pub fn public_deviation(degree: usize) -> f64 {
     (ERROR_VARIANCE * (1.0 + 4.0 / 3.0 * degree as f64)).sqrt()
 }
 
 impl Estimate {
-    /// Deviation of the error of a slot. Its real and imaginary parts deviate less, by `sqrt 2`.
+    /// Deviation of the error of a slot; of its real and imaginary parts, less by `sqrt 2`.
     pub fn slot_deviation(&self, slots: usize, scale: f64) -> f64 {
         self.deviation * (2.0 * slots as f64).sqrt() / scale
     }
 
-    /// Bits of the slots' values, relative to 1, that the error leaves: `-log2` of the slot
-    /// deviation.
+    /// `-log2` of the slot deviation: bits of values of size 1 that the error leaves.
     pub fn precision(&self, slots: usize, scale: f64) -> f64 {
         -self.slot_deviation(slots, scale).log2()
     }
 
-    /// The estimate with an independent error of deviation `deviation` added.
+    /// With an independent error added.
     #[must_use]
     pub fn with_error(self, deviation: f64) -> Self {
         Self { deviation: self.deviation.hypot(deviation), ..self }
     }
 
-    /// The estimate of a sum of independent values.
+    /// Of a sum of independent values.
     #[must_use]
     pub fn plus(self, rhs: Self) -> Self {
         Self { deviation: self.deviation.hypot(rhs.deviation), magnitude: self.magnitude.hypot(rhs.magnitude) }
     }
 
-    /// The estimate of a product with a factor of estimate `rhs`; the scales are those of the two
-    /// factors.
+    /// Of a product with a factor of estimate `rhs`; the scales are those of the factors.
     #[must_use]
     pub fn times(self, scale: f64, rhs: Self, other_scale: f64) -> Self {
         let left = self.deviation * rhs.magnitude * other_scale;
@@ -81,13 +75,13 @@ impl Estimate {
         Self { deviation: left.hypot(right), magnitude: self.magnitude * rhs.magnitude }
     }
 
-    /// The estimate of half the value, if the same coefficients are read at twice the scale.
+    /// Of half the value: the same coefficients at twice the scale.
     #[must_use]
     pub(super) fn with_halved_magnitude(self) -> Self {
         Self { magnitude: self.magnitude / 2.0, ..self }
     }
 
-    /// The estimate of the value times an exact factor that is not part of the scale.
+    /// Of the value times an exact factor that is not part of the scale.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Self {
         Self { deviation: self.deviation * factor.abs(), magnitude: self.magnitude * factor.abs() }

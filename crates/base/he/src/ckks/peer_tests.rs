@@ -1,5 +1,5 @@
 //! Known answers, and decryption across libraries: this crate decrypts Lattigo's ciphertexts, and
-//! Lattigo decrypted ours when the vectors were made (`benches/peers/lattigo`).
+//! Lattigo decrypted ours (`benches/peers/lattigo`).
 //!
 //! `UPDATE_VECTORS=1 cargo test -p tacit-he --lib peer` rewrites our vectors. Then, in
 //! `benches/peers/lattigo`, `go run . vectors ../../../crates/base/he/src/ckks/vectors/ours.json`
@@ -20,7 +20,7 @@ const LATTIGO: &str = include_str!("vectors/lattigo.json");
 /// Largest error of a slot, in the smallest ring at scales of 2^40.
 const TOLERANCE: f64 = 1.0 / (1u64 << 30) as f64;
 
-/// Test vectors in coefficients, so that the order of a transform does not matter.
+/// Test vectors in coefficients: the order of a transform does not matter.
 #[derive(Serialize, Deserialize, PartialEq, Debug)]
 struct Vectors {
     by: String,

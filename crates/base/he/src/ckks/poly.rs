@@ -1,5 +1,4 @@
-//! Polynomials over a subset of the chain: the first `level` primes and the first `special` special
-//! primes.
+//! Polynomials over the first `level` primes and the first `special` special primes.
 
 use super::context::Context;
 use super::limb::Limb;
@@ -14,7 +13,7 @@ pub use tacit_arith::rns::{Coeff, Ntt};
 use zeroize::Zeroize;
 
 /// A polynomial `[limbs, N]`: N words in `[0, p)` for each prime of its shape, special primes last.
-/// Clones share residues until one of them is written to.
+/// Clones share residues until they are written to.
 pub struct Poly<R> {
     limbs: Vec<Arc<Limb>>,
     shape: Shape,
@@ -41,12 +40,12 @@ impl<R> Poly<R> {
         Self::from_limbs((0..shape.limbs()).map(|_| Arc::new(context.spares().zero())).collect(), shape)
     }
 
-    /// A polynomial with arbitrary words: the caller must write all of them.
+    /// A polynomial with arbitrary words, which the caller must write.
     pub(super) fn scratch(context: &Context, shape: Shape) -> Self {
         Self::from_limbs((0..shape.limbs()).map(|_| Arc::new(context.spares().scratch())).collect(), shape)
     }
 
-    /// As [`Poly::scratch`], with the limbs `own_limbs` of `source`, which the caller must not write to.
+    /// As [`Poly::scratch`], with `own_limbs` of `source`, which must not be written to.
     pub(super) fn scratch_around<S>(
         context: &Context,
         shape: Shape,
@@ -59,7 +58,7 @@ impl<R> Poly<R> {
         Self::from_limbs(limbs.collect(), shape)
     }
 
-    /// Makes a polynomial from words that `limb` writes, all N mod each prime.
+    /// Makes a polynomial from words that `limb` writes.
     pub(super) fn read(
         context: &Context,
         shape: Shape,
@@ -70,12 +69,11 @@ impl<R> Poly<R> {
         Ok(poly)
     }
 
-    /// Makes a polynomial from its limbs, one for each prime of `shape`.
     fn from_limbs(limbs: Vec<Arc<Limb>>, shape: Shape) -> Self {
         Self { limbs, shape, representation: PhantomData }
     }
 
-    /// Primes of the polynomial.
+    /// The primes.
     pub fn shape(&self) -> Shape {
         self.shape
     }
@@ -88,28 +86,25 @@ impl<R> Poly<R> {
         &self.limbs[k]
     }
 
-    /// All limbs in order, mutable.
     pub(super) fn slices_mut(&mut self) -> impl Iterator<Item = &mut [u64]> {
         self.limbs.iter_mut().map(|limb| &mut **Arc::make_mut(limb))
     }
 
-    /// All limbs except `own_limbs`, in order, mutable.
     pub(super) fn slices_around(&mut self, own_limbs: Range<usize>) -> impl Iterator<Item = (usize, &mut [u64])> {
         let others = self.limbs.iter_mut().enumerate().filter(move |(k, _)| !own_limbs.contains(k));
         others.map(|(k, limb)| (k, &mut **Arc::make_mut(limb)))
     }
 
-    /// All limbs for parallel writing.
     pub(super) fn limbs_mut(&mut self) -> impl IndexedParallelIterator<Item = (usize, &mut [u64])> {
         self.limbs.par_iter_mut().enumerate().map(|(k, limb)| (k, &mut **Arc::make_mut(limb)))
     }
 
-    /// All limbs in parallel, each to be replaced as a whole.
+    /// All limbs, each to be replaced as a whole.
     pub(super) fn places(&mut self) -> impl IndexedParallelIterator<Item = (usize, &mut Arc<Limb>)> {
         self.limbs.par_iter_mut().enumerate()
     }
 
-    /// Returns the residues of `shape`, whose primes must be among those of the polynomial.
+    /// The residues of `shape`.
     ///
     /// # Panics
     /// If the polynomial lacks a prime of `shape`.
@@ -123,7 +118,7 @@ impl<R> Poly<R> {
         Self::from_limbs(self.limbs[..shape.level].iter().chain(special).cloned().collect(), shape)
     }
 
-    /// Drops the primes above `level`. The polynomial must have no special primes.
+    /// Drops the primes above `level`, without special primes.
     pub(super) fn truncate(&mut self, level: usize) {
         debug_assert!(level <= self.shape.level && self.shape.special == 0);
         self.limbs.truncate(level);
@@ -158,7 +153,7 @@ impl<R> Poly<R> {
         self.limbs_mut().for_each(|(k, limb)| context.pointwise(shape, k).neg(limb));
     }
 
-    /// Multiplies by an integer; `factor(k)` is the integer mod the `k`-th prime.
+    /// Multiplies by an integer, `factor(k)` mod the `k`-th prime.
     pub(super) fn scale_assign(&mut self, context: &Context, factor: impl Fn(usize) -> u64 + Sync) {
         let shape = self.shape;
         self.limbs_mut().for_each(|(k, limb)| {
@@ -169,7 +164,7 @@ impl<R> Poly<R> {
 }
 
 impl Poly<Coeff> {
-    /// Reduces N signed coefficients mod each prime, without branches on them.
+    /// Reduces N signed coefficients, without branches on them.
     ///
     /// # Panics
     /// If there are not N coefficients.
@@ -207,8 +202,7 @@ impl Poly<Ntt> {
         self.zip(rhs, context, Pointwise::mul);
     }
 
-    /// Adds an integer constant; `value(k)` is the constant mod the `k`-th prime, the same at every
-    /// NTT point.
+    /// Adds an integer, `value(k)` mod the `k`-th prime, at every NTT point.
     pub(super) fn add_constant(&mut self, context: &Context, value: impl Fn(usize) -> u64 + Sync) {
         let shape = self.shape;
         self.limbs_mut().for_each(|(k, limb)| {
@@ -218,7 +212,7 @@ impl Poly<Ntt> {
         });
     }
 
-    /// Returns the image under `X -> X^element`, a permutation of the NTT order.
+    /// The image under `X -> X^element`, a permutation of the NTT order.
     #[must_use]
     pub fn automorphism(&self, context: &Context, element: u32) -> Self {
         let galois = context.galois(element);

@@ -4,13 +4,13 @@
 use super::double::Double;
 use std::fmt;
 
-/// A positive scale with a precision of about 2^-100. After any chain of products and divisions by
-/// primes it is exact well beyond 2^-50.
+/// A positive scale with a precision of about 2^-100: after any chain of products and divisions by
+/// primes, exact well beyond 2^-50.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Scale(Double);
 
-/// Largest relative difference of scales that agree: far below what any encoding can distinguish,
-/// far above the rounding errors of scales.
+/// Largest relative difference of scales that agree: far below what an encoding can distinguish,
+/// far above rounding errors.
 const TOLERANCE: f64 = 1.0 / (1u64 << 50) as f64;
 
 impl Scale {
@@ -22,7 +22,7 @@ impl Scale {
         Self(Double::power_of_two(bits as i32))
     }
 
-    /// Makes a scale from a positive number; `None` for others.
+    /// A positive number; `None` for others.
     pub fn new(value: f64) -> Option<Self> {
         (value.is_normal() && value > 0.0).then(|| Self(Double::from(value)))
     }

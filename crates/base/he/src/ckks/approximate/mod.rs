@@ -14,15 +14,14 @@ pub struct Sign {
     pub alpha: u32,
     /// Largest distance of a result from 1 or -1.
     pub error: f64,
-    /// Odd polynomials: the first applies to the argument, each next one to the last result.
-    /// Intermediate results stay `2^-20` inside the range of the next polynomial.
+    /// Odd polynomials, each applied to the last result, which stays `2^-20` inside its range.
     pub stages: Vec<Polynomial>,
 }
 
 /// A polynomial for a function on a range.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Approximation {
-    /// The range, as the function that returned the approximation defines it.
+    /// The range, as of the function that returned this.
     pub range: f64,
     /// Largest distance from the function on that range.
     pub error: f64,
@@ -41,8 +40,7 @@ impl Sign {
         signs.collect()
     }
 
-    /// Levels that the sign takes. The ReLU of [`Evaluator::relu`](super::Evaluator::relu) takes
-    /// one more.
+    /// Levels of the sign; [`Evaluator::relu`](super::Evaluator::relu) takes one more.
     pub fn depth(&self) -> usize {
         self.stages.iter().map(Polynomial::depth).sum()
     }
@@ -73,7 +71,7 @@ pub fn sigmoid() -> Vec<Approximation> {
     TANH.iter().map(|table| approximation(table, half, 2.0 * table.range, 0.5)).collect()
 }
 
-/// Returns coefficient `i` of `(1 + p) / 2` for a polynomial p with coefficient `c`.
+/// Coefficient `i` of `(1 + p) / 2`, if that of p is `c`.
 fn half(i: usize, c: f64) -> f64 {
     if i == 0 { 0.5 } else { c / 2.0 }
 }
@@ -99,8 +97,7 @@ mod tests {
         points.map(|x| error(x).abs()).fold(0.0, tacit_floats::larger)
     }
 
-    /// Errors are as stated, up to the rounding of their logarithms, and stages stay in the next
-    /// one's range.
+    /// Up to the rounding of logarithms. Stages stay in the next one's range.
     #[test]
     fn signs_are_as_good_as_stated() {
         for sign in Sign::all() {

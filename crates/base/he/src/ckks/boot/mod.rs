@@ -9,8 +9,8 @@
 //! 4. *EvalMod*: `sin(2 pi x)` of `x = I + m / q_0` by a cosine and double angles; optionally its
 //!    arcsine.
 //!
-//! Levels, keys, precision and the probability of failure are known before a run.
-//! `docs/notes/ckks.md` derives them.
+//! Levels, keys, precision and the probability of failure are known before a run
+//! (`docs/notes/ckks.md`).
 
 mod plan;
 mod run;

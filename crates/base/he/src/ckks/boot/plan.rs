@@ -22,16 +22,15 @@ const CORRECTED_RATIO_BITS: u32 = 6;
 /// Range of the multiples of `q_0` in all bootstraps.
 const RANGE: u32 = 16;
 const DOUBLINGS: u32 = 3;
-/// log2 of the probability that the multiple of `q_0` in one coefficient reaches [`RANGE`]. The
-/// multiple does so if weight + 1 = 33 uniform numbers of `[-1/2, 1/2]` have a sum of at least 15.5
-/// in size (Irwin and Hall).
+/// log2 of the probability that the multiple of `q_0` in one coefficient reaches [`RANGE`]: that
+/// weight + 1 = 33 uniform numbers of `[-1/2, 1/2]` sum to at least 15.5 in size (Irwin and Hall).
 const FAILURE_LOG2: f64 = -121.7;
 
-/// Factor between the errors of CoeffToSlot, powers and doublings together and the error of one
+/// Factor between the errors of CoeffToSlot, powers and doublings together and that of one
 /// rescaling of the argument (docs/notes/ckks.md).
 const POWERS: f64 = 6.0;
 
-/// Method of SlotToCoeff for every description: keys at its low levels are small.
+/// SlotToCoeff is flat: keys at its low levels are small.
 const DOWN: Method = Method::Flat;
 
 const WHAT: &str = "bootstrapping";
@@ -45,13 +44,13 @@ pub struct BootstrapSpec {
     pub slot_to_coeff: usize,
     /// Levels of CoeffToSlot.
     pub coeff_to_slot: usize,
-    /// log2 of `q_0` over a value of size 1. Each bit more makes the sine straighter by two bits
-    /// (four with the arcsine) and noise larger by one bit. At least [`MESSAGE_RATIO_BITS`], or 6
-    /// with the arcsine.
+    /// log2 of `q_0` over a value of size 1: each bit makes the sine straighter by two bits (four
+    /// with the arcsine) and noise larger by one. At least [`MESSAGE_RATIO_BITS`], or 6 with the
+    /// arcsine.
     pub message_ratio_bits: u32,
     /// Whether the cubic term of the arcsine corrects the sine, which takes two more levels.
     pub arcsine: bool,
-    /// How CoeffToSlot rotates: with a key for each rotation, or chained with few keys.
+    /// How CoeffToSlot rotates.
     pub method: Method,
     /// Bytes of diagonals that may be stored transformed.
     pub cache_bytes: usize,
@@ -61,12 +60,12 @@ pub struct BootstrapSpec {
 pub struct Bootstrapper {
     pub(super) context: Arc<Context>,
     pub(super) spec: BootstrapSpec,
-    /// Multiples of `q_0` below this are reduced correctly.
+    /// Bound of the multiples of `q_0`.
     range: u32,
     pub(super) to_coefficients: Vec<LinearTransform>,
     pub(super) to_slots: Vec<LinearTransform>,
     /// Distance by which slots are rotated before the first transform: the sum of the first offsets
-    /// of chained transforms, which only rotate forward. 0 without chained transforms.
+    /// of chained transforms, which only rotate forward.
     pub(super) turn: i64,
     pub(super) wave: Polynomial,
     pub(super) arcsine: Option<Polynomial>,
@@ -76,13 +75,13 @@ impl Bootstrapper {
     /// Builds the diagonals and the polynomials.
     ///
     /// # Errors
-    /// [`HeError::Circuit`] if the parameters have no sparse secret or too few levels, or the
-    /// description is out of range; [`HeError::Slots`].
+    /// [`HeError::Circuit`] if the parameters have no sparse secret or too few levels, or a number
+    /// is out of range; [`HeError::Slots`].
     pub fn new(context: &Arc<Context>, spec: &BootstrapSpec) -> Result<Self, HeError> {
         Self::with_range(context, spec, RANGE)
     }
 
-    /// As [`Bootstrapper::new`], with another range: tests use ranges in which failures happen.
+    /// As [`Bootstrapper::new`], with another range, for tests in which failures happen.
     pub(super) fn with_range(context: &Arc<Context>, spec: &BootstrapSpec, range: u32) -> Result<Self, HeError> {
         let parameters = context.parameters();
         if !parameters.spec().encapsulated {
@@ -117,13 +116,12 @@ impl Bootstrapper {
             arcsine,
         };
         let [mut down, mut up] = [built.down(), built.up()];
-        // All distances of a part are multiples of one stride, so no part needs blocks.
+        // All distances of a part are multiples of one stride: blocks are useless.
         let method = if spec.method.is_chained() { spec.method } else { Method::Flat };
         let methods = [vec![DOWN; down.len()], vec![method; up.len()]].concat();
         built.turn = shift_parts(spec.slots, methods.into_iter().zip(down.iter_mut().chain(&mut up)))?;
         let (low, top) = (built.level_in(), parameters.levels());
-        // The multiples of q_0 are large at the input of CoeffToSlot, so rounding must be fine
-        // there.
+        // The multiples of q_0 are large before CoeffToSlot, so rounding must be fine there.
         let raised = built.raised_scale();
         let slot_scale = raised.times(Scale::power_of_two(1));
         built.to_coefficients = built.transforms(&encoder, DOWN, &down, low, parameters.scale(low), None)?;
@@ -131,8 +129,8 @@ impl Bootstrapper {
         Ok(built)
     }
 
-    /// Compiles the transforms of `parts` from `level` down. The input has `scale`. Outputs have
-    /// canonical scales, or the scale `slot_scale` if given, except the last.
+    /// Compiles the transforms of `parts` from `level` down. The input has `scale`; outputs have
+    /// canonical scales, or `slot_scale` if given, except the last.
     fn transforms(
         &self,
         encoder: &Encoder,
@@ -175,8 +173,8 @@ impl Bootstrapper {
         group_stages(self.spec.slots, groups, true, factor.powf(1.0 / groups as f64))
     }
 
-    /// Scale after raising: `q_0`, so that multiples of `q_0` are integers, times the number of
-    /// terms of the trace.
+    /// Scale after raising: `q_0`, so that its multiples are integers, times the terms of the
+    /// trace.
     pub(super) fn raised_scale(&self) -> Scale {
         let copies = self.context.degree() / (2 * self.spec.slots);
         Scale::ONE
@@ -198,8 +196,7 @@ impl Bootstrapper {
         DOUBLINGS as usize
     }
 
-    /// Slope of the sine: the result of EvalMod without the arcsine for an encrypted value of size
-    /// 1.
+    /// Slope of the sine: EvalMod of a value of size 1, without the arcsine.
     pub(super) fn slope(&self) -> f64 {
         2.0 * PI / 2f64.powi(self.spec.message_ratio_bits as i32)
     }
@@ -209,7 +206,7 @@ impl Bootstrapper {
         &self.spec
     }
 
-    /// Lowest level of an input. Inputs above are brought down to it.
+    /// Lowest level of an input; higher ones are brought down to it.
     pub fn level_in(&self) -> usize {
         1 + self.spec.slot_to_coeff
     }
@@ -241,9 +238,8 @@ impl Bootstrapper {
         super::super::keys::merged(&keys)
     }
 
-    /// Key switches outside the transforms, as pairs of level and number. These are the turn, the
-    /// switches to the sparse secret and back, the trace, the conjugation, and the products of
-    /// EvalMod.
+    /// Key switches outside the transforms, as pairs of level and number: the turn, the switches to
+    /// the sparse secret and back, the trace, the conjugation, and the products of EvalMod.
     pub fn switches(&self) -> Vec<(usize, usize)> {
         let (top, turned) = (self.context.parameters().levels(), self.context.rotation_element(self.turn) != 1);
         let real = top - self.spec.coeff_to_slot;
@@ -275,24 +271,22 @@ impl Bootstrapper {
         FAILURE_LOG2 + f64::from(self.context.parameters().spec().log_degree)
     }
 
-    /// Largest error of the sine (with its cubic correction if any) as an approximation of its
-    /// argument, for values up to 1.
+    /// Largest error of the sine (with its cubic correction if any), for values up to 1.
     pub fn approximation(&self) -> f64 {
         let angle = self.slope();
         if self.spec.arcsine { 3.0 / 640.0 * angle.powi(4) } else { angle.powi(2) / 6.0 }
     }
 
-    /// Returns the value of a slot after a bootstrap without noise. Small values stay. Large ones
-    /// follow a wave, whose height is a sixth of the ratio of
-    /// [`BootstrapSpec::message_ratio_bits`].
+    /// The value of a slot after a bootstrap without noise. Small values stay; large ones follow a
+    /// wave as high as a sixth of the ratio of [`BootstrapSpec::message_ratio_bits`].
     pub fn of_slot(&self, value: f64) -> f64 {
         let sine = (self.slope() * value).sin();
         self.arcsine.as_ref().map_or(sine / self.slope(), |arcsine| arcsine.at(sine))
     }
 
-    /// Deviation of a slot's error by noise alone, predicted before a run. The error of one rescaling
-    /// at the wave's argument grows by the sine's slope over the range and by [`POWERS`]; the rounding
-    /// of the result adds to it.
+    /// Predicted deviation of a slot's error by noise alone: that of one rescaling at the wave's
+    /// argument, times the sine's slope over the range and [`POWERS`], and the rounding of the
+    /// result.
     pub fn noise(&self) -> f64 {
         let parameters = self.context.parameters();
         let slot = rounding_deviation(self.context.degree()) * (2.0 * self.spec.slots as f64).sqrt();
@@ -302,7 +296,6 @@ impl Bootstrapper {
     }
 }
 
-/// Refuses a description.
 fn refuse<T>(why: String) -> Result<T, HeError> {
     Err(HeError::Circuit { what: WHAT, why })
 }

@@ -16,9 +16,9 @@ impl Bootstrapper {
     /// Bootstraps real slots of size 1 or less. Imaginary parts are lost.
     ///
     /// # Errors
-    /// [`HeError::Level`] below [`Bootstrapper::level_in`]; [`HeError::Scale`] if a ciphertext at
-    /// that level does not have the canonical scale; [`HeError::SlotCount`]; missing keys, before
-    /// anything is computed.
+    /// [`HeError::Level`] below [`Bootstrapper::level_in`]; [`HeError::Scale`] without the
+    /// canonical scale of that level; [`HeError::SlotCount`]; missing keys, before anything is
+    /// computed.
     pub fn bootstrap(&self, evaluator: &Evaluator<'_>, a: &Ciphertext) -> Result<Ciphertext, HeError> {
         evaluator.keys().check(&self.keys())?;
         same_slots("bootstrapping", self.spec.slots, a.slots())?;
@@ -40,8 +40,7 @@ impl Bootstrapper {
         self.eval_mod(evaluator, &real)
     }
 
-    /// Reads residues mod `q_0` as integers at every prime, and switches them back to the client's
-    /// secret.
+    /// Reads residues mod `q_0` as integers at every prime, under the sparse secret.
     fn raise(&self, evaluator: &Evaluator<'_>, a: &Ciphertext) -> Result<Ciphertext, HeError> {
         let context = &*self.context;
         let sparse = evaluator.switch_secret(a, KeyKind::ToSparse)?;
@@ -68,8 +67,8 @@ impl Bootstrapper {
         let powers = evaluator.powers(x, &[&self.wave])?;
         let start = x.level() - self.wave.depth();
         let end = start - self.doublings();
-        // The last doubling must end at the scale that includes the sine's slope: earlier scales
-        // follow from it.
+        // The last doubling ends at the scale that includes the sine's slope; earlier scales
+        // follow.
         let goal = match self.arcsine {
             Some(_) => parameters.scale(end),
             None => {

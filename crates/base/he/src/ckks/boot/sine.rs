@@ -1,14 +1,13 @@
 //! The polynomials of EvalMod: a wave that is exact at integers, and an arcsine.
 //!
-//! Arguments lie near integers, so the polynomial interpolates `cos(2 pi (x - 1/4) / 2^r)` at all
-//! integers of the range ([HK20]). The error at distance d of an integer is d times a product that
-//! is smallest in the middle, where nearly all values are. r doublings turn the cosine into
-//! `sin(2 pi x)`.
+//! The polynomial interpolates `cos(2 pi (x - 1/4) / 2^r)` at all integers of the range ([HK20]),
+//! near which arguments lie. The error at distance d of an integer is d times a product that is
+//! smallest in the middle, where nearly all values are. r doublings turn the cosine into `sin(2 pi
+//! x)`.
 //!
-//! The angle is moved by a quarter of a turn, which the doublings undo:
-//! `sin(2 pi (x - 1/4) / 2^r)`. A cosine has its extremes at the values that occur most. At an
-//! extreme the cosine is a function of squares alone, so an error of a square shows most; a sine is
-//! straight at these values.
+//! The doublings undo the quarter of a turn: `sin(2 pi (x - 1/4) / 2^r)`. A cosine has its extremes
+//! at the values that occur most, where it is a function of squares alone, so an error of a square
+//! shows most; a sine is straight there.
 
 use super::super::double::Double;
 
@@ -29,7 +28,7 @@ pub(super) fn wave(range: u32, doublings: u32) -> Vec<f64> {
     }
     let value =
         |x: Double| divided.iter().zip(&nodes).rev().fold(Double::ZERO, |sum, (&d, &node)| sum * (x - node) + d);
-    // Converts to the Chebyshev basis by the values at the Chebyshev points.
+    // To the Chebyshev basis, by the values at the Chebyshev points.
     let n = nodes.len();
     let points: Vec<Double> = (0..n).map(|k| value(circle(2 * k + 1, n) * number(f64::from(range)))).collect();
     let coefficients = (0..n).map(|m| {
@@ -39,20 +38,18 @@ pub(super) fn wave(range: u32, doublings: u32) -> Vec<f64> {
     coefficients.collect()
 }
 
-/// Converts a number to a [`Double`].
 fn number(x: f64) -> Double {
     Double::from(x)
 }
 
-/// Computes `cos(pi k / 2n)`.
+/// `cos(pi k / 2n)`.
 fn circle(k: usize, n: usize) -> Double {
     (Double::PI * number((k % (4 * n)) as f64) / number(2.0 * n as f64)).cos()
 }
 
-/// Coefficients of v and `v^3` that bring `v = sin(angle z)` back to z for `|z| <= 1`. They are the
-/// series of the arcsine, with its terms of degree 5 and 7 economised by Chebyshev polynomials of
-/// `v / sin(angle)`. The error is at most `3/640 angle^4`, a sixteenth of the error without these
-/// terms.
+/// Coefficients of v and `v^3` that bring `v = sin(angle z)` back to z for `|z| <= 1`: the arcsine,
+/// with its terms of degree 5 and 7 economised by Chebyshev polynomials of `v / sin(angle)`. The
+/// error is at most `3/640 angle^4`, a sixteenth of that without these terms.
 pub(super) fn arcsine(angle: f64) -> [f64; 2] {
     let square = angle.sin().powi(2);
     let (fifth, seventh) = (3.0 / 40.0, 15.0 / 336.0);
@@ -68,8 +65,7 @@ mod tests {
     use super::*;
     use std::f64::consts::PI;
 
-    /// After three doublings the wave is the sine near every integer that occurs, to far below the
-    /// noise.
+    /// After three doublings, to far below the noise.
     #[test]
     fn it_is_the_sine_near_integers() {
         let p = Polynomial::new(Basis::Chebyshev, &wave(16, 3)).unwrap();

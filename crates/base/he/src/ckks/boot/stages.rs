@@ -1,6 +1,6 @@
 //! The transform between slots and coefficients as a few linear transforms ([CCS19]), each of
-//! several merged stages of the FFT. Bit reversal is omitted: all operations between coefficients
-//! and the way back are slotwise, so the two reversals cancel.
+//! several stages of the FFT. Bit reversal is omitted: all between coefficients and the way back is
+//! slotwise.
 
 use super::super::encoder::{Complex, SlotTransform};
 use super::super::eval::{Method, TransformPlan};
@@ -49,7 +49,7 @@ fn compose(second: &Diagonals, first: &Diagonals, slots: usize) -> Diagonals {
     product
 }
 
-/// Returns the transform in `groups` parts, in the order of application, each times `factor`.
+/// The transform in `groups` parts, in order of application, each times `factor`.
 pub(super) fn group_stages(slots: usize, groups: usize, inverse: bool, factor: f64) -> Vec<Diagonals> {
     let stages = slots.trailing_zeros() as usize;
     let mut halves: Vec<usize> = (0..stages).map(|b| 1 << b).collect();
@@ -69,9 +69,9 @@ pub(super) fn group_stages(slots: usize, groups: usize, inverse: bool, factor: f
     parts
 }
 
-/// Changes each chained part, in the order of application, so that its offsets begin with 0. Its
-/// result is then rotated, which the next part takes into account. Returns by how much slots must
-/// be rotated before the first part, so that the last part gives the same result as before.
+/// Changes each chained part so that its offsets begin with 0 and the next part takes the rotated
+/// result. Returns by how much slots must be rotated before the first part, so that the last one
+/// gives the same result as before.
 ///
 /// # Errors
 /// As [`TransformPlan::new`].
@@ -120,7 +120,7 @@ mod tests {
         for groups in 1..=5 {
             let forward = group_stages(n, groups, false, 2.0);
             let slots = forward.iter().fold(v.clone(), |v, part| apply(part, &v));
-            // The same, by the encoder's transform of values in bit-reversed order.
+            // By the encoder's transform, in bit-reversed order.
             let mut expected: Vec<Complex> = (0..n).map(|i| v[(i.reverse_bits() >> (usize::BITS - 5)) % n]).collect();
             SlotTransform::new(n).to_slots(&mut expected);
             let factor = 2f64.powi(groups as i32);
@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    /// Parts that only rotate forward give the same for slots that were rotated before.
+    /// For slots that were rotated before.
     #[test]
     fn settled_parts_go_forward_and_give_the_same() {
         let n = 64;

@@ -90,8 +90,8 @@ fn slots_come_back_at_a_high_level() {
 }
 
 /// Probability that a coefficient wraps `q_0` at least `range` times, in either direction: that 33
-/// uniform numbers of [-1/2, 1/2] sum to at least `range - 1/2` in size. Computed by convolving
-/// 64-point discretisations.
+/// uniform numbers of [-1/2, 1/2] sum to at least `range - 1/2` in size, by convolving 64-point
+/// discretisations.
 fn failure(range: u32) -> f64 {
     const PLACES: usize = 64;
     let terms = SPARSE_WEIGHT + 1;
@@ -105,8 +105,7 @@ fn failure(range: u32) -> f64 {
     sums.iter().enumerate().filter(|(i, _)| (*i as f64 - middle).abs() >= bound).map(|(_, p)| p).sum()
 }
 
-/// With ranges of 4 and 5 instead of 16, slots fail as often as the theory says, up to four
-/// deviations.
+/// With ranges of 4 and 5 instead of 16, up to four deviations.
 #[test]
 fn failures_are_as_many_as_stated() {
     for (range, runs) in [(4, 8), (5, 16)] {
@@ -164,7 +163,7 @@ fn histogram(name: &str, spec: &BootstrapSpec, runs: usize, per_key: usize, seed
     [worst, mean]
 }
 
-/// Set B as used in practice. Takes some minutes, so `make test-heavy` runs it.
+/// Set B as used in practice (some minutes).
 #[test]
 #[ignore = "heavy: make test-heavy"]
 fn set_b_keeps_sixteen_bits() {
@@ -215,8 +214,7 @@ fn refusals_come_first() {
     assert!(matches!(refused, Some(HeError::Level { need: 3, have: 2, .. })));
 }
 
-/// Chained variants need few keys at high levels. `Paired` has one key more per part and fewer
-/// transforms.
+/// `Paired` has one key more per part and fewer transforms.
 #[test]
 fn chained_bootstraps_need_few_keys() {
     let bench = Bench::new(&spec(9, false), 7);

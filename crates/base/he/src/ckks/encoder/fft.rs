@@ -1,5 +1,5 @@
 //! The transform between slots and coefficients: values of a real polynomial at the powers `5^j` of
-//! a root of unity, by an FFT over the rotation group.
+//! a root of unity.
 
 use std::f64::consts::PI;
 use std::ops::{Add, Mul, Neg, Sub};
@@ -73,8 +73,8 @@ impl Mul for Complex {
     }
 }
 
-/// `exp(2 pi i k / order)`, exact up to about the last bit: integer arithmetic reduces the angle
-/// below an eighth of the circle. `order` is a power of two of at least 8.
+/// `exp(2 pi i k / order)`, exact up to about the last bit: the angle is reduced below an eighth of
+/// the circle. `order` is a power of two of at least 8.
 pub fn root(k: usize, order: usize) -> Complex {
     let k = k % order;
     let (quarter, remainder) = (k / (order / 4), k % (order / 4));
@@ -101,7 +101,6 @@ pub struct SlotTransform {
 }
 
 impl SlotTransform {
-    /// Makes the tables for `slots` values.
     pub fn new(slots: usize) -> Self {
         debug_assert!(slots.is_power_of_two());
         let mut twiddles = vec![Complex::default(); slots];
@@ -113,14 +112,12 @@ impl SlotTransform {
         Self { slots, twiddles }
     }
 
-    /// `exp(2 pi i 5^j / 8h)` for j below h: factors of the second value of each pair in the stage
-    /// of half-blocks h.
+    /// `exp(2 pi i 5^j / 8h)` for j below h: factors of the stage of half-blocks h.
     pub fn stage_twiddles(half: usize) -> Vec<Complex> {
         let order = 8 * half;
         std::iter::successors(Some(1), |power| Some(power * 5 % order)).take(half).map(|k| root(k, order)).collect()
     }
 
-    /// Number of slots.
     pub fn slots(&self) -> usize {
         self.slots
     }
@@ -166,7 +163,6 @@ impl SlotTransform {
     }
 }
 
-/// Moves entry i to the place with the reversed binary digits of i.
 fn bit_reverse(values: &mut [Complex]) {
     let bits = values.len().trailing_zeros();
     for i in 0..values.len() {
@@ -181,8 +177,7 @@ fn bit_reverse(values: &mut [Complex]) {
 mod tests {
     use super::*;
 
-    /// Compares with the definition: slot j is the value at the root of order 4n to the power
-    /// `5^j`.
+    /// Slot j is the value at the root of order 4n to the power `5^j`.
     #[test]
     fn slots_are_values_at_powers_of_five() {
         let n = 16;

@@ -1,9 +1,8 @@
 //! Encoding of complex or real slots as a polynomial with integer coefficients, and decoding
 //! ([CKKS17]). With fewer than N/2 slots, polynomials lie in the subring of the slots.
 //!
-//! n slots (a power of two, 2 to N/2) use 2n of the N coefficients, those at multiples of `N / 2n`.
-//! The transform works in doubles: its error is below 2^-45 of the largest entry. Coefficients must
-//! stay below 2^62.
+//! n slots (a power of two, 2 to N/2) use the 2n coefficients at multiples of `N / 2n`. The
+//! transform works in doubles: its error is below 2^-45 of the largest entry.
 
 mod fft;
 
@@ -29,7 +28,6 @@ pub struct Encoder {
     transform: SlotTransform,
 }
 
-/// Root mean square of complex values.
 fn root_mean_square(values: &[Complex]) -> f64 {
     (values.iter().map(|v| v.re * v.re + v.im * v.im).sum::<f64>() / values.len().max(1) as f64).sqrt()
 }
@@ -57,8 +55,8 @@ impl Encoder {
         self.transform.slots()
     }
 
-    /// Returns the rounded coefficients `[N]` of the polynomial with slots `values`, padded by
-    /// zeros, times `scale`.
+    /// The rounded coefficients `[N]` of the polynomial with slots `values`, padded by zeros, times
+    /// `scale`.
     ///
     /// # Errors
     /// [`HeError::TooManyValues`]; [`HeError::TooLarge`] if a coefficient is 2^62 or more, or not a
@@ -73,8 +71,7 @@ impl Encoder {
         Ok(coefficients)
     }
 
-    /// As [`Encoder::coefficients`] without the zeros between: 2n coefficients of a polynomial in
-    /// `X^(N/2n)`.
+    /// As [`Encoder::coefficients`] without the zeros between: 2n coefficients.
     pub(super) fn small_coefficients(&self, values: &[Complex], scale: Scale) -> Result<Zeroizing<Vec<i64>>, HeError> {
         let slots = self.slots();
         if values.len() > slots {
@@ -127,14 +124,14 @@ impl Encoder {
         self.encode(&complex, level, scale)
     }
 
-    /// Decodes the slots of a plaintext. They are the message, so they are wiped on drop.
+    /// Decodes the slots of a plaintext: the message, wiped on drop.
     ///
     /// # Errors
     /// [`HeError::SlotCount`] if the plaintext has another number of slots.
     pub fn decode(&self, plaintext: &Plaintext) -> Result<Zeroizing<Vec<Complex>>, HeError> {
         super::cipher::same_slots("decoding", self.slots(), plaintext.slots)?;
         let parameters = self.context.parameters();
-        // Takes as many primes as hold slots up to 2^SLOT_BITS, and ignores those above.
+        // Takes as many primes as hold slots up to 2^SLOT_BITS.
         let room = plaintext.scale.log2() + SLOT_BITS;
         let enough = (1..plaintext.level()).find(|&level| parameters.modulus_log2(level, 0) >= room);
         let mut poly = plaintext.poly.clone();
@@ -153,10 +150,10 @@ impl Encoder {
     }
 }
 
-/// Slots up to `2^SLOT_BITS` are decoded correctly, as far as the level has room for them.
+/// log2 of the largest slots that are decoded, as far as the level has room for them.
 const SLOT_BITS: f64 = 50.0;
 
-/// Converts residues to a centred integer, digit by digit (Garner's mixed radix, digits centred).
+/// Conversion of residues to a centred integer (Garner's mixed radix, digits centred).
 struct Centred<'a> {
     moduli: Vec<&'a Modulus>,
     /// `inverses[k][j] = q_j^-1 mod q_k` for j below k.
@@ -174,7 +171,6 @@ impl<'a> Centred<'a> {
         Self { moduli, inverses }
     }
 
-    /// Returns coefficient `i`, rounded to a double.
     fn at(&self, poly: &Poly<Coeff>, i: usize) -> f64 {
         let mut digits = Zeroizing::new(Vec::with_capacity(self.moduli.len()));
         let (mut value, mut weight) = (0.0, 1.0);

@@ -24,8 +24,7 @@ fn values(n: usize) -> Vec<Complex> {
     (0..n).map(|_| Complex::new(next(), next())).collect()
 }
 
-/// Every number of slots at each level: the error of transform and rounding together, at a scale
-/// where the error of the transform would show.
+/// The error of transform and rounding together, at a scale where the transform's would show.
 #[test]
 fn slots_come_back() {
     for (log_degree, scale) in [(7, 58), (13, 58)] {
@@ -73,8 +72,7 @@ fn what_does_not_fit_is_named() {
     assert!(matches!(encoder.decode(&foreign).err(), Some(HeError::SlotCount { left: 4, right: 8, .. })));
 }
 
-/// Values larger than the two lowest primes are decoded at a level that has room for them, and
-/// refused at one that has none.
+/// Values larger than the two lowest primes.
 #[test]
 fn levels_hold_what_they_have_room_for() {
     let context = context(6);

@@ -1,5 +1,4 @@
-//! Sums, products and rescaling. Operands must agree in level, scale and slots; errors name both
-//! values.
+//! Sums, products and rescaling. Operands must agree in level, scale and slots.
 
 use super::super::cipher::{Ciphertext, Plaintext, same_level, same_scale, same_slots};
 use super::super::context::Context;
@@ -11,21 +10,19 @@ use super::Evaluator;
 use crate::HeError;
 use rayon::prelude::*;
 
-/// Least factor of a change of scale: rounding it to an integer changes it by at most 2^-20.
+/// Least factor of a change of scale: rounding it changes it by at most 2^-20.
 const LEAST_FACTOR: f64 = 524_288.0;
 
-/// Rounds a real number to an integer, as an integer times a power of two, and reduces it mod a
-/// prime. Exact for any double.
+/// Rounds a real number to an integer mod a prime. Exact for any double.
 pub(super) fn reduce_real(modulus: &tacit_arith::modulus::Modulus, value: f64) -> u64 {
     let rounded = value.round_ties_even();
-    // The exponent leaves at most 62 bits; fractions have been rounded away.
+    // The exponent leaves at most 62 bits.
     let exponent = (rounded.abs().log2().floor() - 61.0).max(0.0) as i32;
     let mantissa = (rounded / 2f64.powi(exponent)) as i64;
     modulus.mul(modulus.reduce_i64(mantissa), modulus.pow_vartime(2, exponent as u64))
 }
 
-/// A product `c0 + c1 s + c2 s^2`. The first two are a ciphertext that others can still be added
-/// to.
+/// A product `c0 + c1 s + c2 s^2`. Others can still be added to the first two, a ciphertext.
 pub(in super::super) struct Product {
     pub(in super::super) linear: Ciphertext,
     pub(super) c2: Poly<Ntt>,
@@ -42,7 +39,6 @@ impl Product {
 }
 
 impl Evaluator<'_> {
-    /// Checks that two operands have the same level and number of slots.
     fn check_match(what: &'static str, a: &Ciphertext, b: &Ciphertext) -> Result<(), HeError> {
         same_level(what, a.level(), b.level())?;
         same_slots(what, a.slots, b.slots)
@@ -127,7 +123,7 @@ impl Evaluator<'_> {
         Ok(product)
     }
 
-    /// `a` times a real number that is rounded at `scale`; the scale is multiplied by `scale`.
+    /// `a` times a real number, rounded at `scale`, by which the scale is multiplied.
     #[must_use]
     pub fn mul_real(&self, a: &Ciphertext, value: f64, scale: Scale) -> Ciphertext {
         let mut product = a.clone();
@@ -141,7 +137,7 @@ impl Evaluator<'_> {
         product
     }
 
-    /// `a` times a small integer; scale and level stay.
+    /// `a` times a small integer, at the same scale.
     #[must_use]
     pub fn mul_integer(&self, a: &Ciphertext, value: i64) -> Ciphertext {
         let mut product = a.clone();
@@ -199,14 +195,12 @@ impl Evaluator<'_> {
     /// `factor a^2` before relinearisation.
     pub(in super::super) fn square_times(&self, factor: u64, a: &Ciphertext) -> Result<Product, HeError> {
         let mut square = self.product_times(factor, a, a)?;
-        // Both factors have the same error, so it doubles; independent errors would double its
-        // variance.
+        // Both factors have the same error, so it doubles.
         let deviation = 2.0 * a.estimate.deviation * a.estimate.magnitude * a.scale.to_f64();
         square.linear.estimate.deviation = factor as f64 * deviation;
         Ok(square)
     }
 
-    /// Turns a product of three parts into a ciphertext, at the same level.
     fn relinearise_product(&self, product: Product) -> Result<Ciphertext, HeError> {
         let Product { mut linear, c2 } = product;
         let key = self.key(KeyKind::Relinearise, linear.level())?;
@@ -218,8 +212,7 @@ impl Evaluator<'_> {
         Ok(linear)
     }
 
-    /// Relinearises and rescales by one division by the special primes and the last prime of the
-    /// level.
+    /// Relinearises and rescales by one division.
     pub(in super::super) fn finish(&self, product: Product) -> Result<Ciphertext, HeError> {
         let Product { linear, c2 } = product;
         let level = linear.level();
@@ -262,12 +255,12 @@ impl Evaluator<'_> {
         self.finish(self.product(a, b)?)
     }
 
-    /// Brings `a` to `level` with exactly `scale`. Drops the primes above. If the scale differs,
-    /// the last step multiplies by the quotient and rescales, which takes a level.
+    /// Brings `a` to `level` with exactly `scale`: drops the primes above, and if the scale
+    /// differs, multiplies by the quotient and rescales, which takes a level.
     ///
     /// # Errors
-    /// [`HeError::Level`] if `a` is lower, or is at that level with another scale;
-    /// [`HeError::Scale`] if the quotient is too small to be rounded to an integer.
+    /// [`HeError::Level`] if `a` is lower, or at that level with another scale; [`HeError::Scale`]
+    /// if the quotient is too small to be rounded.
     pub fn adjust(&self, a: &Ciphertext, level: usize, scale: Scale) -> Result<Ciphertext, HeError> {
         if a.scale.agrees(scale) {
             return a.drop_to(level);
@@ -275,12 +268,10 @@ impl Evaluator<'_> {
         let one_above = a.drop_to(level + 1)?;
         let prime = self.context.parameters().primes()[level];
         let factor = scale.times_prime(prime).over(a.scale);
-        // A small factor loses too much by rounding, and a factor below a half rounds to 0.
         if factor.to_f64() < LEAST_FACTOR {
             return Err(HeError::Scale { what: "adjust", left: a.scale.to_f64(), right: scale.to_f64() });
         }
-        // Rounding the factor to an integer would shift the value. So the scale of the result comes
-        // from the quotient, which is as exact as scales are.
+        // The rounded factor would shift the value; the quotient is as exact as scales are.
         let mut adjusted = self.rescale(&self.mul_real(&one_above, 1.0, factor))?;
         adjusted.scale = scale;
         Ok(adjusted)

@@ -1,10 +1,9 @@
 //! Diagonals of linear transforms, in the form in which they are multiplied.
 //!
-//! A diagonal whose values repeat is a polynomial in a power of X, say `X^g`. Its transform is that of
-//! a smaller ring (the first stages of the large one), in bit-reversed order, with each value
-//! repeated g times in a row. In the order of [`tacit_arith::ntt`] a block of
-//! 64 words then has fewer rows of eight that differ, and from `X^64` on blocks repeat. Only the
-//! rows that differ are computed and stored.
+//! A diagonal whose values repeat is a polynomial in a power of X, say `X^g`. Its transform is that
+//! of a smaller ring, in bit-reversed order, with each value g times in a row. In the order of
+//! [`tacit_arith::ntt`] a block of 64 words then has fewer rows of eight that differ, and from
+//! `X^64` on blocks repeat. Only the rows that differ are computed and stored.
 
 use super::super::context::{Context, Subring};
 use super::super::encoder::{Complex, Encoder};
@@ -20,11 +19,10 @@ use std::sync::Arc;
 const BLOCK: usize = 64;
 const ROW: usize = 8;
 
-/// A diagonal.
 pub(super) enum Diagonal {
     /// Transformed.
     Ready(Poly<Ntt>),
-    /// Transformed: only the rows that differ, limb by limb.
+    /// Transformed: the rows that differ, limb by limb.
     Repeated(Vec<Vec<u64>>),
     /// Not transformed: coefficients at multiples of `N / len`.
     Compact(Vec<i64>),
@@ -34,8 +32,7 @@ pub(super) enum Diagonal {
 pub(super) enum Words<'a> {
     Whole(&'a [u64]),
     Made(Limb),
-    /// The rows that differ: `of_block` of them for each block, and each such block stands for
-    /// `blocks` blocks.
+    /// The rows that differ: `of_block` for each block, which stands for `blocks` blocks.
     Repeated {
         rows: Rows<'a>,
         of_block: usize,
@@ -43,27 +40,26 @@ pub(super) enum Words<'a> {
     },
 }
 
-/// Rows that are stored, or computed for one use.
 pub(super) enum Rows<'a> {
     Kept(&'a [u64]),
     Made(Vec<u64>),
 }
 
-/// Length of the shortest power of two of values that repeats, at least 2.
+/// The shortest power of two of values that repeats, at least 2.
 fn period(values: &[Complex]) -> usize {
     let mut periods = (1..usize::BITS).map(|b| 1usize << b).take_while(|p| *p < values.len());
     periods.find(|p| values.iter().zip(&values[*p..]).all(|(a, b)| a == b)).unwrap_or(values.len())
 }
 
 impl Diagonal {
-    /// Encodes values as integers, in the smallest subring that holds them.
+    /// Encodes values in the smallest subring that holds them.
     pub(super) fn encode(context: &Arc<Context>, values: &[Complex], scale: Scale) -> Result<Self, HeError> {
         let period = period(values);
         let coefficients = Encoder::new(context, period)?.small_coefficients(&values[..period], scale)?;
         Ok(Self::Compact(coefficients.to_vec()))
     }
 
-    /// Stores the diagonal transformed if the budget `left` allows, and reduces the budget.
+    /// Transforms the diagonal if the budget `left` allows, and reduces the budget.
     pub(super) fn expand_within(self, context: &Context, shape: Shape, left: &mut usize) -> Self {
         let Self::Compact(coefficients) = self else { return self };
         let gap = context.degree() / coefficients.len();
@@ -81,7 +77,6 @@ impl Diagonal {
         Self::Repeated(limbs.collect())
     }
 
-    /// Returns limb `k` of `shape`.
     pub(super) fn limb(&self, context: &Context, shape: Shape, k: usize) -> Words<'_> {
         match self {
             Self::Ready(poly) => Words::Whole(poly.limb(k)),
@@ -98,7 +93,6 @@ impl Diagonal {
         }
     }
 
-    /// Bytes in memory.
     pub(super) fn memory_bytes(&self) -> usize {
         match self {
             Self::Ready(poly) => 8 * poly.shape().limbs() * poly.limb(0).len(),
@@ -126,8 +120,7 @@ impl<'a> Words<'a> {
 }
 
 impl Words<'_> {
-    /// Returns the words of `part`, a range of whole blocks; `room` has space for rows to be
-    /// repeated.
+    /// The words of `part`, whole blocks; `room` has space for repeated rows.
     pub(super) fn part<'a>(&'a self, part: Range<usize>, room: &'a mut [u64]) -> &'a [u64] {
         match self {
             Self::Whole(words) => &words[part],
@@ -147,14 +140,14 @@ impl Words<'_> {
     }
 }
 
-/// Computes the rows of the transform that differ, mod the prime of `subring`.
+/// The rows of the transform that differ, mod the prime of `subring`.
 fn rows(context: &Context, subring: &Subring, coefficients: &[i64]) -> Vec<u64> {
     let mut small = context.spares().scratch();
     let small = &mut small[..subring.table.degree()];
     if coefficients.len() == small.len() {
         subring.table.pointwise().reduce_signed(coefficients, small);
     } else {
-        // The smallest ring with a transform is larger than needed.
+        // The smallest ring with a transform is larger.
         let gap = small.len() / coefficients.len();
         small.fill(0);
         let places = small.chunks_exact_mut(gap).zip(coefficients);
@@ -164,7 +157,6 @@ fn rows(context: &Context, subring: &Subring, coefficients: &[i64]) -> Vec<u64> 
     subring.rows.iter().map(|&i| small[i as usize]).collect()
 }
 
-/// Transforms the coefficients at the primes of `shape`.
 fn expand(context: &Context, shape: Shape, coefficients: &[i64]) -> Poly<Ntt> {
     let poly = Poly::read(context, shape, |k, limb| {
         limb.copy_from_slice(&expand_limb(context, shape, k, coefficients));
@@ -173,7 +165,6 @@ fn expand(context: &Context, shape: Shape, coefficients: &[i64]) -> Poly<Ntt> {
     poly.expect("nothing is read that could be wrong")
 }
 
-/// Transforms the coefficients mod the `k`-th prime of `shape`.
 fn expand_limb(context: &Context, shape: Shape, k: usize, coefficients: &[i64]) -> Limb {
     let mut limb = context.spares().scratch();
     context.pointwise(shape, k).reduce_signed(coefficients, &mut limb);
@@ -186,7 +177,7 @@ mod tests {
     use super::super::super::tests::{Bench, spec};
     use super::*;
 
-    /// For every period, the short stored form repeats to the transform of the whole.
+    /// For every period.
     #[test]
     fn repeated_diagonals_are_their_transforms() {
         let context = Bench::new(&spec(9), 4).context;

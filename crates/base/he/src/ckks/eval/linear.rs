@@ -2,17 +2,15 @@
 //!
 //! Diagonals are grouped as baby and giant steps: `d = g (B j + i)` with B values of i from 0 or
 //! around it. Five methods run a transform:
-//! - *Flat* ([BMTH21]): all baby steps come from one raised ciphertext. Products are summed at the
-//!   primes of the key. Special primes are divided out once for each giant step, and once at the
-//!   end with the rescaling.
-//! - *Hoisted*: as flat, with blocks of C giant steps: `d = g (B (C k + j) + i)`. The giant steps
-//!   of a block are summed before the sum is rotated by the block's distance, so that all blocks
-//!   use the same keys.
+//! - *Flat* ([BMTH21]): all baby steps come from one raised ciphertext, and products are summed at
+//!   the primes of the key. Special primes are divided out once for each giant step, and at the end
+//!   with the rescaling.
+//! - *Hoisted*: as flat, with blocks of C giant steps: `d = g (B (C k + j) + i)`. A block's sum is
+//!   rotated by the block's distance, so that all blocks use the same keys.
 //! - *Chained*: each baby step is computed from the one before, and giant steps are summed as in
 //!   Horner's rule, with three keys.
 //! - *Paired*: as chained, with baby steps two at a time.
-//! - *Powers*: each step is a sequence of rotations by powers of two, as without knowledge of the
-//!   network.
+//! - *Powers*: each step is a sequence of rotations by powers of two.
 
 use super::super::cipher::{Ciphertext, same_slots};
 use super::super::context::Context;
@@ -40,9 +38,9 @@ pub struct TransformSpec<'a> {
     pub scale: Scale,
     /// How the transform rotates, and with which keys.
     pub method: Method,
-    /// Bytes of diagonals that may be stored transformed. Other diagonals are stored as integers
-    /// and transformed at each use. Diagonals that repeat after an eighth of the slots or less take
-    /// at most an eighth of a polynomial.
+    /// Bytes of diagonals that may be stored transformed; others are transformed at each use.
+    /// Diagonals that repeat after an eighth of the slots or less take at most an eighth of a
+    /// polynomial.
     pub cache_bytes: usize,
 }
 
@@ -62,8 +60,7 @@ pub struct LinearTransform {
     scale: Scale,
     shape: Shape,
     giants: Vec<Giant>,
-    /// Mean over the slots of the sum of the diagonals' squares: the factor by which error
-    /// variances grow.
+    /// Mean over the slots of the diagonals' squares: the growth of error variances.
     gain: f64,
 }
 
@@ -78,8 +75,7 @@ impl LinearTransform {
         Self::with_plan(encoder, spec, TransformPlan::new(n, spec.level, spec.method, offsets)?)
     }
 
-    /// As [`LinearTransform::new`], with a plan made for these diagonals, this level and this
-    /// method.
+    /// As [`LinearTransform::new`], with a plan for these diagonals, level and method.
     ///
     /// # Errors
     /// As [`LinearTransform::new`].
@@ -135,8 +131,8 @@ impl LinearTransform {
         self.giants.iter().flat_map(|g| &g.terms).map(|(_, diagonal)| diagonal.memory_bytes()).sum()
     }
 
-    /// Adds limb `k` of some baby steps' products to what each giant step sums. `babies` are both
-    /// halves of the limbs of the baby steps from number `first` on; the first ones clear the sums.
+    /// Adds limb `k` of products of baby steps to the sum of each giant step. `babies` are both
+    /// halves of those from number `first` on; the first ones clear the sums.
     fn limb_sums(
         &self,
         context: &Context,
@@ -156,7 +152,7 @@ impl LinearTransform {
         let max_len = giants.iter().map(|(words, _)| words.len()).max().unwrap_or(0);
         let mut room = vec![0; PART * max_len];
         let op = context.pointwise(self.shape, k);
-        // Works part by part for all giant steps, so that baby steps are read once.
+        // Part by part for all giant steps: baby steps are read once.
         for start in (0..context.degree()).step_by(PART) {
             let part = start..(start + PART).min(context.degree());
             for ((words, places), sums) in giants.iter().zip(&mut *sums) {
@@ -177,13 +173,12 @@ impl LinearTransform {
 /// A baby step and the values of its diagonal.
 type Term = (i64, Vec<Complex>);
 
-/// A distance, and both halves of the part of a sum that is to be rotated by it.
+/// A distance, and the part of a sum that is rotated by it.
 type Turned = (i64, [Poly<Ntt>; 2]);
 
-/// Words of a limb that are summed together: those of 16 diagonals fit in a first-level cache.
+/// Words that are summed together: 16 diagonals fit in a first-level cache.
 const PART: usize = 256;
 
-/// Returns the limbs of pairs of polynomials in order, mutable.
 fn split_by_limb(pairs: &mut [[Poly<Ntt>; 2]], limbs: usize) -> Vec<Vec<[&mut [u64]; 2]>> {
     let mut by_limb: Vec<Vec<[&mut [u64]; 2]>> = (0..limbs).map(|_| Vec::with_capacity(pairs.len())).collect();
     for [first, second] in pairs {
@@ -197,9 +192,8 @@ impl Evaluator<'_> {
     /// Applies a transform and rescales: the level falls by one.
     ///
     /// # Errors
-    /// [`HeError::Level`] or [`HeError::SlotCount`] if the transform was compiled for a higher
-    /// level or other slots; those of [`KeySet::get_with`](super::super::KeySet::get_with) for a
-    /// missing key.
+    /// [`HeError::Level`] or [`HeError::SlotCount`] if the transform has a higher level or other
+    /// slots; those of [`KeySet::get_with`](super::super::KeySet::get_with).
     pub fn transform(&self, a: &Ciphertext, transform: &LinearTransform) -> Result<Ciphertext, HeError> {
         const WHAT: &str = "linear transform";
         same_slots(WHAT, transform.plan.slots, a.slots())?;
@@ -217,8 +211,8 @@ impl Evaluator<'_> {
         let factor = transform.scale.to_f64() / prime as f64;
         let alpha = self.context.parameters().alpha(level);
         let of_keys = self.keys.deviation(&transform.plan.keys(self.context));
-        // Unchained methods round once, at the end. Chained ones round at every step, and on
-        // average half of the chain precedes a step.
+        // Unchained methods round once, chained ones at every step, with half of the chain before
+        // it on average.
         let steps = match transform.plan.method {
             Method::Flat | Method::Hoisted => self.digits_error(level, alpha, of_keys),
             Method::Paired | Method::Chained | Method::Powers => {
@@ -234,8 +228,7 @@ impl Evaluator<'_> {
         Ok(Ciphertext { c0, c1, scale: a.scale.times(transform.scale).over_prime(prime), slots: a.slots, estimate })
     }
 
-    /// Rotates all baby steps from one set of raised digits. Returns both parts before scale and error are
-    /// set.
+    /// Rotates all baby steps from one set of raised digits. Returns both halves.
     fn apply_hoisted(&self, a: &Ciphertext, transform: &LinearTransform) -> Result<[Poly<Ntt>; 2], HeError> {
         let (context, plan, shape) = (self.context, &transform.plan, transform.shape);
         let raised: Raised = self.raise(a, shape.special);
@@ -243,7 +236,7 @@ impl Evaluator<'_> {
         let babies = steps.iter().map(|i| self.hoisted_step(a, plan.stride * i, shape.special));
         let babies: Vec<HoistedStep> = babies.collect::<Result<_, _>>()?;
         let mut inner = self.giants(transform);
-        // All threads together hold what `THREADS` would hold of all baby steps.
+        // All threads together hold what `THREADS` would of all baby steps.
         let at_once = babies.len().div_ceil(rayon::current_num_threads().div_ceil(THREADS)).max(1);
         split_by_limb(&mut inner, shape.limbs()).into_par_iter().enumerate().for_each(|(k, mut sums)| {
             let digit_limbs: Vec<&[u64]> = raised.digits().iter().map(|digit| digit.limb(k)).collect();
@@ -267,7 +260,7 @@ impl Evaluator<'_> {
         Ok(sum.map(|half| context.divide(&half, 1)))
     }
 
-    /// Returns the sum of parts at the primes of a key, each rotated by its distance.
+    /// Sums parts at the primes of a key, each rotated by its distance.
     fn sum_turned(&self, slots: usize, shape: Shape, parts: Vec<Turned>) -> Result<[Poly<Ntt>; 2], HeError> {
         let (still, turned): (Vec<_>, Vec<_>) = parts.into_iter().partition(|(k, _)| k.rem_euclid(slots as i64) == 0);
         let zero = || [(); 2].map(|()| Poly::zero(self.context, shape));
@@ -281,12 +274,11 @@ impl Evaluator<'_> {
         Ok(sum.unwrap_or_else(zero))
     }
 
-    /// Allocates the sums of all giant steps.
     fn giants(&self, transform: &LinearTransform) -> Vec<[Poly<Ntt>; 2]> {
         transform.giants.iter().map(|_| [(); 2].map(|()| Poly::scratch(self.context, transform.shape))).collect()
     }
 
-    /// Computes the sums of all giant steps from baby steps that are ciphertexts.
+    /// The sums of all giant steps, from baby steps that are ciphertexts.
     fn products(&self, transform: &LinearTransform, babies: &[&Ciphertext]) -> Vec<[Poly<Ntt>; 2]> {
         let mut inner = self.giants(transform);
         split_by_limb(&mut inner, transform.shape.limbs()).into_par_iter().enumerate().for_each(|(k, mut sums)| {

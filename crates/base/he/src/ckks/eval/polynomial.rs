@@ -1,6 +1,6 @@
-//! Polynomials of a ciphertext at the least depth, `ceil(log2(degree + 1))`: baby steps and giant
-//! steps by powers of two ([PS73]), in the power or the Chebyshev basis ([CCS19]). Scales are
-//! computed from the result back to the powers ([BMTH21]), so that every sum is exact in its scale.
+//! Polynomials of a ciphertext at the least depth, `ceil(log2(degree + 1))`: baby and giant steps
+//! by powers of two ([PS73]), in the power or the Chebyshev basis ([CCS19]). Scales follow from the
+//! result back to the powers ([BMTH21]), so every sum is exact in its scale.
 
 use super::super::cipher::Ciphertext;
 use super::super::context::Context;
@@ -36,7 +36,7 @@ struct Node {
     products: Vec<(usize, Self)>,
 }
 
-/// The powers (or Chebyshev polynomials) of one ciphertext that some polynomials need.
+/// Powers (or Chebyshev polynomials) of one ciphertext.
 pub struct Powers {
     basis: Basis,
     level: usize,
@@ -45,19 +45,17 @@ pub struct Powers {
 
 const WHAT: &str = "polynomial";
 
-/// Words of a sum to which all terms are added before the next words.
 const PART: usize = 1024;
 
-/// `ceil(log2 n)`.
 fn log2_ceil(n: usize) -> usize {
     n.next_power_of_two().trailing_zeros() as usize
 }
 
 impl Polynomial {
-    /// Makes a polynomial from its coefficients, the constant first.
+    /// The polynomial of these coefficients, the constant first.
     ///
     /// # Errors
-    /// [`HeError::Circuit`] if the polynomial is constant or a coefficient is not finite.
+    /// [`HeError::Circuit`] if it is constant or a coefficient is not finite.
     pub fn new(basis: Basis, coefficients: &[f64]) -> Result<Self, HeError> {
         let used = coefficients.iter().rposition(|&c| c != 0.0).unwrap_or(0);
         if used == 0 || coefficients.iter().any(|c| !c.is_finite()) {
@@ -98,7 +96,7 @@ impl Polynomial {
         self.at_each([x])[0]
     }
 
-    /// Values at several real numbers, computed together.
+    /// Values at several real numbers.
     pub fn at_each<const COUNT: usize>(&self, x: [f64; COUNT]) -> [f64; COUNT] {
         match self.basis {
             Basis::Power => {
@@ -115,15 +113,15 @@ impl Polynomial {
         }
     }
 
-    /// Relinearisations of an evaluation at the least depth, powers included. Entry i counts those
-    /// whose result is `i + 1` levels below the argument. A sum of products is relinearised once.
+    /// Relinearisations of an evaluation, powers included: entry i counts those that give `i + 1`
+    /// levels below the argument.
     pub fn relinearisations(&self) -> Vec<usize> {
         self.node().relinearisations(self.basis, self.depth())
     }
 
-    /// Chooses the split with the fewest relinearisations, then the fewest products. A split
-    /// computes all powers up to some power of two and uses products beyond. Among equals, the
-    /// split with fewer powers wins: powers are the products at the highest levels.
+    /// Chooses the split with the fewest relinearisations, then products, then powers, which are
+    /// products at high levels. A split computes all powers up to some power of two and uses
+    /// products beyond.
     fn node(&self) -> Node {
         let splits = (0..self.depth()).map(|log_babies| {
             let mut remainder = self.coefficients.clone();
@@ -137,8 +135,8 @@ impl Polynomial {
     }
 }
 
-/// Splits `p = q B_m + r`, where m is the largest power of two up to the degree. Splits r again, until
-/// the remainder is a sum of baby steps that `depth` levels allow.
+/// Splits `p = q B_m + r`, with m the largest power of two up to the degree, and r again, until the
+/// remainder is a sum of baby steps that `depth` levels allow.
 fn node(basis: Basis, remainder: &mut Vec<f64>, depth: usize, babies: usize) -> Node {
     let mut node = Node { terms: Vec::new(), products: Vec::new() };
     loop {
@@ -166,7 +164,6 @@ fn node(basis: Basis, remainder: &mut Vec<f64>, depth: usize, babies: usize) -> 
 }
 
 impl Node {
-    /// Adds the powers that the node's terms and products use to `into`.
     fn powers(&self, into: &mut BTreeSet<usize>) {
         into.extend(self.terms.iter().map(|&(i, _)| i).filter(|&i| i > 0));
         for (m, quotient) in &self.products {
@@ -175,7 +172,7 @@ impl Node {
         }
     }
 
-    /// Returns the powers that the split needs, and all powers from which these are computed.
+    /// The powers that the split needs, and those from which they are computed.
     fn closed_powers(&self, basis: Basis) -> BTreeSet<usize> {
         let (mut direct, mut closed) = (BTreeSet::new(), BTreeSet::new());
         self.powers(&mut direct);
@@ -183,7 +180,7 @@ impl Node {
         closed
     }
 
-    /// As [`Polynomial::relinearisations`], where the whole polynomial takes `depth` levels.
+    /// As [`Polynomial::relinearisations`], of a polynomial of `depth` levels.
     fn relinearisations(&self, basis: Basis, depth: usize) -> Vec<usize> {
         let mut counts = vec![0; depth];
         self.closed_powers(basis).into_iter().filter(|&i| i > 1).for_each(|i| counts[log2_ceil(i) - 1] += 1);
@@ -191,8 +188,7 @@ impl Node {
         counts
     }
 
-    /// Adds one to `counts` at its level for each sum with products. The last entry is the level of
-    /// the whole.
+    /// Counts sums with products by level; the last entry is that of the whole.
     fn count_sums(&self, counts: &mut [usize]) {
         if let Some((last_count, counts_above)) = counts.split_last_mut().filter(|_| !self.products.is_empty()) {
             *last_count += 1;
@@ -200,19 +196,18 @@ impl Node {
         }
     }
 
-    /// Number of products of ciphertexts, without those that make powers.
+    /// Number of products, without those that make powers.
     fn count_products(&self) -> usize {
         self.products.iter().map(|(_, quotient)| 1 + quotient.count_products()).sum()
     }
 }
 
-/// Returns the factors of power `i`: the largest power of two below `i`, and the rest.
+/// The factors of power `i`: the largest power of two below `i`, and the rest.
 fn factors(i: usize) -> (usize, usize) {
     let m = if i.is_power_of_two() { i / 2 } else { 1 << i.ilog2() };
     (m, i - m)
 }
 
-/// Adds power `i` and all powers that it is computed from to `into`.
 fn close(basis: Basis, i: usize, into: &mut BTreeSet<usize>) {
     if i == 0 || !into.insert(i) || i == 1 {
         return;
@@ -225,7 +220,6 @@ fn close(basis: Basis, i: usize, into: &mut BTreeSet<usize>) {
     }
 }
 
-/// Returns the powers that the polynomials need, and all powers from which these are computed.
 fn needed(basis: Basis, polynomials: &[&Polynomial]) -> BTreeSet<usize> {
     let mut powers: BTreeSet<usize> = polynomials.iter().flat_map(|p| p.node().closed_powers(basis)).collect();
     powers.insert(1);
@@ -233,7 +227,6 @@ fn needed(basis: Basis, polynomials: &[&Polynomial]) -> BTreeSet<usize> {
 }
 
 /// Relinearisation keys for products at levels from `source_level` down to above `target_level`.
-/// Each key has the special primes of its level.
 pub fn relinearisation_needs(context: &Context, source_level: usize, target_level: usize) -> Vec<KeyId> {
     let groups = context
         .parameters()
@@ -269,7 +262,7 @@ impl Evaluator<'_> {
         Ok(powers)
     }
 
-    /// Computes power `i` from lower ones by one product and one rescaling.
+    /// Power `i` from lower ones, by one product and one rescaling.
     fn power(&self, powers: &Powers, i: usize) -> Result<Ciphertext, HeError> {
         let (a, b) = factors(i);
         let (left, right) = (&powers.by_degree[&a], &powers.by_degree[&b]);
@@ -290,12 +283,11 @@ impl Evaluator<'_> {
             };
         }
         let power = self.finish(product)?;
-        // Chebyshev polynomials of a value spread over [-1, 1] have a mean square of a half.
+        // Chebyshev polynomials on [-1, 1] have a mean square of a half.
         Ok(if powers.basis == Basis::Chebyshev { power.with_magnitude(0.5f64.sqrt()) } else { power })
     }
 
-    /// Adds `value x` of each term to `sum`, which has `scale`. Each `x` is at the level of the sum
-    /// or above.
+    /// Adds `value x` of each term to `sum`, which has `scale` and at most the levels of `x`.
     fn add_terms(&self, mut sum: Ciphertext, terms: &[(&Ciphertext, f64)], scale: Scale) -> Ciphertext {
         let (context, shape) = (self.context, sum.c0.shape());
         let scaled: Vec<f64> = terms.iter().map(|(x, value)| value * scale.over(x.scale).to_f64()).collect();
@@ -305,7 +297,7 @@ impl Evaluator<'_> {
                 let op = context.pointwise(shape, k);
                 let factors: Vec<_> =
                     scaled.iter().map(|&v| op.modulus().shoup(reduce_real(op.modulus(), v))).collect();
-                // Works part by part, so that the sum stays in the first-level cache.
+                // The sum stays in the first-level cache.
                 for (start, part) in limb.chunks_mut(PART).enumerate().map(|(i, part)| (i * PART, part)) {
                     for (x, &factor) in halves.iter().zip(&factors) {
                         op.add_scaled(part, &x.limb(k)[start..start + part.len()], factor);
@@ -320,11 +312,11 @@ impl Evaluator<'_> {
         sum
     }
 
-    /// Evaluates `p` on the argument of `powers`; the result is at `level` with exactly `scale`.
+    /// Evaluates `p` on the argument of `powers` to `level` with exactly `scale`.
     ///
     /// # Errors
-    /// [`HeError::Level`] if `level` is above the level of the powers less the depth of `p`.
-    /// [`HeError::Circuit`] if the powers were not made for `p`. [`HeError::MissingKey`] or
+    /// [`HeError::Level`] if `level` is above that of the powers less the depth of `p`;
+    /// [`HeError::Circuit`] for powers of other polynomials; [`HeError::MissingKey`] or
     /// [`HeError::KeyTooLow`] without a relinearisation key.
     pub fn polynomial_at(
         &self,
@@ -346,7 +338,6 @@ impl Evaluator<'_> {
         self.node(powers, &node, level, scale)
     }
 
-    /// Evaluates a node at `level` and `scale` from the powers.
     fn node(&self, powers: &Powers, node: &Node, level: usize, scale: Scale) -> Result<Ciphertext, HeError> {
         let context = self.context;
         let prime = context.parameters().primes()[level];
@@ -398,7 +389,7 @@ impl Evaluator<'_> {
         self.polynomial_at(&powers, p, level, self.context.parameters().scale(level))
     }
 
-    /// `p_k(.. p_1(x) ..)`: a composite approximation such as a minimax sign.
+    /// `p_k(.. p_1(x) ..)`, such as a minimax sign.
     ///
     /// # Errors
     /// As [`Evaluator::polynomial`].
@@ -406,16 +397,14 @@ impl Evaluator<'_> {
         stages.iter().try_fold(x.clone(), |x, p| self.polynomial(&x, p))
     }
 
-    /// `x (1 + sign(x)) / 2` with a composite approximation of sign. Takes one level more than
-    /// `sign`.
+    /// `x (1 + sign(x)) / 2` with a composite `sign`, which takes one level more.
     ///
     /// # Errors
     /// As [`Evaluator::polynomial`].
     pub fn relu(&self, x: &Ciphertext, sign: &[Polynomial]) -> Result<Ciphertext, HeError> {
         let sign = self.composite(x, sign)?;
         let level = sign.level();
-        // A ciphertext of x at half the scale encrypts x / 2 when read at the whole scale: halving
-        // is free.
+        // At half the scale, x is x / 2 when read at the whole scale: halving is free.
         let x = self.adjust(x, level, sign.scale.over(Scale::power_of_two(1)))?;
         let half = Ciphertext { scale: sign.scale, estimate: x.estimate.with_halved_magnitude(), ..x };
         self.mul_rescale(&half, &self.add_real(&sign, 1.0))

@@ -13,13 +13,12 @@ use tacit_arith::prg::{Prg, SplitPrg};
 use tacit_arith::sample;
 use zeroize::Zeroizing;
 
-/// Name of the operation in errors.
 const WHAT: &str = "shares of coefficients";
 
 impl Evaluator<'_> {
-    /// Encrypts the message anew: adds a fresh encryption of zero under the client's key, made with
-    /// the key [`KeyKind::Zero`]. The second half, and how the first follows from it, then reveal
-    /// nothing of how the ciphertext was made; its error still does.
+    /// Encrypts the message anew: adds an encryption of zero by the key [`KeyKind::Zero`]. The
+    /// second half, and how the first follows from it, then reveal nothing of how the ciphertext
+    /// was made; its error still does.
     ///
     /// # Errors
     /// [`HeError::MissingKey`], [`HeError::KeyTooLow`]; errors of reading the key from a file.
@@ -31,11 +30,11 @@ impl Evaluator<'_> {
         self.add(a, &key.encrypt(self.context, &zero, prg))
     }
 
-    /// Hides the message and the error of `a`, at level 1: adds a mask r to every coefficient,
+    /// Hides the message and the error of `a`, at level 1: adds a mask to every coefficient,
     /// uniform mod the lowest prime q. Returns the hidden ciphertext and the server's shares of the
-    /// N coefficients, in the ring of `ring_bits` bits. [`SecretKey::share`] computes the client's
-    /// shares from the hidden ciphertext. Both add up to `2^l m / q` with `l = ring_bits`, off by
-    /// one at most, for coefficients m of the message with its error.
+    /// N coefficients, in the ring of `ring_bits` bits. With those of [`SecretKey::share`], they
+    /// add up to `2^l m / q`, l = `ring_bits`, off by one at most, for coefficients m of the
+    /// message with its error.
     ///
     /// # Errors
     /// [`HeError::Level`] if `a` is not at level 1.
@@ -60,8 +59,8 @@ impl Evaluator<'_> {
 }
 
 impl SecretKey {
-    /// Returns the client's shares, in the ring of `ring_bits` bits, of the N coefficients that the
-    /// server hid by [`Evaluator::share`].
+    /// The client's shares, in the ring of `ring_bits` bits, of the N coefficients that
+    /// [`Evaluator::share`] hid.
     ///
     /// # Errors
     /// [`HeError::Level`] if `a` is not at level 1.
@@ -74,14 +73,13 @@ impl SecretKey {
     }
 }
 
-/// Converts a share mod the first prime to the ring of `ring_bits` bits, coefficient by coefficient.
+/// A share mod the first prime, converted to the ring.
 fn convert_to_ring(context: &Context, share: Poly<Ntt>, ring_bits: u32) -> Zeroizing<Vec<u64>> {
     let ring = ToRing::new(context.parameters().primes()[0], ring_bits);
     let coefficients = Zeroizing::new(share.into_coeff(context));
     Zeroizing::new(coefficients.limb(0).iter().map(|&x| ring.apply(x)).collect())
 }
 
-/// Checks that a ciphertext is at level 1.
 fn lowest(a: &Ciphertext) -> Result<(), HeError> {
     if a.level() == 1 { Ok(()) } else { Err(HeError::Level { what: WHAT, need: 1, have: a.level() }) }
 }
@@ -120,7 +118,7 @@ mod tests {
         assert!(matches!(missing, Some(HeError::MissingKey { .. })));
     }
 
-    /// Both parties' shares look uniform for every message, and add up to its coefficients.
+    /// Shares also look uniform for every message.
     #[test]
     fn shares_are_of_the_coefficients() {
         let (mut bench, bits) = (Bench::new(&spec(9), 2), 26);

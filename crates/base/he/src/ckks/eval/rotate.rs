@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tacit_arith::ntt::Galois;
 
 impl Evaluator<'_> {
-    /// Rotates the slots by `k` places to the left (slot 0 takes the value of slot k).
+    /// Rotates the slots by `k` places to the left: slot 0 takes the value of slot k.
     ///
     /// # Errors
     /// [`HeError::MissingKey`] or [`HeError::KeyTooLow`] without a key for the level.
@@ -39,12 +39,10 @@ impl Evaluator<'_> {
         KeyId::at(self.context, KeyKind::Galois(self.context.conjugation_element()), level)
     }
 
-    /// The Galois element of a rotation by `k` among `slots` slots.
     pub(super) fn rotation(&self, slots: usize, k: i64) -> u32 {
         self.context.rotation_element(k.rem_euclid(slots as i64))
     }
 
-    /// Applies the automorphism of `element` to the slots.
     pub(in super::super) fn apply(&self, a: &Ciphertext, element: u32) -> Result<Ciphertext, HeError> {
         if element == 1 {
             return Ok(a.clone());
@@ -54,7 +52,7 @@ impl Evaluator<'_> {
         Ok(self.switched(a, &sums, element, &key))
     }
 
-    /// Rotates one ciphertext by several distances, and raises its digits once.
+    /// Rotates by several distances, and raises the digits once.
     ///
     /// # Errors
     /// [`HeError::MissingKey`], [`HeError::KeyTooLow`]; [`HeError::KeyAlpha`] if only keys with
@@ -74,7 +72,7 @@ impl Evaluator<'_> {
         rotated.collect()
     }
 
-    /// The inner products of raised digits and a key, mod all primes of the digits.
+    /// The inner products of raised digits and a key.
     fn hoisted_product(&self, raised: &Raised, key: &SwitchKey) -> [Poly<Ntt>; 2] {
         let shape = raised.digits()[0].shape();
         let mut sums = [Poly::scratch(self.context, shape), Poly::scratch(self.context, shape)];
@@ -87,7 +85,7 @@ impl Evaluator<'_> {
         sums
     }
 
-    /// Finds the permutation and the key of a rotation by `k`, for digits raised to `alpha` special
+    /// The permutation and the key of a rotation by `k`, for digits raised to `alpha` special
     /// primes.
     pub(super) fn hoisted_step(&self, a: &Ciphertext, k: i64, alpha: usize) -> Result<HoistedStep, HeError> {
         let element = self.rotation(a.slots, k);
@@ -98,8 +96,8 @@ impl Evaluator<'_> {
         Ok(HoistedStep { galois: Some(self.context.galois(element)), key: Some(key) })
     }
 
-    /// Computes limb `k` of both halves of a rotation before the division by the special primes:
-    /// `P` times too large. `digit_limbs` holds that limb of each digit.
+    /// Limb `k` of both halves of a rotation, `P` times too large. `digit_limbs` holds that of each
+    /// digit.
     pub(super) fn hoisted_limb(
         &self,
         a: &Ciphertext,
@@ -133,8 +131,8 @@ impl Evaluator<'_> {
         })
     }
 
-    /// Adds the rotation by `k` of an unfinished pair `half` (at the primes of the key, `P` times
-    /// too large) to `sum`. The digits of the second half go through the key.
+    /// Adds to `sum` the rotation by `k` of an unfinished pair `half`, at the primes of the key and
+    /// `P` times too large.
     pub(super) fn add_rotated(
         &self,
         slots: usize,

@@ -1,4 +1,4 @@
-//! How a linear transform groups its diagonals. The grouping does not depend on their values.
+//! How a linear transform groups its diagonals, whatever their values.
 
 use super::super::context::Context;
 use super::super::keys::{KeyId, KeyKind};
@@ -13,16 +13,15 @@ pub(super) const THREADS: usize = 4;
 pub enum Method {
     /// One key for each baby and each giant step: fewest number-theoretic transforms.
     Flat,
-    /// One key for each baby step, each giant step of a block and each block. Takes few more
-    /// transforms than `Flat`, and half of its keys for the diagonals of convolutions.
+    /// One key for each baby step, each giant step of a block and each block: few more transforms
+    /// than `Flat`, and half of its keys for convolutions.
     Hoisted,
-    /// Four keys. As `Chained`, but each raised ciphertext gives two baby steps, by one and by two
-    /// strides: every other baby step is not raised.
+    /// Four keys. As `Chained`, but each raised ciphertext gives two baby steps.
     Paired,
     /// Three keys: one baby step, one giant step, and the start of the chain.
     Chained,
-    /// Keys for powers of two in both directions, as libraries make by default. Each step is a
-    /// sequence of as few such rotations as its distance allows.
+    /// Keys for powers of two in both directions, as libraries make by default. Each step is as few
+    /// such rotations as it allows.
     Powers,
 }
 
@@ -38,7 +37,7 @@ impl Method {
     }
 }
 
-/// The steps of a transform, which do not depend on its values.
+/// The steps of a transform.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TransformPlan {
     pub(super) slots: usize,
@@ -50,7 +49,7 @@ pub struct TransformPlan {
     babies: i64,
     /// Giant steps per block C; `None` without blocks.
     block: Option<i64>,
-    /// Whether i and j are centred on 0; otherwise they start at 0.
+    /// Whether i and j are centred on 0 rather than start there.
     centred: bool,
     /// Offsets in ascending order: between -n/2 and n/2, or all multiples of the stride below n.
     pub(super) offsets: Vec<i64>,
@@ -71,8 +70,8 @@ pub struct TransformWork {
     pub key_switches: usize,
     /// Number-theoretic transforms mod one prime, without those of diagonals.
     pub ntts: usize,
-    /// Number-theoretic transforms of diagonals if none is cached. A diagonal that repeats counts
-    /// in full, though it costs only a part.
+    /// Number-theoretic transforms of diagonals if none is cached; those of repeating diagonals
+    /// cost less.
     pub diagonal_ntts: usize,
     /// Products of N words: of digits with keys, and of diagonals with both halves.
     pub products: usize,
@@ -106,10 +105,10 @@ impl TransformPlan {
         Ok(choices.into_iter().min_by_key(Self::cost).expect("there is a choice"))
     }
 
-    /// As [`TransformPlan::new`], with baby steps from 0 up to below `2^log_babies` and no blocks.
+    /// As [`TransformPlan::new`], with up to `2^log_babies` baby steps from 0 and no blocks.
     ///
     /// # Errors
-    /// As [`TransformPlan::new`]; [`HeError::Circuit`] also if `2^log_babies` exceeds the slots.
+    /// As [`TransformPlan::new`]; [`HeError::Circuit`] if `2^log_babies` exceeds the slots.
     pub fn with_babies(
         slots: usize,
         level: usize,
@@ -139,7 +138,6 @@ impl TransformPlan {
         Ok((0..=slots.trailing_zeros()).map(|b| Self { babies: 1 << b, ..plain.clone() }).collect())
     }
 
-    /// A plan with giant steps alone.
     fn plain(slots: usize, level: usize, method: Method, offsets: impl Iterator<Item = i64>) -> Result<Self, HeError> {
         let n = slots as i64;
         let centred = offsets.map(|d| (d + n / 2 - 1).rem_euclid(n) - n / 2 + 1);
@@ -150,14 +148,14 @@ impl TransformPlan {
         }
         let stride = offsets.iter().fold(n, |g, &d| gcd(g, d));
         if offsets.len() as i64 == n / stride {
-            // All offsets occur. Counted from 0 up, the first one needs no rotation.
+            // All offsets occur. From 0 up, the first needs no rotation.
             offsets = (0..n / stride).map(|d| d * stride).collect();
         }
         Ok(Self { slots, level, method, stride, babies: 1, block: None, centred: false, offsets })
     }
 
     /// Counts key switches; those of giant steps count double, because each divides and raises
-    /// again. For [`Method::Hoisted`] each key adds two more, because blocks exist to save keys.
+    /// again. For [`Method::Hoisted`] each key adds two: blocks exist to save keys.
     pub(super) fn cost(&self) -> i64 {
         let [babies, giants] = self.steps();
         match self.method {
@@ -176,38 +174,35 @@ impl TransformPlan {
         }
     }
 
-    /// Rotations of all steps, one after another.
     fn all_hops(&self) -> Vec<i64> {
         self.moves().iter().flatten().flat_map(|&k| powers(k, self.slots)).collect()
     }
 
-    /// Splits an offset into block, giant step and baby step.
     pub(super) fn split(&self, offset: i64) -> Split {
         let (giant, baby) = self.divide_centred(offset / self.stride, self.babies);
         let (block, giant) = self.block.map_or((0, giant), |size| self.divide_centred(giant, size));
         Split { block, giant, baby }
     }
 
-    /// Returns quotient and rest of `d` by `size`; centred plans have rests around 0.
+    /// Quotient and rest of `d` by `size`; centred plans have rests around 0.
     fn divide_centred(&self, d: i64, size: i64) -> (i64, i64) {
         let least = if self.centred { -(size / 2) } else { 0 };
         let remainder = (d - least).rem_euclid(size) + least;
         ((d - remainder) / size, remainder)
     }
 
-    /// The splits of all offsets, in order.
     fn splits(&self) -> impl Iterator<Item = Split> {
         self.offsets.iter().map(|&d| self.split(d))
     }
 
-    /// Returns the representative of an offset that is among [`TransformPlan::offsets`].
+    /// The representative of an offset among [`TransformPlan::offsets`].
     pub(super) fn representative(&self, offset: i64) -> i64 {
         let n = self.slots as i64;
         let first = self.offsets[0];
         first + (offset - first).rem_euclid(n)
     }
 
-    /// The baby steps i and giant steps j that occur, in ascending order.
+    /// The baby steps i and giant steps j, ascending.
     pub(super) fn steps(&self) -> [Vec<i64>; 2] {
         let (mut babies, mut giants) = (BTreeSet::new(), BTreeSet::new());
         for Split { giant, baby, .. } in self.splits() {
@@ -227,7 +222,6 @@ impl TransformPlan {
         self.giant(self.block.unwrap_or(0) * k)
     }
 
-    /// The first offset.
     pub(in super::super) fn first(&self) -> i64 {
         self.offsets[0]
     }
@@ -271,8 +265,8 @@ impl TransformPlan {
         self.offsets.len()
     }
 
-    /// Distances of baby steps, and of the rotations after them (giant steps of each block, then
-    /// blocks). One entry for each rotation; a distance of 0 is left out.
+    /// Distances other than 0 of baby steps, and of the rotations after them: giant steps of each
+    /// block, then blocks.
     pub fn moves(&self) -> [Vec<i64>; 2] {
         let n = self.slots as i64;
         let nonzero = |k: i64| Some(k.rem_euclid(n)).filter(|&k| k != 0);
@@ -294,7 +288,7 @@ impl TransformPlan {
         self.method
     }
 
-    /// log2 of the largest possible number of baby steps.
+    /// log2 of the most baby steps.
     pub fn log_babies(&self) -> u32 {
         self.babies.trailing_zeros()
     }
@@ -311,7 +305,6 @@ impl TransformPlan {
         }
     }
 
-    /// Lengths of the chains of baby and of giant steps.
     fn chain(&self) -> [usize; 2] {
         let [babies, giants] = self.steps();
         let span = (giants[giants.len() - 1] - giants[0]) as usize;
@@ -319,7 +312,6 @@ impl TransformPlan {
         [*babies.last().expect("there is a diagonal") as usize, span + start]
     }
 
-    /// Number of ciphertexts that the chains raise.
     fn raises(&self) -> usize {
         if self.method == Method::Powers {
             return self.switches();
@@ -339,11 +331,11 @@ impl TransformPlan {
         self.raises() + 1
     }
 
-    /// Returns the most limbs (of N words) that a run holds at once beside its input, keys and
-    /// stored diagonals. Counts the baby-step ciphertexts of a chain, the sums of giant steps and
-    /// the memory of one switch. Without a chain, each of four threads holds all baby steps mod one
-    /// prime. `diagonal_words`: the words of a diagonal that the run transforms, 0 if diagonals are
-    /// stored transformed; each of the threads holds all of them mod one prime.
+    /// The most limbs (of N words) that a run holds beside its input, keys and stored diagonals:
+    /// the baby steps of a chain, the sums of giant steps and the memory of one switch. Without a
+    /// chain, each of four threads holds all baby steps mod one prime. Each thread also holds the
+    /// diagonals that the run transforms, of `diagonal_words` words (0 if they are stored
+    /// transformed), mod one prime.
     pub fn held(&self, context: &Context, diagonal_words: usize) -> usize {
         let alpha = context.parameters().alpha(self.level);
         let (level, raised) = (self.level, self.level + alpha);
@@ -390,7 +382,7 @@ impl TransformPlan {
     }
 }
 
-/// Returns the fewest positive or negative powers of two that add up to `k` among `n` slots (the
+/// The fewest positive or negative powers of two that add up to `k` among `n` slots (the
 /// non-adjacent form).
 pub(super) fn powers(k: i64, n: usize) -> Vec<i64> {
     let n = n as i64;
@@ -419,8 +411,7 @@ mod tests {
     #[test]
     fn distances_are_few_powers_of_two() {
         let n = 1 << 9;
-        // Breadth first: each round adds the distances that are one power of two from those of the
-        // last round.
+        // Breadth first.
         let generators: Vec<i64> = (0..9).flat_map(|b| [1i64 << b, -(1i64 << b)]).collect();
         let (mut fewest, mut reached) = (vec![None; n], vec![0i64]);
         fewest[0] = Some(0);

@@ -1,5 +1,5 @@
-//! Key switching ([HK20]): digits are raised to the primes of the key and multiplied with it, and
-//! the result is divided by the special primes.
+//! Key switching ([HK20]): digits are raised to the primes of the key, multiplied with it, and
+//! divided by the special primes.
 
 use super::super::cipher::Ciphertext;
 use super::super::keys::{Gadget, KeyId, KeyKind, SwitchKey, raise_digits};
@@ -10,8 +10,7 @@ use super::Evaluator;
 use crate::HeError;
 use std::sync::Arc;
 
-/// The digits of one polynomial at the primes of a key with alpha special primes. Hoisted rotations
-/// share them.
+/// The digits of one polynomial at the primes of a key, shared by hoisted rotations.
 pub struct Raised {
     digits: Vec<Poly<Ntt>>,
     alpha: usize,
@@ -23,15 +22,14 @@ impl Raised {
         self.alpha
     }
 
-    /// The digits as polynomials.
     pub(super) fn digits(&self) -> &[Poly<Ntt>] {
         &self.digits
     }
 }
 
 impl Evaluator<'_> {
-    /// Returns the key for `kind` on a ciphertext at `level`: if possible with the special primes
-    /// that the parameters give to that level, else the lowest key that reaches it.
+    /// The key for `kind` at `level`: if possible with the special primes of that level, else the
+    /// lowest key that reaches it.
     pub(super) fn key(&self, kind: KeyKind, level: usize) -> Result<Arc<SwitchKey>, HeError> {
         let planned = KeyId::at(self.context, kind, level).alpha;
         match self.keys.get_with(kind, level, planned) {
@@ -45,21 +43,19 @@ impl Evaluator<'_> {
         Raised { digits: raise_digits(self.context, c, Gadget::plain(c.shape().level, alpha)), alpha }
     }
 
-    /// Raises the digits of a ciphertext's second half, for any number of rotations with keys of
-    /// `alpha` special primes.
+    /// Raises the digits of a ciphertext's second half, for keys of `alpha` special primes.
     pub fn raise(&self, a: &Ciphertext, alpha: usize) -> Raised {
         self.raise_half(&a.c1, alpha)
     }
 
-    /// Switches a ciphertext to the secret that the key `kind` switches to.
     pub(in super::super) fn switch_secret(&self, a: &Ciphertext, kind: KeyKind) -> Result<Ciphertext, HeError> {
         let key = self.key(kind, a.level())?;
         let sums = key.inner_product(self.context, &a.c1, [None; 2]);
         Ok(self.switched(a, &sums, 1, &key))
     }
 
-    /// Finishes a switch of `a` after the inner products of its digits with `key`: divides by the
-    /// special primes, adds the first half and applies the automorphism of `element`.
+    /// Finishes a switch of `a` after the inner products with `key`: divides by the special primes,
+    /// adds the first half and applies the automorphism of `element`.
     pub(super) fn switched(&self, a: &Ciphertext, sums: &[Poly<Ntt>; 2], element: u32, key: &SwitchKey) -> Ciphertext {
         let context = self.context;
         let shape = a.c0.shape();
@@ -80,8 +76,7 @@ impl Evaluator<'_> {
         Ciphertext { c0, c1, estimate, ..*a }
     }
 
-    /// Deviation of the error that a switch at `level` adds. The key has alpha special primes and
-    /// an error of deviation `of_key`.
+    /// Deviation of the error of a switch at `level`; that of the key is `of_key`.
     pub(super) fn switch_error(&self, level: usize, alpha: usize, of_key: f64) -> f64 {
         self.digits_error(level, alpha, of_key).hypot(rounding_deviation(self.context.degree()))
     }

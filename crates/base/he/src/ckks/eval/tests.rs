@@ -51,8 +51,8 @@ fn most_keys(method: Method, diagonals: usize) -> usize {
     }
 }
 
-/// All methods, with and without a cache, with strides, negative offsets and repeating diagonals:
-/// the value, the deviation, and exactly the stated keys.
+/// All methods, caches, strides, negative offsets and repeating diagonals: the value, the
+/// deviation, and exactly the stated keys.
 #[test]
 fn transforms_are_as_the_plain_ones() {
     let level = 4;
@@ -111,8 +111,7 @@ fn transforms_are_as_the_plain_ones() {
     }
 }
 
-/// Diagonals of a convolution: a 7 x 7 window in rows of 16, from four blocks of 128. Blocks give
-/// the same result with two thirds of the keys.
+/// A 7 x 7 window in rows of 16, from four blocks of 128: two thirds of the keys.
 #[test]
 fn blocks_share_their_keys() {
     let mut bench = Bench::new(&spec(10), 6);
@@ -140,8 +139,7 @@ fn blocks_share_their_keys() {
     assert!(3 * hoisted.0 <= 2 * flat.0 && hoisted.1 <= flat.1 + 16 && chained.0 <= 3, "{flat:?} {hoisted:?}");
 }
 
-/// Buffers that a run needs at once: no more than stated, and not much fewer, however many threads
-/// compute. The result is that of one thread.
+/// On any number of threads: no more than stated, not much fewer, and the result of one thread.
 #[test]
 fn transforms_hold_what_is_stated() {
     let level = 7;
@@ -244,8 +242,7 @@ fn polynomials_are_as_the_plain_ones() {
     }
 }
 
-/// Relinearisations of every degree, with all coefficients or the odd ones alone: as few as stated,
-/// and as many as an evaluation makes.
+/// All coefficients, or the odd ones alone.
 #[test]
 fn polynomials_relinearise_as_often_as_stated() {
     const ALL: [usize; 31] =
@@ -282,7 +279,7 @@ fn polynomials_relinearise_as_often_as_stated() {
     assert_eq!(wave.relinearisations(), [1, 2, 2, 3, 1]);
 }
 
-/// With shared powers, the second polynomial costs only its own products.
+/// The second polynomial costs only its own products.
 #[test]
 fn powers_are_shared_and_products_counted() {
     let mut bench = Bench::new(&spec(8), 22);

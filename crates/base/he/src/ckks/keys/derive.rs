@@ -1,12 +1,10 @@
-//! Keys that the server derives ([LLKN23]): the client sends a few masters, and rotation keys
-//! follow from them.
+//! Rotation keys that the server derives ([LLKN23]) from a few masters.
 //!
 //! A rotation key for the automorphism g holds encryptions of `P g_j s` under `g^-1(s)`, mod `Q P`.
 //! The master of h switches from s to `h^-1(s)` mod `Q P P'`. Applied to `g(b_j), g(a_j)`, which
-//! are under s, and followed by `g^-1`, the master gives encryptions of the same under
-//! `(g h)^-1(s)`: a key for g h. The first step starts from `(0, P g_j)`, a key for the identity.
-//! Each step adds the error of one switch: that of digits mod P', and the rounding by P'.
-//! [`Derivation`] states the error bound, bytes and transforms.
+//! are under s, and followed by `g^-1`, it gives encryptions of the same under `(g h)^-1(s)`: a key
+//! for g h. The first step starts from `(0, P g_j)`, a key for the identity. Each step adds the
+//! error of one switch: that of digits mod P', and the rounding by P'.
 
 use super::super::context::Context;
 use super::super::noise::{fresh_deviation, rounding_deviation, switched_deviation};
@@ -19,7 +17,7 @@ use super::switch::SwitchKey;
 use crate::HeError;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// One derived key: its element is a master's times that of an earlier step (or of the identity).
+/// A derived key: its element is a master's times that of an earlier step (or of the identity).
 #[derive(Clone, Copy, Debug)]
 struct Step {
     element: u32,
@@ -29,21 +27,21 @@ struct Step {
     is_needed: bool,
 }
 
-/// A plan that derives the rotation keys of a circuit from masters.
+/// A plan that derives rotation keys from masters.
 pub struct Derivation {
     masters: Vec<KeyId>,
     /// Steps by the level and special primes of the keys that they make.
     groups: BTreeMap<(usize, usize), Vec<Step>>,
 }
 
-/// Deviation of the error of a key that `master` makes at `level` from a key whose error has the
-/// deviation `predecessor` (`None`: from the identity).
+/// Deviation of a key that `master` makes at `level` from one with the deviation `predecessor`
+/// (`None`: from the identity).
 pub fn derived_deviation(context: &Context, master: KeyId, level: usize, predecessor: Option<f64>) -> f64 {
     let (parameters, degree) = (context.parameters(), context.degree());
     let gadget = Gadget::of(master, parameters);
     let (mut digits, special) = (gadget.digit_log2(parameters, level), gadget.special_log2(parameters));
     let Some(predecessor) = predecessor else {
-        // The identity has one residue that is not 0, and that residue is a constant.
+        // The one nonzero residue of the identity is a constant.
         digits.truncate(1);
         return switched_deviation(1, &digits, special, fresh_deviation()).hypot(rounding_deviation(degree));
     };
@@ -52,13 +50,12 @@ pub fn derived_deviation(context: &Context, master: KeyId, level: usize, predece
 }
 
 impl Derivation {
-    /// Plans the keys `needs` from `masters`. Each key takes the fewest possible steps; keys share
-    /// steps.
+    /// Plans the keys `needs` from `masters` by the fewest possible steps, which keys share.
     ///
     /// # Errors
-    /// [`HeError::MissingKey`] for a key of another kind than a rotation, or whose element is no
-    /// product of the masters' elements. [`HeError::KeyTooLow`] or [`HeError::KeyAlpha`] if the masters
-    /// have lower levels or other special primes. Errors of [`KeyId::admit`].
+    /// [`HeError::MissingKey`] for other keys than rotations, or whose element is no product of the
+    /// masters'; [`HeError::KeyTooLow`] or [`HeError::KeyAlpha`] for lower levels or other special
+    /// primes of the masters; errors of [`KeyId::admit`].
     pub fn new(context: &Context, needs: &[KeyId], masters: &[KeyId]) -> Result<Self, HeError> {
         masters.iter().try_for_each(|master| master.admit(context.parameters()))?;
         let mut needed: BTreeMap<(usize, usize), Vec<u32>> = BTreeMap::new();
@@ -90,12 +87,12 @@ impl Derivation {
         })
     }
 
-    /// Bytes of the masters, which are sent, and in memory while keys are derived.
+    /// Bytes of the masters, as sent and in memory.
     pub fn upload_bytes(&self, context: &Context) -> usize {
         self.masters.iter().map(|&id| SwitchKey::packed_bytes(context, id)).sum()
     }
 
-    /// Bytes in memory of the keys that the plan makes, with both halves stored.
+    /// Bytes in memory of the keys that the plan makes.
     pub fn memory_bytes(&self, context: &Context) -> usize {
         self.keys().map(|id| SwitchKey::derived_bytes(context, id)).sum()
     }
@@ -105,26 +102,25 @@ impl Derivation {
         self.groups.values().map(Vec::len).sum()
     }
 
-    /// Number of number-theoretic transforms of a run.
+    /// Number-theoretic transforms of a run.
     pub fn transforms(&self, context: &Context) -> usize {
         let groups = self.groups.iter();
         let steps = groups.flat_map(|(&(level, alpha), steps)| steps.iter().map(move |step| (level, alpha, step)));
         steps.map(|(level, alpha, step)| self.step_transforms(context, level, alpha, step)).sum()
     }
 
-    /// Returns the number of number-theoretic transforms of one step to a key at `level`.
     fn step_transforms(&self, context: &Context, level: usize, alpha: usize, step: &Step) -> usize {
         let master = Gadget::of(self.masters[step.master], context.parameters());
         let digits = master.digits_at(level).count();
-        // Transforms of the digits and of both sums.
+        // Of the digits and of both sums.
         Gadget::plain(level, alpha).len() * (digits + 2) * master.at(level).shape.limbs()
     }
 
-    /// Makes the keys. Beside the result, only keys that later steps start from are in memory.
+    /// Makes the keys. Only those that later steps start from are in memory beside the result.
     ///
     /// # Errors
-    /// [`HeError::MissingKey`], [`HeError::KeyTooLow`] or [`HeError::KeyAlpha`] if a master is not
-    /// in `masters`, before anything is computed; errors of reading a master from a file.
+    /// [`HeError::MissingKey`], [`HeError::KeyTooLow`] or [`HeError::KeyAlpha`] if `masters` lacks
+    /// one, before anything is computed; errors of reading a master.
     pub fn run(&self, context: &Context, masters: &KeySet) -> Result<KeySet, HeError> {
         masters.check(&self.masters)?;
         let mut set = KeySet::default();
@@ -143,8 +139,7 @@ impl Derivation {
                 if let Some(i) = step.predecessor {
                     readers[i] -= 1;
                 }
-                // A key that no later step starts from moves to the set if it is needed, else it is
-                // dropped.
+                // A key that no later step starts from moves to the set or is dropped.
                 for (i, step) in steps.iter().enumerate().take(keys.len()).filter(|(i, _)| readers[*i] == 0) {
                     if let Some(key) = keys[i].take().filter(|_| step.is_needed) {
                         set.insert(key);
@@ -156,7 +151,6 @@ impl Derivation {
     }
 }
 
-/// Checks that a master fits the level and special primes of `need`.
 fn check_usable(masters: &[KeyId], need: KeyId) -> Result<(), HeError> {
     let key = need.kind.to_string();
     let highest = masters.iter().filter(|m| m.alpha == need.alpha).map(|m| m.level).max();
@@ -168,8 +162,8 @@ fn check_usable(masters: &[KeyId], need: KeyId) -> Result<(), HeError> {
     }
 }
 
-/// Returns steps to all of `elements`, each after the step it starts from. Searches breadth first
-/// over products of the masters' elements.
+/// Steps to all of `elements`, in order, by breadth-first search over products of the masters'
+/// elements.
 fn steps(
     context: &Context,
     masters: &[KeyId],
@@ -223,8 +217,7 @@ fn steps(
     Ok(steps)
 }
 
-/// Makes the key `id` from the key before it (or the identity) and the master of the element
-/// between them.
+/// Makes the key `id` from its predecessor (or the identity) and the master between them.
 fn derive(
     context: &Context,
     id: KeyId,

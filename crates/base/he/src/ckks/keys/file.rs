@@ -1,5 +1,5 @@
-//! Key sets on disk, written and read key by key. The digest of each key is bound to the client,
-//! the parameters and the key's place. Evaluation keys are public, so files are not sealed.
+//! Key sets on disk, written and read key by key, with digests bound to the client, the parameters
+//! and the place. Evaluation keys are public, so files are not sealed.
 //!
 //! | bytes | what |
 //! | --- | --- |
@@ -12,9 +12,9 @@
 //! | 32 | digest of all of this |
 //! | | per key: packed, then 32 bytes of digest |
 //!
-//! Packed keys have seeds in place of their uniform halves. The version fixes how seeds expand,
-//! including the order of [`tacit_arith::sample::uniform`] and of [`tacit_arith::ntt`]. No read is
-//! larger than the parameters imply.
+//! Packed keys have seeds in place of uniform halves. The version fixes how seeds expand, including
+//! the order of [`tacit_arith::sample::uniform`] and of [`tacit_arith::ntt`]. No read is larger
+//! than the parameters imply.
 
 use super::super::context::Context;
 use super::id::{KeyId, KeyKind};
@@ -30,12 +30,11 @@ const VERSION: u16 = 1;
 const FIXED: usize = 8 + 2 + 32 + 32 + 2;
 const ENTRY: usize = 8;
 pub(super) const DIGEST: usize = 32;
-/// More keys than any circuit needs; too few for a hostile file to ask for much memory.
+/// More keys than circuits need; too few for a hostile file to take much memory.
 const MAX_KEYS: usize = 4096;
 const WHAT: &str = "key file";
 
-/// An open key file with a shared lock. [`KeyFile::open`] checks the header; loading a key checks
-/// the key.
+/// An open key file with a shared lock, whose header is checked.
 pub struct KeyFile {
     path: PathBuf,
     file: File,
@@ -45,8 +44,8 @@ pub struct KeyFile {
     entries: Vec<(KeyId, u64)>,
 }
 
-/// Identity, length and modification time of a file. A file in the state in which its keys were
-/// checked needs no new check; changes that the state misses are found when a key is loaded.
+/// Identity, length and modification time of a file whose keys were checked. Changes that the state
+/// misses are found when a key is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileState {
     device_and_number: [u64; 2],
@@ -55,7 +54,7 @@ pub struct FileState {
 }
 
 impl FileState {
-    /// Takes the state from a file's metadata.
+    /// The state of this metadata.
     pub fn of(metadata: &Metadata) -> Self {
         Self {
             device_and_number: [metadata.dev(), metadata.ino()],
@@ -65,17 +64,14 @@ impl FileState {
     }
 }
 
-/// Names the file in an I/O error.
 pub(super) fn io(path: &Path) -> impl Fn(std::io::Error) -> HeError {
     move |error| HeError::File { file: path.display().to_string(), why: error.to_string() }
 }
 
-/// Refuses the format of a key file.
 fn refuse<T>(why: String) -> Result<T, HeError> {
     Err(HeError::Format { what: WHAT, why })
 }
 
-/// The bytes of a key's entry in the header.
 fn entry_bytes(id: &KeyId) -> [u8; ENTRY] {
     let (kind, element) = match id.kind {
         KeyKind::Relinearise => (0, 0),
@@ -115,7 +111,7 @@ fn read_entry(context: &Context, bytes: [u8; ENTRY]) -> Result<KeyId, HeError> {
     Ok(id)
 }
 
-/// Builds a header without its digest.
+/// A header without its digest.
 pub(super) fn header(context: &Context, client: &[u8; 32], ids: &[KeyId]) -> Result<Vec<u8>, HeError> {
     if ids.len() > MAX_KEYS {
         return refuse(format!("{} keys: at most {MAX_KEYS} are written", ids.len()));
@@ -130,8 +126,7 @@ pub(super) fn header(context: &Context, client: &[u8; 32], ids: &[KeyId]) -> Res
     Ok(header)
 }
 
-/// Creates the file that keys are written to until it is complete. Replaces what a crash left of
-/// such a file, and no other file.
+/// Creates the file that keys are written to. Replaces what a crash left of one, and no other file.
 fn new_part(part: &Path) -> io::Result<File> {
     match part.symlink_metadata() {
         Err(e) if e.kind() == ErrorKind::NotFound => {}
@@ -153,19 +148,18 @@ fn new_part(part: &Path) -> io::Result<File> {
     File::create_new(part)
 }
 
-/// Name of the file for `path` until it is complete.
+/// Name of the file until it is complete.
 pub(super) fn part_path(path: &Path) -> PathBuf {
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     PathBuf::from(part)
 }
 
-/// Digest of the header, to which the digest of every key is bound.
+/// Digest of the header, to which those of keys are bound.
 pub(super) fn bind(header: &[u8]) -> [u8; DIGEST] {
     blake3::derive_key("tacit ckks key file 1", header)
 }
 
-/// Digest of the key in place `index`.
 pub(super) fn digest(bound: &[u8; DIGEST], index: usize, bytes: &[u8]) -> [u8; DIGEST] {
     let mut hasher = blake3::Hasher::new_keyed(bound);
     hasher.update(&(index as u64).to_le_bytes()).update(bytes);
@@ -173,9 +167,8 @@ pub(super) fn digest(bound: &[u8; DIGEST], index: usize, bytes: &[u8]) -> [u8; D
 }
 
 impl KeyFile {
-    /// Writes the keys `ids`, made one by one by `key`, with at most one in memory. `client`
-    /// identifies the client whose keys they are. Never overwrites a file. At `path` the file is
-    /// complete or absent; a crash leaves a file that ends in `.part`.
+    /// Writes the keys `ids` of `client`, made one by one by `key`. Never overwrites a file. At
+    /// `path` the file is complete or absent; a crash leaves one that ends in `.part`.
     ///
     /// # Errors
     /// [`HeError::File`]; [`HeError::Format`] for more than 4,096 keys; errors of `key`.
@@ -188,8 +181,7 @@ impl KeyFile {
     ) -> Result<(), HeError> {
         let header = header(context, client, ids)?;
         let bound = bind(&header);
-        // The file has another name until it is complete. Unlike a rename, a link never replaces a
-        // file.
+        // Unlike a rename, the link below never replaces a file.
         let part = part_path(path);
         let mut out = BufWriter::new(new_part(&part).map_err(io(&part))?);
         out.write_all(&header).and_then(|()| out.write_all(&bound)).map_err(io(&part))?;
@@ -208,7 +200,7 @@ impl KeyFile {
     ///
     /// # Errors
     /// [`HeError::File`]; [`HeError::Format`] for another format, version, client or parameters, or
-    /// a damaged header; [`HeError::Length`] for a file that is too short or too long.
+    /// a damaged header; [`HeError::Length`].
     pub fn open(path: &Path, context: &Context, client: &[u8; 32]) -> Result<Self, HeError> {
         let file = File::open(path).map_err(io(path))?;
         file.lock_shared().map_err(io(path))?;
@@ -268,7 +260,7 @@ impl KeyFile {
         self.state
     }
 
-    /// Checks the digests of all keys, to find damage before a key is used.
+    /// Checks the digests of all keys.
     ///
     /// # Errors
     /// [`HeError::File`]; [`HeError::Format`] for a damaged key.
@@ -276,7 +268,7 @@ impl KeyFile {
         (0..self.entries.len()).try_for_each(|index| self.read(context, index).map(drop))
     }
 
-    /// Reads the key in place `index` in packed form and checks its digest.
+    /// Reads a packed key and checks its digest.
     fn read(&self, context: &Context, index: usize) -> Result<Vec<u8>, HeError> {
         let (id, offset) = self.entries[index];
         let mut bytes = vec![0; SwitchKey::packed_bytes(context, id) + DIGEST];
@@ -291,8 +283,7 @@ impl KeyFile {
     /// Reads the key in place `index` and checks it.
     ///
     /// # Errors
-    /// [`HeError::File`]; [`HeError::Format`] if its digest is wrong; errors of
-    /// [`SwitchKey::read`].
+    /// [`HeError::File`]; [`HeError::Format`] for a damaged key; errors of [`SwitchKey::read`].
     pub(super) fn load(&self, context: &Context, index: usize) -> Result<SwitchKey, HeError> {
         SwitchKey::read(context, self.entries[index].0, &self.read(context, index)?)
     }

@@ -5,8 +5,8 @@ use super::super::shape::Shape;
 use super::id::{KeyId, KeyKind};
 use std::ops::Range;
 
-/// The primes of a key: first the primes of the ciphertexts that it switches, in digits of `special`
-/// primes each, then its special primes.
+/// The primes of a key: those of the ciphertexts that it switches, in digits of `special` primes,
+/// then its special primes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) struct Gadget {
     /// All primes of the key.
@@ -21,8 +21,8 @@ impl Gadget {
         Self { shape: Shape { level, special: alpha }, special: alpha }
     }
 
-    /// The primes of the key `id`. A master switches halves of keys. A master treats the special primes
-    /// of these keys like any other, and the remaining special primes are its own.
+    /// The primes of the key `id`. A master switches halves of keys, whose special primes it treats
+    /// like any other; the remaining special primes are its own.
     ///
     /// # Panics
     /// If [`KeyId::admit`] refuses `id`.
@@ -42,7 +42,7 @@ impl Gadget {
         Shape { special: self.shape.special - self.special, ..self.shape }
     }
 
-    /// The primes of the same key if only the first `level` primes are left.
+    /// The primes that are left of the key at `level`.
     pub(in super::super) fn at(self, level: usize) -> Self {
         Self { shape: Shape { level, ..self.shape }, ..self }
     }
@@ -52,17 +52,15 @@ impl Gadget {
         self.switched().special..self.shape.special
     }
 
-    /// Number of digits.
     pub(in super::super) fn len(self) -> usize {
         self.switched().limbs().div_ceil(self.special)
     }
 
-    /// The limbs of digit `j`.
     pub(in super::super) fn digit(self, j: usize) -> Range<usize> {
         j * self.special..((j + 1) * self.special).min(self.switched().limbs())
     }
 
-    /// The digits that have primes left at `level`: their numbers and their limbs there.
+    /// The digits with primes left at `level`: their numbers and limbs there.
     pub(in super::super) fn digits_at(self, level: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
         let dropped = self.shape.level - level;
         let moved = move |limb: usize| limb.min(level).max(limb.saturating_sub(dropped));

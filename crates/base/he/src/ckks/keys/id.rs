@@ -16,11 +16,9 @@ pub enum KeyKind {
     ToSparse,
     /// Switches from the sparse secret to the client's.
     FromSparse,
-    /// A master: derives the key of an automorphism times `X -> X^element` from that of the
-    /// automorphism.
+    /// A master: derives the key of an automorphism times `X -> X^element`.
     Master(u32),
-    /// Switches from zero to `s`: an encryption of zero, with which anyone can encrypt a ciphertext
-    /// anew.
+    /// Switches from zero to `s`: an encryption of zero, to encrypt ciphertexts anew.
     Zero,
 }
 
@@ -52,8 +50,8 @@ impl KeyId {
     /// The key for `kind` at `level`, with the special primes that the parameters give that level.
     pub fn at(context: &Context, kind: KeyKind, level: usize) -> Self {
         let alpha = match kind {
-            // The key under the sparse secret has one special prime at any level: its modulus must
-            // stay small. A key that switches nothing needs none, but every key has one.
+            // The modulus under the sparse secret must stay small. A key that switches nothing
+            // needs no special prime, but every key has one.
             KeyKind::ToSparse | KeyKind::Zero => 1,
             _ => context.parameters().alpha(level),
         };
@@ -63,8 +61,7 @@ impl KeyId {
     /// Checks that the parameters admit such a key.
     ///
     /// # Errors
-    /// [`HeError::InsecureKey`]; [`HeError::Circuit`] for a master to which the keys that it
-    /// derives leave no special primes.
+    /// [`HeError::InsecureKey`]; [`HeError::Circuit`] for a master without special primes.
     pub fn admit(&self, parameters: &Parameters) -> Result<(), HeError> {
         let secret = if self.kind == KeyKind::ToSparse { Secret::Sparse } else { Secret::Ternary };
         let special_primes = parameters.special_primes().len();
@@ -81,8 +78,7 @@ impl KeyId {
     }
 }
 
-/// Returns the keys of `needs`, of each kind and number of special primes only the one at the highest
-/// level.
+/// The keys of `needs`, of each kind and number of special primes only the highest.
 pub fn merged(needs: &[KeyId]) -> Vec<KeyId> {
     let mut highest: BTreeMap<(KeyKind, usize), usize> = BTreeMap::new();
     for need in needs {

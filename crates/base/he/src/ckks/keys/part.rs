@@ -1,4 +1,4 @@
-//! A key file that grows as keys arrive, across connections and crashes. Complete keys stay.
+//! A key file that grows as keys arrive, across connections and crashes.
 
 use super::super::context::Context;
 use super::file::{DIGEST, FileState, bind, digest, header, io, part_path};
@@ -10,9 +10,9 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A key file under its name with `.part`, locked against other writers; [`finish`](Self::finish)
-/// gives it its name. Keys are not synced one by one: [`resume`](Self::resume) finds the keys that
-/// a crash has damaged.
+/// A key file under its name with `.part`, locked against other writers, until
+/// [`finish`](Self::finish). Keys are not synced one by one: [`resume`](Self::resume) finds those
+/// that a crash has damaged.
 pub struct PartFile {
     path: PathBuf,
     part: PathBuf,
@@ -26,10 +26,10 @@ pub struct PartFile {
 }
 
 impl PartFile {
-    /// Opens the part file for `path` and continues after its last intact key, or creates it; see
-    /// [`KeyFile::write`](super::KeyFile::write). A complete file at `path` becomes a part file
-    /// until it is complete again. Returns `None` if the file is in use. If `is_checked` accepts
-    /// the file's state, its keys are not read again.
+    /// Opens the part file for `path` after its last intact key, or creates it; see
+    /// [`KeyFile::write`](super::KeyFile::write). A complete file at `path` becomes a part file.
+    /// Returns `None` if the file is in use. If `is_checked` accepts the file's state, its keys are
+    /// not read again.
     ///
     /// # Errors
     /// [`HeError::File`]; [`HeError::Format`] for more keys than a file can have.
@@ -70,7 +70,7 @@ impl PartFile {
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(e)) => return Err(io(target_path)(e)),
         }
-        // The last holder of the lock may have renamed the file since it was opened here.
+        // The last holder of the lock may have renamed the file.
         let same = fs::metadata(target_path).and_then(|now| Ok(now.ino() == file.metadata()?.ino()));
         if !same.or_else(|e| if e.kind() == ErrorKind::NotFound { Ok(false) } else { Err(io(target_path)(e)) })? {
             return Ok(None);
@@ -78,14 +78,14 @@ impl PartFile {
         if is_named {
             fs::rename(path, part).map_err(io(path))?;
         } else if path.exists() {
-            // The file was completed in the meantime: this part file is empty and a duplicate.
+            // Another writer completed the file: this one is an empty duplicate.
             fs::remove_file(part).map_err(io(part))?;
             return Ok(None);
         }
         Ok(Some(file))
     }
 
-    /// Checks that the file still has a name: a deleted file would grow unseen.
+    /// A deleted file would grow unseen.
     fn has_name(&self) -> Result<(), HeError> {
         match self.file.metadata().map_err(io(&self.part))?.nlink() {
             0 => Err(io(&self.part)(std::io::Error::new(ErrorKind::NotFound, "it was deleted while keys came"))),
@@ -107,7 +107,7 @@ impl PartFile {
         Ok(())
     }
 
-    /// Whether the next key, of so many bytes with its digest, is as written.
+    /// Whether the next key, of so many bytes, is as written.
     fn is_whole(&self, bytes: usize) -> std::io::Result<bool> {
         let mut bytes = vec![0; bytes];
         self.file.read_exact_at(&mut bytes, self.end)?;
@@ -115,7 +115,7 @@ impl PartFile {
         Ok(stored == digest(&self.bound, self.there, key))
     }
 
-    /// Current state of the file, all of whose keys are intact.
+    /// State of the file, whose keys are intact.
     ///
     /// # Errors
     /// [`HeError::File`].
@@ -123,7 +123,7 @@ impl PartFile {
         self.file.metadata().map(|metadata| FileState::of(&metadata)).map_err(io(&self.part))
     }
 
-    /// Number of keys present: the first ones of the list.
+    /// Number of keys present, the first of the list.
     pub fn there(&self) -> usize {
         self.there
     }
@@ -131,8 +131,8 @@ impl PartFile {
     /// Appends the next key of the list, packed.
     ///
     /// # Errors
-    /// [`HeError::File`], also for a deleted file; errors of [`SwitchKey::read`], after which
-    /// nothing is appended.
+    /// [`HeError::File`], also for a deleted file; errors of [`SwitchKey::read`], without an
+    /// effect.
     ///
     /// # Panics
     /// If all keys are present.
@@ -147,7 +147,7 @@ impl PartFile {
         Ok(())
     }
 
-    /// Renames the file to its final name, durably, and replaces a file of that name.
+    /// Renames the file to its final name, durably, in place of a file of that name.
     ///
     /// # Errors
     /// [`HeError::File`].

@@ -9,8 +9,8 @@ use tacit_arith::prg::{Prg, PublicSeed, Seed, SplitPrg};
 use tacit_arith::sample::{self, UniformParts};
 use zeroize::{Zeroize, Zeroizing};
 
-/// A secret polynomial with coefficients -1, 0, 1, transformed at every prime. Wiped on drop;
-/// cannot be printed or serialised.
+/// A secret polynomial with coefficients -1, 0, 1, at every prime. Wiped on drop; cannot be printed
+/// or serialised.
 pub struct SecretKey {
     context: Arc<Context>,
     s: Zeroizing<Poly<Ntt>>,
@@ -19,23 +19,21 @@ pub struct SecretKey {
 }
 
 impl SecretKey {
-    /// Draws a key with coefficients uniform in -1, 0, 1, and a seed for the sparse secret of
-    /// bootstrapping.
+    /// Draws a uniform key, and a seed for the sparse secret of bootstrapping.
     #[must_use]
     pub fn generate(context: &Arc<Context>, prg: &mut Prg) -> Self {
         let s = transform_secret(context, &sample::ternary(prg, context.degree()));
         Self { context: context.clone(), s, sparse: prg.next_seed() }
     }
 
-    /// Takes a key that another library drew: N coefficients -1, 0, 1. The seed of its sparse
-    /// secret is fixed.
+    /// A key of another library, with a fixed seed of its sparse secret.
     #[cfg(test)]
     pub(in super::super) fn from_coefficients(context: &Arc<Context>, coefficients: &[i64]) -> Self {
         Self { context: context.clone(), s: transform_secret(context, coefficients), sparse: Seed([0; 16]) }
     }
 
-    /// Derives the sparse secret of bootstrapping at every prime: [`SPARSE_WEIGHT`] coefficients
-    /// are 1 or -1. The secret is the same whenever switching keys are made, and has no other use.
+    /// The sparse secret of bootstrapping, always the same: [`SPARSE_WEIGHT`] coefficients are 1 or
+    /// -1.
     pub(super) fn sparse(&self) -> Zeroizing<Poly<Ntt>> {
         let mut prg = Prg::from_seed(self.sparse.clone());
         transform_secret(&self.context, &sparse(&mut prg, self.context.degree(), SPARSE_WEIGHT))
@@ -62,12 +60,10 @@ impl SecretKey {
     }
 }
 
-/// Transforms the coefficients of a secret at every prime.
 fn transform_secret(context: &Context, coefficients: &[i64]) -> Zeroizing<Poly<Ntt>> {
     Zeroizing::new(Poly::from_signed(context, full_shape(context), coefficients).into_ntt(context))
 }
 
-/// The shape of all primes.
 fn full_shape(context: &Context) -> Shape {
     Shape { level: context.parameters().levels(), special: context.parameters().special_primes().len() }
 }
@@ -89,8 +85,8 @@ pub(in super::super) fn zero_under(
     b
 }
 
-/// Expands a seed to its uniform polynomial, in NTT form. Every prime of the chain has its own
-/// stream, so residues can be drawn in any order and for any shape.
+/// The uniform polynomial of a seed, in NTT form. Every prime has its own stream, so residues can
+/// be drawn in any order and for any shape.
 pub(in super::super) fn uniform(context: &Context, shape: Shape, seed: PublicSeed) -> Poly<Ntt> {
     use rayon::prelude::*;
     let mut a = Poly::scratch(context, shape);
@@ -98,21 +94,21 @@ pub(in super::super) fn uniform(context: &Context, shape: Shape, seed: PublicSee
     a
 }
 
-/// Draws limb `k` of [`uniform`] in parts.
+/// Limb `k` of [`uniform`], in parts.
 pub(super) fn uniform_parts(context: &Context, shape: Shape, seed: PublicSeed, k: usize) -> UniformParts {
     UniformParts::new(context.pointwise(shape, k), seed.fork(context.index(shape, k) as u64), context.degree())
 }
 
 /// Draws `n` coefficients of which `weight` are 1 or -1, uniform among all such, without branches
-/// or indices that depend on them. Each position is chosen with the probability that leaves a
+/// or indices that depend on them: each position is chosen with the probability that leaves a
 /// uniform choice for the rest.
 fn sparse(prg: &mut Prg, n: usize, weight: usize) -> Zeroizing<Vec<i64>> {
     let mut words = Zeroizing::new(vec![0u64; n]);
     prg.fill_u64(&mut words);
     let mut missing = weight as u64;
     let choose = |(i, &word): (usize, &u64)| {
-        // A uniform number below the number of positions left. It is below `missing` with the right
-        // probability, up to 2^-47.
+        // Uniform below the number of positions left: below `missing` with the right probability,
+        // up to 2^-47.
         let (left, sign) = ((n - i) as u64, (word & 1) as i64);
         let index = ((u128::from(word >> 1) * u128::from(left)) >> 63) as u64;
         let chosen = index.wrapping_sub(missing) >> 63;
@@ -135,8 +131,7 @@ mod tests {
     use super::super::super::tests::{Bench, spec};
     use super::*;
 
-    /// Clients store seeds, and servers store keys under the secrets of seeds: the derivation must
-    /// never change.
+    /// Clients store seeds, and servers keys under the secrets of seeds.
     #[test]
     fn a_secret_follows_from_its_seed_for_ever() {
         let context = Bench::new(&spec(8), 1).context;

@@ -1,5 +1,4 @@
-//! Sets of switching keys: which keys a circuit needs, which are present, and which party made
-//! them.
+//! Sets of switching keys.
 
 use super::super::context::Context;
 use super::super::noise::fresh_deviation;
@@ -14,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use tacit_arith::prg::SplitPrg;
 use zeroize::Zeroizing;
 
-/// Keys of a file. A budget of bytes limits the keys in memory.
+/// Keys of a file, within a budget of bytes in memory.
 struct Paged {
     context: Arc<Context>,
     file: KeyFile,
@@ -24,7 +23,7 @@ struct Paged {
     loaded: Mutex<VecDeque<(usize, Arc<SwitchKey>)>>,
 }
 
-/// Keys of one client by purpose: in memory, or in a file and loaded on use. Clones share the keys.
+/// Keys of one client, in memory or in a file. Clones share them.
 #[derive(Clone, Default)]
 pub struct KeySet {
     keys: BTreeMap<KeyId, Arc<SwitchKey>>,
@@ -40,13 +39,13 @@ pub struct KeyMaker<'a> {
 }
 
 impl<'a> KeyMaker<'a> {
-    /// Creates a maker of keys for `secret`.
+    /// A maker of keys for `secret`.
     pub fn new(secret: &'a SecretKey, prg: &'a mut SplitPrg) -> Self {
         Self { secret, sparse: secret.sparse(), prg }
     }
 
-    /// Makes the key `id`. The server may have named the keys that it needs, so a key with less
-    /// than 128 bits of security is refused.
+    /// Makes the key `id`. The server may have named it, so a key with less than 128 bits of
+    /// security is refused.
     ///
     /// # Errors
     /// [`HeError::InsecureKey`]; [`HeError::Circuit`] for a master without special primes.
@@ -64,8 +63,7 @@ impl<'a> KeyMaker<'a> {
                 square.mul_assign(s, context);
                 switch_key(&square, s)
             }
-            // From s to its image under the inverse: the automorphism then follows the switch, on
-            // two polynomials rather than on every digit.
+            // The automorphism follows the switch, on two polynomials rather than on every digit.
             KeyKind::Galois(element) | KeyKind::Master(element) => {
                 let image = Zeroizing::new(s.automorphism(context, inverse_element(context, element)));
                 switch_key(s, &image)
@@ -78,8 +76,7 @@ impl<'a> KeyMaker<'a> {
 }
 
 impl KeySet {
-    /// Makes the keys `needs` of `secret`, without those that another one replaces (see
-    /// [`merged`]).
+    /// Makes the keys `needs` of `secret` ([`merged`]).
     ///
     /// # Errors
     /// As [`KeyMaker::make`].
@@ -92,8 +89,7 @@ impl KeySet {
         Ok(set)
     }
 
-    /// Takes the keys from a file. At most `budget` bytes stay in memory between uses. The set may
-    /// be larger than memory, and the budget may be 0.
+    /// The keys of a file, of which at most `budget` bytes stay in memory between uses.
     pub fn paged(context: &Arc<Context>, file: KeyFile, budget: usize) -> Self {
         let places = file.ids().enumerate().map(|(place, id)| (id, place)).collect();
         let loaded = Mutex::default();
@@ -111,14 +107,13 @@ impl KeySet {
         self.keys.extend(other.keys);
     }
 
-    /// The party that made the key `id`; `None` if the key is absent. Keys of files are uploaded.
+    /// The party that made the key `id`, if present. Keys of files are uploaded.
     pub fn origin(&self, id: KeyId) -> Option<Origin> {
         let origin = self.keys.get(&id).map(|key| key.origin());
         origin.or_else(|| self.paged.as_ref().is_some_and(|p| p.places.contains_key(&id)).then_some(Origin::Uploaded))
     }
 
-    /// Largest deviation of the errors of the keys that serve `needs`. A missing key counts as a
-    /// fresh one.
+    /// Largest deviation of the keys that serve `needs`. A missing key counts as a fresh one.
     pub fn deviation(&self, needs: &[KeyId]) -> f64 {
         let serving = needs.iter().filter_map(|need| self.find(need.kind, need.level, Some(need.alpha)).ok());
         let deviations = serving.filter_map(|id| self.keys.get(&id)).map(|key| key.deviation());
@@ -164,8 +159,8 @@ impl KeySet {
         Ok(())
     }
 
-    /// Finds the key that serves `kind` on a ciphertext at `level`: the lowest that reaches the
-    /// level, with `alpha` special primes if given, else with the fewest.
+    /// The lowest key for `kind` that reaches the level, with `alpha` special primes if given, else
+    /// with the fewest.
     fn find(&self, kind: KeyKind, level: usize, alpha: Option<usize>) -> Result<KeyId, HeError> {
         let of_kind: Vec<KeyId> = self.all().filter(|id| id.kind == kind).collect();
         let reach = || of_kind.iter().filter(|id| id.level >= level);
@@ -179,7 +174,6 @@ impl KeySet {
         })
     }
 
-    /// The key `id`, from memory or from the file.
     fn take(&self, id: KeyId) -> Result<Arc<SwitchKey>, HeError> {
         match (self.keys.get(&id), &self.paged) {
             (Some(key), _) => Ok(key.clone()),
@@ -188,7 +182,7 @@ impl KeySet {
         }
     }
 
-    /// Returns the key for `kind` on a ciphertext at `level`: the lowest that reaches the level.
+    /// The lowest key for `kind` that reaches `level`.
     ///
     /// # Errors
     /// [`HeError::MissingKey`], [`HeError::KeyTooLow`]; errors of reading the key from a file.
@@ -196,17 +190,15 @@ impl KeySet {
         self.take(self.find(kind, level, None)?)
     }
 
-    /// As [`KeySet::get`], with `alpha` special primes, because keys of one hoisted step share
-    /// digits.
+    /// As [`KeySet::get`], with `alpha` special primes: keys of one hoisted step share digits.
     ///
     /// # Errors
-    /// Those of [`KeySet::get`]; [`HeError::KeyAlpha`] if only keys with another number of special
-    /// primes reach the level.
+    /// Those of [`KeySet::get`]; [`HeError::KeyAlpha`] for another number of special primes.
     pub fn get_with(&self, kind: KeyKind, level: usize, alpha: usize) -> Result<Arc<SwitchKey>, HeError> {
         self.take(self.find(kind, level, Some(alpha))?)
     }
 
-    /// Checks that all keys that a circuit needs are present, before it runs.
+    /// Checks that all keys are present, before a circuit runs.
     ///
     /// # Errors
     /// [`HeError::MissingKey`], [`HeError::KeyTooLow`] or [`HeError::KeyAlpha`] for the first unmet
@@ -235,10 +227,10 @@ impl Paged {
                 return Ok(key);
             }
         }
-        // Reads without the lock: two threads may read the same key, which costs only time.
+        // Without the lock: two threads may read the same key, which costs only time.
         let key = Arc::new(self.file.load(&self.context, place)?);
         if key.memory_bytes() > self.budget {
-            // Such a key would evict all others and not stay itself.
+            // Such a key would evict all others.
             return Ok(key);
         }
         let mut loaded = self.loaded.lock().expect(Self::WHOLE);
@@ -252,7 +244,6 @@ impl Paged {
     }
 }
 
-/// Returns the element whose automorphism is the inverse of that of `element`.
 pub(in super::super) fn inverse_element(context: &Context, element: u32) -> u32 {
     let mask = 2 * context.degree() as u32 - 1;
     // Newton's iteration for the inverse of an odd number mod a power of two: 5 steps from 3 bits.

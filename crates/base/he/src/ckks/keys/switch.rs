@@ -2,8 +2,7 @@
 //!
 //! A key for `s' -> s` at level L with alpha special primes has `beta = ceil(L / alpha)` pairs
 //! `(b_j, a_j)` mod `Q_L P` with `b_j + a_j s = e_j + P g_j s'`, where `g_j` is 1 mod the primes of
-//! digit j and 0 mod the others. The key serves every level up to L: lower levels use the first
-//! digits and primes.
+//! digit j and 0 mod the others. Lower levels use the first digits and primes.
 
 use super::super::context::Context;
 use super::super::noise::fresh_deviation;
@@ -24,7 +23,7 @@ use tacit_arith::sample::UniformParts;
 pub enum KeyForm {
     /// As sent: b packed to the width of each prime, a as a seed.
     Packed,
-    /// Both halves as words: two and a half times the bytes, but ready to multiply.
+    /// Both halves as words: two and a half times the bytes, ready to multiply.
     Expanded,
 }
 
@@ -33,18 +32,18 @@ pub enum KeyForm {
 pub enum Origin {
     /// The client made and sent the key.
     Uploaded,
-    /// The server made the key from masters. Without a seed, both halves are stored.
+    /// The server made the key from masters; both halves are stored.
     Derived,
 }
 
-/// The pair of one digit. Pairs of derived keys have no seed.
+/// The pair of one digit. Derived keys have no seed.
 enum Digit {
     Packed { seed: PublicSeed, b: Vec<Vec<u8>> },
     Derived { b: Vec<Vec<u8>>, a: Vec<Vec<u8>> },
     Expanded { seed: Option<PublicSeed>, b: Poly<Ntt>, a: Poly<Ntt> },
 }
 
-/// A switching key. It may be public: it is encrypted under the secret that it switches to.
+/// A switching key, encrypted under the secret that it switches to.
 pub struct SwitchKey {
     id: KeyId,
     gadget: Gadget,
@@ -53,14 +52,13 @@ pub struct SwitchKey {
     digits: Vec<Digit>,
 }
 
-/// Returns the digits of `c`, transformed, at the primes that a key has at the level of `c`. Takes
-/// `beta (L + alpha)` transforms, those from `c` back to coefficients included.
+/// The digits of `c`, transformed, at the primes that a key has at the level of `c`, by `beta (L +
+/// alpha)` transforms.
 pub(in super::super) fn raise_digits(context: &Context, c: &Poly<Ntt>, gadget: Gadget) -> Vec<Poly<Ntt>> {
     use rayon::prelude::*;
     let shape = gadget.at(c.shape().level).shape;
     let mut digits = lift_digits(context, c, gadget);
-    // Goes prime by prime through all digits: the factors of a transform take more memory than a
-    // limb.
+    // Prime by prime: the factors of a transform take more memory than a limb.
     group_by_limb(&mut digits, shape.limbs()).into_par_iter().enumerate().for_each(|(k, limbs)| {
         limbs.into_iter().for_each(|(_, limb)| context.table(shape, k).forward(limb));
     });
@@ -69,7 +67,7 @@ pub(in super::super) fn raise_digits(context: &Context, c: &Poly<Ntt>, gadget: G
 
 /// A digit before its transform.
 struct Lifted {
-    /// Limbs of the primes of this digit: unchanged, in NTT form. All others hold coefficients.
+    /// Limbs of this digit's primes: in NTT form. All others hold coefficients.
     digit_limbs: Range<usize>,
     poly: Poly<Ntt>,
 }
@@ -89,7 +87,7 @@ fn lift_digits(context: &Context, c: &Poly<Ntt>, gadget: Gadget) -> Vec<Lifted> 
     digits.collect()
 }
 
-/// Groups the coefficients of all digits by limb, each with the number of its digit.
+/// The coefficients of all digits by limb, with the number of the digit.
 fn group_by_limb(digits: &mut [Lifted], limbs: usize) -> Vec<Vec<(usize, &mut [u64])>> {
     let mut by_limb: Vec<Vec<(usize, &mut [u64])>> = (0..limbs).map(|_| Vec::new()).collect();
     for (j, digit) in digits.iter_mut().enumerate() {
@@ -99,7 +97,7 @@ fn group_by_limb(digits: &mut [Lifted], limbs: usize) -> Vec<Vec<(usize, &mut [u
 }
 
 impl SwitchKey {
-    /// Makes the key `id`, which switches from the secret `old_secret` (at every prime) to `new_secret`.
+    /// Makes the key `id`, from the secret `old_secret` (at every prime) to `new_secret`.
     ///
     /// # Panics
     /// If the parameters do not admit `id`.
@@ -178,7 +176,7 @@ impl SwitchKey {
         self.deviation
     }
 
-    /// Returns the same key with both halves as words.
+    /// The key with both halves as words.
     ///
     /// # Errors
     /// [`HeError::Range`] if packed bytes are not residues.
@@ -207,7 +205,7 @@ impl SwitchKey {
         bytes.sum()
     }
 
-    /// Bytes of the packed form of the key `id`: per digit a seed and one limb per prime.
+    /// Bytes of the packed key `id`: per digit a seed and one limb per prime.
     ///
     /// # Panics
     /// If [`KeyId::admit`] refuses `id`.
@@ -216,7 +214,7 @@ impl SwitchKey {
         gadget.len() * (PublicSeed::BYTES + half_bytes(context, gadget.shape))
     }
 
-    /// Bytes in memory of the key `id` if it is derived: per digit two limbs per prime.
+    /// Bytes of the derived key `id`: per digit two limbs per prime.
     ///
     /// # Panics
     /// If [`KeyId::admit`] refuses `id`.
@@ -248,8 +246,8 @@ impl SwitchKey {
     /// Reads a packed key and checks every residue.
     ///
     /// # Errors
-    /// [`HeError::InsecureKey`] or [`HeError::Circuit`] if the parameters do not admit the key;
-    /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`] for bad bytes.
+    /// Those of [`KeyId::admit`]; [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`]
+    /// for bad bytes.
     pub fn read(context: &Context, id: KeyId, bytes: &[u8]) -> Result<Self, HeError> {
         id.admit(context.parameters())?;
         let gadget = Gadget::of(id, context.parameters());
@@ -276,14 +274,13 @@ impl SwitchKey {
         Ok(Self { id, gadget, deviation: fresh_deviation(), digits })
     }
 
-    /// Makes a key from pairs `(b_j, a_j)` that were computed from other keys.
+    /// A key of pairs `(b_j, a_j)` that were computed from other keys.
     pub(super) fn derived(context: &Context, id: KeyId, deviation: f64, pairs: &[[Poly<Ntt>; 2]]) -> Self {
         let gadget = Gadget::of(id, context.parameters());
         let digits = pairs.iter().map(|pair| pair.each_ref().map(|half| pack_limbs(context, half)));
         Self { id, gadget, deviation, digits: digits.map(|[b, a]| Digit::Derived { b, a }).collect() }
     }
 
-    /// The pair of digit `j`.
     pub(super) fn pair(&self, context: &Context, j: usize) -> Result<[Poly<Ntt>; 2], HeError> {
         Ok(match &self.digits[j] {
             Digit::Packed { seed, b } => {
@@ -296,8 +293,7 @@ impl SwitchKey {
         })
     }
 
-    /// Returns the first pair at `level`. For a key that switches nothing, the pair is a public
-    /// key.
+    /// The first pair at `level`: of a key that switches nothing, a public key.
     ///
     /// # Errors
     /// [`HeError::Range`] if packed bytes are not residues.
@@ -309,9 +305,8 @@ impl SwitchKey {
         Ok(PublicKey { b, a })
     }
 
-    /// Returns `(sum digit_j b_j, sum digit_j a_j)` over the digits of `c` (those of [`raise_digits`]),
-    /// and adds `P` times each half of `plus`. `c` is at or below the key's level. Limbs of digits
-    /// are transformed right before use.
+    /// `(sum digit_j b_j, sum digit_j a_j)` over the digits of `c` ([`raise_digits`]), plus `P`
+    /// times each half of `plus`. Limbs of digits are transformed right before use.
     ///
     /// # Panics
     /// If `c` is above the key's level.
@@ -349,14 +344,13 @@ impl SwitchKey {
         sums
     }
 
-    /// Counts one use at the primes of `shape`.
     pub(in super::super) fn count_use(&self, context: &Context, shape: Shape) {
         let per_digit = self.memory_bytes() / self.digits.len().max(1);
         let digits = self.gadget.digits_at(shape.level).count();
         context.counters().count_key_switch(per_digit * digits * shape.limbs() / self.shape().limbs());
     }
 
-    /// Computes limb `k` of `shape` of both inner products; `digit_words` holds that limb of each digit.
+    /// Limb `k` of `shape` of both inner products; `digit_words` holds that of each digit.
     ///
     /// # Panics
     /// If the digits are of a polynomial above the key's level.
@@ -371,13 +365,13 @@ impl SwitchKey {
         let fits = shape.level <= self.id.level && shape.special == self.shape().special;
         assert!(fits && self.gadget.digits_at(shape.level).count() == digit_words.len(), "digits fit the key");
         let used: Vec<usize> = self.gadget.digits_at(shape.level).map(|(j, _)| j).collect();
-        // The same prime in the key, which may have more primes than `shape`.
+        // The key may have more primes than `shape`.
         let key_limb = if k < shape.level { k } else { self.id.level + k - shape.level };
         self.inner_limb(context, key_limb, &used, digit_words, sums);
     }
 
-    /// Computes the inner products mod the prime of the key's limb `limb`, part by part: unpacked and
-    /// drawn words are used while in the cache.
+    /// The inner products mod the prime of the key's limb `limb`, part by part: words are used
+    /// while in the cache.
     fn inner_limb(
         &self,
         context: &Context,
@@ -403,7 +397,6 @@ impl SwitchKey {
         }
     }
 
-    /// Limb `key_limb` of both halves of one digit.
     fn halves<'a>(&self, context: &Context, digit: &'a Digit, key_limb: usize) -> Halves<'a> {
         match digit {
             Digit::Expanded { b, a, .. } => Halves::Expanded { b: b.limb(key_limb), a: a.limb(key_limb) },
@@ -415,10 +408,9 @@ impl SwitchKey {
     }
 }
 
-/// Words of a key's limb that are unpacked, drawn and multiplied at a time.
 const PART: usize = 512;
 
-/// Limbs of both halves of one digit, read in order from the first word.
+/// A limb of both halves of one digit, read in order.
 enum Halves<'a> {
     Packed { b: &'a [u8], a: Box<UniformParts> },
     Derived { b: &'a [u8], a: &'a [u8] },
@@ -426,8 +418,7 @@ enum Halves<'a> {
 }
 
 impl Halves<'_> {
-    /// Returns the words `part` of both halves. `part` starts where the last call's part ended;
-    /// `room` has space for both halves.
+    /// The words `part` of both halves, where the last call's ended; `room` has space for both.
     fn part<'a>(&'a mut self, modulus: &Modulus, part: Range<usize>, room: &'a mut [u64]) -> [&'a [u64]; 2] {
         match self {
             Self::Expanded { b, a } => [&b[part.clone()], &a[part]],
@@ -452,15 +443,13 @@ fn split_room(room: &mut [u64], words: usize) -> [&mut [u64]; 2] {
     [&mut of_b[..words], &mut of_a[..words]]
 }
 
-/// Unpacks the words `part` of a packed limb.
 fn unpack_part(modulus: &Modulus, packed: &[u8], part: &Range<usize>, out: &mut [u64]) {
-    // Parts have a multiple of eight words, so each begins at a whole byte.
+    // Each part begins at a whole byte.
     let bytes = part.start / 8 * modulus.bits() as usize..part.end / 8 * modulus.bits() as usize;
     pack::unpack_into(&packed[bytes], modulus.bits(), modulus.value() - 1, out)
         .expect("keys are checked when they are read");
 }
 
-/// Bytes of one packed half.
 fn half_bytes(context: &Context, shape: Shape) -> usize {
     (0..shape.limbs()).map(|k| limb_bytes(context, shape, k)).sum()
 }

@@ -10,15 +10,15 @@ pub enum Secret {
 }
 
 /// Degree and most bits of the modulus for 128 bits of classical security, with a uniform ternary
-/// secret and errors of deviation 3.19: [BCCC24], table of ternary secrets. Each row is below that
-/// of the older standard ([HES18]: 109, 218, 438, 881), which has none for 2^16.
+/// secret and errors of deviation 3.19: [BCCC24]. Each row is below the older standard ([HES18]:
+/// 109, 218, 438, 881), which has none for 2^16.
 const TERNARY: [(usize, u32); 5] = [(1 << 12, 106), (1 << 13, 214), (1 << 14, 430), (1 << 15, 868), (1 << 16, 1747)];
 
 /// As [`TERNARY`] for a secret of weight 32: 121 bits at 2^16 ([BTH22]); at 2^15 no more than was
 /// counted (`docs/parameters.md`: the lattice estimator's hybrid attacks, and a count of our own).
 const SPARSE: [(usize, u32); 2] = [(1 << 15, 95), (1 << 16, 121)];
 
-/// The largest modulus in bits that is secure with this secret at this degree; 0 if there is none.
+/// The largest secure modulus in bits; 0 if there is none.
 pub fn max_modulus_bits(degree: usize, secret: Secret) -> u32 {
     let table: &[(usize, u32)] = match secret {
         Secret::Ternary => &TERNARY,
@@ -30,13 +30,13 @@ pub fn max_modulus_bits(degree: usize, secret: Secret) -> u32 {
 /// One kind of key or ciphertext: its modulus and the secret that hides it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SecurityCheck {
-    /// Name of the kind, for messages and tables.
+    /// Name of the kind.
     pub what: String,
     /// The secret of the encryption.
     pub secret: Secret,
     /// Bits of the modulus.
     pub modulus_log2: f64,
-    /// The most that [`max_modulus_bits`] allows.
+    /// [`max_modulus_bits`].
     pub max: u32,
 }
 

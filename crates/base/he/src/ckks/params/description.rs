@@ -2,25 +2,24 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Number of non-zero coefficients of the sparse secret, under which bootstrapping raises.
+/// Nonzero coefficients of the sparse secret, under which bootstrapping raises.
 pub const SPARSE_WEIGHT: usize = 32;
 
-/// Consecutive primes of about one size. A ciphertext at one of their levels has a scale of that
-/// size.
+/// Consecutive primes of about one size: the scale at their levels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Segment {
     /// Number of primes.
     pub count: usize,
-    /// Size of the primes and of the scale, in bits.
+    /// Bits of the primes and of the scale.
     pub bits: u32,
 }
 
 /// Number of special primes of the keys of a range of levels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct KeyGroup {
-    /// Highest level of the range, which starts above that of the group before.
+    /// Highest level of the range, which starts above the group before.
     pub up_to_level: usize,
-    /// Special primes (alpha): also the number of primes in one digit.
+    /// Special primes (alpha), and primes in one digit.
     pub alpha: usize,
 }
 
@@ -35,7 +34,7 @@ pub struct ParametersSpec {
     pub segments: Vec<Segment>,
     /// Bits of the special primes.
     pub special_bits: u32,
-    /// Special primes by level, ascending. The last group reaches the highest level.
+    /// Special primes by level, ascending to the highest.
     pub groups: Vec<KeyGroup>,
     /// Whether keys to and from the sparse secret exist (needed for bootstrapping).
     pub encapsulated: bool,

@@ -15,7 +15,7 @@ pub(super) struct Chain {
     pub scales: Vec<Scale>,
 }
 
-/// Returns the unused prime `1 mod step` below 2^50 that is nearest to `target`.
+/// The unused prime `1 mod step` below 2^50 that is nearest to `target`.
 fn nearest(target: f64, step: u64, used: &[u64]) -> Result<u64, HeError> {
     let limit = 1u64 << MAX_MODULUS_BITS;
     let middle = ((target / step as f64) as u64).min(limit / step);
@@ -32,9 +32,8 @@ fn nearest(target: f64, step: u64, used: &[u64]) -> Result<u64, HeError> {
     Err(HeError::NoPrime { bits: target.log2().round() as u32, step })
 }
 
-/// Chooses primes from the top down. Each prime brings the scale of a rescaled product of two
-/// canonical ciphertexts nearest to the power of two of the prime's segment. So deviations do not
-/// double from level to level.
+/// Chooses primes from the top down. Each brings the scale of a rescaled product of two canonical
+/// ciphertexts nearest to its segment's power of two, so deviations do not grow.
 pub(super) fn choose(spec: &ParametersSpec) -> Result<Chain, HeError> {
     let step = 2 << spec.log_degree;
     let levels = 1 + spec.segments.iter().map(|s| s.count).sum::<usize>();
@@ -44,7 +43,7 @@ pub(super) fn choose(spec: &ParametersSpec) -> Result<Chain, HeError> {
         used.push(prime);
         Ok(prime)
     };
-    // Special primes come first, because they must be the largest of all.
+    // Special primes come first: they must be the largest.
     let special = spec.groups.iter().map(|g| g.alpha).max().unwrap_or(0);
     let p = (0..special).map(|_| take(2f64.powi(spec.special_bits as i32))).collect::<Result<Vec<_>, _>>()?;
     let (mut q, mut scales) = (vec![0; levels], vec![Scale::ONE; levels]);

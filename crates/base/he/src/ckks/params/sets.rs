@@ -9,9 +9,8 @@ pub struct NamedSet {
     pub name: &'static str,
     /// Purpose of the set.
     pub purpose: &'static str,
-    /// log2 of the probability that one bootstrap fails because a multiple of `q_0` exceeds the
-    /// range of the sine (weight 32, range 16: 2^-121.7 for each coefficient); `None` without
-    /// bootstrapping.
+    /// log2 of the probability that one bootstrap fails: that a multiple of `q_0` exceeds the range
+    /// of the sine (weight 32, range 16: 2^-121.7 for each coefficient).
     pub failure_log2: Option<f64>,
     segments: &'static [Segment],
     groups: &'static [KeyGroup],
@@ -27,8 +26,7 @@ const fn group(up_to_level: usize, alpha: usize) -> KeyGroup {
     KeyGroup { up_to_level, alpha }
 }
 
-/// Sets A, B and C. All have 128 bits of security; [`super::Parameters::security`] lists the
-/// checks.
+/// Sets A, B and C. All have 128 bits of security ([`super::Parameters::security`]).
 pub const SETS: [NamedSet; 3] = [
     NamedSet {
         name: "A",
@@ -66,7 +64,7 @@ pub const SETS: [NamedSet; 3] = [
 ];
 
 impl NamedSet {
-    /// Returns the set of this name (A, B or C).
+    /// The set of this name.
     pub fn find(name: &str) -> Option<&'static Self> {
         SETS.iter().find(|set| set.name == name)
     }

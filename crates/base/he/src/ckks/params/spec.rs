@@ -8,17 +8,15 @@ use crate::ckks::scale::Scale;
 use std::ops::RangeInclusive;
 
 const LOG_DEGREES: RangeInclusive<u32> = 12..=16;
-/// Degrees for tests, down to the smallest ring of the transforms.
 const LOG_DEGREES_FOR_TESTS: RangeInclusive<u32> = 6..=16;
 const PRIME_BITS: RangeInclusive<u32> = 20..=50;
-/// Bits by which a digit may exceed its special primes: primes of one size differ. The switching
-/// error of a larger digit would drown the message.
+/// Bits by which a digit may exceed its special primes: primes of one size differ. The error of a
+/// larger digit would drown the message.
 const SLACK: f64 = 0.1;
 /// No set at 2^16 has more secure primes than this.
 const MAX_PRIMES: usize = 100;
 
-/// Checked parameters: primes, scales, and 128 bits of security for every key (except those of
-/// `insecure_for_tests`).
+/// Checked parameters, with 128 bits of security for every key (but for `insecure_for_tests`).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Parameters {
     spec: ParametersSpec,
@@ -30,7 +28,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Chooses primes and checks every key at its own modulus against the secret of its encryption.
+    /// Chooses primes and checks every key's modulus against the secret of its encryption.
     ///
     /// # Errors
     /// [`HeError::Description`] for a description out of range; [`HeError::NoPrime`] for too few
@@ -45,8 +43,8 @@ impl Parameters {
         }
     }
 
-    /// Makes parameters **without any check of security**, at degrees down to 64, for tests alone.
-    /// Exists only with the feature `test-util`, which no serving program may enable.
+    /// Parameters **without any check of security**, at degrees down to 64, for tests alone: the
+    /// feature `test-util` is for no serving program.
     ///
     /// # Errors
     /// [`HeError::Description`], [`HeError::NoPrime`].
@@ -104,8 +102,7 @@ impl Parameters {
         &self.spec
     }
 
-    /// Digest of degree, primes and key groups. Two parties must share these for their bytes to
-    /// mean the same.
+    /// Digest of degree, primes and key groups, on which the meaning of bytes depends.
     pub fn digest(&self) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_derive_key("tacit ckks parameters 1");
         let mut number = |n: u64| {
@@ -143,8 +140,8 @@ impl Parameters {
         &self.p
     }
 
-    /// The canonical scale at `level`. A rescaled product of two ciphertexts with this scale has
-    /// the canonical scale of the level below, except across the border of two segments.
+    /// The canonical scale at `level`. A rescaled product of two ciphertexts at this scale has that
+    /// of the level below, except across the border of two segments.
     ///
     /// # Panics
     /// If `level` is not 1 to [`Parameters::levels`].
@@ -166,9 +163,9 @@ impl Parameters {
         self.q[..level].iter().chain(&self.p[..special]).map(|&p| (p as f64).log2()).sum()
     }
 
-    /// Checks that a key at `level` with `special` special primes may exist. Whatever a circuit
-    /// asks for, a key is made or read only if its modulus has 128 bits of security for the secret
-    /// of its encryption. The key to the sparse secret has one prime and one special prime.
+    /// Checks that a key at `level` with `special` special primes may exist, whatever a circuit
+    /// asks for: its modulus has 128 bits of security for the secret of its encryption. The key to
+    /// the sparse secret has one prime and one special prime.
     ///
     /// # Errors
     /// [`HeError::InsecureKey`] if the key may not exist.
@@ -189,8 +186,7 @@ impl Parameters {
         Err(HeError::InsecureKey { what: what.into(), degree: self.degree(), modulus_log2, max })
     }
 
-    /// Lists the largest modulus of each kind of key and of ciphertexts, with the secret of its
-    /// encryption.
+    /// The largest modulus of each kind of key and of ciphertexts.
     pub fn security(&self) -> Vec<SecurityCheck> {
         let mut checks: Vec<SecurityCheck> = self
             .spec
@@ -208,19 +204,16 @@ impl Parameters {
         checks
     }
 
-    /// Returns the check of a modulus of `2^modulus_log2` for `secret`.
     fn check(&self, what: String, secret: Secret, modulus_log2: f64) -> SecurityCheck {
         let max = max_modulus_bits(self.degree(), secret);
         SecurityCheck { what, secret, modulus_log2, max }
     }
 }
 
-/// Refuses a description.
 fn refuse<T>(why: String) -> Result<T, HeError> {
     Err(HeError::Description { why })
 }
 
-/// Returns log2 of the product of `primes`.
 fn product_log2(primes: &[u64]) -> f64 {
     primes.iter().map(|&p| (p as f64).log2()).sum::<f64>()
 }

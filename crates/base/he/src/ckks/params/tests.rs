@@ -1,5 +1,3 @@
-//! Named sets are secure; insecure or senseless descriptions are refused by name.
-
 use super::*;
 use crate::HeError;
 
@@ -11,7 +9,7 @@ fn named_sets_have_128_bits() {
         let top = parameters.modulus_log2(levels, parameters.alpha(levels));
         assert!((top - total).abs() < 2.5, "set {name}: {top} bits");
         assert!(parameters.security().iter().all(SecurityCheck::holds));
-        // Deviations of scales from their powers of two do not accumulate.
+        // Deviations of scales do not accumulate.
         for level in 1..=levels {
             let bits = parameters.scale(level).log2();
             assert!((bits - bits.round()).abs() < 0.01, "set {name}, level {level}: {bits}");
@@ -76,7 +74,7 @@ fn senseless_descriptions_are_refused() {
     assert!(matches!(Parameters::new(&too_small), Err(HeError::NoPrime { .. })));
 }
 
-/// The party that names the keys of a circuit cannot obtain one that reveals the secret.
+/// Whoever names the keys of a circuit obtains none that reveals the secret.
 #[test]
 fn keys_below_128_bits_are_not_made() {
     use crate::ckks::keys::{KeyId, KeyKind};

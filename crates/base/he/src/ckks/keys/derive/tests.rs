@@ -34,8 +34,8 @@ fn measure_deviation(bench: &Bench, key: &SwitchKey) -> f64 {
     ((0..digits).map(error).sum::<f64>() / (digits * context.degree()) as f64).sqrt()
 }
 
-/// Keys of one to five steps, at the masters' level and below, have the stated errors. Rotations
-/// with them are as exact as with direct keys, because the special primes hide the error of a key.
+/// Keys of one to five steps, at the masters' level and below. Special primes hide the error of a
+/// key.
 #[test]
 fn derived_keys_are_as_good_as_direct_ones() {
     let mut bench = Bench::new(&spec(10), 71);
@@ -70,8 +70,7 @@ fn derived_keys_are_as_good_as_direct_ones() {
     }
 }
 
-/// Bytes by formula: derived keys are two packed halves in memory; masters are sent, and written to
-/// files.
+/// Derived keys are two packed halves in memory; masters are sent, and written to files.
 #[test]
 fn bytes_are_counted() {
     let mut bench = Bench::new(&spec(8), 72);
@@ -121,7 +120,6 @@ fn bytes_are_counted() {
     assert!((0..5).all(|j| read.pair(&context, j).unwrap() == master.pair(&context, j).unwrap()));
 }
 
-/// Impossible derivations are typed errors, both when planned and when masters are missing.
 #[test]
 fn what_is_missing_is_named() {
     let mut bench = Bench::new(&spec(8), 73);

@@ -38,7 +38,7 @@ fn write_key_file(bench: &mut Bench, name: &str) -> TestFile {
     file
 }
 
-/// Budgets of 0, of two keys and of all keys give the same answers, and memory stays within each.
+/// Budgets of 0, of two keys and of all keys.
 #[test]
 fn sets_larger_than_the_budget_work() {
     let mut bench = Bench::new(&spec(8), 41);
@@ -85,8 +85,6 @@ fn what_is_in_the_way_of_a_part_is_left_alone_unless_it_is_one() {
     }
 }
 
-/// Keys of two makers fit together: the sparse secret belongs to the client, so all makers share
-/// it.
 #[test]
 fn makers_share_the_sparse_secret() {
     let mut bench = Bench::new(&spec(8), 44);
@@ -104,8 +102,8 @@ fn makers_share_the_sparse_secret() {
     assert!(bench.decrypt(&dense).iter().zip(&x).all(|(actual, expected)| (*actual - *expected).abs() < 1e-6));
 }
 
-/// Every kind of damage is refused by name: a cut, a longer file, a flipped bit in each region,
-/// swapped keys, another client's keys, other parameters.
+/// A cut, a longer file, a flipped bit in each region, swapped keys, another client's keys, other
+/// parameters.
 #[test]
 fn damaged_and_foreign_files_are_refused() {
     let mut bench = Bench::new(&spec(6), 42);
