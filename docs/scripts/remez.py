@@ -103,7 +103,7 @@ def sign(alpha, degrees):
             scale = (1 - MARGIN) / (1 + error)
             c = [x * scale for x in c]
             a = (1 - error) * scale - MARGIN
-        stages.append((odd, c))
+        stages.append(c)
     return stages, error
 
 
@@ -125,10 +125,9 @@ def bits(error):
     return f"{float(error.ln() / TWO.ln()):.1f}"
 
 
-def numbers(degrees, c):
-    """All coefficients from T_0 on, as doubles that are read back exactly."""
-    whole = dict(zip(degrees, c))
-    return [repr(float(whole.get(d, 0))) for d in range(max(degrees) + 1)]
+def numbers(c):
+    """Coefficients as doubles that are read back exactly."""
+    return [repr(float(x)) for x in c]
 
 
 def array(values, indent):
@@ -143,7 +142,7 @@ def array(values, indent):
 
 
 def main():
-    print("//! Coefficients of Chebyshev polynomials, computed by `docs/scripts/remez.py`. Not to be edited.\n")
+    print("//! Coefficients of Chebyshev polynomials, computed by `docs/scripts/remez.py`. Not to be edited.\n//! Odd polynomials have only those of odd degree.\n")
     print("#![allow(clippy::excessive_precision)]\n")
     print("/// A composite approximation of sign.")
     print("pub(super) struct SignTable {")
@@ -157,8 +156,8 @@ def main():
     for alpha, stages, error in signs:
         print("    SignTable {")
         print(f"        alpha: {alpha},\n        error_log2: {bits(error)},\n        stages: &[")
-        for odd, c in stages:
-            print("            " + array(numbers(odd, c), 12) + ",")
+        for c in stages:
+            print("            " + array(numbers(c), 12) + ",")
         print("        ],\n    },")
     print("];\n")
     tables = [("TANH", "`tanh(range x)`, `|x| <= 1`", [(r, d, "odd") for r, d in ((2, 7), (4, 15), (4, 31), (8, 31))])]
@@ -174,7 +173,7 @@ def main():
                 r = Decimal(r)
                 c, error = minimax(lambda t: 2 * r / (1 + r + (1 - r) * t), degrees, -ONE, ONE)
             print(f"    Table {{\n        range: {float(r)!r},\n        error_log2: {bits(error)},")
-            print("        coefficients: " + array(numbers(degrees, c), 8) + ",\n    },")
+            print("        coefficients: " + array(numbers(c), 8) + ",\n    },")
         print("];" + ("\n" if name == "TANH" else ""))
 
 

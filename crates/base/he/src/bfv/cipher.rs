@@ -3,8 +3,8 @@
 use super::context::{Context, DEGREE, FRESH, FRESH_BYTES};
 use super::plain::Plain;
 use crate::HeError;
-use crate::core::{SecretKey, put_polynomial, small, take_polynomial, uniform};
-use tacit_arith::prg::{PublicSeed, SplitPrg};
+use crate::core::{SecretKey, put_polynomial, small, take_polynomial, take_seed, uniform};
+use tacit_arith::prg::SplitPrg;
 use tacit_arith::rns::{Ntt, RnsPoly};
 use tacit_arith::sample;
 use zeroize::Zeroizing;
@@ -58,12 +58,8 @@ impl Ciphertext {
     /// # Errors
     /// [`HeError::Length`], [`HeError::Range`] or [`HeError::Padding`] for bad bytes.
     pub fn from_bytes(ctx: &Context, bytes: &[u8]) -> Result<Self, HeError> {
-        let expected = FRESH_BYTES;
-        let Some((&seed, packed)) = bytes.split_first_chunk().filter(|_| bytes.len() == expected) else {
-            return Err(HeError::Length { what: WHAT, got: bytes.len(), expected });
-        };
-        let b = take_polynomial(ctx.ring(), FRESH, packed, WHAT)?;
-        Ok(Self { b, a: uniform(ctx.ring(), FRESH, PublicSeed::from_bytes(seed)) })
+        let (seed, packed) = take_seed(bytes, FRESH_BYTES, WHAT)?;
+        Ok(Self { b: take_polynomial(ctx.ring(), FRESH, packed, WHAT)?, a: uniform(ctx.ring(), FRESH, seed) })
     }
 
     /// Bytes in memory.

@@ -20,7 +20,6 @@ use super::poly::{Ntt, Poly};
 use super::scale::Scale;
 use super::shape::Shape;
 use crate::HeError;
-use tacit_arith::pack;
 use tacit_arith::prg::PublicSeed;
 
 const VERSION: u8 = 1;
@@ -50,29 +49,17 @@ fn header(form: u8, level: usize, slots: usize, scale: Scale, out: &mut Vec<u8>)
     out.extend_from_slice(&scale.to_bytes());
 }
 
-fn half_bytes(context: &Context, level: usize) -> usize {
-    let shape = Shape::level(level);
-    let bits = (0..level).map(|k| context.modulus(shape, k).bits());
-    bits.map(|bits| pack::packed_len(context.degree(), bits).expect("a residue fits one word")).sum()
-}
-
 fn write_half(context: &Context, half: &Poly<Ntt>, out: &mut Vec<u8>) {
-    let shape = half.shape();
-    for k in 0..shape.level {
-        pack::pack(half.limb(k).iter().copied(), context.modulus(shape, k).bits(), out);
-    }
+    (0..half.shape().level).for_each(|k| half.pack_limb(context, k, out));
 }
 
-/// Reads a polynomial from exactly [`half_bytes`].
 fn read_half(context: &Context, level: usize, bytes: &[u8]) -> Result<Poly<Ntt>, HeError> {
     let shape = Shape::level(level);
     let mut unread = bytes;
     Poly::read(context, shape, |k, limb| {
-        let m = context.modulus(shape, k);
-        let len = pack::packed_len(context.degree(), m.bits()).expect("a residue fits one word");
-        let (packed, tail) = unread.split_at(len);
+        let (packed, tail) = unread.split_at(context.limb_bytes(shape, k));
         unread = tail;
-        pack::unpack_into(packed, m.bits(), m.value() - 1, limb).map_err(HeError::packed(WHAT))
+        context.unpack_limb(shape, k, packed, WHAT, limb)
     })
 }
 
@@ -82,12 +69,9 @@ fn refuse<T>(why: String) -> Result<T, HeError> {
 
 /// Checks the header and the length that it implies, before allocations.
 fn read_header<'a>(context: &Context, bytes: &'a [u8]) -> Result<(Header, &'a [u8]), HeError> {
-    let Some((&[version, form, level, log_slots], unread)) = bytes.split_first_chunk() else {
-        return Err(HeError::Length { what: WHAT, got: bytes.len(), expected: HEADER });
-    };
-    let Some((&scale, body)) = unread.split_first_chunk() else {
-        return Err(HeError::Length { what: WHAT, got: bytes.len(), expected: HEADER });
-    };
+    let too_short = HeError::Length { what: WHAT, got: bytes.len(), expected: HEADER };
+    let Some((&[version, form, level, log_slots], unread)) = bytes.split_first_chunk() else { return Err(too_short) };
+    let Some((&scale, body)) = unread.split_first_chunk() else { return Err(too_short) };
     if version != VERSION || form > SEEDED {
         return refuse(format!("version {version}, form {form}: this program reads version {VERSION}, forms 0 and 1"));
     }
@@ -102,7 +86,7 @@ fn read_header<'a>(context: &Context, bytes: &'a [u8]) -> Result<(Header, &'a [u
     let Some(scale) = Scale::from_bytes(scale) else {
         return refuse("the scale is no number from 1 to 2^1000".to_owned());
     };
-    let half = half_bytes(context, level);
+    let half = context.packed_bytes(Shape::level(level));
     let expected = half + if form == SEEDED { PublicSeed::BYTES } else { half };
     if body.len() != expected {
         return Err(HeError::Length { what: WHAT, got: bytes.len(), expected: HEADER + expected });
@@ -116,7 +100,7 @@ impl Ciphertext {
     /// # Panics
     /// If the parameters have fewer than `level` primes.
     pub fn bytes_len(context: &Context, level: usize) -> usize {
-        HEADER + 2 * half_bytes(context, level)
+        HEADER + 2 * context.packed_bytes(Shape::level(level))
     }
 
     /// Packs both halves.
@@ -144,7 +128,7 @@ impl SeededCiphertext {
     /// # Panics
     /// If the parameters have fewer than `level` primes.
     pub fn bytes_len(context: &Context, level: usize) -> usize {
-        HEADER + half_bytes(context, level) + PublicSeed::BYTES
+        HEADER + context.packed_bytes(Shape::level(level)) + PublicSeed::BYTES
     }
 }
 
@@ -156,7 +140,7 @@ impl Received {
     /// [`HeError::Length`], [`HeError::Format`], [`HeError::Range`], [`HeError::Padding`].
     pub fn from_bytes(context: &Context, bytes: &[u8], estimate: Estimate) -> Result<Self, HeError> {
         let (Header { form, level, slots, scale }, body) = read_header(context, bytes)?;
-        let (first, second) = body.split_at(half_bytes(context, level));
+        let (first, second) = body.split_at(context.packed_bytes(Shape::level(level)));
         let c0 = read_half(context, level, first)?;
         if form == SEEDED {
             let seed = PublicSeed::from_bytes(second.try_into().expect("the length has been checked"));

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 use tacit_arith::modulus::{Modulus, Shoup};
 use tacit_arith::ntt::{Galois, NttTable};
+use tacit_arith::pack;
 use tacit_arith::pointwise::Pointwise;
 use tacit_arith::rns::{Conversion, RnsBasis};
 
@@ -154,6 +155,29 @@ impl Context {
 
     fn moduli(&self, shape: Shape) -> Vec<Modulus> {
         (0..shape.limbs()).map(|k| *self.modulus(shape, k)).collect()
+    }
+
+    /// Bytes of packed limb `k` of a shape.
+    pub(super) fn limb_bytes(&self, shape: Shape, k: usize) -> usize {
+        pack::packed_len(self.degree(), self.modulus(shape, k).bits()).expect("a residue fits one word")
+    }
+
+    /// Bytes of a packed polynomial.
+    pub(super) fn packed_bytes(&self, shape: Shape) -> usize {
+        (0..shape.limbs()).map(|k| self.limb_bytes(shape, k)).sum()
+    }
+
+    /// Unpacks limb `k` of a shape.
+    pub(super) fn unpack_limb(
+        &self,
+        shape: Shape,
+        k: usize,
+        bytes: &[u8],
+        what: &'static str,
+        out: &mut [u64],
+    ) -> Result<(), HeError> {
+        let m = self.modulus(shape, k);
+        pack::unpack_into(bytes, m.bits(), m.value() - 1, out).map_err(HeError::packed(what))
     }
 
     /// Product of the special primes `special` mod limb `k`.

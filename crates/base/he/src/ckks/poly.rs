@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
+use tacit_arith::pack;
 use tacit_arith::pointwise::Pointwise;
 pub use tacit_arith::rns::{Coeff, Ntt};
 use zeroize::Zeroize;
@@ -200,6 +201,11 @@ impl Poly<Ntt> {
         let shape = self.shape;
         debug_assert!(shape.level <= rhs.shape.level && shape.special <= rhs.shape.special);
         self.zip(rhs, context, Pointwise::mul);
+    }
+
+    /// Appends the packed limb `k`.
+    pub(super) fn pack_limb(&self, context: &Context, k: usize, out: &mut Vec<u8>) {
+        pack::pack(self.limb(k).iter().copied(), context.modulus(self.shape, k).bits(), out);
     }
 
     /// Adds an integer, `value(k)` mod the `k`-th prime, at every NTT point.

@@ -3,7 +3,7 @@
 use super::context::{Context, DEGREE, FRESH, P1, P2, Q};
 use super::params::Params;
 use crate::HeError;
-use crate::core::{SecretKey, uniform};
+use crate::core::{SecretKey, take_seed, uniform};
 use tacit_arith::pack;
 use tacit_arith::prg::{PublicSeed, SplitPrg};
 use tacit_arith::rns::{Coeff, Ntt, RnsPoly};
@@ -155,10 +155,7 @@ impl Ciphertext {
     pub fn from_bytes(ctx: &Context, params: &Params, bytes: &[u8], chosen: &[bool]) -> Result<Self, HeError> {
         assert_eq!(chosen.len(), DEGREE, "one place per coefficient");
         let masked_count = chosen.iter().filter(|&&c| c).count();
-        let expected = params.up_bytes(masked_count);
-        let Some((&seed, packed)) = bytes.split_first_chunk().filter(|_| bytes.len() == expected) else {
-            return Err(HeError::Length { what: WHAT, got: bytes.len(), expected });
-        };
+        let (seed, packed) = take_seed(bytes, params.up_bytes(masked_count), WHAT)?;
         let unmasked_len =
             pack::packed_len(DEGREE - masked_count, params.up_bits()).expect("a coefficient fits one word");
         let (unmasked, short) = packed.split_at(unmasked_len);
@@ -168,7 +165,7 @@ impl Ciphertext {
         let (mut unmasked, mut short) = (unmasked?.into_iter(), short?.into_iter());
         let values = chosen.iter().map(|&chosen| if chosen { short.next() } else { unmasked.next() });
         let values: Vec<u64> = values.map(|v| v.expect("as many as were counted")).collect();
-        let a = uniform(ctx.ring(), FRESH, PublicSeed::from_bytes(seed));
+        let a = uniform(ctx.ring(), FRESH, seed);
         let mut words = Vec::with_capacity(FRESH * DEGREE);
         for (i, inverse) in ctx.inverse_parts(params.steps()).into_iter().enumerate() {
             let m = ctx.basis().modulus(i);

@@ -3,6 +3,7 @@
 use super::Ring;
 use crate::HeError;
 use tacit_arith::pack;
+use tacit_arith::prg::PublicSeed;
 use tacit_arith::rns::{Ntt, RnsPoly};
 
 /// Bytes of a serialized polynomial at `level`.
@@ -42,6 +43,18 @@ pub fn take_polynomial(ring: &Ring, level: usize, bytes: &[u8], what: &'static s
         unread = behind;
     }
     Ok(RnsPoly::new(ring.basis(), words))
+}
+
+/// Splits a message of `expected` bytes into its seed and what follows.
+pub(crate) fn take_seed<'a>(
+    bytes: &'a [u8],
+    expected: usize,
+    what: &'static str,
+) -> Result<(PublicSeed, &'a [u8]), HeError> {
+    match bytes.split_first_chunk() {
+        Some((&seed, packed)) if bytes.len() == expected => Ok((PublicSeed::from_bytes(seed), packed)),
+        _ => Err(HeError::Length { what, got: bytes.len(), expected }),
+    }
 }
 
 /// Bytes of N packed words mod `p_i`.

@@ -82,13 +82,8 @@ impl PublicKey {
     /// # Panics
     /// If the ring has fewer than `level` primes.
     pub fn from_bytes(ring: &Ring, level: usize, bytes: &[u8]) -> Result<Self, HeError> {
-        let expected = Self::bytes_len(ring, level);
-        let Some((&seed, packed)) = bytes.split_first_chunk().filter(|_| bytes.len() == expected) else {
-            return Err(HeError::Length { what: WHAT, got: bytes.len(), expected });
-        };
+        let (seed, packed) = bytes::take_seed(bytes, Self::bytes_len(ring, level), WHAT)?;
         let b = bytes::take_polynomial(ring, level, packed, WHAT)?;
-        let seed = PublicSeed::from_bytes(seed);
-        let a = sample::uniform(ring, level, seed);
-        Ok(Self { seed, b, a })
+        Ok(Self { seed, b, a: sample::uniform(ring, level, seed) })
     }
 }

@@ -21,6 +21,7 @@ mod sample;
 mod switch;
 mod to_ring;
 
+pub(crate) use bytes::take_seed;
 pub use bytes::{polynomial_bytes, put_polynomial, take_polynomial};
 pub use keys::{PublicKey, SecretKey};
 pub use reshare::ReshareStreams;

@@ -7,11 +7,11 @@
 //! these pairs, and divides the sum by P, rounded. The noise has variance `N * 10.5 * sum_j q_j^2 /
 //! (12 P^2)`, and the rounding adds `(1 + |s|^2) / 12`.
 
-use super::{Ring, put_polynomial, small, take_polynomial, uniform};
+use super::{Ring, put_polynomial, small, take_polynomial, take_seed, uniform};
 use crate::HeError;
 use tacit_arith::modulus::{Modulus, Shoup};
 use tacit_arith::ntt::Galois;
-use tacit_arith::prg::{PublicSeed, SplitPrg};
+use tacit_arith::prg::SplitPrg;
 use tacit_arith::rns::{Conversion, Ntt, RnsBasis, RnsPoly};
 use tacit_arith::sample;
 use zeroize::Zeroizing;
@@ -115,10 +115,7 @@ impl Switching {
         expected: usize,
         what: &'static str,
     ) -> Result<SwitchingKey, HeError> {
-        let Some((&seed, packed)) = bytes.split_first_chunk().filter(|_| bytes.len() == expected) else {
-            return Err(HeError::Length { what, got: bytes.len(), expected });
-        };
-        let (seed, full) = (PublicSeed::from_bytes(seed), self.fresh + 1);
+        let ((seed, packed), full) = (take_seed(bytes, expected, what)?, self.fresh + 1);
         let digits = packed.chunks_exact(packed.len() / self.fresh).enumerate().map(|(j, part)| {
             let b = take_polynomial(ring, full, part, what)?;
             Ok([b, uniform(ring, full, seed.fork(j as u64))])

@@ -35,7 +35,7 @@ impl Sign {
         let signs = SIGN.iter().map(|table| Self {
             alpha: table.alpha,
             error: table.error_log2.exp2(),
-            stages: table.stages.iter().map(|c| chebyshev(c)).collect(),
+            stages: table.stages.iter().map(|c| odd(c)).collect(),
         });
         signs.collect()
     }
@@ -55,31 +55,35 @@ fn chebyshev(coefficients: &[f64]) -> Polynomial {
     Polynomial::new(Basis::Chebyshev, coefficients).expect("tables have finite coefficients beyond the constant")
 }
 
-fn approximation(table: &Table, map: impl Fn(usize, f64) -> f64, range: f64, factor: f64) -> Approximation {
-    let coefficients: Vec<f64> = table.coefficients.iter().enumerate().map(|(i, &c)| map(i, c)).collect();
-    Approximation { range, error: factor * table.error_log2.exp2(), polynomial: chebyshev(&coefficients) }
+/// The polynomial with these coefficients of `T_1`, `T_3`, ..
+fn odd(coefficients: &[f64]) -> Polynomial {
+    chebyshev(&coefficients.iter().flat_map(|&c| [0.0, c]).collect::<Vec<_>>())
+}
+
+fn approximation(table: &Table, polynomial: Polynomial) -> Approximation {
+    Approximation { range: table.range, error: table.error_log2.exp2(), polynomial }
 }
 
 /// Approximations of `tanh(range x)` for `|x| <= 1`, by rising range, then degree.
 pub fn tanh() -> Vec<Approximation> {
-    TANH.iter().map(|table| approximation(table, |_, c| c, table.range, 1.0)).collect()
+    TANH.iter().map(|table| approximation(table, odd(table.coefficients))).collect()
 }
 
 /// Approximations of `1 / (1 + exp(-range x))` for `|x| <= 1`, as `(1 + tanh(range x / 2)) / 2`, by
 /// rising range, then degree.
 pub fn sigmoid() -> Vec<Approximation> {
-    TANH.iter().map(|table| approximation(table, half, 2.0 * table.range, 0.5)).collect()
-}
-
-/// Coefficient `i` of `(1 + p) / 2`, if that of p is `c`.
-fn half(i: usize, c: f64) -> f64 {
-    if i == 0 { 0.5 } else { c / 2.0 }
+    let halves = tanh().into_iter().map(|a| Approximation {
+        range: 2.0 * a.range,
+        error: 0.5 * a.error,
+        polynomial: a.polynomial.scaled(0.5, 0.5),
+    });
+    halves.collect()
 }
 
 /// Approximations of `range / x` for x from `range` to 1, as polynomials of
 /// `(2 x - 1 - range) / (1 - range)`, by falling range.
 pub fn inverse() -> Vec<Approximation> {
-    INVERSE.iter().map(|table| approximation(table, |_, c| c, table.range, 1.0)).collect()
+    INVERSE.iter().map(|table| approximation(table, chebyshev(table.coefficients))).collect()
 }
 
 #[cfg(test)]

@@ -9,12 +9,13 @@ use super::super::scale::Scale;
 use super::Evaluator;
 use crate::HeError;
 use rayon::prelude::*;
+use tacit_arith::modulus::Modulus;
 
 /// Least factor of a change of scale: rounding it changes it by at most 2^-20.
 const LEAST_FACTOR: f64 = 524_288.0;
 
 /// Rounds a real number to an integer mod a prime. Exact for any double.
-pub(super) fn reduce_real(modulus: &tacit_arith::modulus::Modulus, value: f64) -> u64 {
+pub(super) fn reduce_real(modulus: &Modulus, value: f64) -> u64 {
     let rounded = value.round_ties_even();
     // The exponent leaves at most 62 bits.
     let exponent = (rounded.abs().log2().floor() - 61.0).max(0.0) as i32;
@@ -50,13 +51,24 @@ impl Evaluator<'_> {
     /// [`HeError::Level`], [`HeError::Scale`] or [`HeError::SlotCount`] if the operands differ in
     /// it.
     pub fn add(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, HeError> {
-        Self::check_match("addition", a, b)?;
-        same_scale("addition", a.scale, b.scale)?;
-        let mut sum = a.clone();
-        sum.c0.add_assign(&b.c0, self.context);
-        sum.c1.add_assign(&b.c1, self.context);
-        sum.estimate = a.estimate.plus(b.estimate);
-        Ok(sum)
+        self.combine("addition", a, b, Poly::add_assign)
+    }
+
+    /// Applies `op` to both halves; errors are independent.
+    fn combine(
+        &self,
+        what: &'static str,
+        a: &Ciphertext,
+        b: &Ciphertext,
+        op: impl Fn(&mut Poly<Ntt>, &Poly<Ntt>, &Context),
+    ) -> Result<Ciphertext, HeError> {
+        Self::check_match(what, a, b)?;
+        same_scale(what, a.scale, b.scale)?;
+        let mut result = a.clone();
+        op(&mut result.c0, &b.c0, self.context);
+        op(&mut result.c1, &b.c1, self.context);
+        result.estimate = a.estimate.plus(b.estimate);
+        Ok(result)
     }
 
     /// `a - b`.
@@ -64,13 +76,7 @@ impl Evaluator<'_> {
     /// # Errors
     /// As [`Evaluator::add`].
     pub fn sub(&self, a: &Ciphertext, b: &Ciphertext) -> Result<Ciphertext, HeError> {
-        Self::check_match("subtraction", a, b)?;
-        same_scale("subtraction", a.scale, b.scale)?;
-        let mut difference = a.clone();
-        difference.c0.sub_assign(&b.c0, self.context);
-        difference.c1.sub_assign(&b.c1, self.context);
-        difference.estimate = a.estimate.plus(b.estimate);
-        Ok(difference)
+        self.combine("subtraction", a, b, Poly::sub_assign)
     }
 
     /// `-a`.
@@ -126,11 +132,8 @@ impl Evaluator<'_> {
     /// `a` times a real number, rounded at `scale`, by which the scale is multiplied.
     #[must_use]
     pub fn mul_real(&self, a: &Ciphertext, value: f64, scale: Scale) -> Ciphertext {
-        let mut product = a.clone();
-        let (shape, scaled) = (a.c0.shape(), value * scale.to_f64());
-        let factor = |k: usize| reduce_real(self.context.modulus(shape, k), scaled);
-        product.c0.scale_assign(self.context, factor);
-        product.c1.scale_assign(self.context, factor);
+        let scaled = value * scale.to_f64();
+        let mut product = self.times_integer(a, |m| reduce_real(m, scaled));
         product.scale = a.scale.times(scale);
         let constant = Estimate { deviation: 0.0, magnitude: value.abs() };
         product.estimate = a.estimate.times(a.scale.to_f64(), constant, scale.to_f64());
@@ -140,12 +143,17 @@ impl Evaluator<'_> {
     /// `a` times a small integer, at the same scale.
     #[must_use]
     pub fn mul_integer(&self, a: &Ciphertext, value: i64) -> Ciphertext {
-        let mut product = a.clone();
-        let shape = a.c0.shape();
-        let factor = |k: usize| self.context.modulus(shape, k).reduce_i64(value);
-        product.c0.scale_assign(self.context, factor);
-        product.c1.scale_assign(self.context, factor);
+        let mut product = self.times_integer(a, |m| m.reduce_i64(value));
         product.estimate = a.estimate.scaled(value as f64);
+        product
+    }
+
+    /// Multiplies both halves by an integer, which `factor` reduces.
+    fn times_integer(&self, a: &Ciphertext, factor: impl Fn(&Modulus) -> u64 + Sync) -> Ciphertext {
+        let (mut product, context, shape) = (a.clone(), self.context, a.c0.shape());
+        for half in [&mut product.c0, &mut product.c1] {
+            half.scale_assign(context, |k| factor(context.modulus(shape, k)));
+        }
         product
     }
 

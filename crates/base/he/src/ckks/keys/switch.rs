@@ -18,6 +18,8 @@ use tacit_arith::pack;
 use tacit_arith::prg::{PublicSeed, SplitPrg};
 use tacit_arith::sample::UniformParts;
 
+const WHAT: &str = "switching key";
+
 /// Form of a key in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyForm {
@@ -211,7 +213,7 @@ impl SwitchKey {
     /// If [`KeyId::admit`] refuses `id`.
     pub fn packed_bytes(context: &Context, id: KeyId) -> usize {
         let gadget = Gadget::of(id, context.parameters());
-        gadget.len() * (PublicSeed::BYTES + half_bytes(context, gadget.shape))
+        gadget.len() * (PublicSeed::BYTES + context.packed_bytes(gadget.shape))
     }
 
     /// Bytes of the derived key `id`: per digit two limbs per prime.
@@ -220,7 +222,7 @@ impl SwitchKey {
     /// If [`KeyId::admit`] refuses `id`.
     pub fn derived_bytes(context: &Context, id: KeyId) -> usize {
         let gadget = Gadget::of(id, context.parameters());
-        gadget.len() * 2 * half_bytes(context, gadget.shape)
+        gadget.len() * 2 * context.packed_bytes(gadget.shape)
     }
 
     /// Appends the packed form.
@@ -234,7 +236,7 @@ impl SwitchKey {
                 Digit::Expanded { seed: Some(seed), b, .. } => (seed, &pack_limbs(context, b)),
                 Digit::Derived { .. } | Digit::Expanded { seed: None, .. } => {
                     let why = format!("the key for {} is derived and has no seeds: write its masters", self.id.kind);
-                    return Err(HeError::Format { what: "switching key", why });
+                    return Err(HeError::Format { what: WHAT, why });
                 }
             };
             out.extend_from_slice(&seed.to_bytes());
@@ -253,7 +255,7 @@ impl SwitchKey {
         let gadget = Gadget::of(id, context.parameters());
         let expected = Self::packed_bytes(context, id);
         if bytes.len() != expected {
-            return Err(HeError::Length { what: "switching key", got: bytes.len(), expected });
+            return Err(HeError::Length { what: WHAT, got: bytes.len(), expected });
         }
         let shape = gadget.shape;
         let mut unread = bytes;
@@ -264,8 +266,8 @@ impl SwitchKey {
             unread = tail;
             let mut b = Vec::with_capacity(shape.limbs());
             for k in 0..shape.limbs() {
-                let (limb, tail) = unread.split_at(limb_bytes(context, shape, k));
-                unpack_limb(context, shape, k, limb, &mut checked)?;
+                let (limb, tail) = unread.split_at(context.limb_bytes(shape, k));
+                context.unpack_limb(shape, k, limb, WHAT, &mut checked)?;
                 b.push(limb.to_vec());
                 unread = tail;
             }
@@ -450,29 +452,16 @@ fn unpack_part(modulus: &Modulus, packed: &[u8], part: &Range<usize>, out: &mut 
         .expect("keys are checked when they are read");
 }
 
-fn half_bytes(context: &Context, shape: Shape) -> usize {
-    (0..shape.limbs()).map(|k| limb_bytes(context, shape, k)).sum()
-}
-
-fn limb_bytes(context: &Context, shape: Shape, k: usize) -> usize {
-    pack::packed_len(context.degree(), context.modulus(shape, k).bits()).expect("a residue fits one word")
-}
-
 fn pack_limbs(context: &Context, poly: &Poly<Ntt>) -> Vec<Vec<u8>> {
     let shape = poly.shape();
     let packed = (0..shape.limbs()).map(|k| {
-        let mut out = Vec::with_capacity(limb_bytes(context, shape, k) + 8);
-        pack::pack(poly.limb(k).iter().copied(), context.modulus(shape, k).bits(), &mut out);
+        let mut out = Vec::with_capacity(context.limb_bytes(shape, k) + 8);
+        poly.pack_limb(context, k, &mut out);
         out
     });
     packed.collect()
 }
 
-fn unpack_limb(context: &Context, shape: Shape, k: usize, bytes: &[u8], out: &mut [u64]) -> Result<(), HeError> {
-    let m = context.modulus(shape, k);
-    pack::unpack_into(bytes, m.bits(), m.value() - 1, out).map_err(HeError::packed("switching key"))
-}
-
 fn unpack_limbs(context: &Context, shape: Shape, limbs: &[Vec<u8>]) -> Result<Poly<Ntt>, HeError> {
-    Poly::read(context, shape, |k, limb| unpack_limb(context, shape, k, &limbs[k], limb))
+    Poly::read(context, shape, |k, limb| context.unpack_limb(shape, k, &limbs[k], WHAT, limb))
 }
