@@ -40,6 +40,12 @@ impl Party {
         turned(&CONTEXT, c, &raise(&CONTEXT, c), &key)
     }
 
+    /// Adds the product of `c` and the encoded weights.
+    fn add_product(&self, sum: &mut Sum, layout: &Classes, weights: &[i32], c: &Ciphertext) {
+        let weights = WeightPoly::new(&CONTEXT, &self.plain, layout, weights);
+        add_products(&CONTEXT, &mut [(sum, vec![(weights, c)])]);
+    }
+
     /// Reshares `c` and returns the sums of both parties' shares.
     fn open(&self, c: Ciphertext) -> Vec<u64> {
         let public = PublicSeed::from_bytes([5; 16]);
@@ -79,10 +85,7 @@ fn slots_come_back_and_multiply_slot_by_slot() {
         let mut sum = Sum::new(&CONTEXT);
         let weights: Vec<i32> = (0..2 * classes as i32).map(|i| (i * 7919 - 30_000) % 4001).collect();
         let layout = Classes::new(&CONTEXT, classes);
-        add_products(
-            &CONTEXT,
-            &mut [(&mut sum, vec![(WeightPoly::new(&CONTEXT, &party.plain, &layout, &weights), &c)])],
-        );
+        party.add_product(&mut sum, &layout, &weights, &c);
         let actual = party.open(sum.finish(&CONTEXT));
         for (j, (actual, x)) in actual.iter().zip(&x).enumerate() {
             let w = weights[j / ROW * classes + j % ROW % classes];
@@ -103,8 +106,7 @@ fn rotations_move_slots() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(6))]
-    /// Sums of products of rotated ciphertexts are exact at the largest prime that the bound
-    /// allows.
+    /// At the largest prime that the bound allows.
     #[test]
     fn linear_combinations_are_exact(seed: u8, classes in 0u32..7, steps in prop::collection::vec(1usize..ROW, 1..4)) {
         let classes = 1 << classes;
@@ -118,7 +120,7 @@ proptest! {
                 let shifted = rotate_slots(&rotate_slots(&x, Turn::Left(k)), turn);
                 let turned = party.turn(&party.turn(&c, Turn::Left(k)), turn);
                 let weights: Vec<i32> = (0..2 * classes).map(|j| i32::MAX - (j * 77_777 + i) as i32).collect();
-                add_products(&CONTEXT, &mut [(&mut sum, vec![(WeightPoly::new(&CONTEXT, &party.plain, &layout, &weights), &turned)])]);
+                party.add_product(&mut sum, &layout, &weights, &turned);
                 for (j, e) in expected.iter_mut().enumerate() {
                     let w = weights[j / ROW * classes + j % ROW % classes];
                     *e = m.add(*e, m.mul(shifted[j], m.reduce_i64(w.into())));
@@ -129,8 +131,7 @@ proptest! {
     }
 }
 
-/// The phase error, in units of q' and measured on all slots of an answer, is below the deviation
-/// that the bound assumes, and above a 64th of it.
+/// The phase error on all slots of an answer is below the deviation of the bound, and above a 64th.
 #[test]
 fn measured_noise_is_within_the_bound() {
     let (products, classes) = (24, 16);
@@ -143,10 +144,7 @@ fn measured_noise_is_within_the_bound() {
     let mut sum = Sum::new(&CONTEXT);
     for k in 0..products as i32 {
         let weights: Vec<i32> = (0..2 * classes as i32).map(|i| (i + 1) * 65_537 * (k + 1)).collect();
-        add_products(
-            &CONTEXT,
-            &mut [(&mut sum, vec![(WeightPoly::new(&CONTEXT, &party.plain, &layout, &weights), &c)])],
-        );
+        party.add_product(&mut sum, &layout, &weights, &c);
     }
     let errors = reshare::tests::phase(&CONTEXT, &party.secret, &party.public, sum.finish(&CONTEXT));
     let square: f64 = errors.iter().map(|&e| (e as f64).powi(2)).sum::<f64>() / DEGREE as f64;
@@ -163,10 +161,9 @@ fn bounds_are_as_documented() {
     assert!(plain_prime(50.0).is_none() && plain_prime(40.0).unwrap() % 16_384 == 1);
 }
 
-/// Wire bytes and the field of fixed seeds are pinned, because both parties, including older
-/// versions, must agree on them.
+/// Both parties, including older versions, must agree on them.
 #[test]
-fn bytes_are_pinned() {
+fn wire_bytes_are_pinned() {
     let party = Party::new(37.0);
     assert_eq!(party.plain.modulus().value(), 137_439_510_529);
     let ctx = &*CONTEXT;
@@ -185,7 +182,7 @@ fn bytes_are_pinned() {
 }
 
 #[test]
-fn foreign_bytes_are_errors() {
+fn rejects_foreign_bytes() {
     let party = Party::new(37.0);
     let public = PublicSeed::from_bytes([0; 16]);
     type Read<'a> = &'a dyn Fn(&[u8]) -> Result<(), HeError>;

@@ -224,7 +224,7 @@ mod tests {
     use tacit_arith::rns::{Ntt, RnsPoly};
 
     #[test]
-    fn rows_are_as_few_words_as_entries_allow() {
+    fn shape_is_the_narrowest_that_holds_all_entries() {
         let shape_of = |places: &[usize]| shape(&places.iter().map(|&position| (position, 1)).collect::<Vec<_>>());
         assert_eq!(shape_of(&[0]), (8, DEGREE));
         assert_eq!(shape_of(&[0, 3136]), (8, 64));
@@ -246,7 +246,7 @@ mod tests {
 
     /// Several sizes, each in several calls.
     #[test]
-    fn sums_are_those_of_the_products() {
+    fn sums_match_products_added_one_by_one() {
         let (ctx, mut prg) = (Context::new().expect("the ring is fixed"), Prg::from_seed(Seed([3; 16])));
         let basis = ctx.basis();
         let polys: Vec<Ciphertext> =

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::HeError;
-use crate::core::ReshareStreams;
+use crate::core::{PublicKey, ReshareStreams, SecretKey};
 use tacit_arith::block::Block;
 use tacit_arith::prg::{Prg, PublicSeed, Seed, SplitPrg};
 
@@ -39,14 +39,58 @@ fn negacyclic(a: &[u64], w: &[i32]) -> Vec<u64> {
     out
 }
 
+/// A client's keys, and the public key that its server has read.
+struct Parties {
+    ctx: Context,
+    key: SecretKey,
+    public_key: PublicKey,
+}
+
+impl Parties {
+    fn new() -> Self {
+        let ctx = Context::new().unwrap();
+        let key = ctx.secret_key(&mut prg(1));
+        let bytes = ctx.public_key(&key, &mut split(2)).to_bytes(ctx.ring());
+        let public_key = ctx.read_public_key(&bytes).unwrap();
+        Self { ctx, key, public_key }
+    }
+
+    /// Reshares a sum and adds up both parties' shares of all coefficients.
+    fn open(&self, params: &Params, sum: &mut Sum) -> Vec<u64> {
+        let positions: Vec<usize> = (0..DEGREE).collect();
+        let (mut answer, streams) = (vec![], ReshareStreams { secret: &mut prg(4), public: public(5) });
+        let server = sum.reshare(&self.ctx, &self.public_key, params, streams, &positions, &mut answer);
+        assert_eq!(answer.len(), params.down_bytes());
+        let client = Opener::new(&self.ctx, &self.key, *params).open(&answer, public(5), &positions).unwrap();
+        server.iter().zip(client).map(|(s, c)| s.wrapping_add(c)).collect()
+    }
+}
+
+/// The centred difference of two values of a ring.
+fn error(ring_bits: u32, actual: u64, expected: u64) -> i64 {
+    (actual.wrapping_sub(expected) << (64 - ring_bits)) as i64 >> (64 - ring_bits)
+}
+
+fn add(ctx: &Context, sums: &mut Sums, entries: &[(usize, i32)], cipher: &Ciphertext) {
+    let (mut weights, mut ciphertexts) = (Weights::default(), Ciphertexts::new(1));
+    weights.resize(1, 1);
+    weights.put(ctx, 0, 0, entries);
+    ciphertexts.put(0, cipher);
+    sums.add(ctx, &weights, &ciphertexts, &[vec![0]]);
+}
+
+fn product(ctx: &Context, entries: &[(usize, i32)], cipher: &Ciphertext) -> Sum {
+    let mut sums = Sums::default();
+    sums.reset(1, 1);
+    add(ctx, &mut sums, entries, cipher);
+    sums.sum(ctx, 0, 0)
+}
+
 /// Runs one layer of `inputs` polynomials, each with `taps` weights of size `size`, and returns the
 /// errors of the share pairs.
 fn errors(params: &Params, inputs: usize, taps: usize, size: i32) -> Vec<i64> {
-    let ctx = Context::new().unwrap();
-    let key = ctx.secret_key(&mut prg(1));
-    let bytes = ctx.public_key(&key, &mut split(2)).to_bytes(ctx.ring());
-    let public_key = ctx.read_public_key(&bytes).unwrap();
-    let encryptor = Encryptor::new(&ctx, &key, *params);
+    let parties = Parties::new();
+    let encryptor = Encryptor::new(&parties.ctx, &parties.key, *params);
     let (mut data, mut sums, mut expected) = (prg(3), Sums::default(), vec![0u64; DEGREE]);
     sums.reset(1, 1);
     let mut random = split(6);
@@ -58,44 +102,25 @@ fn errors(params: &Params, inputs: usize, taps: usize, size: i32) -> Vec<i64> {
         }
         let frame = encryptor.encrypt(&message, &mut random);
         assert_eq!(frame.len(), params.up_bytes(0));
-        let cipher = Ciphertext::from_bytes(&ctx, params, &frame, NONE).unwrap();
+        let cipher = Ciphertext::from_bytes(&parties.ctx, params, &frame, NONE).unwrap();
         let entries: Vec<(usize, i32)> = weights.iter().copied().enumerate().collect();
-        add(&ctx, &mut sums, &entries, &cipher);
+        add(&parties.ctx, &mut sums, &entries, &cipher);
         for (e, v) in expected.iter_mut().zip(negacyclic(&message, &weights)) {
             *e = e.wrapping_add(v);
         }
     }
-    let positions: Vec<usize> = (0..DEGREE).collect();
-    let (mut sum, mut answer) = (sums.sum(&ctx, 0, 0), vec![]);
-    let streams = ReshareStreams { secret: &mut prg(4), public: public(5) };
-    let server = sum.reshare(&ctx, &public_key, params, streams, &positions, &mut answer);
-    assert_eq!(answer.len(), params.down_bytes());
-    let client = Opener::new(&ctx, &key, *params).open(&answer, public(5), &positions).unwrap();
-    let shift = 64 - params.ring_bits();
-    (0..DEGREE)
-        .map(|i| (server[i].wrapping_add(client[i]).wrapping_sub(expected[i]) << shift) as i64 >> shift)
-        .collect()
+    let opened = parties.open(params, &mut sums.sum(&parties.ctx, 0, 0));
+    opened.into_iter().zip(expected).map(|(actual, expected)| error(params.ring_bits(), actual, expected)).collect()
 }
 
-/// Adds a product to the only sum.
-fn add(ctx: &Context, sums: &mut Sums, entries: &[(usize, i32)], cipher: &Ciphertext) {
-    let (mut weights, mut ciphertexts) = (Weights::default(), Ciphertexts::new(1));
-    weights.resize(1, 1);
-    weights.put(ctx, 0, 0, entries);
-    ciphertexts.put(0, cipher);
-    sums.add(ctx, &weights, &ciphertexts, &[vec![0]]);
-}
-
-/// Every part of an expanded ciphertext multiplies like a ciphertext of its own. The error stays
-/// within the promised bound and reaches a quarter of it, so the allowance for switching is tight.
+/// The error reaches a quarter of the promised bound, so the allowance for switching is tight.
 #[test]
-fn parts_multiply_within_the_error() {
-    let ctx = Context::new().unwrap();
-    let key = ctx.secret_key(&mut prg(1));
-    let public_key = ctx.read_public_key(&ctx.public_key(&key, &mut split(2)).to_bytes(ctx.ring())).unwrap();
-    let bytes = expansion_keys(&ctx, &key, MAX_STEPS, &mut split(7)).unwrap();
+fn expanded_parts_multiply_within_the_error_bound() {
+    let parties = Parties::new();
+    let Parties { ctx, key, .. } = &parties;
+    let bytes = expansion_keys(ctx, key, MAX_STEPS, &mut split(7)).unwrap();
     assert_eq!(bytes.len(), expansion_key_bytes(MAX_STEPS));
-    let keys = ExpansionKeys::from_bytes(&ctx, MAX_STEPS, &bytes).unwrap();
+    let keys = ExpansionKeys::from_bytes(ctx, MAX_STEPS, &bytes).unwrap();
     assert_eq!(keys.steps(), MAX_STEPS);
     for (l, steps, size, max_error) in
         [(28, 1, 1 << 10, 1), (37, 2, 1 << 11, 1 << 11), (37, MAX_STEPS, 1 << 14, 1 << 17)]
@@ -105,8 +130,8 @@ fn parts_multiply_within_the_error() {
         let params = Params::new(&ParamsSpec { steps, max_error, ..spec(l, norm_sq) }).unwrap();
         let mut data = prg(3);
         let message: Vec<u64> = (0..DEGREE).map(|_| data.next_u64() >> (64 - l)).collect();
-        let frame = Encryptor::new(&ctx, &key, params).encrypt(&message, &mut split(6));
-        let ciphers = keys.expand(&ctx, Ciphertext::from_bytes(&ctx, &params, &frame, NONE).unwrap(), steps);
+        let frame = Encryptor::new(ctx, key, params).encrypt(&message, &mut split(6));
+        let ciphers = keys.expand(ctx, Ciphertext::from_bytes(ctx, &params, &frame, NONE).unwrap(), steps);
         assert_eq!(ciphers.len(), parts);
         let mut worst = 0f64;
         for (part, cipher) in ciphers.iter().enumerate() {
@@ -116,19 +141,11 @@ fn parts_multiply_within_the_error() {
                 weights[t * 13 / parts * parts + t % parts] = if data.next_u64() & 1 == 0 { size } else { -size };
             }
             let entries: Vec<(usize, i32)> = weights.iter().copied().enumerate().collect();
-            let mut sum = Sums::default();
-            sum.reset(1, 1);
-            add(&ctx, &mut sum, &entries, cipher);
-            let mut sum = sum.sum(&ctx, 0, 0);
-            let positions: Vec<usize> = (0..DEGREE).collect();
-            let (mut answer, streams) = (vec![], ReshareStreams { secret: &mut prg(4), public: public(5) });
-            let server = sum.reshare(&ctx, &public_key, &params, streams, &positions, &mut answer);
-            let client = Opener::new(&ctx, &key, params).open(&answer, public(5), &positions).unwrap();
+            let opened = parties.open(&params, &mut product(ctx, &entries, cipher));
             let mut x = vec![0; DEGREE];
             (0..DEGREE / parts).for_each(|i| x[i * parts] = message[i * parts + part]);
-            for (i, y) in negacyclic(&x, &weights).into_iter().enumerate() {
-                let error = (server[i].wrapping_add(client[i]).wrapping_sub(y) << (64 - l)) as i64 >> (64 - l);
-                worst = worst.max(error.unsigned_abs() as f64);
+            for (actual, y) in opened.into_iter().zip(negacyclic(&x, &weights)) {
+                worst = worst.max(error(l, actual, y).unsigned_abs() as f64);
             }
         }
         let bound = f64::from(max_error);
@@ -137,20 +154,18 @@ fn parts_multiply_within_the_error() {
     }
 }
 
-/// Masks that the encryption chooses decrypt to themselves, beside given values, in all rings.
-/// Their coefficients are l bits shorter.
+/// In all rings, beside given values. Masks' coefficients are l bits shorter.
 #[test]
-fn chosen_masks_cost_no_ring_bits() {
-    let ctx = Context::new().unwrap();
-    let key = ctx.secret_key(&mut prg(1));
-    let public_key = ctx.read_public_key(&ctx.public_key(&key, &mut split(2)).to_bytes(ctx.ring())).unwrap();
+fn chosen_masks_decrypt_to_themselves() {
+    let parties = Parties::new();
+    let ctx = &parties.ctx;
     let chosen: Vec<bool> = (0..DEGREE).map(|position| position % 5 != 2).collect();
     let count = chosen.iter().filter(|&&c| c).count();
     for l in [1, 2, 17, 28, 37, MAX_RING_BITS] {
         let max_error = Params::smallest_error(l, 1.0).unwrap();
         let params = Params::new(&ParamsSpec { max_error, ..spec(l, 1.0) }).unwrap();
         assert!(params.chosen_bits() + l <= params.up_bits() + 1, "{params:?}");
-        let encryptor = Encryptor::new(&ctx, &key, params);
+        let encryptor = Encryptor::new(ctx, &parties.key, params);
         let blank = encryptor.blank(&mut split(6));
         let message: Vec<u64> = (0..DEGREE as u64).map(|position| (position * 0x9e37_79b9) & ((1 << l) - 1)).collect();
         let frame = blank.encrypt(&message, &chosen);
@@ -160,27 +175,15 @@ fn chosen_masks_cost_no_ring_bits() {
         let expected: Vec<u64> = (0..DEGREE).map(expected_at).collect();
         let different = expected.iter().collect::<std::collections::HashSet<_>>().len();
         assert!(different as f64 > 0.9 * (DEGREE as f64).min(2f64.powi(l as i32)), "{different} values of {l} bits");
-        let cipher = Ciphertext::from_bytes(&ctx, &params, &frame, &chosen).unwrap();
-        let mut sums = Sums::default();
-        sums.reset(1, 1);
-        add(&ctx, &mut sums, &[(0, 1)], &cipher);
-        let mut sum = sums.sum(&ctx, 0, 0);
-        let positions: Vec<usize> = (0..DEGREE).collect();
-        let mut answer = vec![];
-        let streams = ReshareStreams { secret: &mut prg(4), public: public(5) };
-        let server = sum.reshare(&ctx, &public_key, &params, streams, &positions, &mut answer);
-        let client = Opener::new(&ctx, &key, params).open(&answer, public(5), &positions).unwrap();
-        for position in 0..DEGREE {
-            let error = (server[position].wrapping_add(client[position]).wrapping_sub(expected[position]) << (64 - l))
-                as i64
-                >> (64 - l);
+        let cipher = Ciphertext::from_bytes(ctx, &params, &frame, &chosen).unwrap();
+        let opened = parties.open(&params, &mut product(ctx, &[(0, 1)], &cipher));
+        for (position, (actual, expected)) in opened.into_iter().zip(expected).enumerate() {
+            let error = error(l, actual, expected);
             assert!(error.unsigned_abs() <= u64::from(max_error), "{l} bits, coefficient {position}: {error}");
         }
     }
 }
 
-/// With weights as large as the parameters allow, all in one polynomial or spread, the error bound
-/// holds at every coefficient.
 #[test]
 fn shares_sum_to_the_product_at_the_noise_limit() {
     for (l, inputs, taps, size) in
@@ -196,9 +199,8 @@ fn shares_sum_to_the_product_at_the_noise_limit() {
     }
 }
 
-/// The deviation of the measured error matches the noise model, so the bound is neither broken nor
-/// loose. In a wide ring the rounding to shares is negligible, and the error is the phase error.
-/// Two cases: hardly any weights, and dominant noise of fresh ciphertexts.
+/// In a wide ring the rounding to shares is negligible, and the error is the phase error. Two cases:
+/// hardly any weights, and dominant noise of fresh ciphertexts.
 #[test]
 fn measured_noise_matches_the_model() {
     for (inputs, taps, size) in [(1, 1, 1), (8, 32, 1 << 19)] {
@@ -211,9 +213,8 @@ fn measured_noise_matches_the_model() {
     }
 }
 
-/// Error bounds and packed bits for common rings are pinned.
 #[test]
-fn parameters_for_common_rings() {
+fn parameters_of_common_rings_are_pinned() {
     let table = [(32, 1), (37, 1), (39, 1), (40, 2), (45, 59)];
     for (l, error) in table {
         assert_eq!(Params::smallest_error(l, 4f64.powi(14)).unwrap(), error, "l {l}");
@@ -226,9 +227,8 @@ fn parameters_for_common_rings() {
 }
 
 #[test]
-fn impossible_parameters_are_named() {
-    let zero = ParamsSpec { max_error: 1, ..spec(45, 1.0) };
-    let zero = ParamsSpec { ring_bits: 46, ..zero };
+fn rejects_impossible_parameters() {
+    let zero = ParamsSpec { ring_bits: 46, max_error: 1, ..spec(45, 1.0) };
     assert_eq!(Params::new(&zero), Err(HeError::RingBits { bits: 46, max: 45 }));
     let tight = ParamsSpec { ring_bits: 41, ..zero };
     assert!(matches!(Params::new(&tight), Err(HeError::TooNoisy { ring_bits: 41, max_error: 1, .. })));
@@ -238,7 +238,7 @@ fn impossible_parameters_are_named() {
 }
 
 #[test]
-fn foreign_bytes_are_checked() {
+fn rejects_foreign_bytes() {
     let ctx = Context::new().unwrap();
     let params = Params::new(&spec(37, 1e8)).unwrap();
     let key = ctx.secret_key(&mut prg(1));
@@ -262,9 +262,8 @@ fn foreign_bytes_are_checked() {
     assert!(matches!(opened, Err(HeError::Range { index: 0, .. })));
 }
 
-/// Encrypting a message twice gives unrelated ciphertexts, and a key survives serialization.
 #[test]
-fn encryption_is_randomised() {
+fn encryption_is_randomised_and_keys_round_trip() {
     let ctx = Context::new().unwrap();
     let params = Params::new(&spec(37, 1e8)).unwrap();
     let key = ctx.secret_key(&mut prg(1));
@@ -276,8 +275,7 @@ fn encryption_is_randomised() {
     assert_eq!(ctx.read_public_key(&bytes).unwrap().to_bytes(ctx.ring()), bytes);
 }
 
-/// The published seeds occur nowhere in the stream from which the secret key and the errors are
-/// drawn.
+/// Neither the key nor the errors are drawn from blocks that are published.
 #[test]
 fn public_seeds_are_not_in_the_secret_stream() {
     let ctx = Context::new().unwrap();
@@ -297,9 +295,9 @@ fn public_seeds_are_not_in_the_secret_stream() {
     }
 }
 
-/// Bytes on the wire are the same on every machine: samplers, domain order and packing are pinned.
+/// Samplers, domain order and packing are the same on every machine.
 #[test]
-fn known_answers() {
+fn wire_bytes_are_pinned() {
     let ctx = Context::new().unwrap();
     let mut random = split(1);
     let key = ctx.secret_key(random.secret());

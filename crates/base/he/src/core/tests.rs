@@ -16,7 +16,7 @@ fn ring() -> Ring {
 }
 
 #[test]
-fn insecure_rings_are_refused() {
+fn rejects_insecure_rings() {
     let wide = [(1 << 50) - (1 << 14) + 1, 147_457];
     assert!(matches!(Ring::new(2048, &wide), Err(HeError::Insecure { degree: 2048, max: 54, .. })));
     assert!(Ring::new(4096, &[wide[0], 40_961]).is_ok());
@@ -24,8 +24,7 @@ fn insecure_rings_are_refused() {
     assert!(matches!(Ring::new(2048, &[]), Err(HeError::Lattice(_))));
 }
 
-/// `b + a s` is an error polynomial at every level: its largest coefficients are in the error
-/// sampler's range.
+/// `b + a s` has coefficients in the error sampler's range.
 #[test]
 fn public_keys_are_encryptions_of_zero() {
     let ring = ring();
@@ -49,7 +48,7 @@ fn public_keys_are_encryptions_of_zero() {
 }
 
 #[test]
-fn keys_come_back_from_their_bytes() {
+fn public_keys_round_trip() {
     let ring = ring();
     let secret = SecretKey::generate(&ring, &mut prg(1));
     for (level, len) in [(1, 16 + 256 * 14), (2, 16 + 256 * (14 + 18))] {
