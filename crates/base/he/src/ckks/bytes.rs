@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ciphertexts_come_back_in_both_forms() {
+    fn ciphertexts_round_trip_in_both_forms() {
         let mut bench = Bench::new(&spec(8), 31);
         let context = bench.context.clone();
         let x = bench.values(16);
@@ -182,7 +182,7 @@ mod tests {
 
     /// Every cut, and every changed byte of the header.
     #[test]
-    fn damaged_bytes_are_refused() {
+    fn rejects_damaged_bytes() {
         let mut bench = Bench::new(&spec(6), 32);
         let context = bench.context.clone();
         let x = bench.values(4);

@@ -67,22 +67,14 @@ impl Context {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Segment;
     use super::super::poly::Coeff;
-    use super::super::tests::Bench;
-    use super::super::{KeyGroup, ParametersSpec, Segment};
+    use super::super::tests::{Bench, flat_spec};
     use super::*;
     use tacit_arith::sample;
 
     fn bench() -> Bench {
-        let spec = ParametersSpec {
-            log_degree: 6,
-            base_bits: 30,
-            segments: vec![Segment { count: 3, bits: 30 }],
-            special_bits: 30,
-            groups: vec![KeyGroup { up_to_level: 4, alpha: 2 }],
-            encapsulated: false,
-        };
-        Bench::new(&spec, 51)
+        Bench::new(&flat_spec(6, 30, Segment { count: 3, bits: 30 }, 30, 2), 51)
     }
 
     fn random(bench: &mut Bench, shape: Shape) -> Poly<Coeff> {
@@ -136,7 +128,7 @@ mod tests {
 
     /// Every digit, at every level.
     #[test]
-    fn mod_up_is_the_centred_integer() {
+    fn mod_up_matches_the_centred_integer() {
         let mut bench = bench();
         let context = bench.context.clone();
         for level in 1..=4 {
@@ -166,7 +158,7 @@ mod tests {
 
     /// Special primes, last primes, and both at once.
     #[test]
-    fn mod_down_is_the_rounded_quotient() {
+    fn mod_down_matches_the_rounded_quotient() {
         let mut bench = bench();
         let context = bench.context.clone();
         for (level, special, drop) in [(2, 2, 0), (3, 0, 1), (4, 0, 2), (2, 1, 1), (2, 2, 1), (3, 1, 1)] {

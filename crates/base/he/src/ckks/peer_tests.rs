@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::poly::{Ntt, Poly};
 use super::shape::Shape;
-use super::tests::{Bench, prg};
+use super::tests::{Bench, flat_spec, prg, worst};
 use super::*;
 
 const OURS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ckks/vectors/ours.json");
@@ -45,14 +45,7 @@ struct Residues {
 }
 
 fn spec() -> ParametersSpec {
-    ParametersSpec {
-        log_degree: 6,
-        base_bits: 50,
-        segments: vec![Segment { count: 3, bits: 40 }],
-        special_bits: 50,
-        groups: vec![KeyGroup { up_to_level: 4, alpha: 2 }],
-        encapsulated: false,
-    }
+    flat_spec(6, 50, Segment { count: 3, bits: 40 }, 50, 2)
 }
 
 fn complex(values: &[[f64; 2]]) -> Vec<Complex> {
@@ -93,7 +86,7 @@ impl Vectors {
                 estimate: Estimate { deviation: 3.3, magnitude: 1.0 },
             };
             let actual = encoder.decode(&secret.decrypt(&ciphertext)).unwrap();
-            let worst = actual.iter().zip(&slots).map(|(a, b)| (*a - *b).abs()).fold(0.0, tacit_floats::larger);
+            let worst = worst(&actual, &slots);
             assert!(worst < TOLERANCE, "{name} by {}: off by {worst}", self.by);
         }
     }
@@ -150,7 +143,7 @@ fn ours() -> Vectors {
 }
 
 #[test]
-fn lattigo_decrypted_these_very_ciphertexts() {
+fn ciphertexts_match_those_that_lattigo_decrypted() {
     let vectors = ours();
     vectors.check();
     if std::env::var_os("UPDATE_VECTORS").is_some() {
@@ -161,7 +154,7 @@ fn lattigo_decrypted_these_very_ciphertexts() {
 }
 
 #[test]
-fn ciphertexts_of_lattigo_decrypt_here() {
+fn decrypts_ciphertexts_of_lattigo() {
     let vectors: Vectors = serde_json::from_str(LATTIGO).unwrap();
     assert_eq!((vectors.by.as_str(), vectors.x.len()), ("lattigo v6.2.0", 32));
     vectors.check();

@@ -1,6 +1,6 @@
 //! Errors of every operation over a thousand runs: their deviations are as estimated.
 
-use super::tests::{Bench, spec};
+use super::tests::{Bench, diagonal_scale, spec};
 use super::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,9 +58,7 @@ impl Client {
         let n = context.degree() / 2;
         let encoder = Encoder::new(&context, n).unwrap();
         let diagonals: BTreeMap<i64, Vec<Complex>> = [0, 1, 2, 5].map(|d| (d, bench.values(n))).into();
-        let parameters = context.parameters();
-        let (upper_scale, lower_scale) = (parameters.scale(LEVEL), parameters.scale(LEVEL - 1));
-        let scale = lower_scale.times_prime(parameters.primes()[LEVEL - 1]).over(upper_scale);
+        let scale = diagonal_scale(context.parameters(), LEVEL);
         let transforms = [Method::Hoisted, Method::Chained].map(|method| {
             let spec = TransformSpec { diagonals: &diagonals, level: LEVEL, scale, method, cache_bytes: 0 };
             LinearTransform::new(&encoder, &spec).unwrap()

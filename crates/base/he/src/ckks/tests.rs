@@ -1,5 +1,4 @@
-//! Operations at a small degree: values, refusals, counts. `statistics_tests.rs` tests their
-//! errors.
+//! Operations at a small degree: values, refusals, counts (errors: `statistics_tests.rs`).
 
 use super::*;
 use crate::HeError;
@@ -29,6 +28,28 @@ pub(super) fn spec(log_degree: u32) -> ParametersSpec {
     }
 }
 
+/// Without a sparse secret, and alpha special primes at every level.
+pub(super) fn flat_spec(
+    log_degree: u32,
+    base_bits: u32,
+    segment: Segment,
+    special_bits: u32,
+    alpha: usize,
+) -> ParametersSpec {
+    let groups = vec![KeyGroup { up_to_level: segment.count + 1, alpha }];
+    ParametersSpec { log_degree, base_bits, segments: vec![segment], special_bits, groups, encapsulated: false }
+}
+
+/// Largest distance of a slot.
+pub(super) fn worst(actual: &[Complex], expected: &[Complex]) -> f64 {
+    actual.iter().zip(expected).map(|(a, b)| (*a - *b).abs()).fold(0.0, tacit_floats::larger)
+}
+
+/// Scale of the diagonals of a transform at `level` between canonical scales.
+pub(super) fn diagonal_scale(parameters: &Parameters, level: usize) -> Scale {
+    parameters.scale(level - 1).times_prime(parameters.primes()[level - 1]).over(parameters.scale(level))
+}
+
 impl Bench {
     pub fn new(spec: &ParametersSpec, seed: u8) -> Self {
         let context = Arc::new(Context::new(&Parameters::insecure_for_tests(spec).unwrap()).unwrap());
@@ -40,6 +61,10 @@ impl Bench {
     pub fn values(&mut self, n: usize) -> Vec<Complex> {
         let mut next = || (self.prg.secret().next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
         (0..n).map(|_| Complex::new(next(), next())).collect()
+    }
+
+    pub fn real_values(&mut self, n: usize) -> Vec<Complex> {
+        self.values(n).iter().map(|v| Complex::from(v.re)).collect()
     }
 
     pub fn encrypt(&mut self, values: &[Complex], level: usize) -> Ciphertext {
@@ -74,7 +99,7 @@ impl Bench {
 }
 
 #[test]
-fn constants_integers_and_negation() {
+fn constants_integers_and_negation_are_exact() {
     let mut bench = Bench::new(&spec(8), 1);
     let x = bench.values(16);
     let a = bench.encrypt(&x, 3);
@@ -82,8 +107,7 @@ fn constants_integers_and_negation() {
     let context = bench.context.clone();
     let e = Evaluator::new(&context, &keys);
     let close = |c: &Ciphertext, expected: Vec<Complex>| {
-        let worst =
-            bench.decrypt(c).iter().zip(&expected).map(|(a, b)| (*a - *b).abs()).fold(0.0, tacit_floats::larger);
+        let worst = worst(&bench.decrypt(c), &expected);
         assert!(worst < 1e-8, "{worst}");
     };
     close(&e.negate(&a), x.iter().map(|&v| -v).collect());
@@ -93,7 +117,7 @@ fn constants_integers_and_negation() {
 }
 
 #[test]
-fn what_does_not_fit_is_named() {
+fn rejects_operands_that_differ() {
     let mut bench = Bench::new(&spec(8), 2);
     let x = bench.values(8);
     let keys = bench.rotation_keys(&[1], 3);

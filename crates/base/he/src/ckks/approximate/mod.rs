@@ -103,7 +103,7 @@ mod tests {
 
     /// Up to the rounding of logarithms. Stages stay in the next one's range.
     #[test]
-    fn signs_are_as_good_as_stated() {
+    fn sign_errors_are_as_stated() {
         for sign in Sign::all() {
             let at = |x: f64| sign.stages.iter().fold(x, |x, p| p.at(x));
             let low = (-f64::from(sign.alpha)).exp2();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_as_good_as_stated() {
+    fn function_errors_are_as_stated() {
         let line = || (-STEPS..=STEPS).map(|i| f64::from(i) / f64::from(STEPS));
         for a in tanh() {
             let error = worst(line(), |x| a.polynomial.at(x) - (a.range * x).tanh());

@@ -67,7 +67,7 @@ mod tests {
 
     /// After three doublings, to far below the noise.
     #[test]
-    fn it_is_the_sine_near_integers() {
+    fn wave_is_the_sine_near_integers() {
         let p = Polynomial::new(Basis::Chebyshev, &wave(16, 3)).unwrap();
         assert_eq!((p.degree(), p.depth()), (30, 5));
         for integer in -14..=14i32 {
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn arcsines_leave_what_is_stated() {
+    fn arcsine_error_is_as_stated() {
         for bits in [6, 7, 8] {
             let angle = 2.0 * PI / 2f64.powi(bits);
             let [linear, cubic] = arcsine(angle);

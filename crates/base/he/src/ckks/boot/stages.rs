@@ -132,7 +132,7 @@ mod tests {
 
     /// For slots that were rotated before.
     #[test]
-    fn settled_parts_go_forward_and_give_the_same() {
+    fn shifted_parts_rotate_forward_with_the_same_result() {
         let n = 64;
         let v: Vec<Complex> = (0..n).map(|i| Complex::new((i * 7 % 5) as f64, (i * 3 % 11) as f64 - 4.0)).collect();
         let mut parts = [group_stages(n, 2, false, 1.0), group_stages(n, 3, true, 1.0)].concat();

@@ -29,7 +29,7 @@ fn errors(bench: &mut Bench, boot: &Bootstrapper) -> [f64; 3] {
     let keys = bench.keys(&boot.keys());
     assert_eq!(keys.len(), boot.keys().len());
     let slots = boot.spec().slots;
-    let x: Vec<Complex> = bench.values(slots).iter().map(|v| Complex::from(v.re)).collect();
+    let x = bench.real_values(slots);
     let a = bench.encrypt(&x, boot.level_in());
     let context = bench.context.clone();
     let before = context.counters().read();
@@ -47,9 +47,9 @@ fn errors(bench: &mut Bench, boot: &Bootstrapper) -> [f64; 3] {
     [differences.into_iter().fold(0.0, tacit_floats::larger), mean.sqrt(), estimate]
 }
 
-/// Values that are too large follow the same wave in the clear and encrypted.
+/// The same wave in the clear and encrypted.
 #[test]
-fn large_slots_come_back_as_a_wave() {
+fn large_slots_follow_the_wave() {
     for arcsine in [false, true] {
         let mut bench = Bench::new(&spec(9, arcsine), 5);
         let boot = Bootstrapper::new(&bench.context.clone(), &bootstrap_spec(256, arcsine, Method::Hoisted)).unwrap();
@@ -59,11 +59,8 @@ fn large_slots_come_back_as_a_wave() {
         let a = bench.encrypt(&x, boot.level_in());
         let context = bench.context.clone();
         let actual = bench.decrypt(&boot.bootstrap(&Evaluator::new(&context, &keys), &a).unwrap());
-        let shift = actual
-            .iter()
-            .zip(&values)
-            .map(|(actual, &v)| (actual.re - boot.of_slot(v)).abs())
-            .fold(0.0, tacit_floats::larger);
+        let shifts = actual.iter().zip(&values).map(|(actual, &v)| (actual.re - boot.of_slot(v)).abs());
+        let shift = shifts.fold(0.0, tacit_floats::larger);
         assert!(shift < 0.05, "off by {shift}");
         // Terms of higher order add to the estimated one.
         let error = [0.5, -1.0].map(|v| (boot.of_slot(v) - v).abs()).into_iter().fold(0.0, tacit_floats::larger);
@@ -73,7 +70,7 @@ fn large_slots_come_back_as_a_wave() {
 }
 
 #[test]
-fn slots_come_back_at_a_high_level() {
+fn bootstraps_return_slots_at_a_high_level() {
     for (slots, arcsine, method) in [
         (256, false, Method::Hoisted),
         (256, true, Method::Hoisted),
@@ -107,7 +104,7 @@ fn failure(range: u32) -> f64 {
 
 /// With ranges of 4 and 5 instead of 16, up to four deviations.
 #[test]
-fn failures_are_as_many_as_stated() {
+fn failures_are_as_frequent_as_stated() {
     for (range, runs) in [(4, 8), (5, 16)] {
         let p = failure(range);
         let mut failed = 0;
@@ -117,15 +114,11 @@ fn failures_are_as_many_as_stated() {
         let boot = Bootstrapper::with_range(&context, &spec, range).unwrap();
         let keys = bench.keys(&boot.keys());
         for _ in 0..runs {
-            let x: Vec<Complex> = bench.values(256).iter().map(|v| Complex::from(v.re)).collect();
+            let x = bench.real_values(256);
             let a = bench.encrypt(&x, boot.level_in());
             let fresh = boot.bootstrap(&Evaluator::new(&context, &keys), &a).unwrap();
-            failed += bench
-                .decrypt(&fresh)
-                .iter()
-                .zip(&x)
-                .filter(|(actual, expected)| (**actual - **expected).abs() > 0.05)
-                .count();
+            let slots = bench.decrypt(&fresh);
+            failed += slots.iter().zip(&x).filter(|(actual, expected)| (**actual - **expected).abs() > 0.05).count();
         }
         let expected = p * f64::from(runs) * 256.0;
         println!("range {range}: {failed} slots of {} failed, {expected:.1} expected", runs * 256);
@@ -148,7 +141,7 @@ fn histogram(name: &str, spec: &BootstrapSpec, runs: usize, per_key: usize, seed
         let boot = Bootstrapper::new(&context, spec).unwrap();
         let keys = bench.keys(&boot.keys());
         for _ in 0..per_key {
-            let x: Vec<Complex> = bench.values(spec.slots).iter().map(|v| Complex::from(v.re)).collect();
+            let x = bench.real_values(spec.slots);
             let a = bench.encrypt(&x, boot.level_in());
             let fresh = boot.bootstrap(&Evaluator::new(&context, &keys), &a).unwrap();
             for (actual, expected) in bench.decrypt(&fresh).iter().zip(&x) {
@@ -182,9 +175,8 @@ fn set_a_keeps_twenty_bits() {
     assert!(mean < 2f64.powi(-20) && worst < 2f64.powi(-16), "worst 2^{}, rms 2^{}", worst.log2(), mean.log2());
 }
 
-/// Bad descriptions, missing keys and low levels are refused before anything runs.
 #[test]
-fn refusals_come_first() {
+fn rejects_bad_input_before_anything_runs() {
     let mut bench = Bench::new(&spec(9, false), 6);
     let context = bench.context.clone();
     let good = bootstrap_spec(256, false, Method::Hoisted);

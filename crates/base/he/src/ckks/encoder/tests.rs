@@ -1,17 +1,11 @@
 //! Slots are decoded as they were encoded, for every number of slots.
 
 use super::*;
-use crate::ckks::{KeyGroup, Parameters, ParametersSpec, Segment};
+use crate::ckks::tests::{flat_spec, worst};
+use crate::ckks::{Parameters, Segment};
 
 fn context(log_degree: u32) -> Arc<Context> {
-    let spec = ParametersSpec {
-        log_degree,
-        base_bits: 50,
-        segments: vec![Segment { count: 2, bits: 45 }],
-        special_bits: 50,
-        groups: vec![KeyGroup { up_to_level: 3, alpha: 1 }],
-        encapsulated: false,
-    };
+    let spec = flat_spec(log_degree, 50, Segment { count: 2, bits: 45 }, 50, 1);
     Arc::new(Context::new(&Parameters::insecure_for_tests(&spec).unwrap()).unwrap())
 }
 
@@ -26,7 +20,7 @@ fn values(n: usize) -> Vec<Complex> {
 
 /// The error of transform and rounding together, at a scale where the transform's would show.
 #[test]
-fn slots_come_back() {
+fn slots_round_trip() {
     for (log_degree, scale) in [(7, 58), (13, 58)] {
         let context = context(log_degree);
         for log_slots in [1, 2, 5, log_degree - 1] {
@@ -35,7 +29,7 @@ fn slots_come_back() {
             for level in 2..=3 {
                 let plaintext = encoder.encode(&slots, level, Scale::power_of_two(scale)).unwrap();
                 let decoded = encoder.decode(&plaintext).unwrap();
-                let worst = decoded.iter().zip(&slots).map(|(a, b)| (*a - *b).abs()).fold(0.0, tacit_floats::larger);
+                let worst = worst(&decoded, &slots);
                 assert!(worst < 2f64.powi(-45), "2^{log_degree}, 2^{log_slots} slots: 2^{}", worst.log2());
             }
         }
@@ -44,7 +38,7 @@ fn slots_come_back() {
 
 /// Known answer: the polynomial with slots 1 is 1, with slots i it is `X^(N/2)`.
 #[test]
-fn constants_are_where_they_belong() {
+fn constants_have_known_coefficients() {
     let context = context(6);
     let encoder = Encoder::new(&context, 32).unwrap();
     let constant_one = encoder.coefficients(&[Complex::from(1.0); 32], Scale::power_of_two(20)).unwrap();
@@ -54,7 +48,7 @@ fn constants_are_where_they_belong() {
 }
 
 #[test]
-fn what_does_not_fit_is_named() {
+fn rejects_values_that_do_not_fit() {
     let context = context(6);
     for slots in [0, 1, 3, 64] {
         assert_eq!(Encoder::new(&context, slots).err(), Some(HeError::Slots { slots, max: 32 }));
@@ -74,7 +68,7 @@ fn what_does_not_fit_is_named() {
 
 /// Values larger than the two lowest primes.
 #[test]
-fn levels_hold_what_they_have_room_for() {
+fn decodes_values_larger_than_the_lowest_primes() {
     let context = context(6);
     let encoder = Encoder::new(&context, 32).unwrap();
     let large = [Complex::from(-3.0), Complex::new(0.0, 1.5)];

@@ -86,16 +86,12 @@ fn lowest(a: &Ciphertext) -> Result<(), HeError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::tests::{Bench, prg, spec};
-    use super::super::super::{Complex, KeyId, KeySet};
+    use super::super::super::tests::{Bench, prg, spec, worst};
+    use super::super::super::{KeyId, KeySet};
     use super::*;
 
-    fn max_deviation(bench: &Bench, a: &Ciphertext, expected: &[Complex]) -> f64 {
-        bench.decrypt(a).iter().zip(expected).map(|(a, b)| (*a - *b).abs()).fold(0.0, tacit_floats::larger)
-    }
-
     #[test]
-    fn what_is_encrypted_anew_has_the_same_message_and_nothing_else_in_common() {
+    fn ciphertexts_encrypted_anew_share_only_the_message() {
         let mut bench = Bench::new(&spec(9), 1);
         let context = bench.context.clone();
         let x = bench.values(64);
@@ -107,7 +103,7 @@ mod tests {
         for ciphertext in [&first, &second] {
             let ratio = bench.ratio(ciphertext, &x);
             assert!((0.5..1.5).contains(&ratio), "{ratio} of the error that is stated");
-            assert!(max_deviation(&bench, ciphertext, &x) < 1e-6);
+            assert!(worst(&bench.decrypt(ciphertext), &x) < 1e-6);
         }
         let equal = |a: &Poly<Ntt>, b: &Poly<Ntt>| a.limb(0).iter().zip(b.limb(0)).filter(|(x, y)| x == y).count();
         for (x, y) in [(&first, &a), (&first, &second)] {
@@ -120,7 +116,7 @@ mod tests {
 
     /// Shares also look uniform for every message.
     #[test]
-    fn shares_are_of_the_coefficients() {
+    fn shares_add_up_to_the_coefficients() {
         let (mut bench, bits) = (Bench::new(&spec(9), 2), 26);
         let context = bench.context.clone();
         let keys = KeySet::default();

@@ -1,6 +1,6 @@
 //! Linear transforms and polynomials against plain computation, with their keys and counts.
 
-use super::super::tests::{Bench, spec};
+use super::super::tests::{Bench, diagonal_scale, spec, worst};
 use super::super::{Complex, Encoder, KeyId, KeyKind, Scale};
 use super::*;
 use crate::HeError;
@@ -13,10 +13,6 @@ fn plain_transform(diagonals: &BTreeMap<i64, Vec<Complex>>, v: &[Complex]) -> Ve
         diagonals.iter().map(term).fold(Complex::default(), |sum, x| sum + x)
     };
     (0..n).map(entry).collect()
-}
-
-fn worst(actual: &[Complex], expected: &[Complex]) -> f64 {
-    actual.iter().zip(expected).map(|(a, b)| (*a - *b).abs()).fold(0.0, tacit_floats::larger)
 }
 
 /// A transform with baby steps below `2^log`.
@@ -54,9 +50,9 @@ fn most_keys(method: Method, diagonals: usize) -> usize {
 /// All methods, caches, strides, negative offsets and repeating diagonals: the value, the
 /// deviation, and exactly the stated keys.
 #[test]
-fn transforms_are_as_the_plain_ones() {
+fn transforms_match_the_plain_ones() {
     let level = 4;
-    let mut squares: BTreeMap<Method2, Vec<f64>> = BTreeMap::new();
+    let mut squares: BTreeMap<bool, Vec<f64>> = BTreeMap::new();
     let strides = (-8..8).map(|d| 4 * d).collect::<Vec<i64>>();
     let diagonal_sets = [vec![0], vec![3], vec![-7, -3, 0, 1, 2, 5, 30], strides];
     for (run, offsets) in diagonal_sets.iter().enumerate() {
@@ -72,8 +68,7 @@ fn transforms_are_as_the_plain_ones() {
         let a = bench.encrypt(&x, level);
         for (method, cache_bytes, log_babies) in ways(run as u32) {
             let parameters = context.parameters();
-            let scale =
-                parameters.scale(level - 1).times_prime(parameters.primes()[level - 1]).over(parameters.scale(level));
+            let scale = diagonal_scale(parameters, level);
             let spec = TransformSpec { diagonals: &diagonals, level, scale, method, cache_bytes };
             let transform_with = |log| with_babies(&encoder, &spec, log);
             let transform = log_babies.map_or_else(|| LinearTransform::new(&encoder, &spec), transform_with).unwrap();
@@ -92,7 +87,7 @@ fn transforms_are_as_the_plain_ones() {
             assert!(did.ntts == total_ntts || (cache_bytes > 0 && (work.ntts as u64..total_ntts).contains(&did.ntts)));
             assert!(result.scale().agrees(parameters.scale(level - 1)) && result.level() == level - 1);
             let ratio = bench.ratio(&result, &expected);
-            squares.entry(Method2(method)).or_default().push(ratio * ratio);
+            squares.entry(method.is_chained()).or_default().push(ratio * ratio);
             assert!(worst(&bench.decrypt(&result), &expected) < 1e-6);
             // Without any one of its keys, the transform is refused.
             if let Some(missing) = needs.first() {
@@ -105,9 +100,9 @@ fn transforms_are_as_the_plain_ones() {
             }
         }
     }
-    for (method, squares) in squares {
+    for (is_chained, squares) in squares {
         let mean = (squares.iter().sum::<f64>() / squares.len() as f64).sqrt();
-        assert!((0.5..=1.5).contains(&mean), "{:?}: {mean:.2} times the estimate", method.0);
+        assert!((0.5..=1.5).contains(&mean), "chained {is_chained}: {mean:.2} times the estimate");
     }
 }
 
@@ -123,8 +118,7 @@ fn blocks_share_their_keys() {
     let x = bench.values(512);
     let expected = plain_transform(&diagonals, &x);
     let a = bench.encrypt(&x, level);
-    let parameters = context.parameters();
-    let scale = parameters.scale(level - 1).times_prime(parameters.primes()[level - 1]).over(parameters.scale(level));
+    let scale = diagonal_scale(context.parameters(), level);
     let mut run = |method| {
         let spec = TransformSpec { diagonals: &diagonals, level, scale, method, cache_bytes: 0 };
         let transform = LinearTransform::new(&encoder, &spec).unwrap();
@@ -141,7 +135,7 @@ fn blocks_share_their_keys() {
 
 /// On any number of threads: no more than stated, not much fewer, and the result of one thread.
 #[test]
-fn transforms_hold_what_is_stated() {
+fn transforms_hold_as_many_buffers_as_stated() {
     let level = 7;
     let methods = [Method::Flat, Method::Hoisted, Method::Paired, Method::Chained];
     for (method, threads) in methods.into_iter().flat_map(|method| [(method, 2), (method, 16)]) {
@@ -169,24 +163,8 @@ fn transforms_hold_what_is_stated() {
     }
 }
 
-/// [`Method`] with an order, for the map above.
-#[derive(PartialEq, Eq)]
-struct Method2(Method);
-
-impl Ord for Method2 {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.is_chained().cmp(&other.0.is_chained())
-    }
-}
-
-impl PartialOrd for Method2 {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
 #[test]
-fn transforms_that_cannot_be_are_refused() {
+fn rejects_impossible_transforms() {
     let bench = Bench::new(&spec(9), 9);
     let encoder = Encoder::new(&bench.context, 64).unwrap();
     let none = BTreeMap::new();
@@ -212,13 +190,13 @@ fn coefficients(degree: usize) -> Vec<f64> {
 
 /// Both bases, every degree up to 31 and one of 63: value, depth, exact scale, deviation.
 #[test]
-fn polynomials_are_as_the_plain_ones() {
+fn polynomials_match_the_plain_ones() {
     let mut bench = Bench::new(&spec(8), 21);
     let context = bench.context.clone();
     let top = context.parameters().levels();
     let keys = bench.keys(&relinearisation_needs(&context, top, 1));
     let e = Evaluator::new(&context, &keys);
-    let x: Vec<Complex> = bench.values(128).iter().map(|v| Complex::from(v.re)).collect();
+    let x = bench.real_values(128);
     let a = bench.encrypt(&x, top).with_magnitude(3f64.sqrt().recip());
     let mut squares = Vec::new();
     for basis in [Basis::Power, Basis::Chebyshev] {
@@ -252,7 +230,7 @@ fn polynomials_relinearise_as_often_as_stated() {
     let context = bench.context.clone();
     let keys = bench.keys(&relinearisation_needs(&context, 8, 1));
     let e = Evaluator::new(&context, &keys);
-    let x: Vec<Complex> = bench.values(128).iter().map(|v| Complex::from(v.re)).collect();
+    let x = bench.real_values(128);
     let a = bench.encrypt(&x, 8);
     let some = |degree: usize, is_nonzero: fn(usize) -> bool| -> Vec<f64> {
         (0..=degree).map(|i| if is_nonzero(i) { (i as f64 + 3.0).sqrt().recip() } else { 0.0 }).collect()
@@ -286,7 +264,7 @@ fn powers_are_shared_and_products_counted() {
     let context = bench.context.clone();
     let keys = bench.keys(&relinearisation_needs(&context, 8, 1));
     let e = Evaluator::new(&context, &keys);
-    let x: Vec<Complex> = bench.values(128).iter().map(|v| Complex::from(v.re)).collect();
+    let x = bench.real_values(128);
     let a = bench.encrypt(&x, 8);
     let polynomials = [31, 15].map(|degree| Polynomial::new(Basis::Chebyshev, &coefficients(degree)).unwrap());
     let before = context.counters().read();
@@ -318,7 +296,7 @@ fn composites_and_relu() {
     let keys =
         bench.keys(&[KeyId::at(&context, KeyKind::Relinearise, 3), KeyId::at(&context, KeyKind::Relinearise, 8)]);
     let e = Evaluator::new(&context, &keys);
-    let x: Vec<Complex> = bench.values(128).iter().map(|v| Complex::from(v.re)).collect();
+    let x = bench.real_values(128);
     let a = bench.encrypt(&x, 8);
     let stage = Polynomial::new(Basis::Power, &[0.0, 1.5, 0.0, -0.5]).unwrap();
     let sign = [stage.clone(), stage.clone()];

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn files_go_on_behind_the_last_whole_key() {
+    fn part_files_resume_after_the_last_intact_key() {
         let mut bench = Bench::new(&spec(6), 77);
         let context = bench.context.clone();
         let kinds = [1, 2, 3].map(|k| KeyKind::Galois(context.rotation_element(k)));

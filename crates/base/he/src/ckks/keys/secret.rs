@@ -133,7 +133,7 @@ mod tests {
 
     /// Clients store seeds, and servers keys under the secrets of seeds.
     #[test]
-    fn a_secret_follows_from_its_seed_for_ever() {
+    fn secrets_of_seeds_are_pinned() {
         let context = Bench::new(&spec(8), 1).context;
         let key = SecretKey::generate(&context, &mut Prg::from_seed(Seed([9; 16])));
         let mut hasher = blake3::Hasher::new();

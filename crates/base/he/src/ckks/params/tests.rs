@@ -1,5 +1,6 @@
 use super::*;
 use crate::HeError;
+use crate::ckks::tests::flat_spec;
 
 #[test]
 fn named_sets_have_128_bits() {
@@ -29,19 +30,13 @@ fn a_rescaled_product_has_the_scale_of_the_level_below() {
 }
 
 #[test]
-fn insecure_sets_do_not_build() {
+fn rejects_insecure_sets() {
     let spec = NamedSet::find("A").unwrap().spec();
     let wide = ParametersSpec { groups: vec![KeyGroup { up_to_level: 32, alpha: 8 }], ..spec.clone() };
     assert!(matches!(Parameters::new(&wide), Err(HeError::InsecureKey { degree: 65_536, max: 1747, .. })));
     // The sparse secret has its own table, without rows below 2^15.
-    let small = ParametersSpec {
-        log_degree: 13,
-        base_bits: 40,
-        segments: vec![Segment { count: 2, bits: 30 }],
-        special_bits: 40,
-        groups: vec![KeyGroup { up_to_level: 3, alpha: 1 }],
-        encapsulated: true,
-    };
+    let segment = Segment { count: 2, bits: 30 };
+    let small = ParametersSpec { encapsulated: true, ..flat_spec(13, 40, segment, 40, 1) };
     let refused = Parameters::new(&small);
     assert!(matches!(refused, Err(HeError::InsecureKey { max: 0, ref what, .. }) if what.contains("sparse")));
     assert!(Parameters::new(&ParametersSpec { encapsulated: false, ..small.clone() }).is_ok());
@@ -51,7 +46,7 @@ fn insecure_sets_do_not_build() {
 }
 
 #[test]
-fn senseless_descriptions_are_refused() {
+fn rejects_senseless_descriptions() {
     let good = NamedSet::find("C").unwrap().spec();
     let group = |up_to_level, alpha| KeyGroup { up_to_level, alpha };
     let bad = [
@@ -78,8 +73,7 @@ fn senseless_descriptions_are_refused() {
 #[test]
 fn keys_below_128_bits_are_not_made() {
     use crate::ckks::keys::{KeyId, KeyKind};
-    let set = NamedSet::find("B").expect("a named set");
-    let parameters = Parameters::new(&set.spec()).expect("it is secure");
+    let parameters = Parameters::new(&NamedSet::find("B").unwrap().spec()).unwrap();
     let admit = |kind, level, alpha| KeyId { kind, level, alpha }.admit(&parameters);
     let levels = parameters.levels();
     admit(KeyKind::ToSparse, 1, 1).unwrap();
@@ -90,7 +84,6 @@ fn keys_below_128_bits_are_not_made() {
         refused(KeyKind::ToSparse, levels, 1) && refused(KeyKind::ToSparse, 2, 1) && refused(KeyKind::ToSparse, 1, 2)
     );
     assert!(refused(KeyKind::Galois(5), levels, 4) && refused(KeyKind::Relinearise, levels, 4));
-    let without = NamedSet::find("C").map(|set| Parameters::new(&set.spec()).expect("it is secure"));
-    let sparse = KeyId { kind: KeyKind::ToSparse, level: 1, alpha: 1 };
-    assert!(sparse.admit(&without.expect("a named set")).is_err(), "there is no sparse secret");
+    let without_sparse = Parameters::new(&NamedSet::find("C").unwrap().spec()).unwrap();
+    assert!(KeyId { kind: KeyKind::ToSparse, level: 1, alpha: 1 }.admit(&without_sparse).is_err());
 }

@@ -37,7 +37,7 @@ fn measure_deviation(bench: &Bench, key: &SwitchKey) -> f64 {
 /// Keys of one to five steps, at the masters' level and below. Special primes hide the error of a
 /// key.
 #[test]
-fn derived_keys_are_as_good_as_direct_ones() {
+fn derived_keys_rotate_as_exactly_as_direct_ones() {
     let mut bench = Bench::new(&spec(10), 71);
     let context = bench.context.clone();
     let masters = Derivation::masters(&context, LEVEL, &[1, 4, 16]);
@@ -121,7 +121,7 @@ fn bytes_are_counted() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn rejects_impossible_derivations() {
     let mut bench = Bench::new(&spec(8), 73);
     let context = bench.context.clone();
     let masters = Derivation::masters(&context, 2, &[2, 6]);

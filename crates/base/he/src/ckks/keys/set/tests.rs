@@ -40,7 +40,7 @@ fn write_key_file(bench: &mut Bench, name: &str) -> TestFile {
 
 /// Budgets of 0, of two keys and of all keys.
 #[test]
-fn sets_larger_than_the_budget_work() {
+fn budgets_do_not_change_answers() {
     let mut bench = Bench::new(&spec(8), 41);
     let context = bench.context.clone();
     let file = write_key_file(&mut bench, "paged");
@@ -67,7 +67,7 @@ fn sets_larger_than_the_budget_work() {
 }
 
 #[test]
-fn what_is_in_the_way_of_a_part_is_left_alone_unless_it_is_one() {
+fn writing_replaces_only_part_files() {
     let mut bench = Bench::new(&spec(8), 42);
     let file = TestFile::new("in-the-way");
     let part = TestFile::new("in-the-way.part");
@@ -105,7 +105,7 @@ fn makers_share_the_sparse_secret() {
 /// A cut, a longer file, a flipped bit in each region, swapped keys, another client's keys, other
 /// parameters.
 #[test]
-fn damaged_and_foreign_files_are_refused() {
+fn rejects_damaged_and_foreign_files() {
     let mut bench = Bench::new(&spec(6), 42);
     let context = bench.context.clone();
     let folder = KeyFile::open(&std::env::temp_dir(), &context, &CLIENT).err().unwrap();
