@@ -3,7 +3,7 @@
 //! construction (eprint 2022/1431) needs. The key is public. The caller changes it often enough to
 //! limit how many hashes an attacker can compare with one guess.
 
-use super::Aes128;
+use super::{Aes128, Keys, portable};
 use crate::block::Block;
 use crate::cpu::Cpu;
 
@@ -29,14 +29,15 @@ impl CcrHash {
 
     /// `dst[i] = H(src[i] ^ mask)` for `i` below the shorter length.
     pub fn hash(&self, src: &[Block], mask: Block, dst: &mut [Block]) {
-        self.0.hash(src, mask, dst);
+        dispatch!(self.0, hash(src, mask, dst));
     }
 
     /// Expands one level of a correlated GGM tree in place. Parent `x_j` in `nodes[..m]`, with
     /// `m = nodes.len() / 2`, is replaced by its left child `H(x_j)`; the right child `H(x_j) ^ x_j`
     /// goes to `nodes[m + j]`. Returns the sum of the left children. An odd last element stays.
     pub fn double(&self, nodes: &mut [Block]) -> Block {
-        self.0.double(nodes)
+        let (left, right) = nodes.split_at_mut(nodes.len() / 2);
+        dispatch!(self.0, double(left, right))
     }
 
     /// Goes one level down in many half-trees with correction words (eprint 2022/1431). The left
@@ -49,7 +50,7 @@ impl CcrHash {
     pub fn descend(&self, nodes: &mut [Block], corrections: &[Block], sides: &[u64], sums: &mut [Block]) {
         assert!(corrections.len() == nodes.len() && sums.len() == nodes.len(), "a correction and a sum for every node");
         assert!(sides.len() >= nodes.len().div_ceil(64), "{} words of sides for {} nodes", sides.len(), nodes.len());
-        self.0.descend(nodes, corrections, sides, sums);
+        dispatch!(self.0, descend(nodes, corrections, sides, sums));
     }
 
     /// Computes the corrections `H(x) ^ H(x ^ delta) ^ (1 - side) * delta`. With them,
@@ -64,6 +65,6 @@ impl CcrHash {
             "a correction and a delta for every node"
         );
         assert!(sides.len() >= nodes.len().div_ceil(64), "{} words of sides for {} nodes", sides.len(), nodes.len());
-        self.0.correct(nodes, deltas, sides, corrections);
+        dispatch!(self.0, correct(nodes, deltas, sides, corrections));
     }
 }

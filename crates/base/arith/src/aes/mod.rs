@@ -4,6 +4,17 @@
 //! AES-NI (8), and the `aes` crate, with the ARMv8 cryptography extension if there is one. No kernel
 //! branches or indexes on data.
 
+/// Calls the function `$name` of the kernel of `$aes`.
+macro_rules! dispatch {
+    ($aes:expr, $name:ident($($argument:expr),*)) => {
+        match &$aes.keys {
+            Keys::Portable(cipher) => portable::$name(cipher, $($argument),*),
+            #[cfg(target_arch = "x86_64")]
+            Keys::X86(keys) => keys.$name($($argument),*),
+        }
+    };
+}
+
 mod hash;
 mod portable;
 #[cfg(target_arch = "x86_64")]
@@ -74,41 +85,6 @@ impl Aes128 {
             Keys::Portable(_) => 0,
             #[cfg(target_arch = "x86_64")]
             Keys::X86(k) => k.stream(counter, out),
-        }
-    }
-
-    /// `dst[i] = AES(s) ^ s` with `s = sigma(src[i] ^ mask)`, for `i` below the shorter length.
-    fn hash(&self, src: &[Block], mask: Block, dst: &mut [Block]) {
-        match &self.keys {
-            Keys::Portable(c) => portable::hash(c, src, mask, dst),
-            #[cfg(target_arch = "x86_64")]
-            Keys::X86(k) => k.hash(src, mask, dst),
-        }
-    }
-
-    fn descend(&self, nodes: &mut [Block], corrections: &[Block], sides: &[u64], sums: &mut [Block]) {
-        match &self.keys {
-            Keys::Portable(c) => portable::descend(c, nodes, corrections, sides, sums),
-            #[cfg(target_arch = "x86_64")]
-            Keys::X86(k) => k.descend(nodes, corrections, sides, sums),
-        }
-    }
-
-    fn correct(&self, nodes: &mut [Block], deltas: &[Block], sides: &[u64], corrections: &mut [Block]) {
-        match &self.keys {
-            Keys::Portable(c) => portable::correct(c, nodes, deltas, sides, corrections),
-            #[cfg(target_arch = "x86_64")]
-            Keys::X86(k) => k.correct(nodes, deltas, sides, corrections),
-        }
-    }
-
-    fn double(&self, nodes: &mut [Block]) -> Block {
-        let half = nodes.len() / 2;
-        let (left, right) = nodes.split_at_mut(half);
-        match &self.keys {
-            Keys::Portable(c) => portable::double(c, left, right),
-            #[cfg(target_arch = "x86_64")]
-            Keys::X86(k) => k.double(left, right),
         }
     }
 }
