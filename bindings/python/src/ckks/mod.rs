@@ -143,13 +143,13 @@ impl CkksContext {
         check_level(&self.context, level)?;
         Encoder::new(&self.context, slots).map_err(to_python)?;
         let element = self.context.rotation_element(steps.rem_euclid(slots as i64));
-        Ok((element != 1).then(|| key(KeyId::at(&self.context, KeyKind::Galois(element), level))))
+        Ok((element != 1).then(|| key(KeyId::for_level(&self.context, KeyKind::Galois(element), level))))
     }
 
     /// The key that conjugates at `level`.
     fn conjugation_key(&self, level: usize) -> PyResult<Key> {
         check_level(&self.context, level)?;
-        Ok(key(KeyId::at(&self.context, KeyKind::Galois(self.context.conjugation_element()), level)))
+        Ok(key(KeyId::for_level(&self.context, KeyKind::Galois(self.context.conjugation_element()), level)))
     }
 
     /// The keys for products at levels from `level` down to above `down_to`.

@@ -252,7 +252,7 @@ mod tests {
 
         fn state_at(&self, second: usize) -> FileState {
             self.0.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(second as u64)).unwrap();
-            FileState::of(&self.0.metadata().unwrap())
+            FileState::from_metadata(&self.0.metadata().unwrap())
         }
     }
 

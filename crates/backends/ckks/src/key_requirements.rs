@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use tacit_graph::{Model, OutputMode};
-use tacit_he::ckks::{Bootstrapper, Ciphertext, KeyId, KeyKind, SeededCiphertext, merged};
+use tacit_he::ckks::{Bootstrapper, Ciphertext, KeyId, KeyKind, SeededCiphertext, merge_needs};
 use tacit_net::TrafficModel;
 
 use super::argmax::ArgMax;
@@ -76,7 +76,7 @@ impl<'a> Draft<'a> {
     /// # Errors
     /// None in practice.
     pub fn sent(&self) -> Result<SentKeys, BackendError> {
-        let keys = merged(&self.needs);
+        let keys = merge_needs(&self.needs);
         if self.options.derive {
             SentKeys::with_derivation(&self.frame.context, keys)
         } else {
@@ -135,7 +135,7 @@ impl<'a> Draft<'a> {
         for plan in boot.plans() {
             let alpha = parameters.alpha(plan.level());
             let work = plan.work(alpha);
-            self.note_held_limbs(plan.held(&self.frame.context, 0));
+            self.note_held_limbs(plan.held_limbs(&self.frame.context, 0));
             self.work.key_switches += work.key_switches as u64;
             self.work.ntts += work.ntts as u64;
             self.work.macs += (work.products * parameters.degree()) as u64;
@@ -181,7 +181,7 @@ impl<'a> Draft<'a> {
             let switches = plan.switches();
             record.switches += switches;
             self.switches(level, switches as u64);
-            self.note_held_limbs(plan.held(context, (2 * period).min(context.degree())));
+            self.note_held_limbs(plan.held_limbs(context, (2 * period).min(context.degree())));
             record.rotations.extend(rotations);
         } else {
             // The slots are complex numbers.
@@ -194,7 +194,7 @@ impl<'a> Draft<'a> {
     fn folds(&mut self, folds: &[usize], level: usize, record: &mut StepRecord) {
         let context = &self.frame.context;
         let elements = folds.iter().map(|distance| context.rotation_element(*distance as i64));
-        self.needs.extend(elements.map(|element| KeyId::at(context, KeyKind::Galois(element), level)));
+        self.needs.extend(elements.map(|element| KeyId::for_level(context, KeyKind::Galois(element), level)));
         record.rotations.extend(folds.iter().map(|distance| *distance as i64));
         record.switches += folds.len();
         self.switches(level, folds.len() as u64);
@@ -223,7 +223,7 @@ impl<'a> Draft<'a> {
     /// Adds the products of one step: the level, and how many.
     fn products(&mut self, counts: &[(usize, u64)]) {
         for &(level, count) in counts {
-            self.needs.push(KeyId::at(&self.frame.context, KeyKind::Relinearise, level));
+            self.needs.push(KeyId::for_level(&self.frame.context, KeyKind::Relinearise, level));
             self.switches(level, count);
         }
         if let Some(level) = counts.iter().map(|(level, _)| *level).max() {

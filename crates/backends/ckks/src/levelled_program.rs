@@ -146,7 +146,7 @@ impl Frame {
     /// Returns the key by which answers are re-encrypted.
     pub fn anew(&self) -> KeyId {
         let last = self.places.last().expect("a program has a result");
-        KeyId::at(&self.context, KeyKind::Zero, last.level)
+        KeyId::for_level(&self.context, KeyKind::Zero, last.level)
     }
 
     /// Returns how part `index` of the linear step of vector `id` computes its rotations.
@@ -165,7 +165,7 @@ impl Frame {
     /// Returns whether keys of a level are so large that a layer should chain its steps. In a set
     /// with bootstraps few layers are that high: those that use the levels of the fresh ciphertext.
     fn has_large_keys(&self, level: usize) -> bool {
-        let key = SwitchKey::packed_bytes(&self.context, KeyId::at(&self.context, KeyKind::Relinearise, level));
+        let key = SwitchKey::packed_bytes(&self.context, KeyId::for_level(&self.context, KeyKind::Relinearise, level));
         self.context.parameters().spec().encapsulated && key > LARGE_KEY
     }
 

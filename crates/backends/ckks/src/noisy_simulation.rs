@@ -28,7 +28,7 @@ impl Plan {
     fn slot_when_read(&self, id: usize, slot: f64) -> f64 {
         let boot = self.bootstrapper.as_ref().filter(|_| self.places[id].boots);
         match boot {
-            Some(boot) => boot.of_slot(slot),
+            Some(boot) => boot.slot_after(slot),
             // Coefficients are off by multiples of the modulus, and slots by more: there is no
             // answer.
             None if slot.abs() > self.largest_slot(id) => f64::NAN,

@@ -212,7 +212,7 @@ impl ServerConnection {
         sets.note_checked(part.state().map_err(keeping_error)?);
         sets.forget(&self.resident_name(&name));
         uploads.set_whole(digest, &name, false)?;
-        let uploaded_count = part.there();
+        let uploaded_count = part.complete_count();
         Self::welcome(channel, Welcome::Send { there: uploaded_count as u64 })?;
         let received_digest = self.receive(channel, &name, uploaded_count, |_, packed| {
             part.push(&plan.context, packed).map_err(keeping_error)

@@ -147,7 +147,7 @@ impl Account {
 }
 
 /// Bytes that the threads of all open accounts hold; 0 with another allocator.
-pub fn held() -> u64 {
+pub fn held_bytes() -> u64 {
     let open = SLOTS.iter().filter(|slot| slot.in_use.load(Acquire));
     open.map(|slot| u64::try_from(slot.live.load(Relaxed)).unwrap_or(0)).fold(0, u64::saturating_add)
 }

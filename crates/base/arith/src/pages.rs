@@ -60,7 +60,7 @@ impl<T: Zeros> Long<T> {
     }
 
     /// Buffers of `len` zeros that fill a large page together if they are long; else one buffer.
-    pub fn page_of(len: usize) -> Vec<Self> {
+    pub fn fill_page(len: usize) -> Vec<Self> {
         let bytes = Self::bytes(len);
         Self::in_page(len, if bytes >= LONG_BUFFER_BYTES { LARGE_PAGE_BYTES / bytes } else { 1 }.max(1))
     }
@@ -146,7 +146,7 @@ mod tests {
         for (len, count) in
             [(0, 1), (1, 1), (64, 1), (1 << 13, 32), (1 << 16, 4), (3 << 16, 1), (1 << 18, 1), (1 << 19, 1)]
         {
-            let mut buffers = Long::<u64>::page_of(len);
+            let mut buffers = Long::<u64>::fill_page(len);
             assert_eq!(buffers.len(), count, "{len} words");
             assert!(buffers.iter().all(|words| words.len() == len && words.iter().all(|&w| w == 0)));
             for (i, words) in buffers.iter_mut().enumerate() {

@@ -53,7 +53,7 @@ fn main() -> Result<(), Failure> {
     let cube = Polynomial::new(Basis::Power, &[0.0, 0.5, 0.0, 0.5])?;
     let mut needs = boot.keys();
     needs.extend(mean.plan().keys(&context));
-    needs.push(KeyId::at(&context, KeyKind::Relinearise, level));
+    needs.push(KeyId::for_level(&context, KeyKind::Relinearise, level));
     println!(
         "bootstrap: levels {} to {}, {} keys, failure 2^{}",
         boot.level_in(),

@@ -80,7 +80,7 @@ fn at_level(machine: &Machine, level: usize, alpha: usize) -> anyhow::Result<Vec
     })?;
     let context = client.context.clone();
     let kinds = [KeyKind::Relinearise, KeyKind::Galois(context.rotation_element(1))];
-    let needs = kinds.map(|kind| KeyId::at(&context, kind, level));
+    let needs = kinds.map(|kind| KeyId::for_level(&context, kind, level));
     let mut keys = KeySet::generate(&client.secret, &needs, &mut client.prg)?;
     let a = client.encrypt(&values(1 << 15), level)?;
     let plain = Encoder::new(&context, 1 << 15)?.encode(&values(1 << 15), level, context.parameters().scale(level))?;

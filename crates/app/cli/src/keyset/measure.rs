@@ -48,7 +48,7 @@ impl Bench {
     /// Makes keys for rotations at `level`.
     pub fn rotation_keys(&mut self, distances: &[i64], level: usize) -> anyhow::Result<KeySet> {
         let kinds = distances.iter().map(|&k| KeyKind::Galois(self.context.rotation_element(k)));
-        let needs: Vec<KeyId> = kinds.map(|kind| KeyId::at(&self.context, kind, level)).collect();
+        let needs: Vec<KeyId> = kinds.map(|kind| KeyId::for_level(&self.context, kind, level)).collect();
         Ok(KeySet::generate(&self.secret, &needs, &mut self.prg)?)
     }
 }

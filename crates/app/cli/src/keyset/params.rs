@@ -43,7 +43,7 @@ fn describe(set: &NamedSet) -> anyhow::Result<Value> {
         json!({ "what": check.what, "secret": secret, "modulus_bits": check.modulus_log2, "most_bits": check.max })
     });
     let groups = parameters.spec().groups.iter().map(|group| {
-        let key = KeyId::at(&context, KeyKind::Relinearise, group.up_to_level);
+        let key = KeyId::for_level(&context, KeyKind::Relinearise, group.up_to_level);
         let bytes = SwitchKey::packed_bytes(&context, key);
         let derivation = derivation(&context, key);
         json!({ "up_to_level": key.level, "special_primes": key.alpha, "key_bytes": bytes, "derivation": derivation })

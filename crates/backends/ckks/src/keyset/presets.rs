@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tacit_he::ckks::{Parameters, Secret, TransformPlan, max_modulus_bits, merged};
+use tacit_he::ckks::{Parameters, Secret, TransformPlan, max_modulus_bits, merge_needs};
 
 use super::super::hops::Hops;
 use super::super::rotation_method::Way;
@@ -147,7 +147,7 @@ impl Preset {
                 *highest = level.max(*highest);
             }
         }
-        let others = merged(&running.other_needs());
+        let others = merge_needs(&running.other_needs());
         let rotation_bytes = keys.iter().map(|(&(_, alpha), &level)| key_bytes(parameters, level, alpha)).sum::<u64>();
         let plain_bytes = keys.iter().map(|(&(_, alpha), &level)| plain_bytes(context.degree(), level, alpha)).sum();
         let bytes = rotation_bytes + others.iter().map(|id| key_bytes(parameters, id.level, id.alpha)).sum::<u64>();

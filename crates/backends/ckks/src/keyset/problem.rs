@@ -108,13 +108,13 @@ pub(super) fn problem(frame: &Frame, bootstrappers: &[Bootstrapper], rates: &Rat
     let (mut fixed, mut fixed_seconds) = (vec![keys.need(frame.anew())], 0.0);
     let context = &*frame.context;
     for (distance, level) in frame.folds() {
-        let id = KeyId::at(context, KeyKind::Galois(context.rotation_element(distance)), level);
+        let id = KeyId::for_level(context, KeyKind::Galois(context.rotation_element(distance)), level);
         fixed.push(keys.need(id));
         fixed_seconds += rates.switch(level, id.alpha);
     }
     for (vector, place) in frame.program.vectors.iter().zip(&frame.places) {
         for (level, count) in Draft::relinearisations(&vector.step, place.made_level) {
-            let id = KeyId::at(context, KeyKind::Relinearise, level);
+            let id = KeyId::for_level(context, KeyKind::Relinearise, level);
             fixed.push(keys.need(id));
             fixed_seconds += count as f64 * rates.switch(level, id.alpha);
         }
@@ -179,7 +179,7 @@ fn plans(frame: &Frame, keys: &mut Keys<'_>, class: &Class, rates: &Rates) -> Re
             name: Ways::Each(vec![way]).to_string(),
             way,
             seconds: count as f64 * rates.transform(&plan.work(alpha), class.share),
-            held: 8 * (plan.held(context, 0) * context.degree()) as u64,
+            held: 8 * (plan.held_limbs(context, 0) * context.degree()) as u64,
             needs: keys.needs(&plan.keys(context)),
         });
     };
@@ -227,7 +227,7 @@ fn bootstraps(keys: &mut Keys<'_>, boot: &Bootstrapper, count: usize, rates: &Ra
     for plan in boot.plans() {
         let alpha = context.parameters().alpha(plan.level());
         seconds += rates.transform(&plan.work(alpha), 1.0);
-        held = held.max(8 * (plan.held(context, 0) * context.degree()) as u64);
+        held = held.max(8 * (plan.held_limbs(context, 0) * context.degree()) as u64);
     }
     let way = Way::ALL.into_iter().find(|way| way.method() == boot.spec().method).expect("each method is one");
     Plan {

@@ -126,7 +126,7 @@ mod tests {
         let parameters = Parameters::new(&NamedSet::find("B").unwrap().spec()).unwrap();
         let context = Context::new(&parameters).unwrap();
         for level in [3, 7, 12, 18] {
-            let id = KeyId::at(&context, KeyKind::Galois(5), level);
+            let id = KeyId::for_level(&context, KeyKind::Galois(5), level);
             assert_eq!(key_bytes(&parameters, level, id.alpha), packed_bytes(&context, id), "level {level}");
         }
     }

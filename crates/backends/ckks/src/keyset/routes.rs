@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use tacit_he::ckks::{KeyId, Method, TransformPlan, TransformWork, merged};
+use tacit_he::ckks::{KeyId, Method, TransformPlan, TransformWork, merge_needs};
 
 use super::super::hops::{Hops, NEVER};
 use super::problem::Class;
@@ -183,7 +183,7 @@ impl<'a> Router<'a> {
             .iter()
             .filter_map(|need| problem.keys[need.key].id.map(|(kind, alpha)| KeyId { kind, level: need.level, alpha }))
             .collect();
-        let ids = merged(&ids);
+        let ids = merge_needs(&ids);
         let parameters = self.running.frame.context.parameters();
         let bytes = ids.iter().map(|id| key_bytes(parameters, id.level, id.alpha)).sum();
         (boots, resident, (ids.len(), bytes))

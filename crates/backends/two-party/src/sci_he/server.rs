@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use tacit_arith::prg::{Prg, SplitPrg};
 use tacit_he::bfv::{
     Ciphertext, Classes, Context, FRESH_BYTES, GALOIS_KEY_BYTES, GaloisKey, PUBLIC_KEY_BYTES, Plain, Raised, Sum, Turn,
-    WeightPoly, add_products, raise, reshare, turned,
+    WeightPoly, add_products, raise, reshare, turn_slots,
 };
 use tacit_he::core::{PublicKey, ReshareStreams};
 use tacit_mpc::gate::LiftSpec;
@@ -176,7 +176,7 @@ impl Job<'_> {
         let mut c = kept.unwrap_or_else(|| Sum::new(ctx)).finish(ctx);
         if let Some(sum) = swapped {
             let swapped = sum.finish(ctx);
-            c.add_assign(ctx, &turned(ctx, &swapped, &raise(ctx, &swapped), self.keys.key(Turn::Swap)));
+            c.add_assign(ctx, &turn_slots(ctx, &swapped, &raise(ctx, &swapped), self.keys.key(Turn::Swap)));
         }
         c
     }
@@ -229,7 +229,7 @@ impl Job<'_> {
     fn turn(&self, anchor: &Ciphertext, raised: &mut Option<Raised>, distance: usize) -> Ciphertext {
         let ctx = &self.keys.ctx;
         let raised = raised.get_or_insert_with(|| raise(ctx, anchor));
-        turned(ctx, anchor, raised, self.keys.key(Turn::Left(distance)))
+        turn_slots(ctx, anchor, raised, self.keys.key(Turn::Left(distance)))
     }
 
     /// Adds the products of all output blocks with some turns.

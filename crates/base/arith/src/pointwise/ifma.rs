@@ -6,7 +6,7 @@ use crate::words52::{Factor, LEN, Modulus52, V, fold, load, store};
 use std::arch::x86_64::*;
 
 /// Most products whose high halves, with the carry of the low ones, sum to less than 2^52.
-const FEW: usize = 12;
+const FEW_PRODUCTS: usize = 12;
 
 /// Defines `$name(op, x[, y], args)`, which sets each vector of `x` to `$value`.
 macro_rules! elementwise {
@@ -135,7 +135,7 @@ pub(super) fn dot_pair(op: &Pointwise, digits: &[&[u64]], pairs: &[[&[u64]; 2]],
                 }
                 for h in 0..2 {
                     for j in 0..ROW {
-                        let sum: V = if digits.len() <= FEW {
+                        let sum: V = if digits.len() <= FEW_PRODUCTS {
                             m.join_few(low[h][j], high[h][j], radix[0])
                         } else {
                             m.join(low[h][j], high[h][j], radix)

@@ -23,7 +23,7 @@ impl Accumulator {
     /// # Panics
     /// If `low` and `high` differ in length, the length fits no level of `basis`, or `count` is
     /// above [`MAX_ACCUMULATED`].
-    pub fn of(basis: &RnsBasis, low: Vec<u64>, high: Vec<u64>, count: usize) -> Self {
+    pub fn from_sums(basis: &RnsBasis, low: Vec<u64>, high: Vec<u64>, count: usize) -> Self {
         let degree = basis.degree();
         let fits = low.len() == high.len() && low.len().is_multiple_of(degree) && low.len() / degree <= basis.levels();
         assert!(fits && count <= MAX_ACCUMULATED, "{} words, {count} products", low.len());

@@ -113,7 +113,7 @@ fn level_one_cannot_be_rescaled() {
 }
 
 /// Primes of 50, 16, 17, 30, 42 and 50 bits.
-const MORE: [u64; 6] = [P[0], P[1], P[2], 1_073_692_673, 4_398_052_147_201, 1_125_899_906_629_633];
+const MORE_PRIMES: [u64; 6] = [P[0], P[1], P[2], 1_073_692_673, 4_398_052_147_201, 1_125_899_906_629_633];
 
 fn convert(conversion: &Conversion, sources: &[&[u64]], targets: usize) -> Vec<Vec<u64>> {
     let mut results = vec![vec![0; sources[0].len()]; targets];
@@ -137,7 +137,7 @@ proptest! {
     /// decides whether an integer is below Q/2, and thereby its centred representative.
     #[test]
     fn conversions_are_exact_and_centred(seed: [u64; 6], k in 1usize..=5, n in 1usize..300) {
-        let (sources, targets) = (&MORE[..k], &MORE[..]);
+        let (sources, targets) = (&MORE_PRIMES[..k], &MORE_PRIMES[..]);
         let top = sources[k - 1];
         let digits = |j: usize| -> Vec<u64> {
             let draw = |i: usize| seed[i].wrapping_mul(2 * j as u64 + 1).rotate_left(j as u32) % sources[i];
@@ -165,12 +165,12 @@ proptest! {
 /// One coefficient more than a task, and the extremes of a residue.
 #[test]
 fn conversions_cover_every_coefficient() {
-    let conversion = Conversion::new(&moduli(&MORE[..1]), &moduli(&MORE[1..])).unwrap();
-    let p = MORE[0];
+    let conversion = Conversion::new(&moduli(&MORE_PRIMES[..1]), &moduli(&MORE_PRIMES[1..])).unwrap();
+    let p = MORE_PRIMES[0];
     let values: Vec<u64> = (0..4097).map(|i| [0, 1, p / 2, p / 2 + 1, p - 1, i][i as usize % 6]).collect();
     let results = convert(&conversion, &[&values], 5);
     let source = Modulus::new(p).unwrap();
-    for (m, out) in moduli(&MORE[1..]).iter().zip(&results) {
+    for (m, out) in moduli(&MORE_PRIMES[1..]).iter().zip(&results) {
         let expected: Vec<u64> = values.iter().map(|&v| m.reduce_i64(source.centred(v))).collect();
         assert_eq!(out, &expected);
     }
@@ -206,7 +206,7 @@ fn conversions_of_many_primes_agree_bit_for_bit() {
 
 #[test]
 fn rejects_impossible_conversions() {
-    let primes = moduli(&MORE);
+    let primes = moduli(&MORE_PRIMES);
     assert_eq!(Conversion::new(&[], &primes).err(), Some(LatticeError::NoPrimes));
     assert_eq!(Conversion::new(&primes, &[]).err(), Some(LatticeError::NoPrimes));
     let twice = [primes[0], primes[1], primes[0]];

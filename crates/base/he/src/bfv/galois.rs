@@ -7,7 +7,7 @@
 use super::cipher::Ciphertext;
 use super::context::{Context, DEGREE, FRESH, FULL, ROW};
 use crate::HeError;
-use crate::core::{Raised, SecretKey, SwitchScratch, SwitchingKey, permuted};
+use crate::core::{Raised, SecretKey, SwitchScratch, SwitchingKey, permute};
 use tacit_arith::ntt::Galois;
 use tacit_arith::prg::{PublicSeed, SplitPrg};
 use tacit_arith::rns::{Ntt, RnsPoly};
@@ -58,7 +58,7 @@ pub struct GaloisKey {
 pub fn galois_key(ctx: &Context, secret: &SecretKey, turn: Turn, prg: &mut SplitPrg) -> Result<Vec<u8>, HeError> {
     let inverse = Galois::new(DEGREE, turn.inverse())?;
     let mut out = Vec::with_capacity(GALOIS_KEY_BYTES);
-    let turned = Zeroizing::new(permuted(ctx.basis(), secret.s(), &inverse));
+    let turned = Zeroizing::new(permute(ctx.basis(), secret.s(), &inverse));
     ctx.switching.put_key(ctx.ring(), secret.s(), &turned, prg, &mut out);
     Ok(out)
 }
@@ -90,9 +90,9 @@ pub fn raise(ctx: &Context, c: &Ciphertext) -> Raised {
 
 /// Returns `c` with its slots turned; `raised` holds the digits of `c`.
 #[must_use]
-pub fn turned(ctx: &Context, c: &Ciphertext, raised: &Raised, key: &GaloisKey) -> Ciphertext {
+pub fn turn_slots(ctx: &Context, c: &Ciphertext, raised: &Raised, key: &GaloisKey) -> Ciphertext {
     let (mut b, mut a) = (residues(&c.b), vec![0; FRESH * DEGREE]);
     ctx.switching.switch_and_add(ctx.basis(), raised, &key.key, [&mut b, &mut a], &mut SwitchScratch::default());
-    let [b, a] = [b, a].map(|half| permuted(ctx.basis(), &RnsPoly::new(ctx.basis(), half), &key.galois));
+    let [b, a] = [b, a].map(|half| permute(ctx.basis(), &RnsPoly::new(ctx.basis(), half), &key.galois));
     Ciphertext { b, a }
 }

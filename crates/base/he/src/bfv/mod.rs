@@ -25,7 +25,7 @@ mod weights;
 pub use crate::core::Raised;
 pub use cipher::{Ciphertext, Encryptor};
 pub use context::{ANSWER_BYTES, Context, DEGREE, FRESH_BYTES, PRIMES, PUBLIC_KEY_BYTES, ROW};
-pub use galois::{GALOIS_KEY_BYTES, GaloisKey, Turn, galois_key, raise, turned};
+pub use galois::{GALOIS_KEY_BYTES, GaloisKey, Turn, galois_key, raise, turn_slots};
 pub use params::{Noise, largest_plain_log2};
 pub use plain::{Plain, plain_prime};
 pub use reshare::{Opener, Sum, add_products, reshare};

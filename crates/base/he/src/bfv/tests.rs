@@ -37,7 +37,7 @@ impl Party {
     fn turn(&self, c: &Ciphertext, turn: Turn) -> Ciphertext {
         let bytes = galois_key(&CONTEXT, &self.secret, turn, &mut SplitPrg::new(prg(9))).unwrap();
         let key = GaloisKey::from_bytes(&CONTEXT, turn, &bytes).unwrap();
-        turned(&CONTEXT, c, &raise(&CONTEXT, c), &key)
+        turn_slots(&CONTEXT, c, &raise(&CONTEXT, c), &key)
     }
 
     /// Adds the product of `c` and the encoded weights.

@@ -65,12 +65,12 @@ fn get_or_insert<K: std::hash::Hash + Eq, V>(
     key: K,
     make: impl FnOnce() -> V,
 ) -> Arc<V> {
-    const WHOLE: &str = "nothing panics while it holds the cache";
-    if let Some(entry) = cache.read().expect(WHOLE).get(&key) {
+    const NOT_POISONED: &str = "nothing panics while it holds the cache";
+    if let Some(entry) = cache.read().expect(NOT_POISONED).get(&key) {
         return entry.clone();
     }
     let value = Arc::new(make());
-    cache.write().expect(WHOLE).entry(key).or_insert(value).clone()
+    cache.write().expect(NOT_POISONED).entry(key).or_insert(value).clone()
 }
 
 fn conversion(source_moduli: &[Modulus], target_moduli: &[Modulus]) -> Conversion {

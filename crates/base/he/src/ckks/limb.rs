@@ -25,20 +25,20 @@ impl Spares {
     }
 
     pub(super) fn clear(&self) {
-        self.free.lock().expect(WHOLE).clear();
+        self.free.lock().expect(NOT_POISONED).clear();
     }
 
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
-        self.free.lock().expect(WHOLE).len()
+        self.free.lock().expect(NOT_POISONED).len()
     }
 
     /// N words with arbitrary contents, which the caller must write.
     pub(super) fn scratch(self: &Arc<Self>) -> Limb {
-        let mut free = self.free.lock().expect(WHOLE);
+        let mut free = self.free.lock().expect(NOT_POISONED);
         let words = free.pop().unwrap_or_else(|| {
             // Held meanwhile, so that threads share a page.
-            *free = Long::page_of(self.degree);
+            *free = Long::fill_page(self.degree);
             free.pop().expect("a page has a buffer")
         });
         drop(free);
@@ -58,7 +58,7 @@ impl Spares {
     }
 }
 
-const WHOLE: &str = "nothing panics while it holds the buffers";
+const NOT_POISONED: &str = "nothing panics while it holds the buffers";
 
 impl Clone for Limb {
     fn clone(&self) -> Self {
@@ -68,7 +68,7 @@ impl Clone for Limb {
 
 impl Drop for Limb {
     fn drop(&mut self) {
-        let mut free = self.spares.free.lock().expect(WHOLE);
+        let mut free = self.spares.free.lock().expect(NOT_POISONED);
         if free.len() < MAX_BYTES / (8 * self.spares.degree) {
             free.push(std::mem::take(&mut self.words));
         }

@@ -33,7 +33,7 @@ pub use eval::{
 };
 pub use keys::{
     Derivation, FileState, KeyFile, KeyForm, KeyId, KeyKind, KeyMaker, KeySet, Origin, PartFile, PublicKey, SecretKey,
-    SwitchKey, derived_deviation, merged,
+    SwitchKey, derived_deviation, merge_needs,
 };
 pub use noise::{Estimate, digits_deviation, fresh_deviation, public_deviation, rounding_deviation};
 pub use params::{

@@ -68,11 +68,11 @@ impl Client {
             .chain([1, 7].map(|k| KeyKind::Galois(context.rotation_element(k))))
             .chain([KeyKind::Galois(context.conjugation_element())]);
         let level = |kind| if kind == KeyKind::ToSparse { 1 } else { LEVEL };
-        let direct_ids = kinds.map(|kind| KeyId::at(&context, kind, level(kind)));
+        let direct_ids = kinds.map(|kind| KeyId::for_level(&context, kind, level(kind)));
         let needs: Vec<KeyId> = transforms.iter().flat_map(|t| t.plan().keys(&context)).chain(direct_ids).collect();
         let keys = bench.keys(&needs);
         let masters = Derivation::masters(&context, LEVEL, &[1, 3]);
-        let derived_id = KeyId::at(&context, KeyKind::Galois(context.rotation_element(7)), LEVEL);
+        let derived_id = KeyId::for_level(&context, KeyKind::Galois(context.rotation_element(7)), LEVEL);
         let plan = Derivation::new(&context, &[derived_id], &masters).unwrap();
         let derived = plan.run(&context, &bench.keys(&masters)).unwrap();
         let public = bench.secret.public_key(&mut bench.prg);

@@ -93,7 +93,7 @@ impl Bench {
     pub fn rotation_keys(&mut self, steps: &[i64], level: usize) -> KeySet {
         let kinds = steps.iter().map(|&k| KeyKind::Galois(self.context.rotation_element(k)));
         let key_kinds = kinds.chain([KeyKind::Galois(self.context.conjugation_element()), KeyKind::Relinearise]);
-        let needs: Vec<KeyId> = key_kinds.map(|kind| KeyId::at(&self.context, kind, level)).collect();
+        let needs: Vec<KeyId> = key_kinds.map(|kind| KeyId::for_level(&self.context, kind, level)).collect();
         self.keys(&needs)
     }
 }

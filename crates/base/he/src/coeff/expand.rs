@@ -12,7 +12,7 @@
 use super::cipher::Ciphertext;
 use super::context::{Context, DEGREE, FRESH, FULL};
 use crate::HeError;
-use crate::core::{Raised, SecretKey, SwitchScratch, SwitchingKey, permuted, small};
+use crate::core::{Raised, SecretKey, SwitchScratch, SwitchingKey, permute, small};
 use tacit_arith::ntt::Galois;
 use tacit_arith::prg::{PublicSeed, SplitPrg};
 use tacit_arith::rns::{Ntt, RnsPoly};
@@ -57,7 +57,7 @@ pub const fn expansion_key_memory(steps: u32) -> usize {
 pub fn expansion_keys(ctx: &Context, secret: &SecretKey, steps: u32, prg: &mut SplitPrg) -> Result<Vec<u8>, HeError> {
     let mut out = Vec::with_capacity(expansion_key_bytes(steps));
     for index in 0..steps as usize {
-        let turned = Zeroizing::new(permuted(ctx.basis(), secret.s(), &galois(index)?));
+        let turned = Zeroizing::new(permute(ctx.basis(), secret.s(), &galois(index)?));
         ctx.switching.put_key(ctx.ring(), &turned, secret.s(), prg, &mut out);
     }
     Ok(out)

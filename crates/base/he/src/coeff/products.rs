@@ -213,7 +213,7 @@ impl Sums {
         let (mut low, mut high) = (gather(&self.low), gather(&self.high));
         low.extend(gather(&self.narrow));
         high.resize(FRESH * DEGREE, 0);
-        Accumulator::of(ctx.basis(), low, high, self.products)
+        Accumulator::from_sums(ctx.basis(), low, high, self.products)
     }
 }
 

@@ -6,8 +6,7 @@ use crate::core::{PublicKey, ReshareStreams, SecretKey};
 use tacit_arith::block::Block;
 use tacit_arith::prg::{Prg, PublicSeed, Seed, SplitPrg};
 
-/// The encryption chooses no masks.
-const NONE: &[bool] = &[false; DEGREE];
+const NO_MASKS: &[bool] = &[false; DEGREE];
 
 fn prg(n: u8) -> Prg {
     Prg::from_seed(Seed([n; 16]))
@@ -102,7 +101,7 @@ fn errors(params: &Params, inputs: usize, taps: usize, size: i32) -> Vec<i64> {
         }
         let frame = encryptor.encrypt(&message, &mut random);
         assert_eq!(frame.len(), params.up_bytes(0));
-        let cipher = Ciphertext::from_bytes(&parties.ctx, params, &frame, NONE).unwrap();
+        let cipher = Ciphertext::from_bytes(&parties.ctx, params, &frame, NO_MASKS).unwrap();
         let entries: Vec<(usize, i32)> = weights.iter().copied().enumerate().collect();
         add(&parties.ctx, &mut sums, &entries, &cipher);
         for (e, v) in expected.iter_mut().zip(negacyclic(&message, &weights)) {
@@ -131,7 +130,7 @@ fn expanded_parts_multiply_within_the_error_bound() {
         let mut data = prg(3);
         let message: Vec<u64> = (0..DEGREE).map(|_| data.next_u64() >> (64 - l)).collect();
         let frame = Encryptor::new(ctx, key, params).encrypt(&message, &mut split(6));
-        let ciphers = keys.expand(ctx, Ciphertext::from_bytes(ctx, &params, &frame, NONE).unwrap(), steps);
+        let ciphers = keys.expand(ctx, Ciphertext::from_bytes(ctx, &params, &frame, NO_MASKS).unwrap(), steps);
         assert_eq!(ciphers.len(), parts);
         let mut worst = 0f64;
         for (part, cipher) in ciphers.iter().enumerate() {
@@ -244,7 +243,7 @@ fn rejects_foreign_bytes() {
     let key = ctx.secret_key(&mut prg(1));
     for bytes in [vec![], vec![0; 15], vec![0; params.up_bytes(0) + 1]] {
         assert!(matches!(
-            Ciphertext::from_bytes(&ctx, &params, &bytes, NONE),
+            Ciphertext::from_bytes(&ctx, &params, &bytes, NO_MASKS),
             Err(HeError::Length { what: "ciphertext", .. })
         ));
         assert!(matches!(ctx.read_public_key(&bytes), Err(HeError::Length { what: "public key", .. })));
@@ -255,7 +254,7 @@ fn rejects_foreign_bytes() {
     for bytes in [vec![], vec![0; length - 1], vec![0; length + 1], vec![0xff; length]] {
         assert!(ExpansionKeys::from_bytes(&ctx, 2, &bytes).is_err());
     }
-    let full = Ciphertext::from_bytes(&ctx, &params, &vec![0xff; params.up_bytes(0)], NONE);
+    let full = Ciphertext::from_bytes(&ctx, &params, &vec![0xff; params.up_bytes(0)], NO_MASKS);
     assert!(matches!(full, Err(HeError::Range { index: 0, .. })));
     assert!(ctx.read_public_key(&[0xff; PUBLIC_KEY_BYTES]).is_err());
     let opened = Opener::new(&ctx, &key, params).open(&vec![0xff; params.down_bytes()], public(1), &[]);

@@ -27,7 +27,7 @@ pub use keys::{PublicKey, SecretKey};
 pub use reshare::ReshareStreams;
 pub use ring::{Ring, SECURITY_BITS};
 pub use sample::{small, uniform};
-pub use switch::{Raised, SwitchScratch, Switching, SwitchingKey, permuted};
+pub use switch::{Raised, SwitchScratch, Switching, SwitchingKey, permute};
 pub use to_ring::ToRing;
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 
 /// The image of a polynomial under an automorphism.
 #[must_use]
-pub fn permuted(basis: &RnsBasis, poly: &RnsPoly<Ntt>, galois: &Galois) -> RnsPoly<Ntt> {
+pub fn permute(basis: &RnsBasis, poly: &RnsPoly<Ntt>, galois: &Galois) -> RnsPoly<Ntt> {
     let n = basis.degree();
     let mut words = vec![0; poly.level() * n];
     words.chunks_exact_mut(n).enumerate().for_each(|(i, target)| galois.apply(poly.residue(i), target));

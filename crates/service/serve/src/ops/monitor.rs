@@ -114,7 +114,7 @@ pub(crate) async fn watch(tell: impl Fn(Load) -> bool, mut stop: watch::Receiver
             busy: ((current.0 - previous.0) / seconds).max(0.0),
             own_cores: ((current.1 - previous.1) / seconds).max(0.0),
             resident: resident(),
-            jobs: heap::held(),
+            jobs: heap::held_bytes(),
             process: ProcessLimits::read(&roots),
         };
         (previous, last) = (current, Instant::now());

@@ -8,7 +8,7 @@ use std::arch::x86_64::*;
 const ROW: usize = 4;
 
 /// Most factors of a target whose sum of products needs no second carry.
-const FEW: usize = 12;
+const FEW_FACTORS: usize = 12;
 
 /// Converts coefficients `start` to `start + block_end` of `from` to the first `block_end` of `to`;
 /// `block_end` is a multiple of `BLOCK`.
@@ -84,7 +84,7 @@ unsafe fn sum(target: &Target, scaled: *const u64, out: *mut u64) {
             }
         }
         for j in 0..ROW {
-            let is_small = target.factors.len() <= FEW;
+            let is_small = target.factors.len() <= FEW_FACTORS;
             let sum = if is_small { m.join_few(low[j], high[j], radix[0]) } else { m.join(low[j], high[j], radix) };
             // SAFETY: guaranteed by the caller.
             unsafe { store(out.add(k + LEN * j), sum) };

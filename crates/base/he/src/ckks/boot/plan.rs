@@ -28,10 +28,10 @@ const FAILURE_LOG2: f64 = -121.7;
 
 /// Factor between the errors of CoeffToSlot, powers and doublings together and that of one
 /// rescaling of the argument (docs/notes/ckks.md).
-const POWERS: f64 = 6.0;
+const EVAL_MOD_ERROR_FACTOR: f64 = 6.0;
 
 /// SlotToCoeff is flat: keys at its low levels are small.
-const DOWN: Method = Method::Flat;
+const SLOT_TO_COEFF_METHOD: Method = Method::Flat;
 
 const WHAT: &str = "bootstrapping";
 
@@ -118,13 +118,14 @@ impl Bootstrapper {
         let [mut down, mut up] = [built.down(), built.up()];
         // All distances of a part are multiples of one stride: blocks are useless.
         let method = if spec.method.is_chained() { spec.method } else { Method::Flat };
-        let methods = [vec![DOWN; down.len()], vec![method; up.len()]].concat();
+        let methods = [vec![SLOT_TO_COEFF_METHOD; down.len()], vec![method; up.len()]].concat();
         built.turn = shift_parts(spec.slots, methods.into_iter().zip(down.iter_mut().chain(&mut up)))?;
         let (low, top) = (built.level_in(), parameters.levels());
         // The multiples of q_0 are large before CoeffToSlot, so rounding must be fine there.
         let raised = built.raised_scale();
         let slot_scale = raised.times(Scale::power_of_two(1));
-        built.to_coefficients = built.transforms(&encoder, DOWN, &down, low, parameters.scale(low), None)?;
+        built.to_coefficients =
+            built.transforms(&encoder, SLOT_TO_COEFF_METHOD, &down, low, parameters.scale(low), None)?;
         built.to_slots = built.transforms(&encoder, method, &up, top, raised, Some(slot_scale))?;
         Ok(built)
     }
@@ -225,17 +226,18 @@ impl Bootstrapper {
     /// Keys that a bootstrap needs.
     pub fn keys(&self) -> Vec<KeyId> {
         let (context, top) = (&*self.context, self.context.parameters().levels());
-        let mut keys = vec![KeyId::at(context, KeyKind::ToSparse, 1), KeyId::at(context, KeyKind::FromSparse, top)];
+        let mut keys =
+            vec![KeyId::for_level(context, KeyKind::ToSparse, 1), KeyId::for_level(context, KeyKind::FromSparse, top)];
         keys.extend(self.to_coefficients.iter().chain(&self.to_slots).flat_map(|t| t.plan().keys(context)));
         let turned = context.rotation_element(self.turn);
-        keys.extend((turned != 1).then(|| KeyId::at(context, KeyKind::Galois(turned), self.level_in())));
+        keys.extend((turned != 1).then(|| KeyId::for_level(context, KeyKind::Galois(turned), self.level_in())));
         keys.extend(
-            self.trace().iter().map(|&k| KeyId::at(context, KeyKind::Galois(context.rotation_element(k)), top)),
+            self.trace().iter().map(|&k| KeyId::for_level(context, KeyKind::Galois(context.rotation_element(k)), top)),
         );
         let real = top - self.spec.coeff_to_slot;
-        keys.push(KeyId::at(context, KeyKind::Galois(context.conjugation_element()), real));
+        keys.push(KeyId::for_level(context, KeyKind::Galois(context.conjugation_element()), real));
         keys.extend(relinearisation_needs(context, real, self.level_out()));
-        super::super::keys::merged(&keys)
+        super::super::keys::merge_needs(&keys)
     }
 
     /// Key switches outside the transforms, as pairs of level and number: the turn, the switches to
@@ -279,20 +281,20 @@ impl Bootstrapper {
 
     /// The value of a slot after a bootstrap without noise. Small values stay; large ones follow a
     /// wave as high as a sixth of the ratio of [`BootstrapSpec::message_ratio_bits`].
-    pub fn of_slot(&self, value: f64) -> f64 {
+    pub fn slot_after(&self, value: f64) -> f64 {
         let sine = (self.slope() * value).sin();
         self.arcsine.as_ref().map_or(sine / self.slope(), |arcsine| arcsine.at(sine))
     }
 
     /// Predicted deviation of a slot's error by noise alone: that of one rescaling at the wave's
-    /// argument, times the sine's slope over the range and [`POWERS`], and the rounding of the
+    /// argument, times the sine's slope over the range and [`EVAL_MOD_ERROR_FACTOR`], and the rounding of the
     /// result.
     pub fn noise(&self) -> f64 {
         let parameters = self.context.parameters();
         let slot = rounding_deviation(self.context.degree()) * (2.0 * self.spec.slots as f64).sqrt();
         let real = parameters.levels() - self.spec.coeff_to_slot;
         let input = 2.0 * PI * self.range() * (slot / parameters.scale(real).to_f64());
-        (POWERS * input / self.slope()).hypot(slot / parameters.scale(self.level_out()).to_f64())
+        (EVAL_MOD_ERROR_FACTOR * input / self.slope()).hypot(slot / parameters.scale(self.level_out()).to_f64())
     }
 }
 

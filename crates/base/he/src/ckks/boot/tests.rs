@@ -59,13 +59,13 @@ fn large_slots_follow_the_wave() {
         let a = bench.encrypt(&x, boot.level_in());
         let context = bench.context.clone();
         let actual = bench.decrypt(&boot.bootstrap(&Evaluator::new(&context, &keys), &a).unwrap());
-        let shifts = actual.iter().zip(&values).map(|(actual, &v)| (actual.re - boot.of_slot(v)).abs());
+        let shifts = actual.iter().zip(&values).map(|(actual, &v)| (actual.re - boot.slot_after(v)).abs());
         let shift = shifts.fold(0.0, tacit_floats::larger);
         assert!(shift < 0.05, "off by {shift}");
         // Terms of higher order add to the estimated one.
-        let error = [0.5, -1.0].map(|v| (boot.of_slot(v) - v).abs()).into_iter().fold(0.0, tacit_floats::larger);
+        let error = [0.5, -1.0].map(|v| (boot.slot_after(v) - v).abs()).into_iter().fold(0.0, tacit_floats::larger);
         assert!(error <= 1.25 * boot.approximation(), "{error}, {} estimated", boot.approximation());
-        assert!((boot.of_slot(250.0) - boot.of_slot(-6.0)).abs() < 1e-9 && boot.of_slot(1e9).abs() < 100.0);
+        assert!((boot.slot_after(250.0) - boot.slot_after(-6.0)).abs() < 1e-9 && boot.slot_after(1e9).abs() < 100.0);
     }
 }
 

@@ -235,7 +235,11 @@ pub fn relinearisation_needs(context: &Context, source_level: usize, target_leve
         .iter()
         .map(|g| g.up_to_level.min(source_level))
         .filter(|&l| l > target_level);
-    groups.collect::<BTreeSet<_>>().into_iter().map(|level| KeyId::at(context, KeyKind::Relinearise, level)).collect()
+    groups
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .map(|level| KeyId::for_level(context, KeyKind::Relinearise, level))
+        .collect()
 }
 
 impl Evaluator<'_> {

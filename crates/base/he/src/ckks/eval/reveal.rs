@@ -96,7 +96,7 @@ mod tests {
         let context = bench.context.clone();
         let x = bench.values(64);
         let a = bench.encrypt(&x, 2);
-        let needs = [KeyId::at(&context, KeyKind::Zero, 3), KeyId::at(&context, KeyKind::Zero, 1)];
+        let needs = [KeyId::for_level(&context, KeyKind::Zero, 3), KeyId::for_level(&context, KeyKind::Zero, 1)];
         let keys = bench.keys(&needs);
         let e = Evaluator::new(&context, &keys);
         let [first, second] = [(); 2].map(|()| e.encrypt_anew(&a, &mut bench.prg).expect("there is a key"));

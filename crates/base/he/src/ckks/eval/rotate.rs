@@ -31,12 +31,12 @@ impl Evaluator<'_> {
     /// The key that a rotation by `k` at `level` needs; `None` if the rotation moves nothing.
     pub fn rotation_need(&self, slots: usize, level: usize, k: i64) -> Option<KeyId> {
         let element = self.rotation(slots, k);
-        (element != 1).then(|| KeyId::at(self.context, KeyKind::Galois(element), level))
+        (element != 1).then(|| KeyId::for_level(self.context, KeyKind::Galois(element), level))
     }
 
     /// The key that conjugation at `level` needs.
     pub fn conjugation_need(&self, level: usize) -> KeyId {
-        KeyId::at(self.context, KeyKind::Galois(self.context.conjugation_element()), level)
+        KeyId::for_level(self.context, KeyKind::Galois(self.context.conjugation_element()), level)
     }
 
     pub(super) fn rotation(&self, slots: usize, k: i64) -> u32 {

@@ -5,7 +5,7 @@ use super::super::keys::{KeyId, KeyKind};
 use crate::HeError;
 use std::collections::BTreeSet;
 
-/// Number of threads whose memory [`TransformPlan::held`] counts.
+/// Number of threads whose memory [`TransformPlan::held_limbs`] counts.
 pub(super) const THREADS: usize = 4;
 
 /// How a transform rotates, and with which keys.
@@ -257,7 +257,7 @@ impl TransformPlan {
     /// The keys that the transform needs.
     pub fn keys(&self, context: &Context) -> Vec<KeyId> {
         let elements = self.rotations().into_iter().map(|k| context.rotation_element(k));
-        elements.map(|element| KeyId::at(context, KeyKind::Galois(element), self.level)).collect()
+        elements.map(|element| KeyId::for_level(context, KeyKind::Galois(element), self.level)).collect()
     }
 
     /// Number of diagonals.
@@ -336,7 +336,7 @@ impl TransformPlan {
     /// chain, each of four threads holds all baby steps mod one prime. Each thread also holds the
     /// diagonals that the run transforms, of `diagonal_words` words (0 if they are stored
     /// transformed), mod one prime.
-    pub fn held(&self, context: &Context, diagonal_words: usize) -> usize {
+    pub fn held_limbs(&self, context: &Context, diagonal_words: usize) -> usize {
         let alpha = context.parameters().alpha(self.level);
         let (level, raised) = (self.level, self.level + alpha);
         let of_switch = (self.level.div_ceil(alpha) + 4) * raised;

@@ -31,7 +31,7 @@ impl Evaluator<'_> {
     /// The key for `kind` at `level`: if possible with the special primes of that level, else the
     /// lowest key that reaches it.
     pub(super) fn key(&self, kind: KeyKind, level: usize) -> Result<Arc<SwitchKey>, HeError> {
-        let planned = KeyId::at(self.context, kind, level).alpha;
+        let planned = KeyId::for_level(self.context, kind, level).alpha;
         match self.keys.get_with(kind, level, planned) {
             Err(HeError::KeyAlpha { .. }) => self.keys.get(kind, level),
             found => found,

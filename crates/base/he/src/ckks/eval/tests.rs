@@ -153,7 +153,7 @@ fn transforms_hold_as_many_buffers_as_stated() {
         let before = context.spares().count();
         let result = pool.install(|| Evaluator::new(&context, &keys).transform(&a, &transform).unwrap());
         // Buffers are made a page at a time, and each thread has a few of its own.
-        let (allocated, stated) = (context.spares().count(), transform.plan().held(&context, 0));
+        let (allocated, stated) = (context.spares().count(), transform.plan().held_limbs(&context, 0));
         assert!(allocated > before, "{method:?}: {allocated}");
         assert!(allocated <= stated + 28 + 4 * threads, "{method:?}, {threads} threads: {allocated}, {stated} stated");
         assert!(2 * stated <= 3 * allocated, "{method:?}, {threads} threads: {allocated}, {stated} stated");
@@ -293,8 +293,10 @@ fn powers_are_shared_and_products_counted() {
 fn composites_and_relu() {
     let mut bench = Bench::new(&spec(8), 23);
     let context = bench.context.clone();
-    let keys =
-        bench.keys(&[KeyId::at(&context, KeyKind::Relinearise, 3), KeyId::at(&context, KeyKind::Relinearise, 8)]);
+    let keys = bench.keys(&[
+        KeyId::for_level(&context, KeyKind::Relinearise, 3),
+        KeyId::for_level(&context, KeyKind::Relinearise, 8),
+    ]);
     let e = Evaluator::new(&context, &keys);
     let x = bench.real_values(128);
     let a = bench.encrypt(&x, 8);

@@ -11,7 +11,7 @@ use super::super::noise::{fresh_deviation, rounding_deviation, switched_deviatio
 use super::super::poly::{Ntt, Poly};
 use super::super::shape::Shape;
 use super::gadget::Gadget;
-use super::id::{KeyId, KeyKind, merged};
+use super::id::{KeyId, KeyKind, merge_needs};
 use super::set::{KeySet, inverse_element};
 use super::switch::SwitchKey;
 use crate::HeError;
@@ -59,7 +59,7 @@ impl Derivation {
     pub fn new(context: &Context, needs: &[KeyId], masters: &[KeyId]) -> Result<Self, HeError> {
         masters.iter().try_for_each(|master| master.admit(context.parameters()))?;
         let mut needed: BTreeMap<(usize, usize), Vec<u32>> = BTreeMap::new();
-        for need in merged(needs) {
+        for need in merge_needs(needs) {
             let KeyKind::Galois(element) = need.kind else {
                 return Err(HeError::MissingKey { key: need.kind.to_string(), level: need.level });
             };
@@ -76,7 +76,7 @@ impl Derivation {
     /// Masters that derive keys at `level`, for rotations by `distances`.
     pub fn masters(context: &Context, level: usize, distances: &[i64]) -> Vec<KeyId> {
         let kinds = distances.iter().map(|&k| KeyKind::Master(context.rotation_element(k)));
-        kinds.map(|kind| KeyId::at(context, kind, level)).collect()
+        kinds.map(|kind| KeyId::for_level(context, kind, level)).collect()
     }
 
     /// Keys that the plan makes for the circuit.

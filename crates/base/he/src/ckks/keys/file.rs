@@ -55,7 +55,7 @@ pub struct FileState {
 
 impl FileState {
     /// The state of this metadata.
-    pub fn of(metadata: &Metadata) -> Self {
+    pub fn from_metadata(metadata: &Metadata) -> Self {
         Self {
             device_and_number: [metadata.dev(), metadata.ino()],
             len: metadata.len(),
@@ -247,7 +247,7 @@ impl KeyFile {
             let expected = usize::try_from(offset).unwrap_or(usize::MAX);
             return Err(HeError::Length { what: WHAT, got: file_len, expected });
         }
-        Ok(Self { path: path.to_owned(), file, state: FileState::of(&metadata), bound, entries })
+        Ok(Self { path: path.to_owned(), file, state: FileState::from_metadata(&metadata), bound, entries })
     }
 
     /// The keys in the file.

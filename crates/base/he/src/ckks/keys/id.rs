@@ -48,7 +48,7 @@ pub struct KeyId {
 
 impl KeyId {
     /// The key for `kind` at `level`, with the special primes that the parameters give that level.
-    pub fn at(context: &Context, kind: KeyKind, level: usize) -> Self {
+    pub fn for_level(context: &Context, kind: KeyKind, level: usize) -> Self {
         let alpha = match kind {
             // The modulus under the sparse secret must stay small. A key that switches nothing
             // needs no special prime, but every key has one.
@@ -79,7 +79,7 @@ impl KeyId {
 }
 
 /// The keys of `needs`, of each kind and number of special primes only the highest.
-pub fn merged(needs: &[KeyId]) -> Vec<KeyId> {
+pub fn merge_needs(needs: &[KeyId]) -> Vec<KeyId> {
     let mut highest: BTreeMap<(KeyKind, usize), usize> = BTreeMap::new();
     for need in needs {
         let level = highest.entry((need.kind, need.alpha)).or_default();

@@ -12,7 +12,7 @@ mod switch;
 pub use derive::{Derivation, derived_deviation};
 pub use file::{FileState, KeyFile};
 pub(super) use gadget::Gadget;
-pub use id::{KeyId, KeyKind, merged};
+pub use id::{KeyId, KeyKind, merge_needs};
 pub use part::PartFile;
 pub use secret::{PublicKey, SecretKey};
 pub(super) use secret::{uniform, zero_under};

@@ -21,7 +21,7 @@ pub struct PartFile {
     bound: [u8; DIGEST],
     ids: Vec<KeyId>,
     /// Number of complete keys, and the offset at which they end.
-    there: usize,
+    complete_count: usize,
     end: u64,
 }
 
@@ -46,11 +46,12 @@ impl PartFile {
         let part = part_path(path);
         let Some(file) = Self::open_locked(path, &part)? else { return Ok(None) };
         let end = header.len() as u64;
-        let mut file_part = Self { path: path.to_owned(), part, file, bound, ids: ids.to_vec(), there: 0, end };
+        let mut file_part =
+            Self { path: path.to_owned(), part, file, bound, ids: ids.to_vec(), complete_count: 0, end };
         let mut first = vec![0; header.len()];
         if file_part.file.read_exact_at(&mut first, 0).is_ok() && first == header {
             let is_checked = is_checked(&file_part.state()?);
-            file_part.look(context, is_checked).map_err(io(&file_part.part))?;
+            file_part.count_intact_keys(context, is_checked).map_err(io(&file_part.part))?;
         } else {
             file_part.file.write_all_at(&header, 0).map_err(io(&file_part.part))?;
         }
@@ -94,14 +95,14 @@ impl PartFile {
     }
 
     /// Counts the intact keys.
-    fn look(&mut self, context: &Context, is_checked: bool) -> std::io::Result<()> {
+    fn count_intact_keys(&mut self, context: &Context, is_checked: bool) -> std::io::Result<()> {
         let len = self.file.metadata()?.len();
-        while let Some(&id) = self.ids.get(self.there) {
+        while let Some(&id) = self.ids.get(self.complete_count) {
             let bytes = SwitchKey::packed_bytes(context, id) + DIGEST;
             if self.end + bytes as u64 > len || !(is_checked || self.is_whole(bytes)?) {
                 break;
             }
-            self.there += 1;
+            self.complete_count += 1;
             self.end += bytes as u64;
         }
         Ok(())
@@ -112,7 +113,7 @@ impl PartFile {
         let mut bytes = vec![0; bytes];
         self.file.read_exact_at(&mut bytes, self.end)?;
         let (key, stored) = bytes.split_at(bytes.len() - DIGEST);
-        Ok(stored == digest(&self.bound, self.there, key))
+        Ok(stored == digest(&self.bound, self.complete_count, key))
     }
 
     /// State of the file, whose keys are intact.
@@ -120,12 +121,12 @@ impl PartFile {
     /// # Errors
     /// [`HeError::File`].
     pub fn state(&self) -> Result<FileState, HeError> {
-        self.file.metadata().map(|metadata| FileState::of(&metadata)).map_err(io(&self.part))
+        self.file.metadata().map(|metadata| FileState::from_metadata(&metadata)).map_err(io(&self.part))
     }
 
     /// Number of keys present, the first of the list.
-    pub fn there(&self) -> usize {
-        self.there
+    pub fn complete_count(&self) -> usize {
+        self.complete_count
     }
 
     /// Appends the next key of the list, packed.
@@ -138,12 +139,12 @@ impl PartFile {
     /// If all keys are present.
     pub fn push(&mut self, context: &Context, packed: &[u8]) -> Result<(), HeError> {
         self.has_name()?;
-        SwitchKey::read(context, self.ids[self.there], packed)?;
-        let digest = digest(&self.bound, self.there, packed);
+        SwitchKey::read(context, self.ids[self.complete_count], packed)?;
+        let digest = digest(&self.bound, self.complete_count, packed);
         let written = self.file.write_all_at(packed, self.end);
         let end = self.end + packed.len() as u64;
         written.and_then(|()| self.file.write_all_at(&digest, end)).map_err(io(&self.part))?;
-        (self.there, self.end) = (self.there + 1, end + DIGEST as u64);
+        (self.complete_count, self.end) = (self.complete_count + 1, end + DIGEST as u64);
         Ok(())
     }
 
@@ -155,7 +156,7 @@ impl PartFile {
     /// # Panics
     /// If keys are missing.
     pub fn finish(self) -> Result<(), HeError> {
-        assert_eq!(self.there, self.ids.len(), "a key file has all its keys");
+        assert_eq!(self.complete_count, self.ids.len(), "a key file has all its keys");
         self.has_name()?;
         self.file.sync_all().and_then(|()| fs::rename(&self.part, &self.path)).map_err(io(&self.part))?;
         let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -185,7 +186,7 @@ mod tests {
         let mut bench = Bench::new(&spec(6), 77);
         let context = bench.context.clone();
         let kinds = [1, 2, 3].map(|k| KeyKind::Galois(context.rotation_element(k)));
-        let ids = kinds.map(|kind| KeyId::at(&context, kind, 3));
+        let ids = kinds.map(|kind| KeyId::for_level(&context, kind, 3));
         let mut maker = KeyMaker::new(&bench.secret, &mut bench.prg);
         let packed = ids.map(|id| {
             let mut bytes = Vec::new();
@@ -197,22 +198,22 @@ mod tests {
         let path = folder.0.join("set.keys");
         let resume = |client: &[u8; 32]| PartFile::resume(&path, &context, client, &ids, |_| false).unwrap();
         let mut part = resume(&CLIENT).unwrap();
-        assert_eq!(part.there(), 0);
+        assert_eq!(part.complete_count(), 0);
         part.push(&context, &packed[0]).unwrap();
         part.push(&context, &packed[1]).unwrap();
-        assert!(part.push(&context, &[0xff; 10]).is_err() && part.there() == 2);
+        assert!(part.push(&context, &[0xff; 10]).is_err() && part.complete_count() == 2);
         assert!(resume(&CLIENT).is_none(), "it is being written");
         drop(part);
         // Half a key, and a damaged one: both are written again.
         let length = fs::metadata(part_path(&path)).unwrap().len();
         let file = OpenOptions::new().write(true).open(part_path(&path)).unwrap();
         file.set_len(length + 5).unwrap();
-        assert_eq!(resume(&CLIENT).unwrap().there(), 2);
+        assert_eq!(resume(&CLIENT).unwrap().complete_count(), 2);
         file.write_all_at(&[0xaa; 8], length - 40).unwrap();
         let trusted = PartFile::resume(&path, &context, &CLIENT, &ids, |_| true).unwrap();
-        assert_eq!(trusted.unwrap().there(), 2, "not read again");
+        assert_eq!(trusted.unwrap().complete_count(), 2, "not read again");
         let mut part = resume(&CLIENT).unwrap();
-        assert_eq!(part.there(), 1);
+        assert_eq!(part.complete_count(), 1);
         packed[1..].iter().for_each(|key| part.push(&context, key).unwrap());
         assert!(!path.exists());
         part.finish().unwrap();
@@ -222,13 +223,13 @@ mod tests {
         assert!(resume(&CLIENT).is_none() && path.exists(), "it is used");
         drop(set);
         // A complete file is resumed after its last intact key; for another client it starts anew.
-        assert_eq!(resume(&CLIENT).unwrap().there(), 3);
+        assert_eq!(resume(&CLIENT).unwrap().complete_count(), 3);
         resume(&CLIENT).unwrap().finish().unwrap();
         let file = OpenOptions::new().write(true).open(&path).unwrap();
         file.write_all_at(&[0xaa; 8], length - 40).unwrap();
         assert!(KeyFile::open(&path, &context, &CLIENT).unwrap().check(&context).is_err());
-        assert_eq!(resume(&CLIENT).unwrap().there(), 1);
-        assert_eq!(resume(&[8; 32]).unwrap().there(), 0);
+        assert_eq!(resume(&CLIENT).unwrap().complete_count(), 1);
+        assert_eq!(resume(&[8; 32]).unwrap().complete_count(), 0);
         // A deleted file does not grow, and does not replace another.
         let mut part = resume(&CLIENT).unwrap();
         part.push(&context, &packed[0]).unwrap();

@@ -4,7 +4,7 @@ use super::super::context::Context;
 use super::super::noise::fresh_deviation;
 use super::super::poly::{Ntt, Poly};
 use super::file::KeyFile;
-use super::id::{KeyId, KeyKind, merged};
+use super::id::{KeyId, KeyKind, merge_needs};
 use super::secret::SecretKey;
 use super::switch::{KeyForm, Origin, SwitchKey};
 use crate::HeError;
@@ -76,14 +76,14 @@ impl<'a> KeyMaker<'a> {
 }
 
 impl KeySet {
-    /// Makes the keys `needs` of `secret` ([`merged`]).
+    /// Makes the keys `needs` of `secret` ([`merge_needs`]).
     ///
     /// # Errors
     /// As [`KeyMaker::make`].
     pub fn generate(secret: &SecretKey, needs: &[KeyId], prg: &mut SplitPrg) -> Result<Self, HeError> {
         let mut maker = KeyMaker::new(secret, prg);
         let mut set = Self::default();
-        for id in merged(needs) {
+        for id in merge_needs(needs) {
             set.insert(maker.make(id)?);
         }
         Ok(set)
@@ -209,17 +209,17 @@ impl KeySet {
 }
 
 impl Paged {
-    const WHOLE: &str = "nothing panics while it holds the list of keys";
+    const NOT_POISONED: &str = "nothing panics while it holds the list of keys";
 
     fn memory_bytes(&self) -> usize {
-        self.loaded.lock().expect(Self::WHOLE).iter().map(|(_, key)| key.memory_bytes()).sum()
+        self.loaded.lock().expect(Self::NOT_POISONED).iter().map(|(_, key)| key.memory_bytes()).sum()
     }
 
     fn take(&self, id: KeyId) -> Result<Arc<SwitchKey>, HeError> {
         let place =
             *self.places.get(&id).ok_or_else(|| HeError::MissingKey { key: id.kind.to_string(), level: id.level })?;
         {
-            let mut loaded = self.loaded.lock().expect(Self::WHOLE);
+            let mut loaded = self.loaded.lock().expect(Self::NOT_POISONED);
             if let Some(position) = loaded.iter().position(|(p, _)| *p == place) {
                 let entry = loaded.remove(position).expect("it has just been found");
                 let key = entry.1.clone();
@@ -233,7 +233,7 @@ impl Paged {
             // Such a key would evict all others.
             return Ok(key);
         }
-        let mut loaded = self.loaded.lock().expect(Self::WHOLE);
+        let mut loaded = self.loaded.lock().expect(Self::NOT_POISONED);
         loaded.push_back((place, key.clone()));
         let mut bytes: usize = loaded.iter().map(|(_, key)| key.memory_bytes()).sum();
         while bytes > self.budget {

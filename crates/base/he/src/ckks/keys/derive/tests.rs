@@ -9,7 +9,7 @@ const LEVEL: usize = 3;
 const ALPHA: usize = 2;
 
 fn galois(bench: &Bench, k: i64, level: usize) -> KeyId {
-    KeyId::at(&bench.context, KeyKind::Galois(bench.context.rotation_element(k)), level)
+    KeyId::for_level(&bench.context, KeyKind::Galois(bench.context.rotation_element(k)), level)
 }
 
 /// Deviation of the error of a key, over its digits.
@@ -133,7 +133,7 @@ fn rejects_impossible_derivations() {
     assert!(matches!(plan(&[galois(&bench, 4, 3)], &masters), Some(HeError::KeyTooLow { level: 3, have: 2, .. })));
     let short_key = KeyId { alpha: 1, ..good };
     assert!(matches!(plan(&[short_key], &masters), Some(HeError::KeyAlpha { need: 1, have: 2, .. })));
-    let relinearise = KeyId::at(&context, KeyKind::Relinearise, 2);
+    let relinearise = KeyId::for_level(&context, KeyKind::Relinearise, 2);
     assert!(matches!(plan(&[relinearise], &masters), Some(HeError::MissingKey { .. })));
     // Above level 3 keys have all three special primes.
     let full = Derivation::masters(&context, 4, &[2]);

@@ -26,7 +26,7 @@ impl Drop for TestFile {
 
 fn needs(bench: &Bench) -> Vec<KeyId> {
     let kinds = [1, 2, 3, 5].map(|k| KeyKind::Galois(bench.context.rotation_element(k)));
-    kinds.into_iter().chain([KeyKind::Relinearise]).map(|kind| KeyId::at(&bench.context, kind, 3)).collect()
+    kinds.into_iter().chain([KeyKind::Relinearise]).map(|kind| KeyId::for_level(&bench.context, kind, 3)).collect()
 }
 
 fn write_key_file(bench: &mut Bench, name: &str) -> TestFile {
@@ -93,7 +93,7 @@ fn makers_share_the_sparse_secret() {
     let a = bench.encrypt(&x, 1);
     let mut keys = KeySet::default();
     for kind in [KeyKind::ToSparse, KeyKind::FromSparse] {
-        let key = KeyMaker::new(&bench.secret, &mut bench.prg).make(KeyId::at(&context, kind, 1)).unwrap();
+        let key = KeyMaker::new(&bench.secret, &mut bench.prg).make(KeyId::for_level(&context, kind, 1)).unwrap();
         keys.insert(key);
     }
     let e = Evaluator::new(&context, &keys);
