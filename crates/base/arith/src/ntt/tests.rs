@@ -11,6 +11,11 @@ fn largest(bits: u32) -> Modulus {
     (1..).find_map(|k| Modulus::new((1u64 << bits) + 1 - (k << 17)).ok()).unwrap()
 }
 
+/// The transform on every kernel.
+fn tables(n: usize, m: Modulus) -> impl Iterator<Item = NttTable> {
+    Cpu::available().into_iter().map(move |cpu| NttTable::with_cpu(cpu, n, m).unwrap())
+}
+
 /// SplitMix64.
 fn words(mut seed: u64, n: usize, p: u64) -> Vec<u64> {
     (0..n)
@@ -66,8 +71,7 @@ fn kernels_agree_bit_for_bit() {
     for (n, m) in SIZES.into_iter().flat_map(|n| moduli.map(|m| (n, m))) {
         let p = m.value();
         let twin = NttTable::with_cpu(Cpu::portable(), n, m).unwrap();
-        for cpu in Cpu::available() {
-            let ntt = NttTable::with_cpu(cpu, n, m).unwrap();
+        for ntt in tables(n, m) {
             for a in [words(3, n, p), vec![p - 1; n]] {
                 let (mut x, mut y) = (a.clone(), a.clone());
                 twin.forward(&mut x);
@@ -89,8 +93,7 @@ fn ntt_domain_order_is_pinned() {
     let m = Modulus::new(40961).unwrap();
     let root = m.primitive_root(8192).unwrap();
     assert_eq!(root, m.pow_vartime(3, 5));
-    for cpu in Cpu::available() {
-        let ntt = NttTable::with_cpu(cpu, 4096, m).unwrap();
+    for ntt in tables(4096, m) {
         let mut x = vec![0; 4096];
         x[1] = 1;
         ntt.forward(&mut x);
@@ -107,8 +110,7 @@ fn accumulates_up_to_the_stated_number_of_products() {
     let p = PRIMES[2];
     let m = Modulus::new(p).unwrap();
     let full = vec![p - 1; 64];
-    for cpu in Cpu::available() {
-        let ntt = NttTable::with_cpu(cpu, 64, m).unwrap();
+    for ntt in tables(64, m) {
         let (mut low, mut high) = (vec![0; 64], vec![0; 64]);
         let pairs = vec![(full.as_slice(), full.as_slice()); MAX_ACCUMULATED];
         ntt.mac(&mut low, &mut high, &pairs);
@@ -132,8 +134,7 @@ fn sums_of_any_words_are_reduced() {
             .zip(&high)
             .map(|(&l, &h)| ((u128::from(l) + (u128::from(h) << 52)) % u128::from(p)) as u64)
             .collect();
-        for cpu in Cpu::available() {
-            let ntt = NttTable::with_cpu(cpu, 64, m).unwrap();
+        for ntt in tables(64, m) {
             let (mut low, mut high) = (low.clone(), high.clone());
             ntt.reduce_acc(&mut low, &mut high);
             assert_eq!((&low, high), (&expected, vec![0; 64]), "{} mod {p}", ntt.kernel_name());
@@ -157,8 +158,7 @@ proptest! {
         let polys: Vec<_> = (0..2 * count as u64).map(|k| words(seed ^ k, n, p)).collect();
         let pairs: Vec<_> = polys.chunks(2).map(|c| (c[0].as_slice(), c[1].as_slice())).collect();
         let expected: Vec<u64> = (0..n).map(|j| pairs.iter().fold(0, |s, (a, b)| m.add(s, m.mul(a[j], b[j])))).collect();
-        for cpu in Cpu::available() {
-            let ntt = NttTable::with_cpu(cpu, n, m).unwrap();
+        for ntt in tables(n, m) {
             let (mut low, mut high) = (vec![0; n], vec![0; n]);
             ntt.mac(&mut low, &mut high, &pairs);
             ntt.reduce_acc(&mut low, &mut high);
@@ -237,8 +237,7 @@ proptest! {
         fn zip<'a>(a: &'a [Vec<u64>], b: &'a [Vec<u64>]) -> Vec<(&'a [u64], &'a [u64])> {
             a.iter().map(Vec::as_slice).zip(b.iter().map(Vec::as_slice)).collect()
         }
-        for cpu in Cpu::available() {
-            let ntt = NttTable::with_cpu(cpu, n, m).unwrap();
+        for ntt in tables(n, m) {
             let mut sums = [(vec![1; n], vec![2; n]), (vec![1; n], vec![2; n])];
             ntt.mac(&mut sums[0].0, &mut sums[0].1, &zip(&polys, &long));
             ntt.mac_runs(&mut sums[1].0, &mut sums[1].1, &zip(&polys, &short));

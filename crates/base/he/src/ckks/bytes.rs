@@ -158,8 +158,7 @@ mod tests {
 
     #[test]
     fn ciphertexts_round_trip_in_both_forms() {
-        let mut bench = Bench::new(&spec(8), 31);
-        let context = bench.context.clone();
+        let (mut bench, context) = Bench::with_context(&spec(8), 31);
         let x = bench.values(16);
         let encoder = Encoder::new(&context, 16).unwrap();
         let plaintext = encoder.encode(&x, 2, context.parameters().scale(2)).unwrap();
@@ -183,8 +182,7 @@ mod tests {
     /// Every cut, and every changed byte of the header.
     #[test]
     fn rejects_damaged_bytes() {
-        let mut bench = Bench::new(&spec(6), 32);
-        let context = bench.context.clone();
+        let (mut bench, context) = Bench::with_context(&spec(6), 32);
         let x = bench.values(4);
         let a = bench.encrypt(&x, 2);
         let bytes = a.to_bytes(&context);

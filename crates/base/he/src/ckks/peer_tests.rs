@@ -111,8 +111,7 @@ fn write(context: &Context, ciphertext: &Ciphertext) -> Residues {
 
 /// Our vectors, from a known seed.
 fn ours() -> Vectors {
-    let mut bench = Bench::new(&spec(), 1);
-    let context = bench.context.clone();
+    let (mut bench, context) = Bench::with_context(&spec(), 1);
     let parameters = context.parameters();
     let (level, slots, steps) = (parameters.levels(), parameters.degree() / 2, 3);
     let (x, y) = (bench.values(slots), bench.values(slots));

@@ -53,8 +53,7 @@ struct Client {
 
 impl Client {
     fn new(log_degree: u32, seed: u8) -> Self {
-        let mut bench = Bench::new(&spec(log_degree), seed);
-        let context = bench.context.clone();
+        let (mut bench, context) = Bench::with_context(&spec(log_degree), seed);
         let n = context.degree() / 2;
         let encoder = Encoder::new(&context, n).unwrap();
         let diagonals: BTreeMap<i64, Vec<Complex>> = [0, 1, 2, 5].map(|d| (d, bench.values(n))).into();

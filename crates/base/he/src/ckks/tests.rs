@@ -58,6 +58,12 @@ impl Bench {
         Self { context, secret, prg }
     }
 
+    pub fn with_context(spec: &ParametersSpec, seed: u8) -> (Self, Arc<Context>) {
+        let bench = Self::new(spec, seed);
+        let context = bench.context.clone();
+        (bench, context)
+    }
+
     pub fn values(&mut self, n: usize) -> Vec<Complex> {
         let mut next = || (self.prg.secret().next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
         (0..n).map(|_| Complex::new(next(), next())).collect()

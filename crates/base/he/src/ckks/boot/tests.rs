@@ -108,8 +108,7 @@ fn failures_are_as_frequent_as_stated() {
     for (range, runs) in [(4, 8), (5, 16)] {
         let p = failure(range);
         let mut failed = 0;
-        let mut bench = Bench::new(&spec(9, false), 8);
-        let context = bench.context.clone();
+        let (mut bench, context) = Bench::with_context(&spec(9, false), 8);
         let spec = bootstrap_spec(256, false, Method::Hoisted);
         let boot = Bootstrapper::with_range(&context, &spec, range).unwrap();
         let keys = bench.keys(&boot.keys());
@@ -136,8 +135,7 @@ fn histogram(name: &str, spec: &BootstrapSpec, runs: usize, per_key: usize, seed
     let set = NamedSet::find(name).unwrap().spec();
     let (mut bits, mut worst, mut squares) = (BTreeMap::<i32, usize>::new(), 0.0f64, 0.0);
     for client in 0..runs / per_key {
-        let mut bench = Bench::new(&set, seed + client as u8);
-        let context = bench.context.clone();
+        let (mut bench, context) = Bench::with_context(&set, seed + client as u8);
         let boot = Bootstrapper::new(&context, spec).unwrap();
         let keys = bench.keys(&boot.keys());
         for _ in 0..per_key {
@@ -177,8 +175,7 @@ fn set_a_keeps_twenty_bits() {
 
 #[test]
 fn rejects_bad_input_before_anything_runs() {
-    let mut bench = Bench::new(&spec(9, false), 6);
-    let context = bench.context.clone();
+    let (mut bench, context) = Bench::with_context(&spec(9, false), 6);
     let good = bootstrap_spec(256, false, Method::Hoisted);
     for bad in [
         BootstrapSpec { slot_to_coeff: 0, ..good },

@@ -92,8 +92,7 @@ mod tests {
 
     #[test]
     fn ciphertexts_encrypted_anew_share_only_the_message() {
-        let mut bench = Bench::new(&spec(9), 1);
-        let context = bench.context.clone();
+        let (mut bench, context) = Bench::with_context(&spec(9), 1);
         let x = bench.values(64);
         let a = bench.encrypt(&x, 2);
         let needs = [KeyId::for_level(&context, KeyKind::Zero, 3), KeyId::for_level(&context, KeyKind::Zero, 1)];

@@ -56,8 +56,7 @@ fn transforms_match_the_plain_ones() {
     let strides = (-8..8).map(|d| 4 * d).collect::<Vec<i64>>();
     let diagonal_sets = [vec![0], vec![3], vec![-7, -3, 0, 1, 2, 5, 30], strides];
     for (run, offsets) in diagonal_sets.iter().enumerate() {
-        let mut bench = Bench::new(&spec(9), run as u8 + 1);
-        let context = bench.context.clone();
+        let (mut bench, context) = Bench::with_context(&spec(9), run as u8 + 1);
         let encoder = Encoder::new(&context, 64).unwrap();
         let mut diagonals: BTreeMap<i64, Vec<Complex>> = offsets.iter().map(|&d| (d, bench.values(64))).collect();
         // A diagonal that repeats lives in a subring.
@@ -140,8 +139,7 @@ fn transforms_hold_as_many_buffers_as_stated() {
     let methods = [Method::Flat, Method::Hoisted, Method::Paired, Method::Chained];
     for (method, threads) in methods.into_iter().flat_map(|method| [(method, 2), (method, 16)]) {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        let mut bench = Bench::new(&spec(13), 31);
-        let context = bench.context.clone();
+        let (mut bench, context) = Bench::with_context(&spec(13), 31);
         let encoder = Encoder::new(&context, 128).unwrap();
         let diagonals: BTreeMap<i64, Vec<Complex>> = (0..64).map(|d| (d, bench.values(128))).collect();
         let spec =
@@ -191,8 +189,7 @@ fn coefficients(degree: usize) -> Vec<f64> {
 /// Both bases, every degree up to 31 and one of 63: value, depth, exact scale, deviation.
 #[test]
 fn polynomials_match_the_plain_ones() {
-    let mut bench = Bench::new(&spec(8), 21);
-    let context = bench.context.clone();
+    let (mut bench, context) = Bench::with_context(&spec(8), 21);
     let top = context.parameters().levels();
     let keys = bench.keys(&relinearisation_needs(&context, top, 1));
     let e = Evaluator::new(&context, &keys);
@@ -226,8 +223,7 @@ fn polynomials_relinearise_as_often_as_stated() {
     const ALL: [usize; 31] =
         [0, 1, 2, 3, 3, 3, 4, 5, 5, 5, 5, 5, 6, 6, 7, 7, 7, 7, 7, 7, 8, 8, 8, 8, 8, 8, 8, 8, 9, 9, 10];
     const ODD: [usize; 16] = [0, 2, 3, 4, 5, 5, 6, 7, 7, 7, 8, 8, 8, 8, 9, 10];
-    let mut bench = Bench::new(&spec(8), 24);
-    let context = bench.context.clone();
+    let (mut bench, context) = Bench::with_context(&spec(8), 24);
     let keys = bench.keys(&relinearisation_needs(&context, 8, 1));
     let e = Evaluator::new(&context, &keys);
     let x = bench.real_values(128);
@@ -260,8 +256,7 @@ fn polynomials_relinearise_as_often_as_stated() {
 /// The second polynomial costs only its own products.
 #[test]
 fn powers_are_shared_and_products_counted() {
-    let mut bench = Bench::new(&spec(8), 22);
-    let context = bench.context.clone();
+    let (mut bench, context) = Bench::with_context(&spec(8), 22);
     let keys = bench.keys(&relinearisation_needs(&context, 8, 1));
     let e = Evaluator::new(&context, &keys);
     let x = bench.real_values(128);
@@ -291,8 +286,7 @@ fn powers_are_shared_and_products_counted() {
 /// A composite sign, two stages of `(3 x - x^3) / 2`, and the ReLU made of it.
 #[test]
 fn composites_and_relu() {
-    let mut bench = Bench::new(&spec(8), 23);
-    let context = bench.context.clone();
+    let (mut bench, context) = Bench::with_context(&spec(8), 23);
     let keys = bench.keys(&[
         KeyId::for_level(&context, KeyKind::Relinearise, 3),
         KeyId::for_level(&context, KeyKind::Relinearise, 8),

@@ -183,8 +183,7 @@ mod tests {
 
     #[test]
     fn part_files_resume_after_the_last_intact_key() {
-        let mut bench = Bench::new(&spec(6), 77);
-        let context = bench.context.clone();
+        let (mut bench, context) = Bench::with_context(&spec(6), 77);
         let kinds = [1, 2, 3].map(|k| KeyKind::Galois(context.rotation_element(k)));
         let ids = kinds.map(|kind| KeyId::for_level(&context, kind, 3));
         let mut maker = KeyMaker::new(&bench.secret, &mut bench.prg);

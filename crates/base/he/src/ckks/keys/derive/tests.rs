@@ -38,8 +38,7 @@ fn measure_deviation(bench: &Bench, key: &SwitchKey) -> f64 {
 /// key.
 #[test]
 fn derived_keys_rotate_as_exactly_as_direct_ones() {
-    let mut bench = Bench::new(&spec(10), 71);
-    let context = bench.context.clone();
+    let (mut bench, context) = Bench::with_context(&spec(10), 71);
     let masters = Derivation::masters(&context, LEVEL, &[1, 4, 16]);
     let master_set = bench.keys(&masters);
     let x = bench.values(512);
@@ -73,8 +72,7 @@ fn derived_keys_rotate_as_exactly_as_direct_ones() {
 /// Derived keys are two packed halves in memory; masters are sent, and written to files.
 #[test]
 fn bytes_are_counted() {
-    let mut bench = Bench::new(&spec(8), 72);
-    let context = bench.context.clone();
+    let (mut bench, context) = Bench::with_context(&spec(8), 72);
     let masters = Derivation::masters(&context, LEVEL, &[1, 8]);
     let needs = [1, 2, 9, 18].map(|k| galois(&bench, k, LEVEL));
     let plan = Derivation::new(&context, &needs, &masters).unwrap();
@@ -122,8 +120,7 @@ fn bytes_are_counted() {
 
 #[test]
 fn rejects_impossible_derivations() {
-    let mut bench = Bench::new(&spec(8), 73);
-    let context = bench.context.clone();
+    let (mut bench, context) = Bench::with_context(&spec(8), 73);
     let masters = Derivation::masters(&context, 2, &[2, 6]);
     let plan = |needs: &[KeyId], masters: &[KeyId]| Derivation::new(&context, needs, masters).err();
     let good = galois(&bench, 4, 2);

@@ -41,8 +41,7 @@ fn write_key_file(bench: &mut Bench, name: &str) -> TestFile {
 /// Budgets of 0, of two keys and of all keys.
 #[test]
 fn budgets_do_not_change_answers() {
-    let mut bench = Bench::new(&spec(8), 41);
-    let context = bench.context.clone();
+    let (mut bench, context) = Bench::with_context(&spec(8), 41);
     let file = write_key_file(&mut bench, "paged");
     let x = bench.values(128);
     let a = bench.encrypt(&x, 3);
@@ -87,8 +86,7 @@ fn writing_replaces_only_part_files() {
 
 #[test]
 fn makers_share_the_sparse_secret() {
-    let mut bench = Bench::new(&spec(8), 44);
-    let context = bench.context.clone();
+    let (mut bench, context) = Bench::with_context(&spec(8), 44);
     let x = bench.values(128);
     let a = bench.encrypt(&x, 1);
     let mut keys = KeySet::default();
@@ -106,8 +104,7 @@ fn makers_share_the_sparse_secret() {
 /// parameters.
 #[test]
 fn rejects_damaged_and_foreign_files() {
-    let mut bench = Bench::new(&spec(6), 42);
-    let context = bench.context.clone();
+    let (mut bench, context) = Bench::with_context(&spec(6), 42);
     let folder = KeyFile::open(&std::env::temp_dir(), &context, &CLIENT).err().unwrap();
     assert!(matches!(folder, HeError::Format { .. }), "{folder}");
     let file = write_key_file(&mut bench, "damaged");
