@@ -144,10 +144,11 @@ fn rejects_operands_that_differ() {
     let wide = bench.encrypt(&wide, 3);
     assert!(matches!(e.add(&a, &wide), Err(HeError::SlotCount { left: 8, right: 16, .. })));
     // Before a run, the stated needs of a circuit give the same refusals.
-    let needs = [e.rotation_need(8, 3, 1).unwrap(), e.conjugation_need(3)];
+    let need = |element, level| KeyId::for_level(&context, KeyKind::Galois(element), level);
+    let needs = [need(context.rotation_element(1), 3), need(context.conjugation_element(), 3)];
     assert_eq!(keys.check(&needs), Ok(()));
-    assert!(matches!(keys.check(&[e.rotation_need(8, 4, 1).unwrap()]), Err(HeError::KeyTooLow { .. })));
-    assert!(matches!(keys.check(&[e.rotation_need(8, 3, 3).unwrap()]), Err(HeError::MissingKey { .. })));
+    assert!(matches!(keys.check(&[need(context.rotation_element(1), 4)]), Err(HeError::KeyTooLow { .. })));
+    assert!(matches!(keys.check(&[need(context.rotation_element(3), 3)]), Err(HeError::MissingKey { .. })));
     let id = KeyId { alpha: 3, ..needs[0] };
     assert!(matches!(keys.check(&[id]), Err(HeError::KeyAlpha { need: 3, have: 2, .. })));
 }

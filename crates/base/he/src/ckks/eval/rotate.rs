@@ -1,7 +1,7 @@
 //! Rotations and conjugation, single or many of one ciphertext (hoisted, [HS18]).
 
 use super::super::cipher::Ciphertext;
-use super::super::keys::{KeyId, KeyKind, SwitchKey};
+use super::super::keys::{KeyKind, SwitchKey};
 use super::super::limb::Limb;
 use super::super::poly::{Ntt, Poly};
 use super::super::shape::Shape;
@@ -26,17 +26,6 @@ impl Evaluator<'_> {
     /// [`HeError::MissingKey`] or [`HeError::KeyTooLow`] without a key for the level.
     pub fn conjugate(&self, a: &Ciphertext) -> Result<Ciphertext, HeError> {
         self.apply(a, self.context.conjugation_element())
-    }
-
-    /// The key that a rotation by `k` at `level` needs; `None` if the rotation moves nothing.
-    pub fn rotation_need(&self, slots: usize, level: usize, k: i64) -> Option<KeyId> {
-        let element = self.rotation(slots, k);
-        (element != 1).then(|| KeyId::for_level(self.context, KeyKind::Galois(element), level))
-    }
-
-    /// The key that conjugation at `level` needs.
-    pub fn conjugation_need(&self, level: usize) -> KeyId {
-        KeyId::for_level(self.context, KeyKind::Galois(self.context.conjugation_element()), level)
     }
 
     pub(super) fn rotation(&self, slots: usize, k: i64) -> u32 {
