@@ -50,17 +50,19 @@ fn convolve<W: Word>(cpu: Cpu, spec: &ConvSpec, weights: &[i32], input: &[u64]) 
         few_positions(cpu, spec, &planes, weights, &mut out);
         return out;
     }
-    let run = |(o, channels): (usize, &mut [W])| match channels.len() / plane {
-        CHANNELS => channel_block::<W, CHANNELS>(cpu, spec, &planes, weights, o, channels),
-        n => (0..n).for_each(|c| {
-            channel_block::<W, 1>(cpu, spec, &planes, weights, o + c, &mut channels[c * plane..][..plane]);
-        }),
-    };
     // No block crosses groups.
     let group = spec.group_out();
     out.par_chunks_mut(group * plane).enumerate().for_each(|(g, part)| {
         let blocks = part.par_chunks_mut(CHANNELS * plane).enumerate();
-        blocks.for_each(|(b, channels)| run((g * group + b * CHANNELS, channels)));
+        blocks.for_each(|(b, channels)| {
+            let o = g * group + b * CHANNELS;
+            match channels.len() / plane {
+                CHANNELS => channel_block::<W, CHANNELS>(cpu, spec, &planes, weights, o, channels),
+                n => (0..n).for_each(|c| {
+                    channel_block::<W, 1>(cpu, spec, &planes, weights, o + c, &mut channels[c * plane..][..plane]);
+                }),
+            }
+        });
     });
     out
 }

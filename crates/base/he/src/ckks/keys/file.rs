@@ -8,7 +8,7 @@
 //! | 32 | digest of the parameters |
 //! | 32 | the client |
 //! | 2 | number of keys |
-//! | 8 each | kind (0 relinearise, 1 Galois, 2 to and 3 from the sparse secret, 4 master), alpha, level (2 bytes), element (4 bytes) |
+//! | 8 each | kind (0 relinearise, 1 Galois, 2 to and 3 from the sparse secret, 4 master, 5 zero), alpha, level (2 bytes), element (4 bytes) |
 //! | 32 | digest of all of this |
 //! | | per key: packed, then 32 bytes of digest |
 //!

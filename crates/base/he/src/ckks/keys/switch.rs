@@ -393,9 +393,9 @@ impl SwitchKey {
                 .map(|(halves, room)| halves.part(op.modulus(), start..end, room))
                 .collect();
             let digits: Vec<&[u64]> = digit_words.iter().map(|digit| &digit[start..end]).collect();
-            let sums = [&mut sum_b[start..end], &mut sum_a[start..end]];
-            sums.into_iter().for_each(|sum| sum.fill(0));
-            op.dot_pair(&digits, &parts, [&mut sum_b[start..end], &mut sum_a[start..end]]);
+            let mut sums = [&mut sum_b[start..end], &mut sum_a[start..end]];
+            sums.iter_mut().for_each(|sum| sum.fill(0));
+            op.dot_pair(&digits, &parts, sums);
         }
     }
 
