@@ -1,6 +1,6 @@
-//! Long buffers in large pages: kernels that read several such buffers side by side, or at random
-//! places, would else spend as much time on looking up addresses as on computing. The module is in
-//! this crate because no other may contain `unsafe` code.
+//! Long buffers in large pages. Kernels that read several such buffers side by side, or at random
+//! places, would otherwise spend as much time on looking up addresses as on computing. The module
+//! is in this crate because no other may contain `unsafe` code.
 
 use crate::block::Block;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};

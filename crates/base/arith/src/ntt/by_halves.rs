@@ -70,7 +70,7 @@ mod x86 {
             let l = _mm256_add_epi64(lowest, _mm256_slli_epi64::<HALF>(_mm256_and_si256(middle, half)));
             let carried = _mm256_add_epi64(_mm256_srli_epi64::<HALF>(middle), _mm256_srli_epi64::<{ 2 * HALF }>(l));
             let h = _mm256_add_epi64(highest, carried);
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: by the caller.
             unsafe {
                 let (l, h) = (_mm256_and_si256(l, low52), h);
                 _mm256_storeu_si256(low.cast(), _mm256_add_epi64(_mm256_loadu_si256(low.cast()), l));
@@ -86,7 +86,7 @@ mod x86 {
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn halves(source: *const u64) -> [__m256i; 2] {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: by the caller.
         let x = unsafe { _mm256_loadu_si256(source.cast()) };
         [_mm256_and_si256(x, _mm256_set1_epi64x((1 << HALF) - 1)), _mm256_srli_epi64::<HALF>(x)]
     }

@@ -184,7 +184,7 @@ unsafe fn forward_two<V: Lanes, const REDUCE: bool>(
     w: [V; 2],
     m: RealModulus<V>,
 ) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: by the caller.
     unsafe {
         let [s, u] = if REDUCE { m.reduce_two([*a, *c]) } else { [*a, *c] };
         let [t, v] = m.mul_two([*b, *d], w);
@@ -201,7 +201,7 @@ unsafe fn inverse_two<V: Lanes, const BOTH: bool>(
     w: [V; 2],
     m: RealModulus<V>,
 ) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: by the caller.
     unsafe {
         let sums = [a.add(*b), c.add(*d)];
         let [s, u] = if BOTH { m.reduce_two(sums) } else { [sums[0], m.reduce(sums[1])] };
@@ -306,7 +306,7 @@ unsafe fn inverse_pair<V: Lanes, const LAST: bool>(
 #[inline(always)]
 unsafe fn forward_one<V: Lanes>(data: *mut u64, groups: usize, factors: *const f64, m: RealModulus<V>) {
     for group in 0..groups {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: by the caller.
         unsafe {
             let (w, base) = (V::splat(*factors.add(group)), data.add(16 * group).cast::<f64>());
             for k in (0..8).step_by(2 * V::LEN) {
@@ -329,7 +329,7 @@ unsafe fn forward_one<V: Lanes>(data: *mut u64, groups: usize, factors: *const f
 #[inline(always)]
 unsafe fn inverse_one<V: Lanes>(data: *mut u64, groups: usize, factors: *const f64, m: RealModulus<V>) {
     for group in 0..groups {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: by the caller.
         unsafe {
             let (w, base) = (V::splat(*factors.add(group)), data.add(16 * group).cast::<f64>());
             for k in (0..8).step_by(2 * V::LEN) {
@@ -352,7 +352,7 @@ unsafe fn inverse_one<V: Lanes>(data: *mut u64, groups: usize, factors: *const f
 /// `data` points to 64 words, `factors` to 56.
 #[inline(always)]
 unsafe fn forward_block<V: Lanes>(data: *mut u64, factors: *const f64, m: RealModulus<V>) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: by the caller.
     unsafe {
         V::transpose(data.cast());
         for k in (0..8).step_by(V::LEN) {
@@ -383,7 +383,7 @@ unsafe fn forward_block<V: Lanes>(data: *mut u64, factors: *const f64, m: RealMo
 /// As [`forward_block`].
 #[inline(always)]
 unsafe fn inverse_block<V: Lanes>(data: *mut u64, factors: *const f64, m: RealModulus<V>) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: by the caller.
     unsafe {
         for k in (0..8).step_by(V::LEN) {
             let (data, w) = (data.add(k), factors.add(k));

@@ -4,10 +4,10 @@
 //! Index i of the NTT domain holds the value at `root^e` with an odd exponent `e < 2N`, and the
 //! automorphism moves the value at `root^(g e)` there.
 //!
-//! Before the transposition inside blocks, the order is bit-reversed: the 64 exponents of a block
-//! agree in their low bits, so their sources are in one block, where the six high bits `t` of an
-//! exponent become `g t + c mod 64` with a carry `c` of the low bits. A table therefore has one source
-//! and one carry for each block, and 64 permutations of 64 elements.
+//! Before the transposition inside blocks, the order is bit-reversed. The 64 exponents of a block
+//! agree in their low bits, so their sources are in one block. There, the six high bits `t` of an
+//! exponent become `g t + c mod 64` with a carry `c` of the low bits. A table therefore has one
+//! source and one carry for each block, and 64 permutations of 64 elements.
 
 use crate::LatticeError;
 use crate::modulus::Modulus;

@@ -45,8 +45,8 @@ impl NttTable {
     /// by row, gets the products of `rows[o K + k]` and `columns[t K + k]` for k below K = `count`.
     ///
     /// # Panics
-    /// If factors differ in length, their length is not a multiple of 64, their number is not a
-    /// multiple of K, or the number of sums is not rows times columns.
+    /// If factors differ in length, or their length is not a multiple of 64. If their number is not
+    /// a multiple of K, or the number of sums is not rows times columns.
     pub fn mac_matrix(&self, low: &mut [u64], high: &mut [u64], rows: &[&[u64]], columns: &[&[u64]], count: usize) {
         let product = Product::new(rows, columns, count, &[low.len(), high.len()]);
         match &self.kernel {
@@ -155,7 +155,7 @@ mod ifma {
         t: usize,
     ) {
         let (count, len, width) = (product.count, product.len, product.size().width);
-        // SAFETY: guaranteed by the caller; factors have `len` words each.
+        // SAFETY: by the caller; factors have `len` words each.
         unsafe {
             for offset in (0..len).step_by(8 * VECTORS) {
                 let sum = |i: usize, j: usize| ((o + i) * width + t + j) * len + offset;
@@ -239,7 +239,7 @@ mod ifma {
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
     unsafe fn load_widened(source: *const u16) -> V {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: by the caller.
         unsafe { _mm512_cvtepu16_epi64(_mm_loadu_si128(source.cast())) }
     }
 }

@@ -177,8 +177,8 @@ impl NttTable {
     /// The content of `columns` is unspecified afterwards.
     ///
     /// # Panics
-    /// If `width` is not 8, 16, 32 or 64, the number of rows is no power of two, `columns` has more
-    /// than N words, or `out` does not have N elements.
+    /// If `width` is not 8, 16, 32 or 64, or the number of rows is no power of two. If `columns`
+    /// has more than N words, or `out` does not have N elements.
     pub fn forward_columns(&self, columns: &mut [u64], width: usize, out: &mut [u64]) {
         self.check(&[out.len()]);
         let (len, n) = (columns.len(), self.degree);

@@ -10,8 +10,8 @@ impl NttTable {
     /// of `N / values` places.
     ///
     /// # Panics
-    /// If a first factor or a sum does not have N elements, or the second factors do not have the same
-    /// power of two of values, in runs of at least [`SHORTEST_RUN`] places.
+    /// If a first factor or a sum does not have N elements, or the second factors differ in length.
+    /// If their length is not a power of two that gives runs of at least [`SHORTEST_RUN`] places.
     pub fn mac_runs(&self, low: &mut [u64], high: &mut [u64], pairs: &[(&[u64], &[u64])]) {
         self.check(&[low.len(), high.len()]);
         let Some(runs) = pairs.first().map(|(_, b)| b.len()) else { return };

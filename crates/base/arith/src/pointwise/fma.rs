@@ -210,8 +210,8 @@ unsafe fn read<V: Lanes>(slice: &[u64], offset: usize) -> V {
     unsafe { to_real(V::load_words(slice.as_ptr().add(offset))) }
 }
 
-/// Words read from each slice in turn: a cache line. Else slices at the same place of their pages
-/// evict each other from the first-level cache.
+/// Words read from each slice in turn: a cache line. Otherwise, slices at the same place of their
+/// pages evict each other from the first-level cache.
 const LINE: usize = 2 * Vector::LEN;
 
 pub(super) fn dot_pair(op: &Pointwise, digits: &[&[u64]], pairs: &[[&[u64]; 2]], sums: [&mut [u64]; 2]) {

@@ -202,7 +202,7 @@ unsafe fn block<'a>(
     let sources = conversion.sources.len();
     assert!(scaled.len() == (sources + 1) * BLOCK, "a row for each source, and one for the quotients");
     let scaled = scaled.as_mut_ptr();
-    // SAFETY: guaranteed by the caller; the last row of `scaled` holds quotients.
+    // SAFETY: by the caller; the last row of `scaled` holds quotients.
     unsafe {
         let quotients = scaled.add(sources * BLOCK);
         (0..BLOCK).for_each(|k| *quotients.add(k) = 0.0);

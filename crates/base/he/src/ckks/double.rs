@@ -51,8 +51,8 @@ impl Double {
     /// The cosine, for arguments of at most about 30, with an error below 2^-80.
     #[must_use]
     pub fn cos(self) -> Self {
-        // Halves the angle until the series is short, then doubles it by cos 2x = 2 cos^2 x - 1, on
-        // 1 - cos, so that no digits are lost near 1.
+        // Halves the angle until the series is short, then doubles it by cos 2x = 2 cos^2 x - 1.
+        // Works on 1 - cos, so that no digits are lost near 1.
         const HALVINGS: u32 = 8;
         let x = self * Self::power_of_two(-(HALVINGS as i32));
         let square = x * x;

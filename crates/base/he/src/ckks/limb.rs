@@ -37,7 +37,7 @@ impl Spares {
     pub(super) fn scratch(self: &Arc<Self>) -> Limb {
         let mut free = self.free.lock().expect(NOT_POISONED);
         let words = free.pop().unwrap_or_else(|| {
-            // Held meanwhile, so that threads share a page.
+            // The lock is held meanwhile, so that threads share a page.
             *free = Long::fill_page(self.degree);
             free.pop().expect("a page has a buffer")
         });

@@ -45,7 +45,7 @@ pub fn public_deviation(degree: usize) -> f64 {
 }
 
 impl Estimate {
-    /// Deviation of the error of a slot; of its real and imaginary parts, less by `sqrt 2`.
+    /// Deviation of the error of a slot. Its real and imaginary parts deviate less, by `sqrt 2`.
     pub fn slot_deviation(&self, slots: usize, scale: f64) -> f64 {
         self.deviation * (2.0 * slots as f64).sqrt() / scale
     }
@@ -55,19 +55,20 @@ impl Estimate {
         -self.slot_deviation(slots, scale).log2()
     }
 
-    /// With an independent error added.
+    /// The estimate with an independent error added.
     #[must_use]
     pub fn with_error(self, deviation: f64) -> Self {
         Self { deviation: self.deviation.hypot(deviation), ..self }
     }
 
-    /// Of a sum of independent values.
+    /// The estimate of a sum of independent values.
     #[must_use]
     pub fn plus(self, rhs: Self) -> Self {
         Self { deviation: self.deviation.hypot(rhs.deviation), magnitude: self.magnitude.hypot(rhs.magnitude) }
     }
 
-    /// Of a product with a factor of estimate `rhs`; the scales are those of the factors.
+    /// The estimate of a product with a factor of estimate `rhs`; the scales are those of the
+    /// factors.
     #[must_use]
     pub fn times(self, scale: f64, rhs: Self, other_scale: f64) -> Self {
         let left = self.deviation * rhs.magnitude * other_scale;
@@ -75,13 +76,13 @@ impl Estimate {
         Self { deviation: left.hypot(right), magnitude: self.magnitude * rhs.magnitude }
     }
 
-    /// Of half the value: the same coefficients at twice the scale.
+    /// The estimate of half the value: the same coefficients at twice the scale.
     #[must_use]
     pub(super) fn with_halved_magnitude(self) -> Self {
         Self { magnitude: self.magnitude / 2.0, ..self }
     }
 
-    /// Of the value times an exact factor that is not part of the scale.
+    /// The estimate of the value times an exact factor that is not part of the scale.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Self {
         Self { deviation: self.deviation * factor.abs(), magnitude: self.magnitude * factor.abs() }

@@ -74,7 +74,7 @@ impl<R> Poly<R> {
         Self { limbs, shape, representation: PhantomData }
     }
 
-    /// The primes.
+    /// Primes of the polynomial.
     pub fn shape(&self) -> Shape {
         self.shape
     }

@@ -104,7 +104,7 @@ fn last_stages<const KIND: u8>(r: &mut [V; 8], width: usize, w: [Factor; 7], tab
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 unsafe fn spread_block<const KIND: u8>(v: V, node: usize, tables: Tables<'_>) -> [V; 8] {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: by the caller.
     let mut r = unsafe { spread(v, node, tables) };
     split_corners::<KIND, 2>(&mut r, tables);
     r.map(|v| tables.m.reduce(v))

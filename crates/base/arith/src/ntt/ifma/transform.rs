@@ -73,7 +73,7 @@ impl<'a> Tables<'a> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
     pub(super) unsafe fn three_stages(self, k: usize) -> [Factor; 7] {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: by the caller.
         unsafe {
             [
                 self.factor(k),
@@ -305,7 +305,7 @@ fn three_at_once(len: usize) -> bool {
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 pub(super) unsafe fn finish_block<const KIND: u8, const PLACE: u8>(r: &mut [V; 8], node: usize, tables: Tables<'_>) {
     transpose(r);
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: by the caller.
     unsafe { tables.twist(r, node) };
     split_corners::<KIND, PLACE>(r, tables);
     r.iter_mut().for_each(|v| *v = tables.m.reduce(*v));

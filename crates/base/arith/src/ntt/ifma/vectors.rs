@@ -33,7 +33,7 @@ pub(super) fn transpose(r: &mut [V; 8]) {
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 pub(in super::super) unsafe fn load_all<const COUNT: usize>(x: *const u64, stride: usize) -> [V; COUNT] {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: by the caller.
     std::array::from_fn(|i| unsafe { load(x.add(i * stride)) })
 }
 
@@ -43,7 +43,7 @@ pub(in super::super) unsafe fn load_all<const COUNT: usize>(x: *const u64, strid
 #[target_feature(enable = "avx512f,avx512ifma,avx512dq")]
 pub(in super::super) unsafe fn store_all<const COUNT: usize>(x: *mut u64, stride: usize, values: [V; COUNT]) {
     for (i, v) in values.into_iter().enumerate() {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: by the caller.
         unsafe { store(x.add(i * stride), v) };
     }
 }

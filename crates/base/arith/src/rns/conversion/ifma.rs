@@ -48,7 +48,7 @@ unsafe fn scale(sources: &[Source], words: impl Iterator<Item = *const u64>, sca
         let (m, w) = (Modulus52::new(&source.modulus), Factor::splat(source.factor));
         let reciprocal = _mm512_set1_pd(source.reciprocal);
         for (k, quotient) in quotients.iter_mut().enumerate() {
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: by the caller.
             unsafe {
                 let y = fold(m.mul_lazy(load(x.add(LEN * k)), w), m.p);
                 store(scaled.add(i * BLOCK + LEN * k), y);
@@ -59,7 +59,7 @@ unsafe fn scale(sources: &[Source], words: impl Iterator<Item = *const u64>, sca
     }
     for (k, quotient) in quotients.into_iter().enumerate() {
         let rounded = _mm512_roundscale_pd::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(quotient);
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: by the caller.
         unsafe { store(scaled.add(sources.len() * BLOCK + LEN * k), _mm512_cvtpd_epu64(rounded)) };
     }
 }
@@ -77,7 +77,7 @@ unsafe fn sum(target: &Target, scaled: *const u64, out: *mut u64) {
         for (i, &factor) in target.factors.iter().enumerate() {
             let w = _mm512_set1_epi64(factor as i64);
             for j in 0..ROW {
-                // SAFETY: guaranteed by the caller.
+                // SAFETY: by the caller.
                 let y = unsafe { load(scaled.add(i * BLOCK + k + LEN * j)) };
                 low[j] = _mm512_madd52lo_epu64(low[j], y, w);
                 high[j] = _mm512_madd52hi_epu64(high[j], y, w);
@@ -86,7 +86,7 @@ unsafe fn sum(target: &Target, scaled: *const u64, out: *mut u64) {
         for j in 0..ROW {
             let is_small = target.factors.len() <= FEW_FACTORS;
             let sum = if is_small { m.join_few(low[j], high[j], radix[0]) } else { m.join(low[j], high[j], radix) };
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: by the caller.
             unsafe { store(out.add(k + LEN * j), sum) };
         }
     }

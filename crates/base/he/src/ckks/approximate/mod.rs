@@ -14,14 +14,14 @@ pub struct Sign {
     pub alpha: u32,
     /// Largest distance of a result from 1 or -1.
     pub error: f64,
-    /// Odd polynomials, each applied to the last result, which stays `2^-20` inside its range.
+    /// Odd polynomials, each applied to the last result, which stays `2^-20` inside the range.
     pub stages: Vec<Polynomial>,
 }
 
 /// A polynomial for a function on a range.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Approximation {
-    /// The range, as of the function that returned this.
+    /// The range, as defined by the function that returned it.
     pub range: f64,
     /// Largest distance from the function on that range.
     pub error: f64,

@@ -28,7 +28,7 @@ pub(super) fn wave(range: u32, doublings: u32) -> Vec<f64> {
     }
     let value =
         |x: Double| divided.iter().zip(&nodes).rev().fold(Double::ZERO, |sum, (&d, &node)| sum * (x - node) + d);
-    // To the Chebyshev basis, by the values at the Chebyshev points.
+    // Converts to the Chebyshev basis by the values at the Chebyshev points.
     let n = nodes.len();
     let points: Vec<Double> = (0..n).map(|k| value(circle(2 * k + 1, n) * number(f64::from(range)))).collect();
     let coefficients = (0..n).map(|m| {

@@ -120,7 +120,7 @@ mod tests {
         for groups in 1..=5 {
             let forward = group_stages(n, groups, false, 2.0);
             let slots = forward.iter().fold(v.clone(), |v, part| apply(part, &v));
-            // By the encoder's transform, in bit-reversed order.
+            // The encoder's transform, in bit-reversed order.
             let mut expected: Vec<Complex> = (0..n).map(|i| v[(i.reverse_bits() >> (usize::BITS - 5)) % n]).collect();
             SlotTransform::new(n).to_slots(&mut expected);
             let factor = 2f64.powi(groups as i32);
@@ -130,7 +130,6 @@ mod tests {
         }
     }
 
-    /// For slots that were rotated before.
     #[test]
     fn shifted_parts_rotate_forward_with_the_same_result() {
         let n = 64;

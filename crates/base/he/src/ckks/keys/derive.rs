@@ -112,7 +112,7 @@ impl Derivation {
     fn step_transforms(&self, context: &Context, level: usize, alpha: usize, step: &Step) -> usize {
         let master = Gadget::of(self.masters[step.master], context.parameters());
         let digits = master.digits_at(level).count();
-        // Of the digits and of both sums.
+        // Transforms of the digits and of both sums.
         Gadget::plain(level, alpha).len() * (digits + 2) * master.at(level).shape.limbs()
     }
 

@@ -227,7 +227,7 @@ impl Paged {
                 return Ok(key);
             }
         }
-        // Without the lock: two threads may read the same key, which costs only time.
+        // The lock is free meanwhile: two threads may read the same key, which costs only time.
         let key = Arc::new(self.file.load(&self.context, place)?);
         if key.memory_bytes() > self.budget {
             // Such a key would evict all others.

@@ -1,8 +1,8 @@
 //! Switching keys: hybrid gadget with digits of alpha primes ([HK20]).
 //!
 //! A key for `s' -> s` at level L with alpha special primes has `beta = ceil(L / alpha)` pairs
-//! `(b_j, a_j)` mod `Q_L P` with `b_j + a_j s = e_j + P g_j s'`, where `g_j` is 1 mod the primes of
-//! digit j and 0 mod the others. Lower levels use the first digits and primes.
+//! `(b_j, a_j)` mod `Q_L P` with `b_j + a_j s = e_j + P g_j s'`; `g_j` is 1 mod the primes of digit
+//! j and 0 mod the others. Lower levels use the first digits and primes.
 
 use super::super::context::Context;
 use super::super::noise::fresh_deviation;
@@ -60,7 +60,7 @@ pub(in super::super) fn raise_digits(context: &Context, c: &Poly<Ntt>, gadget: G
     use rayon::prelude::*;
     let shape = gadget.at(c.shape().level).shape;
     let mut digits = lift_digits(context, c, gadget);
-    // Prime by prime: the factors of a transform take more memory than a limb.
+    // Prime by prime, because the factors of a transform take more memory than a limb.
     group_by_limb(&mut digits, shape.limbs()).into_par_iter().enumerate().for_each(|(k, limbs)| {
         limbs.into_iter().for_each(|(_, limb)| context.table(shape, k).forward(limb));
     });
