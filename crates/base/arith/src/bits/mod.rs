@@ -114,12 +114,6 @@ impl Bits {
         self.words.iter_mut().zip(&rhs.words).for_each(|(a, b)| *a ^= b);
     }
 
-    /// `self &= other`. Panics if the lengths differ.
-    pub fn and_assign(&mut self, rhs: &Self) {
-        assert_eq!(self.len, rhs.len, "lengths of bit vectors");
-        self.words.iter_mut().zip(&rhs.words).for_each(|(a, b)| *a &= b);
-    }
-
     /// `self ^ other`. Panics if the lengths differ.
     pub fn xor(&self, rhs: &Self) -> Self {
         let mut out = self.clone();
@@ -129,9 +123,8 @@ impl Bits {
 
     /// `self & other`. Panics if the lengths differ.
     pub fn and(&self, rhs: &Self) -> Self {
-        let mut out = self.clone();
-        out.and_assign(rhs);
-        out
+        assert_eq!(self.len, rhs.len, "lengths of bit vectors");
+        Self { len: self.len, words: self.words.iter().zip(&rhs.words).map(|(a, b)| a & b).collect() }
     }
 
     /// Complement of every bit.

@@ -76,12 +76,6 @@ impl Estimate {
         Self { deviation: left.hypot(right), magnitude: self.magnitude * rhs.magnitude }
     }
 
-    /// The estimate of half the value: the same coefficients at twice the scale.
-    #[must_use]
-    pub(super) fn with_halved_magnitude(self) -> Self {
-        Self { magnitude: self.magnitude / 2.0, ..self }
-    }
-
     /// The estimate of the value times an exact factor that is not part of the scale.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Self {

@@ -167,9 +167,9 @@ impl Ciphertext {
         let values: Vec<u64> = values.map(|v| v.expect("as many as were counted")).collect();
         let a = uniform(ctx.ring(), FRESH, seed);
         let mut words = Vec::with_capacity(FRESH * DEGREE);
-        for (i, inverse) in ctx.inverse_parts(params.steps()).into_iter().enumerate() {
+        for i in 0..FRESH {
             let m = ctx.basis().modulus(i);
-            let step = m.mul(m.reduce(1 << params.up_drop()), inverse);
+            let step = m.mul(m.reduce(1 << params.up_drop()), m.inv(m.reduce(1 << params.steps())));
             words.extend(values.iter().map(|&v| m.mul(m.reduce(v), step)));
         }
         let b = RnsPoly::<Coeff>::new(ctx.basis(), words).into_ntt(ctx.basis());

@@ -82,16 +82,6 @@ impl Context {
     }
 }
 
-impl Context {
-    /// `2^-steps` mod P1 and mod P2.
-    pub(super) fn inverse_parts(&self, steps: u32) -> [u64; FRESH] {
-        [0, 1].map(|i| {
-            let m = self.basis().modulus(i);
-            m.inv(m.reduce(1 << steps))
-        })
-    }
-}
-
 /// Bytes of N packed coefficients.
 pub(super) fn polynomial_bytes(bits: u32) -> usize {
     packed_len(DEGREE, bits).expect("a coefficient fits one word")

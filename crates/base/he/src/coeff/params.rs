@@ -128,11 +128,6 @@ impl Params {
         self.steps
     }
 
-    /// Largest squared norm of the weights in one part of an output polynomial.
-    pub fn norm_sq(&self) -> f64 {
-        self.norm_sq
-    }
-
     /// Bound on the phase error |E| mod P1 behind [`Params::max_error`].
     pub fn phase_error_bound(&self) -> f64 {
         TAIL * deviation(self.norm_sq, self.steps, self.up_drop, self.down_drop)

@@ -245,17 +245,12 @@ impl Bootstrapper {
     pub fn switches(&self) -> Vec<(usize, usize)> {
         let (top, turned) = (self.context.parameters().levels(), self.context.rotation_element(self.turn) != 1);
         let real = top - self.spec.coeff_to_slot;
-        let moves = [(self.level_in(), usize::from(turned)), (1, 1), (top, 1 + self.trace_len()), (real, 1)];
+        let moves = [(self.level_in(), usize::from(turned)), (1, 1), (top, 1 + self.trace().len()), (real, 1)];
         let doublings = std::iter::repeat_n(1, self.doublings());
         let arcsine = self.arcsine.iter().flat_map(Polynomial::relinearisations);
         let counts = self.wave.relinearisations().into_iter().chain(doublings).chain(arcsine);
         let products = counts.enumerate().map(|(levels_below, count)| (real - levels_below, count));
         moves.into_iter().chain(products).collect()
-    }
-
-    /// Number of rotations of the trace to the subring.
-    pub fn trace_len(&self) -> usize {
-        self.trace().len()
     }
 
     /// The transforms of one bootstrap, in order.

@@ -393,24 +393,17 @@ impl Evaluator<'_> {
         self.polynomial_at(&powers, p, level, self.context.parameters().scale(level))
     }
 
-    /// `p_k(.. p_1(x) ..)`, such as a minimax sign.
-    ///
-    /// # Errors
-    /// As [`Evaluator::polynomial`].
-    pub fn composite(&self, x: &Ciphertext, stages: &[Polynomial]) -> Result<Ciphertext, HeError> {
-        stages.iter().try_fold(x.clone(), |x, p| self.polynomial(&x, p))
-    }
-
-    /// `x (1 + sign(x)) / 2` with a composite `sign`, which takes one level more.
+    /// `x (1 + sign(x)) / 2` with a composite `sign`, such as a minimax one. Takes one level more.
     ///
     /// # Errors
     /// As [`Evaluator::polynomial`].
     pub fn relu(&self, x: &Ciphertext, sign: &[Polynomial]) -> Result<Ciphertext, HeError> {
-        let sign = self.composite(x, sign)?;
+        let sign = sign.iter().try_fold(x.clone(), |x, p| self.polynomial(&x, p))?;
         let level = sign.level();
         // At half the scale, x is x / 2 when read at the whole scale: halving is free.
         let x = self.adjust(x, level, sign.scale.over(Scale::power_of_two(1)))?;
-        let half = Ciphertext { scale: sign.scale, estimate: x.estimate.with_halved_magnitude(), ..x };
+        let estimate = Estimate { magnitude: x.estimate.magnitude / 2.0, ..x.estimate };
+        let half = Ciphertext { scale: sign.scale, estimate, ..x };
         self.mul_rescale(&half, &self.add_real(&sign, 1.0))
     }
 }

@@ -13,15 +13,9 @@ use std::sync::Arc;
 /// The digits of one polynomial at the primes of a key, shared by hoisted rotations.
 pub struct Raised {
     digits: Vec<Poly<Ntt>>,
-    alpha: usize,
 }
 
 impl Raised {
-    /// Number of special primes of the keys that the digits fit.
-    pub fn alpha(&self) -> usize {
-        self.alpha
-    }
-
     pub(super) fn digits(&self) -> &[Poly<Ntt>] {
         &self.digits
     }
@@ -38,14 +32,9 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Raises every digit (mod up) with `beta (L + alpha)` transforms.
-    pub(super) fn raise_half(&self, c: &Poly<Ntt>, alpha: usize) -> Raised {
-        Raised { digits: raise_digits(self.context, c, Gadget::plain(c.shape().level, alpha)), alpha }
-    }
-
     /// Raises the digits of a ciphertext's second half, for keys of `alpha` special primes.
     pub fn raise(&self, a: &Ciphertext, alpha: usize) -> Raised {
-        self.raise_half(&a.c1, alpha)
+        Raised { digits: raise_digits(self.context, &a.c1, Gadget::plain(a.level(), alpha)) }
     }
 
     pub(in super::super) fn switch_secret(&self, a: &Ciphertext, kind: KeyKind) -> Result<Ciphertext, HeError> {

@@ -147,22 +147,9 @@ impl SwitchKey {
         self.id.alpha
     }
 
-    /// Number of digits at the key's level (beta).
-    pub fn digits(&self) -> usize {
-        self.digits.len()
-    }
-
     /// Primes of the key.
     pub fn shape(&self) -> Shape {
         self.gadget.shape
-    }
-
-    /// Form of the key in memory.
-    pub fn form(&self) -> KeyForm {
-        match self.digits.first() {
-            Some(Digit::Expanded { .. }) => KeyForm::Expanded,
-            _ => KeyForm::Packed,
-        }
     }
 
     /// Which party made the key.
