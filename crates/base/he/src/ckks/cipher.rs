@@ -27,21 +27,6 @@ impl Plaintext {
     pub fn level(&self) -> usize {
         self.poly.shape().level
     }
-
-    /// Scale of the plaintext.
-    pub fn scale(&self) -> Scale {
-        self.scale
-    }
-
-    /// Number of slots of the encoding.
-    pub fn slots(&self) -> usize {
-        self.slots
-    }
-
-    /// Rounding error and root mean square of the slots.
-    pub fn estimate(&self) -> Estimate {
-        self.estimate
-    }
 }
 
 /// `(c0, c1)` with `c0 + c1 s = m + e`, in NTT form.

@@ -121,11 +121,6 @@ impl LinearTransform {
         &self.plan
     }
 
-    /// Scale of the diagonals.
-    pub fn scale(&self) -> Scale {
-        self.scale
-    }
-
     /// Bytes of the diagonals in memory.
     pub fn memory_bytes(&self) -> usize {
         self.giants.iter().flat_map(|g| &g.terms).map(|(_, diagonal)| diagonal.memory_bytes()).sum()

@@ -31,11 +31,6 @@ impl<'a> Evaluator<'a> {
         Self { context, keys }
     }
 
-    /// The context.
-    pub fn context(&self) -> &'a Arc<Context> {
-        self.context
-    }
-
     /// The keys.
     pub fn keys(&self) -> &'a KeySet {
         self.keys

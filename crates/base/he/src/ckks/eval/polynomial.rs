@@ -65,11 +65,6 @@ impl Polynomial {
         Ok(Self { basis, coefficients: coefficients[..=used].to_vec() })
     }
 
-    /// Basis of the coefficients.
-    pub fn basis(&self) -> Basis {
-        self.basis
-    }
-
     /// Degree of the polynomial.
     pub fn degree(&self) -> usize {
         self.coefficients.len() - 1
