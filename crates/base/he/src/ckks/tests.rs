@@ -93,7 +93,7 @@ impl Bench {
     }
 
     pub fn keys(&mut self, needs: &[KeyId]) -> KeySet {
-        KeySet::generate(&self.secret, needs, &mut self.prg).expect("keys of the plan")
+        KeySet::generate(&self.secret, needs, &mut self.prg).unwrap()
     }
 
     pub fn rotation_keys(&mut self, steps: &[i64], level: usize) -> KeySet {

@@ -247,7 +247,7 @@ mod tests {
     /// Several sizes, each in several calls.
     #[test]
     fn sums_match_products_added_one_by_one() {
-        let (ctx, mut prg) = (Context::new().expect("the ring is fixed"), Prg::from_seed(Seed([3; 16])));
+        let (ctx, mut prg) = (Context::new().unwrap(), Prg::from_seed(Seed([3; 16])));
         let basis = ctx.basis();
         let polys: Vec<Ciphertext> =
             (0..7).map(|_| Ciphertext { b: uniform(&ctx, &mut prg), a: uniform(&ctx, &mut prg) }).collect();

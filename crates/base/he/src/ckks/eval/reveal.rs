@@ -98,7 +98,7 @@ mod tests {
         let needs = [KeyId::for_level(&context, KeyKind::Zero, 3), KeyId::for_level(&context, KeyKind::Zero, 1)];
         let keys = bench.keys(&needs);
         let e = Evaluator::new(&context, &keys);
-        let [first, second] = [(); 2].map(|()| e.encrypt_anew(&a, &mut bench.prg).expect("there is a key"));
+        let [first, second] = [(); 2].map(|()| e.encrypt_anew(&a, &mut bench.prg).unwrap());
         for ciphertext in [&first, &second] {
             let ratio = bench.ratio(ciphertext, &x);
             assert!((0.5..1.5).contains(&ratio), "{ratio} of the error that is stated");
@@ -126,8 +126,8 @@ mod tests {
         let q = context.parameters().primes()[0];
         let mut sums = [0.0; 2];
         for round in 0..20 {
-            let (hidden, own_share) = e.share(&a, bits, prg(round + 1).secret()).expect("it is at level 1");
-            let peer_share = bench.secret.share(&hidden, bits).expect("it is at level 1");
+            let (hidden, own_share) = e.share(&a, bits, prg(round + 1).secret()).unwrap();
+            let peer_share = bench.secret.share(&hidden, bits).unwrap();
             for ((s, c), &m) in own_share.iter().zip(peer_share.iter()).zip(plain.limb(0)) {
                 let exact = (u128::from(m) << bits) as f64 / q as f64;
                 let away = ((s + c) as f64 - exact).rem_euclid(f64::from(1u32 << bits));
