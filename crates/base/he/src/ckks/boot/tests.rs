@@ -2,7 +2,7 @@
 
 use super::super::eval::{Evaluator, Method};
 use super::super::tests::Bench;
-use super::super::{Complex, KeyGroup, NamedSet, ParametersSpec, SPARSE_WEIGHT, Segment};
+use super::super::{Complex, KeyGroup, KeySet, NamedSet, ParametersSpec, SPARSE_WEIGHT, Segment};
 use super::{BootstrapSpec, Bootstrapper};
 use crate::HeError;
 use std::collections::BTreeMap;
@@ -22,6 +22,11 @@ fn spec(log_degree: u32, arcsine: bool) -> ParametersSpec {
 fn bootstrap_spec(slots: usize, arcsine: bool, method: Method) -> BootstrapSpec {
     let cache_bytes = 1 << 20;
     BootstrapSpec { slots, slot_to_coeff: 2, coeff_to_slot: 3, message_ratio_bits: 8, arcsine, method, cache_bytes }
+}
+
+fn bootstrap_slots(bench: &mut Bench, boot: &Bootstrapper, keys: &KeySet, x: &[Complex]) -> Vec<Complex> {
+    let a = bench.encrypt(x, boot.level_in());
+    bench.decrypt(&boot.bootstrap(&Evaluator::new(&bench.context, keys), &a).unwrap())
 }
 
 /// Worst error and root mean square over the slots, and the estimate of the latter.
@@ -56,9 +61,7 @@ fn large_slots_follow_the_wave() {
         let keys = bench.keys(&boot.keys());
         let values: Vec<f64> = (0..256).map(|i| f64::from(i) * 1.25 - 160.0).collect();
         let x: Vec<Complex> = values.iter().map(|&v| Complex::from(v)).collect();
-        let a = bench.encrypt(&x, boot.level_in());
-        let context = bench.context.clone();
-        let actual = bench.decrypt(&boot.bootstrap(&Evaluator::new(&context, &keys), &a).unwrap());
+        let actual = bootstrap_slots(&mut bench, &boot, &keys, &x);
         let shifts = actual.iter().zip(&values).map(|(actual, &v)| (actual.re - boot.slot_after(v)).abs());
         let shift = shifts.fold(0.0, tacit_floats::larger);
         assert!(shift < 0.05, "off by {shift}");
@@ -114,9 +117,7 @@ fn failures_are_as_frequent_as_stated() {
         let keys = bench.keys(&boot.keys());
         for _ in 0..runs {
             let x = bench.real_values(256);
-            let a = bench.encrypt(&x, boot.level_in());
-            let fresh = boot.bootstrap(&Evaluator::new(&context, &keys), &a).unwrap();
-            let slots = bench.decrypt(&fresh);
+            let slots = bootstrap_slots(&mut bench, &boot, &keys, &x);
             failed += slots.iter().zip(&x).filter(|(actual, expected)| (**actual - **expected).abs() > 0.05).count();
         }
         let expected = p * f64::from(runs) * 256.0;
@@ -140,9 +141,7 @@ fn histogram(name: &str, spec: &BootstrapSpec, runs: usize, per_key: usize, seed
         let keys = bench.keys(&boot.keys());
         for _ in 0..per_key {
             let x = bench.real_values(spec.slots);
-            let a = bench.encrypt(&x, boot.level_in());
-            let fresh = boot.bootstrap(&Evaluator::new(&context, &keys), &a).unwrap();
-            for (actual, expected) in bench.decrypt(&fresh).iter().zip(&x) {
+            for (actual, expected) in bootstrap_slots(&mut bench, &boot, &keys, &x).iter().zip(&x) {
                 let error = (*actual - *expected).abs();
                 *bits.entry(-error.log2().ceil() as i32).or_default() += 1;
                 (worst, squares) = (worst.max(error), squares + error * error);
