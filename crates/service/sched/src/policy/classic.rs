@@ -1,6 +1,7 @@
-//! The paper's policies, the reference policy of grid A, and fair share.
+//! Orders of both phases together: the two orders of [SS26], the reference policy of grid A, and
+//! fair share. [`super::Ss26`] is the paper's algorithm as printed.
 
-use super::facts::{Choice, ClassFacts, JobFacts, Policy, Score};
+use super::facts::{Choice, ClassFacts, Discipline, JobFacts, Policy, Score};
 
 /// First come, first served: by arrival of the request, or of its notice if it was announced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,12 +19,13 @@ impl Policy for Fcfs {
     }
 }
 
-/// [SS26] Algorithm 1: estimated length minus `beta` times age, both in seconds; lowest first.
+/// The score of [SS26] equation (1), over both phases together: estimated length minus `beta`
+/// times age, both in seconds; lowest first.
 ///
 /// `l - beta * (now - entered)` orders two queued jobs as `l + beta * entered` does, at any time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Priority {
-    /// Weight of age, at least 0; the paper's examples use 0.1.
+    /// Weight of age, at least 0. The paper states no value.
     pub beta: f64,
 }
 
@@ -106,5 +108,8 @@ impl<P: Policy> Policy for FairShare<P> {
     }
     fn keeps_room(&self) -> bool {
         true
+    }
+    fn discipline(&self) -> Discipline {
+        self.inner.discipline()
     }
 }

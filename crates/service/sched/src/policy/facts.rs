@@ -121,6 +121,18 @@ pub struct Choice<'a> {
     pub waited: Span,
 }
 
+/// How the scheduler takes jobs from the queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discipline {
+    /// Both phases in one order; what does not fit may be overtaken and then gets a reservation.
+    OneOrder,
+    /// [SS26] Algorithm 1: every T_pre that fits, then the first T_on or none. No reservation.
+    TwoQueues {
+        /// Whether one T_on of a model and batch size runs at a time.
+        exclusive: bool,
+    },
+}
+
 /// An order of jobs and a choice of threads. A job's score is `rank(class) + tag(job)`; lowest first.
 pub trait Policy {
     /// Name for reports.
@@ -142,5 +154,10 @@ pub trait Policy {
     /// recent clients.
     fn keeps_room(&self) -> bool {
         false
+    }
+
+    /// How the scheduler takes jobs from the queues.
+    fn discipline(&self) -> Discipline {
+        Discipline::OneOrder
     }
 }

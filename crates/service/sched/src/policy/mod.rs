@@ -8,8 +8,10 @@ mod adaptive;
 mod classic;
 mod facts;
 mod spec;
+mod ss26;
 
 pub use adaptive::Adaptive;
 pub use classic::{FairShare, Fcfs, Priority, Sequential, ShortestRemaining};
-pub use facts::{Choice, ClassFacts, JobFacts, Policy, Score, ThreadOption};
+pub use facts::{Choice, ClassFacts, Discipline, JobFacts, Policy, Score, ThreadOption};
 pub use spec::PolicySpec;
+pub use ss26::{Ss26, Ss26Order};

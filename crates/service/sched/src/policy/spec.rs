@@ -2,7 +2,8 @@
 
 use super::adaptive::Adaptive;
 use super::classic::{FairShare, Fcfs, Priority, Sequential, ShortestRemaining};
-use super::facts::{Choice, ClassFacts, JobFacts, Policy, Score};
+use super::facts::{Choice, ClassFacts, Discipline, JobFacts, Policy, Score};
+use super::ss26::{Ss26, Ss26Order};
 use crate::error::SchedError;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
@@ -24,6 +25,8 @@ pub enum PolicySpec {
     ShortestRemaining,
     /// The paper's order, with deadline classes and threads by their cost ([`Adaptive`]).
     Adaptive(Adaptive),
+    /// [SS26] Algorithm 1 as printed ([`Ss26`]).
+    Ss26(Ss26),
     /// Fair share between clients, on top of another policy ([`FairShare`]).
     Fair {
         /// Weight of a client's backlog.
@@ -41,6 +44,7 @@ impl PolicySpec {
             Self::Sequential => run(&Sequential),
             Self::ShortestRemaining => run(&ShortestRemaining),
             Self::Adaptive(adaptive) => run(adaptive),
+            Self::Ss26(ss26) => run(ss26),
             Self::Fair { strength, inner } => run(&FairShare { strength: *strength, inner: (**inner).clone() }),
         }
     }
@@ -62,12 +66,16 @@ impl Policy for PolicySpec {
     fn keeps_room(&self) -> bool {
         self.with(|p| p.keeps_room())
     }
+    fn discipline(&self) -> Discipline {
+        self.with(|p| p.discipline())
+    }
 }
 
 impl FromStr for PolicySpec {
     type Err = SchedError;
 
-    /// `fcfs`, `priority`, `priority:BETA`, `sequential`, `srt`, `adaptive`, each with an optional `+fair` or
+    /// `fcfs`, `priority`, `priority:BETA`, `sequential`, `srt`, `adaptive`, `ss26:fcfs`, `ss26:priority`,
+    /// `ss26:priority:BETA`, the last three with an optional `+exclusive`; each with an optional `+fair` or
     /// `+fair:STRENGTH`.
     fn from_str(text: &str) -> Result<Self, SchedError> {
         if let Some((inner, fair)) = text.rsplit_once("+fair") {
@@ -77,6 +85,15 @@ impl FromStr for PolicySpec {
                 None => return Err(unknown(text)),
             };
             return Ok(Self::Fair { strength, inner: Box::new(inner.parse()?) });
+        }
+        if let Some(rest) = text.strip_prefix("ss26:") {
+            let (order, exclusive) = rest.strip_suffix("+exclusive").map_or((rest, false), |order| (order, true));
+            let order = match order.parse::<Self>()? {
+                Self::Fcfs => Ss26Order::Fcfs,
+                Self::Priority { beta } => Ss26Order::Priority { beta },
+                _ => return Err(unknown(text)),
+            };
+            return Ok(Self::Ss26(Ss26 { order, exclusive }));
         }
         match text.split_once(':') {
             Some(("priority", beta)) => Ok(Self::Priority { beta: weight(beta, text)? }),
@@ -118,10 +135,25 @@ mod tests {
             ("srt", "shortest-remaining"),
             ("fcfs+fair:2", "fcfs+fair(2)"),
             ("adaptive+fair", "adaptive+fair(1)"),
+            ("ss26:fcfs", "ss26:fcfs"),
+            ("ss26:priority:0.5+exclusive", "ss26:priority(0.5)+exclusive"),
+            ("ss26:priority+fair", "ss26:priority(0.1)+fair(1)"),
         ] {
             assert_eq!(text.parse::<PolicySpec>().unwrap().name(), name);
         }
-        for text in ["", "lifo", "priority:x", "priority:-1", "fcfs:2", "fcfs+fairly", "priority:nan"] {
+        for text in [
+            "",
+            "lifo",
+            "priority:x",
+            "priority:-1",
+            "fcfs:2",
+            "fcfs+fairly",
+            "priority:nan",
+            "fcfs+exclusive",
+            "ss26:srt",
+            "ss26:",
+            "ss26:ss26:fcfs",
+        ] {
             assert!(text.parse::<PolicySpec>().is_err(), "{text}");
         }
     }

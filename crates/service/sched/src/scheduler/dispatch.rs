@@ -8,13 +8,15 @@
 //!   needs. The holder then starts at the latest when the jobs that ran at the time of the
 //!   reservation have ended, however wrong the estimates are.
 //! - The job is expected to end before those jobs do (EASY backfilling).
+//!
+//! Policies that ask for [`Discipline::TwoQueues`] choose in `two_queues.rs` instead.
 
 use super::Scheduler;
 use super::machine::Task;
 use super::state::Stage;
 use crate::ids::{ClientId, JobPhase, Owner};
 use crate::message::{Action, Rejected, Start};
-use crate::policy::{Choice, ClassFacts, Policy, ThreadOption};
+use crate::policy::{Choice, ClassFacts, Discipline, Policy, ThreadOption};
 use crate::pool::PoolKey;
 use crate::queue::{ClassIdx, ClassQueues, Heads, InputKey, Scored};
 use crate::resources::Resources;
@@ -22,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 
 /// Whether the head of a class can start now.
-enum Verdict {
+pub(super) enum Verdict {
     /// The options in the scratch list fit.
     Fits,
     /// Cores, memory or disk are short or reserved. True if only cores (for a dealing: a free
@@ -41,7 +43,7 @@ enum Verdict {
 }
 
 /// Result of one walk over the heads.
-enum Pick {
+pub(super) enum Pick {
     Start(InputKey, ThreadOption),
     Park(InputKey),
     Evict(u64),
@@ -123,6 +125,9 @@ impl<P: Policy> Scheduler<P> {
 
     /// Chooses the next job, or a reservation for a job that this choice would overtake.
     fn pick(&self) -> Pick {
+        if let Discipline::TwoQueues { exclusive } = self.policy.discipline() {
+            return self.pick_by_phase(exclusive);
+        }
         let mut blocked = Vec::new();
         let pick = self.walk(&mut blocked);
         let model = match pick {
@@ -172,11 +177,10 @@ impl<P: Policy> Scheduler<P> {
                 }
                 Verdict::LacksDisk => {}
                 Verdict::LeavesRoom => candidates.pass_over(class, self.work.group_of(key).client),
-                Verdict::NeedsDisk => return Pick::Evict(facts.disk),
-                Verdict::AtShare => return Pick::Park(key),
-                Verdict::Unfit(need) => {
-                    let reason = Rejected::NeverFits { phase: facts.phase, need, have: self.machine.capacity() };
-                    return Pick::Unfit(key, reason);
+                misfit => {
+                    if let Some(pick) = self.pick_for_misfit(&misfit, key, facts) {
+                        return pick;
+                    }
                 }
             }
         }
@@ -188,8 +192,21 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
+    /// Returns what must be done about a head before others are looked at; `None` if it can wait.
+    pub(super) fn pick_for_misfit(&self, verdict: &Verdict, key: InputKey, facts: &ClassFacts) -> Option<Pick> {
+        match *verdict {
+            Verdict::NeedsDisk => Some(Pick::Evict(facts.disk)),
+            Verdict::AtShare => Some(Pick::Park(key)),
+            Verdict::Unfit(need) => {
+                let reason = Rejected::NeverFits { phase: facts.phase, need, have: self.machine.capacity() };
+                Some(Pick::Unfit(key, reason))
+            }
+            Verdict::Fits | Verdict::Blocked(_) | Verdict::LacksDisk | Verdict::LeavesRoom => None,
+        }
+    }
+
     /// Fills `options` with the ways in which this job may start now.
-    fn assess(&self, facts: &ClassFacts, key: InputKey, options: &mut Vec<ThreadOption>) -> Verdict {
+    pub(super) fn assess(&self, facts: &ClassFacts, key: InputKey, options: &mut Vec<ThreadOption>) -> Verdict {
         let disk = job_disk(facts);
         if let Some(need) = self.machine.never_fits(&facts.options, facts.dealing, disk) {
             return Verdict::Unfit(need);
@@ -261,7 +278,7 @@ impl<P: Policy> Scheduler<P> {
     }
 
     /// Asks the policy for one of the options that fit; `None` if the job should wait.
-    fn choose(&self, facts: &ClassFacts, key: InputKey, options: &[ThreadOption]) -> Option<ThreadOption> {
+    pub(super) fn choose(&self, facts: &ClassFacts, key: InputKey, options: &[ThreadOption]) -> Option<ThreadOption> {
         let now = self.clock.now();
         let threads = self.policy.threads(&Choice {
             class: facts,

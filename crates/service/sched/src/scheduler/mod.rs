@@ -20,6 +20,7 @@ mod refill;
 mod same;
 mod state;
 mod stock;
+mod two_queues;
 mod work;
 
 pub use state::Counts;

@@ -1,10 +1,10 @@
-//! The fast queue against a naive model of [SS26] Algorithm 1: at every decision the model sorts all queued
-//! jobs by the score as the paper writes it, and starts the first that fits.
+//! The fast queue against naive models: at every decision a model sorts all queued jobs by the score as
+//! [SS26] writes it. The first model starts the first job that fits; the second is Algorithm 1 as printed.
 
 use crate::support::{self, model};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use tacit_sched::policy::PolicySpec;
+use tacit_sched::policy::{PolicySpec, Ss26, Ss26Order};
 use tacit_sched::profile::{Measured, ProfileTable, Sample, Speedup};
 use tacit_sched::{
     Action, BoundTo, ClientId, Config, Event, InputId, JobId, JobPhase, MaterialId, ModelId, ModelSpec, Outcome,
@@ -32,10 +32,21 @@ struct Queued {
 struct Running {
     job: Queued,
     estimate: Span,
+    memory: u64,
 }
 
-/// Algorithm 1 as printed, without any index.
+/// Which job a model starts next.
+#[derive(Clone, Copy, Debug)]
+enum Rule {
+    /// The first in order, of both phases together.
+    OneOrder,
+    /// Algorithm 1, lines 14 to 37: each T_pre that fits, then the first T_on or none.
+    TwoQueues { exclusive: bool },
+}
+
+/// The queue as a list that is sorted anew at each decision.
 struct Naive {
+    rule: Rule,
     beta_ppm: Option<i128>,
     capacity: Resources,
     table: ProfileTable,
@@ -57,25 +68,55 @@ impl Naive {
         }
     }
 
-    /// Sorts everything and takes the first job.
-    fn next(&mut self, now: Time) -> Option<(Queued, Span)> {
-        if self.running.len() >= self.capacity.cores as usize {
-            return None;
+    /// Indices of the queued jobs that `keep` names, in order of their scores.
+    fn sorted(&self, now: Time, keep: impl Fn(&Queued) -> bool) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.queue.len()).filter(|&index| keep(&self.queue[index])).collect();
+        order.sort_by_key(|&index| (self.score(&self.queue[index], now), self.queue[index].order));
+        order
+    }
+
+    /// Memory of a job on one thread, in bytes.
+    fn memory(&self, job: &Queued) -> u64 {
+        self.table.estimate(job.model, job.phase, job.batch, 1).unwrap().memory
+    }
+
+    fn fits(&self, job: &Queued) -> bool {
+        let used: u64 = self.running.iter().map(|r| r.memory).sum();
+        self.running.len() < self.capacity.cores as usize && used + self.memory(job) <= self.capacity.memory
+    }
+
+    fn runs_same_online(&self, job: &Queued) -> bool {
+        let key = |job: &Queued| (job.phase, job.model, job.batch.next_power_of_two());
+        self.running.iter().any(|r| key(&r.job) == key(job))
+    }
+
+    /// Chooses the next job to start.
+    fn choose(&self, now: Time) -> Option<usize> {
+        match self.rule {
+            Rule::OneOrder => self.sorted(now, |_| true).into_iter().find(|&index| self.fits(&self.queue[index])),
+            Rule::TwoQueues { exclusive } => {
+                let pre = self.sorted(now, |job| job.phase == JobPhase::Pre);
+                pre.into_iter().find(|&index| self.fits(&self.queue[index])).or_else(|| {
+                    let first = self.sorted(now, |job| job.phase == JobPhase::On).first().copied()?;
+                    let job = &self.queue[first];
+                    (self.fits(job) && !(exclusive && self.runs_same_online(job))).then_some(first)
+                })
+            }
         }
-        let mut order: Vec<(i128, usize, usize)> =
-            self.queue.iter().enumerate().map(|(index, job)| (self.score(job, now), job.order, index)).collect();
-        order.sort_unstable();
-        let index = order.first()?.2;
-        let job = self.queue.remove(index);
-        let estimate = self.length(&job);
-        self.running.push(Running { job: job.clone(), estimate });
+    }
+
+    /// Starts the next job.
+    fn next(&mut self, now: Time) -> Option<(Queued, Span)> {
+        let job = self.queue.remove(self.choose(now)?);
+        let (estimate, memory) = (self.length(&job), self.memory(&job));
+        self.running.push(Running { job: job.clone(), estimate, memory });
         Some((job, estimate))
     }
 
     fn finish(&mut self, input: InputId, phase: JobPhase, time: Span, now: Time) {
         let index = self.running.iter().position(|r| r.job.input == input && r.job.phase == phase).unwrap();
-        let Running { mut job, estimate } = self.running.remove(index);
-        let measured = Measured { sample: Sample { time, memory: 0 }, from: Some(client()) };
+        let Running { mut job, estimate, memory } = self.running.remove(index);
+        let measured = Measured { sample: Sample { time, memory }, from: Some(client()) };
         self.table.learn(job.model, phase, job.batch, 1, measured, estimate);
         if phase == JobPhase::Pre {
             job.phase = JobPhase::On;
@@ -100,33 +141,43 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// No memory limit: Algorithm 1 has none, and where memory binds, reservations change the order.
-fn specs() -> Vec<ModelSpec> {
-    let phase = |secs: f64| {
-        let mut phase = support::phase(secs, 0);
+/// Models whose T_pre and T_on need these bytes. Where memory binds, policies with one order reserve, which
+/// the first model does not.
+fn specs(memory: [(u64, u64); 3]) -> Vec<ModelSpec> {
+    let phase = |secs: f64, memory: u64| {
+        let mut phase = support::phase(secs, memory);
         phase.speedup = Speedup::None;
         phase
     };
+    let [a, b, c] = memory;
     vec![
-        model("a", BoundTo::Client, phase(1.0), phase(0.5)),
-        model("b", BoundTo::Client, phase(3.0), phase(2.0)),
-        model("c", BoundTo::Client, phase(20.0), phase(10.0)),
+        model("a", BoundTo::Client, phase(1.0, a.0), phase(0.5, a.1)),
+        model("b", BoundTo::Client, phase(3.0, b.0), phase(2.0, b.1)),
+        model("c", BoundTo::Client, phase(20.0, c.0), phase(10.0, c.1)),
     ]
 }
 
 struct Pair {
     fast: Scheduler<PolicySpec>,
     naive: Naive,
-    jobs: BTreeMap<JobId, (InputId, JobPhase, Span)>,
+    jobs: BTreeMap<JobId, (InputId, JobPhase, Span, u64)>,
     now: Time,
     made: usize,
 }
 
 impl Pair {
-    fn new(beta: Option<f64>) -> Self {
+    fn new(rule: Rule, beta: Option<f64>) -> Self {
         let capacity = Resources { cores: 3, memory: 1000, disk: u64::MAX, dealings: 0 };
-        let models = specs();
-        let policy = beta.map_or(PolicySpec::Fcfs, |beta| PolicySpec::Priority { beta });
+        let (models, policy) = match rule {
+            Rule::OneOrder => {
+                let policy = beta.map_or(PolicySpec::Fcfs, |beta| PolicySpec::Priority { beta });
+                (specs([(0, 0); 3]), policy)
+            }
+            Rule::TwoQueues { exclusive } => {
+                let order = beta.map_or(Ss26Order::Fcfs, |beta| Ss26Order::Priority { beta });
+                (specs([(100, 200), (300, 400), (100, 900)]), PolicySpec::Ss26(Ss26 { order, exclusive }))
+            }
+        };
         let mut table = ProfileTable::new();
         for m in &models {
             table.add_model(m.pre, m.on);
@@ -134,7 +185,7 @@ impl Pair {
         let beta_ppm = beta.map(|b| (b * 1e6).round() as i128);
         Self {
             fast: Scheduler::new(Config::new(capacity), models, policy).unwrap(),
-            naive: Naive { beta_ppm, capacity, table, queue: Vec::new(), running: Vec::new() },
+            naive: Naive { rule, beta_ppm, capacity, table, queue: Vec::new(), running: Vec::new() },
             jobs: BTreeMap::new(),
             now: Time::ZERO,
             made: 0,
@@ -149,7 +200,7 @@ impl Pair {
                     let (job, estimate) = self.naive.next(self.now).expect("the naive model would start nothing");
                     assert_eq!((start.work, start.phase), (Work::Request(job.input), job.phase), "at {}", self.now);
                     assert_eq!(start.estimate, estimate);
-                    self.jobs.insert(start.job, (job.input, job.phase, estimate));
+                    self.jobs.insert(start.job, (job.input, job.phase, estimate, start.memory));
                 }
                 Action::Report(report) => assert_eq!(report.outcome, Outcome::Done),
                 other => panic!("unexpected {other:?}"),
@@ -183,14 +234,15 @@ impl Pair {
                 self.fast.handle(self.now, Event::Request(event)).unwrap();
             }
             Step::Finish { pick, percent } => {
-                let Some((&job, &(input, phase, estimate))) = self.jobs.iter().nth(pick % self.jobs.len().max(1))
+                let Some((&job, &(input, phase, estimate, peak_memory))) =
+                    self.jobs.iter().nth(pick % self.jobs.len().max(1))
                 else {
                     return;
                 };
                 self.jobs.remove(&job);
                 let time = Span(estimate.0 / 100 * percent + 1);
                 self.naive.finish(input, phase, time, self.now);
-                let usage = Usage { time, peak_memory: 0 };
+                let usage = Usage { time, peak_memory };
                 let material = (phase == JobPhase::Pre).then(|| MaterialId::numbered(job.0));
                 self.fast.handle(self.now, Event::JobFinished { job, usage, material }).unwrap();
             }
@@ -199,18 +251,32 @@ impl Pair {
     }
 }
 
+fn beta() -> impl Strategy<Value = f64> {
+    prop_oneof![Just(0.0), Just(0.1), Just(1.0), 0.001..5.0f64]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn fcfs_is_the_naive_order(steps in prop::collection::vec(step(), 1..300)) {
-        let mut pair = Pair::new(None);
+        let mut pair = Pair::new(Rule::OneOrder, None);
         steps.iter().for_each(|s| pair.play(s));
     }
 
     #[test]
-    fn priority_is_algorithm_1(beta in prop_oneof![Just(0.0), Just(0.1), Just(1.0), 0.001..5.0f64], steps in prop::collection::vec(step(), 1..300)) {
-        let mut pair = Pair::new(Some(beta));
+    fn priority_is_the_naive_order(beta in beta(), steps in prop::collection::vec(step(), 1..300)) {
+        let mut pair = Pair::new(Rule::OneOrder, Some(beta));
+        steps.iter().for_each(|s| pair.play(s));
+    }
+
+    #[test]
+    fn ss26_is_algorithm_1(
+        beta in prop::option::of(beta()),
+        exclusive in any::<bool>(),
+        steps in prop::collection::vec(step(), 1..300),
+    ) {
+        let mut pair = Pair::new(Rule::TwoQueues { exclusive }, beta);
         steps.iter().for_each(|s| pair.play(s));
     }
 }

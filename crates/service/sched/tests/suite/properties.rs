@@ -70,6 +70,12 @@ fn priority_keeps_every_constraint() {
 }
 
 #[test]
+fn ss26_keeps_every_constraint() {
+    check("ss26:fcfs", true, false, 1.0);
+    check("ss26:priority+exclusive", false, true, 0.5);
+}
+
+#[test]
 fn sequential_keeps_every_constraint() {
     check("sequential", false, true, 1.0);
 }

@@ -324,7 +324,16 @@ impl Driver {
             }
             Op::Advance { ms } => self.advance(Span::from_millis(ms)),
             Op::Policy { pick } => {
-                let policies = ["fcfs", "priority", "sequential", "srt", "adaptive", "priority+fair"];
+                let policies = [
+                    "fcfs",
+                    "priority",
+                    "sequential",
+                    "srt",
+                    "adaptive",
+                    "priority+fair",
+                    "ss26:fcfs",
+                    "ss26:priority+exclusive",
+                ];
                 self.set_policy(policies[pick % policies.len()].parse().expect("a policy's name"));
             }
             Op::Shutdown { now } => {
