@@ -22,7 +22,6 @@ type Failure = Box<dyn Error + Send + Sync>;
 /// Seconds of the offline and of the online phase.
 type Times = [f64; 2];
 
-/// Runs the client and times its phases.
 fn client(plan: &Arc<Plan>, transport: Box<dyn Transport>) -> Result<Times, Failure> {
     let mut channel = Channel::new(transport);
     let mut party = ClientParty::new(Arc::clone(plan), Prg::from_seed(Seed([1; 16])));
@@ -37,7 +36,6 @@ fn client(plan: &Arc<Plan>, transport: Box<dyn Transport>) -> Result<Times, Fail
     Ok([offline, start.elapsed().as_secs_f64()])
 }
 
-/// Runs the server and times its phases.
 fn server(plan: &Arc<Plan>, weights: &Arc<Weights>, transport: Box<dyn Transport>) -> Result<Times, Failure> {
     let mut channel = Channel::new(transport);
     let mut party = ServerParty::new(Arc::clone(plan), Arc::clone(weights), Prg::from_seed(Seed([2; 16])));
@@ -56,7 +54,6 @@ fn run_on_threads(threads: usize, party: impl FnOnce() -> Result<Times, Failure>
     rayon::ThreadPoolBuilder::new().num_threads(threads).build()?.install(party)
 }
 
-/// Runs both parties and records their messages in files.
 fn record(plan: &Arc<Plan>, weights: &Arc<Weights>, [client_path, server_path]: [&Path; 2]) -> Result<(), Failure> {
     let (a, b) = MemTransport::pair();
     let (a, b) = (RecordTransport::create(a, client_path)?, RecordTransport::create(b, server_path)?);

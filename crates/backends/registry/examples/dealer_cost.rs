@@ -57,7 +57,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     inferences(&registry, &server, &client, &model.interface)
 }
 
-/// Runs three inferences, each with material of its own.
 fn inferences(
     registry: &Registry,
     server: &Arc<dyn ServerModel>,

@@ -15,22 +15,18 @@ use tacit_backends::cheetah::{self, online_bytes};
 use tacit_backends::ring::{RingGraph, RingOptions, agreement, lower, public_bytes, read_weights, weights_to_bytes};
 use tacit_graph::{ImportOptions, OutputMode, file, import, npy};
 
-/// The command line.
 struct Args(Vec<String>);
 
 impl Args {
-    /// The argument after `name`.
     fn value(&self, name: &str) -> Option<&String> {
         self.0.iter().position(|a| a == name).and_then(|i| self.0.get(i + 1))
     }
 
-    /// Whether there is an argument `name`.
     fn has(&self, name: &str) -> bool {
         self.0.iter().any(|a| a == name)
     }
 }
 
-/// Reads the options of import and lowering.
 fn options(args: &Args) -> Result<(ImportOptions, RingOptions), Box<dyn Error>> {
     let number = |name: &str| args.value(name).map(|v| v.parse::<u32>()).transpose();
     let mut options = ImportOptions::default();

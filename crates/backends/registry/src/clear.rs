@@ -18,14 +18,10 @@ use tacit_backend_api::{
     Plan, Preparation, ServerModel, ServerSide, Setup, Trust,
 };
 
-/// Message: the client's input.
 const INPUT: Tag = Tag::new(0x0501, "plain input");
-/// Message: the model's outputs.
 const OUTPUT: Tag = Tag::new(0x0502, "plain output");
 
-/// Version of the public part.
 const VERSION: u32 = 3;
-/// Name of the back end.
 pub(crate) const NAME: &str = "clear";
 
 /// The back end.
@@ -46,26 +42,22 @@ struct PublicPart {
     bytes: Vec<u8>,
 }
 
-/// The model at the server.
 struct Server {
     public_part: PublicPart,
     model: Model,
 }
 
-/// The model at the client.
 struct Client {
     public_part: PublicPart,
 }
 
 impl Public {
-    /// The public part of a model.
     fn for_model(model: &Model) -> Self {
         Self { backend: NAME.into(), version: VERSION, interface: model.interface.clone(), macs: model.graph.macs() }
     }
 }
 
 impl PublicPart {
-    /// Encodes a public part.
     fn new(public: Public) -> Result<Self, BackendError> {
         let bytes = postcard::to_stdvec(&public).map_err(|e| BackendError::Public { what: e.to_string() })?;
         Ok(Self { public, bytes })
@@ -84,7 +76,6 @@ impl PublicPart {
     }
 }
 
-/// Returns the error of a public part.
 fn public_error(what: String) -> BackendError {
     BackendError::Public { what }
 }
@@ -201,10 +192,8 @@ impl ClientModel for Client {
     }
 }
 
-/// A connection at the server.
 struct ServerConnection(Arc<Server>);
 
-/// A connection at the client.
 struct ClientConnection(Arc<Client>);
 
 /// The error of a setup or an offline phase.

@@ -29,7 +29,6 @@ pub type Party = [u8; 32];
 /// Most materials of one server that can be fetched or audited. Beyond that, the oldest burnt
 /// material is forgotten, or the oldest other one is given up if none is burnt.
 const MAX_OPEN: usize = 4096;
-/// Most registered models at a time.
 const MAX_MODELS: usize = 256;
 /// Most random matrices that are remembered, of one server and of all: 96 bytes each, never
 /// forgotten.
@@ -50,18 +49,15 @@ pub struct Dealings {
     budget: MemoryBudget,
 }
 
-/// What the dealer knows.
 struct State {
     /// Number of the next material.
     next: u64,
     /// Models by registering server and plan digest, so that registering first takes no plan from its
     /// owner.
     models: HashMap<(Party, [u8; 32]), RegisteredModel>,
-    /// Dealings by number.
     open: HashMap<u64, OpenDealing>,
     /// The plan whose weights each random matrix hides: digests of plans by fingerprints of keys.
     masks: HashMap<[u8; 32], [u8; 32]>,
-    /// Number of random matrices that each server has registered.
     mask_counts: HashMap<Party, usize>,
 }
 
@@ -77,7 +73,6 @@ pub struct Hidden {
 }
 
 impl State {
-    /// Records a random matrix.
     fn remember(&mut self, hidden: Hidden) {
         if self.masks.insert(hidden.mask, hidden.digest).is_none() {
             *self.mask_counts.entry(hidden.server).or_default() += 1;
@@ -95,7 +90,6 @@ impl State {
     }
 }
 
-/// A model that a server has registered.
 struct RegisteredModel {
     model: Arc<dyn DealerModel>,
     /// Digest of the dealer's part, which only a server with this model knows.
@@ -114,7 +108,6 @@ struct OpenDealing {
     seal: Option<Seal>,
     /// Whether a request fetches the half or waits for memory.
     busy: bool,
-    /// Number of times that the half was made.
     fetches: u32,
     /// The client has its half, or has given it up, so it is not given out again. The entry remains
     /// for a while because the material may be audited.
@@ -187,7 +180,6 @@ impl Started {
     }
 }
 
-/// Returns the error of a request that the dealer refuses.
 fn refuse<T>(what: impl Into<String>) -> Result<T, BackendError> {
     Err(BackendError::Dealer { what: what.into() })
 }
@@ -197,10 +189,8 @@ fn fingerprint(secret: &[u8]) -> [u8; 32] {
     seam::digest("tacit 2026-11 dealer ticket", &[secret])
 }
 
-/// The error text for a ticket whose material is unknown or used.
 const GONE: &str = "there is no such material: it was fetched before, given up, or the dealer was restarted";
 
-/// Looks up the material of a ticket.
 fn find_open<'a>(state: &'a mut State, ticket: &Ticket) -> Result<(u64, &'a mut OpenDealing), BackendError> {
     let (number, secret) = ticket.split_first_chunk().expect("a ticket has more than eight bytes");
     let number = u64::from_le_bytes(*number);
@@ -210,7 +200,6 @@ fn find_open<'a>(state: &'a mut State, ticket: &Ticket) -> Result<(u64, &'a mut 
     }
 }
 
-/// Checks that a material is for this client and claim.
 fn check_claim(open: &OpenDealing, client: Party, claim: &Claim) -> Result<(), BackendError> {
     if open.seal != Some(claim.seal()) || open.model.digest() != claim.digest {
         return refuse("it was not dealt for this client's claim");

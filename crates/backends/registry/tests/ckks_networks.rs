@@ -30,7 +30,6 @@ const AESPA: [&str; 2] = ["ckks/resnet20_aespa_cifar10.onnx", "unnoticed=1"];
 /// File and options of ResNet-20 with ReLU, for which composite polynomials stand.
 const MPCNN: [&str; 2] = ["models/resnet20_cifar10_bnfolded.onnx", "tolerance=0.002,margin=2"];
 
-/// Imports a network with its normalisation and calibration images.
 fn network(file: &str) -> Option<(Model, ImportOptions)> {
     let bytes = std::fs::read(data::folder()?.join(file)).ok()?;
     let (calibration, _) = cifar("data_batch_1", 0, 64)?;
@@ -44,7 +43,6 @@ fn network(file: &str) -> Option<(Model, ImportOptions)> {
     Some((import(&bytes, &options).expect("the network imports").model, options))
 }
 
-/// Passes a value on, and says so where it is missing.
 fn note_skipped<T>(value: Option<T>) -> Option<T> {
     if value.is_none() {
         eprintln!("skipped: ../shared/data is not there");
@@ -62,17 +60,14 @@ fn lower(model: &Model, options: &str) -> Arc<dyn ServerModel> {
     server
 }
 
-/// Prepares images as inputs.
 fn inputs(options: &ImportOptions, npy: &Npy) -> Vec<Vec<f32>> {
     options.prepare(&[3, 32, 32], npy, usize::MAX).unwrap()
 }
 
-/// Number of inputs that the environment asks for.
 fn images(default: usize) -> usize {
     std::env::var("TACIT_IMAGES").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
 }
 
-/// Checks agreement on test images, and returns the lowered model.
 fn agrees_in_the_clear(file: &str, options: &str) -> Option<(Arc<dyn ServerModel>, ImportOptions)> {
     let (model, import) = note_skipped(network(file))?;
     let server = lower(&model, options);
@@ -84,7 +79,6 @@ fn agrees_in_the_clear(file: &str, options: &str) -> Option<(Arc<dyn ServerModel
     Some((server, import))
 }
 
-/// Runs test images privately, and checks classes and errors.
 fn is_answered_from_one_ciphertext(file: &str, options: &str) {
     let Some((model, import)) = note_skipped(network(file)) else { return };
     let server = lower(&model, options);
@@ -97,7 +91,6 @@ fn is_answered_from_one_ciphertext(file: &str, options: &str) {
     assert!(report.off <= stated, "{report:?}");
 }
 
-/// This process's memory, as the system states it.
 fn memory() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().filter(|l| l.starts_with("VmHWM") || l.starts_with("VmRSS")).collect::<Vec<_>>().join(", ")

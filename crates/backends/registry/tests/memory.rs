@@ -33,7 +33,6 @@ fn growth(run: impl FnOnce()) -> Option<u64> {
     Some(status("VmHWM").saturating_sub(before))
 }
 
-/// Lowers a network for a back end.
 fn lower_network(backend: &str, graph: FloatGraph, options: &str) -> Arc<dyn ServerModel> {
     let import = ImportOptions { range: Some(Interval { low: -1.0, high: 1.0 }), ..ImportOptions::default() };
     let model = import_network(Network::new("large", graph), &import).unwrap().model;
@@ -41,7 +40,6 @@ fn lower_network(backend: &str, graph: FloatGraph, options: &str) -> Arc<dyn Ser
     Registry::standard().get(backend).unwrap().lower(&model, &options).unwrap()
 }
 
-/// Draws weights.
 fn draw_weights(count: usize) -> Vec<f32> {
     let mut rng = SplitMix::new(4);
     (0..count).map(|_| rng.range(-0.02, 0.02) as f32).collect()
@@ -67,7 +65,6 @@ fn many_gates(side: usize) -> FloatGraph {
     graph
 }
 
-/// Counts the bytes that are written.
 struct Counter(u64);
 
 impl Write for Counter {
@@ -92,7 +89,6 @@ impl Seek for Counter {
 /// Spools halves to disk, as a server with a folder does.
 struct OnDisk;
 
-/// A spool of [`OnDisk`].
 struct OnDiskSpool(fs::File);
 
 impl Spools for OnDisk {

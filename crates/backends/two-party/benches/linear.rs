@@ -22,7 +22,6 @@ fn square(in_ch: usize, out_ch: usize, side: usize, kernel: usize) -> ConvSpec {
     ConvSpec { in_h: side, in_w: side, kernel: (kernel, kernel), pads: [kernel / 2; 4], ..base }
 }
 
-/// Multiplications of a layer.
 fn macs(conv: &ConvSpec) -> u64 {
     (conv.out_len() * conv.in_ch * conv.kernel.0 * conv.kernel.1) as u64
 }
@@ -41,7 +40,6 @@ fn transform() -> f64 {
     (0..20).map(|_| once()).fold(f64::MAX, f64::min)
 }
 
-/// Messages of one party.
 type Frames = VecDeque<Vec<u8>>;
 
 /// Returns a sink that appends messages to `frames`.

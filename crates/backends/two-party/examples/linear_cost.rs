@@ -64,12 +64,10 @@ fn cpu() -> Result<f64, Box<dyn Error>> {
     Ok(total)
 }
 
-/// Bytes in MB.
 fn mb(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// Prints a tensor, its layers and their cost.
 fn print_row(convs: &[ConvSpec], plan: &LinearPlan, times: [f64; 2], memory: usize) {
     let cost = plan.cost();
     let sum = |f: fn(&tacit_two_party::cheetah::linear::ConsumerCost) -> u64| cost.consumers.iter().map(f).sum::<u64>();

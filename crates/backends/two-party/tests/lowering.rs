@@ -16,12 +16,10 @@ fn price(graph: &RingGraph) -> Result<f64, BackendError> {
     online_bytes::<Cheetah>(graph, &Options::default()).map(|bytes| bytes as f64)
 }
 
-/// Lowers a model.
 fn lower_model(model: &Model, options: &RingOptions) -> RingModel {
     lower(model, options, &price).unwrap()
 }
 
-/// Lowers the tiny CNN with logits.
 fn lower_tiny_cnn(options: RingOptions) -> RingModel {
     lower_model(&tiny_cnn(OutputMode::Logits), &options)
 }

@@ -9,7 +9,6 @@
 
 use std::cmp::Ordering;
 
-/// Whether a value is NaN.
 fn is_nan<T: PartialOrd>(value: &T) -> bool {
     value.partial_cmp(value).is_none()
 }

@@ -50,7 +50,6 @@ pub fn within(text: &str, max_chars: usize) -> String {
     result
 }
 
-/// Converts a character of a single line.
 fn replace_unsafe(c: char) -> char {
     match c {
         '\n' | '\t' => ' ',

@@ -14,7 +14,6 @@ pub enum Symmetry {
     None,
 }
 
-/// The facts of a function.
 struct Row {
     name: &'static str,
     /// The ONNX operator that this function alone computes, after a ReLU if it is a residual.

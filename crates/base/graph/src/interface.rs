@@ -209,7 +209,6 @@ impl FinalActivation {
     }
 }
 
-/// Returns `1 / (1 + exp(-v))`.
 fn sigmoid(v: &f64) -> f64 {
     1.0 / (1.0 + (-v).exp())
 }
@@ -435,7 +434,6 @@ impl Interface {
     }
 }
 
-/// Fails with the error for an inconsistent interface.
 fn fail(what: String) -> Result<(), GraphError> {
     Err(GraphError::Interface { what })
 }

@@ -47,12 +47,10 @@ impl Scalar for i64 {
     }
 }
 
-/// Returns the largest magnitude; 0 for no values.
 fn largest_magnitude(values: &[i64]) -> f64 {
     values.iter().map(|v| v.unsigned_abs()).max().unwrap_or(0) as f64
 }
 
-/// Returns the sum of magnitudes of one output's weights.
 fn magnitude_sum(row: &[i32]) -> f64 {
     row.iter().map(|w| f64::from(w.unsigned_abs())).sum()
 }

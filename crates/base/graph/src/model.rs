@@ -157,12 +157,10 @@ impl Calibration {
     }
 }
 
-/// Returns whether each list holds `n` finite numbers.
 fn are_finite(lists: &[Vec<f32>], n: usize) -> bool {
     lists.iter().all(|l| l.len() == n && l.iter().all(|v| v.is_finite()))
 }
 
-/// Returns the error for a calibration that does not fit the network.
 fn fault(what: &str) -> GraphError {
     GraphError::Calibration { what: what.into() }
 }

@@ -87,7 +87,6 @@ fn layout(bytes: &[u8]) -> Result<Layout, GraphError> {
     Ok(Layout { shape, kind, size, start: start + header_len, count: n })
 }
 
-/// Returns the error for a file that cannot be read.
 fn fail(what: &str) -> GraphError {
     GraphError::Npy { what: what.into() }
 }

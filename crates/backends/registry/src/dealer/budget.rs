@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The party of a request.
 type Party = [u8; 32];
 
 /// The memory that client halves may take, in bytes.
@@ -18,7 +17,6 @@ pub(super) struct MemoryBudget {
     freed: Condvar,
 }
 
-/// The reserved bytes.
 #[derive(Default)]
 struct Held {
     /// Over all parties.
@@ -26,7 +24,6 @@ struct Held {
     parties: HashMap<Party, u64>,
 }
 
-/// Reserved memory, until it is dropped.
 pub(super) struct Reservation<'a> {
     budget: &'a MemoryBudget,
     party: Party,
@@ -34,7 +31,6 @@ pub(super) struct Reservation<'a> {
 }
 
 impl MemoryBudget {
-    /// A budget of which nothing is reserved.
     pub(super) fn new(limits: [u64; 2], patience: Duration) -> Self {
         Self { limits, patience, held: Mutex::default(), freed: Condvar::new() }
     }

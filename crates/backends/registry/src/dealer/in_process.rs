@@ -23,7 +23,6 @@ impl InProcessDealer {
 }
 
 impl InProcessDealer {
-    /// Registers the model if need be, and deals material for it.
     fn register_and_deal(
         &self,
         order: &Order<'_>,

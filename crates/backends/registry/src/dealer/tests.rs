@@ -13,7 +13,6 @@ fn nothing_is_dealt_for_strangers() {
     assert_eq!(dealings.next(), 5, "a refused dealing takes no number");
 }
 
-/// A graph of one layer.
 fn graph() -> RingGraph {
     use tacit_ring::fixtures::spec;
     use tacit_ring::{FixedPoint, Linear, Node, Op, WeightFacts};
@@ -59,7 +58,6 @@ fn nobody_takes_a_model_from_its_owner() {
     );
 }
 
-/// Makes the whole half, and checks its length.
 fn make_half(fetching: &Fetching<'_>) -> Vec<u8> {
     let mut half = Vec::new();
     let mut push = |bytes: &[u8]| {

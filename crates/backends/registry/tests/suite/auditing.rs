@@ -15,7 +15,6 @@ use tacit_backends::seam::{Claim, Dealer, Order, Piece, Seal, Stop, Ticket};
 use tacit_backends::{BackendError, ClientModel, ConnectionResources, Options, Registry, ServerModel};
 use tacit_mpc::run_pair;
 
-/// How a dealer deviates.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Deviation {
     Nothing,
@@ -40,7 +39,6 @@ struct Cheating {
 }
 
 impl Cheating {
-    /// Whether the dealer deviates in this way for this material.
     fn cheats(&self, ticket: &Ticket, deviation: Deviation) -> bool {
         self.deviation == deviation && u64::from_le_bytes(*ticket.first_chunk().unwrap()).is_multiple_of(self.every)
     }
@@ -104,7 +102,6 @@ impl Dealer for Cheating {
     }
 }
 
-/// A model at both parties.
 struct Models {
     server: Arc<dyn ServerModel>,
     client: Arc<dyn ClientModel>,
@@ -334,7 +331,6 @@ impl Dealer for Watching {
     }
 }
 
-/// Makes materials with a dealer that watches. Returns its observations, and how the parties ended.
 fn run_watched(models: &Models, first: usize, cheats: bool, count: usize) -> (Vec<Observation>, Ends) {
     let watch = Arc::new(Watch::default());
     let dealers = pair_of_dealers().map(|inner| {
@@ -388,14 +384,12 @@ enum Fault {
     Reordered,
 }
 
-/// A dealer whose halves have a fault for one party.
 struct Faulty {
     inner: InProcessDealer,
     fault: Fault,
 }
 
 impl Faulty {
-    /// Gives a half to `sink` with the fault.
     fn spoil(&self, half: &[u8], sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>) -> Result<(), BackendError> {
         let mut half = half.to_vec();
         match self.fault {
@@ -414,7 +408,6 @@ impl Faulty {
     }
 }
 
-/// The error of a dealer that is gone.
 fn dealer_gone() -> Result<(), BackendError> {
     Err(BackendError::Dealer { what: "it is gone".into() })
 }

@@ -86,7 +86,6 @@ fn write_page() -> String {
     out
 }
 
-/// Options of an import without samples.
 fn options() -> ImportOptions {
     ImportOptions {
         range: Some(Interval { low: -1.0, high: 1.0 }),
@@ -148,7 +147,6 @@ fn network(shape: &[i64], nodes: impl IntoIterator<Item = NodeProto>) -> Vec<u8>
     model.encode_to_vec()
 }
 
-/// The constants that the examples name.
 fn constants() -> Vec<TensorProto> {
     let real = |name: &str, dims: &[i64]| {
         let count = dims.iter().product::<i64>() as usize;

@@ -32,7 +32,6 @@ impl Trip {
         Self { stop: Stop::default(), limit, begun: Arc::new(AtomicU64::new(NEVER)) }
     }
 
-    /// Raises the flag if the limit is reached.
     fn check(&self) {
         if self.stop.begun() >= self.limit && self.begun.load(SeqCst) == NEVER {
             self.begun.store(self.stop.raise(), SeqCst);
@@ -40,7 +39,6 @@ impl Trip {
     }
 }
 
-/// A transport that checks a trip at each read and write.
 struct Tripping(MemTransport, Trip);
 
 impl Read for Tripping {

@@ -69,7 +69,6 @@ fn network() -> Vec<u8> {
     model.encode_to_vec()
 }
 
-/// Imports the network.
 fn import_network() -> Imported {
     let mut rng = SplitMix::new(3);
     let data = (0..32 * FEATURES).map(|_| rng.range(-1.0, 1.0) as f32).collect();
@@ -82,7 +81,6 @@ fn import_network() -> Imported {
     import(&network(), &options).unwrap()
 }
 
-/// One inference, with its offline phase.
 fn infer(
     server: &Arc<dyn ServerModel>,
     client: &Arc<dyn ClientModel>,

@@ -42,7 +42,6 @@ impl Default for Toy {
     }
 }
 
-/// The public part.
 #[derive(Serialize, Deserialize)]
 struct Public {
     kind: String,
@@ -60,7 +59,6 @@ struct Lowered {
     model: Option<Model>,
 }
 
-/// The error of a public part.
 fn public_error(what: impl ToString) -> BackendError {
     BackendError::Public { what: what.to_string() }
 }
@@ -203,7 +201,6 @@ impl Pad {
     const CLIENT: u8 = 1;
     const SERVER: u8 = 2;
 
-    /// Reads a half of `party`.
     fn read(party: u8, bytes: &[u8]) -> Result<Material, BackendError> {
         match bytes.split_first() {
             Some((&first, rest)) if first == party && rest.len() == 8 => Ok(Material::new(Self(party, words(rest)[0]))),
@@ -233,13 +230,11 @@ struct Side {
     is_set_up: bool,
 }
 
-/// Decodes little-endian words.
 fn words(bytes: &[u8]) -> Vec<u64> {
     let word = |c: &[u8]| u64::from_le_bytes(c.try_into().expect("chunks of 8"));
     bytes.chunks_exact(8).map(word).collect()
 }
 
-/// Sends words.
 fn send(channel: &mut Channel, tag: Tag, words: impl Iterator<Item = u64>) -> Result<(), BackendError> {
     Ok(channel.send(tag, &words.flat_map(u64::to_le_bytes).collect::<Vec<u8>>())?)
 }
@@ -254,7 +249,6 @@ impl Side {
         Ok(())
     }
 
-    /// Checks that the setup ran, if it must run before this phase.
     fn check_setup(&self, required: Setup) -> Result<(), BackendError> {
         let is_ready = self.is_set_up || self.model.setup() != required;
         if is_ready { Ok(()) } else { Err(BackendError::Misuse("the setup comes first")) }

@@ -21,9 +21,7 @@ use tacit_ring::Node;
 use tacit_ring::fixed::ring_mask;
 use tacit_ring::share::{At, ClientPhase, ClientShares, ClientWalk, NodeObserver, check_input, revealed};
 
-/// Message: the client's masked input.
 pub(super) const INPUT: Tag = Tag::new(0x0410, "masked input");
-/// Message: the server's share of the result.
 pub(super) const RESULT: Tag = Tag::new(0x0411, "share of the result");
 /// Message: the client's part of a signed widening.
 pub(super) const WIDEN: Tag = Tag::new(0x0412, "widening difference");
@@ -117,12 +115,10 @@ struct Masks<'a, L: Lattice> {
 const TENSOR_CHILD: u64 = 1 << 63;
 
 impl<'a, L: Lattice> Masks<'a, L> {
-    /// Derives the secrets of a material from its generator.
     fn new(plan: &'a Plan<L>, seed: &Prg) -> Result<Self, BackendError> {
         Ok(Self { plan, secret: L::secret(&plan.lattice(), seed)?, seed: Prg::from_seed(seed.seed().clone()) })
     }
 
-    /// The generator that encrypts the tensor of a node.
     fn tensor_prg(&self, tensor: NodeId) -> Prg {
         self.seed.fork(TENSOR_CHILD | tensor as u64)
     }
@@ -134,7 +130,6 @@ impl<'a, L: Lattice> Masks<'a, L> {
     }
 }
 
-/// The client's state in the offline phase.
 struct Offline<'a, 's, L: Lattice> {
     plan: &'a Plan<L>,
     keys: &'a mut ClientKeys<L>,
@@ -188,7 +183,6 @@ impl<L: Lattice> ClientPhase<CheetahStepTypes> for Offline<'_, '_, L> {
     }
 }
 
-/// The client's state in the online phase.
 struct Online<'a, 's, L: Lattice> {
     input: &'a [i64],
     masks: Masks<'a, L>,

@@ -79,7 +79,6 @@ fn has_material_keys(plans: &[&LinearPlan]) -> bool {
     plans.iter().any(|plan| plan.chooses())
 }
 
-/// Whether a connection has keys.
 fn has_connection_keys(plans: &[&LinearPlan]) -> bool {
     !plans.is_empty() && !has_material_keys(plans)
 }
@@ -87,7 +86,6 @@ fn has_connection_keys(plans: &[&LinearPlan]) -> bool {
 /// Number of the keys' generator among the children of a material's seed. No node has this number.
 const KEYS: u64 = u64::MAX;
 
-/// States why there are keys whenever a layer runs.
 const HAS_KEYS: &str = "a model with a linear layer has keys, of a material or a connection";
 
 impl Lattice for Cheetah {
@@ -274,7 +272,6 @@ impl Lattice for Cheetah {
     }
 }
 
-/// Returns the score of the best plans with at most `max_steps` splitting steps, in bytes.
 fn score(drafts: &[(LinearDraft, bool)], max_steps: u32) -> usize {
     drafts.iter().map(|(draft, _)| draft.score(max_steps)).sum()
 }

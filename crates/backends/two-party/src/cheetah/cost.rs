@@ -60,7 +60,6 @@ pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
     costs
 }
 
-/// Returns the traffic of a phase.
 fn phase_traffic<L: Lattice>(plan: &Plan<L>, add_traffic: fn(&Plan<L>, &mut TrafficModel)) -> PhaseCost {
     let mut talk = TrafficModel::default();
     add_traffic(plan, &mut talk);
@@ -101,7 +100,6 @@ impl TrafficOf {
     }
 }
 
-/// Appends the messages of the online phase.
 fn add_online_traffic(graph: &RingGraph, steps: &[Step], batch: usize, talk: &mut TrafficModel) {
     let tensor_bytes = |node: &Node| Packed::len_bytes(batch * node.elements(), node.fixed.width);
     for (step, node) in steps.iter().zip(graph.nodes()) {
@@ -130,7 +128,6 @@ pub(super) fn rots<L: Lattice>(plan: &Plan<L>) -> (usize, usize) {
     (client + widened.sum::<usize>() + lifted.sum::<usize>(), server)
 }
 
-/// Bytes of `n` packed values of `width` bits.
 fn packed_bytes(n: usize, width: u32) -> u64 {
     Packed::len_bytes(n, width) as u64
 }
@@ -146,7 +143,6 @@ fn add_stored_pieces(step: &Step, costs: &mut Costs) {
     }
 }
 
-/// Adds bytes that client and server store.
 fn add_stored_bytes(costs: &mut Costs, client: u64, server: u64) {
     costs.offline.client.stored_bytes += client;
     costs.offline.server.stored_bytes += server;

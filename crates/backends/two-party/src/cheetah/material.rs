@@ -44,13 +44,11 @@ pub struct ServerMaterial {
 /// States why the online walk always finds the piece it needs.
 pub(super) const MADE: &str = "material is made and read along its plan's steps, and the plan was checked";
 
-/// Specification of a piece.
 enum PieceSpec<'a> {
     Gate(&'a GateSpec),
     Wrap(&'a WrapSpec),
 }
 
-/// The specifications of a plan's pieces, in order.
 fn piece_specs<L: Lattice>(plan: &Plan<L>) -> impl Iterator<Item = PieceSpec<'_>> {
     plan.steps.iter().flat_map(|step| -> Box<dyn Iterator<Item = PieceSpec<'_>>> {
         match step {
@@ -92,10 +90,8 @@ fn write<G, W>(
     }
 }
 
-/// A function that reads a piece by its specification.
 type Read<S, T> = fn(&S, &mut Reader<'_>) -> Result<T, MpcError>;
 
-/// Shares of the linear outputs, and the pieces.
 type Parts<G, W> = (Vec<Packed>, Vec<Piece<G, W>>);
 
 /// Reads the output of `write`, to the end.
@@ -136,7 +132,6 @@ impl ClientMaterial {
         out.finish()
     }
 
-    /// Writes all but the seed.
     fn write_rest(&self, out: &mut Writer) {
         write(out, &self.linear, &self.pieces, ClientGate::write, ClientWrap::write);
     }
@@ -160,7 +155,6 @@ impl ClientMaterial {
         Self::read_rest(plan, seed.into_seed(), Reader::new(rest))
     }
 
-    /// Reads all but the seed, to the end.
     fn read_rest<L: Lattice>(plan: &Plan<L>, seed: Seed, reader: Reader<'_>) -> Result<Self, BackendError> {
         let (linear, pieces) = read(plan, reader, &plan.unread, ClientGate::read, ClientWrap::read)?;
         Ok(Self { plan: plan.digest(), seed, linear, pieces })

@@ -15,8 +15,6 @@ use super::lattice::Lattice;
 use super::options::Options;
 use super::plan::{self, Plan};
 use super::{ClientMaterial, ClientParty, ServerMaterial, ServerParty};
-#[cfg(doc)]
-use tacit_backend_api::Backend;
 use tacit_backend_api::seam::{self, ConnectionResources, MaterialSeed};
 use tacit_backend_api::{
     BackendError, ClientModel, ClientSide, Costs, LoweringReport, Material, MaterialPart, ServerModel, ServerSide,
@@ -33,20 +31,17 @@ struct Compiled<L: Lattice> {
     plan: Arc<Plan<L>>,
 }
 
-/// The model at the server.
 struct Server<L: Lattice> {
     compiled: Compiled<L>,
     weights: Arc<Weights>,
     report: Option<tacit_ring::RingReport>,
 }
 
-/// The model at the client.
 struct Client<L: Lattice> {
     compiled: Compiled<L>,
 }
 
 impl<L: Lattice> Compiled<L> {
-    /// Compiles a graph and encodes its public part.
     fn new(graph: RingGraph, options: Options) -> Result<Self, BackendError> {
         let public = public::write(L::NAME, L::VERSION, &options, &graph)?;
         Ok(Self::from_plan(public.into(), plan::compile(graph, options)?))
@@ -60,13 +55,11 @@ impl<L: Lattice> Compiled<L> {
         Ok(Self::from_plan(bytes.into(), plan::compile(graph, options)?))
     }
 
-    /// A model for one input, from its plan.
     fn from_plan(public: Arc<[u8]>, plan: Plan<L>) -> Self {
         let single_plan = Arc::new(plan);
         Self { public, plan: Arc::clone(&single_plan), single_plan }
     }
 
-    /// Returns the same model for a batch.
     fn batched(&self, batch: usize) -> Result<Self, BackendError> {
         let batch = seam::checked_batch(batch, self.max_batch())?;
         let (public, single_plan) = (Arc::clone(&self.public), Arc::clone(&self.single_plan));
@@ -90,7 +83,6 @@ impl<L: Lattice> Compiled<L> {
     }
 }
 
-/// Lowers a model for the back end of a lattice half. As [`Backend::lower_watched`].
 pub(crate) fn lower<L: Lattice>(
     model: &Model,
     text: &seam::Options,
@@ -111,19 +103,16 @@ pub(crate) fn lower<L: Lattice>(
     Ok(Arc::new(server))
 }
 
-/// Loads both parts of a lowered model. As [`Backend::load`].
 pub(crate) fn load<L: Lattice>(public: &[u8], private: &[u8]) -> Result<Arc<dyn ServerModel>, BackendError> {
     let compiled = Compiled::<L>::read(public)?;
     let weights = Arc::new(tacit_ring::read_weights(private, compiled.plan.graph())?);
     Ok(Arc::new(Server { compiled, weights, report: None }))
 }
 
-/// Opens the public part of a lowered model. As [`Backend::open`].
 pub(crate) fn open<L: Lattice>(public: &[u8]) -> Result<Arc<dyn ClientModel>, BackendError> {
     Ok(Arc::new(Client { compiled: Compiled::<L>::read(public)? }))
 }
 
-/// Implements [`Backend`] for a lattice half.
 macro_rules! two_party_backend {
     ($lattice:ty) => {
         impl tacit_backend_api::Backend for $lattice {

@@ -59,11 +59,8 @@ impl Options {
 const LEAVES: RangeInclusive<u32> = 1..=4;
 /// Allowed worths of an online bit, in offline bits.
 const WEIGHTS: RangeInclusive<u32> = 1..=16;
-/// Allowed values of `relu_drop`.
 const RELU_DROP: RangeInclusive<u32> = 0..=30;
-/// Allowed values of `linear_error`.
 const LINEAR_ERROR: RangeInclusive<u32> = 1..=1 << 16;
-/// Allowed values of `round_trip`.
 const ROUND_TRIP: RangeInclusive<u32> = 0..=1 << 30;
 
 /// `weighed1` to `weighed16`, `masked1` to `masked4`, or `direct1` to `direct4`.

@@ -19,7 +19,6 @@ use tacit_backend_api::seam::{self, MaterialSeed, Stop};
 use tacit_ring::Weights;
 use tacit_ring::share::NodeObserver;
 
-/// The error of a phase before the setup.
 const NO_SETUP: BackendError = BackendError::Misuse("the setup comes first");
 
 /// A connection at the client.
@@ -35,9 +34,7 @@ pub struct ClientParty<L: Lattice = Cheetah> {
 
 /// A connection at the server.
 pub struct ServerParty<L: Lattice = Cheetah> {
-    /// The plan for one input.
     single_plan: Arc<Plan<L>>,
-    /// The plan for the current batch.
     plan: Arc<Plan<L>>,
     weights: Arc<Weights>,
     prg: Prg,
@@ -45,7 +42,6 @@ pub struct ServerParty<L: Lattice = Cheetah> {
     keys: Option<ServerKeys<L>>,
 }
 
-/// Returns the plan for a batch.
 fn plan_for<L: Lattice>(single_plan: &Arc<Plan<L>>, batch: usize) -> Result<Arc<Plan<L>>, BackendError> {
     Ok(match seam::checked_batch(batch, seam::most_inputs(&cost::costs(single_plan)))? {
         1 => Arc::clone(single_plan),
@@ -53,7 +49,6 @@ fn plan_for<L: Lattice>(single_plan: &Arc<Plan<L>>, batch: usize) -> Result<Arc<
     })
 }
 
-/// A party's end of a connection for one phase.
 fn session<'a>(role: Role, channel: &'a mut Channel, prg: &'a mut Prg) -> Session<'a> {
     Session { role, channel, prg }
 }
@@ -122,7 +117,6 @@ impl<L: Lattice> ClientParty<L> {
         self.offline_with(channel, seed.into_seed())
     }
 
-    /// Makes material whose shares follow from `seed`.
     fn offline_with(&mut self, channel: &mut Channel, seed: Seed) -> Result<ClientMaterial, BackendError> {
         let keys = self.keys.as_mut().ok_or(NO_SETUP)?;
         client::offline(&self.plan, keys, seed, &mut session(Role::Client, channel, &mut self.prg), &self.stop)

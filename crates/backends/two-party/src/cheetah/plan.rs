@@ -14,7 +14,6 @@ use tacit_backend_api::{BackendError, Numerics, seam};
 use tacit_ring::share::{self, Compile, StepTypes, conv_spec};
 use tacit_ring::{RingGraph, slack};
 
-/// The steps of this back end.
 pub(super) struct CheetahStepTypes;
 
 impl StepTypes for CheetahStepTypes {
@@ -32,7 +31,6 @@ pub(super) struct Member {
     pub index: usize,
 }
 
-/// A step of this back end.
 pub(super) type Step = share::Step<CheetahStepTypes>;
 
 /// Linear layers that read one tensor, whose mask is encrypted once for all of them.
@@ -67,7 +65,6 @@ pub struct Plan<L: Lattice = Cheetah> {
     /// For each node, the number of low bits that rounding removes from the server's share of a
     /// linear layer's result.
     pub(super) rounded: Vec<u32>,
-    /// Number of inputs at once.
     pub(super) batch: usize,
     options: Options,
     digest: [u8; 32],
@@ -127,12 +124,10 @@ impl<L: Lattice> Plan<L> {
         self.rounded[node]
     }
 
-    /// All batches of gates, in order.
     pub(super) fn gates(&self) -> impl Iterator<Item = &GateSpec> {
         self.steps.iter().flat_map(|step| step.gates())
     }
 
-    /// The lattice plans of all tensors.
     pub(super) fn lattice(&self) -> Vec<&L::Plan> {
         self.groups.iter().map(|group| &group.plan).collect()
     }
@@ -235,7 +230,6 @@ pub(super) fn steps<L: Lattice>(graph: &RingGraph, options: &Options) -> Result<
     Ok((steps, maker.members))
 }
 
-/// Makes steps and collects the linear layers that read one tensor.
 struct Maker<'a> {
     options: &'a Options,
     exact: bool,
@@ -302,7 +296,6 @@ pub fn draft<L: Lattice>(
     })
 }
 
-/// Describes a linear node for the lattice half.
 fn consumer(graph: &RingGraph, tensor: NodeId, id: NodeId) -> Consumer {
     let node = &graph.nodes()[id];
     let facts = node.op.facts().expect("only layers with weights join a group");

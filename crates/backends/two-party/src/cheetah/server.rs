@@ -34,10 +34,8 @@ pub(super) fn setup<L: Lattice>(
     Ok(ServerKeys { lattice: L::server_setup(&plan.lattice(), session)?, ots })
 }
 
-/// The error of a layer that the weights do not have.
 const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
 
-/// Makes the server's material for the inputs of a batch.
 pub(super) fn offline<L: Lattice>(
     plan: &Plan<L>,
     keys: &mut ServerKeys<L>,
@@ -108,7 +106,6 @@ pub fn online_traced<L: Lattice>(
     Ok(session.channel.flush()?)
 }
 
-/// The server's state in the online phase.
 struct Online<'a, 's, L: Lattice> {
     plan: &'a Plan<L>,
     weights: &'a Weights,

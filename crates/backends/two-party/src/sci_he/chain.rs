@@ -4,7 +4,6 @@
 /// Turns that one anchor serves: 0 to 7 places ahead.
 const REACH: usize = 8;
 
-/// A step of the walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
     /// Moves the anchor by this many slots, a power of two.

@@ -44,7 +44,6 @@ pub(super) fn count_work(plan: &SlotPlan) -> Done {
     done
 }
 
-/// Records the traffic of one exchange.
 pub(super) fn talk(plan: &SlotPlan, ots: &mut PlannedOts, talk: &mut TrafficModel) {
     for upload in &plan.uploads {
         talk.ups((plan.batch * upload.ciphertexts()) as u64, FRESH_BYTES);

@@ -48,7 +48,6 @@ pub(super) struct Upload {
 pub struct SlotPlan {
     consumers: Vec<Consumer>,
     pub(super) uploads: Vec<Upload>,
-    /// Taps of each consumer.
     pub(super) taps: Vec<Vec<Tap>>,
     /// Number of tensors in one exchange.
     pub(super) batch: usize,
@@ -141,7 +140,6 @@ impl SlotPlan {
 }
 
 impl Upload {
-    /// Plans an upload of `members`, whose shapes and taps are `layers`.
     fn new(frame: Frame, members: Vec<usize>, layers: &[(&Consumer, &[Tap])]) -> Result<Self, LinearError> {
         let smallest = (frame.span.0 + 1, frame.span.1 + 1);
         let best = candidates(&frame).min_by_key(|layout| score(layout, layers));
@@ -168,13 +166,11 @@ impl Upload {
         Err(HeError::TooNoisy { ring_bits, norm_log2: norm_log2.into(), max_error: 0 }.into())
     }
 
-    /// Number of ciphertexts of the mask.
     pub(super) fn ciphertexts(&self) -> usize {
         self.limbs as usize * self.layout.tiles() * self.layout.in_blocks()
     }
 }
 
-/// Turns of an input block for all layers, ascending.
 fn turns(layout: &Layout, layers: &[(&Consumer, &[Tap])], block: usize) -> Vec<usize> {
     let turns: BTreeSet<usize> = layers.iter().flat_map(|(c, taps)| layout.turns(c, taps, block)).collect();
     turns.into_iter().collect()

@@ -39,7 +39,6 @@ pub struct Done {
     pub products: u64,
 }
 
-/// One upload under evaluation.
 struct Job<'a> {
     keys: &'a ServerKeys,
     plan: &'a SlotPlan,
@@ -51,7 +50,6 @@ struct Job<'a> {
 
 /// A turned ciphertext, with the index of its turn.
 type Turned = (usize, Ciphertext);
-/// Receives a group of turned ciphertexts.
 type Sink<'a> = dyn FnMut(&[Turned]) + 'a;
 /// Sums of one output block: rows in place, and rows to be swapped.
 type Sums = [Option<Sum>; 2];
@@ -126,7 +124,6 @@ impl ServerKeys {
         Ok(ciphertexts)
     }
 
-    /// The Galois key of a turn.
     fn key(&self, turn: Turn) -> &GaloisKey {
         self.galois.get(&turn).expect("the setup brought the keys of all plans")
     }

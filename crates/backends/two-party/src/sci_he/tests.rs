@@ -121,7 +121,6 @@ fn wrong_input_is_named() {
     assert!(matches!(SlotPlan::new(&[heavy]), Err(LinearError::He(_))));
 }
 
-/// A party that reads malformed keys, ciphertexts or answers returns an error.
 #[test]
 fn malformed_messages_are_errors() {
     let plan = SlotPlan::new(&[Consumer { conv: conv(2, 2, (4, 4), 3), ring_bits: 30, norm_log2: 6 }]).unwrap();

@@ -100,7 +100,6 @@ fn combine_digits_of_input(plan: &SlotPlan, upload: &Upload, lifted: &[u64], sha
     }
 }
 
-/// The Galois keys of all plans.
 pub(super) fn keys(plans: &[&SlotPlan]) -> BTreeSet<Turn> {
     plans.iter().flat_map(|plan| plan.keys()).collect()
 }

@@ -110,7 +110,6 @@ pub(crate) fn digest(model: &Model) -> [u8; 32] {
     *blake3::hash(&header(&parts)).as_bytes()
 }
 
-/// Counts and hashes the bytes written to it.
 struct Sum {
     length: u64,
     hasher: blake3::Hasher,
@@ -147,7 +146,6 @@ fn header(parts: &[(u64, blake3::Hash); 3]) -> Header {
     array(&out)
 }
 
-/// Returns the header of a file of this version.
 fn checked_header(bytes: &[u8]) -> Result<&[u8], GraphError> {
     if bytes.len() < MAGIC.len() || bytes[..8] != MAGIC {
         return Err(bad_header("this is not a tacit model file"));
@@ -160,7 +158,6 @@ fn checked_header(bytes: &[u8]) -> Result<&[u8], GraphError> {
     bytes.get(..HEADER_BYTES).ok_or_else(|| bad_header("the file is truncated"))
 }
 
-/// Returns the error for a header that cannot be read.
 fn bad_header(what: impl Into<String>) -> GraphError {
     GraphError::File { section: "header", what: what.into() }
 }

@@ -78,7 +78,6 @@ impl Structure {
 }
 
 impl Record {
-    /// Returns the record of a node.
     fn from_node(n: &FloatNode) -> Self {
         Self { name: n.name.clone(), op: Kind::from_op(&n.op), inputs: n.inputs.clone(), shape: n.shape.clone() }
     }
@@ -196,7 +195,6 @@ pub(super) fn read(structure: &[u8], weights: &[u8], calibration: &[u8]) -> Resu
     Ok(model)
 }
 
-/// Returns the error for a structure that cannot be read.
 fn bad_structure(what: String) -> GraphError {
     GraphError::File { section: "structure", what }
 }
@@ -235,13 +233,11 @@ fn read_calibration(
     Ok(Calibration { max_abs, mean_square, extreme, samples, wanted: outputs, text, guessed })
 }
 
-/// Returns the number of elements of node `id`.
 fn node_length(graph: &FloatGraph, id: usize) -> Result<usize, GraphError> {
     let node = graph.nodes.get(id).ok_or(GraphError::Output { output: id, count: graph.nodes.len() })?;
     checked_elements(&node.shape).ok_or_else(|| numbers_do_not_fit("calibration"))
 }
 
-/// Numbers left in a section.
 struct Numbers<'a> {
     section: &'static str,
     unread: &'a [u8],

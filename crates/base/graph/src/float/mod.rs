@@ -374,7 +374,6 @@ fn checked_shape(op: &FloatOp, inputs: &[&[usize]], declared: &[usize]) -> Resul
     Ok(shape)
 }
 
-/// Checks the lengths of weights, biases and factors.
 fn check_lengths(op: &FloatOp, shapes: &[&[usize]]) -> Result<(), String> {
     let input_shape = shapes.first().copied().unwrap_or(&[]);
     let ok = match op {

@@ -96,7 +96,6 @@ fn filters(graph: &FloatGraph) -> Vec<Vec<bool>> {
     best.flat_map(|high| [high.clone(), high.iter().map(|b| !b).collect()]).collect()
 }
 
-/// Returns the sum of magnitudes of a filter's weights.
 fn magnitude_sum(row: &[f32]) -> f64 {
     row.iter().map(|w| f64::from(w.abs())).sum()
 }

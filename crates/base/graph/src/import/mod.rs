@@ -95,7 +95,6 @@ impl ImportOptions {
         Ok(samples.map(|s| s.iter().enumerate().map(|(i, &v)| self.normalise(i / inner, v)).collect()).collect())
     }
 
-    /// Applies the client's normalisation to one raw value.
     fn normalise(&self, channel: usize, value: f32) -> f32 {
         let mean = self.mean.get(channel).copied().unwrap_or(0.0);
         let std = self.std.get(channel).copied().unwrap_or(1.0);
@@ -184,7 +183,6 @@ pub fn import_network(network: Network, options: &ImportOptions) -> Result<Impor
     Ok(Imported { model, network })
 }
 
-/// Removes a final arg max from the network.
 fn strip_arg_max(graph: &mut FloatGraph) -> Result<bool, GraphError> {
     let has_arg_max = matches!(graph.nodes[graph.output].op, FloatOp::ArgMax);
     if has_arg_max {

@@ -7,7 +7,6 @@ use crate::float::{FloatNode, FloatOp};
 use crate::{FinalActivation, Function, GraphError};
 
 impl Reader<'_> {
-    /// Multiplies every element by one number.
     pub(super) fn scale(&mut self, n: &NodeProto, x: &Tensor, factor: f32) -> Result<Tensor, GraphError> {
         self.affine(n, x, factor, 0.0)
     }
@@ -269,7 +268,6 @@ impl Reader<'_> {
         self.activation(n, &x, Function::SiluResidual, 1.0)
     }
 
-    /// Whether a tensor is a class index.
     pub(super) fn is_class(&self, x: &Tensor) -> bool {
         matches!(self.graph.nodes[x.node].op, FloatOp::ArgMax)
     }

@@ -60,17 +60,14 @@ fn read(t: &TensorProto, folder: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Returns the entry `key` about the elements of a tensor in another file.
 fn entry<'a>(t: &'a TensorProto, key: &str) -> Option<&'a str> {
     t.external_data.iter().find(|e| e.key == key).map(|e| e.value.as_str())
 }
 
-/// Returns the entry `key` as a number.
 fn number(t: &TensorProto, key: &str) -> Result<Option<u64>, String> {
     entry(t, key).map(|v| v.parse::<u64>().map_err(|_| format!("its {key} is `{v}`"))).transpose()
 }
 
-/// Returns the error text for a file that cannot be read, with a remedy.
 fn io_message(path: &Path, e: std::io::Error) -> String {
     format!("its data in {}: {e}; keep that file beside the ONNX file", path.display())
 }

@@ -71,7 +71,6 @@ impl Reader<'_> {
         Ok(Some(vec![folded]))
     }
 
-    /// Expands a constant to a shape.
     fn expand_to_shape(
         &self,
         n: &NodeProto,
@@ -164,7 +163,6 @@ impl Reader<'_> {
         Ok(result)
     }
 
-    /// Returns a bound of a Clip: constant input `k`, or attribute `name`.
     fn constant_bound(&self, n: &NodeProto, k: usize, name: &str) -> Result<Option<Constant>, GraphError> {
         match self.constant(n, k)? {
             Some(b) if b.len() == 1 => Ok(Some((*b).clone())),
@@ -295,7 +293,6 @@ fn fold_ints(op: &str, group: &[i64]) -> Option<i64> {
     }
 }
 
-/// Reduces a group of real numbers.
 fn fold_floats(op: &str, group: &[f32]) -> f32 {
     match op {
         "ReduceProd" => group.iter().product(),
@@ -306,13 +303,11 @@ fn fold_floats(op: &str, group: &[f32]) -> f32 {
     }
 }
 
-/// Reads a list of non-negative lengths.
 fn lengths(n: &NodeProto, c: &Constant) -> Result<Vec<usize>, GraphError> {
     let dims: Option<Vec<usize>> = c.as_ints().and_then(|v| v.iter().map(|&d| usize::try_from(d).ok()).collect());
     dims.ok_or_else(|| fail(n, "its shape is not a list of lengths"))
 }
 
-/// Returns the elements at the given positions.
 fn select_elements(c: &Constant, shape: Vec<usize>, positions: &[usize]) -> Constant {
     let data = match &c.data {
         Data::Ints(v) => Data::Ints(positions.iter().map(|&i| v[i]).collect()),
@@ -321,7 +316,6 @@ fn select_elements(c: &Constant, shape: Vec<usize>, positions: &[usize]) -> Cons
     Constant { shape, data }
 }
 
-/// Picks the given indices of one axis.
 fn select_along(c: &Constant, axis: usize, indices: &[usize]) -> Constant {
     let inner: usize = c.shape[axis + 1..].iter().product();
     let (outer, len): (usize, usize) = (c.shape[..axis].iter().product(), c.shape[axis]);

@@ -225,17 +225,14 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the sum of products of two rows.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>() as f32
 }
 
-/// Returns the `k`-th part of `len` numbers.
 fn part(list: &[f32], k: usize, len: usize) -> Vec<f32> {
     list[k * len..(k + 1) * len].to_vec()
 }
 
-/// Refuses unsupported attributes of the operator.
 fn check_attributes(n: &NodeProto) -> Result<(), GraphError> {
     if let Some(direction) = attribute(n, "direction").map(|a| lowercase(&a.s)).filter(|d| d != "forward") {
         let what = "of the directions, `forward` is supported; reverse the sequence in front of it (Slice with step -1), and join two layers by Concat";
@@ -255,7 +252,6 @@ fn check_attributes(n: &NodeProto) -> Result<(), GraphError> {
     Ok(())
 }
 
-/// Returns the text of an attribute in lower case.
 fn lowercase(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).to_lowercase()
 }

@@ -119,7 +119,6 @@ pub fn operators() -> Vec<Operator> {
     operators
 }
 
-/// Returns how a function is computed.
 fn about(function: Function) -> &'static str {
     if function.residual_symmetry().is_some() { BETWEEN } else { TABLE }
 }

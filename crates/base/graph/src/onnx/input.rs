@@ -14,7 +14,6 @@ pub(super) enum Batch {
     Many(usize),
 }
 
-/// Element type of the input.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Element {
     Float,
@@ -93,12 +92,10 @@ pub(super) fn input_type(input: &proto::ValueInfoProto) -> Result<(Vec<usize>, B
     Ok((lengths.collect::<Result<_, _>>()?, batch, element))
 }
 
-/// Returns the length of an axis, if the file states one.
 fn length(d: &proto::DimensionProto) -> Option<usize> {
     usize::try_from(d.dim_value).ok().filter(|n| *n > 0)
 }
 
-/// Returns the error for an input.
 fn fault(input: &proto::ValueInfoProto, what: &str) -> GraphError {
     file_error(format!("input `{}`: {what}", input.name))
 }

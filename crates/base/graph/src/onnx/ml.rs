@@ -5,7 +5,6 @@ use super::view::Tensor;
 use super::{Reader, Value, attribute, axis, fail, floats, int, ints, unsupported};
 use crate::{FinalActivation, GraphError};
 
-/// Name of the operator set.
 pub(super) const DOMAIN: &str = "ai.onnx.ml";
 
 pub(super) const LABELS: &str = "class labels are not computed: take the largest of the scores";
@@ -135,7 +134,6 @@ fn expand_list(n: &NodeProto, list: Option<Vec<f32>>, none: f32, len: usize) -> 
     }
 }
 
-/// Returns advice for an unsupported classical operator.
 fn advice(op: &str) -> &'static str {
     match op {
         "TreeEnsemble" | "TreeEnsembleClassifier" | "TreeEnsembleRegressor" => {

@@ -187,7 +187,6 @@ fn read_graph(proto: GraphProto, opset: i64, folder: Option<&Path>) -> Result<Ne
     Ok(Network { name, graph, activation, outputs, input_range: element.range(), notes })
 }
 
-/// Reads a graph node by node.
 struct Reader<'a> {
     graph: FloatGraph,
     values: HashMap<String, Value>,
@@ -221,7 +220,6 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Computes the result values of a node.
     fn operator(&mut self, n: &NodeProto) -> Result<Vec<Value>, GraphError> {
         match n.domain.as_str() {
             "" | "ai.onnx" => {}
@@ -359,7 +357,6 @@ impl Reader<'_> {
         Ok(x)
     }
 
-    /// Whether input `k` is a constant.
     fn is_constant(&self, n: &NodeProto, k: usize) -> bool {
         matches!(n.input.get(k).and_then(|i| self.values.get(i)), Some(Value::Constant(_)))
     }

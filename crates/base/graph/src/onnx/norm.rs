@@ -12,13 +12,11 @@ pub(super) const ADVICE: &str = "roots and quotients of secret values are not su
 /// Largest constant that counts as a guard against division by zero.
 const GUARD: f32 = 1e-5;
 
-/// Returns the error for a norm as an output.
 pub(super) fn as_output(name: &str) -> GraphError {
     file_error(format!("the output `{name}` is a norm: export the numbers that it is made of"))
 }
 
 impl Reader<'_> {
-    /// Whether input `k` is a norm.
     pub(super) fn is_norm(&self, n: &NodeProto, k: usize) -> bool {
         matches!(n.input.get(k).and_then(|i| self.values.get(i)), Some(Value::Norm(..)))
     }
@@ -56,7 +54,6 @@ impl Reader<'_> {
         Ok(self.constant(n, k)?.is_none_or(|c| c.to_floats().iter().all(|v| (0.0..=GUARD).contains(v))))
     }
 
-    /// Reads the division of a tensor by its own norm.
     pub(super) fn over_norm(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let x = self.real(n, 0)?;
         match n.input.get(1).and_then(|i| self.values.get(i)) {

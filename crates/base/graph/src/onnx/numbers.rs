@@ -124,7 +124,6 @@ pub(super) fn by_element(n: &NodeProto, budget: &Budget, inputs: &[&Constant]) -
     result.map(Some).ok_or_else(|| does_not_fit(n))
 }
 
-/// Returns the error for constants that cannot be combined.
 fn does_not_fit(n: &NodeProto) -> GraphError {
     fail(n, "its constants do not fit each other, or overflow")
 }
@@ -134,7 +133,6 @@ fn truth(t: bool) -> Option<i64> {
     Some(i64::from(t))
 }
 
-/// Returns whether a comparison holds for two values of this order.
 fn holds(op: &str, o: std::cmp::Ordering) -> bool {
     match op {
         "Equal" => o.is_eq(),
@@ -170,7 +168,6 @@ fn unary(n: &NodeProto, c: &Constant) -> Result<Option<Constant>, GraphError> {
     Ok(Some(Constant { shape: c.shape.clone(), data }))
 }
 
-/// Applies a function to each element.
 fn real(c: &Constant, f: impl Fn(f32) -> f32) -> Data {
     Data::Floats(c.to_floats().into_iter().map(f).collect())
 }

@@ -17,7 +17,6 @@ pub(super) const ADVICE: &str = "it reads the integers of a QuantizeLinear, whic
                                  point may do: put one in front of it, or take the float32 model that this file was quantised from \
                                  (tacit quantises it itself)";
 
-/// Returns the error for an output of integers.
 pub(super) fn as_output(name: &str) -> GraphError {
     file_error(format!(
         "the output `{name}` is made of integers by a QuantizeLinear: remove that node, so that the network ends in front of it"

@@ -319,7 +319,6 @@ impl Reader<'_> {
         self.select(n, x, axis_index, &indices)
     }
 
-    /// Adds zeros in front of and behind each axis.
     pub(super) fn pad_with_zeros(
         &mut self,
         n: &NodeProto,

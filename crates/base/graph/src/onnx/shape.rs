@@ -145,7 +145,6 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the lengths of the axes that are longer than 1.
 fn long_lengths(shape: &[usize]) -> impl Iterator<Item = usize> {
     shape.iter().copied().filter(|d| *d != 1)
 }

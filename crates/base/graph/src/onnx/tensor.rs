@@ -150,7 +150,6 @@ fn small<const B: usize>(t: &TensorProto, n: usize, convert: impl Fn([u8; B]) ->
     pick(t, n, &[], convert)
 }
 
-/// Returns the bits of 16-bit floats.
 fn halves(t: &TensorProto, n: usize) -> Result<Vec<u16>, String> {
     let wide = small(t, n, |b| i64::from(u16::from_le_bytes(b)))?;
     wide.into_iter().map(|v| u16::try_from(v).map_err(|_| format!("{v} are not the bits of a 16-bit float"))).collect()

@@ -201,13 +201,11 @@ impl Reader<'_> {
         Ok(targets)
     }
 
-    /// Returns the numbers of constant input `k`, if there are any.
     fn float_input(&self, n: &NodeProto, k: usize) -> Result<Option<Vec<f32>>, GraphError> {
         Ok(self.constant(n, k)?.map(|c| c.to_floats()).filter(|v| !v.is_empty()))
     }
 }
 
-/// The new length and scale of an axis.
 struct Target {
     length: usize,
     scale: f64,
@@ -244,7 +242,6 @@ fn coordinates(
     })
 }
 
-/// Rounds a coordinate to that of an element.
 fn nearest_to(mode: &[u8], c: f64) -> f64 {
     // Coordinates that differ from a whole number only by rounding count as whole.
     let c = if (c - c.round()).abs() < 1e-6 { c.round() } else { c };

@@ -97,7 +97,6 @@ impl Tensor {
     }
 }
 
-/// Returns the place of an axis in a permutation of all axes.
 fn place_in(perm: &[usize], axis: usize) -> usize {
     perm.iter().position(|&p| p == axis).expect("every axis is in a permutation")
 }
@@ -112,7 +111,6 @@ pub(super) fn agree_but_at(axis: usize, a: &[usize], b: &[usize]) -> bool {
     a.len() == b.len() && (0..a.len()).all(|i| i == axis || a[i] == b[i])
 }
 
-/// Returns the axes that are longer than 1.
 pub(super) fn long_axes(shape: &[usize]) -> Vec<usize> {
     (0..shape.len()).filter(|&i| shape[i] != 1).collect()
 }
@@ -135,13 +133,11 @@ impl Reader<'_> {
         self.push_reshape(n, node, &shape)
     }
 
-    /// Returns the node with another shape.
     pub(super) fn push_reshape(&mut self, n: &NodeProto, node: usize, shape: &[usize]) -> Result<usize, GraphError> {
         let shape = if shape.is_empty() { &[1][..] } else { shape };
         if self.node_shape(node) == shape { Ok(node) } else { self.push(n, FloatOp::Reshape, &[node], shape) }
     }
 
-    /// Returns `x` with its elements in the order of the axes.
     pub(super) fn arrange_in_axis_order(&mut self, n: &NodeProto, x: &Tensor) -> Result<Tensor, GraphError> {
         if x.order.is_sorted() {
             return Ok(x.clone());
@@ -172,7 +168,6 @@ impl Reader<'_> {
         self.push_reshape(n, node, &shape)
     }
 
-    /// Selects the elements `indices` of `x` along `axis`.
     pub(super) fn select(
         &mut self,
         n: &NodeProto,

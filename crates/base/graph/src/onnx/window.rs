@@ -277,7 +277,6 @@ fn ceil_padding(len: usize, e: &Extent, i: usize) -> usize {
     ((windows - 1) * s + k).saturating_sub(len + before).max(if windows == room / s + 1 { after } else { 0 })
 }
 
-/// Returns a weight matrix as `[out, in]`.
 fn out_by_in(n: &NodeProto, shape: &[usize], values: &[f32], transposed: bool) -> Result<Vec<f32>, GraphError> {
     let [rows, columns] = *shape else {
         return Err(unsupported(n, format!("its second factor has shape {shape:?}; a constant matrix is supported")));

@@ -8,7 +8,6 @@ use crate::geometry::ConvGeometry;
 use crate::{ChannelAffine, GraphError};
 
 impl Work {
-    /// Makes one sweep over all affine maps.
     pub(super) fn fold_affines(&mut self) -> Result<(), GraphError> {
         let mut users = self.graph.users();
         for id in 0..self.graph.nodes.len() {
@@ -240,7 +239,6 @@ fn uniform_factor(scale: &[f32], shift: &[f32]) -> Option<f32> {
     uniform.then(|| scale[0])
 }
 
-/// Returns whether all numbers are equal.
 fn is_uniform(v: &[f32]) -> bool {
     v.iter().all(|x| *x == v[0])
 }

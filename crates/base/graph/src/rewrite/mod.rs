@@ -60,7 +60,6 @@ struct Work {
     graph: FloatGraph,
     input_affine: Option<ChannelAffine>,
     output_multiplier: f64,
-    /// Count of each rewrite.
     counts: std::collections::BTreeMap<&'static str, usize>,
 }
 

@@ -6,7 +6,6 @@ use crate::GraphError;
 use crate::float::FloatOp;
 
 impl Work {
-    /// Makes one sweep of all order rewrites.
     pub(super) fn reorder(&mut self) -> Result<(), GraphError> {
         let mut users = self.graph.users();
         for id in 0..self.graph.nodes.len() {

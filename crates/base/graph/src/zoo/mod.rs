@@ -73,7 +73,6 @@ fn shape_of(name: &str) -> Result<&'static [usize], GraphError> {
     })
 }
 
-/// Adds the layers of one of [`NAMES`].
 fn layers(name: &str, b: &mut Builder) {
     match name {
         "squeezenet1.1" => nets::squeezenet(b),

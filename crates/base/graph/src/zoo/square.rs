@@ -22,7 +22,6 @@ pub(super) fn cryptonets(b: &mut Builder) {
     b.dense(&x, 10, 0.5);
 }
 
-/// A network of fully connected layers only.
 pub(super) fn mlp(b: &mut Builder) {
     let x = b.input();
     let mut x = b.flatten(&x);
@@ -30,7 +29,6 @@ pub(super) fn mlp(b: &mut Builder) {
     b.dense(&x, 10, 0.5);
 }
 
-/// A network of convolutions on a colour image.
 pub(super) fn cnn(b: &mut Builder) {
     let x = b.input();
     let mut x = conv_square(b, &x, 6, 3, 2, 1);

@@ -2,7 +2,7 @@
 //! shares of each node, and run the reference on the reconstructed inputs. Results are equal, or within
 //! the declared bound.
 
-use super::net::Net;
+use super::net::{Net, half_size, same_size};
 use proptest::prelude::*;
 use std::sync::Arc;
 use tacit_arith::prg::{Prg, Seed};
@@ -16,7 +16,7 @@ use tacit_backends::ring::reference::{self, Reference};
 use tacit_backends::ring::{Op, Weights};
 use tacit_backends::seam::MaterialSeed;
 use tacit_graph::Interpreter;
-use tacit_graph::geometry::Window;
+use tacit_graph::geometry::{ConvGeometry, Window};
 use tacit_mpc::ot::PlannedOts;
 use tacit_mpc::session::run_sessions;
 use tacit_mpc::{Ots, Session};
@@ -39,47 +39,71 @@ fn prg(seed: u8) -> Prg {
 }
 
 /// A model as both parties hold it.
-type Model = (Arc<Plan>, Arc<Weights>);
-
-fn client(model: &Model) -> ClientParty {
-    ClientParty::new(model.0.clone(), prg(3))
+struct Model {
+    plan: Arc<Plan>,
+    weights: Arc<Weights>,
 }
 
-fn server(model: &Model) -> ServerParty {
-    ServerParty::new(model.0.clone(), model.1.clone(), prg(4))
+impl Model {
+    /// Compiles a model that ends with `output`. Returns it with a random input.
+    fn compile(net: Net, output: usize, options: Options, seed: u64) -> (Self, Vec<i64>) {
+        let (graph, weights, input) = net.finish(output, seed);
+        (Self { plan: Arc::new(compile(graph, options).unwrap()), weights: Arc::new(weights) }, input)
+    }
+
+    fn batched(&self, batch: usize) -> Self {
+        Self { plan: Arc::new(batched(&self.plan, batch)), weights: self.weights.clone() }
+    }
+
+    fn client(&self) -> ClientParty {
+        ClientParty::new(self.plan.clone(), prg(3))
+    }
+
+    fn server(&self) -> ServerParty {
+        ServerParty::new(self.plan.clone(), self.weights.clone(), prg(4))
+    }
+}
+
+/// A model of a convolution and a ReLU, with a random input.
+fn small_model() -> (Model, Vec<i64>) {
+    let mut net = Net::new(vec![2, 5, 5], 30, 9);
+    let c = net.conv(0, same_size(4, 3), 30);
+    let t = net.truncate(c, 6);
+    let r = net.relu(t, 30);
+    Model::compile(net, r, Options::default(), 9)
 }
 
 /// Runs all phases on the inputs of a batch, with the material written and read back between them.
 fn run(model: &Model, input: &[i64], seed: u64) -> Outcome {
-    let plan = &model.0;
+    let plan = &model.plan;
     let nodes = plan.graph().nodes().len();
     let stored = costs(plan).offline;
     let (client, server) = run_sessions(
         seed,
         |s, ots| {
-            let mut party = client(model);
-            party.setup_with(s.channel, ots).expect("client setup");
+            let mut party = model.client();
+            party.setup_with(s.channel, ots).unwrap();
             s.channel.set_phase(Phase::Offline);
-            let bytes = party.offline(s.channel).expect("client offline").to_bytes();
+            let bytes = party.offline(s.channel).unwrap().to_bytes();
             assert_eq!(bytes.len() as u64, stored.client.stored_bytes);
-            let material = ClientMaterial::from_bytes(plan, &bytes).expect("client material");
+            let material = ClientMaterial::from_bytes(plan, &bytes).unwrap();
             s.channel.set_phase(Phase::Online);
             let mut taps = vec![Vec::new(); nodes];
             let mut tap = |id: usize, share: &[u64]| taps[id] = share.to_vec();
-            let output = party.online(s.channel, material, input, &mut tap).expect("client online");
+            let output = party.online(s.channel, material, input, &mut tap).unwrap();
             (output, taps, [Phase::Offline, Phase::Online].map(|phase| s.channel.traffic(phase)))
         },
         |s, ots| {
-            let mut party = server(model);
-            party.setup_with(s.channel, ots).expect("server setup");
+            let mut party = model.server();
+            party.setup_with(s.channel, ots).unwrap();
             s.channel.set_phase(Phase::Offline);
-            let bytes = party.offline(s.channel).expect("server offline").to_bytes();
+            let bytes = party.offline(s.channel).unwrap().to_bytes();
             assert_eq!(bytes.len() as u64, stored.server.stored_bytes);
-            let material = ServerMaterial::from_bytes(plan, &bytes).expect("server material");
+            let material = ServerMaterial::from_bytes(plan, &bytes).unwrap();
             s.channel.set_phase(Phase::Online);
             let mut taps = vec![Vec::new(); nodes];
             let mut tap = |id: usize, share: &[u64]| taps[id] = share.to_vec();
-            party.online(s.channel, material, &mut tap).expect("server online");
+            party.online(s.channel, material, &mut tap).unwrap();
             (taps, [Phase::Offline, Phase::Online].map(|phase| s.channel.traffic(phase)))
         },
     );
@@ -119,16 +143,15 @@ fn bound(plan: &Plan, id: usize, before: i64) -> (i64, i64) {
 /// Checks every node's reconstructed tensor of input `index` of a batch, given the reconstructed inputs.
 fn check(plan: &Plan, weights: &Weights, index: usize, input: &[i64], outcome: &Outcome) {
     let graph = plan.graph();
-    let select =
-        |tensor: &[u64]| tensor.chunks(tensor.len() / plan.batch()).nth(index).expect("one for each input").to_vec();
-    let mut reference = Reference::new(graph, weights, input).expect("the input fits");
+    let select = |tensor: &[u64]| tensor.chunks(tensor.len() / plan.batch()).nth(index).unwrap().to_vec();
+    let mut reference = Reference::new(graph, weights, input).unwrap();
     let mut values: Vec<Vec<i64>> = Vec::new();
     for (id, node) in graph.nodes().iter().enumerate() {
         let width = node.fixed.width;
         let pairs = select(&outcome.client[id]).into_iter().zip(select(&outcome.server[id]));
         let got: Vec<i64> = pairs.map(|(c, s)| to_signed(c.wrapping_add(s), width)).collect();
         let inputs: Vec<&Vec<i64>> = node.inputs.iter().map(|&i| &values[i]).collect();
-        let expected = reference.node(id, node, &inputs).expect("the reference runs");
+        let expected = reference.node(id, node, &inputs).unwrap();
         assert_eq!(got.len(), expected.len(), "node {id} ({})", node.op.name());
         for (i, (g, w)) in got.iter().zip(&expected).enumerate() {
             let before = inputs.first().and_then(|input| input.get(i)).copied().unwrap_or_default();
@@ -155,14 +178,12 @@ fn options(kind: u32) -> Options {
 
 /// Checks one input, and for some seeds a batch.
 fn conform(net: Net, output: usize, options: Options, seed: u64) {
-    let (graph, weights, input) = net.finish(output, seed);
-    let model = (Arc::new(compile(graph, options).expect("compiles")), Arc::new(weights));
+    let (model, input) = Model::compile(net, output, options, seed);
     let single = conform_batch(&model, &input, options, seed);
     let batch = [1, 2, 5][seed as usize % 3];
     if batch > 1 {
-        let model = (Arc::new(batched(&model.0, batch)), model.1);
         let inputs: Vec<i64> = (0..batch).flat_map(|index| vary_input(&input, index)).collect();
-        let several = conform_batch(&model, &inputs, options, seed);
+        let several = conform_batch(&model.batched(batch), &inputs, options, seed);
         assert_eq!(several.rounds, single.rounds, "a batch takes as many exchanges as one input");
     }
 }
@@ -173,7 +194,7 @@ fn vary_input(input: &[i64], index: usize) -> Vec<i64> {
 }
 
 fn conform_batch(model: &Model, inputs: &[i64], options: Options, seed: u64) -> Outcome {
-    let (plan, weights) = (&model.0, &model.1);
+    let Model { plan, weights } = model;
     let outcome = run(model, inputs, seed % 1000);
     for (index, input) in inputs.chunks(inputs.len() / plan.batch()).enumerate() {
         check(plan, weights, index, input, &outcome);
@@ -181,12 +202,12 @@ fn conform_batch(model: &Model, inputs: &[i64], options: Options, seed: u64) -> 
     let cost = costs(plan);
     let (offline, online) = (cost.offline, cost.online);
     if plan.batch() == 1 {
-        let price = online_bytes::<Cheetah>(plan.graph(), &options).expect("compiles");
+        let price = online_bytes::<Cheetah>(plan.graph(), &options).unwrap();
         let headers = online.bytes() - price;
-        assert!(headers > 0, "the price of a graph is its payload");
-        assert!(headers.is_multiple_of(HEADER_BYTES as u64), "the price of a graph is its payload");
+        assert!(headers > 0);
+        assert!(headers.is_multiple_of(HEADER_BYTES as u64));
     }
-    assert_eq!(outcome.sent[2..], [online.up_bytes, online.down_bytes], "online");
+    assert_eq!(outcome.sent[2..], [online.up_bytes, online.down_bytes]);
     // Ideal OTs send nothing; the stated bytes include the messages of real OTs.
     let (client_rots, server_rots) = rots(&cost);
     let (mut ots, mut talk) =
@@ -211,7 +232,10 @@ proptest! {
                     d in 1usize..3, pads in prop::array::uniform4(0usize..2), groups in 1usize..3, width in 26u32..38, seed in any::<u64>()) {
         let d = if d * (k - 1) + 1 > h.min(w) { 1 } else { d };
         let mut net = Net::new(vec![ch * groups, h, w], width, seed);
-        let y = net.conv(0, out * groups, [k, k], [s, s], [d, d], pads, groups, width);
+        let geometry = ConvGeometry {
+            out_channels: out * groups, kernel: [k, k], stride: [s, s], dilation: [d, d], pads, groups,
+        };
+        let y = net.conv(0, geometry, width);
         conform(net, y, Options::default(), seed);
     }
 
@@ -225,7 +249,7 @@ proptest! {
     #[test]
     fn rectified_linear_units(ch in 1usize..5, h in 1usize..9, w in 1usize..9, width in 26u32..38, extra in 0u32..4, kind in 0u32..10, seed in any::<u64>()) {
         let mut net = Net::new(vec![ch, h, w], width, seed);
-        let y = net.conv(0, 3, [1, 1], [1, 1], [1, 1], [0; 4], 1, width);
+        let y = net.conv(0, same_size(3, 1), width);
         let t = net.truncate(y, 6);
         let r = net.relu(t, (width + extra).min(40));
         conform(net, r, options(kind), seed);
@@ -272,19 +296,19 @@ proptest! {
 /// A fire module: one tensor feeds two convolutions, whose outputs are joined and pooled; the sum of two
 /// branches, a strided slice with channel padding (CIFAR ResNet shortcut), average pool and classifier.
 #[test]
-fn a_whole_network() {
+fn a_network_of_all_operations() {
     for (seed, radix) in [(1, 1), (2, 2), (3, 3), (4, 4), (5, 0)] {
         let mut net = Net::new(vec![3, 13, 11], 36, seed);
-        let c = net.conv(0, 8, [3, 3], [2, 2], [1, 1], [1; 4], 1, 34);
+        let c = net.conv(0, half_size(8, 3), 34);
         let t = net.truncate(c, 6);
         let squeezed = net.relu(t, 33);
-        let e1 = net.conv(squeezed, 6, [1, 1], [1, 1], [1, 1], [0; 4], 1, 32);
-        let e3 = net.conv(squeezed, 6, [3, 3], [1, 1], [1, 1], [1; 4], 1, 33);
+        let e1 = net.conv(squeezed, same_size(6, 1), 32);
+        let e3 = net.conv(squeezed, same_size(6, 3), 33);
         let (t1, t3) = (net.truncate(e1, 8), net.truncate(e3, 8));
         let (r1, r3) = (net.relu(t1, 33), net.relu(t3, 33));
         let joined = net.concat(vec![r1, r3]);
         let short = net.slice_pad(joined, 2, 2);
-        let wide = net.conv(joined, 16, [3, 3], [2, 2], [1, 1], [1; 4], 2, 33);
+        let wide = net.conv(joined, ConvGeometry { groups: 2, ..half_size(16, 3) }, 33);
         let t = net.truncate(wide, 10);
         let sum = net.add(t, short);
         let r = net.relu(sum, 32);
@@ -302,21 +326,20 @@ fn a_whole_network() {
 #[test]
 fn masks_that_the_encryption_chooses() {
     let mut net = Net::new(vec![4, 72, 70], 33, 1);
-    let c = net.conv(0, 8, [3, 3], [1, 1], [1, 1], [1; 4], 1, 33);
+    let c = net.conv(0, same_size(8, 3), 33);
     let t = net.truncate(c, 6);
     let r = net.relu(t, 33);
-    let near = net.conv(r, 4, [3, 3], [1, 1], [1, 1], [1; 4], 1, 33);
-    let far = net.conv(r, 4, [1, 1], [2, 2], [1, 1], [0; 4], 1, 32);
+    let near = net.conv(r, same_size(4, 3), 33);
+    let far = net.conv(r, half_size(4, 1), 32);
     let (near, far) = (net.truncate(near, 6), net.truncate(far, 6));
     let sum = net.add(near, near);
-    let last = net.conv(sum, 2, [1, 1], [2, 2], [1, 1], [0; 4], 1, 27);
+    let last = net.conv(sum, half_size(2, 1), 27);
     let last = net.truncate(last, 6);
     let out = net.concat(vec![last, far]);
     let flat = net.flatten(out);
     let logits = net.linear(flat, 3, 21);
     let cut = net.truncate(logits, 6);
-    let (graph, ..) = net.clone().finish(cut, 1);
-    let costs = costs(&compile::<Cheetah>(graph, Options::default()).expect("compiles"));
+    let costs = costs(&Model::compile(net.clone(), cut, Options::default(), 1).0.plan);
     assert!(costs.setup.up_bytes < 435_000 + 25_616, "the setup has no lattice keys: {}", costs.setup.up_bytes);
     assert!(costs.online.client.work.ntts > 0);
     conform(net, cut, Options::default(), 1);
@@ -328,7 +351,7 @@ fn masks_that_the_encryption_chooses() {
 fn public_constants() {
     for seed in 1..6 {
         let mut net = Net::new(vec![2, 4, 5], 30, seed);
-        let c = net.conv(0, 3, [3, 3], [1, 1], [1, 1], [1; 4], 1, 30);
+        let c = net.conv(0, same_size(3, 3), 30);
         let t = net.truncate(c, 6);
         let shifted = net.add_const(t, -(6 << 6));
         let (low, high) = (net.relu(t, 24), net.relu(shifted, 24));
@@ -346,31 +369,26 @@ fn public_constants() {
 
 #[test]
 fn several_inputs_over_one_session_use_fresh_material() {
-    let mut net = Net::new(vec![2, 5, 5], 30, 9);
-    let c = net.conv(0, 4, [3, 3], [1, 1], [1, 1], [1; 4], 1, 30);
-    let t = net.truncate(c, 6);
-    let r = net.relu(t, 30);
-    let (graph, weights, _) = net.finish(r, 9);
-    let model = (Arc::new(compile(graph, Options::default()).expect("compiles")), Arc::new(weights));
+    let (model, _) = small_model();
     let batch: Vec<Vec<i64>> = (0..3).map(|b| (0..50).map(|i| (i * 7 + b * 13) % 50 - 25).collect()).collect();
     let (outputs, materials) = run_sessions(
         5,
         |s, ots| {
-            let mut party = client(&model);
-            party.setup_with(s.channel, ots).expect("setup");
+            let mut party = model.client();
+            party.setup_with(s.channel, ots).unwrap();
             let run = batch.iter().map(|x| {
-                let m = party.offline(s.channel).expect("offline");
-                party.online(s.channel, m, x, &mut |_, _| {}).expect("online")
+                let m = party.offline(s.channel).unwrap();
+                party.online(s.channel, m, x, &mut |_, _| {}).unwrap()
             });
             run.collect::<Vec<_>>()
         },
         |s, ots| {
-            let mut party = server(&model);
-            party.setup_with(s.channel, ots).expect("setup");
+            let mut party = model.server();
+            party.setup_with(s.channel, ots).unwrap();
             let run = batch.iter().map(|_| {
-                let m = party.offline(s.channel).expect("offline");
+                let m = party.offline(s.channel).unwrap();
                 let bytes = m.to_bytes();
-                party.online(s.channel, m, &mut |_, _| {}).expect("online");
+                party.online(s.channel, m, &mut |_, _| {}).unwrap();
                 bytes
             });
             run.collect::<Vec<_>>()
@@ -379,52 +397,40 @@ fn several_inputs_over_one_session_use_fresh_material() {
     assert!(materials[0] != materials[1]);
     assert!(materials[1] != materials[2]);
     for (x, got) in batch.iter().zip(outputs) {
-        let expected = reference::run(model.0.graph(), &model.1, x).expect("reference");
+        let expected = reference::run(model.plan.graph(), &model.weights, x).unwrap();
         assert!(got.iter().zip(&expected).all(|(g, w)| (g - w).abs() <= 2), "{got:?} {expected:?}");
     }
 }
 
-/// A helper's result and the device's seed give the same material as the device alone makes from that
-/// seed, if all other randomness is equal.
+/// All other randomness is equal.
 #[test]
 fn a_helpers_rest_and_the_devices_seed_are_the_devices_own_material() {
-    let mut net = Net::new(vec![2, 5, 5], 30, 9);
-    let c = net.conv(0, 4, [3, 3], [1, 1], [1, 1], [1; 4], 1, 30);
-    let t = net.truncate(c, 6);
-    let r = net.relu(t, 30);
-    let (graph, weights, _) = net.finish(r, 9);
-    let model = (Arc::new(compile(graph, Options::default()).expect("compiles")), Arc::new(weights));
+    let (model, _) = small_model();
     let seed = || MaterialSeed::new(&mut [9; 16]);
     let make_material = |seed: MaterialSeed| {
         let client_side = |s: &mut Session<'_>, ots: Ots| {
-            let mut party = client(&model);
-            party.setup_with(s.channel, ots).expect("setup");
-            party.offline_from(s.channel, seed).expect("offline")
+            let mut party = model.client();
+            party.setup_with(s.channel, ots).unwrap();
+            party.offline_from(s.channel, seed).unwrap()
         };
         let server_side = |s: &mut Session<'_>, ots: Ots| {
-            let mut party = server(&model);
-            party.setup_with(s.channel, ots).expect("setup");
-            party.offline(s.channel).expect("offline");
+            let mut party = model.server();
+            party.setup_with(s.channel, ots).unwrap();
+            party.offline(s.channel).unwrap();
         };
         run_sessions(5, client_side, server_side).0
     };
     let (alone, helped) = (make_material(seed()).to_bytes(), make_material(seed()).rest_to_bytes());
-    let joined = ClientMaterial::from_seed(&model.0, seed(), &helped).expect("it fits the plan");
+    let joined = ClientMaterial::from_seed(&model.plan, seed(), &helped).unwrap();
     assert!(*joined.to_bytes() == *alone);
     assert!(*make_material(MaterialSeed::new(&mut [8; 16])).to_bytes() != *alone);
 }
 
-/// For a batch of four equal inputs, neither party's shares of any tensor are equal.
+/// Neither party's shares of any tensor are equal.
 #[test]
 fn equal_inputs_of_a_batch_are_shared_apart() {
-    let mut net = Net::new(vec![2, 5, 5], 30, 9);
-    let c = net.conv(0, 4, [3, 3], [1, 1], [1, 1], [1; 4], 1, 30);
-    let t = net.truncate(c, 6);
-    let r = net.relu(t, 30);
-    let (graph, weights, input) = net.finish(r, 9);
-    let single_plan = compile(graph, Options::default()).expect("compiles");
-    let model = (Arc::new(batched(&single_plan, 4)), Arc::new(weights));
-    let outcome = run(&model, &input.repeat(4), 7);
+    let (model, input) = small_model();
+    let outcome = run(&model.batched(4), &input.repeat(4), 7);
     for tensor in outcome.client.iter().chain(&outcome.server) {
         let shares: Vec<&[u64]> = tensor.chunks(tensor.len() / 4).collect();
         let apart = (0..4).all(|a| (0..a).all(|b| shares[a].iter().zip(shares[b]).filter(|(a, b)| a == b).count() < 4));
@@ -436,31 +442,29 @@ fn equal_inputs_of_a_batch_are_shared_apart() {
 fn misuse_and_foreign_material_are_errors() {
     let mut net = Net::new(vec![4], 20, 1);
     let y = net.arg_max(0, 8);
-    let (graph, weights, input) = net.finish(y, 1);
-    let weights = Arc::new(weights);
-    let model = (Arc::new(compile(graph.clone(), Options::default()).expect("compiles")), weights.clone());
-    assert!(ClientMaterial::from_bytes(&model.0, &[0; 5]).is_err());
-    assert!(ServerMaterial::from_bytes(&model.0, &vec![0; 1 << 16]).is_err());
-    let other_model = (Arc::new(compile(graph, options(3)).expect("compiles")), weights);
-    assert_ne!(model.0.digest(), other_model.0.digest(), "plans with other options must not share material");
+    let (model, input) = Model::compile(net.clone(), y, Options::default(), 1);
+    assert!(ClientMaterial::from_bytes(&model.plan, &[0; 5]).is_err());
+    assert!(ServerMaterial::from_bytes(&model.plan, &vec![0; 1 << 16]).is_err());
+    let (other_model, _) = Model::compile(net, y, options(3), 1);
+    assert_ne!(model.plan.digest(), other_model.plan.digest(), "plans with other options must not share material");
     fn is_misuse<T>(result: Result<T, BackendError>) -> bool {
         matches!(result, Err(BackendError::Misuse(_)))
     }
     let refused = run_sessions(
         1,
         |s, ots| {
-            let mut party = client(&model);
+            let mut party = model.client();
             assert!(is_misuse(party.offline(s.channel)), "the setup comes first");
-            party.setup_with(s.channel, ots).expect("client setup");
-            let material = party.offline(s.channel).expect("client offline");
-            is_misuse(client(&other_model).online(s.channel, material, &input, &mut |_, _| {}))
+            party.setup_with(s.channel, ots).unwrap();
+            let material = party.offline(s.channel).unwrap();
+            is_misuse(other_model.client().online(s.channel, material, &input, &mut |_, _| {}))
         },
         |s, ots| {
-            let mut party = server(&model);
+            let mut party = model.server();
             assert!(is_misuse(party.offline(s.channel)), "the setup comes first");
-            party.setup_with(s.channel, ots).expect("server setup");
-            let material = party.offline(s.channel).expect("server offline");
-            is_misuse(server(&other_model).online(s.channel, material, &mut |_, _| {}))
+            party.setup_with(s.channel, ots).unwrap();
+            let material = party.offline(s.channel).unwrap();
+            is_misuse(other_model.server().online(s.channel, material, &mut |_, _| {}))
         },
     );
     assert_eq!(refused, (true, true));
@@ -474,8 +478,7 @@ fn a_revealed_truncation_costs_a_batch_of_gates() {
         let mut net = Net::new(vec![100], 28, 2);
         let y = net.linear(0, 64, 28);
         let t = if bits > 0 { net.truncate(y, bits) } else { y };
-        let (graph, ..) = net.finish(t, 2);
-        costs(&compile::<Cheetah>(graph, Options::default()).expect("compiles"))
+        costs(&Model::compile(net, t, Options::default(), 2).0.plan)
     };
     let (plain, cut) = (cost(0), cost(8));
     let online = |c: &tacit_backends::Costs| (c.online.up_bytes, c.online.down_bytes, c.online.exchanges);

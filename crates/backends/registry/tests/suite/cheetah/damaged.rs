@@ -6,16 +6,15 @@ use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::net::Net;
+use super::net::{Net, same_size};
 use tacit_arith::prg::Prg;
 use tacit_backends::BackendError;
 use tacit_backends::cheetah::{ClientParty, Options, Plan, ServerParty, compile};
 use tacit_backends::ring::{Op, Weights};
 use tacit_graph::geometry::Window;
 use tacit_mpc::Role;
-use tacit_net::{Channel, MemTransport, Transport};
+use tacit_net::{Channel, HEADER_BYTES, MemTransport, Transport};
 
-/// A kind of damage to a frame.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Damage {
     None,
@@ -33,10 +32,6 @@ enum Damage {
     Content,
 }
 
-/// Bytes of a frame's header.
-const HEADER: usize = 10;
-
-/// Damages one outgoing frame.
 struct Damaging {
     inner: MemTransport,
     pending: Vec<u8>,
@@ -49,17 +44,16 @@ struct Damaging {
 }
 
 impl Damaging {
-    /// Sends the pending frames that are complete.
     fn forward(&mut self) -> io::Result<()> {
-        while self.pending.len() >= HEADER {
+        while self.pending.len() >= HEADER_BYTES {
             let word = u32::from_le_bytes([self.pending[2], self.pending[3], self.pending[4], self.pending[5]]);
-            let end = HEADER + (word & 0x7fff_ffff) as usize;
+            let end = HEADER_BYTES + (word & 0x7fff_ffff) as usize;
             if self.pending.len() < end {
                 break;
             }
             let rest = self.pending.split_off(end);
             let mut frame = std::mem::replace(&mut self.pending, rest);
-            self.tags.lock().expect("no party panics").push(u16::from_le_bytes([frame[0], frame[1]]));
+            self.tags.lock().unwrap().push(u16::from_le_bytes([frame[0], frame[1]]));
             if self.frame == self.target {
                 self.spoil(&mut frame);
             }
@@ -72,31 +66,31 @@ impl Damaging {
         Ok(())
     }
 
-    /// Damages a frame.
     fn spoil(&mut self, frame: &mut Vec<u8>) {
         let spot = self.target as usize * 7919;
         match self.damage {
             Damage::None => {}
             Damage::FlipPayload => {
-                let byte = if frame.len() > HEADER { HEADER + spot % (frame.len() - HEADER) } else { 0 };
+                let byte =
+                    if frame.len() > HEADER_BYTES { HEADER_BYTES + spot % (frame.len() - HEADER_BYTES) } else { 0 };
                 frame[byte] ^= 1 << (spot % 8);
             }
-            Damage::FlipHeader => frame[spot % HEADER] ^= 1 << (spot / HEADER % 8),
+            Damage::FlipHeader => frame[spot % HEADER_BYTES] ^= 1 << (spot / HEADER_BYTES % 8),
             Damage::Truncate => {
                 frame.truncate(frame.len() / 2);
                 self.cut = true;
             }
             Damage::Longer => frame.push(0x5a),
-            Damage::Shorter => frame.truncate((frame.len() - 1).max(HEADER)),
-            Damage::Content => frame[HEADER..].iter_mut().for_each(|b| *b = b.wrapping_mul(167).wrapping_add(13)),
+            Damage::Shorter => frame.truncate((frame.len() - 1).max(HEADER_BYTES)),
+            Damage::Content => frame[HEADER_BYTES..].iter_mut().for_each(|b| *b = b.wrapping_mul(167).wrapping_add(13)),
         }
         if matches!(self.damage, Damage::Longer | Damage::Shorter | Damage::Content) {
-            let len = (frame.len() - HEADER) as u32;
+            let len = (frame.len() - HEADER_BYTES) as u32;
             frame[2..6].copy_from_slice(&len.to_le_bytes());
             let mut crc = crc32fast::Hasher::new();
             crc.update(&self.frame.to_le_bytes());
             crc.update(&frame[..6]);
-            crc.update(&frame[HEADER..]);
+            crc.update(&frame[HEADER_BYTES..]);
             frame[6..10].copy_from_slice(&crc.finalize().to_le_bytes());
         }
     }
@@ -147,7 +141,7 @@ struct Case {
 /// A network with every kind of message.
 fn case() -> Case {
     let mut net = Net::new(vec![2, 6, 6], 30, 3);
-    let c = net.conv(0, 3, [3, 3], [1, 1], [1, 1], [1; 4], 1, 30);
+    let c = net.conv(0, same_size(3, 3), 30);
     let t = net.truncate(c, 6);
     let p = net.pool(t, Op::MaxPool(Window { kernel: [2, 2], stride: [2, 2], pads: [0; 4] }));
     let r = net.relu(p, 30);
@@ -155,16 +149,15 @@ fn case() -> Case {
     let l = net.linear(f, 5, 28);
     let a = net.arg_max(l, 8);
     let (graph, weights, input) = net.finish(a, 3);
-    let plan = Arc::new(compile(graph, Options::default()).expect("compiles"));
+    let plan = Arc::new(compile(graph, Options::default()).unwrap());
     Case { plan, weights: Arc::new(weights), input }
 }
 
 /// The client's values; the server has none.
 type PartyResult = Result<Option<Vec<i64>>, BackendError>;
 
-/// Runs all phases of one party.
 fn party(case: &Case, role: Role, mut channel: Channel) -> PartyResult {
-    let prg = Prg::from_os().expect("this system has randomness");
+    let prg = Prg::from_os().unwrap();
     let output = match role {
         Role::Client => {
             let mut party = ClientParty::new(case.plan.clone(), prg);
@@ -196,8 +189,8 @@ fn run(case: &Case, sender: Role, target: u64, damage: Damage) -> (PartyResult, 
         Role::Server => (Box::new(client), Box::new(spoil(server))),
     };
     let stall = Duration::from_secs(60);
-    client.set_stall_timeout(stall).expect("memory takes any timeout");
-    server.set_stall_timeout(stall).expect("memory takes any timeout");
+    client.set_stall_timeout(stall).unwrap();
+    server.set_stall_timeout(stall).unwrap();
     let started = Instant::now();
     let (client, server) = std::thread::scope(|scope| {
         let server = scope.spawn(|| party(case, Role::Server, Channel::new(server)));
@@ -205,7 +198,7 @@ fn run(case: &Case, sender: Role, target: u64, damage: Damage) -> (PartyResult, 
         (client, server.join().expect("no damage may panic the server"))
     });
     assert!(started.elapsed() < stall, "{damage:?} of frame {target} from the {sender:?} hung");
-    let tags = std::mem::take(&mut *tags.lock().expect("no party panics"));
+    let tags = std::mem::take(&mut *tags.lock().unwrap());
     (client, server, tags)
 }
 
@@ -216,7 +209,7 @@ fn damage_every_frame(sender: Role) {
     let case = case();
     let (client, server, tags) = run(&case, sender, u64::MAX, Damage::None);
     let (Ok(Some(expected)), Ok(None)) = (client, server) else { panic!("the undamaged run must succeed") };
-    assert!(tags.len() > 30, "a protocol of {} frames cannot be this one", tags.len());
+    assert!(tags.len() > 30, "{} frames", tags.len());
     for (target, tag) in tags.iter().enumerate() {
         let early = tags[..target].iter().filter(|t| *t == tag).count() < 2;
         for (_, &damage) in DAMAGES.iter().enumerate().filter(|(i, _)| early || target % DAMAGES.len() == *i) {
@@ -231,8 +224,7 @@ fn damage_every_frame(sender: Role) {
         if early {
             // Semi-honest security: other content of the right form may change the answer, but must not panic
             // or hang.
-            let (client, server, _) = run(&case, sender, target as u64, Damage::Content);
-            drop((client, server));
+            drop(run(&case, sender, target as u64, Damage::Content));
         }
     }
 }

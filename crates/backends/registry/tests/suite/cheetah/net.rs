@@ -17,6 +17,17 @@ pub struct Net {
 
 const FACTS: WeightFacts = WeightFacts { frac_bits: 6, magnitude_bits: 4, norm_bits: 11 };
 
+/// A convolution with a kernel of `k x k` that keeps the size of an image.
+pub fn same_size(out_channels: usize, k: usize) -> ConvGeometry {
+    let kernel = [k, k];
+    ConvGeometry { out_channels, kernel, stride: [1, 1], dilation: [1, 1], pads: [k / 2; 4], groups: 1 }
+}
+
+/// As [`same_size`], for every second row and column.
+pub fn half_size(out_channels: usize, k: usize) -> ConvGeometry {
+    ConvGeometry { stride: [2, 2], ..same_size(out_channels, k) }
+}
+
 impl Net {
     /// A model of the input alone. `seed` decides the weights.
     pub fn new(shape: Vec<usize>, width: u32, seed: u64) -> Self {
@@ -31,37 +42,24 @@ impl Net {
         (self.state >> 33) as i64 % (2 * below - 1) - (below - 1)
     }
 
-    /// Adds a node, and returns its number.
     fn push(&mut self, op: Op, inputs: Vec<usize>, width: u32, frac_bits: u32, declared: Vec<usize>) -> usize {
         let shapes: Vec<&[usize]> = inputs.iter().map(|&i| &*self.nodes[i].shape).collect();
-        let shape = infer_shape(&op, &shapes, &declared).expect("test nets are well-formed");
+        let shape = infer_shape(&op, &shapes, &declared).unwrap();
         let name = format!("n{}", self.nodes.len());
         self.nodes.push(Node { name, op, inputs, shape, fixed: FixedPoint { width, frac_bits } });
         self.nodes.len() - 1
     }
 
-    /// Draws the weights of a layer.
     fn layer(&mut self, node: usize, count: usize, out: usize) {
         let weights = (0..count).map(|_| self.random(16) as i32).collect();
         let bias = (0..out).map(|_| self.random(1 << 10)).collect();
         self.weights.layers.push(LayerWeights { node, weights, bias });
     }
 
-    #[allow(clippy::too_many_arguments)]
-    pub fn conv(
-        &mut self,
-        x: usize,
-        out: usize,
-        kernel: [usize; 2],
-        stride: [usize; 2],
-        dilation: [usize; 2],
-        pads: [usize; 4],
-        groups: usize,
-        width: u32,
-    ) -> usize {
-        let input = &self.nodes[x];
-        let (frac, per_row) = (input.fixed.frac_bits + 6, input.shape[0] / groups * kernel[0] * kernel[1]);
-        let geometry = ConvGeometry { out_channels: out, kernel, stride, dilation, pads, groups };
+    pub fn conv(&mut self, x: usize, geometry: ConvGeometry, width: u32) -> usize {
+        let (input, out) = (&self.nodes[x], geometry.out_channels);
+        let frac = input.fixed.frac_bits + 6;
+        let per_row = input.shape[0] / geometry.groups * geometry.kernel[0] * geometry.kernel[1];
         let op = Op::Conv2d(Conv2d { geometry, weights: FACTS });
         let id = self.push(op, vec![x], width, frac, vec![]);
         self.layer(id, out * per_row, out);
@@ -151,7 +149,6 @@ impl Net {
         self.same_scale(Op::Reshape, vec![x], width, vec![n])
     }
 
-    /// Permutes the axes.
     pub fn transpose(&mut self, x: usize, perm: Vec<usize>) -> usize {
         let width = self.nodes[x].fixed.width;
         self.same_scale(Op::Transpose { perm }, vec![x], width, vec![])
@@ -181,8 +178,8 @@ impl Net {
             output,
             output_multiplier: 1.0,
         };
-        let graph = RingGraph::new(spec).expect("test nets are well-formed");
-        graph.check_weights(&self.weights).expect("test weights fit");
+        let graph = RingGraph::new(spec).unwrap();
+        graph.check_weights(&self.weights).unwrap();
         (graph, self.weights, input)
     }
 }

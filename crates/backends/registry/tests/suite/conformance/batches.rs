@@ -1,18 +1,15 @@
 //! Batches of inputs: models for them, and connections that go from one size to another.
 
-use std::sync::Arc;
-
-use proptest::strategy::{Strategy, ValueTree};
-use proptest::test_runner::TestRunner;
 use tacit_backends::seam::batch_digest;
 use tacit_backends::{BackendError, ClientModel, Material, Options, Plan, ServerModel};
 use tacit_graph::Model;
 use tacit_mpc::run_pair;
 use tacit_net::{Channel, Phase};
 
-use super::{cases, registry, resources};
+use super::models::first_model;
+use super::parties::{Models, is_near, resources};
+use super::registry;
 
-/// Sizes of the batches that are tried.
 pub const SIZES: [usize; 2] = [2, 5];
 
 /// Back ends that run several inputs as one.
@@ -22,61 +19,42 @@ const BATCHING: [&str; 4] = ["cheetah", "dealt", "fss", "sci-he"];
 pub fn check_models(case: &str, single: &dyn ServerModel, several: &dyn ServerModel, client: &dyn ClientModel) {
     let batch = several.batch();
     assert_eq!(several.digest(), batch_digest(&single.digest(), batch), "{case}");
-    assert_ne!(several.digest(), single.digest(), "{case}: material of another size is other material");
+    assert_ne!(several.digest(), single.digest(), "{case}");
     for plan in [several as &dyn Plan, client] {
-        assert_eq!(
-            (plan.digest(), plan.batch(), plan.max_batch()),
-            (several.digest(), batch, single.max_batch()),
-            "{case}"
-        );
+        assert_eq!(plan.digest(), several.digest(), "{case}");
+        assert_eq!((plan.batch(), plan.max_batch()), (batch, single.max_batch()), "{case}");
         assert_eq!(plan.costs(), several.costs(), "{case}");
         assert_eq!(plan.interface(), single.interface(), "{case}");
     }
     assert_eq!(several.costs().online.exchanges, single.costs().online.exchanges, "{case}");
-    assert_eq!(several.public_bytes(), single.public_bytes(), "{case}: it is the same model");
+    assert_eq!(several.public_bytes(), single.public_bytes(), "{case}");
     let (batch_bytes, single_bytes) = (several.costs().online.bytes(), single.costs().online.bytes());
-    assert!(
-        batch_bytes <= batch as u64 * single_bytes,
-        "{case}: {batch_bytes} bytes for {batch} inputs, {single_bytes} for one"
-    );
+    assert!(batch_bytes <= batch as u64 * single_bytes, "{case}: {batch_bytes} for {batch}, {single_bytes} for one");
 }
 
-/// A model that every back end takes, with a batch of gates.
-fn model() -> Model {
-    let tree = cases().new_tree(&mut TestRunner::deterministic()).expect("a strategy without filters");
-    let (_, model) = tree.current().into_iter().find(|(name, _)| *name == "relu").expect("there is such a case");
-    model
-}
-
-type Lowered = (Arc<dyn ServerModel>, Arc<dyn ClientModel>, Model);
-
-/// Lowers a model for a back end, and opens it at the client.
-fn lower(id: &str) -> Lowered {
-    let (registry, model) = (registry(), model());
-    let backend = registry.get(id).expect("it is registered");
-    let server = backend.lower(&model, &Options::default()).expect("every back end takes it");
-    let client = backend.open(server.public_bytes()).expect("what was lowered");
-    (server, client, model)
+/// Lowers a model that every back end takes, with a batch of gates.
+fn lower(id: &str) -> (Models, Model) {
+    let model = first_model("relu");
+    (Models::lower(&**registry().get(id).unwrap(), &model, &Options::default()), model)
 }
 
 #[test]
-fn back_ends_that_run_one_input_at_a_time_say_so() {
+fn batch_sizes_out_of_range_are_refused() {
     for backend in registry().iter() {
-        let (server, client, _) = lower(backend.id());
+        let Models { server, client } = lower(backend.id()).0;
         assert_eq!(server.max_batch() > 1, BATCHING.contains(&backend.id()), "{}", backend.id());
         assert_eq!((server.batch(), client.batch(), client.max_batch()), (1, 1, server.max_batch()));
-        let too_many = server.max_batch() + 1;
         let resources = resources();
-        let mut sides =
-            (client.clone().connect(&resources[0]).unwrap(), server.clone().connect(&resources[1]).unwrap());
-        for batch in [0, too_many] {
+        let mut client_side = client.clone().connect(&resources[0]).unwrap();
+        let mut server_side = server.clone().connect(&resources[1]).unwrap();
+        for batch in [0, server.max_batch() + 1] {
             assert!(matches!(server.batched(batch), Err(BackendError::Misuse(_))), "{}: {batch}", backend.id());
             assert!(matches!(client.batched(batch), Err(BackendError::Misuse(_))), "{}: {batch}", backend.id());
-            assert!(sides.0.set_batch(batch).is_err(), "{}", backend.id());
-            assert!(sides.1.set_batch(batch).is_err(), "{}", backend.id());
+            assert!(client_side.set_batch(batch).is_err(), "{}", backend.id());
+            assert!(server_side.set_batch(batch).is_err(), "{}", backend.id());
         }
-        assert!(sides.0.set_batch(1).is_ok(), "{}", backend.id());
-        assert!(sides.1.set_batch(1).is_ok(), "{}", backend.id());
+        assert!(client_side.set_batch(1).is_ok(), "{}", backend.id());
+        assert!(server_side.set_batch(1).is_ok(), "{}", backend.id());
     }
 }
 
@@ -84,9 +62,9 @@ fn back_ends_that_run_one_input_at_a_time_say_so() {
 const BATCH_SIZES: [usize; 5] = [1, 3, 1, 2, 3];
 
 #[test]
-fn a_connection_goes_from_one_size_to_another() {
+fn one_connection_runs_batches_of_several_sizes() {
     for id in BATCHING {
-        let (server, client, model) = lower(id);
+        let (models, model) = lower(id);
         let resources = resources();
         let (inputs, outputs) = (model.interface.input_len(), model.interface.output_len());
         let input = |index: usize| -> Vec<f32> {
@@ -95,8 +73,7 @@ fn a_connection_goes_from_one_size_to_another() {
         let batch = |size: usize| -> Vec<f32> { (0..size).flat_map(input).collect() };
         let (answers, ()) = run_pair(
             |channel| {
-                let mut side = client.clone().connect(&resources[0]).unwrap();
-                side.setup(channel).unwrap();
+                let mut side = models.set_up_client(&resources[0], channel);
                 let mut answers = Vec::new();
                 for size in BATCH_SIZES {
                     side.set_batch(size).unwrap();
@@ -106,8 +83,7 @@ fn a_connection_goes_from_one_size_to_another() {
                 answers
             },
             |channel| {
-                let mut side = server.clone().connect(&resources[1]).unwrap();
-                side.setup(channel).unwrap();
+                let mut side = models.set_up_server(&resources[1], channel);
                 for size in BATCH_SIZES {
                     side.set_batch(size).unwrap();
                     let material = side.offline(channel).unwrap();
@@ -119,9 +95,8 @@ fn a_connection_goes_from_one_size_to_another() {
         for (size, answers) in BATCH_SIZES.into_iter().zip(answers) {
             assert_eq!(answers.len(), size * outputs);
             for (index, answer) in answers.chunks(outputs).enumerate() {
-                let expected = server.reference(&input(index)).unwrap();
-                let bound = server.error_bound(&expected);
-                let near = answer.iter().zip(&expected).all(|(got, expected)| (got - expected).abs() <= bound);
+                let expected = models.server.reference(&input(index)).unwrap();
+                let near = is_near(&*models.server, answer, &expected);
                 assert!(near, "{id}, input {index} of {size}: {answer:?}, reference {expected:?}");
             }
         }
@@ -129,14 +104,13 @@ fn a_connection_goes_from_one_size_to_another() {
 }
 
 #[test]
-fn material_of_another_size_is_refused_before_anything_is_sent() {
+fn material_of_another_batch_size_is_refused_before_anything_is_sent() {
     for id in BATCHING {
-        let (server, client, model) = lower(id);
+        let (models, model) = lower(id);
         let resources = resources();
         let input = vec![0.25; 2 * model.interface.input_len()];
         let run_client = |channel: &mut Channel| {
-            let mut side = client.clone().connect(&resources[0]).unwrap();
-            side.setup(channel).unwrap();
+            let mut side = models.set_up_client(&resources[0], channel);
             side.set_batch(2).unwrap();
             let material = side.offline(channel).unwrap();
             channel.flush().unwrap();
@@ -149,8 +123,7 @@ fn material_of_another_size_is_refused_before_anything_is_sent() {
             (refused, short, channel.traffic(Phase::Online).sent)
         };
         let ((refused, short, sent), server_error) = run_pair(run_client, |channel| {
-            let mut side = server.clone().connect(&resources[1]).unwrap();
-            side.setup(channel).unwrap();
+            let mut side = models.set_up_server(&resources[1], channel);
             side.set_batch(2).unwrap();
             let material = side.offline(channel).unwrap();
             channel.flush().unwrap();

@@ -1,6 +1,9 @@
 //! Small float models with seeded weights, one operation of interest each, over random shapes.
 
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use tacit_backends::{Backend, Options};
 use tacit_graph::float::{FloatGraph, FloatOp};
 use tacit_graph::geometry::{ConvGeometry, Slice, Window};
 use tacit_graph::import::{ImportOptions, import_network};
@@ -8,6 +11,8 @@ use tacit_graph::npy::Npy;
 use tacit_graph::onnx::Network;
 use tacit_graph::rng::SplitMix;
 use tacit_graph::{Function, Interval, Model, OutputMode};
+
+use super::parties::Models;
 
 /// A model under construction; a failed push is a test that is wrong.
 pub struct Net {
@@ -17,12 +22,12 @@ pub struct Net {
 
 impl Net {
     pub fn new(shape: &[usize], seed: u64) -> Self {
-        Self { graph: FloatGraph::new("input", shape.to_vec()).expect("a small shape"), rng: SplitMix::new(seed) }
+        Self { graph: FloatGraph::new("input", shape.to_vec()).unwrap(), rng: SplitMix::new(seed) }
     }
 
     pub fn push(&mut self, op: FloatOp, inputs: &[usize], shape: &[usize]) -> usize {
         let name = format!("n{}", self.graph.nodes.len());
-        self.graph.push(&name, op, inputs, shape).expect("test nets are well-formed")
+        self.graph.push(&name, op, inputs, shape).unwrap()
     }
 
     pub fn shape(&self, node: usize) -> Vec<usize> {
@@ -73,7 +78,7 @@ impl Net {
     /// The model that ends with `output`, calibrated on a few seeded inputs in [-1, 1].
     pub fn model(mut self, output: usize, output_mode: OutputMode) -> Model {
         self.graph.output = output;
-        self.graph.sort().expect("test nets have no cycles");
+        self.graph.sort().unwrap();
         let shape = self.graph.nodes[0].shape.clone();
         let n: usize = shape.iter().product();
         let data = self.values(8 * n, 1.0);
@@ -85,8 +90,7 @@ impl Net {
             model_id: Some([7; 16]),
             ..ImportOptions::default()
         };
-        let network = Network::new("test", self.graph);
-        import_network(network, &options).expect("test nets can be calibrated").model
+        import_network(Network::new("test", self.graph), &options).unwrap().model
     }
 }
 
@@ -124,11 +128,40 @@ pub fn cases() -> impl Strategy<Value = Vec<Case>> {
     )
 }
 
-/// Builds a case that ends with logits.
+/// The cases that the suite begins with.
+fn first_cases() -> Vec<Case> {
+    cases().new_tree(&mut TestRunner::deterministic()).unwrap().current()
+}
+
+/// The model of one of these cases.
+pub fn first_model(name: &str) -> Model {
+    first_cases().into_iter().find(|case| case.0 == name).unwrap().1
+}
+
+/// The model with the most nodes of these cases.
+pub fn largest_model() -> Model {
+    let models = first_cases().into_iter().map(|(_, model)| model);
+    models.max_by_key(|model| model.graph.nodes.len()).unwrap()
+}
+
+/// The first of these models that a back end lowers with `options`, at both parties.
+pub fn lower_first(backend: &dyn Backend, options: &Options) -> Models {
+    let server = first_cases().into_iter().find_map(|(_, model)| backend.lower(&model, options).ok());
+    Models::open(backend, server.unwrap())
+}
+
 fn build_case(name: &'static str, shape: &[usize], seed: u64, build: impl FnOnce(&mut Net) -> usize) -> Case {
     let mut net = Net::new(shape, seed);
     let output = build(&mut net);
     (name, net.model(output, OutputMode::Logits))
+}
+
+/// Builds a case of one operation behind a 1 x 1 convolution.
+fn build_behind_conv(name: &'static str, shape: &[usize], seed: u64, channels: usize, op: FloatOp) -> Case {
+    build_case(name, shape, seed, |n| {
+        let x = n.pointwise(0, channels);
+        n.push(op, &[x], &[])
+    })
 }
 
 fn linear_cases(shape: &[usize], k: usize, stride: usize, groups: usize, seed: u64) -> Vec<Case> {
@@ -156,10 +189,7 @@ fn linear_cases(shape: &[usize], k: usize, stride: usize, groups: usize, seed: u
 
 fn pool_cases(shape: &[usize], window: &Window, seed: u64) -> Vec<Case> {
     vec![
-        build_case("relu", shape, seed, |n| {
-            let x = n.pointwise(0, 2);
-            n.push(FloatOp::Relu, &[x], &[])
-        }),
+        build_behind_conv("relu", shape, seed, 2, FloatOp::Relu),
         build_case("max pool", shape, seed, |n| n.push(FloatOp::MaxPool(window.clone()), &[0], &[])),
         build_case("sum pool", shape, seed, |n| n.push(FloatOp::SumPool(window.clone()), &[0], &[])),
     ]
@@ -181,18 +211,9 @@ fn shape_cases(shape: &[usize], step: usize, seed: u64) -> Vec<Case> {
             let a = n.pointwise(0, 2);
             n.push(FloatOp::Concat, &[0, a], &[])
         }),
-        build_case("slice", shape, seed, |n| {
-            let a = n.pointwise(0, shape[0]);
-            n.push(FloatOp::Slice(slice.clone()), &[a], &[])
-        }),
-        build_case("pad", shape, seed, |n| {
-            let a = n.pointwise(0, 2);
-            n.push(FloatOp::Pad { before: vec![1, 0, 1], after: vec![0, 2, 0] }, &[a], &[])
-        }),
-        build_case("transpose", shape, seed, |n| {
-            let a = n.pointwise(0, 2);
-            n.push(FloatOp::Transpose(vec![2, 0, 1]), &[a], &[])
-        }),
+        build_behind_conv("slice", shape, seed, shape[0], FloatOp::Slice(slice)),
+        build_behind_conv("pad", shape, seed, 2, FloatOp::Pad { before: vec![1, 0, 1], after: vec![0, 2, 0] }),
+        build_behind_conv("transpose", shape, seed, 2, FloatOp::Transpose(vec![2, 0, 1])),
         build_case("square", shape, seed, |n| {
             let a = n.pointwise(0, 2);
             let square = n.push(FloatOp::Mul, &[a, a], &[]);

@@ -28,7 +28,6 @@ pub fn weight_norm_log2(out_ch: usize, weights: &[i32]) -> u32 {
     (0..=63).find(|&n| largest <= 1u128 << (2 * n)).expect("fewer than 2^64 squares of at most 2^62 each")
 }
 
-/// The squared Euclidean norm of weights.
 pub(super) fn norm_sq(weights: &[i32]) -> u128 {
     weights.iter().map(|&w| u128::from(w.unsigned_abs()).pow(2)).sum()
 }
@@ -62,7 +61,6 @@ pub struct LinearPlan {
     pub(super) uploads: Vec<Upload>,
     /// Upload of each consumer.
     upload_index: Vec<usize>,
-    /// Taps of each consumer.
     taps: Vec<Vec<Tap>>,
     /// Number of tensors in one exchange.
     pub(super) batch: usize,

@@ -91,7 +91,6 @@ struct Unit {
     products: u64,
 }
 
-/// One layer under evaluation.
 struct Job<'a> {
     consumer: &'a Consumer,
     taps: &'a [Tap],
@@ -109,18 +108,15 @@ struct Job<'a> {
 struct Buffers(Mutex<Vec<(Sums, Weights)>>);
 
 impl Buffers {
-    /// Takes buffers out, or new ones if all are in use.
     fn take(&self) -> (Sums, Weights) {
         self.0.lock().expect(NO_PANIC).pop().unwrap_or_default()
     }
 
-    /// Puts buffers back for other parts.
     fn give_back(&self, sums: Sums, weights: Weights) {
         self.0.lock().expect(NO_PANIC).push((sums, weights));
     }
 }
 
-/// States why no lock of buffers is poisoned.
 const NO_PANIC: &str = "nothing panics while it holds the lock";
 
 impl<'a> LinearServer<'a> {
@@ -241,7 +237,6 @@ impl<'a> LinearServer<'a> {
         parts
     }
 
-    /// Evaluates a part: computes its sums, and makes answers and shares of them.
     fn evaluate_part(&self, job: &Job<'_>, part: &Part) -> Unit {
         let upload = &self.plan.uploads[job.upload];
         let (tiling, ciphertexts) = (&upload.tiling, &self.received[job.upload]);

@@ -50,7 +50,6 @@ pub fn classes() -> Vec<ConvSpec> {
     ]
 }
 
-/// Returns a layer with padding.
 fn padded(conv: ConvSpec, pads: [usize; 4]) -> ConvSpec {
     ConvSpec { pads, ..conv }
 }

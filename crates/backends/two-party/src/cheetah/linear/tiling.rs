@@ -106,7 +106,6 @@ fn axis(pad: usize, origin: usize, k: usize, dilation: usize, stride: usize) -> 
     (d % stride, d / stride)
 }
 
-/// Returns the largest of one size of the layers.
 fn largest(consumers: &[Consumer], size: impl Fn(&Consumer) -> usize) -> usize {
     consumers.iter().map(size).max().expect("a frame has a layer")
 }
@@ -249,12 +248,10 @@ impl Tiling {
         self.tile_out.0 + self.frame.span.0
     }
 
-    /// Columns of an input tile, with its halo.
     fn columns(&self) -> usize {
         self.tile_out.1 + self.frame.span.1
     }
 
-    /// Elements of an input tile, with its halo.
     fn area(&self) -> usize {
         self.rows() * self.columns()
     }
