@@ -40,7 +40,7 @@ fn network(file: &str) -> Option<(Model, ImportOptions)> {
         calibration: Some(calibration),
         ..ImportOptions::default()
     };
-    Some((import(&bytes, &options).expect("the network imports").model, options))
+    Some((import(&bytes, &options).unwrap().model, options))
 }
 
 fn note_skipped<T>(value: Option<T>) -> Option<T> {
@@ -85,7 +85,7 @@ fn is_answered_from_one_ciphertext(file: &str, options: &str) {
     let (images, _) = cifar("test_batch", 0, images(1)).unwrap();
     let report = run_privately(&model, &Ckks, &server, &inputs(&import, &images), &Watch::default()).unwrap();
     eprintln!("{report:#?}\n{}", memory());
-    let stated = report.stated.expect("a bound is stated");
+    let stated = report.stated.unwrap();
     assert!(report.inputs > 0, "{report:?}");
     assert!(report.same_class == report.inputs, "{report:?}");
     assert!(report.off <= stated, "{report:?}");

@@ -106,9 +106,7 @@ impl InputSpec {
 
     /// Returns the ONNX network's input for a raw pixel.
     fn value_of_pixel(&self, channel: usize, pixel: f32) -> f32 {
-        let mean = self.mean.get(channel).copied().unwrap_or(0.0);
-        let std = self.std.get(channel).copied().unwrap_or(1.0);
-        (pixel * self.pixel_scale - mean) / std
+        normalised_pixel(&self.mean, &self.std, self.pixel_scale, channel, pixel)
     }
 
     /// Returns the ONNX network's input for the model's input `value`.
@@ -118,6 +116,11 @@ impl InputSpec {
             _ => value,
         }
     }
+}
+
+/// Returns `(pixel * scale - mean) / std`. A channel without mean or deviation has 0 or 1.
+pub(crate) fn normalised_pixel(mean: &[f32], std: &[f32], scale: f32, channel: usize, pixel: f32) -> f32 {
+    (pixel * scale - mean.get(channel).unwrap_or(&0.0)) / std.get(channel).unwrap_or(&1.0)
 }
 
 /// The end of the ONNX network, which the client computes: over all outputs, in real numbers.

@@ -337,9 +337,8 @@ mod tests {
 
     /// Values that a product in `f64` would round wrap as in the loops.
     #[test]
-    fn what_f64_would_round_is_not_multiplied_as_matrices() {
-        let c =
-            ConvGeometry { out_channels: 8, kernel: [1, 1], stride: [1, 1], pads: [0; 4], groups: 1, dilation: [1, 1] };
+    fn inexact_products_are_computed_in_loops() {
+        let c = ConvGeometry::pointwise(8);
         let (shape, w) = ([8, 1, 1], [i32::MAX; 64]);
         let x: Vec<i64> = (0..8).map(|i| (1 << 40) + i).collect();
         let plan = ConvPlan::new(&c, &shape, &shape);

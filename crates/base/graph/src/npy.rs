@@ -43,7 +43,7 @@ impl Layout {
     ///
     /// # Errors
     /// Names the unsupported property.
-    pub fn of(bytes: &[u8]) -> Result<Self, GraphError> {
+    pub fn read(bytes: &[u8]) -> Result<Self, GraphError> {
         layout(bytes)
     }
 
@@ -150,7 +150,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn round_trip() {
+    fn an_array_survives_its_file() {
         let bytes = write(&[2, 3], &[1.0, 2.0, 3.0, -4.0, 5.5, 6.0]);
         let npy = read(&bytes).unwrap();
         assert_eq!((npy.shape, npy.data[3], npy.is_bytes), (vec![2, 3], -4.0, false));

@@ -52,13 +52,12 @@ pub fn read_if(
             return Err(fail(format!("it holds several arrays, name one as FILE.npz:NAME; there are: {name_list}")));
         }
     };
-    let member = archive.by_name(&format!("{name}.npy")).map_err(|e| fail(format!("array `{name}`: {e}")))?;
+    let mut member = archive.by_name(&format!("{name}.npy")).map_err(|e| fail(format!("array `{name}`: {e}")))?;
     // The archive's stated sizes are not trusted. The array's own header counts, and the number of
     // elements must match it.
-    let mut member = member;
     let mut unpacked = Vec::new();
     unpack(&mut member, name, npy::MAX_HEADER as u64, &mut unpacked)?;
-    let layout = npy::Layout::of(&unpacked)?;
+    let layout = npy::Layout::read(&unpacked)?;
     accepted(&layout.shape).map_err(|what| fail(format!("array `{name}`: {what}")))?;
     let (size, max_bytes) = (layout.file_bytes(), ALWAYS + MAX_RATIO * bytes.len() as u64);
     if size > max_bytes {
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_is_asked_for_its_shape_before_it_is_unpacked() {
+    fn the_shape_is_checked_before_an_array_is_unpacked() {
         // Only the header of a 1 GiB array.
         let mut promise = npy::write(&[4_194_304, 64], &[]);
         promise.extend(vec![0; 1 << 20]);

@@ -1,5 +1,8 @@
 //! The graph walk that every interpreter of every level shares.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 /// Index of a node in its graph.
 pub type NodeId = usize;
 
@@ -77,6 +80,23 @@ where
     Ok(wires.swap_remove(graph.result()).expect("the result counts as a reader of its own node"))
 }
 
+/// Returns the used nodes, each behind those that it reads, by index if possible. `readers` are those of
+/// each node, `unread` the number of inputs of each. Nodes of a cycle and behind it are missing.
+pub(crate) fn topological_order(used: &[bool], readers: &[Vec<NodeId>], mut unread: Vec<usize>) -> Vec<NodeId> {
+    let mut ready: BinaryHeap<_> = (0..used.len()).filter(|&i| used[i] && unread[i] == 0).map(Reverse).collect();
+    let mut order = Vec::new();
+    while let Some(Reverse(id)) = ready.pop() {
+        order.push(id);
+        for &reader in readers[id].iter().filter(|&&reader| used[reader]) {
+            unread[reader] -= 1;
+            if unread[reader] == 0 {
+                ready.push(Reverse(reader));
+            }
+        }
+    }
+    order
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn every_node_once_in_order_and_the_result_is_kept() {
+    fn every_node_is_walked_once_in_order_and_the_result_is_kept() {
         // The result is read by a node behind it, and one node reads the same tensor twice.
         let graph = Paths(vec![vec![], vec![0, 0], vec![0, 1], vec![2, 1]]);
         let mut count = Count(vec![]);

@@ -66,7 +66,7 @@ fn array_if(path: &Path, accepted: impl Fn(&[usize]) -> Result<(), String>) -> R
     if npz::is_npz(&bytes) || has_extension(&file, "npz") {
         return npz::read_if(&bytes, name.as_deref(), accepted).map_err(|e| wrong(path, e.to_string()));
     }
-    let layout = npy::Layout::of(&bytes).map_err(|e| wrong(path, e.to_string()))?;
+    let layout = npy::Layout::read(&bytes).map_err(|e| wrong(path, e.to_string()))?;
     accepted(&layout.shape).map_err(|what| wrong(path, what))?;
     npy::read(&bytes).map_err(|e| wrong(path, e.to_string()))
 }

@@ -203,7 +203,7 @@ fn numbers(bytes: &Bytes, metadata: &ModelMetadata) -> Result<(Vec<f32>, Units),
     let (shape, len) = (&metadata.interface.input_shape, metadata.interface.input_len());
     if bytes.starts_with(b"\x93NUMPY") {
         // Checks the shape before the elements are converted.
-        let layout = npy::Layout::of(bytes).map_err(|e| ApiError::Bad(e.to_string()))?;
+        let layout = npy::Layout::read(bytes).map_err(|e| ApiError::Bad(e.to_string()))?;
         let array_shape = layout.shape.as_slice();
         if array_shape != shape && !matches!(array_shape, [1, row @ ..] if row == shape) && array_shape != [len] {
             let array_shape = plain(&format!("{array_shape:?}"));

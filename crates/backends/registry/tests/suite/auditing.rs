@@ -6,14 +6,18 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex};
 
-use crate::conformance::models::cases;
-use proptest::strategy::{Strategy, ValueTree};
-use proptest::test_runner::TestRunner;
-use tacit_arith::prg::{Prg, Seed};
-use tacit_backends::dealer::{Dealings, InProcessDealer};
+use crate::conformance::models::lower_first;
+use crate::conformance::parties::{Models, dealers, resources_with};
+use tacit_arith::prg::Seed;
+use tacit_backends::dealer::InProcessDealer;
 use tacit_backends::seam::{Claim, Dealer, Order, Piece, Seal, Stop, Ticket};
-use tacit_backends::{BackendError, ClientModel, ConnectionResources, Options, Registry, ServerModel};
+use tacit_backends::{BackendError, Registry};
 use tacit_mpc::run_pair;
+
+/// A dealer's receiver of a server's half.
+type PieceSink<'a> = dyn FnMut(Piece<'_>) -> Result<(), BackendError> + 'a;
+/// A dealer's receiver of a client's half.
+type HalfSink<'a> = dyn FnMut(&[u8]) -> Result<(), BackendError> + 'a;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Deviation {
@@ -45,12 +49,7 @@ impl Cheating {
 }
 
 impl Dealer for Cheating {
-    fn deal_into(
-        &self,
-        order: &Order<'_>,
-        seal: &Seal,
-        sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
-    ) -> Result<(), BackendError> {
+    fn deal_into(&self, order: &Order<'_>, seal: &Seal, sink: &mut PieceSink<'_>) -> Result<(), BackendError> {
         let mut wrong = false;
         self.inner.deal_into(order, seal, &mut |piece| match piece {
             Piece::Ticket(ticket) => {
@@ -67,12 +66,7 @@ impl Dealer for Cheating {
         })
     }
 
-    fn fetch_into(
-        &self,
-        ticket: &Ticket,
-        claim: &Claim,
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
-    ) -> Result<(), BackendError> {
+    fn fetch_into(&self, ticket: &Ticket, claim: &Claim, sink: &mut HalfSink<'_>) -> Result<(), BackendError> {
         let mut half = self.inner.fetch(ticket, claim)?;
         if self.cheats(ticket, Deviation::Client) {
             half[3] ^= 16;
@@ -102,48 +96,24 @@ impl Dealer for Cheating {
     }
 }
 
-struct Models {
-    server: Arc<dyn ServerModel>,
-    client: Arc<dyn ClientModel>,
-}
-
-/// Lowers the first case of the suite that the back end takes.
-fn model(backend: &str, options: &str) -> Models {
-    let tree = cases().new_tree(&mut TestRunner::deterministic()).expect("a strategy without filters");
-    let registry = Registry::standard();
-    let backend = registry.get(backend).unwrap();
-    let options: Options = options.parse().unwrap();
-    let mut models = tree.current().into_iter().map(|(_, model)| model);
-    let server = models.find_map(|model| backend.lower(&model, &options).ok()).expect("it takes some model");
-    let client = backend.open(server.public_bytes()).unwrap();
-    Models { server, client }
+fn lower(backend: &str, options: &str) -> Models {
+    lower_first(&**Registry::standard().get(backend).unwrap(), &options.parse().unwrap())
 }
 
 type Ends = [Result<(), BackendError>; 2];
 
 /// Makes `count` materials and runs an inference with each, until a party ends with an error.
 fn run(models: &Models, deviation: Deviation, every: u64, count: usize) -> (Ends, u64) {
-    let dealers =
-        pair_of_dealers().map(|inner| Arc::new(Cheating { inner, deviation, every, opened: AtomicU64::new(0) }));
-    let ends = run_with(
-        models,
-        dealers.clone().map(|dealer| dealer as Arc<dyn Dealer>),
-        deviation == Deviation::Nothing,
-        count,
-    );
+    let dealers = dealers().map(|inner| Arc::new(Cheating { inner, deviation, every, opened: AtomicU64::new(0) }));
+    let is_honest = deviation == Deviation::Nothing;
+    let ends = run_with(models, dealers.clone().map(|dealer| dealer as Arc<dyn Dealer>), is_honest, count);
     (ends, dealers[1].opened.load(Relaxed))
 }
 
-/// One dealer, as client and server access it.
-fn pair_of_dealers() -> [InProcessDealer; 2] {
-    let dealings = Arc::new(Dealings::new(Registry::standard(), Prg::from_os().unwrap(), 1));
-    [1u8, 2].map(|party| InProcessDealer::new(Arc::clone(&dealings), [party; 32]))
-}
-
 /// As [`run`], with a given dealer for each party, and with inferences or without.
-fn run_with(Models { server, client }: &Models, dealers: [Arc<dyn Dealer>; 2], infer: bool, count: usize) -> Ends {
-    let [client_resources, server_resources] =
-        dealers.map(|dealer| ConnectionResources { dealer: Some(dealer), ..ConnectionResources::default() });
+fn run_with(models: &Models, dealers: [Arc<dyn Dealer>; 2], infer: bool, count: usize) -> Ends {
+    let Models { server, client } = models;
+    let [client_resources, server_resources] = resources_with(dealers);
     let input = vec![0.1; server.interface().input_len()];
     let (a, b) = run_pair(
         |channel| {
@@ -179,9 +149,9 @@ const VARIANTS: [(&str, &str); 4] =
     [("dealt", "audit=500"), ("dealt", "linear=he,audit=500"), ("fss", "audit=500"), ("fss", "level=l2,audit=500")];
 
 #[test]
-fn an_honest_dealer_passes_and_what_was_not_opened_is_used() {
+fn an_honest_dealer_passes() {
     for (backend, options) in VARIANTS {
-        let ([a, b], opened) = run(&model(backend, options), Deviation::Nothing, 1, 16);
+        let ([a, b], opened) = run(&lower(backend, options), Deviation::Nothing, 1, 16);
         assert!(a.is_ok() && b.is_ok(), "{backend}, {options}: {a:?}, {b:?}");
         // 16 were not opened: as many were, but for chance (2^-30).
         assert!(opened > 0, "{backend}, {options}");
@@ -189,17 +159,17 @@ fn an_honest_dealer_passes_and_what_was_not_opened_is_used() {
 }
 
 #[test]
-fn a_dealer_that_cheats_in_one_material_of_some_is_found_and_the_material_named() {
+fn an_audit_names_a_wrong_material() {
     // A half of `fss` has a digest: a changed half is refused without an audit.
     let variants = [("dealt", "audit=500", Deviation::Server), ("dealt", "audit=500", Deviation::Client)];
     for (backend, options, deviation) in variants.into_iter().chain(VARIANTS.map(|(b, o)| (b, o, Deviation::Seed))) {
-        let (ends, _) = run(&model(backend, options), deviation, 4, 1000);
+        let (ends, _) = run(&lower(backend, options), deviation, 4, 1000);
         let errors = ends.iter().filter_map(|end| end.as_ref().err()).map(ToString::to_string);
         let errors: Vec<String> = errors.filter(|error| error.contains("audit")).collect();
         assert!(!errors.is_empty(), "{backend}, {deviation:?}: {ends:?}");
         for error in errors {
             let number = error.split("material ").nth(1).and_then(|rest| rest.split(' ').next());
-            let number: u64 = number.expect("it is named").parse().unwrap();
+            let number: u64 = number.unwrap().parse().unwrap();
             assert!(number.is_multiple_of(4), "{error}");
         }
     }
@@ -207,22 +177,24 @@ fn a_dealer_that_cheats_in_one_material_of_some_is_found_and_the_material_named(
 
 /// Errors that the other party can cause name both the dealer and that party.
 #[test]
-fn a_dealer_is_not_blamed_alone_for_what_the_other_party_may_have_done() {
-    let models = model("dealt", "audit=900");
-    let errors = |deviation| run(&models, deviation, 1, 64).0.map(|end| end.unwrap_err().to_string());
-    let [client, _] = errors(Deviation::Consent);
-    assert!(client.contains("audit") && client.contains("The dealer or the server has deviated"), "{client}");
-    let [_, server] = errors(Deviation::Silence);
-    assert!(server.contains("audit") && server.contains("The dealer or this client has deviated"), "{server}");
-    // The client gets the seed from the server.
-    let [client, server] = errors(Deviation::Seed);
-    assert!(client.contains("The dealer or the server has deviated"), "{client}");
-    assert!(server.contains("The dealer has dealt wrongly"), "{server}");
+fn errors_blame_everyone_who_may_have_deviated() {
+    let models = lower("dealt", "audit=900");
+    // The client gets a seed from the server.
+    for (deviation, expected) in [
+        (Deviation::Consent, [&["audit", "The dealer or the server has deviated"][..], &[]]),
+        (Deviation::Silence, [&[], &["audit", "The dealer or this client has deviated"]]),
+        (Deviation::Seed, [&["The dealer or the server has deviated"], &["The dealer has dealt wrongly"]]),
+    ] {
+        for (end, parts) in run(&models, deviation, 1, 64).0.into_iter().zip(expected) {
+            let error = end.unwrap_err().to_string();
+            assert!(parts.iter().all(|part| error.contains(part)), "{deviation:?}: {error}");
+        }
+    }
 }
 
 #[test]
-fn without_audits_nothing_is_opened() {
-    let ([a, b], opened) = run(&model("dealt", "audit=0"), Deviation::Server, 1, 4);
+fn without_audits_no_seed_is_opened() {
+    let ([a, b], opened) = run(&lower("dealt", "audit=0"), Deviation::Server, 1, 4);
     assert!(a.is_ok() && b.is_ok() && opened == 0);
 }
 
@@ -266,12 +238,7 @@ struct Watching {
 }
 
 impl Dealer for Watching {
-    fn deal_into(
-        &self,
-        order: &Order<'_>,
-        seal: &Seal,
-        sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
-    ) -> Result<(), BackendError> {
+    fn deal_into(&self, order: &Order<'_>, seal: &Seal, sink: &mut PieceSink<'_>) -> Result<(), BackendError> {
         let mut received_ticket = None;
         let result = self.inner.deal_into(order, seal, &mut |piece| match piece {
             Piece::Ticket(ticket) => {
@@ -284,7 +251,7 @@ impl Dealer for Watching {
             }
             Piece::Half(bytes) => {
                 sink(Piece::Half(bytes))?;
-                let ticket = received_ticket.expect("it comes first");
+                let ticket = received_ticket.unwrap();
                 self.watch.note(&ticket, |seen| seen.taken.push((1, bytes.len())));
                 Ok(())
             }
@@ -293,12 +260,7 @@ impl Dealer for Watching {
         result
     }
 
-    fn fetch_into(
-        &self,
-        ticket: &Ticket,
-        claim: &Claim,
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
-    ) -> Result<(), BackendError> {
+    fn fetch_into(&self, ticket: &Ticket, claim: &Claim, sink: &mut HalfSink<'_>) -> Result<(), BackendError> {
         if self.first == 1 {
             self.watch.wait_for(ticket, 1);
         }
@@ -315,7 +277,7 @@ impl Dealer for Watching {
 
     fn consent(&self, ticket: &Ticket, claim: &Claim) -> Result<(), BackendError> {
         self.watch.note(ticket, |seen| {
-            assert_eq!(seen.ended, [true; 2], "it says that this is audited, and more is to be dealt");
+            assert_eq!(seen.ended, [true; 2], "the consent shows that this material is audited");
             seen.audited = true;
         });
         self.inner.consent(ticket, claim)
@@ -326,14 +288,14 @@ impl Dealer for Watching {
     }
 
     fn open(&self, ticket: &Ticket) -> Result<Seed, BackendError> {
-        assert!(self.watch.note(ticket, |seen| seen.audited), "its client has given it up before");
+        assert!(self.watch.note(ticket, |seen| seen.audited));
         self.inner.open(ticket)
     }
 }
 
 fn run_watched(models: &Models, first: usize, cheats: bool, count: usize) -> (Vec<Observation>, Ends) {
     let watch = Arc::new(Watch::default());
-    let dealers = pair_of_dealers().map(|inner| {
+    let dealers = dealers().map(|inner| {
         let watch = Arc::clone(&watch);
         Arc::new(Watching { inner, first, cheats, watch }) as Arc<dyn Dealer>
     });
@@ -343,9 +305,9 @@ fn run_watched(models: &Models, first: usize, cheats: bool, count: usize) -> (Ve
 }
 
 #[test]
-fn until_both_halves_are_dealt_a_dealer_sees_the_same_of_all_materials() {
+fn a_dealer_sees_the_same_of_all_materials_until_both_halves_are_dealt() {
     for (backend, options) in VARIANTS {
-        let models = model(backend, options);
+        let models = lower(backend, options);
         for first in 0..2 {
             let (seen, [a, b]) = run_watched(&models, first, false, 24);
             assert!(a.is_ok() && b.is_ok(), "{backend}, {options}: {a:?}, {b:?}");
@@ -358,8 +320,8 @@ fn until_both_halves_are_dealt_a_dealer_sees_the_same_of_all_materials() {
 }
 
 #[test]
-fn a_dealer_that_cheats_when_nothing_shows_an_audit_is_found_as_often_as_any() {
-    let models = model("dealt", "audit=500");
+fn a_dealer_that_watches_for_audits_is_found_as_often() {
+    let models = lower("dealt", "audit=500");
     let detected = (0..64).filter(|_| {
         let (_, ends) = run_watched(&models, 1, true, 1);
         let error = ends.iter().find_map(|end| end.as_ref().err());
@@ -390,7 +352,7 @@ struct Faulty {
 }
 
 impl Faulty {
-    fn spoil(&self, half: &[u8], sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>) -> Result<(), BackendError> {
+    fn spoil(&self, half: &[u8], sink: &mut HalfSink<'_>) -> Result<(), BackendError> {
         let mut half = half.to_vec();
         match self.fault {
             Fault::Refused | Fault::Ends => half.truncate(half.len() / 2),
@@ -413,12 +375,7 @@ fn dealer_gone() -> Result<(), BackendError> {
 }
 
 impl Dealer for Faulty {
-    fn deal_into(
-        &self,
-        order: &Order<'_>,
-        seal: &Seal,
-        sink: &mut dyn FnMut(Piece<'_>) -> Result<(), BackendError>,
-    ) -> Result<(), BackendError> {
+    fn deal_into(&self, order: &Order<'_>, seal: &Seal, sink: &mut PieceSink<'_>) -> Result<(), BackendError> {
         if self.fault == Fault::Refused {
             return dealer_gone();
         }
@@ -427,12 +384,7 @@ impl Dealer for Faulty {
         self.spoil(&half, &mut |bytes| sink(Piece::Half(bytes)))
     }
 
-    fn fetch_into(
-        &self,
-        ticket: &Ticket,
-        claim: &Claim,
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
-    ) -> Result<(), BackendError> {
+    fn fetch_into(&self, ticket: &Ticket, claim: &Claim, sink: &mut HalfSink<'_>) -> Result<(), BackendError> {
         if self.fault == Fault::Refused {
             return dealer_gone();
         }
@@ -455,9 +407,9 @@ impl Dealer for Faulty {
 /// The party that gets the half names the fault, the other one finds the channel closed, and neither
 /// has material.
 #[test]
-fn a_half_that_does_not_come_as_it_should_ends_the_phase_at_both() {
+fn a_faulty_half_ends_the_phase_at_both_parties() {
     for (backend, options) in [("dealt", "audit=0"), ("dealt", ""), ("fss", "audit=0"), ("fss", "level=l2")] {
-        let models = model(backend, options);
+        let models = lower(backend, options);
         let faults = [Fault::Refused, Fault::Ends, Fault::Longer, Fault::Shorter, Fault::Changed, Fault::Reordered];
         for fault in faults {
             // A changed half of `dealt` has no digest: it is a valid half of other material.
@@ -465,7 +417,7 @@ fn a_half_that_does_not_come_as_it_should_ends_the_phase_at_both() {
                 continue;
             }
             for party in 0..2 {
-                let [client_dealer, server_dealer] = pair_of_dealers();
+                let [client_dealer, server_dealer] = dealers();
                 let dealers: [Arc<dyn Dealer>; 2] = match party {
                     0 => [Arc::new(Faulty { inner: client_dealer, fault }), Arc::new(server_dealer)],
                     _ => [Arc::new(client_dealer), Arc::new(Faulty { inner: server_dealer, fault })],

@@ -10,17 +10,21 @@ use tacit_graph::rng::SplitMix;
 use tacit_graph::{ImportOptions, Model, OutputMode, Watch, import};
 use tacit_ring::fixtures::tiny_cnn;
 
+/// Inputs in the accepted range.
 fn inputs(count: usize) -> Vec<Vec<f32>> {
     let mut rng = SplitMix::new(3);
     (0..count).map(|_| (0..64).map(|_| rng.range(-1.0, 1.0) as f32).collect()).collect()
+}
+
+fn lower(model: &Model, options: &str) -> Arc<dyn ServerModel> {
+    Cheetah.lower(model, &options.parse().unwrap()).unwrap()
 }
 
 #[test]
 fn a_model_is_compared_with_its_float_network() {
     for mode in [OutputMode::Logits, OutputMode::Top1] {
         let model = tiny_cnn(mode);
-        let options: Options = "frac_bits=12".parse().unwrap();
-        let lowered = Cheetah.lower(&model, &options).unwrap();
+        let lowered = lower(&model, "frac_bits=12");
         let mut data = inputs(20);
         let class = |x: &Vec<f32>| match mode {
             OutputMode::Top1 => model.run(x).unwrap()[0] as usize,
@@ -43,41 +47,34 @@ fn a_model_is_compared_with_its_float_network() {
 }
 
 #[test]
-fn what_overflows_is_named() {
+fn overflowing_layers_are_named() {
     let mut model = tiny_cnn(OutputMode::Logits);
     // The calibration saw almost nothing.
     for sizes in [&mut model.calibration.max_abs, &mut model.calibration.extreme] {
         sizes[1..].iter_mut().for_each(|v| *v /= 64.0);
     }
-    let lowered = Cheetah.lower(&model, &"frac_bits=8".parse().unwrap()).unwrap();
+    let lowered = lower(&model, "frac_bits=8");
     let report = check(&model, &*lowered, &inputs(5), None, &Watch::default()).unwrap();
     assert!(report.overflowed > 0, "{report:?}");
     assert!(report.strained[0].share >= 1.0, "{report:?}");
     assert!(report.advice.is_some_and(|advice| advice.contains("-O clamp=true")));
     assert!(report.strained.is_sorted_by(|a, b| a.share >= b.share));
-    let clamped = Cheetah.lower(&model, &"frac_bits=8,clamp=true".parse().unwrap()).unwrap();
+    let clamped = lower(&model, "frac_bits=8,clamp=true");
     let report = check(&model, &*clamped, &inputs(5), None, &Watch::default()).unwrap();
     assert_eq!((report.overflowed, report.advice), (0, None));
 }
 
-fn lower(backend: &dyn Backend, output_mode: OutputMode) -> (Model, Arc<dyn ServerModel>) {
-    let model = tiny_cnn(output_mode);
-    // Fine enough that an error of one unit changes no class.
-    let lowered = backend.lower(&model, &"frac_bits=12".parse::<Options>().unwrap()).unwrap();
-    (model, lowered)
-}
-
+/// Three inputs in the accepted range, and one outside.
 fn four_inputs() -> Vec<Vec<f32>> {
-    let mut rng = SplitMix::new(3);
-    let mut inputs: Vec<Vec<f32>> = (0..3).map(|_| (0..64).map(|_| rng.range(-1.0, 1.0) as f32).collect()).collect();
-    inputs.push(vec![100.0; 64]);
-    inputs
+    [inputs(3), vec![vec![100.0; 64]]].concat()
 }
 
 #[test]
 fn both_parties_answer_as_the_model_says() {
     for mode in [OutputMode::Logits, OutputMode::Top1] {
-        let (model, lowered) = lower(&Cheetah, mode);
+        let model = tiny_cnn(mode);
+        // Fine enough that an error of one unit changes no class.
+        let lowered = lower(&model, "frac_bits=12");
         let report = run_privately(&model, &Cheetah, &lowered, &four_inputs(), &Watch::default()).unwrap();
         assert_eq!((report.inputs, report.as_reference), (3, 3), "{report:?}");
         assert!(report.off <= report.bound, "{report:?}");
@@ -92,10 +89,10 @@ fn both_parties_answer_as_the_model_says() {
 }
 
 #[test]
-fn a_bound_is_stated_where_it_says_something() {
+fn a_bound_is_stated_only_if_it_is_useful() {
     let model = tiny_cnn(OutputMode::Logits);
     let stated = |frac_bits: u32| {
-        let lowered = Cheetah.lower(&model, &format!("frac_bits={frac_bits}").parse().unwrap()).unwrap();
+        let lowered = lower(&model, &format!("frac_bits={frac_bits}"));
         let report = run_privately(&model, &Cheetah, &lowered, &four_inputs()[..1], &Watch::default()).unwrap();
         assert!(report.off <= report.bound, "{report:?}");
         assert!(report.bound.is_finite(), "{report:?}");
@@ -106,7 +103,7 @@ fn a_bound_is_stated_where_it_says_something() {
 }
 
 #[test]
-fn the_server_of_ckks_tells_where_its_time_goes() {
+fn the_server_of_ckks_reports_its_times() {
     let bytes = include_bytes!("../../../../../models/digits_square.onnx");
     let model = import(bytes, &ImportOptions::default()).unwrap().model;
     let lowered = Ckks.lower(&model, &Options::default()).unwrap();
@@ -120,22 +117,23 @@ fn the_server_of_ckks_tells_where_its_time_goes() {
 }
 
 #[test]
-fn what_cannot_run_says_why() {
-    let (model, lowered) = lower(&Dealt, OutputMode::Logits);
+fn refused_runs_say_why() {
+    let model = tiny_cnn(OutputMode::Logits);
     let refused = |inputs: &[Vec<f32>], backend: &dyn Backend, lowered: &Arc<dyn ServerModel>| {
         run_privately(&model, backend, lowered, inputs, &Watch::default()).unwrap_err().to_string()
     };
-    assert!(refused(&four_inputs(), &Dealt, &lowered).contains("dealer"));
-    let lowered = lower(&Cheetah, OutputMode::Logits).1;
+    let dealt = Dealt.lower(&model, &"frac_bits=12".parse().unwrap()).unwrap();
+    assert!(refused(&four_inputs(), &Dealt, &dealt).contains("dealer"));
+    let lowered = lower(&model, "frac_bits=12");
     assert!(refused(&four_inputs()[3..], &Cheetah, &lowered).contains("range"));
     // The public part of another back end.
     assert!(refused(&four_inputs(), &Ckks, &lowered).contains("cheetah"));
 }
 
 #[test]
-fn data_that_tells_nothing_is_an_error() {
+fn data_without_meaning_is_refused() {
     let model = tiny_cnn(OutputMode::Logits);
-    let lowered = Cheetah.lower(&model, &"frac_bits=8".parse().unwrap()).unwrap();
+    let lowered = lower(&model, "frac_bits=8");
     let run = |data: &[Vec<f32>], labels: Option<&[usize]>| {
         check(&model, &*lowered, data, labels, &Watch::default()).unwrap_err().to_string()
     };

@@ -8,8 +8,7 @@ use prost::Message;
 use tacit_backends::{Options, Registry, Support};
 use tacit_graph::import::{ImportOptions, import};
 use tacit_graph::onnx::proto::{
-    AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
-    TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto,
 };
 use tacit_graph::onnx::{OPSETS, Operator, REFUSED, advice, operators};
 use tacit_graph::{Function, Interval};
@@ -35,8 +34,8 @@ fn the_table_of_operators_is_up_to_date() {
 fn every_refused_operator_says_what_would_help() {
     for op in REFUSED {
         assert!(operators().iter().all(|o| o.name != *op), "{op} is supported");
-        let text =
-            import(&network(image(), [node(op, &["x"], &[])]), &ImportOptions::default()).unwrap_err().to_string();
+        let bytes = network(IMAGE, [node(op, &["x"], &[])]);
+        let text = import(&bytes, &ImportOptions::default()).unwrap_err().to_string();
         assert!(text.contains(op), "{text}");
         assert!(text.contains(advice(op)), "{text}");
         assert!(text.contains("`y`"), "{text}");
@@ -96,47 +95,20 @@ fn options() -> ImportOptions {
 
 /// A node whose result is `y`.
 fn node(op: &str, inputs: &[&str], attributes: &[AttributeProto]) -> NodeProto {
-    NodeProto {
-        op_type: op.into(),
-        input: inputs.iter().map(|s| (*s).into()).collect(),
-        output: vec!["y".into()],
-        attribute: attributes.to_vec(),
-        ..NodeProto::default()
-    }
-}
-
-/// An attribute that is an integer.
-fn int(name: &str, i: i64) -> AttributeProto {
-    AttributeProto { name: name.into(), i, r#type: 2, ..AttributeProto::default() }
-}
-
-/// An attribute that is a list of integers.
-fn ints(name: &str, ints: &[i64]) -> AttributeProto {
-    AttributeProto { name: name.into(), ints: ints.to_vec(), r#type: 7, ..AttributeProto::default() }
-}
-
-/// An attribute that is a list of floats.
-fn floats(name: &str, floats: &[f32]) -> AttributeProto {
-    AttributeProto { name: name.into(), floats: floats.to_vec(), r#type: 6, ..AttributeProto::default() }
+    NodeProto { attribute: attributes.to_vec(), ..NodeProto::new(op, inputs, &["y"]) }
 }
 
 /// The shape of an image: one of 4 channels of 4 x 4.
-fn image() -> &'static [i64] {
-    &[1, 4, 4, 4]
-}
+const IMAGE: &[i64] = &[1, 4, 4, 4];
 
 /// A network on `x` with the constants that the examples name.
 fn network(shape: &[i64], nodes: impl IntoIterator<Item = NodeProto>) -> Vec<u8> {
-    let dims = |shape: &[i64]| TensorShapeProto {
-        dim: shape.iter().map(|&dim_value| DimensionProto { dim_value, ..DimensionProto::default() }).collect(),
-    };
-    let kind = TypeProto { tensor_type: Some(TensorTypeProto { elem_type: 1, shape: Some(dims(shape)) }) };
     let model = ModelProto {
         graph: Some(GraphProto {
             node: nodes.into_iter().collect(),
             name: "operator".into(),
             initializer: constants(),
-            input: vec![ValueInfoProto { name: "x".into(), r#type: Some(kind) }],
+            input: vec![ValueInfoProto::floats("x", shape)],
             output: vec![ValueInfoProto { name: "y".into(), ..ValueInfoProto::default() }],
         }),
         opset_import: ["", "ai.onnx.ml"]
@@ -150,16 +122,9 @@ fn network(shape: &[i64], nodes: impl IntoIterator<Item = NodeProto>) -> Vec<u8>
 fn constants() -> Vec<TensorProto> {
     let real = |name: &str, dims: &[i64]| {
         let count = dims.iter().product::<i64>() as usize;
-        let float_data = (0..count).map(|i| [0.5, -0.25, 1.0, 0.75, 0.125][i % 5]).collect();
-        TensorProto { name: name.into(), dims: dims.to_vec(), data_type: 1, float_data, ..TensorProto::default() }
+        TensorProto::floats(name, dims, (0..count).map(|i| [0.5, -0.25, 1.0, 0.75, 0.125][i % 5]).collect())
     };
-    let whole = |name: &str, values: &[i64]| TensorProto {
-        name: name.into(),
-        dims: vec![values.len() as i64],
-        data_type: 7,
-        int64_data: values.to_vec(),
-        ..TensorProto::default()
-    };
+    let whole = TensorProto::ints;
     let scales = TensorProto { float_data: vec![1.0, 1.0, 2.0, 2.0], ..real("scales", &[4]) };
     let variance = TensorProto { float_data: vec![0.5, 1.0, 1.5, 2.0], ..real("variance", &[4]) };
     vec![
@@ -186,14 +151,13 @@ fn constants() -> Vec<TensorProto> {
 
 /// A network whose last operator is `op`.
 fn example(op: &Operator) -> Vec<u8> {
-    let on_image = |inputs: &[&str], attributes: &[AttributeProto]| {
+    let on = |shape: &[i64], inputs: &[&str], attributes: &[AttributeProto]| {
         let last = NodeProto { domain: op.domain.into(), ..node(op.name, inputs, attributes) };
-        network(image(), [last])
+        network(shape, [last])
     };
-    let on_row = |inputs: &[&str], attributes: &[AttributeProto]| {
-        let last = NodeProto { domain: op.domain.into(), ..node(op.name, inputs, attributes) };
-        network(&[1, 4], [last])
-    };
+    let on_image = |inputs: &[&str], attributes: &[AttributeProto]| on(IMAGE, inputs, attributes);
+    let on_row = |inputs: &[&str], attributes: &[AttributeProto]| on(&[1, 4], inputs, attributes);
+    let (int, ints, floats) = (AttributeProto::int, AttributeProto::ints, AttributeProto::floats);
     let pool = [ints("kernel_shape", &[2, 2]), ints("strides", &[2, 2])];
     let linear = [floats("coefficients", &[0.5; 8]), floats("intercepts", &[0.5; 2])];
     match op.name {
@@ -202,9 +166,8 @@ fn example(op: &Operator) -> Vec<u8> {
         | "Tanh" | "Transpose" => on_image(&["x"], &[]),
         "Add" | "Sub" | "Mul" | "Div" | "Max" | "Min" | "Sum" | "Mean" | "PRelu" => on_image(&["x", "channels"], &[]),
         "ArrayFeatureExtractor" => on_row(&["x", "indices"], &[]),
-        "LpNormalization" => on_row(&["x"], &[]),
+        "LpNormalization" | "Softmax" | "LogSoftmax" | "ZipMap" | "Normalizer" => on_row(&["x"], &[]),
         "ArgMax" => on_row(&["x"], &[int("axis", 1)]),
-        "Softmax" | "LogSoftmax" | "ZipMap" | "Normalizer" => on_row(&["x"], &[]),
         "AveragePool" | "MaxPool" => on_image(&["x"], &pool),
         "BatchNormalization" => on_image(&["x", "per_channel", "per_channel", "per_channel", "variance"], &[]),
         "Clip" => on_image(&["x", "", "one"], &[]),
@@ -246,19 +209,19 @@ fn example_of_two(name: &str) -> Vec<u8> {
     let with_output = |output: &str, node: NodeProto| NodeProto { output: vec![output.into()], ..node };
     match name {
         "Reciprocal" | "Sqrt" => {
-            network(image(), [with_output("s", node("Sigmoid", &["x"], &[])), node(name, &["s"], &[])])
+            network(IMAGE, [with_output("s", node("Sigmoid", &["x"], &[])), node(name, &["s"], &[])])
         }
         "ReduceL1" | "ReduceL2" => {
-            let norm = with_output("n", node(name, &["x"], &[ints("axes", &[1])]));
+            let norm = with_output("n", node(name, &["x"], &[AttributeProto::ints("axes", &[1])]));
             network(&[1, 4], [norm, node("Div", &["x", "n"], &[])])
         }
         "QuantizeLinear" | "DequantizeLinear" => {
             let steps = with_output("q", node("QuantizeLinear", &["x", "one"], &[]));
-            network(image(), [steps, node("DequantizeLinear", &["q", "one"], &[])])
+            network(IMAGE, [steps, node("DequantizeLinear", &["q", "one"], &[])])
         }
         "Expand" => {
             let mean = with_output("m", node("GlobalAveragePool", &["x"], &[]));
-            network(image(), [mean, node("Expand", &["m", "wide"], &[])])
+            network(IMAGE, [mean, node("Expand", &["m", "wide"], &[])])
         }
         name => panic!("no example of {name}: add one"),
     }

@@ -160,7 +160,7 @@ fn a_checkerboard_does_not_overflow_resnet8() {
     let clamped = lower(&few_samples.model, &RingOptions { clamp: true, ..RingOptions::default() }, &price).unwrap();
     assert_eq!(clamped.report.overflow.likely, 0, "{}", clamped.report);
     assert!(inputs.iter().all(|x| !overflows(&clamped, &few_samples.client_input(x))));
-    let images = cifar("test_batch", 100).expect("the training images are there");
+    let images = cifar("test_batch", 100).unwrap();
     let test =
         ImportOptions::default().prepare(&few_samples.network.graph.nodes[0].shape, &images, usize::MAX).unwrap();
     let a = agreement(&few_samples, &clamped, &test, Some(1)).unwrap();

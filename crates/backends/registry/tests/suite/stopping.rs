@@ -7,13 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::conformance::models::cases;
-use proptest::strategy::{Strategy, ValueTree};
-use proptest::test_runner::TestRunner;
-use tacit_arith::prg::Prg;
-use tacit_backends::dealer::{Dealings, InProcessDealer};
+use crate::conformance::models::largest_model;
+use crate::conformance::parties::{Models, resources};
 use tacit_backends::seam::Stop;
-use tacit_backends::{Backend, BackendError, ConnectionResources, Material, Registry, ServerModel};
+use tacit_backends::{BackendError, ClientSide, Material, Registry, ServerSide};
 use tacit_net::{Channel, MemTransport, Phase, Transport};
 
 /// The limit of a party that is never stopped.
@@ -80,15 +77,10 @@ struct PartyRun {
 }
 
 /// Runs all phases of one input, each party until its end or its stop.
-fn run(backend: &dyn Backend, server: &Arc<dyn ServerModel>, input: &[f32], trips: &[Trip; 2]) -> [PartyRun; 2] {
-    let client = backend.open(server.public_bytes()).unwrap();
-    let registry = Registry::standard();
-    let dealings = Arc::new(Dealings::new(registry, Prg::from_os().unwrap(), 1));
-    let dealer = |party| Some(Arc::new(InProcessDealer::new(Arc::clone(&dealings), [party; 32])) as _);
-    let resources = [1u8, 2].map(|party| {
-        ConnectionResources { dealer: dealer(party), ..ConnectionResources::default() }
-            .stopped_by(&trips[party as usize - 1].stop)
-    });
+fn run(models: &Models, input: &[f32], trips: &[Trip; 2]) -> [PartyRun; 2] {
+    let [client_resources, server_resources] = resources();
+    let client_resources = client_resources.stopped_by(&trips[0].stop);
+    let server_resources = server_resources.stopped_by(&trips[1].stop);
     let (a, b) = MemTransport::pair();
     macro_rules! party {
         ($side:expr, $transport:expr, $trip:expr, $online:expr) => {{
@@ -114,32 +106,30 @@ fn run(backend: &dyn Backend, server: &Arc<dyn ServerModel>, input: &[f32], trip
     }
     thread::scope(|scope| {
         let client_thread = scope.spawn(|| {
-            let side = client.clone().connect(&resources[0]).unwrap();
-            party!(side, a, trips[0], |side: &mut Box<dyn tacit_backends::ClientSide>, channel, material: Material| {
+            let side = models.client.clone().connect(&client_resources).unwrap();
+            party!(side, a, trips[0], |side: &mut Box<dyn ClientSide>, channel, material: Material| {
                 side.online(channel, material, input)
             })
         });
-        let side = server.clone().connect(&resources[1]).unwrap();
-        let server_run =
-            party!(side, b, trips[1], |side: &mut Box<dyn tacit_backends::ServerSide>, channel, material| side
-                .online(channel, material));
+        let side = models.server.clone().connect(&server_resources).unwrap();
+        let server_run = party!(side, b, trips[1], |side: &mut Box<dyn ServerSide>, channel, material| side
+            .online(channel, material));
         [client_thread.join().unwrap(), server_run]
     })
 }
 
 #[test]
 fn after_the_flag_no_layer_begins() {
-    let tree = cases().new_tree(&mut TestRunner::deterministic()).unwrap();
-    let (_, model) = tree.current().into_iter().max_by_key(|(_, model)| model.graph.nodes.len()).unwrap();
+    let model = largest_model();
     let input = vec![0.1; model.interface.input_len()];
     let mut stopped = Vec::new();
     let variants = [("cheetah", ""), ("sci-he", ""), ("dealt", ""), ("dealt", "linear=he"), ("fss", "")];
     for (id, options) in variants {
         let registry = Registry::standard();
         let backend = registry.get(id).unwrap();
-        let server = backend.lower(&model, &options.parse().unwrap()).unwrap();
+        let models = Models::lower(&**backend, &model, &options.parse().unwrap());
         let id = format!("{id} {options}").trim_end().to_owned();
-        let complete = run(&**backend, &server, &input, &[Trip::new(NEVER), Trip::new(NEVER)]);
+        let complete = run(&models, &input, &[Trip::new(NEVER), Trip::new(NEVER)]);
         for (party, name) in ["client", "server"].into_iter().enumerate() {
             let layers = &complete[party].begun;
             assert!(complete[party].end.is_ok(), "{id}, {name}: {layers:?}");
@@ -151,7 +141,7 @@ fn after_the_flag_no_layer_begins() {
                 let limit = first + ((layers[phase] - first) / share).max(1);
                 let mut trips = [Trip::new(NEVER), Trip::new(NEVER)];
                 trips[party].limit = limit;
-                let runs = run(&**backend, &server, &input, &trips);
+                let runs = run(&models, &input, &trips);
                 let begun_at_flag = trips[party].begun.load(SeqCst);
                 if begun_at_flag >= layers[phase] {
                     // The party had sent and received all messages of this phase before.

@@ -1,105 +1,78 @@
 //! Functions in the middle of a network, from an ONNX file to an answer: by tables where a back end has them.
 
-use std::sync::Arc;
-
 use prost::Message;
-use tacit_arith::prg::Prg;
-use tacit_backends::dealer::{Dealings, InProcessDealer};
-use tacit_backends::{ClientModel, ConnectionResources, Options, Registry, ServerModel, Setup};
+use tacit_backends::{BackendError, ConnectionResources, Options, Registry, Setup};
 use tacit_graph::Interval;
 use tacit_graph::import::{ImportOptions, Imported, import};
 use tacit_graph::npy::Npy;
-use tacit_graph::onnx::proto::{
-    DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto,
-    TensorTypeProto, TypeProto, ValueInfoProto,
-};
+use tacit_graph::onnx::proto::{GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto};
 use tacit_graph::rng::SplitMix;
 use tacit_mpc::run_pair;
 
+use crate::conformance::parties::{Models, is_near, resources};
+
 const FEATURES: usize = 12;
 
+/// A node whose name is that of its result.
 fn node(op: &str, name: &str, inputs: &[&str]) -> NodeProto {
-    NodeProto {
-        op_type: op.into(),
-        name: name.into(),
-        input: inputs.iter().map(|s| (*s).into()).collect(),
-        output: vec![name.into()],
-        ..NodeProto::default()
-    }
+    NodeProto { name: name.into(), ..NodeProto::new(op, inputs, &[name]) }
 }
 
 /// 12 features, three layers of 16 with tanh, GELU and a sigmoid between them, five results.
 fn network() -> Vec<u8> {
     let mut rng = SplitMix::new(11);
-    let mut weights = |name: &str, rows: usize, columns: usize, size: f64| TensorProto {
-        name: name.into(),
-        dims: vec![rows as i64, columns as i64],
-        data_type: 1,
-        float_data: (0..rows * columns).map(|_| rng.range(-size, size) as f32).collect(),
-        ..TensorProto::default()
+    let mut weights = |name: &str, rows: usize, columns: usize, size: f64| {
+        let values = (0..rows * columns).map(|_| rng.range(-size, size) as f32).collect();
+        TensorProto::floats(name, &[rows as i64, columns as i64], values)
     };
-    let shape = [1, FEATURES as i64];
-    let dim = shape.iter().map(|&dim_value| DimensionProto { dim_value, ..DimensionProto::default() }).collect();
-    let kind = TypeProto { tensor_type: Some(TensorTypeProto { elem_type: 1, shape: Some(TensorShapeProto { dim }) }) };
-    let nodes = vec![
-        node("MatMul", "first", &["x", "a"]),
-        node("Tanh", "tanh", &["first"]),
-        node("MatMul", "second", &["tanh", "b"]),
-        node("Gelu", "gelu", &["second"]),
-        node("MatMul", "third", &["gelu", "c"]),
-        node("Sigmoid", "gate", &["third"]),
-        node("MatMul", "y", &["gate", "d"]),
-    ];
-    let model = ModelProto {
-        graph: Some(GraphProto {
-            node: nodes,
-            name: "functions".into(),
-            initializer: vec![
-                weights("a", FEATURES, 16, 1.5),
-                weights("b", 16, 16, 1.0),
-                weights("c", 16, 16, 1.0),
-                weights("d", 16, 5, 1.0),
-            ],
-            input: vec![ValueInfoProto { name: "x".into(), r#type: Some(kind) }],
-            output: vec![ValueInfoProto { name: "y".into(), ..ValueInfoProto::default() }],
-        }),
-        opset_import: vec![OperatorSetIdProto { domain: String::new(), version: 20 }],
-        ..ModelProto::default()
+    let graph = GraphProto {
+        node: vec![
+            node("MatMul", "first", &["x", "a"]),
+            node("Tanh", "tanh", &["first"]),
+            node("MatMul", "second", &["tanh", "b"]),
+            node("Gelu", "gelu", &["second"]),
+            node("MatMul", "third", &["gelu", "c"]),
+            node("Sigmoid", "gate", &["third"]),
+            node("MatMul", "y", &["gate", "d"]),
+        ],
+        name: "functions".into(),
+        initializer: vec![
+            weights("a", FEATURES, 16, 1.5),
+            weights("b", 16, 16, 1.0),
+            weights("c", 16, 16, 1.0),
+            weights("d", 16, 5, 1.0),
+        ],
+        input: vec![ValueInfoProto::floats("x", &[1, FEATURES as i64])],
+        output: vec![ValueInfoProto { name: "y".into(), ..ValueInfoProto::default() }],
     };
-    model.encode_to_vec()
+    let opset_import = vec![OperatorSetIdProto { domain: String::new(), version: 20 }];
+    ModelProto { graph: Some(graph), opset_import, ..ModelProto::default() }.encode_to_vec()
 }
 
 fn import_network() -> Imported {
     let mut rng = SplitMix::new(3);
     let data = (0..32 * FEATURES).map(|_| rng.range(-1.0, 1.0) as f32).collect();
-    let calibration = Npy { shape: vec![32, FEATURES], data, is_bytes: false };
     let options = ImportOptions {
-        calibration: Some(calibration),
+        calibration: Some(Npy { shape: vec![32, FEATURES], data, is_bytes: false }),
         range: Some(Interval { low: -1.0, high: 1.0 }),
         ..ImportOptions::default()
     };
     import(&network(), &options).unwrap()
 }
 
-fn infer(
-    server: &Arc<dyn ServerModel>,
-    client: &Arc<dyn ClientModel>,
-    resources: &[ConnectionResources; 2],
-    input: &[f32],
-) -> Vec<f64> {
+/// Runs one inference, with its offline phase.
+fn infer(models: &Models, resources: &[ConnectionResources; 2], input: &[f32]) -> Vec<f64> {
     let (answer, served) = run_pair(
         |channel| {
-            let mut side = client.clone().connect(&resources[0]).unwrap();
-            side.setup(channel).unwrap();
+            let mut side = models.set_up_client(&resources[0], channel);
             let material = side.offline(channel).unwrap();
             side.online(channel, material, input).unwrap()
         },
         |channel| {
-            let mut side = server.clone().connect(&resources[1]).unwrap();
-            side.setup(channel)?;
+            let mut side = models.set_up_server(&resources[1], channel);
             let material = side.offline(channel)?;
             side.online(channel, material)?;
-            Ok::<_, tacit_backends::BackendError>(channel.flush()?)
+            Ok::<_, BackendError>(channel.flush()?)
         },
     );
     served.unwrap();
@@ -108,12 +81,7 @@ fn infer(
 
 #[test]
 fn a_network_with_functions_runs_from_its_file_to_its_answer() {
-    let (imported, registry) = (import_network(), Registry::standard());
-    let dealings = Arc::new(Dealings::new(Registry::standard(), Prg::from_os().unwrap(), 1));
-    let resources = [1, 2].map(|party| ConnectionResources {
-        dealer: Some(Arc::new(InProcessDealer::new(Arc::clone(&dealings), [party; 32]))),
-        ..ConnectionResources::default()
-    });
+    let (imported, registry, resources) = (import_network(), Registry::standard(), resources());
     // Few pieces of lines, small tables with one-hot vectors, and larger ones with keys.
     let mut worst = Vec::new();
     // Bits that ReLU's test leaves out are not left out where a ReLU clips an index.
@@ -125,20 +93,17 @@ fn a_network_with_functions_runs_from_its_file_to_its_answer() {
         ("fss", "relu_drop=8", true),
     ] {
         let backend = registry.get(backend).unwrap();
-        let options: Options = options.parse().unwrap();
-        let server = backend.lower(&imported.model, &options).unwrap();
-        let client = backend.open(server.public_bytes()).unwrap();
+        let models = Models::lower(&**backend, &imported.model, &options.parse().unwrap());
+        let server = &models.server;
         assert_eq!(server.setup(), Setup::BeforeOffline);
         let mut rng = SplitMix::new(8);
         let mut error = 0f64;
         for _ in 0..6 {
             let input: Vec<f32> = (0..FEATURES).map(|_| rng.range(-1.0, 1.0) as f32).collect();
-            let answer = infer(&server, &client, &resources, &input);
+            let answer = infer(&models, &resources, &input);
             let reference = server.reference(&input).unwrap();
-            let bound = server.error_bound(&reference);
-            let float = imported.model.run(&input).unwrap();
-            for ((got, expected), float) in answer.iter().zip(&reference).zip(&float) {
-                assert!((got - expected).abs() <= bound, "{got}, reference {expected}, bound {bound}");
+            assert!(is_near(&**server, &answer, &reference), "{answer:?}, reference {reference:?}");
+            for (expected, float) in reference.iter().zip(imported.model.run(&input).unwrap()) {
                 // Of the reference: what the protocol adds is drawn anew each time.
                 error = error.max((expected - float).abs());
             }
@@ -147,9 +112,9 @@ fn a_network_with_functions_runs_from_its_file_to_its_answer() {
         let tables: Vec<u32> = tables(&server.describe());
         assert_eq!(tables.len(), 3);
         assert_eq!(tables.iter().any(|bits| *bits > 8), wide, "{tables:?}");
-        let lines = |node: &serde_json::Value| node["op"]["LookUp"]["lines"].is_object();
         let described = server.describe();
-        let lines = described["nodes"].as_array().expect("a list of nodes").iter().filter(|node| lines(node)).count();
+        let is_lines = |node: &&serde_json::Value| node["op"]["LookUp"]["lines"].is_object();
+        let lines = described["nodes"].as_array().unwrap().iter().filter(is_lines).count();
         assert!(wide || lines == 3, "{lines} of 3 functions by lines");
     }
     // Results lie in about [-4, 4].
@@ -159,11 +124,11 @@ fn a_network_with_functions_runs_from_its_file_to_its_answer() {
 /// Index bits of a model's tables.
 fn tables(model: &serde_json::Value) -> Vec<u32> {
     let entries = |node: &serde_json::Value| Some(node["op"]["LookUp"]["entries"].as_array()?.len().ilog2());
-    model["nodes"].as_array().expect("a list of nodes").iter().filter_map(entries).collect()
+    model["nodes"].as_array().unwrap().iter().filter_map(entries).collect()
 }
 
 #[test]
-fn a_back_end_without_tables_names_the_node_and_who_has_them() {
+fn a_back_end_without_tables_names_the_node_and_another_back_end() {
     let error = Registry::standard().get("cheetah").unwrap().lower(&import_network().model, &Options::default());
     let error = error.err().unwrap().to_string();
     assert!(error.contains("tanh"), "{error}");

@@ -6,8 +6,7 @@ use crate::{Calibration, FloatGraph, InputSpec, Interface, Interval, OutputMode,
 
 /// A model with every operation that a model may have.
 fn model() -> Model {
-    let geometry =
-        ConvGeometry { out_channels: 2, kernel: [3, 3], stride: [1, 1], dilation: [1, 1], pads: [1; 4], groups: 2 };
+    let geometry = ConvGeometry { kernel: [3, 3], pads: [1; 4], groups: 2, ..ConvGeometry::pointwise(2) };
     let mut graph = FloatGraph::new("x", vec![2, 4, 4]).unwrap();
     let mut add = |op, inputs: &[usize], shape: &[usize]| graph.push("n", op, inputs, shape).unwrap();
     let weights = (0..18).map(|i| i as f32 - 9.5).collect();
@@ -24,9 +23,8 @@ fn model() -> Model {
     let m = add(FloatOp::MaxPool(window.clone()), &[padded], &[]);
     let sum = add(FloatOp::SumPool(Window { stride: [1, 1], ..window }), &[m], &[]);
     let flat = add(FloatOp::Reshape, &[sum], &[2]);
-    let end =
-        add(FloatOp::Dense { weights: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0], bias: vec![0.0, 1.0, 2.0] }, &[flat], &[]);
-    graph.output = end;
+    let dense = FloatOp::Dense { weights: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0], bias: vec![0.0, 1.0, 2.0] };
+    graph.output = graph.push("n", dense, &[flat], &[]).unwrap();
     let samples = vec![vec![0.25; 32], vec![-0.5; 32]];
     let outputs = samples.iter().map(|s| crate::float::run::run(&graph, s).unwrap()).collect();
     let nodes = graph.nodes.len();
@@ -79,7 +77,7 @@ fn with_section(index: usize, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
 }
 
 #[test]
-fn round_trip() {
+fn a_model_survives_its_file() {
     let m = model();
     assert_eq!(read(&bytes()).unwrap(), m);
     let header_alone = digest_of_header(&mut &bytes()[..HEADER_BYTES]).unwrap();
@@ -117,18 +115,18 @@ fn another_version_is_named() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn faults_of_a_file_are_named() {
     let b = bytes();
+    let read_error = |change: fn(&mut Vec<u8>)| {
+        let mut changed = bytes();
+        change(&mut changed);
+        read(&changed).unwrap_err().to_string()
+    };
     assert!(read(b"PK\x03\x04 zip").unwrap_err().to_string().contains("not a tacit model file"));
-    assert!(read(&b[..b.len() - 1]).unwrap_err().to_string().contains("header states"));
     assert!(digest_of_header(&mut &b[..50]).unwrap_err().to_string().contains("truncated"));
-    let mut damaged = b.clone();
-    let last_index = damaged.len() - 1;
-    damaged[last_index] ^= 1;
-    assert!(read(&damaged).unwrap_err().to_string().contains("calibration"));
-    let mut long = b.clone();
-    long[12..20].copy_from_slice(&u64::MAX.to_le_bytes());
-    assert!(read(&long).unwrap_err().to_string().contains("limit"));
+    assert!(read_error(|b| drop(b.pop())).contains("header states"));
+    assert!(read_error(|b| *b.last_mut().unwrap() ^= 1).contains("calibration"));
+    assert!(read_error(|b| b[12..20].fill(0xff)).contains("limit"));
 }
 
 #[test]
@@ -143,7 +141,7 @@ fn sections_that_do_not_fit_each_other_are_refused() {
 }
 
 #[test]
-fn a_model_that_does_not_hold_together_is_not_written() {
+fn an_inconsistent_model_is_not_written() {
     let mut m = model();
     let FloatOp::Dense { weights, .. } = &mut m.graph.nodes[13].op else { panic!("the last layer") };
     weights.pop();

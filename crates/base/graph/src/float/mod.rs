@@ -5,6 +5,7 @@ pub mod run;
 
 use crate::function::Function;
 use crate::geometry::{self, ConvGeometry, Slice, Window};
+use crate::walk::topological_order;
 use crate::{GraphError, MAX_NODES};
 
 /// Largest number of multiplications of one inference (VGG-16 has 2^34). Bounds how long a hostile
@@ -247,22 +248,10 @@ impl FloatGraph {
             }
         }
         needed[0] = true;
-        let users = self.users();
-        let mut waiting: Vec<usize> = self.nodes.iter().map(|n| n.inputs.len()).collect();
-        let mut ready: std::collections::BinaryHeap<_> =
-            (0..self.nodes.len()).filter(|&i| needed[i] && waiting[i] == 0).map(std::cmp::Reverse).collect();
+        let unread = self.nodes.iter().map(|n| n.inputs.len()).collect();
+        let order = topological_order(&needed, &self.users(), unread);
         let mut new_id = vec![usize::MAX; self.nodes.len()];
-        let mut order = Vec::new();
-        while let Some(std::cmp::Reverse(id)) = ready.pop() {
-            new_id[id] = order.len();
-            order.push(id);
-            for &u in users[id].iter().filter(|&&u| needed[u]) {
-                waiting[u] -= 1;
-                if waiting[u] == 0 {
-                    ready.push(std::cmp::Reverse(u));
-                }
-            }
-        }
+        order.iter().enumerate().for_each(|(new, &old)| new_id[old] = new);
         if order.len() != needed.iter().filter(|&&n| n).count() {
             return Err(GraphError::OnnxFile { what: "the graph has a cycle".into() });
         }

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_makes_a_number_of_what_is_none() {
+    fn nan_stays_nan() {
         let window = Window { kernel: [1, 3], stride: [1, 1], pads: [0; 4] };
         for place in 0..3 {
             let mut input = [-1.0, 2.0, 2.0];

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_input_of_a_layer_is_among_them() {
+    fn the_largest_magnitudes_of_a_layer_are_found() {
         let mut graph = FloatGraph::new("x", vec![3]).unwrap();
         let op = FloatOp::Dense { weights: vec![1.0, -2.0, 4.0, 1.0, 1.0, 1.0], bias: vec![0.0, 0.5] };
         graph.output = graph.push("y", op, &[0], &[]).unwrap();

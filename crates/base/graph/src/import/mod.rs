@@ -13,6 +13,7 @@ pub use extremes::extreme_inputs;
 mod tests;
 
 use crate::float::{FloatGraph, FloatOp};
+use crate::interface::normalised_pixel;
 use crate::npy::Npy;
 use crate::onnx::{self, Network};
 use crate::rewrite::{self, Rewritten};
@@ -95,10 +96,9 @@ impl ImportOptions {
         Ok(samples.map(|s| s.iter().enumerate().map(|(i, &v)| self.normalise(i / inner, v)).collect()).collect())
     }
 
+    /// Applies the client's normalisation to one raw value.
     fn normalise(&self, channel: usize, value: f32) -> f32 {
-        let mean = self.mean.get(channel).copied().unwrap_or(0.0);
-        let std = self.std.get(channel).copied().unwrap_or(1.0);
-        (value * self.pixel_scale - mean) / std
+        normalised_pixel(&self.mean, &self.std, self.pixel_scale, channel, value)
     }
 }
 

@@ -15,23 +15,24 @@ fn equal_options_give_equal_models() {
     assert_ne!(c.digest(), d.digest());
 }
 
+fn tiny_error(options: ImportOptions) -> String {
+    import(&zoo::build("tiny-cnn", 2).unwrap(), &options).map(drop).unwrap_err().to_string()
+}
+
 #[test]
 fn samples_that_do_not_fit_are_refused() {
     for (shape, value) in [(vec![2, 1, 8, 7], 0.5), (vec![2, 1, 8, 8], f32::NAN)] {
         let n = shape.iter().product();
         let calibration = Some(Npy { shape, data: vec![value; n], is_bytes: false });
-        let options = ImportOptions { calibration, ..ImportOptions::default() };
-        assert!(import(&zoo::build("tiny-cnn", 2).unwrap(), &options).is_err());
+        tiny_error(ImportOptions { calibration, ..ImportOptions::default() });
     }
-    let options = ImportOptions { mean: vec![0.5; 3], ..ImportOptions::default() };
-    assert!(import(&zoo::build("tiny-cnn", 2).unwrap(), &options).unwrap_err().to_string().contains("mean"));
-    let options =
-        ImportOptions { range: Some(Interval { low: f32::NEG_INFINITY, high: 1.0 }), ..ImportOptions::default() };
-    assert!(import(&zoo::build("tiny-cnn", 2).unwrap(), &options).is_err());
+    assert!(tiny_error(ImportOptions { mean: vec![0.5; 3], ..ImportOptions::default() }).contains("mean"));
+    let range = Some(Interval { low: f32::NEG_INFINITY, high: 1.0 });
+    tiny_error(ImportOptions { range, ..ImportOptions::default() });
 }
 
 #[test]
-fn the_model_computes_what_the_network_does() {
+fn the_model_and_the_network_compute_the_same() {
     let imported = tiny(&ImportOptions { output_mode: OutputMode::Top1, ..ImportOptions::default() });
     let logits = tiny(&ImportOptions::default());
     let mut rng = SplitMix::new(8);
@@ -52,7 +53,7 @@ fn the_model_computes_what_the_network_does() {
 }
 
 #[test]
-fn statistics_cover_all_samples_and_few_are_kept() {
+fn statistics_cover_all_samples_and_few_samples_are_kept() {
     let data: Vec<f32> = (0..3 * 64).map(|i| i as f32 / 192.0).collect();
     let calibration = Some(Npy { shape: vec![3, 1, 8, 8], data, is_bytes: false });
     let stored =
@@ -76,7 +77,7 @@ fn statistics_cover_all_samples_and_few_are_kept() {
 }
 
 #[test]
-fn a_model_whose_parts_do_not_fit_is_refused() {
+fn an_inconsistent_model_is_refused() {
     let model = tiny(&ImportOptions::default()).model;
     model.check().unwrap();
     let changes: [fn(&mut Model); 10] = [
@@ -126,8 +127,7 @@ fn an_import_tells_how_far_it_is_and_ends_when_asked() {
 #[test]
 fn samples_that_overflow_say_what_to_change() {
     let calibration = Some(Npy { shape: vec![1, 1, 8, 8], data: vec![1e32; 64], is_bytes: false });
-    let options = ImportOptions { calibration, ..ImportOptions::default() };
-    let error = import(&zoo::build("tiny-cnn", 2).unwrap(), &options).map(drop).unwrap_err().to_string();
+    let error = tiny_error(ImportOptions { calibration, ..ImportOptions::default() });
     assert!(error.contains("overflows on a calibration sample"), "{error}");
     assert!(error.contains("1.000e32") && error.contains("mean and standard deviation"), "{error}");
 }

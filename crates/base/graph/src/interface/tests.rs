@@ -13,7 +13,7 @@ fn interface() -> Interface {
 }
 
 #[test]
-fn inputs_are_held_to_shape_and_range() {
+fn inputs_outside_shape_or_range_are_refused() {
     let i = interface();
     i.check().unwrap();
     assert!(i.check_input(&[8.0005, -8.0005, 0.0, 1.0]).is_ok());
@@ -23,7 +23,7 @@ fn inputs_are_held_to_shape_and_range() {
 }
 
 #[test]
-fn every_channel_has_its_own_normalisation_in_any_shape() {
+fn every_channel_has_its_own_normalisation() {
     let affine = Some(ChannelAffine { scale: vec![2.0, -0.5], shift: vec![1.0, 3.0] });
     for (shape, raw, expected) in [
         (vec![2], vec![10.0, 20.0], vec![13.0, -1.0]),
@@ -44,7 +44,7 @@ fn every_channel_has_its_own_normalisation_in_any_shape() {
 }
 
 #[test]
-fn a_refusal_is_told_in_the_network_s_own_units() {
+fn a_refusal_uses_the_units_of_the_network() {
     let mut i = interface();
     i.input.moved = Some(ChannelAffine { scale: vec![1.0, -0.5], shift: vec![0.0, 3.0] });
     let message = i.accept(&[0.0, 0.0, 0.0, -11.0], Units::Network).unwrap_err().to_string();
@@ -59,7 +59,7 @@ fn a_refusal_is_told_in_the_network_s_own_units() {
 }
 
 #[test]
-fn what_was_declared_holds_in_each_channel() {
+fn declared_ranges_hold_in_each_channel() {
     let mut i = interface();
     i.input.moved = Some(ChannelAffine { scale: vec![1.0, -100.0], shift: vec![0.0, 3.0] });
     i.input.declared = vec![Interval { low: -1.0, high: 1.0 }];
@@ -91,7 +91,7 @@ fn what_was_declared_holds_in_each_channel() {
 }
 
 #[test]
-fn ends_of_a_declared_range_are_accepted_whatever_rounding_does() {
+fn ends_of_a_declared_range_are_accepted_despite_rounding() {
     let mut rng = crate::rng::SplitMix::new(5);
     for _ in 0..2000 {
         let mut draw = |size: f64| (rng.normal() * size) as f32;
@@ -112,7 +112,7 @@ fn ends_of_a_declared_range_are_accepted_whatever_rounding_does() {
 }
 
 #[test]
-fn each_activation_is_what_its_name_says() {
+fn activations_equal_known_values() {
     let near = |a: FinalActivation, logits: &[f64], expected: &[f64]| {
         let outputs = a.apply(logits);
         assert!(outputs.iter().zip(expected).all(|(g, w)| (g - w).abs() < 1e-6), "{a:?}: {outputs:?}");
@@ -132,7 +132,7 @@ fn each_activation_is_what_its_name_says() {
 }
 
 #[test]
-fn several_outputs_fill_the_result() {
+fn several_outputs_must_fill_the_result() {
     let part = |name: &str, shape: &[usize]| OutputTensor { name: name.into(), shape: shape.to_vec() };
     let mut i = interface();
     i.outputs = vec![part("a", &[1]), part("b", &[2, 1])];
@@ -144,7 +144,7 @@ fn several_outputs_fill_the_result() {
 }
 
 #[test]
-fn the_client_ends_the_network() {
+fn the_client_applies_the_final_activation() {
     let mut i = interface();
     let logits = [1000.0, 1001.0, 998.0];
     assert_eq!(i.finish(&logits), logits);
@@ -162,7 +162,7 @@ fn the_client_ends_the_network() {
 }
 
 #[test]
-fn what_does_not_hold_together_is_refused() {
+fn inconsistent_interfaces_are_refused() {
     let changes: [fn(&mut Interface); 12] = [
         |i| i.input.moved = Some(ChannelAffine { scale: vec![1.0], shift: vec![0.0] }),
         |i| i.input.moved = Some(ChannelAffine { scale: vec![1.0; 2], shift: vec![0.0, f32::NAN] }),

@@ -25,81 +25,63 @@ impl Reader<'_> {
 
     /// Reads Add, Sub, Mul, Div of two tensors (not Div), or of a tensor and constants.
     pub(super) fn arithmetic(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
-        if matches!(n.op_type.as_str(), "Sum" | "Mean") {
+        let op = n.op_type.as_str();
+        if matches!(op, "Sum" | "Mean") {
             let sum = self.fold_inputs(
                 n,
                 |r, n, a, b| r.pair(n, FloatOp::Add, a, b),
                 |r, n, a, c| r.affine_by(n, a, c, |v| (1.0, v)),
             )?;
-            let factor = if n.op_type == "Mean" { 1.0 / n.input.len() as f32 } else { 1.0 };
+            let factor = if op == "Mean" { 1.0 / n.input.len() as f32 } else { 1.0 };
             return self.scale(n, &sum, factor);
         }
-        match (self.is_constant(n, 0), self.is_constant(n, 1)) {
+        let is_first_constant = self.is_constant(n, 0);
+        let (tensor, constant) = match (is_first_constant, self.is_constant(n, 1)) {
             (false, false) => {
                 let (a, b) = (self.real(n, 0)?, self.real(n, 1)?);
-                let op = match n.op_type.as_str() {
+                let op = match op {
                     "Add" => FloatOp::Add,
                     "Sub" => FloatOp::Sub,
                     "Mul" => FloatOp::Mul,
-                    _ => return Err(unsupported(n, DIVISION.into())),
+                    _ => return Err(unsupported(n, DIVISION)),
                 };
-                self.pair(n, op, &a, &b)
+                return self.pair(n, op, &a, &b);
             }
-            (false, true) => {
-                let (x, c) = (self.real(n, 0)?, self.constant_input(n, 1)?);
-                match n.op_type.as_str() {
-                    "Add" => self.affine_by(n, &x, &c, |v| (1.0, v)),
-                    "Sub" => self.affine_by(n, &x, &c, |v| (1.0, -v)),
-                    "Mul" => self.affine_by(n, &x, &c, |v| (v, 0.0)),
-                    _ => self.affine_by(n, &x, &c, |v| (1.0 / v, 0.0)),
-                }
-            }
-            (true, false) => {
-                let (x, c) = (self.real(n, 1)?, self.constant_input(n, 0)?);
-                match n.op_type.as_str() {
-                    "Add" => self.affine_by(n, &x, &c, |v| (1.0, v)),
-                    "Sub" => self.affine_by(n, &x, &c, |v| (-1.0, v)),
-                    "Mul" => self.affine_by(n, &x, &c, |v| (v, 0.0)),
-                    _ => Err(unsupported(n, DIVISION.into())),
-                }
-            }
+            (false, true) => (0, 1),
+            (true, false) => (1, 0),
             (true, true) => {
-                Err(unsupported(n, "both inputs are constants that could not be folded; onnxsim folds them".into()))
+                let what = "both inputs are constants that could not be folded; onnxsim folds them";
+                return Err(unsupported(n, what));
             }
-        }
+        };
+        let (x, c) = (self.real(n, tensor)?, self.constant_input(n, constant)?);
+        let coefficients: fn(f32) -> (f32, f32) = match (op, is_first_constant) {
+            ("Add", _) => |v| (1.0, v),
+            ("Mul", _) => |v| (v, 0.0),
+            ("Sub", false) => |v| (1.0, -v),
+            ("Sub", true) => |v| (-1.0, v),
+            (_, false) => |v| (1.0 / v, 0.0),
+            (_, true) => return Err(unsupported(n, DIVISION)),
+        };
+        self.affine_by(n, &x, &c, coefficients)
     }
 
     /// `max(a, b) = b + relu(a - b)`, `min(a, b) = a - relu(a - b)`.
     pub(super) fn extremum(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
-        if n.op_type == "Max" {
-            self.fold_inputs(
-                n,
-                |r, n, a, b| {
-                    let excess = r.pair(n, FloatOp::Sub, a, b)?;
-                    let excess = r.relu(n, &excess)?;
-                    r.pair(n, FloatOp::Add, &excess, b)
-                },
-                |r, n, a, c| {
-                    let excess = r.affine_by(n, a, c, |v| (1.0, -v))?;
-                    let excess = r.relu(n, &excess)?;
-                    r.affine_by(n, &excess, c, |v| (1.0, v))
-                },
-            )
-        } else {
-            self.fold_inputs(
-                n,
-                |r, n, a, b| {
-                    let excess = r.pair(n, FloatOp::Sub, a, b)?;
-                    let excess = r.relu(n, &excess)?;
-                    r.pair(n, FloatOp::Sub, a, &excess)
-                },
-                |r, n, a, c| {
-                    let excess = r.affine_by(n, a, c, |v| (1.0, -v))?;
-                    let excess = r.relu(n, &excess)?;
-                    r.pair(n, FloatOp::Sub, a, &excess)
-                },
-            )
-        }
+        let is_max = n.op_type == "Max";
+        self.fold_inputs(
+            n,
+            |r, n, a, b| {
+                let excess = r.pair(n, FloatOp::Sub, a, b)?;
+                let excess = r.relu(n, &excess)?;
+                if is_max { r.pair(n, FloatOp::Add, &excess, b) } else { r.pair(n, FloatOp::Sub, a, &excess) }
+            },
+            |r, n, a, c| {
+                let excess = r.affine_by(n, a, c, |v| (1.0, -v))?;
+                let excess = r.relu(n, &excess)?;
+                if is_max { r.affine_by(n, &excess, c, |v| (1.0, v)) } else { r.pair(n, FloatOp::Sub, a, &excess) }
+            },
+        )
     }
 
     /// Folds all inputs of a node, tensors before constants.
@@ -144,7 +126,7 @@ impl Reader<'_> {
         if constant_shape.iter().zip(&x.shape).any(|(o, s)| o != s && *o != 1 && *s != 1) {
             return Err(fail(
                 n,
-                &format!("a constant of shape {:?} does not fit a tensor of shape {:?}", c.shape, x.shape),
+                format!("a constant of shape {:?} does not fit a tensor of shape {:?}", c.shape, x.shape),
             ));
         }
         let shape: Vec<usize> = constant_shape.iter().zip(&x.shape).map(|(o, s)| *o.max(s)).collect();
@@ -161,7 +143,7 @@ impl Reader<'_> {
         let ordered = crate::kernel::transpose(&positions, &values, &source_shape);
         let (scale, shift): (Vec<f32>, Vec<f32>) = ordered.into_iter().map(coefficients).unzip();
         if let Some(bad) = scale.iter().chain(&shift).find(|v| !v.is_finite()) {
-            return Err(fail(n, &format!("its constant leads to {bad}")));
+            return Err(fail(n, format!("its constant leads to {bad}")));
         }
         let id = self.push(n, FloatOp::Affine { scale, shift }, &[x.node], &[])?;
         Ok(x.with_node(id))

@@ -17,7 +17,7 @@ impl Reader<'_> {
             return Ok(x.clone());
         }
         if !factor.is_finite() || !addend.is_finite() {
-            return Err(fail(n, &format!("its constant leads to {factor} * x + {addend}")));
+            return Err(fail(n, format!("its constant leads to {factor} * x + {addend}")));
         }
         let channels = self.node_shape(x.node)[0];
         let op = FloatOp::Affine { scale: vec![factor; channels], shift: vec![addend; channels] };
@@ -34,13 +34,12 @@ impl Reader<'_> {
         scale: Vec<f32>,
         shift: Vec<f32>,
     ) -> Result<Tensor, GraphError> {
-        let length =
-            x.shape.get(axis).copied().ok_or_else(|| fail(n, &format!("its input has shape {:?}", x.shape)))?;
+        let length = x.shape.get(axis).copied().ok_or_else(|| fail(n, format!("its input has shape {:?}", x.shape)))?;
         if scale.len() != length || shift.len() != length {
-            return Err(fail(n, &format!("{} factors and {} addends for {length} channels", scale.len(), shift.len())));
+            return Err(fail(n, format!("{} factors and {} addends for {length} channels", scale.len(), shift.len())));
         }
         if let Some(bad) = scale.iter().chain(&shift).find(|v| !v.is_finite()) {
-            return Err(fail(n, &format!("its constants lead to {bad}")));
+            return Err(fail(n, format!("its constants lead to {bad}")));
         }
         let x = self.arrange_leading(n, x, &[axis])?;
         let id = self.push(n, FloatOp::Affine { scale, shift }, &[x.node], &[])?;
@@ -51,21 +50,21 @@ impl Reader<'_> {
         let x = self.real(n, 0)?;
         // Older operator sets state training mode by further outputs.
         if int(n, "training_mode", 0) != 0 || n.output.iter().skip(1).any(|o| !o.is_empty()) {
-            return Err(unsupported(n, "it is in training mode; export the model in inference mode".into()));
+            return Err(unsupported(n, "it is in training mode; export the model in inference mode"));
         }
         let epsilon = f64::from(float(n, "epsilon", 1e-5)?);
         let [gamma, beta, mean, var] = [1, 2, 3, 4].map(|k| self.constant_input(n, k).map(|c| c.to_floats()));
         let (gamma, beta, mean, var) = (gamma?, beta?, mean?, var?);
         let channels = gamma.len();
         if [&beta, &mean, &var].iter().any(|v| v.len() != channels) {
-            return Err(fail(n, &format!("its parameters are not {channels} each")));
+            return Err(fail(n, format!("its parameters are not {channels} each")));
         }
         let mut scale = Vec::with_capacity(channels);
         let mut shift = Vec::with_capacity(channels);
         for c in 0..channels {
             let factor = f64::from(gamma[c]) / (f64::from(var[c]) + epsilon).sqrt();
             if !factor.is_finite() {
-                return Err(fail(n, &format!("variance {} of channel {c} has no square root", var[c])));
+                return Err(fail(n, format!("variance {} of channel {c} has no square root", var[c])));
             }
             scale.push(factor as f32);
             shift.push((f64::from(beta[c]) - f64::from(mean[c]) * factor) as f32);
@@ -258,7 +257,7 @@ impl Reader<'_> {
     /// Returns the input of a product whose other factor is that input's own gate:
     /// `x * sigmoid(x)`, as exporters write SiLU.
     pub(super) fn find_gated_input(&self, n: &NodeProto) -> Option<Tensor> {
-        let [a, b] = [0, 1].map(|k: usize| n.input.get(k).and_then(|i| self.values.get(i)));
+        let [a, b] = [0, 1].map(|k: usize| self.value(n, k));
         match_own_gate(a, b).or_else(|| match_own_gate(b, a))
     }
 
@@ -293,7 +292,7 @@ impl Reader<'_> {
 
     pub(super) fn arg_max(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         // The class with the largest probability is the class with the largest logit.
-        let x = match n.input.first().and_then(|i| self.values.get(i)) {
+        let x = match self.value(n, 0) {
             Some(Value::Activated(x, _)) => x.clone(),
             _ => self.tensor(n, 0)?,
         };
@@ -308,7 +307,7 @@ impl Reader<'_> {
             ));
         }
         if int(n, "select_last_index", 0) != 0 {
-            return Err(unsupported(n, "select_last_index = 1 is not supported".into()));
+            return Err(unsupported(n, "select_last_index = 1 is not supported"));
         }
         let flat = self.push_reshape(n, x.node, &[x.elements()])?;
         let id = self.push(n, FloatOp::ArgMax, &[flat], &[])?;

@@ -8,7 +8,7 @@ use super::proto::NodeProto;
 use super::shape::permutation;
 use super::tensor::{Constant, Data};
 use super::view::agree_but_at;
-use super::{Budget, Reader, attribute, axis, external, fail, float, floats, int, unsupported};
+use super::{Budget, Reader, attribute, axes_of, axis, external, fail, float, floats, int, unsupported};
 use crate::GraphError;
 use crate::geometry::checked_elements;
 
@@ -66,7 +66,7 @@ impl Reader<'_> {
         if let Data::Floats(v) = &folded.data
             && let Some(bad) = v.iter().find(|v| v.is_nan())
         {
-            return Err(fail(n, &format!("its constants lead to {bad}")));
+            return Err(fail(n, format!("its constants lead to {bad}")));
         }
         Ok(Some(vec![folded]))
     }
@@ -84,7 +84,7 @@ impl Reader<'_> {
         let target = Constant { shape: dims.clone(), data: Data::Ints(vec![0; element_count]) };
         self.budget.elements(n, &longest_axes(&[c, &target]))?;
         let expanded = broadcast(c, &target, |a, _| Some(a), |a, _| a);
-        expanded.ok_or_else(|| fail(n, &format!("{:?} cannot be spread over {dims:?}", c.shape)))
+        expanded.ok_or_else(|| fail(n, format!("{:?} cannot be spread over {dims:?}", c.shape)))
     }
 
     /// Applies an operator whose data is one constant: one that moves, picks, converts or reduces its
@@ -96,15 +96,14 @@ impl Reader<'_> {
             "CastLike" => c.clone(),
             "Reshape" | "Flatten" => Constant { shape: self.target_shape(n, &c.shape, None)?, data: c.data.clone() },
             "Squeeze" => {
-                let axes = self
-                    .integer_list(n, 1, "axes")?
-                    .map(|v| v.iter().map(|&a| axis(n, a, c.shape.len())).collect::<Result<Vec<_>, _>>());
-                let axes =
-                    axes.transpose()?.unwrap_or_else(|| (0..c.shape.len()).filter(|&i| c.shape[i] == 1).collect());
+                let axes = match self.integer_list(n, 1, "axes")? {
+                    Some(axes) => axes_of(n, &axes, c.shape.len())?,
+                    None => (0..c.shape.len()).filter(|&i| c.shape[i] == 1).collect(),
+                };
                 let remaining_shape: Vec<usize> =
                     (0..c.shape.len()).filter(|i| !axes.contains(i)).map(|i| c.shape[i]).collect();
                 if checked_elements(&remaining_shape) != Some(c.len()) {
-                    return Err(fail(n, &format!("squeezes an axis of {:?} that is not 1", c.shape)));
+                    return Err(fail(n, format!("squeezes an axis of {:?} that is not 1", c.shape)));
                 }
                 Constant { shape: remaining_shape, data: c.data.clone() }
             }
@@ -131,7 +130,7 @@ impl Reader<'_> {
                 let index_tensor = self.constant_input(n, 1)?;
                 let axis_index = axis(n, int(n, "axis", 0), c.shape.len())?;
                 let list = index_tensor.as_ints().ok_or_else(|| fail(n, "its indices are not integers"))?;
-                let indices = list.iter().map(|&i| axis(n, i, c.shape[axis_index])).collect::<Result<Vec<_>, _>>()?;
+                let indices = axes_of(n, list, c.shape[axis_index])?;
                 let size = self.budget.elements(n, &[c.len() / c.shape[axis_index].max(1), indices.len()])?;
                 let selection = select_along(c, axis_index, &indices);
                 debug_assert_eq!(selection.len(), size);
@@ -204,7 +203,7 @@ impl Reader<'_> {
     fn reduce_constant(&self, n: &NodeProto, c: &Constant) -> Result<Option<Constant>, GraphError> {
         let rank = c.shape.len();
         let axes_input = self.integer_list(n, 1, "axes")?.unwrap_or_default();
-        let mut axes = axes_input.iter().map(|&a| axis(n, a, rank)).collect::<Result<Vec<_>, _>>()?;
+        let mut axes = axes_of(n, &axes_input, rank)?;
         if axes.is_empty() {
             axes = (0..rank).collect();
         }
@@ -241,7 +240,7 @@ impl Reader<'_> {
     ) -> Result<Constant, GraphError> {
         let (Some(&[start]), Some(&[limit]), Some(&[delta])) = (start.as_ints(), limit.as_ints(), delta.as_ints())
         else {
-            return Err(unsupported(n, "only a range of integers is supported".into()));
+            return Err(unsupported(n, "only a range of integers is supported"));
         };
         let span = limit.checked_sub(start).filter(|_| delta != 0).ok_or_else(|| fail(n, "has no end"))?;
         let count = if (span > 0) == (delta > 0) { span.unsigned_abs().div_ceil(delta.unsigned_abs()) } else { 0 };

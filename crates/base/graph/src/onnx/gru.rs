@@ -63,11 +63,11 @@ impl Reader<'_> {
         if x.batch == Some(time) && self.batch != Batch::One {
             let what = "its steps are along the batch of the network's input: export it with the batch first (PyTorch's batch_first=True), \
                         or put a Transpose in front";
-            return Err(unsupported(n, what.into()));
+            return Err(unsupported(n, what));
         }
         if x.shape.len() != 3 || x.shape[batch] != 1 {
             let order = if batch_first { "[1, steps, features]" } else { "[steps, 1, features]" };
-            return Err(fail(n, &format!("its input is {:?}: {order} is supported", x.shape)));
+            return Err(fail(n, format!("its input is {:?}: {order} is supported", x.shape)));
         }
         let (steps, features) = (x.shape[time], x.shape[2]);
         let cell = self.cell(n, features)?;
@@ -101,12 +101,12 @@ impl Reader<'_> {
             (&[1, rows, f], &[1, others, h]) if rows == 3 * h && others == rows && f == features && h > 0 => h,
             _ => {
                 let what = format!("weights {:?} and {:?} do not fit {features} features", w.shape, r.shape);
-                return Err(fail(n, &what));
+                return Err(fail(n, what));
             }
         };
         let b = self.constant(n, 3)?.map_or_else(|| vec![0.0; 6 * hidden], |b| b.to_floats());
         if b.len() != 6 * hidden {
-            return Err(fail(n, &format!("{} biases for {hidden} hidden units: 6 each are needed", b.len())));
+            return Err(fail(n, format!("{} biases for {hidden} hidden units: 6 each are needed", b.len())));
         }
         let (w, r) = (w.to_floats(), r.to_floats());
         let gates = [0, 1, 2].map(|k| Gate {
@@ -123,7 +123,7 @@ impl Reader<'_> {
         if let Some(lengths) = self.constant(n, 4)?
             && lengths.as_ints() != Some(&[steps as i64][..])
         {
-            return Err(unsupported(n, "its sequence is cut short by `sequence_lens`; export it without".into()));
+            return Err(unsupported(n, "its sequence is cut short by `sequence_lens`; export it without"));
         }
         let weights_per_step = 3 * cell.hidden.saturating_mul(cell.features.saturating_add(cell.hidden));
         if weights_per_step.saturating_mul(steps) > MAX_STORED_ELEMENTS {
@@ -143,12 +143,12 @@ impl Reader<'_> {
             let initial_state = self.constant_input(n, 5)?.to_floats();
             return match initial_state.len() {
                 l if l == hidden => Ok(State::Known(initial_state)),
-                l => Err(fail(n, &format!("a first state of {l} numbers for {hidden} hidden units"))),
+                l => Err(fail(n, format!("a first state of {l} numbers for {hidden} hidden units"))),
             };
         }
         let h = self.real(n, 5)?;
         if h.elements() != hidden {
-            return Err(fail(n, &format!("a first state of shape {:?} for {hidden} hidden units", h.shape)));
+            return Err(fail(n, format!("a first state of shape {:?} for {hidden} hidden units", h.shape)));
         }
         let node = self.arrange_in_axis_order(n, &h)?.node;
         self.push_reshape(n, node, &[hidden]).map(State::Node)
@@ -247,7 +247,7 @@ fn check_attributes(n: &NodeProto) -> Result<(), GraphError> {
         ));
     }
     if attribute(n, "clip").is_some() {
-        return Err(unsupported(n, "it clips what its functions read; export it without `clip`".into()));
+        return Err(unsupported(n, "it clips what its functions read; export it without `clip`"));
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::proto::NodeProto;
 use super::view::Tensor;
-use super::{Reader, Value, attribute, axis, fail, floats, int, ints, unsupported};
+use super::{Reader, Value, attribute, axes_of, fail, floats, int, ints, text, unsupported};
 use crate::{FinalActivation, GraphError};
 
 pub(super) const DOMAIN: &str = "ai.onnx.ml";
@@ -26,7 +26,7 @@ impl Reader<'_> {
                 if scores.shape[1] == 1 && labels == 2 {
                     return Err(unsupported(
                         n,
-                        "two classes from one row of coefficients: export it with a row for each class, or as LinearRegressor".into(),
+                        "two classes from one row of coefficients: export it with a row for each class, or as LinearRegressor",
                     ));
                 }
                 Ok(vec![Value::Unusable(LABELS), self.post_transform(n, scores)?])
@@ -49,7 +49,7 @@ impl Reader<'_> {
         let (x, index_tensor) = (self.tensor(n, 0)?, self.constant_input(n, 1)?);
         let axis_index = x.shape.len().checked_sub(1).ok_or_else(|| fail(n, "its input has no axes"))?;
         let list = index_tensor.as_ints().ok_or_else(|| fail(n, "its indices are not integers"))?;
-        let indices = list.iter().map(|&i| axis(n, i, x.shape[axis_index])).collect::<Result<Vec<_>, _>>()?;
+        let indices = axes_of(n, list, x.shape[axis_index])?;
         self.select(n, &x, axis_index, &indices).map(Value::Wire)
     }
 
@@ -70,8 +70,8 @@ impl Reader<'_> {
 
     /// Divides by a norm of the whole row; at the end of the network the client does this.
     fn normalizer(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        let norm = attribute(n, "norm").map_or(&b"MAX"[..], |a| &a.s);
-        let input_value = n.input.first().and_then(|i| self.values.get(i)).cloned();
+        let norm = text(n, "norm", b"MAX");
+        let input_value = self.value(n, 0).cloned();
         Ok(match (input_value, norm) {
             (Some(Value::Activated(x, FinalActivation::Softmax)), b"L1") => {
                 Value::Activated(x, FinalActivation::Softmax)
@@ -85,7 +85,7 @@ impl Reader<'_> {
             _ => {
                 return Err(unsupported(
                     n,
-                    "a norm of this kind here is not supported; normalise outside of the network".into(),
+                    "a norm of this kind here is not supported; normalise outside of the network",
                 ));
             }
         })
@@ -96,7 +96,7 @@ impl Reader<'_> {
         let x = self.tensor(n, 0)?;
         let x = Tensor { integer: false, ..x };
         let [_, features] = x.shape[..] else {
-            return Err(fail(n, &format!("needs an input [N, features], got {:?}", x.shape)));
+            return Err(fail(n, format!("needs an input [N, features], got {:?}", x.shape)));
         };
         let weights = floats(n, "coefficients")?.ok_or_else(|| fail(n, "has no coefficients"))?;
         let rows = rows.unwrap_or(weights.len() / features);
@@ -105,14 +105,14 @@ impl Reader<'_> {
             let (weight_count, rows) = (weights.len(), bias.len());
             return Err(fail(
                 n,
-                &format!("{weight_count} coefficients and {rows} intercepts for inputs of {features} features"),
+                format!("{weight_count} coefficients and {rows} intercepts for inputs of {features} features"),
             ));
         }
         self.dense(n, &x, 1, weights, bias)
     }
 
     fn post_transform(&mut self, n: &NodeProto, scores: Tensor) -> Result<Value, GraphError> {
-        Ok(match attribute(n, "post_transform").map_or(&b"NONE"[..], |a| &a.s) {
+        Ok(match text(n, "post_transform", b"NONE") {
             b"NONE" => Value::Wire(scores),
             b"SOFTMAX" => Value::Activated(scores, FinalActivation::Softmax),
             b"LOGISTIC" => Value::Activated(scores, FinalActivation::Sigmoid),
@@ -130,7 +130,7 @@ fn expand_list(n: &NodeProto, list: Option<Vec<f32>>, none: f32, len: usize) -> 
         None => Ok(vec![none; len]),
         Some(v) if v.len() == 1 => Ok(vec![v[0]; len]),
         Some(v) if v.len() == len => Ok(v),
-        Some(v) => Err(fail(n, &format!("{} numbers for {len} features", v.len()))),
+        Some(v) => Err(fail(n, format!("{} numbers for {len} features", v.len()))),
     }
 }
 

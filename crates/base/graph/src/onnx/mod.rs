@@ -43,7 +43,7 @@ use crate::float::{FloatGraph, FloatOp};
 use crate::{FinalActivation, Function, GraphError, Interval, OutputTensor};
 use budget::Budget;
 use input::{Batch, input_rank, input_type};
-use node::{attribute, axis, fail, float, floats, int, ints, label, unsupported};
+use node::{attribute, axes_of, axis, fail, float, floats, int, ints, label, text, unsupported};
 use order::needed_nodes;
 use proto::{GraphProto, ModelProto, NodeProto};
 use tensor::Constant;
@@ -137,22 +137,22 @@ pub fn parse_in(bytes: &[u8], folder: Option<&Path>) -> Result<Network, GraphErr
                 OPSETS.end()
             )));
         }
-        None => return Err(file_error("this is not an ONNX file: it states no operator set".into())),
+        None => return Err(file_error("this is not an ONNX file: it states no operator set")),
     };
-    let graph = model.graph.ok_or_else(|| file_error("this is not an ONNX file: it holds no graph".into()))?;
+    let graph = model.graph.ok_or_else(|| file_error("this is not an ONNX file: it holds no graph"))?;
     read_graph(graph, opset, folder)
 }
 
 /// Makes an error about the file; names in it are escaped.
-fn file_error(what: String) -> GraphError {
-    GraphError::OnnxFile { what: plain(&what) }
+fn file_error(what: impl AsRef<str>) -> GraphError {
+    GraphError::OnnxFile { what: plain(what.as_ref()) }
 }
 
 fn read_graph(proto: GraphProto, opset: i64, folder: Option<&Path>) -> Result<Network, GraphError> {
     let (needed, order) = needed_nodes(&proto)?;
     let initialisers: HashSet<&str> = proto.initializer.iter().map(|t| t.name.as_str()).collect();
     let mut inputs = proto.input.iter().filter(|i| !initialisers.contains(i.name.as_str()));
-    let input = inputs.next().ok_or_else(|| file_error("the network has no input".into()))?;
+    let input = inputs.next().ok_or_else(|| file_error("the network has no input"))?;
     if let Some(second) = inputs.next() {
         return Err(file_error(format!(
             "the network has several inputs (`{}`, `{}`): one is supported; join them to one tensor and split it inside (what never changes belongs into an \
@@ -285,10 +285,10 @@ impl Reader<'_> {
             "Softmax" | "LogSoftmax" => return self.softmax(n),
             "Sigmoid" | "Tanh" => return self.final_activation(n),
             "ArgMax" => self.arg_max(n)?,
-            "Where" if self.is_constant(n, 0) => return Err(unsupported(n, select::CONSTANT_MASK.into())),
+            "Where" if self.is_constant(n, 0) => return Err(unsupported(n, select::CONSTANT_MASK)),
             op => match Function::of_onnx(op) {
                 Some(function) => self.function(n, function)?,
-                None => return Err(unsupported(n, help::advice(op).into())),
+                None => return Err(unsupported(n, help::advice(op))),
             },
         };
         Ok(Value::Wire(result))
@@ -296,21 +296,19 @@ impl Reader<'_> {
 
     fn identity(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let element_type = attribute(n, "to").map(|a| a.i);
-        let classes =
-            matches!(n.input.first().and_then(|i| self.values.get(i)), Some(Value::Wire(x)) if self.is_class(x));
+        let classes = matches!(self.value(n, 0), Some(Value::Wire(x)) if self.is_class(x));
         if element_type.is_some_and(|t| !matches!(t, 1 | 10 | 11 | 16)) && !classes {
             return Err(unsupported(
                 n,
                 "a secret tensor can only be cast to float; where its integers choose rows (an embedding), give the network \
-                 a number for each row, 1 for the one chosen and 0 for the others, and look up by MatMul"
-                    .into(),
+                 a number for each row, 1 for the one chosen and 0 for the others, and look up by MatMul",
             ));
         }
         if n.input.is_empty() {
             return Err(fail(n, "has no input"));
         }
         if n.op_type == "Dropout" && self.constant(n, 2)?.is_some_and(|c| c.to_floats().contains(&1.0)) {
-            return Err(unsupported(n, "it is in training mode; export the model in inference mode".into()));
+            return Err(unsupported(n, "it is in training mode; export the model in inference mode"));
         }
         let value = self.values.get(&n.input[0]).cloned().ok_or_else(|| fail(n, "its input is missing"))?;
         Ok(match value {
@@ -324,7 +322,7 @@ impl Reader<'_> {
     /// Returns input `k` as a tensor; an error if it is constant, absent, or left to the client.
     fn tensor(&mut self, n: &NodeProto, k: usize) -> Result<Tensor, GraphError> {
         self.compute_activated(n, k)?;
-        match n.input.get(k).and_then(|name| self.values.get(name)) {
+        match self.value(n, k) {
             Some(Value::Wire(x)) => Ok(x.clone()),
             Some(Value::Activated(_, left)) if n.op_type == "QuantizeLinear" => {
                 Err(unsupported(n, quantised::quantises_the_end(left.name())))
@@ -337,13 +335,13 @@ impl Reader<'_> {
                     left.name()
                 ),
             )),
-            Some(Value::Norm(..)) => Err(unsupported(n, norm::ADVICE.into())),
-            Some(Value::Quantised(..)) => Err(unsupported(n, quantised::ADVICE.into())),
+            Some(Value::Norm(..)) => Err(unsupported(n, norm::ADVICE)),
+            Some(Value::Quantised(..)) => Err(unsupported(n, quantised::ADVICE)),
             Some(Value::Unusable(why)) => Err(unsupported(n, format!("its input {k} cannot be had: {why}"))),
             Some(Value::Constant(_)) => {
                 Err(unsupported(n, format!("its input {k} is a constant where a tensor is expected")))
             }
-            None => Err(fail(n, &format!("has no input {k}"))),
+            None => Err(fail(n, format!("has no input {k}"))),
         }
     }
 
@@ -352,13 +350,18 @@ impl Reader<'_> {
     fn real(&mut self, n: &NodeProto, k: usize) -> Result<Tensor, GraphError> {
         let x = self.tensor(n, k)?;
         if x.integer {
-            return Err(unsupported(n, "it computes with 8-bit integers; put a Cast to float in front".into()));
+            return Err(unsupported(n, "it computes with 8-bit integers; put a Cast to float in front"));
         }
         Ok(x)
     }
 
+    /// Returns the value of input `k`, if the node has one.
+    fn value(&self, n: &NodeProto, k: usize) -> Option<&Value> {
+        self.values.get(n.input.get(k)?)
+    }
+
     fn is_constant(&self, n: &NodeProto, k: usize) -> bool {
-        matches!(n.input.get(k).and_then(|i| self.values.get(i)), Some(Value::Constant(_)))
+        matches!(self.value(n, k), Some(Value::Constant(_)))
     }
 
     /// Returns input `k`, if the node has one, which must be constant.
@@ -374,7 +377,7 @@ impl Reader<'_> {
     }
 
     fn constant_input(&self, n: &NodeProto, k: usize) -> Result<Rc<Constant>, GraphError> {
-        self.constant(n, k)?.ok_or_else(|| fail(n, &format!("has no input {k}")))
+        self.constant(n, k)?.ok_or_else(|| fail(n, format!("has no input {k}")))
     }
 
     /// Returns a list of integers: constant input `k`, or attribute `name` in older operator sets.
@@ -382,8 +385,8 @@ impl Reader<'_> {
         match self.constant(n, k)? {
             Some(c) => match c.as_ints() {
                 Some(list) if list.len() <= LONGEST_LIST => Ok(Some(list.to_vec())),
-                Some(list) => Err(fail(n, &format!("has {} `{name}`", list.len()))),
-                None => Err(fail(n, &format!("its `{name}` are not integers"))),
+                Some(list) => Err(fail(n, format!("has {} `{name}`", list.len()))),
+                None => Err(fail(n, format!("its `{name}` are not integers"))),
             },
             None => Ok(ints(n, name).filter(|list| list.len() <= LONGEST_LIST).map(<[i64]>::to_vec)),
         }
@@ -396,7 +399,7 @@ impl Reader<'_> {
     fn push(&mut self, n: &NodeProto, op: FloatOp, inputs: &[usize], shape: &[usize]) -> Result<usize, GraphError> {
         let name = if n.name.is_empty() { n.output.first().map_or("", |o| o.as_str()) } else { &n.name };
         self.budget.numbers(n, op.numbers().map(<[f32]>::len).iter().sum())?;
-        self.graph.push(&within(name, LONGEST_NAME), op, inputs, shape).map_err(|what| fail(n, &what))
+        self.graph.push(&within(name, LONGEST_NAME), op, inputs, shape).map_err(|what| fail(n, what))
     }
 
     fn unary(&mut self, n: &NodeProto, op: FloatOp) -> Result<Tensor, GraphError> {

@@ -13,16 +13,20 @@ pub(super) fn label(n: &NodeProto) -> String {
     format!("`{}` ({})", within(name, 100), within(&n.op_type, 50))
 }
 
-pub(super) fn fail(n: &NodeProto, what: &str) -> GraphError {
-    GraphError::OnnxNode { node: label(n), what: plain(what) }
+pub(super) fn fail(n: &NodeProto, what: impl AsRef<str>) -> GraphError {
+    GraphError::OnnxNode { node: label(n), what: plain(what.as_ref()) }
 }
 
-pub(super) fn unsupported(n: &NodeProto, help: String) -> GraphError {
-    GraphError::Unsupported { node: label(n), help: plain(&help) }
+pub(super) fn unsupported(n: &NodeProto, help: impl AsRef<str>) -> GraphError {
+    GraphError::Unsupported { node: label(n), help: plain(help.as_ref()) }
 }
 
 pub(super) fn attribute<'a>(n: &'a NodeProto, name: &str) -> Option<&'a AttributeProto> {
     n.attribute.iter().find(|a| a.name == name)
+}
+
+pub(super) fn text<'a>(n: &'a NodeProto, name: &str, default: &'a [u8]) -> &'a [u8] {
+    attribute(n, name).map_or(default, |a| &a.s)
 }
 
 pub(super) fn int(n: &NodeProto, name: &str, default: i64) -> i64 {
@@ -31,7 +35,7 @@ pub(super) fn int(n: &NodeProto, name: &str, default: i64) -> i64 {
 
 pub(super) fn float(n: &NodeProto, name: &str, default: f32) -> Result<f32, GraphError> {
     let v = attribute(n, name).map_or(default, |a| a.f);
-    if v.is_finite() { Ok(v) } else { Err(fail(n, &format!("attribute `{name}` is {v}"))) }
+    if v.is_finite() { Ok(v) } else { Err(fail(n, format!("attribute `{name}` is {v}"))) }
 }
 
 pub(super) fn ints<'a>(n: &'a NodeProto, name: &str) -> Option<&'a [i64]> {
@@ -41,7 +45,7 @@ pub(super) fn ints<'a>(n: &'a NodeProto, name: &str) -> Option<&'a [i64]> {
 pub(super) fn floats(n: &NodeProto, name: &str) -> Result<Option<Vec<f32>>, GraphError> {
     match attribute(n, name).map(|a| a.floats.clone()) {
         Some(v) if v.iter().any(|v| !v.is_finite()) => {
-            Err(fail(n, &format!("attribute `{name}` holds what is no number")))
+            Err(fail(n, format!("attribute `{name}` holds what is no number")))
         }
         found => Ok(found),
     }
@@ -54,6 +58,11 @@ pub(super) fn axis(n: &NodeProto, value: i64, rank: usize) -> Result<usize, Grap
     if (0..rank).contains(&from_front) {
         Ok(from_front as usize)
     } else {
-        Err(fail(n, &format!("axis {value} of a tensor of {rank} axes")))
+        Err(fail(n, format!("axis {value} of a tensor of {rank} axes")))
     }
+}
+
+/// Returns the indices of several axes, as [`axis`] does.
+pub(super) fn axes_of(n: &NodeProto, values: &[i64], rank: usize) -> Result<Vec<usize>, GraphError> {
+    values.iter().map(|&value| axis(n, value, rank)).collect()
 }

@@ -18,7 +18,7 @@ pub(super) fn as_output(name: &str) -> GraphError {
 
 impl Reader<'_> {
     pub(super) fn is_norm(&self, n: &NodeProto, k: usize) -> bool {
-        matches!(n.input.get(k).and_then(|i| self.values.get(i)), Some(Value::Norm(..)))
+        matches!(self.value(n, k), Some(Value::Norm(..)))
     }
 
     /// Reads ReduceL1 and ReduceL2 over everything but the batch.
@@ -27,7 +27,7 @@ impl Reader<'_> {
         let axes = self.reduced_axes(n, x.shape.len())?;
         axes.iter().try_for_each(|&a| self.keeps_batch(n, &x, a))?;
         if x.order.iter().any(|a| !axes.contains(a)) {
-            return Err(unsupported(n, ADVICE.into()));
+            return Err(unsupported(n, ADVICE));
         }
         Ok(Value::Norm(x, if n.op_type == "ReduceL1" { FinalActivation::L1 } else { FinalActivation::L2 }))
     }
@@ -45,7 +45,7 @@ impl Reader<'_> {
         };
         match self.values.get(&n.input[0]) {
             Some(value @ Value::Norm(..)) if guards => Ok(value.clone()),
-            _ => Err(unsupported(n, ADVICE.into())),
+            _ => Err(unsupported(n, ADVICE)),
         }
     }
 
@@ -56,9 +56,9 @@ impl Reader<'_> {
 
     pub(super) fn over_norm(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let x = self.real(n, 0)?;
-        match n.input.get(1).and_then(|i| self.values.get(i)) {
+        match self.value(n, 1) {
             Some(Value::Norm(of, kind)) if of.is_same(&x) => Ok(Value::Activated(x, *kind)),
-            _ => Err(unsupported(n, ADVICE.into())),
+            _ => Err(unsupported(n, ADVICE)),
         }
     }
 
@@ -68,12 +68,12 @@ impl Reader<'_> {
         let axis_index = axis(n, int(n, "axis", -1), x.shape.len())?;
         self.keeps_batch(n, &x, axis_index)?;
         if x.order.iter().any(|&a| a != axis_index) {
-            return Err(unsupported(n, ADVICE.into()));
+            return Err(unsupported(n, ADVICE));
         }
         match int(n, "p", 2) {
             1 => Ok(Value::Activated(x, FinalActivation::L1)),
             2 => Ok(Value::Activated(x, FinalActivation::L2)),
-            p => Err(fail(n, &format!("a norm of order {p}: 1 and 2 are defined"))),
+            p => Err(fail(n, format!("a norm of order {p}: 1 and 2 are defined"))),
         }
     }
 }

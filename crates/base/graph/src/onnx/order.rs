@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::proto::{GraphProto, NodeProto};
 use super::{file_error, label};
 use crate::GraphError;
+use crate::walk::topological_order;
 
 /// Returns the names that the outputs need, and the nodes that make them, sorted. Other nodes are
 /// ignored and may be unsupported.
@@ -45,30 +46,21 @@ fn node_order(
     known_names: &HashSet<&str>,
 ) -> Result<Vec<usize>, GraphError> {
     let mut users: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
-    let mut waiting = vec![0usize; nodes.len()];
+    let mut unread = vec![0usize; nodes.len()];
     for (i, n) in nodes.iter().enumerate().filter(|(i, _)| used[*i]) {
         for name in n.input.iter().filter(|s| !s.is_empty()) {
             if let Some(&m) = maker.get(name.as_str()) {
                 users[m].push(i);
-                waiting[i] += 1;
+                unread[i] += 1;
             } else if !known_names.contains(name.as_str()) {
                 return Err(file_error(format!("node {}: nothing makes its input `{name}`", label(n))));
             }
         }
     }
-    let mut ready: std::collections::BinaryHeap<_> =
-        (0..nodes.len()).filter(|&i| used[i] && waiting[i] == 0).map(std::cmp::Reverse).collect();
-    let mut order = Vec::with_capacity(nodes.len());
-    while let Some(std::cmp::Reverse(i)) = ready.pop() {
-        order.push(i);
-        for &u in &users[i] {
-            waiting[u] -= 1;
-            if waiting[u] == 0 {
-                ready.push(std::cmp::Reverse(u));
-            }
-        }
-    }
-    if let Some(stuck) = (0..nodes.len()).find(|&i| used[i] && waiting[i] > 0) {
+    let order = topological_order(used, &users, unread);
+    let mut is_ordered = vec![false; nodes.len()];
+    order.iter().for_each(|&i| is_ordered[i] = true);
+    if let Some(stuck) = (0..nodes.len()).find(|&i| used[i] && !is_ordered[i]) {
         return Err(file_error(format!("the graph has a cycle through or before node {}", label(&nodes[stuck]))));
     }
     Ok(order)

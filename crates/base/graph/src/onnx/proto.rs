@@ -75,6 +75,15 @@ pub struct NodeProto {
     pub domain: String,
 }
 
+impl NodeProto {
+    /// A standard operation without a name and attributes.
+    #[must_use]
+    pub fn new(op: &str, inputs: &[&str], outputs: &[&str]) -> Self {
+        let owned = |names: &[&str]| -> Vec<String> { names.iter().map(|name| (*name).into()).collect() };
+        Self { op_type: op.into(), input: owned(inputs), output: owned(outputs), ..Self::default() }
+    }
+}
+
 /// An attribute of an operation.
 #[derive(Clone, PartialEq, Message)]
 pub struct AttributeProto {
@@ -105,6 +114,26 @@ pub struct AttributeProto {
     /// The field in use: 1 f, 2 i, 3 s, 4 t, 6 floats, 7 ints, 8 strings.
     #[prost(int32, tag = "20")]
     pub r#type: i32,
+}
+
+impl AttributeProto {
+    /// An integer.
+    #[must_use]
+    pub fn int(name: &str, i: i64) -> Self {
+        Self { name: name.into(), i, r#type: 2, ..Self::default() }
+    }
+
+    /// A list of integers.
+    #[must_use]
+    pub fn ints(name: &str, ints: &[i64]) -> Self {
+        Self { name: name.into(), ints: ints.to_vec(), r#type: 7, ..Self::default() }
+    }
+
+    /// A list of floats.
+    #[must_use]
+    pub fn floats(name: &str, floats: &[f32]) -> Self {
+        Self { name: name.into(), floats: floats.to_vec(), r#type: 6, ..Self::default() }
+    }
 }
 
 /// A constant tensor.
@@ -142,6 +171,21 @@ pub struct TensorProto {
     pub data_location: i32,
 }
 
+impl TensorProto {
+    /// A tensor of floats.
+    #[must_use]
+    pub fn floats(name: &str, dims: &[i64], float_data: Vec<f32>) -> Self {
+        Self { name: name.into(), dims: dims.to_vec(), data_type: 1, float_data, ..Self::default() }
+    }
+
+    /// A list of integers.
+    #[must_use]
+    pub fn ints(name: &str, values: &[i64]) -> Self {
+        let (dims, int64_data) = (vec![values.len() as i64], values.to_vec());
+        Self { name: name.into(), dims, data_type: 7, int64_data, ..Self::default() }
+    }
+}
+
 /// A key and its value.
 #[derive(Clone, PartialEq, Message)]
 pub struct EntryProto {
@@ -162,6 +206,16 @@ pub struct ValueInfoProto {
     /// Type.
     #[prost(message, optional, tag = "2")]
     pub r#type: Option<TypeProto>,
+}
+
+impl ValueInfoProto {
+    /// A tensor of floats.
+    #[must_use]
+    pub fn floats(name: &str, dims: &[i64]) -> Self {
+        let dim = dims.iter().map(|&dim_value| DimensionProto { dim_value, ..DimensionProto::default() }).collect();
+        let tensor_type = Some(TensorTypeProto { elem_type: 1, shape: Some(TensorShapeProto { dim }) });
+        Self { name: name.into(), r#type: Some(TypeProto { tensor_type }) }
+    }
 }
 
 /// Type of a value.

@@ -75,7 +75,7 @@ impl Reader<'_> {
             return Err(fail(n, "its scales are not positive, or not one for each zero point"));
         }
         if int(n, "block_size", 0) != 0 {
-            return Err(unsupported(n, "scales for blocks are not supported; use one for each channel".into()));
+            return Err(unsupported(n, "scales for blocks are not supported; use one for each channel"));
         }
         Ok(Steps { scale, zero })
     }
@@ -107,19 +107,19 @@ impl Reader<'_> {
 
     pub(super) fn dequantise(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let steps = self.steps(n)?;
-        match n.input.first().and_then(|i| self.values.get(i)) {
+        match self.value(n, 0) {
             Some(Value::Quantised(x, made)) if **made == steps => Ok(Value::Wire(x.clone())),
             Some(Value::Quantised(..)) => {
                 let what = "its scale or zero point is not that of the QuantizeLinear that it reads: take the float32 model that this file \
                             was quantised from (tacit quantises it itself)";
-                Err(unsupported(n, what.into()))
+                Err(unsupported(n, what))
             }
             Some(Value::Wire(x)) if x.integer => {
                 let what = "the network takes integers, which this node turns into real numbers: remove it, so that the network begins \
                             behind it (bytes become those numbers by the options pixel scale, mean and std), or take the float32 model";
-                Err(unsupported(n, what.into()))
+                Err(unsupported(n, what))
             }
-            _ => Err(unsupported(n, NOT_QUANTISED.into())),
+            _ => Err(unsupported(n, NOT_QUANTISED)),
         }
     }
 
@@ -132,7 +132,7 @@ impl Reader<'_> {
         } else {
             let axis_index = axis(n, int(n, "axis", 1), c.shape.len())?;
             if c.shape[axis_index] != scale.len() {
-                return Err(fail(n, &format!("{} scales for {} channels", scale.len(), c.shape[axis_index])));
+                return Err(fail(n, format!("{} scales for {} channels", scale.len(), c.shape[axis_index])));
             }
             (scale.len(), c.shape[axis_index + 1..].iter().product::<usize>().max(1))
         };

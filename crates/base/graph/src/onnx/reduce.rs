@@ -2,7 +2,7 @@
 
 use super::proto::NodeProto;
 use super::view::Tensor;
-use super::{Reader, axis, fail, int, unsupported};
+use super::{Reader, axes_of, fail, int, unsupported};
 use crate::float::FloatOp;
 use crate::geometry::Window;
 use crate::{GraphError, MAX_WINDOW_SIDE};
@@ -11,7 +11,7 @@ impl Reader<'_> {
     pub(super) fn global_pool(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
         if x.shape.len() < 3 {
-            return Err(fail(n, &format!("needs an input [N, C, ...], got {:?}", x.shape)));
+            return Err(fail(n, format!("needs an input [N, C, ...], got {:?}", x.shape)));
         }
         let axes: Vec<usize> = (2..x.shape.len()).collect();
         self.reduce_axes(n, &x, &axes, if n.op_type == "GlobalMaxPool" { "ReduceMax" } else { "ReduceMean" })
@@ -31,7 +31,7 @@ impl Reader<'_> {
     /// if it says so).
     pub(super) fn reduced_axes(&self, n: &NodeProto, rank: usize) -> Result<Vec<usize>, GraphError> {
         let axes_input = self.integer_list(n, 1, "axes")?.unwrap_or_default();
-        let mut axes = axes_input.iter().map(|&a| axis(n, a, rank)).collect::<Result<Vec<_>, GraphError>>()?;
+        let mut axes = axes_of(n, &axes_input, rank)?;
         axes.sort_unstable();
         axes.dedup();
         if axes.is_empty() && int(n, "noop_with_empty_axes", 0) == 0 {

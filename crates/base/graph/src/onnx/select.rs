@@ -4,7 +4,7 @@
 use super::proto::NodeProto;
 use super::tensor::{Constant, Data};
 use super::view::{Tensor, agree_but_at};
-use super::{Batch, Reader, attribute, axis, fail, float, int, ints, unsupported};
+use super::{Batch, Reader, axes_of, axis, fail, float, int, ints, text, unsupported};
 use crate::GraphError;
 use crate::float::FloatOp;
 
@@ -23,7 +23,7 @@ impl Reader<'_> {
         if !parts.iter().all(|x| agree_but_at(axis_index, &x.shape, &head.shape)) {
             return Err(fail(
                 n,
-                &format!(
+                format!(
                     "shapes {:?} differ outside axis {axis_index}",
                     parts.iter().map(|x| &x.shape).collect::<Vec<_>>()
                 ),
@@ -74,7 +74,7 @@ impl Reader<'_> {
             };
             let axis_index = axis(n, int(n, "axis", 1), part.len())?;
             if shape.as_deref().is_some_and(|s| !agree_but_at(axis_index, s, &part)) {
-                return Err(fail(n, &format!("shapes {shape:?} and {part:?} differ outside axis {axis_index}")));
+                return Err(fail(n, format!("shapes {shape:?} and {part:?} differ outside axis {axis_index}")));
             }
             start += part[axis_index];
             shape = Some(part);
@@ -176,7 +176,7 @@ impl Reader<'_> {
             || sizes.len() != count
             || sizes.contains(&0)
         {
-            return Err(fail(n, &format!("{len} elements along axis {axis_index} cannot be split into {sizes:?}")));
+            return Err(fail(n, format!("{len} elements along axis {axis_index} cannot be split into {sizes:?}")));
         }
         Ok((axis_index, sizes))
     }
@@ -185,14 +185,14 @@ impl Reader<'_> {
         if self.is_constant(n, 0) {
             return Err(unsupported(
                 n,
-                "it looks a secret index up in a table (an embedding); give the network the embedded values".into(),
+                "it looks a secret index up in a table (an embedding); give the network the embedded values",
             ));
         }
         let x = self.tensor(n, 0)?;
         let axis_index = axis(n, int(n, "axis", 0), x.shape.len())?;
         let index_tensor = self.constant_input(n, 1)?;
         let list = index_tensor.as_ints().ok_or_else(|| fail(n, "its indices are not integers"))?;
-        let indices = list.iter().map(|&i| axis(n, i, x.shape[axis_index])).collect::<Result<Vec<_>, _>>()?;
+        let indices = axes_of(n, list, x.shape[axis_index])?;
         let selection = self.select(n, &x, axis_index, &indices)?;
         match index_tensor.shape[..] {
             [] => Ok(selection.without(&[axis_index])),
@@ -222,10 +222,10 @@ impl Reader<'_> {
         let x = self.tensor(n, 0)?;
         let repeats = self.integer_list(n, 1, "repeats")?.ok_or_else(|| fail(n, "has no repeats"))?;
         if repeats.len() != x.shape.len() {
-            return Err(fail(n, &format!("{} repeats for {} axes", repeats.len(), x.shape.len())));
+            return Err(fail(n, format!("{} repeats for {} axes", repeats.len(), x.shape.len())));
         }
         let times = repeats.iter().map(|&r| usize::try_from(r).ok().filter(|r| *r > 0));
-        let times: Vec<usize> = times.collect::<Option<_>>().ok_or_else(|| fail(n, &format!("repeats {repeats:?}")))?;
+        let times: Vec<usize> = times.collect::<Option<_>>().ok_or_else(|| fail(n, format!("repeats {repeats:?}")))?;
         self.repeat_axes(n, &x, &times, false)
     }
 
@@ -256,7 +256,7 @@ impl Reader<'_> {
 
     pub(super) fn pad(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
-        let mode = attribute(n, "mode").map_or(&b"constant"[..], |a| &a.s);
+        let mode = text(n, "mode", b"constant");
         let rank = x.shape.len();
         let (pads, value) = if self.opset < 11 {
             (ints(n, "pads").map(<[i64]>::to_vec), float(n, "value", 0.0)?)
@@ -265,12 +265,12 @@ impl Reader<'_> {
             (self.integer_list(n, 1, "pads")?, value.unwrap_or(0.0))
         };
         let axes = match self.integer_list(n, 3, "")? {
-            Some(axes) => axes.iter().map(|&a| axis(n, a, rank)).collect::<Result<Vec<_>, _>>()?,
+            Some(axes) => axes_of(n, &axes, rank)?,
             None => (0..rank).collect(),
         };
         let pads = pads
             .filter(|p| p.len() == 2 * axes.len())
-            .ok_or_else(|| fail(n, &format!("needs {} pads", 2 * axes.len())))?;
+            .ok_or_else(|| fail(n, format!("needs {} pads", 2 * axes.len())))?;
         let (mut before, mut after) = (vec![0i64; rank], vec![0i64; rank]);
         for (i, &a) in axes.iter().enumerate() {
             (before[a], after[a]) = (pads[i], pads[axes.len() + i]);
@@ -306,7 +306,7 @@ impl Reader<'_> {
         let len = x.shape[axis_index] as i64;
         let limit = crate::MAX_WINDOW_SIDE as i64 * 16;
         if before.max(after) > limit || before.min(after) < -len {
-            return Err(fail(n, &format!("padding of {before} and {after} on an axis of {len}")));
+            return Err(fail(n, format!("padding of {before} and {after} on an axis of {len}")));
         }
         let (first_index, last_index) = match mode {
             b"constant" => ((-before).max(0), len + after.min(0)),

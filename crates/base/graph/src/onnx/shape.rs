@@ -3,20 +3,20 @@
 use super::proto::NodeProto;
 use super::tensor::Constant;
 use super::view::Tensor;
-use super::{Batch, Reader, Value, axis, fail, int, ints, unsupported};
+use super::{Batch, Reader, Value, axes_of, axis, fail, int, ints, unsupported};
 use crate::geometry::checked_elements;
 use crate::{FinalActivation, GraphError};
 
 impl Reader<'_> {
     /// Returns a tensor's shape, or the part from `start` to `end`.
     pub(super) fn shape_of(&self, n: &NodeProto) -> Result<Constant, GraphError> {
-        let dims: Vec<i64> = match n.input.first().and_then(|i| self.values.get(i)) {
+        let dims: Vec<i64> = match self.value(n, 0) {
             Some(Value::Constant(c)) => c.shape.iter().map(|&d| d as i64).collect(),
             Some(Value::Wire(x) | Value::Activated(x, _) | Value::Quantised(x, _)) => {
                 x.shape.iter().map(|&d| d as i64).collect()
             }
             Some(Value::Unusable(why)) => return Err(unsupported(n, format!("its input cannot be had: {why}"))),
-            Some(Value::Norm(..)) => return Err(unsupported(n, super::norm::ADVICE.into())),
+            Some(Value::Norm(..)) => return Err(unsupported(n, super::norm::ADVICE)),
             None => return Err(fail(n, "has no input")),
         };
         // Both may count from the end; values beyond either end are clamped to it.
@@ -28,21 +28,21 @@ impl Reader<'_> {
 
     /// Reads Flatten, Reshape, Squeeze and Unsqueeze of a tensor.
     pub(super) fn reshape(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        let (x, final_activation) = match n.input.first().and_then(|i| self.values.get(i)) {
+        let (x, final_activation) = match self.value(n, 0) {
             Some(Value::Activated(x, final_activation)) => (x.clone(), Some(*final_activation)),
             _ => (self.tensor(n, 0)?, None),
         };
         let result = match n.op_type.as_str() {
             "Squeeze" => {
                 let removed_axes = match self.integer_list(n, 1, "axes")? {
-                    Some(axes) => axes.iter().map(|&a| axis(n, a, x.shape.len())).collect::<Result<Vec<_>, _>>()?,
+                    Some(axes) => axes_of(n, &axes, x.shape.len())?,
                     // A network for any batch size keeps its batch axis.
                     None => (0..x.shape.len())
                         .filter(|&i| x.shape[i] == 1 && (self.batch == Batch::One || x.batch != Some(i)))
                         .collect(),
                 };
                 if removed_axes.iter().any(|&i| x.shape[i] != 1) {
-                    return Err(fail(n, &format!("squeezes an axis of {:?} that is not 1", x.shape)));
+                    return Err(fail(n, format!("squeezes an axis of {:?} that is not 1", x.shape)));
                 }
                 removed_axes
                     .iter()
@@ -63,11 +63,11 @@ impl Reader<'_> {
     /// Returns `x` in another shape, with the same elements in the file's order.
     pub(super) fn view_as(&mut self, n: &NodeProto, x: &Tensor, shape: Vec<usize>) -> Result<Tensor, GraphError> {
         if checked_elements(&shape) != Some(x.elements()) {
-            return Err(fail(n, &format!("{:?} cannot become {shape:?}", x.shape)));
+            return Err(fail(n, format!("{:?} cannot become {shape:?}", x.shape)));
         }
         let batch = x.batch.filter(|b| *b == 0 && !shape.is_empty());
         if matches!(self.batch, Batch::Many(_)) && x.batch.is_some() && batch.is_none() {
-            return Err(unsupported(n, "it moves the batch from the first axis; export it with a batch of 1".into()));
+            return Err(unsupported(n, "it moves the batch from the first axis; export it with a batch of 1"));
         }
         if long_lengths(&shape).eq(long_lengths(&x.shape)) {
             let (old_axes, new_axes) = (super::view::long_axes(&x.shape), super::view::long_axes(&shape));
@@ -80,7 +80,7 @@ impl Reader<'_> {
     }
 
     pub(super) fn transpose(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
-        let Some(Value::Activated(x, final_activation)) = n.input.first().and_then(|i| self.values.get(i)) else {
+        let Some(Value::Activated(x, final_activation)) = self.value(n, 0) else {
             let x = self.tensor(n, 0)?;
             return Ok(Value::Wire(x.transposed(&permutation(n, x.shape.len())?)));
         };
@@ -94,8 +94,8 @@ impl Reader<'_> {
                         x.shape[softmax_axis] == length as usize && distance(&x.shape, softmax_axis) == inner as usize
                     })
                     .and_then(|softmax_axis| perm.iter().position(|&p| p == softmax_axis));
-                let softmax_axis = softmax_axis
-                    .ok_or_else(|| unsupported(n, "it takes the axes of a softmax apart; cut both off".into()))?;
+                let softmax_axis =
+                    softmax_axis.ok_or_else(|| unsupported(n, "it takes the axes of a softmax apart; cut both off"))?;
                 let inner =
                     u32::try_from(distance(&result.shape, softmax_axis)).map_err(|_| fail(n, "is too large"))?;
                 FinalActivation::SoftmaxAlong { length, inner, logarithm }
@@ -109,7 +109,7 @@ impl Reader<'_> {
     pub(super) fn new_axes(&self, n: &NodeProto, rank: usize) -> Result<Vec<usize>, GraphError> {
         let axes = self.integer_list(n, 1, "axes")?.ok_or_else(|| fail(n, "has no axes"))?;
         let rank = rank + axes.len();
-        let mut new = axes.iter().map(|&a| axis(n, a, rank)).collect::<Result<Vec<_>, _>>()?;
+        let mut new = axes_of(n, &axes, rank)?;
         new.sort_unstable();
         if new.windows(2).any(|w| w[0] == w[1]) {
             return Err(fail(n, "its axes repeat"));
@@ -156,11 +156,11 @@ fn distance(shape: &[usize], axis_index: usize) -> usize {
 
 pub(super) fn permutation(n: &NodeProto, rank: usize) -> Result<Vec<usize>, GraphError> {
     let perm_attribute = ints(n, "perm").map_or_else(|| (0..rank as i64).rev().collect(), <[i64]>::to_vec);
-    let perm = perm_attribute.iter().map(|&p| axis(n, p, rank)).collect::<Result<Vec<_>, _>>()?;
+    let perm = axes_of(n, &perm_attribute, rank)?;
     let mut sorted = perm.clone();
     sorted.sort_unstable();
     if sorted != (0..rank).collect::<Vec<_>>() {
-        return Err(fail(n, &format!("{perm_attribute:?} is not a permutation of {rank} axes")));
+        return Err(fail(n, format!("{perm_attribute:?} is not a permutation of {rank} axes")));
     }
     Ok(perm)
 }
@@ -177,7 +177,7 @@ fn resolve_reshape(
         out.push(match w {
             0 if !allow_zero => *input_shape.get(i).ok_or_else(|| fail(n, "copies an axis that is not there"))?,
             -1 => 0,
-            w => usize::try_from(w).map_err(|_| fail(n, &format!("shape {target:?}")))?,
+            w => usize::try_from(w).map_err(|_| fail(n, format!("shape {target:?}")))?,
         });
     }
     let unknown: Vec<usize> = (0..target.len()).filter(|&i| target[i] == -1).collect();
@@ -185,10 +185,10 @@ fn resolve_reshape(
         let known_lengths: Vec<usize> = (0..out.len()).filter(|&i| i != unknown_axis).map(|i| out[i]).collect();
         let known_product = checked_elements(&known_lengths).filter(|&r| r > 0 && total.is_multiple_of(r));
         out[unknown_axis] =
-            total / known_product.ok_or_else(|| fail(n, &format!("{input_shape:?} cannot become {target:?}")))?;
+            total / known_product.ok_or_else(|| fail(n, format!("{input_shape:?} cannot become {target:?}")))?;
     }
     if unknown.len() > 1 || checked_elements(&out) != Some(total) {
-        return Err(fail(n, &format!("{input_shape:?} cannot become {target:?}")));
+        return Err(fail(n, format!("{input_shape:?} cannot become {target:?}")));
     }
     Ok(out)
 }

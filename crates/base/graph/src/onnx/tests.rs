@@ -22,19 +22,24 @@ fn message(result: Result<Network, GraphError>) -> String {
 }
 
 fn node(op: &str, inputs: &[&str], output: &str) -> NodeProto {
-    NodeProto {
-        op_type: op.into(),
-        input: inputs.iter().map(|s| (*s).into()).collect(),
-        output: vec![output.into()],
-        ..NodeProto::default()
-    }
+    NodeProto::new(op, inputs, &[output])
 }
 
-/// Appends a node behind the last one and makes its output the network's.
-fn append(g: &mut GraphProto, op: &str) {
-    let result_name = g.output[0].name.clone();
-    g.node.push(node(op, &[&result_name], "end"));
+/// Appends a node that reads the network's output and `inputs`, and makes its result the output.
+fn append_reading(g: &mut GraphProto, op: &str, inputs: &[&str]) {
+    let last = g.output[0].name.clone();
+    g.node.push(node(op, &[&[&*last][..], inputs].concat(), "end"));
     g.output[0].name = "end".into();
+}
+
+fn append(g: &mut GraphProto, op: &str) {
+    append_reading(g, op, &[]);
+}
+
+/// Appends a node with a change.
+fn append_with(g: &mut GraphProto, op: &str, change: impl FnOnce(&mut NodeProto)) {
+    append(g, op);
+    change(g.node.last_mut().unwrap());
 }
 
 #[test]
@@ -43,16 +48,12 @@ fn an_unsupported_operator_is_named_with_help() {
     assert!(text.contains("Selu") && text.contains("`end`") && text.contains("Relu"), "{text}");
     let text = message(changed(|g| append(g, "Wobble")));
     assert!(text.contains("Wobble") && text.contains("docs/operators.md"), "{text}");
-    let text = message(changed(|g| {
-        append(g, "Cast");
-        let target_type = AttributeProto { name: "to".into(), i: 7, ..AttributeProto::default() };
-        g.node.last_mut().unwrap().attribute.push(target_type);
-    }));
+    let text = message(changed(|g| append_with(g, "Cast", |n| n.attribute.push(AttributeProto::int("to", 7)))));
     assert!(text.contains("Cast") && text.contains("MatMul"), "{text}");
 }
 
 #[test]
-fn a_final_softmax_is_left_to_the_client() {
+fn a_final_activation_is_left_to_the_client() {
     for (op, activation) in [
         ("Softmax", FinalActivation::Softmax),
         ("LogSoftmax", FinalActivation::LogSoftmax),
@@ -64,8 +65,7 @@ fn a_final_softmax_is_left_to_the_client() {
     assert_eq!(changed(|_| {}).unwrap().activation, None);
     let text = message(changed(|g| {
         append(g, "Softmax");
-        let result_name = g.output[0].name.clone();
-        g.node.push(node("Relu", &[&result_name], "more"));
+        g.node.push(node("Relu", &["end"], "more"));
         g.output[0].name = "more".into();
     }));
     assert!(text.contains("end of the network"), "{text}");
@@ -76,21 +76,13 @@ fn a_final_softmax_is_left_to_the_client() {
 fn reshaped_by(start: Option<i64>, end: Option<i64>) -> Result<Vec<usize>, GraphError> {
     let mut bytes = decode(&zoo::build("tiny-cnn", 1).unwrap());
     let graph = bytes.graph.as_mut().unwrap();
-    let (input, list) = (graph.input[0].name.clone(), |name: &str, values: &[i64]| TensorProto {
-        name: name.into(),
-        dims: vec![values.len() as i64],
-        data_type: 7,
-        int64_data: values.to_vec(),
-        ..TensorProto::default()
-    });
-    let attribute = |(name, value): (&str, Option<i64>)| {
-        value.map(|i| AttributeProto { name: name.into(), r#type: 2, i, ..AttributeProto::default() })
-    };
+    let input = graph.input[0].name.clone();
+    let attributes = [("start", start), ("end", end)].into_iter();
     let mut shape = node("Shape", &[&input], "s");
-    shape.attribute = [("start", start), ("end", end)].into_iter().filter_map(attribute).collect();
+    shape.attribute = attributes.filter_map(|(name, value)| Some(AttributeProto::int(name, value?))).collect();
     let mut concat = node("Concat", &["m", "s"], "t");
-    concat.attribute = vec![AttributeProto { name: "axis".into(), r#type: 2, ..AttributeProto::default() }];
-    graph.initializer = vec![list("m", &[1, -1])];
+    concat.attribute = vec![AttributeProto::int("axis", 0)];
+    graph.initializer = vec![TensorProto::ints("m", &[1, -1])];
     graph.node = vec![shape, concat, node("Reshape", &[&input, "t"], "y")];
     graph.output[0].name = "y".into();
     let network = parse(&bytes.encode_to_vec())?;
@@ -98,7 +90,7 @@ fn reshaped_by(start: Option<i64>, end: Option<i64>) -> Result<Vec<usize>, Graph
 }
 
 #[test]
-fn a_shape_has_its_start_and_end() {
+fn a_shape_has_a_start_and_an_end() {
     // The input is [1, 1, 8, 8].
     for (start, end, expected) in [
         (Some(2), None, vec![1, 8, 8]),
@@ -117,10 +109,7 @@ fn a_shape_has_its_start_and_end() {
 
 #[test]
 fn a_cycle_is_an_error() {
-    let text = message(changed(|g| {
-        let result_name = g.output[0].name.clone();
-        g.node[1].input[0] = result_name;
-    }));
+    let text = message(changed(|g| g.node[1].input[0] = g.output[0].name.clone()));
     assert!(text.contains("cycle"), "{text}");
 }
 
@@ -133,7 +122,7 @@ fn missing_and_double_names_are_errors() {
 }
 
 #[test]
-fn what_no_output_needs_is_left_out() {
+fn unused_nodes_may_be_unsupported() {
     let network = changed(|_| {}).unwrap();
     let with_addition = changed(|g| {
         let input = g.input[0].name.clone();
@@ -147,8 +136,9 @@ fn what_no_output_needs_is_left_out() {
 
 #[test]
 fn several_outputs_are_joined() {
+    let hidden = |g: &GraphProto| ValueInfoProto { name: g.node[0].output[0].clone(), ..Default::default() };
     let net = changed(|g| {
-        let hidden = ValueInfoProto { name: g.node[0].output[0].clone(), ..Default::default() };
+        let hidden = hidden(g);
         g.output.insert(0, hidden);
     });
     let net = net.unwrap();
@@ -156,15 +146,15 @@ fn several_outputs_are_joined() {
     assert_eq!(lengths.len(), 2);
     assert_eq!(net.graph.nodes[net.graph.output].shape, [lengths.iter().sum::<usize>()]);
     let text = message(changed(|g| {
-        let hidden = ValueInfoProto { name: g.node[0].output[0].clone(), ..Default::default() };
         append(g, "Softmax");
+        let hidden = hidden(g);
         g.output.push(hidden);
     }));
     assert!(text.contains("several outputs"), "{text}");
 }
 
 #[test]
-fn external_data_is_read_from_the_folder_of_the_file_alone() {
+fn external_data_is_read_only_from_the_folder_of_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let bytes = zoo::build("tiny-cnn", 1).unwrap();
     let mut model = decode(&bytes);
@@ -206,15 +196,16 @@ fn unordered_nodes_are_sorted() {
     assert_eq!(sorted.graph.nodes.len(), reversed.graph.nodes.len());
 }
 
+/// The shape of the network's input.
+fn input_shape(g: &mut GraphProto) -> &mut proto::TensorShapeProto {
+    g.input[0].r#type.as_mut().unwrap().tensor_type.as_mut().unwrap().shape.as_mut().unwrap()
+}
+
 #[test]
 fn huge_shapes_are_errors() {
-    let dims = |g: &mut GraphProto, d: i64| {
-        let shape = g.input[0].r#type.as_mut().unwrap().tensor_type.as_mut().unwrap().shape.as_mut().unwrap();
-        shape.dim[2].dim_value = d;
-        shape.dim[3].dim_value = d;
-    };
     for d in [1 << 20, i64::MAX, -5, 0] {
-        assert!(changed(|g| dims(g, d)).is_err(), "{d}");
+        let changed = changed(|g| input_shape(g).dim[2..].iter_mut().for_each(|dim| dim.dim_value = d));
+        assert!(changed.is_err(), "{d}");
     }
     for d in [1i64 << 40, i64::MAX, -1] {
         assert!(changed(|g| g.initializer[0].dims[0] = d).is_err(), "{d}");
@@ -223,41 +214,29 @@ fn huge_shapes_are_errors() {
     let text = message(changed(|g| g.node[0].attribute[2].ints = vec![1 << 19; 4]));
     assert!(text.contains("elements"), "{text}");
     // A constant that unfolds.
-    assert!(
-        changed(|g| {
-            let shape = TensorProto {
-                name: "s".into(),
-                dims: vec![2],
-                data_type: 7,
-                int64_data: vec![1 << 30, 1 << 30],
-                ..Default::default()
-            };
-            g.initializer.push(shape);
-            g.node.push(node("ConstantOfShape", &["s"], "big"));
-            append(g, "Add");
-            g.node.last_mut().unwrap().input.push("big".into());
-        })
-        .is_err()
-    );
+    let unfolded = changed(|g| {
+        g.initializer.push(TensorProto::ints("s", &[1 << 30, 1 << 30]));
+        g.node.push(node("ConstantOfShape", &["s"], "big"));
+        append_reading(g, "Add", &["big"]);
+    });
+    assert!(unfolded.is_err());
 }
 
 #[test]
 fn external_data_and_nan_weights_are_refused() {
     assert!(message(changed(|g| g.initializer[0].data_location = 1)).contains("external data"));
-    assert!(
-        message(changed(|g| g.initializer[0].raw_data[..4].copy_from_slice(&f32::NAN.to_le_bytes()))).contains("NaN")
-    );
+    let nan = changed(|g| g.initializer[0].raw_data[..4].copy_from_slice(&f32::NAN.to_le_bytes()));
+    assert!(message(nan).contains("NaN"));
     assert!(message(changed(|g| g.initializer[0].raw_data.truncate(5))).contains("raw bytes"));
     assert!(message(changed(|g| g.initializer[0].data_type = 14)).contains("float32"));
 }
 
 #[test]
-fn the_batch_is_stripped_whatever_it_is() {
+fn the_batch_is_removed_for_any_stated_batch() {
     for (value, name) in [(1, ""), (0, "N"), (7, "")] {
         let net = changed(|g| {
-            let shape = g.input[0].r#type.as_mut().unwrap().tensor_type.as_mut().unwrap().shape.as_mut().unwrap();
-            shape.dim[0].dim_value = value;
-            shape.dim[0].dim_param = name.into();
+            let batch = &mut input_shape(g).dim[0];
+            (batch.dim_value, batch.dim_param) = (value, name.into());
         });
         assert_eq!(net.unwrap().graph.nodes[0].shape, [1, 8, 8]);
     }

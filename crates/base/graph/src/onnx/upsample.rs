@@ -3,7 +3,7 @@
 
 use super::proto::NodeProto;
 use super::view::Tensor;
-use super::{Reader, attribute, fail, int, ints, unsupported};
+use super::{Reader, attribute, axes_of, fail, int, ints, text, unsupported};
 use crate::GraphError;
 use crate::float::FloatOp;
 use crate::geometry::ConvGeometry;
@@ -38,7 +38,7 @@ impl Reader<'_> {
             .filter(|g| *g > 0)
             .ok_or_else(|| fail(n, "`group` is not positive"))?;
         if w.shape.len() != 2 + spatial || w.shape[0] != input[0] || !input[0].is_multiple_of(groups) {
-            return Err(fail(n, &format!("weights of shape {:?} on an input of shape {:?}", w.shape, x.shape)));
+            return Err(fail(n, format!("weights of shape {:?} on an input of shape {:?}", w.shape, x.shape)));
         }
         let kernel = if flat { [1, w.shape[2]] } else { [w.shape[2], w.shape[3]] };
         let rows = read_transposed_axis(n, 0, &input, kernel, flat)?;
@@ -47,18 +47,16 @@ impl Reader<'_> {
         let out = per_group * groups;
         let bias = self.constant(n, 2)?.map_or_else(|| vec![0.0; out], |b| b.to_floats());
         if bias.len() != out {
-            return Err(fail(n, &format!("{} biases for {out} outputs", bias.len())));
+            return Err(fail(n, format!("{} biases for {out} outputs", bias.len())));
         }
         let [sh, sw] = [axes[0].stride, axes[1].stride];
         let [jh, jw] = [axes[0].per_phase, axes[1].per_phase];
         let weights = phase_weights(n, &w.to_floats(), groups, per_group, ins, kernel, &axes)?;
         let geometry = ConvGeometry {
-            out_channels: out * sh * sw,
             kernel: [jh, jw],
-            stride: [1, 1],
-            dilation: [1, 1],
             pads: [jh - 1, jw - 1, axes[0].pad_after, axes[1].pad_after],
             groups,
+            ..ConvGeometry::pointwise(out * sh * sw)
         };
         let bias = bias.iter().flat_map(|b| vec![*b; sh * sw]).collect();
         let id = self.push(n, FloatOp::Conv { geometry, weights, bias }, &[image], &[])?;
@@ -81,7 +79,7 @@ impl Reader<'_> {
             .filter(|b| *b > 0)
             .ok_or_else(|| fail(n, "`blocksize` is not positive"))?;
         let [batch, c, h, w] = x.shape[..] else {
-            return Err(fail(n, &format!("needs [N, C, H, W], got {:?}", x.shape)));
+            return Err(fail(n, format!("needs [N, C, H, W], got {:?}", x.shape)));
         };
         let fits = if n.op_type == "DepthToSpace" {
             c.is_multiple_of(b * b)
@@ -89,19 +87,15 @@ impl Reader<'_> {
             h.is_multiple_of(b) && w.is_multiple_of(b)
         };
         if !fits {
-            return Err(fail(n, &format!("{:?} cannot be cut into blocks of {b}", x.shape)));
+            return Err(fail(n, format!("{:?} cannot be cut into blocks of {b}", x.shape)));
         }
         if n.op_type == "SpaceToDepth" {
             // Blocks precede channels, or (CRD) follow them.
-            let perm = if attribute(n, "mode").is_some_and(|a| a.s == b"CRD") {
-                [0, 1, 3, 5, 2, 4]
-            } else {
-                [0, 3, 5, 1, 2, 4]
-            };
+            let perm = if text(n, "mode", b"") == b"CRD" { [0, 1, 3, 5, 2, 4] } else { [0, 3, 5, 1, 2, 4] };
             let parts = self.view_as(n, &x, vec![batch, c, h / b, b, w / b, b])?.transposed(&perm);
             return self.view_as(n, &parts, vec![batch, c * b * b, h / b, w / b]);
         }
-        let mode = attribute(n, "mode").map_or(&b"DCR"[..], |a| &a.s);
+        let mode = text(n, "mode", b"DCR");
         let parts = if mode == b"CRD" {
             self.view_as(n, &x, vec![batch, c / (b * b), b, b, h, w])?.transposed(&[0, 1, 4, 2, 5, 3])
         } else {
@@ -115,9 +109,9 @@ impl Reader<'_> {
     pub(super) fn resize(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
         let x = self.real(n, 0)?;
         let targets = self.resize_targets(n, &x)?;
-        let mode = attribute(n, "mode").map_or(&b"nearest"[..], |a| &a.s).to_vec();
+        let mode = text(n, "mode", b"nearest").to_vec();
         if int(n, "antialias", 0) != 0 {
-            return Err(unsupported(n, "antialias = 1: export it without, or use AveragePool".into()));
+            return Err(unsupported(n, "antialias = 1: export it without, or use AveragePool"));
         }
         let mut result = x.clone();
         for (axis, target) in targets.iter().enumerate() {
@@ -154,7 +148,7 @@ impl Reader<'_> {
         coordinate: &dyn Fn(usize) -> f64,
     ) -> Result<Tensor, GraphError> {
         let len = x.shape[axis];
-        let mode = attribute(n, "nearest_mode").map_or(&b"round_prefer_floor"[..], |a| &a.s);
+        let mode = text(n, "nearest_mode", b"round_prefer_floor");
         let mode = if self.opset < 11 { &b"floor"[..] } else { mode };
         let indices: Vec<usize> =
             (0..target.length).map(|o| nearest_to(mode, coordinate(o)).clamp(0.0, (len - 1) as f64) as usize).collect();
@@ -176,10 +170,10 @@ impl Reader<'_> {
             _ => (self.float_input(n, 2)?, self.float_input(n, 3)?),
         };
         if attribute(n, "keep_aspect_ratio_policy").is_some_and(|a| a.s != b"stretch") {
-            return Err(unsupported(n, "a kept aspect ratio is not supported; state the sizes".into()));
+            return Err(unsupported(n, "a kept aspect ratio is not supported; state the sizes"));
         }
         let axes = match ints(n, "axes") {
-            Some(axes) => axes.iter().map(|&a| super::axis(n, a, rank)).collect::<Result<Vec<_>, _>>()?,
+            Some(axes) => axes_of(n, axes, rank)?,
             None => (0..rank).collect(),
         };
         let mut targets: Vec<Target> = x.shape.iter().map(|&length| Target { length, scale: 1.0 }).collect();
@@ -193,7 +187,7 @@ impl Reader<'_> {
             }
             let length = if sizes.is_some() { f64::from(v) } else { (len as f64 * f64::from(v)).floor() };
             if !(v.is_finite() && v > 0.0 && (1.0..=crate::MAX_ELEMENTS as f64).contains(&length)) {
-                return Err(fail(n, &format!("resizes an axis of {len} by {v}")));
+                return Err(fail(n, format!("resizes an axis of {len} by {v}")));
             }
             let scale = if sizes.is_some() { length / len as f64 } else { f64::from(v) };
             targets[axis] = Target { length: length as usize, scale };
@@ -218,7 +212,7 @@ fn coordinates(
     target: &Target,
     opset: i64,
 ) -> Result<Box<dyn Fn(usize) -> f64>, GraphError> {
-    let mode_name = attribute(n, "coordinate_transformation_mode").map_or(&b"half_pixel"[..], |a| &a.s);
+    let mode_name = text(n, "coordinate_transformation_mode", b"half_pixel");
     let mode = if opset < 11 || n.op_type == "Upsample" { &b"asymmetric"[..] } else { mode_name };
     let (scale, inputs, outputs) = (target.scale, len as f64, target.length as f64);
     Ok(match mode {
@@ -328,7 +322,7 @@ fn read_transposed_axis(
     let taps = (kernel[axis] - 1).checked_mul(dilation).and_then(|t| t.checked_add(1)).filter(|t| *t <= 1 << 20);
     let taps = taps.ok_or_else(|| fail(n, "a kernel that is too long"))?;
     let full = (len - 1) * stride + taps + extra;
-    let auto = attribute(n, "auto_pad").map_or(&b"NOTSET"[..], |a| &a.s);
+    let auto = text(n, "auto_pad", b"NOTSET");
     let output = if is_unit_axis {
         None
     } else {
@@ -368,7 +362,7 @@ fn read_parameter(
     let list = ints(n, name).filter(|v| !v.is_empty() && !is_unit_axis);
     let value = list.map_or(Some(default), |v| if v.len() == list_len { v.get(k).copied() } else { None });
     let value = value.filter(|v| (default..=1 << 16).contains(v));
-    value.map(|v| v as usize).ok_or_else(|| fail(n, &format!("`{name}` is {:?}", ints(n, name))))
+    value.map(|v| v as usize).ok_or_else(|| fail(n, format!("`{name}` is {:?}", ints(n, name))))
 }
 
 #[cfg(test)]

@@ -210,7 +210,7 @@ impl Reader<'_> {
     pub(super) fn expand(&mut self, n: &NodeProto, x: &Tensor, shape: &[usize]) -> Result<Tensor, GraphError> {
         let new: Vec<usize> = (0..shape.len()).filter(|&i| x.shape[i] != shape[i]).collect();
         if x.shape.len() != shape.len() || new.iter().any(|&i| x.shape[i] != 1) {
-            return Err(fail(n, &format!("a tensor of shape {:?} cannot be spread over {shape:?}", x.shape)));
+            return Err(fail(n, format!("a tensor of shape {:?} cannot be spread over {shape:?}", x.shape)));
         }
         if new.is_empty() {
             return Ok(x.clone());
@@ -218,7 +218,7 @@ impl Reader<'_> {
         new.iter().try_for_each(|&i| self.keeps_batch(n, x, i))?;
         let copies = new.iter().try_fold(1usize, |c, &i| c.checked_mul(shape[i]));
         let copies = copies.filter(|c| *c <= MAX_COPIES && c.saturating_mul(x.elements()) <= crate::MAX_ELEMENTS);
-        let copies = copies.ok_or_else(|| fail(n, &format!("spreading it over {shape:?} makes too many elements")))?;
+        let copies = copies.ok_or_else(|| fail(n, format!("spreading it over {shape:?} makes too many elements")))?;
         let node = self.push_reshape(n, x.node, &[1, x.elements()])?;
         let id = self.push(n, FloatOp::Concat, &vec![node; copies], &[])?;
         let order = new.iter().chain(&x.order).copied().collect();

@@ -2,7 +2,7 @@
 
 use super::proto::NodeProto;
 use super::view::Tensor;
-use super::{Reader, attribute, fail, float, int, ints, unsupported};
+use super::{Reader, fail, float, int, ints, text, unsupported};
 use crate::GraphError;
 use crate::float::FloatOp;
 use crate::geometry::{ConvGeometry, Window};
@@ -28,7 +28,7 @@ impl Reader<'_> {
         let (image, flat) = self.as_image(n, &x)?;
         let spatial = if flat { 1 } else { 2 };
         if w.shape.len() != 2 + spatial {
-            return Err(fail(n, &format!("weights of shape {:?} on an input with {spatial} spatial axes", w.shape)));
+            return Err(fail(n, format!("weights of shape {:?} on an input with {spatial} spatial axes", w.shape)));
         }
         let kernel: Vec<i64> = w.shape[2..].iter().map(|&k| k as i64).collect();
         if ints(n, "kernel_shape").is_some_and(|k| k != kernel) {
@@ -37,18 +37,9 @@ impl Reader<'_> {
         let e = extent(n, self.node_shape(image), flat, &kernel)?;
         let groups = usize::try_from(int(n, "group", 1)).map_err(|_| fail(n, "`group` is negative"))?;
         let out = w.shape[0];
-        let bias = match self.constant(n, 2)? {
-            Some(b) => b.to_floats(),
-            None => vec![0.0; out],
-        };
-        let geometry = ConvGeometry {
-            out_channels: out,
-            kernel: e.kernel,
-            stride: e.stride,
-            dilation: e.dilation,
-            pads: e.pads,
-            groups,
-        };
+        let bias = self.constant(n, 2)?.map_or_else(|| vec![0.0; out], |b| b.to_floats());
+        let Extent { kernel, stride, dilation, pads, .. } = e;
+        let geometry = ConvGeometry { out_channels: out, kernel, stride, dilation, pads, groups };
         let op = FloatOp::Conv { geometry, weights: w.to_floats(), bias };
         let id = self.push(n, op, &[image], &[])?;
         Ok(self.image_tensor(id, flat, &x))
@@ -116,7 +107,7 @@ impl Reader<'_> {
             }
             _ => Err(unsupported(
                 n,
-                "the product of two secret tensors (as in attention) is not supported; choose a network without".into(),
+                "the product of two secret tensors (as in attention) is not supported; choose a network without",
             )),
         }
     }
@@ -134,7 +125,7 @@ impl Reader<'_> {
         self.keeps_batch(n, x, axis)?;
         let (out, features) = (bias.len(), x.shape[axis]);
         if Some(weights.len()) != out.checked_mul(features) {
-            return Err(fail(n, &format!("{} weights for {features} inputs and {out} outputs", weights.len())));
+            return Err(fail(n, format!("{} weights for {features} inputs and {out} outputs", weights.len())));
         }
         let mut shape = x.shape.clone();
         shape[axis] = out;
@@ -147,38 +138,21 @@ impl Reader<'_> {
             // a single row gains nothing.
             let (leading, others) = other_axes.split_at(1);
             let image = self.arrange(n, x, &[&[axis], leading, others])?;
-            let geometry = ConvGeometry {
-                out_channels: out,
-                kernel: [1, 1],
-                stride: [1, 1],
-                dilation: [1, 1],
-                pads: [0; 4],
-                groups: 1,
-            };
-            self.push(n, FloatOp::Conv { geometry, weights, bias }, &[image], &[])?
+            let geometry = ConvGeometry::pointwise(out);
         };
         let output_axis = if out == 1 { vec![] } else { vec![axis] };
         Ok(Tensor { node, shape, order: [output_axis, other_axes].concat(), ..x.clone() })
     }
 
     pub(super) fn max_pool(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
-        let (x, image, flat, e) = self.pool_extent(n)?;
-        if e.dilation != [1, 1] {
-            return Err(unsupported(n, "a dilated max pool is not supported; use stride or a larger window".into()));
-        }
+        let (x, image, flat, e) = self.pool_extent(n, "max")?;
         let window = Window { kernel: e.kernel, stride: e.stride, pads: e.pads };
         let id = self.push(n, FloatOp::MaxPool(window), &[image], &[])?;
         Ok(self.image_tensor(id, flat, &x))
     }
 
     pub(super) fn average_pool(&mut self, n: &NodeProto) -> Result<Tensor, GraphError> {
-        let (x, image, flat, e) = self.pool_extent(n)?;
-        if e.dilation != [1, 1] {
-            return Err(unsupported(
-                n,
-                "a dilated average pool is not supported; use stride or a larger window".into(),
-            ));
-        }
+        let (x, image, flat, e) = self.pool_extent(n, "average")?;
         let include = int(n, "count_include_pad", 0) != 0;
         let input = self.node_shape(image).to_vec();
         let window = Window { kernel: e.kernel, stride: e.stride, pads: e.pads };
@@ -194,7 +168,7 @@ impl Reader<'_> {
         Ok(self.image_tensor(id, flat, &x))
     }
 
-    fn pool_extent(&mut self, n: &NodeProto) -> Result<(Tensor, usize, bool, Extent), GraphError> {
+    fn pool_extent(&mut self, n: &NodeProto, kind: &str) -> Result<(Tensor, usize, bool, Extent), GraphError> {
         let x = self.real(n, 0)?;
         let (image, flat) = self.as_image(n, &x)?;
         let kernel = ints(n, "kernel_shape").ok_or_else(|| fail(n, "has no `kernel_shape`"))?;
@@ -207,6 +181,10 @@ impl Reader<'_> {
         if e.kernel.iter().zip(&e.pads).any(|(k, p)| p >= k) || e.pads[2] >= e.kernel[0] || e.pads[3] >= e.kernel[1] {
             return Err(fail(n, "its padding is not smaller than its window"));
         }
+        if e.dilation != [1, 1] {
+            let what = format!("a dilated {kind} pool is not supported; use stride or a larger window");
+            return Err(unsupported(n, what));
+        }
         Ok((x, image, flat, e))
     }
 
@@ -217,12 +195,10 @@ impl Reader<'_> {
         match x.shape[..] {
             [1, _, _, _] => Ok((self.arrange(n, x, &[&[1], &[2], &[3]])?, false)),
             [1, _, _] => Ok((self.arrange(n, x, &[&[1], &[], &[2]])?, true)),
-            [_, _, _, _, _] => {
-                Err(unsupported(n, "three spatial axes (video, volumes) are not supported; use two".into()))
-            }
+            [_, _, _, _, _] => Err(unsupported(n, "three spatial axes (video, volumes) are not supported; use two")),
             _ => Err(fail(
                 n,
-                &format!(
+                format!(
                     "needs an input [N, C, H, W] or [N, C, L] with one input in the batch, got {rank} axes {:?}",
                     x.shape
                 ),
@@ -301,7 +277,7 @@ fn extent(n: &NodeProto, input: &[usize], flat: bool, kernel: &[i64]) -> Result<
     let pad_list = list(n, "pads", ints(n, "pads"), 2 * axes, 0)?;
     let pad_list =
         if flat { [0, pad_list[0], 0, pad_list[1]] } else { [pad_list[0], pad_list[1], pad_list[2], pad_list[3]] };
-    let auto = attribute(n, "auto_pad").map_or(&b"NOTSET"[..], |a| &a.s);
+    let auto = text(n, "auto_pad", b"NOTSET");
     let pads = match auto {
         b"NOTSET" | b"" => pad_list,
         b"VALID" => [0; 4],
@@ -315,7 +291,7 @@ fn extent(n: &NodeProto, input: &[usize], flat: bool, kernel: &[i64]) -> Result<
             }
             pads
         }
-        other => return Err(fail(n, &format!("auto_pad `{}`", String::from_utf8_lossy(other)))),
+        other => return Err(fail(n, format!("auto_pad `{}`", String::from_utf8_lossy(other)))),
     };
     Ok(Extent { kernel, stride, dilation, pads, counted: pads })
 }
@@ -332,7 +308,7 @@ fn list(
     if values.len() != len || values.iter().any(|v| !(min_value..=MAX_EXTENT).contains(v)) {
         return Err(fail(
             n,
-            &format!("`{name}` is {values:?}: {len} numbers from {min_value} to {MAX_EXTENT} are expected"),
+            format!("`{name}` is {values:?}: {len} numbers from {min_value} to {MAX_EXTENT} are expected"),
         ));
     }
     Ok(values.iter().map(|&v| v as usize).collect())

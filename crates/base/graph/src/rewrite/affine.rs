@@ -213,14 +213,7 @@ impl Work {
             if shape.len() != 3 {
                 source = self.push(&format!("{name}.in"), FloatOp::Reshape, &[source], &image)?;
             }
-            let geometry = ConvGeometry {
-                out_channels: channels,
-                kernel: [1, 1],
-                stride: [1, 1],
-                dilation: [1, 1],
-                pads: [0; 4],
-                groups: channels,
-            };
+            let geometry = ConvGeometry { groups: channels, ..ConvGeometry::pointwise(channels) };
             let mut layer =
                 self.push(&name, FloatOp::Conv { geometry, weights: scale, bias: shift }, &[source], &[])?;
             if shape.len() != 3 {

@@ -24,14 +24,7 @@ impl Net {
 
     fn conv(&mut self, x: usize, out: usize, k: usize, pad: usize) -> usize {
         let channels = self.graph.nodes[x].shape[0];
-        let geometry = ConvGeometry {
-            out_channels: out,
-            kernel: [k, k],
-            stride: [1, 1],
-            dilation: [1, 1],
-            pads: [pad; 4],
-            groups: 1,
-        };
+        let geometry = ConvGeometry { kernel: [k, k], pads: [pad; 4], ..ConvGeometry::pointwise(out) };
         let (weights, bias) = (self.floats(out * channels * k * k), self.floats(out));
         self.add(FloatOp::Conv { geometry, weights, bias }, &[x], &[])
     }

@@ -1,8 +1,7 @@
 //! Writes ONNX graphs layer by layer.
 
 use crate::onnx::proto::{
-    AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
-    TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto,
 };
 use crate::rng::SplitMix;
 
@@ -222,20 +221,21 @@ impl Builder {
         let mut shape = parts[0].shape.clone();
         shape[0] = parts.iter().map(|p| p.shape[0]).sum();
         let inputs = parts.iter().map(|p| p.name.clone()).collect();
-        self.node("Concat", inputs, shape, vec![int("axis", 1)])
+        self.node("Concat", inputs, shape, vec![AttributeProto::int("axis", 1)])
     }
 
     /// Adds a reshape to one axis.
     pub fn flatten(&mut self, x: &Tensor) -> Tensor {
         let shape = vec![x.shape.iter().product()];
-        self.node("Flatten", vec![x.name.clone()], shape, vec![int("axis", 1)])
+        self.node("Flatten", vec![x.name.clone()], shape, vec![AttributeProto::int("axis", 1)])
     }
 
     /// Adds a fully connected layer with `out` outputs and weights of variance `gain / inputs`.
     pub fn dense(&mut self, x: &Tensor, out: usize, gain: f64) -> Tensor {
         let weights = self.weights(&[out, x.shape[0]], gain);
         let bias = self.uniform(out, -0.1, 0.1);
-        let dense = self.node("Gemm", vec![x.name.clone(), weights, bias], vec![out], vec![int("transB", 1)]);
+        let attributes = vec![AttributeProto::int("transB", 1)];
+        let dense = self.node("Gemm", vec![x.name.clone(), weights, bias], vec![out], attributes);
         self.multiplies(x.shape[0]);
         dense
     }
@@ -275,21 +275,15 @@ fn side(n: usize, k: usize, stride: usize, pad: usize) -> usize {
 
 /// Describes a tensor of floats, with a batch of 1.
 fn value_info(t: &Tensor) -> ValueInfoProto {
-    let dims = std::iter::once(1).chain(t.shape.iter().copied());
-    let dim = dims.map(|d| DimensionProto { dim_value: d as i64, dim_param: String::new() }).collect();
-    let tensor_type = Some(TensorTypeProto { elem_type: 1, shape: Some(TensorShapeProto { dim }) });
-    ValueInfoProto { name: t.name.clone(), r#type: Some(TypeProto { tensor_type }) }
-}
-
-fn int(name: &str, i: i64) -> AttributeProto {
-    AttributeProto { name: name.into(), i, r#type: 2, ..AttributeProto::default() }
+    let dims: Vec<i64> = std::iter::once(1).chain(t.shape.iter().map(|&d| d as i64)).collect();
+    ValueInfoProto::floats(&t.name, &dims)
 }
 
 fn window(k: usize, stride: usize, pad: usize) -> Vec<AttributeProto> {
-    vec![ints("kernel_shape", k, 2), ints("strides", stride, 2), ints("pads", pad, 4)]
-}
-
-/// Returns an attribute of `n` numbers `v`.
-fn ints(name: &str, v: usize, n: usize) -> AttributeProto {
-    AttributeProto { name: name.into(), ints: vec![v as i64; n], r#type: 7, ..AttributeProto::default() }
+    let [k, stride, pad] = [k, stride, pad].map(|v| v as i64);
+    vec![
+        AttributeProto::ints("kernel_shape", &[k; 2]),
+        AttributeProto::ints("strides", &[stride; 2]),
+        AttributeProto::ints("pads", &[pad; 4]),
+    ]
 }

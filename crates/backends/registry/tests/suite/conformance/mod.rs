@@ -118,8 +118,8 @@ fn infer(server: &Arc<dyn ServerModel>, client: &Arc<dyn ClientModel>, input: &[
         },
         |channel| phases!(server, &server_resources, channel, false, |side, material| side.online(channel, material)),
     );
-    let (answer, client_run) = client_result.expect("the client");
-    let ((), server_run) = server_result.expect("the server");
+    let (answer, client_run) = client_result.unwrap();
+    let ((), server_run) = server_result.unwrap();
     (answer, [client_run, server_run])
 }
 

@@ -12,37 +12,14 @@ use crate::ImportOptions;
 /// Terminal control characters: a title, a line end, a bell, the direction of letters.
 const HOSTILE: &str = "x\u{1b}]0;owned\u{7}\r\nERROR forged\u{202e}\u{9b}2J";
 
-fn ints(name: &str, values: &[i64]) -> TensorProto {
-    TensorProto {
-        name: name.into(),
-        dims: vec![values.len() as i64],
-        data_type: 7,
-        int64_data: values.to_vec(),
-        ..TensorProto::default()
-    }
-}
-
-fn attribute(name: &str, i: i64) -> AttributeProto {
-    AttributeProto { name: name.into(), r#type: 2, i, ..AttributeProto::default() }
-}
-
 #[test]
-fn names_of_a_file_reach_no_terminal_as_they_are() {
+fn hostile_names_are_escaped_in_errors() {
     let hostile = || HOSTILE.to_owned();
     let texts = [
         message(changed(|g| append(g, HOSTILE))),
-        message(changed(|g| {
-            append(g, "Selu");
-            g.node.last_mut().unwrap().name = hostile();
-        })),
-        message(changed(|g| {
-            append(g, "Relu");
-            g.node.last_mut().unwrap().domain = hostile();
-        })),
-        message(changed(|g| {
-            append(g, "Relu");
-            g.node.last_mut().unwrap().input[0] = hostile();
-        })),
+        message(changed(|g| append_with(g, "Selu", |n| n.name = hostile()))),
+        message(changed(|g| append_with(g, "Relu", |n| n.domain = hostile()))),
+        message(changed(|g| append_with(g, "Relu", |n| n.input[0] = hostile()))),
         message(changed(|g| g.output[0].name = hostile())),
         message(changed(|g| {
             g.node[0].input[0] = hostile();
@@ -69,7 +46,7 @@ fn names_of_a_file_reach_no_terminal_as_they_are() {
 }
 
 #[test]
-fn names_that_are_kept_are_plain() {
+fn kept_names_are_plain() {
     let network = changed(|g| {
         g.name = HOSTILE.into();
         let result_name = g.output[0].name.clone();
@@ -90,24 +67,18 @@ fn names_that_are_kept_are_plain() {
 /// A graph whose nodes double a constant `times` times, and then use it.
 fn doubled(times: usize, op: impl Fn(&str, &str) -> NodeProto) -> Result<Network, GraphError> {
     changed(|g| {
-        g.initializer.push(ints("c0", &[1; 16]));
-        for i in 0..times {
-            let node_proto = op(&format!("c{i}"), &format!("c{}", i + 1));
-            g.node.push(node_proto);
-        }
-        let result_name = g.output[0].name.clone();
-        g.node.push(node("Add", &[&result_name, &format!("c{times}")], "end"));
-        g.output[0].name = "end".into();
+        g.initializer.push(TensorProto::ints("c0", &[1; 16]));
+        (0..times).for_each(|i| g.node.push(op(&format!("c{i}"), &format!("c{}", i + 1))));
+        append_reading(g, "Add", &[&format!("c{times}")]);
     })
 }
 
 #[test]
 fn constants_that_double_are_refused_before_they_are_large() {
     let began = Instant::now();
-    let concat = |input: &str, output: &str| {
-        let mut join = node("Concat", &[input, input], output);
-        join.attribute.push(attribute("axis", 0));
-        join
+    let concat = |input: &str, output: &str| NodeProto {
+        attribute: vec![AttributeProto::int("axis", 0)],
+        ..node("Concat", &[input, input], output)
     };
     for times in [22, 45] {
         let text = message(doubled(times, concat));
@@ -115,26 +86,24 @@ fn constants_that_double_are_refused_before_they_are_large() {
     }
     // The same number of elements, made by one node after the other.
     let copied = message(changed(|g| {
-        g.initializer.push(ints("shape", &[1 << 21]));
-        g.initializer.push(ints("one", &[1]));
-        let result_name = g.output[0].name.clone();
-        g.node.push(node("Add", &[&result_name, "many"], "end"));
+        g.initializer.extend([TensorProto::ints("shape", &[1 << 21]), TensorProto::ints("one", &[1])]);
+        append_reading(g, "Add", &["many"]);
         g.node.push(node("Expand", &["one", "shape"], "c0"));
         (0..20).for_each(|i| g.node.push(node("Abs", &[&format!("c{i}")], &format!("c{}", i + 1))));
         g.node.push(node("Abs", &["c20"], "many"));
-        g.output[0].name = "end".into();
     }));
     assert!(copied.contains("(Abs)") && copied.contains("many times what it stores"), "{copied}");
     // An axis that becomes empty again, a product of two long axes, and a very large number of
     // axes.
     let vanishing = message(changed(|g| {
-        g.initializer.extend([ints("c", &[1; 4]), ints("times", &[1 << 40, 0]), ints("two", &[2, 2])]);
+        let tensors = [("c", &[1; 4][..]), ("times", &[1 << 40, 0]), ("two", &[2, 2])];
+        g.initializer.extend(tensors.map(|(name, values)| TensorProto::ints(name, values)));
         g.node.extend([node("Reshape", &["c", "two"], "square"), node("Tile", &["square", "times"], "end")]);
         g.output[0].name = "end".into();
     }));
     assert!(vanishing.contains("many times what it stores"), "{vanishing}");
     let product = message(changed(|g| {
-        let long = |name: &str, dims: Vec<i64>| TensorProto { dims, ..ints(name, &[1; 4000]) };
+        let long = |name: &str, dims: Vec<i64>| TensorProto { dims, ..TensorProto::ints(name, &[1; 4000]) };
         g.initializer.extend([long("row", vec![1, 4000]), long("column", vec![4000, 1])]);
         g.node.push(node("Mul", &["row", "column"], "end"));
         g.output[0].name = "end".into();
@@ -144,14 +113,15 @@ fn constants_that_double_are_refused_before_they_are_large() {
     assert!(axes.contains("100000 axes"), "{axes}");
     // An undoubled constant passes the size limit; the Add then fails on shapes.
     assert!(doubled(0, concat).unwrap_err().to_string().contains("does not fit"));
-    assert!(began.elapsed() < Duration::from_secs(20), "timing decides nothing, a hang does");
+    assert!(began.elapsed() < Duration::from_secs(20), "it may be slow, but must not hang");
 }
 
 #[test]
 fn a_constant_that_many_nodes_use_is_counted_each_time() {
     let text = message(changed(|g| {
         let input = g.input[0].name.clone();
-        g.initializer = vec![ints("shape", &[1, 1000, 8, 8]), TensorProto { dims: vec![], ..ints("one", &[1]) }];
+        let one = TensorProto { dims: vec![], ..TensorProto::ints("one", &[1]) };
+        g.initializer = vec![TensorProto::ints("shape", &[1, 1000, 8, 8]), one];
         g.node = vec![node("Expand", &["one", "shape"], "many"), node("Expand", &[&input, "shape"], "t0")];
         (0..2000).for_each(|i| g.node.push(node("Add", &[&format!("t{i}"), "many"], &format!("t{}", i + 1))));
         g.output[0].name = "t2000".into();
@@ -160,7 +130,7 @@ fn a_constant_that_many_nodes_use_is_counted_each_time() {
 }
 
 #[test]
-fn external_data_is_in_regular_files_and_not_there_twice() {
+fn external_data_lies_once_in_regular_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     mkfifoat(CWD, path("pipe"), Mode::RUSR | Mode::WUSR).unwrap();
