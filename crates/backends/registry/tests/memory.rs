@@ -57,8 +57,7 @@ fn wide_layer() -> FloatGraph {
 /// A network of four channels of ReLUs.
 fn many_gates(side: usize) -> FloatGraph {
     let mut graph = FloatGraph::new("input", vec![1, side, side]).unwrap();
-    let (kernel, stride, dilation) = ([1, 1], [1, 1], [1, 1]);
-    let geometry = ConvGeometry { out_channels: 4, kernel, stride, dilation, pads: [0; 4], groups: 1 };
+    let geometry = ConvGeometry::pointwise(4);
     let conv = FloatOp::Conv { geometry, weights: vec![0.5, -0.25, 1.0, -0.75], bias: vec![0.0; 4] };
     let conv = graph.push("conv", conv, &[0], &[]).unwrap();
     graph.output = graph.push("relu", FloatOp::Relu, &[conv], &[]).unwrap();
