@@ -1,11 +1,14 @@
 //! Tests the lowering to fixed point with the prices of `cheetah`.
 
 use tacit_backend_api::{Backend, BackendError};
-use tacit_graph::float::FloatOp;
+use tacit_graph::float::{FloatGraph, FloatOp};
 use tacit_graph::geometry::Window;
 use tacit_graph::npy::Npy;
+use tacit_graph::onnx::Network;
 use tacit_graph::rng::SplitMix;
-use tacit_graph::{Calibration, GraphError, ImportOptions, Model, OutputMode, Units, Watch, import, zoo};
+use tacit_graph::{
+    Calibration, Function, GraphError, ImportOptions, Model, OutputMode, Units, Watch, import, import_network, zoo,
+};
 use tacit_ring::fixtures::tiny_cnn;
 use tacit_ring::op::max_comparisons;
 use tacit_ring::{Op, RingError, RingGraph, RingModel, RingOptions, RingReport, Target, lower, lower_for, reference};
@@ -22,6 +25,11 @@ fn lower_model(model: &Model, options: &RingOptions) -> RingModel {
 
 fn lower_tiny_cnn(options: RingOptions) -> RingModel {
     lower_model(&tiny_cnn(OutputMode::Logits), &options)
+}
+
+/// Sum of the widths of all nodes.
+fn total_width(graph: &RingGraph) -> f64 {
+    graph.nodes().iter().map(|n| f64::from(n.fixed.width)).sum()
 }
 
 #[test]
@@ -68,13 +76,12 @@ fn coarser_bounds_give_narrower_rings() {
 }
 
 #[test]
-fn the_price_decides_and_its_errors_come_through() {
+fn the_price_decides_and_its_errors_are_returned() {
     let model = tiny_cnn(OutputMode::Logits);
     // If wide rings are priced as cheap, the search continues past the first accepted scheme.
-    let width = |graph: &RingGraph| graph.nodes().iter().map(|n| f64::from(n.fixed.width)).sum::<f64>();
-    let narrow = lower(&model, &RingOptions::default(), &|g| Ok(width(g))).unwrap();
-    let wide = lower(&model, &RingOptions::default(), &|g| Ok(-width(g))).unwrap();
-    assert!(width(&narrow.graph) < width(&wide.graph));
+    let narrow = lower(&model, &RingOptions::default(), &|g| Ok(total_width(g))).unwrap();
+    let wide = lower(&model, &RingOptions::default(), &|g| Ok(-total_width(g))).unwrap();
+    assert!(total_width(&narrow.graph) < total_width(&wide.graph));
     let broken = lower(&model, &RingOptions::default(), &|_| Err(BackendError::Misuse("no price")));
     assert!(matches!(broken, Err(BackendError::Misuse("no price"))));
     // A back end that refuses all rings has its reason reported; a back end that refuses cheap
@@ -82,16 +89,14 @@ fn the_price_decides_and_its_errors_come_through() {
     let refusal = || BackendError::Unsupported { node: 7, name: String::new(), op: "Input", what: "never".into() };
     let refused = lower(&model, &RingOptions::default(), &|_| Err(refusal()));
     assert!(matches!(refused, Err(BackendError::Unsupported { node: 7, .. })));
-    let min_width = width(&narrow.graph) + 10.0;
-    let check = |g: &RingGraph, _| if width(g) < min_width { Err(refusal()) } else { Ok(()) };
-    let target = Target { price: &|g, _| Ok(width(g)), check: &check };
+    let min_width = total_width(&narrow.graph) + 10.0;
+    let check = |g: &RingGraph, _| if total_width(g) < min_width { Err(refusal()) } else { Ok(()) };
+    let target = Target { price: &|g, _| Ok(total_width(g)), check: &check };
     let checked = lower_for(&model, &RingOptions::default(), target, &Watch::default()).unwrap();
-    assert!(width(&checked.graph) >= min_width);
-    let target = Target { price: &|g, _| Ok(width(g)), check: &|_, _| Err(refusal()) };
-    assert!(matches!(
-        lower_for(&model, &RingOptions::default(), target, &Watch::default()),
-        Err(BackendError::Unsupported { .. })
-    ));
+    assert!(total_width(&checked.graph) >= min_width);
+    let target = Target { price: &|g, _| Ok(total_width(g)), check: &|_, _| Err(refusal()) };
+    let refused = lower_for(&model, &RingOptions::default(), target, &Watch::default());
+    assert!(matches!(refused, Err(BackendError::Unsupported { .. })));
 }
 
 #[test]
@@ -186,9 +191,6 @@ fn small_networks_agree() {
 
 /// A synthetic model: layers of the given weights, and a ReLU for each `None`.
 fn chain(inputs: usize, layers: &[Option<Vec<f32>>], samples: usize) -> Model {
-    use tacit_graph::npy::Npy;
-    use tacit_graph::onnx::Network;
-    use tacit_graph::{FloatGraph, import_network};
     let mut graph = FloatGraph::new("x", vec![inputs]).unwrap();
     for layer in layers {
         let op = match layer {
@@ -202,18 +204,24 @@ fn chain(inputs: usize, layers: &[Option<Vec<f32>>], samples: usize) -> Model {
     let mut rng = SplitMix::new(6);
     let data = (0..inputs * samples).map(|_| rng.range(-1.0, 1.0) as f32).collect();
     let calibration = Some(Npy { shape: vec![samples, inputs], data, is_bytes: false });
-    let network = Network::new("chain", graph);
-    import_network(network, &ImportOptions { calibration, ..ImportOptions::default() }).unwrap().model
+    import_network(Network::new("chain", graph), &ImportOptions { calibration, ..ImportOptions::default() })
+        .unwrap()
+        .model
+}
+
+/// Two layers with a ReLU between them.
+fn two_layers(samples: usize) -> Model {
+    let layer = |n: usize| Some((0..n).map(|i| ((i * 7 + 3) % 11) as f32 - 5.0).collect());
+    chain(6, &[layer(48), None, layer(24)], samples)
 }
 
 #[test]
-fn agreement_is_stated_of_samples_that_the_search_did_not_see() {
-    let layer = |n: usize| Some((0..n).map(|i| ((i * 7 + 3) % 11) as f32 - 5.0).collect::<Vec<f32>>());
-    let few_samples = lower_model(&chain(6, &[layer(48), None, layer(24)], 15), &RingOptions::default()).report;
+fn agreement_is_stated_of_samples_outside_the_search() {
+    let few_samples = lower_model(&two_layers(15), &RingOptions::default()).report;
     assert_eq!((few_samples.agreement, few_samples.samples.searched, few_samples.samples.held_out), (None, 15, 0));
     assert!(few_samples.to_string().contains("nothing is promised"), "{few_samples}");
     assert!(few_samples.warnings.iter().any(|w| w.contains("16")), "{few_samples}");
-    let model = chain(6, &[layer(48), None, layer(24)], 64);
+    let model = two_layers(64);
     let many_samples = lower_model(&model, &RingOptions::default()).report;
     assert_eq!((many_samples.samples.searched, many_samples.samples.held_out), (48, 16));
     assert!(many_samples.agreement.is_some_and(|a| a > 0.9), "{many_samples}");
@@ -237,9 +245,8 @@ fn agreement_is_stated_of_samples_that_the_search_did_not_see() {
 }
 
 #[test]
-fn the_dial_buys_agreement_and_the_report_shows_the_trade_off() {
-    let layer = |n: usize| Some((0..n).map(|i| ((i * 7 + 3) % 11) as f32 - 5.0).collect::<Vec<f32>>());
-    let model = chain(6, &[layer(48), None, layer(24)], 64);
+fn agreement_costs_bytes_and_the_report_shows_the_trade_off() {
+    let model = two_layers(64);
     // Only classes count.
     let with_agreement =
         |agreement| lower_model(&model, &RingOptions { agreement, error_bound: 1.0, ..RingOptions::default() });
@@ -257,12 +264,10 @@ fn the_dial_buys_agreement_and_the_report_shows_the_trade_off() {
 }
 
 #[test]
-fn relus_test_fewer_bits_where_that_saves_something_and_samples_allow_it() {
-    let layer = |n: usize| Some((0..n).map(|i| ((i * 7 + 3) % 11) as f32 - 5.0).collect::<Vec<f32>>());
-    let model = chain(6, &[layer(48), None, layer(24)], 64);
+fn relus_test_fewer_bits_if_that_saves_bytes_and_samples_allow_it() {
+    let model = two_layers(64);
     let lower_with_drop = |model: &Model, relu_drop, (saved, error_bound): (f64, f64)| {
-        let width = |graph: &RingGraph| graph.nodes().iter().map(|n| f64::from(n.fixed.width)).sum::<f64>();
-        let price = |g: &RingGraph, dropped: u32| Ok(width(g) * (1.0 - saved * f64::from(dropped)));
+        let price = |g: &RingGraph, dropped: u32| Ok(total_width(g) * (1.0 - saved * f64::from(dropped)));
         let options = RingOptions { relu_drop, error_bound, ..RingOptions::default() };
         lower_for(model, &options, Target { price: &price, check: &|_, _| Ok(()) }, &Watch::default()).unwrap()
     };
@@ -441,39 +446,31 @@ fn scales_that_leave_nothing_are_warned_of() {
     assert_eq!(lost(&model), 2);
 }
 
-mod two_classes {
-    use tacit_backend_api::{Backend, Options};
-    use tacit_graph::float::{FloatGraph, FloatOp};
-    use tacit_graph::onnx::Network;
-    use tacit_graph::{Function, ImportOptions, import_network};
-    use tacit_two_party::cheetah::Cheetah;
-
-    /// Returns the error of `cheetah` for a sigmoid that is joined with `1 - sigmoid`, optionally
-    /// followed by a layer.
-    fn refusal(layer: bool) -> String {
-        let mut graph = FloatGraph::new("x", vec![3]).unwrap();
-        let dense = |outputs: usize, inputs: usize| FloatOp::Dense {
-            weights: vec![0.5; outputs * inputs],
-            bias: vec![0.25; outputs],
-        };
-        let logit = graph.push("logit", dense(1, 3), &[0], &[]).unwrap();
-        let sigmoid = graph.push("sigmoid", FloatOp::Function(Function::Sigmoid), &[logit], &[]).unwrap();
-        let affine = FloatOp::Affine { scale: vec![-1.0], shift: vec![1.0] };
-        let complement = graph.push("other", affine, &[sigmoid], &[]).unwrap();
-        graph.output = graph.push("both", FloatOp::Concat, &[complement, sigmoid], &[]).unwrap();
-        if layer {
-            graph.output = graph.push("y", dense(2, 2), &[graph.output], &[]).unwrap();
-        }
-        let model = import_network(Network::new("n", graph), &ImportOptions::default()).unwrap().model;
-        Cheetah.lower(&model, &Options::default()).map(drop).unwrap_err().to_string()
+/// Returns the error of `cheetah` for a sigmoid that is joined with `1 - sigmoid`, optionally
+/// followed by a layer.
+fn two_class_refusal(has_layer: bool) -> String {
+    let mut graph = FloatGraph::new("x", vec![3]).unwrap();
+    let dense = |outputs: usize, inputs: usize| FloatOp::Dense {
+        weights: vec![0.5; outputs * inputs],
+        bias: vec![0.25; outputs],
+    };
+    let logit = graph.push("logit", dense(1, 3), &[0], &[]).unwrap();
+    let sigmoid = graph.push("sigmoid", FloatOp::Function(Function::Sigmoid), &[logit], &[]).unwrap();
+    let affine = FloatOp::Affine { scale: vec![-1.0], shift: vec![1.0] };
+    let complement = graph.push("other", affine, &[sigmoid], &[]).unwrap();
+    graph.output = graph.push("both", FloatOp::Concat, &[complement, sigmoid], &[]).unwrap();
+    if has_layer {
+        graph.output = graph.push("y", dense(2, 2), &[graph.output], &[]).unwrap();
     }
+    let model = import_network(Network::new("n", graph), &ImportOptions::default()).unwrap().model;
+    Cheetah.lower(&model, &tacit_backend_api::Options::default()).map(drop).unwrap_err().to_string()
+}
 
-    #[test]
-    fn a_classifier_of_two_classes_is_cut_at_its_logit() {
-        let (end, middle) = (refusal(false), refusal(true));
-        assert!(end.contains("sigmoid"), "{end}");
-        assert!(end.contains("cut the network in front of it, at the logit"), "{end}");
-        assert!(middle.contains("no look-up tables"), "{middle}");
-        assert!(!middle.contains("logit"), "{middle}");
-    }
+#[test]
+fn a_classifier_of_two_classes_is_cut_at_its_logit() {
+    let (end, middle) = (two_class_refusal(false), two_class_refusal(true));
+    assert!(end.contains("sigmoid"), "{end}");
+    assert!(end.contains("cut the network in front of it, at the logit"), "{end}");
+    assert!(middle.contains("no look-up tables"), "{middle}");
+    assert!(!middle.contains("logit"), "{middle}");
 }

@@ -197,21 +197,15 @@ impl Lattice for Cheetah {
         cost
     }
 
-    fn client_setup(
-        plans: &[&LinearPlan],
-        session: &mut Session<'_>,
-    ) -> Result<Option<linear::ClientKeys>, BackendError> {
+    fn client_setup(plans: &[&LinearPlan], session: &mut Session<'_>) -> Result<Self::ClientKeys, BackendError> {
         Ok(has_connection_keys(plans).then(|| Keys::send(plans, session.prg, session.channel)).transpose()?)
     }
 
-    fn server_setup(
-        plans: &[&LinearPlan],
-        session: &mut Session<'_>,
-    ) -> Result<Option<linear::ServerKeys>, BackendError> {
+    fn server_setup(plans: &[&LinearPlan], session: &mut Session<'_>) -> Result<Self::ServerKeys, BackendError> {
         Ok(has_connection_keys(plans).then(|| Keys::receive(plans, session.channel)).transpose()?)
     }
 
-    fn secret(plans: &[&LinearPlan], seed: &Prg) -> Result<Option<linear::ClientKeys>, BackendError> {
+    fn secret(plans: &[&LinearPlan], seed: &Prg) -> Result<Self::Secret, BackendError> {
         let keys = has_material_keys(plans)
             .then(|| Ok::<_, LinearError>(linear::ClientKeys::draw(&context()?, &mut seed.fork(KEYS))));
         Ok(keys.transpose()?)
@@ -224,19 +218,11 @@ impl Lattice for Cheetah {
         Ok(())
     }
 
-    fn receive_public(
-        plans: &[&LinearPlan],
-        session: &mut Session<'_>,
-    ) -> Result<Option<linear::ServerKeys>, BackendError> {
+    fn receive_public(plans: &[&LinearPlan], session: &mut Session<'_>) -> Result<Self::Public, BackendError> {
         Ok(has_material_keys(plans).then(|| Keys::receive(plans, session.channel)).transpose()?)
     }
 
-    fn choose(
-        plan: &LinearPlan,
-        secret: &Option<linear::ClientKeys>,
-        random: &Prg,
-        mask: &mut [u64],
-    ) -> Result<(), BackendError> {
+    fn choose(plan: &LinearPlan, secret: &Self::Secret, random: &Prg, mask: &mut [u64]) -> Result<(), BackendError> {
         match secret {
             Some(secret) => Ok(LinearClient::new(secret, plan).choose(mask, random)?),
             None => Ok(()),
@@ -245,8 +231,8 @@ impl Lattice for Cheetah {
 
     fn client(
         plan: &LinearPlan,
-        keys: &Option<linear::ClientKeys>,
-        secret: &Option<linear::ClientKeys>,
+        keys: &Self::ClientKeys,
+        secret: &Self::Secret,
         mask: &[u64],
         random: &Prg,
         session: &mut Session<'_>,
@@ -258,8 +244,8 @@ impl Lattice for Cheetah {
 
     fn server(
         plan: &LinearPlan,
-        keys: &Option<linear::ServerKeys>,
-        public: &Option<linear::ServerKeys>,
+        keys: &Self::ServerKeys,
+        public: &Self::Public,
         weights: &[&[i32]],
         session: &mut Session<'_>,
         _: &mut Ots,

@@ -18,7 +18,6 @@ use crate::cheetah::linear::tiling::{Consumer, Frame, Tap};
 /// A frame cut into tiles and blocks of channels.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
-    /// The frame that is cut.
     pub frame: Frame,
     /// Output rows and columns of a full tile.
     pub tile_out: (usize, usize),
@@ -44,7 +43,6 @@ impl Layout {
         (self.frame.out.0.div_ceil(self.tile_out.0), self.frame.out.1.div_ceil(self.tile_out.1))
     }
 
-    /// Number of tiles.
     pub fn tiles(&self) -> usize {
         self.grid().0 * self.grid().1
     }
@@ -185,7 +183,6 @@ impl Layout {
 }
 
 impl Products {
-    /// Number of products.
     pub fn count(&self) -> usize {
         self.weights.iter().flatten().flatten().count()
     }

@@ -15,6 +15,31 @@ fn prg(n: u8) -> Prg {
     Prg::from_seed(Seed([n; 16]))
 }
 
+/// A layer of two channels.
+fn small_layer() -> Consumer {
+    Consumer { conv: conv(2, 2, (4, 4), 3), ring_bits: 37, norm_log2: 6 }
+}
+
+/// The plan of one layer, and both parties' keys for it.
+fn plan_with_keys(layer: Consumer) -> (LinearPlan, ClientKeys, ServerKeys) {
+    let plan = LinearPlan::new(&[layer], 1).unwrap();
+    let ctx = Arc::new(Context::new().unwrap());
+    let (keys, bytes) = ClientKeys::generate(&ctx, plan.steps(), &mut prg(2)).unwrap();
+    let server_keys = ServerKeys::read(&ctx, plan.steps(), &bytes).unwrap();
+    (plan, keys, server_keys)
+}
+
+/// The server with the client's encrypted mask.
+fn receive_mask<'a>(plan: &'a LinearPlan, keys: &ClientKeys, server_keys: &'a ServerKeys) -> LinearServer<'a> {
+    let mut frames = std::collections::VecDeque::new();
+    let mut keep = |f: &[u8]| {
+        frames.push_back(f.to_vec());
+        Ok(())
+    };
+    LinearClient::new(keys, plan).encrypt(&vec![3; plan.input_len()], &prg(3), &mut keep).unwrap();
+    LinearServer::receive_from(server_keys, plan, &mut |_| Ok(frames.pop_front().unwrap())).unwrap()
+}
+
 /// Runs both parties over a channel, with a given mask and with a mask that the encryption chooses.
 /// Checks every output's error and the plan's bytes and work. Returns the plan for the given mask.
 fn check(convs: &[(ConvSpec, u32)], size: i32) -> LinearPlan {
@@ -34,8 +59,7 @@ fn check_within(convs: &[(ConvSpec, u32)], size: i32, max_error: u32) -> LinearP
     let mut chosen = mask.clone();
     LinearClient::new(&ClientKeys::draw(&ctx, &mut prg(2)), &choosing).choose(&mut chosen, &prg(3)).unwrap();
     // Each element whose mask the encryption chooses saves nearly as many bits as the ring has.
-    let same = |(given, chosen): &(&u64, &u64)| given == chosen;
-    let changed = mask.iter().zip(&chosen).filter(|pair| !same(pair)).count() as u64;
+    let changed = mask.iter().zip(&chosen).filter(|(given, chosen)| given != chosen).count() as u64;
     assert!(mask.iter().zip(&chosen).all(|(given, chosen)| (given ^ chosen) >> plan.ring_bits() == 0));
     let [plain_bytes, choosing_bytes] = [&plan, &choosing].map(|plan| plan.cost().up_bytes);
     assert!(
@@ -108,13 +132,12 @@ fn consumers_share_an_upload() {
 /// Small tiles of many channels: neither direction carries zeros for them, in any number of steps.
 #[test]
 fn small_tiles_are_taken_apart() {
-    let pad = |c| ConvSpec { pads: [1; 4], ..c };
+    let same_size = |in_ch, out_ch, side, kernel| ConvSpec { pads: [1; 4], ..conv(in_ch, out_ch, side, kernel) };
     let layers = [
-        vec![conv(24, 130, (13, 13), 1), pad(conv(24, 40, (13, 13), 3))],
-        vec![ConvSpec { stride: (2, 2), ..pad(conv(33, 90, (15, 15), 3)) }],
-        vec![ConvSpec { groups: 4, ..pad(conv(64, 96, (9, 9), 3)) }],
-        vec![pad(conv(5, 70, (28, 30), 3))],
-        vec![conv(150, 30, (4, 4), 1)],
+        vec![conv(24, 130, (13, 13), 1), same_size(24, 40, (13, 13), 3)],
+        vec![ConvSpec { stride: (2, 2), ..same_size(33, 90, (15, 15), 3) }],
+        vec![ConvSpec { groups: 4, ..same_size(64, 96, (9, 9), 3) }],
+        vec![same_size(5, 70, (28, 30), 3)],
     ];
     let mut steps = vec![];
     for convs in layers {
@@ -162,23 +185,11 @@ proptest! {
 }
 
 #[test]
-fn work_is_what_the_plan_says() {
+fn the_server_does_the_planned_work() {
     let spec = ConvSpec { groups: 2, pads: [1; 4], ..conv(16, 12, (28, 28), 3) };
     let values = weights(&spec, 500, &mut prg(1));
-    let plan = LinearPlan::new(&[Consumer { conv: spec, ring_bits: 37, norm_log2: 13 }], 1).unwrap();
-    let ctx = Arc::new(Context::new().unwrap());
-    let (keys, bytes) = ClientKeys::generate(&ctx, plan.steps(), &mut prg(2)).unwrap();
-    let server_keys = ServerKeys::read(&ctx, plan.steps(), &bytes).unwrap();
-    let mut frames = std::collections::VecDeque::new();
-    let mask = vec![3; plan.input_len()];
-    let client = LinearClient::new(&keys, &plan);
-    client
-        .encrypt(&mask, &prg(3), &mut |f| {
-            frames.push_back(f.to_vec());
-            Ok(())
-        })
-        .unwrap();
-    let server = LinearServer::receive_from(&server_keys, &plan, &mut |_| Ok(frames.pop_front().unwrap())).unwrap();
+    let (plan, keys, server_keys) = plan_with_keys(Consumer { conv: spec, ring_bits: 37, norm_log2: 13 });
+    let server = receive_mask(&plan, &keys, &server_keys);
     let cost = plan.cost().consumers[0];
     let mut answers = 0;
     let weights = CheckedWeights::new(&plan, 0, &values).unwrap();
@@ -195,18 +206,8 @@ fn work_is_what_the_plan_says() {
 /// stream of a seed drawn from it.
 #[test]
 fn the_seed_of_an_answer_is_not_in_the_secret_stream() {
-    let plan = LinearPlan::new(&[Consumer { conv: conv(2, 2, (4, 4), 3), ring_bits: 37, norm_log2: 6 }], 1).unwrap();
-    let ctx = Arc::new(Context::new().unwrap());
-    let (keys, bytes) = ClientKeys::generate(&ctx, plan.steps(), &mut prg(2)).unwrap();
-    let server_keys = ServerKeys::read(&ctx, plan.steps(), &bytes).unwrap();
-    let mut frames = std::collections::VecDeque::new();
-    let client = LinearClient::new(&keys, &plan);
-    let mut keep = |f: &[u8]| {
-        frames.push_back(f.to_vec());
-        Ok(())
-    };
-    client.encrypt(&vec![3; plan.input_len()], &prg(3), &mut keep).unwrap();
-    let server = LinearServer::receive_from(&server_keys, &plan, &mut |_| Ok(frames.pop_front().unwrap())).unwrap();
+    let (plan, keys, server_keys) = plan_with_keys(small_layer());
+    let server = receive_mask(&plan, &keys, &server_keys);
     let weights = CheckedWeights::new(&plan, 0, &[1; 36]).unwrap();
     let mut published = vec![];
     for _ in 0..2 {
@@ -218,7 +219,7 @@ fn the_seed_of_an_answer_is_not_in_the_secret_stream() {
         server.evaluate(0, &weights, &mut prg(4), &mut keep).unwrap();
         published.push(first.unwrap());
     }
-    assert_eq!(published[0], published[1], "the same generator gives the same seed");
+    assert_eq!(published[0], published[1]);
     let (mut stream, mut child_stream) = ([0; 1 << 16], [0; 1 << 16]);
     prg(4).fill_bytes(&mut stream);
     Prg::from_seed(prg(4).next_seed()).fill_bytes(&mut child_stream);
@@ -227,8 +228,7 @@ fn the_seed_of_an_answer_is_not_in_the_secret_stream() {
 
 #[test]
 fn wrong_input_is_named() {
-    let spec = conv(2, 2, (4, 4), 3);
-    let layer = Consumer { conv: spec, ring_bits: 37, norm_log2: 6 };
+    let layer = small_layer();
     let plan = LinearPlan::new(&[layer], 1).unwrap();
     assert!(matches!(CheckedWeights::new(&plan, 0, &[1; 35]), Err(LinearError::Length { got: 35, expected: 36, .. })));
     assert!(matches!(
@@ -243,16 +243,13 @@ fn wrong_input_is_named() {
     assert!(matches!(LinearPlan::new(&[huge], 1), Err(LinearError::Tile { rows: 70, .. })));
     let wide = Consumer { ring_bits: 46, ..layer };
     assert!(matches!(LinearPlan::new(&[wide], 1), Err(LinearError::He(HeError::RingBits { .. }))));
-    let invalid = Consumer { conv: ConvSpec { groups: 3, ..spec }, ..layer };
+    let invalid = Consumer { conv: ConvSpec { groups: 3, ..layer.conv }, ..layer };
     assert!(matches!(LinearPlan::new(&[invalid], 1), Err(LinearError::Shape(_))));
 }
 
 #[test]
 fn malformed_messages_are_errors() {
-    let plan = LinearPlan::new(&[Consumer { conv: conv(2, 2, (4, 4), 3), ring_bits: 37, norm_log2: 6 }], 1).unwrap();
-    let ctx = Arc::new(Context::new().unwrap());
-    let (keys, bytes) = ClientKeys::generate(&ctx, plan.steps(), &mut prg(2)).unwrap();
-    let server_keys = ServerKeys::read(&ctx, plan.steps(), &bytes).unwrap();
+    let (plan, keys, server_keys) = plan_with_keys(small_layer());
     let client = LinearClient::new(&keys, &plan);
     for make in [(|len| vec![0xff; len]) as fn(usize) -> Vec<u8>, |len| vec![0; len - 1], |_| vec![]] {
         let received = LinearServer::receive_from(&server_keys, &plan, &mut |len| Ok(make(len)));

@@ -155,7 +155,6 @@ impl Frame {
         taps
     }
 
-    /// The taps of a consumer of this frame.
     pub fn taps(&self, consumer: &Consumer) -> Vec<Tap> {
         let taps = self.raw_taps(consumer).into_iter().map(|(index, phase, shift)| {
             let phase = self.phases.binary_search(&phase).expect("the frame has every phase of its layers");
@@ -187,7 +186,6 @@ impl Place {
         matches!(self, Self::Unread | Self::Element { is_first: true, .. })
     }
 
-    /// The value of this coefficient.
     pub fn value(self, tensor: &[u64]) -> u64 {
         if let Self::Element { index, .. } = self { tensor[index as usize] } else { 0 }
     }
@@ -213,7 +211,6 @@ impl Tiling {
         (self.frame.out.0.div_ceil(self.tile_out.0), self.frame.out.1.div_ceil(self.tile_out.1))
     }
 
-    /// Number of tiles.
     pub fn tiles(&self) -> usize {
         self.grid().0 * self.grid().1
     }
