@@ -151,7 +151,7 @@ impl Tally {
         self.inputs += 1;
         self.answers_refused += usize::from(answer.is_none());
         let logits = answer.as_deref();
-        let classes = [told(mode, &model.told(&expected)), logits.and_then(|logits| told(mode, logits))];
+        let classes = [told(mode, &model.answer(&expected)), logits.and_then(|logits| told(mode, logits))];
         self.same_class += usize::from(logits.is_some_and(|logits| agrees(mode, logits, &expected)));
         self.no_number += usize::from(expected.iter().chain(logits.into_iter().flatten()).any(|v| v.is_nan()));
         self.tied += usize::from(tacit_floats::tied_for_largest(&expected) > 1);

@@ -24,13 +24,13 @@ pub(super) const MAX_KEY_BYTES: u64 = 12 << 30;
 /// The public part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Public {
-    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+    #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
     pub backend: String,
     pub version: u32,
     pub interface: Interface,
     pub options: Options,
     /// Name of the parameters, for display.
-    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+    #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
     pub set: String,
     pub parameters: ParametersSpec,
     pub input: Port,
@@ -69,10 +69,10 @@ pub(super) struct Port {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {
     /// Name of the node.
-    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+    #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
     pub node: String,
     /// Kind of the step.
-    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+    #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
     pub step: String,
     /// Level of its result.
     pub level: usize,

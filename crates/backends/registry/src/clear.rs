@@ -197,7 +197,7 @@ struct ServerConnection(Arc<Server>);
 struct ClientConnection(Arc<Client>);
 
 /// The error of a setup or an offline phase.
-const NOTHING: BackendError = BackendError::Misuse("the back end clear has nothing to set up or to prepare");
+const NO_PHASE: BackendError = BackendError::Misuse("the back end clear has nothing to set up or to prepare");
 
 /// Reads material, which has no bytes.
 fn read_no_material(bytes: &[u8]) -> Result<Material, BackendError> {
@@ -209,11 +209,11 @@ fn read_no_material(bytes: &[u8]) -> Result<Material, BackendError> {
 
 impl ServerSide for ServerConnection {
     fn setup(&mut self, _: &mut Channel) -> Result<(), BackendError> {
-        Err(NOTHING)
+        Err(NO_PHASE)
     }
 
     fn offline(&mut self, _: &mut Channel) -> Result<Material, BackendError> {
-        Err(NOTHING)
+        Err(NO_PHASE)
     }
 
     fn online(&mut self, channel: &mut Channel, _: Material) -> Result<(), BackendError> {
@@ -233,11 +233,11 @@ impl ServerSide for ServerConnection {
 
 impl ClientSide for ClientConnection {
     fn setup(&mut self, _: &mut Channel) -> Result<(), BackendError> {
-        Err(NOTHING)
+        Err(NO_PHASE)
     }
 
     fn offline(&mut self, _: &mut Channel) -> Result<Material, BackendError> {
-        Err(NOTHING)
+        Err(NO_PHASE)
     }
 
     fn online(&mut self, channel: &mut Channel, _: Material, input: &[f32]) -> Result<Vec<f64>, BackendError> {

@@ -38,7 +38,7 @@ const MAX_FETCHES: u32 = 3;
 /// Memory for making client halves, of all clients and of one. A larger half is made alone.
 const MAX_HALVES: [u64; 2] = [1 << 30, 1 << 28];
 /// Longest wait of a request for that memory: less than a client waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_MEMORY_WAIT: Duration = Duration::from_secs(60);
 
 /// The state of a dealer.
 pub struct Dealings {
@@ -189,14 +189,14 @@ fn fingerprint(secret: &[u8]) -> [u8; 32] {
     seam::digest("tacit 2026-11 dealer ticket", &[secret])
 }
 
-const GONE: &str = "there is no such material: it was fetched before, given up, or the dealer was restarted";
+const NO_MATERIAL: &str = "there is no such material: it was fetched before, given up, or the dealer was restarted";
 
 fn find_open<'a>(state: &'a mut State, ticket: &Ticket) -> Result<(u64, &'a mut OpenDealing), BackendError> {
     let (number, secret) = ticket.split_first_chunk().expect("a ticket has more than eight bytes");
     let number = u64::from_le_bytes(*number);
     match state.open.get_mut(&number).filter(|open| open.secret == fingerprint(secret)) {
         Some(open) => Ok((number, open)),
-        None => refuse(GONE),
+        None => refuse(NO_MATERIAL),
     }
 }
 
@@ -217,7 +217,7 @@ impl Dealings {
     pub fn new(registry: Registry, secret: Prg, first: u64) -> Self {
         let (models, open) = (HashMap::new(), HashMap::new());
         let state = State { next: first, models, open, masks: HashMap::new(), mask_counts: HashMap::new() };
-        Self { registry, secret, state: Mutex::new(state), budget: MemoryBudget::new(MAX_HALVES, PATIENCE) }
+        Self { registry, secret, state: Mutex::new(state), budget: MemoryBudget::new(MAX_HALVES, MAX_MEMORY_WAIT) }
     }
 
     /// As [`new`](Self::new), with a fresh random secret.
@@ -355,7 +355,7 @@ impl Dealings {
     }
 
     /// Allows the client's half to be made, for the claim that it was dealt for. One request at a
-    /// time may make it, at most three times and not after [`taken`](Self::taken); a further fetch
+    /// time may make it, at most three times and not after [`burn_received`](Self::burn_received); a further fetch
     /// burns the material. Waits up to a minute for memory that others use.
     ///
     /// # Errors
@@ -385,7 +385,7 @@ impl Dealings {
         let mut state = self.state();
         let (number, open) = find_open(&mut state, ticket)?;
         if open.burnt {
-            return refuse(GONE);
+            return refuse(NO_MATERIAL);
         }
         check_claim(open, client, claim)?;
         if open.busy {
@@ -400,7 +400,7 @@ impl Dealings {
     }
 
     /// Burns a material whose half the client has received.
-    pub fn taken(&self, ticket: &Ticket) {
+    pub fn burn_received(&self, ticket: &Ticket) {
         if let Ok((_, open)) = find_open(&mut self.state(), ticket) {
             open.burnt = true;
         }
@@ -429,7 +429,7 @@ impl Dealings {
         let mut state = self.state();
         let (number, open) = find_open(&mut state, ticket)?;
         if open.server != server {
-            return refuse(GONE);
+            return refuse(NO_MATERIAL);
         }
         if !open.given_up {
             return refuse("its client has not given this material up: it would show the client's input");

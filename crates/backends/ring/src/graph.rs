@@ -13,7 +13,7 @@ use super::op::{Conv2d, MAX_MAGNITUDE_BITS, MAX_NORM_BITS, Op, WeightFacts, infe
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     /// Name for reports and errors (from the ONNX file where there is one).
-    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+    #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
     pub name: String,
     /// The operation.
     pub op: Op,

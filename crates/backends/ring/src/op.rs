@@ -187,7 +187,7 @@ pub fn infer_shape(op: &Op, inputs: &[&[usize]], declared: &[usize]) -> Result<V
         Op::Concat => geometry::concat_shape(inputs),
         Op::Slice(s) => geometry::slice_shape(s, shape),
         Op::Pad { before, after } => geometry::pad_shape(before, after, shape),
-        Op::Reshape => geometry::reshaped(declared, shape),
+        Op::Reshape => geometry::reshape_shape(declared, shape),
         Op::Transpose { perm } => geometry::transpose_shape(perm, shape),
         Op::ArgMax => geometry::arg_max_shape(shape),
     }

@@ -2,7 +2,7 @@
 //! safely.
 //!
 //! Peers and files supply text that reaches a terminal: reasons of a refusal, names of models,
-//! operators of a network. Such text is made plain where it is decoded ([`text::decoded`]), so that
+//! operators of a network. Such text is made plain where it is decoded ([`text::deserialize_plain`]), so that
 //! no place that prints it can forget to. Program output and logs also pass through
 //! [`text::lines`].
 //!

@@ -80,41 +80,43 @@ pub fn lines(text: &str) -> Cow<'_, str> {
 pub trait Foreign {
     /// Returns the value with [`plain`] text.
     #[must_use]
-    fn made_plain(self) -> Self;
+    fn into_plain(self) -> Self;
 }
 
 impl Foreign for String {
-    fn made_plain(self) -> Self {
+    fn into_plain(self) -> Self {
         // Most text is plain already.
         if self.len() <= MAX && self.chars().all(is_plain) { self } else { plain(&self) }
     }
 }
 
 impl<T: Foreign> Foreign for Option<T> {
-    fn made_plain(self) -> Self {
-        self.map(T::made_plain)
+    fn into_plain(self) -> Self {
+        self.map(T::into_plain)
     }
 }
 
 impl<T: Foreign> Foreign for Vec<T> {
-    fn made_plain(self) -> Self {
-        self.into_iter().map(T::made_plain).collect()
+    fn into_plain(self) -> Self {
+        self.into_iter().map(T::into_plain).collect()
     }
 }
 
 impl<T: Foreign, const N: usize> Foreign for [T; N] {
-    fn made_plain(self) -> Self {
-        self.map(T::made_plain)
+    fn into_plain(self) -> Self {
+        self.map(T::into_plain)
     }
 }
 
 /// Decodes a field of a message or file with its text made plain. For `#[serde(deserialize_with =
-/// "tacit_foreign::text::decoded")]`.
+/// "tacit_foreign::text::deserialize_plain")]`.
 ///
 /// # Errors
 /// Errors of the deserializer.
-pub fn decoded<'de, D: Deserializer<'de>, T: Deserialize<'de> + Foreign>(deserializer: D) -> Result<T, D::Error> {
-    T::deserialize(deserializer).map(T::made_plain)
+pub fn deserialize_plain<'de, D: Deserializer<'de>, T: Deserialize<'de> + Foreign>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    T::deserialize(deserializer).map(T::into_plain)
 }
 
 #[cfg(test)]
@@ -164,9 +166,9 @@ mod tests {
     fn decoding_makes_plain() {
         #[derive(Deserialize)]
         struct Said {
-            #[serde(deserialize_with = "decoded")]
+            #[serde(deserialize_with = "deserialize_plain")]
             reason: String,
-            #[serde(deserialize_with = "decoded")]
+            #[serde(deserialize_with = "deserialize_plain")]
             names: Option<[Vec<String>; 1]>,
         }
         let json = serde_json::json!({ "reason": HOSTILE, "names": [["x\u{1b}", "y"]] }).to_string();

@@ -111,11 +111,11 @@ impl Function {
 
     /// Returns the function that computes this ONNX operator, after a ReLU if it is a residual.
     #[must_use]
-    pub fn of_onnx(operator: &str) -> Option<Self> {
+    pub fn from_onnx(operator: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|function| function.row().onnx == Some(operator))
     }
 
-    /// Returns the ONNX operator of [`of_onnx`](Self::of_onnx), if there is one.
+    /// Returns the ONNX operator of [`from_onnx`](Self::from_onnx), if there is one.
     #[must_use]
     pub fn onnx(self) -> Option<&'static str> {
         self.row().onnx

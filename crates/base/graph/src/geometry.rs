@@ -275,7 +275,7 @@ pub fn pad_shape(before: &[usize], after: &[usize], input: &[usize]) -> Result<V
 ///
 /// # Errors
 /// If the numbers of elements differ.
-pub fn reshaped(declared: &[usize], input: &[usize]) -> Result<Vec<usize>, String> {
+pub fn reshape_shape(declared: &[usize], input: &[usize]) -> Result<Vec<usize>, String> {
     if checked_elements(declared) != checked_elements(input) {
         return Err(format!("{input:?} cannot become {declared:?}"));
     }

@@ -9,7 +9,7 @@ use crate::matrix;
 
 /// Integers of this magnitude and below are exact in `f64`, and so are their sums up to this
 /// magnitude.
-const EXACT: f64 = (1u64 << 53) as f64;
+const EXACT_LIMIT: f64 = (1u64 << 53) as f64;
 
 /// Arithmetic of one interpreter.
 pub trait Scalar: Copy + Default + PartialOrd + Send + Sync {
@@ -28,7 +28,7 @@ impl Scalar for i64 {
     fn conv_as_product(plan: &ConvPlan, input: &[Self], weights: &[i32], bias: &[Self]) -> Option<Vec<Self>> {
         let row = weights.len() / plan.conv.out_channels;
         let heaviest = weights.par_chunks(row.max(1)).map(magnitude_sum).reduce(|| 0.0, tacit_floats::larger);
-        if largest_magnitude(input) * heaviest + largest_magnitude(bias) >= EXACT {
+        if largest_magnitude(input) * heaviest + largest_magnitude(bias) >= EXACT_LIMIT {
             return None;
         }
         let input: Vec<f64> = input.iter().map(|&x| x as f64).collect();
@@ -81,7 +81,7 @@ pub fn conv2d<S: Scalar>(
     bias: &[S],
 ) -> Vec<S> {
     let plan = ConvPlan::new(conv, in_shape, out_shape);
-    let product = matrix::worth_it(&plan).then(|| S::conv_as_product(&plan, input, weights, bias)).flatten();
+    let product = matrix::pays_off(&plan).then(|| S::conv_as_product(&plan, input, weights, bias)).flatten();
     product.unwrap_or_else(|| conv_in_loops(&plan, input, weights, bias))
 }
 
@@ -342,7 +342,7 @@ mod tests {
         let (shape, w) = ([8, 1, 1], [i32::MAX; 64]);
         let x: Vec<i64> = (0..8).map(|i| (1 << 40) + i).collect();
         let plan = ConvPlan::new(&c, &shape, &shape);
-        assert!(matrix::worth_it(&plan));
+        assert!(matrix::pays_off(&plan));
         assert_eq!(i64::conv_as_product(&plan, &x, &w, &[1; 8]), None);
         assert_eq!(conv2d(&c, &x, &shape, &shape, &w, &[1; 8]), schoolbook(&c, &x, &shape, &shape, &w, &[1; 8]));
     }

@@ -12,7 +12,7 @@ use crate::geometry::{ConvPlan, valid_span};
 /// Largest number of elements of windows laid out at once: 8 MB of `f64`.
 const WINDOW_ELEMENTS: usize = 1 << 20;
 /// Products with fewer terms, or fewer rows of weights, use the loops.
-const LEAST: usize = 8;
+const MIN_TERMS: usize = 8;
 
 /// Number types that the product supports.
 pub trait Number: LinalgScalar + Send + Sync {}
@@ -20,8 +20,8 @@ impl Number for f32 {}
 impl Number for f64 {}
 
 /// Whether the product is worth its preparation.
-pub(crate) fn worth_it(plan: &ConvPlan) -> bool {
-    depth(plan) >= LEAST && plan.conv.out_channels / plan.conv.groups >= LEAST
+pub(crate) fn pays_off(plan: &ConvPlan) -> bool {
+    depth(plan) >= MIN_TERMS && plan.conv.out_channels / plan.conv.groups >= MIN_TERMS
 }
 
 /// Number of multiplications for one output element.
@@ -62,7 +62,7 @@ fn add_product<T: Number>(
     windows: ArrayView2<'_, T>,
     first_column: usize,
 ) {
-    let rows = weights.nrows().div_ceil(rayon::current_num_threads()).next_multiple_of(LEAST);
+    let rows = weights.nrows().div_ceil(rayon::current_num_threads()).next_multiple_of(MIN_TERMS);
     out.par_chunks_mut(rows * plane).enumerate().for_each(|(part, out)| {
         let count = out.len() / plane;
         let mut out = ArrayViewMut2::from_shape((count, plane), out).expect("whole rows were cut off");

@@ -92,7 +92,7 @@ impl Model {
     /// # Errors
     /// If the input's length is wrong.
     pub fn run(&self, input: &[f32]) -> Result<Vec<f64>, GraphError> {
-        Ok(self.told(&self.outputs(input)?))
+        Ok(self.answer(&self.outputs(input)?))
     }
 
     /// Returns the network's outputs for one input after the client's normalisation, in both modes:
@@ -106,7 +106,7 @@ impl Model {
     }
 
     /// Returns the answer for the values of [`outputs`](Self::outputs).
-    pub fn told(&self, outputs: &[f64]) -> Vec<f64> {
+    pub fn answer(&self, outputs: &[f64]) -> Vec<f64> {
         match self.interface.output_mode {
             OutputMode::Logits => outputs.to_vec(),
             OutputMode::Top1 => vec![tacit_floats::first_largest(outputs).map_or(f64::NAN, |class| class as f64)],

@@ -8,11 +8,11 @@ use zip::ZipArchive;
 use crate::GraphError;
 use crate::npy::{self, Npy};
 
-/// Largest number of unpacked bytes of an array per byte of its archive, in addition to [`ALWAYS`].
+/// Largest number of unpacked bytes of an array per byte of its archive, in addition to [`FREE_BYTES`].
 /// Zeros compress a thousandfold, measured data about tenfold.
 const MAX_RATIO: u64 = 100;
 /// Size that an array may have in any archive, in bytes.
-const ALWAYS: u64 = 64 << 20;
+const FREE_BYTES: u64 = 64 << 20;
 
 /// Whether a file begins like an archive.
 pub fn is_npz(bytes: &[u8]) -> bool {
@@ -59,7 +59,7 @@ pub fn read_if(
     unpack(&mut member, name, npy::MAX_HEADER as u64, &mut unpacked)?;
     let layout = npy::Layout::read(&unpacked)?;
     accepted(&layout.shape).map_err(|what| fail(format!("array `{name}`: {what}")))?;
-    let (size, max_bytes) = (layout.file_bytes(), ALWAYS + MAX_RATIO * bytes.len() as u64);
+    let (size, max_bytes) = (layout.file_bytes(), FREE_BYTES + MAX_RATIO * bytes.len() as u64);
     if size > max_bytes {
         let packed = bytes.len();
         return Err(fail(format!(

@@ -191,9 +191,9 @@ struct Models {
 /// A model in the list; other fields are ignored.
 #[derive(Deserialize)]
 struct Offer {
-    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+    #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
     name: String,
-    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+    #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
     backends: Vec<String>,
 }
 

@@ -169,10 +169,10 @@ pub enum Request {
     /// Opens a model with a back end for the rest of the connection.
     Open {
         /// Name in the catalog.
-        #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+        #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
         model: String,
         /// Name of the back end.
-        #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+        #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
         backend: String,
         /// The client's machine, for the server's estimates.
         device: Device,
@@ -321,7 +321,7 @@ impl Request {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelInfo {
     /// Name by which a client opens it.
-    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+    #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
     pub name: String,
     /// Back ends that offer the model, in the server's order of preference.
     pub backends: Vec<Offer>,
@@ -331,7 +331,7 @@ pub struct ModelInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
     /// Name of the back end.
-    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+    #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
     pub backend: String,
     /// [`public_digest`] of the model's public part.
     pub public: [u8; 32],
@@ -352,7 +352,7 @@ pub enum Reply {
     /// The server has noted the request, notice or withdrawal.
     Noted {
         /// Why the server ignores the notice that was named, for people.
-        #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+        #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
         notice_ignored: Option<String>,
     },
     /// The phase has not begun; [`Go`](Self::Go) or a refusal follows later. The server repeats
@@ -384,7 +384,7 @@ pub enum Reply {
     /// The server refuses; the connection stays usable unless the server closes it.
     Refused {
         /// Reason, for people.
-        #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+        #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
         reason: String,
         /// Seconds after which the request may be granted, for limits per minute or day.
         again_s: Option<u64>,
@@ -404,7 +404,7 @@ pub enum Reply {
     /// The server ends the connection. May arrive unasked and in place of any other answer.
     Goodbye {
         /// Reason, for people.
-        #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+        #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
         reason: String,
     },
 }

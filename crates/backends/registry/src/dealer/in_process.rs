@@ -68,7 +68,7 @@ impl Dealer for InProcessDealer {
         sink: &mut dyn FnMut(&[u8]) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
         self.dealings.fetch(self.party, ticket, claim)?.half(sink)?;
-        self.dealings.taken(ticket);
+        self.dealings.burn_received(ticket);
         Ok(())
     }
 

@@ -13,7 +13,7 @@ fn requests_of_strangers_are_refused() {
     assert!(dealings.register(SERVER, "cheetah", &[], &[], |_| Ok(())).is_err(), "nobody deals for cheetah");
     assert!(dealings.register(SERVER, "dealt", &[1, 2, 3], &[], |_| Ok(())).is_err());
     assert!(dealings.fetch(CLIENT, &[0; 32], &Claim { nonce: [1; 32], digest: [9; 32] }).is_err());
-    dealings.taken(&[0; 32]);
+    dealings.burn_received(&[0; 32]);
     dealings.give_up(SERVER, 5);
     assert_eq!(dealings.next(), 5, "a refused dealing takes no number");
 }
@@ -123,7 +123,7 @@ fn only_seeds_of_given_up_material_are_shown() {
     let refusal = |server| dealings.open(server, &ticket).err().unwrap().to_string();
     assert!(refusal(SERVER).contains("given this material up"));
     let half = make_half(&dealings.fetch(CLIENT, &ticket, &claim).unwrap());
-    dealings.taken(&ticket);
+    dealings.burn_received(&ticket);
     assert!(dealings.fetch(CLIENT, &ticket, &claim).is_err());
     assert!(refusal(SERVER).contains("given this material up"), "the client may be using it");
     // No other party can give it up.
@@ -170,7 +170,7 @@ fn material_dealt_ahead_is_bound_once_and_by_its_server() {
     is_refused(&other_claim);
     assert!(dealings.fetch(SERVER, &ticket, &claim).is_err(), "both halves for one certificate");
     assert!(dealings.fetch(CLIENT, &ticket, &claim).is_ok());
-    dealings.taken(&ticket);
+    dealings.burn_received(&ticket);
     assert!(dealings.bind(SERVER, &ticket, other_claim.seal()).is_err(), "nor when it is burnt");
     // Material that was dealt for a claim from the start cannot be bound to another.
     let ticket = start(&dealings, &claim).ticket;

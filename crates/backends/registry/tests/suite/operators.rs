@@ -199,7 +199,7 @@ fn example(op: &Operator) -> Vec<u8> {
             on_row(&["x"], &[coefficients, intercepts, int("targets", 2)])
         }
         "Scaler" => on_row(&["x"], &[floats("offset", &[0.5]), floats("scale", &[2.0])]),
-        name if Function::of_onnx(name).is_some_and(|function| !function.is_positive()) => on_image(&["x"], &[]),
+        name if Function::from_onnx(name).is_some_and(|function| !function.is_positive()) => on_image(&["x"], &[]),
         name => example_of_two(name),
     }
 }

@@ -13,7 +13,7 @@ use tacit_net::Tag;
 
 use super::cost;
 use super::lattice::Lattice;
-use super::material::{ClientMaterial, MADE, Piece};
+use super::material::{ClientMaterial, FOLLOWS_PLAN, Piece};
 use super::plan::{CheetahStepTypes, Member, Plan};
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::{Stop, check_made_for};
@@ -203,18 +203,18 @@ impl<L: Lattice> ClientPhase<CheetahStepTypes> for Online<'_, '_, L> {
     }
 
     fn linear(&mut self, _: &Member, id: NodeId, _: &[u64]) -> Result<Vec<u64>, BackendError> {
-        let mut share = self.linear.next().expect(MADE).values();
+        let mut share = self.linear.next().expect(FOLLOWS_PLAN).values();
         share.iter_mut().for_each(|v| *v <<= self.unread[id]);
         Ok(share)
     }
 
     fn gate(&mut self, _: At, spec: &GateSpec, gate: &ClientShares<'_>) -> Result<(), BackendError> {
-        let Some(Piece::Gate(piece)) = self.pieces.next() else { unreachable!("{MADE}") };
+        let Some(Piece::Gate(piece)) = self.pieces.next() else { unreachable!("{FOLLOWS_PLAN}") };
         Ok(piece.online(spec, gate.tested, gate.values, gate.bases, gate.targets, self.session)?)
     }
 
     fn widen(&mut self, _: NodeId, spec: &WrapSpec, c: &[u64], target: &[u64]) -> Result<(), BackendError> {
-        let Some(Piece::Wrap(piece)) = self.pieces.next() else { unreachable!("{MADE}") };
+        let Some(Piece::Wrap(piece)) = self.pieces.next() else { unreachable!("{FOLLOWS_PLAN}") };
         let share = piece.online(spec, c, self.session)?;
         let difference: Vec<u64> = share.iter().zip(target).map(|(z, r)| z.wrapping_sub(*r) >> spec.width).collect();
         Ok(self.session.channel.send_packed(WIDEN, &difference, spec.extra)?)

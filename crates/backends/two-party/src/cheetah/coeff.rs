@@ -76,7 +76,7 @@ impl Keys {
 
 /// Whether each material has its own keys, so that the connection has none.
 fn has_material_keys(plans: &[&LinearPlan]) -> bool {
-    plans.iter().any(|plan| plan.chooses())
+    plans.iter().any(|plan| plan.chooses_masks())
 }
 
 fn has_connection_keys(plans: &[&LinearPlan]) -> bool {
@@ -84,7 +84,7 @@ fn has_connection_keys(plans: &[&LinearPlan]) -> bool {
 }
 
 /// Number of the keys' generator among the children of a material's seed. No node has this number.
-const KEYS: u64 = u64::MAX;
+const KEYS_CHILD: u64 = u64::MAX;
 
 const HAS_KEYS: &str = "a model with a linear layer has keys, of a material or a connection";
 
@@ -125,7 +125,7 @@ impl Lattice for Cheetah {
         let choosing_plans = drafts.iter().map(|(draft, free)| {
             let plain_plan = draft.plan(max_steps);
             let before = plain_plan.up_bytes();
-            let plan = if *free { plain_plan.choosing() } else { plain_plan };
+            let plan = if *free { plain_plan.with_chosen_masks() } else { plain_plan };
             saved += before - plan.up_bytes();
             plan
         });
@@ -207,13 +207,13 @@ impl Lattice for Cheetah {
 
     fn secret(plans: &[&LinearPlan], seed: &Prg) -> Result<Self::Secret, BackendError> {
         let keys = has_material_keys(plans)
-            .then(|| Ok::<_, LinearError>(linear::ClientKeys::draw(&context()?, &mut seed.fork(KEYS))));
+            .then(|| Ok::<_, LinearError>(linear::ClientKeys::draw(&context()?, &mut seed.fork(KEYS_CHILD))));
         Ok(keys.transpose()?)
     }
 
     fn send_public(plans: &[&LinearPlan], seed: &Prg, session: &mut Session<'_>) -> Result<(), BackendError> {
         if has_material_keys(plans) {
-            Keys::send(plans, &mut seed.fork(KEYS), session.channel)?;
+            Keys::send(plans, &mut seed.fork(KEYS_CHILD), session.channel)?;
         }
         Ok(())
     }

@@ -42,7 +42,7 @@ pub struct ServerMaterial {
 }
 
 /// States why the online walk always finds the piece it needs.
-pub(super) const MADE: &str = "material is made and read along its plan's steps, and the plan was checked";
+pub(super) const FOLLOWS_PLAN: &str = "material is made and read along its plan's steps, and the plan was checked";
 
 enum PieceSpec<'a> {
     Gate(&'a GateSpec),

@@ -10,7 +10,7 @@ use tacit_mpc::{Ots, Role, Session};
 use super::client::{INPUT, RESULT, WIDEN};
 use super::cost;
 use super::lattice::Lattice;
-use super::material::{MADE, Piece, ServerMaterial};
+use super::material::{FOLLOWS_PLAN, Piece, ServerMaterial};
 use super::plan::{CheetahStepTypes, Member, Plan, Step};
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::{Stop, check_made_for};
@@ -132,19 +132,19 @@ impl<L: Lattice> ServerPhase<CheetahStepTypes> for Online<'_, '_, L> {
         x: &[u64],
     ) -> Result<Vec<u64>, BackendError> {
         let layer = self.weights.get(id).ok_or(NO_WEIGHTS)?;
-        let mut known = self.linear.next().expect(MADE).values();
+        let mut known = self.linear.next().expect(FOLLOWS_PLAN).values();
         known.iter_mut().for_each(|s| *s <<= self.plan.rounded(id));
         let conv = &L::consumers(&self.plan.groups[group].plan)[index].conv;
         linear_online(conv, layer, x, &known, node.fixed.width)
     }
 
     fn gate(&mut self, _: At, spec: &GateSpec, shares: &ServerShares<'_>) -> Result<Vec<Vec<u64>>, BackendError> {
-        let Some(Piece::Gate(piece)) = self.pieces.next() else { unreachable!("{MADE}") };
+        let Some(Piece::Gate(piece)) = self.pieces.next() else { unreachable!("{FOLLOWS_PLAN}") };
         Ok(piece.online(spec, shares.tested, shares.values, shares.bases, self.session)?)
     }
 
     fn widen(&mut self, _: NodeId, spec: &WrapSpec, node: &Node, x: &[u64]) -> Result<Vec<u64>, BackendError> {
-        let Some(Piece::Wrap(piece)) = self.pieces.next() else { unreachable!("{MADE}") };
+        let Some(Piece::Wrap(piece)) = self.pieces.next() else { unreachable!("{FOLLOWS_PLAN}") };
         let (_, share) = piece.online(spec, x, self.session)?;
         let difference = self.session.channel.recv_packed(WIDEN, spec.n, spec.extra)?;
         let mask = ring_mask(node.fixed.width);

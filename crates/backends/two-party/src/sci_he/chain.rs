@@ -2,7 +2,7 @@
 //! anchor gives the seven turns behind it; the anchor moves on by powers of two.
 
 /// Turns that one anchor serves: 0 to 7 places ahead.
-const REACH: usize = 8;
+const TURNS_PER_ANCHOR: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
@@ -16,7 +16,7 @@ pub(super) enum Step {
 pub(super) fn chain(turns: &[usize]) -> Vec<Step> {
     let (mut anchor, mut steps) = (0, Vec::new());
     for (index, &turn) in turns.iter().enumerate() {
-        while turn - anchor >= REACH {
+        while turn - anchor >= TURNS_PER_ANCHOR {
             let step = 1 << (turn - anchor).ilog2();
             steps.push(Step::Move(step));
             anchor += step;
@@ -65,11 +65,11 @@ mod tests {
             match step {
                 Step::Move(distance) => {
                     assert!(distance.is_power_of_two());
-                    assert!(*distance >= REACH);
+                    assert!(*distance >= TURNS_PER_ANCHOR);
                     anchor += distance;
                 }
                 Step::Use(index, distance) => {
-                    assert!(*distance < REACH);
+                    assert!(*distance < TURNS_PER_ANCHOR);
                     reached.push((*index, anchor + distance));
                 }
             }

@@ -12,7 +12,7 @@ use super::units::{keys, lift_spec, units};
 use tacit_backend_api::{PartyCost, Sides, Work};
 
 /// Number of primes of a ciphertext, of an answer, of a key.
-const LEVELS: [u64; 3] = [4, 2, 5];
+const PRIMES: [u64; 3] = [4, 2, 5];
 
 /// Records the traffic of sending the lattice keys of all plans.
 pub(super) fn setup_talk(plans: &[&SlotPlan], talk: &mut TrafficModel) {
@@ -65,16 +65,16 @@ pub(super) fn work(plan: &SlotPlan) -> Sides<PartyCost> {
     for upload in &plan.uploads {
         let (ciphertexts, answers) = (plan.batch * upload.ciphertexts(), plan.batch * units(plan, upload).len());
         server.peak_memory_bytes += (ciphertexts * Ciphertext::MEMORY_BYTES) as u64 + sums(plan, upload);
-        client.work.ntts += ciphertexts as u64 * (2 * LEVELS[0] + 1) + answers as u64 * (2 * LEVELS[1] + 1);
+        client.work.ntts += ciphertexts as u64 * (2 * PRIMES[0] + 1) + answers as u64 * (2 * PRIMES[1] + 1);
         let raises: usize = upload.turns.iter().map(|turns| chain::raises(&chain::chain(turns))).sum();
         let raised = (plan.batch * raises * upload.limbs as usize * upload.layout.tiles() + answers) as u64;
-        server.work.ntts += raised * LEVELS[0] * LEVELS[2] + answers as u64 * (2 * LEVELS[0] + LEVELS[1] + 1);
+        server.work.ntts += raised * PRIMES[0] * PRIMES[2] + answers as u64 * (2 * PRIMES[0] + PRIMES[1] + 1);
     }
     server.work += Work {
-        ntts: done.rotations * 2 * LEVELS[2],
+        ntts: done.rotations * 2 * PRIMES[2],
         key_switches: done.rotations,
         // Each product multiplies both halves of a ciphertext modulo all its primes.
-        macs: done.products * 2 * LEVELS[0] * DEGREE as u64,
+        macs: done.products * 2 * PRIMES[0] * DEGREE as u64,
         ..Work::default()
     };
     costs

@@ -142,7 +142,7 @@ impl FloatOp {
             Self::Concat => geometry::concat_shape(inputs),
             Self::Slice(s) => geometry::slice_shape(s, shape),
             Self::Pad { before, after } => geometry::pad_shape(before, after, shape),
-            Self::Reshape => geometry::reshaped(declared, shape),
+            Self::Reshape => geometry::reshape_shape(declared, shape),
             Self::Transpose(perm) => geometry::transpose_shape(perm, shape),
             Self::ArgMax => geometry::arg_max_shape(shape),
         }

@@ -9,11 +9,11 @@ use crate::rng::SplitMix;
 use crate::{GraphError, Interval, Watch};
 
 /// Largest number of multiplications for all extreme inputs together.
-const WORK: u64 = 3_000_000_000;
+const MAX_PATTERN_MACS: u64 = 3_000_000_000;
 /// Number of filters of the first layer that get their own input.
-const FILTERS: usize = 16;
-const NOISE: usize = 6;
-const SEED: u64 = 0x7ac1;
+const MAX_FILTERS: usize = 16;
+const NOISE_PATTERNS: usize = 6;
+const NOISE_SEED: u64 = 0x7ac1;
 
 /// Returns up to `max_inputs` extreme inputs with values in `range`, the most informative first.
 #[must_use]
@@ -26,7 +26,7 @@ pub fn extreme_inputs(graph: &FloatGraph, range: Interval<f32>, max_inputs: usiz
 /// `range`.
 pub(super) fn magnitudes(graph: &FloatGraph, range: Interval<f32>, watch: &Watch) -> Result<Vec<f64>, GraphError> {
     let (patterns, bounds) = (patterns(graph), range.ends());
-    let count = graph.runs_within(WORK).clamp(2, patterns.len());
+    let count = graph.runs_within(MAX_PATTERN_MACS).clamp(2, patterns.len());
     let mut largest = vec![0f64; graph.nodes.len()];
     for (index, pattern) in patterns[..count].iter().enumerate() {
         watch.tell("running extreme inputs", index, Some(count))?;
@@ -54,8 +54,8 @@ fn patterns(graph: &FloatGraph) -> Vec<Vec<bool>> {
     };
     let mut patterns = vec![make(&|_, y, x| (y + x) % 2 == 0), make(&|_, _, _| true), make(&|_, _, _| false)];
     let mut filters = filters(graph);
-    let mut rng = SplitMix::new(SEED);
-    let mut noise: Vec<_> = (0..NOISE).map(|_| make(&|_, _, _| true)).collect();
+    let mut rng = SplitMix::new(NOISE_SEED);
+    let mut noise: Vec<_> = (0..NOISE_PATTERNS).map(|_| make(&|_, _, _| true)).collect();
     noise.iter_mut().flatten().for_each(|bit| *bit = rng.next_u64() & 1 == 1);
     // One input of each kind precedes further inputs of any kind.
     patterns.extend(filters.drain(..filters.len().min(4)));
@@ -92,7 +92,7 @@ fn filters(graph: &FloatGraph) -> Vec<Vec<bool>> {
     let row_len = weights.len() / outputs.max(1);
     let mut rows: Vec<&[f32]> = weights.chunks(row_len.max(1)).collect();
     rows.sort_by(|a, b| tacit_floats::falling(&magnitude_sum(a), &magnitude_sum(b)));
-    let best = rows.iter().take(FILTERS).map(|row| signs(graph, &node.op, row));
+    let best = rows.iter().take(MAX_FILTERS).map(|row| signs(graph, &node.op, row));
     best.flat_map(|high| [high.clone(), high.iter().map(|b| !b).collect()]).collect()
 }
 

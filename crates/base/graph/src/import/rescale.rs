@@ -10,12 +10,12 @@ use super::calibrate::Measured;
 use crate::float::{FloatGraph, FloatOp};
 use crate::{ChannelAffine, InputSpec, Interval};
 
-/// Root mean squares from `2^-SMALL` to `2^LARGE` are not rescaled.
-const SMALL: i32 = 6;
-/// See [`SMALL`].
-const LARGE: i32 = 16;
+/// Root mean squares from `2^-SMALLEST_LOG2` to `2^LARGEST_LOG2` are not rescaled.
+const SMALLEST_LOG2: i32 = 6;
+/// See [`SMALLEST_LOG2`].
+const LARGEST_LOG2: i32 = 16;
 /// Largest exponent: factors remain normal floats.
-const MAX: i32 = 100;
+const MAX_EXPONENT: i32 = 100;
 
 /// Rescales the network with its statistics and samples, its input and its output factor. Returns
 /// whether anything changed.
@@ -82,8 +82,8 @@ fn exponents(graph: &FloatGraph, mean_square: &[f64]) -> Vec<i32> {
         .into_iter()
         .map(|root| {
             let size = 0.5 * largest[root].log2();
-            let usual = largest[root] == 0.0 || (f64::from(-SMALL)..=f64::from(LARGE)).contains(&size);
-            if usual || is_kept[root] { 0 } else { (-size.round() as i32).clamp(-MAX, MAX) }
+            let usual = largest[root] == 0.0 || (f64::from(-SMALLEST_LOG2)..=f64::from(LARGEST_LOG2)).contains(&size);
+            if usual || is_kept[root] { 0 } else { (-size.round() as i32).clamp(-MAX_EXPONENT, MAX_EXPONENT) }
         })
         .collect()
 }

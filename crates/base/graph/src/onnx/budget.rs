@@ -14,12 +14,12 @@ use crate::geometry::checked_elements;
 /// dequantise weights one after the other.
 const FOLDED_FOR_STORED: usize = 16;
 /// Elements that folding may make in addition, for shapes, grids and positions.
-const FOLDED: usize = 1 << 22;
+const FREE_FOLDED_ELEMENTS: usize = 1 << 22;
 /// Numbers that the network may hold per stored element.
 const NUMBERS_FOR_STORED: usize = 16;
 /// Numbers that the network may hold in addition: an unrolled layer has its weights once for each
 /// step.
-const NUMBERS: usize = 1 << 26;
+const FREE_NUMBERS: usize = 1 << 26;
 /// Largest number of axes of a constant.
 pub(super) const MAX_AXES: usize = 64;
 
@@ -36,7 +36,11 @@ pub(super) struct Budget {
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { stored: Cell::new(MAX_STORED_ELEMENTS), folded: Cell::new(FOLDED), numbers: Cell::new(NUMBERS) }
+        Self {
+            stored: Cell::new(MAX_STORED_ELEMENTS),
+            folded: Cell::new(FREE_FOLDED_ELEMENTS),
+            numbers: Cell::new(FREE_NUMBERS),
+        }
     }
 }
 
@@ -65,10 +69,6 @@ impl Budget {
         count.ok_or_else(|| fail(n, TOO_LARGE))
     }
 
-    /// Counts a constant of this shape, made by a node.
-    ///
-    /// # Errors
-    /// As [`elements`](Self::elements).
     pub fn count_folded(&self, n: &NodeProto, dims: &[usize]) -> Result<(), GraphError> {
         // A constant without elements counts as one.
         let count = self.elements(n, dims)?.max(1);

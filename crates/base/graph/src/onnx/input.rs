@@ -22,7 +22,6 @@ pub(super) enum Element {
 }
 
 impl Element {
-    /// Whether elements are 8-bit integers.
     pub fn is_integer(self) -> bool {
         self != Self::Float
     }

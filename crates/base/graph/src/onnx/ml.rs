@@ -36,13 +36,13 @@ impl Reader<'_> {
                 let value = self.values.get(&n.input[0]).cloned().ok_or_else(|| fail(n, "its input is missing"))?;
                 Ok(vec![value])
             }
-            "ArrayFeatureExtractor" => self.extracted(n).map(|v| vec![v]),
-            op => Err(unsupported(n, advice(op).into())),
+            "ArrayFeatureExtractor" => self.extract_features(n).map(|v| vec![v]),
+            op => Err(unsupported(n, advice(op))),
         }
     }
 
     /// Picks features from the last axis, or the label of the class that an ArgMax found.
-    fn extracted(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
+    fn extract_features(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         if self.is_constant(n, 0) && self.tensor(n, 1).is_ok_and(|x| self.is_class(&x)) {
             return Ok(Value::Unusable(LABELS));
         }

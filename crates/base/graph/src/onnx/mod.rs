@@ -242,8 +242,8 @@ impl Reader<'_> {
 
     fn single_result(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let result = match n.op_type.as_str() {
-            "Div" if self.is_norm(n, 1) => return self.over_norm(n),
-            "Clip" | "Max" | "Add" | "Expand" | "Identity" if self.is_norm(n, 0) => return self.kept_norm(n),
+            "Div" if self.is_norm(n, 1) => return self.divide_by_norm(n),
+            "Clip" | "Max" | "Add" | "Expand" | "Identity" if self.is_norm(n, 0) => return self.norm_copy(n),
             "Conv" => self.conv(n)?,
             "ConvTranspose" => self.conv_transpose(n)?,
             "Gemm" => self.gemm(n)?,
@@ -262,7 +262,7 @@ impl Reader<'_> {
             "GlobalAveragePool" | "GlobalMaxPool" => self.global_pool(n)?,
             "ReduceMean" | "ReduceSum" | "ReduceMax" | "ReduceMin" => self.reduce(n)?,
             "ReduceL1" | "ReduceL2" => return self.norm(n),
-            "LpNormalization" => return self.normalised(n),
+            "LpNormalization" => return self.lp_normalization(n),
             "QuantizeLinear" => return self.quantise(n),
             "DequantizeLinear" => return self.dequantise(n),
             "Mul" if self.find_gated_input(n).is_some() => self.silu(n)?,
@@ -286,7 +286,7 @@ impl Reader<'_> {
             "Sigmoid" | "Tanh" => return self.final_activation(n),
             "ArgMax" => self.arg_max(n)?,
             "Where" if self.is_constant(n, 0) => return Err(unsupported(n, select::CONSTANT_MASK)),
-            op => match Function::of_onnx(op) {
+            op => match Function::from_onnx(op) {
                 Some(function) => self.function(n, function)?,
                 None => return Err(unsupported(n, help::advice(op))),
             },

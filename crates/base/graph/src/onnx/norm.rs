@@ -10,7 +10,7 @@ pub(super) const ADVICE: &str = "roots and quotients of secret values are not su
                                  norm at the end of the network; use BatchNormalization, or cut it off and apply it to the answer";
 
 /// Largest constant that counts as a guard against division by zero.
-const GUARD: f32 = 1e-5;
+const MAX_GUARD: f32 = 1e-5;
 
 pub(super) fn as_output(name: &str) -> GraphError {
     file_error(format!("the output `{name}` is a norm: export the numbers that it is made of"))
@@ -34,9 +34,9 @@ impl Reader<'_> {
 
     /// Reads the nodes that exporters put between a norm and the division: a guard against zero,
     /// copies.
-    pub(super) fn kept_norm(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
+    pub(super) fn norm_copy(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let guards = match n.op_type.as_str() {
-            "Clip" if self.opset < 11 => (0.0..=GUARD).contains(&float(n, "min", 0.0)?),
+            "Clip" if self.opset < 11 => (0.0..=MAX_GUARD).contains(&float(n, "min", 0.0)?),
             "Clip" => {
                 self.is_small(n, 1)? && self.constant(n, 2)?.is_none_or(|c| c.to_floats().iter().all(|v| *v > 1e30))
             }
@@ -51,10 +51,10 @@ impl Reader<'_> {
 
     /// Returns whether constant input `k` is a guard against division by zero, or absent.
     fn is_small(&self, n: &NodeProto, k: usize) -> Result<bool, GraphError> {
-        Ok(self.constant(n, k)?.is_none_or(|c| c.to_floats().iter().all(|v| (0.0..=GUARD).contains(v))))
+        Ok(self.constant(n, k)?.is_none_or(|c| c.to_floats().iter().all(|v| (0.0..=MAX_GUARD).contains(v))))
     }
 
-    pub(super) fn over_norm(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
+    pub(super) fn divide_by_norm(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let x = self.real(n, 0)?;
         match self.value(n, 1) {
             Some(Value::Norm(of, kind)) if of.is_same(&x) => Ok(Value::Activated(x, *kind)),
@@ -63,7 +63,7 @@ impl Reader<'_> {
     }
 
     /// Reads LpNormalization over everything but the batch.
-    pub(super) fn normalised(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
+    pub(super) fn lp_normalization(&mut self, n: &NodeProto) -> Result<Value, GraphError> {
         let x = self.real(n, 0)?;
         let axis_index = axis(n, int(n, "axis", -1), x.shape.len())?;
         self.keeps_batch(n, &x, axis_index)?;

@@ -7,7 +7,7 @@ use crate::GraphError;
 use crate::geometry::checked_elements;
 
 /// Operators on constants that broadcast.
-const SPREAD: &[&str] = &[
+const BROADCASTING: &[&str] = &[
     "Add",
     "Sub",
     "Mul",
@@ -91,7 +91,7 @@ pub(super) fn by_element(n: &NodeProto, budget: &Budget, inputs: &[&Constant]) -
     if let [a] = inputs {
         return unary(n, a);
     }
-    if SPREAD.contains(&n.op_type.as_str()) {
+    if BROADCASTING.contains(&n.op_type.as_str()) {
         budget.elements(n, &longest_axes(inputs))?;
     }
     if let ("Where", [c, a, b]) = (n.op_type.as_str(), inputs) {

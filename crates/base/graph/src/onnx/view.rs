@@ -37,7 +37,6 @@ impl Tensor {
         Self { node, ..self.clone() }
     }
 
-    /// Number of elements.
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
     }

@@ -168,12 +168,10 @@ impl Builder {
         self.node("BatchNormalization", inputs, x.shape.clone(), vec![])
     }
 
-    /// Adds a ReLU.
     pub fn relu(&mut self, x: &Tensor) -> Tensor {
         self.node("Relu", vec![x.name.clone()], x.shape.clone(), vec![])
     }
 
-    /// Adds an element-wise square.
     pub fn square(&mut self, x: &Tensor) -> Tensor {
         self.node("Mul", vec![x.name.clone(), x.name.clone()], x.shape.clone(), vec![])
     }
@@ -191,7 +189,6 @@ impl Builder {
         self.relu(&n)
     }
 
-    /// Adds a max pool with windows `k x k`.
     pub fn max_pool(&mut self, x: &Tensor, k: usize, stride: usize, pad: usize) -> Tensor {
         self.pool("MaxPool", x, k, stride, pad)
     }
@@ -211,12 +208,10 @@ impl Builder {
         self.node("GlobalAveragePool", vec![x.name.clone()], vec![x.shape[0], 1, 1], vec![])
     }
 
-    /// Adds an element-wise sum.
     pub fn add(&mut self, a: &Tensor, b: &Tensor) -> Tensor {
         self.node("Add", vec![a.name.clone(), b.name.clone()], a.shape.clone(), vec![])
     }
 
-    /// Adds a concatenation along the channels.
     pub fn concat(&mut self, parts: &[Tensor]) -> Tensor {
         let mut shape = parts[0].shape.clone();
         shape[0] = parts.iter().map(|p| p.shape[0]).sum();
@@ -224,7 +219,6 @@ impl Builder {
         self.node("Concat", inputs, shape, vec![AttributeProto::int("axis", 1)])
     }
 
-    /// Adds a reshape to one axis.
     pub fn flatten(&mut self, x: &Tensor) -> Tensor {
         let shape = vec![x.shape.iter().product()];
         self.node("Flatten", vec![x.name.clone()], shape, vec![AttributeProto::int("axis", 1)])
@@ -240,13 +234,11 @@ impl Builder {
         dense
     }
 
-    /// Adds a fully connected layer with `out` outputs and a ReLU.
     pub fn dense_relu(&mut self, x: &Tensor, out: usize) -> Tensor {
         let d = self.dense(x, out, 2.0);
         self.relu(&d)
     }
 
-    /// Returns the layers built so far, without weights.
     pub fn outline(self) -> Outline {
         Outline { name: self.name, input: self.input.shape, layers: self.layers }
     }

@@ -30,7 +30,7 @@ pub enum Ask {
     /// Registers a server's model; the public part and the dealer's part follow.
     Register {
         /// Id of the back end.
-        #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+        #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
         backend: String,
         /// Length of the public part.
         public: u64,
@@ -123,7 +123,7 @@ pub enum Answer {
     /// The dealer refuses.
     Refused {
         /// Reason, for people.
-        #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+        #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
         reason: String,
     },
 }

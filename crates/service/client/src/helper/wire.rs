@@ -26,10 +26,10 @@ const MAX_REASON: usize = 500;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct What {
     /// Name of the model at the server.
-    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+    #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
     pub model: String,
     /// Name of the back end.
-    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+    #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
     pub backend: String,
     /// Digest of the model's public part.
     pub public: [u8; 32],
@@ -111,7 +111,7 @@ pub enum Standing {
     /// Making it failed; it will not be made.
     Failed {
         /// Reason, for people.
-        #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+        #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
         why: String,
     },
 }
@@ -131,7 +131,7 @@ pub enum Answer {
     /// The helper refuses.
     Refused {
         /// Reason, for people.
-        #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+        #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
         reason: String,
     },
 }

@@ -26,10 +26,10 @@ pub struct Upload {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelAndBackend {
     /// Name of the model at the server.
-    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+    #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
     pub model: String,
     /// Name of the back end.
-    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
+    #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
     pub backend: String,
 }
 

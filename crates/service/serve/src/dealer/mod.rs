@@ -345,7 +345,7 @@ fn answer_request(
             Err(error) => Err(error),
         },
         Ask::Taken { ticket } => {
-            shared.dealings.taken(&ticket);
+            shared.dealings.burn_received(&ticket);
             shared.ending.remove_pending(&ticket);
             return Ok(());
         }

@@ -22,7 +22,7 @@ impl<'a> LinearClient<'a> {
     }
 
     /// Replaces the low bits of `mask` `[B, C, H, W]` (as many as the ring has) at the elements for
-    /// which the encryption with `random` chooses the mask (see [`LinearPlan::choosing`]).
+    /// which the encryption with `random` chooses the mask (see [`LinearPlan::with_chosen_masks`]).
     ///
     /// # Errors
     /// [`LinearError::Length`].

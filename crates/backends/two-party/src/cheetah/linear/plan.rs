@@ -83,7 +83,7 @@ impl LinearPlan {
     /// ([`LinearClient::choose`](super::LinearClient::choose)). `l` bits of their coefficients then
     /// need not be sent.
     #[must_use]
-    pub fn choosing(mut self) -> Self {
+    pub fn with_chosen_masks(mut self) -> Self {
         if let Some(first) = self.uploads.first_mut() {
             let places = (0..first.tiling.uploads()).map(|i| first.tiling.places(i));
             let free = places.map(|places| places.into_iter().filter(|place| place.is_free()).count());
@@ -94,7 +94,7 @@ impl LinearPlan {
 
     /// Whether the encryption chooses masks.
     #[must_use]
-    pub fn chooses(&self) -> bool {
+    pub fn chooses_masks(&self) -> bool {
         self.uploads.iter().any(|upload| upload.chosen.is_some())
     }
 

@@ -54,7 +54,7 @@ fn check_within(convs: &[(ConvSpec, u32)], size: i32, max_error: u32) -> LinearP
     let plan = LinearPlan::new(&consumers, max_error).unwrap();
     let mask: Vec<u64> = (0..plan.input_len()).map(|_| data.next_u64()).collect();
     check_plan(&plan, convs, &values, &mask);
-    let choosing = plan.clone().choosing();
+    let choosing = plan.clone().with_chosen_masks();
     let ctx = Arc::new(Context::new().unwrap());
     let mut chosen = mask.clone();
     LinearClient::new(&ClientKeys::draw(&ctx, &mut prg(2)), &choosing).choose(&mut chosen, &prg(3)).unwrap();
