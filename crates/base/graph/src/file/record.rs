@@ -15,9 +15,9 @@ pub(super) struct Structure {
     model_id: [u8; 16],
     interface: Interface,
     output_multiplier: f64,
-    #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
+    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
     notes: Vec<String>,
-    #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
+    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
     calibration: String,
     guessed: bool,
     samples: usize,
@@ -28,7 +28,7 @@ pub(super) struct Structure {
 /// A node without its numbers.
 #[derive(Serialize, Deserialize)]
 struct Record {
-    #[serde(deserialize_with = "tacit_foreign::text::deserialize_plain")]
+    #[serde(deserialize_with = "tacit_foreign::text::decoded")]
     name: String,
     op: Kind,
     inputs: Vec<usize>,

@@ -85,8 +85,14 @@ impl Builder {
         }
     }
 
-    pub fn input(&self) -> Tensor {
-        self.input.clone()
+    /// The result of the last node, or what [`continue_from`](Self::continue_from) has set.
+    pub fn current(&self) -> Tensor {
+        self.result.clone()
+    }
+
+    /// Makes the next layer read `x`.
+    pub fn continue_from(&mut self, x: &Tensor) {
+        self.result = x.clone();
     }
 
     fn node(&mut self, op: &str, inputs: Vec<String>, shape: Vec<usize>, attribute: Vec<AttributeProto>) -> Tensor {
@@ -144,9 +150,10 @@ impl Builder {
     }
 
     /// Adds a convolution with a square kernel; `gain` is 2 in front of a ReLU.
-    pub fn conv(&mut self, x: &Tensor, out: usize, k: usize, stride: usize, pad: usize, bias: bool) -> Tensor {
+    pub fn conv(&mut self, out: usize, k: usize, stride: usize, pad: usize, bias: bool) -> Tensor {
+        let x = self.current();
         let weights = self.weights(&[out, x.shape[0], k, k], 2.0);
-        let mut inputs = vec![x.name.clone(), weights];
+        let mut inputs = vec![x.name, weights];
         if bias {
             inputs.push(self.uniform(out, -0.1, 0.1));
         }
@@ -158,60 +165,67 @@ impl Builder {
 
     /// Adds a batch normalisation. `gain` scales gamma (a small gain at the end of a residual
     /// branch prevents growing sums).
-    pub fn batch_norm(&mut self, x: &Tensor, gain: f64) -> Tensor {
+    pub fn batch_norm(&mut self, gain: f64) -> Tensor {
+        let x = self.current();
         let c = x.shape[0];
         let gamma = self.uniform(c, 0.8 * gain, 1.2 * gain);
         let beta = self.uniform(c, -0.2, 0.2);
         let mean = self.uniform(c, -0.2, 0.2);
         let var = self.uniform(c, 1.0, 3.0);
-        let inputs = vec![x.name.clone(), gamma, beta, mean, var];
-        self.node("BatchNormalization", inputs, x.shape.clone(), vec![])
+        self.node("BatchNormalization", vec![x.name, gamma, beta, mean, var], x.shape, vec![])
     }
 
-    pub fn relu(&mut self, x: &Tensor) -> Tensor {
-        self.node("Relu", vec![x.name.clone()], x.shape.clone(), vec![])
+    pub fn relu(&mut self) -> Tensor {
+        let x = self.current();
+        self.node("Relu", vec![x.name], x.shape, vec![])
     }
 
-    pub fn square(&mut self, x: &Tensor) -> Tensor {
-        self.node("Mul", vec![x.name.clone(), x.name.clone()], x.shape.clone(), vec![])
+    pub fn square(&mut self) -> Tensor {
+        let x = self.current();
+        self.node("Mul", vec![x.name.clone(), x.name], x.shape, vec![])
     }
 
     /// Adds a convolution with bias and a ReLU: `out` channels, kernel `k x k`.
-    pub fn conv_relu(&mut self, x: &Tensor, out: usize, k: usize, stride: usize, pad: usize) -> Tensor {
-        let c = self.conv(x, out, k, stride, pad, true);
-        self.relu(&c)
+    pub fn conv_relu(&mut self, out: usize, k: usize, stride: usize, pad: usize) -> Tensor {
+        self.conv(out, k, stride, pad, true);
+        self.relu()
     }
 
     /// Adds a convolution without bias, a batch normalisation and a ReLU.
-    pub fn conv_bn_relu(&mut self, x: &Tensor, out: usize, k: usize, stride: usize, pad: usize) -> Tensor {
-        let c = self.conv(x, out, k, stride, pad, false);
-        let n = self.batch_norm(&c, 1.0);
-        self.relu(&n)
+    pub fn conv_bn_relu(&mut self, out: usize, k: usize, stride: usize, pad: usize) -> Tensor {
+        self.conv(out, k, stride, pad, false);
+        self.batch_norm(1.0);
+        self.relu()
     }
 
-    pub fn max_pool(&mut self, x: &Tensor, k: usize, stride: usize, pad: usize) -> Tensor {
-        self.pool("MaxPool", x, k, stride, pad)
+    pub fn max_pool(&mut self, k: usize, stride: usize, pad: usize) -> Tensor {
+        self.pool("MaxPool", k, stride, pad)
     }
 
     /// Adds an average pool with windows `k x k` and no padding.
-    pub fn average_pool(&mut self, x: &Tensor, k: usize, stride: usize) -> Tensor {
-        self.pool("AveragePool", x, k, stride, 0)
+    pub fn average_pool(&mut self, k: usize, stride: usize) -> Tensor {
+        self.pool("AveragePool", k, stride, 0)
     }
 
-    fn pool(&mut self, op: &str, x: &Tensor, k: usize, stride: usize, pad: usize) -> Tensor {
+    fn pool(&mut self, op: &str, k: usize, stride: usize, pad: usize) -> Tensor {
+        let x = self.current();
         let shape = vec![x.shape[0], side(x.shape[1], k, stride, pad), side(x.shape[2], k, stride, pad)];
-        self.node(op, vec![x.name.clone()], shape, window(k, stride, pad))
+        self.node(op, vec![x.name], shape, window(k, stride, pad))
     }
 
     /// Adds the average over each channel, `[C, 1, 1]`.
-    pub fn global_average(&mut self, x: &Tensor) -> Tensor {
-        self.node("GlobalAveragePool", vec![x.name.clone()], vec![x.shape[0], 1, 1], vec![])
+    pub fn global_average(&mut self) -> Tensor {
+        let x = self.current();
+        self.node("GlobalAveragePool", vec![x.name], vec![x.shape[0], 1, 1], vec![])
     }
 
-    pub fn add(&mut self, a: &Tensor, b: &Tensor) -> Tensor {
-        self.node("Add", vec![a.name.clone(), b.name.clone()], a.shape.clone(), vec![])
+    /// Adds the element-wise sum with another tensor.
+    pub fn add(&mut self, other: &Tensor) -> Tensor {
+        let x = self.current();
+        self.node("Add", vec![x.name, other.name.clone()], x.shape, vec![])
     }
 
+    /// Adds a concatenation along the channels.
     pub fn concat(&mut self, parts: &[Tensor]) -> Tensor {
         let mut shape = parts[0].shape.clone();
         shape[0] = parts.iter().map(|p| p.shape[0]).sum();
@@ -219,24 +233,26 @@ impl Builder {
         self.node("Concat", inputs, shape, vec![AttributeProto::int("axis", 1)])
     }
 
-    pub fn flatten(&mut self, x: &Tensor) -> Tensor {
+    pub fn flatten(&mut self) -> Tensor {
+        let x = self.current();
         let shape = vec![x.shape.iter().product()];
-        self.node("Flatten", vec![x.name.clone()], shape, vec![AttributeProto::int("axis", 1)])
+        self.node("Flatten", vec![x.name], shape, vec![AttributeProto::int("axis", 1)])
     }
 
     /// Adds a fully connected layer with `out` outputs and weights of variance `gain / inputs`.
-    pub fn dense(&mut self, x: &Tensor, out: usize, gain: f64) -> Tensor {
-        let weights = self.weights(&[out, x.shape[0]], gain);
+    pub fn dense(&mut self, out: usize, gain: f64) -> Tensor {
+        let x = self.current();
+        let inputs = x.shape[0];
+        let weights = self.weights(&[out, inputs], gain);
         let bias = self.uniform(out, -0.1, 0.1);
-        let attributes = vec![AttributeProto::int("transB", 1)];
-        let dense = self.node("Gemm", vec![x.name.clone(), weights, bias], vec![out], attributes);
-        self.multiplies(x.shape[0]);
+        let dense = self.node("Gemm", vec![x.name, weights, bias], vec![out], vec![AttributeProto::int("transB", 1)]);
+        self.multiplies(inputs);
         dense
     }
 
-    pub fn dense_relu(&mut self, x: &Tensor, out: usize) -> Tensor {
-        let d = self.dense(x, out, 2.0);
-        self.relu(&d)
+    pub fn dense_relu(&mut self, out: usize) -> Tensor {
+        self.dense(out, 2.0);
+        self.relu()
     }
 
     pub fn outline(self) -> Outline {

@@ -1,47 +1,43 @@
 //! Networks whose only activation is the square, for back ends that compute on encrypted numbers.
 
-use super::builder::{Builder, Tensor};
+use super::builder::Builder;
 
-fn conv_square(b: &mut Builder, x: &Tensor, out: usize, k: usize, stride: usize, pad: usize) -> Tensor {
-    let c = b.conv(x, out, k, stride, pad, true);
-    b.square(&c)
+fn conv_square(b: &mut Builder, out: usize, k: usize, stride: usize, pad: usize) {
+    b.conv(out, k, stride, pad, true);
+    b.square();
 }
 
-fn dense_square(b: &mut Builder, x: &Tensor, out: usize) -> Tensor {
-    let d = b.dense(x, out, 0.5);
-    b.square(&d)
+fn dense_square(b: &mut Builder, out: usize) {
+    b.dense(out, 0.5);
+    b.square();
 }
 
 /// The network of CryptoNets (Gilad-Bachrach et al. 2016, figure 2) as used there for inference,
 /// with its linear layers joined.
 pub(super) fn cryptonets(b: &mut Builder) {
-    let x = b.input();
-    let mut x = conv_square(b, &x, 5, 5, 2, 1);
-    x = b.flatten(&x);
-    x = dense_square(b, &x, 100);
-    b.dense(&x, 10, 0.5);
+    conv_square(b, 5, 5, 2, 1);
+    b.flatten();
+    dense_square(b, 100);
+    b.dense(10, 0.5);
 }
 
 pub(super) fn mlp(b: &mut Builder) {
-    let x = b.input();
-    let mut x = b.flatten(&x);
-    x = dense_square(b, &x, 64);
-    b.dense(&x, 10, 0.5);
+    b.flatten();
+    dense_square(b, 64);
+    b.dense(10, 0.5);
 }
 
 pub(super) fn cnn(b: &mut Builder) {
-    let x = b.input();
-    let mut x = conv_square(b, &x, 6, 3, 2, 1);
-    x = b.average_pool(&x, 2, 2);
-    x = conv_square(b, &x, 12, 3, 2, 1);
-    x = b.flatten(&x);
-    b.dense(&x, 10, 0.5);
+    conv_square(b, 6, 3, 2, 1);
+    b.average_pool(2, 2);
+    conv_square(b, 12, 3, 2, 1);
+    b.flatten();
+    b.dense(10, 0.5);
 }
 
 /// The smallest network of this kind.
 pub(super) fn tiny(b: &mut Builder) {
-    let x = b.input();
-    let mut x = conv_square(b, &x, 4, 3, 1, 0);
-    x = b.flatten(&x);
-    b.dense(&x, 10, 0.5);
+    conv_square(b, 4, 3, 1, 0);
+    b.flatten();
+    b.dense(10, 0.5);
 }
