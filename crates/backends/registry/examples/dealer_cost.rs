@@ -69,7 +69,7 @@ fn inferences(
         ..ConnectionResources::default()
     });
     let mut rng = SplitMix::new(1);
-    let input: Vec<f32> = (0..interface.input_len()).map(|_| rng.range(-1.0, 1.0) as f32).collect();
+    let input: Vec<f32> = rng.floats(interface.input_len(), -1.0, 1.0);
     let (answer, served) = run_pair(
         |channel| {
             let mut side = client.clone().connect(&client_resources)?;

@@ -42,7 +42,7 @@ fn lower_network(backend: &str, graph: FloatGraph, options: &str) -> Arc<dyn Ser
 
 fn draw_weights(count: usize) -> Vec<f32> {
     let mut rng = SplitMix::new(4);
-    (0..count).map(|_| rng.range(-0.02, 0.02) as f32).collect()
+    rng.floats(count, -0.02, 0.02)
 }
 
 /// A layer of 16 M weights: 64 MiB as a matrix of 4-byte words.

@@ -44,7 +44,7 @@ fn top1_is_the_class_of_the_logits() {
     let (logits, top1) = (lower_model(&logits, &RingOptions::default()), lower_model(&top1, &RingOptions::default()));
     let mut rng = SplitMix::new(8);
     for _ in 0..10 {
-        let x: Vec<f32> = (0..64).map(|_| rng.range(-1.0, 1.0) as f32).collect();
+        let x: Vec<f32> = rng.floats(64, -1.0, 1.0);
         let ints = reference::quantize_input(&logits.graph, &x).unwrap();
         let a = reference::run(&logits.graph, &logits.weights, &ints).unwrap();
         let b = reference::run(&top1.graph, &top1.weights, &ints).unwrap();
@@ -202,7 +202,7 @@ fn chain(inputs: usize, layers: &[Option<Vec<f32>>], samples: usize) -> Model {
         graph.output = graph.push("n", op, &[graph.output], &[]).unwrap();
     }
     let mut rng = SplitMix::new(6);
-    let data = (0..inputs * samples).map(|_| rng.range(-1.0, 1.0) as f32).collect();
+    let data = rng.floats(inputs * samples, -1.0, 1.0);
     let calibration = Some(Npy { shape: vec![samples, inputs], data, is_bytes: false });
     import_network(Network::new("chain", graph), &ImportOptions { calibration, ..ImportOptions::default() })
         .unwrap()

@@ -30,6 +30,11 @@ impl SplitMix {
         low + (high - low) * self.uniform()
     }
 
+    /// Floats, each uniform in `[low, high)`.
+    pub fn floats(&mut self, count: usize, low: f64, high: f64) -> Vec<f32> {
+        (0..count).map(|_| self.range(low, high) as f32).collect()
+    }
+
     /// Standard normal (Box-Muller).
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();

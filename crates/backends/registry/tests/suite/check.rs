@@ -13,7 +13,7 @@ use tacit_ring::fixtures::tiny_cnn;
 /// Inputs in the accepted range.
 fn inputs(count: usize) -> Vec<Vec<f32>> {
     let mut rng = SplitMix::new(3);
-    (0..count).map(|_| (0..64).map(|_| rng.range(-1.0, 1.0) as f32).collect()).collect()
+    (0..count).map(|_| rng.floats(64, -1.0, 1.0)).collect()
 }
 
 fn lower(model: &Model, options: &str) -> Arc<dyn ServerModel> {

@@ -66,8 +66,7 @@ fn tiny_weights_and_inputs_are_rescaled() {
         let Some((imported, lowered)) = lower_network(name, None, Some(Interval { low: -high, high })) else { return };
         let mut rng = SplitMix::new(9);
         let (len, high) = (lowered.interface().input_len(), f64::from(high));
-        let inputs: Vec<Vec<f32>> =
-            (0..20).map(|_| (0..len).map(|_| rng.range(-high, high) as f32).collect()).collect();
+        let inputs: Vec<Vec<f32>> = (0..20).map(|_| rng.floats(len, -high, high)).collect();
         let error = error(&imported, &*lowered, &inputs);
         assert!(error < 0.02, "{name}: {error}\n{}", lowered.report().unwrap());
     }

@@ -22,7 +22,7 @@ fn node(op: &str, name: &str, inputs: &[&str]) -> NodeProto {
 fn network() -> Vec<u8> {
     let mut rng = SplitMix::new(11);
     let mut weights = |name: &str, rows: usize, columns: usize, size: f64| {
-        let values = (0..rows * columns).map(|_| rng.range(-size, size) as f32).collect();
+        let values = rng.floats(rows * columns, -size, size);
         TensorProto::floats(name, &[rows as i64, columns as i64], values)
     };
     let graph = GraphProto {
@@ -51,7 +51,7 @@ fn network() -> Vec<u8> {
 
 fn import_network() -> Imported {
     let mut rng = SplitMix::new(3);
-    let data = (0..32 * FEATURES).map(|_| rng.range(-1.0, 1.0) as f32).collect();
+    let data = rng.floats(32 * FEATURES, -1.0, 1.0);
     let options = ImportOptions {
         calibration: Some(Npy { shape: vec![32, FEATURES], data, is_bytes: false }),
         range: Some(Interval { low: -1.0, high: 1.0 }),
@@ -99,7 +99,7 @@ fn a_network_with_functions_runs_from_its_file_to_its_answer() {
         let mut rng = SplitMix::new(8);
         let mut error = 0f64;
         for _ in 0..6 {
-            let input: Vec<f32> = (0..FEATURES).map(|_| rng.range(-1.0, 1.0) as f32).collect();
+            let input: Vec<f32> = rng.floats(FEATURES, -1.0, 1.0);
             let answer = infer(&models, &resources, &input);
             let reference = server.reference(&input).unwrap();
             assert!(is_near(&**server, &answer, &reference), "{answer:?}, reference {reference:?}");

@@ -37,7 +37,7 @@ fn the_model_and_the_network_compute_the_same() {
     let logits = tiny(&ImportOptions::default());
     let mut rng = SplitMix::new(8);
     for _ in 0..10 {
-        let x: Vec<f32> = (0..64).map(|_| rng.range(-1.0, 1.0) as f32).collect();
+        let x: Vec<f32> = rng.floats(64, -1.0, 1.0);
         let expected = crate::float::run::run(&imported.network.graph, &x).unwrap();
         let client_input = imported.client_input(&x);
         let outputs = logits.model.run(&client_input).unwrap();

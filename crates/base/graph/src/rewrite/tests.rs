@@ -14,7 +14,7 @@ impl Net {
     }
 
     fn floats(&mut self, n: usize) -> Vec<f32> {
-        (0..n).map(|_| self.rng.range(-1.0, 1.0) as f32).collect()
+        self.rng.floats(n, -1.0, 1.0)
     }
 
     fn add(&mut self, op: FloatOp, inputs: &[usize], shape: &[usize]) -> usize {

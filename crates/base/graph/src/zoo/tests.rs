@@ -138,7 +138,7 @@ fn activations_stay_sane() {
     for name in ["resnet32", "squeezenet1.1"] {
         let net = parse(&build(name, 1).unwrap()).unwrap().graph;
         let mut rng = SplitMix::new(2);
-        let x: Vec<f32> = (0..net.nodes[0].elements()).map(|_| rng.range(-2.0, 2.0) as f32).collect();
+        let x: Vec<f32> = rng.floats(net.nodes[0].elements(), -2.0, 2.0);
         let y = run(&net, &x).unwrap();
         let largest = tacit_floats::largest_magnitude(y);
         assert!((0.05..100.0).contains(&largest), "{name}: {largest}");

@@ -19,8 +19,7 @@ const FACTS: WeightFacts = WeightFacts { frac_bits: 6, magnitude_bits: 4, norm_b
 
 /// A convolution with a kernel of `k x k` that keeps the size of an image.
 pub fn same_size(out_channels: usize, k: usize) -> ConvGeometry {
-    let kernel = [k, k];
-    ConvGeometry { out_channels, kernel, stride: [1, 1], dilation: [1, 1], pads: [k / 2; 4], groups: 1 }
+    ConvGeometry { kernel: [k, k], pads: [k / 2; 4], ..ConvGeometry::pointwise(out_channels) }
 }
 
 /// As [`same_size`], for every second row and column.

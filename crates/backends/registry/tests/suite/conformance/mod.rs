@@ -179,7 +179,7 @@ fn check_run(
 ) -> Result<[u64; 2], BackendError> {
     let mut rng = SplitMix::new(seed);
     let (inputs, outputs) = (server.interface().input_len(), server.interface().output_len());
-    let input: Vec<f32> = (0..server.batch() * inputs).map(|_| rng.range(-1.0, 1.0) as f32).collect();
+    let input: Vec<f32> = rng.floats(server.batch() * inputs, -1.0, 1.0);
     let (answer, [client_run, server_run]) = infer(server, client, &input);
     assert_eq!(answer.len(), server.batch() * outputs, "{case}");
     for (input, answer) in input.chunks(inputs).zip(answer.chunks(outputs)) {

@@ -35,7 +35,7 @@ impl Net {
     }
 
     fn values(&mut self, n: usize, size: f64) -> Vec<f32> {
-        (0..n).map(|_| self.rng.range(-size, size) as f32).collect()
+        self.rng.floats(n, -size, size)
     }
 
     pub fn conv(&mut self, x: usize, geometry: ConvGeometry) -> usize {
@@ -66,7 +66,7 @@ impl Net {
 
     pub fn position_scale(&mut self, x: usize) -> usize {
         let positions = self.shape(x)[1..].iter().product();
-        let factors = (0..positions).map(|_| self.rng.range(0.1, 1.0) as f32).collect();
+        let factors = self.rng.floats(positions, 0.1, 1.0);
         self.push(FloatOp::PositionScale(factors), &[x], &[])
     }
 
