@@ -267,7 +267,7 @@ mod tests {
 
     /// A client that does not expect signs of life receives them as unexpected messages.
     #[test]
-    fn a_server_that_computes_says_that_it_lives() {
+    fn a_computing_server_sends_signs_of_life() {
         const WIDTH: usize = 2048;
         let mut graph = FloatGraph::new("x", vec![WIDTH]).unwrap();
         for _ in 0..3 {

@@ -355,8 +355,8 @@ impl Dealings {
     }
 
     /// Allows the client's half to be made, for the claim that it was dealt for. One request at a
-    /// time may make it, at most three times and not after [`burn_received`](Self::burn_received); a further fetch
-    /// burns the material. Waits up to a minute for memory that others use.
+    /// time may make it, at most three times and not after [`burn_received`](Self::burn_received).
+    /// A further fetch burns the material. Waits up to a minute for memory that others use.
     ///
     /// # Errors
     /// [`BackendError::Dealer`] if the ticket is unknown or no longer valid, the claim is another

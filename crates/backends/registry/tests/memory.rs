@@ -146,7 +146,7 @@ fn make_spooled(server: &Arc<dyn ServerModel>, backend: &str) -> ([u64; 2], Opti
 }
 
 #[test]
-fn neither_matrices_nor_material_are_held() {
+fn neither_matrices_nor_material_are_held_in_memory() {
     // As in the dealer's program. Freed memory that the process keeps would hide later growth.
     tacit_arith::heap::give_back_large();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();

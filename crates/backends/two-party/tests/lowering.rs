@@ -301,7 +301,7 @@ fn constant_outputs_and_dead_layers_are_lowered_with_a_finite_error() {
 }
 
 #[test]
-fn a_relu_is_as_wide_as_what_it_widens_to_needs() {
+fn relu_widths_suit_what_they_widen_to() {
     // The values that are summed behind a ReLU, without another one, are much larger than its own
     // values.
     let wide: Vec<f32> = (0..40).map(|i| if i == 0 { 3000.0 } else { 0.01 }).collect();
@@ -355,7 +355,7 @@ fn maxima_are_counted_by_rows_and_columns() {
 }
 
 #[test]
-fn a_lowering_tells_how_far_it_is_and_ends_when_asked() {
+fn a_lowering_reports_progress_and_can_be_interrupted() {
     let model = tiny_cnn(OutputMode::Logits);
     let progress = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let listener = std::sync::Arc::clone(&progress);

@@ -112,7 +112,7 @@ mod tests {
     const INF: f64 = f64::INFINITY;
 
     #[test]
-    fn no_reduction_drops_what_is_no_number() {
+    fn reductions_keep_nan() {
         for values in [[NAN, 1.0, 2.0], [1.0, -NAN, 2.0], [1.0, 2.0, NAN], [INF, NAN, -INF]] {
             assert!(values.into_iter().fold(0.0, larger).is_nan() && values.into_iter().fold(INF, smaller).is_nan());
             assert!(
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_reduced_as_usual() {
+    fn reductions_of_numbers() {
         assert_eq!((larger(1.0, 2.0), smaller(1.0, 2.0), larger(-INF, INF)), (2.0, 1.0, INF));
         assert_eq!((largest_magnitude([1f32, -3.0]), largest_magnitude([0f64; 0])), (3.0, 0.0));
         assert_eq!((range([3f32, -1.0, 2.0]).ends(), range([0f64; 0]).ends()), ([-1.0, 3.0], [INF, -INF]));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sort_puts_it_last() {
+    fn sorts_put_nan_last() {
         let mut values = [2.0, -NAN, -1.0, NAN, INF, -INF];
         values.sort_by(rising);
         assert_eq!(values[..4], [-INF, -1.0, 2.0, INF]);

@@ -77,7 +77,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     #[test]
-    fn only_regular_files_are_read_and_nobody_is_waited_for() {
+    fn refuses_other_than_regular_files_without_waiting() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         rustix::fs::mkfifoat(CWD, path("pipe"), Mode::RUSR | Mode::WUSR).unwrap();
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_so_many_bytes_at_most() {
+    fn refuses_files_above_the_limit() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, "ten bytes.").unwrap();

@@ -126,7 +126,7 @@ mod tests {
     const HOSTILE: &str = "a\u{1b}]0;title\u{7}b\rc\u{9b}2Jd\u{202e}e\u{2066}f\u{200b}g\u{2028}h\u{7f}i\u{feff}j";
 
     #[test]
-    fn nothing_that_a_terminal_obeys_is_left() {
+    fn terminal_control_characters_are_replaced() {
         let result = plain(&format!("{HOSTILE}\nWARN forged\tline"));
         assert!(result.chars().all(is_plain), "{result:?}");
         assert!(result.ends_with("j WARN forged line") && result.contains("\u{fffd}]0;title\u{fffd}b"), "{result:?}");
@@ -139,14 +139,14 @@ mod tests {
     }
 
     #[test]
-    fn what_people_write_stays() {
+    fn ordinary_text_is_unchanged() {
         for text in ["", "digits", "Zürich 模型 ネット café", "a  b", "–“”€ 🙂"] {
             assert_eq!((plain(text), lines(text)), (text.into(), text.into()));
         }
     }
 
     #[test]
-    fn output_is_escaped_and_json_says_the_same() {
+    fn output_is_escaped_and_json_keeps_its_meaning() {
         assert_eq!(lines("one\n\ttwo\u{1b}[31m"), "one\n\ttwo\\u001b[31m");
         let message = serde_json::json!({ "name": HOSTILE, "tag": "\u{e0041}" });
         let printed = lines(&message.to_string()).into_owned();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn decoding_makes_plain() {
+    fn deserialize_plain_escapes_text() {
         #[derive(Deserialize)]
         struct Said {
             #[serde(deserialize_with = "deserialize_plain")]

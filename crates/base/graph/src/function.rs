@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_those_of_tables() {
+    fn functions_equal_tabulated_values() {
         for (x, expected) in [
             (0.0, 1.0),
             (0.5, 0.479_500_122_186_953_5),

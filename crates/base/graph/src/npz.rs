@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn one_array_is_read_and_of_several_the_named_one() {
+    fn reads_the_only_array_or_the_named_one() {
         let (a, b) = (npy::write(&[2], &[1.0, 2.0]), npy::write(&[1, 3], &[3.0, 4.0, 5.0]));
         for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
             let single = archive(&[("arr_0.npy", &a)], method);

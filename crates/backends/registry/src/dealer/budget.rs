@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_bounded_over_all_and_for_each() {
+    fn memory_is_bounded_over_all_parties_and_for_each() {
         let budget = MemoryBudget::new([100, 40], Duration::ZERO);
         let [a, b, c] = [[1; 32], [2; 32], [3; 32]];
         let first = budget.reserve(a, 30).unwrap();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_woken() {
+    fn a_waiting_request_is_woken() {
         let budget = MemoryBudget::new([10, 10], Duration::from_secs(600));
         let first = budget.reserve([1; 32], 10).unwrap();
         std::thread::scope(|scope| {

@@ -70,7 +70,7 @@ fn four_inputs() -> Vec<Vec<f32>> {
 }
 
 #[test]
-fn both_parties_answer_as_the_model_says() {
+fn both_parties_answer_as_the_model() {
     for mode in [OutputMode::Logits, OutputMode::Top1] {
         let model = tiny_cnn(mode);
         // Fine enough that an error of one unit changes no class.

@@ -31,7 +31,7 @@ fn the_table_of_operators_is_up_to_date() {
 }
 
 #[test]
-fn every_refused_operator_says_what_would_help() {
+fn every_refused_operator_names_a_remedy() {
     for op in REFUSED {
         assert!(operators().iter().all(|o| o.name != *op), "{op} is supported");
         let bytes = network(IMAGE, [node(op, &["x"], &[])]);

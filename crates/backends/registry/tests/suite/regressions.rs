@@ -46,7 +46,7 @@ fn inputs(array: &Npy, len: usize) -> Vec<Vec<f32>> {
 }
 
 #[test]
-fn what_was_refused_when_served_is_served() {
+fn networks_that_serving_once_refused_are_served() {
     for number in [51, 64, 149, 302, 353, 385, 469, 480] {
         let name = format!("unservable_{number}");
         let Some(calibration) = data::array(&format!("{name}_calib.npy")) else { return };
@@ -88,7 +88,7 @@ fn every_feature_has_its_own_scale() {
 }
 
 #[test]
-fn a_scaler_inside_keeps_the_classes() {
+fn a_scaler_inside_a_network_keeps_the_classes() {
     let Some(calibration) = data::array("breast_cancer_calib.npy") else { return };
     let Some((imported, lowered)) = lower_network("breast_cancer_scaler_inside", Some(&calibration), None) else {
         return;

@@ -168,7 +168,7 @@ fn a_checkerboard_does_not_overflow_resnet8() {
 }
 
 #[test]
-fn four_calibration_images_are_enough_for_rings_that_hold() {
+fn four_calibration_images_give_rings_without_overflow() {
     let (Some(bytes), Some(train), Some(test)) =
         (model("resnet20_cifar10.onnx"), cifar("data_batch_1", 4), cifar("test_batch", 100))
     else {

@@ -119,7 +119,7 @@ fn run(models: &Models, input: &[f32], trips: &[Trip; 2]) -> [PartyRun; 2] {
 }
 
 #[test]
-fn after_the_flag_no_layer_begins() {
+fn no_layer_begins_after_the_stop_flag() {
     let model = largest_model();
     let input = vec![0.1; model.interface.input_len()];
     let mut stopped = Vec::new();

@@ -121,7 +121,7 @@ mod tests {
     const NAME: &str = "cheetah";
 
     #[test]
-    fn options_are_read_and_nonsense_is_named() {
+    fn options_are_read_and_invalid_ones_named() {
         let (options, ring) =
             parse(NAME, &"leaves=direct4,relu_drop=2,frac_bits=12,round_trip=0".parse().unwrap()).unwrap();
         assert_eq!((options.leaves, options.relu_drop, ring.frac_bits), (Leaves::Direct(4), 2, Some(12)));

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relu_that_shows_tests_every_bit() {
+    fn a_relu_of_an_output_tests_every_bit() {
         let bytes = |graph: &RingGraph, relu_drop| {
             let options = Options { relu_drop, ..Options::default() };
             let plan = compile::<Cheetah>(graph.clone(), options).expect("it compiles");
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relu_widens_behind_its_gate_where_that_is_worth_a_round_trip() {
+    fn a_relu_widens_behind_its_gate_if_that_saves_bytes() {
         let exchanges = |width, wide, round_trip| {
             let options = Options { round_trip, ..Options::default() };
             let plan = compile::<Cheetah>(widening_relu(width, wide), options).expect("it compiles");

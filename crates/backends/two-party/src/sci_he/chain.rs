@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chains_reach_every_turn() {
+    fn chains_visit_every_turn() {
         let turns = [0, 1, 7, 8, 9, 30, 31, 100, 3000, 4095];
         let steps = chain(&turns);
         let mut anchor = 0;

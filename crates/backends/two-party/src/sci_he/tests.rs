@@ -73,7 +73,7 @@ fn prg_word(prg: &mut Prg, bits: u32) -> u64 {
 }
 
 #[test]
-fn every_shape_class() {
+fn every_shape_class_conforms() {
     for case in shapes::classes() {
         check(&[(case, 30)], 1 << 9);
     }
@@ -99,7 +99,7 @@ fn wide_rings_take_digits() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
     #[test]
-    fn random_shapes(
+    fn random_shapes_conform(
         spec in shapes::any(),
         ring_bits in 8u32..=40,
     ) {

@@ -164,7 +164,7 @@ proptest! {
     }
 
     #[test]
-    fn any_structure_ends_in_a_result(noise in proptest::collection::vec(any::<u8>(), 0..30), position in any::<prop::sample::Index>()) {
+    fn any_structure_gives_a_result_or_an_error(noise in proptest::collection::vec(any::<u8>(), 0..30), position in any::<prop::sample::Index>()) {
         // The digests match the change.
         let changed = with_section(0, |s| {
             let position = position.index(s.len());

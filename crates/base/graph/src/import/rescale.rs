@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn tiny_and_huge_tensors_become_usual_and_the_network_stays() {
+    fn tiny_and_huge_tensors_are_rescaled_without_changing_the_network() {
         for (input, weight_size) in [(1e-5, 1.0), (1.0, 1e-7), (1e-5, 1e-7), (1e7, 1.0), (1.0, 1.0)] {
             let (imported, samples) = imported(input, weight_size);
             let model = &imported.model;
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn usual_networks_are_left_alone() {
+    fn networks_of_usual_size_are_not_rescaled() {
         let (imported, _) = imported(1.0, 1.0);
         assert_eq!(imported.model.output_multiplier, 1.0);
         assert!(imported.model.notes.iter().all(|note| !note.contains("powers of two")));

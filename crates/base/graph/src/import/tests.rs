@@ -106,7 +106,7 @@ fn an_inconsistent_model_is_refused() {
 }
 
 #[test]
-fn an_import_tells_how_far_it_is_and_ends_when_asked() {
+fn an_import_reports_progress_and_can_be_interrupted() {
     let reports = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let listener = std::sync::Arc::clone(&reports);
     let watch = Watch::new(move |step| {
@@ -125,7 +125,7 @@ fn an_import_tells_how_far_it_is_and_ends_when_asked() {
 }
 
 #[test]
-fn samples_that_overflow_say_what_to_change() {
+fn overflowing_samples_name_a_remedy() {
     let calibration = Some(Npy { shape: vec![1, 1, 8, 8], data: vec![1e32; 64], is_bytes: false });
     let error = tiny_error(ImportOptions { calibration, ..ImportOptions::default() });
     assert!(error.contains("overflows on a calibration sample"), "{error}");

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn halves_are_those_of_ieee_754() {
+    fn half_floats_follow_ieee_754() {
         for (bits, value) in [
             (0x0000, 0.0),
             (0x3c00, 1.0),

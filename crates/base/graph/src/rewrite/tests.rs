@@ -108,7 +108,7 @@ fn input_normalisation_goes_to_the_client() {
 }
 
 #[test]
-fn max_pool_moves_before_relu_also_through_concat() {
+fn max_pool_moves_before_relu_through_concat() {
     let mut net = Net::new(&[3, 9, 9]);
     let a = net.conv(0, 4, 1, 0);
     let b = net.conv(0, 2, 3, 1);
@@ -133,7 +133,7 @@ fn a_relu_with_two_readers_stays() {
 }
 
 #[test]
-fn the_division_of_an_average_disappears() {
+fn the_division_of_an_average_is_folded() {
     // The division moves into the fully connected layer behind, through the flattening.
     let mut net = Net::new(&[3, 4, 4]);
     let sum = net.add(FloatOp::SumPool(Net::window(4, 1, 0)), &[0], &[]);
@@ -171,7 +171,7 @@ fn spatial_padding_merges_into_convolutions() {
 }
 
 #[test]
-fn what_cannot_fold_becomes_a_depthwise_layer() {
+fn affine_maps_that_cannot_fold_become_depthwise_layers() {
     let mut net = Net::new(&[2, 5, 5]);
     let c = net.conv(0, 2, 1, 0);
     let a = net.affine(c);
@@ -188,7 +188,7 @@ fn what_cannot_fold_becomes_a_depthwise_layer() {
 }
 
 #[test]
-fn dead_and_double_nodes_go() {
+fn dead_and_double_nodes_are_removed() {
     let mut net = Net::new(&[2, 4, 4]);
     net.conv(0, 2, 1, 0);
     let c = net.conv(0, 3, 1, 0);

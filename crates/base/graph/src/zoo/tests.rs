@@ -14,7 +14,7 @@ fn describe_layers(net: &Outline) -> String {
 /// [SS26] states the kinds and numbers of layers and the memory of the parameters, four bytes a
 /// number. For AlexNet and VGG-16 it counts only the ReLUs behind convolutions.
 #[test]
-fn the_networks_of_swiftsnni_have_its_counts_and_sizes() {
+fn networks_of_ss26_have_its_counts_and_sizes() {
     for (name, convolutions, dense, relus, pools, megabytes) in [
         ("m1", 2, 1, 2, 2, 1.6),
         ("m2", 4, 1, 4, 2, 4.0),
@@ -98,7 +98,7 @@ fn the_large_networks_have_their_known_sizes() {
 }
 
 #[test]
-fn an_outline_is_what_the_file_holds() {
+fn an_outline_equals_the_file() {
     for name in ["m1", "hinet-mnist", "shark-hinet", "minionn-mlp", "tiny-cnn", "resnet32"] {
         let (bytes, net) = (build(name, 1).unwrap(), outline(name).unwrap());
         let file = ModelProto::decode(bytes.as_slice()).unwrap().graph.unwrap();
@@ -127,14 +127,14 @@ fn every_network_but_the_largest_is_read_back() {
 }
 
 #[test]
-fn the_seed_decides() {
+fn weights_follow_from_the_seed() {
     assert_eq!(build("tiny-mlp", 1).unwrap(), build("tiny-mlp", 1).unwrap());
     assert_ne!(build("tiny-mlp", 1).unwrap(), build("tiny-mlp", 2).unwrap());
     assert!(build("nothing", 1).unwrap_err().to_string().contains("squeezenet1.1"));
 }
 
 #[test]
-fn activations_stay_sane() {
+fn activations_keep_their_size() {
     for name in ["resnet32", "squeezenet1.1"] {
         let net = parse(&build(name, 1).unwrap()).unwrap().graph;
         let mut rng = SplitMix::new(2);

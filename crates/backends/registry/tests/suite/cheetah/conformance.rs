@@ -228,7 +228,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn convolutions(ch in 1usize..7, out in 1usize..9, h in 3usize..12, w in 3usize..12, k in 1usize..4, s in 1usize..4,
+    fn convolutions_conform(ch in 1usize..7, out in 1usize..9, h in 3usize..12, w in 3usize..12, k in 1usize..4, s in 1usize..4,
                     d in 1usize..3, pads in prop::array::uniform4(0usize..2), groups in 1usize..3, width in 26u32..38, seed in any::<u64>()) {
         let d = if d * (k - 1) + 1 > h.min(w) { 1 } else { d };
         let mut net = Net::new(vec![ch * groups, h, w], width, seed);
@@ -240,14 +240,14 @@ proptest! {
     }
 
     #[test]
-    fn fully_connected(features in 1usize..200, out in 1usize..40, width in 26u32..38, seed in any::<u64>()) {
+    fn fully_connected_layers_conform(features in 1usize..200, out in 1usize..40, width in 26u32..38, seed in any::<u64>()) {
         let mut net = Net::new(vec![features], width, seed);
         let y = net.linear(0, out, width);
         conform(net, y, Options::default(), seed);
     }
 
     #[test]
-    fn rectified_linear_units(ch in 1usize..5, h in 1usize..9, w in 1usize..9, width in 26u32..38, extra in 0u32..4, kind in 0u32..10, seed in any::<u64>()) {
+    fn relus_conform(ch in 1usize..5, h in 1usize..9, w in 1usize..9, width in 26u32..38, extra in 0u32..4, kind in 0u32..10, seed in any::<u64>()) {
         let mut net = Net::new(vec![ch, h, w], width, seed);
         let y = net.conv(0, same_size(3, 1), width);
         let t = net.truncate(y, 6);
@@ -256,7 +256,7 @@ proptest! {
     }
 
     #[test]
-    fn max_pools(ch in 1usize..4, h in 4usize..11, w in 4usize..11, k in 1usize..4, s in 1usize..4, before in 0usize..2, after in 0usize..2, seed in any::<u64>()) {
+    fn max_pools_conform(ch in 1usize..4, h in 4usize..11, w in 4usize..11, k in 1usize..4, s in 1usize..4, before in 0usize..2, after in 0usize..2, seed in any::<u64>()) {
         let (before, after) = (before.min(k - 1), after.min(k - 1));
         let mut net = Net::new(vec![ch, h, w], 24, seed);
         let pool = Op::MaxPool(Window { kernel: [k, k], stride: [s, s], pads: [before, before, after, after] });
@@ -265,14 +265,14 @@ proptest! {
     }
 
     #[test]
-    fn largest_of_a_list(n in 1usize..70, kind in 0u32..10, seed in any::<u64>()) {
+    fn arg_max_conforms(n in 1usize..70, kind in 0u32..10, seed in any::<u64>()) {
         let mut net = Net::new(vec![n], 20, seed);
         let y = net.arg_max(0, 12);
         conform(net, y, options(kind), seed);
     }
 
     #[test]
-    fn revealed_truncations(n in 1usize..80, width in 14u32..40, bits in 1u32..11, after in 0u32..3, kind in 0u32..10, seed in any::<u64>()) {
+    fn revealed_truncations_conform(n in 1usize..80, width in 14u32..40, bits in 1u32..11, after in 0u32..3, kind in 0u32..10, seed in any::<u64>()) {
         let mut net = Net::new(vec![n], width, seed);
         let wide = net.mul_const(0, vec![(seed >> 40 & 0x7f) as i64 - 63], 6);
         let t = net.truncate(wide, bits);
@@ -285,7 +285,7 @@ proptest! {
     }
 
     #[test]
-    fn widening_without_a_known_sign(n in 1usize..100, width in 12u32..20, extra in 1u32..12, seed in any::<u64>()) {
+    fn widening_without_a_known_sign_conforms(n in 1usize..100, width in 12u32..20, extra in 1u32..12, seed in any::<u64>()) {
         let mut net = Net::new(vec![n], width, seed);
         let y = net.widen(0, width + extra);
         let z = net.linear(y, 3, width + extra);
@@ -296,7 +296,7 @@ proptest! {
 /// A fire module: one tensor feeds two convolutions, whose outputs are joined and pooled; the sum of two
 /// branches, a strided slice with channel padding (CIFAR ResNet shortcut), average pool and classifier.
 #[test]
-fn a_network_of_all_operations() {
+fn a_network_of_all_operations_conforms() {
     for (seed, radix) in [(1, 1), (2, 2), (3, 3), (4, 4), (5, 0)] {
         let mut net = Net::new(vec![3, 13, 11], 36, seed);
         let c = net.conv(0, half_size(8, 3), 34);
@@ -324,7 +324,7 @@ fn a_network_of_all_operations() {
 /// Tensors that are so large that each material has its own keys. The encryption chooses the masks of
 /// the input and of a ReLU's result, here for layers of two strides, but not those of a sum.
 #[test]
-fn masks_that_the_encryption_chooses() {
+fn masks_chosen_by_the_encryption_conform() {
     let mut net = Net::new(vec![4, 72, 70], 33, 1);
     let c = net.conv(0, same_size(8, 3), 33);
     let t = net.truncate(c, 6);
@@ -348,7 +348,7 @@ fn masks_that_the_encryption_chooses() {
 /// Clip to [0, 6] as a difference of two ReLUs, a leaky ReLU, and an average with a divisor for each
 /// position.
 #[test]
-fn public_constants() {
+fn public_constants_conform() {
     for seed in 1..6 {
         let mut net = Net::new(vec![2, 4, 5], 30, seed);
         let c = net.conv(0, same_size(3, 3), 30);

@@ -230,11 +230,11 @@ fn damage_every_frame(sender: Role) {
 }
 
 #[test]
-fn every_frame_of_the_client() {
+fn damage_to_any_frame_of_the_client_is_noticed() {
     damage_every_frame(Role::Client);
 }
 
 #[test]
-fn every_frame_of_the_server() {
+fn damage_to_any_frame_of_the_server_is_noticed() {
     damage_every_frame(Role::Server);
 }

@@ -109,7 +109,7 @@ fn check_plan(plan: &LinearPlan, convs: &[(ConvSpec, u32)], values: &[Vec<i32>],
 }
 
 #[test]
-fn every_shape_class() {
+fn every_shape_class_conforms() {
     for case in shapes::classes().into_iter().chain([ConvSpec::linear(5000, 3)]) {
         check(&[(case, 37)], 1 << 11);
     }
@@ -166,7 +166,7 @@ fn missing_expansion_keys_are_named() {
 }
 
 #[test]
-fn wide_and_narrow_rings() {
+fn wide_and_narrow_rings_keep_their_error_bounds() {
     let layer = ConvSpec { pads: [1; 4], ..conv(4, 4, (10, 10), 3) };
     for (ring_bits, error) in [(8, 1), (16, 1), (39, 1), (42, 8), (45, 59)] {
         assert_eq!(check(&[(layer, ring_bits)], 1 << 9).max_error(0), error, "{ring_bits}");
@@ -176,7 +176,7 @@ fn wide_and_narrow_rings() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn random_shapes(
+    fn random_shapes_conform(
         spec in shapes::any(),
         ring_bits in 12u32..40,
     ) {

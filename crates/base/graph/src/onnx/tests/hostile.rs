@@ -74,7 +74,7 @@ fn doubled(times: usize, op: impl Fn(&str, &str) -> NodeProto) -> Result<Network
 }
 
 #[test]
-fn constants_that_double_are_refused_before_they_are_large() {
+fn doubling_constants_are_refused_before_they_are_large() {
     let began = Instant::now();
     let concat = |input: &str, output: &str| NodeProto {
         attribute: vec![AttributeProto::int("axis", 0)],
