@@ -51,8 +51,8 @@ pub(super) fn offline<L: Lattice>(
     session: &mut Session<'_>,
     stop: &Stop,
 ) -> Result<ClientMaterial, BackendError> {
-    let (client, server) = cost::rots(plan);
-    keys.ots.reserve(Role::Client, client, server);
+    let rots = cost::rots(plan);
+    keys.ots.reserve(Role::Client, rots.client, rots.server);
     let generator = Prg::from_seed(seed.clone());
     L::send_public(&plan.lattice(), &generator, session)?;
     let phase = Offline {

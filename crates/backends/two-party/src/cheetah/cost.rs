@@ -53,8 +53,7 @@ pub fn costs<L: Lattice>(plan: &Plan<L>) -> Costs {
     }
     costs.offline.add_work(PartyCost::default(), L::public(&plan.lattice()));
     costs.online.server.work.macs = plan.batch as u64 * plan.graph.macs();
-    let (client, server) = rots(plan);
-    let Sides { client, server } = extension_costs(client, server);
+    let Sides { client, server } = extension_costs(rots(plan));
     costs.offline.add_work(client, server);
     set_peak_memory(plan, &mut costs);
     costs
@@ -80,8 +79,8 @@ impl TrafficOf {
     /// has leftovers from earlier ones.
     pub fn offline<L: Lattice>(plan: &Plan<L>, talk: &mut TrafficModel) {
         L::public_talk(&plan.lattice(), talk);
-        let (client, server) = rots(plan);
-        let mut ots = PlannedOts::reserved(client, server);
+        let rots = rots(plan);
+        let mut ots = PlannedOts::reserved(rots.client, rots.server);
         for step in &plan.steps {
             match step {
                 Step::Linear(Member { group, index: 0 }) => L::talk(&plan.groups[*group].plan, &mut ots, talk),
@@ -119,13 +118,13 @@ fn add_online_traffic(graph: &RingGraph, steps: &[Step], batch: usize, talk: &mu
     talk.down(tensor_bytes(graph.output()));
 }
 
-/// Random OTs of a plan's inputs, with the client and with the server as receiver.
-pub(super) fn rots<L: Lattice>(plan: &Plan<L>) -> (usize, usize) {
+/// Returns the random OTs of a plan's inputs by their receiver.
+pub(super) fn rots<L: Lattice>(plan: &Plan<L>) -> Sides<usize> {
     let gates = plan.gates().filter(|g| g.n() > 0).map(|g| g.cost());
     let (client, server) = gates.fold((0, 0), |(c, s), cost| (c + cost.client_rots, s + cost.server_rots));
     let widened = plan.steps.iter().map(|step| if let Step::Widen(wrap) = step { wrap.n } else { 0 });
     let lifted = plan.groups.iter().map(|group| L::rots(&group.plan));
-    (client + widened.sum::<usize>() + lifted.sum::<usize>(), server)
+    Sides { client: client + widened.sum::<usize>() + lifted.sum::<usize>(), server }
 }
 
 fn packed_bytes(n: usize, width: u32) -> u64 {
@@ -150,8 +149,8 @@ fn add_stored_bytes(costs: &mut Costs, client: u64, server: u64) {
 
 /// Work of the OT extension in both directions, at client and server. The tree leaf of an OT costs
 /// one AES call at both parties; its strings cost two at the sender and one at the receiver.
-fn extension_costs(client_receives: usize, server_receives: usize) -> Sides<PartyCost> {
-    let (received, sent) = (client_receives as u64, server_receives as u64);
+fn extension_costs(rots: Sides<usize>) -> Sides<PartyCost> {
+    let (received, sent) = (rots.client as u64, rots.server as u64);
     Sides { client: extension_work(received, sent), server: extension_work(sent, received) }
 }
 
@@ -177,10 +176,10 @@ fn setup_cost<L: Lattice>(plan: &Plan<L>, traffic: PhaseCost) -> PhaseCost {
 /// Sets the memory peaks: material, the secrets of one OT extension and of the next, ciphertexts of the
 /// largest group, and the two largest tensors in 64-bit words.
 fn set_peak_memory<L: Lattice>(plan: &Plan<L>, costs: &mut Costs) {
-    let (client_rots, server_rots) = rots(plan);
+    let rots = rots(plan);
     let largest =
         plan.graph.nodes().iter().map(|n| 8 * (plan.batch * n.elements()) as u64).max().expect("a graph has nodes");
-    let common = extension_bytes(client_rots) + extension_bytes(server_rots) + 2 * largest;
+    let common = extension_bytes(rots.client) + extension_bytes(rots.server) + 2 * largest;
     for (offline, online) in
         [(&mut costs.offline.client, &mut costs.online.client), (&mut costs.offline.server, &mut costs.online.server)]
     {

@@ -43,8 +43,8 @@ pub(super) fn offline<L: Lattice>(
     session: &mut Session<'_>,
     stop: &Stop,
 ) -> Result<ServerMaterial, BackendError> {
-    let (client, server) = cost::rots(plan);
-    keys.ots.reserve(Role::Server, client, server);
+    let rots = cost::rots(plan);
+    keys.ots.reserve(Role::Server, rots.client, rots.server);
     let public = L::receive_public(&plan.lattice(), session)?;
     let (mut linear, mut pieces) = (vec![None; plan.graph.nodes().len()], Vec::new());
     for step in &plan.steps {

@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use super::plan::{SlotPlan, Upload};
 use super::units::{TAG_DOWN, TAG_GALOIS, TAG_KEY, TAG_SEED, TAG_UP, combine_digits, keys, lift_spec, units, values};
-use crate::cheetah::linear::{LinearError, batch};
+use crate::cheetah::linear::{LinearError, batch, batches};
 use tacit_backend_api::BackendError;
 
 /// The client's lattice key for one connection, which serves every plan. Wiped on drop.
@@ -90,8 +90,7 @@ impl ClientKeys {
         let count = layout.tiles() * blocks;
         for limb in 0..upload.limbs as usize {
             let digits = Zeroizing::new(digits(&mut rest, upload.limb_bits, plain));
-            for start in (0..count).step_by(batch()) {
-                let range = start..(start + batch()).min(count);
+            for range in batches(count) {
                 let frames = range.into_par_iter().map(|i| {
                     let slots = Zeroizing::new(layout.encode(&digits, i / blocks, i % blocks));
                     let prg = &mut SplitPrg::new(base.fork((limb * count + i) as u64));

@@ -20,7 +20,7 @@ use super::plan::{SlotPlan, Upload};
 use super::units::{
     TAG_DOWN, TAG_GALOIS, TAG_KEY, TAG_SEED, TAG_UP, Unit, combine_digits, keys, lift_spec, units, values,
 };
-use crate::cheetah::linear::{LinearError, batch, check_weights};
+use crate::cheetah::linear::{LinearError, batches, check_weights};
 use tacit_backend_api::BackendError;
 
 /// What a connection's setup leaves at the server.
@@ -115,8 +115,8 @@ impl ServerKeys {
     fn receive(&self, upload: &Upload, session: &mut Session<'_>) -> Result<Vec<Ciphertext>, BackendError> {
         let count = upload.ciphertexts();
         let mut ciphertexts = Vec::with_capacity(count);
-        while ciphertexts.len() < count {
-            let frames = (0..batch().min(count - ciphertexts.len())).map(|_| session.channel.recv(TAG_UP, FRESH_BYTES));
+        for range in batches(count) {
+            let frames = range.map(|_| session.channel.recv(TAG_UP, FRESH_BYTES));
             let frames: Vec<Vec<u8>> = frames.collect::<Result<_, _>>()?;
             let parsed = frames.par_iter().map(|frame| Ciphertext::from_bytes(&self.ctx, frame));
             ciphertexts.extend(parsed.collect::<Result<Vec<_>, _>>().map_err(LinearError::from)?);

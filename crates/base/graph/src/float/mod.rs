@@ -3,6 +3,8 @@
 
 pub mod run;
 
+use std::ops::RangeInclusive;
+
 use crate::function::Function;
 use crate::geometry::{self, ConvGeometry, Slice, Window};
 use crate::walk::topological_order;
@@ -118,13 +120,13 @@ impl FloatOp {
         }
     }
 
-    /// Number of inputs: lowest and highest.
-    pub fn arity(&self) -> (usize, usize) {
+    /// How many inputs the operation may have.
+    pub fn arity(&self) -> RangeInclusive<usize> {
         match self {
-            Self::Input => (0, 0),
-            Self::Add | Self::Sub | Self::Mul => (2, 2),
-            Self::Concat => (1, usize::MAX),
-            _ => (1, 1),
+            Self::Input => 0..=0,
+            Self::Add | Self::Sub | Self::Mul => 2..=2,
+            Self::Concat => 1..=usize::MAX,
+            _ => 1..=1,
         }
     }
 
@@ -329,8 +331,7 @@ impl FloatGraph {
         if (id == 0) != matches!(node.op, FloatOp::Input) {
             return Err("the input must be the first node and the only input".into());
         }
-        let (min_inputs, max_inputs) = node.op.arity();
-        if !(min_inputs..=max_inputs).contains(&node.inputs.len()) {
+        if !node.op.arity().contains(&node.inputs.len()) {
             return Err(format!("has {} inputs", node.inputs.len()));
         }
         if node.inputs.iter().any(|&i| i >= id) {

@@ -1,7 +1,7 @@
 //! The client's side: encrypts masks and decrypts answers.
 
 use super::tiling::Place;
-use super::{ClientKeys, LinearError, LinearPlan, TAG_DOWN, TAG_SEED, TAG_UP, batch};
+use super::{ClientKeys, LinearError, LinearPlan, TAG_DOWN, TAG_SEED, TAG_UP, batches};
 use rayon::prelude::*;
 use tacit_arith::prg::{Prg, PublicSeed, SplitPrg};
 use tacit_he::HeError;
@@ -34,8 +34,7 @@ impl<'a> LinearClient<'a> {
         let low = (1 << upload.params.ring_bits()) - 1;
         let (per_input, input_len) = (upload.tiling.uploads(), mask.len() / self.plan.batch);
         for (input, mask) in mask.chunks_exact_mut(input_len).enumerate() {
-            for start in (0..per_input).step_by(batch()) {
-                let range = start..(start + batch()).min(per_input);
+            for range in batches(per_input) {
                 let choices = range.into_par_iter().map(|i| {
                     let blank = encryptor.blank(&mut SplitPrg::new(base.fork((input * per_input + i) as u64)));
                     let places = upload.tiling.places(i).into_iter().enumerate();
@@ -81,8 +80,7 @@ impl<'a> LinearClient<'a> {
             let (tiling, input_len) = (&upload.tiling, mask.len() / self.plan.batch);
             let per_input = tiling.uploads();
             let count = self.plan.batch * per_input;
-            for start in (0..count).step_by(batch()) {
-                let range = start..(start + batch()).min(count);
+            for range in batches(count) {
                 let frames = range.into_par_iter().map(|i| {
                     let mask = &mask[i / per_input * input_len..][..input_len];
                     let places = tiling.places(i % per_input);
@@ -120,8 +118,7 @@ impl<'a> LinearClient<'a> {
         let count = per_block * upload.tiling.out_blocks(c);
         let mut share = vec![0; self.plan.batch * out_len];
         let mask = (1 << c.ring_bits) - 1;
-        for start in (0..count).step_by(batch()) {
-            let range = start..(start + batch()).min(count);
+        for range in batches(count) {
             let frames: Vec<(usize, Vec<u8>)> =
                 range.map(|i| Ok((i, source(upload.params.down_bytes())?))).collect::<Result<_, LinearError>>()?;
             let opened = frames.par_iter().map(|(i, frame)| {

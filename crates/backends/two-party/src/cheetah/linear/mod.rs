@@ -31,6 +31,8 @@ pub use server::{CheckedWeights, Evaluation, LinearServer};
 pub use tacit_arith::ring::ConvSpec;
 pub use tiling::Consumer;
 
+use std::ops::Range;
+
 use tacit_net::Tag;
 
 /// Message, setup: the client's public key.
@@ -48,6 +50,12 @@ const TAG_DOWN: Tag = Tag::new(0x0403, "linear answer");
 /// busy and bounds memory.
 pub fn batch() -> usize {
     8 * rayon::current_num_threads()
+}
+
+/// Splits `0..count` into ranges of [`batch`] polynomials.
+pub fn batches(count: usize) -> impl Iterator<Item = Range<usize>> {
+    let size = batch();
+    (0..count).step_by(size).map(move |start| start..(start + size).min(count))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::plan::norm_sq;
 use super::tiling::Tap;
-use super::{Consumer, LinearError, LinearPlan, ServerKeys, TAG_DOWN, TAG_SEED, TAG_UP, batch};
+use super::{Consumer, LinearError, LinearPlan, ServerKeys, TAG_DOWN, TAG_SEED, TAG_UP, batch, batches};
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -139,9 +139,9 @@ impl<'a> LinearServer<'a> {
             let count = plan.batch * per_input;
             let mut ciphertexts = Ciphertexts::new(plan.batch * parts);
             let mut next_index = 0;
-            for start in (0..count).step_by(batch()) {
-                let frames =
-                    (start..(start + batch()).min(count)).map(|i| Ok((i, source(upload.up_bytes(i % per_input))?)));
+            for range in batches(count) {
+                let start = range.start;
+                let frames = range.map(|i| Ok((i, source(upload.up_bytes(i % per_input))?)));
                 let frames: Vec<(usize, Vec<u8>)> = frames.collect::<Result<_, LinearError>>()?;
                 let parsed = frames.par_iter().map(|(i, frame)| {
                     let free = upload.free(&upload.tiling.places(i % per_input));
