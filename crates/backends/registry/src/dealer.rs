@@ -30,13 +30,14 @@ pub type Party = [u8; 32];
 /// material is forgotten, or the oldest other one is given up if none is burnt.
 const MAX_OPEN: usize = 4096;
 const MAX_MODELS: usize = 256;
-/// Most random matrices that are remembered, of one server and of all: 96 bytes each, never
-/// forgotten.
-const MAX_MASKS: [usize; 2] = [1 << 16, 1 << 20];
+/// Most random matrices that are remembered: 96 bytes each, never forgotten.
+const MAX_MASKS: usize = 1 << 20;
+const MAX_MASKS_OF_SERVER: usize = 1 << 16;
 /// Most fetches of one client half. A client may fetch again after a broken connection.
 const MAX_FETCHES: u32 = 3;
-/// Memory for making client halves, of all clients and of one. A larger half is made alone.
-const MAX_HALVES: [u64; 2] = [1 << 30, 1 << 28];
+/// Bytes for making client halves. A larger half is made alone.
+const MAX_HALVES: u64 = 1 << 30;
+const MAX_HALVES_OF_CLIENT: u64 = 1 << 28;
 /// Longest wait of a request for that memory: less than a client waits for an answer.
 const MAX_MEMORY_WAIT: Duration = Duration::from_secs(60);
 
@@ -217,7 +218,8 @@ impl Dealings {
     pub fn new(registry: Registry, secret: Prg, first: u64) -> Self {
         let (models, open) = (HashMap::new(), HashMap::new());
         let state = State { next: first, models, open, masks: HashMap::new(), mask_counts: HashMap::new() };
-        Self { registry, secret, state: Mutex::new(state), budget: MemoryBudget::new(MAX_HALVES, MAX_MEMORY_WAIT) }
+        let budget = MemoryBudget::new(MAX_HALVES, MAX_HALVES_OF_CLIENT, MAX_MEMORY_WAIT);
+        Self { registry, secret, state: Mutex::new(state), budget }
     }
 
     /// As [`new`](Self::new), with a fresh random secret.
@@ -279,8 +281,9 @@ impl Dealings {
             return refuse("this model is registered already, with other keys");
         }
         let new_masks = hidden.iter().filter(|record| !state.masks.contains_key(&record.mask)).count();
-        let known_masks = [state.mask_counts.get(&server).copied().unwrap_or(0), state.masks.len()];
-        if new_masks > 0 && known_masks.iter().zip(MAX_MASKS).any(|(known, limit)| known + new_masks > limit) {
+        let server_masks = state.mask_counts.get(&server).copied().unwrap_or(0);
+        let is_full = state.masks.len() + new_masks > MAX_MASKS || server_masks + new_masks > MAX_MASKS_OF_SERVER;
+        if new_masks > 0 && is_full {
             return refuse("it has seen as many layers as it can remember: its operator must start it anew");
         }
         note(&hidden)?;

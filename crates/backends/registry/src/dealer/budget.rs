@@ -8,8 +8,9 @@ type Party = [u8; 32];
 
 /// The memory that client halves may take, in bytes.
 pub(super) struct MemoryBudget {
-    /// Most bytes of all parties, and of one.
-    limits: [u64; 2],
+    limit: u64,
+    /// The limit for each party.
+    party_limit: u64,
     /// Longest wait of a request for others to end.
     patience: Duration,
     held: Mutex<Held>,
@@ -31,8 +32,8 @@ pub(super) struct Reservation<'a> {
 }
 
 impl MemoryBudget {
-    pub(super) fn new(limits: [u64; 2], patience: Duration) -> Self {
-        Self { limits, patience, held: Mutex::default(), freed: Condvar::new() }
+    pub(super) fn new(limit: u64, party_limit: u64, patience: Duration) -> Self {
+        Self { limit, party_limit, patience, held: Mutex::default(), freed: Condvar::new() }
     }
 
     /// Locks the sums. A poisoned lock is safe to use: no operation under it leaves the sums half
@@ -45,7 +46,7 @@ impl MemoryBudget {
     /// made.
     fn fits(&self, held: &Held, party: &Party, bytes: u64) -> bool {
         let party_bytes = held.parties.get(party).copied().unwrap_or(0);
-        let sums = [(held.total, self.limits[0]), (party_bytes, self.limits[1])];
+        let sums = [(held.total, self.limit), (party_bytes, self.party_limit)];
         sums.into_iter().all(|(held, limit)| held == 0 || held.saturating_add(bytes) <= limit)
     }
 
@@ -84,7 +85,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_over_all_parties_and_for_each() {
-        let budget = MemoryBudget::new([100, 40], Duration::ZERO);
+        let budget = MemoryBudget::new(100, 40, Duration::ZERO);
         let [a, b, c] = [[1; 32], [2; 32], [3; 32]];
         let first = budget.reserve(a, 30).unwrap();
         assert!(budget.reserve(a, 20).is_none(), "more than its part");
@@ -105,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_waiting_request_is_woken() {
-        let budget = MemoryBudget::new([10, 10], Duration::from_secs(600));
+        let budget = MemoryBudget::new(10, 10, Duration::from_secs(600));
         let first = budget.reserve([1; 32], 10).unwrap();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| budget.reserve([2; 32], 10).is_some());

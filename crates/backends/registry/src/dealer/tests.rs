@@ -183,7 +183,7 @@ fn material_dealt_ahead_is_bound_once_and_by_its_server() {
 #[test]
 fn too_many_halves_at_once_are_refused() {
     let (mut dealings, claim) = registered();
-    dealings.budget = MemoryBudget::new([16, 16], Duration::ZERO);
+    dealings.budget = MemoryBudget::new(16, 16, Duration::ZERO);
     let [first_ticket, second_ticket] = [(); 2].map(|()| start(&dealings, &claim).ticket);
     let first = dealings.fetch(CLIENT, &first_ticket, &claim).unwrap();
     for _ in 0..=MAX_FETCHES {
@@ -226,7 +226,7 @@ fn a_server_with_many_models_displaces_only_its_own() {
     assert_eq!(dealings.state().models.len(), MAX_MODELS);
     assert!(dealings.knows(SERVER, digest));
     // The number of matrices of one server is bounded.
-    let hidden = (0..MAX_MASKS[0] as u64).map(|i| {
+    let hidden = (0..MAX_MASKS_OF_SERVER as u64).map(|i| {
         let mut mask = [0xab; 32];
         mask[..8].copy_from_slice(&i.to_le_bytes());
         Hidden { mask, digest: [0; 32], server: [4; 32] }
