@@ -33,6 +33,7 @@ use tacit_net::{Phase, Traffic};
 fn registry() -> Registry {
     let registry = Registry::standard();
     assert!(registry.get("toy").is_ok());
+    registry
 }
 
 /// Options with which `dealt` has at most 300 bytes of masked weights, and lattices for the largest layers.
