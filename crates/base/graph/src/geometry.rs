@@ -30,6 +30,7 @@ impl ConvGeometry {
     pub fn pointwise(out_channels: usize) -> Self {
         Self { out_channels, kernel: [1, 1], stride: [1, 1], dilation: [1, 1], pads: [0; 4], groups: 1 }
     }
+
     /// Returns the number of weights of one output channel on an input of `channels` channels;
     /// `None` on overflow or without groups.
     pub fn row_len(&self, channels: usize) -> Option<usize> {

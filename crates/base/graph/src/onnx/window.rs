@@ -139,6 +139,7 @@ impl Reader<'_> {
             let (leading, others) = other_axes.split_at(1);
             let image = self.arrange(n, x, &[&[axis], leading, others])?;
             let geometry = ConvGeometry::pointwise(out);
+            self.push(n, FloatOp::Conv { geometry, weights, bias }, &[image], &[])?
         };
         let output_axis = if out == 1 { vec![] } else { vec![axis] };
         Ok(Tensor { node, shape, order: [output_axis, other_axes].concat(), ..x.clone() })

@@ -138,6 +138,7 @@ fn small_tiles_are_taken_apart() {
         vec![ConvSpec { stride: (2, 2), ..same_size(33, 90, (15, 15), 3) }],
         vec![ConvSpec { groups: 4, ..same_size(64, 96, (9, 9), 3) }],
         vec![same_size(5, 70, (28, 30), 3)],
+        vec![conv(150, 30, (4, 4), 1)],
     ];
     let mut steps = vec![];
     for convs in layers {
