@@ -132,7 +132,6 @@ impl Config {
     }
 }
 
-/// Checks that a setting is a share.
 fn share(what: &'static str, value: f64) -> Result<(), SchedError> {
     if value > 0.0 && value <= 1.0 {
         return Ok(());
@@ -140,7 +139,6 @@ fn share(what: &'static str, value: f64) -> Result<(), SchedError> {
     Err(SchedError::OutOfRange { what, value: value.to_string(), allowed: "above 0, at most 1" })
 }
 
-/// Checks that a setting is not zero.
 fn at_least_one(what: &'static str, value: u32) -> Result<(), SchedError> {
     if value >= 1 {
         return Ok(());

@@ -10,10 +10,8 @@ const WINDOW: Span = Span::from_millis(600_000);
 /// Shortest time whose inputs the stock covers; one T_pre where that takes longer. Bridges short
 /// gaps between idle phases of the cores.
 pub const HORIZON: Span = Span::from_millis(30_000);
-/// Most pairs of client and model that are remembered.
-const MAX: usize = 4096;
+const MAX_PAIRS: usize = 4096;
 
-/// Answers to one client from one model.
 #[derive(Clone, Debug)]
 struct History {
     first: Time,
@@ -29,7 +27,7 @@ pub struct Demand(BTreeMap<(ClientId, ModelId), History>);
 impl Demand {
     /// Records that one input of a client was answered.
     pub fn answered(&mut self, client: ClientId, model: ModelId, now: Time) {
-        if self.0.len() >= MAX && !self.0.contains_key(&(client, model)) {
+        if self.0.len() >= MAX_PAIRS && !self.0.contains_key(&(client, model)) {
             let oldest = self.0.iter().min_by_key(|(_, history)| history.last).map(|(&key, _)| key);
             oldest.and_then(|key| self.0.remove(&key));
         }
@@ -80,10 +78,10 @@ mod tests {
     #[test]
     fn few_are_remembered() {
         let mut demand = Demand::default();
-        for i in 0..2 * MAX as u64 {
+        for i in 0..2 * MAX_PAIRS as u64 {
             demand.answered(ClientId::numbered(i), MODEL, Time::from_secs(i as f64));
         }
-        assert_eq!(demand.0.len(), MAX);
-        assert!(demand.0.contains_key(&(ClientId::numbered(2 * MAX as u64 - 1), MODEL)));
+        assert_eq!(demand.0.len(), MAX_PAIRS);
+        assert!(demand.0.contains_key(&(ClientId::numbered(2 * MAX_PAIRS as u64 - 1), MODEL)));
     }
 }

@@ -32,7 +32,6 @@ impl ArrivalRate {
         self.last = now;
     }
 
-    /// Returns the factor by which the average has decayed since the last event.
     fn decay(&self, now: Time, window: Span) -> f64 {
         (-now.since(self.last).secs() / window.secs()).exp()
     }
@@ -81,7 +80,6 @@ impl Pools {
         self.pools.get(key)
     }
 
-    /// Materials in stock, of all pools.
     pub fn stock_total(&self) -> usize {
         self.pools.values().map(|p| p.stock.len()).sum()
     }
@@ -91,7 +89,7 @@ impl Pools {
         self.pools.values().map(|p| p.stock.len() + p.refills.len()).sum()
     }
 
-    /// Changes a pool and updates its place in the order of refills.
+    /// Changes a pool and its place in the order of refills.
     pub fn change<R>(&mut self, key: PoolKey, change: impl FnOnce(&mut Pool) -> R) -> R {
         let pool = self.pools.entry(key).or_default();
         self.wanting.remove(&(pool.coverage_ppm, key));
@@ -119,12 +117,10 @@ impl Pools {
         });
     }
 
-    /// Pauses refills of a pool until the next arrival.
     pub fn pause(&mut self, key: PoolKey) {
         self.change(key, |pool| pool.paused = true);
     }
 
-    /// Takes the oldest material of a pool.
     pub fn take(&mut self, key: PoolKey) -> Option<MaterialId> {
         self.pools.get(&key)?.stock.front()?;
         self.change(key, |pool| pool.stock.pop_front())
@@ -135,7 +131,6 @@ impl Pools {
         self.wanting.iter().map(|&(_, key)| key)
     }
 
-    /// Whether a pool is below target and its refills are not paused.
     pub fn wants(&self, key: &PoolKey) -> bool {
         self.pools.get(key).is_some_and(|p| self.wanting.contains(&(p.coverage_ppm, *key)))
     }
@@ -146,7 +141,6 @@ impl Pools {
         stocked.max_by_key(|(key, p)| (p.coverage_ppm, **key)).map(|(key, _)| *key)
     }
 
-    /// Takes this material out of a pool.
     pub fn remove_material(&mut self, key: PoolKey, material: MaterialId) {
         self.change(key, |pool| pool.stock.retain(|&stocked| stocked != material));
     }
@@ -166,12 +160,10 @@ impl Pools {
         stock
     }
 
-    /// Pools of one model.
     pub fn of_model(&self, model: ModelId) -> Vec<PoolKey> {
         self.pools.keys().filter(|k| k.model == model).copied().collect()
     }
 
-    /// Pools of one client.
     pub fn of_client(&self, client: ClientId) -> Vec<PoolKey> {
         self.pools.keys().filter(|k| k.client == Some(client)).copied().collect()
     }

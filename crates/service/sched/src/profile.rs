@@ -117,7 +117,6 @@ impl Times {
         }
     }
 
-    /// The times in ascending order.
     fn sorted(&mut self) -> &[Span] {
         let times = &mut self.times[..self.len];
         times.sort_unstable();
@@ -155,7 +154,6 @@ impl Cell {
         self.window.push_back(measured);
     }
 
-    /// Counts the measurements of a client.
     fn count(&self, from: Option<ClientId>) -> usize {
         self.window.iter().filter(|m| m.from == from).count()
     }
@@ -169,7 +167,6 @@ struct PhaseTable {
     compared: VecDeque<Compared>,
 }
 
-/// A job that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Compared {
     /// Estimate when the job started.
@@ -238,14 +235,8 @@ pub struct PhaseSpec {
 /// Serialises to a file unchanged, so a restarted server continues with the learned values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProfileTable {
+    /// Indexed by [`JobPhase`].
     models: Vec<[PhaseTable; 2]>,
-}
-
-fn phase_index(phase: JobPhase) -> usize {
-    match phase {
-        JobPhase::Pre => 0,
-        JobPhase::On => 1,
-    }
 }
 
 impl ProfileTable {
@@ -287,7 +278,7 @@ impl ProfileTable {
         let Some(tables) = self.models.get_mut(model.0 as usize) else {
             return false;
         };
-        let table = &mut tables[phase_index(phase)];
+        let table = &mut tables[phase as usize];
         let is_changed = table.push(batch_bucket(batch), threads, measured);
         if actual.time > Span::ZERO {
             if table.compared.len() == ERROR_WINDOW {
@@ -301,12 +292,12 @@ impl ProfileTable {
     /// Expected time and memory; `None` for an unknown model and for the T_pre of a model without
     /// one.
     pub fn estimate(&self, model: ModelId, phase: JobPhase, batch: u32, threads: u32) -> Option<Estimate> {
-        self.models.get(model.0 as usize)?[phase_index(phase)].estimate(batch_bucket(batch), threads)
+        self.models.get(model.0 as usize)?[phase as usize].estimate(batch_bucket(batch), threads)
     }
 
     /// The error of recent estimates; `None` before the first finished job.
     pub fn error(&self, model: ModelId, phase: JobPhase) -> Option<ErrorReport> {
-        let jobs = &self.models.get(model.0 as usize)?[phase_index(phase)].compared;
+        let jobs = &self.models.get(model.0 as usize)?[phase as usize].compared;
         let mut sorted: Vec<f64> = jobs.iter().map(|job| job.error()).collect();
         sorted.sort_unstable_by(tacit_floats::rising);
         let last = sorted.len().checked_sub(1)?;
@@ -327,12 +318,10 @@ pub fn batch_bucket(batch: u32) -> u32 {
     batch.clamp(1, 1 << 20).next_power_of_two()
 }
 
-/// Returns the distance of two numbers in powers of two.
 fn distance(a: u32, b: u32) -> u32 {
     a.max(1).ilog2().abs_diff(b.max(1).ilog2())
 }
 
-/// Returns the mean of a time of each job.
 fn mean(jobs: &VecDeque<Compared>, select: fn(&Compared) -> Span) -> Span {
     Span::from_secs(jobs.iter().map(|job| select(job).secs()).sum::<f64>() / jobs.len() as f64)
 }
@@ -340,98 +329,109 @@ fn mean(jobs: &VecDeque<Compared>, select: fn(&Compared) -> Span) -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use JobPhase::{On, Pre};
 
-    fn table(secs: f64) -> (ProfileTable, ModelId) {
-        let mut table = ProfileTable::new();
-        let sample = Sample { time: Span::from_secs(secs), memory: 100 };
-        let model = table.add_model(
-            Some(PhaseSpec { first: sample, speedup: Speedup::None }),
-            PhaseSpec { first: sample, speedup: Speedup::Amdahl(0.95) },
-        );
-        (table, model)
+    fn sample(secs: f64, memory: u64) -> Sample {
+        Sample { time: Span::from_secs(secs), memory }
     }
 
-    /// Learns `n` jobs of this mean time with 5 % spread; returns the relative errors of the
-    /// estimates.
-    fn feed(table: &mut ProfileTable, model: ModelId, n: u64, mean: f64) -> Vec<f64> {
-        let mut rng = fastrand::Rng::with_seed(n);
-        let mut errors = Vec::new();
-        for _ in 0..n {
-            let estimate = table.estimate(model, JobPhase::Pre, 1, 1).unwrap().time;
-            let actual = mean * (0.95 + 0.1 * rng.f64());
-            errors.push((actual - estimate.secs()).abs() / actual);
-            table.learn(model, JobPhase::Pre, 1, 1, Sample { time: Span::from_secs(actual), memory: 100 }, estimate);
+    /// A table with one model, [`MODEL`], whose phases take `secs`.
+    fn table(secs: f64) -> ProfileTable {
+        let mut table = ProfileTable::new();
+        let [pre, on] =
+            [Speedup::None, Speedup::Amdahl(0.95)].map(|speedup| PhaseSpec { first: sample(secs, 100), speedup });
+        assert_eq!(table.add_model(Some(pre), on), MODEL);
+        table
+    }
+
+    const MODEL: ModelId = ModelId(0);
+
+    impl ProfileTable {
+        fn secs(&self, phase: JobPhase, batch: u32, threads: u32) -> f64 {
+            self.estimate(MODEL, phase, batch, threads).unwrap().time.secs()
         }
-        errors
+
+        /// Learns a job on one thread that was expected to take `expected_s` seconds.
+        fn learn_job(&mut self, phase: JobPhase, actual: impl Into<Measured>, expected_s: f64) {
+            self.learn(MODEL, phase, 1, 1, actual, Span::from_secs(expected_s));
+        }
+
+        /// Learns `n` T_pre of this mean time with 5 % spread; returns the relative errors of the estimates.
+        fn feed(&mut self, n: u64, mean: f64) -> Vec<f64> {
+            let mut rng = fastrand::Rng::with_seed(n);
+            let errors = (0..n).map(|_| {
+                let expected = self.secs(Pre, 1, 1);
+                let actual = mean * (0.95 + 0.1 * rng.f64());
+                self.learn_job(Pre, sample(actual, 100), expected);
+                (actual - expected).abs() / actual
+            });
+            errors.collect()
+        }
     }
 
     #[test]
     fn median_error_is_at_most_5_percent_after_20_jobs_of_5_percent_spread() {
-        let (mut table, model) = table(3.0); // the file was wrong by 3x
-        feed(&mut table, model, 20, 1.0);
-        let mut later = feed(&mut table, model, 200, 1.0);
+        let mut table = table(3.0); // the file was wrong by 3x
+        table.feed(20, 1.0);
+        let mut later = table.feed(200, 1.0);
         later.sort_unstable_by(f64::total_cmp);
         assert!(later[100] <= 0.05, "median error {}", later[100]);
-        assert!(table.error(model, JobPhase::Pre).unwrap().median <= 0.05);
+        assert!(table.error(MODEL, Pre).unwrap().median <= 0.05);
     }
 
     #[test]
-    fn a_step_of_2x_is_followed_within_10_jobs() {
+    fn follows_a_step_of_2x_within_10_jobs() {
         for step in [2.0, 0.5] {
-            let (mut table, model) = table(1.0);
-            feed(&mut table, model, 50, 1.0);
-            feed(&mut table, model, 10, step);
-            let now = table.estimate(model, JobPhase::Pre, 1, 1).unwrap().time.secs();
+            let mut table = table(1.0);
+            table.feed(50, 1.0);
+            table.feed(10, step);
+            let now = table.secs(Pre, 1, 1);
             assert!((now / step - 1.0).abs() <= 0.10, "estimate {now} after a step to {step}");
         }
     }
 
     #[test]
-    fn jobs_are_compared_with_what_was_expected_of_them() {
-        let (mut table, model) = table(1.0);
-        assert_eq!(table.error(model, JobPhase::On), None);
+    fn compares_jobs_with_their_estimates() {
+        let mut table = table(1.0);
+        assert_eq!(table.error(MODEL, On), None);
         for (expected, actual) in [(1.0, 2.0), (3.0, 2.0), (2.0, 2.0), (4.0, 8.0)] {
-            let [expected, time] = [expected, actual].map(Span::from_secs);
-            table.learn(model, JobPhase::On, 1, 1, Sample { time, memory: 1 }, expected);
+            table.learn_job(On, sample(actual, 1), expected);
         }
         // Jobs without duration do not count.
-        table.learn(model, JobPhase::On, 1, 1, Sample { time: Span::ZERO, memory: 1 }, Span::from_secs(9.0));
-        let report = table.error(model, JobPhase::On).unwrap();
+        table.learn_job(On, sample(0.0, 1), 9.0);
+        let report = table.error(MODEL, On).unwrap();
         assert_eq!((report.jobs, report.expected.secs(), report.actual.secs()), (4, 2.5, 3.5));
         assert_eq!((report.median, report.p95), (0.5, 0.5));
-        assert_eq!(table.error(model, JobPhase::Pre), None, "the other phase has its own");
+        assert_eq!(table.error(MODEL, Pre), None, "the other phase has its own");
         for _ in 0..2 * ERROR_WINDOW {
-            let time = Span::from_secs(1.0);
-            table.learn(model, JobPhase::On, 1, 1, Sample { time, memory: 1 }, time);
+            table.learn_job(On, sample(1.0, 1), 1.0);
         }
-        let report = table.error(model, JobPhase::On).unwrap();
+        let report = table.error(MODEL, On).unwrap();
         assert_eq!((report.jobs, report.p95), (ERROR_WINDOW, 0.0));
     }
 
     #[test]
-    fn outliers_do_not_move_the_estimate_but_memory_stays_safe() {
-        let (mut table, model) = table(1.0);
-        feed(&mut table, model, 20, 1.0);
-        let wild = Sample { time: Span::from_secs(500.0), memory: 900 };
+    fn outliers_raise_the_memory_and_not_the_time() {
+        let mut table = table(1.0);
+        table.feed(20, 1.0);
         for _ in 0..3 {
-            table.learn(model, JobPhase::Pre, 1, 1, wild, Span::from_secs(1.0));
+            table.learn_job(Pre, sample(500.0, 900), 1.0);
         }
-        let now = table.estimate(model, JobPhase::Pre, 1, 1).unwrap();
+        let now = table.estimate(MODEL, Pre, 1, 1).unwrap();
         assert!((now.time.secs() - 1.0).abs() < 0.05);
         assert_eq!(now.memory, 900);
     }
 
     fn measured(client: u64, secs: f64) -> Measured {
-        let sample = Sample { time: Span::from_secs(secs), memory: 100 };
-        Measured { sample, from: Some(ClientId::numbered(client)) }
+        Measured { sample: sample(secs, 100), from: Some(ClientId::numbered(client)) }
     }
 
     #[test]
-    fn one_slow_client_does_not_speak_for_its_class() {
-        let (mut table, model) = table(1.0);
+    fn one_slow_client_does_not_set_the_estimate_of_its_class() {
+        let mut shared = table(1.0);
         let mut learn = |measured: Measured| {
-            table.learn(model, JobPhase::Pre, 1, 1, measured, Span::from_secs(1.0));
-            table.estimate(model, JobPhase::Pre, 1, 1).unwrap().time.secs()
+            shared.learn_job(Pre, measured, 1.0);
+            shared.secs(Pre, 1, 1)
         };
         for _ in 0..50 {
             learn(measured(7, 400.0));
@@ -443,47 +443,44 @@ mod tests {
             assert!(learn(measured(1, 1.0)) < 1.3);
             assert!(learn(measured(2, 1.2)) < 1.3);
         }
-        // The slow client counts where there is no other, and the table follows a lasting change of
-        // two clients.
+        // A lasting change of two clients is followed.
         for _ in 0..20 {
             learn(measured(1, 5.0));
             learn(measured(2, 5.0));
         }
         assert!((learn(measured(1, 5.0)) - 5.0).abs() < 0.01);
-        let (mut alone, model) = self::table(1.0);
-        alone.learn(model, JobPhase::Pre, 1, 1, measured(7, 4.0), Span::from_secs(1.0));
-        assert!((alone.estimate(model, JobPhase::Pre, 1, 1).unwrap().time.secs() - 4.0).abs() < 0.01);
+        let mut alone = table(1.0);
+        alone.learn_job(Pre, measured(7, 4.0), 1.0);
+        assert!((alone.secs(Pre, 1, 1) - 4.0).abs() < 0.01);
     }
 
     #[test]
     fn many_clients_of_one_job_each_are_followed() {
-        let (mut table, model) = table(1.0);
+        let mut table = table(1.0);
         for (client, secs) in (0..100).zip([1.0, 2.0, 3.0].into_iter().cycle()) {
-            table.learn(model, JobPhase::On, 1, 1, measured(client, secs), Span::from_secs(1.0));
+            table.learn_job(On, measured(client, secs), 1.0);
         }
-        assert!((table.estimate(model, JobPhase::On, 1, 1).unwrap().time.secs() - 2.0).abs() < 0.01);
+        assert!((table.secs(On, 1, 1) - 2.0).abs() < 0.01);
     }
 
     #[test]
     fn unmeasured_threads_follow_the_law_until_they_are_measured() {
-        let (mut table, model) = table(10.0);
-        let law = table.estimate(model, JobPhase::On, 1, 16).unwrap().time.secs();
-        assert!((law - 10.0 * (0.05 + 0.95 / 16.0)).abs() < 1e-6);
-        assert_eq!(table.estimate(model, JobPhase::Pre, 1, 16).unwrap().time, Span::from_secs(10.0));
-        let measured = Sample { time: Span::from_secs(4.0), memory: 7 };
-        table.learn(model, JobPhase::On, 1, 16, measured, measured.time);
-        assert_eq!(table.estimate(model, JobPhase::On, 1, 16).unwrap().time, Span::from_secs(4.0));
+        let mut table = table(10.0);
+        assert!((table.secs(On, 1, 16) - 10.0 * (0.05 + 0.95 / 16.0)).abs() < 1e-6);
+        assert_eq!(table.secs(Pre, 1, 16), 10.0);
+        table.learn(MODEL, On, 1, 16, sample(4.0, 7), Span::from_secs(4.0));
+        assert_eq!(table.secs(On, 1, 16), 4.0);
         // Another batch with the same threads is nearer than another thread count with the same batch.
-        assert_eq!(table.estimate(model, JobPhase::On, 8, 16).unwrap().time, Span::from_secs(4.0));
+        assert_eq!(table.secs(On, 8, 16), 4.0);
     }
 
     #[test]
-    fn the_table_survives_a_file() {
-        let (mut table, model) = table(1.0);
-        feed(&mut table, model, 12, 1.0);
+    fn a_table_from_a_file_has_the_same_estimates() {
+        let mut table = table(1.0);
+        table.feed(12, 1.0);
         let text = serde_json::to_string(&table).unwrap();
         let restored: ProfileTable = serde_json::from_str(&text).unwrap();
-        assert_eq!(restored.estimate(model, JobPhase::Pre, 1, 1), table.estimate(model, JobPhase::Pre, 1, 1));
-        assert!(table.estimate(ModelId(9), JobPhase::Pre, 1, 1).is_none());
+        assert_eq!(restored.estimate(MODEL, Pre, 1, 1), table.estimate(MODEL, Pre, 1, 1));
+        assert!(table.estimate(ModelId(9), Pre, 1, 1).is_none());
     }
 }

@@ -12,7 +12,6 @@ use std::iter::Copied;
 
 /// Key of an input. Later inputs have larger keys, so the key also breaks ties.
 pub(crate) type InputKey = u64;
-/// Index of a class.
 pub(crate) type ClassIdx = usize;
 
 /// Jobs that differ for a policy only in their tag.
@@ -92,7 +91,6 @@ impl ClassQueues {
         0..self.classes.len()
     }
 
-    /// Returns the best-scored job of a class.
     fn head(&self, idx: ClassIdx) -> Option<Scored> {
         let class = &self.classes[idx];
         class.jobs.first().map(|&(tag, input)| (class.rank.plus(tag), input, idx))
@@ -113,7 +111,6 @@ impl ClassQueues {
         }
     }
 
-    /// Queues a job of an input.
     pub fn insert(&mut self, slot: Slot, input: InputKey, client: ClientId) {
         self.update(slot.class, |class| {
             class.jobs.insert((slot.tag, input));
@@ -138,7 +135,6 @@ impl ClassQueues {
         self.len -= usize::from(removed);
     }
 
-    /// Replaces the facts and the rank of a class.
     pub fn set_facts(&mut self, idx: ClassIdx, facts: ClassFacts, rank: Score) {
         self.update(idx, |class| {
             class.facts = facts;
@@ -146,7 +142,6 @@ impl ClassQueues {
         });
     }
 
-    /// Heads of all classes that have jobs, best score first.
     pub fn heads(&self) -> Heads<'_> {
         self.heads.iter().copied()
     }
@@ -160,7 +155,6 @@ impl ClassQueues {
         first.map(|&(tag, input)| (class.rank.plus(tag), input, idx))
     }
 
-    /// Queued jobs of one class, in class order.
     pub fn jobs(&self, idx: ClassIdx) -> impl Iterator<Item = InputKey> + '_ {
         self.classes[idx].jobs.iter().map(|&(_, input)| input)
     }

@@ -37,7 +37,6 @@ struct Line {
     what: LineContent,
 }
 
-/// A call, or a recorded action.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum LineContent {
@@ -137,7 +136,6 @@ impl Replay {
         Ok(actions)
     }
 
-    /// Compares the actions of a run with the recorded ones.
     fn compare(&self, actual: &[(Time, Action)]) -> Result<(), SchedError> {
         for index in 0..self.actions.len().max(actual.len()) {
             if self.actions.get(index) != actual.get(index) {
@@ -149,17 +147,14 @@ impl Replay {
     }
 }
 
-/// Returns the error for a line, counted from 0, that cannot be read.
 fn bad_line(line: usize, why: String) -> SchedError {
     SchedError::BadFile { what: "replay", line: line + 1, why }
 }
 
-/// Returns the error for a recording that cannot be written.
 fn write_error(e: serde_json::Error) -> SchedError {
     SchedError::BadFile { what: "replay", line: 0, why: e.to_string() }
 }
 
-/// Returns the content of a call's line.
 fn line_content(call: &Told) -> LineContent {
     match call {
         Told::Event(event) => LineContent::Event(event.clone()),
@@ -172,7 +167,6 @@ fn format_action(list: &[(Time, Action)], index: usize) -> String {
     list.get(index).map_or("nothing".into(), |a| format!("{a:?}"))
 }
 
-/// Takes all actions that the scheduler has at `now`.
 fn drain(scheduler: &mut Scheduler<PolicySpec>, now: Time, actions: &mut Vec<(Time, Action)>) {
     while let Some(action) = scheduler.poll_action(now) {
         actions.push((now, action));

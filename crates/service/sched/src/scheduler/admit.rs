@@ -27,7 +27,6 @@ impl<P: Policy> Scheduler<P> {
         if self.lifecycle == Lifecycle::Open { Ok(()) } else { Err(Rejected::ShuttingDown) }
     }
 
-    /// Refuses inputs during a shutdown and for a model that is not served.
     pub(super) fn check_model(&self, model: ModelId) -> Result<(), Rejected> {
         self.check_open()?;
         if !self.catalog.serves(model) {
@@ -49,7 +48,6 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// Refuses inputs beyond the client's limit of unfinished inputs.
     fn check_quota(&self, client: ClientId, asked: u32) -> Result<(), Rejected> {
         let queued = self.work.unfinished(client);
         let limit = self.limits.max_queued;
@@ -59,7 +57,7 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// Accepts a request: gives its inputs kept, announced or pooled material, and queues the others.
+    /// Gives the inputs of a request kept, announced or pooled material, and queues the others.
     pub(super) fn handle_request(&mut self, request: Request) -> Result<(), Rejected> {
         self.check_arrival(request.model, request.inputs)?;
         let id = Owner::Request(request.id);
@@ -106,7 +104,7 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// Gives kept material to the first inputs of a request. Returns the number of these inputs.
+    /// Gives kept material to the first inputs; returns their number.
     fn hand_out(&mut self, request: &Request, id: Owner) -> u32 {
         let length = self.catalog.length(request.model, JobPhase::On);
         let mut served = 0;
@@ -119,7 +117,6 @@ impl<P: Policy> Scheduler<P> {
         served
     }
 
-    /// Accepts a notice and queues its inputs.
     pub(super) fn handle_notice(&mut self, notice: AdvanceNotice) -> Result<(), Rejected> {
         self.check_arrival(notice.model, notice.inputs)?;
         let id = Owner::Notice(notice.id);
@@ -181,8 +178,7 @@ impl<P: Policy> Scheduler<P> {
         self.work.open_group(id, group);
     }
 
-    /// The number of inputs that this notice has ready for this request, or why the request cannot
-    /// use it.
+    /// The number of inputs that the request can take from this notice, or why it can take none.
     fn count_claimable(&self, notice: NoticeId, request: &Request) -> Result<u32, NoticeProblem> {
         match self.work.group(Owner::Notice(notice)) {
             None => Err(self.notices.problem(notice)),
@@ -221,7 +217,6 @@ impl<P: Policy> Scheduler<P> {
         next
     }
 
-    /// Moves an announced input to the request that claims it.
     fn move_to_request(&mut self, key: InputKey, request: Owner, index: u32) {
         let stage = self.work.input(key).stage;
         if stage == Stage::WaitPre {
@@ -252,8 +247,7 @@ impl<P: Policy> Scheduler<P> {
         self.check_model(model)?;
         let bound = self.catalog.binding(model) == BoundTo::Client;
         let fits_model = self.catalog.has_pre(model) && bound == client.is_some();
-        // After this run's first material, the name of unbound material no longer shows which run
-        // made it.
+        // After this run's first material, a name no longer shows which run made unbound material.
         let is_late = !bound && self.stock.has_made();
         let pool = match client {
             Some(client) => self.pool_for(model, client),
@@ -285,7 +279,7 @@ impl<P: Policy> Scheduler<P> {
         if is_kept { !self.stock.knows(material) } else { self.stock.note_found(material) }
     }
 
-    /// Counts inputs of other models that use this model's stock. No effect without a pool.
+    /// Inputs of other models used this model's stock. No effect without a pool.
     pub(super) fn handle_demand(&mut self, model: ModelId, inputs: u32) -> Result<(), Rejected> {
         self.check_model(model)?;
         if let Some(pool) = self.pool_of_all(model) {
@@ -296,7 +290,6 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// Forgets kept or pooled material that no longer exists.
     pub(super) fn handle_material_gone(&mut self, material: MaterialId) -> Result<(), Rejected> {
         if !self.stock.pull(material) {
             return Err(Rejected::UnknownMaterial(material));

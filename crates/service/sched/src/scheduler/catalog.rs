@@ -11,14 +11,12 @@ use crate::resources::Resources;
 use crate::scheduler::machine::Job;
 use crate::time::Span;
 
-/// A model. A removed model stays in place with its figures, for its running jobs.
 #[derive(Clone, Debug)]
 struct Served {
     spec: ModelSpec,
     removed: bool,
 }
 
-/// All models, with the learned costs of their jobs.
 #[derive(Clone, Debug)]
 pub(super) struct Catalog {
     models: Vec<Served>,
@@ -47,14 +45,12 @@ impl Catalog {
         id
     }
 
-    /// Marks a model as removed: no input for it arrives any more.
     pub fn remove(&mut self, model: ModelId) {
         let served = &mut self.models[model.0 as usize];
         self.dealt -= usize::from(served.spec.dealt && !served.removed);
         served.removed = true;
     }
 
-    /// Whether a model that still has jobs or material was removed.
     pub fn is_removed(&self, model: ModelId) -> bool {
         self.models[model.0 as usize].removed
     }
@@ -101,7 +97,6 @@ impl Catalog {
         self.models.get(model.0 as usize).is_some_and(|served| !served.removed)
     }
 
-    /// Whether inputs of this model need material.
     pub fn has_pre(&self, model: ModelId) -> bool {
         self.spec(model).pre.is_some()
     }
@@ -110,17 +105,14 @@ impl Catalog {
         self.spec(model).binding
     }
 
-    /// Whether any job that may start is a dealing.
     pub fn deals_at_all(&self) -> bool {
         self.dealt > 0
     }
 
-    /// Whether a phase of this model is a dealing.
     pub fn deals(&self, model: ModelId, phase: JobPhase) -> bool {
         phase == JobPhase::Pre && self.spec(model).dealt
     }
 
-    /// Bytes of disk that one material takes.
     pub fn disk(&self, model: ModelId) -> u64 {
         self.spec(model).material_bytes
     }
@@ -167,7 +159,6 @@ impl Catalog {
         pre + self.length(model, JobPhase::On)
     }
 
-    /// Facts common to all jobs of a class on this machine.
     pub fn facts(&self, key: &ClassKey, capacity: Resources) -> ClassFacts {
         let later = match key.phase {
             JobPhase::Pre => self.options(key.model, JobPhase::On, key.batch, capacity.cores),
@@ -187,8 +178,7 @@ impl Catalog {
         }
     }
 
-    /// Learns from a finished job of a client. Returns whether an estimate of its model may have
-    /// changed.
+    /// Returns whether an estimate of the job's model may have changed.
     pub fn learn(&mut self, job: &Job, client: Option<ClientId>, usage: Usage) -> bool {
         let actual = Measured { sample: Sample { time: usage.time, memory: usage.peak_memory }, from: client };
         self.profile.learn(job.model, job.task.phase(), job.batch, job.threads, actual, job.estimate)

@@ -26,7 +26,6 @@ impl<P: Policy> Scheduler<P> {
         self.queues.add_class(facts, key, rank)
     }
 
-    /// Brings a model's classes up to date after its estimates changed.
     pub(super) fn refresh_model(&mut self, model: ModelId) {
         for class in self.queues.classes_of(model) {
             self.refresh_class(class);
@@ -34,7 +33,6 @@ impl<P: Policy> Scheduler<P> {
         self.out.stir();
     }
 
-    /// Brings every class up to date after the machine changed.
     pub(super) fn refresh_all(&mut self) {
         for class in self.queues.all_classes() {
             self.refresh_class(class);
@@ -42,7 +40,7 @@ impl<P: Policy> Scheduler<P> {
         self.out.stir();
     }
 
-    /// Requeues every queued job with new scores, after the policy changed.
+    /// Requeues every queued job after the policy changed.
     pub(super) fn refile(&mut self) {
         let queued = self.work.backlogs();
         for &(key, slot, _) in &queued {
@@ -81,7 +79,6 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Refuses a model that this machine cannot run.
     pub(super) fn check_fits(&self, model: ModelId, batch: u32) -> Result<(), Rejected> {
         let have = self.machine.capacity();
         for (phase, disk) in [(JobPhase::Pre, self.catalog.disk(model)), (JobPhase::On, 0)] {

@@ -16,7 +16,7 @@ impl Clock {
         self.now
     }
 
-    /// Advances the clock. An earlier time counts as now.
+    /// An earlier time counts as now.
     pub fn advance(&mut self, time: Time) {
         self.now = self.now.max(time);
     }
@@ -38,7 +38,6 @@ impl Clock {
         self.timers.insert((time, group));
     }
 
-    /// Removes a timer that has not fired.
     pub fn clear_timer(&mut self, time: Time, group: Owner) {
         self.timers.remove(&(time, group));
     }

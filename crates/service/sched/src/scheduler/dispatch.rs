@@ -14,8 +14,8 @@
 use super::Scheduler;
 use super::machine::Task;
 use super::state::Stage;
-use crate::ids::{ClientId, JobPhase, Owner};
-use crate::message::{Action, Rejected, Start};
+use crate::ids::{ClientId, JobId, JobPhase, Owner};
+use crate::message::{Action, Rejected, Start, Work};
 use crate::policy::{Choice, ClassFacts, Discipline, Policy, ThreadOption};
 use crate::pool::PoolKey;
 use crate::queue::{ClassIdx, ClassQueues, Heads, InputKey, Scored};
@@ -42,7 +42,6 @@ pub(super) enum Verdict {
     Unfit(Resources),
 }
 
-/// Result of one walk over the heads.
 pub(super) enum Pick {
     Start(InputKey, ThreadOption),
     Park(InputKey),
@@ -54,7 +53,6 @@ pub(super) enum Pick {
     Nothing,
 }
 
-/// A job that is about to be overtaken.
 struct Overtaken {
     key: InputKey,
     dealing: bool,
@@ -93,7 +91,6 @@ impl<'a> Candidates<'a> {
         Some((class, key))
     }
 
-    /// Passes over this client's jobs of a class.
     fn pass_over(&mut self, class: ClassIdx, client: ClientId) {
         let passed = self.passed.entry(class).or_default();
         passed.push(client);
@@ -101,7 +98,6 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// Disk that a job of a class holds.
 fn job_disk(facts: &ClassFacts) -> u64 {
     if facts.phase == JobPhase::Pre { facts.disk } else { 0 }
 }
@@ -170,8 +166,8 @@ impl<P: Policy> Scheduler<P> {
                 Verdict::Blocked(lacks_only_cores) => {
                     blocked.push(Overtaken { key, dealing: facts.dealing, lacks_only_cores })
                 }
-                // The holder may wait long for disk, or for its client's own jobs. Its reservation
-                // ends, so that other jobs can start.
+                // The holder may wait long for disk or for its client's own jobs; meanwhile others can
+                // start.
                 Verdict::LacksDisk | Verdict::LeavesRoom if self.machine.holder() == Some(key) => {
                     return Pick::Unreserve(key);
                 }
@@ -256,8 +252,8 @@ impl<P: Policy> Scheduler<P> {
         })
     }
 
-    /// Whether a job would take the last cores, on which one job of `min_threads` threads fits, for a
-    /// client that would then be above its share, while other clients have asked recently.
+    /// Whether a job would take the last room for one job of `min_threads` threads, although its
+    /// client is then above its share and others have asked recently.
     fn takes_last_room(&self, client: ClientId, threads: u32, min_threads: u32) -> bool {
         let (have, free) = (self.machine.capacity().cores, self.machine.free().cores);
         // No room is reserved where one job fills it.
@@ -277,7 +273,7 @@ impl<P: Policy> Scheduler<P> {
         matches!(self.work.input(key).group, Owner::Request(_)) && self.disk_without_stock() >= disk
     }
 
-    /// Asks the policy for one of the options that fit; `None` if the job should wait.
+    /// Asks the policy for an option; `None` if the job should wait.
     pub(super) fn choose(&self, facts: &ClassFacts, key: InputKey, options: &[ThreadOption]) -> Option<ThreadOption> {
         let now = self.clock.now();
         let threads = self.policy.threads(&Choice {
@@ -290,12 +286,10 @@ impl<P: Policy> Scheduler<P> {
             arrivals: self.load.inputs(now),
             waited: now.since(self.work.input(key).entered),
         })?;
-        // If the policy answers with a count that was not offered, the largest offer below it
-        // applies.
+        // A count that was not offered means the largest offer below it.
         options.iter().rev().find(|o| o.threads <= threads).or(options.first()).copied()
     }
 
-    /// Reserves room for this queued job.
     fn reserve(&mut self, key: InputKey) {
         let slot = self.work.input(key).slot.expect("only queued jobs are blocked");
         let facts = &self.queues.class(slot.class).facts;
@@ -304,7 +298,6 @@ impl<P: Policy> Scheduler<P> {
         self.machine.reserve(key, need, self.clock.now());
     }
 
-    /// Starts a queued job with this option.
     fn start(&mut self, key: InputKey, option: ThreadOption) {
         self.dequeue(key);
         let stage = self.work.input(key).stage;
@@ -318,6 +311,7 @@ impl<P: Policy> Scheduler<P> {
         let phase = task.phase();
         let holds = option.holds(self.catalog.deals(model, phase), disk);
         let job = self.machine.launch(task, model, batch, holds, option, now);
+        let client = self.catalog.bound_client(model, client);
         self.work.occupy(key, holds.cores);
         self.work.edit(key, |input| {
             let stamp = if phase == JobPhase::Pre { &mut input.pre } else { &mut input.on };
@@ -325,16 +319,22 @@ impl<P: Policy> Scheduler<P> {
             stamp.threads = option.threads;
             input.stage = if phase == JobPhase::Pre { Stage::RunPre(job) } else { Stage::RunOn(job) };
         });
+        self.order_start(job, self.work.input(key).work(), client);
+    }
+
+    /// Asks the caller to run a job that was launched.
+    pub(super) fn order_start(&mut self, id: JobId, work: Work, client: Option<ClientId>) {
+        let job = self.machine.job(id).expect("a job is ordered right after its launch");
         self.out.push(Action::Start(Start {
-            job,
-            phase,
-            model,
-            work: self.work.input(key).work(),
-            client: self.catalog.bound_client(model, client),
-            threads: option.threads,
-            memory: option.memory,
-            material: task.material(),
-            estimate: option.time,
+            job: id,
+            phase: job.task.phase(),
+            model: job.model,
+            work,
+            client,
+            threads: job.threads,
+            memory: job.holds.memory,
+            material: job.task.material(),
+            estimate: job.estimate,
         }));
     }
 }

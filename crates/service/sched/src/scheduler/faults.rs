@@ -11,7 +11,6 @@ use crate::queue::InputKey;
 use crate::resources::Resources;
 
 impl<P: Policy> Scheduler<P> {
-    /// Ends every input of a group.
     pub(super) fn end_group(&mut self, id: Owner, outcome: Outcome, problem: NoticeProblem) {
         let Some(keys) = self.work.clear_out(id) else { return };
         for key in keys {
@@ -23,16 +22,13 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// A timer fired: a request's timeout or a notice's expiry.
     pub(super) fn expire_group(&mut self, id: Owner) {
         self.end_group(id, Outcome::TimedOut, NoticeProblem::Expired);
     }
 
     pub(super) fn cancel(&mut self, request: RequestId) -> Result<(), Rejected> {
         let id = Owner::Request(request);
-        if self.work.group(id).is_none() {
-            return Err(Rejected::UnknownRequest(request));
-        }
+        self.check_live(id)?;
         self.end_group(id, Outcome::Cancelled(Cause::Client), NoticeProblem::ClientGone);
         Ok(())
     }
@@ -46,9 +42,7 @@ impl<P: Policy> Scheduler<P> {
 
     pub(super) fn withdraw(&mut self, notice: NoticeId) -> Result<(), Rejected> {
         let id = Owner::Notice(notice);
-        if self.work.group(id).is_none() {
-            return Err(Rejected::UnknownNotice(notice));
-        }
+        self.check_live(id)?;
         self.end_group(id, Outcome::Cancelled(Cause::Client), NoticeProblem::Withdrawn);
         Ok(())
     }
@@ -78,7 +72,6 @@ impl<P: Policy> Scheduler<P> {
         for id in self.work.groups_of_client(client) {
             self.end_group(id, Outcome::Cancelled(Cause::ClientGone), NoticeProblem::ClientGone);
         }
-        // Material bound to this client is of no use to others.
         for pool in self.stock.pools_of(client) {
             self.drop_pool(pool);
         }
@@ -86,7 +79,6 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// Forgets a pool: stops its refills and burns its stock.
     fn drop_pool(&mut self, pool: PoolKey) {
         self.stop_refills(pool);
         for material in self.stock.remove_pool(pool) {
@@ -110,8 +102,7 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// A queued job can never run: its whole request (or notice) ends, except that running inputs
-    /// continue if they can.
+    /// A queued job can never run: its request or notice ends.
     pub(super) fn reject_unfit(&mut self, key: InputKey, reason: Rejected) {
         let id = self.work.input(key).group;
         let outcome = Outcome::Cancelled(Cause::CannotFit);

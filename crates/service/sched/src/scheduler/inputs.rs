@@ -9,8 +9,7 @@ use crate::pool::PoolKey;
 use crate::queue::{InputKey, Slot};
 
 impl<P: Policy> Scheduler<P> {
-    /// Puts a waiting input into the class queues, or parks it when its group has used up its share
-    /// or its lanes.
+    /// Queues a waiting input, or parks it if its group has used up its share or its lanes.
     pub(super) fn enqueue(&mut self, key: InputKey) {
         if let Some(pool) = self.needed_pool(key) {
             self.stock.add_needy(pool, key);
@@ -25,7 +24,7 @@ impl<P: Policy> Scheduler<P> {
         self.out.stir();
     }
 
-    /// Takes a waiting input out of the class queues or out of its group's parking.
+    /// Takes a waiting input out of the queues or out of its group's parking.
     pub(super) fn dequeue(&mut self, key: InputKey) {
         if let Some(pool) = self.needed_pool(key) {
             self.stock.remove_needy(pool, key);
@@ -52,7 +51,6 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Queues parked inputs of a group, as far as its share and its lanes allow.
     pub(super) fn unpark(&mut self, id: Owner) {
         let window = self.window();
         while let Some(key) = self.work.next_parked(id, window) {
@@ -69,7 +67,6 @@ impl<P: Policy> Scheduler<P> {
         self.pool_of(key)
     }
 
-    /// The pool for material of this input's kind.
     pub(super) fn pool_of(&self, key: InputKey) -> Option<PoolKey> {
         let group = self.work.group_of(key);
         self.pool_for(group.model, group.client)
@@ -90,8 +87,7 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Ends an input: releases its resources, reports it if it belongs to a request, and closes its
-    /// group after the last input.
+    /// Ends an input and releases what it holds.
     pub(super) fn finish_input(&mut self, key: InputKey, outcome: Outcome) {
         match self.work.input(key).stage {
             Stage::WaitPre => self.dequeue(key),
@@ -106,7 +102,7 @@ impl<P: Policy> Scheduler<P> {
         self.remove_input(key, outcome);
     }
 
-    /// Removes an input that holds no resources any more.
+    /// Reports an input that holds nothing any more, and closes its group after the last one.
     pub(super) fn remove_input(&mut self, key: InputKey, outcome: Outcome) {
         let Some(removed) = self.work.remove_input(key, self.clock.now()) else { return };
         let (input, group) = (removed.input, removed.group);
@@ -133,7 +129,6 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Removes a group without inputs.
     pub(super) fn close_group(&mut self, id: Owner) {
         if let Some(time) = self.work.close_group(id).and_then(|group| group.ends) {
             self.clock.clear_timer(time, id);
@@ -151,7 +146,6 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Burns the kept material of the selected clients and models.
     pub(super) fn burn_kept(&mut self, selects: impl Fn(ClientId, ModelId) -> bool) {
         let keepers: Vec<_> = self.stock.keepers().filter(|&(client, model)| selects(client, model)).collect();
         for (client, model) in keepers {
@@ -161,13 +155,11 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Forgets a material and asks for its destruction.
     pub(super) fn burn(&mut self, material: MaterialId) {
         self.consume(material);
         self.out.push(Action::Burn { material });
     }
 
-    /// Forgets a material and frees its disk.
     pub(super) fn consume(&mut self, material: MaterialId) {
         let model = self.stock.forget(material);
         self.machine.free_disk(self.catalog.disk(model));

@@ -10,14 +10,13 @@ use crate::pool::PoolKey;
 use crate::queue::InputKey;
 
 impl<P: Policy> Scheduler<P> {
-    /// Takes a job off the machine and frees its resources.
     fn take_job(&mut self, id: JobId) -> Result<Job, Rejected> {
         let job = self.machine.take(id).ok_or(Rejected::JobNotRunning(id))?;
         self.detach(id, &job);
         Ok(job)
     }
 
-    /// Removes a job from the counts of its owner, because it has ended or is to stop.
+    /// The job has ended or is to stop.
     fn detach(&mut self, id: JobId, job: &Job) {
         match job.task {
             Task::Pre(key) | Task::On(key, _) => self.work.vacate(key, job.holds.cores),
@@ -31,7 +30,7 @@ impl<P: Policy> Scheduler<P> {
         self.out.stir();
     }
 
-    /// Ends a job that succeeded; `made_material` is the material that a T_pre made.
+    /// `made_material` is the material that a T_pre made.
     pub(super) fn handle_job_finished(
         &mut self,
         id: JobId,
@@ -70,14 +69,12 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// An input's T_pre has made its material: for T_on, or kept; burnt if the model is gone.
+    /// The material is for T_on or kept, and burnt if the model is gone.
     fn finish_pre(&mut self, owner: InputKey, material: MaterialId) {
         let id = self.work.input(owner).group;
         let group = self.work.group_of(owner);
         if self.catalog.is_removed(group.model) {
-            self.burn(material);
-            self.remove_input(owner, Outcome::Cancelled(Cause::ModelGone));
-            self.report_notice_end(id, NoticeProblem::ModelGone);
+            self.end_without_model(owner, Some(material));
         } else if group.keeps {
             self.stock.keep(group.client, material);
             self.work.set_kept(id);
@@ -88,7 +85,7 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// A T_pre succeeded: registers its material. Refused without any change if the name is taken.
+    /// Refused without any change if the name is taken.
     fn register_material(&mut self, id: JobId, usage: Usage, material: MaterialId) -> Result<(), Rejected> {
         if self.stock.knows(material) {
             return Err(Rejected::BadMaterial(material));
@@ -99,7 +96,6 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// Takes a job off the machine and learns from it.
     fn finish_job(&mut self, id: JobId, usage: Usage) -> Result<Job, Rejected> {
         let job = self.take_job(id)?;
         let client = match job.task {
@@ -112,7 +108,7 @@ impl<P: Policy> Scheduler<P> {
         Ok(job)
     }
 
-    /// Removes a stopping job that has stopped or ended; false if there is none.
+    /// False if no such job was stopping.
     fn remove_stopped(&mut self, id: JobId) -> bool {
         let was_stopping = self.machine.remove_stopped(id);
         if was_stopping {
@@ -121,12 +117,10 @@ impl<P: Policy> Scheduler<P> {
         was_stopping
     }
 
-    /// Frees the resources of a stopping job.
     pub(super) fn handle_job_stopped(&mut self, id: JobId) -> Result<(), Rejected> {
         if self.remove_stopped(id) { Ok(()) } else { Err(Rejected::JobNotStopping(id)) }
     }
 
-    /// Ends a job that failed.
     pub(super) fn handle_job_failed(&mut self, id: JobId) -> Result<(), Rejected> {
         if self.remove_stopped(id) {
             return Ok(());
@@ -145,7 +139,7 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// Returns the job's input to its queue with its former age.
+    /// The job's input returns to its queue with its former age.
     pub(super) fn handle_job_not_started(&mut self, id: JobId) -> Result<(), Rejected> {
         if self.remove_stopped(id) {
             return Ok(());
@@ -166,9 +160,7 @@ impl<P: Policy> Scheduler<P> {
         });
         let id = self.work.input(owner).group;
         if self.catalog.is_removed(job.model) {
-            job.task.material().into_iter().for_each(|material| self.burn(material));
-            self.remove_input(owner, Outcome::Cancelled(Cause::ModelGone));
-            self.report_notice_end(id, NoticeProblem::ModelGone);
+            self.end_without_model(owner, job.task.material());
         } else {
             self.enqueue(owner);
             self.unpark(id);
@@ -176,7 +168,17 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// Tries T_pre again or gives up: a request's input fails, a notice's input is dropped.
+    /// Ends an input whose model is removed, and burns its material.
+    fn end_without_model(&mut self, owner: InputKey, material: Option<MaterialId>) {
+        let id = self.work.input(owner).group;
+        if let Some(material) = material {
+            self.burn(material);
+        }
+        self.remove_input(owner, Outcome::Cancelled(Cause::ModelGone));
+        self.report_notice_end(id, NoticeProblem::ModelGone);
+    }
+
+    /// An input of a request fails in the end; one of a notice is dropped.
     fn retry_or_fail_pre(&mut self, owner: InputKey) {
         self.work.edit(owner, |input| {
             input.stage = Stage::WaitPre;
@@ -206,7 +208,6 @@ impl<P: Policy> Scheduler<P> {
         self.report_notice_end(id, NoticeProblem::Kept);
     }
 
-    /// Reports the end of a notice if its last input has ended.
     pub(super) fn report_notice_end(&mut self, id: Owner, why: NoticeProblem) {
         if let Owner::Notice(notice) = id
             && self.work.group(id).is_none()
@@ -216,8 +217,7 @@ impl<P: Policy> Scheduler<P> {
         }
     }
 
-    /// Stops a running job, which holds its resources until it has stopped. Partial material of a
-    /// T_pre has no name here; the material of a T_on is burnt.
+    /// The job holds its resources until it has stopped. The material of a T_on is burnt.
     pub(super) fn stop_job(&mut self, id: JobId) {
         let job = self.machine.stop(id).expect("inputs and pools name only jobs that run");
         self.detach(id, &job);

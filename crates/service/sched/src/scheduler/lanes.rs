@@ -9,20 +9,22 @@ use crate::message::{Cause, NoticeProblem, Outcome, Rejected};
 use crate::policy::Policy;
 
 impl<P: Policy> Scheduler<P> {
-    pub(super) fn set_lanes(&mut self, owner: Owner, lanes: u32) -> Result<(), Rejected> {
-        if self.work.group(owner).is_none() {
-            return Err(match owner {
-                Owner::Request(request) => Rejected::UnknownRequest(request),
-                Owner::Notice(notice) => Rejected::UnknownNotice(notice),
-            });
+    pub(super) fn check_live(&self, owner: Owner) -> Result<(), Rejected> {
+        match owner {
+            _ if self.work.group(owner).is_some() => Ok(()),
+            Owner::Request(request) => Err(Rejected::UnknownRequest(request)),
+            Owner::Notice(notice) => Err(Rejected::UnknownNotice(notice)),
         }
+    }
+
+    pub(super) fn set_lanes(&mut self, owner: Owner, lanes: u32) -> Result<(), Rejected> {
+        self.check_live(owner)?;
         self.work.set_lanes(owner, lanes);
         self.keep_to_lanes(owner);
         self.unpark(owner);
         Ok(())
     }
 
-    /// Parks the queued inputs beyond their group's lanes.
     pub(super) fn keep_to_lanes(&mut self, id: Owner) {
         for key in self.work.beyond_lanes(id) {
             self.park(key);

@@ -21,7 +21,6 @@ impl Load {
         self.inputs.add(now, f64::from(inputs), WINDOW);
     }
 
-    /// One-thread work of recent arrivals, per second and core.
     pub fn per_core(&self, now: Time, cores: u32) -> f64 {
         self.work.per_second(now, Time::ZERO, WINDOW) / f64::from(cores.max(1))
     }

@@ -9,7 +9,6 @@ use crate::resources::Resources;
 use crate::time::{Span, Time};
 use std::collections::BTreeMap;
 
-/// The purpose of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
     /// T_pre of an input.
@@ -43,7 +42,6 @@ impl Task {
     }
 }
 
-/// A running job.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub task: Task,
@@ -78,7 +76,7 @@ struct Reservation {
 }
 
 /// Capacity, running and stopping jobs, and the one reservation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Machine {
     capacity: Resources,
     /// Resources of running jobs, of stopping jobs, and of live material.
@@ -91,14 +89,7 @@ pub(super) struct Machine {
 
 impl Machine {
     pub fn new(capacity: Resources) -> Self {
-        Self {
-            capacity,
-            used: Resources::default(),
-            jobs: BTreeMap::new(),
-            stopping: BTreeMap::new(),
-            next_job: 0,
-            reservation: None,
-        }
+        Self { capacity, ..Self::default() }
     }
 
     pub fn capacity(&self) -> Resources {
@@ -146,17 +137,16 @@ impl Machine {
         self.jobs.get(&id)
     }
 
-    /// Running jobs.
     pub fn jobs(&self) -> impl ExactSizeIterator<Item = &Job> {
         self.jobs.values()
     }
 
-    /// Number of jobs that hold cores: running and stopping ones.
+    /// Number of running and stopping jobs.
     pub fn busy(&self) -> usize {
         self.jobs.len() + self.stopping.len()
     }
 
-    /// Puts a job on the machine, which must have `holds` free.
+    /// The machine must have `holds` free.
     pub fn launch(
         &mut self,
         task: Task,
@@ -178,28 +168,26 @@ impl Machine {
         id
     }
 
-    /// Takes a job off the machine and frees its resources.
     pub fn take(&mut self, id: JobId) -> Option<Job> {
         let job = self.jobs.remove(&id)?;
         self.give_back(&job.holds, job.overtook);
         Some(job)
     }
 
-    /// Marks a running job as stopping; until it has stopped, it holds its resources.
+    /// The job holds its resources until it has stopped.
     pub fn stop(&mut self, id: JobId) -> Option<Job> {
         let job = self.jobs.remove(&id)?;
         self.stopping.insert(id, Stopping { holds: job.holds, overtook: job.overtook });
         Some(job)
     }
 
-    /// Removes a stopping job that has stopped; false if there is none.
+    /// False if no such job was stopping.
     pub fn remove_stopped(&mut self, id: JobId) -> bool {
         let Some(job) = self.stopping.remove(&id) else { return false };
         self.give_back(&job.holds, job.overtook);
         true
     }
 
-    /// Frees the resources of a job that has ended.
     fn give_back(&mut self, holds: &Resources, overtook: bool) {
         self.used.sub(holds);
         if overtook && let Some(reservation) = &mut self.reservation {
@@ -216,29 +204,25 @@ impl Machine {
         (job.holds, job.threads, job.started)
     }
 
-    /// Counts `bytes` of disk for live material.
     pub fn hold_disk(&mut self, bytes: u64) {
         self.used.disk += bytes;
     }
 
-    /// Frees the disk of material that is gone.
     pub fn free_disk(&mut self, bytes: u64) {
         self.used.disk -= bytes;
     }
 
-    /// The input that holds the reservation.
     pub fn holder(&self) -> Option<InputKey> {
         self.reservation.map(|r| r.input)
     }
 
-    /// Reserves room for this input's job.
     pub fn reserve(&mut self, input: InputKey, need: Resources, now: Time) {
         let shadow = self.shadow(&need, now);
         self.forget_overtakers();
         self.reservation = Some(Reservation { input, need, shadow, overtakers: Resources::default() });
     }
 
-    /// Ends this input's reservation; false if there was none.
+    /// False if this input had no reservation.
     pub fn unreserve(&mut self, input: InputKey) -> bool {
         let is_holder = self.holder() == Some(input);
         if is_holder {

@@ -17,7 +17,7 @@ impl<P: Policy> Scheduler<P> {
         Ok(())
     }
 
-    /// Ends waiting inputs, lets running jobs continue, burns idle material.
+    /// Running jobs continue; idle material is burnt.
     pub(super) fn remove_model(&mut self, model: ModelId) -> Result<(), Rejected> {
         if !self.catalog.serves(model) {
             return Err(Rejected::UnknownModel(model));

@@ -4,8 +4,7 @@ use crate::ids::NoticeId;
 use crate::message::NoticeProblem;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Ended notices that are remembered, at most.
-const REMEMBERED: usize = 4096;
+const MAX_REMEMBERED: usize = 4096;
 
 /// How the latest notices ended.
 #[derive(Clone, Debug, Default)]
@@ -20,14 +19,14 @@ impl EndedNotices {
         if self.ends.insert(notice, why).is_none() {
             self.order.push_back(notice);
         }
-        while self.order.len() > REMEMBERED {
+        while self.order.len() > MAX_REMEMBERED {
             if let Some(oldest) = self.order.pop_front() {
                 self.ends.remove(&oldest);
             }
         }
     }
 
-    /// Forgets the fate under this id, because a new notice has it.
+    /// A new notice has this id.
     pub fn forget(&mut self, notice: NoticeId) {
         self.ends.remove(&notice);
     }

@@ -3,7 +3,6 @@
 use crate::message::Action;
 use std::collections::VecDeque;
 
-/// Actions that the caller has not taken yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outbox {
     actions: VecDeque<Action>,
@@ -29,7 +28,6 @@ impl Outbox {
         self.settled = false;
     }
 
-    /// Records that nothing more can start.
     pub fn settle(&mut self) {
         self.settled = true;
     }

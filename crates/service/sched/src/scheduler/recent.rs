@@ -20,7 +20,6 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// Counts an input that a client asks for.
     pub fn add_input(&mut self, client: ClientId) {
         *self.clients.entry(client).or_default() += 1;
         if let Some(expiry) = self.expiries.remove(&client) {
@@ -28,7 +27,6 @@ impl Recent {
         }
     }
 
-    /// Counts the end of an input that a client asked for.
     pub fn remove_input(&mut self, client: ClientId, now: Time) {
         let Some(inputs) = self.clients.get_mut(&client) else { return };
         *inputs -= 1;
@@ -49,12 +47,10 @@ impl Recent {
         self.clients.len() < old_len
     }
 
-    /// When the next client is forgotten.
     pub fn next_expiry(&self) -> Option<Time> {
         self.by_expiry.first().map(|&(expiry, _)| expiry)
     }
 
-    /// Number of clients other than `client`.
     pub fn count_others(&self, client: ClientId) -> u32 {
         (self.clients.len() - usize::from(self.clients.contains_key(&client))) as u32
     }

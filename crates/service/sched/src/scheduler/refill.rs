@@ -4,7 +4,7 @@ use super::Scheduler;
 use super::machine::Task;
 use super::state::{Lifecycle, Stage};
 use crate::ids::{JobId, JobPhase, MaterialId};
-use crate::message::{Action, Source, Start, Work};
+use crate::message::{Source, Work};
 use crate::policy::{Policy, ThreadOption};
 use crate::pool::PoolKey;
 use crate::queue::InputKey;
@@ -25,7 +25,7 @@ impl<P: Policy> Scheduler<P> {
         self.unpark(group);
     }
 
-    /// Serves a new input in `WaitPre` (in no queue) from stock or from a running refill.
+    /// Serves a new input, in no queue yet, from stock or a running refill.
     pub(super) fn serve_from_pool(&mut self, key: InputKey) -> bool {
         let Some(pool) = self.pool_of(key) else { return false };
         if let Some(material) = self.stock.take(pool) {
@@ -53,14 +53,12 @@ impl<P: Policy> Scheduler<P> {
         self.has_material(key, Some(material));
     }
 
-    /// Turns an input's running T_pre into a refill.
     pub(super) fn disown(&mut self, job: JobId, key: InputKey, pool: PoolKey) {
         let (holds, ..) = self.machine.reassign(job, Task::Refill(pool));
         self.work.vacate(key, holds.cores);
         self.stock.refill_begins(pool, job, holds);
     }
 
-    /// Turns a running refill into the T_pre of an input.
     pub(super) fn adopt(&mut self, job: JobId, key: InputKey, pool: PoolKey) {
         let (holds, threads, started) = self.machine.reassign(job, Task::Pre(key));
         self.stock.refill_ends(pool, job, holds);
@@ -100,23 +98,11 @@ impl<P: Policy> Scheduler<P> {
         option.holds(self.catalog.deals(pool.model, JobPhase::Pre), self.catalog.disk(pool.model))
     }
 
-    /// Starts a refill on idle cores, or with a free dealing.
     pub(super) fn start_refill(&mut self, pool: PoolKey, option: ThreadOption) {
-        let model = pool.model;
         let holds = self.refill_needs(pool, option);
-        let job = self.machine.launch(Task::Refill(pool), model, 1, holds, option, self.clock.now());
+        let job = self.machine.launch(Task::Refill(pool), pool.model, 1, holds, option, self.clock.now());
         self.stock.refill_begins(pool, job, holds);
-        self.out.push(Action::Start(Start {
-            job,
-            phase: JobPhase::Pre,
-            model,
-            work: Work::Pool,
-            client: pool.client,
-            threads: option.threads,
-            memory: option.memory,
-            material: None,
-            estimate: option.time,
-        }));
+        self.order_start(job, Work::Pool, pool.client);
     }
 
     /// Free disk if all stock and all kept material were burnt.
@@ -125,8 +111,7 @@ impl<P: Policy> Scheduler<P> {
         self.machine.capacity().disk.saturating_sub(self.machine.used().disk - stocked)
     }
 
-    /// Burns stock until `disk` bytes are free. The caller has checked that all stock would be
-    /// enough.
+    /// Burns stock until `disk` bytes are free; the caller has checked that this is possible.
     pub(super) fn evict(&mut self, disk: u64) {
         while self.machine.free().disk < disk {
             let material = self.stock.take_spare().expect("stock was counted before it is burnt");

@@ -72,7 +72,6 @@ pub(super) struct Group {
     pub kept: bool,
 }
 
-/// Counters of a client with live groups.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Client {
     /// Inputs that have not ended, announced ones included.
@@ -109,7 +108,6 @@ pub struct Counts {
 }
 
 impl Input {
-    /// The input's id within its request; `None` before the request arrives.
     pub fn id(&self) -> Option<InputId> {
         match self.group {
             Owner::Request(request) => Some(InputId { request, index: self.index }),
@@ -117,7 +115,6 @@ impl Input {
         }
     }
 
-    /// The purpose of the input's jobs.
     pub fn work(&self) -> message::Work {
         match self.group {
             Owner::Request(request) => message::Work::Request(InputId { request, index: self.index }),
@@ -125,15 +122,13 @@ impl Input {
         }
     }
 
-    /// Whether the input is queued or parked.
     pub fn waits(&self) -> bool {
         matches!(self.stage, Stage::WaitPre | Stage::WaitOn(_))
     }
 }
 
 impl Group {
-    /// Whether one more input of the group may be queued or run; `window` is the group's share of
-    /// the cores.
+    /// `window` is the group's share of the cores.
     pub fn has_place(&self, window: u32) -> bool {
         self.active < self.lanes.unwrap_or(u32::MAX).min(window)
     }
@@ -145,7 +140,6 @@ impl Group {
 }
 
 impl Counts {
-    /// Returns the count that an input in its present stage belongs to.
     pub(super) fn counter_for(&mut self, input: &Input) -> &mut u32 {
         let waits = input.source == Source::Notice && matches!(input.group, Owner::Request(_));
         match input.stage {

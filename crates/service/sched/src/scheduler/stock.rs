@@ -22,7 +22,6 @@ enum Place {
     Kept(ClientId),
 }
 
-/// A live material.
 #[derive(Clone, Copy, Debug)]
 struct Live {
     model: ModelId,
@@ -30,9 +29,8 @@ struct Live {
 }
 
 /// All live material, the pools, and the inputs that wait for pooled material.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Stock {
-    /// Every live material.
     materials: BTreeMap<MaterialId, Live>,
     kept: BTreeMap<(ClientId, ModelId), BTreeSet<MaterialId>>,
     /// Number of kept materials, by model.
@@ -48,18 +46,9 @@ pub(super) struct Stock {
 
 impl Stock {
     pub fn new(pool: Option<PoolConfig>) -> Self {
-        Self {
-            materials: BTreeMap::new(),
-            kept: BTreeMap::new(),
-            kept_of: BTreeMap::new(),
-            found: BTreeSet::new(),
-            made: false,
-            pools: pool.map(|pool| Pools::new(pool, Time::ZERO)),
-            needy: BTreeMap::new(),
-        }
+        Self { pools: pool.map(|pool| Pools::new(pool, Time::ZERO)), ..Self::default() }
     }
 
-    /// The pool that serves this client's requests for this model, if any.
     pub fn pool_for(&self, model: ModelId, binding: BoundTo, client: ClientId) -> Option<PoolKey> {
         let pools = self.pools.as_ref()?;
         match binding {
@@ -73,28 +62,24 @@ impl Stock {
         self.pools.as_mut().expect("a pool is named only where there are pools")
     }
 
-    /// Adds material that a job made.
     pub fn add_made(&mut self, material: MaterialId, model: ModelId) {
         self.made = true;
         self.materials.insert(material, Live { model, place: Place::Input });
     }
 
-    /// Whether this run has made material.
     pub fn has_made(&self) -> bool {
         self.made
     }
 
-    /// Records material of an earlier run; false if already known.
+    /// Material of an earlier run was found; false if the name is known.
     pub fn note_found(&mut self, material: MaterialId) -> bool {
         !self.knows(material) && self.found.insert(material)
     }
 
-    /// Whether there are pools.
     pub fn has_pools(&self) -> bool {
         self.pools.is_some()
     }
 
-    /// Adds found material to the live material.
     pub fn add_found(&mut self, material: MaterialId, model: ModelId) {
         self.materials.insert(material, Live { model, place: Place::Input });
     }
@@ -104,17 +89,15 @@ impl Stock {
         self.materials.contains_key(&material) || self.found.contains(&material)
     }
 
-    /// Removes consumed or burnt material. Returns its model.
+    /// Removes consumed or burnt material and returns its model.
     pub fn forget(&mut self, material: MaterialId) -> ModelId {
         self.materials.remove(&material).expect("only live material is used up, and once").model
     }
 
-    /// Records the place of a live material.
     fn set_place(&mut self, material: MaterialId, place: Place) {
         self.materials.get_mut(&material).expect("only live material is moved").place = place;
     }
 
-    /// Keeps live material for a client.
     pub fn keep(&mut self, client: ClientId, material: MaterialId) {
         self.set_place(material, Place::Kept(client));
         let model = self.materials[&material].model;
@@ -122,22 +105,18 @@ impl Stock {
         *self.kept_of.entry(model).or_default() += 1;
     }
 
-    /// Kept material of a client and model.
     pub fn kept_materials(&self, client: ClientId, model: ModelId) -> impl Iterator<Item = MaterialId> {
         self.kept.get(&(client, model)).into_iter().flatten().copied()
     }
 
-    /// Whether this material is kept for this client and model.
     pub fn is_kept(&self, client: ClientId, model: ModelId, material: MaterialId) -> bool {
         self.kept.get(&(client, model)).is_some_and(|kept| kept.contains(&material))
     }
 
-    /// Clients and models with kept material.
     pub fn keepers(&self) -> impl Iterator<Item = (ClientId, ModelId)> {
         self.kept.keys().copied()
     }
 
-    /// Takes all kept material of a client and model.
     pub fn take_kept(&mut self, client: ClientId, model: ModelId) -> BTreeSet<MaterialId> {
         let kept = self.kept.remove(&(client, model)).unwrap_or_default();
         kept.iter().for_each(|&material| self.set_place(material, Place::Input));
@@ -145,7 +124,6 @@ impl Stock {
         kept
     }
 
-    /// Subtracts removed materials from the count of a model's kept materials.
     fn subtract_kept(&mut self, model: ModelId, removed: usize) {
         if let Some(count) = self.kept_of.get_mut(&model) {
             *count -= removed as u64;
@@ -171,23 +149,19 @@ impl Stock {
         true
     }
 
-    /// Models of all live material.
     pub fn live_models(&self) -> impl Iterator<Item = ModelId> {
         self.materials.values().map(|live| live.model)
     }
 
-    /// Materials in pools.
     pub fn len(&self) -> usize {
         self.pools.as_ref().map_or(0, Pools::stock_total)
     }
 
-    /// Puts live material into a pool.
     pub fn shelve(&mut self, pool: PoolKey, material: MaterialId) {
         self.set_place(material, Place::Pool(pool));
         self.pools_mut().change(pool, |p| p.stock.push_back(material));
     }
 
-    /// Takes the oldest material of a pool.
     pub fn take(&mut self, pool: PoolKey) -> Option<MaterialId> {
         let material = self.pools_mut().take(pool)?;
         self.set_place(material, Place::Input);
@@ -205,25 +179,22 @@ impl Stock {
         self.pull(material).then_some(material)
     }
 
-    /// Disk of pooled material.
     pub fn pooled_disk(&self, disk: impl Fn(ModelId) -> u64) -> u64 {
         let pools = self.pools().into_iter();
         pools.filter_map(|key| Some(self.pools.as_ref()?.get(&key)?.stock.len() as u64 * disk(key.model))).sum()
     }
 
-    /// Disk of pooled and kept material.
     pub fn idle_disk(&self, disk: impl Fn(ModelId) -> u64) -> u64 {
         let kept = self.kept_of.iter().map(|(&model, count)| count * disk(model));
         let kept: u64 = kept.sum();
         self.pooled_disk(disk) + kept
     }
 
-    /// Registers an input that waits for its T_pre and that this pool could serve.
+    /// The input waits for its T_pre, and this pool could serve it.
     pub fn add_needy(&mut self, pool: PoolKey, input: InputKey) {
         self.needy.entry(pool).or_default().insert(input);
     }
 
-    /// Removes an input that no longer waits for its T_pre.
     pub fn remove_needy(&mut self, pool: PoolKey, input: InputKey) {
         if let Some(set) = self.needy.get_mut(&pool) {
             set.remove(&input);
@@ -233,7 +204,6 @@ impl Stock {
         }
     }
 
-    /// The oldest input that this pool could serve.
     pub fn oldest_needy(&self, pool: PoolKey) -> Option<InputKey> {
         self.needy.get(&pool)?.first().copied()
     }
@@ -243,7 +213,6 @@ impl Stock {
         self.pools_mut().arrival(pool, now, inputs, t_pre);
     }
 
-    /// Whether a pool is below its target.
     pub fn wants(&self, pool: PoolKey) -> bool {
         self.pools.as_ref().is_some_and(|pools| pools.wants(&pool))
     }
@@ -270,21 +239,18 @@ impl Stock {
             && pooled.saturating_add(refilling.disk).saturating_add(need.disk) <= config.disk
     }
 
-    /// Registers a T_pre that runs for this pool.
     pub fn refill_begins(&mut self, pool: PoolKey, job: JobId, holds: Resources) {
         let pools = self.pools_mut();
         pools.refilling.add(&holds);
         pools.change(pool, |p| p.refills.insert(job));
     }
 
-    /// Removes a T_pre that no longer runs for this pool.
     pub fn refill_ends(&mut self, pool: PoolKey, job: JobId, holds: Resources) {
         let pools = self.pools_mut();
         pools.refilling.sub(&holds);
         pools.change(pool, |p| p.refills.remove(&job));
     }
 
-    /// Pauses refills after a failure, until the next arrival.
     pub fn pause(&mut self, pool: PoolKey) {
         self.pools_mut().pause(pool);
     }
@@ -298,17 +264,14 @@ impl Stock {
         self.pools.as_ref().map_or_else(Vec::new, Pools::keys)
     }
 
-    /// Pools of material that is bound to this client.
     pub fn pools_of(&self, client: ClientId) -> Vec<PoolKey> {
         self.pools.as_ref().map_or_else(Vec::new, |pools| pools.of_client(client))
     }
 
-    /// Pools of this model.
     pub fn pools_of_model(&self, model: ModelId) -> Vec<PoolKey> {
         self.pools.as_ref().map_or_else(Vec::new, |pools| pools.of_model(model))
     }
 
-    /// Removes a pool; returns its stock.
     pub fn remove_pool(&mut self, pool: PoolKey) -> VecDeque<MaterialId> {
         let stock = self.pools_mut().remove(pool);
         stock.iter().for_each(|&material| self.set_place(material, Place::Input));
@@ -343,7 +306,6 @@ impl Stock {
     }
 }
 
-/// Returns a share, from 0 to 1, of a resource.
 fn portion(share: f64, total: u64) -> u64 {
     (total as f64 * share) as u64
 }

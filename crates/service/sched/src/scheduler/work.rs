@@ -32,12 +32,10 @@ impl Work {
         self.counts
     }
 
-    /// A live input.
     pub fn input(&self, key: InputKey) -> &Input {
         &self.inputs[&key]
     }
 
-    /// An input, or `None` after its end.
     pub fn find(&self, key: InputKey) -> Option<&Input> {
         self.inputs.get(&key)
     }
@@ -46,12 +44,10 @@ impl Work {
         self.inputs.iter().map(|(&key, input)| (key, input))
     }
 
-    /// A group, or `None` after its end.
     pub fn group(&self, id: Owner) -> Option<&Group> {
         self.groups.get(&id)
     }
 
-    /// The group of a live input.
     pub fn group_of(&self, key: InputKey) -> &Group {
         &self.groups[&self.inputs[&key].group]
     }
@@ -64,7 +60,6 @@ impl Work {
         self.groups.keys().copied().collect()
     }
 
-    /// Groups of a model with inputs that have not ended.
     pub fn groups_of_model(&self, model: ModelId) -> Vec<Owner> {
         self.groups.iter().filter(|(_, group)| group.model == model).map(|(&id, _)| id).collect()
     }
@@ -73,7 +68,6 @@ impl Work {
         self.clients.get(&client).map_or_else(Vec::new, |record| record.groups.iter().copied().collect())
     }
 
-    /// Number of a client's inputs that have not ended.
     pub fn unfinished(&self, client: ClientId) -> u32 {
         self.clients.get(&client).map_or(0, |c| c.unfinished)
     }
@@ -83,22 +77,18 @@ impl Work {
         self.clients[&self.group_of(key).client].backlog - self.inputs[&key].length
     }
 
-    /// Threads of a client's running jobs.
     pub fn threads(&self, client: ClientId) -> u32 {
         self.clients.get(&client).map_or(0, |c| c.threads)
     }
 
-    /// Clients that ask or recently got an answer.
     pub fn recent(&self) -> &Recent {
         &self.recent
     }
 
-    /// Forgets clients that are no longer recent; returns whether there was one.
     pub fn forget(&mut self, now: Time) -> bool {
         self.recent.forget(now)
     }
 
-    /// Clients with live groups.
     pub fn clients(&self) -> usize {
         self.clients.len()
     }
@@ -108,7 +98,6 @@ impl Work {
         self.groups.insert(id, group);
     }
 
-    /// Removes a group without inputs.
     pub fn close_group(&mut self, id: Owner) -> Option<Group> {
         let group = self.groups.remove(&id)?;
         debug_assert!(group.live.is_empty());
@@ -150,28 +139,28 @@ impl Work {
         if is_requested {
             self.recent.add_input(client);
         }
-        let record = self.clients.get_mut(&client).expect("a live group's client is known");
+        let record = self.client_mut(client);
         record.unfinished += 1;
         record.backlog += length;
         key
     }
 
-    /// Removes an input that holds no resources any more.
     pub fn remove_input(&mut self, key: InputKey, now: Time) -> Option<Removed<'_>> {
         let input = self.inputs.remove(&key)?;
         *self.counts.counter_for(&input) -= 1;
-        let group = self.groups.get_mut(&input.group).expect("a live input's group is live");
+        let group = self.group_mut(input.group);
         group.live.remove(&key);
-        let record = self.clients.get_mut(&group.client).expect("a live group's client is known");
+        let client = group.client;
+        let record = self.client_mut(client);
         record.unfinished -= 1;
         record.backlog -= input.length;
         if matches!(input.group, Owner::Request(_)) {
-            self.recent.remove_input(group.client, now);
+            self.recent.remove_input(client, now);
         }
+        let group = &self.groups[&input.group];
         Some(Removed { input, group })
     }
 
-    /// Changes a live input and updates the queue lengths.
     pub fn edit(&mut self, key: InputKey, change: impl FnOnce(&mut Input)) {
         let input = self.inputs.get_mut(&key).expect("only live inputs change");
         *self.counts.counter_for(input) -= 1;
@@ -210,7 +199,6 @@ impl Work {
         true
     }
 
-    /// Gives up the place of a queued input.
     pub fn leave_place(&mut self, key: InputKey) {
         self.group_of_mut(key).active -= 1;
     }
@@ -221,14 +209,12 @@ impl Work {
         self.group_of_mut(key).parked.insert((pre, key));
     }
 
-    /// Takes an input out of its group's parking.
     pub fn unpark(&mut self, key: InputKey) {
         let parked = &mut self.group_of_mut(key).parked;
         parked.remove(&(0, key));
         parked.remove(&(1, key));
     }
 
-    /// Unparks and returns the next input that its group has a place for.
     pub fn next_parked(&mut self, id: Owner, window: u32) -> Option<InputKey> {
         let group = self.groups.get_mut(&id)?;
         if !group.has_place(window) || group.threads >= window {
@@ -250,12 +236,10 @@ impl Work {
         Some(group.live.iter().rev().copied().collect())
     }
 
-    /// Changes how many inputs of a live group may be queued or running.
     pub fn set_lanes(&mut self, id: Owner, lanes: u32) {
         self.group_mut(id).lanes = Some(lanes);
     }
 
-    /// Records that a notice has made kept material.
     pub fn set_kept(&mut self, id: Owner) {
         self.group_mut(id).kept = true;
     }
@@ -287,7 +271,6 @@ impl Work {
         queued
     }
 
-    /// Counts a job on `threads` threads for this input.
     pub fn occupy(&mut self, key: InputKey, threads: u32) {
         let group = self.group_of_mut(key);
         group.active += 1;
@@ -297,7 +280,6 @@ impl Work {
         self.client_mut(client).threads += threads;
     }
 
-    /// Ends the count of a job on `threads` threads for this input.
     pub fn vacate(&mut self, key: InputKey, threads: u32) {
         let group = self.group_of_mut(key);
         group.active -= 1;

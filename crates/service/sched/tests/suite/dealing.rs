@@ -2,8 +2,8 @@
 //! core, and no job that needs a core waits for them.
 
 use crate::support::driver::Driver;
-use crate::support::{Setup, header, request};
-use tacit_sched::{Event, JobId, JobPhase, MaterialId, ModelId, Rejected, Resources, Span, Start, Work};
+use crate::support::{self, Setup, header, request};
+use tacit_sched::{Event, JobPhase, MaterialId, ModelId, Rejected, Resources, Span, Start, Work};
 
 const BOUND: ModelId = ModelId(1);
 const LARGE: ModelId = ModelId(2);
@@ -12,14 +12,14 @@ const DEALT: ModelId = ModelId(4);
 const DEALT_BOUND: ModelId = ModelId(5);
 
 fn driver(policy: &str, pool: bool, capacity: Resources) -> Driver {
-    let mut header = header(&Setup { policy: policy.parse().unwrap(), pool, moldable: false, batch_share: 1.0 });
+    let mut header = header(&Setup::new(policy, pool));
     header.config.capacity = capacity;
     header.config.max_queued = 100;
     Driver::new(header)
 }
 
 fn machine(cores: u32, memory: u64, dealings: u32) -> Resources {
-    Resources { cores, memory, disk: 1000, dealings }
+    Resources { dealings, ..support::machine(cores, memory, 1000) }
 }
 
 fn ask(d: &mut Driver, id: u64, model: ModelId) -> Result<(), Rejected> {
@@ -37,13 +37,12 @@ fn running(d: &Driver, phase: JobPhase) -> Vec<u64> {
 
 /// Ends the job that runs for a request.
 fn end(d: &mut Driver, request: u64) {
-    let is_for_request = |start: &Start| matches!(start.work, Work::Request(input) if input.request.0 == request);
-    let job = d.monitor.running.iter().find(|(_, (start, _))| is_for_request(start)).map(|(job, _)| *job);
-    d.finish(job.expect("it runs"), 100);
+    let jobs = d.jobs_with(|start| matches!(start.work, Work::Request(input) if input.request.0 == request));
+    d.finish(jobs[0], 100);
 }
 
 #[test]
-fn a_dealing_takes_a_place_of_its_own_and_no_core() {
+fn a_dealing_takes_no_core() {
     let mut d = driver("fcfs", false, machine(1, 1000, 2));
     ask(&mut d, 0, CLEAR).unwrap();
     (1..5).for_each(|id| ask(&mut d, id, DEALT_BOUND).unwrap());
@@ -58,7 +57,7 @@ fn a_dealing_takes_a_place_of_its_own_and_no_core() {
 }
 
 #[test]
-fn dealings_go_on_where_cores_are_paused_and_are_refused_where_nobody_deals() {
+fn dealings_need_a_dealer_and_no_core() {
     let mut d = driver("adaptive", false, machine(0, 1000, 1));
     ask(&mut d, 1, CLEAR).unwrap();
     ask(&mut d, 2, DEALT).unwrap();
@@ -73,7 +72,7 @@ fn dealings_go_on_where_cores_are_paused_and_are_refused_where_nobody_deals() {
 }
 
 #[test]
-fn who_waits_for_cores_is_not_overtaken_by_a_dealing() {
+fn dealings_do_not_change_the_order_on_cores() {
     // The order of jobs on the core, with and without dealings that start meanwhile. A reservation for the
     // long job would make the short one wait.
     let order = |dealings: bool| {
@@ -99,7 +98,7 @@ fn who_waits_for_cores_is_not_overtaken_by_a_dealing() {
 }
 
 #[test]
-fn dealings_do_not_starve_who_waits_for_memory() {
+fn dealings_do_not_starve_a_job_that_waits_for_memory() {
     let mut d = driver("fcfs", false, machine(2, 100, 3));
     (0..3).for_each(|id| ask(&mut d, id, DEALT_BOUND).unwrap());
     assert_eq!(d.sched.used().memory, 90);
@@ -107,8 +106,7 @@ fn dealings_do_not_starve_who_waits_for_memory() {
     ask(&mut d, 50, LARGE).unwrap();
     (10..40).for_each(|id| ask(&mut d, id, DEALT_BOUND).unwrap());
     while !running(&d, JobPhase::Pre).contains(&50) {
-        let ends = d.monitor.running.iter().map(|(job, (start, start_time))| (*start_time + start.estimate, *job));
-        let (end, job) = ends.min().expect("something runs");
+        let (end, job) = d.next_end().expect("a job runs");
         d.advance(end.since(d.now));
         d.finish(job, 100);
     }
@@ -118,17 +116,13 @@ fn dealings_do_not_starve_who_waits_for_memory() {
 }
 
 #[test]
-fn a_pool_of_dealt_material_is_filled_while_all_cores_are_busy() {
+fn dealt_pools_are_filled_while_all_cores_are_busy() {
     let mut d = driver("fcfs", true, machine(1, 1000, 2));
     (0..20).for_each(|id| ask(&mut d, id, CLEAR).unwrap());
-    let refills = |d: &Driver| {
-        let mut models: Vec<u32> = Vec::new();
-        models.extend(d.monitor.running.values().filter(|(s, _)| s.work == Work::Pool).map(|(s, _)| s.model.0));
-        models
-    };
     // Refills may use three quarters of two dealings. No pool that needs a core is refilled.
-    assert_eq!((refills(&d), d.sched.used().dealings), (vec![DEALT.0], 1));
-    let job = *d.monitor.running.iter().find(|(_, (s, _))| s.work == Work::Pool).unwrap().0;
+    let refills = d.jobs_with(|start| start.work == Work::Pool);
+    assert_eq!((&refills, refills.len(), d.sched.used().dealings), (&d.refills(DEALT), 1, 1));
+    let job = refills[0];
     d.advance(Span::from_secs(4.0));
     d.finish(job, 100);
     assert_eq!(d.sched.stock(), 1);
@@ -138,25 +132,20 @@ fn a_pool_of_dealt_material_is_filled_while_all_cores_are_busy() {
     d.wind_down();
 }
 
-/// Running refills, with their models.
-fn refills(d: &Driver) -> Vec<(JobId, ModelId)> {
-    let refill = |(job, (start, _)): (&JobId, &(Start, _))| (start.work == Work::Pool).then_some((*job, start.model));
-    d.monitor.running.iter().filter_map(refill).collect()
-}
-
 /// Lets refills run until none starts any more. Returns the most that ran at a time.
 fn fill(d: &mut Driver) -> usize {
     let mut max_running = 0;
-    while let Some((job, _)) = refills(d).first().copied() {
-        max_running = max_running.max(refills(d).len());
+    loop {
+        let refills = d.jobs_with(|start| start.work == Work::Pool);
+        let Some(&job) = refills.first() else { return max_running };
+        max_running = max_running.max(refills.len());
         d.advance(Span::from_secs(1.0));
         d.finish(job, 100);
     }
-    max_running
 }
 
 fn with_pool(limit: impl FnOnce(&mut tacit_sched::PoolConfig)) -> Driver {
-    let mut header = header(&Setup { policy: "fcfs".parse().unwrap(), pool: true, moldable: false, batch_share: 1.0 });
+    let mut header = header(&Setup::new("fcfs", true));
     // Without cores, only pools of dealt material are filled.
     header.config.capacity = machine(0, 1000, 4);
     limit(header.config.pool.as_mut().unwrap());
@@ -171,7 +160,7 @@ fn draw(d: &mut Driver) {
 }
 
 #[test]
-fn stock_that_another_model_uses_is_made_as_fast_as_that_asks() {
+fn stock_follows_the_demand_of_other_models() {
     let mut d = with_pool(|_| {});
     assert_eq!((fill(&mut d), d.sched.stock()), (1, 1), "one, before anybody has asked");
     for _ in 0..20 {

@@ -2,8 +2,8 @@
 //! watched by the monitor; every leaf is wound down, and nothing may leak.
 
 use crate::support::driver::Driver;
-use crate::support::{Setup, announce, header};
-use tacit_sched::{ClientId, Event, ModelId, NoticeId, Owner, Request, RequestId, Resources, Shutdown, Span};
+use crate::support::{Setup, announce, header, machine};
+use tacit_sched::{ClientId, Event, ModelId, NoticeId, Owner, Request, RequestId, Shutdown, Span};
 
 /// Steps in a sequence. 15 possible steps in each state (fewer where nothing runs).
 const DEPTH: usize = 5;
@@ -54,17 +54,17 @@ fn apply(driver: &mut Driver, step: Step, number: usize) -> bool {
             let request = Request { notice, ..Request::plain(id, client, ModelId(model), 1) };
             driver.send(Event::Request(request)).is_ok()
         }
-        Step::Finish(nth) => match driver.monitor.running.keys().nth(nth).copied() {
-            Some(job) => {
+        Step::Finish(nth) => {
+            let job = driver.monitor.running.keys().nth(nth).copied();
+            job.is_some_and(|job| {
                 driver.finish(job, 100);
                 true
-            }
-            None => false,
-        },
-        Step::Fail => match driver.monitor.running.keys().next().copied() {
-            Some(job) => driver.send(Event::JobFailed { job }).is_ok(),
-            None => false,
-        },
+            })
+        }
+        Step::Fail => {
+            let job = driver.monitor.running.keys().next().copied();
+            job.is_some_and(|job| driver.send(Event::JobFailed { job }).is_ok())
+        }
         Step::Expire => {
             let due = driver.sched.next_wakeup().is_some();
             driver.advance(Span::from_secs(31.0));
@@ -95,24 +95,21 @@ fn search(driver: &Driver, depth: usize, states: &mut u64) {
     }
 }
 
-fn explore(policy: &str, pool: bool) -> u64 {
-    let setup = Setup { policy: policy.parse().unwrap(), pool, moldable: false, batch_share: 1.0 };
-    let mut header = header(&setup);
-    header.config.capacity = Resources { cores: 2, memory: 60, disk: 50, dealings: 0 };
+fn explore(policy: &str, pool: bool) {
+    let mut header = header(&Setup::new(policy, pool));
+    header.config.capacity = machine(2, 60, 50);
     header.models.truncate(2);
     let mut states = 0;
     search(&Driver::new(header), DEPTH, &mut states);
-    states
+    assert!(states > 20_000, "only {states} states");
 }
 
 #[test]
 fn every_interleaving_keeps_every_constraint() {
-    let states = explore("priority", false);
-    assert!(states > 20_000, "only {states} states");
+    explore("priority", false);
 }
 
 #[test]
 fn every_interleaving_with_pools_keeps_every_constraint() {
-    let states = explore("adaptive", true);
-    assert!(states > 20_000, "only {states} states");
+    explore("adaptive", true);
 }

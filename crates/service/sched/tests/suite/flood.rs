@@ -2,9 +2,9 @@
 //! the flood's jobs that start while they wait, which does not depend on the speed of a machine.
 
 use crate::support::driver::Driver;
-use crate::support::{Setup, header, request};
+use crate::support::{Setup, header, machine, request};
 use std::collections::BTreeMap;
-use tacit_sched::{Action, InputReport, ModelId, RequestId, Resources, Span, Start, Time, Work};
+use tacit_sched::{Action, InputReport, ModelId, Span, Start, Time, Work};
 
 /// Inputs of the flood.
 const FLOOD: u64 = 500;
@@ -26,8 +26,8 @@ struct FloodRun {
 /// Runs a flood, then clients that each request their next input when they have the last answer. Every job
 /// takes its estimate.
 fn play(policy: &str, others: u64) -> FloodRun {
-    let mut header = header(&Setup { policy: policy.parse().unwrap(), pool: false, moldable: false, batch_share: 1.0 });
-    header.config.capacity = Resources { cores: CORES, memory: 1 << 20, disk: 1 << 20, dealings: 0 };
+    let mut header = header(&Setup::new(policy, false));
+    header.config.capacity = machine(CORES, 1 << 20, 1 << 20);
     header.config.max_queued = 1000;
     let mut driver = Driver::new(header);
     let mut arrivals = BTreeMap::new();
@@ -35,13 +35,7 @@ fn play(policy: &str, others: u64) -> FloodRun {
     for client in 0..others {
         ask(&mut driver, &mut arrivals, FIRST * (client + 1));
     }
-    while let Some((job, end)) = driver
-        .monitor
-        .running
-        .iter()
-        .map(|(job, (s, start))| (*job, *start + s.estimate))
-        .min_by_key(|(job, end)| (*end, *job))
-    {
+    while let Some((end, job)) = driver.next_end() {
         driver.advance(end.since(driver.now));
         let reports_before = driver.monitor.reports.len();
         driver.finish(job, 100);
@@ -60,7 +54,7 @@ fn ask(driver: &mut Driver, arrivals: &mut BTreeMap<u64, Time>, id: u64) {
 
 impl FloodRun {
     fn report(&self, id: u64) -> &InputReport {
-        self.driver.monitor.reports.iter().find(|r| r.input.request == RequestId(id)).expect("every input ends")
+        self.driver.report(id).expect("every input ends")
     }
 
     /// Counts the flood's jobs that start between arrival and end of each input of the other clients.
@@ -95,7 +89,7 @@ fn a_flood_queues_behind_itself() {
 }
 
 #[test]
-fn who_asks_now_and_then_finds_room_in_a_flood() {
+fn an_occasional_client_finds_room_in_a_flood() {
     for policy in ["adaptive+fair", "priority+fair", "fcfs+fair"] {
         let run = play(policy, 1);
         for (&id, &arrival) in run.arrivals.iter().skip(1) {

@@ -2,11 +2,11 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod comings_and_goings;
+mod changes;
 mod dealing;
 mod exhaustive;
 mod flood;
+mod guarantees;
 mod naive;
-mod promises;
 mod properties;
 mod transitions;

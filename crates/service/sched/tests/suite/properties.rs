@@ -45,15 +45,12 @@ fn play(setup: &Setup, ops: &[Op], name: &str) -> Result<(), TestCaseError> {
 }
 
 fn check(policy: &str, pool: bool, moldable: bool, batch_share: f64) {
-    let setup = Setup { policy: policy.parse().unwrap(), pool, moldable, batch_share };
+    let setup = Setup { moldable, batch_share, ..Setup::new(policy, pool) };
     let name = format!("{policy}-{pool}-{moldable}-{batch_share}").replace([':', '+'], "_");
     let mut runner = TestRunner::new(Config { cases: cases(), failure_persistence: None, ..Config::default() });
-    let result = runner.run(&script(400), |ops| play(&setup, &ops, &name));
-    match result {
+    match runner.run(&script(400), |ops| play(&setup, &ops, &name)) {
         Ok(()) => {}
-        Err(TestError::Fail(why, ops)) => {
-            panic!("{setup:?}: after shrinking to {} steps: {why}", ops.len())
-        }
+        Err(TestError::Fail(why, ops)) => panic!("{setup:?}: after shrinking to {} steps: {why}", ops.len()),
         Err(abort) => panic!("{setup:?}: {abort}"),
     }
 }
@@ -119,7 +116,7 @@ proptest! {
     /// A replay read from its file repeats the run, and reports a changed record.
     #[test]
     fn a_replay_file_does_the_same_again(ops in script(100)) {
-        let setup = Setup { policy: "adaptive+fair".parse().unwrap(), pool: true, moldable: true, batch_share: 0.5 };
+        let setup = Setup { moldable: true, batch_share: 0.5, ..Setup::new("adaptive+fair", true) };
         let mut driver = Driver::new(with_dealings(&setup));
         driver.slow_stops = true;
         for op in &ops {

@@ -1,16 +1,16 @@
 //! The decisions of `docs/notes/scheduler.md`, one test each.
 
 use crate::support::driver::Driver;
-use crate::support::{Setup, announce, header};
+use crate::support::{Setup, announce, header, machine};
 use tacit_sched::{
-    Action, Cause, ClientId, Event, JobId, JobPhase, MaterialId, ModelId, NoticeId, NoticeProblem, Outcome, Owner,
-    Rejected, Request, RequestId, Resources, Shutdown, Source, Span, Usage,
+    Cause, ClientId, Event, JobId, JobPhase, MaterialId, ModelId, NoticeId, NoticeProblem, Outcome, Owner, Rejected,
+    Request, RequestId, Shutdown, Source, Span, Usage,
 };
 
 const BOUND: ModelId = ModelId(1);
 
 fn driver(pool: bool) -> Driver {
-    Driver::new(header(&Setup { policy: "fcfs".parse().unwrap(), pool, moldable: false, batch_share: 1.0 }))
+    Driver::new(header(&Setup::new("fcfs", pool)))
 }
 
 fn notice(client: u64, model: ModelId, inputs: u32) -> Event {
@@ -25,129 +25,93 @@ fn request(id: u64, client: u64, model: ModelId, inputs: u32, announced: bool) -
     })
 }
 
-/// T_pre jobs started so far.
-fn pres(driver: &Driver) -> usize {
-    driver.actions.iter().filter(|(_, a)| matches!(a, Action::Start(s) if s.phase == JobPhase::Pre)).count()
-}
-
-fn burns(driver: &Driver) -> usize {
-    driver.actions.iter().filter(|(_, a)| matches!(a, Action::Burn { .. })).count()
-}
-
-fn stops(driver: &Driver) -> usize {
-    driver.actions.iter().filter(|(_, a)| matches!(a, Action::Stop { .. })).count()
-}
-
-fn finish_all(driver: &mut Driver) {
-    while let Some(&job) = driver.monitor.running.keys().next() {
-        driver.finish(job, 100);
-    }
-}
-
-fn running(driver: &Driver, phase: JobPhase) -> Vec<JobId> {
-    driver.monitor.running.iter().filter(|(_, (start, _))| start.phase == phase).map(|(job, _)| *job).collect()
-}
-
-fn ignored(driver: &Driver) -> Option<NoticeProblem> {
-    driver.actions.iter().find_map(|(_, a)| match a {
-        Action::NoticeIgnored { why, .. } => Some(*why),
-        _ => None,
-    })
-}
-
-fn outcomes(driver: &Driver) -> Vec<Outcome> {
-    driver.monitor.reports.iter().map(|r| r.outcome).collect()
-}
-
 #[test]
-fn a_notice_is_claimed_in_every_stage_and_never_costs_a_second_t_pre() {
+fn a_request_claims_its_notice_in_every_stage() {
     for finished in [false, true] {
         let mut d = driver(false);
         d.send(notice(1, BOUND, 2)).unwrap();
         assert_eq!(d.sched.counts().running_pre, 2);
         if finished {
-            finish_all(&mut d);
+            d.finish_all();
             assert_eq!(d.sched.counts().transit, 2);
         }
         d.send(request(5, 1, BOUND, 2, true)).unwrap();
         assert_eq!(d.sched.counts().waiting, if finished { 0 } else { 2 });
-        finish_all(&mut d);
-        assert_eq!((pres(&d), outcomes(&d)), (2, vec![Outcome::Done; 2]));
+        d.finish_all();
+        assert_eq!((d.pres(), d.outcomes()), (2, vec![Outcome::Done; 2]));
         assert!(d.monitor.reports.iter().all(|r| r.source == Source::Notice));
-        assert_eq!(ignored(&d), None);
+        assert!(d.ignored().is_empty());
     }
 }
 
 #[test]
-fn somebody_elses_notice_or_another_model_does_not_count_and_says_so() {
+fn notices_of_other_clients_and_models_are_ignored() {
     for (client, model, why) in [(2, BOUND, NoticeProblem::OtherClient), (1, ModelId(0), NoticeProblem::OtherModel)] {
         let mut d = driver(false);
         d.send(notice(1, BOUND, 1)).unwrap();
         d.send(request(5, client, model, 1, true)).unwrap();
-        assert_eq!(ignored(&d), Some(why));
-        finish_all(&mut d);
-        assert_eq!((pres(&d), outcomes(&d)), (2, vec![Outcome::Done]));
+        assert_eq!(d.ignored(), [why]);
+        d.finish_all();
+        assert_eq!((d.pres(), d.outcomes()), (2, vec![Outcome::Done]));
         // The notice is still valid for its own client.
         d.send(request(6, 1, BOUND, 1, true)).unwrap();
-        finish_all(&mut d);
-        assert_eq!(pres(&d), 2);
+        d.finish_all();
+        assert_eq!(d.pres(), 2);
     }
 }
 
 #[test]
-fn more_inputs_than_announced_get_their_own_and_fewer_release_the_rest() {
+fn a_request_may_have_more_or_fewer_inputs_than_its_notice() {
     let mut d = driver(false);
     d.send(notice(1, BOUND, 1)).unwrap();
     d.send(request(5, 1, BOUND, 3, true)).unwrap();
-    finish_all(&mut d);
-    assert_eq!((pres(&d), outcomes(&d).len(), burns(&d)), (3, 3, 0));
+    d.finish_all();
+    assert_eq!((d.pres(), d.outcomes().len(), d.burns()), (3, 3, 0));
 
     let mut d = driver(false);
     d.send(notice(1, BOUND, 3)).unwrap();
-    let first = *d.monitor.running.keys().next().unwrap();
-    d.finish(first, 100);
+    d.finish(d.oldest(), 100);
     d.send(request(5, 1, BOUND, 1, true)).unwrap();
     // The finished T_pre is used. The others are stopped, and their partial material has no name.
     assert_eq!(d.sched.counts().running_on, 1);
-    assert_eq!((d.monitor.running.len(), stops(&d), burns(&d)), (1, 2, 0));
+    assert_eq!((d.monitor.running.len(), d.stops(), d.burns()), (1, 2, 0));
     assert_eq!(d.sched.used().disk, 10);
 }
 
 #[test]
-fn the_second_request_on_one_notice_is_one_without_notice() {
+fn a_notice_serves_one_request() {
     let mut d = driver(false);
     d.send(notice(1, BOUND, 1)).unwrap();
     d.send(request(5, 1, BOUND, 1, true)).unwrap();
     d.send(request(6, 1, BOUND, 1, true)).unwrap();
-    assert_eq!(ignored(&d), Some(NoticeProblem::Used));
-    finish_all(&mut d);
-    assert_eq!((pres(&d), outcomes(&d)), (2, vec![Outcome::Done; 2]));
+    assert_eq!(d.ignored(), [NoticeProblem::Used]);
+    d.finish_all();
+    assert_eq!((d.pres(), d.outcomes()), (2, vec![Outcome::Done; 2]));
 }
 
 #[test]
-fn an_expired_notice_is_burnt_where_bound_and_pooled_where_not() {
+fn expiry_burns_bound_material_and_pools_unbound() {
     let mut d = driver(false);
     d.send(notice(1, BOUND, 1)).unwrap();
-    finish_all(&mut d);
+    d.finish_all();
     d.advance(Span::from_secs(31.0));
-    assert_eq!((burns(&d), d.sched.used().disk), (1, 0));
+    assert_eq!((d.burns(), d.sched.used().disk), (1, 0));
     d.send(request(5, 1, BOUND, 1, true)).unwrap();
-    assert_eq!(ignored(&d), Some(NoticeProblem::Expired));
+    assert_eq!(d.ignored(), [NoticeProblem::Expired]);
 
     let mut d = driver(true);
-    finish_all(&mut d);
+    d.finish_all();
     let stock_before = d.sched.stock();
     d.send(notice(1, ModelId(0), 1)).unwrap();
-    finish_all(&mut d);
+    d.finish_all();
     d.advance(Span::from_secs(31.0));
-    assert_eq!((burns(&d), d.sched.stock()), (0, stock_before + 1));
+    assert_eq!((d.burns(), d.sched.stock()), (0, stock_before + 1));
 }
 
 #[test]
-fn a_failed_notice_ends_and_a_waiting_request_tries_again_itself() {
+fn t_pre_is_retried_and_t_on_is_not() {
     let fail = |d: &mut Driver| {
-        let job = *d.monitor.running.keys().next().unwrap();
-        d.send(Event::JobFailed { job }).unwrap();
+        d.send(Event::JobFailed { job: d.oldest() }).unwrap();
     };
     let mut d = driver(false);
     d.send(notice(1, BOUND, 1)).unwrap();
@@ -155,13 +119,12 @@ fn a_failed_notice_ends_and_a_waiting_request_tries_again_itself() {
     fail(&mut d);
     assert!(d.monitor.running.is_empty(), "two attempts, then the notice is given up");
     d.send(request(5, 1, BOUND, 1, true)).unwrap();
-    assert_eq!(ignored(&d), Some(NoticeProblem::Failed));
+    assert_eq!(d.ignored(), [NoticeProblem::Failed]);
     // T_pre may be tried again, T_on never: its material is burnt and the input fails.
     fail(&mut d);
-    let pre = *d.monitor.running.keys().next().unwrap();
-    d.finish(pre, 100);
+    d.finish(d.oldest(), 100);
     fail(&mut d);
-    assert_eq!(outcomes(&d), vec![Outcome::Failed]);
+    assert_eq!(d.outcomes(), vec![Outcome::Failed]);
     assert_eq!(d.sched.used().disk, 0);
 }
 
@@ -173,10 +136,10 @@ fn stage(d: &mut Driver, stage: usize) {
     }
     d.send(request(5, 1, BOUND, 1, false)).unwrap();
     if stage >= 2 {
-        let job = *d.monitor.running.keys().next().unwrap();
+        let job = d.oldest();
         if stage == 2 {
             // Three requests fill the other cores, and an earlier job takes the core that becomes free.
-            d.send(Event::Capacity(tacit_sched::Resources { cores: 0, memory: 100, disk: 200, dealings: 0 })).unwrap();
+            d.send(Event::Capacity(machine(0, 100, 200))).unwrap();
         }
         d.finish(job, 100);
     }
@@ -186,7 +149,7 @@ fn stage(d: &mut Driver, stage: usize) {
 }
 
 #[test]
-fn timeout_departure_cancel_and_shutdown_release_everything_in_every_stage() {
+fn every_end_releases_everything_in_every_stage() {
     type End = (fn(&mut Driver), Outcome);
     let ends: [End; 4] = [
         (|d| d.advance(Span::from_secs(101.0)), Outcome::TimedOut),
@@ -215,35 +178,35 @@ fn timeout_departure_cancel_and_shutdown_release_everything_in_every_stage() {
 }
 
 #[test]
-fn drain_finishes_what_was_accepted_and_nothing_else() {
+fn drain_finishes_accepted_requests_only() {
     let mut d = driver(false);
     d.send(request(5, 1, BOUND, 2, false)).unwrap();
     d.send(notice(2, BOUND, 1)).unwrap();
     d.send(Event::Shutdown(Shutdown::Drain)).unwrap();
     assert_eq!(d.send(request(6, 3, BOUND, 1, false)), Err(Rejected::ShuttingDown));
-    finish_all(&mut d);
-    assert_eq!(outcomes(&d), vec![Outcome::Done; 2]);
+    d.finish_all();
+    assert_eq!(d.outcomes(), vec![Outcome::Done; 2]);
     assert!(d.sched.stopped());
     assert_eq!(d.send(Event::Tick), Err(Rejected::ShuttingDown));
     assert_eq!(d.sched.poll_action(d.now), None);
 }
 
 #[test]
-fn stock_serves_a_request_at_once_and_is_made_again() {
+fn stock_serves_a_request_at_once_and_is_refilled() {
     let mut d = driver(true);
     // The pools of both unbound models get one material before any request.
-    finish_all(&mut d);
+    d.finish_all();
     assert_eq!(d.sched.stock(), 2);
     d.send(request(5, 1, ModelId(0), 1, false)).unwrap();
     assert_eq!(d.sched.counts().running_on, 1);
-    finish_all(&mut d);
+    d.finish_all();
     let report = &d.monitor.reports[0];
     assert_eq!((report.outcome, report.source), (Outcome::Done, Source::Pool));
     assert!(d.sched.stock() >= 2, "refilled");
 }
 
 #[test]
-fn material_exists_under_the_name_that_its_job_ended_with() {
+fn material_gets_its_name_at_the_end_of_its_job() {
     let mut d = driver(false);
     d.send(request(5, 1, BOUND, 2, false)).unwrap();
     let jobs: Vec<JobId> = d.monitor.running.keys().copied().collect();
@@ -263,12 +226,12 @@ fn material_exists_under_the_name_that_its_job_ended_with() {
     assert_eq!(d.send(end(jobs[1], Some(name))), Err(Rejected::BadMaterial(name)));
     assert_eq!(d.send(end(on, Some(name))), Err(Rejected::MaterialMismatch { job: on, phase: JobPhase::On }));
     d.sched.audit().unwrap();
-    finish_all(&mut d);
-    assert_eq!(outcomes(&d), vec![Outcome::Done; 2]);
+    d.finish_all();
+    assert_eq!(d.outcomes(), vec![Outcome::Done; 2]);
 }
 
 #[test]
-fn found_material_is_taken_over_once_and_only_before_this_run_makes_its_own() {
+fn unbound_material_is_found_once_and_before_own_material() {
     let mut d = driver(true);
     let found_event = |byte| Event::MaterialFound { material: MaterialId([byte; 16]), model: ModelId(0), client: None };
     let bad = |byte| Err(Rejected::BadMaterial(MaterialId([byte; 16])));
@@ -279,33 +242,30 @@ fn found_material_is_taken_over_once_and_only_before_this_run_makes_its_own() {
     d.send(request(5, 1, ModelId(0), 1, false)).unwrap();
     let used_material = d.monitor.running.values().find_map(|(start, _)| start.material);
     assert_eq!(used_material, Some(MaterialId([9; 16])));
-    let pre = d.monitor.running.iter().find(|(_, (start, _))| start.phase == JobPhase::Pre).map(|(job, _)| *job);
-    d.finish(pre.expect("the large model's pool is refilled"), 100);
+    d.finish(d.running(JobPhase::Pre)[0], 100);
     assert_eq!(d.send(found_event(4)), bad(4));
 }
 
 #[test]
-fn a_job_that_did_not_start_is_queued_as_if_it_had_never_left() {
+fn a_job_that_did_not_start_is_requeued_with_its_age() {
     let mut d = driver(false);
-    d.send(Event::Capacity(Resources { cores: 1, memory: 100, disk: 200, dealings: 0 })).unwrap();
+    d.send(Event::Capacity(machine(1, 100, 200))).unwrap();
     d.send(request(5, 1, BOUND, 1, false)).unwrap();
-    let pre = running(&d, JobPhase::Pre)[0];
-    d.finish(pre, 100);
+    d.finish(d.running(JobPhase::Pre)[0], 100);
     d.send(request(6, 2, BOUND, 1, false)).unwrap();
     let owner = Owner::Request(RequestId(5));
     for _ in 0..3 {
-        let job = running(&d, JobPhase::On)[0];
+        let job = d.running(JobPhase::On)[0];
         d.send(Event::Lanes { of: owner, lanes: 0 }).unwrap();
         d.send(Event::JobNotStarted { job }).unwrap();
         // The other input may use the core meanwhile; nothing is burnt, and no attempt counts as failed.
-        assert_eq!((running(&d, JobPhase::Pre).len(), running(&d, JobPhase::On).len()), (1, 0));
+        assert_eq!((d.running(JobPhase::Pre).len(), d.running(JobPhase::On).len()), (1, 0));
         assert_eq!(d.send(Event::JobNotStarted { job }), Err(Rejected::JobNotRunning(job)));
-        let job = running(&d, JobPhase::Pre)[0];
+        let job = d.running(JobPhase::Pre)[0];
         d.send(Event::Lanes { of: owner, lanes: 1 }).unwrap();
         d.send(Event::JobNotStarted { job }).unwrap();
     }
-    assert_eq!((burns(&d), outcomes(&d)), (0, vec![]));
-    let job = running(&d, JobPhase::On)[0];
-    d.finish(job, 100);
-    assert_eq!(outcomes(&d), vec![Outcome::Done]);
+    assert_eq!((d.burns(), d.outcomes()), (0, vec![]));
+    d.finish(d.running(JobPhase::On)[0], 100);
+    assert_eq!(d.outcomes(), vec![Outcome::Done]);
 }

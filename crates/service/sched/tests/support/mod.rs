@@ -1,8 +1,8 @@
-//! Shared by the scheduler's tests: a driver that plays a random script, and a monitor that checks events
-//! and actions alone.
+//! A driver that plays a random script, and a monitor that checks events and actions alone.
 
 pub mod driver;
 pub mod monitor;
+mod queries;
 pub mod script;
 
 use tacit_sched::policy::PolicySpec;
@@ -48,7 +48,6 @@ pub fn models() -> Vec<ModelSpec> {
     ]
 }
 
-/// A plain notice.
 pub fn announce(id: NoticeId, client: ClientId, model: ModelId, inputs: u32) -> AdvanceNotice {
     AdvanceNotice { id, client, model, inputs, input_bytes: 0, expected: None, ttl: None, lanes: None, keep: false }
 }
@@ -62,8 +61,20 @@ pub struct Setup {
     pub batch_share: f64,
 }
 
+impl Setup {
+    /// One thread a job, and no limit on a batch's share.
+    pub fn new(policy: &str, pool: bool) -> Self {
+        Self { policy: policy.parse().expect("a policy's name"), pool, moldable: false, batch_share: 1.0 }
+    }
+}
+
+/// A machine without dealings.
+pub fn machine(cores: u32, memory: u64, disk: u64) -> Resources {
+    Resources { cores, memory, disk, dealings: 0 }
+}
+
 pub fn header(setup: &Setup) -> Header {
-    let mut config = Config::new(Resources { cores: 4, memory: 100, disk: 200, dealings: 0 });
+    let mut config = Config::new(machine(4, 100, 200));
     config.max_inputs = 8;
     config.max_queued = 24;
     config.notice_ttl = Span::from_secs(30.0);

@@ -2,10 +2,10 @@
 //! clients, jobs that are stopped, kept material, models, policies. One test each.
 
 use crate::support::driver::Driver;
-use crate::support::{Setup, announce, header, model, models, phase};
+use crate::support::{Setup, announce, header, machine, model, models, phase};
 use tacit_sched::{
-    Action, AdvanceNotice, BoundTo, Cause, ClientId, Event, JobId, JobPhase, MaterialId, ModelId, ModelSpec, NoticeId,
-    NoticeProblem, Outcome, Owner, Rejected, Request, RequestId, Resources, Shutdown, Source, Span, Time, Usage, Work,
+    AdvanceNotice, BoundTo, Cause, ClientId, Event, JobPhase, MaterialId, ModelId, ModelSpec, NoticeId, NoticeProblem,
+    Outcome, Owner, Rejected, Request, RequestId, Shutdown, Source, Span, Time, Usage, Work,
 };
 
 const UNBOUND: ModelId = ModelId(0);
@@ -13,7 +13,7 @@ const BOUND: ModelId = ModelId(1);
 const CLEAR: ModelId = ModelId(3);
 
 fn driver(pool: bool) -> Driver {
-    Driver::new(header(&Setup { policy: "fcfs".parse().unwrap(), pool, moldable: false, batch_share: 1.0 }))
+    Driver::new(header(&Setup::new("fcfs", pool)))
 }
 
 fn me() -> ClientId {
@@ -32,17 +32,6 @@ fn request(d: &mut Driver, request: Request) {
     d.send(Event::Request(request)).unwrap();
 }
 
-/// Running jobs of a phase, the oldest first.
-fn running(d: &Driver, phase: JobPhase) -> Vec<JobId> {
-    d.monitor.running.iter().filter(|(_, (start, _))| start.phase == phase).map(|(job, _)| *job).collect()
-}
-
-fn finish_all(d: &mut Driver) {
-    while let Some(&job) = d.monitor.running.keys().next() {
-        d.finish(job, 100);
-    }
-}
-
 /// This client's kept material of the bound model.
 fn kept(d: &Driver) -> Vec<MaterialId> {
     d.sched.kept(me(), BOUND).collect()
@@ -50,44 +39,12 @@ fn kept(d: &Driver) -> Vec<MaterialId> {
 
 fn keep(d: &mut Driver, inputs: u32) -> Vec<MaterialId> {
     d.send(Event::Notice(AdvanceNotice { keep: true, ..notice(BOUND, inputs) })).unwrap();
-    finish_all(d);
+    d.finish_all();
     kept(d)
 }
 
-fn outcomes(d: &Driver) -> Vec<Outcome> {
-    d.monitor.reports.iter().map(|r| r.outcome).collect()
-}
-
-fn count(d: &Driver, what: impl Fn(&Action) -> bool) -> usize {
-    d.actions.iter().filter(|(_, action)| what(action)).count()
-}
-
-fn burns(d: &Driver) -> usize {
-    count(d, |a| matches!(a, Action::Burn { .. }))
-}
-
-fn stops(d: &Driver) -> usize {
-    count(d, |a| matches!(a, Action::Stop { .. }))
-}
-
-fn ended(d: &Driver) -> Vec<NoticeProblem> {
-    let why = |action: &Action| match action {
-        Action::NoticeEnded { why, .. } => Some(*why),
-        _ => None,
-    };
-    d.actions.iter().filter_map(|(_, action)| why(action)).collect()
-}
-
-fn ignored(d: &Driver) -> Vec<NoticeProblem> {
-    let why = |action: &Action| match action {
-        Action::NoticeIgnored { why, .. } => Some(*why),
-        _ => None,
-    };
-    d.actions.iter().filter_map(|(_, action)| why(action)).collect()
-}
-
 #[test]
-fn a_group_runs_no_more_jobs_than_it_has_lanes() {
+fn a_group_runs_at_most_one_job_a_lane() {
     let mut d = driver(false);
     request(&mut d, Request { lanes: Some(1), ..plain(5, BOUND, 3) });
     assert_eq!((d.monitor.running.len(), d.sched.queued_jobs()), (1, 0));
@@ -95,52 +52,45 @@ fn a_group_runs_no_more_jobs_than_it_has_lanes() {
     assert_eq!(d.monitor.running.len(), 3);
     // With fewer lanes than running jobs, no job stops and none starts.
     d.send(Event::Lanes { of: Owner::Request(RequestId(5)), lanes: 1 }).unwrap();
-    assert_eq!((d.monitor.running.len(), stops(&d)), (3, 0));
-    let first = running(&d, JobPhase::Pre)[0];
-    d.finish(first, 100);
+    assert_eq!((d.monitor.running.len(), d.stops()), (3, 0));
+    d.finish(d.running(JobPhase::Pre)[0], 100);
     assert_eq!(d.monitor.running.len(), 2);
-    finish_all(&mut d);
-    assert_eq!(outcomes(&d), vec![Outcome::Done; 3]);
+    d.finish_all();
+    assert_eq!(d.outcomes(), vec![Outcome::Done; 3]);
     let lanes_of = |owner| Event::Lanes { of: owner, lanes: 1 };
     assert_eq!(d.send(lanes_of(Owner::Request(RequestId(5)))), Err(Rejected::UnknownRequest(RequestId(5))));
     assert_eq!(d.send(lanes_of(Owner::Notice(NoticeId(7)))), Err(Rejected::UnknownNotice(NoticeId(7))));
 }
 
 #[test]
-fn who_has_no_lane_keeps_nobody_waiting() {
+fn a_group_without_lanes_delays_no_other() {
     let mut d = driver(false);
     // On one core, a T_on of 70 bytes waits for a lane: it has no place in the queue and no reservation.
     request(&mut d, plain(5, ModelId(2), 1));
-    finish_all_pre(&mut d);
-    assert_eq!(running(&d, JobPhase::On).len(), 1);
+    d.finish_all_pre();
+    assert_eq!(d.running(JobPhase::On).len(), 1);
     request(&mut d, Request { lanes: Some(0), ..plain(6, ModelId(2), 1) });
     request(&mut d, plain(7, BOUND, 1));
-    assert_eq!((d.sched.queued_jobs(), running(&d, JobPhase::Pre).len()), (0, 1));
+    assert_eq!((d.sched.queued_jobs(), d.running(JobPhase::Pre).len()), (0, 1));
     assert_eq!(d.sched.counts().pre, 1, "it waits all the same");
     d.send(Event::Lanes { of: Owner::Request(RequestId(6)), lanes: 1 }).unwrap();
-    finish_all(&mut d);
-    assert_eq!(outcomes(&d), vec![Outcome::Done; 3]);
-}
-
-fn finish_all_pre(d: &mut Driver) {
-    while let Some(&job) = running(d, JobPhase::Pre).first() {
-        d.finish(job, 100);
-    }
+    d.finish_all();
+    assert_eq!(d.outcomes(), vec![Outcome::Done; 3]);
 }
 
 #[test]
-fn a_stopped_job_holds_what_it_holds_until_it_has_stopped() {
+fn a_stopping_job_holds_its_resources() {
     for how in 0..3 {
         let mut d = driver(false);
         d.slow_stops = true;
-        d.send(Event::Capacity(Resources { cores: 1, memory: 100, disk: 200, dealings: 0 })).unwrap();
+        d.send(Event::Capacity(machine(1, 100, 200))).unwrap();
         request(&mut d, plain(5, BOUND, 1));
         request(&mut d, plain(6, BOUND, 1));
-        let job = running(&d, JobPhase::Pre)[0];
+        let job = d.running(JobPhase::Pre)[0];
         d.send(Event::Cancel { request: RequestId(5) }).unwrap();
         // The input has ended but its job still runs, so jobs that wait for the core still wait.
-        assert_eq!(outcomes(&d), vec![Outcome::Cancelled(Cause::Client)]);
-        assert_eq!(d.sched.used(), Resources { cores: 1, memory: 20, disk: 10, dealings: 0 });
+        assert_eq!(d.outcomes(), vec![Outcome::Cancelled(Cause::Client)]);
+        assert_eq!(d.sched.used(), machine(1, 20, 10));
         assert!(d.monitor.running.is_empty());
         assert!(d.sched.job_input(job).is_none());
         let usage = Usage { time: Span::from_secs(1.0), peak_memory: 1 };
@@ -151,21 +101,21 @@ fn a_stopped_job_holds_what_it_holds_until_it_has_stopped() {
             // The caller destroys material that the stopping job made.
             _ => assert_eq!(d.send(Event::JobFinished { job, usage, material }), Err(Rejected::JobNotRunning(job))),
         }
-        assert_eq!((running(&d, JobPhase::Pre).len(), d.sched.used().disk), (1, 10));
+        assert_eq!((d.running(JobPhase::Pre).len(), d.sched.used().disk), (1, 10));
         assert_eq!(d.send(Event::JobStopped { job }), Err(Rejected::JobNotStopping(job)));
-        let next_job = running(&d, JobPhase::Pre)[0];
+        let next_job = d.running(JobPhase::Pre)[0];
         assert_eq!(d.send(Event::JobStopped { job: next_job }), Err(Rejected::JobNotStopping(next_job)));
     }
 }
 
 #[test]
-fn the_material_of_a_stopped_t_on_is_burnt_at_once() {
+fn a_stopping_t_on_burns_its_material_at_once() {
     let mut d = driver(false);
     d.slow_stops = true;
     request(&mut d, plain(5, BOUND, 1));
-    finish_all_pre(&mut d);
+    d.finish_all_pre();
     d.send(Event::Cancel { request: RequestId(5) }).unwrap();
-    assert_eq!((burns(&d), d.sched.used()), (1, Resources { cores: 1, memory: 30, disk: 0, dealings: 0 }));
+    assert_eq!((d.burns(), d.sched.used()), (1, machine(1, 30, 0)));
 }
 
 #[test]
@@ -173,9 +123,9 @@ fn shutdown_now_waits_for_the_last_job_to_stop() {
     let mut d = driver(false);
     d.slow_stops = true;
     request(&mut d, plain(5, BOUND, 2));
-    let jobs = running(&d, JobPhase::Pre);
+    let jobs = d.running(JobPhase::Pre);
     d.send(Event::Shutdown(Shutdown::Now)).unwrap();
-    assert_eq!((outcomes(&d), d.sched.stopped()), (vec![Outcome::Cancelled(Cause::Shutdown); 2], false));
+    assert_eq!((d.outcomes(), d.sched.stopped()), (vec![Outcome::Cancelled(Cause::Shutdown); 2], false));
     d.send(Event::JobStopped { job: jobs[0] }).unwrap();
     assert!(!d.sched.stopped());
     d.send(Event::JobStopped { job: jobs[1] }).unwrap();
@@ -184,108 +134,102 @@ fn shutdown_now_waits_for_the_last_job_to_stop() {
 }
 
 #[test]
-fn a_client_that_is_disconnected_keeps_its_notices_and_loses_its_requests() {
+fn a_disconnected_client_keeps_notices_and_loses_requests() {
     let mut d = driver(false);
     request(&mut d, plain(5, BOUND, 1));
     d.send(Event::Notice(notice(BOUND, 3))).unwrap();
-    let first = d.monitor.running.iter().find(|(_, (s, _))| s.work == Work::Notice(NoticeId(1))).map(|(job, _)| *job);
-    d.finish(first.unwrap(), 100);
+    d.finish(d.jobs_with(|s| s.work == Work::Notice(NoticeId(1)))[0], 100);
     // One input's material is held and two T_pre run. Three repetitions would reveal counted failures.
     for _ in 0..3 {
         d.send(Event::ClientGone { client: me() }).unwrap();
         assert!(d.monitor.running.is_empty());
         assert_eq!((d.sched.counts().transit, d.sched.counts().pre, d.sched.queued_jobs()), (1, 2, 0));
         d.send(Event::Lanes { of: Owner::Notice(NoticeId(1)), lanes: 2 }).unwrap();
-        assert_eq!(running(&d, JobPhase::Pre).len(), 2);
+        assert_eq!(d.running(JobPhase::Pre).len(), 2);
     }
-    assert_eq!((outcomes(&d), ended(&d)), (vec![Outcome::Cancelled(Cause::ClientGone)], vec![]));
+    assert_eq!((d.outcomes(), d.notice_ends()), (vec![Outcome::Cancelled(Cause::ClientGone)], vec![]));
     request(&mut d, Request { notice: Some(NoticeId(1)), ..plain(6, BOUND, 3) });
-    finish_all(&mut d);
-    assert_eq!(outcomes(&d)[1..], vec![Outcome::Done; 3]);
+    d.finish_all();
+    assert_eq!(d.outcomes()[1..], vec![Outcome::Done; 3]);
     // A client that does not return: the notice lives until its time to live.
     d.send(Event::Notice(notice(BOUND, 1))).unwrap();
-    finish_all(&mut d);
+    d.finish_all();
     d.send(Event::ClientGone { client: me() }).unwrap();
     assert_eq!(d.sched.counts().transit, 1);
     d.advance(Span::from_secs(31.0));
-    assert_eq!((ended(&d), d.sched.used().disk), (vec![NoticeProblem::Expired], 0));
+    assert_eq!((d.notice_ends(), d.sched.used().disk), (vec![NoticeProblem::Expired], 0));
     assert_eq!(d.send(Event::ClientGone { client: me() }), Err(Rejected::UnknownClient(me())));
 }
 
 #[test]
-fn what_a_client_takes_no_part_in_goes_on_without_it() {
+fn unbound_t_pre_continues_without_its_client() {
     let mut d = driver(false);
     d.send(Event::Notice(notice(UNBOUND, 5))).unwrap();
     d.send(Event::ClientGone { client: me() }).unwrap();
-    assert_eq!((running(&d, JobPhase::Pre).len(), stops(&d)), (4, 0));
-    finish_all(&mut d);
+    assert_eq!((d.running(JobPhase::Pre).len(), d.stops()), (4, 0));
+    d.finish_all();
     assert_eq!((d.sched.counts().transit, d.sched.counts().pre), (4, 1), "but nothing more starts");
 }
 
 #[test]
-fn stock_of_a_client_stays_and_is_not_made_while_it_is_away() {
+fn a_disconnected_client_keeps_its_stock_without_refills() {
     let mut d = driver(true);
-    let refills = |d: &Driver| {
-        let refills = d.monitor.running.iter().filter(|(_, (s, _))| s.work == Work::Pool && s.model == BOUND);
-        refills.map(|(job, _)| *job).collect::<Vec<JobId>>()
-    };
     request(&mut d, plain(5, BOUND, 4));
-    while refills(&d).is_empty() {
-        let job = *d.monitor.running.keys().next().expect("its pool wants some in the end");
-        d.finish(job, 100);
+    while d.refills(BOUND).is_empty() {
+        d.finish(d.oldest(), 100);
     }
-    d.finish(refills(&d)[0], 100);
-    assert!(!refills(&d).is_empty(), "one is not enough");
+    d.finish(d.refills(BOUND)[0], 100);
+    assert!(!d.refills(BOUND).is_empty(), "one is not enough");
     let stock = d.sched.stock();
     d.send(Event::ClientGone { client: me() }).unwrap();
-    finish_all(&mut d);
+    d.finish_all();
     assert!(d.sched.stock() >= stock);
-    assert!(refills(&d).is_empty());
+    assert!(d.refills(BOUND).is_empty());
     request(&mut d, plain(6, BOUND, 1));
-    finish_all(&mut d);
+    d.finish_all();
     assert_eq!(d.monitor.reports.last().map(|r| (r.outcome, r.source)), Some((Outcome::Done, Source::Pool)));
 }
 
 #[test]
-fn a_revoked_client_leaves_nothing() {
+fn revocation_ends_and_burns_everything() {
     let mut d = driver(false);
     keep(&mut d, 2);
     d.send(Event::Notice(notice(BOUND, 1))).unwrap();
     request(&mut d, plain(5, BOUND, 1));
     d.send(Event::ClientRevoked { client: me() }).unwrap();
-    assert_eq!((kept(&d).len(), burns(&d), d.monitor.running.len(), d.sched.used().disk), (0, 2, 0, 0));
-    assert_eq!(outcomes(&d), vec![Outcome::Cancelled(Cause::ClientGone)]);
-    assert_eq!(ended(&d), vec![NoticeProblem::Kept, NoticeProblem::ClientGone]);
+    assert_eq!((kept(&d).len(), d.burns(), d.monitor.running.len(), d.sched.used().disk), (0, 2, 0, 0));
+    assert_eq!(d.outcomes(), vec![Outcome::Cancelled(Cause::ClientGone)]);
+    assert_eq!(d.notice_ends(), vec![NoticeProblem::Kept, NoticeProblem::ClientGone]);
     assert_eq!(d.send(Event::ClientRevoked { client: me() }), Err(Rejected::UnknownClient(me())));
 }
 
 #[test]
-fn a_notice_that_keeps_stocks_its_client_and_nobody_else() {
+fn a_keeping_notice_makes_kept_material() {
     let mut d = driver(false);
     d.send(Event::Notice(AdvanceNotice { keep: true, ..notice(BOUND, 2) })).unwrap();
     assert_eq!(d.sched.next_wakeup(), None, "it has no time to live");
     request(&mut d, Request { notice: Some(NoticeId(1)), ..plain(5, BOUND, 1) });
-    assert_eq!(ignored(&d), vec![NoticeProblem::Keeps]);
-    finish_all(&mut d);
-    assert_eq!((ended(&d), outcomes(&d)), (vec![NoticeProblem::Kept], vec![Outcome::Done]));
+    assert_eq!(d.ignored(), vec![NoticeProblem::Keeps]);
+    d.finish_all();
+    assert_eq!((d.notice_ends(), d.outcomes()), (vec![NoticeProblem::Kept], vec![Outcome::Done]));
     assert_eq!((kept(&d).len(), d.sched.used().disk, d.sched.counts()), (2, 20, Default::default()));
     request(&mut d, Request { notice: Some(NoticeId(1)), ..plain(6, BOUND, 1) });
-    assert_eq!(ignored(&d)[1..], vec![NoticeProblem::Kept]);
+    assert_eq!(d.ignored()[1..], vec![NoticeProblem::Kept]);
     // A disconnected client keeps its material.
     d.send(Event::ClientGone { client: me() }).unwrap();
     assert_eq!(kept(&d).len(), 2);
 }
 
 #[test]
-fn kept_material_serves_the_first_inputs_and_a_notice_the_next() {
+fn kept_material_serves_inputs_before_a_notice() {
     let mut d = driver(false);
     let names = keep(&mut d, 2);
     d.send(Event::Notice(AdvanceNotice { id: NoticeId(2), ..notice(BOUND, 1) })).unwrap();
-    finish_all(&mut d);
+    d.finish_all();
     let claim = Request { materials: names.clone(), notice: Some(NoticeId(2)), ..plain(5, BOUND, 4) };
     request(&mut d, claim);
     assert_eq!(d.sched.counts().ready + d.sched.counts().running_on, 3);
-    finish_all(&mut d);
+    d.finish_all();
     let mut sources: Vec<(u32, Source)> = d.monitor.reports.iter().map(|r| (r.input.index, r.source)).collect();
     sources.sort_by_key(|(index, _)| *index);
     assert_eq!(sources, vec![(0, Source::Kept), (1, Source::Kept), (2, Source::Notice), (3, Source::Own)]);
@@ -293,7 +237,7 @@ fn kept_material_serves_the_first_inputs_and_a_notice_the_next() {
 }
 
 #[test]
-fn a_request_may_name_only_what_is_kept_for_it() {
+fn rejects_material_that_is_not_kept_for_the_request() {
     let mut d = driver(false);
     let names = keep(&mut d, 2);
     let bad = |name| Err(Rejected::BadMaterial(name));
@@ -313,39 +257,35 @@ fn a_request_may_name_only_what_is_kept_for_it() {
 }
 
 #[test]
-fn kept_material_that_its_input_did_not_use_is_burnt() {
+fn unused_named_material_is_burnt() {
     for pool in [false, true] {
         let mut d = driver(pool);
         let names = keep(&mut d, 2);
-        let burns_before = burns(&d);
+        let burns_before = d.burns();
         request(&mut d, Request { materials: names, lanes: Some(1), ..plain(5, BOUND, 2) });
         d.send(Event::Cancel { request: RequestId(5) }).unwrap();
-        assert_eq!(
-            (burns(&d) - burns_before, kept(&d).len()),
-            (2, 0),
-            "its client knows the names: no pool may have it"
-        );
+        assert_eq!((d.burns() - burns_before, kept(&d).len()), (2, 0));
     }
 }
 
 #[test]
-fn what_most_is_kept_for_gives_way_to_a_request_that_lacks_disk() {
+fn a_request_evicts_kept_material_of_the_largest_keeper() {
     let mut d = driver(false);
     let other_client = ClientId::numbered(2);
     d.send(Event::MaterialFound { material: MaterialId([9; 16]), model: BOUND, client: Some(other_client) }).unwrap();
     keep(&mut d, 2);
-    d.send(Event::Capacity(Resources { cores: 4, memory: 100, disk: 30, dealings: 0 })).unwrap();
+    d.send(Event::Capacity(machine(4, 100, 30))).unwrap();
     // A request gets the disk of burnt kept material; a notice waits.
     request(&mut d, plain(5, BOUND, 1));
     d.send(Event::Notice(notice(BOUND, 1))).unwrap();
-    assert_eq!((burns(&d), kept(&d).len(), d.sched.kept(other_client, BOUND).count()), (1, 1, 1));
-    assert_eq!((running(&d, JobPhase::Pre).len(), d.sched.counts().pre), (1, 1));
-    finish_all(&mut d);
-    assert_eq!(outcomes(&d), vec![Outcome::Done]);
+    assert_eq!((d.burns(), kept(&d).len(), d.sched.kept(other_client, BOUND).count()), (1, 1, 1));
+    assert_eq!((d.running(JobPhase::Pre).len(), d.sched.counts().pre), (1, 1));
+    d.finish_all();
+    assert_eq!(d.outcomes(), vec![Outcome::Done]);
 }
 
 #[test]
-fn bound_material_is_found_at_any_time_and_kept_and_can_be_gone() {
+fn bound_material_is_found_at_any_time_and_can_be_lost() {
     let mut d = driver(false);
     let found_event =
         |byte| Event::MaterialFound { material: MaterialId([byte; 16]), model: BOUND, client: Some(me()) };
@@ -354,7 +294,7 @@ fn bound_material_is_found_at_any_time_and_kept_and_can_be_gone() {
     assert_eq!((kept(&d).len(), d.sched.used().disk), (2, 20));
     assert_eq!(d.send(found_event(9)), Err(Rejected::BadMaterial(MaterialId([9; 16]))));
     d.send(Event::MaterialGone { material: MaterialId([9; 16]) }).unwrap();
-    assert_eq!((kept(&d).len(), d.sched.used().disk, burns(&d)), (1, 10, 0));
+    assert_eq!((kept(&d).len(), d.sched.used().disk, d.burns()), (1, 10, 0));
     let lose = |d: &mut Driver, material| d.send(Event::MaterialGone { material });
     let unknown = |material| Err(Rejected::UnknownMaterial(material));
     assert_eq!(lose(&mut d, MaterialId([9; 16])), unknown(MaterialId([9; 16])));
@@ -364,22 +304,22 @@ fn bound_material_is_found_at_any_time_and_kept_and_can_be_gone() {
     assert_eq!(lose(&mut d, name), unknown(name));
     // Material removed from a pool is made again.
     let mut d = driver(true);
-    finish_all(&mut d);
-    let (stock, pres) = (d.sched.stock(), running(&d, JobPhase::Pre).len());
+    d.finish_all();
+    let (stock, pres) = (d.sched.stock(), d.running(JobPhase::Pre).len());
     let pooled = d.monitor.live()[0];
     lose(&mut d, pooled).unwrap();
-    assert_eq!((d.sched.stock(), running(&d, JobPhase::Pre).len()), (stock - 1, pres + 1));
+    assert_eq!((d.sched.stock(), d.running(JobPhase::Pre).len()), (stock - 1, pres + 1));
 }
 
 #[test]
-fn a_notice_lives_from_when_its_request_is_expected() {
+fn time_to_live_starts_at_the_expected_arrival() {
     let mut d = driver(false);
     let (expected, ttl) = (Some(Span::from_secs(50.0)), Some(Span::from_secs(5.0)));
     d.send(Event::Notice(AdvanceNotice { expected, ttl, ..notice(BOUND, 1) })).unwrap();
     assert_eq!(d.sched.next_wakeup(), Some(Time::from_secs(55.0)));
     d.send(Event::Notice(AdvanceNotice { expected, id: NoticeId(2), ..notice(BOUND, 1) })).unwrap();
     d.advance(Span::from_secs(56.0));
-    assert_eq!((ended(&d), d.sched.next_wakeup()), (vec![NoticeProblem::Expired], Some(Time::from_secs(80.0))));
+    assert_eq!((d.notice_ends(), d.sched.next_wakeup()), (vec![NoticeProblem::Expired], Some(Time::from_secs(80.0))));
 }
 
 #[test]
@@ -390,62 +330,58 @@ fn a_model_without_t_pre_goes_straight_to_t_on() {
     let jobs = d.monitor.running.values().filter(|(s, _)| s.model == CLEAR);
     assert!(jobs.clone().all(|(s, _)| s.phase == JobPhase::On && s.material.is_none()));
     assert!(jobs.count() == 2);
-    finish_all(&mut d);
+    d.finish_all();
     let report = &d.monitor.reports[0];
-    assert_eq!((outcomes(&d), report.pre), (vec![Outcome::Done; 2], Default::default()));
+    assert_eq!((d.outcomes(), report.pre), (vec![Outcome::Done; 2], Default::default()));
     // A model without T_pre has no material to keep or to find.
     d.send(Event::Notice(AdvanceNotice { keep: true, id: NoticeId(2), ..notice(CLEAR, 2) })).unwrap();
-    assert_eq!(ended(&d), vec![NoticeProblem::Kept]);
+    assert_eq!(d.notice_ends(), vec![NoticeProblem::Kept]);
     let found = Event::MaterialFound { material: MaterialId([9; 16]), model: CLEAR, client: Some(me()) };
     assert_eq!(d.send(found), Err(Rejected::BadMaterial(MaterialId([9; 16]))));
 }
 
 #[test]
-fn a_model_that_is_removed_starts_nothing_more() {
+fn a_removed_model_starts_no_job() {
     let mut d = driver(false);
     keep(&mut d, 1);
     // Two T_on run, then two T_pre; other jobs are queued.
     request(&mut d, plain(5, BOUND, 2));
-    finish_all_pre(&mut d);
+    d.finish_all_pre();
     d.send(Event::Notice(notice(BOUND, 3))).unwrap();
     request(&mut d, plain(6, BOUND, 1));
-    assert_eq!((running(&d, JobPhase::On).len(), running(&d, JobPhase::Pre).len()), (2, 2));
+    assert_eq!((d.running(JobPhase::On).len(), d.running(JobPhase::Pre).len()), (2, 2));
     d.send(Event::ModelRemoved { model: BOUND }).unwrap();
-    assert_eq!(
-        (outcomes(&d), burns(&d)),
-        (vec![Outcome::Cancelled(Cause::ModelGone)], 1),
-        "what waited, what was kept"
-    );
-    assert_eq!((d.monitor.running.len(), stops(&d)), (4, 0));
+    assert_eq!((d.outcomes(), d.burns()), (vec![Outcome::Cancelled(Cause::ModelGone)], 1));
+    assert_eq!((d.monitor.running.len(), d.stops()), (4, 0));
     assert_eq!(d.send(Event::Request(plain(7, BOUND, 1))), Err(Rejected::UnknownModel(BOUND)));
     assert_eq!(d.send(Event::ModelRemoved { model: BOUND }), Err(Rejected::UnknownModel(BOUND)));
-    finish_all(&mut d);
-    assert_eq!(outcomes(&d)[1..], vec![Outcome::Done; 2]);
-    assert_eq!((ended(&d), d.sched.used().disk), (vec![NoticeProblem::Kept, NoticeProblem::ModelGone], 0));
+    d.finish_all();
+    assert_eq!(d.outcomes()[1..], vec![Outcome::Done; 2]);
+    assert_eq!((d.notice_ends(), d.sched.used().disk), (vec![NoticeProblem::Kept, NoticeProblem::ModelGone], 0));
     d.sched.audit().unwrap();
 }
 
 #[test]
-fn a_pool_goes_with_its_model_and_comes_with_the_next() {
+fn pools_follow_removed_and_added_models() {
     let mut d = driver(true);
     d.send(Event::ModelRemoved { model: UNBOUND }).unwrap();
-    assert_eq!(stops(&d), 0, "its refill goes on");
-    finish_all(&mut d);
-    assert_eq!((d.sched.stock(), burns(&d)), (1, 1), "and what it made is burnt");
+    assert_eq!(d.stops(), 0, "its refill goes on");
+    d.finish_all();
+    assert_eq!((d.sched.stock(), d.burns()), (1, 1), "and what it made is burnt");
     d.send(Event::ModelAdded(models().swap_remove(0))).unwrap();
     assert!(d.monitor.running.values().any(|(s, _)| s.model == ModelId(6) && s.work == Work::Pool));
     let spec: ModelSpec = model("new", BoundTo::Client, phase(1.0, 1), phase(1.0, 1));
     d.send(Event::ModelAdded(spec)).unwrap();
     request(&mut d, plain(5, ModelId(7), 1));
-    finish_all(&mut d);
-    assert_eq!(outcomes(&d), vec![Outcome::Done]);
+    d.finish_all();
+    assert_eq!(d.outcomes(), vec![Outcome::Done]);
 }
 
 #[test]
-fn another_policy_files_everything_anew_with_the_ages_that_it_has() {
+fn a_policy_change_requeues_with_present_ages() {
     let started = |policies: &[&str]| {
         let mut d = driver(false);
-        d.send(Event::Capacity(Resources { cores: 0, memory: 100, disk: 200, dealings: 0 })).unwrap();
+        d.send(Event::Capacity(machine(0, 100, 200))).unwrap();
         request(&mut d, plain(1, ModelId(2), 1));
         d.advance(Span::from_secs(100.0));
         request(&mut d, plain(2, BOUND, 1));
@@ -454,7 +390,7 @@ fn another_policy_files_everything_anew_with_the_ages_that_it_has() {
             d.set_policy(policy.parse().unwrap());
             d.sched.audit().unwrap();
         }
-        d.send(Event::Capacity(Resources { cores: 1, memory: 100, disk: 200, dealings: 0 })).unwrap();
+        d.send(Event::Capacity(machine(1, 100, 200))).unwrap();
         match d.monitor.running.values().next().map(|(start, _)| start.work) {
             Some(Work::Request(input)) => input.request.0,
             other => panic!("{other:?}"),
@@ -469,25 +405,25 @@ fn another_policy_files_everything_anew_with_the_ages_that_it_has() {
 }
 
 #[test]
-fn a_notice_that_is_taken_back_ends_as_if_it_had_expired() {
+fn a_withdrawn_notice_releases_every_stage() {
     // Queued, running and held inputs are all removed, and their material is burnt.
     for ended_jobs in 0..3 {
         let mut d = driver(false);
         d.send(Event::Notice(notice(BOUND, 1))).unwrap();
         if ended_jobs == 1 {
-            assert_eq!(running(&d, JobPhase::Pre).len(), 1);
+            assert_eq!(d.running(JobPhase::Pre).len(), 1);
         } else if ended_jobs == 2 {
-            finish_all(&mut d);
+            d.finish_all();
             assert_eq!(d.sched.counts().transit, 1);
         }
         d.send(Event::Withdraw { notice: NoticeId(1) }).unwrap();
-        assert_eq!(ended(&d), vec![NoticeProblem::Withdrawn]);
+        assert_eq!(d.notice_ends(), vec![NoticeProblem::Withdrawn]);
         let again = d.sched.handle(d.now, Event::Withdraw { notice: NoticeId(1) });
         assert_eq!(again, Err(Rejected::UnknownNotice(NoticeId(1))));
-        finish_all(&mut d);
-        assert_eq!(d.sched.used(), Resources { cores: 0, memory: 0, disk: 0, dealings: 0 });
+        d.finish_all();
+        assert_eq!(d.sched.used(), machine(0, 0, 0));
         request(&mut d, Request { notice: Some(NoticeId(1)), ..plain(5, BOUND, 1) });
-        finish_all(&mut d);
-        assert_eq!(outcomes(&d), vec![Outcome::Done], "a request that names it makes its own material");
+        d.finish_all();
+        assert_eq!(d.outcomes(), vec![Outcome::Done], "a request that names it makes its own material");
     }
 }

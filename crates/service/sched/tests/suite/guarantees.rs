@@ -1,14 +1,12 @@
 //! Guarantees of policies and reservations: no job starves, and no batch takes the whole machine.
 
 use crate::support::driver::Driver;
-use crate::support::{Setup, header, model, phase};
+use crate::support::{Setup, header, machine, model, phase};
 use tacit_sched::replay::Header;
-use tacit_sched::{
-    Action, BoundTo, ClientId, Event, InputReport, ModelId, Request, RequestId, Resources, Span, Start, Time, Work,
-};
+use tacit_sched::{Action, BoundTo, ClientId, Event, JobPhase, ModelId, Request, RequestId, Span, Start, Time, Work};
 
 fn plain(policy: &str) -> Header {
-    header(&Setup { policy: policy.parse().unwrap(), pool: false, moldable: false, batch_share: 1.0 })
+    header(&Setup::new(policy, false))
 }
 
 fn request(id: u64, model: u32, inputs: u32) -> Event {
@@ -19,7 +17,7 @@ fn request(id: u64, model: u32, inputs: u32) -> Event {
 fn run(driver: &mut Driver, until: Time, mut arrivals: Vec<(Time, Event)>) {
     arrivals.reverse();
     loop {
-        let end = driver.monitor.running.iter().map(|(job, (s, start_time))| (*start_time + s.estimate, *job)).min();
+        let end = driver.next_end();
         let arrival = arrivals.last().map(|a| a.0);
         let next = end.map(|e| e.0).into_iter().chain(arrival).min().filter(|t| *t <= until);
         let Some(next) = next else { break };
@@ -36,7 +34,7 @@ fn run(driver: &mut Driver, until: Time, mut arrivals: Vec<(Time, Event)>) {
     driver.advance(until.since(driver.now));
 }
 
-fn started(driver: &Driver, request: u64, phase: tacit_sched::JobPhase) -> Option<Time> {
+fn started(driver: &Driver, request: u64, phase: JobPhase) -> Option<Time> {
     driver.actions.iter().find_map(|(time, action)| match action {
         Action::Start(Start { phase: this, work: Work::Request(input), .. })
             if *this == phase && input.request == RequestId(request) =>
@@ -45,10 +43,6 @@ fn started(driver: &Driver, request: u64, phase: tacit_sched::JobPhase) -> Optio
         }
         _ => None,
     })
-}
-
-fn report(driver: &Driver, request: u64) -> Option<InputReport> {
-    driver.monitor.reports.iter().find(|r| r.input.request == RequestId(request)).cloned()
 }
 
 /// Plays short requests that keep one core busy, and one long request.
@@ -64,24 +58,24 @@ fn flood(policy: &str) -> Driver {
 }
 
 #[test]
-fn ageing_bounds_the_wait_of_a_long_job_under_a_flood_of_short_ones() {
+fn ageing_bounds_the_wait_of_a_long_job() {
     // T_pre of 20 s against jobs of 0.5 and 1 s, beta = 0.5: overtaken for at most (20 - 0.5) / 0.5 = 39 s,
     // plus what was queued then.
     let bound = Time::from_secs(4.0 + 39.0 + 10.0);
-    let start = started(&flood("priority:0.5"), 9999, tacit_sched::JobPhase::Pre).expect("started");
+    let start = started(&flood("priority:0.5"), 9999, JobPhase::Pre).expect("started");
     assert!(start <= bound, "{start} is later than {bound}");
     let driver = flood("adaptive");
-    assert!(started(&driver, 9999, tacit_sched::JobPhase::Pre).is_some(), "adaptive starves the long job");
+    assert!(started(&driver, 9999, JobPhase::Pre).is_some(), "adaptive starves the long job");
     // Without ageing the long job starves: the test tells the difference.
-    assert_eq!(started(&flood("srt"), 9999, tacit_sched::JobPhase::Pre), None);
-    assert_eq!(started(&flood("priority:0"), 9999, tacit_sched::JobPhase::Pre), None);
+    assert_eq!(started(&flood("srt"), 9999, JobPhase::Pre), None);
+    assert_eq!(started(&flood("priority:0"), 9999, JobPhase::Pre), None);
 }
 
 #[test]
-fn a_job_that_memory_keeps_out_gets_its_turn() {
+fn a_job_that_lacks_memory_starts_within_one_turn() {
     for policy in ["fcfs", "priority", "srt", "adaptive"] {
         let mut header = plain(policy);
-        header.config.capacity = Resources { cores: 8, memory: 100, disk: 1000, dealings: 0 };
+        header.config.capacity = machine(8, 100, 1000);
         // Small jobs of 30 bytes keep three quarters of the memory busy; the large T_on needs 90.
         header.models = vec![
             model("small", BoundTo::Client, phase(2.0, 30), phase(2.0, 30)),
@@ -92,8 +86,8 @@ fn a_job_that_memory_keeps_out_gets_its_turn() {
             (0..300).map(|i| (Time::from_secs(i as f64), request(i + 1, 0, 1))).collect();
         arrivals.insert(11, (Time::from_secs(10.5), request(9999, 1, 1)));
         run(&mut driver, Time::from_secs(300.0), arrivals);
-        let pre = report(&driver, 9999).expect("done").pre.finished.unwrap();
-        let on = started(&driver, 9999, tacit_sched::JobPhase::On).expect("started");
+        let pre = driver.report(9999).expect("done").pre.finished.unwrap();
+        let on = started(&driver, 9999, JobPhase::On).expect("started");
         // The wait is at most the longest job that ran when the job was first overtaken, and one turn more.
         assert!(on.since(pre) <= Span::from_secs(4.0), "{policy}: waited {}", on.since(pre));
     }
@@ -102,8 +96,8 @@ fn a_job_that_memory_keeps_out_gets_its_turn() {
 /// Eight cores and 100 bytes of memory: a T_on of 90 bytes waits while a bound job of 40 bytes runs; stock of
 /// a small model is wanted.
 fn blocked_with_pool() -> Driver {
-    let mut header = header(&Setup { policy: "fcfs".parse().unwrap(), pool: true, moldable: false, batch_share: 1.0 });
-    header.config.capacity = Resources { cores: 8, memory: 100, disk: 1000, dealings: 0 };
+    let mut header = header(&Setup::new("fcfs", true));
+    header.config.capacity = machine(8, 100, 1000);
     if let Some(pool) = &mut header.config.pool {
         (pool.per_client, pool.min_stock) = (false, 0);
     }
@@ -121,9 +115,9 @@ fn blocked_with_pool() -> Driver {
 }
 
 #[test]
-fn stock_is_made_while_a_job_waits_for_memory_and_leaves_the_room_that_it_needs() {
+fn refills_leave_room_for_a_job_that_waits_for_memory() {
     let driver = blocked_with_pool();
-    assert_eq!(started(&driver, 2, tacit_sched::JobPhase::On), None, "the long job and 90 bytes do not fit together");
+    assert_eq!(started(&driver, 2, JobPhase::On), None, "the long job and 90 bytes do not fit together");
     let refill = driver.actions.iter().find_map(|(time, action)| match action {
         Action::Start(s) if s.work == Work::Pool => Some((*time, s.memory)),
         _ => None,
@@ -131,12 +125,11 @@ fn stock_is_made_while_a_job_waits_for_memory_and_leaves_the_room_that_it_needs(
     let (time, memory) = refill.expect("a refill runs while request 2 waits");
     assert!(time >= Time::from_secs(1.0), "{time}");
     assert!(memory <= 10, "{time}");
-    let refill_count =
-        driver.actions.iter().filter(|(_, a)| matches!(a, Action::Start(s) if s.work == Work::Pool)).count();
+    let refill_count = driver.count(|a| matches!(a, Action::Start(s) if s.work == Work::Pool));
     assert!(refill_count <= 4, "one at a time: two would not leave 90 bytes");
     let mut driver = driver;
     run(&mut driver, Time::from_secs(70.0), Vec::new());
-    let on = started(&driver, 2, tacit_sched::JobPhase::On).expect("started");
+    let on = started(&driver, 2, JobPhase::On).expect("started");
     assert!(on <= Time::from_secs(65.0), "once the long T_pre has ended, at most one refill later: {on}");
 }
 
@@ -151,7 +144,7 @@ fn a_large_batch_leaves_room_for_small_requests() {
         let arrivals = vec![(Time::ZERO, request(1, 0, 64)), (Time::from_secs(0.5), request(2, 0, 1))];
         run(&mut driver, Time::from_secs(100.0), arrivals);
         assert_eq!(driver.monitor.outcomes.len(), 65, "everything is done");
-        report(&driver, 2).unwrap().ended.since(Time::from_secs(0.5))
+        driver.report(2).unwrap().ended.since(Time::from_secs(0.5))
     };
     assert_eq!(wait(0.5), Span::from_secs(1.5), "half of the cores are free for it");
     assert!(wait(1.0) > Span::from_secs(10.0), "without the limit it waits behind the batch");
@@ -169,10 +162,9 @@ fn jobs_that_can_never_fit_are_refused_with_what_they_need() {
     // A machine that shrinks later rejects requests that it had accepted.
     let mut driver = Driver::new(plain("fcfs"));
     driver.send(request(1, 2, 1)).unwrap();
-    driver.send(Event::Capacity(Resources { cores: 4, memory: 60, disk: 200, dealings: 0 })).unwrap();
-    let job = *driver.monitor.running.keys().next().unwrap();
-    driver.finish(job, 100);
-    assert!(driver.actions.iter().any(|(_, a)| matches!(a, Action::Reject { request: RequestId(1), .. })));
+    driver.send(Event::Capacity(machine(4, 60, 200))).unwrap();
+    driver.finish(driver.oldest(), 100);
+    assert_ne!(driver.count(|a| matches!(a, Action::Reject { request: RequestId(1), .. })), 0);
     assert_eq!(driver.sched.used().disk, 0, "its material is burnt");
 }
 
@@ -186,7 +178,7 @@ fn fair_share_protects_the_others_from_a_flood() {
         let mut arrivals: Vec<(Time, Event)> = (0..20).map(|i| (Time::ZERO, heavy(i))).collect();
         arrivals.push((Time::from_secs(1.0), request(1, 0, 1)));
         run(&mut driver, Time::from_secs(300.0), arrivals);
-        report(&driver, 1).unwrap().ended.since(Time::from_secs(1.0))
+        driver.report(1).unwrap().ended.since(Time::from_secs(1.0))
     };
     assert!(wait("fcfs") > Span::from_secs(30.0));
     assert!(wait("fcfs+fair") < Span::from_secs(10.0), "{}", wait("fcfs+fair"));
