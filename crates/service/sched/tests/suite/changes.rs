@@ -29,7 +29,7 @@ fn notice(model: ModelId, inputs: u32) -> AdvanceNotice {
 }
 
 fn request(d: &mut Driver, request: Request) {
-    d.send(Event::Request(request)).unwrap();
+    d.tell(Event::Request(request));
 }
 
 /// This client's kept material of the bound model.
@@ -38,7 +38,7 @@ fn kept(d: &Driver) -> Vec<MaterialId> {
 }
 
 fn keep(d: &mut Driver, inputs: u32) -> Vec<MaterialId> {
-    d.send(Event::Notice(AdvanceNotice { keep: true, ..notice(BOUND, inputs) })).unwrap();
+    d.tell(Event::Notice(AdvanceNotice { keep: true, ..notice(BOUND, inputs) }));
     d.finish_all();
     kept(d)
 }
@@ -48,15 +48,15 @@ fn a_group_runs_at_most_one_job_a_lane() {
     let mut d = driver(false);
     request(&mut d, Request { lanes: Some(1), ..plain(5, BOUND, 3) });
     assert_eq!((d.monitor.running.len(), d.sched.queued_jobs()), (1, 0));
-    d.send(Event::Lanes { of: Owner::Request(RequestId(5)), lanes: 3 }).unwrap();
+    d.tell(Event::Lanes { of: Owner::Request(RequestId(5)), lanes: 3 });
     assert_eq!(d.monitor.running.len(), 3);
     // With fewer lanes than running jobs, no job stops and none starts.
-    d.send(Event::Lanes { of: Owner::Request(RequestId(5)), lanes: 1 }).unwrap();
+    d.tell(Event::Lanes { of: Owner::Request(RequestId(5)), lanes: 1 });
     assert_eq!((d.monitor.running.len(), d.stops()), (3, 0));
     d.finish(d.running(JobPhase::Pre)[0], 100);
     assert_eq!(d.monitor.running.len(), 2);
     d.finish_all();
-    assert_eq!(d.outcomes(), vec![Outcome::Done; 3]);
+    assert_eq!(d.outcomes(), [Outcome::Done; 3]);
     let lanes_of = |owner| Event::Lanes { of: owner, lanes: 1 };
     assert_eq!(d.send(lanes_of(Owner::Request(RequestId(5)))), Err(Rejected::UnknownRequest(RequestId(5))));
     assert_eq!(d.send(lanes_of(Owner::Notice(NoticeId(7)))), Err(Rejected::UnknownNotice(NoticeId(7))));
@@ -73,9 +73,9 @@ fn a_group_without_lanes_delays_no_other() {
     request(&mut d, plain(7, BOUND, 1));
     assert_eq!((d.sched.queued_jobs(), d.running(JobPhase::Pre).len()), (0, 1));
     assert_eq!(d.sched.counts().pre, 1, "it waits all the same");
-    d.send(Event::Lanes { of: Owner::Request(RequestId(6)), lanes: 1 }).unwrap();
+    d.tell(Event::Lanes { of: Owner::Request(RequestId(6)), lanes: 1 });
     d.finish_all();
-    assert_eq!(d.outcomes(), vec![Outcome::Done; 3]);
+    assert_eq!(d.outcomes(), [Outcome::Done; 3]);
 }
 
 #[test]
@@ -83,13 +83,13 @@ fn a_stopping_job_holds_its_resources() {
     for how in 0..3 {
         let mut d = driver(false);
         d.slow_stops = true;
-        d.send(Event::Capacity(machine(1, 100, 200))).unwrap();
+        d.tell(Event::Capacity(machine(1, 100, 200)));
         request(&mut d, plain(5, BOUND, 1));
         request(&mut d, plain(6, BOUND, 1));
         let job = d.running(JobPhase::Pre)[0];
-        d.send(Event::Cancel { request: RequestId(5) }).unwrap();
+        d.tell(Event::Cancel { request: RequestId(5) });
         // The input has ended but its job still runs, so jobs that wait for the core still wait.
-        assert_eq!(d.outcomes(), vec![Outcome::Cancelled(Cause::Client)]);
+        assert_eq!(d.outcomes(), [Outcome::Cancelled(Cause::Client)]);
         assert_eq!(d.sched.used(), machine(1, 20, 10));
         assert!(d.monitor.running.is_empty());
         assert!(d.sched.job_input(job).is_none());
@@ -114,7 +114,7 @@ fn a_stopping_t_on_burns_its_material_at_once() {
     d.slow_stops = true;
     request(&mut d, plain(5, BOUND, 1));
     d.finish_all_pre();
-    d.send(Event::Cancel { request: RequestId(5) }).unwrap();
+    d.tell(Event::Cancel { request: RequestId(5) });
     assert_eq!((d.burns(), d.sched.used()), (1, machine(1, 30, 0)));
 }
 
@@ -124,11 +124,11 @@ fn shutdown_now_waits_for_the_last_job_to_stop() {
     d.slow_stops = true;
     request(&mut d, plain(5, BOUND, 2));
     let jobs = d.running(JobPhase::Pre);
-    d.send(Event::Shutdown(Shutdown::Now)).unwrap();
+    d.tell(Event::Shutdown(Shutdown::Now));
     assert_eq!((d.outcomes(), d.sched.stopped()), (vec![Outcome::Cancelled(Cause::Shutdown); 2], false));
-    d.send(Event::JobStopped { job: jobs[0] }).unwrap();
+    d.tell(Event::JobStopped { job: jobs[0] });
     assert!(!d.sched.stopped());
-    d.send(Event::JobStopped { job: jobs[1] }).unwrap();
+    d.tell(Event::JobStopped { job: jobs[1] });
     assert!(d.sched.stopped());
     assert!(d.monitor.is_stopped());
 }
@@ -137,14 +137,14 @@ fn shutdown_now_waits_for_the_last_job_to_stop() {
 fn a_disconnected_client_keeps_notices_and_loses_requests() {
     let mut d = driver(false);
     request(&mut d, plain(5, BOUND, 1));
-    d.send(Event::Notice(notice(BOUND, 3))).unwrap();
+    d.tell(Event::Notice(notice(BOUND, 3)));
     d.finish(d.jobs_with(|s| s.work == Work::Notice(NoticeId(1)))[0], 100);
     // One input's material is held and two T_pre run. Three repetitions would reveal counted failures.
     for _ in 0..3 {
-        d.send(Event::ClientGone { client: me() }).unwrap();
+        d.tell(Event::ClientGone { client: me() });
         assert!(d.monitor.running.is_empty());
         assert_eq!((d.sched.counts().transit, d.sched.counts().pre, d.sched.queued_jobs()), (1, 2, 0));
-        d.send(Event::Lanes { of: Owner::Notice(NoticeId(1)), lanes: 2 }).unwrap();
+        d.tell(Event::Lanes { of: Owner::Notice(NoticeId(1)), lanes: 2 });
         assert_eq!(d.running(JobPhase::Pre).len(), 2);
     }
     assert_eq!((d.outcomes(), d.notice_ends()), (vec![Outcome::Cancelled(Cause::ClientGone)], vec![]));
@@ -152,9 +152,9 @@ fn a_disconnected_client_keeps_notices_and_loses_requests() {
     d.finish_all();
     assert_eq!(d.outcomes()[1..], vec![Outcome::Done; 3]);
     // A client that does not return: the notice lives until its time to live.
-    d.send(Event::Notice(notice(BOUND, 1))).unwrap();
+    d.tell(Event::Notice(notice(BOUND, 1)));
     d.finish_all();
-    d.send(Event::ClientGone { client: me() }).unwrap();
+    d.tell(Event::ClientGone { client: me() });
     assert_eq!(d.sched.counts().transit, 1);
     d.advance(Span::from_secs(31.0));
     assert_eq!((d.notice_ends(), d.sched.used().disk), (vec![NoticeProblem::Expired], 0));
@@ -164,8 +164,8 @@ fn a_disconnected_client_keeps_notices_and_loses_requests() {
 #[test]
 fn unbound_t_pre_continues_without_its_client() {
     let mut d = driver(false);
-    d.send(Event::Notice(notice(UNBOUND, 5))).unwrap();
-    d.send(Event::ClientGone { client: me() }).unwrap();
+    d.tell(Event::Notice(notice(UNBOUND, 5)));
+    d.tell(Event::ClientGone { client: me() });
     assert_eq!((d.running(JobPhase::Pre).len(), d.stops()), (4, 0));
     d.finish_all();
     assert_eq!((d.sched.counts().transit, d.sched.counts().pre), (4, 1), "but nothing more starts");
@@ -181,7 +181,7 @@ fn a_disconnected_client_keeps_its_stock_without_refills() {
     d.finish(d.refills(BOUND)[0], 100);
     assert!(!d.refills(BOUND).is_empty(), "one is not enough");
     let stock = d.sched.stock();
-    d.send(Event::ClientGone { client: me() }).unwrap();
+    d.tell(Event::ClientGone { client: me() });
     d.finish_all();
     assert!(d.sched.stock() >= stock);
     assert!(d.refills(BOUND).is_empty());
@@ -194,29 +194,29 @@ fn a_disconnected_client_keeps_its_stock_without_refills() {
 fn revocation_ends_and_burns_everything() {
     let mut d = driver(false);
     keep(&mut d, 2);
-    d.send(Event::Notice(notice(BOUND, 1))).unwrap();
+    d.tell(Event::Notice(notice(BOUND, 1)));
     request(&mut d, plain(5, BOUND, 1));
-    d.send(Event::ClientRevoked { client: me() }).unwrap();
+    d.tell(Event::ClientRevoked { client: me() });
     assert_eq!((kept(&d).len(), d.burns(), d.monitor.running.len(), d.sched.used().disk), (0, 2, 0, 0));
-    assert_eq!(d.outcomes(), vec![Outcome::Cancelled(Cause::ClientGone)]);
-    assert_eq!(d.notice_ends(), vec![NoticeProblem::Kept, NoticeProblem::ClientGone]);
+    assert_eq!(d.outcomes(), [Outcome::Cancelled(Cause::ClientGone)]);
+    assert_eq!(d.notice_ends(), [NoticeProblem::Kept, NoticeProblem::ClientGone]);
     assert_eq!(d.send(Event::ClientRevoked { client: me() }), Err(Rejected::UnknownClient(me())));
 }
 
 #[test]
 fn a_keeping_notice_makes_kept_material() {
     let mut d = driver(false);
-    d.send(Event::Notice(AdvanceNotice { keep: true, ..notice(BOUND, 2) })).unwrap();
+    d.tell(Event::Notice(AdvanceNotice { keep: true, ..notice(BOUND, 2) }));
     assert_eq!(d.sched.next_wakeup(), None, "it has no time to live");
     request(&mut d, Request { notice: Some(NoticeId(1)), ..plain(5, BOUND, 1) });
-    assert_eq!(d.ignored(), vec![NoticeProblem::Keeps]);
+    assert_eq!(d.ignored(), [NoticeProblem::Keeps]);
     d.finish_all();
     assert_eq!((d.notice_ends(), d.outcomes()), (vec![NoticeProblem::Kept], vec![Outcome::Done]));
     assert_eq!((kept(&d).len(), d.sched.used().disk, d.sched.counts()), (2, 20, Default::default()));
     request(&mut d, Request { notice: Some(NoticeId(1)), ..plain(6, BOUND, 1) });
     assert_eq!(d.ignored()[1..], vec![NoticeProblem::Kept]);
     // A disconnected client keeps its material.
-    d.send(Event::ClientGone { client: me() }).unwrap();
+    d.tell(Event::ClientGone { client: me() });
     assert_eq!(kept(&d).len(), 2);
 }
 
@@ -224,7 +224,7 @@ fn a_keeping_notice_makes_kept_material() {
 fn kept_material_serves_inputs_before_a_notice() {
     let mut d = driver(false);
     let names = keep(&mut d, 2);
-    d.send(Event::Notice(AdvanceNotice { id: NoticeId(2), ..notice(BOUND, 1) })).unwrap();
+    d.tell(Event::Notice(AdvanceNotice { id: NoticeId(2), ..notice(BOUND, 1) }));
     d.finish_all();
     let claim = Request { materials: names.clone(), notice: Some(NoticeId(2)), ..plain(5, BOUND, 4) };
     request(&mut d, claim);
@@ -263,7 +263,7 @@ fn unused_named_material_is_burnt() {
         let names = keep(&mut d, 2);
         let burns_before = d.burns();
         request(&mut d, Request { materials: names, lanes: Some(1), ..plain(5, BOUND, 2) });
-        d.send(Event::Cancel { request: RequestId(5) }).unwrap();
+        d.tell(Event::Cancel { request: RequestId(5) });
         assert_eq!((d.burns() - burns_before, kept(&d).len()), (2, 0));
     }
 }
@@ -272,16 +272,16 @@ fn unused_named_material_is_burnt() {
 fn a_request_evicts_kept_material_of_the_largest_keeper() {
     let mut d = driver(false);
     let other_client = ClientId::numbered(2);
-    d.send(Event::MaterialFound { material: MaterialId([9; 16]), model: BOUND, client: Some(other_client) }).unwrap();
+    d.tell(Event::MaterialFound { material: MaterialId([9; 16]), model: BOUND, client: Some(other_client) });
     keep(&mut d, 2);
-    d.send(Event::Capacity(machine(4, 100, 30))).unwrap();
+    d.tell(Event::Capacity(machine(4, 100, 30)));
     // A request gets the disk of burnt kept material; a notice waits.
     request(&mut d, plain(5, BOUND, 1));
-    d.send(Event::Notice(notice(BOUND, 1))).unwrap();
+    d.tell(Event::Notice(notice(BOUND, 1)));
     assert_eq!((d.burns(), kept(&d).len(), d.sched.kept(other_client, BOUND).count()), (1, 1, 1));
     assert_eq!((d.running(JobPhase::Pre).len(), d.sched.counts().pre), (1, 1));
     d.finish_all();
-    assert_eq!(d.outcomes(), vec![Outcome::Done]);
+    assert_eq!(d.outcomes(), [Outcome::Done]);
 }
 
 #[test]
@@ -290,10 +290,10 @@ fn bound_material_is_found_at_any_time_and_can_be_lost() {
     let found_event =
         |byte| Event::MaterialFound { material: MaterialId([byte; 16]), model: BOUND, client: Some(me()) };
     keep(&mut d, 1);
-    d.send(found_event(9)).unwrap();
+    d.tell(found_event(9));
     assert_eq!((kept(&d).len(), d.sched.used().disk), (2, 20));
     assert_eq!(d.send(found_event(9)), Err(Rejected::BadMaterial(MaterialId([9; 16]))));
-    d.send(Event::MaterialGone { material: MaterialId([9; 16]) }).unwrap();
+    d.tell(Event::MaterialGone { material: MaterialId([9; 16]) });
     assert_eq!((kept(&d).len(), d.sched.used().disk, d.burns()), (1, 10, 0));
     let lose = |d: &mut Driver, material| d.send(Event::MaterialGone { material });
     let unknown = |material| Err(Rejected::UnknownMaterial(material));
@@ -315,9 +315,9 @@ fn bound_material_is_found_at_any_time_and_can_be_lost() {
 fn time_to_live_starts_at_the_expected_arrival() {
     let mut d = driver(false);
     let (expected, ttl) = (Some(Span::from_secs(50.0)), Some(Span::from_secs(5.0)));
-    d.send(Event::Notice(AdvanceNotice { expected, ttl, ..notice(BOUND, 1) })).unwrap();
+    d.tell(Event::Notice(AdvanceNotice { expected, ttl, ..notice(BOUND, 1) }));
     assert_eq!(d.sched.next_wakeup(), Some(Time::from_secs(55.0)));
-    d.send(Event::Notice(AdvanceNotice { expected, id: NoticeId(2), ..notice(BOUND, 1) })).unwrap();
+    d.tell(Event::Notice(AdvanceNotice { expected, id: NoticeId(2), ..notice(BOUND, 1) }));
     d.advance(Span::from_secs(56.0));
     assert_eq!((d.notice_ends(), d.sched.next_wakeup()), (vec![NoticeProblem::Expired], Some(Time::from_secs(80.0))));
 }
@@ -325,7 +325,7 @@ fn time_to_live_starts_at_the_expected_arrival() {
 #[test]
 fn a_model_without_t_pre_goes_straight_to_t_on() {
     let mut d = driver(true);
-    d.send(Event::Notice(notice(CLEAR, 1))).unwrap();
+    d.tell(Event::Notice(notice(CLEAR, 1)));
     request(&mut d, Request { notice: Some(NoticeId(1)), ..plain(5, CLEAR, 2) });
     let jobs = d.monitor.running.values().filter(|(s, _)| s.model == CLEAR);
     assert!(jobs.clone().all(|(s, _)| s.phase == JobPhase::On && s.material.is_none()));
@@ -334,8 +334,8 @@ fn a_model_without_t_pre_goes_straight_to_t_on() {
     let report = &d.monitor.reports[0];
     assert_eq!((d.outcomes(), report.pre), (vec![Outcome::Done; 2], Default::default()));
     // A model without T_pre has no material to keep or to find.
-    d.send(Event::Notice(AdvanceNotice { keep: true, id: NoticeId(2), ..notice(CLEAR, 2) })).unwrap();
-    assert_eq!(d.notice_ends(), vec![NoticeProblem::Kept]);
+    d.tell(Event::Notice(AdvanceNotice { keep: true, id: NoticeId(2), ..notice(CLEAR, 2) }));
+    assert_eq!(d.notice_ends(), [NoticeProblem::Kept]);
     let found = Event::MaterialFound { material: MaterialId([9; 16]), model: CLEAR, client: Some(me()) };
     assert_eq!(d.send(found), Err(Rejected::BadMaterial(MaterialId([9; 16]))));
 }
@@ -347,10 +347,10 @@ fn a_removed_model_starts_no_job() {
     // Two T_on run, then two T_pre; other jobs are queued.
     request(&mut d, plain(5, BOUND, 2));
     d.finish_all_pre();
-    d.send(Event::Notice(notice(BOUND, 3))).unwrap();
+    d.tell(Event::Notice(notice(BOUND, 3)));
     request(&mut d, plain(6, BOUND, 1));
     assert_eq!((d.running(JobPhase::On).len(), d.running(JobPhase::Pre).len()), (2, 2));
-    d.send(Event::ModelRemoved { model: BOUND }).unwrap();
+    d.tell(Event::ModelRemoved { model: BOUND });
     assert_eq!((d.outcomes(), d.burns()), (vec![Outcome::Cancelled(Cause::ModelGone)], 1));
     assert_eq!((d.monitor.running.len(), d.stops()), (4, 0));
     assert_eq!(d.send(Event::Request(plain(7, BOUND, 1))), Err(Rejected::UnknownModel(BOUND)));
@@ -364,24 +364,24 @@ fn a_removed_model_starts_no_job() {
 #[test]
 fn pools_follow_removed_and_added_models() {
     let mut d = driver(true);
-    d.send(Event::ModelRemoved { model: UNBOUND }).unwrap();
+    d.tell(Event::ModelRemoved { model: UNBOUND });
     assert_eq!(d.stops(), 0, "its refill goes on");
     d.finish_all();
     assert_eq!((d.sched.stock(), d.burns()), (1, 1), "and what it made is burnt");
-    d.send(Event::ModelAdded(models().swap_remove(0))).unwrap();
+    d.tell(Event::ModelAdded(models().swap_remove(0)));
     assert!(d.monitor.running.values().any(|(s, _)| s.model == ModelId(6) && s.work == Work::Pool));
     let spec: ModelSpec = model("new", BoundTo::Client, phase(1.0, 1), phase(1.0, 1));
-    d.send(Event::ModelAdded(spec)).unwrap();
+    d.tell(Event::ModelAdded(spec));
     request(&mut d, plain(5, ModelId(7), 1));
     d.finish_all();
-    assert_eq!(d.outcomes(), vec![Outcome::Done]);
+    assert_eq!(d.outcomes(), [Outcome::Done]);
 }
 
 #[test]
 fn a_policy_change_requeues_with_present_ages() {
     let started = |policies: &[&str]| {
         let mut d = driver(false);
-        d.send(Event::Capacity(machine(0, 100, 200))).unwrap();
+        d.tell(Event::Capacity(machine(0, 100, 200)));
         request(&mut d, plain(1, ModelId(2), 1));
         d.advance(Span::from_secs(100.0));
         request(&mut d, plain(2, BOUND, 1));
@@ -390,7 +390,7 @@ fn a_policy_change_requeues_with_present_ages() {
             d.set_policy(policy.parse().unwrap());
             d.sched.audit().unwrap();
         }
-        d.send(Event::Capacity(machine(1, 100, 200))).unwrap();
+        d.tell(Event::Capacity(machine(1, 100, 200)));
         match d.monitor.running.values().next().map(|(start, _)| start.work) {
             Some(Work::Request(input)) => input.request.0,
             other => panic!("{other:?}"),
@@ -409,21 +409,21 @@ fn a_withdrawn_notice_releases_every_stage() {
     // Queued, running and held inputs are all removed, and their material is burnt.
     for ended_jobs in 0..3 {
         let mut d = driver(false);
-        d.send(Event::Notice(notice(BOUND, 1))).unwrap();
+        d.tell(Event::Notice(notice(BOUND, 1)));
         if ended_jobs == 1 {
             assert_eq!(d.running(JobPhase::Pre).len(), 1);
         } else if ended_jobs == 2 {
             d.finish_all();
             assert_eq!(d.sched.counts().transit, 1);
         }
-        d.send(Event::Withdraw { notice: NoticeId(1) }).unwrap();
-        assert_eq!(d.notice_ends(), vec![NoticeProblem::Withdrawn]);
+        d.tell(Event::Withdraw { notice: NoticeId(1) });
+        assert_eq!(d.notice_ends(), [NoticeProblem::Withdrawn]);
         let again = d.sched.handle(d.now, Event::Withdraw { notice: NoticeId(1) });
         assert_eq!(again, Err(Rejected::UnknownNotice(NoticeId(1))));
         d.finish_all();
         assert_eq!(d.sched.used(), machine(0, 0, 0));
         request(&mut d, Request { notice: Some(NoticeId(1)), ..plain(5, BOUND, 1) });
         d.finish_all();
-        assert_eq!(d.outcomes(), vec![Outcome::Done], "a request that names it makes its own material");
+        assert_eq!(d.outcomes(), [Outcome::Done], "a request that names it makes its own material");
     }
 }

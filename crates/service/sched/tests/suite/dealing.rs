@@ -155,8 +155,8 @@ fn with_pool(limit: impl FnOnce(&mut tacit_sched::PoolConfig)) -> Driver {
 /// Takes a material out of the pool for an input of another model.
 fn draw(d: &mut Driver) {
     let pooled: MaterialId = d.monitor.live()[0];
-    d.send(Event::MaterialGone { material: pooled }).unwrap();
-    d.send(Event::Demand { model: DEALT, inputs: 1 }).unwrap();
+    d.tell(Event::MaterialGone { material: pooled });
+    d.tell(Event::Demand { model: DEALT, inputs: 1 });
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn stock_follows_the_demand_of_other_models() {
     d.advance(Span::from_secs(3600.0));
     draw(&mut d);
     while let Some(&material) = d.monitor.live().get(2) {
-        d.send(Event::MaterialGone { material }).unwrap();
+        d.tell(Event::MaterialGone { material });
         fill(&mut d);
     }
     assert!(d.sched.stock() <= 2, "{}", d.sched.stock());

@@ -31,7 +31,7 @@ fn play(policy: &str, others: u64) -> FloodRun {
     header.config.max_queued = 1000;
     let mut driver = Driver::new(header);
     let mut arrivals = BTreeMap::new();
-    (0..FLOOD).for_each(|i| driver.send(request(i, 1, MODEL)).unwrap());
+    (0..FLOOD).for_each(|i| driver.tell(request(i, 1, MODEL)));
     for client in 0..others {
         ask(&mut driver, &mut arrivals, FIRST * (client + 1));
     }
@@ -49,7 +49,7 @@ fn play(policy: &str, others: u64) -> FloodRun {
 
 fn ask(driver: &mut Driver, arrivals: &mut BTreeMap<u64, Time>, id: u64) {
     arrivals.insert(id, driver.now);
-    driver.send(request(id, 1 + id / FIRST, MODEL)).unwrap();
+    driver.tell(request(id, 1 + id / FIRST, MODEL));
 }
 
 impl FloodRun {

@@ -26,7 +26,7 @@ fn run(driver: &mut Driver, until: Time, mut arrivals: Vec<(Time, Event)>) {
             Some((time, job)) if time == next => driver.finish(job, 100),
             _ => {
                 if let Some((_, event)) = arrivals.pop() {
-                    driver.send(event).unwrap();
+                    driver.tell(event);
                 }
             }
         }
@@ -161,8 +161,8 @@ fn jobs_that_can_never_fit_are_refused_with_what_they_need() {
     assert!(text.contains("50 bytes of memory"), "{text}");
     // A machine that shrinks later rejects requests that it had accepted.
     let mut driver = Driver::new(plain("fcfs"));
-    driver.send(request(1, 2, 1)).unwrap();
-    driver.send(Event::Capacity(machine(4, 60, 200))).unwrap();
+    driver.tell(request(1, 2, 1));
+    driver.tell(Event::Capacity(machine(4, 60, 200)));
     driver.finish(driver.oldest(), 100);
     assert_ne!(driver.count(|a| matches!(a, Action::Reject { request: RequestId(1), .. })), 0);
     assert_eq!(driver.sched.used().disk, 0, "its material is burnt");

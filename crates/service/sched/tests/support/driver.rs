@@ -12,6 +12,11 @@ use tacit_sched::{
     Rejected, Request, RequestId, Resources, Scheduler, Shutdown, Span, Time, Usage,
 };
 
+/// Returns the candidate that a script picked.
+fn choose<T: Copy>(candidates: &[T], pick: usize) -> Option<T> {
+    candidates.get(pick % candidates.len().max(1)).copied()
+}
+
 #[derive(Clone, Debug)]
 pub struct Driver {
     pub sched: Scheduler<PolicySpec>,
@@ -25,7 +30,7 @@ pub struct Driver {
     models: u32,
     places: [ModelId; 7],
     header: Header,
-    notices: BTreeMap<usize, NoticeId>,
+    notices: Vec<NoticeId>,
     next: u64,
     /// Number of materials named so far.
     materials: u64,
@@ -45,7 +50,7 @@ impl Driver {
             models: header.models.len() as u32,
             places: [0, 1, 2, 3, 4, 5, 1000].map(ModelId),
             header,
-            notices: BTreeMap::new(),
+            notices: Vec::new(),
             next: 0,
             materials: 0,
         };
@@ -111,8 +116,8 @@ impl Driver {
     }
 
     fn running_job(&self, pick: usize) -> Option<JobId> {
-        let n = self.monitor.running.len();
-        self.monitor.running.keys().nth(pick % n.max(1)).copied()
+        let jobs: Vec<JobId> = self.monitor.running.keys().copied().collect();
+        choose(&jobs, pick)
     }
 
     /// Makes a name that was never used before, whose order does not follow age. Names start at 1000; found
@@ -156,7 +161,7 @@ impl Driver {
                     client,
                     model,
                     inputs,
-                    notice: notice.and_then(|n| self.notices.get(&(n % self.notices.len().max(1))).copied()),
+                    notice: notice.and_then(|pick| choose(&self.notices, pick)),
                     timeout: timeout.map(Span::from_millis),
                     deadline: deadlines[deadline as usize],
                     materials: self.sched.kept(client, model).take(kept).collect(),
@@ -171,7 +176,7 @@ impl Driver {
                 let ttl = life.map(|(_, ttl)| Span::from_secs(ttl as f64));
                 let notice = AdvanceNotice { lanes, keep, expected, ttl, ..announce(id, client, model, inputs) };
                 if self.send(Event::Notice(notice)).is_ok() {
-                    self.notices.insert(self.notices.len(), id);
+                    self.notices.push(id);
                 }
             }
             _ => {}
@@ -192,15 +197,14 @@ impl Driver {
                 }
                 self.send(Event::JobNotStarted { job }).expect("a running job may turn out not to have started");
             }
-            Op::Fail { pick } => {
+            Op::Fail(pick) => {
                 if let Some(job) = self.running_job(pick) {
                     self.send(Event::JobFailed { job }).expect("the failure of a running job is accepted");
                 }
             }
             Op::Stopped { pick, how } => {
-                let n = self.monitor.stopping.len();
-                let stopping_job = self.monitor.stopping.iter().nth(pick % n.max(1));
-                let Some((job, phase)) = stopping_job.map(|(job, start)| (*job, start.phase)) else { return };
+                let stopping: Vec<_> = self.monitor.stopping.iter().map(|(job, start)| (*job, start.phase)).collect();
+                let Some((job, phase)) = choose(&stopping, pick) else { return };
                 let usage = Usage { time: Span::from_secs(1.0), peak_memory: 5 };
                 let material = (phase == JobPhase::Pre).then(|| self.new_material());
                 let (event, answer) = match how {
@@ -213,7 +217,7 @@ impl Driver {
                 };
                 assert_eq!(self.send(event), answer);
             }
-            Op::StaleEnd { job } => {
+            Op::StaleEnd(job) => {
                 let job = JobId(job);
                 if !self.monitor.running.contains_key(&job) && !self.monitor.stopping.contains_key(&job) {
                     let refused = self.send(Event::JobFailed { job });
@@ -229,33 +233,31 @@ impl Driver {
 
     fn play_client(&mut self, op: &Op) {
         match *op {
-            Op::Gone { client } => {
+            Op::Gone(client) => {
                 let client = ClientId::numbered(client);
                 let _ = self.send(Event::ClientGone { client });
                 assert_eq!(self.monitor.unfinished_of(client), 0, "a client that left has open inputs");
             }
-            Op::Revoke { client } => {
+            Op::Revoke(client) => {
                 let client = ClientId::numbered(client);
                 let done = self.send(Event::ClientRevoked { client });
                 assert_eq!(self.monitor.unfinished_of(client), 0, "a client that may not has open inputs");
                 let kept = (0..self.models).flat_map(|model| self.sched.kept(client, ModelId(model))).count();
                 assert!(kept == 0 || done.is_err(), "material is kept for a client that may not use it");
             }
-            Op::Cancel { pick } => {
-                let open = self.monitor.open();
-                if let Some(&request) = open.get(pick % open.len().max(1)) {
+            Op::Cancel(pick) => {
+                if let Some(request) = choose(&self.monitor.open(), pick) {
                     self.send(Event::Cancel { request }).expect("an open request can be cancelled");
                 }
             }
             Op::Lanes { request: true, pick, lanes } => {
-                let open = self.monitor.open();
-                if let Some(&request) = open.get(pick % open.len().max(1)) {
+                if let Some(request) = choose(&self.monitor.open(), pick) {
                     let owner = Owner::Request(request);
                     self.send(Event::Lanes { of: owner, lanes }).expect("an open request has lanes");
                 }
             }
             Op::Lanes { request: false, pick, lanes } => {
-                if let Some(&notice) = self.notices.get(&(pick % self.notices.len().max(1))) {
+                if let Some(notice) = choose(&self.notices, pick) {
                     let _ = self.send(Event::Lanes { of: Owner::Notice(notice), lanes });
                 }
             }
@@ -275,7 +277,7 @@ impl Driver {
             }
             Op::Lose { pick, kept } => {
                 let names = if kept { self.kept() } else { self.monitor.live() };
-                if let Some(&material) = names.get(pick % names.len().max(1)) {
+                if let Some(material) = choose(&names, pick) {
                     let result = self.send(Event::MaterialGone { material });
                     assert!(result.is_ok() || !kept || self.sched.stopped(), "what is kept can be gone");
                 }
@@ -286,14 +288,14 @@ impl Driver {
 
     fn play_model(&mut self, op: &Op) {
         match *op {
-            Op::AddModel { model } => {
+            Op::AddModel(model) => {
                 let spec = models().swap_remove(model % models().len());
                 if self.send(Event::ModelAdded(spec)).is_ok() {
                     self.places[model] = ModelId(self.models);
                     self.models += 1;
                 }
             }
-            Op::RemoveModel { model } => {
+            Op::RemoveModel(model) => {
                 let model = self.place(model);
                 if self.send(Event::ModelRemoved { model }).is_ok() {
                     assert_eq!(self.count_kept(model), 0, "material is kept for a model that is gone");
@@ -313,17 +315,17 @@ impl Driver {
     pub fn play(&mut self, op: &Op) {
         match *op {
             Op::Request { .. } | Op::Notice { .. } => self.play_arrival(op),
-            Op::Finish { .. } | Op::Fail { .. } | Op::NotStarted { .. } | Op::Stopped { .. } | Op::StaleEnd { .. } => {
+            Op::Finish { .. } | Op::Fail(_) | Op::NotStarted { .. } | Op::Stopped { .. } | Op::StaleEnd(_) => {
                 self.play_job(op)
             }
-            Op::Gone { .. } | Op::Revoke { .. } | Op::Cancel { .. } | Op::Lanes { .. } => self.play_client(op),
+            Op::Gone(_) | Op::Revoke(_) | Op::Cancel(_) | Op::Lanes { .. } => self.play_client(op),
             Op::Found { .. } | Op::Lose { .. } => self.play_material(op),
-            Op::AddModel { .. } | Op::RemoveModel { .. } | Op::Demand { .. } => self.play_model(op),
+            Op::AddModel(_) | Op::RemoveModel(_) | Op::Demand { .. } => self.play_model(op),
             Op::Capacity { cores, memory } => {
                 let _ = self.send(Event::Capacity(Resources { cores, memory, disk: 200, dealings: cores / 2 }));
             }
-            Op::Advance { ms } => self.advance(Span::from_millis(ms)),
-            Op::Policy { pick } => {
+            Op::Advance(ms) => self.advance(Span::from_millis(ms)),
+            Op::Policy(pick) => {
                 let policies = [
                     "fcfs",
                     "priority",
@@ -336,7 +338,7 @@ impl Driver {
                 ];
                 self.set_policy(policies[pick % policies.len()].parse().expect("a policy's name"));
             }
-            Op::Shutdown { now } => {
+            Op::Shutdown(now) => {
                 let how = if now { Shutdown::Now } else { Shutdown::Drain };
                 let _ = self.send(Event::Shutdown(how));
             }

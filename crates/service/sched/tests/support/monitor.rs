@@ -14,18 +14,14 @@ pub enum Material {
     Gone,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Open {
-    client: Option<ClientId>,
-    model: Option<ModelId>,
-    inputs: u32,
+    request: Request,
     ended: BTreeSet<u32>,
     deadline: Option<Time>,
-    /// Kept material that the request's first inputs use.
-    materials: Vec<MaterialId>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Monitor {
     pub capacity: Resources,
     pub running: BTreeMap<JobId, (Start, Time)>,
@@ -60,25 +56,9 @@ impl Monitor {
     pub fn new(header: &Header) -> Self {
         Self {
             capacity: header.config.capacity,
-            keeping: BTreeMap::new(),
-            announced: BTreeMap::new(),
-            kept: BTreeSet::new(),
-            lanes: BTreeMap::new(),
-            claimed: BTreeSet::new(),
-            away: BTreeSet::new(),
             models: header.models.clone(),
-            removed: BTreeSet::new(),
             per_client: header.config.pool.as_ref().is_some_and(|pool| pool.per_client),
-            running: BTreeMap::new(),
-            stopping: BTreeMap::new(),
-            materials: BTreeMap::new(),
-            requests: BTreeMap::new(),
-            on_started: BTreeSet::new(),
-            on_finished: BTreeSet::new(),
-            jobs_seen: BTreeSet::new(),
-            outcomes: BTreeMap::new(),
-            stopped: false,
-            reports: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -145,7 +125,7 @@ impl Monitor {
     }
 
     fn request(&mut self, now: Time, request: &Request) {
-        let Request { id, client, model, inputs, timeout, materials, lanes, notice, .. } = request;
+        let Request { id, client, timeout, materials, lanes, notice, .. } = request;
         self.away.remove(client);
         if let Some(notice) = notice.filter(|notice| self.announced.get(notice) == Some(client)) {
             self.release_lanes(notice);
@@ -155,14 +135,8 @@ impl Monitor {
             assert_eq!(self.materials[material].2, Some(*client), "accepted another client's material");
         }
         self.lanes.insert(Owner::Request(*id), lanes.unwrap_or(u32::MAX));
-        let open = Open {
-            client: Some(*client),
-            model: Some(*model),
-            inputs: *inputs,
-            ended: BTreeSet::new(),
-            deadline: timeout.map(|t| now + t),
-            materials: materials.clone(),
-        };
+        let open =
+            Open { request: request.clone(), ended: BTreeSet::new(), deadline: timeout.map(|timeout| now + timeout) };
         assert!(self.requests.insert(*id, open).is_none(), "driver reused a request id");
     }
 
@@ -270,10 +244,10 @@ impl Monitor {
             JobPhase::On => {
                 let input = on_input(start);
                 assert!(self.on_started.insert(input), "a second T_on of one input");
-                let request = &self.requests[&input.request];
+                let Open { request, ended, .. } = &self.requests[&input.request];
                 assert!(input.index < request.inputs, "T_on of an ended input");
-                assert!(!request.ended.contains(&input.index), "T_on of an ended input");
-                assert_eq!(Some(start.model), request.model);
+                assert!(!ended.contains(&input.index), "T_on of an ended input");
+                assert_eq!(start.model, request.model);
                 let named = request.materials.get(input.index as usize);
                 assert!(named.is_none() || named == start.material.as_ref(), "not the material that was named");
                 let has_no_pre = self.models[start.model.0 as usize].pre.is_none();
@@ -285,7 +259,7 @@ impl Monitor {
                     start.material.and_then(|m| self.materials.get_mut(&m)).expect("T_on with unknown material");
                 assert_eq!(material.0, Material::Ready, "T_on before its T_pre, or material used twice");
                 assert_eq!(material.1, start.model, "material of another model");
-                assert!(material.2.is_none() || material.2 == request.client, "another client's material");
+                assert!(material.2.is_none_or(|client| client == request.client), "another client's material");
                 material.0 = Material::Claimed;
             }
         }
@@ -293,11 +267,11 @@ impl Monitor {
 
     fn report(&mut self, now: Time, report: &InputReport) {
         let open = self.requests.get_mut(&report.input.request).expect("report for an unknown request");
-        assert!(report.input.index < open.inputs, "report for an input that does not exist");
+        assert!(report.input.index < open.request.inputs, "report for an input that does not exist");
         assert!(open.ended.insert(report.input.index), "a second final state");
-        assert_eq!(report.last, open.ended.len() == open.inputs as usize, "`last` is wrong");
-        assert_eq!(Some(report.client), open.client);
-        let was_named = (report.input.index as usize) < open.materials.len();
+        assert_eq!(report.last, open.ended.len() == open.request.inputs as usize, "`last` is wrong");
+        assert_eq!(report.client, open.request.client);
+        let was_named = (report.input.index as usize) < open.request.materials.len();
         assert_eq!(report.source == Source::Kept, was_named, "source of kept material");
         match report.outcome {
             Outcome::Done => {
@@ -379,13 +353,13 @@ impl Monitor {
     }
 
     pub fn open(&self) -> Vec<RequestId> {
-        let open = self.requests.iter().filter(|(_, r)| r.ended.len() < r.inputs as usize);
+        let open = self.requests.iter().filter(|(_, r)| r.ended.len() < r.request.inputs as usize);
         open.map(|(id, _)| *id).collect()
     }
 
     pub fn unfinished_of(&self, client: ClientId) -> usize {
-        let requests = self.requests.values().filter(|r| r.client == Some(client));
-        requests.map(|r| r.inputs as usize - r.ended.len()).sum()
+        let requests = self.requests.values().filter(|r| r.request.client == client);
+        requests.map(|r| r.request.inputs as usize - r.ended.len()).sum()
     }
 
     pub fn is_stopped(&self) -> bool {

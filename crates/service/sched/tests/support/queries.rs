@@ -1,4 +1,4 @@
-//! Questions about a driver's run, and the ends of its jobs.
+//! What tests ask a driver and tell it.
 
 use super::driver::Driver;
 use tacit_sched::{
@@ -6,6 +6,11 @@ use tacit_sched::{
 };
 
 impl Driver {
+    /// Sends an event that must be accepted.
+    pub fn tell(&mut self, event: Event) {
+        self.send(event).unwrap();
+    }
+
     /// Running jobs of a phase, the oldest first.
     pub fn running(&self, phase: JobPhase) -> Vec<JobId> {
         self.jobs_with(|start| start.phase == phase)

@@ -29,9 +29,7 @@ pub enum Op {
         pick: usize,
         percent: u64,
     },
-    Fail {
-        pick: usize,
-    },
+    Fail(usize),
     /// A job could not start. If `lanes` is 0, its request loses its lanes first.
     NotStarted {
         pick: usize,
@@ -47,22 +45,15 @@ pub enum Op {
         pick: usize,
         lanes: u32,
     },
-    Gone {
-        client: u64,
-    },
-    Revoke {
-        client: u64,
-    },
-    Cancel {
-        pick: usize,
-    },
+    Gone(u64),
+    Revoke(u64),
+    Cancel(usize),
     Capacity {
         cores: u32,
         memory: u64,
     },
-    Advance {
-        ms: u64,
-    },
+    /// Milliseconds pass.
+    Advance(u64),
     Found {
         material: u64,
         model: usize,
@@ -78,21 +69,12 @@ pub enum Op {
         model: usize,
         inputs: u32,
     },
-    AddModel {
-        model: usize,
-    },
-    RemoveModel {
-        model: usize,
-    },
-    Policy {
-        pick: usize,
-    },
-    StaleEnd {
-        job: u64,
-    },
-    Shutdown {
-        now: bool,
-    },
+    AddModel(usize),
+    RemoveModel(usize),
+    Policy(usize),
+    StaleEnd(u64),
+    /// At once, or after the accepted requests.
+    Shutdown(bool),
 }
 
 /// Places of models; the last one has no model.
@@ -125,22 +107,22 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         24 => arrival(),
         28 => (0..64usize, 50..200u64).prop_map(|(pick, percent)| Op::Finish { pick, percent }),
-        4 => (0..64usize).prop_map(|pick| Op::Fail { pick }),
+        4 => (0..64usize).prop_map(Op::Fail),
         3 => (0..64usize, 0..2u32).prop_map(|(pick, lanes)| Op::NotStarted { pick, lanes }),
         6 => (0..64usize, 0..3u8).prop_map(|(pick, how)| Op::Stopped { pick, how }),
         6 => (any::<bool>(), 0..64usize, 0..4u32).prop_map(|(request, pick, lanes)| Op::Lanes { request, pick, lanes }),
-        2 => (0..5u64).prop_map(|client| Op::Gone { client }),
-        1 => (0..5u64).prop_map(|client| Op::Revoke { client }),
-        2 => (0..64usize).prop_map(|pick| Op::Cancel { pick }),
+        2 => (0..5u64).prop_map(Op::Gone),
+        1 => (0..5u64).prop_map(Op::Revoke),
+        2 => (0..64usize).prop_map(Op::Cancel),
         2 => capacity.prop_map(|(cores, memory)| Op::Capacity { cores, memory }),
-        8 => (0..8_000u64).prop_map(|ms| Op::Advance { ms }),
+        8 => (0..8_000u64).prop_map(Op::Advance),
         2 => found_material(),
         1 => (0..64usize, any::<bool>()).prop_map(|(pick, kept)| Op::Lose { pick, kept }),
         1 => (0..MODELS, 1..3u32).prop_map(|(model, inputs)| Op::Demand { model, inputs }),
-        1 => (0..MODELS).prop_map(|model| Op::AddModel { model }),
-        1 => (0..MODELS).prop_map(|model| Op::RemoveModel { model }),
-        1 => (0..64usize).prop_map(|pick| Op::Policy { pick }),
-        2 => (0..400u64).prop_map(|job| Op::StaleEnd { job }),
+        1 => (0..MODELS).prop_map(Op::AddModel),
+        1 => (0..MODELS).prop_map(Op::RemoveModel),
+        1 => (0..64usize).prop_map(Op::Policy),
+        2 => (0..400u64).prop_map(Op::StaleEnd),
     ]
 }
 
@@ -162,7 +144,7 @@ pub fn script(len: usize) -> impl Strategy<Value = Vec<Op>> {
         ops.extend(middle);
         if let Some((ops_after, now)) = end {
             let index = ops.len() - ops_after.min(ops.len());
-            ops.insert(index, Op::Shutdown { now });
+            ops.insert(index, Op::Shutdown(now));
         }
         ops
     })
