@@ -1,7 +1,5 @@
 //! Untrusted text on the terminal (of peers and of files), and files of the wrong kind, named by mistake.
-mod common;
-
-use common::{MODELS, good, tacit};
+use crate::common::{Folder, MODELS, assert_contains, command, good, run_failing, tacit};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use std::fs;
 use std::io::{Read, Write};
@@ -49,25 +47,21 @@ fn start_answering_server(keys: &Path, welcomes: bool, answer: Reply) -> String 
     })
 }
 
-/// Runs a command that must fail; returns its standard error.
-fn run_failing(dir: &Path, args: &[&str]) -> String {
-    let output = tacit(dir, args);
-    let text = String::from_utf8(output.stderr).unwrap();
-    assert!(!output.status.success(), "{args:?}: {text}");
-    assert!(!text.contains("panicked"), "{args:?}: {text}");
-    text
+#[track_caller]
+fn assert_plain_lines(text: &str) {
+    assert!(text.lines().all(|line| line.chars().all(is_plain)), "{text:?}");
 }
 
 /// Asserts that a text is one line of printable characters.
+#[track_caller]
 fn assert_harmless(text: &str) {
     assert_eq!(text.matches('\n').count(), 1, "{text:?}");
     assert!(text.trim_end_matches('\n').chars().all(is_plain), "{text:?}");
 }
 
 #[test]
-fn a_server_says_nothing_to_the_terminal() {
-    let dir = tempfile::tempdir().unwrap();
-    let dir = dir.path();
+fn text_of_a_server_is_escaped() {
+    let dir = &Folder::new();
     good(dir, &["keys", "init", "keys"]);
     let keys = dir.join("keys");
     let digit = format!("{MODELS}/digit.npy");
@@ -89,11 +83,11 @@ fn a_server_says_nothing_to_the_terminal() {
     ] {
         let case = format!("{welcomes} {answer:?}");
         let address = start_answering_server(&keys, welcomes, answer);
-        let text = run_failing(dir, &["infer", &digit, "--server", &address, "--keys", "keys"]);
+        let (_, text) = run_failing(dir, &["infer", &digit, "--server", &address, "--keys", "keys"]);
         assert_harmless(&text);
         assert!(text.starts_with("error: "), "{}: {text}", &case[..40.min(case.len())]);
         assert!(text.len() < 5000, "{}: {text}", &case[..40.min(case.len())]);
-        let json = run_failing(dir, &["infer", &digit, "--server", &address, "--keys", "keys", "--json"]);
+        let (_, json) = run_failing(dir, &["infer", &digit, "--server", &address, "--keys", "keys", "--json"]);
         assert_harmless(&json);
         serde_json::from_str::<serde_json::Value>(&json).unwrap();
     }
@@ -118,18 +112,16 @@ fn http(tls: &ServerTls, tcp: TcpTransport, head: &str, body: &str) {
 
 #[test]
 fn hostile_text_over_http_is_escaped() {
-    let dir = tempfile::tempdir().unwrap();
-    let dir = dir.path();
+    let dir = &Folder::new();
     good(dir, &["keys", "init", "keys"]);
     let keys = dir.join("keys");
     let denying_address = start_hostile_server(&keys, |tls, tcp| {
         http(tls, tcp, "403 Forbidden", &serde_json::json!({ "error": HOSTILE }).to_string());
     });
     for command in [&["status"][..], &["health"], &["top", "--once"], &["notify", "new", "--model", "m"]] {
-        let text = run_failing(dir, &[command, &["--server", &denying_address, "--keys", "keys"]].concat());
+        let (_, text) = run_failing(dir, &[command, &["--server", &denying_address, "--keys", "keys"]].concat());
         assert_harmless(&text);
-        assert!(text.contains("refuses (403)"), "{text}");
-        assert!(text.contains("owned"), "{text}");
+        assert_contains(&text, &["refuses (403)", "owned"]);
     }
     let address = start_hostile_server(&keys, |tls, tcp| {
         let status_json =
@@ -141,11 +133,11 @@ fn hostile_text_over_http_is_escaped() {
         assert_harmless(&String::from_utf8(stream_text).unwrap());
     }
     let status = good(dir, &["status", "--server", &address, "--keys", "keys"]);
-    assert!(status.lines().all(|line| line.chars().all(is_plain)), "{status:?}");
-    assert!(status.contains("owned"), "{status:?}");
+    assert_plain_lines(&status);
+    assert_contains(&status, &["owned"]);
     // JSON for scripts contains every character, control characters as escapes.
     let json = good(dir, &["status", "--server", &address, "--keys", "keys", "--json"]);
-    assert!(json.lines().all(|line| line.chars().all(is_plain)), "{json:?}");
+    assert_plain_lines(&json);
     let value: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(value["version"], HOSTILE);
 }
@@ -162,27 +154,24 @@ fn forge_network(dir: &Path, old: &[u8], new: &[u8]) {
 }
 
 #[test]
-fn a_network_says_nothing_to_the_terminal() {
-    let dir = tempfile::tempdir().unwrap();
-    let dir = dir.path();
+fn text_of_a_network_is_escaped() {
+    let dir = &Folder::new();
     forge_network(dir, b"Relu", b"\x1b[2J");
-    let text = run_failing(dir, &["model", "import", "net.onnx", "-o", "net.tacit"]);
+    let (_, text) = run_failing(dir, &["model", "import", "net.onnx", "-o", "net.tacit"]);
     assert_harmless(&text);
-    assert!(text.contains("[2J) is not supported"), "{text}");
+    assert_contains(&text, &["[2J) is not supported"]);
     // Names of nodes and tensors in a valid network.
     forge_network(dir, b"conv_", b"\x1b[2J\r");
     let imported = good(dir, &["model", "import", "net.onnx", "-o", "net.tacit", "--backend", "none"]);
     for output in [imported, good(dir, &["model", "inspect", "net.tacit"])] {
-        assert!(output.lines().all(|line| line.chars().all(is_plain)), "{output:?}");
-        assert!(output.contains("[2J"), "{output:?}");
+        assert_plain_lines(&output);
+        assert_contains(&output, &["[2J"]);
     }
 }
 
 /// Runs a command, which must end within a minute.
 fn in_time(dir: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tacit"));
-    let piped = || Stdio::piped();
-    let mut child = command.current_dir(dir).args(args).stdout(piped()).stderr(piped()).spawn().unwrap();
+    let mut child = command(dir, args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let end = Instant::now() + Duration::from_secs(60);
     while child.try_wait().unwrap().is_none() {
         if Instant::now() > end {
@@ -197,8 +186,7 @@ fn in_time(dir: &Path, args: &[&str]) -> Output {
 
 #[test]
 fn only_regular_files_are_read() {
-    let dir = tempfile::tempdir().unwrap();
-    let dir = dir.path();
+    let dir = &Folder::new();
     good(dir, &["zoo", "tiny-cnn", "-o", "net.onnx"]);
     good(dir, &["model", "import", "net.onnx", "-o", "net.tacit", "--backend", "none"]);
     mkfifoat(CWD, dir.join("pipe"), Mode::RUSR | Mode::WUSR).unwrap();
@@ -234,14 +222,12 @@ fn only_regular_files_are_read() {
 
 #[test]
 fn file_size_limit_is_reported() {
-    let dir = tempfile::tempdir().unwrap();
-    let dir = dir.path();
+    let dir = &Folder::new();
     good(dir, &["zoo", "tiny-cnn", "-o", "net.onnx"]);
     let limited = "ulimit -f 1; exec \"$0\" model import net.onnx -o net.tacit --backend none";
     let output =
         Command::new("sh").current_dir(dir).args(["-c", limited, env!("CARGO_BIN_EXE_tacit")]).output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{error}");
-    assert!(error.contains("net.tacit"), "{error}");
-    assert!(error.contains("File too large"), "{error}");
+    assert_contains(&error, &["net.tacit", "File too large"]);
 }

@@ -1,8 +1,6 @@
 //! Folders and files that tacit did not make, given to every option that takes a folder or writes a
 //! file. The programs refuse each and change nothing in it.
-mod common;
-
-use common::{MODELS, good, tacit};
+use crate::common::{Folder, MODELS, assert_contains, good, import_digits, run_failing, samples};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -54,25 +52,21 @@ fn content(folder: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
 }
 
 /// Runs a command that must fail and must not change the folder; returns its standard error.
+#[track_caller]
 fn run_refused(dir: &Path, folder: &Path, args: &[&str]) -> String {
     let before = content(folder);
-    let output = tacit(dir, args);
-    let error = String::from_utf8(output.stderr).unwrap();
-    assert!(!output.status.success(), "tacit {args:?}: {error}");
-    assert!(!error.contains("panicked"), "tacit {args:?}: {error}");
+    let (_, error) = run_failing(dir, args);
     assert_eq!(content(folder), before, "tacit {args:?}: {error}");
     error
 }
 
 #[test]
-fn a_folder_of_somebodys_files_is_refused_by_whatever_takes_a_folder() {
-    let dir = tempfile::tempdir().unwrap();
-    let (dir, home) = (dir.path(), dir.path().join("home"));
+fn options_for_folders_refuse_a_folder_of_other_files() {
+    let dir = &Folder::new();
+    let home = dir.join("home");
     good(dir, &["keys", "init", "keys"]);
     good(dir, &["keys", "add-helper", "keys", "gateway", "--of", "client", "--host", "localhost"]);
-    let (onnx, samples) = (format!("{MODELS}/digits.onnx"), format!("{MODELS}/digits_samples.npy"));
-    let backend = ["--backend", "none"];
-    good(dir, &[&["model", "import", &onnx, "--calibrate", &samples, "-o", "digits.tacit"][..], &backend].concat());
+    import_digits(dir, &["--backend", "none"]);
     make_folder(&home);
     // No server listens at this address: the command fails before it connects.
     let nowhere = ["--server", "localhost:1"];
@@ -88,8 +82,7 @@ fn a_folder_of_somebodys_files_is_refused_by_whatever_takes_a_folder() {
     ];
     for case in cases {
         let error = run_refused(dir, &home, &[case, &nowhere[..]].concat());
-        assert!(error.contains("home holds `"), "{case:?}: {error}");
-        assert!(error.contains("nothing in it was touched"), "{case:?}: {error}");
+        assert_contains(&error, &["home holds `", "nothing in it was touched"]);
     }
     for case in [
         &["keys", "init", "home"][..],
@@ -104,9 +97,9 @@ fn a_folder_of_somebodys_files_is_refused_by_whatever_takes_a_folder() {
 }
 
 #[test]
-fn files_of_somebody_are_not_replaced_by_outputs() {
-    let dir = tempfile::tempdir().unwrap();
-    let (dir, files) = (dir.path(), dir.path().join("files"));
+fn outputs_replace_no_other_files() {
+    let dir = &Folder::new();
+    let files = dir.join("files");
     fs::create_dir(&files).unwrap();
     for name in ["digits.onnx", "digits_samples.npy"] {
         fs::copy(format!("{MODELS}/{name}"), files.join(name)).unwrap();
@@ -119,8 +112,7 @@ fn files_of_somebody_are_not_replaced_by_outputs() {
         [&["model", "import", onnx, "--calibrate", samples, "-o", output][..], &["--backend", "none"]].concat()
     };
     for output in [onnx, samples, "files/paper.tacit"] {
-        let error = run_refused(dir, &files, &import(output));
-        assert!(error.contains("nothing is overwritten"), "{error}");
+        assert_contains(&run_refused(dir, &files, &import(output)), &["nothing is overwritten"]);
     }
     let import_again = import("digits.tacit");
     good(dir, &import_again);
@@ -141,12 +133,11 @@ fn files_of_somebody_are_not_replaced_by_outputs() {
 
 /// The binding to the name prevents that one model is served under the name of another.
 #[test]
-fn sealed_models_are_not_exchanged_and_are_renamed_on_purpose() {
-    let dir = tempfile::tempdir().unwrap();
-    let dir = dir.path();
+fn sealed_models_open_under_their_name_only() {
+    let dir = &Folder::new();
     fs::write(dir.join("key"), "sixteen bytes or more").unwrap();
     fs::set_permissions(dir.join("key"), fs::Permissions::from_mode(0o600)).unwrap();
-    let (onnx, samples) = (format!("{MODELS}/digits.onnx"), format!("{MODELS}/digits_samples.npy"));
+    let (onnx, samples) = (format!("{MODELS}/digits.onnx"), samples());
     let import = |output, extra: &[&str]| {
         let args = ["model", "import", &onnx, "--calibrate", &samples, "-o", output, "--backend", "none"];
         good(dir, &[&args[..], extra].concat());
@@ -157,15 +148,12 @@ fn sealed_models_are_not_exchanged_and_are_renamed_on_purpose() {
     import("plain.tacit", &[]);
     good(dir, &inspect("square.tacit"));
     fs::copy(dir.join("square.tacit"), dir.join("digits.tacit")).unwrap();
-    let error = run_refused(dir, dir, &inspect("digits.tacit"));
-    assert!(error.contains("renamed or exchanged"), "{error}");
-    assert!(error.contains("tacit model seal"), "{error}");
-    let error = run_refused(dir, dir, &inspect("plain.tacit"));
-    assert!(error.contains("not sealed"), "{error}");
-    assert!(error.contains("tacit model seal"), "{error}");
+    for (file, reason) in [("digits.tacit", "renamed or exchanged"), ("plain.tacit", "not sealed")] {
+        assert_contains(&run_refused(dir, dir, &inspect(file)), &[reason, "tacit model seal"]);
+    }
     good(dir, &[&["model", "seal", "digits.tacit"][..], &seal].concat());
     good(dir, &inspect("digits.tacit"));
     good(dir, &[&["model", "seal", "plain.tacit", "-o", "sealed.tacit"][..], &seal].concat());
     good(dir, &inspect("sealed.tacit"));
-    assert!(run_refused(dir, dir, &["model", "inspect", "sealed.tacit"]).contains("give the key"));
+    assert_contains(&run_refused(dir, dir, &["model", "inspect", "sealed.tacit"]), &["give the key"]);
 }
