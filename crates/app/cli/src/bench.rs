@@ -75,7 +75,7 @@ pub(crate) struct ClientArgs {
     seal: SealArgs,
 }
 
-/// The figures of the float model that the client runs itself, in a process of its own.
+/// The float model, run by the client in a process of its own.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Local {
     wall_s: f64,
@@ -83,7 +83,7 @@ struct Local {
     peak_rss_bytes: u64,
 }
 
-/// Figures of dealing the material for one input in this process: the dealer's work alone.
+/// Dealing the material for one input in this process: the dealer's work alone.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct Dealing {
     wall_s: f64,
@@ -92,7 +92,6 @@ struct Dealing {
     server_bytes: u64,
 }
 
-/// Lower bounds that no private inference can beat.
 #[derive(Debug, Clone, Serialize)]
 struct LowerBounds {
     clear: Run,
@@ -109,7 +108,6 @@ struct FullReport {
     lower_bounds: LowerBounds,
 }
 
-/// The runs with server and client as processes.
 struct Both {
     runs: Vec<Run>,
     dealing: Option<Dealing>,
@@ -127,8 +125,7 @@ pub struct Measured {
     pub local_macs: u64,
 }
 
-/// Measures a model file on a back end with default options, for each of these numbers of threads a
-/// party.
+/// Measures a model file on a back end with default options, for each number of threads a party.
 ///
 /// # Errors
 /// The back end cannot lower the model, or a party fails.
@@ -150,7 +147,6 @@ pub fn measured(model: &Path, backend: &str, runs: usize, threads: &[usize]) -> 
     Ok(Measured { costs: lowered.costs(), runs: observations, local_cpu_s: local.cpu_s, local_macs })
 }
 
-/// The settings and files of one benchmark.
 struct Bench<'a> {
     args: &'a Args,
     threads: usize,
@@ -281,7 +277,6 @@ impl<'a> Bench<'a> {
         Ok(Both { runs: judged, dealing })
     }
 
-    /// Deals once, if a dealer makes the back end's material.
     fn deal(&self, backend: &dyn Backend, lowered: &dyn ServerModel) -> anyhow::Result<Option<Dealing>> {
         let Some(order) = lowered.order() else { return Ok(None) };
         let model = backend.dealing(order.public, order.part)?;
@@ -339,8 +334,7 @@ impl<'a> Bench<'a> {
         start_listening(&mut command, "server")
     }
 
-    /// Runs a client process and returns its output. `server` holds the addresses of a server and,
-    /// optionally, a dealer.
+    /// `server` holds the addresses of a server and, optionally, a dealer.
     fn client(&self, server: Option<(&str, Option<&str>)>, backend: &str) -> anyhow::Result<String> {
         let mut command = Command::new(std::env::current_exe().context("finding this program")?);
         command.args(["bench-client", "--backend", backend, "--threads", &self.threads.to_string()]);
@@ -404,7 +398,6 @@ fn choose_input(args: &Args, interface: &Interface) -> anyhow::Result<Vec<f32>> 
     Ok(values)
 }
 
-/// A child process that is killed when dropped.
 struct Killed(Child);
 
 impl Drop for Killed {

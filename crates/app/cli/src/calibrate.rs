@@ -55,7 +55,6 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the default networks for a back end.
     fn usual(&self, backend: &dyn Backend) -> &'static [&'static str] {
         let Benchmarks { all: full_set, quick } = backend.benchmarks();
         if self.quick { quick } else { full_set }
@@ -165,7 +164,6 @@ fn measure(args: &Args, collected: &mut Collected) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes a network of the zoo as a model file.
 fn model(name: &str, folder: &Path) -> anyhow::Result<PathBuf> {
     let model = crate::model::import_with_defaults(Path::new(name), &zoo::build(name, 1)?)?;
     let path = folder.join(format!("{name}.tacit"));
@@ -181,7 +179,6 @@ fn observations(network: &str, measured: &Measured) -> Vec<Observation> {
     observed_runs
 }
 
-/// Returns the figures of a run.
 fn observation(network: &str, costs: Costs, threads: u32, run: &Run) -> Observation {
     let phases = Phase::ALL.into_iter().filter_map(|phase| {
         let figures = run.phases.get(phase.name())?;
@@ -212,7 +209,7 @@ fn show(calibration: &Calibration, skipped: &[String], path: &Path) -> anyhow::R
     for (name, backend) in &calibration.backends {
         for (phase, rates) in &backend.phases {
             let phase = format!("{phase:?}").to_lowercase();
-            let (client, server) = (percent(rates.client.error), percent(rates.server.error));
+            let (client, server) = (print::percent(rates.client.error), print::percent(rates.server.error));
             print::line(&format!(
                 "  {name:<8} {phase:<8} predicts CPU of unseen networks to {client} (client), {server} (server)"
             ))?;
@@ -222,9 +219,4 @@ fn show(calibration: &Calibration, skipped: &[String], path: &Path) -> anyhow::R
         print::note(&format!("not measured: {line}"));
     }
     Ok(())
-}
-
-/// Formats a share for people.
-fn percent(share: f64) -> String {
-    format!("{:.0} %", 100.0 * share)
 }

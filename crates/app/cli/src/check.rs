@@ -9,7 +9,6 @@ use tacit_client::input::{self, Fit};
 use tacit_graph::Units;
 use tacit_store::seal::{self, Kind};
 
-/// The most strained tensors that the text lists.
 const LISTED: usize = 12;
 
 /// Compare a lowered model with its float network on a data set, in the clear
@@ -112,7 +111,6 @@ fn show_run(ran: &RunReport) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the costs of a phase.
 fn show_took(name: &str, took: &Took) -> anyhow::Result<()> {
     let [up, down] = [took.up_bytes, took.down_bytes].map(|bytes| bytes as f64 / 1e6);
     print::line(&format!("  {name:<10} {:.2} s, {up:.2} MB up, {down:.2} MB down", took.seconds))
@@ -181,7 +179,6 @@ fn show(checked: &Checked) -> anyhow::Result<()> {
     }
 }
 
-/// Formats a share for people.
 fn percent(share: f64) -> String {
     format!("{:.2} %", 100.0 * share)
 }

@@ -115,7 +115,6 @@ pub fn choose(
     Ok(chosen)
 }
 
-/// A server's offer, as this client sees it.
 struct Offered {
     /// The back ends that this client accepts, opened for their costs.
     offers: Vec<Offer>,

@@ -27,7 +27,6 @@ impl WorkArgs {
         self.client_work.unwrap_or(ClientWork::Any)
     }
 
-    /// Adds the budget to the limits.
     pub fn within(&self, limits: Limits) -> Limits {
         Limits { client_j: self.client_joules, client_cpu_s: self.client_cpu_s, ..limits }
     }

@@ -56,18 +56,15 @@ pub struct Connect {
 }
 
 impl Connect {
-    /// Returns server, key folder and model, as given.
     #[cfg(test)]
     pub fn named(&self) -> (&str, &str, Option<&str>) {
         (&self.server.server, self.server.keys.to_str().expect("tests give UTF-8"), self.model.as_deref())
     }
 
-    /// Returns the folder for material made ahead of time.
     pub fn material(&self) -> &Path {
         &self.material
     }
 
-    /// Returns the key that seals material.
     pub fn seal(&self) -> Option<&SealKey> {
         self.seal.key()
     }
@@ -107,18 +104,15 @@ impl Connect {
         Ok(connection)
     }
 
-    /// Returns the time limit for connecting.
     fn within(&self) -> Duration {
         self.connect_timeout.map_or_else(|| self.device.connect_timeout(), Duration::from_secs)
     }
 
-    /// Connects to this client's helper.
     pub fn helper(&self, address: &str) -> anyhow::Result<HelperLine> {
         let stall = Duration::from_secs(self.stall);
         Ok(HelperLine::connect(address, &self.server.identity()?, self.within(), stall)?)
     }
 
-    /// Whether a dealer was named, and so is trusted.
     pub fn names_dealer(&self) -> bool {
         self.dealer.is_named()
     }
@@ -139,7 +133,7 @@ impl Connect {
         Ok((name, info.backends.into_iter().map(|offer| offer.backend).collect()))
     }
 
-    /// Returns the name of the given model, or of the server's only model.
+    /// The given model, or the server's only one.
     fn name(&self, connection: &mut Connection) -> anyhow::Result<String> {
         match (&self.model, &self.model.is_none().then(|| connection.models()).transpose()?.unwrap_or_default()[..]) {
             (Some(name), _) => Ok(name.clone()),
@@ -151,8 +145,7 @@ impl Connect {
         }
     }
 
-    /// Connects and opens the model; returns the times as well. Uses the material folder if it
-    /// exists or `make_store` is set.
+    /// Connects and opens the model. Uses the material folder if it exists or `make_store` is set.
     pub fn open(&self, make_store: bool) -> anyhow::Result<(Client, Startup)> {
         self.open_with(make_store, self.backend.as_deref())
     }
@@ -178,7 +171,6 @@ pub struct Startup {
     connect_s: f64,
     /// Receiving the model's public part, checking and planning it.
     open_s: f64,
-    /// Reading the inputs.
     pub inputs_s: f64,
     /// Processor time of this process for all of these steps.
     pub cpu_s: f64,

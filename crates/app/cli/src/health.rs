@@ -24,8 +24,5 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     for warning in warnings.filter_map(|warning| warning.as_str()) {
         print::note(&format!("warning: {}", plain(warning)));
     }
-    match as_json {
-        true => print::json(&answer),
-        false => print::line(&plain(answer["status"].as_str().unwrap_or("?"))),
-    }
+    print::json_or_line(as_json, &answer, &plain(answer["status"].as_str().unwrap_or("?")))
 }

@@ -45,9 +45,7 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     let config = HelperServerConfig { listen: args.listen, tls, owner, folder: args.folder, server, expire: EXPIRE };
     let home = HelperServer::bind(Registry::standard(), config)?;
     let address = home.address()?;
-    print::line(&match as_json {
-        true => json!({"listening": address, "owner": owner.to_string()}).to_string(),
-        false => format!("listening on {address} for client {owner}"),
-    })?;
+    let value = json!({"listening": address, "owner": owner.to_string()});
+    print::row(as_json, &value, &format!("listening on {address} for client {owner}"))?;
     Ok(home.run()?)
 }

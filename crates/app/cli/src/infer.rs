@@ -178,7 +178,6 @@ pub fn run(args: Args, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The inputs of the files.
 #[derive(Default)]
 struct InputBatch {
     inputs: Vec<Vec<f32>>,
@@ -288,7 +287,6 @@ impl Printer<'_> {
         self.labels.get(class).map_or_else(|| format!("class {class}"), |name| format!("{class} {name}"))
     }
 
-    /// Prints an input that the model refuses, and the reason.
     fn print_refused(&self, Refused { name, reason }: &Refused) -> anyhow::Result<()> {
         match self.json {
             true => print::line(&json!({ "input": name, "error": reason }).to_string()),
@@ -310,7 +308,6 @@ impl Printer<'_> {
         order.into_iter().take(self.args.top).map(|c| (c, Some(answer.values[c]))).collect()
     }
 
-    /// Prints an answer above the bar, and counts it there.
     fn print_above(&self, bar: &indicatif::ProgressBar, index: usize, answer: &Answer) -> anyhow::Result<()> {
         bar.suspend(|| self.print(index, answer))?;
         bar.inc(1);

@@ -148,18 +148,13 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
             keys::add_helper(&dir, &name, &owner_name, &hosts, Some(Validity::days(days)?))?;
             let certificate = keys::load_helper(&dir, &name)?;
             let (print, owner) = (certificate.0.fingerprint.to_string(), certificate.2.to_string());
-            match as_json {
-                true => print::json(&json!({"helper": name, "fingerprint": print, "owner": owner})),
-                false => print::line(&format!("helper {name}: {print}, of client {owner}")),
-            }
+            let value = json!({"helper": name, "fingerprint": print, "owner": owner});
+            print::json_or_line(as_json, &value, &format!("helper {name}: {print}, of client {owner}"))
         }
         Command::AddDealer { dir, hosts } => {
             keys::add_dealer(&dir, &hosts)?;
             let pin = keys::dealer_pin(&dir)?.to_string();
-            match as_json {
-                true => print::json(&json!({"dealer": pin})),
-                false => print::line(&format!("dealer: {pin}")),
-            }
+            print::json_or_line(as_json, &json!({"dealer": pin}), &format!("dealer: {pin}"))
         }
         Command::Renew { dir, name, days } => {
             keys::renew(&dir, &name, days.map(Validity::days).transpose()?)?;
@@ -182,10 +177,9 @@ fn show(dir: &Path, name: Option<&str>, as_json: bool) -> anyhow::Result<()> {
         return print::json(&json!({ "certificates": rows }));
     }
     for certificate in &certificates {
-        let hosts = if certificate.hosts.is_empty() {
-            String::new()
-        } else {
-            format!("  for {}", certificate.hosts.join(", "))
+        let hosts = match certificate.hosts.as_slice() {
+            [] => String::new(),
+            hosts => format!("  for {}", hosts.join(", ")),
         };
         let advice = certificate.validity.advice(&certificate.name)?.map(|advice| format!("\n  note: {advice}"));
         print::line(&format!(
@@ -220,8 +214,6 @@ fn fingerprint(dir: &Path, name: &str) -> anyhow::Result<(String, String)> {
 
 fn print_one(dir: &Path, name: &str, as_json: bool) -> anyhow::Result<()> {
     let (name, fingerprint) = fingerprint(dir, name)?;
-    match as_json {
-        true => print::json(&json!({"client": name, "fingerprint": fingerprint})),
-        false => print::line(&format!("client {name}: {fingerprint}")),
-    }
+    let value = json!({"client": name, "fingerprint": fingerprint});
+    print::json_or_line(as_json, &value, &format!("client {name}: {fingerprint}"))
 }

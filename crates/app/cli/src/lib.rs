@@ -156,7 +156,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_options_of_all_commands_hold_together() {
+    fn command_lines_are_consistent() {
         Cli::command().debug_assert();
     }
 
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn json_may_stand_before_and_after_every_command() {
+    fn json_is_accepted_before_and_after_every_command() {
         for line in [
             "tacit --json model inspect x",
             "tacit model --json inspect x",
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_is_told_once() {
+    fn errors_name_each_cause_once() {
         let missing = || std::io::Error::new(std::io::ErrorKind::NotFound, "no such file");
         let path = || "x.json".into();
         let error = anyhow::Error::new(tacit_measure::MeasureError::Io { path: path(), source: missing() });

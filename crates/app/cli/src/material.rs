@@ -72,13 +72,11 @@ struct Which {
     offline: bool,
 }
 
-/// Parses the beginning of a digest.
 fn digest(text: &str) -> Result<String, String> {
     let is_one = (4..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
     if is_one { Ok(text.to_ascii_lowercase()) } else { Err("4 to 64 hexadecimal digits are needed".into()) }
 }
 
-/// Parses a number of seconds, minutes, hours or days.
 fn age(text: &str) -> Result<Duration, String> {
     const WRONG: &str = "a number with a unit is needed: 90s, 30m, 12h, 30d";
     let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or(WRONG)?;
@@ -93,7 +91,6 @@ fn age(text: &str) -> Result<Duration, String> {
     number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(|| WRONG.into())
 }
 
-/// A line of the list.
 struct Line {
     id: MaterialId,
     bytes: u64,
@@ -109,7 +106,7 @@ impl Which {
     /// Lists the chosen material, from server and folder, or from the folder alone.
     fn lines(&self, place: &mut Place) -> anyhow::Result<Vec<Line>> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock shows a time before 1970")?.as_secs();
-        let hex = crate::print::hex;
+        let hex = print::hex;
         let mut lines: Vec<Line> = match place {
             Place::Folder(store) => store
                 .list(None)?
@@ -150,7 +147,6 @@ impl Which {
     }
 }
 
-/// Where to look for material: in the folder alone, or at the server as well.
 enum Place {
     Folder(Box<Store>),
     Both(Box<Connection>),
@@ -194,16 +190,13 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
             let chosen: Vec<MaterialId> = lines.iter().map(|line| line.id).collect();
             let requested = if ids.is_empty() { chosen.len() } else { ids.len() };
             let destroyed = place.discard(&chosen)?;
-            print::line(&match as_json {
-                true => json!({"destroyed": destroyed, "of": requested}).to_string(),
-                false => format!("destroyed {destroyed} of {requested}"),
-            })?;
+            let value = json!({"destroyed": destroyed, "of": requested});
+            print::row(as_json, &value, &format!("destroyed {destroyed} of {requested}"))?;
             place.close()
         }
     }
 }
 
-/// Returns a state in few words, for scripts and people.
 const fn word(state: Option<Usability>) -> &'static str {
     match state {
         None => "in this folder",
@@ -253,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_and_digests_are_read_or_refused() {
+    fn parses_ages_and_digests() {
         for (text, seconds) in [("90s", 90), ("30m", 1800), ("12h", 43_200), ("30d", 2_592_000), ("0d", 0)] {
             assert_eq!(age(text).unwrap().as_secs(), seconds);
         }

@@ -1,6 +1,7 @@
 //! `tacit model`: imports, shows, runs and checks models.
 use crate::lowering::Lowering;
 use crate::owner::SealArgs;
+use crate::print;
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
@@ -133,7 +134,7 @@ pub(crate) fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
         Command::Inspect { file, seal } => inspect(&file, &seal, as_json),
         Command::Seal { file, output, seal } => {
             let sealed_paths = seal.seal_anew(&file, output.as_ref().unwrap_or(&file))?;
-            sealed_paths.iter().try_for_each(|path| crate::print::line(&format!("sealed {}", path.display())))
+            sealed_paths.iter().try_for_each(|path| print::line(&format!("sealed {}", path.display())))
         }
         Command::Run(args) => run_local(&args, as_json),
         Command::Backends => show_backends(as_json),
@@ -144,9 +145,9 @@ fn show_backends(as_json: bool) -> anyhow::Result<()> {
     let registry = Registry::standard();
     if as_json {
         let rows = registry.iter().map(|b| json!({"id": b.id(), "about": b.about(), "trust": b.trust()}));
-        return crate::print::json(&rows.collect());
+        return print::json(&rows.collect());
     }
-    registry.iter().try_for_each(|b| crate::print::line(&format!("{:<10} {}", b.id(), b.about())))
+    registry.iter().try_for_each(|b| print::line(&format!("{:<10} {}", b.id(), b.about())))
 }
 
 fn run_import(args: &ImportArgs, as_json: bool) -> anyhow::Result<()> {
@@ -156,7 +157,7 @@ fn run_import(args: &ImportArgs, as_json: bool) -> anyhow::Result<()> {
     let backend = (backend != "none").then(|| registry.get(backend)).transpose()?;
     seal.check_output(&args.output, backend.map(|backend| backend.id()))?;
     let bytes = crate::files::read_onnx(&args.onnx)?;
-    let (watch, progress_bar) = crate::print::watch();
+    let (watch, progress_bar) = print::watch();
     let mut options = ImportOptions {
         watch: watch.clone(),
         mean: args.mean.clone(),
@@ -192,7 +193,6 @@ fn run_import(args: &ImportArgs, as_json: bool) -> anyhow::Result<()> {
     show_report(&*lowered, as_json)
 }
 
-/// Returns the folder of a file.
 fn folder_of(path: &Path) -> PathBuf {
     match path.parent() {
         Some(folder) if folder != Path::new("") => folder.into(),
@@ -205,9 +205,7 @@ pub fn import_with_defaults(path: &Path, bytes: &[u8]) -> anyhow::Result<Model> 
     let options = ImportOptions { folder: Some(folder_of(path)), ..ImportOptions::default() };
     let model = import(bytes, &options).with_context(|| path.display().to_string())?.model;
     if model.calibration.guessed {
-        crate::print::note(
-            "warning: no calibration samples: ranges come from seeded random inputs, headroom is a guess",
-        );
+        print::note("warning: no calibration samples: ranges come from seeded random inputs, headroom is a guess");
     }
     Ok(model)
 }
@@ -218,12 +216,12 @@ fn run_lower(args: &LowerArgs, as_json: bool) -> anyhow::Result<()> {
     let backend = registry.get(&lowering.backend)?;
     let model = lowering.seal.read_model(file)?;
     let options = lowering.options()?;
-    let (watch, progress_bar) = crate::print::watch();
+    let (watch, progress_bar) = print::watch();
     let lowered = backend.lower_watched(&model, &options, &watch).with_context(|| file.display().to_string())?;
     progress_bar.finish_and_clear();
     let path = lowering.seal.write_lowered(file, &model, &**backend, &options, &*lowered)?;
     if !as_json {
-        crate::print::line(&format!("wrote {}", path.display()))?;
+        print::line(&format!("wrote {}", path.display()))?;
     }
     show_report(&*lowered, as_json)
 }
@@ -234,10 +232,8 @@ fn run_local(args: &RunArgs, as_json: bool) -> anyhow::Result<()> {
         for values in input::read(path, &model.interface, Fit::Crop, Units::Network)? {
             model.interface.check_input(&values).with_context(|| path.display().to_string())?;
             let answer = model.interface.finish(&model.run(&values)?);
-            crate::print::line(&match as_json {
-                true => json!({ "input": path.display().to_string(), "values": answer }).to_string(),
-                false => format!("{}  {answer:.4?}", path.display()),
-            })?;
+            let value = json!({ "input": path.display().to_string(), "values": answer });
+            print::row(as_json, &value, &format!("{}  {answer:.4?}", path.display()))?;
         }
     }
     Ok(())
@@ -245,9 +241,9 @@ fn run_local(args: &RunArgs, as_json: bool) -> anyhow::Result<()> {
 
 fn show_report(lowered: &dyn ServerModel, as_json: bool) -> anyhow::Result<()> {
     match (lowered.report(), as_json) {
-        (Some(report), true) => crate::print::json(&report.json()),
-        (Some(report), false) => crate::print::line(&report.to_string()),
-        (None, true) => crate::print::json(&json!({"costs": lowered.costs(), "numerics": lowered.numerics()})),
+        (Some(report), true) => print::json(&report.json()),
+        (Some(report), false) => print::line(&report.to_string()),
+        (None, true) => print::json(&json!({"costs": lowered.costs(), "numerics": lowered.numerics()})),
         (None, false) => show_costs(&lowered.costs()),
     }
 }
@@ -260,55 +256,53 @@ fn inspect(path: &Path, seal: &SealArgs, as_json: bool) -> anyhow::Result<()> {
     show_float(&seal.read_model(path)?, as_json)
 }
 
-/// Prints the public part of a lowered model, and its costs.
 fn show_lowered(file: &lowered::Lowered<'_>, as_json: bool) -> anyhow::Result<()> {
     let registry = Registry::standard();
     let plan = registry.get(&file.origin.backend)?.open(file.public)?;
     let (costs, interface) = (plan.costs(), plan.interface());
-    let [digest, pinned] = [plan.digest(), public_digest(file.public)].map(|digest| crate::print::hex(&digest));
+    let [digest, pinned] = [plan.digest(), public_digest(file.public)].map(|digest| print::hex(&digest));
     if as_json {
-        return crate::print::json(&json!({
+        return print::json(&json!({
             "backend": file.origin.backend, "options": file.origin.options, "digest": digest,
             "public_digest": pinned, "interface": interface,
             "preparation": plan.preparation(), "setup": plan.setup(), "numerics": plan.numerics(), "costs": costs,
             "public": plan.describe(),
         }));
     }
-    crate::print::line(&format!("{} for {}  (plan {})", interface.name, file.origin.backend, &digest[..16]))?;
-    crate::print::line(&format!("clients pin it by its public part: --require public={pinned}"))?;
+    print::line(&format!("{} for {}  (plan {})", interface.name, file.origin.backend, &digest[..16]))?;
+    print::line(&format!("clients pin it by its public part: --require public={pinned}"))?;
     show_interface(interface)?;
     show_costs(&costs)?;
-    crate::print::line(&format!("answers: {:?}", plan.numerics()))?;
+    print::line(&format!("answers: {:?}", plan.numerics()))?;
     let nodes = plan.describe();
     for (id, node) in nodes["nodes"].as_array().into_iter().flatten().enumerate() {
         let [kind, shape, name] = ["kind", "shape", "name"]
             .map(|key| node[key].as_str().map_or_else(|| node[key].to_string(), str::to_owned));
         let bits = format!("{} bits, {} fraction", node["fixed"]["width"], node["fixed"]["frac_bits"]);
-        crate::print::line(&format!("{id:>4} {kind:<10} {shape:<18} {bits:<24} {name}"))?;
+        print::line(&format!("{id:>4} {kind:<10} {shape:<18} {bits:<24} {name}"))?;
     }
     Ok(())
 }
 
-/// Prints the contents of the owner's model.
 fn show_float(model: &Model, as_json: bool) -> anyhow::Result<()> {
-    let digest = crate::print::hex(&model.digest());
+    let digest = print::hex(&model.digest());
     let nodes: Vec<_> = model.graph.nodes.iter().map(|n| (n.op.name(), &n.shape, &n.name)).collect();
     if as_json {
         let nodes: Vec<_> =
             nodes.iter().map(|(op, shape, name)| json!({"op": op, "shape": shape, "name": name})).collect();
-        return crate::print::json(&json!({
+        return print::json(&json!({
             "digest": digest, "interface": model.interface, "calibration": model.calibration.text,
             "macs": model.graph.macs(), "rewritten": model.notes, "nodes": nodes,
         }));
     }
-    crate::print::line(&format!("{}  (digest {})", model.interface.name, &digest[..16]))?;
-    crate::print::line(&format!("calibration: {}; {} multiplications", model.calibration.text, model.graph.macs()))?;
+    print::line(&format!("{}  (digest {})", model.interface.name, &digest[..16]))?;
+    print::line(&format!("calibration: {}; {} multiplications", model.calibration.text, model.graph.macs()))?;
     show_interface(&model.interface)?;
     for note in &model.notes {
-        crate::print::line(&format!("rewritten: {note}"))?;
+        print::line(&format!("rewritten: {note}"))?;
     }
     for (id, (op, shape, name)) in nodes.iter().enumerate() {
-        crate::print::line(&format!("{id:>4} {op:<14} {:<18} {name}", format!("{shape:?}")))?;
+        print::line(&format!("{id:>4} {op:<14} {:<18} {name}", format!("{shape:?}")))?;
     }
     Ok(())
 }
@@ -320,11 +314,11 @@ fn show_interface(interface: &Interface) -> anyhow::Result<()> {
         (OutputMode::Logits, None) => "all outputs".to_owned(),
     };
     let input = &interface.input;
-    crate::print::line(&format!("client learns: {learns}, {:?}", interface.output_shape))?;
+    print::line(&format!("client learns: {learns}, {:?}", interface.output_shape))?;
     for output in &interface.outputs {
-        crate::print::line(&format!("  of which `{}`, {:?}", output.name, output.shape))?;
+        print::line(&format!("  of which `{}`, {:?}", output.name, output.shape))?;
     }
-    crate::print::line(&format!(
+    print::line(&format!(
         "input: {:?}, (pixel * {} - {:?}) / {:?}, accepted {:?}",
         interface.input_shape,
         input.pixel_scale,
@@ -335,26 +329,23 @@ fn show_interface(interface: &Interface) -> anyhow::Result<()> {
     let declared: Vec<[f32; 2]> = input.declared.iter().map(|range| range.ends()).collect();
     match declared.as_slice() {
         [] => {}
-        [range] => crate::print::line(&format!("declared of the network's own inputs: {range:?}"))?,
-        ranges => crate::print::line(&format!("declared of the network's own inputs, by channel: {ranges:?}"))?,
+        [range] => print::line(&format!("declared of the network's own inputs: {range:?}"))?,
+        ranges => print::line(&format!("declared of the network's own inputs, by channel: {ranges:?}"))?,
     }
     if let Some(transform) = &input.moved {
-        crate::print::line(&format!(
-            "the client then takes it times {:?} plus {:?}",
-            transform.scale, transform.shift
-        ))?;
+        print::line(&format!("the client then takes it times {:?} plus {:?}", transform.scale, transform.shift))?;
     }
     Ok(())
 }
 
 fn show_costs(costs: &Costs) -> anyhow::Result<()> {
     for (name, phase) in [("setup", costs.setup), ("offline", costs.offline), ("online", costs.online)] {
-        let [up, down] = [phase.up_bytes, phase.down_bytes].map(crate::print::bytes);
-        let [client_bytes, server_bytes] = [phase.client, phase.server].map(|p| crate::print::bytes(p.stored_bytes));
-        crate::print::line(&format!(
+        let [up, down] = [phase.up_bytes, phase.down_bytes].map(print::bytes);
+        let [client_bytes, server_bytes] = [phase.client, phase.server].map(|p| print::bytes(p.stored_bytes));
+        print::line(&format!(
             "{name:<8} {up} up, {down} down (before TLS), {} exchanges, keeps {client_bytes} at the client, {server_bytes} at the server",
             phase.exchanges
         ))?;
     }
-    crate::print::line(&format!("{} comparisons", costs.comparisons))
+    print::line(&format!("{} comparisons", costs.comparisons))
 }

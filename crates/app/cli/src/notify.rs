@@ -102,24 +102,16 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
         }
         Command::Withdraw { name } => {
             anyhow::ensure!(Notices::of(&config)?.take_back(name)?, UNKNOWN_INPUT_MESSAGE);
-            match as_json {
-                true => print::json(&json!({ "name": name.to_string(), "state": Value::Null })),
-                false => print::line(&format!("{name} was taken back")),
-            }
+            let value = json!({ "name": name.to_string(), "state": Value::Null });
+            print::json_or_line(as_json, &value, &format!("{name} was taken back"))
         }
     }
 }
 
 fn show(standing: &Standing, as_json: bool) -> anyhow::Result<()> {
     let Standing { name, state, inputs, turn } = standing;
-    match as_json {
-        true => print::json(
-            &json!({ "name": name.to_string(), "state": state.to_string(), "inputs": inputs, "turn": turn }),
-        ),
-        false => {
-            let turn = if *turn { "it would start at once" } else { "it would wait" };
-            let batch = if *inputs == 1 { String::new() } else { format!(", {inputs} inputs as one") };
-            print::line(&format!("{name} {state}{batch}; {turn}"))
-        }
-    }
+    let value = json!({ "name": name.to_string(), "state": state.to_string(), "inputs": inputs, "turn": turn });
+    let turn = if *turn { "it would start at once" } else { "it would wait" };
+    let batch = if *inputs == 1 { String::new() } else { format!(", {inputs} inputs as one") };
+    print::json_or_line(as_json, &value, &format!("{name} {state}{batch}; {turn}"))
 }

@@ -1,7 +1,7 @@
 //! A server's control interface, for operators' commands.
 #![allow(missing_docs, reason = "serve/src/control/openapi.json describes these fields")]
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tacit_client::Control;
 use tacit_program::args::ServerArgs;
@@ -26,9 +26,8 @@ impl Operator {
 }
 
 /// The part of `/v1/status` that operators see; fields that the server omits are zero or empty.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Status {
     pub version: String,
     pub uptime_s: f64,
@@ -56,16 +55,14 @@ pub struct Status {
     pub client: Option<Client>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Certificate {
     pub advice: Option<String>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Amounts {
     pub cores: u64,
     pub memory: u64,
@@ -74,9 +71,8 @@ pub struct Amounts {
     pub dealings: u64,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Queues {
     pub pre: u64,
     pub waiting: u64,
@@ -86,9 +82,8 @@ pub struct Queues {
     pub running_on: u64,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Job {
     pub id: u64,
     pub phase: String,
@@ -104,9 +99,8 @@ pub struct Job {
     pub outcome: Option<String>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Client {
     pub client: String,
     pub client_name: String,
@@ -122,9 +116,8 @@ pub struct Client {
     pub throughput_per_s: f64,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Model {
     pub name: String,
     pub backends: Vec<String>,
@@ -134,9 +127,8 @@ pub struct Model {
     pub throughput_per_s: f64,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Pool {
     pub model: String,
     pub backend: String,
@@ -146,9 +138,8 @@ pub struct Pool {
     pub bytes: u64,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-#[cfg_attr(test, derive(serde::Serialize))]
 pub struct Profile {
     pub model: String,
     pub backend: String,
@@ -172,23 +163,26 @@ mod tests {
         value.as_object().expect("it is an object").keys().map(String::as_str).collect()
     }
 
+    fn document<T: Default + Serialize>() -> Value {
+        serde_json::to_value(T::default()).expect("plain data")
+    }
+
     #[test]
-    fn what_is_shown_is_what_servers_describe() {
+    fn shown_fields_are_in_the_servers_description() {
         // A test of the server checks the same file against the server's answers.
         let described: Value =
             serde_json::from_str(include_str!("../../../service/serve/src/control/openapi.json")).expect("it is JSON");
-        let to_value = |value: serde_json::Result<Value>| value.expect("plain data");
         let status = Status { client: Some(Client::default()), ..Status::default() };
         for (schemas, documents) in [
-            (&["Snapshot", "OwnStatus"][..], to_value(serde_json::to_value(status))),
-            (&["Amounts"], to_value(serde_json::to_value(Amounts::default()))),
-            (&["Queues"], to_value(serde_json::to_value(Queues::default()))),
-            (&["Job"], to_value(serde_json::to_value(Job::default()))),
-            (&["Client"], to_value(serde_json::to_value(Client::default()))),
-            (&["Model"], to_value(serde_json::to_value(Model::default()))),
-            (&["Pool"], to_value(serde_json::to_value(Pool::default()))),
-            (&["Profile"], to_value(serde_json::to_value(Profile::default()))),
-            (&["Certificate"], to_value(serde_json::to_value(Certificate::default()))),
+            (&["Snapshot", "OwnStatus"][..], serde_json::to_value(status).expect("plain data")),
+            (&["Amounts"], document::<Amounts>()),
+            (&["Queues"], document::<Queues>()),
+            (&["Job"], document::<Job>()),
+            (&["Client"], document::<Client>()),
+            (&["Model"], document::<Model>()),
+            (&["Pool"], document::<Pool>()),
+            (&["Profile"], document::<Profile>()),
+            (&["Certificate"], document::<Certificate>()),
         ] {
             let properties = schemas.iter().map(|name| &described["components"]["schemas"][name]["properties"]);
             let documented: BTreeSet<&str> = properties.flat_map(names).collect();

@@ -52,7 +52,6 @@ pub fn check(path: &Path, alike: Alike<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Names a failed step for an error.
 fn reading(path: &Path) -> String {
     format!("reading {}", path.display())
 }
@@ -63,7 +62,6 @@ fn has_keys_of(value: &Value, pattern: &Value) -> bool {
     value.intersection(&pattern).count() * 2 > value.union(&pattern).count()
 }
 
-/// Returns the keys of an object, or of the first object of a list.
 fn keys(value: &Value) -> BTreeSet<String> {
     let object = if let Value::Array(list) = value { list.first().unwrap_or(value) } else { value };
     object.as_object().map_or_else(BTreeSet::new, |object| object.keys().cloned().collect())
@@ -75,7 +73,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_output_of_the_same_kind_is_replaced() {
+    fn replaces_only_output_of_the_same_kind() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out");
         let plan = json!({"model": "m", "offers": [], "best": 1});

@@ -17,7 +17,6 @@ pub struct SealArgs {
     seal: Option<ParsedSeal>,
 }
 
-/// A key, and the text that names it.
 #[derive(Clone)]
 struct ParsedSeal {
     text: String,

@@ -15,7 +15,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_tag_ends_the_script() {
+    fn embedded_json_contains_no_tag() {
         let value = serde_json::json!({ "model": "</script><b>&amp;" });
         let text = embedded(&value);
         assert!(!text.contains('<'));

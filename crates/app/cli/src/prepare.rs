@@ -68,16 +68,9 @@ fn have_made(client: &mut Client, startup: &Startup, args: &Args, helper: &str, 
         let collected = client.collect(&mut line)?;
         for material in &collected.got {
             let id = material.id.to_string();
-            print::line(&match as_json {
-                true => json!({"id": id, "bytes": material.bytes, "sealed_bytes": material.sealed}).to_string(),
-                false => {
-                    format!(
-                        "{id}  {} here, {} from the helper",
-                        print::bytes(material.bytes),
-                        print::bytes(material.sealed)
-                    )
-                }
-            })?;
+            let value = json!({"id": id, "bytes": material.bytes, "sealed_bytes": material.sealed});
+            let [here, sealed] = [material.bytes, material.sealed].map(print::bytes);
+            print::row(as_json, &value, &format!("{id}  {here} here, {sealed} from the helper"))?;
         }
         for (id, reason) in &collected.lost {
             print::note(&format!("material {id} was not made: {reason}"));

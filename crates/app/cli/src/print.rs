@@ -62,6 +62,21 @@ pub fn json(value: &serde_json::Value) -> anyhow::Result<()> {
     line(&serde_json::to_string_pretty(value)?)
 }
 
+/// Prints a value as JSON, or as this line for people.
+pub fn json_or_line(as_json: bool, value: &serde_json::Value, text: &str) -> anyhow::Result<()> {
+    if as_json { json(value) } else { line(text) }
+}
+
+/// Prints a value as one line of JSON, or as this line for people.
+pub fn row(as_json: bool, value: &serde_json::Value, text: &str) -> anyhow::Result<()> {
+    if as_json { line(&value.to_string()) } else { line(text) }
+}
+
+/// Formats a share in whole percents.
+pub fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}
+
 /// Formats bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
@@ -122,7 +137,6 @@ pub fn tell_phases(bar: &ProgressBar, progress: Arc<Progress>, keys: u64) {
     });
 }
 
-/// The text for the phases that run.
 #[derive(Default)]
 struct PhasesText {
     keys: u64,
@@ -137,7 +151,6 @@ struct PhaseText {
 }
 
 impl PhasesText {
-    /// Adds a step that was seen at `now`.
     fn note(&mut self, step: &tacit_client::Step, now: Instant) {
         let tacit_client::Step { phase, fraction } = *step;
         let slot = &mut self.running[phase as usize];
@@ -210,7 +223,7 @@ mod tests {
     use tacit_client::Step;
 
     #[test]
-    fn each_phase_is_told_with_what_is_left_of_it() {
+    fn phases_show_their_remaining_time() {
         let start = Instant::now();
         let mut phases = PhasesText { keys: 2_000_000, ..PhasesText::default() };
         let mut text_at = |phase, fraction, seconds| {

@@ -8,13 +8,11 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use tacit_program::log::Log;
 
-/// Whether the reader of standard output has closed it.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let cause = error.root_cause().downcast_ref::<std::io::Error>();
     error.to_string() == print::OUTPUT && cause.is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
-/// Formats an error as JSON.
 fn as_error(text: &str) -> String {
     serde_json::json!({ "error": text }).to_string()
 }

@@ -73,7 +73,6 @@ fn is_ours(folder: &Path) -> bool {
         .is_ok_and(|m| (m.uid() == me || m.uid() == 0) && (m.is_symlink() || m.mode() & 0o002 == 0))
 }
 
-/// Checks an interpreter; the error says why it is unsuitable.
 fn probe(python: &Path, modules: &[&str]) -> Result<(), String> {
     let output =
         isolated(python).args(["-c", PROBE]).args(modules).stdin(Stdio::null()).output().map_err(|e| e.to_string())?;
@@ -90,31 +89,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chosen_interpreter_is_the_only_one_tried() {
+    fn tries_only_a_chosen_interpreter() {
         let cwd = Path::new("/");
         assert_eq!(candidates(Some("/opt/py".into()), None, Some(cwd)), [PathBuf::from("/opt/py")]);
         assert_eq!(candidates(Some("".into()), None, None), [PathBuf::from("python3")]);
     }
 
-    #[test]
-    fn the_venv_beside_the_binary_comes_before_the_systems_python() {
-        let root = tempfile::tempdir().expect("a folder");
-        let python = root.path().join(".venv").join(INTERPRETER);
+    /// Makes a `.venv` with an interpreter; returns the interpreter.
+    fn make_venv(root: &Path) -> PathBuf {
+        let python = root.join(".venv").join(INTERPRETER);
         std::fs::create_dir_all(python.parent().expect("it has one")).expect("made");
         std::fs::write(&python, "").expect("written");
-        let exe = root.path().join("target/release/tacit");
-        let interpreters = candidates(None, Some(&exe), Some(root.path()));
-        assert_eq!(interpreters, [python, PathBuf::from("python3")]);
+        python
     }
 
     #[test]
-    fn a_venv_that_others_may_write_to_is_passed_over() {
+    fn tries_the_venv_beside_the_binary_before_the_systems_python() {
+        let root = tempfile::tempdir().expect("a folder");
+        let python = make_venv(root.path());
+        let exe = root.path().join("target/release/tacit");
+        assert_eq!(candidates(None, Some(&exe), Some(root.path())), [python, "python3".into()]);
+    }
+
+    #[test]
+    fn skips_a_venv_that_others_may_write_to() {
         use std::os::unix::fs::PermissionsExt;
         let root = tempfile::tempdir().expect("a folder");
-        let venv = root.path().join(".venv");
-        let python = venv.join(INTERPRETER);
-        std::fs::create_dir_all(python.parent().expect("it has one")).expect("made");
-        std::fs::write(&python, "").expect("written");
+        let (python, venv) = (make_venv(root.path()), root.path().join(".venv"));
         let mode = |mode| std::fs::set_permissions(&venv, std::fs::Permissions::from_mode(mode)).expect("changed");
         mode(0o755);
         let exe = root.path().join("bin/tacit");
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interpreter_that_is_not_there_is_explained() {
+    fn explains_a_missing_interpreter() {
         let reason = probe(Path::new("/nonexistent/python"), &["tacit"]).expect_err("there is none");
         assert!(reason.to_lowercase().contains("no such file"), "{reason}");
     }

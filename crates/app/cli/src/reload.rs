@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_changed_is_one_line() {
+    fn reports_all_changes_in_one_line() {
         let text = r#"{"certificates": true, "models": {"added": ["a=x"], "kept": ["b=x", "c=x"]}}"#;
         assert_eq!(
             format_report(&serde_json::from_str(text).unwrap()),

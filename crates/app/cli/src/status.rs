@@ -1,10 +1,8 @@
 //! `tacit status`, and the text that it shares with `tacit top`.
-use crate::operator::{Client, Job, Operator, Pool, Profile, Status};
+use crate::operator::{Client, Job, Model, Operator, Pool, Profile, Status};
 use crate::print;
-use std::fmt::Write as _;
 use tacit_foreign::plain;
 
-/// Most rows of a table.
 const MAX: usize = 20;
 
 /// Show the state of a server: an operator sees everything, a client sees its own part
@@ -26,60 +24,77 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
 
 /// Formats a status as lines; cuts tables to `max_rows` rows.
 pub fn format_status(status: &Status, max_rows: usize) -> String {
-    let mut text = String::new();
+    let mut lines = Lines { lines: Vec::new(), max_rows };
     let state = if status.stopping { ", stopping" } else { "" };
-    line(&mut text, format_args!("tacit server {}, up {}{state}", plain(&status.version), time(status.uptime_s)));
-    if let Some(client_status) = &status.client {
-        clients(&mut text, std::slice::from_ref(client_status), max_rows);
-        return text;
+    lines.add(format!("tacit server {}, up {}{state}", plain(&status.version), time(status.uptime_s)));
+    match &status.client {
+        Some(client) => clients(&mut lines, std::slice::from_ref(client)),
+        None => operator_view(&mut lines, status),
     }
+    lines.lines.concat()
+}
+
+/// The lines of a status.
+struct Lines {
+    lines: Vec<String>,
+    /// Most rows of a table.
+    max_rows: usize,
+}
+
+impl Lines {
+    fn add(&mut self, line: String) {
+        self.lines.push(line + "\n");
+    }
+
+    /// Adds a table, and the number of the rows that are cut off.
+    fn table<T>(&mut self, head: String, rows: &[T], format_row: impl Fn(&T) -> String) {
+        self.add(head);
+        rows.iter().take(self.max_rows).for_each(|row| self.add(format_row(row)));
+        if rows.len() > self.max_rows {
+            self.add(format!("... and {} more", rows.len() - self.max_rows));
+        }
+    }
+}
+
+fn operator_view(lines: &mut Lines, status: &Status) {
     let Status { capacity, used, queues: q, .. } = status;
-    line(
-        &mut text,
-        format_args!(
-            "policy {}   D {}   W {}   {:.2} inputs/s (last minute)",
-            plain(&status.policy),
-            time(status.mean_delay_s),
-            time(status.mean_waiting_s),
-            status.throughput_per_s
-        ),
-    );
-    line(
-        &mut text,
-        format_args!(
-            "queues: pre {}, waiting {}, transit {}, ready {}; running: pre {}, on {}",
-            q.pre, q.waiting, q.transit, q.ready, q.running_pre, q.running_on
-        ),
-    );
+    lines.add(format!(
+        "policy {}   D {}   W {}   {:.2} inputs/s (last minute)",
+        plain(&status.policy),
+        time(status.mean_delay_s),
+        time(status.mean_waiting_s),
+        status.throughput_per_s
+    ));
+    lines.add(format!(
+        "queues: pre {}, waiting {}, transit {}, ready {}; running: pre {}, on {}",
+        q.pre, q.waiting, q.transit, q.ready, q.running_pre, q.running_on
+    ));
     let dealings = match used.dealings {
         0 => String::new(),
         used => format!("   dealings {}", format_share(used, capacity.dealings, |n| n.to_string())),
     };
-    line(
-        &mut text,
-        format_args!(
-            "cores {}   memory {}   disk {}{dealings}",
-            format_share(used.cores, capacity.cores, |n| n.to_string()),
-            format_share(used.memory, capacity.memory, print::bytes),
-            format_share(used.disk, capacity.disk, print::bytes)
-        ),
-    );
-    line(
-        &mut text,
-        format_args!(
-            "connections: {} of clients, {} of control, {} greeting (of {}); {} refusals",
-            status.connections, status.control_connections, status.greetings, status.greeting_places, status.refusals
-        ),
-    );
+    lines.add(format!(
+        "cores {}   memory {}   disk {}{dealings}",
+        format_share(used.cores, capacity.cores, |n| n.to_string()),
+        format_share(used.memory, capacity.memory, print::bytes),
+        format_share(used.disk, capacity.disk, print::bytes)
+    ));
+    lines.add(format!(
+        "connections: {} of clients, {} of control, {} greeting (of {}); {} refusals",
+        status.connections, status.control_connections, status.greetings, status.greeting_places, status.refusals
+    ));
     for advice in status.certificates.iter().filter_map(|certificate| certificate.advice.as_deref()) {
-        line(&mut text, format_args!("WARNING: {}", plain(advice)));
+        lines.add(format!("WARNING: {}", plain(advice)));
     }
-    pools(&mut text, &status.pools, max_rows);
-    models(&mut text, status, max_rows);
-    profile(&mut text, &status.profile, max_rows);
-    clients(&mut text, &status.clients, max_rows);
-    jobs(&mut text, status, max_rows);
-    text
+    pools(lines, &status.pools);
+    models(lines, &status.models);
+    profile(lines, &status.profile);
+    clients(lines, &status.clients);
+    let head = format!(
+        "\n{:>6} {:<8} {:<20} {:<10} {:<18} {:>3} {:>9} {:>9}  {}",
+        "JOB", "PHASE", "MODEL", "BACK END", "CLIENT", "THR", "QUEUED", "RAN", "STATE"
+    );
+    lines.table(head, &status.jobs, |row| job(row, status.uptime_s));
 }
 
 /// Formats the used part of a capacity, or the used amount alone if the capacity is 0.
@@ -91,89 +106,56 @@ fn format_share(used: u64, capacity: u64, show: fn(u64) -> String) -> String {
 }
 
 /// Adds the pools: material dealt ahead of time. Adds nothing if there are none.
-fn pools(text: &mut String, rows: &[Pool], max_rows: usize) {
-    for row in rows.iter().take(max_rows) {
+fn pools(lines: &mut Lines, pools: &[Pool]) {
+    for row in pools.iter().take(lines.max_rows) {
         let (model, backend) = (cut(&row.model, 24), cut(&row.backend, 16));
         let inputs = if row.inputs == 1 { String::new() } else { format!(" of {} inputs", row.inputs) };
         let Pool { ready, dealing, bytes, .. } = *row;
         let bytes = print::bytes(bytes);
-        line(
-            text,
-            format_args!(
-                "dealt ahead for {model} ({backend}){inputs}: {ready} ready ({bytes}), {dealing} on their way"
-            ),
-        );
+        lines.add(format!(
+            "dealt ahead for {model} ({backend}){inputs}: {ready} ready ({bytes}), {dealing} on their way"
+        ));
     }
 }
 
-fn models(text: &mut String, status: &Status, max_rows: usize) {
-    line(
-        text,
-        format_args!("\n{:<24} {:<16} {:>8} {:>8} {:>10} {:>10}", "MODEL", "BACK ENDS", "INPUTS", "PER S", "D", "W"),
-    );
-    for m in status.models.iter().take(max_rows) {
+fn models(lines: &mut Lines, models: &[Model]) {
+    lines.add(format!("\n{:<24} {:<16} {:>8} {:>8} {:>10} {:>10}", "MODEL", "BACK ENDS", "INPUTS", "PER S", "D", "W"));
+    for m in models.iter().take(lines.max_rows) {
         let (d, w, rate) = (time(m.mean_delay_s), time(m.mean_waiting_s), m.throughput_per_s);
         let backends = cut(&m.backends.join(","), 16);
-        line(text, format_args!("{:<24} {backends:<16} {:>8} {rate:>8.2} {d:>10} {w:>10}", cut(&m.name, 24), m.done));
+        lines.add(format!("{:<24} {backends:<16} {:>8} {rate:>8.2} {d:>10} {w:>10}", cut(&m.name, 24), m.done));
     }
 }
 
-/// Adds the phases' expected and measured times.
-fn profile(text: &mut String, rows: &[Profile], max_rows: usize) {
-    line(
-        text,
-        format_args!(
-            "\n{:<24} {:<10} {:<8} {:<22} {:>5} {:>10} {:>10} {:>7} {:>7}",
-            "PROFILE", "BACK END", "PHASE", "DEVICE", "JOBS", "EXPECTED", "MEASURED", "ERROR", "95 %"
-        ),
+fn profile(lines: &mut Lines, profile: &[Profile]) {
+    let head = format!(
+        "\n{:<24} {:<10} {:<8} {:<22} {:>5} {:>10} {:>10} {:>7} {:>7}",
+        "PROFILE", "BACK END", "PHASE", "DEVICE", "JOBS", "EXPECTED", "MEASURED", "ERROR", "95 %"
     );
-    for row in rows.iter().take(max_rows) {
+    lines.table(head, profile, |row| {
         let (expected, measured) = (time(row.expected_s), time(row.measured_s));
-        let [error, p95] = [row.error_median, row.error_p95].map(|share| format!("{:.0} %", 100.0 * share));
+        let [error, p95] = [row.error_median, row.error_p95].map(print::percent);
         let (model, backend) = (cut(&row.model, 24), cut(&row.backend, 10));
         let (phase, device, jobs) = (cut(&row.phase, 8), cut(&row.device, 22), row.jobs);
-        line(
-            text,
-            format_args!(
-                "{model:<24} {backend:<10} {phase:<8} {device:<22} {jobs:>5} {expected:>10} {measured:>10} {error:>7} {p95:>7}"
-            ),
-        );
-    }
-    more(text, rows.len(), max_rows);
+        format!(
+            "{model:<24} {backend:<10} {phase:<8} {device:<22} {jobs:>5} {expected:>10} {measured:>10} {error:>7} {p95:>7}"
+        )
+    });
 }
 
-fn clients(text: &mut String, clients: &[Client], max_rows: usize) {
-    line(
-        text,
-        format_args!(
-            "\n{:<26} {:>5} {:>7} {:>7} {:>6} {:>6} {:>7} {:>7} {:>7} {:>10} {:>10}",
-            "CLIENT", "LINKS", "JOBS", "DONE", "QUEUED", "FAILED", "REFUSED", "INPUTS", "PER S", "D", "W"
-        ),
+fn clients(lines: &mut Lines, clients: &[Client]) {
+    let head = format!(
+        "\n{:<26} {:>5} {:>7} {:>7} {:>6} {:>6} {:>7} {:>7} {:>7} {:>10} {:>10}",
+        "CLIENT", "LINKS", "JOBS", "DONE", "QUEUED", "FAILED", "REFUSED", "INPUTS", "PER S", "D", "W"
     );
-    for c in clients.iter().take(max_rows) {
+    lines.table(head, clients, |c| {
         let (name, rate) = (format_client(&c.client_name, &c.client, 26), c.throughput_per_s);
         let (d, w) = (time(c.mean_delay_s), time(c.mean_waiting_s));
-        line(
-            text,
-            format_args!(
-                "{name:<26} {:>5} {:>7} {:>7} {:>6} {:>6} {:>7} {:>7} {rate:>7.2} {d:>10} {w:>10}",
-                c.connections, c.requests, c.done, c.queued, c.failed, c.refused, c.inputs
-            ),
-        );
-    }
-    more(text, clients.len(), max_rows);
-}
-
-fn jobs(text: &mut String, status: &Status, max_rows: usize) {
-    let header = format!(
-        "\n{:>6} {:<8} {:<20} {:<10} {:<18} {:>3} {:>9} {:>9}  {}",
-        "JOB", "PHASE", "MODEL", "BACK END", "CLIENT", "THR", "QUEUED", "RAN", "STATE"
-    );
-    line(text, format_args!("{header}"));
-    for row in status.jobs.iter().take(max_rows) {
-        line(text, format_args!("{}", job(row, status.uptime_s)));
-    }
-    more(text, status.jobs.len(), max_rows);
+        format!(
+            "{name:<26} {:>5} {:>7} {:>7} {:>6} {:>6} {:>7} {:>7} {rate:>7.2} {d:>10} {w:>10}",
+            c.connections, c.requests, c.done, c.queued, c.failed, c.refused, c.inputs
+        )
+    });
 }
 
 /// Formats the row of a job; `now_s` is the server's time.
@@ -189,16 +171,6 @@ fn job(job: &Job, now_s: f64) -> String {
     )
 }
 
-fn line(screen: &mut String, text: std::fmt::Arguments<'_>) {
-    writeln!(screen, "{text}").expect("a String takes everything");
-}
-
-fn more(text: &mut String, total: usize, max_rows: usize) {
-    if total > max_rows {
-        line(text, format_args!("... and {} more", total - max_rows));
-    }
-}
-
 /// Formats a client's name with the beginning of its fingerprint, which identifies the client.
 fn format_client(name: &str, fingerprint: &str, width: usize) -> String {
     const DIGITS: usize = 8;
@@ -208,12 +180,10 @@ fn format_client(name: &str, fingerprint: &str, width: usize) -> String {
     }
 }
 
-/// Fits a text of the server into a column of a table.
 fn cut(text: &str, width: usize) -> String {
     plain(text).chars().take(width).collect()
 }
 
-/// Formats seconds for people.
 fn time(seconds: f64) -> String {
     match seconds {
         s if s < 1.0 => format!("{:.0} ms", s.max(0.0) * 1e3),
@@ -229,7 +199,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn all_of_a_server_is_shown_and_nothing_that_a_terminal_obeys() {
+    fn shows_everything_and_escapes_control_codes() {
         let jobs: Vec<_> = (0..5)
             .map(|id| json!({"id": id, "phase": "online", "model": "m\u{1b}[2J", "queued_s": 1.0, "started_s": 1.5}))
             .collect();
@@ -263,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_shown_its_own_row() {
+    fn shows_a_client_its_own_row() {
         let status = json!({"version": "1", "uptime_s": 3.0, "client": {"client": "ab12", "requests": 9}});
         let text = format_status(&serde_json::from_value(status).unwrap(), 3);
         assert!(text.contains("ab12"), "{text}");

@@ -1,5 +1,6 @@
 //! `tacit zoo`: writes well-known architectures with random weights.
 use crate::output::{self, Alike};
+use crate::print;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use tacit_graph::zoo;
@@ -35,7 +36,7 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     // The beginning holds the version and the producer: this program.
     output::write(output, &bytes, Alike::Beginning(&bytes[..bytes.len().min(BEGINNING)]))?;
     if as_json {
-        crate::print::json(&json!({"name": name, "output": output, "bytes": bytes.len()}))?;
+        print::json(&json!({"name": name, "output": output, "bytes": bytes.len()}))?;
     }
     Ok(())
 }
@@ -45,9 +46,9 @@ fn list(chosen_name: Option<&str>, as_json: bool) -> anyhow::Result<()> {
     let names: Vec<&str> = chosen_name.map_or_else(|| names.collect(), |chosen| vec![chosen]);
     let outlines = names.into_iter().map(zoo::outline).collect::<Result<Vec<_>, _>>()?;
     if as_json {
-        return crate::print::json(&Value::Array(outlines.iter().map(to_json).collect()));
+        return print::json(&Value::Array(outlines.iter().map(to_json).collect()));
     }
-    crate::print::line(&format!("{:16}{:>14}{:>14}{:>17}  layers", "name", "input", "parameters", "multiplications"))?;
+    print::line(&format!("{:16}{:>14}{:>14}{:>17}  layers", "name", "input", "parameters", "multiplications"))?;
     for net in &outlines {
         let input: Vec<String> = net.input.iter().map(usize::to_string).collect();
         let kinds =
@@ -55,7 +56,7 @@ fn list(chosen_name: Option<&str>, as_json: bool) -> anyhow::Result<()> {
         let counts = kinds.map(|(op, word)| (net.count(op), word));
         let layers: Vec<String> =
             counts.iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")).collect();
-        crate::print::line(&format!(
+        print::line(&format!(
             "{:16}{:>14}{:>14}{:>17}  {}",
             net.name,
             input.join(" x "),

@@ -7,7 +7,6 @@ use crate::owner::SealArgs;
 use crate::{page, print};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
-use std::fmt::Write;
 use std::path::PathBuf;
 use std::str::FromStr;
 use tacit_backends::Options;
@@ -149,7 +148,6 @@ fn measure_rates() -> anyhow::Result<(Rates, String)> {
 /// Text that every page of a design contains.
 const TITLE: &str = "<title>tacit keyset design</title>";
 
-/// Returns the paths of the two files.
 fn files(args: &DesignArgs) -> [PathBuf; 2] {
     let base = match &args.out {
         Some(out) => out.as_os_str().to_owned(),
@@ -158,7 +156,6 @@ fn files(args: &DesignArgs) -> [PathBuf; 2] {
     [".json", ".html"].map(|kind| append(&base, kind).into())
 }
 
-/// Appends a text to a name.
 fn append(base: &OsStr, text: &str) -> OsString {
     let mut name = base.to_owned();
     name.push(text);
@@ -188,33 +185,31 @@ fn write(files: &[PathBuf; 2], value: &Value) -> anyhow::Result<[PathBuf; 2]> {
 
 fn text(found_design: &Design, rates_source: &str) -> String {
     let (set, log_degree) = &found_design.parameters;
-    let mut text_lines = format!("{}: parameters {set}, ring degree 2^{log_degree}\n\n", found_design.model);
-    let mut line = |text: String| writeln!(text_lines, "{text}").expect("a string takes all text");
-    line(format!("{:<32} {:<10} {:>5} {:>9} {:>9}  distances", "node", "step", "level", "diagonals", "rotations"));
+    let mut lines = vec![format!("{}: parameters {set}, ring degree 2^{log_degree}\n", found_design.model)];
+    lines
+        .push(format!("{:<32} {:<10} {:>5} {:>9} {:>9}  distances", "node", "step", "level", "diagonals", "rotations"));
     for step in &found_design.steps {
         let name: String = step.node.chars().take(32).collect();
         let rotations: Vec<String> = step.rotations.iter().take(6).map(ToString::to_string).collect();
         let ellipsis = if step.rotations.len() > 6 { " .." } else { "" };
         let boots = if step.bootstrapped { "  (bootstrapped)" } else { "" };
         let (distances, count) = (rotations.join(" "), step.rotations.len());
-        line(format!(
+        lines.push(format!(
             "{name:<32} {:<10} {:>5} {:>9} {count:>9}  {distances}{ellipsis}{boots}",
             step.step, step.level, step.diagonals
         ));
     }
-    line(format!(
+    lines.push(format!(
         "\n{:<30} {:<8} {:>5} {:>9} {:>9} {:>9} {:>10} {:>9}",
         "key set", "", "keys", "GB", "GB server", "rotations", "transforms", "seconds"
     ));
-    for choice in &found_design.choices {
-        line(choice.to_string());
-    }
+    lines.extend(found_design.choices.iter().map(ToString::to_string));
     let chosen = &found_design.choices[found_design.chosen];
-    line(match &chosen.options {
+    lines.push(match &chosen.options {
         Some(options) => format!("\nchosen: {}, served with `-O {options}`", chosen.name),
         None => format!("\nlooked at: {}; it is computed only, the back end does not run it", chosen.name),
     });
-    line(format!("{}.", chosen.about));
+    lines.push(format!("{}.", chosen.about));
     let mut states: Vec<(&str, usize, u64)> = Vec::new();
     for key in &found_design.keys {
         let kind = key.reason.split(" of ").next().unwrap_or(&key.reason);
@@ -224,18 +219,21 @@ fn text(found_design: &Design, rates_source: &str) -> String {
         }
     }
     for (kind, count, bytes) in states {
-        line(format!("  {count:>4} keys, {:>9}, uploaded and resident: {kind}", print::bytes(bytes)));
+        lines.push(format!("  {count:>4} keys, {:>9}, uploaded and resident: {kind}", print::bytes(bytes)));
     }
     for chain in &found_design.chains {
-        line(format!(
+        lines.push(format!(
             "  chained at level {}: {} distances by {:?}, {} key switches",
             chain.level, chain.distances, chain.by, chain.switches
         ));
     }
-    line(format!("\nbetween fewest bytes and least time: {} sets that run (in the files)", found_design.front.len()));
-    line("Bytes are of seeded, packed keys; bytes at the server include encoded weights and the values of a step. Rotations and transforms are those of linear steps.".into());
-    line(rates_source.into());
-    text_lines
+    lines.push(format!(
+        "\nbetween fewest bytes and least time: {} sets that run (in the files)",
+        found_design.front.len()
+    ));
+    lines.push("Bytes are of seeded, packed keys; bytes at the server include encoded weights and the values of a step. Rotations and transforms are those of linear steps.".into());
+    lines.push(rates_source.into());
+    lines.join("\n") + "\n"
 }
 
 #[cfg(test)]
@@ -243,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_have_units() {
+    fn parses_bytes_with_units() {
         for (text, expected) in [("800MB", 800_000_000), ("1.5GB", 1_500_000_000), ("2KiB", 2048), ("7", 7)] {
             assert_eq!(text.parse(), Ok(Bytes(expected)));
         }

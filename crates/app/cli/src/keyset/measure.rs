@@ -18,7 +18,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// A client with a new secret key.
+    /// Draws a new secret key.
     ///
     /// # Errors
     /// The parameters are invalid, or the system gives no randomness.

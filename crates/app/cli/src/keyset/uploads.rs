@@ -73,18 +73,14 @@ pub fn delete(args: &DeleteArgs, as_json: bool) -> anyhow::Result<()> {
         false => connected?,
     };
     for prefix in &args.names {
-        let matches_found =
-            uploads.iter().filter(|upload| print::hex(&upload.name).starts_with(prefix.as_str())).count();
+        let count = uploads.iter().filter(|upload| print::hex(&upload.name).starts_with(prefix.as_str())).count();
         anyhow::ensure!(
-            matches_found == 1,
-            "{matches_found} key sets have a name that begins with `{prefix}`: see `tacit keyset list`"
+            count == 1,
+            "{count} key sets have a name that begins with `{prefix}`: see `tacit keyset list`"
         );
     }
     uploads.retain(|upload| args.all || args.names.iter().any(|name| print::hex(&upload.name).starts_with(name)));
     let deleted = connection.delete_uploads(&uploads)?;
-    print::line(&match as_json {
-        true => json!({ "deleted": deleted, "secrets": secrets }).to_string(),
-        false => format!("deleted {deleted}"),
-    })?;
+    print::row(as_json, &json!({ "deleted": deleted, "secrets": secrets }), &format!("deleted {deleted}"))?;
     Ok(connection.close()?)
 }

@@ -18,7 +18,6 @@ fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The best choice, and what its commands need beside.
 pub struct Applied<'a> {
     pub offer: &'a Offer,
     pub choice: &'a Choice,
@@ -60,7 +59,6 @@ impl Applied<'_> {
         self.ways.pace.map_or(String::new(), |rate| format!(" --pace {rate}"))
     }
 
-    /// Returns the options that all commands at the client share.
     fn common(&self) -> String {
         let threads = self.choice.client_threads;
         let common = format!("--server \"$SERVER\" --keys keys --client alice --threads {threads}");
@@ -149,7 +147,6 @@ pub fn write(folder: &Path, model: &Path, seal: &SealArgs, plan: &Plan) -> anyho
     applied.cron().map_or(Ok(()), |line| put(&folder.join(CRON), &line, "$DEPLOYMENT"))
 }
 
-/// Returns the first lines of a script.
 fn head(model: &str, party: &str, needs: &str) -> String {
     format!("#!/bin/sh\n# The {party}{HEAD}{model}. Needs: {needs}\nset -eu\n")
 }
@@ -164,7 +161,6 @@ fn is_ours(path: &Path) -> bool {
     }
 }
 
-/// Whether a file contains a text.
 fn holds(path: &Path, text: &str) -> bool {
     path.is_file() && output::check(path, Alike::Holds(text)).is_ok()
 }
@@ -178,10 +174,11 @@ mod tests {
     use super::quote;
 
     #[test]
-    fn words_come_back_as_they_are() {
-        assert_eq!(quote("a/b-c.tacit"), "a/b-c.tacit");
-        assert_eq!(quote("my net; rm"), "'my net; rm'");
-        assert_eq!(quote("it's"), r"'it'\''s'");
-        assert_eq!(quote(""), "''");
+    fn quotes_words_for_the_shell() {
+        for (word, quoted) in
+            [("a/b-c.tacit", "a/b-c.tacit"), ("my net; rm", "'my net; rm'"), ("it's", r"'it'\''s'"), ("", "''")]
+        {
+            assert_eq!(quote(word), quoted);
+        }
     }
 }

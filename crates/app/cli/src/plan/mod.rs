@@ -119,7 +119,6 @@ pub struct Args {
     seal: SealArgs,
 }
 
-/// Help text of an option that takes a device.
 fn devices(party: &str) -> String {
     format!("{party}: {}", Device::listed())
 }
@@ -128,7 +127,6 @@ fn devices(party: &str) -> String {
 /// work counts.
 const SHIFTING: [&str; 3] = ["leaves=weighed2", "leaves=weighed16", "leaves=direct4"];
 
-/// Share of the score that counts as little.
 const LITTLE: f64 = 0.05;
 
 /// Key sets of `ckks`: fewer keys for more key switches.
@@ -148,7 +146,6 @@ struct PlanRequest {
     ways: LinkUse,
 }
 
-/// How the link is used.
 #[derive(Clone, Copy, serde::Serialize)]
 struct LinkUse {
     /// Cap on the rate, each way.
@@ -161,7 +158,6 @@ fn as_text<S: serde::Serializer>(rate: &Option<Rate>, serializer: S) -> Result<S
     rate.map(|rate| rate.to_string()).serialize(serializer)
 }
 
-/// The question and its answer.
 struct Plan {
     /// The question; `refused` lists offers that the calibrations do not cover too.
     request: PlanRequest,
@@ -234,7 +230,6 @@ impl Args {
         self.limits.iter().rev().find_map(|limit| if let Limit::Rate(rate) = limit { Some(*rate) } else { None })
     }
 
-    /// Returns the link within its cap.
     fn link(&self) -> tacit_plan::Link {
         let link = match self.tunnel {
             Tunnel::None => self.link.0.clone(),

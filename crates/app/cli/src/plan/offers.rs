@@ -60,7 +60,6 @@ fn agreement(report: &Value) -> Option<f64> {
     share.or_else(|| share_of_counts(&report["same_class"]))
 }
 
-/// Returns the first of two counts as a share of the second.
 fn share_of_counts(counts: &Value) -> Option<f64> {
     match (counts[0].as_f64(), counts[1].as_f64()) {
         (Some(agreeing), Some(total)) if total > 0.0 => Some(agreeing / total),
@@ -68,7 +67,6 @@ fn share_of_counts(counts: &Value) -> Option<f64> {
     }
 }
 
-/// Lists the offers that the calibrations do not cover.
 pub fn without_calibration(offers: &[Offer], ranked: &[Choice]) -> Vec<String> {
     let missing = offers.iter().enumerate().filter(|(index, _)| !ranked.iter().any(|choice| choice.offer == *index));
     missing.map(|(_, offer)| format!("{}: the calibrations in use say nothing of it", offer.backend)).collect()

@@ -31,10 +31,8 @@ pub fn serve(plan_request: &PlanRequest, address: SocketAddr, as_json: bool) -> 
     plan_request.clone().plan()?;
     let listener = TcpListener::bind(address).map_err(|e| NetError::listening(address, "--serve", &e))?;
     let address = listener.local_addr().context("the page's address")?;
-    match as_json {
-        true => print::line(&json!({ "listening": format!("http://{address}") }).to_string())?,
-        false => print::line(&format!("listening on http://{address}/ (Ctrl-C ends it)"))?,
-    }
+    let value = json!({ "listening": format!("http://{address}") });
+    print::row(as_json, &value, &format!("listening on http://{address}/ (Ctrl-C ends it)"))?;
     let hosts = names(address);
     thread::scope(|scope| {
         for stream in listener.incoming() {
@@ -83,7 +81,6 @@ fn names(address: SocketAddr) -> Vec<String> {
     names
 }
 
-/// The parts of a request that matter.
 struct RequestHead<'a> {
     get: bool,
     /// Path and query.
@@ -108,7 +105,6 @@ fn values<'a>(request: &Request<'_, 'a>, name: &str) -> Vec<&'a str> {
     values.map(|header| str::from_utf8(header.value).unwrap_or_default()).collect()
 }
 
-/// An answer.
 struct HttpResponse {
     code: u16,
     kind: &'static str,
@@ -171,7 +167,6 @@ fn answer(plan_request: &PlanRequest, hosts: &[String], head: &RequestHead<'_>) 
     }
 }
 
-/// Whether a name is one of the page's hosts.
 fn is_own(hosts: &[String], name: &str) -> bool {
     hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
 }
@@ -209,7 +204,6 @@ fn with(mut plan_request: PlanRequest, query: &str) -> Result<PlanRequest, Strin
     Ok(plan_request)
 }
 
-/// Parses a number in a range.
 fn within(key: &str, text: &str, min: f64, max: f64) -> Result<f64, String> {
     match f64::from_str(text) {
         Ok(value) if (min..=max).contains(&value) => Ok(value),
@@ -245,95 +239,82 @@ mod tests {
         }
     }
 
-    fn ask(plan_request: &PlanRequest, target: &str, hosts: &[&str], origins: &[&str]) -> (u16, String) {
-        let head =
-            RequestHead { get: true, target, hosts: hosts.to_vec(), origins: origins.to_vec(), sites: Vec::new() };
-        let response = answer(plan_request, &names("127.0.0.1:81".parse().unwrap()), &head).unwrap();
-        (response.code, response.body)
+    const HOST: &str = "localhost:81";
+
+    /// A request of the page itself.
+    fn own_head(target: &str) -> RequestHead<'_> {
+        RequestHead { get: true, target, hosts: vec![HOST], origins: Vec::new(), sites: Vec::new() }
+    }
+
+    fn code(plan_request: &PlanRequest, head: &RequestHead<'_>) -> u16 {
+        answer(plan_request, &names("127.0.0.1:81".parse().unwrap()), head).unwrap().code
     }
 
     #[test]
-    fn the_usual_port_has_no_number() {
+    fn hosts_omit_the_usual_port() {
         let hosts = |address: &str| names(address.parse().unwrap());
         assert_eq!(hosts("127.0.0.1:81"), ["127.0.0.1:81", "localhost:81"]);
         assert_eq!(hosts("[::1]:80"), ["[::1]:80", "localhost:80", "[::1]", "localhost"]);
     }
 
     #[test]
-    fn other_sites_cannot_make_it_work() {
+    fn answers_only_its_own_page() {
         let plan_request = sample_request();
-        let code = |target, site| {
-            let sites = vec![site];
-            let head = RequestHead { get: true, target, hosts: vec!["localhost"], origins: Vec::new(), sites };
-            answer(&plan_request, &["localhost".into()], &head).unwrap().code
-        };
-        assert_eq!(
-            ["same-origin", "none", "same-site", "cross-site"].map(|site| code("/plan", site)),
-            [200, 200, 403, 403]
-        );
-        assert_eq!(code("/", "cross-site"), 200, "a link");
-    }
-
-    #[test]
-    fn only_its_own_page_is_answered() {
-        let plan_request = sample_request();
-        let hosts = ["localhost:81"];
-        assert_eq!(ask(&plan_request, "/", &hosts, &[]).0, 200);
-        assert_eq!(ask(&plan_request, "/plan", &hosts, &["http://localhost:81"]).0, 200);
-        for hosts in [
-            &[][..],
-            &["evil.example"],
-            &["127.0.0.1"],
-            &["localhost:81", "evil.example"],
-            &["localhost:81", "localhost:81"],
+        let code = |head: RequestHead<'_>| code(&plan_request, &head);
+        for (target, expected) in [("/", 200), ("/plan", 200), ("/else", 404)] {
+            assert_eq!(code(own_head(target)), expected, "{target}");
+        }
+        assert_eq!(code(RequestHead { get: false, ..own_head("/") }), 405);
+        for hosts in [&[][..], &["evil.example"], &["127.0.0.1"], &[HOST, "evil.example"], &[HOST, HOST]] {
+            assert_eq!(code(RequestHead { hosts: hosts.to_vec(), ..own_head("/plan") }), 403, "{hosts:?}");
+        }
+        for (origin, expected) in [
+            ("http://localhost:81", 200),
+            ("http://evil.example", 403),
+            ("null", 403),
+            ("https://localhost:81", 403),
+            ("http://localhost", 403),
         ] {
-            assert_eq!(ask(&plan_request, "/plan", hosts, &[]).0, 403, "{hosts:?}");
+            assert_eq!(code(RequestHead { origins: vec![origin], ..own_head("/plan") }), expected, "{origin}");
         }
-        for origin in ["http://evil.example", "null", "https://localhost:81", "http://localhost"] {
-            assert_eq!(ask(&plan_request, "/plan", &hosts, &[origin]).0, 403, "{origin}");
+        for (target, site, expected) in [
+            ("/plan", "same-origin", 200),
+            ("/plan", "none", 200),
+            ("/plan", "same-site", 403),
+            ("/plan", "cross-site", 403),
+            // A link to the page.
+            ("/", "cross-site", 200),
+        ] {
+            assert_eq!(code(RequestHead { sites: vec![site], ..own_head(target) }), expected, "{target} {site}");
         }
-        assert_eq!(ask(&plan_request, "/else", &hosts, &[]).0, 404);
-        let head =
-            RequestHead { get: false, target: "/", hosts: hosts.to_vec(), origins: Vec::new(), sites: Vec::new() };
-        assert_eq!(answer(&plan_request, &["localhost:81".into()], &head).unwrap().code, 405);
     }
 
     #[test]
     fn sliders_ask_the_planner() {
         let plan_request = sample_request();
-        let plan = |query: &str| {
-            let (code, body) = ask(&plan_request, &format!("/plan?{query}"), &["localhost:81"], &[]);
-            assert_eq!(code, 200, "{query}: {body}");
-            serde_json::from_str::<Value>(&body).unwrap()
+        let ask = |query: &str, expected: u16| {
+            let target = format!("/plan?{query}");
+            let response = answer(&plan_request, &[HOST.into()], &own_head(&target)).unwrap();
+            assert_eq!(response.code, expected, "{query}: {}", response.body);
+            serde_json::from_str::<Value>(&response.body).unwrap()
         };
-        let fast = plan("rate=1000&rtt=1");
+        let fast = ask("rate=1000&rtt=1", 200);
         assert_eq!(fast["setting"]["link"]["up_bits"], 1e9);
         assert_eq!(fast["setting"]["link"]["down_bits"], 2e9, "the ways keep their ratio");
         let score = |plan: &Value| plan["ranked"][0]["choice"]["score"].as_f64().unwrap();
-        assert!(score(&fast) < score(&plan("rate=1000&rtt=100")));
-        assert!(score(&plan("weight=100")) > score(&plan("weight=0")), "a joule counts");
-        let small = plan("memory=0.1");
+        assert!(score(&fast) < score(&ask("rate=1000&rtt=100", 200)));
+        assert!(score(&ask("weight=100", 200)) > score(&ask("weight=0", 200)), "a joule counts");
+        let small = ask("memory=0.1", 200);
         let objection = small["ranked"][0]["choice"]["objections"].to_string();
         assert!(objection.contains("the client needs"), "{objection}");
-        for query in [
-            "rate=0",
-            "rate=x",
-            "rtt=-1",
-            "memory=1e99",
-            "weight=nan",
-            "speed=1",
-            "rate",
-            "trust=all",
-            "goal=fun",
-            "goal=money",
-        ] {
-            let (code, body) = ask(&plan_request, &format!("/plan?{query}"), &["localhost:81"], &[]);
-            assert_eq!(code, 400, "{query}: {body}");
+        let refused = "rate=0 rate=x rtt=-1 memory=1e99 weight=nan speed=1 rate trust=all goal=fun goal=money";
+        for query in refused.split(' ') {
+            ask(query, 400);
         }
     }
 
     #[test]
-    fn only_this_machine_is_listened_to() {
+    fn refuses_addresses_of_other_machines() {
         let error = serve(&sample_request(), "0.0.0.0:0".parse().unwrap(), false).unwrap_err().to_string();
         assert!(error.contains("loopback"), "{error}");
     }

@@ -3,7 +3,6 @@
 use super::{Plan, apply};
 use crate::owner::SealArgs;
 use crate::print;
-use std::fmt::Write;
 use std::path::Path;
 use tacit_backends::{Sides, Trust};
 use tacit_net::Rate;
@@ -13,46 +12,39 @@ use tacit_plan::{Checked, Choice, Goal, Offer};
 
 /// Formats the plan as text with a line end.
 pub fn format_plan(plan: &Plan, model: &Path, seal: &SealArgs) -> String {
-    let mut report_text = String::new();
-    let mut line = |text: String| writeln!(report_text, "{text}").expect("a string takes everything");
     let (client, server, link) =
         (&plan.request.setting.client.name, &plan.request.setting.server.name, &plan.request.setting.link.name);
-    line(format!("{} for {client} and {server} over {link}, best {} first", plan.request.model, plan.request.goal));
-    for text in table(plan) {
-        line(text);
+    let mut lines =
+        vec![format!("{} for {client} and {server} over {link}, best {} first", plan.request.model, plan.request.goal)];
+    lines.extend(table(plan));
+    lines.extend(plan.request.refused.iter().map(|text| format!("left out: {text}")));
+    match plan.best() {
+        Some(best) => lines.extend(describe_best(plan, best, model, seal)),
+        None => {
+            lines.push("no private back end is within the limits; the table shows the needs of each back end".into())
+        }
     }
-    for text in plan.request.refused.iter() {
-        line(format!("left out: {text}"));
-    }
-    let Some(best) = plan.best() else {
-        line("no private back end is within the limits; the table shows the needs of each back end".into());
-        return report_text;
-    };
+    lines.join("\n") + "\n"
+}
+
+/// Describes the best choice, what would change it, and its commands.
+fn describe_best(plan: &Plan, best: &Choice, model: &Path, seal: &SealArgs) -> Vec<String> {
     let offer = plan.offer(best);
-    line(String::new());
-    line(format!("{}: {}", name(offer), explain_choice(plan, best)));
-    for text in changes(plan) {
-        line(text);
-    }
-    if let Some(text) = beside_local(plan, best) {
-        line(text);
-    }
+    let mut lines = vec![String::new(), format!("{}: {}", name(offer), explain_choice(plan, best))];
+    lines.extend(changes(plan));
+    lines.extend(beside_local(plan, best));
     if let Some(cap) = plan.enough_rate.and_then(two_digits) {
-        line(format!(
+        lines.push(format!(
             "a cap: more than {cap} of the link gains it less than 5 %; --limit rate={cap} leaves the rest to others"
         ));
     }
-    line(format!("how sure: {}", describe_certainty(plan, best)));
-    line(describe_accuracy());
-    line(String::new());
+    lines.push(format!("how sure: {}", describe_certainty(plan, best)));
+    lines.push(describe_accuracy());
+    lines.push(String::new());
     let applied = apply::Applied { offer, choice: best, ways: plan.request.ways };
-    for command in applied.server(model, seal) {
-        line(format!("server$ {command}"));
-    }
-    for command in applied.client() {
-        line(format!("client$ {command}"));
-    }
-    report_text
+    lines.extend(applied.server(model, seal).iter().map(|command| format!("server$ {command}")));
+    lines.extend(applied.client().iter().map(|command| format!("client$ {command}")));
+    lines
 }
 
 fn name(offer: &Offer) -> String {
@@ -72,21 +64,8 @@ fn trust(offer: &Offer) -> &'static str {
 }
 
 fn table(plan: &Plan) -> Vec<String> {
-    let head = [
-        "back end",
-        "",
-        "threads",
-        "online",
-        "offline",
-        "setup",
-        "bytes",
-        "client J",
-        "server J",
-        "client mem",
-        "same class",
-        "score",
-    ];
-    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    let head = "back end,,threads,online,offline,setup,bytes,client J,server J,client mem,same class,score";
+    let mut rows = vec![head.split(',').map(str::to_owned).collect::<Vec<_>>()];
     for choice in &plan.ranked {
         let (offer, p) = (plan.offer(choice), &choice.predicted);
         let inputs = plan.request.usage.per_day.max(1.0);
@@ -105,10 +84,7 @@ fn table(plan: &Plan) -> Vec<String> {
             score(plan.request.goal, choice.score),
         ]);
     }
-    let widths = (0..head.len()).map(|column| {
-        let widths = rows.iter().map(|row| row[column].chars().count());
-        widths.max().expect("there is a head")
-    });
+    let widths = (0..rows[0].len()).filter_map(|column| rows.iter().map(|row| row[column].chars().count()).max());
     let widths: Vec<usize> = widths.collect();
     let mut lines = vec![pad_row(&rows[0], &widths)];
     for (row, choice) in rows[1..].iter().zip(&plan.ranked) {
@@ -119,7 +95,6 @@ fn table(plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// Formats a row with cells of these widths.
 fn pad_row(row: &[String], widths: &[usize]) -> String {
     let cells = row.iter().zip(widths).enumerate().map(|(i, (cell, &wide))| match i {
         0 | 1 => format!("{cell:<wide$}"),
@@ -160,7 +135,6 @@ fn score(goal: Goal, value: f64) -> String {
     }
 }
 
-/// Describes where the time of a phase goes.
 fn parts(p: &Predicted) -> String {
     let Predicted { compute_s, transfer_s, round_trips_s, .. } = *p;
     let [compute, bytes, trips] = [compute_s, transfer_s, round_trips_s].map(seconds);
@@ -174,7 +148,7 @@ fn explain_choice(plan: &Plan, best: &Choice) -> String {
     let p = &best.predicted;
     let mut text = format!("an answer takes {}", parts(&p.online));
     if p.offline.wall_s > 0.0 {
-        write!(text, ", material for it before that {}", parts(&p.offline)).expect("a string takes everything");
+        text += &format!(", material for it before that {}", parts(&p.offline));
         let Sides { client, server } = best.pool_bytes.map(print::bytes);
         let pool_s = seconds(f64::from(best.pool) * p.offline.wall_s);
         let busy = plan.request.usage.per_day * p.offline.wall_s;
@@ -182,8 +156,8 @@ fn explain_choice(plan: &Plan, best: &Choice) -> String {
             Some(idle) => format!("in the idle hours, of which a day's takes {:.1} %", 100.0 * busy / idle),
             None => format!("when the link is idle or cheap: {:.1} % of the day", 100.0 * busy / 86_400.0),
         };
-        write!(text, ". Keep material for {} (client {client}, server {server}; {pool_s} to make, {when})", best.pool)
-            .expect("a string takes everything");
+        text +=
+            &format!(". Keep material for {} (client {client}, server {server}; {pool_s} to make, {when})", best.pool);
     }
     text
 }
@@ -203,7 +177,6 @@ fn changes(plan: &Plan) -> Vec<String> {
     std::iter::once(head).chain(plan.varied.iter().map(|varied| change(plan, varied))).collect()
 }
 
-/// Formats the line of a knob.
 fn change(plan: &Plan, varied: &Varied) -> String {
     let (quantity, unit) = unit(varied.knob);
     let [low, high] = varied.score.map(|s| s.map_or("nothing".into(), |s| score(plan.request.goal, s)));
@@ -252,16 +225,11 @@ fn describe_accuracy() -> String {
     format!(
         "how far off: in {cells} measured cells that no calibration had seen, half of {times} times were within {}, nine of ten within {}; \
          bytes exact in {bytes_exact}; memory within {} and {} ({machine}; docs/planning.md)",
-        percent(median),
-        percent(p90),
-        percent(memory_median),
-        percent(memory_p90)
+        print::percent(median),
+        print::percent(p90),
+        print::percent(memory_median),
+        print::percent(memory_p90)
     )
-}
-
-/// Formats a share for people.
-fn percent(share: f64) -> String {
-    format!("{:.0} %", 100.0 * share)
 }
 
 fn describe_certainty(plan: &Plan, best: &Choice) -> String {
@@ -275,16 +243,14 @@ fn describe_certainty(plan: &Plan, best: &Choice) -> String {
         let assumed = device.sources.iter().filter(|s| s.contains("assumed")).count();
         let total = device.sources.len();
         if assumed > 0 {
-            write!(text, "; of {}, the {party}, {assumed} of {total} figures are assumed", device.name)
-                .expect("a string takes everything");
+            text += &format!("; of {}, the {party}, {assumed} of {total} figures are assumed", device.name);
         }
     }
     text + " (`tacit calibrate` there replaces the speed)"
 }
 
-/// Formats the error of a predicted time.
 fn error(p: &Predicted) -> String {
-    if p.error < 10.0 { percent(p.error) } else { "an unknown share".into() }
+    if p.error < 10.0 { print::percent(p.error) } else { "an unknown share".into() }
 }
 
 #[cfg(test)]
@@ -292,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cap_is_a_rate_that_the_command_line_takes_and_no_less_than_what_was_found() {
+    fn rounds_a_cap_up_to_a_rate_of_the_command_line() {
         for (bits, text) in
             [(1234567.0, "1.3mbit"), (2e6, "2mbit"), (9.96e3, "10kbit"), (431.0, "440bit"), (1.2, "2bit")]
         {
