@@ -373,7 +373,8 @@ fn run_one(args: &RunArgs, as_json: bool) -> Result<()> {
             .into(),
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |".into(),
     ];
-    let files: Vec<RunFile<'_>> = runs.iter().map(|(scenario, run)| RunFile::of(scenario, args.seed, run)).collect();
+    let files: Vec<RunFile<'_>> =
+        runs.iter().map(|(scenario, run)| RunFile::from_run(scenario, args.seed, run)).collect();
     table.extend(files.iter().zip(&runs).map(|(file, (_, run))| row(file, run)));
     let (output, table) = (args.output.as_deref(), table.join("\n"));
     match files.as_slice() {

@@ -51,7 +51,6 @@ pub struct Cell {
     pub others_delay: Interval,
 }
 
-/// Figures of one seed.
 struct Row {
     summary: Summary,
     offered: f64,
@@ -67,9 +66,9 @@ impl Row {
         });
         let others: Vec<_> = run.reports.iter().filter(|r| r.client != ClientId::numbered(0)).collect();
         Self {
-            summary: Summary::of(run, scenario),
+            summary: Summary::from_run(run, scenario),
             offered: work.sum::<f64>() / (f64::from(scenario.config.capacity.cores) * span.max(1e-9)),
-            others_delay: Metrics::of(&others).input_delay,
+            others_delay: Metrics::from_reports(&others).input_delay,
         }
     }
 }
@@ -108,7 +107,6 @@ impl Cell {
     }
 }
 
-/// Returns the interval of a figure over the seeds.
 fn over(rows: &[Row], figure: fn(&Row) -> f64) -> Interval {
-    Interval::of(&rows.iter().map(figure).collect::<Vec<_>>())
+    Interval::from_values(&rows.iter().map(figure).collect::<Vec<_>>())
 }

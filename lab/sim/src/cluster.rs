@@ -8,6 +8,7 @@ use tacit_sched::{JobPhase, Outcome, Span, Time};
 
 use crate::engine::{Engine, Run};
 use crate::error::SimError;
+use crate::metrics::{mean, percentile};
 use crate::scenario::Scenario;
 use crate::workload::Arrival;
 
@@ -101,7 +102,9 @@ struct Cluster<'a> {
     typical: [f64; 2],
     moved: usize,
     events: u64,
-    answered: Vec<[f64; 2]>,
+    /// D and W of every answered input, in seconds.
+    delays: Vec<f64>,
+    waits: Vec<f64>,
     core_seconds: Vec<f64>,
     first: Time,
     last: Time,
@@ -129,7 +132,8 @@ impl ClusterSpec {
             typical: [self.mean_s(JobPhase::Pre), self.mean_s(JobPhase::On)],
             moved: 0,
             events: 0,
-            answered: Vec::new(),
+            delays: Vec::new(),
+            waits: Vec::new(),
             first,
             last: first,
             inputs: arrivals.iter().map(|arrival| arrival.inputs as usize).sum(),
@@ -137,7 +141,6 @@ impl ClusterSpec {
         Ok(cluster.play(arrivals))
     }
 
-    /// Starts node `k`.
     fn node(&self, seed: u64, k: usize) -> Result<Node<'_>, SimError> {
         Ok(Node {
             engine: self.scenario.engine(seed.wrapping_add(k as u64))?,
@@ -148,7 +151,6 @@ impl ClusterSpec {
         })
     }
 
-    /// Returns the mean seconds of the models' phase.
     fn mean_s(&self, phase: JobPhase) -> f64 {
         let times = self.scenario.models.iter().map(|model| match phase {
             JobPhase::Pre => model.pre.map_or(0.0, |pre| pre.first.time.secs()),
@@ -255,7 +257,6 @@ impl Cluster<'_> {
         unanswered
     }
 
-    /// Adds up a node's results.
     fn close(&mut self, k: usize) {
         let node = &self.nodes[k];
         let run = node.engine.run_so_far();
@@ -265,7 +266,8 @@ impl Cluster<'_> {
         for report in done_reports {
             let asked_at = node.asked_at[report.input.request.0 as usize];
             let started = report.on.started.unwrap_or(report.ended);
-            self.answered.push([report.ended.since(asked_at).secs(), started.since(asked_at).secs()]);
+            self.delays.push(report.ended.since(asked_at).secs());
+            self.waits.push(started.since(asked_at).secs());
             self.last = self.last.max(report.ended);
         }
         self.core_seconds[k] = run.core_seconds;
@@ -273,9 +275,9 @@ impl Cluster<'_> {
     }
 
     fn summary(mut self) -> ClusterSummary {
-        let answered_count = self.answered.len();
-        let (input_delay, waiting_time) = (mean(&self.answered, 0), mean(&self.answered, 1));
-        self.answered.sort_unstable_by(|a, b| tacit_floats::rising(&a[0], &b[0]));
+        let answered_count = self.delays.len();
+        let [input_delay, waiting_time] = [&self.delays, &self.waits].map(|times| mean(times.iter().copied()));
+        self.delays.sort_unstable_by(tacit_floats::rising);
         let makespan = self.last.since(self.first).secs().max(f64::MIN_POSITIVE);
         let busy: f64 = self.core_seconds.iter().sum();
         let cores = self.nodes.len() as f64 * f64::from(self.spec.scenario.config.capacity.cores);
@@ -287,8 +289,8 @@ impl Cluster<'_> {
             lost: self.inputs.saturating_sub(answered_count),
             input_delay,
             waiting_time,
-            p95: percentile(&self.answered, 0.95),
-            p99: percentile(&self.answered, 0.99),
+            p95: percentile(&self.delays, 95.0),
+            p99: percentile(&self.delays, 99.0),
             throughput: answered_count as f64 / makespan,
             core_use: busy / (makespan * cores),
             busiest: if busy > 0.0 { max_core_s * self.nodes.len() as f64 / busy } else { 0.0 },
@@ -298,18 +300,7 @@ impl Cluster<'_> {
     }
 }
 
-/// Returns the mean of column `column`.
-fn mean(answered: &[[f64; 2]], column: usize) -> f64 {
-    answered.iter().map(|a| a[column]).sum::<f64>() / answered.len().max(1) as f64
-}
-
-/// Returns the percentile of the input delays, which ascend.
-fn percentile(answered: &[[f64; 2]], share: f64) -> f64 {
-    let rank = (share * answered.len() as f64).ceil() as usize;
-    answered.get(rank.clamp(1, answered.len().max(1)) - 1).map_or(0.0, |a| a[0])
-}
-
-/// Returns the ids of the requests whose inputs have all ended.
+/// The requests whose inputs have all ended.
 fn answered_requests(run: &Run) -> BTreeSet<u64> {
     run.reports.iter().filter(|report| report.last).map(|report| report.input.request.0).collect()
 }

@@ -64,13 +64,13 @@ impl Comparison {
     ///
     /// # Errors
     /// [`SimError::Scheduler`] if the scheduler refuses the configuration.
-    pub fn of(recording: &Recording) -> Result<(Self, (Scenario, Run)), SimError> {
+    pub fn from_recording(recording: &Recording) -> Result<(Self, (Scenario, Run)), SimError> {
         let profile = run_once(recording.scenario(recording.cores))?;
         let replay = run_once(recording.replay(recording.cores, false))?;
-        let handed = run_once(recording.replay_as_came())?;
-        let live = Summary::of(&recording.run(), &profile.0).all.input_delay;
+        let handed = run_once(recording.replay_recorded_arrivals())?;
+        let live = Summary::from_run(&recording.run(), &profile.0).all.input_delay;
         let [simulated, replayed, handed] =
-            [&profile, &replay, &handed].map(|(scenario, run)| Summary::of(run, scenario).all.input_delay);
+            [&profile, &replay, &handed].map(|(scenario, run)| Summary::from_run(run, scenario).all.input_delay);
         let compared = Self {
             live,
             simulated,
@@ -126,14 +126,13 @@ impl Comparison {
     }
 }
 
-/// Runs a scenario with seed 0.
 fn run_once(scenario: Scenario) -> Result<(Scenario, Run), SimError> {
     scenario.run(0).map(|run| (scenario, run))
 }
 
 /// Total time of the jobs over their time by the server's table after the run.
 fn job_ratio(recording: &Recording) -> f64 {
-    let models = recording.learned();
+    let models = recording.learned_models();
     let (mut took, mut predicted) = (0.0, 0.0);
     for (i, phase, job) in recording.jobs() {
         let model = &models[recording.arrivals[i].model as usize];

@@ -120,7 +120,7 @@ impl Scenario {
         if self.stock == Stock::Full {
             engine.fill_pools();
         }
-        engine.go();
+        engine.finish();
         Ok(engine.run)
     }
 
@@ -150,7 +150,6 @@ impl Scenario {
     }
 }
 
-/// Operation as a node, with requests from outside.
 impl Engine<'_> {
     /// Processes all events up to and including `until`.
     pub(crate) fn advance(&mut self, until: Time) {
@@ -167,16 +166,11 @@ impl Engine<'_> {
         self.process(now, Due::Request(request));
     }
 
-    /// Runs until all arrived inputs have ended.
-    pub(crate) fn finish(&mut self) {
-        self.go();
-    }
-
     pub(crate) fn counts(&self) -> Counts {
         self.scheduler.counts()
     }
 
-    /// Remaining time of the running jobs at `now`, in seconds.
+    /// Remaining seconds of the running jobs.
     pub(crate) fn left_s(&self, now: Time) -> f64 {
         self.running.values().map(|(start, started, _)| (*started + start.estimate).since(now).secs()).sum()
     }
@@ -184,9 +178,7 @@ impl Engine<'_> {
     pub(crate) fn run_so_far(&self) -> &Run {
         &self.run
     }
-}
 
-impl Engine<'_> {
     fn plan(&mut self, arrivals: Vec<Arrival>) {
         (self.unsent, self.to_come) = (arrivals.len(), arrivals.len());
         for (i, arrival) in arrivals.iter().enumerate() {
@@ -228,14 +220,13 @@ impl Engine<'_> {
         }
     }
 
-    /// A fresh name.
     fn new_material(&mut self) -> MaterialId {
         self.materials += 1;
         MaterialId::numbered(self.materials)
     }
 
     /// Runs until the last input has ended. Refills that still run count up to that moment.
-    fn go(&mut self) {
+    pub(crate) fn finish(&mut self) {
         while (self.to_come > 0 || self.open > 0) && self.next().is_some() {
             self.step();
         }
@@ -245,7 +236,6 @@ impl Engine<'_> {
         }
     }
 
-    /// Time of the next event.
     fn next(&self) -> Option<Time> {
         let due = self.due.peek().map(|r| r.0.0);
         [due, self.scheduler.next_wakeup()].into_iter().flatten().min()
@@ -325,10 +315,12 @@ impl Engine<'_> {
     fn send(&mut self, now: Time, event: Event) {
         self.run.events += 1;
         let request = if let Event::Request(request) = &event { Some((request.id, request.inputs)) } else { None };
-        match (self.scheduler.handle(now, event), request) {
-            (Ok(()), Some((_, inputs))) => self.open += inputs as usize,
-            (Err(reason), Some((id, _))) => self.run.refused.push((id, reason)),
-            (_, None) => {}
+        let handled = self.scheduler.handle(now, event);
+        if let Some((id, inputs)) = request {
+            match handled {
+                Ok(()) => self.open += inputs as usize,
+                Err(reason) => self.run.refused.push((id, reason)),
+            }
         }
         while let Some(action) = self.scheduler.poll_action(now) {
             self.act(now, action);
@@ -431,7 +423,6 @@ impl Engine<'_> {
         self.due.push(Reverse((now + gap, Due::Comes(request))));
     }
 
-    /// The true figures of a job's phase.
     fn truth(&self, start: &Start) -> &PhaseSpec {
         let model = &self.scenario.models[start.model.0 as usize];
         match start.phase {

@@ -57,8 +57,8 @@ pub struct Grid {
 
 /// Ratio of the means, with the half-width of the paired interval relative to the same mean.
 fn paired_ratio(candidate: &[f64], baseline: &[f64]) -> Interval {
-    let difference = Interval::of(&candidate.iter().zip(baseline).map(|(x, y)| x - y).collect::<Vec<_>>());
-    let base = Interval::of(baseline).mean.max(1e-9);
+    let difference = Interval::from_values(&candidate.iter().zip(baseline).map(|(x, y)| x - y).collect::<Vec<_>>());
+    let base = Interval::from_values(baseline).mean.max(1e-9);
     Interval { mean: 1.0 + difference.mean / base, half: difference.half / base }
 }
 
@@ -67,7 +67,6 @@ impl Grid {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// Measures a scenario and adds its cell.
     fn add(&mut self, label: &str, scenario: Scenario, seeds: &Range<u64>) -> Result<Cell, SimError> {
         let cell = Cell::measure(label, &scenario, seeds)?;
         self.cells.push(cell.clone());
@@ -124,7 +123,6 @@ impl Grid {
     }
 }
 
-/// Returns whether `c` is the cell of `with_notices` without notices.
 fn is_twin(c: &Cell, with_notices: &Cell) -> bool {
     c.notices == 0.0
         && (&c.label, c.cores, c.rate, c.stock)
@@ -269,7 +267,6 @@ pub fn sensitivity(profile: &ProfileFile, seeds: &Range<u64>) -> Result<Grid, Si
     Ok(grid)
 }
 
-/// Returns the scenario of a workload on 16 cores.
 fn on_16_cores(profile: &ProfileFile, policy: &PolicySpec, load: &Workload) -> Result<Scenario, SimError> {
     Scenario::new(profile, policy.clone(), 16, load.clone())
 }

@@ -48,19 +48,19 @@ pub struct Summary {
 }
 
 /// Nearest-rank percentile of ascending values; zero for an empty list.
-fn percentile(sorted: &[f64], percent: f64) -> f64 {
+pub(crate) fn percentile(sorted: &[f64], percent: f64) -> f64 {
     let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied().unwrap_or(0.0)
 }
 
-fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+pub(crate) fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     let n = values.len().max(1) as f64;
     values.sum::<f64>() / n
 }
 
 impl Metrics {
     /// Computes the metrics of these inputs.
-    pub fn of(reports: &[&InputReport]) -> Self {
+    pub fn from_reports(reports: &[&InputReport]) -> Self {
         let done: Vec<&&InputReport> = reports.iter().filter(|r| r.outcome == Outcome::Done).collect();
         let mut delays: Vec<f64> = done.iter().map(|r| r.ended.since(r.arrived).secs()).collect();
         let waits = done.iter().map(|r| r.on.started.map_or(0.0, |s| s.since(r.arrived).secs()));
@@ -81,7 +81,7 @@ impl Metrics {
 
 impl Summary {
     /// Computes the metrics of a run of this scenario.
-    pub fn of(run: &Run, scenario: &Scenario) -> Self {
+    pub fn from_run(run: &Run, scenario: &Scenario) -> Self {
         let (mix, capacity) = (&scenario.workload.mix, scenario.config.capacity);
         let mut outcomes = BTreeMap::new();
         let mut by_model: Vec<Vec<&InputReport>> = vec![Vec::new(); mix.counts.len()];
@@ -92,7 +92,7 @@ impl Summary {
                 list.push(report);
             }
         }
-        let metrics = Metrics::of(&run.reports.iter().collect::<Vec<_>>());
+        let metrics = Metrics::from_reports(&run.reports.iter().collect::<Vec<_>>());
         let makespan = run.last.since(run.first).secs();
         Self {
             throughput: per(metrics.done as f64, makespan),
@@ -100,7 +100,12 @@ impl Summary {
             core_use: per(run.core_seconds, makespan * f64::from(capacity.cores)),
             memory_use: per(run.byte_seconds, makespan * capacity.memory as f64),
             refused: run.refused.len(),
-            models: mix.counts.iter().zip(&by_model).map(|(c, list)| (c.0.clone(), Metrics::of(list))).collect(),
+            models: mix
+                .counts
+                .iter()
+                .zip(&by_model)
+                .map(|(c, list)| (c.0.clone(), Metrics::from_reports(list)))
+                .collect(),
             all: metrics,
             outcomes,
         }
@@ -123,7 +128,7 @@ pub struct Interval {
 
 impl Interval {
     /// The interval of one figure per seed.
-    pub fn of(values: &[f64]) -> Self {
+    pub fn from_values(values: &[f64]) -> Self {
         let n = values.len();
         let mean = mean(values.iter().copied());
         if n < 2 {
@@ -158,7 +163,7 @@ mod tests {
 
     #[test]
     fn interval_of_known_values() {
-        let interval = Interval::of(&[1.0, 2.0, 3.0, 4.0]);
+        let interval = Interval::from_values(&[1.0, 2.0, 3.0, 4.0]);
         assert!((interval.mean - 2.5).abs() < 1e-12);
         // s = 1.29099, t(3) = 3.182: 3.182 * 1.29099 / 2
         assert!((interval.half - 2.054).abs() < 1e-3, "{interval:?}");

@@ -124,14 +124,13 @@ impl Input {
     }
 }
 
-/// Returns a time in seconds.
 fn secs(time: Option<Time>) -> Option<f64> {
     time.map(|time| time.secs())
 }
 
 impl RunFile<'_> {
     /// The file for a run of this scenario and seed.
-    pub fn of<'a>(scenario: &'a Scenario, seed: u64, run: &'a Run) -> RunFile<'a> {
+    pub fn from_run<'a>(scenario: &'a Scenario, seed: u64, run: &'a Run) -> RunFile<'a> {
         let config = &scenario.config;
         let models = scenario.models.iter().enumerate().map(|(i, model)| Model {
             name: model.name.clone(),
@@ -143,7 +142,7 @@ impl RunFile<'_> {
             format: "tacit-simulation",
             version: 1,
             policy: scenario.policy.name(),
-            summary: Summary::of(run, scenario),
+            summary: Summary::from_run(run, scenario),
             workload: &scenario.workload.mix.name,
             rate: scenario.workload.arrivals.rate(),
             seed,

@@ -44,16 +44,12 @@ impl ProfileFile {
     /// # Errors
     /// [`SimError::BadFile`] with the line and the reason.
     pub fn parse(text: &str) -> Result<Self, SimError> {
-        let file: Self = serde_json::from_str(text).map_err(|e| SimError::BadFile {
-            what: "profile",
-            line: e.line(),
-            why: e.to_string(),
-        })?;
+        let refuse = |line, why| SimError::BadFile { what: "profile", line, why };
+        let file: Self = serde_json::from_str(text).map_err(|e| refuse(e.line(), e.to_string()))?;
         for (name, model) in &file.models {
             for secs in [model.pre.wall_s, model.pre.load_s, model.on.wall_s, model.on.load_s] {
                 if !(0.0..1e6).contains(&secs) {
-                    let message = format!("{name}: {secs} is no time in seconds");
-                    return Err(SimError::BadFile { what: "profile", line: 0, why: message });
+                    return Err(refuse(0, format!("{name}: {secs} is no time in seconds")));
                 }
             }
         }

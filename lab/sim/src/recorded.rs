@@ -87,7 +87,7 @@ impl Recording {
 
     /// The server's profile table after the run: its jobs, learned in the order of their ends, by
     /// the table's own rule.
-    pub fn learned(&self) -> Vec<ModelSpec> {
+    pub fn learned_models(&self) -> Vec<ModelSpec> {
         let mut table = ProfileTable::new();
         for model in &self.believed {
             table.add_model(model.pre, model.on);
@@ -114,7 +114,7 @@ impl Recording {
     /// Mean times of its jobs, by model and phase. A wait depends on the mean of the earlier jobs,
     /// and job times have a long tail, so the table's median is too short for it. Phases that never
     /// ran retain the initial estimate.
-    pub fn measured(&self) -> Vec<ModelSpec> {
+    pub fn measured_models(&self) -> Vec<ModelSpec> {
         let mut sums = BTreeMap::<_, (f64, u32)>::new();
         for (i, phase, job) in self.jobs() {
             let sum = sums.entry((self.arrivals[i].model as usize, phase)).or_default();
@@ -138,7 +138,8 @@ impl Recording {
         config.max_queued = u32::MAX;
         config.max_inputs = 1 << 20;
         config.pre_attempts = 1;
-        let mut scenario = Scenario::of(config, self.measured(), self.policy.clone(), self.workload.clone());
+        let mut scenario =
+            Scenario::on_machine(config, self.measured_models(), self.policy.clone(), self.workload.clone());
         scenario.trace = Some(self.arrivals.clone());
         scenario.timeline = true;
         scenario
@@ -158,7 +159,7 @@ impl Recording {
     /// As [`replay`](Self::replay) with `handover` at its own number of cores. Notices and requests
     /// arrive at their recorded times instead of the planned ones, so two close ones may change
     /// places.
-    pub fn replay_as_came(&self) -> Scenario {
+    pub fn replay_recorded_arrivals(&self) -> Scenario {
         let mut arrivals = self.arrivals.clone();
         for (arrival, input) in arrivals.iter_mut().zip(&self.inputs) {
             arrival.at = Time::from_secs(input.arrived);
@@ -218,8 +219,8 @@ impl Recording {
     /// after the scheduler has reassigned its core.
     fn placed_jobs(&self) -> Vec<(usize, JobPhase, RecordedJob)> {
         let (dealings, jobs) = self.jobs().partition(|&(i, phase, _)| self.is_dealing(i, phase));
-        let mut placed_jobs = no_more_than(self.dealings, dealings);
-        placed_jobs.extend(no_more_than(self.cores, jobs));
+        let mut placed_jobs = limit_concurrency(self.dealings, dealings);
+        placed_jobs.extend(limit_concurrency(self.cores, jobs));
         placed_jobs.sort_by(|a, b| tacit_floats::rising(&a.2.from, &b.2.from));
         placed_jobs
     }
@@ -251,12 +252,10 @@ impl Recording {
     }
 }
 
-/// Returns the length of a job.
 fn length(job: Option<RecordedJob>) -> Option<Span> {
     job.map(|job| Span::from_secs(job.length()))
 }
 
-/// Returns the stamp of a job.
 fn stamp(job: Option<RecordedJob>) -> Stamp {
     Stamp {
         started: job.map(|job| Time::from_secs(job.from)),
@@ -267,7 +266,7 @@ fn stamp(job: Option<RecordedJob>) -> Stamp {
 
 /// Jobs in the order of their starts, with at most `max` at a time, one at least. If there are
 /// more, the first to end ends when the next begins.
-fn no_more_than(max: u32, mut jobs: Vec<(usize, JobPhase, RecordedJob)>) -> Vec<(usize, JobPhase, RecordedJob)> {
+fn limit_concurrency(max: u32, mut jobs: Vec<(usize, JobPhase, RecordedJob)>) -> Vec<(usize, JobPhase, RecordedJob)> {
     jobs.sort_by(|a, b| tacit_floats::rising(&a.2.from, &b.2.from));
     let mut running: Vec<usize> = Vec::new();
     for index in 0..jobs.len() {

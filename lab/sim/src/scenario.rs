@@ -81,11 +81,11 @@ impl Scenario {
         if policy == PolicySpec::Sequential {
             config.on_threads = vec![cores];
         }
-        Ok(Self::of(config, models.collect::<Result<_, _>>()?, policy, workload))
+        Ok(Self::on_machine(config, models.collect::<Result<_, _>>()?, policy, workload))
     }
 
     /// Any machine, without pools or noise. Models come in the order of the workload's mix.
-    pub fn of(config: Config, models: Vec<ModelSpec>, policy: PolicySpec, workload: Workload) -> Self {
+    pub fn on_machine(config: Config, models: Vec<ModelSpec>, policy: PolicySpec, workload: Workload) -> Self {
         Self {
             config,
             models,

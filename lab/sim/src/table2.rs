@@ -130,7 +130,6 @@ pub fn print(rows: &[Row]) -> String {
     text
 }
 
-/// Returns the printed form of a figure of the paper.
 fn format_figure(figure: Option<f64>) -> String {
     figure.map_or("-".to_owned(), |x| format!("{x:.2}"))
 }

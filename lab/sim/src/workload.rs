@@ -10,7 +10,6 @@ pub(crate) fn streams<const N: usize>(seed: u64) -> [Rng; N] {
     std::array::from_fn(|_| root.fork())
 }
 
-/// An exponential random number with this mean.
 pub(crate) fn exponential(rng: &mut Rng, mean: f64) -> f64 {
     -mean * (1.0 - rng.f64()).ln()
 }
@@ -297,15 +296,13 @@ pub fn parse_trace(text: &str) -> Result<(Mix, Vec<Arrival>), SimError> {
             at: Time::from_secs(number(&fields, 0, line_number, "first field: seconds")?),
             client: number(&fields, 1, line_number, "second field: client number")? as u64,
             model: model as u32,
-            inputs: if fields.len() > 3 {
-                number(&fields, 3, line_number, "fourth field: inputs")?.max(1.0) as u32
-            } else {
-                1
+            inputs: match fields.len() {
+                ..4 => 1,
+                _ => number(&fields, 3, line_number, "fourth field: inputs")?.max(1.0) as u32,
             },
-            lead: if fields.len() > 4 {
-                Some(Span::from_secs(number(&fields, 4, line_number, "fifth field: notice lead")?))
-            } else {
-                None
+            lead: match fields.len() {
+                ..5 => None,
+                _ => Some(Span::from_secs(number(&fields, 4, line_number, "fifth field: notice lead")?)),
             },
             leaves: None,
         });
@@ -320,7 +317,6 @@ fn number(fields: &[&str], i: usize, line_number: usize, field: &str) -> Result<
     value.ok_or_else(|| bad_line(line_number, field))
 }
 
-/// Describes a malformed line `line_number` (from 0) of a trace.
 fn bad_line(line_number: usize, reason: &str) -> SimError {
     SimError::BadFile { what: "trace", line: line_number + 1, why: reason.to_owned() }
 }

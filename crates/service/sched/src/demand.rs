@@ -26,7 +26,7 @@ pub struct Demand(BTreeMap<(ClientId, ModelId), History>);
 
 impl Demand {
     /// Records that one input of a client was answered.
-    pub fn answered(&mut self, client: ClientId, model: ModelId, now: Time) {
+    pub fn record_answer(&mut self, client: ClientId, model: ModelId, now: Time) {
         if self.0.len() >= MAX_PAIRS && !self.0.contains_key(&(client, model)) {
             let oldest = self.0.iter().min_by_key(|(_, history)| history.last).map(|(&key, _)| key);
             oldest.and_then(|key| self.0.remove(&key));
@@ -56,7 +56,7 @@ mod tests {
     fn stock(interval: f64, times: u32, idle: f64, t_pre: f64) -> u32 {
         let (client, mut demand) = (ClientId::numbered(1), Demand::default());
         for i in 0..times {
-            demand.answered(client, MODEL, Time::from_secs(f64::from(i) * interval));
+            demand.record_answer(client, MODEL, Time::from_secs(f64::from(i) * interval));
         }
         let now = Time::from_secs(f64::from(times) * interval + idle);
         assert_eq!(demand.stock(ClientId::numbered(2), MODEL, now, Span::from_secs(t_pre)), 1);
@@ -79,7 +79,7 @@ mod tests {
     fn few_are_remembered() {
         let mut demand = Demand::default();
         for i in 0..2 * MAX_PAIRS as u64 {
-            demand.answered(ClientId::numbered(i), MODEL, Time::from_secs(i as f64));
+            demand.record_answer(ClientId::numbered(i), MODEL, Time::from_secs(i as f64));
         }
         assert_eq!(demand.0.len(), MAX_PAIRS);
         assert!(demand.0.contains_key(&(ClientId::numbered(2 * MAX_PAIRS as u64 - 1), MODEL)));

@@ -1,10 +1,11 @@
 //! A recorded run beside the simulator. A recording of a simulated server replays to the same
 //! figures, and each way in which a real server differs has a figure of its own.
 
+use crate::mix;
 use tacit_sched::profile::{Sample, Speedup};
 use tacit_sched::{BoundTo, ModelSpec, Outcome, PhaseSpec, Span, Time};
 use tacit_sim::{
-    Arrival, Arrivals, Comparison, Mix, RecordedInput, RecordedJob, Recording, Run, RunFile, Summary, Workload, ratio,
+    Arrival, Arrivals, Comparison, RecordedInput, RecordedJob, Recording, Run, RunFile, Summary, Workload, ratio,
 };
 
 fn model(name: &str, pre: f64, on: f64) -> ModelSpec {
@@ -22,8 +23,7 @@ fn model(name: &str, pre: f64, on: f64) -> ModelSpec {
 }
 
 fn workload(notices: f64) -> Workload {
-    let mix = Mix { name: "test".into(), counts: vec![("small".into(), 3), ("large".into(), 1)] };
-    let mut workload = Workload::new(mix, Arrivals::Poisson(0.5), notices);
+    let mut workload = Workload::new(mix(3, 1), Arrivals::Poisson(0.5), notices);
     (workload.requests, workload.notice_lead) = (40, Span::from_secs(5.0));
     workload
 }
@@ -71,19 +71,19 @@ fn close(a: f64, b: f64) -> bool {
 }
 
 #[test]
-fn a_server_that_is_as_simulated_is_not_off_under_any_policy() {
+fn a_recorded_simulation_replays_without_deviation() {
     for policy in ["sequential", "fcfs", "priority:0.1", "adaptive"] {
         for notices in [0.0, 0.25] {
             let recording = as_simulated(policy, 2, notices);
-            let (comparison, (scenario, simulated)) = Comparison::of(&recording).unwrap();
+            let (comparison, (scenario, simulated)) = Comparison::from_recording(&recording).unwrap();
             assert!(close(comparison.ratio, 1.0), "{policy} {notices}: {comparison:?}");
             assert!(close(comparison.replayed_ratio, 1.0), "{comparison:?}");
             assert!(close(comparison.job_ratio, 1.0), "{comparison:?}");
             assert_eq!(comparison.reason(), None);
             assert_eq!(simulated.arrivals, recording.arrivals, "the same requests at the same times");
             // The recording has the figures of the simulated run.
-            let (live, played) = (recording.run(), Summary::of(&simulated, &scenario));
-            let figures = Summary::of(&live, &scenario);
+            let (live, played) = (recording.run(), Summary::from_run(&simulated, &scenario));
+            let figures = Summary::from_run(&live, &scenario);
             assert_eq!((figures.all.done, played.all.done), (40, 40));
             for (a, b) in [
                 (figures.all.input_delay, played.all.input_delay),
@@ -93,7 +93,7 @@ fn a_server_that_is_as_simulated_is_not_off_under_any_policy() {
             ] {
                 assert!(close(a, b), "{policy} {notices}: {a} {b}");
             }
-            let file = serde_json::to_value(RunFile::of(&scenario, 0, &live)).unwrap();
+            let file = serde_json::to_value(RunFile::from_run(&scenario, 0, &live)).unwrap();
             assert_eq!((file["jobs"].as_array().unwrap().len(), file["inputs"].as_array().unwrap().len()), (80, 40));
             assert!(live.samples.iter().all(|sample| sample.cores <= 2));
             assert!(live.samples.last().unwrap().cores == 0);
@@ -102,30 +102,31 @@ fn a_server_that_is_as_simulated_is_not_off_under_any_policy() {
 }
 
 #[test]
-fn what_the_server_learned_is_the_median_of_its_last_jobs() {
+fn learned_times_are_medians_of_the_last_jobs() {
     let mut recording = as_simulated("fcfs", 2, 0.0);
     for input in &mut recording.inputs {
         input.on = input.on.map(|job| RecordedJob { to: job.from + 0.7, ..job });
     }
-    let learned = recording.learned();
+    let learned = recording.learned_models();
     // The estimate of each model is the median of its last nine jobs; the large model has ten jobs,
     // the small one thirty.
     assert!(learned.iter().all(|model| close(model.on.first.time.secs(), 0.7)));
     assert!(close(learned[1].pre.unwrap().first.time.secs(), 6.0));
     let few_inputs = Recording { inputs: vec![RecordedInput::default(); 40], ..recording };
-    assert_eq!(few_inputs.learned(), few_inputs.believed, "what was never measured stays");
-    assert_eq!(few_inputs.measured(), few_inputs.believed, "here too");
+    assert_eq!(few_inputs.learned_models(), few_inputs.believed, "what was never measured stays");
+    assert_eq!(few_inputs.measured_models(), few_inputs.believed, "here too");
 }
 
 #[test]
-fn what_is_simulated_is_the_mean_of_the_jobs() {
+fn simulated_times_are_means_of_the_jobs() {
     let mut recording = as_simulated("fcfs", 2, 0.0);
     // One of the small model's jobs took very long. The median stays the same, but the other
     // requests wait for that job.
     let slow = recording.arrivals.iter().position(|a| a.model == 0).unwrap();
     recording.inputs[slow].on = recording.inputs[slow].on.map(|job| RecordedJob { to: job.from + 30.5, ..job });
     let small = recording.arrivals.iter().filter(|a| a.model == 0).count() as f64;
-    let [learned, measured] = [recording.learned(), recording.measured()].map(|m| m[0].on.first.time.secs());
+    let [learned, measured] =
+        [recording.learned_models(), recording.measured_models()].map(|m| m[0].on.first.time.secs());
     assert!(close(learned, 0.5), "{learned} {measured}");
     assert!(close(measured, 0.5 + 30.0 / small), "{learned} {measured}");
 }
@@ -139,7 +140,7 @@ fn job(queued: f64, from: f64, to: f64) -> Option<RecordedJob> {
 }
 
 #[test]
-fn jobs_that_are_in_each_others_way_are_told() {
+fn names_slowdown_by_jobs_side_by_side() {
     // Four small jobs alone, then eight at once on two cores that take three times as long, and so on.
     let mut recording = recording("fcfs", 2, vec![], 0.0);
     for i in 0..32u64 {
@@ -154,7 +155,7 @@ fn jobs_that_are_in_each_others_way_are_told() {
     let run = recording.replay(2, false).run(0).unwrap();
     record(&mut recording, &run);
     // The last jobs ran side by side, so the server has learned three times the duration for all.
-    let (comparison, _) = Comparison::of(&recording).unwrap();
+    let (comparison, _) = Comparison::from_recording(&recording).unwrap();
     assert!(close(comparison.side_by_side.unwrap(), 3.0), "{comparison:?}");
     assert!(close(comparison.replayed_ratio, 1.0), "{comparison:?}");
     assert!((0.8..0.9).contains(&comparison.ratio), "{comparison:?}");
@@ -168,7 +169,7 @@ fn jobs_that_are_in_each_others_way_are_told() {
 }
 
 #[test]
-fn a_client_that_has_to_come_for_its_answer_is_told() {
+fn names_delay_by_clients_that_come_late() {
     // One core. The large job took the core before the first request's T_on, because that client
     // came a moment after its T_pre had ended.
     let mut recording = recording("sequential", 1, vec![arrival(0.0, 0, 0), arrival(0.5, 1, 1)], 0.0);
@@ -176,7 +177,7 @@ fn a_client_that_has_to_come_for_its_answer_is_told() {
         RecordedInput { known: 0.0, arrived: 0.0, pre: job(0.0, 0.0, 1.0), on: job(1.001, 7.0, 7.5) },
         RecordedInput { known: 0.5, arrived: 0.5, pre: job(0.5, 1.0, 7.0), on: job(7.001, 7.5, 8.5) },
     ];
-    let (comparison, _) = Comparison::of(&recording).unwrap();
+    let (comparison, _) = Comparison::from_recording(&recording).unwrap();
     assert!(close(comparison.live, (7.5 + 8.0) / 2.0));
     assert!(
         close(comparison.replayed, (1.5 + 8.0) / 2.0),
@@ -193,7 +194,7 @@ fn a_client_that_has_to_come_for_its_answer_is_told() {
 }
 
 #[test]
-fn notices_that_come_in_another_order_and_clients_that_come_later_are_told() {
+fn names_delay_by_reordered_notices() {
     let announced = |at, client, model| Arrival { lead: Some(Span::from_secs(at)), ..arrival(at, client, model) };
     // Both requests are announced at the beginning, the large model's a moment later; dealings run
     // one at a time.
@@ -203,7 +204,7 @@ fn notices_that_come_in_another_order_and_clients_that_come_later_are_told() {
         RecordedInput { known: 0.001, arrived: 20.0, pre: job(0.002, 1.0, 7.0), on: job(20.25, 20.25, 21.25) },
         RecordedInput { known: 0.0, arrived: 1.5, pre: job(0.003, 0.0, 1.0), on: job(1.75, 1.75, 2.25) },
     ];
-    let (comparison, _) = Comparison::of(&recording).unwrap();
+    let (comparison, _) = Comparison::from_recording(&recording).unwrap();
     assert!(close(comparison.live, (1.25 + 0.75) / 2.0), "{comparison:?}");
     assert!(close(comparison.replayed, (1.0 + 6.0) / 2.0), "the small one waits for the large one: {comparison:?}");
     assert!(close(comparison.handed_ratio, 1.0), "{comparison:?}");
@@ -211,37 +212,35 @@ fn notices_that_come_in_another_order_and_clients_that_come_later_are_told() {
 }
 
 #[test]
-fn what_nothing_explains_is_said() {
+fn states_an_unexplained_deviation() {
     let mut recording = recording("fcfs", 2, vec![arrival(0.0, 0, 0)], 0.0);
     // The offline job waited two seconds on an idle server.
     recording.inputs =
         vec![RecordedInput { known: 0.0, arrived: 0.0, pre: job(0.0, 2.0, 3.0), on: job(3.0, 3.0, 3.5) }];
-    let reason = Comparison::of(&recording).unwrap().0.reason().unwrap();
+    let reason = Comparison::from_recording(&recording).unwrap().0.reason().unwrap();
     assert!(reason.starts_with("not explained"), "{reason}");
 }
 
+/// The mean delay of the replay on this many cores.
+fn delay(recording: &Recording, cores: u32) -> f64 {
+    let scenario = recording.replay(cores, true);
+    Summary::from_run(&scenario.run(0).unwrap(), &scenario).all.input_delay
+}
+
 #[test]
-fn more_slots_make_nobody_wait_longer_and_unanswered_requests_end() {
+fn more_cores_do_not_delay_and_unanswered_requests_end() {
     let recording = as_simulated("sequential", 1, 0.25);
-    let delay = |cores| {
-        let scenario = recording.replay(cores, true);
-        Summary::of(&scenario.run(0).unwrap(), &scenario).all.input_delay
-    };
-    assert!(close(delay(8), delay(1)), "one at a time leaves the others idle");
+    assert!(close(delay(&recording, 8), delay(&recording, 1)), "one at a time leaves the others idle");
     let mut recording = as_simulated("fcfs", 1, 0.25);
-    let delay = |recording: &Recording, cores| {
-        let scenario = recording.replay(cores, true);
-        Summary::of(&scenario.run(0).unwrap(), &scenario).all.input_delay
-    };
     assert!(delay(&recording, 8) < delay(&recording, 1));
     recording.inputs[0] = RecordedInput { known: 1.0, arrived: 1.0, pre: None, on: None };
     let (run, scenario) = (recording.run(), recording.scenario(1));
-    let figures = Summary::of(&run, &scenario);
+    let figures = Summary::from_run(&run, &scenario);
     assert_eq!((figures.all.done, run.reports.len()), (39, 40));
 }
 
 #[test]
-fn a_core_is_never_shown_twice() {
+fn recorded_jobs_never_share_a_core() {
     let mut recording = recording("fcfs", 1, vec![arrival(0.0, 0, 0), arrival(0.1, 1, 0)], 0.0);
     // The server recorded the first job's end after it had answered the client.
     recording.inputs = vec![
@@ -252,11 +251,11 @@ fn a_core_is_never_shown_twice() {
     let ends: Vec<f64> = run.jobs.iter().map(|job| job.to).collect();
     assert_eq!(ends, [1.0, 2.0, 2.5, 3.0]);
     assert!(run.samples.iter().all(|sample| sample.cores <= 1 && sample.pre <= 1));
-    assert!(close(Summary::of(&run, &recording.scenario(1)).all.input_delay, (2.5 + 2.9) / 2.0));
+    assert!(close(Summary::from_run(&run, &recording.scenario(1)).all.input_delay, (2.5 + 2.9) / 2.0));
 }
 
 #[test]
-fn nothing_over_nothing_is_no_difference() {
+fn ratio_of_zeros_is_one() {
     assert_eq!((ratio(0.0, 0.0), ratio(1.0, 2.0)), (1.0, 0.5));
     assert!(ratio(1.0, 0.0).is_infinite());
 }

@@ -1,38 +1,23 @@
 //! The simulator: same seed, same run; every request ends; figures that can be worked out by hand.
 
+use crate::{mix, profile};
 use tacit_sched::profile::Speedup;
 use tacit_sched::{Config, Outcome, Span};
-use tacit_sim::{
-    Arrivals, Batches, Mix, ProfileFile, RunFile, Scenario, SimError, Stock, Summary, Workload, parse_trace,
-};
-
-const PROFILE: &str = r#"{
-  "backend": "test", "link": "loopback", "models": {
-    "small": {"pre": {"wall_s": 1.0, "peak_rss_bytes": 1000}, "on": {"wall_s": 0.5, "load_s": 0.5, "peak_rss_bytes": 2000},
-              "key_bytes_server": 10, "key_bytes_client": 10},
-    "large": {"pre": {"wall_s": 20.0, "peak_rss_bytes": 50000}, "on": {"wall_s": 10.0, "peak_rss_bytes": 90000},
-              "key_bytes_server": 1000, "key_bytes_client": 1000}
-  }
-}"#;
-
-fn profile() -> ProfileFile {
-    ProfileFile::parse(PROFILE).unwrap()
-}
+use tacit_sim::{Arrivals, Batches, RunFile, Scenario, SimError, Stock, Summary, Workload, parse_trace};
 
 fn workload(requests: usize, arrivals: Arrivals) -> Workload {
-    let mix = Mix { name: "test".into(), counts: vec![("small".into(), 9), ("large".into(), 1)] };
-    Workload { requests, ..Workload::new(mix, arrivals, 0.25) }
+    Workload { requests, ..Workload::new(mix(9, 1), arrivals, 0.25) }
 }
 
 fn scenario(policy: &str, workload: Workload) -> Scenario {
-    Scenario::new(&profile(), policy.parse().unwrap(), 4, workload).unwrap()
+    Scenario::new(&profile(20.0, 10.0), policy.parse().unwrap(), 4, workload).unwrap()
 }
 
 #[test]
 fn a_seed_repeats_and_another_differs() {
     let mut scenario = scenario("adaptive", workload(200, Arrivals::Poisson(0.5)));
     (scenario.spread, scenario.failures) = (1.5, 0.05);
-    let text = |seed| serde_json::to_string(&RunFile::of(&scenario, 0, &scenario.run(seed).unwrap())).unwrap();
+    let text = |seed| serde_json::to_string(&RunFile::from_run(&scenario, 0, &scenario.run(seed).unwrap())).unwrap();
     assert_eq!(text(1), text(1));
     assert_ne!(text(1), text(2));
 }
@@ -86,7 +71,7 @@ fn a_trace_gives_the_figures_worked_out_by_hand() {
     let mut scenario = scenario("fcfs", Workload::new(mix, Arrivals::Poisson(1.0), 0.0));
     scenario.trace = Some(trace);
     let run = scenario.run(0).unwrap();
-    let s = Summary::of(&run, &scenario);
+    let s = Summary::from_run(&run, &scenario);
     // small: 1 + 1 s, twice; large: 20 + 10 s. The notice comes at time zero, with its request.
     assert!((s.all.input_delay - (2.0 + 2.0 + 30.0) / 3.0).abs() < 1e-9, "{}", s.all.input_delay);
     assert!((s.all.waiting_time - (1.0 + 1.0 + 20.0) / 3.0).abs() < 1e-9);
@@ -97,7 +82,6 @@ fn a_trace_gives_the_figures_worked_out_by_hand() {
     }
 }
 
-/// So its worst delays are the paper's, by construction. Only threads, pools and deadlines make a difference.
 #[test]
 fn dealings_take_their_time_and_no_core() {
     let on_s =
@@ -108,7 +92,7 @@ fn dealings_take_their_time_and_no_core() {
     let [own_stock, dealt] = [own_stock, dealt].map(|scenario| (scenario.run(3).unwrap(), scenario));
     assert!((dealt.0.core_seconds - on_s(&dealt.0)).abs() < 1e-6);
     assert!(own_stock.0.core_seconds > dealt.0.core_seconds);
-    let delay = |(run, scenario): &(tacit_sim::Run, Scenario)| Summary::of(run, scenario).all.input_delay;
+    let delay = |(run, scenario): &(tacit_sim::Run, Scenario)| Summary::from_run(run, scenario).all.input_delay;
     assert!(delay(&dealt) < delay(&own_stock), "{} and {}", delay(&dealt), delay(&own_stock));
     // No more at a time than there may be, and they are on no core of the picture.
     let jobs = |threads: u32| dealt.0.jobs.iter().filter(move |job| job.threads == threads);
@@ -124,6 +108,7 @@ fn dealings_take_their_time_and_no_core() {
     assert!(from_stock > 100, "{from_stock} of 200");
 }
 
+/// Only threads, pools and deadlines make a difference, so the worst delays are the paper's.
 #[test]
 fn with_one_thread_a_job_adaptive_is_the_papers_policy() {
     for (rate, memory) in [(0.5, 1 << 30), (3.0, 150_000)] {
@@ -141,11 +126,11 @@ fn with_one_thread_a_job_adaptive_is_the_papers_policy() {
 }
 
 #[test]
-fn the_file_has_every_input_every_job_and_the_queues() {
+fn the_run_file_has_inputs_jobs_and_queues() {
     let mut scenario = scenario("adaptive", workload(60, Arrivals::Poisson(1.0)));
     scenario.timeline = true;
     let run = scenario.run(0).unwrap();
-    let file = serde_json::to_value(RunFile::of(&scenario, 0, &run)).unwrap();
+    let file = serde_json::to_value(RunFile::from_run(&scenario, 0, &run)).unwrap();
     assert_eq!((&file["format"], &file["version"]), (&"tacit-simulation".into(), &1.into()));
     let rows = |name: &str| file[name].as_array().unwrap().clone();
     assert_eq!((rows("inputs").len(), rows("jobs").len(), rows("models").len()), (60, 120, 2));

@@ -230,7 +230,7 @@ impl<P: Policy> Scheduler<P> {
     }
 
     /// True after [`Action::Stopped`] was queued: no further action, every event is refused.
-    pub fn stopped(&self) -> bool {
+    pub fn is_stopped(&self) -> bool {
         self.lifecycle == Lifecycle::Stopped
     }
 

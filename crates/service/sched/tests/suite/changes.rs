@@ -125,11 +125,11 @@ fn shutdown_now_waits_for_the_last_job_to_stop() {
     request(&mut d, plain(5, BOUND, 2));
     let jobs = d.running(JobPhase::Pre);
     d.tell(Event::Shutdown(Shutdown::Now));
-    assert_eq!((d.outcomes(), d.sched.stopped()), (vec![Outcome::Cancelled(Cause::Shutdown); 2], false));
+    assert_eq!((d.outcomes(), d.sched.is_stopped()), (vec![Outcome::Cancelled(Cause::Shutdown); 2], false));
     d.tell(Event::JobStopped { job: jobs[0] });
-    assert!(!d.sched.stopped());
+    assert!(!d.sched.is_stopped());
     d.tell(Event::JobStopped { job: jobs[1] });
-    assert!(d.sched.stopped());
+    assert!(d.sched.is_stopped());
     assert!(d.monitor.is_stopped());
 }
 

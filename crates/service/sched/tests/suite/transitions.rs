@@ -183,7 +183,7 @@ fn drain_finishes_accepted_requests_only() {
     assert_eq!(d.send(request(6, 3, BOUND, 1, false)), Err(Rejected::ShuttingDown));
     d.finish_all();
     assert_eq!(d.outcomes(), [Outcome::Done; 2]);
-    assert!(d.sched.stopped());
+    assert!(d.sched.is_stopped());
     assert_eq!(d.send(Event::Tick), Err(Rejected::ShuttingDown));
     assert_eq!(d.sched.poll_action(d.now), None);
 }

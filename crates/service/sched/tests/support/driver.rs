@@ -279,7 +279,7 @@ impl Driver {
                 let names = if kept { self.kept() } else { self.monitor.live() };
                 if let Some(material) = choose(&names, pick) {
                     let result = self.send(Event::MaterialGone { material });
-                    assert!(result.is_ok() || !kept || self.sched.stopped(), "what is kept can be gone");
+                    assert!(result.is_ok() || !kept || self.sched.is_stopped(), "what is kept can be gone");
                 }
             }
             _ => {}
@@ -369,7 +369,7 @@ impl Driver {
         while let Some(job) = self.running_job(0) {
             self.finish(job, 100);
         }
-        assert!(self.sched.stopped(), "drained but not stopped");
+        assert!(self.sched.is_stopped(), "drained but not stopped");
         assert!(self.monitor.is_stopped(), "drained but not stopped");
         let used = self.sched.used();
         let material_count = (self.sched.stock() + self.kept().len()) as u64;

@@ -228,11 +228,11 @@ impl Stage<'_> {
 
     /// Computes the figures, and writes the data behind them.
     fn note(&self, run: &mut Run, stem: &str, recording: &Recording, played: &Played) -> anyhow::Result<()> {
-        let (comparison, simulated) = Comparison::of(recording)?;
+        let (comparison, simulated) = Comparison::from_recording(recording)?;
         let (live, slots) = (recording.run(), recording.replay(self.settings.slots, true));
         let slots = slots.run(0).map(|run| (slots, run))?;
-        let summary = Summary::of(&live, &simulated.0);
-        let on_slots = Summary::of(&slots.1, &slots.0);
+        let summary = Summary::from_run(&live, &simulated.0);
+        let on_slots = Summary::from_run(&slots.1, &slots.0);
         run.duration_s = summary.makespan;
         run.parties = [("server".to_owned(), played.server)].into();
         run.parties.extend(played.dealer.map(|dealer| ("dealer".to_owned(), dealer)));
@@ -264,7 +264,7 @@ impl Stage<'_> {
 
     /// Returns a run as JSON, with `name` beside the name of the policy.
     fn timeline(&self, scenario: &Scenario, run: &tacit_sim::Run, name: &str) -> serde_json::Result<Value> {
-        let mut file = RunFile::of(scenario, self.settings.seed, run);
+        let mut file = RunFile::from_run(scenario, self.settings.seed, run);
         file.policy = format!("{}, {name}", file.policy);
         serde_json::to_value(file)
     }
@@ -281,7 +281,7 @@ impl Stage<'_> {
             "arrivals": arrivals.collect::<Vec<_>>(),
             "clients": played.reports,
             "server": recording.inputs,
-            "learned": recording.learned(),
+            "learned": recording.learned_models(),
         })
     }
 

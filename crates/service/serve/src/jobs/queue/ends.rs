@@ -9,7 +9,7 @@ impl Queue {
         if report.outcome == Outcome::Done {
             let Some(live) = self.live.get(&owner) else { return };
             let client = live.client;
-            self.demand.answered(client, live.model, self.now());
+            self.demand.record_answer(client, live.model, self.now());
             let kind = &self.kinds[report.model.0 as usize];
             let (offer, inputs) = (kind.offer(), kind.batch);
             let delay = report.ended.since(report.arrived);

@@ -1,30 +1,20 @@
 //! Several nodes: one node behaves as the plain simulator, and other nodes answer the unanswered
 //! requests of a dead node.
 
-use tacit_sim::{Arrivals, ClusterSpec, Death, Mix, Placement, ProfileFile, Scenario, SimError, Summary, Workload};
-
-const PROFILE: &str = r#"{
-  "backend": "test", "link": "loopback", "models": {
-    "small": {"pre": {"wall_s": 1.0, "peak_rss_bytes": 1000}, "on": {"wall_s": 0.5, "load_s": 0.5, "peak_rss_bytes": 2000},
-              "key_bytes_server": 10, "key_bytes_client": 10},
-    "large": {"pre": {"wall_s": 6.0, "peak_rss_bytes": 50000}, "on": {"wall_s": 3.0, "peak_rss_bytes": 90000},
-              "key_bytes_server": 1000, "key_bytes_client": 1000}
-  }
-}"#;
+use crate::{mix, profile};
+use tacit_sim::{Arrivals, ClusterSpec, Death, Placement, Scenario, SimError, Summary, Workload};
 
 fn spec(nodes: usize, rate: f64, placement: Placement) -> ClusterSpec {
-    let mix = Mix { name: "test".into(), counts: vec![("small".into(), 9), ("large".into(), 1)] };
-    let workload = Workload { requests: 2000, clients: 60, ..Workload::new(mix, Arrivals::Poisson(rate), 0.0) };
-    let profile = ProfileFile::parse(PROFILE).unwrap();
-    let scenario = Scenario::new(&profile, "adaptive".parse().unwrap(), 4, workload).unwrap();
+    let workload = Workload { requests: 2000, clients: 60, ..Workload::new(mix(9, 1), Arrivals::Poisson(rate), 0.0) };
+    let scenario = Scenario::new(&profile(6.0, 3.0), "adaptive".parse().unwrap(), 4, workload).unwrap();
     ClusterSpec { scenario, nodes, placement, report_s: 1.0, lease_s: 5.0, deaths: Vec::new() }
 }
 
 #[test]
-fn a_cluster_of_one_is_a_server() {
+fn one_node_behaves_as_the_plain_simulator() {
     for placement in [Placement::Home, Placement::Name, Placement::Anew] {
         let one_node = spec(1, 1.5, placement);
-        let single_summary = Summary::of(&one_node.scenario.run(3).unwrap(), &one_node.scenario);
+        let single_summary = Summary::from_run(&one_node.scenario.run(3).unwrap(), &one_node.scenario);
         let cluster = one_node.run(3).unwrap();
         assert_eq!((cluster.done, cluster.lost, cluster.moved), (2000, 0, 0));
         assert!((cluster.input_delay / single_summary.all.input_delay - 1.0).abs() < 1e-9, "{cluster:?}");
@@ -35,7 +25,7 @@ fn a_cluster_of_one_is_a_server() {
 }
 
 #[test]
-fn whoever_may_move_waits_least_and_a_seed_repeats() {
+fn placing_anew_waits_least() {
     let [home, name, anew] =
         [Placement::Home, Placement::Name, Placement::Anew].map(|placement| spec(4, 6.0, placement).run(1).unwrap());
     assert!(anew.waiting_time < home.waiting_time, "{home:?} {name:?} {anew:?}");
@@ -46,7 +36,7 @@ fn whoever_may_move_waits_least_and_a_seed_repeats() {
 }
 
 #[test]
-fn what_a_dead_node_had_not_answered_others_answer() {
+fn other_nodes_answer_requests_of_a_dead_node() {
     let mut dying = spec(3, 3.0, Placement::Home);
     dying.deaths = vec![Death { node: 1, at_s: 200.0 }, Death { node: 0, at_s: 300.0 }];
     let ended_run = dying.run(5).unwrap();
@@ -62,7 +52,7 @@ fn what_a_dead_node_had_not_answered_others_answer() {
 }
 
 #[test]
-fn a_cluster_has_nodes_and_only_those_die() {
+fn refuses_clusters_without_nodes_and_deaths_of_unknown_nodes() {
     assert!(matches!(spec(0, 1.0, Placement::Home).run(1), Err(SimError::NoSuchNode { nodes: 0 })));
     let mut invalid = spec(2, 1.0, Placement::Home);
     invalid.deaths = vec![Death { node: 2, at_s: 1.0 }];
