@@ -59,7 +59,7 @@ pub(crate) struct Pool {
 }
 
 /// All pools, and the order of their refills.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Pools {
     pub config: PoolConfig,
     origin: Time,
@@ -72,8 +72,7 @@ pub(crate) struct Pools {
 
 impl Pools {
     pub fn new(config: PoolConfig, origin: Time) -> Self {
-        let (pools, wanting) = (BTreeMap::new(), BTreeSet::new());
-        Self { config, origin, pools, wanting, refilling: Resources::default() }
+        Self { config, origin, ..Self::default() }
     }
 
     pub fn get(&self, key: &PoolKey) -> Option<&Pool> {
@@ -160,16 +159,12 @@ impl Pools {
         stock
     }
 
-    pub fn of_model(&self, model: ModelId) -> Vec<PoolKey> {
-        self.pools.keys().filter(|k| k.model == model).copied().collect()
+    pub fn iter(&self) -> impl Iterator<Item = (PoolKey, &Pool)> {
+        self.pools.iter().map(|(&key, pool)| (key, pool))
     }
 
-    pub fn of_client(&self, client: ClientId) -> Vec<PoolKey> {
-        self.pools.keys().filter(|k| k.client == Some(client)).copied().collect()
-    }
-
-    pub fn keys(&self) -> Vec<PoolKey> {
-        self.pools.keys().copied().collect()
+    pub fn keys(&self) -> impl Iterator<Item = PoolKey> {
+        self.pools.keys().copied()
     }
 }
 

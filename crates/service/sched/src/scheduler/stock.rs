@@ -39,27 +39,24 @@ pub(super) struct Stock {
     found: BTreeSet<MaterialId>,
     /// Whether this run has made material, so start-up is over.
     made: bool,
-    pools: Option<Pools>,
+    pools: Pools,
+    has_pools: bool,
     /// Requests' inputs with queued T_pre, by the pool that could serve them.
     needy: BTreeMap<PoolKey, BTreeSet<InputKey>>,
 }
 
 impl Stock {
     pub fn new(pool: Option<PoolConfig>) -> Self {
-        Self { pools: pool.map(|pool| Pools::new(pool, Time::ZERO)), ..Self::default() }
+        Self { has_pools: pool.is_some(), pools: Pools::new(pool.unwrap_or_default(), Time::ZERO), ..Self::default() }
     }
 
     pub fn pool_for(&self, model: ModelId, binding: BoundTo, client: ClientId) -> Option<PoolKey> {
-        let pools = self.pools.as_ref()?;
         match binding {
+            _ if !self.has_pools => None,
             BoundTo::Unbound => Some(PoolKey { model, client: None }),
-            BoundTo::Client if pools.config.per_client => Some(PoolKey { model, client: Some(client) }),
+            BoundTo::Client if self.pools.config.per_client => Some(PoolKey { model, client: Some(client) }),
             BoundTo::Client => None,
         }
-    }
-
-    fn pools_mut(&mut self) -> &mut Pools {
-        self.pools.as_mut().expect("a pool is named only where there are pools")
     }
 
     pub fn add_made(&mut self, material: MaterialId, model: ModelId) {
@@ -77,7 +74,7 @@ impl Stock {
     }
 
     pub fn has_pools(&self) -> bool {
-        self.pools.is_some()
+        self.has_pools
     }
 
     pub fn add_found(&mut self, material: MaterialId, model: ModelId) {
@@ -135,7 +132,7 @@ impl Stock {
         let Some(&Live { model, place }) = self.materials.get(&material) else { return false };
         match place {
             Place::Input => return false,
-            Place::Pool(pool) => self.pools_mut().remove_material(pool, material),
+            Place::Pool(pool) => self.pools.remove_material(pool, material),
             Place::Kept(client) => {
                 let kept = self.kept.get_mut(&(client, model)).expect("what is kept is listed");
                 kept.remove(&material);
@@ -154,16 +151,16 @@ impl Stock {
     }
 
     pub fn len(&self) -> usize {
-        self.pools.as_ref().map_or(0, Pools::stock_total)
+        self.pools.stock_total()
     }
 
     pub fn shelve(&mut self, pool: PoolKey, material: MaterialId) {
         self.set_place(material, Place::Pool(pool));
-        self.pools_mut().change(pool, |p| p.stock.push_back(material));
+        self.pools.change(pool, |p| p.stock.push_back(material));
     }
 
     pub fn take(&mut self, pool: PoolKey) -> Option<MaterialId> {
-        let material = self.pools_mut().take(pool)?;
+        let material = self.pools.take(pool)?;
         self.set_place(material, Place::Input);
         Some(material)
     }
@@ -171,7 +168,7 @@ impl Stock {
     /// Takes material out of the pool that can best spare it; if all are empty, from the client
     /// with most kept material.
     pub fn take_spare(&mut self) -> Option<MaterialId> {
-        if let Some(richest) = self.pools.as_ref().and_then(Pools::richest) {
+        if let Some(richest) = self.pools.richest() {
             return self.take(richest);
         }
         let largest = self.kept.iter().max_by_key(|(_, kept)| kept.len());
@@ -180,8 +177,7 @@ impl Stock {
     }
 
     pub fn pooled_disk(&self, disk: impl Fn(ModelId) -> u64) -> u64 {
-        let pools = self.pools().into_iter();
-        pools.filter_map(|key| Some(self.pools.as_ref()?.get(&key)?.stock.len() as u64 * disk(key.model))).sum()
+        self.pools.iter().map(|(key, pool)| pool.stock.len() as u64 * disk(key.model)).sum()
     }
 
     pub fn idle_disk(&self, disk: impl Fn(ModelId) -> u64) -> u64 {
@@ -210,24 +206,23 @@ impl Stock {
 
     /// Records that `inputs` arrived at this pool; `t_pre` is the duration of one refill.
     pub fn arrival(&mut self, pool: PoolKey, now: Time, inputs: u32, t_pre: Span) {
-        self.pools_mut().arrival(pool, now, inputs, t_pre);
+        self.pools.arrival(pool, now, inputs, t_pre);
     }
 
     pub fn wants(&self, pool: PoolKey) -> bool {
-        self.pools.as_ref().is_some_and(|pools| pools.wants(&pool))
+        self.pools.wants(&pool)
     }
 
     /// The first pools that want a refill, the least covered first.
     pub fn wanting(&self) -> impl Iterator<Item = PoolKey> + '_ {
-        self.pools.iter().flat_map(Pools::wanting).take(REFILL_TRIES)
+        self.pools.wanting().take(REFILL_TRIES)
     }
 
     /// Whether the refills' shares of the machine allow one more. `idle` is the share of the cores,
     /// from 0 to 1, that refills may count on now; dealings do not depend on it. `pooled` is the
     /// disk of the stock.
     pub fn allows_refill(&self, need: &Resources, idle: f64, have: &Resources, used: &Resources, pooled: u64) -> bool {
-        let Some(pools) = &self.pools else { return false };
-        let (config, refilling) = (&pools.config, &pools.refilling);
+        let (config, refilling) = (&self.pools.config, &self.pools.refilling);
         let cores = portion(config.core_share * idle, u64::from(have.cores));
         // At least one: a machine with a single dealing would otherwise have no stock.
         let dealings = portion(config.core_share, u64::from(have.dealings)).max(1);
@@ -235,45 +230,43 @@ impl Stock {
             && (need.dealings == 0 || u64::from(refilling.dealings + need.dealings) <= dealings)
             && refilling.memory + need.memory <= portion(config.memory_share, have.memory)
             && used.disk + need.disk <= portion(config.disk_share, have.disk)
-            && pools.len() < config.most as usize
+            && self.pools.len() < config.most as usize
             && pooled.saturating_add(refilling.disk).saturating_add(need.disk) <= config.disk
     }
 
     pub fn refill_begins(&mut self, pool: PoolKey, job: JobId, holds: Resources) {
-        let pools = self.pools_mut();
-        pools.refilling.add(&holds);
-        pools.change(pool, |p| p.refills.insert(job));
+        self.pools.refilling.add(&holds);
+        self.pools.change(pool, |p| p.refills.insert(job));
     }
 
     pub fn refill_ends(&mut self, pool: PoolKey, job: JobId, holds: Resources) {
-        let pools = self.pools_mut();
-        pools.refilling.sub(&holds);
-        pools.change(pool, |p| p.refills.remove(&job));
+        self.pools.refilling.sub(&holds);
+        self.pools.change(pool, |p| p.refills.remove(&job));
     }
 
     pub fn pause(&mut self, pool: PoolKey) {
-        self.pools_mut().pause(pool);
+        self.pools.pause(pool);
     }
 
     /// Running jobs of a pool, the oldest first.
     pub fn refills(&self, pool: PoolKey) -> impl Iterator<Item = JobId> + '_ {
-        self.pools.iter().filter_map(move |pools| pools.get(&pool)).flat_map(|p| p.refills.iter().copied())
+        self.pools.get(&pool).into_iter().flat_map(|p| p.refills.iter().copied())
     }
 
     pub fn pools(&self) -> Vec<PoolKey> {
-        self.pools.as_ref().map_or_else(Vec::new, Pools::keys)
+        self.pools.keys().collect()
     }
 
     pub fn pools_of(&self, client: ClientId) -> Vec<PoolKey> {
-        self.pools.as_ref().map_or_else(Vec::new, |pools| pools.of_client(client))
+        self.pools.keys().filter(|key| key.client == Some(client)).collect()
     }
 
     pub fn pools_of_model(&self, model: ModelId) -> Vec<PoolKey> {
-        self.pools.as_ref().map_or_else(Vec::new, |pools| pools.of_model(model))
+        self.pools.keys().filter(|key| key.model == model).collect()
     }
 
     pub fn remove_pool(&mut self, pool: PoolKey) -> VecDeque<MaterialId> {
-        let stock = self.pools_mut().remove(pool);
+        let stock = self.pools.remove(pool);
         stock.iter().for_each(|&material| self.set_place(material, Place::Input));
         stock
     }
@@ -281,8 +274,7 @@ impl Stock {
     /// Checks that every live material is exactly one of: `in_use` by an input or a job, in stock, or
     /// kept. Checks the resources of refills.
     pub fn audit(&self, in_use: impl Iterator<Item = MaterialId>, refilling: Resources) -> Result<(), String> {
-        let pools = self.pools().into_iter().filter_map(|key| Some((key, self.pools.as_ref()?.get(&key)?)));
-        let pooled = pools.flat_map(|(key, pool)| pool.stock.iter().map(move |&m| (m, Place::Pool(key))));
+        let pooled = self.pools.iter().flat_map(|(key, pool)| pool.stock.iter().map(move |&m| (m, Place::Pool(key))));
         let kept = self.kept.iter().flat_map(|(&(client, _), set)| set.iter().map(move |&m| (m, Place::Kept(client))));
         let mut seen = BTreeSet::new();
         for (material, place) in in_use.map(|m| (m, Place::Input)).chain(pooled).chain(kept) {
@@ -299,10 +291,7 @@ impl Stock {
         }
         check_equal("kept by model", &kept_of, &self.kept_of)?;
         check_equal("nothing is kept for nobody", self.kept.values().any(BTreeSet::is_empty), false)?;
-        match &self.pools {
-            Some(pools) => check_equal("what refills hold", refilling, pools.refilling),
-            None => Ok(()),
-        }
+        check_equal("what refills hold", refilling, self.pools.refilling)
     }
 }
 
