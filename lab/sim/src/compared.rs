@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use tacit_sched::JobPhase;
 
 /// Largest difference in seconds between a server's times of one moment.
-const CLOCK: f64 = 0.003;
+const CLOCK_ERROR_S: f64 = 0.003;
 
 /// Largest deviation from 1 of simulated over live that needs no reason.
 pub const TOLERANCE: f64 = 0.10;
@@ -150,7 +150,7 @@ fn overlap(job: &RecordedJob, index: usize, jobs: &[RecordedJob]) -> f64 {
         .iter()
         .enumerate()
         .filter(|(other_index, _)| *other_index != index)
-        .map(|(_, other)| (other.from.max(job.from), (other.to - CLOCK).min(job.to)))
+        .map(|(_, other)| (other.from.max(job.from), (other.to - CLOCK_ERROR_S).min(job.to)))
         .filter(|(start, end)| start < end)
         .collect();
     parts.sort_by(|a, b| tacit_floats::rising(&a.0, &b.0));
@@ -200,7 +200,7 @@ fn overtaken_share(recording: &Recording) -> f64 {
     let starts: Vec<(usize, f64)> = recording.jobs().map(|(i, _, job)| (i, job.from)).collect();
     let passed = recording.inputs.iter().enumerate().filter(|(i, input)| {
         let (Some(pre), Some(on)) = (input.pre, input.on) else { return false };
-        let (start, end) = (pre.to.max(input.arrived) - CLOCK, on.queued + CLOCK);
+        let (start, end) = (pre.to.max(input.arrived) - CLOCK_ERROR_S, on.queued + CLOCK_ERROR_S);
         on.from > end
             && starts.iter().any(|(other, start_of_other)| other != i && (start..=end).contains(start_of_other))
     });

@@ -15,7 +15,7 @@ use tacit_sched::{
 };
 
 /// Earliest arrival of a client after a job's end, seconds: never at the same moment.
-const SOON: f64 = 1e-6;
+const MIN_ARRIVAL_DELAY_S: f64 = 1e-6;
 
 /// A job as the server reported it; seconds since the recording began.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -151,7 +151,7 @@ impl Recording {
         let times = self.inputs.iter().map(|input| RequestTimes {
             pre: length(input.pre),
             on: length(input.on),
-            gap: input.gap().filter(|_| handover).map(|gap| Span::from_secs(gap.max(SOON))),
+            gap: input.gap().filter(|_| handover).map(|gap| Span::from_secs(gap.max(MIN_ARRIVAL_DELAY_S))),
         });
         Scenario { recorded: Some(times.collect()), ..self.scenario(cores) }
     }

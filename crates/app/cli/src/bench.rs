@@ -20,6 +20,7 @@ use tacit_graph::rng::SplitMix;
 use tacit_graph::{Interface, Model, Units};
 use tacit_measure::clock::process_cpu_s;
 use tacit_plan::LOCAL;
+use tacit_program::args::count;
 use tacit_store::keys;
 
 /// Measure private inference, with server and client as two processes over TLS on loopback
@@ -44,10 +45,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Input")]
     input: Option<PathBuf>,
     /// Threads of each party
-    #[arg(long, default_value_t = 1, value_parser = tacit_program::args::count(MAX_THREADS as u64), help_heading = "Device")]
+    #[arg(long, default_value_t = 1, value_parser = count(MAX_THREADS as u64), help_heading = "Device")]
     threads: usize,
     /// Number of inferences to measure, one after the other
-    #[arg(long, default_value_t = 1, value_parser = tacit_program::args::count(100_000), help_heading = "Input")]
+    #[arg(long, default_value_t = 1, value_parser = count(100_000), help_heading = "Input")]
     runs: usize,
     /// Write the report to this file, as JSON
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
@@ -129,8 +130,8 @@ pub struct Measured {
 ///
 /// # Errors
 /// The back end cannot lower the model, or a party fails.
-pub fn measured(model: &Path, backend: &str, runs: usize, threads: &[usize]) -> anyhow::Result<Measured> {
-    let lowering = Lowering::of(backend);
+pub fn measure_model(model: &Path, backend: &str, runs: usize, threads: &[usize]) -> anyhow::Result<Measured> {
+    let lowering = Lowering::with_defaults(backend);
     let args = Args { model: model.to_owned(), lowering, input: None, threads: 1, runs, output: None };
     let scratch = Scratch::new()?;
     let mut bench = Bench::new(&args, scratch.path())?;
@@ -305,7 +306,7 @@ impl<'a> Bench<'a> {
         if !keys.join("dealer.pem").exists() {
             keys::add_dealer(&keys, &[])?;
         }
-        let mut command = Command::new(crate::program::beside("tacit-dealer")?);
+        let mut command = Command::new(crate::program::find_program("tacit-dealer")?);
         command.args(["--listen", "127.0.0.1:0", "--threads", &self.threads.to_string()]).arg("--keys").arg(keys);
         start_listening(command.arg("--numbers").arg(self.scratch.join("dealer.sqlite")), "dealer")
     }
@@ -316,7 +317,7 @@ impl<'a> Bench<'a> {
         options: &Options,
         dealer: Option<&str>,
     ) -> anyhow::Result<(Killed, String)> {
-        let mut command = Command::new(crate::program::beside("tacit-server")?);
+        let mut command = Command::new(crate::program::find_program("tacit-server")?);
         command.arg(&self.path).args(["--listen", "127.0.0.1:0", "--stall", "600", "--backend", backend.id()]);
         command.arg("--keys").arg(self.scratch.join("keys")).args(["--threads", &self.threads.to_string()]);
         command.arg("--material").arg(self.scratch.join("server-material"));
@@ -373,7 +374,7 @@ pub fn load(path: &Path, seal: &SealArgs) -> anyhow::Result<Model> {
 }
 
 /// Returns one input of seeded values in the model's range.
-pub fn seeded(interface: &Interface) -> Vec<f32> {
+pub fn seeded_input(interface: &Interface) -> Vec<f32> {
     let [low, high] = interface.input.range.ends();
     let mut rng = SplitMix::new(1);
     // 24 bits fit an f32 exactly.
@@ -392,7 +393,7 @@ fn choose_input(args: &Args, interface: &Interface) -> anyhow::Result<Vec<f32>> 
             }
             inputs.swap_remove(0)
         }
-        None => seeded(interface),
+        None => seeded_input(interface),
     };
     interface.check_input(&values)?;
     Ok(values)

@@ -14,6 +14,7 @@ use tacit_graph::zoo;
 use tacit_net::Phase;
 use tacit_plan::calibration::{Calibration, VERSION};
 use tacit_plan::{Observation, Observed};
+use tacit_program::args::count;
 
 /// Numbers of threads a party.
 const THREADS: [usize; 2] = [1, 2];
@@ -47,7 +48,7 @@ pub struct Args {
     #[arg(long, requires = "with", conflicts_with_all = ["backends", "networks"], help_heading = "Input")]
     no_measure: bool,
     /// Number of runs of each network
-    #[arg(long, default_value_t = 3, value_parser = tacit_program::args::count(100), help_heading = "Limits")]
+    #[arg(long, default_value_t = 3, value_parser = count(100), help_heading = "Limits")]
     runs: usize,
     /// Measure a few small networks once each; plans are a little less accurate
     #[arg(long, conflicts_with_all = ["networks", "runs", "no_measure"], help_heading = "Limits")]
@@ -150,7 +151,7 @@ fn measure(args: &Args, collected: &mut Collected) -> anyhow::Result<()> {
     let bar = print::bar(cells.len(), "measuring");
     for (name, network) in cells {
         bar.set_message(format!("{name}, {network}"));
-        match bench::measured(&files[&network], name, args.runs(), &THREADS) {
+        match bench::measure_model(&files[&network], name, args.runs(), &THREADS) {
             Ok(measured) => {
                 collected.local_mac_s.push(local_mac_s(&measured));
                 collected.runs.entry(name.clone()).or_default().extend(observations(&network, &measured));

@@ -9,7 +9,7 @@ use tacit_client::input::{self, Fit};
 use tacit_graph::Units;
 use tacit_store::seal::{self, Kind};
 
-const LISTED: usize = 12;
+const MAX_LISTED: usize = 12;
 
 /// Compare a lowered model with its float network on a data set, in the clear
 ///
@@ -164,7 +164,7 @@ fn show(checked: &Checked) -> anyhow::Result<()> {
             checked.advice.as_deref().unwrap_or_default()
         ))?,
     }
-    for s in checked.strained.iter().take(LISTED) {
+    for s in checked.strained.iter().take(MAX_LISTED) {
         let name: String = s.node.chars().take(40).collect();
         print::line(&format!(
             "  {name:<40} up to {:>7.1} % of its limit; near it on {} inputs, beyond on {}",
@@ -173,7 +173,7 @@ fn show(checked: &Checked) -> anyhow::Result<()> {
             s.overflowed
         ))?;
     }
-    match checked.strained.len().saturating_sub(LISTED) {
+    match checked.strained.len().saturating_sub(MAX_LISTED) {
         0 => Ok(()),
         count => print::line(&format!("  and {count} more")),
     }

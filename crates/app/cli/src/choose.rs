@@ -11,7 +11,7 @@ use tacit_graph::Interface;
 use tacit_plan::{Choice, Device, Goal, Limits, Offer, Question, Setting, Usage};
 
 /// Most inputs over which the setup's cost is divided: beyond, its share is negligible.
-const SHARING: f64 = 10.0;
+const MAX_SHARED_INPUTS: f64 = 10.0;
 
 /// The wish of the client, and the device and link to plan with.
 #[derive(clap::Args)]
@@ -92,8 +92,8 @@ pub fn choose(
         server_threads: 1,
         link: args.plan_link.0.clone(),
     };
-    let limits = args.work.within(Limits { dealer: true, memory: Some(u64::MAX), ..Limits::default() });
-    let usage = Usage { per_day: SHARING.min(inputs as f64), ..Usage::default() };
+    let limits = args.work.add_budget(Limits { dealer: true, memory: Some(u64::MAX), ..Limits::default() });
+    let usage = Usage { per_day: MAX_SHARED_INPUTS.min(inputs as f64), ..Usage::default() };
     let mut question = Question { offers: &offers, goal: Goal::Total, limits, usage };
     (question.goal, question.limits) = args.work.wish().asks(&question, &setting)?;
     let ranked = question.ranked(&setting)?;
@@ -126,7 +126,7 @@ struct Offered {
 
 fn offers(connect: &Connect) -> anyhow::Result<Offered> {
     let registry = Registry::standard();
-    let (model, backends) = connect.offered()?;
+    let (model, backends) = connect.list_offered()?;
     let (mut offers, mut passed, mut interface) = (Vec::new(), Vec::new(), None);
     for backend in backends {
         let trust = match registry.get(&backend) {

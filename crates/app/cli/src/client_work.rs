@@ -27,7 +27,7 @@ impl WorkArgs {
         self.client_work.unwrap_or(ClientWork::Any)
     }
 
-    pub fn within(&self, limits: Limits) -> Limits {
+    pub fn add_budget(&self, limits: Limits) -> Limits {
         Limits { client_j: self.client_joules, client_cpu_s: self.client_cpu_s, ..limits }
     }
 }

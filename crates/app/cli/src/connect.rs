@@ -80,7 +80,8 @@ impl Connect {
         let mut config = ClientConfig::new(&self.server.server, identity.clone());
         config.server_name.clone_from(&self.server.server_name);
         config.store = (make_store || self.material.exists()).then(|| self.material.clone());
-        config.resources = self.dealer.resources(&self.server, &identity, config.store.as_deref(), self.within())?;
+        config.resources =
+            self.dealer.resources(&self.server, &identity, config.store.as_deref(), self.connect_timeout())?;
         config.require = self.dealer.require();
         config.seal = self.seal.key().cloned();
         // Secrets are kept whether or not there is stored material.
@@ -88,11 +89,11 @@ impl Connect {
         config.pace = self.pace;
         config.threads = self.threads;
         self.device.apply(&mut config);
-        config.connect_timeout = self.within();
+        config.connect_timeout = self.connect_timeout();
         config.stall_timeout = Duration::from_secs(self.stall);
         config.patience = Duration::from_secs(self.patience);
-        let (server, seconds) = (&self.server.server, self.within().as_secs());
-        let _connecting = Patience::with(format!("connecting to {server}, for {seconds} s at most..."));
+        let (server, seconds) = (&self.server.server, self.connect_timeout().as_secs());
+        let _connecting = Patience::start(format!("connecting to {server}, for {seconds} s at most..."));
         let connection = Connection::connect(Registry::standard(), config)?;
         if let Some(Reconciled { destroyed_here, destroyed_there }) = connection.reconciled()
             && destroyed_here + destroyed_there > 0
@@ -104,13 +105,13 @@ impl Connect {
         Ok(connection)
     }
 
-    fn within(&self) -> Duration {
+    fn connect_timeout(&self) -> Duration {
         self.connect_timeout.map_or_else(|| self.device.connect_timeout(), Duration::from_secs)
     }
 
     pub fn helper(&self, address: &str) -> anyhow::Result<HelperLine> {
         let stall = Duration::from_secs(self.stall);
-        Ok(HelperLine::connect(address, &self.server.identity()?, self.within(), stall)?)
+        Ok(HelperLine::connect(address, &self.server.identity()?, self.connect_timeout(), stall)?)
     }
 
     pub fn names_dealer(&self) -> bool {
@@ -119,7 +120,7 @@ impl Connect {
 
     /// Returns the model and the back ends that the server offers for it. Works only if no back end
     /// was named.
-    pub fn offered(&self) -> anyhow::Result<(String, Vec<String>)> {
+    pub fn list_offered(&self) -> anyhow::Result<(String, Vec<String>)> {
         if let Some(backend) = &self.backend {
             anyhow::bail!(
                 "--backend {backend} leaves nothing to choose: leave out --backend, or --client-work and the budgets"
@@ -155,7 +156,7 @@ impl Connect {
         let start = Instant::now();
         let mut connection = self.connection(make_store)?;
         let connected = start.elapsed();
-        let _opening = Patience::with(format!("opening the model at {}...", self.server.server));
+        let _opening = Patience::start(format!("opening the model at {}...", self.server.server));
         let name = self.name(&mut connection)?;
         let client = connection.open(&name, backend)?;
         let open = start.elapsed() - connected;

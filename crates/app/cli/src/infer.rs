@@ -14,6 +14,7 @@ use tacit_client::wire::{Deadline, InputId, Terms};
 use tacit_client::{Answer, BatchPart, Client, ClientError, Progress, infer_many};
 use tacit_graph::{Interface, OutputMode, Units};
 use tacit_measure::clock::process_cpu_s;
+use tacit_program::args::count;
 
 /// Classify images or arrays privately: the server sees no input
 ///
@@ -50,7 +51,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     labels: Option<PathBuf>,
     /// Number of classes to show for each input
-    #[arg(long, default_value_t = 5, value_parser = tacit_program::args::count(1_000_000), help_heading = "Output")]
+    #[arg(long, default_value_t = 5, value_parser = count(1_000_000), help_heading = "Output")]
     top: usize,
     /// Way to bring images of another size to the model's size
     #[arg(long, value_enum, default_value_t = FitArg::Crop, help_heading = "Input", hide_short_help = true)]
@@ -70,7 +71,7 @@ pub struct Args {
     timeout: Option<u64>,
     /// Most inputs to answer as one batch, in the exchanges of one input; 1 answers each input
     /// alone
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = tacit_program::args::count(32))]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = count(32))]
     #[arg(help_heading = "Limits", hide_short_help = true)]
     batch: usize,
     /// Urgency of the answers, for the server's queue

@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn every_help_has_an_example_of_its_command() {
-        let (lacking, count) = program::without_example(Cli::command());
+        let (lacking, count) = program::commands_without_example(Cli::command());
         assert!(count > 25, "{count}");
         assert!(lacking.is_empty(), "no example of the command itself in the help of {lacking:?}");
     }

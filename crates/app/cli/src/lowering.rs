@@ -23,7 +23,7 @@ pub struct Lowering {
 
 impl Lowering {
     /// Returns the settings for a back end with default options.
-    pub fn of(backend: &str) -> Self {
+    pub fn with_defaults(backend: &str) -> Self {
         Self { backend: backend.to_owned(), options: Vec::new(), agreement: None, seal: SealArgs::default() }
     }
 

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::Path;
 
 /// Most bytes of an existing file that are examined.
-const MAX: u64 = 64 << 20;
+const MAX_EXAMINED_BYTES: u64 = 64 << 20;
 
 /// How earlier output of the same kind is recognised.
 #[derive(Clone, Copy)]
@@ -37,7 +37,9 @@ pub fn check(path: &Path, alike: Alike<'_>) -> anyhow::Result<()> {
         return Ok(());
     }
     let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(MAX).read_to_end(&mut bytes)).with_context(|| reading(path))?;
+    File::open(path)
+        .and_then(|file| file.take(MAX_EXAMINED_BYTES).read_to_end(&mut bytes))
+        .with_context(|| reading(path))?;
     let is_alike = match alike {
         Alike::Json(value) => serde_json::from_slice(&bytes).is_ok_and(|existing: Value| has_keys_of(&existing, value)),
         Alike::Beginning(beginning) => bytes.starts_with(beginning),

@@ -6,7 +6,7 @@ pub fn fill_template(page: &str) -> String {
 }
 
 /// Returns JSON that is safe inside a script of a page: its strings cannot begin a tag.
-pub fn embedded(value: &serde_json::Value) -> String {
+pub fn embed_json(value: &serde_json::Value) -> String {
     value.to_string().replace('<', "\\u003c")
 }
 
@@ -17,7 +17,7 @@ mod tests {
     #[test]
     fn embedded_json_contains_no_tag() {
         let value = serde_json::json!({ "model": "</script><b>&amp;" });
-        let text = embedded(&value);
+        let text = embed_json(&value);
         assert!(!text.contains('<'));
         assert!(serde_json::from_str::<serde_json::Value>(&text).unwrap() == value);
         assert!(!fill_template("{{style}}{{tools}}").contains("{{"));

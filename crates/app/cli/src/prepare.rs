@@ -8,6 +8,7 @@ use tacit_backends::Sides;
 use tacit_client::Client;
 use tacit_client::bench::printed;
 use tacit_measure::clock::process_cpu_s;
+use tacit_program::args::count;
 
 /// Make material for later inputs: run the offline phase ahead of time
 ///
@@ -26,11 +27,11 @@ pub struct Args {
     #[command(flatten)]
     pub connect: Connect,
     /// Number of materials to make
-    #[arg(long, default_value_t = 1, value_parser = tacit_program::args::count(1_000_000), help_heading = "Material")]
+    #[arg(long, default_value_t = 1, value_parser = count(1_000_000), help_heading = "Material")]
     count: usize,
     /// Inputs that each material serves as one batch, in the exchanges of one input. If fewer
     /// inputs come, the rest of the material is burnt
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = tacit_program::args::count(32))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count(32))]
     #[arg(help_heading = "Material")]
     batch: usize,
     /// Order the material from this client's helper, host:port; wait until the helper has made it,
@@ -57,8 +58,7 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     Ok(client.close()?)
 }
 
-/// Pause between two questions to the helper.
-const PATIENCE: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 fn have_made(client: &mut Client, startup: &Startup, args: &Args, helper: &str, as_json: bool) -> anyhow::Result<()> {
     let mut line = args.connect.helper(helper)?;
@@ -79,7 +79,7 @@ fn have_made(client: &mut Client, startup: &Startup, args: &Args, helper: &str, 
         match collected.waiting {
             0 => break 0,
             waiting if args.later || args.fetch => break waiting,
-            _ => thread::sleep(PATIENCE),
+            _ => thread::sleep(POLL_INTERVAL),
         }
     };
     let (traffic, cpu_s) = (line.traffic(), process_cpu_s());

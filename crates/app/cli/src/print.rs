@@ -45,7 +45,7 @@ pub struct Patience {
 
 impl Patience {
     /// Starts the wait.
-    pub fn with(text: String) -> Self {
+    pub fn start(text: String) -> Self {
         let (sender, end_receiver) = channel::<()>();
         // If no thread starts, only the note is lost.
         let _ = thread::Builder::new().spawn(move || {

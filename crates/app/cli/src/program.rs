@@ -81,15 +81,15 @@ pub fn run<C: CommandLine>() -> ExitCode {
 ///
 /// # Errors
 /// The program is not installed.
-pub fn beside(name: &str) -> anyhow::Result<PathBuf> {
+pub fn find_program(name: &str) -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe().context("finding this program")?;
-    let beside = program.with_file_name(name);
+    let path = program.with_file_name(name);
     anyhow::ensure!(
-        beside.exists(),
+        path.exists(),
         "{} is not there: install {name} beside tacit (in a clone, `make binary` builds all programs)",
-        beside.display()
+        path.display()
     );
-    Ok(beside)
+    Ok(path)
 }
 
 /// Replaces this process by the program `name`, which keeps the process id, signals and output.
@@ -97,7 +97,7 @@ pub fn beside(name: &str) -> anyhow::Result<PathBuf> {
 /// # Errors
 /// The program is not installed, or cannot be started.
 fn become_program(name: &str, arguments: Vec<OsString>, as_json: bool) -> anyhow::Result<()> {
-    let program = beside(name)?;
+    let program = find_program(name)?;
     let json = (as_json && !arguments.iter().any(|a| a == "--json")).then_some("--json");
     let error = Command::new(&program).args(json).args(arguments).exec();
     Err(error).with_context(|| format!("starting {}", program.display()))
@@ -131,7 +131,7 @@ fn commands(command: &clap::Command, path: &str) -> Vec<(String, clap::Command)>
 
 /// Returns the commands whose help has no example of the command itself, and the number of all.
 #[must_use]
-pub fn without_example(mut cli: clap::Command) -> (Vec<String>, usize) {
+pub fn commands_without_example(mut cli: clap::Command) -> (Vec<String>, usize) {
     cli.build();
     let listed_commands = commands(&cli, "tacit");
     let count = listed_commands.len();

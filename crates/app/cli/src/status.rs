@@ -3,7 +3,7 @@ use crate::operator::{Client, Job, Model, Operator, Pool, Profile, Status};
 use crate::print;
 use tacit_foreign::plain;
 
-const MAX: usize = 20;
+const MAX_ROWS: usize = 20;
 
 /// Show the state of a server: an operator sees everything, a client sees its own part
 ///
@@ -19,7 +19,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     if as_json {
         return print::json(&answer);
     }
-    print::text(&format_status(&serde_json::from_value(answer)?, MAX))
+    print::text(&format_status(&serde_json::from_value(answer)?, MAX_ROWS))
 }
 
 /// Formats a status as lines; cuts tables to `max_rows` rows.

@@ -5,8 +5,7 @@ use crate::status::format_status;
 use std::thread;
 use std::time::Duration;
 
-/// Rows of each table.
-const MAX: usize = 8;
+const MAX_ROWS: usize = 8;
 /// Control codes: moves the cursor to the upper left corner and clears everything below.
 const HOME: &str = "\x1b[H";
 const CLEAR_REST: &str = "\x1b[J";
@@ -39,7 +38,7 @@ pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
             // Print one line for each refresh.
             print::line(&answer.to_string())?;
         } else {
-            let text = format_status(&serde_json::from_value::<Status>(answer)?, MAX);
+            let text = format_status(&serde_json::from_value::<Status>(answer)?, MAX_ROWS);
             match args.once {
                 true => print::text(&text)?,
                 false => print::screen(&format!("{clear}{HOME}{}{CLEAR_REST}\n", text.replace('\n', CLEAR_LINE)))?,

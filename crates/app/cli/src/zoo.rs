@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use tacit_graph::zoo;
 
 /// Number of bytes that all ONNX files of this program have in common at the beginning.
-const BEGINNING: usize = 9;
+const COMMON_BYTES: usize = 9;
 
 /// Write a well-known architecture with random (seeded) weights, for measurements
 ///
@@ -34,7 +34,7 @@ pub fn run(args: Args, as_json: bool) -> anyhow::Result<()> {
     let (Some(name), Some(output)) = (&args.name, &args.output) else { return list(args.name.as_deref(), as_json) };
     let bytes = zoo::build(name, args.seed)?;
     // The beginning holds the version and the producer: this program.
-    output::write(output, &bytes, Alike::Beginning(&bytes[..bytes.len().min(BEGINNING)]))?;
+    output::write(output, &bytes, Alike::Beginning(&bytes[..bytes.len().min(COMMON_BYTES)]))?;
     if as_json {
         print::json(&json!({"name": name, "output": output, "bytes": bytes.len()}))?;
     }

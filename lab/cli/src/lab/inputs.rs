@@ -46,7 +46,7 @@ pub fn prepare(dir: &Path, model: Option<&Path>, input: Option<&Path>) -> anyhow
     let interface = &owners.interface;
     let values = match (model, input) {
         (None, _) => DIGIT.to_vec(),
-        (Some(_), None) => npy::write(&interface.input_shape, &tacit_cli::bench::seeded(interface)),
+        (Some(_), None) => npy::write(&interface.input_shape, &tacit_cli::bench::seeded_input(interface)),
         (Some(_), Some(path)) => first(path, interface)?,
     };
     write(&folder.join("model.tacit"), &file::write(&owners)?)?;

@@ -59,7 +59,7 @@ fn table_3() -> anyhow::Result<Value> {
         encapsulated: false,
     })?;
     let powers: Vec<i64> = (0..PAPER_TABLE_3.len()).map(|b| 1 << (2 * b)).collect();
-    let (a, keys) = (bench.some(level)?, bench.rotation_keys(&powers, level)?);
+    let (a, keys) = (bench.encrypt_samples(level)?, bench.rotation_keys(&powers, level)?);
     let evaluator = Evaluator::new(&bench.context, &keys);
     let chain = |weight: usize| powers[..weight].iter().try_fold(a.clone(), |a, &k| evaluator.rotate(&a, k));
     chain(PAPER_TABLE_3.len())?;
@@ -110,7 +110,7 @@ fn bootstrap(name: &str, spec: &ParametersSpec, method: Method) -> anyhow::Resul
     let mut bench = Bench::new(spec)?;
     let boot = Bootstrapper::new(&bench.context, &boot_spec(name, bench.context.degree() / 2, method)?)?;
     let keys = KeySet::generate(&bench.secret, &boot.keys(), &mut bench.prg)?;
-    let a = bench.some(boot.level_in())?;
+    let a = bench.encrypt_samples(boot.level_in())?;
     let evaluator = Evaluator::new(&bench.context, &keys);
     boot.bootstrap(&evaluator, &a)?;
     let start = Instant::now();

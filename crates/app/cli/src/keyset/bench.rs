@@ -10,6 +10,7 @@ use tacit_he::ckks::{
     Bootstrapper, Ciphertext, Encoder, Evaluator, KeyForm, KeyGroup, KeyId, KeyKind, KeySet, Method, ParametersSpec,
     Segment,
 };
+use tacit_program::args::count;
 
 /// Measure operations on ciphertexts, by level and special primes, and bootstrapping of a parameter
 /// set
@@ -23,15 +24,15 @@ use tacit_he::ckks::{
 #[derive(clap::Args)]
 pub struct BenchArgs {
     /// Number of threads
-    #[arg(long, default_value_t = 1, value_name = "COUNT", value_parser = tacit_program::args::count(256))]
+    #[arg(long, default_value_t = 1, value_name = "COUNT", value_parser = count(256))]
     #[arg(help_heading = "Device")]
     threads: usize,
     /// Levels to measure at
-    #[arg(long, value_delimiter = ',', default_value = "5,15", value_name = "LEVELS", value_parser = tacit_program::args::count(30))]
+    #[arg(long, value_delimiter = ',', default_value = "5,15", value_name = "LEVELS", value_parser = count(30))]
     #[arg(help_heading = "Model")]
     levels: Vec<usize>,
     /// Numbers of special primes to measure with
-    #[arg(long, value_delimiter = ',', default_value = "4,8", value_name = "COUNTS", value_parser = tacit_program::args::count(10))]
+    #[arg(long, value_delimiter = ',', default_value = "4,8", value_name = "COUNTS", value_parser = count(10))]
     #[arg(help_heading = "Model")]
     alphas: Vec<usize>,
     /// Parameter set to bootstrap once as well, A (6 GB) or B (3 GB); may be repeated

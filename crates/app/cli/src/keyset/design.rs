@@ -89,7 +89,8 @@ impl FromStr for Bytes {
 pub fn run(args: &DesignArgs, as_json: bool) -> anyhow::Result<()> {
     let model = crate::bench::load(&args.file, &args.seal)?;
     let options: Options = args.options.join(",").parse()?;
-    let (rates, rates_source) = if args.fixed_rates { (Rates::default(), FIXED.to_owned()) } else { measure_rates()? };
+    let (rates, rates_source) =
+        if args.fixed_rates { (Rates::default(), FIXED_RATES_NOTE.to_owned()) } else { measure_rates()? };
     let budget = Budget { memory: args.memory.map(|b| b.0), upload: args.upload.map(|b| b.0) };
     let wish = Wish { budget, goal: args.goal, strategy: args.strategy.clone(), rates };
     let (watch, progress_bar) = print::watch();
@@ -104,7 +105,7 @@ pub fn run(args: &DesignArgs, as_json: bool) -> anyhow::Result<()> {
     print::line(&format!("written: {}", paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")))
 }
 
-const FIXED: &str = "Seconds are of no machine: a transform counts as 100 us, a product with a key as 30 us, with a plaintext as 10 us, at ring degree 2^16.";
+const FIXED_RATES_NOTE: &str = "Seconds are of no machine: a transform counts as 100 us, a product with a key as 30 us, with a plaintext as 10 us, at ring degree 2^16.";
 
 /// Measures a transform and a product on this machine.
 fn measure_rates() -> anyhow::Result<(Rates, String)> {
@@ -122,7 +123,7 @@ fn measure_rates() -> anyhow::Result<(Rates, String)> {
     pool.install(|| {
         let ntt_s = ntt_s(1 << LOG)?;
         let mut bench = Bench::new(&spec)?;
-        let (a, slots) = (bench.some(level)?, 1 << (LOG - 1));
+        let (a, slots) = (bench.encrypt_samples(level)?, 1 << (LOG - 1));
         let scale = bench.context.parameters().scale(level);
         let plain = Encoder::new(&bench.context, slots)?.encode(&values(slots), level, scale)?;
         let keys = bench.rotation_keys(&[1], level)?;
@@ -174,7 +175,7 @@ fn write(files: &[PathBuf; 2], value: &Value) -> anyhow::Result<[PathBuf; 2]> {
     if let Some(fields) = shortened.as_object_mut() {
         fields.remove("problem");
     }
-    let html = page::fill_template(PAGE).replace("{{data}}", &page::embedded(&shortened));
+    let html = page::fill_template(PAGE).replace("{{data}}", &page::embed_json(&shortened));
     let json = serde_json::to_string_pretty(value)?;
     let (title, [json_file, html_file]) = (Alike::Holds(TITLE), files);
     output::check(html_file, title)?;

@@ -8,7 +8,7 @@ use tacit_arith::ntt::NttTable;
 use tacit_arith::rns::Conversion;
 
 /// Words of a copy that exceeds the caches.
-const COPY: usize = 1 << 24;
+const COPIED_WORDS: usize = 1 << 24;
 const SOURCES: usize = 8;
 const TARGETS: usize = 15;
 
@@ -62,8 +62,8 @@ impl Machine {
         let primes = primes();
         let table = NttTable::new(degree, primes[0])?;
         let words: Vec<u64> = (0..degree as u64).map(|i| primes[0].reduce(i * 0x9E37_79B9)).collect();
-        let (source, mut target) = (vec![1u64; COPY], vec![0u64; COPY]);
-        let memory = 16.0 * COPY as f64 / best(3, || black_box(&mut target).copy_from_slice(&source));
+        let (source, mut target) = (vec![1u64; COPIED_WORDS], vec![0u64; COPIED_WORDS]);
+        let memory = 16.0 * COPIED_WORDS as f64 / best(3, || black_box(&mut target).copy_from_slice(&source));
         let conversion = Conversion::new(&primes[..SOURCES], &primes[SOURCES..])?;
         let residues = vec![words; SOURCES];
         let residues: Vec<&[u64]> = residues.iter().map(Vec::as_slice).collect();

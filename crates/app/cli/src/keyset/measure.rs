@@ -40,7 +40,7 @@ impl Bench {
     }
 
     /// Encrypts sample values in all slots.
-    pub fn some(&mut self, level: usize) -> anyhow::Result<Ciphertext> {
+    pub fn encrypt_samples(&mut self, level: usize) -> anyhow::Result<Ciphertext> {
         let slots = self.context.degree() / 2;
         self.encrypt(&values(slots), level)
     }

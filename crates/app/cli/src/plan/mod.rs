@@ -23,6 +23,7 @@ use std::sync::Arc;
 use tacit_net::{Phase, Rate};
 use tacit_plan::change::{self, Varied};
 use tacit_plan::{Calibration, Checked, Choice, Device, Goal, Limits, Offer, Prediction, Question, Setting, Usage};
+use tacit_program::args::count;
 
 /// Choose the back end, the threads and the stock that suit a device, a server and a link
 ///
@@ -72,10 +73,10 @@ pub struct Args {
     #[arg(long, default_value = "100/day", help_heading = "Input")]
     requests: Requests,
     /// Most inputs of a client at once, which is the stock to keep
-    #[arg(long, default_value_t = 1, value_parser = tacit_program::args::count(100_000), help_heading = "Input")]
+    #[arg(long, default_value_t = 1, value_parser = count(100_000), help_heading = "Input")]
     burst: usize,
     /// Number of clients of the server
-    #[arg(long, default_value_t = 1, value_parser = tacit_program::args::count(1_000_000), help_heading = "Server")]
+    #[arg(long, default_value_t = 1, value_parser = count(1_000_000), help_heading = "Server")]
     clients: usize,
     /// Seconds of waiting that one joule of the client counts as, with --goal latency or total
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = arguments::weight)]
@@ -127,7 +128,7 @@ fn devices(party: &str) -> String {
 /// work counts.
 const SHIFTING: [&str; 3] = ["leaves=weighed2", "leaves=weighed16", "leaves=direct4"];
 
-const LITTLE: f64 = 0.05;
+const LITTLE_SHARE: f64 = 0.05;
 
 /// Key sets of `ckks`: fewer keys for more key switches.
 const KEY_SETS: [&str; 1] = ["rotations=chained"];
@@ -212,7 +213,7 @@ impl Args {
             server_threads: 1,
             link: self.link(),
         };
-        let (limits, usage) = (self.work.within(Limit::all(&self.limits)), self.usage()?);
+        let (limits, usage) = (self.work.add_budget(Limit::all(&self.limits)), self.usage()?);
         let model = crate::bench::load(&self.model, &self.seal)?;
         let shifting: &[&str] = if self.work.is_asked() { &SHIFTING } else { &[] };
         let defaults = shifting.iter().chain(&KEY_SETS).map(|text| (*text).to_owned());
@@ -254,7 +255,7 @@ impl PlanRequest {
         let question = self.question();
         let ranked = question.ranked(&self.setting)?;
         let varied = change::vary(&question, &self.setting)?;
-        self.refused.extend(offers::without_calibration(&self.offers, &ranked));
+        self.refused.extend(offers::list_uncalibrated(&self.offers, &ranked));
         let mut plan = Plan { request: self, ranked, varied, enough_rate: None };
         plan.enough_rate = plan.enough();
         Ok(plan)
@@ -272,7 +273,7 @@ impl Plan {
     }
 
     fn enough(&self) -> Option<f64> {
-        self.request.question().enough_rate(self.best()?.offer, &self.request.setting, LITTLE)
+        self.request.question().enough_rate(self.best()?.offer, &self.request.setting, LITTLE_SHARE)
     }
 
     /// Predicts all offers over other links with fixed numbers of threads; `bytes` counts those

@@ -67,7 +67,7 @@ fn share_of_counts(counts: &Value) -> Option<f64> {
     }
 }
 
-pub fn without_calibration(offers: &[Offer], ranked: &[Choice]) -> Vec<String> {
+pub fn list_uncalibrated(offers: &[Offer], ranked: &[Choice]) -> Vec<String> {
     let missing = offers.iter().enumerate().filter(|(index, _)| !ranked.iter().any(|choice| choice.offer == *index));
     missing.map(|(_, offer)| format!("{}: the calibrations in use say nothing of it", offer.backend)).collect()
 }

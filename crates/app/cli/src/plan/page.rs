@@ -18,7 +18,7 @@ const PAGE: &str = include_str!("page.html");
 const MAX_REQUEST: usize = 16 << 10;
 const MAX_HEADERS: usize = 64;
 /// How long a browser may pause within a request or an answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 
 /// Answers requests until the process ends.
 pub fn serve(plan_request: &PlanRequest, address: SocketAddr, as_json: bool) -> anyhow::Result<()> {
@@ -55,8 +55,8 @@ pub fn serve(plan_request: &PlanRequest, address: SocketAddr, as_json: bool) -> 
 /// # Errors
 /// The browser left, or sends no request.
 fn respond(plan_request: &PlanRequest, hosts: &[String], mut stream: TcpStream) -> anyhow::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(MAX_PAUSE))?;
+    stream.set_write_timeout(Some(MAX_PAUSE))?;
     let mut bytes = vec![0; MAX_REQUEST];
     let mut filled = 0;
     loop {
@@ -158,7 +158,7 @@ fn answer(plan_request: &PlanRequest, hosts: &[String], head: &RequestHead<'_>) 
     match path {
         "/" => page(),
         "/plan" => {
-            Ok(match with(plan_request.clone(), query).map_err(anyhow::Error::msg).and_then(PlanRequest::plan) {
+            Ok(match apply_query(plan_request.clone(), query).map_err(anyhow::Error::msg).and_then(PlanRequest::plan) {
                 Ok(plan) => HttpResponse::json(200, &plan.json()),
                 Err(error) => HttpResponse::error(400, error),
             })
@@ -185,15 +185,15 @@ fn page() -> anyhow::Result<HttpResponse> {
 
 /// Returns the plan request with the sliders' values:
 /// `rate=20&rtt=40&weight=0.1&memory=400&trust=dealer&goal=latency`.
-fn with(mut plan_request: PlanRequest, query: &str) -> Result<PlanRequest, String> {
+fn apply_query(mut plan_request: PlanRequest, query: &str) -> Result<PlanRequest, String> {
     let link = &mut plan_request.setting.link;
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').ok_or("write KEY=VALUE")?;
         match key {
-            "rate" => *link = link.at_rate(1e6 * within(key, value, 1e-3, 1e5)?),
-            "rtt" => *link = link.at_rtt(1e-3 * within(key, value, 0.0, 1e5)?),
-            "weight" => plan_request.usage.joule_s = within(key, value, 0.0, 1e6)?,
-            "memory" => plan_request.limits.memory = Some((1e6 * within(key, value, 0.1, 1e7)?) as u64),
+            "rate" => *link = link.at_rate(1e6 * parse_in_range(key, value, 1e-3, 1e5)?),
+            "rtt" => *link = link.at_rtt(1e-3 * parse_in_range(key, value, 0.0, 1e5)?),
+            "weight" => plan_request.usage.joule_s = parse_in_range(key, value, 0.0, 1e6)?,
+            "memory" => plan_request.limits.memory = Some((1e6 * parse_in_range(key, value, 0.1, 1e7)?) as u64),
             "goal" => plan_request.goal = value.parse().map_err(|e: tacit_plan::PlanError| e.to_string())?,
             "trust" if value == "dealer" => plan_request.limits.dealer = true,
             "trust" if value == "two-party" => plan_request.limits.dealer = false,
@@ -204,7 +204,7 @@ fn with(mut plan_request: PlanRequest, query: &str) -> Result<PlanRequest, Strin
     Ok(plan_request)
 }
 
-fn within(key: &str, text: &str, min: f64, max: f64) -> Result<f64, String> {
+fn parse_in_range(key: &str, text: &str, min: f64, max: f64) -> Result<f64, String> {
     match f64::from_str(text) {
         Ok(value) if (min..=max).contains(&value) => Ok(value),
         _ => Err(format!("{key} is a number from {min} to {max}")),

@@ -6,9 +6,9 @@ use crate::time::{Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How long after the end of its last input a client counts as recent.
-pub(super) const LATELY: Span = Span::from_millis(10_000);
+pub(super) const RECENT_SPAN: Span = Span::from_millis(10_000);
 
-/// Clients with unfinished inputs, or with an answer in the last [`LATELY`].
+/// Clients with unfinished inputs, or with an answer in the last [`RECENT_SPAN`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recent {
     /// Live inputs of requests, by client; 0 for a recent client without any.
@@ -31,8 +31,8 @@ impl Recent {
         let Some(inputs) = self.clients.get_mut(&client) else { return };
         *inputs -= 1;
         if *inputs == 0 {
-            self.expiries.insert(client, now + LATELY);
-            self.by_expiry.insert((now + LATELY, client));
+            self.expiries.insert(client, now + RECENT_SPAN);
+            self.by_expiry.insert((now + RECENT_SPAN, client));
         }
     }
 

@@ -80,7 +80,7 @@ pub fn connect(
         };
         let at_s = arrival.at.secs();
         let notice_s = (at_s - arrival.lead.map_or(0.0, |lead| lead.secs())).max(0.0);
-        let input = tacit_cli::bench::seeded(client.interface());
+        let input = tacit_cli::bench::seeded_input(client.interface());
         ready.push(ReadyClient { client, maker, input, notice_s, at_s });
     }
     Ok(Some(ready))

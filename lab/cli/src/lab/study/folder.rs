@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use tacit_backends::{Costs, Registry};
-use tacit_cli::bench::seeded;
+use tacit_cli::bench::seeded_input;
 use tacit_cli::lowering::Lowering;
 use tacit_cli::owner::SealArgs;
 use tacit_cli::print;
@@ -106,7 +106,7 @@ pub fn write(path: &Path, value: &Value) -> anyhow::Result<()> {
 }
 
 fn make(folder: Option<&Path>, nets: &[Net], approaches: &[Approach]) -> anyhow::Result<Vec<Offered>> {
-    let lowering = Lowering::of("");
+    let lowering = Lowering::with_defaults("");
     let mut offers = Vec::new();
     for net in nets {
         print::note(&format!("{}: importing, and lowering for every approach", net.name));
@@ -114,7 +114,7 @@ fn make(folder: Option<&Path>, nets: &[Net], approaches: &[Approach]) -> anyhow:
         if let Some(folder) = folder {
             let interface = &model.interface;
             let input = folder.join(format!("{}.npy", net.name));
-            fs::write(&input, npy::write(&interface.input_shape, &seeded(interface)))
+            fs::write(&input, npy::write(&interface.input_shape, &seeded_input(interface)))
                 .with_context(|| format!("writing {}", input.display()))?;
             let path = folder.join(format!("{}.tacit", net.name));
             lowering.seal.write_model(&path, &file::write(&model)?)?;
