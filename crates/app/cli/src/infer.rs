@@ -53,17 +53,8 @@ pub struct Args {
     /// Number of classes to show for each input
     #[arg(long, default_value_t = 5, value_parser = count(1_000_000), help_heading = "Output")]
     top: usize,
-    /// Way to bring images of another size to the model's size
-    #[arg(long, value_enum, default_value_t = FitArg::Crop, help_heading = "Input", hide_short_help = true)]
-    fit: FitArg,
-    /// Read arrays of numbers as raw pixels, not as inputs of the ONNX network; arrays of bytes are
-    /// raw pixels in any case
-    #[arg(long, help_heading = "Input")]
-    raw: bool,
-    /// Read arrays of numbers as normalised values, which the model computes on; they are neither
-    /// pixels nor inputs of the ONNX network
-    #[arg(long, conflicts_with = "raw", help_heading = "Input", hide_short_help = true)]
-    normalised: bool,
+    #[command(flatten)]
+    reading: ReadingArgs,
     /// Seconds from the request until the answer is of no more use; a busy server may let the input
     /// wait
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=604_800))]
@@ -84,6 +75,21 @@ pub struct Args {
     /// Show the costs of each phase, and of the steps before the first phase
     #[arg(long, help_heading = "Output")]
     phases: bool,
+}
+
+#[derive(clap::Args)]
+struct ReadingArgs {
+    /// Way to bring images of another size to the model's size
+    #[arg(long, value_enum, default_value_t = FitArg::Crop, help_heading = "Input", hide_short_help = true)]
+    fit: FitArg,
+    /// Read arrays of numbers as raw pixels, not as inputs of the ONNX network; arrays of bytes are
+    /// raw pixels in any case
+    #[arg(long, help_heading = "Input")]
+    raw: bool,
+    /// Read arrays of numbers as normalised values, which the model computes on; they are neither
+    /// pixels nor inputs of the ONNX network
+    #[arg(long, conflicts_with = "raw", help_heading = "Input", hide_short_help = true)]
+    normalised: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -117,7 +123,7 @@ impl Args {
     }
 
     fn units(&self) -> Units {
-        match (self.raw, self.normalised) {
+        match (self.reading.raw, self.reading.normalised) {
             (true, _) => Units::Pixels,
             (_, true) => Units::Normalised,
             _ => Units::Network,
@@ -195,7 +201,7 @@ struct Refused {
 
 /// Reads the files. Fails if the model accepts no input in them.
 fn read_inputs(args: &Args, interface: &Interface) -> anyhow::Result<InputBatch> {
-    let fit = match args.fit {
+    let fit = match args.reading.fit {
         FitArg::Crop => Fit::Crop,
         FitArg::Fill => Fit::Fill,
         FitArg::Stretch => Fit::Stretch,

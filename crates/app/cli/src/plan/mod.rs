@@ -42,19 +42,8 @@ use tacit_program::args::count;
 pub struct Args {
     /// Model: a .tacit file, or an ONNX file that is imported with defaults
     model: PathBuf,
-    #[arg(long, value_name = "NAME", default_value = "pi4b", help = devices("Device of the client"))]
-    #[arg(help_heading = "Device")]
-    device: String,
-    #[arg(long, value_name = "NAME", default_value = "16core", help = devices("Device of the server"))]
-    #[arg(help_heading = "Device")]
-    server: String,
-    /// File that `tacit calibrate` wrote on the client's device, in place of the estimate for the
-    /// device
-    #[arg(long, value_name = "FILE", help_heading = "Device", hide_short_help = true)]
-    device_calibration: Option<PathBuf>,
-    /// File that `tacit calibrate` wrote on the server, in place of the estimate for the server
-    #[arg(long, value_name = "FILE", help_heading = "Device", hide_short_help = true)]
-    server_calibration: Option<PathBuf>,
+    #[command(flatten)]
+    devices: PlannedDevices,
     /// Rate and round-trip time, or a preset of `tacit lab link`: 20mbit/40ms, 15mbit:30mbit/2ms
     /// (up:down), lte
     #[arg(long, default_value = "20mbit/40ms", help_heading = "Link")]
@@ -69,6 +58,44 @@ pub struct Args {
     limits: Vec<Limit>,
     #[command(flatten)]
     work: WorkArgs,
+    #[command(flatten)]
+    usage: UsageArgs,
+    /// Tunnel that carries the connection below TLS
+    #[arg(long, value_enum, default_value_t = Tunnel::None, help_heading = "Link", hide_short_help = true)]
+    tunnel: Tunnel,
+    /// Prices in one currency, for --goal money: core-hour=0.04,gb=0.05, and idle-gb=0.01 for bytes
+    /// of idle hours
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', help_heading = "Limits", hide_short_help = true)]
+    prices: Vec<Price>,
+    /// Options to try beside each back end's own options, where a back end knows them:
+    /// frac_bits=12; may be repeated
+    #[arg(long = "try", value_name = "KEY=VALUE,...", help_heading = "Model")]
+    tries: Vec<String>,
+    #[command(flatten)]
+    outputs: PlanOutputs,
+    #[command(flatten, next_help_heading = "Model")]
+    seal: SealArgs,
+}
+
+#[derive(clap::Args)]
+struct PlannedDevices {
+    #[arg(long, value_name = "NAME", default_value = "pi4b", help = devices("Device of the client"))]
+    #[arg(help_heading = "Device")]
+    device: String,
+    #[arg(long, value_name = "NAME", default_value = "16core", help = devices("Device of the server"))]
+    #[arg(help_heading = "Device")]
+    server: String,
+    /// File that `tacit calibrate` wrote on the client's device, in place of the estimate for the
+    /// device
+    #[arg(long, value_name = "FILE", help_heading = "Device", hide_short_help = true)]
+    device_calibration: Option<PathBuf>,
+    /// File that `tacit calibrate` wrote on the server, in place of the estimate for the server
+    #[arg(long, value_name = "FILE", help_heading = "Device", hide_short_help = true)]
+    server_calibration: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+struct UsageArgs {
     /// Inputs of a client in a time: 200/day, 10/hour
     #[arg(long, default_value = "100/day", help_heading = "Input")]
     requests: Requests,
@@ -86,17 +113,10 @@ pub struct Args {
     /// example 22-6
     #[arg(long, value_name = "HOUR-HOUR", help_heading = "Limits")]
     idle: Option<IdleHours>,
-    /// Tunnel that carries the connection below TLS
-    #[arg(long, value_enum, default_value_t = Tunnel::None, help_heading = "Link", hide_short_help = true)]
-    tunnel: Tunnel,
-    /// Prices in one currency, for --goal money: core-hour=0.04,gb=0.05, and idle-gb=0.01 for bytes
-    /// of idle hours
-    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', help_heading = "Limits", hide_short_help = true)]
-    prices: Vec<Price>,
-    /// Options to try beside each back end's own options, where a back end knows them:
-    /// frac_bits=12; may be repeated
-    #[arg(long = "try", value_name = "KEY=VALUE,...", help_heading = "Model")]
-    tries: Vec<String>,
+}
+
+#[derive(clap::Args)]
+struct PlanOutputs {
     /// Write the plan to this file, as JSON
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
@@ -116,8 +136,6 @@ pub struct Args {
     /// Write the scripts for the best choice to this folder: server.sh, client.sh
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     apply: Option<PathBuf>,
-    #[command(flatten, next_help_heading = "Model")]
-    seal: SealArgs,
 }
 
 fn devices(party: &str) -> String {
@@ -170,24 +188,24 @@ struct Plan {
 
 pub fn run(args: &Args, as_json: bool) -> anyhow::Result<()> {
     let request = args.request()?;
-    if let Some(address) = args.serve {
+    if let Some(address) = args.outputs.serve {
         return page::serve(&request, address, as_json);
     }
     let plan = request.plan()?;
     let mut value = plan.json();
-    if !args.cells.is_empty() {
-        value["cells"] = plan.cells(&args.cells);
+    if !args.outputs.cells.is_empty() {
+        value["cells"] = plan.cells(&args.outputs.cells);
     }
-    if let Some(path) = &args.output {
+    if let Some(path) = &args.outputs.output {
         output::write(path, &serde_json::to_vec_pretty(&value)?, Alike::Json(&value))?;
     }
-    if let Some(page) = &args.page {
+    if let Some(page) = &args.outputs.page {
         let folder = Scratch::new()?;
         let file = folder.path().join("plan.json");
         fs::write(&file, serde_json::to_vec(&value)?).with_context(|| format!("writing {}", file.display()))?;
         report::page(&file, Some(page))?;
     }
-    if let Some(folder) = &args.apply {
+    if let Some(folder) = &args.outputs.apply {
         apply::write(folder, &args.model, &args.seal, &plan)?;
     }
     match as_json {
@@ -206,9 +224,10 @@ fn device(name: &str, calibration: Option<&Path>) -> anyhow::Result<Device> {
 
 impl Args {
     fn request(&self) -> anyhow::Result<PlanRequest> {
+        let devices = &self.devices;
         let setting = Setting {
-            client: device(&self.device, self.device_calibration.as_deref())?,
-            server: device(&self.server, self.server_calibration.as_deref())?,
+            client: device(&devices.device, devices.device_calibration.as_deref())?,
+            server: device(&devices.server, devices.server_calibration.as_deref())?,
             client_threads: 1,
             server_threads: 1,
             link: self.link(),
@@ -222,7 +241,7 @@ impl Args {
         let model = model.interface.name.clone();
         let question = Question { offers: &offers, goal: self.goal, limits, usage };
         let (goal, limits) = self.work.wish().asks(&question, &setting)?;
-        let ways = LinkUse { pace: self.pace(), idle: self.idle };
+        let ways = LinkUse { pace: self.pace(), idle: self.usage.idle };
         Ok(PlanRequest { model, setting, offers, refused, goal, limits, usage, ways })
     }
 
@@ -240,9 +259,10 @@ impl Args {
     }
 
     fn usage(&self) -> anyhow::Result<Usage> {
-        let (prices, idle_s) = (Price::all(&self.prices)?, self.idle.map(IdleHours::seconds));
-        let (per_day, joule_s) = (self.requests.per_day, self.energy_weight);
-        Ok(Usage { per_day, burst: self.burst as u32, clients: self.clients as u32, prices, idle_s, joule_s })
+        let UsageArgs { requests, burst, clients, energy_weight: joule_s, idle } = self.usage;
+        let (prices, idle_s) = (Price::all(&self.prices)?, idle.map(IdleHours::seconds));
+        let (per_day, burst, clients) = (requests.per_day, burst as u32, clients as u32);
+        Ok(Usage { per_day, burst, clients, prices, idle_s, joule_s })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Arrivals: requests, notices, and material found at start-up.
 
 use super::Scheduler;
-use super::state::{Group, Lifecycle, Stage};
+use super::state::{Group, Lifecycle, Places, Stage};
 use crate::config::BoundTo;
 use crate::ids::{ClientId, DeadlineClass, JobPhase, MaterialId, ModelId, NoticeId, Owner};
 use crate::message::{Action, AdvanceNotice, Cause, NoticeProblem, Outcome, Rejected, Request, Source};
@@ -161,9 +161,7 @@ impl<P: Policy> Scheduler<P> {
             arrived: self.clock.now(),
             live: BTreeSet::new(),
             parked: BTreeSet::new(),
-            active: 0,
-            threads: 0,
-            jobs: 0,
+            places: Places::default(),
             ends: None,
             lanes: None,
             keeps: false,

@@ -211,9 +211,9 @@ impl<P: Policy> Scheduler<P> {
         let owner = self.work.input(key).group;
         let group = self.work.group_of(key);
         let window = self.window();
-        let share = (window / group.active.max(1)).max(1);
+        let share = (window / group.places.active.max(1)).max(1);
         let min_threads = facts.options.first().map_or(1, |o| o.threads);
-        if window != u32::MAX && group.threads > 0 && group.threads.saturating_add(min_threads) > window {
+        if window != u32::MAX && group.places.threads > 0 && group.places.threads.saturating_add(min_threads) > window {
             return Verdict::AtShare;
         }
         options.clear();
@@ -222,7 +222,7 @@ impl<P: Policy> Scheduler<P> {
             let need = option.holds(facts.dealing, disk);
             let room = Resources { disk: u64::MAX, ..free };
             let within_share = option.threads == min_threads
-                || (option.threads <= share && group.threads.saturating_add(option.threads) <= window);
+                || (option.threads <= share && group.places.threads.saturating_add(option.threads) <= window);
             if !within_share || !need.fits(&room) || !self.machine.may_overtake(Some(key), &need, option.time, now) {
                 continue;
             }

@@ -43,6 +43,16 @@ pub(super) struct Input {
     pub length: Span,
 }
 
+/// What the inputs of a group take.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Places {
+    /// Inputs in the class queues or running.
+    pub active: u32,
+    /// Running jobs, and their threads.
+    pub jobs: u32,
+    pub threads: u32,
+}
+
 /// A live notice or request.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
@@ -55,12 +65,7 @@ pub(super) struct Group {
     /// Inputs outside the class queues because the group has used up its share or its lanes: (0 for
     /// T_on, 1 for T_pre; input).
     pub parked: BTreeSet<(u8, InputKey)>,
-    /// Inputs in the class queues or running.
-    pub active: u32,
-    /// Threads of its running jobs.
-    pub threads: u32,
-    /// Its running jobs.
-    pub jobs: u32,
+    pub places: Places,
     /// Timeout of a request, expiry of a notice.
     pub ends: Option<Time>,
     /// Most of its inputs that may be in the class queues or running.
@@ -130,12 +135,13 @@ impl Input {
 impl Group {
     /// `window` is the group's share of the cores.
     pub fn has_place(&self, window: u32) -> bool {
-        self.active < self.lanes.unwrap_or(u32::MAX).min(window)
+        self.places.active < self.lanes.unwrap_or(u32::MAX).min(window)
     }
 
     /// Number of its queued inputs beyond its lanes.
     pub fn beyond_lanes(&self) -> u32 {
-        self.active.saturating_sub(self.lanes.unwrap_or(u32::MAX)).min(self.active - self.jobs)
+        let Places { active, jobs, .. } = self.places;
+        active.saturating_sub(self.lanes.unwrap_or(u32::MAX)).min(active - jobs)
     }
 }
 

@@ -101,8 +101,8 @@ impl Work {
     pub fn close_group(&mut self, id: Owner) -> Option<Group> {
         let group = self.groups.remove(&id)?;
         debug_assert!(group.live.is_empty());
-        debug_assert!(group.active == 0);
-        debug_assert!(group.threads == 0);
+        debug_assert!(group.places.active == 0);
+        debug_assert!(group.places.threads == 0);
         debug_assert!(group.parked.is_empty());
         if let Some(client) = self.clients.get_mut(&group.client) {
             client.groups.remove(&id);
@@ -195,12 +195,12 @@ impl Work {
             self.park(key);
             return false;
         }
-        self.group_of_mut(key).active += 1;
+        self.group_of_mut(key).places.active += 1;
         true
     }
 
     pub fn leave_place(&mut self, key: InputKey) {
-        self.group_of_mut(key).active -= 1;
+        self.group_of_mut(key).places.active -= 1;
     }
 
     /// Parks a waiting input until its group has a place. T_on then precedes T_pre.
@@ -217,7 +217,7 @@ impl Work {
 
     pub fn next_parked(&mut self, id: Owner, window: u32) -> Option<InputKey> {
         let group = self.groups.get_mut(&id)?;
-        if !group.has_place(window) || group.threads >= window {
+        if !group.has_place(window) || group.places.threads >= window {
             return None;
         }
         group.parked.pop_first().map(|(_, key)| key)
@@ -273,18 +273,18 @@ impl Work {
 
     pub fn occupy(&mut self, key: InputKey, threads: u32) {
         let group = self.group_of_mut(key);
-        group.active += 1;
-        group.jobs += 1;
-        group.threads += threads;
+        group.places.active += 1;
+        group.places.jobs += 1;
+        group.places.threads += threads;
         let client = group.client;
         self.client_mut(client).threads += threads;
     }
 
     pub fn vacate(&mut self, key: InputKey, threads: u32) {
         let group = self.group_of_mut(key);
-        group.active -= 1;
-        group.jobs -= 1;
-        group.threads -= threads;
+        group.places.active -= 1;
+        group.places.jobs -= 1;
+        group.places.threads -= threads;
         let client = group.client;
         self.client_mut(client).threads -= threads;
     }
@@ -331,10 +331,10 @@ impl Work {
                 jobs += u32::from(running.is_some());
                 queued += u32::from(input.slot.is_some());
             }
-            check_equal("active inputs", jobs + queued, group.active)?;
-            check_equal("jobs of a group", jobs, group.jobs)?;
+            check_equal("active inputs", jobs + queued, group.places.active)?;
+            check_equal("jobs of a group", jobs, group.places.jobs)?;
             check_equal("queued inputs without a lane", group.beyond_lanes(), 0)?;
-            check_equal("threads of a group", used, group.threads)?;
+            check_equal("threads of a group", used, group.places.threads)?;
             check_equal("a live group has inputs", group.live.is_empty(), false)?;
             let inputs = group.live.len() as u32;
             *unfinished.entry(group.client).or_insert(0) += inputs;
