@@ -122,10 +122,10 @@ mod tests {
         assert_eq!(candidates(None, None, Some(root.path())), [python, "python3".into()]);
         mode(0o777);
         assert_eq!(candidates(None, None, Some(root.path())), [PathBuf::from("python3")]);
-        assert_eq!(candidates(None, Some(&exe), None), [PathBuf::from("python3")], "beside the binary, too");
+        assert_eq!(candidates(None, Some(&exe), None), [PathBuf::from("python3")]);
         mode(0o755);
         if std::os::unix::fs::chown(&venv, Some(65_534), None).is_ok() {
-            assert_eq!(candidates(None, None, Some(root.path())), [PathBuf::from("python3")], "somebody else's");
+            assert_eq!(candidates(None, None, Some(root.path())), [PathBuf::from("python3")]);
         } else {
             eprintln!("SKIPPED the part with another owner: only root may give folders away");
         }

@@ -44,7 +44,6 @@ impl ArrivalRate {
     }
 }
 
-/// Stock of one pool, its running refills, and its target.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pool {
     /// Ready materials, the oldest first; the oldest is used first.
@@ -58,7 +57,6 @@ pub(crate) struct Pool {
     coverage_ppm: u64,
 }
 
-/// All pools, and the order of their refills.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pools {
     pub config: PoolConfig,

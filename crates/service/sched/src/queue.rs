@@ -31,7 +31,6 @@ pub(crate) struct Slot {
     pub tag: Score,
 }
 
-/// The queued jobs of one class, in order of their tags.
 #[derive(Clone, Debug)]
 pub(crate) struct Class {
     pub key: ClassKey,
@@ -44,10 +43,8 @@ pub(crate) struct Class {
 
 /// A queued job with its score.
 pub(crate) type Scored = (Score, InputKey, ClassIdx);
-/// Jobs from the best score up.
 pub(crate) type Heads<'a> = Copied<btree_set::Iter<'a, Scored>>;
 
-/// The queues of all classes, and the index of their heads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClassQueues {
     classes: Vec<Class>,

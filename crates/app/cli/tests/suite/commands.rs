@@ -62,7 +62,7 @@ fn keys_import_serve_prepare_and_infer() {
     };
     let infer = ["infer", "two.npy", "--server", address];
     assert_eq!(classes(&json_lines(dir, &infer)), reference(dir));
-    assert_eq!(json_lines(dir, &["material", "list", "--server", address]).len(), 1, "two were used");
+    assert_eq!(json_lines(dir, &["material", "list", "--server", address]).len(), 1);
     assert_fails(
         dir,
         &["infer", "two.npy", "--server", address, "--material", "srv"],

@@ -4,7 +4,6 @@ use crate::ids::Owner;
 use crate::time::Time;
 use std::collections::BTreeSet;
 
-/// The latest time of an event, and the ends of groups by time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock {
     now: Time,

@@ -30,7 +30,6 @@ impl<P: Policy> Scheduler<P> {
         self.out.stir();
     }
 
-    /// `made_material` is the material that a T_pre made.
     pub(super) fn handle_job_finished(
         &mut self,
         id: JobId,

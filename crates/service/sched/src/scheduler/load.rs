@@ -3,10 +3,8 @@
 use crate::pool::ArrivalRate;
 use crate::time::{Span, Time};
 
-/// Time constant of the estimates.
 const WINDOW: Span = Span::from_millis(120_000);
 
-/// Rates of recent arrivals, in work and in inputs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Load {
     /// One-thread seconds of work.

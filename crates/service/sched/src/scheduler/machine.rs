@@ -11,9 +11,7 @@ use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
-    /// T_pre of an input.
     Pre(InputKey),
-    /// T_pre for a pool.
     Refill(PoolKey),
     /// T_on of an input, with the material that it consumes, if it needs any.
     On(InputKey, Option<MaterialId>),
@@ -75,7 +73,6 @@ struct Reservation {
     overtakers: Resources,
 }
 
-/// Capacity, running and stopping jobs, and the one reservation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Machine {
     capacity: Resources,
@@ -96,8 +93,7 @@ impl Machine {
         self.capacity
     }
 
-    /// Changes the capacity. Running jobs continue; the reservation ends, because it was computed
-    /// for the old capacity.
+    /// Running jobs continue; the reservation was computed for the old capacity and ends.
     pub fn set_capacity(&mut self, capacity: Resources) {
         self.capacity = capacity;
         self.reservation = None;
@@ -120,9 +116,8 @@ impl Machine {
         ((f64::from(self.capacity.cores) * share) as u32).max(1)
     }
 
-    /// The least resources that a job needs, if these exceed the capacity.
-    ///
-    /// A machine with no cores at all counts as paused.
+    /// The least resources that a job needs, if these exceed the capacity. A machine without cores
+    /// counts as paused.
     pub fn never_fits(&self, options: &[ThreadOption], dealing: bool, disk: u64) -> Option<Resources> {
         let paused = self.capacity.cores == 0;
         let have = Resources { cores: if paused { u32::MAX } else { self.capacity.cores }, ..self.capacity };
@@ -238,8 +233,8 @@ impl Machine {
         self.stopping.values_mut().for_each(|job| job.overtook = false);
     }
 
-    /// When the running jobs are expected to have made room for `need`. Stopping jobs count as
-    /// stopped, because their end is unknown.
+    /// When the running jobs are expected to have made room for `need`. Stopping jobs, whose end is
+    /// unknown, count as stopped.
     fn shadow(&self, need: &Resources, now: Time) -> Time {
         let mut ends: Vec<(Time, Resources)> =
             self.jobs.values().map(|j| ((j.started + j.estimate).max(now), j.holds)).collect();

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, VecDeque};
 
 const MAX_REMEMBERED: usize = 4096;
 
-/// How the latest notices ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EndedNotices {
     ends: BTreeMap<NoticeId, NoticeProblem>,

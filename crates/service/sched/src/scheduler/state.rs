@@ -22,7 +22,6 @@ pub(super) enum Stage {
     RunOn(JobId),
 }
 
-/// A live input of a request or a notice.
 #[derive(Clone, Debug)]
 pub(super) struct Input {
     pub group: Owner,
@@ -53,7 +52,6 @@ pub(super) struct Places {
     pub threads: u32,
 }
 
-/// A live notice or request.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub client: ClientId,

@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// Pools tried when the first one's refill does not fit.
 const REFILL_TRIES: usize = 8;
 
-/// Place of a live material.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Held by an input, or in use.
@@ -28,7 +27,6 @@ struct Live {
     place: Place,
 }
 
-/// All live material, the pools, and the inputs that wait for pooled material.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stock {
     materials: BTreeMap<MaterialId, Live>,

@@ -10,7 +10,6 @@ use crate::queue::{InputKey, Slot};
 use crate::time::{Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// All live inputs, groups and clients, with their counters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Work {
     inputs: BTreeMap<InputKey, Input>,

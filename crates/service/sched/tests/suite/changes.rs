@@ -72,7 +72,7 @@ fn a_group_without_lanes_delays_no_other() {
     request(&mut d, Request { lanes: Some(0), ..plain(6, ModelId(2), 1) });
     request(&mut d, plain(7, BOUND, 1));
     assert_eq!((d.sched.queued_jobs(), d.running(JobPhase::Pre).len()), (0, 1));
-    assert_eq!(d.sched.counts().pre, 1, "it waits all the same");
+    assert_eq!(d.sched.counts().pre, 1);
     d.tell(Event::Lanes { of: Owner::Request(RequestId(6)), lanes: 1 });
     d.finish_all();
     assert_eq!(d.outcomes(), [Outcome::Done; 3]);
@@ -168,7 +168,7 @@ fn unbound_t_pre_continues_without_its_client() {
     d.tell(Event::ClientGone { client: me() });
     assert_eq!((d.running(JobPhase::Pre).len(), d.stops()), (4, 0));
     d.finish_all();
-    assert_eq!((d.sched.counts().transit, d.sched.counts().pre), (4, 1), "but nothing more starts");
+    assert_eq!((d.sched.counts().transit, d.sched.counts().pre), (4, 1));
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_disconnected_client_keeps_its_stock_without_refills() {
         d.finish(d.oldest(), 100);
     }
     d.finish(d.refills(BOUND)[0], 100);
-    assert!(!d.refills(BOUND).is_empty(), "one is not enough");
+    assert!(!d.refills(BOUND).is_empty());
     let stock = d.sched.stock();
     d.tell(Event::ClientGone { client: me() });
     d.finish_all();
@@ -207,7 +207,7 @@ fn revocation_ends_and_burns_everything() {
 fn a_keeping_notice_makes_kept_material() {
     let mut d = driver(false);
     d.tell(Event::Notice(AdvanceNotice { keep: true, ..notice(BOUND, 2) }));
-    assert_eq!(d.sched.next_wakeup(), None, "it has no time to live");
+    assert_eq!(d.sched.next_wakeup(), None);
     request(&mut d, Request { notice: Some(NoticeId(1)), ..plain(5, BOUND, 1) });
     assert_eq!(d.ignored(), [NoticeProblem::Keeps]);
     d.finish_all();
@@ -252,7 +252,7 @@ fn rejects_material_that_is_not_kept_for_the_request() {
     assert_eq!(with(names.clone(), |r| r.inputs = 1), bad(names[1]));
     assert_eq!(with(names.clone(), |r| r.client = ClientId::numbered(2)), bad(names[0]));
     assert_eq!(with(names.clone(), |r| r.model = UNBOUND), bad(names[0]));
-    assert_eq!(kept(&d), names, "nothing has changed");
+    assert_eq!(kept(&d), names);
     d.sched.audit().unwrap();
 }
 
@@ -365,9 +365,9 @@ fn a_removed_model_starts_no_job() {
 fn pools_follow_removed_and_added_models() {
     let mut d = driver(true);
     d.tell(Event::ModelRemoved { model: UNBOUND });
-    assert_eq!(d.stops(), 0, "its refill goes on");
+    assert_eq!(d.stops(), 0);
     d.finish_all();
-    assert_eq!((d.sched.stock(), d.burns()), (1, 1), "and what it made is burnt");
+    assert_eq!((d.sched.stock(), d.burns()), (1, 1));
     d.tell(Event::ModelAdded(models().swap_remove(0)));
     assert!(d.monitor.running.values().any(|(s, _)| s.model == ModelId(6) && s.work == Work::Pool));
     let spec: ModelSpec = model("new", BoundTo::Client, phase(1.0, 1), phase(1.0, 1));
@@ -396,8 +396,8 @@ fn a_policy_change_requeues_with_present_ages() {
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(started(&[]), 1, "the first to come");
-    assert_eq!(started(&["srt"]), 3, "the shortest");
+    assert_eq!(started(&[]), 1);
+    assert_eq!(started(&["srt"]), 3);
     assert_eq!(started(&["srt", "fcfs"]), 1);
     // A job 20 s longer and 100 s older is first where a second of age is worth a second of length.
     assert_eq!(started(&["priority:1"]), 1);
@@ -424,6 +424,6 @@ fn a_withdrawn_notice_releases_every_stage() {
         assert_eq!(d.sched.used(), machine(0, 0, 0));
         request(&mut d, Request { notice: Some(NoticeId(1)), ..plain(5, BOUND, 1) });
         d.finish_all();
-        assert_eq!(d.outcomes(), [Outcome::Done], "a request that names it makes its own material");
+        assert_eq!(d.outcomes(), [Outcome::Done]);
     }
 }

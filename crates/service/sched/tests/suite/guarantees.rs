@@ -117,7 +117,7 @@ fn blocked_with_pool() -> Driver {
 #[test]
 fn refills_leave_room_for_a_job_that_waits_for_memory() {
     let driver = blocked_with_pool();
-    assert_eq!(started(&driver, 2, JobPhase::On), None, "the long job and 90 bytes do not fit together");
+    assert_eq!(started(&driver, 2, JobPhase::On), None);
     let refill = driver.actions.iter().find_map(|(time, action)| match action {
         Action::Start(s) if s.work == Work::Pool => Some((*time, s.memory)),
         _ => None,
@@ -143,11 +143,11 @@ fn a_large_batch_leaves_room_for_small_requests() {
         let mut driver = Driver::new(header);
         let arrivals = vec![(Time::ZERO, request(1, 0, 64)), (Time::from_secs(0.5), request(2, 0, 1))];
         run(&mut driver, Time::from_secs(100.0), arrivals);
-        assert_eq!(driver.monitor.outcomes.len(), 65, "everything is done");
+        assert_eq!(driver.monitor.outcomes.len(), 65);
         driver.report(2).unwrap().ended.since(Time::from_secs(0.5))
     };
-    assert_eq!(wait(0.5), Span::from_secs(1.5), "half of the cores are free for it");
-    assert!(wait(1.0) > Span::from_secs(10.0), "without the limit it waits behind the batch");
+    assert_eq!(wait(0.5), Span::from_secs(1.5));
+    assert!(wait(1.0) > Span::from_secs(10.0));
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn jobs_that_can_never_fit_are_refused_with_what_they_need() {
     driver.tell(Event::Capacity(machine(4, 60, 200)));
     driver.finish(driver.oldest(), 100);
     assert_ne!(driver.count(|a| matches!(a, Action::Reject { request: RequestId(1), .. })), 0);
-    assert_eq!(driver.sched.used().disk, 0, "its material is burnt");
+    assert_eq!(driver.sched.used().disk, 0);
 }
 
 #[test]

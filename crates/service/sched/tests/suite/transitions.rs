@@ -117,7 +117,7 @@ fn t_pre_is_retried_and_t_on_is_not() {
     d.tell(notice(1, BOUND, 1));
     fail(&mut d);
     fail(&mut d);
-    assert!(d.monitor.running.is_empty(), "two attempts, then the notice is given up");
+    assert!(d.monitor.running.is_empty());
     d.tell(request(5, 1, BOUND, 1, true));
     assert_eq!(d.ignored(), [NoticeProblem::Failed]);
     // T_pre may be tried again, T_on never: its material is burnt and the input fails.
