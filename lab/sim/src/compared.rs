@@ -3,7 +3,7 @@
 use crate::engine::Run;
 use crate::error::SimError;
 use crate::metrics::Summary;
-use crate::recorded::{RecordedInput, RecordedJob, Recording};
+use crate::recorded::{RecordedInput, Recording, RequestJob};
 use crate::scenario::Scenario;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -134,10 +134,10 @@ fn run_once(scenario: Scenario) -> Result<(Scenario, Run), SimError> {
 fn job_ratio(recording: &Recording) -> f64 {
     let models = recording.learned_models();
     let (mut took, mut predicted) = (0.0, 0.0);
-    for (i, phase, job) in recording.jobs() {
-        let model = &models[recording.arrivals[i].model as usize];
+    for RequestJob { request, phase, times } in recording.jobs() {
+        let model = &models[recording.arrivals[request].model as usize];
         let spec = if phase == JobPhase::On { Some(model.on) } else { model.pre };
-        took += job.length();
+        took += times.length();
         predicted += spec.map_or(0.0, |spec| spec.first.time.secs());
     }
     ratio(took, predicted)
@@ -145,12 +145,14 @@ fn job_ratio(recording: &Recording) -> f64 {
 
 /// Share of a job's time in which another job ran. A job's end may be recorded after the next one's
 /// start.
-fn overlap(job: &RecordedJob, index: usize, jobs: &[RecordedJob]) -> f64 {
+fn overlap(index: usize, jobs: &[RequestJob]) -> f64 {
+    let job = jobs[index].times;
     let mut parts: Vec<(f64, f64)> = jobs
         .iter()
         .enumerate()
         .filter(|(other_index, _)| *other_index != index)
-        .map(|(_, other)| (other.from.max(job.from), (other.to - CLOCK_ERROR_S).min(job.to)))
+        .map(|(_, other)| other.times)
+        .map(|other| (other.from.max(job.from), (other.to - CLOCK_ERROR_S).min(job.to)))
         .filter(|(start, end)| start < end)
         .collect();
     parts.sort_by(|a, b| tacit_floats::rising(&a.0, &b.0));
@@ -166,18 +168,17 @@ fn overlap(job: &RecordedJob, index: usize, jobs: &[RecordedJob]) -> f64 {
 /// ratio is taken by kind (model and phase) and averaged, weighted by the time of jobs beside
 /// others.
 fn side_by_side(recording: &Recording) -> Option<f64> {
-    let jobs: Vec<_> = recording.jobs().collect();
-    let bare: Vec<RecordedJob> = jobs.iter().map(|(_, _, job)| *job).collect();
+    let jobs: Vec<RequestJob> = recording.jobs().collect();
     // Seconds and number, alone and beside another.
     let mut kinds: BTreeMap<(u32, JobPhase), [(f64, u32); 2]> = BTreeMap::new();
-    for (index, (i, phase, job)) in jobs.iter().enumerate() {
-        let kind = match overlap(job, index, &bare) {
+    for (index, RequestJob { request, phase, times }) in jobs.iter().enumerate() {
+        let kind = match overlap(index, &jobs) {
             share if share < 0.1 => 0,
             share if share >= 0.5 => 1,
             _ => continue,
         };
-        let sum = &mut kinds.entry((recording.arrivals[*i].model, *phase)).or_default()[kind];
-        *sum = (sum.0 + job.length(), sum.1 + 1);
+        let sum = &mut kinds.entry((recording.arrivals[*request].model, *phase)).or_default()[kind];
+        *sum = (sum.0 + times.length(), sum.1 + 1);
     }
     let (mut weighted, mut weights) = (0.0, 0.0);
     for [without_overlap, with_overlap] in kinds.values() {
@@ -197,7 +198,7 @@ fn gap(recording: &Recording) -> f64 {
 }
 
 fn overtaken_share(recording: &Recording) -> f64 {
-    let starts: Vec<(usize, f64)> = recording.jobs().map(|(i, _, job)| (i, job.from)).collect();
+    let starts: Vec<(usize, f64)> = recording.jobs().map(|job| (job.request, job.times.from)).collect();
     let passed = recording.inputs.iter().enumerate().filter(|(i, input)| {
         let (Some(pre), Some(on)) = (input.pre, input.on) else { return false };
         let (start, end) = (pre.to.max(input.arrived) - CLOCK_ERROR_S, on.queued + CLOCK_ERROR_S);

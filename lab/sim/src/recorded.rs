@@ -35,6 +35,15 @@ impl RecordedJob {
     }
 }
 
+/// A successful job of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestJob {
+    /// Index of the request's arrival.
+    pub request: usize,
+    pub phase: JobPhase,
+    pub times: RecordedJob,
+}
+
 /// Times of one request; seconds since the recording began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RecordedInput {
@@ -77,11 +86,11 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Every successful job, with the index of its arrival.
-    pub fn jobs(&self) -> impl Iterator<Item = (usize, JobPhase, RecordedJob)> + '_ {
-        self.inputs.iter().enumerate().flat_map(|(i, input)| {
-            let pre = input.pre.map(|job| (i, JobPhase::Pre, job));
-            pre.into_iter().chain(input.on.map(|job| (i, JobPhase::On, job)))
+    /// Every successful job.
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = RequestJob> {
+        self.inputs.iter().enumerate().flat_map(|(request, input)| {
+            let phases = [(JobPhase::Pre, input.pre), (JobPhase::On, input.on)];
+            phases.into_iter().filter_map(move |(phase, times)| Some(RequestJob { request, phase, times: times? }))
         })
     }
 
@@ -93,11 +102,11 @@ impl Recording {
             table.add_model(model.pre, model.on);
         }
         let mut jobs: Vec<_> = self.jobs().collect();
-        jobs.sort_by(|a, b| tacit_floats::rising(&a.2.to, &b.2.to));
-        for (i, phase, job) in jobs {
-            let model = ModelId(self.arrivals[i].model);
+        jobs.sort_by(|a, b| tacit_floats::rising(&a.times.to, &b.times.to));
+        for RequestJob { request, phase, times } in jobs {
+            let model = ModelId(self.arrivals[request].model);
             let Some(estimate) = table.estimate(model, phase, 1, 1) else { continue };
-            let time = Span::from_secs(job.length());
+            let time = Span::from_secs(times.length());
             table.learn(model, phase, 1, 1, Sample { time, memory: estimate.memory }, estimate.time);
         }
         let mut models = self.believed.clone();
@@ -116,9 +125,9 @@ impl Recording {
     /// ran retain the initial estimate.
     pub fn measured_models(&self) -> Vec<ModelSpec> {
         let mut sums = BTreeMap::<_, (f64, u32)>::new();
-        for (i, phase, job) in self.jobs() {
-            let sum = sums.entry((self.arrivals[i].model as usize, phase)).or_default();
-            *sum = (sum.0 + job.length(), sum.1 + 1);
+        for RequestJob { request, phase, times } in self.jobs() {
+            let sum = sums.entry((self.arrivals[request].model as usize, phase)).or_default();
+            *sum = (sum.0 + times.length(), sum.1 + 1);
         }
         let mut models = self.believed.clone();
         for ((model, phase), (seconds, jobs)) in sums {
@@ -172,16 +181,16 @@ impl Recording {
     pub fn run(&self) -> Run {
         let reports: Vec<InputReport> = (0..self.inputs.len()).map(|i| self.report(i)).collect();
         let placed = self.placed_jobs();
-        let jobs = placed.iter().map(|&(i, phase, job)| JobRecord {
-            model: ModelId(self.arrivals[i].model),
-            phase,
-            request: Some(RequestId(i as u64)),
-            threads: u32::from(!self.is_dealing(i, phase)),
-            from: job.from.max(0.0),
-            to: job.to.max(0.0),
+        let jobs = placed.iter().map(|job| JobRecord {
+            model: ModelId(self.arrivals[job.request].model),
+            phase: job.phase,
+            request: Some(RequestId(job.request as u64)),
+            threads: u32::from(!self.is_dealing(job)),
+            from: job.times.from.max(0.0),
+            to: job.times.to.max(0.0),
         });
         Run {
-            core_seconds: self.jobs().map(|(_, _, job)| job.length()).sum(),
+            core_seconds: self.jobs().map(|job| job.times.length()).sum(),
             jobs: jobs.collect(),
             samples: self.samples(&placed),
             first: reports.iter().map(|r| r.arrived).min().unwrap_or(Time::ZERO),
@@ -209,35 +218,36 @@ impl Recording {
         }
     }
 
-    /// Whether a job of a request took no core.
-    fn is_dealing(&self, request: usize, phase: JobPhase) -> bool {
-        phase == JobPhase::Pre && self.believed[self.arrivals[request].model as usize].dealt
+    /// Whether a job took no core.
+    fn is_dealing(&self, job: &RequestJob) -> bool {
+        job.phase == JobPhase::Pre && self.believed[self.arrivals[job.request].model as usize].dealt
     }
 
     /// Returns the jobs in the order of their starts; at most `cores` jobs and `dealings` dealings
     /// run at a time. A server records the end of a job after its report to the client, a moment
     /// after the scheduler has reassigned its core.
-    fn placed_jobs(&self) -> Vec<(usize, JobPhase, RecordedJob)> {
-        let (dealings, jobs) = self.jobs().partition(|&(i, phase, _)| self.is_dealing(i, phase));
+    fn placed_jobs(&self) -> Vec<RequestJob> {
+        let (dealings, jobs) = self.jobs().partition(|job| self.is_dealing(job));
         let mut placed_jobs = limit_concurrency(self.dealings, dealings);
         placed_jobs.extend(limit_concurrency(self.cores, jobs));
-        placed_jobs.sort_by(|a, b| tacit_floats::rising(&a.2.from, &b.2.from));
+        placed_jobs.sort_by(|a, b| tacit_floats::rising(&a.times.from, &b.times.from));
         placed_jobs
     }
 
     /// Queued and running jobs after every change.
-    fn samples(&self, placed: &[(usize, JobPhase, RecordedJob)]) -> Vec<QueueSample> {
+    fn samples(&self, placed: &[RequestJob]) -> Vec<QueueSample> {
         // Changes of the counters: the time, the counter (Q_pre, Q_transit, Q_ready or cores), and
         // the difference.
         let mut changes: Vec<(f64, usize, i64)> = Vec::new();
-        for &(i, phase, job) in placed {
+        for job in placed {
+            let RequestJob { request, phase, times } = *job;
             let queue = if phase == JobPhase::On { 2 } else { 0 };
-            changes.extend([(job.queued, queue, 1), (job.from, queue, -1)]);
-            if !self.is_dealing(i, phase) {
-                changes.extend([(job.from, 3, 1), (job.to, 3, -1)]);
+            changes.extend([(times.queued, queue, 1), (times.from, queue, -1)]);
+            if !self.is_dealing(job) {
+                changes.extend([(times.from, 3, 1), (times.to, 3, -1)]);
             }
-            if let (JobPhase::Pre, Some(on)) = (phase, self.inputs[i].on) {
-                changes.extend([(job.to, 1, 1), (on.queued.max(job.to), 1, -1)]);
+            if let (JobPhase::Pre, Some(on)) = (phase, self.inputs[request].on) {
+                changes.extend([(times.to, 1, 1), (on.queued.max(times.to), 1, -1)]);
             }
         }
         // At the same moment, ends precede starts, so that no core is held twice.
@@ -266,16 +276,16 @@ fn stamp(job: Option<RecordedJob>) -> Stamp {
 
 /// Jobs in the order of their starts, with at most `max` at a time, one at least. If there are
 /// more, the first to end ends when the next begins.
-fn limit_concurrency(max: u32, mut jobs: Vec<(usize, JobPhase, RecordedJob)>) -> Vec<(usize, JobPhase, RecordedJob)> {
-    jobs.sort_by(|a, b| tacit_floats::rising(&a.2.from, &b.2.from));
+fn limit_concurrency(max: u32, mut jobs: Vec<RequestJob>) -> Vec<RequestJob> {
+    jobs.sort_by(|a, b| tacit_floats::rising(&a.times.from, &b.times.from));
     let mut running: Vec<usize> = Vec::new();
     for index in 0..jobs.len() {
-        let start = jobs[index].2.from;
-        running.retain(|&other_index| jobs[other_index].2.to > start);
-        running.sort_by(|&a, &b| tacit_floats::falling(&jobs[a].2.to, &jobs[b].2.to));
+        let start = jobs[index].times.from;
+        running.retain(|&other_index| jobs[other_index].times.to > start);
+        running.sort_by(|&a, &b| tacit_floats::falling(&jobs[a].times.to, &jobs[b].times.to));
         while running.len() >= max.max(1) as usize {
             let first = running.pop().expect("there is at least one");
-            jobs[first].2.to = start;
+            jobs[first].times.to = start;
         }
         running.push(index);
     }
