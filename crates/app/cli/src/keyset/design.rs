@@ -96,13 +96,15 @@ pub fn run(args: &DesignArgs, as_json: bool) -> anyhow::Result<()> {
     let (watch, progress_bar) = print::watch();
     let found_design = design(&model, &options, &wish, &watch)?;
     progress_bar.finish_and_clear();
-    let value = to_json(&found_design, &rates_source)?;
-    let paths = write(&files(args), &value)?;
+    let mut value = serde_json::to_value(&found_design)?;
+    value["how"] = rates_source.as_str().into();
+    let files = OutputFiles::from_args(args);
+    files.write(&value)?;
     if as_json {
         return print::json(&value);
     }
     print::text(&text(&found_design, &rates_source))?;
-    print::line(&format!("written: {}", paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")))
+    print::line(&format!("written: {}, {}", files.json.display(), files.html.display()))
 }
 
 const FIXED_RATES_NOTE: &str = "Seconds are of no machine: a transform counts as 100 us, a product with a key as 30 us, with a plaintext as 10 us, at ring degree 2^16.";
@@ -149,39 +151,38 @@ fn measure_rates() -> anyhow::Result<(Rates, String)> {
 /// Text that every page of a design contains.
 const TITLE: &str = "<title>tacit keyset design</title>";
 
-fn files(args: &DesignArgs) -> [PathBuf; 2] {
-    let base = match &args.out {
-        Some(out) => out.as_os_str().to_owned(),
-        None => append(args.file.file_stem().unwrap_or(args.file.as_os_str()), ".keyset"),
-    };
-    [".json", ".html"].map(|kind| append(&base, kind).into())
+struct OutputFiles {
+    json: PathBuf,
+    html: PathBuf,
+}
+
+impl OutputFiles {
+    fn from_args(args: &DesignArgs) -> Self {
+        let base = match &args.out {
+            Some(out) => out.as_os_str().to_owned(),
+            None => append(args.file.file_stem().unwrap_or(args.file.as_os_str()), ".keyset"),
+        };
+        Self { json: append(&base, ".json").into(), html: append(&base, ".html").into() }
+    }
+
+    fn write(&self, value: &Value) -> anyhow::Result<()> {
+        let mut shortened = value.clone();
+        // The problem is input for a solver, and the largest part of the JSON.
+        if let Some(fields) = shortened.as_object_mut() {
+            fields.remove("problem");
+        }
+        let html = page::fill_template(PAGE).replace("{{data}}", &page::embed_json(&shortened));
+        let json = serde_json::to_string_pretty(value)?;
+        output::check(&self.html, Alike::Holds(TITLE))?;
+        output::write(&self.json, json.as_bytes(), Alike::Json(value))?;
+        output::write(&self.html, html.as_bytes(), Alike::Holds(TITLE))
+    }
 }
 
 fn append(base: &OsStr, text: &str) -> OsString {
     let mut name = base.to_owned();
     name.push(text);
     name
-}
-
-fn to_json(found_design: &Design, rates_source: &str) -> anyhow::Result<Value> {
-    let mut value = serde_json::to_value(found_design)?;
-    value["how"] = rates_source.into();
-    Ok(value)
-}
-
-fn write(files: &[PathBuf; 2], value: &Value) -> anyhow::Result<[PathBuf; 2]> {
-    let mut shortened = value.clone();
-    // The problem is input for a solver, and the largest part of the JSON.
-    if let Some(fields) = shortened.as_object_mut() {
-        fields.remove("problem");
-    }
-    let html = page::fill_template(PAGE).replace("{{data}}", &page::embed_json(&shortened));
-    let json = serde_json::to_string_pretty(value)?;
-    let (title, [json_file, html_file]) = (Alike::Holds(TITLE), files);
-    output::check(html_file, title)?;
-    output::write(json_file, json.as_bytes(), Alike::Json(value))?;
-    output::write(html_file, html.as_bytes(), title)?;
-    Ok(files.clone())
 }
 
 fn text(found_design: &Design, rates_source: &str) -> String {

@@ -91,7 +91,7 @@ impl Driver {
         let mut threads: BTreeMap<RequestId, u32> = BTreeMap::new();
         for (job, (start, _)) in &self.monitor.running {
             if let Some(input) = self.sched.job_input(*job) {
-                *threads.entry(input.request).or_default() += self.monitor.takes(start)[0];
+                *threads.entry(input.request).or_default() += self.monitor.takes(start).cores;
             }
         }
         // The share holds only on a machine of fixed size: jobs that run when it shrinks continue, and so do

@@ -233,7 +233,7 @@ impl Monitor {
         assert!(self.jobs_seen.insert(start.job), "job id used twice");
         assert!(start.threads >= 1);
         let used = self.used();
-        let [cores, dealings] = self.takes(start);
+        let Resources { cores, dealings, .. } = self.takes(start);
         // Jobs that run when the machine shrinks continue.
         assert!(cores == 0 || used.cores + cores <= self.capacity.cores, "too many threads");
         assert!(dealings == 0 || used.dealings + dealings <= self.capacity.dealings, "too many dealings");
@@ -301,20 +301,21 @@ impl Monitor {
         }
     }
 
-    /// Cores and dealings that a job takes.
-    pub fn takes(&self, start: &Start) -> [u32; 2] {
+    /// Resources that a job takes, without disk.
+    pub fn takes(&self, start: &Start) -> Resources {
         let is_dealing = start.phase == JobPhase::Pre && self.models[start.model.0 as usize].dealt;
-        if is_dealing { [0, 1] } else { [start.threads, 0] }
+        let (cores, dealings) = if is_dealing { (0, 1) } else { (start.threads, 0) };
+        Resources { cores, dealings, memory: start.memory, disk: 0 }
     }
 
     /// Resources that jobs hold, without disk.
     pub fn used(&self) -> Resources {
         self.busy().fold(Resources::default(), |used, start| {
-            let [cores, dealings] = self.takes(start);
+            let taken = self.takes(start);
             Resources {
-                cores: used.cores + cores,
-                dealings: used.dealings + dealings,
-                memory: used.memory + start.memory,
+                cores: used.cores + taken.cores,
+                dealings: used.dealings + taken.dealings,
+                memory: used.memory + taken.memory,
                 disk: 0,
             }
         })
