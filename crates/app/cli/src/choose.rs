@@ -129,33 +129,23 @@ fn offers(connect: &Connect) -> anyhow::Result<Offered> {
     let (model, backends) = connect.list_offered()?;
     let (mut offers, mut passed, mut interface) = (Vec::new(), Vec::new(), None);
     for backend in backends {
-        let trust = match registry.get(&backend) {
-            Ok(backend) => backend.trust(),
-            Err(_) => {
-                passed.push(format!("{backend} (this client does not have it)"));
-                continue;
-            }
+        let reason = match registry.get(&backend).map(|backend| backend.trust()) {
+            Err(_) => "this client does not have it".to_owned(),
+            Ok(Trust::ServerSeesInput) => "the server would see the input".to_owned(),
+            Ok(Trust::Dealer) if !connect.names_dealer() => "a dealer would have to be trusted: --dealer".to_owned(),
+            // A back end that is broken or fails `require` does not stop the others.
+            Ok(trust) => match connect.connection(false)?.open(&model, Some(&backend)) {
+                Err(error) => error.to_string(),
+                Ok(client) => {
+                    let costs = client.model().costs();
+                    interface.get_or_insert(client.interface().clone());
+                    client.close()?;
+                    offers.push(Offer { backend, options: String::new(), trust: Some(trust), costs, agreement: None });
+                    continue;
+                }
+            },
         };
-        if trust == Trust::ServerSeesInput {
-            passed.push(format!("{backend} (the server would see the input)"));
-            continue;
-        }
-        if trust == Trust::Dealer && !connect.names_dealer() {
-            passed.push(format!("{backend} (a dealer would have to be trusted: --dealer)"));
-            continue;
-        }
-        // A back end that is broken or fails `require` does not stop the others.
-        let client = match connect.connection(false)?.open(&model, Some(&backend)) {
-            Ok(client) => client,
-            Err(error) => {
-                passed.push(format!("{backend} ({error})"));
-                continue;
-            }
-        };
-        let costs = client.model().costs();
-        interface.get_or_insert(client.interface().clone());
-        client.close()?;
-        offers.push(Offer { backend, options: String::new(), trust: Some(trust), costs, agreement: None });
+        passed.push(format!("{backend} ({reason})"));
     }
     Ok(Offered { offers, passed, interface })
 }

@@ -136,10 +136,12 @@ impl Connect {
 
     /// The given model, or the server's only one.
     fn name(&self, connection: &mut Connection) -> anyhow::Result<String> {
-        match (&self.model, &self.model.is_none().then(|| connection.models()).transpose()?.unwrap_or_default()[..]) {
-            (Some(name), _) => Ok(name.clone()),
-            (None, [model]) => Ok(model.name.clone()),
-            (None, several) => {
+        if let Some(name) = &self.model {
+            return Ok(name.clone());
+        }
+        match connection.models()?.as_slice() {
+            [model] => Ok(model.name.clone()),
+            several => {
                 let names: Vec<&str> = several.iter().map(|m| m.name.as_str()).collect();
                 anyhow::bail!("the server has several models; choose one with --model: {}", names.join(", "));
             }
