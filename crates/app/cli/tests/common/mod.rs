@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
@@ -111,6 +111,7 @@ pub fn import_digits(dir: &Path, options: &[&str]) -> String {
 pub struct Program {
     pub child: Child,
     pub address: String,
+    dir: PathBuf,
 }
 
 impl Program {
@@ -122,12 +123,42 @@ impl Program {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let line: Value = serde_json::from_str(&line).unwrap();
-        Self { child, address: line["listening"].as_str().unwrap().to_owned() }
+        Self { child, address: line["listening"].as_str().unwrap().to_owned(), dir: dir.to_owned() }
     }
 
     /// Starts a server of the digits model.
     pub fn serve(dir: &Path) -> Self {
         Self::start(dir, &["serve", "digits.tacit", "--material", "srv"])
+    }
+
+    /// Adds the server's address to the arguments of a command.
+    pub fn with_address<'a>(&'a self, args: &[&'a str]) -> Vec<&'a str> {
+        [args, &["--server", &self.address]].concat()
+    }
+
+    #[track_caller]
+    pub fn good(&self, args: &[&str]) -> String {
+        good(&self.dir, &self.with_address(args))
+    }
+
+    #[track_caller]
+    pub fn json_lines(&self, args: &[&str]) -> Vec<Value> {
+        json_lines(&self.dir, &self.with_address(args))
+    }
+
+    #[track_caller]
+    pub fn json(&self, args: &[&str]) -> Value {
+        json(&self.dir, &self.with_address(args))
+    }
+
+    #[track_caller]
+    pub fn run_failing(&self, args: &[&str]) -> (String, String) {
+        run_failing(&self.dir, &self.with_address(args))
+    }
+
+    #[track_caller]
+    pub fn assert_fails(&self, args: &[&str], parts: &[&str]) {
+        assert_contains(&self.run_failing(args).1, parts);
     }
 }
 

@@ -53,23 +53,21 @@ fn a_model_is_checked_on_data() {
 fn keys_import_serve_prepare_and_infer() {
     let dir = &Folder::with_digits();
     let server = Program::serve(dir);
-    let address = server.address.as_str();
-    assert_contains(&good(dir, &["material", "list", "--server", address]), &["no such material"]);
-    good(dir, &["prepare", "--server", address, "--count", "3"]);
-    assert_eq!(json_lines(dir, &["material", "--server", address, "list"]).len(), 3);
+    assert_contains(&server.good(&["material", "list"]), &["no such material"]);
+    server.good(&["prepare", "--count", "3"]);
+    assert_eq!(json_lines(dir, &["material", "--server", &server.address, "list"]).len(), 3);
     let classes = |answers: &[Value]| -> Vec<usize> {
         answers.iter().map(|answer| answer["class"].as_u64().unwrap() as usize).collect()
     };
-    let infer = ["infer", "two.npy", "--server", address];
-    assert_eq!(classes(&json_lines(dir, &infer)), reference(dir));
-    assert_eq!(json_lines(dir, &["material", "list", "--server", address]).len(), 1);
-    assert_fails(
-        dir,
-        &["infer", "two.npy", "--server", address, "--material", "srv"],
+    let infer = ["infer", "two.npy"];
+    assert_eq!(classes(&server.json_lines(&infer)), reference(dir));
+    assert_eq!(server.json_lines(&["material", "list"]).len(), 1);
+    server.assert_fails(
+        &["infer", "two.npy", "--material", "srv"],
         &["srv holds the server's halves", "a folder of its own"],
     );
-    assert_contains(&good(dir, &["material", "discard", "--server", address, "--all"]), &["destroyed 1 of 1"]);
-    let answers = json_lines(dir, &infer);
+    assert_contains(&server.good(&["material", "discard", "--all"]), &["destroyed 1 of 1"]);
+    let answers = server.json_lines(&infer);
     assert_eq!(classes(&answers), reference(dir));
     assert_contains(&format!("{answers:?}"), &["\"setup\"", "\"offline\""]);
 
@@ -78,14 +76,10 @@ fn keys_import_serve_prepare_and_infer() {
     let image = image::GrayImage::from_pixel(20, 30, image::Luma([9]));
     image.save(dir.join("dot.png")).unwrap();
     // Pixels of this model are 0 to 16 without scaling; 9 is outside its accepted range.
-    assert_fails(dir, &["infer", "dot.png", "--server", address], &["dot.png", "accepts"]);
-    let text = good(dir, &["infer", "two.npy", "--server", address, "--labels", "labels", "--top", "1"]);
+    server.assert_fails(&["infer", "dot.png"], &["dot.png", "accepts"]);
+    let text = server.good(&["infer", "two.npy", "--labels", "labels", "--top", "1"]);
     assert!(labels.iter().any(|label| text.contains(label)));
-    assert_fails(
-        dir,
-        &["infer", "two.npy", "--server", address, "--model", "cats"],
-        &["no model `cats`; there are: digits"],
-    );
+    server.assert_fails(&["infer", "two.npy", "--model", "cats"], &["no model `cats`; there are: digits"]);
 }
 
 #[test]
@@ -93,7 +87,6 @@ fn certificates_are_renewed_and_reloaded_with_the_models() {
     let dir = &Folder::with_digits();
     good(dir, &["keys", "add-client", "keys", "ops", "--operator", "--days", "3"]);
     let server = Program::serve(dir);
-    let address = server.address.as_str();
     let days = |certificate: &Value| {
         let [valid_from, valid_until] = ["valid_from", "valid_until"].map(|key| certificate[key].as_u64().unwrap());
         (valid_until - valid_from) / 86_400
@@ -113,34 +106,34 @@ fn certificates_are_renewed_and_reloaded_with_the_models() {
     assert_fails(dir, &["keys", "renew", "keys", "ops", "--days", "0"], &["1..=3650"]);
     assert_fails(dir, &["keys", "renew", "keys", "nobody"], &["nobody.pem"]);
     // A reload reports to its operator what has changed; the model file has another content now.
-    assert_fails(dir, &["reload", "--server", address], &["operator"]);
-    let reload = ["reload", "--server", address, "--client", "ops"];
-    assert_eq!(good(dir, &reload), "certificates read; as before: digits=cheetah\n");
+    server.assert_fails(&["reload"], &["operator"]);
+    let reload = ["reload", "--client", "ops"];
+    assert_eq!(server.good(&reload), "certificates read; as before: digits=cheetah\n");
     import_other_digits(dir);
-    let reloaded = json(dir, &reload);
+    let reloaded = server.json(&reload);
     assert_eq!(reloaded["models"]["replaced"][0], "digits=cheetah", "{reloaded}");
-    let infer = ["infer", "two.npy", "--server", address];
-    assert_eq!(json_lines(dir, &infer).len(), 2);
+    let infer = ["infer", "two.npy"];
+    assert_eq!(server.json_lines(&infer).len(), 2);
     // The answer contains the name of the input; the log does as well, if logging is on.
-    let output = command(dir, &infer).args(["--json"]).env("TACIT_LOG", "info").output();
+    let output = command(dir, &server.with_address(&infer)).args(["--json"]).env("TACIT_LOG", "info").output();
     let [stdout, log] = output.map(|o| [o.stdout, o.stderr].map(|text| String::from_utf8(text).unwrap())).unwrap();
     for answer in parse_lines(&stdout) {
         let input = format!("input={}", answer["id"].as_str().unwrap());
         assert_eq!(log.matches(&input).count(), 2, "offline and online: {log}");
     }
     fs::write(dir.join("digits.tacit"), "half a file").unwrap();
-    assert_fails(dir, &reload, &["422", "stay as they were", "digits.tacit"]);
-    assert_eq!(json_lines(dir, &infer).len(), 2);
+    server.assert_fails(&reload, &["422", "stay as they were", "digits.tacit"]);
+    assert_eq!(server.json_lines(&infer).len(), 2);
 }
 
 #[test]
 fn material_is_selected_by_digest_age_and_use() {
     let dir = &Folder::with_digits();
     let mut server = Program::serve(dir);
-    good(dir, &["prepare", "--server", &server.address, "--count", "3"]);
+    server.good(&["prepare", "--count", "3"]);
     let listed = |args: &[&str]| json_lines(dir, &[&["material", "list"], args].concat());
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let online = listed(&["--server", &server.address]);
+    let online = server.json_lines(&["material", "list"]);
     let (id, model) = (text(&online[0]["id"]), text(&online[0]["model"]));
     assert!(online.iter().all(|line| line["state"] == "ready" && line["model"] == model.as_str()));
     // Each folder is checked on its own, without a server.
@@ -163,20 +156,19 @@ fn material_is_selected_by_digest_age_and_use() {
         (&["--orphans"], "destroyed 0 of 0"),
         (&["--digest", &model[..12], "--older-than", "1h"], "destroyed 0 of 0"),
     ] {
-        let discard = [&["material", "discard", "--server", &server.address], which].concat();
-        assert_contains(&good(dir, &discard), &[destroyed]);
+        let discard = [&["material", "discard"], which].concat();
+        assert_contains(&server.good(&discard), &[destroyed]);
     }
-    assert_fails(dir, &["material", "discard", "--server", &server.address], &["--orphans"]);
+    server.assert_fails(&["material", "discard"], &["--orphans"]);
     assert_fails(dir, &["material", "discard", "--digest", "xyz"], &["hexadecimal"]);
     // The model is imported again: material of the old model is useless, and is listed as such.
     drop(server);
     import_other_digits(dir);
     server = Program::serve(dir);
-    let remaining = listed(&["--server", &server.address]);
+    let remaining = server.json_lines(&["material", "list"]);
     assert!(remaining.len() == 2, "{remaining:?}");
     assert!(remaining.iter().all(|line| line["state"] == "model gone"), "{remaining:?}");
-    let discard = ["material", "discard", "--orphans", "--server", &server.address];
-    assert_contains(&good(dir, &discard), &["destroyed 2 of 2"]);
+    assert_contains(&server.good(&["material", "discard", "--orphans"]), &["destroyed 2 of 2"]);
     assert!(listed(&["--offline", "--material", "srv"]).is_empty());
     assert!(listed(&["--offline"]).is_empty());
 }
@@ -235,26 +227,24 @@ fn status_health_and_top_show_a_server() {
     let dir = &Folder::with_digits();
     good(dir, &["keys", "add-client", "keys", "ops", "--operator"]);
     let server = Program::serve(dir);
-    let server_args = ["--server", server.address.as_str()];
-    let ask = |args: &[&str]| good(dir, &[args, &server_args].concat());
-    ask(&["infer", "two.npy"]);
-    assert_eq!((ask(&["health"]).trim(), ask(&["health", "--live"]).trim()), ("ready", "live"));
-    let own_status = ask(&["status"]);
+    server.good(&["infer", "two.npy"]);
+    assert_eq!((server.good(&["health"]).trim(), server.good(&["health", "--live"]).trim()), ("ready", "live"));
+    let own_status = server.good(&["status"]);
     assert_contains(&own_status, &["CLIENT"]);
     assert!(!own_status.contains("queues"), "{own_status}");
-    let full_status = json(dir, &[&["status", "--client", "ops"], &server_args[..]].concat());
+    let full_status = server.json(&["status", "--client", "ops"]);
     let model = &full_status["models"][0];
     assert_eq!((model["name"].as_str(), model["done"].as_u64()), (Some("digits"), Some(2)));
     let jobs = full_status["jobs"].as_array().unwrap();
     for phase in ["offline", "online"] {
         assert!(jobs.iter().any(|job| job["phase"] == phase), "{jobs:?}");
     }
-    let once = ask(&["top", "--once", "--client", "ops"]);
+    let once = server.good(&["top", "--once", "--client", "ops"]);
     assert_contains(&once, &["digits", "online"]);
     assert!(!once.contains('\u{1b}'), "{once}");
     assert_fails(dir, &["status", "--server", "localhost:1"], &["localhost:1", "refused"]);
     good(dir, &["keys", "init", "others"]);
-    assert_fails(dir, &[&["health", "--keys", "others"], &server_args[..]].concat(), &["not signed by our CA"]);
+    server.assert_fails(&["health", "--keys", "others"], &["not signed by our CA"]);
 }
 
 #[test]
@@ -298,7 +288,7 @@ fn unwritable_output_is_an_error() {
     let dir = &Folder::with_digits();
     let server = Program::serve(dir);
     let address = server.address.as_str();
-    good(dir, &["prepare", "--server", address]);
+    server.good(&["prepare"]);
     for args in [
         vec!["--help"],
         vec!["infer", "--help"],
@@ -327,7 +317,7 @@ fn unwritable_output_is_an_error() {
         assert_eq!(command.status().unwrap().code(), Some(1), "{args:?}");
     }
     // The server still answers.
-    good(dir, &["infer", "two.npy", "--server", address]);
+    server.good(&["infer", "two.npy"]);
 }
 
 #[test]

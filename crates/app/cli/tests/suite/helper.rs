@@ -1,5 +1,5 @@
 //! A device, its helper and a server as three programs over loopback.
-use crate::common::{Folder, Program, assert_contains, assert_fails, good, json, json_lines, parse_lines, run_failing};
+use crate::common::{Folder, Program, assert_contains, assert_fails, good, json, json_lines, parse_lines};
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
@@ -25,18 +25,9 @@ impl Fixture {
         Self { dir, server, print: made["fingerprint"].as_str().unwrap().to_owned() }
     }
 
-    /// Adds the server's address to the arguments of a command.
-    fn with_server<'a>(&'a self, args: &[&'a str]) -> Vec<&'a str> {
-        [args, &["--server", &self.server.address]].concat()
-    }
-
-    fn lines(&self, args: &[&str]) -> Vec<Value> {
-        json_lines(&self.dir, &self.with_server(args))
-    }
-
     /// Runs a command that must fail; returns its standard output and standard error.
     fn fail(&self, args: &[&str]) -> (String, String) {
-        run_failing(&self.dir, &[&self.with_server(args)[..], &["--json"]].concat())
+        self.server.run_failing(&[args, &["--json"]].concat())
     }
 
     fn helper(&self) -> Program {
@@ -46,7 +37,7 @@ impl Fixture {
 
     /// Orders material from a helper and fetches it; returns the output lines.
     fn prepare(&self, helper: &Program, extra: &[&str]) -> Vec<Value> {
-        self.lines(&[&["prepare", "--helper", &helper.address], extra].concat())
+        self.server.json_lines(&[&["prepare", "--helper", &helper.address], extra].concat())
     }
 
     /// Lists the files of sealed material at the helper.
@@ -63,7 +54,7 @@ impl Fixture {
     /// Answers two inputs with stored material, or with new material if none is stored. Returns the
     /// classes, and the number of offline phases.
     fn infer(&self) -> (Vec<u64>, usize) {
-        let answers = self.lines(&["infer", "two.npy", "--batch", "1"]);
+        let answers = self.server.json_lines(&["infer", "two.npy", "--batch", "1"]);
         let classes = answers.iter().map(|answer| answer["class"].as_u64().unwrap()).collect();
         (classes, answers.iter().filter(|answer| answer["phases"].get("offline").is_some()).count())
     }
@@ -140,7 +131,7 @@ fn refuses_changed_material_and_survives_a_killed_helper() {
     assert!(prepared_count + delivered + lost == 40, "{prepared_count} {delivered} {lost}");
     home.prepare(&helper, &["--count", "2"]);
     assert_eq!(home.infer().1, 0);
-    let listed = home.lines(&["material", "list"]);
+    let listed = home.server.json_lines(&["material", "list"]);
     assert_eq!(listed.len(), prepared_count + delivered);
     assert!(listed.iter().all(|material| material["state"] == "ready"), "{listed:?}");
 }
@@ -150,7 +141,7 @@ fn a_revoked_helper_is_refused_and_its_material_burnt() {
     let home = Fixture::new();
     let helper = home.helper();
     home.prepare(&helper, &["--count", "2"]);
-    let own_lines = home.lines(&["prepare"]);
+    let own_lines = home.server.json_lines(&["prepare"]);
     assert_eq!((home.at_server().len(), own_lines.iter().filter(|line| line.get("id").is_some()).count()), (3, 1));
     fs::write(home.dir.join("access.toml"), format!("[client.{}]\nrevoked = true\n", home.print)).unwrap();
     let hang_up = Command::new("kill").args(["-HUP", &home.server.child.id().to_string()]).status().unwrap();
@@ -160,7 +151,7 @@ fn a_revoked_helper_is_refused_and_its_material_burnt() {
     let order = ["prepare", "--helper", &helper.address];
     let are_revoked = [0; 2].map(|_| home.fail(&order).1.contains("revoked"));
     assert!(are_revoked[1]);
-    let listed = home.lines(&["material", "list"]);
+    let listed = home.server.json_lines(&["material", "list"]);
     assert!(listed.len() == 1, "the owner's own stays: {listed:?}");
     assert!(listed[0]["state"] == "ready", "the owner's own stays: {listed:?}");
     assert_eq!(home.infer().1, 1);
