@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn few_are_remembered() {
+    fn remembers_a_bounded_number_of_pairs() {
         let mut demand = Demand::default();
         for i in 0..2 * MAX_PAIRS as u64 {
             demand.record_answer(ClientId::numbered(i), MODEL, Time::from_secs(i as f64));

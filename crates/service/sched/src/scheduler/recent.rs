@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_left_is_remembered_for_a_while() {
+    fn remembers_clients_for_a_while_after_their_last_input() {
         let (mut recent, [a, b]) = (Recent::default(), [1, 2].map(ClientId::numbered));
         let time = Time::from_secs;
         recent.add_input(a);

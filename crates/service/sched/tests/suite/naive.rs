@@ -216,18 +216,15 @@ impl Pair {
                 let request = RequestId(self.made as u64);
                 let model = ModelId(model);
                 for index in 0..inputs {
-                    let input = InputId { request, index };
-                    let (arrived, entered) = (self.now, self.now);
-                    let job = Queued {
-                        input,
+                    self.naive.queue.push(Queued {
+                        input: InputId { request, index },
                         model,
                         phase: JobPhase::Pre,
                         batch: inputs,
-                        arrived,
-                        entered,
+                        arrived: self.now,
+                        entered: self.now,
                         order: self.made,
-                    };
-                    self.naive.queue.push(job);
+                    });
                     self.made += 1;
                 }
                 let event = Request::plain(request, client(), model, inputs);
