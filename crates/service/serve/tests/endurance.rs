@@ -1,11 +1,9 @@
-//! What many requests leave behind: nothing. In a process of its own, since it counts the process's memory.
+//! Many requests leave nothing behind. The test has a program of its own, whose memory it measures.
 mod common;
 
 use common::*;
 use std::fs;
 use tacit_graph::Units;
-
-const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
 
 fn resident_kib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
@@ -19,10 +17,9 @@ fn open_files() -> usize {
 
 #[test]
 fn ten_thousand_requests_leave_nothing_behind() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |c| c.cores = 2);
-    let mut client = server.client(dir.path(), "alice", "one");
-    // What the first thousands allocate is there for good: pools, queues, SQLite's pages, the allocator's.
+    let server = Running::start(|c| c.cores = 2);
+    let mut client = server.client("alice", "one");
+    // Pools, queues, SQLite and the allocator keep what the first thousands of requests allocate.
     let mut sizes = Vec::new();
     let files = open_files();
     for i in 0..10_000 {
@@ -30,7 +27,6 @@ fn ten_thousand_requests_leave_nothing_behind() {
             sizes.push(resident_kib());
         }
         match i % 10 {
-            // Some announce, some prepare, some give up half way.
             0 => {
                 let announced = client.announce(None).unwrap();
                 client.infer_announced(announced, Units::Network, &X).unwrap();
@@ -47,6 +43,6 @@ fn ten_thousand_requests_leave_nothing_behind() {
     assert_eq!(open_files(), files);
     sizes.push(resident_kib());
     let grown = sizes[4].saturating_sub(sizes[2]);
-    // Five thousand of anything that has a row somewhere would be more.
+    // Five thousand rows of any kind would take more.
     assert!(grown < 1024, "resident KiB after each 2,500 requests: {sizes:?}");
 }

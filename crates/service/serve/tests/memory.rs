@@ -1,9 +1,8 @@
-//! What jobs hold, by the allocator's count, reaches the scheduler and the operator.
+//! The memory of jobs, by the allocator's count, reaches the scheduler and the operator.
 mod common;
 use common::*;
 use serde_json::Value;
 use std::hint::black_box;
-use std::io::{Read, Write};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -16,15 +15,9 @@ static HEAP: Counting = Counting;
 /// Accounts are the process's: one test at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
-
-/// What an operator is shown of jobs: phase, memory.
-fn jobs(server: &Running, dir: &std::path::Path) -> Vec<(String, u64)> {
-    let mut ops = server.http(dir, "ops");
-    ops.write_all(b"GET /v1/status HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
-    ops.flush().unwrap();
-    let mut text = String::new();
-    ops.read_to_string(&mut text).unwrap();
+/// Phases and memory of jobs, as an operator sees them.
+fn jobs(server: &Running) -> Vec<(String, u64)> {
+    let text = server.operator_get("/v1/status");
     let (_, body) = text.split_once("\r\n\r\n").unwrap();
     let status: Value = serde_json::from_str(body).unwrap();
     let job = |job: &Value| (job["phase"].as_str().unwrap().to_owned(), job["memory"].as_u64().unwrap());
@@ -34,37 +27,34 @@ fn jobs(server: &Running, dir: &std::path::Path) -> Vec<(String, u64)> {
 #[test]
 fn a_job_is_said_to_hold_what_its_threads_held_and_not_what_the_process_did() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |config| config.threads = 2);
-    // As much as no job of the toy takes.
+    let server = Running::start(|config| config.threads = 2);
+    // More than any job of the toy takes.
     let ballast = black_box(vec![1u8; 64 << 20]);
-    let mut client = server.client(dir.path(), "alice", "one");
-    assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
+    let mut client = server.client("alice", "one");
+    check_answer(&mut client, 1);
     drop((client, ballast));
     server.settle();
-    let jobs = jobs(&server, dir.path());
+    let jobs = jobs(&server);
     let phases: Vec<&str> = jobs.iter().map(|(phase, _)| phase.as_str()).collect();
     assert_eq!(phases, ["online", "offline", "setup"]);
     assert!(jobs.iter().all(|(_, memory)| (1..8 << 20).contains(memory)), "{jobs:?}");
-    wait_until("every job has given its account back, with its last thread", || {
-        std::iter::from_fn(Account::open).collect::<Vec<_>>().len() == MAX_ACCOUNTS
-    });
+    wait_until("all accounts are free", || std::iter::from_fn(Account::open).collect::<Vec<_>>().len() == MAX_ACCOUNTS);
 }
 
 #[test]
 fn a_job_that_held_more_than_all_may_take_does_not_lock_its_model_out() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let dir = tempfile::tempdir().unwrap();
-    // What the toy declares, and less than it is measured to hold.
-    let start = || Running::start(dir.path(), |config| config.job_memory = 1000);
+    let dir = Folder::new();
+    // As much as the toy declares, and less than it is measured to hold.
+    let start = || Running::start_in(&dir, |config| config.job_memory = 1000);
     for server in [start(), start()] {
-        let mut client = server.client(dir.path(), "alice", "one");
+        let mut client = server.client("alice", "one");
         for _ in 0..3 {
-            assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
+            check_answer(&mut client, 1);
         }
         drop(client);
         server.settle();
-        assert!(jobs(&server, dir.path()).iter().any(|(_, memory)| *memory > 1000));
+        assert!(jobs(&server).iter().any(|(_, memory)| *memory > 1000));
     }
 }
 

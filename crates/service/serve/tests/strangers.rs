@@ -1,5 +1,5 @@
-//! Strangers, however many and however persistent, do not keep clients out, and learn nothing but TLS. Alone
-//! in this program: it holds many sockets.
+//! Unauthenticated connections do not keep clients out, and get nothing but TLS. The program of these tests
+//! holds many sockets.
 mod common;
 use common::*;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -7,7 +7,6 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -16,10 +15,9 @@ use tacit_client::Connection;
 use tacit_net::tls::{ALPN, HTTP_1, HTTP_2};
 use tokio::net::TcpSocket;
 
-const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
-/// More than there are places for greetings.
+/// More connections than handshake slots.
 const FLOOD: usize = 1500;
-/// Open files that it takes, with some to spare.
+/// Open files that the flood takes at most.
 const FILES: u64 = 4096;
 
 /// Idle connections, each opened again as soon as the server ends it.
@@ -30,7 +28,7 @@ struct Flood {
 }
 
 impl Flood {
-    /// From addresses of the loopback network that `source` gives.
+    /// Connects from the loopback addresses that `source` gives.
     fn start(target: SocketAddr, source: fn(usize) -> Ipv4Addr) -> Self {
         let (stop, opened) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let (stopped, count) = (stop.clone(), opened.clone());
@@ -75,29 +73,23 @@ impl Drop for Flood {
     }
 }
 
-/// An honest client connects while idle connections hold all places, and come again when they are ended.
-/// Nobody's time is up meanwhile, so nothing but making room lets it in.
-fn a_client_gets_in(dir: &Path, what: &str, from: fn(usize) -> Ipv4Addr) {
-    let server = Running::start(dir, |c| c.greeting_timeout = Duration::from_secs(3600));
+/// A client connects while idle connections hold all handshake slots and come again when they are evicted.
+/// Their timeout is too long to help.
+fn check_client_gets_in(what: &str, from: fn(usize) -> Ipv4Addr) {
+    let server = Running::start(|c| c.greeting_timeout = Duration::from_secs(3600));
     let address: SocketAddr = server.address.parse().unwrap();
     let flood = Flood::start(address, from);
     wait_until("the flood is there", || flood.opened() > FLOOD + 200);
-    let mut config = server.config(dir, "alice");
+    let mut config = server.config("alice");
     config.connect_timeout = Duration::from_secs(10);
     let mut times = Vec::new();
     for _ in 0..5 {
         let start = Instant::now();
-        // On a busy machine the first try may be too slow for its own good.
-        let mut entered = None;
-        for _ in 0..5 {
-            entered = Connection::connect(registry(), config.clone()).ok();
-            if entered.is_some() {
-                break;
-            }
-        }
-        let mut client = entered.expect("the client gets in").open("one", None).unwrap();
+        // The first try may be too slow on a busy machine.
+        let connection = (0..5).find_map(|_| Connection::connect(registry(), config.clone()).ok());
+        let mut client = connection.expect("the client gets in").open("one", None).unwrap();
         times.push(start.elapsed().as_secs_f64());
-        assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
+        check_answer(&mut client, 1);
     }
     println!("{what}: in after {times:.2?} s, {} connections were opened by then", flood.opened());
     drop(flood);
@@ -108,15 +100,14 @@ fn a_flood_keeps_nobody_out() {
     let most = getrlimit(Resource::Nofile).maximum;
     assert!(most.is_none_or(|most| most >= FILES), "this test needs {FILES} open files (ulimit -Hn)");
     setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    a_client_gets_in(dir.path(), "from the client's own address", |_| Ipv4Addr::LOCALHOST);
-    a_client_gets_in(dir.path(), "across 127.0.0.0/8", |i| Ipv4Addr::new(127, (i % 250) as u8, (i / 250) as u8, 7));
+    check_client_gets_in("from the client's own address", |_| Ipv4Addr::LOCALHOST);
+    check_client_gets_in("across 127.0.0.0/8", |i| Ipv4Addr::new(127, (i % 250) as u8, (i / 250) as u8, 7));
 }
 
-/// What a TLS client without a certificate, that speaks `protocol`, gets after its handshake.
-fn application_bytes(server: &Running, dir: &Path, protocol: &[u8]) -> (Vec<u8>, ErrorKind) {
+/// What a TLS client without a certificate gets after its handshake.
+fn application_bytes(server: &Running, protocol: &[u8]) -> (Vec<u8>, ErrorKind) {
     let mut roots = rustls::RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(dir.join("keys/ca.pem")).unwrap()).unwrap();
+    roots.add(CertificateDer::from_pem_file(server.dir.join("keys/ca.pem")).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -135,21 +126,20 @@ fn application_bytes(server: &Running, dir: &Path, protocol: &[u8]) -> (Vec<u8>,
 
 #[test]
 fn who_proves_nothing_gets_no_application_byte() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::impatient(dir.path());
+    let server = Running::impatient();
     for protocol in [ALPN, HTTP_2, HTTP_1] {
-        let (bytes, end) = application_bytes(&server, dir.path(), protocol);
+        let (bytes, end) = application_bytes(&server, protocol);
         assert!(bytes.is_empty(), "{bytes:?} {end:?}");
         assert!(end == ErrorKind::InvalidData, "{bytes:?} {end:?}");
     }
-    // Not TLS at all: an alert at most.
+    // A client that speaks no TLS gets an alert at most.
     let mut raw = TcpStream::connect(&server.address).unwrap();
     raw.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     // The server may close before it has read all of it.
     let _ = raw.read_to_end(&mut answer);
     assert!(answer.is_empty() || (answer[0] == 21 && answer.len() <= 7), "{answer:?}");
-    // Silence is answered with silence, and then an end.
+    // A silent client gets no byte before the end.
     let mut silent = TcpStream::connect(&server.address).unwrap();
     answer.clear();
     let _ = silent.read_to_end(&mut answer);

@@ -1,12 +1,12 @@
-//! Batches of inputs between a client and a server: how many are run as one, what is made, kept and burnt for
-//! them, what they count as.
+//! Batches between a client and a server: their sizes, their material, and what they cost of a quota.
+use crate::by_hand::{infer_with, server_state};
 use crate::common::*;
 use std::path::Path;
 use std::time::Duration;
 use tacit_backends::Backend;
 use tacit_backends::cheetah::Cheetah;
 use tacit_backends::seam::batch_digest;
-use tacit_client::wire::{InputId, PUBLIC, Reply, Request, public_digest};
+use tacit_client::wire::{Ask, InputId, PUBLIC, Reply, Request, Terms, public_digest};
 use tacit_client::{
     Answer, BatchPart, Client, ClientConfig, ClientError, Connection, NoticeState, Notices, infer_many,
 };
@@ -15,7 +15,7 @@ use tacit_ids::MaterialId;
 use tacit_net::{Channel, Hello, handshake};
 use tacit_store::{Binding, Party, Store, StoreError};
 
-fn opened(config: ClientConfig) -> Client {
+fn open_net(config: ClientConfig) -> Client {
     Connection::connect(batching(), config).unwrap().open("net", None).unwrap()
 }
 
@@ -34,32 +34,34 @@ fn check_all(answers: &[Answer], inputs: &[Vec<f32>]) {
     answers.iter().zip(inputs).for_each(|(answer, input)| check(answer, input));
 }
 
-fn many(client: &mut Client, inputs: &[Vec<f32>]) -> Vec<Answer> {
+/// Asks for answers, which must come in order.
+fn infer_all(client: &mut Client, inputs: &[Vec<f32>]) -> Vec<Answer> {
     let mut answers = Vec::new();
     infer_many(client, Units::Network, inputs, |index, answer| {
-        assert_eq!(index, answers.len(), "in order");
+        assert_eq!(index, answers.len());
         answers.push(answer);
         Ok(())
     })
     .unwrap();
+    answers
+}
+
+/// As [`infer_all`], and checks the answers of `net`.
+fn answered(client: &mut Client, inputs: &[Vec<f32>]) -> Vec<Answer> {
+    let answers = infer_all(client, inputs);
     check_all(&answers, inputs);
     answers
 }
 
 #[test]
 fn inputs_of_one_call_are_run_as_one_in_the_exchanges_of_one() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = serving_batches(dir.path(), |_| {});
-    let mut client = opened(server.config(dir.path(), "alice"));
+    let server = serving_batches(|_| {});
+    let mut client = open_net(server.config("alice"));
     let single = client.infer(&inputs(1)[0]).unwrap();
     assert_eq!(single.part, BatchPart { index: 0, inputs: 1 });
-    let answers = many(&mut client, &inputs(5));
+    let answers = answered(&mut client, &inputs(5));
     for (place, answer) in answers.iter().enumerate() {
-        assert_eq!(
-            (answer.part, answer.name),
-            (BatchPart { index: place, inputs: 5 }, answers[0].name),
-            "one input of the scheduler's"
-        );
+        assert_eq!((answer.part, answer.name), (BatchPart { index: place, inputs: 5 }, answers[0].name));
         let rounds = |answer: &Answer| (answer.online.client.rounds, answer.online.server.rounds);
         assert_eq!(rounds(answer), rounds(&single));
         assert_eq!(answer.prepared.unwrap().id, answers[0].prepared.unwrap().id);
@@ -67,70 +69,57 @@ fn inputs_of_one_call_are_run_as_one_in_the_exchanges_of_one() {
     let sent = |answer: &Answer| answer.online.client.sent_bytes;
     assert!(sent(&answers[0]) > sent(&single));
     assert!(sent(&answers[0]) < 5 * sent(&single));
-    // The connection goes back to one input at a time, with its keys.
+    // The connection goes back to single inputs and keeps its keys.
     let last_answer = client.infer(&inputs(3)[2]).unwrap();
     check(&last_answer, &inputs(3)[2]);
-    assert!(last_answer.part == BatchPart { index: 0, inputs: 1 });
+    assert_eq!(last_answer.part, BatchPart { index: 0, inputs: 1 });
     assert!(last_answer.setup.is_none());
     client.close().unwrap();
     server.settle();
-    assert_eq!(server.handle.served(), 7, "each input of a batch counts");
+    assert_eq!(server.handle.served(), 7);
 }
 
 #[test]
 fn more_than_the_server_runs_as_one_are_split() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = serving_batches(dir.path(), |c| c.max_batch = 2);
-    let mut client = opened(server.config(dir.path(), "alice"));
+    let server = serving_batches(|c| c.max_batch = 2);
+    let mut client = open_net(server.config("alice"));
     let parts = |answers: &[Answer]| answers.iter().map(|a| [a.part.index, a.part.inputs]).collect::<Vec<_>>();
-    assert_eq!(parts(&many(&mut client, &inputs(5))), [[0, 2], [1, 2], [0, 2], [1, 2], [0, 1]]);
+    assert_eq!(parts(&answered(&mut client, &inputs(5))), [[0, 2], [1, 2], [0, 2], [1, 2], [0, 1]]);
     let error = client.infer_batch(Units::Network, &inputs(3)).unwrap_err().to_string();
-    assert!(error.contains("3 inputs cannot be run as one"), "{error}");
-    assert!(error.contains("take 2"), "{error}");
+    check_contains(&error, &["3 inputs cannot be run as one", "take 2"]);
     check_all(&client.infer_batch(Units::Network, &inputs(2)).unwrap(), &inputs(2));
     client.set_max_batch(1);
-    assert_eq!(parts(&many(&mut client, &inputs(2))), [[0, 1], [0, 1]]);
-    // What jobs may hold together is a limit, too.
+    assert_eq!(parts(&answered(&mut client, &inputs(2))), [[0, 1], [0, 1]]);
+    // The memory of the server's jobs limits a batch.
     let model = Cheetah.lower(&two_layers(), &"frac_bits=8".parse().unwrap()).unwrap();
-    let peak = |batch: usize| {
-        let costs = model.batched(batch).unwrap().costs();
+    let costs = |batch: usize| model.batched(batch).unwrap().costs();
+    let at_server = |batch: usize| {
+        let costs = costs(batch);
         costs.offline.server.peak_memory_bytes.max(costs.online.server.peak_memory_bytes)
     };
-    let small = tempfile::tempdir().unwrap();
-    let server = serving_batches(small.path(), |c| c.job_memory = peak(3));
-    let mut client = opened(server.config(small.path(), "alice"));
-    assert_eq!(parts(&many(&mut client, &inputs(4))), [[0, 3], [1, 3], [2, 3], [0, 1]]);
-    // So is half of what the client says that it has.
+    let server = serving_batches(|c| c.job_memory = at_server(3));
+    let mut client = open_net(server.config("alice"));
+    assert_eq!(parts(&answered(&mut client, &inputs(4))), [[0, 3], [1, 3], [2, 3], [0, 1]]);
+    // So does half of the client's memory.
     let at_client = |batch: usize| {
-        let costs = model.batched(batch).unwrap().costs();
+        let costs = costs(batch);
         costs.offline.client.peak_memory_bytes.max(costs.online.client.peak_memory_bytes)
     };
-    let roomy = tempfile::tempdir().unwrap();
-    let server_of_all = serving_batches(roomy.path(), |_| {});
+    let unlimited = serving_batches(|_| {});
     let granted = |memory| {
-        let config = ClientConfig { memory: Some(memory), ..server_of_all.config(roomy.path(), "alice") };
-        many(&mut opened(config), &inputs(4))[0].part.inputs
+        let config = ClientConfig { memory: Some(memory), ..unlimited.config("alice") };
+        answered(&mut open_net(config), &inputs(4))[0].part.inputs
     };
     assert_eq!(granted(1 << 40), 4);
     assert!(at_client(2) > 1 << 19, "a megabyte is not enough for two");
     assert_eq!(granted(1 << 20), 1);
-    // A back end that gains nothing by it.
-    let mut toy = server.client(small.path(), "alice", "one");
-    assert_eq!(parts(&many_of(&mut toy, 3)), [[0, 1]; 3]);
+    // The toy runs no batches.
+    let mut toy = server.client("alice", "one");
+    assert_eq!(parts(&infer_all(&mut toy, &inputs(3))), [[0, 1]; 3]);
     assert!(toy.prepare_batch(2).unwrap_err().to_string().contains("take 1"));
 }
 
-fn many_of(client: &mut Client, count: usize) -> Vec<Answer> {
-    let mut answers = Vec::new();
-    infer_many(client, Units::Network, &inputs(count), |_, answer| {
-        answers.push(answer);
-        Ok(())
-    })
-    .unwrap();
-    answers
-}
-
-/// The states of material in both parties' folders, by what a claim says.
+/// What claims of this material return at client and server.
 fn claimed(dir: &Path, id: MaterialId, binding: Binding) -> [Result<(), StoreError>; 2] {
     [("alice-material", Party::Client), ("server-material", Party::Server)]
         .map(|(folder, party)| Store::open(&dir.join(folder), party, None).unwrap().claim(id, binding).map(drop))
@@ -142,41 +131,36 @@ fn is_burnt(claims: &[Result<(), StoreError>; 2]) -> bool {
 
 #[test]
 fn material_of_a_batch_is_claimed_and_burnt_as_one() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = serving_batches(dir.path(), |_| {});
-    let mut client = opened(server.config(dir.path(), "alice"));
+    let server = serving_batches(|_| {});
+    let mut client = open_net(server.config("alice"));
     let of_one = client.binding();
     let id = client.prepare_batch(3).unwrap().id;
     let binding = client.binding();
     assert_eq!(binding.plan, batch_digest(&of_one.plan, 3), "bound to the size");
     client.close().unwrap();
-    let mut client = opened(server.config(dir.path(), "alice"));
-    assert_eq!(client.stored_batches().unwrap(), [3], "both parties still have it");
-    assert!(client.stored().unwrap().is_empty(), "it is none for a single input");
+    let mut client = open_net(server.config("alice"));
+    assert_eq!(client.stored_batches().unwrap(), [3]);
+    assert!(client.stored().unwrap().is_empty(), "material for a single input");
     assert!(client.infer(&inputs(1)[0]).unwrap().prepared.is_some());
     let answers = client.infer_batch(Units::Network, &inputs(3)).unwrap();
     check_all(&answers, &inputs(3));
-    assert!(answers.iter().all(|a| a.prepared.is_none() && a.part.inputs == 3), "with what was stored");
+    assert!(answers.iter().all(|a| a.prepared.is_none() && a.part.inputs == 3), "made anew");
     assert!(client.stored_batches().unwrap().is_empty());
-    assert!(is_burnt(&claimed(dir.path(), id, binding)));
-    assert!(client.infer_batch(Units::Network, &inputs(3)).unwrap()[0].prepared.is_some(), "made anew");
+    assert!(is_burnt(&claimed(&server.dir, id, binding)));
+    assert!(client.infer_batch(Units::Network, &inputs(3)).unwrap()[0].prepared.is_some());
 }
 
 #[test]
 fn a_batch_is_announced_before_there_is_a_connection_and_answered_over_one() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = serving_batches(dir.path(), |c| c.max_batch = 4);
-    let notices = Notices::of(&server.config(dir.path(), "alice")).unwrap();
+    let server = serving_batches(|c| c.max_batch = 4);
+    let notices = Notices::of(&server.config("alice")).unwrap();
     let noted = notices.announce("net", "cheetah", 3, None, None).unwrap();
     assert_eq!((noted.inputs, noted.state), (3, NoticeState::Announced));
     assert_eq!(notices.state(noted.name, Duration::ZERO).unwrap(), Some(noted));
-    assert_eq!(
-        notices.announce("net", "cheetah", 9, None, None).unwrap().inputs,
-        4,
-        "as many as the server runs as one"
-    );
-    assert_eq!(notices.announce("one", "toy", 9, None, None).unwrap().inputs, 1, "as the back end does");
-    let mut client = opened(server.config(dir.path(), "alice"));
+    for (model, backend, inputs) in [("net", "cheetah", 4), ("one", "toy", 1)] {
+        assert_eq!(notices.announce(model, backend, 9, None, None).unwrap().inputs, inputs, "{model}");
+    }
+    let mut client = open_net(server.config("alice"));
     let maker = |size: usize| {
         let mut maker = client.again().unwrap();
         assert_eq!(maker.ask_batch(size).unwrap(), size);
@@ -189,7 +173,7 @@ fn a_batch_is_announced_before_there_is_a_connection_and_answered_over_one() {
     assert!(answers.iter().enumerate().all(|(at, answer)| answer.part == BatchPart { index: at, inputs: 3 }));
     check_all(&answers, &inputs(3));
     wait_until("they are counted", || server.handle.served() == 3);
-    // Over a connection, and used for a part of it.
+    // A batch that was announced over a connection answers fewer inputs than announced, but not more.
     let announced = client.announce_over(other, None).unwrap();
     let (answers, _) = client.infer_announced_batch(announced, Units::Network, &inputs(1), |_| ()).unwrap();
     check_all(&answers, &inputs(1));
@@ -200,25 +184,23 @@ fn a_batch_is_announced_before_there_is_a_connection_and_answered_over_one() {
 
 #[test]
 fn partial_use_burns_the_rest() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = serving_batches(dir.path(), |_| {});
-    let mut client = opened(server.config(dir.path(), "alice"));
+    let server = serving_batches(|_| {});
+    let mut client = open_net(server.config("alice"));
     let ids = [5, 4].map(|size| client.prepare_batch(size).unwrap().id);
     let binding = client.binding();
     assert_eq!(client.stored_batches().unwrap(), [5, 4]);
     let answers = client.infer_batch(Units::Network, &inputs(2)).unwrap();
     check_all(&answers, &inputs(2));
-    assert!(answers[1].part == BatchPart { index: 1, inputs: 4 }, "the smallest that is enough");
-    assert!(answers[1].prepared.is_none(), "the smallest that is enough");
-    assert!(is_burnt(&claimed(dir.path(), ids[1], binding)));
+    assert_eq!(answers[1].part, BatchPart { index: 1, inputs: 4 }, "the smallest that is enough");
+    assert!(answers[1].prepared.is_none());
+    assert!(is_burnt(&claimed(&server.dir, ids[1], binding)));
     assert_eq!(client.stored_batches().unwrap(), [5]);
 }
 
 #[test]
 fn stored_material_is_used_first_and_the_rest_is_one_batch() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = serving_batches(dir.path(), |_| {});
-    let mut client = opened(server.config(dir.path(), "alice"));
+    let server = serving_batches(|_| {});
+    let mut client = open_net(server.config("alice"));
     client.prepare().unwrap();
     client.prepare_batch(2).unwrap();
     let (inputs, mut answers) = (inputs(6), Vec::new());
@@ -236,9 +218,9 @@ fn stored_material_is_used_first_and_the_rest_is_one_batch() {
     assert!(client.infer_next(Units::Network, &[]).is_err());
 }
 
-/// A connection that speaks for itself, with `net` open and `batch` inputs at once.
-fn by_hand(server: &Running, dir: &Path, who: &str, batch: u32) -> Channel {
-    let mut channel = server.greeted(dir, who);
+/// A channel on which `net` is open for batches of this size.
+fn net_channel(server: &Running, who: &str, batch: u32) -> Channel {
+    let mut channel = server.greeted(who);
     let open = Request::Open { model: "net".into(), backend: "cheetah".into(), device: DEVICE };
     let Reply::Model { bytes } = ask(&mut channel, &open) else { panic!("no model") };
     let public = channel.recv_max(PUBLIC, bytes as usize).unwrap();
@@ -250,87 +232,81 @@ fn by_hand(server: &Running, dir: &Path, who: &str, batch: u32) -> Channel {
 
 #[test]
 fn a_connection_that_breaks_in_a_batch_has_used_it_up() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = serving_batches(dir.path(), |_| {});
-    let mut client = opened(server.config(dir.path(), "alice"));
+    let server = serving_batches(|_| {});
+    let mut client = open_net(server.config("alice"));
     let [id, another] = [(); 2].map(|()| client.prepare_batch(2).unwrap().id);
     let binding = client.binding();
     client.close().unwrap();
-    let infer = Request::Infer { id: Some(id), of: None };
-    // Of another client it is not there, and for another size it is of no use.
-    let mut bob = by_hand(&server, dir.path(), "bob", 2);
-    let refused = format!("{:?}", ask(&mut bob, &infer));
-    assert!(refused.contains("another client"), "{refused}");
-    let mut other = by_hand(&server, dir.path(), "alice", 3);
-    let refused = format!("{:?}", ask(&mut other, &Request::Infer { id: Some(another), of: None }));
-    assert!(refused.contains("another plan"), "{refused}");
-    let mut channel = by_hand(&server, dir.path(), "alice", 2);
-    assert_eq!(ask(&mut channel, &infer), Reply::Go);
-    // The server waits for both inputs; none comes.
+    // The material is bound to its client and to its size.
+    let mut bob = net_channel(&server, "bob", 2);
+    check_refused(&ask(&mut bob, &infer_with(id)), "another client");
+    let mut other = net_channel(&server, "alice", 3);
+    check_refused(&ask(&mut other, &infer_with(another)), "another plan");
+    let mut channel = net_channel(&server, "alice", 2);
+    assert_eq!(ask(&mut channel, &infer_with(id)), Reply::Go);
+    // The connection ends while the server waits for both inputs.
     drop(channel);
-    let at_server = Store::open(&dir.path().join("server-material"), Party::Server, None).unwrap();
-    assert!(matches!(at_server.claim(id, binding), Err(StoreError::Burnt(_))));
-    // What this end has left is of no use, and is destroyed when the client comes back.
-    drop(opened(server.config(dir.path(), "alice")));
-    assert!(is_burnt(&claimed(dir.path(), id, binding)));
+    assert!(matches!(server_store(&server.dir).claim(id, binding), Err(StoreError::Burnt(_))));
+    // The client burns its half when it connects again.
+    drop(open_net(server.config("alice")));
+    assert!(is_burnt(&claimed(&server.dir, id, binding)));
 }
 
 #[test]
 fn sizes_that_make_no_sense_are_cut_to_what_there_is() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = serving_batches(dir.path(), |_| {});
-    let mut channel = by_hand(&server, dir.path(), "alice", 1);
+    let server = serving_batches(|_| {});
+    let mut channel = net_channel(&server, "alice", 1);
     for (wanted, granted) in [(0, 1), (u32::MAX, 8), (9, 8), (3, 3), (1, 1)] {
         assert_eq!(ask(&mut channel, &Request::Batch { inputs: wanted }), Reply::Batch { inputs: granted });
     }
-    // What was asked for with one size is not answered with another.
-    let ask_for =
-        |name| tacit_client::wire::Ask { name: InputId(name), notice: None, material: None, terms: Default::default() };
-    assert_eq!(ask(&mut channel, &Request::Ask(ask_for(1))), Reply::Noted { notice_ignored: None });
+    // An input keeps the size with which it was asked for.
+    let name = InputId(1);
+    let asking = Request::Ask(Ask { name, notice: None, material: None, terms: Terms::default() });
+    assert_eq!(ask(&mut channel, &asking), Reply::Noted { notice_ignored: None });
     assert_eq!(ask(&mut channel, &Request::Batch { inputs: 2 }), Reply::Batch { inputs: 2 });
-    let prepare = Request::Prepare { id: MaterialId::numbered(1), folder: None, of: Some(InputId(1)) };
-    let reply = ask(&mut channel, &prepare);
-    assert!(matches!(&reply, Reply::Refused { .. }), "{reply:?}");
-    assert!(matches!(ask(&mut channel, &Request::Cancel { name: InputId(1) }), Reply::Noted { .. }));
-    let mut early = server.greeted(dir.path(), "bob");
-    assert!(format!("{:?}", ask(&mut early, &Request::Batch { inputs: 2 })).contains("no model is open"));
+    let prepare = Request::Prepare { id: MaterialId::numbered(1), folder: None, of: Some(name) };
+    assert!(matches!(ask(&mut channel, &prepare), Reply::Refused { .. }));
+    assert!(matches!(ask(&mut channel, &Request::Cancel { name }), Reply::Noted { .. }));
+    check_refused(&ask(&mut server.greeted("bob"), &Request::Batch { inputs: 2 }), "no model is open");
 }
 
 #[test]
 fn every_input_of_a_batch_counts_against_quota_and_rate() {
-    let dir = tempfile::tempdir().unwrap();
-    let access = rules(dir.path(), "", "queries_per_day = 4");
-    let server = serving_batches(dir.path(), |c| c.access = Some(access));
-    let mut client = opened(server.config(dir.path(), "alice"));
-    assert_eq!(many(&mut client, &inputs(3))[0].part, BatchPart { index: 0, inputs: 3 });
+    let whole = BatchPart { index: 0, inputs: 3 };
+    let serve_with = |rule: &str| {
+        Running::in_own_folder(|dir| {
+            let access = rules(dir, "", rule);
+            serving_batches_in(dir, |c| c.access = Some(access))
+        })
+    };
+    let server = serve_with("queries_per_day = 4");
+    let mut client = open_net(server.config("alice"));
+    assert_eq!(answered(&mut client, &inputs(3))[0].part, whole);
     let none = |_, _| panic!("two more are over the quota");
     match infer_many(&mut client, Units::Network, &inputs(2), none) {
         Err(ClientError::Refused { reason, .. }) => assert!(reason.contains("has 1 left, and 2 inputs"), "{reason}"),
         other => panic!("{other:?}"),
     }
-    assert!(client.stored().unwrap().is_empty(), "nothing was made for them");
+    assert!(client.stored().unwrap().is_empty());
     check(&client.infer(&inputs(1)[0]).unwrap(), &inputs(1)[0]);
-    assert!(matches!(client.infer(&inputs(1)[0]), Err(ClientError::Refused { .. })), "four are answered");
-    drop(server);
-    let dir = tempfile::tempdir().unwrap();
-    let access = rules(dir.path(), "", "rate_per_minute = 3");
-    let server = serving_batches(dir.path(), |c| c.access = Some(access));
-    let mut client = opened(server.config(dir.path(), "alice"));
-    assert_eq!(many(&mut client, &inputs(3))[0].part, BatchPart { index: 0, inputs: 3 }, "as many as a minute brings");
-    assert!(matches!(client.infer(&inputs(1)[0]), Err(ClientError::Refused { .. })), "the minute's are used up");
+    assert!(matches!(client.infer(&inputs(1)[0]), Err(ClientError::Refused { .. })));
+    let server = serve_with("rate_per_minute = 3");
+    let mut client = open_net(server.config("alice"));
+    assert_eq!(answered(&mut client, &inputs(3))[0].part, whole);
+    assert!(matches!(client.infer(&inputs(1)[0]), Err(ClientError::Refused { .. })));
 }
 
 #[test]
 fn estimates_are_learned_for_each_size() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = serving_batches(dir.path(), |_| {});
-    let mut client = opened(server.config(dir.path(), "alice"));
+    let dir = Folder::new();
+    let server = serving_batches_in(&dir, |_| {});
+    let mut client = open_net(server.config("alice"));
     let plan = client.binding().plan;
     client.infer(&inputs(1)[0]).unwrap();
-    many(&mut client, &inputs(4));
+    answered(&mut client, &inputs(4));
     client.close().unwrap();
     drop(server);
-    let db = rusqlite::Connection::open(dir.path().join("server-material/server.sqlite")).unwrap();
+    let db = server_state(&dir);
     let phases = |plan: [u8; 32]| -> Vec<String> {
         let mut sql = db.prepare("SELECT phase FROM profile WHERE plan = ?1 ORDER BY phase").unwrap();
         sql.query_map([&plan[..]], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
@@ -343,23 +319,23 @@ fn estimates_are_learned_for_each_size() {
 
 #[test]
 fn two_clients_are_never_gathered() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = serving_batches(dir.path(), |_| {});
+    let dir = Folder::new();
+    let server = serving_batches_in(&dir, |_| {});
     std::thread::scope(|scope| {
         for who in ["alice", "bob"] {
-            let (server, dir) = (&server, dir.path());
+            let server = &server;
             scope.spawn(move || {
-                let mut client = opened(server.config(dir, who));
+                let mut client = open_net(server.config(who));
                 for _ in 0..3 {
-                    let answers = many(&mut client, &inputs(3));
-                    assert!(answers.iter().all(|answer| answer.part.inputs == 3), "hers alone");
+                    let answers = answered(&mut client, &inputs(3));
+                    assert!(answers.iter().all(|answer| answer.part.inputs == 3));
                 }
             });
         }
     });
     server.settle();
     drop(server);
-    let db = rusqlite::Connection::open(dir.path().join("server-material/server.sqlite")).unwrap();
+    let db = server_state(&dir);
     let sql = "SELECT count(*), count(DISTINCT input), max(clients) FROM
                (SELECT input, count(DISTINCT client) AS clients FROM audit WHERE phase = 'online' GROUP BY input)";
     let counts: (i64, i64, i64) = db.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();

@@ -1,6 +1,7 @@
-//! A client that deviates from the protocol of a back end that checks it: no material comes of it, and who it
-//! was and what it did stand in the audit, in the metrics and in the log.
+//! A client that deviates from the protocol of `fss` gets no material, and the audit names it.
+use crate::by_hand::server_state;
 use crate::common::*;
+use crate::dealers::lowered_by;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,25 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tacit_backends::dealer::{Dealings, InProcessDealer};
 use tacit_backends::fss::Fss;
 use tacit_backends::seam::{Claim, ConnectionResources, Dealer, Order, Piece, Seal, Seed, Stop, Ticket};
-use tacit_backends::{Backend, BackendError, Registry, ServerModel};
+use tacit_backends::{BackendError, Registry, ServerModel};
 use tacit_client::{ClientConfig, Connection};
 use tacit_serve::Catalog;
-
-const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
 
 fn registry() -> Registry {
     Registry::new(vec![Arc::new(Fss)])
 }
 
-fn lowered() -> Arc<dyn ServerModel> {
-    let mut model = model(1);
-    // What the toy does not care about: how large values get.
-    model.calibration.max_abs.fill(1000.0);
-    model.calibration.extreme.fill(1000.0);
-    Fss.lower(&model, &"frac_bits=8,audit=0".parse().unwrap()).unwrap()
-}
-
-/// A dealer whose client takes the half of another material, which is as good as its own in itself.
+/// A dealer whose client takes the valid half of another material.
 struct Cheating {
     inner: InProcessDealer,
     other: Dealings,
@@ -81,35 +72,35 @@ fn materials(dir: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn a_client_that_deviates_is_named_in_the_audit_and_counted() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let dealings = Arc::new(Dealings::fresh(registry(), 1).unwrap());
     let resources =
         |dealer: Arc<dyn Dealer>| ConnectionResources { dealer: Some(dealer), ..ConnectionResources::default() };
     let mut catalog = Catalog::new(false);
-    let offered = lowered();
+    let offered = lowered_by(&Fss, 1, "frac_bits=8,audit=0");
     catalog.offer("one", &Fss, Arc::clone(&offered)).unwrap();
-    let server = Running::with(dir.path(), catalog, |config| {
+    let server = Running::serving_in(&dir, catalog, |config| {
         config.resources = resources(Arc::new(InProcessDealer::new(Arc::clone(&dealings), [1; 32])));
     });
     let cheats = Arc::new(AtomicBool::new(true));
     let inner = InProcessDealer::new(Arc::clone(&dealings), [2; 32]);
     let other = Dealings::fresh(registry(), 1).unwrap();
     let dealer = Arc::new(Cheating { inner, other, model: offered, cheats: Arc::clone(&cheats) });
-    let config = ClientConfig { resources: resources(dealer), ..server.config(dir.path(), "alice") };
+    let config = ClientConfig { resources: resources(dealer), ..server.config("alice") };
     let open = || Connection::connect(registry(), config.clone()).unwrap().open("one", Some("fss")).unwrap();
     let mut client = open();
     assert!(client.prepare().is_err(), "the words are those of another seed");
-    assert_eq!(materials(dir.path()), Vec::<PathBuf>::new(), "nothing is left at either party");
+    assert_eq!(materials(&dir), Vec::<PathBuf>::new());
     drop(client);
     cheats.store(false, Ordering::Relaxed);
     let mut client = open();
-    assert!(client.stored().unwrap().is_empty(), "nothing came of it");
+    assert!(client.stored().unwrap().is_empty());
     client.prepare().unwrap();
-    assert_eq!(materials(dir.path()).len(), 2, "else each has its half");
+    assert_eq!(materials(&dir).len(), 2);
     assert_eq!(client.infer(&X).unwrap().values.len(), expected(1, &X).len());
     client.close().unwrap();
     drop(server);
-    let file = rusqlite::Connection::open(dir.path().join("server-material/server.sqlite")).unwrap();
+    let file = server_state(&dir);
     let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     let faults = "SELECT lower(hex(client)), phase, fault FROM audit WHERE fault IS NOT NULL";
     let (fingerprint, phase, fault): (String, String, String) = file.query_row(faults, [], row).unwrap();

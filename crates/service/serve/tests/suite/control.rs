@@ -1,5 +1,5 @@
-//! The control interface: who sees what, in both versions of HTTP, and what the document and the example say
-//! of it.
+//! The control interface: what operators and clients see, in both versions of HTTP, and its OpenAPI document.
+use crate::by_hand::prepare;
 use crate::common::*;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
@@ -13,14 +13,13 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tacit_client::wire::{Reply, Request};
+use tacit_client::wire::{Ask, InputId, Reply, Request, Terms};
+use tacit_graph::Units;
+use tacit_ids::MaterialId;
 use tacit_net::TlsTransport;
 use tacit_store::keys;
 
-const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
-
-/// An answer: its status, its head, its body.
-pub struct Answer {
+struct Answer {
     status: u16,
     head: String,
     body: String,
@@ -30,10 +29,15 @@ impl Answer {
     fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.body))
     }
+
+    /// The text of an error.
+    fn error(&self) -> String {
+        self.json()["error"].as_str().unwrap_or_else(|| panic!("no error in {}", self.body)).to_owned()
+    }
 }
 
-/// A whole head, byte by byte.
-fn head(stream: &mut TlsTransport) -> String {
+/// Reads a head byte by byte.
+fn read_head(stream: &mut TlsTransport) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -43,8 +47,8 @@ fn head(stream: &mut TlsTransport) -> String {
     String::from_utf8(head).unwrap().to_lowercase()
 }
 
-fn answer(stream: &mut TlsTransport) -> Answer {
-    let head = head(stream);
+fn read_answer(stream: &mut TlsTransport) -> Answer {
+    let head = read_head(stream);
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |n| n.parse().unwrap());
     let mut body = vec![0; length];
     stream.read_exact(&mut body).unwrap();
@@ -60,24 +64,36 @@ fn request(stream: &mut TlsTransport, method: &str, path: &str, more: &str, body
 
 fn get(stream: &mut TlsTransport, path: &str) -> Answer {
     request(stream, "GET", path, "", "");
-    answer(stream)
+    read_answer(stream)
+}
+
+fn send_json(stream: &mut TlsTransport, method: &str, path: &str, body: &str) -> Answer {
+    request(stream, method, path, "content-type: application/json\r\n", body);
+    read_answer(stream)
 }
 
 fn put_policy(stream: &mut TlsTransport, body: &str) -> Answer {
-    request(stream, "PUT", "/v1/policy", "content-type: application/json\r\n", body);
-    answer(stream)
+    send_json(stream, "PUT", "/v1/policy", body)
+}
+
+/// Announces an input over HTTP.
+fn announce(stream: &mut TlsTransport, body: &str) -> Answer {
+    send_json(stream, "POST", "/v1/inputs", body)
+}
+
+/// The path of an announced input.
+fn input_path(announced: &Answer) -> String {
+    format!("/v1/inputs/{}", announced.json()["name"].as_str().unwrap())
 }
 
 #[test]
 fn operators_see_everything_and_clients_what_is_theirs() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let mut client = server.client(dir.path(), "alice", "one");
-    assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
+    let server = Running::start(|_| {});
+    let mut client = server.client("alice", "one");
+    check_answer(&mut client, 1);
     drop(client);
     wait_until("its connection ends", || server.handle.connections() == 0);
-    let (mut alice, mut bob, mut ops) =
-        (server.http(dir.path(), "alice"), server.http(dir.path(), "bob"), server.http(dir.path(), "ops"));
+    let [mut alice, mut bob, mut ops] = ["alice", "bob", "ops"].map(|name| server.http(name));
     for (path, state) in [("/v1/health/live", "live"), ("/v1/health/ready", "ready")] {
         for stream in [&mut alice, &mut ops] {
             assert_eq!(get(stream, path).json(), json!({ "status": state }));
@@ -85,14 +101,13 @@ fn operators_see_everything_and_clients_what_is_theirs() {
     }
     for path in ["/", "/metrics", "/v1/events", "/v1/policy"] {
         let refused = get(&mut alice, path);
-        let error = refused.json()["error"].as_str().unwrap().to_owned();
-        assert!(refused.status == 403, "{path}: {error}");
-        assert!(error.contains("role operator"), "{path}: {error}");
+        assert_eq!(refused.status, 403, "{path}");
+        check_contains(&refused.error(), &["role operator"]);
     }
     let own = get(&mut alice, "/v1/status").json();
-    let id = keys::load_client(&dir.path().join("keys"), "alice").unwrap().fingerprint.to_string();
+    let id = identity(&server.dir, "alice").fingerprint.to_string();
     assert_eq!(own["client"]["client"], id);
-    // Setup, offline, online.
+    // The setup, the offline and the online phase.
     assert_eq!((&own["client"]["requests"], &own["client"]["done"]), (&json!(3), &json!(3)));
     assert!(own.get("jobs").is_none(), "{own}");
     assert!(own.get("clients").is_none(), "{own}");
@@ -103,42 +118,42 @@ fn operators_see_everything_and_clients_what_is_theirs() {
     wait_for_fresh_status();
     let all = get(&mut ops, "/v1/status").json();
     assert_eq!((&all["control_connections"], &all["stopping"]), (&json!(3), &json!(false)));
-    let phases: Vec<&str> = all["jobs"].as_array().unwrap().iter().map(|j| j["phase"].as_str().unwrap()).collect();
+    let jobs = all["jobs"].as_array().unwrap();
+    let phases: Vec<&str> = jobs.iter().map(|job| job["phase"].as_str().unwrap()).collect();
     assert_eq!(phases, ["online", "offline", "setup"]);
-    assert!(all["jobs"].as_array().unwrap().iter().all(|j| j["outcome"] == "done" && j["client"] == id.as_str()));
-    let told: Vec<bool> = all["jobs"].as_array().unwrap().iter().map(|j| j["expected_s"].is_f64()).collect();
-    assert_eq!(told, [true, true, false], "nothing is expected of a setup");
+    assert!(jobs.iter().all(|job| job["outcome"] == "done" && job["client"] == id.as_str()));
+    let is_estimated: Vec<bool> = jobs.iter().map(|job| job["expected_s"].is_f64()).collect();
+    assert_eq!(is_estimated, [true, true, false]);
     for row in [&all["clients"][0], &own["client"]] {
         assert!(row["client"] == id.as_str(), "{row}");
         assert!(row["inputs"] == 1, "{row}");
         assert!(row["mean_delay_s"].as_f64() >= row["mean_waiting_s"].as_f64(), "{row}");
-        assert_eq!(row["mean_delay_s"], all["models"][0]["mean_delay_s"], "its one input is the model's one");
+        assert_eq!(row["mean_delay_s"], all["models"][0]["mean_delay_s"]);
     }
     let page = get(&mut ops, "/");
-    assert!(page.status == 200);
+    assert_eq!(page.status, 200);
     assert!(page.body.starts_with("<!doctype html>"));
     assert!(page.head.contains("content-security-policy: default-src 'none'"));
     assert!(!page.body.contains("NONCE"));
     assert!(page.head.contains("cache-control: no-store"));
     assert!(!page.body.contains("http://localhost"));
     let lost = get(&mut alice, "/v1/elsewhere");
-    assert!(lost.status == 404);
-    assert!(lost.json()["error"].as_str().unwrap().contains("/v1/elsewhere"));
+    assert_eq!(lost.status, 404);
+    check_contains(&lost.error(), &["/v1/elsewhere"]);
 }
 
 #[test]
 fn the_profile_is_compared_with_what_was_measured() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let mut ops = server.http(dir.path(), "ops");
+    let server = Running::start(|_| {});
+    let mut ops = server.http("ops");
     assert_eq!(get(&mut ops, "/v1/status").json()["profile"], json!([]), "no phase has ended");
-    let mut client = server.client(dir.path(), "alice", "one");
+    let mut client = server.client("alice", "one");
     (0..3).for_each(|_| drop(client.infer(&X).unwrap()));
     drop(client);
     wait_until("its connection ends", || server.handle.connections() == 1);
-    // What is told may be a moment old.
+    // The status may lag.
     let mut rows = Vec::new();
-    wait_until("all is told", || {
+    wait_until("the profile is complete", || {
         rows = get(&mut ops, "/v1/status").json()["profile"].as_array().unwrap().clone();
         rows.iter().filter(|row| row["jobs"] == 3).count() == 2
     });
@@ -158,20 +173,19 @@ fn the_profile_is_compared_with_what_was_measured() {
         let line = format!("tacit_profile_error_ratio_count{{phase=\"{phase}\",model=\"one\",backend=\"toy\"}} 3\n");
         assert!(metrics.contains(&line), "{line} is not in {metrics}");
     }
-    assert!(get(&mut server.http(dir.path(), "alice"), "/v1/status").json().get("profile").is_none());
+    assert!(get(&mut server.http("alice"), "/v1/status").json().get("profile").is_none());
 }
 
 #[test]
 fn the_document_lists_exactly_the_methods() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let mut ops = server.http(dir.path(), "ops");
+    let server = Running::start(|_| {});
+    let mut ops = server.http("ops");
     let document = get(&mut ops, "/v1/openapi.json").json();
     for (path, item) in document["paths"].as_object().unwrap() {
         request(&mut ops, "PATCH", path, "", "");
-        let refused = answer(&mut ops);
-        assert!(refused.status == 405, "{path}");
-        assert!(refused.json()["error"].as_str().unwrap().contains("PATCH"), "{path}");
+        let refused = read_answer(&mut ops);
+        assert_eq!(refused.status, 405, "{path}");
+        check_contains(&refused.error(), &["PATCH"]);
         let allowed = refused.head.lines().find_map(|line| line.strip_prefix("allow: ")).unwrap();
         let allowed: BTreeSet<&str> = allowed.split(',').filter(|method| *method != "head").collect();
         assert_eq!(allowed, item.as_object().unwrap().keys().map(String::as_str).collect(), "{path}");
@@ -180,18 +194,17 @@ fn the_document_lists_exactly_the_methods() {
 
 #[test]
 fn an_operator_changes_the_policy_and_a_bad_one_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let (mut ops, mut alice) = (server.http(dir.path(), "ops"), server.http(dir.path(), "alice"));
+    let server = Running::start(|_| {});
+    let (mut ops, mut alice) = (server.http("ops"), server.http("alice"));
     for body in
         ["", "{}", "[[[[", r#"{"policy": "lifo"}"#, r#"{"policy": "priority:nan"}"#, r#"{"policy": "srt", "x": 1}"#]
     {
         let refused = put_policy(&mut ops, body);
-        assert!(refused.status == 400, "{body}: {}", refused.body);
-        assert!(refused.json()["error"].is_string(), "{body}: {}", refused.body);
+        let error = refused.error();
+        assert_eq!(refused.status, 400, "{body}: {error}");
     }
     request(&mut ops, "PUT", "/v1/policy", "content-type: text/plain\r\n", r#"{"policy": "srt"}"#);
-    assert_eq!(answer(&mut ops).status, 415);
+    assert_eq!(read_answer(&mut ops).status, 415);
     assert_eq!(put_policy(&mut alice, r#"{"policy": "srt"}"#).status, 403);
     let good = put_policy(&mut ops, r#"{"policy": "srt"}"#);
     assert_eq!((good.status, good.json()), (200, json!({"policy": "shortest-remaining"})));
@@ -201,14 +214,14 @@ fn an_operator_changes_the_policy_and_a_bad_one_is_refused() {
 
 #[test]
 fn an_operator_has_files_looked_at_again() {
-    let dir = tempfile::tempdir().unwrap();
-    let access = dir.path().join("access.toml");
+    let dir = Folder::new();
+    let access = dir.join("access.toml");
     fs::write(&access, "").unwrap();
-    let server = Running::start(dir.path(), |config| config.access = Some(access.clone()));
-    let (mut ops, mut alice) = (server.http(dir.path(), "ops"), server.http(dir.path(), "alice"));
+    let server = Running::start_in(&dir, |config| config.access = Some(access.clone()));
+    let (mut ops, mut alice) = (server.http("ops"), server.http("alice"));
     let post = |stream: &mut TlsTransport, kind: &str, body: &str| {
         request(stream, "POST", "/v1/reload", &format!("content-type: {kind}\r\n"), body);
-        answer(stream)
+        read_answer(stream)
     };
     let json_type = "application/json";
     assert_eq!(post(&mut alice, json_type, "{}").status, 403);
@@ -217,59 +230,51 @@ fn an_operator_has_files_looked_at_again() {
         assert_eq!(post(&mut ops, json_type, body).status, 400, "{body}");
     }
     let done = post(&mut ops, json_type, "{}");
-    assert_eq!((done.status, &done.json()["access"]), (200, &json!(true)), "{}", done.body);
-    // What a library's server has no files for is as it was.
+    assert_eq!(done.status, 200, "{}", done.body);
+    // This server reloads no certificates and models.
     let none = json!({"added": [], "replaced": [], "withdrawn": [], "kept": []});
-    assert_eq!((&done.json()["certificates"], &done.json()["models"]), (&json!(false), &none));
+    assert_eq!(
+        ["access", "certificates", "models"].map(|key| done.json()[key].clone()),
+        [json!(true), json!(false), none]
+    );
     fs::write(&access, "[default]\nrevokd = true\n").unwrap();
     let wrong = post(&mut ops, json_type, "{}");
-    let why = wrong.json()["error"].as_str().unwrap().to_owned();
-    assert!(wrong.status == 422, "{}", wrong.body);
-    assert!(why.contains("the rules of access stay as they were"), "{}", wrong.body);
-    assert!(why.contains("line 2"), "{why}");
-    assert!(server.client(dir.path(), "alice", "one").infer(&X).is_ok(), "{why}");
+    assert_eq!(wrong.status, 422, "{}", wrong.body);
+    check_contains(&wrong.error(), &["the rules of access stay as they were", "line 2"]);
+    assert!(server.client("alice", "one").infer(&X).is_ok());
 }
 
 #[test]
 fn who_looks_is_told_of_a_certificate_that_ends() {
     const DAY: u64 = 24 * 3600;
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let mut ops = server.http(dir.path(), "ops");
+    let dir = Folder::new();
+    let server = Running::start_in(&dir, |_| {});
+    let mut ops = server.http("ops");
     let all = get(&mut ops, "/v1/status").json();
-    let names: Vec<&str> =
-        all["certificates"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
-    assert!(names == ["server", "ca"], "{all}");
+    let certificates = all["certificates"].as_array().unwrap();
+    assert!(certificates.iter().map(|c| c["name"].as_str().unwrap()).eq(["server", "ca"]), "{all}");
     assert!(all["certificates"][0].get("advice").is_none(), "{all}");
     drop((ops, server));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let short = keys::Validity { from: now - 10 * DAY, until: now + DAY / 2 - 60 };
-    keys::renew(&dir.path().join("keys"), "server", Some(short)).unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let mut ops = server.http(dir.path(), "ops");
-    let ready = get(&mut server.http(dir.path(), "alice"), "/v1/health/ready");
+    keys::renew(&dir.join("keys"), "server", Some(short)).unwrap();
+    let server = Running::start_in(&dir, |_| {});
+    let mut ops = server.http("ops");
+    let ready = get(&mut server.http("alice"), "/v1/health/ready");
     let warning = ready.json()["warnings"][0].as_str().unwrap().to_owned();
-    assert!(ready.status == 200, "{}", ready.body);
-    assert!(warning.contains("`server` expires in 11 hours"), "{}", ready.body);
+    assert_eq!(ready.status, 200, "{}", ready.body);
+    check_contains(&warning, &["`server` expires in 11 hours"]);
     let row = get(&mut ops, "/v1/status").json()["certificates"][0].clone();
     assert_eq!(row, json!({"name": "server", "expires_s": short.until, "advice": warning}));
     let metrics = get(&mut ops, "/metrics").body;
     let line = format!("tacit_certificate_expiry_timestamp_seconds{{name=\"server\"}} {}\n", short.until);
-    assert!(metrics.contains(&line), "{metrics}");
-    assert!(metrics.contains("_expiry_timestamp_seconds{name=\"ca\"}"), "{metrics}");
-}
-
-/// Announces an input over HTTP; its name.
-fn announce(stream: &mut TlsTransport, body: &str) -> Answer {
-    request(stream, "POST", "/v1/inputs", "content-type: application/json\r\n", body);
-    answer(stream)
+    check_contains(&metrics, &[&line, "_expiry_timestamp_seconds{name=\"ca\"}"]);
 }
 
 #[test]
 fn an_input_is_announced_waited_for_and_taken_back_without_a_connection() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |config| config.cores = 1);
-    let (mut alice, mut bob) = (server.http(dir.path(), "alice"), server.http(dir.path(), "bob"));
+    let server = Running::start(|config| config.cores = 1);
+    let (mut alice, mut bob) = (server.http("alice"), server.http("bob"));
     for (body, status) in [
         ("{}", 400),
         (r#"{"model": "one", "backend": "toy", "threads": 0}"#, 400),
@@ -278,101 +283,88 @@ fn an_input_is_announced_waited_for_and_taken_back_without_a_connection() {
         (r#"{"model": "one", "backend": "none"}"#, 404),
     ] {
         let refused = announce(&mut alice, body);
-        assert!(refused.status == status, "{body}: {}", refused.body);
-        assert!(refused.json()["error"].is_string(), "{body}: {}", refused.body);
+        let error = refused.error();
+        assert_eq!(refused.status, status, "{body}: {error}");
     }
     let noted = announce(&mut alice, r#"{"model": "one", "backend": "toy", "expected_s": 5}"#);
     let name = noted.json()["name"].as_str().unwrap().to_owned();
-    assert_eq!(
-        (noted.status, noted.json()),
-        (201, json!({"name": name, "state": "announced", "inputs": 1, "turn": true}))
-    );
-    let path = format!("/v1/inputs/{name}");
-    assert_eq!(get(&mut bob, &path).status, 404, "it is another client's");
+    let its_turn = json!({"name": name, "state": "announced", "inputs": 1, "turn": true});
+    assert_eq!((noted.status, noted.json()), (201, its_turn.clone()));
+    let path = input_path(&noted);
+    assert_eq!(get(&mut bob, &path).status, 404);
     assert_eq!(get(&mut alice, &format!("{path}?wait_s=61")).status, 400);
-    // While the one core is taken its turn does not come; then it does.
-    let mut busy = server.opened(dir.path(), "bob", "one");
-    set_up(&mut busy);
-    let id = tacit_ids::MaterialId::numbered(1);
-    assert_eq!(ask(&mut busy, &Request::Prepare { id, folder: None, of: None }), Reply::Go);
+    // The turn of an announced input comes when the only core is free.
+    let mut busy = server.ready_channel("bob");
+    assert_eq!(ask(&mut busy, &prepare(1)), Reply::Go);
     assert_eq!(get(&mut alice, &path).json()["turn"], false);
     request(&mut alice, "GET", &format!("{path}?wait_s=60"), "", "");
     drop(busy);
-    assert_eq!(answer(&mut alice).json(), json!({"name": name, "state": "announced", "inputs": 1, "turn": true}));
-    // Its phases come over the protocol, under its name.
-    let mut client = server.client(dir.path(), "alice", "one");
-    let name = tacit_client::wire::InputId(u64::from_str_radix(&name, 16).unwrap());
+    assert_eq!(read_answer(&mut alice).json(), its_turn);
+    let mut client = server.client("alice", "one");
+    let name = InputId(u64::from_str_radix(&name, 16).unwrap());
     let taken = client.take_up(client.again().unwrap(), name).unwrap();
     wait_until("its material is made", || get(&mut alice, &path).json()["state"] == "ready");
-    let answered = client.infer_announced(taken, tacit_graph::Units::Network, &X).unwrap();
-    assert!(answered.values == expected(1, &X));
+    let answered = client.infer_announced(taken, Units::Network, &X).unwrap();
+    assert_eq!(answered.values, expected(1, &X));
     assert!(answered.prepared.is_some());
-    assert_eq!(get(&mut alice, &path).status, 404, "it has ended");
-    // Taken back, by its client alone, once.
-    let second = announce(&mut alice, r#"{"model": "one", "backend": "toy"}"#).json();
-    let path = format!("/v1/inputs/{}", second["name"].as_str().unwrap());
+    assert_eq!(get(&mut alice, &path).status, 404);
+    // Only its client may take an input back, once.
+    let path = input_path(&announce(&mut alice, r#"{"model": "one", "backend": "toy"}"#));
     for (is_hers, status) in [(false, 404), (true, 204), (true, 404)] {
         let stream = if is_hers { &mut alice } else { &mut bob };
         request(stream, "DELETE", &path, "", "");
-        assert_eq!(answer(stream).status, status);
+        assert_eq!(read_answer(stream).status, status);
     }
 }
 
 #[test]
 fn what_was_announced_to_a_server_that_was_started_anew_is_lost_and_told_so() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let noted = announce(&mut server.http(dir.path(), "alice"), r#"{"model": "one", "backend": "toy"}"#);
-    let path = format!("/v1/inputs/{}", noted.json()["name"].as_str().unwrap());
+    let dir = Folder::new();
+    let server = Running::start_in(&dir, |_| {});
+    let noted = announce(&mut server.http("alice"), r#"{"model": "one", "backend": "toy"}"#);
+    let path = input_path(&noted);
     drop(server);
-    let server = Running::start(dir.path(), |_| {});
-    let lost = get(&mut server.http(dir.path(), "alice"), &path);
-    assert!(lost.status == 404);
-    assert!(lost.json()["error"].as_str().unwrap().ends_with("it is lost"));
+    let server = Running::start_in(&dir, |_| {});
+    let lost = get(&mut server.http("alice"), &path);
+    assert_eq!(lost.status, 404);
+    assert!(lost.error().ends_with("it is lost"));
 }
 
 #[test]
 fn no_notice_is_kept_for_longer_than_the_server_keeps_any() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |config| config.notice_ttl = Duration::from_millis(50));
-    let mut http = server.http(dir.path(), "alice");
+    let server = Running::start(|config| config.notice_ttl = Duration::from_millis(50));
+    let mut http = server.http("alice");
     let week = r#"{"model": "one", "backend": "toy", "expected_s": 604800, "ttl_s": 604800}"#;
     let noted = announce(&mut http, week);
-    let path = format!("/v1/inputs/{}", noted.json()["name"].as_str().unwrap());
+    let path = input_path(&noted);
     wait_until("it is forgotten", || get(&mut http, &path).status == 404);
 }
 
 #[test]
 fn what_was_made_for_a_notice_is_there_for_its_request() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let mut http = server.http(dir.path(), "alice");
+    let server = Running::start(|_| {});
+    let mut http = server.http("alice");
     let noted = announce(&mut http, r#"{"model": "one", "backend": "toy"}"#);
-    let path = format!("/v1/inputs/{}", noted.json()["name"].as_str().unwrap());
+    let path = input_path(&noted);
     let name = u64::from_str_radix(path.rsplit('/').next().unwrap(), 16).unwrap();
-    let mut channel = server.opened(dir.path(), "alice", "one");
-    set_up(&mut channel);
-    let notice = Some(tacit_client::wire::InputId(name));
-    let id = tacit_ids::MaterialId::numbered(1);
+    let mut channel = server.ready_channel("alice");
+    let notice = Some(InputId(name));
+    let id = MaterialId::numbered(1);
     assert_eq!(ask(&mut channel, &Request::Prepare { id, folder: None, of: notice }), Reply::Go);
-    channel.send(tacit_net::Tag::new(0xf101, "toy pad"), &[1; 8]).unwrap();
-    channel.flush().unwrap();
-    assert!(matches!(tacit_client::wire::recv_reply(&mut channel).unwrap(), Reply::Done { .. }));
+    finish_offline(&mut channel);
     assert_eq!(get(&mut http, &path).json()["state"], "ready");
-    // The notice's name tells of the request from now on.
-    let (name, terms) = (tacit_client::wire::InputId(!name), Default::default());
-    let asking = tacit_client::wire::Ask { name, notice, material: None, terms };
+    // The notice's name stands for its request from now on.
+    let asking = Ask { name: InputId(!name), notice, material: None, terms: Terms::default() };
     assert_eq!(ask(&mut channel, &Request::Ask(asking)), Reply::Noted { notice_ignored: None });
     assert_eq!(get(&mut http, &path).json()["state"], "ready");
 }
 
 #[test]
 fn events_come_until_the_server_stops() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let mut ops = server.http(dir.path(), "ops");
+    let server = Running::start(|_| {});
+    let mut ops = server.http("ops");
     request(&mut ops, "GET", "/v1/events", "", "");
-    let head = head(&mut ops);
+    let head = read_head(&mut ops);
     assert!(head.starts_with("http/1.1 200"), "{head}");
     assert!(head.contains("content-type: text/event-stream"), "{head}");
     let mut text = String::new();
@@ -391,8 +383,8 @@ fn events_come_until_the_server_stops() {
     ops.read_to_end(&mut remainder).unwrap();
 }
 
-/// A TLS configuration of `alice` that speaks what it is told to.
-fn speaking(dir: &Path, spoken: &[&str]) -> rustls::ClientConfig {
+/// A TLS configuration of `alice` for these application protocols.
+fn tls_config(dir: &Path, protocols: &[&str]) -> rustls::ClientConfig {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(dir.join("keys/ca.pem")).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -405,16 +397,15 @@ fn speaking(dir: &Path, spoken: &[&str]) -> rustls::ClientConfig {
             PrivateKeyDer::from_pem_file(dir.join("keys/alice.key")).unwrap(),
         )
         .unwrap();
-    config.alpn_protocols = spoken.iter().map(|name| name.as_bytes().to_vec()).collect();
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
     config
 }
 
 #[test]
 fn http_2_answers_several_requests_at_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
+    let server = Running::start(|_| {});
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(several_requests(&server.address, speaking(dir.path(), &["h2", "http/1.1"])));
+    runtime.block_on(several_requests(&server.address, tls_config(&server.dir, &["h2", "http/1.1"])));
 }
 
 async fn several_requests(address: &str, config: rustls::ClientConfig) {
@@ -451,22 +442,19 @@ async fn several_requests(address: &str, config: rustls::ClientConfig) {
 
 #[test]
 fn who_speaks_something_else_or_has_no_interface_to_speak_to_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |c| c.max_control = 0);
-    let other = tempfile::tempdir().unwrap();
-    let with = Running::start(other.path(), |_| {});
-    for (server, dir, spoken) in
-        [(&server, &dir, vec!["h2", "http/1.1"]), (&with, &other, vec!["h3"]), (&with, &other, vec![])]
+    let without_control = Running::start(|c| c.max_control = 0);
+    let with_control = Running::start(|_| {});
+    for (server, protocols) in
+        [(&without_control, vec!["h2", "http/1.1"]), (&with_control, vec!["h3"]), (&with_control, vec![])]
     {
-        let config = Arc::new(speaking(dir.path(), &spoken));
+        let config = Arc::new(tls_config(&server.dir, &protocols));
         let session = rustls::ClientConnection::new(config, "localhost".try_into().unwrap()).unwrap();
         let mut stream = rustls::StreamOwned::new(session, std::net::TcpStream::connect(&server.address).unwrap());
         stream.sock.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let _ = stream.write_all(b"GET /v1/health/live HTTP/1.1\r\nhost: x\r\n\r\n");
         let mut bytes = Vec::new();
         let _ = stream.read_to_end(&mut bytes);
-        assert!(bytes.is_empty(), "{spoken:?} {bytes:?}");
+        assert!(bytes.is_empty(), "{protocols:?} {bytes:?}");
     }
-    let mut client = server.client(dir.path(), "alice", "one");
-    assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
+    check_answer(&mut without_control.client("alice", "one"), 1);
 }

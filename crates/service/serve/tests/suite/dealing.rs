@@ -1,7 +1,10 @@
 //! A dealer, a server and clients over TLS, each with its own certificate: who gets which material, and who
 //! is refused.
 use crate::common::*;
-use crate::dealers::{X, close, dealer, dealer_with, lowered, make_keys, reached, registry, resources};
+use crate::dealers::{
+    check_dealt_answer, check_values, client_config, dealer, dealer_with, lowered, make_keys, open_dealt, reached,
+    registry, resources, serve_dealt,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -28,161 +31,134 @@ use tacit_store::keys;
 /// Starts a server of `model(1)` and its dealer.
 fn serving(dir: &Path) -> (Running, SocketAddr) {
     let dealer = dealer(dir);
-    let mut catalog = Catalog::new(false);
-    catalog.offer("one", &Dealt, lowered(1)).unwrap();
-    let server = Running::with(dir, catalog, |config| config.resources = resources(dir, dealer, keys::ORDERS));
-    (server, dealer)
-}
-
-fn config(server: &Running, dir: &Path, who: &str, dealer: SocketAddr) -> ClientConfig {
-    ClientConfig { resources: resources(dir, dealer, who), ..server.config(dir, who) }
+    (serve_dealt(dir, dealer, lowered(1), |_| {}), dealer)
 }
 
 #[test]
 fn material_from_a_dealer_answers_at_once_and_later() {
-    let dir = tempfile::tempdir().unwrap();
-    let (server, dealer) = serving(dir.path());
-    let config = config(&server, dir.path(), "alice", dealer);
-    let mut client = Connection::connect(registry(), config.clone()).unwrap().open("one", Some("dealt")).unwrap();
-    close(&client.infer(&X).unwrap().values, &expected(1, &X));
+    let dir = Folder::new();
+    let (server, dealer) = serving(&dir);
+    let config = client_config(&server, "alice", dealer);
+    let mut client = open_dealt(config.clone());
+    check_dealt_answer(&mut client);
     let prepared = client.prepare().unwrap();
     assert_eq!(prepared.bytes.client, 16, "the client keeps a seed");
     client.close().unwrap();
-    let mut client = Connection::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap();
+    let mut client = open_dealt(config);
     let answer = client.infer(&X).unwrap();
-    close(&answer.values, &expected(1, &X));
-    assert!(answer.prepared.is_none(), "stored material was there");
-    close(&client.infer(&X).unwrap().values, &expected(1, &X));
+    check_values(&answer.values, &X);
+    assert!(answer.prepared.is_none());
+    check_dealt_answer(&mut client);
 }
 
 #[test]
 fn material_of_a_batch_comes_from_a_dealer_at_once_and_later() {
-    let dir = tempfile::tempdir().unwrap();
-    let (server, dealer) = serving(dir.path());
-    let config = config(&server, dir.path(), "alice", dealer);
-    let mut client = Connection::connect(registry(), config.clone()).unwrap().open("one", Some("dealt")).unwrap();
+    let dir = Folder::new();
+    let (server, dealer) = serving(&dir);
+    let config = client_config(&server, "alice", dealer);
+    let mut client = open_dealt(config.clone());
     let inputs: Vec<Vec<f32>> = (0..5u8).map(|i| X.map(|x| x + f32::from(i)).to_vec()).collect();
     let single = client.infer(&X).unwrap();
+    let rounds = single.online.client.rounds;
     let mut answer_count = 0;
     infer_many(&mut client, Units::Network, &inputs, |index, answer| {
-        close(&answer.values, &expected(1, &inputs[index]));
-        assert_eq!(
-            (answer.part, answer.online.client.rounds),
-            (BatchPart { index, inputs: 5 }, single.online.client.rounds)
-        );
+        check_values(&answer.values, &inputs[index]);
+        assert_eq!((answer.part, answer.online.client.rounds), (BatchPart { index, inputs: 5 }, rounds));
         answer_count += 1;
         Ok(())
     })
     .unwrap();
     assert_eq!(answer_count, 5);
     let prepared = client.prepare_batch(3).unwrap();
-    assert_eq!(prepared.bytes.client, 16, "the client keeps a seed, whatever the size");
+    assert_eq!(prepared.bytes.client, 16, "the client keeps a seed");
     client.close().unwrap();
-    let mut client = Connection::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap();
+    let mut client = open_dealt(config);
     let answers = client.infer_batch(Units::Network, &inputs[..3]).unwrap();
-    answers.iter().zip(&inputs).for_each(|(answer, input)| close(&answer.values, &expected(1, input)));
-    assert!(answers.iter().all(|answer| answer.prepared.is_none()), "stored material was there");
+    answers.iter().zip(&inputs).for_each(|(answer, input)| check_values(&answer.values, input));
+    assert!(answers.iter().all(|answer| answer.prepared.is_none()));
     assert!(client.stored_batches().unwrap().is_empty());
 }
 
-/// A key store that counts the files that it finds and the files that it is to keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct FileCounts {
+    found: usize,
+    placed: usize,
+}
+
+/// A key store that counts the files that it finds and places.
 struct CountingStore {
     folder: KeyFolder,
-    /// Files found, and files to keep.
-    counts: Mutex<[usize; 2]>,
+    counts: Mutex<FileCounts>,
 }
 
 impl KeyStore for CountingStore {
     fn load(&self, key: [u8; 32]) -> Option<Box<dyn Read>> {
         let file = self.folder.load(key);
-        self.counts.lock().unwrap()[0] += usize::from(file.is_some());
+        self.counts.lock().unwrap().found += usize::from(file.is_some());
         file
     }
 
     fn place(&self, key: [u8; 32], bytes: u64) -> Option<Box<dyn Place>> {
-        self.counts.lock().unwrap()[1] += 1;
+        self.counts.lock().unwrap().placed += 1;
         self.folder.place(key, bytes)
     }
 }
 
 #[test]
 fn masked_weights_come_once_and_are_checked() {
-    let dir = tempfile::tempdir().unwrap();
-    let (server, dealer) = serving(dir.path());
-    let folder = dir.path().join("kept");
+    let dir = Folder::new();
+    let (server, dealer) = serving(&dir);
+    let folder = dir.join("kept");
     let key_store = Arc::new(CountingStore { folder: KeyFolder::new(&folder), counts: Mutex::default() });
-    let mut config = config(&server, dir.path(), "alice", dealer);
+    let mut config = client_config(&server, "alice", dealer);
     config.resources.keep = Some(key_store.clone());
     // Each call acts as a new process, which has not opened the model before.
-    let ask = || {
-        let config = ClientConfig { opened: OpenedModels::default(), ..config.clone() };
-        let mut client = Connection::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap();
-        close(&client.infer(&X).unwrap().values, &expected(1, &X));
+    let counts_after_answer = || {
+        check_dealt_answer(&mut open_dealt(ClientConfig { opened: OpenedModels::default(), ..config.clone() }));
+        *key_store.counts.lock().unwrap()
     };
-    ask();
-    assert_eq!(*key_store.counts.lock().unwrap(), [0, 1]);
-    ask();
-    assert_eq!(*key_store.counts.lock().unwrap(), [1, 1]);
+    assert_eq!(counts_after_answer(), FileCounts { found: 0, placed: 1 });
+    assert_eq!(counts_after_answer(), FileCounts { found: 1, placed: 1 });
     // Masked weights that were changed on the disk are fetched again.
     let files = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
     for file in files.filter(|path| path.extension().is_some_and(|extension| extension == "kept")) {
         fs::write(file, b"something else").unwrap();
     }
-    ask();
-    assert_eq!(*key_store.counts.lock().unwrap(), [2, 2]);
+    assert_eq!(counts_after_answer(), FileCounts { found: 2, placed: 2 });
 }
 
 #[test]
 fn without_a_dealer_or_with_another_one_nothing_is_made() {
-    let dir = tempfile::tempdir().unwrap();
-    let (server, dealer) = serving(dir.path());
+    let dir = Folder::new();
+    let (server, dealer) = serving(&dir);
     let ask = |resources: ConnectionResources| -> ClientError {
-        let config = ClientConfig { resources, ..server.config(dir.path(), "alice") };
-        let connection = Connection::connect(registry(), config).unwrap();
-        connection.open("one", Some("dealt")).unwrap().infer(&X).unwrap_err()
+        let config = ClientConfig { resources, ..server.config("alice") };
+        open_dealt(config).infer(&X).unwrap_err()
     };
     assert!(matches!(ask(ConnectionResources::default()), ClientError::NoDealer { .. }));
     // The dealer has a certificate of the same CA, but another one than the client expects.
-    let identity = keys::load_client(&dir.path().join("keys"), "alice").unwrap();
-    let other = DealerConfig::new(&dealer.to_string(), ClientId([7; 32]), identity.clone());
-    let error = ask(ConnectionResources {
-        dealer: Some(Arc::new(RemoteDealer::new(other).unwrap())),
-        ..ConnectionResources::default()
-    })
-    .to_string();
+    let other = DealerConfig::new(&dealer.to_string(), ClientId([7; 32]), identity(&dir, "alice"));
+    let dealer = Some(Arc::new(RemoteDealer::new(other).unwrap()) as Arc<dyn Dealer>);
+    let error = ask(ConnectionResources { dealer, ..ConnectionResources::default() }).to_string();
     assert!(error.contains("is this the dealer that you agreed on?"), "{error}");
     // Another dealer, which has not dealt this material.
-    let stranger = self::dealer_apart(dir.path());
-    let error = ask(resources(dir.path(), stranger, "alice")).to_string();
+    let error = ask(resources(&dir, dealer_apart(&dir), "alice")).to_string();
     assert!(error.contains("there is no such material"), "{error}");
     // A back end that trusts a dealer is used only if it is named.
-    let connection = Connection::connect(registry(), server.config(dir.path(), "alice")).unwrap();
+    let connection = Connection::connect(registry(), server.config("alice")).unwrap();
     let error = connection.open("one", None).err().unwrap().to_string();
     assert!(error.contains("trusts a dealer"), "{error}");
 }
 
 #[test]
 fn a_dealer_that_is_down_is_named_and_not_taken_for_a_server_that_is_lost() {
-    let dir = tempfile::tempdir().unwrap();
-    make_keys(dir.path());
-    // A port where nobody listens.
+    let dir = Folder::new();
     let unused_address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut catalog = Catalog::new(false);
-    catalog.offer("one", &Dealt, lowered(1)).unwrap();
-    let server = Running::with(dir.path(), catalog, |config| {
-        config.resources = resources(dir.path(), unused_address, keys::ORDERS)
-    });
-    let config = config(&server, dir.path(), "alice", unused_address);
-    let ask = || {
-        let mut client = Connection::connect(registry(), config.clone()).unwrap().open("one", Some("dealt")).unwrap();
-        client.infer(&X).unwrap_err()
-    };
+    let server = serve_dealt(&dir, unused_address, lowered(1), |_| {});
     for _ in 0..3 {
-        let error = ask();
+        let error = open_dealt(client_config(&server, "alice", unused_address)).infer(&X).unwrap_err();
         assert!(matches!(error, ClientError::Ended { .. }), "{error:?}");
-        let text = error.to_string();
-        assert!(text.contains("the dealer"), "{text}");
-        assert!(text.contains("cannot be reached"), "{text}");
+        check_contains(&error.to_string(), &["the dealer", "cannot be reached"]);
     }
 }
 
@@ -192,32 +168,31 @@ fn dealer_apart(dir: &Path) -> SocketAddr {
     thread::spawn(move || dealer(&dir)).join().unwrap()
 }
 
+#[track_caller]
+fn check_error<T>(result: Result<T, BackendError>, text: &str) {
+    check_contains(&result.err().unwrap().to_string(), &[text]);
+}
+
 #[test]
 fn halves_go_to_one_certificate_each_and_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let address = dealer(dir.path());
+    let dir = Folder::new();
+    let address = dealer(&dir);
     let model = lowered(3);
     let order = model.order().unwrap();
-    let [orders, alice, bob] = [keys::ORDERS, "alice", "bob"].map(|who| reached(dir.path(), address, who));
-    let refusal = |error: BackendError| error.to_string();
+    let [orders, alice, bob] = [keys::ORDERS, "alice", "bob"].map(|who| reached(&dir, address, who));
     let claim = |nonce: u8| Claim { nonce: [nonce; 32], digest: order.digest };
-    // Clients cannot order material.
-    let error = refusal(alice.deal(&order, &claim(1).seal()).err().unwrap());
-    assert!(error.contains("only a server may order material"), "{error}");
+    check_error(alice.deal(&order, &claim(1).seal()), "only a server may order material");
     let (ticket, half) = orders.deal(&order, &claim(1).seal()).unwrap();
     assert_eq!(half.len() as u64, order.server_bytes);
-    let error = refusal(orders.fetch(&ticket, &claim(1)).err().unwrap());
-    assert!(error.contains("both halves"), "{error}");
+    check_error(orders.fetch(&ticket, &claim(1)), "both halves");
     // The server has the ticket too, so a ticket without the right claim fetches nothing; nor does a claim
     // for another plan.
     for wrong in [claim(2), Claim { digest: [9; 32], ..claim(1) }] {
-        let error = refusal(bob.fetch(&ticket, &wrong).err().unwrap());
-        assert!(error.contains("not dealt for this client's claim"), "{error}");
+        check_error(bob.fetch(&ticket, &wrong), "not dealt for this client's claim");
     }
     assert_eq!(alice.fetch(&ticket, &claim(1)).unwrap().len(), 16);
     // Alice has acknowledged the half: the dealer burns it before it takes her next request.
-    let error = refusal(alice.fetch(&ticket, &claim(1)).err().unwrap());
-    assert!(error.contains("fetched before"), "{error}");
+    check_error(alice.fetch(&ticket, &claim(1)), "fetched before");
     let (other, _) = orders.deal(&order, &claim(3).seal()).unwrap();
     let mut guessed = other;
     guessed[20] ^= 1;
@@ -230,11 +205,11 @@ fn halves_go_to_one_certificate_each_and_once() {
 
 #[test]
 fn a_model_under_other_keys_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let address = dealer(dir.path());
+    let dir = Folder::new();
+    let address = dealer(&dir);
     let model = lowered(3);
     let order = model.order().unwrap();
-    let orders = reached(dir.path(), address, keys::ORDERS);
+    let orders = reached(&dir, address, keys::ORDERS);
     orders.deal(&order, &[0; 32]).unwrap();
     let part: Vec<u8> = order.part.iter().map(|b| b ^ 1).collect();
     // The dealer already knows this plan, so it does not ask for the keys again; it would reject different
@@ -246,25 +221,24 @@ fn a_model_under_other_keys_is_refused() {
         (Order { digest: [3; 32], public: &public, ..order }, "public"),
         (Order { digest: [4; 32], backend: "clear", ..order }, "there is no back end"),
     ] {
-        let error = orders.deal(&bad, &[0; 32]).err().unwrap().to_string();
-        assert!(error.contains(why), "{error}");
+        check_error(orders.deal(&bad, &[0; 32]), why);
     }
     assert!(orders.deal(&order, &[0; 32]).is_ok(), "the connection and the model go on");
 }
 
 #[test]
 fn one_party_takes_its_own_places_only() {
-    let dir = tempfile::tempdir().unwrap();
-    let address = dealer_with(dir.path(), |config| config.max_per_party = 2);
+    let dir = Folder::new();
+    let address = dealer_with(&dir, |config| config.max_per_party = 2);
     let model = lowered(3);
     let order = model.order().unwrap();
     let claim = Claim { nonce: [1; 32], digest: order.digest };
     // Each of the three keeps its connection open after a request.
-    let [first, second, third] = [(); 3].map(|()| reached(dir.path(), address, keys::ORDERS));
+    let [first, second, third] = [(); 3].map(|()| reached(&dir, address, keys::ORDERS));
     let (ticket, _) = first.deal(&order, &claim.seal()).unwrap();
     second.deal(&order, &[0; 32]).unwrap();
-    assert!(third.deal(&order, &[0; 32]).is_err(), "this party has as many connections as it may");
-    assert!(reached(dir.path(), address, "alice").fetch(&ticket, &claim).is_ok(), "others have theirs");
+    assert!(third.deal(&order, &[0; 32]).is_err());
+    assert!(reached(&dir, address, "alice").fetch(&ticket, &claim).is_ok());
     // The place becomes free when the dealer notices that the connection has ended.
     drop(first);
     while third.deal(&order, &[0; 32]).is_err() {
@@ -274,11 +248,11 @@ fn one_party_takes_its_own_places_only() {
 
 #[test]
 fn strangers_and_clients_take_no_place_of_servers() {
-    let dir = tempfile::tempdir().unwrap();
-    let address = dealer_with(dir.path(), |config| (config.max_connections, config.max_handshakes) = (1, 4));
+    let dir = Folder::new();
+    let address = dealer_with(&dir, |config| (config.max_connections, config.max_handshakes) = (1, 4));
     let model = lowered(3);
     let order = model.order().unwrap();
-    let orders = reached(dir.path(), address, keys::ORDERS);
+    let orders = reached(&dir, address, keys::ORDERS);
     let mut silent: Vec<TcpStream> = (0..6).map(|_| TcpStream::connect(address).unwrap()).collect();
     orders.deal(&order, &[0; 32]).unwrap();
     // The oldest silent connections were evicted.
@@ -289,10 +263,10 @@ fn strangers_and_clients_take_no_place_of_servers() {
     // Alice takes the only place of clients and keeps her connection open.
     let claim = Claim { nonce: [1; 32], digest: order.digest };
     let (first, _) = orders.deal(&order, &claim.seal()).unwrap();
-    let alice = reached(dir.path(), address, "alice");
+    let alice = reached(&dir, address, "alice");
     assert!(alice.fetch(&first, &claim).is_ok());
-    let (second, _) = orders.deal(&order, &claim.seal()).expect("a server's place is none of clients");
-    assert!(reached(dir.path(), address, "bob").fetch(&second, &claim).is_err(), "there is no place");
+    let (second, _) = orders.deal(&order, &claim.seal()).expect("servers and clients have separate places");
+    assert!(reached(&dir, address, "bob").fetch(&second, &claim).is_err());
     assert!(alice.fetch(&second, &claim).is_ok());
 }
 
@@ -321,7 +295,7 @@ impl Program {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    fn has_said(&self, text: &str) -> bool {
+    fn has_logged(&self, text: &str) -> bool {
         fs::read_to_string(&self.log).unwrap().contains(text)
     }
 
@@ -347,31 +321,30 @@ fn stopping_dealer(dir: &Path, model: &dyn ServerModel) -> (Program, Claim, Tick
     let orders = reached(dir, program.address, keys::ORDERS);
     let (ticket, _) = orders.deal(&order, &claim.seal()).unwrap();
     program.signal(Signal::TERM);
-    wait_until("it is told", || program.has_said("stopping"));
-    let error = orders.deal(&order, &[0; 32]).err().unwrap().to_string();
-    assert!(error.contains("takes no more orders"), "{error}");
+    wait_until("the signal is logged", || program.has_logged("stopping"));
+    check_error(orders.deal(&order, &[0; 32]), "takes no more orders");
     assert!(program.is_running(), "alice has not come yet");
     (program, claim, ticket)
 }
 
 #[test]
 fn a_dealer_that_stops_waits_for_the_client_of_what_it_has_just_dealt() {
-    let (dir, model) = (tempfile::tempdir().unwrap(), lowered(3));
-    let (mut program, claim, ticket) = stopping_dealer(dir.path(), &*model);
-    let alice = reached(dir.path(), program.address, "alice");
+    let (dir, model) = (Folder::new(), lowered(3));
+    let (mut program, claim, ticket) = stopping_dealer(&dir, &*model);
+    let alice = reached(&dir, program.address, "alice");
     assert_eq!(alice.fetch(&ticket, &claim).unwrap().len(), 16);
     assert_eq!(program.child.wait().unwrap().code(), Some(0));
-    assert!(!program.has_said("stopping now"));
+    assert!(!program.has_logged("stopping now"));
 }
 
 #[test]
 fn a_second_signal_ends_a_dealer_at_once() {
-    let (dir, model) = (tempfile::tempdir().unwrap(), lowered(3));
-    let (mut program, claim, ticket) = stopping_dealer(dir.path(), &*model);
+    let (dir, model) = (Folder::new(), lowered(3));
+    let (mut program, claim, ticket) = stopping_dealer(&dir, &*model);
     program.signal(Signal::INT);
     assert_eq!(program.child.wait().unwrap().code(), Some(0));
-    assert!(program.has_said("stopping now"));
-    assert!(reached(dir.path(), program.address, "alice").fetch(&ticket, &claim).is_err());
+    assert!(program.has_logged("stopping now"));
+    assert!(reached(&dir, program.address, "alice").fetch(&ticket, &claim).is_err());
 }
 
 /// Starts a dealer that takes requests and never answers; returns its address and the count of requests.
@@ -397,27 +370,21 @@ fn mute_dealer(dir: &Path) -> (SocketAddr, Arc<AtomicUsize>) {
 
 #[test]
 fn waiting_for_a_dealer_ends_with_the_connection_that_waits() {
-    let dir = tempfile::tempdir().unwrap();
-    let (dealer, request_count) = mute_dealer(dir.path());
-    let mut catalog = Catalog::new(false);
-    catalog.offer("one", &Dealt, lowered(1)).unwrap();
-    let server =
-        Running::with(dir.path(), catalog, |config| config.resources = resources(dir.path(), dealer, keys::ORDERS));
-    let mut client = Connection::connect(registry(), config(&server, dir.path(), "alice", dealer))
-        .unwrap()
-        .open("one", Some("dealt"))
-        .unwrap();
+    let dir = Folder::new();
+    let (dealer, request_count) = mute_dealer(&dir);
+    let server = serve_dealt(&dir, dealer, lowered(1), |_| {});
+    let mut client = open_dealt(client_config(&server, "alice", dealer));
     let waiting = thread::spawn(move || client.infer(&X).unwrap_err());
     wait_until("the server waits for the dealer", || request_count.load(Ordering::SeqCst) == 1);
     // The server ends without waiting for the phase.
     server.handle.shutdown(Duration::ZERO);
     wait_until("the server's wait is over", || server.handle.connections() == 0);
     waiting.join().unwrap();
-    // A client that waits is stopped too: while it waits for the answer, and while it connects.
+    // A client that waits for the answer or connects is stopped, too.
     let order_of = lowered(2);
     for (address, requests) in [(dealer, 2), (silent_address(), 0)] {
         let stop = Stop::default();
-        let alice = Arc::new(reached(dir.path(), address, "alice")).stopped_by(&stop);
+        let alice = Arc::new(reached(&dir, address, "alice")).stopped_by(&stop);
         let digest = order_of.order().unwrap().digest;
         let waiting = thread::spawn(move || alice.fetch(&[0; 32], &Claim { nonce: [0; 32], digest }).err().unwrap());
         if requests > 0 {
@@ -430,18 +397,18 @@ fn waiting_for_a_dealer_ends_with_the_connection_that_waits() {
 
 #[test]
 fn a_dealer_that_takes_its_time_keeps_nobody_from_the_core() {
-    let dir = tempfile::tempdir().unwrap();
-    let (dealer, request_count) = mute_dealer(dir.path());
+    let dir = Folder::new();
+    let (dealer, request_count) = mute_dealer(&dir);
     let mut catalog = Catalog::new(false);
     catalog.offer("one", &Dealt, lowered(1)).unwrap();
     offer(&mut catalog, "toy", &Toy::default(), 2, "");
-    let server = Running::with(dir.path(), catalog, |config| {
-        config.resources = resources(dir.path(), dealer, keys::ORDERS);
+    let server = Running::serving_in(&dir, catalog, |config| {
+        config.resources = resources(&dir, dealer, keys::ORDERS);
         (config.cores, config.dealings) = (1, 2);
     });
     let both_backends = || Registry::new(vec![Arc::new(Dealt), Arc::new(Toy::default())]);
     let open = |who, model, backend| {
-        let connection = Connection::connect(both_backends(), config(&server, dir.path(), who, dealer)).unwrap();
+        let connection = Connection::connect(both_backends(), client_config(&server, who, dealer)).unwrap();
         connection.open(model, Some(backend)).unwrap()
     };
     let waits = |_| {
@@ -453,7 +420,7 @@ fn a_dealer_that_takes_its_time_keeps_nobody_from_the_core() {
     // The core is free for other clients, whose material is made.
     let mut client = open("bob", "toy", "toy");
     for _ in 0..3 {
-        assert_eq!(client.infer(&X).unwrap().values, expected(2, &X));
+        check_answer(&mut client, 2);
     }
     assert_eq!(request_count.load(Ordering::SeqCst), 2, "the third waits for one of two places");
     server.handle.shutdown(Duration::ZERO);
@@ -470,10 +437,10 @@ fn silent_address() -> SocketAddr {
 
 #[test]
 fn a_request_has_an_end() {
-    let dir = tempfile::tempdir().unwrap();
-    let address = dealer_with(dir.path(), |config| config.request_timeout = Duration::ZERO);
+    let dir = Folder::new();
+    let address = dealer_with(&dir, |config| config.request_timeout = Duration::ZERO);
     let model = lowered(3);
     let order = model.order().unwrap();
-    let error = reached(dir.path(), address, keys::ORDERS).deal(&order, &[0; 32]).err().unwrap();
+    let error = reached(&dir, address, keys::ORDERS).deal(&order, &[0; 32]).err().unwrap();
     assert!(matches!(error, BackendError::Dealer { .. }), "{error}");
 }

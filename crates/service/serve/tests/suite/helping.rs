@@ -1,4 +1,5 @@
 //! What a client's helper may do at a server: offline phases in its owner's place, within its owner's limits.
+use crate::by_hand::infer_with;
 use crate::common::*;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -6,19 +7,19 @@ use tacit_backends::seam::MaterialSeed;
 use tacit_client::wire::{Announce, Ask, InputId, Reply, Request, Terms};
 use tacit_client::{Client, ClientConfig, ClientError, Connection};
 use tacit_ids::{ClientId, FolderId, MaterialId};
-use tacit_store::{Party, Store, keys};
+use tacit_store::keys;
 
 const FOLDER: FolderId = FolderId([5; 16]);
 
-/// Keys, `gateway` among them, a helper of alice's; its fingerprint and hers.
-fn helped(dir: &Path) -> [ClientId; 2] {
+/// Makes keys with a helper `gateway` of alice, and returns the fingerprints of both.
+fn make_helper_keys(dir: &Path) -> [ClientId; 2] {
     let folder = make_keys(dir);
     keys::add_helper(&folder, "gateway", "alice", &["localhost".into()], None).unwrap();
-    ["gateway", "alice"].map(|name| keys::load_client(&folder, name).unwrap().fingerprint)
+    ["gateway", "alice"].map(|name| identity(dir, name).fingerprint)
 }
 
-fn helper(server: &Running, dir: &Path) -> Result<Client, ClientError> {
-    let config = ClientConfig { store: None, ..server.config(dir, "gateway") };
+fn helper(server: &Running) -> Result<Client, ClientError> {
+    let config = ClientConfig { store: None, ..server.config("gateway") };
     Connection::connect(batching(), config)?.open("net", Some("cheetah"))
 }
 
@@ -28,16 +29,16 @@ fn make(helper: &mut Client) -> Result<MaterialId, ClientError> {
 }
 
 fn refusal<T>(result: Result<T, ClientError>) -> String {
-    result.err().expect("it is refused").to_string()
+    result.err().unwrap().to_string()
 }
 
 #[test]
 fn a_helper_is_refused_whatever_makes_no_stored_material() {
-    let dir = tempfile::tempdir().unwrap();
-    helped(dir.path());
-    let server = serving_batches(dir.path(), |_| {});
+    let dir = Folder::new();
+    make_helper_keys(&dir);
+    let server = serving_batches_in(&dir, |_| {});
     let (id, name) = (MaterialId([1; 16]), InputId(1));
-    let mut channel = server.opened(dir.path(), "gateway", "one");
+    let mut channel = server.opened("gateway", "one");
     for request in [
         Request::List,
         Request::Ask(Ask { name, notice: None, material: None, terms: Terms::default() }),
@@ -46,7 +47,7 @@ fn a_helper_is_refused_whatever_makes_no_stored_material() {
         Request::Prepare { id, folder: None, of: None },
         Request::Prepare { id, folder: Some(FOLDER), of: Some(name) },
         Request::Refill { id, folder: FOLDER, held: 0, most: 1 },
-        Request::Infer { id: Some(id), of: None },
+        infer_with(id),
         Request::Infer { id: None, of: None },
         Request::Stored,
         Request::Reconcile { folder: FOLDER, after: None },
@@ -60,8 +61,8 @@ fn a_helper_is_refused_whatever_makes_no_stored_material() {
         let Reply::Refused { reason, .. } = ask(&mut channel, &request) else { panic!("granted: {request:?}") };
         assert!(reason.contains("a helper's"), "{request:?}: {reason}");
     }
-    // Nor does it get a word over HTTP.
-    let mut http = server.http(dir.path(), "gateway");
+    // HTTP does not answer a helper at all.
+    let mut http = server.http("gateway");
     let _ = http.write_all(b"GET /v1/status HTTP/1.1\r\nhost: localhost\r\n\r\n");
     let mut response = Vec::new();
     let _ = http.read_to_end(&mut response);
@@ -70,48 +71,43 @@ fn a_helper_is_refused_whatever_makes_no_stored_material() {
 
 #[test]
 fn what_a_helper_makes_is_its_owners_within_its_owners_limits() {
-    let dir = tempfile::tempdir().unwrap();
-    let [print, alice] = helped(dir.path());
-    let access = rules(dir.path(), "", "");
-    let server = serving_batches(dir.path(), |config| {
+    let dir = Folder::new();
+    let [print, alice] = make_helper_keys(&dir);
+    let access = rules(&dir, "", "");
+    let server = serving_batches_in(&dir, |config| {
         config.access = Some(access.clone());
         config.stored_per_client = 2;
     });
-    let mut first = helper(&server, dir.path()).unwrap();
+    let mut first = helper(&server).unwrap();
     make(&mut first).unwrap();
     make(&mut first).unwrap();
-    assert!(refusal(make(&mut first)).contains("2"), "its owner's room is used up");
-    // Not even with what it made itself.
+    assert!(refusal(make(&mut first)).contains("2"), "the owner's quota is used up");
     assert!(refusal(first.infer(&vec![0.0; first.interface().input_len()])).contains("a helper's"));
-    let store = Store::open(&dir.path().join("server-material"), Party::Server, None).unwrap();
+    let store = server_store(&dir);
     let stored = || store.list(None).unwrap();
     assert!(stored().iter().all(|e| (e.binding.client, e.maker, e.peer) == (alice, Some(print), FOLDER)));
     assert_eq!(stored().len(), 2);
-    // What its owner may not use, it may not open.
-    rules(dir.path(), "", "models = ['one']");
-    server.handle.reload_access().unwrap();
+    server.change_rules("", "models = ['one']");
     assert!(refusal(make(&mut first)).contains("no longer offered"));
-    assert!(refusal(helper(&server, dir.path())).contains("no model `net`"));
-    rules(dir.path(), "", "");
-    server.handle.reload_access().unwrap();
-    let mut cut = helper(&server, dir.path()).unwrap();
-    // Revoked by its own key: cut off, and what it made is burnt; its owner is none the worse.
+    assert!(refusal(helper(&server)).contains("no model `net`"));
+    server.change_rules("", "");
+    let mut cut = helper(&server).unwrap();
+    // The helper's revocation burns what it made, and does not concern its owner.
     std::fs::write(&access, format!("[client.{print}]\nrevoked = true\n")).unwrap();
     server.handle.reload_access().unwrap();
     wait_until("its material is burnt", || stored().is_empty());
     assert!(make(&mut cut).is_err());
-    assert!(refusal(helper(&server, dir.path())).contains("this helper's access was revoked"));
-    let mut owner =
-        Connection::connect(batching(), server.config(dir.path(), "alice")).unwrap().open("net", None).unwrap();
+    assert!(refusal(helper(&server)).contains("this helper's access was revoked"));
+    let mut owner = Connection::connect(batching(), server.config("alice")).unwrap().open("net", None).unwrap();
     owner.prepare().unwrap();
     assert_eq!(stored().iter().map(|e| e.maker).collect::<Vec<_>>(), [None]);
 }
 
 #[test]
 fn a_revoked_owner_takes_the_helper_along() {
-    let dir = tempfile::tempdir().unwrap();
-    helped(dir.path());
-    let access = rules(dir.path(), "", "revoked = true");
-    let server = serving_batches(dir.path(), |config| config.access = Some(access));
-    assert!(refusal(helper(&server, dir.path())).contains("revoked"));
+    let dir = Folder::new();
+    make_helper_keys(&dir);
+    let access = rules(&dir, "", "revoked = true");
+    let server = serving_batches_in(&dir, |config| config.access = Some(access));
+    assert!(refusal(helper(&server)).contains("revoked"));
 }

@@ -1,5 +1,7 @@
 //! Tests of the crate in one binary, which is linked once. Tests that measure or limit the whole process
 //! (memory, descriptors) are separate test binaries.
+#[path = "../common/by_hand.rs"]
+mod by_hand;
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../common/dealers.rs"]

@@ -1,5 +1,5 @@
-//! Material on disk at both parties: what has lost its other half, what lies there without being granted,
-//! models that are gone, quotas.
+//! Material on disk at both parties: lost halves, files without a ledger row, withdrawn models, quotas.
+use crate::by_hand::{infer_with, prepare};
 use crate::common::*;
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,15 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
-use tacit_client::wire::{MAX_IDS, Reply, Request, recv_reply};
-use tacit_client::{Client, ClientError, Connection, Reconciled, Usability, infer_many};
+use tacit_client::wire::{MAX_IDS, REQUEST, Reply, Request, recv_reply, send};
+use tacit_client::{Client, ClientConfig, ClientError, Connection, Reconciled, Usability, infer_many};
 use tacit_graph::Units;
 use tacit_ids::{FolderId, MaterialId};
 use tacit_net::{Channel, Tag};
 use tacit_serve::Catalog;
-use tacit_store::{Origin, Party, Store, StoreError, keys};
+use tacit_store::{Origin, Party, Store, StoreError};
 
-const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 fn at_server(dir: &Path) -> PathBuf {
@@ -30,7 +29,13 @@ fn alices_store(dir: &Path) -> Store {
     Store::open(&at_alice(dir), Party::Client, None).unwrap()
 }
 
-fn settled(connection: &Connection) -> [usize; 2] {
+/// Alice's configuration on another machine.
+fn elsewhere(server: &Running) -> ClientConfig {
+    ClientConfig { store: Some(server.dir.join("elsewhere")), ..server.config("alice") }
+}
+
+/// Halves that were destroyed at the client and at the server.
+fn reconciled(connection: &Connection) -> [usize; 2] {
     let Reconciled { destroyed_here, destroyed_there } = connection.reconciled().unwrap();
     [destroyed_here, destroyed_there]
 }
@@ -39,23 +44,28 @@ fn states(connection: &mut Connection) -> Vec<Usability> {
     connection.material().unwrap().iter().map(|entry| entry.state).collect()
 }
 
-/// Files of material in a folder, with what is in them.
+/// Files of material in a folder, with their contents.
 fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let paths = fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
     let material = paths.filter(|p| p.extension().is_some_and(|e| e == "material"));
     material.map(|p| (p.clone(), fs::read(p).unwrap())).collect()
 }
 
-/// Changes a ledger behind its owner's back.
-fn sql(folder: &Path, text: &str) -> usize {
+/// Changes a ledger without its owner.
+fn execute_sql(folder: &Path, text: &str) -> usize {
     let db = rusqlite::Connection::open(folder.join("ledger.sqlite")).unwrap();
     db.busy_timeout(Duration::from_secs(30)).unwrap();
     db.execute(text, []).unwrap()
 }
 
+/// Requests material that both parties store.
+fn prepare_stored(number: u64, folder: FolderId) -> Request {
+    Request::Prepare { id: MaterialId::numbered(number), folder: Some(folder), of: None }
+}
+
 /// The offline phase by hand: the server has its half, durably, when this returns.
-fn prepare_at_server(channel: &mut Channel, id: MaterialId, folder: FolderId) -> Reply {
-    match ask(channel, &Request::Prepare { id, folder: Some(folder), of: None }) {
+fn prepare_at_server(channel: &mut Channel, number: u64, folder: FolderId) -> Reply {
+    match ask(channel, &prepare_stored(number, folder)) {
         Reply::Go => {}
         refused => return refused,
     }
@@ -66,123 +76,109 @@ fn prepare_at_server(channel: &mut Channel, id: MaterialId, folder: FolderId) ->
 
 #[test]
 fn what_is_copied_back_at_both_parties_is_refused_by_a_running_server_and_by_the_next_one() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let mut client = server.client(dir.path(), "alice", "one");
+    let dir = Folder::new();
+    let server = Running::start_in(&dir, |_| {});
+    let mut client = server.client("alice", "one");
     let id = client.prepare().unwrap().id;
-    let saved: Vec<_> = [at_server(dir.path()), at_alice(dir.path())].iter().flat_map(|d| files(d)).collect();
+    let saved: Vec<_> = [at_server(&dir), at_alice(&dir)].iter().flat_map(|d| files(d)).collect();
     assert_eq!(saved.len(), 2);
     let copy_back = || saved.iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
-    assert!(client.infer(&X).unwrap().prepared.is_none(), "the stored material was used");
+    assert!(client.infer(&X).unwrap().prepared.is_none());
     copy_back();
     let refused = |server: &Running, client: &mut Client| {
         assert!(client.stored().unwrap().is_empty());
         assert!(client.stored_at_server().unwrap().is_empty());
-        assert!(client.infer(&X).unwrap().prepared.is_some(), "new material is made");
-        let mut direct = server.opened(dir.path(), "alice", "one");
-        let reply = ask(&mut direct, &Request::Infer { id: Some(id), of: None });
-        assert!(matches!(&reply, Reply::Refused { reason, .. } if reason.contains("used already")), "{reply:?}");
-        let claimed = alices_store(dir.path()).claim(id, client.binding());
+        assert!(client.infer(&X).unwrap().prepared.is_some());
+        check_refused(&ask(&mut server.opened("alice", "one"), &infer_with(id)), "used already");
+        let claimed = alices_store(&dir).claim(id, client.binding());
         assert!(matches!(claimed, Err(StoreError::Burnt(burnt)) if burnt == id));
     };
-    // By those who were there all the time, and by a client that comes now.
+    // A connected client and a new one.
     refused(&server, &mut client);
-    refused(&server, &mut server.client(dir.path(), "alice", "one"));
+    refused(&server, &mut server.client("alice", "one"));
     drop((client, server));
     let is_free = |folder: PathBuf| fs::File::open(folder.join("lock")).unwrap().try_lock().is_ok();
-    wait_until("nobody uses the folders", || is_free(at_server(dir.path())) && is_free(at_alice(dir.path())));
+    wait_until("nobody uses the folders", || is_free(at_server(&dir)) && is_free(at_alice(&dir)));
     copy_back();
-    let server = Running::start(dir.path(), |_| {});
-    refused(&server, &mut server.client(dir.path(), "alice", "one"));
-    assert!(files(&at_server(dir.path())).is_empty());
-    assert!(files(&at_alice(dir.path())).is_empty());
+    let server = Running::start_in(&dir, |_| {});
+    refused(&server, &mut server.client("alice", "one"));
+    assert!(files(&at_server(&dir)).is_empty());
+    assert!(files(&at_alice(&dir)).is_empty());
 }
 
 #[test]
 fn invented_files_are_granted_to_nobody() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let mut client = server.client(dir.path(), "alice", "one");
+    let dir = Folder::new();
+    let server = Running::start_in(&dir, |_| {});
+    let mut client = server.client("alice", "one");
     client.prepare().unwrap();
     let invented = MaterialId::numbered(77);
-    for folder in [at_server(dir.path()), at_alice(dir.path())] {
+    for folder in [at_server(&dir), at_alice(&dir)] {
         let (path, _) = files(&folder).pop_first().unwrap();
         for ending in ["material", "ready"] {
             fs::copy(&path, folder.join(format!("{invented}.{ending}"))).unwrap();
         }
     }
     assert_eq!((client.stored().unwrap().len(), client.stored_at_server().unwrap().len()), (1, 1));
-    let mut direct = server.opened(dir.path(), "alice", "one");
-    let reply = ask(&mut direct, &Request::Infer { id: Some(invented), of: None });
-    assert!(matches!(&reply, Reply::Refused { reason, .. } if reason.contains("does not exist")), "{reply:?}");
+    check_refused(&ask(&mut server.opened("alice", "one"), &infer_with(invented)), "does not exist");
 }
 
 #[test]
 fn each_party_learns_what_the_other_has_lost() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |c| c.stored_per_client = 4);
-    let mut client = server.client(dir.path(), "alice", "one");
+    let dir = Folder::new();
+    let server = Running::start_in(&dir, |c| c.stored_per_client = 4);
+    let mut client = server.client("alice", "one");
     let ids: Vec<MaterialId> = (0..4).map(|_| client.prepare().unwrap().id).collect();
     drop(client);
     server.settle();
-    // A file that is gone here, a row that is gone there, a client that was killed before it stored its half.
-    fs::remove_file(at_alice(dir.path()).join(format!("{}.material", ids[0]))).unwrap();
-    Store::open_existing(&at_server(dir.path()), None).unwrap().discard(&ids[1..2], None).unwrap();
-    let folder = alices_store(dir.path()).folder();
-    let mut killed = server.opened(dir.path(), "alice", "one");
-    set_up(&mut killed);
-    assert!(matches!(prepare_at_server(&mut killed, MaterialId::numbered(5), folder), Reply::Done { .. }));
-    let full = prepare_at_server(&mut killed, MaterialId::numbered(6), folder);
-    assert!(
-        matches!(&full, Reply::Refused { reason, .. } if reason.contains("tacit material discard --orphans")),
-        "{full:?}"
-    );
+    // The client has lost a file and the server a row; a client is killed before it stores its half.
+    fs::remove_file(at_alice(&dir).join(format!("{}.material", ids[0]))).unwrap();
+    Store::open_existing(&at_server(&dir), None).unwrap().discard(&ids[1..2], None).unwrap();
+    let folder = alices_store(&dir).folder();
+    let mut killed = server.ready_channel("alice");
+    assert!(matches!(prepare_at_server(&mut killed, 5, folder), Reply::Done { .. }));
+    check_refused(&prepare_at_server(&mut killed, 6, folder), "tacit material discard --orphans");
     drop(killed);
     server.settle();
-    let mut connection = server.connection(dir.path(), "alice");
-    assert_eq!(settled(&connection), [1, 2]);
+    let mut connection = server.connection("alice");
+    assert_eq!(reconciled(&connection), [1, 2]);
     assert_eq!(states(&mut connection), [Usability::Ready; 2]);
-    for folder in [at_alice(dir.path()), at_server(dir.path())] {
-        assert_eq!(files(&folder).len(), 2, "no orphan stays");
+    for folder in [at_alice(&dir), at_server(&dir)] {
+        assert_eq!(files(&folder).len(), 2, "{}", folder.display());
     }
     let mut client = connection.open("one", None).unwrap();
     assert_eq!(client.stored().unwrap().iter().map(|e| e.id).collect::<Vec<_>>(), ids[2..]);
     for _ in 0..2 {
         assert!(client.infer(&X).unwrap().prepared.is_none());
     }
-    assert_eq!(settled(&server.connection(dir.path(), "alice")), [0, 0]);
+    assert_eq!(reconciled(&server.connection("alice")), [0, 0]);
 }
 
 #[test]
 fn what_another_connection_has_taken_out_is_no_orphan_until_it_is_gone() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let mut client = server.client(dir.path(), "alice", "one");
+    let dir = Folder::new();
+    let server = Running::start_in(&dir, |_| {});
+    let mut client = server.client("alice", "one");
     let ids: Vec<MaterialId> = (0..2).map(|_| client.prepare().unwrap().id).collect();
-    // As if it were about to ask: claimed here, not yet there.
-    alices_store(dir.path()).claim(ids[0], client.binding()).unwrap();
-    let mut second = server.connection(dir.path(), "alice");
-    assert_eq!(settled(&second), [0, 0]);
-    assert_eq!(states(&mut second), [Usability::Ready], "what is in the air is not listed");
+    // Claimed at the client, and not yet at the server.
+    alices_store(&dir).claim(ids[0], client.binding()).unwrap();
+    let mut second = server.connection("alice");
+    assert_eq!(reconciled(&second), [0, 0]);
+    assert_eq!(states(&mut second), [Usability::Ready]);
     assert_eq!(client.stored_at_server().unwrap().len(), 2);
-    // Bob, and a folder of Alice's on another machine, have nothing to do with it.
-    let _bob = server.client(dir.path(), "bob", "one");
-    let mut config = server.config(dir.path(), "alice");
-    config.store = Some(dir.path().join("elsewhere"));
-    let _elsewhere = Connection::connect(registry(), config).unwrap();
+    // Connections of Bob and of Alice's other machine do not matter.
+    let _bob = server.client("bob", "one");
+    let _elsewhere = Connection::connect(registry(), elsewhere(&server)).unwrap();
     drop((client, second));
     wait_until("both have gone", || server.handle.connections() == 2);
-    assert_eq!(settled(&server.connection(dir.path(), "alice")), [0, 1]);
+    assert_eq!(reconciled(&server.connection("alice")), [0, 1]);
 }
 
 #[test]
 fn other_folders_and_other_servers_are_left_alone() {
-    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let server = Running::start(dir.path(), |_| {});
-    server.client(dir.path(), "alice", "one").prepare().unwrap();
-    // Another machine of hers.
-    let mut config = server.config(dir.path(), "alice");
-    config.store = Some(dir.path().join("elsewhere"));
+    let server = Running::start(|_| {});
+    server.client("alice", "one").prepare().unwrap();
+    let config = elsewhere(&server);
     let mut elsewhere = Connection::connect(registry(), config.clone()).unwrap();
     assert_eq!(states(&mut elsewhere), [Usability::Elsewhere]);
     let mut client = Connection::connect(registry(), config).unwrap().open("one", None).unwrap();
@@ -192,37 +188,32 @@ fn other_folders_and_other_servers_are_left_alone() {
     assert!(listed.len() == 2, "{listed:?}");
     assert!(listed.contains(&Usability::Elsewhere), "{listed:?}");
     assert!(listed.contains(&Usability::Ready), "{listed:?}");
-    // Another server, with the same folder of the client's.
-    let far = Running::start(other.path(), |_| {});
-    let identity = keys::load_client(&other.path().join("keys"), "alice").unwrap();
-    let config = tacit_client::ClientConfig { identity, ..server.config(dir.path(), "alice") };
-    let mut at_far =
-        Connection::connect(registry(), tacit_client::ClientConfig { address: far.address.clone(), ..config }).unwrap();
-    assert_eq!((settled(&at_far), states(&mut at_far).len()), ([0, 0], 0), "another CA's client has nothing here");
+    // A server of another CA, with the same folder of the client's.
+    let far = Running::start(|_| {});
+    let config = ClientConfig { store: server.config("alice").store, ..far.config("alice") };
+    let mut at_far = Connection::connect(registry(), config).unwrap();
+    assert_eq!((reconciled(&at_far), states(&mut at_far).len()), ([0, 0], 0));
     at_far.open("one", None).unwrap().prepare().unwrap();
-    // A second server of the same CA: Alice's material is of another server, for it.
-    fs::create_dir(other.path().join("twin")).unwrap();
-    let twin = other.path().join("twin");
-    let copied = |name: &str| fs::copy(dir.path().join("keys").join(name), twin.join("keys").join(name)).unwrap();
+    // A second server of the same CA, to which Alice's material belongs to another server.
+    let twin = Folder::new();
     fs::create_dir(twin.join("keys")).unwrap();
     for name in ["ca.pem", "server.pem", "server.key", "alice.pem", "alice.key"] {
-        copied(name);
+        fs::copy(server.dir.join("keys").join(name), twin.join("keys").join(name)).unwrap();
     }
-    let second = Running::start(&twin, |_| {});
-    let address = second.address.clone();
-    let config = tacit_client::ClientConfig { address, ..server.config(dir.path(), "alice") };
+    let second = Running::start_in(&twin, |_| {});
+    let config = ClientConfig { address: second.address.clone(), ..server.config("alice") };
     let mut at_second = Connection::connect(registry(), config).unwrap();
-    assert_eq!((settled(&at_second), states(&mut at_second)), ([0, 0], vec![Usability::OtherServer]));
+    assert_eq!((reconciled(&at_second), states(&mut at_second)), ([0, 0], vec![Usability::OtherServer]));
     let mut client = at_second.open("one", None).unwrap();
     assert!(client.stored().unwrap().is_empty());
-    assert!(client.infer(&X).unwrap().prepared.is_some(), "the first server's material is not tried here");
-    // Whoever gives up a folder's material says so; the folder learns it when it comes back.
+    assert!(client.infer(&X).unwrap().prepared.is_some());
+    // The other folder learns of a discard when it connects again.
     let ids: Vec<MaterialId> = elsewhere.material().unwrap().iter().map(|entry| entry.id).collect();
     assert_eq!(elsewhere.discard(&ids).unwrap(), 2);
-    assert_eq!(settled(&server.connection(dir.path(), "alice")), [1, 0]);
+    assert_eq!(reconciled(&server.connection("alice")), [1, 0]);
 }
 
-/// Models as they are after another import: same names, other weights.
+/// Model `one` with other weights, and no model `two`.
 fn imported_again() -> Catalog {
     let mut catalog = Catalog::new(false);
     offer(&mut catalog, "one", &Toy::default(), 7, "");
@@ -231,78 +222,76 @@ fn imported_again() -> Catalog {
 
 #[test]
 fn material_of_a_model_that_is_gone_is_listed_counted_and_destroyed() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let mut client = server.client(dir.path(), "alice", "one");
+    let dir = Folder::new();
+    let server = Running::start_in(&dir, |_| {});
+    let mut client = server.client("alice", "one");
     for _ in 0..2 {
         client.prepare().unwrap();
     }
     let old = client.binding();
     drop((client, server));
-    let server = Running::with(dir.path(), imported_again(), |c| c.stored_per_client = 3);
-    let mut client = server.client(dir.path(), "alice", "one");
+    let server = Running::serving_in(&dir, imported_again(), |c| c.stored_per_client = 3);
+    let mut client = server.client("alice", "one");
     assert_ne!(client.binding().model, old.model);
     assert!(client.stored().unwrap().is_empty());
     client.prepare().unwrap();
-    let refused = client.prepare().unwrap_err().to_string();
-    assert!(refused.contains("3 materials are stored for you"));
-    assert!(refused.contains("2 of them for models that are gone"));
-    assert!(refused.contains("`tacit material discard --orphans`"), "{refused}");
-    let mut connection = server.connection(dir.path(), "alice");
+    check_contains(
+        &client.prepare().unwrap_err().to_string(),
+        &["3 materials are stored for you", "2 of them for models that are gone", "`tacit material discard --orphans`"],
+    );
+    let mut connection = server.connection("alice");
     assert_eq!(states(&mut connection), [Usability::ModelGone, Usability::ModelGone, Usability::Ready]);
     let listed = connection.material().unwrap();
     assert!(listed[..2].iter().all(|entry| (entry.model, entry.plan) == (old.model, old.plan)));
     let orphans: Vec<MaterialId> =
         listed.iter().filter(|entry| entry.state.is_orphan()).map(|entry| entry.id).collect();
     assert_eq!(connection.discard(&orphans).unwrap(), 2);
-    assert_eq!(files(&at_alice(dir.path())).len(), 1, "at both parties");
+    assert_eq!(files(&at_alice(&dir)).len(), 1);
     client.prepare().unwrap();
     assert_eq!(client.stored().unwrap().len(), 2);
 }
 
 #[test]
 fn material_expires_whose_model_is_gone_or_whose_client_stays_away() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    server.client(dir.path(), "alice", "one").prepare().unwrap();
-    server.client(dir.path(), "alice", "two").prepare().unwrap();
-    server.client(dir.path(), "bob", "one").prepare().unwrap();
+    let dir = Folder::new();
+    let server = Running::start_in(&dir, |_| {});
+    server.client("alice", "one").prepare().unwrap();
+    server.client("alice", "two").prepare().unwrap();
+    server.client("bob", "one").prepare().unwrap();
     server.settle();
     let age = |days: u64| {
         let seconds = days * DAY.as_secs();
         let text = format!("UPDATE material SET wanted = wanted - {seconds} WHERE state = 'ready'");
-        sql(&at_server(dir.path()), &text)
+        execute_sql(&at_server(&dir), &text)
     };
     assert_eq!(age(29), 3);
-    // Alice comes back within the time: what she has for models on offer is as good as new. Bob does not.
-    assert_eq!(settled(&server.connection(dir.path(), "alice")), [0, 0]);
+    // Alice connects in time and thereby renews her material for offered models; Bob does not.
+    assert_eq!(reconciled(&server.connection("alice")), [0, 0]);
     drop(server);
     assert_eq!(age(2), 3);
-    let server = Running::with(dir.path(), imported_again(), |_| {});
-    assert_eq!(files(&at_server(dir.path())).len(), 2, "Bob's is gone");
-    let mut bob = server.connection(dir.path(), "bob");
-    assert_eq!((settled(&bob), states(&mut bob)), ([1, 0], vec![]));
-    // Neither of Alice's models is on offer any more: coming back does not help them.
-    assert_eq!(states(&mut server.connection(dir.path(), "alice")), [Usability::ModelGone; 2]);
+    let server = Running::serving_in(&dir, imported_again(), |_| {});
+    assert_eq!(files(&at_server(&dir)).len(), 2);
+    let mut bob = server.connection("bob");
+    assert_eq!((reconciled(&bob), states(&mut bob)), ([1, 0], vec![]));
+    // Connecting does not renew material of models that are not offered.
+    assert_eq!(states(&mut server.connection("alice")), [Usability::ModelGone; 2]);
     assert_eq!(age(28), 2);
-    let mut alice = server.connection(dir.path(), "alice");
-    assert_eq!((settled(&alice), states(&mut alice)), ([2, 0], vec![]));
-    assert!(files(&at_server(dir.path())).is_empty());
-    assert!(files(&at_alice(dir.path())).is_empty());
+    let mut alice = server.connection("alice");
+    assert_eq!((reconciled(&alice), states(&mut alice)), ([2, 0], vec![]));
+    assert!(files(&at_server(&dir)).is_empty());
+    assert!(files(&at_alice(&dir)).is_empty());
 }
 
 #[test]
 fn no_number_of_connections_passes_the_quota() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |c| c.stored_per_client = 3);
+    let dir = Folder::new();
+    let server = Running::start_in(&dir, |c| c.stored_per_client = 3);
     let folder = FolderId([9; 16]);
-    let mut channels: Vec<Channel> = (0..6).map(|_| server.opened(dir.path(), "alice", "one")).collect();
-    channels.iter_mut().for_each(set_up);
-    // All at the same point: what is being made counts.
+    let mut channels: Vec<Channel> = (0..6).map(|_| server.ready_channel("alice")).collect();
+    // Material that is being made counts.
     let mut begun = Vec::new();
     for (i, channel) in channels.iter_mut().enumerate() {
-        let id = MaterialId::numbered(i as u64);
-        match ask(channel, &Request::Prepare { id, folder: Some(folder), of: None }) {
+        match ask(channel, &prepare_stored(i as u64, folder)) {
             Reply::Go => begun.push(channel),
             Reply::Refused { reason, .. } => assert!(reason.contains("3 materials are stored"), "{reason}"),
             other => panic!("{other:?}"),
@@ -310,35 +299,30 @@ fn no_number_of_connections_passes_the_quota() {
     }
     assert_eq!(begun.len(), 3);
     for channel in begun {
-        channel.send(Tag::new(0xf101, "toy pad"), &[1; 8]).unwrap();
-        channel.flush().unwrap();
-        assert!(matches!(recv_reply(channel).unwrap(), Reply::Done { .. }));
+        finish_offline(channel);
     }
-    assert_eq!(files(&at_server(dir.path())).len(), 3);
+    assert_eq!(files(&at_server(&dir)).len(), 3);
     // A place whose job failed is free again.
-    Store::open_existing(&at_server(dir.path()), None).unwrap().expire(Duration::ZERO).unwrap();
+    Store::open_existing(&at_server(&dir), None).unwrap().expire(Duration::ZERO).unwrap();
     for round in 10..13 {
-        let mut failing = server.opened(dir.path(), "alice", "one");
-        set_up(&mut failing);
-        let id = MaterialId::numbered(round);
-        assert_eq!(ask(&mut failing, &Request::Prepare { id, folder: Some(folder), of: None }), Reply::Go);
+        let mut failing = server.ready_channel("alice");
+        assert_eq!(ask(&mut failing, &prepare_stored(round, folder)), Reply::Go);
     }
     wait_until("they have failed", || server.handle.connections() == 6);
     for round in 20..23 {
-        let reply = prepare_at_server(&mut channels[0], MaterialId::numbered(round), folder);
+        let reply = prepare_at_server(&mut channels[0], round, folder);
         assert!(matches!(reply, Reply::Done { .. }), "{reply:?}");
     }
 }
 
 #[test]
 fn batches_of_one_client_wait_for_each_others_places_in_memory() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |c| c.memory_per_client = 1);
+    let server = Running::start(|c| c.memory_per_client = 1);
     let answers = AtomicUsize::new(0);
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                let mut client = server.client(dir.path(), "alice", "one");
+                let mut client = server.client("alice", "one");
                 let inputs = vec![X.to_vec(); 6];
                 infer_many(&mut client, Units::Network, &inputs, |_, answer| {
                     assert_eq!(answer.values, expected(1, &X));
@@ -354,79 +338,59 @@ fn batches_of_one_client_wait_for_each_others_places_in_memory() {
 
 #[test]
 fn waiting_for_a_place_in_memory_ends_with_a_word_or_with_the_server() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |c| {
-        c.memory_per_client = 1;
-        c.memory_wait = Duration::from_millis(200);
-    });
-    let prepare = |number| Request::Prepare { id: MaterialId::numbered(number), folder: None, of: None };
-    let mut holder = server.opened(dir.path(), "alice", "one");
-    set_up(&mut holder);
+    let start = |memory_wait| Running::start(|c| (c.memory_per_client, c.memory_wait) = (1, memory_wait));
+    let server = start(Duration::from_millis(200));
+    let mut holder = server.ready_channel("alice");
     assert_eq!(ask(&mut holder, &prepare(1)), Reply::Go);
-    let mut waiting = server.opened(dir.path(), "alice", "one");
-    set_up(&mut waiting);
-    let refused = ask(&mut waiting, &prepare(2));
-    assert!(
-        matches!(&refused, Reply::Refused { reason, .. } if reason.contains("materials for 1 inputs are held")),
-        "{refused:?}"
-    );
-    drop(server);
-    let server = Running::start(dir.path(), |c| {
-        c.memory_per_client = 1;
-        c.memory_wait = 100 * DAY;
-    });
-    let mut holder = server.opened(dir.path(), "alice", "one");
-    set_up(&mut holder);
+    let mut waiting = server.ready_channel("alice");
+    check_refused(&ask(&mut waiting, &prepare(2)), "materials for 1 inputs are held");
+    let server = start(100 * DAY);
+    let mut holder = server.ready_channel("alice");
     assert_eq!(ask(&mut holder, &prepare(1)), Reply::Go);
-    let mut waiting = server.opened(dir.path(), "alice", "one");
-    set_up(&mut waiting);
-    tacit_client::wire::send(&mut waiting, tacit_client::wire::REQUEST, &prepare(2)).unwrap();
+    let mut waiting = server.ready_channel("alice");
+    send(&mut waiting, REQUEST, &prepare(2)).unwrap();
     drop(holder);
-    assert_eq!(recv_reply(&mut waiting).unwrap(), Reply::Go, "the place came free");
-    let mut last = server.opened(dir.path(), "alice", "one");
-    set_up(&mut last);
-    tacit_client::wire::send(&mut last, tacit_client::wire::REQUEST, &prepare(3)).unwrap();
+    assert_eq!(recv_reply(&mut waiting).unwrap(), Reply::Go);
+    let mut last = server.ready_channel("alice");
+    send(&mut last, REQUEST, &prepare(3)).unwrap();
     server.handle.shutdown(Duration::from_millis(200));
-    // Told that the server stops, or just closed; not left waiting.
     let end = recv_reply(&mut last);
     assert!(matches!(end, Err(_) | Ok(Reply::Goodbye { .. })), "{end:?}");
 }
 
 #[test]
 fn one_folder_for_both_parties_is_refused_before_anything_is_said() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    server.client(dir.path(), "bob", "one").prepare().unwrap();
+    let dir = Folder::new();
+    let server = Running::start_in(&dir, |_| {});
+    server.client("bob", "one").prepare().unwrap();
     server.settle();
-    let before = files(&at_server(dir.path()));
-    let mut config = server.config(dir.path(), "alice");
-    config.store = Some(at_server(dir.path()));
+    let before = files(&at_server(&dir));
+    let config = ClientConfig { store: Some(at_server(&dir)), ..server.config("alice") };
     let error = Connection::connect(registry(), config).err().unwrap();
     assert!(matches!(&error, ClientError::Store(StoreError::OtherParty { .. })), "{error}");
     assert!(error.to_string().contains("the server's halves"), "{error}");
-    assert_eq!(files(&at_server(dir.path())), before);
+    assert_eq!(files(&at_server(&dir)), before);
 }
 
 #[test]
 fn a_server_without_a_folder_says_so_and_serves() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |c| c.store = None);
-    let mut connection = server.connection(dir.path(), "alice");
-    assert_eq!((settled(&connection), states(&mut connection).len()), ([0, 0], 0));
+    let server = Running::start(|c| c.store = None);
+    let mut connection = server.connection("alice");
+    assert_eq!((reconciled(&connection), states(&mut connection).len()), ([0, 0], 0));
     let mut client = connection.open("one", None).unwrap();
     let error = client.prepare().unwrap_err();
     assert!(error.to_string().contains("stores no material"), "{error}");
-    assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
+    check_answer(&mut client, 1);
 }
 
 #[test]
 fn more_orphans_than_one_message_holds_are_all_found() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let binding = server.client(dir.path(), "alice", "one").binding();
+    let dir = Folder::new();
+    let server = Running::start_in(&dir, |_| {});
+    let binding = server.client("alice", "one").binding();
     server.settle();
-    let peer = alices_store(dir.path()).folder();
-    let store = Store::open_existing(&at_server(dir.path()), None).unwrap();
+    let peer = alices_store(&dir).folder();
+    let store = Store::open_existing(&at_server(&dir), None).unwrap();
     let first = MaterialId::random().unwrap();
     store.put(first, binding, Origin { backend: "toy", peer, maker: None }, b"x").unwrap();
     let many = 2 * MAX_IDS + 5;
@@ -437,13 +401,10 @@ fn more_orphans_than_one_message_holds_are_all_found() {
          FROM material CROSS JOIN n WHERE state = 'ready'",
         many - 1
     );
-    assert_eq!(sql(&at_server(dir.path()), &copies), many - 1);
-    let mut bob = Connection::connect(registry(), server.config(dir.path(), "bob")).unwrap();
-    assert!(bob.material().unwrap().is_empty());
-    let mut config = server.config(dir.path(), "alice");
-    config.store = Some(dir.path().join("elsewhere"));
-    let listed = Connection::connect(registry(), config).unwrap().material().unwrap();
+    assert_eq!(execute_sql(&at_server(&dir), &copies), many - 1);
+    assert!(server.connection("bob").material().unwrap().is_empty());
+    let listed = Connection::connect(registry(), elsewhere(&server)).unwrap().material().unwrap();
     assert_eq!(listed.len(), many);
-    assert_eq!(settled(&server.connection(dir.path(), "alice")), [0, many]);
+    assert_eq!(reconciled(&server.connection("alice")), [0, many]);
     assert!(store.list(None).unwrap().is_empty());
 }

@@ -1,5 +1,4 @@
-//! What a monitoring system is told: every figure of the manual and the example, with the values that there
-//! are.
+//! Metrics: their values, and that the manual and the example name those that exist.
 use crate::common::*;
 use crate::dealers;
 use serde_json::Value;
@@ -12,29 +11,26 @@ use tacit_backends::dealt::Dealt;
 use tacit_client::ClientError;
 use tacit_client::wire::{Reply, Request};
 
-const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
-
 #[test]
 fn a_scrape_tells_what_the_ledger_the_links_and_the_quotas_have_seen() {
-    let dir = tempfile::tempdir().unwrap();
-    let access = rules(dir.path(), "queries_per_day = 2", "");
-    let server = Running::start(dir.path(), |c| c.access = Some(access));
-    let ledger = |metrics: &str| {
-        ["ready", "unsettled", "burnt"].map(|state| value(metrics, &format!("tacit_materials{{name=\"{state}\"}}")))
+    let server = Running::start_with_rules("queries_per_day = 2", "", |_| {});
+    let check_ledger = |materials: [u64; 3], bytes: u64| {
+        let metrics = scraped(&server);
+        let by_state = ["ready", "unsettled", "burnt"]
+            .map(|state| value(&metrics, &format!("tacit_materials{{name=\"{state}\"}}")));
+        assert_eq!((by_state, value(&metrics, "tacit_stored_bytes")), (materials, bytes));
+        metrics
     };
-    let before = scraped(&server, dir.path());
-    assert_eq!((ledger(&before), value(&before, "tacit_stored_bytes")), ([0, 0, 0], 0));
-    let mut alice = server.client(dir.path(), "alice", "one");
+    check_ledger([0, 0, 0], 0);
+    let mut alice = server.client("alice", "one");
     let stored_sizes: Vec<u64> = (0..3).map(|_| alice.prepare().unwrap().bytes.server).collect();
-    let ready = scraped(&server, dir.path());
-    assert_eq!((ledger(&ready), value(&ready, "tacit_stored_bytes")), ([3, 0, 0], stored_sizes.iter().sum()));
+    check_ledger([3, 0, 0], stored_sizes.iter().sum());
     let answers = [(); 2].map(|()| alice.infer(&X).unwrap());
-    assert!(matches!(alice.infer(&X), Err(ClientError::Refused { .. })), "two are the quota");
+    assert!(matches!(alice.infer(&X), Err(ClientError::Refused { .. })));
     alice.close().unwrap();
     server.settle();
-    let after = scraped(&server, dir.path());
-    assert_eq!((ledger(&after), value(&after, "tacit_stored_bytes")), ([1, 0, 2], stored_sizes[2]));
-    // An inference is two requests in one go, for the input and for its phase.
+    let after = check_ledger([1, 0, 2], stored_sizes[2]);
+    // An inference sends two requests at once, for the input and for its phase.
     assert_eq!(value(&after, "tacit_refusals_total{name=\"requests over a daily quota\"}"), 2);
     let labels = "{phase=\"online\",model=\"one\",backend=\"toy\"}";
     let bytes = [|a: &tacit_client::Figures| a.sent_bytes, |a: &tacit_client::Figures| a.received_bytes]
@@ -44,11 +40,14 @@ fn a_scrape_tells_what_the_ledger_the_links_and_the_quotas_have_seen() {
     assert_eq!(value(&after, &format!("tacit_phase_seconds_count{labels}")), 2);
 }
 
-/// Names of metrics in a text, as monitoring systems see them.
-fn names_told(metrics: &str) -> BTreeSet<String> {
-    let types =
-        metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")).map(|line| line.split_once(' ').unwrap());
-    let names = types.flat_map(|(name, kind)| match kind {
+/// Names and kinds of the metrics in a text.
+fn metric_types(metrics: &str) -> impl Iterator<Item = (&str, &str)> {
+    metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")).map(|line| line.split_once(' ').unwrap())
+}
+
+/// Names of metrics as monitoring systems see them.
+fn exported_names(metrics: &str) -> BTreeSet<String> {
+    let names = metric_types(metrics).flat_map(|(name, kind)| match kind {
         "counter" => vec![format!("{name}_total")],
         "histogram" => ["bucket", "sum", "count"].map(|part| format!("{name}_{part}")).into(),
         "info" => vec![format!("{name}_info")],
@@ -59,31 +58,35 @@ fn names_told(metrics: &str) -> BTreeSet<String> {
 
 #[test]
 fn metrics_are_what_the_example_and_the_manual_say() {
-    let dir = tempfile::tempdir().unwrap();
     let mut offered = catalog();
     offered.offer("later", &Dealt, dealers::lowered(3)).unwrap();
-    let server = Running::with(dir.path(), offered, |config| {
+    let server = Running::serving(offered, |config| {
         let dealings = Arc::new(Dealings::fresh(dealers::registry(), 1).unwrap());
         config.resources.dealer = Some(Arc::new(InProcessDealer::new(dealings, [1; 32])));
         config.pool = 1 << 30;
     });
     let pooled = "tacit_pooled_materials{model=\"later\",backend=\"dealt\"} 1\n";
-    wait_until("one is dealt ahead of time", || scraped(&server, dir.path()).contains(pooled));
-    server.client(dir.path(), "alice", "one").infer(&X).unwrap();
-    // One that is refused something, and then leaves in the middle of a job.
-    let mut bob = server.opened(dir.path(), "bob", "one");
+    wait_until("one is dealt ahead of time", || scraped(&server).contains(pooled));
+    server.client("alice", "one").infer(&X).unwrap();
+    // Bob is refused a request, and leaves in the middle of a job.
+    let mut bob = server.opened("bob", "one");
     assert!(matches!(ask(&mut bob, &Request::Infer { id: None, of: None }), Reply::Refused { .. }));
     assert_eq!(ask(&mut bob, &Request::Setup), Reply::Go);
     drop(bob);
     wait_until("their connections end", || server.handle.connections() == 0);
-    let answer = scraped(&server, dir.path());
-    assert!(answer.contains("content-type: application/openmetrics-text; version=1.0.0"), "{answer}");
-    assert!(answer.contains("tacit_served_inputs_total{model=\"one\",backend=\"toy\"} 1"), "{answer}");
-    assert!(answer.contains("tacit_connections{name=\"control\"} 1"), "{answer}");
+    let answer = scraped(&server);
+    check_contains(
+        &answer,
+        &[
+            "content-type: application/openmetrics-text; version=1.0.0",
+            "tacit_served_inputs_total{model=\"one\",backend=\"toy\"} 1",
+            "tacit_connections{name=\"control\"} 1",
+        ],
+    );
     assert_eq!(["used", "capacity"].map(|name| value(&answer, &format!("tacit_dealings{{name=\"{name}\"}}"))), [0, 4]);
-    // Setup, offline, online; and the setup that was broken off.
-    assert!(answer.contains("tacit_dispatch_seconds_count 4\n"), "{answer}");
-    let exported = names_told(&answer);
+    // Alice's three phases and Bob's setup.
+    check_contains(&answer, &["tacit_dispatch_seconds_count 4\n"]);
+    let exported = exported_names(&answer);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let grafana: Value =
         serde_json::from_str(&fs::read_to_string(root.join("examples/grafana.json")).unwrap()).unwrap();
@@ -105,6 +108,5 @@ fn metrics_are_what_the_example_and_the_manual_say() {
     let manual = fs::read_to_string(root.join("docs/serving.md")).unwrap();
     let rows = manual.lines().filter(|line| line.starts_with("| `tacit_"));
     let documented: BTreeSet<String> = rows.flat_map(|row| names(row.split('|').nth(1).unwrap())).collect();
-    let types = answer.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    assert_eq!(documented, types.map(|line| line.split_once(' ').unwrap().0.to_owned()).collect());
+    assert_eq!(documented, metric_types(&answer).map(|(name, _)| name.to_owned()).collect());
 }

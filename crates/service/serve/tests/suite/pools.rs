@@ -1,11 +1,12 @@
-//! Material that is dealt ahead of time for nobody in particular: it is there when somebody comes, goes to
-//! one claim alone, and ends with the server, with the dealer, with its time and where there is no room.
+//! Pools: material that a dealer makes ahead of any claim goes to one claim alone. It ends with the server,
+//! the dealer, its lifetime or its room.
 use crate::common::*;
-use crate::dealers::{self, X, close, dealer, lowered, reached, registry, resources};
+use crate::dealers::{
+    check_dealt_answer, check_values, client_config, dealer, lowered, lowered_by, open_dealt, reached, serve_dealt,
+};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -132,67 +133,62 @@ impl Dealer for Watched {
     }
 }
 
-/// Serves `model`, with pools.
-fn serving(
-    dir: &Path,
-    watched: &Watched,
-    model: Arc<dyn ServerModel>,
-    tune: impl FnOnce(&mut ServerConfig),
-) -> Running {
-    serving_by(&Dealt, dir, watched, model, tune)
+/// Serves `model` with `dealt` and pools, from a folder of its own.
+fn serving(watched: &Watched, model: Arc<dyn ServerModel>, tune: impl FnOnce(&mut ServerConfig)) -> Running {
+    Running::in_own_folder(|dir| serving_in(dir, &Dealt, watched, model, tune))
 }
 
-fn serving_by(
-    backend: &dyn Backend,
+fn serving_in(
     dir: &Path,
+    backend: &dyn Backend,
     watched: &Watched,
     model: Arc<dyn ServerModel>,
     tune: impl FnOnce(&mut ServerConfig),
 ) -> Running {
     let mut catalog = Catalog::new(false);
     catalog.offer("one", backend, model).unwrap();
-    Running::with(dir, catalog, |config| {
+    Running::serving_in(dir, catalog, |config| {
         config.resources = watched.resources(1);
         config.pool = 1 << 30;
         tune(config);
     })
 }
 
-fn client(server: &Running, dir: &Path, name: &str, watched: &Watched) -> Client {
-    client_of("dealt", server, dir, name, watched)
+fn client(server: &Running, name: &str, watched: &Watched) -> Client {
+    client_of("dealt", server, name, watched)
 }
 
-fn client_of(backend: &str, server: &Running, dir: &Path, name: &str, watched: &Watched) -> Client {
+fn client_of(backend: &str, server: &Running, name: &str, watched: &Watched) -> Client {
     let party = if name == "alice" { 2 } else { 3 };
-    let config = ClientConfig { resources: watched.resources(party), ..server.config(dir, name) };
+    let config = ClientConfig { resources: watched.resources(party), ..server.config(name) };
     Connection::connect(both(), config).unwrap().open("one", Some(backend)).unwrap()
 }
 
-/// What an operator is told.
-fn looked(server: &Running, dir: &Path, path: &str) -> String {
-    let mut stream = server.http(dir, "ops");
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    text.split_once("\r\n\r\n").unwrap().1.to_owned()
+/// The body of what an operator is answered.
+fn operator_body(server: &Running, path: &str) -> String {
+    server.operator_get(path).split_once("\r\n\r\n").unwrap().1.to_owned()
 }
 
-/// Materials that lie ready in all pools, what they take, and how many are being dealt.
-fn pooled(server: &Running, dir: &Path) -> [u64; 3] {
-    let status: Value = serde_json::from_str(&looked(server, dir, "/v1/status")).unwrap();
-    let rows = status["pools"].as_array().unwrap();
+fn pools_status(server: &Running) -> Vec<Value> {
+    let status: Value = serde_json::from_str(&operator_body(server, "/v1/status")).unwrap();
+    status["pools"].as_array().unwrap().clone()
+}
+
+/// Materials in all pools, their bytes, and how many are being dealt.
+fn pooled(server: &Running) -> [u64; 3] {
+    let rows = pools_status(server);
     ["ready", "bytes", "dealing"].map(|column| rows.iter().map(|row| row[column].as_u64().unwrap()).sum())
 }
 
-fn wait_for_stock(server: &Running, dir: &Path) {
-    wait_until("there is stock", || pooled(server, dir)[0] > 0);
+fn wait_for_stock(server: &Running) {
+    wait_until("there is stock", || pooled(server)[0] > 0);
 }
 
-/// Nothing went to two: each half that a client took was of another material.
+/// Checks that no material was bound or fetched twice.
 fn check_uses(watched: &Watched) {
     watched.inspect(|calls| {
         let distinct: BTreeSet<&Ticket> = calls.fetched.iter().collect();
-        assert_eq!(distinct.len(), calls.fetched.len(), "a material went to two");
+        assert_eq!(distinct.len(), calls.fetched.len(), "a material was fetched twice");
         let bound: BTreeSet<&Ticket> = calls.bound.iter().map(|(ticket, _)| ticket).collect();
         assert_eq!(bound.len(), calls.bound.len(), "a material was bound twice");
         assert!(bound.iter().all(|ticket| calls.ahead.contains(ticket)));
@@ -201,50 +197,50 @@ fn check_uses(watched: &Watched) {
 
 #[test]
 fn who_comes_finds_material_that_was_dealt_before() {
-    let (dir, watched) = (tempfile::tempdir().unwrap(), Watched::new());
-    let server = serving(dir.path(), &watched, lowered(1), |_| {});
+    let watched = Watched::new();
+    let server = serving(&watched, lowered(1), |_| {});
     // Nobody has asked for anything.
-    wait_for_stock(&server, dir.path());
+    wait_for_stock(&server);
     let bytes = lowered(1).order().unwrap().server_bytes;
-    assert!(pooled(&server, dir.path())[1] >= bytes);
-    let files = fs::read_dir(dir.path().join("server-material")).unwrap();
-    let is_material = |name: &str| name.ends_with(".material");
-    assert!(!files.into_iter().any(|file| is_material(&file.unwrap().file_name().to_string_lossy())), "it has no name");
-    let mut alice = client(&server, dir.path(), "alice", &watched);
-    close(&alice.infer(&X).unwrap().values, &expected(1, &X));
+    assert!(pooled(&server)[1] >= bytes);
+    let files = fs::read_dir(server.dir.join("server-material")).unwrap().map(|file| file.unwrap().path());
+    assert_eq!(files.filter(|path| path.extension().is_some_and(|e| e == "material")).count(), 0);
+    let mut alice = client(&server, "alice", &watched);
+    check_dealt_answer(&mut alice);
     assert_eq!(watched.inspect(|calls| (calls.at_once, calls.bound.len(), calls.fetched.len())), (0, 1, 1));
     // Another takes its place, and what is kept for later comes from there, too.
-    wait_for_stock(&server, dir.path());
+    wait_for_stock(&server);
     assert_eq!(alice.prepare().unwrap().bytes.client, 16);
-    close(&alice.infer(&X).unwrap().values, &expected(1, &X));
+    check_dealt_answer(&mut alice);
     assert_eq!(watched.inspect(|calls| (calls.at_once, calls.bound.len())), (0, 2));
     check_uses(&watched);
-    wait_for_stock(&server, dir.path());
-    let metrics = looked(&server, dir.path(), "/metrics");
-    let figures =
-        ["tacit_pool_draws_total{model=\"one\",backend=\"dealt\",name=\"found\"} 2", "tacit_pooled_materials{"];
-    assert!(figures.iter().all(|figure| metrics.contains(figure)), "{metrics}");
+    wait_for_stock(&server);
+    let metrics = operator_body(&server, "/metrics");
+    check_contains(
+        &metrics,
+        &["tacit_pool_draws_total{model=\"one\",backend=\"dealt\",name=\"found\"} 2", "tacit_pooled_materials{"],
+    );
 }
 
 #[test]
 fn no_material_goes_to_two_however_many_come() {
-    let (dir, watched) = (tempfile::tempdir().unwrap(), Watched::new());
-    let audited = dealers::lowered_by(&Dealt, 1, "frac_bits=8,audit=300");
-    let server = serving(dir.path(), &watched, audited, |_| {});
-    wait_for_stock(&server, dir.path());
+    let watched = Watched::new();
+    let audited = lowered_by(&Dealt, 1, "frac_bits=8,audit=300");
+    let server = serving(&watched, audited, |_| {});
+    wait_for_stock(&server);
     thread::scope(|scope| {
         for i in 0..6 {
-            let (server, watched, dir) = (&server, &watched, dir.path());
+            let (server, watched) = (&server, &watched);
             scope.spawn(move || {
-                let mut client = client(server, dir, ["alice", "bob"][i % 2], watched);
+                let mut client = client(server, ["alice", "bob"][i % 2], watched);
                 for _ in 0..4 {
-                    close(&client.infer(&X).unwrap().values, &expected(1, &X));
+                    check_dealt_answer(&mut client);
                 }
             });
         }
     });
     check_uses(&watched);
-    // Audits give some up, so at least as many as there were answers.
+    // Audits use up more than the 24 materials of the answers.
     assert!(watched.inspect(|calls| calls.fetched.len()) >= 24);
     assert!(watched.inspect(|calls| calls.bound.len()) > 0, "some came from the pool");
 }
@@ -252,12 +248,13 @@ fn no_material_goes_to_two_however_many_come() {
 #[test]
 fn material_with_tags_is_dealt_ahead_as_well() {
     for options in ["frac_bits=8,level=l1,audit=0", "frac_bits=8,level=l2,audit=500"] {
-        let (dir, watched) = (tempfile::tempdir().unwrap(), Watched::new());
-        let server = serving_by(&Fss, dir.path(), &watched, dealers::lowered_by(&Fss, 1, options), |_| {});
-        let mut alice = client_of("fss", &server, dir.path(), "alice", &watched);
+        let watched = Watched::new();
+        let server =
+            Running::in_own_folder(|dir| serving_in(dir, &Fss, &watched, lowered_by(&Fss, 1, options), |_| {}));
+        let mut alice = client_of("fss", &server, "alice", &watched);
         for used in 1..3 {
-            wait_for_stock(&server, dir.path());
-            close(&alice.infer(&X).unwrap().values, &expected(1, &X));
+            wait_for_stock(&server);
+            check_dealt_answer(&mut alice);
             assert_eq!(watched.inspect(|calls| calls.bound.len()), used);
         }
         check_uses(&watched);
@@ -266,22 +263,20 @@ fn material_with_tags_is_dealt_ahead_as_well() {
 
 #[test]
 fn a_batch_has_a_pool_of_its_own() {
-    let (dir, watched) = (tempfile::tempdir().unwrap(), Watched::new());
-    let server = serving(dir.path(), &watched, lowered(1), |_| {});
-    let mut alice = client(&server, dir.path(), "alice", &watched);
+    let watched = Watched::new();
+    let server = serving(&watched, lowered(1), |_| {});
+    let mut alice = client(&server, "alice", &watched);
     let inputs: Vec<Vec<f32>> = (0..3u8).map(|i| X.map(|x| x + f32::from(i)).to_vec()).collect();
     // The first may come before anything was dealt for three; the second finds it.
     for expected_bound in [None, Some(1)] {
         let bound_before = watched.inspect(|calls| calls.bound.len());
         infer_many(&mut alice, Units::Network, &inputs, |index, answer| {
-            close(&answer.values, &expected(1, &inputs[index]));
+            check_values(&answer.values, &inputs[index]);
             Ok(())
         })
         .unwrap();
-        let of_three = |row: &Value| row["inputs"] == 3 && row["ready"].as_u64() > Some(0);
-        wait_until("three at once are in stock", || {
-            let status: Value = serde_json::from_str(&looked(&server, dir.path(), "/v1/status")).unwrap();
-            status["pools"].as_array().unwrap().iter().any(of_three)
+        wait_until("a batch of three is in stock", || {
+            pools_status(&server).iter().any(|row| row["inputs"] == 3 && row["ready"].as_u64() > Some(0))
         });
         let bound = watched.inspect(|calls| calls.bound.len()) - bound_before;
         assert_eq!(bound, expected_bound.unwrap_or(bound));
@@ -291,18 +286,18 @@ fn a_batch_has_a_pool_of_its_own() {
 
 #[test]
 fn a_dealer_that_was_started_anew_has_lost_the_pool() {
-    let (dir, watched) = (tempfile::tempdir().unwrap(), Watched::new());
-    let server = serving(dir.path(), &watched, lowered(1), |_| {});
-    wait_for_stock(&server, dir.path());
+    let watched = Watched::new();
+    let server = serving(&watched, lowered(1), |_| {});
+    wait_for_stock(&server);
     watched.restart();
     let lost: Vec<Ticket> = watched.inspect(|calls| calls.ahead.clone());
-    let mut alice = client(&server, dir.path(), "alice", &watched);
-    close(&alice.infer(&X).unwrap().values, &expected(1, &X));
+    let mut alice = client(&server, "alice", &watched);
+    check_dealt_answer(&mut alice);
     assert_eq!(watched.inspect(|calls| (calls.at_once, calls.bound[0].1)), (1, false), "dealt at once");
     // None of the others is tried; what comes next is of the dealer as it is now.
     wait_until("the pool is filled again", || watched.inspect(|calls| calls.ahead.len()) > lost.len());
-    wait_for_stock(&server, dir.path());
-    close(&alice.infer(&X).unwrap().values, &expected(1, &X));
+    wait_for_stock(&server);
+    check_dealt_answer(&mut alice);
     let count_lost = |calls: &DealerCalls| calls.bound.iter().filter(|(ticket, _)| lost.contains(ticket)).count();
     assert_eq!(watched.inspect(|calls| (count_lost(calls), calls.bound.last().unwrap().1)), (1, true));
     check_uses(&watched);
@@ -310,16 +305,16 @@ fn a_dealer_that_was_started_anew_has_lost_the_pool() {
 
 #[test]
 fn a_server_that_was_started_anew_has_lost_the_pool() {
-    let (dir, watched) = (tempfile::tempdir().unwrap(), Watched::new());
+    let (dir, watched) = (Folder::new(), Watched::new());
     for _ in 0..2 {
-        let server = serving(dir.path(), &watched, lowered(1), |_| {});
-        wait_for_stock(&server, dir.path());
+        let server = serving_in(&dir, &Dealt, &watched, lowered(1), |_| {});
+        wait_for_stock(&server);
         let before: Vec<Ticket> = watched.inspect(|calls| calls.ahead.clone());
         drop(server);
-        let server = serving(dir.path(), &watched, lowered(1), |_| {});
-        wait_for_stock(&server, dir.path());
-        let mut alice = client(&server, dir.path(), "alice", &watched);
-        close(&alice.infer(&X).unwrap().values, &expected(1, &X));
+        let server = serving_in(&dir, &Dealt, &watched, lowered(1), |_| {});
+        wait_for_stock(&server);
+        let mut alice = client(&server, "alice", &watched);
+        check_dealt_answer(&mut alice);
         let bound = watched.inspect(|calls| calls.bound.last().unwrap().0);
         assert!(!before.contains(&bound), "a half of the server before");
     }
@@ -328,13 +323,13 @@ fn a_server_that_was_started_anew_has_lost_the_pool() {
 
 #[test]
 fn what_nobody_uses_goes_and_nothing_takes_its_place_before_somebody_comes() {
-    let (dir, watched) = (tempfile::tempdir().unwrap(), Watched::new());
-    let server = serving(dir.path(), &watched, lowered(1), |config| config.pool_ttl = Duration::from_millis(1));
+    let watched = Watched::new();
+    let server = serving(&watched, lowered(1), |config| config.pool_ttl = Duration::from_millis(1));
     wait_until("one was dealt", || watched.inspect(|calls| calls.ahead.len()) > 0);
-    wait_until("it is gone", || pooled(&server, dir.path()) == [0; 3]);
+    wait_until("it is gone", || pooled(&server) == [0; 3]);
     assert_eq!(watched.inspect(|calls| calls.ahead.len()), 1);
-    let mut alice = client(&server, dir.path(), "alice", &watched);
-    close(&alice.infer(&X).unwrap().values, &expected(1, &X));
+    let mut alice = client(&server, "alice", &watched);
+    check_dealt_answer(&mut alice);
     assert_eq!(watched.inspect(|calls| (calls.at_once, calls.bound.len())), (1, 0));
     wait_until("another was dealt", || watched.inspect(|calls| calls.ahead.len()) > 1);
 }
@@ -344,18 +339,18 @@ fn pools_take_no_more_disk_than_they_may_and_none_without_a_folder() {
     let bytes = lowered(1).order().unwrap().server_bytes;
     for (pool, has_folder, max_ready) in [(2 * bytes, true, 2), (bytes - 1, true, 0), (0, true, 0), (1 << 30, false, 0)]
     {
-        let (dir, watched) = (tempfile::tempdir().unwrap(), Watched::new());
-        let server = serving(dir.path(), &watched, lowered(1), |config| {
+        let watched = Watched::new();
+        let server = serving(&watched, lowered(1), |config| {
             config.pool = pool;
             config.store.take_if(|_| !has_folder);
         });
-        let mut alice = client(&server, dir.path(), "alice", &watched);
+        let mut alice = client(&server, "alice", &watched);
         for _ in 0..6 {
             if max_ready > 0 {
-                wait_for_stock(&server, dir.path());
+                wait_for_stock(&server);
             }
-            close(&alice.infer(&X).unwrap().values, &expected(1, &X));
-            assert!(pooled(&server, dir.path())[0] <= max_ready);
+            check_dealt_answer(&mut alice);
+            assert!(pooled(&server)[0] <= max_ready);
         }
         assert_eq!(watched.inspect(|calls| calls.bound.len()), if max_ready > 0 { 6 } else { 0 });
         assert_eq!(watched.inspect(|calls| calls.ahead.is_empty()), max_ready == 0);
@@ -364,57 +359,49 @@ fn pools_take_no_more_disk_than_they_may_and_none_without_a_folder() {
 
 #[test]
 fn a_dealer_that_deals_nothing_ahead_serves_those_who_come() {
-    let (dir, watched) = (tempfile::tempdir().unwrap(), Watched::new());
+    let watched = Watched::new();
     watched.fails.store(true, Ordering::SeqCst);
-    let server = serving(dir.path(), &watched, lowered(1), |_| {});
-    let mut alice = client(&server, dir.path(), "alice", &watched);
+    let server = serving(&watched, lowered(1), |_| {});
+    let mut alice = client(&server, "alice", &watched);
     for _ in 0..3 {
-        close(&alice.infer(&X).unwrap().values, &expected(1, &X));
+        check_dealt_answer(&mut alice);
     }
     assert_eq!(watched.inspect(|calls| (calls.at_once, calls.ahead.len())), (3, 0));
     // It is asked again when somebody has come.
     watched.fails.store(false, Ordering::SeqCst);
-    close(&alice.infer(&X).unwrap().values, &expected(1, &X));
-    wait_for_stock(&server, dir.path());
+    check_dealt_answer(&mut alice);
+    wait_for_stock(&server);
 }
 
 #[test]
 fn over_the_network_only_a_server_deals_ahead_and_binds_and_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let address = dealer(dir.path());
+    let dir = Folder::new();
+    let address = dealer(&dir);
     let model = lowered(1);
-    let mut catalog = Catalog::new(false);
-    catalog.offer("one", &Dealt, Arc::clone(&model)).unwrap();
-    let server = Running::with(dir.path(), catalog, |config| {
-        config.resources = resources(dir.path(), address, keys::ORDERS);
-        config.pool = 1 << 30;
-    });
-    wait_for_stock(&server, dir.path());
-    let config =
-        ClientConfig { resources: resources(dir.path(), address, "alice"), ..server.config(dir.path(), "alice") };
-    let mut alice = Connection::connect(registry(), config).unwrap().open("one", Some("dealt")).unwrap();
-    close(&alice.infer(&X).unwrap().values, &expected(1, &X));
-    let metrics = looked(&server, dir.path(), "/metrics");
+    let server = serve_dealt(&dir, address, Arc::clone(&model), |config| config.pool = 1 << 30);
+    wait_for_stock(&server);
+    let mut alice = open_dealt(client_config(&server, "alice", address));
+    check_dealt_answer(&mut alice);
+    let metrics = operator_body(&server, "/metrics");
     assert!(metrics.contains("tacit_pool_draws_total{model=\"one\",backend=\"dealt\",name=\"found\"} 1"), "{metrics}");
-    // By hand.
     let order = model.order().unwrap();
-    let [orders, alice, bob] = [keys::ORDERS, "alice", "bob"].map(|name| reached(dir.path(), address, name));
+    let [orders, alice, bob] = [keys::ORDERS, "alice", "bob"].map(|name| reached(&dir, address, name));
     let ignored = &mut |_: Piece<'_>| Ok(());
     let mut ticket = None;
-    let mut named = |piece: Piece<'_>| {
+    let mut note_ticket = |piece: Piece<'_>| {
         if let Piece::Ticket(dealt) = piece {
             ticket = Some(*dealt);
         }
         Ok(())
     };
-    orders.deal_ahead(&order, &mut named).unwrap();
+    orders.deal_ahead(&order, &mut note_ticket).unwrap();
     let ticket = ticket.unwrap();
     let [first, second] = [1, 2].map(|nonce| Claim { nonce: [nonce; 32], digest: order.digest });
     for refused in [bob.deal_ahead(&order, ignored), bob.bind(&ticket, &second.seal()).map(drop)] {
         let error = refused.err().unwrap().to_string();
         assert!(error.contains("only a server may order material"), "{error}");
     }
-    assert!(bob.fetch(&ticket, &second).is_err(), "it is nobody's");
+    assert!(bob.fetch(&ticket, &second).is_err(), "fetched before it was bound");
     assert!(orders.bind(&ticket, &first.seal()).unwrap());
     assert!(orders.bind(&ticket, &second.seal()).is_err());
     assert!(!orders.bind(&[7; 32], &first.seal()).unwrap());

@@ -1,22 +1,19 @@
-//! The program `tacit-server`: errors at the start, the log, and output that nobody reads.
+//! The program `tacit-server`: errors at the start, the log, signals, and output that nobody reads.
 use crate::common::*;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use tacit_backends::Backend;
-use tacit_client::wire::{REPLY, Reply, Request, public_digest};
+use tacit_client::wire::{REPLY, Reply, Request};
 use tacit_client::{Client, ClientConfig, ClientError, Connection};
-use tacit_net::{Channel, Hello, TcpTransport, handshake};
+use tacit_net::{Channel, TcpTransport};
 use tacit_store::{Party, Store, keys};
-
-const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
 
 fn server() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tacit-server"));
@@ -45,6 +42,7 @@ fn free_address() -> String {
 struct Program {
     child: Child,
     address: String,
+    dir: PathBuf,
 }
 
 impl Program {
@@ -63,7 +61,7 @@ impl Program {
         let mut command = server();
         command.current_dir(dir).args(["one.tacit", "--backend", "toy", "--allow-clear", "--listen", &address]);
         tune(&mut command);
-        Self { child: command.spawn().unwrap(), address }
+        Self { child: command.spawn().unwrap(), address, dir: dir.to_owned() }
     }
 
     fn wait_until_it_listens(&mut self) {
@@ -73,7 +71,7 @@ impl Program {
         }
     }
 
-    /// Starts the program with a log at this level; the function reads the log.
+    /// Starts the program with a log at this level, and returns a function that reads the log.
     fn logging(dir: &Path, level: &str, args: &[&str]) -> (Self, impl Fn() -> String) {
         let (mut program, log) = Self::starting(dir, level, args);
         program.wait_until_it_listens();
@@ -97,26 +95,38 @@ impl Program {
         })
     }
 
-    fn config(&self, dir: &Path) -> ClientConfig {
-        ClientConfig::new(&self.address, keys::load_client(&dir.join("keys"), "alice").unwrap())
+    fn config(&self) -> ClientConfig {
+        ClientConfig::new(&self.address, identity(&self.dir, "alice"))
     }
 
-    fn client(&self, dir: &Path) -> Client {
-        Connection::connect(registry(), self.config(dir)).unwrap().open("one", None).unwrap()
+    fn connect(&self) -> Result<Connection, ClientError> {
+        Connection::connect(registry(), self.config())
+    }
+
+    fn client(&self) -> Client {
+        self.connect().unwrap().open("one", None).unwrap()
+    }
+
+    /// A channel on which model `one` is open.
+    fn opened(&self) -> Channel {
+        let tcp = TcpTransport::connect(&self.address, Duration::from_secs(60)).unwrap();
+        let mut channel = greet(self.config().identity.tls.connect(tcp, "127.0.0.1").unwrap());
+        open_toy_model(&mut channel, "one");
+        channel
     }
 
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Asks the program to end, and checks that it succeeds.
-    fn ends_when_asked(&mut self) {
+    /// Stops the program and checks that it succeeds.
+    fn stop(&mut self) {
         self.signal(Signal::TERM);
-        assert_eq!(self.end().code(), Some(0));
+        assert_eq!(self.wait_for_end().code(), Some(0));
     }
 
     /// Waits for the end of the program, for about a minute at most.
-    fn end(&mut self) -> ExitStatus {
+    fn wait_for_end(&mut self) -> ExitStatus {
         for _ in 0..6000 {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
@@ -168,26 +178,20 @@ fn strangers(address: &str) -> Vec<TcpStream> {
 
 #[test]
 fn what_is_missing_is_named() {
-    let dir = tempfile::tempdir().unwrap();
-    let key_dir = dir.path().join("keys");
-    let error = error_of(server().arg("none.tacit").arg("--keys").arg(&key_dir));
-    assert!(
-        error.starts_with("error: ") && error.contains("server.pem") && error.contains("tacit keys init"),
-        "{error}"
-    );
-    assert_eq!(error.matches("No such file").count(), 1, "a reason is told once: {error}");
+    let dir = Folder::new();
+    let key_dir = dir.join("keys");
+    let error_with = |args: &[&str]| error_of(server().args(args).arg("--keys").arg(&key_dir));
+    let error = error_with(&["none.tacit"]);
+    assert!(error.starts_with("error: "), "{error}");
+    check_contains(&error, &["server.pem", "tacit keys init"]);
+    assert_eq!(error.matches("No such file").count(), 1, "{error}");
     keys::init(&key_dir, &[], &[]).unwrap();
-    let error = error_of(server().args(["none.tacit", "--backend", "nonsense"]).arg("--keys").arg(&key_dir));
-    assert!(error.contains("nonsense"), "{error}");
-    let error = error_of(server().args(["none.tacit", "-O", "key"]).arg("--keys").arg(&key_dir));
-    assert!(error.contains("key=value"), "{error}");
-    // A folder without `.tacit` files is reported.
-    let error = error_of(server().arg(&key_dir).arg("--keys").arg(&key_dir));
-    assert!(error.contains("keys: there is no .tacit file in this folder"), "{error}");
-    // An invalid key is reported with its file name.
+    check_contains(&error_with(&["none.tacit", "--backend", "nonsense"]), &["nonsense"]);
+    check_contains(&error_with(&["none.tacit", "-O", "key"]), &["key=value"]);
+    let without_models = key_dir.to_str().unwrap();
+    check_contains(&error_with(&[without_models]), &["keys: there is no .tacit file in this folder"]);
     fs::write(key_dir.join("server.key"), "nonsense").unwrap();
-    let error = error_of(server().arg("none.tacit").arg("--keys").arg(&key_dir));
-    assert!(error.contains("server.key"), "{error}");
+    check_contains(&error_with(&["none.tacit"]), &["server.key"]);
 }
 
 #[test]
@@ -231,7 +235,7 @@ fn numbers_out_of_range_are_refused_at_once() {
         let output = server().args(["none.tacit", switch, value]).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{error}");
-        assert!(error.contains(switch) && error.contains(range), "{error}");
+        check_contains(&error, &[switch, range]);
     }
 }
 
@@ -244,18 +248,18 @@ fn a_reader_that_is_gone_makes_no_panic() {
 
 /// Checks that a server with the output `out` survives strangers and a panicking job, and stops when asked.
 fn outlives(case: &str, out: impl Fn() -> Stdio) {
-    let dir = tempfile::tempdir().unwrap();
-    let mut program = Program::start(dir.path(), |c| {
+    let dir = Folder::new();
+    let mut program = Program::start(&dir, |c| {
         c.stdout(out()).stderr(out()).env("TACIT_LOG", "trace");
     });
     let crowd = strangers(&program.address);
-    let mut client = program.client(dir.path());
+    let mut client = program.client();
     assert!(client.infer(&[tacit_backends::toy::PANIC, 0.0, 0.0, 0.0]).is_err());
     for _ in 0..20 {
-        assert_eq!(program.client(dir.path()).infer(&X).unwrap().values, expected(1, &X), "{case}");
+        assert_eq!(program.client().infer(&X).unwrap().values, expected(1, &X), "{case}");
     }
     drop(crowd);
-    program.ends_when_asked();
+    program.stop();
 }
 
 #[test]
@@ -276,18 +280,18 @@ fn a_log_that_nobody_empties_stops_nobody() {
 
 #[test]
 fn the_log_names_client_and_address_and_sums_up_refusals() {
-    let dir = tempfile::tempdir().unwrap();
-    let (mut program, log) = Program::logging(dir.path(), "info", &[]);
+    let dir = Folder::new();
+    let (mut program, log) = Program::logging(&dir, "info", &[]);
     drop(strangers(&program.address));
-    let client = keys::load_client(&dir.path().join("keys"), "alice").unwrap().fingerprint.to_string();
-    let input = program.client(dir.path()).infer(&X).unwrap().name;
-    // The refusals of all strangers are counted before the program is asked to stop.
+    let client = identity(&dir, "alice").fingerprint.to_string();
+    let input = program.client().infer(&X).unwrap().name;
+    // The log sums up the refusals before the program stops.
     wait_until("the client is done", || log().contains("client done"));
-    program.ends_when_asked();
+    program.stop();
     let text = log();
     assert!(!text.contains('\x1b'), "{text}");
     let connected = text.lines().find(|line| line.contains("client connected")).unwrap();
-    assert!(connected.contains(&client) && connected.contains("address=127.0.0.1:"), "{connected}");
+    check_contains(connected, &[&client, "address=127.0.0.1:"]);
     for phase in ["offline done", "online done"] {
         let of_input = text.lines().find(|line| line.contains(&format!("input={input}")) && line.contains(phase));
         assert!(of_input.unwrap().contains(&client), "{text}");
@@ -300,109 +304,98 @@ fn the_log_names_client_and_address_and_sums_up_refusals() {
 
 #[test]
 fn a_hangup_reads_the_rules_again_and_wrong_ones_change_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let access = dir.path().join("access.toml");
+    let dir = Folder::new();
+    let access = dir.join("access.toml");
     fs::write(&access, "[default]\nrevokd = true\n").unwrap();
-    keys::init(&dir.path().join("keys"), &[], &["alice".into()]).unwrap();
-    fs::write(dir.path().join("one.tacit"), tacit_graph::file::write(&model(1)).unwrap()).unwrap();
+    keys::init(&dir.join("keys"), &[], &["alice".into()]).unwrap();
+    fs::write(dir.join("one.tacit"), tacit_graph::file::write(&model(1)).unwrap()).unwrap();
     let switches = ["one.tacit", "--backend", "toy", "--allow-clear", "--access", "access.toml"];
-    let error = error_of(server().current_dir(dir.path()).args(switches));
-    assert!(error.contains("line 2") && error.contains("revokd"), "{error}");
+    let error = error_of(server().current_dir(&*dir).args(switches));
+    check_contains(&error, &["line 2", "revokd"]);
     fs::write(&access, "").unwrap();
-    let (mut program, log) = Program::logging(dir.path(), "info", &["--access", "access.toml"]);
+    let (mut program, log) = Program::logging(&dir, "info", &["--access", "access.toml"]);
     let log_has = |text: &str| log().contains(text);
     // A server that answers also handles signals.
-    let mut client = program.client(dir.path());
+    let mut client = program.client();
     fs::write(&access, "[default]\nrevokd = true\n").unwrap();
     program.signal(Signal::HUP);
-    wait_until("it is told", || log_has("stay as they were") && log_has("unknown field `revokd`"));
+    wait_until("the error is logged", || log_has("stay as they were") && log_has("unknown field `revokd`"));
     client.infer(&X).unwrap();
     fs::write(&access, "[default]\nrevoked = true\n").unwrap();
     program.signal(Signal::HUP);
-    wait_until("it is told", || log_has("the rules of access have changed"));
-    let error = Connection::connect(registry(), program.config(dir.path())).err().unwrap().to_string();
-    assert!(error.contains("access was revoked"), "{error}");
+    wait_until("the change is logged", || log_has("the rules of access have changed"));
+    check_contains(&program.connect().err().unwrap().to_string(), &["access was revoked"]);
     assert!(client.infer(&X).is_err());
-    program.ends_when_asked();
+    program.stop();
 }
 
 #[test]
 fn a_hangup_during_the_start_is_heeded_after_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let args = ["--material", "material"];
-    drop(Store::open(&dir.path().join("material"), Party::Server, None).unwrap());
+    let dir = Folder::new();
+    drop(Store::open(&dir.join("material"), Party::Server, None).unwrap());
     // The start waits for the ledger, which another connection has locked.
-    let ledger = rusqlite::Connection::open(dir.path().join("material/ledger.sqlite")).unwrap();
+    let ledger = rusqlite::Connection::open(dir.join("material/ledger.sqlite")).unwrap();
     ledger.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let (mut program, log) = Program::starting(dir.path(), "info", &args);
+    let (mut program, log) = Program::starting(&dir, "info", &["--material", "material"]);
     while !catches_hangups(program.child.id()) {
-        assert!(program.child.try_wait().unwrap().is_none(), "it catches no hangup while it starts: {}", log());
+        assert!(program.child.try_wait().unwrap().is_none(), "no handler of SIGHUP: {}", log());
     }
     program.signal(Signal::HUP);
-    assert!(!log().contains("looked at again"), "it starts, and has looked at nothing: {}", log());
+    assert!(!log().contains("looked at again"), "reloaded before the start: {}", log());
     ledger.execute_batch("ROLLBACK").unwrap();
     program.wait_until_it_listens();
-    wait_until("it has looked again", || log().contains("the models on offer were looked at again"));
-    program.client(dir.path()).infer(&X).unwrap();
-    program.ends_when_asked();
+    wait_until("the models are reloaded", || log().contains("the models on offer were looked at again"));
+    program.client().infer(&X).unwrap();
+    program.stop();
 }
 
 #[test]
 fn a_folder_is_looked_at_again_on_a_hangup() {
-    let dir = tempfile::tempdir().unwrap();
-    let folder = dir.path().join("models");
+    let dir = Folder::new();
+    let folder = dir.join("models");
     fs::create_dir(&folder).unwrap();
-    keys::init(&dir.path().join("keys"), &[], &["alice".into()]).unwrap();
+    keys::init(&dir.join("keys"), &[], &["alice".into()]).unwrap();
     let put = |name: &str, salt: u8| {
         fs::write(folder.join(name), tacit_graph::file::write(&model(salt)).unwrap()).unwrap();
     };
     put("two.tacit", 2);
     // Serves the file `one.tacit` and the folder `models`.
-    let (mut program, log) = Program::logging(dir.path(), "info", &["models"]);
-    // Waits for the n-th reload line of the log and returns it.
+    let (mut program, log) = Program::logging(&dir, "info", &["models"]);
+    // Waits for the n-th line of the log about a reload.
     let reload_line = |n: usize| {
         let lines = || {
             let text = log();
-            let is_told = |line: &&str| line.contains("were looked at again") || line.contains("stay as they were");
-            text.lines().filter(is_told).map(str::to_owned).collect::<Vec<String>>()
+            let is_reload = |line: &&str| line.contains("were looked at again") || line.contains("stay as they were");
+            text.lines().filter(is_reload).map(str::to_owned).collect::<Vec<String>>()
         };
-        wait_until("it has looked", || lines().len() == n);
+        wait_until("the reload is logged", || lines().len() == n);
         lines().pop().unwrap()
     };
     let offered = || {
-        let models = Connection::connect(registry(), program.config(dir.path())).unwrap().models().unwrap();
+        let models = program.connect().unwrap().models().unwrap();
         models.into_iter().map(|model| model.name).collect::<Vec<_>>()
     };
     assert_eq!(offered(), ["one", "two"]);
-    let mut client = program.client(dir.path());
+    let mut client = program.client();
     put("three.tacit", 3);
     fs::remove_file(folder.join("two.tacit")).unwrap();
     program.signal(Signal::HUP);
-    let line = reload_line(1);
-    assert!(
-        line.contains("added=three=toy") && line.contains("withdrawn=two=toy") && line.contains("kept=1"),
-        "{line}"
-    );
+    check_contains(&reload_line(1), &["added=three=toy", "withdrawn=two=toy", "kept=1"]);
     assert_eq!(offered(), ["one", "three"]);
     fs::write(folder.join("four.tacit"), b"half of it").unwrap();
     program.signal(Signal::HUP);
-    let line = reload_line(2);
-    assert!(
-        line.contains("ERROR") && line.contains("the models stay as they were") && line.contains("four.tacit"),
-        "{line}"
-    );
+    check_contains(&reload_line(2), &["ERROR", "the models stay as they were", "four.tacit"]);
     assert_eq!(offered(), ["one", "three"]);
     // A rewritten file is another model; a named file that is removed is withdrawn.
     fs::remove_file(folder.join("four.tacit")).unwrap();
     put("three.tacit", 4);
-    assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
-    fs::remove_file(dir.path().join("one.tacit")).unwrap();
+    check_answer(&mut client, 1);
+    fs::remove_file(dir.join("one.tacit")).unwrap();
     program.signal(Signal::HUP);
-    let line = reload_line(3);
-    assert!(line.contains("replaced=three=toy") && line.contains("withdrawn=one=toy"), "{line}");
+    check_contains(&reload_line(3), &["replaced=three=toy", "withdrawn=one=toy"]);
     assert_eq!(offered(), ["three"]);
     assert!(client.infer(&X).unwrap_err().to_string().contains("connect again"));
-    program.ends_when_asked();
+    program.stop();
 }
 
 /// Returns the resident set of a process in bytes.
@@ -415,24 +408,13 @@ fn resident(child: &Child) -> u64 {
 #[test]
 fn an_idle_client_takes_little_memory() {
     const CLIENTS: u64 = 300;
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let limits = ["--max-connections", "400", "--connections-per-client", "400", "--max-control", "0"];
-    let program = Program::silent(dir.path(), &limits);
-    let identity = keys::load_client(&dir.path().join("keys"), "alice").unwrap();
-    let open = |_| {
-        let tcp = TcpTransport::connect(&program.address, Duration::from_secs(60)).unwrap();
-        let mut channel = Channel::new(Box::new(identity.tls.connect(tcp, "127.0.0.1").unwrap()));
-        handshake(&mut channel, &Hello::opening()).unwrap();
-        assert_eq!(tacit_client::wire::recv_reply(&mut channel).unwrap(), Reply::Welcome);
-        let public = public_part(&mut channel, "one");
-        let plan = Toy::default().open(&public).unwrap().digest();
-        handshake(&mut channel, &Hello::opened(plan, public_digest(&public))).unwrap();
-        channel
-    };
+    let program = Program::silent(&dir, &limits);
     // Warm up first: the first connections also allocate memory that all clients share.
-    let first: Vec<Channel> = (0..10).map(open).collect();
+    let first: Vec<Channel> = (0..10).map(|_| program.opened()).collect();
     let before = resident(&program.child);
-    let clients: Vec<Channel> = (0..CLIENTS).map(open).collect();
+    let clients: Vec<Channel> = (0..CLIENTS).map(|_| program.opened()).collect();
     let each = resident(&program.child).saturating_sub(before) / CLIENTS;
     assert!(each <= 48 << 10, "{each} bytes");
     drop((first, clients));
@@ -440,61 +422,53 @@ fn an_idle_client_takes_little_memory() {
 
 #[test]
 fn a_second_signal_ends_the_grace() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut program = Program::silent(dir.path(), &[]);
-    // A job that waits for a client that does not answer.
-    let identity = keys::load_client(&dir.path().join("keys"), "alice").unwrap();
-    let tcp = TcpTransport::connect(&program.address, Duration::from_secs(60)).unwrap();
-    let mut channel = Channel::new(Box::new(identity.tls.connect(tcp, "127.0.0.1").unwrap()));
-    handshake(&mut channel, &Hello::opening()).unwrap();
-    assert_eq!(tacit_client::wire::recv_reply(&mut channel).unwrap(), Reply::Welcome);
-    let public = public_part(&mut channel, "one");
-    let plan = Toy::default().open(&public).unwrap().digest();
-    handshake(&mut channel, &Hello::opened(plan, public_digest(&public))).unwrap();
+    let dir = Folder::new();
+    let mut program = Program::silent(&dir, &[]);
+    // A job that waits for its client.
+    let mut channel = program.opened();
     assert_eq!(ask(&mut channel, &Request::Setup), Reply::Go);
     let start = Instant::now();
     program.signal(Signal::TERM);
-    // The server accepts no connections: it has handled the first signal.
-    wait_until("it stops", || Connection::connect(registry(), program.config(dir.path())).is_err());
-    assert!(program.child.try_wait().unwrap().is_none(), "the job has its grace");
+    // A server that has handled the first signal accepts no connections.
+    wait_until("it stops", || program.connect().is_err());
+    assert!(program.child.try_wait().unwrap().is_none());
     program.signal(Signal::INT);
-    assert_eq!(program.end().code(), Some(0));
+    assert_eq!(program.wait_for_end().code(), Some(0));
     assert!(start.elapsed() < Duration::from_secs(25), "the grace alone is 30 s: {:?}", start.elapsed());
     assert!(channel.recv_max(REPLY, 100).is_err());
 }
 
 #[test]
 fn a_server_without_descriptors_says_so_and_serves_again_when_there_are_some() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     // Only at `debug` is each refusal logged on its own line.
-    let (mut program, log) = Program::logging(dir.path(), "debug", &[]);
-    let mut client = program.client(dir.path());
-    assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
+    let (mut program, log) = Program::logging(&dir, "debug", &[]);
+    let mut client = program.client();
+    check_answer(&mut client, 1);
     let open = fs::read_dir(format!("/proc/{}/fd", program.child.id())).unwrap().count() as u64;
     let few = Rlimit { current: Some(open + 8), maximum: Some(open + 8) };
     prlimit(Some(Pid::from_child(&program.child)), Resource::Nofile, few).unwrap();
     let crowd = strangers(&program.address);
-    wait_until("it is told", || log().contains("Too many open files"));
-    assert_eq!(client.infer(&X).unwrap().values, expected(1, &X), "whoever is in is served");
+    wait_until("the lack is logged", || log().contains("Too many open files"));
+    check_answer(&mut client, 1);
     drop(crowd);
-    wait_until("others get in again", || Connection::connect(registry(), program.config(dir.path())).is_ok());
-    program.ends_when_asked();
+    wait_until("others get in again", || program.connect().is_ok());
+    program.stop();
 }
 
 #[test]
 fn a_server_that_is_killed_is_named_by_its_client() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut program = Program::silent(dir.path(), &[]);
-    let mut client = program.client(dir.path());
+    let dir = Folder::new();
+    let mut program = Program::silent(&dir, &[]);
+    let mut client = program.client();
     client.infer(&X).unwrap();
     program.signal(Signal::KILL);
-    program.end();
+    program.wait_for_end();
     let error = client.infer(&X).unwrap_err();
     assert!(matches!(&error, ClientError::Lost { server, .. } if *server == program.address), "{error}");
     let text = error.to_string();
     let lost = format!("lost the server at {}, asked for the inference: ", program.address);
     assert!(text.starts_with(&lost) && text.ends_with("Connect again"), "{text}");
-    assert!(!text.contains('`') && !text.contains("expected"), "words of the protocol: {text}");
-    let error = Connection::connect(registry(), program.config(dir.path())).err().unwrap().to_string();
-    assert!(error.contains(&program.address) && error.contains("does it run"), "{error}");
+    assert!(!text.contains('`') && !text.contains("expected"), "{text}");
+    check_contains(&program.connect().err().unwrap().to_string(), &[&program.address, "does it run"]);
 }

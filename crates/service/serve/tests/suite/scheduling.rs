@@ -1,7 +1,5 @@
-//! Which phases start when: one at a time where there is one core, in the policy's order, and nothing is left
-//! of what nobody wants any more.
+//! When phases start: on one core one at a time, in the policy's order. What cancelled inputs leave behind.
 use crate::common::*;
-use std::path::Path;
 use std::thread;
 use std::time::Duration;
 use tacit_client::wire::{
@@ -10,14 +8,10 @@ use tacit_client::wire::{
 use tacit_client::{Client, ClientError};
 use tacit_graph::Units;
 use tacit_ids::{FolderId, MaterialId};
-use tacit_net::{Channel, Tag};
+use tacit_net::Channel;
 use tacit_serve::ServerConfig;
 use tacit_store::{Store, StoreError};
 
-const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
-const PAD: Tag = Tag::new(0xf101, "toy pad");
-
-/// One core, whatever the machine.
 fn one_core(policy: &str) -> impl FnOnce(&mut ServerConfig) {
     let policy = policy.parse().unwrap();
     move |config| {
@@ -26,13 +20,6 @@ fn one_core(policy: &str) -> impl FnOnce(&mut ServerConfig) {
         config.memory_per_client = 16;
         config.sign_of_life = Duration::from_millis(50);
     }
-}
-
-/// A connection that has its keys.
-fn ready(server: &Running, dir: &Path, who: &str) -> Channel {
-    let mut channel = server.opened(dir, who, "one");
-    set_up(&mut channel);
-    channel
 }
 
 fn prepare(id: u64, input: Option<u64>) -> Request {
@@ -54,125 +41,109 @@ fn noted(reply: Reply) -> Option<String> {
     }
 }
 
-fn refused(reply: Reply) -> String {
-    match reply {
-        Reply::Refused { reason, .. } => reason,
-        other => panic!("not refused: {other:?}"),
-    }
+fn check_noted(channel: &mut Channel, request: &Request) {
+    assert_eq!(noted(ask(channel, request)), None);
 }
 
-/// The next answer that says more than that the server lives.
-fn turn(channel: &mut Channel) -> Reply {
-    loop {
-        match recv_reply(channel).unwrap() {
-            Reply::Waiting { .. } => {}
-            reply => return reply,
-        }
-    }
-}
-
-/// Nothing but signs of life has come, for as long as a job takes to start many times over.
-fn still_waits(channel: &mut Channel) {
+/// Checks that for 300 ms, in which a job would start, nothing but signs of life comes.
+fn check_still_waits(channel: &mut Channel) {
     for _ in 0..30 {
         thread::sleep(Duration::from_millis(10));
         if let Some(reply) = channel.try_recv(REPLY, MAX_REPLY_BYTES).unwrap() {
-            // The second variant with a number in it; anything else has started or ended.
+            // Replies start with the number of their variant.
             let waiting = postcard::to_stdvec(&Reply::Waiting { queued: 0 }).unwrap();
-            assert_eq!(reply[0], waiting[0], "it does not wait any more");
+            assert_eq!(reply[0], waiting[0]);
         }
     }
 }
 
-/// The client's part of the toy's offline phase, which has begun.
-fn finish_offline(channel: &mut Channel) {
-    channel.send(PAD, &[1; 8]).unwrap();
-    channel.flush().unwrap();
-    assert!(matches!(recv_reply(channel).unwrap(), Reply::Done { .. }));
+/// Sends a request and returns the next reply that is not a sign of life.
+fn request_turn(channel: &mut Channel, request: &Request) -> Reply {
+    send(channel, REQUEST, request).unwrap();
+    next_reply(channel)
+}
+
+/// Sends a request that must wait in the queue.
+fn queue(channel: &mut Channel, request: &Request) {
+    send(channel, REQUEST, request).unwrap();
+    assert!(matches!(recv_reply(channel).unwrap(), Reply::Waiting { .. }));
 }
 
 #[test]
 fn a_job_waits_for_a_core_and_its_client_hears_that_the_server_lives() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), one_core("fcfs"));
-    let [mut first, mut second] = ["alice", "bob"].map(|who| ready(&server, dir.path(), who));
+    let server = Running::start(one_core("fcfs"));
+    let [mut first, mut second] = ["alice", "bob"].map(|who| server.ready_channel(who));
     assert_eq!(ask(&mut first, &prepare(1, None)), Reply::Go);
     send(&mut second, REQUEST, &prepare(2, None)).unwrap();
     assert_eq!(recv_reply(&mut second).unwrap(), Reply::Waiting { queued: 1 });
-    still_waits(&mut second);
-    // What needs no core is answered meanwhile.
-    let mut third = server.greeted(dir.path(), "bob");
-    assert!(matches!(ask(&mut third, &Request::List), Reply::Models(_)));
+    check_still_waits(&mut second);
+    // A list of models needs no core.
+    assert!(matches!(ask(&mut server.greeted("bob"), &Request::List), Reply::Models(_)));
     finish_offline(&mut first);
-    assert_eq!(turn(&mut second), Reply::Go);
-    // A client that leaves with a core gives it back.
+    assert_eq!(next_reply(&mut second), Reply::Go);
+    // A client that leaves frees its core.
     send(&mut first, REQUEST, &prepare(3, None)).unwrap();
     drop(second);
-    assert_eq!(turn(&mut first), Reply::Go);
+    assert_eq!(next_reply(&mut first), Reply::Go);
     finish_offline(&mut first);
 }
 
 #[test]
 fn whoever_leaves_the_queue_leaves_nothing_in_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), one_core("fcfs"));
-    let [mut first, second, mut third] = ["alice", "bob", "bob"].map(|who| ready(&server, dir.path(), who));
+    let server = Running::start(one_core("fcfs"));
+    let [mut first, mut second, mut third] = ["alice", "bob", "bob"].map(|who| server.ready_channel(who));
     assert_eq!(ask(&mut first, &prepare(1, None)), Reply::Go);
-    let mut second = second;
-    send(&mut second, REQUEST, &prepare(2, None)).unwrap();
-    assert!(matches!(recv_reply(&mut second).unwrap(), Reply::Waiting { .. }));
+    queue(&mut second, &prepare(2, None));
     send(&mut third, REQUEST, &prepare(3, None)).unwrap();
     drop(second);
     wait_until("the second has left", || server.handle.connections() == 2);
     finish_offline(&mut first);
-    assert_eq!(turn(&mut third), Reply::Go);
+    assert_eq!(next_reply(&mut third), Reply::Go);
     finish_offline(&mut third);
 }
 
 #[test]
 fn a_request_ends_with_its_time_and_its_material_with_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), one_core("fcfs"));
-    let [mut holder, mut late] = ["alice", "bob"].map(|who| ready(&server, dir.path(), who));
+    let server = Running::start(one_core("fcfs"));
+    let [mut holder, mut late] = ["alice", "bob"].map(|who| server.ready_channel(who));
     let terms = Terms { timeout_ms: Some(100), deadline: Deadline::Interactive };
     let request = Request::Ask(Ask { name: InputId(7), notice: None, material: None, terms });
     assert_eq!(ask(&mut holder, &prepare(1, None)), Reply::Go);
-    assert_eq!(noted(ask(&mut late, &request)), None);
+    check_noted(&mut late, &request);
     send(&mut late, REQUEST, &prepare(2, Some(7))).unwrap();
-    assert!(refused(turn(&mut late)).contains("time for its answer is over"));
-    assert!(refused(ask(&mut late, &prepare(3, Some(7)))).contains("under this name"), "it has ended");
+    check_refused(&next_reply(&mut late), "time for its answer is over");
+    check_refused(&ask(&mut late, &prepare(3, Some(7))), "under this name");
     finish_offline(&mut holder);
-    // The name is free again, and so is the core.
-    assert_eq!(noted(ask(&mut late, &asking(7, None))), None);
-    assert!(refused(ask(&mut late, &asking(7, None))).contains("in use"));
-    assert_eq!(turn_of(&mut late, &prepare(4, Some(7))), Reply::Go);
+    // The name and the core are free again.
+    check_noted(&mut late, &asking(7, None));
+    check_refused(&ask(&mut late, &asking(7, None)), "in use");
+    assert_eq!(request_turn(&mut late, &prepare(4, Some(7))), Reply::Go);
     finish_offline(&mut late);
-    // Taken back after its offline phase: the material is gone.
-    assert_eq!(noted(ask(&mut late, &Request::Cancel { name: InputId(7) })), None);
+    // A cancelled input takes its material along.
+    check_noted(&mut late, &Request::Cancel { name: InputId(7) });
     let id = Some(MaterialId::numbered(4));
-    assert!(refused(ask(&mut late, &Request::Infer { id, of: Some(InputId(7)) })).contains("under this name"));
-    assert!(refused(ask(&mut late, &Request::Infer { id, of: None })).contains("does not exist"));
+    check_refused(&ask(&mut late, &Request::Infer { id, of: Some(InputId(7)) }), "under this name");
+    check_refused(&ask(&mut late, &Request::Infer { id, of: None }), "does not exist");
 }
 
 /// Alice has one material in stock, Bob has the one core.
-fn one_in_stock_and_the_core_taken(server: &Running, dir: &Path) -> (Client, MaterialId, Channel) {
-    let mut alice = server.client(dir, "alice", "one");
+fn one_in_stock_and_the_core_taken(server: &Running) -> (Client, MaterialId, Channel) {
+    let mut alice = server.client("alice", "one");
     let id = alice.prepare().unwrap().id;
-    let mut bob = ready(server, dir, "bob");
-    assert_eq!(turn_of(&mut bob, &prepare(1, None)), Reply::Go);
+    let mut bob = server.ready_channel("bob");
+    assert_eq!(request_turn(&mut bob, &prepare(1, None)), Reply::Go);
     (alice, id, bob)
 }
 
-/// Whether one input with its material waits for the core. The server is asked and not the folder: whoever
-/// picks material to see whether somebody has it in hand has it in hand, and the client takes other material.
-fn one_waits(server: &Running, dir: &Path) -> bool {
-    value(&scraped(server, dir), "tacit_jobs{name=\"ready\"}") == 1
+/// Whether one input with its material waits for the core. A claim in the folder would take the material.
+fn one_waits(server: &Running) -> bool {
+    value(&scraped(server), "tacit_jobs{name=\"ready\"}") == 1
 }
 
 #[test]
 fn an_input_whose_time_is_over_costs_no_stock() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), one_core("fcfs"));
-    let (mut alice, id, mut bob) = one_in_stock_and_the_core_taken(&server, dir.path());
+    let server = Running::start(one_core("fcfs"));
+    let (mut alice, id, mut bob) = one_in_stock_and_the_core_taken(&server);
     let usual = Terms::default();
     alice.set_terms(Terms { timeout_ms: Some(100), ..usual });
     for _ in 0..2 {
@@ -182,183 +153,165 @@ fn an_input_whose_time_is_over_costs_no_stock() {
     alice.set_terms(usual);
     finish_offline(&mut bob);
     assert_eq!(alice.stored().unwrap().iter().map(|entry| entry.id).collect::<Vec<_>>(), [id]);
-    // Nor does one whose client goes while it waits.
-    assert_eq!(turn_of(&mut bob, &prepare(2, None)), Reply::Go);
+    // A client that leaves while its input waits loses no stock.
+    assert_eq!(request_turn(&mut bob, &prepare(2, None)), Reply::Go);
     let closer = alice.closer();
     let waiting = thread::spawn(move || alice.infer(&X).unwrap_err());
-    wait_until("she waits", || one_waits(&server, dir.path()));
+    wait_until("alice waits", || one_waits(&server));
     closer.close();
     waiting.join().unwrap();
-    wait_until("she is gone", || server.handle.connections() == 1);
+    wait_until("alice is gone", || server.handle.connections() == 1);
     finish_offline(&mut bob);
-    let mut again = server.client(dir.path(), "alice", "one");
-    assert!(again.infer(&X).unwrap().prepared.is_none(), "it is as good as it was");
+    let mut again = server.client("alice", "one");
+    assert!(again.infer(&X).unwrap().prepared.is_none());
 }
 
 #[test]
 fn stock_that_goes_while_its_input_waits_ends_the_input_and_no_other() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), one_core("fcfs"));
-    let (mut alice, id, mut bob) = one_in_stock_and_the_core_taken(&server, dir.path());
+    let server = Running::start(one_core("fcfs"));
+    let (mut alice, id, mut bob) = one_in_stock_and_the_core_taken(&server);
     let waiting = thread::spawn(move || alice.infer(&X).unwrap_err());
-    wait_until("she waits", || one_waits(&server, dir.path()));
-    let store = Store::open_existing(&dir.path().join("alice-material"), None).unwrap();
+    wait_until("alice waits", || one_waits(&server));
+    let store = Store::open_existing(&server.dir.join("alice-material"), None).unwrap();
     store.discard(&[id], None).unwrap();
     finish_offline(&mut bob);
     let error = waiting.join().unwrap();
     assert!(matches!(error, ClientError::Store(StoreError::Burnt(burnt)) if burnt == id), "{error}");
-    assert_eq!(turn_of(&mut bob, &prepare(2, None)), Reply::Go, "the core is free");
+    assert_eq!(request_turn(&mut bob, &prepare(2, None)), Reply::Go);
 }
 
 /// Alice has made her material, Bob waits behind her for the one core.
-fn one_made_and_one_waits(server: &Running, dir: &Path) -> [Channel; 2] {
-    let [mut alice, mut bob] = ["alice", "bob"].map(|who| ready(server, dir, who));
-    assert_eq!(noted(ask(&mut alice, &asking(1, None))), None);
-    assert_eq!(turn_of(&mut alice, &prepare(1, Some(1))), Reply::Go);
-    assert_eq!(noted(ask(&mut bob, &asking(2, None))), None);
-    send(&mut bob, REQUEST, &prepare(2, Some(2))).unwrap();
-    assert!(matches!(recv_reply(&mut bob).unwrap(), Reply::Waiting { .. }));
+fn one_made_and_one_waits(server: &Running) -> [Channel; 2] {
+    let [mut alice, mut bob] = ["alice", "bob"].map(|who| server.ready_channel(who));
+    check_noted(&mut alice, &asking(1, None));
+    assert_eq!(request_turn(&mut alice, &prepare(1, Some(1))), Reply::Go);
+    check_noted(&mut bob, &asking(2, None));
+    queue(&mut bob, &prepare(2, Some(2)));
     finish_offline(&mut alice);
     [alice, bob]
 }
 
 #[test]
 fn a_core_is_kept_for_a_client_between_its_phases() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |config| {
+    let server = Running::start(|config| {
         one_core("fcfs")(config);
         config.handover_timeout = Duration::from_secs(100);
     });
-    let [mut alice, mut bob] = one_made_and_one_waits(&server, dir.path());
-    // First come, first served: the core is idle until she has come.
-    still_waits(&mut bob);
+    let [mut alice, mut bob] = one_made_and_one_waits(&server);
+    // By `fcfs` the core is idle until Alice comes.
+    check_still_waits(&mut bob);
     let infer = Request::Infer { id: Some(MaterialId::numbered(1)), of: Some(InputId(1)) };
-    assert_eq!(turn_of(&mut alice, &infer), Reply::Go);
-    still_waits(&mut bob);
+    assert_eq!(request_turn(&mut alice, &infer), Reply::Go);
+    check_still_waits(&mut bob);
     drop(alice);
-    assert_eq!(turn(&mut bob), Reply::Go);
+    assert_eq!(next_reply(&mut bob), Reply::Go);
     finish_offline(&mut bob);
-    // One that leaves instead of coming takes its place along.
-    let mut third = ready(&server, dir.path(), "alice");
-    assert_eq!(noted(ask(&mut third, &asking(3, None))), None);
-    send(&mut third, REQUEST, &prepare(3, Some(3))).unwrap();
-    assert!(matches!(recv_reply(&mut third).unwrap(), Reply::Waiting { .. }));
+    // A client that leaves between its phases frees the core.
+    let mut third = server.ready_channel("alice");
+    check_noted(&mut third, &asking(3, None));
+    queue(&mut third, &prepare(3, Some(3)));
     drop(bob);
-    assert_eq!(turn(&mut third), Reply::Go);
+    assert_eq!(next_reply(&mut third), Reply::Go);
 }
 
 #[test]
 fn a_core_is_not_kept_for_long() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |config| {
+    let server = Running::start(|config| {
         one_core("fcfs")(config);
         config.handover_timeout = Duration::from_millis(1);
     });
-    let [mut alice, mut bob] = one_made_and_one_waits(&server, dir.path());
-    assert_eq!(turn(&mut bob), Reply::Go);
-    // Her material is as good as it was.
+    let [mut alice, mut bob] = one_made_and_one_waits(&server);
+    assert_eq!(next_reply(&mut bob), Reply::Go);
+    // Alice's material remains valid.
     let infer = Request::Infer { id: Some(MaterialId::numbered(1)), of: Some(InputId(1)) };
     send(&mut alice, REQUEST, &infer).unwrap();
-    still_waits(&mut alice);
+    check_still_waits(&mut alice);
     finish_offline(&mut bob);
-    assert_eq!(turn(&mut alice), Reply::Go);
-}
-
-fn turn_of(channel: &mut Channel, request: &Request) -> Reply {
-    send(channel, REQUEST, request).unwrap();
-    turn(channel)
+    assert_eq!(next_reply(&mut alice), Reply::Go);
 }
 
 #[test]
 fn a_notice_makes_the_material_of_the_request_that_names_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), one_core("adaptive"));
-    let mut channel = ready(&server, dir.path(), "alice");
-    assert_eq!(noted(ask(&mut channel, &announcing(1))), None);
-    assert_eq!(turn_of(&mut channel, &prepare(1, Some(1))), Reply::Go);
+    let server = Running::start(one_core("adaptive"));
+    let mut channel = server.ready_channel("alice");
+    check_noted(&mut channel, &announcing(1));
+    assert_eq!(request_turn(&mut channel, &prepare(1, Some(1))), Reply::Go);
     finish_offline(&mut channel);
-    assert_eq!(noted(ask(&mut channel, &asking(2, Some(1)))), None, "it helps");
+    check_noted(&mut channel, &asking(2, Some(1)));
     let wrong = Request::Infer { id: Some(MaterialId::numbered(9)), of: Some(InputId(2)) };
-    assert!(refused(turn_of(&mut channel, &wrong)).contains("not the material of that input"));
-    // Whoever comes with something else has spoilt it.
+    check_refused(&request_turn(&mut channel, &wrong), "not the material of that input");
+    // A request with other material ends the input.
     let right = Request::Infer { id: Some(MaterialId::numbered(1)), of: Some(InputId(2)) };
-    assert!(refused(ask(&mut channel, &right)).contains("under this name"));
-    // The request comes first, and then whoever makes the material that was announced.
-    assert_eq!(noted(ask(&mut channel, &announcing(6))), None);
-    assert_eq!(noted(ask(&mut channel, &asking(7, Some(6)))), None);
-    assert_eq!(turn_of(&mut channel, &prepare(6, Some(6))), Reply::Go);
+    check_refused(&ask(&mut channel, &right), "under this name");
+    // The request comes before the announced material is made.
+    check_noted(&mut channel, &announcing(6));
+    check_noted(&mut channel, &asking(7, Some(6)));
+    assert_eq!(request_turn(&mut channel, &prepare(6, Some(6))), Reply::Go);
     finish_offline(&mut channel);
-    assert!(refused(turn_of(&mut channel, &prepare(8, Some(7)))).contains("another phase"), "it is made already");
-    let why = noted(ask(&mut channel, &asking(3, Some(1)))).unwrap();
-    assert!(why.contains("no such notice"), "{why}");
-    let mut other = ready(&server, dir.path(), "bob");
-    assert_eq!(noted(ask(&mut channel, &announcing(4))), None);
-    let why = noted(ask(&mut other, &asking(5, Some(4)))).unwrap();
-    assert!(why.contains("no such notice"), "another client's notice is none: {why}");
+    check_refused(&request_turn(&mut channel, &prepare(8, Some(7))), "another phase");
+    check_contains(&noted(ask(&mut channel, &asking(3, Some(1)))).unwrap(), &["no such notice"]);
+    let mut other = server.ready_channel("bob");
+    check_noted(&mut channel, &announcing(4));
+    check_contains(&noted(ask(&mut other, &asking(5, Some(4)))).unwrap(), &["no such notice"]);
 }
 
 #[test]
 fn announced_inputs_are_answered_with_what_was_made_for_them() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), one_core("adaptive"));
-    let mut client = server.client(dir.path(), "alice", "one");
+    let server = Running::start(one_core("adaptive"));
+    let mut client = server.client("alice", "one");
     let early = client.announce(Some(Duration::from_secs(1))).unwrap();
     wait_until("its material is made", || early.is_settled());
     let answer = client.infer_announced(early, Units::Network, &X).unwrap();
     assert_eq!(answer.values, expected(1, &X));
     assert!(answer.prepared.is_some());
-    // Asked before its material is made, and one that is never asked for.
+    // An input that is asked for before its material is made, and one that is never asked for.
     let (late, unused) = (client.announce(None).unwrap(), client.announce(None).unwrap());
     assert_eq!(client.infer_announced(late, Units::Network, &X).unwrap().values, expected(1, &X));
     drop(unused);
     wait_until("the unused one is withdrawn", || server.handle.connections() == 1);
-    assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
-    // Over a connection that was there before; not over one that has another model open.
+    check_answer(&mut client, 1);
+    // Announcements use an open connection, but not one for another model.
     let mut there = client.again().unwrap();
     there.setup().unwrap();
     let over = client.announce_over(there, None).unwrap();
     assert_eq!(client.infer_announced(over, Units::Network, &X).unwrap().values, expected(1, &X));
-    let other = server.client(dir.path(), "alice", "two");
-    let why = client.announce_over(other, None).err().expect("its material is another model's").to_string();
-    assert!(why.contains("another client or model"), "{why}");
+    let other = server.client("alice", "two");
+    check_contains(&client.announce_over(other, None).err().unwrap().to_string(), &["another client or model"]);
 }
 
 #[test]
 fn what_a_notice_made_on_disk_is_there_for_its_client_that_comes_back() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), one_core("fcfs"));
+    let server = Running::start(one_core("fcfs"));
     let (folder, id) = (FolderId([3; 16]), MaterialId::numbered(1));
-    let mut before = ready(&server, dir.path(), "alice");
-    assert_eq!(noted(ask(&mut before, &announcing(1))), None);
+    let mut before = server.ready_channel("alice");
+    check_noted(&mut before, &announcing(1));
     let request = Request::Prepare { id, folder: Some(folder), of: Some(InputId(1)) };
-    assert_eq!(turn_of(&mut before, &request), Reply::Go);
+    assert_eq!(request_turn(&mut before, &request), Reply::Go);
     finish_offline(&mut before);
     drop(before);
-    wait_until("she is gone", || server.handle.connections() == 0);
-    let mut after = ready(&server, dir.path(), "alice");
-    assert_eq!(noted(ask(&mut after, &asking(2, Some(1)))), None, "the notice holds");
-    assert_eq!(turn_of(&mut after, &Request::Infer { id: Some(id), of: Some(InputId(2)) }), Reply::Go);
+    wait_until("alice is gone", || server.handle.connections() == 0);
+    let mut after = server.ready_channel("alice");
+    check_noted(&mut after, &asking(2, Some(1)));
+    assert_eq!(request_turn(&mut after, &Request::Infer { id: Some(id), of: Some(InputId(2)) }), Reply::Go);
 }
 
 #[test]
 fn a_fair_policy_lets_others_pass_a_flood() {
     for (policy, expected) in [("fcfs", [0, 1, 2, 3]), ("fcfs+fair", [3, 0, 1, 2])] {
-        let dir = tempfile::tempdir().unwrap();
-        let server = Running::start(dir.path(), one_core(policy));
-        let mut holder = ready(&server, dir.path(), "alice");
-        // Jobs that take their time, so that a client's earlier ones weigh something.
+        let server = Running::start(one_core(policy));
+        let mut holder = server.ready_channel("alice");
+        // Jobs of half a second, which fairness holds against Alice.
         for id in [100, 101] {
-            assert_eq!(turn_of(&mut holder, &prepare(id, None)), Reply::Go);
+            assert_eq!(request_turn(&mut holder, &prepare(id, None)), Reply::Go);
             thread::sleep(Duration::from_millis(500));
             finish_offline(&mut holder);
         }
-        assert_eq!(turn_of(&mut holder, &prepare(102, None)), Reply::Go);
-        // Three of hers, then one of his, all behind the one that runs.
+        assert_eq!(request_turn(&mut holder, &prepare(102, None)), Reply::Go);
+        // Three jobs of Alice and one of Bob wait for the one that runs.
         let mut queued: Vec<Channel> =
-            ["alice", "alice", "alice", "bob"].iter().map(|who| ready(&server, dir.path(), who)).collect();
+            ["alice", "alice", "alice", "bob"].iter().map(|who| server.ready_channel(who)).collect();
         for (i, channel) in queued.iter_mut().enumerate() {
-            send(channel, REQUEST, &prepare(i as u64, None)).unwrap();
-            assert!(matches!(recv_reply(channel).unwrap(), Reply::Waiting { .. }));
+            queue(channel, &prepare(i as u64, None));
         }
         finish_offline(&mut holder);
         let mut order = Vec::new();
@@ -381,23 +334,22 @@ fn a_fair_policy_lets_others_pass_a_flood() {
 
 #[test]
 fn a_client_has_so_many_inputs_under_way_and_no_more() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |c| c.queued_per_client = 2);
-    let mut channel = ready(&server, dir.path(), "alice");
-    assert_eq!(noted(ask(&mut channel, &asking(1, None))), None);
-    assert_eq!(noted(ask(&mut channel, &announcing(2))), None);
-    assert!(refused(ask(&mut channel, &asking(3, None))).contains("limit 2"));
-    assert!(refused(ask(&mut channel, &prepare(1, None))).contains("limit 2"), "stock counts as well");
-    let mut other = ready(&server, dir.path(), "bob");
-    assert_eq!(noted(ask(&mut other, &asking(1, None))), None, "names and limits are each client's own");
-    assert_eq!(noted(ask(&mut channel, &Request::Cancel { name: InputId(2) })), None);
-    assert_eq!(noted(ask(&mut channel, &asking(3, None))), None);
-    // Her last connection takes all of it along.
+    let server = Running::start(|c| c.queued_per_client = 2);
+    let mut channel = server.ready_channel("alice");
+    check_noted(&mut channel, &asking(1, None));
+    check_noted(&mut channel, &announcing(2));
+    check_refused(&ask(&mut channel, &asking(3, None)), "limit 2");
+    check_refused(&ask(&mut channel, &prepare(1, None)), "limit 2");
+    let mut other = server.ready_channel("bob");
+    check_noted(&mut other, &asking(1, None));
+    check_noted(&mut channel, &Request::Cancel { name: InputId(2) });
+    check_noted(&mut channel, &asking(3, None));
+    // The inputs of a client end with its last connection.
     drop(channel);
-    wait_until("she is gone", || server.handle.connections() == 1);
-    let mut again = ready(&server, dir.path(), "alice");
-    assert_eq!(noted(ask(&mut again, &asking(1, None))), None);
-    assert_eq!(noted(ask(&mut again, &asking(2, None))), None);
+    wait_until("alice is gone", || server.handle.connections() == 1);
+    let mut again = server.ready_channel("alice");
+    check_noted(&mut again, &asking(1, None));
+    check_noted(&mut again, &asking(2, None));
 }
 
 fn refill(id: u64, held: u32, most: u32) -> Request {
@@ -406,38 +358,37 @@ fn refill(id: u64, held: u32, most: u32) -> Request {
 
 #[test]
 fn stock_is_filled_when_nobody_waits_and_as_its_client_is_answered() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), one_core("fcfs"));
+    let server = Running::start(one_core("fcfs"));
     let [mut first, mut second, mut other, mut asks] =
-        ["alice", "bob", "bob", "alice"].map(|who| ready(&server, dir.path(), who));
-    // One for a client of whom nothing is known.
+        ["alice", "bob", "bob", "alice"].map(|who| server.ready_channel(who));
+    // An unknown client gets one material in stock.
     assert_eq!(ask(&mut first, &refill(1, 0, 8)), Reply::Go);
-    // The core is taken; and whoever waits for an input comes before stock, though it came later.
+    // An input that waits comes before stock that has waited for longer.
     send(&mut second, REQUEST, &refill(2, 0, 8)).unwrap();
     assert_eq!(recv_reply(&mut second).unwrap(), Reply::Waiting { queued: 0 });
     send(&mut other, REQUEST, &prepare(3, None)).unwrap();
     assert_eq!(recv_reply(&mut other).unwrap(), Reply::Waiting { queued: 1 });
     finish_offline(&mut first);
-    assert_eq!(turn(&mut other), Reply::Go);
-    still_waits(&mut second);
+    assert_eq!(next_reply(&mut other), Reply::Go);
+    check_still_waits(&mut second);
     finish_offline(&mut other);
-    assert_eq!(turn(&mut second), Reply::Go);
+    assert_eq!(next_reply(&mut second), Reply::Go);
     finish_offline(&mut second);
-    // It has what such a client needs, until one of its inputs is answered: asking alone brings nothing.
+    // The target of the stock grows with answers, not with requests.
     send(&mut first, REQUEST, &refill(4, 1, 2)).unwrap();
     for name in 1..9 {
-        assert_eq!(noted(ask(&mut asks, &asking(name, None))), None);
+        check_noted(&mut asks, &asking(name, None));
     }
-    still_waits(&mut first);
-    let mut client = server.client(dir.path(), "alice", "one");
+    check_still_waits(&mut first);
+    let mut client = server.client("alice", "one");
     client.infer(&X).unwrap();
-    assert_eq!(turn(&mut first), Reply::Go);
+    assert_eq!(next_reply(&mut first), Reply::Go);
     finish_offline(&mut first);
-    // No more than it may hold, however often that is.
+    // Stock does not pass the limit of the request.
     send(&mut first, REQUEST, &refill(5, 2, 2)).unwrap();
     (0..7).for_each(|_| drop(client.infer(&X).unwrap()));
-    still_waits(&mut first);
-    // Who leaves while it stands ready leaves nothing.
+    check_still_waits(&mut first);
+    // A refill ends with its connection.
     drop((first, asks, client));
     assert_eq!(ask(&mut other, &prepare(6, None)), Reply::Go);
 }

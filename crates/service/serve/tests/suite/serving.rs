@@ -1,20 +1,21 @@
 //! A server and its clients over TLS on loopback, with a toy back end.
+use crate::by_hand::infer_with;
 use crate::common::*;
 use std::thread;
 use std::time::{Duration, Instant};
 use tacit_backends::Sides;
+use tacit_client::wire::{Reply, Request, recv_reply};
 use tacit_client::{ClientError, Connection, infer_many};
 use tacit_graph::Units;
 use tacit_ids::MaterialId;
-use tacit_store::{Party, Store, StoreError};
+use tacit_store::StoreError;
 
 const X: [f32; 4] = [10.0, -20.5, 30.25, 5.0];
 
 #[test]
 fn a_client_lists_opens_sets_up_and_infers() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let mut connection = server.connection(dir.path(), "alice");
+    let server = Running::start(|_| {});
+    let mut connection = server.connection("alice");
     let models = connection.models().unwrap();
     assert_eq!(models.iter().map(|m| m.name.as_str()).collect::<Vec<_>>(), ["one", "two"]);
     assert!(models.iter().all(|m| m.backends.len() == 1 && m.backends[0].backend == "toy"));
@@ -34,8 +35,7 @@ fn a_client_lists_opens_sets_up_and_infers() {
     }
     assert_eq!(answer.online.client.sent_bytes, 4 * 8 + 10);
     assert_eq!((answer.online.client.rounds, answer.online.server.rounds), (1, 0));
-    // Setup is made once per connection.
-    assert!(client.infer(&X).unwrap().setup.is_none());
+    assert!(client.infer(&X).unwrap().setup.is_none(), "a second setup of one connection");
     assert_eq!(client.infer(&[1.0, 0.5, -1.0, 2.0]).unwrap().values, expected(2, &[1.0, 0.5, -1.0, 2.0]));
     assert!(matches!(client.infer(&[f32::NAN; 4]), Err(ClientError::Graph(_))));
     assert!(matches!(client.infer(&[0.0; 5]), Err(ClientError::Graph(_))));
@@ -46,46 +46,40 @@ fn a_client_lists_opens_sets_up_and_infers() {
 
 #[test]
 fn stored_material_serves_later_connections_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let mut first = server.client(dir.path(), "alice", "one");
+    let server = Running::start(|_| {});
+    let mut first = server.client("alice", "one");
     let ids: Vec<MaterialId> = (0..3).map(|_| first.prepare().unwrap().id).collect();
     drop(first);
-    let mut later = server.client(dir.path(), "alice", "one");
+    let mut later = server.client("alice", "one");
     assert_eq!(later.stored().unwrap().len(), 3);
     assert_eq!(later.discard(&ids[2..]).unwrap(), 1);
-    // An input that does not fit costs no material.
-    assert!(later.infer(&[f32::INFINITY; 4]).is_err());
+    assert!(later.infer(&[f32::INFINITY; 4]).is_err(), "a refused input costs no material");
     for _ in 0..2 {
         let answer = later.infer(&X).unwrap();
         assert_eq!(answer.values, expected(1, &X));
-        assert!(answer.prepared.is_none(), "stored material needs no offline work");
-        assert!(answer.setup.is_none(), "stored material needs no offline work");
+        assert!(answer.prepared.is_none());
+        assert!(answer.setup.is_none());
     }
     assert!(later.stored().unwrap().is_empty());
     assert!(later.infer(&X).unwrap().prepared.is_some());
-    let server_store = Store::open(&dir.path().join("server-material"), Party::Server, None).unwrap();
-    let error = server_store.claim(ids[0], later.binding()).unwrap_err();
+    let error = server_store(&server.dir).claim(ids[0], later.binding()).unwrap_err();
     assert!(matches!(error, StoreError::Burnt(id) if id == ids[0]), "{error}");
 }
 
 #[test]
 fn material_is_bound_to_client_and_model() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let mut alice = server.client(dir.path(), "alice", "one");
+    let server = Running::start(|_| {});
+    let mut alice = server.client("alice", "one");
     let id = alice.prepare().unwrap().id;
-    let mut bob = server.client(dir.path(), "bob", "one");
+    let mut bob = server.client("bob", "one");
     assert!(bob.stored_at_server().unwrap().is_empty());
-    assert_eq!(bob.discard(&[id]).unwrap(), 0, "another client's is left alone");
-    // Bob has Alice's half: the server's is hers alone, and stays ready.
-    let mut stolen = server.opened(dir.path(), "bob", "one");
-    let reply = ask(&mut stolen, &tacit_client::wire::Request::Infer { id: Some(id), of: None });
-    assert!(format!("{reply:?}").contains("another client"), "{reply:?}");
-    let mut other = server.client(dir.path(), "alice", "two");
+    assert_eq!(bob.discard(&[id]).unwrap(), 0);
+    // The server's half stays ready for Alice when Bob asks with hers.
+    check_refused(&ask(&mut server.opened("bob", "one"), &infer_with(id)), "another client");
+    let mut other = server.client("alice", "two");
     assert!(other.stored().unwrap().is_empty());
     assert!(alice.infer(&X).unwrap().prepared.is_none());
-    // What is hers she may destroy whatever model she has open.
+    // A client discards its material whichever model it has open.
     let id = alice.prepare().unwrap().id;
     assert_eq!(other.discard(&[id]).unwrap(), 1);
     assert!(alice.stored().unwrap().is_empty());
@@ -93,11 +87,10 @@ fn material_is_bound_to_client_and_model() {
 
 #[test]
 fn a_half_that_is_missing_at_the_server_is_never_used() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let mut client = server.client(dir.path(), "alice", "one");
+    let server = Running::start(|_| {});
+    let mut client = server.client("alice", "one");
     let id = client.prepare().unwrap().id;
-    Store::open(&dir.path().join("server-material"), Party::Server, None).unwrap().discard(&[id], None).unwrap();
+    server_store(&server.dir).discard(&[id], None).unwrap();
     assert!(client.stored().unwrap().is_empty());
     let answer = client.infer(&X).unwrap();
     assert_eq!(answer.values, expected(1, &X));
@@ -106,19 +99,18 @@ fn a_half_that_is_missing_at_the_server_is_never_used() {
 
 #[test]
 fn several_clients_at_once_and_inputs_in_a_pipeline() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |c| c.threads = 2);
+    let server = Running::start(|c| c.threads = 2);
     thread::scope(|scope| {
         for (who, name, salt) in [("alice", "one", 1u8), ("bob", "two", 2), ("bob", "one", 1)] {
-            let (server, dir) = (&server, dir.path());
+            let server = &server;
             scope.spawn(move || {
-                let mut client = server.client(dir, who, name);
+                let mut client = server.client(who, name);
                 let inputs: Vec<Vec<f32>> = (0..12u8).map(f32::from).map(|i| vec![i, 2.0 * i, -i, 3.0]).collect();
                 let mut indices = Vec::new();
                 infer_many(&mut client, Units::Network, &inputs, |index, answer| {
                     assert_eq!(answer.values, expected(salt, &inputs[index]));
                     assert!(answer.prepared.is_some());
-                    assert!(answer.setup.is_some() == (index == 0));
+                    assert_eq!(answer.setup.is_some(), index == 0);
                     indices.push(index);
                     Ok(())
                 })
@@ -136,13 +128,12 @@ fn several_clients_at_once_and_inputs_in_a_pipeline() {
 
 #[test]
 fn a_full_server_and_full_quotas_say_so() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |c| {
+    let server = Running::start(|c| {
         c.max_connections = 1;
         c.stored_per_client = 2;
     });
-    let mut client = server.client(dir.path(), "alice", "one");
-    let refused = Connection::connect(registry(), server.config(dir.path(), "bob")).err().unwrap();
+    let mut client = server.client("alice", "one");
+    let refused = Connection::connect(registry(), server.config("bob")).err().unwrap();
     assert!(refused.to_string().contains("all places are taken"), "{refused}");
     client.prepare().unwrap();
     client.prepare().unwrap();
@@ -153,38 +144,35 @@ fn a_full_server_and_full_quotas_say_so() {
 
 #[test]
 fn a_shutdown_ends_idle_connections_and_the_server() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let mut client = server.client(dir.path(), "alice", "one");
+    let server = Running::start(|_| {});
+    let mut client = server.client("alice", "one");
     let started = Instant::now();
     server.handle.shutdown(Duration::from_secs(100));
     assert!(started.elapsed().as_secs() < 60);
     assert_eq!(server.handle.connections(), 0);
-    // She was told why, and is when she asks next.
+    // The client learns the reason with its next request.
     let error = client.infer(&X).unwrap_err();
     assert!(matches!(&error, ClientError::Ended { reason, .. } if reason.contains("being stopped")), "{error}");
     assert!(error.to_string().contains(&server.address), "{error}");
-    assert!(Connection::connect(registry(), server.config(dir.path(), "alice")).is_err());
+    assert!(Connection::connect(registry(), server.config("alice")).is_err());
     server.handle.shutdown(Duration::ZERO);
 }
 
 #[test]
 fn a_shutdown_cuts_a_job_that_its_client_does_not_end() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let mut channel = server.opened(dir.path(), "alice", "one");
-    assert_eq!(ask(&mut channel, &tacit_client::wire::Request::Setup), tacit_client::wire::Reply::Go);
+    let server = Running::start(|_| {});
+    let mut channel = server.opened("alice", "one");
+    assert_eq!(ask(&mut channel, &Request::Setup), Reply::Go);
     server.handle.shutdown(Duration::from_millis(50));
     assert_eq!(server.handle.connections(), 0);
     channel.recv_max(tacit_net::Tag::new(0xf100, "toy key"), 8).unwrap();
-    assert!(tacit_client::wire::recv_reply(&mut channel).is_err());
+    assert!(recv_reply(&mut channel).is_err());
 }
 
 #[test]
 fn a_paced_client_sends_no_faster_than_asked() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |config| config.pace = "1gbit".parse().ok());
-    let mut config = server.config(dir.path(), "alice");
+    let server = Running::start(|config| config.pace = "1gbit".parse().ok());
+    let mut config = server.config("alice");
     let pace: tacit_net::Rate = "60kbit".parse().unwrap();
     config.pace = Some(pace);
     let mut client = Connection::connect(registry(), config).unwrap().open("one", None).unwrap();

@@ -1,5 +1,5 @@
-//! A client with a link of 1 kbit/s. Its link is made here, and goes by the answers that another client gets
-//! meanwhile, of which there are ten a second at least: no test waits for a clock.
+//! A client with a link of 1 kbit/s. The link passes a piece for each answer of another client, which gets at
+//! least ten a second, so no test waits for a clock.
 use crate::common::*;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -7,15 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
-use tacit_client::Connection;
+use tacit_client::{ClientConfig, Connection};
 
-const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
 /// Bytes of a tenth of a second at 1 kbit/s.
 const PIECE: usize = 12;
 /// A link without a limit.
 const FAST: u64 = u64::MAX / 2;
 
-/// A way to a server that carries so many pieces in each direction, and then waits for more to be allowed.
+/// A link to a server that carries a number of pieces each way, and then waits until more are allowed.
 struct Link {
     address: String,
     allowed: Arc<[AtomicU64; 2]>,
@@ -40,6 +39,11 @@ impl Link {
         Self { address, allowed }
     }
 
+    /// Bob's configuration for connections over this link.
+    fn config(&self, server: &Running) -> ClientConfig {
+        ClientConfig { address: self.address.clone(), connect_timeout: 20 * PATIENCE, ..server.config("bob") }
+    }
+
     fn allow(&self, pieces: u64) {
         for allowed in self.allowed.iter() {
             allowed.fetch_add(pieces, Ordering::SeqCst);
@@ -51,7 +55,7 @@ impl Link {
     }
 }
 
-/// Carries what comes, piece by piece, until either end is closed.
+/// Carries bytes until either end is closed.
 fn carry((mut from, mut to): (TcpStream, TcpStream), allowed: &AtomicU64) {
     let mut piece = [0; PIECE];
     while let Ok(bytes @ 1..) = from.read(&mut piece) {
@@ -62,26 +66,24 @@ fn carry((mut from, mut to): (TcpStream, TcpStream), allowed: &AtomicU64) {
             break;
         }
     }
-    // Closed already is as good.
+    // Fails if they are closed already.
     let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
 }
 
 #[test]
 fn a_link_of_1_kbit_is_served_and_harms_nobody_else() {
-    let dir = tempfile::tempdir().unwrap();
     // A job that waits for the slow link has one of the cores.
-    let server = Running::start(dir.path(), |c| c.cores = 2);
+    let server = Running::start(|c| c.cores = 2);
     let link = Link::to(&server, FAST);
-    let mut config = server.config(dir.path(), "bob");
-    config.address = link.address.clone();
+    let config = link.config(&server);
     let mut bob = Connection::connect(registry(), config).unwrap().open("one", None).unwrap();
     bob.infer(&X).unwrap();
-    let mut alice = server.client(dir.path(), "alice", "two");
+    let mut alice = server.client("alice", "two");
     link.slow_down();
     let asks = thread::spawn(move || bob.infer(&X).unwrap());
     let mut answers = 0;
     while !asks.is_finished() {
-        assert_eq!(alice.infer(&X).unwrap().values, expected(2, &X));
+        check_answer(&mut alice, 2);
         answers += 1;
         link.allow(1);
     }
@@ -95,43 +97,36 @@ fn a_link_of_1_kbit_is_served_and_harms_nobody_else() {
     assert_eq!(server.handle.served(), answers + 2);
 }
 
-/// The handshake takes more than twice the time that a silent connection has. So it is with 1 kbit/s and the
-/// 10 s of a server.
+/// As with 1 kbit/s and a server's 10 s, the handshake takes more than twice the time of a silent connection.
 #[test]
 fn a_slow_handshake_is_waited_for_while_something_comes() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |c| c.greeting_timeout = Duration::from_secs(1));
+    let server = Running::start(|c| c.greeting_timeout = Duration::from_secs(1));
     let link = Link::to(&server, 0);
-    let mut config = server.config(dir.path(), "bob");
-    config.address = link.address.clone();
-    config.connect_timeout = 20 * PATIENCE;
+    let config = link.config(&server);
     let asks = thread::spawn(move || Connection::connect(registry(), config).unwrap().open("one", None).unwrap());
-    // 480 bytes each way: a part of it.
+    // A part of the handshake: 480 bytes each way.
     for _ in 0..40 {
         link.allow(1);
         thread::sleep(Duration::from_millis(55));
     }
-    assert!(!asks.is_finished(), "it is under way");
+    assert!(!asks.is_finished());
     link.allow(FAST);
     assert_eq!(asks.join().unwrap().infer(&X).unwrap().values, expected(1, &X));
 }
 
 #[test]
 fn who_is_too_slow_to_be_greeted_is_told_so_and_harms_nobody_else() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |c| c.greeting_timeout = Duration::from_secs(1));
-    // A quarter of a second, and no more.
+    let server = Running::start(|c| c.greeting_timeout = Duration::from_secs(1));
+    // The link stops after a quarter of a second.
     let link = Link::to(&server, 3);
-    let mut alice = server.client(dir.path(), "alice", "one");
-    let mut config = server.config(dir.path(), "bob");
-    config.address = link.address.clone();
-    config.connect_timeout = 20 * PATIENCE;
+    let mut alice = server.client("alice", "one");
+    let config = link.config(&server);
     let asks = thread::spawn(move || Connection::connect(registry(), config).err().unwrap().to_string());
     while !asks.is_finished() {
-        assert_eq!(alice.infer(&X).unwrap().values, expected(1, &X));
+        check_answer(&mut alice, 1);
     }
-    let error = asks.join().unwrap();
-    assert!(error.contains(&link.address), "{error}");
-    assert!(error.contains("closed the connection during the handshake"), "{error}");
-    assert!(error.contains("within two minutes"), "what the limit is: {error}");
+    check_contains(
+        &asks.join().unwrap(),
+        &[&link.address, "closed the connection during the handshake", "within two minutes"],
+    );
 }

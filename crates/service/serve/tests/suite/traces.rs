@@ -1,4 +1,4 @@
-//! Phases as spans, at a small collector; and one that takes nothing.
+//! Phases as spans, at a small collector and at one that reads nothing.
 use crate::common::*;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -6,10 +6,8 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-const X: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
-
-/// One request: its first line and its body.
-fn read(stream: &mut BufReader<TcpStream>) -> Option<(String, String)> {
+/// Reads the first line and the body of a request.
+fn read_request(stream: &mut BufReader<TcpStream>) -> Option<(String, String)> {
     let (mut first, mut line, mut length) = (String::new(), String::new(), 0);
     stream.read_line(&mut first).ok().filter(|n| *n > 0)?;
     while stream.read_line(&mut line).ok()? > 2 {
@@ -23,7 +21,7 @@ fn read(stream: &mut BufReader<TcpStream>) -> Option<(String, String)> {
     Some((first, String::from_utf8(body).unwrap()))
 }
 
-/// A collector that answers; its address, and what it is told.
+/// Starts a collector that answers; returns its address and the requests that it gets.
 fn collector() -> (String, Receiver<(String, String)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/otlp", listener.local_addr().unwrap());
@@ -32,7 +30,7 @@ fn collector() -> (String, Receiver<(String, String)>) {
         for stream in listener.incoming() {
             let (mut stream, sender) = (BufReader::new(stream.unwrap()), sender.clone());
             thread::spawn(move || {
-                while let Some(request) = read(&mut stream) {
+                while let Some(request) = read_request(&mut stream) {
                     let answer = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
                     if sender.send(request).is_err() || stream.get_mut().write_all(answer).is_err() {
                         return;
@@ -53,15 +51,14 @@ fn attribute<'a>(span: &'a Value, key: &str) -> &'a str {
 
 #[test]
 fn a_collector_hears_of_every_phase_and_what_belongs_together() {
-    let dir = tempfile::tempdir().unwrap();
     let (address, requests) = collector();
-    let server = Running::start(dir.path(), |config| config.traces = Some(address.parse().unwrap()));
-    let mut client = server.client(dir.path(), "alice", "one");
+    let server = Running::start(|config| config.traces = Some(address.parse().unwrap()));
+    let mut client = server.client("alice", "one");
     let answer = client.infer(&X).unwrap();
     drop(client);
     server.settle();
     drop(server);
-    // The server has stopped, so all of it was sent.
+    // A server sends all spans before it stops.
     let mut spans = Vec::new();
     for (first, body) in requests.try_iter() {
         assert!(first.starts_with("POST /otlp/v1/traces HTTP/1.1"), "{first}");
@@ -79,7 +76,7 @@ fn a_collector_hears_of_every_phase_and_what_belongs_together() {
     for phase in [offline, online] {
         assert_eq!(attribute(phase, "tacit.input"), answer.name.to_string());
         assert_eq!((attribute(phase, "tacit.model"), attribute(phase, "tacit.outcome")), ("one", "done"));
-        assert_eq!(phase["traceId"], offline["traceId"], "phases of an input are of one trace");
+        assert_eq!(phase["traceId"], offline["traceId"]);
         let at = |key: &str| phase[key].as_str().unwrap().parse::<u128>().unwrap();
         assert!(at("startTimeUnixNano") <= at("endTimeUnixNano"), "{phase}");
         assert!(phase["status"]["code"] == 1, "{phase}");
@@ -87,19 +84,18 @@ fn a_collector_hears_of_every_phase_and_what_belongs_together() {
         assert_eq!(named("queued").iter().filter(waits).count(), 1);
     }
     assert_ne!(setup["traceId"], offline["traceId"]);
-    assert!(!spans.iter().any(|span| span.to_string().contains("3.0")), "nothing of an input is told");
+    assert!(!spans.iter().any(|span| span.to_string().contains("3.0")), "a span tells of an input");
 }
 
 #[test]
 fn a_collector_that_takes_nothing_holds_nobody_up() {
-    let dir = tempfile::tempdir().unwrap();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", silent.local_addr().unwrap());
-    let server = Running::start(dir.path(), |config| config.traces = Some(address.parse().unwrap()));
-    let mut client = server.client(dir.path(), "alice", "one");
-    // More than wait to be sent.
+    let server = Running::start(|config| config.traces = Some(address.parse().unwrap()));
+    let mut client = server.client("alice", "one");
+    // More inputs than the queue of spans holds.
     for _ in 0..1500 {
-        assert_eq!(client.infer(&X).unwrap().values, expected(1, &X));
+        check_answer(&mut client, 1);
     }
     drop(client);
     server.settle();

@@ -30,8 +30,8 @@ pub struct Sidecar {
 
 impl Sidecar {
     /// Of the models `one` and `two`, when they are ready.
-    pub fn start(server: &Running, dir: &std::path::Path, tune: impl FnOnce(&mut FleetConfig)) -> Self {
-        let sidecar = Self::unready(server, dir, tune);
+    pub fn start(server: &Running, tune: impl FnOnce(&mut FleetConfig)) -> Self {
+        let sidecar = Self::unready(server, tune);
         served::wait_until("the sidecar is ready", || {
             !sidecar.fleet.lanes().is_empty() && sidecar.fleet.ready().is_ok()
         });
@@ -39,8 +39,8 @@ impl Sidecar {
     }
 
     /// As [`start`](Self::start), at once.
-    pub fn unready(server: &Running, dir: &std::path::Path, tune: impl FnOnce(&mut FleetConfig)) -> Self {
-        let mut client = server.config(dir, "alice");
+    pub fn unready(server: &Running, tune: impl FnOnce(&mut FleetConfig)) -> Self {
+        let mut client = server.config("alice");
         client.store = None;
         let mut config = FleetConfig {
             keys: None,
@@ -73,7 +73,7 @@ impl Sidecar {
     pub fn gated(dir: &std::path::Path, tune: impl FnOnce(&mut FleetConfig)) -> (Running, Gate, Self) {
         let server = Running::start(dir, |_| {});
         let gate = Gate::to(&server);
-        let sidecar = Self::start(&server, dir, |c| {
+        let sidecar = Self::start(&server, |c| {
             c.client.address = gate.address.clone();
             c.models = vec![("one".into(), None)];
             tune(c);

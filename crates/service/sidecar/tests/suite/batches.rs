@@ -20,8 +20,8 @@ fn request(count: usize) -> String {
 }
 
 /// A sidecar of `net`, which a back end runs that runs several inputs as one.
-fn beside(server: &Running, dir: &Path, workers: usize) -> Sidecar {
-    Sidecar::start(server, dir, |c| {
+fn beside(server: &Running, workers: usize) -> Sidecar {
+    Sidecar::start(server, |c| {
         c.registry = batching();
         c.models = vec![("net".into(), None)];
         (c.queue, c.workers) = (16, workers);
@@ -38,15 +38,15 @@ fn answered(sidecar: &Sidecar, count: usize) {
     assert!(values.iter().zip(&expected_values).all(|(a, b)| (a - b).abs() < 0.1), "{values:?}");
 }
 
-fn status(server: &Running, dir: &Path) -> Value {
+fn status(server: &Running) -> Value {
     let ops = keys::load_client(&dir.join("keys"), "ops").unwrap();
     let control = Control::of(&server.address, &ops, None, Duration::from_secs(20)).unwrap();
     control.get("/v1/status").unwrap()
 }
 
 /// Phases that the server has run to their end, by name, and inputs that it has answered.
-fn at_server(server: &Running, dir: &Path) -> ([usize; 2], u64) {
-    let status = status(server, dir);
+fn at_server(server: &Running) -> ([usize; 2], u64) {
+    let status = status(server);
     let jobs = status["jobs"].as_array().unwrap();
     (["offline", "online"].map(|phase| jobs.iter().filter(|job| job["phase"] == phase).count()), server.handle.served())
 }
@@ -58,13 +58,13 @@ fn gave(server: &Running, answers: u64) {
 }
 
 /// Waits until the server tells of so many phases and answers; what it tells may be a tenth of a second old.
-fn count(server: &Running, dir: &Path, phases: [usize; 2], served: u64) {
-    wait_until(&format!("{phases:?} phases for {served} answers"), || at_server(server, dir) == (phases, served));
+fn count(server: &Running, phases: [usize; 2], served: u64) {
+    wait_until(&format!("{phases:?} phases for {served} answers"), || at_server(server) == (phases, served));
 }
 
 /// Offline phases that ran for an announcement: an announced input has two names, one for each phase.
-fn announced(server: &Running, dir: &Path) -> usize {
-    let status = status(server, dir);
+fn announced(server: &Running) -> usize {
+    let status = status(server);
     let jobs = status["jobs"].as_array().unwrap().clone();
     let names = |phase: &str| -> BTreeSet<String> {
         let jobs = jobs.iter().filter(|job| job["phase"] == phase);
@@ -79,14 +79,13 @@ fn statistics(sidecar: &Sidecar) -> Value {
 
 #[test]
 fn a_request_of_several_inputs_is_one_run_at_the_server() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = serving_batches(dir.path(), |_| {});
-    let sidecar = beside(&server, dir.path(), 1);
+    let server = serving_batches(|_| {});
+    let sidecar = beside(&server, 1);
     answered(&sidecar, 5);
     // One T_pre and one T_on for five inputs.
-    count(&server, dir.path(), [1, 1], 5);
+    count(&server, [1, 1], 5);
     answered(&sidecar, 1);
-    count(&server, dir.path(), [2, 2], 6);
+    count(&server, [2, 2], 6);
     let stats = statistics(&sidecar);
     assert_eq!((&stats["inference_count"], &stats["execution_count"]), (&json!(6), &json!(2)), "{stats}");
     let batch_stats =
@@ -96,33 +95,31 @@ fn a_request_of_several_inputs_is_one_run_at_the_server() {
 
 #[test]
 fn what_is_more_than_the_server_runs_as_one_is_split() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = serving_batches(dir.path(), |c| c.max_batch = 2);
-    let sidecar = beside(&server, dir.path(), 1);
+    let server = serving_batches(|c| c.max_batch = 2);
+    let sidecar = beside(&server, 1);
     answered(&sidecar, 5);
-    count(&server, dir.path(), [3, 3], 5);
+    count(&server, [3, 3], 5);
     // A request that is shared by several workers has as many runs at least, and the same answers.
-    let sidecar = beside(&server, dir.path(), 2);
+    let sidecar = beside(&server, 2);
     answered(&sidecar, 12);
     gave(&server, 17);
 }
 
 #[test]
 fn a_back_end_that_gains_nothing_runs_each_input_on_its_own() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let sidecar = Sidecar::start(&server, dir.path(), |c| c.models = vec![("one".into(), None)]);
+    let server = Running::start(|_| {});
+    let sidecar = Sidecar::start(&server, |c| c.models = vec![("one".into(), None)]);
     let response = sidecar.post("/v2/models/one/infer", &request(3));
     assert_eq!(response.code, 200, "{response:?}");
-    count(&server, dir.path(), [3, 3], 3);
+    count(&server, [3, 3], 3);
 }
 
 #[test]
 fn a_request_for_more_than_the_quota_has_left_costs_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let access = rules(dir.path(), "queries_per_day = 4", "");
-    let server = serving_batches(dir.path(), |c| (c.access, c.max_batch) = (Some(access), 2));
-    let sidecar = beside(&server, dir.path(), 1);
+    let dir = Folder::new();
+    let access = rules(&dir, "queries_per_day = 4", "");
+    let server = serving_batches_in(&dir, |c| (c.access, c.max_batch) = (Some(access), 2));
+    let sidecar = beside(&server, 1);
     let response = sidecar.post(INFER, &request(5));
     let refused = |response: &Said, why: &str| {
         assert!(response.code == 429, "{response:?}");
@@ -132,17 +129,16 @@ fn a_request_for_more_than_the_quota_has_left_costs_nothing() {
     let until_tomorrow = refused(&response, "has 4 left, and 5 inputs were asked for");
     assert!((1..=86_400).contains(&until_tomorrow), "{response:?}");
     // Not even the part that there is a quota for.
-    assert_eq!(at_server(&server, dir.path()), ([0, 0], 0));
+    assert_eq!(at_server(&server), ([0, 0], 0));
     answered(&sidecar, 4);
     let response = sidecar.post(INFER, &request(1));
     assert!(refused(&response, "is used up") <= until_tomorrow, "the same midnight: {response:?}");
-    count(&server, dir.path(), [2, 2], 4);
+    count(&server, [2, 2], 4);
 }
 
 #[test]
 fn inputs_that_wait_are_announced() {
-    let dir = tempfile::tempdir().unwrap();
-    let (server, gate, sidecar) = Sidecar::gated(dir.path(), |c| c.queue = 8);
+    let (server, gate, sidecar) = Sidecar::gated(|c| c.queue = 8);
     let lane = sidecar.fleet.lane("one", "").unwrap();
     let burst = || {
         gate.set(false);
@@ -164,22 +160,21 @@ fn inputs_that_wait_are_announced() {
     wait_until("there is a connection for announcements, and inputs are announced", || {
         burst();
         bursts += 1;
-        announced(&server, dir.path()) > 0
+        announced(&server) > 0
     });
-    wait_until("each has one T_pre and one T_on", || at_server(&server, dir.path()).0 == [5 * bursts; 2]);
+    wait_until("each has one T_pre and one T_on", || at_server(&server).0 == [5 * bursts; 2]);
     gave(&server, 5 * bursts as u64);
     wait_until("nothing of them is left at the server", || {
-        let queues = status(&server, dir.path())["queues"].clone();
+        let queues = status(&server)["queues"].clone();
         queues.as_object().unwrap().values().all(|n| n == 0)
     });
 }
 
 #[test]
 fn requests_of_several_inputs_that_wait_are_announced_whole() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = serving_batches(dir.path(), |_| {});
+    let server = serving_batches(|_| {});
     let gate = Gate::to(&server);
-    let sidecar = Sidecar::start(&server, dir.path(), |c| {
+    let sidecar = Sidecar::start(&server, |c| {
         c.client.address = gate.address.clone();
         (c.registry, c.models, c.queue) = (batching(), vec![("net".into(), None)], 16);
     });
@@ -196,33 +191,32 @@ fn requests_of_several_inputs_that_wait_are_announced_whole() {
             others.into_iter().chain([first]).for_each(|handle| handle.join().unwrap());
         });
         bursts += 1;
-        announced(&server, dir.path()) > 0
+        announced(&server) > 0
     });
-    count(&server, dir.path(), [4 * bursts; 2], 12 * bursts as u64);
+    count(&server, [4 * bursts; 2], 12 * bursts as u64);
 }
 
 #[test]
 fn batches_are_kept_ready_used_whole_and_made_again() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = serving_batches(dir.path(), |_| {});
-    let sidecar = Sidecar::start(&server, dir.path(), |c| {
+    let dir = Folder::new();
+    let server = serving_batches_in(&dir, |_| {});
+    let sidecar = Sidecar::start(&server, |c| {
         (c.registry, c.models) = (batching(), vec![("net".into(), None)]);
-        c.client.store = Some(dir.path().join("ready"));
+        c.client.store = Some(dir.join("ready"));
         (c.ready, c.ready_batch) = (3, 3);
     });
-    count(&server, dir.path(), [1, 0], 0);
+    count(&server, [1, 0], 0);
     answered(&sidecar, 3);
     // With the material that was there; the next is made when the server has nothing else to do.
-    count(&server, dir.path(), [2, 1], 3);
+    count(&server, [2, 1], 3);
     answered(&sidecar, 2);
     // A part of it is used, the rest is burnt, and counts.
-    count(&server, dir.path(), [3, 2], 6);
+    count(&server, [3, 2], 6);
 }
 
 #[test]
 fn whoever_goes_away_ends_what_runs_for_him() {
-    let dir = tempfile::tempdir().unwrap();
-    let (server, gate, sidecar) = Sidecar::gated(dir.path(), |c| c.queue = 4);
+    let (server, gate, sidecar) = Sidecar::gated(|c| c.queue = 4);
     let lane = sidecar.fleet.lane("one", "").unwrap();
     gate.set(false);
     let body = request(3);

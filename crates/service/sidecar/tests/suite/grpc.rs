@@ -52,9 +52,8 @@ async fn client(sidecar: &Sidecar) -> GrpcInferenceServiceClient<Channel> {
 
 #[test]
 fn models_are_told_and_asked() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    let server = Running::start(|_| {});
+    let sidecar = Sidecar::start(&server, |_| {});
     Runtime::new().unwrap().block_on(async {
         let mut client = client(&sidecar).await;
         assert!(client.server_live(with_token(ServerLiveRequest {})).await.unwrap().into_inner().live);
@@ -87,10 +86,10 @@ fn models_are_told_and_asked() {
 
 #[test]
 fn what_is_used_up_says_when_there_is_something_again() {
-    let dir = tempfile::tempdir().unwrap();
-    let access = rules(dir.path(), "queries_per_day = 1", "");
-    let server = Running::start(dir.path(), |c| c.access = Some(access));
-    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    let dir = Folder::new();
+    let access = rules(&dir, "queries_per_day = 1", "");
+    let server = Running::start_in(&dir, |c| c.access = Some(access));
+    let sidecar = Sidecar::start(&server, |_| {});
     Runtime::new().unwrap().block_on(async {
         let mut client = client(&sidecar).await;
         client.model_infer(with_token(raw())).await.unwrap();
@@ -104,9 +103,8 @@ fn what_is_used_up_says_when_there_is_something_again() {
 
 #[test]
 fn what_is_wrong_is_refused_with_its_code() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    let server = Running::start(|_| {});
+    let sidecar = Sidecar::start(&server, |_| {});
     let changed = |change: fn(&mut ModelInferRequest)| {
         let mut request = raw();
         change(&mut request);
@@ -155,8 +153,7 @@ fn what_is_wrong_is_refused_with_its_code() {
 
 #[test]
 fn deadlines_hold_and_a_full_queue_says_so() {
-    let dir = tempfile::tempdir().unwrap();
-    let (_server, gate, sidecar) = Sidecar::gated(dir.path(), |c| c.queue = 1);
+    let (_server, gate, sidecar) = Sidecar::gated(|c| c.queue = 1);
     let lane = sidecar.fleet.lane("one", "").unwrap();
     gate.set(false);
     Runtime::new().unwrap().block_on(async {

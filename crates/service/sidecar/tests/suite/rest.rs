@@ -19,9 +19,8 @@ fn values(response: &Said) -> Vec<f64> {
 
 #[test]
 fn models_are_told_and_asked() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    let server = Running::start(|_| {});
+    let sidecar = Sidecar::start(&server, |_| {});
     assert_eq!(sidecar.get("/v2").json()["name"], "tacit-sidecar");
     for path in ["/v2/health/live", "/v2/health/ready", "/v2/models/one/ready", "/v2/models/one/versions/1/ready"] {
         assert_eq!(sidecar.get(path).code, 200, "{path}");
@@ -51,9 +50,8 @@ fn models_are_told_and_asked() {
 
 #[test]
 fn tensors_travel_as_bytes_and_classes_are_ranked() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    let server = Running::start(|_| {});
+    let sidecar = Sidecar::start(&server, |_| {});
     let head = json!({"parameters": {"binary_data_output": true, "priority": 1, "timeout": 60_000_000},
         "inputs": [{"name": "input", "shape": [1, 1, 2, 2], "datatype": "FP32", "parameters": {"binary_data_size": 16}}]});
     let head = head.to_string();
@@ -77,9 +75,8 @@ fn tensors_travel_as_bytes_and_classes_are_ranked() {
 
 #[test]
 fn a_row_out_of_range_fails_alone() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    let server = Running::start(|_| {});
+    let sidecar = Sidecar::start(&server, |_| {});
     let infer = "/v2/models/one/infer";
     let good = sidecar.post(infer, &request(2, json!({}))).json();
     assert!(good.get("parameters").is_none(), "{good}");
@@ -100,9 +97,8 @@ fn a_row_out_of_range_fails_alone() {
 
 #[test]
 fn what_is_wrong_is_refused_by_name_and_nothing_breaks() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    let server = Running::start(|_| {});
+    let sidecar = Sidecar::start(&server, |_| {});
     let infer = "/v2/models/one/infer";
     let shape = request(1, json!({})).replace("[1,1,2,2]", "[1,2,2]");
     let range = request(1, json!({})).replace("1.5", "1e9");
@@ -159,9 +155,8 @@ fn what_is_wrong_is_refused_by_name_and_nothing_breaks() {
 
 #[test]
 fn strangers_pages_and_floods_are_kept_out() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    let server = Running::start(|_| {});
+    let sidecar = Sidecar::start(&server, |_| {});
     let token = format!("Authorization: Bearer {TOKEN}");
     let ask = |headers: &[&str]| sidecar.ask_as("GET", "/v2/models/one", headers, b"");
     assert_eq!((ask(&[]).code, ask(&["Authorization: Bearer wrong"]).code), (401, 401));

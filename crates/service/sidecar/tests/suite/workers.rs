@@ -15,8 +15,7 @@ fn request(n: usize, timeout_us: u64) -> String {
 
 #[test]
 fn a_full_queue_refuses_time_runs_out_and_the_next_request_is_answered() {
-    let dir = tempfile::tempdir().unwrap();
-    let (_server, gate, sidecar) = Sidecar::gated(dir.path(), |c| c.queue = 2);
+    let (_server, gate, sidecar) = Sidecar::gated(|c| c.queue = 2);
     let lane = sidecar.fleet.lane("one", "").unwrap();
     gate.set(false);
     let infer = "/v2/models/one/infer";
@@ -43,10 +42,10 @@ fn a_full_queue_refuses_time_runs_out_and_the_next_request_is_answered() {
 
 #[test]
 fn a_lost_server_is_told_and_found_again() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
+    let dir = Folder::new();
+    let server = Running::start_in(&dir, |_| {});
     let address = server.address.clone();
-    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    let sidecar = Sidecar::start(&server, |_| {});
     assert_eq!(sidecar.post("/v2/models/one/infer", &request(1, 0)).code, 200);
     drop(server);
     wait_until("that is noticed", || sidecar.post("/v2/models/one/infer", &request(1, 0)).code == 503);
@@ -56,7 +55,7 @@ fn a_lost_server_is_told_and_found_again() {
     assert_eq!(sidecar.get("/v2/health/live").code, 200);
     let index = sidecar.post("/v2/repository/index", "").json();
     assert_eq!(index[0]["state"], "UNAVAILABLE");
-    let _again = Running::start(dir.path(), |c| c.listen = address.parse().unwrap());
+    let _again = Running::start_in(&dir, |c| c.listen = address.parse().unwrap());
     wait_until("it is found", || sidecar.get("/v2/models/one/ready").code == 200);
     let response = sidecar.post("/v2/models/one/infer", &request(1, 0)).json();
     assert_eq!(response["outputs"][0]["data"], json!(expected(1, &X)));
@@ -64,9 +63,9 @@ fn a_lost_server_is_told_and_found_again() {
 
 #[test]
 fn a_server_that_has_gone_is_noticed_before_anybody_asks() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    let dir = Folder::new();
+    let server = Running::start_in(&dir, |_| {});
+    let sidecar = Sidecar::start(&server, |_| {});
     assert_eq!(sidecar.get("/v2/health/ready").code, 200);
     drop(server);
     // An idle connection is asked over once in 30 s: its end is seen without that.
@@ -77,28 +76,28 @@ fn a_server_that_has_gone_is_noticed_before_anybody_asks() {
 
 #[test]
 fn a_connection_lost_between_two_requests_is_not_noticed_by_who_asks() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
+    let dir = Folder::new();
+    let server = Running::start_in(&dir, |_| {});
     let address = server.address.clone();
-    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    let sidecar = Sidecar::start(&server, |_| {});
     drop(server);
-    let _again = Running::start(dir.path(), |c| c.listen = address.parse().unwrap());
+    let _again = Running::start_in(&dir, |c| c.listen = address.parse().unwrap());
     let response = sidecar.post("/v2/models/one/infer", &request(1, 0));
     assert_eq!(response.code, 200, "{response:?}");
 }
 
 #[test]
 fn material_is_kept_ready_used_and_made_again() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let sidecar = Sidecar::start(&server, dir.path(), |c| {
-        c.client.store = Some(dir.path().join("ready"));
+    let dir = Folder::new();
+    let server = Running::start_in(&dir, |_| {});
+    let sidecar = Sidecar::start(&server, |c| {
+        c.client.store = Some(dir.join("ready"));
         c.models = vec![("one".into(), None)];
         c.ready = 2;
     });
     let count = || {
-        let mut config = server.config(dir.path(), "alice");
-        config.store = Some(dir.path().join("ready"));
+        let mut config = server.config("alice");
+        config.store = Some(dir.join("ready"));
         let connection = tacit_client::Connection::connect(common::served::registry(), config).unwrap();
         connection.open("one", None).unwrap().stored().unwrap().len()
     };
@@ -111,22 +110,20 @@ fn material_is_kept_ready_used_and_made_again() {
 
 #[test]
 fn a_model_whose_server_would_see_the_input_is_not_opened_unasked() {
-    let dir = tempfile::tempdir().unwrap();
     let mut catalog = tacit_serve::Catalog::new(true);
     common::served::offer(&mut catalog, "one", &common::served::open_toy(), 1, "");
-    let server = Running::with(dir.path(), catalog, |_| {});
-    let unasked = Sidecar::unready(&server, dir.path(), |_| {});
+    let server = Running::serving(catalog, |_| {});
+    let unasked = Sidecar::unready(&server, |_| {});
     let why = || unasked.get("/v2/models/one/ready");
     wait_until("the server was asked", || why().error().contains("server sees the input"));
     assert_eq!(why().code, 503);
-    let asked = Sidecar::start(&server, dir.path(), |c| c.models = vec![("one".into(), Some("open".into()))]);
+    let asked = Sidecar::start(&server, |c| c.models = vec![("one".into(), Some("open".into()))]);
     assert_eq!(asked.post("/v2/models/one/infer", &request(1, 0)).code, 200);
 }
 
 #[test]
 fn a_batch_is_shared_by_the_workers() {
-    let dir = tempfile::tempdir().unwrap();
-    let (_server, gate, sidecar) = Sidecar::gated(dir.path(), |c| c.workers = 2);
+    let (_server, gate, sidecar) = Sidecar::gated(|c| c.workers = 2);
     let lane = sidecar.fleet.lane("one", "").unwrap();
     thread::scope(|scope| {
         // Once both have connected, the two inputs are with both.
@@ -146,9 +143,8 @@ fn a_batch_is_shared_by_the_workers() {
 
 #[test]
 fn an_input_that_breaks_the_server_is_an_error_and_no_more() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Running::start(dir.path(), |_| {});
-    let sidecar = Sidecar::start(&server, dir.path(), |_| {});
+    let server = Running::start(|_| {});
+    let sidecar = Sidecar::start(&server, |_| {});
     let poison = request(1, 0).replace("1.5", &tacit_backends::toy::PANIC.to_string());
     let response = sidecar.post("/v2/models/one/infer", &poison);
     assert_eq!(response.code, 503, "{response:?}");
@@ -160,8 +156,7 @@ fn an_input_that_breaks_the_server_is_an_error_and_no_more() {
 /// What the page asks for while it waits: what waits, what runs, and how far that is.
 #[test]
 fn progress_tells_what_waits_and_how_far_what_runs_is() {
-    let dir = tempfile::tempdir().unwrap();
-    let (_server, gate, sidecar) = Sidecar::gated(dir.path(), |_| {});
+    let (_server, gate, sidecar) = Sidecar::gated(|_| {});
     let progress = || sidecar.get("/page/progress?model=one").json();
     let idle = json!({"waiting": 0, "running": []});
     assert_eq!(progress(), idle);
