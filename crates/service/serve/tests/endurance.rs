@@ -16,7 +16,7 @@ fn open_files() -> usize {
 }
 
 #[test]
-fn ten_thousand_requests_leave_nothing_behind() {
+fn ten_thousand_requests_leak_nothing() {
     let server = Running::start(|c| c.cores = 2);
     let mut client = server.client("alice", "one");
     // Pools, queues, SQLite and the allocator keep what the first thousands of requests allocate.

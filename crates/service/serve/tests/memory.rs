@@ -25,7 +25,7 @@ fn jobs(server: &Running) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn a_job_is_said_to_hold_what_its_threads_held_and_not_what_the_process_did() {
+fn reports_memory_of_job_threads() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let server = Running::start(|config| config.threads = 2);
     // More than any job of the toy takes.
@@ -42,7 +42,7 @@ fn a_job_is_said_to_hold_what_its_threads_held_and_not_what_the_process_did() {
 }
 
 #[test]
-fn a_job_that_held_more_than_all_may_take_does_not_lock_its_model_out() {
+fn job_above_memory_limit_runs_again() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = Folder::new();
     // As much as the toy declares, and less than it is measured to hold.
@@ -59,7 +59,7 @@ fn a_job_that_held_more_than_all_may_take_does_not_lock_its_model_out() {
 }
 
 #[test]
-fn what_went_through_a_connection_is_not_held_any_more() {
+fn sent_bytes_are_freed() {
     const BYTES: Tag = Tag::new(0xf1f1, "test bytes");
     const EACH: usize = 16 << 20;
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

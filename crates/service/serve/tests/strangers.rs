@@ -96,7 +96,7 @@ fn check_client_gets_in(what: &str, from: fn(usize) -> Ipv4Addr) {
 }
 
 #[test]
-fn a_flood_keeps_nobody_out() {
+fn flood_keeps_no_client_out() {
     let most = getrlimit(Resource::Nofile).maximum;
     assert!(most.is_none_or(|most| most >= FILES), "this test needs {FILES} open files (ulimit -Hn)");
     setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).unwrap();
@@ -125,7 +125,7 @@ fn application_bytes(server: &Running, protocol: &[u8]) -> (Vec<u8>, ErrorKind) 
 }
 
 #[test]
-fn who_proves_nothing_gets_no_application_byte() {
+fn unauthenticated_client_gets_no_application_byte() {
     let server = Running::impatient();
     for protocol in [ALPN, HTTP_2, HTTP_1] {
         let (bytes, end) = application_bytes(&server, protocol);

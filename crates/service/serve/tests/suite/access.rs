@@ -48,7 +48,7 @@ fn offered(server: &Running, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn models_that_are_not_on_the_list_do_not_exist() {
+fn hides_models_not_allowed() {
     let server = Running::start_with_rules("", "models = ['one']", |_| {});
     assert_eq!(offered(&server, "alice"), ["one"]);
     assert_eq!(offered(&server, "bob"), ["one", "two"]);
@@ -78,7 +78,7 @@ fn class_alone(salt: u8) -> tacit_graph::Model {
 }
 
 #[test]
-fn the_same_network_twice_and_who_may_have_more_than_the_class() {
+fn offers_scores_only_to_allowed_clients() {
     let dir = Folder::new();
     let access = rules(&dir, "answers = 'top-1'", "answers = 'all'");
     let mut catalog = catalog();
@@ -99,7 +99,7 @@ fn the_same_network_twice_and_who_may_have_more_than_the_class() {
 }
 
 #[test]
-fn a_quota_is_refused_before_material_is_claimed_and_outlives_a_restart() {
+fn quota_costs_no_material_and_outlives_restart() {
     let dir = Folder::new();
     let access = rules(&dir, "queries_per_day = 100", "queries_per_day = 2");
     let mut server = start(&dir, &access);
@@ -127,7 +127,7 @@ fn a_quota_is_refused_before_material_is_claimed_and_outlives_a_restart() {
 }
 
 #[test]
-fn an_input_that_comes_straight_is_refused_too_and_its_material_stays() {
+fn refuses_unannounced_input_over_quota() {
     let server = Running::start_with_rules("", "queries_per_day = 0", |_| {});
     let mut channel = server.ready_channel("alice");
     for _ in 0..3 {
@@ -148,7 +148,7 @@ fn get(connection: &mut (impl Read + Write), path: &str) -> String {
 }
 
 #[test]
-fn an_input_that_leaves_the_queue_does_not_count() {
+fn input_that_leaves_queue_costs_no_quota() {
     let server = Running::start_with_rules("", "queries_per_day = 1", |config| {
         config.cores = 1;
         config.sign_of_life = Duration::from_millis(50);
@@ -168,7 +168,7 @@ fn an_input_that_leaves_the_queue_does_not_count() {
 }
 
 #[test]
-fn an_answer_is_written_down_before_it_begins() {
+fn counts_answer_before_it_begins() {
     let server = Running::start_with_rules("", "queries_per_day = 1", |_| {});
     let mut channel = server.ready_channel("alice");
     assert_eq!(ask(&mut channel, &prepare(1)), Reply::Go);
@@ -183,7 +183,7 @@ fn an_answer_is_written_down_before_it_begins() {
 }
 
 #[test]
-fn a_clock_that_went_back_resets_no_quota() {
+fn clock_set_back_resets_no_quota() {
     let dir = Folder::new();
     let access = rules(&dir, "", "queries_per_day = 1");
     let server = start(&dir, &access);
@@ -200,7 +200,7 @@ fn a_clock_that_went_back_resets_no_quota() {
 }
 
 #[test]
-fn revocation_ends_all_that_a_client_has_while_a_job_runs() {
+fn revocation_ends_running_job_and_burns_material() {
     let server = Running::start_with_rules("", "", |config| config.cores = 1);
     server.client("alice", "one").prepare().unwrap();
     server.client("bob", "one").prepare().unwrap();
@@ -238,7 +238,7 @@ fn check_is_refused(server: &Running, name: &str, reason: &str) {
 }
 
 #[test]
-fn a_certificate_is_revoked_by_its_serial_number_and_its_client_goes_on_with_another() {
+fn revokes_certificate_by_serial_number() {
     let server = Running::start_with_rules("", "", |_| {});
     let keys_dir = server.dir.join("keys");
     server.client("alice", "one").prepare().unwrap();
@@ -261,7 +261,7 @@ fn a_certificate_is_revoked_by_its_serial_number_and_its_client_goes_on_with_ano
 }
 
 #[test]
-fn who_was_revoked_while_the_server_was_down_has_nothing_left() {
+fn restart_burns_material_of_revoked_clients() {
     let dir = Folder::new();
     let access = rules(&dir, "", "");
     let server = start(&dir, &access);
@@ -278,7 +278,7 @@ fn who_was_revoked_while_the_server_was_down_has_nothing_left() {
 }
 
 #[test]
-fn a_bad_file_is_an_error_at_the_start_and_changes_nothing_later() {
+fn rejects_bad_access_file() {
     let dir = Folder::new();
     let access = rules(&dir, "", "models = ['one']");
     let server = start(&dir, &access);
@@ -296,7 +296,7 @@ fn a_bad_file_is_an_error_at_the_start_and_changes_nothing_later() {
 }
 
 #[test]
-fn ended_phases_are_written_down_and_nothing_else() {
+fn audits_ended_phases_only() {
     let dir = Folder::new();
     let server = Running::start_in(&dir, |_| {});
     let name = server.client("alice", "one").infer(&X).unwrap().name;
@@ -332,7 +332,7 @@ fn ended_phases_are_written_down_and_nothing_else() {
 }
 
 #[test]
-fn what_was_learned_of_a_phase_is_the_first_estimate_of_the_next_run() {
+fn estimates_outlive_restart() {
     let dir = Folder::new();
     let start = || Running::start_in(&dir, |config| (config.job_memory, config.cores) = (1 << 39, 4));
     let server = start();
@@ -350,7 +350,7 @@ fn what_was_learned_of_a_phase_is_the_first_estimate_of_the_next_run() {
 }
 
 #[test]
-fn records_that_cannot_be_kept_stop_only_quotas() {
+fn unusable_state_file_stops_only_quotas() {
     let dir = Folder::new();
     let access = rules(&dir, "", "rate_per_minute = 100");
     drop(start(&dir, &access));
@@ -365,7 +365,7 @@ fn records_that_cannot_be_kept_stop_only_quotas() {
 }
 
 #[test]
-fn without_a_folder_rules_hold_as_long_as_the_server_runs() {
+fn quota_without_folder_lasts_as_long_as_server() {
     let server = Running::start_with_rules("", "queries_per_day = 1", |config| config.store = None);
     let mut client = server.client("alice", "one");
     infer(&mut client).unwrap();

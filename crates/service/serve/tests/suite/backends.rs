@@ -19,7 +19,7 @@ fn check_open_error(connection: Connection, model: &str, backend: Option<&str>, 
 }
 
 #[test]
-fn one_model_with_two_back_ends_and_the_private_one_is_chosen() {
+fn chooses_private_back_end() {
     let mut catalog = Catalog::new(true);
     offer(&mut catalog, "both", &open_toy(), 1, "");
     offer(&mut catalog, "both", &Toy::default(), 1, "");
@@ -40,7 +40,7 @@ fn one_model_with_two_back_ends_and_the_private_one_is_chosen() {
 }
 
 #[test]
-fn the_client_applies_what_the_importer_left_to_it() {
+fn client_applies_normalisation_and_softmax() {
     let mut ends = model(1);
     // y = W n + b with n = x / 2 - 1, and a softmax at the end.
     ends.interface.input.moved = Some(ChannelAffine { scale: vec![0.5], shift: vec![-1.0] });
@@ -76,7 +76,7 @@ fn the_client_applies_what_the_importer_left_to_it() {
 }
 
 #[test]
-fn wrong_names_are_refused_with_those_there_are() {
+fn refuses_unknown_names() {
     let server = Running::start(|_| {});
     for (model, backend, text) in [
         ("three", None, "no model `three`; there are: one, two"),
@@ -95,7 +95,7 @@ fn wrong_names_are_refused_with_those_there_are() {
 }
 
 #[test]
-fn parties_that_plan_differently_part_with_the_reason() {
+fn refuses_other_plan() {
     let server = Running::start(|_| {});
     let other = Registry::new(vec![Arc::new(Toy { plan: 9, ..Toy::default() })]);
     let error = Connection::connect(other, server.config("alice")).unwrap().open("one", None).err().unwrap();
@@ -117,7 +117,7 @@ fn catalog_refuses_open_backends_and_duplicates() {
 }
 
 #[test]
-fn a_back_end_with_nothing_to_prepare_is_asked_right_away() {
+fn answers_without_offline_phase() {
     let mut catalog = catalog();
     offer(&mut catalog, "direct", &Toy::default(), 3, "preparation=nothing");
     let server = Running::serving(catalog, |_| {});
@@ -187,7 +187,7 @@ fn check_uploaded_once(first: u64, second: u64) {
 
 /// Keys are uploaded once for a configuration, even if neither party has a folder.
 #[test]
-fn connections_of_one_configuration_share_their_keys() {
+fn connections_of_one_configuration_share_keys() {
     let model = slots_model();
     let server = Running::serving(slots_catalog(&model), |c| c.store = None);
     let config = ClientConfig { store: None, ..server.config("alice") };
@@ -201,7 +201,7 @@ fn connections_of_one_configuration_share_their_keys() {
 /// A client without a folder names its keys anew each time. Keys of ended runs make way for them, keys of
 /// open connections do not.
 #[test]
-fn keys_of_clients_that_keep_no_secrets_make_way() {
+fn evicts_keys_of_ended_connections() {
     let model = slots_model();
     let bytes = model.costs().setup.server.stored_bytes;
     let server = Running::serving(slots_catalog(&model), |c| c.uploads_per_client = bytes);
@@ -221,7 +221,7 @@ fn keys_of_clients_that_keep_no_secrets_make_way() {
 }
 
 #[test]
-fn keys_are_kept_over_restarts_until_they_are_deleted() {
+fn keeps_keys_until_deleted() {
     let dir = Folder::new();
     let model = slots_model();
     let start = |quota: u64| Running::serving_in(&dir, slots_catalog(&model), |c| c.uploads_per_client = quota);

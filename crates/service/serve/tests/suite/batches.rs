@@ -54,7 +54,7 @@ fn answered(client: &mut Client, inputs: &[Vec<f32>]) -> Vec<Answer> {
 }
 
 #[test]
-fn inputs_of_one_call_are_run_as_one_in_the_exchanges_of_one() {
+fn batch_takes_round_trips_of_one_input() {
     let server = serving_batches(|_| {});
     let mut client = open_net(server.config("alice"));
     let single = client.infer(&inputs(1)[0]).unwrap();
@@ -80,7 +80,7 @@ fn inputs_of_one_call_are_run_as_one_in_the_exchanges_of_one() {
 }
 
 #[test]
-fn more_than_the_server_runs_as_one_are_split() {
+fn splits_batches_above_server_limits() {
     let server = serving_batches(|c| c.max_batch = 2);
     let mut client = open_net(server.config("alice"));
     let parts = |answers: &[Answer]| answers.iter().map(|a| [a.part.index, a.part.inputs]).collect::<Vec<_>>();
@@ -130,7 +130,7 @@ fn is_burnt(claims: &[Result<(), StoreError>; 2]) -> bool {
 }
 
 #[test]
-fn material_of_a_batch_is_claimed_and_burnt_as_one() {
+fn claims_and_burns_batch_as_one() {
     let server = serving_batches(|_| {});
     let mut client = open_net(server.config("alice"));
     let of_one = client.binding();
@@ -151,7 +151,7 @@ fn material_of_a_batch_is_claimed_and_burnt_as_one() {
 }
 
 #[test]
-fn a_batch_is_announced_before_there_is_a_connection_and_answered_over_one() {
+fn announces_batch_over_http() {
     let server = serving_batches(|c| c.max_batch = 4);
     let notices = Notices::of(&server.config("alice")).unwrap();
     let noted = notices.announce("net", "cheetah", 3, None, None).unwrap();
@@ -198,7 +198,7 @@ fn partial_use_burns_the_rest() {
 }
 
 #[test]
-fn stored_material_is_used_first_and_the_rest_is_one_batch() {
+fn uses_stored_material_first() {
     let server = serving_batches(|_| {});
     let mut client = open_net(server.config("alice"));
     client.prepare().unwrap();
@@ -231,7 +231,7 @@ fn net_channel(server: &Running, who: &str, batch: u32) -> Channel {
 }
 
 #[test]
-fn a_connection_that_breaks_in_a_batch_has_used_it_up() {
+fn broken_connection_burns_batch() {
     let server = serving_batches(|_| {});
     let mut client = open_net(server.config("alice"));
     let [id, another] = [(); 2].map(|()| client.prepare_batch(2).unwrap().id);
@@ -253,7 +253,7 @@ fn a_connection_that_breaks_in_a_batch_has_used_it_up() {
 }
 
 #[test]
-fn sizes_that_make_no_sense_are_cut_to_what_there_is() {
+fn clamps_batch_sizes() {
     let server = serving_batches(|_| {});
     let mut channel = net_channel(&server, "alice", 1);
     for (wanted, granted) in [(0, 1), (u32::MAX, 8), (9, 8), (3, 3), (1, 1)] {
@@ -271,7 +271,7 @@ fn sizes_that_make_no_sense_are_cut_to_what_there_is() {
 }
 
 #[test]
-fn every_input_of_a_batch_counts_against_quota_and_rate() {
+fn inputs_of_a_batch_count_against_quota_and_rate() {
     let whole = BatchPart { index: 0, inputs: 3 };
     let serve_with = |rule: &str| {
         Running::in_own_folder(|dir| {
@@ -297,7 +297,7 @@ fn every_input_of_a_batch_counts_against_quota_and_rate() {
 }
 
 #[test]
-fn estimates_are_learned_for_each_size() {
+fn learns_estimates_by_batch_size() {
     let dir = Folder::new();
     let server = serving_batches_in(&dir, |_| {});
     let mut client = open_net(server.config("alice"));
@@ -318,7 +318,7 @@ fn estimates_are_learned_for_each_size() {
 }
 
 #[test]
-fn two_clients_are_never_gathered() {
+fn never_batches_across_clients() {
     let dir = Folder::new();
     let server = serving_batches_in(&dir, |_| {});
     std::thread::scope(|scope| {

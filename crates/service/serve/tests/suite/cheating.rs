@@ -71,7 +71,7 @@ fn materials(dir: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_client_that_deviates_is_named_in_the_audit_and_counted() {
+fn audit_names_cheating_client() {
     let dir = Folder::new();
     let dealings = Arc::new(Dealings::fresh(registry(), 1).unwrap());
     let resources =

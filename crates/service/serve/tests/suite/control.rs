@@ -87,7 +87,7 @@ fn input_path(announced: &Answer) -> String {
 }
 
 #[test]
-fn operators_see_everything_and_clients_what_is_theirs() {
+fn operators_see_all_and_clients_their_own() {
     let server = Running::start(|_| {});
     let mut client = server.client("alice", "one");
     check_answer(&mut client, 1);
@@ -143,7 +143,7 @@ fn operators_see_everything_and_clients_what_is_theirs() {
 }
 
 #[test]
-fn the_profile_is_compared_with_what_was_measured() {
+fn compares_estimates_with_measurements() {
     let server = Running::start(|_| {});
     let mut ops = server.http("ops");
     assert_eq!(get(&mut ops, "/v1/status").json()["profile"], json!([]), "no phase has ended");
@@ -177,7 +177,7 @@ fn the_profile_is_compared_with_what_was_measured() {
 }
 
 #[test]
-fn the_document_lists_exactly_the_methods() {
+fn openapi_document_lists_all_methods() {
     let server = Running::start(|_| {});
     let mut ops = server.http("ops");
     let document = get(&mut ops, "/v1/openapi.json").json();
@@ -193,7 +193,7 @@ fn the_document_lists_exactly_the_methods() {
 }
 
 #[test]
-fn an_operator_changes_the_policy_and_a_bad_one_is_refused() {
+fn operator_changes_policy() {
     let server = Running::start(|_| {});
     let (mut ops, mut alice) = (server.http("ops"), server.http("alice"));
     for body in
@@ -213,7 +213,7 @@ fn an_operator_changes_the_policy_and_a_bad_one_is_refused() {
 }
 
 #[test]
-fn an_operator_has_files_looked_at_again() {
+fn operator_reloads_files() {
     let dir = Folder::new();
     let access = dir.join("access.toml");
     fs::write(&access, "").unwrap();
@@ -245,7 +245,7 @@ fn an_operator_has_files_looked_at_again() {
 }
 
 #[test]
-fn who_looks_is_told_of_a_certificate_that_ends() {
+fn warns_of_expiring_certificate() {
     const DAY: u64 = 24 * 3600;
     let dir = Folder::new();
     let server = Running::start_in(&dir, |_| {});
@@ -272,7 +272,7 @@ fn who_looks_is_told_of_a_certificate_that_ends() {
 }
 
 #[test]
-fn an_input_is_announced_waited_for_and_taken_back_without_a_connection() {
+fn announces_and_cancels_input_over_http() {
     let server = Running::start(|config| config.cores = 1);
     let (mut alice, mut bob) = (server.http("alice"), server.http("bob"));
     for (body, status) in [
@@ -318,7 +318,7 @@ fn an_input_is_announced_waited_for_and_taken_back_without_a_connection() {
 }
 
 #[test]
-fn what_was_announced_to_a_server_that_was_started_anew_is_lost_and_told_so() {
+fn restart_loses_notices() {
     let dir = Folder::new();
     let server = Running::start_in(&dir, |_| {});
     let noted = announce(&mut server.http("alice"), r#"{"model": "one", "backend": "toy"}"#);
@@ -331,7 +331,7 @@ fn what_was_announced_to_a_server_that_was_started_anew_is_lost_and_told_so() {
 }
 
 #[test]
-fn no_notice_is_kept_for_longer_than_the_server_keeps_any() {
+fn server_limits_notice_lifetime() {
     let server = Running::start(|config| config.notice_ttl = Duration::from_millis(50));
     let mut http = server.http("alice");
     let week = r#"{"model": "one", "backend": "toy", "expected_s": 604800, "ttl_s": 604800}"#;
@@ -341,7 +341,7 @@ fn no_notice_is_kept_for_longer_than_the_server_keeps_any() {
 }
 
 #[test]
-fn what_was_made_for_a_notice_is_there_for_its_request() {
+fn request_takes_over_material_of_notice() {
     let server = Running::start(|_| {});
     let mut http = server.http("alice");
     let noted = announce(&mut http, r#"{"model": "one", "backend": "toy"}"#);
@@ -360,7 +360,7 @@ fn what_was_made_for_a_notice_is_there_for_its_request() {
 }
 
 #[test]
-fn events_come_until_the_server_stops() {
+fn sends_events_until_server_stops() {
     let server = Running::start(|_| {});
     let mut ops = server.http("ops");
     request(&mut ops, "GET", "/v1/events", "", "");
@@ -441,7 +441,7 @@ async fn several_requests(address: &str, config: rustls::ClientConfig) {
 }
 
 #[test]
-fn who_speaks_something_else_or_has_no_interface_to_speak_to_is_refused() {
+fn refuses_other_application_protocols() {
     let without_control = Running::start(|c| c.max_control = 0);
     let with_control = Running::start(|_| {});
     for (server, protocols) in

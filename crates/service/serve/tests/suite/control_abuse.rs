@@ -27,7 +27,7 @@ fn read_all(stream: &mut TlsTransport) -> String {
 }
 
 #[test]
-fn heads_and_bodies_are_limited() {
+fn limits_heads_and_bodies() {
     let server = Running::impatient();
     let mut large = server.http("ops");
     let head = format!("GET / HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "x".repeat(100 << 10));
@@ -58,7 +58,7 @@ fn heads_and_bodies_are_limited() {
 }
 
 #[test]
-fn who_sends_a_head_byte_by_byte_or_nothing_is_closed() {
+fn closes_slow_and_idle_http_connections() {
     let server = Running::start(|c| c.control_idle = PATIENCE);
     let (mut slow, mut idle, mut silent) = (server.http("alice"), server.http("alice"), server.http("ops"));
     say(&mut idle, GET);
@@ -80,7 +80,7 @@ fn who_sends_a_head_byte_by_byte_or_nothing_is_closed() {
 }
 
 #[test]
-fn a_hundred_idle_ones_keep_no_client_out_and_hold_their_limits() {
+fn limits_idle_http_connections() {
     let server = Running::start(|c| {
         (c.max_connections, c.max_control, c.control_per_client) = (2, 110, 100);
     });

@@ -35,7 +35,7 @@ fn serving(dir: &Path) -> (Running, SocketAddr) {
 }
 
 #[test]
-fn material_from_a_dealer_answers_at_once_and_later() {
+fn answers_with_dealt_material() {
     let dir = Folder::new();
     let (server, dealer) = serving(&dir);
     let config = client_config(&server, "alice", dealer);
@@ -52,7 +52,7 @@ fn material_from_a_dealer_answers_at_once_and_later() {
 }
 
 #[test]
-fn material_of_a_batch_comes_from_a_dealer_at_once_and_later() {
+fn answers_batches_with_dealt_material() {
     let dir = Folder::new();
     let (server, dealer) = serving(&dir);
     let config = client_config(&server, "alice", dealer);
@@ -105,7 +105,7 @@ impl KeyStore for CountingStore {
 }
 
 #[test]
-fn masked_weights_come_once_and_are_checked() {
+fn fetches_masked_weights_once() {
     let dir = Folder::new();
     let (server, dealer) = serving(&dir);
     let folder = dir.join("kept");
@@ -128,7 +128,7 @@ fn masked_weights_come_once_and_are_checked() {
 }
 
 #[test]
-fn without_a_dealer_or_with_another_one_nothing_is_made() {
+fn refuses_missing_and_other_dealers() {
     let dir = Folder::new();
     let (server, dealer) = serving(&dir);
     let ask = |resources: ConnectionResources| -> ClientError {
@@ -151,7 +151,7 @@ fn without_a_dealer_or_with_another_one_nothing_is_made() {
 }
 
 #[test]
-fn a_dealer_that_is_down_is_named_and_not_taken_for_a_server_that_is_lost() {
+fn names_unreachable_dealer() {
     let dir = Folder::new();
     let unused_address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let server = serve_dealt(&dir, unused_address, lowered(1), |_| {});
@@ -174,7 +174,7 @@ fn check_error<T>(result: Result<T, BackendError>, text: &str) {
 }
 
 #[test]
-fn halves_go_to_one_certificate_each_and_once() {
+fn delivers_each_half_once() {
     let dir = Folder::new();
     let address = dealer(&dir);
     let model = lowered(3);
@@ -204,7 +204,7 @@ fn halves_go_to_one_certificate_each_and_once() {
 }
 
 #[test]
-fn a_model_under_other_keys_is_refused() {
+fn refuses_model_under_other_keys() {
     let dir = Folder::new();
     let address = dealer(&dir);
     let model = lowered(3);
@@ -227,7 +227,7 @@ fn a_model_under_other_keys_is_refused() {
 }
 
 #[test]
-fn one_party_takes_its_own_places_only() {
+fn limits_dealer_connections_per_party() {
     let dir = Folder::new();
     let address = dealer_with(&dir, |config| config.max_per_party = 2);
     let model = lowered(3);
@@ -247,7 +247,7 @@ fn one_party_takes_its_own_places_only() {
 }
 
 #[test]
-fn strangers_and_clients_take_no_place_of_servers() {
+fn strangers_and_clients_take_no_slot_of_servers() {
     let dir = Folder::new();
     let address = dealer_with(&dir, |config| (config.max_connections, config.max_handshakes) = (1, 4));
     let model = lowered(3);
@@ -328,7 +328,7 @@ fn stopping_dealer(dir: &Path, model: &dyn ServerModel) -> (Program, Claim, Tick
 }
 
 #[test]
-fn a_dealer_that_stops_waits_for_the_client_of_what_it_has_just_dealt() {
+fn stopping_dealer_waits_for_dealt_client() {
     let (dir, model) = (Folder::new(), lowered(3));
     let (mut program, claim, ticket) = stopping_dealer(&dir, &*model);
     let alice = reached(&dir, program.address, "alice");
@@ -338,7 +338,7 @@ fn a_dealer_that_stops_waits_for_the_client_of_what_it_has_just_dealt() {
 }
 
 #[test]
-fn a_second_signal_ends_a_dealer_at_once() {
+fn second_signal_ends_dealer_at_once() {
     let (dir, model) = (Folder::new(), lowered(3));
     let (mut program, claim, ticket) = stopping_dealer(&dir, &*model);
     program.signal(Signal::INT);
@@ -369,7 +369,7 @@ fn mute_dealer(dir: &Path) -> (SocketAddr, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn waiting_for_a_dealer_ends_with_the_connection_that_waits() {
+fn stops_waiting_for_dealer_with_connection() {
     let dir = Folder::new();
     let (dealer, request_count) = mute_dealer(&dir);
     let server = serve_dealt(&dir, dealer, lowered(1), |_| {});
@@ -396,7 +396,7 @@ fn waiting_for_a_dealer_ends_with_the_connection_that_waits() {
 }
 
 #[test]
-fn a_dealer_that_takes_its_time_keeps_nobody_from_the_core() {
+fn slow_dealer_occupies_no_core() {
     let dir = Folder::new();
     let (dealer, request_count) = mute_dealer(&dir);
     let mut catalog = Catalog::new(false);
@@ -436,7 +436,7 @@ fn silent_address() -> SocketAddr {
 }
 
 #[test]
-fn a_request_has_an_end() {
+fn dealer_request_times_out() {
     let dir = Folder::new();
     let address = dealer_with(&dir, |config| config.request_timeout = Duration::ZERO);
     let model = lowered(3);

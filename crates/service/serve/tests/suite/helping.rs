@@ -33,7 +33,7 @@ fn refusal<T>(result: Result<T, ClientError>) -> String {
 }
 
 #[test]
-fn a_helper_is_refused_whatever_makes_no_stored_material() {
+fn helper_may_only_make_stored_material() {
     let dir = Folder::new();
     make_helper_keys(&dir);
     let server = serving_batches_in(&dir, |_| {});
@@ -70,7 +70,7 @@ fn a_helper_is_refused_whatever_makes_no_stored_material() {
 }
 
 #[test]
-fn what_a_helper_makes_is_its_owners_within_its_owners_limits() {
+fn helper_makes_material_for_owner_within_limits() {
     let dir = Folder::new();
     let [print, alice] = make_helper_keys(&dir);
     let access = rules(&dir, "", "");
@@ -104,7 +104,7 @@ fn what_a_helper_makes_is_its_owners_within_its_owners_limits() {
 }
 
 #[test]
-fn a_revoked_owner_takes_the_helper_along() {
+fn revoked_owner_revokes_helper() {
     let dir = Folder::new();
     make_helper_keys(&dir);
     let access = rules(&dir, "", "revoked = true");

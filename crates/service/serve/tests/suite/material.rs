@@ -75,7 +75,7 @@ fn prepare_at_server(channel: &mut Channel, number: u64, folder: FolderId) -> Re
 }
 
 #[test]
-fn what_is_copied_back_at_both_parties_is_refused_by_a_running_server_and_by_the_next_one() {
+fn refuses_restored_copies_of_burnt_material() {
     let dir = Folder::new();
     let server = Running::start_in(&dir, |_| {});
     let mut client = server.client("alice", "one");
@@ -107,7 +107,7 @@ fn what_is_copied_back_at_both_parties_is_refused_by_a_running_server_and_by_the
 }
 
 #[test]
-fn invented_files_are_granted_to_nobody() {
+fn ignores_files_without_ledger_row() {
     let dir = Folder::new();
     let server = Running::start_in(&dir, |_| {});
     let mut client = server.client("alice", "one");
@@ -124,7 +124,7 @@ fn invented_files_are_granted_to_nobody() {
 }
 
 #[test]
-fn each_party_learns_what_the_other_has_lost() {
+fn reconciles_lost_halves() {
     let dir = Folder::new();
     let server = Running::start_in(&dir, |c| c.stored_per_client = 4);
     let mut client = server.client("alice", "one");
@@ -155,7 +155,7 @@ fn each_party_learns_what_the_other_has_lost() {
 }
 
 #[test]
-fn what_another_connection_has_taken_out_is_no_orphan_until_it_is_gone() {
+fn claimed_half_is_no_orphan_while_connected() {
     let dir = Folder::new();
     let server = Running::start_in(&dir, |_| {});
     let mut client = server.client("alice", "one");
@@ -175,7 +175,7 @@ fn what_another_connection_has_taken_out_is_no_orphan_until_it_is_gone() {
 }
 
 #[test]
-fn other_folders_and_other_servers_are_left_alone() {
+fn reconciles_one_folder_with_one_server() {
     let server = Running::start(|_| {});
     server.client("alice", "one").prepare().unwrap();
     let config = elsewhere(&server);
@@ -221,7 +221,7 @@ fn imported_again() -> Catalog {
 }
 
 #[test]
-fn material_of_a_model_that_is_gone_is_listed_counted_and_destroyed() {
+fn lists_and_destroys_material_of_gone_models() {
     let dir = Folder::new();
     let server = Running::start_in(&dir, |_| {});
     let mut client = server.client("alice", "one");
@@ -252,7 +252,7 @@ fn material_of_a_model_that_is_gone_is_listed_counted_and_destroyed() {
 }
 
 #[test]
-fn material_expires_whose_model_is_gone_or_whose_client_stays_away() {
+fn expires_material_of_gone_models_and_absent_clients() {
     let dir = Folder::new();
     let server = Running::start_in(&dir, |_| {});
     server.client("alice", "one").prepare().unwrap();
@@ -283,7 +283,7 @@ fn material_expires_whose_model_is_gone_or_whose_client_stays_away() {
 }
 
 #[test]
-fn no_number_of_connections_passes_the_quota() {
+fn connections_share_material_quota() {
     let dir = Folder::new();
     let server = Running::start_in(&dir, |c| c.stored_per_client = 3);
     let folder = FolderId([9; 16]);
@@ -316,7 +316,7 @@ fn no_number_of_connections_passes_the_quota() {
 }
 
 #[test]
-fn batches_of_one_client_wait_for_each_others_places_in_memory() {
+fn connections_of_one_client_share_memory_places() {
     let server = Running::start(|c| c.memory_per_client = 1);
     let answers = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -337,7 +337,7 @@ fn batches_of_one_client_wait_for_each_others_places_in_memory() {
 }
 
 #[test]
-fn waiting_for_a_place_in_memory_ends_with_a_word_or_with_the_server() {
+fn waits_for_memory_place_until_timeout_or_shutdown() {
     let start = |memory_wait| Running::start(|c| (c.memory_per_client, c.memory_wait) = (1, memory_wait));
     let server = start(Duration::from_millis(200));
     let mut holder = server.ready_channel("alice");
@@ -359,7 +359,7 @@ fn waiting_for_a_place_in_memory_ends_with_a_word_or_with_the_server() {
 }
 
 #[test]
-fn one_folder_for_both_parties_is_refused_before_anything_is_said() {
+fn refuses_one_folder_for_both_parties() {
     let dir = Folder::new();
     let server = Running::start_in(&dir, |_| {});
     server.client("bob", "one").prepare().unwrap();
@@ -373,7 +373,7 @@ fn one_folder_for_both_parties_is_refused_before_anything_is_said() {
 }
 
 #[test]
-fn a_server_without_a_folder_says_so_and_serves() {
+fn serves_without_folder() {
     let server = Running::start(|c| c.store = None);
     let mut connection = server.connection("alice");
     assert_eq!((reconciled(&connection), states(&mut connection).len()), ([0, 0], 0));
@@ -384,7 +384,7 @@ fn a_server_without_a_folder_says_so_and_serves() {
 }
 
 #[test]
-fn more_orphans_than_one_message_holds_are_all_found() {
+fn reconciles_more_orphans_than_one_message_holds() {
     let dir = Folder::new();
     let server = Running::start_in(&dir, |_| {});
     let binding = server.client("alice", "one").binding();

@@ -12,7 +12,7 @@ use tacit_client::ClientError;
 use tacit_client::wire::{Reply, Request};
 
 #[test]
-fn a_scrape_tells_what_the_ledger_the_links_and_the_quotas_have_seen() {
+fn scrapes_ledger_links_and_quotas() {
     let server = Running::start_with_rules("queries_per_day = 2", "", |_| {});
     let check_ledger = |materials: [u64; 3], bytes: u64| {
         let metrics = scraped(&server);
@@ -57,7 +57,7 @@ fn exported_names(metrics: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn metrics_are_what_the_example_and_the_manual_say() {
+fn metrics_match_example_and_manual() {
     let mut offered = catalog();
     offered.offer("later", &Dealt, dealers::lowered(3)).unwrap();
     let server = Running::serving(offered, |config| {

@@ -16,7 +16,7 @@ fn still_serves(server: &Running) {
 }
 
 #[test]
-fn garbage_and_silence_before_tls() {
+fn survives_garbage_and_silence_before_tls() {
     let server = Running::impatient();
     let mut garbage = TcpStream::connect(&server.address).unwrap();
     garbage.write_all(&[0x5a; 5000]).unwrap();
@@ -28,7 +28,7 @@ fn garbage_and_silence_before_tls() {
 }
 
 #[test]
-fn strangers_take_no_clients_place() {
+fn strangers_take_no_client_slot() {
     let server = Running::start(|c| c.max_connections = 1);
     let strangers: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
     let mut client = server.client("alice", "one");
@@ -41,7 +41,7 @@ fn strangers_take_no_clients_place() {
 }
 
 #[test]
-fn a_client_of_another_ca_is_refused() {
+fn refuses_client_of_another_ca() {
     let server = Running::start(|_| {});
     let other = server.dir.join("other");
     keys::init(&other, &[], &["mallory".into()]).unwrap();
@@ -59,7 +59,7 @@ fn a_client_of_another_ca_is_refused() {
 }
 
 #[test]
-fn other_versions_are_named_at_the_client() {
+fn names_other_protocol_version() {
     let server = Running::impatient();
     let mut channel = Channel::new(Box::new(server.tls("alice")));
     let error = handshake(&mut channel, &Hello { version: 77, ..Hello::opening() }).unwrap_err();
@@ -68,7 +68,7 @@ fn other_versions_are_named_at_the_client() {
 }
 
 #[test]
-fn wrong_order_is_refused_by_name() {
+fn refuses_requests_in_wrong_order() {
     let server = Running::start(|_| {});
     let id = MaterialId::numbered(1);
     let mut channel = server.greeted("alice");
@@ -92,7 +92,7 @@ fn wrong_order_is_refused_by_name() {
 }
 
 #[test]
-fn garbage_at_every_step_ends_that_connection_only() {
+fn garbage_ends_its_connection_only() {
     let server = Running::impatient();
     for bytes in [vec![0xff; 40], vec![], vec![200; 60_000], vec![0; MAX_REQUEST_BYTES + 1], vec![0; 3 << 20]] {
         let mut channel = server.greeted("alice");
@@ -118,7 +118,7 @@ fn garbage_at_every_step_ends_that_connection_only() {
 }
 
 #[test]
-fn clients_that_stall_or_leave_inside_a_job_are_dropped_while_others_are_served() {
+fn closes_clients_that_stall_or_leave_in_a_job() {
     let server = Running::impatient();
     // Alice answers neither the comparison of plans nor a setup nor an offline phase.
     let mut unanswered = server.greeted("alice");
@@ -138,7 +138,7 @@ fn clients_that_stall_or_leave_inside_a_job_are_dropped_while_others_are_served(
 }
 
 #[test]
-fn places_in_memory_are_given_back_by_jobs_that_fail() {
+fn failed_job_frees_memory_place() {
     let server = Running::start(|c| {
         c.memory_per_client = 1;
         c.memory_wait = Duration::ZERO;
@@ -153,7 +153,7 @@ fn places_in_memory_are_given_back_by_jobs_that_fail() {
 }
 
 #[test]
-fn material_is_burnt_before_the_first_byte_of_the_online_phase() {
+fn burns_material_before_first_online_byte() {
     let server = Running::start(|_| {});
     let mut client = server.client("alice", "one");
     let (id, binding) = (client.prepare().unwrap().id, client.binding());
@@ -168,7 +168,7 @@ fn material_is_burnt_before_the_first_byte_of_the_online_phase() {
 }
 
 #[test]
-fn material_in_memory_goes_with_the_clients_last_connection() {
+fn material_in_memory_ends_with_last_connection() {
     let server = Running::start(|_| {});
     let id = MaterialId::numbered(3);
     let mut maker = server.ready_channel("alice");
@@ -190,7 +190,7 @@ fn material_in_memory_goes_with_the_clients_last_connection() {
 }
 
 #[test]
-fn a_panic_in_one_job_leaves_the_others() {
+fn panic_ends_its_job_only() {
     let server = Running::impatient();
     let mut bystander = server.client("alice", "one");
     bystander.infer(&X).unwrap();
@@ -204,7 +204,7 @@ fn a_panic_in_one_job_leaves_the_others() {
 }
 
 #[test]
-fn a_client_that_reads_nothing_is_dropped() {
+fn closes_client_that_reads_nothing() {
     let server = Running::impatient();
     let mut deaf = server.greeted("alice");
     // The server ends the loop when no buffer takes more answers.
@@ -214,7 +214,7 @@ fn a_client_that_reads_nothing_is_dropped() {
 }
 
 #[test]
-fn a_request_that_has_begun_must_end() {
+fn closes_unfinished_request() {
     let server = Running::start(|c| c.stall_timeout = PATIENCE);
     let (_raw, _) = server.trickle("alice");
     // The idle timeout of ten minutes does not apply.

@@ -17,7 +17,7 @@ fn denied<T>(result: Result<T, ClientError>) -> (u16, String) {
 }
 
 #[test]
-fn an_input_is_announced_before_there_is_a_connection_and_answered_over_one() {
+fn announces_input_over_http() {
     let server = Running::start(|config| config.cores = 1);
     let [alice, bob] = ["alice", "bob"].map(|who| Notices::of(&server.config(who)).unwrap());
     let chosen = alice.choose(&registry(), Some("one"), None).unwrap();
@@ -49,7 +49,7 @@ fn an_input_is_announced_before_there_is_a_connection_and_answered_over_one() {
 }
 
 #[test]
-fn a_client_may_come_over_another_link_than_it_announced() {
+fn notice_holds_for_another_link() {
     let server = Running::start(|_| {});
     let config = ClientConfig { threads: 8, link: LinkClass::Slow, ..server.config("alice") };
     let alice = Notices::of(&config).unwrap();
@@ -69,7 +69,7 @@ fn a_client_may_come_over_another_link_than_it_announced() {
 }
 
 #[test]
-fn notices_are_taken_back_and_wrong_ones_are_refused_by_name() {
+fn cancels_notices_and_refuses_wrong_ones() {
     let server = Running::start(|config| config.queued_per_client = 2);
     let config = server.config("alice");
     let alice = Notices::of(&config).unwrap();
@@ -99,7 +99,7 @@ fn notices_are_taken_back_and_wrong_ones_are_refused_by_name() {
 }
 
 #[test]
-fn a_server_that_is_not_there_or_has_no_such_interface_is_named() {
+fn names_unreachable_control_interface() {
     let dir = Folder::new();
     let server = Running::start_in(&dir, |config| config.max_control = 0);
     let mut config = server.config("alice");

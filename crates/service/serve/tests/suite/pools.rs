@@ -196,7 +196,7 @@ fn check_uses(watched: &Watched) {
 }
 
 #[test]
-fn who_comes_finds_material_that_was_dealt_before() {
+fn pool_serves_first_client() {
     let watched = Watched::new();
     let server = serving(&watched, lowered(1), |_| {});
     // Nobody has asked for anything.
@@ -223,7 +223,7 @@ fn who_comes_finds_material_that_was_dealt_before() {
 }
 
 #[test]
-fn no_material_goes_to_two_however_many_come() {
+fn concurrent_clients_share_no_material() {
     let watched = Watched::new();
     let audited = lowered_by(&Dealt, 1, "frac_bits=8,audit=300");
     let server = serving(&watched, audited, |_| {});
@@ -246,7 +246,7 @@ fn no_material_goes_to_two_however_many_come() {
 }
 
 #[test]
-fn material_with_tags_is_dealt_ahead_as_well() {
+fn pools_material_with_tags() {
     for options in ["frac_bits=8,level=l1,audit=0", "frac_bits=8,level=l2,audit=500"] {
         let watched = Watched::new();
         let server =
@@ -262,7 +262,7 @@ fn material_with_tags_is_dealt_ahead_as_well() {
 }
 
 #[test]
-fn a_batch_has_a_pool_of_its_own() {
+fn each_batch_size_has_its_pool() {
     let watched = Watched::new();
     let server = serving(&watched, lowered(1), |_| {});
     let mut alice = client(&server, "alice", &watched);
@@ -285,7 +285,7 @@ fn a_batch_has_a_pool_of_its_own() {
 }
 
 #[test]
-fn a_dealer_that_was_started_anew_has_lost_the_pool() {
+fn dealer_restart_empties_pool() {
     let watched = Watched::new();
     let server = serving(&watched, lowered(1), |_| {});
     wait_for_stock(&server);
@@ -304,7 +304,7 @@ fn a_dealer_that_was_started_anew_has_lost_the_pool() {
 }
 
 #[test]
-fn a_server_that_was_started_anew_has_lost_the_pool() {
+fn server_restart_empties_pool() {
     let (dir, watched) = (Folder::new(), Watched::new());
     for _ in 0..2 {
         let server = serving_in(&dir, &Dealt, &watched, lowered(1), |_| {});
@@ -322,7 +322,7 @@ fn a_server_that_was_started_anew_has_lost_the_pool() {
 }
 
 #[test]
-fn what_nobody_uses_goes_and_nothing_takes_its_place_before_somebody_comes() {
+fn unused_pool_expires() {
     let watched = Watched::new();
     let server = serving(&watched, lowered(1), |config| config.pool_ttl = Duration::from_millis(1));
     wait_until("one was dealt", || watched.inspect(|calls| calls.ahead.len()) > 0);
@@ -335,7 +335,7 @@ fn what_nobody_uses_goes_and_nothing_takes_its_place_before_somebody_comes() {
 }
 
 #[test]
-fn pools_take_no_more_disk_than_they_may_and_none_without_a_folder() {
+fn limits_disk_of_pools() {
     let bytes = lowered(1).order().unwrap().server_bytes;
     for (pool, has_folder, max_ready) in [(2 * bytes, true, 2), (bytes - 1, true, 0), (0, true, 0), (1 << 30, false, 0)]
     {
@@ -358,7 +358,7 @@ fn pools_take_no_more_disk_than_they_may_and_none_without_a_folder() {
 }
 
 #[test]
-fn a_dealer_that_deals_nothing_ahead_serves_those_who_come() {
+fn deals_on_demand_if_pools_fail() {
     let watched = Watched::new();
     watched.fails.store(true, Ordering::SeqCst);
     let server = serving(&watched, lowered(1), |_| {});
@@ -374,7 +374,7 @@ fn a_dealer_that_deals_nothing_ahead_serves_those_who_come() {
 }
 
 #[test]
-fn over_the_network_only_a_server_deals_ahead_and_binds_and_once() {
+fn only_servers_deal_ahead_and_bind() {
     let dir = Folder::new();
     let address = dealer(&dir);
     let model = lowered(1);

@@ -177,7 +177,7 @@ fn strangers(address: &str) -> Vec<TcpStream> {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn names_missing_files() {
     let dir = Folder::new();
     let key_dir = dir.join("keys");
     let error_with = |args: &[&str]| error_of(server().args(args).arg("--keys").arg(&key_dir));
@@ -221,7 +221,7 @@ fn help_shows_every_switch() {
 }
 
 #[test]
-fn numbers_out_of_range_are_refused_at_once() {
+fn refuses_numbers_out_of_range() {
     for (switch, value, range) in [
         ("--threads", "100000", "1..=1024"),
         ("--threads", "0", "1..=1024"),
@@ -240,7 +240,7 @@ fn numbers_out_of_range_are_refused_at_once() {
 }
 
 #[test]
-fn a_reader_that_is_gone_makes_no_panic() {
+fn closed_output_makes_no_panic() {
     let mut child = server().arg("none.tacit").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop((child.stdout.take(), child.stderr.take()));
     assert_eq!(child.wait().unwrap().code(), Some(1), "101 would be a panic");
@@ -263,23 +263,23 @@ fn outlives(case: &str, out: impl Fn() -> Stdio) {
 }
 
 #[test]
-fn a_full_disk_under_the_log_stops_nobody() {
+fn survives_full_log_disk() {
     outlives("/dev/full", || File::options().write(true).open("/dev/full").unwrap().into());
 }
 
 #[test]
-fn a_log_that_nobody_reads_any_more_stops_nobody() {
+fn survives_closed_log_pipe() {
     outlives("a pipe without a reader", || io::pipe().unwrap().1.into());
 }
 
 #[test]
-fn a_log_that_nobody_empties_stops_nobody() {
+fn survives_full_log_pipe() {
     let (writer, _reader) = full_pipe();
     outlives("a full pipe", || writer.try_clone().unwrap().into());
 }
 
 #[test]
-fn the_log_names_client_and_address_and_sums_up_refusals() {
+fn logs_clients_and_sums_up_refusals() {
     let dir = Folder::new();
     let (mut program, log) = Program::logging(&dir, "info", &[]);
     drop(strangers(&program.address));
@@ -303,7 +303,7 @@ fn the_log_names_client_and_address_and_sums_up_refusals() {
 }
 
 #[test]
-fn a_hangup_reads_the_rules_again_and_wrong_ones_change_nothing() {
+fn hangup_reloads_access_rules() {
     let dir = Folder::new();
     let access = dir.join("access.toml");
     fs::write(&access, "[default]\nrevokd = true\n").unwrap();
@@ -330,7 +330,7 @@ fn a_hangup_reads_the_rules_again_and_wrong_ones_change_nothing() {
 }
 
 #[test]
-fn a_hangup_during_the_start_is_heeded_after_it() {
+fn handles_hangup_during_start() {
     let dir = Folder::new();
     drop(Store::open(&dir.join("material"), Party::Server, None).unwrap());
     // The start waits for the ledger, which another connection has locked.
@@ -350,7 +350,7 @@ fn a_hangup_during_the_start_is_heeded_after_it() {
 }
 
 #[test]
-fn a_folder_is_looked_at_again_on_a_hangup() {
+fn hangup_reloads_models() {
     let dir = Folder::new();
     let folder = dir.join("models");
     fs::create_dir(&folder).unwrap();
@@ -421,7 +421,7 @@ fn an_idle_client_takes_little_memory() {
 }
 
 #[test]
-fn a_second_signal_ends_the_grace() {
+fn second_signal_ends_grace() {
     let dir = Folder::new();
     let mut program = Program::silent(&dir, &[]);
     // A job that waits for its client.
@@ -439,7 +439,7 @@ fn a_second_signal_ends_the_grace() {
 }
 
 #[test]
-fn a_server_without_descriptors_says_so_and_serves_again_when_there_are_some() {
+fn recovers_from_too_many_open_files() {
     let dir = Folder::new();
     // Only at `debug` is each refusal logged on its own line.
     let (mut program, log) = Program::logging(&dir, "debug", &[]);
@@ -457,7 +457,7 @@ fn a_server_without_descriptors_says_so_and_serves_again_when_there_are_some() {
 }
 
 #[test]
-fn a_server_that_is_killed_is_named_by_its_client() {
+fn client_names_killed_server() {
     let dir = Folder::new();
     let mut program = Program::silent(&dir, &[]);
     let mut client = program.client();

@@ -8,7 +8,7 @@ use tacit_graph::Units;
 use tacit_ids::MaterialId;
 
 #[test]
-fn a_rate_is_each_clients_own() {
+fn rates_are_per_client() {
     let server = Running::start_with_rules("", "rate_per_minute = 2", |_| {});
     let infer = infer_with(MaterialId::numbered(1));
     let reasons = |name: &str| {
@@ -23,7 +23,7 @@ fn a_rate_is_each_clients_own() {
 }
 
 #[test]
-fn an_input_costs_one_token_with_all_its_phases_however_many_come_at_once() {
+fn input_costs_one_token() {
     let server = Running::start_with_rules("", "rate_per_minute = 30", |_| {});
     thread::scope(|scope| {
         let asking: Vec<_> = (0..30).map(|_| scope.spawn(|| infer(&mut server.client("alice", "one")))).collect();
@@ -35,7 +35,7 @@ fn an_input_costs_one_token_with_all_its_phases_however_many_come_at_once() {
 }
 
 #[test]
-fn a_notice_and_stock_cost_what_the_request_for_them_would() {
+fn notices_and_stock_cost_tokens() {
     let server = Running::start_with_rules("", "rate_per_minute = 2", |_| {});
     let mut client = server.client("alice", "one");
     client.prepare().unwrap();

@@ -70,7 +70,7 @@ fn check_told(error: &ClientError) {
 }
 
 #[test]
-fn models_come_and_go_and_change_while_clients_of_others_go_on() {
+fn reloads_models_while_clients_run() {
     let dir = Folder::new();
     let (server, source) = start(&dir, vec![("one", 1), ("two", 2), ("three", 3)]);
     let [mut one, mut two] = ["one", "two"].map(|model| server.client("alice", model));
@@ -112,7 +112,7 @@ fn models_come_and_go_and_change_while_clients_of_others_go_on() {
 }
 
 #[test]
-fn what_is_wrong_changes_nothing_and_is_told() {
+fn unusable_files_change_nothing() {
     let dir = Folder::new();
     let (server, source) = start(&dir, vec![("one", 1)]);
     let mut client = server.client("alice", "one");
@@ -151,7 +151,7 @@ fn prepare_stored(number: u64) -> Request {
 }
 
 #[test]
-fn jobs_that_run_end_on_what_they_have_and_those_that_wait_end() {
+fn withdrawn_model_ends_waiting_jobs() {
     let dir = Folder::new();
     let (server, _, weights) = watched(&dir, 1);
     let [mut runs, mut waits, mut idle] = ["alice", "bob", "bob"].map(|who| server.ready_channel(who));
@@ -177,7 +177,7 @@ fn jobs_that_run_end_on_what_they_have_and_those_that_wait_end() {
 }
 
 #[test]
-fn one_that_waits_for_a_place_in_memory_does_not_bring_its_model_back() {
+fn waiting_job_does_not_revive_withdrawn_model() {
     let dir = Folder::new();
     let (server, source, weights) = watched(&dir, 8);
     let mut channels: Vec<Channel> = (0..5).map(|_| server.ready_channel("alice")).collect();
@@ -203,7 +203,7 @@ fn connection_error(config: ClientConfig) -> String {
 }
 
 #[test]
-fn new_connections_use_new_certificates_and_old_ones_go_on() {
+fn reload_replaces_certificates() {
     let dir = Folder::new();
     let (server, _) = start(&dir, vec![("one", 1)]);
     let mut old = server.client("alice", "one");
@@ -220,7 +220,7 @@ fn new_connections_use_new_certificates_and_old_ones_go_on() {
 }
 
 #[test]
-fn a_renewed_client_is_the_same_client_and_an_expired_one_is_told() {
+fn renewed_client_keeps_its_material() {
     let dir = Folder::new();
     let (server, _) = start(&dir, vec![("one", 1)]);
     let mut client = server.client("alice", "one");

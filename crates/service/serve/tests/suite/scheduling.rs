@@ -70,7 +70,7 @@ fn queue(channel: &mut Channel, request: &Request) {
 }
 
 #[test]
-fn a_job_waits_for_a_core_and_its_client_hears_that_the_server_lives() {
+fn queued_job_gets_signs_of_life() {
     let server = Running::start(one_core("fcfs"));
     let [mut first, mut second] = ["alice", "bob"].map(|who| server.ready_channel(who));
     assert_eq!(ask(&mut first, &prepare(1, None)), Reply::Go);
@@ -89,7 +89,7 @@ fn a_job_waits_for_a_core_and_its_client_hears_that_the_server_lives() {
 }
 
 #[test]
-fn whoever_leaves_the_queue_leaves_nothing_in_it() {
+fn disconnect_leaves_queue_clean() {
     let server = Running::start(one_core("fcfs"));
     let [mut first, mut second, mut third] = ["alice", "bob", "bob"].map(|who| server.ready_channel(who));
     assert_eq!(ask(&mut first, &prepare(1, None)), Reply::Go);
@@ -103,7 +103,7 @@ fn whoever_leaves_the_queue_leaves_nothing_in_it() {
 }
 
 #[test]
-fn a_request_ends_with_its_time_and_its_material_with_it() {
+fn timeout_ends_request_and_material() {
     let server = Running::start(one_core("fcfs"));
     let [mut holder, mut late] = ["alice", "bob"].map(|who| server.ready_channel(who));
     let terms = Terms { timeout_ms: Some(100), deadline: Deadline::Interactive };
@@ -141,7 +141,7 @@ fn one_waits(server: &Running) -> bool {
 }
 
 #[test]
-fn an_input_whose_time_is_over_costs_no_stock() {
+fn timed_out_input_costs_no_stock() {
     let server = Running::start(one_core("fcfs"));
     let (mut alice, id, mut bob) = one_in_stock_and_the_core_taken(&server);
     let usual = Terms::default();
@@ -167,7 +167,7 @@ fn an_input_whose_time_is_over_costs_no_stock() {
 }
 
 #[test]
-fn stock_that_goes_while_its_input_waits_ends_the_input_and_no_other() {
+fn discarded_stock_ends_its_waiting_input() {
     let server = Running::start(one_core("fcfs"));
     let (mut alice, id, mut bob) = one_in_stock_and_the_core_taken(&server);
     let waiting = thread::spawn(move || alice.infer(&X).unwrap_err());
@@ -192,7 +192,7 @@ fn one_made_and_one_waits(server: &Running) -> [Channel; 2] {
 }
 
 #[test]
-fn a_core_is_kept_for_a_client_between_its_phases() {
+fn keeps_core_between_phases() {
     let server = Running::start(|config| {
         one_core("fcfs")(config);
         config.handover_timeout = Duration::from_secs(100);
@@ -215,7 +215,7 @@ fn a_core_is_kept_for_a_client_between_its_phases() {
 }
 
 #[test]
-fn a_core_is_not_kept_for_long() {
+fn gives_up_kept_core_after_timeout() {
     let server = Running::start(|config| {
         one_core("fcfs")(config);
         config.handover_timeout = Duration::from_millis(1);
@@ -231,7 +231,7 @@ fn a_core_is_not_kept_for_long() {
 }
 
 #[test]
-fn a_notice_makes_the_material_of_the_request_that_names_it() {
+fn request_uses_material_of_its_notice() {
     let server = Running::start(one_core("adaptive"));
     let mut channel = server.ready_channel("alice");
     check_noted(&mut channel, &announcing(1));
@@ -256,7 +256,7 @@ fn a_notice_makes_the_material_of_the_request_that_names_it() {
 }
 
 #[test]
-fn announced_inputs_are_answered_with_what_was_made_for_them() {
+fn announced_inputs_use_their_material() {
     let server = Running::start(one_core("adaptive"));
     let mut client = server.client("alice", "one");
     let early = client.announce(Some(Duration::from_secs(1))).unwrap();
@@ -280,7 +280,7 @@ fn announced_inputs_are_answered_with_what_was_made_for_them() {
 }
 
 #[test]
-fn what_a_notice_made_on_disk_is_there_for_its_client_that_comes_back() {
+fn stored_material_of_notice_outlives_connection() {
     let server = Running::start(one_core("fcfs"));
     let (folder, id) = (FolderId([3; 16]), MaterialId::numbered(1));
     let mut before = server.ready_channel("alice");
@@ -296,7 +296,7 @@ fn what_a_notice_made_on_disk_is_there_for_its_client_that_comes_back() {
 }
 
 #[test]
-fn a_fair_policy_lets_others_pass_a_flood() {
+fn fair_policy_passes_a_flood() {
     for (policy, expected) in [("fcfs", [0, 1, 2, 3]), ("fcfs+fair", [3, 0, 1, 2])] {
         let server = Running::start(one_core(policy));
         let mut holder = server.ready_channel("alice");
@@ -333,7 +333,7 @@ fn a_fair_policy_lets_others_pass_a_flood() {
 }
 
 #[test]
-fn a_client_has_so_many_inputs_under_way_and_no_more() {
+fn limits_pending_inputs_per_client() {
     let server = Running::start(|c| c.queued_per_client = 2);
     let mut channel = server.ready_channel("alice");
     check_noted(&mut channel, &asking(1, None));
@@ -357,7 +357,7 @@ fn refill(id: u64, held: u32, most: u32) -> Request {
 }
 
 #[test]
-fn stock_is_filled_when_nobody_waits_and_as_its_client_is_answered() {
+fn refills_stock_when_idle() {
     let server = Running::start(one_core("fcfs"));
     let [mut first, mut second, mut other, mut asks] =
         ["alice", "bob", "bob", "alice"].map(|who| server.ready_channel(who));

@@ -13,7 +13,7 @@ use tacit_store::StoreError;
 const X: [f32; 4] = [10.0, -20.5, 30.25, 5.0];
 
 #[test]
-fn a_client_lists_opens_sets_up_and_infers() {
+fn client_lists_opens_and_infers() {
     let server = Running::start(|_| {});
     let mut connection = server.connection("alice");
     let models = connection.models().unwrap();
@@ -45,7 +45,7 @@ fn a_client_lists_opens_sets_up_and_infers() {
 }
 
 #[test]
-fn stored_material_serves_later_connections_once() {
+fn stored_material_is_used_once() {
     let server = Running::start(|_| {});
     let mut first = server.client("alice", "one");
     let ids: Vec<MaterialId> = (0..3).map(|_| first.prepare().unwrap().id).collect();
@@ -86,7 +86,7 @@ fn material_is_bound_to_client_and_model() {
 }
 
 #[test]
-fn a_half_that_is_missing_at_the_server_is_never_used() {
+fn never_uses_half_that_server_lost() {
     let server = Running::start(|_| {});
     let mut client = server.client("alice", "one");
     let id = client.prepare().unwrap().id;
@@ -98,7 +98,7 @@ fn a_half_that_is_missing_at_the_server_is_never_used() {
 }
 
 #[test]
-fn several_clients_at_once_and_inputs_in_a_pipeline() {
+fn serves_concurrent_clients_in_order() {
     let server = Running::start(|c| c.threads = 2);
     thread::scope(|scope| {
         for (who, name, salt) in [("alice", "one", 1u8), ("bob", "two", 2), ("bob", "one", 1)] {
@@ -127,7 +127,7 @@ fn several_clients_at_once_and_inputs_in_a_pipeline() {
 }
 
 #[test]
-fn a_full_server_and_full_quotas_say_so() {
+fn names_full_server_and_full_quota() {
     let server = Running::start(|c| {
         c.max_connections = 1;
         c.stored_per_client = 2;
@@ -143,7 +143,7 @@ fn a_full_server_and_full_quotas_say_so() {
 }
 
 #[test]
-fn a_shutdown_ends_idle_connections_and_the_server() {
+fn shutdown_ends_idle_connections() {
     let server = Running::start(|_| {});
     let mut client = server.client("alice", "one");
     let started = Instant::now();
@@ -159,7 +159,7 @@ fn a_shutdown_ends_idle_connections_and_the_server() {
 }
 
 #[test]
-fn a_shutdown_cuts_a_job_that_its_client_does_not_end() {
+fn shutdown_cuts_unfinished_job() {
     let server = Running::start(|_| {});
     let mut channel = server.opened("alice", "one");
     assert_eq!(ask(&mut channel, &Request::Setup), Reply::Go);
@@ -170,7 +170,7 @@ fn a_shutdown_cuts_a_job_that_its_client_does_not_end() {
 }
 
 #[test]
-fn a_paced_client_sends_no_faster_than_asked() {
+fn paced_client_keeps_its_rate() {
     let server = Running::start(|config| config.pace = "1gbit".parse().ok());
     let mut config = server.config("alice");
     let pace: tacit_net::Rate = "60kbit".parse().unwrap();

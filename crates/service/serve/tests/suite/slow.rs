@@ -71,7 +71,7 @@ fn carry((mut from, mut to): (TcpStream, TcpStream), allowed: &AtomicU64) {
 }
 
 #[test]
-fn a_link_of_1_kbit_is_served_and_harms_nobody_else() {
+fn serves_link_of_1_kbit() {
     // A job that waits for the slow link has one of the cores.
     let server = Running::start(|c| c.cores = 2);
     let link = Link::to(&server, FAST);
@@ -99,7 +99,7 @@ fn a_link_of_1_kbit_is_served_and_harms_nobody_else() {
 
 /// As with 1 kbit/s and a server's 10 s, the handshake takes more than twice the time of a silent connection.
 #[test]
-fn a_slow_handshake_is_waited_for_while_something_comes() {
+fn waits_for_slow_handshake() {
     let server = Running::start(|c| c.greeting_timeout = Duration::from_secs(1));
     let link = Link::to(&server, 0);
     let config = link.config(&server);
@@ -115,7 +115,7 @@ fn a_slow_handshake_is_waited_for_while_something_comes() {
 }
 
 #[test]
-fn who_is_too_slow_to_be_greeted_is_told_so_and_harms_nobody_else() {
+fn names_too_slow_handshake() {
     let server = Running::start(|c| c.greeting_timeout = Duration::from_secs(1));
     // The link stops after a quarter of a second.
     let link = Link::to(&server, 3);

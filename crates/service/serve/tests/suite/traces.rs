@@ -50,7 +50,7 @@ fn attribute<'a>(span: &'a Value, key: &str) -> &'a str {
 }
 
 #[test]
-fn a_collector_hears_of_every_phase_and_what_belongs_together() {
+fn exports_one_span_per_phase() {
     let (address, requests) = collector();
     let server = Running::start(|config| config.traces = Some(address.parse().unwrap()));
     let mut client = server.client("alice", "one");
@@ -88,7 +88,7 @@ fn a_collector_hears_of_every_phase_and_what_belongs_together() {
 }
 
 #[test]
-fn a_collector_that_takes_nothing_holds_nobody_up() {
+fn silent_collector_delays_nobody() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", silent.local_addr().unwrap());
     let server = Running::start(|config| config.traces = Some(address.parse().unwrap()));

@@ -32,7 +32,7 @@ fn known(dir: &Path) -> Vec<(String, u32, f64)> {
 }
 
 #[test]
-fn what_is_not_known_is_learned_before_anybody_asks_and_only_once() {
+fn warms_up_unknown_models_once() {
     let dir = Folder::new();
     let first = [("one", 1, ""), ("plain", 2, "preparation=nothing")];
     let server = Running::serving_in(&dir, catalog_of(&first, true), |config| config.threads = 2);
@@ -54,7 +54,7 @@ fn what_is_not_known_is_learned_before_anybody_asks_and_only_once() {
 }
 
 #[test]
-fn what_a_dealer_makes_is_dealt_here_for_once() {
+fn warms_up_dealer_back_ends_without_dealer() {
     let mut catalog = Catalog::new(false);
     for backend in [Arc::new(Dealt) as Arc<dyn Backend>, Arc::new(Fss)] {
         catalog.offer("one", &*backend, lowered_by(&*backend, 1, "frac_bits=8")).unwrap();
@@ -66,7 +66,7 @@ fn what_a_dealer_makes_is_dealt_here_for_once() {
 }
 
 #[test]
-fn what_cannot_be_warmed_up_is_served_all_the_same() {
+fn serves_models_that_fail_to_warm_up() {
     let dir = Folder::new();
     // First without a warm-up, then with one that fails.
     let server = Running::serving_in(&dir, catalog_of(&[("one", 1, "")], false), |_| {});

@@ -78,7 +78,7 @@ fn statistics(sidecar: &Sidecar) -> Value {
 }
 
 #[test]
-fn a_request_of_several_inputs_is_one_run_at_the_server() {
+fn runs_several_inputs_as_one_batch() {
     let server = serving_batches(|_| {});
     let sidecar = beside(&server, 1);
     answered(&sidecar, 5);
@@ -94,7 +94,7 @@ fn a_request_of_several_inputs_is_one_run_at_the_server() {
 }
 
 #[test]
-fn what_is_more_than_the_server_runs_as_one_is_split() {
+fn splits_requests_above_batch_limit() {
     let server = serving_batches(|c| c.max_batch = 2);
     let sidecar = beside(&server, 1);
     answered(&sidecar, 5);
@@ -106,7 +106,7 @@ fn what_is_more_than_the_server_runs_as_one_is_split() {
 }
 
 #[test]
-fn a_back_end_that_gains_nothing_runs_each_input_on_its_own() {
+fn unbatched_back_end_runs_inputs_one_by_one() {
     let server = Running::start(|_| {});
     let sidecar = Sidecar::start(&server, |c| c.models = vec![("one".into(), None)]);
     let response = sidecar.post("/v2/models/one/infer", &request(3));
@@ -115,7 +115,7 @@ fn a_back_end_that_gains_nothing_runs_each_input_on_its_own() {
 }
 
 #[test]
-fn a_request_for_more_than_the_quota_has_left_costs_nothing() {
+fn request_above_quota_costs_nothing() {
     let dir = Folder::new();
     let access = rules(&dir, "queries_per_day = 4", "");
     let server = serving_batches_in(&dir, |c| (c.access, c.max_batch) = (Some(access), 2));
@@ -137,7 +137,7 @@ fn a_request_for_more_than_the_quota_has_left_costs_nothing() {
 }
 
 #[test]
-fn inputs_that_wait_are_announced() {
+fn announces_waiting_inputs() {
     let (server, gate, sidecar) = Sidecar::gated(|c| c.queue = 8);
     let lane = sidecar.fleet.lane("one", "").unwrap();
     let burst = || {
@@ -171,7 +171,7 @@ fn inputs_that_wait_are_announced() {
 }
 
 #[test]
-fn requests_of_several_inputs_that_wait_are_announced_whole() {
+fn announces_waiting_batches_whole() {
     let server = serving_batches(|_| {});
     let gate = Gate::to(&server);
     let sidecar = Sidecar::start(&server, |c| {
@@ -197,7 +197,7 @@ fn requests_of_several_inputs_that_wait_are_announced_whole() {
 }
 
 #[test]
-fn batches_are_kept_ready_used_whole_and_made_again() {
+fn keeps_batches_ready() {
     let dir = Folder::new();
     let server = serving_batches_in(&dir, |_| {});
     let sidecar = Sidecar::start(&server, |c| {
@@ -215,7 +215,7 @@ fn batches_are_kept_ready_used_whole_and_made_again() {
 }
 
 #[test]
-fn whoever_goes_away_ends_what_runs_for_him() {
+fn disconnect_ends_running_request() {
     let (server, gate, sidecar) = Sidecar::gated(|c| c.queue = 4);
     let lane = sidecar.fleet.lane("one", "").unwrap();
     gate.set(false);

@@ -51,7 +51,7 @@ async fn client(sidecar: &Sidecar) -> GrpcInferenceServiceClient<Channel> {
 }
 
 #[test]
-fn models_are_told_and_asked() {
+fn lists_models_and_infers() {
     let server = Running::start(|_| {});
     let sidecar = Sidecar::start(&server, |_| {});
     Runtime::new().unwrap().block_on(async {
@@ -85,7 +85,7 @@ fn models_are_told_and_asked() {
 }
 
 #[test]
-fn what_is_used_up_says_when_there_is_something_again() {
+fn used_up_quota_names_retry_time() {
     let dir = Folder::new();
     let access = rules(&dir, "queries_per_day = 1", "");
     let server = Running::start_in(&dir, |c| c.access = Some(access));
@@ -102,7 +102,7 @@ fn what_is_used_up_says_when_there_is_something_again() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_with_its_code() {
+fn refuses_bad_requests_with_code() {
     let server = Running::start(|_| {});
     let sidecar = Sidecar::start(&server, |_| {});
     let changed = |change: fn(&mut ModelInferRequest)| {
@@ -152,7 +152,7 @@ fn what_is_wrong_is_refused_with_its_code() {
 }
 
 #[test]
-fn deadlines_hold_and_a_full_queue_says_so() {
+fn keeps_deadlines_and_refuses_when_full() {
     let (_server, gate, sidecar) = Sidecar::gated(|c| c.queue = 1);
     let lane = sidecar.fleet.lane("one", "").unwrap();
     gate.set(false);

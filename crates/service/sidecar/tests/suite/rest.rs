@@ -18,7 +18,7 @@ fn values(response: &Said) -> Vec<f64> {
 }
 
 #[test]
-fn models_are_told_and_asked() {
+fn lists_models_and_infers() {
     let server = Running::start(|_| {});
     let sidecar = Sidecar::start(&server, |_| {});
     assert_eq!(sidecar.get("/v2").json()["name"], "tacit-sidecar");
@@ -49,7 +49,7 @@ fn models_are_told_and_asked() {
 }
 
 #[test]
-fn tensors_travel_as_bytes_and_classes_are_ranked() {
+fn sends_binary_tensors_and_ranks_classes() {
     let server = Running::start(|_| {});
     let sidecar = Sidecar::start(&server, |_| {});
     let head = json!({"parameters": {"binary_data_output": true, "priority": 1, "timeout": 60_000_000},
@@ -74,7 +74,7 @@ fn tensors_travel_as_bytes_and_classes_are_ranked() {
 }
 
 #[test]
-fn a_row_out_of_range_fails_alone() {
+fn row_out_of_range_fails_alone() {
     let server = Running::start(|_| {});
     let sidecar = Sidecar::start(&server, |_| {});
     let infer = "/v2/models/one/infer";
@@ -96,7 +96,7 @@ fn a_row_out_of_range_fails_alone() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_by_name_and_nothing_breaks() {
+fn refuses_bad_requests_by_name() {
     let server = Running::start(|_| {});
     let sidecar = Sidecar::start(&server, |_| {});
     let infer = "/v2/models/one/infer";
@@ -154,7 +154,7 @@ fn what_is_wrong_is_refused_by_name_and_nothing_breaks() {
 }
 
 #[test]
-fn strangers_pages_and_floods_are_kept_out() {
+fn refuses_strangers_pages_and_floods() {
     let server = Running::start(|_| {});
     let sidecar = Sidecar::start(&server, |_| {});
     let token = format!("Authorization: Bearer {TOKEN}");

@@ -14,7 +14,7 @@ fn request(n: usize, timeout_us: u64) -> String {
 }
 
 #[test]
-fn a_full_queue_refuses_time_runs_out_and_the_next_request_is_answered() {
+fn full_queue_and_timeouts_leave_lane_usable() {
     let (_server, gate, sidecar) = Sidecar::gated(|c| c.queue = 2);
     let lane = sidecar.fleet.lane("one", "").unwrap();
     gate.set(false);
@@ -41,7 +41,7 @@ fn a_full_queue_refuses_time_runs_out_and_the_next_request_is_answered() {
 }
 
 #[test]
-fn a_lost_server_is_told_and_found_again() {
+fn reports_lost_server_and_reconnects() {
     let dir = Folder::new();
     let server = Running::start_in(&dir, |_| {});
     let address = server.address.clone();
@@ -62,7 +62,7 @@ fn a_lost_server_is_told_and_found_again() {
 }
 
 #[test]
-fn a_server_that_has_gone_is_noticed_before_anybody_asks() {
+fn notices_lost_server_while_idle() {
     let dir = Folder::new();
     let server = Running::start_in(&dir, |_| {});
     let sidecar = Sidecar::start(&server, |_| {});
@@ -75,7 +75,7 @@ fn a_server_that_has_gone_is_noticed_before_anybody_asks() {
 }
 
 #[test]
-fn a_connection_lost_between_two_requests_is_not_noticed_by_who_asks() {
+fn reconnects_between_requests() {
     let dir = Folder::new();
     let server = Running::start_in(&dir, |_| {});
     let address = server.address.clone();
@@ -87,7 +87,7 @@ fn a_connection_lost_between_two_requests_is_not_noticed_by_who_asks() {
 }
 
 #[test]
-fn material_is_kept_ready_used_and_made_again() {
+fn keeps_material_ready() {
     let dir = Folder::new();
     let server = Running::start_in(&dir, |_| {});
     let sidecar = Sidecar::start(&server, |c| {
@@ -109,7 +109,7 @@ fn material_is_kept_ready_used_and_made_again() {
 }
 
 #[test]
-fn a_model_whose_server_would_see_the_input_is_not_opened_unasked() {
+fn opens_clear_back_end_only_if_named() {
     let mut catalog = tacit_serve::Catalog::new(true);
     common::served::offer(&mut catalog, "one", &common::served::open_toy(), 1, "");
     let server = Running::serving(catalog, |_| {});
@@ -122,7 +122,7 @@ fn a_model_whose_server_would_see_the_input_is_not_opened_unasked() {
 }
 
 #[test]
-fn a_batch_is_shared_by_the_workers() {
+fn workers_share_a_batch() {
     let (_server, gate, sidecar) = Sidecar::gated(|c| c.workers = 2);
     let lane = sidecar.fleet.lane("one", "").unwrap();
     thread::scope(|scope| {
@@ -142,7 +142,7 @@ fn a_batch_is_shared_by_the_workers() {
 }
 
 #[test]
-fn an_input_that_breaks_the_server_is_an_error_and_no_more() {
+fn panicking_input_fails_alone() {
     let server = Running::start(|_| {});
     let sidecar = Sidecar::start(&server, |_| {});
     let poison = request(1, 0).replace("1.5", &tacit_backends::toy::PANIC.to_string());
@@ -155,7 +155,7 @@ fn an_input_that_breaks_the_server_is_an_error_and_no_more() {
 
 /// What the page asks for while it waits: what waits, what runs, and how far that is.
 #[test]
-fn progress_tells_what_waits_and_how_far_what_runs_is() {
+fn reports_progress() {
     let (_server, gate, sidecar) = Sidecar::gated(|_| {});
     let progress = || sidecar.get("/page/progress?model=one").json();
     let idle = json!({"waiting": 0, "running": []});
