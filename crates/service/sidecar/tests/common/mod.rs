@@ -1,4 +1,4 @@
-//! A sidecar of a server with toy models, and a client of it that says what it likes.
+//! A sidecar of a server with toy models, and a client of it that may send anything.
 #![allow(dead_code)]
 #[path = "../../../serve/tests/common/mod.rs"]
 pub mod served;
@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
+use tacit_client::ClientConfig;
 use tacit_sidecar::access::{Access, Token};
 use tacit_sidecar::fleet::{Fleet, FleetConfig};
 use tacit_sidecar::server::{self, Listener};
@@ -29,7 +30,7 @@ pub struct Sidecar {
 }
 
 impl Sidecar {
-    /// Of the models `one` and `two`, when they are ready.
+    /// Starts a sidecar and waits until its models are ready: `one` and `two`, unless `tune` names others.
     pub fn start(server: &Running, tune: impl FnOnce(&mut FleetConfig)) -> Self {
         let sidecar = Self::unready(server, tune);
         served::wait_until("the sidecar is ready", || {
@@ -40,8 +41,7 @@ impl Sidecar {
 
     /// As [`start`](Self::start), at once.
     pub fn unready(server: &Running, tune: impl FnOnce(&mut FleetConfig)) -> Self {
-        let mut client = server.config("alice");
-        client.store = None;
+        let client = ClientConfig { store: None, ..server.config("alice") };
         let mut config = FleetConfig {
             keys: None,
             registry: registry(),
@@ -69,9 +69,16 @@ impl Sidecar {
         Self { address, grpc, fleet, stop, runtime }
     }
 
-    /// Of the model `one`, with a way to its server that can be stopped up; and the server.
-    pub fn gated(dir: &std::path::Path, tune: impl FnOnce(&mut FleetConfig)) -> (Running, Gate, Self) {
-        let server = Running::start(dir, |_| {});
+    /// A server of toy models, and its sidecar.
+    pub fn with_server() -> (Running, Self) {
+        let server = Running::start(|_| {});
+        let sidecar = Self::start(&server, |_| {});
+        (server, sidecar)
+    }
+
+    /// A sidecar of the model `one` behind a gate, and its server.
+    pub fn gated(tune: impl FnOnce(&mut FleetConfig)) -> (Running, Gate, Self) {
+        let server = Running::start(|_| {});
         let gate = Gate::to(&server);
         let sidecar = Self::start(&server, |c| {
             c.client.address = gate.address.clone();
@@ -81,35 +88,35 @@ impl Sidecar {
         (server, gate, sidecar)
     }
 
-    /// A request with the token.
-    pub fn ask(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Said {
+    /// Sends a request with the token.
+    pub fn ask(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Answer {
         let token = format!("Authorization: Bearer {TOKEN}");
         let mut all_headers = vec![token.as_str()];
         all_headers.extend_from_slice(headers);
         self.ask_as(method, path, &all_headers, body)
     }
 
-    pub fn get(&self, path: &str) -> Said {
+    pub fn get(&self, path: &str) -> Answer {
         self.ask("GET", path, &[], b"")
     }
 
-    pub fn post(&self, path: &str, body: &str) -> Said {
+    pub fn post(&self, path: &str, body: &str) -> Answer {
         self.ask("POST", path, &["Content-Type: application/json"], body.as_bytes())
     }
 
-    /// A request with these headers and the right host.
-    pub fn ask_as(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Said {
-        let host = format!("Host: {}", self.address);
-        let host = if headers.iter().any(|h| h.starts_with("Host:")) { String::new() } else { format!("{host}\r\n") };
+    /// Sends a request with these headers and, if they name no host, the right host.
+    pub fn ask_as(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Answer {
+        let names_host = headers.iter().any(|header| header.starts_with("Host:"));
+        let host = if names_host { String::new() } else { format!("Host: {}\r\n", self.address) };
         let headers: String = headers.iter().map(|h| format!("{h}\r\n")).collect();
         let length = body.len();
         let head =
             format!("{method} {path} HTTP/1.1\r\n{host}{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n");
-        self.say(&[head.as_bytes(), body].concat())
+        self.exchange(&[head.as_bytes(), body].concat())
     }
 
-    /// A request whose answer nobody reads.
-    pub fn left(&self, path: &str, body: &str) -> TcpStream {
+    /// Sends a request and does not read its answer.
+    pub fn abandon(&self, path: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).unwrap();
         let (address, length) = (self.address, body.len());
         let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {TOKEN}");
@@ -118,14 +125,14 @@ impl Sidecar {
     }
 
     /// Sends bytes, and reads until the connection ends.
-    pub fn say(&self, bytes: &[u8]) -> Said {
+    pub fn exchange(&self, bytes: &[u8]) -> Answer {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        // A sidecar that refuses early does not read the rest.
+        // A sidecar that refuses early does not read all of it.
         let _ = stream.write_all(bytes);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
-        Said::read(&answer)
+        Answer::parse(&answer)
     }
 }
 
@@ -136,14 +143,14 @@ impl Drop for Sidecar {
     }
 }
 
-/// A way to the server that can be stopped up: what is sent then arrives when it is opened.
+/// A link to the server. While it is closed, bytes wait in it.
 pub struct Gate {
     pub address: String,
     /// Pieces that may pass.
     allowed: Arc<AtomicU64>,
 }
 
-/// A gate that is open.
+/// Pieces that pass an open gate.
 const OPEN: u64 = u64::MAX / 2;
 
 impl Gate {
@@ -168,7 +175,7 @@ impl Gate {
         self.allowed.store(if open { OPEN } else { 0 }, Ordering::SeqCst);
     }
 
-    /// Lets one piece pass, in whichever direction one is waiting or comes.
+    /// Lets one piece pass in either direction.
     pub fn let_one_pass(&self) {
         self.allowed.fetch_add(1, Ordering::SeqCst);
     }
@@ -187,16 +194,16 @@ fn carry(mut from: TcpStream, mut to: TcpStream, allowed: &AtomicU64) {
     let _ = to.shutdown(Shutdown::Both);
 }
 
-/// What a sidecar answered.
+/// An answer of the sidecar.
 #[derive(Debug)]
-pub struct Said {
+pub struct Answer {
     pub code: u16,
     pub headers: String,
     pub body: Vec<u8>,
 }
 
-impl Said {
-    fn read(answer: &[u8]) -> Self {
+impl Answer {
+    fn parse(answer: &[u8]) -> Self {
         let end = answer.windows(4).position(|w| w == b"\r\n\r\n").unwrap_or(answer.len());
         let headers = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
         let code = headers.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);

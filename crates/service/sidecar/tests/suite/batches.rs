@@ -1,12 +1,13 @@
-//! Requests of several inputs: how many runs they are at the server, and what a quota does to them.
-use crate::common::served::{Running, batching, expected, rules, serving_batches, two_layers, wait_until};
-use crate::common::{Gate, Said, Sidecar};
+//! Requests of several inputs: the phases that they take at the server, and quotas.
+use crate::common::served::{
+    Folder, Running, batching, expected, identity, rules, serving_batches, serving_batches_in, two_layers, wait_until,
+};
+use crate::common::{Answer, Gate, Sidecar};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::Duration;
 use tacit_client::Control;
-use tacit_store::keys;
+use tacit_sidecar::fleet::FleetConfig;
 
 const INFER: &str = "/v2/models/net/infer";
 
@@ -19,17 +20,16 @@ fn request(count: usize) -> String {
         .to_string()
 }
 
-/// A sidecar of `net`, which a back end runs that runs several inputs as one.
-fn beside(server: &Running, workers: usize) -> Sidecar {
+/// A sidecar of `net`, whose back end runs batches.
+fn sidecar_of_net(server: &Running, tune: impl FnOnce(&mut FleetConfig)) -> Sidecar {
     Sidecar::start(server, |c| {
-        c.registry = batching();
-        c.models = vec![("net".into(), None)];
-        (c.queue, c.workers) = (16, workers);
+        (c.registry, c.models, c.queue) = (batching(), vec![("net".into(), None)], 16);
+        tune(c);
     })
 }
 
-/// Asks for several inputs; the answers must be the network's.
-fn answered(sidecar: &Sidecar, count: usize) {
+/// Asks `net` for several inputs and checks the answers.
+fn check_answers(sidecar: &Sidecar, count: usize) {
     let response = sidecar.post(INFER, &request(count));
     assert_eq!(response.code, 200, "{response:?}");
     let values: Vec<f64> = serde_json::from_value(response.json()["outputs"][0]["data"].clone()).unwrap();
@@ -39,30 +39,29 @@ fn answered(sidecar: &Sidecar, count: usize) {
 }
 
 fn status(server: &Running) -> Value {
-    let ops = keys::load_client(&dir.join("keys"), "ops").unwrap();
-    let control = Control::of(&server.address, &ops, None, Duration::from_secs(20)).unwrap();
+    let control = Control::of(&server.address, &identity(&server.dir, "ops"), None, Duration::from_secs(20)).unwrap();
     control.get("/v1/status").unwrap()
 }
 
-/// Phases that the server has run to their end, by name, and inputs that it has answered.
+/// Offline and online phases that have ended at the server, and the inputs that it has answered.
 fn at_server(server: &Running) -> ([usize; 2], u64) {
     let status = status(server);
     let jobs = status["jobs"].as_array().unwrap();
     (["offline", "online"].map(|phase| jobs.iter().filter(|job| job["phase"] == phase).count()), server.handle.served())
 }
 
-/// The server has given so many answers and no more. It counts one after it is sent.
-fn gave(server: &Running, answers: u64) {
+/// Checks how many answers the server has given. It counts an answer after it is sent.
+fn check_served(server: &Running, answers: u64) {
     wait_until("the answers are counted", || server.handle.served() >= answers);
     assert_eq!(server.handle.served(), answers);
 }
 
-/// Waits until the server tells of so many phases and answers; what it tells may be a tenth of a second old.
-fn count(server: &Running, phases: [usize; 2], served: u64) {
+/// Waits until the server's status shows these phases and answers. It may lag by a tenth of a second.
+fn wait_for_phases(server: &Running, phases: [usize; 2], served: u64) {
     wait_until(&format!("{phases:?} phases for {served} answers"), || at_server(server) == (phases, served));
 }
 
-/// Offline phases that ran for an announcement: an announced input has two names, one for each phase.
+/// Offline phases of announcements. An announced input has a name for each phase.
 fn announced(server: &Running) -> usize {
     let status = status(server);
     let jobs = status["jobs"].as_array().unwrap().clone();
@@ -80,12 +79,11 @@ fn statistics(sidecar: &Sidecar) -> Value {
 #[test]
 fn runs_several_inputs_as_one_batch() {
     let server = serving_batches(|_| {});
-    let sidecar = beside(&server, 1);
-    answered(&sidecar, 5);
-    // One T_pre and one T_on for five inputs.
-    count(&server, [1, 1], 5);
-    answered(&sidecar, 1);
-    count(&server, [2, 2], 6);
+    let sidecar = sidecar_of_net(&server, |_| {});
+    check_answers(&sidecar, 5);
+    wait_for_phases(&server, [1, 1], 5);
+    check_answers(&sidecar, 1);
+    wait_for_phases(&server, [2, 2], 6);
     let stats = statistics(&sidecar);
     assert_eq!((&stats["inference_count"], &stats["execution_count"]), (&json!(6), &json!(2)), "{stats}");
     let batch_stats =
@@ -96,13 +94,13 @@ fn runs_several_inputs_as_one_batch() {
 #[test]
 fn splits_requests_above_batch_limit() {
     let server = serving_batches(|c| c.max_batch = 2);
-    let sidecar = beside(&server, 1);
-    answered(&sidecar, 5);
-    count(&server, [3, 3], 5);
-    // A request that is shared by several workers has as many runs at least, and the same answers.
-    let sidecar = beside(&server, 2);
-    answered(&sidecar, 12);
-    gave(&server, 17);
+    let sidecar = sidecar_of_net(&server, |_| {});
+    check_answers(&sidecar, 5);
+    wait_for_phases(&server, [3, 3], 5);
+    // Several workers share a request.
+    let sidecar = sidecar_of_net(&server, |c| c.workers = 2);
+    check_answers(&sidecar, 12);
+    check_served(&server, 17);
 }
 
 #[test]
@@ -111,7 +109,7 @@ fn unbatched_back_end_runs_inputs_one_by_one() {
     let sidecar = Sidecar::start(&server, |c| c.models = vec![("one".into(), None)]);
     let response = sidecar.post("/v2/models/one/infer", &request(3));
     assert_eq!(response.code, 200, "{response:?}");
-    count(&server, [3, 3], 3);
+    wait_for_phases(&server, [3, 3], 3);
 }
 
 #[test]
@@ -119,21 +117,20 @@ fn request_above_quota_costs_nothing() {
     let dir = Folder::new();
     let access = rules(&dir, "queries_per_day = 4", "");
     let server = serving_batches_in(&dir, |c| (c.access, c.max_batch) = (Some(access), 2));
-    let sidecar = beside(&server, 1);
+    let sidecar = sidecar_of_net(&server, |_| {});
     let response = sidecar.post(INFER, &request(5));
-    let refused = |response: &Said, why: &str| {
+    let refused = |response: &Answer, why: &str| {
         assert!(response.code == 429, "{response:?}");
         assert!(response.error().contains(why), "{response:?}");
         response.header("retry-after").unwrap().parse::<u64>().unwrap()
     };
     let until_tomorrow = refused(&response, "has 4 left, and 5 inputs were asked for");
     assert!((1..=86_400).contains(&until_tomorrow), "{response:?}");
-    // Not even the part that there is a quota for.
     assert_eq!(at_server(&server), ([0, 0], 0));
-    answered(&sidecar, 4);
+    check_answers(&sidecar, 4);
     let response = sidecar.post(INFER, &request(1));
-    assert!(refused(&response, "is used up") <= until_tomorrow, "the same midnight: {response:?}");
-    count(&server, [2, 2], 4);
+    assert!(refused(&response, "is used up") <= until_tomorrow, "{response:?}");
+    wait_for_phases(&server, [2, 2], 4);
 }
 
 #[test]
@@ -162,9 +159,9 @@ fn announces_waiting_inputs() {
         bursts += 1;
         announced(&server) > 0
     });
-    wait_until("each has one T_pre and one T_on", || at_server(&server).0 == [5 * bursts; 2]);
-    gave(&server, 5 * bursts as u64);
-    wait_until("nothing of them is left at the server", || {
+    wait_until("each has one offline and one online phase", || at_server(&server).0 == [5 * bursts; 2]);
+    check_served(&server, 5 * bursts as u64);
+    wait_until("the queues of the server are empty", || {
         let queues = status(&server)["queues"].clone();
         queues.as_object().unwrap().values().all(|n| n == 0)
     });
@@ -174,18 +171,15 @@ fn announces_waiting_inputs() {
 fn announces_waiting_batches_whole() {
     let server = serving_batches(|_| {});
     let gate = Gate::to(&server);
-    let sidecar = Sidecar::start(&server, |c| {
-        c.client.address = gate.address.clone();
-        (c.registry, c.models, c.queue) = (batching(), vec![("net".into(), None)], 16);
-    });
+    let sidecar = sidecar_of_net(&server, |c| c.client.address = gate.address.clone());
     let lane = sidecar.fleet.lane("net", "").unwrap();
     let mut bursts = 0;
     wait_until("there is a connection for announcements, and batches are announced", || {
         gate.set(false);
         std::thread::scope(|scope| {
-            let first = scope.spawn(|| answered(&sidecar, 3));
+            let first = scope.spawn(|| check_answers(&sidecar, 3));
             wait_until("the first runs", || lane.running() == 3);
-            let others = [(); 3].map(|()| scope.spawn(|| answered(&sidecar, 3)));
+            let others = [(); 3].map(|()| scope.spawn(|| check_answers(&sidecar, 3)));
             wait_until("the others wait", || lane.waiting() == 9);
             gate.set(true);
             others.into_iter().chain([first]).for_each(|handle| handle.join().unwrap());
@@ -193,25 +187,23 @@ fn announces_waiting_batches_whole() {
         bursts += 1;
         announced(&server) > 0
     });
-    count(&server, [4 * bursts; 2], 12 * bursts as u64);
+    wait_for_phases(&server, [4 * bursts; 2], 12 * bursts as u64);
 }
 
 #[test]
 fn keeps_batches_ready() {
-    let dir = Folder::new();
-    let server = serving_batches_in(&dir, |_| {});
-    let sidecar = Sidecar::start(&server, |c| {
-        (c.registry, c.models) = (batching(), vec![("net".into(), None)]);
-        c.client.store = Some(dir.join("ready"));
-        (c.ready, c.ready_batch) = (3, 3);
+    let server = serving_batches(|_| {});
+    let sidecar = sidecar_of_net(&server, |c| {
+        c.client.store = Some(server.dir.join("ready"));
+        (c.queue, c.ready, c.ready_batch) = (4, 3, 3);
     });
-    count(&server, [1, 0], 0);
-    answered(&sidecar, 3);
-    // With the material that was there; the next is made when the server has nothing else to do.
-    count(&server, [2, 1], 3);
-    answered(&sidecar, 2);
-    // A part of it is used, the rest is burnt, and counts.
-    count(&server, [3, 2], 6);
+    wait_for_phases(&server, [1, 0], 0);
+    check_answers(&sidecar, 3);
+    // The idle server makes the next batch.
+    wait_for_phases(&server, [2, 1], 3);
+    check_answers(&sidecar, 2);
+    // A batch is burnt whole, and counts whole.
+    wait_for_phases(&server, [3, 2], 6);
 }
 
 #[test]
@@ -219,13 +211,12 @@ fn disconnect_ends_running_request() {
     let (server, gate, sidecar) = Sidecar::gated(|c| c.queue = 4);
     let lane = sidecar.fleet.lane("one", "").unwrap();
     gate.set(false);
-    let body = request(3);
-    let abandoned = sidecar.left("/v2/models/one/infer", &body);
+    let abandoned = sidecar.abandon("/v2/models/one/infer", &request(3));
     wait_until("the first runs, and the others wait", || (lane.running(), lane.waiting()) == (1, 2));
     drop(abandoned);
     wait_until("nothing of it is left", || (lane.running(), lane.waiting()) == (0, 0));
     gate.set(true);
     let ask = || sidecar.post("/v2/models/one/infer", &request(1));
     wait_until("another is answered, on another connection", || ask().code == 200);
-    gave(&server, 1);
+    check_served(&server, 1);
 }

@@ -1,5 +1,5 @@
 //! The protocol over gRPC, against a server with toy models.
-use crate::common::served::{Running, expected, rules, wait_until};
+use crate::common::served::{Running, expected, wait_until};
 use crate::common::{Sidecar, TOKEN};
 use tacit_sidecar::grpc::proto::grpc_inference_service_client::GrpcInferenceServiceClient;
 use tacit_sidecar::grpc::proto::infer_parameter::ParameterChoice;
@@ -52,8 +52,7 @@ async fn client(sidecar: &Sidecar) -> GrpcInferenceServiceClient<Channel> {
 
 #[test]
 fn lists_models_and_infers() {
-    let server = Running::start(|_| {});
-    let sidecar = Sidecar::start(&server, |_| {});
+    let (_server, sidecar) = Sidecar::with_server();
     Runtime::new().unwrap().block_on(async {
         let mut client = client(&sidecar).await;
         assert!(client.server_live(with_token(ServerLiveRequest {})).await.unwrap().into_inner().live);
@@ -86,9 +85,7 @@ fn lists_models_and_infers() {
 
 #[test]
 fn used_up_quota_names_retry_time() {
-    let dir = Folder::new();
-    let access = rules(&dir, "queries_per_day = 1", "");
-    let server = Running::start_in(&dir, |c| c.access = Some(access));
+    let server = Running::start_with_rules("queries_per_day = 1", "", |_| {});
     let sidecar = Sidecar::start(&server, |_| {});
     Runtime::new().unwrap().block_on(async {
         let mut client = client(&sidecar).await;
@@ -103,8 +100,7 @@ fn used_up_quota_names_retry_time() {
 
 #[test]
 fn refuses_bad_requests_with_code() {
-    let server = Running::start(|_| {});
-    let sidecar = Sidecar::start(&server, |_| {});
+    let (_server, sidecar) = Sidecar::with_server();
     let changed = |change: fn(&mut ModelInferRequest)| {
         let mut request = raw();
         change(&mut request);
@@ -151,6 +147,11 @@ fn refuses_bad_requests_with_code() {
     });
 }
 
+/// Waits within a runtime.
+fn wait_for(condition: &str, holds: impl FnMut() -> bool) {
+    tokio::task::block_in_place(|| wait_until(condition, holds));
+}
+
 #[test]
 fn keeps_deadlines_and_refuses_when_full() {
     let (_server, gate, sidecar) = Sidecar::gated(|c| c.queue = 1);
@@ -165,40 +166,40 @@ fn keeps_deadlines_and_refuses_when_full() {
             client.model_infer(with_token(raw())).await
         };
         let running = tokio::spawn(never(client(&sidecar).await));
-        tokio::task::block_in_place(|| wait_until("it runs", || lane.running() == 1));
+        wait_for("it runs", || lane.running() == 1);
         let waiting = tokio::spawn(never(client(&sidecar).await));
-        tokio::task::block_in_place(|| wait_until("it waits", || lane.waiting() == 1));
+        wait_for("it waits", || lane.waiting() == 1);
         assert_eq!(ask(with_token(raw())).await.unwrap_err().code(), Code::ResourceExhausted);
         waiting.abort();
-        tokio::task::block_in_place(|| wait_until("whoever goes away makes room", || lane.waiting() == 0));
+        wait_for("an abandoned call makes room", || lane.waiting() == 0);
         let mut late = with_token(raw());
         late.metadata_mut().insert("grpc-timeout", "300m".parse().unwrap());
-        // This client keeps the time itself, and may be first.
+        // The client may notice the timeout before the sidecar does.
         let code = ask(late).await.unwrap_err().code();
         assert!(matches!(code, Code::DeadlineExceeded | Code::Cancelled), "{code}");
-        tokio::task::block_in_place(|| wait_until("it no longer waits", || lane.waiting() == 0));
+        wait_for("it no longer waits", || lane.waiting() == 0);
         gate.set(true);
         assert!(running.await.unwrap().is_ok());
         gate.set(false);
         let mut late = raw();
         late.parameters.insert("timeout".into(), parameter(ParameterChoice::Int64Param(300_000)));
         assert_eq!(ask(with_token(late)).await.unwrap_err().code(), Code::DeadlineExceeded);
-        tokio::task::block_in_place(|| wait_until("its connection was ended", || lane.running() == 0));
+        wait_for("its connection was ended", || lane.running() == 0);
         let mut late = with_token(raw());
         late.metadata_mut().insert("grpc-timeout", "300m".parse().unwrap());
         gate.set(true);
-        tokio::task::block_in_place(|| wait_until("there is another", || lane.ready().is_ok()));
+        wait_for("there is another", || lane.ready().is_ok());
         gate.set(false);
         ask(late).await.unwrap_err();
-        tokio::task::block_in_place(|| wait_until("nothing runs past its time", || lane.running() == 0));
+        wait_for("nothing runs past its time", || lane.running() == 0);
         gate.set(true);
-        // A call without a time that is cancelled while it runs, on a connection that stands.
+        // A call without a deadline is cancelled while it runs.
         while ask(with_token(raw())).await.is_err() {}
         gate.set(false);
         let running = tokio::spawn(never(client(&sidecar).await));
-        tokio::task::block_in_place(|| wait_until("it runs", || lane.running() == 1));
+        wait_for("it runs", || lane.running() == 1);
         running.abort();
-        tokio::task::block_in_place(|| wait_until("what runs is ended", || lane.running() == 0));
+        wait_for("what runs is ended", || lane.running() == 0);
         gate.set(true);
     });
 }

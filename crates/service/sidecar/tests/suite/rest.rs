@@ -1,8 +1,9 @@
 //! The protocol over HTTP, against a server with toy models.
-use crate::common::served::{Running, expected};
-use crate::common::{Said, Sidecar, TOKEN};
+use crate::common::served::expected;
+use crate::common::{Answer, Sidecar, TOKEN};
 use serde_json::{Value, json};
 
+const INFER: &str = "/v2/models/one/infer";
 const X: [f32; 4] = [1.5, -2.0, 3.0, 0.25];
 
 fn request(n: usize, more: Value) -> String {
@@ -12,15 +13,14 @@ fn request(n: usize, more: Value) -> String {
     request.to_string()
 }
 
-fn values(response: &Said) -> Vec<f64> {
+fn values(response: &Answer) -> Vec<f64> {
     assert_eq!(response.code, 200, "{}", String::from_utf8_lossy(&response.body));
     response.json()["outputs"][0]["data"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect()
 }
 
 #[test]
 fn lists_models_and_infers() {
-    let server = Running::start(|_| {});
-    let sidecar = Sidecar::start(&server, |_| {});
+    let (_server, sidecar) = Sidecar::with_server();
     assert_eq!(sidecar.get("/v2").json()["name"], "tacit-sidecar");
     for path in ["/v2/health/live", "/v2/health/ready", "/v2/models/one/ready", "/v2/models/one/versions/1/ready"] {
         assert_eq!(sidecar.get(path).code, 200, "{path}");
@@ -32,7 +32,7 @@ fn lists_models_and_infers() {
     assert_eq!((&metadata["platform"], &metadata["versions"]), (&json!("tacit_toy"), &json!(["1"])));
     let index = sidecar.post("/v2/repository/index", "{\"ready\": true}").json();
     assert_eq!(index[1], json!({"name": "two", "version": "1", "state": "READY", "reason": ""}));
-    let response = sidecar.post("/v2/models/one/infer", &request(2, json!({"id": "a"})));
+    let response = sidecar.post(INFER, &request(2, json!({"id": "a"})));
     assert_eq!(values(&response), expected(1, &X).repeat(2));
     assert_eq!(
         (response.json()["id"].clone(), response.json()["outputs"][0]["shape"].clone()),
@@ -50,15 +50,14 @@ fn lists_models_and_infers() {
 
 #[test]
 fn sends_binary_tensors_and_ranks_classes() {
-    let server = Running::start(|_| {});
-    let sidecar = Sidecar::start(&server, |_| {});
+    let (_server, sidecar) = Sidecar::with_server();
     let head = json!({"parameters": {"binary_data_output": true, "priority": 1, "timeout": 60_000_000},
         "inputs": [{"name": "input", "shape": [1, 1, 2, 2], "datatype": "FP32", "parameters": {"binary_data_size": 16}}]});
     let head = head.to_string();
     let raw: Vec<u8> = X.iter().flat_map(|v| v.to_le_bytes()).collect();
     let length = format!("Inference-Header-Content-Length: {}", head.len());
     let kind = "Content-Type: application/octet-stream";
-    let response = sidecar.ask("POST", "/v2/models/one/infer", &[&length, kind], &[head.as_bytes(), &raw].concat());
+    let response = sidecar.ask("POST", INFER, &[&length, kind], &[head.as_bytes(), &raw].concat());
     assert_eq!(response.code, 200, "{}", String::from_utf8_lossy(&response.body));
     let length: usize = response.header("inference-header-content-length").unwrap().parse().unwrap();
     let (text, raw) = response.body.split_at(length);
@@ -67,7 +66,7 @@ fn sends_binary_tensors_and_ranks_classes() {
     let values: Vec<f64> = raw.chunks(4).map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).collect();
     assert_eq!(values, expected(1, &X));
     let ranked = json!({"outputs": [{"name": "output", "parameters": {"classification": 2}}]});
-    let response = sidecar.post("/v2/models/one/infer", &request(1, ranked)).json();
+    let response = sidecar.post(INFER, &request(1, ranked)).json();
     let [cat, other] = expected(1, &X)[..] else { panic!() };
     assert_eq!(response["outputs"][0]["datatype"], "BYTES");
     assert_eq!(response["outputs"][0]["data"], json!([format!("{other:.6}:1"), format!("{cat:.6}:0:cat")]));
@@ -75,12 +74,10 @@ fn sends_binary_tensors_and_ranks_classes() {
 
 #[test]
 fn row_out_of_range_fails_alone() {
-    let server = Running::start(|_| {});
-    let sidecar = Sidecar::start(&server, |_| {});
-    let infer = "/v2/models/one/infer";
-    let good = sidecar.post(infer, &request(2, json!({}))).json();
+    let (_server, sidecar) = Sidecar::with_server();
+    let good = sidecar.post(INFER, &request(2, json!({}))).json();
     assert!(good.get("parameters").is_none(), "{good}");
-    let response = sidecar.post(infer, &request(2, json!({})).replacen("1.5", "1e9", 1));
+    let response = sidecar.post(INFER, &request(2, json!({})).replacen("1.5", "1e9", 1));
     assert_eq!(response.code, 200, "{response:?}");
     let response = response.json();
     let (values, wanted) =
@@ -97,21 +94,19 @@ fn row_out_of_range_fails_alone() {
 
 #[test]
 fn refuses_bad_requests_by_name() {
-    let server = Running::start(|_| {});
-    let sidecar = Sidecar::start(&server, |_| {});
-    let infer = "/v2/models/one/infer";
+    let (_server, sidecar) = Sidecar::with_server();
     let shape = request(1, json!({})).replace("[1,1,2,2]", "[1,2,2]");
     let range = request(1, json!({})).replace("1.5", "1e9");
     let cases = [
-        (infer, shape, "shape"),
-        (infer, range, "the model accepts"),
-        (infer, request(1, json!({})).replace("1.5", "1e39"), "finite"),
-        (infer, request(1, json!({})).replace("1.5", "NaN"), "JSON"),
-        (infer, request(5, json!({})), "batch of 5"),
-        (infer, request(1, json!({"parameters": {"sequence_id": 1}})), "`sequence_id`"),
-        (infer, request(1, json!({"outputs": [{"name": "x"}]})), "no output `x`"),
-        (infer, "[".repeat(50_000), "JSON"),
-        (infer, String::new(), "JSON"),
+        (INFER, shape, "shape"),
+        (INFER, range, "the model accepts"),
+        (INFER, request(1, json!({})).replace("1.5", "1e39"), "finite"),
+        (INFER, request(1, json!({})).replace("1.5", "NaN"), "JSON"),
+        (INFER, request(5, json!({})), "batch of 5"),
+        (INFER, request(1, json!({"parameters": {"sequence_id": 1}})), "`sequence_id`"),
+        (INFER, request(1, json!({"outputs": [{"name": "x"}]})), "no output `x`"),
+        (INFER, "[".repeat(50_000), "JSON"),
+        (INFER, String::new(), "JSON"),
         ("/v2/repository/index", "{\"x\": 1}".into(), "ready"),
     ];
     for (path, body, says) in cases {
@@ -123,7 +118,7 @@ fn refuses_bad_requests_by_name() {
         ("/v2/models/three", 404, "`three`"),
         ("/v2/models/one/versions/2", 404, "version `2`"),
         ("/v3", 404, "path"),
-        ("/v2/models/one/infer", 405, "method"),
+        (INFER, 405, "method"),
         ("/v2/systemsharedmemory/status", 501, "system shared memory"),
         ("/v2/cudasharedmemory/region/x/register", 501, "CUDA shared memory"),
         ("/v2/models/one/config", 501, "`config`"),
@@ -143,20 +138,19 @@ fn refuses_bad_requests_by_name() {
         ("Inference-Header-Content-Length: 18446744073709551616", 400),
         ("Inference-Header-Content-Length: 999999", 400),
     ] {
-        let response = sidecar.ask("POST", infer, &[header], request(1, json!({})).as_bytes());
+        let response = sidecar.ask("POST", INFER, &[header], request(1, json!({})).as_bytes());
         assert_eq!(response.code, code, "{header}: {response:?}");
     }
     let proto = sidecar.get("/open_inference.proto");
     assert!(proto.code == 200);
     assert!(String::from_utf8_lossy(&proto.body).contains("service GRPCInferenceService"));
-    assert_eq!(values(&sidecar.post(infer, &request(1, json!({})))), expected(1, &X), "still in order");
+    assert_eq!(values(&sidecar.post(INFER, &request(1, json!({})))), expected(1, &X), "still in order");
     assert_eq!(sidecar.get("/v2/models/one/stats").json()["model_stats"][0]["inference_stats"]["success"]["count"], 1);
 }
 
 #[test]
 fn refuses_strangers_pages_and_floods() {
-    let server = Running::start(|_| {});
-    let sidecar = Sidecar::start(&server, |_| {});
+    let (_server, sidecar) = Sidecar::with_server();
     let token = format!("Authorization: Bearer {TOKEN}");
     let ask = |headers: &[&str]| sidecar.ask_as("GET", "/v2/models/one", headers, b"");
     assert_eq!((ask(&[]).code, ask(&["Authorization: Bearer wrong"]).code), (401, 401));
@@ -164,16 +158,15 @@ fn refuses_strangers_pages_and_floods() {
     assert_eq!(ask(&[&token, "Origin: http://evil.example"]).code, 403);
     assert_eq!(ask(&[&token, "Origin: null"]).code, 403);
     assert_eq!(ask(&[&token, &format!("Origin: http://{}", sidecar.address)]).code, 200);
-    let response = sidecar.ask_as("OPTIONS", "/v2/models/one/infer", &["Origin: http://evil.example"], b"");
+    let response = sidecar.ask_as("OPTIONS", INFER, &["Origin: http://evil.example"], b"");
     assert!(response.code == 403, "{response:?}");
     assert!(!response.headers.contains("access-control"), "{response:?}");
-    // A body that says how long it is, and one that does not.
-    let infer = "/v2/models/one/infer";
-    let head = format!("POST {infer} HTTP/1.1\r\nHost: {}\r\n{token}\r\n", sidecar.address);
-    let long = sidecar.say(format!("{head}Content-Length: 99999999999\r\n\r\n").as_bytes());
+    // Long bodies with and without a length.
+    let head = format!("POST {INFER} HTTP/1.1\r\nHost: {}\r\n{token}\r\n", sidecar.address);
+    let long = sidecar.exchange(format!("{head}Content-Length: 99999999999\r\n\r\n").as_bytes());
     assert_eq!(long.code, 413, "{long:?}");
     let chunk = format!("{:x}\r\n{}\r\n", 1 << 16, " ".repeat(1 << 16)).repeat(3);
-    let chunked = sidecar.say(format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunk}0\r\n\r\n").as_bytes());
+    let chunked = sidecar.exchange(format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunk}0\r\n\r\n").as_bytes());
     assert!(chunked.code == 413 || chunked.code == 0, "{chunked:?}");
     let headers: Vec<String> = (0..200).map(|i| format!("X-{i}: x")).collect();
     let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
