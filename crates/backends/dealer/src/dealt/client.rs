@@ -54,7 +54,6 @@ impl ClientPhases for Dealt {
     }
 }
 
-/// The walk of an offline phase.
 struct Offline<'a> {
     plan: &'a Plan,
     masked_weights: &'a MaskedWeights,
@@ -106,7 +105,6 @@ impl ClientPhase<Dealt> for Offline<'_> {
     }
 }
 
-/// The walk of an online phase.
 struct Online<'a, 's> {
     plan: &'a Plan,
     input: &'a [i64],

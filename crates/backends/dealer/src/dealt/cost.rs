@@ -1,7 +1,7 @@
 //! Costs of one input or a batch, from the plan alone. Traffic is exact, memory is an estimate.
 
 use tacit_mpc::dealt::widen_talk;
-use tacit_net::TrafficModel;
+use tacit_net::{Sides, TrafficModel};
 
 use super::plan::{self, Plan, SEED_BYTES, Step};
 use super::{Dealt, Options};
@@ -10,7 +10,6 @@ use crate::session::{Costed, LinearLayer, audit, masked_weights, steps};
 use tacit_backend_api::{BackendError, Costs, Work};
 use tacit_ring::RingGraph;
 
-/// The traffic of the online phase.
 fn online_talk(graph: &RingGraph, steps: &[Step], batch: usize) -> TrafficModel {
     let mut talk = TrafficModel::default();
     for (step, node) in steps.iter().zip(graph.nodes()) {
@@ -28,7 +27,6 @@ fn online_talk(graph: &RingGraph, steps: &[Step], batch: usize) -> TrafficModel 
     talk
 }
 
-/// Multiplications of the dealt linear layers.
 fn dealt_macs(plan: &Plan) -> u64 {
     let macs = plan.masked_layers().map(|LinearLayer { conv, .. }| conv.weight_len() / conv.out_ch * conv.out_len());
     (plan.batch * macs.sum::<usize>()) as u64
@@ -47,10 +45,14 @@ fn offline_talk(plan: &Plan) -> TrafficModel {
 }
 
 /// AES blocks of both parties' streams, for a step.
-fn aes_blocks(step: &Step) -> [u64; 2] {
+fn aes_blocks(step: &Step) -> Sides<u64> {
     let table = if let Step::LookUp(table) = step { Some(table.cost()) } else { None };
-    let costs = step.gates().filter(|gate| gate.n() > 0).map(|gate| gate.cost()).chain(table);
-    costs.fold([0, 0], |[client, server], cost| [client + cost.client_aes as u64, server + cost.server_aes as u64])
+    let mut blocks = Sides::default();
+    for cost in step.gates().filter(|gate| gate.n() > 0).map(|gate| gate.cost()).chain(table) {
+        blocks.client += cost.client_aes as u64;
+        blocks.server += cost.server_aes as u64;
+    }
+    blocks
 }
 
 impl Costed for Dealt {
@@ -73,13 +75,13 @@ impl Costed for Dealt {
         let online = online_talk(&plan.graph, &plan.steps, plan.batch);
         let mut costs = cost::base_costs(plan, offline_talk(plan), online);
         for step in &plan.steps {
-            let [client, server] = aes_blocks(step);
+            let Sides { client, server } = aes_blocks(step);
             costs.online.client.work.aes_blocks += client;
             costs.online.server.work.aes_blocks += server;
         }
         let macs = dealt_macs(plan);
         costs.offline.client.work = Work { macs, ..Work::default() };
-        let [client, server] = plan.choices.lattice.work();
+        let Sides { client, server } = plan.choices.lattice.work();
         costs.offline.add_work(client, server);
         set_peak_memory(plan, &mut costs);
         let gates = costs.online.client.work.aes_blocks + costs.online.server.work.aes_blocks;

@@ -4,7 +4,6 @@
 
 use tacit_arith::prg::{Prg, Seed};
 use tacit_graph::NodeId;
-use tacit_mpc::codec::{Packed, Writer};
 use tacit_mpc::dealt::{DealtGate, LookUp, deal, deal_look_up, deal_widen};
 use tacit_mpc::gate::WrapSpec;
 use tacit_mpc::{MpcError, Role};
@@ -14,7 +13,7 @@ use zeroize::Zeroizing;
 use super::Dealt;
 use super::plan::{Plan, SEED_BYTES};
 use crate::session::masked_weights;
-use crate::session::{Correlation, HalfBytes, Sink};
+use crate::session::{Correlation, HalfBytes, Sink, packed_bytes};
 use tacit_arith::ring::ConvSpec;
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::Stop;
@@ -80,7 +79,6 @@ impl Correlation for Dealt {
     }
 }
 
-/// The walk that deals the server's half.
 struct Dealing<'a> {
     plan: &'a Plan,
     keys: std::slice::Iter<'a, Seed>,
@@ -104,9 +102,7 @@ impl ClientPhase<Dealt> for Dealing<'_> {
         let mut known = Zeroizing::new(masked_weights::apply_random(key, conv, r, width)?);
         let masks = Zeroizing::new(linear_mask(&self.client, id, known.len(), width));
         known.iter_mut().zip(masks.iter()).for_each(|(k, t)| *k = k.wrapping_sub(*t) & ring_mask(width));
-        let mut out = Writer::default();
-        out.packed(&Packed::new(&known, width));
-        (self.sink)(&out.finish())?;
+        (self.sink)(&packed_bytes(&known, width))?;
         Ok(vec![0; known.len()])
     }
 

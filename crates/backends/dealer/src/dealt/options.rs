@@ -11,7 +11,6 @@ use tacit_backend_api::{BackendError, seam};
 use tacit_ring::RingOptions;
 use tacit_two_party::cheetah;
 
-/// Name of the back end.
 pub(super) const NAME: &str = "dealt";
 
 /// Number of exchanges of a batch of gates.
@@ -72,7 +71,6 @@ impl FromStr for Linear {
 }
 
 impl Linear {
-    /// Reads the origin of the shares, and the limit.
     fn read(reader: &mut seam::Reader<'_>) -> Result<Self, BackendError> {
         let origin = reader.get("linear")?.unwrap_or(Options::default().linear);
         match (origin, reader.up_to(E_LIMIT, (LIMITS.end() / MB) as f64)?) {

@@ -93,7 +93,6 @@ impl Plan {
         self.half_bytes() + added.sum::<usize>()
     }
 
-    /// Bytes that the dealer gives the server for a node.
     pub(super) fn dealt_bytes(&self, node: NodeId) -> usize {
         let step = &self.steps[node];
         if self.choices.lattice.place(node).is_some() {

@@ -6,7 +6,6 @@ use tacit_arith::prg::Prg;
 use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
 use tacit_mpc::Session;
-use tacit_mpc::codec::{Packed, Writer};
 use tacit_mpc::dealt::{DealtGate, DealtHalf, LookUp, server_look_up, server_online, server_widen, widen_bytes};
 use tacit_mpc::gate::WrapSpec;
 use tacit_mpc::wire::PackedMessages;
@@ -17,18 +16,11 @@ use super::client::{INPUT, MOVE, RESULT};
 use super::dealer::{GATE, read_seed};
 use super::plan::{Plan, SEED_BYTES};
 use crate::session::lattice::{self, NO_WEIGHTS};
-use crate::session::{Run, ServerOffline, ServerPhases, Sink, Source, StoredHalf};
+use crate::session::{Run, ServerOffline, ServerPhases, Source, StoredHalf, packed_bytes};
 use tacit_backend_api::BackendError;
 use tacit_ring::fixed::ring_mask;
 use tacit_ring::share::{At, ServerPhase, ServerShares, linear_online, stream};
 use tacit_ring::{Node, Weights};
-
-/// Encodes a node's tensor and gives its bytes to `sink`.
-fn write_tensor(values: &[u64], node: &Node, sink: &mut Sink<'_>) -> Result<(), BackendError> {
-    let mut out = Writer::default();
-    out.packed(&Packed::new(values, node.fixed.width));
-    sink(&out.finish())
-}
 
 impl ServerPhases for Dealt {
     /// Stores the half and, at their places, the server's shares of layers that are not dealt and
@@ -42,10 +34,12 @@ impl ServerPhases for Dealt {
             stop.begin()?;
             half.pass(plan.dealt_bytes(id), sink)?;
             if let Some(place) = plan.choices.lattice.place(id) {
-                write_tensor(&Zeroizing::new(lattice.share(place, channel)?), node, sink)?;
+                let share = Zeroizing::new(lattice.share(place, channel)?);
+                sink(&packed_bytes(&share, node.fixed.width))?;
             }
             if plan.moves(id) {
-                write_tensor(&channel.recv_packed(MOVE, plan.elements(node), node.fixed.width)?, node, sink)?;
+                let difference = channel.recv_packed(MOVE, plan.elements(node), node.fixed.width)?;
+                sink(&packed_bytes(&difference, node.fixed.width))?;
             }
         }
         Ok(())
@@ -62,7 +56,6 @@ impl ServerPhases for Dealt {
     }
 }
 
-/// The walk of an online phase.
 struct Online<'a, 's> {
     plan: &'a Plan,
     weights: &'a Weights,

@@ -103,7 +103,6 @@ fn offline_l2(
     Ok(projections)
 }
 
-/// What an online phase needs before its walk.
 struct Ready<'a> {
     input: &'a [i64],
     head: ClientHead,
@@ -153,11 +152,9 @@ impl Ready<'_> {
     }
 }
 
-/// The walk of an offline phase at level `l1`.
 struct Offline<'a> {
     plan: &'a Plan,
     masked_weights: &'a MaskedWeights,
-    /// Index of the next linear layer.
     next: usize,
     transcript: CheckTranscript,
     seed: Prg,
@@ -197,15 +194,12 @@ impl ClientPhase<Fss> for Offline<'_> {
     }
 }
 
-/// The walk of an online phase at level `l1`.
 struct Online<'a, 's> {
     plan: &'a Plan,
     input: &'a [i64],
     seed: Prg,
     hash: PublicSeed,
-    /// Number of the next batch.
     batch: u32,
-    /// Correction words.
     source: Source<'a>,
     transcript: CheckTranscript,
     session: &'a mut Session<'s>,

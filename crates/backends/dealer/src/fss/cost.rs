@@ -37,7 +37,6 @@ fn walk_talk(graph: &RingGraph, steps: &[Step], level: Level, batch: usize) -> T
     talk
 }
 
-/// The traffic of the online phase.
 fn online_talk(plan: &Plan) -> TrafficModel {
     let (level, [_, widths]) = (plan.level(), plan.widths().map(|widths| widths.len()));
     let mut talk = walk_talk(&plan.graph, &plan.steps, level, plan.batch);
@@ -49,7 +48,6 @@ fn online_talk(plan: &Plan) -> TrafficModel {
     talk
 }
 
-/// The traffic of the offline phase.
 fn offline_talk(plan: &Plan) -> TrafficModel {
     let (level, [widths, _]) = (plan.level(), plan.widths().map(|widths| widths.len()));
     let mut talk = audit::talk(plan);
@@ -81,7 +79,6 @@ fn add_linear_work(plan: &Plan, costs: &mut Costs) {
     }
 }
 
-/// The costs of all batches of a plan.
 fn all_batches(plan: &Plan) -> impl Iterator<Item = FssCost> {
     plan.steps.iter().flat_map(|step| batches(step, plan.level()))
 }

@@ -5,7 +5,7 @@ use tacit_arith::prg::{Prg, PublicSeed, Seed};
 use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
 use tacit_mpc::Role;
-use tacit_mpc::codec::{Packed, Writer};
+use tacit_mpc::codec::Writer;
 use tacit_mpc::dealt::LookUp;
 use tacit_mpc::fss::delta::Delta;
 use tacit_mpc::fss::gate::{
@@ -22,7 +22,7 @@ use super::material_format::{self, CheckPhase, DELTA, KEY, Reveal, mask_stream};
 use super::plan::{Plan, Step, tagged_look_up};
 use super::{Fss, Level};
 use crate::session::masked_weights;
-use crate::session::{Correlation, HalfBytes, HalfDigest, LinearLayer, Sink};
+use crate::session::{Correlation, HalfBytes, HalfDigest, LinearLayer, Sink, packed_bytes};
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::{self, Stop};
 use tacit_ring::Node;
@@ -48,7 +48,6 @@ struct Streams {
 }
 
 impl Streams {
-    /// Derives all streams from the seed of a dealing.
     fn new(dealing: &Seed) -> Self {
         let prg = Prg::from_seed(dealing.clone());
         // The published seed is the only output of its stream.
@@ -58,7 +57,6 @@ impl Streams {
     }
 }
 
-/// The client's target share after a linear layer.
 pub(super) fn target(seed: &Prg, id: NodeId, elements: usize, width: u32) -> Vec<u64> {
     chosen(seed, At { node: id, level: 0 }, TARGET, elements, width)
 }
@@ -160,7 +158,6 @@ fn dealer_keys_digest(masked_weights: &[u8; 32], dealer_part: &[u8]) -> [u8; 32]
     seam::digest("tacit 2026-11 fss keys of masks", &[masked_weights, dealer_part])
 }
 
-/// The head of the client's half.
 fn client_head(plan: &Plan, streams: &Streams, chooser: &Prg) -> Zeroizing<Vec<u8>> {
     // Allocated at once: a growing vector would leave unwiped copies in memory.
     let mut head = Zeroizing::new(Vec::with_capacity(material_format::head_bytes(plan, Role::Client)));
@@ -172,13 +169,11 @@ fn client_head(plan: &Plan, streams: &Streams, chooser: &Prg) -> Zeroizing<Vec<u
     head
 }
 
-/// The stream of the input's mask.
 fn input_stream(plan: &Plan, chooser: &Prg) -> Prg {
     let input = plan.steps.iter().position(|step| matches!(step, Step::Input)).expect("a graph has an input");
     stream(chooser, At { node: input, level: 0 }, 0)
 }
 
-/// The head of the server's half.
 fn server_head(plan: &Plan, streams: &Streams, delta: &Delta, key: &Key) -> Zeroizing<Vec<u8>> {
     let (client, dealer) = (&Prg::from_seed(streams.client.clone()), &streams.dealer);
     let mut head = Zeroizing::new(Vec::with_capacity(material_format::head_bytes(plan, Role::Server)));
@@ -198,7 +193,6 @@ fn server_head(plan: &Plan, streams: &Streams, delta: &Delta, key: &Key) -> Zero
     head
 }
 
-/// The walk that deals a party's half.
 struct Dealing<'a> {
     role: Role,
     plan: &'a Plan,
@@ -211,7 +205,6 @@ struct Dealing<'a> {
     hash: PublicSeed,
     delta: Delta,
     key: Key,
-    /// Number of the next batch.
     batch: u32,
     sink: &'a mut Sink<'a>,
 }
@@ -280,7 +273,6 @@ impl Dealing<'_> {
     }
 }
 
-/// Subtracts words in a ring of `width` bits.
 fn subtract(known: &mut [u64], words: impl Iterator<Item = u64>, width: u32) {
     known.iter_mut().zip(words).for_each(|(k, word)| *k = k.wrapping_sub(word) & ring_mask(width));
 }
@@ -303,9 +295,7 @@ impl ClientPhase<Fss> for Dealing<'_> {
         let (target, masks) = (target(&self.chooser, id, n, width), self.masks(id, n, width));
         self.hide(id, &mut known, &masks, &target, width);
         for known in known.chunks(AT_ONCE) {
-            let mut out = Writer::default();
-            out.packed(&Packed::new(known, width));
-            (self.sink)(&out.finish())?;
+            (self.sink)(&packed_bytes(known, width))?;
         }
         self.deal_words(id, TAGS, r, r.len(), width)?;
         self.deal_words(id, TAU, &masks, known.len(), width)?;

@@ -96,7 +96,6 @@ pub(super) struct AffineMap {
 }
 
 impl<'a> Projection<'a> {
-    /// Draws the projection of a layer from the client's seed.
     pub(super) fn draw(seed: &Prg, layer: LinearLayer<'a>) -> Self {
         let LinearLayer { id, conv, width, batch } = layer;
         let (position, [kernel, offsets]) = (At { node: id, level: 0 }, words(conv, batch));

@@ -22,7 +22,6 @@ pub(super) fn ring(width: u32) -> Ring {
     Ring::new(width).expect("a checked graph's rings have 2 to 40 bits")
 }
 
-/// Bytes of an encoded word.
 pub(super) fn word_bytes(ring: Ring) -> usize {
     ring.share_bits().div_ceil(8) as usize
 }
@@ -52,7 +51,6 @@ pub(super) fn apply(
     Ok(out)
 }
 
-/// As [`apply`], for one input.
 fn apply_one(matrix: &Matrix, conv: &ConvSpec, x: &[u128], bits: u32) -> Result<Zeroizing<Vec<u128>>, BackendError> {
     // Biases may follow the weights.
     let (low, high) = matrix.parts();
@@ -138,7 +136,6 @@ pub(super) fn write(words: impl Iterator<Item = u128>, ring: Ring, out: &mut Wri
     words.for_each(|word| out.bytes(&word.to_le_bytes()[..word_bytes(ring)]));
 }
 
-/// Reads the next `count` words.
 pub(super) fn read(reader: &mut Reader<'_>, ring: Ring, count: usize) -> Result<Zeroizing<Vec<u128>>, MpcError> {
     let word_len = word_bytes(ring);
     let words = reader.bytes(count * word_len)?.chunks_exact(word_len).map(|bytes| {

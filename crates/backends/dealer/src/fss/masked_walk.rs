@@ -57,14 +57,11 @@ pub(super) struct LayerResult {
     pub(super) result: Vec<u64>,
 }
 
-/// A party's walk.
 pub(super) struct MaskedWalk<'a, 's> {
     pub(super) plan: &'a Plan,
     pub(super) party: Party<'a>,
-    /// The party's seed.
     pub(super) seed: Prg,
     pub(super) hash: PublicSeed,
-    /// Number of the next batch.
     pub(super) batch: u32,
     /// Correction words and projections at the client, pieces of all steps at the server.
     pub(super) source: Source<'a>,

@@ -81,7 +81,6 @@ pub(super) const KEY: u64 = u64::MAX - 3;
 /// of the server.
 const REVEAL: [u64; 2] = [u64::MAX - 4, u64::MAX - 5];
 
-/// The phase that a check ends.
 #[derive(Clone, Copy)]
 pub(super) enum CheckPhase {
     Offline = 0,
@@ -109,7 +108,6 @@ pub(super) fn head_bytes(plan: &Plan, role: Role) -> usize {
     }
 }
 
-/// Lengths of a party's half.
 pub(super) fn half_bytes(plan: &Plan, role: Role) -> HalfBytes {
     let (head, level) = (head_bytes(plan, role), plan.level());
     let (mut dealt, mut stored) = (head, head);
@@ -127,7 +125,6 @@ pub(super) fn half_bytes(plan: &Plan, role: Role) -> HalfBytes {
     HalfBytes { head, dealt: dealt + reveal, stored: stored + reveal, digest: HalfDigest::BYTES }
 }
 
-/// Starts the digest of a party's half.
 pub(super) fn half_digest(plan: &Plan, role: Role) -> HalfDigest {
     HalfDigest::new("tacit 2026-11 fss half", &[&plan.binding(), &[u8::from(role == Role::Server)]])
 }
@@ -158,12 +155,10 @@ fn read_masks(reader: &mut Reader<'_>) -> Result<Masks, MpcError> {
     ))
 }
 
-/// Returns the number that the bytes encode, the lowest first.
 fn word(bytes: &[u8]) -> u128 {
     bytes.iter().rev().fold(0u128, |word, b| word << 8 | u128::from(*b))
 }
 
-/// Reads a seed, or a block of the same length.
 fn read_seed(reader: &mut Reader<'_>) -> Result<[u8; SEED], MpcError> {
     Ok(*reader.bytes(SEED)?.first_chunk().expect("that many bytes were read"))
 }
@@ -188,13 +183,11 @@ impl ClientHead {
         Ok(Self { seed: Prg::from_seed(seed), hash, mask })
     }
 
-    /// Begins the transcript of a phase.
     pub(super) fn transcript(&self, plan: &Plan, phase: CheckPhase) -> CheckTranscript {
         let delta = DeltaShare::draw(&mut self.seed.fork(DELTA));
         CheckTranscript::new(Role::Client, &session_digest(plan, self.hash, phase), &delta)
     }
 
-    /// The client's masks of a phase's check.
     pub(super) fn masks(&self, plan: &Plan, phase: CheckPhase) -> Vec<(u32, Masks)> {
         let widths = &plan.widths()[phase as usize];
         widths.iter().map(|&w| (w, draw_masks(ring(w), &mut mask_stream(&self.seed, phase, w)))).collect()
@@ -227,7 +220,6 @@ impl ServerHead {
         Ok(Self { seed: Prg::from_seed(seed), hash, delta, key: KeyShare::new(key)?, masks })
     }
 
-    /// Begins the transcript of a phase.
     pub(super) fn transcript(&self, plan: &Plan, phase: CheckPhase) -> CheckTranscript {
         CheckTranscript::new(Role::Server, &session_digest(plan, self.hash, phase), &self.delta)
     }
@@ -245,7 +237,6 @@ pub(super) struct Reveal {
 }
 
 impl Reveal {
-    /// Draws the client's part from the client's seed.
     pub(super) fn draw(seed: &Prg, plan: &Plan) -> Self {
         let (output, [shares, key]) = (plan.graph.output(), REVEAL.map(|part| seed.fork(part)));
         let (width, mut shares, mut key) = (output.fixed.width, shares, key);
@@ -253,7 +244,6 @@ impl Reveal {
         Self { client_shares, key: KeyShare::draw(&mut key).to_u64(), width }
     }
 
-    /// Bytes of the server's part.
     fn bytes(plan: &Plan) -> usize {
         let (n, width) = (plan.elements(plan.graph.output()), plan.graph.output().fixed.width);
         Packed::len_bytes(n, width) + n * mac_matmul::word_bytes(ring(width))

@@ -11,7 +11,6 @@ use tacit_backend_api::BackendError;
 use tacit_backend_api::seam;
 use tacit_ring::RingOptions;
 
-/// Name of the back end.
 pub(super) const NAME: &str = "fss";
 
 /// The parties whose deviations are detected.
@@ -24,7 +23,6 @@ pub enum Level {
 }
 
 impl Level {
-    /// The parties whose messages are checked.
     pub(super) fn checked_parties(self) -> Checked {
         match self {
             Self::L1 => Checked::Client,
@@ -62,7 +60,6 @@ impl Default for Options {
     }
 }
 
-/// Allowed values of `relu_drop`.
 const DROP: std::ops::RangeInclusive<u32> = 0..=30;
 
 impl DealerOptions for Options {

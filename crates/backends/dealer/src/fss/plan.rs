@@ -81,7 +81,6 @@ impl Scheme for Fss {
 }
 
 impl Plan {
-    /// The level, which says whose messages are checked.
     pub(super) fn level(&self) -> Level {
         self.options().level
     }

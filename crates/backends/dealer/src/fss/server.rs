@@ -6,7 +6,7 @@
 use tacit_arith::prg::Seed;
 use tacit_arith::ring::ConvSpec;
 use tacit_graph::NodeId;
-use tacit_mpc::codec::{Packed, Reader, Writer};
+use tacit_mpc::codec::Reader;
 use tacit_mpc::fss::gate::CheckTranscript;
 use tacit_mpc::fss::mac::ring::Share;
 use tacit_mpc::wire::PackedMessages;
@@ -22,7 +22,7 @@ use super::plan::{LinearBytes, Plan, Step};
 use super::{Fss, Level};
 use crate::session::lattice::NO_WEIGHTS;
 use crate::session::masked_weights::{self, Matrix};
-use crate::session::{HalfDigest, LinearLayer, Run, ServerOffline, ServerPhases, StoredHalf};
+use crate::session::{HalfDigest, LinearLayer, Run, ServerOffline, ServerPhases, StoredHalf, packed_bytes};
 use tacit_backend_api::BackendError;
 use tacit_ring::fixed::ring_mask;
 use tacit_ring::{Node, Weights};
@@ -60,7 +60,6 @@ impl ServerPhases for Fss {
     }
 }
 
-/// The server's offline phase.
 struct Ingest<'a, 'p> {
     plan: &'p Plan,
     inputs: ServerOffline<'a>,
@@ -144,9 +143,7 @@ impl<'a, 'p> Ingest<'a, 'p> {
             Level::L2 => self.open(&masked, &layer, &mut reader, channel)?,
         };
         known.iter_mut().zip(&words).for_each(|(k, v)| *k = k.wrapping_add(*v) & ring_mask(layer.width));
-        let mut out = Writer::default();
-        out.packed(&Packed::new(&known, layer.width));
-        self.keep(&out.finish())?;
+        self.keep(&packed_bytes(&known, layer.width))?;
         self.keep(reader.bytes(lengths.projected)?)
     }
 

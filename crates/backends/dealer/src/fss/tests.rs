@@ -113,7 +113,6 @@ struct Case {
     halves: [Vec<u8>; 2],
 }
 
-/// Makes a party's half of a dealing.
 fn deal_half(role: Role, plan: &Plan, keys: &[Seed], dealing: u8) -> Vec<u8> {
     let mut half = Vec::new();
     let mut push = |bytes: &[u8]| {
@@ -124,13 +123,11 @@ fn deal_half(role: Role, plan: &Plan, keys: &[Seed], dealing: u8) -> Vec<u8> {
     half
 }
 
-/// Reads a party's stored material.
 fn read_stored<'a>(plan: &Plan, role: Role, bytes: &'a [u8]) -> Result<StoredHalf<'a>, BackendError> {
     let content = check_half(plan, role, bytes, Fss::half_bytes(plan, role).stored)?;
     Ok(StoredHalf { made_for: plan.binding(), source: Source::Memory(Reader::new(content)) })
 }
 
-/// The result of a run.
 struct Outcome {
     /// Frames by sender, client first.
     frames: [Vec<(u16, usize)>; 2],
@@ -139,12 +136,10 @@ struct Outcome {
 }
 
 impl Case {
-    /// A case for one input.
     fn new(level: Level, nodes: Vec<Node>) -> Self {
         Self::with_batch(level, nodes, 1)
     }
 
-    /// A case for several inputs at once.
     fn with_batch(level: Level, nodes: Vec<Node>, batch: usize) -> Self {
         let graph = RingGraph::new(spec(nodes)).expect("a valid graph");
         let mut random = Prg::from_seed(Seed([1; 16]));
@@ -221,7 +216,6 @@ impl Case {
         Ok((content, receiver.finish()?.0))
     }
 
-    /// Runs the client's phases.
     fn ask(
         plan: &Plan,
         masked_weights: &MaskedWeights,
@@ -343,38 +337,62 @@ fn is_checked(tag: u16) -> bool {
     ![INPUT, RESULT].iter().any(|unchecked| unchecked.id() == tag)
 }
 
-#[test]
-fn every_changed_bit_of_every_message_is_found() {
-    for (number, case) in cases(Level::L1).iter().enumerate() {
-        let honest = case.run_honest(is_exact(number));
+/// A changed bit of a message.
+struct Flip {
+    /// The sender: 0 for the client, 1 for the server.
+    party: usize,
+    tag: u16,
+    name: String,
+}
+
+/// Runs all cases with each bit of the messages with a `checked` tag changed, and calls `check`.
+fn check_flips(level: Level, checked: impl Fn(u16) -> bool, check: impl Fn(&Flip, &Outcome)) {
+    for (net, case) in cases(level).iter().enumerate() {
+        let honest = case.run_honest(is_exact(net));
         for (party, frames) in honest.frames.iter().enumerate() {
-            for (frame, &(tag, len)) in frames.iter().enumerate().filter(|(_, (tag, _))| is_checked(*tag)) {
+            for (frame, &(tag, len)) in frames.iter().enumerate().filter(|(_, (tag, _))| checked(*tag)) {
                 // The combined high bits and digests are long, so only some bits are tried.
                 let step = if len > 40 { 61 } else { 1 };
                 for bit in (0..8 * len).step_by(step) {
-                    let mut flip = [None; 2];
-                    flip[party] = Some((frame as u64, bit));
-                    let outcome = case.run(case.material(), flip);
-                    // A sum of high bits is no value: the check subtracts it. If wrong by `2^j`, it
-                    // passes if `2^(41 - j)` divides the key of the words. So at most the last bits
-                    // can pass.
+                    let name = format!("net {net}, party {party}, tag {tag:#x}, bit {bit}");
+                    let mut target = [None; 2];
+                    target[party] = Some((frame as u64, bit));
+                    let outcome = case.run(case.material(), target);
+                    let chooses_subsets = match level {
+                        Level::L1 => tag == SUBSETS,
+                        Level::L2 => tag == COIN && party == 0,
+                    };
                     let same = outcome.answer.as_ref().is_ok_and(|answer| answer == honest.answer.as_ref().unwrap());
-                    // Subsets of no words are all equally good.
-                    if tag == SUBSETS && same {
-                        assert!(case.plan.widths()[0].is_empty(), "net {number}, bit {bit}");
-                        continue;
+                    if chooses_subsets && same {
+                        // Subsets of no words are all equally good.
+                        assert!(case.plan.widths()[0].is_empty(), "{name}");
+                    } else if tag == HIGHS && same {
+                        // A sum of high bits is no value: the check subtracts it. If wrong by `2^j`, it
+                        // passes if `2^(41 - j)` divides the key of the words. So at most the last bits
+                        // can pass.
+                        assert!(bit % 41 > 34, "{name}");
+                    } else {
+                        check(&Flip { party, tag, name }, &outcome);
                     }
-                    if tag == HIGHS && same {
-                        assert!(bit % 41 > 34, "net {number}, bit {bit}");
-                        continue;
-                    }
-                    assert!(outcome.server.is_err(), "net {number}, party {party}, tag {tag:#x}, bit {bit}");
-                    let sent = outcome.frames[1].iter().any(|(tag, _)| *tag == RESULT.id());
-                    assert!(!sent && outcome.answer.is_err(), "the server has sent its share");
                 }
             }
         }
     }
+}
+
+impl Outcome {
+    fn server_has_sent_its_share(&self) -> bool {
+        self.frames[1].iter().any(|(tag, _)| *tag == RESULT.id())
+    }
+}
+
+#[test]
+fn every_changed_bit_of_every_message_is_found() {
+    check_flips(Level::L1, is_checked, |flip, outcome| {
+        assert!(outcome.server.is_err(), "{}", flip.name);
+        assert!(!outcome.server_has_sent_its_share(), "{}", flip.name);
+        assert!(outcome.answer.is_err(), "{}", flip.name);
+    });
 }
 
 /// At level `l2` no change of a bit in either party's messages, the input included, makes the
@@ -382,50 +400,31 @@ fn every_changed_bit_of_every_message_is_found() {
 /// either party.
 #[test]
 fn every_changed_bit_of_both_parties_is_found_where_both_are_checked() {
-    for (number, case) in cases(Level::L2).iter().enumerate() {
-        let honest = case.run_honest(is_exact(number));
-        for (party, frames) in honest.frames.iter().enumerate() {
-            for (frame, &(tag, len)) in frames.iter().enumerate() {
-                let step = if len > 40 { 61 } else { 1 };
-                for bit in (0..8 * len).step_by(step) {
-                    let mut flip = [None; 2];
-                    flip[party] = Some((frame as u64, bit));
-                    let outcome = case.run(case.material(), flip);
-                    let same = outcome.answer.as_ref().is_ok_and(|answer| answer == honest.answer.as_ref().unwrap());
-                    // As at level `l1`: subsets of no words, and what a check subtracts.
-                    if tag == COIN && party == 0 && same {
-                        assert!(case.plan.widths()[0].is_empty(), "net {number}, bit {bit}");
-                        continue;
-                    }
-                    if tag == HIGHS && same {
-                        assert!(bit % 41 > 34, "net {number}, bit {bit}");
-                        continue;
-                    }
-                    assert!(outcome.answer.is_err(), "net {number}, party {party}, tag {tag:#x}, bit {bit}");
-                    let is_last = party == 1 && [RESULT.id(), TAGS.id()].contains(&tag);
-                    let sent = outcome.frames[1].iter().any(|(tag, _)| *tag == RESULT.id());
-                    assert!(
-                        is_last || (!sent && outcome.server.is_err()),
-                        "tag {tag:#x}: the server has sent its share"
-                    );
-                }
-            }
-        }
-    }
+    check_flips(
+        Level::L2,
+        |_| true,
+        |flip, outcome| {
+            assert!(outcome.answer.is_err(), "{}", flip.name);
+            let is_last = flip.party == 1 && [RESULT.id(), TAGS.id()].contains(&flip.tag);
+            assert!(is_last || (!outcome.server_has_sent_its_share() && outcome.server.is_err()), "{}", flip.name);
+        },
+    );
 }
 
 /// The server uses weights or biases that differ in one entry from those that were masked.
 #[test]
 fn a_server_with_another_model_is_found() {
     let mut case = cases(Level::L2).swap_remove(0);
+    let check = |case: &Case, changed: &str, layer: usize| {
+        let outcome = case.run(case.material(), [None; 2]);
+        assert!(outcome.answer.is_err() && outcome.server.is_err(), "{changed} of layer {layer}");
+    };
     for layer in 0..2 {
         case.weights.layers[layer].weights[3] += 1;
-        let outcome = case.run(case.material(), [None; 2]);
-        assert!(outcome.answer.is_err() && outcome.server.is_err(), "weights of layer {layer}");
+        check(&case, "weights", layer);
         case.weights.layers[layer].weights[3] -= 1;
         case.weights.layers[layer].bias[1] -= 1;
-        let outcome = case.run(case.material(), [None; 2]);
-        assert!(outcome.answer.is_err() && outcome.server.is_err(), "biases of layer {layer}");
+        check(&case, "biases", layer);
         case.weights.layers[layer].bias[1] += 1;
     }
     case.run_honest(true);
@@ -468,7 +467,7 @@ fn a_client_with_changed_material_is_found_or_nothing_came_of_it() {
             material[bit / 8] ^= 1 << (bit % 8);
             match outcome.server {
                 Err(_) => {
-                    assert!(!outcome.frames[1].iter().any(|(tag, _)| *tag == RESULT.id()), "net {number}, bit {bit}");
+                    assert!(!outcome.server_has_sent_its_share(), "net {number}, bit {bit}");
                     detected += 1;
                 }
                 // An unused correction word.

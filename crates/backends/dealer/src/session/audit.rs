@@ -54,7 +54,6 @@ const FETCHED: Tag = Tag::new(0x042b, "a megabyte of a half has come");
 /// Bytes of a half between two messages [`FETCHED`].
 const STEP: u64 = 1 << 20;
 
-/// Bytes of a coin and of a commitment.
 const COIN_BYTES: usize = 32;
 
 /// Default number of audited materials per thousand.
@@ -80,7 +79,6 @@ pub(crate) fn talk<C: Correlation>(plan: &Plan<C>) -> TrafficModel {
     talk
 }
 
-/// Length of a party's half, in bytes.
 fn half_bytes<C: Correlation>(plan: &Plan<C>, role: Role) -> u64 {
     C::half_bytes(plan, role).dealt_len()
 }
@@ -137,11 +135,9 @@ fn blame_if_unopened<T>(ticket: &Ticket, suspect: Suspect, result: Result<T, Bac
     })
 }
 
-/// A half while it arrives.
 struct ArrivingHalf {
     hasher: blake3::Hasher,
     received: u64,
-    /// Length of the half, in bytes.
     whole: u64,
 }
 
@@ -167,7 +163,6 @@ impl ArrivingHalf {
     }
 }
 
-/// The error of a half that has more or fewer bytes than the plan says.
 fn length_error(difference: &str) -> BackendError {
     BackendError::Material { what: format!("{difference} bytes from the dealer than its half has") }
 }
@@ -182,12 +177,10 @@ pub(crate) struct Ordering<'a, C: Correlation> {
 }
 
 impl<C: Correlation> Ordering<'_, C> {
-    /// Audited materials per thousand.
     fn rate(&self) -> u32 {
         self.plan.options().audit_rate()
     }
 
-    /// Begins to receive the party's half.
     fn start_half(&self) -> ArrivingHalf {
         ArrivingHalf { hasher: blake3::Hasher::new(), received: 0, whole: half_bytes(self.plan, self.role) }
     }
@@ -246,7 +239,6 @@ impl<C: Correlation> Ordering<'_, C> {
         self.compare(&ticket, &seed, Suspect::DealerOrServer, hash).map(|()| false)
     }
 
-    /// The client's part of the coin toss.
     fn toss(
         &self,
         ticket: &Ticket,

@@ -18,7 +18,6 @@ pub(crate) const MAX_HALF: u64 = 1 << 28;
 /// What all parties have of a model.
 pub(super) struct Compiled<C: Correlation> {
     pub(super) public: Arc<[u8]>,
-    /// The plan for one input.
     pub(super) single_plan: Arc<Plan<C>>,
     /// The plan for the batch of this model.
     pub(super) plan: Arc<Plan<C>>,
@@ -36,21 +35,18 @@ pub(super) struct Private {
     pub(super) dealer_part: Zeroizing<Vec<u8>>,
 }
 
-/// The model at the server.
 pub(super) struct Server<C: Correlation> {
     pub(super) compiled: Compiled<C>,
     pub(super) private: Arc<Private>,
     pub(super) report: Option<RingReport>,
 }
 
-/// The model at the client.
 pub(super) struct Client<C: Correlation> {
     pub(super) compiled: Compiled<C>,
     /// `E`, once a connection of this process has received it.
     pub(super) masked_weights: Arc<OnceLock<Arc<MaskedWeights>>>,
 }
 
-/// The model at the dealer.
 pub(super) struct Dealing<C: Correlation> {
     pub(super) compiled: Compiled<C>,
     pub(super) keys: Arc<Vec<Seed>>,
@@ -70,19 +66,16 @@ pub(crate) fn max_inputs<C: Correlation>(single_plan: &Plan<C>) -> usize {
 }
 
 impl<C: Correlation> Compiled<C> {
-    /// Binds a plan to the digests that its public part states.
     fn new(public: Arc<[u8]>, plan: Plan<C>, stated: C::Stated) -> Self {
         let single_plan = Arc::new(plan.bound_to(stated.as_ref()));
         Self { public, plan: Arc::clone(&single_plan), single_plan, stated }
     }
 
-    /// Reads a public part.
     fn read(bytes: &[u8]) -> Result<Self, BackendError> {
         let (plan, stated) = read_public(bytes)?;
         Ok(Self::new(bytes.into(), plan, stated))
     }
 
-    /// Returns the same model for a batch.
     fn batched(&self, batch: usize) -> Result<Self, BackendError> {
         let (public, single_plan) = (Arc::clone(&self.public), Arc::clone(&self.single_plan));
         let plan = match seam::checked_batch(batch, self.max_batch())? {
@@ -92,7 +85,6 @@ impl<C: Correlation> Compiled<C> {
         Ok(Self { public, single_plan, plan, stated: self.stated })
     }
 
-    /// The costs of the batch.
     pub(super) fn costs(&self) -> Costs {
         C::costs(&self.plan)
     }
@@ -129,14 +121,12 @@ impl<C: Correlation> Server<C> {
         Ok(Self { compiled: Compiled::new(public.into(), plan, stated), private, report })
     }
 
-    /// Returns the same model for a batch.
     pub(super) fn for_batch(&self, batch: usize) -> Result<Self, BackendError> {
         Ok(Self { compiled: self.compiled.batched(batch)?, private: Arc::clone(&self.private), report: None })
     }
 }
 
 impl<C: Correlation> Client<C> {
-    /// Reads a public part.
     pub(super) fn read(public: &[u8]) -> Result<Self, BackendError> {
         Ok(Self { compiled: Compiled::read(public)?, masked_weights: Arc::default() })
     }
@@ -148,7 +138,6 @@ impl<C: Correlation> Client<C> {
 }
 
 impl<C: Correlation> Dealing<C> {
-    /// Reads a public part and the dealer's part.
     pub(super) fn read(public: &[u8], part: &[u8]) -> Result<Self, BackendError> {
         let compiled = Compiled::<C>::read(public)?;
         let [masked_weights, ..] = compiled.stated.as_ref() else { unreachable!("`E` has a digest") };
@@ -159,7 +148,6 @@ impl<C: Correlation> Dealing<C> {
         Ok(Self { compiled, keys })
     }
 
-    /// Returns the same model for a batch.
     pub(super) fn for_batch(&self, batch: usize) -> Result<Self, BackendError> {
         Ok(Self { compiled: self.compiled.batched(batch)?, keys: Arc::clone(&self.keys) })
     }

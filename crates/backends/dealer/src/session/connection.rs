@@ -28,7 +28,6 @@ pub(super) struct Connection<M, K> {
 }
 
 impl<M, K> Connection<M, K> {
-    /// A connection whose setup has not run.
     pub(super) fn new(model: Arc<M>, resources: &ConnectionResources, prg: Prg) -> Self {
         Self { model, resources: resources.clone(), prg, keys: None }
     }

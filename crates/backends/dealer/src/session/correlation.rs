@@ -16,7 +16,6 @@ use tacit_backend_api::{BackendError, Costs};
 use tacit_ring::{RingGraph, Weights};
 use tacit_two_party::cheetah::linear::{ClientKeys, ServerKeys};
 
-/// The costs of a back end with a dealer.
 pub(crate) trait Costed: Scheme {
     /// The costs of a plan's inputs, of the setup, and of dealing.
     fn costs(plan: &Plan<Self>) -> Costs;
@@ -69,16 +68,13 @@ pub(crate) struct Run<'a, 's, C: Scheme> {
     pub(crate) stop: &'a Stop,
 }
 
-/// Inputs of a client's offline phase.
 pub(crate) struct ClientOffline<'a> {
     pub(crate) masked_weights: &'a MaskedWeights,
     /// Keys for layers that use lattices.
     pub(crate) keys: Option<&'a ClientKeys>,
-    /// The head of the half.
     pub(crate) head: &'a [u8],
 }
 
-/// Inputs of a server's offline phase.
 pub(crate) struct ServerOffline<'a> {
     pub(crate) weights: &'a Weights,
     /// Keys of the masked layers, in node order.
@@ -87,7 +83,6 @@ pub(crate) struct ServerOffline<'a> {
     pub(crate) client_keys: Option<&'a ServerKeys>,
     /// The half, checked.
     pub(crate) half: Source<'a>,
-    /// Takes the material.
     pub(crate) sink: &'a mut Sink<'a>,
 }
 

@@ -6,7 +6,6 @@ use super::source::{Sink, Source};
 use tacit_backend_api::BackendError;
 use tacit_backend_api::seam::check_made_for;
 
-/// Bytes of a party's half.
 #[derive(Clone, Copy)]
 pub(crate) struct HalfBytes {
     /// What the offline phase needs at once.
@@ -15,7 +14,6 @@ pub(crate) struct HalfBytes {
     pub(crate) dealt: usize,
     /// What the party stores after the offline phase, without digest.
     pub(crate) stored: usize,
-    /// The digest.
     pub(crate) digest: usize,
 }
 
@@ -36,7 +34,6 @@ impl HalfBytes {
 pub(crate) struct HalfDigest(Option<blake3::Hasher>);
 
 impl HalfDigest {
-    /// Bytes of a digest.
     pub(crate) const BYTES: usize = 32;
 
     /// Starts a digest with `domain` and bytes of fixed length.
@@ -48,7 +45,6 @@ impl HalfDigest {
         Self(Some(hasher))
     }
 
-    /// Adds the next bytes of the half.
     pub(crate) fn update(&mut self, bytes: &[u8]) {
         if let Some(hasher) = &mut self.0 {
             hasher.update(bytes);

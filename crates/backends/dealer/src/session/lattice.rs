@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use tacit_arith::prg::Prg;
 use tacit_graph::NodeId;
 use tacit_he::coeff::MAX_STEPS;
-use tacit_net::{Channel, TrafficModel};
+use tacit_net::{Channel, Sides, TrafficModel};
 
 use tacit_backend_api::{BackendError, PartyCost};
 use tacit_ring::share::exact_truncations;
@@ -19,8 +19,13 @@ use tacit_two_party::cheetah::linear::{
 };
 use tacit_two_party::cheetah::{self, Cheetah, Group, Keys, Lattice, draft};
 
-/// Position of a layer: its group, and its index in the group.
-pub(crate) type Place = (usize, usize);
+/// Position of a layer among the groups.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    group: usize,
+    /// Index in the group.
+    index: usize,
+}
 
 /// The layers of a plan that use lattices.
 #[derive(Default)]
@@ -45,7 +50,7 @@ impl Layers {
                 members.push((tensor, Vec::new()));
                 members.len() - 1
             });
-            places[id] = Some((group, members[group].1.len()));
+            places[id] = Some(Place { group, index: members[group].1.len() });
             members[group].1.push(id);
         }
         let options = cheetah::Options::default();
@@ -80,7 +85,6 @@ impl Layers {
         errors.max().unwrap_or(0)
     }
 
-    /// The lattice plan of each group.
     fn plans(&self) -> Vec<&LinearPlan> {
         self.groups.iter().map(|group| &group.plan).collect()
     }
@@ -100,18 +104,20 @@ impl Layers {
 
     /// Adds the traffic of the offline phase at a node.
     pub(crate) fn talk(&self, node: NodeId, talk: &mut TrafficModel) {
-        if let Some((group, 0)) = self.place(node) {
+        if let Some(Place { group, index: 0 }) = self.place(node) {
             self.groups[group].plan.talk(talk);
         }
     }
 
     /// Work of client and server, and memory of the group that needs most.
-    pub(crate) fn work(&self) -> [PartyCost; 2] {
-        let mut work = [PartyCost::default(); 2];
+    pub(crate) fn work(&self) -> Sides<PartyCost> {
+        let mut sum = Sides::<PartyCost>::default();
         for group in &self.groups {
-            work.iter_mut().zip(<[_; 2]>::from(Cheetah::work(&group.plan))).for_each(|(sum, cost)| *sum += cost);
+            let Sides { client, server } = Cheetah::work(&group.plan);
+            sum.client += client;
+            sum.server += server;
         }
-        work
+        sum
     }
 
     /// The client's part of the setup: sends keys, if any layer uses lattices.
@@ -145,7 +151,6 @@ impl Layers {
 struct PendingShares(Vec<VecDeque<Vec<u64>>>);
 
 impl PendingShares {
-    /// No shares for any group.
     fn new(layers: &Layers) -> Self {
         Self(vec![VecDeque::new(); layers.groups.len()])
     }
@@ -153,22 +158,21 @@ impl PendingShares {
     /// Returns the share at a place. `run` computes the shares of the whole group.
     fn share(
         &mut self,
-        (group, index): Place,
+        place: Place,
         run: impl FnOnce() -> Result<Vec<Vec<u64>>, BackendError>,
     ) -> Result<Vec<u64>, BackendError> {
-        if index == 0 {
-            self.0[group] = run()?.into();
+        let shares = &mut self.0[place.group];
+        if place.index == 0 {
+            *shares = run()?.into();
         }
-        self.0[group].pop_front().ok_or(BackendError::Misuse("a walk comes to each layer of a group once, in order"))
+        shares.pop_front().ok_or(BackendError::Misuse("a walk comes to each layer of a group once, in order"))
     }
 }
 
-/// The error of a layer that the weights do not have.
 pub(crate) const NO_WEIGHTS: BackendError = BackendError::Misuse("the weights belong to another model");
 /// The error of a phase before the setup.
 const NO_KEYS: BackendError = BackendError::Misuse("the setup comes first");
 
-/// The client's part of an offline phase.
 pub(crate) struct Client<'a> {
     layers: &'a Layers,
     keys: Option<&'a ClientKeys>,
@@ -189,13 +193,12 @@ impl<'a> Client<'a> {
     pub(crate) fn share(&mut self, place: Place, r: &[u64], channel: &mut Channel) -> Result<Vec<u64>, BackendError> {
         let Self { layers, keys, prg, pending } = self;
         pending.share(place, || {
-            let client = LinearClient::new(keys.ok_or(NO_KEYS)?, &layers.groups[place.0].plan);
+            let client = LinearClient::new(keys.ok_or(NO_KEYS)?, &layers.groups[place.group].plan);
             Ok(client.run(r, &Prg::from_seed(prg.next_seed()), channel)?)
         })
     }
 }
 
-/// The server's part of an offline phase.
 pub(crate) struct Server<'a> {
     layers: &'a Layers,
     keys: Option<&'a ServerKeys>,
@@ -222,7 +225,7 @@ impl<'a> Server<'a> {
     pub(crate) fn share(&mut self, place: Place, channel: &mut Channel) -> Result<Vec<u64>, BackendError> {
         let Self { layers, keys, weights, prg, pending } = self;
         pending.share(place, || {
-            let Group { nodes, plan, .. } = &layers.groups[place.0];
+            let Group { nodes, plan, .. } = &layers.groups[place.group];
             let checked = nodes.iter().enumerate().map(|(index, &id)| {
                 let layer = weights.get(id).ok_or(NO_WEIGHTS)?;
                 Ok(CheckedWeights::new(plan, index, &layer.weights)?)

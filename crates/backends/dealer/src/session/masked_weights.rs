@@ -41,13 +41,11 @@ impl Drop for Matrix {
 }
 
 impl Matrix {
-    /// An empty matrix with room for `count` entries.
     fn empty(count: usize, width: u32) -> Self {
         let high = if width > 32 { count } else { 0 };
         Self { low: Vec::with_capacity(count), high: Vec::with_capacity(high), width }
     }
 
-    /// Appends pieces.
     fn extend(&mut self, pieces: &[Self]) {
         for piece in pieces {
             self.low.extend_from_slice(&piece.low);
@@ -91,7 +89,6 @@ impl Matrix {
         Ok(if results.len() == 1 { results.remove(0) } else { results.concat() })
     }
 
-    /// As [`apply`](Self::apply), for one input.
     fn apply_one(&self, conv: &ConvSpec, x: &[u64]) -> Result<Vec<u64>, BackendError> {
         let mut out = conv2d(conv, &self.low, x, self.width).map_err(shape_error)?;
         if !self.high.is_empty() {
@@ -103,12 +100,10 @@ impl Matrix {
     }
 }
 
-/// Returns the error of a matrix that does not have a layer's shape.
 fn shape_error(_: ShapeError) -> BackendError {
     BackendError::Misuse("a matrix belongs to another layer")
 }
 
-/// Draws the entries of one piece of a layer's `A`.
 fn draw_mask_piece(key: &Prg, piece: usize, count: usize, width: u32) -> Zeroizing<Vec<u64>> {
     let mut prg = key.fork(piece as u64);
     let mask = ring_mask(width);
@@ -179,7 +174,6 @@ fn apply_random_in_steps(
     Ok(out)
 }
 
-/// Number of entries of a layer's `A` and `E`.
 pub(crate) fn entry_count<C: Scheme>(plan: &Plan<C>, conv: &ConvSpec) -> usize {
     conv.weight_len() + if C::masks_biases(plan.options()) { conv.out_ch } else { 0 }
 }
@@ -190,12 +184,10 @@ fn weight_or_bias(layer: &LayerWeights, i: usize) -> u64 {
     weight.unwrap_or_else(|| layer.bias[i - layer.weights.len()]) as u64
 }
 
-/// Bytes of one layer's `E`.
 pub(crate) fn layer_bytes(entries: usize, width: u32) -> u64 {
     (entries as u64 * u64::from(width)).div_ceil(8)
 }
 
-/// Bytes of `E` over all layers.
 pub(crate) fn bytes<C: Scheme>(plan: &Plan<C>) -> u64 {
     plan.masked_layers().map(|layer| layer_bytes(entry_count(plan, layer.conv), layer.width)).sum()
 }
@@ -245,7 +237,6 @@ pub(crate) fn write<C: Scheme>(
     Ok(())
 }
 
-/// Returns a piece of the `count` words of a layer's `E`, packed.
 fn pack_piece(layer: &LayerWeights, key: &Prg, piece: usize, count: usize, width: u32) -> Vec<u8> {
     let first = piece * PIECE;
     let random = draw_mask_piece(key, piece, PIECE.min(count - first), width);
@@ -288,7 +279,6 @@ pub(crate) fn private_bytes(secret: &[u8; 32], weights: &Weights) -> Zeroizing<V
     out
 }
 
-/// Reads secret and weights from a private part.
 pub(crate) fn read_private<C: Scheme>(
     plan: &Plan<C>,
     private: &[u8],
@@ -317,7 +307,6 @@ pub(crate) fn mask_weights(layer: &LayerWeights, key: &Seed, width: u32) -> Matr
 pub(crate) struct MaskedWeights(Vec<Matrix>);
 
 impl MaskedWeights {
-    /// The matrix of the `index`-th linear layer.
     pub(crate) fn layer(&self, index: usize) -> &Matrix {
         &self.0[index]
     }
@@ -341,13 +330,11 @@ fn hasher<C: Scheme>() -> blake3::Hasher {
 }
 
 impl<'a> MaskedWeightsReceiver<'a> {
-    /// Begins to receive the layers of a plan.
     pub(crate) fn new<C: Scheme>(plan: &'a Plan<C>) -> Self {
         let layers = Box::new(plan.masked_layers().map(|layer| (entry_count(plan, layer.conv), layer.width)));
         Self { layers, matrices: Vec::new(), left: 0, buffer: Vec::new(), hasher: hasher::<C>() }
     }
 
-    /// Takes the next bytes.
     pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Result<(), BackendError> {
         self.hasher.update(bytes);
         while !bytes.is_empty() {
@@ -386,12 +373,10 @@ impl<'a> MaskedWeightsReceiver<'a> {
     }
 }
 
-/// The error of bytes of `E` that do not fit the public part.
 fn public_error(what: String) -> BackendError {
     BackendError::Public { what }
 }
 
-/// Unpacks whole pieces of one layer.
 fn unpack_pieces(bytes: &[u8], count: usize, width: u32) -> Result<Vec<Matrix>, BackendError> {
     let pieces = bytes.par_chunks(PIECE * width as usize / 8).enumerate().map(|(i, piece)| {
         let values = pack::unpack(piece, PIECE.min(count - i * PIECE), width, u64::MAX);

@@ -20,7 +20,6 @@ struct MaterialInMemory<C: Correlation> {
     bytes: Zeroizing<Vec<u8>>,
 }
 
-/// Material on disk.
 struct SpooledMaterial {
     /// Digest of the plan that the material was read for.
     plan: [u8; 32],

@@ -25,7 +25,7 @@ mod source;
 pub(crate) use correlation::{ClientOffline, ClientPhases, Correlation, Costed, Run, ServerOffline, ServerPhases};
 pub(crate) use half::{HalfBytes, HalfDigest, StoredHalf};
 pub(crate) use plan::{Choices, DealerOptions, LinearLayer, Plan, Scheme, steps};
-pub(crate) use source::{Bytes, Sink, Source};
+pub(crate) use source::{Bytes, Sink, Source, packed_bytes};
 #[cfg(test)]
 pub(crate) use {
     compiled::{MAX_HALF, max_inputs},

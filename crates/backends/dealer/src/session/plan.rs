@@ -42,11 +42,9 @@ pub(crate) trait DealerOptions: Copy + Serialize + DeserializeOwned + Send + Syn
 pub(crate) trait Scheme:
     StepTypes<Linear = ConvSpec, Gate: Times + Send + Sync, Widen: Times + Send + Sync> + Sized + Send + Sync + 'static
 {
-    /// Name of the back end.
     const NAME: &'static str;
     /// Version of the public part and of its protocol.
     const VERSION: u32;
-    /// Public options of the back end.
     type Options: DealerOptions;
     /// Whether layers may use lattices instead of the dealer.
     const LATTICES: bool = false;
@@ -83,19 +81,15 @@ pub(crate) struct Choices {
     pub(crate) lattice: Layers,
 }
 
-/// A linear layer of a plan.
 #[derive(Clone, Copy)]
 pub(crate) struct LinearLayer<'a> {
     pub(crate) id: NodeId,
     /// Its shape for one input.
     pub(crate) conv: &'a ConvSpec,
-    /// Bits of its ring.
     pub(crate) width: u32,
-    /// Number of inputs.
     pub(crate) batch: usize,
 }
 
-/// The domain of a digest of the back end.
 pub(super) fn domain<C: Scheme>(suffix: &str) -> String {
     format!("tacit 2026-11 {}{suffix}", C::NAME)
 }
@@ -152,12 +146,10 @@ impl<C: Scheme> Plan<C> {
         self.binding
     }
 
-    /// The graph that the plan was compiled from.
     pub(crate) fn graph(&self) -> &RingGraph {
         &self.graph
     }
 
-    /// The options that the plan was compiled with.
     pub(crate) fn options(&self) -> &C::Options {
         &self.options
     }
@@ -209,7 +201,6 @@ impl<C: Scheme> Plan<C> {
     }
 }
 
-/// Compiles the step of each node.
 pub(crate) fn steps<C: Scheme>(graph: &RingGraph, options: &C::Options) -> Result<Vec<Step<C>>, BackendError> {
     share::steps(graph, &mut StepMaker::<C> { graph, options })
 }
@@ -226,7 +217,6 @@ fn digest<C: Scheme>(graph: &RingGraph, options: &C::Options, steps: &[Step<C>],
     seam::digest(&domain::<C>(" plan"), &[&canonical])
 }
 
-/// Compiles steps.
 struct StepMaker<'a, C: Scheme> {
     graph: &'a RingGraph,
     options: &'a C::Options,

@@ -18,7 +18,6 @@ use tacit_ring::Weights;
 
 /// Message: whether the client wants `E`.
 const WANTED: Tag = Tag::new(0x0423, "whether masked weights are wanted");
-/// Message: a piece of `E`.
 const STATICS: Tag = Tag::new(0x0424, "masked weights");
 /// Bytes of `E` in one message.
 const PIECE: usize = 4 << 20;
@@ -86,7 +85,6 @@ impl<C: Correlation> Client<C> {
         Ok(())
     }
 
-    /// The digest of `E` that the public part states.
     fn stated_digest(&self) -> [u8; 32] {
         self.compiled.stated.as_ref()[0]
     }

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::ops::Deref;
 
-use tacit_mpc::codec::{Packed, Reader};
+use tacit_mpc::codec::{Packed, Reader, Writer};
 use zeroize::Zeroizing;
 
 use tacit_backend_api::BackendError;
@@ -39,7 +39,6 @@ impl Deref for Bytes<'_> {
 }
 
 impl<'a> Source<'a> {
-    /// Reads the next `len` bytes.
     pub(crate) fn bytes(&mut self, len: usize) -> Result<Bytes<'a>, BackendError> {
         match self {
             Self::Memory(reader) => Ok(Bytes::Memory(reader.bytes(len)?)),
@@ -68,4 +67,11 @@ impl<'a> Source<'a> {
         let bytes = self.bytes(Packed::len_bytes(n, width))?;
         Ok(Reader::new(&bytes).packed(n, width)?.values())
     }
+}
+
+/// Encodes elements of a ring of `width` bits, for [`Source::packed`].
+pub(crate) fn packed_bytes(elements: &[u64], width: u32) -> Zeroizing<Vec<u8>> {
+    let mut out = Writer::default();
+    out.packed(&Packed::new(elements, width));
+    out.finish()
 }

@@ -10,15 +10,12 @@ fn every_changed_byte_of_a_half_is_found_before_it_is_used() {
         let len = Fss::half_bytes(&case.plan, Role::Server).stored;
         with_digest(&case.plan, Role::Server, &vec![7; len])
     };
-    for byte in 0..case.halves[0].len() {
-        let mut half = case.halves[0].clone();
-        half[byte] ^= 1 << (byte % 8);
-        assert!(read_stored(&case.plan, Role::Client, &half).is_err(), "byte {byte}");
-    }
-    for byte in 0..original.len() {
-        let mut half = original.to_vec();
-        half[byte] ^= 1 << (byte % 8);
-        assert!(read_stored(&case.plan, Role::Server, &half).is_err(), "byte {byte}");
+    for (role, original) in [(Role::Client, &case.halves[0][..]), (Role::Server, &original[..])] {
+        for byte in 0..original.len() {
+            let mut half = original.to_vec();
+            half[byte] ^= 1 << (byte % 8);
+            assert!(read_stored(&case.plan, role, &half).is_err(), "{role:?}, byte {byte}");
+        }
     }
     assert!(read_stored(&case.plan, Role::Server, &original).is_ok());
 }
