@@ -20,7 +20,7 @@ const TOKEN_LEN: [usize; 2] = [16, 1024];
 pub struct Token(blake3::Hash);
 
 impl Token {
-    /// Makes a token from its text.
+    /// The token of this text.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(blake3::hash(text.as_bytes()))
@@ -65,7 +65,6 @@ impl Token {
         file.sync_all()
     }
 
-    /// Whether the headers of a request hold the token.
     fn is_in(&self, headers: &HeaderMap) -> bool {
         let credentials = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         // Names of schemes are case-insensitive.
@@ -142,7 +141,6 @@ impl Access {
     }
 }
 
-/// Whether a request has a header more than once.
 fn is_repeated(headers: &HeaderMap, name: HeaderName) -> bool {
     headers.get_all(name).iter().nth(1).is_some()
 }

@@ -44,7 +44,7 @@ impl Ahead {
             match attempt.join() {
                 Ok(Ok(maker)) => self.makers.push(maker),
                 Ok(Err(error)) => tracing::debug!("inputs of model {} are not announced: {error}", self.lane.name()),
-                // The panic is in the log.
+                // The log has the panic.
                 Err(_) => {}
             }
         }
@@ -94,7 +94,6 @@ impl Ahead {
         }
     }
 
-    /// Withdraws the announcements.
     pub(crate) fn withdraw(&mut self) {
         self.announced = None;
     }

@@ -84,7 +84,6 @@ impl<T: Message + Send + 'static, U: Message + Default + Send + 'static> Codec f
     }
 }
 
-/// The decoder of [`Counted`].
 pub(crate) struct CountedDecoder<U>(ProstDecoder<U>);
 
 impl<U: Message + Default> Decoder for CountedDecoder<U> {
@@ -98,7 +97,6 @@ impl<U: Message + Default> Decoder for CountedDecoder<U> {
     }
 }
 
-/// The remaining allowance of a message.
 struct Budget {
     fields: usize,
     memory: usize,

@@ -6,7 +6,6 @@ use tacit_backends::{Preparation, Registry};
 use tacit_client::{Client, ClientConfig, ClientError, Connection};
 use tacit_store::keys;
 
-/// Makes connections to the server.
 #[derive(Clone)]
 pub(crate) struct Connector {
     pub registry: Registry,
@@ -18,8 +17,7 @@ pub(crate) struct Connector {
 impl Connector {
     pub(crate) fn connection(&self) -> Result<Connection, ClientError> {
         let mut config = self.config.clone();
-        // Reads the certificate again: it may have been renewed, and a long-running process should
-        // not need a restart for that.
+        // A renewed certificate is used without a restart.
         if let Some((folder, name)) = &self.keys {
             match keys::load_client(folder, name) {
                 Ok(identity) => config.identity = identity,

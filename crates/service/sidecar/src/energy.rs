@@ -33,7 +33,6 @@ impl EnergyModel {
         self.w_per_core.value * figures.cpu_s + self.j_per_byte.value * bytes as f64
     }
 
-    /// Describes the basis of the figures, for people.
     pub(crate) fn describe(&self) -> Value {
         json!({
             "provenance": "modelled",
@@ -46,7 +45,6 @@ impl EnergyModel {
     }
 }
 
-/// Describes the energy of one unit of an activity.
 fn describe_coefficient(activity: &str, unit: &str, coefficient: &Coefficient) -> Value {
     let Coefficient { value, source, .. } = coefficient;
     json!({ "what": activity, "value": value, "unit": unit, "source": source, "assumed": coefficient.assumed() })

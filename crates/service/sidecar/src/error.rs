@@ -63,37 +63,30 @@ impl ApiError {
     /// The HTTP status.
     #[must_use]
     pub fn http(&self) -> StatusCode {
-        match self {
-            Self::Bad(_) => StatusCode::BAD_REQUEST,
-            Self::NoToken => StatusCode::UNAUTHORIZED,
-            Self::Forbidden(_) => StatusCode::FORBIDDEN,
-            Self::NotFound(_) => StatusCode::NOT_FOUND,
-            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
-            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
-            Self::Full(_) | Self::OverLimit { .. } => StatusCode::TOO_MANY_REQUESTS,
-            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
-            Self::NoAnswer(_) => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
-        }
+        self.codes().0
     }
 
     /// The gRPC code.
     #[must_use]
     pub fn grpc(&self) -> Code {
+        self.codes().1
+    }
+
+    fn codes(&self) -> (StatusCode, Code) {
         match self {
-            Self::Bad(_) | Self::MediaType(_) | Self::TooLarge(_) => Code::InvalidArgument,
-            Self::NoToken => Code::Unauthenticated,
-            Self::Forbidden(_) => Code::PermissionDenied,
-            Self::NotFound(_) => Code::NotFound,
-            Self::Method | Self::Unsupported(_) => Code::Unimplemented,
-            Self::Full(_) | Self::OverLimit { .. } => Code::ResourceExhausted,
-            Self::Unavailable(_) => Code::Unavailable,
-            Self::Timeout => Code::DeadlineExceeded,
-            Self::NoAnswer(_) => Code::OutOfRange,
-            Self::Internal(_) => Code::Internal,
+            Self::Bad(_) => (StatusCode::BAD_REQUEST, Code::InvalidArgument),
+            Self::NoToken => (StatusCode::UNAUTHORIZED, Code::Unauthenticated),
+            Self::Forbidden(_) => (StatusCode::FORBIDDEN, Code::PermissionDenied),
+            Self::NotFound(_) => (StatusCode::NOT_FOUND, Code::NotFound),
+            Self::Method => (StatusCode::METHOD_NOT_ALLOWED, Code::Unimplemented),
+            Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, Code::InvalidArgument),
+            Self::MediaType(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::InvalidArgument),
+            Self::Unsupported(_) => (StatusCode::NOT_IMPLEMENTED, Code::Unimplemented),
+            Self::Full(_) | Self::OverLimit { .. } => (StatusCode::TOO_MANY_REQUESTS, Code::ResourceExhausted),
+            Self::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable),
+            Self::Timeout => (StatusCode::GATEWAY_TIMEOUT, Code::DeadlineExceeded),
+            Self::NoAnswer(_) => (StatusCode::UNPROCESSABLE_ENTITY, Code::OutOfRange),
+            Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, Code::Internal),
         }
     }
 

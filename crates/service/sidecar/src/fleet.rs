@@ -10,7 +10,7 @@ use crate::worker::{self, Backoff, ReadyLimits};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 use tacit_backends::Registry;
@@ -96,18 +96,15 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// The energy model, if there is one.
     pub(crate) fn energy(&self) -> Option<&EnergyModel> {
         self.config.energy.as_ref()
     }
 
-    /// Makes what connects to the server.
     fn connector(&self) -> Connector {
         let FleetConfig { registry, client, keys, .. } = &self.config;
         Connector { registry: registry.clone(), config: client.clone(), keys: keys.clone() }
     }
 
-    /// Starts a lane and its workers for each model.
     fn open(&self, models: Vec<(String, Option<String>)>) -> io::Result<()> {
         let FleetConfig { queue, workers, ready, ready_batch, labels, .. } = &self.config;
         let connector = self.connector();
@@ -119,8 +116,12 @@ impl Fleet {
             lanes.insert(name, lane);
         }
         drop(lanes);
-        *self.unknown.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.lock_unknown() = None;
         Ok(())
+    }
+
+    fn lock_unknown(&self) -> MutexGuard<'_, Option<String>> {
+        self.unknown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All models.
@@ -140,9 +141,8 @@ impl Fleet {
         })
     }
 
-    /// Checks that the models are known.
     fn check_known(&self) -> Result<(), ApiError> {
-        match &*self.unknown.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*self.lock_unknown() {
             Some(why) => Err(ApiError::Unavailable(format!("the server's models are not known yet: {why}"))),
             None => Ok(()),
         }
@@ -209,7 +209,7 @@ fn find_models(fleet: &Weak<Fleet>) {
                 return;
             }
             Err(error) => {
-                let mut unknown = fleet.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut unknown = fleet.lock_unknown();
                 if unknown.replace(error.to_string()).as_deref() != Some(&error.to_string()) {
                     tracing::warn!("the server's models are not known yet: {error}");
                 }
@@ -243,7 +243,6 @@ pub async fn infer(lane: &Arc<Lane>, request: Request) -> Result<Reply, ApiError
     result.map(|(reply, _)| reply)
 }
 
-/// Answers a request and measures the time of each stage.
 async fn infer_timed(lane: &Arc<Lane>, request: Request, begun: Instant) -> Result<(Reply, Times), ApiError> {
     let metadata: Arc<ModelMetadata> = lane.metadata()?;
     let Request { inputs, outputs, timeout, priority, .. } = request;
@@ -290,4 +289,14 @@ pub(crate) async fn collect_answers(
         None => collected.await,
         Some(timeout) => tokio::time::timeout(timeout, collected).await.unwrap_or(Err(ApiError::Timeout)),
     }
+}
+
+/// Runs a decoder on a thread that may block.
+///
+/// # Errors
+/// Those of `read`; [`ApiError::Internal`] if it panics.
+pub(crate) async fn decode<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    tokio::task::spawn_blocking(read).await.map_err(|e| ApiError::Internal(e.to_string()))?
 }

@@ -33,7 +33,6 @@ use proto::{
     ServerReadyResponse, StatisticDuration,
 };
 
-/// The gRPC service.
 pub(crate) struct Service {
     fleet: Arc<Fleet>,
 }
@@ -88,8 +87,7 @@ impl GrpcInferenceService for Service {
         let request = request.into_inner();
         let lane = self.fleet.lane(&request.model_name, &request.model_version)?;
         let (model_name, id, raw) = (request.model_name.clone(), request.id.clone(), answers_raw(&request));
-        let decoded = tokio::task::spawn_blocking(move || read(request)).await;
-        let mut request = decoded.map_err(|e| ApiError::Internal(e.to_string()))??;
+        let mut request = fleet::decode(move || read(request)).await?;
         request.timeout = request.timeout.into_iter().chain(deadline).min();
         let Reply { outputs, refused } = fleet::infer(&lane, request).await?;
         let (outputs, raw_output_contents) = convert_outputs(outputs, raw);
@@ -136,7 +134,6 @@ impl GrpcInferenceService for Service {
     }
 }
 
-/// Converts the counts of a model to their message.
 fn statistics(name: String, counts: Counts) -> ModelStatistics {
     // The message has no field for batch sizes.
     let Counts { last_inference, inference_count, execution_count, inference_stats, batches: _ } = counts;
@@ -156,7 +153,6 @@ fn statistics(name: String, counts: Counts) -> ModelStatistics {
     ModelStatistics { name, version, last_inference, inference_count, execution_count, inference_stats }
 }
 
-/// Converts a total to its message.
 fn total(total: Total) -> Option<StatisticDuration> {
     Some(StatisticDuration { count: total.count, ns: total.ns })
 }
@@ -219,13 +215,11 @@ pub fn read(request: ModelInferRequest) -> Result<fleet::Request, ApiError> {
     Ok(fleet::Request { id, inputs, outputs, timeout, priority, binary })
 }
 
-/// Reads the values of parameters.
 fn scalars(parameters: HashMap<String, InferParameter>) -> Result<Parameters, ApiError> {
     let scalars = parameters.into_iter().map(|(name, value)| scalar(&name, value).map(|scalar| (name, scalar)));
     scalars.collect()
 }
 
-/// Reads the value of a parameter.
 fn scalar(name: &str, value: InferParameter) -> Result<Scalar, ApiError> {
     Ok(match value.parameter_choice {
         Some(ParameterChoice::BoolParam(v)) => Scalar::Flag(v),

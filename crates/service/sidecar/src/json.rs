@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// A parameter's value.
+/// The value of a parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Scalar {
     Flag(bool),
@@ -86,7 +86,6 @@ impl Settings {
     }
 }
 
-/// Reads an output and its parameters.
 pub(crate) fn wanted_output(name: String, parameters: &Parameters) -> Result<Wanted, ApiError> {
     let mut wanted = Wanted { name, ..Wanted::default() };
     for (name, value) in parameters {
@@ -101,7 +100,7 @@ pub(crate) fn wanted_output(name: String, parameters: &Parameters) -> Result<Wan
     Ok(wanted)
 }
 
-/// Returns the error for a parameter that is unknown or has an unusable value.
+/// The error of a parameter that is unknown or has an unusable value.
 pub(crate) fn unknown_parameter(whose: &str, name: &str, known_names: &str) -> ApiError {
     if name.starts_with("shared_memory") {
         return ApiError::Unsupported(format!("shared memory (parameter `{name}`)"));
@@ -262,7 +261,6 @@ impl<'de> Deserialize<'de> for Scalar {
     }
 }
 
-/// Reads one scalar.
 struct ScalarVisitor;
 
 impl Visitor<'_> for ScalarVisitor {

@@ -16,7 +16,6 @@ pub(crate) struct Key {
     turn: u64,
 }
 
-/// The result of one input.
 pub(crate) struct JobResult {
     pub answer: Answer,
     pub queued: Duration,
@@ -26,10 +25,9 @@ pub(crate) struct JobResult {
 
 /// One input to be answered.
 pub(crate) struct Job {
-    /// The normalised input.
+    /// Normalised.
     pub input: Vec<f32>,
     pub reply: oneshot::Sender<Result<JobResult, ApiError>>,
-    /// When the input was queued.
     pub queued_at: Instant,
     /// Whether a connection was lost during it already.
     pub retried: bool,
@@ -37,6 +35,13 @@ pub(crate) struct Job {
     pub request: u64,
     /// Number of inputs of the request; `None` but for its first input.
     pub request_inputs: Option<usize>,
+}
+
+impl Job {
+    /// Sends an error to the caller, who may have left.
+    pub(crate) fn fail(self, error: &ApiError) {
+        let _ = self.reply.send(Err(error.clone()));
+    }
 }
 
 /// The next step of a worker.
@@ -99,7 +104,6 @@ impl Lane {
         progress
     }
 
-    /// The running phases.
     pub(crate) fn steps(&self) -> Vec<Step> {
         let trackers = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         trackers.iter().filter_map(Weak::upgrade).flat_map(|tracker| tracker.now()).collect()
@@ -111,7 +115,6 @@ impl Lane {
         &self.name
     }
 
-    /// The requested back end.
     pub(crate) fn backend(&self) -> Option<&str> {
         self.backend.as_deref()
     }
@@ -142,8 +145,7 @@ impl Lane {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Each change of the state is complete, and none can panic half-way: a poisoned lock is
-        // safe to use.
+        // No change of the state can panic half-way, so a poisoned lock is safe to use.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -256,13 +258,9 @@ impl Lane {
         let siblings: Vec<Key> = state.waiting.iter().filter(|(_, j)| j.request == request).map(|(k, _)| *k).collect();
         let siblings: Vec<Job> = siblings.iter().filter_map(|key| state.waiting.remove(key)).collect();
         drop(state);
-        for job in siblings {
-            // The caller may have left.
-            let _ = job.reply.send(Err(error.clone()));
-        }
+        siblings.into_iter().for_each(|job| job.fail(error));
     }
 
-    /// Records that a worker has a connection.
     pub(crate) fn record_connected(&self, metadata: ModelMetadata) {
         let mut state = self.lock();
         state.workers += 1;
@@ -287,10 +285,7 @@ impl Lane {
         state.fault = reason;
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
-        for job in waiting.into_values() {
-            // The caller may have left.
-            let _ = job.reply.send(Err(error.clone()));
-        }
+        waiting.into_values().for_each(|job| job.fail(error));
         news
     }
 
@@ -314,7 +309,6 @@ impl Lane {
         state.stopping
     }
 
-    /// Whether the lane is stopping.
     pub(crate) fn is_stopping(&self) -> bool {
         self.lock().stopping
     }
@@ -348,7 +342,6 @@ impl Lane {
     }
 }
 
-/// Queued inputs.
 pub(crate) struct QueuedInputs {
     pub answers: Vec<oneshot::Receiver<Result<JobResult, ApiError>>>,
     /// Dropping it gives up the inputs: waiting ones are removed, running ones are ended.

@@ -177,10 +177,9 @@ impl ModelMetadata {
         if let Some(repeated) = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
             return Err(ApiError::Bad(format!("output `{}` is asked for twice", short(repeated.1))));
         }
-        self.reply(wanted, &[]).map(|_| ())
+        self.reply(wanted, &[]).map(drop)
     }
 
-    /// Converts the answers to one wanted output.
     fn output(&self, wanted: &Wanted, answers: &[Option<&Answer>]) -> Result<Tensor, ApiError> {
         let outputs = self.outputs();
         let Some(index) = outputs.iter().position(|o| o.name == wanted.name) else {
@@ -224,12 +223,10 @@ impl ModelMetadata {
     }
 }
 
-/// Describes a tensor of real numbers: a batch of this shape.
 fn describe_tensor(name: &str, shape: &[usize]) -> TensorDescription {
     TensorDescription { name: name.into(), datatype: "FP32", shape: batched(shape) }
 }
 
-/// Fails with the error for tensors that do not fit the model.
 fn refuse_tensors(message: String) -> Result<Accepted, ApiError> {
     Err(ApiError::Bad(message))
 }

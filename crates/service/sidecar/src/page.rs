@@ -8,7 +8,7 @@ use crate::fleet::{self, Fleet};
 use crate::json;
 use crate::lane::Lane;
 use crate::metadata::{ModelMetadata, largest};
-use crate::rest::body;
+use crate::rest::{body, json_response};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
@@ -36,7 +36,6 @@ const SHOWN: usize = 5;
 
 type PageResult = Result<Response<Body>, ApiError>;
 
-/// Routes of the page and its requests.
 pub(crate) fn routes(fleet: Arc<Fleet>) -> Router {
     Router::new()
         .route("/", get(page))
@@ -64,19 +63,10 @@ async fn page() -> PageResult {
     Ok(response)
 }
 
-/// A response with JSON.
-fn json_response(value: &Value) -> Response<Body> {
-    let mut response = Response::new(Body::from(value.to_string()));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
-}
-
-/// Lists the models.
 async fn models(State(fleet): State<Arc<Fleet>>) -> Response<Body> {
     json_response(&fleet.lanes().into_iter().map(|lane| model(&lane)).collect())
 }
 
-/// Describes the model of a lane.
 fn model(lane: &Lane) -> Value {
     match (lane.metadata(), lane.ready()) {
         (Ok(metadata), Ok(())) => object!({ "name": lane.name(), "ready": true, "pictures": metadata.takes_pixels(),
@@ -117,15 +107,13 @@ fn requested_model(uri: &Uri) -> Result<String, ApiError> {
     model.map(|(_, value)| value.into_owned()).ok_or_else(|| ApiError::Bad("the query lacks `model=NAME`".into()))
 }
 
-/// Answers a picture or numbers.
 async fn classify(State(fleet): State<Arc<Fleet>>, request: Request) -> PageResult {
     let begun = Instant::now();
     let lane = fleet.lane(&requested_model(request.uri())?, "")?;
     let metadata = lane.metadata()?;
     let (bytes, _) = body(request, PICTURE_BYTES).await?;
     let reader_metadata = metadata.clone();
-    let decoded = tokio::task::spawn_blocking(move || read(&bytes, &reader_metadata)).await;
-    let input = decoded.map_err(|e| ApiError::Internal(e.to_string()))??;
+    let input = fleet::decode(move || read(&bytes, &reader_metadata)).await?;
     let answered = fleet::collect_answers(&lane, vec![input], 0, Some(PATIENCE)).await?;
     let [answer] = answered.answers.as_slice() else {
         return Err(ApiError::Internal("one input has one answer".into()));
@@ -166,7 +154,6 @@ fn top(metadata: &ModelMetadata, answer: &Answer) -> Vec<Value> {
     }
 }
 
-/// Describes a class.
 fn class(metadata: &ModelMetadata, class: usize, value: Option<f64>) -> Value {
     object!({ "class": class, "label": metadata.labels.get(class), "value": value })
 }
@@ -178,7 +165,6 @@ fn phases(answer: &Answer, energy: Option<&EnergyModel>) -> Vec<Value> {
     setup.into_iter().chain(offline).chain([phase("online", &answer.online, energy)]).collect()
 }
 
-/// Describes the cost of a phase.
 fn phase(name: &str, report: &PhaseReport, energy: Option<&EnergyModel>) -> Value {
     let PhaseReport { client, server } = report;
     object!({ "name": name, "wall_s": client.wall_s, "sent_bytes": client.sent_bytes,
@@ -228,7 +214,6 @@ fn numbers(bytes: &Bytes, metadata: &ModelMetadata) -> Result<(Vec<f32>, Units),
     Ok((values.into_iter().map(|v| v as f32).collect(), Units::Network))
 }
 
-/// Reads a picture's file; returns the normalised input.
 fn picture(bytes: &Bytes, interface: &Interface) -> Result<Vec<f32>, ApiError> {
     let result = in_memory(bytes);
     let (file, path) = result.map_err(|e| ApiError::Internal(format!("keeping the picture in memory: {e}")))?;

@@ -25,7 +25,6 @@ const BODY_TIME: Duration = Duration::from_secs(60);
 /// Most bytes of a request without tensors.
 const SMALL: usize = 64 << 10;
 
-/// Name of this server.
 pub(crate) const SERVER: &str = "tacit-sidecar";
 /// Extensions of the protocol that are served.
 pub(crate) const EXTENSIONS: [&str; 5] =
@@ -47,7 +46,7 @@ pub(crate) fn routes(fleet: Arc<Fleet>) -> Router {
     let mut router = Router::new()
         .route("/v2", get(server))
         .route("/open_inference.proto", get(async || PROTO))
-        .route("/v2/health/live", get(async || answer(&json!({ "live": true }))))
+        .route("/v2/health/live", get(async || json_response(&json!({ "live": true }))))
         .route("/v2/health/ready", get(ready))
         .route("/v2/models/stats", get(all_stats))
         .route("/v2/repository/index", post(index));
@@ -91,32 +90,31 @@ async fn refuse_unsupported(request: Request) -> ApiError {
     ApiError::Unsupported(named.map_or_else(|| format!("`{last}`"), str::to_owned))
 }
 
-/// A response with JSON.
-fn answer(value: &Value) -> Response<Body> {
+pub(crate) fn json_response(value: &Value) -> Response<Body> {
     let mut response = Response::new(Body::from(value.to_string()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
 async fn server() -> Response<Body> {
-    answer(&json!({ "name": SERVER, "version": env!("CARGO_PKG_VERSION"), "extensions": EXTENSIONS }))
+    json_response(&json!({ "name": SERVER, "version": env!("CARGO_PKG_VERSION"), "extensions": EXTENSIONS }))
 }
 
 async fn ready(State(fleet): Models) -> Answer {
-    fleet.ready().map(|()| answer(&json!({ "ready": true })))
+    fleet.ready().map(|()| json_response(&json!({ "ready": true })))
 }
 
 async fn model_ready(State(fleet): Models, Path(named): Path<ModelPath>) -> Answer {
     let lane = fleet.lane(&named.model, &named.version)?;
     lane.ready().map_err(ApiError::Unavailable)?;
-    Ok(answer(&json!({ "name": named.model, "ready": true })))
+    Ok(json_response(&json!({ "name": named.model, "ready": true })))
 }
 
 async fn metadata(State(fleet): Models, Path(named): Path<ModelPath>) -> Answer {
     let metadata = fleet.lane(&named.model, &named.version)?.metadata()?;
     let platform = platform(&metadata.backend);
     let (input, outputs) = (metadata.input(), metadata.outputs());
-    Ok(answer(&json!({ "name": named.model, "versions": [VERSION], "platform": platform,
+    Ok(json_response(&json!({ "name": named.model, "versions": [VERSION], "platform": platform,
         "inputs": [input], "outputs": outputs })))
 }
 
@@ -133,13 +131,11 @@ async fn all_stats(State(fleet): Models) -> Answer {
     Ok(stats_response(&fleet.counts(None)?))
 }
 
-/// Describes the counts of models.
 fn stats_response(counts: &[(String, Counts)]) -> Response<Body> {
     let stats: Vec<Value> = counts.iter().map(|(name, counts)| model_stats(name, counts)).collect();
-    answer(&json!({ "model_stats": stats }))
+    json_response(&json!({ "model_stats": stats }))
 }
 
-/// Describes the counts of a model.
 fn model_stats(name: &str, counts: &Counts) -> Value {
     let Counts { last_inference, inference_count, execution_count, inference_stats, batches } = counts;
     let none = Total::default();
@@ -170,7 +166,7 @@ async fn index(State(fleet): Models, request: Request) -> Answer {
         let [state, reason] = state_and_reason(state);
         json!({ "name": lane.name(), "version": VERSION, "state": state, "reason": reason })
     });
-    Ok(answer(&models.collect()))
+    Ok(json_response(&models.collect()))
 }
 
 /// A model's state and its reason, in the terms of the repository extension.
@@ -186,8 +182,7 @@ async fn infer(State(fleet): Models, Path(named): Path<ModelPath>, request: Requ
     let limit = lane.metadata()?.body_limit(lane.capacity());
     let (bytes, headers) = body(request, limit).await?;
     let header = header_length(&headers)?;
-    let decoded = tokio::task::spawn_blocking(move || json::read(&bytes, header)).await;
-    let request = decoded.map_err(|e| ApiError::Internal(e.to_string()))??;
+    let request = fleet::decode(move || json::read(&bytes, header)).await?;
     let (id, binary) = (request.id.clone(), request.binary);
     let Reply { outputs, refused } = fleet::infer(&lane, request).await?;
     let (text, raw) = json::write(lane.name(), &id, &outputs, &rows::refusal_parameters(&refused), binary);
@@ -203,7 +198,6 @@ async fn infer(State(fleet): Models, Path(named): Path<ModelPath>, request: Requ
     Ok(response)
 }
 
-/// Reads the length of the JSON, if a header states it.
 fn header_length(headers: &HeaderMap) -> Result<Option<usize>, ApiError> {
     let Some(header) = headers.get(HEADER_LENGTH) else { return Ok(None) };
     let length = header.to_str().ok().and_then(|text| text.parse().ok());

@@ -173,10 +173,6 @@ struct Peer {
 }
 
 impl Peer {
-    fn new(slot: ConnectionSlot) -> Self {
-        Self { slot, place: OnceLock::new() }
-    }
-
     /// Records an authorized request and takes a connection slot.
     fn authenticate(&self) -> Result<(), Full> {
         *self.place.get_or_init(|| self.slot.authenticate(0, [0; 32]))
@@ -195,7 +191,6 @@ impl Peer {
     }
 }
 
-/// Routes behind the check of each request.
 fn with_access_check(router: Router, access: Access) -> Router {
     router.layer(from_fn_with_state(Arc::new(access), guard))
 }
@@ -246,7 +241,7 @@ pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver
                 continue;
             }
         };
-        let peer = Arc::new(Peer::new(wait_for_slot(&admission, address).await));
+        let peer = Arc::new(Peer { slot: wait_for_slot(&admission, address).await, place: OnceLock::new() });
         let mut builder = Builder::new(TokioExecutor::new());
         set_limits(&mut builder);
         let served = builder.serve_connection(TokioIo::new(stream), with_peer(router.clone(), &peer));
@@ -297,7 +292,6 @@ async fn serve_connection<E: std::fmt::Display>(
     peer.slot.admission().refused(Refusal { kind, from: Some(address), detail });
 }
 
-/// Waits until a log entry is due.
 async fn due(admission: &Admission) {
     loop {
         match admission.alarm() {
@@ -317,7 +311,6 @@ async fn wait_for_slot(admission: &Admission, address: IpAddr) -> ConnectionSlot
     }
 }
 
-/// Sets the limits of one connection.
 fn set_limits(builder: &mut Builder<TokioExecutor>) {
     let mut http1 = builder.http1();
     http1.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).max_headers(HEADERS).max_buf_size(HEADER_BYTES);
@@ -326,7 +319,6 @@ fn set_limits(builder: &mut Builder<TokioExecutor>) {
     http2.keep_alive_interval(Duration::from_secs(30));
 }
 
-/// A byte stream from and to a peer.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 

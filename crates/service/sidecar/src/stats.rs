@@ -1,6 +1,6 @@
 //! Counts of one model's requests, for the statistics extension of the protocol.
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How often an event occurred, and its total time.
@@ -67,14 +67,12 @@ pub(crate) struct Times {
     pub total: Duration,
 }
 
-/// Counts that several threads update.
 #[derive(Default)]
 pub(crate) struct Stats(Mutex<Counts>);
 
 impl Stats {
-    /// Counts an answered request.
     pub(crate) fn record_success(&self, times: &Times) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.lock();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         counts.last_inference = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         counts.inference_count += times.inputs;
@@ -90,12 +88,15 @@ impl Stats {
         totals.compute_output.add(times.finished);
     }
 
-    /// Counts a failed request by its duration.
     pub(crate) fn record_failure(&self, duration: Duration) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).inference_stats.fail.add(duration);
+        self.lock().inference_stats.fail.add(duration);
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

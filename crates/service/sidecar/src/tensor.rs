@@ -70,7 +70,7 @@ impl Values {
             "FP32" => Self::F32(numbers.iter().map(|&v| v as f32).collect()),
             "FP64" => Self::F64(numbers),
             "UINT8" => {
-                let bytes = numbers.iter().enumerate().map(|(i, &v)| byte(v).ok_or_else(|| no_byte(i)));
+                let bytes = numbers.iter().enumerate().map(|(i, &v)| pixel(v).ok_or_else(|| no_pixel(i)));
                 Self::U8(bytes.collect::<Result<_, _>>()?)
             }
             datatype => return Err(unsupported_datatype(datatype)),
@@ -83,7 +83,7 @@ impl Values {
     /// # Errors
     /// A number is larger than 255.
     pub(crate) fn from_whole(numbers: &[u32]) -> Result<Self, ApiError> {
-        let bytes = numbers.iter().enumerate().map(|(i, &v)| u8::try_from(v).map_err(|_| no_byte(i)));
+        let bytes = numbers.iter().enumerate().map(|(i, &v)| u8::try_from(v).map_err(|_| no_pixel(i)));
         Ok(Self::U8(bytes.collect::<Result<_, _>>()?))
     }
 
@@ -152,7 +152,6 @@ impl Values {
     }
 }
 
-/// Returns the error for a datatype that inputs cannot have.
 pub(crate) fn unsupported_datatype(datatype: &str) -> ApiError {
     ApiError::Bad(format!("datatype `{}` is not taken: FP32, FP64 and UINT8 (pixels) are", short(datatype)))
 }
@@ -174,13 +173,11 @@ pub(crate) fn elements(shape: &[usize]) -> Result<usize, ApiError> {
     }
 }
 
-/// Converts a number to a pixel.
-fn byte(v: f64) -> Option<u8> {
+fn pixel(v: f64) -> Option<u8> {
     (v.fract() == 0.0 && (0.0..=255.0).contains(&v)).then_some(v as u8)
 }
 
-/// Returns the error for a value that is no pixel.
-fn no_byte(i: usize) -> ApiError {
+fn no_pixel(i: usize) -> ApiError {
     ApiError::Bad(format!("value {i} is no number of datatype UINT8"))
 }
 

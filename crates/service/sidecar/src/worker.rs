@@ -40,7 +40,6 @@ impl Backoff {
 /// How much material to make ahead.
 #[derive(Clone, Copy)]
 pub(crate) struct ReadyLimits {
-    /// Number of inputs to keep material for.
     pub(crate) inputs: usize,
     /// Largest batch.
     pub(crate) batch: usize,
@@ -99,7 +98,7 @@ fn work(lane: &Arc<Lane>, connector: &Connector, labels: &[String]) {
     }
 }
 
-/// How a connection ended.
+/// The end of a connection.
 enum Outcome {
     Stop,
     /// Before any useful work.
@@ -124,9 +123,8 @@ fn answer_all(lane: &Arc<Lane>, connector: &Connector, mut client: Client) -> Ou
                 // Drops old steps: only running phases are shown.
                 drop(progress.take());
                 last_contact = Instant::now();
-                match result {
-                    Ok(()) => {}
-                    Err(Unusable) => return outcome,
+                if let Err(Unusable) = result {
+                    return outcome;
                 }
             }
             Next::Idle if last_contact.elapsed() < PING && !closer.hears_something() => {}
@@ -189,7 +187,7 @@ fn answer_some(
                 // difference.
                 let (key, job) = jobs.remove(0);
                 lane.end_job(key);
-                let _ = job.reply.send(Err(ApiError::from(&error)));
+                job.fail(&ApiError::from(&error));
             }
             Ok(Err(error)) => return handle_failure(lane, client, jobs, &error),
             Err(_) => {
@@ -240,8 +238,7 @@ fn refuse(lane: &Lane, jobs: Vec<(Key, Job)>, error: &ApiError) {
     }
     for (key, job) in jobs {
         lane.end_job(key);
-        // The caller may have left.
-        let _ = job.reply.send(Err(error.clone()));
+        job.fail(error);
     }
 }
 

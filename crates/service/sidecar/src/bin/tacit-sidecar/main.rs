@@ -208,7 +208,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
-        // An error is ignored: it means that the listeners have ended already.
+        // Fails if the listeners have ended.
         let _ = stop.send(true);
     };
     tokio::join!(serving, serving_grpc, stopping);
@@ -216,7 +216,6 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the addresses of the listeners.
 fn announce(args: &Args, http: Option<SocketAddr>, grpc: Option<SocketAddr>) -> anyhow::Result<()> {
     let location = http.map_or_else(
         || args.unix.as_ref().map_or_else(String::new, |path| format!("unix:{}", path.display())),
