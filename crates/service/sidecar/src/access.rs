@@ -13,7 +13,8 @@ use zeroize::Zeroizing;
 /// Bytes of a new token, before encoding as text.
 const TOKEN_BYTES: usize = 32;
 /// Shortest and longest token in a file, in bytes.
-const TOKEN_LEN: [usize; 2] = [16, 1024];
+const MIN_TOKEN_LEN: usize = 16;
+const MAX_TOKEN_LEN: usize = 1024;
 
 /// The token that requests must show. Only its hash is stored, and compared in constant time.
 #[derive(Clone)]
@@ -39,13 +40,12 @@ impl Token {
                 meta.mode() & 0o777
             )));
         }
-        let [min_len, max_len] = TOKEN_LEN;
         let mut text = Zeroizing::new(String::new());
-        file.take(max_len as u64 + 2).read_to_string(&mut text)?;
+        file.take(MAX_TOKEN_LEN as u64 + 2).read_to_string(&mut text)?;
         let token = text.trim_end_matches(['\r', '\n']);
-        if !(min_len..=max_len).contains(&token.len()) || !token.bytes().all(|b| b.is_ascii_graphic()) {
+        if !(MIN_TOKEN_LEN..=MAX_TOKEN_LEN).contains(&token.len()) || !token.bytes().all(|b| b.is_ascii_graphic()) {
             return Err(io::Error::other(format!(
-                "it does not hold one line of {min_len} to {max_len} letters and digits"
+                "it does not hold one line of {MIN_TOKEN_LEN} to {MAX_TOKEN_LEN} letters and digits"
             )));
         }
         Ok(Self::new(token))

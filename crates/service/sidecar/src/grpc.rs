@@ -3,7 +3,7 @@ use crate::ApiError;
 use crate::fleet::{self, Fleet, Reply, VERSION};
 use crate::json::{Parameters, Scalar, Settings, unknown_parameter, wanted_output};
 use crate::metadata::{TensorDescription, Wanted};
-use crate::rest::{EXTENSIONS, SERVER, platform, state_and_reason};
+use crate::rest::{EXTENSIONS, SERVER_NAME, platform, state_and_reason};
 use crate::rows;
 use crate::stats::{Counts, Total, Totals};
 use crate::tensor::{Tensor, Values, unsupported_datatype};
@@ -63,7 +63,7 @@ impl GrpcInferenceService for Service {
     }
 
     async fn server_metadata(&self, _: Request<ServerMetadataRequest>) -> Answer<ServerMetadataResponse> {
-        let (name, version) = (SERVER.into(), env!("CARGO_PKG_VERSION").into());
+        let (name, version) = (SERVER_NAME.into(), env!("CARGO_PKG_VERSION").into());
         let extensions = EXTENSIONS.iter().map(|&name| name.into()).collect();
         Ok(Response::new(ServerMetadataResponse { name, version, extensions }))
     }

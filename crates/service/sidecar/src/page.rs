@@ -26,13 +26,13 @@ use tacit_client::{Answer, ClientError, PhaseReport};
 use tacit_foreign::plain;
 use tacit_graph::{Interface, OutputMode, Units, npy};
 
-const PAGE: &str = include_str!("../page/index.html");
+const PAGE_HTML: &str = include_str!("../page/index.html");
 /// Most bytes of a picture's file.
-const PICTURE_BYTES: usize = 32 << 20;
+const MAX_PICTURE_BYTES: usize = 32 << 20;
 /// Limit on the time for one picture.
-const PATIENCE: Duration = Duration::from_secs(15 * 60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// Number of classes shown.
-const SHOWN: usize = 5;
+const SHOWN_CLASSES: usize = 5;
 
 type PageResult = Result<Response<Body>, ApiError>;
 
@@ -54,7 +54,7 @@ async fn page() -> PageResult {
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; img-src blob:; connect-src 'self'; \
          base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     );
-    let mut response = Response::new(Body::from(PAGE.replace("{{nonce}}", &nonce)));
+    let mut response = Response::new(Body::from(PAGE_HTML.replace("{{nonce}}", &nonce)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
@@ -111,10 +111,10 @@ async fn classify(State(fleet): State<Arc<Fleet>>, request: Request) -> PageResu
     let begun = Instant::now();
     let lane = fleet.lane(&requested_model(request.uri())?, "")?;
     let metadata = lane.metadata()?;
-    let (bytes, _) = body(request, PICTURE_BYTES).await?;
+    let (bytes, _) = body(request, MAX_PICTURE_BYTES).await?;
     let reader_metadata = metadata.clone();
     let input = fleet::decode(move || read(&bytes, &reader_metadata)).await?;
-    let answered = fleet::collect_answers(&lane, vec![input], 0, Some(PATIENCE)).await?;
+    let answered = fleet::collect_answers(&lane, vec![input], 0, Some(ANSWER_TIMEOUT)).await?;
     let [answer] = answered.answers.as_slice() else {
         return Err(ApiError::Internal("one input has one answer".into()));
     };
@@ -149,7 +149,7 @@ fn top(metadata: &ModelMetadata, answer: &Answer) -> Vec<Value> {
     match metadata.interface.output_mode {
         OutputMode::Top1 => vec![class(metadata, answer.class, None)],
         OutputMode::Logits => {
-            largest(&answer.values, SHOWN).into_iter().map(|(c, v)| class(metadata, c, Some(v))).collect()
+            largest(&answer.values, SHOWN_CLASSES).into_iter().map(|(c, v)| class(metadata, c, Some(v))).collect()
         }
     }
 }

@@ -21,11 +21,11 @@ const HEADER_LENGTH: HeaderName = HeaderName::from_static("inference-header-cont
 /// The protocol's gRPC definition, served to authors of clients.
 const PROTO: &str = include_str!("../proto/open_inference.proto");
 /// Limit on the time in which a body arrives.
-const BODY_TIME: Duration = Duration::from_secs(60);
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Most bytes of a request without tensors.
-const SMALL: usize = 64 << 10;
+const MAX_SMALL_BODY_BYTES: usize = 64 << 10;
 
-pub(crate) const SERVER: &str = "tacit-sidecar";
+pub(crate) const SERVER_NAME: &str = "tacit-sidecar";
 /// Extensions of the protocol that are served.
 pub(crate) const EXTENSIONS: [&str; 5] =
     ["binary_tensor_data", "classification", "model_repository", "schedule_policy", "statistics"];
@@ -97,7 +97,7 @@ pub(crate) fn json_response(value: &Value) -> Response<Body> {
 }
 
 async fn server() -> Response<Body> {
-    json_response(&json!({ "name": SERVER, "version": env!("CARGO_PKG_VERSION"), "extensions": EXTENSIONS }))
+    json_response(&json!({ "name": SERVER_NAME, "version": env!("CARGO_PKG_VERSION"), "extensions": EXTENSIONS }))
 }
 
 async fn ready(State(fleet): Models) -> Answer {
@@ -155,7 +155,7 @@ struct Index {
 }
 
 async fn index(State(fleet): Models, request: Request) -> Answer {
-    let (bytes, _) = body(request, SMALL).await?;
+    let (bytes, _) = body(request, MAX_SMALL_BODY_BYTES).await?;
     let wanted = match bytes.trim_ascii() {
         [] => Index { ready: false },
         text => serde_json::from_slice(text).map_err(|_| ApiError::Bad("only `ready` may be asked for".into()))?,
@@ -223,11 +223,11 @@ pub(crate) async fn body(request: Request, limit: usize) -> Result<(Bytes, Heade
     if parts.method == Method::POST && content_length.is_some_and(|n| n > limit as u64) {
         return Err(ApiError::TooLarge(limit));
     }
-    match tokio::time::timeout(BODY_TIME, to_bytes(body, limit)).await {
+    match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, limit)).await {
         Ok(Ok(bytes)) => Ok((bytes, parts.headers)),
         Ok(Err(e)) if is_too_long(&e) => Err(ApiError::TooLarge(limit)),
         Ok(Err(_)) => Err(ApiError::Bad("the body breaks off".into())),
-        Err(_) => Err(ApiError::Bad(format!("the body took longer than {} s", BODY_TIME.as_secs()))),
+        Err(_) => Err(ApiError::Bad(format!("the body took longer than {} s", BODY_TIMEOUT.as_secs()))),
     }
 }
 

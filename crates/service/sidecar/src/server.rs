@@ -32,28 +32,28 @@ use tokio::time::{sleep, sleep_until};
 use tonic::codegen::Service as _;
 
 /// Most authenticated connections of one listener at a time.
-const CONNECTIONS: usize = 256;
+const MAX_CONNECTIONS: usize = 256;
 /// Most unauthenticated connections at a time, as far as open files allow. When all are in use,
 /// admission evicts the oldest of the address that holds most.
 const MAX_HANDSHAKES: usize = 1024;
 /// Time from accepting a connection to its first authorized request.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Open files reserved for authenticated connections and everything else.
 const OTHER_FILES: u64 = 512;
 /// Interval of checking whether a log entry is due.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Pause of accepting when the system is out of resources.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Most concurrent requests of one connection (HTTP/2).
-const STREAMS: u32 = 64;
+const MAX_STREAMS: u32 = 64;
 /// Limit on receiving the headers of a request, from the end of the previous request: clients reuse
 /// connections for a while.
-const HEADER_TIME: Duration = Duration::from_secs(60);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Most headers of a request, and most bytes of them.
-const HEADERS: usize = 64;
-const HEADER_BYTES: usize = 32 << 10;
+const MAX_HEADERS: usize = 64;
+const MAX_HEADER_BYTES: usize = 32 << 10;
 /// Time for running requests to finish after a stop.
-const GRACE: Duration = Duration::from_secs(10);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
 
 /// A source of connections.
 pub enum Listener {
@@ -159,8 +159,8 @@ async fn call(State(fleet): State<Arc<Fleet>>, request: Request) -> Response<Bod
 fn limits() -> Limits {
     Limits {
         handshakes: handshake_slots(MAX_HANDSHAKES, 1, OTHER_FILES),
-        handshake_timeout: HANDSHAKE,
-        pools: vec![PoolLimits { connections: CONNECTIONS, per_peer: CONNECTIONS }],
+        handshake_timeout: HANDSHAKE_TIMEOUT,
+        pools: vec![PoolLimits { connections: MAX_CONNECTIONS, per_peer: MAX_CONNECTIONS }],
     }
 }
 
@@ -214,7 +214,7 @@ async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) 
     response
 }
 
-/// Serves until `stop` is true or its sender is dropped; running requests then have `GRACE` to
+/// Serves until `stop` is true or its sender is dropped; running requests then have `SHUTDOWN_GRACE` to
 /// finish.
 pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver<bool>) {
     let graceful = GracefulShutdown::new();
@@ -237,7 +237,7 @@ pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver
             Err(error) => {
                 let detail = format!("accepting a connection: {error}");
                 admission.refused(Refusal { kind: "that could not be accepted", from: None, detail });
-                sleep(PAUSE).await;
+                sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
@@ -250,7 +250,7 @@ pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver
     drop(listener);
     admission.close();
     // Requests that take longer end with the runtime.
-    let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
+    let _ = tokio::time::timeout(SHUTDOWN_GRACE, graceful.shutdown()).await;
 }
 
 /// A service whose requests carry the peer of their connection.
@@ -313,9 +313,13 @@ async fn wait_for_slot(admission: &Admission, address: IpAddr) -> ConnectionSlot
 
 fn set_limits(builder: &mut Builder<TokioExecutor>) {
     let mut http1 = builder.http1();
-    http1.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).max_headers(HEADERS).max_buf_size(HEADER_BYTES);
+    http1
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_headers(MAX_HEADERS)
+        .max_buf_size(MAX_HEADER_BYTES);
     let mut http2 = builder.http2();
-    http2.timer(TokioTimer::new()).max_concurrent_streams(STREAMS).max_header_list_size(HEADER_BYTES as u32);
+    http2.timer(TokioTimer::new()).max_concurrent_streams(MAX_STREAMS).max_header_list_size(MAX_HEADER_BYTES as u32);
     http2.keep_alive_interval(Duration::from_secs(30));
 }
 

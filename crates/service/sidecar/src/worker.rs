@@ -15,24 +15,25 @@ use tacit_client::{Answer, BatchPart, Client, ClientError};
 use tacit_graph::Units;
 
 /// Longest time without a message on an idle connection: servers end silent connections.
-const PING: Duration = Duration::from_secs(30);
+const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// Interval of checking an idle connection, so that the loss of a server is noticed before the next
 /// request.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// First and longest pause between two attempts to connect.
-const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(10)];
+const MIN_PAUSE: Duration = Duration::from_millis(250);
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 
 /// Pauses that grow until a connection is useful.
 pub(crate) struct Backoff(Duration);
 
 impl Backoff {
     pub(crate) fn new() -> Self {
-        Self(PAUSES[0])
+        Self(MIN_PAUSE)
     }
 
     pub(crate) fn pause(&mut self) -> Duration {
         let pause = self.0;
-        self.0 = (2 * pause).min(PAUSES[1]);
+        self.0 = (2 * pause).min(MAX_PAUSE);
         pause
     }
 }
@@ -127,7 +128,7 @@ fn answer_all(lane: &Arc<Lane>, connector: &Connector, mut client: Client) -> Ou
                     return outcome;
                 }
             }
-            Next::Idle if last_contact.elapsed() < PING && !closer.hears_something() => {}
+            Next::Idle if last_contact.elapsed() < PING_INTERVAL && !closer.hears_something() => {}
             Next::Idle if client.stored_at_server().is_ok() => {
                 outcome = Outcome::Useful;
                 last_contact = Instant::now();

@@ -53,9 +53,9 @@ pub enum Linear {
 }
 
 /// Default of `Auto`'s limit in bytes, and its allowed values: no model has more.
-const LIMIT: u64 = 64 * MB;
-const LIMITS: RangeInclusive<u64> = 0..=4096 * MB;
-const MB: u64 = 1_000_000;
+const DEFAULT_LIMIT: u64 = 64 * MEGABYTE;
+const ALLOWED_LIMITS: RangeInclusive<u64> = 0..=4096 * MEGABYTE;
+const MEGABYTE: u64 = 1_000_000;
 
 impl FromStr for Linear {
     type Err = String;
@@ -64,7 +64,7 @@ impl FromStr for Linear {
         match text {
             "dealt" => Ok(Self::Dealt),
             "he" => Ok(Self::He),
-            "auto" => Ok(Self::Auto { limit: LIMIT }),
+            "auto" => Ok(Self::Auto { limit: DEFAULT_LIMIT }),
             _ => Err("`dealt`, `he` or `auto`".into()),
         }
     }
@@ -73,8 +73,8 @@ impl FromStr for Linear {
 impl Linear {
     fn read(reader: &mut seam::Reader<'_>) -> Result<Self, BackendError> {
         let origin = reader.get("linear")?.unwrap_or(Options::default().linear);
-        match (origin, reader.up_to(E_LIMIT, (LIMITS.end() / MB) as f64)?) {
-            (Self::Auto { .. }, Some(limit)) => Ok(Self::Auto { limit: (limit * MB as f64) as u64 }),
+        match (origin, reader.up_to(E_LIMIT, (ALLOWED_LIMITS.end() / MEGABYTE) as f64)?) {
+            (Self::Auto { .. }, Some(limit)) => Ok(Self::Auto { limit: (limit * MEGABYTE as f64) as u64 }),
             (origin, None) => Ok(origin),
             (_, Some(_)) => Err(BackendError::Option {
                 backend: NAME,
@@ -109,7 +109,7 @@ impl Default for Options {
             exchanges: Choice::Auto,
             rtt_ms: 20,
             dealer_mbit: 10_000,
-            audit: audit::DEFAULT,
+            audit: audit::DEFAULT_RATE,
             linear: Linear::Dealt,
         }
     }
@@ -117,7 +117,7 @@ impl Default for Options {
 
 /// Allowed ranges of the integer options.
 const RANGES: [(&str, RangeInclusive<u32>); 4] =
-    [("relu_drop", 0..=30), ("rtt_ms", 0..=60_000), ("dealer_mbit", 1..=1_000_000), ("audit", audit::RATES)];
+    [("relu_drop", 0..=30), ("rtt_ms", 0..=60_000), ("dealer_mbit", 1..=1_000_000), ("audit", audit::ALLOWED_RATES)];
 /// Key of the most bytes of `E`, in MB (10^6 bytes).
 const E_LIMIT: &str = "e_limit";
 
@@ -127,8 +127,8 @@ impl DealerOptions for Options {
             seam::within(NAME, key, value, allowed)?;
         }
         match self.linear {
-            Linear::Auto { limit } if !LIMITS.contains(&limit) => {
-                let what = format!("{limit} bytes: up to {} are allowed", LIMITS.end());
+            Linear::Auto { limit } if !ALLOWED_LIMITS.contains(&limit) => {
+                let what = format!("{limit} bytes: up to {} are allowed", ALLOWED_LIMITS.end());
                 Err(BackendError::Option { backend: NAME, key: E_LIMIT.into(), what })
             }
             _ => Ok(()),
@@ -182,7 +182,7 @@ mod tests {
         };
         assert_eq!(parse_linear("").unwrap(), (Linear::Dealt, 0));
         assert_eq!(parse_linear("linear=he").unwrap(), (Linear::He, 1 << 12));
-        assert_eq!(parse_linear("linear=auto").unwrap().0, Linear::Auto { limit: LIMIT });
+        assert_eq!(parse_linear("linear=auto").unwrap().0, Linear::Auto { limit: DEFAULT_LIMIT });
         assert_eq!(parse_linear("linear=auto,e_limit=0.5").unwrap().0, Linear::Auto { limit: 500_000 });
         for text in ["e_limit=7", "linear=he,e_limit=7", "linear=auto,e_limit=5000", "linear=auto,e_limit=-1"] {
             let error = parse_linear(text).unwrap_err().to_string();
@@ -196,6 +196,6 @@ mod tests {
             assert!(error.contains(key) && error.contains(NAME), "{text}: {error}");
         }
         assert!(Options { rtt_ms: 99_999, ..Options::default() }.check().is_err());
-        assert!(Options { linear: Linear::Auto { limit: 5000 * MB }, ..Options::default() }.check().is_err());
+        assert!(Options { linear: Linear::Auto { limit: 5000 * MEGABYTE }, ..Options::default() }.check().is_err());
     }
 }

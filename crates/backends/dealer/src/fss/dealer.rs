@@ -77,9 +77,9 @@ fn node_stream(seed: &Prg, id: NodeId, part: u8) -> Prg {
 
 /// Number of words of a linear layer that are dealt at a time. They fill whole bytes at every
 /// width.
-const AT_ONCE: usize = 1 << 16;
+const WORDS_AT_ONCE: usize = 1 << 16;
 
-/// Draws `n` words with tags as in [`tags_and_masks`], [`AT_ONCE`] at a time.
+/// Draws `n` words with tags as in [`tags_and_masks`], [`WORDS_AT_ONCE`] at a time.
 fn draw_tagged(
     seed: &Prg,
     id: NodeId,
@@ -88,8 +88,8 @@ fn draw_tagged(
     width: u32,
 ) -> impl Iterator<Item = Zeroizing<Vec<Share>>> + use<> {
     let mut stream = node_stream(seed, id, part);
-    let starts = (0..n).step_by(AT_ONCE);
-    starts.map(move |first| Zeroizing::new(draw_shares(ring(width), AT_ONCE.min(n - first), &mut stream)))
+    let starts = (0..n).step_by(WORDS_AT_ONCE);
+    starts.map(move |first| Zeroizing::new(draw_shares(ring(width), WORDS_AT_ONCE.min(n - first), &mut stream)))
 }
 
 impl Correlation for Fss {
@@ -240,7 +240,7 @@ impl Dealing<'_> {
         subtract(known, masks.iter().copied(), width);
         if self.plan.level() == Level::L1 {
             let taus = draw_tagged(&self.client, id, TAU, known.len(), width);
-            let parts = known.chunks_mut(AT_ONCE).zip(taus);
+            let parts = known.chunks_mut(WORDS_AT_ONCE).zip(taus);
             parts.for_each(|(known, taus)| subtract(known, taus.iter().map(|tau| tau.value as u64), width));
         }
     }
@@ -252,7 +252,7 @@ impl Dealing<'_> {
         let (ring, key, level) = (ring(width), &self.key, self.plan.level());
         for (chunk, client_words) in draw_tagged(&self.client, id, part, n, width).enumerate() {
             let mut out = Writer::default();
-            let values = values.get(chunk * AT_ONCE..).unwrap_or_default();
+            let values = values.get(chunk * WORDS_AT_ONCE..).unwrap_or_default();
             let words = client_words.iter().enumerate().map(|(i, client_word)| {
                 let value = values.get(i).map_or(client_word.value, |value| u128::from(*value));
                 (value, client_word)
@@ -294,7 +294,7 @@ impl ClientPhase<Fss> for Dealing<'_> {
         // Drawn only now: a large layer takes much memory.
         let (target, masks) = (target(&self.chooser, id, n, width), self.masks(id, n, width));
         self.hide(id, &mut known, &masks, &target, width);
-        for known in known.chunks(AT_ONCE) {
+        for known in known.chunks(WORDS_AT_ONCE) {
             (self.sink)(&packed_bytes(known, width))?;
         }
         self.deal_words(id, TAGS, r, r.len(), width)?;

@@ -44,11 +44,11 @@ use tacit_ring::share::{At, chosen, stream};
 pub(super) const ROWS: usize = 48;
 
 /// Number of matrix entries that are projected in one step, before the projections are added up.
-const AT_ONCE: usize = 1 << 20;
+const ENTRIES_AT_ONCE: usize = 1 << 20;
 /// Bytes of these entries as words.
-pub(super) const AT_ONCE_BYTES: u64 = 8 * AT_ONCE as u64;
+pub(super) const AT_ONCE_BYTES: u64 = 8 * ENTRIES_AT_ONCE as u64;
 /// Number of words that fit together in a core's own cache.
-const CACHED: usize = 1 << 17;
+const CACHED_WORDS: usize = 1 << 17;
 
 /// Parts of the client's seed, for G, a and b.
 const BITS: u8 = 0xf4;
@@ -115,7 +115,7 @@ impl<'a> Projection<'a> {
         let mut out = Zeroizing::new(vec![0; ROWS * length]);
         // Works on some columns at a time, so that all their projections find them in the core's
         // cache.
-        let columns = (CACHED / n).max(64);
+        let columns = (CACHED_WORDS / n).max(64);
         for start in (0..length).step_by(columns) {
             let end = length.min(start + columns);
             let part: Zeroizing<Vec<u64>> =
@@ -136,7 +136,7 @@ impl<'a> Projection<'a> {
     ) -> Result<Zeroizing<Vec<u64>>, BackendError> {
         let (conv, [kernel_len, _]) = (self.conv, sizes(self.conv));
         let row = kernel_len / conv.groups;
-        let (at_once, mut out) = ((AT_ONCE / row).max(1), Zeroizing::new(vec![0u64; ROWS * kernel_len]));
+        let (at_once, mut out) = ((ENTRIES_AT_ONCE / row).max(1), Zeroizing::new(vec![0u64; ROWS * kernel_len]));
         for group in 0..conv.groups {
             let rows = group * conv.group_out()..(group + 1) * conv.group_out();
             for first in rows.clone().step_by(at_once) {
@@ -188,7 +188,7 @@ impl<'a> Projection<'a> {
         let (key, width, weights) = (Prg::from_seed(key.clone()), self.width, self.conv.weight_len());
         let draw = |range: Range<usize>| masked_weights::draw_mask(&key, range, count, width);
         // A small matrix with many groups is drawn in one step.
-        let whole = (weights <= AT_ONCE).then(|| draw(0..weights));
+        let whole = (weights <= ENTRIES_AT_ONCE).then(|| draw(0..weights));
         let kernel = self.kernel(|range| match &whole {
             Some(matrix) => matrix.words(range),
             None => draw(range.clone()).words(0..range.len()),

@@ -64,7 +64,7 @@ use tacit_backend_api::{BackendError, seam};
 use tacit_ring::fixed::ring_mask;
 
 /// Bytes of a seed and of a block.
-const SEED: usize = 16;
+const SEED_BYTES: usize = 16;
 /// Bytes of the value or the tag of a check's mask: a word of 41 bits.
 const MASK_WORD_BYTES: usize = 6;
 
@@ -100,10 +100,12 @@ pub(super) fn session_digest(plan: &Plan, hash: PublicSeed, phase: CheckPhase) -
 /// Length of the head of a party's half, in bytes.
 pub(super) fn head_bytes(plan: &Plan, role: Role) -> usize {
     match (role, plan.level()) {
-        (Role::Client, Level::L1) => 2 * SEED,
-        (Role::Client, Level::L2) => 3 * SEED,
+        (Role::Client, Level::L1) => 2 * SEED_BYTES,
+        (Role::Client, Level::L2) => 3 * SEED_BYTES,
         (Role::Server, _) => {
-            3 * SEED + 8 + plan.widths().iter().map(|widths| widths.len() * ROWS * 2 * MASK_WORD_BYTES).sum::<usize>()
+            3 * SEED_BYTES
+                + 8
+                + plan.widths().iter().map(|widths| widths.len() * ROWS * 2 * MASK_WORD_BYTES).sum::<usize>()
         }
     }
 }
@@ -159,8 +161,8 @@ fn word(bytes: &[u8]) -> u128 {
     bytes.iter().rev().fold(0u128, |word, b| word << 8 | u128::from(*b))
 }
 
-fn read_seed(reader: &mut Reader<'_>) -> Result<[u8; SEED], MpcError> {
-    Ok(*reader.bytes(SEED)?.first_chunk().expect("that many bytes were read"))
+fn read_seed(reader: &mut Reader<'_>) -> Result<[u8; SEED_BYTES], MpcError> {
+    Ok(*reader.bytes(SEED_BYTES)?.first_chunk().expect("that many bytes were read"))
 }
 
 /// The head of the client's half.

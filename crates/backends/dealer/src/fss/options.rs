@@ -56,26 +56,26 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { level: Level::L1, relu_drop: 0, audit: audit::DEFAULT }
+        Self { level: Level::L1, relu_drop: 0, audit: audit::DEFAULT_RATE }
     }
 }
 
-const DROP: std::ops::RangeInclusive<u32> = 0..=30;
+const DROP_RANGE: std::ops::RangeInclusive<u32> = 0..=30;
 
 impl DealerOptions for Options {
     fn check(&self) -> Result<(), BackendError> {
-        seam::within(NAME, "audit", self.audit, &audit::RATES)?;
-        seam::within(NAME, "relu_drop", self.relu_drop, &DROP).map(drop)
+        seam::within(NAME, "audit", self.audit, &audit::ALLOWED_RATES)?;
+        seam::within(NAME, "relu_drop", self.relu_drop, &DROP_RANGE).map(drop)
     }
 
     fn parse(text: &seam::Options) -> Result<(Self, RingOptions), BackendError> {
         let mut reader = text.reader(NAME);
         let default = Self::default();
-        let drops = RingOptions::read_relu_drop(&mut reader, DROP)?;
+        let drops = RingOptions::read_relu_drop(&mut reader, DROP_RANGE)?;
         let options = Self {
             level: reader.get("level")?.unwrap_or(default.level),
             relu_drop: *drops.start(),
-            audit: reader.in_range("audit", audit::RATES)?.unwrap_or(default.audit),
+            audit: reader.in_range("audit", audit::ALLOWED_RATES)?.unwrap_or(default.audit),
         };
         // Linear layers are exact.
         let ring = RingOptions { linear_error: 0, relu_drop: drops, ..RingOptions::read(&mut reader)? };

@@ -52,14 +52,14 @@ const OPENED: Tag = Tag::new(0x042a, "seed of an audited material");
 const FETCHED: Tag = Tag::new(0x042b, "a megabyte of a half has come");
 
 /// Bytes of a half between two messages [`FETCHED`].
-const STEP: u64 = 1 << 20;
+const PROGRESS_BYTES: u64 = 1 << 20;
 
 const COIN_BYTES: usize = 32;
 
 /// Default number of audited materials per thousand.
-pub(crate) const DEFAULT: u32 = 10;
+pub(crate) const DEFAULT_RATE: u32 = 10;
 /// Allowed numbers of audited materials per thousand.
-pub(crate) const RATES: std::ops::RangeInclusive<u32> = 0..=900;
+pub(crate) const ALLOWED_RATES: std::ops::RangeInclusive<u32> = 0..=900;
 
 /// The traffic of ordering one material. An audited material needs more, and a new order.
 pub(crate) fn talk<C: Correlation>(plan: &Plan<C>) -> TrafficModel {
@@ -70,8 +70,8 @@ pub(crate) fn talk<C: Correlation>(plan: &Plan<C>) -> TrafficModel {
         talk.down(COIN_BYTES);
     }
     // Neither party waits for the other before it has its own half.
-    talk.downs(half_bytes(plan, Role::Server) / STEP, 1);
-    talk.ups(half_bytes(plan, Role::Client) / STEP, 1);
+    talk.downs(half_bytes(plan, Role::Server) / PROGRESS_BYTES, 1);
+    talk.ups(half_bytes(plan, Role::Client) / PROGRESS_BYTES, 1);
     if rate > 0 {
         talk.up(COIN_BYTES);
         talk.down(COIN_BYTES);
@@ -150,7 +150,7 @@ impl ArrivingHalf {
             return Err(length_error("more"));
         }
         self.hasher.update(bytes);
-        for _ in before / STEP..self.received / STEP {
+        for _ in before / PROGRESS_BYTES..self.received / PROGRESS_BYTES {
             channel.send(FETCHED, &[1])?;
             channel.flush()?;
         }
@@ -188,7 +188,7 @@ impl<C: Correlation> Ordering<'_, C> {
     /// Waits until the other party has its whole half, as long as it reports progress.
     fn wait_for_peer(&self, channel: &mut Channel) -> Result<(), BackendError> {
         let peer = if self.role == Role::Client { Role::Server } else { Role::Client };
-        (0..half_bytes(self.plan, peer) / STEP).try_for_each(|_| channel.recv(FETCHED, 1).map(drop))?;
+        (0..half_bytes(self.plan, peer) / PROGRESS_BYTES).try_for_each(|_| channel.recv(FETCHED, 1).map(drop))?;
         Ok(())
     }
 

@@ -21,9 +21,9 @@ use tacit_ring::fixed::ring_mask;
 use tacit_ring::{self, LayerWeights, Weights};
 
 /// Number of weights per stream: rows are generated in parallel.
-const PIECE: usize = 1 << 16;
+const PIECE_WEIGHTS: usize = 1 << 16;
 /// Number of pieces that are masked or unpacked together.
-const GROUP: usize = 64;
+const PIECES_AT_ONCE: usize = 64;
 
 /// A matrix with entries modulo `2^width`, up to 2^40: `low + 2^32 high`.
 pub(crate) struct Matrix {
@@ -120,9 +120,9 @@ fn draw_mask_piece(key: &Prg, piece: usize, count: usize, width: u32) -> Zeroizi
 
 /// Draws the entries `range` of a layer's `A`, which has `count` entries.
 pub(crate) fn draw_mask(key: &Prg, range: Range<usize>, count: usize, width: u32) -> Matrix {
-    let pieces = (range.start / PIECE..range.end.div_ceil(PIECE)).into_par_iter().map(|piece| {
-        let first = piece * PIECE;
-        let words = draw_mask_piece(key, piece, PIECE.min(count - first), width);
+    let pieces = (range.start / PIECE_WEIGHTS..range.end.div_ceil(PIECE_WEIGHTS)).into_par_iter().map(|piece| {
+        let first = piece * PIECE_WEIGHTS;
+        let words = draw_mask_piece(key, piece, PIECE_WEIGHTS.min(count - first), width);
         let (start, end) = (range.start.max(first) - first, range.end.min(first + words.len()) - first);
         Matrix::new(&words[start..end], width)
     });
@@ -133,14 +133,14 @@ pub(crate) fn draw_mask(key: &Prg, range: Range<usize>, count: usize, width: u32
 
 /// Entries of `A` in memory at a time, unless one row is longer: 1 MB, and as much again while they
 /// are drawn.
-pub(crate) const AT_ONCE: usize = 1 << 18;
+pub(crate) const ENTRIES_AT_ONCE: usize = 1 << 18;
 /// Bytes of these entries as words.
-pub(crate) const AT_ONCE_BYTES: u64 = 8 * AT_ONCE as u64;
+pub(crate) const AT_ONCE_BYTES: u64 = 8 * ENTRIES_AT_ONCE as u64;
 
 /// `A x` modulo `2^width` for a layer's `A` and each x of one or more inputs, by groups of rows. A
 /// large `A` is drawn once and is never in memory as a whole.
 pub(crate) fn apply_random(key: &Seed, conv: &ConvSpec, x: &[u64], width: u32) -> Result<Vec<u64>, BackendError> {
-    apply_random_in_steps(AT_ONCE, key, conv, x, width)
+    apply_random_in_steps(ENTRIES_AT_ONCE, key, conv, x, width)
 }
 
 /// As [`apply_random`], with at most `at_once` entries or one row of `A` in memory.
@@ -225,10 +225,10 @@ pub(crate) fn write<C: Scheme>(
     for (LinearLayer { id, conv, width, .. }, key) in plan.masked_layers().zip(keys) {
         let layer: &LayerWeights = weights.get(id).expect("there is a key for each layer with weights");
         let (key, count) = (Prg::from_seed(key.clone()), entry_count(plan, conv));
-        let pieces = count.div_ceil(PIECE);
+        let pieces = count.div_ceil(PIECE_WEIGHTS);
         // A few pieces at a time: `E` of a large layer is never in memory as a whole.
-        for first in (0..pieces).step_by(GROUP) {
-            let group = first..(first + GROUP).min(pieces);
+        for first in (0..pieces).step_by(PIECES_AT_ONCE) {
+            let group = first..(first + PIECES_AT_ONCE).min(pieces);
             let packed = group.into_par_iter().map(|piece| pack_piece(layer, &key, piece, count, width));
             let packed: Vec<Vec<u8>> = packed.collect();
             packed.iter().try_for_each(|bytes| sink(bytes))?;
@@ -238,8 +238,8 @@ pub(crate) fn write<C: Scheme>(
 }
 
 fn pack_piece(layer: &LayerWeights, key: &Prg, piece: usize, count: usize, width: u32) -> Vec<u8> {
-    let first = piece * PIECE;
-    let random = draw_mask_piece(key, piece, PIECE.min(count - first), width);
+    let first = piece * PIECE_WEIGHTS;
+    let random = draw_mask_piece(key, piece, PIECE_WEIGHTS.min(count - first), width);
     let words = (first..).zip(random.iter()).map(|(i, a)| weight_or_bias(layer, i).wrapping_sub(*a) & ring_mask(width));
     let (words, mut out) = (words.collect::<Vec<u64>>(), Vec::new());
     pack::pack(words.into_iter(), width, &mut out);
@@ -292,7 +292,7 @@ pub(crate) fn read_private<C: Scheme>(
 /// Computes a layer's `E` at the server.
 pub(crate) fn mask_weights(layer: &LayerWeights, key: &Seed, width: u32) -> Matrix {
     let key = Prg::from_seed(key.clone());
-    let pieces = layer.weights.par_chunks(PIECE).enumerate().map(|(piece, weights)| {
+    let pieces = layer.weights.par_chunks(PIECE_WEIGHTS).enumerate().map(|(piece, weights)| {
         let random = draw_mask_piece(&key, piece, weights.len(), width);
         let words = weights.iter().zip(random.iter());
         let words: Vec<u64> = words.map(|(&w, a)| (i64::from(w) as u64).wrapping_sub(*a) & ring_mask(width)).collect();
@@ -347,7 +347,7 @@ impl<'a> MaskedWeightsReceiver<'a> {
             }
             let matrix = self.matrices.last_mut().expect("there is one with entries to come");
             // Pieces begin at whole bytes because their counts are multiples of eight.
-            let count = self.left.min(GROUP * PIECE);
+            let count = self.left.min(PIECES_AT_ONCE * PIECE_WEIGHTS);
             let needed = (count * matrix.width as usize).div_ceil(8);
             let (now, later) = bytes.split_at(bytes.len().min(needed - self.buffer.len()));
             self.buffer.extend_from_slice(now);
@@ -378,8 +378,8 @@ fn public_error(what: String) -> BackendError {
 }
 
 fn unpack_pieces(bytes: &[u8], count: usize, width: u32) -> Result<Vec<Matrix>, BackendError> {
-    let pieces = bytes.par_chunks(PIECE * width as usize / 8).enumerate().map(|(i, piece)| {
-        let values = pack::unpack(piece, PIECE.min(count - i * PIECE), width, u64::MAX);
+    let pieces = bytes.par_chunks(PIECE_WEIGHTS * width as usize / 8).enumerate().map(|(i, piece)| {
+        let values = pack::unpack(piece, PIECE_WEIGHTS.min(count - i * PIECE_WEIGHTS), width, u64::MAX);
         Ok(Matrix::new(&values.map_err(|e| public_error(e.to_string()))?, width))
     });
     pieces.collect()

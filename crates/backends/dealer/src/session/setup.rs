@@ -18,15 +18,15 @@ use tacit_ring::Weights;
 
 /// Message: whether the client wants `E`.
 const WANTED: Tag = Tag::new(0x0423, "whether masked weights are wanted");
-const STATICS: Tag = Tag::new(0x0424, "masked weights");
+const MASKED_WEIGHTS: Tag = Tag::new(0x0424, "masked weights");
 /// Bytes of `E` in one message.
-const PIECE: usize = 4 << 20;
+const PIECE_BYTES: usize = 4 << 20;
 
 /// The traffic of the setup of a client that has not stored its masked weights.
 pub(crate) fn talk<C: Scheme>(plan: &Plan<C>) -> TrafficModel {
-    let (mut talk, piece, masked_weights) = (TrafficModel::default(), PIECE as u64, masked_weights::bytes(plan));
+    let (mut talk, piece, masked_weights) = (TrafficModel::default(), PIECE_BYTES as u64, masked_weights::bytes(plan));
     talk.up(1);
-    talk.downs(masked_weights / piece, PIECE);
+    talk.downs(masked_weights / piece, PIECE_BYTES);
     talk.downs(u64::from(!masked_weights.is_multiple_of(piece)), (masked_weights % piece) as usize);
     talk
 }
@@ -46,21 +46,21 @@ pub(super) fn send_masked_weights<C: Scheme>(
             return Err(MpcError::Misbehaviour { step, what }.into());
         }
     }
-    let mut buffer = Vec::with_capacity(PIECE);
+    let mut buffer = Vec::with_capacity(PIECE_BYTES);
     masked_weights::write(plan, weights, keys, &mut |mut bytes| {
         while !bytes.is_empty() {
-            let (now, later) = bytes.split_at(bytes.len().min(PIECE - buffer.len()));
+            let (now, later) = bytes.split_at(bytes.len().min(PIECE_BYTES - buffer.len()));
             buffer.extend_from_slice(now);
             bytes = later;
-            if buffer.len() == PIECE {
-                channel.send(STATICS, &buffer)?;
+            if buffer.len() == PIECE_BYTES {
+                channel.send(MASKED_WEIGHTS, &buffer)?;
                 buffer.clear();
             }
         }
         Ok(())
     })?;
     if !buffer.is_empty() {
-        channel.send(STATICS, &buffer)?;
+        channel.send(MASKED_WEIGHTS, &buffer)?;
     }
     Ok(channel.flush()?)
 }
@@ -92,7 +92,7 @@ impl<C: Correlation> Client<C> {
     /// Loads `E` from the folder, if it has the digest of the public part.
     fn load_masked_weights(&self, resources: &ConnectionResources) -> Option<Arc<MaskedWeights>> {
         let mut source = resources.keep.as_ref()?.load(self.stated_digest())?;
-        let (mut receiver, mut piece) = (MaskedWeightsReceiver::new(&*self.compiled.plan), vec![0; PIECE]);
+        let (mut receiver, mut piece) = (MaskedWeightsReceiver::new(&*self.compiled.plan), vec![0; PIECE_BYTES]);
         loop {
             // Stored bytes that do not fit are fetched again.
             match source.read(&mut piece).ok()? {
@@ -113,7 +113,7 @@ impl<C: Correlation> Client<C> {
         let mut place = resources.keep.as_ref().and_then(|keep| keep.place(self.stated_digest(), total));
         let mut left = total as usize;
         while left > 0 {
-            let piece = channel.recv(STATICS, left.min(PIECE))?;
+            let piece = channel.recv(MASKED_WEIGHTS, left.min(PIECE_BYTES))?;
             left -= piece.len();
             receiver.push(&piece)?;
             // A full folder is no reason to fail.

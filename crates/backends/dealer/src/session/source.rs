@@ -10,7 +10,7 @@ use tacit_backend_api::BackendError;
 use tacit_ring::Node;
 
 /// Bytes per piece when bytes are passed on.
-const PIECE: usize = 1 << 20;
+const PIECE_BYTES: usize = 1 << 20;
 
 /// Takes bytes in pieces.
 pub(crate) type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), BackendError> + 'a;
@@ -54,7 +54,7 @@ impl<'a> Source<'a> {
     pub(crate) fn pass(&mut self, len: usize, sink: &mut Sink<'_>) -> Result<(), BackendError> {
         let mut left = len;
         while left > 0 {
-            let now = left.min(PIECE);
+            let now = left.min(PIECE_BYTES);
             sink(&self.bytes(now)?)?;
             left -= now;
         }
