@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_host_or_origin_is_refused_whatever_it_says() {
+    fn rejects_repeated_host_and_origin() {
         let tcp = Access::tcp("127.0.0.1:8000".parse().unwrap(), Token::new("0123456789abcdef"));
         let (host, origin) = ((HOST, "localhost:8000"), (ORIGIN, "http://localhost:8000"));
         let token = (AUTHORIZATION, "Bearer 0123456789abcdef");
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_origins_and_tokens_are_checked() {
+    fn checks_hosts_origins_and_tokens() {
         let access = Access::tcp("127.0.0.1:8000".parse().unwrap(), Token::new("0123456789abcdef"));
         let ask = |path: &str, list: &[(HeaderName, &str)]| access.check(&path.parse().unwrap(), &headers(list));
         let (host, token) = ((HOST, "localhost:8000"), (AUTHORIZATION, "bearer 0123456789abcdef"));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_opens_the_socket_needs_no_token_but_pages_stay_out() {
+    fn unix_socket_needs_no_token_but_refuses_pages() {
         let access = Access::unix();
         let uri = "/v2".parse().unwrap();
         assert_eq!(access.check(&uri, &headers(&[(HOST, "whatever")])), Ok(()));

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_needs_is_taken() {
+    fn accepts_ordinary_requests() {
         assert_eq!(check(&[]), Ok(()));
         let mut request =
             typed_request(InferTensorContents { fp32_contents: vec![1.5; 100_000], ..InferTensorContents::default() });
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_take_many_times_its_length_is_refused() {
+    fn rejects_messages_that_expand() {
         let crowded =
             ModelInferRequest { inputs: vec![InferInputTensor::default(); 2 * MAX_FIELDS], ..Default::default() };
         assert!(check(&crowded.encode_to_vec()).unwrap_err().contains("fields"));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_left_to_the_reader() {
+    fn leaves_malformed_messages_to_decoder() {
         // Truncated, of unknown types, with an excessive length.
         for bytes in [&[0x80][..], &[0x0b, 0, 0], &[0x0a, 0xff, 0xff, 0xff, 0xff, 0x7f], &[0x09, 1], &[0xff; 11]] {
             assert_eq!(check(bytes), Ok(()), "{bytes:?}");

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn joules_are_processor_seconds_and_bytes_by_their_coefficients() {
+    fn models_joules_from_cpu_time_and_bytes() {
         let model = EnergyModel::load("raspberry-pi-4b").unwrap();
         let figures = Figures { cpu_s: 2.0, sent_bytes: 6_000_000, received_bytes: 4_000_000, ..Figures::default() };
         assert!((model.joules(&figures) - (2.0 * 0.925 + 1e7 * 1e-8)).abs() < 1e-12);

@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deadlines_are_read() {
+    fn reads_deadlines() {
         let parse = |text: &str| {
             let mut metadata = MetadataMap::new();
             metadata.insert("grpc-timeout", text.parse().unwrap());
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_belong_to_their_datatype() {
+    fn rejects_contents_of_other_datatype() {
         let contents = InferTensorContents { fp32_contents: vec![1.5], ..InferTensorContents::default() };
         assert_eq!(typed("FP32", contents.clone()).unwrap(), Values::F32(vec![1.5]));
         assert!(typed("FP64", contents.clone()).is_err());

@@ -344,7 +344,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_this_machine_is_listened_to() {
+    async fn listens_on_loopback_only() {
         for address in ["0.0.0.0:0", "[::]:0"] {
             assert!(Listener::tcp(address.parse().unwrap()).await.is_err(), "{address}");
         }
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_is_its_users_alone_replaces_a_dead_one_and_goes_away() {
+    async fn owns_and_replaces_socket_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let first = Listener::unix(&path).unwrap();

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_bytes_of_a_datatype_are_the_same_values() {
+    fn numbers_and_bytes_agree() {
         let numbers = Values::from_numbers("FP32", vec![1.5, -2.0]).unwrap();
         assert_eq!(Values::from_bytes("FP32", &numbers.to_bytes()).unwrap(), numbers);
         let wide = Values::from_numbers("FP64", vec![1.5, -2.0]).unwrap();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_of_the_datatype_is_refused() {
+    fn rejects_values_outside_datatype() {
         for numbers in [vec![256.0], vec![-1.0], vec![0.5], vec![f64::NAN]] {
             assert!(Values::from_numbers("UINT8", numbers).is_err());
         }

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_read_and_nonsense_is_named() {
+    fn parses_options_and_names_bad_ones() {
         let (options, ring) = Options::parse(&"exchanges=2,relu_drop=2,frac_bits=12".parse().unwrap()).unwrap();
         assert_eq!((options.exchanges, options.relu_drop, ring.frac_bits), (Choice::Two, 2, Some(12)));
         assert_eq!(Options::parse(&seam::Options::default()).unwrap().0, Options::default());

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_layers_with_most_of_the_masked_weights_go_first() {
+    fn largest_layers_use_lattices_first() {
         let layers = [(1, 3), (4, 9), (6, 9), (8, 1)];
         let choose = |limit| choose_lattice_layers(&layers, Linear::Auto { limit });
         assert!(choose(22).is_empty() && choose_lattice_layers(&layers, Linear::Dealt).is_empty());

@@ -159,7 +159,7 @@ mod tests {
     use tacit_ring::fixtures::{node, spec};
 
     #[test]
-    fn what_look_ups_open_and_hold_counts() {
+    fn memory_of_look_ups_counts() {
         let entries = (0..64).map(|i| i % 23 - 9).collect();
         let function = tacit_graph::Function::Sigmoid;
         let table = tacit_ring::Table { function, entries, lines: None, frac_bits: 4, error: 1 };
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clients_half_of_a_batch_is_no_larger_than_what_memory_holds() {
+    fn limits_batch_by_client_half() {
         let max_batch = |n: usize| {
             let nodes = vec![node(Op::Input, &[], &[n], 13, 4), node(Op::Relu, &[0], &[n], 13, 4)];
             let single = Plan::compile(RingGraph::new(spec(nodes)).unwrap(), Options::default()).unwrap();

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_shows_is_what_the_client_expects_unless_a_result_is_wrong() {
+    fn projection_detects_wrong_results() {
         let conv = |in_ch, out_ch, kernel, stride, groups| ConvSpec {
             in_ch,
             out_ch,

@@ -153,7 +153,7 @@ mod tests {
     use tacit_arith::prg::{Prg, Seed};
 
     #[test]
-    fn products_are_those_of_integers() {
+    fn products_match_integers() {
         let conv = ConvSpec::linear(300, 5);
         let mut random = Prg::from_seed(Seed([4; 16]));
         for width in [2, 13, 23, 24, 25, 31, 32, 33, 40] {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_read_as_written() {
+    fn words_round_trip() {
         for width in [2, 23, 24, 40] {
             let (ring, mut out) = (ring(width), Writer::default());
             let words: Vec<u128> =

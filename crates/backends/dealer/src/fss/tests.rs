@@ -387,7 +387,7 @@ impl Outcome {
 }
 
 #[test]
-fn every_changed_bit_of_every_message_is_found() {
+fn detects_changed_bits_of_messages_l1() {
     check_flips(Level::L1, is_checked, |flip, outcome| {
         assert!(outcome.server.is_err(), "{}", flip.name);
         assert!(!outcome.server_has_sent_its_share(), "{}", flip.name);
@@ -399,7 +399,7 @@ fn every_changed_bit_of_every_message_is_found() {
 /// client end with another result. The server does not send its share after a wrong message of
 /// either party.
 #[test]
-fn every_changed_bit_of_both_parties_is_found_where_both_are_checked() {
+fn detects_changed_bits_of_both_parties_l2() {
     check_flips(
         Level::L2,
         |_| true,
@@ -413,7 +413,7 @@ fn every_changed_bit_of_both_parties_is_found_where_both_are_checked() {
 
 /// The server uses weights or biases that differ in one entry from those that were masked.
 #[test]
-fn a_server_with_another_model_is_found() {
+fn detects_server_with_another_model() {
     let mut case = cases(Level::L2).swap_remove(0);
     let check = |case: &Case, changed: &str, layer: usize| {
         let outcome = case.run(case.material(), [None; 2]);
@@ -431,7 +431,7 @@ fn a_server_with_another_model_is_found() {
 }
 
 #[test]
-fn a_server_with_changed_material_is_found_or_nothing_came_of_it() {
+fn server_material_change_is_detected_or_harmless() {
     for (number, mut case) in cases(Level::L2).into_iter().enumerate() {
         let answer = case.run_honest(is_exact(number)).answer.unwrap();
         let len = Fss::half_bytes(&case.plan, Role::Server).dealt;
@@ -453,7 +453,7 @@ fn a_server_with_changed_material_is_found_or_nothing_came_of_it() {
 }
 
 #[test]
-fn a_client_with_changed_material_is_found_or_nothing_came_of_it() {
+fn client_material_change_is_detected_or_harmless() {
     let levels = [Level::L1, Level::L2].map(cases);
     for (number, case) in levels.iter().flat_map(|cases| cases.iter().enumerate()) {
         let answer = case.run_honest(is_exact(number)).answer.unwrap();

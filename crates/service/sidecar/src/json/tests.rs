@@ -8,7 +8,7 @@ const GOOD: &str = r#"{"id":"7","parameters":{"timeout":1500000,"priority":2},"i
     "datatype":"FP32","data":[[1.5,-2]]}],"outputs":[{"name":"output","parameters":{"classification":3}}]}"#;
 
 #[test]
-fn a_request_is_read_whole() {
+fn reads_request() {
     let request = read_text(GOOD).unwrap();
     assert_eq!((request.id.as_str(), request.priority, request.binary), ("7", 2, false));
     assert_eq!(request.timeout, Some(Duration::from_millis(1500)));
@@ -18,7 +18,7 @@ fn a_request_is_read_whole() {
 }
 
 #[test]
-fn tensors_behind_the_json_are_read_in_order() {
+fn reads_binary_tensors_in_order() {
     let input_json = |name: &str, size: usize| {
         format!(r#"{{"name":"{name}","shape":[1],"datatype":"FP32","parameters":{{"binary_data_size":{size}}}}}"#)
     };
@@ -40,7 +40,7 @@ fn tensors_behind_the_json_are_read_in_order() {
 }
 
 #[test]
-fn bombs_and_nonsense_are_errors() {
+fn rejects_deep_and_malformed_json() {
     let data = |text: &str| format!(r#"{{"inputs":[{{"name":"input","shape":[1],"datatype":"FP32","data":{text}}}]}}"#);
     let deep = |n: usize| format!("{}1{}", "[".repeat(n), "]".repeat(n));
     assert!(read_text(&data(&deep(MAX_AXES))).is_ok());
@@ -87,14 +87,14 @@ fn bombs_and_nonsense_are_errors() {
 }
 
 #[test]
-fn unknown_parameters_are_told_by_name() {
+fn names_unknown_parameters() {
     let error = read_text(&GOOD.replace("\"priority\":2", "\"sequence_id\":1")).unwrap_err().to_string();
     assert!(error.contains("`sequence_id`"), "{error}");
     assert!(error.contains("priority"), "{error}");
 }
 
 #[test]
-fn answers_are_written_as_numbers_or_behind_the_json() {
+fn writes_answers_as_json_or_binary() {
     let outputs = |binary| {
         let tensor = |name: &str, values| Tensor { name: name.into(), shape: vec![1, 1], values };
         let wanted = |name: &str, binary| Wanted { name: name.into(), binary, classes: 0 };

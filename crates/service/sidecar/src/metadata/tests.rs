@@ -44,7 +44,7 @@ fn tensor(shape: &[usize], values: Values) -> Tensor {
 }
 
 #[test]
-fn batches_are_cut_into_inputs_and_pixels_are_scaled() {
+fn splits_batches_and_scales_pixels() {
     let metadata = metadata(OutputMode::Logits, &[("out", 2)]);
     let values: Vec<f32> = (0..8).map(|v| v as f32).collect();
     let two = metadata.accept(vec![tensor(&[2, 1, 2, 2], Values::F32(values))], 4).unwrap();
@@ -55,7 +55,7 @@ fn batches_are_cut_into_inputs_and_pixels_are_scaled() {
 }
 
 #[test]
-fn what_the_importer_moved_to_the_client_is_done_here() {
+fn applies_input_transform_of_importer() {
     let mut metadata = metadata(OutputMode::Logits, &[("out", 2)]);
     // A scale that is exact in binary.
     metadata.interface.input.pixel_scale = 1.0 / 8.0;
@@ -72,7 +72,7 @@ fn what_the_importer_moved_to_the_client_is_done_here() {
 }
 
 #[test]
-fn pictures_are_taken_where_it_is_known_how_pixels_become_inputs() {
+fn takes_pictures_if_pixel_scale_is_known() {
     let with = |shape: &[usize], mean: &[f32], pixel_scale, [low, high]: [f32; 2]| {
         let mut metadata = metadata(OutputMode::Logits, &[("out", 2)]);
         metadata.interface.input_shape = shape.to_vec();
@@ -109,7 +109,7 @@ fn pictures_are_taken_where_it_is_known_how_pixels_become_inputs() {
 }
 
 #[test]
-fn what_is_not_the_models_input_is_refused() {
+fn rejects_tensors_that_do_not_fit() {
     let metadata = metadata(OutputMode::Logits, &[("out", 2)]);
     let four = || Values::F32(vec![0.0; 4]);
     let named = |name: &str| Tensor { name: name.into(), ..tensor(&[1, 1, 2, 2], four()) };
@@ -138,7 +138,7 @@ fn what_is_not_the_models_input_is_refused() {
 }
 
 #[test]
-fn outputs_are_named_as_in_the_interface() {
+fn names_outputs_as_the_interface() {
     let several = metadata(OutputMode::Logits, &[("a", 1), ("b", 2)]);
     let answers = [answer(&[1.0, 2.0, 3.0], 2), answer(&[4.0, 5.0, 6.0], 2)];
     let answers: Vec<Option<&Answer>> = answers.iter().map(Some).collect();
@@ -154,7 +154,7 @@ fn outputs_are_named_as_in_the_interface() {
 }
 
 #[test]
-fn classes_are_ranked_and_a_class_alone_is_a_number() {
+fn ranks_classes() {
     let logits = metadata(OutputMode::Logits, &[("out", 3)]);
     let ranked = Wanted { name: OUTPUT.into(), classes: 2, binary: None };
     let (tensor, _) = logits.reply(&[ranked], &[Some(&answer(&[2.0, 1.0, 2.0], 0))]).unwrap().remove(0);
@@ -167,7 +167,7 @@ fn classes_are_ranked_and_a_class_alone_is_a_number() {
 }
 
 #[test]
-fn a_request_may_have_the_bytes_of_its_batch_and_no_more_than_all_may() {
+fn limits_body_by_batch() {
     let mut metadata = metadata(OutputMode::Logits, &[("out", 2)]);
     assert!(metadata.body_limit(2) < metadata.body_limit(4));
     metadata.interface.input_shape = vec![usize::MAX];
@@ -175,7 +175,7 @@ fn a_request_may_have_the_bytes_of_its_batch_and_no_more_than_all_may() {
 }
 
 #[test]
-fn a_row_that_is_refused_fails_alone() {
+fn refused_row_fails_alone() {
     let metadata = metadata(OutputMode::Logits, &[("out", 2)]);
     let mut values = vec![0.0; 12];
     values[5] = 11.0;

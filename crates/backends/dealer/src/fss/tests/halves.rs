@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn every_changed_byte_of_a_half_is_found_before_it_is_used() {
+fn detects_damaged_halves() {
     let case = &cases(Level::L1)[0];
     let original = {
         // The server's stored material also has the results of the offline phase.
@@ -21,7 +21,7 @@ fn every_changed_byte_of_a_half_is_found_before_it_is_used() {
 }
 
 #[test]
-fn halves_of_others_are_refused() {
+fn refuses_halves_of_others() {
     let cases = cases(Level::L1);
     let case = &cases[0];
     let [client_half, server_half] = &case.halves;
@@ -43,7 +43,7 @@ fn halves_of_others_are_refused() {
 }
 
 #[test]
-fn halves_of_another_model_of_equal_shapes_are_refused() {
+fn refuses_halves_of_another_model() {
     let case = &cases(Level::L1)[0];
     let [first, second] = [[1; 32], [2; 32]].map(|masked_weights| {
         let plan = Plan::compile(case.plan.graph().clone(), *case.plan.options()).unwrap();
@@ -63,7 +63,7 @@ fn halves_of_another_model_of_equal_shapes_are_refused() {
 }
 
 #[test]
-fn a_client_of_another_dealing_is_found() {
+fn detects_client_of_another_dealing() {
     let case = &cases(Level::L1)[0];
     let foreign_half = deal_half(Role::Client, &case.plan, &case.keys, 6);
     let outcome = case.run(&foreign_half[..Fss::half_bytes(&case.plan, Role::Client).dealt], [None; 2]);

@@ -24,7 +24,7 @@ fn weights(first: i32) -> Weights {
 }
 
 #[test]
-fn masked_weights_and_masks_add_up_to_the_weights() {
+fn masked_weights_and_masks_sum_to_weights() {
     for width in [13, 25, 32, 33, 40] {
         let (plan, weights) = (plan(width), weights(-100));
         let keys = keys(&plan, &weights, &[7; 32]);
@@ -60,7 +60,7 @@ fn masked_weights_and_masks_add_up_to_the_weights() {
 }
 
 #[test]
-fn a_random_matrix_is_the_same_by_groups_of_rows() {
+fn random_matrix_is_independent_of_step_size() {
     let conv = |in_ch, out_ch, size, kernel, groups| ConvSpec {
         in_ch,
         out_ch,
@@ -87,7 +87,7 @@ fn a_random_matrix_is_the_same_by_groups_of_rows() {
 }
 
 #[test]
-fn other_weights_rings_or_owners_have_other_masks() {
+fn masks_differ_by_weights_ring_and_owner() {
     let mut seen = Vec::new();
     for (width, first, secret) in [(25, 1, 7), (25, 2, 7), (26, 1, 7), (25, 1, 8)] {
         seen.push(keys(&plan(width), &weights(first), &[secret; 32])[0].0);
