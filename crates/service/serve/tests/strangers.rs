@@ -1,10 +1,10 @@
 //! Unauthenticated connections do not keep clients out, and get nothing but TLS. The program of these tests
 //! holds many sockets.
 mod common;
+#[path = "common/tls.rs"]
+mod tls;
 use common::*;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::sync::Arc;
@@ -106,18 +106,9 @@ fn flood_keeps_no_client_out() {
 
 /// What a TLS client without a certificate gets after its handshake.
 fn application_bytes(server: &Running, protocol: &[u8]) -> (Vec<u8>, ErrorKind) {
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(server.dir.join("keys/ca.pem")).unwrap()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap()
-        .with_root_certificates(roots);
-    let mut config = config.with_no_client_auth();
+    let mut config = tls::trusting_config(&server.dir).with_no_client_auth();
     config.alpn_protocols = vec![protocol.to_vec()];
-    let session = rustls::ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
-    let mut stream = rustls::StreamOwned::new(session, TcpStream::connect(&server.address).unwrap());
-    stream.sock.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut stream = tls::connect(server, config);
     let mut bytes = Vec::new();
     let end = stream.read_to_end(&mut bytes).expect_err("the server refuses");
     assert!(!stream.conn.is_handshaking(), "for the client the handshake was over");

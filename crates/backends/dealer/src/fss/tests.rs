@@ -113,13 +113,17 @@ struct Case {
     halves: [Vec<u8>; 2],
 }
 
+/// A sink that keeps all bytes.
+fn append_to(out: &mut Vec<u8>) -> impl FnMut(&[u8]) -> Result<(), BackendError> {
+    move |bytes| {
+        out.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
 fn deal_half(role: Role, plan: &Plan, keys: &[Seed], dealing: u8) -> Vec<u8> {
     let mut half = Vec::new();
-    let mut push = |bytes: &[u8]| {
-        half.extend_from_slice(bytes);
-        Ok(())
-    };
-    Fss::deal(role, plan, keys, &Seed([dealing; 16]), &mut push).expect("a half");
+    Fss::deal(role, plan, keys, &Seed([dealing; 16]), &mut append_to(&mut half)).expect("a half");
     half
 }
 
@@ -156,11 +160,7 @@ impl Case {
         let (plan, weights) = (single.batched(batch), Weights { layers });
         let keys = masked_weights::keys(&plan, &weights, &[7; 32]);
         let mut masked = Vec::new();
-        let mut push = |bytes: &[u8]| {
-            masked.extend_from_slice(bytes);
-            Ok(())
-        };
-        masked_weights::write(&plan, &weights, &keys, &mut push).unwrap();
+        masked_weights::write(&plan, &weights, &keys, &mut append_to(&mut masked)).unwrap();
         let mut receiver = masked_weights::MaskedWeightsReceiver::new(&plan);
         receiver.push(&masked).unwrap();
         let masked_weights = receiver.finish(&masked_weights::digest(&plan, &weights, &keys).unwrap()).unwrap();
@@ -184,15 +184,13 @@ impl Case {
         let (answer, server) = std::thread::scope(|scope| {
             let server = scope.spawn(move || {
                 let (stop, mut material_bytes) = (Stop::default(), Vec::new());
-                let mut push = |bytes: &[u8]| {
-                    material_bytes.extend_from_slice(bytes);
-                    Ok(())
-                };
                 let (half, _) = Self::receive_half(plan, Role::Server, &halves[1])?;
                 let half = Source::Memory(Reader::new(&half));
                 let mut session = Session { role: Role::Server, channel: &mut server_channel, prg: server_prg };
-                let inputs = ServerOffline { weights, keys, client_keys: None, half, sink: &mut push };
-                <Fss as ServerPhases>::offline(Run { plan, session: &mut session, stop: &stop }, inputs)?;
+                <Fss as ServerPhases>::offline(
+                    Run { plan, session: &mut session, stop: &stop },
+                    ServerOffline { weights, keys, client_keys: None, half, sink: &mut append_to(&mut material_bytes) },
+                )?;
                 let stored_half = read_stored(plan, Role::Server, &material_bytes)?;
                 <Fss as ServerPhases>::online(Run { plan, session: &mut session, stop: &stop }, stored_half, weights)
             });
@@ -207,12 +205,7 @@ impl Case {
     fn receive_half(plan: &Plan, role: Role, half: &[u8]) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), BackendError> {
         let (mut receiver, mut content) =
             (HalfReceiver::new(Fss::half_bytes(plan, role), Fss::half_digest(plan, role)), Vec::new());
-        half.chunks(1000).try_for_each(|piece| {
-            receiver.push(piece, &mut |bytes| {
-                content.extend_from_slice(bytes);
-                Ok(())
-            })
-        })?;
+        half.chunks(1000).try_for_each(|piece| receiver.push(piece, &mut append_to(&mut content)))?;
         Ok((content, receiver.finish()?.0))
     }
 

@@ -120,6 +120,12 @@ pub fn server_store(dir: &Path) -> Store {
     Store::open(&dir.join("server-material"), Party::Server, None).unwrap()
 }
 
+/// Files of material in a party's folder.
+pub fn material_files(folder: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    paths.filter(|path| path.extension().is_some_and(|ending| ending == "material")).collect()
+}
+
 /// A server with TLS keys for the clients `alice` and `bob`, and the operator `ops`, in `dir/keys`.
 pub struct Running {
     pub handle: ServerHandle,

@@ -6,6 +6,8 @@ mod by_hand;
 mod common;
 #[path = "../common/dealers.rs"]
 mod dealers;
+#[path = "../common/tls.rs"]
+mod tls;
 
 mod access;
 mod backends;

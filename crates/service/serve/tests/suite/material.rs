@@ -46,9 +46,7 @@ fn states(connection: &mut Connection) -> Vec<Usability> {
 
 /// Files of material in a folder, with their contents.
 fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let paths = fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
-    let material = paths.filter(|p| p.extension().is_some_and(|e| e == "material"));
-    material.map(|p| (p.clone(), fs::read(p).unwrap())).collect()
+    material_files(dir).into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
 /// Changes a ledger without its owner.

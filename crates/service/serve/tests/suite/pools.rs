@@ -6,7 +6,6 @@ use crate::dealers::{
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -203,8 +202,7 @@ fn pool_serves_first_client() {
     wait_for_stock(&server);
     let bytes = lowered(1).order().unwrap().server_bytes;
     assert!(pooled(&server)[1] >= bytes);
-    let files = fs::read_dir(server.dir.join("server-material")).unwrap().map(|file| file.unwrap().path());
-    assert_eq!(files.filter(|path| path.extension().is_some_and(|e| e == "material")).count(), 0);
+    assert!(material_files(&server.dir.join("server-material")).is_empty());
     let mut alice = client(&server, "alice", &watched);
     check_dealt_answer(&mut alice);
     assert_eq!(watched.inspect(|calls| (calls.at_once, calls.bound.len(), calls.fetched.len())), (0, 1, 1));

@@ -56,9 +56,8 @@ fn names(list: &[&str]) -> Vec<String> {
     list.iter().map(|name| (*name).to_owned()).collect()
 }
 
-fn files(dir: &Path) -> usize {
-    let folder = fs::read_dir(dir.join("server-material")).unwrap();
-    folder.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|e| e == "material")).count()
+fn material_count(dir: &Path) -> usize {
+    material_files(&dir.join("server-material")).len()
 }
 
 /// Checks what a client learns whose model is gone.
@@ -78,7 +77,7 @@ fn reloads_models_while_clients_run() {
     two.prepare().unwrap();
     server.client("alice", "three").prepare().unwrap();
     let mut bob = server.client("bob", "two");
-    assert_eq!(files(&dir), 3);
+    assert_eq!(material_count(&dir), 3);
     source.put(Ok(vec![("one", 7), ("two", 2), ("four", 4)]));
     let done = server.handle.reload().unwrap();
     let changes = Changes {
@@ -102,7 +101,7 @@ fn reloads_models_while_clients_run() {
     let error = server.connection("bob").open("three", None).err().unwrap().to_string();
     assert!(error.contains("no model `three`"), "{error}");
     // A replaced model's material is destroyed; a withdrawn model may come back with its material.
-    wait_until("material of what was replaced is destroyed", || files(&dir) == 1);
+    wait_until("material of what was replaced is destroyed", || material_count(&dir) == 1);
     source.put(Ok(vec![("three", 3), ("two", 2)]));
     let done = server.handle.reload().unwrap().models;
     assert_eq!((done.added, done.withdrawn), (names(&["three=toy"]), names(&["four=toy", "one=toy"])));
@@ -171,7 +170,7 @@ fn withdrawn_model_ends_waiting_jobs() {
     assert!(weights.upgrade().is_some());
     finish_offline(&mut runs);
     assert!(matches!(recv_reply(&mut runs).unwrap(), Reply::Goodbye { .. }));
-    wait_until("what the last job made is destroyed", || files(&dir) == 0);
+    wait_until("what the last job made is destroyed", || material_count(&dir) == 0);
     wait_until("the weights are freed", || weights.upgrade().is_none());
     assert!(server.client("alice", "two").infer(&X).is_ok());
 }
