@@ -41,6 +41,32 @@ struct Args {
     server: ServerArgs,
     #[command(flatten)]
     dealer: DealerArgs,
+    #[command(flatten)]
+    material: MaterialArgs,
+    /// Model to offer, with a back end unless the default choice is right; may be repeated
+    /// [default: all models of the server]
+    #[arg(long = "model", value_name = "NAME[=BACKEND]", help_heading = "Model")]
+    models: Vec<String>,
+    /// File with one class name per line, for a model; may be repeated
+    #[arg(long = "labels", value_name = "MODEL=FILE", help_heading = "Output")]
+    labels: Vec<String>,
+    #[command(flatten)]
+    listeners: ListenerArgs,
+    #[command(flatten)]
+    work: WorkArgs,
+    #[command(flatten)]
+    device_args: DeviceArgs,
+    /// Profile of this machine (docs/lab.md), with /MODE if the mode is not the default one. With a
+    /// profile the page shows joules, modelled from processor time and bytes
+    #[arg(long, value_name = "PROFILE[/MODE]", help_heading = "Device", hide_short_help = true)]
+    device: Option<String>,
+    /// Print the line with the addresses as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct MaterialArgs {
     /// Folder of stored material [default: none, material is made when a request needs it]
     #[arg(long, value_name = "DIR", help_heading = "Material")]
     material: Option<PathBuf>,
@@ -59,13 +85,10 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count(32))]
     #[arg(help_heading = "Material", hide_short_help = true)]
     ready_batch: usize,
-    /// Model to offer, with a back end unless the default choice is right; may be repeated
-    /// [default: all models of the server]
-    #[arg(long = "model", value_name = "NAME[=BACKEND]", help_heading = "Model")]
-    models: Vec<String>,
-    /// File with one class name per line, for a model; may be repeated
-    #[arg(long = "labels", value_name = "MODEL=FILE", help_heading = "Output")]
-    labels: Vec<String>,
+}
+
+#[derive(clap::Args)]
+struct ListenerArgs {
     /// Address to listen on for HTTP; port 0 takes a free port and prints the address
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8000", conflicts_with = "unix")]
     #[arg(help_heading = "Server")]
@@ -83,6 +106,10 @@ struct Args {
     /// requests
     #[arg(long, value_name = "PATH", help_heading = "Server")]
     unix: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+struct WorkArgs {
     /// Number of connections to the server for each model
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = count(64))]
     #[arg(help_heading = "Limits", hide_short_help = true)]
@@ -97,39 +124,27 @@ struct Args {
     /// Limit the rate of sending: 20mbit, 500kbit
     #[arg(long, value_name = "RATE", help_heading = "Link", hide_short_help = true)]
     pace: Option<Rate>,
-    #[command(flatten)]
-    device_args: DeviceArgs,
-    /// Profile of this machine (docs/lab.md), with /MODE if the mode is not the default one. With a
-    /// profile the page shows joules, modelled from processor time and bytes
-    #[arg(long, value_name = "PROFILE[/MODE]", help_heading = "Device", hide_short_help = true)]
-    device: Option<String>,
-    /// Print the line with the addresses as JSON
-    #[arg(long)]
-    json: bool,
 }
 
 impl Args {
     fn fleet_config(&self) -> anyhow::Result<FleetConfig> {
-        ensure!(self.ready == 0 || self.material.is_some(), "--ready needs --material, the folder for this material");
+        let MaterialArgs { material, seal, ready, ready_batch } = &self.material;
+        ensure!(*ready == 0 || material.is_some(), "--ready needs --material, the folder for this material");
         let ServerArgs { server, keys, client: name, server_name } = &self.server;
         let identity = self.server.identity()?;
-        if let Some(dir) = &self.material {
+        if let Some(dir) = material {
             // Refuses a folder of another purpose before the sidecar listens.
             material_folder(dir, Party::Client)?;
         }
-        let resources = self.dealer.resources(
-            &self.server,
-            &identity,
-            self.material.as_deref(),
-            self.device_args.connect_timeout(),
-        )?;
+        let resources =
+            self.dealer.resources(&self.server, &identity, material.as_deref(), self.device_args.connect_timeout())?;
         let require = self.dealer.require();
         let mut client = ClientConfig { resources, require, ..ClientConfig::new(server, identity) };
         client.server_name.clone_from(server_name);
-        client.store.clone_from(&self.material);
-        client.seal.clone_from(&self.seal);
-        client.threads = self.threads;
-        client.pace = self.pace;
+        client.store.clone_from(material);
+        client.seal.clone_from(seal);
+        client.threads = self.work.threads;
+        client.pace = self.work.pace;
         self.device_args.apply(&mut client);
         let models = self.models.iter().map(|model| match model.split_once('=') {
             Some((name, backend)) => (name.to_owned(), Some(backend.to_owned())),
@@ -148,14 +163,16 @@ impl Args {
             keys: Some((keys.clone(), name.clone())),
             models: models.collect(),
             labels,
-            workers: self.workers,
-            queue: self.queue,
-            ready: usize::try_from(self.ready)?,
-            ready_batch: self.ready_batch,
+            workers: self.work.workers,
+            queue: self.work.queue,
+            ready: usize::try_from(*ready)?,
+            ready_batch: *ready_batch,
             energy: self.device.as_deref().map(EnergyModel::load).transpose()?,
         })
     }
+}
 
+impl ListenerArgs {
     fn token(&self) -> anyhow::Result<Option<Token>> {
         let Some(path) = &self.token_file else { return Ok(None) };
         if self.new_token && !path.exists() {
@@ -187,10 +204,10 @@ impl Args {
 
 async fn run(args: &Args) -> anyhow::Result<()> {
     let config = args.fleet_config()?;
-    let token = args.token()?;
-    let (listener, access) = args.listen_http(token.as_ref()).await?;
-    let grpc = match args.grpc {
-        Some(address) => Some(args.listen_tcp(address, "--grpc", token.as_ref()).await?),
+    let token = args.listeners.token()?;
+    let (listener, access) = args.listeners.listen_http(token.as_ref()).await?;
+    let grpc = match args.listeners.grpc {
+        Some(address) => Some(args.listeners.listen_tcp(address, "--grpc", token.as_ref()).await?),
         None => None,
     };
     let [mut interrupt, mut terminate] = [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?];
@@ -218,7 +235,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
 
 fn announce(args: &Args, http: Option<SocketAddr>, grpc: Option<SocketAddr>) -> anyhow::Result<()> {
     let location = http.map_or_else(
-        || args.unix.as_ref().map_or_else(String::new, |path| format!("unix:{}", path.display())),
+        || args.listeners.unix.as_ref().map_or_else(String::new, |path| format!("unix:{}", path.display())),
         |address| format!("http://{address}"),
     );
     let line = match args.json {
