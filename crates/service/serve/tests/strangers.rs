@@ -74,7 +74,7 @@ impl Drop for Flood {
 }
 
 /// A client connects while idle connections hold all handshake slots and come again when they are evicted.
-/// Their timeout is too long to help.
+/// The timeout of these connections is too long to help.
 fn check_client_gets_in(what: &str, from: fn(usize) -> Ipv4Addr) {
     let server = Running::start(|c| c.greeting_timeout = Duration::from_secs(3600));
     let address: SocketAddr = server.address.parse().unwrap();

@@ -294,7 +294,7 @@ pub(crate) async fn collect_answers(
 /// Runs a decoder on a thread that may block.
 ///
 /// # Errors
-/// Those of `read`; [`ApiError::Internal`] if it panics.
+/// Errors of `read`; [`ApiError::Internal`] if `read` panics.
 pub(crate) async fn decode<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {

@@ -27,7 +27,7 @@ pub const MAX_BODY_BYTES: usize = 64 << 20;
 /// An output that a request asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Its name.
+    /// Name of the output.
     pub name: String,
     /// Whether its values are sent as bytes; `None`: as the request says.
     pub binary: Option<bool>,
@@ -38,11 +38,11 @@ pub struct Wanted {
 /// Description of a tensor; -1 stands for an axis that the request chooses.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct TensorDescription {
-    /// Its name.
+    /// Name of the tensor.
     pub name: String,
-    /// Its datatype.
+    /// Datatype, as the protocol names it.
     pub datatype: &'static str,
-    /// Its shape.
+    /// Length of each axis, the batch first.
     pub shape: Vec<i64>,
 }
 

@@ -22,11 +22,11 @@ pub enum Values {
 /// A tensor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tensor {
-    /// Its name.
+    /// Name of the tensor.
     pub name: String,
-    /// Its shape.
+    /// Length of each axis.
     pub shape: Vec<usize>,
-    /// Its values.
+    /// Values in row-major order.
     pub values: Values,
 }
 

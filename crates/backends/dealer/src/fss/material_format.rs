@@ -92,7 +92,7 @@ pub(super) fn mask_stream(seed: &Prg, phase: CheckPhase, width: u32) -> Prg {
     seed.fork(CHECKS[phase as usize]).fork(u64::from(width))
 }
 
-/// The digest that names the session in which values of a material are opened. It is used once.
+/// The digest, used once, that names the session in which values of a material are opened.
 pub(super) fn session_digest(plan: &Plan, hash: PublicSeed, phase: CheckPhase) -> [u8; 32] {
     seam::digest("tacit 2026-11 fss session", &[&plan.binding(), &hash.to_bytes(), &[phase as u8]])
 }

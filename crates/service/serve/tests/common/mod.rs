@@ -299,7 +299,7 @@ impl Running {
     }
 }
 
-/// A channel over which client and server have exchanged greetings. It holds no thread at this end.
+/// A channel over which client and server have exchanged greetings, without a thread at this end.
 pub fn greet(transport: TlsTransport) -> Channel {
     let mut channel = Channel::new(Box::new(transport));
     handshake(&mut channel, &Hello::opening()).unwrap();

@@ -28,7 +28,7 @@ struct DealerCalls {
     at_once: usize,
     /// Materials for nobody.
     ahead: Vec<Ticket>,
-    /// Those of them that were bound, and whether the dealer had them.
+    /// Materials that were bound, and whether the dealer had them.
     bound: Vec<(Ticket, bool)>,
     /// Halves that clients took.
     fetched: Vec<Ticket>,
@@ -198,7 +198,7 @@ fn check_uses(watched: &Watched) {
 fn pool_serves_first_client() {
     let watched = Watched::new();
     let server = serving(&watched, lowered(1), |_| {});
-    // Nobody has asked for anything.
+    // Stock is dealt before any client comes.
     wait_for_stock(&server);
     let bytes = lowered(1).order().unwrap().server_bytes;
     assert!(pooled(&server)[1] >= bytes);
@@ -206,7 +206,7 @@ fn pool_serves_first_client() {
     let mut alice = client(&server, "alice", &watched);
     check_dealt_answer(&mut alice);
     assert_eq!(watched.inspect(|calls| (calls.at_once, calls.bound.len(), calls.fetched.len())), (0, 1, 1));
-    // Another takes its place, and what is kept for later comes from there, too.
+    // The pool is filled again, and material that is kept for later comes from it, too.
     wait_for_stock(&server);
     assert_eq!(alice.prepare().unwrap().bytes.client, 16);
     check_dealt_answer(&mut alice);
@@ -292,7 +292,7 @@ fn dealer_restart_empties_pool() {
     let mut alice = client(&server, "alice", &watched);
     check_dealt_answer(&mut alice);
     assert_eq!(watched.inspect(|calls| (calls.at_once, calls.bound[0].1)), (1, false), "dealt at once");
-    // None of the others is tried; what comes next is of the dealer as it is now.
+    // No other lost material is tried; the next ones are of the restarted dealer.
     wait_until("the pool is filled again", || watched.inspect(|calls| calls.ahead.len()) > lost.len());
     wait_for_stock(&server);
     check_dealt_answer(&mut alice);
@@ -365,7 +365,7 @@ fn deals_on_demand_if_pools_fail() {
         check_dealt_answer(&mut alice);
     }
     assert_eq!(watched.inspect(|calls| (calls.at_once, calls.ahead.len())), (3, 0));
-    // It is asked again when somebody has come.
+    // The dealer is asked again after the next answer.
     watched.fails.store(false, Ordering::SeqCst);
     check_dealt_answer(&mut alice);
     wait_for_stock(&server);
